@@ -1,0 +1,24 @@
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe::cpu {
+
+/// Instruction sets for which kernels exist, worst first.  Each x86 level includes those before it; so does
+/// each ARM level.
+enum class Isa { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx, kNeon, kNeonBf16 };
+
+/// "portable", "avx2", "avx512", "avx512_bf16", "amx", "neon", "neon_bf16"
+std::string_view name_of(Isa isa);
+
+/// All levels that this machine runs, worst first; never empty.  For kAmx the kernel has granted the tile
+/// registers to this process (arch_prctl ARCH_REQ_XCOMP_PERM).
+std::vector<Isa> available_isas();
+
+/// The best available level, or the one that the environment variable LATHE_ISA names.
+/// Errors: kUsage if LATHE_ISA names no level or one that this machine does not run (the message lists those
+/// it does).
+Isa chosen_isa();
+
+}  // namespace lathe::cpu

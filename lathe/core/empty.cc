@@ -1,0 +1,1 @@
+// Keeps a folder without sources a valid library.

@@ -1,0 +1,11 @@
+# {fmt}: its archive where there is one; else, with version 9, compiled from the headers by fmt_impl.cc; else shared.
+get_target_property(fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+find_library(FMT_ARCHIVE libfmt.a)
+if(LATHE_STATIC AND NOT FMT_ARCHIVE AND fmt_VERSION MATCHES "^9\\.")
+  target_include_directories(lathe_core SYSTEM PUBLIC ${fmt_include})
+else()
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/lathe/core/fmt_impl.cc PROPERTIES HEADER_FILE_ONLY ON)
+  target_include_directories(lathe_core SYSTEM PUBLIC ${fmt_include})
+  target_link_libraries(lathe_core PUBLIC $<IF:$<BOOL:${FMT_ARCHIVE}>,${FMT_ARCHIVE},fmt::fmt>)
+endif()
+target_link_libraries(lathe_core PUBLIC Threads::Threads nlohmann_json::nlohmann_json)

@@ -1,0 +1,46 @@
+#pragma once
+#include <memory>
+
+namespace lathe {
+
+/// A fixed set of threads that run one job at a time, each its static share.  The caller is thread 0.
+/// A job's shares depend on `parts` alone when a caller cuts by `part`/`parts`; a result that must not depend
+/// on the number of threads is cut into fixed pieces instead, and the pieces are dealt to the parts.
+class ThreadPool {
+ public:
+  using Job = void (*)(void* context, int part, int parts);
+
+  /// threads = 0: one per core that this process may use (affinity mask and cgroup quota), hyperthreads left
+  /// out.
+  explicit ThreadPool(int threads = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const;
+
+  /// Runs job(context, part, size()) for every part and returns when all are done.  No allocation; a short
+  /// spin, then a futex wait.  Not reentrant; one caller at a time.  The job must not throw.
+  void run(Job job, void* context);
+
+  /// The same for a callable `f(int part, int parts)`.
+  template <typename F>
+  void run(F&& f) {
+    run([](void* c, int part, int parts) { (*static_cast<std::remove_reference_t<F>*>(c))(part, parts); },
+        &f);
+  }
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Half-open range of `total` items that part `part` of `parts` takes: as even as possible, in order.
+struct Share {
+  long begin, end;
+};
+inline Share share(long total, int part, int parts) {
+  return {total * part / parts, total * (part + 1) / parts};
+}
+
+}  // namespace lathe
