@@ -1,0 +1,98 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lathe {
+
+/// The tokens of one text or pair of texts.  All vectors have the same length.
+struct Encoding {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> type_ids;
+  /// Half-open range of code points of the original text; {0, 0} for special tokens.
+  std::vector<std::array<int32_t, 2>> offsets;
+  /// -1 special, 0 first text, 1 second text.
+  std::vector<int8_t> sequence_ids;
+  /// Index of the pre-tokenised word (words, punctuation marks, CJK characters) in its text; -1 special.
+  std::vector<int32_t> word_ids;
+
+  size_t size() const { return ids.size(); }
+  bool operator==(const Encoding&) const = default;
+};
+
+/// Which text gives way when a pair is longer than max_length.  kLongestFirst shortens as the fast tokenizer
+/// of Hugging Face does: the shorter text is kept whole if the longer one can make room, else both get half.
+enum class Truncation { kNone, kLongestFirst, kOnlyFirst, kOnlySecond };
+
+struct EncodeOptions {
+  int max_length = 0;  ///< tokens, special ones included; 0: no limit
+  Truncation truncation = Truncation::kLongestFirst;
+  int stride = 0;  ///< tokens that neighbouring windows of encode_with_overflow share
+  bool add_special_tokens = true;
+};
+
+/// One file of a Hugging Face folder: name and bytes.
+using NamedFile = std::pair<std::string, std::string>;
+
+/// BERT's WordPiece tokenizer; ids, offsets and windows equal those of Hugging Face's fast tokenizer
+/// (`BertTokenizerFast`, the `tokenizers` crate 0.2x).  Immutable; all methods may be called from any thread.
+/// Copies share their state.  Invalid UTF-8 in a text is read as U+FFFD, one per maximal ill-formed part, as
+/// Python's `bytes.decode(errors="replace")` does; encode never fails because of the text's content.
+class Tokenizer {
+ public:
+  /// Reads `tokenizer.json`, else `vocab.txt`, from a folder, with `tokenizer_config.json`,
+  /// `special_tokens_map.json` and `added_tokens.json` where they exist.
+  /// Errors: kNotFound if neither is there; kInvalidData for a malformed file; kUnsupported, naming what was
+  /// found, for a component other than BERT's normaliser, pre-tokeniser, WordPiece and template.
+  static Tokenizer load(const std::string& folder);
+  /// The same from bytes in memory, names as in a folder.  `origin` stands in messages.
+  static Tokenizer from_files(std::span<const NamedFile> files, const std::string& origin);
+
+  /// Truncates to options.max_length by options.truncation.  stride is ignored.
+  /// Errors: kUsage if the text cannot be cut to max_length that way (as the fast tokenizer refuses).
+  Encoding encode(std::string_view text, const EncodeOptions& options = {}) const;
+  Encoding encode_pair(std::string_view first, std::string_view second,
+                       const EncodeOptions& options = {}) const;
+  /// As encode, then the windows that overflowed, in the order of `return_overflowing_tokens`; never empty.
+  std::vector<Encoding> encode_with_overflow(std::string_view text, const EncodeOptions& options) const;
+  std::vector<Encoding> encode_with_overflow(std::string_view first, std::string_view second,
+                                             const EncodeOptions& options) const;
+  /// The text of the ids: pieces joined, `cleanup` as in the file.  Ids out of range are left out.
+  std::string decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
+
+  /// Tokens with added ones: `len(tokenizer)` in Python.
+  int vocab_size() const;
+  std::optional<int32_t> token_to_id(std::string_view token) const;
+  /// Errors: kUsage if no token has this id.
+  const std::string& id_to_token(int32_t id) const;
+  /// Ids of the special tokens; -1 if the tokenizer has none of that kind.
+  int32_t cls_id() const;
+  int32_t sep_id() const;
+  int32_t pad_id() const;
+  int32_t unk_id() const;
+  int32_t mask_id() const;
+  /// `model_max_length` of tokenizer_config.json; INT32_MAX if it is absent or larger.
+  int model_max_length() const;
+  /// Special tokens that encode adds to one text or to a pair.
+  int num_special_tokens(bool pair) const;
+
+  /// What belongs into a saved model folder: tokenizer.json, tokenizer_config.json, special_tokens_map.json
+  /// and vocab.txt; byte for byte as loaded where the file existed, generated where not.
+  std::vector<NamedFile> files() const;
+
+ private:
+  struct Impl;
+  explicit Tokenizer(std::shared_ptr<const Impl> impl);
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// One JSON object, on one line: ids, tokens, type_ids, offsets, sequence_ids, word_ids.
+std::string encoding_to_json(const Encoding& encoding, const Tokenizer& tokenizer);
+
+}  // namespace lathe
