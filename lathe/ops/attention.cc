@@ -1,0 +1,207 @@
+// Attention over packed sequences, with dropout of the probabilities, and its backward pass.
+#include <cmath>
+
+#include "lathe/core/philox.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::op {
+namespace {
+
+/// One head of one sequence of the reference: probabilities before and after dropout, recomputed on demand.
+struct Head {
+  const Reference& r;
+  int q, k, v, rng, sample;  ///< indices of the inputs
+  int64_t begin, length, width, heads, head, row;
+
+  double at(int input, int64_t t, int64_t d) const {
+    return r
+        .in[static_cast<size_t>(input)][static_cast<size_t>((begin + t) * heads * width + head * width + d)];
+  }
+  double scale() const {
+    const double s = r.node.attrs.f("scale");
+    return s == 0 ? 1 / std::sqrt(static_cast<double>(width)) : s;
+  }
+  /// 0 if dropped, else 1 / (1 − p)
+  double mask(int64_t query, int64_t key) const {
+    const double p = r.node.attrs.f("p");
+    if (p == 0) return 1;
+    const uint32_t sample_id =
+        static_cast<uint32_t>(r.in[static_cast<size_t>(sample)][static_cast<size_t>(row)]);
+    const auto& key_words = r.in[static_cast<size_t>(rng)];
+    const auto words = philox({static_cast<uint32_t>(key / 8), static_cast<uint32_t>(head << 16 | query),
+                               sample_id, static_cast<uint32_t>(r.node.attrs.i("site"))},
+                              static_cast<uint32_t>(static_cast<int64_t>(key_words[0])),
+                              static_cast<uint32_t>(static_cast<int64_t>(key_words[1])));
+    return dropout_bits(words, static_cast<int>(key % 8)) < dropout_threshold(p) ? 0 : dropout_scale(p);
+  }
+  /// Softmax of one query's scores; returns the log of the sum of exponentials.
+  double probabilities(int64_t query, std::vector<double>& p) const {
+    p.assign(static_cast<size_t>(length), 0);
+    double largest = -INFINITY, sum = 0;
+    for (int64_t t = 0; t < length; ++t) {
+      for (int64_t d = 0; d < width; ++d)
+        p[static_cast<size_t>(t)] += at(q, query, d) * at(k, t, d) * scale();
+      largest = std::max(largest, p[static_cast<size_t>(t)]);
+    }
+    for (double& x : p) sum += x = std::exp(x - largest);
+    for (double& x : p) x /= sum;
+    return largest + std::log(sum);
+  }
+};
+
+template <typename F>
+void for_each_head(Reference& r, int q, int k, int v, int cu, int sample, int rng, F f) {
+  const int64_t heads = r.node.attrs.i("heads"), width = r.cols(q) / heads;
+  const auto& bounds = r.in[static_cast<size_t>(cu)];
+  for (size_t row = 0; row + 1 < bounds.size(); ++row)
+    for (int64_t h = 0; h < heads; ++h) {
+      const int64_t begin = static_cast<int64_t>(bounds[row]), end = static_cast<int64_t>(bounds[row + 1]);
+      f(Head{r, q, k, v, rng, sample, begin, end - begin, width, heads, h, static_cast<int64_t>(row)});
+    }
+}
+
+void ref_attention(Reference& r) {
+  const int64_t tokens = r.dim(0, 0);
+  std::vector<double> p;
+  for_each_head(r, 0, 1, 2, 3, 4, 5, [&](const Head& h) {
+    for (int64_t t = 0; t < h.length; ++t) {
+      const double lse = h.probabilities(t, p);
+      r.out[1][static_cast<size_t>(h.head * tokens + h.begin + t)] = lse;
+      r.magnitude[1][static_cast<size_t>(h.head * tokens + h.begin + t)] = 1 + std::abs(lse);
+      for (int64_t s = 0; s < h.length; ++s)
+        for (int64_t d = 0; d < h.width; ++d) {
+          const double term = p[static_cast<size_t>(s)] * h.mask(t, s) * h.at(2, s, d);
+          const size_t at = static_cast<size_t>((h.begin + t) * h.heads * h.width + h.head * h.width + d);
+          r.out[0][at] += term;
+          r.magnitude[0][at] += std::abs(term);
+        }
+    }
+  });
+}
+
+/// inputs: dy q k v y lse cu row_ids rng.  dS = P ∘ (mask ∘ (dy·vᵀ) − Σ dy∘y), dq = scale · dS·k, dk = scale
+/// · dSᵀ·q, dv = (P ∘ mask)ᵀ·dy.
+void ref_attention_bwd(Reference& r) {
+  std::vector<double> p;
+  for_each_head(r, 1, 2, 3, 6, 7, 8, [&](const Head& h) {
+    const auto index = [&](int64_t t, int64_t d) {
+      return static_cast<size_t>((h.begin + t) * h.heads * h.width + h.head * h.width + d);
+    };
+    const auto accumulate = [&](int out, size_t at, double term, double magnitude) {
+      r.out[static_cast<size_t>(out)][at] += term;
+      r.magnitude[static_cast<size_t>(out)][at] += magnitude;
+    };
+    for (int64_t t = 0; t < h.length; ++t) {
+      h.probabilities(t, p);
+      double delta = 0, delta_magnitude = 0;
+      for (int64_t d = 0; d < h.width; ++d) {
+        double y = 0;
+        for (int64_t s = 0; s < h.length; ++s) y += p[static_cast<size_t>(s)] * h.mask(t, s) * h.at(3, s, d);
+        delta += h.at(0, t, d) * y;
+        delta_magnitude += std::abs(h.at(0, t, d) * y);
+      }
+      for (int64_t s = 0; s < h.length; ++s) {
+        const double mask = h.mask(t, s), probability = p[static_cast<size_t>(s)];
+        double dp = 0, dp_magnitude = 0;
+        for (int64_t d = 0; d < h.width; ++d) {
+          dp += h.at(0, t, d) * h.at(3, s, d) * mask;
+          dp_magnitude += std::abs(h.at(0, t, d) * h.at(3, s, d)) * mask;
+        }
+        const double ds = probability * (dp - delta) * h.scale();
+        const double ds_magnitude = probability * (dp_magnitude + delta_magnitude) * h.scale();
+        for (int64_t d = 0; d < h.width; ++d) {
+          accumulate(0, index(t, d), ds * h.at(2, s, d), ds_magnitude * std::abs(h.at(2, s, d)));
+          accumulate(1, index(s, d), ds * h.at(1, t, d), ds_magnitude * std::abs(h.at(1, t, d)));
+          const double dv = probability * mask * h.at(0, t, d);
+          accumulate(2, index(s, d), dv, std::abs(dv));
+        }
+      }
+    }
+  });
+}
+
+struct Layout {
+  const char* name;
+  int64_t tokens, heads, width;
+  std::vector<int32_t> cu;
+  double p;
+};
+const std::vector<Layout> kLayouts = {
+    {"one token", 1, 1, 1, {0, 1}, 0},        {"lengths 3 1 5", 9, 2, 8, {0, 3, 4, 9}, 0},
+    {"empty row", 6, 1, 16, {0, 2, 2, 6}, 0}, {"padding behind", 12, 2, 4, {0, 3, 10}, 0.1},
+    {"dropout", 40, 2, 32, {0, 17, 40}, 0.1}, {"half dropped", 33, 3, 12, {0, 33}, 0.5},
+    {"width 64", 70, 1, 64, {0, 5, 70}, 0.1},
+};
+
+std::vector<Case> cases(bool backward) {
+  std::vector<Case> all;
+  for (const Layout& l : kLayouts) {
+    const int64_t rows = static_cast<int64_t>(l.cu.size()) - 1;
+    const Shape tokens{l.tokens, l.heads * l.width};
+    Case c{l.name};
+    c.in = backward ? std::vector<Shape>{tokens, tokens, tokens, tokens, tokens, {l.heads, l.tokens}}
+                    : std::vector<Shape>{tokens, tokens, tokens};
+    c.in.insert(c.in.end(), {{rows + 1}, {rows}, {2}});
+    c.attrs = {{"heads", l.heads}, {"p", l.p}, {"site", int64_t{5}}};
+    std::vector<int32_t> ids;
+    for (int32_t i = 0; i < rows; ++i) ids.push_back(3 + i);
+    c.ints = {l.cu, ids, {42, 9}};
+    c.scale = 2;
+    all.push_back(c);
+  }
+  return all;
+}
+
+double longest(const Reference& r) { return static_cast<double>(r.dim(0, 0) + r.cols(0)); }
+
+Cost cost(const Node& node, const Program& program) {
+  const bool backward = node.op == &attention_bwd;
+  Cost cost = elementwise_cost(node, program, 0);
+  const Type& q = program.type(node.in[0]);
+  const double rows = static_cast<double>(program.type(node.in[backward ? 7 : 4]).shape[0]);
+  const double tokens = static_cast<double>(q.shape[0]);
+  cost.flops = (backward ? 10 : 4) * tokens * tokens / std::max(1.0, rows) * static_cast<double>(q.shape[1]);
+  return cost;
+}
+
+}  // namespace
+
+/// Attention over packed sequences.  q, k, v: [N, H·D]; cu: [B+1], ascending; rows of tokens ≥ cu[B] give 0.
+/// row_ids: ordinal of each row's sample in the global batch; rng = {seed, update step}.  scale 0: 1/√D.
+/// lse: natural log of the sum of the exponentials of the scaled scores.
+const OpDef attention{
+    .name = "attention",
+    .signature =
+        "q[N,C] k[N,C]:q v[N,C]:q cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> y[N,C]:q lse[@heads,N]:f32",
+    .attrs = {{"heads", int64_t{1}}, {"scale", 0.0}, {"p", 0.0}, {"site", int64_t{0}}},
+    .gradient =
+        [](const Grad& g) {
+          auto d = g.program.emit(
+              attention_bwd,
+              {g.dout[0], g.in(0), g.in(1), g.in(2), g.out(0), g.out(1), g.in(3), g.in(4), g.in(5)},
+              g.node.attrs);
+          d.resize(6);
+          return d;
+        },
+    .reference = ref_attention,
+    .cases = [] { return cases(false); },
+    .bound = {.ulp = 8, .terms = longest},
+    .cost = cost,
+    .source = "Dao 2023 alg. 1 (arXiv 2307.08691); mask convention of HF BertSelfAttention",
+};
+
+const OpDef attention_bwd{
+    .name = "attention_bwd",
+    .signature =
+        "dy[N,C] q[N,C]:dy k[N,C]:dy v[N,C]:dy y[N,C]:dy lse[@heads,N]:f32 cu[B+1]:i32 row_ids[B]:i32 "
+        "rng[2]:i32 -> dq[N,C]:dy dk[N,C]:dy dv[N,C]:dy",
+    .attrs = {{"heads", int64_t{1}}, {"scale", 0.0}, {"p", 0.0}, {"site", int64_t{0}}},
+    .gradient = not_differentiable,
+    .reference = ref_attention_bwd,
+    .cases = [] { return cases(true); },
+    .bound = {.ulp = 16, .terms = longest},
+    .cost = cost,
+    .source = "Dao 2023 alg. 2 (arXiv 2307.08691)",
+};
+
+}  // namespace lathe::op

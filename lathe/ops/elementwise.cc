@@ -1,0 +1,217 @@
+// add, mul, scale, cast, and the activations with their derivatives.
+#include <cmath>
+
+#include "lathe/ops/ops.h"
+
+namespace lathe::op {
+namespace {
+
+template <typename F>
+auto map(F f) {
+  return [f](Reference& r) {
+    for (size_t i = 0; i < r.out[0].size(); ++i) r.out[0][i] = f(r.in[0][i]);
+  };
+}
+
+template <typename F>
+auto zip(F f) {
+  return [f](Reference& r) {
+    for (size_t i = 0; i < r.out[0].size(); ++i) r.out[0][i] = f(r.in[0][i], r.in[1][i]);
+  };
+}
+
+std::vector<Case> unary_cases() {
+  return {{"one", {{1}}},
+          {"odd", {{3, 17}}},
+          {"row", {{2, 768}}},
+          {"large", {{5, 33}}, {}, {}, 30},
+          {"tiny", {{64}}, {}, {}, 1e-4}};
+}
+std::vector<Case> binary_cases() {
+  std::vector<Case> cases = unary_cases();
+  for (Case& c : cases) c.in.push_back(c.in[0]);
+  return cases;
+}
+std::vector<Case> scale_cases() {
+  std::vector<Case> cases = unary_cases();
+  for (Case& c : cases) c.attrs = {{"factor", 0.3}};
+  return cases;
+}
+
+template <int kFlops>
+Cost cost(const Node& node, const Program& program) {
+  return elementwise_cost(node, program, kFlops);
+}
+
+double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+double normal_pdf(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI); }
+
+std::vector<Type> infer_cast(std::span<const Type> in, const Attrs& attrs) {
+  return {{attrs.s("to") == "f32" ? DType::f32 : DType::bf16, in[0].shape}};
+}
+std::vector<Case> cast_cases() {
+  std::vector<Case> cases = unary_cases(), all;
+  for (const char* to : {"f32", "bf16"})
+    for (Case c : cases) {
+      c.attrs = {{"to", std::string(to)}};
+      c.name += std::string("-to-") + to;
+      all.push_back(c);
+    }
+  return all;
+}
+
+}  // namespace
+
+const OpDef add{
+    .name = "add",
+    .signature = "a[..] b[..]:a -> y[..]:a",
+    .gradient =
+        [](const Grad& g) {
+          return std::vector<Value>{g.dout[0], g.dout[0]};
+        },
+    .reference = zip([](double a, double b) { return a + b; }),
+    .cases = binary_cases,
+    .bound = {.ulp = 1},
+    .cost = cost<1>,
+};
+
+const OpDef mul{
+    .name = "mul",
+    .signature = "a[..] b[..]:a -> y[..]:a",
+    .gradient =
+        [](const Grad& g) {
+          return std::vector<Value>{g.program.emit(mul, {g.dout[0], g.in(1)})[0],
+                                    g.program.emit(mul, {g.dout[0], g.in(0)})[0]};
+        },
+    .reference = zip([](double a, double b) { return a * b; }),
+    .cases = binary_cases,
+    .bound = {.ulp = 1},
+    .cost = cost<1>,
+};
+
+const OpDef scale{
+    .name = "scale",
+    .signature = "x[..] -> y[..]:x",
+    .attrs = {{"factor", 1.0}},
+    .gradient =
+        [](const Grad& g) {
+          return g.program.emit(scale, {g.dout[0]}, {{"factor", g.node.attrs.f("factor")}});
+        },
+    .reference =
+        [](Reference& r) {
+          const double factor = static_cast<float>(r.node.attrs.f("factor"));
+          for (size_t i = 0; i < r.out[0].size(); ++i) r.out[0][i] = factor * r.in[0][i];
+        },
+    .cases = scale_cases,
+    .bound = {.ulp = 1},
+    .cost = cost<1>,
+};
+
+const OpDef cast{
+    .name = "cast",
+    .signature = "x[..] -> y[..]",
+    .attrs = {{"to", std::string("f32")}},
+    .infer = infer_cast,
+    .gradient =
+        [](const Grad& g) {
+          return g.program.emit(cast, {g.dout[0]}, {{"to", std::string(name_of(g.in(0).type().dtype))}});
+        },
+    .reference = map([](double x) { return x; }),
+    .cases = cast_cases,
+    .bound = {.ulp = 1},
+    .cost = cost<0>,
+};
+
+const OpDef relu{
+    .name = "relu",
+    .signature = "x[..] -> y[..]:x",
+    .gradient =
+        [](const Grad& g) {
+          return g.program.emit(relu_bwd, {g.dout[0], g.out(0)});
+        },
+    .reference = map([](double x) { return x > 0 ? x : 0.0; }),
+    .cases = unary_cases,
+    .bound = {.ulp = 0},
+    .cost = cost<1>,
+};
+
+const OpDef relu_bwd{
+    .name = "relu_bwd",
+    .signature = "dy[..] y[..]:dy -> dx[..]:dy",
+    .gradient = not_differentiable,
+    .reference = zip([](double dy, double y) { return y > 0 ? dy : 0.0; }),
+    .cases = binary_cases,
+    .bound = {.ulp = 0},
+    .cost = cost<1>,
+};
+
+const OpDef tanh{
+    .name = "tanh",
+    .signature = "x[..] -> y[..]:x",
+    .gradient =
+        [](const Grad& g) {
+          return g.program.emit(tanh_bwd, {g.dout[0], g.out(0)});
+        },
+    .reference = map([](double x) { return std::tanh(x); }),
+    .cases = unary_cases,
+    .bound = {.ulp = 4},
+    .cost = cost<20>,
+};
+
+const OpDef tanh_bwd{
+    .name = "tanh_bwd",
+    .signature = "dy[..] y[..]:dy -> dx[..]:dy",
+    .gradient = not_differentiable,
+    .reference =
+        [](Reference& r) {
+          for (size_t i = 0; i < r.out[0].size(); ++i) {
+            const double dy = r.in[0][i], y = r.in[1][i];
+            r.out[0][i] = dy * (1 - y * y);
+            r.magnitude[0][i] = std::abs(dy) * (1 + y * y);
+          }
+        },
+    .cases = binary_cases,
+    .bound = {.ulp = 2},
+    .cost = cost<3>,
+};
+
+const OpDef gelu{
+    .name = "gelu",
+    .signature = "x[..] -> y[..]:x",
+    .gradient =
+        [](const Grad& g) {
+          return g.program.emit(gelu_bwd, {g.dout[0], g.in(0)});
+        },
+    .reference =
+        [](Reference& r) {
+          for (size_t i = 0; i < r.out[0].size(); ++i) {
+            const double x = r.in[0][i];
+            r.out[0][i] = x * normal_cdf(x);
+            r.magnitude[0][i] = std::abs(x);  // 1 + erf cancels for x < 0
+          }
+        },
+    .cases = unary_cases,
+    .bound = {.ulp = 2},
+    .cost = cost<30>,
+    .source = "Hendrycks and Gimpel 2016, exact form: x · Φ(x)",
+};
+
+const OpDef gelu_bwd{
+    .name = "gelu_bwd",
+    .signature = "dy[..] x[..]:dy -> dx[..]:dy",
+    .gradient = not_differentiable,
+    .reference =
+        [](Reference& r) {
+          for (size_t i = 0; i < r.out[0].size(); ++i) {
+            const double dy = r.in[0][i], x = r.in[1][i];
+            r.out[0][i] = dy * (normal_cdf(x) + x * normal_pdf(x));
+            r.magnitude[0][i] = std::abs(dy) * (1 + std::abs(x) * normal_pdf(x) * (1 + x * x));
+          }
+        },
+    .cases = binary_cases,
+    .bound = {.ulp = 4},
+    .cost = cost<40>,
+    .source = "derivative of gelu: Φ(x) + x · φ(x)",
+};
+
+}  // namespace lathe::op

@@ -1,0 +1,86 @@
+// Flat arenas of parameters, gradients and optimizer state: views into them, and the accumulation of
+// gradients.
+#include "lathe/core/error.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::op {
+namespace {
+
+std::vector<Type> infer_slice(std::span<const Type> in, const Attrs& attrs) {
+  const int64_t offset = attrs.i("offset"), count = elements(attrs.shape("shape"));
+  if (offset < 0 || offset + count > elements(in[0]))
+    fail(ErrorCode::kShape, "slice: {} elements from {} on do not lie in {}", count, offset,
+         to_string(in[0]));
+  return {{in[0].dtype, attrs.shape("shape")}};
+}
+
+std::vector<Type> infer_concat(std::span<const Type> in, const Attrs&) {
+  int64_t total = 0;
+  for (const Type& type : in) {
+    if (type.dtype != in[0].dtype)
+      fail(ErrorCode::kShape, "concat: found {} beside {}", to_string(type), to_string(in[0]));
+    total += elements(type);
+  }
+  return {{in[0].dtype, {total}}};
+}
+
+void ref_slice(Reference& r) {
+  const size_t offset = static_cast<size_t>(r.node.attrs.i("offset"));
+  for (size_t i = 0; i < r.out[0].size(); ++i) r.out[0][i] = r.in[0][offset + i];
+}
+
+void ref_concat(Reference& r) {
+  size_t at = 0;
+  for (const auto& part : r.in)
+    for (double x : part) r.out[0][at++] = x;
+}
+
+void ref_accumulate(Reference& r) {
+  const double keep = r.in[2][0];
+  for (size_t i = 0; i < r.out[0].size(); ++i) r.out[0][i] = (keep == 0 ? 0 : keep * r.in[0][i]) + r.in[1][i];
+}
+
+Cost no_cost(const Node&, const Program&) { return {}; }
+Cost accumulate_cost(const Node& node, const Program& program) { return elementwise_cost(node, program, 2); }
+
+}  // namespace
+
+/// A view of `shape` elements of a flat tensor.
+const OpDef slice{
+    .name = "slice",
+    .signature = "x[n] -> y[..]:x",
+    .attrs = {{"offset", int64_t{0}}, {"shape", Shape{}}},
+    .infer = infer_slice,
+    .gradient = not_differentiable,  // parameters are leaves: gradients are taken of the views
+    .reference = ref_slice,
+    .cost = no_cost,
+    .aliasing = Aliasing::kSlice,
+};
+
+/// All inputs behind one another in one flat tensor.
+const OpDef concat{
+    .name = "concat",
+    .signature = "x[..] -> y[n]:x",
+    .infer = infer_concat,
+    .gradient = not_differentiable,
+    .reference = ref_concat,
+    .cost = no_cost,
+    .aliasing = Aliasing::kConcat,
+};
+
+/// total = keep · total + g.  keep = 0 starts anew and does not read what was there.
+const OpDef accumulate{
+    .name = "accumulate",
+    .signature = "total[n]:f32 g[n]:f32 keep[1]:f32 -> sum[n]:f32",
+    .gradient = not_differentiable,
+    .reference = ref_accumulate,
+    .cases =
+        [] {
+          return std::vector<Case>{{"odd", {{37}, {37}, {1}}}, {"long", {{4099}, {4099}, {1}}}};
+        },
+    .bound = {.ulp = 3},
+    .cost = accumulate_cost,
+    .in_place = {{0, 0}},
+};
+
+}  // namespace lathe::op

@@ -1,0 +1,91 @@
+// The gradient norm and AdamW over flat arenas.
+#include "lathe/ops/optimizer.h"
+
+#include <cmath>
+
+#include "lathe/ops/ops.h"
+
+namespace lathe::op {
+namespace {
+
+void ref_grad_norm(Reference& r) {
+  double sum = 0;
+  for (double g : r.in[0]) sum += g * g;
+  r.out[0][0] = std::sqrt(sum);
+}
+
+void ref_adamw(Reference& r) {
+  const double beta1 = r.node.attrs.f("beta1"), beta2 = r.node.attrs.f("beta2"), eps = r.node.attrs.f("eps");
+  const double weight_decay = r.node.attrs.f("weight_decay");
+  const size_t decayed = static_cast<size_t>(r.node.attrs.i("decayed"));
+  const auto hyper = [&](Hyper h) { return r.in[6][static_cast<size_t>(h)]; };
+  const double norm = r.in[4][0], loss = r.in[5][0], max_norm = hyper(Hyper::kMaxGradNorm);
+  const bool apply = std::isfinite(norm) && std::isfinite(loss);
+  const double clip = max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
+  for (size_t i = 0; i < r.in[0].size(); ++i) {
+    double p = r.in[0][i], m = r.in[2][i], v = r.in[3][i];
+    if (apply) {
+      const double g = r.in[1][i] * clip;
+      if (i < decayed) p *= 1 - hyper(Hyper::kLearningRate) * weight_decay;
+      m = beta1 * m + (1 - beta1) * g;
+      v = beta2 * v + (1 - beta2) * g * g;
+      p -= hyper(Hyper::kLearningRate) / hyper(Hyper::kBiasCorrection1) * m /
+           (std::sqrt(v) / std::sqrt(hyper(Hyper::kBiasCorrection2)) + eps);
+    }
+    r.out[0][i] = p;
+    r.out[1][i] = m;
+    r.out[2][i] = v;
+    r.magnitude[0][i] = std::abs(r.in[0][i]) + std::abs(p - r.in[0][i]);
+    r.magnitude[1][i] = std::abs(r.in[2][i]) + std::abs(r.in[1][i]);
+    r.magnitude[2][i] = v;
+  }
+}
+
+Cost adamw_cost(const Node& node, const Program& program) { return elementwise_cost(node, program, 15); }
+Cost norm_cost(const Node& node, const Program& program) {
+  Cost cost;
+  cost.bytes = static_cast<double>(bytes_of(program.type(node.in[0])));
+  cost.flops = cost.bytes / 2;
+  return cost;
+}
+
+}  // namespace
+
+/// The global L2 norm.
+const OpDef grad_norm{
+    .name = "grad_norm",
+    .signature = "g[n]:f32 -> norm[1]:f32",
+    .dtypes = {DType::f32},
+    .gradient = not_differentiable,
+    .reference = ref_grad_norm,
+    .cases =
+        [] {
+          return std::vector<Case>{{"one", {{1}}}, {"odd", {{1037}}}, {"long", {{70001}}}};
+        },
+    .bound = {.ulp = 4},
+    .cost = norm_cost,
+    .source = "torch.nn.utils.clip_grad_norm_",
+};
+
+/// One AdamW update with the gradient clipped to the global norm.  The first `decayed` elements have weight
+/// decay. hyper: see Hyper.  A norm or loss that is not finite leaves everything as it is.
+const OpDef adamw{
+    .name = "adamw",
+    .signature =
+        "p[n]:f32 g[n]:f32 m[n]:f32 v[n]:f32 norm[1]:f32 loss[1]:f32 hyper[4]:f32 -> "
+        "p2[n]:f32 m2[n]:f32 v2[n]:f32",
+    .dtypes = {DType::f32},
+    .attrs =
+        {{"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.0}, {"decayed", int64_t{0}}},
+    .gradient = not_differentiable,
+    .reference = ref_adamw,
+    .cases = {},  // its inputs are bound to one another (v ≥ 0, norm): optimizer_test.cc runs it in sequence
+    .bound = {.ulp = 4},
+    .cost = adamw_cost,
+    .in_place = {{0, 0}, {1, 2}, {2, 3}},
+    .source =
+        "Loshchilov and Hutter 2019; torch.optim.AdamW (denominator √v/√(1−β₂ᵗ) + ε); clip coefficient "
+        "max_norm / (norm + 1e-6) of torch.nn.utils.clip_grad_norm_",
+};
+
+}  // namespace lathe::op

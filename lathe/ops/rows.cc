@@ -1,0 +1,93 @@
+// Picking rows of a matrix (embedding look-up, the [CLS] rows) and its transpose.
+#include <cmath>
+
+#include "lathe/core/error.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::op {
+namespace {
+
+void ref_gather(Reference& r) {
+  const int64_t cols = r.cols(0);
+  for (size_t i = 0; i < r.in[1].size(); ++i)
+    for (int64_t c = 0; c < cols; ++c)
+      r.out[0][i * static_cast<size_t>(cols) + static_cast<size_t>(c)] =
+          r.in[0][static_cast<size_t>(static_cast<int64_t>(r.in[1][i]) * cols + c)];
+}
+
+void ref_scatter(Reference& r) {
+  const int64_t cols = r.cols(0);
+  for (size_t i = 0; i < r.in[1].size(); ++i)
+    for (int64_t c = 0; c < cols; ++c) {
+      const size_t at = static_cast<size_t>(static_cast<int64_t>(r.in[1][i]) * cols + c);
+      const double dy = r.in[0][i * static_cast<size_t>(cols) + static_cast<size_t>(c)];
+      r.out[0][at] += dy;
+      r.magnitude[0][at] += std::abs(dy);
+    }
+}
+
+std::vector<Type> infer_scatter(std::span<const Type> in, const Attrs& attrs) {
+  if (in[0].shape.size() != 2 || in[1].shape != Shape{in[0].shape[0]} || in[1].dtype != DType::i32)
+    fail(ErrorCode::kShape, "scatter_add_rows: wants dy[n,c] ids[n]:i32, found {} {}", to_string(in[0]),
+         to_string(in[1]));
+  return {{attrs.s("dtype") == "f32" ? DType::f32 : DType::bf16, {attrs.i("rows"), in[0].shape[1]}}};
+}
+
+std::vector<Value> gather_gradient(const Grad& g) {
+  const Type& x = g.in(0).type();
+  return {g.program.emit(scatter_add_rows, {g.dout[0], g.in(1)},
+                         {{"rows", x.shape[0]}, {"dtype", std::string(name_of(x.dtype))}})[0],
+          Value{}};
+}
+
+Cost cost(const Node& node, const Program& program) {
+  Cost cost;  // the rows touched, not the whole table
+  cost.bytes =
+      2.0 * static_cast<double>(bytes_of(program.type(node.op == &gather_rows ? node.out[0] : node.in[0])));
+  return cost;
+}
+
+}  // namespace
+
+/// y[i] = x[ids[i]].  Ids lie in [0, m): the caller has checked them.
+const OpDef gather_rows{
+    .name = "gather_rows",
+    .signature = "x[m,c] ids[n]:i32 -> y[n,c]:x",
+    .gradient = gather_gradient,
+    .reference = ref_gather,
+    .cases =
+        [] {
+          return std::vector<Case>{{"one", {{1, 1}, {1}}, {}, {{0}}},
+                                   {"repeats", {{7, 33}, {5}}, {}, {{6, 0, 6, 6, 3}}},
+                                   {"wide", {{12, 768}, {3}}, {}, {{11, 2, 5}}}};
+        },
+    .bound = {.ulp = 0},
+    .cost = cost,
+};
+
+/// out[id] = Σ over i with ids[i] = id of dy[i], in ascending i; rows without an id are 0.
+const OpDef scatter_add_rows{
+    .name = "scatter_add_rows",
+    .signature = "dy[n,c] ids[n]:i32 -> out[@rows,c]",
+    .attrs = {{"rows", int64_t{0}}, {"dtype", std::string("f32")}},
+    .infer = infer_scatter,
+    .gradient = not_differentiable,
+    .reference = ref_scatter,
+    .cases =
+        [] {
+          std::vector<Case> all;
+          for (const char* dtype : {"f32", "bf16"}) {
+            const std::string d = dtype;
+            all.push_back({"one-" + d, {{1, 1}, {1}}, {{"rows", int64_t{1}}, {"dtype", d}}, {{0}}});
+            all.push_back(
+                {"repeats-" + d, {{6, 33}, {6}}, {{"rows", int64_t{9}}, {"dtype", d}}, {{8, 0, 8, 8, 3, 0}}});
+            all.push_back(
+                {"wide-" + d, {{3, 768}, {3}}, {{"rows", int64_t{40}}, {"dtype", d}}, {{11, 39, 11}}});
+          }
+          return all;
+        },
+    .bound = {.ulp = 2, .terms = [](const Reference& r) { return static_cast<double>(r.in[1].size()); }},
+    .cost = cost,
+};
+
+}  // namespace lathe::op

@@ -1,0 +1,14 @@
+#pragma once
+#include <vector>
+
+#include "lathe/program/program.h"
+
+namespace lathe {
+
+/// Appends the backward pass of `loss` [1] to its program by each op's gradient rule, newest node first, and
+/// returns dL/dw for every w of `wrt`.  `seed` [1] is dL/dloss; `sum` is the op that adds two gradients of
+/// one value.  Only nodes between `wrt` and `loss` are visited. Errors: kInternal if no gradient flows to a w
+/// (the message names it).
+std::vector<Value> gradients(Value loss, Value seed, const std::vector<Value>& wrt, const OpDef& sum);
+
+}  // namespace lathe

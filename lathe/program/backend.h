@@ -1,0 +1,118 @@
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lathe/core/error.h"
+#include "lathe/program/op.h"
+
+namespace lathe {
+
+/// Kinds of memory that a backend hands out: its own; host memory that it copies from fast; visible to both
+/// sides.
+enum class Memory { kDevice, kPinned, kShared };
+
+/// A piece of memory and its owner.
+struct Buffer {
+  std::shared_ptr<void> owner;
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+};
+
+struct DeviceInfo {
+  std::string kind;         ///< "cpu", "cuda", "mps", "ref"
+  std::string name;         ///< for people: "Intel Xeon, 2 threads, amx"
+  size_t memory_bytes = 0;  ///< in all
+  size_t alignment = 64;    ///< of every value in the arena, bytes
+  bool caller_memory =
+      true;  ///< false: the device manages memory itself and a MemoryPlan is only an estimate
+};
+
+/// One way of running one op on one device.  A backend owns an ordered list per op, best first.
+struct Impl {
+  std::string name;
+  std::function<bool(const Node&, const Program&)> accepts;
+  std::function<size_t(const Node&, const Program&)> workspace_bytes;  ///< 0 if empty
+  virtual ~Impl() = default;
+};
+
+/// The implementation chosen for every node of a program, in node order.
+using Selection = std::vector<const Impl*>;
+
+/// Where values lie.  Inputs and temporaries have offsets into one arena; states and their in-place
+/// successors and views lie in the state's own buffer.
+struct MemoryPlan {
+  struct Place {
+    int state = -1;     ///< id of the state value in whose buffer it lies; −1: in the arena
+    size_t offset = 0;  ///< bytes
+  };
+  std::vector<Place> places;  ///< one per value
+  size_t arena_bytes = 0;
+  size_t workspace_offset = 0;  ///< in the arena; shared by all nodes, which run one after another
+};
+
+/// Host memory of every input of one run, in the program's order of inputs.
+struct Slot {
+  std::vector<std::span<const std::byte>> inputs;
+};
+
+/// A run that was started.  Outputs of the last `Executable::kRing` runs can be read.
+struct Event {
+  uint64_t ticket = 0;
+};
+
+/// Nanoseconds that one node took, for profiles.
+struct Span {
+  int node = 0;
+  int64_t begin_ns = 0, end_ns = 0;
+};
+
+/// Memory that an executable works on: one buffer per state of the program, by name, and the arena.
+struct Bindings {
+  std::map<std::string, Buffer> states;
+  Buffer arena;
+};
+
+/// A compiled program: replayable, with fixed addresses and no allocation where the device has caller_memory.
+class Executable {
+ public:
+  static constexpr int kRing = 4;
+  virtual ~Executable() = default;
+  /// Starts one run; may return before it has finished.  The slot may be reused after `wait`.
+  virtual Status run(const Slot& slot, Event* event) = 0;
+  virtual Status wait(Event event) = 0;
+  /// Waits for the run and copies output `index` (in the program's order) of it to `destination`.
+  virtual Status read(Event event, size_t index, std::span<std::byte> destination) = 0;
+  /// Measures each node from now on.  `timeline` gives the spans of the last finished run.
+  virtual void profile(bool on) = 0;
+  virtual std::vector<Span> timeline() const = 0;
+};
+
+/// A device: the one seam between the program and what runs it.  All methods may be called from any thread.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const DeviceInfo& info() const = 0;
+  virtual Result<Buffer> allocate(size_t bytes, Memory kind) = 0;
+  /// Host → device and device → host, synchronously.
+  virtual Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) = 0;
+  virtual Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) = 0;
+  /// All implementations of an op, best first.
+  virtual std::vector<const Impl*> implementations(const OpDef& op) const = 0;
+  /// Errors: kInternal if the bindings do not fit the plan.
+  virtual Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
+                                                      const MemoryPlan& plan, const Bindings& bindings) = 0;
+};
+
+/// The first accepting implementation of every node.  Errors: kUnsupported naming every op (and its types)
+/// for which the backend has none.
+Selection select(const Program& program, const Backend& backend);
+
+/// Lays all values of the program out: lifetimes → offsets in one arena, largest first.
+MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment);
+
+}  // namespace lathe

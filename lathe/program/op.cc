@@ -1,0 +1,214 @@
+#include "lathe/program/op.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+namespace {
+
+/// One tensor of a signature, taken apart: `name[dims]:suffix?`.
+struct Term {
+  std::string text, name, suffix;
+  std::vector<std::string> dims;
+  bool optional = false;
+};
+
+struct Signature {
+  std::vector<Term> in, out;
+};
+
+Term parse_term(const OpDef& op, const std::string& text) {
+  Term term{text};
+  const size_t open = text.find('['), close = text.find(']');
+  if (open == std::string::npos || close == std::string::npos)
+    fail(ErrorCode::kInternal, "{}: malformed signature at {}", op.name, text);
+  term.name = text.substr(0, open);
+  std::istringstream dims(text.substr(open + 1, close - open - 1));
+  for (std::string dim; std::getline(dims, dim, ',');) term.dims.push_back(dim);
+  std::string rest = text.substr(close + 1);
+  if (!rest.empty() && rest.back() == '?') {
+    term.optional = true;
+    rest.pop_back();
+  }
+  if (!rest.empty() && rest[0] == ':') term.suffix = rest.substr(1);
+  return term;
+}
+
+Signature parse(const OpDef& op) {
+  Signature signature;
+  std::istringstream words(op.signature);
+  bool outputs = false;
+  for (std::string word; words >> word;) {
+    if (word == "->")
+      outputs = true;
+    else
+      (outputs ? signature.out : signature.in).push_back(parse_term(op, word));
+  }
+  return signature;
+}
+
+bool parse_dtype(const std::string& name, DType* dtype) {
+  for (DType d : {DType::f32, DType::bf16, DType::f16, DType::i32, DType::i64, DType::u8, DType::f64})
+    if (name_of(d) == name) {
+      *dtype = d;
+      return true;
+    }
+  return false;
+}
+
+/// Dimension names bound while the inputs are read.
+class Binder {
+ public:
+  Binder(const OpDef& op, const Attrs& attrs) : op_(op), attrs_(attrs) {}
+
+  void match(const Term& term, const Type& type) {
+    const bool any = std::count(term.dims.begin(), term.dims.end(), "..") > 0;
+    const size_t fixed = term.dims.size() - (any ? 1 : 0), rank = type.shape.size();
+    if (any ? rank < fixed : rank != fixed)
+      fail(ErrorCode::kShape, "{}: {} is {}, but the signature wants {}", op_.name, term.name,
+           to_string(type), term.text);
+    size_t at = 0;
+    for (const std::string& dim : term.dims) {
+      if (dim == "..") {
+        const Shape batch(type.shape.begin() + static_cast<long>(at),
+                          type.shape.begin() + static_cast<long>(at + rank - fixed));
+        if (has_batch_ && batch != batch_)
+          fail(ErrorCode::kShape, "{}: {} has leading dimensions {}, the inputs before have {}", op_.name,
+               term.name, to_string(batch), to_string(batch_));
+        batch_ = batch;
+        has_batch_ = true;
+        at += batch.size();
+      } else {
+        match_one(term, dim, type.shape[at++]);
+      }
+    }
+  }
+
+  Shape shape_of(const Term& term) const {
+    Shape shape;
+    for (const std::string& dim : term.dims) {
+      if (dim == "..")
+        shape.insert(shape.end(), batch_.begin(), batch_.end());
+      else
+        shape.push_back(value_of(dim));
+    }
+    return shape;
+  }
+
+ private:
+  void match_one(const Term& term, const std::string& dim, int64_t found) {
+    const size_t plus = dim.find('+');
+    if (std::isdigit(static_cast<unsigned char>(dim[0])) || dim[0] == '@') {
+      if (found != value_of(dim))
+        fail(ErrorCode::kShape, "{}: {} has {} where {} = {} is wanted", op_.name, term.name, found, dim,
+             value_of(dim));
+      return;
+    }
+    const std::string name = dim.substr(0, plus);
+    const int64_t base = plus == std::string::npos ? found : found - std::stoll(dim.substr(plus + 1));
+    const auto [it, fresh] = bound_.try_emplace(name, base);
+    if (!fresh && it->second != base)
+      fail(ErrorCode::kShape, "{}: {} has {} = {}, but {} was bound to {}", op_.name, term.name, dim, found,
+           name, it->second);
+  }
+
+  int64_t value_of(const std::string& dim) const {
+    if (dim[0] == '@') return attrs_.i(dim.substr(1));
+    if (std::isdigit(static_cast<unsigned char>(dim[0]))) return std::stoll(dim);
+    const size_t plus = dim.find('+');
+    const auto it = bound_.find(dim.substr(0, plus));
+    if (it == bound_.end()) fail(ErrorCode::kInternal, "{}: dimension {} is not bound", op_.name, dim);
+    return it->second + (plus == std::string::npos ? 0 : std::stoll(dim.substr(plus + 1)));
+  }
+
+  const OpDef& op_;
+  const Attrs& attrs_;
+  std::map<std::string, int64_t> bound_;
+  Shape batch_;
+  bool has_batch_ = false;
+};
+
+void check_dtype(const OpDef& op, const Term& term, const Type& type,
+                 const std::map<std::string, DType>& known) {
+  DType wanted;
+  if (parse_dtype(term.suffix, &wanted)) {
+    if (type.dtype != wanted)
+      fail(ErrorCode::kShape, "{}: {} is {}, wants {}", op.name, term.name, to_string(type), term.suffix);
+  } else if (!term.suffix.empty()) {
+    if (type.dtype != known.at(term.suffix))
+      fail(ErrorCode::kShape, "{}: {} is {}, wants the dtype of {}, {}", op.name, term.name, to_string(type),
+           term.suffix, name_of(known.at(term.suffix)));
+  } else if (std::find(op.dtypes.begin(), op.dtypes.end(), type.dtype) == op.dtypes.end()) {
+    fail(ErrorCode::kShape, "{}: {} is {}, a dtype that this op does not take", op.name, term.name,
+         to_string(type));
+  }
+}
+
+}  // namespace
+
+std::vector<Type> infer_types(const OpDef& op, std::span<const Type> in, const Attrs& attrs) {
+  if (op.infer) return op.infer(in, attrs);
+  const Signature signature = parse(op);
+  if (in.size() != signature.in.size())
+    fail(ErrorCode::kShape, "{}: {} inputs given, wants {}: {}", op.name, in.size(), signature.in.size(),
+         op.signature);
+  Binder binder(op, attrs);
+  std::map<std::string, DType> dtypes;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const Term& term = signature.in[i];
+    if (in[i].shape == Shape{-1}) {
+      if (!term.optional) fail(ErrorCode::kShape, "{}: {} is not given", op.name, term.name);
+      continue;
+    }
+    check_dtype(op, term, in[i], dtypes);
+    dtypes[term.name] = in[i].dtype;
+    binder.match(term, in[i]);
+  }
+  std::vector<Type> out;
+  for (const Term& term : signature.out) {
+    Type type{DType::f32, binder.shape_of(term)};
+    if (!term.suffix.empty() && !parse_dtype(term.suffix, &type.dtype)) type.dtype = dtypes.at(term.suffix);
+    out.push_back(type);
+  }
+  return out;
+}
+
+std::vector<InputRule> input_rules(const OpDef& op) {
+  std::vector<InputRule> rules;
+  for (const Term& term : parse(op).in) {
+    InputRule rule{term.name};
+    rule.fixed_dtype = parse_dtype(term.suffix, &rule.dtype);
+    rule.optional = term.optional;
+    rules.push_back(rule);
+  }
+  return rules;
+}
+
+Value Grad::in(int i) const {
+  const int id = node.in[static_cast<size_t>(i)];
+  return id < 0 ? Value{} : Value{&program, id};
+}
+
+Value Grad::out(int i) const { return {&program, node.out[static_cast<size_t>(i)]}; }
+
+int64_t Reference::rows(int input) const {
+  const Shape& shape = in_types[static_cast<size_t>(input)].shape;
+  return elements(shape) / std::max<int64_t>(1, shape.back());
+}
+
+std::vector<Value> not_differentiable(const Grad& grad) { return std::vector<Value>(grad.node.in.size()); }
+
+Cost elementwise_cost(const Node& node, const Program& program, double flops) {
+  Cost cost;
+  for (int id : node.in)
+    if (id >= 0) cost.bytes += static_cast<double>(bytes_of(program.type(id)));
+  for (int id : node.out) cost.bytes += static_cast<double>(bytes_of(program.type(id)));
+  cost.flops = flops * static_cast<double>(elements(program.type(node.out[0])));
+  return cost;
+}
+
+}  // namespace lathe

@@ -1,0 +1,113 @@
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lathe/program/program.h"
+
+namespace lathe {
+
+/// What an op's gradient rule sees: the node, and the gradients of its outputs (no value where none flows).
+struct Grad {
+  Program& program;
+  const Node& node;
+  std::vector<Value> dout;
+  Value in(int i) const;
+  Value out(int i) const;
+};
+
+/// Tensors of one node for its reference: all elements as double, row-major.  `in[i]` is empty for an
+/// optional input that is not given.  `magnitude[o]`, if the reference fills it, holds Σ|terms| per element
+/// of output o, from which the error bound follows; otherwise |out| is used.
+struct Reference {
+  const Node& node;
+  std::vector<Type> in_types, out_types;
+  std::vector<std::vector<double>> in;
+  std::vector<std::vector<double>> out;
+  std::vector<std::vector<double>> magnitude;
+
+  int64_t dim(int input, int axis) const {
+    return in_types[static_cast<size_t>(input)].shape.at(static_cast<size_t>(axis));
+  }
+  /// Rows × columns of an input seen as a matrix whose columns are its last axis.
+  int64_t cols(int input) const { return in_types[static_cast<size_t>(input)].shape.back(); }
+  int64_t rows(int input) const;
+};
+
+/// A conformance case.  Float inputs are uniform in ±scale; `ints` gives the content of the i32 inputs in
+/// order. Declared in f32: inputs whose dtype the signature leaves open take each of the op's dtypes in turn.
+struct Case {
+  std::string name;
+  std::vector<Shape> in;  ///< an empty optional input is {-1}
+  Attrs attrs = {};
+  std::vector<std::vector<int32_t>> ints = {};
+  double scale = 1;
+};
+
+/// Error bound of every implementation against the reference:
+/// |y − ref| ≤ ulp · (eps_f32 · √terms · magnitude + eps_out · |ref|), terms = the length of the sums in an
+/// element.
+struct Bound {
+  double ulp = 4;
+  std::function<double(const Reference&)> terms = {};  ///< 1 if empty
+};
+
+struct Cost {
+  double flops = 0, bytes = 0;
+};
+
+/// Output `out` of a node occupies the memory of input `in`: the op updates in place.
+struct InPlace {
+  int out, in;
+};
+
+/// How an op relates to memory.  Views compute nothing on devices whose memory the planner lays out.
+enum class Aliasing {
+  kNone,
+  kSlice,   ///< output 0 is input 0 from element attrs.i("offset") on
+  kConcat,  ///< input i lies in output 0 behind inputs 0 … i−1
+};
+
+/// An op, declared once.  From it follow verifier, dump, documentation, conformance tests, benches, support
+/// matrix.
+struct OpDef {
+  const char* name;
+  /// Shapes and dtype rule: "x[..,n] gamma[n]:f32 b[n]? -> y[..,n]:x mean[..]:f32".  A dimension is `..` (any
+  /// number, the same for all), a name (bound at first use), name+1, a number, or @attr (an int attribute).
+  /// A suffix fixes the dtype, or names the input whose dtype it takes; `?` marks an optional input.
+  const char* signature;
+  std::vector<DType> dtypes = {DType::f32, DType::bf16};  ///< admitted for inputs whose dtype is open
+  Attrs attrs = {};                                       ///< names and defaults
+  /// Replaces the signature's rule where it cannot say it.  Throws kShape.
+  std::function<std::vector<Type>(std::span<const Type> in, const Attrs&)> infer = {};
+  /// dL/d(inputs), one per input; no value = none.  Set to `not_differentiable` where there is none.
+  std::function<std::vector<Value>(const Grad&)> gradient = {};
+  std::function<void(Reference&)> reference = {};
+  std::function<std::vector<Case>()> cases = {};
+  Bound bound = {};
+  std::function<Cost(const Node&, const Program&)> cost = {};
+  std::vector<InPlace> in_place = {};
+  Aliasing aliasing = Aliasing::kNone;
+  const char* source = "";  ///< where the formula comes from
+};
+
+/// The gradient of an op that has none: no value for every input.
+std::vector<Value> not_differentiable(const Grad& grad);
+
+/// Types of the outputs for the given inputs, by `infer` or the signature.  An input that is not given has an
+/// empty dtype-f32 type with shape {−1}.  Errors: kShape.
+std::vector<Type> infer_types(const OpDef& op, std::span<const Type> in, const Attrs& attrs);
+
+/// Names of the inputs in the signature, and whether each has a fixed dtype (":f32") or is optional.
+struct InputRule {
+  std::string name;
+  bool fixed_dtype = false, optional = false;
+  DType dtype = DType::f32;  ///< where fixed
+};
+std::vector<InputRule> input_rules(const OpDef& op);
+
+/// 2 · sizes of all tensors as bytes moved and `flops` per output element: cost of an elementwise op.
+Cost elementwise_cost(const Node& node, const Program& program, double flops);
+
+}  // namespace lathe

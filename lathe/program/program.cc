@@ -1,0 +1,102 @@
+#include "lathe/program/program.h"
+
+#include <fmt/format.h>
+
+#include "lathe/core/error.h"
+#include "lathe/program/op.h"
+
+namespace lathe {
+
+const Type& Value::type() const { return program->type(id); }
+
+Value Program::add(ValueInfo info) {
+  values_.push_back(std::move(info));
+  return {this, static_cast<int>(values_.size()) - 1};
+}
+
+Value Program::input(const std::string& name, Type type) {
+  if (find(name) >= 0) fail(ErrorCode::kInternal, "program: the name {} is taken", name);
+  return add({std::move(type), ValueKind::kInput, name});
+}
+
+Value Program::state(const std::string& name, Type type) {
+  if (find(name) >= 0) fail(ErrorCode::kInternal, "program: the name {} is taken", name);
+  return add({std::move(type), ValueKind::kState, name});
+}
+
+int Program::find(const std::string& name) const {
+  for (size_t i = 0; i < values_.size(); ++i)
+    if (values_[i].kind != ValueKind::kTemp && values_[i].name == name) return static_cast<int>(i);
+  return -1;
+}
+
+std::vector<Value> Program::emit(const OpDef& op, const std::vector<Value>& in, const Attrs& attrs) {
+  Node node{&op, {}, {}, op.attrs};
+  for (const auto& [name, attr] : attrs) {
+    if (!op.attrs.count(name)) fail(ErrorCode::kInternal, "{}: has no attribute {}", op.name, name);
+    node.attrs[name] = attr;
+  }
+  std::vector<Type> types;
+  for (const Value& v : in) {
+    if (v && v.program != this)
+      fail(ErrorCode::kInternal, "{}: an input belongs to another program", op.name);
+    node.in.push_back(v ? v.id : -1);
+    types.push_back(v ? v.type() : Type{DType::f32, {-1}});
+  }
+  std::vector<Value> out;
+  for (Type& type : infer_types(op, types, node.attrs)) {
+    out.push_back(add({std::move(type), ValueKind::kTemp, "", static_cast<int>(nodes_.size())}));
+    node.out.push_back(out.back().id);
+  }
+  nodes_.push_back(std::move(node));
+  return out;
+}
+
+void Program::output(const std::string& name, Value value) { outputs_.emplace_back(name, value.id); }
+
+void Program::remove_dead_nodes() {
+  std::vector<bool> needed(values_.size(), false);
+  for (const auto& [name, id] : outputs_) needed[static_cast<size_t>(id)] = true;
+  std::vector<Node> kept;
+  for (size_t n = nodes_.size(); n-- > 0;) {
+    Node& node = nodes_[n];
+    bool keep = false;
+    for (int id : node.out) keep = keep || needed[static_cast<size_t>(id)];
+    for (const InPlace& alias : node.op->in_place)
+      keep = keep ||
+             values_[static_cast<size_t>(node.in[static_cast<size_t>(alias.in)])].kind == ValueKind::kState;
+    if (!keep) continue;
+    for (int id : node.in)
+      if (id >= 0) needed[static_cast<size_t>(id)] = true;
+    kept.push_back(std::move(node));
+  }
+  nodes_.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+  for (ValueInfo& value : values_) value.producer = -1;
+  for (size_t n = 0; n < nodes_.size(); ++n)
+    for (int id : nodes_[n].out) values_[static_cast<size_t>(id)].producer = static_cast<int>(n);
+}
+
+std::string Program::dump() const {
+  const auto label = [&](int id) {
+    if (id < 0) return std::string("-");
+    const ValueInfo& value = values_[static_cast<size_t>(id)];
+    return value.kind == ValueKind::kTemp ? fmt::format("%{}", id) : value.name;
+  };
+  std::string text;
+  for (const ValueInfo& value : values_)
+    if (value.kind != ValueKind::kTemp)
+      text += fmt::format("{} {} {}\n", value.kind == ValueKind::kInput ? "input" : "state", value.name,
+                          to_string(value.type));
+  for (const Node& node : nodes_) {
+    std::string out, in;
+    for (int id : node.out)
+      out += fmt::format("{}{} {}", out.empty() ? "" : ", ", label(id), to_string(type(id)));
+    for (int id : node.in) in += (in.empty() ? "" : ", ") + label(id);
+    const std::string attrs = to_string(node.attrs);
+    text += fmt::format("{} = {}({}){}{}\n", out, node.op->name, in, attrs.empty() ? "" : " ", attrs);
+  }
+  for (const auto& [name, id] : outputs_) text += fmt::format("output {} = {}\n", name, label(id));
+  return text;
+}
+
+}  // namespace lathe

@@ -1,0 +1,83 @@
+#pragma once
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lathe/program/attrs.h"
+
+namespace lathe {
+
+struct OpDef;
+class Program;
+
+/// A handle to one SSA value of a program.  Default-constructed: no value.
+struct Value {
+  Program* program = nullptr;
+  int id = -1;
+
+  explicit operator bool() const { return program != nullptr; }
+  bool operator==(const Value&) const = default;
+  const Type& type() const;
+};
+
+/// Where the content of a value comes from.
+enum class ValueKind {
+  kInput,  ///< the host writes it before each run
+  kState,  ///< lives between runs (parameters, optimizer state); the caller owns its memory
+  kTemp,   ///< a node computes it
+};
+
+struct ValueInfo {
+  Type type;
+  ValueKind kind = ValueKind::kTemp;
+  std::string name;   ///< inputs and states: unique; temporaries: empty
+  int producer = -1;  ///< node that computes it, −1 for inputs and states
+};
+
+/// One application of an op.  `in` may hold −1 for an optional input that is not given.
+struct Node {
+  const OpDef* op = nullptr;
+  std::vector<int> in, out;
+  Attrs attrs;
+};
+
+/// A straight-line SSA program: the whole training step, traced once per shape bucket.  Nodes run in order.
+class Program {
+ public:
+  Program() = default;
+  Program(const Program&) = delete;  // values point at their program
+  Program& operator=(const Program&) = delete;
+
+  /// A tensor that the host writes before each run.  Errors: kInternal if the name is taken.
+  Value input(const std::string& name, Type type);
+  /// A tensor that lives between runs.  Errors: kInternal if the name is taken.
+  Value state(const std::string& name, Type type);
+  /// Appends a node.  Missing attributes take the op's defaults.  Errors: kShape if the op's signature does
+  /// not admit the inputs; the message names op, input, found and wanted.
+  std::vector<Value> emit(const OpDef& op, const std::vector<Value>& in, const Attrs& attrs = {});
+  /// Names a value that the host reads after a run.
+  void output(const std::string& name, Value value);
+
+  const std::vector<ValueInfo>& values() const { return values_; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<std::pair<std::string, int>>& outputs() const { return outputs_; }
+  const Type& type(int value) const { return values_[static_cast<size_t>(value)].type; }
+  /// Id of the input or state of that name, −1 if there is none.
+  int find(const std::string& name) const;
+
+  /// Keeps the nodes that an output or a state update needs; the rest goes.  Value ids stay.
+  void remove_dead_nodes();
+
+  /// One line per node: `%7 f32[8, 768] = layer_norm(%3, gamma, beta) eps=1e-12`.
+  std::string dump() const;
+
+ private:
+  Value add(ValueInfo info);
+
+  std::vector<ValueInfo> values_;
+  std::vector<Node> nodes_;
+  std::vector<std::pair<std::string, int>> outputs_;
+};
+
+}  // namespace lathe
