@@ -1,0 +1,53 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "lathe/io/file_system.h"
+
+namespace lathe {
+
+/// Writes a whole folder, such as a checkpoint, or nothing of it.  Files go to
+/// `<parent>/.tmp-<name>-<pid>-<n>`; `commit` syncs every file and folder in it and then gives it its name.
+/// Without a commit the destructor removes the temporary folder.
+///
+/// Where a folder of that name is already there, the two names are swapped in one step and the old content is
+/// removed under the temporary name.  Where the disk format cannot swap, the old folder first moves to
+/// `<name>.replaced`, then the new one takes the name, then `.replaced` goes: a crash between the two renames
+/// leaves the old folder whole as `<name>.replaced`, and `remove_stale_temporaries` gives it its name back.
+///
+/// Once `commit` has returned ok, the new folder is there to stay; when it returns an error, the old one is.
+class DirectoryTransaction {
+ public:
+  /// Creates the temporary folder; an error shows in `status` and in every later call.
+  DirectoryTransaction(FileSystem& fs, std::string target);
+  ~DirectoryTransaction();
+  DirectoryTransaction(const DirectoryTransaction&) = delete;
+  DirectoryTransaction& operator=(const DirectoryTransaction&) = delete;
+
+  /// Where files are to be written until the commit.
+  const std::string& folder() const { return folder_; }
+  const Status& status() const { return status_; }
+
+  /// Writes `<folder>/<name>`; `name` may hold '/' (folders are made).  The first error sticks: `commit` then
+  /// returns it and changes nothing.
+  Status write(std::string_view name, const Writer& writer);
+  Status write(std::string_view name, std::string_view content);
+
+  Status commit();
+
+ private:
+  Status publish();
+
+  FileSystem& fs_;
+  std::string target_;
+  std::string folder_;
+  Status status_;
+  bool done_ = false;
+};
+
+/// Clears what killed processes left in `folder`: removes `.tmp-*` (but those of another process that is
+/// alive), gives `X.replaced` its name back where X is missing, removes it where X is there.  To be called
+/// before this process begins to write there.  A folder that is not there is success.
+Status remove_stale_temporaries(FileSystem& fs, const std::string& folder);
+
+}  // namespace lathe

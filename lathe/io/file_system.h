@@ -1,0 +1,93 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+
+/// The bytes of a file, valid as long as this object (or a copy of it) lives.  Of a real file they are a
+/// read-only mapping: cutting the file short while it is mapped is outside of what the library can survive.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  MappedFile(std::span<const std::byte> bytes, std::shared_ptr<const void> owner)
+      : bytes_(bytes), owner_(std::move(owner)) {}
+  std::span<const std::byte> bytes() const { return bytes_; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const void> owner_;
+};
+
+/// A file open for writing from its start.  The destructor closes and drops errors; `close` tells them.
+class WritableFile {
+ public:
+  virtual ~WritableFile() = default;
+  virtual Status append(std::span<const std::byte> bytes) = 0;
+  /// Returns when the bytes are on the disk.
+  virtual Status sync() = 0;
+  virtual Status close() = 0;
+};
+
+/// What a writer callback gets: call it once for every chunk and return its error at once.
+using Sink = std::function<Status(std::span<const std::byte>)>;
+using Writer = std::function<Status(const Sink&)>;
+
+/// The door to the disk, so that tests can put faults behind it.  Methods may be called from any thread.
+/// Failures are kNotFound (no such file) or kIo; the message names the path and the system's reason.
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  virtual Result<std::string> read(const std::string& path) = 0;
+  virtual Result<MappedFile> map(const std::string& path) = 0;
+  /// Opens for writing and cuts to zero bytes what is there.
+  virtual Result<std::unique_ptr<WritableFile>> create(const std::string& path) = 0;
+  /// A file replaces a file in one step; a folder takes the place of an empty folder at most.
+  virtual Status rename(const std::string& from, const std::string& to) = 0;
+  /// Swaps two names in one step.  kUnsupported where the system or its disk format cannot.
+  virtual Status exchange(const std::string& a, const std::string& b) = 0;
+  /// Brings a file's bytes or a folder's entries to the disk.
+  virtual Status sync(const std::string& path) = 0;
+  virtual Status create_directories(const std::string& path) = 0;
+  /// Nothing there is success.
+  virtual Status remove_all(const std::string& path) = 0;
+  /// Names (not paths) in the folder, sorted, without "." and "..".
+  virtual Result<std::vector<std::string>> list(const std::string& path) = 0;
+  virtual bool exists(const std::string& path) = 0;
+  virtual bool is_directory(const std::string& path) = 0;
+  /// Whether a file can be written at, or a folder made at, `path` as far as permissions tell; asks the
+  /// nearest folder that exists.
+  virtual bool is_writable(const std::string& path) = 0;
+  /// Bytes free for this user on the disk that holds `path` (or the nearest folder above that exists).
+  virtual Result<uint64_t> free_bytes(const std::string& path) = 0;
+
+  /// Writes a whole file: all of the new content stands under `path` or what was there before stays, whatever
+  /// fails and whenever the process or the power stops.  Goes through `.tmp-<name>-<pid>-<n>` in the same
+  /// folder (created if missing): write, sync, rename, sync folder.
+  Status write_atomic(const std::string& path, const Writer& writer);
+  Status write_atomic(const std::string& path, std::string_view content);
+};
+
+FileSystem& real_file_system();
+
+/// `<folder>/.tmp-<name>-<pid>-<n>` for the last part of `path`; a new name at each call.
+std::string temporary_name(const std::string& path);
+/// Text as bytes.
+std::span<const std::byte> as_bytes(std::string_view text);
+/// Joins with one '/'; an empty folder gives `name`.
+std::string join_path(std::string_view folder, std::string_view name);
+/// "a/b/c" → "a/b"; "c" → "."; "/c" → "/".  Trailing slashes are ignored.
+std::string parent_folder(std::string_view path);
+/// "a/b/c" → "c".  Trailing slashes are ignored.
+std::string file_name(std::string_view path);
+
+}  // namespace lathe

@@ -1,0 +1,40 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/io/file_system.h"
+#include "lathe/io/tensor_view.h"
+
+namespace lathe {
+
+/// The folder of a model that is named by folder or by Hub name ("bert-base-cased",
+/// "google-bert/bert-base-cased": both forms find either).  A folder that exists wins; else the local Hugging
+/// Face cache: `cache_dir`, or $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub,
+/// $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub (the first that is set), there
+/// models--<org>--<name>/snapshots/<commit> with the commit from refs/<revision>, or `revision` itself.
+/// Throws kNotFound listing every place looked at and what to do.
+std::string resolve_model(FileSystem& fs, const std::string& name_or_path,
+                          const std::string& revision = "main", const std::string& cache_dir = "");
+
+/// The weights of a model folder under one set of names, whichever files hold them.
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+  /// Sorted.
+  virtual const std::vector<std::string>& names() const = 0;
+  /// Valid while the Checkpoint lives; null if there is none of that name.  Throws kUnsupported for a dtype
+  /// that Lathe does not compute with.
+  virtual const TensorView* find(std::string_view name) const = 0;
+  /// The file that holds the tensor, for messages; empty if there is none.
+  virtual std::string file_of(std::string_view name) const = 0;
+};
+
+/// Opens, in this order, model.safetensors, model.safetensors.index.json with its shards, pytorch_model.bin,
+/// pytorch_model.bin.index.json with its shards.  Throws kNotFound when there is none of them (naming the
+/// weights of other frameworks that are there), kInvalidData when a file is damaged, a shard is missing or a
+/// tensor is not in the shard that the index names.
+std::unique_ptr<Checkpoint> open_checkpoint(FileSystem& fs, const std::string& folder);
+
+}  // namespace lathe
