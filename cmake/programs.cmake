@@ -1,4 +1,4 @@
-# Every lathe/app/NAME_main.cc and tests/**/*.cc becomes a program of its own.
+# Every lathe/app/NAME_main.cc becomes a program of its own.
 file(GLOB mains CONFIGURE_DEPENDS lathe/app/*_main.cc)
 foreach(source ${mains})
   get_filename_component(stem ${source} NAME_WE)
@@ -12,6 +12,7 @@ foreach(source ${mains})
   endif()
 endforeach()
 
+# tests/LABEL/NAME_test.cc and tests/LABEL/NAME_test.py carry the name of their folder as ctest label.
 if(LATHE_TESTS)
   file(GLOB suites CONFIGURE_DEPENDS tests/*/*_test.cc)
   foreach(source ${suites})
@@ -19,9 +20,20 @@ if(LATHE_TESTS)
     get_filename_component(folder ${source} DIRECTORY)
     get_filename_component(label ${folder} NAME)
     add_executable(${stem} ${source})
-    target_link_libraries(${stem} PRIVATE lathe_app GTest::gtest GTest::gtest_main)
-    target_compile_definitions(${stem} PRIVATE LATHE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    add_test(NAME ${label}.${stem} COMMAND ${stem})
-    set_tests_properties(${label}.${stem} PROPERTIES LABELS ${label})
+    target_link_libraries(${stem} PRIVATE lathe_app)
+    lathe_gtest(${stem} ${label})
+  endforeach()
+
+  file(GLOB scripts CONFIGURE_DEPENDS tests/*/*_test.py tools/*_test.py)
+  foreach(source ${scripts})
+    get_filename_component(stem ${source} NAME_WE)
+    get_filename_component(folder ${source} DIRECTORY)
+    get_filename_component(label ${folder} NAME)
+    if(label STREQUAL "tools")
+      set(label unit)
+    endif()
+    add_test(NAME ${label}.${stem} COMMAND ${PROJECT_SOURCE_DIR}/tools/python.sh ${source})
+    set_tests_properties(${label}.${stem} PROPERTIES LABELS ${label} TIMEOUT 600 SKIP_RETURN_CODE 77
+                         ENVIRONMENT "LATHE_BINARY_DIR=${PROJECT_BINARY_DIR}")
   endforeach()
 endif()

@@ -1,0 +1,33 @@
+# make          a release at build/lathe
+# make demo     installs what is missing, builds, fine-tunes a small BERT in under a minute, answers five questions
+# make test     everything that CI runs
+# make test-full  also what is long or large
+# make format, make lint, make clean
+
+.PHONY: build demo test test-full format lint clean
+.DEFAULT_GOAL := build
+
+build:
+	@tools/configure.sh build -DCMAKE_BUILD_TYPE=Release -DLATHE_TESTS=OFF
+	@cmake --build build -j $$(getconf _NPROCESSORS_ONLN)
+
+demo:
+	@tools/setup.sh
+	@$(MAKE) --no-print-directory build
+	@build/lathe demo --output_dir build/demo
+
+test:
+	@tools/test.sh
+
+test-full:
+	@tools/test.sh --full
+
+format:
+	@tools/format.sh
+
+lint:
+	@tools/check_layers.py
+	@tools/format.sh --check
+
+clean:
+	@rm -rf build

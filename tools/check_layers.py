@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Fails, with file:line, where an #include under lathe/ goes against the allowed direction.
+
+    check_layers.py [ROOT]
+
+The direction is the table of lathe_layer(... SEES ...) lines in CMakeLists.txt and nothing else; what a layer sees, it
+sees with all that lies below. Two rules stand beside the table: a device's folder lathe/backends/X is seen by
+lathe/backends alone, and headers of device libraries appear only below lathe/backends.
+"""
+import pathlib
+import re
+import sys
+
+LAYER = re.compile(r"^lathe_layer\(\s*(\w+)\s+FOLDER\s+(\S+?)(?:\s+SEES\s+([\w ]+?))?\s*\)", re.MULTILINE)
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+DEVICE_LIBRARY = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|cutensor|cutlass/|nccl|nvToolsExt|nvtx|hip/|mlx/|mpi\.h|"
+                            r"Metal/|MetalPerformance|Accelerate/|dnnl|oneapi/)")
+SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".inc"}
+
+
+def read_layers(cmake_text):
+    """Folder of each layer, and the folders each layer may include from: its own and all below."""
+    rows = {name: (folder, (sees or "").split()) for name, folder, sees in LAYER.findall(cmake_text)}
+
+    def below(name):
+        seen = {name}
+        for other in rows[name][1]:
+            if other not in rows:
+                raise SystemExit(f"CMakeLists.txt: layer {name} sees {other}, which is not a layer")
+            seen |= below(other)
+        return seen
+
+    return {folder: {rows[n][0] for n in below(name)} for name, (folder, _) in rows.items()}
+
+
+def layer_of(path, layers):
+    """The innermost layer folder that holds path; None for a file that stands in no layer."""
+    holding = [folder for folder in layers if path.startswith(folder + "/")]
+    return max(holding, key=len, default=None)
+
+
+def wrong_include(path, bracket, included, layers):
+    """What is wrong with this include, or None."""
+    below_backends = path.startswith("lathe/backends/")
+    if not below_backends and DEVICE_LIBRARY.match(included):
+        return f"{included} belongs to a device library; only lathe/backends/* may include it"
+    if not included.startswith("lathe/"):
+        return f'write "{included}" from the root or in <>' if bracket == '"' else None
+    source, target = layer_of(path, layers), layer_of(included, layers)
+    if source is None:
+        return None if path.count("/") == 1 else f"{path.rsplit('/', 1)[0]} is no layer of CMakeLists.txt"
+    if target is None:
+        return f"{included} stands in no layer of CMakeLists.txt"
+    if target not in layers[source]:
+        return f"{source} does not see {target}"
+    if target.startswith("lathe/backends/") and not below_backends:
+        return f"{target} is seen by lathe/backends alone"
+    return None
+
+
+def check(root):
+    """All violations under root/lathe, as file:line: text."""
+    layers = read_layers((root / "CMakeLists.txt").read_text(encoding="utf-8"))
+    if not layers:
+        raise SystemExit("CMakeLists.txt: no lathe_layer line found")
+    found = []
+    for file in sorted((root / "lathe").rglob("*")):
+        if file.suffix not in SUFFIXES:
+            continue
+        path = file.relative_to(root).as_posix()
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            include = INCLUDE.match(line)
+            if include and (text := wrong_include(path, include[1], include[2], layers)):
+                found.append(f"{path}:{number}: {text}")
+    return found
+
+
+def main():
+    found = check(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent))
+    print("\n".join(found) if found else "layers: every #include goes the allowed way")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The checker finds each kind of violation and no other, in trees made for it."""
+import pathlib
+import tempfile
+import unittest
+
+import check_layers
+
+TABLE = """
+lathe_layer(core       FOLDER lathe/core)
+lathe_layer(ops        FOLDER lathe/ops           SEES core)
+lathe_layer(io         FOLDER lathe/io            SEES core)
+lathe_layer(cuda       FOLDER lathe/backends/cuda SEES ops)
+lathe_layer(backends   FOLDER lathe/backends      SEES cuda)
+lathe_layer(app        FOLDER lathe/app           SEES io backends)
+"""
+
+
+def found(**files):
+    """Violations in a tree of {folder__name: text}; every file is a .cc."""
+    with tempfile.TemporaryDirectory() as temp:
+        root = pathlib.Path(temp)
+        (root / "CMakeLists.txt").write_text(TABLE)
+        for name, text in files.items():
+            path = root / "lathe" / (name.replace("__", "/") + ".cc")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return check_layers.check(root)
+
+
+class CheckLayers(unittest.TestCase):
+    def test_allowed_ways(self):
+        self.assertEqual([], found(
+            core__a='#include <vector>\n#include "lathe/core/b.h"\n', ops__a='#include "lathe/core/b.h"\n',
+            app__a='#include "lathe/io/a.h"\n#include "lathe/core/b.h"\n#include "lathe/backends/register.h"\n',
+            backends__register='#include "lathe/backends/cuda/device.h"\n',
+            backends__cuda__a='#include <cuda_runtime.h>\n#include "lathe/ops/a.h"\n',
+            lathe='#include "lathe/app/a.h"\n'))
+
+    def test_upwards_and_sideways(self):
+        self.assertEqual(["lathe/core/a.cc:2: lathe/core does not see lathe/ops"],
+                         found(core__a='#include "lathe/core/b.h"\n  #  include "lathe/ops/a.h"\n'))
+        self.assertEqual(["lathe/io/a.cc:1: lathe/io does not see lathe/ops"], found(io__a='#include "lathe/ops/a.h"\n'))
+
+    def test_a_device_folder_is_seen_by_backends_alone(self):
+        self.assertEqual(["lathe/app/a.cc:1: lathe/backends/cuda is seen by lathe/backends alone"],
+                         found(app__a='#include "lathe/backends/cuda/device.h"\n'))
+
+    def test_device_libraries(self):
+        for header in ("cuda_runtime.h", "cublasLt.h", "cudnn.h", "nccl.h", "mlx/mlx.h", "mpi.h", "Metal/Metal.hpp"):
+            self.assertEqual(1, len(found(ops__a=f"#include <{header}>\n")), header)
+
+    def test_include_not_from_the_root(self):
+        self.assertEqual(1, len(found(ops__a='#include "a.h"\n')))
+
+    def test_folder_that_is_no_layer(self):
+        self.assertEqual(1, len(found(extra__a='#include "lathe/core/b.h"\n')))
+        self.assertEqual(1, len(found(ops__a='#include "lathe/extra/b.h"\n')))
+
+    def test_own_tree_has_all_layers(self):
+        root = pathlib.Path(__file__).parent.parent
+        text = (root / "CMakeLists.txt").read_text(encoding="utf-8")
+        layers = check_layers.read_layers(text)
+        self.assertEqual(text.count("\nlathe_layer("), len(layers))
+        self.assertEqual({"lathe/core"}, layers["lathe/core"])
+        self.assertNotIn("lathe/ops", layers["lathe/io"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# fuzz.sh SECONDS [NAME...]: builds the fuzz targets with clang and runs each for that long, as many at a time as there
+# are cores. Starts from tests/fuzz/NAME (kept in git); what it finds new goes to build/fuzz/corpus/NAME, what fails to
+# build/fuzz/failed/NAME-*.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=$1
+shift
+cores=$(getconf _NPROCESSORS_ONLN)
+compiler=
+for candidate in clang++-16 clang++-17 clang++-18 clang++-19; do
+  if command -v $candidate >/dev/null; then compiler=$candidate; break; fi
+done
+if [ -z "$compiler" ]; then
+  echo "clang with libFuzzer is not here (tools/setup.sh --test installs it on Debian and Ubuntu): fuzzing left out"
+  exit 0
+fi
+tools/configure.sh build/fuzz --preset fuzz -DCMAKE_CXX_COMPILER=$compiler
+cmake --build build/fuzz -j "$cores" --target fuzzers
+names=${*:-$(cat build/fuzz/fuzzers.txt)}
+mkdir -p build/fuzz/failed
+
+fuzz_one() {
+  local name=$1 seconds=$2 corpus=build/fuzz/corpus/$1
+  mkdir -p "$corpus"
+  if build/fuzz/"$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
+      -artifact_prefix=build/fuzz/failed/"$name"- "$corpus" $(ls -d tests/fuzz/"$name" 2>/dev/null) \
+      >build/fuzz/"$name".log 2>&1; then
+    echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' build/fuzz/"$name".log) inputs, no failure"
+  else
+    tail -n 60 build/fuzz/"$name".log
+    echo "$name: FAILED; the input is build/fuzz/failed/$name-*"
+    return 1
+  fi
+}
+export -f fuzz_one
+# shellcheck disable=SC2086  # a list of words
+printf '%s\n' $names | xargs -P "$cores" -I{} bash -c "fuzz_one {} $seconds"

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Installs what the build needs: Debian 12, Ubuntu 24.04 (apt) or macOS (Homebrew). Says first what is missing and what
+# it will run; sudo only if not root; does nothing where everything is there.
+#   --test      also what `make test` needs, and build/venv with a few small Python wheels
+#   --dry-run   only says
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Every package by name, once.
+APT_BUILD="g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libutf8proc-dev zlib1g-dev"
+APT_TEST="libgtest-dev libbenchmark-dev python3 python3-venv clang-format-14 clang-16 libclang-rt-16-dev"
+BREW_BUILD="cmake ninja ccache pkg-config fmt nlohmann-json utf8proc"
+BREW_TEST="googletest google-benchmark python@3"
+REQUIREMENTS=tools/requirements-test.txt
+
+test_too=no dry_run=no
+for argument in "$@"; do
+  case $argument in
+    --test) test_too=yes ;;
+    --dry-run) dry_run=yes ;;
+    *) echo "setup.sh: found $argument, knows --test and --dry-run" >&2; exit 2 ;;
+  esac
+done
+
+run() {   # run COMMAND...: shows it, and runs it unless --dry-run
+  echo "+ $*"
+  if [ $dry_run = no ]; then "$@"; fi
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then run "$@"
+  elif command -v sudo >/dev/null; then run sudo "$@"
+  else
+    echo "setup.sh: root is needed and sudo is not here. As root, run: $*" >&2
+    exit 1
+  fi
+}
+
+setup_apt() {
+  local wanted=$APT_BUILD missing=""
+  if [ $test_too = yes ]; then wanted="$wanted $APT_TEST"; fi
+  for package in $wanted; do
+    if ! dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed'; then
+      missing="$missing $package"
+    fi
+  done
+  if [ -z "$missing" ]; then return; fi
+  echo "Missing packages:$missing"
+  export DEBIAN_FRONTEND=noninteractive
+  as_root apt-get update -qq
+  # shellcheck disable=SC2086  # a list of words
+  as_root apt-get install -y -qq --no-install-recommends $missing
+}
+
+setup_brew() {
+  if ! xcode-select -p >/dev/null 2>&1; then
+    echo "The compiler is missing. Run 'xcode-select --install', then this again." >&2
+    exit 1
+  fi
+  local wanted=$BREW_BUILD missing=""
+  if [ $test_too = yes ]; then wanted="$wanted $BREW_TEST"; fi
+  for package in $wanted; do
+    if ! brew list --formula --versions "$package" >/dev/null 2>&1; then missing="$missing $package"; fi
+  done
+  if [ -z "$missing" ]; then return; fi
+  echo "Missing packages:$missing"
+  # shellcheck disable=SC2086
+  run brew install $missing
+}
+
+setup_venv() {   # the wheels that tests compare with; no test needs more than these
+  if [ -x build/venv/bin/python3 ] && cmp -s $REQUIREMENTS build/venv/installed.txt; then return; fi
+  echo "Missing Python wheels in build/venv: $(tr '\n' ' ' <$REQUIREMENTS)"
+  run python3 -m venv --clear build/venv
+  if run build/venv/bin/pip install --quiet --disable-pip-version-check -r $REQUIREMENTS; then
+    run cp $REQUIREMENTS build/venv/installed.txt
+  else
+    echo "The wheels could not be fetched. Tests that need them will be reported as skipped." >&2
+  fi
+}
+
+if command -v apt-get >/dev/null; then setup_apt
+elif command -v brew >/dev/null; then setup_brew
+else
+  echo "setup.sh knows apt (Debian, Ubuntu) and Homebrew (macOS). Install by hand: $APT_BUILD" >&2
+  exit 1
+fi
+if [ $test_too = yes ]; then setup_venv; fi

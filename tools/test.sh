@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# What `make test` does, in order; stops at the first thing that fails. --full adds what is long or large.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+full=no
+if [ "${1:-}" = --full ]; then full=yes; fi
+cores=$(getconf _NPROCESSORS_ONLN)
+fuzz_seconds=${LATHE_FUZZ_SECONDS:-60}
+if [ $full = yes ]; then fuzz_seconds=${LATHE_FUZZ_SECONDS:-600}; fi
+
+step() { printf '\n==== %s (%d min %02d s)\n' "$1" $((SECONDS / 60)) $((SECONDS % 60)); }
+
+run_ctest() {   # run_ctest DIR [options]: failures in full, the closing lines in any case
+  ctest --test-dir "$1" -j "$cores" --output-on-failure --no-tests=error "${@:2}"
+}
+
+step "set-up"
+tools/setup.sh --test
+if [ -x tools/fetch_test_model.sh ]; then
+  tools/fetch_test_model.sh || echo "The test model could not be fetched: its tests will be reported as skipped."
+fi
+
+step "layers and format"
+tools/check_layers.py
+tools/format.sh --check
+
+step "release build, warnings as errors"
+tools/configure.sh build/release -DCMAKE_BUILD_TYPE=Release
+cmake --build build/release -j "$cores"
+
+step "unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+tools/configure.sh build/dev --preset dev
+cmake --build build/dev -j "$cores" --target unit_tests
+run_ctest build/dev -L '^unit$'
+
+step "threaded tests under ThreadSanitizer"
+tools/configure.sh build/tsan --preset tsan
+cmake --build build/tsan -j "$cores" --target threaded_tests
+run_ctest build/tsan -L '^unit$' -R Thread
+
+step "fuzzing, $fuzz_seconds s each"
+tools/fuzz.sh "$fuzz_seconds"
+
+step "all tests, release build"
+if [ $full = yes ]; then
+  tools/setup_full.sh
+  run_ctest build/release
+else
+  run_ctest build/release -LE '^(slow|gpu)$'
+fi
