@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lathe/data/tokenized.h"
+
+namespace lathe {
+
+/// A micro-batch without padding between rows: the tokens of all rows one after the other.  Tokens from
+/// cu_seqlens[rows] to `tokens` fill up the size, belong to no row and hold 0 everywhere.
+struct PackedBatch {
+  int rows = 0;    ///< B
+  int tokens = 0;  ///< N, a multiple of PackOptions::token_multiple
+  int longest_row = 0;
+
+  std::vector<int32_t> input_ids, token_type_ids;  ///< [N]
+  std::vector<int32_t> position_ids;               ///< [N] from 0 in every row
+  std::vector<int32_t> sample_ids;  ///< [N] ordinal of the token's sample in the global batch (dropout)
+  std::vector<int32_t> cu_seqlens;  ///< [B+1] where rows begin
+  std::vector<int32_t> cls_index;   ///< [B] first token of every row
+
+  std::vector<int32_t> labels;                          ///< [B], or empty
+  std::vector<float> targets;                           ///< [B · num_targets], or empty
+  std::vector<int32_t> start_positions, end_positions;  ///< [B] token within the row, or empty
+  std::vector<int32_t> samples;                         ///< [B] which samples of the data set they are
+
+  /// Tokens of rows, without the filling.
+  int real_tokens() const { return cu_seqlens.empty() ? 0 : cu_seqlens.back(); }
+};
+
+struct PackOptions {
+  int token_multiple = 1;
+  /// Ordinal of the batch's first sample in the global batch of this update: over all ranks and accumulated
+  /// micro-batches, (micro_step · world_size + rank) · batch_size.
+  int first_ordinal = 0;
+};
+
+/// Packs samples in the order given.  Reuses out's memory: no allocation once it has seen its largest batch.
+/// Errors: kUsage for an index outside the data set or token_multiple < 1.
+void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, const PackOptions& options,
+                PackedBatch& out);
+
+}  // namespace lathe

@@ -1,0 +1,225 @@
+#include "lathe/data/dataset.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <set>
+
+#include "lathe/core/error.h"
+#include "lathe/data/text.h"
+#include "lathe/io/gzip.h"
+
+namespace lathe {
+namespace {
+
+constexpr const char* kLabelColumn = "label";
+
+std::string quoted_list(const std::vector<std::string>& names) {
+  std::string out;
+  for (size_t i = 0; i < names.size() && i < 30; ++i) out += (i ? ", '" : "'") + names[i] + "'";
+  return names.size() > 30 ? out + ", …" : out;
+}
+
+[[noreturn]] void fail_label(const Table& table, size_t row, const std::string& column,
+                             const std::string& found, const std::string& wanted) {
+  fail(ErrorCode::kInvalidData, "{}: column '{}': found '{}', wants {}", table.place(row), column, found,
+       wanted);
+}
+
+float parse_target(const Table& table, const Column& column, size_t row) {
+  const std::string& text = column.values[row];
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || end != text.c_str() + text.size() || !(value > -1e30 && value < 1e30))
+    fail_label(table, row, column.name, text, "a number");
+  return static_cast<float>(value);
+}
+
+const std::vector<std::string>& text_values(const Table& table, const Column& column) {
+  if (column.type == ColumnType::kList || column.type == ColumnType::kOther)
+    fail(ErrorCode::kInvalidData, "{}: column '{}' holds nested JSON, wants text", table.origin, column.name);
+  return column.values;
+}
+
+// A class name, or its number as GLUE's files write it.
+int32_t glue_label(const GlueTask& task, const Table& table, const Column& column, size_t row) {
+  const std::string& value = column.values[row];
+  for (size_t id = 0; id < task.labels.size(); ++id)
+    if (value == task.labels[id] || value == std::to_string(id)) return static_cast<int32_t>(id);
+  fail_label(table, row, column.name, value,
+             "one of " + quoted_list(task.labels) + " or 0 to " + std::to_string(task.labels.size() - 1));
+}
+
+bool is_number_text(ColumnType type) { return type == ColumnType::kInteger || type == ColumnType::kFloat; }
+
+std::vector<std::string> sorted_labels(const Table& table, const Column& column) {
+  std::set<std::string> distinct;
+  for (size_t row = 0; row < column.values.size(); ++row) {
+    const std::string& value = column.values[row];
+    if (column.type != ColumnType::kList) {
+      if (value.empty())
+        fail_label(table, row, column.name, value, "a label in every row of a file to learn from");
+      distinct.insert(value);
+    } else if (!value.empty()) {
+      for (const std::string& element : list_elements(value)) distinct.insert(element);
+    }
+  }
+  std::vector<std::string> names(distinct.begin(), distinct.end());
+  if (is_number_text(column.type))
+    std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+      return std::strtoll(a.c_str(), nullptr, 10) < std::strtoll(b.c_str(), nullptr, 10);
+    });
+  return names;
+}
+
+LabelSet infer_labels(const Table& table, const Column& column) {
+  switch (column.type) {
+    case ColumnType::kFloat:
+      return {.kind = LabelKind::kRegression, .names = {}};
+    case ColumnType::kList:
+      return {.kind = LabelKind::kMultiLabel, .names = sorted_labels(table, column)};
+    case ColumnType::kInteger:
+    case ColumnType::kString:
+      return {.kind = LabelKind::kClasses, .names = sorted_labels(table, column)};
+    default:
+      fail(ErrorCode::kInvalidData, "{}: column '{}' holds {}; wants class names, numbers or lists of names",
+           table.origin, column.name, column.type == ColumnType::kNull ? "no value" : "nested JSON");
+  }
+}
+
+int32_t own_label(const LabelSet& set, const Table& table, const Column& column, size_t row,
+                  const std::string& value) {
+  const int id = set.id_of(value);
+  if (id < 0) fail_label(table, row, column.name, value, "one of the known labels " + quoted_list(set.names));
+  return id;
+}
+
+void read_labels(const Table& table, const Column& column, TextDataset& out) {
+  const LabelSet& set = out.label_set;
+  const size_t classes = set.names.size();
+  if (column.type == ColumnType::kOther)
+    fail(ErrorCode::kInvalidData, "{}: column '{}' holds nested JSON; wants labels", table.origin,
+         column.name);
+  if ((set.kind == LabelKind::kMultiLabel) != (column.type == ColumnType::kList) &&
+      column.type != ColumnType::kNull)
+    fail(ErrorCode::kInvalidData, "{}: column '{}' holds {}; the labels known so far are {}", table.origin,
+         column.name, column.type == ColumnType::kList ? "lists" : "single values",
+         set.kind == LabelKind::kMultiLabel ? "lists" : "single values");
+  if (set.kind == LabelKind::kMultiLabel) out.targets.assign(table.rows() * classes, 0.0f);
+  for (size_t row = 0; row < table.rows(); ++row) {
+    const std::string& value = column.values[row];
+    const bool absent = value.empty() || value == "-1";
+    if (set.kind == LabelKind::kRegression) {
+      out.targets.push_back(value.empty() ? -1.0f : parse_target(table, column, row));
+    } else if (set.kind == LabelKind::kClasses) {
+      out.labels.push_back(absent && set.id_of(value) < 0 ? -1 : own_label(set, table, column, row, value));
+    } else if (!value.empty()) {
+      for (const std::string& element : list_elements(value))
+        out.targets[row * classes + own_label(set, table, column, row, element)] = 1.0f;
+    }
+    out.labelled |= !absent;
+  }
+}
+
+void fill_absent_labels(TextDataset& out) {
+  if (out.label_set.kind == LabelKind::kClasses) out.labels.assign(out.size(), -1);
+  if (out.label_set.kind == LabelKind::kRegression) out.targets.assign(out.size(), -1.0f);
+  if (out.label_set.kind == LabelKind::kMultiLabel)
+    out.targets.assign(out.size() * out.label_set.names.size(), 0.0f);
+}
+
+}  // namespace
+
+int LabelSet::id_of(std::string_view name) const {
+  const auto found = std::find(names.begin(), names.end(), name);
+  return found == names.end() ? -1 : static_cast<int>(found - names.begin());
+}
+
+bool LabelSet::adopt(const std::vector<std::pair<std::string, int>>& label2id) {
+  if (kind == LabelKind::kRegression || label2id.size() != names.size()) return false;
+  std::vector<std::string> ordered(names.size());
+  for (const auto& [model_name, id] : label2id) {
+    const auto match = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+      return to_lower(name) == to_lower(model_name);
+    });
+    if (match == names.end() || id < 0 || id >= static_cast<int>(names.size()) || !ordered[id].empty())
+      return false;
+    ordered[id] = *match;
+  }
+  if (std::set<std::string>(ordered.begin(), ordered.end()).size() != names.size()) return false;
+  names = std::move(ordered);
+  return true;
+}
+
+void TextDataset::truncate(size_t rows) {
+  if (rows >= size()) return;
+  first.resize(rows);
+  if (has_pairs()) second.resize(rows);
+  if (!labels.empty()) labels.resize(rows);
+  if (!targets.empty())
+    targets.resize(label_set.kind == LabelKind::kMultiLabel ? rows * label_set.names.size() : rows);
+}
+
+TextDataset dataset_from_glue_table(const GlueTask& task, const Table& table) {
+  // A file of the task may also be a plain table with run_glue's names.
+  const bool own_names = table.find(task.first_column) == nullptr && table.find(task.first_key) != nullptr;
+  TextDataset out{.origin = table.origin, .first = {}, .skipped_rows = table.skipped_rows};
+  out.first = text_values(table, table.at(own_names ? task.first_key : task.first_column));
+  if (!task.second_key.empty())
+    out.second = text_values(table, table.at(own_names ? task.second_key : task.second_column));
+  out.label_set = {task.is_regression() ? LabelKind::kRegression : LabelKind::kClasses, task.labels};
+  const Column* column = table.find(own_names ? kLabelColumn : task.label_column);
+  fill_absent_labels(out);
+  if (column == nullptr) return out;
+  out.labelled = true;
+  for (size_t row = 0; row < table.rows(); ++row) {
+    if (task.is_regression())
+      out.targets[row] = parse_target(table, *column, row);
+    else if (column->values[row] != "-1")
+      out.labels[row] = glue_label(task, table, *column, row);
+  }
+  return out;
+}
+
+TextDataset read_glue_file(const GlueTask& task, const std::string& path) {
+  const std::string bytes = read_text(real_file_system(), path);
+  TableOptions options;
+  // CoLA's test file has a header, its train and dev files have none.
+  if (!task.headerless.empty() && !bytes.starts_with("index\t")) options.column_names = task.headerless;
+  // QQP as it is published has a few rows with missing fields, which the usual loaders leave out.
+  options.skip_ragged = task.name == "qqp";
+  const auto format = table_format_of(path);
+  return dataset_from_glue_table(task, parse_table(bytes, format.value_or(TableFormat::kTsv), options, path));
+}
+
+TextDataset dataset_from_table(const Table& table, const LabelSet* known) {
+  TextDataset out{.origin = table.origin, .first = {}};
+  std::vector<const Column*> texts;
+  if (table.find("sentence1") && table.find("sentence2")) {
+    texts = {table.find("sentence1"), table.find("sentence2")};
+  } else {
+    for (const Column& column : table.columns)
+      // A column without a name is the row number that pandas writes.
+      if (column.name != kLabelColumn && !column.name.empty() && texts.size() < 2) texts.push_back(&column);
+  }
+  if (texts.empty())
+    fail(ErrorCode::kInvalidData,
+         "{}: no text column beside '{}'; wants one or two, such as sentence1, sentence2", table.origin,
+         kLabelColumn);
+  out.first = text_values(table, *texts[0]);
+  if (texts.size() == 2) out.second = text_values(table, *texts[1]);
+  const Column* column = table.find(kLabelColumn);
+  if (column == nullptr && known == nullptr) table.at(kLabelColumn);
+  out.label_set = known != nullptr ? *known : infer_labels(table, *column);
+  if (column == nullptr)
+    fill_absent_labels(out);
+  else
+    read_labels(table, *column, out);
+  return out;
+}
+
+TextDataset read_own_file(const std::string& path, const LabelSet* known) {
+  return dataset_from_table(read_table(path), known);
+}
+
+}  // namespace lathe

@@ -1,0 +1,64 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lathe/data/glue_tasks.h"
+#include "lathe/data/table.h"
+
+namespace lathe {
+
+/// What a data set asks of the head of a classifier.
+enum class LabelKind { kClasses, kRegression, kMultiLabel };
+
+/// The names of the classes, id = position.  Empty for regression.
+struct LabelSet {
+  LabelKind kind = LabelKind::kClasses;
+  std::vector<std::string> names;
+
+  /// Outputs of the head: one per class, 1 for regression.
+  int num_labels() const { return kind == LabelKind::kRegression ? 1 : static_cast<int>(names.size()); }
+  /// -1 if there is no such class.
+  int id_of(std::string_view name) const;
+  /// Takes over the order of a model's label2id if its names are these names, upper and lower case alike.
+  /// Returns whether it did; else nothing changes.
+  bool adopt(const std::vector<std::pair<std::string, int>>& label2id);
+  bool operator==(const LabelSet&) const = default;
+};
+
+/// Texts and what they are labelled with.  Rows without a label have -1 in labels or targets.
+struct TextDataset {
+  std::string origin;
+  std::vector<std::string> first;
+  std::vector<std::string> second;  ///< empty, or one per row
+  LabelSet label_set;
+  std::vector<int32_t> labels;  ///< kClasses: [rows]
+  std::vector<float> targets;   ///< kRegression: [rows]; kMultiLabel: [rows · names] 0 or 1
+  bool labelled = false;        ///< false: the file has no label column (a test file)
+  int64_t skipped_rows = 0;     ///< damaged rows of GLUE files that were left out
+
+  size_t size() const { return first.size(); }
+  bool has_pairs() const { return !second.empty(); }
+  /// Keeps the first rows only (--max_train_samples and its like); no effect if there are no more.
+  void truncate(size_t rows);
+};
+
+/// One file of a GLUE task in GLUE's own layout, or a table with the task's text keys and `label`.
+/// Errors: as read_table; kInvalidData, naming file, line, value and known labels, for a label outside the
+/// set.
+TextDataset read_glue_file(const GlueTask& task, const std::string& path);
+
+/// A user's own file: label column `label`; texts sentence1 and sentence2 if there, else the first one or two
+/// other columns.  known = nullptr: the labels are found in the file, a list column is multi-label, a column
+/// of floats is regression, else the sorted distinct values are the classes.  Otherwise labels must be in
+/// *known. Errors: as read_glue_file; kNotFound without a label column if known is null; kInvalidData without
+/// a text column.
+TextDataset read_own_file(const std::string& path, const LabelSet* known = nullptr);
+
+/// The same from a table, for tests and other sources.
+TextDataset dataset_from_table(const Table& table, const LabelSet* known = nullptr);
+TextDataset dataset_from_glue_table(const GlueTask& task, const Table& table);
+
+}  // namespace lathe

@@ -1,0 +1,54 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lathe {
+
+enum class SamplingStrategy { kRandom, kSequential, kGroupByLength };
+
+struct SamplerOptions {
+  int64_t size = 0;    ///< samples of the data set
+  int batch_size = 8;  ///< per rank and micro-step
+  SamplingStrategy strategy = SamplingStrategy::kRandom;
+  uint64_t seed = 42;    ///< `data_seed`, else `seed`; epoch e draws from seed + e
+  int length_group = 0;  ///< kGroupByLength: samples of one update (batch_size · accumulation); 0: batch_size
+  bool drop_last = false;
+  int rank = 0;
+  int world_size = 1;
+  bool even_batches = true;  ///< several ranks: the last round is filled up from the epoch's beginning
+};
+
+/// Which samples stand in which batch, for one rank: a pure function of the options and the epoch, so that a
+/// resumed run needs no saved state.  Global batch g = index · world_size + rank takes samples
+/// [g · batch_size, (g+1) · batch_size) of the epoch's order.  Not safe for several threads at once.
+/// Source: accelerate's SeedableRandomSampler and BatchSamplerShard, transformers'
+/// get_length_grouped_indices.
+class Sampler {
+ public:
+  /// lengths: [size], needed for kGroupByLength only; copied.
+  /// Errors: kUsage for sizes below 1, a rank outside the world or missing lengths.
+  explicit Sampler(SamplerOptions options, std::span<const int32_t> lengths = {});
+
+  const SamplerOptions& options() const { return options_; }
+  /// Batches of this rank in an epoch.
+  int64_t batches_per_epoch() const { return batches_; }
+  /// The order of all samples in an epoch, before it is cut into batches.  Valid until another epoch is asked
+  /// for.
+  std::span<const int32_t> order(int64_t epoch);
+  /// Fills `out` with batch `index` of this rank; the last one may be short.  Reuses out's memory.
+  /// Errors: kUsage if index is not below batches_per_epoch().
+  void batch(int64_t epoch, int64_t index, std::vector<int32_t>& out);
+
+ private:
+  SamplerOptions options_;
+  std::vector<int32_t> lengths_;
+  int64_t batches_ = 0;
+  int64_t epoch_ = -1;
+  std::vector<int32_t> order_;
+};
+
+/// The samples 0 … lengths.size()−1, random, but near neighbours of like length and the longest one first.
+std::vector<int32_t> length_grouped_order(std::span<const int32_t> lengths, int group, uint64_t seed);
+
+}  // namespace lathe

@@ -1,0 +1,103 @@
+#include "lathe/data/table.h"
+
+#include <algorithm>
+
+#include "lathe/core/error.h"
+#include "lathe/data/table_parsers.h"
+#include "lathe/data/text.h"
+#include "lathe/io/gzip.h"
+
+namespace lathe {
+namespace {
+
+void check_utf8(std::string_view bytes, const std::string& origin) {
+  const size_t bad = find_invalid_utf8(bytes);
+  if (bad == std::string_view::npos) return;
+  const auto line = 1 + std::count(bytes.begin(), bytes.begin() + static_cast<long>(bad), '\n');
+  const size_t line_begin = bytes.substr(0, bad).rfind('\n') + 1;
+  fail(
+      ErrorCode::kInvalidData,
+      "{}:{}: byte {} of the line is 0x{:02x}, no UTF-8; wants UTF-8 text: convert the file, e.g. with iconv "
+      "-f latin1 -t utf-8",
+      origin, line, bad - line_begin + 1, static_cast<unsigned>(static_cast<uint8_t>(bytes[bad])));
+}
+
+void check_column_names(const Table& table) {
+  for (size_t i = 0; i < table.columns.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (table.columns[i].name == table.columns[j].name)
+        fail(ErrorCode::kInvalidData,
+             "{}: columns {} and {} are both named '{}'; wants distinct names: rename one in the header",
+             table.origin, j + 1, i + 1, table.columns[i].name);
+}
+
+}  // namespace
+
+const Column* Table::find(std::string_view name) const {
+  for (const Column& column : columns)
+    if (column.name == name) return &column;
+  return nullptr;
+}
+
+const Column& Table::at(std::string_view name) const {
+  if (const Column* column = find(name)) return *column;
+  std::string known;
+  for (const Column& column : columns) known += (known.empty() ? "'" : ", '") + column.name + "'";
+  fail(ErrorCode::kNotFound, "{}: no column '{}'; it has {}", origin, name, known);
+}
+
+std::string Table::place(size_t row) const { return origin + ":" + std::to_string(lines[row]); }
+
+std::optional<TableFormat> table_format_of(std::string_view path) {
+  if (path.ends_with(".gz")) path.remove_suffix(3);
+  const auto dot = path.rfind('.');
+  const std::string extension = dot == std::string_view::npos ? "" : to_lower(path.substr(dot + 1));
+  if (extension == "tsv") return TableFormat::kTsv;
+  if (extension == "csv") return TableFormat::kCsv;
+  if (extension == "json") return TableFormat::kJson;
+  if (extension == "jsonl" || extension == "ndjson") return TableFormat::kJsonLines;
+  if (extension == "label" || extension == "txt") return TableFormat::kTrec;
+  return std::nullopt;
+}
+
+Table parse_table(std::string_view bytes, TableFormat format, const TableOptions& options,
+                  const std::string& origin) {
+  Table table;
+  table.origin = origin;
+  if (bytes.starts_with("\xEF\xBB\xBF")) bytes.remove_prefix(3);
+  check_utf8(bytes, origin);
+  if (bytes.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    fail(ErrorCode::kInvalidData, "{}: the file is empty; wants a table with at least one row", origin);
+  switch (format) {
+    case TableFormat::kTsv:
+      table_detail::parse_tsv(bytes, options, table);
+      break;
+    case TableFormat::kCsv:
+      table_detail::parse_csv(bytes, options, table);
+      break;
+    case TableFormat::kTrec:
+      table_detail::parse_trec(bytes, table);
+      break;
+    case TableFormat::kJson:
+      table_detail::parse_json(bytes, table);
+      break;
+    case TableFormat::kJsonLines:
+      table_detail::parse_json_lines(bytes, table);
+      break;
+  }
+  check_column_names(table);
+  if (table.rows() == 0)
+    fail(ErrorCode::kInvalidData, "{}: a header, but no row; wants at least one", origin);
+  return table;
+}
+
+Table read_table(const std::string& path, const TableOptions& options) {
+  const auto format = table_format_of(path);
+  if (!format)
+    fail(ErrorCode::kUsage,
+         "{}: unknown kind of file; wants .tsv, .csv, .json, .jsonl or .label (TREC), each also with .gz",
+         path);
+  return parse_table(read_text(real_file_system(), path), *format, options, path);
+}
+
+}  // namespace lathe

@@ -1,0 +1,68 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe {
+
+/// How a text table is written.
+///   kTsv       fields between tabs, never quoted (GLUE's files); BOM and CRLF tolerated
+///   kCsv       RFC 4180: commas, "…" with "" for a quote, line ends inside quotes
+///   kJson      an array of objects, {"data": [objects]}, or JSON Lines (told apart by the content)
+///   kJsonLines an object a line
+///   kTrec      lines `COARSE:fine text`, columns "text" and "label" (the coarse class)
+enum class TableFormat { kTsv, kCsv, kJson, kJsonLines, kTrec };
+
+/// What all values of a column are.  kNull: all empty or absent; kInteger and kFloat: numbers, or text of CSV
+/// and TSV that reads as numbers; kList: JSON arrays of strings or numbers; kOther: other nested JSON.
+enum class ColumnType { kNull, kInteger, kFloat, kString, kList, kOther };
+
+struct Column {
+  std::string name;
+  std::vector<std::string> values;  ///< text form as in the file; of a list its JSON; "" if absent
+  ColumnType type = ColumnType::kNull;
+};
+
+/// A column-oriented table of text, with what messages need to name a place.
+struct Table {
+  std::string origin;           ///< file name
+  std::vector<Column> columns;  ///< all with rows() values
+  std::vector<uint32_t> lines;  ///< [rows] line of the file on which a row begins, from 1
+  int64_t skipped_rows = 0;     ///< ragged rows left out (TableOptions::skip_ragged)
+
+  size_t rows() const { return lines.size(); }
+  /// Null if there is no such column.
+  const Column* find(std::string_view name) const;
+  /// Errors: kNotFound, listing the columns there are.
+  const Column& at(std::string_view name) const;
+  /// "file:line" of a row.
+  std::string place(size_t row) const;
+};
+
+struct TableOptions {
+  /// Names of the columns of a TSV or CSV file without a header line; empty: the first line is the header.
+  std::vector<std::string> column_names;
+  /// Leaves out TSV rows with another number of fields than the header instead of failing.
+  bool skip_ragged = false;
+};
+
+/// Reads a whole file; ".gz" after the extension is unpacked.  Format by extension: .tsv, .csv, .json, .jsonl
+/// (.ndjson), .label or .txt (TREC).
+/// Errors: kUsage for another extension; kNotFound or kIo from the file system; kInvalidData, naming file,
+/// line, column, what was found and what is wanted, for invalid UTF-8, an empty file, a duplicate or missing
+/// column name, a ragged row, an open quote, malformed JSON or TREC lines.
+Table read_table(const std::string& path, const TableOptions& options = {});
+
+/// The same from memory.  `origin` stands in messages.
+Table parse_table(std::string_view bytes, TableFormat format, const TableOptions& options,
+                  const std::string& origin);
+
+/// The format that a file name stands for, ".gz" ignored; nothing if the extension is unknown.
+std::optional<TableFormat> table_format_of(std::string_view path);
+
+/// Elements of a kList value: strings without quotes, numbers in their text form.
+std::vector<std::string> list_elements(const std::string& value);
+
+}  // namespace lathe

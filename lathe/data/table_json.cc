@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "lathe/core/error.h"
+#include "lathe/data/table_parsers.h"
+#include "lathe/data/text.h"
+
+namespace lathe {
+namespace table_detail {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+ColumnType join(ColumnType a, ColumnType b) {
+  if (a == ColumnType::kNull || a == b) return b;
+  if (b == ColumnType::kNull) return a;
+  const auto number = [](ColumnType t) { return t == ColumnType::kInteger || t == ColumnType::kFloat; };
+  if (number(a) && number(b)) return ColumnType::kFloat;
+  const auto nested = [](ColumnType t) { return t == ColumnType::kList || t == ColumnType::kOther; };
+  return nested(a) || nested(b) ? ColumnType::kOther : ColumnType::kString;
+}
+
+bool is_flat_list(const Json& value) {
+  return value.is_array() && std::all_of(value.begin(), value.end(),
+                                         [](const Json& e) { return e.is_string() || e.is_number(); });
+}
+
+std::string number_text(const Json& value) {
+  return value.is_number_float() ? python_float(value.get<double>()) : value.dump();
+}
+
+struct Cell {
+  std::string text;
+  ColumnType type;
+};
+
+Cell cell_of(const Json& value) {
+  if (value.is_null()) return {"", ColumnType::kNull};
+  if (value.is_string()) return {value.get<std::string>(), ColumnType::kString};
+  if (value.is_boolean()) return {value.get<bool>() ? "True" : "False", ColumnType::kString};
+  if (value.is_number_float()) return {number_text(value), ColumnType::kFloat};
+  if (value.is_number()) return {number_text(value), ColumnType::kInteger};
+  if (is_flat_list(value)) return {value.dump(), ColumnType::kList};
+  return {"", ColumnType::kOther};
+}
+
+// Adds objects as rows; a key met for the first time becomes a column, empty in the rows before.
+class RowCollector {
+ public:
+  explicit RowCollector(Table& table) : table_(table) {}
+
+  void add(const Json& row, uint32_t line) {
+    if (!row.is_object())
+      fail(ErrorCode::kInvalidData, "{}:{}: row {} is {} {}, wants an object {{\"column\": value, …}}",
+           table_.origin, line, table_.rows() + 1, row.type_name()[0] == 'a' ? "an" : "a", row.type_name());
+    for (const auto& [key, value] : row.items()) {
+      const auto [found, is_new] = index_.try_emplace(key, table_.columns.size());
+      if (is_new) table_.columns.push_back({.name = key, .values = {}});
+      Column& column = table_.columns[found->second];
+      column.values.resize(table_.rows());
+      Cell cell = cell_of(value);
+      column.values.push_back(std::move(cell.text));
+      column.type = join(column.type, cell.type);
+    }
+    table_.lines.push_back(line);
+  }
+
+  void finish() {
+    for (Column& column : table_.columns) column.values.resize(table_.rows());
+    if (table_.columns.empty())
+      fail(ErrorCode::kInvalidData, "{}: no rows with columns; wants objects {{\"column\": value, …}}",
+           table_.origin);
+  }
+
+ private:
+  Table& table_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+Json parse_document(std::string_view bytes, const std::string& origin, uint32_t first_line) {
+  try {
+    return Json::parse(bytes);
+  } catch (const Json::parse_error& e) {
+    const size_t at = std::min(bytes.size(), e.byte == 0 ? 0 : e.byte - 1);
+    const auto line = first_line + std::count(bytes.begin(), bytes.begin() + static_cast<long>(at), '\n');
+    const size_t begin = at == 0 ? 0 : bytes.substr(0, at).rfind('\n') + 1;
+    fail(ErrorCode::kInvalidData, "{}:{}: malformed JSON at byte {} of the line, near '{}'", origin, line,
+         at - begin + 1, bytes.substr(begin, 40));
+  }
+}
+
+// The parser keeps no positions: the line on which a row begins is found again by counting brackets outside
+// of strings.
+std::vector<uint32_t> lines_of_rows(std::string_view bytes, int row_depth) {
+  std::vector<uint32_t> lines;
+  uint32_t line = 1;
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const char c = bytes[i];
+    if (c == '\n') ++line;
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      if (depth++ == row_depth) lines.push_back(line);
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return lines;
+}
+
+bool first_line_is_a_row(std::string_view bytes) {
+  const std::string_view line = bytes.substr(0, bytes.find('\n'));
+  if (!Json::accept(line)) return false;
+  if (bytes.find_first_not_of(" \t\r\n", line.size()) != std::string_view::npos) return true;
+  const Json only = Json::parse(line);
+  return !only.contains("data") || !only["data"].is_array();
+}
+
+}  // namespace
+
+void parse_json_lines(std::string_view bytes, Table& table) {
+  RowCollector rows(table);
+  uint32_t line_number = 0;
+  while (!bytes.empty()) {
+    const size_t end = bytes.find('\n');
+    const std::string_view line = bytes.substr(0, end);
+    bytes.remove_prefix(end == std::string_view::npos ? bytes.size() : end + 1);
+    ++line_number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    rows.add(parse_document(line, table.origin, line_number), line_number);
+  }
+  rows.finish();
+}
+
+void parse_json(std::string_view bytes, Table& table) {
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  if (bytes[first] == '{' && first_line_is_a_row(bytes.substr(first))) return parse_json_lines(bytes, table);
+  const Json document = parse_document(bytes, table.origin, 1);
+  const bool wrapped = document.is_object() && document.contains("data");
+  const Json& list = wrapped ? document["data"] : document;
+  if (!list.is_array())
+    fail(ErrorCode::kInvalidData,
+         "{}: wants an array of objects, {{\"data\": [objects]}} or an object a line; found {}", table.origin,
+         document.type_name());
+  std::vector<uint32_t> lines = lines_of_rows(bytes, wrapped ? 2 : 1);
+  if (lines.size() != list.size())
+    lines.assign(list.size(), 1);  // other keys beside "data", or rows no objects
+  RowCollector rows(table);
+  for (size_t i = 0; i < list.size(); ++i) rows.add(list[i], lines[i]);
+  rows.finish();
+}
+
+}  // namespace table_detail
+
+std::vector<std::string> list_elements(const std::string& value) {
+  std::vector<std::string> out;
+  for (const auto& element : table_detail::Json::parse(value))
+    out.push_back(element.is_string() ? element.get<std::string>() : table_detail::number_text(element));
+  return out;
+}
+
+}  // namespace lathe

@@ -1,0 +1,18 @@
+#pragma once
+#include <string_view>
+
+#include "lathe/data/table.h"
+
+namespace lathe::table_detail {
+
+/// Each fills columns and lines of a table whose origin is set; bytes are valid UTF-8 without a BOM.
+void parse_tsv(std::string_view bytes, const TableOptions& options, Table& table);
+void parse_csv(std::string_view bytes, const TableOptions& options, Table& table);
+void parse_trec(std::string_view bytes, Table& table);
+void parse_json(std::string_view bytes, Table& table);
+void parse_json_lines(std::string_view bytes, Table& table);
+
+/// kNull, kInteger, kFloat or kString, by the text of the values.
+ColumnType type_of_text(const std::vector<std::string>& values);
+
+}  // namespace lathe::table_detail

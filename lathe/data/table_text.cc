@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <charconv>
+
+#include "lathe/core/error.h"
+#include "lathe/data/table_parsers.h"
+
+namespace lathe::table_detail {
+namespace {
+
+// Takes the next line off `rest`, without its LF or CRLF.
+std::string_view take_line(std::string_view& rest) {
+  const size_t end = rest.find('\n');
+  std::string_view line = rest.substr(0, end);
+  rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+void split_tabs(std::string_view line, std::vector<std::string_view>& fields) {
+  fields.clear();
+  for (;;) {
+    const size_t tab = line.find('\t');
+    fields.push_back(line.substr(0, tab));
+    if (tab == std::string_view::npos) return;
+    line.remove_prefix(tab + 1);
+  }
+}
+
+void add_columns(const std::vector<std::string>& names, Table& table) {
+  for (const std::string& name : names) table.columns.push_back({.name = name, .values = {}});
+}
+
+[[noreturn]] void fail_ragged(const Table& table, uint32_t line, size_t found, const char* separator) {
+  fail(ErrorCode::kInvalidData,
+       "{}:{}: found {} fields, wants {} as the header has; look for a missing or extra {} in that line",
+       table.origin, line, found, table.columns.size(), separator);
+}
+
+void set_types(Table& table) {
+  for (Column& column : table.columns) column.type = type_of_text(column.values);
+}
+
+// One record of RFC 4180; a quote that does not open a field is text, as pandas reads it.
+class CsvReader {
+ public:
+  CsvReader(std::string_view bytes, const std::string& origin) : bytes_(bytes), origin_(origin) {}
+
+  // False at the end.  `line` is where the record begins; a record of one empty unquoted field is blank.
+  bool next(std::vector<std::string>& fields, uint32_t& line, bool& blank) {
+    if (at_ >= bytes_.size()) return false;
+    fields.assign(1, "");
+    line = line_;
+    blank = true;
+    while (at_ < bytes_.size()) {
+      const char c = bytes_[at_];
+      if (c == '"' && fields.back().empty() && !was_quoted_) {
+        blank = false;
+        read_quoted(fields.back());
+        continue;
+      }
+      ++at_;
+      if (c == ',') {
+        fields.emplace_back();
+        was_quoted_ = blank = false;
+      } else if (c == '\n' || c == '\r') {
+        if (c == '\r' && at_ < bytes_.size() && bytes_[at_] == '\n') ++at_;
+        ++line_;
+        break;
+      } else {
+        fields.back().push_back(c);
+        blank = false;
+      }
+    }
+    was_quoted_ = false;
+    return true;
+  }
+
+ private:
+  void read_quoted(std::string& field) {
+    const uint32_t begin = line_;
+    was_quoted_ = true;
+    for (++at_; at_ < bytes_.size(); ++at_) {
+      const char c = bytes_[at_];
+      if (c == '"') {
+        if (at_ + 1 >= bytes_.size() || bytes_[at_ + 1] != '"') {
+          ++at_;
+          return;
+        }
+        ++at_;
+      } else if (c == '\n') {
+        ++line_;
+      }
+      field.push_back(c);
+    }
+    fail(ErrorCode::kInvalidData,
+         "{}:{}: a quote opens here and is never closed; wants \"…\" around the field and \"\" for a quote "
+         "in it",
+         origin_, begin);
+  }
+
+  std::string_view bytes_;
+  const std::string& origin_;
+  size_t at_ = 0;
+  uint32_t line_ = 1;
+  bool was_quoted_ = false;  // the field at hand began with a quoted part
+};
+
+bool is_integer(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+// Decimal digits, point and exponent; no "nan", "inf" or hexadecimal, which are words in a text column.
+bool is_decimal(std::string_view text) {
+  size_t at = 0;
+  const auto digits = [&] {
+    const size_t begin = at;
+    while (at < text.size() && text[at] >= '0' && text[at] <= '9') ++at;
+    return at - begin;
+  };
+  if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
+  size_t found = digits();
+  if (at < text.size() && text[at] == '.') {
+    ++at;
+    found += digits();
+  }
+  if (found == 0) return false;
+  if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
+    ++at;
+    if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
+    if (digits() == 0) return false;
+  }
+  return at == text.size();
+}
+
+}  // namespace
+
+ColumnType type_of_text(const std::vector<std::string>& values) {
+  ColumnType type = ColumnType::kNull;
+  for (const std::string& value : values) {
+    if (value.empty()) continue;
+    if (is_integer(value)) {
+      if (type == ColumnType::kNull) type = ColumnType::kInteger;
+    } else if (is_decimal(value)) {
+      type = ColumnType::kFloat;
+    } else {
+      return ColumnType::kString;
+    }
+  }
+  return type;
+}
+
+void parse_tsv(std::string_view bytes, const TableOptions& options, Table& table) {
+  std::vector<std::string_view> fields;
+  uint32_t line_number = 0;
+  add_columns(options.column_names, table);
+  while (!bytes.empty()) {
+    const std::string_view line = take_line(bytes);
+    ++line_number;
+    if (line.empty()) continue;
+    split_tabs(line, fields);
+    if (table.columns.empty()) {
+      add_columns({fields.begin(), fields.end()}, table);
+    } else if (fields.size() == table.columns.size()) {
+      for (size_t i = 0; i < fields.size(); ++i) table.columns[i].values.emplace_back(fields[i]);
+      table.lines.push_back(line_number);
+    } else if (options.skip_ragged) {
+      ++table.skipped_rows;
+    } else {
+      fail_ragged(table, line_number, fields.size(), "tab");
+    }
+  }
+  set_types(table);
+}
+
+void parse_csv(std::string_view bytes, const TableOptions& options, Table& table) {
+  CsvReader reader(bytes, table.origin);
+  std::vector<std::string> fields;
+  uint32_t line = 1;
+  bool blank = false;
+  add_columns(options.column_names, table);
+  while (reader.next(fields, line, blank)) {
+    if (blank) continue;
+    if (table.columns.empty()) {
+      add_columns(fields, table);
+      continue;
+    }
+    if (fields.size() != table.columns.size()) fail_ragged(table, line, fields.size(), "comma or quote");
+    for (size_t i = 0; i < fields.size(); ++i) table.columns[i].values.push_back(std::move(fields[i]));
+    table.lines.push_back(line);
+  }
+  set_types(table);
+}
+
+void parse_trec(std::string_view bytes, Table& table) {
+  add_columns({"text", "label"}, table);
+  uint32_t line_number = 0;
+  while (!bytes.empty()) {
+    const std::string_view line = take_line(bytes);
+    ++line_number;
+    if (line.empty()) continue;
+    const size_t blank = line.find(' ');
+    const std::string_view label = line.substr(0, blank);
+    const size_t colon = label.find(':');
+    if (blank == std::string_view::npos || colon == 0 || colon == std::string_view::npos)
+      fail(ErrorCode::kInvalidData,
+           "{}:{}: found '{}', wants 'COARSE:fine question' (TREC); other tables end in "
+           ".tsv, .csv, .json or .jsonl",
+           table.origin, line_number, line.substr(0, 40));
+    table.columns[0].values.emplace_back(line.substr(blank + 1));
+    table.columns[1].values.emplace_back(label.substr(0, colon));
+    table.lines.push_back(line_number);
+  }
+  table.columns[0].type = table.columns[1].type = ColumnType::kString;
+}
+
+}  // namespace lathe::table_detail

@@ -1,0 +1,225 @@
+#include "lathe/data/text.h"
+
+#include <fmt/format.h>
+#include <utf8proc.h>
+
+#include <cmath>
+
+namespace lathe {
+namespace {
+
+struct Decoded {
+  char32_t code_point;
+  int bytes;  // 0: ill-formed
+};
+
+Decoded decode_one(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[at + i]); };
+  const uint8_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  const int length = lead >= 0xF0 && lead < 0xF5 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead >= 0xF5 || at + length > text.size()) return {0xFFFD, 0};
+  char32_t code_point = lead & (0xFF >> (length + 1));
+  for (int i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return {0xFFFD, 0};
+    code_point = code_point << 6 | (byte(i) & 0x3F);
+  }
+  static constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (code_point < kSmallest[length] || code_point > 0x10FFFF) return {0xFFFD, 0};
+  if (code_point >= 0xD800 && code_point < 0xE000) return {0xFFFD, 0};
+  return {code_point, length};
+}
+
+size_t byte_of_code_point(std::string_view text, size_t index, size_t from = 0) {
+  size_t at = from;
+  for (; index > 0 && at < text.size(); --index) {
+    do ++at;
+    while (at < text.size() && (text[at] & 0xC0) == 0x80);
+  }
+  return at;
+}
+
+utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+
+// Unicode's Cased and Case_Ignorable, by category: what the rule of the final sigma asks for.
+bool is_cased(char32_t c) {
+  const auto kind = category(c);
+  return kind == UTF8PROC_CATEGORY_LU || kind == UTF8PROC_CATEGORY_LL || kind == UTF8PROC_CATEGORY_LT;
+}
+
+bool is_case_ignorable(char32_t c) {
+  switch (category(c)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK:
+      return true;
+    default:
+      return c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2018 || c == 0x2019 || c == 0x2024 ||
+             c == 0x2027;
+  }
+}
+
+bool is_final_sigma(const std::vector<char32_t>& text, size_t at) {
+  size_t before = at;
+  while (before > 0 && is_case_ignorable(text[before - 1])) --before;
+  if (before == 0 || !is_cased(text[before - 1])) return false;
+  size_t after = at + 1;
+  while (after < text.size() && is_case_ignorable(text[after])) ++after;
+  return after == text.size() || !is_cased(text[after]);
+}
+
+}  // namespace
+
+size_t find_invalid_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const int bytes = decode_one(text, at).bytes;
+    if (bytes == 0) return at;
+    at += bytes;
+  }
+  return std::string_view::npos;
+}
+
+std::vector<char32_t> decode_utf8(std::string_view text) {
+  std::vector<char32_t> out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const Decoded one = decode_one(text, at);
+    out.push_back(one.code_point);
+    at += one.bytes == 0 ? 1 : one.bytes;
+  }
+  return out;
+}
+
+void append_utf8(std::string& out, char32_t c) {
+  const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(byte)); };
+  if (c < 0x80) {
+    put(c);
+  } else if (c < 0x800) {
+    put(0xC0 | c >> 6), put(0x80 | (c & 0x3F));
+  } else if (c < 0x10000) {
+    put(0xE0 | c >> 12), put(0x80 | (c >> 6 & 0x3F)), put(0x80 | (c & 0x3F));
+  } else {
+    put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 0x3F)), put(0x80 | (c >> 6 & 0x3F)), put(0x80 | (c & 0x3F));
+  }
+}
+
+size_t count_code_points(std::string_view text) {
+  size_t count = 0;
+  for (const char c : text) count += (c & 0xC0) != 0x80;
+  return count;
+}
+
+std::string_view slice_code_points(std::string_view text, size_t begin, size_t end) {
+  if (end <= begin) return {};
+  const size_t first = byte_of_code_point(text, begin);
+  return text.substr(first, byte_of_code_point(text, end - begin, first) - first);
+}
+
+bool is_python_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
+}
+
+std::string_view lstrip(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const Decoded one = decode_one(text, at);
+    if (!is_python_space(one.code_point)) break;
+    at += one.bytes;
+  }
+  return text.substr(at);
+}
+
+std::vector<std::string_view> split_words(std::string_view text) {
+  std::vector<std::string_view> words;
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const Decoded one = decode_one(text, at);
+    const size_t next = at + (one.bytes == 0 ? 1 : one.bytes);
+    if (is_python_space(one.code_point)) {
+      if (at > begin) words.push_back(text.substr(begin, at - begin));
+      begin = next;
+    }
+    at = next;
+  }
+  if (text.size() > begin) words.push_back(text.substr(begin));
+  return words;
+}
+
+std::string to_lower(std::string_view text) {
+  const std::vector<char32_t> code_points = decode_utf8(text);
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < code_points.size(); ++i) {
+    const char32_t c = code_points[i];
+    if (c < 0x80) {
+      out.push_back(static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c));
+    } else if (c == 0x130) {  // the one letter whose lower case is two code points
+      out += "i\xCC\x87";
+    } else if (c == 0x3A3) {
+      append_utf8(out, is_final_sigma(code_points, i) ? 0x3C2 : 0x3C3);
+    } else {
+      append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+    }
+  }
+  return out;
+}
+
+bool is_word_character(char32_t c) {
+  if (c < 0x80) return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  const auto kind = category(c);
+  return (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO) ||
+         (kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO);
+}
+
+std::string python_float(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string python_json_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char32_t c : decode_utf8(text)) {
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
+      default:
+        if (c >= 0x20 && c < 0x7F) {
+          out.push_back(static_cast<char>(c));
+        } else if (c < 0x10000) {
+          out += fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
+        } else {
+          const uint32_t pair = static_cast<uint32_t>(c) - 0x10000;
+          out += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (pair >> 10), 0xDC00 + (pair & 0x3FF));
+        }
+    }
+  }
+  return out + "\"";
+}
+
+}  // namespace lathe

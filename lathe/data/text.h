@@ -1,0 +1,39 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe {
+
+/// Byte offset of the first ill-formed part of `text` as UTF-8 (surrogates and overlong forms included);
+/// npos if it is well-formed.
+size_t find_invalid_utf8(std::string_view text);
+
+/// The code points of a text, U+FFFD for every byte that is no part of well-formed UTF-8.
+std::vector<char32_t> decode_utf8(std::string_view text);
+void append_utf8(std::string& out, char32_t code_point);
+
+/// Number of code points of well-formed UTF-8.
+size_t count_code_points(std::string_view text);
+/// The code points [begin, end) of well-formed UTF-8; an end beyond the text is the text's end.
+std::string_view slice_code_points(std::string_view text, size_t begin, size_t end);
+
+/// White space as Python's `str.isspace`.
+bool is_python_space(char32_t code_point);
+/// As Python's `str.lstrip()`.
+std::string_view lstrip(std::string_view text);
+/// Words between white space, as Python's `str.split()`.
+std::vector<std::string_view> split_words(std::string_view text);
+/// As Python's `str.lower()`: full case mapping, final sigma included.
+std::string to_lower(std::string_view text);
+/// A character of `\w` in Python's `re`: a letter, a number or the underscore.
+bool is_word_character(char32_t code_point);
+
+/// A float as Python prints it (`repr`): shortest digits that read back as the same double, "1e-05", "2.0",
+/// "Infinity", "NaN" as `json.dumps` writes them.
+std::string python_float(double value);
+/// A JSON string literal as `json.dumps` writes it: ASCII only, other characters as \uXXXX.
+std::string python_json_string(std::string_view text);
+
+}  // namespace lathe

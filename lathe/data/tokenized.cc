@@ -1,0 +1,52 @@
+#include "lathe/data/tokenized.h"
+
+#include "lathe/data/parallel_parts.h"
+
+namespace lathe {
+
+std::vector<int32_t> TokenizedDataset::lengths() const {
+  std::vector<int32_t> out(static_cast<size_t>(size()));
+  for (int64_t i = 0; i < size(); ++i) out[i] = length(i);
+  return out;
+}
+
+void TokenizedDataset::append(const Encoding& encoding) {
+  input_ids.insert(input_ids.end(), encoding.ids.begin(), encoding.ids.end());
+  for (const int32_t type : encoding.type_ids) type_ids.push_back(static_cast<uint8_t>(type));
+  begins.push_back(static_cast<int64_t>(input_ids.size()));
+}
+
+TokenizedDataset tokenize_dataset(const TextDataset& dataset, const Tokenizer& tokenizer, int max_length,
+                                  ThreadPool& pool) {
+  const EncodeOptions options{.max_length = max_length, .truncation = Truncation::kLongestFirst};
+  const auto parts =
+      parallel_parts<TokenizedDataset>(pool, static_cast<long>(dataset.size()), [&](long begin, long end) {
+        TokenizedDataset part;
+        for (long i = begin; i < end; ++i)
+          part.append(dataset.has_pairs()
+                          ? tokenizer.encode_pair(dataset.first[i], dataset.second[i], options)
+                          : tokenizer.encode(dataset.first[i], options));
+        return part;
+      });
+  TokenizedDataset out;
+  out.append(parts);
+  out.labels = dataset.labels;
+  out.targets = dataset.targets;
+  if (dataset.label_set.kind == LabelKind::kMultiLabel)
+    out.num_targets = static_cast<int>(dataset.label_set.names.size());
+  return out;
+}
+
+void TokenizedDataset::append(std::span<const TokenizedDataset> parts) {
+  for (const TokenizedDataset& part : parts) {
+    const int64_t offset = tokens();
+    const auto add = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+    add(input_ids, part.input_ids);
+    add(type_ids, part.type_ids);
+    for (int64_t i = 0; i < part.size(); ++i) begins.push_back(offset + part.begins[i + 1]);
+    add(start_positions, part.start_positions);
+    add(end_positions, part.end_positions);
+  }
+}
+
+}  // namespace lathe

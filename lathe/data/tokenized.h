@@ -1,0 +1,44 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lathe/core/thread_pool.h"
+#include "lathe/data/dataset.h"
+#include "lathe/tokenizers/tokenizer.h"
+
+namespace lathe {
+
+/// Tokenised samples in one flat arena.  Sample i takes tokens [begins[i], begins[i+1]).
+struct TokenizedDataset {
+  std::vector<int32_t> input_ids;  ///< [tokens]
+  std::vector<uint8_t> type_ids;   ///< [tokens] 0 or 1
+  std::vector<int64_t> begins{0};  ///< [samples+1]
+
+  int num_targets = 1;                   ///< targets per sample: classes of a multi-label set, else 1
+  std::vector<int32_t> labels;           ///< [samples] or empty
+  std::vector<float> targets;            ///< [samples · num_targets] or empty
+  std::vector<int32_t> start_positions;  ///< [samples] token within the sample, or empty
+  std::vector<int32_t> end_positions;    ///< [samples] the last token of the answer, or empty
+
+  int64_t size() const { return static_cast<int64_t>(begins.size()) - 1; }
+  int64_t tokens() const { return begins.back(); }
+  int length(int64_t i) const { return static_cast<int>(begins[i + 1] - begins[i]); }
+  std::span<const int32_t> ids(int64_t i) const {
+    return {input_ids.data() + begins[i], static_cast<size_t>(length(i))};
+  }
+  /// Tokens of every sample; what Sampler's kGroupByLength asks for.
+  std::vector<int32_t> lengths() const;
+  void append(const Encoding& encoding);
+  /// Tokens and positions of all parts, in order; not their labels and targets.
+  void append(std::span<const TokenizedDataset> parts);
+};
+
+/// Texts to tokens, truncated longest first to max_length (special tokens included); labels come along.
+/// The result does not depend on the number of threads.
+/// Errors: kUsage as Tokenizer::encode.
+TokenizedDataset tokenize_dataset(const TextDataset& dataset, const Tokenizer& tokenizer, int max_length,
+                                  ThreadPool& pool);
+
+}  // namespace lathe

@@ -1,0 +1,37 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace lathe {
+
+/// The random numbers of PyTorch's CPU generator (`torch.Generator().manual_seed(seed)`): MT19937 with the
+/// low 32 bits of the seed.  Integers are equal to PyTorch's; normal numbers differ by the rounding of log,
+/// sin and cos alone (about 1e-7 relative).  Source: Matsumoto and Nishimura 1998; behaviour of torch 2.15.
+class TorchGenerator {
+ public:
+  explicit TorchGenerator(uint64_t seed);
+
+  uint32_t next32();
+  /// Two draws, the first one in the high half.
+  uint64_t next64();
+
+  /// `torch.randperm(n)`.  Errors: kUnsupported from n = 2^32 / 20 on, where PyTorch takes another way.
+  std::vector<int32_t> randperm(int64_t n);
+  /// `Tensor.uniform_(low, high)` for float32.
+  void uniform(std::span<float> out, float low = 0, float high = 1);
+  /// `Tensor.normal_(mean, std)` for a contiguous float32 tensor of this many elements.
+  void normal(std::span<float> out, float mean = 0, float stddev = 1);
+
+ private:
+  void refill();
+  double next_normal();
+
+  std::array<uint32_t, 624> state_;
+  size_t used_ = 624;
+  std::optional<double> spare_normal_;  // the second of a pair that the short form of `normal` has drawn
+};
+
+}  // namespace lathe
