@@ -73,16 +73,16 @@ void ref_attention(Reference& r) {
           const double term = p[static_cast<size_t>(s)] * h.mask(t, s) * h.at(2, s, d);
           const size_t at = static_cast<size_t>((h.begin + t) * h.heads * h.width + h.head * h.width + d);
           r.out[0][at] += term;
-          r.magnitude[0][at] += std::abs(term);
+          r.magnitude[0][at] += std::abs(term) * (1 + std::abs(lse));
         }
     }
   });
 }
 
-/// inputs: dy q k v y lse cu row_ids rng.  dS = P ∘ (mask ∘ (dy·vᵀ) − Σ dy∘y), dq = scale · dS·k, dk = scale
-/// · dSᵀ·q, dv = (P ∘ mask)ᵀ·dy.
+/// inputs: dy q k v y lse cu row_ids rng.  P = exp(score − lse), dS = P ∘ (mask ∘ (dy·vᵀ) − Σ dy∘y),
+/// dq = scale · dS·k, dk = scale · dSᵀ·q, dv = (P ∘ mask)ᵀ·dy.
 void ref_attention_bwd(Reference& r) {
-  std::vector<double> p;
+  const int64_t tokens = r.dim(0, 0);
   for_each_head(r, 1, 2, 3, 6, 7, 8, [&](const Head& h) {
     const auto index = [&](int64_t t, int64_t d) {
       return static_cast<size_t>((h.begin + t) * h.heads * h.width + h.head * h.width + d);
@@ -92,32 +92,47 @@ void ref_attention_bwd(Reference& r) {
       r.magnitude[static_cast<size_t>(out)][at] += magnitude;
     };
     for (int64_t t = 0; t < h.length; ++t) {
-      h.probabilities(t, p);
       double delta = 0, delta_magnitude = 0;
       for (int64_t d = 0; d < h.width; ++d) {
-        double y = 0;
-        for (int64_t s = 0; s < h.length; ++s) y += p[static_cast<size_t>(s)] * h.mask(t, s) * h.at(3, s, d);
-        delta += h.at(0, t, d) * y;
-        delta_magnitude += std::abs(h.at(0, t, d) * y);
+        delta += h.at(0, t, d) * h.at(4, t, d);
+        delta_magnitude += std::abs(h.at(0, t, d) * h.at(4, t, d));
       }
       for (int64_t s = 0; s < h.length; ++s) {
-        const double mask = h.mask(t, s), probability = p[static_cast<size_t>(s)];
-        double dp = 0, dp_magnitude = 0;
+        const double mask = h.mask(t, s);
+        double score = 0, dp = 0, dp_magnitude = 0, score_magnitude = 0;
         for (int64_t d = 0; d < h.width; ++d) {
+          score += h.at(1, t, d) * h.at(2, s, d) * h.scale();
+          score_magnitude += std::abs(h.at(1, t, d) * h.at(2, s, d)) * h.scale();
           dp += h.at(0, t, d) * h.at(3, s, d) * mask;
           dp_magnitude += std::abs(h.at(0, t, d) * h.at(3, s, d)) * mask;
         }
+        const double lse = r.in[5][static_cast<size_t>(h.head * tokens + h.begin + t)];
+        const double probability = std::exp(score - lse), error = 1 + score_magnitude + std::abs(lse);
         const double ds = probability * (dp - delta) * h.scale();
-        const double ds_magnitude = probability * (dp_magnitude + delta_magnitude) * h.scale();
+        const double ds_magnitude = probability * (dp_magnitude + delta_magnitude) * h.scale() * error;
         for (int64_t d = 0; d < h.width; ++d) {
           accumulate(0, index(t, d), ds * h.at(2, s, d), ds_magnitude * std::abs(h.at(2, s, d)));
           accumulate(1, index(s, d), ds * h.at(1, t, d), ds_magnitude * std::abs(h.at(1, t, d)));
           const double dv = probability * mask * h.at(0, t, d);
-          accumulate(2, index(s, d), dv, std::abs(dv));
+          accumulate(2, index(s, d), dv, std::abs(dv) * error);
         }
       }
     }
   });
+}
+
+/// Replaces the drawn y and lse of a backward case by what the forward pass gives.
+void adjust_backward(Reference& r) {
+  Reference forward{
+      r.node,
+      {r.in_types[1], r.in_types[2], r.in_types[3], r.in_types[6], r.in_types[7], r.in_types[8]},
+      {r.in_types[4], r.in_types[5]},
+      {r.in[1], r.in[2], r.in[3], r.in[6], r.in[7], r.in[8]},
+      {std::vector<double>(r.in[4].size()), std::vector<double>(r.in[5].size())},
+      {std::vector<double>(r.in[4].size()), std::vector<double>(r.in[5].size())}};
+  ref_attention(forward);
+  r.in[4] = forward.out[0];
+  r.in[5] = forward.out[1];
 }
 
 struct Layout {
@@ -147,6 +162,7 @@ std::vector<Case> cases(bool backward) {
     for (int32_t i = 0; i < rows; ++i) ids.push_back(3 + i);
     c.ints = {l.cu, ids, {42, 9}};
     c.scale = 2;
+    if (backward) c.adjust = adjust_backward;
     all.push_back(c);
   }
   return all;

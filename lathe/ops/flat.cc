@@ -53,6 +53,11 @@ const OpDef slice{
     .infer = infer_slice,
     .gradient = not_differentiable,  // parameters are leaves: gradients are taken of the views
     .reference = ref_slice,
+    .cases =
+        [] {
+          return std::vector<Case>{{"middle", {{50}}, {{"offset", int64_t{7}}, {"shape", Shape{4, 5}}}}};
+        },
+    .bound = {.ulp = 0},
     .cost = no_cost,
     .aliasing = Aliasing::kSlice,
 };
@@ -64,6 +69,11 @@ const OpDef concat{
     .infer = infer_concat,
     .gradient = not_differentiable,
     .reference = ref_concat,
+    .cases =
+        [] {
+          return std::vector<Case>{{"three", {{3, 5}, {1}, {17}}}};
+        },
+    .bound = {.ulp = 0},
     .cost = no_cost,
     .aliasing = Aliasing::kConcat,
 };

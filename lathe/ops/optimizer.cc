@@ -41,6 +41,31 @@ void ref_adamw(Reference& r) {
   }
 }
 
+void adjust_adamw(Reference& r) {
+  for (double& v : r.in[3]) v = v * v;
+  r.in[4][0] = std::abs(r.in[4][0]) * 5;
+  r.in[6] = {1e-2, 0.19, 0.002, 1.0};
+}
+void adjust_unclipped(Reference& r) {
+  adjust_adamw(r);
+  r.in[6][static_cast<size_t>(Hyper::kMaxGradNorm)] = 0;
+}
+void adjust_not_finite(Reference& r) {
+  adjust_adamw(r);
+  r.in[4][0] = INFINITY;
+}
+std::vector<Case> adamw_cases() {
+  const auto shapes = [](int64_t n) {
+    return std::vector<Shape>{{n}, {n}, {n}, {n}, {1}, {1}, {kHyperCount}};
+  };
+  const Attrs decay{{"weight_decay", 0.1}, {"decayed", int64_t{20}}};
+  return {{"one", shapes(1), {}, {}, 1, adjust_adamw},
+          {"part decayed", shapes(37), decay, {}, 1, adjust_adamw},
+          {"long", shapes(5003), decay, {}, 1, adjust_adamw},
+          {"no clipping", shapes(33), {}, {}, 1, adjust_unclipped},
+          {"not finite", shapes(33), decay, {}, 1, adjust_not_finite}};
+}
+
 Cost adamw_cost(const Node& node, const Program& program) { return elementwise_cost(node, program, 15); }
 Cost norm_cost(const Node& node, const Program& program) {
   Cost cost;
@@ -79,7 +104,7 @@ const OpDef adamw{
         {{"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.0}, {"decayed", int64_t{0}}},
     .gradient = not_differentiable,
     .reference = ref_adamw,
-    .cases = {},  // its inputs are bound to one another (v ≥ 0, norm): optimizer_test.cc runs it in sequence
+    .cases = adamw_cases,
     .bound = {.ulp = 4},
     .cost = adamw_cost,
     .in_place = {{0, 0}, {1, 2}, {2, 3}},

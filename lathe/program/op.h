@@ -43,6 +43,9 @@ struct Case {
   Attrs attrs = {};
   std::vector<std::vector<int32_t>> ints = {};
   double scale = 1;
+  /// Makes the drawn inputs fit one another, e.g. a second moment ≥ 0.  Called before they are rounded to
+  /// their dtypes.
+  void (*adjust)(Reference&) = nullptr;
 };
 
 /// Error bound of every implementation against the reference:

@@ -1,0 +1,437 @@
+#include "lathe/backends/conformance.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "lathe/backends/ref/ref_backend.h"
+#include "lathe/core/philox.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe {
+namespace {
+
+constexpr size_t kGuard = 256;  // bytes around every tensor
+constexpr std::byte kGuardByte{0xA5};
+constexpr std::byte kPoison{0xFF};  // all-ones is NaN in every float format
+
+double unit_random(uint32_t stream, uint32_t i) {
+  return static_cast<double>(philox({i, stream, 0, 0}, 2024, 11)[0]) / 2147483648.0 - 1.0;
+}
+
+/// One op with one case and one dtype, ready to run: its program, the content of its inputs, what the
+/// reference says.
+struct Bench {
+  Program program;
+  std::vector<Type> in_types;
+  std::vector<std::vector<std::byte>> inputs;
+  std::unique_ptr<Reference> expected;
+  const Node& node() const { return program.nodes()[0]; }
+};
+
+bool updates_in_place(const OpDef& op, size_t input) {
+  for (const InPlace& alias : op.in_place)
+    if (static_cast<size_t>(alias.in) == input) return true;
+  return false;
+}
+
+std::vector<InputRule> rules_for(const OpDef& op, size_t count) {
+  std::vector<InputRule> rules = input_rules(op);
+  while (rules.size() < count) rules.push_back(rules.back());  // variadic
+  return rules;
+}
+
+/// Draws, adjusts and rounds the inputs; then asks the reference.
+void fill(Bench& bench, const Case& c) {
+  const Node& node = bench.node();
+  Reference r{node, bench.in_types, {}, {}, {}, {}};
+  size_t ints = 0;
+  for (size_t i = 0; i < bench.in_types.size(); ++i) {
+    const Type& type = bench.in_types[i];
+    std::vector<double> x;
+    if (type.dtype == DType::i32 && type.shape != Shape{-1}) {
+      for (int32_t value : c.ints.at(ints)) x.push_back(value);
+      ++ints;
+    } else if (type.shape != Shape{-1}) {
+      for (int64_t k = 0; k < elements(type); ++k)
+        x.push_back(c.scale * unit_random(static_cast<uint32_t>(i), static_cast<uint32_t>(k)));
+    }
+    r.in.push_back(std::move(x));
+  }
+  if (c.adjust != nullptr) c.adjust(r);
+  for (size_t i = 0; i < r.in.size(); ++i) {
+    bench.inputs.emplace_back(r.in[i].size() * size_of(bench.in_types[i].dtype));
+    store_doubles(bench.in_types[i].dtype, bench.inputs[i].data(), r.in[i]);
+    r.in[i] = load_doubles(bench.in_types[i].dtype, bench.inputs[i].data(), r.in[i].size());
+  }
+  for (int id : node.out) {
+    r.out_types.push_back(bench.program.type(id));
+    r.out.emplace_back(static_cast<size_t>(elements(r.out_types.back())), 0.0);
+    r.magnitude.emplace_back(r.out.back().size(), 0.0);
+  }
+  node.op->reference(r);
+  bench.expected = std::make_unique<Reference>(std::move(r));
+}
+
+std::unique_ptr<Bench> make_bench(const OpDef& op, const Case& c, DType dtype) {
+  auto bench = std::make_unique<Bench>();
+  const std::vector<InputRule> rules = rules_for(op, c.in.size());
+  std::vector<Value> values;
+  for (size_t i = 0; i < c.in.size(); ++i) {
+    const Type type{rules[i].fixed_dtype ? rules[i].dtype : dtype, c.in[i]};
+    bench->in_types.push_back(type);
+    const std::string name = "in" + std::to_string(i);
+    if (c.in[i] == Shape{-1})
+      values.push_back({});
+    else
+      values.push_back(updates_in_place(op, i) ? bench->program.state(name, type)
+                                               : bench->program.input(name, type));
+  }
+  const std::vector<Value> out = bench->program.emit(op, values, c.attrs);
+  for (size_t o = 0; o < out.size(); ++o) bench->program.output("out" + std::to_string(o), out[o]);
+  fill(*bench, c);
+  return bench;
+}
+
+/// Every value apart from every other, with guards between them; views stay views.
+MemoryPlan guarded_plan(const Program& program, const Selection& selection) {
+  MemoryPlan plan = plan_memory(program, selection, 64);
+  const Node& node = program.nodes()[0];
+  if (node.op->aliasing != Aliasing::kNone) return plan;
+  size_t at = kGuard;
+  for (size_t id = 0; id < plan.places.size(); ++id) {
+    if (plan.places[id].state >= 0) continue;
+    plan.places[id].offset = at;
+    at += (bytes_of(program.type(static_cast<int>(id))) + kGuard + 63) / 64 * 64;
+  }
+  plan.workspace_offset = at;
+  const size_t workspace = selection[0]->workspace_bytes ? selection[0]->workspace_bytes(node, program) : 0;
+  plan.arena_bytes = at + workspace + kGuard;
+  return plan;
+}
+
+/// Memory of one run: the arena full of guard bytes, tensors and workspace poisoned, states filled.
+struct RunMemory {
+  Bindings bindings;
+};
+
+RunMemory make_memory(Backend& backend, const Bench& bench, const MemoryPlan& plan) {
+  RunMemory memory;
+  memory.bindings.arena = backend.allocate(plan.arena_bytes, Memory::kDevice).value();
+  std::vector<std::byte> arena(plan.arena_bytes, kGuardByte);
+  const auto poison = [&](size_t at, size_t bytes) { std::memset(arena.data() + at, int(kPoison), bytes); };
+  for (size_t id = 0; id < plan.places.size(); ++id)
+    if (plan.places[id].state < 0)
+      poison(plan.places[id].offset, bytes_of(bench.program.type(static_cast<int>(id))));
+  if (plan.arena_bytes > plan.workspace_offset + kGuard)
+    poison(plan.workspace_offset, plan.arena_bytes - plan.workspace_offset - kGuard);
+  backend.copy_in(memory.bindings.arena, 0, arena).check();
+  for (size_t i = 0; i < bench.in_types.size(); ++i) {
+    const std::string name = "in" + std::to_string(i);
+    if (bench.program.find(name) < 0 || !updates_in_place(*bench.node().op, i)) continue;
+    Buffer buffer = backend.allocate(bench.inputs[i].size(), Memory::kDevice).value();
+    backend.copy_in(buffer, 0, bench.inputs[i]).check();
+    memory.bindings.states[name] = buffer;
+  }
+  return memory;
+}
+
+Slot make_slot(const Bench& bench) {
+  Slot slot;
+  for (size_t i = 0; i < bench.inputs.size(); ++i)
+    if (!updates_in_place(*bench.node().op, i) && bench.in_types[i].shape != Shape{-1})
+      slot.inputs.emplace_back(bench.inputs[i]);
+  return slot;
+}
+
+/// The first byte outside of tensors and workspace that is no guard byte any more, or an input that changed.
+std::string check_guards(Backend& backend, const Bench& bench, const MemoryPlan& plan,
+                         const Bindings& bindings) {
+  if (!backend.info().caller_memory || bench.node().op->aliasing != Aliasing::kNone) return "";
+  std::vector<std::byte> arena(plan.arena_bytes);
+  backend.copy_out(arena, bindings.arena, 0).check();
+  std::vector<bool> owned(arena.size(), false);
+  for (size_t id = 0; id < plan.places.size(); ++id)
+    if (plan.places[id].state < 0)
+      for (size_t b = 0; b < bytes_of(bench.program.type(static_cast<int>(id))); ++b)
+        owned[plan.places[id].offset + b] = true;
+  for (size_t b = plan.workspace_offset; b + kGuard < arena.size(); ++b) owned[b] = true;
+  for (size_t b = 0; b < arena.size(); ++b)
+    if (!owned[b] && arena[b] != kGuardByte)
+      return fmt::format("wrote outside of its tensors, at arena byte {}", b);
+  for (size_t i = 0; i < bench.inputs.size(); ++i) {
+    const int id = bench.program.find("in" + std::to_string(i));
+    if (id < 0 || plan.places[static_cast<size_t>(id)].state >= 0) continue;
+    if (std::memcmp(arena.data() + plan.places[static_cast<size_t>(id)].offset, bench.inputs[i].data(),
+                    bench.inputs[i].size()) != 0)
+      return fmt::format("changed its input {}", i);
+  }
+  return "";
+}
+
+std::vector<std::vector<std::byte>> run_once(Backend& backend, const Bench& bench, const Selection& selection,
+                                             const MemoryPlan& plan, std::string* fault) {
+  RunMemory memory = make_memory(backend, bench, plan);
+  auto executable = backend.compile(bench.program, selection, plan, memory.bindings).value();
+  Event event;
+  const Slot slot = make_slot(bench);
+  executable->run(slot, &event).check();
+  std::vector<std::vector<std::byte>> outputs;
+  for (size_t o = 0; o < bench.node().out.size(); ++o) {
+    outputs.emplace_back(bytes_of(bench.program.type(bench.node().out[o])));
+    executable->read(event, o, outputs.back()).check();
+  }
+  *fault = check_guards(backend, bench, plan, memory.bindings);
+  return outputs;
+}
+
+double epsilon(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return 0x1p-8;
+    case DType::f16:
+      return 0x1p-11;
+    default:
+      return 0x1p-24;
+  }
+}
+
+/// The worst element of one output: empty if all are within the bound.
+std::string compare(const Bench& bench, size_t output, const std::vector<std::byte>& bytes) {
+  const Reference& r = *bench.expected;
+  const OpDef& op = *bench.node().op;
+  const DType dtype = r.out_types[output].dtype;
+  const std::vector<double> found = load_doubles(dtype, bytes.data(), r.out[output].size());
+  const double terms = op.bound.terms ? op.bound.terms(r) : 1;
+  double worst = 0;
+  std::string detail;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double wanted = r.out[output][i];
+    if (!std::isfinite(wanted)) {
+      if (std::isnan(wanted) ? !std::isnan(found[i]) : found[i] != wanted)
+        return fmt::format("output {}[{}] is {}, wanted {}", output, i, found[i], wanted);
+      continue;
+    }
+    const double magnitude = std::max(std::abs(wanted), r.magnitude[output][i]);
+    const double rounding =
+        dtype == DType::f32 ? 0 : epsilon(dtype) * std::abs(wanted);  // of the result itself
+    const double bound = op.bound.ulp * epsilon(DType::f32) * std::sqrt(terms) * magnitude + rounding + 1e-37;
+    const double error = std::abs(found[i] - wanted);
+    if (!(error <= bound) && (std::isnan(error) || error / bound > worst)) {
+      worst = std::isnan(error) ? INFINITY : error / bound;
+      detail = fmt::format("output {}[{}] is {:.9g}, wanted {:.9g}: {:.2f} times the bound {:.3g}", output, i,
+                           found[i], wanted, worst, bound);
+    }
+  }
+  return detail;
+}
+
+std::string test_one(Backend& backend, const Bench& bench, const Impl& impl) {
+  const Selection selection{&impl};
+  const MemoryPlan plan = guarded_plan(bench.program, selection);
+  std::string fault, second_fault;
+  const auto first = run_once(backend, bench, selection, plan, &fault);
+  if (!fault.empty()) return fault;
+  for (size_t o = 0; o < first.size(); ++o) {
+    const std::string detail = compare(bench, o, first[o]);
+    if (!detail.empty()) return detail;
+  }
+  if (run_once(backend, bench, selection, plan, &second_fault) != first)
+    return "a second run gives other bits";
+  return second_fault;
+}
+
+template <typename F>
+void for_each_case(const ConformanceFilter& filter, F f) {
+  for (const OpDef* op : all_ops()) {
+    if (!filter.op.empty() && filter.op != op->name) continue;
+    for (const Case& c : op->cases())
+      if (filter.case_name.empty() || filter.case_name == c.name) f(*op, c);
+  }
+}
+
+template <typename F>
+void for_each_impl(Backend& backend, const ConformanceFilter& filter, F f) {
+  for_each_case(filter, [&](const OpDef& op, const Case& c) {
+    for (DType dtype : op.dtypes) {
+      const auto bench = make_bench(op, c, dtype);
+      bool any = false;
+      for (const Impl* impl : backend.implementations(op)) {
+        if (impl->accepts && !impl->accepts(bench->node(), bench->program)) continue;
+        any = true;
+        f(op, c, dtype, *bench, impl);
+      }
+      if (!any) f(op, c, dtype, *bench, static_cast<const Impl*>(nullptr));
+    }
+  });
+}
+
+/// Σ over outputs of dout · out for inputs x, by the reference alone.
+double weighted(const Node& node, const Reference& like, const std::vector<std::vector<double>>& x,
+                const std::vector<std::vector<double>>& dout) {
+  Reference r{node, like.in_types, like.out_types, x, {}, {}};
+  for (const auto& out : like.out) {
+    r.out.emplace_back(out.size(), 0.0);
+    r.magnitude.emplace_back(out.size(), 0.0);
+  }
+  node.op->reference(r);
+  double sum = 0;
+  for (size_t o = 0; o < dout.size(); ++o)
+    for (size_t i = 0; i < dout[o].size(); ++i) sum += dout[o][i] * r.out[o][i];
+  return sum;
+}
+
+/// The gradients by the op's rule, run by the reference backend.  Empty where the rule gives none.
+std::vector<std::vector<double>> rule_gradients(const OpDef& op, const Case& c, const Bench& bench,
+                                                const std::vector<std::vector<double>>& dout) {
+  Program program;
+  std::vector<Value> in;
+  for (size_t i = 0; i < c.in.size(); ++i)
+    in.push_back(c.in[i] == Shape{-1} ? Value{} : program.input("in" + std::to_string(i), bench.in_types[i]));
+  const auto out = program.emit(op, in, c.attrs);
+  std::vector<std::vector<std::byte>> contents = bench.inputs;
+  contents.erase(std::remove_if(contents.begin(), contents.end(), [](const auto& x) { return x.empty(); }),
+                 contents.end());
+  const Node node = program.nodes()[0];
+  Grad grad{program, node, {}};
+  for (size_t o = 0; o < out.size(); ++o) {
+    if (dout[o].empty()) {
+      grad.dout.emplace_back();
+      continue;
+    }
+    grad.dout.push_back(program.input("dout" + std::to_string(o), out[o].type()));
+    contents.emplace_back(dout[o].size() * size_of(out[o].type().dtype));
+    store_doubles(out[o].type().dtype, contents.back().data(), dout[o]);
+  }
+  const auto din = op.gradient(grad);
+  std::vector<std::pair<size_t, size_t>> sizes;
+  for (size_t i = 0; i < din.size(); ++i)
+    if (din[i]) {
+      program.output("d" + std::to_string(i), din[i]);
+      sizes.emplace_back(i, static_cast<size_t>(elements(din[i].type())));
+    }
+  const auto backend = make_ref_backend();
+  const Selection selection = select(program, *backend);
+  auto executable = backend->compile(program, selection, plan_memory(program, selection, 64), {}).value();
+  Slot slot;
+  for (const auto& content : contents) slot.inputs.emplace_back(content);
+  Event event;
+  executable->run(slot, &event).check();
+  std::vector<std::vector<double>> gradients(c.in.size());
+  for (size_t k = 0; k < sizes.size(); ++k) {
+    std::vector<std::byte> bytes(sizes[k].second * sizeof(float));
+    executable->read(event, k, bytes).check();
+    gradients[sizes[k].first] = load_doubles(DType::f32, bytes.data(), sizes[k].second);
+  }
+  return gradients;
+}
+
+std::string grad_one(const OpDef& op, const Case& c) {
+  const auto bench = make_bench(op, c, DType::f32);
+  const Reference& like = *bench->expected;
+  std::vector<std::vector<double>> dout;
+  for (size_t o = 0; o < like.out.size(); ++o) {
+    dout.emplace_back();
+    if (o > 0) continue;  // the other outputs (mean, rstd, lse) only serve the backward pass
+    for (size_t i = 0; i < like.out[o].size(); ++i)
+      dout[o].push_back(static_cast<float>(unit_random(99, static_cast<uint32_t>(i))));
+  }
+  const auto gradients = rule_gradients(op, c, *bench, dout);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const size_t stride = gradients[i].size() / 24 + 1;
+    double largest = 0;
+    for (double g : gradients[i]) largest = std::max(largest, std::abs(g));
+    for (size_t e = 0; e < gradients[i].size(); e += stride) {
+      auto x = like.in;
+      const double h = 1e-4 * std::max(1.0, std::abs(x[i][e])) * std::min(1.0, c.scale == 0 ? 1.0 : c.scale);
+      x[i][e] += h;
+      const double above = weighted(bench->node(), like, x, dout);
+      x[i][e] -= 2 * h;
+      const double below = weighted(bench->node(), like, x, dout);
+      const double numeric = (above - below) / (2 * h), error = std::abs(numeric - gradients[i][e]);
+      // central differences are off by h²/6 of the third derivative; the stored gradient is rounded to f32
+      if (!(error <= 2e-5 * (std::abs(numeric) + largest) + 1e-7))
+        return fmt::format("input {}[{}]: rule gives {:.9g}, finite differences {:.9g}", i, e,
+                           gradients[i][e], numeric);
+    }
+  }
+  return "";
+}
+
+double seconds_of(Executable& executable, const Slot& slot) {
+  using clock = std::chrono::steady_clock;
+  double best = INFINITY;
+  for (int repeat = 0; repeat < 7; ++repeat) {
+    Event event;
+    const auto begin = clock::now();
+    executable.run(slot, &event).check();
+    executable.wait(event).check();
+    best = std::min(best, std::chrono::duration<double>(clock::now() - begin).count());
+  }
+  return best;
+}
+
+}  // namespace
+
+void conformance_test(Backend& backend, const ConformanceFilter& filter, const ConformanceSink& sink) {
+  for_each_impl(backend, filter,
+                [&](const OpDef& op, const Case& c, DType dtype, const Bench& bench, const Impl* impl) {
+                  ConformanceResult result{fmt::format("{} {} \"{}\" {}", op.name, impl ? impl->name : "-",
+                                                       c.name, name_of(dtype))};
+                  try {
+                    result.detail = impl ? test_one(backend, bench, *impl) : "no implementation";
+                  } catch (const Error& error) {
+                    result.detail = error.what();
+                  }
+                  result.passed = result.detail.empty();
+                  sink(result);
+                });
+}
+
+void conformance_grad(const ConformanceFilter& filter, const ConformanceSink& sink) {
+  for_each_case(filter, [&](const OpDef& op, const Case& c) {
+    const auto* none = op.gradient.target<std::vector<Value> (*)(const Grad&)>();
+    if ((none != nullptr && *none == not_differentiable) || c.scale == 0) return;
+    ConformanceResult result{fmt::format("{} \"{}\" gradient", op.name, c.name)};
+    result.detail = grad_one(op, c);
+    result.passed = result.detail.empty();
+    sink(result);
+  });
+}
+
+void conformance_perf(Backend& backend, const ConformanceFilter& filter, const ConformanceSink& sink) {
+  for_each_impl(backend, filter,
+                [&](const OpDef& op, const Case& c, DType dtype, const Bench& bench, const Impl* impl) {
+                  if (impl == nullptr) return;
+                  const Selection selection{impl};
+                  const MemoryPlan plan = guarded_plan(bench.program, selection);
+                  RunMemory memory = make_memory(backend, bench, plan);
+                  auto executable = backend.compile(bench.program, selection, plan, memory.bindings).value();
+                  const double seconds = seconds_of(*executable, make_slot(bench));
+                  const Cost cost = op.cost(bench.node(), bench.program);
+                  sink({fmt::format("{} {} \"{}\" {}", op.name, impl->name, c.name, name_of(dtype)), true,
+                        fmt::format("{:9.2f} us {:8.2f} GFLOP/s {:8.2f} GB/s", seconds * 1e6,
+                                    cost.flops / seconds * 1e-9, cost.bytes / seconds * 1e-9)});
+                });
+}
+
+std::string support_table(const std::vector<Backend*>& backends) {
+  std::string table = fmt::format("{:<28}", "op");
+  for (Backend* backend : backends) table += fmt::format("{:<40}", backend->info().kind);
+  table += '\n';
+  for (const OpDef* op : all_ops()) {
+    table += fmt::format("{:<28}", op->name);
+    for (Backend* backend : backends) {
+      std::string names;
+      for (const Impl* impl : backend->implementations(*op))
+        names += (names.empty() ? "" : ", ") + impl->name;
+      table += fmt::format("{:<40}", names.empty() ? "-" : names);
+    }
+    table += '\n';
+  }
+  return table;
+}
+
+}  // namespace lathe

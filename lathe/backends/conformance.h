@@ -1,0 +1,37 @@
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lathe/program/backend.h"
+
+namespace lathe {
+
+/// Which ops and cases to take; an empty string takes all.
+struct ConformanceFilter {
+  std::string op, case_name;
+};
+
+struct ConformanceResult {
+  std::string id;  ///< "linear avx512 [7, 31, 33] bf16": op, implementation, case, dtype
+  bool passed = true;
+  std::string detail;  ///< why not; or the measured speed
+};
+
+using ConformanceSink = std::function<void(const ConformanceResult&)>;
+
+/// Every op × accepting implementation × case × dtype of the backend against the reference, within the op's
+/// bound: outputs and workspace are poisoned with NaN before; guard bytes around every tensor and all inputs
+/// are unchanged behind; a second run gives the same bits; NaN appears where the reference has it.
+void conformance_test(Backend& backend, const ConformanceFilter& filter, const ConformanceSink& sink);
+
+/// Gradient rule of every differentiable op against finite differences of its reference in double precision.
+void conformance_grad(const ConformanceFilter& filter, const ConformanceSink& sink);
+
+/// Time of every implementation on its largest case; detail holds microseconds, GFLOP/s and GB/s.
+void conformance_perf(Backend& backend, const ConformanceFilter& filter, const ConformanceSink& sink);
+
+/// A table op × backend: the names of the implementations, "-" where there is none.
+std::string support_table(const std::vector<Backend*>& backends);
+
+}  // namespace lathe

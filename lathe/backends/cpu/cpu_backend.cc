@@ -1,0 +1,210 @@
+#include "lathe/backends/cpu/cpu_backend.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <new>
+
+#include "lathe/backends/cpu/cpu_impl.h"
+
+namespace lathe::cpu {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// A fixed list of calls with fixed addresses.
+class CpuExecutable : public Executable {
+ public:
+  CpuExecutable(const Program& program, const Selection& selection, const MemoryPlan& plan,
+                const Bindings& bindings, ThreadPool& pool)
+      : bindings_(bindings) {
+    const auto address = [&](int id) -> std::byte* {
+      if (id < 0) return nullptr;
+      const MemoryPlan::Place& place = plan.places[static_cast<size_t>(id)];
+      if (place.state < 0) return bindings.arena.data + place.offset;
+      return bindings.states.at(program.values()[static_cast<size_t>(place.state)].name).data + place.offset;
+    };
+    for (size_t id = 0; id < program.values().size(); ++id)
+      if (program.values()[id].kind == ValueKind::kInput)
+        inputs_.push_back({address(static_cast<int>(id)), bytes_of(program.values()[id].type)});
+    for (const auto& [name, id] : program.outputs())
+      outputs_.push_back({address(id), bytes_of(program.type(id))});
+    for (auto& ring : ring_)
+      for (const auto& output : outputs_) ring.emplace_back(output.second);
+    for (size_t n = 0; n < selection.size(); ++n) {
+      const auto* impl = static_cast<const CpuImpl*>(selection[n]);
+      if (impl->run == nullptr) continue;  // a view
+      const Node& node = program.nodes()[n];
+      Call call{pool, impl->isa, node, program, {}, {}, bindings.arena.data + plan.workspace_offset};
+      for (int id : node.in) call.in.push_back(address(id));
+      for (int id : node.out) call.out.push_back(address(id));
+      calls_.push_back({impl->run, static_cast<int>(n), std::move(call)});
+    }
+    spans_.resize(calls_.size());
+  }
+
+  Status run(const Slot& slot, Event* event) override {
+    if (slot.inputs.size() != inputs_.size())
+      return {ErrorCode::kInternal,
+              fmt::format("{} inputs given, wants {}", slot.inputs.size(), inputs_.size())};
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (slot.inputs[i].size() != inputs_[i].second)
+        return {ErrorCode::kInternal, fmt::format("input {}: {} bytes given, wants {}", i,
+                                                  slot.inputs[i].size(), inputs_[i].second)};
+      std::memcpy(inputs_[i].first, slot.inputs[i].data(), inputs_[i].second);
+    }
+    for (size_t c = 0; c < calls_.size(); ++c) {
+      if (profile_) spans_[c] = {calls_[c].node, now_ns(), 0};
+      calls_[c].run(calls_[c].call);
+      if (profile_) spans_[c].end_ns = now_ns();
+    }
+    auto& ring = ring_[++ticket_ % kRing];
+    for (size_t o = 0; o < outputs_.size(); ++o)
+      std::memcpy(ring[o].data(), outputs_[o].first, outputs_[o].second);
+    *event = {ticket_};
+    return {};
+  }
+
+  Status wait(Event) override { return {}; }  // run returns when all is done
+
+  Status read(Event event, size_t index, std::span<std::byte> destination) override {
+    const auto& bytes = ring_[event.ticket % kRing].at(index);
+    if (bytes.size() != destination.size() || event.ticket + kRing <= ticket_)
+      return {ErrorCode::kInternal,
+              fmt::format("output {} of run {}: {} bytes, asked for {}; last run {}", index, event.ticket,
+                          bytes.size(), destination.size(), ticket_)};
+    std::memcpy(destination.data(), bytes.data(), bytes.size());
+    return {};
+  }
+
+  void profile(bool on) override { profile_ = on; }
+  std::vector<Span> timeline() const override { return profile_ ? spans_ : std::vector<Span>{}; }
+
+ private:
+  struct Step {
+    void (*run)(const Call&);
+    int node;
+    Call call;
+  };
+  Bindings bindings_;  // keeps the memory alive
+  std::vector<std::pair<std::byte*, size_t>> inputs_, outputs_;
+  std::vector<std::vector<std::byte>> ring_[kRing];
+  std::vector<Step> calls_;
+  std::vector<Span> spans_;
+  uint64_t ticket_ = 0;
+  bool profile_ = false;
+};
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(int threads) : pool_(threads) {
+    info_.kind = "cpu";
+    info_.name = fmt::format("{}, {} threads", describe(), pool_.size());
+    info_.memory_bytes =
+        static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    info_.alignment = kAlignment;
+    for (auto entries : {elementwise_entries(), product_entries(), row_entries(), attention_entries(),
+                         loss_entries(), flat_entries()})
+      for (const Entry& entry : entries) add(entry);
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  Result<Buffer> allocate(size_t bytes, Memory) override {
+    const size_t padded = (bytes + kAlignment) / kAlignment * kAlignment;
+    auto* data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, padded));
+    if (data == nullptr)
+      return Status(ErrorCode::kIo,
+                    fmt::format("out of memory: {} bytes wanted; a smaller batch needs less", bytes));
+    std::memset(data, 0, padded);
+    return Buffer{std::shared_ptr<void>(data, [](void* p) { std::free(p); }), data, bytes};
+  }
+
+  Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
+    if (offset + from.size() > to.bytes) return {ErrorCode::kInternal, "copy_in: out of the buffer"};
+    std::memcpy(to.data + offset, from.data(), from.size());
+    return {};
+  }
+
+  Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) override {
+    if (offset + to.size() > from.bytes) return {ErrorCode::kInternal, "copy_out: out of the buffer"};
+    std::memcpy(to.data(), from.data + offset, to.size());
+    return {};
+  }
+
+  std::vector<const Impl*> implementations(const OpDef& op) const override {
+    std::vector<const Impl*> list;
+    const auto it = table_.find(&op);
+    if (it != table_.end())
+      for (const CpuImpl& impl : it->second) list.push_back(&impl);
+    return list;
+  }
+
+  Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
+                                              const MemoryPlan& plan, const Bindings& bindings) override {
+    if (bindings.arena.bytes < plan.arena_bytes)
+      return Status(ErrorCode::kInternal,
+                    fmt::format("the arena has {} bytes, wants {}", bindings.arena.bytes, plan.arena_bytes));
+    for (const ValueInfo& value : program.values()) {
+      if (value.kind != ValueKind::kState) continue;
+      const auto it = bindings.states.find(value.name);
+      if (it == bindings.states.end() || it->second.bytes < bytes_of(value.type))
+        return Status(ErrorCode::kInternal,
+                      fmt::format("no memory of {} is bound to state {}", to_string(value.type), value.name));
+    }
+    return std::unique_ptr<Executable>(
+        std::make_unique<CpuExecutable>(program, selection, plan, bindings, pool_));
+  }
+
+ private:
+  /// One implementation per level up to the chosen one, best first: all of them are tested, the first is
+  /// used.
+  void add(const Entry& entry) {
+    std::vector<Isa> levels = available_isas();
+    const Isa best = chosen_isa();
+    while (levels.back() != best) levels.pop_back();
+    for (size_t i = levels.size(); i-- > 0;) {
+      CpuImpl impl;
+      impl.name = std::string(name_of(levels[i]));
+      impl.isa = levels[i];
+      impl.run = entry.run;
+      if (entry.accepts != nullptr) impl.accepts = entry.accepts;
+      if (entry.workspace_bytes != nullptr)
+        impl.workspace_bytes = [f = entry.workspace_bytes, isa = levels[i], threads = pool_.size()](
+                                   const Node& node, const Program& program) {
+          return f(node, program, isa, threads);
+        };
+      table_[entry.op].push_back(std::move(impl));
+    }
+  }
+
+  ThreadPool pool_;
+  DeviceInfo info_;
+  std::map<const OpDef*, Implementations> table_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(int threads) { return std::make_unique<CpuBackend>(threads); }
+
+std::string describe() {
+  std::string model = "CPU";
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);)
+    if (line.rfind("model name", 0) == 0) {
+      model = line.substr(line.find(':') + 2);
+      break;
+    }
+  return fmt::format("{}, {}", model, name_of(chosen_isa()));
+}
+
+}  // namespace lathe::cpu

@@ -1,0 +1,60 @@
+#pragma once
+#include <vector>
+
+#include "lathe/backends/cpu/isa.h"
+#include "lathe/core/thread_pool.h"
+#include "lathe/program/backend.h"
+
+namespace lathe::cpu {
+
+/// What a running node sees: its threads and instruction set, its tensors and its workspace.
+struct Call {
+  ThreadPool& pool;
+  Isa isa;
+  const Node& node;
+  const Program& program;
+  std::vector<std::byte*> in, out;  ///< null for an optional input that is not given
+  std::byte* workspace;
+
+  template <typename T>
+  const T* input(int i) const {
+    return reinterpret_cast<const T*>(in[static_cast<size_t>(i)]);
+  }
+  template <typename T>
+  T* output(int i) const {
+    return reinterpret_cast<T*>(out[static_cast<size_t>(i)]);
+  }
+  const Type& in_type(int i) const { return program.type(node.in[static_cast<size_t>(i)]); }
+  const Type& out_type(int i) const { return program.type(node.out[static_cast<size_t>(i)]); }
+  /// Elements in the last axis, and the product of the others.
+  int64_t cols(int i) const { return in_type(i).shape.back(); }
+  int64_t rows(int i) const { return elements(in_type(i)) / cols(i); }
+};
+
+/// An implementation on the CPU: the instruction set it is for, and the function that runs a node.
+struct CpuImpl : Impl {
+  Isa isa = Isa::kPortable;
+  void (*run)(const Call&) = nullptr;
+};
+
+/// Implementations of one op, best first.
+using Implementations = std::vector<CpuImpl>;
+
+/// One entry of a family's table: an op, how to run it, and its workspace.  It becomes one CpuImpl per
+/// instruction set.
+struct Entry {
+  const OpDef* op;
+  void (*run)(const Call&);
+  size_t (*workspace_bytes)(const Node&, const Program&, Isa, int threads) = nullptr;
+  bool (*accepts)(const Node&, const Program&) = nullptr;
+};
+
+/// The tables, one per family.
+std::vector<Entry> elementwise_entries();
+std::vector<Entry> product_entries();
+std::vector<Entry> row_entries();
+std::vector<Entry> attention_entries();
+std::vector<Entry> loss_entries();
+std::vector<Entry> flat_entries();
+
+}  // namespace lathe::cpu

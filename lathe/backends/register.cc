@@ -1,0 +1,30 @@
+// The one file that names the backends.
+#include "lathe/backends/register.h"
+
+#include "lathe/backends/cpu/cpu_backend.h"
+#include "lathe/backends/ref/ref_backend.h"
+
+namespace lathe {
+
+std::vector<DeviceStatus> devices() {
+  return {{"cuda", false, false, "not built into this binary"},
+          {"mps", false, false, "not built into this binary"},
+          {"cpu", true, true, cpu::describe()},
+          {"ref", true, true, "reference, double precision, for tests"}};
+}
+
+std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOptions& options) {
+  std::string known, found = kind;
+  for (const DeviceStatus& device : devices()) {
+    known += (known.empty() ? "" : ", ") + device.kind;
+    if (kind == "auto" && device.available && found == "auto") found = device.kind;
+    if (device.kind == kind && !device.available)
+      fail(ErrorCode::kNotFound, "device {}: {}. Leave --device out to take the best device that is here.",
+           kind, device.detail);
+  }
+  if (found == "cpu") return cpu::make_cpu_backend(options.threads);
+  if (found == "ref") return make_ref_backend();
+  fail(ErrorCode::kUsage, "device {} is unknown; one of auto, {} is wanted", kind, known);
+}
+
+}  // namespace lathe

@@ -1,0 +1,30 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lathe/program/backend.h"
+
+namespace lathe {
+
+/// What a device is called and whether it can be used here.
+struct DeviceStatus {
+  std::string kind;        ///< "cpu", "cuda", "mps", "ref"
+  bool built = false;      ///< its code is in this binary
+  bool available = false;  ///< and this machine has it
+  std::string detail;      ///< its name, or why it is not there and what to do
+};
+
+/// Every device that Lathe knows, in the order in which `auto` prefers them; "ref" is the oracle and never
+/// preferred.
+std::vector<DeviceStatus> devices();
+
+struct DeviceOptions {
+  int threads = 0;  ///< cpu: 0 = one per usable core
+};
+
+/// Opens a device by kind; "auto" takes the first available.  Errors: kUsage for a name that is none,
+/// kNotFound for a device that is not built or not available (the message says what to do).
+std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOptions& options = {});
+
+}  // namespace lathe

@@ -1,0 +1,32 @@
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace lathe {
+
+/// config.json of a BERT, with Hugging Face's names and defaults.  `json` keeps all keys of the file, so that
+/// what Lathe does not use is written back as it was.
+struct BertConfig {
+  int64_t vocab_size = 30522, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12;
+  int64_t intermediate_size = 3072, max_position_embeddings = 512, type_vocab_size = 2;
+  std::string hidden_act = "gelu";
+  double hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1, classifier_dropout = 0.1;
+  double initializer_range = 0.02, layer_norm_eps = 1e-12;
+  nlohmann::json json = nlohmann::json::object();
+};
+
+/// Reads and checks a configuration; `file` is for messages.  Errors: kInvalidData for a missing or malformed
+/// key, for sizes that are not positive, for heads that do not divide hidden_size; kUnsupported for another
+/// model_type, hidden_act, position_embedding_type, or a decoder.
+BertConfig parse_bert_config(const nlohmann::json& json, const std::string& file);
+
+/// Labels of a classification head: names by id, from id2label; "LABEL_0" … if there are none.
+std::vector<std::string> config_labels(const BertConfig& config);
+
+/// The config.json to write: the keys that were read, with architecture, labels and problem type brought up
+/// to date. problem_type is left out if empty.
+nlohmann::json config_to_write(const BertConfig& config, const std::string& architecture,
+                               const std::vector<std::string>& labels, const std::string& problem_type);
+
+}  // namespace lathe

@@ -1,0 +1,48 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "lathe/nn/module.h"
+
+namespace lathe {
+
+/// What a head predicts and by which loss it is trained.
+enum class Problem {
+  kSingleLabel,        ///< logits [B, K], cross entropy
+  kMultiLabel,         ///< logits [B, K], binary cross entropy
+  kRegression,         ///< logits [B, K], squared error
+  kQuestionAnswering,  ///< logits [N, 2]: start and end scores of every token, mean of two cross entropies
+  kMaskedLm,           ///< logits [N, V], cross entropy over labelled tokens
+};
+
+/// Targets of a batch; those that the problem does not use are no values.
+struct Targets {
+  Value labels;        ///< i32, [B] for kSingleLabel, [N] for kMaskedLm; outside of the classes: ignored
+  Value values;        ///< f32 [B, K] for kMultiLabel and kRegression
+  Value starts, ends;  ///< i32 [B] for kQuestionAnswering: token within the row; outside of it: ignored
+};
+
+/// A model with a head.  Its forward pass reads the batch of the current trace.
+class TaskModel : public nn::Module {
+ public:
+  explicit TaskModel(Problem problem) : problem_(problem) {}
+  Problem problem() const { return problem_; }
+
+  /// Scores in f32; shape by problem.
+  virtual Value logits() = 0;
+  /// Mean loss [1] of the batch.
+  Value loss(Value logits, const Targets& targets) const;
+
+  /// Names of the parameters of the base model begin so ("bert."); what follows is the head.
+  virtual std::string base_prefix() const = 0;
+  virtual int64_t vocab_size() const = 0;
+  virtual int64_t max_positions() const = 0;
+  virtual int64_t type_vocab_size() const = 0;
+  /// Standard deviation of new weights.
+  virtual double initializer_range() const = 0;
+
+ private:
+  Problem problem_;
+};
+
+}  // namespace lathe

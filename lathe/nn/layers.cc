@@ -1,0 +1,66 @@
+#include "lathe/nn/layers.h"
+
+#include "lathe/core/philox.h"
+#include "lathe/ops/functional.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::nn {
+namespace {
+
+Value parameter(const Module* module, int index) {
+  return module->trace().parameters[static_cast<size_t>(index)];
+}
+
+}  // namespace
+
+Linear::Linear(Module& module, const std::string& name, int64_t in, int64_t out)
+    : module_(&module),
+      weight_(module.add_parameter({name + ".weight", {out, in}, Init::kNormal})),
+      bias_(module.add_parameter({name + ".bias", {out}, Init::kZeros, false})) {}
+
+Value Linear::operator()(Value x) const {
+  return linear(x, parameter(module_, weight_), parameter(module_, bias_));
+}
+
+Embedding::Embedding(Module& module, const std::string& name, int64_t rows, int64_t width)
+    : module_(&module), weight_(module.add_parameter({name + ".weight", {rows, width}, Init::kNormal})) {}
+
+Value Embedding::operator()(Value ids) const { return gather_rows(table(), ids); }
+Value Embedding::table() const { return parameter(module_, weight_); }
+
+LayerNorm::LayerNorm(Module& module, const std::string& name, int64_t width, double eps)
+    : module_(&module),
+      weight_(module.add_parameter({name + ".weight", {width}, Init::kOnes, false})),
+      bias_(module.add_parameter({name + ".bias", {width}, Init::kZeros, false})),
+      eps_(eps) {}
+
+Value LayerNorm::operator()(Value x) const {
+  return layer_norm(x, parameter(module_, weight_), parameter(module_, bias_), eps_);
+}
+
+Dropout::Dropout(Module& module, const std::string& site, double p)
+    : module_(&module), site_(dropout_site(site)), p_(p) {}
+
+Value Dropout::operator()(Value x) const {
+  return apply(x, module_->trace().batch.sample_ids, module_->trace().batch.position_ids);
+}
+
+Value Dropout::rows(Value x) const { return apply(x, module_->trace().batch.row_ids, {}); }
+
+Value Dropout::apply(Value x, Value sample_ids, Value positions) const {
+  const Trace& trace = module_->trace();
+  if (!trace.training || p_ == 0) return x;
+  return x.program->emit(op::dropout, {x, sample_ids, positions, trace.batch.rng},
+                         {{"p", p_}, {"site", site_}})[0];
+}
+
+Attention::Attention(Module& module, const std::string& site, int64_t heads, double p)
+    : module_(&module), heads_(heads), site_(dropout_site(site)), p_(p) {}
+
+Value Attention::operator()(Value q, Value k, Value v) const {
+  const Trace& trace = module_->trace();
+  return q.program->emit(op::attention, {q, k, v, trace.batch.cu, trace.batch.row_ids, trace.batch.rng},
+                         {{"heads", heads_}, {"p", trace.training ? p_ : 0.0}, {"site", site_}})[0];
+}
+
+}  // namespace lathe::nn

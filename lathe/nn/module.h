@@ -1,0 +1,76 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "lathe/program/program.h"
+
+namespace lathe::nn {
+
+/// How a parameter starts when no checkpoint has it.
+enum class Init { kZeros, kOnes, kNormal };
+
+/// A parameter of a model, by its Hugging Face name.
+struct Parameter {
+  std::string name;
+  Shape shape;
+  Init init = Init::kZeros;
+  bool decay = true;      ///< takes part in weight decay (HF: all but biases and LayerNorm)
+  bool trainable = true;  ///< false: frozen; has neither gradient nor optimizer state
+};
+
+/// Offsets of all parameters, in elements, in two flat arenas: the trainable ones (first those with weight
+/// decay, then the rest, each in declared order: the order of Hugging Face's optimizer groups) and the frozen
+/// ones.
+struct FlatLayout {
+  std::vector<int64_t> offset;  ///< by parameter, in its arena
+  int64_t trainable = 0, decayed = 0, frozen = 0;
+};
+FlatLayout flat_layout(const std::vector<Parameter>& parameters);
+
+/// Values of a packed batch that a trace may use.  N tokens of B rows lie behind one another without padding.
+struct BatchValues {
+  Value input_ids, token_type_ids, position_ids;  ///< [N] i32
+  Value sample_ids;  ///< [N] i32: ordinal of the token's sample in the global batch
+  Value cu;          ///< [B+1] i32: where rows begin
+  Value row_ids;     ///< [B] i32: ordinal of the row's sample in the global batch
+  Value cls_index;   ///< [B] i32: first token of each row
+  Value rng;         ///< [2] i32: seed, update step
+};
+
+/// One tracing of a model into a program.
+struct Trace {
+  std::vector<Value> parameters;  ///< one per parameter of the model
+  BatchValues batch;
+  DType dtype = DType::f32;  ///< of activations
+  bool training = false;     ///< dropout acts
+};
+
+/// The root of a model: its parameters in declared order, and the trace that its layers write to.
+/// Layers hold a pointer to their module: a module stays where it was made.
+class Module {
+ public:
+  Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  virtual ~Module() = default;
+
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  /// Index of the parameter of that name, −1 if there is none.
+  int find(const std::string& name) const;
+  /// Freezes the parameters whose name begins so, or thaws them.
+  void set_trainable(const std::string& prefix, bool trainable);
+
+  /// For layers, while they are built.
+  int add_parameter(Parameter parameter);
+
+  /// For layers, while they are traced.  Errors: kInternal outside of a trace.
+  const Trace& trace() const;
+  /// Sets the trace that layers write to; null ends it.
+  void set_trace(const Trace* trace) { trace_ = trace; }
+
+ private:
+  std::vector<Parameter> parameters_;
+  const Trace* trace_ = nullptr;
+};
+
+}  // namespace lathe::nn

@@ -1,0 +1,32 @@
+#include "lathe/ops/functional.h"
+
+#include "lathe/ops/ops.h"
+
+namespace lathe {
+namespace {
+
+Value one(const OpDef& op, const std::vector<Value>& in, const Attrs& attrs = {}) {
+  return in[0].program->emit(op, in, attrs)[0];
+}
+
+}  // namespace
+
+Value add(Value a, Value b) { return one(op::add, {a, b}); }
+Value scale(Value x, double factor) { return one(op::scale, {x}, {{"factor", factor}}); }
+Value cast(Value x, DType dtype) {
+  return x.type().dtype == dtype ? x : one(op::cast, {x}, {{"to", std::string(name_of(dtype))}});
+}
+Value relu(Value x) { return one(op::relu, {x}); }
+Value gelu(Value x) { return one(op::gelu, {x}); }
+Value tanh(Value x) { return one(op::tanh, {x}); }
+Value mean(Value x) { return one(op::mean, {x}); }
+Value linear(Value x, Value w, Value b) { return one(op::linear, {x, w, b}); }
+Value layer_norm(Value x, Value gamma, Value beta, double eps) {
+  return one(op::layer_norm, {x, gamma, beta}, {{"eps", eps}});
+}
+Value gather_rows(Value x, Value ids) { return one(op::gather_rows, {x, ids}); }
+Value slice(Value x, int64_t offset, const Shape& shape) {
+  return one(op::slice, {x}, {{"offset", offset}, {"shape", shape}});
+}
+
+}  // namespace lathe

@@ -1,0 +1,24 @@
+#pragma once
+#include "lathe/program/program.h"
+
+namespace lathe {
+
+// Ordinary calls for model code: each appends one node to the program of its arguments.  Shapes as in the op.
+
+Value add(Value a, Value b);
+Value scale(Value x, double factor);
+/// Converts to the dtype; gives x itself if it has it.
+Value cast(Value x, DType dtype);
+Value relu(Value x);
+Value gelu(Value x);
+Value tanh(Value x);
+Value mean(Value x);
+/// x [.., k], w [n, k], b [n] or none → [.., n]
+Value linear(Value x, Value w, Value b);
+Value layer_norm(Value x, Value gamma, Value beta, double eps);
+/// x [m, c], ids [n] → [n, c]
+Value gather_rows(Value x, Value ids);
+/// A view of `shape` elements of a flat tensor.
+Value slice(Value x, int64_t offset, const Shape& shape);
+
+}  // namespace lathe
