@@ -1,0 +1,44 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/backends/cpu/isa.h"
+#include "lathe/backends/cpu/isa/attention_kernels.h"
+#include "lathe/core/dtype.h"
+#include "lathe/core/thread_pool.h"
+
+namespace lathe::cpu {
+
+/// Attention over packed sequences, and its backward pass.
+///
+/// Tokens [N], of which sequence b holds cu[b] … cu[b+1]; tokens from cu[B] on belong to none.  q, k, v and
+/// their gradients: [N, H, D], tokens `qkv_stride` elements apart; out and dout: [N, H, D], `out_stride`
+/// apart; each is f32 or bf16 (`t`).  Scores, probabilities and sums are f32; what is stored is rounded once.
+/// Every (sequence, head) is computed by one thread: bits do not depend on the number of threads.
+struct Attention {
+  DType t = DType::f32;
+  int64_t tokens = 0, sequences = 0, heads = 0, width = 0;  ///< N, B, H, D ≤ 256
+  int64_t qkv_stride = 0, out_stride = 0;                   ///< 0: H · D
+  float scale = 0;                                          ///< 0: 1/√D
+  const int32_t* cu = nullptr;                              ///< [B+1], ascending from 0, cu[B] ≤ N
+  const int32_t* sample_ids = nullptr;                      ///< [B]; read if dropout.threshold > 0
+  DropoutRule dropout = {};  ///< of the probabilities: row = head << 16 | query, column = key
+};
+
+/// out: rows of tokens ≥ cu[B] become 0.  lse: [H, N], natural log of the sum of the exponentials of the
+/// scaled scores, 0 for tokens ≥ cu[B].
+/// Source: Dao 2023 alg. 1 (arXiv 2307.08691), with whole rows of scores per block of queries.
+void attention(ThreadPool& pool, Isa isa, const Attention& a, const void* q, const void* k, const void* v,
+               void* out, float* lse, void* workspace);
+
+/// out and lse as the forward pass gave them.  dq, dk, dv: rows of tokens ≥ cu[B] become 0; they must not
+/// overlap the inputs.  Source: Dao 2023 alg. 2.
+void attention_bwd(ThreadPool& pool, Isa isa, const Attention& a, const void* dout, const void* q,
+                   const void* k, const void* v, const void* out, const float* lse, void* dq, void* dk,
+                   void* dv, void* workspace);
+
+/// Workspace of either, 64-byte aligned, for sequences of up to `longest` tokens (N if nothing is known).
+size_t attention_workspace_bytes(Isa isa, int64_t longest, int64_t width, int threads);
+size_t attention_bwd_workspace_bytes(Isa isa, int64_t longest, int64_t width, int threads);
+
+}  // namespace lathe::cpu

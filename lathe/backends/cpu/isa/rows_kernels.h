@@ -1,0 +1,75 @@
+#pragma once
+// Plain declarations only: this header is compiled once per instruction set.
+#include <stdint.h>
+
+namespace lathe::cpu {
+
+/// What decides the dropout of one site at one step (lathe/core/philox.h).
+struct DropoutRule {
+  uint32_t seed, step, site;
+  uint32_t threshold;  ///< dropout_threshold(p); 0 drops nothing
+  float scale;         ///< dropout_scale(p)
+};
+
+/// One AdamW update, as torch: p *= 1 − lr·decay; m, v moving averages of g and g²;
+/// p −= lr / bias_correction1 · m / (√v / √bias_correction2 + eps).
+struct AdamW {
+  float lr, weight_decay, beta1, beta2, eps;
+  float bias_correction1, bias_correction2;  ///< 1 − βᵗ
+  float clip = 1;                            ///< multiplies the gradient
+};
+
+/// Kernels on rows stored as f32 or bf16 (`void*`), for one thread.  [begin, end) are rows.
+struct StorageKernels {
+  void (*layer_norm)(int64_t begin, int64_t end, int64_t cols, const void* x, const float* gamma,
+                     const float* beta, float eps, void* y, float* mean, float* rstd);
+  /// dgamma, dbeta: sums over these rows alone.
+  void (*layer_norm_bwd)(int64_t begin, int64_t end, int64_t cols, const void* dy, const void* x,
+                         const float* gamma, const float* mean, const float* rstd, void* dx, float* dgamma,
+                         float* dbeta);
+  void (*column_sums)(int64_t begin, int64_t end, int64_t cols, const void* x, float* sums);
+  void (*gelu)(int64_t n, const void* x, void* y);
+  void (*relu)(int64_t n, const void* x, void* y);
+  void (*tanh)(int64_t n, const void* x, void* y);
+  void (*gelu_bwd)(int64_t n, const void* dy, const void* x, void* dx);
+  void (*relu_bwd)(int64_t n, const void* dy, const void* y, void* dx);
+  void (*tanh_bwd)(int64_t n, const void* dy, const void* y, void* dx);
+  void (*add)(int64_t n, const void* a, const void* b, void* y);
+  void (*mul)(int64_t n, const void* a, const void* b, void* y);
+  void (*scale)(int64_t n, const void* x, float factor, void* y);
+  void (*to_f32)(int64_t n, const void* x, float* y);
+  void (*from_f32)(int64_t n, const float* x, void* y);
+  void (*dropout)(int64_t begin, int64_t end, int64_t cols, const DropoutRule* rule,
+                  const int32_t* sample_ids, const int32_t* positions, const void* x, const void* residual,
+                  void* y);
+  /// y[0 … n) = Σ over i < count of x[rows[i] · cols …), to f32 and to this storage; x in this storage.
+  void (*sum_rows_to_f32)(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count,
+                          float* y);
+  void (*sum_rows_to_bf16)(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count,
+                           void* y);
+};
+
+/// All row kernels of one instruction set.
+struct RowKernels {
+  StorageKernels f32, bf16;
+  /// out[c] = Σ of partial[b · cols + c] over b < blocks for c in [begin, end), as a balanced tree; partial
+  /// is overwritten.
+  void (*sum_blocks)(int64_t begin, int64_t end, int64_t cols, int64_t blocks, float* partial, float* out);
+  double (*sum_of_squares)(int64_t n, const float* x);
+  void (*adamw)(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v);
+  void (*accumulate)(int64_t n, float keep, const float* g, float* total);
+  /// log Σ exp(x[i · stride]) over i < n.
+  double (*log_sum_exp)(int64_t n, int64_t stride, const float* x);
+  /// dx[i · stride] = factor · exp(x[i · stride] − lse)
+  void (*softmax_bwd)(int64_t n, int64_t stride, const float* x, double lse, float factor, float* dx);
+};
+
+extern const RowKernels kRowsPortable;
+#if defined(__x86_64__)
+extern const RowKernels kRowsAvx2, kRowsAvx512;
+#endif
+#if defined(__aarch64__)
+extern const RowKernels kRowsNeon;
+#endif
+
+}  // namespace lathe::cpu

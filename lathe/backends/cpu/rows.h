@@ -1,0 +1,99 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/backends/cpu/isa.h"
+#include "lathe/backends/cpu/isa/rows_kernels.h"
+#include "lathe/core/dtype.h"
+#include "lathe/core/thread_pool.h"
+
+namespace lathe::cpu {
+
+/// The kernels of an instruction set (levels without their own take the next lower one).  Errors: none; the
+/// level must be one of `available_isas()`.
+const RowKernels& row_kernels(Isa isa);
+
+/// Everything that is not a matrix product or attention, over all threads of a pool.
+///
+/// Tensors are dense and row-major, their storage `t` is f32 or bf16; arithmetic and statistics are f32.  An
+/// elementwise output may be its input.  Nothing allocates: a workspace is the caller's, 64-byte aligned, of
+/// `…_workspace_bytes`; its content before is of no matter.  Bits depend neither on the number of threads
+/// nor on the workspace.
+class Rows {
+ public:
+  struct Size {
+    int64_t rows, cols;
+  };
+
+  Rows(ThreadPool& pool, Isa isa) : pool_(pool), kernels_(row_kernels(isa)) {}
+
+  /// y = (x − mean) · rstd · gamma + beta.  x, y: [rows, cols]; gamma, beta: [cols]; mean, rstd: [rows].
+  void layer_norm(DType t, Size s, const void* x, const float* gamma, const float* beta, float eps, void* y,
+                  float* mean, float* rstd) const;
+  /// dx: [rows, cols] (may be dy); dgamma, dbeta: [cols].  No rows: dgamma = dbeta = 0.
+  void layer_norm_bwd(DType t, Size s, const void* dy, const void* x, const float* gamma, const float* mean,
+                      const float* rstd, void* dx, float* dgamma, float* dbeta, void* workspace) const;
+  static size_t layer_norm_bwd_workspace_bytes(Size s);
+
+  /// sums: [cols], over the rows of x.
+  void column_sums(DType t, Size s, const void* x, float* sums, void* workspace) const;
+  static size_t column_sums_workspace_bytes(Size s);
+
+  /// Elementwise over n elements.  gelu is the exact form x · Φ(x); its derivative takes x, those of relu and
+  /// tanh take y.
+  void gelu(DType t, int64_t n, const void* x, void* y) const;
+  void gelu_bwd(DType t, int64_t n, const void* dy, const void* x, void* dx) const;
+  void relu(DType t, int64_t n, const void* x, void* y) const;
+  void relu_bwd(DType t, int64_t n, const void* dy, const void* y, void* dx) const;
+  void tanh(DType t, int64_t n, const void* x, void* y) const;
+  void tanh_bwd(DType t, int64_t n, const void* dy, const void* y, void* dx) const;
+  void add(DType t, int64_t n, const void* a, const void* b, void* y) const;
+  void mul(DType t, int64_t n, const void* a, const void* b, void* y) const;
+  void scale(DType t, int64_t n, const void* x, float factor, void* y) const;
+  /// From storage `from` to storage `to`; equal ones copy.  Not in place when they differ.
+  void cast(DType from, DType to, int64_t n, const void* x, void* y) const;
+
+  /// y = dropout(x), or residual + dropout(x) where residual is not null (lathe/core/philox.h).
+  /// sample_ids, positions: [rows]; positions may be null: 0.
+  void dropout(DType t, Size s, const DropoutRule& rule, const int32_t* sample_ids, const int32_t* positions,
+               const void* x, const void* residual, void* y) const;
+
+  /// y[i] = table[ids[i]]; s: shape of y.  Every id must be a row of the table.
+  void gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y) const;
+  /// dtable[v] = Σ dy[i] over ids[i] = v in ascending i, 0 if there is none.  s: shape of dy;
+  /// dtable: [table_rows, s.cols].
+  void scatter_add_rows(DType from, DType to, Size s, const void* dy, const int32_t* ids, int64_t table_rows,
+                        void* dtable, void* workspace) const;
+  static size_t scatter_add_rows_workspace_bytes(Size s, int64_t table_rows);
+
+  /// Σ x², in double.
+  double sum_of_squares(int64_t n, const float* x, void* workspace) const;
+  static size_t sum_of_squares_workspace_bytes(int64_t n);
+  /// One update of n parameters and their moments, gradients multiplied by `a.clip` first.
+  void adamw(int64_t n, const AdamW& a, const float* grad, float* param, float* m, float* v) const;
+  /// total = keep · total + g; keep = 0 does not read total.
+  void accumulate(int64_t n, float keep, const float* g, float* total) const;
+
+  /// Mean over the rows whose label lies in [0, cols) of −log softmax(logits)[label]; 0 if there is none.
+  float cross_entropy(Size s, const float* logits, const int32_t* labels, void* workspace) const;
+  /// dlogits = dloss · (softmax − one-hot) / count; 0 in the other rows.
+  void cross_entropy_bwd(Size s, float dloss, const float* logits, const int32_t* labels,
+                         float* dlogits) const;
+  /// The same where the scores of row b are logits[cu[b] … cu[b+1])[column]; targets[b] counts from cu[b].
+  /// logits, dlogits: [s.rows, s.cols], cu: [rows+1].  All other elements of dlogits are 0.
+  float segment_cross_entropy(Size s, int64_t column, const float* logits, int64_t rows, const int32_t* cu,
+                              const int32_t* targets, void* workspace) const;
+  void segment_cross_entropy_bwd(Size s, int64_t column, float dloss, const float* logits, int64_t rows,
+                                 const int32_t* cu, const int32_t* targets, float* dlogits) const;
+  /// rows: of labels or targets.
+  static size_t cross_entropy_workspace_bytes(int64_t rows);
+
+ private:
+  ThreadPool& pool_;
+  const RowKernels& kernels_;
+};
+
+/// The rule of a site at probability p.
+DropoutRule dropout_rule(uint32_t seed, uint32_t step, uint32_t site, double p);
+
+}  // namespace lathe::cpu
