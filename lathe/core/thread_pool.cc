@@ -1,0 +1,102 @@
+#include "lathe/core/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "lathe/core/cpu_limits.h"
+
+namespace lathe {
+namespace {
+
+// Jobs of a step follow each other within microseconds; a sleep and its wake-up cost tens of them.
+constexpr std::chrono::microseconds kSpin{50};
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+// Waits until `word` is not `old`: spins for a while, then sleeps.
+void await_change(const std::atomic<uint32_t>& word, uint32_t old, std::chrono::microseconds spin) {
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (word.load(std::memory_order_acquire) != old) return;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() - start < spin);
+  word.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+struct ThreadPool::State {
+  int parts = 1;
+  std::chrono::microseconds spin{0};
+  Job job = nullptr;
+  void* context = nullptr;
+  // Apart by a cache line, so that threads that finish do not disturb those that wait.
+  alignas(64) std::atomic<uint32_t> round{0};  // a new value starts a job
+  alignas(64) std::atomic<uint32_t> busy{0};   // workers that have not finished this round
+  bool stop = false;
+  std::vector<std::thread> workers;
+
+  void start_round() {
+    busy.store(static_cast<uint32_t>(parts - 1), std::memory_order_relaxed);
+    round.fetch_add(1, std::memory_order_release);
+    round.notify_all();
+  }
+
+  void work(int part, int cpu) {
+    if (cpu >= 0) pin_to_cpu(cpu);
+    for (uint32_t seen = 0;; ++seen) {
+      await_change(round, seen, spin);
+      if (stop) return;
+      job(context, part, parts);
+      if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) busy.notify_one();
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  const std::vector<int> cores = allowed_cores();
+  const int usable = default_threads();
+  s.parts = threads > 0 ? threads : usable;
+  if (s.parts <= usable) s.spin = kSpin;  // spinning would take the core from a thread that has work
+  // A pool that fills the machine ties its workers to cores.  A smaller one leaves the choice to the system,
+  // which may have to place several pools side by side.  The caller's thread stays as it is.
+  const bool pin = s.parts > 1 && static_cast<size_t>(s.parts) == cores.size();
+  s.workers.reserve(static_cast<size_t>(s.parts - 1));
+  for (int part = 1; part < s.parts; ++part)
+    s.workers.emplace_back(&State::work, &s, part, pin ? cores[static_cast<size_t>(part)] : -1);
+}
+
+ThreadPool::~ThreadPool() {
+  state_->stop = true;
+  state_->start_round();
+  for (std::thread& worker : state_->workers) worker.join();
+}
+
+int ThreadPool::size() const { return state_->parts; }
+
+void ThreadPool::run(Job job, void* context) {
+  State& s = *state_;
+  if (s.parts > 1) {
+    s.job = job;
+    s.context = context;
+    s.start_round();
+  }
+  job(context, 0, s.parts);
+  for (uint32_t left; (left = s.busy.load(std::memory_order_acquire)) != 0;)
+    await_change(s.busy, left, s.spin);
+}
+
+}  // namespace lathe

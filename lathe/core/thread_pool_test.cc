@@ -1,0 +1,152 @@
+#include "lathe/core/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lathe/core/cpu_limits.h"
+
+namespace lathe {
+namespace {
+
+TEST(ThreadPool, EveryPartRunsOnceAndTheCallerIsPartZero) {
+  for (int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    ASSERT_EQ(pool.size(), threads);
+    std::vector<int> hits(static_cast<size_t>(threads));
+    std::thread::id zero;
+    pool.run([&](int part, int parts) {
+      EXPECT_EQ(parts, threads);
+      ++hits[static_cast<size_t>(part)];
+      if (part == 0) zero = std::this_thread::get_id();
+    });
+    EXPECT_EQ(hits, std::vector<int>(static_cast<size_t>(threads), 1));
+    EXPECT_EQ(zero, std::this_thread::get_id());
+  }
+}
+
+// Plain memory written by one job is read by the next on other threads: a race or a lost wake-up shows
+// (under TSan the first at once).
+TEST(ThreadPool, ManyJobsSeeWhatTheJobBeforeWrote) {
+  ThreadPool pool(3);
+  std::vector<long> cells(3, 0);
+  for (long round = 0; round < 20000; ++round) {
+    pool.run([&](int part, int parts) {
+      const size_t own = static_cast<size_t>(part), next = static_cast<size_t>((part + 1) % parts);
+      const size_t at = round % 2 == 0 ? own : next;  // each cell changes hands in every round
+      cells[at] += cells[at] == round ? 1 : 1000000;
+    });
+  }
+  EXPECT_EQ(cells, std::vector<long>(3, 20000));
+}
+
+TEST(ThreadPool, WakesAfterSleeping) {
+  ThreadPool pool(2);
+  std::atomic<int> sum{0};
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    pool.run([&](int part, int) {
+      if (part == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the caller sleeps as well
+      sum += part + 1;
+    });
+  }
+  EXPECT_EQ(sum, 60);
+}
+
+TEST(ThreadPool, PoolsComeAndGoUnused) {
+  for (int i = 0; i < 200; ++i) ThreadPool pool(3);
+}
+
+TEST(ThreadPool, SharesAreEvenAndCoverAll) {
+  for (long total : {0L, 1L, 7L, 768L})
+    for (int parts : {1, 2, 3, 64}) {
+      long next = 0;
+      for (int part = 0; part < parts; ++part) {
+        const Share s = share(total, part, parts);
+        EXPECT_EQ(s.begin, next);
+        EXPECT_LE(s.end - s.begin, (total + parts - 1) / parts);
+        next = s.end;
+      }
+      EXPECT_EQ(next, total);
+    }
+}
+
+TEST(CpuLimits, DefaultIsWithinTheMachine) {
+  const int threads = default_threads();
+  EXPECT_GE(threads, 1);
+  EXPECT_LE(threads, std::max(1u, std::thread::hardware_concurrency()));
+  EXPECT_EQ(ThreadPool().size(), threads);
+}
+
+#if defined(__linux__)
+TEST(CpuLimits, AffinityMaskIsHonoured) {
+  const std::vector<int> cores = allowed_cores();
+  ASSERT_FALSE(cores.empty());
+  int seen = 0;
+  std::thread([&] {  // the mask belongs to this thread alone
+    ASSERT_TRUE(pin_to_cpu(cores.back()));
+    EXPECT_EQ(allowed_cores(), std::vector<int>{cores.back()});
+    seen = default_threads();
+  })
+      .join();
+  EXPECT_EQ(seen, 1);
+}
+#endif
+
+class Cgroups : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::temp_directory_path() /
+            ("lathe_cgroups_" + std::to_string(reinterpret_cast<uintptr_t>(this)));
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void write(const std::string& path, const std::string& text) {
+    const std::filesystem::path file = root_.string() + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  double cpus(const std::string& cgroups, const std::string& mounts) {
+    return cgroup_cpus(cgroups, mounts, root_.string());
+  }
+  std::filesystem::path root_;
+};
+
+constexpr char kV2[] = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+constexpr char kV1[] = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n";
+
+TEST_F(Cgroups, SecondVersionTakesTheLeastOfAllParents) {
+  write("/sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+  write("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  write("/sys/fs/cgroup/a/b/c/cpu.max", "400000 100000\n");
+  EXPECT_EQ(cpus("0::/a/b/c\n", kV2), 1.5);
+  EXPECT_EQ(cpus("0::/other\n", kV2), 0);
+  EXPECT_EQ(cpus("0::/\n", kV2), 0);
+}
+
+TEST_F(Cgroups, FirstVersionReadsQuotaAndPeriod) {
+  write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "50000\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/free/cpu.cfs_quota_us", "-1\n");
+  write("/sys/fs/cgroup/cpu,cpuacct/free/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cpus("4:cpu,cpuacct:/job\n3:cpuset:/\n", kV1), 0.5);
+  EXPECT_EQ(cpus("4:cpu,cpuacct:/free\n", kV1), 0);
+  EXPECT_EQ(cpus("3:cpuset:/job\n", kV1), 0);
+}
+
+TEST_F(Cgroups, ContainerSeesItsOwnGroupAtTheMountPoint) {
+  const std::string mounts = "30 20 0:26 /docker/x /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+  write("/sys/fs/cgroup/cpu.max", "200000 100000\n");
+  EXPECT_EQ(cpus("0::/docker/x\n", mounts), 2);
+  EXPECT_EQ(cpus("0::/elsewhere\n", mounts), 2);
+}
+
+TEST_F(Cgroups, TextThatIsNoneOfThisIsIgnored) { EXPECT_EQ(cpus("x\n::\n", "nothing\n - \n"), 0); }
+
+}  // namespace
+}  // namespace lathe
