@@ -74,7 +74,7 @@ class [[nodiscard]] Result {
     status().check();
     return std::get<T>(state_);
   }
-  T&& value() && {
+  T value() && {  // by value: `for (auto& x : f().value())` must not dangle
     status().check();
     return std::get<T>(std::move(state_));
   }
