@@ -336,7 +336,10 @@ std::string grad_one(const OpDef& op, const Case& c) {
     dout.emplace_back();
     if (o > 0) continue;  // the other outputs (mean, rstd, lse) only serve the backward pass
     for (size_t i = 0; i < like.out[o].size(); ++i)
-      dout[o].push_back(static_cast<float>(unit_random(99, static_cast<uint32_t>(i))));
+      dout[o].push_back(unit_random(99, static_cast<uint32_t>(i)));
+    std::vector<std::byte> stored(dout[o].size() * size_of(like.out_types[o].dtype));
+    store_doubles(like.out_types[o].dtype, stored.data(), dout[o]);
+    dout[o] = load_doubles(like.out_types[o].dtype, stored.data(), dout[o].size());
   }
   const auto gradients = rule_gradients(op, c, *bench, dout);
   for (size_t i = 0; i < gradients.size(); ++i) {

@@ -40,7 +40,7 @@ class Roots {
     size_t at = 0;
     for (int id : node.in) {
       if (root_[static_cast<size_t>(id)] != id ||
-          program_.values()[static_cast<size_t>(id)].kind != ValueKind::kTemp)
+          program_.values()[static_cast<size_t>(id)].kind == ValueKind::kState)
         fail(ErrorCode::kInternal, "memory plan: value {} cannot become a part of %{}", id, node.out[0]);
       link(id, node.out[0], at);
       at += bytes_of(program_.type(id));

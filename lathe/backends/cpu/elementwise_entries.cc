@@ -1,0 +1,88 @@
+// add, mul, scale, cast, activations, mean.
+#include <algorithm>
+
+#include "lathe/backends/cpu/cpu_impl.h"
+#include "lathe/backends/cpu/rows.h"
+#include "lathe/core/float16.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::cpu {
+namespace {
+
+using Unary = void (Rows::*)(DType, int64_t, const void*, void*) const;
+using Binary = void (Rows::*)(DType, int64_t, const void*, const void*, void*) const;
+
+template <Unary kMethod>
+void unary(const Call& c) {
+  (Rows(c.pool, c.isa).*kMethod)(c.in_type(0).dtype, elements(c.in_type(0)), c.in[0], c.out[0]);
+}
+
+template <Binary kMethod>
+void binary(const Call& c) {
+  (Rows(c.pool, c.isa).*kMethod)(c.in_type(0).dtype, elements(c.in_type(0)), c.in[0], c.in[1], c.out[0]);
+}
+
+void run_scale(const Call& c) {
+  Rows(c.pool, c.isa)
+      .scale(c.in_type(0).dtype, elements(c.in_type(0)), c.in[0],
+             static_cast<float>(c.node.attrs.f("factor")), c.out[0]);
+}
+
+void run_cast(const Call& c) {
+  Rows(c.pool, c.isa)
+      .cast(c.in_type(0).dtype, c.out_type(0).dtype, elements(c.in_type(0)), c.in[0], c.out[0]);
+}
+
+/// Column sums of x seen as rows of one vector width, then their sum: blocked and in a fixed order.
+constexpr int64_t kLanes = 16;
+
+Rows::Size lanes_of(int64_t n) { return {n / kLanes, kLanes}; }
+
+size_t mean_workspace(const Node& node, const Program& program, Isa, int) {
+  return kLanes * sizeof(float) +
+         Rows::column_sums_workspace_bytes(lanes_of(elements(program.type(node.in[0]))));
+}
+
+void run_mean(const Call& c) {
+  const int64_t n = elements(c.in_type(0));
+  const Rows::Size size = lanes_of(n);
+  const DType dtype = c.in_type(0).dtype;
+  float* sums = reinterpret_cast<float*>(c.workspace);
+  Rows(c.pool, c.isa).column_sums(dtype, size, c.in[0], sums, c.workspace + kLanes * sizeof(float));
+  double total = 0;
+  for (int64_t i = 0; i < kLanes; ++i) total += sums[i];
+  for (int64_t i = size.rows * kLanes; i < n; ++i)
+    total += dtype == DType::f32 ? c.input<float>(0)[i] : to_float(c.input<bf16>(0)[i]);
+  *c.output<float>(0) = static_cast<float>(total / static_cast<double>(n));
+}
+
+void run_mean_bwd(const Call& c) {
+  const int64_t n = elements(c.out_type(0));
+  const float dx = *c.input<float>(0) / static_cast<float>(n);
+  c.pool.run([&](int part, int parts) {
+    const Share s = share(n, part, parts);
+    if (c.out_type(0).dtype == DType::f32)
+      std::fill(c.output<float>(0) + s.begin, c.output<float>(0) + s.end, dx);
+    else
+      std::fill(c.output<bf16>(0) + s.begin, c.output<bf16>(0) + s.end, to_bf16(dx));
+  });
+}
+
+}  // namespace
+
+std::vector<Entry> elementwise_entries() {
+  return {{&op::add, binary<&Rows::add>},
+          {&op::mul, binary<&Rows::mul>},
+          {&op::scale, run_scale},
+          {&op::cast, run_cast},
+          {&op::relu, unary<&Rows::relu>},
+          {&op::relu_bwd, binary<&Rows::relu_bwd>},
+          {&op::tanh, unary<&Rows::tanh>},
+          {&op::tanh_bwd, binary<&Rows::tanh_bwd>},
+          {&op::gelu, unary<&Rows::gelu>},
+          {&op::gelu_bwd, binary<&Rows::gelu_bwd>},
+          {&op::mean, run_mean, mean_workspace},
+          {&op::mean_bwd, run_mean_bwd}};
+}
+
+}  // namespace lathe::cpu

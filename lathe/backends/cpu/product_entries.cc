@@ -1,0 +1,74 @@
+// The matrix products: linear and its two backward products.
+#include "lathe/backends/cpu/cpu_impl.h"
+#include "lathe/backends/cpu/gemm.h"
+#include "lathe/backends/cpu/rows.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::cpu {
+namespace {
+
+int64_t rows_of(const Type& type) { return elements(type) / type.shape.back(); }
+
+/// y[M,N] = x[M,K] · W[N,K]ᵀ
+Gemm forward(const Node& node, const Program& program) {
+  const Type& x = program.type(node.in[0]);
+  const Type& w = program.type(node.in[1]);
+  Gemm g;
+  g.m = rows_of(x), g.n = w.shape[0], g.k = w.shape[1];
+  g.a_type = g.c_type = x.dtype;
+  g.b_transposed = true;
+  g.lda = g.ldb = g.k, g.ldc = g.n;
+  return g;
+}
+
+/// dx[M,K] = dy[M,N] · W[N,K]
+Gemm input_gradient(const Node& node, const Program& program) {
+  const Type& dy = program.type(node.in[0]);
+  const Type& w = program.type(node.in[1]);
+  Gemm g;
+  g.m = rows_of(dy), g.n = w.shape[1], g.k = w.shape[0];
+  g.a_type = g.c_type = dy.dtype;
+  g.lda = g.k, g.ldb = g.ldc = g.n;
+  return g;
+}
+
+/// dW[N,K] = dy[M,N]ᵀ · x[M,K]
+Gemm weight_gradient(const Node& node, const Program& program) {
+  const Type& dy = program.type(node.in[0]);
+  const Type& x = program.type(node.in[1]);
+  Gemm g;
+  g.m = dy.shape.back(), g.n = x.shape.back(), g.k = rows_of(dy);
+  g.a_type = g.b_type = dy.dtype;
+  g.a_transposed = true;
+  g.lda = g.m, g.ldb = g.ldc = g.n;
+  return g;
+}
+
+template <Gemm (*kDescribe)(const Node&, const Program&)>
+size_t workspace(const Node& node, const Program& program, Isa isa, int threads) {
+  return gemm_workspace_bytes(isa, kDescribe(node, program), threads);
+}
+
+template <Gemm (*kDescribe)(const Node&, const Program&)>
+void run_product(const Call& c) {
+  Gemm g = kDescribe(c.node, c.program);
+  g.a = c.in[0], g.b = c.in[1], g.c = c.out[0];
+  if (c.in.size() > 2) g.bias = c.input<float>(2);
+  gemm(c.pool, c.isa, g, c.workspace);
+}
+
+void run_weight_gradient(const Call& c) {
+  run_product<weight_gradient>(c);
+  const Type& dy = c.in_type(0);
+  column_sums(c.pool, c.isa, c.rows(0), c.cols(0), dy.dtype, c.in[0], c.cols(0), 0, c.output<float>(1));
+}
+
+}  // namespace
+
+std::vector<Entry> product_entries() {
+  return {{&op::linear, run_product<forward>, workspace<forward>},
+          {&op::linear_bwd_input, run_product<input_gradient>, workspace<input_gradient>},
+          {&op::linear_bwd_weight, run_weight_gradient, workspace<weight_gradient>}};
+}
+
+}  // namespace lathe::cpu

@@ -1,0 +1,131 @@
+#include "lathe/train/programs.h"
+
+#include "lathe/ops/functional.h"
+#include "lathe/ops/ops.h"
+#include "lathe/ops/optimizer.h"
+#include "lathe/program/autograd.h"
+
+namespace lathe {
+namespace {
+
+class Builder {
+ public:
+  Builder(TaskModel& model, Bucket bucket, int64_t num_labels, const ProgramOptions& options)
+      : model_(model),
+        bucket_(bucket),
+        num_labels_(num_labels),
+        options_(options),
+        layout_(nn::flat_layout(model.parameters())),
+        program_(std::make_unique<Program>()) {}
+
+  std::unique_ptr<Program> build(ProgramKind kind) {
+    parameters_ = flat("parameters", layout_.trainable);
+    if (kind == ProgramKind::kUpdate) {
+      program_->output("grad_norm", update(flat("gradients", layout_.trainable), {}));
+    } else if (kind == ProgramKind::kEvaluate) {
+      const Value logits = forward(false);
+      program_->output("logits", logits);
+      if (options_.targets) program_->output("loss", model_.loss(logits, targets()));
+    } else {
+      const Value loss = model_.loss(forward(true), targets());
+      const Value gradients = backward(loss);
+      program_->output("loss", loss);
+      if (kind == ProgramKind::kStep) {
+        program_->output("grad_norm", update(gradients, loss));
+      } else {
+        const Value keep = program_->input("keep", {DType::f32, {1}});
+        program_->emit(op::accumulate, {flat("gradients", layout_.trainable), gradients, keep});
+      }
+    }
+    model_.set_trace(nullptr);
+    program_->remove_dead_nodes();
+    return std::move(program_);
+  }
+
+ private:
+  Value flat(const char* name, int64_t size) { return program_->state(name, {DType::f32, {size}}); }
+  Value ints(const char* name, int64_t size) { return program_->input(name, {DType::i32, {size}}); }
+
+  Value forward(bool training) {
+    const Value frozen = layout_.frozen > 0 ? flat("frozen", layout_.frozen) : Value{};
+    const auto& parameters = model_.parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const Value view =
+          slice(parameters[i].trainable ? parameters_ : frozen, layout_.offset[i], parameters[i].shape);
+      trace_.parameters.push_back(view);
+      if (parameters[i].trainable) trainable_.push_back(view);
+    }
+    const int64_t n = bucket_.tokens, b = bucket_.rows;
+    trace_.batch = {
+        ints("input_ids", n), ints("token_type_ids", n), ints("position_ids", n), ints("sample_ids", n),
+        ints("cu", b + 1),    ints("row_ids", b),        ints("cls_index", b),    ints("rng", 2)};
+    trace_.dtype = options_.dtype;
+    trace_.training = training;
+    model_.set_trace(&trace_);
+    return model_.logits();
+  }
+
+  Targets targets() {
+    Targets t;
+    const int64_t n = bucket_.tokens, b = bucket_.rows;
+    switch (model_.problem()) {
+      case Problem::kSingleLabel:
+        t.labels = ints("labels", b);
+        break;
+      case Problem::kMaskedLm:
+        t.labels = ints("labels", n);
+        break;
+      case Problem::kMultiLabel:
+      case Problem::kRegression:
+        t.values = program_->input("values", {DType::f32, {b, num_labels_}});
+        break;
+      case Problem::kQuestionAnswering:
+        t.starts = ints("starts", b);
+        t.ends = ints("ends", b);
+        break;
+    }
+    return t;
+  }
+
+  /// The gradients of all trainable parameters, behind one another in the order of the layout.
+  Value backward(Value loss) {
+    const Value weight = program_->input("loss_weight", {DType::f32, {1}});
+    const std::vector<Value> grads = gradients(loss, weight, trainable_, op::add);
+    std::vector<Value> ordered;
+    for (bool decay : {true, false}) {
+      size_t k = 0;
+      for (const nn::Parameter& p : model_.parameters()) {
+        if (!p.trainable) continue;
+        if (p.decay == decay) ordered.push_back(grads[k]);
+        ++k;
+      }
+    }
+    return program_->emit(op::concat, ordered)[0];
+  }
+
+  Value update(Value grads, Value loss) {
+    const Value hyper = program_->input("hyper", {DType::f32, {kHyperCount}});
+    return append_adamw({parameters_, grads, flat("exp_avg", layout_.trainable),
+                         flat("exp_avg_sq", layout_.trainable), layout_.decayed},
+                        loss, hyper, options_.adamw);
+  }
+
+  TaskModel& model_;
+  Bucket bucket_;
+  int64_t num_labels_;
+  ProgramOptions options_;
+  nn::FlatLayout layout_;
+  std::unique_ptr<Program> program_;
+  nn::Trace trace_;
+  Value parameters_;
+  std::vector<Value> trainable_;
+};
+
+}  // namespace
+
+std::unique_ptr<Program> build_program(TaskModel& model, ProgramKind kind, Bucket bucket, int64_t num_labels,
+                                       const ProgramOptions& options) {
+  return Builder(model, bucket, num_labels, options).build(kind);
+}
+
+}  // namespace lathe

@@ -1,0 +1,37 @@
+#pragma once
+#include <memory>
+
+#include "lathe/models/task_model.h"
+#include "lathe/optim/adamw.h"
+
+namespace lathe {
+
+/// The programs of a training run.  All work on the states "parameters", "frozen", "exp_avg", "exp_avg_sq"
+/// and, where gradients are accumulated, "gradients": flat f32 arenas laid out by nn::flat_layout.
+enum class ProgramKind {
+  kStep,        ///< forward, backward, clip, AdamW; outputs loss, grad_norm
+  kAccumulate,  ///< forward, backward, gradients = keep · gradients + new ones; output loss
+  kUpdate,      ///< clip and AdamW on the accumulated gradients; output grad_norm
+  kEvaluate,    ///< forward without dropout; outputs logits and, if there are targets, loss
+};
+
+/// The shapes for which a program is traced: N packed tokens, B rows.
+struct Bucket {
+  int64_t tokens = 0, rows = 0;
+  auto operator<=>(const Bucket&) const = default;
+};
+
+struct ProgramOptions {
+  DType dtype = DType::f32;  ///< of activations: f32, or bf16 for autocast
+  AdamWOptions adamw;
+  bool targets = true;  ///< kEvaluate: also the loss
+};
+
+/// Traces one program.  Inputs by name: input_ids, token_type_ids, position_ids, sample_ids [N]; cu [B+1];
+/// row_ids, cls_index [B]; rng [2]; targets: labels, or values [B, K], or starts and ends; loss_weight [1]
+/// (dL/dloss), keep [1], hyper [kHyperCount].  Those that a program does not use are not there. num_labels:
+/// columns of `values`.
+std::unique_ptr<Program> build_program(TaskModel& model, ProgramKind kind, Bucket bucket, int64_t num_labels,
+                                       const ProgramOptions& options);
+
+}  // namespace lathe

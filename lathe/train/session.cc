@@ -1,0 +1,206 @@
+#include "lathe/train/session.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace lathe {
+namespace {
+
+template <typename Container>
+std::span<const std::byte> bytes(const Container& values) {
+  return std::as_bytes(std::span(values));
+}
+
+bool has_targets(const PackedBatch& batch) {
+  return !batch.labels.empty() || !batch.targets.empty() || !batch.start_positions.empty();
+}
+
+}  // namespace
+
+Session::Session(Backend& backend, TaskModel& model, const Options& options)
+    : backend_(backend), model_(model), options_(options), layout_(nn::flat_layout(model.parameters())) {
+  const auto allocate = [&](const char* name, int64_t count) {
+    bindings_.states[name] =
+        backend.allocate(static_cast<size_t>(count) * sizeof(float), Memory::kDevice).value();
+  };
+  allocate("parameters", layout_.trainable);
+  if (layout_.frozen > 0) allocate("frozen", layout_.frozen);
+}
+
+void Session::write_parameter(int index, std::span<const float> values) {
+  const nn::Parameter& p = model_.parameters()[static_cast<size_t>(index)];
+  if (static_cast<int64_t>(values.size()) != elements(p.shape))
+    fail(ErrorCode::kShape, "parameter {}: {} values given, wants {}", p.name, values.size(),
+         to_string(p.shape));
+  backend_
+      .copy_in(bindings_.states.at(p.trainable ? "parameters" : "frozen"),
+               static_cast<size_t>(layout_.offset[static_cast<size_t>(index)]) * sizeof(float), bytes(values))
+      .check();
+}
+
+std::vector<float> Session::read_parameter(int index) const {
+  const nn::Parameter& p = model_.parameters()[static_cast<size_t>(index)];
+  std::vector<float> values(static_cast<size_t>(elements(p.shape)));
+  backend_
+      .copy_out(std::as_writable_bytes(std::span(values)),
+                bindings_.states.at(p.trainable ? "parameters" : "frozen"),
+                static_cast<size_t>(layout_.offset[static_cast<size_t>(index)]) * sizeof(float))
+      .check();
+  return values;
+}
+
+std::vector<float> Session::read_state(const std::string& name) const {
+  std::vector<float> values(static_cast<size_t>(layout_.trainable), 0);
+  const auto it = bindings_.states.find(name);
+  if (it != bindings_.states.end())  // else nothing was trained yet: zeros
+    backend_.copy_out(std::as_writable_bytes(std::span(values)), it->second, 0).check();
+  return values;
+}
+
+void Session::write_state(const std::string& name, std::span<const float> values) {
+  if (static_cast<int64_t>(values.size()) != layout_.trainable)
+    fail(ErrorCode::kShape, "state {}: {} values given, wants {}", name, values.size(), layout_.trainable);
+  auto& buffer = bindings_.states[name];
+  if (buffer.data == nullptr) buffer = backend_.allocate(values.size_bytes(), Memory::kDevice).value();
+  backend_.copy_in(buffer, 0, bytes(values)).check();
+}
+
+Session::Pending Session::step(const PackedBatch& batch, const StepScalars& scalars) {
+  return run(ProgramKind::kStep, &batch, scalars);
+}
+
+Session::Pending Session::accumulate(const PackedBatch& batch, const StepScalars& scalars) {
+  return run(ProgramKind::kAccumulate, &batch, scalars);
+}
+
+Session::Pending Session::update(const StepScalars& scalars) {
+  return run(ProgramKind::kUpdate, nullptr, scalars);
+}
+
+Session::Outcome Session::collect(const Pending& pending) const {
+  Outcome outcome;
+  size_t index = 0;
+  const auto take = [&](float& value) {
+    pending.executable->read(pending.event, index++, std::as_writable_bytes(std::span(&value, 1))).check();
+  };
+  if (pending.has_loss) take(outcome.loss);
+  if (pending.has_norm) take(outcome.grad_norm);
+  return outcome;
+}
+
+float Session::evaluate(const PackedBatch& batch, std::vector<float>& logits) {
+  const Pending pending = run(ProgramKind::kEvaluate, &batch, {});
+  const Program& program =
+      *cache_.at({ProgramKind::kEvaluate, {batch.tokens, batch.rows}, has_targets(batch)}).program;
+  const Type& type = program.type(program.outputs()[0].second);
+  logits.resize(static_cast<size_t>(elements(type)));
+  pending.executable->read(pending.event, 0, std::as_writable_bytes(std::span(logits))).check();
+  if (type.shape[0] == batch.tokens) logits.resize(static_cast<size_t>(batch.real_tokens() * type.shape[1]));
+  float loss = 0;
+  if (pending.has_loss)
+    pending.executable->read(pending.event, 1, std::as_writable_bytes(std::span(&loss, 1))).check();
+  return loss;
+}
+
+Session::Compiled& Session::compiled(const Key& key) {
+  const auto found = cache_.find(key);
+  if (found != cache_.end()) {
+    found->second.last_use = ++uses_;
+    return found->second;
+  }
+  while (cache_.size() >= options_.cached_programs) {
+    auto oldest = cache_.begin();
+    for (auto it = cache_.begin(); it != cache_.end(); ++it)
+      if (it->second.last_use < oldest->second.last_use) oldest = it;
+    cache_.erase(oldest);
+  }
+  ProgramOptions program_options = options_.program;
+  program_options.targets = key.targets;
+  Compiled compiled;
+  compiled.program = build_program(model_, key.kind, key.bucket, options_.num_labels, program_options);
+  for (const ValueInfo& value : compiled.program->values())
+    if (value.kind == ValueKind::kState && bindings_.states.count(value.name) == 0)
+      bindings_.states[value.name] = backend_.allocate(bytes_of(value.type), Memory::kDevice).value();
+  const Selection selection = select(*compiled.program, backend_);
+  const MemoryPlan plan = plan_memory(*compiled.program, selection, backend_.info().alignment);
+  if (backend_.info().caller_memory) grow_arena(plan.arena_bytes);
+  compiled.executable = backend_.compile(*compiled.program, selection, plan, bindings_).value();
+  compiled.last_use = ++uses_;
+  return cache_[key] = std::move(compiled);
+}
+
+/// Executables hold addresses in the arena: a larger arena makes all of them stale.
+void Session::grow_arena(size_t bytes) {
+  if (bindings_.arena.bytes >= bytes) return;
+  cache_.clear();
+  bindings_.arena = {};
+  bindings_.arena = backend_.allocate(bytes + bytes / 8, Memory::kDevice).value();
+}
+
+void Session::check(const PackedBatch& batch) const {
+  const auto within = [](const char* what, const std::vector<int32_t>& values, int64_t limit) {
+    for (int32_t value : values)
+      if (value < 0 || value >= limit)
+        fail(ErrorCode::kInvalidData,
+             "{} {} lies outside of the model's {}; do tokenizer and model belong together?", what, value,
+             limit);
+  };
+  within("token id", batch.input_ids, model_.vocab_size());
+  within("token type", batch.token_type_ids, model_.type_vocab_size());
+  within("position", batch.position_ids, model_.max_positions());
+}
+
+void Session::prepare(const PackedBatch* batch, const StepScalars& scalars) {
+  rng_ = {scalars.seed, static_cast<uint32_t>(scalars.update_step)};
+  const double t = static_cast<double>(scalars.update_step);
+  const auto hyper = [&](Hyper h) -> float& { return hyper_[static_cast<size_t>(h)]; };
+  hyper(Hyper::kLearningRate) = static_cast<float>(scalars.learning_rate);
+  hyper(Hyper::kBiasCorrection1) = static_cast<float>(1 - std::pow(options_.program.adamw.beta1, t));
+  hyper(Hyper::kBiasCorrection2) = static_cast<float>(1 - std::pow(options_.program.adamw.beta2, t));
+  hyper(Hyper::kMaxGradNorm) = static_cast<float>(scalars.max_grad_norm);
+  loss_weight_ = static_cast<float>(scalars.loss_weight);
+  keep_ = scalars.first_micro ? 0.0f : 1.0f;
+  if (batch == nullptr) return;
+  check(*batch);
+  row_ids_.resize(static_cast<size_t>(batch->rows));
+  for (size_t row = 0; row < row_ids_.size(); ++row)
+    row_ids_[row] = batch->sample_ids[static_cast<size_t>(batch->cu_seqlens[row])];
+}
+
+std::span<const std::byte> Session::content(const std::string& input, const PackedBatch* batch) const {
+  if (input == "rng") return bytes(rng_);
+  if (input == "hyper") return bytes(hyper_);
+  if (input == "loss_weight") return std::as_bytes(std::span(&loss_weight_, 1));
+  if (input == "keep") return std::as_bytes(std::span(&keep_, 1));
+  if (input == "row_ids") return bytes(row_ids_);
+  if (input == "input_ids") return bytes(batch->input_ids);
+  if (input == "token_type_ids") return bytes(batch->token_type_ids);
+  if (input == "position_ids") return bytes(batch->position_ids);
+  if (input == "sample_ids") return bytes(batch->sample_ids);
+  if (input == "cu") return bytes(batch->cu_seqlens);
+  if (input == "cls_index") return bytes(batch->cls_index);
+  if (input == "labels") return bytes(batch->labels);
+  if (input == "values") return bytes(batch->targets);
+  if (input == "starts") return bytes(batch->start_positions);
+  if (input == "ends") return bytes(batch->end_positions);
+  fail(ErrorCode::kInternal, "the session has no content for the program's input {}", input);
+}
+
+Session::Pending Session::run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars) {
+  prepare(batch, scalars);
+  Key key{kind, {}, true};
+  if (batch != nullptr) key.bucket = {batch->tokens, batch->rows};
+  if (kind == ProgramKind::kEvaluate) key.targets = has_targets(*batch);
+  Compiled& it = compiled(key);
+  slot_.inputs.clear();
+  for (const ValueInfo& value : it.program->values())
+    if (value.kind == ValueKind::kInput) slot_.inputs.push_back(content(value.name, batch));
+  Pending pending{it.executable,
+                  {},
+                  kind != ProgramKind::kUpdate && key.targets,
+                  kind == ProgramKind::kStep || kind == ProgramKind::kUpdate};
+  it.executable->run(slot_, &pending.event).check();
+  return pending;
+}
+
+}  // namespace lathe

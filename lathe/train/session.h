@@ -1,0 +1,112 @@
+#pragma once
+#include <array>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lathe/data/batch.h"
+#include "lathe/ops/optimizer.h"
+#include "lathe/program/backend.h"
+#include "lathe/train/programs.h"
+
+namespace lathe {
+
+/// All that changes from step to step; written to the device as data.
+struct StepScalars {
+  double learning_rate = 0;
+  int64_t update_step =
+      1;               ///< t of AdamW's bias correction, from 1; also the key of all dropout of this update
+  uint32_t seed = 42;  ///< of dropout
+  double max_grad_norm = 1;  ///< 0: no clipping
+  double loss_weight = 1;    ///< dL/dloss: 1 / micro-batches of this update
+  bool first_micro = true;   ///< gradients start anew
+};
+
+/// A model on a device: its parameters, optimizer state and compiled programs.  Not for several threads at
+/// once.
+class Session {
+ public:
+  struct Options {
+    int64_t num_labels = 2;  ///< columns of float targets
+    ProgramOptions program;
+    size_t cached_programs = 64;  ///< compiled programs kept; the one unused longest goes first
+  };
+
+  /// A run that was started; `collect` waits for it.
+  struct Pending {
+    std::shared_ptr<Executable> executable;
+    Event event;
+    bool has_loss = false, has_norm = false;
+  };
+  struct Outcome {
+    float loss = 0, grad_norm = 0;
+  };
+
+  /// Allocates parameters and optimizer state, all zero.  `model` and `backend` must outlive the session.
+  Session(Backend& backend, TaskModel& model, const Options& options);
+
+  /// Content of parameter `index` of the model.  Errors: kShape if the size differs.
+  void write_parameter(int index, std::span<const float> values);
+  std::vector<float> read_parameter(int index) const;
+  /// A whole flat state: "parameters", "exp_avg", "exp_avg_sq".
+  std::vector<float> read_state(const std::string& name) const;
+  void write_state(const std::string& name, std::span<const float> values);
+
+  /// Batches must be packed to a multiple of this many tokens.
+  static constexpr int kTokenMultiple = 32;
+
+  /// One whole update on one batch.
+  Pending step(const PackedBatch& batch, const StepScalars& scalars);
+  /// Adds the gradients of one micro-batch; then `update` ends the step.
+  Pending accumulate(const PackedBatch& batch, const StepScalars& scalars);
+  Pending update(const StepScalars& scalars);
+  Outcome collect(const Pending& pending) const;
+
+  /// Forward pass without dropout.  logits: as the problem says, rows of tokens behind the last row left out.
+  /// Returns the loss where the batch has targets, else 0.
+  float evaluate(const PackedBatch& batch, std::vector<float>& logits);
+
+  /// Compiled programs in the cache, and bytes of the arena they share.
+  size_t programs() const { return cache_.size(); }
+  size_t arena_bytes() const { return bindings_.arena.bytes; }
+  const nn::FlatLayout& layout() const { return layout_; }
+
+ private:
+  struct Key {
+    ProgramKind kind;
+    Bucket bucket;
+    bool targets;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Compiled {
+    std::unique_ptr<Program> program;
+    std::shared_ptr<Executable> executable;
+    uint64_t last_use = 0;
+  };
+
+  Compiled& compiled(const Key& key);
+  void grow_arena(size_t bytes);
+  void check(const PackedBatch& batch) const;
+  void prepare(const PackedBatch* batch, const StepScalars& scalars);
+  std::span<const std::byte> content(const std::string& input, const PackedBatch* batch) const;
+  Pending run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars);
+
+  Backend& backend_;
+  TaskModel& model_;
+  Options options_;
+  nn::FlatLayout layout_;
+  Bindings bindings_;
+  std::map<Key, Compiled> cache_;
+  uint64_t uses_ = 0;
+
+  // contents of the inputs that do not lie in the batch
+  std::vector<int32_t> row_ids_;
+  std::array<uint32_t, 2> rng_{};
+  std::array<float, kHyperCount> hyper_{};
+  float loss_weight_ = 1, keep_ = 0;
+  Slot slot_;
+};
+
+}  // namespace lathe
