@@ -1,0 +1,323 @@
+#include "lathe/backends/cpu/gemm.h"
+
+#include <algorithm>
+
+#include "lathe/backends/cpu/gemm_kernel.h"
+#include "lathe/core/error.h"
+
+namespace lathe::cpu {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+size_t aligned(int64_t bytes) {
+  return (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// The kernel of a level for sums of products of bf16 or f32.  A level without bf16 arithmetic serves both
+// with its f32 kernel, whose packing rounds.
+const GemmKernel& kernel_of(Isa, bool) { return kGemmF32Portable; }
+
+bool computes_bf16(const Gemm& g) { return g.a_type == DType::bf16 || g.b_type == DType::bf16; }
+
+PackedB layout_b(const GemmKernel& kernel, bool bf16, int64_t n, int64_t k) {
+  PackedB layout{kernel.bf16 ? DType::bf16 : DType::f32, kernel.nr, kernel.b_group};
+  layout.k_padded = round_up(k, kernel.a_group);
+  layout.bytes = static_cast<size_t>(round_up(n, kernel.nr) * layout.k_padded) * size_of(layout.type);
+  layout.rounded = bf16 && !kernel.bf16;
+  return layout;
+}
+
+// Everything about one product that follows from its shape and the kernel.
+struct Plan {
+  const GemmKernel& kernel;
+  const Gemm& g;
+  bool bf16;                            // what is summed: products of bf16
+  int64_t k_padded, k_blocks, k_block;  // the blocks of k depend on k alone
+  int64_t m_panels, n_panels;
+  int64_t first_packed;  // panels of a before it are read in place
+  size_t a_bytes, b_bytes, scratch_bytes;
+
+  Plan(Isa isa, const Gemm& product)
+      : kernel(kernel_of(isa, computes_bf16(product))), g(product), bf16(computes_bf16(product)) {
+    k_padded = round_up(g.k, kernel.a_group);
+    k_blocks = ceil_div(k_padded, kernel.kc);
+    k_block = round_up(ceil_div(k_padded, k_blocks), kernel.a_group);
+    m_panels = ceil_div(g.m, kernel.mr);
+    n_panels = ceil_div(g.n, kernel.nr);
+    const bool in_place =
+        kernel.rows_in_place && g.a_type == DType::bf16 && !g.a_transposed && g.k == k_padded;
+    first_packed = in_place ? g.m / kernel.mr : 0;
+    a_bytes = aligned((m_panels - first_packed) * kernel.mr * k_padded * element_bytes());
+    b_bytes = g.b_packed ? 0 : aligned(n_panels * kernel.nr * k_padded * element_bytes());
+    // One block of k: a tile is stored at once.  Several: the sums of a block of c wait here for the last.
+    const int64_t m_wait = std::min<int64_t>(kernel.mc, m_panels * kernel.mr);
+    const int64_t n_wait = std::min<int64_t>(kernel.nc, n_panels * kernel.nr);
+    scratch_bytes = aligned((k_blocks == 1 ? kernel.mr * kernel.nr : m_wait * n_wait) *
+                            static_cast<int64_t>(sizeof(float)));
+  }
+
+  int64_t element_bytes() const { return kernel.bf16 ? 2 : 4; }
+};
+
+// Packs the panels of one matrix that fall to `part`: all panels × blocks of k are dealt out in order.
+struct Packing {
+  const GemmKernel& kernel;
+  const void* src;
+  DType type;
+  int64_t ld;
+  bool along_k;
+  int64_t lines, k, k_padded;  // lines: rows of a or columns of b
+  int panel, group;
+  bool round;
+  char* dst;
+};
+
+void pack_share(const Packing& p, int64_t first_panel, int part, int parts) {
+  const int64_t panels = ceil_div(p.lines, p.panel), k_blocks = ceil_div(p.k_padded, p.kernel.kc);
+  const int64_t src_bytes = static_cast<int64_t>(size_of(p.type)), dst_bytes = p.kernel.bf16 ? 2 : 4;
+  const Share mine = share((panels - first_panel) * k_blocks, part, parts);
+  for (int64_t unit = mine.begin; unit < mine.end; ++unit) {
+    const int64_t panel = first_panel + unit / k_blocks, line = panel * p.panel;
+    const int64_t k = unit % k_blocks * p.kernel.kc;
+    GemmPack pack;
+    pack.src = static_cast<const char*>(p.src) + (p.along_k ? line * p.ld + k : k * p.ld + line) * src_bytes;
+    pack.src_bf16 = p.type == DType::bf16;
+    pack.ld = p.ld;
+    pack.along_k = p.along_k;
+    pack.width = std::min<int64_t>(p.panel, p.lines - line);
+    pack.k = std::min<int64_t>(p.kernel.kc, p.k - k);
+    pack.k_padded = std::min<int64_t>(p.kernel.kc, p.k_padded - k);
+    pack.panel = p.panel;
+    pack.group = p.group;
+    pack.round = p.round;
+    pack.dst = p.dst + ((panel - first_panel) * p.k_padded + k) * p.panel * dst_bytes;
+    p.kernel.pack(&pack);
+  }
+}
+
+Packing packing_of_a(const Plan& p, char* dst) {
+  const Gemm& g = p.g;
+  return {p.kernel,
+          g.a,
+          g.a_type,
+          g.lda,
+          !g.a_transposed,
+          g.m,
+          g.k,
+          p.k_padded,
+          p.kernel.mr,
+          p.kernel.a_group,
+          p.bf16 && !p.kernel.bf16,
+          dst};
+}
+
+Packing packing_of_b(const Plan& p, char* dst) {
+  const Gemm& g = p.g;
+  return {p.kernel,
+          g.b,
+          g.b_type,
+          g.ldb,
+          g.b_transposed,
+          g.n,
+          g.k,
+          p.k_padded,
+          p.kernel.nr,
+          p.kernel.b_group,
+          p.bf16 && !p.kernel.bf16,
+          dst};
+}
+
+// A part of c in panels.
+struct Region {
+  Share m, n;
+};
+
+// Cuts c into a grid of `parts` regions: the smallest largest region, and among those the most square one.
+Region region_of(const Plan& p, int part, int parts) {
+  int best = 1;
+  int64_t best_area = INT64_MAX, best_border = INT64_MAX;
+  for (int down = 1; down <= parts; ++down) {
+    if (parts % down != 0) continue;
+    const int64_t m = ceil_div(p.m_panels, down) * p.kernel.mr;
+    const int64_t n = ceil_div(p.n_panels, parts / down) * p.kernel.nr;
+    if (m * n < best_area || (m * n == best_area && m + n < best_border)) {
+      best = down;
+      best_area = m * n;
+      best_border = m + n;
+    }
+  }
+  const int across = parts / best;
+  return {share(p.m_panels, part / across, best), share(p.n_panels, part % across, across)};
+}
+
+// The products of one thread.  a, b: packed; scratch: the sums that wait.
+class Work {
+ public:
+  Work(const Plan& plan, const char* a, const char* b, char* scratch)
+      : p_(plan),
+        kernel_(plan.kernel),
+        g_(plan.g),
+        a_(a),
+        b_(b),
+        scratch_(reinterpret_cast<float*>(scratch)) {}
+
+  void run(const Region& region) {
+    const int64_t m_step = kernel_.mc / kernel_.mr, n_step = kernel_.nc / kernel_.nr;
+    if (kernel_.begin != nullptr) kernel_.begin();
+    for (long n = region.n.begin; n < region.n.end; n += n_step)
+      for (long m = region.m.begin; m < region.m.end; m += m_step)
+        block({m, std::min<long>(m + m_step, region.m.end)}, {n, std::min<long>(n + n_step, region.n.end)});
+    if (kernel_.end != nullptr) kernel_.end();
+  }
+
+ private:
+  void block(Share m, Share n) {
+    const int64_t tile_floats = static_cast<int64_t>(kernel_.mr) * kernel_.nr;
+    for (int64_t k = 0; k < p_.k_padded; k += p_.k_block) {
+      float* acc = scratch_;
+      for (long j = n.begin; j < n.end; ++j)
+        for (long i = m.begin; i < m.end; ++i) {
+          tile(i, j, k, acc);
+          if (k + p_.k_block >= p_.k_padded) store(i, j, acc);
+          if (p_.k_blocks > 1) acc += tile_floats;
+        }
+    }
+  }
+
+  void tile(int64_t i, int64_t j, int64_t k, float* acc) {
+    const int64_t bytes = p_.element_bytes();
+    GemmTile t;
+    if (i < p_.first_packed) {
+      t.a = static_cast<const char*>(g_.a) + (i * kernel_.mr * g_.lda + k) * bytes;
+      t.a_row_bytes = g_.lda * bytes;
+      t.a_step_bytes = kernel_.a_group * bytes;
+    } else {
+      t.a = a_ + ((i - p_.first_packed) * p_.k_padded + k) * kernel_.mr * bytes;
+      t.a_row_bytes = kernel_.a_group * bytes;
+      t.a_step_bytes = kernel_.a_group * kernel_.mr * bytes;
+    }
+    t.b = b_ + (j * p_.k_padded + k) * kernel_.nr * bytes;
+    t.k = std::min(p_.k_block, p_.k_padded - k);
+    t.acc = acc;
+    t.rows = static_cast<int>(std::min<int64_t>(kernel_.mr, g_.m - i * kernel_.mr));
+    t.accumulate = k > 0;
+    kernel_.tile(&t);
+  }
+
+  void store(int64_t i, int64_t j, const float* acc) {
+    const int64_t row = i * kernel_.mr, column = j * kernel_.nr;
+    GemmStore s;
+    s.acc = acc;
+    s.acc_ld = kernel_.nr;
+    s.rows = static_cast<int>(std::min<int64_t>(kernel_.mr, g_.m - row));
+    s.cols = static_cast<int>(std::min<int64_t>(kernel_.nr, g_.n - column));
+    s.c_bf16 = g_.c_type == DType::bf16;
+    s.c = static_cast<char*>(g_.c) + (row * g_.ldc + column) * (s.c_bf16 ? 2 : 4);
+    s.ldc = g_.ldc;
+    s.bias = g_.bias == nullptr ? nullptr : g_.bias + column;
+    s.beta = g_.beta;
+    kernel_.store(&s);
+  }
+
+  const Plan& p_;
+  const GemmKernel& kernel_;
+  const Gemm& g_;
+  const char* a_;
+  const char* b_;
+  float* scratch_;
+};
+
+// A pool that is only the calling thread.
+struct OneThread {
+  template <typename F>
+  void run(F&& f) {
+    f(0, 1);
+  }
+};
+
+template <typename Pool>
+void run_gemm(Pool& pool, const Plan& p, void* workspace) {
+  char* a = static_cast<char*>(workspace);
+  char* b = a + p.a_bytes;
+  char* scratch = b + p.b_bytes;
+  if (p.a_bytes + p.b_bytes > 0)
+    pool.run([&](int part, int parts) {
+      pack_share(packing_of_a(p, a), p.first_packed, part, parts);
+      if (!p.g.b_packed) pack_share(packing_of_b(p, b), 0, part, parts);
+    });
+  const char* packed_b = p.g.b_packed ? static_cast<const char*>(p.g.b) : b;
+  pool.run([&](int part, int parts) {
+    Work(p, a, packed_b, scratch + static_cast<size_t>(part) * p.scratch_bytes)
+        .run(region_of(p, part, parts));
+  });
+}
+
+bool is_float(DType type) { return type == DType::f32 || type == DType::bf16; }
+
+}  // namespace
+
+size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads) {
+  if (g.m < 1 || g.n < 1 || g.k < 1)
+    fail(ErrorCode::kShape, "gemm: found m = {}, n = {}, k = {}, wants each at least 1", g.m, g.n, g.k);
+  if (!is_float(g.a_type) || !is_float(g.b_type) || !is_float(g.c_type))
+    fail(ErrorCode::kUnsupported, "gemm: found {} · {} -> {}, wants f32 or bf16; cast before",
+         name_of(g.a_type), name_of(g.b_type), name_of(g.c_type));
+  const Plan p(isa, g);
+  return p.a_bytes + p.b_bytes + static_cast<size_t>(threads) * p.scratch_bytes;
+}
+
+void gemm(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace) {
+  run_gemm(pool, Plan(isa, g), workspace);
+}
+
+void gemm_single_thread(Isa isa, const Gemm& g, void* workspace) {
+  OneThread self;
+  run_gemm(self, Plan(isa, g), workspace);
+}
+
+PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k) {
+  const bool bf16 = compute == DType::bf16;
+  return layout_b(kernel_of(isa, bf16), bf16, n, k);
+}
+
+void pack_b(ThreadPool& pool, Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b,
+            int64_t ldb, bool transposed, void* out) {
+  const bool bf16 = layout.type == DType::bf16 || layout.rounded;
+  const Packing packing{kernel_of(isa, bf16),
+                        b,
+                        type,
+                        ldb,
+                        transposed,
+                        n,
+                        k,
+                        layout.k_padded,
+                        layout.width,
+                        layout.group,
+                        layout.rounded,
+                        static_cast<char*>(out)};
+  pool.run([&](int part, int parts) { pack_share(packing, 0, part, parts); });
+}
+
+void column_sums(ThreadPool& pool, Isa isa, int64_t m, int64_t n, DType type, const void* x, int64_t ldx,
+                 float beta, float* out) {
+  constexpr int64_t kColumns = 64;  // a share is whole blocks of these
+  const GemmKernel& kernel = kernel_of(isa, false);
+  pool.run([&](int part, int parts) {
+    const Share blocks = share(ceil_div(n, kColumns), part, parts);
+    const int64_t begin = blocks.begin * kColumns, end = std::min<int64_t>(blocks.end * kColumns, n);
+    if (begin >= end) return;
+    const ColumnSums sums{static_cast<const char*>(x) + begin * static_cast<int64_t>(size_of(type)),
+                          type == DType::bf16,
+                          ldx,
+                          m,
+                          end - begin,
+                          beta,
+                          out + begin};
+    kernel.column_sums(&sums);
+  });
+}
+
+}  // namespace lathe::cpu

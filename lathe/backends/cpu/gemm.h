@@ -1,0 +1,80 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/backends/cpu/isa.h"
+#include "lathe/core/dtype.h"
+#include "lathe/core/thread_pool.h"
+
+namespace lathe::cpu {
+
+/// c[m,n] = op(a) · op(b) + bias + beta · c, row-major, sums in f32.
+///
+/// a is [m,k], or [k,m] if a_transposed; b is [k,n], or [n,k] if b_transposed; lda, ldb, ldc: elements from
+/// row to row.  The products of a linear layer y[M,N] = x[M,K] · W[N,K]ᵀ + bias:
+///   y  = {.m = M, .n = N, .k = K, .a = x,  .b = W, .b_transposed = true, .bias = bias}
+///   dx = {.m = M, .n = K, .k = N, .a = dy, .b = W}
+///   dW = {.m = N, .n = K, .k = M, .a = dy, .a_transposed = true, .b = x}   with db = column_sums(dy)
+/// Inputs are f32 or bf16, c is f32 or bf16 (nearest even).  If either input is bf16 the other is rounded to
+/// bf16 while it is packed, and products of bf16 are summed; otherwise products of f32.  Levels without bf16
+/// instructions convert and use f32 arithmetic; those with them take denormals as zero.
+struct Gemm {
+  int64_t m = 0, n = 0, k = 0;  // each ≥ 1
+  DType a_type = DType::f32, b_type = DType::f32, c_type = DType::f32;
+  bool a_transposed = false, b_transposed = false;
+  const void* a = nullptr;
+  int64_t lda = 0;
+  const void* b = nullptr;  // if b_packed: what pack_b wrote for this n, k, compute type and isa
+  int64_t ldb = 0;
+  void* c = nullptr;  // overlaps neither input
+  int64_t ldc = 0;
+  const float* bias = nullptr;  // [n] or null
+  float beta = 0;               // 0: c is not read
+  bool b_packed = false;
+};
+
+/// Bytes of workspace (aligned to 64) that gemm needs with a pool of `threads`; gemm_single_thread needs
+/// those for
+/// 1.  Pointers, leading dimensions, bias and beta do not matter.
+/// Errors: kShape if m, n or k < 1; kUnsupported for other dtypes.  Call it while building: what it accepts
+/// runs.
+size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads);
+
+/// Computes g.  `isa` comes from available_isas() or chosen_isa().  Each element of c is the work of one
+/// thread, its sum over k in an order that depends on k and isa alone: the bits depend neither on the number
+/// of threads nor on the other rows.  No allocation, no errors.
+void gemm(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace);
+
+/// The same within the calling thread, for use inside a job of a pool: one call per attention head and the
+/// like.
+void gemm_single_thread(Isa isa, const Gemm& g, void* workspace);
+
+/// How a packed b lies in memory: columns in panels of `width`, k in groups: [panel][k /
+/// group][width][group], zero beyond n and k.  So AdamW can write the copies of the weights that the products
+/// read.
+struct PackedB {
+  DType type = DType::f32;  // of an element: f32 or bf16
+  int width = 0, group = 0;
+  int64_t k_padded = 0;
+  size_t bytes = 0;
+  bool rounded = false;  // f32 elements hold values rounded to bf16
+
+  /// Where b[k][n] lies, in elements.
+  int64_t index(int64_t k, int64_t n) const {
+    return (n / width) * width * k_padded + (k / group) * width * group + (n % width) * group + k % group;
+  }
+};
+
+/// The layout of b [k,n] for products that compute in `compute` (f32 or bf16) on `isa`.
+PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k);
+
+/// Packs b ([k,n], or [n,k] if transposed; f32 or bf16) to `out` (layout.bytes, aligned to 64).
+void pack_b(ThreadPool& pool, Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b,
+            int64_t ldb, bool transposed, void* out);
+
+/// out[n] = beta · out + Σ_m x[m,n], in f32 (beta 0: out is not read).  x: [m,n] f32 or bf16, ldx elements
+/// from row to row.  Rows are summed in blocks of 64 and the blocks in order, whatever the number of threads.
+void column_sums(ThreadPool& pool, Isa isa, int64_t m, int64_t n, DType type, const void* x, int64_t ldx,
+                 float beta, float* out);
+
+}  // namespace lathe::cpu

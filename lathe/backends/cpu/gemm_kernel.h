@@ -1,0 +1,80 @@
+#pragma once
+#include <stdint.h>
+
+// The seam between gemm.cc and the kernels of one instruction set in isa/gemm_*.cc.  Plain data and
+// declarations only: the kernels are compiled with other flags, and no inline code may be shared between the
+// two.
+
+namespace lathe::cpu {
+
+/// acc[rows][nr] (+)= a panel · b panel, over `groups` k-groups of the kernel's b_group.
+struct GemmTile {
+  const void* a;         ///< [k / a_group][mr][a_group], or rows in place
+  int64_t a_row_bytes;   ///< from row to row of a group; used by kernels that read rows in place
+  int64_t a_step_bytes;  ///< from group to group of a
+  const void* b;         ///< [k / b_group][nr][b_group]
+  int64_t k;             ///< a multiple of both groups
+  float* acc;            ///< [mr][nr], aligned to 64
+  int rows;              ///< the first `rows` ≤ mr rows of acc are wanted
+  bool accumulate;       ///< add to acc; else acc is not read
+};
+
+/// The only place where results leave: c[rows][cols] = acc + bias + beta · c, rounded to the type of c.
+struct GemmStore {
+  const float* acc;  ///< [rows][acc_ld]
+  int64_t acc_ld;
+  int rows, cols;
+  void* c;
+  int64_t ldc;  ///< elements
+  bool c_bf16;
+  const float* bias;  ///< [cols] or null
+  float beta;         ///< 0: c is not read
+};
+
+/// Packs one panel: dst[k_padded / group][panel][group], zero beyond `width` and `k`.
+struct GemmPack {
+  const void* src;
+  bool src_bf16;
+  int64_t ld;     ///< elements from line to line of src
+  bool along_k;   ///< a line of src runs along k; else across the panel
+  int64_t width;  ///< ≤ panel
+  int64_t k, k_padded;
+  int panel, group;
+  bool round;  ///< an f32 destination takes f32 values rounded to bf16
+  void* dst;
+};
+
+/// out[j] = beta · out[j] + Σ over m rows of x[i][j], for n columns.
+struct ColumnSums {
+  const void* x;
+  bool bf16;
+  int64_t ldx, m, n;
+  float beta;
+  float* out;
+};
+
+/// What one instruction set offers for one type of packed element.
+struct GemmKernel {
+  bool bf16;             ///< packed elements are bf16, else f32
+  int mr, nr;            ///< the micro-tile
+  int a_group, b_group;  ///< consecutive k that lie together; a_group is a multiple of b_group
+  bool rows_in_place;    ///< the tile reads bf16 rows of a where they lie
+  int kc;                ///< k of a block at most (a b panel of it stays in L1); a multiple of a_group
+  int mc, nc;            ///< rows and columns of a block (in L2); multiples of mr and nr
+  void (*begin)();       ///< before the tiles of a job, on its thread; may be null
+  void (*end)();         ///< after them
+  void (*tile)(const GemmTile*);
+  void (*store)(const GemmStore*);
+  void (*pack)(const GemmPack*);
+  void (*column_sums)(const ColumnSums*);
+};
+
+extern const GemmKernel kGemmF32Portable;
+extern const GemmKernel kGemmF32Avx2;
+extern const GemmKernel kGemmF32Avx512;
+extern const GemmKernel kGemmBf16Avx512Bf16;
+extern const GemmKernel kGemmBf16Amx;
+extern const GemmKernel kGemmF32Neon;
+extern const GemmKernel kGemmBf16NeonBf16;
+
+}  // namespace lathe::cpu
