@@ -1,0 +1,91 @@
+#include "lathe/tokenizers/added_tokens.h"
+
+#include <algorithm>
+
+#include "lathe/tokenizers/unicode.h"
+
+namespace lathe {
+namespace {
+
+bool has(uint32_t cp, unicode::CharFlag flag) { return (unicode::info(cp).flags & flag) != 0; }
+
+bool ends_with_word(std::string_view text) {
+  size_t at = text.size();
+  return at > 0 && has(unicode::decode_back(text, &at), unicode::kWord);
+}
+
+bool starts_with_word(std::string_view text) {
+  size_t at = 0;
+  return !text.empty() && has(unicode::decode(text, &at), unicode::kWord);
+}
+
+/// Where the white space at the end of text begins.
+size_t trailing_space(std::string_view text) {
+  size_t at = text.size();
+  while (at > 0) {
+    size_t next = at;
+    if (!has(unicode::decode_back(text, &next), unicode::kSpace)) break;
+    at = next;
+  }
+  return at;
+}
+
+/// Where the white space at the front of text ends.
+size_t leading_space(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    size_t next = at;
+    if (!has(unicode::decode(text, &next), unicode::kSpace)) break;
+    at = next;
+  }
+  return at;
+}
+
+}  // namespace
+
+AddedTokenMatcher::AddedTokenMatcher(std::vector<Entry> entries) : entries_(std::move(entries)) {
+  std::erase_if(entries_, [](const Entry& e) { return e.pattern.empty(); });
+  const auto first = [](const Entry& e) { return static_cast<uint8_t>(e.pattern[0]); };
+  std::stable_sort(entries_.begin(), entries_.end(), [&](const Entry& a, const Entry& b) {
+    return first(a) != first(b) ? first(a) < first(b) : a.pattern.size() > b.pattern.size();
+  });
+  for (uint32_t i = 0; i < entries_.size(); ++i) {
+    auto& range = range_[first(entries_[i])];
+    if (range[1] == 0) range[0] = i;
+    range[1] = i + 1;
+  }
+}
+
+const AddedTokenMatcher::Entry* AddedTokenMatcher::longest_at(std::string_view rest) const {
+  const auto [begin, end] = range_[static_cast<uint8_t>(rest[0])];
+  for (uint32_t i = begin; i < end; ++i) {
+    if (rest.starts_with(entries_[i].pattern)) return &entries_[i];
+  }
+  return nullptr;
+}
+
+void AddedTokenMatcher::cut(std::string_view text, std::vector<Match>* out) const {
+  size_t done = 0;  // everything before it is in *out
+  for (size_t at = 0; at < text.size();) {
+    const Entry* entry = longest_at(text.substr(at));
+    if (entry == nullptr) {
+      ++at;
+      continue;
+    }
+    size_t begin = at, end = at + entry->pattern.size();
+    at = end;
+    const AddedToken& token = entry->token;
+    if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {
+      continue;
+    }
+    if (token.lstrip) begin = std::max(trailing_space(text.substr(0, begin)), done);
+    if (token.rstrip) end += leading_space(text.substr(end));
+    if (end <= done) continue;  // white space that the token before took
+    if (done < begin) out->push_back({nullptr, done, begin});
+    out->push_back({&token, begin, end});
+    done = end;
+  }
+  if (done != text.size()) out->push_back({nullptr, done, text.size()});
+}
+
+}  // namespace lathe

@@ -1,0 +1,380 @@
+#include "lathe/tokenizers/tokenizer.h"
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <unordered_map>
+
+#include "lathe/core/error.h"
+#include "lathe/tokenizers/tokenizer_spec.h"
+#include "lathe/tokenizers/unicode.h"
+#include "lathe/tokenizers/windows.h"
+#include "lathe/tokenizers/word_piece.h"
+
+namespace lathe {
+namespace {
+
+struct StringHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
+};
+using IdOfToken = std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>>;
+
+/// The tokens of one text, special ones not yet added.
+struct Tokens {
+  std::vector<int32_t> ids;
+  std::vector<std::array<int32_t, 2>> offsets;
+  std::vector<int32_t> words;
+  int32_t next_word = 0;
+
+  void put(int32_t id, uint32_t begin, uint32_t end) {
+    ids.push_back(id);
+    offsets.push_back({static_cast<int32_t>(begin), static_cast<int32_t>(end)});
+    words.push_back(next_word);
+  }
+};
+
+/// Buffers of one encode call.
+struct Scratch {
+  NormalizedText normalized;
+  std::vector<AddedTokenMatcher::Match> raw_matches, matches;
+  std::vector<Piece> pieces;
+};
+
+int32_t unknown_id(const TokenizerSpec& spec) {
+  for (const auto& [token, id] : spec.vocabulary) {
+    if (token == spec.names.unk) return id;
+  }
+  fail(ErrorCode::kInternal, "tokenizer: unknown token '{}' lost", spec.names.unk);
+}
+
+}  // namespace
+
+struct Tokenizer::Impl {
+  TokenizerSpec spec;
+  std::vector<NamedFile> files;  // as loaded
+  Normalizer normalizer;
+  WordPiece model;
+  AddedTokenMatcher raw_tokens, normalized_tokens;
+  std::array<uint8_t, 128> ascii_flags;
+  IdOfToken id_of;
+  std::unordered_map<int32_t, std::string> token_of;
+  std::unordered_map<int32_t, std::string> decoded_as;  // added tokens whose normalised form differs
+  std::vector<std::string> special;                     // contents, sorted
+  int32_t cls, sep, pad, unk, mask;
+
+  explicit Impl(TokenizerSpec s)
+      : spec(std::move(s)),
+        normalizer(spec.normalizer),
+        model(spec.vocabulary, spec.prefix, unknown_id(spec), spec.max_chars) {
+    for (uint8_t c = 0; c < 128; ++c) ascii_flags[c] = unicode::info(c).flags;
+    for (const auto& [token, id] : spec.vocabulary) {
+      id_of[token] = id;
+      token_of[id] = token;
+    }
+    std::vector<AddedTokenMatcher::Entry> raw, normalized;
+    for (const AddedToken& token : spec.added) {
+      id_of[token.content] = token.id;
+      token_of[token.id] = token.content;
+      if (token.special) special.push_back(token.content);
+      if (!token.normalized) {
+        raw.push_back({token.content, token});
+        continue;
+      }
+      NormalizedText pattern;
+      normalizer.append(token.content, 0, &pattern);
+      if (pattern.text != token.content) decoded_as[token.id] = pattern.text;
+      normalized.push_back({pattern.text, token});
+    }
+    raw_tokens = AddedTokenMatcher(std::move(raw));
+    normalized_tokens = AddedTokenMatcher(std::move(normalized));
+    std::sort(special.begin(), special.end());
+    const auto find = [this](const std::string& token) {
+      const auto it = id_of.find(token);
+      return it == id_of.end() ? -1 : it->second;
+    };
+    cls = find(spec.names.cls), sep = find(spec.names.sep), pad = find(spec.names.pad);
+    unk = find(spec.names.unk), mask = find(spec.names.mask);
+  }
+
+  uint8_t flags(uint32_t cp) const { return cp < 128 ? ascii_flags[cp] : unicode::info(cp).flags; }
+
+  void put_word(const NormalizedText& n, size_t begin, size_t end, Scratch* scratch, Tokens* out) const {
+    scratch->pieces.clear();
+    model.split(std::string_view(n.text).substr(begin, end - begin), &scratch->pieces);
+    for (const Piece& p : scratch->pieces) {
+      out->put(p.id, n.origin[begin + p.begin], n.origin[begin + p.end - 1] + 1);
+    }
+    ++out->next_word;
+  }
+
+  /// BertPreTokenizer: white space parts words, a punctuation mark is a word.
+  void put_words(const NormalizedText& n, size_t begin, size_t end, Scratch* scratch, Tokens* out) const {
+    const std::string_view text(n.text);
+    size_t word = begin;
+    for (size_t at = begin; at < end;) {
+      size_t next = at;
+      const uint8_t kind = flags(unicode::decode(text, &next)) & (unicode::kSpace | unicode::kPunctuation);
+      if (kind != 0) {
+        if (word < at) put_word(n, word, at, scratch, out);
+        if ((kind & unicode::kSpace) == 0) put_word(n, at, next, scratch, out);
+        word = next;
+      }
+      at = next;
+    }
+    if (word < end) put_word(n, word, end, scratch, out);
+  }
+
+  /// A stretch of the original without raw added tokens; its first code point has the index `first`.
+  void put_stretch(std::string_view text, uint32_t first, Scratch* scratch, Tokens* out) const {
+    NormalizedText& n = scratch->normalized;
+    n.clear();
+    normalizer.append(text, first, &n);
+    if (normalized_tokens.empty()) return put_words(n, 0, n.text.size(), scratch, out);
+    scratch->matches.clear();
+    normalized_tokens.cut(n.text, &scratch->matches);
+    for (const auto& [token, begin, end] : scratch->matches) {
+      if (token == nullptr) {
+        put_words(n, begin, end, scratch, out);
+      } else {
+        out->put(token->id, n.origin[begin], n.origin[end - 1] + 1);
+        ++out->next_word;
+      }
+    }
+  }
+
+  Tokens tokenize(std::string_view text) const {
+    std::string repaired;
+    if (!unicode::is_valid(text)) text = repaired = unicode::repair(text);
+    if (text.size() > INT32_MAX) {
+      fail(ErrorCode::kUsage, "tokenizer: a text of {} bytes; wants less than 2 GiB", text.size());
+    }
+    Tokens out;
+    Scratch scratch;
+    raw_tokens.cut(text, &scratch.raw_matches);
+    const bool whole = scratch.raw_matches.size() <= 1;  // spares counting code points
+    uint32_t first = 0;
+    for (const auto& [token, begin, end] : scratch.raw_matches) {
+      const std::string_view part = text.substr(begin, end - begin);
+      const auto length = token == nullptr && whole ? 0 : static_cast<uint32_t>(unicode::length(part));
+      if (token == nullptr) {
+        put_stretch(part, first, &scratch, &out);
+      } else {
+        out.put(token->id, first, first + length);
+        ++out.next_word;
+      }
+      first += length;
+    }
+    return out;
+  }
+
+  int count_special(const Template& t) const {
+    size_t n = 0;
+    for (const TemplatePiece& piece : t) n += piece.ids.size();
+    return static_cast<int>(n);
+  }
+
+  /// The windows of one text or two under the options; all of it without truncation.
+  Windows cut(const Tokens& first, const Tokens* second, const EncodeOptions& options) const {
+    if (options.max_length < 0 || options.stride < 0) {
+      fail(ErrorCode::kUsage, "tokenizer: max_length {} and stride {}; wants neither below 0",
+           options.max_length, options.stride);
+    }
+    const auto n_second = second == nullptr ? -1 : static_cast<std::ptrdiff_t>(second->ids.size());
+    size_t room = SIZE_MAX;
+    if (options.max_length > 0 && options.truncation != Truncation::kNone) {
+      const int special_tokens =
+          options.add_special_tokens ? count_special(second ? spec.pair : spec.single) : 0;
+      if (options.max_length < special_tokens) {
+        fail(ErrorCode::kUsage, "tokenizer: max_length {} has no room for the {} special tokens; wants more",
+             options.max_length, special_tokens);
+      }
+      if (options.stride > options.max_length - count_special(spec.single)) {
+        fail(ErrorCode::kUsage, "tokenizer: stride {} with max_length {}; wants at most {}", options.stride,
+             options.max_length, std::max(0, options.max_length - count_special(spec.single)));
+      }
+      room = static_cast<size_t>(options.max_length - special_tokens);
+    }
+    return truncate(first.ids.size(), n_second, room, options);
+  }
+
+  /// One window of each text (numbers i, j) put into the template.  Windows that overflow keep type ids 0 and
+  /// 1 whatever the template says, as in the `tokenizers` crate.
+  Encoding assemble(const Tokens& first, const Tokens* second, const Windows& windows, size_t i, size_t j,
+                    bool add_special_tokens) const {
+    const Template& pieces = second != nullptr ? spec.pair : spec.single;
+    Encoding out;
+    const Window a = windows.first[i], b = second != nullptr ? windows.second[j] : Window{0, 0};
+    const size_t size = a.end - a.begin + b.end - b.begin + static_cast<size_t>(count_special(pieces));
+    out.ids.reserve(size), out.type_ids.reserve(size), out.offsets.reserve(size);
+    out.sequence_ids.reserve(size), out.word_ids.reserve(size);
+    for (const TemplatePiece& piece : pieces) {
+      if (piece.sequence < 0) {
+        if (!add_special_tokens) continue;
+        out.ids.insert(out.ids.end(), piece.ids.begin(), piece.ids.end());
+        out.offsets.resize(out.ids.size(), {0, 0});
+        out.word_ids.resize(out.ids.size(), -1);
+        out.type_ids.resize(out.ids.size(), piece.type_id);
+        out.sequence_ids.resize(out.ids.size(), -1);
+        continue;
+      }
+      const Tokens& tokens = piece.sequence == 0 ? first : *second;
+      const Window w = piece.sequence == 0 ? a : b;
+      const bool overflowing = (piece.sequence == 0 ? i : j) > 0;
+      const auto copy = [&](const auto& from, auto* to) {
+        to->insert(to->end(), from.begin() + static_cast<std::ptrdiff_t>(w.begin),
+                   from.begin() + static_cast<std::ptrdiff_t>(w.end));
+      };
+      copy(tokens.ids, &out.ids);
+      copy(tokens.offsets, &out.offsets);
+      copy(tokens.words, &out.word_ids);
+      out.type_ids.resize(out.ids.size(), overflowing ? piece.sequence : piece.type_id);
+      out.sequence_ids.resize(out.ids.size(), static_cast<int8_t>(piece.sequence));
+    }
+    return out;
+  }
+
+  Encoding encode(std::string_view first, const std::string_view* second,
+                  const EncodeOptions& options) const {
+    const Tokens a = tokenize(first), b = second != nullptr ? tokenize(*second) : Tokens{};
+    const Tokens* other = second != nullptr ? &b : nullptr;
+    return assemble(a, other, cut(a, other, options), 0, 0, options.add_special_tokens);
+  }
+
+  std::vector<Encoding> encode_all(std::string_view first, const std::string_view* second,
+                                   const EncodeOptions& options) const {
+    const Tokens a = tokenize(first), b = second != nullptr ? tokenize(*second) : Tokens{};
+    const Tokens* other = second != nullptr ? &b : nullptr;
+    const Windows windows = cut(a, other, options);
+    const size_t n_second = second != nullptr ? windows.second.size() : 1;
+    std::vector<Encoding> out;
+    const auto put = [&](size_t i, size_t j) {
+      out.push_back(assemble(a, other, windows, i, j, options.add_special_tokens));
+    };
+    // Where both texts overflow every window of one meets every window of the other, the kept ones of the
+    // first last.
+    put(0, 0);
+    for (size_t i = 1; i < windows.first.size(); ++i) {
+      for (size_t j = 0; j < n_second; ++j) put(i, j);
+    }
+    for (size_t j = 1; j < n_second; ++j) put(0, j);
+    return out;
+  }
+};
+
+namespace {
+
+void replace_all(std::string_view from, std::string_view to, std::string* text) {
+  for (size_t at = text->find(from); at != std::string::npos; at = text->find(from, at + to.size())) {
+    text->replace(at, from.size(), to);
+  }
+}
+
+/// English spacing, as the decoder of the `tokenizers` crate mends it.
+void clean_up(std::string* text) {
+  constexpr std::pair<const char*, const char*> kRules[] = {
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : kRules) replace_all(from, to, text);
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+Tokenizer Tokenizer::load(const std::string& folder) {
+  std::vector<NamedFile> files;
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                           "added_tokens.json", "vocab.txt"}) {
+    const std::string path = folder + "/" + name;
+    std::ifstream in(path, std::ios::binary);
+    if (!in) continue;
+    files.emplace_back(name, std::string(std::istreambuf_iterator<char>(in), {}));
+    if (in.bad()) fail(ErrorCode::kIo, "{}: cannot be read", path);
+  }
+  return from_files(files, folder);
+}
+
+Tokenizer Tokenizer::from_files(std::span<const NamedFile> files, const std::string& origin) {
+  auto impl = std::make_shared<Impl>(read_tokenizer_spec(files, origin));
+  impl->files.assign(files.begin(), files.end());
+  return Tokenizer(std::move(impl));
+}
+
+Encoding Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  return impl_->encode(text, nullptr, options);
+}
+
+Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second,
+                                const EncodeOptions& options) const {
+  return impl_->encode(first, &second, options);
+}
+
+std::vector<Encoding> Tokenizer::encode_with_overflow(std::string_view text,
+                                                      const EncodeOptions& options) const {
+  return impl_->encode_all(text, nullptr, options);
+}
+
+std::vector<Encoding> Tokenizer::encode_with_overflow(std::string_view first, std::string_view second,
+                                                      const EncodeOptions& options) const {
+  return impl_->encode_all(first, &second, options);
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
+  std::string out;
+  bool first = true;
+  for (const int32_t id : ids) {
+    const auto known = impl_->token_of.find(id);
+    if (known == impl_->token_of.end()) continue;
+    const auto added = impl_->decoded_as.find(id);
+    std::string piece = added != impl_->decoded_as.end() ? added->second : known->second;
+    if (skip_special_tokens && std::binary_search(impl_->special.begin(), impl_->special.end(), piece))
+      continue;
+    const bool joined = impl_->spec.has_decoder && piece.starts_with(impl_->spec.decoder_prefix);
+    if (!first) piece = joined ? piece.substr(impl_->spec.decoder_prefix.size()) : " " + piece;
+    if (impl_->spec.has_decoder && impl_->spec.cleanup) clean_up(&piece);
+    out += piece;
+    first = false;
+  }
+  return out;
+}
+
+int Tokenizer::vocab_size() const { return static_cast<int>(impl_->id_of.size()); }
+
+std::optional<int32_t> Tokenizer::token_to_id(std::string_view token) const {
+  const auto it = impl_->id_of.find(token);
+  return it == impl_->id_of.end() ? std::nullopt : std::optional(it->second);
+}
+
+const std::string& Tokenizer::id_to_token(int32_t id) const {
+  const auto it = impl_->token_of.find(id);
+  if (it == impl_->token_of.end()) {
+    fail(ErrorCode::kUsage, "tokenizer: no token has the id {}; the vocabulary has {} tokens", id,
+         vocab_size());
+  }
+  return it->second;
+}
+
+int32_t Tokenizer::cls_id() const { return impl_->cls; }
+int32_t Tokenizer::sep_id() const { return impl_->sep; }
+int32_t Tokenizer::pad_id() const { return impl_->pad; }
+int32_t Tokenizer::unk_id() const { return impl_->unk; }
+int32_t Tokenizer::mask_id() const { return impl_->mask; }
+int Tokenizer::model_max_length() const { return impl_->spec.model_max_length; }
+
+int Tokenizer::num_special_tokens(bool pair) const {
+  return impl_->count_special(pair ? impl_->spec.pair : impl_->spec.single);
+}
+
+std::vector<NamedFile> Tokenizer::files() const {
+  std::vector<NamedFile> out = impl_->files;
+  for (NamedFile& file : write_tokenizer_files(impl_->spec)) {
+    const auto same = [&](const NamedFile& f) { return f.first == file.first; };
+    if (std::none_of(out.begin(), out.end(), same)) out.push_back(std::move(file));
+  }
+  return out;
+}
+
+}  // namespace lathe

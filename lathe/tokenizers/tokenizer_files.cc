@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "lathe/tokenizers/tokenizer_spec.h"
+
+namespace lathe {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+/// Whether transformers' BERT class, given the two flags and strip_accents, builds this normaliser.
+bool is_bert_normalizer(const NormalizerRules& n) {
+  return n.clean_text && n.strip != NormalizerRules::Strip::kAllMarks &&
+         n.decompose == (n.strip != NormalizerRules::Strip::kNothing);
+}
+
+json normalizer_json(const NormalizerRules& n) {
+  if (n.strip != NormalizerRules::Strip::kAllMarks &&
+      n.decompose == (n.strip != NormalizerRules::Strip::kNothing)) {
+    return {{"type", "BertNormalizer"},
+            {"clean_text", n.clean_text},
+            {"handle_chinese_chars", n.handle_chinese_chars},
+            {"strip_accents", n.decompose == n.lowercase ? json(nullptr) : json(n.decompose)},
+            {"lowercase", n.lowercase}};
+  }
+  json steps = json::array();
+  if (n.decompose) steps.push_back({{"type", "NFD"}});
+  if (n.lowercase) steps.push_back({{"type", "Lowercase"}});
+  if (n.strip == NormalizerRules::Strip::kAllMarks) steps.push_back({{"type", "StripAccents"}});
+  return {{"type", "Sequence"}, {"normalizers", steps}};
+}
+
+json template_json(const Template& pieces) {
+  json out = json::array();
+  for (const TemplatePiece& p : pieces) {
+    const char* kind = p.sequence < 0 ? "SpecialToken" : "Sequence";
+    const std::string id = p.sequence < 0 ? p.token : p.sequence == 0 ? "A" : "B";
+    out.push_back({{kind, {{"id", id}, {"type_id", p.type_id}}}});
+  }
+  return out;
+}
+
+json post_processor_json(const TokenizerSpec& spec) {
+  json special = json::object();
+  for (const Template* t : {&spec.single, &spec.pair}) {
+    for (const TemplatePiece& p : *t) {
+      if (p.sequence >= 0) continue;
+      json tokens = json::array();
+      for (size_t i = 0; i < p.ids.size(); ++i) tokens.push_back(p.token);
+      special[p.token] = {{"id", p.token}, {"ids", p.ids}, {"tokens", tokens}};
+    }
+  }
+  return {{"type", "TemplateProcessing"},
+          {"single", template_json(spec.single)},
+          {"pair", template_json(spec.pair)},
+          {"special_tokens", special}};
+}
+
+json added_tokens_json(const TokenizerSpec& spec) {
+  std::vector<AddedToken> sorted = spec.added;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  json out = json::array();
+  for (const AddedToken& t : sorted) {
+    out.push_back({{"id", t.id},
+                   {"content", t.content},
+                   {"single_word", t.single_word},
+                   {"lstrip", t.lstrip},
+                   {"rstrip", t.rstrip},
+                   {"normalized", t.normalized},
+                   {"special", t.special}});
+  }
+  return out;
+}
+
+std::string tokenizer_json(const TokenizerSpec& spec) {
+  json vocab = json::object();
+  for (const auto& [token, id] : spec.vocabulary) vocab.push_back({token, id});
+  json decoder = nullptr;
+  if (spec.has_decoder) {
+    decoder = {{"type", "WordPiece"}, {"prefix", spec.decoder_prefix}, {"cleanup", spec.cleanup}};
+  }
+  const json out = {{"version", "1.0"},
+                    {"truncation", nullptr},
+                    {"padding", nullptr},
+                    {"added_tokens", added_tokens_json(spec)},
+                    {"normalizer", normalizer_json(spec.normalizer)},
+                    {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+                    {"post_processor", post_processor_json(spec)},
+                    {"decoder", decoder},
+                    {"model",
+                     {{"type", "WordPiece"},
+                      {"unk_token", spec.names.unk},
+                      {"continuing_subword_prefix", spec.prefix},
+                      {"max_input_chars_per_word", spec.max_chars},
+                      {"vocab", vocab}}}};
+  return out.dump(2);
+}
+
+json special_tokens(const TokenizerSpec& spec) {
+  json out = json::object();
+  const std::pair<const char*, const std::string*> names[] = {{"cls_token", &spec.names.cls},
+                                                              {"mask_token", &spec.names.mask},
+                                                              {"pad_token", &spec.names.pad},
+                                                              {"sep_token", &spec.names.sep},
+                                                              {"unk_token", &spec.names.unk}};
+  // A name that stands for no token is left out: transformers would add a token for it.
+  for (const auto& [key, name] : names) {
+    const bool known = std::any_of(spec.added.begin(), spec.added.end(),
+                                   [&](const AddedToken& t) { return t.content == *name; }) ||
+                       std::any_of(spec.vocabulary.begin(), spec.vocabulary.end(),
+                                   [&](const auto& v) { return v.first == *name; });
+    if (known) out[key] = *name;
+  }
+  return out;
+}
+
+std::string tokenizer_config(const TokenizerSpec& spec) {
+  json out = special_tokens(spec);
+  const NormalizerRules& n = spec.normalizer;
+  if (is_bert_normalizer(n)) {
+    out["do_lower_case"] = n.lowercase;
+    out["strip_accents"] = n.decompose == n.lowercase ? json(nullptr) : json(n.decompose);
+    out["tokenize_chinese_chars"] = n.handle_chinese_chars;
+  }
+  if (spec.model_max_length != INT_MAX) out["model_max_length"] = spec.model_max_length;
+  out["tokenizer_class"] = is_bert_normalizer(n) ? "BertTokenizer" : "PreTrainedTokenizerFast";
+  return out.dump(2) + "\n";
+}
+
+/// Only where a token's line number is its id and reading gives the token back.
+bool fits_vocab_txt(const TokenizerSpec& spec) {
+  for (size_t i = 0; i < spec.vocabulary.size(); ++i) {
+    const auto& [token, id] = spec.vocabulary[i];
+    if (id != static_cast<int32_t>(i) || token.find_first_of("\n\r") != std::string::npos) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<NamedFile> write_tokenizer_files(const TokenizerSpec& spec) {
+  std::vector<NamedFile> out = {{"tokenizer.json", tokenizer_json(spec)},
+                                {"tokenizer_config.json", tokenizer_config(spec)},
+                                {"special_tokens_map.json", special_tokens(spec).dump(2) + "\n"}};
+  if (fits_vocab_txt(spec)) {
+    std::string lines;
+    for (const auto& [token, id] : spec.vocabulary) lines += token + "\n";
+    out.emplace_back("vocab.txt", std::move(lines));
+  }
+  return out;
+}
+
+}  // namespace lathe

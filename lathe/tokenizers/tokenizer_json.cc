@@ -1,0 +1,176 @@
+#include "lathe/tokenizers/tokenizer_json.h"
+
+#include <algorithm>
+#include <set>
+
+namespace lathe {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kNormalizers = "BertNormalizer, or a Sequence of NFD, Lowercase and StripAccents";
+
+/// Adds one step to the rules; the steps must come in an order that the one pass of Normalizer gives as well.
+void read_normalizer(const JsonDocument& doc, const json& value, int depth, NormalizerRules* rules) {
+  const std::string type = doc.type(value, "normalizer");
+  const bool first =
+      !rules->clean_text && !rules->handle_chinese_chars && !rules->decompose && !rules->lowercase;
+  if (type == "Sequence" && depth < 8) {
+    for (const json& step : doc.list(value, "normalizers")) read_normalizer(doc, step, depth + 1, rules);
+  } else if (type == "BertNormalizer" && first) {
+    *rules = bert_rules(doc.flag(value, "clean_text", true), doc.flag(value, "handle_chinese_chars", true),
+                        doc.optional_flag(value, "strip_accents"), doc.flag(value, "lowercase", true));
+  } else if (type == "NFD" && !rules->decompose && !rules->clean_text) {
+    rules->decompose = true;
+  } else if (type == "StripAccents" && rules->decompose && !rules->clean_text) {
+    rules->strip = NormalizerRules::Strip::kAllMarks;
+  } else if (type == "Lowercase") {
+    rules->lowercase = true;
+  } else {
+    doc.unsupported("normalizer", type, kNormalizers);
+  }
+}
+
+void collect_pre_tokenizers(const JsonDocument& doc, const json& value, int depth,
+                            std::multiset<std::string>* out) {
+  const std::string type = doc.type(value, "pre_tokenizer");
+  if (type == "Sequence" && depth < 8) {
+    for (const json& step : doc.list(value, "pretokenizers"))
+      collect_pre_tokenizers(doc, step, depth + 1, out);
+    return;
+  }
+  const json* behavior = type == "Punctuation" ? JsonDocument::get(value, "behavior") : nullptr;
+  if (behavior != nullptr && *behavior != "Isolated") {
+    doc.unsupported("pre_tokenizer", "Punctuation " + behavior->dump(), "the behavior Isolated");
+  }
+  out->insert(type);
+}
+
+void check_pre_tokenizer(const JsonDocument& doc) {
+  constexpr const char* kWanted = "BertPreTokenizer, or a Sequence of WhitespaceSplit and Punctuation";
+  const json* value = JsonDocument::get(doc.root(), "pre_tokenizer");
+  if (value == nullptr) doc.unsupported("pre_tokenizer", "null", kWanted);
+  std::multiset<std::string> types;
+  collect_pre_tokenizers(doc, *value, 0, &types);
+  if (types == std::multiset<std::string>{"BertPreTokenizer"}) return;
+  if (types == std::multiset<std::string>{"Punctuation", "WhitespaceSplit"}) return;
+  std::string found;
+  for (const std::string& type : types) found += (found.empty() ? "" : " + ") + type;
+  doc.unsupported("pre_tokenizer", found, kWanted);
+}
+
+Template read_template(const JsonDocument& doc, const json& processor, const char* key) {
+  Template out;
+  for (const json& piece : doc.list(processor, key)) {
+    TemplatePiece p;
+    if (!piece.is_object() || piece.size() != 1) doc.wrong(key, "Sequence or SpecialToken", piece);
+    const json& body = piece.begin().value();
+    p.type_id = doc.id("type_id", doc.need(body, "type_id"));
+    p.token = doc.text(body, "id");
+    if (piece.begin().key() == "Sequence" && (p.token == "A" || p.token == "B")) {
+      p.sequence = p.token == "B";
+    } else if (piece.begin().key() == "SpecialToken") {
+      const json& special = doc.need(doc.need(processor, "special_tokens"), p.token.c_str());
+      for (const json& id : doc.list(special, "ids")) p.ids.push_back(doc.id("ids", id));
+    } else {
+      doc.wrong(key, "Sequence A or B, or SpecialToken", piece);
+    }
+    out.push_back(std::move(p));
+  }
+  std::string order;
+  for (const TemplatePiece& p : out) order += p.sequence < 0 ? "" : p.token;
+  if (order != (std::string(key) == "pair" ? "AB" : "A")) {
+    doc.unsupported("post_processor", std::string(key) + " of texts " + order, "A alone, or A before B");
+  }
+  return out;
+}
+
+void read_post_processor(const JsonDocument& doc, const json& value, TokenizerSpec* spec) {
+  const std::string type = doc.type(value, "post_processor");
+  if (type == "TemplateProcessing") {
+    spec->single = read_template(doc, value, "single");
+    spec->pair = read_template(doc, value, "pair");
+  } else if (type == "BertProcessing") {
+    const json &cls = doc.list(value, "cls"), &sep = doc.list(value, "sep");
+    for (const json* t : {&cls, &sep}) {
+      if (t->size() != 2 || !(*t)[0].is_string()) doc.wrong("cls and sep", "[token, id]", *t);
+    }
+    for (const bool pair : {false, true}) {
+      (pair ? spec->pair : spec->single) =
+          bert_template(cls[0], doc.id("cls", cls[1]), sep[0], doc.id("sep", sep[1]), pair);
+    }
+  } else if (type == "Sequence" && doc.list(value, "processors").size() == 1 &&
+             doc.type(value["processors"][0], "post_processor") != "Sequence") {
+    read_post_processor(doc, value["processors"][0], spec);
+  } else {
+    doc.unsupported("post_processor", type, "TemplateProcessing or BertProcessing");
+  }
+}
+
+Vocabulary read_model(const JsonDocument& doc, TokenizerSpec* spec) {
+  const json& model = doc.need(doc.root(), "model");
+  const std::string type = doc.type(model, "model");
+  // Files before version 0.9 of `tokenizers` name no type.
+  if (type != "WordPiece" && (type != "(none)" || !model.contains("continuing_subword_prefix"))) {
+    doc.unsupported("model", type, "WordPiece");
+  }
+  spec->names.unk = doc.text(model, "unk_token");
+  spec->prefix = doc.text(model, "continuing_subword_prefix");
+  const json& limit = doc.need(model, "max_input_chars_per_word");
+  if (!limit.is_number_unsigned()) doc.wrong("max_input_chars_per_word", "a count", limit);
+  spec->max_chars = static_cast<uint32_t>(std::min<uint64_t>(limit.get<uint64_t>(), UINT32_MAX));
+  const json& vocab = doc.need(model, "vocab");
+  if (!vocab.is_object()) doc.wrong("model.vocab", "an object from token to id", vocab);
+  Vocabulary out;
+  for (const auto& [token, id] : vocab.items()) out[token] = doc.id("model.vocab", id);
+  return out;
+}
+
+}  // namespace
+
+NormalizerRules bert_rules(bool clean, bool chinese, std::optional<bool> strip_accents, bool lowercase) {
+  NormalizerRules rules;
+  rules.clean_text = clean;
+  rules.handle_chinese_chars = chinese;
+  rules.lowercase = lowercase;
+  if (strip_accents.value_or(lowercase)) {
+    rules.decompose = true;
+    rules.strip = NormalizerRules::Strip::kNonspacing;
+  }
+  return rules;
+}
+
+Template bert_template(const std::string& cls, int32_t cls_id, const std::string& sep, int32_t sep_id,
+                       bool pair) {
+  Template t = {{-1, 0, {cls_id}, cls}, {0, 0, {}, ""}, {-1, 0, {sep_id}, sep}};
+  if (pair) t.insert(t.end(), {{1, 1, {}, ""}, {-1, 1, {sep_id}, sep}});
+  return t;
+}
+
+void read_tokenizer_json(const JsonDocument& doc, Vocabulary* vocabulary, TokenizerSpec* spec) {
+  if (const json* version = JsonDocument::get(doc.root(), "version");
+      version != nullptr && *version != "1.0") {
+    doc.unsupported("version", version->dump(), "1.0");
+  }
+  *vocabulary = read_model(doc, spec);
+  if (const json* value = JsonDocument::get(doc.root(), "normalizer")) {
+    read_normalizer(doc, *value, 0, &spec->normalizer);
+  }
+  check_pre_tokenizer(doc);
+  if (const json* value = JsonDocument::get(doc.root(), "post_processor"))
+    read_post_processor(doc, *value, spec);
+  spec->has_decoder = JsonDocument::get(doc.root(), "decoder") != nullptr;
+  if (spec->has_decoder) {
+    const json& decoder = doc.need(doc.root(), "decoder");
+    const std::string type = doc.type(decoder, "decoder");
+    if (type != "WordPiece") doc.unsupported("decoder", type, "WordPiece");
+    spec->decoder_prefix = doc.text(decoder, "prefix");
+    spec->cleanup = doc.flag(decoder, "cleanup", true);
+  }
+  if (JsonDocument::get(doc.root(), "added_tokens") == nullptr) return;
+  for (const json& value : doc.list(doc.root(), "added_tokens")) {
+    spec->added.push_back(doc.added_token(value, false));
+  }
+}
+
+}  // namespace lathe

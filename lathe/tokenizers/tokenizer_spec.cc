@@ -1,0 +1,288 @@
+#include "lathe/tokenizers/tokenizer_spec.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "lathe/core/error.h"
+#include "lathe/tokenizers/tokenizer_json.h"
+#include "lathe/tokenizers/unicode.h"
+
+namespace lathe {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kNameKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                     "pad_token", "cls_token", "mask_token"};
+
+bool is_token(const json& value) {
+  return value.is_string() || (value.is_object() && value.contains("content"));
+}
+
+/// A token a line, white space at its end cut off; the id is the line's number, of equal lines the last
+/// counts.
+Vocabulary read_vocab_txt(const std::string& bytes, const std::string& name) {
+  if (!unicode::is_valid(bytes)) fail(ErrorCode::kInvalidData, "{}: not valid UTF-8", name);
+  Vocabulary out;
+  int32_t id = 0;
+  for (size_t begin = 0; begin < bytes.size(); ++id) {
+    if (id >= kTokenIdLimit) fail(ErrorCode::kInvalidData, "{}: more than {} lines", name, kTokenIdLimit);
+    const size_t newline = std::min(bytes.find('\n', begin), bytes.size());
+    std::string_view line(bytes.data() + begin, newline - begin);
+    for (size_t at = line.size(); at > 0; line = line.substr(0, at)) {
+      if ((unicode::info(unicode::decode_back(line, &at)).flags & unicode::kSpace) == 0) break;
+    }
+    out[std::string(line)] = id;
+    begin = newline + 1;
+  }
+  return out;
+}
+
+/// The special tokens and added tokens of tokenizer_config.json and the older files beside it, as
+/// transformers merges them: later entries win.
+struct Configuration {
+  std::map<std::string, AddedToken> named;  // by key, "cls_token"
+  std::vector<AddedToken> extra;            // additional special tokens
+  std::vector<AddedToken> decoder;          // added_tokens_decoder, by id
+
+  void read_names(const JsonDocument& doc) {
+    for (const auto& [key, value] : doc.root().items()) {
+      if (key.ends_with("_token") && is_token(value)) named[key] = special(doc, value);
+    }
+    for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+      const json* list = JsonDocument::get(doc.root(), key);
+      if (list == nullptr || !list->is_structured()) continue;
+      for (const auto& [name, value] : list->items()) {
+        if (!is_token(value)) doc.wrong(key, "tokens", value);
+        extra.push_back(special(doc, value));
+      }
+    }
+  }
+
+  void read_decoder(const JsonDocument& doc) {
+    const json* object = JsonDocument::get(doc.root(), "added_tokens_decoder");
+    if (object == nullptr) return;
+    if (!object->is_object()) doc.wrong("added_tokens_decoder", "an object", *object);
+    std::map<int64_t, AddedToken> by_id;
+    for (const auto& [key, value] : object->items()) {
+      int64_t id = 0;
+      for (const char c : key)
+        id = c >= '0' && c <= '9' ? std::min(id * 10 + (c - '0'), kTokenIdLimit) : kTokenIdLimit;
+      if (id >= kTokenIdLimit) doc.wrong("added_tokens_decoder", "ids below 2^24 as keys", key);
+      by_id[id] = doc.added_token(value, false);
+    }
+    for (auto& [id, token] : by_id) decoder.push_back(std::move(token));
+  }
+
+  void read_added_tokens_json(const JsonDocument& doc) {
+    std::multimap<int32_t, std::string> by_id;
+    for (const auto& [token, id] : doc.root().items()) by_id.emplace(doc.id("added token", id), token);
+    for (const auto& [id, content] : by_id) {
+      AddedToken token;
+      token.content = content;
+      token.special =
+          std::any_of(named.begin(), named.end(),
+                      [&](const auto& n) { return n.second.content == content; }) ||
+          std::any_of(extra.begin(), extra.end(), [&](const AddedToken& t) { return t.content == content; });
+      token.normalized = !token.special;
+      decoder.push_back(std::move(token));
+    }
+  }
+
+ private:
+  static AddedToken special(const JsonDocument& doc, const json& value) {
+    AddedToken token = doc.added_token(value, true);
+    token.special = true;
+    return token;
+  }
+};
+
+int read_model_max_length(const JsonDocument& doc) {
+  const json* value = JsonDocument::get(doc.root(), "model_max_length");
+  if (value == nullptr) return INT_MAX;
+  if (!value->is_number() || !(value->get<double>() > 0))
+    doc.wrong("model_max_length", "a positive number", *value);
+  return value->get<double>() >= INT_MAX ? INT_MAX : value->get<int>();
+}
+
+/// Puts the tokens of the configuration behind those of tokenizer.json.
+void merge_added_tokens(const Configuration& config, TokenizerSpec* spec) {
+  std::vector<AddedToken> tokens = config.decoder;
+  const auto known = [&](const std::string& content) {
+    const auto same = [&](const AddedToken& t) { return t.content == content; };
+    return std::any_of(tokens.begin(), tokens.end(), same) ||
+           std::any_of(spec->added.begin(), spec->added.end(), same);
+  };
+  for (const char* key : kNameKeys) {
+    const auto it = config.named.find(key);
+    if (it != config.named.end() && !known(it->second.content)) tokens.push_back(it->second);
+  }
+  for (const auto& [key, token] : config.named) {
+    if (!known(token.content)) tokens.push_back(token);
+  }
+  for (const AddedToken& token : config.extra) {
+    if (!known(token.content)) tokens.push_back(token);
+  }
+  spec->added.insert(spec->added.end(), tokens.begin(), tokens.end());
+}
+
+/// Gives added tokens their ids: the vocabulary's, or the next free one (`AddedVocabulary::add_tokens`); the
+/// id in the file counts for nothing.  Of tokens with equal content the last one's properties stay.
+void number_added_tokens(const Vocabulary& vocabulary, const std::string& origin, TokenizerSpec* spec) {
+  int32_t next = static_cast<int32_t>(vocabulary.size());
+  std::unordered_map<std::string, size_t> seen;
+  std::vector<AddedToken> out;
+  for (AddedToken& token : spec->added) {
+    if (token.content.empty()) continue;
+    if (const auto it = seen.find(token.content); it != seen.end()) {
+      token.id = out[it->second].id;
+      out[it->second] = token;
+      continue;
+    }
+    const auto it = vocabulary.find(token.content);
+    token.id = it != vocabulary.end() ? it->second : next++;
+    if (token.id >= kTokenIdLimit) fail(ErrorCode::kInvalidData, "{}: no id below 2^24 is left", origin);
+    seen[token.content] = out.size();
+    out.push_back(token);
+  }
+  spec->added = std::move(out);
+}
+
+class Reader {
+ public:
+  Reader(std::span<const NamedFile> files, const std::string& origin) : files_(files), origin_(origin) {}
+
+  TokenizerSpec read() {
+    const std::string* vocab_txt = find("vocab.txt");
+    std::optional<JsonDocument> main = open("tokenizer.json"), config = open("tokenizer_config.json"),
+                                map = open("special_tokens_map.json"), added = open("added_tokens.json");
+    if (!main && vocab_txt == nullptr) {
+      fail(ErrorCode::kNotFound, "{}: wants tokenizer.json or vocab.txt, found neither", origin_);
+    }
+    const bool bert = config ? is_bert(*config) : !main;
+    read_configuration(config, map, added);
+    if (bert) name_defaults();
+    if (main) {
+      read_tokenizer_json(*main, &vocabulary_, &spec_);
+    } else {
+      vocabulary_ = read_vocab_txt(*vocab_txt, origin_ + "/vocab.txt");
+    }
+    take_names(bert);
+    if (bert) apply_bert_rules(config);
+    merge_added_tokens(tokens_, &spec_);
+    number_added_tokens(vocabulary_, origin_, &spec_);
+    if (!vocabulary_.contains(spec_.names.unk)) {
+      fail(ErrorCode::kInvalidData,
+           "{}: the unknown token '{}' is not in the vocabulary of {} tokens; wants one in it", origin_,
+           spec_.names.unk, vocabulary_.size());
+    }
+    if (spec_.single.empty()) make_templates(bert);
+    spec_.vocabulary.assign(vocabulary_.begin(), vocabulary_.end());
+    std::sort(spec_.vocabulary.begin(), spec_.vocabulary.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.second, a.first) < std::tie(b.second, b.first);
+    });
+    return std::move(spec_);
+  }
+
+ private:
+  const std::string* find(std::string_view name) const {
+    for (const NamedFile& file : files_) {
+      if (file.first == name) return &file.second;
+    }
+    return nullptr;
+  }
+
+  std::optional<JsonDocument> open(const std::string& name) const {
+    const std::string* bytes = find(name);
+    if (bytes == nullptr) return std::nullopt;
+    return JsonDocument(origin_ + "/" + name, *bytes);
+  }
+
+  /// Whether transformers builds its BERT class, which takes only vocabulary, added tokens and template from
+  /// tokenizer.json and the normaliser's flags from tokenizer_config.json.
+  static bool is_bert(const JsonDocument& config) {
+    const json* name = JsonDocument::get(config.root(), "tokenizer_class");
+    return name == nullptr || *name == "BertTokenizer" || *name == "BertTokenizerFast";
+  }
+
+  void read_configuration(const std::optional<JsonDocument>& config, const std::optional<JsonDocument>& map,
+                          const std::optional<JsonDocument>& added) {
+    if (config) {
+      tokens_.read_names(*config);
+      tokens_.read_decoder(*config);
+      spec_.model_max_length = read_model_max_length(*config);
+    }
+    if (config && JsonDocument::get(config->root(), "added_tokens_decoder") != nullptr) return;
+    if (map) tokens_.read_names(*map);
+    if (added) tokens_.read_added_tokens_json(*added);
+  }
+
+  void name_defaults() {
+    const SpecialTokenNames d;
+    const std::pair<const char*, const std::string*> defaults[] = {{"unk_token", &d.unk},
+                                                                   {"sep_token", &d.sep},
+                                                                   {"pad_token", &d.pad},
+                                                                   {"cls_token", &d.cls},
+                                                                   {"mask_token", &d.mask}};
+    for (const auto& [key, content] : defaults) {
+      AddedToken token;
+      token.content = *content;
+      token.special = true;
+      tokens_.named.try_emplace(key, token);
+    }
+  }
+
+  void take_names(bool bert) {
+    const std::pair<const char*, std::string*> names[] = {{"sep_token", &spec_.names.sep},
+                                                          {"pad_token", &spec_.names.pad},
+                                                          {"cls_token", &spec_.names.cls},
+                                                          {"mask_token", &spec_.names.mask}};
+    for (const auto& [key, name] : names) {
+      if (tokens_.named.contains(key)) *name = tokens_.named[key].content;
+    }
+    if (bert) spec_.names.unk = tokens_.named["unk_token"].content;
+  }
+
+  void apply_bert_rules(const std::optional<JsonDocument>& config) {
+    if (config) {
+      const json& root = config->root();
+      spec_.normalizer =
+          bert_rules(true, config->flag(root, "tokenize_chinese_chars", true),
+                     config->optional_flag(root, "strip_accents"), config->flag(root, "do_lower_case", true));
+    } else {
+      spec_.normalizer = bert_rules(true, true, std::nullopt, true);
+    }
+  }
+
+  void make_templates(bool bert) {
+    spec_.single = {{0, 0, {}, ""}};
+    spec_.pair = {{0, 0, {}, ""}, {1, 1, {}, ""}};
+    if (!bert) return;
+    const auto id = [&](const std::string& token) {
+      const auto it = vocabulary_.find(token);
+      if (it != vocabulary_.end()) return it->second;
+      return std::find_if(spec_.added.begin(), spec_.added.end(),
+                          [&](const AddedToken& t) { return t.content == token; })
+          ->id;
+    };
+    const auto &cls = spec_.names.cls, &sep = spec_.names.sep;
+    spec_.single = bert_template(cls, id(cls), sep, id(sep), false);
+    spec_.pair = bert_template(cls, id(cls), sep, id(sep), true);
+  }
+
+  std::span<const NamedFile> files_;
+  const std::string& origin_;
+  Vocabulary vocabulary_;
+  Configuration tokens_;
+  TokenizerSpec spec_;
+};
+
+}  // namespace
+
+TokenizerSpec read_tokenizer_spec(std::span<const NamedFile> files, const std::string& origin) {
+  return Reader(files, origin).read();
+}
+
+}  // namespace lathe

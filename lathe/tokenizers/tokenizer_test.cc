@@ -1,0 +1,216 @@
+#include "lathe/tokenizers/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <climits>
+#include <nlohmann/json.hpp>
+
+#include "lathe/core/error.h"
+#include "lathe/tokenizers/unicode.h"
+
+namespace lathe {
+namespace {
+
+using nlohmann::json;
+
+const std::string kVocabTxt =
+    "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n##s\nworld\n!\na\n##a\ne\n##b\n\xef\xbf\xbd\n";
+
+Tokenizer from_vocab(const std::string& config = "{}") {
+  const std::vector<NamedFile> files = {{"vocab.txt", kVocabTxt}, {"tokenizer_config.json", config}};
+  return Tokenizer::from_files(files, "model");
+}
+
+json small_json() {
+  return json::parse(R"({"version": "1.0", "added_tokens": [{"id": 1, "content": "[SEP]", "special": true,
+    "normalized": false, "single_word": false, "lstrip": false, "rstrip": false}],
+    "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+    "strip_accents": null, "lowercase": true}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 1]},
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+    "max_input_chars_per_word": 100, "vocab": {"[UNK]": 0, "[SEP]": 1, "[CLS]": 2, "a": 3, "##a": 4}}})");
+}
+
+Tokenizer from_json(const json& content) {
+  const std::vector<NamedFile> files = {{"tokenizer.json", content.dump()}};
+  return Tokenizer::from_files(files, "model");
+}
+
+/// Code and message of the Error that loading gives; the code is kInternal and the message empty if it
+/// succeeds.
+std::pair<ErrorCode, std::string> load_error(const std::vector<NamedFile>& files) {
+  try {
+    Tokenizer::from_files(files, "model");
+  } catch (const Error& e) {
+    return {e.code(), e.what()};
+  }
+  return {ErrorCode::kInternal, ""};
+}
+
+void expect_error(const std::vector<NamedFile>& files, ErrorCode code, const std::string& part) {
+  const auto [found, message] = load_error(files);
+  EXPECT_EQ(found, code) << message;
+  EXPECT_NE(message.find(part), std::string::npos) << message;
+}
+
+using Ids = std::vector<int32_t>;
+
+TEST(Tokenizer, VocabTxtAloneIsUncasedBert) {
+  const Tokenizer t = from_vocab();
+  const Encoding e = t.encode("Héllos [MASK]world!");
+  EXPECT_EQ(e.ids, (Ids{2, 5, 6, 4, 7, 8, 3}));
+  EXPECT_EQ(e.word_ids, (Ids{-1, 0, 0, 1, 2, 3, -1}));
+  EXPECT_EQ(e.offsets[1], (std::array<int32_t, 2>{0, 5}));
+  EXPECT_EQ(e.offsets[4], (std::array<int32_t, 2>{13, 18}));
+  EXPECT_EQ(t.decode(e.ids), "hellos world!");
+}
+
+TEST(Tokenizer, PairGetsTypeIds) {
+  const Encoding e = from_vocab().encode_pair("hello", "world");
+  EXPECT_EQ(e.ids, (Ids{2, 5, 3, 7, 3}));
+  EXPECT_EQ(e.type_ids, (Ids{0, 0, 0, 1, 1}));
+  EXPECT_EQ(e.sequence_ids, (std::vector<int8_t>{-1, 0, -1, 1, -1}));
+}
+
+TEST(Tokenizer, ConfigSetsCaseNamesAndLength) {
+  const Tokenizer t = from_vocab(R"({"do_lower_case": false, "model_max_length": 77, "mask_token":
+    {"__type": "AddedToken", "content": "hello"}, "additional_special_tokens": ["<x>"]})");
+  EXPECT_EQ(t.encode("World world").ids, (Ids{2, 1, 7, 3}));
+  EXPECT_EQ(t.model_max_length(), 77);
+  EXPECT_EQ(t.mask_id(), 5);
+  EXPECT_EQ(t.vocab_size(), 15);
+  EXPECT_EQ(t.token_to_id("<x>"), 14);
+  EXPECT_EQ(t.encode("a<x>a").ids, (Ids{2, 9, 14, 9, 3}));
+  EXPECT_EQ(from_vocab(R"({"model_max_length": 1000000000000000019884624838656})").model_max_length(),
+            INT_MAX);
+}
+
+TEST(Tokenizer, FilesKeepWhatWasLoadedAndDescribeTheSame) {
+  const Tokenizer t = from_vocab(R"({"do_lower_case":false})");
+  const auto files = t.files();
+  std::vector<NamedFile> generated;
+  for (const NamedFile& f : files) {
+    if (f.first == "vocab.txt") {
+      EXPECT_EQ(f.second, kVocabTxt);
+    } else if (f.first == "tokenizer_config.json") {
+      EXPECT_EQ(f.second, R"({"do_lower_case":false})");
+    } else {
+      generated.push_back(f);
+    }
+  }
+  ASSERT_EQ(generated.size(), 2u);
+  const Tokenizer again = Tokenizer::from_files(generated, "again");
+  const std::string text = "Hello hellos [SEP] é世a";
+  EXPECT_EQ(again.encode(text), t.encode(text));
+  for (const NamedFile& f : from_json(small_json()).files()) {
+    if (f.first == "vocab.txt") {
+      EXPECT_EQ(f.second, "[UNK]\n[SEP]\n[CLS]\na\n##a\n");
+    }
+  }
+}
+
+TEST(Tokenizer, InvalidUtf8IsReadAsReplacementCharacters) {
+  EXPECT_EQ(unicode::repair("a\xff\xe4\xb8z\xed\xa0\x80"), "a\uFFFD\uFFFDz\uFFFD\uFFFD\uFFFD");
+  EXPECT_TRUE(unicode::is_valid("a\u00e9\u4e16\U0001F600 \uFFFF"));
+  for (const char* bad : {"\xc0\x80", "\xe0\x9f\xbf", "\xf4\x90\x80\x80", "abcdefgh\x80", "\xf0\x9f\x98"}) {
+    EXPECT_FALSE(unicode::is_valid(bad));
+  }
+  const Encoding e = from_vocab().encode("a\xff!");  // clean_text drops U+FFFD; the offsets count it
+  EXPECT_EQ(e.ids, (Ids{2, 9, 8, 3}));
+  EXPECT_EQ(e.offsets[2], (std::array<int32_t, 2>{2, 3}));
+}
+
+TEST(Tokenizer, EmptyTextGivesOnlySpecialTokens) {
+  const Tokenizer t = from_vocab();
+  EXPECT_EQ(t.encode("").ids, (Ids{2, 3}));
+  EXPECT_EQ(t.encode(" \t\u200b").ids, (Ids{2, 3}));
+  EXPECT_EQ(t.encode_pair("", "").ids, (Ids{2, 3, 3}));
+  EXPECT_EQ(t.encode("", {.add_special_tokens = false}).size(), 0u);
+}
+
+/// A megabyte of these takes quadratic code minutes, linear code milliseconds.
+TEST(Tokenizer, MegabytesTakeLinearTime) {
+  const Tokenizer t = from_vocab();
+  const auto begin = std::chrono::steady_clock::now();
+  const size_t n = 1 << 20;
+  EXPECT_EQ(t.encode(std::string(n, 'a')).ids, (Ids{2, 1, 3}));
+  std::string spaced, marks = "e", literals;
+  for (size_t i = 0; i < n / 2; ++i) {
+    spaced += "a ";
+    marks += i % 2 == 0 ? "\u0323" : "\u0301";
+    literals += i % 4 == 0 ? "[SEP" : "]";
+  }
+  EXPECT_EQ(t.encode(spaced).size(), n / 2 + 2);
+  EXPECT_EQ(t.encode(marks).ids, (Ids{2, 11, 3}));
+  EXPECT_GT(t.encode(literals).size(), n / 8);
+  EXPECT_EQ(t.encode_with_overflow(spaced, {.max_length = 512, .stride = 128}).size(),
+            (n / 2 - 510 + 381) / 382 + 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+TEST(Tokenizer, TruncationThatCannotBeIsRefused) {
+  const Tokenizer t = from_vocab();
+  const auto refused = [&](std::string_view a, const char* b, EncodeOptions options) {
+    try {
+      b != nullptr ? t.encode_pair(a, b, options) : t.encode(a, options);
+    } catch (const Error& e) {
+      return e.code() == ErrorCode::kUsage;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused("hello world", "a", {5, Truncation::kOnlySecond}));
+  EXPECT_FALSE(refused("hello", "a world", {5, Truncation::kOnlySecond}));
+  EXPECT_TRUE(refused("hello world a", nullptr, {4, Truncation::kOnlySecond}));
+  EXPECT_TRUE(refused("a", nullptr, {1}));
+  EXPECT_TRUE(refused("a a a a a a", nullptr, {6, Truncation::kLongestFirst, 5}));
+  EXPECT_TRUE(refused("a a a a a a", nullptr, {6, Truncation::kLongestFirst, 4}));
+  EXPECT_FALSE(refused("a a a a a a", nullptr, {6, Truncation::kLongestFirst, 3}));
+  EXPECT_TRUE(refused("a", nullptr, {-1}));
+}
+
+TEST(Tokenizer, OtherComponentsAreNamedInTheError) {
+  const auto with = [](const char* part, const json& value) {
+    json j = small_json();
+    j[part] = value;
+    return std::vector<NamedFile>{{"tokenizer.json", j.dump()}};
+  };
+  const auto no = ErrorCode::kUnsupported;
+  expect_error(with("normalizer", {{"type", "Precompiled"}}), no, "'Precompiled'");
+  expect_error(with("normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "NFKC"}}}}}), no,
+               "'NFKC'");
+  expect_error(with("pre_tokenizer", {{"type", "ByteLevel"}}), no, "'ByteLevel'");
+  expect_error(with("pre_tokenizer", nullptr), no, "'null'");
+  expect_error(with("post_processor", {{"type", "RobertaProcessing"}}), no, "'RobertaProcessing'");
+  expect_error(with("decoder", {{"type", "BPEDecoder"}}), no, "'BPEDecoder'");
+  expect_error(with("model", {{"type", "BPE"}}), no, "model 'BPE'");
+  expect_error(with("version", "2.0"), no, "2.0");
+}
+
+TEST(Tokenizer, MalformedFilesAreNamedInTheError) {
+  const auto bad = ErrorCode::kInvalidData;
+  expect_error({{"tokenizer.json", "{\"model\": "}}, bad, "model/tokenizer.json: not valid JSON");
+  expect_error({{"tokenizer.json", "[]"}}, bad, "wants an object");
+  expect_error({{"tokenizer.json", "{}"}}, bad, "'model' is missing");
+  json j = small_json();
+  j["model"]["vocab"].erase("[UNK]");
+  expect_error({{"tokenizer.json", j.dump()}}, bad, "'[UNK]' is not in the vocabulary");
+  j["model"]["vocab"]["[UNK]"] = -1;
+  expect_error({{"tokenizer.json", j.dump()}}, bad, "found -1");
+  expect_error({{"vocab.txt", "[UNK]\n\xff\n"}}, bad, "not valid UTF-8");
+  expect_error({{"vocab.txt", ""}}, bad, "vocabulary of 0 tokens");
+  expect_error({{"vocab.txt", kVocabTxt}, {"tokenizer_config.json", R"({"do_lower_case": 1})"}}, bad,
+               "do_lower_case");
+  expect_error({{"tokenizer_config.json", "{}"}}, ErrorCode::kNotFound, "tokenizer.json or vocab.txt");
+}
+
+TEST(Tokenizer, UnknownIdIsRefusedAndLeftOutOfText) {
+  const Tokenizer t = from_vocab();
+  EXPECT_EQ(t.id_to_token(5), "hello");
+  EXPECT_THROW(t.id_to_token(99), Error);
+  EXPECT_EQ(t.decode(Ids{5, 99, -1, 7}), "hello world");
+}
+
+}  // namespace
+}  // namespace lathe

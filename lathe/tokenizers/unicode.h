@@ -1,0 +1,49 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lathe::unicode {
+
+/// What the tokenizer needs to know of a code point; the values are those of the Rust crates behind Hugging
+/// Face's tokenizer, whose Unicode versions differ from each other (tools/make_unicode_tables.py).
+enum CharFlag : uint8_t {
+  kDrop = 1,                ///< removed by clean_text: control, format, private use, NUL, U+FFFD
+  kSpace = 2,               ///< White_Space
+  kPunctuation = 4,         ///< category P, or ASCII punctuation
+  kNonspacing = 8,          ///< category Mn: what BERT's strip_accents removes
+  kMark = 16,               ///< category M: what the generic StripAccents removes
+  kWord = 32,               ///< \w of a regular expression
+  kHasLower = 64,           ///< lower(cp) differs
+  kHasDecomposition = 128,  ///< has a canonical decomposition (other than Hangul syllables)
+};
+
+struct CharInfo {
+  uint8_t flags;
+  uint8_t combining_class;  ///< rank of the canonical combining class; 0 for starters
+};
+
+/// cp: any value; beyond U+10FFFF all zero.
+CharInfo info(uint32_t cp);
+/// Lower case of one code point; U+0130 gives 'i' (its full lower case is 'i' U+0307).
+uint32_t lower(uint32_t cp);
+/// Full canonical decomposition of a code point with kHasDecomposition; empty for all others.
+std::span<const uint32_t> decomposition(uint32_t cp);
+/// Chinese characters in the sense of BERT: each is a word of its own.
+bool is_chinese(uint32_t cp);
+
+/// The code point at text[*at], which is moved past it.  text must be valid UTF-8 and *at at a boundary.
+uint32_t decode(std::string_view text, size_t* at);
+/// The code point that ends before text[*at], which is moved to its beginning; *at > 0.
+uint32_t decode_back(std::string_view text, size_t* at);
+void append_utf8(uint32_t cp, std::string* out);
+/// Code points in valid UTF-8.
+size_t length(std::string_view text);
+bool is_valid(std::string_view text);
+/// text with every maximal ill-formed part replaced by U+FFFD (Unicode 3.9, "substitution of maximal
+/// subparts").
+std::string repair(std::string_view text);
+
+}  // namespace lathe::unicode

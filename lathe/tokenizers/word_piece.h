@@ -1,0 +1,50 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe {
+
+/// A piece of a word: vocabulary id and byte range of the word.
+struct Piece {
+  int32_t id;
+  uint32_t begin;
+  uint32_t end;
+};
+
+/// Greedy longest match over a vocabulary held as a trie; pieces after the first carry a prefix ("##").
+/// Source: Wu et al. 2016 (arXiv 1609.08144); limits as in the `tokenizers` crate's WordPiece.
+class WordPiece {
+ public:
+  /// unk_id stands for a word that cannot be built of pieces or has more than max_chars code points.
+  /// Errors: kInvalidData if the vocabulary has more than 2^31 trie nodes.
+  WordPiece(const std::vector<std::pair<std::string, int32_t>>& vocabulary, std::string_view prefix,
+            int32_t unk_id, uint32_t max_chars);
+  /// Appends the pieces of one word (valid UTF-8, not empty); linear in its length.
+  void split(std::string_view word, std::vector<Piece>* out) const;
+
+ private:
+  // One edge of the trie: from node `key >> 8` by byte `key & 255`.
+  struct Edge {
+    uint64_t key = kFree;
+    uint32_t to = 0;
+    int32_t id = -1;  // of the token that ends at `to`
+  };
+  static constexpr uint64_t kFree = ~uint64_t{0};
+  static constexpr uint32_t kRoot = 0, kNowhere = ~uint32_t{0};
+
+  size_t slot(uint64_t key) const;
+  const Edge* find(uint32_t node, uint8_t byte) const;
+  Edge& insert(uint32_t node, uint8_t byte);
+  void grow();
+
+  std::vector<Edge> edges_;  // open addressing, a power of two, at most half full
+  size_t used_ = 0;
+  uint32_t nodes_ = 1;
+  uint32_t continuation_ = kNowhere;  // node after the prefix
+  int32_t unk_id_;
+  uint32_t max_chars_;
+};
+
+}  // namespace lathe
