@@ -14,9 +14,10 @@ struct AttentionTask {
   uint32_t head, sample;
   DropoutRule dropout;
   const void *q, *k, *v;
-  void* out;   ///< forward: written; backward: read
-  float* lse;  ///< [length]; forward: written; backward: read
-  const void* dout;
+  void* y;                 ///< forward: the output
+  float* new_lse;          ///< forward: [length], written
+  const void *out, *dout;  ///< backward
+  const float* lse;        ///< backward
   void *dq, *dk, *dv;
   float* workspace;
 };

@@ -14,9 +14,9 @@ struct DropoutRule {
 /// One AdamW update, as torch: p *= 1 − lr·decay; m, v moving averages of g and g²;
 /// p −= lr / bias_correction1 · m / (√v / √bias_correction2 + eps).
 struct AdamW {
-  float lr, weight_decay, beta1, beta2, eps;
-  float bias_correction1, bias_correction2;  ///< 1 − βᵗ
-  float clip = 1;                            ///< multiplies the gradient
+  double lr, weight_decay, beta1, beta2, eps;
+  double bias_correction1, bias_correction2;  ///< 1 − βᵗ
+  double clip = 1;                            ///< multiplies the gradient
 };
 
 /// Kernels on rows stored as f32 or bf16 (`void*`), for one thread.  [begin, end) are rows.

@@ -1,0 +1,142 @@
+#include "lathe/backends/cpu/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace lathe::cpu {
+namespace {
+
+const AttentionKernels& kernels_of(Isa isa) {
+  switch (isa) {
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return kAttentionAvx2;
+    case Isa::kAvx512:
+    case Isa::kAvx512Bf16:
+    case Isa::kAmx:
+      return kAttentionAvx512;
+#elif defined(__aarch64__)
+    case Isa::kNeon:
+    case Isa::kNeonBf16:
+      return kAttentionNeon;
+#endif
+    default:
+      return kAttentionPortable;
+  }
+}
+
+/// Work of one head of a sequence: the products, and what is linear in the length.
+int64_t work(int64_t length) { return length * (length + 16); }
+
+/// f(sequence, head) for the tasks of one part: neighbours whose middle lies in the part's share of the work.
+template <typename F>
+void for_tasks(const Attention& a, int part, int parts, F f) {
+  int64_t total = 0, before = 0;
+  for (int64_t b = 0; b < a.sequences; ++b) total += a.heads * work(a.cu[b + 1] - a.cu[b]);
+  for (int64_t b = 0; b < a.sequences; ++b) {
+    const int64_t length = a.cu[b + 1] - a.cu[b], each = work(length);
+    if (length == 0) continue;
+    for (int64_t h = 0; h < a.heads; ++h, before += each)
+      if ((2 * before + each) * parts / (2 * total) == part) f(b, h);
+  }
+}
+
+std::byte* shift(void* x, int64_t elements, DType t) {
+  return static_cast<std::byte*>(x) + static_cast<size_t>(elements) * size_of(t);
+}
+const std::byte* shift(const void* x, int64_t elements, DType t) {
+  return static_cast<const std::byte*>(x) + static_cast<size_t>(elements) * size_of(t);
+}
+
+int64_t stride(int64_t given, const Attention& a) { return given == 0 ? a.heads * a.width : given; }
+
+/// A task without its tensors.
+AttentionTask task_of(const Attention& a, int64_t b, int64_t head, void* workspace) {
+  AttentionTask t{};
+  t.length = a.cu[b + 1] - a.cu[b];
+  t.width = a.width;
+  t.qkv_stride = stride(a.qkv_stride, a);
+  t.out_stride = stride(a.out_stride, a);
+  t.scale = a.scale == 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(a.width))) : a.scale;
+  t.head = static_cast<uint32_t>(head);
+  t.dropout = a.dropout;
+  if (a.dropout.threshold > 0) t.sample = static_cast<uint32_t>(a.sample_ids[b]);
+  t.workspace = static_cast<float*>(workspace);
+  return t;
+}
+
+size_t bytes_per_thread(int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); }
+
+int64_t longest(const Attention& a) {
+  int64_t length = 0;
+  for (int64_t b = 0; b < a.sequences; ++b) length = std::max<int64_t>(length, a.cu[b + 1] - a.cu[b]);
+  return length;
+}
+
+/// Zeros the rows of tokens that belong to no sequence.
+void clear_rest(const Attention& a, void* x, int64_t token_stride) {
+  for (int64_t n = a.cu[a.sequences]; n < a.tokens; ++n)
+    std::memset(shift(x, n * token_stride, a.t), 0, static_cast<size_t>(a.heads * a.width) * size_of(a.t));
+}
+
+}  // namespace
+
+size_t attention_workspace_bytes(Isa isa, int64_t longest, int64_t width, int threads) {
+  return static_cast<size_t>(threads) * bytes_per_thread(kernels_of(isa).forward_workspace(longest, width));
+}
+size_t attention_bwd_workspace_bytes(Isa isa, int64_t longest, int64_t width, int threads) {
+  return static_cast<size_t>(threads) * bytes_per_thread(kernels_of(isa).backward_workspace(longest, width));
+}
+
+void attention(ThreadPool& pool, Isa isa, const Attention& a, const void* q, const void* k, const void* v,
+               void* out, float* lse, void* workspace) {
+  const AttentionKernels& kernels = kernels_of(isa);
+  const auto run = a.t == DType::bf16 ? kernels.forward_bf16 : kernels.forward_f32;
+  const size_t bytes = bytes_per_thread(kernels.forward_workspace(longest(a), a.width));
+  pool.run([&](int part, int parts) {
+    void* mine = static_cast<std::byte*>(workspace) + static_cast<size_t>(part) * bytes;
+    for_tasks(a, part, parts, [&](int64_t b, int64_t head) {
+      AttentionTask t = task_of(a, b, head, mine);
+      const int64_t qkv = a.cu[b] * t.qkv_stride + head * a.width;
+      t.q = shift(q, qkv, a.t);
+      t.k = shift(k, qkv, a.t);
+      t.v = shift(v, qkv, a.t);
+      t.y = shift(out, a.cu[b] * t.out_stride + head * a.width, a.t);
+      t.new_lse = lse + head * a.tokens + a.cu[b];
+      run(&t);
+    });
+  });
+  clear_rest(a, out, stride(a.out_stride, a));
+  for (int64_t h = 0; h < a.heads; ++h)
+    std::fill(lse + h * a.tokens + a.cu[a.sequences], lse + (h + 1) * a.tokens, 0.f);
+}
+
+void attention_bwd(ThreadPool& pool, Isa isa, const Attention& a, const void* dout, const void* q,
+                   const void* k, const void* v, const void* out, const float* lse, void* dq, void* dk,
+                   void* dv, void* workspace) {
+  const AttentionKernels& kernels = kernels_of(isa);
+  const auto run = a.t == DType::bf16 ? kernels.backward_bf16 : kernels.backward_f32;
+  const size_t bytes = bytes_per_thread(kernels.backward_workspace(longest(a), a.width));
+  pool.run([&](int part, int parts) {
+    void* mine = static_cast<std::byte*>(workspace) + static_cast<size_t>(part) * bytes;
+    for_tasks(a, part, parts, [&](int64_t b, int64_t head) {
+      AttentionTask t = task_of(a, b, head, mine);
+      const int64_t qkv = a.cu[b] * t.qkv_stride + head * a.width;
+      const int64_t outs = a.cu[b] * t.out_stride + head * a.width;
+      t.q = shift(q, qkv, a.t);
+      t.k = shift(k, qkv, a.t);
+      t.v = shift(v, qkv, a.t);
+      t.out = shift(out, outs, a.t);
+      t.dout = shift(dout, outs, a.t);
+      t.lse = lse + head * a.tokens + a.cu[b];
+      t.dq = shift(dq, qkv, a.t);
+      t.dk = shift(dk, qkv, a.t);
+      t.dv = shift(dv, qkv, a.t);
+      run(&t);
+    });
+  });
+  for (void* x : {dq, dk, dv}) clear_rest(a, x, stride(a.qkv_stride, a));
+}
+
+}  // namespace lathe::cpu

@@ -1,0 +1,86 @@
+// Optimizer, gradient norm and softmax losses on f32.
+#pragma once
+#include "lathe/backends/cpu/isa/rows_kernels.h"
+#include "lathe/backends/cpu/isa/rows_math.h"
+
+namespace lathe::cpu::LATHE_ISA_NAMESPACE {
+namespace {
+
+double sum_of_squares(int64_t n, const float* x) {
+  Doubles sum[2 * kSets] = {};
+  const auto add_set = [&](const float* from) {
+    for (int s = 0; s < 2 * kSets; ++s) {
+      HalfFloats part;
+      memcpy(&part, from + s * (kLanes / 2), sizeof part);
+      const Doubles wide = __builtin_convertvector(part, Doubles);
+      sum[s] += wide * wide;
+    }
+  };
+  int64_t i = 0;
+  for (; i + kSumLanes <= n; i += kSumLanes) add_set(x + i);
+  float rest[kSumLanes] = {};
+  for (int64_t j = i; j < n; ++j) rest[j - i] = x[j];
+  add_set(rest);
+  double lane[kSumLanes];
+  memcpy(lane, sum, sizeof lane);
+  for (int half = kSumLanes / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; ++l) lane[l] += lane[l + half];
+  return lane[0];
+}
+
+void adamw(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v) {
+  const float decay = static_cast<float>(1 - a->lr * a->weight_decay), clip = static_cast<float>(a->clip);
+  const float keep1 = static_cast<float>(a->beta1), take1 = static_cast<float>(1 - a->beta1);
+  const float keep2 = static_cast<float>(a->beta2), take2 = static_cast<float>(1 - a->beta2);
+  const float step = static_cast<float>(a->lr / a->bias_correction1), eps = static_cast<float>(a->eps);
+  const float root = static_cast<float>(::sqrt(a->bias_correction2));
+  for_vectors(n, [&](int64_t i, auto w) {
+    const Floats g = load(grad + i, w) * clip;
+    const Floats m1 = load(m + i, w) * keep1 + g * take1;
+    const Floats v1 = load(v + i, w) * keep2 + g * g * take2;
+    const Floats p = load(param + i, w) * decay;
+    store(m + i, m1, w);
+    store(v + i, v1, w);
+    store(param + i, p - step * m1 / (square_root(v1) / root + eps), w);
+  });
+}
+
+void accumulate(int64_t n, float keep, const float* g, float* total) {
+  if (keep == 0) {
+    for_vectors(n, [&](int64_t i, auto w) { store(total + i, load(g + i, w), w); });
+  } else {
+    for_vectors(n,
+                [&](int64_t i, auto w) { store(total + i, keep * load(total + i, w) + load(g + i, w), w); });
+  }
+}
+
+/// Elements i · stride …; `fill` behind the end.
+inline Floats pick(const float* x, int64_t i, int64_t n, int64_t stride, float fill) {
+  if (stride == 1 && i + kLanes <= n) return load(x + i);
+  float part[kLanes];
+  for (int l = 0; l < kLanes; ++l) part[l] = i + l < n ? x[(i + l) * stride] : fill;
+  return load(part);
+}
+
+double log_sum_exp(int64_t n, int64_t stride, const float* x) {
+  const float nothing = -__builtin_inff();
+  Floats largest = all(nothing);
+  for (int64_t i = 0; i < n; i += kLanes) largest = larger(pick(x, i, n, stride, nothing), largest);
+  float top = nothing;
+  for (int l = 0; l < kLanes; ++l) top = largest[l] > top ? largest[l] : top;
+  Sum sum{};
+  for (int64_t i = 0; i < n; i += kSumLanes)
+    for (int s = 0; s < kSets; ++s) sum.set[s] += exp(pick(x, i + s * kLanes, n, stride, nothing) - top);
+  return static_cast<double>(top) + ::log(static_cast<double>(sum.total()));
+}
+
+void softmax_bwd(int64_t n, int64_t stride, const float* x, double lse, float factor, float* dx) {
+  const float high = static_cast<float>(lse), low = static_cast<float>(lse - static_cast<double>(high));
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Floats y = factor * exp_sum(pick(x, i, n, stride, 0) - high, all(-low));
+    for (int l = 0; l < kLanes && i + l < n; ++l) dx[(i + l) * stride] = y[l];
+  }
+}
+
+}  // namespace
+}  // namespace lathe::cpu::LATHE_ISA_NAMESPACE

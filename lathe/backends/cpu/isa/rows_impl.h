@@ -1,0 +1,45 @@
+// The table of row kernels of one instruction set.  A source of isa/ defines LATHE_ISA_NAMESPACE, includes
+// this and defines its table as `row_table()`.
+#pragma once
+#include "lathe/backends/cpu/isa/rows_dropout.h"
+#include "lathe/backends/cpu/isa/rows_flat.h"
+#include "lathe/backends/cpu/isa/rows_norm.h"
+#include "lathe/backends/cpu/isa/rows_pointwise.h"
+
+namespace lathe::cpu::LATHE_ISA_NAMESPACE {
+namespace {
+
+template <typename T>
+constexpr StorageKernels storage_table() {
+  return {layer_norm<T>,
+          layer_norm_bwd<T>,
+          column_sums<T>,
+          gelu<T>,
+          relu<T>,
+          tanh_row<T>,
+          gelu_bwd<T>,
+          relu_bwd<T>,
+          tanh_bwd<T>,
+          add<T>,
+          mul<T>,
+          scale<T>,
+          to_f32<T>,
+          from_f32<T>,
+          dropout<T>,
+          sum_rows_to_f32<T>,
+          sum_rows_to_bf16<T>};
+}
+
+constexpr RowKernels row_table() {
+  return {storage_table<float>(),
+          storage_table<Bf16>(),
+          sum_blocks,
+          sum_of_squares,
+          adamw,
+          accumulate,
+          log_sum_exp,
+          softmax_bwd};
+}
+
+}  // namespace
+}  // namespace lathe::cpu::LATHE_ISA_NAMESPACE

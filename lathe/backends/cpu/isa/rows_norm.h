@@ -1,0 +1,110 @@
+// Layer normalisation and sums over rows.
+#pragma once
+#include "lathe/backends/cpu/isa/rows_vec.h"
+
+namespace lathe::cpu::LATHE_ISA_NAMESPACE {
+namespace {
+
+template <typename T>
+void layer_norm(int64_t begin, int64_t end, int64_t cols, const void* xs, const float* gamma,
+                const float* beta, float eps, void* ys, float* mean, float* rstd) {
+  const float n = static_cast<float>(cols);
+  for (int64_t row = begin; row < end; ++row) {
+    const T* x = static_cast<const T*>(xs) + row * cols;
+    T* y = static_cast<T*>(ys) + row * cols;
+    Sum sum{};
+    for_sums(cols, [&](int64_t i, auto w, int s) { sum.set[s] += load(x + i, w); });
+    const float near = sum.total() / n;
+    // the deviations from the rounded mean correct it: a constant row has variance 0 and y = beta
+    Sum deviation{}, square{};
+    for_sums(cols, [&](int64_t i, auto w, int s) {
+      const Floats d = clear(load(x + i, w) - near, w);
+      deviation.set[s] += d;
+      square.set[s] += d * d;
+    });
+    const float shift = deviation.total() / n, m = near + shift;
+    const float variance = square.total() / n - shift * shift;
+    const float r = 1.f / sqrtf((variance < 0.f ? 0.f : variance) + eps);
+    for_vectors(cols, [&](int64_t i, auto w) {
+      store(y + i, (load(x + i, w) - m) * r * load(gamma + i, w) + load(beta + i, w), w);
+    });
+    mean[row] = m;
+    rstd[row] = r;
+  }
+}
+
+template <typename T>
+void layer_norm_bwd(int64_t begin, int64_t end, int64_t cols, const void* dys, const void* xs,
+                    const float* gamma, const float* mean, const float* rstd, void* dxs, float* dgamma,
+                    float* dbeta) {
+  const float n = static_cast<float>(cols);
+  for (int64_t i = 0; i < cols; ++i) dgamma[i] = dbeta[i] = 0;
+  for (int64_t row = begin; row < end; ++row) {
+    const T* dy = static_cast<const T*>(dys) + row * cols;
+    const T* x = static_cast<const T*>(xs) + row * cols;
+    T* dx = static_cast<T*>(dxs) + row * cols;
+    const float m = mean[row], r = rstd[row];
+    Sum plain{}, skewed{};
+    for_sums(cols, [&](int64_t i, auto w, int s) {
+      const Floats d = load(dy + i, w), normal = (load(x + i, w) - m) * r, g = d * load(gamma + i, w);
+      plain.set[s] += g;
+      skewed.set[s] += g * normal;
+      store(dgamma + i, load(dgamma + i, w) + d * normal, w);
+      store(dbeta + i, load(dbeta + i, w) + d, w);
+    });
+    const float a = plain.total() / n, b = skewed.total() / n;
+    for_vectors(cols, [&](int64_t i, auto w) {
+      const Floats normal = (load(x + i, w) - m) * r, g = load(dy + i, w) * load(gamma + i, w);
+      store(dx + i, r * (g - a - normal * b), w);
+    });
+  }
+}
+
+template <typename T>
+void column_sums(int64_t begin, int64_t end, int64_t cols, const void* xs, float* sums) {
+  for (int64_t i = 0; i < cols; ++i) sums[i] = 0;
+  for (int64_t row = begin; row < end; ++row) {
+    const T* x = static_cast<const T*>(xs) + row * cols;
+    for_vectors(cols, [&](int64_t i, auto w) { store(sums + i, load(sums + i, w) + load(x + i, w), w); });
+  }
+}
+
+void sum_blocks(int64_t begin, int64_t end, int64_t cols, int64_t blocks, float* partial, float* out) {
+  for (int64_t step = 1; step < blocks; step *= 2)
+    for (int64_t b = 0; b + step < blocks; b += 2 * step) {
+      float *to = partial + b * cols + begin, *from = partial + (b + step) * cols + begin;
+      for_vectors(end - begin,
+                  [&](int64_t i, auto w) { store(to + i, load(to + i, w) + load(from + i, w), w); });
+    }
+  for_vectors(end - begin,
+              [&](int64_t i, auto w) { store(out + begin + i, load(partial + begin + i, w), w); });
+}
+
+/// y[0 … n) = Σ over i < count of x[rows[i] · cols …).
+template <typename From, typename To>
+void sum_rows(int64_t n, int64_t cols, const From* x, const int32_t* rows, int64_t count, To* y) {
+  constexpr int kWide = 4;
+  int64_t i = 0;
+  for (; i + kWide * kLanes <= n; i += kWide * kLanes) {
+    Floats sum[kWide] = {};
+    for (int64_t r = 0; r < count; ++r)
+      for (int k = 0; k < kWide; ++k) sum[k] += load(x + rows[r] * cols + i + k * kLanes);
+    for (int k = 0; k < kWide; ++k) store(y + i + k * kLanes, sum[k]);
+  }
+  for_vectors(n - i, [&](int64_t j, auto w) {
+    Floats sum = all(0);
+    for (int64_t r = 0; r < count; ++r) sum += load(x + rows[r] * cols + i + j, w);
+    store(y + i + j, sum, w);
+  });
+}
+template <typename T>
+void sum_rows_to_f32(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count, float* y) {
+  sum_rows(n, cols, static_cast<const T*>(x), rows, count, y);
+}
+template <typename T>
+void sum_rows_to_bf16(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count, void* y) {
+  sum_rows(n, cols, static_cast<const T*>(x), rows, count, static_cast<Bf16*>(y));
+}
+
+}  // namespace
+}  // namespace lathe::cpu::LATHE_ISA_NAMESPACE

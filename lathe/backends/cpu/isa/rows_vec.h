@@ -1,0 +1,206 @@
+// Vectors of one instruction set, as GCC and clang spell them.  Included only by sources of isa/ that define
+// LATHE_ISA_NAMESPACE; everything has internal linkage, so that no instruction leaks into other sources.
+//
+// Sums run over kSumLanes virtual lanes whatever the width: element e is added to lane e % kSumLanes, and the
+// lanes are added as a tree.  So every level adds in the same order.
+#pragma once
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace lathe::cpu::LATHE_ISA_NAMESPACE {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+constexpr int kSumLanes = 32;
+constexpr int kSets = kSumLanes / kLanes;
+
+typedef float Floats __attribute__((vector_size(4 * kLanes)));
+typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
+typedef uint32_t Uints __attribute__((vector_size(4 * kLanes)));
+typedef uint64_t Longs __attribute__((vector_size(4 * kLanes)));
+typedef uint16_t Halves __attribute__((vector_size(2 * kLanes)));
+typedef float HalfFloats __attribute__((vector_size(2 * kLanes)));
+typedef double Doubles __attribute__((vector_size(4 * kLanes)));
+
+/// How bf16 is stored.
+typedef uint16_t Bf16;
+
+inline Floats all(float x) { return Floats{} + x; }
+template <typename To, typename From>
+inline To bits_as(From x) {
+  static_assert(sizeof(To) == sizeof(From));
+  To y;
+  memcpy(&y, &x, sizeof y);
+  return y;
+}
+
+inline Floats load(const float* p) {
+  Floats x;
+  memcpy(&x, p, sizeof x);
+  return x;
+}
+inline Floats load(const Bf16* p) {
+  Halves x;
+  memcpy(&x, p, sizeof x);
+  return bits_as<Floats>(__builtin_convertvector(x, Uints) << 16);
+}
+inline void store(float* p, Floats x) { memcpy(p, &x, sizeof x); }
+/// Rounds to nearest even; NaN stays a quiet NaN.
+inline void store(Bf16* p, Floats x) {
+  const Uints u = bits_as<Uints>(x);
+  const Ints is_nan = x != x;
+  const Uints rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  const Halves h = __builtin_convertvector(is_nan ? (u >> 16) | 0x40u : rounded, Halves);
+  memcpy(p, &h, sizeof h);
+}
+
+/// How much of a vector an access touches: all of it, or the first `n` elements (the rest reads as 0).
+struct Whole {};
+struct First {
+  int n;
+};
+template <typename T>
+inline Floats load(const T* p, Whole) {
+  return load(p);
+}
+template <typename T>
+inline void store(T* p, Floats x, Whole) {
+  store(p, x);
+}
+template <typename T>
+inline Floats load(const T* p, First w) {
+  T part[kLanes] = {};
+  for (int i = 0; i < w.n; ++i) part[i] = p[i];
+  return load(part);
+}
+template <typename T>
+inline void store(T* p, Floats x, First w) {
+  T part[kLanes];
+  store(part, x);
+  for (int i = 0; i < w.n; ++i) p[i] = part[i];
+}
+
+/// f(i, width) for all vectors of [0, n).
+template <typename F>
+inline void for_vectors(int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) f(i, Whole{});
+  if (i < n) f(i, First{static_cast<int>(n - i)});
+}
+
+/// kSumLanes sums.
+struct Sum {
+  Floats set[kSets];
+  float total() const {
+    float lane[kSumLanes];
+    for (int s = 0; s < kSets; ++s) store(lane + s * kLanes, set[s]);
+    for (int half = kSumLanes / 2; half > 0; half /= 2)
+      for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+    return lane[0];
+  }
+};
+
+/// f(i, width, s) for all vectors of [0, n), where s is the set of sums that the vector belongs to.  Lanes
+/// behind the end must add 0.
+template <typename F>
+inline void for_sums(int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + kSumLanes <= n; i += kSumLanes)
+    for (int s = 0; s < kSets; ++s) f(i + s * kLanes, Whole{}, s);
+  for (int s = 0; s < kSets; ++s) {
+    const int64_t left = n - i - s * kLanes;
+    if (left >= kLanes) {
+      f(i + s * kLanes, Whole{}, s);
+    } else if (left > 0) {
+      f(i + s * kLanes, First{static_cast<int>(left)}, s);
+    }
+  }
+}
+
+/// f(i, s) likewise where n is a multiple of kSumLanes.
+template <typename F>
+inline void for_whole_sums(int64_t n, F f) {
+  for (int64_t i = 0; i < n; i += kSumLanes)
+    for (int s = 0; s < kSets; ++s) f(i + s * kLanes, s);
+}
+
+/// x where the width reaches, 0 behind.
+inline Floats clear(Floats x, Whole) { return x; }
+inline Floats clear(Floats x, First w) {
+  Ints lane;
+  for (int i = 0; i < kLanes; ++i) lane[i] = i;
+  return lane < w.n ? x : all(0);
+}
+
+inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
+
+// AVX-512 takes the masked forms, all lanes on: the plain ones of GCC 12 pass an undefined operand, which
+// -Wmaybe-uninitialized reports.
+inline Floats square_root(Floats x) {
+#if defined(__AVX512F__)
+  return bits_as<Floats>(_mm512_maskz_sqrt_ps(0xffff, bits_as<__m512>(x)));
+#elif defined(__AVX2__)
+  return bits_as<Floats>(_mm256_sqrt_ps(bits_as<__m256>(x)));
+#elif defined(__x86_64__)
+  return bits_as<Floats>(_mm_sqrt_ps(bits_as<__m128>(x)));
+#else
+  Floats y;
+  for (int i = 0; i < kLanes; ++i) y[i] = __builtin_sqrtf(x[i]);
+  return y;
+#endif
+}
+
+/// 64-bit products of the even elements.
+inline Longs multiply_even(Longs a, Longs b) {
+#if defined(__AVX512F__)
+  return bits_as<Longs>(_mm512_maskz_mul_epu32(0xff, bits_as<__m512i>(a), bits_as<__m512i>(b)));
+#elif defined(__AVX2__)
+  return bits_as<Longs>(_mm256_mul_epu32(bits_as<__m256i>(a), bits_as<__m256i>(b)));
+#elif defined(__x86_64__)
+  return bits_as<Longs>(_mm_mul_epu32(bits_as<__m128i>(a), bits_as<__m128i>(b)));
+#else
+  return (a & 0xffffffffu) * (b & 0xffffffffu);
+#endif
+}
+
+/// Interleaves the lower (upper) halves of every 128 bits: a0 b0 a1 b1 (a2 b2 a3 b3).
+inline Uints zip_low(Uints a, Uints b) {
+#if defined(__AVX512F__)
+  return bits_as<Uints>(_mm512_maskz_unpacklo_epi32(0xffff, bits_as<__m512i>(a), bits_as<__m512i>(b)));
+#elif defined(__AVX2__)
+  return bits_as<Uints>(_mm256_unpacklo_epi32(bits_as<__m256i>(a), bits_as<__m256i>(b)));
+#else
+  return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+#endif
+}
+inline Uints zip_high(Uints a, Uints b) {
+#if defined(__AVX512F__)
+  return bits_as<Uints>(_mm512_maskz_unpackhi_epi32(0xffff, bits_as<__m512i>(a), bits_as<__m512i>(b)));
+#elif defined(__AVX2__)
+  return bits_as<Uints>(_mm256_unpackhi_epi32(bits_as<__m256i>(a), bits_as<__m256i>(b)));
+#else
+  return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+#endif
+}
+/// Transposes the 4×4 blocks of 32-bit elements that lie in the same 128 bits of w[0 … 3].
+inline void transpose_blocks(Uints w[4]) {
+  const Uints a = zip_low(w[0], w[2]), b = zip_high(w[0], w[2]);  // rows 0 2 interleaved
+  const Uints c = zip_low(w[1], w[3]), d = zip_high(w[1], w[3]);
+  w[0] = zip_low(a, c);
+  w[1] = zip_high(a, c);
+  w[2] = zip_low(b, d);
+  w[3] = zip_high(b, d);
+}
+
+}  // namespace
+}  // namespace lathe::cpu::LATHE_ISA_NAMESPACE

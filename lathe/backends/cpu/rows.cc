@@ -1,0 +1,351 @@
+#include "lathe/backends/cpu/rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "lathe/core/philox.h"
+
+namespace lathe::cpu {
+namespace {
+
+/// Elements below which a second thread costs more than it saves.
+constexpr int64_t kWorthThreads = 16384;
+/// Sums over rows are cut into this many blocks at most, and into none shorter than this.
+constexpr int64_t kMaxBlocks = 64, kMinBlockRows = 16;
+constexpr int64_t kSquaresBlock = 16384;
+
+/// f(begin, end) on each part's share of `items`, whose work is `each` elements.  Shares begin at multiples
+/// of `step`.
+template <typename F>
+void for_shares(ThreadPool& pool, int64_t items, int64_t each, int64_t step, F f) {
+  if (items <= 0) return;
+  if (items * each < kWorthThreads || pool.size() == 1) return f(int64_t{0}, items);
+  pool.run([&](int part, int parts) {
+    const Share s = share((items + step - 1) / step, part, parts);
+    const int64_t begin = s.begin * step, end = std::min<int64_t>(items, s.end * step);
+    if (begin < end) f(begin, end);
+  });
+}
+
+const StorageKernels& of(const RowKernels& kernels, DType t) {
+  return t == DType::bf16 ? kernels.bf16 : kernels.f32;
+}
+const std::byte* at(const void* x, int64_t i, DType t) {
+  return static_cast<const std::byte*>(x) + static_cast<size_t>(i) * size_of(t);
+}
+std::byte* at(void* x, int64_t i, DType t) {
+  return static_cast<std::byte*>(x) + static_cast<size_t>(i) * size_of(t);
+}
+
+int64_t row_blocks(int64_t rows) {
+  return std::clamp<int64_t>((rows + kMinBlockRows - 1) / kMinBlockRows, 1, kMaxBlocks);
+}
+/// f(block, first row, last row) for all blocks of `rows`.
+template <typename F>
+void for_blocks(ThreadPool& pool, Rows::Size s, F f) {
+  const int64_t blocks = row_blocks(s.rows);
+  for_shares(pool, blocks, s.rows * s.cols / blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) f(b, s.rows * b / blocks, s.rows * (b + 1) / blocks);
+  });
+}
+
+/// Elementwise work on n elements; a share begins on its own cache line.
+constexpr int64_t kLine = 64;
+template <typename F>
+void for_elements(ThreadPool& pool, int64_t n, F f) {
+  for_shares(pool, n, 1, kLine, [&](int64_t begin, int64_t end) { f(begin, end - begin); });
+}
+template <typename Kernel>
+void unary(ThreadPool& pool, Kernel kernel, DType t, int64_t n, const void* x, void* y) {
+  for_elements(pool, n, [&](int64_t i, int64_t count) { kernel(count, at(x, i, t), at(y, i, t)); });
+}
+template <typename Kernel>
+void binary(ThreadPool& pool, Kernel kernel, DType t, int64_t n, const void* a, const void* b, void* y) {
+  for_elements(pool, n,
+               [&](int64_t i, int64_t count) { kernel(count, at(a, i, t), at(b, i, t), at(y, i, t)); });
+}
+
+/// One row of scores, `stride` apart, among which `target` is right.  Targets outside are ignored.
+struct Choice {
+  int64_t begin, length, stride, target;
+  bool counts() const { return target >= 0 && target < length; }
+};
+Choice class_row(int64_t row, Rows::Size s, const int32_t* labels) {
+  return {row * s.cols, s.cols, 1, labels[row]};
+}
+Choice token_row(int64_t row, Rows::Size s, int64_t column, const int32_t* cu, const int32_t* targets) {
+  return {cu[row] * s.cols + column, cu[row + 1] - cu[row], s.cols, targets[row]};
+}
+
+/// Mean of −log softmax at the targets.  choice(row) → Choice; `losses` has room for one number per row.
+template <typename F>
+float choice_loss(ThreadPool& pool, const RowKernels& kernels, int64_t rows, int64_t cols,
+                  const float* logits, double* losses, F choice) {
+  for_shares(pool, rows, cols, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const Choice c = choice(row);
+      const float* x = logits + c.begin;
+      losses[row] =
+          c.counts() ? kernels.log_sum_exp(c.length, c.stride, x) - double{x[c.target * c.stride]} : 0;
+    }
+  });
+  double sum = 0;
+  int64_t count = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    sum += losses[row];
+    count += choice(row).counts();
+  }
+  return count == 0 ? 0.f : static_cast<float>(sum / static_cast<double>(count));
+}
+
+template <typename F>
+void choice_bwd(ThreadPool& pool, const RowKernels& kernels, int64_t rows, int64_t cols, float dloss,
+                const float* logits, float* dlogits, F choice) {
+  int64_t count = 0;
+  for (int64_t row = 0; row < rows; ++row) count += choice(row).counts();
+  const double factor = double{dloss} / static_cast<double>(std::max<int64_t>(count, 1));
+  for_shares(pool, rows, cols, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const Choice c = choice(row);
+      if (!c.counts()) continue;
+      const float* x = logits + c.begin;
+      const double lse = kernels.log_sum_exp(c.length, c.stride, x);
+      kernels.softmax_bwd(c.length, c.stride, x, lse, static_cast<float>(factor), dlogits + c.begin);
+      const int64_t right = c.target * c.stride;  // p − 1 without cancellation
+      dlogits[c.begin + right] = static_cast<float>(factor * std::expm1(double{x[right]} - lse));
+    }
+  });
+}
+
+}  // namespace
+
+const RowKernels& row_kernels(Isa isa) {
+  switch (isa) {
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return kRowsAvx2;
+    case Isa::kAvx512:
+    case Isa::kAvx512Bf16:
+    case Isa::kAmx:
+      return kRowsAvx512;
+#elif defined(__aarch64__)
+    case Isa::kNeon:
+    case Isa::kNeonBf16:
+      return kRowsNeon;
+#endif
+    default:
+      return kRowsPortable;
+  }
+}
+
+DropoutRule dropout_rule(uint32_t seed, uint32_t step, uint32_t site, double p) {
+  return {seed, step, site, dropout_threshold(p), dropout_scale(p)};
+}
+
+void Rows::layer_norm(DType t, Size s, const void* x, const float* gamma, const float* beta, float eps,
+                      void* y, float* mean, float* rstd) const {
+  for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
+    of(kernels_, t).layer_norm(begin, end, s.cols, x, gamma, beta, eps, y, mean, rstd);
+  });
+}
+
+size_t Rows::layer_norm_bwd_workspace_bytes(Size s) { return 2 * column_sums_workspace_bytes(s); }
+
+void Rows::layer_norm_bwd(DType t, Size s, const void* dy, const void* x, const float* gamma,
+                          const float* mean, const float* rstd, void* dx, float* dgamma, float* dbeta,
+                          void* workspace) const {
+  const int64_t blocks = row_blocks(s.rows);
+  float* gammas = static_cast<float*>(workspace);
+  float* betas = gammas + blocks * s.cols;
+  for_blocks(pool_, s, [&](int64_t b, int64_t begin, int64_t end) {
+    of(kernels_, t)
+        .layer_norm_bwd(begin, end, s.cols, dy, x, gamma, mean, rstd, dx, gammas + b * s.cols,
+                        betas + b * s.cols);
+  });
+  for_shares(pool_, s.cols, blocks, kLine, [&](int64_t begin, int64_t end) {
+    kernels_.sum_blocks(begin, end, s.cols, blocks, gammas, dgamma);
+    kernels_.sum_blocks(begin, end, s.cols, blocks, betas, dbeta);
+  });
+}
+
+size_t Rows::column_sums_workspace_bytes(Size s) {
+  return static_cast<size_t>(row_blocks(s.rows) * s.cols) * sizeof(float);
+}
+
+void Rows::column_sums(DType t, Size s, const void* x, float* sums, void* workspace) const {
+  const int64_t blocks = row_blocks(s.rows);
+  float* partial = static_cast<float*>(workspace);
+  for_blocks(pool_, s, [&](int64_t b, int64_t begin, int64_t end) {
+    of(kernels_, t).column_sums(begin, end, s.cols, x, partial + b * s.cols);
+  });
+  for_shares(pool_, s.cols, blocks, kLine, [&](int64_t begin, int64_t end) {
+    kernels_.sum_blocks(begin, end, s.cols, blocks, partial, sums);
+  });
+}
+
+void Rows::gelu(DType t, int64_t n, const void* x, void* y) const {
+  unary(pool_, of(kernels_, t).gelu, t, n, x, y);
+}
+void Rows::relu(DType t, int64_t n, const void* x, void* y) const {
+  unary(pool_, of(kernels_, t).relu, t, n, x, y);
+}
+void Rows::tanh(DType t, int64_t n, const void* x, void* y) const {
+  unary(pool_, of(kernels_, t).tanh, t, n, x, y);
+}
+void Rows::gelu_bwd(DType t, int64_t n, const void* dy, const void* x, void* dx) const {
+  binary(pool_, of(kernels_, t).gelu_bwd, t, n, dy, x, dx);
+}
+void Rows::relu_bwd(DType t, int64_t n, const void* dy, const void* y, void* dx) const {
+  binary(pool_, of(kernels_, t).relu_bwd, t, n, dy, y, dx);
+}
+void Rows::tanh_bwd(DType t, int64_t n, const void* dy, const void* y, void* dx) const {
+  binary(pool_, of(kernels_, t).tanh_bwd, t, n, dy, y, dx);
+}
+void Rows::add(DType t, int64_t n, const void* a, const void* b, void* y) const {
+  binary(pool_, of(kernels_, t).add, t, n, a, b, y);
+}
+void Rows::mul(DType t, int64_t n, const void* a, const void* b, void* y) const {
+  binary(pool_, of(kernels_, t).mul, t, n, a, b, y);
+}
+void Rows::scale(DType t, int64_t n, const void* x, float factor, void* y) const {
+  for_elements(pool_, n, [&](int64_t i, int64_t count) {
+    of(kernels_, t).scale(count, at(x, i, t), factor, at(y, i, t));
+  });
+}
+
+void Rows::cast(DType from, DType to, int64_t n, const void* x, void* y) const {
+  for_elements(pool_, n, [&](int64_t i, int64_t count) {
+    if (from == to) {
+      std::memmove(at(y, i, to), at(x, i, from), static_cast<size_t>(count) * size_of(to));
+    } else if (from == DType::bf16) {
+      kernels_.bf16.to_f32(count, at(x, i, from), static_cast<float*>(y) + i);
+    } else {
+      kernels_.bf16.from_f32(count, static_cast<const float*>(x) + i, at(y, i, to));
+    }
+  });
+}
+
+void Rows::dropout(DType t, Size s, const DropoutRule& rule, const int32_t* sample_ids,
+                   const int32_t* positions, const void* x, const void* residual, void* y) const {
+  for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
+    of(kernels_, t).dropout(begin, end, s.cols, &rule, sample_ids, positions, x, residual, y);
+  });
+}
+
+void Rows::gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y) const {
+  for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const std::byte* x = at(table, ids[i] * s.cols, from);
+      std::byte* row = at(y, i * s.cols, to);
+      if (from == to) {
+        std::memcpy(row, x, static_cast<size_t>(s.cols) * size_of(to));
+      } else if (from == DType::bf16) {
+        kernels_.bf16.to_f32(s.cols, x, reinterpret_cast<float*>(row));
+      } else {
+        kernels_.bf16.from_f32(s.cols, reinterpret_cast<const float*>(x), row);
+      }
+    }
+  });
+}
+
+size_t Rows::scatter_add_rows_workspace_bytes(Size s, int64_t table_rows) {
+  return static_cast<size_t>(table_rows + 1 + s.rows) * sizeof(int32_t);
+}
+
+void Rows::scatter_add_rows(DType from, DType to, Size s, const void* dy, const int32_t* ids,
+                            int64_t table_rows, void* dtable, void* workspace) const {
+  // counting sort: order[first[v] … first[v + 1]) are the rows of dy whose id is v, ascending
+  int32_t* first = static_cast<int32_t*>(workspace);
+  int32_t* order = first + table_rows + 1;
+  std::fill_n(first, table_rows + 1, 0);
+  for (int64_t i = 0; i < s.rows; ++i) ++first[ids[i]];
+  for (int64_t v = 0, sum = 0; v <= table_rows; ++v) first[v] = static_cast<int32_t>(sum += first[v]);
+  for (int64_t i = s.rows - 1; i >= 0; --i) order[--first[ids[i]]] = static_cast<int32_t>(i);
+
+  const auto sum_range = [&](int64_t v_begin, int64_t v_end, int64_t c_begin, int64_t c_end) {
+    for (int64_t v = v_begin; v < v_end; ++v) {
+      std::byte* row = at(dtable, v * s.cols + c_begin, to);
+      const int64_t count = first[v + 1] - first[v];
+      if (count == 0) {
+        std::memset(row, 0, static_cast<size_t>(c_end - c_begin) * size_of(to));
+      } else if (to == DType::bf16) {
+        of(kernels_, from)
+            .sum_rows_to_bf16(c_end - c_begin, s.cols, at(dy, c_begin, from), order + first[v], count, row);
+      } else {
+        of(kernels_, from)
+            .sum_rows_to_f32(c_end - c_begin, s.cols, at(dy, c_begin, from), order + first[v], count,
+                             reinterpret_cast<float*>(row));
+      }
+    }
+  };
+  // a small table is cut by columns, because all of dy may meet in one row
+  constexpr int64_t kSmallTable = 1024;
+  if (table_rows < kSmallTable) {
+    for_shares(pool_, s.cols, s.rows + table_rows, kLine,
+               [&](int64_t begin, int64_t end) { sum_range(0, table_rows, begin, end); });
+  } else {
+    for_shares(pool_, table_rows, s.cols, 1,
+               [&](int64_t begin, int64_t end) { sum_range(begin, end, 0, s.cols); });
+  }
+}
+
+size_t Rows::sum_of_squares_workspace_bytes(int64_t n) {
+  return static_cast<size_t>((n + kSquaresBlock - 1) / kSquaresBlock + 1) * sizeof(double);
+}
+
+double Rows::sum_of_squares(int64_t n, const float* x, void* workspace) const {
+  double* sums = static_cast<double*>(workspace);
+  const int64_t blocks = (n + kSquaresBlock - 1) / kSquaresBlock;
+  for_shares(pool_, blocks, kSquaresBlock, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b)
+      sums[b] =
+          kernels_.sum_of_squares(std::min(kSquaresBlock, n - b * kSquaresBlock), x + b * kSquaresBlock);
+  });
+  for (int64_t step = 1; step < blocks; step *= 2)
+    for (int64_t b = 0; b + step < blocks; b += 2 * step) sums[b] += sums[b + step];
+  return blocks == 0 ? 0 : sums[0];
+}
+
+void Rows::adamw(int64_t n, const AdamW& a, const float* grad, float* param, float* m, float* v) const {
+  for_elements(pool_, n, [&](int64_t i, int64_t count) {
+    kernels_.adamw(count, &a, grad + i, param + i, m + i, v + i);
+  });
+}
+
+void Rows::accumulate(int64_t n, float keep, const float* g, float* total) const {
+  for_elements(pool_, n,
+               [&](int64_t i, int64_t count) { kernels_.accumulate(count, keep, g + i, total + i); });
+}
+
+size_t Rows::cross_entropy_workspace_bytes(int64_t rows) {
+  return static_cast<size_t>(rows) * sizeof(double);
+}
+
+float Rows::cross_entropy(Size s, const float* logits, const int32_t* labels, void* workspace) const {
+  return choice_loss(pool_, kernels_, s.rows, s.cols, logits, static_cast<double*>(workspace),
+                     [&](int64_t row) { return class_row(row, s, labels); });
+}
+
+void Rows::cross_entropy_bwd(Size s, float dloss, const float* logits, const int32_t* labels,
+                             float* dlogits) const {
+  std::memset(dlogits, 0, static_cast<size_t>(s.rows * s.cols) * sizeof(float));
+  choice_bwd(pool_, kernels_, s.rows, s.cols, dloss, logits, dlogits,
+             [&](int64_t row) { return class_row(row, s, labels); });
+}
+
+float Rows::segment_cross_entropy(Size s, int64_t column, const float* logits, int64_t rows,
+                                  const int32_t* cu, const int32_t* targets, void* workspace) const {
+  return choice_loss(pool_, kernels_, rows, s.rows / std::max<int64_t>(rows, 1), logits,
+                     static_cast<double*>(workspace),
+                     [&](int64_t row) { return token_row(row, s, column, cu, targets); });
+}
+
+void Rows::segment_cross_entropy_bwd(Size s, int64_t column, float dloss, const float* logits, int64_t rows,
+                                     const int32_t* cu, const int32_t* targets, float* dlogits) const {
+  std::memset(dlogits, 0, static_cast<size_t>(s.rows * s.cols) * sizeof(float));
+  choice_bwd(pool_, kernels_, rows, s.rows / std::max<int64_t>(rows, 1), dloss, logits, dlogits,
+             [&](int64_t row) { return token_row(row, s, column, cu, targets); });
+}
+
+}  // namespace lathe::cpu

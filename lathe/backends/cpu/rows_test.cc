@@ -1,0 +1,588 @@
+#include "lathe/backends/cpu/rows.h"
+
+#include "lathe/backends/cpu/rows_testing.h"
+#include "lathe/core/philox.h"
+
+namespace lathe::cpu {
+namespace {
+
+using namespace testing;
+using Tensors = std::vector<Tensor>;
+
+const int64_t kCols[] = {1, 15, 16, 17, 31, 33, 64, 127, 384, 768, 1024};
+
+struct NormCase {
+  int64_t rows, cols;
+  double scale, offset;
+  float eps;
+};
+const NormCase kNormCases[] = {{0, 8, 1, 0, 1e-5f},     {1, 1, 1, 0, 1e-2f},      {3, 15, 1, 0, 1e-12f},
+                               {2, 16, 1, 0, 1e-12f},   {2, 17, 1, 0, 1e-12f},    {5, 31, 1, 0, 1e-12f},
+                               {4, 33, 1, 0, 1e-12f},   {7, 384, 1, 0, 1e-12f},   {130, 768, 1, 0.5, 1e-12f},
+                               {9, 1024, 1, 0, 1e-12f}, {4, 128, 1e4, 0, 1e-12f}, {3, 96, 1, 1e4, 1e-12f},
+                               {2000, 24, 1, 0, 1e-5f}};
+
+TEST(LayerNorm, IsThatOfDouble) {
+  for_levels([](Isa isa, DType t) {
+    for (const NormCase& c : kNormCases) {
+      SCOPED_TRACE(c.cols);
+      Draw draw;
+      const Tensor x(t, c.rows * c.cols, [&] { return c.offset + draw.uniform(-c.scale, c.scale); });
+      const Tensor gamma(DType::f32, c.cols, draw.in(2)), beta(DType::f32, c.cols, draw.in(1));
+      const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
+        Tensors out{{t, x.size()}, {DType::f32, c.rows}, {DType::f32, c.rows}};
+        Rows(pool, isa).layer_norm(t, {c.rows, c.cols}, x.data(), gamma.f32(), beta.f32(), c.eps,
+                                   out[0].data(), out[1].f32(), out[2].f32());
+        return out;
+      });
+      std::vector<Expected> y, means, rstds;
+      for (int64_t r = 0; r < c.rows; ++r) {
+        const double n = static_cast<double>(c.cols);
+        double mean = 0, variance = 0, spread = 0;
+        for (int64_t i = 0; i < c.cols; ++i) mean += x[r * c.cols + i] / n;
+        for (int64_t i = 0; i < c.cols; ++i) {
+          variance += std::pow(x[r * c.cols + i] - mean, 2) / n;
+          spread += std::abs(x[r * c.cols + i] - mean) / n;
+        }
+        const double rstd = 1 / std::sqrt(variance + double{c.eps});
+        // the mean is rounded once, the sum of deviations that corrects it at most n / 32 + 7 times
+        const double mean_error = kEps * (std::abs(mean) + spread * (7 + n / 32));
+        const double rstd_error = rstd * kEps * (7 + n / 32) + rstd * std::pow(mean_error * rstd, 2);
+        means.push_back({mean, 2 * mean_error});
+        rstds.push_back({rstd, rstd_error});
+        for (int64_t i = 0; i < c.cols; ++i) {
+          const double d = x[r * c.cols + i] - mean;
+          y.push_back(
+              {d * rstd * gamma[i] + beta[i],
+               std::abs(gamma[i]) * (2 * mean_error * rstd + std::abs(d) * (rstd_error + 3 * kEps * rstd)) +
+                   kEps * (std::abs(beta[i]) + std::abs(d * rstd * gamma[i]))});
+        }
+      }
+      expect_near(got[0], y);
+      expect_near(got[1], means);
+      expect_near(got[2], rstds);
+    }
+  });
+}
+
+TEST(LayerNorm, ConstantRowGivesBeta) {
+  for_levels([](Isa isa, DType t) {
+    for (double value : {0.0, 0.1, -3.0, 1e4, 12345.678}) {
+      const int64_t cols = 300;
+      const Tensor x(t, cols, [&] { return value; });
+      const Tensor gamma(DType::f32, cols, [] { return 3.0; }), beta(DType::f32, cols, [] { return 0.25; });
+      ThreadPool pool(1);
+      Tensor y(t, cols), mean(DType::f32, 1), rstd(DType::f32, 1);
+      Rows(pool, isa).layer_norm(t, {1, cols}, x.data(), gamma.f32(), beta.f32(), 1e-12f, y.data(),
+                                 mean.f32(), rstd.f32());
+      for (int64_t i = 0; i < cols; ++i) ASSERT_EQ(y[i], 0.25) << value;
+      ASSERT_EQ(mean[0], x[0]);
+    }
+  });
+}
+
+TEST(LayerNormBackward, IsThatOfDouble) {
+  for_levels([](Isa isa, DType t) {
+    for (const NormCase& c : kNormCases) {
+      SCOPED_TRACE(c.cols);
+      Draw draw;
+      const Rows::Size s{c.rows, c.cols};
+      const Tensor x(t, c.rows * c.cols, [&] { return draw.uniform(-c.scale, c.scale); });
+      const Tensor dy(t, c.rows * c.cols, draw.in(1)), gamma(DType::f32, c.cols, draw.in(2));
+      const Tensor mean(DType::f32, c.rows, draw.in(c.scale / 3));
+      const Tensor rstd(DType::f32, c.rows, [&] { return draw.uniform(1, 2) / c.scale; });
+      const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
+        Tensors out{{t, x.size()}, {DType::f32, c.cols}, {DType::f32, c.cols}};
+        Workspace workspace(Rows::layer_norm_bwd_workspace_bytes(s));
+        Rows(pool, isa).layer_norm_bwd(t, s, dy.data(), x.data(), gamma.f32(), mean.f32(), rstd.f32(),
+                                       out[0].data(), out[1].f32(), out[2].f32(), workspace.data());
+        return out;
+      });
+      const double n = static_cast<double>(c.cols);
+      std::vector<Expected> dx, dgamma(static_cast<size_t>(c.cols)), dbeta(static_cast<size_t>(c.cols));
+      for (int64_t r = 0; r < c.rows; ++r) {
+        double a = 0, b = 0, size_a = 0, size_b = 0;
+        for (int64_t i = 0; i < c.cols; ++i) {
+          const int64_t at = r * c.cols + i;
+          const double normal = (x[at] - mean[r]) * rstd[r], g = dy[at] * gamma[i];
+          a += g / n;
+          b += g * normal / n;
+          size_a += std::abs(g) / n;
+          size_b += std::abs(g * normal) / n;
+          dgamma[static_cast<size_t>(i)].value += dy[at] * normal;
+          dbeta[static_cast<size_t>(i)].value += dy[at];
+          // at most rows / 64 terms one after another, then a tree
+          const double depth = 10 + static_cast<double>(c.rows) / 32;
+          dgamma[static_cast<size_t>(i)].slack += depth * kEps * std::abs(dy[at] * normal);
+          dbeta[static_cast<size_t>(i)].slack += depth * kEps * std::abs(dy[at]);
+        }
+        for (int64_t i = 0; i < c.cols; ++i) {
+          const int64_t at = r * c.cols + i;
+          const double normal = (x[at] - mean[r]) * rstd[r], g = dy[at] * gamma[i], depth = 8 + n / 32;
+          dx.push_back(
+              {rstd[r] * (g - a - normal * b),
+               kEps * rstd[r] * (4 * std::abs(g) + depth * size_a + depth * std::abs(normal) * size_b)});
+        }
+      }
+      expect_near(got[0], dx);
+      expect_near(got[1], dgamma);
+      expect_near(got[2], dbeta);
+    }
+  });
+}
+
+TEST(ColumnSums, AreThoseOfDouble) {
+  for_levels([](Isa isa, DType t) {
+    for (int64_t rows : {0, 1, 17, 1000})
+      for (int64_t cols : kCols) {
+        Draw draw;
+        const Tensor x(t, rows * cols, draw.in(3));
+        const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
+          Tensors out{{DType::f32, cols}};
+          Workspace workspace(Rows::column_sums_workspace_bytes({rows, cols}));
+          Rows(pool, isa).column_sums(t, {rows, cols}, x.data(), out[0].f32(), workspace.data());
+          return out;
+        });
+        std::vector<Expected> want(static_cast<size_t>(cols));
+        for (int64_t i = 0; i < rows * cols; ++i) {
+          want[static_cast<size_t>(i % cols)].value += x[i];
+          want[static_cast<size_t>(i % cols)].slack += 24 * kEps * std::abs(x[i]);
+        }
+        expect_near(got[0], want);
+      }
+  });
+}
+
+/// Numbers of every size and sign, and the special ones.
+std::vector<float> wide_range() {
+  Draw draw(7);
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x{0.f, -0.f, inf, -inf, std::nanf(""), 0x1p-149f, -0x1p-126f, 3.4e38f, -3.4e38f};
+  for (int i = 0; i < 60000; ++i) x.push_back(static_cast<float>(draw.uniform(-15, 15)));
+  for (int i = 0; i < 20000; ++i) x.push_back(static_cast<float>(draw.uniform(-110, 110)));
+  for (int e = -149; e < 128; ++e)
+    for (int i = 0; i < 40; ++i)
+      x.push_back(std::ldexp(static_cast<float>(draw.uniform(1, 2)), e) * (i % 2 == 0 ? 1.f : -1.f));
+  return x;
+}
+
+/// Largest error of f over wide_range, in ulps of the result; results below `tiny` only need be below 2·tiny.
+template <typename F, typename G>
+double worst_ulps(F run, G exact, double tiny) {
+  const std::vector<float> x = wide_range();
+  std::vector<float> y(x.size());
+  run(static_cast<int64_t>(x.size()), x.data(), y.data());
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double want = exact(double{x[i]});
+    if (std::isnan(want) || std::isinf(want)) {
+      EXPECT_TRUE(std::isnan(want) ? std::isnan(y[i]) : double{y[i]} == want) << x[i] << " gives " << y[i];
+    } else if (std::abs(want) < tiny) {
+      EXPECT_LT(std::abs(y[i]), 2 * tiny) << x[i];
+    } else if (std::abs(want) < 3.4028234e38) {
+      worst = std::max(worst, std::abs(double{y[i]} - want) / (std::abs(want) * 0x1p-23));
+    }
+  }
+  return worst;
+}
+
+double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+double normal_pdf(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI); }
+
+TEST(Elementwise, ExpTanhGeluAreExactToAFewUlps) {
+  ThreadPool pool(1);
+  for (Isa isa : available_isas()) {
+    SCOPED_TRACE(name_of(isa));
+    const Rows rows(pool, isa);
+    const double tiny = 0x1p-126;
+    const auto exp_of = [&](int64_t n, const float* x, float* y) {
+      row_kernels(isa).softmax_bwd(n, 1, x, 0, 1.f, y);
+    };
+    EXPECT_LE(worst_ulps(
+                  exp_of, [](double x) { return x > 88.72283 ? INFINITY : std::exp(x); }, tiny),
+              1.1);
+    EXPECT_LE(worst_ulps([&](int64_t n, const float* x, float* y) { rows.tanh(DType::f32, n, x, y); },
+                         [](double x) { return std::tanh(x); }, 0x1p-149),
+              2);
+    // Φ underflows below −13, and x · Φ with it
+    EXPECT_LE(worst_ulps([&](int64_t n, const float* x, float* y) { rows.gelu(DType::f32, n, x, y); },
+                         [](double x) { return x * normal_cdf(x); }, 14 * tiny),
+              3.5);
+  }
+}
+
+TEST(Elementwise, GeluDerivativeIsExactToTheSizeOfItsTerms) {
+  ThreadPool pool(1);
+  const std::vector<float> x = wide_range(), ones(x.size(), 1.f);
+  for (Isa isa : available_isas()) {
+    std::vector<float> dx(x.size());
+    Rows(pool, isa).gelu_bwd(DType::f32, static_cast<int64_t>(x.size()), ones.data(), x.data(), dx.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double v = x[i], a = normal_cdf(v), b = v * normal_pdf(v);
+      if (std::isnan(a + b)) {
+        ASSERT_TRUE(std::isnan(dx[i])) << v;
+      } else {
+        ASSERT_LE(std::abs(double{dx[i]} - (a + b)), 7 * kEps * (std::abs(a) + std::abs(b)) + 0x1p-120)
+            << name_of(isa) << " at " << v;
+      }
+    }
+  }
+}
+
+TEST(Elementwise, IsThatOfDoubleForAllSizes) {
+  for_levels([](Isa isa, DType t) {
+    for (int64_t n : {0, 1, 15, 16, 17, 31, 33, 64, 100, 50001}) {
+      Draw draw;
+      const Tensor a(t, n, draw.in(3)), b(t, n, draw.in(3));
+      struct Op {
+        std::function<void(const Rows&, void*)> run;
+        std::function<Expected(double, double)> exact;
+      };
+      const auto tanh_of = [](double x, double) { return Expected{std::tanh(x), 4 * kEps}; };
+      const Op ops[] = {
+          {[&](const Rows& r, void* y) { r.add(t, n, a.data(), b.data(), y); },
+           [](double u, double v) {
+             return Expected{u + v, 0};
+           }},
+          {[&](const Rows& r, void* y) { r.mul(t, n, a.data(), b.data(), y); },
+           [](double u, double v) {
+             return Expected{u * v, kEps * std::abs(u * v)};
+           }},
+          {[&](const Rows& r, void* y) { r.scale(t, n, a.data(), 0.3f, y); },
+           [](double u, double) {
+             return Expected{u * double{0.3f}, kEps * std::abs(u)};
+           }},
+          {[&](const Rows& r, void* y) { r.relu(t, n, a.data(), y); },
+           [](double u, double) {
+             return Expected{std::max(u, 0.0), 0};
+           }},
+          {[&](const Rows& r, void* y) { r.relu_bwd(t, n, a.data(), b.data(), y); },
+           [](double u, double v) {
+             return Expected{v > 0 ? u : 0, 0};
+           }},
+          {[&](const Rows& r, void* y) { r.tanh(t, n, a.data(), y); }, tanh_of},
+          {[&](const Rows& r, void* y) { r.tanh_bwd(t, n, a.data(), b.data(), y); },
+           [](double u, double v) {
+             return Expected{u * (1 - v * v), 3 * kEps * std::abs(u) * (1 + v * v)};
+           }},
+          {[&](const Rows& r, void* y) { r.gelu(t, n, a.data(), y); },
+           [](double u, double) {
+             return Expected{u * normal_cdf(u), 8 * kEps * std::abs(u)};
+           }},
+          {[&](const Rows& r, void* y) { r.gelu_bwd(t, n, a.data(), b.data(), y); },
+           [](double u, double v) {
+             return Expected{u * (normal_cdf(v) + v * normal_pdf(v)), 10 * kEps * std::abs(u)};
+           }},
+      };
+      for (const Op& op : ops) {
+        const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
+          Tensors out{{t, n}};
+          op.run(Rows(pool, isa), out[0].data());
+          return out;
+        });
+        std::vector<Expected> want;
+        for (int64_t i = 0; i < n; ++i) want.push_back(op.exact(a[i], b[i]));
+        expect_near(got[0], want);
+      }
+    }
+  });
+}
+
+TEST(Elementwise, MayWriteOverItsInput) {
+  for_levels([](Isa isa, DType t) {
+    const int64_t n = 40037;
+    Draw draw;
+    ThreadPool pool(2);
+    const Rows rows(pool, isa);
+    const Tensor x(t, n, draw.in(3));
+    Tensor y(t, n), z = x;
+    rows.gelu(t, n, x.data(), y.data());
+    rows.gelu(t, n, z.data(), z.data());
+    EXPECT_TRUE(y == z);
+    z = x;
+    rows.add(t, n, x.data(), x.data(), y.data());
+    rows.add(t, n, z.data(), z.data(), z.data());
+    EXPECT_TRUE(y == z);
+  });
+}
+
+TEST(Elementwise, ReluKeepsNan) {
+  ThreadPool pool(1);
+  for (Isa isa : available_isas()) {
+    float x[3] = {NAN, -1, 2}, y[3];
+    Rows(pool, isa).relu(DType::f32, 3, x, y);
+    EXPECT_TRUE(std::isnan(y[0]) && y[1] == 0 && y[2] == 2);
+  }
+}
+
+TEST(Cast, RoundsAsTheScalarRuleDoesForEveryClassOfFloat) {
+  ThreadPool pool(1);
+  std::vector<float> x = wide_range();
+  for (uint32_t u :
+       {0x3f808000u, 0x3f818000u, 0x3f808001u, 0x7f7fffffu, 0x7f800001u, 0xffc12345u, 0x00008000u})
+    x.push_back(std::bit_cast<float>(u));  // ties, overflow, NaN, denormal
+  const int64_t n = static_cast<int64_t>(x.size());
+  for (Isa isa : available_isas()) {
+    Tensor narrow(DType::bf16, n), wide(DType::f32, n);
+    const Rows rows(pool, isa);
+    rows.cast(DType::f32, DType::bf16, n, x.data(), narrow.data());
+    rows.cast(DType::bf16, DType::f32, n, narrow.data(), wide.data());
+    for (int64_t i = 0; i < n; ++i) {
+      const bf16 want = to_bf16(x[static_cast<size_t>(i)]);
+      ASSERT_EQ(reinterpret_cast<const bf16*>(narrow.data())[i].bits, want.bits) << x[static_cast<size_t>(i)];
+      ASSERT_EQ(std::bit_cast<uint32_t>(wide.f32()[i]), uint32_t{want.bits} << 16);
+    }
+    EXPECT_TRUE(narrow.intact() && wide.intact());
+  }
+}
+
+TEST(Dropout, IsTheScalarRuleBitForBit) {
+  for_levels([](Isa isa, DType t) {
+    for (int64_t cols : kCols)
+      for (double p : {0.0, 0.1, 0.5, 1.0}) {
+        const int64_t rows = 37;
+        Draw draw;
+        const Tensor x(t, rows * cols, draw.in(3)), base(t, rows * cols, draw.in(3));
+        std::vector<int32_t> samples, positions;
+        for (int64_t r = 0; r < rows; ++r) {
+          samples.push_back(draw.below(1000) - 500);
+          positions.push_back(draw.below(512));
+        }
+        const DropoutRule rule = dropout_rule(draw.word(), 0xfffffffeu, dropout_site("x"), p);
+        for (bool residual : {false, true})
+          for (bool placed : {false, true}) {
+            const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
+              Tensors out{{t, rows * cols}};
+              Rows(pool, isa).dropout(t, {rows, cols}, rule, samples.data(),
+                                      placed ? positions.data() : nullptr, x.data(),
+                                      residual ? base.data() : nullptr, out[0].data());
+              return out;
+            });
+            Tensor want(t, rows * cols);
+            for (int64_t i = 0; i < rows * cols; ++i) {
+              const size_t r = static_cast<size_t>(i / cols);
+              const auto words = philox(
+                  {static_cast<uint32_t>(i % cols / 8), placed ? static_cast<uint32_t>(positions[r]) : 0,
+                   static_cast<uint32_t>(samples[r]), rule.site},
+                  rule.seed, rule.step);
+              const bool kept = dropout_bits(words, static_cast<int>(i % cols % 8)) >= dropout_threshold(p);
+              const double y =
+                  kept ? x[i] * double{rule.scale} : 0;  // exact in double, rounded once or twice
+              want.set(i, static_cast<float>(y));
+              if (residual && !kept) {
+                ASSERT_EQ(got[0][i], base[i]);
+              } else if (residual) {  // with or without a fused multiply and add
+                ASSERT_NEAR(got[0][i], base[i] + y, (eps_of(t) + kEps) * (std::abs(base[i]) + std::abs(y)));
+              }
+            }
+            EXPECT_TRUE(got[0].intact());
+            EXPECT_TRUE(residual || got[0] == want) << cols << " " << p;
+          }
+      }
+  });
+}
+
+TEST(GatherRows, CopiesAndConverts) {
+  for_levels([](Isa isa, DType from) {
+    for (DType to : {DType::f32, DType::bf16})
+      for (int64_t cols : kCols) {
+        Draw draw;
+        const Tensor table(from, 50 * cols, draw.in(1));
+        std::vector<int32_t> ids;
+        for (int i = 0; i < 100; ++i) ids.push_back(draw.below(50));
+        const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
+          Tensors out{{to, 100 * cols}};
+          Rows(pool, isa).gather_rows(from, to, {100, cols}, table.data(), ids.data(), out[0].data());
+          return out;
+        });
+        std::vector<Expected> want;
+        for (int32_t id : ids)
+          for (int64_t c = 0; c < cols; ++c) want.push_back({table[id * cols + c], 0});
+        expect_near(got[0], want, from == to || to == DType::f32 ? 0 : 1);
+      }
+  });
+}
+
+TEST(ScatterAddRows, SumsInAscendingOrder) {
+  for_levels([](Isa isa, DType from) {
+    for (DType to : {DType::f32, DType::bf16})
+      for (int64_t table_rows : {1, 2, 40, 3000})
+        for (int64_t n : {0, 1, 300}) {
+          const int64_t cols = table_rows == 40 ? 33 : 80;
+          Draw draw;
+          const Tensor dy(from, n * cols, draw.in(1));
+          std::vector<int32_t> ids;
+          for (int64_t i = 0; i < n; ++i) ids.push_back(draw.below(static_cast<int32_t>(table_rows)));
+          const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
+            Tensors out{{to, table_rows * cols}};
+            Workspace workspace(Rows::scatter_add_rows_workspace_bytes({n, cols}, table_rows));
+            Rows(pool, isa).scatter_add_rows(from, to, {n, cols}, dy.data(), ids.data(), table_rows,
+                                             out[0].data(), workspace.data());
+            return out;
+          });
+          std::vector<float> sums(static_cast<size_t>(table_rows * cols));
+          for (int64_t i = 0; i < n * cols; ++i)
+            sums[static_cast<size_t>(ids[static_cast<size_t>(i / cols)] * cols + i % cols)] +=
+                static_cast<float>(dy[i]);
+          std::vector<Expected> want;
+          for (float sum : sums) want.push_back({double{sum}, 0});
+          expect_near(got[0], want, to == DType::f32 ? 0 : 1);
+        }
+  });
+}
+
+TEST(SumOfSquares, IsThatOfDoubleForAnyThreads) {
+  for (Isa isa : available_isas())
+    for (int64_t n : {0, 1, 31, 32, 33, 1037, 16384, 16385, 300007}) {
+      Draw draw;
+      const Tensor x(DType::f32, n, draw.in(1e20));  // squares overflow f32
+      double want = 0;
+      for (int64_t i = 0; i < n; ++i) want += x[i] * x[i];
+      double first = -1;
+      for (int threads : {1, 2, 3}) {
+        ThreadPool pool(threads);
+        Workspace workspace(Rows::sum_of_squares_workspace_bytes(n));
+        const double got = Rows(pool, isa).sum_of_squares(n, x.f32(), workspace.data());
+        if (threads == 1) first = got;
+        EXPECT_EQ(got, first);
+        EXPECT_NEAR(got, want, want * 1e-12);
+      }
+    }
+}
+
+TEST(AdamW, IsThatOfDouble) {
+  for (Isa isa : available_isas())
+    for (int64_t n : {0, 1, 17, 1000, 40001}) {
+      Draw draw;
+      const Tensor g(DType::f32, n, draw.in(1)), p0(DType::f32, n, draw.in(1)), m0(DType::f32, n, draw.in(1));
+      const Tensor v0(DType::f32, n, [&] { return draw.uniform(0, 1); });
+      const AdamW a{2e-3, 0.01, 0.9, 0.999, 1e-8, 1 - 0.9, 1 - 0.999, 0.25};
+      const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
+        Tensors out{p0, m0, v0};
+        Rows(pool, isa).adamw(n, a, g.f32(), out[0].f32(), out[1].f32(), out[2].f32());
+        return out;
+      });
+      std::vector<Expected> p, m, v;
+      for (int64_t i = 0; i < n; ++i) {
+        const double grad = g[i] * a.clip, m1 = a.beta1 * m0[i] + (1 - a.beta1) * grad;
+        const double v1 = a.beta2 * v0[i] + (1 - a.beta2) * grad * grad;
+        const double change =
+            a.lr / a.bias_correction1 / (std::sqrt(v1) / std::sqrt(a.bias_correction2) + a.eps);
+        const double m_size = std::abs(m0[i]) + std::abs(grad);
+        p.push_back({p0[i] * (1 - a.lr * a.weight_decay) - change * m1,
+                     4 * kEps * std::abs(p0[i]) + 10 * kEps * change * m_size});
+        m.push_back({m1, 3 * kEps * m_size});
+        v.push_back({v1, 4 * kEps * v1});
+      }
+      expect_near(got[0], p);
+      expect_near(got[1], m);
+      expect_near(got[2], v);
+    }
+}
+
+TEST(Accumulate, KeepsOrStartsAnew) {
+  for (Isa isa : available_isas()) {
+    const int64_t n = 20011;
+    Draw draw;
+    const Tensor g(DType::f32, n, draw.in(1)), before(DType::f32, n, draw.in(1));
+    for (float keep : {0.f, 1.f, 0.5f}) {
+      const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
+        Tensors out{keep == 0 ? Tensor(DType::f32, n) : before};  // NaN where nothing may be read
+        Rows(pool, isa).accumulate(n, keep, g.f32(), out[0].f32());
+        return out;
+      });
+      std::vector<Expected> want;
+      for (int64_t i = 0; i < n; ++i) want.push_back({keep * before[i] + g[i], 0});
+      expect_near(got[0], want);
+    }
+  }
+}
+
+/// A loss whose rows are `stride` apart elements of logits: value, and gradient times `dloss`.
+struct Loss {
+  Expected value{0, 0};
+  std::vector<Expected> gradient;
+};
+struct Row {
+  int64_t begin, length, stride, target;
+};
+Loss exact_loss(const Tensor& logits, const std::vector<Row>& rows, double dloss) {
+  Loss loss;
+  loss.gradient.resize(static_cast<size_t>(logits.size()));
+  double count = 0;
+  for (const Row& r : rows) count += r.target >= 0 && r.target < r.length;
+  for (const Row& r : rows) {
+    if (r.target < 0 || r.target >= r.length) continue;
+    double largest = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < r.length; ++i) largest = std::max(largest, logits[r.begin + i * r.stride]);
+    for (int64_t i = 0; i < r.length; ++i) sum += std::exp(logits[r.begin + i * r.stride] - largest);
+    const double depth = 8 + static_cast<double>(r.length) / 32;
+    const double lse = largest + std::log(sum), right = logits[r.begin + r.target * r.stride];
+    loss.value.value += (lse - right) / count;
+    loss.value.slack += kEps * depth / count;
+    for (int64_t i = 0; i < r.length; ++i) {
+      const double x = logits[r.begin + i * r.stride], p = std::exp(x - lse);
+      loss.gradient[static_cast<size_t>(r.begin + i * r.stride)] = {
+          dloss / count * (p - (i == r.target)),
+          std::abs(dloss) / count * kEps * (p * (depth + 4 + std::abs(x - lse)) + 2 * (1 - p) * p)};
+    }
+  }
+  return loss;
+}
+
+TEST(CrossEntropy, IsThatOfDouble) {
+  for (Isa isa : available_isas())
+    for (int64_t k : {1, 2, 6, 33, 517, 119547})
+      for (double scale : {1.0, 30.0, 1e4})
+        for (int64_t b : {0, 1, 7}) {
+          Draw draw;
+          const Tensor logits(DType::f32, b * k, draw.in(scale));
+          std::vector<int32_t> labels;
+          std::vector<Row> rows;
+          for (int64_t i = 0; i < b; ++i) {
+            labels.push_back(i % 3 == 1 ? -100 : draw.below(static_cast<int32_t>(k)));
+            rows.push_back({i * k, k, 1, labels.back()});
+          }
+          const Loss want = exact_loss(logits, rows, 1.5);
+          const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
+            Tensors out{{DType::f32, 1}, {DType::f32, b * k}};
+            Workspace workspace(Rows::cross_entropy_workspace_bytes(b));
+            const Rows r(pool, isa);
+            out[0].set(0, r.cross_entropy({b, k}, logits.f32(), labels.data(), workspace.data()));
+            r.cross_entropy_bwd({b, k}, 1.5f, logits.f32(), labels.data(), out[1].f32());
+            return out;
+          });
+          SCOPED_TRACE(std::to_string(k) + " " + std::to_string(scale));
+          expect_near(got[0], {want.value});
+          expect_near(got[1], want.gradient);
+        }
+}
+
+TEST(SegmentCrossEntropy, IsThatOfDouble) {
+  for (Isa isa : available_isas())
+    for (int64_t column : {0, 1}) {
+      Draw draw;
+      const Rows::Size s{450, 2};
+      const Tensor logits(DType::f32, s.rows * s.cols, draw.in(8));
+      const std::vector<int32_t> cu{0, 1, 1, 40, 424, 431}, targets{0, 0, 17, 383, 7};
+      std::vector<Row> rows;
+      for (size_t b = 0; b < targets.size(); ++b)
+        rows.push_back({cu[b] * 2 + column, cu[b + 1] - cu[b], 2, targets[b]});
+      const Loss want = exact_loss(logits, rows, -0.7);
+      const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
+        Tensors out{{DType::f32, 1}, {DType::f32, logits.size()}};
+        Workspace workspace(Rows::cross_entropy_workspace_bytes(5));
+        const Rows r(pool, isa);
+        out[0].set(0, r.segment_cross_entropy(s, column, logits.f32(), 5, cu.data(), targets.data(),
+                                              workspace.data()));
+        r.segment_cross_entropy_bwd(s, column, -0.7f, logits.f32(), 5, cu.data(), targets.data(),
+                                    out[1].f32());
+        return out;
+      });
+      expect_near(got[0], {want.value}, 2);
+      expect_near(got[1], want.gradient, 3);
+    }
+}
+
+}  // namespace
+}  // namespace lathe::cpu
