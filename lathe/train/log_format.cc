@@ -1,0 +1,116 @@
+#include "lathe/train/log_format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "lathe/core/error.h"
+#include "lathe/train/python_format.h"
+
+namespace lathe {
+namespace {
+
+using nlohmann::json;
+
+std::string metric_text(const std::string& key, const json& value) {
+  if (value.is_number() && key.find("_mem_") != std::string::npos) {
+    return fmt::format("{}MB", value.get<int64_t>() >> 20);
+  }
+  if (value.is_number() && key.find("_runtime") != std::string::npos)
+    return duration_text(value.get<double>());
+  if (value.is_number() && key == "total_flos") {
+    return fmt::format("{}GF", static_cast<int64_t>(std::floor(value.get<double>() / 1073741824.0)));
+  }
+  if (value.is_number_float()) return python_repr(python_round(value.get<double>(), 4));
+  return value.is_string() ? value.get<std::string>() : python_repr(nlohmann::ordered_json(value));
+}
+
+}  // namespace
+
+std::string_view name_of(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "DEBUG";
+    case LogLevel::kInfo:
+      return "INFO";
+    case LogLevel::kWarning:
+      return "WARNING";
+    case LogLevel::kError:
+      return "ERROR";
+    case LogLevel::kCritical:
+      return "CRITICAL";
+  }
+  return "";
+}
+
+LogLevel log_level_from(const std::string& name) {
+  static const std::map<std::string, LogLevel> levels = {
+      {"detail", LogLevel::kDebug},    {"debug", LogLevel::kDebug}, {"info", LogLevel::kInfo},
+      {"warning", LogLevel::kWarning}, {"error", LogLevel::kError}, {"critical", LogLevel::kCritical},
+      {"passive", LogLevel::kInfo}};
+  const auto found = levels.find(name);
+  if (found == levels.end()) {
+    fail(ErrorCode::kUsage, "--log_level: found '{}', wants debug, info, warning, error, critical or passive",
+         name);
+  }
+  return found->second;
+}
+
+std::string log_line(const nlohmann::ordered_json& logs) {
+  nlohmann::ordered_json shown = logs;
+  shown.erase("total_flos");
+  return python_repr(shown);
+}
+
+std::string metrics_block(std::string_view split, const json& metrics) {
+  std::map<std::string, std::string> lines;
+  size_t key_width = 0, value_width = 0;
+  for (const auto& [key, value] : metrics.items()) {
+    const auto& text = lines[key] = metric_text(key, value);
+    key_width = std::max(key_width, key.size());
+    value_width = std::max(value_width, text.size());
+  }
+  std::string out = fmt::format("***** {} metrics *****\n", split);
+  for (const auto& [key, text] : lines)
+    out += fmt::format("  {:<{}} = {:>{}}\n", key, key_width, text, value_width);
+  return out;
+}
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds);
+  const auto hundredths = static_cast<int64_t>(std::abs(seconds - static_cast<double>(whole)) * 100);
+  const int64_t days = whole / 86400, rest = whole % 86400;
+  const std::string clock =
+      fmt::format("{}:{:02}:{:02}.{:02}", rest / 3600, rest / 60 % 60, rest % 60, hundredths);
+  return days == 0 ? clock : fmt::format("{} day{}, {}", days, days == 1 ? "" : "s", clock);
+}
+
+std::vector<std::string> banner_lines(const TrainingBanner& b) {
+  return {"***** Running training *****",
+          "  Num examples = " + with_commas(b.examples),
+          "  Num Epochs = " + with_commas(b.epochs),
+          "  Num update steps per epoch = " + with_commas(b.update_steps_per_epoch),
+          "  Instantaneous batch size per device = " + with_commas(b.batch_size_per_device),
+          "  Total train batch size (w. parallel, distributed & accumulation) = " +
+              with_commas(b.total_batch_size),
+          fmt::format("  Gradient Accumulation steps = {}", b.gradient_accumulation_steps),
+          "  Total optimization steps = " + with_commas(b.total_steps),
+          "  Number of trainable parameters = " + with_commas(b.trainable_parameters)};
+}
+
+std::vector<std::string> banner_lines(std::string_view what, int64_t examples, int64_t batch_size) {
+  return {fmt::format("***** Running {} *****", what), fmt::format("  Num examples = {}", examples),
+          fmt::format("  Batch size = {}", batch_size)};
+}
+
+std::string with_commas(int64_t n) {
+  std::string digits = std::to_string(n);
+  const int first = n < 0 ? 1 : 0;
+  for (int at = static_cast<int>(digits.size()) - 3; at > first; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+}  // namespace lathe

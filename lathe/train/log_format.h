@@ -1,0 +1,47 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError, kCritical };
+/// "DEBUG", "INFO", ...
+std::string_view name_of(LogLevel level);
+/// A value of --log_level; "passive" is INFO, which is what Hugging Face's scripts make of it.  Errors:
+/// kUsage.
+LogLevel log_level_from(const std::string& name);
+
+/// Where the library's messages go; it never prints itself.
+using LogSink = std::function<void(LogLevel, const std::string& line)>;
+
+/// {'loss': 0.6975, 'grad_norm': 0.5073649883270264, 'learning_rate': 1e-05, 'epoch': 0.25}: a line of the
+/// log history as it is printed; total_flos is left out.
+std::string log_line(const nlohmann::ordered_json& logs);
+
+/// "***** train metrics *****" and one aligned line per metric, sorted, each ended by a newline.
+/// Source: trainer_pt_utils.py, log_metrics and metrics_format.
+std::string metrics_block(std::string_view split, const nlohmann::json& metrics);
+
+/// 3725.5 → "1:02:05.50"
+std::string duration_text(double seconds);
+
+/// What is said before the first step.
+struct TrainingBanner {
+  int64_t examples = 0, epochs = 0, update_steps_per_epoch = 0, batch_size_per_device = 0,
+          total_batch_size = 0;
+  int64_t gradient_accumulation_steps = 1, total_steps = 0, trainable_parameters = 0;
+};
+/// "***** Running training *****" and the lines under it.
+std::vector<std::string> banner_lines(const TrainingBanner& banner);
+/// "***** Running Evaluation *****" (or "Prediction") and the lines under it.
+std::vector<std::string> banner_lines(std::string_view what, int64_t examples, int64_t batch_size);
+
+/// 1234567 → "1,234,567"
+std::string with_commas(int64_t n);
+
+}  // namespace lathe

@@ -1,0 +1,92 @@
+#include "lathe/train/python_format.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+std::string golden(const std::string& name) {
+  std::ifstream file(std::string(LATHE_SOURCE_DIR) + "/tests/golden/arguments/" + name, std::ios::binary);
+  EXPECT_TRUE(file) << name;
+  std::ostringstream all;
+  all << file.rdbuf();
+  return all.str();
+}
+
+TEST(PythonRepr, FloatsAsPythonPrintsThem) {
+  for (const auto& row : json::parse(golden("floats.json"))) {
+    const auto x = std::bit_cast<double>(row[0].get<uint64_t>());
+    EXPECT_EQ(python_repr(x), row[1].get<std::string>());
+    EXPECT_EQ(python_repr(python_round(x, 4)), row[2].get<std::string>()) << row[1];
+  }
+  EXPECT_EQ(python_repr(std::nan("")), "nan");
+  EXPECT_EQ(python_repr(-HUGE_VAL), "-inf");
+}
+
+TEST(PythonRepr, DictKeepsOrderAndQuotesAsPython) {
+  const ordered_json logs = {
+      {"loss", 0.6975}, {"learning_rate", 1e-5}, {"note", "it's"}, {"n", 3}, {"b", true}};
+  EXPECT_EQ(python_repr(logs),
+            "{'loss': 0.6975, 'learning_rate': 1e-05, 'note': \"it's\", 'n': 3, 'b': True}");
+  EXPECT_EQ(python_repr(ordered_json({nullptr, "a'b\"c\n"})), "[None, 'a\\'b\"c\\n']");
+}
+
+TEST(PythonJson, DumpEqualsPythons) {
+  EXPECT_EQ(python_json(json::parse(golden("dump_source.json")), 4), golden("dump.json"));
+}
+
+TEST(PythonJson, OrderAsciiAndOneLine) {
+  const ordered_json value = {{"z", "é"}, {"a", {1, 2}}};
+  EXPECT_EQ(python_json(value, -1), R"({"z": "\u00e9", "a": [1, 2]})");
+  EXPECT_EQ(python_json(value, -1, false), R"({"z": "é", "a": [1, 2]})");
+}
+
+TEST(PythonJson, InvalidUtf8BecomesTheReplacementCharacter) {
+  EXPECT_EQ(python_json(json("a\xff\xc3"), -1), R"("a\ufffd\ufffd")");
+  EXPECT_EQ(python_json(json("\xed\xa0\x80"), -1, false),
+            "\"\uFFFD\uFFFD\uFFFD\"");  // a surrogate is no character
+}
+
+TEST(PythonJson, NotFiniteNumbersGoThereAndBack) {
+  const json value = {
+      {"eval_loss", std::nan("")}, {"list", {HUGE_VAL, -HUGE_VAL, 1.5}}, {"text", "NaN \" -Infinity"}};
+  const std::string text = python_json(value, 2);
+  EXPECT_NE(text.find("\"eval_loss\": NaN"), std::string::npos);
+  const json back = parse_python_json(text, "all_results.json");
+  EXPECT_TRUE(std::isnan(back["eval_loss"].get<double>()));
+  EXPECT_EQ(back["list"], value["list"]);
+  EXPECT_EQ(back["text"], value["text"]);
+}
+
+TEST(PythonJson, BrokenTextNamesItsSource) {
+  try {
+    parse_python_json("{\"a\": ", "all_results.json");
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kInvalidData);
+    EXPECT_EQ(std::string(e.what()).find("all_results.json: not valid JSON"), 0u) << e.what();
+  }
+}
+
+TEST(ParseDouble, TakesWholeNumbersOnly) {
+  EXPECT_EQ(parse_double("2e-5"), 2e-5);
+  EXPECT_EQ(parse_double("+3"), 3.0);
+  EXPECT_EQ(parse_double("-.5"), -0.5);
+  EXPECT_EQ(parse_double("inf"), HUGE_VAL);
+  for (const auto* text : {"", "+", "+-1", "1,5", "1.5x", " 1", "1 ", "0x10", "two"}) {
+    EXPECT_FALSE(parse_double(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,184 @@
+#include "lathe/train/training_arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+
+#include "lathe/core/error.h"
+#include "lathe/train/argument_table.h"
+#include "lathe/train/lr_schedule.h"
+#include "lathe/train/python_format.h"
+
+namespace lathe {
+namespace {
+
+void check_contradictions(const TrainingArguments& args) {
+  if (args.fp16 && args.bf16) fail(ErrorCode::kUsage, "--fp16 and --bf16: found both, wants at most one");
+  if (args.fp16_full_eval && args.bf16_full_eval) {
+    fail(ErrorCode::kUsage, "--fp16_full_eval and --bf16_full_eval: found both, wants at most one");
+  }
+  if (args.dataloader_prefetch_factor && args.dataloader_num_workers == 0) {
+    fail(ErrorCode::kUsage,
+         "--dataloader_prefetch_factor: found without workers, wants --dataloader_num_workers > 0");
+  }
+  if (args.use_cpu && args.device != "auto" && args.device != "cpu") {
+    fail(ErrorCode::kUsage, "--use_cpu and --device {}: found both, wants one of them", args.device);
+  }
+  if (args.resume && args.resume_from_checkpoint) {
+    fail(ErrorCode::kUsage, "--resume and --resume_from_checkpoint: found both, wants one of them");
+  }
+}
+
+void check_interval(std::string_view flag, std::string_view strategy_flag, const std::string& strategy,
+                    double steps) {
+  if (strategy != "steps") return;
+  if (steps == 0)
+    fail(ErrorCode::kUsage, "--{}: found 0, wants more than 0 with --{} steps", flag, strategy_flag);
+  if (steps > 1 && steps != std::floor(steps)) {
+    fail(ErrorCode::kUsage, "--{}: found {}, wants a whole number (or a share of the run, below 1)", flag,
+         steps);
+  }
+}
+
+void check_best_model(const TrainingArguments& args) {
+  if (!args.load_best_model_at_end || args.save_strategy == "best") return;
+  if (args.eval_strategy != args.save_strategy) {
+    fail(ErrorCode::kUsage,
+         "--load_best_model_at_end: found --eval_strategy {} and --save_strategy {}, wants the same for both "
+         "(or "
+         "--save_strategy best)",
+         args.eval_strategy, args.save_strategy);
+  }
+  if (args.eval_strategy != "steps") return;
+  const double eval = *args.eval_steps, save = args.save_steps;
+  if ((eval < 1) != (save < 1)) {
+    fail(ErrorCode::kUsage,
+         "--load_best_model_at_end: found --save_steps {} and --eval_steps {}, wants both as steps or both "
+         "as shares",
+         save, eval);
+  }
+  // Shares are compared as whole millionths, so that 0.3 is a multiple of 0.1.
+  const double unit = eval < 1 ? 1e6 : 1;
+  if (std::fmod(std::round(save * unit), std::round(eval * unit)) != 0) {
+    fail(ErrorCode::kUsage,
+         "--load_best_model_at_end: found --save_steps {}, wants a multiple of --eval_steps {}", save, eval);
+  }
+}
+
+std::string with_home(const std::string& path) {
+  const char* home = std::getenv("HOME");
+  const bool tilde = path == "~" || path.starts_with("~/");
+  return tilde && home != nullptr ? home + path.substr(1) : path;
+}
+
+void derive_output(TrainingArguments& args, std::vector<std::string>& notices) {
+  if (!args.output_dir || args.output_dir->empty()) {
+    args.output_dir = "trainer_output";
+    notices.push_back("--output_dir is not given: writing to trainer_output");
+  }
+  args.output_dir = with_home(*args.output_dir);
+  if (args.use_cpu) args.device = "cpu";
+  const auto& report = args.report_to;
+  if (std::any_of(report.begin(), report.end(),
+                  [](const auto& r) { return r == "tensorboard" || r == "all"; })) {
+    notices.push_back("--report_to " + report.front() +
+                      ": TensorBoard events are not written yet; metrics are in trainer_state.json");
+  }
+}
+
+void derive_evaluation(TrainingArguments& args) {
+  if (args.eval_strategy != "no") args.do_eval = true;
+  if (args.eval_strategy == "steps" && args.eval_steps.value_or(0) == 0) {
+    if (args.logging_steps == 0)
+      fail(ErrorCode::kUsage, "--eval_steps: found none, wants one with --eval_strategy steps");
+    args.eval_steps = args.logging_steps;
+  }
+  if (args.load_best_model_at_end && !args.metric_for_best_model) args.metric_for_best_model = "loss";
+  if (args.metric_for_best_model && !args.greater_is_better) {
+    args.greater_is_better = !args.metric_for_best_model->ends_with("loss");
+  }
+}
+
+void note_nothing_to_do(const TrainingArguments& training, std::vector<std::string>& notices) {
+  if (training.do_train || training.do_eval || training.do_predict) return;
+  notices.push_back("there is nothing to do: pass --do_train, --do_eval and/or --do_predict");
+}
+
+/// Own files in place of a named data set: one for each thing that is to be done.
+template <typename A>
+void check_files(const A& args, const TrainingArguments& training, std::string_view instead) {
+  const auto need = [&](bool wanted, const std::optional<std::string>& file, std::string_view doing,
+                        std::string_view flag) {
+    if (!wanted || file) return;
+    fail(ErrorCode::kUsage, "--{}: found neither {} nor --{}, wants one of them", doing, instead, flag);
+  };
+  need(training.do_train, args.train_file, "do_train", "train_file");
+  need(training.do_eval, args.validation_file, "do_eval", "validation_file");
+  need(training.do_predict, args.test_file, "do_predict", "test_file");
+}
+
+}  // namespace
+
+std::vector<std::string> validate(TrainingArguments& args) {
+  check_contradictions(args);
+  std::vector<std::string> notices = check_fields(bind(args));
+  derive_output(args, notices);
+  derive_evaluation(args);
+  check_interval("logging_steps", "logging_strategy", args.logging_strategy, args.logging_steps);
+  check_interval("eval_steps", "eval_strategy", args.eval_strategy, args.eval_steps.value_or(1));
+  check_interval("save_steps", "save_strategy", args.save_strategy, args.save_steps);
+  check_best_model(args);
+  if (args.warmup_steps > 1 && args.warmup_steps != std::floor(args.warmup_steps)) {
+    fail(ErrorCode::kUsage, "--warmup_steps: found {}, wants a whole number (or a share of the run, below 1)",
+         args.warmup_steps);
+  }
+  if (args.warmup_steps > 0 && args.warmup_ratio > 0) {
+    notices.push_back("--warmup_steps and --warmup_ratio are both given: the steps count");
+  }
+  // Built once here for its checks: a setting that is missing or misspelt must not wait for the data.
+  LrSchedule(args.lr_scheduler_type, 0, 1, args.learning_rate, args.lr_scheduler_kwargs);
+  return notices;
+}
+
+std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& training) {
+  if (args.task_name) {
+    std::transform(args.task_name->begin(), args.task_name->end(), args.task_name->begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  }
+  std::vector<std::string> notices = check_fields(bind(args));
+  if (!args.task_name) check_files(args, training, "--task_name");
+  note_nothing_to_do(training, notices);
+  return notices;
+}
+
+std::vector<std::string> validate(QaArguments& args, const TrainingArguments& training) {
+  std::vector<std::string> notices = check_fields(bind(args));
+  if (!args.dataset_name) check_files(args, training, "--dataset_name");
+  note_nothing_to_do(training, notices);
+  return notices;
+}
+
+std::vector<std::string> precision_notices(const TrainingArguments& args, std::string_view device) {
+  if (args.fp16 && device == "cpu") {
+    return {
+        "--fp16 needs a GPU: on the CPU training runs in fp32, as it does with Hugging Face; --bf16 is the "
+        "half-width "
+        "format here"};
+  }
+  return {};
+}
+
+int64_t warmup_steps(const TrainingArguments& args, int64_t training_steps) {
+  if (args.warmup_steps >= 1) return static_cast<int64_t>(args.warmup_steps);
+  const double share = args.warmup_steps > 0 ? args.warmup_steps : args.warmup_ratio;
+  return static_cast<int64_t>(std::ceil(static_cast<double>(training_steps) * share));
+}
+
+int64_t interval_steps(double steps, int64_t training_steps) {
+  return static_cast<int64_t>(steps < 1 ? std::ceil(static_cast<double>(training_steps) * steps) : steps);
+}
+
+}  // namespace lathe

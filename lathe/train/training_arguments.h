@@ -1,0 +1,149 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe {
+
+/// How a run trains, under the names and defaults of Hugging Face's TrainingArguments.  What each member
+/// means stands in the table of fields (argument_table.h), which also feeds the command line and the docs.
+/// `*_steps` are update steps, or a share of the run where below 1; an empty optional is Python's None.
+struct TrainingArguments {
+  std::optional<std::string> output_dir;
+  bool overwrite_output_dir = false;
+  bool do_train = false, do_eval = false, do_predict = false;
+
+  int64_t per_device_train_batch_size = 8, per_device_eval_batch_size = 8;
+  int64_t gradient_accumulation_steps = 1;
+  double num_train_epochs = 3.0;
+  int64_t max_steps = -1;  ///< above 0: overrides num_train_epochs
+
+  double learning_rate = 5e-5;
+  std::string lr_scheduler_type = "linear";
+  nlohmann::json lr_scheduler_kwargs;  ///< null or an object
+  double warmup_steps = 0;
+  double warmup_ratio = 0;  ///< used where warmup_steps is 0
+  std::string optim = "adamw_torch_fused";
+  std::optional<std::string> optim_args;
+  double weight_decay = 0, adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;
+  double max_grad_norm = 1.0;  ///< 0: no clipping
+  double label_smoothing_factor = 0;
+
+  bool bf16 = false, fp16 = false, bf16_full_eval = false, fp16_full_eval = false;
+  std::optional<bool> tf32, activation_checkpointing;
+  nlohmann::json activation_checkpointing_kwargs;
+  bool average_tokens_across_devices = true;
+  bool auto_find_batch_size = false;
+
+  std::string logging_strategy = "steps";
+  double logging_steps = 500;
+  bool logging_first_step = false, logging_nan_inf_filter = true;
+  std::string include_num_input_tokens_seen = "no";
+  std::string log_level = "passive";
+  std::optional<bool> disable_tqdm;
+  std::vector<std::string> report_to = {"none"};
+  std::optional<std::string> run_name, logging_dir;
+
+  std::string eval_strategy = "no";
+  std::optional<double> eval_steps;
+  double eval_delay = 0;
+  bool prediction_loss_only = false, eval_on_start = false;
+
+  std::string save_strategy = "steps";
+  double save_steps = 500;
+  std::optional<int64_t> save_total_limit;
+  bool save_only_model = false, save_safetensors = true;
+  bool load_best_model_at_end = false;
+  std::optional<std::string> metric_for_best_model;
+  std::optional<bool> greater_is_better;
+  bool ignore_data_skip = false;
+  std::optional<std::string> resume_from_checkpoint;
+  std::optional<std::string> resume;  ///< "auto": the newest checkpoint in output_dir, if there is one
+
+  bool full_determinism = false;
+  int64_t seed = 42;
+  std::optional<int64_t> data_seed;
+
+  bool dataloader_drop_last = false;
+  int64_t dataloader_num_workers = 0;
+  bool dataloader_pin_memory = true, remove_unused_columns = true;
+  std::optional<int64_t> dataloader_prefetch_factor;
+  std::optional<std::vector<std::string>> label_names;
+  std::string train_sampling_strategy = "random";
+  std::string length_column_name = "length";
+  bool skip_memory_metrics = true;
+
+  std::string device = "auto";  ///< auto, cpu, cuda or mps
+  bool use_cpu = false;
+  int64_t threads = 0;  ///< 0: one per usable core
+  bool freeze_base_model = false;
+  bool hf_compat_loss_scale = false;  ///< the loss scale of transformers 5 under accumulation
+  std::optional<int64_t> early_stopping_patience;
+  double early_stopping_threshold = 0;
+  bool print_config = false;
+
+  /// Values of the fields that only the table knows (accepted at their default, or without effect), by name.
+  std::map<std::string, nlohmann::json> other;
+};
+
+/// Model and data arguments of run_glue.py.
+struct GlueArguments {
+  std::string model_name_or_path;
+  std::optional<std::string> config_name, tokenizer_name, cache_dir, token;
+  bool use_fast_tokenizer = true;
+  std::string model_revision = "main";
+  bool trust_remote_code = false, ignore_mismatched_sizes = false;
+
+  std::optional<std::string> task_name, dataset_name, dataset_config_name, data_dir;
+  int64_t max_seq_length = 128;
+  bool overwrite_cache = false, pad_to_max_length = true;
+  std::optional<int64_t> max_train_samples, max_eval_samples, max_predict_samples;
+  std::optional<std::string> train_file, validation_file, test_file;
+};
+
+/// Model and data arguments of run_qa.py.
+struct QaArguments {
+  std::string model_name_or_path;
+  std::optional<std::string> config_name, tokenizer_name, cache_dir, token;
+  std::string model_revision = "main";
+  bool trust_remote_code = false;
+
+  std::optional<std::string> dataset_name, dataset_config_name, data_dir;
+  std::optional<std::string> train_file, validation_file, test_file;
+  bool overwrite_cache = false, pad_to_max_length = true;
+  std::optional<int64_t> preprocessing_num_workers;
+  int64_t max_seq_length = 384, doc_stride = 128;
+  std::optional<int64_t> max_train_samples, max_eval_samples, max_predict_samples;
+  bool version_2_with_negative = false;
+  double null_score_diff_threshold = 0;
+  int64_t n_best_size = 20, max_answer_length = 30;
+};
+
+/// Checks every field and every rule between fields, and fills in what one field derives from another
+/// (eval_strategy turns do_eval on, the default metric of the best model, ...), as TrainingArguments'
+/// __post_init__ does.  Calling it twice changes nothing.  Returns one-line notices for the user.
+/// Errors: kUsage, naming the flag, the value found and the value wanted.
+/// Source: transformers 5.23 training_args.py, __post_init__ and _validate_args.
+std::vector<std::string> validate(TrainingArguments& args);
+
+/// The same for the arguments of the scripts: every field, and that there is data for what is to be done.
+std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& training);
+std::vector<std::string> validate(QaArguments& args, const TrainingArguments& training);
+
+/// What the precision flags come to on the device that was chosen ("cpu", "cuda", "mps"), where that needs
+/// saying.
+std::vector<std::string> precision_notices(const TrainingArguments& args, std::string_view device);
+
+/// Update steps of warmup in a run of `training_steps`.  Source: TrainingArguments.get_warmup_steps, with
+/// warmup_ratio of version 4 where warmup_steps is 0.
+int64_t warmup_steps(const TrainingArguments& args, int64_t training_steps);
+
+/// logging_steps, eval_steps or save_steps as a number of steps: a share of the run where below 1.
+/// Source: TrainerState.compute_steps.
+int64_t interval_steps(double steps, int64_t training_steps);
+
+}  // namespace lathe

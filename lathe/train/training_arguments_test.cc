@@ -1,0 +1,198 @@
+#include "lathe/train/training_arguments.h"
+
+#include <gtest/gtest.h>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+namespace {
+
+template <typename Change>
+std::string error_of(Change&& change) {
+  TrainingArguments args;
+  change(args);
+  try {
+    validate(args);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kUsage);
+    return e.what();
+  }
+  return "no error";
+}
+
+#define EXPECT_SAYS(text, ...)                                                    \
+  EXPECT_NE(error_of([](auto& a) { __VA_ARGS__; }).find(text), std::string::npos) \
+      << error_of([](auto& a) { __VA_ARGS__; })
+
+TEST(Validate, DefaultsPass) {
+  TrainingArguments args;
+  const auto notices = validate(args);
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_NE(notices[0].find("--output_dir is not given"), std::string::npos);
+  EXPECT_EQ(*args.output_dir, "trainer_output");
+  EXPECT_EQ(error_of([](auto&) {}), "no error");
+}
+
+TEST(Validate, TwiceIsOnce) {
+  TrainingArguments args;
+  args.output_dir = "out";
+  args.eval_strategy = args.save_strategy = "steps";
+  args.load_best_model_at_end = args.use_cpu = true;
+  EXPECT_TRUE(validate(args).empty());
+  const TrainingArguments once = args;
+  EXPECT_TRUE(validate(args).empty());
+  EXPECT_EQ(args.eval_steps, once.eval_steps);
+  EXPECT_EQ(args.metric_for_best_model, once.metric_for_best_model);
+  EXPECT_EQ(args.device, "cpu");
+}
+
+TEST(Validate, DerivesWhatOneFieldSaysAboutAnother) {
+  TrainingArguments args;
+  args.eval_strategy = "steps";
+  args.save_strategy = "best";
+  args.logging_steps = 20;
+  args.load_best_model_at_end = true;
+  validate(args);
+  EXPECT_TRUE(args.do_eval);
+  EXPECT_EQ(args.eval_steps, 20);
+  EXPECT_EQ(args.metric_for_best_model, "loss");
+  EXPECT_EQ(args.greater_is_better, false);
+
+  args = {};
+  args.metric_for_best_model = "eval_f1";
+  validate(args);
+  EXPECT_EQ(args.greater_is_better, true);
+  EXPECT_FALSE(args.do_eval);
+}
+
+TEST(Validate, RefusesContradictions) {
+  EXPECT_SAYS("--fp16 and --bf16: found both", a.fp16 = a.bf16 = true);
+  EXPECT_SAYS("--fp16_full_eval and --bf16_full_eval", a.fp16_full_eval = a.bf16_full_eval = true);
+  EXPECT_SAYS("wants --dataloader_num_workers > 0", a.dataloader_prefetch_factor = 2);
+  EXPECT_SAYS("--use_cpu and --device cuda", a.use_cpu = true; a.device = "cuda");
+  EXPECT_SAYS("--resume and --resume_from_checkpoint", a.resume = "auto"; a.resume_from_checkpoint = "x");
+}
+
+TEST(Validate, RefusesIntervalsThatAreNone) {
+  EXPECT_SAYS("--logging_steps: found 0", a.logging_steps = 0);
+  EXPECT_SAYS("--logging_steps: found 1.5, wants a whole number", a.logging_steps = 1.5);
+  EXPECT_SAYS("--save_steps: found 0", a.save_steps = 0);
+  EXPECT_SAYS("--save_steps: found 10.5", a.save_steps = 10.5);
+  EXPECT_SAYS("--eval_steps: found 2.5", a.eval_strategy = "steps"; a.eval_steps = 2.5);
+  EXPECT_SAYS("--warmup_steps: found 1.5", a.warmup_steps = 1.5);
+  EXPECT_SAYS("--warmup_steps: found -1", a.warmup_steps = -1);
+  EXPECT_SAYS("--eval_steps: found none", a.eval_strategy = "steps"; a.logging_strategy = "no";
+              a.logging_steps = 0);
+  EXPECT_SAYS("no error", a.logging_strategy = "epoch"; a.logging_steps = 0);
+  EXPECT_SAYS("no error", a.save_strategy = "no"; a.save_steps = 0);
+}
+
+TEST(Validate, BestModelNeedsSavesThatFitTheEvaluations) {
+  EXPECT_SAYS("found --eval_strategy no and --save_strategy steps", a.load_best_model_at_end = true);
+  const auto with = [](double save, double eval) {
+    return error_of([=](auto& a) {
+      a.load_best_model_at_end = true;
+      a.eval_strategy = "steps";
+      a.save_steps = save;
+      a.eval_steps = eval;
+    });
+  };
+  EXPECT_EQ(with(100, 50), "no error");
+  EXPECT_EQ(with(0.3, 0.1), "no error");
+  EXPECT_NE(with(100, 30).find("wants a multiple of --eval_steps 30"), std::string::npos);
+  EXPECT_NE(with(0.25, 0.1).find("wants a multiple"), std::string::npos);
+  EXPECT_NE(with(100, 0.1).find("both as steps or both as shares"), std::string::npos);
+}
+
+TEST(Validate, RefusesValuesOutOfRangeOrChoice) {
+  EXPECT_SAYS("--per_device_train_batch_size: found 0, wants at least 1", a.per_device_train_batch_size = 0);
+  EXPECT_SAYS("--adam_beta2: found 1.0, wants at least 0 and below 1", a.adam_beta2 = 1);
+  EXPECT_SAYS("--learning_rate: found nan", a.learning_rate = NAN);
+  EXPECT_SAYS("--seed: found -1", a.seed = -1);
+  EXPECT_SAYS("--eval_strategy: found 'step', wants one of no, steps, epoch", a.eval_strategy = "step");
+  EXPECT_SAYS("--optim: 'sgd' is not there yet; choose from adamw_torch_fused, adamw_torch", a.optim = "sgd");
+  EXPECT_SAYS("--optim: found 'adam', wants one of", a.optim = "adam");
+  EXPECT_SAYS("--report_to: 'wandb' is not there yet", a.report_to = {"none", "wandb"});
+  EXPECT_SAYS("--lr_scheduler_type: 'greedy' is not there yet", a.lr_scheduler_type = "greedy");
+  EXPECT_SAYS("wants exactly one of min_lr and min_lr_rate", a.lr_scheduler_type = "cosine_with_min_lr");
+}
+
+TEST(Validate, WhatIsNotThereYetIsAcceptedAtItsDefaultOnly) {
+  EXPECT_SAYS("--label_smoothing_factor: found 0.1, wants its default 0.0: not there yet",
+              a.label_smoothing_factor = 0.1);
+  EXPECT_SAYS("--deepspeed: found {'a': 1}, wants its default None: not supported",
+              a.other["deepspeed"] = {{"a", 1}});
+  EXPECT_SAYS("no error", a.activation_checkpointing = false);
+  EXPECT_SAYS("hf upload REPO", a.other["push_to_hub"] = true);
+}
+
+TEST(Validate, WhatHasNoEffectIsANotice) {
+  TrainingArguments args;
+  args.output_dir = "out";
+  args.other["torch_compile"] = true;
+  args.dataloader_pin_memory = false;
+  const auto notices = validate(args);
+  ASSERT_EQ(notices.size(), 2u);
+  EXPECT_EQ(notices[0],
+            "--torch_compile changes nothing here: the native step is one compiled program already");
+  EXPECT_EQ(notices[1], "--dataloader_pin_memory changes nothing here: the CPU reads batches where they lie");
+}
+
+TEST(Validate, GlueWantsATaskOrFiles) {
+  TrainingArguments training;
+  training.do_train = training.do_eval = true;
+  GlueArguments args;
+  const auto error = [&] {
+    try {
+      validate(args, training);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(error().find("--model_name_or_path: missing"), std::string::npos);
+  args.model_name_or_path = "bert";
+  EXPECT_EQ(error(), "--do_train: found neither --task_name nor --train_file, wants one of them");
+  args.train_file = "train.csv";
+  EXPECT_EQ(error(), "--do_eval: found neither --task_name nor --validation_file, wants one of them");
+  args.task_name = "MRPC";
+  EXPECT_EQ(error(), "no error");
+  EXPECT_EQ(args.task_name, "mrpc");
+  args.task_name = "mrcp";
+  EXPECT_NE(error().find("--task_name: found 'mrcp', wants one of cola, mnli"), std::string::npos);
+}
+
+TEST(Validate, NothingToDoIsSaid) {
+  QaArguments args;
+  args.model_name_or_path = "bert";
+  const auto notices = validate(args, TrainingArguments());
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_NE(notices[0].find("nothing to do"), std::string::npos);
+}
+
+TEST(Steps, WarmupAndIntervalsAsStepsOrShares) {
+  TrainingArguments args;
+  EXPECT_EQ(warmup_steps(args, 345), 0);
+  args.warmup_ratio = 0.1;
+  EXPECT_EQ(warmup_steps(args, 345), 35);  // ceil(34.5)
+  args.warmup_steps = 0.2;
+  EXPECT_EQ(warmup_steps(args, 345), 69);
+  args.warmup_steps = 10;
+  EXPECT_EQ(warmup_steps(args, 345), 10);
+  args.warmup_steps = 0;
+  args.warmup_ratio = 1;
+  EXPECT_EQ(warmup_steps(args, 345), 345);
+  EXPECT_EQ(interval_steps(500, 345), 500);
+  EXPECT_EQ(interval_steps(0.25, 345), 87);  // ceil(86.25)
+}
+
+TEST(Precision, Fp16OnTheCpuIsSaid) {
+  TrainingArguments args;
+  EXPECT_TRUE(precision_notices(args, "cpu").empty());
+  args.fp16 = true;
+  EXPECT_EQ(precision_notices(args, "cpu").size(), 1u);
+  EXPECT_TRUE(precision_notices(args, "cuda").empty());
+}
+
+}  // namespace
+}  // namespace lathe
