@@ -1,0 +1,132 @@
+#include "lathe/data/batch.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+
+#include "lathe/data/prefetcher.h"
+#include "lathe/data/test_data.h"
+
+namespace lathe {
+namespace {
+
+using Ints = std::vector<int32_t>;
+
+TokenizedDataset toy() {
+  TokenizedDataset d;
+  d.input_ids = {101, 7, 102, 101, 102, 101, 8, 102, 9, 102};
+  d.type_ids = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1};
+  d.begins = {0, 3, 5, 10};
+  d.labels = {4, 5, 6};
+  d.num_targets = 2;
+  d.targets = {1, 0, 0, 1, 1, 1};
+  d.start_positions = {1, 0, 3};
+  d.end_positions = {1, 0, 3};
+  return d;
+}
+
+TEST(PackBatch, PutsRowsSideBySide) {
+  PackedBatch b;
+  pack_batch(toy(), Ints{2, 0}, {.token_multiple = 4, .first_ordinal = 16}, b);
+  EXPECT_EQ(b.rows, 2);
+  EXPECT_EQ(b.tokens, 8);
+  EXPECT_EQ(b.real_tokens(), 8);
+  EXPECT_EQ(b.longest_row, 5);
+  EXPECT_EQ(b.input_ids, (Ints{101, 8, 102, 9, 102, 101, 7, 102}));
+  EXPECT_EQ(b.token_type_ids, (Ints{0, 0, 0, 1, 1, 0, 0, 0}));
+  EXPECT_EQ(b.position_ids, (Ints{0, 1, 2, 3, 4, 0, 1, 2}));
+  EXPECT_EQ(b.sample_ids, (Ints{16, 16, 16, 16, 16, 17, 17, 17}));
+  EXPECT_EQ(b.cu_seqlens, (Ints{0, 5, 8}));
+  EXPECT_EQ(b.cls_index, (Ints{0, 5}));
+  EXPECT_EQ(b.labels, (Ints{6, 4}));
+  EXPECT_EQ(b.targets, (std::vector<float>{1, 1, 1, 0}));
+  EXPECT_EQ(b.start_positions, (Ints{3, 1}));
+  EXPECT_EQ(b.samples, (Ints{2, 0}));
+}
+
+TEST(PackBatch, FillsUpWithTokensOfNoRow) {
+  PackedBatch b;
+  pack_batch(toy(), Ints{2}, {.token_multiple = 8}, b);  // leaves values behind that the next must not show
+  pack_batch(toy(), Ints{1}, {.token_multiple = 8}, b);
+  EXPECT_EQ(b.tokens, 8);
+  EXPECT_EQ(b.real_tokens(), 2);
+  EXPECT_EQ(b.input_ids, (Ints{101, 102, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(b.position_ids, (Ints{0, 1, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(b.sample_ids, Ints(8, 0));
+  EXPECT_EQ(b.longest_row, 2);
+}
+
+TEST(PackBatch, ReusesItsMemory) {
+  const auto data = toy();
+  PackedBatch b;
+  pack_batch(data, Ints{0, 1, 2}, {.token_multiple = 16}, b);
+  const auto* ids = b.input_ids.data();
+  const auto* rows = b.cu_seqlens.data();
+  for (int i = 0; i < 3; ++i) pack_batch(data, Ints{i}, {.token_multiple = 16}, b);
+  EXPECT_EQ(b.input_ids.data(), ids);
+  EXPECT_EQ(b.cu_seqlens.data(), rows);
+}
+
+TEST(PackBatch, RefusesWhatIsOutside) {
+  PackedBatch b;
+  message_of(ErrorCode::kUsage, [&] { pack_batch(toy(), Ints{3}, {}, b); });
+  message_of(ErrorCode::kUsage, [&] { pack_batch(toy(), Ints{-1}, {}, b); });
+  message_of(ErrorCode::kUsage, [&] { pack_batch(toy(), Ints{0}, {.token_multiple = 0}, b); });
+}
+
+TEST(Prefetcher, KeepsTheOrder) {
+  int made = 0;
+  Prefetcher prefetcher([&](PackedBatch& b) {
+    b.rows = made;
+    return made++ < 100;
+  });
+  for (int i = 0; i < 100; ++i) {
+    const PackedBatch* b = prefetcher.next();
+    ASSERT_NE(b, nullptr);
+    EXPECT_EQ(b->rows, i);
+  }
+  EXPECT_EQ(prefetcher.next(), nullptr);
+  EXPECT_EQ(prefetcher.next(), nullptr);
+}
+
+TEST(Prefetcher, LeavesTheBatchAtHandAloneAndUsesThreeSlots) {
+  std::atomic<int> made{0};
+  std::vector<const PackedBatch*> seen;
+  Prefetcher prefetcher([&](PackedBatch& b) {
+    b.rows = made++;
+    return true;
+  });
+  for (int i = 0; i < 9; ++i) {
+    const PackedBatch* b = prefetcher.next();
+    while (made < i + 3) std::this_thread::yield();  // it works ahead by two slots and no further
+    EXPECT_EQ(b->rows, i);
+    seen.push_back(b);
+  }
+  EXPECT_EQ(seen[0], seen[3]);
+  EXPECT_NE(seen[0], seen[1]);
+  EXPECT_LE(made, 11);
+}
+
+TEST(Prefetcher, ThrowsOnAfterTheBatchesBefore) {
+  int made = 0;
+  Prefetcher prefetcher([&](PackedBatch&) -> bool {
+    if (made++ == 2) fail(ErrorCode::kInvalidData, "third");
+    return true;
+  });
+  EXPECT_NE(prefetcher.next(), nullptr);
+  EXPECT_NE(prefetcher.next(), nullptr);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(message_of(ErrorCode::kInvalidData, [&] { prefetcher.next(); }), "third");
+}
+
+TEST(Prefetcher, StopsWithBatchesLeft) {
+  for (int taken = 0; taken < 5; ++taken) {
+    Prefetcher prefetcher([](PackedBatch&) { return true; });
+    for (int i = 0; i < taken; ++i) prefetcher.next();
+  }
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,234 @@
+#include "lathe/data/dataset.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "lathe/data/test_data.h"
+#include "lathe/io/test_folder.h"
+
+namespace lathe {
+namespace {
+
+using Values = std::vector<std::string>;
+
+Table csv(std::string_view bytes) { return parse_table(bytes, TableFormat::kCsv, {}, "own.csv"); }
+Table json_table(std::string_view bytes) { return parse_table(bytes, TableFormat::kJson, {}, "own.json"); }
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(OwnFile, ClassesAreTheSortedLabels) {
+  const auto d = dataset_from_table(csv("idx,note,label\n1,hello,pos\n2,bye,neg\n3,so,pos\n"));
+  EXPECT_EQ(d.label_set.names, (Values{"neg", "pos"}));
+  EXPECT_EQ(d.labels, (std::vector<int32_t>{1, 0, 1}));
+  EXPECT_EQ(d.first, (Values{"1", "2", "3"}));  // the first two other columns, as run_glue takes them
+  EXPECT_EQ(d.second, (Values{"hello", "bye", "so"}));
+  EXPECT_TRUE(d.labelled);
+}
+
+TEST(OwnFile, SentenceColumnsComeFirstWhereTheyAre) {
+  const auto d = dataset_from_table(csv("id,sentence2,label,sentence1\n7,b,0,a\n"));
+  EXPECT_EQ(d.first, Values{"a"});
+  EXPECT_EQ(d.second, Values{"b"});
+}
+
+TEST(OwnFile, PandasRowNumberIsNoText) {
+  const auto d = dataset_from_table(csv(",text,label\n0,hi,a\n1,ho,b\n"));
+  EXPECT_EQ(d.first, (Values{"hi", "ho"}));
+  EXPECT_FALSE(d.has_pairs());
+}
+
+TEST(OwnFile, IntegersAreClassesInNumericOrder) {
+  const auto d = dataset_from_table(csv("text,label\na,10\nb,2\nc,10\n"));
+  EXPECT_EQ(d.label_set.names, (Values{"2", "10"}));
+  EXPECT_EQ(d.labels, (std::vector<int32_t>{1, 0, 1}));
+}
+
+TEST(OwnFile, FloatsAreRegression) {
+  const auto d = dataset_from_table(csv("text,label\na,1.5\nb,2\n"));
+  EXPECT_EQ(d.label_set.kind, LabelKind::kRegression);
+  EXPECT_EQ(d.label_set.num_labels(), 1);
+  EXPECT_EQ(d.targets, (std::vector<float>{1.5f, 2.0f}));
+  const auto bad = message_of(ErrorCode::kInvalidData,
+                              [&] { dataset_from_table(csv("text,label\na,x\n"), &d.label_set); });
+  EXPECT_TRUE(contains(bad, "own.csv:2: column 'label': found 'x', wants a number")) << bad;
+}
+
+TEST(OwnFile, ListsAreMultiLabel) {
+  const auto d = dataset_from_table(json_table(
+      R"([{"t": "x", "label": ["b", "a"]}, {"t": "y", "label": []}, {"t": "z", "label": ["c"]}])"));
+  EXPECT_EQ(d.label_set.kind, LabelKind::kMultiLabel);
+  EXPECT_EQ(d.label_set.names, (Values{"a", "b", "c"}));
+  EXPECT_EQ(d.targets, (std::vector<float>{1, 1, 0, 0, 0, 0, 0, 0, 1}));
+}
+
+TEST(OwnFile, ALabelOutsideTheSetNamesItsPlace) {
+  const LabelSet known{.kind = LabelKind::kClasses, .names = {"neg", "pos"}};
+  const auto message = message_of(ErrorCode::kInvalidData,
+                                  [&] { dataset_from_table(csv("text,label\na,pos\nb,other\n"), &known); });
+  EXPECT_EQ(message, "own.csv:3: column 'label': found 'other', wants one of the known labels 'neg', 'pos'");
+  const auto list = message_of(ErrorCode::kInvalidData, [&] {
+    dataset_from_table(json_table(R"([{"t": "x", "label": ["pos"]}])"), &known);
+  });
+  EXPECT_TRUE(contains(list, "holds lists")) << list;
+}
+
+TEST(OwnFile, TestFilesNeedNoLabels) {
+  const LabelSet known{.kind = LabelKind::kClasses, .names = {"neg", "pos"}};
+  const auto none = dataset_from_table(csv("text\na\nb\n"), &known);
+  EXPECT_EQ(none.labels, (std::vector<int32_t>{-1, -1}));
+  EXPECT_FALSE(none.labelled);
+  EXPECT_EQ(dataset_from_table(csv("text,label\na,-1\nb,-1\n"), &known).labels,
+            (std::vector<int32_t>{-1, -1}));
+  message_of(ErrorCode::kNotFound, [] { dataset_from_table(csv("text\na\n")); });
+}
+
+TEST(OwnFile, RefusesWhatCannotBeLearnt) {
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInvalidData, [] { dataset_from_table(csv("label\na\n")); }),
+                       "no text"));
+  const auto gap =
+      message_of(ErrorCode::kInvalidData, [] { dataset_from_table(csv("text,label\na,x\nb,\n")); });
+  EXPECT_TRUE(contains(gap, "own.csv:3")) << gap;
+  message_of(ErrorCode::kInvalidData,
+             [] { dataset_from_table(json_table(R"([{"t": {"x": 1}, "label": "a"}])")); });
+  message_of(ErrorCode::kInvalidData,
+             [] { dataset_from_table(json_table(R"([{"t": "x", "label": null}])")); });
+}
+
+TEST(LabelSet, AdoptsAModelsOrder) {
+  LabelSet set{.kind = LabelKind::kClasses, .names = {"entailment", "neutral", "contradiction"}};
+  EXPECT_FALSE(set.adopt({{"LABEL_0", 0}, {"LABEL_1", 1}, {"LABEL_2", 2}}));
+  EXPECT_FALSE(set.adopt({{"entailment", 0}, {"neutral", 0}, {"contradiction", 1}}));
+  EXPECT_FALSE(set.adopt({{"entailment", 0}, {"ENTAILMENT", 1}, {"neutral", 2}}));
+  EXPECT_EQ(set.names[0], "entailment");
+  EXPECT_TRUE(set.adopt({{"CONTRADICTION", 0}, {"Entailment", 1}, {"neutral", 2}}));
+  EXPECT_EQ(set.names, (Values{"contradiction", "entailment", "neutral"}));
+}
+
+TEST(TextDataset, TruncateKeepsTheFirstRows) {
+  auto d = dataset_from_table(
+      json_table(R"([{"t": "x", "u": "p", "label": ["a"]}, {"t": "y", "u": "q", "label": ["b"]}])"));
+  d.truncate(5);
+  EXPECT_EQ(d.size(), 2u);
+  d.truncate(1);
+  EXPECT_EQ(d.second, Values{"p"});
+  EXPECT_EQ(d.targets, (std::vector<float>{1, 0}));
+}
+
+TEST(GlueTask, NamesAreFoundInAnySpelling) {
+  EXPECT_EQ(glue_task("STS-B").name, "stsb");
+  EXPECT_EQ(glue_task("MRPC").labels, (Values{"not_equivalent", "equivalent"}));
+  EXPECT_EQ(glue_tasks().size(), 9u);
+  const auto message = message_of(ErrorCode::kUsage, [] { glue_task("mrcp"); });
+  EXPECT_TRUE(contains(message, "found 'mrcp', wants one of cola mnli")) << message;
+}
+
+TEST(GlueFile, LabelsAreNumbersOrNames) {
+  const Table t =
+      parse_table("index\tquestion\tsentence\tlabel\n0\tq\ts\tnot_entailment\n1\tq\ts\tentailment\n",
+                  TableFormat::kTsv, {}, "dev.tsv");
+  EXPECT_EQ(dataset_from_glue_table(glue_task("qnli"), t).labels, (std::vector<int32_t>{1, 0}));
+  const Table bad = parse_table("sentence\tlabel\ngood\t1\nodd\t2\n", TableFormat::kTsv, {}, "dev.tsv");
+  const auto message =
+      message_of(ErrorCode::kInvalidData, [&] { dataset_from_glue_table(glue_task("sst2"), bad); });
+  EXPECT_EQ(message, "dev.tsv:3: column 'label': found '2', wants one of 'negative', 'positive' or 0 to 1");
+  const Table missing = parse_table("index\tquestion\n0\tq\n", TableFormat::kTsv, {}, "dev.tsv");
+  message_of(ErrorCode::kNotFound, [&] { dataset_from_glue_table(glue_task("qnli"), missing); });
+}
+
+struct Counts {
+  const char *task, *split;
+  size_t rows;
+  long positive;  // rows of class 1; -1: no labels
+};
+
+TEST(GlueFile, RealFilesHaveTheirPublishedCounts) {
+  LATHE_NEEDS_DATA("glue/MRPC/train.tsv");
+  for (const Counts& c :
+       {Counts{"mrpc", "train", 3668, 2474}, Counts{"mrpc", "dev", 408, 279},
+        Counts{"mrpc", "test", 1725, -1}, Counts{"cola", "train", 8551, 6023},
+        Counts{"cola", "dev", 1043, 721}, Counts{"cola", "test", 1063, -1}, Counts{"wnli", "train", 635, 312},
+        Counts{"wnli", "dev", 71, 31}, Counts{"wnli", "test", 146, -1}, Counts{"qnli", "dev", 2996, 1517}}) {
+    const GlueTask& task = glue_task(c.task);
+    const TaskFiles files = find_task_files(task, test_data_dir(), "");
+    const std::string path = c.split == std::string("train") ? files.train
+                             : c.split == std::string("dev") ? files.require_validation()[0]
+                                                             : files.require_test()[0];
+    const TextDataset d = read_glue_file(task, path);
+    EXPECT_EQ(d.size(), c.rows) << path;
+    EXPECT_EQ(d.labelled, c.positive >= 0) << path;
+    EXPECT_EQ(d.has_pairs(), !task.second_key.empty()) << path;
+    if (c.positive >= 0) {
+      EXPECT_EQ(std::count(d.labels.begin(), d.labels.end(), 1), c.positive) << path;
+    } else {
+      EXPECT_EQ(std::count(d.labels.begin(), d.labels.end(), -1), static_cast<long>(c.rows)) << path;
+    }
+  }
+}
+
+TEST(GlueFile, StsbIsRegression) {
+  LATHE_NEEDS_DATA("glue/STS-B/dev.tsv");
+  const auto d = read_glue_file(glue_task("stsb"), test_data_dir() + "/glue/STS-B/dev.tsv");
+  ASSERT_EQ(d.size(), 1500u);
+  EXPECT_EQ(d.targets[0], 5.0f);
+  EXPECT_EQ(d.first[0], "A man with a hard hat is dancing.");
+  EXPECT_EQ(d.second[0], "A man wearing a hard hat is dancing.");
+  EXPECT_GE(*std::min_element(d.targets.begin(), d.targets.end()), 0);
+}
+
+void touch(const std::string& path) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path) << "x";
+}
+
+TEST(FindTaskFiles, TakesTheFolderItsParentOrTheEnvironment) {
+  const TestFolder folder;
+  touch(folder / "a/STS-B/train.tsv");
+  touch(folder / "a/STS-B/dev.tsv.gz");
+  touch(folder / "env/glue/stsb/dev-a.tsv");
+  const GlueTask& task = glue_task("stsb");
+  EXPECT_EQ(find_task_files(task, folder / "a/STS-B", "").train, folder / "a/STS-B/train.tsv");
+  EXPECT_EQ(find_task_files(task, folder / "a", "").validation, Values{folder / "a/STS-B/dev.tsv.gz"});
+  const TaskFiles found = find_task_files(task, folder / "none", folder / "env");
+  EXPECT_EQ(found.validation, Values{folder / "env/glue/stsb/dev-a.tsv"});
+  const auto train = message_of(ErrorCode::kNotFound, [&] { found.require_train(); });
+  EXPECT_TRUE(contains(train, "stsb: no train.tsv; looked in " + folder / "env/glue/stsb")) << train;
+}
+
+TEST(FindTaskFiles, MnliHasTwoOfEach) {
+  const TestFolder folder;
+  for (const char* name : {"train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched"})
+    touch(folder / ("MNLI/" + std::string(name) + ".tsv"));
+  const auto files = find_task_files(glue_task("mnli"), folder.path(), "");
+  EXPECT_EQ(files.validation, (Values{folder / "MNLI/dev_matched.tsv", folder / "MNLI/dev_mismatched.tsv"}));
+  EXPECT_EQ(files.test.size(), 2u);
+}
+
+TEST(FindTaskFiles, ListsWhereItLooked) {
+  const TestFolder folder;
+  const auto message = message_of(ErrorCode::kNotFound,
+                                  [&] { find_task_files(glue_task("rte"), folder.path(), folder / "env"); });
+  EXPECT_TRUE(contains(message, folder.path() + ", " + folder / "rte" + ", " + folder / "glue/rte"))
+      << message;
+  EXPECT_TRUE(contains(message, folder / "env/glue/rte")) << message;
+  EXPECT_TRUE(contains(message_of(ErrorCode::kNotFound, [] { find_task_files(glue_task("rte"), "", ""); }),
+                       "LATHE_DATA_DIR"));
+}
+
+TEST(FindSquadFiles, PrefersTheExactName) {
+  const TestFolder folder;
+  touch(folder / "squad/train-v1.1-part.json");
+  touch(folder / "squad/train-v1.1-rebuilt.json.gz");
+  touch(folder / "squad/dev-v1.1-a.json");
+  EXPECT_EQ(find_squad_files(false, "", folder.path()).train, folder / "squad/train-v1.1-part.json");
+  touch(folder / "squad/train-v1.1.json.gz");
+  EXPECT_EQ(find_squad_files(false, folder / "squad", "").train, folder / "squad/train-v1.1.json.gz");
+  EXPECT_EQ(find_squad_files(false, folder.path(), "").validation, folder / "squad/dev-v1.1-a.json");
+  const auto message = message_of(ErrorCode::kNotFound, [&] { find_squad_files(true, folder.path(), ""); });
+  EXPECT_TRUE(contains(message, "train-v2.0.json")) << message;
+}
+
+}  // namespace
+}  // namespace lathe

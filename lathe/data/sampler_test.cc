@@ -1,0 +1,90 @@
+#include "lathe/data/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "lathe/data/test_data.h"
+
+namespace lathe {
+namespace {
+
+std::vector<std::vector<int32_t>> all_batches(Sampler& sampler, int64_t epoch) {
+  std::vector<std::vector<int32_t>> out(static_cast<size_t>(sampler.batches_per_epoch()));
+  for (size_t i = 0; i < out.size(); ++i) sampler.batch(epoch, static_cast<int64_t>(i), out[i]);
+  return out;
+}
+
+TEST(Sampler, EpochDrawsFromSeedPlusEpoch) {
+  for (const auto& c : golden("reference.json")["randperm"]) {
+    if (c["n"] != 3668) continue;
+    Sampler sampler({.size = 3668, .batch_size = 32, .seed = 42});
+    EXPECT_EQ(fnv64(sampler.order(c["seed"].get<int>() - 42)), c["fnv64"]);
+  }
+}
+
+TEST(Sampler, BatchIsAFunctionOfEpochAndIndexAlone) {
+  Sampler forward({.size = 100, .batch_size = 8}), resumed({.size = 100, .batch_size = 8});
+  all_batches(forward, 0);
+  const auto wanted = all_batches(forward, 3);
+  std::vector<int32_t> batch;
+  for (const int64_t i : {12, 5, 0}) {
+    resumed.batch(3, i, batch);
+    EXPECT_EQ(batch, wanted[static_cast<size_t>(i)]);
+  }
+  EXPECT_EQ(wanted.size(), 13u);
+  EXPECT_EQ(wanted.back().size(), 4u);
+}
+
+TEST(Sampler, EpochHoldsEverySampleOnce) {
+  for (const auto strategy :
+       {SamplingStrategy::kRandom, SamplingStrategy::kSequential, SamplingStrategy::kGroupByLength}) {
+    const auto lengths = pseudo(1000, 90, 1);
+    Sampler sampler({.size = 1000, .batch_size = 8, .strategy = strategy}, lengths);
+    std::set<int32_t> seen;
+    for (const auto& batch : all_batches(sampler, 1)) seen.insert(batch.begin(), batch.end());
+    EXPECT_EQ(seen.size(), 1000u);
+  }
+}
+
+TEST(Sampler, GroupsByLengthAsTransformers) {
+  for (const auto& c : golden("reference.json")["length_grouped"]) {
+    const uint64_t seed = c["seed"];
+    const auto lengths = pseudo(c["n"].get<size_t>(), 120, seed);
+    const auto order = length_grouped_order(lengths, c["group"], seed);
+    const auto head = c["head"].get<std::vector<int32_t>>();
+    ASSERT_EQ(std::vector<int32_t>(order.begin(), order.begin() + static_cast<long>(head.size())), head);
+    EXPECT_EQ(fnv64(order), c["fnv64"]) << c["n"];
+    EXPECT_EQ(lengths[order[0]], *std::max_element(lengths.begin(), lengths.end()));
+  }
+}
+
+TEST(Sampler, ShardsAsAccelerate) {
+  for (const auto& c : golden("reference.json")["shards"]) {
+    for (int rank = 0; rank < c["world"].get<int>(); ++rank) {
+      Sampler sampler({.size = c["size"],
+                       .batch_size = c["batch_size"],
+                       .strategy = SamplingStrategy::kSequential,
+                       .drop_last = c["drop_last"],
+                       .rank = rank,
+                       .world_size = c["world"],
+                       .even_batches = c["even"]});
+      EXPECT_EQ(all_batches(sampler, 0), c["ranks"][rank].get<std::vector<std::vector<int32_t>>>())
+          << c.dump() << " rank " << rank;
+    }
+  }
+}
+
+TEST(Sampler, RefusesOptionsThatMakeNoSense) {
+  message_of(ErrorCode::kUsage, [] { Sampler({.size = 0}); });
+  message_of(ErrorCode::kUsage, [] { Sampler({.size = 5, .batch_size = 0}); });
+  message_of(ErrorCode::kUsage, [] { Sampler({.size = 5, .rank = 2, .world_size = 2}); });
+  message_of(ErrorCode::kUsage, [] { Sampler({.size = 5, .strategy = SamplingStrategy::kGroupByLength}); });
+  Sampler sampler({.size = 5, .batch_size = 2});
+  std::vector<int32_t> batch;
+  message_of(ErrorCode::kUsage, [&] { sampler.batch(0, 3, batch); });
+}
+
+}  // namespace
+}  // namespace lathe

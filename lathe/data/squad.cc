@@ -1,0 +1,143 @@
+#include "lathe/data/squad.h"
+
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "lathe/core/error.h"
+#include "lathe/data/text.h"
+#include "lathe/io/json_file.h"
+
+namespace lathe {
+namespace {
+
+using nlohmann::json;
+
+// "file: data[3].paragraphs[0].qas[5]" of what is read at the moment, for messages.
+std::string element(const std::string& where, const char* key, size_t index) {
+  return where + "." + key + "[" + std::to_string(index) + "]";
+}
+
+const json& array_of(const json& object, const char* key, const std::string& where) {
+  if (!object.is_object() || !object.contains(key) || !object[key].is_array())
+    fail(ErrorCode::kInvalidData, "{}: found {}, wants an object with a list '{}' (SQuAD JSON)", where,
+         !object.is_object()     ? object.type_name()
+         : !object.contains(key) ? "no such key"
+                                 : object[key].type_name(),
+         key);
+  return object[key];
+}
+
+int32_t answer_start(const json& value, const std::string& where) {
+  if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > INT32_MAX)
+    fail(ErrorCode::kInvalidData, "{}: \"answer_start\": found {}, wants a code point of the context, from 0",
+         where, value.dump().substr(0, 40));
+  return value.get<int32_t>();
+}
+
+std::string answer_text(const json& value, const std::string& where) {
+  if (!value.is_string())
+    fail(ErrorCode::kInvalidData, "{}: \"text\": found {}, wants a string", where, value.type_name());
+  return value.get<std::string>();
+}
+
+// A list of {text, answer_start} (SQuAD) or {text: […], answer_start: […]} (rows of the datasets library).
+std::vector<SquadAnswer> read_answers(const json& qa, const std::string& where) {
+  std::vector<SquadAnswer> out;
+  if (!qa.contains("answers") || qa["answers"].is_null()) return out;  // a test file
+  const json& answers = qa["answers"];
+  if (answers.is_object()) {
+    const json& texts = array_of(answers, "text", where + ".answers");
+    const json& starts = array_of(answers, "answer_start", where + ".answers");
+    if (texts.size() != starts.size())
+      fail(ErrorCode::kInvalidData, "{}.answers: found {} texts and {} answer_starts, wants as many", where,
+           texts.size(), starts.size());
+    for (size_t i = 0; i < texts.size(); ++i)
+      out.push_back({answer_text(texts[i], where), answer_start(starts[i], where)});
+    return out;
+  }
+  array_of(qa, "answers", where);
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const std::string place = element(where, "answers", i);
+    const json& answer = answers[i];
+    if (!answer.is_object() || !answer.contains("text") || !answer.contains("answer_start"))
+      fail(ErrorCode::kInvalidData, "{}: wants an object with \"text\" and \"answer_start\"", place);
+    out.push_back({answer_text(answer["text"], place), answer_start(answer["answer_start"], place)});
+  }
+  return out;
+}
+
+class SquadReader {
+ public:
+  explicit SquadReader(const std::string& origin) { data_.origin = origin; }
+
+  SquadDataset read(const json& document) {
+    const std::string& origin = data_.origin;
+    const json& list = document.is_array() ? document : array_of(document, "data", origin);
+    for (size_t i = 0; i < list.size(); ++i) {
+      const std::string where = element(origin + ": ", "data", i).replace(origin.size() + 2, 1, "");
+      if (list[i].is_object() && list[i].contains("context"))
+        read_row(list[i], where);
+      else
+        read_article(list[i], where);
+    }
+    if (data_.examples.empty())
+      fail(ErrorCode::kInvalidData, "{}: no question in it; wants at least one", origin);
+    return std::move(data_);
+  }
+
+ private:
+  void read_row(const json& row, const std::string& where) {
+    auto context = required<std::string>(row, "context", where);
+    // Neighbouring rows mostly ask about one paragraph.
+    if (data_.contexts.empty() || data_.contexts.back() != context)
+      data_.contexts.push_back(std::move(context));
+    add_question(row, where);
+  }
+
+  void read_article(const json& article, const std::string& where) {
+    const json& paragraphs = array_of(article, "paragraphs", where);
+    for (size_t p = 0; p < paragraphs.size(); ++p) {
+      const std::string place = element(where, "paragraphs", p);
+      const json& qas = array_of(paragraphs[p], "qas", place);
+      data_.contexts.push_back(required<std::string>(paragraphs[p], "context", place));
+      for (size_t q = 0; q < qas.size(); ++q) add_question(qas[q], element(place, "qas", q));
+    }
+  }
+
+  void add_question(const json& qa, const std::string& where) {
+    SquadExample example{.id = required<std::string>(qa, "id", where),
+                         .question = required<std::string>(qa, "question", where),
+                         .context = static_cast<int32_t>(data_.contexts.size()) - 1,
+                         .answers = read_answers(qa, where)};
+    if (!ids_.insert(example.id).second)
+      fail(ErrorCode::kInvalidData, "{}: id '{}' stands for an earlier question too; wants distinct ids",
+           where, example.id);
+    if (qa.contains("start_uncertain") && qa["start_uncertain"] == true) ++data_.uncertain_starts;
+    const std::string& context = data_.contexts.back();
+    for (const SquadAnswer& answer : example.answers) {
+      const auto start = static_cast<size_t>(answer.start);
+      if (!slice_code_points(context, start, context.size()).starts_with(answer.text))
+        ++data_.misplaced_answers;
+    }
+    data_.examples.push_back(std::move(example));
+  }
+
+  SquadDataset data_;
+  std::unordered_set<std::string> ids_;
+};
+
+}  // namespace
+
+void SquadDataset::truncate(size_t examples_kept) {
+  if (examples_kept < examples.size()) examples.resize(examples_kept);
+}
+
+SquadDataset squad_from_json(const json& document, const std::string& origin) {
+  return SquadReader(origin).read(document);
+}
+
+SquadDataset read_squad(const std::string& path) {
+  return squad_from_json(read_json(real_file_system(), path), path);
+}
+
+}  // namespace lathe

@@ -1,0 +1,160 @@
+#include "lathe/data/table.h"
+
+#include <gtest/gtest.h>
+
+#include "lathe/data/test_data.h"
+#include "lathe/io/test_folder.h"
+
+namespace lathe {
+namespace {
+
+using Values = std::vector<std::string>;
+
+Table parse(std::string_view bytes, TableFormat format, const TableOptions& options = {}) {
+  return parse_table(bytes, format, options, "t");
+}
+
+std::string error_of(std::string_view bytes, TableFormat format, const TableOptions& options = {}) {
+  return message_of(ErrorCode::kInvalidData, [&] { parse(bytes, format, options); });
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Table, TsvIsNeverQuoted) {
+  const Table t =
+      parse("\xEF\xBB\xBFQuality\t#1 String\r\n1\t\"open, quote\r\n\r\n0\tx\n", TableFormat::kTsv);
+  EXPECT_EQ(t.at("Quality").values, (Values{"1", "0"}));
+  EXPECT_EQ(t.at("#1 String").values, (Values{"\"open, quote", "x"}));
+  EXPECT_EQ(t.at("Quality").type, ColumnType::kInteger);
+  EXPECT_EQ(t.at("#1 String").type, ColumnType::kString);
+  EXPECT_EQ(t.place(1), "t:4");
+}
+
+TEST(Table, TsvWithoutHeaderTakesNames) {
+  const Table t = parse("gj04\t1\t\tA b.\n", TableFormat::kTsv, {.column_names = {"a", "b", "c", "d"}});
+  EXPECT_EQ(t.rows(), 1u);
+  EXPECT_EQ(t.at("d").values, (Values{"A b."}));
+  EXPECT_EQ(t.at("c").type, ColumnType::kNull);
+}
+
+TEST(Table, RaggedRowsAreErrorsOrLeftOut) {
+  const std::string bytes = "a\tb\n1\t2\n3\n4\t5\t6\n7\t8\n";
+  const std::string message = error_of(bytes, TableFormat::kTsv);
+  EXPECT_TRUE(contains(message, "t:3: found 1 fields, wants 2")) << message;
+  const Table t = parse(bytes, TableFormat::kTsv, {.skip_ragged = true});
+  EXPECT_EQ(t.at("a").values, (Values{"1", "7"}));
+  EXPECT_EQ(t.skipped_rows, 2);
+  EXPECT_TRUE(contains(error_of("a,b\n1\n", TableFormat::kCsv), "t:2: found 1 fields, wants 2"));
+}
+
+TEST(Table, CsvFollowsRfc4180) {
+  const Table t =
+      parse("a,b\r\n\"x, \"\"y\"\"\nz\",1\r\n ,\"\"\n5\" tall,q\"r\"\n\n\"last\",", TableFormat::kCsv);
+  EXPECT_EQ(t.at("a").values, (Values{"x, \"y\"\nz", " ", "5\" tall", "last"}));
+  EXPECT_EQ(t.at("b").values, (Values{"1", "", "q\"r\"", ""}));
+  EXPECT_EQ(t.lines, (std::vector<uint32_t>{2, 4, 5, 7}));
+}
+
+TEST(Table, CsvTextBehindAClosingQuoteIsKept) {
+  EXPECT_EQ(parse("a,b\n\"x\"y\"z,1\n", TableFormat::kCsv).at("a").values, (Values{"xy\"z"}));
+}
+
+TEST(Table, CsvOpenQuoteNamesItsLine) {
+  EXPECT_TRUE(contains(error_of("a,b\n1,2\n\"x\n\n,3\n", TableFormat::kCsv), "t:3: a quote opens here"));
+}
+
+TEST(Table, TypesComeFromAllValues) {
+  const Table t = parse("i,f,s,n,m\n1,1.5,a,,+7\n-2,3,1,,\n,1e-3,2,,8\n", TableFormat::kCsv);
+  EXPECT_EQ(t.at("i").type, ColumnType::kInteger);
+  EXPECT_EQ(t.at("f").type, ColumnType::kFloat);
+  EXPECT_EQ(t.at("s").type, ColumnType::kString);
+  EXPECT_EQ(t.at("n").type, ColumnType::kNull);
+  EXPECT_EQ(t.at("m").type, ColumnType::kInteger);
+  EXPECT_EQ(t.at("f").values[2], "1e-3");
+  for (const char* word : {"nan", "inf", "0x10", "1e", ".", "-", "1 ", "1_000"})
+    EXPECT_EQ(parse("a,b\n1," + std::string(word) + "\n", TableFormat::kCsv).at("b").type,
+              ColumnType::kString)
+        << word;
+}
+
+TEST(Table, JsonKeepsTheOrderOfItsKeys) {
+  const Table t = parse(R"([
+    {"z": "text", "label": 1, "f": 0.5, "tags": ["a", "b"], "flag": true, "meta": {"x": [1]}},
+    {"label": 2, "z": "1", "late": null, "tags": []}])",
+                        TableFormat::kJson);
+  ASSERT_EQ(t.columns.size(), 7u);
+  EXPECT_EQ(t.columns[0].name, "z");
+  EXPECT_EQ(t.at("z").type, ColumnType::kString);
+  EXPECT_EQ(t.at("label").type, ColumnType::kInteger);
+  EXPECT_EQ(t.at("f").values, (Values{"0.5", ""}));
+  EXPECT_EQ(t.at("tags").type, ColumnType::kList);
+  EXPECT_EQ(list_elements(t.at("tags").values[0]), (Values{"a", "b"}));
+  EXPECT_EQ(t.at("flag").values, (Values{"True", ""}));
+  EXPECT_EQ(t.at("meta").type, ColumnType::kOther);
+  EXPECT_EQ(t.at("late").type, ColumnType::kNull);
+  EXPECT_EQ(t.place(1), "t:3");
+}
+
+TEST(Table, JsonComesInFourShapes) {
+  for (const char* bytes :
+       {R"([{"a": "x"}, {"a": "y"}])", R"({"version": "1", "data": [{"a": "x"}, {"a": "y"}]})",
+        "{\"a\": \"x\"}\n{\"a\": \"y\"}\n", "\n{\"a\": \"x\"}\n\n{\"a\": \"y\"}"})
+    EXPECT_EQ(parse(bytes, TableFormat::kJson).at("a").values, (Values{"x", "y"})) << bytes;
+  EXPECT_EQ(parse("{\"a\": \"x\"}", TableFormat::kJson).rows(), 1u);
+}
+
+TEST(Table, JsonErrorsNameThePlace) {
+  EXPECT_TRUE(
+      contains(error_of("[{\"a\": 1},\n {\"a\": }]", TableFormat::kJson), "t:2: malformed JSON at byte"));
+  EXPECT_TRUE(contains(error_of("{\"a\": 1}\n{\"a\": 2\n", TableFormat::kJsonLines), "t:2: malformed JSON"));
+  EXPECT_TRUE(contains(error_of("[{\"a\": 1}, 5]", TableFormat::kJson), "wants an object"));
+  EXPECT_TRUE(contains(error_of("{\"rows\": [1],\n\"b\": 2}", TableFormat::kJson), "found object"));
+  error_of("[]", TableFormat::kJson);
+  error_of("{}", TableFormat::kJsonLines);
+}
+
+TEST(Table, TrecLinesAreTextAndCoarseLabel) {
+  const Table t = parse("DESC:manner How did it ?\nENTY:cremat What films ?\n", TableFormat::kTrec);
+  EXPECT_EQ(t.at("text").values, (Values{"How did it ?", "What films ?"}));
+  EXPECT_EQ(t.at("label").values, (Values{"DESC", "ENTY"}));
+  EXPECT_TRUE(
+      contains(error_of("DESC:manner How\nno label here\n", TableFormat::kTrec), "t:2: found 'no label"));
+}
+
+TEST(Table, BadFilesAreNamedWithTheirPlace) {
+  EXPECT_TRUE(contains(error_of("a\tb\n1\tx\xE4y\n", TableFormat::kTsv), "t:2: byte 4 of the line is 0xe4"));
+  EXPECT_TRUE(contains(error_of("", TableFormat::kTsv), "empty"));
+  EXPECT_TRUE(contains(error_of(" \n\n", TableFormat::kJson), "empty"));
+  EXPECT_TRUE(contains(error_of("a\tb\n", TableFormat::kTsv), "no row"));
+  EXPECT_TRUE(
+      contains(error_of("a\tb\ta\n1\t2\t3\n", TableFormat::kTsv), "columns 1 and 3 are both named 'a'"));
+  const std::string missing =
+      message_of(ErrorCode::kNotFound, [] { parse("a,b\n1,2\n", TableFormat::kCsv).at("label"); });
+  EXPECT_EQ(missing, "t: no column 'label'; it has 'a', 'b'");
+}
+
+TEST(Table, FormatComesFromTheName) {
+  EXPECT_EQ(table_format_of("x/train.TSV"), TableFormat::kTsv);
+  EXPECT_EQ(table_format_of("a.b.csv.gz"), TableFormat::kCsv);
+  EXPECT_EQ(table_format_of("a.jsonl"), TableFormat::kJsonLines);
+  EXPECT_EQ(table_format_of("train_5500.label"), TableFormat::kTrec);
+  EXPECT_EQ(table_format_of("a.parquet"), std::nullopt);
+  message_of(ErrorCode::kUsage, [] { read_table("a.parquet"); });
+  message_of(ErrorCode::kNotFound, [] { read_table("/no/such/file.tsv"); });
+}
+
+TEST(Table, ReadsPackedFiles) {
+  LATHE_NEEDS_DATA("trec/train_5500.label");
+  EXPECT_EQ(read_table(test_data_dir() + "/trec/train_5500.label").rows(), 5452u);
+  const TestFolder folder;
+  const std::string packed = folder / "t.label.gz";
+  if (std::system(("gzip -c '" + test_data_dir() + "/trec/train_5500.label' > '" + packed + "'").c_str()) !=
+      0)
+    GTEST_SKIP() << "needs gzip";
+  EXPECT_EQ(read_table(packed).rows(), 5452u);
+}
+
+}  // namespace
+}  // namespace lathe

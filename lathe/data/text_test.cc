@@ -1,0 +1,72 @@
+#include "lathe/data/text.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace lathe {
+namespace {
+
+TEST(Text, FindsWhatIsNoUtf8) {
+  EXPECT_EQ(find_invalid_utf8("plain, \xC3\xA4, \xE2\x82\xAC, \xF0\x9F\x98\x80"), std::string_view::npos);
+  EXPECT_EQ(find_invalid_utf8("ab\xFF"), 2u);
+  EXPECT_EQ(find_invalid_utf8("\xC3"), 0u);              // cut short
+  EXPECT_EQ(find_invalid_utf8("a\xC0\xAF"), 1u);         // overlong
+  EXPECT_EQ(find_invalid_utf8("\xE0\x80\xAF"), 0u);      // overlong
+  EXPECT_EQ(find_invalid_utf8("\xED\xA0\x80"), 0u);      // surrogate
+  EXPECT_EQ(find_invalid_utf8("\xF4\x90\x80\x80"), 0u);  // beyond U+10FFFF
+  EXPECT_EQ(find_invalid_utf8("x\xF0\x9F\x98"), 1u);
+}
+
+TEST(Text, EncodesWhatItDecodes) {
+  const std::string text = "a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80";
+  std::string back;
+  for (const char32_t c : decode_utf8(text)) append_utf8(back, c);
+  EXPECT_EQ(back, text);
+  EXPECT_EQ(count_code_points(text), 4u);
+  EXPECT_EQ(decode_utf8("\xFFz"), (std::vector<char32_t>{0xFFFD, 'z'}));
+}
+
+TEST(Text, SlicesByCodePoints) {
+  const std::string text = "a\xC3\xA4\xE2\x82\xACz";
+  EXPECT_EQ(slice_code_points(text, 1, 3), "\xC3\xA4\xE2\x82\xAC");
+  EXPECT_EQ(slice_code_points(text, 3, 99), "z");
+  EXPECT_EQ(slice_code_points(text, 2, 2), "");
+  EXPECT_EQ(slice_code_points(text, 9, 12), "");
+}
+
+TEST(Text, StripsAndSplitsAsPython) {
+  EXPECT_EQ(lstrip(" \t\n\xC2\xA0\xE3\x80\x80x "), "x ");
+  EXPECT_EQ(lstrip(" \x1C\x1F"), "");
+  EXPECT_EQ(lstrip("\xE2\x80\x8B x"), "\xE2\x80\x8B x");  // zero-width space is no white space
+  EXPECT_EQ(split_words("  a\xE2\x80\x83 b\n"), (std::vector<std::string_view>{"a", "b"}));
+  EXPECT_TRUE(split_words(" \t").empty());
+}
+
+TEST(Text, LowersAsPython) {
+  EXPECT_EQ(to_lower("AbC \xC3\x84\xC3\x89 \xD0\x96"), "abc \xC3\xA4\xC3\xA9 \xD0\xB6");
+  EXPECT_EQ(to_lower("\xC4\xB0"), "i\xCC\x87");
+  EXPECT_EQ(to_lower("\xCE\x91\xCE\xA3 \xCE\xA3"), "\xCE\xB1\xCF\x82 \xCF\x83");  // final only after a letter
+  EXPECT_EQ(to_lower("\xCE\x91\xCE\xA3.\xCE\x91"), "\xCE\xB1\xCF\x83.\xCE\xB1");
+}
+
+TEST(Text, PrintsFloatsAsPython) {
+  EXPECT_EQ(python_float(0), "0.0");
+  EXPECT_EQ(python_float(-0.0), "-0.0");
+  EXPECT_EQ(python_float(1e-5), "1e-05");
+  EXPECT_EQ(python_float(1e-4), "0.0001");
+  EXPECT_EQ(python_float(1e16), "1e+16");
+  EXPECT_EQ(python_float(123456789012345680), "1.2345678901234568e+17");
+  EXPECT_EQ(python_float(1e15), "1000000000000000.0");
+  EXPECT_EQ(python_float(double{0.1f}), "0.10000000149011612");
+  EXPECT_EQ(python_float(std::numeric_limits<double>::infinity()), "Infinity");
+  EXPECT_EQ(python_float(std::numeric_limits<double>::quiet_NaN()), "NaN");
+}
+
+TEST(Text, WritesJsonStringsAsPython) {
+  EXPECT_EQ(python_json_string("a\"b\\\n\t\x01\x7F\xC3\xA4\xF0\x9F\x98\x80"),
+            "\"a\\\"b\\\\\\n\\t\\u0001\\u007f\\u00e4\\ud83d\\ude00\"");
+}
+
+}  // namespace
+}  // namespace lathe
