@@ -99,7 +99,8 @@ void fill(std::string_view text, std::mt19937_64& random, std::string& out) {
     } while (out.find(list->second[choice]) != std::string::npos);  // no "between iron and iron"
     const std::string& entry = list->second[choice];
     if (out.ends_with(" a ") && std::string_view("aeiou").find(entry[0]) != std::string_view::npos) {
-      out.insert(out.size() - 1, "n");
+      out.back() = 'n';
+      out += ' ';
     }
     fill(entry, random, out);
     text.remove_prefix(end);
