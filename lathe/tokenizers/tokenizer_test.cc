@@ -170,6 +170,15 @@ TEST(Tokenizer, TruncationThatCannotBeIsRefused) {
   EXPECT_TRUE(refused("a", nullptr, {-1}));
 }
 
+TEST(Tokenizer, WithoutPostProcessorThereAreNoSpecialTokens) {
+  json j = small_json();
+  j["post_processor"] = nullptr;
+  const Encoding e = from_json(j).encode_pair("a", "aa");
+  EXPECT_EQ(e.ids, (Ids{3, 3, 4}));
+  EXPECT_EQ(e.type_ids, (Ids{0, 1, 1}));
+  EXPECT_EQ(e.sequence_ids, (std::vector<int8_t>{0, 1, 1}));
+}
+
 TEST(Tokenizer, OtherComponentsAreNamedInTheError) {
   const auto with = [](const char* part, const json& value) {
     json j = small_json();
