@@ -15,7 +15,8 @@ namespace lathe {
 /// `<name>.replaced`, then the new one takes the name, then `.replaced` goes: a crash between the two renames
 /// leaves the old folder whole as `<name>.replaced`, and `remove_stale_temporaries` gives it its name back.
 ///
-/// Once `commit` has returned ok, the new folder is there to stay; when it returns an error, the old one is.
+/// Once `commit` has returned ok, the new folder is there to stay; when it returns an error, the name holds
+/// what it held before, or the new folder if only the last sync failed.
 class DirectoryTransaction {
  public:
   /// Creates the temporary folder; an error shows in `status` and in every later call.

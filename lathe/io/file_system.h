@@ -70,6 +70,10 @@ class FileSystem {
   /// Bytes free for this user on the disk that holds `path` (or the nearest folder above that exists).
   virtual Result<uint64_t> free_bytes(const std::string& path) = 0;
 
+  /// Writes and syncs a file under its own name, folders made as needed; not atomic: for what lies in a
+  /// temporary folder.
+  Status write(const std::string& path, const Writer& writer);
+
   /// Writes a whole file: all of the new content stands under `path` or what was there before stays, whatever
   /// fails and whenever the process or the power stops.  Goes through `.tmp-<name>-<pid>-<n>` in the same
   /// folder (created if missing): write, sync, rename, sync folder.

@@ -1,0 +1,175 @@
+#include "lathe/io/directory_transaction.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <map>
+#include <set>
+
+#include "lathe/io/faulty_file_system.h"
+#include "lathe/io/test_folder.h"
+
+namespace lathe {
+namespace {
+
+using Content = std::map<std::string, std::string>;
+
+const Content kOld = {{"model", "old weights"}, {"state", "old state"}};
+const Content kNew = {{"model", "new weights"}, {"tokenizer/vocab", "new vocabulary"}};
+
+/// All files below a folder, by relative path.
+Content content_of(const std::string& folder, const std::string& prefix = "") {
+  FileSystem& fs = real_file_system();
+  Content content;
+  for (const std::string& name : fs.list(folder).value()) {
+    const std::string path = folder + "/" + name;
+    if (fs.is_directory(path)) {
+      content.merge(content_of(path, prefix + name + "/"));
+    } else {
+      content[prefix + name] = fs.read(path).value();
+    }
+  }
+  return content;
+}
+
+Status save(FileSystem& fs, const std::string& target, const Content& content) {
+  DirectoryTransaction transaction(fs, target);
+  for (const auto& [name, text] : content) {
+    Status status = transaction.write(name, text);
+    if (!status.ok()) return status;
+  }
+  return transaction.commit();
+}
+
+void expect_only(const std::string& folder, const std::string& name) {
+  EXPECT_EQ(real_file_system().list(folder).value(), std::vector<std::string>{name});
+}
+
+TEST(DirectoryTransaction, CommitGivesTheNameAndLeavesNoTemporary) {
+  const TestFolder folder;
+  ASSERT_TRUE(save(real_file_system(), folder / "out/checkpoint-5/", kNew).ok());
+  EXPECT_EQ(content_of(folder / "out/checkpoint-5"), kNew);
+  expect_only(folder / "out", "checkpoint-5");
+}
+
+TEST(DirectoryTransaction, ReplacesAFolderAndNothingOfTheOldOneStays) {
+  for (const bool can_exchange : {true, false}) {
+    const TestFolder folder;
+    ASSERT_TRUE(save(real_file_system(), folder / "c", kOld).ok());
+    FaultyFileSystem fs(real_file_system(), {.can_exchange = can_exchange});
+    ASSERT_TRUE(save(fs, folder / "c", kNew).ok());
+    EXPECT_EQ(content_of(folder / "c"), kNew);
+    expect_only(folder.path(), "c");
+  }
+}
+
+TEST(DirectoryTransaction, WithoutCommitNothingIsLeft) {
+  const TestFolder folder;
+  {
+    DirectoryTransaction transaction(real_file_system(), folder / "c");
+    ASSERT_TRUE(transaction.write("model", "half").ok());
+    EXPECT_TRUE(real_file_system().exists(transaction.folder() + "/model"));
+    EXPECT_TRUE(file_name(transaction.folder()).starts_with(".tmp-c-"));
+  }
+  EXPECT_TRUE(real_file_system().list(folder.path()).value().empty());
+}
+
+TEST(DirectoryTransaction, AFailedWriteMakesTheCommitFail) {
+  const TestFolder folder;
+  DirectoryTransaction transaction(real_file_system(), folder / "c");
+  EXPECT_FALSE(transaction.write("model", [](const Sink&) { return Status(ErrorCode::kIo, "no"); }).ok());
+  EXPECT_EQ(transaction.write("other", "x").message(), "no");
+  EXPECT_EQ(transaction.commit().message(), "no");
+  EXPECT_FALSE(real_file_system().exists(folder / "c"));
+}
+
+TEST(DirectoryTransaction, AnyOneFailureLeavesOldOrNewWholeAndAnErrorBeforeTheSwapMeansOld) {
+  for (const bool can_exchange : {true, false}) {
+    for (int64_t at = 0;; ++at) {
+      const TestFolder folder;
+      ASSERT_TRUE(save(real_file_system(), folder / "c", kOld).ok());
+      FaultyFileSystem fs(real_file_system(), {.fail_at = at, .can_exchange = can_exchange});
+      const Status status = save(fs, folder / "c", kNew);
+      const Content found = content_of(folder / "c");
+      EXPECT_TRUE(found == kOld || found == kNew) << at;
+      if (status.ok()) {
+        EXPECT_EQ(found, kNew) << at;
+      }
+      ASSERT_TRUE(remove_stale_temporaries(real_file_system(), folder.path()).ok());
+      expect_only(folder.path(), "c");
+      EXPECT_EQ(content_of(folder / "c"), found);
+      if (fs.operations() <= at) {
+        EXPECT_TRUE(status.ok());
+        break;
+      }
+    }
+  }
+}
+
+TEST(DirectoryTransaction, ACrashAtAnyOperationLeavesOldOrNewWhole) {
+  for (const bool can_exchange : {true, false}) {
+    for (const bool lose_unsynced : {false, true}) {
+      std::set<Content> seen;
+      for (int64_t at = 0;; ++at) {
+        const TestFolder folder;
+        ASSERT_TRUE(save(real_file_system(), folder / "c", kOld).ok());
+        FaultyFileSystem fs(real_file_system(),
+                            {.crash_at = at, .lose_unsynced = lose_unsynced, .can_exchange = can_exchange});
+        (void)save(fs, folder / "c", kNew);
+        // Under a name that the user can find, before anything is cleared:
+        const bool named = real_file_system().exists(folder / "c");
+        EXPECT_TRUE(named || !can_exchange) << at;
+        const Content before = content_of(folder / (named ? "c" : "c.replaced"));
+        EXPECT_TRUE(before == kOld || before == kNew) << at;
+        ASSERT_TRUE(remove_stale_temporaries(real_file_system(), folder.path()).ok());
+        EXPECT_EQ(content_of(folder / "c"), before) << at;
+        expect_only(folder.path(), "c");
+        seen.insert(before);
+        if (!fs.crashed()) break;
+      }
+      EXPECT_EQ(seen.size(), 2u);
+    }
+  }
+}
+
+TEST(DirectoryTransaction, AFullDiskKeepsTheOldFolder) {
+  for (int64_t room = 0; room < 25; ++room) {
+    const TestFolder folder;
+    ASSERT_TRUE(save(real_file_system(), folder / "c", kOld).ok());
+    FaultyFileSystem fs(real_file_system(), {.disk_bytes = room});
+    const Status status = save(fs, folder / "c", kNew);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.message().find("No space left"), std::string::npos);
+    EXPECT_EQ(content_of(folder / "c"), kOld);
+    expect_only(folder.path(), "c");
+  }
+}
+
+TEST(DirectoryTransaction, FilesLeftUnderItsOwnNameDoNotGetIn) {
+  const TestFolder folder;
+  // Foretell the name: the counter goes up by one at each call.
+  const std::string now = temporary_name(folder / "c");
+  const size_t dash = now.rfind('-');
+  const std::string next = now.substr(0, dash + 1) + std::to_string(std::stoull(now.substr(dash + 1)) + 1);
+  ASSERT_TRUE(real_file_system().write(next + "/stranger", [](const Sink&) { return Status(); }).ok());
+  DirectoryTransaction transaction(real_file_system(), folder / "c");
+  ASSERT_EQ(transaction.folder(), next);
+  ASSERT_TRUE(transaction.write("model", "x").ok());
+  ASSERT_TRUE(transaction.commit().ok());
+  EXPECT_EQ(content_of(folder / "c"), (Content{{"model", "x"}}));
+}
+
+TEST(RemoveStaleTemporaries, KeepsWhatALivingProcessWrites) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  const std::string living = ".tmp-c-" + std::to_string(getppid()) + "-0";
+  for (const std::string& name : {living, std::string(".tmp-c-999999999-0"), std::string(".tmp-odd"),
+                                  std::string("mine"), std::string("checkpoint-1.replaced")})
+    ASSERT_TRUE(fs.create_directories(folder / name).ok());
+  ASSERT_TRUE(remove_stale_temporaries(fs, folder.path()).ok());
+  EXPECT_EQ(fs.list(folder.path()).value(), (std::vector<std::string>{living, "checkpoint-1", "mine"}));
+  EXPECT_TRUE(remove_stale_temporaries(fs, folder / "not there").ok());
+}
+
+}  // namespace
+}  // namespace lathe

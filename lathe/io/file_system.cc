@@ -1,0 +1,305 @@
+#include "lathe/io/file_system.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
+
+namespace lathe {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+// macOS refuses writes of 2 GiB and more, Linux cuts them short.
+constexpr size_t kWriteChunkBytes = size_t{64} << 20;
+
+std::string reason_of(int error) { return std::generic_category().message(error); }
+
+Status failure(std::string_view what, const std::string& path, int error) {
+  const ErrorCode code = error == ENOENT || error == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kIo;
+  return Status(code, fmt::format("{}: cannot {}: {}", path, what, reason_of(error)));
+}
+
+int sync_descriptor(int fd) {
+#ifdef __APPLE__
+  if (fcntl(fd, F_FULLFSYNC) == 0) return 0;  // fsync there stops at the drive's cache
+#endif
+  return fsync(fd);
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+class RealFile : public WritableFile {
+ public:
+  RealFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  Status append(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(fd_.get(), bytes.data(), std::min(bytes.size(), kWriteChunkBytes));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return failure("write", path_, errno);
+      bytes = bytes.subspan(static_cast<size_t>(n));
+    }
+    return {};
+  }
+
+  Status sync() override {
+    return sync_descriptor(fd_.get()) == 0 ? Status() : failure("sync", path_, errno);
+  }
+
+  Status close() override {
+    const int fd = fd_.release();
+    return fd < 0 || ::close(fd) == 0 ? Status() : failure("close", path_, errno);
+  }
+
+ private:
+  std::string path_;
+  Descriptor fd_;
+};
+
+struct Mapping {
+  void* address;
+  size_t bytes;
+  ~Mapping() { munmap(address, bytes); }
+};
+
+/// The path itself or the nearest folder above it that exists.
+std::string nearest_existing(std::string path) {
+  std::error_code ignored;
+  while (!stdfs::exists(path, ignored)) {
+    const std::string above = parent_folder(path);
+    if (above == path) return above;
+    path = above;
+  }
+  return path;
+}
+
+class RealFileSystem : public FileSystem {
+ public:
+  Result<std::string> read(const std::string& path) override {
+    const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd.get() < 0) return failure("open", path, errno);
+    std::string content;
+    struct stat info {};
+    if (fstat(fd.get(), &info) == 0 && info.st_size > 0) content.reserve(static_cast<size_t>(info.st_size));
+    std::vector<char> buffer(size_t{1} << 16);
+    for (;;) {  // to the end, not to st_size: pipes and /proc have none
+      const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return failure("read", path, errno);
+      if (n == 0) return content;
+      content.append(buffer.data(), static_cast<size_t>(n));
+    }
+  }
+
+  Result<MappedFile> map(const std::string& path) override {
+    const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd.get() < 0) return failure("open", path, errno);
+    struct stat info {};
+    if (fstat(fd.get(), &info) != 0) return failure("read", path, errno);
+    if (S_ISDIR(info.st_mode)) return failure("read", path, EISDIR);
+    if (!S_ISREG(info.st_mode)) return failure("map", path, EINVAL);
+    const size_t bytes = static_cast<size_t>(info.st_size);
+    if (bytes == 0) return MappedFile();
+    void* address = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+    if (address == MAP_FAILED) return failure("map", path, errno);
+    return MappedFile({static_cast<const std::byte*>(address), bytes},
+                      std::shared_ptr<const Mapping>(new Mapping{address, bytes}));
+  }
+
+  Result<std::unique_ptr<WritableFile>> create(const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return failure("create", path, errno);
+    return std::unique_ptr<WritableFile>(new RealFile(path, fd));
+  }
+
+  Status rename(const std::string& from, const std::string& to) override {
+    return std::rename(from.c_str(), to.c_str()) == 0 ? Status() : failure("rename to " + to, from, errno);
+  }
+
+  Status exchange(const std::string& a, const std::string& b) override {
+#if defined(__linux__) && defined(SYS_renameat2)
+    constexpr unsigned kExchange = 2;  // RENAME_EXCHANGE
+    const long result = syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), kExchange);
+#elif defined(__APPLE__)
+    const long result = renamex_np(a.c_str(), b.c_str(), RENAME_SWAP);
+#else
+    const long result = -1;
+    errno = ENOSYS;
+#endif
+    if (result == 0) return {};
+    if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP || errno == EOPNOTSUPP)
+      return Status(ErrorCode::kUnsupported, fmt::format("{}: this disk format cannot swap names", a));
+    return failure("swap with " + b, a, errno);
+  }
+
+  Status sync(const std::string& path) override {
+    const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd.get() < 0) return failure("open", path, errno);
+    if (sync_descriptor(fd.get()) == 0) return {};
+    // Some network and FUSE file systems cannot sync a folder and say so; there is nothing more to do there.
+    if ((errno == EINVAL || errno == ENOTSUP || errno == ENOSYS) && is_directory(path)) return {};
+    return failure("sync", path, errno);
+  }
+
+  Status create_directories(const std::string& path) override {
+    std::error_code error;
+    stdfs::create_directories(path, error);
+    if (!error && is_directory(path)) return {};
+    return failure("create folder", path, error ? error.value() : ENOTDIR);
+  }
+
+  Status remove_all(const std::string& path) override {
+    std::error_code error;
+    stdfs::remove_all(path, error);
+    return error ? failure("remove", path, error.value()) : Status();
+  }
+
+  Result<std::vector<std::string>> list(const std::string& path) override {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (stdfs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+      names.push_back(entry->path().filename().string());
+    if (error) return failure("list", path, error.value());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  bool exists(const std::string& path) override {
+    std::error_code ignored;
+    return stdfs::exists(path, ignored);
+  }
+
+  bool is_directory(const std::string& path) override {
+    std::error_code ignored;
+    return stdfs::is_directory(path, ignored);
+  }
+
+  bool is_writable(const std::string& path) override {
+    const std::string nearest = nearest_existing(path);
+    // A file stands where a folder is needed.
+    if (nearest != path && !is_directory(nearest)) return false;
+    return ::access(nearest.c_str(), is_directory(nearest) ? W_OK | X_OK : W_OK) == 0;
+  }
+
+  Result<uint64_t> free_bytes(const std::string& path) override {
+    struct statvfs info {};
+    const std::string nearest = nearest_existing(path);
+    if (statvfs(nearest.c_str(), &info) != 0) return failure("ask for free space", nearest, errno);
+    return static_cast<uint64_t>(info.f_bavail) * static_cast<uint64_t>(info.f_frsize);
+  }
+};
+
+std::string_view without_trailing_slashes(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  return path;
+}
+
+/// Removes a temporary file when the writer fails or throws.
+class TemporaryFile {
+ public:
+  TemporaryFile(FileSystem& fs, std::string path) : fs_(fs), path_(std::move(path)) {}
+  ~TemporaryFile() {
+    if (path_.empty()) return;
+    [[maybe_unused]] const Status ignored = fs_.remove_all(path_);  // the first error is the one to tell
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+  void keep() { path_.clear(); }
+
+ private:
+  FileSystem& fs_;
+  std::string path_;
+};
+
+}  // namespace
+
+FileSystem& real_file_system() {
+  static RealFileSystem instance;
+  return instance;
+}
+
+Status FileSystem::write(const std::string& path, const Writer& writer) {
+  const std::string folder = parent_folder(path);
+  if (!is_directory(folder)) {
+    Status created = create_directories(folder);
+    if (!created.ok()) return created;
+  }
+  Result<std::unique_ptr<WritableFile>> file = create(path);
+  if (!file.ok()) return file.status();
+  WritableFile& out = *file.value();
+  Status status = writer([&out](std::span<const std::byte> bytes) { return out.append(bytes); });
+  if (status.ok()) status = out.sync();
+  Status closed = out.close();
+  return status.ok() ? closed : status;
+}
+
+Status FileSystem::write_atomic(const std::string& path, const Writer& writer) {
+  TemporaryFile temporary(*this, temporary_name(path));
+  Status status = write(temporary.path(), writer);
+  if (status.ok()) status = rename(temporary.path(), path);
+  if (!status.ok()) return status;
+  temporary.keep();
+  return sync(parent_folder(path));
+}
+
+Status FileSystem::write_atomic(const std::string& path, std::string_view content) {
+  return write_atomic(path, [content](const Sink& sink) { return sink(as_bytes(content)); });
+}
+
+std::string temporary_name(const std::string& path) {
+  static std::atomic<uint64_t> counter{0};
+  const std::string name = fmt::format(".tmp-{}-{}-{}", file_name(path), getpid(), counter.fetch_add(1));
+  return join_path(parent_folder(path), name);
+}
+
+std::span<const std::byte> as_bytes(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+std::string join_path(std::string_view folder, std::string_view name) {
+  if (folder.empty() || folder == ".") return std::string(name);
+  return fmt::format("{}{}{}", folder, folder.back() == '/' ? "" : "/", name);
+}
+
+std::string parent_folder(std::string_view path) {
+  path = without_trailing_slashes(path);
+  const size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return ".";
+  return std::string(slash == 0 ? "/" : without_trailing_slashes(path.substr(0, slash)));
+}
+
+std::string file_name(std::string_view path) {
+  path = without_trailing_slashes(path);
+  return std::string(path.substr(path.rfind('/') + 1));  // npos + 1 is 0
+}
+
+}  // namespace lathe

@@ -1,0 +1,189 @@
+#include "lathe/io/file_system.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "lathe/io/faulty_file_system.h"
+#include "lathe/io/test_folder.h"
+
+namespace lathe {
+namespace {
+
+TEST(FileSystem, PathPartsFollowTheSlashes) {
+  EXPECT_EQ(parent_folder("a/b/c"), "a/b");
+  EXPECT_EQ(parent_folder("a/b//"), "a");
+  EXPECT_EQ(parent_folder("a//b"), "a");
+  EXPECT_EQ(parent_folder("c"), ".");
+  EXPECT_EQ(parent_folder("/c"), "/");
+  EXPECT_EQ(parent_folder("/"), "/");
+  EXPECT_EQ(file_name("a/b/c/"), "c");
+  EXPECT_EQ(file_name("c"), "c");
+  EXPECT_EQ(join_path("a", "b"), "a/b");
+  EXPECT_EQ(join_path("/", "b"), "/b");
+  EXPECT_EQ(join_path(".", "b"), "b");
+}
+
+TEST(FileSystem, WriteAtomicThenReadAndMapGiveTheSameBytes) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  const std::string path = folder / "a/b/file.bin";
+  const std::string content("one\0two\n", 8);
+  ASSERT_TRUE(fs.write_atomic(path, content).ok());
+  EXPECT_EQ(fs.read(path).value(), content);
+  EXPECT_EQ(fs.map(path).value().text(), content);
+  EXPECT_EQ(fs.list(folder / "a/b").value(), std::vector<std::string>{"file.bin"});
+  ASSERT_TRUE(fs.write_atomic(path, "").ok());
+  EXPECT_EQ(fs.map(path).value().bytes().size(), 0u);
+}
+
+TEST(FileSystem, MappedBytesOutliveTheResultThatGaveThem) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  ASSERT_TRUE(fs.write_atomic(folder / "f", "content").ok());
+  MappedFile copy;
+  {
+    const MappedFile first = fs.map(folder / "f").value();
+    copy = first;
+  }
+  EXPECT_EQ(copy.text(), "content");
+}
+
+TEST(FileSystem, MissingFilesAreNotFoundAndNamed) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  for (const Status& status : {fs.read(folder / "none").status(), fs.map(folder / "none").status(),
+                               fs.list(folder / "none").status()}) {
+    EXPECT_EQ(status.code(), ErrorCode::kNotFound);
+    EXPECT_NE(status.message().find("none: cannot"), std::string::npos) << status.message();
+  }
+  EXPECT_EQ(fs.map(folder.path()).status().code(), ErrorCode::kIo);
+  EXPECT_EQ(fs.read(folder.path()).status().code(), ErrorCode::kIo);
+  EXPECT_TRUE(fs.remove_all(folder / "none").ok());
+}
+
+TEST(FileSystem, ExchangeSwapsTwoFolders) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  ASSERT_TRUE(fs.write_atomic(folder / "a/x", "1").ok());
+  ASSERT_TRUE(fs.write_atomic(folder / "b/y", "2").ok());
+  const Status status = fs.exchange(folder / "a", folder / "b");
+  if (status.code() == ErrorCode::kUnsupported) GTEST_SKIP() << "needs a disk format that can swap names";
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(fs.read(folder / "b/x").value(), "1");
+  EXPECT_EQ(fs.read(folder / "a/y").value(), "2");
+}
+
+TEST(FileSystem, AFolderInTheWayOrAFileAsParentIsAnErrorAndLeavesNothing) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  ASSERT_TRUE(fs.write_atomic(folder / "file", "x").ok());
+  ASSERT_TRUE(fs.create_directories(folder / "dir/inner").ok());
+  EXPECT_FALSE(fs.write_atomic(folder / "file/below", "y").ok());
+  EXPECT_FALSE(fs.write_atomic(folder / "dir", "y").ok());
+  EXPECT_EQ(fs.list(folder.path()).value(), (std::vector<std::string>{"dir", "file"}));
+  EXPECT_FALSE(fs.is_writable(folder / "file/below"));
+  EXPECT_FALSE(fs.create_directories(folder / "file").ok());
+}
+
+TEST(FileSystem, WritableAsksTheNearestFolderThatExists) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  EXPECT_TRUE(fs.is_writable(folder / "not/yet/there"));
+  EXPECT_GT(fs.free_bytes(folder / "not/yet/there").value(), 0u);
+}
+
+TEST(FileSystem, AFolderWithoutWritePermissionIsNotWritable) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  if (geteuid() == 0) GTEST_SKIP() << "needs a user whom permissions bind";
+  ASSERT_EQ(chmod(folder.path().c_str(), 0500), 0);
+  EXPECT_FALSE(fs.is_writable(folder / "not"));
+  EXPECT_FALSE(fs.write_atomic(folder / "file", "x").ok());
+  ASSERT_EQ(chmod(folder.path().c_str(), 0700), 0);
+}
+
+/// The content of a folder must be the file `f` with `old` or `fresh` and, beyond that, temporaries only.
+void expect_old_or_new(const std::string& folder, const std::string& old, const std::string& fresh,
+                       bool may_leave_temporaries) {
+  FileSystem& fs = real_file_system();
+  const std::string content = fs.read(folder + "/f").value();
+  EXPECT_TRUE(content == old || content == fresh) << content;
+  for (const std::string& name : fs.list(folder).value())
+    EXPECT_TRUE(name == "f" || (may_leave_temporaries && name.starts_with(".tmp-"))) << name;
+}
+
+Status write_in_chunks(FileSystem& fs, const std::string& path, const std::string& content) {
+  return fs.write_atomic(path, [&content](const Sink& sink) {
+    for (size_t i = 0; i < content.size(); i += 10) {
+      Status status = sink(as_bytes(std::string_view(content).substr(i, 10)));
+      if (!status.ok()) return status;
+    }
+    return Status();
+  });
+}
+
+TEST(WriteAtomic, AnyOneFailureLeavesTheOldFileAndNoTemporary) {
+  const std::string old(35, 'o'), fresh(47, 'n');
+  for (int64_t at = 0;; ++at) {
+    const TestFolder folder;
+    ASSERT_TRUE(real_file_system().write_atomic(folder / "f", old).ok());
+    FaultyFileSystem fs(real_file_system(), {.fail_at = at});
+    const Status status = write_in_chunks(fs, folder / "f", fresh);
+    expect_old_or_new(folder.path(), old, fresh, false);
+    if (fs.operations() <= at) {
+      EXPECT_TRUE(status.ok());
+      EXPECT_GE(at, 9);  // create, 5 appends, sync, close, rename, sync of the folder
+      break;
+    }
+    EXPECT_EQ(status.code(), ErrorCode::kIo) << at;
+  }
+}
+
+TEST(WriteAtomic, ACrashAtAnyOperationLeavesOldOrNewWhole) {
+  const std::string old(35, 'o'), fresh(47, 'n');
+  for (const bool lose_unsynced : {false, true}) {
+    std::set<std::string> seen;
+    for (int64_t at = 0;; ++at) {
+      const TestFolder folder;
+      ASSERT_TRUE(real_file_system().write_atomic(folder / "f", old).ok());
+      FaultyFileSystem fs(real_file_system(), {.crash_at = at, .lose_unsynced = lose_unsynced});
+      const bool ok = write_in_chunks(fs, folder / "f", fresh).ok();
+      expect_old_or_new(folder.path(), old, fresh, true);
+      seen.insert(real_file_system().read(folder / "f").value());
+      if (ok) break;
+    }
+    EXPECT_EQ(seen.size(), 2u);
+  }
+}
+
+TEST(WriteAtomic, AFullDiskAtAnyByteKeepsTheOldFile) {
+  const std::string old(35, 'o'), fresh(47, 'n');
+  for (int64_t room = 0; room <= 47; ++room) {
+    const TestFolder folder;
+    ASSERT_TRUE(real_file_system().write_atomic(folder / "f", old).ok());
+    FaultyFileSystem fs(real_file_system(), {.disk_bytes = room});
+    const Status status = write_in_chunks(fs, folder / "f", fresh);
+    EXPECT_EQ(status.ok(), room == 47);
+    EXPECT_EQ(real_file_system().read(folder / "f").value(), room == 47 ? fresh : old);
+    expect_old_or_new(folder.path(), old, fresh, false);
+    if (!status.ok()) {
+      EXPECT_NE(status.message().find("No space left"), std::string::npos);
+    }
+  }
+}
+
+TEST(WriteAtomic, AWriterThatFailsOrThrowsLeavesNothing) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  const Status failed =
+      fs.write_atomic(folder / "f", [](const Sink&) { return Status(ErrorCode::kShape, "no"); });
+  EXPECT_EQ(failed.message(), "no");
+  EXPECT_THROW((void)fs.write_atomic(folder / "f", [](const Sink&) -> Status { throw 1; }), int);
+  EXPECT_TRUE(fs.list(folder.path()).value().empty());
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,16 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+
+/// Throws kInvalidData when what should be weights is the small text file that Git LFS puts in their place.
+inline void refuse_git_lfs_pointer(std::string_view content, const std::string& path) {
+  if (!content.starts_with("version https://git-lfs")) return;
+  fail(ErrorCode::kInvalidData, "{}: found a Git LFS pointer, wants the weights: run `git lfs pull` there",
+       path);
+}
+
+}  // namespace lathe

@@ -1,0 +1,88 @@
+#include "lathe/io/gzip.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+namespace lathe {
+namespace {
+
+class Inflater {
+ public:
+  Inflater(const std::string& packed, const std::string& path, uint64_t limit_bytes)
+      : path_(path), limit_bytes_(limit_bytes) {
+    constexpr int kGzipOnly = 16;
+    if (inflateInit2(&stream_, MAX_WBITS + kGzipOnly) != Z_OK)
+      fail(ErrorCode::kInternal, "{}: zlib does not start", path_);
+    next_ = reinterpret_cast<const Bytef*>(packed.data());
+    left_ = packed.size();
+    total_ = packed.size();
+  }
+  ~Inflater() { inflateEnd(&stream_); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+
+  std::string run() {
+    do {  // a gzip file is one or more members
+      read_member();
+      skip_zeros();
+    } while (left_ > 0);
+    return std::move(out_);
+  }
+
+ private:
+  void read_member() {
+    inflateReset(&stream_);
+    std::vector<Bytef> buffer(size_t{1} << 18);
+    for (int result = Z_OK; result != Z_STREAM_END;) {
+      const uInt given = static_cast<uInt>(std::min<size_t>(left_, std::numeric_limits<uInt>::max()));
+      stream_.next_in = const_cast<Bytef*>(next_);  // zlib's interface; it does not write there
+      stream_.avail_in = given;
+      stream_.next_out = buffer.data();
+      stream_.avail_out = static_cast<uInt>(buffer.size());
+      result = inflate(&stream_, Z_NO_FLUSH);
+      next_ += given - stream_.avail_in;
+      left_ -= given - stream_.avail_in;
+      const size_t made = buffer.size() - stream_.avail_out;
+      if (out_.size() + made > limit_bytes_)
+        fail(ErrorCode::kInvalidData, "{}: unpacks to more than the limit of {} bytes", path_, limit_bytes_);
+      out_.append(reinterpret_cast<const char*>(buffer.data()), made);
+      if (result == Z_BUF_ERROR || (result == Z_OK && left_ == 0 && stream_.avail_out > 0))
+        fail(ErrorCode::kInvalidData, "{}: the gzip data is cut short at byte {}; fetch the file again",
+             path_, total_);
+      if (result != Z_OK && result != Z_STREAM_END)
+        fail(ErrorCode::kInvalidData, "{}: the gzip data is damaged near byte {} ({}); fetch the file again",
+             path_, total_ - left_, stream_.msg == nullptr ? "unknown form" : stream_.msg);
+    }
+  }
+
+  /// Tapes and some tools pad with zeros.
+  void skip_zeros() {
+    while (left_ > 0 && *next_ == 0) {
+      ++next_;
+      --left_;
+    }
+  }
+
+  const std::string& path_;
+  uint64_t limit_bytes_;
+  z_stream stream_{};
+  const Bytef* next_ = nullptr;
+  size_t left_ = 0;
+  size_t total_ = 0;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string read_text(FileSystem& fs, const std::string& path, uint64_t limit_bytes) {
+  std::string content = fs.read(path).value();
+  if (content.starts_with("\x1f\x8b")) return Inflater(content, path, limit_bytes).run();
+  if (content.size() > limit_bytes)
+    fail(ErrorCode::kInvalidData, "{}: found {} bytes, wants at most {}", path, content.size(), limit_bytes);
+  return content;
+}
+
+}  // namespace lathe

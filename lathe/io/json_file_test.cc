@@ -1,0 +1,94 @@
+#include "lathe/io/json_file.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lathe/io/test_folder.h"
+#include "lathe/io/testdata.h"
+
+namespace lathe {
+namespace {
+
+using nlohmann::json;
+
+std::string parse_error(std::string_view text, const JsonLimits& limits = {}) {
+  return error_of([&] { parse_json(text, "f.json", limits); }, ErrorCode::kInvalidData);
+}
+
+TEST(Json, ErrorsCarryLineAndColumn) {
+  EXPECT_TRUE(parse_error("{\n  \"a\": 1,\n  \"b\": ]\n}").starts_with("f.json:3:8: not valid JSON: "))
+      << parse_error("{\n  \"a\": 1,\n  \"b\": ]\n}");
+  EXPECT_TRUE(parse_error("").starts_with("f.json:1:1: "));
+  EXPECT_TRUE(parse_error("{\"a\": 1").starts_with("f.json:1:8: ")) << parse_error("{\"a\": 1");
+  EXPECT_TRUE(parse_error("{} x").starts_with("f.json:1:4: "));
+}
+
+TEST(Json, InvalidUtf8IsRefusedAndTheMessageIsPlainText) {
+  const std::string message = parse_error("{\"a\": \"\xff\xfe\"}");
+  EXPECT_TRUE(message.starts_with("f.json:1:")) << message;
+  for (const char c : message) EXPECT_TRUE(c >= ' ' && c <= '~');
+}
+
+TEST(Json, AMegabyteOfRubbishGivesAShortMessage) {
+  EXPECT_LT(parse_error("[\"" + std::string(1 << 20, 'x')).size(), 400u);
+}
+
+TEST(Json, DepthIsLimitedOutsideOfStrings) {
+  EXPECT_EQ(parse_error(std::string(200, '[') + std::string(200, ']')), "");
+  EXPECT_TRUE(parse_error(std::string(1000000, '[')).starts_with("f.json:1:201: nested deeper"));
+  EXPECT_EQ(parse_error("\"" + std::string(300, '[') + "\\\"[\""), "");
+}
+
+TEST(Json, TheLastOfDuplicateKeysCountsUnlessRefused) {
+  EXPECT_EQ(parse_json("{\"a\":1,\"a\":2}", "f")["a"], 2);
+  EXPECT_NE(parse_error("{\"a\":1,\"a\":2}", {.duplicate_keys = false}).find("\"a\" occurs twice"),
+            std::string::npos);
+  EXPECT_EQ(parse_error("[{\"a\":{\"a\":1}},{\"a\":1}]", {.duplicate_keys = false}), "");
+}
+
+TEST(Json, AByteOrderMarkIsSkippedAndNumbersBeyondDoubleAreErrors) {
+  EXPECT_EQ(parse_json("\xEF\xBB\xBF[1]", "f")[0], 1);
+  EXPECT_NE(parse_error("[1e999]"), "");
+}
+
+TEST(Json, RequiredNamesFileKeyFoundAndWanted) {
+  const json j =
+      json::parse(R"({"n":"many","x":1.5,"big":3000000000,"huge":18446744073709551615,"l":[1,"a"]})");
+  const auto error = [&j](auto type, const char* key) {
+    return error_of([&] { (void)required<decltype(type)>(j, key, "config.json"); }, ErrorCode::kInvalidData);
+  };
+  EXPECT_EQ(error(int64_t{}, "n"),
+            "config.json: \"n\": found \"many\" (a string), wants an integer below 2^63");
+  EXPECT_EQ(error(int{}, "x"), "config.json: \"x\": found 1.5 (a number), wants an integer below 2^31");
+  EXPECT_NE(error(int{}, "big"), "");
+  EXPECT_EQ(error(int64_t{}, "big"), "");
+  EXPECT_NE(error(int64_t{}, "huge"), "");
+  EXPECT_NE(error(bool{}, "x"), "");
+  EXPECT_NE(error(std::string(), "x"), "");
+  EXPECT_NE(error(std::vector<int64_t>(), "l"), "");
+  EXPECT_EQ(error(int{}, "gone"), "config.json: the key \"gone\" is missing");
+  EXPECT_NE(error_of([] { (void)required<int>(json(3), "k", "f"); }, ErrorCode::kInvalidData), "");
+}
+
+TEST(Json, ValueOrTakesTheFallbackForMissingAndNullOnly) {
+  const json j = json::parse(R"({"none":null,"n":3,"x":2,"l":["a","b"]})");
+  EXPECT_EQ(value_or<int>(j, "gone", 7, "f"), 7);
+  EXPECT_EQ(value_or<int>(j, "none", 7, "f"), 7);
+  EXPECT_EQ(value_or<int>(j, "n", 7, "f"), 3);
+  EXPECT_EQ(value_or<double>(j, "x", 7.0, "f"), 2.0);
+  EXPECT_EQ(value_or<std::vector<std::string>>(j, "l", {}, "f"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_THROW((void)value_or<std::string>(j, "n", "x", "f"), Error);
+}
+
+TEST(Json, ReadNamesTheFile) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  ASSERT_TRUE(fs.write_atomic(folder / "a.json", "{\"k\": [1, 2]}").ok());
+  EXPECT_EQ(read_json(fs, folder / "a.json")["k"][1], 2);
+  EXPECT_NE(error_of([&] { read_json(fs, folder / "b.json"); }, ErrorCode::kNotFound).find("b.json"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lathe

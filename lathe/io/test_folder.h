@@ -1,0 +1,30 @@
+#pragma once
+#include <stdlib.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace lathe {
+
+/// For tests: a fresh folder, removed with all in it at the end.
+class TestFolder {
+ public:
+  TestFolder() : path_((std::filesystem::temp_directory_path() / "lathe-test-XXXXXX").string()) {
+    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ~TestFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace lathe

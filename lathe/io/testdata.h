@@ -1,0 +1,33 @@
+#pragma once
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+
+/// For tests: a file that tools/make_io_goldens.py made.
+inline std::string testdata(std::string_view name) {
+  return std::string(LATHE_SOURCE_DIR "/lathe/io/testdata/") + std::string(name);
+}
+
+/// For tests: the folder of a real model, which may not be there: $LATHE_MODEL_DIR/<name>, else
+/// build/models/<name>, where tools/fetch_test_model.sh puts it.
+inline std::string test_model_folder(std::string_view name) {
+  const char* folder = std::getenv("LATHE_MODEL_DIR");
+  return std::string(folder == nullptr ? LATHE_SOURCE_DIR "/build/models" : folder) + "/" + std::string(name);
+}
+
+/// For tests: the message of the Error of that code that `f` throws; "" if it throws none.
+template <typename F>
+std::string error_of(F&& f, ErrorCode wanted) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.code() == wanted ? error.what() : std::string("another code: ") + error.what();
+  }
+  return "";
+}
+
+}  // namespace lathe

@@ -1,0 +1,93 @@
+#include "lathe/io/torch_file.h"
+
+#include <fmt/format.h>
+
+#include "lathe/io/git_lfs.h"
+#include "lathe/io/zip_archive.h"
+
+namespace lathe {
+namespace {
+
+constexpr const char* kSaveAgain =
+    "load it in Python and save it again: torch.save(torch.load(f, weights_only=True), f), or as safetensors";
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Fails for what is not a zip archive, with what it is where that is known.
+void check_form(std::string_view content, const std::string& path) {
+  constexpr std::string_view kZip("PK\3\4", 4);
+  // Protocol 2, then the magic number 0x1950a86a20f9469cfc6c.
+  constexpr std::string_view kBeforeZip("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 14);
+  constexpr size_t kTarMagicOffset = 257;
+  if (content.starts_with(kZip)) return;
+  refuse_git_lfs_pointer(content, path);
+  const bool tar = content.size() > kTarMagicOffset && content.substr(kTarMagicOffset).starts_with("ustar");
+  if (content.starts_with(kBeforeZip) || tar)
+    fail(ErrorCode::kUnsupported,
+         "{}: found the torch.save format from before torch 1.6, wants the zip format; {}", path, kSaveAgain);
+  fail(ErrorCode::kInvalidData, "{}: not a file of torch.save: wants a zip archive ({} bytes found)", path,
+       content.size());
+}
+
+/// The folder inside the archive that holds the records, with its slash.
+std::string find_prefix(const ZipArchive& archive, const std::string& path) {
+  constexpr std::string_view kPickle = "data.pkl";
+  for (const auto& [name, entry] : archive.entries()) {
+    if (!name.ends_with(kPickle)) continue;
+    const std::string prefix = name.substr(0, name.size() - kPickle.size());
+    if (prefix.ends_with('/') && prefix.find('/') + 1 == prefix.size()) return prefix;
+  }
+  fail(ErrorCode::kInvalidData, "{}: the zip archive has no <name>/data.pkl: not a file of torch.save", path);
+}
+
+}  // namespace
+
+TorchFile TorchFile::open(FileSystem& fs, const std::string& path) {
+  return parse(fs.map(path).value(), path);
+}
+
+TorchFile TorchFile::parse(MappedFile file, const std::string& path) {
+  check_form(file.text(), path);
+  const ZipArchive archive(file.bytes(), path);
+  const std::string prefix = find_prefix(archive, path);
+  if (archive.entries().contains(prefix + "constants.pkl"))
+    fail(ErrorCode::kUnsupported,
+         "{}: found a TorchScript program, wants a state dict; save model.state_dict() instead", path);
+  if (archive.entries().contains(prefix + "byteorder") &&
+      text_of(archive.read(prefix + "byteorder")) != "little")
+    fail(ErrorCode::kUnsupported, "{}: found big-endian data, wants little-endian; {}", path, kSaveAgain);
+  TorchFile out;
+  out.tree_ = unpickle(archive.read(prefix + "data.pkl"), path, [&](const std::string& key) {
+    return archive.read(fmt::format("{}data/{}", prefix, key));
+  });
+  out.file_ = std::move(file);
+  return out;
+}
+
+StateDict StateDict::open(FileSystem& fs, const std::string& path) {
+  StateDict out(TorchFile::open(fs, path));
+  const auto* dict = out.file_.root().as<PickleValue::Dict>();
+  if (dict == nullptr)
+    fail(ErrorCode::kInvalidData, "{}: found a {}, wants a dict of tensors; save model.state_dict()", path,
+         out.file_.root().kind());
+  if (const PickleValue* inner = dict->find("state_dict");
+      inner != nullptr && inner->as<PickleValue::Dict>() != nullptr)
+    dict = inner->as<PickleValue::Dict>();
+  for (const auto& [key, value] : dict->items) {
+    const auto* name = key->as<std::string>();
+    if (name == nullptr)
+      fail(ErrorCode::kInvalidData, "{}: found a key that is a {}, wants names of tensors", path,
+           key->kind());
+    const auto* tensor = value->as<TensorView>();
+    if (tensor == nullptr)
+      fail(ErrorCode::kInvalidData, "{}: \"{}\": found a {}, wants a tensor; save model.state_dict()", path,
+           *name, value->kind());
+    if (!out.tensors_.emplace(*name, *tensor).second)
+      fail(ErrorCode::kInvalidData, "{}: \"{}\" occurs twice", path, *name);
+  }
+  return out;
+}
+
+}  // namespace lathe
