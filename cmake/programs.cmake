@@ -37,3 +37,11 @@ if(LATHE_TESTS)
                          ENVIRONMENT "LATHE_BINARY_DIR=${PROJECT_BINARY_DIR}")
   endforeach()
 endif()
+
+# bench/NAME_bench.cc: built by name (ninja NAME_bench), not by `all`.
+file(GLOB benches CONFIGURE_DEPENDS bench/*_bench.cc)
+foreach(source ${benches})
+  get_filename_component(stem ${source} NAME_WE)
+  add_executable(${stem} EXCLUDE_FROM_ALL ${source})
+  target_link_libraries(${stem} PRIVATE lathe_backends)
+endforeach()

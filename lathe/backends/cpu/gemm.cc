@@ -18,7 +18,12 @@ size_t aligned(int64_t bytes) {
 
 // The kernel of a level for sums of products of bf16 or f32.  A level without bf16 arithmetic serves both
 // with its f32 kernel, whose packing rounds.
-const GemmKernel& kernel_of(Isa, bool) { return kGemmF32Portable; }
+const GemmKernel& kernel_of(Isa isa, [[maybe_unused]] bool bf16) {
+#if defined(__x86_64__)
+  if (isa >= Isa::kAvx512 && isa <= Isa::kAmx) return kGemmF32Avx512;
+#endif
+  return kGemmF32Portable;
+}
 
 bool computes_bf16(const Gemm& g) { return g.a_type == DType::bf16 || g.b_type == DType::bf16; }
 
