@@ -41,6 +41,12 @@ Status save(FileSystem& fs, const std::string& target, const Content& content) {
   return transaction.commit();
 }
 
+/// Without faults, and without waiting for the disk.
+Status save_old(const std::string& target) {
+  FaultyFileSystem fs(real_file_system(), {});
+  return save(fs, target, kOld);
+}
+
 void expect_only(const std::string& folder, const std::string& name) {
   EXPECT_EQ(real_file_system().list(folder).value(), std::vector<std::string>{name});
 }
@@ -55,7 +61,7 @@ TEST(DirectoryTransaction, CommitGivesTheNameAndLeavesNoTemporary) {
 TEST(DirectoryTransaction, ReplacesAFolderAndNothingOfTheOldOneStays) {
   for (const bool can_exchange : {true, false}) {
     const TestFolder folder;
-    ASSERT_TRUE(save(real_file_system(), folder / "c", kOld).ok());
+    ASSERT_TRUE(save_old(folder / "c").ok());
     FaultyFileSystem fs(real_file_system(), {.can_exchange = can_exchange});
     ASSERT_TRUE(save(fs, folder / "c", kNew).ok());
     EXPECT_EQ(content_of(folder / "c"), kNew);
@@ -87,7 +93,7 @@ TEST(DirectoryTransaction, AnyOneFailureLeavesOldOrNewWholeAndAnErrorBeforeTheSw
   for (const bool can_exchange : {true, false}) {
     for (int64_t at = 0;; ++at) {
       const TestFolder folder;
-      ASSERT_TRUE(save(real_file_system(), folder / "c", kOld).ok());
+      ASSERT_TRUE(save_old(folder / "c").ok());
       FaultyFileSystem fs(real_file_system(), {.fail_at = at, .can_exchange = can_exchange});
       const Status status = save(fs, folder / "c", kNew);
       const Content found = content_of(folder / "c");
@@ -112,7 +118,7 @@ TEST(DirectoryTransaction, ACrashAtAnyOperationLeavesOldOrNewWhole) {
       std::set<Content> seen;
       for (int64_t at = 0;; ++at) {
         const TestFolder folder;
-        ASSERT_TRUE(save(real_file_system(), folder / "c", kOld).ok());
+        ASSERT_TRUE(save_old(folder / "c").ok());
         FaultyFileSystem fs(real_file_system(),
                             {.crash_at = at, .lose_unsynced = lose_unsynced, .can_exchange = can_exchange});
         (void)save(fs, folder / "c", kNew);
@@ -135,7 +141,7 @@ TEST(DirectoryTransaction, ACrashAtAnyOperationLeavesOldOrNewWhole) {
 TEST(DirectoryTransaction, AFullDiskKeepsTheOldFolder) {
   for (int64_t room = 0; room < 25; ++room) {
     const TestFolder folder;
-    ASSERT_TRUE(save(real_file_system(), folder / "c", kOld).ok());
+    ASSERT_TRUE(save_old(folder / "c").ok());
     FaultyFileSystem fs(real_file_system(), {.disk_bytes = room});
     const Status status = save(fs, folder / "c", kNew);
     ASSERT_FALSE(status.ok());

@@ -11,7 +11,8 @@ namespace lathe {
 
 /// For tests: passes everything on to another file system until the fault that `Plan` asks for.  Operations
 /// that change the disk are counted from 0: create, append, sync, close, rename, exchange,
-/// create_directories, remove_all.  Not thread-safe.
+/// create_directories, remove_all.  A sync is counted but does not reach the disk, which would only cost
+/// time. Not thread-safe.
 class FaultyFileSystem : public FileSystem {
  public:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();

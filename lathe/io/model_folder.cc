@@ -92,6 +92,8 @@ std::string find_snapshot(FileSystem& fs, const std::string& model, const std::s
 
 }  // namespace
 
+std::string hub_cache_folder(const std::string& cache_dir) { return cache_folder(cache_dir); }
+
 std::string resolve_model(FileSystem& fs, const std::string& name_or_path, const std::string& revision,
                           const std::string& cache_dir) {
   const std::string path = expand_home(name_or_path);

@@ -18,6 +18,9 @@ namespace lathe {
 std::string resolve_model(FileSystem& fs, const std::string& name_or_path,
                           const std::string& revision = "main", const std::string& cache_dir = "");
 
+/// The folder of the local Hugging Face cache, by the same rule; it need not exist.
+std::string hub_cache_folder(const std::string& cache_dir = "");
+
 /// The weights of a model folder under one set of names, whichever files hold them.
 class Checkpoint {
  public:

@@ -1,0 +1,207 @@
+#include "lathe/io/model_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+
+#include "lathe/io/safetensors.h"
+#include "lathe/io/test_folder.h"
+#include "lathe/io/testdata.h"
+
+namespace lathe {
+namespace {
+
+/// Sets an environment variable for a test's time; null takes it away.
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old, had_ = true;
+    value == nullptr ? unsetenv(name) : setenv(name, value, 1);
+  }
+  ~Environment() { had_ ? setenv(name_, old_.c_str(), 1) : unsetenv(name_); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  const char* name_;
+  std::string old_;
+  bool had_ = false;
+};
+
+class ResolveModel : public testing::Test {
+ protected:
+  void put(const std::string& model, const std::string& revision = "main",
+           const std::string& commit = "abc") {
+    const std::string base = folder_ / ("hub/models--" + model);
+    real_file_system().write_atomic(base + "/refs/" + revision, commit + "\n").check();
+    real_file_system().write_atomic(base + "/snapshots/" + commit + "/config.json", "{}").check();
+  }
+  std::string snapshot(const std::string& model, const std::string& commit = "abc") {
+    return folder_ / ("hub/models--" + model + "/snapshots/" + commit);
+  }
+  std::string resolve(const std::string& name, const std::string& revision = "main") {
+    return resolve_model(real_file_system(), name, revision);
+  }
+  TestFolder folder_;
+  std::string home_ = folder_.path();
+  Environment hub_cache_{"HF_HUB_CACHE", nullptr}, old_hub_cache_{"HUGGINGFACE_HUB_CACHE", nullptr};
+  Environment hf_home_{"HF_HOME", home_.c_str()}, xdg_{"XDG_CACHE_HOME", nullptr};
+};
+
+TEST_F(ResolveModel, AFolderIsItself) {
+  EXPECT_EQ(resolve(folder_.path()), folder_.path());
+  const Environment home("HOME", home_.c_str());
+  EXPECT_EQ(resolve("~/"), home_ + "/");
+}
+
+TEST_F(ResolveModel, BothFormsOfANameFindEitherInTheCache) {
+  put("google-bert--bert-base-cased");
+  EXPECT_EQ(resolve("google-bert/bert-base-cased"), snapshot("google-bert--bert-base-cased"));
+  EXPECT_EQ(resolve("bert-base-cased"), snapshot("google-bert--bert-base-cased"));
+  put("bert-base-uncased");
+  EXPECT_EQ(resolve("bert-base-uncased"), snapshot("bert-base-uncased"));
+  EXPECT_EQ(resolve("google-bert/bert-base-uncased"), snapshot("bert-base-uncased"));
+  put("FacebookAI--roberta-base");
+  EXPECT_EQ(resolve("roberta-base"), snapshot("FacebookAI--roberta-base"));
+  put("plain");
+  EXPECT_THROW(resolve("somebody/plain"), Error);  // another's model of that name is another model
+}
+
+TEST_F(ResolveModel, RevisionsAreBranchesTagsOrCommits) {
+  put("org--m", "main", "c1");
+  put("org--m", "v2", "c2");
+  put("org--m", "refs/pr/1", "c3");
+  EXPECT_EQ(resolve("org/m"), snapshot("org--m", "c1"));
+  EXPECT_EQ(resolve("org/m", "v2"), snapshot("org--m", "c2"));
+  EXPECT_EQ(resolve("org/m", "c2"), snapshot("org--m", "c2"));
+  EXPECT_EQ(resolve("org/m", "refs/pr/1"), snapshot("org--m", "c3"));
+  EXPECT_THROW(resolve("org/m", "v3"), Error);
+  EXPECT_NE(error_of([&] { resolve("org/m", "../../x"); }, ErrorCode::kUsage), "");
+  ASSERT_TRUE(real_file_system().write_atomic(folder_ / "hub/models--org--m/refs/bad", "../../..").ok());
+  EXPECT_NE(error_of([&] { resolve("org/m", "bad"); }, ErrorCode::kInvalidData), "");
+}
+
+TEST_F(ResolveModel, TheCacheComesFromTheArgumentThenTheEnvironment) {
+  put("org--m");
+  const std::string hub = folder_ / "hub", none = folder_ / "none";
+  {
+    const Environment other("HF_HOME", none.c_str());
+    EXPECT_THROW(resolve("org/m"), Error);
+    EXPECT_EQ(resolve_model(real_file_system(), "org/m", "main", hub), snapshot("org--m"));
+    const Environment old_name("HUGGINGFACE_HUB_CACHE", hub.c_str());
+    EXPECT_EQ(resolve("org/m"), snapshot("org--m"));
+    const Environment name("HF_HUB_CACHE", none.c_str());
+    EXPECT_THROW(resolve("org/m"), Error);
+  }
+  ASSERT_TRUE(real_file_system().create_directories(folder_ / ".cache/huggingface").ok());
+  ASSERT_TRUE(real_file_system().rename(hub, folder_ / ".cache/huggingface/hub").ok());
+  const Environment no_hf_home("HF_HOME", nullptr), home("HOME", home_.c_str());
+  EXPECT_EQ(resolve("org/m"), folder_ / ".cache/huggingface/hub/models--org--m/snapshots/abc");
+}
+
+TEST_F(ResolveModel, NotFoundListsEveryPlaceAndTheWayOut) {
+  const std::string message = error_of([&] { resolve("bert-base-cased"); }, ErrorCode::kNotFound);
+  for (const char* part : {"model \"bert-base-cased\" (revision main)", "\n  bert-base-cased\n",
+                           "models--bert-base-cased/snapshots/main", "models--google-bert--bert-base-cased",
+                           "hf download", "HF_HOME"})
+    EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
+}
+
+TEST_F(ResolveModel, WhatCannotBeANameIsTakenForAPath) {
+  ASSERT_TRUE(real_file_system().write_atomic(folder_ / "file", "x").ok());
+  for (const std::string& name : {std::string("./gone"), std::string("/gone/too"), std::string("a/b/c"),
+                                  std::string("../x"), std::string("a b"), std::string(), folder_ / "file"})
+    EXPECT_NE(error_of([&] { resolve(name); }, ErrorCode::kNotFound).find("wants a folder"),
+              std::string::npos)
+        << name;
+}
+
+// Checkpoints.
+
+std::string format_folder(const std::string& name) {
+  return LATHE_SOURCE_DIR "/tests/golden/formats/" + name;
+}
+
+std::map<std::string, std::vector<float>> all_floats(const Checkpoint& checkpoint) {
+  std::map<std::string, std::vector<float>> out;
+  for (const std::string& name : checkpoint.names()) {
+    const TensorView* tensor = checkpoint.find(name);
+    out[name].resize(static_cast<size_t>(elements(tensor->shape)));
+    to_f32(*tensor, out[name].data());
+  }
+  return out;
+}
+
+TEST(Checkpoint, EveryFormHoldsTheSameTensors) {
+  FileSystem& fs = real_file_system();
+  const auto whole = open_checkpoint(fs, format_folder("f32"));
+  const auto expected = all_floats(*whole);
+  ASSERT_GT(expected.size(), 20u);
+  for (const char* form : {"sharded", "bin"})
+    EXPECT_TRUE(all_floats(*open_checkpoint(fs, format_folder(form))) == expected) << form;
+  const auto f16 = all_floats(*open_checkpoint(fs, format_folder("f16")));
+  EXPECT_TRUE(all_floats(*open_checkpoint(fs, format_folder("bin_f16"))) == f16);
+  for (const char* form : {"f16", "bf16"}) {
+    const double unit = form[0] == 'f' ? 1.0 / 2048 : 1.0 / 256;  // half a unit in the last place, relative
+    for (const auto& [name, values] : all_floats(*open_checkpoint(fs, format_folder(form)))) {
+      const std::vector<float>& exact = expected.at(name);
+      ASSERT_EQ(values.size(), exact.size());
+      for (size_t i = 0; i < values.size(); ++i)
+        EXPECT_NEAR(values[i], exact[i], unit * std::abs(exact[i]) + 6e-8) << form << name;
+    }
+  }
+  EXPECT_EQ(whole->find("gone"), nullptr);
+  EXPECT_EQ(whole->file_of("gone"), "");
+}
+
+TEST(Checkpoint, AShardedTensorKnowsItsFile) {
+  const auto checkpoint = open_checkpoint(real_file_system(), format_folder("sharded"));
+  EXPECT_NE(checkpoint->file_of("classifier.bias").find("/model-0000"), std::string::npos);
+}
+
+class BrokenCheckpoint : public testing::Test {
+ protected:
+  void put(const std::string& name, const std::string& content) {
+    real_file_system().write_atomic(folder_ / name, content).check();
+  }
+  std::string error(ErrorCode code) {
+    return error_of([&] { open_checkpoint(real_file_system(), folder_.path()); }, code);
+  }
+  TestFolder folder_;
+};
+
+TEST_F(BrokenCheckpoint, AnEmptyFolderAndOtherFrameworksAreNotFound) {
+  EXPECT_NE(error(ErrorCode::kNotFound).find("found none of them"), std::string::npos);
+  put("tf_model.h5", "x");
+  EXPECT_NE(error(ErrorCode::kNotFound).find("found tf_model.h5, which Lathe does not read"),
+            std::string::npos);
+}
+
+TEST_F(BrokenCheckpoint, AnIndexMustMatchItsShards) {
+  const std::vector<std::byte> bytes(4);
+  const TensorMap tensors = {{"a", {DType::f32, {1}, bytes}}};
+  ASSERT_TRUE(write_safetensors(real_file_system(), folder_ / "s1.safetensors", tensors).ok());
+  const std::string index = "model.safetensors.index.json";
+  put(index, R"({"weight_map":{"a":"s1.safetensors","b":"s2.safetensors"}})");
+  EXPECT_NE(error(ErrorCode::kNotFound).find("s2.safetensors: this shard is missing"), std::string::npos);
+  put(index, R"({"weight_map":{"a":"s1.safetensors","b":"s1.safetensors"}})");
+  EXPECT_NE(error(ErrorCode::kInvalidData).find("tensor \"b\" is missing"), std::string::npos);
+  put(index, R"({"weight_map":{"a":"../s1.safetensors"}})");
+  EXPECT_NE(error(ErrorCode::kInvalidData).find("without a folder"), std::string::npos);
+  put(index, R"({"weight_map":{"a":1}})");
+  EXPECT_NE(error(ErrorCode::kInvalidData).find("wants a string"), std::string::npos);
+  put(index, R"({"weight_map":{}})");
+  EXPECT_NE(error(ErrorCode::kInvalidData), "");
+  put(index, R"({"weight_map":{"a":"s1.safetensors"}})");
+  EXPECT_EQ(error(ErrorCode::kInvalidData), "");
+}
+
+TEST_F(BrokenCheckpoint, ADamagedFileIsNamed) {
+  put("model.safetensors", "garbage!garbage!");
+  EXPECT_NE(error(ErrorCode::kInvalidData).find("model.safetensors: the header claims"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lathe
