@@ -20,6 +20,8 @@ size_t aligned(int64_t bytes) {
 // with its f32 kernel, whose packing rounds.
 const GemmKernel& kernel_of(Isa isa, [[maybe_unused]] bool bf16) {
 #if defined(__x86_64__)
+  if (isa == Isa::kAmx && bf16) return kGemmBf16Amx;
+  if (isa == Isa::kAvx512Bf16 && bf16) return kGemmBf16Avx512Bf16;
   if (isa >= Isa::kAvx512 && isa <= Isa::kAmx) return kGemmF32Avx512;
 #endif
   return kGemmF32Portable;

@@ -66,8 +66,12 @@ struct GemmKernel {
   void (*tile)(const GemmTile*);
   void (*store)(const GemmStore*);
   void (*pack)(const GemmPack*);
-  void (*column_sums)(const ColumnSums*);
+  void (*column_sums)(const ColumnSums*);  ///< of f32 kernels
 };
+
+/// Shared by the AVX-512 levels.
+void gemm_store_avx512(const GemmStore*);
+void gemm_pack_avx512bf16(const GemmPack*);
 
 extern const GemmKernel kGemmF32Portable;
 extern const GemmKernel kGemmF32Avx2;

@@ -54,25 +54,61 @@ inline void transpose16(__m512i* r) {
   for (int i = 0; i < 16; ++i) r[i] = t[i];
 }
 
-[[maybe_unused]] void store(const GemmStore* s) {
-  for (int64_t i = 0; i < s->rows; ++i) {
-    float* c = static_cast<float*>(s->c) + i * s->ldc;
-    uint16_t* c16 = static_cast<uint16_t*>(s->c) + i * s->ldc;
-    for (int64_t j = 0; j < s->cols; j += 16) {
-      const __mmask16 lanes = first_lanes(s->cols - j);
-      __m512 value = _mm512_maskz_loadu_ps(lanes, s->acc + i * s->acc_ld + j);
-      if (s->bias != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(lanes, s->bias + j));
-      if (s->beta != 0) {
-        const __m512 old = s->c_bf16 ? widen_bf16(_mm256_maskz_loadu_epi16(lanes, c16 + j))
-                                     : _mm512_maskz_loadu_ps(lanes, c + j);
-        value = _mm512_fmadd_ps(_mm512_set1_ps(s->beta), old, value);
-      }
-      if (s->c_bf16)
-        _mm256_mask_storeu_epi16(c16 + j, lanes, _mm512_cvtepi32_epi16(round_to_bf16(value)));
+// Packs with a source that gives a block of 16 x 16 words as rows: `along` lines of the panel, or k.  kGroup:
+// elements of a word, or those of a whole row of a block (then lines of the panel become rows of dst).
+template <typename Source, int kWord, bool kRows>
+void pack_blocks(const GemmPack* p) {
+  const Source source{static_cast<const char*>(p->src), p};
+  int32_t* dst = static_cast<int32_t*>(p->dst);
+  const int64_t k_words = p->k_padded / kWord;
+  for (int64_t k = 0; k < k_words; k += 16)
+    for (int64_t w = 0; w < p->panel; w += 16) {
+      __m512i rows[16];
+      LATHE_UNROLL
+      for (int64_t i = 0; i < 16; ++i)
+        rows[i] = p->along_k ? source.along_k(w + i, k * kWord) : source.across((k + i) * kWord, w);
+      if (p->along_k != kRows) transpose16(rows);
+      if (kRows)
+        for (int64_t i = 0; i < 16 && w + i < p->panel; ++i)
+          _mm512_storeu_si512(dst + (k * p->panel / 16 + w + i) * 16, rows[i]);
       else
-        _mm512_mask_storeu_ps(c + j, lanes, value);
+        for (int64_t i = 0; i < 16 && k + i < k_words; ++i)
+          _mm512_mask_storeu_epi32(dst + (k + i) * p->panel + w, first_lanes(p->panel - w), rows[i]);
+    }
+}
+
+// A tile of kRows x 32 sums.  Dot: adds the products of the words of two registers.
+template <typename Dot, int kRows>
+void tile_of(const GemmTile* t) {
+  __m512 sum[kRows][2];
+  float* acc = t->acc;
+  LATHE_UNROLL
+  for (int i = 0; i < kRows; ++i)
+    for (int j = 0; j < 2; ++j)
+      sum[i][j] = t->accumulate ? _mm512_load_ps(acc + i * kNr + 16 * j) : _mm512_setzero_ps();
+  const float* a = static_cast<const float*>(t->a);
+  const float* b = static_cast<const float*>(t->b);
+  for (int64_t k = t->k / Dot::kWord; k > 0; --k, a += kMr, b += kNr) {
+    const __m512 b0 = _mm512_load_ps(b), b1 = _mm512_load_ps(b + 16);
+    LATHE_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      const __m512 ai = _mm512_set1_ps(a[i]);
+      sum[i][0] = Dot::add(sum[i][0], ai, b0);
+      sum[i][1] = Dot::add(sum[i][1], ai, b1);
     }
   }
+  LATHE_UNROLL
+  for (int i = 0; i < kRows; ++i)
+    for (int j = 0; j < 2; ++j) _mm512_store_ps(acc + i * kNr + 16 * j, sum[i][j]);
+}
+
+template <typename Dot>
+void tile(const GemmTile* t) {
+  static constexpr void (*kTiles[])(const GemmTile*) = {
+      tile_of<Dot, 1>,  tile_of<Dot, 2>,  tile_of<Dot, 3>,  tile_of<Dot, 4>, tile_of<Dot, 5>,
+      tile_of<Dot, 6>,  tile_of<Dot, 7>,  tile_of<Dot, 8>,  tile_of<Dot, 9>, tile_of<Dot, 10>,
+      tile_of<Dot, 11>, tile_of<Dot, 12>, tile_of<Dot, 13>, tile_of<Dot, 14>};
+  kTiles[t->rows - 1](t);
 }
 
 }  // namespace

@@ -1,0 +1,107 @@
+#include <immintrin.h>
+
+#include "lathe/backends/cpu/gemm_kernel.h"
+
+// Tiles 0-3 hold 32 x 32 sums, 4 and 5 rows of a, 6 and 7 columns of b: four loads feed four products.
+
+namespace lathe::cpu {
+namespace {
+
+constexpr int kMr = 32, kNr = 32, kStep = 32;  // elements of k in a product
+constexpr int kAccBytes = kNr * 4, kBBytes = kNr * 4;
+
+struct alignas(64) TileConfig {  // Intel SDM vol. 1, 18.2
+  uint8_t palette, start_row, reserved[14];
+  uint16_t row_bytes[16];
+  uint8_t rows[16];
+};
+
+void begin() {
+  static constexpr TileConfig kConfig = {
+      1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+  _tile_loadconfig(&kConfig);
+}
+
+void end() { _tile_release(); }
+
+void tile_32(const GemmTile* t) {
+  float* acc = t->acc;
+  float* below = acc + 16 * kNr;
+  if (t->accumulate) {
+    _tile_loadd(0, acc, kAccBytes);
+    _tile_loadd(1, acc + 16, kAccBytes);
+    _tile_loadd(2, below, kAccBytes);
+    _tile_loadd(3, below + 16, kAccBytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  const char* a = static_cast<const char*>(t->a);
+  const char* a_below = a + 16 * t->a_row_bytes;
+  const char* b = static_cast<const char*>(t->b);
+  for (int64_t k = t->k; k > 0; k -= kStep) {
+    _tile_loadd(6, b, kBBytes);
+    _tile_loadd(4, a, t->a_row_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + 64, kBBytes);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a_below, t->a_row_bytes);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+    a += t->a_step_bytes;
+    a_below += t->a_step_bytes;
+    b += kStep / 2 * kBBytes;
+  }
+  _tile_stored(0, acc, kAccBytes);
+  _tile_stored(1, acc + 16, kAccBytes);
+  _tile_stored(2, below, kAccBytes);
+  _tile_stored(3, below + 16, kAccBytes);
+}
+
+void tile_16(const GemmTile* t) {
+  float* acc = t->acc;
+  if (t->accumulate) {
+    _tile_loadd(0, acc, kAccBytes);
+    _tile_loadd(1, acc + 16, kAccBytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+  }
+  const char* a = static_cast<const char*>(t->a);
+  const char* b = static_cast<const char*>(t->b);
+  for (int64_t k = t->k; k > 0; k -= kStep, a += t->a_step_bytes, b += kStep / 2 * kBBytes) {
+    _tile_loadd(4, a, t->a_row_bytes);
+    _tile_loadd(6, b, kBBytes);
+    _tile_loadd(7, b + 64, kBBytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+  }
+  _tile_stored(0, acc, kAccBytes);
+  _tile_stored(1, acc + 16, kAccBytes);
+}
+
+void tile(const GemmTile* t) { t->rows > 16 ? tile_32(t) : tile_16(t); }
+
+}  // namespace
+
+const GemmKernel kGemmBf16Amx = {
+    .bf16 = true,
+    .mr = kMr,
+    .nr = kNr,
+    .a_group = kStep,
+    .b_group = 2,
+    .rows_in_place = true,
+    .kc = 512,
+    .mc = 32 * 8,
+    .nc = 32 * 16,
+    .begin = begin,
+    .end = end,
+    .tile = tile,
+    .store = gemm_store_avx512,
+    .pack = gemm_pack_avx512bf16,
+    .column_sums = nullptr,
+};
+
+}  // namespace lathe::cpu
