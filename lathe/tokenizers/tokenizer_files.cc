@@ -2,17 +2,12 @@
 #include <nlohmann/json.hpp>
 
 #include "lathe/tokenizers/tokenizer_spec.h"
+#include "lathe/tokenizers/unicode.h"
 
 namespace lathe {
 namespace {
 
 using json = nlohmann::ordered_json;
-
-/// Whether transformers' BERT class, given the two flags and strip_accents, builds this normaliser.
-bool is_bert_normalizer(const NormalizerRules& n) {
-  return n.clean_text && n.strip != NormalizerRules::Strip::kAllMarks &&
-         n.decompose == (n.strip != NormalizerRules::Strip::kNothing);
-}
 
 json normalizer_json(const NormalizerRules& n) {
   if (n.strip != NormalizerRules::Strip::kAllMarks &&
@@ -97,6 +92,7 @@ std::string tokenizer_json(const TokenizerSpec& spec) {
   return out.dump(2);
 }
 
+/// Only names of tokens that are found in texts already: transformers adds the others.
 json special_tokens(const TokenizerSpec& spec) {
   json out = json::object();
   const std::pair<const char*, const std::string*> names[] = {{"cls_token", &spec.names.cls},
@@ -104,35 +100,55 @@ json special_tokens(const TokenizerSpec& spec) {
                                                               {"pad_token", &spec.names.pad},
                                                               {"sep_token", &spec.names.sep},
                                                               {"unk_token", &spec.names.unk}};
-  // A name that stands for no token is left out: transformers would add a token for it.
   for (const auto& [key, name] : names) {
-    const bool known = std::any_of(spec.added.begin(), spec.added.end(),
-                                   [&](const AddedToken& t) { return t.content == *name; }) ||
-                       std::any_of(spec.vocabulary.begin(), spec.vocabulary.end(),
-                                   [&](const auto& v) { return v.first == *name; });
-    if (known) out[key] = *name;
+    const auto is_it = [&](const AddedToken& t) { return t.special && t.content == *name; };
+    if (std::any_of(spec.added.begin(), spec.added.end(), is_it)) out[key] = *name;
   }
   return out;
+}
+
+/// Whether transformers' BERT class, which builds all but vocabulary and added tokens itself, is this
+/// tokenizer.
+bool is_bert(const TokenizerSpec& spec) {
+  const NormalizerRules& n = spec.normalizer;
+  const auto strip = n.decompose ? NormalizerRules::Strip::kNonspacing : NormalizerRules::Strip::kNothing;
+  if (!n.clean_text || n.strip != strip || spec.prefix != "##" || spec.max_chars != 100) return false;
+  if (special_tokens(spec).size() != 5) return false;
+  // The texts of types 0 and 1, and around them the tokens [CLS] and [SEP].
+  std::string outline;
+  for (const Template* t : {&spec.single, &spec.pair}) {
+    for (const TemplatePiece& p : *t) {
+      outline += p.sequence >= 0             ? "AB"[p.sequence]
+                 : p.token == spec.names.cls ? 'c'
+                 : p.token == spec.names.sep ? 's'
+                                             : '?';
+      outline += std::to_string(p.type_id);
+    }
+  }
+  return outline == "c0A0s0c0A0s0B1s1";
 }
 
 std::string tokenizer_config(const TokenizerSpec& spec) {
   json out = special_tokens(spec);
   const NormalizerRules& n = spec.normalizer;
-  if (is_bert_normalizer(n)) {
+  const bool bert = is_bert(spec);
+  if (bert) {
     out["do_lower_case"] = n.lowercase;
     out["strip_accents"] = n.decompose == n.lowercase ? json(nullptr) : json(n.decompose);
     out["tokenize_chinese_chars"] = n.handle_chinese_chars;
   }
   if (spec.model_max_length != INT_MAX) out["model_max_length"] = spec.model_max_length;
-  out["tokenizer_class"] = is_bert_normalizer(n) ? "BertTokenizer" : "PreTrainedTokenizerFast";
+  out["tokenizer_class"] = bert ? "BertTokenizer" : "PreTrainedTokenizerFast";
   return out.dump(2) + "\n";
 }
 
-/// Only where a token's line number is its id and reading gives the token back.
+/// Only where a token's line number is its id and no token loses white space at its end.
 bool fits_vocab_txt(const TokenizerSpec& spec) {
   for (size_t i = 0; i < spec.vocabulary.size(); ++i) {
     const auto& [token, id] = spec.vocabulary[i];
-    if (id != static_cast<int32_t>(i) || token.find_first_of("\n\r") != std::string::npos) return false;
+    size_t at = token.size();
+    const bool cut = at > 0 && (unicode::info(unicode::decode_back(token, &at)).flags & unicode::kSpace) != 0;
+    if (id != static_cast<int32_t>(i) || cut || token.find('\n') != std::string::npos) return false;
   }
   return true;
 }
