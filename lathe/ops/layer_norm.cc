@@ -38,7 +38,8 @@ void ref_layer_norm_bwd(Reference& r) {
     for (int64_t c = 0; c < cols; ++c) {
       const size_t at = static_cast<size_t>(i * cols + c), k = static_cast<size_t>(c);
       const double dy = r.in[0][at], xhat = (r.in[1][at] - mean) * rstd, g = dy * r.in[2][k];
-      const double n = static_cast<double>(cols), spread = (std::abs(r.in[1][at]) + std::abs(mean)) * rstd;
+      const double n = static_cast<double>(cols),
+                   spread = (std::abs(r.in[1][at]) + std::abs(mean)) * std::abs(rstd);
       a += g / n;
       b += g * xhat / n;
       absolute_a += std::abs(g) / n;
@@ -51,9 +52,9 @@ void ref_layer_norm_bwd(Reference& r) {
     for (int64_t c = 0; c < cols; ++c) {
       const size_t at = static_cast<size_t>(i * cols + c), k = static_cast<size_t>(c);
       const double xhat = (r.in[1][at] - mean) * rstd, g = r.in[0][at] * r.in[2][k];
-      const double spread = (std::abs(r.in[1][at]) + std::abs(mean)) * rstd;
+      const double spread = (std::abs(r.in[1][at]) + std::abs(mean)) * std::abs(rstd);
       r.out[0][at] = rstd * (g - a - xhat * b);
-      r.magnitude[0][at] = rstd * (std::abs(g) + absolute_a + spread * absolute_b);
+      r.magnitude[0][at] = std::abs(rstd) * (std::abs(g) + absolute_a + spread * absolute_b);
     }
   }
 }

@@ -31,16 +31,16 @@ void run_adamw(const Call& c) {
   const float max_norm = hyper(Hyper::kMaxGradNorm);
   AdamW a;
   a.lr = hyper(Hyper::kLearningRate);
-  a.beta1 = static_cast<float>(c.node.attrs.f("beta1"));
-  a.beta2 = static_cast<float>(c.node.attrs.f("beta2"));
-  a.eps = static_cast<float>(c.node.attrs.f("eps"));
+  a.beta1 = c.node.attrs.f("beta1");
+  a.beta2 = c.node.attrs.f("beta2");
+  a.eps = c.node.attrs.f("eps");
   a.bias_correction1 = hyper(Hyper::kBiasCorrection1);
   a.bias_correction2 = hyper(Hyper::kBiasCorrection2);
   a.clip = max_norm > 0 ? std::min(1.0f, max_norm / (norm + 1e-6f)) : 1.0f;
   const int64_t n = elements(c.in_type(0)), decayed = c.node.attrs.i("decayed");
   const Rows rows(c.pool, c.isa);
   const auto update = [&](int64_t begin, int64_t count, double decay) {
-    a.weight_decay = static_cast<float>(decay);
+    a.weight_decay = decay;
     rows.adamw(count, a, c.input<float>(1) + begin, c.output<float>(0) + begin, c.output<float>(1) + begin,
                c.output<float>(2) + begin);
   };

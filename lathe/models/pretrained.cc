@@ -1,0 +1,100 @@
+#include "lathe/models/pretrained.h"
+
+#include <set>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+namespace {
+
+std::string replace_end(const std::string& name, const std::string& end, const std::string& with) {
+  if (name.size() < end.size() || name.compare(name.size() - end.size(), end.size(), end) != 0) return name;
+  return name.substr(0, name.size() - end.size()) + with;
+}
+
+std::string without_prefix(const std::string& name, const std::string& prefix) {
+  return name.rfind(prefix, 0) == 0 ? name.substr(prefix.size()) : name;
+}
+
+/// The names under which a checkpoint may hold a parameter, likeliest first.
+std::vector<std::string> spellings(const std::string& name, const std::string& base_prefix) {
+  std::vector<std::string> all{name, without_prefix(name, base_prefix)};
+  for (size_t i = 0; i < 2; ++i) {
+    all.push_back(replace_end(all[i], "LayerNorm.weight", "LayerNorm.gamma"));
+    all.push_back(replace_end(all[i], "LayerNorm.bias", "LayerNorm.beta"));
+  }
+  return all;
+}
+
+/// Buffers, and tensors tied to others.
+bool says_nothing_new(const std::string& name) {
+  return name.ends_with("embeddings.position_ids") || name.ends_with("cls.predictions.decoder.weight") ||
+         name.ends_with("cls.predictions.decoder.bias");
+}
+
+void check_finite(const TensorView& view, const std::string& name, const std::string& file) {
+  const auto at = find_non_finite(view);
+  if (at)
+    fail(ErrorCode::kInvalidData,
+         "{}: tensor {} {} holds NaN or infinity at element {}; such a checkpoint cannot be trained: take an "
+         "earlier one",
+         file, name, to_string(view.shape), *at);
+}
+
+std::string list(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
+LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
+                           const std::function<void(int, std::span<const float>)>& write) {
+  LoadReport report;
+  std::set<std::string> used;
+  std::vector<float> values;
+  for (size_t i = 0; i < model.parameters().size(); ++i) {
+    const nn::Parameter& p = model.parameters()[i];
+    const TensorView* view = nullptr;
+    std::string name;
+    for (const std::string& spelling : spellings(p.name, model.base_prefix())) {
+      view = checkpoint.find(spelling);
+      name = spelling;
+      if (view != nullptr) break;
+    }
+    if (view == nullptr || view->shape != p.shape) {
+      report.missing.push_back(static_cast<int>(i));
+      if (view == nullptr) continue;
+      report.mismatched.push_back({name, to_string(view->shape), to_string(p.shape)});
+      used.insert(name);
+      continue;
+    }
+    used.insert(name);
+    check_finite(*view, name, checkpoint.file_of(name));
+    values.resize(static_cast<size_t>(elements(p.shape)));
+    to_f32(*view, values.data());
+    write(static_cast<int>(i), values);
+  }
+  for (const std::string& name : checkpoint.names())
+    if (used.count(name) == 0 && !says_nothing_new(name)) report.unexpected.push_back(name);
+  return report;
+}
+
+std::string to_string(const LoadReport& report, const TaskModel& model, const std::string& folder) {
+  std::string text;
+  if (!report.unexpected.empty())
+    text += fmt::format("{}: not used by this model: {}\n", folder, list(report.unexpected));
+  std::vector<std::string> fresh;
+  for (int index : report.missing) fresh.push_back(model.parameters()[static_cast<size_t>(index)].name);
+  if (!fresh.empty())
+    text += fmt::format(
+        "{}: newly initialised, since the checkpoint has them not or in another shape: {}. Train the "
+        "model before you use its predictions.\n",
+        folder, list(fresh));
+  for (const LoadReport::Mismatch& m : report.mismatched)
+    text += fmt::format("{}: {} is {}, the model wants {}\n", folder, m.name, m.found, m.wanted);
+  return text;
+}
+
+}  // namespace lathe

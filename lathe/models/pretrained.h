@@ -1,0 +1,32 @@
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lathe/io/model_folder.h"
+#include "lathe/models/task_model.h"
+
+namespace lathe {
+
+/// What a checkpoint has and what a model wants, where they differ.
+struct LoadReport {
+  struct Mismatch {
+    std::string name, found, wanted;  ///< shapes as text
+  };
+  std::vector<int> missing;             ///< parameters that the checkpoint has not
+  std::vector<std::string> unexpected;  ///< tensors that the model has not
+  std::vector<Mismatch> mismatched;     ///< same name, other shape: not loaded, also in `missing`
+};
+
+/// Hands every parameter that the checkpoint holds to `write`, as f32.  Names match with or without the base
+/// model's prefix ("bert."), and with LayerNorm's old names gamma and beta.  Tensors that say nothing new
+/// (position_ids, the tied decoder) count neither way. Errors: kInvalidData for a weight that is not finite
+/// (tensor, place and file are named).
+LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
+                           const std::function<void(int index, std::span<const float> values)>& write);
+
+/// The report as Hugging Face users know it; empty if all is well.
+std::string to_string(const LoadReport& report, const TaskModel& model, const std::string& folder);
+
+}  // namespace lathe

@@ -1,0 +1,126 @@
+#include "lathe/train/auto_model.h"
+
+#include "lathe/core/error.h"
+#include "lathe/data/torch_random.h"
+#include "lathe/io/json_file.h"
+#include "lathe/train/python_format.h"
+
+namespace lathe {
+namespace {
+
+bool classifies(Problem problem) {
+  return problem == Problem::kSingleLabel || problem == Problem::kMultiLabel ||
+         problem == Problem::kRegression;
+}
+
+std::string problem_type(Problem problem) {
+  switch (problem) {
+    case Problem::kSingleLabel:
+      return "single_label_classification";
+    case Problem::kMultiLabel:
+      return "multi_label_classification";
+    case Problem::kRegression:
+      return "regression";
+    default:
+      return "";
+  }
+}
+
+AutoModel make(const BertConfig& config, const HeadOptions& head) {
+  AutoModel model;
+  model.config = config;
+  if (classifies(head.problem)) model.labels = head.labels.empty() ? config_labels(config) : head.labels;
+  model.model = make_bert(config, head.problem, static_cast<int64_t>(model.labels.size()));
+  return model;
+}
+
+/// New values of one parameter.
+void draw(const nn::Parameter& p, const BertConfig& config, TorchGenerator& generator,
+          std::vector<float>& values) {
+  values.assign(static_cast<size_t>(elements(p.shape)), p.init == nn::Init::kOnes ? 1.0f : 0.0f);
+  if (p.init != nn::Init::kNormal) return;
+  generator.normal(values, 0, static_cast<float>(config.initializer_range));
+  if (!p.name.ends_with("word_embeddings.weight")) return;
+  const int64_t pad = value_or<int64_t>(config.json, "pad_token_id", 0, "config.json");
+  if (pad >= 0 && pad < p.shape[0])
+    std::fill_n(values.begin() + static_cast<long>(pad * p.shape[1]), p.shape[1], 0.0f);
+}
+
+}  // namespace
+
+AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadOptions& head) {
+  const std::string config_path = join_path(folder, "config.json");
+  if (!fs.exists(config_path))
+    fail(ErrorCode::kNotFound, "{}: not found; a model folder holds config.json, weights and a tokenizer",
+         config_path);
+  AutoModel model = make(parse_bert_config(read_json(fs, config_path), config_path), head);
+  model.folder = folder;
+  model.checkpoint = open_checkpoint(fs, folder);
+  model.tokenizer = Tokenizer::load(folder);
+  if (model.tokenizer->vocab_size() > model.config.vocab_size)
+    fail(ErrorCode::kInvalidData, "{}: \"vocab_size\" is {}, but the tokenizer beside it has {} tokens",
+         config_path, model.config.vocab_size, model.tokenizer->vocab_size());
+  return model;
+}
+
+AutoModel from_config(const BertConfig& config, const HeadOptions& head, std::optional<Tokenizer> tokenizer) {
+  AutoModel model = make(config, head);
+  model.tokenizer = std::move(tokenizer);
+  return model;
+}
+
+Problem saved_problem(const BertConfig& config) {
+  const auto architectures =
+      value_or<std::vector<std::string>>(config.json, "architectures", {}, "config.json");
+  for (Problem problem : {Problem::kQuestionAnswering, Problem::kMaskedLm})
+    for (const std::string& name : architectures)
+      if (name == bert_architecture(problem)) return problem;
+  for (const std::string& name : architectures) {
+    if (name != bert_architecture(Problem::kSingleLabel)) continue;
+    const std::string type = value_or<std::string>(config.json, "problem_type", "", "config.json");
+    for (Problem problem : {Problem::kMultiLabel, Problem::kRegression})
+      if (type == problem_type(problem)) return problem;
+    return type.empty() && config_labels(config).size() == 1 ? Problem::kRegression : Problem::kSingleLabel;
+  }
+  fail(ErrorCode::kInvalidData,
+       "config.json: \"architectures\" names no head that Lathe knows (BertForSequenceClassification, "
+       "BertForQuestionAnswering, BertForMaskedLM); fine-tune the model first");
+}
+
+LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed, bool ignore_mismatched_sizes) {
+  const auto write = [&](int index, std::span<const float> values) {
+    session.write_parameter(index, values);
+  };
+  LoadReport report;
+  if (model.checkpoint) {
+    report = load_parameters(*model.model, *model.checkpoint, write);
+  } else {
+    for (size_t i = 0; i < model.model->parameters().size(); ++i)
+      report.missing.push_back(static_cast<int>(i));
+  }
+  if (!report.mismatched.empty() && !ignore_mismatched_sizes) {
+    const LoadReport::Mismatch& m = report.mismatched[0];
+    fail(ErrorCode::kInvalidData,
+         "{}: {} is {}, the model wants {}; --ignore_mismatched_sizes starts such weights anew",
+         model.checkpoint->file_of(m.name), m.name, m.found, m.wanted);
+  }
+  TorchGenerator generator(seed);
+  std::vector<float> values;
+  for (int index : report.missing) {
+    draw(model.model->parameters()[static_cast<size_t>(index)], model.config, generator, values);
+    write(index, values);
+  }
+  return report;
+}
+
+std::vector<NamedFile> model_files(const AutoModel& model) {
+  const Problem problem = model.model->problem();
+  std::vector<NamedFile> files;
+  if (model.tokenizer) files = model.tokenizer->files();
+  const nlohmann::json config =
+      config_to_write(model.config, bert_architecture(problem), model.labels, problem_type(problem));
+  files.emplace_back("config.json", python_json(config, 2) + "\n");
+  return files;
+}
+
+}  // namespace lathe

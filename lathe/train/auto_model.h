@@ -1,0 +1,55 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/io/model_folder.h"
+#include "lathe/models/bert.h"
+#include "lathe/models/pretrained.h"
+#include "lathe/tokenizers/tokenizer.h"
+#include "lathe/train/session.h"
+
+namespace lathe {
+
+/// A model with what belongs to it: configuration, labels, tokenizer, and the checkpoint that holds its
+/// weights.
+struct AutoModel {
+  std::string folder;  ///< where it was read from; empty: made from a configuration
+  BertConfig config;
+  std::vector<std::string> labels;  ///< of a classification head
+  std::unique_ptr<TaskModel> model;
+  std::unique_ptr<Checkpoint> checkpoint;  ///< null: all weights are new
+  std::optional<Tokenizer> tokenizer;
+};
+
+/// What a head is to be, where the folder's configuration shall not decide.
+struct HeadOptions {
+  Problem problem = Problem::kSingleLabel;
+  std::vector<std::string> labels;  ///< empty: as in config.json; regression takes {"LABEL_0"}
+  bool ignore_mismatched_sizes = false;
+};
+
+/// Reads config.json, tokenizer and weights (mapped, not copied) of a model folder.
+/// Errors: kNotFound, kInvalidData or kUnsupported, naming the file.
+AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadOptions& head);
+
+/// A model with new weights.
+AutoModel from_config(const BertConfig& config, const HeadOptions& head, std::optional<Tokenizer> tokenizer);
+
+/// The problem that a saved model was trained for, from "architectures", "problem_type" and the number of
+/// labels. Errors: kInvalidData if it has no head that Lathe knows.
+Problem saved_problem(const BertConfig& config);
+
+/// Writes all weights into the session: those of the checkpoint, then new ones for what it lacks, drawn in
+/// declared order from a generator seeded `seed`: N(0, initializer_range), biases 0, LayerNorm 1.  Returns
+/// the report. Errors: kInvalidData for weights that are not finite, or for a head of another size without
+/// ignore_mismatched_sizes.
+/// Source: BertPreTrainedModel._init_weights after set_seed(seed), as run_glue calls them.
+LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed,
+                      bool ignore_mismatched_sizes = false);
+
+/// Files of a model folder beside the weights: config.json and the tokenizer's.
+std::vector<NamedFile> model_files(const AutoModel& model);
+
+}  // namespace lathe

@@ -1,0 +1,38 @@
+#include "lathe/train/batch_stream.h"
+
+#include "lathe/train/session.h"
+
+namespace lathe {
+
+/// Owned by the filling function, which runs on the background thread alone.
+struct BatchStream::Position {
+  const TokenizedDataset& data;
+  Sampler sampler;
+  int accumulation;
+  int64_t epoch, index, epochs;
+  std::vector<int32_t> samples;
+
+  bool fill(PackedBatch& out) {
+    if (index == sampler.batches_per_epoch()) {
+      index = 0;
+      ++epoch;
+    }
+    if (epoch >= epochs) return false;
+    sampler.batch(epoch, index, samples);
+    const int micro = static_cast<int>(index % accumulation);
+    pack_batch(data, samples, {Session::kTokenMultiple, micro * sampler.options().batch_size}, out);
+    ++index;
+    return true;
+  }
+};
+
+BatchStream::BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, int accumulation,
+                         int64_t first_epoch, int64_t first_batch, int64_t epochs) {
+  std::vector<int32_t> lengths;
+  if (sampler.strategy == SamplingStrategy::kGroupByLength) lengths = data.lengths();
+  auto position = std::make_shared<Position>(
+      Position{data, Sampler(sampler, lengths), accumulation, first_epoch, first_batch, epochs, {}});
+  prefetcher_ = std::make_unique<Prefetcher>([position](PackedBatch& out) { return position->fill(out); });
+}
+
+}  // namespace lathe

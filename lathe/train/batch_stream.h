@@ -1,0 +1,23 @@
+#pragma once
+#include <memory>
+
+#include "lathe/data/prefetcher.h"
+#include "lathe/data/sampler.h"
+
+namespace lathe {
+
+/// The micro-batches of a run from a given update on, packed ahead on a background thread.
+class BatchStream {
+ public:
+  /// accumulation: micro-batches per update; the last update of an epoch may have fewer.
+  BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, int accumulation,
+              int64_t first_epoch, int64_t first_batch, int64_t epochs);
+  /// Null at the end of the last epoch.
+  const PackedBatch* next() { return prefetcher_->next(); }
+
+ private:
+  struct Position;
+  std::unique_ptr<Prefetcher> prefetcher_;
+};
+
+}  // namespace lathe

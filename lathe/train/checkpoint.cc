@@ -1,0 +1,184 @@
+#include "lathe/train/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "lathe/core/error.h"
+#include "lathe/io/directory_transaction.h"
+#include "lathe/io/json_file.h"
+#include "lathe/io/safetensors.h"
+#include "lathe/train/python_format.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kFormatVersion = 1;
+constexpr const char* kStateFile = "lathe_state.safetensors";
+
+/// Names and shapes of the trainable parameters in the order of the flat arenas: what moments belong to.
+std::string layout_text(const TaskModel& model) {
+  std::string text;
+  for (bool decay : {true, false})
+    for (const nn::Parameter& p : model.parameters())
+      if (p.trainable && p.decay == decay) text += p.name + to_string(p.shape) + "\n";
+  return text;
+}
+
+Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel& model,
+                     const Session& session) {
+  std::vector<std::vector<float>> values;
+  TensorMap tensors;
+  const auto& parameters = model.model->parameters();
+  values.reserve(parameters.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    values.push_back(session.read_parameter(static_cast<int>(i)));
+    tensors[parameters[i].name] = {DType::f32, parameters[i].shape, std::as_bytes(std::span(values.back()))};
+  }
+  return write_safetensors(fs, join_path(folder, "model.safetensors"), tensors);
+}
+
+Status write_moments(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
+  const std::vector<float> first = content.session.read_state("exp_avg");
+  const std::vector<float> second = content.session.read_state("exp_avg_sq");
+  const Shape shape{static_cast<int64_t>(first.size())};
+  const RunState& run = content.run;
+  const nlohmann::json state = {{"global_step", content.state.global_step},
+                                {"total_loss", run.total_loss},
+                                {"loss_since_log", run.loss_since_log},
+                                {"updates_since_log", run.updates_since_log},
+                                {"updates_per_epoch", run.updates_per_epoch},
+                                {"data_seed", run.data_seed},
+                                {"seed", run.seed}};
+  return write_safetensors(fs, join_path(folder, kStateFile),
+                           {{"exp_avg", {DType::f32, shape, std::as_bytes(std::span(first))}},
+                            {"exp_avg_sq", {DType::f32, shape, std::as_bytes(std::span(second))}}},
+                           {{"format", "lathe"},
+                            {"format_version", std::to_string(kFormatVersion)},
+                            {"layout", layout_text(*content.model.model)},
+                            {"state", python_json(state, -1)}});
+}
+
+Status check_space(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
+  const nn::FlatLayout& layout = content.session.layout();
+  const int64_t copies = content.only_model ? 1 : 3;
+  const uint64_t wanted = static_cast<uint64_t>(layout.trainable * copies + layout.frozen) * 4 + (4 << 20);
+  Result<uint64_t> free = fs.free_bytes(folder);
+  if (!free.ok()) return free.status();
+  if (free.value() >= wanted) return {};
+  return {ErrorCode::kIo,
+          fmt::format("{}: the checkpoint wants {} MB, which the disk has not free; make room or set "
+                      "--save_total_limit. Checkpoints written before are whole.",
+                      folder, wanted >> 20)};
+}
+
+const std::string& metadata(const SafetensorsFile& file, const std::string& key, const std::string& path) {
+  const auto it = file.metadata().find(key);
+  if (it == file.metadata().end())
+    fail(ErrorCode::kInvalidData, "{}: \"{}\" is missing in the header; was it written by Lathe?", path, key);
+  return it->second;
+}
+
+std::vector<float> moments(const SafetensorsFile& file, const std::string& name, const std::string& path) {
+  const TensorView* view = file.find(name);
+  if (view == nullptr) fail(ErrorCode::kInvalidData, "{}: tensor {} is missing", path, name);
+  std::vector<float> values(static_cast<size_t>(elements(view->shape)));
+  to_f32(*view, values.data());
+  return values;
+}
+
+void check_format(const SafetensorsFile& file, const std::string& path, const TaskModel& model) {
+  const std::string& version = metadata(file, "format_version", path);
+  int number = 0;
+  std::from_chars(version.data(), version.data() + version.size(), number);
+  if (number < 1 || number > kFormatVersion)
+    fail(ErrorCode::kInvalidData, "{}: format version {}, this Lathe reads up to {}; use a newer one", path,
+         version, kFormatVersion);
+  if (metadata(file, "layout", path) != layout_text(model))
+    fail(ErrorCode::kInvalidData,
+         "{}: written for other parameters than this model trains; resume with the same model, head and "
+         "--freeze_base_model",
+         path);
+}
+
+/// N of "checkpoint-N", −1 for other names.
+int64_t checkpoint_step(const std::string& name) {
+  const std::string prefix = "checkpoint-";
+  if (name.rfind(prefix, 0) != 0) return -1;
+  int64_t step = -1;
+  const char* end = name.data() + name.size();
+  const auto [at, error] = std::from_chars(name.data() + prefix.size(), end, step);
+  return error == std::errc() && at == end ? step : -1;
+}
+
+}  // namespace
+
+Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model,
+                   const Session& session) {
+  for (const auto& [name, content] : model_files(model)) {
+    const Status status = fs.write_atomic(join_path(folder, name), content);
+    if (!status.ok()) return status;
+  }
+  return write_weights(fs, folder, model, session);
+}
+
+Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
+  if (const Status space = check_space(fs, folder, content); !space.ok()) return space;
+  DirectoryTransaction transaction(fs, folder);
+  if (!transaction.status().ok()) return transaction.status();
+  if (const Status s = write_model(fs, transaction.folder(), content.model, content.session); !s.ok())
+    return s;
+  if (!content.only_model)
+    if (const Status s = write_moments(fs, transaction.folder(), content); !s.ok()) return s;
+  if (const Status s = transaction.write("training_args.json", content.training_args); !s.ok()) return s;
+  if (const Status s = transaction.write("trainer_state.json", to_json_text(content.state)); !s.ok())
+    return s;
+  return transaction.commit();
+}
+
+void read_checkpoint(FileSystem& fs, const std::string& folder, const AutoModel& model, Session& session,
+                     TrainerState& state, RunState& run) {
+  const std::string path = join_path(folder, kStateFile);
+  if (!fs.exists(path))
+    fail(ErrorCode::kNotFound,
+         "{}: not found; a checkpoint to resume from is a folder checkpoint-N written by Lathe "
+         "without --save_only_model",
+         path);
+  const SafetensorsFile file = SafetensorsFile::open(fs, path);
+  check_format(file, path, *model.model);
+  const auto checkpoint = open_checkpoint(fs, folder);
+  const LoadReport report = load_parameters(
+      *model.model, *checkpoint, [&](int i, std::span<const float> v) { session.write_parameter(i, v); });
+  if (!report.missing.empty())
+    fail(ErrorCode::kInvalidData, "{}: a checkpoint of another model\n{}", folder,
+         to_string(report, *model.model, folder));
+  session.write_state("exp_avg", moments(file, "exp_avg", path));
+  session.write_state("exp_avg_sq", moments(file, "exp_avg_sq", path));
+  const std::string state_path = join_path(folder, "trainer_state.json");
+  state = trainer_state_from(parse_python_json(fs.read(state_path).value(), state_path), state_path);
+  const nlohmann::json json = parse_python_json(metadata(file, "state", path), path);
+  run.total_loss = required<double>(json, "total_loss", path);
+  run.loss_since_log = required<double>(json, "loss_since_log", path);
+  run.updates_since_log = required<int64_t>(json, "updates_since_log", path);
+  run.updates_per_epoch = required<int64_t>(json, "updates_per_epoch", path);
+  run.data_seed = static_cast<uint64_t>(required<int64_t>(json, "data_seed", path));
+  run.seed = static_cast<uint64_t>(required<int64_t>(json, "seed", path));
+}
+
+std::vector<std::string> checkpoints(FileSystem& fs, const std::string& folder) {
+  std::vector<std::pair<int64_t, std::string>> found;
+  auto names = fs.list(folder);
+  if (!names.ok()) return {};
+  for (const std::string& name : names.value())
+    if (checkpoint_step(name) >= 0) found.emplace_back(checkpoint_step(name), join_path(folder, name));
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> paths;
+  for (auto& [step, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+std::string last_checkpoint(FileSystem& fs, const std::string& folder) {
+  const auto all = checkpoints(fs, folder);
+  return all.empty() ? "" : all.back();
+}
+
+}  // namespace lathe

@@ -1,0 +1,47 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "lathe/io/file_system.h"
+#include "lathe/train/auto_model.h"
+#include "lathe/train/trainer_state.h"
+
+namespace lathe {
+
+/// What a run needs beside weights, optimizer state and trainer_state.json to go on with the same bits.
+struct RunState {
+  double total_loss = 0;      ///< sum of the losses of all updates
+  double loss_since_log = 0;  ///< the same since the last log line
+  int64_t updates_since_log = 0;
+  int64_t updates_per_epoch = 0;  ///< with another batch size the position in the data would be another
+  uint64_t data_seed = 0, seed = 0;
+};
+
+/// Writes `folder` (…/checkpoint-N) whole or not at all: model folder, trainer_state.json, training_args.json
+/// and, unless only_model, lathe_state.safetensors (moments and RunState).  Checks the free space first.
+/// Errors: kIo (disk full, not writable); what was there before stays.
+struct CheckpointContent {
+  const AutoModel& model;
+  const Session& session;
+  const TrainerState& state;
+  const RunState& run;
+  std::string training_args;  ///< content of training_args.json
+  bool only_model = false;
+};
+Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content);
+
+/// Writes the model alone (weights, configuration, tokenizer) into an existing or new folder, each file whole
+/// or not at all.
+Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model, const Session& session);
+
+/// Reads a checkpoint back into the session.
+/// Errors: kNotFound if there is none; kInvalidData if it belongs to another model, or its format is newer.
+void read_checkpoint(FileSystem& fs, const std::string& folder, const AutoModel& model, Session& session,
+                     TrainerState& state, RunState& run);
+
+/// The checkpoint with the highest step in a folder; empty if there is none.  Temporary folders never count.
+std::string last_checkpoint(FileSystem& fs, const std::string& folder);
+/// All of them, by step.
+std::vector<std::string> checkpoints(FileSystem& fs, const std::string& folder);
+
+}  // namespace lathe

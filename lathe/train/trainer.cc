@@ -1,0 +1,394 @@
+#include "lathe/train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "lathe/io/directory_transaction.h"
+#include "lathe/train/argument_table.h"
+#include "lathe/train/batch_stream.h"
+#include "lathe/train/python_format.h"
+
+namespace lathe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// runtime and rates, as transformers' speed_metrics rounds them.
+void add_speed(nlohmann::json& metrics, const std::string& split, double seconds, double samples,
+               double steps) {
+  const auto rate = [&](double n) { return python_round(n / std::max(seconds, 1e-9), 3); };
+  metrics[split + "_runtime"] = python_round(seconds, 4);
+  if (samples > 0) metrics[split + "_samples_per_second"] = rate(samples);
+  if (steps > 0) metrics[split + "_steps_per_second"] = rate(steps);
+}
+
+int64_t non_embedding_parameters(const TaskModel& model) {
+  int64_t count = 0;
+  for (const nn::Parameter& p : model.parameters())
+    if (p.name.find("embeddings.weight") == std::string::npos) count += elements(p.shape);
+  return count;
+}
+
+Session::Options session_options(const AutoModel& model, const TrainingArguments& args) {
+  Session::Options options;
+  options.num_labels = std::max<int64_t>(1, static_cast<int64_t>(model.labels.size()));
+  options.program.dtype = args.bf16 ? DType::bf16 : DType::f32;
+  options.program.adamw = {args.adam_beta1, args.adam_beta2, args.adam_epsilon, args.weight_decay};
+  return options;
+}
+
+}  // namespace
+
+Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& args,
+                 const TokenizedDataset* train_dataset, const TokenizedDataset* eval_dataset,
+                 TrainerHooks hooks, FileSystem& fs)
+    : backend_(backend),
+      model_(model),
+      args_(args),
+      train_(train_dataset),
+      eval_(eval_dataset),
+      hooks_(std::move(hooks)),
+      fs_(fs) {
+  if (args_.freeze_base_model) model_.model->set_trainable(model_.model->base_prefix(), false);
+  session_ = std::make_unique<Session>(backend_, *model_.model, session_options(model_, args_));
+  load_report_ = initialize(*session_, model_, static_cast<uint64_t>(args_.seed), true);
+}
+
+SamplerOptions Trainer::sampler_options(int64_t samples) const {
+  SamplerOptions options;
+  options.size = samples;
+  options.batch_size = static_cast<int>(args_.per_device_train_batch_size);
+  options.seed = static_cast<uint64_t>(args_.data_seed.value_or(args_.seed));
+  options.drop_last = args_.dataloader_drop_last;
+  options.length_group =
+      static_cast<int>(args_.per_device_train_batch_size * args_.gradient_accumulation_steps);
+  if (args_.train_sampling_strategy == "sequential") options.strategy = SamplingStrategy::kSequential;
+  if (args_.train_sampling_strategy == "group_by_length") options.strategy = SamplingStrategy::kGroupByLength;
+  return options;
+}
+
+Trainer::Plan Trainer::make_plan() const {
+  if (train_ == nullptr || train_->size() == 0)
+    fail(ErrorCode::kUsage, "training wants a training data set with at least one sample");
+  Plan plan;
+  plan.batches_per_epoch = Sampler(sampler_options(train_->size()), train_->lengths()).batches_per_epoch();
+  if (plan.batches_per_epoch == 0)
+    fail(ErrorCode::kUsage, "--dataloader_drop_last leaves no batch: {} samples, batches of {}",
+         train_->size(), args_.per_device_train_batch_size);
+  const int64_t accumulation = args_.gradient_accumulation_steps;
+  plan.updates_per_epoch = (plan.batches_per_epoch + accumulation - 1) / accumulation;
+  if (args_.max_steps > 0) {
+    plan.max_steps = args_.max_steps;
+    plan.epochs = (plan.max_steps + plan.updates_per_epoch - 1) / plan.updates_per_epoch;
+  } else {
+    plan.max_steps =
+        static_cast<int64_t>(std::ceil(args_.num_train_epochs * static_cast<double>(plan.updates_per_epoch)));
+    plan.epochs = static_cast<int64_t>(std::ceil(args_.num_train_epochs));
+  }
+  return plan;
+}
+
+TrainOutput Trainer::train(const std::string& resume_from) {
+  const Plan plan = make_plan();
+  const auto started = Clock::now();
+  begin(plan, resume_from);
+  run_updates(plan);
+  const double seconds = seconds_since(started);
+  TrainOutput output;
+  output.global_step = state_.global_step;
+  output.training_loss = run_.total_loss / static_cast<double>(std::max<int64_t>(1, state_.global_step));
+  const double samples = args_.max_steps > 0
+                             ? static_cast<double>(args_.max_steps * args_.per_device_train_batch_size *
+                                                   args_.gradient_accumulation_steps)
+                             : static_cast<double>(train_->size()) * args_.num_train_epochs;
+  add_speed(output.metrics, "train", seconds, samples, static_cast<double>(plan.max_steps));
+  output.metrics["total_flos"] = state_.total_flos;
+  output.metrics["train_loss"] = output.training_loss;
+  output.metrics["epoch"] = state_.epoch;
+  nlohmann::ordered_json entry;
+  for (const auto& [key, value] : output.metrics.items()) entry[key] = value;
+  log(std::move(entry));
+  if (args_.load_best_model_at_end) load_best_model();
+  if (args_.save_strategy != "no") rotate_checkpoints();
+  return output;
+}
+
+void Trainer::begin(const Plan& plan, const std::string& resume_from) {
+  state_ = {};
+  run_ = {};
+  if (args_.output_dir) remove_stale_temporaries(fs_, *args_.output_dir).check();
+  if (!resume_from.empty()) {
+    read_checkpoint(fs_, resume_from, model_, *session_, state_, run_);
+    if (run_.updates_per_epoch != plan.updates_per_epoch || run_.data_seed != sampler_options(1).seed)
+      say(LogLevel::kWarning, fmt::format("{}: written with {} updates per epoch and data seed {}, this run "
+                                          "has {} and {}: the run goes on, "
+                                          "but not as the one that was stopped",
+                                          resume_from, run_.updates_per_epoch, run_.data_seed,
+                                          plan.updates_per_epoch, sampler_options(1).seed));
+  }
+  state_.max_steps = plan.max_steps;
+  state_.num_train_epochs = plan.epochs;
+  state_.train_batch_size = args_.per_device_train_batch_size;
+  state_.logging_steps = interval_steps(args_.logging_steps, plan.max_steps);
+  state_.eval_steps = interval_steps(args_.eval_steps.value_or(args_.logging_steps), plan.max_steps);
+  state_.save_steps = interval_steps(args_.save_steps, plan.max_steps);
+  run_.updates_per_epoch = plan.updates_per_epoch;
+  run_.data_seed = sampler_options(1).seed;
+  run_.seed = static_cast<uint64_t>(args_.seed);
+  schedule_ = std::make_unique<LrSchedule>(args_.lr_scheduler_type, warmup_steps(args_, plan.max_steps),
+                                           plan.max_steps, args_.learning_rate, args_.lr_scheduler_kwargs);
+}
+
+void Trainer::run_updates(const Plan& plan) {
+  if (args_.eval_on_start && eval_ != nullptr && state_.global_step == 0) evaluate(*eval_);
+  const bool skip = !args_.ignore_data_skip;
+  const int64_t epoch = skip ? state_.global_step / plan.updates_per_epoch : 0;
+  const int64_t update = skip ? state_.global_step % plan.updates_per_epoch : 0;
+  const int accumulation = static_cast<int>(args_.gradient_accumulation_steps);
+  BatchStream stream(*train_, sampler_options(train_->size()), accumulation, epoch, update * accumulation,
+                     epoch + plan.epochs + 1);
+  while (state_.global_step < plan.max_steps) {
+    start_update(plan, stream);
+    after_update(plan);
+  }
+}
+
+void Trainer::start_update(const Plan& plan, BatchStream& stream) {
+  const int64_t accumulation = args_.gradient_accumulation_steps;
+  const int64_t first = state_.global_step % plan.updates_per_epoch * accumulation;
+  const int64_t count =
+      std::min(accumulation, plan.batches_per_epoch - first);  // the last group may be short
+  StepScalars scalars;
+  scalars.learning_rate = schedule_->learning_rate(state_.global_step);
+  scalars.update_step = state_.global_step + 1;
+  scalars.seed = static_cast<uint32_t>(args_.seed);
+  scalars.max_grad_norm = args_.max_grad_norm;
+  scalars.loss_weight = args_.hf_compat_loss_scale ? 1.0 : 1.0 / static_cast<double>(count);
+  std::vector<Session::Pending> started;
+  for (int64_t micro = 0; micro < count; ++micro) {
+    const PackedBatch* batch = stream.next();
+    if (batch == nullptr) fail(ErrorCode::kInternal, "the data ended at update {}", state_.global_step);
+    scalars.first_micro = micro == 0;
+    started.push_back(count == 1 ? session_->step(*batch, scalars) : session_->accumulate(*batch, scalars));
+    const int64_t padded = static_cast<int64_t>(std::max(batch->longest_row, pad_to_)) * batch->rows;
+    state_.total_flos +=
+        6.0 * static_cast<double>(padded) * static_cast<double>(non_embedding_parameters(*model_.model));
+    state_.num_input_tokens_seen += batch->real_tokens();
+  }
+  if (count > 1) started.push_back(session_->update(scalars));
+  finish_update();  // the one before: its losses are read while this one runs
+  pending_ = std::move(started);
+  loss_factor_ = scalars.loss_weight;
+  last_learning_rate_ = scalars.learning_rate;
+  ++state_.global_step;
+  const int64_t in_epoch = (state_.global_step - 1) % plan.updates_per_epoch + 1;
+  const int64_t epoch = (state_.global_step - 1) / plan.updates_per_epoch;
+  const int64_t batches = std::min(in_epoch * accumulation, plan.batches_per_epoch);
+  state_.epoch =
+      static_cast<double>(epoch) + static_cast<double>(batches) / static_cast<double>(plan.batches_per_epoch);
+}
+
+void Trainer::finish_update() {
+  if (pending_.empty()) return;
+  double loss = 0;
+  for (const Session::Pending& run : pending_) {
+    const Session::Outcome outcome = session_->collect(run);
+    if (run.has_loss) loss += outcome.loss * loss_factor_;
+    if (run.has_norm) last_norm_ = outcome.grad_norm;
+  }
+  pending_.clear();
+  last_loss_ = loss;
+  if (!std::isfinite(loss) || !std::isfinite(last_norm_)) {
+    const std::string last = args_.output_dir ? last_checkpoint(fs_, *args_.output_dir) : "";
+    fail(ErrorCode::kNonFinite,
+         "step {}: loss {}, gradient norm {}: not finite. The weights were not touched by this step. A "
+         "smaller "
+         "--learning_rate, more --warmup_steps or fp32 may help. {}",
+         state_.global_step, loss, last_norm_,
+         last.empty() ? "There is no checkpoint yet." : "Last good checkpoint: " + last);
+  }
+  run_.total_loss += loss;
+  run_.loss_since_log += loss;
+  ++run_.updates_since_log;
+}
+
+void Trainer::after_update(const Plan& plan) {
+  const int64_t step = state_.global_step;
+  const bool epoch_end = step % plan.updates_per_epoch == 0 || step == plan.max_steps;
+  const bool by_steps = args_.logging_strategy == "steps" && step % state_.logging_steps == 0;
+  saved_this_step_ = false;
+  if (by_steps || (args_.logging_first_step && step == 1) ||
+      (args_.logging_strategy == "epoch" && epoch_end)) {
+    finish_update();
+    log_progress();
+  }
+  evaluate_and_save(plan, epoch_end);
+  if (step == plan.max_steps) finish_update();
+  if (hooks_.on_step) hooks_.on_step(step, plan.max_steps, last_loss_);
+  if (step < plan.max_steps && hooks_.should_stop && hooks_.should_stop()) {
+    finish_update();
+    if (!args_.output_dir)
+      fail(ErrorCode::kInterrupted, "interrupted after step {}; without --output_dir nothing was saved",
+           step);
+    const std::string folder = saved_this_step_ ? last_checkpoint(fs_, *args_.output_dir) : save_checkpoint();
+    fail(ErrorCode::kInterrupted, "interrupted after step {}; go on with --resume_from_checkpoint {}", step,
+         folder);
+  }
+}
+
+void Trainer::log_progress() {
+  if (run_.updates_since_log == 0) return;
+  nlohmann::ordered_json entry;
+  entry["loss"] = run_.loss_since_log / static_cast<double>(run_.updates_since_log);
+  entry["grad_norm"] = last_norm_;
+  entry["learning_rate"] = last_learning_rate_;
+  run_.loss_since_log = 0;
+  run_.updates_since_log = 0;
+  log(std::move(entry));
+}
+
+void Trainer::evaluate_and_save(const Plan& plan, bool epoch_end) {
+  const int64_t step = state_.global_step;
+  const auto due = [&](const std::string& strategy, int64_t every) {
+    return strategy == "epoch" ? epoch_end
+                               : strategy == "steps" && (step % every == 0 || step == plan.max_steps);
+  };
+  const double position = args_.eval_strategy == "epoch" ? state_.epoch : static_cast<double>(step);
+  bool better = false;
+  if (eval_ != nullptr && due(args_.eval_strategy, state_.eval_steps) && position >= args_.eval_delay) {
+    finish_update();
+    const std::optional<int64_t> before = state_.best_global_step;
+    note_best(evaluate(*eval_));
+    better = state_.best_global_step != before;
+  }
+  const bool save = args_.save_strategy == "best" ? better : due(args_.save_strategy, state_.save_steps);
+  if (save && args_.output_dir) {
+    finish_update();
+    save_checkpoint();
+    rotate_checkpoints();
+  }
+}
+
+void Trainer::note_best(const nlohmann::json& metrics) {
+  if (!args_.metric_for_best_model) return;
+  std::string key = *args_.metric_for_best_model;
+  if (key.rfind("eval_", 0) != 0) key = "eval_" + key;
+  if (!metrics.contains(key)) {
+    std::string known;
+    for (const auto& [name, value] : metrics.items()) known += (known.empty() ? "" : ", ") + name;
+    fail(ErrorCode::kUsage, "--metric_for_best_model: {} is no metric of this evaluation; there are {}", key,
+         known);
+  }
+  const double value = metrics[key];
+  const bool greater = args_.greater_is_better.value_or(!key.ends_with("loss"));
+  if (state_.best_metric && !(greater ? value > *state_.best_metric : value < *state_.best_metric)) return;
+  state_.best_metric = value;
+  state_.best_global_step = state_.global_step;
+  if (args_.output_dir && args_.save_strategy != "no")
+    state_.best_model_checkpoint =
+        join_path(*args_.output_dir, fmt::format("checkpoint-{}", state_.global_step));
+}
+
+nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string& prefix) {
+  const auto started = Clock::now();
+  const Predictions predictions = predict(data);
+  nlohmann::json metrics;
+  if (predictions.has_loss) metrics[prefix + "_loss"] = predictions.loss;
+  if (hooks_.compute_metrics && !args_.prediction_loss_only)
+    for (const auto& [key, value] : hooks_.compute_metrics(data, predictions))
+      metrics[prefix + "_" + key] = value;
+  const int64_t batch = args_.per_device_eval_batch_size;
+  add_speed(metrics, prefix, seconds_since(started), static_cast<double>(data.size()),
+            static_cast<double>((data.size() + batch - 1) / batch));
+  nlohmann::ordered_json entry;
+  for (const auto& [key, value] : metrics.items()) entry[key] = value;
+  log(std::move(entry));
+  if (state_.global_step > 0) metrics["epoch"] = state_.epoch;
+  return metrics;
+}
+
+Predictions Trainer::predict(const TokenizedDataset& data) {
+  Predictions out;
+  const bool tokens = model_.model->problem() == Problem::kQuestionAnswering;
+  if (tokens) out.begins = data.begins;
+  SamplerOptions options;
+  options.size = data.size();
+  options.batch_size = static_cast<int>(args_.per_device_eval_batch_size);
+  options.strategy = SamplingStrategy::kSequential;
+  if (data.size() == 0) return out;
+  BatchStream stream(data, options, 1, 0, 0, 1);
+  const int64_t batches = (data.size() + options.batch_size - 1) / options.batch_size;
+  std::vector<float> logits;
+  double loss = 0;
+  for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
+    out.has_loss = !batch->labels.empty() || !batch->targets.empty() || !batch->start_positions.empty();
+    loss += static_cast<double>(session_->evaluate(*batch, logits)) * batch->rows;
+    out.columns = static_cast<int64_t>(logits.size()) / (tokens ? batch->real_tokens() : batch->rows);
+    out.logits.insert(out.logits.end(), logits.begin(), logits.end());
+    if (hooks_.on_evaluation_step) hooks_.on_evaluation_step(done, batches);
+  }
+  out.loss = loss / static_cast<double>(data.size());
+  return out;
+}
+
+std::string Trainer::save_checkpoint() {
+  const std::string folder = join_path(*args_.output_dir, fmt::format("checkpoint-{}", state_.global_step));
+  const CheckpointContent content{
+      model_, *session_, state_, run_, python_json(to_json(bind(args_)), 2) + "\n", args_.save_only_model};
+  write_checkpoint(fs_, folder, content).check();
+  saved_this_step_ = true;
+  return folder;
+}
+
+/// Deletes the oldest beyond save_total_limit; the best one stays.  Source: transformers'
+/// _sorted_checkpoints.
+void Trainer::rotate_checkpoints() {
+  if (!args_.save_total_limit || *args_.save_total_limit <= 0 || !args_.output_dir) return;
+  std::vector<std::string> all = checkpoints(fs_, *args_.output_dir);
+  int64_t limit = *args_.save_total_limit;
+  const std::string best = state_.best_model_checkpoint.value_or("");
+  if (limit == 1 && args_.load_best_model_at_end && !all.empty() && !best.empty() && all.back() != best)
+    limit = 2;
+  for (const std::string& folder : all) {
+    if (static_cast<int64_t>(checkpoints(fs_, *args_.output_dir).size()) <= limit) break;
+    if (folder == best || folder == all.back()) continue;
+    fs_.remove_all(folder).check();
+  }
+}
+
+void Trainer::load_best_model() {
+  if (!state_.best_model_checkpoint || !fs_.is_directory(*state_.best_model_checkpoint)) {
+    say(LogLevel::kWarning, "there is no best checkpoint to load; the last weights stay");
+    return;
+  }
+  const auto checkpoint = open_checkpoint(fs_, *state_.best_model_checkpoint);
+  const LoadReport report = load_parameters(
+      *model_.model, *checkpoint, [&](int i, std::span<const float> v) { session_->write_parameter(i, v); });
+  say(LogLevel::kInfo,
+      fmt::format("loaded the best model from {} (score {}){}", *state_.best_model_checkpoint,
+                  python_repr(*state_.best_metric), to_string(report, *model_.model, "")));
+}
+
+void Trainer::log(nlohmann::ordered_json entry) {
+  entry["epoch"] = state_.epoch;
+  if (hooks_.on_log) hooks_.on_log(entry);
+  entry["step"] = state_.global_step;
+  state_.log_history.push_back(std::move(entry));
+}
+
+void Trainer::say(LogLevel level, const std::string& text) const {
+  if (hooks_.message) hooks_.message(level, text);
+}
+
+void Trainer::save_model(const std::string& folder) { write_model(fs_, folder, model_, *session_).check(); }
+
+void Trainer::save_state() {
+  fs_.write_atomic(join_path(args_.output_dir.value_or("."), "trainer_state.json"), to_json_text(state_))
+      .check();
+}
+
+}  // namespace lathe

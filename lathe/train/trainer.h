@@ -1,0 +1,126 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lathe/data/metrics.h"
+#include "lathe/data/sampler.h"
+#include "lathe/data/tokenized.h"
+#include "lathe/io/file_system.h"
+#include "lathe/train/auto_model.h"
+#include "lathe/train/checkpoint.h"
+#include "lathe/train/log_format.h"
+#include "lathe/train/lr_schedule.h"
+#include "lathe/train/session.h"
+#include "lathe/train/trainer_state.h"
+#include "lathe/train/training_arguments.h"
+
+namespace lathe {
+
+/// Scores of a whole data set, in its order.
+struct Predictions {
+  std::vector<float> logits;  ///< [samples, columns], or [tokens, 2] for question answering
+  int64_t columns = 0;
+  std::vector<int64_t> begins;  ///< question answering: first token of each sample, [samples+1]
+  double loss = 0;              ///< example-weighted mean; 0 without targets
+  bool has_loss = false;
+};
+
+/// What a trainer tells and asks while it runs.  Every member may be empty.
+struct TrainerHooks {
+  /// Metrics of an evaluation without their prefix ("accuracy"), for the data set given to `evaluate`.
+  std::function<MetricValues(const TokenizedDataset&, const Predictions&)> compute_metrics;
+  /// A new line of the log history: loss lines, evaluations, the final summary.
+  std::function<void(const nlohmann::ordered_json&)> on_log;
+  /// After every update; loss of the update before.
+  std::function<void(int64_t step, int64_t max_steps, double loss)> on_step;
+  /// After every evaluation batch.
+  std::function<void(int64_t batch, int64_t batches)> on_evaluation_step;
+  std::function<void(LogLevel, const std::string&)> message;
+  /// Asked after every update; true: write a checkpoint and stop with kInterrupted.
+  std::function<bool()> should_stop;
+};
+
+struct TrainOutput {
+  int64_t global_step = 0;
+  double training_loss = 0;
+  nlohmann::json metrics;  ///< train_runtime, train_samples_per_second, train_steps_per_second, total_flos,
+                           ///< train_loss, epoch
+};
+
+/// Fine-tunes a model as Hugging Face's Trainer does: order of the data, schedule, accumulation, clipping,
+/// logging, evaluation, checkpoints, the best model, resuming.  With dropout 0 in fp32 its losses are those
+/// of the Trainer on a CPU.  `backend`, `model` and the data sets must outlive it. Errors: kUsage, kNonFinite
+/// (a loss or gradient norm that is not finite; the message names step and last checkpoint), kInterrupted,
+/// kIo.
+class Trainer {
+ public:
+  Trainer(Backend& backend, AutoModel& model, const TrainingArguments& args,
+          const TokenizedDataset* train_dataset, const TokenizedDataset* eval_dataset,
+          TrainerHooks hooks = {}, FileSystem& fs = real_file_system());
+
+  /// `resume_from`: a checkpoint folder; empty: from the beginning.
+  TrainOutput train(const std::string& resume_from = "");
+
+  /// Keys with prefix: eval_loss, eval_<metric>, eval_runtime, eval_samples_per_second,
+  /// eval_steps_per_second, epoch.
+  nlohmann::json evaluate(const TokenizedDataset& data, const std::string& prefix = "eval");
+  Predictions predict(const TokenizedDataset& data);
+
+  /// Weights, configuration and tokenizer into a folder.
+  void save_model(const std::string& folder);
+  /// trainer_state.json into output_dir.
+  void save_state();
+
+  const TrainerState& state() const { return state_; }
+  /// Length to which a padding trainer would fill rows; counts in total_flos alone.  0: the longest of the
+  /// batch.
+  void pad_to(int length) { pad_to_ = length; }
+  Session& session() { return *session_; }
+  /// Which weights of the checkpoint were missing or not used.
+  const LoadReport& load_report() const { return load_report_; }
+
+ private:
+  struct Plan {  ///< of a run
+    int64_t batches_per_epoch = 0, updates_per_epoch = 0, max_steps = 0, epochs = 0;
+  };
+  Plan make_plan() const;
+  void begin(const Plan& plan, const std::string& resume_from);
+  void run_updates(const Plan& plan);
+  /// One update from its micro-batches; its outcome is collected before the next one.
+  void start_update(const Plan& plan, class BatchStream& stream);
+  void finish_update();
+  void after_update(const Plan& plan);
+  void log_progress();
+  void evaluate_and_save(const Plan& plan, bool epoch_end);
+  void note_best(const nlohmann::json& metrics);
+  std::string save_checkpoint();
+  void rotate_checkpoints();
+  void load_best_model();
+  void log(nlohmann::ordered_json entry);
+  void say(LogLevel level, const std::string& text) const;
+  SamplerOptions sampler_options(int64_t samples) const;
+
+  Backend& backend_;
+  AutoModel& model_;
+  TrainingArguments args_;
+  const TokenizedDataset* train_;
+  const TokenizedDataset* eval_;
+  TrainerHooks hooks_;
+  FileSystem& fs_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<LrSchedule> schedule_;
+  LoadReport load_report_;
+  TrainerState state_;
+  RunState run_;
+
+  std::vector<Session::Pending> pending_;  ///< runs of the update that was started last
+  double loss_factor_ = 1;                 ///< what their losses are multiplied with
+  double last_loss_ = 0, last_norm_ = 0, last_learning_rate_ = 0;
+  int pad_to_ = 0;
+  bool saved_this_step_ = false;
+};
+
+}  // namespace lathe

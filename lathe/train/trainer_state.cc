@@ -1,0 +1,66 @@
+#include "lathe/train/trainer_state.h"
+
+#include "lathe/io/json_file.h"
+#include "lathe/train/python_format.h"
+
+namespace lathe {
+namespace {
+
+template <typename T>
+nlohmann::json or_null(const std::optional<T>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json();
+}
+
+template <typename T>
+std::optional<T> optional_at(const nlohmann::json& json, const char* key, const std::string& file) {
+  const auto it = json.find(key);
+  if (it == json.end() || it->is_null()) return std::nullopt;
+  return required<T>(json, key, file);
+}
+
+}  // namespace
+
+std::string to_json_text(const TrainerState& state) {
+  nlohmann::json history = nlohmann::json::array();
+  for (const auto& entry : state.log_history) history.push_back(nlohmann::json(entry));
+  const nlohmann::json json = {{"best_global_step", or_null(state.best_global_step)},
+                               {"best_metric", or_null(state.best_metric)},
+                               {"best_model_checkpoint", or_null(state.best_model_checkpoint)},
+                               {"epoch", state.epoch},
+                               {"eval_steps", state.eval_steps},
+                               {"global_step", state.global_step},
+                               {"is_hyper_param_search", false},
+                               {"is_local_process_zero", true},
+                               {"is_world_process_zero", true},
+                               {"log_history", history},
+                               {"logging_steps", state.logging_steps},
+                               {"max_steps", state.max_steps},
+                               {"num_input_tokens_seen", state.num_input_tokens_seen},
+                               {"num_train_epochs", state.num_train_epochs},
+                               {"save_steps", state.save_steps},
+                               {"stateful_callbacks", nlohmann::json::object()},
+                               {"total_flos", state.total_flos},
+                               {"train_batch_size", state.train_batch_size},
+                               {"trial_name", nullptr},
+                               {"trial_params", nullptr}};
+  return python_json(json, 2) + "\n";
+}
+
+TrainerState trainer_state_from(const nlohmann::json& json, const std::string& file) {
+  TrainerState state;
+  state.epoch = value_or<double>(json, "epoch", 0, file);
+  state.global_step = required<int64_t>(json, "global_step", file);
+  state.max_steps = value_or<int64_t>(json, "max_steps", 0, file);
+  state.num_train_epochs = value_or<int64_t>(json, "num_train_epochs", 0, file);
+  state.num_input_tokens_seen = value_or<int64_t>(json, "num_input_tokens_seen", 0, file);
+  state.total_flos = value_or<double>(json, "total_flos", 0, file);
+  state.train_batch_size = value_or<int64_t>(json, "train_batch_size", 8, file);
+  state.best_metric = optional_at<double>(json, "best_metric", file);
+  state.best_global_step = optional_at<int64_t>(json, "best_global_step", file);
+  state.best_model_checkpoint = optional_at<std::string>(json, "best_model_checkpoint", file);
+  if (json.contains("log_history") && json["log_history"].is_array())
+    for (const auto& entry : json["log_history"]) state.log_history.push_back(entry);
+  return state;
+}
+
+}  // namespace lathe

@@ -1,0 +1,192 @@
+// A tiny random BERT with every head against the real packages: logits, loss, every gradient, ten losses.
+// Golden files: tests/golden/README.md.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "lathe/backends/register.h"
+#include "lathe/io/json_file.h"
+#include "lathe/io/safetensors.h"
+#include "lathe/models/bert.h"
+#include "lathe/models/pretrained.h"
+#include "lathe/train/session.h"
+
+namespace lathe {
+namespace {
+
+struct Head {
+  const char* folder;
+  Problem problem;
+  int64_t labels;
+};
+const Head kHeads[] = {{"classification", Problem::kSingleLabel, 3},
+                       {"regression", Problem::kRegression, 1},
+                       {"multi_label", Problem::kMultiLabel, 4},
+                       {"question_answering", Problem::kQuestionAnswering, 2},
+                       {"masked_lm", Problem::kMaskedLm, 2}};
+
+std::vector<float> floats(const SafetensorsFile& file, const std::string& name) {
+  const TensorView* view = file.find(name);
+  if (view == nullptr) return {};
+  std::vector<float> values(static_cast<size_t>(elements(view->shape)));
+  to_f32(*view, values.data());
+  return values;
+}
+
+/// The stored padded batch, packed: rows without their padding, then filling up to a multiple of 32 tokens.
+struct Golden {
+  PackedBatch batch;
+  std::vector<std::vector<int64_t>> places;  // of each packed token in the padded batch: row, column
+
+  Golden(const SafetensorsFile& file, Problem problem) {
+    const auto ids = floats(file, "input_ids"), mask = floats(file, "attention_mask");
+    const auto types = floats(file, "token_type_ids"), labels = floats(file, "labels");
+    const Shape shape = file.find("input_ids")->shape;
+    batch.rows = static_cast<int>(shape[0]);
+    batch.cu_seqlens = {0};
+    for (int64_t row = 0; row < shape[0]; ++row) {
+      batch.cls_index.push_back(batch.cu_seqlens.back());
+      for (int64_t t = 0; t < shape[1]; ++t) {
+        const size_t at = static_cast<size_t>(row * shape[1] + t);
+        if (mask[at] == 0) continue;
+        places.push_back({row, t});
+        batch.input_ids.push_back(static_cast<int32_t>(ids[at]));
+        batch.token_type_ids.push_back(static_cast<int32_t>(types[at]));
+        batch.position_ids.push_back(static_cast<int32_t>(t));
+        batch.sample_ids.push_back(static_cast<int32_t>(row));
+        if (problem == Problem::kMaskedLm) batch.labels.push_back(static_cast<int32_t>(labels[at]));
+      }
+      batch.cu_seqlens.push_back(static_cast<int32_t>(batch.input_ids.size()));
+    }
+    batch.tokens = (batch.cu_seqlens.back() + 31) / 32 * 32;
+    for (auto* v : {&batch.input_ids, &batch.token_type_ids, &batch.position_ids, &batch.sample_ids})
+      v->resize(static_cast<size_t>(batch.tokens), 0);
+    if (problem == Problem::kMaskedLm) batch.labels.resize(static_cast<size_t>(batch.tokens), -100);
+    if (problem == Problem::kSingleLabel) batch.labels.assign(labels.begin(), labels.end());
+    if (problem == Problem::kRegression || problem == Problem::kMultiLabel) batch.targets = labels;
+    for (float x : floats(file, "start_positions")) batch.start_positions.push_back(static_cast<int32_t>(x));
+    for (float x : floats(file, "end_positions")) batch.end_positions.push_back(static_cast<int32_t>(x));
+  }
+};
+
+struct TinyModel {
+  std::string folder;
+  nlohmann::json config;
+  std::unique_ptr<TaskModel> model;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Session> session;
+  std::unique_ptr<SafetensorsFile> expected;
+  std::unique_ptr<Golden> golden;
+
+  TinyModel(const Head& head, const std::string& device, double weight_decay = 0) {
+    folder = std::string(LATHE_SOURCE_DIR) + "/tests/golden/tiny_bert/" + head.folder;
+    FileSystem& fs = real_file_system();
+    config = read_json(fs, folder + "/config.json");
+    config["hidden_dropout_prob"] = config["attention_probs_dropout_prob"] = 0.0;
+    model = make_bert(parse_bert_config(config, "config.json"), head.problem, head.labels);
+    backend = open_device(device, {2});
+    Session::Options options;
+    options.num_labels = head.labels;
+    options.program.adamw.weight_decay = weight_decay;
+    session = std::make_unique<Session>(*backend, *model, options);
+    const auto checkpoint = open_checkpoint(fs, folder);
+    const LoadReport report = load_parameters(
+        *model, *checkpoint, [&](int i, std::span<const float> v) { session->write_parameter(i, v); });
+    EXPECT_EQ(to_string(report, *model, folder), "");
+    expected = std::make_unique<SafetensorsFile>(SafetensorsFile::open(fs, folder + "/expected.safetensors"));
+    golden = std::make_unique<Golden>(SafetensorsFile::open(fs, folder + "/batch.safetensors"), head.problem);
+  }
+
+  /// Stored logits in the order of the packed ones.
+  std::vector<float> expected_logits(Problem problem) const {
+    if (problem == Problem::kQuestionAnswering) {
+      const auto start = floats(*expected, "start_logits"), end = floats(*expected, "end_logits");
+      const int64_t width = expected->find("start_logits")->shape[1];
+      std::vector<float> all;
+      for (const auto& place : golden->places) {
+        all.push_back(start[static_cast<size_t>(place[0] * width + place[1])]);
+        all.push_back(end[static_cast<size_t>(place[0] * width + place[1])]);
+      }
+      return all;
+    }
+    const auto logits = floats(*expected, "logits");
+    if (problem != Problem::kMaskedLm) return logits;
+    const Shape shape = expected->find("logits")->shape;
+    std::vector<float> all;
+    for (const auto& place : golden->places)
+      for (int64_t v = 0; v < shape[2]; ++v)
+        all.push_back(logits[static_cast<size_t>((place[0] * shape[1] + place[1]) * shape[2] + v)]);
+    return all;
+  }
+};
+
+double norm(const std::vector<float>& x) {
+  double sum = 0;
+  for (float v : x) sum += static_cast<double>(v) * v;
+  return std::sqrt(sum);
+}
+
+class TinyBert : public testing::TestWithParam<std::tuple<std::string, int>> {
+ protected:
+  const Head& head() const { return kHeads[std::get<1>(GetParam())]; }
+  const std::string& device() const { return std::get<0>(GetParam()); }
+};
+
+TEST_P(TinyBert, LogitsAndLossEqualTheStoredOnes) {
+  TinyModel s(head(), device());
+  std::vector<float> logits;
+  const float loss = s.session->evaluate(s.golden->batch, logits);
+  const auto wanted = s.expected_logits(head().problem);
+  ASSERT_EQ(logits.size(), wanted.size());
+  double scale = 0;
+  for (float x : wanted) scale = std::max(scale, std::abs(static_cast<double>(x)));
+  for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(logits[i], wanted[i], 5e-6 * scale) << i;
+  EXPECT_NEAR(loss, floats(*s.expected, "loss")[0], 5e-6 * loss);
+}
+
+// ‖Δ‖ ≤ 1e-5 · max(‖g‖, 1e-3 · global norm): key.bias has a gradient that is mathematically zero.
+TEST_P(TinyBert, EveryGradientEqualsTheStoredOne) {
+  TinyModel s(head(), device());
+  StepScalars scalars;
+  s.session->collect(s.session->accumulate(s.golden->batch, scalars));
+  const std::vector<float> flat = s.session->read_state("gradients");
+  const nn::FlatLayout layout = s.session->layout();
+  double global = 0;
+  for (float g : flat) global += static_cast<double>(g) * g;
+  global = std::sqrt(global);
+  for (size_t i = 0; i < s.model->parameters().size(); ++i) {
+    const nn::Parameter& p = s.model->parameters()[i];
+    const auto wanted = floats(*s.expected, "grad." + p.name);
+    ASSERT_EQ(static_cast<int64_t>(wanted.size()), elements(p.shape)) << p.name;
+    std::vector<float> difference(wanted.size());
+    for (size_t k = 0; k < wanted.size(); ++k)
+      difference[k] = flat[static_cast<size_t>(layout.offset[i]) + k] - wanted[k];
+    EXPECT_LE(norm(difference), 1e-5 * std::max(norm(wanted), 1e-3 * global)) << p.name;
+  }
+}
+
+TEST_P(TinyBert, TenStepsOfTrainingEqualTheStoredOnes) {
+  TinyModel s(head(), device(), 0.01);
+  const nlohmann::json trace = read_json(real_file_system(), s.folder + "/trace.json");
+  for (int step = 0; step < 10; ++step) {
+    StepScalars scalars;
+    scalars.learning_rate = trace["learning_rates"][static_cast<size_t>(step)];
+    scalars.update_step = step + 1;
+    const auto outcome = s.session->collect(s.session->step(s.golden->batch, scalars));
+    const double loss = trace["losses"][static_cast<size_t>(step)];
+    const double grad_norm = trace["grad_norms"][static_cast<size_t>(step)];
+    EXPECT_NEAR(outcome.loss, loss, 5e-6 * std::max(1.0, loss)) << "step " << step;
+    EXPECT_NEAR(outcome.grad_norm, grad_norm, 1e-5 * grad_norm) << "step " << step;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, TinyBert,
+                         testing::Combine(testing::Values("ref", "cpu"), testing::Range(0, 5)),
+                         [](const auto& i) {
+                           return std::get<0>(i.param) + "_" + kHeads[std::get<1>(i.param)].folder;
+                         });
+
+}  // namespace
+}  // namespace lathe
