@@ -2,6 +2,8 @@
 # Installs what the build needs: Debian 12, Ubuntu 24.04 (apt) or macOS (Homebrew). Says first what is missing and what
 # it will run; sudo only if not root; does nothing where everything is there.
 #   --test      also what `make test` needs, and build/venv with a few small Python wheels
+#   --full      also what `make test-full` needs: build/venv-full with torch and transformers (gigabytes), unless
+#               LATHE_HF_PYTHON names a Python that has them
 #   --dry-run   only says
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,14 +13,14 @@ APT_BUILD="g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev
 APT_TEST="libgtest-dev libbenchmark-dev python3 python3-venv clang-format-14 clang-16 libclang-rt-16-dev"
 BREW_BUILD="cmake ninja ccache pkg-config fmt nlohmann-json utf8proc"
 BREW_TEST="googletest google-benchmark python@3"
-REQUIREMENTS=tools/requirements-test.txt
 
-test_too=no dry_run=no
+test_too=no full=no dry_run=no
 for argument in "$@"; do
   case $argument in
     --test) test_too=yes ;;
+    --full) test_too=yes full=yes ;;
     --dry-run) dry_run=yes ;;
-    *) echo "setup.sh: found $argument, knows --test and --dry-run" >&2; exit 2 ;;
+    *) echo "setup.sh: found $argument, knows --test, --full and --dry-run" >&2; exit 2 ;;
   esac
 done
 
@@ -68,12 +70,12 @@ setup_brew() {
   run brew install $missing
 }
 
-setup_venv() {   # the wheels that tests compare with; no test needs more than these
-  if [ -x build/venv/bin/python3 ] && cmp -s $REQUIREMENTS build/venv/installed.txt; then return; fi
-  echo "Missing Python wheels in build/venv: $(tr '\n' ' ' <$REQUIREMENTS)"
-  run python3 -m venv --clear build/venv
-  if run build/venv/bin/pip install --quiet --disable-pip-version-check -r $REQUIREMENTS; then
-    run cp $REQUIREMENTS build/venv/installed.txt
+setup_venv() {   # setup_venv FOLDER REQUIREMENTS: a Python with these wheels; without them tests skip and say so
+  if [ -x "$1/bin/python3" ] && cmp -s "$2" "$1/installed.txt"; then return; fi
+  echo "Missing Python wheels in $1: $(tr '\n' ' ' <"$2")"
+  run python3 -m venv --clear "$1"
+  if run "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2"; then
+    run cp "$2" "$1/installed.txt"
   else
     echo "The wheels could not be fetched. Tests that need them will be reported as skipped." >&2
   fi
@@ -85,4 +87,5 @@ else
   echo "setup.sh knows apt (Debian, Ubuntu) and Homebrew (macOS). Install by hand: $APT_BUILD" >&2
   exit 1
 fi
-if [ $test_too = yes ]; then setup_venv; fi
+if [ $test_too = yes ]; then setup_venv build/venv tools/requirements-test.txt; fi
+if [ $full = yes ] && [ -z "${LATHE_HF_PYTHON:-}" ]; then setup_venv build/venv-full tools/requirements-full.txt; fi

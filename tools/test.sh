@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What `make test` does, in order; stops at the first thing that fails. --full adds what is long or large.
+# What `make test` does, in order; stops at the first thing that fails. --full adds what is long or large: the real
+# packages, every instruction set, longer fuzzing, the tests labelled slow.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 full=no
@@ -41,10 +42,21 @@ run_ctest build/tsan -L '^unit$' -R Thread
 step "fuzzing, $fuzz_seconds s each"
 tools/fuzz.sh "$fuzz_seconds"
 
-step "all tests, release build"
 if [ $full = yes ]; then
-  tools/setup_full.sh
+  step "real packages"
+  tools/setup.sh --full
+  export LATHE_HF_PYTHON=${LATHE_HF_PYTHON:-$PWD/build/venv-full/bin/python3}
+  for isa in portable avx2 avx512 avx512_bf16 amx neon neon_bf16; do
+    step "conformance and parity with LATHE_ISA=$isa"
+    if LATHE_ISA=$isa build/release/lathe-ops support -b cpu >/dev/null; then
+      LATHE_ISA=$isa run_ctest build/release -L '^(conformance|parity)$'
+    else
+      echo "left out: this machine does not run it"
+    fi
+  done
+  step "all tests and the slow ones, release build"
   run_ctest build/release
 else
+  step "all tests, release build"
   run_ctest build/release -LE '^(slow|gpu)$'
 fi
