@@ -163,7 +163,8 @@ TEST_P(TinyBert, EveryGradientEqualsTheStoredOne) {
     std::vector<float> difference(wanted.size());
     for (size_t k = 0; k < wanted.size(); ++k)
       difference[k] = flat[static_cast<size_t>(layout.offset[i]) + k] - wanted[k];
-    EXPECT_LE(norm(difference), 1e-5 * std::max(norm(wanted), 1e-3 * global)) << p.name;
+    EXPECT_LE(norm(difference), 1e-5 * std::max(norm(wanted), 1e-3 * global))
+        << p.name << ", norm " << norm(wanted);
   }
 }
 
