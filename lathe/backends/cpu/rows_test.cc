@@ -535,6 +535,7 @@ TEST(CrossEntropy, IsThatOfDouble) {
     for (int64_t k : {1, 2, 6, 33, 517, 119547})
       for (double scale : {1.0, 30.0, 1e4})
         for (int64_t b : {0, 1, 7}) {
+          if (k > 1000 && (scale != 30 || b != 7)) continue;
           Draw draw;
           const Tensor logits(DType::f32, b * k, draw.in(scale));
           std::vector<int32_t> labels;

@@ -169,7 +169,9 @@ inline Longs multiply_even(Longs a, Longs b) {
 #elif defined(__x86_64__)
   return bits_as<Longs>(_mm_mul_epu32(bits_as<__m128i>(a), bits_as<__m128i>(b)));
 #else
-  return (a & 0xffffffffu) * (b & 0xffffffffu);
+  typedef uint32_t Lower __attribute__((vector_size(2 * kLanes)));
+  return __builtin_convertvector(__builtin_convertvector(a, Lower), Longs) *
+         __builtin_convertvector(__builtin_convertvector(b, Lower), Longs);
 #endif
 }
 
