@@ -16,12 +16,6 @@
 namespace lathe {
 namespace {
 
-struct StringHash {
-  using is_transparent = void;
-  size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
-};
-using IdOfToken = std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>>;
-
 /// The tokens of one text, special ones not yet added.
 struct Tokens {
   std::vector<int32_t> ids;
@@ -59,8 +53,8 @@ struct Tokenizer::Impl {
   WordPiece model;
   AddedTokenMatcher raw_tokens, normalized_tokens;
   std::array<uint8_t, 128> ascii_flags;
-  IdOfToken id_of;
-  std::unordered_map<int32_t, std::string> token_of;
+  std::unordered_map<std::string_view, int32_t> id_of;  // into spec, as token_of
+  std::unordered_map<int32_t, const std::string*> token_of;
   std::unordered_map<int32_t, std::string> decoded_as;  // added tokens whose normalised form differs
   std::vector<std::string> special;                     // contents, sorted
   int32_t cls, sep, pad, unk, mask;
@@ -70,14 +64,16 @@ struct Tokenizer::Impl {
         normalizer(spec.normalizer),
         model(spec.vocabulary, spec.prefix, unknown_id(spec), spec.max_chars) {
     for (uint8_t c = 0; c < 128; ++c) ascii_flags[c] = unicode::info(c).flags;
+    id_of.reserve(spec.vocabulary.size() + spec.added.size());
+    token_of.reserve(spec.vocabulary.size() + spec.added.size());
     for (const auto& [token, id] : spec.vocabulary) {
-      id_of[token] = id;
-      token_of[id] = token;
+      id_of.insert_or_assign(token, id);
+      token_of.insert_or_assign(id, &token);
     }
     std::vector<AddedTokenMatcher::Entry> raw, normalized;
     for (const AddedToken& token : spec.added) {
-      id_of[token.content] = token.id;
-      token_of[token.id] = token.content;
+      id_of.insert_or_assign(token.content, token.id);
+      token_of.insert_or_assign(token.id, &token.content);
       if (token.special) special.push_back(token.content);
       if (!token.normalized) {
         raw.push_back({token.content, token});
@@ -329,7 +325,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_to
     const auto known = impl_->token_of.find(id);
     if (known == impl_->token_of.end()) continue;
     const auto added = impl_->decoded_as.find(id);
-    std::string piece = added != impl_->decoded_as.end() ? added->second : known->second;
+    std::string piece = added != impl_->decoded_as.end() ? added->second : *known->second;
     if (skip_special_tokens && std::binary_search(impl_->special.begin(), impl_->special.end(), piece))
       continue;
     const bool joined = impl_->spec.has_decoder && piece.starts_with(impl_->spec.decoder_prefix);
@@ -354,7 +350,7 @@ const std::string& Tokenizer::id_to_token(int32_t id) const {
     fail(ErrorCode::kUsage, "tokenizer: no token has the id {}; the vocabulary has {} tokens", id,
          vocab_size());
   }
-  return it->second;
+  return *it->second;
 }
 
 int32_t Tokenizer::cls_id() const { return impl_->cls; }

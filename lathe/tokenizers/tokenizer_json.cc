@@ -122,6 +122,7 @@ Vocabulary read_model(const JsonDocument& doc, TokenizerSpec* spec) {
   const json& vocab = doc.need(model, "vocab");
   if (!vocab.is_object()) doc.wrong("model.vocab", "an object from token to id", vocab);
   Vocabulary out;
+  out.reserve(vocab.size());
   for (const auto& [token, id] : vocab.items()) out[token] = doc.id("model.vocab", id);
   return out;
 }

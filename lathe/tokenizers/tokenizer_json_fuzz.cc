@@ -17,9 +17,9 @@ void check(const lathe::Tokenizer& tokenizer, const lathe::Encoding& e, size_t c
           e.word_ids.size() == n);
   for (size_t i = 0; i < n; ++i) {
     require(e.offsets[i][0] <= e.offsets[i][1] && e.offsets[i][1] <= static_cast<int64_t>(code_points));
-    if (e.sequence_ids[i] >= 0) require(!tokenizer.id_to_token(e.ids[i]).empty());
   }
   tokenizer.decode(e.ids, false);
+  require(!lathe::encoding_to_json(e, tokenizer).empty());
 }
 
 }  // namespace

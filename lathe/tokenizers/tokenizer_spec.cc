@@ -179,7 +179,12 @@ class Reader {
            spec_.names.unk, vocabulary_.size());
     }
     if (spec_.single.empty()) make_templates(bert);
-    spec_.vocabulary.assign(vocabulary_.begin(), vocabulary_.end());
+    check_templates();
+    spec_.vocabulary.reserve(vocabulary_.size());
+    while (!vocabulary_.empty()) {
+      auto token = vocabulary_.extract(vocabulary_.begin());
+      spec_.vocabulary.emplace_back(std::move(token.key()), token.mapped());
+    }
     std::sort(spec_.vocabulary.begin(), spec_.vocabulary.end(), [](const auto& a, const auto& b) {
       return std::tie(a.second, a.first) < std::tie(b.second, b.first);
     });
@@ -270,6 +275,25 @@ class Reader {
     const auto &cls = spec_.names.cls, &sep = spec_.names.sep;
     spec_.single = bert_template(cls, id(cls), sep, id(sep), false);
     spec_.pair = bert_template(cls, id(cls), sep, id(sep), true);
+  }
+
+  void check_templates() const {
+    const auto known = [this](int32_t id) {
+      const auto is_it = [id](const AddedToken& t) { return t.id == id; };
+      return std::any_of(vocabulary_.begin(), vocabulary_.end(),
+                         [id](const auto& v) { return v.second == id; }) ||
+             std::any_of(spec_.added.begin(), spec_.added.end(), is_it);
+    };
+    for (const Template* t : {&spec_.single, &spec_.pair}) {
+      for (const TemplatePiece& piece : *t) {
+        for (const int32_t id : piece.ids) {
+          if (known(id)) continue;
+          fail(ErrorCode::kInvalidData,
+               "{}/tokenizer.json: post_processor: '{}' has the id {}, which no token has", origin_,
+               piece.token, id);
+        }
+      }
+    }
   }
 
   std::span<const NamedFile> files_;

@@ -207,6 +207,9 @@ TEST(Tokenizer, MalformedFilesAreNamedInTheError) {
   expect_error({{"tokenizer.json", j.dump()}}, bad, "'[UNK]' is not in the vocabulary");
   j["model"]["vocab"]["[UNK]"] = -1;
   expect_error({{"tokenizer.json", j.dump()}}, bad, "found -1");
+  j = small_json();
+  j["post_processor"]["sep"][1] = 77;
+  expect_error({{"tokenizer.json", j.dump()}}, bad, "'[SEP]' has the id 77");
   expect_error({{"vocab.txt", "[UNK]\n\xff\n"}}, bad, "not valid UTF-8");
   expect_error({{"vocab.txt", ""}}, bad, "vocabulary of 0 tokens");
   expect_error({{"vocab.txt", kVocabTxt}, {"tokenizer_config.json", R"({"do_lower_case": 1})"}}, bad,

@@ -25,24 +25,26 @@ WordPiece::WordPiece(const std::vector<std::pair<std::string, int32_t>>& vocabul
   }
 }
 
-size_t WordPiece::slot(uint64_t key) const {
-  size_t at = (key * 0x9E3779B97F4A7C15u >> 20) & (edges_.size() - 1);
+size_t WordPiece::slot(uint32_t key) const {
+  size_t at = (key * 0x9E3779B97F4A7C15u >> 32) & (edges_.size() - 1);
   while (edges_[at].key != key && edges_[at].key != kFree) at = (at + 1) & (edges_.size() - 1);
   return at;
 }
 
 const WordPiece::Edge* WordPiece::find(uint32_t node, uint8_t byte) const {
-  const uint64_t key = uint64_t{node} << 8 | byte;
+  const uint32_t key = node << 8 | byte;
   const Edge& edge = edges_[slot(key)];
   return edge.key == key ? &edge : nullptr;
 }
 
 WordPiece::Edge& WordPiece::insert(uint32_t node, uint8_t byte) {
   if (2 * (used_ + 1) > edges_.size()) grow();
-  const uint64_t key = uint64_t{node} << 8 | byte;
+  const uint32_t key = node << 8 | byte;
   Edge& edge = edges_[slot(key)];
   if (edge.key == kFree) {
-    if (nodes_ >= uint32_t{1} << 31) fail(ErrorCode::kInvalidData, "vocabulary: more than 2^31 trie nodes");
+    // Node 2^24 - 1 would make kFree a key.
+    if (nodes_ >= (1u << 24) - 1)
+      fail(ErrorCode::kInvalidData, "vocabulary: too long; wants fewer than 2^24 trie nodes");
     edge = {key, nodes_++, -1};
     ++used_;
   }

@@ -18,7 +18,7 @@ struct Piece {
 class WordPiece {
  public:
   /// unk_id stands for a word that cannot be built of pieces or has more than max_chars code points.
-  /// Errors: kInvalidData if the vocabulary has more than 2^31 trie nodes.
+  /// Errors: kInvalidData if the vocabulary has 2^24 or more trie nodes.
   WordPiece(const std::vector<std::pair<std::string, int32_t>>& vocabulary, std::string_view prefix,
             int32_t unk_id, uint32_t max_chars);
   /// Appends the pieces of one word (valid UTF-8, not empty); linear in its length.
@@ -27,14 +27,14 @@ class WordPiece {
  private:
   // One edge of the trie: from node `key >> 8` by byte `key & 255`.
   struct Edge {
-    uint64_t key = kFree;
+    uint32_t key = kFree;
     uint32_t to = 0;
     int32_t id = -1;  // of the token that ends at `to`
   };
-  static constexpr uint64_t kFree = ~uint64_t{0};
+  static constexpr uint32_t kFree = ~uint32_t{0};
   static constexpr uint32_t kRoot = 0, kNowhere = ~uint32_t{0};
 
-  size_t slot(uint64_t key) const;
+  size_t slot(uint32_t key) const;
   const Edge* find(uint32_t node, uint8_t byte) const;
   Edge& insert(uint32_t node, uint8_t byte);
   void grow();
