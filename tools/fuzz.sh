@@ -23,7 +23,7 @@ mkdir -p build/fuzz/failed
 fuzz_one() {
   local name=$1 seconds=$2 corpus=build/fuzz/corpus/$1
   mkdir -p "$corpus"
-  if build/fuzz/"$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
+  if build/fuzz/"$name" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
       -artifact_prefix=build/fuzz/failed/"$name"- "$corpus" $(ls -d tests/fuzz/"$name" 2>/dev/null) \
       >build/fuzz/"$name".log 2>&1; then
     echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' build/fuzz/"$name".log) inputs, no failure"
