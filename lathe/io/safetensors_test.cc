@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "lathe/io/faulty_file_system.h"
 #include "lathe/io/test_folder.h"
 #include "lathe/io/testdata.h"
@@ -127,8 +125,8 @@ std::string tensor(const std::string& name, const std::string& dtype, const std:
 
 std::string error(const std::string& content, ErrorCode code = ErrorCode::kInvalidData) {
   // Of exactly its size, so that reading beyond is seen by the sanitizer.
-  const auto owner = std::make_shared<std::vector<std::byte>>(content.size());
-  std::memcpy(owner->data(), content.data(), content.size());
+  const auto bytes = as_bytes(content);
+  const auto owner = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
   return error_of([&] { SafetensorsFile::parse({*owner, owner}, "f.safetensors"); }, code);
 }
 

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include <cstring>
-
 #include "lathe/io/test_folder.h"
 #include "lathe/io/testdata.h"
 #include "lathe/io/zip_archive.h"
@@ -25,8 +23,8 @@ std::string error_opening(std::string_view name, ErrorCode code) {
 }
 
 MappedFile in_memory(const std::string& content) {
-  const auto owner = std::make_shared<std::vector<std::byte>>(content.size());
-  std::memcpy(owner->data(), content.data(), content.size());
+  const auto bytes = as_bytes(content);
+  const auto owner = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
   return {*owner, owner};
 }
 
@@ -240,8 +238,10 @@ TEST(Pickle, ValuesThatContainThemselvesAndBombsAreErrors) {
 
 // Zip archives made by hand.
 
-std::string le(uint64_t value, int bytes) {
-  return {reinterpret_cast<const char*>(&value), static_cast<size_t>(bytes)};
+std::string le(uint64_t value, size_t bytes) {
+  std::string out(reinterpret_cast<const char*>(&value), sizeof(value));
+  out.resize(bytes, '\0');
+  return out;
 }
 
 /// One stored entry "a/data.pkl"; `zip64` writes its numbers in the long form.
