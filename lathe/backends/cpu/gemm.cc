@@ -1,5 +1,7 @@
 #include "lathe/backends/cpu/gemm.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "lathe/backends/cpu/gemm_kernel.h"
@@ -9,11 +11,24 @@ namespace lathe::cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr int64_t kColumns = 512;  // of c whose sums wait for the next block of k
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 size_t aligned(int64_t bytes) {
   return (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Bytes of the second-level cache of one core, or a guess that fits most.
+int64_t second_level_cache() {
+  static const int64_t bytes = [] {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+    const long found = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    if (found > 0) return static_cast<int64_t>(found);
+#endif
+    return int64_t{1} << 20;
+  }();
+  return bytes;
 }
 
 // The kernel of a level for sums of products of bf16 or f32.  A level without bf16 arithmetic serves both
@@ -23,6 +38,10 @@ const GemmKernel& kernel_of(Isa isa, [[maybe_unused]] bool bf16) {
   if (isa == Isa::kAmx && bf16) return kGemmBf16Amx;
   if (isa == Isa::kAvx512Bf16 && bf16) return kGemmBf16Avx512Bf16;
   if (isa >= Isa::kAvx512 && isa <= Isa::kAmx) return kGemmF32Avx512;
+  if (isa == Isa::kAvx2) return kGemmF32Avx2;
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeonBf16 && bf16) return kGemmBf16NeonBf16;
+  if (isa == Isa::kNeon || isa == Isa::kNeonBf16) return kGemmF32Neon;
 #endif
   return kGemmF32Portable;
 }
@@ -44,7 +63,8 @@ struct Plan {
   bool bf16;                            // what is summed: products of bf16
   int64_t k_padded, k_blocks, k_block;  // the blocks of k depend on k alone
   int64_t m_panels, n_panels;
-  int64_t first_packed;  // panels of a before it are read in place
+  int64_t m_step, n_step;  // panels of a block of c; the bits do not depend on it
+  int64_t first_packed;    // panels of a before it are read in place
   size_t a_bytes, b_bytes, scratch_bytes;
 
   Plan(Isa isa, const Gemm& product)
@@ -60,10 +80,12 @@ struct Plan {
     a_bytes = aligned((m_panels - first_packed) * kernel.mr * k_padded * element_bytes());
     b_bytes = g.b_packed ? 0 : aligned(n_panels * kernel.nr * k_padded * element_bytes());
     // One block of k: a tile is stored at once.  Several: the sums of a block of c wait here for the last.
-    const int64_t m_wait = std::min<int64_t>(kernel.mc, m_panels * kernel.mr);
-    const int64_t n_wait = std::min<int64_t>(kernel.nc, n_panels * kernel.nr);
-    scratch_bytes = aligned((k_blocks == 1 ? kernel.mr * kernel.nr : m_wait * n_wait) *
-                            static_cast<int64_t>(sizeof(float)));
+    // A block of a takes a quarter of the cache; b streams past it, once per block.
+    const int64_t panel_bytes = kernel.mr * k_block * element_bytes();
+    m_step = std::clamp<int64_t>(second_level_cache() / 4 / panel_bytes, 1, m_panels);
+    n_step = std::min<int64_t>(kColumns / kernel.nr, n_panels);
+    const int64_t tiles_waiting = k_blocks == 1 ? 1 : m_step * n_step;
+    scratch_bytes = aligned(tiles_waiting * kernel.mr * kernel.nr * static_cast<int64_t>(sizeof(float)));
   }
 
   int64_t element_bytes() const { return kernel.bf16 ? 2 : 4; }
@@ -172,11 +194,14 @@ class Work {
         scratch_(reinterpret_cast<float*>(scratch)) {}
 
   void run(const Region& region) {
-    const int64_t m_step = kernel_.mc / kernel_.mr, n_step = kernel_.nc / kernel_.nr;
+    const int64_t m_blocks = ceil_div(std::max(region.m.end - region.m.begin, 1l), p_.m_step);
     if (kernel_.begin != nullptr) kernel_.begin();
-    for (long n = region.n.begin; n < region.n.end; n += n_step)
-      for (long m = region.m.begin; m < region.m.end; m += m_step)
-        block({m, std::min<long>(m + m_step, region.m.end)}, {n, std::min<long>(n + n_step, region.n.end)});
+    for (long n = region.n.begin; n < region.n.end; n += p_.n_step)
+      for (int i = 0; i < m_blocks; ++i) {
+        const Share m = share(region.m.end - region.m.begin, i, m_blocks);
+        block({region.m.begin + m.begin, region.m.begin + m.end},
+              {n, std::min<long>(n + p_.n_step, region.n.end)});
+      }
     if (kernel_.end != nullptr) kernel_.end();
   }
 
@@ -310,11 +335,11 @@ void pack_b(ThreadPool& pool, Isa isa, const PackedB& layout, int64_t n, int64_t
 
 void column_sums(ThreadPool& pool, Isa isa, int64_t m, int64_t n, DType type, const void* x, int64_t ldx,
                  float beta, float* out) {
-  constexpr int64_t kColumns = 64;  // a share is whole blocks of these
+  constexpr int64_t kBlock = 64;  // a share is whole blocks of columns
   const GemmKernel& kernel = kernel_of(isa, false);
   pool.run([&](int part, int parts) {
-    const Share blocks = share(ceil_div(n, kColumns), part, parts);
-    const int64_t begin = blocks.begin * kColumns, end = std::min<int64_t>(blocks.end * kColumns, n);
+    const Share blocks = share(ceil_div(n, kBlock), part, parts);
+    const int64_t begin = blocks.begin * kBlock, end = std::min<int64_t>(blocks.end * kBlock, n);
     if (begin >= end) return;
     const ColumnSums sums{static_cast<const char*>(x) + begin * static_cast<int64_t>(size_of(type)),
                           type == DType::bf16,

@@ -60,7 +60,6 @@ struct GemmKernel {
   int a_group, b_group;  ///< consecutive k that lie together; a_group is a multiple of b_group
   bool rows_in_place;    ///< the tile reads bf16 rows of a where they lie
   int kc;                ///< k of a block at most (a b panel of it stays in L1); a multiple of a_group
-  int mc, nc;            ///< rows and columns of a block (in L2); multiples of mr and nr
   void (*begin)();       ///< before the tiles of a job, on its thread; may be null
   void (*end)();         ///< after them
   void (*tile)(const GemmTile*);

@@ -1,0 +1,56 @@
+#include <arm_neon.h>
+
+#include "lathe/backends/cpu/isa/gemm_plain.h"
+
+namespace lathe::cpu {
+namespace {
+
+constexpr int kMr = 8, kNr = 12;  // 24 of 32 registers hold sums
+
+void tile(const GemmTile* t) {
+  float32x4_t sum[kMr][3];
+  float* acc = t->acc;
+  LATHE_UNROLL
+  for (int i = 0; i < kMr; ++i)
+    for (int j = 0; j < 3; ++j) sum[i][j] = t->accumulate ? vld1q_f32(acc + i * kNr + 4 * j) : vdupq_n_f32(0);
+  const float* a = static_cast<const float*>(t->a);
+  const float* b = static_cast<const float*>(t->b);
+  for (int64_t k = t->k; k > 0; --k, a += kMr, b += kNr) {
+    const float32x4_t low = vld1q_f32(a), high = vld1q_f32(a + 4);
+    LATHE_UNROLL
+    for (int j = 0; j < 3; ++j) {
+      const float32x4_t bj = vld1q_f32(b + 4 * j);
+      sum[0][j] = vfmaq_laneq_f32(sum[0][j], bj, low, 0);
+      sum[1][j] = vfmaq_laneq_f32(sum[1][j], bj, low, 1);
+      sum[2][j] = vfmaq_laneq_f32(sum[2][j], bj, low, 2);
+      sum[3][j] = vfmaq_laneq_f32(sum[3][j], bj, low, 3);
+      sum[4][j] = vfmaq_laneq_f32(sum[4][j], bj, high, 0);
+      sum[5][j] = vfmaq_laneq_f32(sum[5][j], bj, high, 1);
+      sum[6][j] = vfmaq_laneq_f32(sum[6][j], bj, high, 2);
+      sum[7][j] = vfmaq_laneq_f32(sum[7][j], bj, high, 3);
+    }
+  }
+  LATHE_UNROLL
+  for (int i = 0; i < kMr; ++i)
+    for (int j = 0; j < 3; ++j) vst1q_f32(acc + i * kNr + 4 * j, sum[i][j]);
+}
+
+}  // namespace
+
+const GemmKernel kGemmF32Neon = {
+    .bf16 = false,
+    .mr = kMr,
+    .nr = kNr,
+    .a_group = 1,
+    .b_group = 1,
+    .rows_in_place = false,
+    .kc = 256,
+    .begin = nullptr,
+    .end = nullptr,
+    .tile = tile,
+    .store = gemm_store_plain,
+    .pack = gemm_pack_f32,
+    .column_sums = gemm_column_sums,
+};
+
+}  // namespace lathe::cpu
