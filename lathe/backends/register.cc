@@ -2,6 +2,7 @@
 #include "lathe/backends/register.h"
 
 #include "lathe/backends/cpu/cpu_backend.h"
+#include "lathe/backends/cpu/isa.h"
 #include "lathe/backends/ref/ref_backend.h"
 
 namespace lathe {
@@ -11,6 +12,16 @@ std::vector<DeviceStatus> devices() {
           {"mps", false, false, "not built into this binary"},
           {"cpu", true, true, cpu::describe()},
           {"ref", true, true, "reference, double precision, for tests"}};
+}
+
+CpuLevels cpu_levels() {
+  CpuLevels levels;
+  for (const cpu::Isa isa : cpu::available_isas()) levels.available.emplace_back(name_of(isa));
+  const cpu::Isa chosen = cpu::chosen_isa();
+  levels.chosen = name_of(chosen);
+  levels.native_bf16 =
+      chosen == cpu::Isa::kAvx512Bf16 || chosen == cpu::Isa::kAmx || chosen == cpu::Isa::kNeonBf16;
+  return levels;
 }
 
 std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOptions& options) {

@@ -19,6 +19,16 @@ struct DeviceStatus {
 /// preferred.
 std::vector<DeviceStatus> devices();
 
+/// The levels of instruction sets of the cpu device: which this machine runs, worst first, and which one is
+/// used.
+struct CpuLevels {
+  std::vector<std::string> available;
+  std::string chosen;
+  bool native_bf16 = false;  ///< the chosen level multiplies bfloat16 in hardware
+};
+/// Errors: kUsage if LATHE_ISA names a level that is not available.
+CpuLevels cpu_levels();
+
 struct DeviceOptions {
   int threads = 0;  ///< cpu: 0 = one per usable core
 };

@@ -1,0 +1,246 @@
+#include "lathe/app/doctor.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "lathe/core/cpu_limits.h"
+#include "lathe/io/file_system.h"
+#include "lathe/io/model_folder.h"
+
+#if defined(__APPLE__)
+#include <mach/mach.h>
+#include <sys/sysctl.h>
+#endif
+
+namespace lathe {
+namespace {
+
+constexpr double kGiB = 1073741824.0;
+// BERT-base: weights, gradients and AdamW's state take 1.7 GiB, a checkpoint 1.3 GiB.
+constexpr double kEnoughMemory = 4 * kGiB, kEnoughDisk = 5 * kGiB;
+
+std::string gib(uint64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / kGiB); }
+
+class Report {
+ public:
+  void good(const std::string& fact) { result_.lines.push_back("[GOOD] " + fact); }
+  void bad(const std::string& fact, const std::string& remedy) {
+    result_.lines.push_back(fmt::format("[BAD]  {}: {}", fact, remedy));
+  }
+  void fatal(const std::string& fact, const std::string& remedy) {
+    bad(fact, remedy);
+    result_.exit_code = 1;
+  }
+  DoctorReport take() { return std::move(result_); }
+
+ private:
+  DoctorReport result_;
+};
+
+void judge_platform(const MachineFacts& f, Report& report) {
+  const std::string fact = fmt::format("platform {} {} {}", f.system, f.release, f.machine);
+  const bool linux_ok = f.system == "Linux" && (f.machine == "x86_64" || f.machine == "aarch64");
+  if (linux_ok || (f.system == "Darwin" && f.machine == "arm64")) return report.good(fact);
+  report.bad(fact, "Lathe is tested on Linux (x86_64, aarch64) and made for macOS (arm64); expect trouble");
+}
+
+void judge_cpu(const MachineFacts& f, Report& report) {
+  const std::string model = f.cpu_model.empty() ? "unknown model" : f.cpu_model;
+  const std::string features =
+      f.cpu_features.empty() ? "" : fmt::format(" ({})", fmt::join(f.cpu_features, " "));
+  report.good(fmt::format("CPU {}{}", model, features));
+  if (!f.levels) return report.fatal("instruction set", f.level_error);
+  report.good(fmt::format("instruction set {}; available: {}", f.levels->chosen,
+                          fmt::join(f.levels->available, ", ")));
+  if (f.levels->native_bf16) return report.good("bf16 native: --bf16 is faster than fp32");
+  report.bad("bf16 emulated",
+             fmt::format("--bf16 works but gains no speed with {}; train without it", f.levels->chosen));
+}
+
+void judge_cores(const MachineFacts& f, Report& report) {
+  std::string fact = fmt::format("{} threads by default; {} logical CPUs", f.threads, f.logical_cpus);
+  if (f.cores > 0) fact += fmt::format(", {} cores allowed", f.cores);
+  if (f.cpu_quota > 0 && f.cores > 0 && f.cpu_quota < f.cores) {
+    return report.bad(
+        fact, fmt::format("the container grants {:.2g} CPUs; raise its limit to use all cores", f.cpu_quota));
+  }
+  report.good(fact);
+}
+
+void judge_memory(const MachineFacts& f, Report& report) {
+  if (!f.memory_total || !f.memory_free)
+    return report.bad("memory", "the system does not tell; watch it yourself");
+  const std::string fact = fmt::format("memory {} free of {}", gib(*f.memory_free), gib(*f.memory_total));
+  if (static_cast<double>(*f.memory_free) >= kEnoughMemory) return report.good(fact);
+  report.bad(fact, "BERT-base wants about 4 GiB; take a smaller model or batch, or --freeze_base_model");
+}
+
+void judge_disk(const MachineFacts& f, Report& report) {
+  const std::string where = "working folder " + f.folder;
+  if (!f.folder_writable) {
+    report.bad(where + " is not writable", "pass an --output_dir that is");
+  } else if (!f.folder_free) {
+    report.bad(where, "its free space is unknown; watch it yourself");
+  } else if (static_cast<double>(*f.folder_free) < kEnoughDisk) {
+    report.bad(fmt::format("{}, {} free", where, gib(*f.folder_free)),
+               "a BERT-base checkpoint takes 1.3 GiB; pass --save_total_limit 1, --save_only_model or "
+               "another --output_dir");
+  } else {
+    report.good(fmt::format("{}, {} free", where, gib(*f.folder_free)));
+  }
+  const std::string cache = "Hugging Face cache " + f.cache;
+  if (!f.cache_exists) {
+    return report.bad(cache + " is not there",
+                      "name models by folder, or set HF_HOME to where the cache lies");
+  }
+  report.good(f.cache_free ? fmt::format("{}, {} free", cache, gib(*f.cache_free)) : cache);
+}
+
+void judge_devices(const MachineFacts& f, Report& report) {
+  bool cpu = false;
+  for (const auto& device : f.devices) {
+    if (device.kind == "ref") continue;
+    cpu = cpu || (device.kind == "cpu" && device.available);
+    if (device.available) {
+      report.good(fmt::format("device {}: {}", device.kind, device.detail));
+    } else {
+      report.bad(fmt::format("device {}", device.kind), device.detail + "; --device auto takes another");
+    }
+  }
+  if (!cpu && f.levels)
+    report.fatal("device cpu is not available", "this binary cannot train here; build it from source");
+}
+
+// ---- reading the machine
+// ---------------------------------------------------------------------------------------
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// What stands after "name" and a colon on its line of /proc text; empty if nothing does.
+std::string proc_value(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(':');
+    if (!line.starts_with(name) || colon == std::string::npos) continue;
+    if (line.find_first_not_of(" \t", name.size()) != colon) continue;
+    const size_t value = line.find_first_not_of(" \t", colon + 1);
+    return value == std::string::npos ? "" : line.substr(value);
+  }
+  return "";
+}
+
+#if defined(__APPLE__)
+
+std::string sysctl_text(const char* name) {
+  char text[256] = {};
+  size_t size = sizeof text - 1;
+  return sysctlbyname(name, text, &size, nullptr, 0) == 0 ? text : "";
+}
+
+void read_cpu(MachineFacts& f) { f.cpu_model = sysctl_text("machdep.cpu.brand_string"); }
+
+void read_memory(MachineFacts& f) {
+  uint64_t total = 0;
+  size_t size = sizeof total;
+  if (sysctlbyname("hw.memsize", &total, &size, nullptr, 0) == 0) f.memory_total = total;
+  vm_statistics64_data_t pages = {};
+  mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
+  if (host_statistics64(mach_host_self(), HOST_VM_INFO64, reinterpret_cast<host_info64_t>(&pages), &count) ==
+      KERN_SUCCESS) {
+    f.memory_free =
+        (uint64_t{pages.free_count} + pages.inactive_count) * static_cast<uint64_t>(getpagesize());
+  }
+}
+
+#else
+
+void read_cpu(MachineFacts& f) {
+  const std::string text = text_of("/proc/cpuinfo");
+  f.cpu_model = proc_value(text, "model name");
+  std::istringstream flags(proc_value(text, "flags") + " " + proc_value(text, "Features"));
+  constexpr std::string_view kTelling[] = {"fma",         "avx2",        "avx512f",     "avx512bw",
+                                           "avx512_bf16", "avx512_vnni", "avx512_fp16", "amx_tile",
+                                           "amx_bf16",    "asimd",       "bf16",        "sve"};
+  for (std::string flag; flags >> flag;) {
+    if (std::find(std::begin(kTelling), std::end(kTelling), flag) != std::end(kTelling))
+      f.cpu_features.push_back(flag);
+  }
+}
+
+void read_memory(MachineFacts& f) {
+  const std::string text = text_of("/proc/meminfo");
+  const auto bytes = [&](const char* name) -> std::optional<uint64_t> {
+    std::istringstream value(proc_value(text, name));
+    uint64_t kib = 0;
+    return value >> kib ? std::optional<uint64_t>(kib * 1024) : std::nullopt;
+  };
+  f.memory_total = bytes("MemTotal");
+  f.memory_free = bytes("MemAvailable");
+  // A container's own limit, where its cgroup folder is what it sees as the root.
+  std::istringstream limit(text_of("/sys/fs/cgroup/memory.max")),
+      used(text_of("/sys/fs/cgroup/memory.current"));
+  uint64_t most = 0, now = 0;
+  if (!(limit >> most) || !(used >> now)) return;
+  f.memory_total = std::min(f.memory_total.value_or(most), most);
+  f.memory_free = std::min(f.memory_free.value_or(most), most > now ? most - now : 0);
+}
+
+#endif
+
+std::optional<uint64_t> free_bytes(const std::string& path) {
+  auto result = real_file_system().free_bytes(path);
+  return result.ok() ? std::optional<uint64_t>(result.value()) : std::nullopt;
+}
+
+}  // namespace
+
+MachineFacts machine_facts() {
+  MachineFacts f;
+  utsname name = {};
+  if (uname(&name) == 0) f.system = name.sysname, f.release = name.release, f.machine = name.machine;
+  read_cpu(f);
+  read_memory(f);
+  try {
+    f.levels = cpu_levels();
+    f.devices = devices();
+  } catch (const Error& e) {
+    f.level_error = e.what();
+  }
+  f.logical_cpus = static_cast<int>(std::thread::hardware_concurrency());
+  f.cores = static_cast<int>(allowed_cores().size());
+  f.threads = default_threads();
+  f.cpu_quota = cgroup_cpus(text_of("/proc/self/cgroup"), text_of("/proc/self/mountinfo"));
+  std::error_code error;
+  f.folder = std::filesystem::current_path(error).string();
+  f.folder_writable = real_file_system().is_writable(f.folder);
+  f.folder_free = free_bytes(f.folder);
+  f.cache = hub_cache_folder();
+  f.cache_exists = real_file_system().is_directory(f.cache);
+  f.cache_free = free_bytes(f.cache);
+  return f;
+}
+
+DoctorReport examine(const MachineFacts& facts) {
+  Report report;
+  judge_platform(facts, report);
+  judge_cpu(facts, report);
+  judge_cores(facts, report);
+  judge_memory(facts, report);
+  judge_disk(facts, report);
+  judge_devices(facts, report);
+  return report.take();
+}
+
+}  // namespace lathe

@@ -1,0 +1,38 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/backends/register.h"
+
+namespace lathe {
+
+/// What `lathe doctor` looks at.  Bytes in bytes; empty optionals are what the platform does not tell.
+struct MachineFacts {
+  std::string system, release, machine;  ///< as uname says: "Linux", "6.1.0", "x86_64"
+  std::string cpu_model;
+  std::vector<std::string> cpu_features;  ///< those that matter here: avx2, amx_bf16, ...
+  std::optional<CpuLevels> levels;        ///< empty: see level_error
+  std::string level_error;
+  int logical_cpus = 0, cores = 0, threads = 0;  ///< of the machine; allowed physical ones; used by default
+  double cpu_quota = 0;                          ///< CPUs that the cgroup grants; 0: unlimited
+  std::optional<uint64_t> memory_total, memory_free;
+  std::string folder, cache;  ///< working folder, Hugging Face cache
+  std::optional<uint64_t> folder_free, cache_free;
+  bool folder_writable = false, cache_exists = false;
+  std::vector<DeviceStatus> devices;
+};
+
+/// Reads them from this machine.
+MachineFacts machine_facts();
+
+struct DoctorReport {
+  std::vector<std::string> lines;  ///< "[GOOD] ..." or "[BAD]  ...: what to do"
+  int exit_code = 0;               ///< 1 where training on the CPU cannot work
+};
+
+/// Judges the facts.
+DoctorReport examine(const MachineFacts& facts);
+
+}  // namespace lathe

@@ -1,0 +1,91 @@
+#include "lathe/app/doctor.h"
+
+#include <gtest/gtest.h>
+
+namespace lathe {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+MachineFacts healthy() {
+  return {
+      .system = "Linux",
+      .release = "6.1",
+      .machine = "x86_64",
+      .cpu_model = "A CPU",
+      .cpu_features = {"avx2", "amx_bf16"},
+      .levels = CpuLevels{{"portable", "avx2", "amx"}, "amx", true},
+      .logical_cpus = 4,
+      .cores = 2,
+      .threads = 2,
+      .memory_total = 16 * kGiB,
+      .memory_free = 8 * kGiB,
+      .folder = "/work",
+      .cache = "/cache",
+      .folder_free = 100 * kGiB,
+      .cache_free = 100 * kGiB,
+      .folder_writable = true,
+      .cache_exists = true,
+      .devices = {{"cuda", false, false, "not built into this binary"}, {"cpu", true, true, "A CPU, amx"}}};
+}
+
+std::string bad_lines(const MachineFacts& facts) {
+  std::string out;
+  for (const auto& line : examine(facts).lines) {
+    EXPECT_TRUE(line.starts_with("[GOOD] ") || line.starts_with("[BAD]  ")) << line;
+    if (line.starts_with("[BAD]")) out += line + "\n";
+  }
+  return out;
+}
+
+TEST(Doctor, AHealthyMachineLacksDevicesOnly) {
+  EXPECT_EQ(bad_lines(healthy()),
+            "[BAD]  device cuda: not built into this binary; --device auto takes another\n");
+  EXPECT_EQ(examine(healthy()).exit_code, 0);
+  EXPECT_EQ(examine(healthy()).lines[1], "[GOOD] CPU A CPU (avx2 amx_bf16)");
+  EXPECT_EQ(examine(healthy()).lines[2], "[GOOD] instruction set amx; available: portable, avx2, amx");
+}
+
+TEST(Doctor, EveryTroubleHasARemedy) {
+  MachineFacts f = healthy();
+  f.machine = "riscv64";
+  f.levels = CpuLevels{{"portable", "avx2"}, "avx2", false};
+  f.cpu_quota = 0.5;
+  f.memory_free = kGiB;
+  f.folder_free = kGiB;
+  f.cache_exists = false;
+  const std::string bad = bad_lines(f);
+  for (const auto* part : {"platform Linux 6.1 riscv64", "bf16 emulated", "the container grants 0.5 CPUs",
+                           "memory 1.0 GiB free of 16.0 GiB", "--save_total_limit 1", "set HF_HOME"}) {
+    EXPECT_NE(bad.find(part), std::string::npos) << part << "\n" << bad;
+  }
+  EXPECT_EQ(examine(f).exit_code, 0);  // it trains, if slowly
+  f.folder_writable = false;
+  EXPECT_NE(bad_lines(f).find("/work is not writable: pass an --output_dir that is"), std::string::npos);
+}
+
+TEST(Doctor, WhatPreventsTrainingSetsTheExitCode) {
+  MachineFacts f = healthy();
+  f.levels.reset();
+  f.level_error = "LATHE_ISA: found 'mmx', wants avx2";
+  EXPECT_NE(bad_lines(f).find("[BAD]  instruction set: LATHE_ISA"), std::string::npos);
+  EXPECT_EQ(examine(f).exit_code, 1);
+  f = healthy();
+  f.devices.pop_back();
+  EXPECT_EQ(examine(f).exit_code, 1);
+}
+
+TEST(Doctor, ThisMachineCanBeExamined) {
+  const MachineFacts f = machine_facts();
+  EXPECT_FALSE(f.system.empty());
+  ASSERT_TRUE(f.levels) << f.level_error;
+  EXPECT_FALSE(f.levels->available.empty());
+  EXPECT_GE(f.threads, 1);
+  ASSERT_TRUE(f.memory_total && f.memory_free);
+  EXPECT_GE(*f.memory_total, *f.memory_free);
+  EXPECT_FALSE(f.cache.empty());
+  EXPECT_EQ(examine(f).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace lathe

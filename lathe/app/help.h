@@ -1,0 +1,38 @@
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/train/argument_table.h"
+
+namespace lathe {
+
+/// Fields under a title of their own.
+struct HelpSection {
+  std::string title;
+  std::vector<const FieldInfo*> fields;
+};
+
+template <typename S>
+HelpSection help_section(std::string title) {
+  HelpSection section{std::move(title), {}};
+  for (const auto& field : fields_of(S())) section.fields.push_back(&field.info);
+  return section;
+}
+
+/// The text of --help: usage, then each section's flags with type, meaning, choices and default; flags that
+/// are accepted at their default only and old names as lists at the end.  Lines are at most `width` columns
+/// wide.
+std::string help_text(std::string_view usage, const std::vector<HelpSection>& sections, int width = 100);
+
+/// The same as a page of the docs: one Markdown table per section, and one of the old names.
+std::string arguments_markdown(const std::vector<HelpSection>& sections);
+
+/// All tables as data, for comparing with the installed transformers: {"training": [{"name", "type",
+/// "optional", "default", "grade", "support", "choices", "later", "help"}], "glue": [...], "qa": [...],
+/// "old_names":
+/// [{"name", "type", "default", "to"}]}.  What `lathe arguments --json` prints.
+nlohmann::ordered_json arguments_json();
+
+}  // namespace lathe

@@ -1,0 +1,33 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lathe {
+
+/// How far something is and how fast it goes, and how that looks on one line of a terminal.  It draws nothing
+/// itself and knows no clock: times are seconds from any fixed moment.
+class ProgressBar {
+ public:
+  /// label: printed in front, may be empty.  done: where a resumed run starts.
+  ProgressBar(std::string label, int64_t total, int64_t done, double now);
+
+  /// Moves to `done`.  True where the line should be drawn anew: at most ten times a second, and at the end.
+  bool update(int64_t done, std::optional<double> loss, double now);
+
+  /// " 45%|####      | 155/345 [00:12<00:15, 12.60it/s, loss=0.4532]" in at most `width` columns: the bar
+  /// gives way first, then the line is cut.
+  std::string line(int width, bool unicode, double now) const;
+
+ private:
+  std::string label_;
+  int64_t total_, done_, measured_done_;
+  double start_, drawn_, measured_at_;
+  double rate_ = 0;  ///< per second, smoothed; 0 until known
+  std::optional<double> loss_;
+};
+
+/// 75 → "01:15", 3725 → "1:02:05"
+std::string clock_text(double seconds);
+
+}  // namespace lathe

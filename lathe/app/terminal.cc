@@ -1,0 +1,118 @@
+#include "lathe/app/terminal.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+namespace lathe {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+bool locale_is_utf8() {
+  for (const auto* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const std::string value = variable(name);
+    if (!value.empty())
+      return value.find("UTF-8") != std::string::npos || value.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+int columns() {
+  winsize size = {};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+std::function<void(std::string_view)> writer(std::FILE* stream) {
+  return [stream](std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stream);
+    std::fflush(stream);
+  };
+}
+
+bool bar_wanted(const TrainingArguments& args) {
+  return !args.disable_tqdm.value_or(log_level_from(args.log_level) > LogLevel::kWarning);
+}
+
+}  // namespace
+
+TerminalPort standard_port() {
+  return {
+      .out = writer(stdout),
+      .err = writer(stderr),
+      .width = columns,
+      .now =
+          [] {
+            return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+          },
+      .unicode = locale_is_utf8(),
+      .interactive = isatty(STDERR_FILENO) == 1 && variable("TERM") != "dumb"};
+}
+
+Terminal::Terminal(LogLevel level, bool progress, TerminalPort port)
+    : level_(level), progress_(progress && port.interactive), port_(std::move(port)) {}
+
+Terminal::Terminal(const TrainingArguments& args, TerminalPort port)
+    : Terminal(log_level_from(args.log_level), bar_wanted(args), std::move(port)) {}
+
+void Terminal::log(LogLevel level, std::string_view line) {
+  if (level < level_) return;
+  const std::lock_guard lock(mutex_);
+  wipe();
+  port_.err(fmt::format("[{}] {}\n", name_of(level), line));
+  draw();
+}
+
+LogSink Terminal::sink() {
+  return [this](LogLevel level, const std::string& line) { log(level, line); };
+}
+
+void Terminal::print(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  wipe();
+  port_.out(text.ends_with('\n') ? std::string(text) : std::string(text) + "\n");
+  draw();
+}
+
+void Terminal::begin_progress(std::string label, int64_t total, int64_t done) {
+  if (!progress_) return;
+  const std::lock_guard lock(mutex_);
+  bars_.emplace_back(std::move(label), total, done, port_.now());
+  draw();
+}
+
+void Terminal::update_progress(int64_t done, std::optional<double> loss) {
+  if (!progress_) return;
+  const std::lock_guard lock(mutex_);
+  if (!bars_.empty() && bars_.back().update(done, loss, port_.now())) draw();
+}
+
+void Terminal::end_progress() {
+  if (!progress_) return;
+  const std::lock_guard lock(mutex_);
+  if (bars_.empty()) return;
+  draw();
+  if (bars_.size() == 1) port_.err("\n");
+  bars_.pop_back();
+  draw();
+}
+
+void Terminal::wipe() {
+  if (!bars_.empty()) port_.err("\r\x1b[K");
+}
+
+// One column stays free: a line that fills the last one makes some terminals wrap.
+void Terminal::draw() {
+  if (bars_.empty()) return;
+  port_.err("\r" + bars_.back().line(port_.width() - 1, port_.unicode, port_.now()) + "\x1b[K");
+}
+
+}  // namespace lathe
