@@ -1,5 +1,6 @@
 #include "lathe/train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -43,6 +44,15 @@ Session::Options session_options(const AutoModel& model, const TrainingArguments
 
 }  // namespace
 
+std::vector<int32_t> best_classes(const Predictions& p) {
+  std::vector<int32_t> classes;
+  for (size_t row = 0; row < p.logits.size(); row += static_cast<size_t>(p.columns)) {
+    const auto begin = p.logits.begin() + static_cast<long>(row);
+    classes.push_back(static_cast<int32_t>(std::max_element(begin, begin + p.columns) - begin));
+  }
+  return classes;
+}
+
 Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& args,
                  const TokenizedDataset* train_dataset, const TokenizedDataset* eval_dataset,
                  TrainerHooks hooks, FileSystem& fs)
@@ -71,7 +81,7 @@ SamplerOptions Trainer::sampler_options(int64_t samples) const {
   return options;
 }
 
-Trainer::Plan Trainer::make_plan() const {
+Trainer::Plan Trainer::plan() const {
   if (train_ == nullptr || train_->size() == 0)
     fail(ErrorCode::kUsage, "training wants a training data set with at least one sample");
   Plan plan;
@@ -93,7 +103,7 @@ Trainer::Plan Trainer::make_plan() const {
 }
 
 TrainOutput Trainer::train(const std::string& resume_from) {
-  const Plan plan = make_plan();
+  const Plan plan = this->plan();
   const auto started = Clock::now();
   begin(plan, resume_from);
   run_updates(plan);

@@ -28,6 +28,9 @@ struct Predictions {
   bool has_loss = false;
 };
 
+/// The class with the highest score, per sample.
+std::vector<int32_t> best_classes(const Predictions& predictions);
+
 /// What a trainer tells and asks while it runs.  Every member may be empty.
 struct TrainerHooks {
   /// Metrics of an evaluation without their prefix ("accuracy"), for the data set given to `evaluate`.
@@ -61,6 +64,13 @@ class Trainer {
           const TokenizedDataset* train_dataset, const TokenizedDataset* eval_dataset,
           TrainerHooks hooks = {}, FileSystem& fs = real_file_system());
 
+  /// How long a run is.
+  struct Plan {
+    int64_t batches_per_epoch = 0, updates_per_epoch = 0, max_steps = 0, epochs = 0;
+  };
+  /// Errors: kUsage without training data.
+  Plan plan() const;
+
   /// `resume_from`: a checkpoint folder; empty: from the beginning.
   TrainOutput train(const std::string& resume_from = "");
 
@@ -79,14 +89,11 @@ class Trainer {
   /// batch.
   void pad_to(int length) { pad_to_ = length; }
   Session& session() { return *session_; }
+  const TaskModel& model() const { return *model_.model; }
   /// Which weights of the checkpoint were missing or not used.
   const LoadReport& load_report() const { return load_report_; }
 
  private:
-  struct Plan {  ///< of a run
-    int64_t batches_per_epoch = 0, updates_per_epoch = 0, max_steps = 0, epochs = 0;
-  };
-  Plan make_plan() const;
   void begin(const Plan& plan, const std::string& resume_from);
   void run_updates(const Plan& plan);
   /// One update from its micro-batches; its outcome is collected before the next one.

@@ -1,0 +1,268 @@
+// lathe glue: what run_glue.py does.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "lathe/app/argument_parser.h"
+#include "lathe/app/commands.h"
+#include "lathe/app/help.h"
+#include "lathe/app/script_run.h"
+#include "lathe/data/dataset.h"
+#include "lathe/io/json_file.h"
+#include "lathe/train/python_format.h"
+
+namespace lathe {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// Training, validation and test texts with one set of labels.
+struct Texts {
+  const GlueTask* task = nullptr;  ///< null: the user's own files
+  LabelSet labels;
+  std::optional<TextDataset> train;
+  std::vector<TextDataset> validation, test;  ///< MNLI has two of each
+};
+
+void truncate(TextDataset& data, const std::optional<int64_t>& limit) {
+  if (limit) data.truncate(static_cast<size_t>(*limit));
+}
+
+Texts read_task(const GlueArguments& glue, const TrainingArguments& training) {
+  Texts texts;
+  texts.task = &glue_task(*glue.task_name);
+  const TaskFiles files =
+      find_task_files(*texts.task, glue.data_dir.value_or(""), environment("LATHE_DATA_DIR"));
+  if (training.do_train) texts.train = read_glue_file(*texts.task, files.require_train());
+  if (training.do_eval || training.eval_strategy != "no")
+    for (const std::string& path : files.require_validation())
+      texts.validation.push_back(read_glue_file(*texts.task, path));
+  if (training.do_predict)
+    for (const std::string& path : files.require_test())
+      texts.test.push_back(read_glue_file(*texts.task, path));
+  texts.labels.names = texts.task->labels;
+  if (texts.task->is_regression()) texts.labels.kind = LabelKind::kRegression;
+  return texts;
+}
+
+/// Labels of a model that was fine-tuned before; none for a bare encoder.
+LabelSet labels_of(const BertConfig& config) {
+  LabelSet set;
+  if (!config.json.contains("id2label")) return set;
+  const Problem problem = saved_problem(config);
+  set.names = config_labels(config);
+  if (problem == Problem::kRegression) set = {LabelKind::kRegression, {}};
+  if (problem == Problem::kMultiLabel) set.kind = LabelKind::kMultiLabel;
+  return set;
+}
+
+Texts read_files(const GlueArguments& glue, const TrainingArguments& training, const BertConfig& config) {
+  Texts texts;
+  std::optional<LabelSet> known;
+  if (glue.train_file) {
+    TextDataset train = read_own_file(*glue.train_file);
+    known = train.label_set;
+    if (training.do_train) texts.train = std::move(train);
+  } else if (const LabelSet saved = labels_of(config); saved.num_labels() > 0) {
+    known = saved;
+  }
+  const auto read = [&](const std::string& path) {
+    TextDataset data = read_own_file(path, known ? &*known : nullptr);
+    if (!known) known = data.label_set;
+    return data;
+  };
+  if (glue.validation_file && (training.do_eval || training.eval_strategy != "no"))
+    texts.validation.push_back(read(*glue.validation_file));
+  if (glue.test_file && training.do_predict) texts.test.push_back(read(*glue.test_file));
+  if (known) texts.labels = *known;
+  return texts;
+}
+
+/// A model's own order of the labels, where its names are the same.
+void adopt_label_order(ScriptRun& run, const BertConfig& config, Texts& texts) {
+  const auto it = config.json.find("label2id");
+  if (texts.labels.kind != LabelKind::kClasses || it == config.json.end() || !it->is_object()) return;
+  std::vector<std::pair<std::string, int>> label2id;
+  for (const auto& [name, id] : it->items())
+    if (id.is_number_integer()) label2id.emplace_back(name, id.get<int>());
+  const LabelSet before = texts.labels;
+  if (!texts.labels.adopt(label2id)) {
+    if (texts.task != nullptr && !label2id.empty() && label2id[0].first.rfind("LABEL_", 0) != 0)
+      run.say(LogLevel::kWarning,
+              fmt::format("the model's label2id has other names than {}; its labels are not used",
+                          texts.task->name));
+    return;
+  }
+  if (texts.labels == before) return;
+  const auto renumber = [&](TextDataset& data) {
+    for (int32_t& label : data.labels)
+      if (label >= 0) label = texts.labels.id_of(before.names[static_cast<size_t>(label)]);
+    data.label_set = texts.labels;
+  };
+  if (texts.train) renumber(*texts.train);
+  for (TextDataset& data : texts.validation) renumber(data);
+  for (TextDataset& data : texts.test) renumber(data);
+}
+
+HeadOptions head_of(const LabelSet& labels, bool ignore_mismatched_sizes) {
+  HeadOptions head;
+  head.ignore_mismatched_sizes = ignore_mismatched_sizes;
+  head.labels = labels.names;
+  if (labels.kind == LabelKind::kRegression)
+    head = {Problem::kRegression, {"LABEL_0"}, ignore_mismatched_sizes};
+  if (labels.kind == LabelKind::kMultiLabel) head.problem = Problem::kMultiLabel;
+  return head;
+}
+
+/// Micro F1 over all labels of all rows, a label counting as predicted above 0.
+double multi_label_f1(const Predictions& p, const std::vector<float>& targets) {
+  double both = 0, either = 0;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const bool predicted = p.logits[i] > 0, wanted = targets[i] > 0.5f;
+    both += predicted && wanted;
+    either += static_cast<double>(predicted) + static_cast<double>(wanted);
+  }
+  return either == 0 ? 0 : 2 * both / either;
+}
+
+MetricValues metrics_of(const Texts& texts, const TokenizedDataset& data, const Predictions& p) {
+  switch (texts.labels.kind) {
+    case LabelKind::kRegression:
+      if (texts.task != nullptr) return glue_metrics(*texts.task, p.logits, data.targets);
+      return {{"mse", mean_squared_error(p.logits, data.targets)}};
+    case LabelKind::kMultiLabel:
+      return {{"f1", multi_label_f1(p, data.targets)}};
+    case LabelKind::kClasses:
+      break;
+  }
+  const std::vector<int32_t> classes = best_classes(p);
+  if (texts.task != nullptr) return glue_metrics(*texts.task, classes, data.labels);
+  return {{"accuracy", accuracy(classes, data.labels)}};
+}
+
+std::string prediction_text(const Texts& texts, const Predictions& p, size_t row) {
+  const float* logits = &p.logits[row * static_cast<size_t>(p.columns)];
+  if (texts.labels.kind == LabelKind::kRegression) return fmt::format("{:3.3f}", logits[0]);
+  if (texts.labels.kind == LabelKind::kClasses)
+    return texts.labels.names[static_cast<size_t>(std::max_element(logits, logits + p.columns) - logits)];
+  std::string names;
+  for (int64_t k = 0; k < p.columns; ++k)
+    if (logits[k] > 0) names += (names.empty() ? "" : ",") + texts.labels.names[static_cast<size_t>(k)];
+  return names;
+}
+
+class Glue {
+ public:
+  Glue(Terminal& terminal, CommandLine<GlueArguments>& line)
+      : glue_(line.script), training_(line.training), run_(terminal, line.training) {}
+
+  int run() {
+    const std::string resume_from = run_.prepare_output();
+    Backend& backend = run_.open_device();
+    FileSystem& fs = real_file_system();
+    const std::string folder =
+        resolve_model(fs, glue_.model_name_or_path, glue_.model_revision, glue_.cache_dir.value_or(""));
+    const std::string config_path = join_path(folder, "config.json");
+    const BertConfig config = parse_bert_config(read_json(fs, config_path), config_path);
+    Texts texts = glue_.task_name ? read_task(glue_, training_) : read_files(glue_, training_, config);
+    adopt_label_order(run_, config, texts);
+    AutoModel model = from_pretrained(fs, folder, head_of(texts.labels, glue_.ignore_mismatched_sizes));
+    if (glue_.tokenizer_name) model.tokenizer = Tokenizer::load(resolve_model(fs, *glue_.tokenizer_name));
+    tokenize(texts, *model.tokenizer);
+    TrainerHooks hooks = run_.hooks();
+    hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {
+      return metrics_of(texts, data, p);
+    };
+    Trainer trainer(backend, model, training_, train_ ? &*train_ : nullptr,
+                    validation_.empty() ? nullptr : &validation_[0], hooks);
+    trainer.pad_to(glue_.pad_to_max_length ? static_cast<int>(glue_.max_seq_length) : 0);
+    say_load_report(run_, trainer, model);
+    if (training_.do_train) run_.train(trainer, resume_from, train_->size());
+    if (training_.do_eval) evaluate(trainer);
+    if (training_.do_predict) predict(trainer, texts);
+    return 0;
+  }
+
+ private:
+  void tokenize(Texts& texts, const Tokenizer& tokenizer) {
+    int length = static_cast<int>(glue_.max_seq_length);
+    if (length > tokenizer.model_max_length()) {
+      run_.say(LogLevel::kWarning, fmt::format("--max_seq_length {} is more than the model takes; using {}",
+                                               length, tokenizer.model_max_length()));
+      length = tokenizer.model_max_length();
+      glue_.max_seq_length = length;
+    }
+    ThreadPool pool(static_cast<int>(training_.threads));
+    if (texts.train) {
+      truncate(*texts.train, glue_.max_train_samples);
+      train_ = tokenize_dataset(*texts.train, tokenizer, length, pool);
+    }
+    for (TextDataset& data : texts.validation) {
+      truncate(data, glue_.max_eval_samples);
+      validation_.push_back(tokenize_dataset(data, tokenizer, length, pool));
+    }
+    for (TextDataset& data : texts.test) {
+      truncate(data, glue_.max_predict_samples);
+      test_.push_back(tokenize_dataset(data, tokenizer, length, pool));
+      test_.back().labels.clear();  // −1 everywhere: there is nothing to compare with
+      test_.back().targets.clear();
+    }
+  }
+
+  /// MNLI's second set goes into the same file, its keys suffixed _mm.
+  void evaluate(Trainer& trainer) {
+    nlohmann::json combined;
+    for (size_t i = 0; i < validation_.size(); ++i) {
+      nlohmann::json metrics = run_.evaluate(trainer, validation_[i], validation_[i].size());
+      if (i > 0) {
+        nlohmann::json renamed;
+        for (const auto& [key, value] : metrics.items()) renamed[key + "_mm"] = value;
+        metrics = renamed;
+      }
+      combined.update(metrics);
+      run_.report("eval", metrics, combined);
+    }
+  }
+
+  void predict(Trainer& trainer, const Texts& texts) {
+    for (size_t i = 0; i < test_.size(); ++i) {
+      const Predictions p = trainer.predict(test_[i]);
+      std::string content = "index\tprediction\n";
+      for (size_t row = 0; row < static_cast<size_t>(test_[i].size()); ++row)
+        content += fmt::format("{}\t{}\n", row, prediction_text(texts, p, row));
+      const std::string task = glue_.task_name.value_or("None") + (i > 0 ? "-mm" : "");
+      run_.write("predict_results_" + task + ".txt", content);
+    }
+  }
+
+  GlueArguments& glue_;
+  TrainingArguments& training_;
+  ScriptRun run_;
+  std::optional<TokenizedDataset> train_;
+  std::vector<TokenizedDataset> validation_, test_;
+};
+
+}  // namespace
+
+int run_glue(const std::vector<std::string>& args) {
+  auto line = parse_command_line<GlueArguments>(args);
+  if (line.help) {
+    fmt::print("{}", help_text("lathe glue [flags]: fine-tune and evaluate a classifier, as run_glue.py",
+                               {help_section<GlueArguments>("model and data"),
+                                help_section<TrainingArguments>("training")}));
+    return 0;
+  }
+  if (line.training.print_config) {
+    fmt::print("{}\n", python_json(line.config(), 2));
+    return 0;
+  }
+  Terminal terminal(line.training);
+  for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);
+  return Glue(terminal, line).run();
+}
+
+}  // namespace lathe

@@ -1,0 +1,134 @@
+// lathe predict: classify texts with a model that was fine-tuned before.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lathe/app/commands.h"
+#include "lathe/app/options.h"
+#include "lathe/backends/register.h"
+#include "lathe/io/gzip.h"
+#include "lathe/io/json_file.h"
+#include "lathe/train/python_format.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: lathe predict MODEL_DIR [--file FILE | TEXT…] [--json] [--bf16] [--device auto|cpu|cuda|mps] "
+    "[--threads N]\n"
+    "                     [--batch_size 32] [--max_seq_length 128]\n"
+    "  Classifies each text, or each line of FILE (a tab parts the two texts of a pair).  For every text it "
+    "prints the\n"
+    "  label, its probability and the text, parted by tabs; with --json one object per line with all "
+    "probabilities.\n";
+
+TextDataset read_texts(const Options& options) {
+  TextDataset data;
+  std::vector<std::string> lines(options.rest.begin() + 1, options.rest.end());
+  if (options.has("--file")) {
+    const std::string text = read_text(real_file_system(), options.get("--file"));
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      lines.push_back(text.substr(at, end - at - (end > at && text[end - 1] == '\r')));
+      at = end + 1;
+    }
+  }
+  bool pairs = false;
+  for (const std::string& line : lines) pairs = pairs || line.find('\t') != std::string::npos;
+  for (const std::string& line : lines) {
+    const size_t tab = line.find('\t');
+    data.first.push_back(line.substr(0, tab));
+    if (pairs) data.second.push_back(tab == std::string::npos ? "" : line.substr(tab + 1));
+  }
+  return data;
+}
+
+/// Softmax over classes; a sigmoid each for several labels; the value itself for regression.
+std::vector<double> probabilities(Problem problem, const float* logits, size_t count) {
+  std::vector<double> p(logits, logits + count);
+  if (problem == Problem::kRegression) return p;
+  if (problem == Problem::kMultiLabel) {
+    for (double& x : p) x = 1 / (1 + std::exp(-x));
+    return p;
+  }
+  const double largest = *std::max_element(p.begin(), p.end());
+  double sum = 0;
+  for (double& x : p) sum += x = std::exp(x - largest);
+  for (double& x : p) x /= sum;
+  return p;
+}
+
+std::string line_of(const AutoModel& model, const std::string& text, const std::vector<double>& p) {
+  if (model.model->problem() == Problem::kRegression) return fmt::format("{:.4f}\t{}", p[0], text);
+  if (model.model->problem() == Problem::kMultiLabel) {
+    std::string names;
+    for (size_t k = 0; k < p.size(); ++k)
+      if (p[k] > 0.5) names += fmt::format("{}{} {:.4f}", names.empty() ? "" : ", ", model.labels[k], p[k]);
+    return fmt::format("{}\t{}", names.empty() ? "-" : names, text);
+  }
+  const size_t best = static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin());
+  return fmt::format("{}\t{:.4f}\t{}", model.labels[best], p[best], text);
+}
+
+std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
+                    const std::vector<double>& p) {
+  nlohmann::ordered_json json;
+  json["text"] = data.first[row];
+  if (data.has_pairs()) json["text_pair"] = data.second[row];
+  if (model.model->problem() == Problem::kRegression) {
+    json["value"] = p[0];
+  } else {
+    json["label"] = model.labels[static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin())];
+    for (size_t k = 0; k < p.size(); ++k) json["probabilities"][model.labels[k]] = p[k];
+  }
+  return python_json(json, -1, false);
+}
+
+}  // namespace
+
+int run_predict(const std::vector<std::string>& args) {
+  const Options options =
+      parse_options(args, {"--file", "--device", "--threads", "--batch_size", "--max_seq_length"},
+                    {"--json", "--bf16", "--help"}, kUsage);
+  if (options.has("--help")) {
+    fmt::print("{}", kUsage);
+    return 0;
+  }
+  if (options.rest.empty()) fail(ErrorCode::kUsage, "lathe predict: wants a model folder\n{}", kUsage);
+  if (options.rest.size() == 1 && !options.has("--file"))
+    fail(ErrorCode::kUsage, "lathe predict: wants texts or --file\n{}", kUsage);
+  FileSystem& fs = real_file_system();
+  const std::string folder = resolve_model(fs, options.rest[0]);
+  const std::string config_path = join_path(folder, "config.json");
+  const BertConfig config = parse_bert_config(read_json(fs, config_path), config_path);
+  const Problem problem = saved_problem(config);
+  if (problem == Problem::kQuestionAnswering || problem == Problem::kMaskedLm)
+    fail(ErrorCode::kUnsupported,
+         "{}: a {}; lathe predict classifies texts. For question answering: lathe qa "
+         "--do_predict --test_file FILE",
+         folder, bert_architecture(problem));
+  AutoModel model = from_pretrained(fs, folder, {problem, {}, false});
+  const TextDataset data = read_texts(options);
+  const int threads = whole_number(options, "--threads", 0, 0);
+  TrainingArguments training;
+  training.bf16 = options.has("--bf16");
+  training.per_device_eval_batch_size = whole_number(options, "--batch_size", 32, 1);
+  ThreadPool pool(threads);
+  const int length =
+      std::min(whole_number(options, "--max_seq_length", 128, 3), model.tokenizer->model_max_length());
+  const TokenizedDataset tokens = tokenize_dataset(data, *model.tokenizer, length, pool);
+  const auto backend = open_device(options.get("--device", "auto"), {threads});
+  Trainer trainer(*backend, model, training, nullptr, nullptr);
+  const Predictions p = trainer.predict(tokens);
+  const size_t columns = static_cast<size_t>(p.columns);
+  for (size_t row = 0; row < data.size(); ++row) {
+    const std::vector<double> scores = probabilities(problem, &p.logits[row * columns], columns);
+    fmt::print("{}\n", options.has("--json") ? json_of(model, data, row, scores)
+                                             : line_of(model, data.first[row], scores));
+  }
+  return 0;
+}
+
+}  // namespace lathe

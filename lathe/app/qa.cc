@@ -1,0 +1,175 @@
+// lathe qa: what run_qa.py does.
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "lathe/app/argument_parser.h"
+#include "lathe/app/commands.h"
+#include "lathe/app/help.h"
+#include "lathe/app/script_run.h"
+#include "lathe/data/glue_tasks.h"
+#include "lathe/data/qa_postprocess.h"
+#include "lathe/train/python_format.h"
+
+namespace lathe {
+namespace {
+
+class Qa {
+ public:
+  Qa(Terminal& terminal, CommandLine<QaArguments>& line)
+      : qa_(line.script), training_(line.training), run_(terminal, line.training) {}
+
+  int run() {
+    const std::string resume_from = run_.prepare_output();
+    Backend& backend = run_.open_device();
+    FileSystem& fs = real_file_system();
+    const std::string folder =
+        resolve_model(fs, qa_.model_name_or_path, qa_.model_revision, qa_.cache_dir.value_or(""));
+    read_data();
+    AutoModel model = from_pretrained(fs, folder, {Problem::kQuestionAnswering, {}, false});
+    if (qa_.tokenizer_name) model.tokenizer = Tokenizer::load(resolve_model(fs, *qa_.tokenizer_name));
+    make_features(*model.tokenizer);
+    TrainerHooks hooks = run_.hooks();
+    hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {
+      return score(data, p);
+    };
+    Trainer trainer(backend, model, training_, training_.do_train ? &train_features_.tokens : nullptr,
+                    eval_.examples.empty() ? nullptr : &eval_features_.tokens, hooks);
+    trainer.pad_to(qa_.pad_to_max_length ? static_cast<int>(qa_.max_seq_length) : 0);
+    say_load_report(run_, trainer, model);
+    if (training_.do_train) run_.train(trainer, resume_from, train_features_.tokens.size());
+    if (training_.do_eval) {
+      const nlohmann::json metrics =
+          run_.evaluate(trainer, eval_features_.tokens, eval_features_.tokens.size());
+      run_.report("eval", metrics, metrics);
+      write_predictions("eval", eval_);
+    }
+    if (training_.do_predict) predict(trainer);
+    return 0;
+  }
+
+ private:
+  SquadDataset read(const std::string& path, const char* what, const std::optional<int64_t>& limit) {
+    SquadDataset data = read_squad(path);
+    if (limit) data.truncate(static_cast<size_t>(*limit));
+    if (data.uncertain_starts > 0)
+      run_.say(LogLevel::kInfo, fmt::format("{}: {} of {} questions have an answer start that was guessed",
+                                            what, data.uncertain_starts, data.examples.size()));
+    if (data.misplaced_answers > 0)
+      run_.say(LogLevel::kWarning,
+               fmt::format("{}: {} answers are not what stands at their start in the context", what,
+                           data.misplaced_answers));
+    return data;
+  }
+
+  void read_data() {
+    std::string train = qa_.train_file.value_or(""), validation = qa_.validation_file.value_or("");
+    if (qa_.dataset_name) {
+      const char* root = std::getenv("LATHE_DATA_DIR");
+      const SquadFiles files = find_squad_files(*qa_.dataset_name == "squad_v2", qa_.data_dir.value_or(""),
+                                                root == nullptr ? "" : root);
+      if (train.empty()) train = files.train;
+      if (validation.empty()) validation = files.validation;
+      const auto require = [&](const std::string& path, const char* name) {
+        if (!path.empty()) return;
+        std::string places;
+        for (const std::string& folder : files.looked_in) places += "\n  " + folder;
+        fail(ErrorCode::kNotFound,
+             "--dataset_name {}: no {} file; looked in:{}\nGive --data_dir or set LATHE_DATA_DIR.",
+             *qa_.dataset_name, name, places);
+      };
+      if (training_.do_train) require(train, "train-v*.json");
+      if (training_.do_eval) require(validation, "dev-v*.json");
+    }
+    if (training_.do_train) train_ = read(train, "train", std::nullopt);
+    if (training_.do_eval || training_.eval_strategy != "no")
+      eval_ = read(validation, "validation", qa_.max_eval_samples);
+    if (training_.do_predict)
+      test_ = read(qa_.test_file.value_or(validation), "test", qa_.max_predict_samples);
+    if (training_.do_train && qa_.max_train_samples)
+      train_.truncate(static_cast<size_t>(*qa_.max_train_samples));
+  }
+
+  void make_features(const Tokenizer& tokenizer) {
+    ThreadPool pool(static_cast<int>(training_.threads));
+    const QaFeatureOptions options{static_cast<int>(qa_.max_seq_length), static_cast<int>(qa_.doc_stride)};
+    const auto cut = [](QaFeatures& features, const std::optional<int64_t>& limit) {
+      if (limit) features.truncate(*limit);  // windows beyond the limit go, as in run_qa
+    };
+    if (!train_.examples.empty()) {
+      train_features_ = make_train_features(train_, tokenizer, options, pool);
+      cut(train_features_, qa_.max_train_samples);
+    }
+    if (!eval_.examples.empty()) {
+      eval_features_ = make_validation_features(eval_, tokenizer, options, pool);
+      cut(eval_features_, qa_.max_eval_samples);
+    }
+    if (!test_.examples.empty()) {
+      test_features_ = make_validation_features(test_, tokenizer, options, pool);
+      cut(test_features_, qa_.max_predict_samples);
+    }
+  }
+
+  void postprocess(const SquadDataset& data, const QaFeatures& features, const Predictions& p) {
+    std::vector<float> starts, ends;
+    for (size_t i = 0; i < p.logits.size(); i += 2) {
+      starts.push_back(p.logits[i]);
+      ends.push_back(p.logits[i + 1]);
+    }
+    QaPostprocessOptions options;
+    options.n_best_size = static_cast<int>(qa_.n_best_size);
+    options.max_answer_length = static_cast<int>(qa_.max_answer_length);
+    options.version_2_with_negative = qa_.version_2_with_negative;
+    options.null_score_diff_threshold = static_cast<float>(qa_.null_score_diff_threshold);
+    answers_ = postprocess_qa(data, features, starts, ends, options);
+  }
+
+  MetricValues score(const TokenizedDataset& data, const Predictions& p) {
+    const bool test = &data == &test_features_.tokens;
+    const SquadDataset& squad = test ? test_ : eval_;
+    postprocess(squad, test ? test_features_ : eval_features_, p);
+    return qa_.version_2_with_negative ? squad_v2_metrics(squad, answers_.answers)
+                                       : squad_v1_metrics(squad, answers_.answers);
+  }
+
+  void write_predictions(const std::string& split, const SquadDataset& data) {
+    run_.write(split + "_predictions.json", predictions_json(data, answers_));
+    run_.write(split + "_nbest_predictions.json", nbest_json(data, answers_));
+    if (qa_.version_2_with_negative) run_.write(split + "_null_odds.json", null_odds_json(data, answers_));
+  }
+
+  void predict(Trainer& trainer) {
+    nlohmann::json metrics = trainer.evaluate(test_features_.tokens, "predict");
+    metrics["predict_samples"] = test_features_.tokens.size();
+    run_.report("predict", metrics, metrics);
+    write_predictions("predict", test_);
+  }
+
+  QaArguments& qa_;
+  TrainingArguments& training_;
+  ScriptRun run_;
+  SquadDataset train_, eval_, test_;
+  QaFeatures train_features_, eval_features_, test_features_;
+  QaPredictions answers_;  ///< of the evaluation that ran last
+};
+
+}  // namespace
+
+int run_qa(const std::vector<std::string>& args) {
+  auto line = parse_command_line<QaArguments>(args);
+  if (line.help) {
+    fmt::print("{}", help_text("lathe qa [flags]: fine-tune and evaluate question answering, as run_qa.py",
+                               {help_section<QaArguments>("model and data"),
+                                help_section<TrainingArguments>("training")}));
+    return 0;
+  }
+  if (line.training.print_config) {
+    fmt::print("{}\n", python_json(line.config(), 2));
+    return 0;
+  }
+  Terminal terminal(line.training);
+  for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);
+  return Qa(terminal, line).run();
+}
+
+}  // namespace lathe

@@ -1,0 +1,130 @@
+#include "lathe/app/script_run.h"
+
+#include "lathe/app/signals.h"
+#include "lathe/io/json_file.h"
+#include "lathe/train/python_format.h"
+
+namespace lathe {
+namespace {
+
+constexpr const char* kDefaultOutput = "trainer_output";
+
+int64_t trainable_parameters(const TaskModel& model) { return nn::flat_layout(model.parameters()).trainable; }
+
+}  // namespace
+
+ScriptRun::ScriptRun(Terminal& terminal, TrainingArguments& args, FileSystem& fs)
+    : terminal_(terminal), args_(args), fs_(fs) {
+  if (!args_.output_dir) args_.output_dir = kDefaultOutput;
+}
+
+std::string ScriptRun::prepare_output() {
+  const std::string& folder = *args_.output_dir;
+  if (fs_.exists(folder) && !fs_.is_directory(folder))
+    fail(ErrorCode::kUsage, "--output_dir: {} is a file, wants a folder", folder);
+  if (!fs_.is_writable(folder))
+    fail(ErrorCode::kIo, "--output_dir: {} is not writable; choose another folder or change its permissions",
+         folder);
+  if (args_.resume_from_checkpoint) {
+    const std::string& from = *args_.resume_from_checkpoint;
+    if (from != "true" && from != "True") return from;
+    const std::string last = last_checkpoint(fs_, folder);
+    if (last.empty())
+      fail(ErrorCode::kNotFound, "--resume_from_checkpoint: {} holds no checkpoint-N", folder);
+    return last;
+  }
+  if (!args_.do_train || !fs_.is_directory(folder)) return "";
+  const std::string last = last_checkpoint(fs_, folder);
+  const bool resume = args_.resume.value_or("") == "auto";
+  if (args_.overwrite_output_dir && !resume) return "";
+  if (!last.empty()) {
+    say(LogLevel::kInfo,
+        fmt::format("going on from {}; to train from the beginning, give --overwrite_output_dir or "
+                    "another --output_dir",
+                    last));
+    return last;
+  }
+  if (!resume && !fs_.list(folder).value().empty())
+    fail(ErrorCode::kUsage, "--output_dir: {} is not empty; give --overwrite_output_dir to write into it",
+         folder);
+  return "";
+}
+
+Backend& ScriptRun::open_device() {
+  const std::string kind = args_.use_cpu ? "cpu" : args_.device;
+  backend_ = lathe::open_device(kind, {static_cast<int>(args_.threads)});
+  say(LogLevel::kInfo, fmt::format("device {}: {}", backend_->info().kind, backend_->info().name));
+  for (const std::string& notice : precision_notices(args_, backend_->info().kind))
+    say(LogLevel::kWarning, notice);
+  return *backend_;
+}
+
+TrainerHooks ScriptRun::hooks() {
+  TrainerHooks hooks;
+  hooks.on_log = [this](const nlohmann::ordered_json& entry) { terminal_.print(log_line(entry)); };
+  hooks.on_step = [this](int64_t step, int64_t, double loss) { terminal_.update_progress(step, loss); };
+  hooks.on_evaluation_step = [this](int64_t batch, int64_t batches) {
+    if (batch == 1) terminal_.begin_progress("evaluation", batches);
+    terminal_.update_progress(batch);
+    if (batch == batches) terminal_.end_progress();
+  };
+  hooks.message = terminal_.sink();
+  hooks.should_stop = [] { return stop_signal() != 0; };
+  return hooks;
+}
+
+void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t samples) {
+  const Trainer::Plan plan = trainer.plan();
+  TrainingBanner banner;
+  banner.examples = samples;
+  banner.epochs = plan.epochs;
+  banner.update_steps_per_epoch = plan.updates_per_epoch;
+  banner.batch_size_per_device = args_.per_device_train_batch_size;
+  banner.gradient_accumulation_steps = args_.gradient_accumulation_steps;
+  banner.total_batch_size = args_.per_device_train_batch_size * args_.gradient_accumulation_steps;
+  banner.total_steps = plan.max_steps;
+  banner.trainable_parameters = trainable_parameters(trainer.model());
+  for (const std::string& line : banner_lines(banner)) say(LogLevel::kInfo, line);
+  terminal_.begin_progress("", plan.max_steps);
+  const TrainOutput output = trainer.train(resume_from);
+  terminal_.end_progress();
+  nlohmann::json metrics = output.metrics;
+  metrics["train_samples"] = samples;
+  trainer.save_model(output_dir());
+  report("train", metrics, metrics);
+  trainer.save_state();
+}
+
+nlohmann::json ScriptRun::evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples) {
+  for (const std::string& line : banner_lines("Evaluation", data.size(), args_.per_device_eval_batch_size))
+    say(LogLevel::kInfo, line);
+  nlohmann::json metrics = trainer.evaluate(data);
+  metrics["eval_samples"] = samples;
+  return metrics;
+}
+
+void ScriptRun::report(const std::string& split, const nlohmann::json& metrics,
+                       const nlohmann::json& to_write) {
+  terminal_.print(metrics_block(split, metrics));
+  write(split + "_results.json", python_json(to_write, 4));
+  nlohmann::json all = nlohmann::json::object();
+  const std::string path = join_path(output_dir(), "all_results.json");
+  if (fs_.exists(path)) all = parse_python_json(fs_.read(path).value(), path);
+  all.update(to_write);
+  write("all_results.json", python_json(all, 4));
+}
+
+void ScriptRun::write(const std::string& name, const std::string& content) {
+  fs_.write_atomic(join_path(output_dir(), name), content).check();
+}
+
+void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model) {
+  const std::string text = to_string(trainer.load_report(), *model.model, model.folder);
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    run.say(LogLevel::kWarning, text.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+}  // namespace lathe

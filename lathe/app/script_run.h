@@ -1,0 +1,55 @@
+#pragma once
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lathe/app/terminal.h"
+#include "lathe/backends/register.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+
+/// What run_glue and run_qa do alike: the output folder, the device, what is shown while a trainer runs, and
+/// the result files.
+class ScriptRun {
+ public:
+  /// Fills in the default output folder.  `args` and `terminal` must outlive it.
+  ScriptRun(Terminal& terminal, TrainingArguments& args, FileSystem& fs = real_file_system());
+
+  /// Checks that the output folder can be used and finds the checkpoint to go on from (empty: none), by the
+  /// rules of transformers 4: a folder with content is an error without --overwrite_output_dir, unless it
+  /// holds checkpoints, with which the run goes on.  Errors: kUsage, kIo.
+  std::string prepare_output();
+
+  /// Opens the device that the arguments ask for and says what the precision flags come to there.
+  Backend& open_device();
+
+  /// Messages, log lines, progress bars and stop signals.
+  TrainerHooks hooks();
+
+  /// Trains, saves the model and writes train_results.json, all_results.json and trainer_state.json.
+  /// samples: of the training set.
+  void train(Trainer& trainer, const std::string& resume_from, int64_t samples);
+  /// Evaluates a data set, prints its block and writes eval_results.json; `write` false leaves that to a
+  /// later part (MNLI's two sets share one file).  samples: rows of the data set as the user counts them.
+  nlohmann::json evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples);
+  /// Prints "***** eval metrics *****" and merges the metrics into <split>_results.json and all_results.json.
+  void report(const std::string& split, const nlohmann::json& metrics, const nlohmann::json& to_write);
+  /// Writes a file into the output folder.
+  void write(const std::string& name, const std::string& content);
+
+  const std::string& output_dir() const { return *args_.output_dir; }
+  void say(LogLevel level, const std::string& text) { terminal_.log(level, text); }
+
+ private:
+  Terminal& terminal_;
+  TrainingArguments& args_;
+  FileSystem& fs_;
+  std::unique_ptr<Backend> backend_;
+};
+
+/// The report of weights that were missing or not used, one line each, as a warning or information.
+void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model);
+
+}  // namespace lathe

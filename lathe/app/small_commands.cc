@@ -1,0 +1,116 @@
+// lathe tokenize, info, doctor, arguments.
+#include <fmt/format.h>
+
+#include "lathe/app/commands.h"
+#include "lathe/app/doctor.h"
+#include "lathe/app/help.h"
+#include "lathe/app/options.h"
+#include "lathe/io/gzip.h"
+#include "lathe/io/json_file.h"
+#include "lathe/train/auto_model.h"
+#include "lathe/train/log_format.h"
+#include "lathe/train/python_format.h"
+
+namespace lathe {
+namespace {
+
+constexpr const char* kTokenizeUsage =
+    "usage: lathe tokenize MODEL_DIR [--file FILE | TEXT [TEXT_PAIR]] [--max_length 0] [--stride 0]\n"
+    "  Prints one JSON object per text with ids, tokens, type ids, offsets and word ids.  With --file: one "
+    "text per line.\n";
+constexpr const char* kInfoUsage = "usage: lathe info MODEL_DIR\n  Prints what a model folder holds.\n";
+
+void print_line(const std::string& text) { fmt::print("{}\n", text); }
+
+}  // namespace
+
+int run_tokenize(const std::vector<std::string>& args) {
+  const Options options =
+      parse_options(args, {"--file", "--max_length", "--stride"}, {"--help"}, kTokenizeUsage);
+  if (options.has("--help")) {
+    fmt::print("{}", kTokenizeUsage);
+    return 0;
+  }
+  const size_t texts = options.rest.size() - (options.rest.empty() ? 0 : 1);
+  if (options.rest.empty() || texts > 2 || (texts == 0) != options.has("--file"))
+    fail(ErrorCode::kUsage, "lathe tokenize: wants a model folder and one or two texts, or --file\n{}",
+         kTokenizeUsage);
+  const Tokenizer tokenizer = Tokenizer::load(resolve_model(real_file_system(), options.rest[0]));
+  EncodeOptions encode;
+  encode.max_length = whole_number(options, "--max_length", 0, 0);
+  encode.stride = whole_number(options, "--stride", 0, 0);
+  const auto show = [&](const std::vector<Encoding>& encodings) {
+    for (const Encoding& encoding : encodings) print_line(encoding_to_json(encoding, tokenizer));
+  };
+  if (texts == 2) {
+    show(tokenizer.encode_with_overflow(options.rest[1], options.rest[2], encode));
+  } else if (texts == 1) {
+    show(tokenizer.encode_with_overflow(options.rest[1], encode));
+  } else {
+    const std::string text = read_text(real_file_system(), options.get("--file"));
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      show(tokenizer.encode_with_overflow(text.substr(at, end - at), encode));
+      at = end + 1;
+    }
+  }
+  return 0;
+}
+
+int run_info(const std::vector<std::string>& args) {
+  const Options options = parse_options(args, {}, {"--help"}, kInfoUsage);
+  if (options.has("--help")) {
+    fmt::print("{}", kInfoUsage);
+    return 0;
+  }
+  if (options.rest.size() != 1) fail(ErrorCode::kUsage, "lathe info: wants a model folder\n{}", kInfoUsage);
+  FileSystem& fs = real_file_system();
+  const std::string folder = resolve_model(fs, options.rest[0]), path = join_path(folder, "config.json");
+  const BertConfig c = parse_bert_config(read_json(fs, path), path);
+  fmt::print("folder          {}\n", folder);
+  fmt::print("model           bert: {} layers, {} columns, {} heads, {} inner columns, {} positions\n",
+             c.num_hidden_layers, c.hidden_size, c.num_attention_heads, c.intermediate_size,
+             c.max_position_embeddings);
+  fmt::print("architectures   {}\n", python_json(c.json.value("architectures", nlohmann::json::array()), -1));
+  const Tokenizer tokenizer = Tokenizer::load(folder);
+  fmt::print("tokenizer       {} tokens, at most {} per text; the model has {} embeddings\n",
+             tokenizer.vocab_size(), with_commas(tokenizer.model_max_length()), c.vocab_size);
+  if (c.json.contains("id2label")) {
+    std::string labels;
+    for (const std::string& label : config_labels(c)) labels += (labels.empty() ? "" : ", ") + label;
+    fmt::print("labels          {}\n", labels);
+  }
+  const auto checkpoint = open_checkpoint(fs, folder);
+  int64_t total = 0, bytes = 0;
+  for (const std::string& name : checkpoint->names()) {
+    const TensorView* view = checkpoint->find(name);
+    total += elements(view->shape);
+    bytes += static_cast<int64_t>(view->bytes.size());
+  }
+  fmt::print("weights         {} tensors, {} elements, {} bytes\n", checkpoint->names().size(),
+             with_commas(total), with_commas(bytes));
+  for (const std::string& name : checkpoint->names()) {
+    const TensorView* view = checkpoint->find(name);
+    fmt::print("  {:<60} {}\n", name, to_string(Type{view->dtype, view->shape}));
+  }
+  return 0;
+}
+
+int run_doctor(const std::vector<std::string>&) {
+  const DoctorReport report = examine(machine_facts());
+  for (const std::string& line : report.lines) print_line(line);
+  return report.exit_code;
+}
+
+int run_arguments(const std::vector<std::string>& args) {
+  const Options options = parse_options(args, {}, {"--json"}, "usage: lathe arguments [--json]\n");
+  if (options.has("--json"))
+    print_line(python_json(arguments_json(), 2));
+  else
+    fmt::print("{}", arguments_markdown({help_section<GlueArguments>("lathe glue"),
+                                         help_section<QaArguments>("lathe qa"),
+                                         help_section<TrainingArguments>("training")}));
+  return 0;
+}
+
+}  // namespace lathe
