@@ -19,7 +19,7 @@ endif()
 
 set(isa_flags -O3 -ffp-contract=fast)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  list(APPEND isa_flags -Wno-maybe-uninitialized)   # GCC 12 warns of its own AVX-512 intrinsics
+  list(APPEND isa_flags -Wno-uninitialized -Wno-maybe-uninitialized)   # GCC 12 warns of its own AVX-512 headers
 endif()
 
 file(GLOB isa_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lathe/backends/cpu/isa/*.cc)
