@@ -48,8 +48,12 @@ class Tokenizer {
  public:
   /// Reads `tokenizer.json`, else `vocab.txt`, from a folder, with `tokenizer_config.json`,
   /// `special_tokens_map.json` and `added_tokens.json` where they exist.
-  /// Errors: kNotFound if neither is there; kInvalidData for a malformed file; kUnsupported, naming what was
-  /// found, for a component other than BERT's normaliser, pre-tokeniser, WordPiece and template.
+  /// Where tokenizer_config.json names transformers' BERT class, or none, its do_lower_case (else true),
+  /// strip_accents and tokenize_chinese_chars override the normaliser in tokenizer.json, as transformers
+  /// does; without that file tokenizer.json stands alone.  Its truncation and padding are not used:
+  /// EncodeOptions say it. Errors: kNotFound if neither is there; kInvalidData for a malformed file;
+  /// kUnsupported, naming what was found, for a component other than BERT's normaliser, pre-tokeniser,
+  /// WordPiece and template.
   static Tokenizer load(const std::string& folder);
   /// The same from bytes in memory, names as in a folder.  `origin` stands in messages.
   static Tokenizer from_files(std::span<const NamedFile> files, const std::string& origin);
@@ -60,6 +64,7 @@ class Tokenizer {
   Encoding encode_pair(std::string_view first, std::string_view second,
                        const EncodeOptions& options = {}) const;
   /// As encode, then the windows that overflowed, in the order of `return_overflowing_tokens`; never empty.
+  /// Where both texts of a pair overflow, every window of the one meets every window of the other.
   std::vector<Encoding> encode_with_overflow(std::string_view text, const EncodeOptions& options) const;
   std::vector<Encoding> encode_with_overflow(std::string_view first, std::string_view second,
                                              const EncodeOptions& options) const;

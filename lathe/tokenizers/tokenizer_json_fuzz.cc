@@ -31,8 +31,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto tokenizer = lathe::Tokenizer::from_files(files, "fuzz");
     const std::string text = "Hello, wörld! [SEP] 世界 e\u0323\u0302 " + bytes;
     check(tokenizer, tokenizer.encode(text), text.size());
+    // Windows multiply where both texts overflow: one of them is short.
+    const std::string_view other = std::string_view(bytes).substr(0, 24);
     for (const auto& e :
-         tokenizer.encode_with_overflow(bytes, text, {24, lathe::Truncation::kLongestFirst, 2, true})) {
+         tokenizer.encode_with_overflow(other, text, {64, lathe::Truncation::kLongestFirst, 2, true})) {
       check(tokenizer, e, text.size());
     }
     // What is written describes the same tokenizer.
