@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -239,10 +240,10 @@ nlohmann::ordered_json to_json(const std::vector<BoundField>& fields) {
     const FieldInfo& info = *field.info;
     if (info.rules.only_command) continue;
     json value = field.get();
-    const bool integral =
-        value.is_number_float() &&
-        value.get<double>() == static_cast<double>(static_cast<int64_t>(value.get<double>()));
-    if (info.rules.whole && integral) value = static_cast<int64_t>(value.get<double>());
+    if (info.rules.whole && value.is_number_float()) {
+      const auto x = value.get<double>();
+      if (std::abs(x) < 1e15 && x == std::trunc(x)) value = static_cast<int64_t>(x);
+    }
     if (info.rules.secret && !value.is_null()) value = "<" + std::string(info.name) + ">";
     out[std::string(info.name)] = value;
   }

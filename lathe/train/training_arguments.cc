@@ -171,14 +171,18 @@ std::vector<std::string> precision_notices(const TrainingArguments& args, std::s
   return {};
 }
 
+// More steps than any run has, and still exact as a double.
+constexpr double kManySteps = 1e15;
+
 int64_t warmup_steps(const TrainingArguments& args, int64_t training_steps) {
-  if (args.warmup_steps >= 1) return static_cast<int64_t>(args.warmup_steps);
+  if (args.warmup_steps >= 1) return static_cast<int64_t>(std::min(args.warmup_steps, kManySteps));
   const double share = args.warmup_steps > 0 ? args.warmup_steps : args.warmup_ratio;
   return static_cast<int64_t>(std::ceil(static_cast<double>(training_steps) * share));
 }
 
 int64_t interval_steps(double steps, int64_t training_steps) {
-  return static_cast<int64_t>(steps < 1 ? std::ceil(static_cast<double>(training_steps) * steps) : steps);
+  const double whole = steps < 1 ? std::ceil(static_cast<double>(training_steps) * steps) : steps;
+  return static_cast<int64_t>(std::min(whole, kManySteps));
 }
 
 }  // namespace lathe

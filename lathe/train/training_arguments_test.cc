@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "lathe/core/error.h"
 
 namespace lathe {
@@ -184,6 +186,9 @@ TEST(Steps, WarmupAndIntervalsAsStepsOrShares) {
   EXPECT_EQ(warmup_steps(args, 345), 345);
   EXPECT_EQ(interval_steps(500, 345), 500);
   EXPECT_EQ(interval_steps(0.25, 345), 87);  // ceil(86.25)
+  EXPECT_GT(interval_steps(1e300, 345), 345);
+  args.warmup_steps = HUGE_VAL;
+  EXPECT_GT(warmup_steps(args, 345), 345);
 }
 
 TEST(Precision, Fp16OnTheCpuIsSaid) {
