@@ -228,7 +228,7 @@ void check_cases(const std::string& kind) {
     const auto name = wanted["tokenizer"].get<std::string>();
     const std::string path = data_dir() + "/" + wanted.value("file", "");
     if (!known.contains(name)) known[name] = tokenizer_files(name);
-    if (known[name].empty() || !std::filesystem::exists(path)) {
+    if (known[name].empty() || (wanted.contains("file") && !std::filesystem::exists(path))) {
       ++skipped;
       continue;
     }
