@@ -14,7 +14,7 @@ namespace {
 constexpr double kBound = 2e-12;
 
 TEST(Metrics, ClassesAsScikitLearn) {
-  for (const auto& c : golden("reference.json")["classes"]) {
+  for (const auto& c : golden("reference.json", "classes")) {
     const size_t n = c["n"];
     const uint32_t classes = c["classes"];
     const uint64_t seed = c["seed"];
@@ -31,7 +31,7 @@ TEST(Metrics, ClassesAsScikitLearn) {
 }
 
 TEST(Metrics, RegressionAsScipy) {
-  for (const auto& c : golden("reference.json")["regression"]) {
+  for (const auto& c : golden("reference.json", "regression")) {
     const size_t n = c["n"];
     const auto truth = pseudo(n, c["modulus"], c["seed"].get<uint64_t>());
     const auto noise = pseudo(n, c["modulus"], c["seed"].get<uint64_t>() + 100);

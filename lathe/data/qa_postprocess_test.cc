@@ -86,10 +86,10 @@ TEST(PostprocessQa, AnswersAsRunQa) {
                                        .version_2_with_negative = run["version_2"],
                                        .null_score_diff_threshold = run["threshold"]};
     const QaPredictions p = postprocess_qa(c.data, c.features, c.start, c.end, options);
-    EXPECT_EQ(predictions_json(c.data, p), run["files"]["eval_predictions"]);
+    EXPECT_EQ(predictions_json(c.data, p), run["files"]["eval_predictions"].get<std::string>());
     expect_equal_nbest(nbest_json(c.data, p), run["files"]["eval_nbest_predictions"]);
     if (run["version_2"]) {
-      EXPECT_EQ(null_odds_json(c.data, p), run["files"]["eval_null_odds"]);
+      EXPECT_EQ(null_odds_json(c.data, p), run["files"]["eval_null_odds"].get<std::string>());
     }
   }
 }

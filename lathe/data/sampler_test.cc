@@ -17,10 +17,10 @@ std::vector<std::vector<int32_t>> all_batches(Sampler& sampler, int64_t epoch) {
 }
 
 TEST(Sampler, EpochDrawsFromSeedPlusEpoch) {
-  for (const auto& c : golden("reference.json")["randperm"]) {
+  for (const auto& c : golden("reference.json", "randperm")) {
     if (c["n"] != 3668) continue;
     Sampler sampler({.size = 3668, .batch_size = 32, .seed = 42});
-    EXPECT_EQ(fnv64(sampler.order(c["seed"].get<int>() - 42)), c["fnv64"]);
+    EXPECT_EQ(fnv64(sampler.order(c["seed"].get<int>() - 42)), c["fnv64"].get<std::string>());
   }
 }
 
@@ -49,19 +49,19 @@ TEST(Sampler, EpochHoldsEverySampleOnce) {
 }
 
 TEST(Sampler, GroupsByLengthAsTransformers) {
-  for (const auto& c : golden("reference.json")["length_grouped"]) {
+  for (const auto& c : golden("reference.json", "length_grouped")) {
     const uint64_t seed = c["seed"];
     const auto lengths = pseudo(c["n"].get<size_t>(), 120, seed);
     const auto order = length_grouped_order(lengths, c["group"], seed);
     const auto head = c["head"].get<std::vector<int32_t>>();
     ASSERT_EQ(std::vector<int32_t>(order.begin(), order.begin() + static_cast<long>(head.size())), head);
-    EXPECT_EQ(fnv64(order), c["fnv64"]) << c["n"];
+    EXPECT_EQ(fnv64(order), c["fnv64"].get<std::string>()) << c["n"];
     EXPECT_EQ(lengths[order[0]], *std::max_element(lengths.begin(), lengths.end()));
   }
 }
 
 TEST(Sampler, ShardsAsAccelerate) {
-  for (const auto& c : golden("reference.json")["shards"]) {
+  for (const auto& c : golden("reference.json", "shards")) {
     for (int rank = 0; rank < c["world"].get<int>(); ++rank) {
       Sampler sampler({.size = c["size"],
                        .batch_size = c["batch_size"],

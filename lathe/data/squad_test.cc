@@ -170,7 +170,8 @@ TEST(QaFeatures, RealFilesAsTransformers) {
       Fnv64 hash;
       const auto begin = static_cast<int64_t>(chunk) * 1000;
       for (int64_t i = begin; i < std::min(begin + 1000, f.tokens.size()); ++i) hash.add(record_of(f, i));
-      EXPECT_EQ(hash.hex(), c["fnv64_per_1000"][chunk]) << c["file"] << " features from " << begin;
+      EXPECT_EQ(hash.hex(), c["fnv64_per_1000"][chunk].get<std::string>())
+          << c["file"] << " features from " << begin;
     }
   }
 }

@@ -28,10 +28,11 @@ inline bool test_data_has(const std::string& path) {
 #define LATHE_NEEDS_DATA(path) \
   if (!test_data_has(path)) GTEST_SKIP() << "needs " << path << " below LATHE_DATA_DIR"
 
-/// tests/golden/data/<name>.
-inline nlohmann::json golden(const std::string& name) {
+/// tests/golden/data/<name>, all of it or what stands under a key.  By value, so that a range-for keeps it.
+inline nlohmann::json golden(const std::string& name, const char* key = nullptr) {
   std::ifstream in(std::string(LATHE_SOURCE_DIR) + "/tests/golden/data/" + name);
-  return nlohmann::json::parse(in);
+  nlohmann::json whole = nlohmann::json::parse(in);
+  return key == nullptr ? whole : whole[key];
 }
 
 class Fnv64 {

@@ -1,0 +1,68 @@
+#include "lathe/data/tokenized.h"
+
+#include <gtest/gtest.h>
+
+#include "lathe/data/test_data.h"
+
+namespace lathe {
+namespace {
+
+using Ints = std::vector<int32_t>;
+
+// ids: [CLS] 2, [SEP] 3, a 5, b 6, c 7
+Tokenizer toy_tokenizer() {
+  const std::vector<NamedFile> files{{"vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\n"}};
+  return Tokenizer::from_files(files, "test");
+}
+
+TextDataset toy_pairs() {
+  TextDataset d;
+  d.origin = "toy";
+  d.first = {"a b c", "a", "", "c c"};
+  d.second = {"c", "b b b b", "a", "B"};
+  d.label_set.names = {"x", "y"};
+  d.labels = {0, 1, 1, -1};
+  return d;
+}
+
+TEST(TokenizeDataset, PutsSamplesSideBySide) {
+  ThreadPool pool(1);
+  const TokenizedDataset t = tokenize_dataset(toy_pairs(), toy_tokenizer(), 6, pool);
+  ASSERT_EQ(t.size(), 4);
+  EXPECT_EQ(t.lengths(), (Ints{6, 6, 4, 6}));
+  EXPECT_EQ(Ints(t.ids(0).begin(), t.ids(0).end()), (Ints{2, 5, 6, 3, 7, 3}));  // the longer text gave way
+  EXPECT_EQ(Ints(t.ids(2).begin(), t.ids(2).end()), (Ints{2, 3, 5, 3}));
+  EXPECT_EQ(std::vector<uint8_t>(t.type_ids.begin(), t.type_ids.begin() + 6),
+            (std::vector<uint8_t>{0, 0, 0, 0, 1, 1}));
+  EXPECT_EQ(t.labels, (Ints{0, 1, 1, -1}));
+  EXPECT_EQ(t.num_targets, 1);
+}
+
+TEST(TokenizeDataset, DoesNotDependOnTheThreads) {
+  ThreadPool one(1), three(3);
+  const TokenizedDataset a = tokenize_dataset(toy_pairs(), toy_tokenizer(), 6, one);
+  const TokenizedDataset b = tokenize_dataset(toy_pairs(), toy_tokenizer(), 6, three);
+  EXPECT_EQ(a.input_ids, b.input_ids);
+  EXPECT_EQ(a.type_ids, b.type_ids);
+  EXPECT_EQ(a.begins, b.begins);
+}
+
+TEST(TokenizeDataset, SingleTextsAndSeveralTargets) {
+  TextDataset d;
+  d.first = {"a b c a b c", "c"};
+  d.label_set = {.kind = LabelKind::kMultiLabel, .names = {"x", "y", "z"}};
+  d.targets = {1, 0, 1, 0, 0, 0};
+  ThreadPool pool(2);
+  const TokenizedDataset t = tokenize_dataset(d, toy_tokenizer(), 4, pool);
+  EXPECT_EQ(t.input_ids, (Ints{2, 5, 6, 3, 2, 7, 3}));
+  EXPECT_EQ(t.num_targets, 3);
+  EXPECT_EQ(t.targets, d.targets);
+}
+
+TEST(TokenizeDataset, AFaultOnAThreadReachesTheCaller) {
+  ThreadPool pool(2);
+  message_of(ErrorCode::kUsage, [&] { tokenize_dataset(toy_pairs(), toy_tokenizer(), 1, pool); });
+}
+
+}  // namespace
+}  // namespace lathe
