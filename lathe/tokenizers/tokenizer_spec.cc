@@ -179,7 +179,6 @@ class Reader {
            spec_.names.unk, vocabulary_.size());
     }
     if (spec_.single.empty()) make_templates(bert);
-    check_templates();
     spec_.vocabulary.reserve(vocabulary_.size());
     while (!vocabulary_.empty()) {
       auto token = vocabulary_.extract(vocabulary_.begin());
@@ -188,6 +187,7 @@ class Reader {
     std::sort(spec_.vocabulary.begin(), spec_.vocabulary.end(), [](const auto& a, const auto& b) {
       return std::tie(a.second, a.first) < std::tie(b.second, b.first);
     });
+    check_templates();
     return std::move(spec_);
   }
 
@@ -279,9 +279,10 @@ class Reader {
 
   void check_templates() const {
     const auto known = [this](int32_t id) {
+      const auto below = [](const auto& entry, int32_t wanted) { return entry.second < wanted; };
+      const auto at = std::lower_bound(spec_.vocabulary.begin(), spec_.vocabulary.end(), id, below);
       const auto is_it = [id](const AddedToken& t) { return t.id == id; };
-      return std::any_of(vocabulary_.begin(), vocabulary_.end(),
-                         [id](const auto& v) { return v.second == id; }) ||
+      return (at != spec_.vocabulary.end() && at->second == id) ||
              std::any_of(spec_.added.begin(), spec_.added.end(), is_it);
     };
     for (const Template* t : {&spec_.single, &spec_.pair}) {
