@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "lathe/io/directory_transaction.h"
 #include "lathe/train/argument_table.h"
@@ -140,6 +141,9 @@ void Trainer::begin(const Plan& plan, const std::string& resume_from) {
                                           resume_from, run_.updates_per_epoch, run_.data_seed,
                                           plan.updates_per_epoch, sampler_options(1).seed));
   }
+  updates_collected_ = state_.global_step;
+  started_.clear();
+  update_loss_ = 0;
   state_.max_steps = plan.max_steps;
   state_.num_train_epochs = plan.epochs;
   state_.train_batch_size = args_.per_device_train_batch_size;
@@ -178,21 +182,19 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
   scalars.seed = static_cast<uint32_t>(args_.seed);
   scalars.max_grad_norm = args_.max_grad_norm;
   scalars.loss_weight = args_.hf_compat_loss_scale ? 1.0 : 1.0 / static_cast<double>(count);
-  std::vector<Session::Pending> started;
   for (int64_t micro = 0; micro < count; ++micro) {
     const PackedBatch* batch = stream.next();
     if (batch == nullptr) fail(ErrorCode::kInternal, "the data ended at update {}", state_.global_step);
     scalars.first_micro = micro == 0;
-    started.push_back(count == 1 ? session_->step(*batch, scalars) : session_->accumulate(*batch, scalars));
-    const int64_t padded = static_cast<int64_t>(std::max(batch->longest_row, pad_to_)) * batch->rows;
-    state_.total_flos +=
-        6.0 * static_cast<double>(padded) * static_cast<double>(non_embedding_parameters(*model_.model));
-    state_.num_input_tokens_seen += batch->real_tokens();
+    started_.push_back({count == 1 ? session_->step(*batch, scalars) : session_->accumulate(*batch, scalars),
+                        scalars.loss_weight, count == 1});
+    count_tokens(*batch);
+    collect(1);
   }
-  if (count > 1) started.push_back(session_->update(scalars));
-  finish_update();  // the one before: its losses are read while this one runs
-  pending_ = std::move(started);
-  loss_factor_ = scalars.loss_weight;
+  if (count > 1) {
+    started_.push_back({session_->update(scalars), 0, true});
+    collect(1);
+  }
   last_learning_rate_ = scalars.learning_rate;
   ++state_.global_step;
   const int64_t in_epoch = (state_.global_step - 1) % plan.updates_per_epoch + 1;
@@ -202,23 +204,33 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
       static_cast<double>(epoch) + static_cast<double>(batches) / static_cast<double>(plan.batches_per_epoch);
 }
 
-void Trainer::finish_update() {
-  if (pending_.empty()) return;
-  double loss = 0;
-  for (const Session::Pending& run : pending_) {
-    const Session::Outcome outcome = session_->collect(run);
-    if (run.has_loss) loss += outcome.loss * loss_factor_;
-    if (run.has_norm) last_norm_ = outcome.grad_norm;
+void Trainer::count_tokens(const PackedBatch& batch) {
+  const double padded = static_cast<double>(std::max(batch.longest_row, pad_to_)) * batch.rows;
+  state_.total_flos += 6.0 * padded * static_cast<double>(non_embedding_parameters(*model_.model));
+  state_.num_input_tokens_seen += batch.real_tokens();
+}
+
+void Trainer::collect(size_t keep) {
+  while (started_.size() > keep) {
+    const Started run = std::move(started_.front());
+    started_.pop_front();
+    const Session::Outcome outcome = session_->collect(run.run);
+    if (run.run.has_loss) update_loss_ += outcome.loss * run.loss_weight;
+    if (run.run.has_norm) last_norm_ = outcome.grad_norm;
+    if (run.ends_update) end_update(std::exchange(update_loss_, 0.0));
   }
-  pending_.clear();
+}
+
+void Trainer::end_update(double loss) {
   last_loss_ = loss;
+  const int64_t step = ++updates_collected_;
   if (!std::isfinite(loss) || !std::isfinite(last_norm_)) {
     const std::string last = args_.output_dir ? last_checkpoint(fs_, *args_.output_dir) : "";
     fail(ErrorCode::kNonFinite,
          "step {}: loss {}, gradient norm {}: not finite. The weights were not touched by this step. A "
          "smaller "
          "--learning_rate, more --warmup_steps or fp32 may help. {}",
-         state_.global_step, loss, last_norm_,
+         step, loss, last_norm_,
          last.empty() ? "There is no checkpoint yet." : "Last good checkpoint: " + last);
   }
   run_.total_loss += loss;
@@ -233,14 +245,14 @@ void Trainer::after_update(const Plan& plan) {
   saved_this_step_ = false;
   if (by_steps || (args_.logging_first_step && step == 1) ||
       (args_.logging_strategy == "epoch" && epoch_end)) {
-    finish_update();
+    collect(0);
     log_progress();
   }
   evaluate_and_save(plan, epoch_end);
-  if (step == plan.max_steps) finish_update();
+  if (step == plan.max_steps) collect(0);
   if (hooks_.on_step) hooks_.on_step(step, plan.max_steps, last_loss_);
   if (step < plan.max_steps && hooks_.should_stop && hooks_.should_stop()) {
-    finish_update();
+    collect(0);
     if (!args_.output_dir)
       fail(ErrorCode::kInterrupted, "interrupted after step {}; without --output_dir nothing was saved",
            step);
@@ -270,14 +282,14 @@ void Trainer::evaluate_and_save(const Plan& plan, bool epoch_end) {
   const double position = args_.eval_strategy == "epoch" ? state_.epoch : static_cast<double>(step);
   bool better = false;
   if (eval_ != nullptr && due(args_.eval_strategy, state_.eval_steps) && position >= args_.eval_delay) {
-    finish_update();
+    collect(0);
     const std::optional<int64_t> before = state_.best_global_step;
     note_best(evaluate(*eval_));
     better = state_.best_global_step != before;
   }
   const bool save = args_.save_strategy == "best" ? better : due(args_.save_strategy, state_.save_steps);
   if (save && args_.output_dir) {
-    finish_update();
+    collect(0);
     save_checkpoint();
     rotate_checkpoints();
   }

@@ -1,4 +1,5 @@
 #pragma once
+#include <deque>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -96,9 +97,12 @@ class Trainer {
  private:
   void begin(const Plan& plan, const std::string& resume_from);
   void run_updates(const Plan& plan);
-  /// One update from its micro-batches; its outcome is collected before the next one.
+  /// One update from its micro-batches.
   void start_update(const Plan& plan, class BatchStream& stream);
-  void finish_update();
+  /// Reads the outcomes of all runs but the `keep` newest: on a device that runs ahead, one run late.
+  void collect(size_t keep);
+  void count_tokens(const PackedBatch& batch);
+  void end_update(double loss);
   void after_update(const Plan& plan);
   void log_progress();
   void evaluate_and_save(const Plan& plan, bool epoch_end);
@@ -123,8 +127,14 @@ class Trainer {
   TrainerState state_;
   RunState run_;
 
-  std::vector<Session::Pending> pending_;  ///< runs of the update that was started last
-  double loss_factor_ = 1;                 ///< what their losses are multiplied with
+  struct Started {
+    Session::Pending run;
+    double loss_weight;
+    bool ends_update;
+  };
+  std::deque<Started> started_;
+  double update_loss_ = 0;  ///< of the runs of an update that were collected
+  int64_t updates_collected_ = 0;
   double last_loss_ = 0, last_norm_ = 0, last_learning_rate_ = 0;
   int pad_to_ = 0;
   bool saved_this_step_ = false;

@@ -1,0 +1,34 @@
+"""What the end-to-end tests share: the program, a tiny model, and small data made on the spot."""
+import os
+import pathlib
+import random
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODEL = ROOT / "tests" / "golden" / "tiny_bert" / "classification"
+WORDS = "the old bridge is small who opened it turns what runs in engine of new red ship where bank a metal water".split()
+
+
+def program():
+    return str(pathlib.Path(os.environ.get("LATHE_BINARY_DIR", ROOT / "build")) / "lathe")
+
+
+def write_csv(path, rows, seed):
+    """rows questions in three classes; the class shows in the words."""
+    draw = random.Random(seed)
+    with open(path, "w", encoding="utf-8") as out:
+        out.write("sentence1,label\n")
+        for i in range(rows):
+            text = " ".join(draw.choice(WORDS) for _ in range(draw.randint(3, 12)))
+            out.write(f"{text} {['who', 'what', 'where'][i % 3]},{['person', 'thing', 'place'][i % 3]}\n")
+
+
+def glue_command(folder, train, dev, *more):
+    return [program(), "glue", "--model_name_or_path", str(MODEL), "--train_file", str(train), "--validation_file",
+            str(dev), "--do_train", "--do_eval", "--per_device_train_batch_size", "8", "--learning_rate", "1e-3",
+            "--num_train_epochs", "3", "--max_seq_length", "32", "--output_dir", str(folder), "--use_cpu",
+            "--ignore_mismatched_sizes", *more]
+
+
+def run(command, **keywords):
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **keywords)

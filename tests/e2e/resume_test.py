@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""A run that is killed at any moment and resumed ends in the same bits as one that never was; so do two runs with
+different numbers of threads.  SIGTERM writes a checkpoint and says how to go on."""
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import command_line as cl
+
+STEPS = ["--save_steps", "10", "--logging_steps", "5", "--seed", "7"]  # 3 × 24 updates, dropout as in the model
+MODEL_DROPOUT = 0.1
+RUNTIME_KEYS = ("_runtime", "_per_second")
+
+
+def model_with_dropout(folder):
+    """The golden model with dropout, so that its masks have to be the same after a resume."""
+    folder.mkdir()
+    for name in os.listdir(cl.MODEL):
+        if name.startswith(("config", "model", "tokenizer", "vocab")):
+            (folder / name).write_bytes((cl.MODEL / name).read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    config["hidden_dropout_prob"] = config["attention_probs_dropout_prob"] = MODEL_DROPOUT
+    config["classifier_dropout"] = MODEL_DROPOUT
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def history(folder):
+    entries = json.loads((folder / "trainer_state.json").read_text())["log_history"]
+    return [{k: v for k, v in e.items() if not k.endswith(RUNTIME_KEYS)} for e in entries]
+
+
+class Resume(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temp = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.temp.name)
+        model_with_dropout(cls.root / "model")
+        cl.write_csv(cls.root / "train.csv", 192, 1)
+        cl.write_csv(cls.root / "dev.csv", 30, 2)
+        started = time.monotonic()
+        cls.reference = cls.root / "reference"
+        result = cl.run(cls.command(cls.reference))
+        cls.seconds = time.monotonic() - started
+        assert result.returncode == 0, result.stderr
+        cls.weights = (cls.reference / "model.safetensors").read_bytes()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temp.cleanup()
+
+    @classmethod
+    def command(cls, folder, *more):
+        command = cl.glue_command(folder, cls.root / "train.csv", cls.root / "dev.csv", *STEPS, *more)
+        command[command.index(str(cl.MODEL))] = str(cls.root / "model")
+        return command
+
+    def check_same(self, folder):
+        self.assertEqual((folder / "model.safetensors").read_bytes(), self.weights)
+        self.assertEqual(history(folder), history(self.reference))
+
+    def test_two_runs_and_any_number_of_threads_give_the_same_bits(self):
+        for threads in ("1", "2", "3"):
+            folder = self.root / f"threads{threads}"
+            result = cl.run(self.command(folder, "--threads", threads))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.check_same(folder)
+
+    def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_bits(self):
+        draw = random.Random(3)
+        for moment in range(20):
+            folder = self.root / f"killed{moment}"
+            process = subprocess.Popen(self.command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(draw.uniform(0.0, self.seconds))
+            process.kill()
+            process.wait()
+            whole = [n for n in os.listdir(folder) if n.startswith("checkpoint-")] if folder.exists() else []
+            for name in whole:  # whatever bears the name of a checkpoint is one
+                self.assertTrue((folder / name / "lathe_state.safetensors").exists(), name)
+            more = [] if whole else ["--overwrite_output_dir"]
+            result = cl.run(self.command(folder, *more))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            if whole:
+                self.assertIn("going on from", result.stderr)
+            self.check_same(folder)
+            self.assertFalse([n for n in os.listdir(folder) if n.startswith(".tmp-")])
+
+    def test_sigterm_writes_a_checkpoint_and_says_how_to_go_on(self):
+        folder = self.root / "stopped"
+        process = subprocess.Popen(self.command(folder, "--num_train_epochs", "2000"), stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
+        while not (folder / "checkpoint-10").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("--resume_from_checkpoint", stderr)
+        checkpoint = pathlib.Path(stderr.rsplit("--resume_from_checkpoint ", 1)[1].split()[0])
+        self.assertTrue((checkpoint / "lathe_state.safetensors").exists())
+
+    def test_accumulation_of_four_times_two_equals_eight(self):
+        folder = self.root / "accumulated"
+        result = cl.run(self.command(folder, "--per_device_train_batch_size", "2",
+                                     "--gradient_accumulation_steps", "4"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        pairs = list(zip(history(folder), history(self.reference)))
+        self.assertGreater(len(pairs), 10)
+        for mine, wanted in pairs:
+            if "grad_norm" in wanted:  # the same masks, samples and steps: only the order of the sums differs
+                self.assertAlmostEqual(mine["loss"], wanted["loss"], delta=2e-4 * wanted["loss"])
+
+
+if __name__ == "__main__":
+    unittest.main()
