@@ -129,6 +129,12 @@ Session::Compiled& Session::compiled(const Key& key) {
   return cache_[key] = std::move(compiled);
 }
 
+const Program& Session::program(const Pending& run) const {
+  for (const auto& [key, compiled] : cache_)
+    if (compiled.executable == run.executable) return *compiled.program;
+  fail(ErrorCode::kInternal, "the program of this run is not in the cache any more");
+}
+
 /// Executables hold addresses in the arena: a larger arena makes all of them stale.
 void Session::grow_arena(size_t bytes) {
   if (bindings_.arena.bytes >= bytes) return;

@@ -70,6 +70,8 @@ class Session {
 
   /// Compiled programs in the cache, and bytes of the arena they share.
   size_t programs() const { return cache_.size(); }
+  /// The program of a run whose executable is still in the cache.  Errors: kInternal if it is not.
+  const Program& program(const Pending& run) const;
   size_t arena_bytes() const { return bindings_.arena.bytes; }
   const nn::FlatLayout& layout() const { return layout_; }
 
