@@ -63,16 +63,19 @@ LabelSet labels_of(const BertConfig& config) {
 Texts read_files(const GlueArguments& glue, const TrainingArguments& training, const BertConfig& config) {
   Texts texts;
   std::optional<LabelSet> known;
+  std::vector<std::string> text_columns;
   if (glue.train_file) {
     TextDataset train = read_own_file(*glue.train_file);
     known = train.label_set;
+    text_columns = train.text_columns;
     if (training.do_train) texts.train = std::move(train);
   } else if (const LabelSet saved = labels_of(config); saved.num_labels() > 0) {
     known = saved;
   }
   const auto read = [&](const std::string& path) {
-    TextDataset data = read_own_file(path, known ? &*known : nullptr);
+    TextDataset data = read_own_file(path, known ? &*known : nullptr, text_columns);
     if (!known) known = data.label_set;
+    text_columns = data.text_columns;
     return data;
   };
   if (glue.validation_file && (training.do_eval || training.eval_strategy != "no"))
@@ -169,6 +172,7 @@ class Glue {
     const std::string config_path = join_path(folder, "config.json");
     const BertConfig config = parse_bert_config(read_json(fs, config_path), config_path);
     Texts texts = glue_.task_name ? read_task(glue_, training_) : read_files(glue_, training_, config);
+    say_files(texts);
     adopt_label_order(run_, config, texts);
     AutoModel model = from_pretrained(fs, folder, head_of(texts.labels, glue_.ignore_mismatched_sizes));
     if (glue_.tokenizer_name) model.tokenizer = Tokenizer::load(resolve_model(fs, *glue_.tokenizer_name));
@@ -188,6 +192,13 @@ class Glue {
   }
 
  private:
+  void say_files(const Texts& texts) {
+    if (texts.train) run_.say(LogLevel::kInfo, "training data: " + texts.train->origin);
+    for (const TextDataset& data : texts.validation)
+      run_.say(LogLevel::kInfo, "validation data: " + data.origin);
+    for (const TextDataset& data : texts.test) run_.say(LogLevel::kInfo, "test data: " + data.origin);
+  }
+
   void tokenize(Texts& texts, const Tokenizer& tokenizer) {
     int length = static_cast<int>(glue_.max_seq_length);
     if (length > tokenizer.model_max_length()) {

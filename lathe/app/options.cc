@@ -5,6 +5,7 @@
 
 #include "lathe/app/argument_parser.h"
 #include "lathe/core/error.h"
+#include "lathe/io/gzip.h"
 
 namespace lathe {
 
@@ -39,6 +40,17 @@ Options parse_options(const std::vector<std::string>& args, const std::vector<st
     }
   }
   return options;
+}
+
+std::vector<std::string> read_lines(const std::string& path) {
+  const std::string text = read_text(real_file_system(), path);
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at - (end > at && text[end - 1] == '\r')));
+    at = end + 1;
+  }
+  return lines;
 }
 
 int whole_number(const Options& options, const std::string& flag, int fallback, int low) {

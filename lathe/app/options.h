@@ -21,6 +21,9 @@ struct Options {
 Options parse_options(const std::vector<std::string>& args, const std::vector<std::string>& with_value,
                       const std::vector<std::string>& switches, const std::string& usage);
 
+/// The lines of a text file (also .gz) without their ends.  Errors: kNotFound, kInvalidData.
+std::vector<std::string> read_lines(const std::string& path);
+
 /// A flag's value as a whole number of at least `low`.  Errors: kUsage.
 int whole_number(const Options& options, const std::string& flag, int fallback, int low);
 

@@ -7,7 +7,6 @@
 #include "lathe/app/commands.h"
 #include "lathe/app/options.h"
 #include "lathe/backends/register.h"
-#include "lathe/io/gzip.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/python_format.h"
 #include "lathe/train/trainer.h"
@@ -28,12 +27,8 @@ TextDataset read_texts(const Options& options) {
   TextDataset data;
   std::vector<std::string> lines(options.rest.begin() + 1, options.rest.end());
   if (options.has("--file")) {
-    const std::string text = read_text(real_file_system(), options.get("--file"));
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = std::min(text.find('\n', at), text.size());
-      lines.push_back(text.substr(at, end - at - (end > at && text[end - 1] == '\r')));
-      at = end + 1;
-    }
+    const std::vector<std::string> read = read_lines(options.get("--file"));
+    lines.insert(lines.end(), read.begin(), read.end());
   }
   bool pairs = false;
   for (const std::string& line : lines) pairs = pairs || line.find('\t') != std::string::npos;
@@ -121,6 +116,9 @@ int run_predict(const std::vector<std::string>& args) {
   const TokenizedDataset tokens = tokenize_dataset(data, *model.tokenizer, length, pool);
   const auto backend = open_device(options.get("--device", "auto"), {threads});
   Trainer trainer(*backend, model, training, nullptr, nullptr);
+  if (!trainer.load_report().missing.empty())
+    fail(ErrorCode::kInvalidData, "{}\nSuch a model predicts at random; fine-tune it first.",
+         to_string(trainer.load_report(), *model.model, folder));
   const Predictions p = trainer.predict(tokens);
   const size_t columns = static_cast<size_t>(p.columns);
   for (size_t row = 0; row < data.size(); ++row) {

@@ -50,14 +50,15 @@ class Qa {
 
  private:
   SquadDataset read(const std::string& path, const char* what, const std::optional<int64_t>& limit) {
+    run_.say(LogLevel::kInfo, fmt::format("{} data: {}", what, path));
     SquadDataset data = read_squad(path);
     if (limit) data.truncate(static_cast<size_t>(*limit));
     if (data.uncertain_starts > 0)
       run_.say(LogLevel::kInfo, fmt::format("{}: {} of {} questions have an answer start that was guessed",
-                                            what, data.uncertain_starts, data.examples.size()));
+                                            path, data.uncertain_starts, data.examples.size()));
     if (data.misplaced_answers > 0)
       run_.say(LogLevel::kWarning,
-               fmt::format("{}: {} answers are not what stands at their start in the context", what,
+               fmt::format("{}: {} answers are not what stands at their start in the context", path,
                            data.misplaced_answers));
     return data;
   }
@@ -81,7 +82,7 @@ class Qa {
       if (training_.do_train) require(train, "train-v*.json");
       if (training_.do_eval) require(validation, "dev-v*.json");
     }
-    if (training_.do_train) train_ = read(train, "train", std::nullopt);
+    if (training_.do_train) train_ = read(train, "training", std::nullopt);
     if (training_.do_eval || training_.eval_strategy != "no")
       eval_ = read(validation, "validation", qa_.max_eval_samples);
     if (training_.do_predict)

@@ -1,6 +1,7 @@
 #include "lathe/app/script_run.h"
 
 #include "lathe/app/signals.h"
+#include "lathe/io/directory_transaction.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/python_format.h"
 
@@ -10,6 +11,20 @@ namespace {
 constexpr const char* kDefaultOutput = "trainer_output";
 
 int64_t trainable_parameters(const TaskModel& model) { return nn::flat_layout(model.parameters()).trainable; }
+
+/// Makes and removes a folder there: permissions alone do not tell (read-only disks, /proc).
+void check_writable(FileSystem& fs, const std::string& folder) {
+  std::string existing = folder;
+  while (!fs.exists(existing) && parent_folder(existing) != existing) existing = parent_folder(existing);
+  std::string why = "there is a file in its path";
+  if (fs.is_directory(existing)) {
+    const DirectoryTransaction probe(fs, join_path(existing, "probe"));
+    if (probe.status().ok()) return;
+    why = probe.status().message();
+  }
+  fail(ErrorCode::kIo,
+       "--output_dir: {} is not writable ({}); choose another folder or change its permissions", folder, why);
+}
 
 }  // namespace
 
@@ -22,9 +37,7 @@ std::string ScriptRun::prepare_output() {
   const std::string& folder = *args_.output_dir;
   if (fs_.exists(folder) && !fs_.is_directory(folder))
     fail(ErrorCode::kUsage, "--output_dir: {} is a file, wants a folder", folder);
-  if (!fs_.is_writable(folder))
-    fail(ErrorCode::kIo, "--output_dir: {} is not writable; choose another folder or change its permissions",
-         folder);
+  check_writable(fs_, folder);
   if (args_.resume_from_checkpoint) {
     const std::string& from = *args_.resume_from_checkpoint;
     if (from != "true" && from != "True") return from;

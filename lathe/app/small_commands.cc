@@ -5,7 +5,6 @@
 #include "lathe/app/doctor.h"
 #include "lathe/app/help.h"
 #include "lathe/app/options.h"
-#include "lathe/io/gzip.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/auto_model.h"
 #include "lathe/train/log_format.h"
@@ -17,7 +16,7 @@ namespace {
 constexpr const char* kTokenizeUsage =
     "usage: lathe tokenize MODEL_DIR [--file FILE | TEXT [TEXT_PAIR]] [--max_length 0] [--stride 0]\n"
     "  Prints one JSON object per text with ids, tokens, type ids, offsets and word ids.  With --file: one "
-    "text per line.\n";
+    "text per line,\n  a tab parts the two texts of a pair.\n";
 constexpr const char* kInfoUsage = "usage: lathe info MODEL_DIR\n  Prints what a model folder holds.\n";
 
 void print_line(const std::string& text) { fmt::print("{}\n", text); }
@@ -47,11 +46,11 @@ int run_tokenize(const std::vector<std::string>& args) {
   } else if (texts == 1) {
     show(tokenizer.encode_with_overflow(options.rest[1], encode));
   } else {
-    const std::string text = read_text(real_file_system(), options.get("--file"));
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = std::min(text.find('\n', at), text.size());
-      show(tokenizer.encode_with_overflow(text.substr(at, end - at), encode));
-      at = end + 1;
+    for (const std::string& line : read_lines(options.get("--file"))) {
+      const size_t tab = line.find('\t');
+      show(tab == std::string::npos
+               ? tokenizer.encode_with_overflow(line, encode)
+               : tokenizer.encode_with_overflow(line.substr(0, tab), line.substr(tab + 1), encode));
     }
   }
   return 0;

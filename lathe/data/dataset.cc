@@ -192,22 +192,29 @@ TextDataset read_glue_file(const GlueTask& task, const std::string& path) {
   return dataset_from_glue_table(task, parse_table(bytes, format.value_or(TableFormat::kTsv), options, path));
 }
 
-TextDataset dataset_from_table(const Table& table, const LabelSet* known) {
-  TextDataset out{.origin = table.origin, .first = {}};
-  std::vector<const Column*> texts;
-  if (table.find("sentence1") && table.find("sentence2")) {
-    texts = {table.find("sentence1"), table.find("sentence2")};
-  } else {
-    for (const Column& column : table.columns)
-      // A column without a name is the row number that pandas writes.
-      if (column.name != kLabelColumn && !column.name.empty() && texts.size() < 2) texts.push_back(&column);
-  }
-  if (texts.empty())
+namespace {
+
+std::vector<std::string> find_text_columns(const Table& table) {
+  if (table.find("sentence1") && table.find("sentence2")) return {"sentence1", "sentence2"};
+  std::vector<std::string> names;
+  for (const Column& column : table.columns)
+    // A column without a name is the row number that pandas writes.
+    if (column.name != kLabelColumn && !column.name.empty() && names.size() < 2) names.push_back(column.name);
+  if (names.empty())
     fail(ErrorCode::kInvalidData,
          "{}: no text column beside '{}'; wants one or two, such as sentence1, sentence2", table.origin,
          kLabelColumn);
-  out.first = text_values(table, *texts[0]);
-  if (texts.size() == 2) out.second = text_values(table, *texts[1]);
+  return names;
+}
+
+}  // namespace
+
+TextDataset dataset_from_table(const Table& table, const LabelSet* known,
+                               const std::vector<std::string>& text_columns) {
+  TextDataset out{.origin = table.origin, .first = {}};
+  out.text_columns = text_columns.empty() ? find_text_columns(table) : text_columns;
+  out.first = text_values(table, table.at(out.text_columns[0]));
+  if (out.text_columns.size() == 2) out.second = text_values(table, table.at(out.text_columns[1]));
   const Column* column = table.find(kLabelColumn);
   if (column == nullptr && known == nullptr) table.at(kLabelColumn);
   out.label_set = known != nullptr ? *known : infer_labels(table, *column);
@@ -218,8 +225,9 @@ TextDataset dataset_from_table(const Table& table, const LabelSet* known) {
   return out;
 }
 
-TextDataset read_own_file(const std::string& path, const LabelSet* known) {
-  return dataset_from_table(read_table(path), known);
+TextDataset read_own_file(const std::string& path, const LabelSet* known,
+                          const std::vector<std::string>& text_columns) {
+  return dataset_from_table(read_table(path), known, text_columns);
 }
 
 }  // namespace lathe

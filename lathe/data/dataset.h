@@ -34,10 +34,11 @@ struct TextDataset {
   std::vector<std::string> first;
   std::vector<std::string> second;  ///< empty, or one per row
   LabelSet label_set;
-  std::vector<int32_t> labels;  ///< kClasses: [rows]
-  std::vector<float> targets;   ///< kRegression: [rows]; kMultiLabel: [rows · names] 0 or 1
-  bool labelled = false;        ///< false: the file has no label column (a test file)
-  int64_t skipped_rows = 0;     ///< damaged rows of GLUE files that were left out
+  std::vector<int32_t> labels;                 ///< kClasses: [rows]
+  std::vector<float> targets;                  ///< kRegression: [rows]; kMultiLabel: [rows · names] 0 or 1
+  bool labelled = false;                       ///< false: the file has no label column (a test file)
+  int64_t skipped_rows = 0;                    ///< damaged rows of GLUE files that were left out
+  std::vector<std::string> text_columns = {};  ///< where a user's own file has its texts
 
   size_t size() const { return first.size(); }
   bool has_pairs() const { return !second.empty(); }
@@ -53,12 +54,15 @@ TextDataset read_glue_file(const GlueTask& task, const std::string& path);
 /// A user's own file: label column `label`; texts sentence1 and sentence2 if there, else the first one or two
 /// other columns.  known = nullptr: the labels are found in the file, a list column is multi-label, a column
 /// of floats is regression, else the sorted distinct values are the classes.  Otherwise labels must be in
-/// *known. Errors: as read_glue_file; kNotFound without a label column if known is null; kInvalidData without
-/// a text column.
-TextDataset read_own_file(const std::string& path, const LabelSet* known = nullptr);
+/// *known.  text_columns: the texts are these columns; empty: as above. Errors: as read_glue_file; kNotFound
+/// without a label column if known is null; kInvalidData without a text column; kNotFound without one of
+/// text_columns.
+TextDataset read_own_file(const std::string& path, const LabelSet* known = nullptr,
+                          const std::vector<std::string>& text_columns = {});
 
 /// The same from a table, for tests and other sources.
-TextDataset dataset_from_table(const Table& table, const LabelSet* known = nullptr);
+TextDataset dataset_from_table(const Table& table, const LabelSet* known = nullptr,
+                               const std::vector<std::string>& text_columns = {});
 TextDataset dataset_from_glue_table(const GlueTask& task, const Table& table);
 
 }  // namespace lathe

@@ -85,6 +85,19 @@ TEST(OwnFile, TestFilesNeedNoLabels) {
   message_of(ErrorCode::kNotFound, [] { dataset_from_table(csv("text\na\n")); });
 }
 
+TEST(OwnFile, FilesOfOneRunHaveTheSameTextColumns) {
+  const auto train = dataset_from_table(csv("question,label\nwho,a\nwhat,b\n"));
+  EXPECT_EQ(train.text_columns, Values{"question"});
+  const auto dev =
+      dataset_from_table(csv("id,label,question\n7,a,where\n"), &train.label_set, train.text_columns);
+  EXPECT_EQ(dev.first, Values{"where"});
+  EXPECT_FALSE(dev.has_pairs());
+  const auto message = message_of(ErrorCode::kNotFound, [&] {
+    dataset_from_table(csv("text,label\nwho,a\n"), &train.label_set, train.text_columns);
+  });
+  EXPECT_TRUE(contains(message, "no column 'question'; it has 'text', 'label'")) << message;
+}
+
 TEST(OwnFile, RefusesWhatCannotBeLearnt) {
   EXPECT_TRUE(contains(message_of(ErrorCode::kInvalidData, [] { dataset_from_table(csv("label\na\n")); }),
                        "no text"));

@@ -130,7 +130,7 @@ TaskFiles files_in(const GlueTask& task, const std::string& folder) {
 std::string list_folders(const std::vector<std::string>& folders) {
   std::string out;
   for (const std::string& folder : folders) out += (out.empty() ? "" : ", ") + folder;
-  return out.empty() ? "nowhere: give --data_dir or set LATHE_DATA_DIR" : out;
+  return (out.empty() ? "nowhere" : out) + "\nGive the folder with --data_dir or set LATHE_DATA_DIR";
 }
 
 // The folder itself, its folders that match the name, and those of its folder `glue`.

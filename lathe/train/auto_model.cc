@@ -55,6 +55,7 @@ AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadO
          config_path);
   AutoModel model = make(parse_bert_config(read_json(fs, config_path), config_path), head);
   model.folder = folder;
+  model.ignore_mismatched_sizes = head.ignore_mismatched_sizes;
   model.checkpoint = open_checkpoint(fs, folder);
   model.tokenizer = Tokenizer::load(folder);
   if (model.tokenizer->vocab_size() > model.config.vocab_size)
@@ -87,7 +88,7 @@ Problem saved_problem(const BertConfig& config) {
        "BertForQuestionAnswering, BertForMaskedLM); fine-tune the model first");
 }
 
-LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed, bool ignore_mismatched_sizes) {
+LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed) {
   const auto write = [&](int index, std::span<const float> values) {
     session.write_parameter(index, values);
   };
@@ -98,7 +99,7 @@ LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed, b
     for (size_t i = 0; i < model.model->parameters().size(); ++i)
       report.missing.push_back(static_cast<int>(i));
   }
-  if (!report.mismatched.empty() && !ignore_mismatched_sizes) {
+  if (!report.mismatched.empty() && !model.ignore_mismatched_sizes) {
     const LoadReport::Mismatch& m = report.mismatched[0];
     fail(ErrorCode::kInvalidData,
          "{}: {} is {}, the model wants {}; --ignore_mismatched_sizes starts such weights anew",

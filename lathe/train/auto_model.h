@@ -21,6 +21,7 @@ struct AutoModel {
   std::unique_ptr<TaskModel> model;
   std::unique_ptr<Checkpoint> checkpoint;  ///< null: all weights are new
   std::optional<Tokenizer> tokenizer;
+  bool ignore_mismatched_sizes = false;  ///< weights of another shape start anew; false: an error
 };
 
 /// What a head is to be, where the folder's configuration shall not decide.
@@ -43,11 +44,10 @@ Problem saved_problem(const BertConfig& config);
 
 /// Writes all weights into the session: those of the checkpoint, then new ones for what it lacks, drawn in
 /// declared order from a generator seeded `seed`: N(0, initializer_range), biases 0, LayerNorm 1.  Returns
-/// the report. Errors: kInvalidData for weights that are not finite, or for a head of another size without
-/// ignore_mismatched_sizes.
+/// the report. Errors: kInvalidData for weights that are not finite, or of another shape without
+/// model.ignore_mismatched_sizes.
 /// Source: BertPreTrainedModel._init_weights after set_seed(seed), as run_glue calls them.
-LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed,
-                      bool ignore_mismatched_sizes = false);
+LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed);
 
 /// Files of a model folder beside the weights: config.json and the tokenizer's.
 std::vector<NamedFile> model_files(const AutoModel& model);

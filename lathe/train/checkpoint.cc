@@ -114,11 +114,11 @@ int64_t checkpoint_step(const std::string& name) {
 
 Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model,
                    const Session& session) {
-  for (const auto& [name, content] : model_files(model)) {
-    const Status status = fs.write_atomic(join_path(folder, name), content);
-    if (!status.ok()) return status;
-  }
-  return write_weights(fs, folder, model, session);
+  // The weights come first: they are what a full disk has no room for.
+  Status status = write_weights(fs, folder, model, session);
+  for (const auto& [name, content] : model_files(model))
+    if (status.ok()) status = fs.write_atomic(join_path(folder, name), content);
+  return status;
 }
 
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {

@@ -66,7 +66,7 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
       fs_(fs) {
   if (args_.freeze_base_model) model_.model->set_trainable(model_.model->base_prefix(), false);
   session_ = std::make_unique<Session>(backend_, *model_.model, session_options(model_, args_));
-  load_report_ = initialize(*session_, model_, static_cast<uint64_t>(args_.seed), true);
+  load_report_ = initialize(*session_, model_, static_cast<uint64_t>(args_.seed));
 }
 
 SamplerOptions Trainer::sampler_options(int64_t samples) const {
@@ -230,7 +230,7 @@ void Trainer::end_update(double loss) {
          "step {}: loss {}, gradient norm {}: not finite. The weights were not touched by this step. A "
          "smaller "
          "--learning_rate, more --warmup_steps or fp32 may help. {}",
-         step, loss, last_norm_,
+         step, python_repr(loss), python_repr(last_norm_),
          last.empty() ? "There is no checkpoint yet." : "Last good checkpoint: " + last);
   }
   run_.total_loss += loss;

@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+"""Bad input ends with a message that says where, what was found, what is wanted and the way out; with exit code 2 for
+usage and 1 for the rest; and with nothing half-written left behind."""
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+
+import command_line as cl
+
+GOOD_CSV = "sentence1,label\n" + "".join(f"the old bridge {w},{w}\n" for w in ("who", "what", "where")) * 4
+
+
+def split_weights(path):
+    """Header (a dictionary) and data of a safetensors file."""
+    content = path.read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    return json.loads(content[8:8 + size]), content[8 + size:]
+
+
+def join_weights(path, header, data):
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def set_values(path, tensor, value):
+    """Every element of an F32 tensor becomes `value`."""
+    header, data = split_weights(path)
+    begin, end = header[tensor]["data_offsets"]
+    join_weights(path, header, data[:begin] + struct.pack("<f", value) * ((end - begin) // 4) + data[end:])
+
+
+def files_below(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*")) if folder.exists() else []
+
+
+class BadInput(unittest.TestCase):
+    def setUp(self):
+        self.temp = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temp.cleanup)
+        self.root = pathlib.Path(self.temp.name)
+        self.model = self.root / "model"
+        shutil.copytree(cl.MODEL, self.model)
+        self.train = self.root / "train.csv"
+        self.dev = self.root / "dev.csv"
+        self.out = self.root / "out"
+        self.train.write_text(GOOD_CSV)
+        self.dev.write_text(GOOD_CSV)
+
+    def command(self, *more):
+        command = cl.glue_command(self.out, self.train, self.dev, *more)
+        command[command.index(str(cl.MODEL))] = str(self.model)
+        return command
+
+    def fails(self, command, *words, code=1, keep=()):
+        """The command ends with `code` and one error that holds all the words; the output holds only `keep`."""
+        result = cl.run(command)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        self.assertEqual(result.stderr.count("error: "), 1, result.stderr)
+        message = result.stderr[result.stderr.index("error: "):]
+        for word in words:
+            self.assertIn(str(word), message)
+        self.assertEqual(files_below(self.out), sorted(keep))
+        return message
+
+    def works(self, command):
+        result = cl.run(command)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    # ---- the model folder
+
+    def test_truncated_weights(self):
+        weights = self.model / "model.safetensors"
+        whole = weights.read_bytes()
+        for size in (0, 5, 8, 100, len(whole) // 2, len(whole) - 1):
+            weights.write_bytes(whole[:size])
+            self.fails(self.command(), weights)
+
+    def test_weights_whose_header_lies(self):
+        weights = self.model / "model.safetensors"
+        good, data = split_weights(weights)
+        name = "bert.pooler.dense.weight"
+        self.assertIn(name, good)
+
+        def lie(**changed):
+            join_weights(weights, {**good, name: {**good[name], **changed}}, data)
+
+        lie(data_offsets=[0, 1 << 40])
+        self.fails(self.command(), weights, name)
+        lie(shape=[1 << 31, 1 << 31, 1 << 31])
+        self.fails(self.command(), weights, name)
+        lie(shape=[-1, 4])
+        self.fails(self.command(), weights, name)
+        lie(dtype="F31")
+        self.fails(self.command(), weights, name, "F31")
+        weights.write_bytes(struct.pack("<Q", 1 << 60) + b"{}")
+        self.fails(self.command(), weights)
+        weights.write_bytes(struct.pack("<Q", 8) + b"not json" + data)
+        self.fails(self.command(), weights)
+
+    def test_weights_that_are_no_numbers(self):
+        set_values(self.model / "model.safetensors", "bert.pooler.dense.weight", float("nan"))
+        self.fails(self.command(), self.model / "model.safetensors", "bert.pooler.dense.weight", "NaN",
+                   "earlier")
+
+    def test_vocabulary_of_another_size(self):
+        config = json.loads((self.model / "config.json").read_text())
+        (self.model / "config.json").write_text(json.dumps({**config, "vocab_size": 50}))
+        self.fails(self.command(), self.model / "config.json", "vocab_size", "50", "115")
+        (self.model / "config.json").write_text(json.dumps({**config, "vocab_size": 200}))
+        self.fails([a for a in self.command() if a != "--ignore_mismatched_sizes"], "model.safetensors",
+                   "word_embeddings", "115", "200", "--ignore_mismatched_sizes")
+
+    def test_heads_that_do_not_divide_the_columns(self):
+        config = json.loads((self.model / "config.json").read_text())
+        (self.model / "config.json").write_text(json.dumps({**config, "num_attention_heads": 5}))
+        self.fails(self.command(), self.model / "config.json", "num_attention_heads", "5", "hidden_size", "32")
+
+    def test_configuration_that_is_no_json(self):
+        (self.model / "config.json").write_text('{"hidden_size": 32,')
+        self.fails(self.command(), self.model / "config.json")
+
+    def test_missing_parts_of_the_model(self):
+        for name in ("config.json", "model.safetensors"):
+            content = (self.model / name).read_bytes()
+            (self.model / name).unlink()
+            self.fails(self.command(), self.model, name)
+            (self.model / name).write_bytes(content)
+        (self.model / "tokenizer.json").unlink()
+        (self.model / "vocab.txt").unlink()
+        self.fails(self.command(), self.model, "vocab.txt", "tokenizer.json")
+
+    def test_a_model_name_that_is_nowhere_lists_where_it_looked(self):
+        command = self.command()
+        command[command.index(str(self.model))] = "bert-base-nowhere"
+        result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HOME": str(self.root)})
+        self.assertEqual(result.returncode, 1)
+        for form in ("models--bert-base-nowhere", "models--google-bert--bert-base-nowhere"):
+            self.assertIn(str(self.root / "hub" / form), result.stderr)
+        self.assertIn("HF_HOME", result.stderr)
+        self.assertEqual(files_below(self.out), [])
+
+    # ---- the data
+
+    def test_missing_column(self):
+        self.train.write_text(GOOD_CSV.replace("label", "answer", 1))
+        self.fails(self.command(), self.train, "label", "answer")
+        self.train.write_text(GOOD_CSV)
+        self.dev.write_text(GOOD_CSV.replace("sentence1", "question", 1))
+        self.fails(self.command(), self.dev, "sentence1", "question")
+
+    def test_label_that_training_does_not_know(self):
+        self.dev.write_text(GOOD_CSV + "a small ship,when\n")
+        self.fails(self.command(), f"{self.dev}:14", "label", "when", "who")
+
+    def glue_folder(self, train_row):
+        folder = self.root / "MRPC"
+        folder.mkdir(exist_ok=True)
+        header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+        good = "1\t2\t3\tthe old bridge\tthe small bridge\n0\t2\t3\tthe old bridge\ta red ship\n"
+        (folder / "train.tsv").write_text(header + good + train_row)
+        (folder / "dev.tsv").write_text(header + good)
+        return [cl.program(), "glue", "--model_name_or_path", str(self.model), "--task_name", "mrpc", "--data_dir",
+                str(folder), "--do_train", "--do_eval", "--output_dir", str(self.out), "--use_cpu",
+                "--ignore_mismatched_sizes"]
+
+    def test_ragged_row_of_a_task(self):
+        command = self.glue_folder("1\t2\t3\tonly one text\n")
+        self.fails(command, f"{self.root}/MRPC/train.tsv:4", "4", "5")
+
+    def test_label_outside_the_set_of_a_task(self):
+        command = self.glue_folder("7\t2\t3\tthe old bridge\tthe small bridge\n")
+        self.fails(command, f"{self.root}/MRPC/train.tsv:4", "'7'", "0", "1")
+
+    def test_missing_data_lists_where_it_looked(self):
+        command = self.glue_folder("")
+        command[command.index("--data_dir") + 1] = str(self.root / "nowhere")
+        message = self.fails(command, "mrpc", "looked in", self.root / "nowhere")
+        self.assertIn("LATHE_DATA_DIR", message)
+        squad = [cl.program(), "qa", "--model_name_or_path", str(self.model), "--dataset_name", "squad", "--do_train",
+                 "--output_dir", str(self.out), "--data_dir", str(self.root / "nowhere")]
+        self.fails(squad, "squad", "looked in", self.root / "nowhere", "LATHE_DATA_DIR")
+        self.fails([*self.command(), "--train_file", str(self.root / "no.csv")], self.root / "no.csv")
+
+    def test_text_that_is_no_utf8(self):
+        self.train.write_bytes(GOOD_CSV.encode() + b"a red \xff ship,who\n")
+        self.fails(self.command(), f"{self.train}:14", "UTF-8")
+
+    def test_empty_files(self):
+        for content in ("", "sentence1,label\n"):
+            self.train.write_text(content)
+            self.fails(self.command(), self.train)
+        lines = self.root / "train.json"
+        lines.write_text("")
+        self.fails([*self.command(), "--train_file", str(lines), "--validation_file", str(lines)], lines)
+
+    def test_an_empty_text_and_one_of_a_megabyte_work(self):
+        self.train.write_text(GOOD_CSV + '"",who\n' + '"' + "red ship " * 120_000 + '",who\n')
+        self.works([*self.command(), "--num_train_epochs", "1"])
+        result = self.works([cl.program(), "predict", str(self.out), ""])
+        self.assertEqual(len(result.stdout.splitlines()), 1)
+        (self.root / "long.txt").write_text("x" * (1 << 20) + "\n\nred ship\n")
+        result = self.works([cl.program(), "predict", str(self.out), "--file", str(self.root / "long.txt")])
+        self.assertEqual(len(result.stdout.splitlines()), 3)
+
+    def test_squad_file_with_a_fault(self):
+        path = self.root / "train.json"
+        command = [cl.program(), "qa", "--model_name_or_path", str(self.model), "--train_file", str(path),
+                   "--do_train", "--output_dir", str(self.out), "--max_seq_length", "64", "--doc_stride", "16"]
+        path.write_text("")
+        self.fails(command, path)
+        path.write_text('{"data": [{"paragraphs": [{"context": "the old bridge"}]}]}')
+        self.fails(command, path, "qas")
+        answer = {"id": "q", "question": "who", "answers": [{"text": "old", "answer_start": 99}]}
+        path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "the old bridge", "qas": [answer]}]}]}))
+        self.assertIn(f"{path}: 1 answers are not", self.works(command).stderr)
+
+    # ---- the output
+
+    def test_output_folder_that_cannot_be_written(self):
+        (self.root / "file").write_text("mine")
+        for folder, code in ((self.root / "file", 2), (self.root / "file" / "below", 1), ("/proc/lathe", 1)):
+            self.fails([*self.command(), "--output_dir", str(folder)], "--output_dir", folder, code=code)
+        self.assertEqual((self.root / "file").read_text(), "mine")
+
+    def test_output_folder_that_is_not_empty(self):
+        self.out.mkdir()
+        (self.out / "notes.txt").write_text("mine")
+        self.fails(self.command(), self.out, "not empty", "--overwrite_output_dir", code=2, keep=["notes.txt"])
+
+    def mount_small_disk(self, size):
+        disk = self.root / "disk"
+        disk.mkdir()
+        mount = shutil.which("mount")
+        if mount is None or cl.run([mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]).returncode != 0:
+            self.skipTest("needs the right to mount a small disk")
+        self.addCleanup(cl.run, ["umount", str(disk)])
+        return disk
+
+    def test_disk_that_fills_up_while_saving_leaves_the_old_checkpoint_whole(self):
+        self.out = self.mount_small_disk("12m") / "out"
+        self.works([*self.command(), "--save_steps", "2", "--max_steps", "2"])
+        before = {n: (self.out / n).read_bytes() for n in files_below(self.out) if (self.out / n).is_file()}
+        free = shutil.disk_usage(self.out).free
+        filler = self.out.parent / "filler"
+        filler.write_bytes(b"x" * (free - (64 << 10)))
+        for saving in (["--save_steps", "2"], ["--save_strategy", "no"]):  # a checkpoint, the model at the end
+            message = self.fails([*self.command(), *saving, "--max_steps", "4"], self.out, keep=files_below(self.out))
+            self.assertTrue("disk" in message or "space" in message, message)
+            for name, content in before.items():
+                self.assertEqual((self.out / name).read_bytes(), content, name)
+        filler.unlink()
+        result = self.works([*self.command(), "--save_steps", "2", "--max_steps", "4"])
+        self.assertIn("going on from", result.stderr)
+
+    # ---- the run
+
+    def test_loss_that_is_not_finite_names_step_and_last_checkpoint(self):
+        self.fails([*self.command(), "--learning_rate", "1e30", "--max_grad_norm", "0", "--save_strategy", "no"],
+                   "step", "not finite", "--learning_rate", "no checkpoint")
+        result = cl.run([*self.command(), "--learning_rate", "1e30", "--save_steps", "1"])
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("not finite", result.stderr)
+        for name in os.listdir(self.out) if self.out.exists() else []:  # whatever was saved before is good
+            header, data = split_weights(self.out / name / "model.safetensors")
+            self.assertTrue(all(abs(x) < float("inf") for (x,) in struct.iter_unpack("<f", data)), name)
+
+    def test_weights_too_large_to_train(self):
+        set_values(self.model / "model.safetensors", "classifier.weight", 3e38)
+        self.fails(self.command(), "step 1", "not finite", "no checkpoint")
+
+    def test_checkpoint_of_another_model(self):
+        self.works([*self.command(), "--save_steps", "2", "--max_steps", "2"])
+        checkpoint = self.out / "checkpoint-2"
+        kept = files_below(self.out)
+        resume = ["--resume_from_checkpoint", str(checkpoint), "--overwrite_output_dir"]
+        two = self.root / "two.csv"  # two labels instead of three
+        two.write_text("sentence1,label\n" + "red ship,a\nold bridge,b\n" * 4)
+        self.fails([*self.command(), *resume, "--train_file", str(two), "--validation_file", str(two)], checkpoint,
+                   "other", keep=kept)
+        self.fails([*self.command(), "--resume_from_checkpoint", str(self.model)], self.model,
+                   "not found", keep=kept)
+        state = checkpoint / "lathe_state.safetensors"
+        state.write_bytes(state.read_bytes()[:1000])
+        self.fails([*self.command(), *resume], state, keep=kept)
+
+    # ---- the command line
+
+    def test_unknown_words(self):
+        self.fails([*self.command(), "--learning_rat_e", "1"], "--learning_rat_e", "--learning_rate", code=2)
+        self.fails([*self.command(), "--num_train_epoch", "x"], "num_train_epochs", "'x'", code=2)
+        self.fails([*self.command(), "--task_name", "mrpq"], "task_name", "mrpq", "mrpc", code=2)
+        self.fails([cl.program(), "glu"], "glu", code=2)
+        self.fails([cl.program(), "predict", str(self.model), "--fil", "x"], "--fil", "--file", code=2)
+        self.fails([cl.program(), "predict"], "model folder", code=2)
+
+    def test_devices_that_are_not_here(self):
+        for device in ("cuda", "mps"):
+            command = [a for a in self.command() if a != "--use_cpu"]
+            self.fails([*command, "--device", device], device)
+
+
+if __name__ == "__main__":
+    unittest.main()
