@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+"""The commands as a user types them, the files they write and what is in those files."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import command_line as cl
+
+try:
+    import numpy
+    from safetensors.numpy import load_file, save_file
+except ImportError:
+    numpy = None
+
+DATA = pathlib.Path(os.environ.get("LATHE_DATA_DIR", cl.ROOT / ".." / "shared" / "data"))
+GOLDEN = cl.ROOT / "tests" / "golden" / "tiny_bert"
+SHORT = ["--max_train_samples", "64", "--max_eval_samples", "64", "--max_steps", "4"]
+SPEED = ["runtime", "samples_per_second", "steps_per_second"]
+STATE_KEYS = """best_global_step best_metric best_model_checkpoint epoch eval_steps global_step is_hyper_param_search
+    is_local_process_zero is_world_process_zero log_history logging_steps max_steps num_input_tokens_seen
+    num_train_epochs save_steps stateful_callbacks total_flos train_batch_size trial_name trial_params""".split()
+MODEL_FILES = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+
+
+def keys(split, *more):
+    return sorted([f"{split}_{key}" for key in [*SPEED, "samples", *more]] + ["epoch"])
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def make_base(folder, vocabulary, positions=512):
+    """A random BERT without a head, 32 columns wide, with a real vocabulary; in the layout of the Hub's folders."""
+    folder.mkdir(parents=True)
+    shutil.copy(DATA / "vocab" / vocabulary / "vocab.txt", folder)
+    words = len((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())
+    config = {**read(GOLDEN / "classification" / "config.json"), "vocab_size": words,
+              "max_position_embeddings": positions, "architectures": ["BertForMaskedLM"]}
+    for key in ("id2label", "label2id", "problem_type"):
+        config.pop(key, None)
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": "uncased" in vocabulary,
+                                                              "model_max_length": positions}))
+    tensors = {k: v for k, v in load_file(str(GOLDEN / "classification" / "model.safetensors")).items()
+               if k.startswith("bert.")}
+    draw = numpy.random.default_rng(1)
+    for name, rows in (("word_embeddings", words), ("position_embeddings", positions)):
+        tensors[f"bert.embeddings.{name}.weight"] = draw.normal(0, 0.02, (rows, 32)).astype("float32")
+    save_file(tensors, str(folder / "model.safetensors"), {"format": "pt"})
+
+
+class Commands(unittest.TestCase):
+    """Made questions and the golden models: needs nothing but the program."""
+
+    def setUp(self):
+        self.temp = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temp.cleanup)
+        self.root = pathlib.Path(self.temp.name)
+        self.out = self.root / "out"
+        self.train, self.dev = self.root / "train.csv", self.root / "dev.csv"
+        cl.write_csv(self.train, 48, 1)
+        cl.write_csv(self.dev, 12, 2)
+
+    def works(self, command, **keywords):
+        result = cl.run(command, **keywords)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def lathe(self, *words, **keywords):
+        return self.works([cl.program(), *map(str, words)], **keywords)
+
+    def command(self, *more):
+        return cl.glue_command(self.out, self.train, self.dev, "--num_train_epochs", "1", *more)
+
+    def test_every_form_of_a_table(self):
+        rows = [line.split(",") for line in self.train.read_text().splitlines()[1:]]
+        objects = [{"sentence1": text, "label": label} for text, label in rows]
+        forms = {
+            "train.tsv": "sentence1\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows),
+            "train.json": "".join(json.dumps(o) + "\n" for o in objects),
+            "list.json": json.dumps(objects),
+            "data.json": json.dumps({"data": objects}),
+            "train.jsonl": "".join(json.dumps(o) + "\n" for o in objects),
+            "train.label": "".join(f"{label.upper()}:fine {text}\n" for text, label in rows),
+        }
+        self.works(self.command())
+        reference = (self.out / "model.safetensors").read_bytes()
+        for name, content in forms.items():
+            (self.root / name).write_text(content)
+            files = ["--train_file", str(self.root / name), "--validation_file", str(self.root / name)]
+            self.works([*self.command(), "--overwrite_output_dir", *files])
+            self.assertEqual((self.out / "model.safetensors").read_bytes(), reference, name)
+            labels = ["person", "place", "thing"]
+            if name == "train.label":
+                labels = [label.upper() for label in labels]
+            self.assertEqual(list(read(self.out / "config.json")["id2label"].values()), labels, name)
+
+    def test_called_by_the_names_of_the_scripts(self):
+        for name in ("run_glue", "run_qa"):
+            (self.root / name).symlink_to(cl.program())
+            result = self.works([str(self.root / name), "--help"])
+            self.assertIn("--model_name_or_path", result.stdout)
+        self.works([str(self.root / "run_glue"), *self.command()[2:]])
+        self.assertTrue((self.out / "eval_results.json").exists())
+
+    def test_a_file_of_arguments_comes_before_those_of_the_command_line(self):
+        link = self.root / "run_glue"
+        link.symlink_to(cl.program())
+        (self.root / "run_glue.args").write_text("--seed 7\n--learning_rate 0.25\n")
+        shown = json.loads(self.works([str(link), *self.command()[2:], "--print_config"]).stdout)
+        self.assertEqual((shown["seed"], shown["learning_rate"]), (7, 1e-3))
+
+    def test_the_printed_configuration_is_a_configuration_file(self):
+        shown = self.works(self.command("--print_config")).stdout
+        self.assertFalse(self.out.exists())
+        (self.root / "run.json").write_text(shown)
+        self.works(self.command())
+        reference = (self.out / "model.safetensors").read_bytes()
+        config = {**json.loads(shown), "overwrite_output_dir": True, "print_config": False}
+        (self.root / "run.json").write_text(json.dumps(config))
+        self.lathe("glue", self.root / "run.json")
+        self.assertEqual((self.out / "model.safetensors").read_bytes(), reference)
+
+    def test_old_flags_say_one_line_each(self):
+        old = {"--no_cuda": [], "--use_ipex": [], "--evaluation_strategy": ["epoch"],
+               "--per_gpu_train_batch_size": ["8"], "--fp16_backend": ["auto"]}
+        quiet = self.works(self.command()).stderr.count("[WARNING]")
+        for flag, value in old.items():
+            result = self.works(self.command("--overwrite_output_dir", flag, *value))
+            lines = [line for line in result.stderr.splitlines() if flag in line and "[WARNING]" in line]
+            self.assertEqual(len(lines), 0 if flag == "--fp16_backend" else 1, result.stderr)
+            self.assertEqual(result.stderr.count("[WARNING]"), quiet + len(lines), result.stderr)
+        metal = [word for word in self.command("--use_mps_device", "--overwrite_output_dir") if word != "--use_cpu"]
+        if os.uname().sysname != "Darwin":
+            result = cl.run(metal)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("mps", result.stderr)
+
+    def test_predictions_of_own_files(self):
+        self.works([*self.command(), "--do_predict", "--test_file", str(self.dev)])
+        lines = (self.out / "predict_results_None.txt").read_text().splitlines()
+        self.assertEqual(lines[0], "index\tprediction")
+        self.assertEqual([line.split("\t")[0] for line in lines[1:]], [str(i) for i in range(12)])
+        self.assertLessEqual({line.split("\t")[1] for line in lines[1:]}, {"person", "thing", "place"})
+
+    def test_predict_classifies_texts_pairs_and_files(self):
+        labels = read(GOLDEN / "classification" / "config.json")["id2label"].values()
+        model = GOLDEN / "classification"
+        lines = self.lathe("predict", model, "the old bridge", "who opened it\tthe red ship").stdout.splitlines()
+        self.assertEqual(len(lines), 2)
+        label, probability, text = lines[0].split("\t")
+        self.assertIn(label, labels)
+        self.assertTrue(1 / 3 <= float(probability) <= 1)
+        (self.root / "texts.txt").write_text("the old bridge\r\nwho opened it\n")
+        lines = self.lathe("predict", model, "--file", self.root / "texts.txt", "--json").stdout.splitlines()
+        first, second = map(json.loads, lines)
+        self.assertEqual([first["text"], second["text"]], ["the old bridge", "who opened it"])
+        self.assertEqual(list(first["probabilities"]), list(labels))
+        self.assertAlmostEqual(sum(first["probabilities"].values()), 1, places=6)
+        self.assertEqual(first["label"], max(first["probabilities"], key=first["probabilities"].get))
+
+    def test_predict_gives_values_and_several_labels(self):
+        value = json.loads(self.lathe("predict", GOLDEN / "regression", "the old bridge", "--json").stdout)
+        self.assertIsInstance(value["value"], float)
+        line = self.lathe("predict", GOLDEN / "regression", "the old bridge").stdout.split("\t")
+        self.assertAlmostEqual(float(line[0]), value["value"], places=4)
+        several = json.loads(self.lathe("predict", GOLDEN / "multi_label", "the old bridge", "--json").stdout)
+        self.assertEqual(len(several["probabilities"]), 4)
+        self.assertTrue(all(0 < p < 1 for p in several["probabilities"].values()))
+        result = cl.run([cl.program(), "predict", str(GOLDEN / "question_answering"), "the old bridge"])
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("lathe qa", result.stderr)
+
+    def test_predict_agrees_with_the_values_of_the_trained_run(self):
+        self.works([*self.command(), "--do_predict", "--test_file", str(self.dev)])
+        (self.root / "texts.txt").write_text("".join(line.rsplit(",", 1)[0] + "\n"
+                                                     for line in self.dev.read_text().splitlines()[1:]))
+        predicted = self.lathe("predict", self.out, "--file", self.root / "texts.txt", "--max_seq_length", "32")
+        wanted = [line.split("\t")[1] for line in (self.out / "predict_results_None.txt").read_text().splitlines()[1:]]
+        self.assertEqual([line.split("\t")[0] for line in predicted.stdout.splitlines()], wanted)
+
+    def test_tokenize_prints_an_object_per_line(self):
+        (self.root / "texts.txt").write_text("the old bridge\nwho opened it\tthe red ship\n\n")
+        lines = self.lathe("tokenize", cl.MODEL, "--file", self.root / "texts.txt").stdout.splitlines()
+        single, pair, empty = map(json.loads, lines)
+        self.assertEqual(set(single["type_ids"]), {0})
+        self.assertEqual(set(pair["type_ids"]), {0, 1})
+        self.assertEqual(len(empty["ids"]), 2)
+        self.assertEqual(json.loads(self.lathe("tokenize", cl.MODEL, "who opened it", "the red ship").stdout), pair)
+
+    def test_info_doctor_and_arguments(self):
+        info = self.lathe("info", cl.MODEL).stdout
+        for word in ("2 layers", "4 heads", "115 tokens", "bert.pooler.dense.weight", "BertForSequenceClassification"):
+            self.assertIn(word, info)
+        doctor = cl.run([cl.program(), "doctor"])
+        self.assertIn(doctor.returncode, (0, 1))
+        for line in doctor.stdout.splitlines():
+            self.assertRegex(line, r"^(\[GOOD\]|\[BAD\]|  )")
+        table = json.loads(self.lathe("arguments", "--json").stdout)
+        rows = {row["name"]: row for row in table["training"]}
+        self.assertEqual(rows["learning_rate"]["default"], 5e-5)
+        self.assertIn("learning_rate", self.lathe("arguments").stdout)
+
+
+@unittest.skipUnless(numpy and (DATA / "vocab").is_dir(), "needs the wheels numpy and safetensors, and LATHE_DATA_DIR")
+class PrintedCommands(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temp = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.temp.name)
+        for name in ("bert-base-cased", "bert-base-uncased"):
+            model = cls.root / "hf" / "hub" / f"models--google-bert--{name}"
+            make_base(model / "snapshots" / "0123abcd", name)
+            (model / "refs").mkdir()
+            (model / "refs" / "main").write_text("0123abcd")
+        cls.environment = {**os.environ, "HF_HOME": str(cls.root / "hf"), "LATHE_DATA_DIR": str(DATA)}
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temp.cleanup()
+
+    def works(self, line, *more):
+        """A command as printed; its output goes below this test's folder."""
+        words = line.replace("/tmp/", f"{self.root}/").split()
+        result = subprocess.run([cl.program(), *words[1:], *more], capture_output=True, text=True, timeout=300,
+                                env=self.environment)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def check_common_files(self, out):
+        self.assertLessEqual(MODEL_FILES, set(os.listdir(out)))
+        self.assertLessEqual(MODEL_FILES | {"trainer_state.json", "training_args.json"},
+                             set(os.listdir(out / "checkpoint-4")))
+        train = read(out / "train_results.json")
+        self.assertEqual(sorted(train), sorted(keys("train", "loss") + ["total_flos"]))
+        both = set(train) | set(read(out / "eval_results.json"))
+        self.assertEqual(sorted(read(out / "all_results.json")), sorted(both))
+        self.assertEqual(sorted(read(out / "trainer_state.json")), STATE_KEYS)
+        tensors = load_file(str(out / "model.safetensors"))
+        self.assertTrue(all(t.dtype == numpy.float32 and numpy.isfinite(t).all() for t in tensors.values()))
+        self.assertFalse([name for name in os.listdir(out) if name.startswith(".")])
+
+    def test_glue(self):
+        result = self.works("lathe glue --model_name_or_path bert-base-cased --task_name mrpc --do_train --do_eval "
+                            "--max_seq_length 128 --per_device_train_batch_size 32 --learning_rate 2e-5 "
+                            "--num_train_epochs 3 --output_dir /tmp/mrpc/ --overwrite_output_dir", *SHORT,
+                            "--do_predict", "--max_predict_samples", "20", "--logging_steps", "1")
+        out = self.root / "mrpc"
+        self.check_common_files(out)
+        self.assertEqual(sorted(read(out / "eval_results.json")),
+                         keys("eval", "accuracy", "combined_score", "f1", "loss"))
+        self.assertEqual(read(out / "eval_results.json")["eval_samples"], 64)
+        lines = (out / "predict_results_mrpc.txt").read_text().splitlines()
+        self.assertEqual(lines[0], "index\tprediction")
+        self.assertEqual(len(lines), 21)
+        self.assertLessEqual({line.split("\t")[1] for line in lines[1:]}, {"equivalent", "not_equivalent"})
+        self.assertEqual(read(out / "config.json")["architectures"], ["BertForSequenceClassification"])
+        self.assertIn(str(DATA / "glue" / "MRPC" / "train.tsv"), result.stderr)
+        self.assertIn("***** train metrics *****", result.stdout)
+        self.assertIn("***** eval metrics *****", result.stdout)
+        self.assertEqual(sum(line.startswith("{'loss':") for line in result.stdout.splitlines()), 4)
+
+    def test_question_answering(self):
+        result = self.works("lathe qa --model_name_or_path bert-base-uncased --dataset_name squad --do_train --do_eval "
+                            "--per_device_train_batch_size 12 --learning_rate 3e-5 --num_train_epochs 2 "
+                            "--max_seq_length 384 --doc_stride 128 --output_dir /tmp/debug_squad/ --use_ipex --bf16 "
+                            "--use_cpu", *SHORT)
+        out = self.root / "debug_squad"
+        self.check_common_files(out)
+        self.assertEqual(sorted(read(out / "eval_results.json")), keys("eval", "exact_match", "f1"))
+        answers, best = read(out / "eval_predictions.json"), read(out / "eval_nbest_predictions.json")
+        self.assertEqual(list(answers), list(best))
+        self.assertTrue(all(isinstance(answer, str) for answer in answers.values()))
+        for entries in best.values():
+            self.assertEqual(sorted(entries[0]), ["end_logit", "probability", "start_logit", "text"])
+            self.assertAlmostEqual(sum(e["probability"] for e in entries), 1, places=4)
+        self.assertEqual(read(out / "config.json")["architectures"], ["BertForQuestionAnswering"])
+        self.assertEqual(sum("use_ipex" in line for line in result.stderr.splitlines()), 1)
+        for name in ("train-v1.1", "dev-v1.1"):  # which files it took is said
+            self.assertIn(str(DATA / "squad" / name), result.stderr)
+
+    def test_both_forms_of_a_name(self):
+        for name in ("bert-base-cased", "google-bert/bert-base-cased"):
+            result = self.works(f"lathe info {name}")
+            self.assertIn("28996 tokens", result.stdout.replace(",", ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
