@@ -144,6 +144,7 @@ TEST(ArgumentParser, OldNamesAreMappedWithANotice) {
                                  "--evaluation_strategy is an old name: taken as --eval_strategy epoch"}));
   EXPECT_EQ(parsed("--use_mps_device").training.device, "mps");
   EXPECT_FALSE(parsed("--no_cuda false").training.use_cpu);
+  EXPECT_EQ(parsed("--group_by_length").training.train_sampling_strategy, "group_by_length");
   EXPECT_TRUE(parsed("--use_ipex false --fp16_backend auto --past_index -1").notices.empty());
   EXPECT_EQ(parsed("--fp16_backend apex").notices.size(), 1u);
 }
@@ -154,10 +155,9 @@ TEST(ArgumentParser, PerGpuBatchSizeWinsWhereverItStands) {
 }
 
 TEST(ArgumentParser, OldNamesOfWhatIsNotThereSaySo) {
-  EXPECT_EQ(error_of({"--group_by_length"}),
-            "--group_by_length, an old name of --train_sampling_strategy: 'group_by_length' is not there "
-            "yet; choose "
-            "from random");
+  EXPECT_EQ(error_of({"--adafactor"}),
+            "--adafactor, an old name of --optim: 'adafactor' is not there yet; choose from "
+            "adamw_torch_fused, adamw_torch");
   EXPECT_EQ(error_of({"--tpu_num_cores", "8"}),
             "--tpu_num_cores: found 8, which is not supported; leave this flag of older versions out");
 }

@@ -126,9 +126,17 @@ class Commands(unittest.TestCase):
         self.lathe("glue", self.root / "run.json")
         self.assertEqual((self.out / "model.safetensors").read_bytes(), reference)
 
+    def test_each_order_of_the_samples_trains_on_all_of_them(self):
+        weights = set()
+        for order in ("random", "sequential", "group_by_length"):
+            self.works(self.command("--train_sampling_strategy", order, "--overwrite_output_dir"))
+            self.assertEqual(read(self.out / "trainer_state.json")["global_step"], 6)
+            weights.add((self.out / "model.safetensors").read_bytes())
+        self.assertEqual(len(weights), 3)
+
     def test_old_flags_say_one_line_each(self):
         old = {"--no_cuda": [], "--use_ipex": [], "--evaluation_strategy": ["epoch"],
-               "--per_gpu_train_batch_size": ["8"], "--fp16_backend": ["auto"]}
+               "--per_gpu_train_batch_size": ["8"], "--group_by_length": [], "--fp16_backend": ["auto"]}
         quiet = self.works(self.command()).stderr.count("[WARNING]")
         for flag, value in old.items():
             result = self.works(self.command("--overwrite_output_dir", flag, *value))
