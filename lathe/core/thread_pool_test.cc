@@ -1,6 +1,7 @@
 #include "lathe/core/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <atomic>
 #include <chrono>
@@ -102,8 +103,9 @@ TEST(CpuLimits, AffinityMaskIsHonoured) {
 class Cgroups : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = std::filesystem::temp_directory_path() /
-            ("lathe_cgroups_" + std::to_string(reinterpret_cast<uintptr_t>(this)));
+    std::string name = (std::filesystem::temp_directory_path() / "lathe-cgroups-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    root_ = name;
   }
   void TearDown() override { std::filesystem::remove_all(root_); }
   void write(const std::string& path, const std::string& text) {

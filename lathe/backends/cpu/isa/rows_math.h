@@ -21,7 +21,7 @@ inline Floats exp_sum(Floats a, Floats b) {
   p = p * r + 4.999999340e-01f;
   p = (p * r) * r + r;
   // 2ⁿ in two factors, because 2¹²⁸ is none
-  const Ints k = bits_as<Ints>(shifted) - bits_as<int32_t>(kRound), half = k >> 1;
+  const Ints k = bits_as<Ints>(bits_as<Uints>(shifted) - bits_as<uint32_t>(kRound)), half = k >> 1;
   const Floats first = bits_as<Floats>((half + 127) << 23), second = bits_as<Floats>((k - half + 127) << 23);
   const Floats y = (p + 1.f) * first * second;
   return a < kSmallest ? all(0) : y;
