@@ -12,8 +12,7 @@ namespace {
 Rows::Size size_of_input(const Call& c, int i) { return {c.rows(i), c.cols(i)}; }
 
 size_t loss_workspace(const Node& node, const Program& program, Isa, int) {
-  return Rows::cross_entropy_workspace_bytes(
-      elements(program.type(node.in.back())));
+  return Rows::cross_entropy_workspace_bytes(elements(program.type(node.in.back())));
 }
 
 void run_cross_entropy(const Call& c) {
