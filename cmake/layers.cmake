@@ -31,18 +31,27 @@ function(lathe_gtest target label)
 endfunction()
 
 add_library(lathe_flags INTERFACE)
-target_compile_options(lathe_flags INTERFACE -Wall -Wextra -Werror -Wshadow -Wno-missing-field-initializers
-                       $<$<CONFIG:Release>:-O2 -g1>)
+set(lathe_warnings -Wall -Wextra -Werror -Wshadow -Wno-missing-field-initializers)
+target_compile_options(lathe_flags INTERFACE "$<BUILD_INTERFACE:${lathe_warnings};$<$<CONFIG:Release>:-O2;-g1>>")
+target_compile_features(lathe_flags INTERFACE cxx_std_20)
 target_include_directories(lathe_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
                            $<INSTALL_INTERFACE:include>)
 
-# lathe_static_library(VAR name): the archive if LATHE_STATIC and it exists, else the shared library.
+# lathe_static_library(VAR name): the archive if LATHE_STATIC and it exists, else the shared library, as a target
+# lathe_third_party::name.  The installed package looks for the same library where it is used (lathe-config.cmake.in).
 function(lathe_static_library var name)
   if(LATHE_STATIC)
-    find_library(${var} NAMES lib${name}.a ${name} REQUIRED)
+    find_library(LATHE_LIBRARY_${name} NAMES lib${name}.a ${name} REQUIRED)
   else()
-    find_library(${var} NAMES ${name} REQUIRED)
+    find_library(LATHE_LIBRARY_${name} NAMES ${name} REQUIRED)
   endif()
+  mark_as_advanced(LATHE_LIBRARY_${name})
+  if(NOT TARGET lathe_third_party::${name})
+    add_library(lathe_third_party::${name} UNKNOWN IMPORTED)
+    set_target_properties(lathe_third_party::${name} PROPERTIES IMPORTED_LOCATION "${LATHE_LIBRARY_${name}}")
+    set_property(GLOBAL APPEND PROPERTY LATHE_THIRD_PARTY ${name})
+  endif()
+  set(${var} lathe_third_party::${name} PARENT_SCOPE)
 endfunction()
 
 function(lathe_layer name)

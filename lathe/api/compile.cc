@@ -1,0 +1,132 @@
+#include "lathe/api/compile.h"
+
+#include <cmath>
+
+#include "lathe/data/torch_random.h"
+#include "lathe/ops/ops.h"
+#include "lathe/program/autograd.h"
+
+namespace lathe {
+namespace {
+
+constexpr const char* kLoss = "loss";
+constexpr const char* kGradient = "gradient of ";
+
+/// The module writes to a trace for as long as this lives, also when the loss throws.
+class TraceScope {
+ public:
+  TraceScope(nn::Module& module, const nn::Trace& trace) : module_(module) { module_.set_trace(&trace); }
+  ~TraceScope() { module_.set_trace(nullptr); }
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+
+ private:
+  nn::Module& module_;
+};
+
+void trace_step(Program& program, nn::Module& module, const std::function<Value(Value)>& loss_of,
+                const Type& input, bool backward) {
+  nn::Trace trace;
+  std::vector<Value> trainable;
+  for (const nn::Parameter& p : module.parameters()) {
+    trace.parameters.push_back(program.state(p.name, {DType::f32, p.shape}));
+    if (p.trainable) trainable.push_back(trace.parameters.back());
+  }
+  const TraceScope scope(module, trace);
+  const Value loss = loss_of(program.input("input", input));
+  if (!loss || loss.type() != Type{DType::f32, {1}})
+    fail(ErrorCode::kShape, "compile: the loss is {}, wants f32[1]; take its mean",
+         loss ? to_string(loss.type()) : "no value");
+  program.output(kLoss, loss);
+  if (backward && !trainable.empty()) {
+    const Value one = program.input("loss_weight", {DType::f32, {1}});
+    const std::vector<Value> grads = gradients(loss, one, trainable, op::add);
+    for (size_t i = 0; i < grads.size(); ++i)
+      program.output(kGradient + program.values()[static_cast<size_t>(trainable[i].id)].name, grads[i]);
+  }
+  program.remove_dead_nodes();
+}
+
+/// Source: torch.nn.Linear.reset_parameters: kaiming_uniform_(a=√5) is uniform in ±1/√in, and so is the bias.
+void initialize(Compiled& compiled, const nn::Module& module, uint64_t seed) {
+  TorchGenerator generator(seed);
+  float bound = 0;  // of the layer whose bias may follow
+  for (const nn::Parameter& p : module.parameters()) {
+    std::vector<float> values(static_cast<size_t>(elements(p.shape)),
+                              p.init == nn::Init::kOnes ? 1.0f : 0.0f);
+    if (p.init == nn::Init::kNormal)
+      bound = static_cast<float>(1 / std::sqrt(static_cast<double>(p.shape.back())));
+    if (p.init == nn::Init::kOnes) bound = 0;
+    if (p.init != nn::Init::kOnes && bound > 0) generator.uniform(values, -bound, bound);
+    compiled.set_parameter(p.name, values);
+  }
+}
+
+}  // namespace
+
+Compiled compile(Backend& backend, nn::Module& module, const std::function<Value(Value)>& loss,
+                 const Type& input, const CompileOptions& options) {
+  if (input.dtype != DType::f32)
+    fail(ErrorCode::kShape, "compile: the input is {}, wants f32", to_string(input));
+  Compiled compiled;
+  compiled.backend_ = &backend;
+  compiled.program_ = std::make_unique<Program>();
+  const Program& program = *compiled.program_;
+  trace_step(*compiled.program_, module, loss, input, options.backward);
+  for (const nn::Parameter& p : module.parameters())
+    compiled.bindings_.states[p.name] =
+        backend.allocate(bytes_of({DType::f32, p.shape}), Memory::kDevice).value();
+  const Selection selection = select(program, backend);
+  const MemoryPlan plan = plan_memory(program, selection, backend.info().alignment);
+  if (backend.info().caller_memory)
+    compiled.bindings_.arena = backend.allocate(plan.arena_bytes, Memory::kDevice).value();
+  compiled.executable_ = backend.compile(program, selection, plan, compiled.bindings_).value();
+  initialize(compiled, module, options.seed);
+  return compiled;
+}
+
+float Compiled::run(std::span<const float> input) {
+  const Type& wanted = program_->type(program_->find("input"));
+  if (static_cast<int64_t>(input.size()) != elements(wanted))
+    fail(ErrorCode::kShape, "run: {} values given, wants {}", input.size(), to_string(wanted));
+  constexpr float kOne = 1;
+  Slot slot{{std::as_bytes(input)}};
+  if (program_->find("loss_weight") >= 0) slot.inputs.push_back(std::as_bytes(std::span(&kOne, 1)));
+  executable_->run(slot, &last_).check();
+  float loss = 0;
+  executable_->read(last_, 0, std::as_writable_bytes(std::span(&loss, 1))).check();
+  ran_ = true;
+  return loss;
+}
+
+std::vector<float> Compiled::gradient(const std::string& name) const {
+  if (!ran_) fail(ErrorCode::kUsage, "gradient of {}: call run first", name);
+  const auto& outputs = program_->outputs();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].first != kGradient + name) continue;
+    std::vector<float> values(static_cast<size_t>(elements(program_->type(outputs[i].second))));
+    executable_->read(last_, i, std::as_writable_bytes(std::span(values))).check();
+    return values;
+  }
+  fail(ErrorCode::kUsage,
+       "{} has no gradient: it is no trainable parameter, or the step was compiled without backward", name);
+}
+
+const Type& Compiled::state(const std::string& name) const {
+  if (!bindings_.states.contains(name)) fail(ErrorCode::kUsage, "the module has no parameter {}", name);
+  return program_->type(program_->find(name));
+}
+
+std::vector<float> Compiled::parameter(const std::string& name) const {
+  std::vector<float> values(static_cast<size_t>(elements(state(name))));
+  backend_->copy_out(std::as_writable_bytes(std::span(values)), bindings_.states.at(name), 0).check();
+  return values;
+}
+
+void Compiled::set_parameter(const std::string& name, std::span<const float> values) {
+  if (const Type& type = state(name); static_cast<int64_t>(values.size()) != elements(type))
+    fail(ErrorCode::kShape, "parameter {}: {} values given, wants {}", name, values.size(), to_string(type));
+  backend_->copy_in(bindings_.states.at(name), 0, std::as_bytes(values)).check();
+}
+
+}  // namespace lathe

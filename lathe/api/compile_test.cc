@@ -1,0 +1,117 @@
+#include "lathe/api/compile.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lathe/backends/register.h"
+#include "lathe/nn/layers.h"
+#include "lathe/ops/functional.h"
+
+namespace lathe {
+namespace {
+
+constexpr Shape::value_type kRows = 4, kIn = 7;
+
+struct SmallModel : nn::Module {
+  nn::Linear fc1{*this, "fc1", kIn, 5};
+  nn::Linear fc2{*this, "fc2", 5, 3};
+  Value loss(Value x) const { return mean(fc2(relu(fc1(x)))); }
+};
+
+std::vector<float> input() {
+  std::vector<float> x(kRows * kIn);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i * 7 % 11) - 5) / 4;
+  return x;
+}
+
+Compiled small_step(Backend& device, SmallModel& model, const CompileOptions& options) {
+  return compile(
+      device, model, [&](Value x) { return model.loss(x); }, {DType::f32, {kRows, kIn}}, options);
+}
+
+/// Sums of at most 7 products of numbers below 2: a few roundings of 2^-24 each.
+constexpr float kTolerance = 1e-6f;
+
+void expect_near(const std::vector<float>& found, const std::vector<float>& wanted) {
+  ASSERT_GE(found.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found[i], wanted[i], kTolerance) << i;
+}
+
+class OnDevice : public testing::TestWithParam<const char*> {};
+
+// Wanted values: torch 2.15, torch.manual_seed(3); Sequential(Linear(7, 5), ReLU(), Linear(5, 3)), the same
+// input, mean().backward().
+TEST_P(OnDevice, ParametersLossAndGradientsArePyTorchs) {
+  const auto device = open_device(GetParam(), {1});
+  SmallModel model;
+  Compiled step = small_step(*device, model, {.seed = 3});
+  expect_near(step.parameter("fc1.weight"), {-0.374741554f, -0.298161536f, -0.161887869f, -0.357588530f,
+                                             -0.021457527f, -0.332520813f, 0.205511257f});
+  expect_near(step.parameter("fc1.bias"),
+              {-0.185990721f, -0.099309452f, -0.374695510f, -0.176958263f, 0.007271144f});
+  for (int run = 0; run < 6; ++run)  // more than Executable::kRing
+    EXPECT_NEAR(step.run(input()), 0.16696345806121826f, kTolerance);
+  expect_near(step.gradient("fc1.weight"),
+              {-0.024881700f, -0.012440849f, 0, 0.012440850f, 0.024881698f, -0.008293899f, 0.004146950f});
+  expect_near(step.gradient("fc1.bias"),
+              {0.033175599f, -0.091743141f, -0.018487861f, 0.003480422f, 0.309970975f});
+  expect_near(step.gradient("fc2.weight"),
+              {0.027584380f, 0.025327662f, 0.045291476f, 0.023258841f, 0.082543477f});
+  expect_near(step.gradient("fc2.bias"), {1 / 3.0f, 1 / 3.0f, 1 / 3.0f});
+}
+
+TEST_P(OnDevice, ForwardAloneHasTheSameLossAndNoGradients) {
+  const auto device = open_device(GetParam(), {1});
+  SmallModel model;
+  Compiled step = small_step(*device, model, {.backward = false, .seed = 3});
+  EXPECT_NEAR(step.run(input()), 0.16696345806121826f, kTolerance);
+  EXPECT_THROW(step.gradient("fc1.weight"), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Compile, OnDevice, testing::Values("ref", "cpu"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
+
+TEST(Compile, ParametersCanBeSetAndFrozen) {
+  const auto device = open_device("cpu", {1});
+  SmallModel model;
+  model.set_trainable("fc1", false);
+  Compiled step = small_step(*device, model, {});
+  step.set_parameter("fc2.weight", std::vector<float>(15, 0));
+  step.set_parameter("fc2.bias", std::vector<float>{1, 2, 6});
+  EXPECT_FLOAT_EQ(step.run(input()), 3);
+  EXPECT_EQ(step.parameter("fc2.bias"), (std::vector<float>{1, 2, 6}));
+  EXPECT_EQ(step.gradient("fc2.bias").size(), 3u);
+  EXPECT_THROW(step.gradient("fc1.bias"), Error);
+}
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Compile, WrongUseSaysWhatIsWanted) {
+  const auto device = open_device("cpu", {1});
+  SmallModel model;
+  Compiled step = small_step(*device, model, {});
+  EXPECT_EQ(message_of([&] { step.gradient("fc1.bias"); }), "gradient of fc1.bias: call run first");
+  EXPECT_EQ(message_of([&] { step.run(std::vector<float>(3)); }), "run: 3 values given, wants f32[4, 7]");
+  EXPECT_EQ(message_of([&] { step.parameter("fc9.bias"); }), "the module has no parameter fc9.bias");
+  EXPECT_EQ(message_of([&] { step.set_parameter("fc2.bias", std::vector<float>(4)); }),
+            "parameter fc2.bias: 4 values given, wants f32[3]");
+  const Type type{DType::f32, {kRows, kIn}};
+  EXPECT_EQ(message_of([&] {
+              compile(
+                  *device, model, [&](Value x) { return relu(model.fc1(x)); }, type);
+            }),
+            "compile: the loss is f32[4, 5], wants f32[1]; take its mean");
+  EXPECT_EQ(message_of([&] { model.fc1(Value{}); }), "a layer was called outside of a trace");
+  EXPECT_EQ(message_of([&] { small_step(*device, model, {}); }), "");
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,34 @@
+#pragma once
+#include <memory>
+
+#include "lathe/train/trainer.h"
+
+namespace lathe::hf {
+
+/// Arguments that were checked, and the device that they ask for.
+struct Prepared {
+  /// Errors: as `validate` and `open_device`.
+  explicit Prepared(TrainingArguments arguments);
+
+  TrainingArguments args;
+  std::unique_ptr<Backend> device;
+};
+
+/// `Trainer(model, args, train_dataset, eval_dataset)`, as Hugging Face has it: lathe::Trainer on a device of
+/// its own, the one that `args` name (`use_cpu`, `device`, `threads`); without output_dir it writes into
+/// trainer_output.  `model` and the data sets must outlive it.
+class Trainer : private Prepared, public lathe::Trainer {
+ public:
+  Trainer(AutoModel& model, const TrainingArguments& args, const TokenizedDataset& train_dataset,
+          const TokenizedDataset& eval_dataset, TrainerHooks hooks = {});
+
+  const DeviceInfo& device_info() const { return device->info(); }
+  /// Of the data set it was made with.
+  nlohmann::json evaluate() { return lathe::Trainer::evaluate(eval_dataset_); }
+  using lathe::Trainer::evaluate;
+
+ private:
+  const TokenizedDataset& eval_dataset_;
+};
+
+}  // namespace lathe::hf
