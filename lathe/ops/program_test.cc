@@ -1,0 +1,123 @@
+// The program and its passes, on programs made of real ops.
+#include <gtest/gtest.h>
+
+#include "lathe/core/error.h"
+#include "lathe/ops/functional.h"
+#include "lathe/ops/ops.h"
+#include "lathe/program/autograd.h"
+#include "lathe/program/backend.h"
+
+namespace lathe {
+namespace {
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kShape);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Program, ShapeErrorNamesOpInputFoundAndWanted) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {4, 8}}), w = p.input("w", {DType::f32, {3, 7}});
+  EXPECT_EQ(message_of([&] { linear(x, w, {}); }), "linear: w has k = 7, but k was bound to 8");
+  const Value half = p.input("half", {DType::bf16, {3, 8}});
+  EXPECT_EQ(message_of([&] { linear(x, half, {}); }), "linear: w is bf16[3, 8], wants f32");
+  EXPECT_EQ(message_of([&] { add(x, w); }),
+            "add: b has leading dimensions [3, 7], the inputs before have [4, 8]");
+}
+
+TEST(Program, DumpsOneLinePerNode) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {2, 3}});
+  p.output("y", scale(relu(x), 0.5));
+  EXPECT_EQ(
+      p.dump(),
+      "input x f32[2, 3]\n%1 f32[2, 3] = relu(x)\n%2 f32[2, 3] = scale(%1) factor=0.5\noutput y = %2\n");
+}
+
+TEST(Program, DeadNodesGoAndUpdatesOfStatesStay) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {4}}), keep = p.input("keep", {DType::f32, {1}});
+  const Value total = p.state("total", {DType::f32, {4}});
+  relu(x);  // nobody reads it
+  p.emit(op::accumulate, {total, x, keep});
+  p.remove_dead_nodes();
+  ASSERT_EQ(p.nodes().size(), 1u);
+  EXPECT_STREQ(p.nodes()[0].op->name, "accumulate");
+}
+
+TEST(Autograd, SumsTheGradientsOfAValueUsedTwiceAndLeavesTheRestAlone) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {4}}), other = p.input("other", {DType::f32, {4}});
+  const Value seed = p.input("seed", {DType::f32, {1}});
+  const Value loss = mean(add(relu(x), add(x, relu(other))));
+  const size_t forward = p.nodes().size();
+  const Value dx = gradients(loss, seed, {x}, op::add)[0];
+  EXPECT_EQ(dx.type(), x.type());
+  // mean_bwd, relu_bwd of x and the sum: nothing for `other`
+  EXPECT_EQ(p.nodes().size() - forward, 3u);
+  EXPECT_THROW(gradients(loss, seed, {seed}, op::add), Error);
+}
+
+/// Bytes [begin, end) of the arena that a value occupies, and the nodes between which it lives.
+struct Occupied {
+  size_t begin, end;
+  int first, last;
+};
+
+TEST(MemoryPlan, ValuesThatLiveAtTheSameTimeNeverOverlap) {
+  Program p;
+  Value x = p.input("x", {DType::f32, {10, 20}});
+  std::vector<Value> kept;
+  for (int i = 0; i < 12; ++i) {
+    x = i % 3 == 0 ? add(x, x) : relu(x);
+    if (i % 4 == 0) kept.push_back(x);
+  }
+  for (const Value& v : kept) x = add(x, v);
+  p.output("y", x);
+  const Impl impl;
+  const MemoryPlan plan = plan_memory(p, Selection(p.nodes().size(), &impl), 64);
+  std::vector<Occupied> all;
+  for (size_t id = 0; id < p.values().size(); ++id) {
+    const size_t begin = plan.places[id].offset;
+    EXPECT_EQ(begin % 64, 0u);
+    Occupied o{begin, begin + bytes_of(p.values()[id].type), std::max(0, p.values()[id].producer), 0};
+    for (size_t n = 0; n < p.nodes().size(); ++n)
+      for (int in : p.nodes()[n].in)
+        if (in == static_cast<int>(id)) o.last = static_cast<int>(n);
+    if (p.outputs()[0].second == static_cast<int>(id)) o.last = static_cast<int>(p.nodes().size());
+    all.push_back(o);
+  }
+  for (size_t a = 0; a < all.size(); ++a)
+    for (size_t b = 0; b < a; ++b) {
+      const bool together = all[a].first <= all[b].last && all[b].first <= all[a].last;
+      const bool overlap = all[a].begin < all[b].end && all[b].begin < all[a].end;
+      EXPECT_FALSE(together && overlap) << a << " and " << b;
+    }
+  EXPECT_LT(plan.arena_bytes, 800 * p.values().size());  // memory is used again
+}
+
+TEST(MemoryPlan, ViewsAndUpdatesLieInTheirStateAndPartsInTheirWhole) {
+  Program p;
+  const Value flat = p.state("flat", {DType::f32, {100}}), keep = p.input("keep", {DType::f32, {1}});
+  const Value part = slice(flat, 40, {5, 4});
+  const Value a = relu(part), b = relu(slice(flat, 0, {10}));
+  const Value whole = p.emit(op::concat, {a, b})[0];
+  const Value gradient = p.state("gradient", {DType::f32, {30}});
+  const Value sum = p.emit(op::accumulate, {gradient, whole, keep})[0];
+  const Impl impl;
+  const MemoryPlan plan = plan_memory(p, Selection(p.nodes().size(), &impl), 64);
+  const auto place = [&](Value v) { return plan.places[static_cast<size_t>(v.id)]; };
+  EXPECT_EQ(place(part).state, flat.id);
+  EXPECT_EQ(place(part).offset, 160u);
+  EXPECT_EQ(place(sum).state, gradient.id);
+  EXPECT_EQ(place(a).offset, place(whole).offset);
+  EXPECT_EQ(place(b).offset, place(whole).offset + 80);
+}
+
+}  // namespace
+}  // namespace lathe
