@@ -7,7 +7,10 @@ full=no
 if [ "${1:-}" = --full ]; then full=yes; fi
 cores=$(getconf _NPROCESSORS_ONLN)
 fuzz_seconds=${LATHE_FUZZ_SECONDS:-60}
-if [ $full = yes ]; then fuzz_seconds=${LATHE_FUZZ_SECONDS:-600}; fi
+if [ $full = yes ]; then
+  fuzz_seconds=${LATHE_FUZZ_SECONDS:-600}
+  export LATHE_FUZZ_SEED=${LATHE_FUZZ_SEED:-0}
+fi
 
 step() { printf '\n==== %s (%d min %02d s)\n' "$1" $((SECONDS / 60)) $((SECONDS % 60)); }
 

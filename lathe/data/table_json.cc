@@ -87,6 +87,9 @@ Json parse_document(std::string_view bytes, const std::string& origin, uint32_t 
     const size_t begin = at == 0 ? 0 : bytes.substr(0, at).rfind('\n') + 1;
     fail(ErrorCode::kInvalidData, "{}:{}: malformed JSON at byte {} of the line, near '{}'", origin, line,
          at - begin + 1, bytes.substr(begin, 40));
+  } catch (const Json::out_of_range&) {
+    fail(ErrorCode::kInvalidData, "{}:{}: a number is out of the range of a double, near '{}'", origin,
+         first_line, bytes.substr(0, 40));
   }
 }
 

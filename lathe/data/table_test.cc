@@ -115,6 +115,14 @@ TEST(Table, JsonErrorsNameThePlace) {
   error_of("{}", TableFormat::kJsonLines);
 }
 
+TEST(Table, JsonNumbersBeyondADoubleAreInvalidData) {
+  for (const char* text : {"[{\"label\": 1e999}]", "80e444444444444;", "{\"label\": -1e400}\n"}) {
+    const std::string message =
+        message_of(ErrorCode::kInvalidData, [&] { parse_table(text, TableFormat::kJson, {}, "t"); });
+    EXPECT_NE(message.find("t:1: a number is out of the range of a double"), std::string::npos) << message;
+  }
+}
+
 TEST(Table, TrecLinesAreTextAndCoarseLabel) {
   const Table t = parse("DESC:manner How did it ?\nENTY:cremat What films ?\n", TableFormat::kTrec);
   EXPECT_EQ(t.at("text").values, (Values{"How did it ?", "What films ?"}));
