@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -11,11 +10,11 @@
 #include <thread>
 
 #include "lathe/core/cpu_limits.h"
+#include "lathe/core/host_memory.h"
 #include "lathe/io/file_system.h"
 #include "lathe/io/model_folder.h"
 
 #if defined(__APPLE__)
-#include <mach/mach.h>
 #include <sys/sysctl.h>
 #endif
 
@@ -151,19 +150,6 @@ std::string sysctl_text(const char* name) {
 
 void read_cpu(MachineFacts& f) { f.cpu_model = sysctl_text("machdep.cpu.brand_string"); }
 
-void read_memory(MachineFacts& f) {
-  uint64_t total = 0;
-  size_t size = sizeof total;
-  if (sysctlbyname("hw.memsize", &total, &size, nullptr, 0) == 0) f.memory_total = total;
-  vm_statistics64_data_t pages = {};
-  mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
-  if (host_statistics64(mach_host_self(), HOST_VM_INFO64, reinterpret_cast<host_info64_t>(&pages), &count) ==
-      KERN_SUCCESS) {
-    f.memory_free =
-        (uint64_t{pages.free_count} + pages.inactive_count) * static_cast<uint64_t>(getpagesize());
-  }
-}
-
 #else
 
 void read_cpu(MachineFacts& f) {
@@ -177,24 +163,6 @@ void read_cpu(MachineFacts& f) {
     if (std::find(std::begin(kTelling), std::end(kTelling), flag) != std::end(kTelling))
       f.cpu_features.push_back(flag);
   }
-}
-
-void read_memory(MachineFacts& f) {
-  const std::string text = text_of("/proc/meminfo");
-  const auto bytes = [&](const char* name) -> std::optional<uint64_t> {
-    std::istringstream value(proc_value(text, name));
-    uint64_t kib = 0;
-    return value >> kib ? std::optional<uint64_t>(kib * 1024) : std::nullopt;
-  };
-  f.memory_total = bytes("MemTotal");
-  f.memory_free = bytes("MemAvailable");
-  // A container's own limit, where its cgroup folder is what it sees as the root.
-  std::istringstream limit(text_of("/sys/fs/cgroup/memory.max")),
-      used(text_of("/sys/fs/cgroup/memory.current"));
-  uint64_t most = 0, now = 0;
-  if (!(limit >> most) || !(used >> now)) return;
-  f.memory_total = std::min(f.memory_total.value_or(most), most);
-  f.memory_free = std::min(f.memory_free.value_or(most), most > now ? most - now : 0);
 }
 
 #endif
@@ -211,7 +179,8 @@ MachineFacts machine_facts() {
   utsname name = {};
   if (uname(&name) == 0) f.system = name.sysname, f.release = name.release, f.machine = name.machine;
   read_cpu(f);
-  read_memory(f);
+  const HostMemory memory = host_memory();
+  f.memory_total = memory.total, f.memory_free = memory.free;
   try {
     f.levels = cpu_levels();
     f.devices = devices();

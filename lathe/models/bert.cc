@@ -1,5 +1,7 @@
 #include "lathe/models/bert.h"
 
+#include <algorithm>
+
 #include "lathe/core/error.h"
 #include "lathe/nn/layers.h"
 #include "lathe/ops/functional.h"
@@ -70,18 +72,22 @@ class Bert : public TaskModel {
       layers_.emplace_back(*this, config, fmt::format("bert.encoder.layer.{}", i));
   }
   std::string base_prefix() const override { return "bert."; }
+  double base_dropout() const override {
+    return std::max(config_.hidden_dropout_prob, config_.attention_probs_dropout_prob);
+  }
+  int64_t hidden_size() const override { return config_.hidden_size; }
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t max_positions() const override { return config_.max_position_embeddings; }
   int64_t type_vocab_size() const override { return config_.type_vocab_size; }
   double initializer_range() const override { return config_.initializer_range; }
-
- protected:
   /// [N, C]
-  Value encode() const {
+  Value base_output() override {
     Value x = embeddings_(trace());
     for (const Layer& layer : layers_) x = layer(x);
     return x;
   }
+
+ protected:
   BertConfig config_;
   Embeddings embeddings_;
 
@@ -96,10 +102,11 @@ class SequenceClassification : public Bert {
         pooler_(*this, "bert.pooler.dense", c.hidden_size, c.hidden_size),
         dropout_(*this, "dropout", c.classifier_dropout),
         classifier_(*this, "classifier", c.hidden_size, num_labels) {}
-  Value logits() override {
-    const Value first = gather_rows(encode(), trace().batch.cls_index);
-    return cast(classifier_(dropout_.rows(tanh(pooler_(first)))), DType::f32);
+  /// The pooled output, [B, C].
+  Value base_output() override {
+    return tanh(pooler_(gather_rows(Bert::base_output(), trace().batch.cls_index)));
   }
+  Value head(Value base) override { return cast(classifier_(dropout_.rows(base)), DType::f32); }
 
  private:
   nn::Linear pooler_;
@@ -111,7 +118,7 @@ class QuestionAnswering : public Bert {
  public:
   explicit QuestionAnswering(const BertConfig& c)
       : Bert(c, Problem::kQuestionAnswering), outputs_(*this, "qa_outputs", c.hidden_size, 2) {}
-  Value logits() override { return cast(outputs_(encode()), DType::f32); }
+  Value head(Value base) override { return cast(outputs_(base), DType::f32); }
 
  private:
   nn::Linear outputs_;
@@ -124,8 +131,8 @@ class MaskedLm : public Bert {
         bias_(add_parameter({"cls.predictions.bias", {c.vocab_size}, nn::Init::kZeros, false})),
         transform_(*this, "cls.predictions.transform.dense", c.hidden_size, c.hidden_size),
         norm_(*this, "cls.predictions.transform.LayerNorm", c.hidden_size, c.layer_norm_eps) {}
-  Value logits() override {
-    const Value x = norm_(activate(config_.hidden_act, transform_(encode())));
+  Value head(Value base) override {
+    const Value x = norm_(activate(config_.hidden_act, transform_(base)));
     return cast(linear(x, embeddings_.word.table(), trace().parameters[static_cast<size_t>(bias_)]),
                 DType::f32);
   }

@@ -1,9 +1,18 @@
 #include "lathe/models/task_model.h"
 
+#include <algorithm>
+
 #include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe {
+
+bool TaskModel::base_frozen() const {
+  const auto frozen = [&](const nn::Parameter& p) {
+    return !p.trainable || !p.name.starts_with(base_prefix());
+  };
+  return std::all_of(parameters().begin(), parameters().end(), frozen);
+}
 
 Value TaskModel::loss(Value logits, const Targets& targets) const {
   Program& program = *logits.program;

@@ -22,19 +22,30 @@ struct Targets {
   Value starts, ends;  ///< i32 [B] for kQuestionAnswering: token within the row; outside of it: ignored
 };
 
-/// A model with a head.  Its forward pass reads the batch of the current trace.
+/// A base with a head.  The forward pass reads the batch of the current trace.
 class TaskModel : public nn::Module {
  public:
   explicit TaskModel(Problem problem) : problem_(problem) {}
   Problem problem() const { return problem_; }
 
-  /// Scores in f32; shape by problem.
-  virtual Value logits() = 0;
+  /// The forward pass up to the head: a row of hidden_size elements in the trace's dtype per token
+  /// (per_token) or per sample.  A row depends on its own sample alone.
+  virtual Value base_output() = 0;
+  /// Scores in f32 of a base's output; shape by problem.  Reads no ids of tokens.
+  virtual Value head(Value base) = 0;
+  Value logits() { return head(base_output()); }
   /// Mean loss [1] of the batch.
   Value loss(Value logits, const Targets& targets) const;
 
   /// Names of the parameters of the base model begin so ("bert."); what follows is the head.
   virtual std::string base_prefix() const = 0;
+  /// Every parameter of the base is frozen.
+  bool base_frozen() const;
+  /// The largest dropout probability of the base in training.
+  virtual double base_dropout() const = 0;
+  /// The base gives a row per token, [N, hidden_size]; else one per sample, [B, hidden_size].
+  bool per_token() const { return problem_ == Problem::kQuestionAnswering || problem_ == Problem::kMaskedLm; }
+  virtual int64_t hidden_size() const = 0;
   virtual int64_t vocab_size() const = 0;
   virtual int64_t max_positions() const = 0;
   virtual int64_t type_vocab_size() const = 0;

@@ -1,5 +1,6 @@
 #include "lathe/train/programs.h"
 
+#include "lathe/core/error.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"
 #include "lathe/ops/optimizer.h"
@@ -22,6 +23,8 @@ class Builder {
     parameters_ = flat("parameters", layout_.trainable);
     if (kind == ProgramKind::kUpdate) {
       program_->output("grad_norm", update(flat("gradients", layout_.trainable), {}));
+    } else if (kind == ProgramKind::kBase) {
+      program_->output("base", base(false));
     } else if (kind == ProgramKind::kEvaluate) {
       const Value logits = forward(false);
       program_->output("logits", logits);
@@ -46,7 +49,29 @@ class Builder {
   Value flat(const char* name, int64_t size) { return program_->state(name, {DType::f32, {size}}); }
   Value ints(const char* name, int64_t size) { return program_->input(name, {DType::i32, {size}}); }
 
-  Value forward(bool training) {
+  /// Logits.
+  Value forward(bool training) { return model_.head(base(training)); }
+
+  /// The type of the base's output.
+  Type base_type() const {
+    return {options_.dtype, {model_.per_token() ? bucket_.tokens : bucket_.rows, model_.hidden_size()}};
+  }
+
+  /// The base's output, computed or given.
+  Value base(bool training) {
+    begin_trace(training);
+    if (options_.base_given) {
+      if (!model_.base_frozen()) fail(ErrorCode::kInternal, "the output of a base that is trained was given");
+      return program_->input("base", base_type());
+    }
+    const Value base = model_.base_output();
+    if (base.type() != base_type())
+      fail(ErrorCode::kInternal, "the base gives {}, wants {}", to_string(base.type()),
+           to_string(base_type()));
+    return base;
+  }
+
+  void begin_trace(bool training) {
     const Value frozen = layout_.frozen > 0 ? flat("frozen", layout_.frozen) : Value{};
     const auto& parameters = model_.parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
@@ -56,13 +81,22 @@ class Builder {
       if (parameters[i].trainable) trainable_.push_back(view);
     }
     const int64_t n = bucket_.tokens, b = bucket_.rows;
-    trace_.batch = {
-        ints("input_ids", n), ints("token_type_ids", n), ints("position_ids", n), ints("sample_ids", n),
-        ints("cu", b + 1),    ints("row_ids", b),        ints("cls_index", b),    ints("rng", 2)};
+    nn::BatchValues& batch = trace_.batch;
+    if (!options_.base_given) {
+      batch.input_ids = ints("input_ids", n);
+      batch.token_type_ids = ints("token_type_ids", n);
+      batch.cls_index = ints("cls_index", b);
+    }
+    if (n > 0) {
+      batch.position_ids = ints("position_ids", n);
+      batch.sample_ids = ints("sample_ids", n);
+    }
+    batch.cu = ints("cu", b + 1);
+    batch.row_ids = ints("row_ids", b);
+    batch.rng = ints("rng", 2);
     trace_.dtype = options_.dtype;
     trace_.training = training;
     model_.set_trace(&trace_);
-    return model_.logits();
   }
 
   Targets targets() {

@@ -13,6 +13,7 @@ enum class ProgramKind {
   kAccumulate,  ///< forward, backward, gradients = keep · gradients + new ones; output loss
   kUpdate,      ///< clip and AdamW on the accumulated gradients; output grad_norm
   kEvaluate,    ///< forward without dropout; outputs logits and, if there are targets, loss
+  kBase,        ///< forward of the base without dropout; output base
 };
 
 /// The shapes for which a program is traced: N packed tokens, B rows.
@@ -24,13 +25,15 @@ struct Bucket {
 struct ProgramOptions {
   DType dtype = DType::f32;  ///< of activations: f32, or bf16 for autocast
   AdamWOptions adamw;
-  bool targets = true;  ///< kEvaluate: also the loss
+  bool targets = true;      ///< kEvaluate: also the loss
+  bool base_given = false;  ///< the head alone: the base's output is an input
 };
 
 /// Traces one program.  Inputs by name: input_ids, token_type_ids, position_ids, sample_ids [N]; cu [B+1];
 /// row_ids, cls_index [B]; rng [2]; targets: labels, or values [B, K], or starts and ends; loss_weight [1]
-/// (dL/dloss), keep [1], hyper [kHyperCount].  Those that a program does not use are not there. num_labels:
-/// columns of `values`.
+/// (dL/dloss), keep [1], hyper [kHyperCount]; base [N or B, hidden_size] in the dtype of activations.  Those
+/// that a program has no use for are not there; with base_given and tokens = 0 all that are [N] are not.
+/// num_labels: columns of `values`.  Errors: kInternal if base_given and the base is not frozen.
 std::unique_ptr<Program> build_program(TaskModel& model, ProgramKind kind, Bucket bucket, int64_t num_labels,
                                        const ProgramOptions& options);
 

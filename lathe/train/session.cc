@@ -32,6 +32,10 @@ void Session::write_parameter(int index, std::span<const float> values) {
   if (static_cast<int64_t>(values.size()) != elements(p.shape))
     fail(ErrorCode::kShape, "parameter {}: {} values given, wants {}", p.name, values.size(),
          to_string(p.shape));
+  if (!p.trainable) {
+    const std::vector<float> before = read_parameter(index);
+    if (std::memcmp(before.data(), values.data(), values.size_bytes()) != 0) ++frozen_version_;
+  }
   backend_
       .copy_in(bindings_.states.at(p.trainable ? "parameters" : "frozen"),
                static_cast<size_t>(layout_.offset[static_cast<size_t>(index)]) * sizeof(float), bytes(values))
@@ -65,12 +69,12 @@ void Session::write_state(const std::string& name, std::span<const float> values
   backend_.copy_in(buffer, 0, bytes(values)).check();
 }
 
-Session::Pending Session::step(const PackedBatch& batch, const StepScalars& scalars) {
-  return run(ProgramKind::kStep, &batch, scalars);
+Session::Pending Session::step(const PackedBatch& batch, const StepScalars& scalars, BaseRows base) {
+  return run(ProgramKind::kStep, &batch, scalars, base);
 }
 
-Session::Pending Session::accumulate(const PackedBatch& batch, const StepScalars& scalars) {
-  return run(ProgramKind::kAccumulate, &batch, scalars);
+Session::Pending Session::accumulate(const PackedBatch& batch, const StepScalars& scalars, BaseRows base) {
+  return run(ProgramKind::kAccumulate, &batch, scalars, base);
 }
 
 Session::Pending Session::update(const StepScalars& scalars) {
@@ -88,10 +92,19 @@ Session::Outcome Session::collect(const Pending& pending) const {
   return outcome;
 }
 
-float Session::evaluate(const PackedBatch& batch, std::vector<float>& logits) {
-  const Pending pending = run(ProgramKind::kEvaluate, &batch, {});
-  const Program& program =
-      *cache_.at({ProgramKind::kEvaluate, {batch.tokens, batch.rows}, has_targets(batch)}).program;
+void Session::run_base(const PackedBatch& batch, std::vector<std::byte>& rows) {
+  const Pending pending = run(ProgramKind::kBase, &batch, {});
+  rows.resize(static_cast<size_t>(model_.per_token() ? batch.tokens : batch.rows) * base_row_bytes());
+  pending.executable->read(pending.event, 0, rows).check();
+}
+
+size_t Session::base_row_bytes() const {
+  return static_cast<size_t>(model_.hidden_size()) * size_of(options_.program.dtype);
+}
+
+float Session::evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base) {
+  const Pending pending = run(ProgramKind::kEvaluate, &batch, {}, base);
+  const Program& program = this->program(pending);
   const Type& type = program.type(program.outputs()[0].second);
   logits.resize(static_cast<size_t>(elements(type)));
   pending.executable->read(pending.event, 0, std::as_writable_bytes(std::span(logits))).check();
@@ -116,6 +129,7 @@ Session::Compiled& Session::compiled(const Key& key) {
   }
   ProgramOptions program_options = options_.program;
   program_options.targets = key.targets;
+  program_options.base_given = key.base_given;
   Compiled compiled;
   compiled.program = build_program(model_, key.kind, key.bucket, options_.num_labels, program_options);
   for (const ValueInfo& value : compiled.program->values())
@@ -183,6 +197,7 @@ std::span<const std::byte> Session::content(const std::string& input, const Pack
   if (input == "token_type_ids") return bytes(batch->token_type_ids);
   if (input == "position_ids") return bytes(batch->position_ids);
   if (input == "sample_ids") return bytes(batch->sample_ids);
+  if (input == "base") return base_;
   if (input == "cu") return bytes(batch->cu_seqlens);
   if (input == "cls_index") return bytes(batch->cls_index);
   if (input == "labels") return bytes(batch->labels);
@@ -192,10 +207,13 @@ std::span<const std::byte> Session::content(const std::string& input, const Pack
   fail(ErrorCode::kInternal, "the session has no content for the program's input {}", input);
 }
 
-Session::Pending Session::run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars) {
+Session::Pending Session::run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars,
+                              BaseRows base) {
   prepare(batch, scalars);
-  Key key{kind, {}, true};
+  base_ = base;
+  Key key{kind, {}, kind != ProgramKind::kBase, !base.empty()};
   if (batch != nullptr) key.bucket = {batch->tokens, batch->rows};
+  if (key.base_given && !model_.per_token()) key.bucket.tokens = 0;  // one program for batches of any length
   if (kind == ProgramKind::kEvaluate) key.targets = has_targets(*batch);
   Compiled& it = compiled(key);
   slot_.inputs.clear();

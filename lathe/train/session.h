@@ -57,16 +57,25 @@ class Session {
   /// Batches must be packed to a multiple of this many tokens.
   static constexpr int kTokenMultiple = 32;
 
-  /// One whole update on one batch.
-  Pending step(const PackedBatch& batch, const StepScalars& scalars);
+  /// The base's output for a batch: rows of hidden_size elements in the dtype of activations, one per token
+  /// or per sample of the batch (TaskModel::per_token).  Empty: the base is to run.
+  using BaseRows = std::span<const std::byte>;
+
+  /// One whole update on one batch.  With `base` the head alone runs; the base must be frozen then.
+  Pending step(const PackedBatch& batch, const StepScalars& scalars, BaseRows base = {});
   /// Adds the gradients of one micro-batch; then `update` ends the step.
-  Pending accumulate(const PackedBatch& batch, const StepScalars& scalars);
+  Pending accumulate(const PackedBatch& batch, const StepScalars& scalars, BaseRows base = {});
   Pending update(const StepScalars& scalars);
   Outcome collect(const Pending& pending) const;
 
   /// Forward pass without dropout.  logits: as the problem says, rows of tokens behind the last row left out.
   /// Returns the loss where the batch has targets, else 0.
-  float evaluate(const PackedBatch& batch, std::vector<float>& logits);
+  float evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base = {});
+  /// Runs the base alone, without dropout.  Rows as in BaseRows.
+  void run_base(const PackedBatch& batch, std::vector<std::byte>& rows);
+  size_t base_row_bytes() const;
+  /// Grows when a frozen parameter takes another value: what run_base gave before is stale then.
+  uint64_t frozen_version() const { return frozen_version_; }
 
   /// Compiled programs in the cache, and bytes of the arena they share.
   size_t programs() const { return cache_.size(); }
@@ -74,12 +83,13 @@ class Session {
   const Program& program(const Pending& run) const;
   size_t arena_bytes() const { return bindings_.arena.bytes; }
   const nn::FlatLayout& layout() const { return layout_; }
+  const TaskModel& model() const { return model_; }
 
  private:
   struct Key {
     ProgramKind kind;
     Bucket bucket;
-    bool targets;
+    bool targets, base_given;
     auto operator<=>(const Key&) const = default;
   };
   struct Compiled {
@@ -93,7 +103,7 @@ class Session {
   void check(const PackedBatch& batch) const;
   void prepare(const PackedBatch* batch, const StepScalars& scalars);
   std::span<const std::byte> content(const std::string& input, const PackedBatch* batch) const;
-  Pending run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars);
+  Pending run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars, BaseRows base = {});
 
   Backend& backend_;
   TaskModel& model_;
@@ -101,9 +111,10 @@ class Session {
   nn::FlatLayout layout_;
   Bindings bindings_;
   std::map<Key, Compiled> cache_;
-  uint64_t uses_ = 0;
+  uint64_t uses_ = 0, frozen_version_ = 0;
 
   // contents of the inputs that do not lie in the batch
+  BaseRows base_;
   std::vector<int32_t> row_ids_;
   std::array<uint32_t, 2> rng_{};
   std::array<float, kHyperCount> hyper_{};

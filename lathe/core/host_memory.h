@@ -1,0 +1,14 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+
+namespace lathe {
+
+/// Memory of this machine in bytes, or what its container may use of it; empty where the platform does not
+/// tell.
+struct HostMemory {
+  std::optional<uint64_t> total, free;
+};
+HostMemory host_memory();
+
+}  // namespace lathe
