@@ -57,9 +57,7 @@ class Parser {
     for (const auto& field : fields) {
       const std::string name(field.info->name);
       options_.push_back({name, &field});
-      if (field.info->kind == Kind::kBool && field.info->default_value == true) {
-        options_.push_back({"no_" + name, &field, true});
-      }
+      if (field.info->negatable()) options_.push_back({"no_" + name, &field, true});
     }
     for (const auto& old : old_names()) old_options_.push_back({std::string(old.name), nullptr, false, &old});
   }

@@ -81,8 +81,10 @@ TEST(ArgumentParser, BoolsTakeNoValueOrOne) {
   for (const auto* no : {"--bf16 false", "--bf16=NO", "--bf16 0", "--bf16 --bf16 f"}) {
     EXPECT_FALSE(parsed(no).training.bf16) << no;
   }
-  EXPECT_FALSE(parsed("--no_logging_nan_inf_filter").training.logging_nan_inf_filter);
-  EXPECT_FALSE(parsed("--no-logging-nan-inf-filter").training.logging_nan_inf_filter);
+  EXPECT_EQ(parsed("").training.logging_nan_inf_filter, std::nullopt);
+  EXPECT_EQ(parsed("--logging_nan_inf_filter").training.logging_nan_inf_filter, true);
+  EXPECT_EQ(parsed("--no_logging_nan_inf_filter").training.logging_nan_inf_filter, false);
+  EXPECT_EQ(parsed("--no-logging-nan-inf-filter").training.logging_nan_inf_filter, false);
   EXPECT_FALSE(parsed("--pad_to_max_length False").script.pad_to_max_length);
   EXPECT_EQ(parsed("--disable_tqdm true").training.disable_tqdm, true);
   EXPECT_EQ(error_of({"--do_train", "maybe"}), "--do_train: found 'maybe', wants true or false");

@@ -42,14 +42,13 @@ std::string description(const FieldInfo& info) {
 }
 
 std::string flag_help(const FieldInfo& info, size_t width) {
-  const bool negatable = info.kind == Kind::kBool && info.default_value == true;
   const std::string value = info.kind == Kind::kBool    ? "[BOOL]"
                             : info.kind == Kind::kInt   ? "INT"
                             : info.kind == Kind::kFloat ? "FLOAT"
                             : info.kind == Kind::kDict  ? "JSON"
                                                         : "TEXT";
   std::string line = fmt::format("  --{} {}", info.name, value);
-  if (negatable) line += fmt::format(", --no_{}", info.name);
+  if (info.negatable()) line += fmt::format(", --no_{}", info.name);
   line +=
       line.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ') : std::string(kIndent - line.size(), ' ');
   return line + wrapped(description(info), kIndent, kIndent, width) + "\n";

@@ -31,6 +31,7 @@ struct FieldRules {
   bool below_high = false;  ///< high itself is excluded
   bool whole = false;       ///< printed without fraction where integral (Python's 500, not 500.0)
   bool required = false;
+  bool negatable = false;     ///< has a --no_<name> as well, though its default is not true
   bool secret = false;        ///< never printed
   bool only_command = false;  ///< steers the program, not the run: left out of written configs
 };
@@ -46,6 +47,8 @@ struct FieldInfo {
   nlohmann::json default_value;
 
   Support support() const;
+  /// Whether there is a --no_<name>.
+  bool negatable() const { return kind == Kind::kBool && (rules.negatable || default_value == true); }
 };
 
 /// A field known to the table only: no member, its value is kept in TrainingArguments::other.

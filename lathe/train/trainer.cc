@@ -134,13 +134,9 @@ void Trainer::begin(const Plan& plan, const std::string& resume_from) {
   if (args_.output_dir) remove_stale_temporaries(fs_, *args_.output_dir).check();
   if (!resume_from.empty()) {
     read_checkpoint(fs_, resume_from, model_, *session_, state_, run_);
-    if (run_.updates_per_epoch != plan.updates_per_epoch || run_.data_seed != sampler_options(1).seed)
-      say(LogLevel::kWarning, fmt::format("{}: written with {} updates per epoch and data seed {}, this run "
-                                          "has {} and {}: the run goes on, "
-                                          "but not as the one that was stopped",
-                                          resume_from, run_.updates_per_epoch, run_.data_seed,
-                                          plan.updates_per_epoch, sampler_options(1).seed));
+    warn_of_differences(plan, resume_from);
   }
+  data_lag_ = args_.ignore_data_skip ? state_.global_step % plan.updates_per_epoch : 0;
   updates_collected_ = state_.global_step;
   started_.clear();
   update_loss_ = 0;
@@ -157,11 +153,27 @@ void Trainer::begin(const Plan& plan, const std::string& resume_from) {
                                            plan.max_steps, args_.learning_rate, args_.lr_scheduler_kwargs);
 }
 
+void Trainer::warn_of_differences(const Plan& plan, const std::string& checkpoint) const {
+  std::string differences;
+  const auto compare = [&](const char* what, auto there, auto here, const char* effect) {
+    if (there == here) return;
+    differences += fmt::format("{}{} {} there and {} here ({})", differences.empty() ? "" : ", ", what, there,
+                               here, effect);
+  };
+  compare("updates per epoch", run_.updates_per_epoch, plan.updates_per_epoch,
+          "another place in the data; the same data and batch size keep it");
+  compare("data seed", run_.data_seed, sampler_options(1).seed,
+          "another order of the data; --data_seed or --seed sets it");
+  compare("seed", run_.seed, static_cast<uint64_t>(args_.seed), "other dropout masks; --seed sets it");
+  if (!differences.empty())
+    say(LogLevel::kWarning,
+        fmt::format("{}: {}: the run goes on, but not as the one that was stopped", checkpoint, differences));
+}
+
 void Trainer::run_updates(const Plan& plan) {
   if (args_.eval_on_start && eval_ != nullptr && state_.global_step == 0) evaluate(*eval_);
-  const bool skip = !args_.ignore_data_skip;
-  const int64_t epoch = skip ? state_.global_step / plan.updates_per_epoch : 0;
-  const int64_t update = skip ? state_.global_step % plan.updates_per_epoch : 0;
+  const int64_t epoch = data_updates() / plan.updates_per_epoch;
+  const int64_t update = data_updates() % plan.updates_per_epoch;
   const int accumulation = static_cast<int>(args_.gradient_accumulation_steps);
   BatchStream stream(*train_, sampler_options(train_->size()), accumulation, epoch, update * accumulation,
                      epoch + plan.epochs + 1);
@@ -173,7 +185,7 @@ void Trainer::run_updates(const Plan& plan) {
 
 void Trainer::start_update(const Plan& plan, BatchStream& stream) {
   const int64_t accumulation = args_.gradient_accumulation_steps;
-  const int64_t first = state_.global_step % plan.updates_per_epoch * accumulation;
+  const int64_t first = data_updates() % plan.updates_per_epoch * accumulation;
   const int64_t count =
       std::min(accumulation, plan.batches_per_epoch - first);  // the last group may be short
   StepScalars scalars;
@@ -196,12 +208,10 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
     collect(1);
   }
   last_learning_rate_ = scalars.learning_rate;
+  const int64_t epoch = data_updates() / plan.updates_per_epoch;
+  state_.epoch = static_cast<double>(epoch) +
+                 static_cast<double>(first + count) / static_cast<double>(plan.batches_per_epoch);
   ++state_.global_step;
-  const int64_t in_epoch = (state_.global_step - 1) % plan.updates_per_epoch + 1;
-  const int64_t epoch = (state_.global_step - 1) / plan.updates_per_epoch;
-  const int64_t batches = std::min(in_epoch * accumulation, plan.batches_per_epoch);
-  state_.epoch =
-      static_cast<double>(epoch) + static_cast<double>(batches) / static_cast<double>(plan.batches_per_epoch);
 }
 
 void Trainer::count_tokens(const PackedBatch& batch) {
@@ -215,21 +225,27 @@ void Trainer::collect(size_t keep) {
     const Started run = std::move(started_.front());
     started_.pop_front();
     const Session::Outcome outcome = session_->collect(run.run);
-    if (run.run.has_loss) update_loss_ += outcome.loss * run.loss_weight;
+    if (run.run.has_loss) update_loss_ += filtered_loss(outcome.loss * run.loss_weight);
     if (run.run.has_norm) last_norm_ = outcome.grad_norm;
     if (run.ends_update) end_update(std::exchange(update_loss_, 0.0));
   }
 }
 
+double Trainer::filtered_loss(double loss) const {
+  if (std::isfinite(loss) || !args_.logging_nan_inf_filter.value_or(false)) return loss;
+  return (run_.loss_since_log + update_loss_) / static_cast<double>(1 + run_.updates_since_log);
+}
+
 void Trainer::end_update(double loss) {
   last_loss_ = loss;
   const int64_t step = ++updates_collected_;
-  if (!std::isfinite(loss) || !std::isfinite(last_norm_)) {
+  const bool goes_on = args_.logging_nan_inf_filter.has_value();
+  if (!goes_on && (!std::isfinite(loss) || !std::isfinite(last_norm_))) {
     const std::string last = args_.output_dir ? last_checkpoint(fs_, *args_.output_dir) : "";
     fail(ErrorCode::kNonFinite,
          "step {}: loss {}, gradient norm {}: not finite. The weights were not touched by this step. A "
-         "smaller "
-         "--learning_rate, more --warmup_steps or fp32 may help. {}",
+         "smaller --learning_rate, more --warmup_steps or fp32 may help; with --logging_nan_inf_filter "
+         "the run leaves such steps out and goes on. {}",
          step, python_repr(loss), python_repr(last_norm_),
          last.empty() ? "There is no checkpoint yet." : "Last good checkpoint: " + last);
   }
@@ -240,7 +256,7 @@ void Trainer::end_update(double loss) {
 
 void Trainer::after_update(const Plan& plan) {
   const int64_t step = state_.global_step;
-  const bool epoch_end = step % plan.updates_per_epoch == 0 || step == plan.max_steps;
+  const bool epoch_end = data_updates() % plan.updates_per_epoch == 0 || step == plan.max_steps;
   const bool by_steps = args_.logging_strategy == "steps" && step % state_.logging_steps == 0;
   saved_this_step_ = false;
   if (by_steps || (args_.logging_first_step && step == 1) ||
@@ -345,15 +361,20 @@ Predictions Trainer::predict(const TokenizedDataset& data) {
   BatchStream stream(data, options, 1, 0, 0, 1);
   const int64_t batches = (data.size() + options.batch_size - 1) / options.batch_size;
   std::vector<float> logits;
-  double loss = 0;
+  double loss = 0, counted = 0;
+  const bool filter = args_.logging_nan_inf_filter.value_or(false);
   for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
     out.has_loss = !batch->labels.empty() || !batch->targets.empty() || !batch->start_positions.empty();
-    loss += static_cast<double>(session_->evaluate(*batch, logits)) * batch->rows;
+    const double batch_loss = session_->evaluate(*batch, logits);
+    if (!filter || std::isfinite(batch_loss)) {
+      loss += batch_loss * batch->rows;
+      counted += batch->rows;
+    }
     out.columns = static_cast<int64_t>(logits.size()) / (tokens ? batch->real_tokens() : batch->rows);
     out.logits.insert(out.logits.end(), logits.begin(), logits.end());
     if (hooks_.on_evaluation_step) hooks_.on_evaluation_step(done, batches);
   }
-  out.loss = loss / static_cast<double>(data.size());
+  out.loss = loss / counted;  // NaN where the filter left nothing
   return out;
 }
 

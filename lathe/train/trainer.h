@@ -25,7 +25,7 @@ struct Predictions {
   std::vector<float> logits;  ///< [samples, columns], or [tokens, 2] for question answering
   int64_t columns = 0;
   std::vector<int64_t> begins;  ///< question answering: first token of each sample, [samples+1]
-  double loss = 0;              ///< example-weighted mean; 0 without targets
+  double loss = 0;              ///< example-weighted mean, without what the filter drops; 0 without targets
   bool has_loss = false;
 };
 
@@ -57,8 +57,8 @@ struct TrainOutput {
 /// Fine-tunes a model as Hugging Face's Trainer does: order of the data, schedule, accumulation, clipping,
 /// logging, evaluation, checkpoints, the best model, resuming.  With dropout 0 in fp32 its losses are those
 /// of the Trainer on a CPU.  `backend`, `model` and the data sets must outlive it. Errors: kUsage, kNonFinite
-/// (a loss or gradient norm that is not finite; the message names step and last checkpoint), kInterrupted,
-/// kIo.
+/// (a loss or gradient norm that is not finite, unless logging_nan_inf_filter is given; the message names
+/// step and last checkpoint), kInterrupted, kIo.
 class Trainer {
  public:
   Trainer(Backend& backend, AutoModel& model, const TrainingArguments& args,
@@ -96,12 +96,19 @@ class Trainer {
 
  private:
   void begin(const Plan& plan, const std::string& resume_from);
+  /// Says what of a checkpoint makes this run another one than that which was stopped.
+  void warn_of_differences(const Plan& plan, const std::string& checkpoint) const;
   void run_updates(const Plan& plan);
+  /// The place in the data, in updates from the start of the first epoch.
+  int64_t data_updates() const { return state_.global_step - data_lag_; }
   /// One update from its micro-batches.
   void start_update(const Plan& plan, class BatchStream& stream);
   /// Reads the outcomes of all runs but the `keep` newest: on a device that runs ahead, one run late.
   void collect(size_t keep);
   void count_tokens(const PackedBatch& batch);
+  /// The loss of a run as it is summed up: where it is not finite and the filter is on, the mean since the
+  /// last log line.
+  double filtered_loss(double loss) const;
   void end_update(double loss);
   void after_update(const Plan& plan);
   void log_progress();
@@ -133,6 +140,8 @@ class Trainer {
     bool ends_update;
   };
   std::deque<Started> started_;
+  /// Updates by which the data lies behind: with --ignore_data_skip a resumed run begins its epoch anew.
+  int64_t data_lag_ = 0;
   double update_loss_ = 0;  ///< of the runs of an update that were collected
   int64_t updates_collected_ = 0;
   double last_loss_ = 0, last_norm_ = 0, last_learning_rate_ = 0;

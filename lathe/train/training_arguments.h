@@ -41,7 +41,10 @@ struct TrainingArguments {
 
   std::string logging_strategy = "steps";
   double logging_steps = 500;
-  bool logging_first_step = false, logging_nan_inf_filter = true;
+  bool logging_first_step = false;
+  /// Given: a loss that is not finite does not stop the run; true (transformers' default) keeps it out of the
+  /// logged means.
+  std::optional<bool> logging_nan_inf_filter;
   std::string include_num_input_tokens_seen = "no";
   std::string log_level = "passive";
   std::optional<bool> disable_tqdm;

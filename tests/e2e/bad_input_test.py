@@ -2,6 +2,7 @@
 """Bad input ends with a message that says where, what was found, what is wanted and the way out; with exit code 2 for
 usage and 1 for the rest; and with nothing half-written left behind."""
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -269,6 +270,49 @@ class BadInput(unittest.TestCase):
         for name in os.listdir(self.out) if self.out.exists() else []:  # whatever was saved before is good
             header, data = split_weights(self.out / name / "model.safetensors")
             self.assertTrue(all(abs(x) < float("inf") for (x,) in struct.iter_unpack("<f", data)), name)
+
+    def test_given_the_filter_a_loss_that_is_not_finite_is_logged_as_by_transformers(self):
+        values = [0.25 * (i % 4) for i in range(32)]
+        values[13] = 1e20  # its square is beyond fp32
+
+        def entries(*more):
+            self.train.write_text("sentence1,label\n" + "".join(f"red ship {i},{v}\n" for i, v in enumerate(values)))
+            self.dev.write_text("sentence1,label\n" + "red ship,0.5\n" * 8 + "old bridge,1e20\n")
+            command = [*self.command(), "--num_train_epochs", "1", "--per_device_train_batch_size", "4",
+                       "--per_device_eval_batch_size", "8", "--overwrite_output_dir", *more]
+            self.works(command)
+            return json.loads((self.out / "trainer_state.json").read_text())["log_history"]
+
+        def losses(*more):
+            return [e["loss"] for e in entries("--save_strategy", "no", *more) if "grad_norm" in e]
+
+        self.fails([*self.command(), "--train_file", str(self.train), "--logging_nan_inf_filter", "maybe"], "maybe",
+                   code=2)
+        shown = losses("--no_logging_nan_inf_filter", "--logging_steps", "1")
+        bad = [i for i, loss in enumerate(shown) if not math.isfinite(loss)]
+        self.assertEqual(len(bad), 1)  # that step is left out of the weights: those after it are finite again
+        kept = losses("--logging_nan_inf_filter", "--logging_steps", "1")
+        self.assertEqual(kept, [0.0 if i in bad else loss for i, loss in enumerate(shown)])
+        sums = losses("--logging_nan_inf_filter", "--logging_steps", "8")
+        running = 0.0  # tr_loss += tr_loss / (1 + global_step - globalstep_last_logged)
+        for step, loss in enumerate(shown):
+            running += running / (1 + step) if step in bad else loss
+        self.assertAlmostEqual(sums[0], running / 8, delta=1e-12)
+        self.assertFalse(math.isfinite(losses("--logging_nan_inf_filter", "false", "--logging_steps", "8")[0]))
+        # with accumulation the mean takes the place of one batch's part, not of the whole update
+        halves = ["--gradient_accumulation_steps", "2", "--logging_steps", "1"]
+        self.assertEqual([math.isfinite(x) for x in losses("--no_logging_nan_inf_filter", *halves)].count(False), 1)
+        self.assertTrue(all(map(math.isfinite, losses("--logging_nan_inf_filter", *halves))))
+        # evaluation leaves the batch out; a run goes on from a checkpoint behind such a step
+        entries("--logging_nan_inf_filter", "--save_steps", "7")
+        self.assertTrue(math.isfinite(json.loads((self.out / "eval_results.json").read_text())["eval_loss"]))
+        weights = (self.out / "model.safetensors").read_bytes()
+        shutil.rmtree(self.out / "checkpoint-8")
+        entries("--logging_nan_inf_filter", "--save_steps", "7", "--resume_from_checkpoint",
+                str(self.out / "checkpoint-7"))
+        self.assertEqual((self.out / "model.safetensors").read_bytes(), weights)
+        shutil.rmtree(self.out)
+        self.fails(self.command(), "not finite", "--logging_nan_inf_filter", "The weights were not touched")
 
     def test_weights_too_large_to_train(self):
         set_values(self.model / "model.safetensors", "classifier.weight", 3e38)

@@ -90,6 +90,39 @@ class Resume(unittest.TestCase):
             self.check_same(folder)
             self.assertFalse([n for n in os.listdir(folder) if n.startswith(".tmp-")])
 
+    def test_ignoring_the_data_seen_begins_the_epoch_anew(self):
+        """With a learning rate of 0 and no dropout a loss is a function of the samples of its update alone.  Each epoch
+        has 24 batches: four groups of five and a short one of four."""
+        still = ["--gradient_accumulation_steps", "5", "--learning_rate", "0", "--logging_steps", "1"]
+
+        def losses(folder, *more):
+            command = self.command(folder, *still, *more)
+            command[command.index(str(self.root / "model"))] = str(cl.MODEL)
+            result = cl.run(command)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return [{k: e[k] for k in ("loss", "epoch")} for e in history(folder) if "grad_norm" in e]
+
+        whole = losses(self.root / "still", "--save_steps", "7")
+        self.assertEqual(len(whole), 15)
+        again = losses(self.root / "again", "--ignore_data_skip", "--resume_from_checkpoint",
+                       str(self.root / "still" / "checkpoint-7"))
+        # update 8 is the first of the second epoch again, as in transformers' Trainer
+        self.assertEqual(again, whole[:7] + whole[5:13])
+
+    def test_resuming_another_run_says_what_differs(self):
+        checkpoint = self.reference / "checkpoint-60"
+        for more, words in ((["--seed", "8"], ["data seed 7 there and 8 here", ", seed 7 there and 8 here", "dropout"]),
+                            (["--seed", "8", "--data_seed", "7"], [": seed 7 there and 8 here", "dropout"]),
+                            (["--data_seed", "9"], [": data seed 7 there and 9 here (another order"]),
+                            (["--per_device_train_batch_size", "16"], ["updates per epoch 24 there and 12 here"]),
+                            ([], [])):
+            result = cl.run(self.command(self.root / "other", "--overwrite_output_dir", "--save_strategy", "no",
+                                         "--resume_from_checkpoint", str(checkpoint), *more))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual("not as the one that was stopped" in result.stderr, bool(more), result.stderr)
+            for word in words:
+                self.assertIn(word, result.stderr)
+
     def test_sigterm_writes_a_checkpoint_and_says_how_to_go_on(self):
         folder = self.root / "stopped"
         process = subprocess.Popen(self.command(folder, "--num_train_epochs", "2000"), stdout=subprocess.DEVNULL,
