@@ -299,4 +299,4 @@ class PrintedCommands(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    cl.main()
