@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "lathe/core/host_memory.h"
 #include "lathe/io/directory_transaction.h"
 #include "lathe/train/argument_table.h"
 #include "lathe/train/batch_stream.h"
@@ -107,7 +108,9 @@ TrainOutput Trainer::train(const std::string& resume_from) {
   const Plan plan = this->plan();
   const auto started = Clock::now();
   begin(plan, resume_from);
+  make_base_caches(plan);
   run_updates(plan);
+  train_base_.reset();
   const double seconds = seconds_since(started);
   TrainOutput output;
   output.global_step = state_.global_step;
@@ -170,6 +173,34 @@ void Trainer::warn_of_differences(const Plan& plan, const std::string& checkpoin
         fmt::format("{}: {}: the run goes on, but not as the one that was stopped", checkpoint, differences));
 }
 
+/// HF keeps dropout on in a frozen base: with it the output is another one in every epoch.  Evaluation has
+/// none.
+void Trainer::make_base_caches(const Plan& plan) {
+  train_base_.reset();
+  eval_base_.reset();
+  if (!keep_base_output_ || !model_.model->base_frozen()) return;
+  const double dropout = model_.model->base_dropout();
+  if (plan.epochs > 1 && dropout > 0)
+    say(LogLevel::kInfo,
+        fmt::format("The base runs every epoch: its dropout is {}. With hidden_dropout_prob and "
+                    "attention_probs_dropout_prob 0 in config.json it runs once and its output is kept.",
+                    python_repr(dropout)));
+  else if (plan.epochs > 1)
+    train_base_ = make_base_cache(*train_, "epoch");
+  if (eval_ != nullptr && args_.eval_strategy != "no") eval_base_ = make_base_cache(*eval_, "evaluation");
+}
+
+std::unique_ptr<BaseCache> Trainer::make_base_cache(const TokenizedDataset& data,
+                                                    const std::string& when) const {
+  constexpr uint64_t kShare = 4;  // of the memory that is free: the rest is for the run itself
+  const uint64_t wanted = BaseCache::bytes(*session_, data), free = host_memory().free.value_or(0);
+  if (wanted <= free / kShare) return std::make_unique<BaseCache>(*session_, data);
+  say(LogLevel::kInfo, fmt::format("The base runs at every {}: to keep its output takes {} MB, more than a "
+                                   "quarter of the {} MB of memory that are free.",
+                                   when, wanted >> 20, free >> 20));
+  return nullptr;
+}
+
 void Trainer::run_updates(const Plan& plan) {
   if (args_.eval_on_start && eval_ != nullptr && state_.global_step == 0) evaluate(*eval_);
   const int64_t epoch = data_updates() / plan.updates_per_epoch;
@@ -198,8 +229,10 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
     const PackedBatch* batch = stream.next();
     if (batch == nullptr) fail(ErrorCode::kInternal, "the data ended at update {}", state_.global_step);
     scalars.first_micro = micro == 0;
-    started_.push_back({count == 1 ? session_->step(*batch, scalars) : session_->accumulate(*batch, scalars),
-                        scalars.loss_weight, count == 1});
+    const Session::BaseRows base = train_base_ ? train_base_->rows(*batch) : Session::BaseRows{};
+    started_.push_back(
+        {count == 1 ? session_->step(*batch, scalars, base) : session_->accumulate(*batch, scalars, base),
+         scalars.loss_weight, count == 1});
     count_tokens(*batch);
     collect(1);
   }
@@ -364,8 +397,10 @@ Predictions Trainer::predict(const TokenizedDataset& data) {
   double loss = 0, counted = 0;
   const bool filter = args_.logging_nan_inf_filter.value_or(false);
   for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
+    const Session::BaseRows base =
+        &data == eval_ && eval_base_ ? eval_base_->rows(*batch) : Session::BaseRows{};
     out.has_loss = !batch->labels.empty() || !batch->targets.empty() || !batch->start_positions.empty();
-    const double batch_loss = session_->evaluate(*batch, logits);
+    const double batch_loss = session_->evaluate(*batch, logits, base);
     if (!filter || std::isfinite(batch_loss)) {
       loss += batch_loss * batch->rows;
       counted += batch->rows;

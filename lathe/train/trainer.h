@@ -11,6 +11,7 @@
 #include "lathe/data/tokenized.h"
 #include "lathe/io/file_system.h"
 #include "lathe/train/auto_model.h"
+#include "lathe/train/base_cache.h"
 #include "lathe/train/checkpoint.h"
 #include "lathe/train/log_format.h"
 #include "lathe/train/lr_schedule.h"
@@ -89,6 +90,9 @@ class Trainer {
   /// Length to which a padding trainer would fill rows; counts in total_flos alone.  0: the longest of the
   /// batch.
   void pad_to(int length) { pad_to_ = length; }
+  /// Whether the output of a frozen base may be kept from epoch to epoch, as it is by default.  The result is
+  /// the same, bit for bit, on devices that store activations in their dtype (`ref` computes on in double).
+  void keep_base_output(bool keep) { keep_base_output_ = keep; }
   Session& session() { return *session_; }
   const TaskModel& model() const { return *model_.model; }
   /// Which weights of the checkpoint were missing or not used.
@@ -98,6 +102,9 @@ class Trainer {
   void begin(const Plan& plan, const std::string& resume_from);
   /// Says what of a checkpoint makes this run another one than that which was stopped.
   void warn_of_differences(const Plan& plan, const std::string& checkpoint) const;
+  /// Makes the caches of the base's output that this run can use, and says where there is none.
+  void make_base_caches(const Plan& plan);
+  std::unique_ptr<BaseCache> make_base_cache(const TokenizedDataset& data, const std::string& when) const;
   void run_updates(const Plan& plan);
   /// The place in the data, in updates from the start of the first epoch.
   int64_t data_updates() const { return state_.global_step - data_lag_; }
@@ -130,6 +137,8 @@ class Trainer {
   FileSystem& fs_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<LrSchedule> schedule_;
+  std::unique_ptr<BaseCache> train_base_, eval_base_;  ///< null: the base runs every time
+  bool keep_base_output_ = true;
   LoadReport load_report_;
   TrainerState state_;
   RunState run_;

@@ -2,6 +2,7 @@
 """--freeze_base_model trains the head alone: every weight of the base keeps its bits, and the checkpoint resumes."""
 import json
 import pathlib
+import shutil
 import struct
 import tempfile
 import unittest
@@ -18,6 +19,22 @@ def tensors(path):
 
 
 class Freeze(unittest.TestCase):
+    def test_a_base_with_dropout_runs_every_epoch_and_says_so(self):
+        line = "The base runs every epoch: its dropout is 0.1."
+        for dropout, count in ((0.1, 1), (0.0, 0)):
+            with self.subTest(dropout=dropout), tempfile.TemporaryDirectory() as temp:
+                root = pathlib.Path(temp)
+                shutil.copytree(cl.MODEL, root / "model")
+                config = json.loads((root / "model" / "config.json").read_text())
+                config["hidden_dropout_prob"] = dropout
+                (root / "model" / "config.json").write_text(json.dumps(config))
+                cl.write_csv(root / "train.csv", 48, 1)
+                cl.write_csv(root / "dev.csv", 12, 2)
+                result = cl.run(cl.glue_command(root / "out", root / "train.csv", root / "dev.csv",
+                                                "--freeze_base_model", "--model_name_or_path", str(root / "model")))
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual((result.stdout + result.stderr).count(line), count, result.stderr)
+
     def test_only_the_head_changes(self):
         with tempfile.TemporaryDirectory() as temp:
             root = pathlib.Path(temp)

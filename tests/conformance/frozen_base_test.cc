@@ -1,0 +1,227 @@
+// With a frozen base its output is kept from epoch to epoch: the same bits as running it every time.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "lathe/backends/register.h"
+#include "lathe/core/error.h"
+#include "lathe/core/philox.h"
+#include "lathe/io/json_file.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+namespace {
+
+struct Setting {
+  const char* name;
+  Problem problem;
+  bool bf16 = false;
+  double classifier_dropout = 0;
+  int64_t accumulation = 1;
+};
+
+constexpr int64_t kLabels = 3;
+
+/// Rows of 1 to 24 tokens of the tiny model's vocabulary.
+TokenizedDataset make_data(Problem problem, int64_t samples, uint32_t seed) {
+  TokenizedDataset data;
+  const auto draw = [&](int64_t i, int64_t j, uint32_t below) {
+    return static_cast<int32_t>(
+        philox({static_cast<uint32_t>(i), static_cast<uint32_t>(j), 0, 0}, seed, 0)[0] % below);
+  };
+  data.num_targets = problem == Problem::kMultiLabel ? kLabels : 1;
+  for (int64_t i = 0; i < samples; ++i) {
+    const int32_t length = 1 + draw(i, 1000, 24);
+    for (int32_t t = 0; t < length; ++t) {
+      data.input_ids.push_back(draw(i, t, 115));
+      data.type_ids.push_back(static_cast<uint8_t>(t > length / 2));
+    }
+    data.begins.push_back(static_cast<int64_t>(data.input_ids.size()));
+    if (problem == Problem::kSingleLabel) data.labels.push_back(draw(i, 2000, kLabels));
+    if (problem == Problem::kQuestionAnswering) {
+      data.start_positions.push_back(draw(i, 2000, static_cast<uint32_t>(length)));
+      data.end_positions.push_back(length - 1);
+    }
+    if (problem == Problem::kRegression || problem == Problem::kMultiLabel)
+      for (int k = 0; k < data.num_targets; ++k)
+        data.targets.push_back(static_cast<float>(draw(i, 2000 + k, 2)));
+  }
+  return data;
+}
+
+class FrozenBase : public testing::TestWithParam<Setting> {
+ protected:
+  FrozenBase() : output_(std::filesystem::temp_directory_path() / "lathe_frozen_base_XXXXXX") {
+    EXPECT_NE(mkdtemp(output_.data()), nullptr);
+    const Setting& s = GetParam();
+    config_ = read_json(real_file_system(),
+                        std::string(LATHE_SOURCE_DIR) + "/tests/golden/tiny_bert/classification/config.json");
+    config_["classifier_dropout"] = s.classifier_dropout;
+    args_.freeze_base_model = true;
+    args_.bf16 = s.bf16;
+    args_.gradient_accumulation_steps = s.accumulation;
+    args_.per_device_train_batch_size = 8, args_.per_device_eval_batch_size = 5;
+    args_.learning_rate = 1e-2;
+    args_.logging_steps = 1;
+    args_.eval_strategy = "epoch";
+    args_.save_strategy = "no";
+    args_.output_dir = output_;
+  }
+  ~FrozenBase() override { std::filesystem::remove_all(output_); }
+
+  struct Run {
+    std::vector<double> log;   // losses, norms and evaluations, in their order
+    std::vector<float> state;  // the head, its moments, the last scores
+    std::vector<std::string> messages;
+  };
+
+  AutoModel make_model() const {
+    std::vector<std::string> labels(GetParam().problem == Problem::kRegression ? 1 : kLabels, "x");
+    return from_config(parse_bert_config(config_, "config.json"), {GetParam().problem, labels}, std::nullopt);
+  }
+
+  /// Stops after `stop` updates if that is not 0; goes on from `resume_from`.
+  Run train(bool keep, int64_t stop = 0, const std::string& resume_from = "") {
+    const auto backend = open_device("cpu", {2});
+    AutoModel model = make_model();
+    Run run;
+    int64_t steps = 0;
+    TrainerHooks hooks;
+    hooks.message = [&](LogLevel, const std::string& text) { run.messages.push_back(text); };
+    hooks.should_stop = [&] { return ++steps == stop; };
+    Trainer trainer(*backend, model, args_, &train_, &eval_, hooks);
+    trainer.keep_base_output(keep);
+    try {
+      trainer.train(resume_from);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::kInterrupted) << e.what();
+      EXPECT_NE(stop, 0);
+    }
+    for (const auto& entry : trainer.state().log_history)
+      for (const char* key : {"loss", "grad_norm", "eval_loss"})
+        if (entry.contains(key)) run.log.push_back(entry[key]);
+    for (const char* name : {"parameters", "exp_avg", "exp_avg_sq"})
+      append(run, trainer.session().read_state(name));
+    append(run, trainer.predict(eval_).logits);
+    return run;
+  }
+  static void append(Run& run, const std::vector<float>& values) {
+    run.state.insert(run.state.end(), values.begin(), values.end());
+  }
+
+  nlohmann::json config_;
+  TrainingArguments args_;
+  std::string output_;
+  TokenizedDataset train_ = make_data(GetParam().problem, 43, 1),
+                   eval_ = make_data(GetParam().problem, 11, 2);
+};
+
+TEST_P(FrozenBase, ItsKeptOutputGivesTheSameBits) {
+  const Run wanted = train(false), kept = train(true);
+  ASSERT_GT(wanted.log.size(), 9u);
+  EXPECT_NE(wanted.log.front(), wanted.log[2]);
+  EXPECT_EQ(kept.log, wanted.log);
+  EXPECT_EQ(kept.state, wanted.state);
+  EXPECT_TRUE(kept.messages.empty()) << kept.messages[0];
+}
+
+TEST_P(FrozenBase, ARunThatStoppedAndWentOnGivesTheSameBits) {
+  const Run wanted = train(false);
+  train(true, 2);
+  const Run resumed = train(true, 0, output_ + "/checkpoint-2");
+  EXPECT_EQ(resumed.log, wanted.log);
+  EXPECT_EQ(resumed.state, wanted.state);
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, FrozenBase,
+                         testing::Values(Setting{"classification", Problem::kSingleLabel},
+                                         Setting{"dropout_in_the_head", Problem::kSingleLabel, false, 0.3},
+                                         Setting{"accumulation", Problem::kSingleLabel, false, 0.3, 4},
+                                         Setting{"bf16", Problem::kSingleLabel, true, 0.3, 2},
+                                         Setting{"regression", Problem::kRegression, false, 0.1},
+                                         Setting{"multi_label", Problem::kMultiLabel, false, 0.1},
+                                         Setting{"question_answering", Problem::kQuestionAnswering},
+                                         Setting{"question_answering_bf16", Problem::kQuestionAnswering, true,
+                                                 0, 2}),
+                         [](const auto& i) { return i.param.name; });
+
+class FrozenBaseCache : public FrozenBase {};
+
+TEST_P(FrozenBaseCache, RunsTheBaseOncePerSampleUntilAFrozenParameterChanges) {
+  const auto backend = open_device("cpu", {2});
+  AutoModel model = make_model();
+  Trainer trainer(*backend, model, args_, &train_, &eval_);
+  Session& session = trainer.session();
+  BaseCache cache(session, train_);
+  const auto rows = [&](std::vector<int32_t> samples) {
+    PackedBatch batch;
+    pack_batch(train_, samples, {Session::kTokenMultiple}, batch);
+    const auto found = cache.rows(batch);
+    return std::vector<std::byte>(found.begin(), found.end());
+  };
+  const auto first = rows({4, 7, 30});
+  EXPECT_EQ(session.programs(), 1u);
+  const auto again = rows({30, 4});  // would be a program of another shape
+  EXPECT_EQ(session.programs(), 1u);
+  const size_t row = session.base_row_bytes();
+  EXPECT_TRUE(std::equal(again.begin(), again.begin() + row, first.begin() + 2 * row));
+  EXPECT_TRUE(std::equal(again.begin() + row, again.end(), first.begin()));
+
+  const int bias = model.model->find("bert.pooler.dense.bias");
+  std::vector<float> values = session.read_parameter(bias);
+  session.write_parameter(bias, values);
+  EXPECT_EQ(rows({30, 4}), again);
+  EXPECT_EQ(session.programs(), 1u);
+  for (float& x : values) x += 0.5f;
+  session.write_parameter(bias, values);
+  EXPECT_NE(rows({30, 4}), again);
+  EXPECT_EQ(session.programs(), 2u);
+}
+
+TEST_P(FrozenBaseCache, DropoutInTheBaseIsSaidAndStays) {
+  config_["attention_probs_dropout_prob"] = 0.25;
+  const Run wanted = train(false), run = train(true);
+  EXPECT_EQ(run.log, wanted.log);
+  EXPECT_EQ(run.state, wanted.state);
+  ASSERT_EQ(run.messages.size(), 1u);
+  EXPECT_NE(run.messages[0].find("The base runs every epoch: its dropout is 0.25"), std::string::npos);
+}
+
+TEST_P(FrozenBaseCache, ABaseThatIsTrainedTakesNoOutputOfIt) {
+  const auto backend = open_device("cpu", {2});
+  AutoModel model = make_model();
+  args_.freeze_base_model = false;
+  Trainer trainer(*backend, model, args_, &train_, &eval_);
+  PackedBatch batch;
+  pack_batch(train_, std::vector<int32_t>{0}, {Session::kTokenMultiple}, batch);
+  const std::vector<std::byte> rows(trainer.session().base_row_bytes());
+  EXPECT_THROW(trainer.session().step(batch, {}, rows), Error);
+}
+
+class FrozenQaCache : public FrozenBase {};
+
+TEST_P(FrozenQaCache, ADataSetTooLargeForItIsSaid) {
+  args_.eval_delay = 1000;  // the data set below is never read, only measured
+  eval_.begins.back() = int64_t{1} << 40;
+  const auto backend = open_device("cpu", {2});
+  AutoModel model = make_model();
+  std::vector<std::string> messages;
+  TrainerHooks hooks;
+  hooks.message = [&](LogLevel, const std::string& text) { messages.push_back(text); };
+  Trainer(*backend, model, args_, &train_, &eval_, hooks).train();
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_NE(messages[0].find("The base runs at every evaluation: to keep its output takes 134217728 MB"),
+            std::string::npos)
+      << messages[0];
+}
+
+INSTANTIATE_TEST_SUITE_P(Once, FrozenQaCache,
+                         testing::Values(Setting{"question_answering", Problem::kQuestionAnswering}),
+                         [](const auto& i) { return i.param.name; });
+INSTANTIATE_TEST_SUITE_P(Once, FrozenBaseCache,
+                         testing::Values(Setting{"classification", Problem::kSingleLabel}),
+                         [](const auto& i) { return i.param.name; });
+
+}  // namespace
+}  // namespace lathe
