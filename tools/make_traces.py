@@ -133,6 +133,17 @@ def make_tiny_head(name, cls, config, batch, texts, tokenizer, vocab_file):
     write_json(folder / "trace.json", {"texts": texts, **train_ten_steps(model, batch), "versions": versions()})
 
 
+def make_activations(batch):
+    """The same ten steps with every other activation that Lathe has."""
+    folder = GOLDEN / "tiny_bert" / "classification"
+    traces = {}
+    for activation in ("gelu_python", "relu", "tanh"):
+        model = transformers.BertForSequenceClassification.from_pretrained(folder, hidden_act=activation,
+                                                                            attn_implementation="eager")
+        traces[activation] = train_ten_steps(model.train(), batch)
+    write_json(folder / "activations.json", {**traces, "versions": versions()})
+
+
 def make_tiny():
     with tempfile.TemporaryDirectory() as temp:
         vocab_file = pathlib.Path(temp) / "vocab.txt"
@@ -173,6 +184,7 @@ def make_tiny():
         ]
         for name, cls, config, batch, texts in heads:
             make_tiny_head(name, cls, config, batch, texts, tokenizer, vocab_file)
+        make_activations(heads[0][3])
 
 
 # ---- one model in every form of checkpoint ---------------------------------------------------------------------------

@@ -169,8 +169,7 @@ class Glue {
     FileSystem& fs = real_file_system();
     const std::string folder =
         resolve_model(fs, glue_.model_name_or_path, glue_.model_revision, glue_.cache_dir.value_or(""));
-    const std::string config_path = join_path(folder, "config.json");
-    const BertConfig config = parse_bert_config(read_json(fs, config_path), config_path);
+    const BertConfig config = read_bert_config(fs, folder);
     Texts texts = glue_.task_name ? read_task(glue_, training_) : read_files(glue_, training_, config);
     say_files(texts);
     adopt_label_order(run_, config, texts);

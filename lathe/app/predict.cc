@@ -96,8 +96,7 @@ int run_predict(const std::vector<std::string>& args) {
     fail(ErrorCode::kUsage, "lathe predict: wants texts or --file\n{}", kUsage);
   FileSystem& fs = real_file_system();
   const std::string folder = resolve_model(fs, options.rest[0]);
-  const std::string config_path = join_path(folder, "config.json");
-  const BertConfig config = parse_bert_config(read_json(fs, config_path), config_path);
+  const BertConfig config = read_bert_config(fs, folder);
   const Problem problem = saved_problem(config);
   if (problem == Problem::kQuestionAnswering || problem == Problem::kMaskedLm)
     fail(ErrorCode::kUnsupported,

@@ -64,8 +64,8 @@ int run_info(const std::vector<std::string>& args) {
   }
   if (options.rest.size() != 1) fail(ErrorCode::kUsage, "lathe info: wants a model folder\n{}", kInfoUsage);
   FileSystem& fs = real_file_system();
-  const std::string folder = resolve_model(fs, options.rest[0]), path = join_path(folder, "config.json");
-  const BertConfig c = parse_bert_config(read_json(fs, path), path);
+  const std::string folder = resolve_model(fs, options.rest[0]);
+  const BertConfig c = read_bert_config(fs, folder);
   fmt::print("folder          {}\n", folder);
   fmt::print("model           bert: {} layers, {} columns, {} heads, {} inner columns, {} positions\n",
              c.num_hidden_layers, c.hidden_size, c.num_attention_heads, c.intermediate_size,

@@ -87,7 +87,9 @@ std::map<std::string, std::shared_ptr<const WeightFile>> open_shards(FileSystem&
     if (shards.contains(shard)) continue;
     const std::string path = join_path(parent_folder(index), shard);
     if (shard.find('/') != std::string::npos)
-      fail(ErrorCode::kInvalidData, "{}: weight_map: found the file name \"{}\", wants one without a folder",
+      fail(ErrorCode::kInvalidData,
+           "{}: weight_map: found the file name \"{}\", wants one without a folder; fetch the whole model "
+           "again",
            index, shard);
     if (!fs.exists(path))
       fail(ErrorCode::kNotFound,
@@ -102,7 +104,8 @@ std::unique_ptr<Checkpoint> open_sharded(FileSystem& fs, const std::string& inde
   const nlohmann::json json = read_json(fs, index);
   const nlohmann::json weight_map = required<nlohmann::json>(json, "weight_map", index);
   if (!weight_map.is_object() || weight_map.empty())
-    fail(ErrorCode::kInvalidData, "{}: \"weight_map\": wants an object of tensor names and file names",
+    fail(ErrorCode::kInvalidData,
+         "{}: \"weight_map\": wants an object of tensor names and file names; fetch the whole model again",
          index);
   const auto shards = open_shards(fs, weight_map, index);
   auto out = std::make_unique<FileCheckpoint>();
@@ -134,7 +137,7 @@ std::unique_ptr<Checkpoint> open_checkpoint(FileSystem& fs, const std::string& f
   fail(ErrorCode::kNotFound,
        "{}: wants model.safetensors, model.safetensors.index.json, pytorch_model.bin or "
        "pytorch_model.bin.index.json{}{}",
-       folder, others.empty() ? "; found none of them" : others,
+       folder, others.empty() ? "; found none of them: copy or save the weights there, too" : others,
        others.empty() ? "" : ", which Lathe does not read: save the model as safetensors in Python");
 }
 

@@ -29,9 +29,29 @@ constexpr size_t kWriteChunkBytes = size_t{64} << 20;
 
 std::string reason_of(int error) { return std::generic_category().message(error); }
 
+/// What the user can do about it.
+std::string_view way_out(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return "; check the path";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "; check the permissions or choose another place";
+    case EISDIR:
+      return "; name a file";
+    case ENOSPC:
+    case EDQUOT:
+      return "; make room on that disk: what was there before is whole";
+    default:
+      return "";
+  }
+}
+
 Status failure(std::string_view what, const std::string& path, int error) {
   const ErrorCode code = error == ENOENT || error == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kIo;
-  return Status(code, fmt::format("{}: cannot {}: {}", path, what, reason_of(error)));
+  return Status(code, fmt::format("{}: cannot {}: {}{}", path, what, reason_of(error), way_out(error)));
 }
 
 int sync_descriptor(int fd) {

@@ -85,8 +85,9 @@ Declared declared(const std::string& name, const json& entry, const std::string&
   out.type = find_stored_type(out.type_name);
   if (out.type == nullptr)
     fail(ErrorCode::kUnsupported,
-         "{}: unknown dtype \"{}\"; wants one of the safetensors dtypes (F32, BF16, …)", where,
-         out.type_name.substr(0, 40));
+         "{}: unknown dtype \"{}\"; wants one of the safetensors dtypes (F32, BF16, …); the file is damaged "
+         "or newer than this Lathe",
+         where, out.type_name.substr(0, 40));
   uint64_t bits = static_cast<uint64_t>(out.type->bits);
   bool overflow = false;
   for (const uint64_t d : sizes(entry, "shape", where)) {
@@ -139,8 +140,9 @@ std::string_view header_of(const MappedFile& file, const std::string& path) {
   std::memcpy(&length, text.data(), sizeof(length));
   if (length > kMaxHeaderBytes)
     fail(ErrorCode::kInvalidData,
-         "{}: the header claims {} bytes, wants at most {}: not a safetensors file, or damaged", path, length,
-         kMaxHeaderBytes);
+         "{}: the header claims {} bytes, wants at most {}: not a safetensors file, or damaged: fetch it "
+         "again",
+         path, length, kMaxHeaderBytes);
   if (length > text.size() - kLengthBytes)
     fail(ErrorCode::kInvalidData,
          "{}: the header claims {} bytes, found {}: the file is cut short: fetch it again", path, length,

@@ -27,7 +27,8 @@ void check_form(std::string_view content, const std::string& path) {
   if (content.starts_with(kBeforeZip) || tar)
     fail(ErrorCode::kUnsupported,
          "{}: found the torch.save format from before torch 1.6, wants the zip format; {}", path, kSaveAgain);
-  fail(ErrorCode::kInvalidData, "{}: not a file of torch.save: wants a zip archive ({} bytes found)", path,
+  fail(ErrorCode::kInvalidData,
+       "{}: not a file of torch.save: wants a zip archive ({} bytes found); fetch it again", path,
        content.size());
 }
 

@@ -9,7 +9,11 @@
 namespace lathe {
 namespace {
 
-Value activate(const std::string& name, Value x) { return name == "relu" ? relu(x) : gelu(x); }
+/// gelu_python is the same function as gelu, by erf.
+Value activate(const std::string& name, Value x) {
+  if (name == "relu") return relu(x);
+  return name == "tanh" ? tanh(x) : gelu(x);
+}
 
 struct Embeddings {
   nn::Embedding word, position, token_type;

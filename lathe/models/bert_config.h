@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "lathe/io/file_system.h"
+
 namespace lathe {
 
 /// config.json of a BERT, with Hugging Face's names and defaults.  `json` keeps all keys of the file, so that
@@ -14,12 +16,16 @@ struct BertConfig {
   double hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1, classifier_dropout = 0.1;
   double initializer_range = 0.02, layer_norm_eps = 1e-12;
   nlohmann::json json = nlohmann::json::object();
+  std::string file = "config.json";  ///< where it was read from, for messages
 };
 
 /// Reads and checks a configuration; `file` is for messages.  Errors: kInvalidData for a missing or malformed
 /// key, for sizes that are not positive, for heads that do not divide hidden_size; kUnsupported for another
 /// model_type, hidden_act, position_embedding_type, or a decoder.
 BertConfig parse_bert_config(const nlohmann::json& json, const std::string& file);
+
+/// The configuration of a model folder.  Errors: kNotFound if there is none; as parse_bert_config.
+BertConfig read_bert_config(FileSystem& fs, const std::string& folder);
 
 /// Labels of a classification head: names by id, from id2label; "LABEL_0" … if there are none.
 std::vector<std::string> config_labels(const BertConfig& config);

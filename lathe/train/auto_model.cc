@@ -41,7 +41,7 @@ void draw(const nn::Parameter& p, const BertConfig& config, TorchGenerator& gene
   if (p.init != nn::Init::kNormal) return;
   generator.normal(values, 0, static_cast<float>(config.initializer_range));
   if (!p.name.ends_with("word_embeddings.weight")) return;
-  const int64_t pad = value_or<int64_t>(config.json, "pad_token_id", 0, "config.json");
+  const int64_t pad = value_or<int64_t>(config.json, "pad_token_id", 0, config.file);
   if (pad >= 0 && pad < p.shape[0])
     std::fill_n(values.begin() + static_cast<long>(pad * p.shape[1]), p.shape[1], 0.0f);
 }
@@ -49,18 +49,17 @@ void draw(const nn::Parameter& p, const BertConfig& config, TorchGenerator& gene
 }  // namespace
 
 AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadOptions& head) {
-  const std::string config_path = join_path(folder, "config.json");
-  if (!fs.exists(config_path))
-    fail(ErrorCode::kNotFound, "{}: not found; a model folder holds config.json, weights and a tokenizer",
-         config_path);
-  AutoModel model = make(parse_bert_config(read_json(fs, config_path), config_path), head);
+  AutoModel model = make(read_bert_config(fs, folder), head);
   model.folder = folder;
   model.ignore_mismatched_sizes = head.ignore_mismatched_sizes;
   model.checkpoint = open_checkpoint(fs, folder);
   model.tokenizer = Tokenizer::load(folder);
   if (model.tokenizer->vocab_size() > model.config.vocab_size)
-    fail(ErrorCode::kInvalidData, "{}: \"vocab_size\" is {}, but the tokenizer beside it has {} tokens",
-         config_path, model.config.vocab_size, model.tokenizer->vocab_size());
+    fail(ErrorCode::kInvalidData,
+         "{}: \"vocab_size\" is {}, wants at least the {} tokens of the tokenizer beside it; take "
+         "config.json, weights "
+         "and tokenizer of one model",
+         model.config.file, model.config.vocab_size, model.tokenizer->vocab_size());
   return model;
 }
 
@@ -72,20 +71,21 @@ AutoModel from_config(const BertConfig& config, const HeadOptions& head, std::op
 
 Problem saved_problem(const BertConfig& config) {
   const auto architectures =
-      value_or<std::vector<std::string>>(config.json, "architectures", {}, "config.json");
+      value_or<std::vector<std::string>>(config.json, "architectures", {}, config.file);
   for (Problem problem : {Problem::kQuestionAnswering, Problem::kMaskedLm})
     for (const std::string& name : architectures)
       if (name == bert_architecture(problem)) return problem;
   for (const std::string& name : architectures) {
     if (name != bert_architecture(Problem::kSingleLabel)) continue;
-    const std::string type = value_or<std::string>(config.json, "problem_type", "", "config.json");
+    const std::string type = value_or<std::string>(config.json, "problem_type", "", config.file);
     for (Problem problem : {Problem::kMultiLabel, Problem::kRegression})
       if (type == problem_type(problem)) return problem;
     return type.empty() && config_labels(config).size() == 1 ? Problem::kRegression : Problem::kSingleLabel;
   }
   fail(ErrorCode::kInvalidData,
-       "config.json: \"architectures\" names no head that Lathe knows (BertForSequenceClassification, "
-       "BertForQuestionAnswering, BertForMaskedLM); fine-tune the model first");
+       "{}: \"architectures\" names no head that Lathe knows (BertForSequenceClassification, "
+       "BertForQuestionAnswering, BertForMaskedLM); fine-tune the model first",
+       config.file);
 }
 
 LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed) {

@@ -112,7 +112,7 @@ class BadInput(unittest.TestCase):
     def test_vocabulary_of_another_size(self):
         config = json.loads((self.model / "config.json").read_text())
         (self.model / "config.json").write_text(json.dumps({**config, "vocab_size": 50}))
-        self.fails(self.command(), self.model / "config.json", "vocab_size", "50", "115")
+        self.fails(self.command(), self.model / "config.json", "vocab_size", "50", "115", "of one model")
         (self.model / "config.json").write_text(json.dumps({**config, "vocab_size": 200}))
         self.fails([a for a in self.command() if a != "--ignore_mismatched_sizes"], "model.safetensors",
                    "word_embeddings", "115", "200", "--ignore_mismatched_sizes")
@@ -120,17 +120,45 @@ class BadInput(unittest.TestCase):
     def test_heads_that_do_not_divide_the_columns(self):
         config = json.loads((self.model / "config.json").read_text())
         (self.model / "config.json").write_text(json.dumps({**config, "num_attention_heads": 5}))
-        self.fails(self.command(), self.model / "config.json", "num_attention_heads", "5", "hidden_size", "32")
+        self.fails(self.command(), self.model / "config.json", "num_attention_heads", "5", "hidden_size", "32",
+                   "wants a multiple", "take the config.json")
 
     def test_configuration_that_is_no_json(self):
         (self.model / "config.json").write_text('{"hidden_size": 32,')
-        self.fails(self.command(), self.model / "config.json")
+        self.fails(self.command(), f"{self.model}/config.json:1:20: not valid JSON", "save it again")
+        (self.model / "config.json").write_text('{\n "hidden_size": 32,\n "x": tru\n}')
+        self.fails(self.command(), f"{self.model}/config.json:3:", "tru", "mend the file")
+        (self.model / "config.json").write_text("[1]")
+        self.fails(self.command(), self.model / "config.json", "JSON object", "take the config.json")
+
+    def test_values_of_the_configuration(self):
+        config = json.loads((self.model / "config.json").read_text())
+        for key, value, *words in (
+                ("hidden_act", "silu", "wants gelu, gelu_python, relu or tanh", "take a model"),
+                ("hidden_act", 5, "wants a string"), ("model_type", "roberta", 'wants "bert"', "take a model"),
+                ("position_embedding_type", "relative_key", 'wants "absolute"', "take a model"),
+                ("is_decoder", True, "true", "wants false"), ("num_hidden_layers", 0, "wants 1 to", "take the config"),
+                ("hidden_size", "x", "wants an integer"), ("hidden_dropout_prob", 1.5, "wants a probability"),
+                ("layer_norm_eps", -1.0, "wants 0 or more"), ("initializer_range", "a", "wants a number")):
+            (self.model / "config.json").write_text(json.dumps({**config, key: value}))
+            found = json.dumps(value).strip('"')
+            self.fails(self.command(), self.model / "config.json", f'"{key}"', found.removesuffix(".0"), *words)
+        labels = {**config, "id2label": {"0": "a", "2": "b"}}
+        (self.model / "config.json").write_text(json.dumps(labels))
+        self.fails([cl.program(), "predict", str(self.model), "x"], f'{self.model}/config.json: "id2label"', '"1"')
+
+    def test_every_activation_trains(self):
+        config = json.loads((self.model / "config.json").read_text())
+        for activation in ("gelu", "gelu_python", "relu", "tanh"):
+            (self.model / "config.json").write_text(json.dumps({**config, "hidden_act": activation}))
+            self.works([*self.command(), "--overwrite_output_dir", "--max_steps", "1"])
+            self.assertEqual(json.loads((self.out / "config.json").read_text())["hidden_act"], activation)
 
     def test_missing_parts_of_the_model(self):
         for name in ("config.json", "model.safetensors"):
             content = (self.model / name).read_bytes()
             (self.model / name).unlink()
-            self.fails(self.command(), self.model, name)
+            self.fails(self.command(), self.model, name, "there, too" if name != "config.json" else "copy")
             (self.model / name).write_bytes(content)
         (self.model / "tokenizer.json").unlink()
         (self.model / "vocab.txt").unlink()

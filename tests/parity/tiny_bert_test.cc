@@ -80,11 +80,13 @@ struct TinyModel {
   std::unique_ptr<SafetensorsFile> expected;
   std::unique_ptr<Golden> golden;
 
-  TinyModel(const Head& head, const std::string& device, double weight_decay = 0) {
+  TinyModel(const Head& head, const std::string& device, double weight_decay = 0,
+            const std::string& activation = "gelu") {
     folder = std::string(LATHE_SOURCE_DIR) + "/tests/golden/tiny_bert/" + head.folder;
     FileSystem& fs = real_file_system();
     config = read_json(fs, folder + "/config.json");
     config["hidden_dropout_prob"] = config["attention_probs_dropout_prob"] = 0.0;
+    config["hidden_act"] = activation;
     model = make_bert(parse_bert_config(config, "config.json"), head.problem, head.labels);
     backend = open_device(device, {2});
     Session::Options options;
@@ -168,9 +170,7 @@ TEST_P(TinyBert, EveryGradientEqualsTheStoredOne) {
   }
 }
 
-TEST_P(TinyBert, TenStepsOfTrainingEqualTheStoredOnes) {
-  TinyModel s(head(), device(), 0.01);
-  const nlohmann::json trace = read_json(real_file_system(), s.folder + "/trace.json");
+void expect_ten_steps(TinyModel& s, const nlohmann::json& trace) {
   for (int step = 0; step < 10; ++step) {
     StepScalars scalars;
     scalars.learning_rate = trace["learning_rates"][static_cast<size_t>(step)];
@@ -181,6 +181,22 @@ TEST_P(TinyBert, TenStepsOfTrainingEqualTheStoredOnes) {
     EXPECT_NEAR(outcome.loss, loss, 5e-6 * std::max(1.0, loss)) << "step " << step;
     EXPECT_NEAR(outcome.grad_norm, grad_norm, 1e-5 * grad_norm) << "step " << step;
   }
+}
+
+TEST_P(TinyBert, TenStepsOfTrainingEqualTheStoredOnes) {
+  TinyModel s(head(), device(), 0.01);
+  expect_ten_steps(s, read_json(real_file_system(), s.folder + "/trace.json"));
+}
+
+TEST(TinyBertActivations, TenStepsOfTrainingEqualTheStoredOnes) {
+  const std::string folder = LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification";
+  const nlohmann::json traces = read_json(real_file_system(), folder + "/activations.json");
+  for (const char* device : {"ref", "cpu"})
+    for (const char* activation : {"gelu_python", "relu", "tanh"}) {
+      SCOPED_TRACE(fmt::format("{} {}", device, activation));
+      TinyModel s(kHeads[0], device, 0.01, activation);
+      expect_ten_steps(s, traces[activation]);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TinyBert,
