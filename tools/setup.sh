@@ -2,8 +2,9 @@
 # Installs what the build needs: Debian 12, Ubuntu 24.04 (apt) or macOS (Homebrew). Says first what is missing and what
 # it will run; sudo only if not root; does nothing where everything is there.
 #   --test      also what `make test` needs, and build/venv with a few small Python wheels
-#   --full      also what `make test-full` needs: build/venv-full with torch and transformers (gigabytes), unless
-#               LATHE_HF_PYTHON names a Python that has them
+#   --full      also what `make test-full` needs: a compiler and an emulator for ARM where the packages are to be had, and
+#               build/venv-full with torch and transformers (gigabytes), unless LATHE_HF_PYTHON names a Python that has
+#               them
 #   --dry-run   only says
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,6 +12,7 @@ cd "$(dirname "$0")/.."
 # Every package by name, once.
 APT_BUILD="g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libutf8proc-dev zlib1g-dev"
 APT_TEST="libgtest-dev libbenchmark-dev python3 python3-venv clang-format-14 clang-16 libclang-rt-16-dev"
+APT_FULL="g++-aarch64-linux-gnu qemu-user-static"   # on x86-64
 BREW_BUILD="cmake ninja ccache pkg-config fmt nlohmann-json utf8proc"
 BREW_TEST="googletest google-benchmark python@3"
 
@@ -38,10 +40,9 @@ as_root() {
   fi
 }
 
-setup_apt() {
-  local wanted=$APT_BUILD missing=""
-  if [ $test_too = yes ]; then wanted="$wanted $APT_TEST"; fi
-  for package in $wanted; do
+setup_apt() {   # setup_apt PACKAGE...: installs those that are missing
+  local missing=""
+  for package in "$@"; do
     if ! dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed'; then
       missing="$missing $package"
     fi
@@ -70,10 +71,14 @@ setup_brew() {
   run brew install $missing
 }
 
-setup_venv() {   # setup_venv FOLDER REQUIREMENTS: a Python with these wheels; without them tests skip and say so
+# setup_venv FOLDER REQUIREMENTS [OPTIONS]: a Python with these wheels; without them tests skip and say so. With OPTIONS
+# of pip, first what these give, if anything.
+setup_venv() {
   if [ -x "$1/bin/python3" ] && cmp -s "$2" "$1/installed.txt"; then return; fi
   echo "Missing Python wheels in $1: $(tr '\n' ' ' <"$2")"
   run python3 -m venv --clear "$1"
+  # shellcheck disable=SC2086  # a list of words
+  if [ -n "${3:-}" ]; then run "$1/bin/pip" install --quiet --disable-pip-version-check --retries 1 $3 2>/dev/null || true; fi
   if run "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2"; then
     run cp "$2" "$1/installed.txt"
   else
@@ -81,11 +86,28 @@ setup_venv() {   # setup_venv FOLDER REQUIREMENTS: a Python with these wheels; w
   fi
 }
 
-if command -v apt-get >/dev/null; then setup_apt
+if command -v apt-get >/dev/null; then
+  wanted=$APT_BUILD
+  if [ $test_too = yes ]; then wanted="$wanted $APT_TEST"; fi
+  # shellcheck disable=SC2086  # lists of words
+  setup_apt $wanted
+  if [ $full = yes ] && [ "$(uname -m)" = x86_64 ]; then
+    # shellcheck disable=SC2086
+    (setup_apt $APT_FULL) || echo "$APT_FULL could not be installed. Tests for ARM will be left out." >&2
+  fi
 elif command -v brew >/dev/null; then setup_brew
 else
   echo "setup.sh knows apt (Debian, Ubuntu) and Homebrew (macOS). Install by hand: $APT_BUILD" >&2
   exit 1
 fi
 if [ $test_too = yes ]; then setup_venv build/venv tools/requirements-test.txt; fi
-if [ $full = yes ] && [ -z "${LATHE_HF_PYTHON:-}" ]; then setup_venv build/venv-full tools/requirements-full.txt; fi
+if [ $full = yes ]; then
+  if [ -z "${LATHE_HF_PYTHON:-}" ]; then   # PyTorch's own index has a build without CUDA, a tenth of the size
+    setup_venv build/venv-full tools/requirements-full.txt "--index-url https://download.pytorch.org/whl/cpu torch"
+  elif "$LATHE_HF_PYTHON" -c 'import torch, transformers'; then echo "torch and transformers: those of $LATHE_HF_PYTHON"
+  else
+    echo "setup.sh: LATHE_HF_PYTHON is $LATHE_HF_PYTHON, which has no torch and transformers. Unset it, or name one that" \
+         "has them." >&2
+    exit 1
+  fi
+fi

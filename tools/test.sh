@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `make test` does, in order; stops at the first thing that fails. --full adds what is long or large: the real
-# packages, every instruction set, longer fuzzing, the tests labelled slow.
+# What `make test` does, in order; stops at the first thing that fails. --full adds what is long or large: every
+# instruction set, ARM under an emulator, longer fuzzing, the tests labelled slow (the real packages among them).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 full=no
@@ -19,7 +19,12 @@ run_ctest() {   # run_ctest DIR [options]: failures in full, the closing lines i
 }
 
 step "set-up"
-tools/setup.sh --test
+if [ $full = yes ]; then
+  tools/setup.sh --full
+  export LATHE_HF_PYTHON=${LATHE_HF_PYTHON:-$PWD/build/venv-full/bin/python3}
+else
+  tools/setup.sh --test
+fi
 if [ -x tools/fetch_test_model.sh ]; then
   tools/fetch_test_model.sh || echo "The test model could not be fetched: its tests will be reported as skipped."
 fi
@@ -46,18 +51,17 @@ step "fuzzing, $fuzz_seconds s each"
 tools/fuzz.sh "$fuzz_seconds"
 
 if [ $full = yes ]; then
-  step "real packages"
-  tools/setup.sh --full
-  export LATHE_HF_PYTHON=${LATHE_HF_PYTHON:-$PWD/build/venv-full/bin/python3}
   for isa in portable avx2 avx512 avx512_bf16 amx neon neon_bf16; do
     step "conformance and parity with LATHE_ISA=$isa"
     if LATHE_ISA=$isa build/release/lathe-ops support -b cpu >/dev/null; then
       LATHE_ISA=$isa run_ctest build/release -L '^(conformance|parity)$'
     else
-      echo "left out: this machine does not run it"
+      echo "left out: LATHE_ISA=$isa: this machine does not run it"
     fi
   done
-  step "all tests and the slow ones, release build"
+  step "ARM"
+  tools/test_arm.sh
+  step "all tests and the slow ones (real transformers, BERT-base, 1,000 steps), release build"
   run_ctest build/release
 else
   step "all tests, release build"

@@ -36,6 +36,18 @@ def run(command, **keywords):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **keywords)
 
 
+def need_transformers():
+    """Goes on in $LATHE_HF_PYTHON where this Python has no torch and transformers; exit code 77 where that has none."""
+    try:
+        import torch, transformers
+    except ImportError:
+        python = os.environ.pop("LATHE_HF_PYTHON", "")  # once: that Python must not look for another
+        if not os.access(python, os.X_OK):
+            print("skipped: needs LATHE_HF_PYTHON, a Python with torch and transformers (tools/setup.sh --full)")
+            sys.exit(77)
+        os.execv(python, [python, *sys.argv])
+
+
 def main():
     """unittest.main, but for the exit code where a test was skipped: 77, so that ctest does not call the file passed."""
     result = unittest.main(exit=False).result

@@ -24,18 +24,11 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import command_line as cl
 
-try:
-    import torch
-    import transformers
-except ImportError:
-    python = os.environ.get("LATHE_HF_PYTHON", "")
-    if not os.access(python, os.X_OK) or os.path.abspath(python) == os.path.abspath(sys.executable):
-        print("skipped: needs LATHE_HF_PYTHON, a Python with torch and transformers (tools/setup.sh --full)")
-        sys.exit(77)
-    os.execv(python, [python, *sys.argv])
+cl.need_transformers()
+os.environ.update(HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="")
+import torch
+import transformers
 
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
 transformers.utils.logging.disable_progress_bar()
 DATA = pathlib.Path(os.environ.get("LATHE_DATA_DIR", cl.ROOT / ".." / "shared" / "data"))
 MINILM = pathlib.Path(os.environ.get("LATHE_MODEL_DIR", cl.ROOT / "build" / "models")) / "all-MiniLM-L6-v2"

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Compiles for 64-bit ARM (Debian's cross compiler; arm64 packages unpacked into build/arm/packages, not installed) and
+# runs the unit, conformance and parity tests under qemu, once for each instruction set of that architecture. Where that
+# cannot be done it says why in a line "left out: ...".
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cores=$(getconf _NPROCESSORS_ONLN)
+packages=$PWD/build/arm/packages
+wanted="libfmt-dev libfmt9 libgtest-dev libutf8proc-dev nlohmann-json3-dev zlib1g-dev"   # 3 MB
+
+leave_out() { echo "left out: ARM under qemu: $1"; exit 0; }
+
+# The packages of the other architecture, through this machine's own package sources but with lists of its own.
+fetch_packages() {
+  if [ "$(cat "$packages/complete" 2>/dev/null)" = "$wanted" ]; then return 0; fi
+  rm -rf "$packages"
+  mkdir -p "$packages"/{lists/partial,cache/archives/partial,files}
+  : >"$packages/status"
+  local apt=(apt-get -qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State::lists="$packages/lists"
+             -o Dir::State::status="$packages/status" -o Dir::Cache="$packages/cache" -o APT::Sandbox::User="$(id -un)")
+  "${apt[@]}" update || return 1
+  # shellcheck disable=SC2086  # a list of words
+  (cd "$packages/files" && "${apt[@]}" download $wanted) || return 1
+  for file in "$packages"/files/*.deb; do dpkg-deb -x "$file" "$packages" || return 1; done
+  echo "$wanted" >"$packages/complete"
+}
+
+case $(uname -sm) in
+  "Linux x86_64") ;;
+  *) leave_out "made for Linux on x86-64; on ARM the other tests run it already" ;;
+esac
+emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64) ||
+  leave_out "qemu-user-static is missing; tools/setup.sh --full installs it"
+command -v aarch64-linux-gnu-g++ >/dev/null ||
+  leave_out "g++-aarch64-linux-gnu is missing; tools/setup.sh --full installs it"
+command -v apt-get >/dev/null || leave_out "its libraries come as Debian packages, and apt-get is not here"
+fetch_packages || leave_out "the package sources of this machine do not give $wanted for arm64"
+
+tools/configure.sh build/arm -DCMAKE_BUILD_TYPE=Release -DLATHE_EXAMPLES=OFF \
+  -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
+  -DCMAKE_LIBRARY_ARCHITECTURE=aarch64-linux-gnu "-DCMAKE_FIND_ROOT_PATH=$packages" \
+  -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY \
+  -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=ONLY \
+  "-DCMAKE_CXX_FLAGS=-isystem $packages/usr/include -isystem $packages/usr/include/aarch64-linux-gnu" \
+  -DCMAKE_EXE_LINKER_FLAGS=-static "-DCMAKE_CROSSCOMPILING_EMULATOR=$emulator;-cpu;max"
+suites=$(basename -s .cc tests/conformance/*_test.cc tests/parity/*_test.cc)
+# shellcheck disable=SC2086  # a list of words
+cmake --build build/arm -j "$cores" --target unit_tests lathe-ops $suites
+for isa in neon neon_bf16; do
+  echo "ARM under qemu, LATHE_ISA=$isa"
+  export LATHE_ISA=$isa
+  "$emulator" -cpu max build/arm/lathe-ops test -b cpu
+  ctest --test-dir build/arm -j "$cores" --output-on-failure --no-tests=error -L '^(unit|conformance|parity)$' \
+    -E '^parity\.Mrpc/'
+done
