@@ -4,13 +4,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "lathe/app/argument_parser.h"
 #include "lathe/app/commands.h"
-#include "lathe/app/help.h"
 #include "lathe/app/script_run.h"
 #include "lathe/data/dataset.h"
 #include "lathe/io/json_file.h"
-#include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {
@@ -259,20 +256,8 @@ class Glue {
 }  // namespace
 
 int run_glue(const std::vector<std::string>& args) {
-  auto line = parse_command_line<GlueArguments>(args);
-  if (line.help) {
-    fmt::print("{}", help_text("lathe glue [flags]: fine-tune and evaluate a classifier, as run_glue.py",
-                               {help_section<GlueArguments>("model and data"),
-                                help_section<TrainingArguments>("training")}));
-    return 0;
-  }
-  if (line.training.print_config) {
-    fmt::print("{}\n", python_json(line.config(), 2));
-    return 0;
-  }
-  Terminal terminal(line.training);
-  for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);
-  return Glue(terminal, line).run();
+  return run_script<Glue, GlueArguments>(
+      "lathe glue [flags]: fine-tune and evaluate a classifier, as run_glue.py", args);
 }
 
 }  // namespace lathe

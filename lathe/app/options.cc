@@ -5,6 +5,7 @@
 
 #include "lathe/app/argument_parser.h"
 #include "lathe/core/error.h"
+#include "lathe/data/text.h"
 #include "lathe/io/gzip.h"
 
 namespace lathe {
@@ -44,6 +45,8 @@ Options parse_options(const std::vector<std::string>& args, const std::vector<st
 
 std::vector<std::string> read_lines(const std::string& path) {
   const std::string text = read_text(real_file_system(), path);
+  check_utf8(text, path);
+  if (text.empty()) fail(ErrorCode::kInvalidData, "{}: the file is empty, wants a text in each line", path);
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());

@@ -7,6 +7,7 @@
 #include "lathe/app/commands.h"
 #include "lathe/app/options.h"
 #include "lathe/backends/register.h"
+#include "lathe/data/text.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/python_format.h"
 #include "lathe/train/trainer.h"
@@ -18,25 +19,43 @@ constexpr const char* kUsage =
     "usage: lathe predict MODEL_DIR [--file FILE | TEXT…] [--json] [--bf16] [--device auto|cpu|cuda|mps] "
     "[--threads N]\n"
     "                     [--batch_size 32] [--max_seq_length 128]\n"
-    "  Classifies each text, or each line of FILE (a tab parts the two texts of a pair).  For every text it "
-    "prints the\n"
-    "  label, its probability and the text, parted by tabs; with --json one object per line with all "
-    "probabilities.\n";
+    "  Classifies each text, or each line of FILE (a tab parts the two texts of a pair; then every line is a "
+    "pair).  For\n"
+    "  every text it prints the label, its probability and the text, parted by tabs; with --json one object "
+    "per line\n"
+    "  with all probabilities.\n";
+
+/// Adds a line to the texts, which are all single or all pairs.  place: for messages, "file:3".
+void add_line(TextDataset& data, const std::string& line, const std::string& place,
+              const std::string& first_place) {
+  const auto tabs = std::count(line.begin(), line.end(), '\t');
+  const auto wanted = data.first.empty() ? std::min<ptrdiff_t>(tabs, 1) : ptrdiff_t{data.has_pairs()};
+  if (tabs != wanted)
+    fail(ErrorCode::kInvalidData,
+         "{}: found {} texts parted by tabs, wants {}; write each line as one text, or each as two parted by "
+         "one tab",
+         place, tabs + 1,
+         data.first.empty() ? "one or two" : fmt::format("{} as in {}", wanted + 1, first_place));
+  const size_t tab = line.find('\t');
+  data.first.push_back(line.substr(0, tab));
+  if (tab != std::string::npos) data.second.push_back(line.substr(tab + 1));
+}
 
 TextDataset read_texts(const Options& options) {
   TextDataset data;
-  std::vector<std::string> lines(options.rest.begin() + 1, options.rest.end());
-  if (options.has("--file")) {
-    const std::vector<std::string> read = read_lines(options.get("--file"));
-    lines.insert(lines.end(), read.begin(), read.end());
+  std::string first_place;
+  const auto add = [&](const std::string& line, const std::string& place) {
+    if (first_place.empty()) first_place = place;
+    add_line(data, line, place, first_place);
+  };
+  for (size_t i = 1; i < options.rest.size(); ++i) {
+    check_utf8(options.rest[i], fmt::format("text {}", i));
+    add(options.rest[i], fmt::format("text {}", i));
   }
-  bool pairs = false;
-  for (const std::string& line : lines) pairs = pairs || line.find('\t') != std::string::npos;
-  for (const std::string& line : lines) {
-    const size_t tab = line.find('\t');
-    data.first.push_back(line.substr(0, tab));
-    if (pairs) data.second.push_back(tab == std::string::npos ? "" : line.substr(tab + 1));
-  }
+  if (!options.has("--file")) return data;
+  const std::string path = options.get("--file");
+  size_t number = 0;
+  for (const std::string& line : read_lines(path)) add(line, fmt::format("{}:{}", path, ++number));
   return data;
 }
 
@@ -121,9 +140,10 @@ int run_predict(const std::vector<std::string>& args) {
   const Predictions p = trainer.predict(tokens);
   const size_t columns = static_cast<size_t>(p.columns);
   for (size_t row = 0; row < data.size(); ++row) {
+    const std::string text = data.first[row] + (data.has_pairs() ? "\t" + data.second[row] : "");
     const std::vector<double> scores = probabilities(problem, &p.logits[row * columns], columns);
-    fmt::print("{}\n", options.has("--json") ? json_of(model, data, row, scores)
-                                             : line_of(model, data.first[row], scores));
+    fmt::print("{}\n",
+               options.has("--json") ? json_of(model, data, row, scores) : line_of(model, text, scores));
   }
   return 0;
 }

@@ -3,13 +3,10 @@
 
 #include <cstdlib>
 
-#include "lathe/app/argument_parser.h"
 #include "lathe/app/commands.h"
-#include "lathe/app/help.h"
 #include "lathe/app/script_run.h"
 #include "lathe/data/glue_tasks.h"
 #include "lathe/data/qa_postprocess.h"
-#include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {
@@ -57,9 +54,11 @@ class Qa {
       run_.say(LogLevel::kInfo, fmt::format("{}: {} of {} questions have an answer start that was guessed",
                                             path, data.uncertain_starts, data.examples.size()));
     if (data.misplaced_answers > 0)
-      run_.say(LogLevel::kWarning,
-               fmt::format("{}: {} answers are not what stands at their start in the context", path,
-                           data.misplaced_answers));
+      run_.say(
+          LogLevel::kWarning,
+          fmt::format("{}: {} answers are not what stands at their answer_start in the context, the first "
+                      "that of question '{}': training takes the place, scoring the text, as run_qa does",
+                      path, data.misplaced_answers, data.first_misplaced));
     return data;
   }
 
@@ -157,20 +156,8 @@ class Qa {
 }  // namespace
 
 int run_qa(const std::vector<std::string>& args) {
-  auto line = parse_command_line<QaArguments>(args);
-  if (line.help) {
-    fmt::print("{}", help_text("lathe qa [flags]: fine-tune and evaluate question answering, as run_qa.py",
-                               {help_section<QaArguments>("model and data"),
-                                help_section<TrainingArguments>("training")}));
-    return 0;
-  }
-  if (line.training.print_config) {
-    fmt::print("{}\n", python_json(line.config(), 2));
-    return 0;
-  }
-  Terminal terminal(line.training);
-  for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);
-  return Qa(terminal, line).run();
+  return run_script<Qa, QaArguments>(
+      "lathe qa [flags]: fine-tune and evaluate question answering, as run_qa.py", args);
 }
 
 }  // namespace lathe

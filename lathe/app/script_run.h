@@ -4,8 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "lathe/app/argument_parser.h"
+#include "lathe/app/help.h"
 #include "lathe/app/terminal.h"
 #include "lathe/backends/register.h"
+#include "lathe/train/python_format.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -51,5 +54,24 @@ class ScriptRun {
 
 /// The report of weights that were missing or not used, one line each, as a warning or information.
 void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model);
+
+/// The whole of a script's command: its help, its settings with --print_config, or Job(terminal, line).run().
+/// Errors: kUsage.
+template <typename Job, typename Script>
+int run_script(std::string_view usage, const std::vector<std::string>& args) {
+  auto line = parse_command_line<Script>(args);
+  if (line.help) {
+    standard_port().out(help_text(
+        usage, {help_section<Script>("model and data"), help_section<TrainingArguments>("training")}));
+    return 0;
+  }
+  if (line.training.print_config) {
+    standard_port().out(python_json(line.config(), 2) + "\n");
+    return 0;
+  }
+  Terminal terminal(line.training);
+  for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);
+  return Job(terminal, line).run();
+}
 
 }  // namespace lathe

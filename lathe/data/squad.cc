@@ -116,8 +116,8 @@ class SquadReader {
     const std::string& context = data_.contexts.back();
     for (const SquadAnswer& answer : example.answers) {
       const auto start = static_cast<size_t>(answer.start);
-      if (!slice_code_points(context, start, context.size()).starts_with(answer.text))
-        ++data_.misplaced_answers;
+      if (slice_code_points(context, start, context.size()).starts_with(answer.text)) continue;
+      if (data_.misplaced_answers++ == 0) data_.first_misplaced = example.id;
     }
     data_.examples.push_back(std::move(example));
   }

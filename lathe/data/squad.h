@@ -29,6 +29,7 @@ struct SquadDataset {
   std::vector<SquadExample> examples;
   int64_t uncertain_starts = 0;   ///< questions marked "start_uncertain": kept, for a report
   int64_t misplaced_answers = 0;  ///< answers whose text is not what stands at their start in the context
+  std::string first_misplaced;    ///< id of the first question that has one
 
   const std::string& context_of(const SquadExample& example) const { return contexts[example.context]; }
   /// Keeps the first questions only; no effect if there are no more.

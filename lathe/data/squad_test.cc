@@ -25,6 +25,7 @@ TEST(Squad, ReadsArticles) {
   EXPECT_TRUE(d.examples[1].answers.empty());
   EXPECT_EQ(d.uncertain_starts, 1);
   EXPECT_EQ(d.misplaced_answers, 1);  // "ran" is not at 3; the others, counted in code points, are right
+  EXPECT_EQ(d.first_misplaced, "c");
 }
 
 TEST(Squad, ReadsRowsAsTheDatasetsLibraryWritesThem) {

@@ -10,18 +10,6 @@
 namespace lathe {
 namespace {
 
-void check_utf8(std::string_view bytes, const std::string& origin) {
-  const size_t bad = find_invalid_utf8(bytes);
-  if (bad == std::string_view::npos) return;
-  const auto line = 1 + std::count(bytes.begin(), bytes.begin() + static_cast<long>(bad), '\n');
-  const size_t line_begin = bytes.substr(0, bad).rfind('\n') + 1;
-  fail(
-      ErrorCode::kInvalidData,
-      "{}:{}: byte {} of the line is 0x{:02x}, no UTF-8; wants UTF-8 text: convert the file, e.g. with iconv "
-      "-f latin1 -t utf-8",
-      origin, line, bad - line_begin + 1, static_cast<unsigned>(static_cast<uint8_t>(bytes[bad])));
-}
-
 void check_column_names(const Table& table) {
   for (size_t i = 0; i < table.columns.size(); ++i)
     for (size_t j = 0; j < i; ++j)
@@ -43,7 +31,7 @@ const Column& Table::at(std::string_view name) const {
   if (const Column* column = find(name)) return *column;
   std::string known;
   for (const Column& column : columns) known += (known.empty() ? "'" : ", '") + column.name + "'";
-  fail(ErrorCode::kNotFound, "{}: no column '{}'; it has {}", origin, name, known);
+  fail(ErrorCode::kNotFound, "{}: no column '{}'; it has {}: rename one in the header", origin, name, known);
 }
 
 std::string Table::place(size_t row) const { return origin + ":" + std::to_string(lines[row]); }

@@ -140,7 +140,7 @@ TEST(Table, BadFilesAreNamedWithTheirPlace) {
       contains(error_of("a\tb\ta\n1\t2\t3\n", TableFormat::kTsv), "columns 1 and 3 are both named 'a'"));
   const std::string missing =
       message_of(ErrorCode::kNotFound, [] { parse("a,b\n1,2\n", TableFormat::kCsv).at("label"); });
-  EXPECT_EQ(missing, "t: no column 'label'; it has 'a', 'b'");
+  EXPECT_EQ(missing, "t: no column 'label'; it has 'a', 'b': rename one in the header");
 }
 
 TEST(Table, FormatComesFromTheName) {

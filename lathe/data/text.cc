@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cmath>
+
+#include "lathe/core/error.h"
 
 namespace lathe {
 namespace {
@@ -79,6 +82,18 @@ size_t find_invalid_utf8(std::string_view text) {
     at += bytes;
   }
   return std::string_view::npos;
+}
+
+void check_utf8(std::string_view bytes, const std::string& origin) {
+  const size_t bad = find_invalid_utf8(bytes);
+  if (bad == std::string_view::npos) return;
+  const auto line = 1 + std::count(bytes.begin(), bytes.begin() + static_cast<long>(bad), '\n');
+  const size_t line_begin = bytes.substr(0, bad).rfind('\n') + 1;
+  fail(
+      ErrorCode::kInvalidData,
+      "{}:{}: byte {} of the line is 0x{:02x}, no UTF-8; wants UTF-8 text: convert the file, e.g. with iconv "
+      "-f latin1 -t utf-8",
+      origin, line, bad - line_begin + 1, static_cast<unsigned>(static_cast<uint8_t>(bytes[bad])));
 }
 
 std::vector<char32_t> decode_utf8(std::string_view text) {

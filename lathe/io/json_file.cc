@@ -193,7 +193,8 @@ json parse_json(std::string_view text, const std::string& file, const JsonLimits
     return json::parse(text.begin(), text.end(), DuplicateKeys(file));
   } catch (const json::parse_error& error) {
     const size_t offset = std::min(error.byte > 0 ? error.byte - 1 : 0, text.size());
-    fail(ErrorCode::kInvalidData, "{}: not valid JSON: {}; mend the file there, or fetch or save it again",
+    fail(ErrorCode::kInvalidData,
+         "{}: not valid JSON: {}; mend the text there, or fetch or save the file again",
          place(text, offset, file), printable(reason_of(error.what())));
   } catch (const json::exception& error) {
     fail(ErrorCode::kInvalidData, "{}: not valid JSON: {}", file, printable(reason_of(error.what())));

@@ -10,7 +10,7 @@ JsonDocument::JsonDocument(std::string name, const std::string& bytes) : name_(s
   try {
     root_ = json::parse(bytes);
   } catch (const json::exception& e) {
-    fail(ErrorCode::kInvalidData, "{}: not valid JSON: {}", name_, e.what());
+    fail(ErrorCode::kInvalidData, "{}: not valid JSON: {}; fetch or save the file again", name_, e.what());
   }
   if (!root_.is_object()) wrong("the file", "an object", root_);
 }

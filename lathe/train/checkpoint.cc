@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <sstream>
+#include <utility>
 
 #include "lathe/core/error.h"
 #include "lathe/io/directory_transaction.h"
@@ -58,17 +60,38 @@ Status write_moments(FileSystem& fs, const std::string& folder, const Checkpoint
                             {"state", python_json(state, -1)}});
 }
 
-Status check_space(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
-  const nn::FlatLayout& layout = content.session.layout();
-  const int64_t copies = content.only_model ? 1 : 3;
-  const uint64_t wanted = static_cast<uint64_t>(layout.trainable * copies + layout.frozen) * 4 + (4 << 20);
+/// copies: of the trainable parameters, moments included.
+Status check_space(FileSystem& fs, const std::string& folder, const nn::FlatLayout& layout, int64_t copies,
+                   const char* way_out) {
+  const uint64_t others = 4 << 20;  // configuration, tokenizer, log history
+  const uint64_t wanted = static_cast<uint64_t>(layout.trainable * copies + layout.frozen) * 4 + others;
   Result<uint64_t> free = fs.free_bytes(folder);
   if (!free.ok()) return free.status();
   if (free.value() >= wanted) return {};
   return {ErrorCode::kIo,
-          fmt::format("{}: the checkpoint wants {} MB, which the disk has not free; make room or set "
-                      "--save_total_limit. Checkpoints written before are whole.",
-                      folder, wanted >> 20)};
+          fmt::format("{}: found {} MB free on the disk, wants {} MB to save; {}. Checkpoints "
+                      "written before are whole.",
+                      folder, free.value() >> 20, wanted >> 20, way_out)};
+}
+
+Status write_model_files(FileSystem& fs, const std::string& folder, const AutoModel& model,
+                         const Session& session) {
+  // The weights come first: they are what a full disk has no room for.
+  Status status = write_weights(fs, folder, model, session);
+  for (const auto& [name, content] : model_files(model))
+    if (status.ok()) status = fs.write_atomic(join_path(folder, name), content);
+  return status;
+}
+
+/// The first line in which two texts differ, of each of them; "nothing" behind the end.
+std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
+  std::istringstream lines_a(a), lines_b(b);
+  for (;;) {
+    std::string line_a, line_b;
+    if (!std::getline(lines_a, line_a)) line_a = "nothing";
+    if (!std::getline(lines_b, line_b)) line_b = "nothing";
+    if (line_a != line_b || line_a == "nothing") return {line_a, line_b};
+  }
 }
 
 const std::string& metadata(const SafetensorsFile& file, const std::string& key, const std::string& path) {
@@ -93,11 +116,13 @@ void check_format(const SafetensorsFile& file, const std::string& path, const Ta
   if (number < 1 || number > kFormatVersion)
     fail(ErrorCode::kInvalidData, "{}: format version {}, this Lathe reads up to {}; use a newer one", path,
          version, kFormatVersion);
-  if (metadata(file, "layout", path) != layout_text(model))
-    fail(ErrorCode::kInvalidData,
-         "{}: written for other parameters than this model trains; resume with the same model, head and "
-         "--freeze_base_model",
-         path);
+  const std::string wanted = layout_text(model), &found = metadata(file, "layout", path);
+  if (found == wanted) return;
+  const auto [there, here] = first_difference(found, wanted);
+  fail(ErrorCode::kInvalidData,
+       "{}: written for other parameters than this model trains: found {}, wants {}; resume with the same "
+       "model, labels and --freeze_base_model, or train from the beginning with --overwrite_output_dir",
+       path, there, here);
 }
 
 /// N of "checkpoint-N", −1 for other names.
@@ -114,18 +139,19 @@ int64_t checkpoint_step(const std::string& name) {
 
 Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model,
                    const Session& session) {
-  // The weights come first: they are what a full disk has no room for.
-  Status status = write_weights(fs, folder, model, session);
-  for (const auto& [name, content] : model_files(model))
-    if (status.ok()) status = fs.write_atomic(join_path(folder, name), content);
-  return status;
+  const Status space = check_space(fs, folder, session.layout(), 1,
+                                   "make room and give the same command again, which goes on from the last "
+                                   "checkpoint");
+  return space.ok() ? write_model_files(fs, folder, model, session) : space;
 }
 
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
-  if (const Status space = check_space(fs, folder, content); !space.ok()) return space;
+  const Status space = check_space(fs, folder, content.session.layout(), content.only_model ? 1 : 3,
+                                   "make room or set --save_total_limit");
+  if (!space.ok()) return space;
   DirectoryTransaction transaction(fs, folder);
   if (!transaction.status().ok()) return transaction.status();
-  if (const Status s = write_model(fs, transaction.folder(), content.model, content.session); !s.ok())
+  if (const Status s = write_model_files(fs, transaction.folder(), content.model, content.session); !s.ok())
     return s;
   if (!content.only_model)
     if (const Status s = write_moments(fs, transaction.folder(), content); !s.ok()) return s;

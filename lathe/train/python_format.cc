@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "lathe/core/error.h"
+#include "lathe/io/json_file.h"
 
 namespace lathe {
 namespace {
@@ -250,13 +251,9 @@ std::string python_json(const nlohmann::ordered_json& value, int indent, bool en
 }
 
 json parse_python_json(std::string_view text, std::string_view source) {
-  try {
-    json value = json::parse(mark_python_words(text));
-    unmark_python_words(value);
-    return value;
-  } catch (const json::exception& e) {
-    fail(ErrorCode::kInvalidData, "{}: not valid JSON: {}", source, e.what());
-  }
+  json value = parse_json(mark_python_words(text), std::string(source));
+  unmark_python_words(value);
+  return value;
 }
 
 std::optional<double> parse_double(std::string_view text) {

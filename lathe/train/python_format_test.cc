@@ -74,7 +74,7 @@ TEST(PythonJson, BrokenTextNamesItsSource) {
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::kInvalidData);
-    EXPECT_EQ(std::string(e.what()).find("all_results.json: not valid JSON"), 0u) << e.what();
+    EXPECT_EQ(std::string(e.what()).find("all_results.json:1:"), 0u) << e.what();
   }
 }
 

@@ -125,9 +125,9 @@ class BadInput(unittest.TestCase):
 
     def test_configuration_that_is_no_json(self):
         (self.model / "config.json").write_text('{"hidden_size": 32,')
-        self.fails(self.command(), f"{self.model}/config.json:1:20: not valid JSON", "save it again")
+        self.fails(self.command(), f"{self.model}/config.json:1:20: not valid JSON", "save the file again")
         (self.model / "config.json").write_text('{\n "hidden_size": 32,\n "x": tru\n}')
-        self.fails(self.command(), f"{self.model}/config.json:3:", "tru", "mend the file")
+        self.fails(self.command(), f"{self.model}/config.json:3:", "tru", "mend the text")
         (self.model / "config.json").write_text("[1]")
         self.fails(self.command(), self.model / "config.json", "JSON object", "take the config.json")
 
@@ -247,7 +247,9 @@ class BadInput(unittest.TestCase):
         self.fails(command, path, "qas")
         answer = {"id": "q", "question": "who", "answers": [{"text": "old", "answer_start": 99}]}
         path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "the old bridge", "qas": [answer]}]}]}))
-        self.assertIn(f"{path}: 1 answers are not", self.works(command).stderr)
+        warning = self.works(command).stderr
+        for word in (f"{path}: 1 answers are not", "question 'q'", "training takes the place"):
+            self.assertIn(word, warning)
 
     # ---- the output
 
@@ -280,12 +282,33 @@ class BadInput(unittest.TestCase):
         filler.write_bytes(b"x" * (free - (64 << 10)))
         for saving in (["--save_steps", "2"], ["--save_strategy", "no"]):  # a checkpoint, the model at the end
             message = self.fails([*self.command(), *saving, "--max_steps", "4"], self.out, keep=files_below(self.out))
-            self.assertTrue("disk" in message or "space" in message, message)
+            for word in ("MB free", "wants 4 MB", "make room", "are whole"):
+                self.assertIn(word, message)
             for name, content in before.items():
                 self.assertEqual((self.out / name).read_bytes(), content, name)
         filler.unlink()
         result = self.works([*self.command(), "--save_steps", "2", "--max_steps", "4"])
         self.assertIn("going on from", result.stderr)
+
+    # ---- lathe predict
+
+    def test_lines_to_predict(self):
+        path = self.root / "texts.txt"
+        command = [cl.program(), "predict", str(self.model), "--file", str(path)]
+        for content, *words in (
+                ("red ship\told bridge\nred ship\n", f"{path}:2", "found 1 texts", f"wants 2 as in {path}:1", "one tab"),
+                ("red ship\n\nred\tship\n", f"{path}:3", "found 2 texts", f"wants 1 as in {path}:1"),
+                ("a\tb\nred\tship\tbridge\n", f"{path}:2", "found 3 texts", "wants 2"),
+                ("red\tship\tbridge\n", f"{path}:1", "found 3 texts", "wants one or two"), ("", path, "empty")):
+            path.write_text(content)
+            self.fails(command, *words)
+        path.write_bytes(b"red ship\na \xff\n")
+        self.fails(command, f"{path}:2", "byte 3", "0xff", "UTF-8")
+        self.fails([cl.program(), "predict", str(self.model), "red", b"a \xff"], "text 2", "UTF-8")
+        self.fails([cl.program(), "predict", str(self.model), "red", "red\tship"], "text 2", "found 2 texts",
+                   "wants 1 as in text 1")
+        path.write_text("red ship\told bridge\n\t\n")
+        self.assertEqual(len(self.works(command).stdout.splitlines()), 2)
 
     # ---- the run
 
@@ -354,7 +377,8 @@ class BadInput(unittest.TestCase):
         two = self.root / "two.csv"  # two labels instead of three
         two.write_text("sentence1,label\n" + "red ship,a\nold bridge,b\n" * 4)
         self.fails([*self.command(), *resume, "--train_file", str(two), "--validation_file", str(two)], checkpoint,
-                   "other", keep=kept)
+                   "other parameters", "found classifier.weight[3, 32], wants classifier.weight[2, 32]",
+                   "--overwrite_output_dir", keep=kept)
         self.fails([*self.command(), "--resume_from_checkpoint", str(self.model)], self.model,
                    "not found", keep=kept)
         state = checkpoint / "lathe_state.safetensors"

@@ -159,7 +159,10 @@ class Commands(unittest.TestCase):
     def test_predict_classifies_texts_pairs_and_files(self):
         labels = read(GOLDEN / "classification" / "config.json")["id2label"].values()
         model = GOLDEN / "classification"
-        lines = self.lathe("predict", model, "the old bridge", "who opened it\tthe red ship").stdout.splitlines()
+        pairs = ["the old bridge\twhat is it", "who opened it\tthe red ship"]
+        lines = self.lathe("predict", model, *pairs).stdout.splitlines()
+        self.assertEqual([line.split("\t", 2)[2] for line in lines], pairs)
+        lines = self.lathe("predict", model, "the old bridge", "who opened it").stdout.splitlines()
         self.assertEqual(len(lines), 2)
         label, probability, text = lines[0].split("\t")
         self.assertIn(label, labels)
