@@ -11,7 +11,6 @@ namespace lathe::cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr int64_t kColumns = 512;  // of c whose sums wait for the next block of k
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -64,7 +63,8 @@ struct Plan {
   int64_t k_padded, k_blocks, k_block;  // the blocks of k depend on k alone
   int64_t m_panels, n_panels;
   int64_t m_step, n_step;  // panels of a block of c; the bits do not depend on it
-  int64_t first_packed;    // panels of a before it are read in place
+  int64_t tiles_waiting;
+  int64_t first_packed;  // panels of a before it are read in place
   size_t a_bytes, b_bytes, scratch_bytes;
 
   Plan(Isa isa, const Gemm& product)
@@ -79,12 +79,12 @@ struct Plan {
     first_packed = in_place ? g.m / kernel.mr : 0;
     a_bytes = aligned((m_panels - first_packed) * kernel.mr * k_padded * element_bytes());
     b_bytes = g.b_packed ? 0 : aligned(n_panels * kernel.nr * k_padded * element_bytes());
-    // One block of k: a tile is stored at once.  Several: the sums of a block of c wait here for the last.
-    // A block of a takes a quarter of the cache; b streams past it, once per block.
-    const int64_t panel_bytes = kernel.mr * k_block * element_bytes();
-    m_step = std::clamp<int64_t>(second_level_cache() / 4 / panel_bytes, 1, m_panels);
-    n_step = std::min<int64_t>(kColumns / kernel.nr, n_panels);
-    const int64_t tiles_waiting = k_blocks == 1 ? 1 : m_step * n_step;
+    // A block of a takes a part of the cache; b streams past it, once per block.
+    n_step = std::min<int64_t>(kernel.columns / kernel.nr, n_panels);
+    const int64_t panel_bytes = kernel.mr * element_bytes() * (n_step == 1 ? k_padded : k_block);
+    m_step = std::clamp<int64_t>(second_level_cache() / 8 * (n_step == 1 ? 3 : 2) / panel_bytes, 1, m_panels);
+    // Sums wait for the last block of k; the tile before the current one waits to be stored.
+    tiles_waiting = 1 + (k_blocks == 1 ? 1 : m_step * n_step);
     scratch_bytes = aligned(tiles_waiting * kernel.mr * kernel.nr * static_cast<int64_t>(sizeof(float)));
   }
 
@@ -196,30 +196,41 @@ class Work {
   void run(const Region& region) {
     const int64_t m_blocks = ceil_div(std::max(region.m.end - region.m.begin, 1l), p_.m_step);
     if (kernel_.begin != nullptr) kernel_.begin();
-    for (long n = region.n.begin; n < region.n.end; n += p_.n_step)
-      for (int i = 0; i < m_blocks; ++i) {
-        const Share m = share(region.m.end - region.m.begin, i, m_blocks);
+    for (int i = 0; i < m_blocks; ++i) {
+      const Share m = share(region.m.end - region.m.begin, i, m_blocks);
+      for (long n = region.n.begin; n < region.n.end; n += p_.n_step)
         block({region.m.begin + m.begin, region.m.begin + m.end},
               {n, std::min<long>(n + p_.n_step, region.n.end)});
-      }
+    }
+    finish();
     if (kernel_.end != nullptr) kernel_.end();
   }
 
  private:
+  /// The tiles of a block take slots in turn, so that the last tile of the block before keeps its own until
+  /// the first tile of this one has stored it.
   void block(Share m, Share n) {
     const int64_t tile_floats = static_cast<int64_t>(kernel_.mr) * kernel_.nr;
+    const int64_t first = slot_;
     for (int64_t k = 0; k < p_.k_padded; k += p_.k_block) {
-      float* acc = scratch_;
+      const bool last = k + p_.k_block >= p_.k_padded;
+      if (p_.k_blocks > 1) slot_ = first;
       for (long j = n.begin; j < n.end; ++j)
         for (long i = m.begin; i < m.end; ++i) {
-          tile(i, j, k, acc);
-          if (k + p_.k_block >= p_.k_padded) store(i, j, acc);
-          if (p_.k_blocks > 1) acc += tile_floats;
+          float* acc = scratch_ + slot_ * tile_floats;
+          tile(i, j, k, m, acc);
+          waiting_ = last;
+          if (last) waiting_store_ = store_of(i, j, acc);
+          if (++slot_ == p_.tiles_waiting) slot_ = 0;
         }
     }
   }
 
-  void tile(int64_t i, int64_t j, int64_t k, float* acc) {
+  void finish() {
+    if (waiting_) kernel_.store(&waiting_store_);
+  }
+
+  void tile(int64_t i, int64_t j, int64_t k, Share m, float* acc) {
     const int64_t bytes = p_.element_bytes();
     GemmTile t;
     if (i < p_.first_packed) {
@@ -236,10 +247,17 @@ class Work {
     t.acc = acc;
     t.rows = static_cast<int>(std::min<int64_t>(kernel_.mr, g_.m - i * kernel_.mr));
     t.accumulate = k > 0;
+    t.finish = waiting_ ? &waiting_store_ : nullptr;
+    // This tile's part of the panel of b that its block takes next: the same columns' next k, or the next
+    // columns.
+    const int64_t panel_bytes = kernel_.nr * p_.k_block * bytes, panel_end = (m.end - m.begin);
+    const Share part = share(panel_bytes / 64, static_cast<int>(i - m.begin), static_cast<int>(panel_end));
+    t.next_b = static_cast<const char*>(t.b) + panel_bytes + part.begin * 64;
+    t.next_b_bytes = (part.end - part.begin) * 64;
     kernel_.tile(&t);
   }
 
-  void store(int64_t i, int64_t j, const float* acc) {
+  GemmStore store_of(int64_t i, int64_t j, const float* acc) const {
     const int64_t row = i * kernel_.mr, column = j * kernel_.nr;
     GemmStore s;
     s.acc = acc;
@@ -251,7 +269,7 @@ class Work {
     s.ldc = g_.ldc;
     s.bias = g_.bias == nullptr ? nullptr : g_.bias + column;
     s.beta = g_.beta;
-    kernel_.store(&s);
+    return s;
   }
 
   const Plan& p_;
@@ -260,6 +278,9 @@ class Work {
   const char* a_;
   const char* b_;
   float* scratch_;
+  int64_t slot_ = 0;
+  bool waiting_ = false;  // the sums of waiting_store_ are complete and not stored
+  GemmStore waiting_store_{};
 };
 
 // A pool that is only the calling thread.

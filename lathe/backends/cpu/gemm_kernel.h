@@ -7,7 +7,9 @@
 
 namespace lathe::cpu {
 
-/// acc[rows][nr] (+)= a panel · b panel, over `groups` k-groups of the kernel's b_group.
+struct GemmStore;
+
+/// acc[rows][nr] (+)= a panel · b panel.
 struct GemmTile {
   const void* a;         ///< [k / a_group][mr][a_group], or rows in place
   int64_t a_row_bytes;   ///< from row to row of a group; used by kernels that read rows in place
@@ -17,6 +19,10 @@ struct GemmTile {
   float* acc;            ///< [mr][nr], aligned to 64
   int rows;              ///< the first `rows` ≤ mr rows of acc are wanted
   bool accumulate;       ///< add to acc; else acc is not read
+  /// Sums of an earlier tile in other memory, to be stored meanwhile; or null.
+  const GemmStore* finish;
+  const void* next_b;  ///< the b panel that comes after this one, to be fetched into the cache meanwhile
+  int64_t next_b_bytes;
 };
 
 /// The only place where results leave: c[rows][cols] = acc + bias + beta · c, rounded to the type of c.
@@ -60,6 +66,7 @@ struct GemmKernel {
   int a_group, b_group;  ///< consecutive k that lie together; a_group is a multiple of b_group
   bool rows_in_place;    ///< the tile reads bf16 rows of a where they lie
   int kc;                ///< k of a block at most (a b panel of it stays in L1); a multiple of a_group
+  int columns;           ///< of c whose sums wait for the next block of k
   void (*begin)();       ///< before the tiles of a job, on its thread; may be null
   void (*end)();         ///< after them
   void (*tile)(const GemmTile*);
@@ -68,8 +75,7 @@ struct GemmKernel {
   void (*column_sums)(const ColumnSums*);  ///< of f32 kernels
 };
 
-/// Shared by the AVX-512 levels.
-void gemm_store_avx512(const GemmStore*);
+/// Shared by the levels with bf16.
 void gemm_pack_avx512bf16(const GemmPack*);
 
 extern const GemmKernel kGemmF32Portable;

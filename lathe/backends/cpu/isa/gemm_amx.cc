@@ -1,14 +1,16 @@
-#include <immintrin.h>
-
-#include "lathe/backends/cpu/gemm_kernel.h"
+#include "lathe/backends/cpu/isa/gemm_avx512.h"
 
 // Tiles 0-3 hold 32 x 32 sums, 4 and 5 rows of a, 6 and 7 columns of b: four loads feed four products.
+//
+// The products take 64 cycles a step, the loads that feed them half of that, if b lies in the first cache
+// and a comes from the second past it (hence the streaming loads).  What is left of a step does the vector
+// unit's work: an earlier tile is stored, and the next panel of b fetched.
 
 namespace lathe::cpu {
 namespace {
 
-constexpr int kMr = 32, kNr = 32, kStep = 32;  // elements of k in a product
-constexpr int kAccBytes = kNr * 4, kBBytes = kNr * 4;
+constexpr int kTileMr = 32, kTileNr = 32, kStep = 32;  // elements of k in a product
+constexpr int kAccBytes = kTileNr * 4, kBBytes = kTileNr * 4;
 
 struct alignas(64) TileConfig {  // Intel SDM vol. 1, 18.2
   uint8_t palette, start_row, reserved[14];
@@ -24,9 +26,33 @@ void begin() {
 
 void end() { _tile_release(); }
 
+// What a tile does beside its products, in equal parts over its steps.
+class Meanwhile {
+ public:
+  explicit Meanwhile(const GemmTile* t) : finish_(t->finish), next_(static_cast<const char*>(t->next_b)) {
+    const int64_t steps = t->k / kStep;
+    rows_ = finish_ == nullptr ? 0 : static_cast<int>((finish_->rows + steps - 1) / steps);
+    lines_ = static_cast<int>((t->next_b_bytes / 64 + steps - 1) / steps);
+    end_ = next_ + t->next_b_bytes;
+  }
+  void step() {
+    if (rows_ > 0) {
+      const int end = row_ + rows_ < finish_->rows ? row_ + rows_ : finish_->rows;
+      store_rows(finish_, row_, end);
+      row_ = end;
+    }
+    for (int i = 0; i < lines_ && next_ < end_; ++i, next_ += 64) _mm_prefetch(next_, _MM_HINT_T1);
+  }
+
+ private:
+  const GemmStore* finish_;
+  const char *next_, *end_;
+  int rows_, lines_, row_ = 0;
+};
+
 void tile_32(const GemmTile* t) {
   float* acc = t->acc;
-  float* below = acc + 16 * kNr;
+  float* below = acc + 16 * kTileNr;
   if (t->accumulate) {
     _tile_loadd(0, acc, kAccBytes);
     _tile_loadd(1, acc + 16, kAccBytes);
@@ -38,16 +64,18 @@ void tile_32(const GemmTile* t) {
     _tile_zero(2);
     _tile_zero(3);
   }
+  Meanwhile meanwhile(t);
   const char* a = static_cast<const char*>(t->a);
   const char* a_below = a + 16 * t->a_row_bytes;
   const char* b = static_cast<const char*>(t->b);
   for (int64_t k = t->k; k > 0; k -= kStep) {
     _tile_loadd(6, b, kBBytes);
-    _tile_loadd(4, a, t->a_row_bytes);
+    _tile_stream_loadd(4, a, t->a_row_bytes);
     _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(7, b + 64, kBBytes);
     _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a_below, t->a_row_bytes);
+    meanwhile.step();
+    _tile_stream_loadd(5, a_below, t->a_row_bytes);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
     a += t->a_step_bytes;
@@ -69,35 +97,38 @@ void tile_16(const GemmTile* t) {
     _tile_zero(0);
     _tile_zero(1);
   }
+  Meanwhile meanwhile(t);
   const char* a = static_cast<const char*>(t->a);
   const char* b = static_cast<const char*>(t->b);
   for (int64_t k = t->k; k > 0; k -= kStep, a += t->a_step_bytes, b += kStep / 2 * kBBytes) {
-    _tile_loadd(4, a, t->a_row_bytes);
+    _tile_stream_loadd(4, a, t->a_row_bytes);
     _tile_loadd(6, b, kBBytes);
     _tile_loadd(7, b + 64, kBBytes);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
+    meanwhile.step();
   }
   _tile_stored(0, acc, kAccBytes);
   _tile_stored(1, acc + 16, kAccBytes);
 }
 
-void tile(const GemmTile* t) { t->rows > 16 ? tile_32(t) : tile_16(t); }
+void tile_amx(const GemmTile* t) { t->rows > 16 ? tile_32(t) : tile_16(t); }
 
 }  // namespace
 
 const GemmKernel kGemmBf16Amx = {
     .bf16 = true,
-    .mr = kMr,
-    .nr = kNr,
+    .mr = kTileMr,
+    .nr = kTileNr,
     .a_group = kStep,
     .b_group = 2,
     .rows_in_place = true,
-    .kc = 1024,
+    .kc = 384,
+    .columns = kTileNr,
     .begin = begin,
     .end = end,
-    .tile = tile,
-    .store = gemm_store_avx512,
+    .tile = tile_amx,
+    .store = store,
     .pack = gemm_pack_avx512bf16,
     .column_sums = nullptr,
 };

@@ -32,6 +32,7 @@ void tile_of(const GemmTile* t) {
 }
 
 void tile(const GemmTile* t) {
+  if (t->finish != nullptr) gemm_store_plain(t->finish);
   static constexpr void (*kTiles[])(const GemmTile*) = {tile_of<1>, tile_of<2>, tile_of<3>,
                                                         tile_of<4>, tile_of<5>, tile_of<6>};
   kTiles[t->rows - 1](t);
@@ -47,6 +48,7 @@ const GemmKernel kGemmF32Avx2 = {
     .b_group = 1,
     .rows_in_place = false,
     .kc = 256,
+    .columns = 512,
     .begin = nullptr,
     .end = nullptr,
     .tile = tile,

@@ -41,27 +41,6 @@ void pack(const GemmPack* p) {
 
 }  // namespace
 
-void gemm_store_avx512(const GemmStore* s) {
-  for (int64_t i = 0; i < s->rows; ++i) {
-    float* c = static_cast<float*>(s->c) + i * s->ldc;
-    uint16_t* c16 = static_cast<uint16_t*>(s->c) + i * s->ldc;
-    for (int64_t j = 0; j < s->cols; j += 16) {
-      const __mmask16 lanes = first_lanes(s->cols - j);
-      __m512 value = _mm512_maskz_loadu_ps(lanes, s->acc + i * s->acc_ld + j);
-      if (s->bias != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(lanes, s->bias + j));
-      if (s->beta != 0) {
-        const __m512 old = s->c_bf16 ? widen_bf16(_mm256_maskz_loadu_epi16(lanes, c16 + j))
-                                     : _mm512_maskz_loadu_ps(lanes, c + j);
-        value = _mm512_fmadd_ps(_mm512_set1_ps(s->beta), old, value);
-      }
-      if (s->c_bf16)
-        _mm256_mask_storeu_epi16(c16 + j, lanes, _mm512_cvtepi32_epi16(round_to_bf16(value)));
-      else
-        _mm512_mask_storeu_ps(c + j, lanes, value);
-    }
-  }
-}
-
 const GemmKernel kGemmF32Avx512 = {
     .bf16 = false,
     .mr = kMr,
@@ -70,10 +49,11 @@ const GemmKernel kGemmF32Avx512 = {
     .b_group = 1,
     .rows_in_place = false,
     .kc = 256,
+    .columns = 512,
     .begin = nullptr,
     .end = nullptr,
     .tile = tile<DotF32>,
-    .store = gemm_store_avx512,
+    .store = store,
     .pack = pack,
     .column_sums = gemm_column_sums,
 };

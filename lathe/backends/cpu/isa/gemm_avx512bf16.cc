@@ -62,10 +62,11 @@ const GemmKernel kGemmBf16Avx512Bf16 = {
     .b_group = 2,
     .rows_in_place = false,
     .kc = 512,
+    .columns = 512,
     .begin = nullptr,
     .end = nullptr,
     .tile = tile<DotBf16>,
-    .store = gemm_store_avx512,
+    .store = store,
     .pack = gemm_pack_avx512bf16,
     .column_sums = gemm_column_sums,
 };

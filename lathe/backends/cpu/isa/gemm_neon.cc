@@ -8,6 +8,7 @@ namespace {
 constexpr int kMr = 8, kNr = 12;  // 24 of 32 registers hold sums
 
 void tile(const GemmTile* t) {
+  if (t->finish != nullptr) gemm_store_plain(t->finish);
   float32x4_t sum[kMr][3];
   float* acc = t->acc;
   LATHE_UNROLL
@@ -45,6 +46,7 @@ const GemmKernel kGemmF32Neon = {
     .b_group = 1,
     .rows_in_place = false,
     .kc = 256,
+    .columns = 512,
     .begin = nullptr,
     .end = nullptr,
     .tile = tile,

@@ -20,6 +20,7 @@ void load_sums(const float* acc, float32x4_t sum[kMr / 2][kNr / 2]) {
 }
 
 void tile(const GemmTile* t) {
+  if (t->finish != nullptr) gemm_store_plain(t->finish);
   float32x4_t sum[kMr / 2][kNr / 2] = {};
   if (t->accumulate) load_sums(t->acc, sum);
   const bfloat16_t* a = static_cast<const bfloat16_t*>(t->a);
@@ -68,6 +69,7 @@ const GemmKernel kGemmBf16NeonBf16 = {
     .b_group = kGroup,
     .rows_in_place = false,
     .kc = 512,
+    .columns = 512,
     .begin = nullptr,
     .end = nullptr,
     .tile = tile,

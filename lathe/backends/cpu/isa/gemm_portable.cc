@@ -6,6 +6,7 @@ namespace {
 constexpr int kMr = 4, kNr = 8;
 
 void tile(const GemmTile* t) {
+  if (t->finish != nullptr) gemm_store_plain(t->finish);
   float acc[kMr][kNr] = {};
   if (t->accumulate) memcpy(acc, t->acc, sizeof acc);
   const float* a = static_cast<const float*>(t->a);
@@ -26,6 +27,7 @@ const GemmKernel kGemmF32Portable = {
     .b_group = 1,
     .rows_in_place = false,
     .kc = 256,
+    .columns = 512,
     .begin = nullptr,
     .end = nullptr,
     .tile = tile,
