@@ -186,7 +186,12 @@ class Parser {
     if (!file) fail(ErrorCode::kUsage, "{}: cannot be read, wants a JSON file with settings", path);
     std::ostringstream text;
     text << file.rdbuf();
-    const json config = parse_python_json(text.str(), path);
+    json config;
+    try {
+      config = parse_python_json(text.str(), path);
+    } catch (const Error& e) {
+      fail(ErrorCode::kUsage, "{}", e.what());
+    }
     if (!config.is_object())
       fail(ErrorCode::kUsage, "{}: found a JSON {}, wants an object", path, config.type_name());
     for (const auto& [key, value] : config.items()) set_from_config(path, key, value);
@@ -198,7 +203,12 @@ class Parser {
         if (option.name != key || option.negated) continue;
         const bool optional =
             option.old != nullptr ? option.old->default_value.is_null() : option.field->info->optional;
-        const json typed = value_from_json(path + ": " + key, option.kind(), optional, value);
+        json typed;
+        try {
+          typed = value_from_json(key, option.kind(), optional, value);
+        } catch (const Error& e) {
+          fail(ErrorCode::kUsage, "{}: {}", path, e.what());
+        }
         if (option.old == nullptr || typed != option.old->default_value) apply(option, typed);
         return;
       }

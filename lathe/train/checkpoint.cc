@@ -60,18 +60,27 @@ Status write_moments(FileSystem& fs, const std::string& folder, const Checkpoint
                             {"state", python_json(state, -1)}});
 }
 
-/// copies: of the trainable parameters, moments included.
-Status check_space(FileSystem& fs, const std::string& folder, const nn::FlatLayout& layout, int64_t copies,
-                   const char* way_out) {
-  const uint64_t others = 4 << 20;  // configuration, tokenizer, log history
-  const uint64_t wanted = static_cast<uint64_t>(layout.trainable * copies + layout.frozen) * 4 + others;
+/// What the files of a model take, with `copies` of its trainable parameters (moments included).
+uint64_t model_bytes(const AutoModel& model, const Session& session, int64_t copies) {
+  const nn::FlatLayout& layout = session.layout();
+  uint64_t bytes = static_cast<uint64_t>(layout.trainable * copies + layout.frozen) * sizeof(float);
+  bytes += model.model->parameters().size() * 512;  // names and shapes in the headers, ample
+  for (const auto& [name, content] : model_files(model)) bytes += content.size();
+  return bytes;
+}
+
+Status check_space(FileSystem& fs, const std::string& folder, uint64_t wanted, const char* way_out) {
+  constexpr uint64_t kBlocks = 64 << 10;  // the disk gives whole blocks, and the folder takes some
+  constexpr double kMega = 1 << 20;
   Result<uint64_t> free = fs.free_bytes(folder);
   if (!free.ok()) return free.status();
-  if (free.value() >= wanted) return {};
-  return {ErrorCode::kIo,
-          fmt::format("{}: found {} MB free on the disk, wants {} MB to save; {}. Checkpoints "
-                      "written before are whole.",
-                      folder, free.value() >> 20, wanted >> 20, way_out)};
+  if (free.value() >= wanted + kBlocks) return {};
+  return {
+      ErrorCode::kIo,
+      fmt::format("{}: found {:.1f} MB free on the disk, wants {:.1f} MB to save; {}. Checkpoints written "
+                  "before are whole.",
+                  folder, static_cast<double>(free.value()) / kMega,
+                  static_cast<double>(wanted + kBlocks) / kMega, way_out)};
 }
 
 Status write_model_files(FileSystem& fs, const std::string& folder, const AutoModel& model,
@@ -139,16 +148,18 @@ int64_t checkpoint_step(const std::string& name) {
 
 Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model,
                    const Session& session) {
-  const Status space = check_space(fs, folder, session.layout(), 1,
+  const Status space = check_space(fs, folder, model_bytes(model, session, 1),
                                    "make room and give the same command again, which goes on from the last "
                                    "checkpoint");
   return space.ok() ? write_model_files(fs, folder, model, session) : space;
 }
 
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
-  const Status space = check_space(fs, folder, content.session.layout(), content.only_model ? 1 : 3,
-                                   "make room or set --save_total_limit");
-  if (!space.ok()) return space;
+  const std::string trainer_state = to_json_text(content.state);
+  const uint64_t wanted = model_bytes(content.model, content.session, content.only_model ? 1 : 3) +
+                          trainer_state.size() + content.training_args.size();
+  if (const Status s = check_space(fs, folder, wanted, "make room or set --save_total_limit"); !s.ok())
+    return s;
   DirectoryTransaction transaction(fs, folder);
   if (!transaction.status().ok()) return transaction.status();
   if (const Status s = write_model_files(fs, transaction.folder(), content.model, content.session); !s.ok())
@@ -156,8 +167,7 @@ Status write_checkpoint(FileSystem& fs, const std::string& folder, const Checkpo
   if (!content.only_model)
     if (const Status s = write_moments(fs, transaction.folder(), content); !s.ok()) return s;
   if (const Status s = transaction.write("training_args.json", content.training_args); !s.ok()) return s;
-  if (const Status s = transaction.write("trainer_state.json", to_json_text(content.state)); !s.ok())
-    return s;
+  if (const Status s = transaction.write("trainer_state.json", trainer_state); !s.ok()) return s;
   return transaction.commit();
 }
 

@@ -282,7 +282,7 @@ class BadInput(unittest.TestCase):
         filler.write_bytes(b"x" * (free - (64 << 10)))
         for saving in (["--save_steps", "2"], ["--save_strategy", "no"]):  # a checkpoint, the model at the end
             message = self.fails([*self.command(), *saving, "--max_steps", "4"], self.out, keep=files_below(self.out))
-            for word in ("MB free", "wants 4 MB", "make room", "are whole"):
+            for word in ("0.1 MB free", "MB to save", "make room", "are whole"):
                 self.assertIn(word, message)
             for name, content in before.items():
                 self.assertEqual((self.out / name).read_bytes(), content, name)
@@ -391,7 +391,13 @@ class BadInput(unittest.TestCase):
         self.fails([*self.command(), "--learning_rat_e", "1"], "--learning_rat_e", "--learning_rate", code=2)
         self.fails([*self.command(), "--num_train_epoch", "x"], "num_train_epochs", "'x'", code=2)
         self.fails([*self.command(), "--task_name", "mrpq"], "task_name", "mrpq", "mrpc", code=2)
+        self.fails([*self.command(), "--max_seq_length", "2"], "--max_seq_length", "found 2", "at least 3", code=2)
         self.fails([cl.program(), "glu"], "glu", code=2)
+        settings = self.root / "settings.json"
+        for content, *words in (('{"learning_rate": "x"}', "--learning_rate", '"x"', "wants a number"),
+                                ('{"learning_rat": 1}', "learning_rat", "learning_rate"), ('{"a":', ":1:6", "JSON")):
+            settings.write_text(content)
+            self.fails([cl.program(), "glue", str(settings)], settings, *words, code=2)
         self.fails([cl.program(), "predict", str(self.model), "--fil", "x"], "--fil", "--file", code=2)
         self.fails([cl.program(), "predict"], "model folder", code=2)
 
