@@ -21,7 +21,7 @@ function(lathe_gtest target label)
   target_link_libraries(${target} PRIVATE GTest::gtest GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE LATHE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                                LATHE_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  if(label STREQUAL "slow")
+  if(label MATCHES "^(slow|parity)$")   # parity: 100 updates of a real model, on the portable kernels too
     set(timeout 7200)
   else()
     set(timeout 600)
