@@ -9,6 +9,7 @@
 #include <new>
 
 #include "lathe/backends/cpu/cpu_impl.h"
+#include "lathe/backends/cpu/memory.h"
 
 namespace lathe::cpu {
 namespace {
@@ -120,13 +121,11 @@ class CpuBackend : public Backend {
   const DeviceInfo& info() const override { return info_; }
 
   Result<Buffer> allocate(size_t bytes, Memory) override {
-    const size_t padded = (bytes + kAlignment) / kAlignment * kAlignment;
-    auto* data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, padded));
+    std::shared_ptr<std::byte> data = allocate_zeroed(bytes);
     if (data == nullptr)
       return Status(ErrorCode::kIo,
                     fmt::format("out of memory: {} bytes wanted; a smaller batch needs less", bytes));
-    std::memset(data, 0, padded);
-    return Buffer{std::shared_ptr<void>(data, [](void* p) { std::free(p); }), data, bytes};
+    return Buffer{data, data.get(), bytes};
   }
 
   Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {

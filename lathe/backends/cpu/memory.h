@@ -1,0 +1,11 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+
+namespace lathe::cpu {
+
+/// `bytes` zeros, aligned to 64; large ones to 2 MiB and on big pages where the system has them, so that a
+/// product that walks down rows does not miss an address translation at each.  Null if there is no memory.
+std::shared_ptr<std::byte> allocate_zeroed(size_t bytes);
+
+}  // namespace lathe::cpu
