@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -10,6 +11,7 @@
 
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/memory.h"
+#include "lathe/ops/ops.h"
 
 namespace lathe::cpu {
 namespace {
@@ -26,8 +28,11 @@ int64_t now_ns() {
 class CpuExecutable : public Executable {
  public:
   CpuExecutable(const Program& program, const Selection& selection, const MemoryPlan& plan,
-                const Bindings& bindings, ThreadPool& pool)
-      : bindings_(bindings) {
+                const Bindings& bindings, ThreadPool& pool, PackedWeights& packed)
+      : pool_(pool), bindings_(bindings) {
+    const auto parameters = [&](int state) {
+      return packed.of(bindings.states.at(program.values()[static_cast<size_t>(state)].name));
+    };
     const auto address = [&](int id) -> std::byte* {
       if (id < 0) return nullptr;
       const MemoryPlan::Place& place = plan.places[static_cast<size_t>(id)];
@@ -48,6 +53,19 @@ class CpuExecutable : public Executable {
       Call call{pool, impl->isa, node, program, {}, {}, bindings.arena.data + plan.workspace_offset};
       for (int id : node.in) call.in.push_back(address(id));
       for (int id : node.out) call.out.push_back(address(id));
+      if (const auto use = packed_use(node, program, impl->isa)) {
+        const auto state = parameters(use->state);
+        call.packed_weight = state->copy(*use, impl->isa);
+        if (std::find(read_.begin(), read_.end(), state) == read_.end()) read_.push_back(state);
+      }
+      const auto state_of = [&](int value) { return plan.places[static_cast<size_t>(value)].state; };
+      if (node.op == &op::adamw)
+        call.parameters = state_of(node.in[0]) >= 0 ? parameters(state_of(node.in[0]))
+                                                    : std::make_shared<PackedState>(call.output<float>(0));
+      else
+        for (const InPlace& update : node.op->in_place)
+          if (const int state = state_of(node.in[static_cast<size_t>(update.in)]); state >= 0)
+            written_.push_back(parameters(state));
       calls_.push_back({impl->run, static_cast<int>(n), std::move(call)});
     }
     spans_.resize(calls_.size());
@@ -63,11 +81,13 @@ class CpuExecutable : public Executable {
                                                   slot.inputs[i].size(), inputs_[i].second)};
       std::memcpy(inputs_[i].first, slot.inputs[i].data(), inputs_[i].second);
     }
+    for (const auto& state : read_) state->refresh(pool_);
     for (size_t c = 0; c < calls_.size(); ++c) {
       if (profile_) spans_[c] = {calls_[c].node, now_ns(), 0};
       calls_[c].run(calls_[c].call);
       if (profile_) spans_[c].end_ns = now_ns();
     }
+    for (const auto& state : written_) state->changed();
     auto& ring = ring_[++ticket_ % kRing];
     for (size_t o = 0; o < outputs_.size(); ++o)
       std::memcpy(ring[o].data(), outputs_[o].first, outputs_[o].second);
@@ -96,7 +116,10 @@ class CpuExecutable : public Executable {
     int node;
     Call call;
   };
+  ThreadPool& pool_;
   Bindings bindings_;  // keeps the memory alive
+  // Whose packed weights this program reads, and what it changes by other means than adamw.
+  std::vector<std::shared_ptr<PackedState>> read_, written_;
   std::vector<std::pair<std::byte*, size_t>> inputs_, outputs_;
   std::vector<std::vector<std::byte>> ring_[kRing];
   std::vector<Step> calls_;
@@ -131,6 +154,7 @@ class CpuBackend : public Backend {
   Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
     if (offset + from.size() > to.bytes) return {ErrorCode::kInternal, "copy_in: out of the buffer"};
     std::memcpy(to.data + offset, from.data(), from.size());
+    packed_.changed(to);
     return {};
   }
 
@@ -160,8 +184,12 @@ class CpuBackend : public Backend {
         return Status(ErrorCode::kInternal,
                       fmt::format("no memory of {} is bound to state {}", to_string(value.type), value.name));
     }
-    return std::unique_ptr<Executable>(
-        std::make_unique<CpuExecutable>(program, selection, plan, bindings, pool_));
+    try {
+      return std::unique_ptr<Executable>(
+          std::make_unique<CpuExecutable>(program, selection, plan, bindings, pool_, packed_));
+    } catch (const Error& error) {
+      return Status(error.code(), error.what());
+    }
   }
 
  private:
@@ -187,6 +215,7 @@ class CpuBackend : public Backend {
   }
 
   ThreadPool pool_;
+  PackedWeights packed_;
   DeviceInfo info_;
   std::map<const OpDef*, Implementations> table_;
 };

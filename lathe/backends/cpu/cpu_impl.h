@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "lathe/backends/cpu/isa.h"
+#include "lathe/backends/cpu/packed_weights.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/program/backend.h"
 
@@ -15,6 +16,8 @@ struct Call {
   const Program& program;
   std::vector<std::byte*> in, out;  ///< null for an optional input that is not given
   std::byte* workspace;
+  const void* packed_weight = nullptr;           ///< where packed_use says so
+  std::shared_ptr<PackedState> parameters = {};  ///< of adamw: what it updates
 
   template <typename T>
   const T* input(int i) const {

@@ -38,11 +38,10 @@ void run_adamw(const Call& c) {
   a.bias_correction2 = hyper(Hyper::kBiasCorrection2);
   a.clip = max_norm > 0 ? std::min(1.0f, max_norm / (norm + 1e-6f)) : 1.0f;
   const int64_t n = elements(c.in_type(0)), decayed = c.node.attrs.i("decayed");
-  const Rows rows(c.pool, c.isa);
   const auto update = [&](int64_t begin, int64_t count, double decay) {
     a.weight_decay = decay;
-    rows.adamw(count, a, c.input<float>(1) + begin, c.output<float>(0) + begin, c.output<float>(1) + begin,
-               c.output<float>(2) + begin);
+    c.parameters->adamw(c.pool, c.isa, a, begin, count, c.input<float>(1), c.output<float>(0),
+                        c.output<float>(1), c.output<float>(2));
   };
   update(0, std::min(decayed, n), c.node.attrs.f("weight_decay"));
   if (decayed < n) update(decayed, n - decayed, 0);

@@ -104,26 +104,32 @@ struct Packing {
   char* dst;
 };
 
+// Packs k in [first_k, last_k) of one panel; both multiples of the group, or the end of k.
+void pack_piece(const Packing& p, int64_t panel, int64_t first_packed, int64_t first_k, int64_t last_k) {
+  const int64_t src_bytes = static_cast<int64_t>(size_of(p.type)), dst_bytes = p.kernel.bf16 ? 2 : 4;
+  const int64_t line = panel * p.panel;
+  GemmPack pack;
+  pack.src = static_cast<const char*>(p.src) +
+             (p.along_k ? line * p.ld + first_k : first_k * p.ld + line) * src_bytes;
+  pack.src_bf16 = p.type == DType::bf16;
+  pack.ld = p.ld;
+  pack.along_k = p.along_k;
+  pack.width = std::min<int64_t>(p.panel, p.lines - line);
+  pack.k = std::min(last_k, p.k) - first_k;
+  pack.k_padded = (last_k < p.k ? last_k : p.k_padded) - first_k;
+  pack.panel = p.panel;
+  pack.group = p.group;
+  pack.round = p.round;
+  pack.dst = p.dst + ((panel - first_packed) * p.k_padded + first_k) * p.panel * dst_bytes;
+  p.kernel.pack(&pack);
+}
+
 void pack_share(const Packing& p, int64_t first_panel, int part, int parts) {
   const int64_t panels = ceil_div(p.lines, p.panel), k_blocks = ceil_div(p.k_padded, p.kernel.kc);
-  const int64_t src_bytes = static_cast<int64_t>(size_of(p.type)), dst_bytes = p.kernel.bf16 ? 2 : 4;
   const Share mine = share((panels - first_panel) * k_blocks, part, parts);
   for (int64_t unit = mine.begin; unit < mine.end; ++unit) {
-    const int64_t panel = first_panel + unit / k_blocks, line = panel * p.panel;
     const int64_t k = unit % k_blocks * p.kernel.kc;
-    GemmPack pack;
-    pack.src = static_cast<const char*>(p.src) + (p.along_k ? line * p.ld + k : k * p.ld + line) * src_bytes;
-    pack.src_bf16 = p.type == DType::bf16;
-    pack.ld = p.ld;
-    pack.along_k = p.along_k;
-    pack.width = std::min<int64_t>(p.panel, p.lines - line);
-    pack.k = std::min<int64_t>(p.kernel.kc, p.k - k);
-    pack.k_padded = std::min<int64_t>(p.kernel.kc, p.k_padded - k);
-    pack.panel = p.panel;
-    pack.group = p.group;
-    pack.round = p.round;
-    pack.dst = p.dst + ((panel - first_panel) * p.k_padded + k) * p.panel * dst_bytes;
-    p.kernel.pack(&pack);
+    pack_piece(p, first_panel + unit / k_blocks, first_panel, k, std::min(k + p.kernel.kc, p.k_padded));
   }
 }
 
@@ -269,6 +275,7 @@ class Work {
     s.ldc = g_.ldc;
     s.bias = g_.bias == nullptr ? nullptr : g_.bias + column;
     s.beta = g_.beta;
+    s.streams = g_.c_streams;
     return s;
   }
 
@@ -336,22 +343,36 @@ PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k) {
   return layout_b(kernel_of(isa, bf16), bf16, n, k);
 }
 
+namespace {
+Packing packing_of(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b,
+                   int64_t ldb, bool transposed, void* out) {
+  const bool bf16 = layout.type == DType::bf16 || layout.rounded;
+  return {kernel_of(isa, bf16),
+          b,
+          type,
+          ldb,
+          transposed,
+          n,
+          k,
+          layout.k_padded,
+          layout.width,
+          layout.group,
+          layout.rounded,
+          static_cast<char*>(out)};
+}
+}  // namespace
+
 void pack_b(ThreadPool& pool, Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b,
             int64_t ldb, bool transposed, void* out) {
-  const bool bf16 = layout.type == DType::bf16 || layout.rounded;
-  const Packing packing{kernel_of(isa, bf16),
-                        b,
-                        type,
-                        ldb,
-                        transposed,
-                        n,
-                        k,
-                        layout.k_padded,
-                        layout.width,
-                        layout.group,
-                        layout.rounded,
-                        static_cast<char*>(out)};
+  const Packing packing = packing_of(isa, layout, n, k, type, b, ldb, transposed, out);
   pool.run([&](int part, int parts) { pack_share(packing, 0, part, parts); });
+}
+
+void pack_b_part(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b, int64_t ldb,
+                 bool transposed, PartOfB part, void* out) {
+  const Packing packing = packing_of(isa, layout, n, k, type, b, ldb, transposed, out);
+  for (int64_t panel = part.first_n / layout.width; panel * layout.width < part.last_n; ++panel)
+    pack_piece(packing, panel, 0, part.first_k, part.last_k);
 }
 
 void column_sums(ThreadPool& pool, Isa isa, int64_t m, int64_t n, DType type, const void* x, int64_t ldx,

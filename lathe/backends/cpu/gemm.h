@@ -31,6 +31,7 @@ struct Gemm {
   const float* bias = nullptr;  // [n] or null
   float beta = 0;               // 0: c is not read
   bool b_packed = false;
+  bool c_streams = false;  // c is large and not read soon: written past the caches where that is possible
 };
 
 /// Bytes of workspace (aligned to 64) that gemm needs with a pool of `threads`; gemm_single_thread needs
@@ -71,6 +72,14 @@ PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k);
 /// Packs b ([k,n], or [n,k] if transposed; f32 or bf16) to `out` (layout.bytes, aligned to 64).
 void pack_b(ThreadPool& pool, Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b,
             int64_t ldb, bool transposed, void* out);
+
+/// The same within the calling thread for the part of b with first_n ≤ n < last_n and first_k ≤ k < last_k.
+/// Begins are multiples of the layout's width and group; ends too, or those of b.
+struct PartOfB {
+  int64_t first_n, last_n, first_k, last_k;
+};
+void pack_b_part(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b, int64_t ldb,
+                 bool transposed, PartOfB part, void* out);
 
 /// out[n] = beta · out + Σ_m x[m,n], in f32 (beta 0: out is not read).  x: [m,n] f32 or bf16, ldx elements
 /// from row to row.  Rows are summed in blocks of 64 and the blocks in order, whatever the number of threads.

@@ -35,6 +35,7 @@ struct GemmStore {
   bool c_bf16;
   const float* bias;  ///< [cols] or null
   float beta;         ///< 0: c is not read
+  bool streams;       ///< c may be written past the caches
 };
 
 /// Packs one panel: dst[k_padded / group][panel][group], zero beyond `width` and `k`.

@@ -39,20 +39,23 @@ Gemm weight_gradient(const Node& node, const Program& program) {
   Gemm g;
   g.m = dy.shape.back(), g.n = x.shape.back(), g.k = rows_of(dy);
   g.a_type = g.b_type = dy.dtype;
-  g.a_transposed = true;
+  g.a_transposed = g.c_streams = true;  // 4 bytes per parameter, next read by the norm
   g.lda = g.m, g.ldb = g.ldc = g.n;
   return g;
 }
 
 template <Gemm (*kDescribe)(const Node&, const Program&)>
 size_t workspace(const Node& node, const Program& program, Isa isa, int threads) {
-  return gemm_workspace_bytes(isa, kDescribe(node, program), threads);
+  Gemm g = kDescribe(node, program);
+  g.b_packed = packed_use(node, program, isa).has_value();
+  return gemm_workspace_bytes(isa, g, threads);
 }
 
 template <Gemm (*kDescribe)(const Node&, const Program&)>
 void run_product(const Call& c) {
   Gemm g = kDescribe(c.node, c.program);
   g.a = c.in[0], g.b = c.in[1], g.c = c.out[0];
+  if (c.packed_weight != nullptr) g.b = c.packed_weight, g.b_packed = true;
   if (c.in.size() > 2) g.bias = c.input<float>(2);
   gemm(c.pool, c.isa, g, c.workspace);
 }

@@ -24,7 +24,10 @@ void begin() {
   _tile_loadconfig(&kConfig);
 }
 
-void end() { _tile_release(); }
+void end() {
+  _tile_release();
+  end_stores();
+}
 
 // What a tile does beside its products, in equal parts over its steps.
 class Meanwhile {

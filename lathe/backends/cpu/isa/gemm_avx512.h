@@ -54,12 +54,16 @@ inline void store_rows(const GemmStore* s, int begin, int end) {
       }
       if (s->c_bf16)
         _mm256_mask_storeu_epi16(c16 + j, lanes, narrow(value));
+      else if (s->streams && lanes == 0xffff && reinterpret_cast<uintptr_t>(c + j) % 64 == 0)
+        _mm512_stream_ps(c + j, value);
       else
         _mm512_mask_storeu_ps(c + j, lanes, value);
     }
   }
 }
 [[maybe_unused]] void store(const GemmStore* s) { store_rows(s, 0, s->rows); }
+// After the tiles of a job: streamed stores become visible in order.
+[[maybe_unused]] void end_stores() { _mm_sfence(); }
 
 // Rows r[i] of words become columns.
 inline void transpose16(__m512i* r) {

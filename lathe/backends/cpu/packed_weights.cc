@@ -1,0 +1,149 @@
+#include "lathe/backends/cpu/packed_weights.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lathe/backends/cpu/memory.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::cpu {
+namespace {
+
+/// b of the product that reads W [rows, cols].
+PackedB layout_of(const PackedUse& w, Isa isa) {
+  return w.product == PackedFor::kForward ? packed_b(isa, DType::bf16, w.rows, w.cols)
+                                          : packed_b(isa, DType::bf16, w.cols, w.rows);
+}
+
+}  // namespace
+
+std::optional<PackedUse> packed_use(const Node& node, const Program& program, Isa isa) {
+  const bool forward = node.op == &op::linear;
+  if (!forward && node.op != &op::linear_bwd_input) return {};
+  if (program.type(node.in[0]).dtype != DType::bf16) return {};
+  const Shape& shape = program.type(node.in[1]).shape;
+  PackedUse use{-1, 0, shape[0], shape[1], forward ? PackedFor::kForward : PackedFor::kInputGradient};
+  if (layout_of(use, isa).type != DType::bf16) return {};
+  int value = node.in[1];
+  for (int producer; (producer = program.values()[static_cast<size_t>(value)].producer) >= 0;) {
+    const Node& view = program.nodes()[static_cast<size_t>(producer)];
+    if (view.op != &op::slice) return {};
+    use.offset += view.attrs.i("offset");
+    value = view.in[0];
+  }
+  if (program.values()[static_cast<size_t>(value)].kind != ValueKind::kState) return {};
+  use.state = value;
+  return use;
+}
+
+const void* PackedState::copy(const PackedUse& use, Isa isa) {
+  for (const auto& known : copies_)
+    if (known->isa == isa && known->use.offset == use.offset && known->use.rows == use.rows &&
+        known->use.product == use.product)
+      return known->data.get();
+  const PackedB layout = layout_of(use, isa);
+  auto data = allocate_zeroed(layout.bytes);
+  if (data == nullptr)
+    fail(ErrorCode::kIo, "out of memory: {} bytes wanted for a packed weight; a smaller batch needs less",
+         layout.bytes);
+  const auto behind = [](const std::unique_ptr<Copy>& a, int64_t offset) { return a->use.offset < offset; };
+  const auto at = std::lower_bound(copies_.begin(), copies_.end(), use.offset, behind);
+  copies_.insert(at, std::make_unique<Copy>(Copy{use, isa, layout, data}));
+  cut();
+  stale_ = true;
+  return data.get();
+}
+
+void PackedState::cut() {
+  pieces_.clear();
+  for (size_t first = 0; first < copies_.size();) {
+    const PackedUse& w = copies_[first]->use;
+    int64_t step = 1;
+    size_t last = first;
+    for (; last < copies_.size() && copies_[last]->use.offset == w.offset; ++last)
+      step = std::lcm(step, std::lcm(copies_[last]->layout.width, copies_[last]->layout.group));
+    for (int64_t row = 0; row < w.rows; row += step)
+      pieces_.push_back(
+          {w.offset + row * w.cols, w.offset + std::min(row + step, w.rows) * w.cols, first, last});
+    first = last;
+  }
+}
+
+void PackedState::pack(const Piece& piece) const {
+  for (size_t i = piece.first; i < piece.last; ++i) {
+    const Copy& c = *copies_[i];
+    const PackedUse& w = c.use;
+    const int64_t first = (piece.begin - w.offset) / w.cols, last = (piece.end - w.offset) / w.cols;
+    const float* weight = weights_ + w.offset;
+    if (w.product == PackedFor::kForward)
+      pack_b_part(c.isa, c.layout, w.rows, w.cols, DType::f32, weight, w.cols, true, {first, last, 0, w.cols},
+                  c.data.get());
+    else
+      pack_b_part(c.isa, c.layout, w.cols, w.rows, DType::f32, weight, w.cols, false,
+                  {0, w.cols, first, last}, c.data.get());
+  }
+}
+
+void PackedState::refresh(ThreadPool& pool) {
+  if (!stale_) return;
+  pool.run([&](int part, int parts) {
+    const Share mine = share(static_cast<long>(pieces_.size()), part, parts);
+    for (long i = mine.begin; i < mine.end; ++i) pack(pieces_[static_cast<size_t>(i)]);
+  });
+  stale_ = false;
+}
+
+void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin, int64_t count,
+                        const float* grad, float* param, float* m, float* v) {
+  const RowKernels& kernels = row_kernels(isa);
+  const int64_t end = begin + count;
+  const auto update = [&](int64_t from, int64_t to) {
+    kernels.adamw(to - from, &a, grad + from, param + from, m + from, v + from);
+  };
+  const auto inside = [&](int64_t at) {
+    return std::any_of(pieces_.begin(), pieces_.end(),
+                       [&](const Piece& piece) { return piece.begin < at && at < piece.end; });
+  };
+  if (inside(begin) || inside(end)) stale_ = true;
+  // Every thread takes an equal part of the range, moved to the borders of pieces.
+  pool.run([&](int part, int parts) {
+    const auto cut_at = [&](int p) {
+      const int64_t at = p == parts ? end : begin + count * p / parts;
+      const auto next = std::upper_bound(pieces_.begin(), pieces_.end(), at,
+                                         [](int64_t x, const Piece& piece) { return x < piece.begin; });
+      if (next == pieces_.begin() || at <= begin || at >= end) return at;
+      const Piece& piece = *std::prev(next);
+      return at < piece.end ? std::clamp(piece.begin, begin, end) : at;
+    };
+    int64_t at = cut_at(part);
+    const int64_t stop = cut_at(part + 1);
+    auto piece = std::lower_bound(pieces_.begin(), pieces_.end(), at,
+                                  [](const Piece& p, int64_t x) { return p.begin < x; });
+    for (; piece != pieces_.end() && piece->end <= stop; ++piece) {
+      if (at < piece->begin) update(at, piece->begin);
+      update(piece->begin, piece->end);
+      pack(*piece);
+      at = piece->end;
+    }
+    if (at < stop) update(at, stop);
+  });
+}
+
+std::shared_ptr<PackedState> PackedWeights::of(const Buffer& state) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(states_, [](const auto& known) { return known.second.owner.expired(); });
+  Known& known = states_[state.data];
+  if (known.state == nullptr) {
+    known.owner = state.owner;
+    known.state = std::make_shared<PackedState>(reinterpret_cast<const float*>(state.data));
+  }
+  return known.state;
+}
+
+void PackedWeights::changed(const Buffer& state) {
+  const std::lock_guard lock(mutex_);
+  const auto known = states_.find(state.data);
+  if (known != states_.end()) known->second.state->changed();
+}
+
+}  // namespace lathe::cpu

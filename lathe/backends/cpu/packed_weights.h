@@ -1,0 +1,84 @@
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "lathe/backends/cpu/gemm.h"
+#include "lathe/backends/cpu/rows.h"
+#include "lathe/program/backend.h"
+
+namespace lathe::cpu {
+
+/// What of W a product reads as its b.
+enum class PackedFor { kForward, kInputGradient };
+
+/// A weight W [rows, cols] that lies in a state, `offset` elements behind its begin, and the product that
+/// reads it.
+struct PackedUse {
+  int state = -1;  ///< value id
+  int64_t offset = 0, rows = 0, cols = 0;
+  PackedFor product = PackedFor::kForward;
+};
+/// The weight of which `node` reads a packed copy on this level; none where it packs for itself: products of
+/// f32, weights that are computed, levels without arithmetic on bf16.
+std::optional<PackedUse> packed_use(const Node& node, const Program& program, Isa isa);
+
+/// Copies of the weights in one state (f32) as the bf16 products read them.  AdamW writes them anew while it
+/// has the weights at hand; after any other change of the state they are stale, and packed anew before the
+/// next run.
+class PackedState {
+ public:
+  explicit PackedState(const float* weights) : weights_(weights) {}
+
+  /// The copy of a weight for `isa`, made if there is none.  It stays where it is.  Errors: kIo if there is
+  /// no memory.
+  const void* copy(const PackedUse& use, Isa isa);
+  void changed() { stale_ = true; }
+  /// Packs what is stale.
+  void refresh(ThreadPool& pool);
+  /// Updates `count` parameters from element `begin` of the state on; grad, m and v likewise are whole flat
+  /// arrays.  Copies that were fresh stay so.
+  void adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin, int64_t count, const float* grad,
+             float* param, float* m, float* v);
+
+ private:
+  struct Copy {
+    PackedUse use;
+    Isa isa;
+    PackedB layout;
+    std::shared_ptr<std::byte> data;
+  };
+  /// Some rows of one weight, small enough to stay in a thread's cache: elements [begin, end) of the state,
+  /// and the copies [first, last) of that weight.
+  struct Piece {
+    int64_t begin, end;
+    size_t first, last;
+  };
+  void cut();
+  void pack(const Piece& piece) const;
+
+  const float* weights_;
+  std::vector<std::unique_ptr<Copy>> copies_;  // by offset
+  std::vector<Piece> pieces_;                  // by begin
+  bool stale_ = true;
+};
+
+/// The packed states of a backend, by the memory of the state.
+class PackedWeights {
+ public:
+  std::shared_ptr<PackedState> of(const Buffer& state);
+  /// The host wrote into this memory.
+  void changed(const Buffer& state);
+
+ private:
+  struct Known {
+    std::weak_ptr<void> owner;
+    std::shared_ptr<PackedState> state;
+  };
+  std::mutex mutex_;
+  std::map<const std::byte*, Known> states_;
+};
+
+}  // namespace lathe::cpu

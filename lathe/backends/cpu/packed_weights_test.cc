@@ -1,0 +1,172 @@
+#include "lathe/backends/cpu/packed_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "lathe/backends/cpu/cpu_backend.h"
+#include "lathe/core/float16.h"
+#include "lathe/ops/functional.h"
+#include "lathe/ops/ops.h"
+#include "lathe/ops/optimizer.h"
+
+namespace lathe::cpu {
+namespace {
+
+constexpr int64_t kTokens = 37, kIn = 70, kOut = 45, kBefore = 13, kAfter = 29;
+constexpr int64_t kParameters = kBefore + kOut * kIn + kAfter;
+
+float drawn(int64_t i, uint32_t salt) {
+  const uint32_t x = (static_cast<uint32_t>(i) + salt) * 2654435761u;
+  return static_cast<float>(x >> 8) / 16777216.f - 0.5f;
+}
+std::vector<float> draw(int64_t n, uint32_t salt) {
+  std::vector<float> x(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) x[static_cast<size_t>(i)] = drawn(i, salt);
+  return x;
+}
+std::vector<uint16_t> draw_bf16(int64_t n, uint32_t salt) {
+  std::vector<uint16_t> x(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) {
+    const auto value = to_bf16(drawn(i, salt));
+    std::memcpy(&x[static_cast<size_t>(i)], &value, 2);
+  }
+  return x;
+}
+template <typename T>
+std::span<const std::byte> bytes(const std::vector<T>& x) {
+  return std::as_bytes(std::span(x));
+}
+
+/// Programs over one state `parameters` that holds W somewhere in its middle.
+class Machine {
+ public:
+  explicit Machine(Isa isa) : isa_(isa), backend_(make_cpu_backend(3)) {
+    for (const char* name : {"parameters", "exp_avg", "exp_avg_sq"})
+      states_[name] = backend_->allocate(kParameters * sizeof(float), Memory::kDevice).value();
+  }
+
+  void write(const std::string& state, const std::vector<float>& values) {
+    backend_->copy_in(states_.at(state), 0, bytes(values)).check();
+  }
+  std::vector<float> read(const std::string& state) {
+    std::vector<float> values(kParameters);
+    backend_->copy_out(std::as_writable_bytes(std::span(values)), states_.at(state), 0).check();
+    return values;
+  }
+
+  std::unique_ptr<Executable> compile(const Program& program) {
+    Selection selection;
+    for (const Node& node : program.nodes()) {
+      const auto list = backend_->implementations(*node.op);
+      const auto it = std::find_if(list.begin(), list.end(),
+                                   [&](const Impl* impl) { return impl->name == name_of(isa_); });
+      selection.push_back(it == list.end() ? list.front() : *it);
+    }
+    const MemoryPlan plan = plan_memory(program, selection, 64);
+    const Bindings bindings{states_, backend_->allocate(plan.arena_bytes, Memory::kDevice).value()};
+    return std::move(backend_->compile(program, selection, plan, bindings).value());
+  }
+
+  /// y = x Wᵀ and dx = dy W, bf16, with W from the state (read packed) or as an input (packed by the
+  /// product).
+  std::unique_ptr<Executable> products(bool from_state) {
+    auto program = std::make_unique<Program>();
+    const Value x = program->input("x", {DType::bf16, {kTokens, kIn}});
+    const Value dy = program->input("dy", {DType::bf16, {kTokens, kOut}});
+    const Value w =
+        from_state ? slice(program->state("parameters", {DType::f32, {kParameters}}), kBefore, {kOut, kIn})
+                   : program->input("w", {DType::f32, {kOut, kIn}});
+    program->output("y", linear(x, w, {}));
+    program->output("dx", program->emit(op::linear_bwd_input, {dy, w})[0]);
+    programs_.push_back(std::move(program));
+    return compile(*programs_.back());
+  }
+  std::unique_ptr<Executable> optimizer(int64_t decayed) {
+    auto program = std::make_unique<Program>();
+    const Type flat{DType::f32, {kParameters}}, one{DType::f32, {1}};
+    const Value p = program->state("parameters", flat), m = program->state("exp_avg", flat),
+                v = program->state("exp_avg_sq", flat);
+    const Value g = program->input("g", flat), norm = program->input("norm", one),
+                loss = program->input("loss", one),
+                hyper = program->input("hyper", {DType::f32, {kHyperCount}});
+    program->emit(op::adamw, {p, g, m, v, norm, loss, hyper}, {{"decayed", decayed}, {"weight_decay", 0.1}});
+    programs_.push_back(std::move(program));
+    return compile(*programs_.back());
+  }
+
+  static std::vector<std::vector<uint16_t>> run(Executable& e, const Slot& slot) {
+    Event event;
+    e.run(slot, &event).check();
+    std::vector<std::vector<uint16_t>> out = {std::vector<uint16_t>(kTokens * kOut),
+                                              std::vector<uint16_t>(kTokens * kIn)};
+    for (size_t i = 0; i < 2; ++i) e.read(event, i, std::as_writable_bytes(std::span(out[i]))).check();
+    return out;
+  }
+
+ private:
+  Isa isa_;
+  std::unique_ptr<Backend> backend_;
+  std::map<std::string, Buffer> states_;
+  std::vector<std::unique_ptr<Program>> programs_;
+};
+
+TEST(PackedWeights, AreThoseOfTheStateAfterEveryKindOfChange) {
+  const std::vector<uint16_t> x = draw_bf16(kTokens * kIn, 1), dy = draw_bf16(kTokens * kOut, 2);
+  for (Isa isa : available_isas()) {
+    SCOPED_TRACE(name_of(isa));
+    Machine machine(isa);
+    const auto packed = machine.products(true), plain = machine.products(false);
+    const auto check = [&](const char* when) {
+      const std::vector<float> all = machine.read("parameters");
+      const std::vector<float> w(all.begin() + kBefore, all.begin() + kBefore + kOut * kIn);
+      EXPECT_EQ(Machine::run(*packed, {{bytes(x), bytes(dy)}}),
+                Machine::run(*plain, {{bytes(x), bytes(dy), bytes(w)}}))
+          << when;
+    };
+    check("zeros");
+    for (uint32_t round : {3u, 4u}) {
+      machine.write("parameters", draw(kParameters, round));
+      check("written by the host");
+    }
+    const std::vector<float> g = draw(kParameters, 5), one = {1}, hyper = {0.3f, 0.1f, 0.001f, 0};
+    const std::vector<float> bad = {INFINITY};
+    // Weight decay ends before W, within one of its rows, behind it.
+    for (int64_t decayed : {kBefore, kBefore + 33 * kIn + 7, kParameters}) {
+      const auto optimizer = machine.optimizer(decayed);
+      Event event;
+      optimizer->run({{bytes(g), bytes(one), bytes(one), bytes(hyper)}}, &event).check();
+      check("updated");
+      optimizer->run({{bytes(g), bytes(bad), bytes(one), bytes(hyper)}}, &event).check();
+      check("an update that was left out");
+    }
+  }
+}
+
+TEST(PackedWeights, AreReadByProductsOfBf16WithWeightsOfAState) {
+  Program program;
+  const Value all = program.state("parameters", {DType::f32, {400}});
+  const Value w = slice(slice(all, 100, {200}), 20, {8, 16});
+  const Value half = program.input("half", {DType::bf16, {3, 16}});
+  const Value full = program.input("full", {DType::f32, {3, 16}});
+  linear(half, w, {});
+  linear(full, w, {});
+  linear(half, program.input("w", {DType::f32, {8, 16}}), {});
+  std::vector<const Node*> products;
+  for (const Node& node : program.nodes())
+    if (node.op == &op::linear) products.push_back(&node);
+  for (Isa isa : available_isas()) {
+    const bool bf16 = packed_b(isa, DType::bf16, 8, 16).type == DType::bf16;
+    const auto use = packed_use(*products[0], program, isa);
+    ASSERT_EQ(use.has_value(), bf16) << name_of(isa);
+    EXPECT_FALSE(packed_use(*products[1], program, isa)) << "f32";
+    EXPECT_FALSE(packed_use(*products[2], program, isa)) << "no state";
+    if (!use) continue;
+    EXPECT_EQ(use->offset, 120);
+    EXPECT_EQ(use->state, all.id);
+  }
+}
+
+}  // namespace
+}  // namespace lathe::cpu
