@@ -60,8 +60,21 @@ void for_each_head(Reference& r, int q, int k, int v, int cu, int sample, int rn
     }
 }
 
+double longest(const Reference& r) { return static_cast<double>(r.dim(0, 0) + r.cols(0)); }
+constexpr double kUlp = 8, kBackwardUlp = 16;
+
+/// Products of bf16 tensors may take their probabilities, and the gradients of their scores, as bf16, as
+/// PyTorch does: each term x of a sum then is x (1 + δ), |δ| ≤ u = 2⁻⁸, which moves the sum by at most u
+/// Σ|x|, and its rounded value by (1 + u) times that.  The result is this as a part of `magnitude`, of which
+/// the bound allows ulp · 2⁻²⁴ · √terms.
+double operand_rounding(const Reference& r, double ulp) {
+  if (r.out_types[0].dtype != DType::bf16) return 0;
+  return 0x1p-8 * (1 + 0x1p-8) / (ulp * 0x1p-24 * std::sqrt(longest(r)));
+}
+
 void ref_attention(Reference& r) {
   const int64_t tokens = r.dim(0, 0);
+  const double rounding = operand_rounding(r, kUlp);
   std::vector<double> p;
   for_each_head(r, 0, 1, 2, 3, 4, 5, [&](const Head& h) {
     for (int64_t t = 0; t < h.length; ++t) {
@@ -73,7 +86,7 @@ void ref_attention(Reference& r) {
           const double term = p[static_cast<size_t>(s)] * h.mask(t, s) * h.at(2, s, d);
           const size_t at = static_cast<size_t>((h.begin + t) * h.heads * h.width + h.head * h.width + d);
           r.out[0][at] += term;
-          r.magnitude[0][at] += std::abs(term) * (1 + std::abs(lse));
+          r.magnitude[0][at] += std::abs(term) * (1 + std::abs(lse) + rounding);
         }
     }
   });
@@ -83,6 +96,7 @@ void ref_attention(Reference& r) {
 /// dq = scale · dS·k, dk = scale · dSᵀ·q, dv = (P ∘ mask)ᵀ·dy.
 void ref_attention_bwd(Reference& r) {
   const int64_t tokens = r.dim(0, 0);
+  const double rounding = operand_rounding(r, kBackwardUlp);
   for_each_head(r, 1, 2, 3, 6, 7, 8, [&](const Head& h) {
     const auto index = [&](int64_t t, int64_t d) {
       return static_cast<size_t>((h.begin + t) * h.heads * h.width + h.head * h.width + d);
@@ -109,12 +123,13 @@ void ref_attention_bwd(Reference& r) {
         const double lse = r.in[5][static_cast<size_t>(h.head * tokens + h.begin + t)];
         const double probability = std::exp(score - lse), error = 1 + score_magnitude + std::abs(lse);
         const double ds = probability * (dp - delta) * h.scale();
-        const double ds_magnitude = probability * (dp_magnitude + delta_magnitude) * h.scale() * error;
+        const double ds_magnitude =
+            probability * (dp_magnitude + delta_magnitude) * h.scale() * error + std::abs(ds) * rounding;
         for (int64_t d = 0; d < h.width; ++d) {
           accumulate(0, index(t, d), ds * h.at(2, s, d), ds_magnitude * std::abs(h.at(2, s, d)));
           accumulate(1, index(s, d), ds * h.at(1, t, d), ds_magnitude * std::abs(h.at(1, t, d)));
           const double dv = probability * mask * h.at(0, t, d);
-          accumulate(2, index(s, d), dv, std::abs(dv) * error);
+          accumulate(2, index(s, d), dv, std::abs(dv) * (error + rounding));
         }
       }
     }
@@ -168,8 +183,6 @@ std::vector<Case> cases(bool backward) {
   return all;
 }
 
-double longest(const Reference& r) { return static_cast<double>(r.dim(0, 0) + r.cols(0)); }
-
 Cost cost(const Node& node, const Program& program) {
   const bool backward = node.op == &attention_bwd;
   Cost cost = elementwise_cost(node, program, 0);
@@ -201,7 +214,7 @@ const OpDef attention{
         },
     .reference = ref_attention,
     .cases = [] { return cases(false); },
-    .bound = {.ulp = 8, .terms = longest},
+    .bound = {.ulp = kUlp, .terms = longest},
     .cost = cost,
     .source = "Dao 2023 alg. 1 (arXiv 2307.08691); mask convention of HF BertSelfAttention",
 };
@@ -215,7 +228,7 @@ const OpDef attention_bwd{
     .gradient = not_differentiable,
     .reference = ref_attention_bwd,
     .cases = [] { return cases(true); },
-    .bound = {.ulp = 16, .terms = longest},
+    .bound = {.ulp = kBackwardUlp, .terms = longest},
     .cost = cost,
     .source = "Dao 2023 alg. 2 (arXiv 2307.08691)",
 };

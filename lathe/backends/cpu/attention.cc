@@ -7,22 +7,25 @@
 namespace lathe::cpu {
 namespace {
 
-const AttentionKernels& kernels_of(Isa isa) {
+const AttentionKernels& kernels_of(Isa isa, DType t) {
+  const bool half = t == DType::bf16;
   switch (isa) {
 #if defined(__x86_64__)
     case Isa::kAvx2:
-      return kAttentionAvx2;
+      return half ? kAttentionBf16Avx2 : kAttentionF32Avx2;
     case Isa::kAvx512:
+      return half ? kAttentionBf16Avx512 : kAttentionF32Avx512;
     case Isa::kAvx512Bf16:
+      return half ? kAttentionBf16Avx512Bf16 : kAttentionF32Avx512;
     case Isa::kAmx:
-      return kAttentionAvx512;
+      return half ? kAttentionBf16Amx : kAttentionF32Avx512;
 #elif defined(__aarch64__)
     case Isa::kNeon:
     case Isa::kNeonBf16:
-      return kAttentionNeon;
+      return half ? kAttentionBf16Neon : kAttentionF32Neon;
 #endif
     default:
-      return kAttentionPortable;
+      return half ? kAttentionBf16Portable : kAttentionF32Portable;
   }
 }
 
@@ -31,15 +34,17 @@ int64_t work(int64_t length) { return length * (length + 16); }
 
 /// f(sequence, head) for the tasks of one part: neighbours whose middle lies in the part's share of the work.
 template <typename F>
-void for_tasks(const Attention& a, int part, int parts, F f) {
+void for_tasks(const Attention& a, const AttentionKernels& kernels, int part, int parts, F f) {
   int64_t total = 0, before = 0;
   for (int64_t b = 0; b < a.sequences; ++b) total += a.heads * work(a.cu[b + 1] - a.cu[b]);
+  if (kernels.begin != nullptr) kernels.begin();
   for (int64_t b = 0; b < a.sequences; ++b) {
     const int64_t length = a.cu[b + 1] - a.cu[b], each = work(length);
     if (length == 0) continue;
     for (int64_t h = 0; h < a.heads; ++h, before += each)
       if ((2 * before + each) * parts / (2 * total) == part) f(b, h);
   }
+  if (kernels.end != nullptr) kernels.end();
 }
 
 std::byte* shift(void* x, int64_t elements, DType t) {
@@ -82,21 +87,22 @@ void clear_rest(const Attention& a, void* x, int64_t token_stride) {
 
 }  // namespace
 
-size_t attention_workspace_bytes(Isa isa, int64_t longest, int64_t width, int threads) {
-  return static_cast<size_t>(threads) * bytes_per_thread(kernels_of(isa).forward_workspace(longest, width));
+size_t attention_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads) {
+  return static_cast<size_t>(threads) *
+         bytes_per_thread(kernels_of(isa, t).forward_workspace(longest, width));
 }
-size_t attention_bwd_workspace_bytes(Isa isa, int64_t longest, int64_t width, int threads) {
-  return static_cast<size_t>(threads) * bytes_per_thread(kernels_of(isa).backward_workspace(longest, width));
+size_t attention_bwd_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads) {
+  return static_cast<size_t>(threads) *
+         bytes_per_thread(kernels_of(isa, t).backward_workspace(longest, width));
 }
 
 void attention(ThreadPool& pool, Isa isa, const Attention& a, const void* q, const void* k, const void* v,
                void* out, float* lse, void* workspace) {
-  const AttentionKernels& kernels = kernels_of(isa);
-  const auto run = a.t == DType::bf16 ? kernels.forward_bf16 : kernels.forward_f32;
+  const AttentionKernels& kernels = kernels_of(isa, a.t);
   const size_t bytes = bytes_per_thread(kernels.forward_workspace(longest(a), a.width));
   pool.run([&](int part, int parts) {
     void* mine = static_cast<std::byte*>(workspace) + static_cast<size_t>(part) * bytes;
-    for_tasks(a, part, parts, [&](int64_t b, int64_t head) {
+    for_tasks(a, kernels, part, parts, [&](int64_t b, int64_t head) {
       AttentionTask t = task_of(a, b, head, mine);
       const int64_t qkv = a.cu[b] * t.qkv_stride + head * a.width;
       t.q = shift(q, qkv, a.t);
@@ -104,7 +110,7 @@ void attention(ThreadPool& pool, Isa isa, const Attention& a, const void* q, con
       t.v = shift(v, qkv, a.t);
       t.y = shift(out, a.cu[b] * t.out_stride + head * a.width, a.t);
       t.new_lse = lse + head * a.tokens + a.cu[b];
-      run(&t);
+      kernels.forward(&t);
     });
   });
   clear_rest(a, out, stride(a.out_stride, a));
@@ -115,12 +121,11 @@ void attention(ThreadPool& pool, Isa isa, const Attention& a, const void* q, con
 void attention_bwd(ThreadPool& pool, Isa isa, const Attention& a, const void* dout, const void* q,
                    const void* k, const void* v, const void* out, const float* lse, void* dq, void* dk,
                    void* dv, void* workspace) {
-  const AttentionKernels& kernels = kernels_of(isa);
-  const auto run = a.t == DType::bf16 ? kernels.backward_bf16 : kernels.backward_f32;
+  const AttentionKernels& kernels = kernels_of(isa, a.t);
   const size_t bytes = bytes_per_thread(kernels.backward_workspace(longest(a), a.width));
   pool.run([&](int part, int parts) {
     void* mine = static_cast<std::byte*>(workspace) + static_cast<size_t>(part) * bytes;
-    for_tasks(a, part, parts, [&](int64_t b, int64_t head) {
+    for_tasks(a, kernels, part, parts, [&](int64_t b, int64_t head) {
       AttentionTask t = task_of(a, b, head, mine);
       const int64_t qkv = a.cu[b] * t.qkv_stride + head * a.width;
       const int64_t outs = a.cu[b] * t.out_stride + head * a.width;
@@ -133,7 +138,7 @@ void attention_bwd(ThreadPool& pool, Isa isa, const Attention& a, const void* do
       t.dq = shift(dq, qkv, a.t);
       t.dk = shift(dk, qkv, a.t);
       t.dv = shift(dv, qkv, a.t);
-      run(&t);
+      kernels.backward(&t);
     });
   });
   for (void* x : {dq, dk, dv}) clear_rest(a, x, stride(a.qkv_stride, a));

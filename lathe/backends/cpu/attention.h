@@ -38,7 +38,7 @@ void attention_bwd(ThreadPool& pool, Isa isa, const Attention& a, const void* do
                    void* dv, void* workspace);
 
 /// Workspace of either, 64-byte aligned, for sequences of up to `longest` tokens (N if nothing is known).
-size_t attention_workspace_bytes(Isa isa, int64_t longest, int64_t width, int threads);
-size_t attention_bwd_workspace_bytes(Isa isa, int64_t longest, int64_t width, int threads);
+size_t attention_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads);
+size_t attention_bwd_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads);
 
 }  // namespace lathe::cpu

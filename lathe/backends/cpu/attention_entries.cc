@@ -40,12 +40,12 @@ void run_attention_bwd(const Call& c) {
 
 size_t forward_workspace(const Node& node, const Program& program, Isa isa, int threads) {
   const Type& q = program.type(node.in[kForward.q]);
-  return attention_workspace_bytes(isa, q.shape[0], q.shape[1] / node.attrs.i("heads"), threads);
+  return attention_workspace_bytes(isa, q.dtype, q.shape[0], q.shape[1] / node.attrs.i("heads"), threads);
 }
 
 size_t backward_workspace(const Node& node, const Program& program, Isa isa, int threads) {
   const Type& q = program.type(node.in[kBackward.q]);
-  return attention_bwd_workspace_bytes(isa, q.shape[0], q.shape[1] / node.attrs.i("heads"), threads);
+  return attention_bwd_workspace_bytes(isa, q.dtype, q.shape[0], q.shape[1] / node.attrs.i("heads"), threads);
 }
 
 bool accepts(const Node& node, const Program& program) {

@@ -2,5 +2,6 @@
 #include "lathe/backends/cpu/isa/attention_impl.h"
 
 namespace lathe::cpu {
-constinit const AttentionKernels kAttentionAvx2 = isa_avx2::attention_table();
+constinit const AttentionKernels kAttentionF32Avx2 = isa_avx2::attention_table<float>();
+constinit const AttentionKernels kAttentionBf16Avx2 = isa_avx2::attention_table<isa_avx2::Bf16>();
 }  // namespace lathe::cpu

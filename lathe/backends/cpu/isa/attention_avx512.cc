@@ -2,5 +2,6 @@
 #include "lathe/backends/cpu/isa/attention_impl.h"
 
 namespace lathe::cpu {
-constinit const AttentionKernels kAttentionAvx512 = isa_avx512::attention_table();
+constinit const AttentionKernels kAttentionF32Avx512 = isa_avx512::attention_table<float>();
+constinit const AttentionKernels kAttentionBf16Avx512 = isa_avx512::attention_table<isa_avx512::Bf16>();
 }  // namespace lathe::cpu

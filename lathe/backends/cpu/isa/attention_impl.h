@@ -1,6 +1,6 @@
 // Attention of one head of one sequence.  Scores of kQueries queries against all keys lie in a tile of the
 // workspace; matrices are [length, padded(width)] f32 there.  A source of isa/ defines LATHE_ISA_NAMESPACE,
-// includes this and defines its table as `attention_table()`.
+// includes this and defines its tables as `attention_table<T>()`.
 #pragma once
 #include "lathe/backends/cpu/isa/attention_kernels.h"
 #include "lathe/backends/cpu/isa/attention_tiles.h"
@@ -168,9 +168,9 @@ void backward(const AttentionTask* task) {
   pack(keys, t.width, dv, 1.f, static_cast<T*>(t.dv), t.qkv_stride);
 }
 
+template <typename T>
 constexpr AttentionKernels attention_table() {
-  return {forward<float>, forward<Bf16>,     backward<float>,
-          backward<Bf16>, forward_workspace, backward_workspace};
+  return {forward<T>, backward<T>, forward_workspace, backward_workspace, nullptr, nullptr};
 }
 
 }  // namespace

@@ -22,23 +22,28 @@ struct AttentionTask {
   float* workspace;
 };
 
-/// Kernels of one instruction set, for one thread.
+/// Kernels of one instruction set and one dtype of the tensors, for one thread.
 struct AttentionKernels {
-  void (*forward_f32)(const AttentionTask*);
-  void (*forward_bf16)(const AttentionTask*);
-  void (*backward_f32)(const AttentionTask*);
-  void (*backward_bf16)(const AttentionTask*);
-  /// Floats of workspace for a sequence of that length.
+  void (*forward)(const AttentionTask*);
+  void (*backward)(const AttentionTask*);
+  /// Floats of workspace for a sequence of that length, a multiple of 16.
   int64_t (*forward_workspace)(int64_t length, int64_t width);
   int64_t (*backward_workspace)(int64_t length, int64_t width);
+  /// Called around a thread's tasks; null if there is nothing to set up.
+  void (*begin)();
+  void (*end)();
 };
 
-extern const AttentionKernels kAttentionPortable;
+// f32 arithmetic, whatever the tensors
+extern const AttentionKernels kAttentionF32Portable, kAttentionBf16Portable;
 #if defined(__x86_64__)
-extern const AttentionKernels kAttentionAvx2, kAttentionAvx512;
+extern const AttentionKernels kAttentionF32Avx2, kAttentionBf16Avx2;
+extern const AttentionKernels kAttentionF32Avx512, kAttentionBf16Avx512;
+// products of bf16
+extern const AttentionKernels kAttentionBf16Avx512Bf16, kAttentionBf16Amx;
 #endif
 #if defined(__aarch64__)
-extern const AttentionKernels kAttentionNeon;
+extern const AttentionKernels kAttentionF32Neon, kAttentionBf16Neon;
 #endif
 
 }  // namespace lathe::cpu

@@ -2,5 +2,6 @@
 #include "lathe/backends/cpu/isa/attention_impl.h"
 
 namespace lathe::cpu {
-constinit const AttentionKernels kAttentionNeon = isa_neon::attention_table();
+constinit const AttentionKernels kAttentionF32Neon = isa_neon::attention_table<float>();
+constinit const AttentionKernels kAttentionBf16Neon = isa_neon::attention_table<isa_neon::Bf16>();
 }  // namespace lathe::cpu

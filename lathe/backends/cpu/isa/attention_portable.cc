@@ -2,5 +2,6 @@
 #include "lathe/backends/cpu/isa/attention_impl.h"
 
 namespace lathe::cpu {
-constinit const AttentionKernels kAttentionPortable = isa_portable::attention_table();
+constinit const AttentionKernels kAttentionF32Portable = isa_portable::attention_table<float>();
+constinit const AttentionKernels kAttentionBf16Portable = isa_portable::attention_table<isa_portable::Bf16>();
 }  // namespace lathe::cpu

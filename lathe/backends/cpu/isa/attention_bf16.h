@@ -1,0 +1,331 @@
+// Attention of one head of one sequence with products of bf16 that are summed in f32; softmax and what
+// belongs to it is f32.  Scores are computed transposed: rows are keys, and the lanes of a vector 16 queries,
+// so that a query's largest score and its sums need no sums across lanes.  Probabilities and gradients of
+// scores are rounded to bf16 once, as operands.
+//
+// A strip is 32 queries.  Keys are taken in blocks of up to kMaxKeys, so the workspace does not grow with the
+// sequence beyond that.  A source of isa/ defines LATHE_ISA_NAMESPACE, includes this and gives its product.
+#pragma once
+#include "lathe/backends/cpu/isa/attention_blocks.h"
+#include "lathe/backends/cpu/isa/attention_decide.h"
+
+namespace lathe::cpu::LATHE_ISA_NAMESPACE {
+namespace {
+
+typedef void (*Multiply)(const Product&);
+
+constexpr int64_t kStrip = 32, kGroupStrips = 4, kMaxKeys = 512;
+constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
+/// Hands out pieces of a workspace, or counts them if there is none yet.
+struct Pieces {
+  float* base;
+  int64_t used = 0;
+  float* floats(int64_t n) {
+    float* piece = base == nullptr ? nullptr : base + used;
+    used += parts(n, 16) * 16;
+    return piece;
+  }
+  Block* blocks(int64_t n) { return reinterpret_cast<Block*>(floats(n * 256)); }
+};
+
+/// Extents in blocks: of up to kMaxKeys keys, and of the width.
+struct Extents {
+  int64_t keys, deep, wide;
+  Extents(int64_t length, int64_t width)
+      : keys(parts(smaller(length, kMaxKeys), 32) * 32), deep(keys / 32), wide(parts(width, 32)) {}
+};
+
+struct ForwardSpace : Extents {
+  Pieces pieces;
+  Block* k = pieces.blocks(2 * deep * wide);
+  Block* v = pieces.blocks(2 * deep * wide);
+  Block* q = pieces.blocks(2 * wide);
+  Block* p = pieces.blocks(2 * deep);
+  float* s = pieces.floats(keys * kStrip);
+  float* y = pieces.floats(wide * 32 * kStrip);
+  uint16_t* kept = reinterpret_cast<uint16_t*>(pieces.floats(keys));
+  KeyGroup* groups = reinterpret_cast<KeyGroup*>(pieces.floats(keys / 2));
+  ForwardSpace(int64_t length, int64_t width, float* base) : Extents(length, width), pieces{base} {}
+};
+int64_t forward_workspace(int64_t length, int64_t width) {
+  return ForwardSpace(length, width, nullptr).pieces.used;
+}
+
+/// 2^x to 2.5 units of roundoff: a minimax polynomial of x − ⌊x⌋.
+inline __m512 exp2(__m512 x) {
+  const __m512 r = _mm512_reduce_ps(x, 0x9);
+  __m512 p = _mm512_set1_ps(0.0018775767f);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.008989341f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.055826318f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.24015361f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.6931531f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.99999994f));
+  return _mm512_scalef_ps(p, x);
+}
+/// Natural logarithm of x · 2^e for x > 0: that of a mantissa m in [¾, 1½) is 2 artanh((m − 1) / (m + 1)).
+inline __m512 log_of(__m512 x, __m512 e) {
+  const __m512 m = _mm512_getmant_ps(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src);
+  const __m512 one = _mm512_set1_ps(1.f);
+  const __m512 z = _mm512_div_ps(_mm512_sub_ps(m, one), _mm512_add_ps(m, one)), z2 = _mm512_mul_ps(z, z);
+  __m512 p = _mm512_set1_ps(2.f / 11);
+  constexpr float kOdd[] = {2.f / 9, 2.f / 7, 2.f / 5, 2.f / 3, 2.f};
+  for (float c : kOdd) p = _mm512_fmadd_ps(p, z2, _mm512_set1_ps(c));
+  const __m512 up = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(m, one, _CMP_LT_OQ), one);
+  const __m512 exponent = _mm512_add_ps(_mm512_getexp_ps(x), up);
+  return _mm512_fmadd_ps(p, z, _mm512_mul_ps(_mm512_add_ps(exponent, e), _mm512_set1_ps(kLn2)));
+}
+
+/// What softmax knows of a strip so far: the largest score · scale · log₂ e, and the sum of exponentials.
+struct Running {
+  __m512 top[2], sum[2];
+};
+
+/// Scores s[keys, 32] → exponentials, those that are dropped 0, as right operand p.  shrink: by what sums
+/// of earlier keys are to be multiplied.
+template <int kHalves>
+inline void softmax(const ForwardSpace& w, int64_t keys, float factor, Running& run, __m512* shrink) {
+  const __m512 c = _mm512_set1_ps(factor);
+  const auto score = [&](int64_t key, int h) { return _mm512_load_ps(w.s + key * kStrip + 16 * h); };
+  __m512 top[kHalves], sum[2][kHalves];
+  for (int h = 0; h < kHalves; ++h) top[h] = run.top[h], sum[0][h] = sum[1][h] = _mm512_setzero_ps();
+  for (int64_t key = 0; key < keys; ++key)
+    for (int h = 0; h < kHalves; ++h) top[h] = _mm512_max_ps(top[h], _mm512_mul_ps(score(key, h), c));
+  for (int64_t key = 0; key < w.keys && key < parts(keys, 32) * 32; key += 2) {
+    __m512i row[2];
+    for (int r = 0; r < 2; ++r) {
+      row[r] = _mm512_setzero_si512();
+      if (key + r >= keys) continue;
+      __m512 e[2] = {};
+      for (int h = 0; h < kHalves; ++h) {
+        e[h] = exp2(_mm512_fmsub_ps(score(key + r, h), c, top[h]));
+        sum[r][h] = _mm512_add_ps(sum[r][h], e[h]);
+      }
+      row[r] = rounded(kept_of(w.kept, key + r), e[0], e[1]);
+    }
+    const Zipped z = zip(row[0], row[1]);
+    for (int h = 0; h < 2; ++h) _mm512_store_si512(w.p[key / 32 * 2 + h].word[key / 2 % 16], z.half[h]);
+  }
+  for (int h = 0; h < kHalves; ++h) {
+    shrink[h] = exp2(_mm512_sub_ps(run.top[h], top[h]));
+    run.sum[h] = _mm512_fmadd_ps(run.sum[h], shrink[h], _mm512_add_ps(sum[0][h], sum[1][h]));
+    run.top[h] = top[h];
+  }
+}
+
+inline Rows rows_of(const void* x, int64_t stride, int64_t begin, int64_t count, int64_t width) {
+  return {static_cast<const Bf16*>(x) + begin * stride, stride, count, width};
+}
+
+template <Multiply kMultiply>
+void forward(const AttentionTask* task) {
+  const AttentionTask& t = *task;
+  const ForwardSpace w(t.length, t.width, t.workspace);
+  const float factor = t.scale * kLog2E;
+  for (int64_t query = 0; query < t.length; query += kStrip) {
+    const int64_t queries = smaller(kStrip, t.length - query);
+    const int halves = queries > 16 ? 2 : 1;
+    pack_right_turned(rows_of(t.q, t.qkv_stride, query, queries, t.width), w.q);
+    Running run;
+    __m512 shrink[2] = {_mm512_set1_ps(1.f), _mm512_set1_ps(1.f)};
+    for (int h = 0; h < 2; ++h)
+      run.top[h] = _mm512_set1_ps(-__builtin_inff()), run.sum[h] = _mm512_setzero_ps();
+    for (int64_t begin = 0; begin < t.length; begin += kMaxKeys) {
+      const int64_t keys = smaller(kMaxKeys, t.length - begin), deep = parts(keys, 32);
+      if (query == 0 || t.length > kMaxKeys) {
+        pack_left(rows_of(t.k, t.qkv_stride, begin, keys, t.width), w.k);
+        pack_left_turned(rows_of(t.v, t.qkv_stride, begin, keys, t.width), w.v);
+        key_groups(t, begin, parts(keys, 8), w.groups);
+      }
+      kMultiply({parts(keys, 16), halves, w.wide, w.k, w.wide, w.q, 2, w.s, kStrip, false});
+      decide(t, query, halves, keys, w.groups, w.kept);
+      halves == 2 ? softmax<2>(w, keys, factor, run, shrink) : softmax<1>(w, keys, factor, run, shrink);
+      if (begin > 0) {
+        zip_factors(shrink);
+        for (int64_t d = 0; d < w.wide * 32; ++d)
+          for (int h = 0; h < 2; ++h) {
+            float* y = w.y + d * kStrip + 16 * h;
+            _mm512_store_ps(y, _mm512_mul_ps(_mm512_load_ps(y), shrink[h]));
+          }
+      }
+      kMultiply({2 * w.wide, 2, deep, w.v, deep, w.p, 2, w.y, kStrip, begin > 0});
+    }
+    __m512 inverse[2];
+    for (int h = 0; h < 2; ++h) {
+      const __mmask16 there = static_cast<__mmask16>(first_of_32(queries - 16 * h));
+      _mm512_mask_storeu_ps(t.new_lse + query + 16 * h, there, log_of(run.sum[h], run.top[h]));
+      inverse[h] = _mm512_div_ps(_mm512_set1_ps(kept_scale(t.dropout)), run.sum[h]);
+    }
+    zip_factors(inverse);
+    store_turned(queries, t.width, w.y, inverse, static_cast<Bf16*>(t.y) + query * t.out_stride,
+                 t.out_stride);
+  }
+}
+
+struct BackwardSpace : Extents {
+  Pieces pieces;
+  Block* k = pieces.blocks(2 * deep * wide);
+  Block* v = pieces.blocks(2 * deep * wide);
+  Block* k_turned = pieces.blocks(2 * deep * wide);
+  Block* q = pieces.blocks(kGroupStrips * 2 * wide);  ///< right operands of products along queries
+  Block* dy = pieces.blocks(kGroupStrips * 2 * wide);
+  Block* q_turned = pieces.blocks(2 * wide);  ///< right operands of products along the width
+  Block* dy_turned = pieces.blocks(2 * wide);
+  Block* p = pieces.blocks(2 * deep * kGroupStrips);  ///< left operands
+  Block* ds = pieces.blocks(2 * deep * kGroupStrips);
+  Block* ds_right = pieces.blocks(2 * deep);
+  float* s = pieces.floats(keys * kStrip);
+  float* dp = pieces.floats(keys * kStrip);
+  float* dk = pieces.floats(keys * wide * 32);
+  float* dv = pieces.floats(keys * wide * 32);
+  float* dq = pieces.floats(kGroupStrips * wide * 32 * kStrip);
+  uint16_t* kept = reinterpret_cast<uint16_t*>(pieces.floats(keys));
+  KeyGroup* groups = reinterpret_cast<KeyGroup*>(pieces.floats(keys / 2));
+  BackwardSpace(int64_t length, int64_t width, float* base) : Extents(length, width), pieces{base} {}
+};
+int64_t backward_workspace(int64_t length, int64_t width) {
+  return BackwardSpace(length, width, nullptr).pieces.used;
+}
+
+/// Scores and gradients of probabilities [keys, 32] of a strip → probabilities as left operand, gradients of
+/// scores as left and right operand.  lse2: log₂ of the sums of exponentials.
+template <int kHalves>
+inline void softmax_bwd(const BackwardSpace& w, int64_t keys, int64_t strip, float factor, float scale,
+                        const __m512* lse2, const __m512* minus_delta) {
+  const __m512 c = _mm512_set1_ps(factor), kept_factor = _mm512_set1_ps(scale);
+  for (int64_t key = 0; key < parts(keys, 32) * 32; key += 2) {
+    __m512i row[2];
+    for (int r = 0; r < 2; ++r) {
+      row[r] = _mm512_setzero_si512();
+      if (key + r >= keys) continue;
+      const uint32_t kept = kept_of(w.kept, key + r);
+      __m512 e[2] = {}, g[2] = {};
+      for (int h = 0; h < kHalves; ++h) {
+        const int64_t at = (key + r) * kStrip + 16 * h;
+        e[h] = exp2(_mm512_fmsub_ps(_mm512_load_ps(w.s + at), c, lse2[h]));
+        g[h] =
+            _mm512_mul_ps(e[h], _mm512_mask3_fmadd_ps(_mm512_load_ps(w.dp + at), kept_factor, minus_delta[h],
+                                                      static_cast<__mmask16>(kept >> 16 * h)));
+      }
+      row[r] = rounded(g[0], g[1]);
+      const int64_t block = (key + r) / 16 * kGroupStrips + strip, line = (key + r) % 16;
+      _mm512_store_si512(w.p[block].word[line], rounded(kept, e[0], e[1]));
+      _mm512_store_si512(w.ds[block].word[line], row[r]);
+    }
+    const Zipped z = zip(row[0], row[1]);
+    for (int h = 0; h < 2; ++h)
+      _mm512_store_si512(w.ds_right[key / 32 * 2 + h].word[key / 2 % 16], z.half[h]);
+  }
+}
+
+/// Σ dout ∘ out of the first 16 rows of both.
+inline __m512 dots(const Rows& a, const Rows& b) {
+  __m512i sum[16];
+  LATHE_UNROLL_BLOCKS
+  for (int i = 0; i < 16; ++i) {
+    __m512 s = _mm512_setzero_ps();
+    for (int64_t c = 0; c < a.cols; c += 32)
+      s = _mm512_dpbf16_ps(s, bf16_of(a.at(i, c)), bf16_of(b.at(i, c)));
+    sum[i] = _mm512_castps_si512(s);
+  }
+  turn(sum);
+  for (int n = 8; n > 0; n /= 2)
+    for (int i = 0; i < n; ++i)
+      sum[i] =
+          _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(sum[i]), _mm512_castsi512_ps(sum[i + n])));
+  return _mm512_castsi512_ps(sum[0]);
+}
+
+/// The keys from `begin` on as operands.
+inline int64_t take_keys(const AttentionTask& t, const BackwardSpace& w, int64_t begin) {
+  const int64_t keys = smaller(kMaxKeys, t.length - begin);
+  const Rows k = rows_of(t.k, t.qkv_stride, begin, keys, t.width);
+  pack_left(k, w.k);
+  pack_left_turned(k, w.k_turned);
+  pack_left(rows_of(t.v, t.qkv_stride, begin, keys, t.width), w.v);
+  key_groups(t, begin, parts(keys, 8), w.groups);
+  return keys;
+}
+
+/// The operands of one strip of queries from its scores, and their share of dq from these keys.
+template <Multiply kMultiply>
+inline void backward_strip(const AttentionTask& t, const BackwardSpace& w, int64_t query, int64_t strip,
+                           int64_t keys, bool add) {
+  const int64_t queries = smaller(kStrip, t.length - query), deep = parts(keys, 32);
+  const int halves = queries > 16 ? 2 : 1;
+  const Rows dy = rows_of(t.dout, t.out_stride, query, queries, t.width);
+  const Rows y = rows_of(t.out, t.out_stride, query, queries, t.width);
+  pack_right_turned(rows_of(t.q, t.qkv_stride, query, queries, t.width), w.q_turned);
+  pack_right_turned(dy, w.dy_turned);
+  kMultiply({parts(keys, 16), halves, w.wide, w.k, w.wide, w.q_turned, 2, w.s, kStrip, false});
+  kMultiply({parts(keys, 16), halves, w.wide, w.v, w.wide, w.dy_turned, 2, w.dp, kStrip, false});
+  __m512 lse2[2], minus_delta[2];
+  for (int h = 0; h < halves; ++h) {
+    const int64_t first = 16 * h, left = queries - first;
+    const __mmask16 there = static_cast<__mmask16>(first_of_32(left));
+    lse2[h] = _mm512_mul_ps(_mm512_maskz_loadu_ps(there, t.lse + query + first), _mm512_set1_ps(kLog2E));
+    const Rows a{dy.data + first * dy.stride, dy.stride, left, dy.cols};
+    const Rows b{y.data + first * y.stride, y.stride, left, y.cols};
+    minus_delta[h] = _mm512_sub_ps(_mm512_setzero_ps(), dots(a, b));
+  }
+  decide(t, query, halves, keys, w.groups, w.kept);
+  const float factor = t.scale * kLog2E, scale = kept_scale(t.dropout);
+  halves == 2 ? softmax_bwd<2>(w, keys, strip, factor, scale, lse2, minus_delta)
+              : softmax_bwd<1>(w, keys, strip, factor, scale, lse2, minus_delta);
+  float* dq = w.dq + strip * w.wide * 32 * kStrip;
+  kMultiply({2 * w.wide, 2, deep, w.k_turned, deep, w.ds_right, 2, dq, kStrip, add});
+}
+
+/// What a group of up to kGroupStrips strips adds to dk and dv of these keys, whose operands they have left.
+template <Multiply kMultiply>
+inline void add_keys(const AttentionTask& t, const BackwardSpace& w, int64_t query, int64_t queries,
+                     int64_t keys) {
+  const int64_t wide = 2 * w.wide, strips = parts(queries, kStrip);
+  pack_right(rows_of(t.q, t.qkv_stride, query, queries, t.width), w.q);
+  pack_right(rows_of(t.dout, t.out_stride, query, queries, t.width), w.dy);
+  const bool add = query > 0;
+  kMultiply({parts(keys, 16), wide, strips, w.p, kGroupStrips, w.dy, wide, w.dv, wide * 16, add});
+  kMultiply({parts(keys, 16), wide, strips, w.ds, kGroupStrips, w.q, wide, w.dk, wide * 16, add});
+}
+
+/// One pass gives dk and dv, key block by key block; a second one dq, group by group.  If all keys fit one
+/// block the first gives dq, too.
+template <Multiply kMultiply>
+void backward(const AttentionTask* task) {
+  const AttentionTask& t = *task;
+  const BackwardSpace w(t.length, t.width, t.workspace);
+  constexpr int64_t kGroup = kGroupStrips * kStrip;
+  const bool one_block = t.length <= kMaxKeys;
+  const auto store_dq = [&](int64_t query, int64_t queries) {
+    const __m512 scale[2] = {_mm512_set1_ps(t.scale), _mm512_set1_ps(t.scale)};
+    for (int64_t at = 0; at < queries; at += kStrip)
+      store_turned(smaller(kStrip, queries - at), t.width, w.dq + at * w.wide * 32, scale,
+                   static_cast<Bf16*>(t.dq) + (query + at) * t.qkv_stride, t.qkv_stride);
+  };
+  for (int64_t begin = 0; begin < t.length; begin += kMaxKeys) {
+    const int64_t keys = take_keys(t, w, begin);
+    for (int64_t query = 0; query < t.length; query += kGroup) {
+      const int64_t queries = smaller(kGroup, t.length - query);
+      for (int64_t at = 0; at < queries; at += kStrip)
+        backward_strip<kMultiply>(t, w, query + at, at / kStrip, keys, false);
+      add_keys<kMultiply>(t, w, query, queries, keys);
+      if (one_block) store_dq(query, queries);
+    }
+    const int64_t row = w.wide * 32, first = begin * t.qkv_stride;
+    store_rows(keys, t.width, w.dk, row, t.scale, static_cast<Bf16*>(t.dk) + first, t.qkv_stride);
+    store_rows(keys, t.width, w.dv, row, kept_scale(t.dropout), static_cast<Bf16*>(t.dv) + first,
+               t.qkv_stride);
+  }
+  for (int64_t query = 0; query < t.length && !one_block; query += kGroup) {
+    const int64_t queries = smaller(kGroup, t.length - query);
+    for (int64_t begin = 0; begin < t.length; begin += kMaxKeys) {
+      const int64_t keys = take_keys(t, w, begin);
+      for (int64_t at = 0; at < queries; at += kStrip)
+        backward_strip<kMultiply>(t, w, query + at, at / kStrip, keys, begin > 0);
+    }
+    store_dq(query, queries);
+  }
+}
+
+}  // namespace
+}  // namespace lathe::cpu::LATHE_ISA_NAMESPACE

@@ -1,0 +1,202 @@
+// Operands of the bf16 products of attention: blocks of 16 rows of 16 words, a word being two bf16 that
+// follow each other along the sum.  A left block is 16 rows by 32 terms, a right block 32 terms by 16
+// columns; each is an AMX tile.  Rows and columns that do not exist are 0.  For AVX-512 with its bf16
+// instructions.
+#pragma once
+#include <immintrin.h>
+#include <stdint.h>
+
+namespace lathe::cpu::LATHE_ISA_NAMESPACE {
+namespace {
+
+// Before a loop over registers: they stay registers only if it is unrolled early.
+#if defined(__clang__)
+#define LATHE_UNROLL_BLOCKS _Pragma("unroll")
+#else
+#define LATHE_UNROLL_BLOCKS _Pragma("GCC unroll 16")
+#endif
+
+typedef uint16_t Bf16;
+
+struct alignas(64) Block {
+  uint32_t word[16][16];
+};
+
+inline int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
+inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+inline uint32_t first_of_32(int64_t n) { return n >= 32 ? ~0u : n <= 0 ? 0 : (1u << n) - 1; }
+
+/// c = a · b, or c += a · b, for rows × cols × depth blocks: block (i, k) of a is a[i · a_row + k], block
+/// (k, j) of b is b[k · b_row + j], and c is f32, c_row floats from row to row.
+struct Product {
+  int64_t rows, cols, depth;
+  const Block* a;
+  int64_t a_row;
+  const Block* b;
+  int64_t b_row;
+  float* c;
+  int64_t c_row;
+  bool add;
+};
+
+/// A bf16 matrix in memory.
+struct Rows {
+  const Bf16* data;
+  int64_t stride, rows, cols;
+
+  /// 32 elements from (r, c) on
+  __m512i at(int64_t r, int64_t c) const {
+    if (r >= rows) return _mm512_setzero_si512();
+    return _mm512_maskz_loadu_epi16(first_of_32(cols - c), data + r * stride + c);
+  }
+};
+
+inline __m512i bits_of(__m512bh x) { return reinterpret_cast<__m512i>(x); }
+inline __m512bh bf16_of(__m512i x) { return reinterpret_cast<__m512bh>(x); }
+/// 32 floats rounded to bf16, those of the lanes that are not in `kept` 0.
+inline __m512i rounded(__m512 low, __m512 high) { return bits_of(_mm512_cvtne2ps_pbh(high, low)); }
+inline __m512i rounded(uint32_t kept, __m512 low, __m512 high) {
+  return bits_of(_mm512_maskz_cvtne2ps_pbh(kept, high, low));
+}
+
+/// Two rows of 32 elements as words, 16 to a half.  Word i of half h holds column zipped(h, i).
+struct Zipped {
+  __m512i half[2];
+};
+inline Zipped zip(__m512i first, __m512i second) {
+  return {{_mm512_unpacklo_epi16(first, second), _mm512_unpackhi_epi16(first, second)}};
+}
+constexpr int zipped(int half, int i) { return i / 4 * 8 + half * 4 + i % 4; }
+/// 32 bf16 in the order of zipped(0, …), zipped(1, …) → in their own order.
+inline __m512i unzipped(__m512i x) {
+  return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0), x);
+}
+
+/// Rows of words become columns.
+inline void turn(__m512i* r) {
+  __m512i t[16];
+  for (int i = 0; i < 16; i += 4) {  // words of four rows: t[i + c] is column c of each 128 bits
+    const __m512i a = _mm512_unpacklo_epi32(r[i], r[i + 1]), b = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    const __m512i c = _mm512_unpacklo_epi32(r[i + 2], r[i + 3]);
+    const __m512i d = _mm512_unpackhi_epi32(r[i + 2], r[i + 3]);
+    t[i] = _mm512_unpacklo_epi64(a, c);
+    t[i + 1] = _mm512_unpackhi_epi64(a, c);
+    t[i + 2] = _mm512_unpacklo_epi64(b, d);
+    t[i + 3] = _mm512_unpackhi_epi64(b, d);
+  }
+  for (int c = 0; c < 4; ++c) {  // 128 bits of sixteen rows
+    const __m512i a = _mm512_shuffle_i32x4(t[c], t[c + 4], 0x88);
+    const __m512i b = _mm512_shuffle_i32x4(t[c + 8], t[c + 12], 0x88);
+    const __m512i d = _mm512_shuffle_i32x4(t[c], t[c + 4], 0xdd);
+    const __m512i e = _mm512_shuffle_i32x4(t[c + 8], t[c + 12], 0xdd);
+    r[c] = _mm512_shuffle_i32x4(a, b, 0x88);
+    r[c + 8] = _mm512_shuffle_i32x4(a, b, 0xdd);
+    r[c + 4] = _mm512_shuffle_i32x4(d, e, 0x88);
+    r[c + 12] = _mm512_shuffle_i32x4(d, e, 0xdd);
+  }
+}
+
+/// x as left operand: to[row block · depth + k].
+inline void pack_left(const Rows& x, Block* to) {
+  for (int64_t r = 0; r < x.rows; r += 16)
+    for (int64_t c = 0; c < x.cols; c += 32, ++to)
+      for (int i = 0; i < 16; ++i) _mm512_store_si512(to->word[i], x.at(r + i, c));
+}
+
+/// The transpose of x as right operand with kStrip columns: to[k · 2 + column block].
+inline void pack_right_turned(const Rows& x, Block* to) {
+  for (int64_t c = 0; c < x.cols; c += 32)
+    for (int64_t r = 0; r < 32; r += 16, ++to) {
+      __m512i row[16];
+      LATHE_UNROLL_BLOCKS
+      for (int i = 0; i < 16; ++i) row[i] = x.at(r + i, c);
+      turn(row);
+      LATHE_UNROLL_BLOCKS
+      for (int i = 0; i < 16; ++i) _mm512_store_si512(to->word[i], row[i]);
+    }
+}
+
+/// x as right operand, columns zipped in each 32: to[k · (2 · parts(cols, 32)) + column block].
+inline void pack_right(const Rows& x, Block* to) {
+  for (int64_t r = 0; r < x.rows; r += 32)
+    for (int64_t c = 0; c < x.cols; c += 32, to += 2)
+      for (int i = 0; i < 16; ++i) {
+        const Zipped z = zip(x.at(r + 2 * i, c), x.at(r + 2 * i + 1, c));
+        for (int h = 0; h < 2; ++h) _mm512_store_si512(to[h].word[i], z.half[h]);
+      }
+}
+
+/// The transpose of x as left operand: to[row block · depth + k] where rows are the columns of x.
+inline void pack_left_turned(const Rows& x, Block* to) {
+  const int64_t depth = parts(x.rows, 32);
+  for (int64_t c = 0; c < x.cols; c += 32)
+    for (int64_t k = 0; k < depth; ++k) {
+      __m512i half[2][16];
+      LATHE_UNROLL_BLOCKS
+      for (int i = 0; i < 16; ++i) {
+        const Zipped z = zip(x.at(32 * k + 2 * i, c), x.at(32 * k + 2 * i + 1, c));
+        half[0][i] = z.half[0];
+        half[1][i] = z.half[1];
+      }
+      for (int h = 0; h < 2; ++h) {
+        turn(half[h]);
+        LATHE_UNROLL_BLOCKS
+        for (int i = 0; i < 16; ++i) {
+          const int row = zipped(h, i);
+          _mm512_store_si512(to[(c / 16 + row / 16) * depth + k].word[row % 16], half[h][i]);
+        }
+      }
+    }
+}
+
+/// y[rows, cols] = factor · x, columns zipped in each 32, rows `x_row` floats apart.
+inline void store_rows(int64_t rows, int64_t cols, const float* x, int64_t x_row, float factor, Bf16* y,
+                       int64_t stride) {
+  const __m512 f = _mm512_set1_ps(factor);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < cols; c += 32) {
+      const float* from = x + r * x_row + c;
+      const __m512 low = _mm512_mul_ps(_mm512_load_ps(from), f);
+      const __m512 high = _mm512_mul_ps(_mm512_load_ps(from + 16), f);
+      _mm512_mask_storeu_epi16(y + r * stride + c, first_of_32(cols - c), unzipped(rounded(low, high)));
+    }
+}
+
+/// y[rows, cols] = the transpose of x[cols, 32] · factor, the columns of x zipped, a factor for each of them.
+inline void store_turned(int64_t rows, int64_t cols, const float* x, const __m512* factor, Bf16* y,
+                         int64_t stride) {
+  for (int64_t c = 0; c < cols; c += 32) {
+    __m512i half[2][16];
+    const auto line = [&](int64_t d) {
+      return rounded(_mm512_mul_ps(_mm512_load_ps(x + d * 32), factor[0]),
+                     _mm512_mul_ps(_mm512_load_ps(x + d * 32 + 16), factor[1]));
+    };
+    LATHE_UNROLL_BLOCKS
+    for (int i = 0; i < 16; ++i) {
+      const Zipped z = zip(line(c + 2 * i), line(c + 2 * i + 1));
+      half[0][i] = z.half[0];
+      half[1][i] = z.half[1];
+    }
+    for (int h = 0; h < 2; ++h) {
+      turn(half[h]);
+      LATHE_UNROLL_BLOCKS
+      for (int i = 0; i < 16; ++i) {
+        const int column = zipped(h, i), row = zipped(column / 16, column % 16);
+        if (row < rows) _mm512_mask_storeu_epi16(y + row * stride + c, first_of_32(cols - c), half[h][i]);
+      }
+    }
+  }
+}
+/// Factors of columns in their own order → as store_turned takes them.
+inline void zip_factors(__m512* factor) {
+  __m512i at[2];
+  alignas(64) int32_t index[2][16];
+  for (int h = 0; h < 2; ++h)
+    for (int i = 0; i < 16; ++i) index[h][i] = zipped(h, i);
+  for (int h = 0; h < 2; ++h) at[h] = _mm512_load_si512(index[h]);
+  const __m512 low = factor[0], high = factor[1];
+  for (int h = 0; h < 2; ++h) factor[h] = _mm512_permutex2var_ps(low, at[h], high);
+}
+
+}  // namespace
+}  // namespace lathe::cpu::LATHE_ISA_NAMESPACE
