@@ -47,6 +47,11 @@ struct ThreadPool::State {
   alignas(64) std::atomic<uint32_t> busy{0};   // workers that have not finished this round
   bool stop = false;
   std::vector<std::thread> workers;
+  struct alignas(64) Items {
+    std::atomic<long> next{0};
+    long end = 0;
+  };
+  std::unique_ptr<Items[]> items;  // of each part
 
   void start_round() {
     busy.store(static_cast<uint32_t>(parts - 1), std::memory_order_relaxed);
@@ -70,6 +75,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   const std::vector<int> cores = allowed_cores();
   const int usable = default_threads();
   s.parts = threads > 0 ? threads : usable;
+  s.items = std::make_unique<State::Items[]>(static_cast<size_t>(s.parts));
   if (s.parts <= usable) s.spin = kSpin;  // spinning would take the core from a thread that has work
   // A pool that fills the machine ties its workers to cores.  A smaller one leaves the choice to the system,
   // which may have to place several pools side by side.  The caller's thread stays as it is.
@@ -83,6 +89,24 @@ ThreadPool::~ThreadPool() {
   state_->stop = true;
   state_->start_round();
   for (std::thread& worker : state_->workers) worker.join();
+}
+
+void ThreadPool::deal(long total) {
+  for (int part = 0; part < state_->parts; ++part) {
+    const Share mine = share(total, part, state_->parts);
+    state_->items[static_cast<size_t>(part)].next.store(mine.begin, std::memory_order_relaxed);
+    state_->items[static_cast<size_t>(part)].end = mine.end;
+  }
+}
+
+long ThreadPool::next_item(int part) {
+  for (int i = 0; i < state_->parts; ++i) {
+    State::Items& of = state_->items[static_cast<size_t>((part + i) % state_->parts)];
+    if (of.next.load(std::memory_order_relaxed) >= of.end) continue;
+    const long item = of.next.fetch_add(1, std::memory_order_relaxed);
+    if (item < of.end) return item;
+  }
+  return -1;
 }
 
 int ThreadPool::size() const { return state_->parts; }

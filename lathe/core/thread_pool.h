@@ -30,6 +30,14 @@ class ThreadPool {
         &f);
   }
 
+  /// Starts dealing items [0, total) to the threads; `next_item` gives them out within the jobs that follow.
+  /// The results of items must not depend on who works on them.
+  void deal(long total);
+  /// The next item for `part`, −1 if none is left: first those of its own share (`share(total, part,
+  /// size())`), in order; then what the others have left, since cores that are shared with other work are not
+  /// equally fast.
+  long next_item(int part);
+
  private:
   struct State;
   std::unique_ptr<State> state_;

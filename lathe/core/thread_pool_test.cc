@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -30,6 +31,42 @@ TEST(ThreadPool, EveryPartRunsOnceAndTheCallerIsPartZero) {
     EXPECT_EQ(hits, std::vector<int>(static_cast<size_t>(threads), 1));
     EXPECT_EQ(zero, std::this_thread::get_id());
   }
+}
+
+TEST(ThreadPool, DealsEveryItemOnce) {
+  for (int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    for (long total : {0L, 1L, 7L, 1000L}) {
+      std::vector<std::atomic<int>> hits(static_cast<size_t>(total));
+      pool.deal(total);
+      pool.run([&](int part, int) {
+        for (long i; (i = pool.next_item(part)) >= 0;) ++hits[static_cast<size_t>(i)];
+      });
+      for (const auto& hit : hits) EXPECT_EQ(hit, 1);
+    }
+  }
+}
+
+TEST(ThreadPool, OthersTakeTheItemsOfAThreadThatIsHeldUp) {
+  ThreadPool pool(2);
+  constexpr long kItems = 100;
+  std::vector<int> by(kItems, -1);
+  std::atomic<long> done{0};
+  std::atomic<bool> held{false};
+  pool.deal(kItems);
+  pool.run([&](int part, int) {
+    while (part == 1 && !held) std::this_thread::yield();
+    for (long i; (i = pool.next_item(part)) >= 0;) {
+      by[static_cast<size_t>(i)] = part;
+      if (part == 0) held = true;
+      if (part == 0)  // held up with its first item until all others are done
+        while (done < kItems - 1) std::this_thread::yield();
+      ++done;
+    }
+  });
+  EXPECT_EQ(std::count(by.begin(), by.end(), 0), 1);
+  EXPECT_EQ(by[0], 0) << "its own share comes first";
+  EXPECT_EQ(by[kItems - 1], 1);
 }
 
 // Plain memory written by one job is read by the next on other threads: a race or a lost wake-up shows

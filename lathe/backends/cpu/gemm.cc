@@ -165,28 +165,55 @@ Packing packing_of_b(const Plan& p, char* dst) {
           dst};
 }
 
-// A part of c in panels.
-struct Region {
+// Panels of c.
+struct Block {
   Share m, n;
 };
 
-// Cuts c into a grid of `parts` regions: the smallest largest region, and among those the most square one.
-Region region_of(const Plan& p, int part, int parts) {
-  int best = 1;
-  int64_t best_area = INT64_MAX, best_border = INT64_MAX;
-  for (int down = 1; down <= parts; ++down) {
-    if (parts % down != 0) continue;
-    const int64_t m = ceil_div(p.m_panels, down) * p.kernel.mr;
-    const int64_t n = ceil_div(p.n_panels, parts / down) * p.kernel.nr;
-    if (m * n < best_area || (m * n == best_area && m + n < best_border)) {
-      best = down;
-      best_area = m * n;
-      best_border = m + n;
+// c in blocks.  Every thread has a region of them: the smallest largest region, and among those the most
+// square one.
+class Blocks {
+ public:
+  Blocks(const Plan& p, int parts) : p_(p) {
+    int64_t best_area = INT64_MAX, best_border = INT64_MAX;
+    for (int down = 1; down <= parts; ++down) {
+      if (parts % down != 0) continue;
+      const int64_t m = ceil_div(p.m_panels, down) * p.kernel.mr;
+      const int64_t n = ceil_div(p.n_panels, parts / down) * p.kernel.nr;
+      if (m * n < best_area || (m * n == best_area && m + n < best_border)) {
+        down_ = down;
+        best_area = m * n;
+        best_border = m + n;
+      }
     }
+    across_ = parts / down_;
+    const int64_t rows = ceil_div(p.m_panels, down_), columns = ceil_div(p.n_panels, across_);
+    m_blocks_ = ceil_div(rows, p.m_step);
+    n_blocks_ = ceil_div(columns, p.n_step);
+    // Enough blocks that a thread that is done early finds one to take over.
+    if (parts > 1) m_blocks_ = std::clamp(ceil_div(kBlocksOfAThread, n_blocks_), m_blocks_, rows);
   }
-  const int across = parts / best;
-  return {share(p.m_panels, part / across, best), share(p.n_panels, part % across, across)};
-}
+
+  int64_t count() const { return down_ * across_ * m_blocks_ * n_blocks_; }
+  /// In the order of regions; within one, along n first, where a stays in the cache.  Some are empty.
+  Block operator[](int64_t index) const {
+    const int64_t each = m_blocks_ * n_blocks_, region = index / each, in_region = index % each;
+    return {part_of(share(p_.m_panels, static_cast<int>(region / across_), down_), in_region / n_blocks_,
+                    m_blocks_),
+            part_of(share(p_.n_panels, static_cast<int>(region % across_), across_), in_region % n_blocks_,
+                    n_blocks_)};
+  }
+
+ private:
+  static constexpr int64_t kBlocksOfAThread = 6;
+  static Share part_of(Share whole, int64_t index, int64_t count) {
+    const Share part = share(whole.end - whole.begin, static_cast<int>(index), static_cast<int>(count));
+    return {whole.begin + part.begin, whole.begin + part.end};
+  }
+  const Plan& p_;
+  int down_ = 1, across_ = 1;
+  int64_t m_blocks_, n_blocks_;
+};
 
 // The products of one thread.  a, b: packed; scratch: the sums that wait.
 class Work {
@@ -199,23 +226,18 @@ class Work {
         b_(b),
         scratch_(reinterpret_cast<float*>(scratch)) {}
 
-  void run(const Region& region) {
-    const int64_t m_blocks = ceil_div(std::max(region.m.end - region.m.begin, 1l), p_.m_step);
+  void begin() {
     if (kernel_.begin != nullptr) kernel_.begin();
-    for (int i = 0; i < m_blocks; ++i) {
-      const Share m = share(region.m.end - region.m.begin, i, m_blocks);
-      for (long n = region.n.begin; n < region.n.end; n += p_.n_step)
-        block({region.m.begin + m.begin, region.m.begin + m.end},
-              {n, std::min<long>(n + p_.n_step, region.n.end)});
-    }
+  }
+  void end() {
     finish();
     if (kernel_.end != nullptr) kernel_.end();
   }
 
- private:
   /// The tiles of a block take slots in turn, so that the last tile of the block before keeps its own until
   /// the first tile of this one has stored it.
-  void block(Share m, Share n) {
+  void block(const Block& block) {
+    const auto [m, n] = block;
     const int64_t tile_floats = static_cast<int64_t>(kernel_.mr) * kernel_.nr;
     const int64_t first = slot_;
     for (int64_t k = 0; k < p_.k_padded; k += p_.k_block) {
@@ -232,6 +254,7 @@ class Work {
     }
   }
 
+ private:
   void finish() {
     if (waiting_) kernel_.store(&waiting_store_);
   }
@@ -291,11 +314,18 @@ class Work {
 };
 
 // A pool that is only the calling thread.
-struct OneThread {
+class OneThread {
+ public:
   template <typename F>
   void run(F&& f) {
     f(0, 1);
   }
+  int size() const { return 1; }
+  void deal(long total) { total_ = total; }
+  long next_item(int) { return next_ < total_ ? next_++ : -1; }
+
+ private:
+  long next_ = 0, total_ = 0;
 };
 
 template <typename Pool>
@@ -309,9 +339,13 @@ void run_gemm(Pool& pool, const Plan& p, void* workspace) {
       if (!p.g.b_packed) pack_share(packing_of_b(p, b), 0, part, parts);
     });
   const char* packed_b = p.g.b_packed ? static_cast<const char*>(p.g.b) : b;
-  pool.run([&](int part, int parts) {
-    Work(p, a, packed_b, scratch + static_cast<size_t>(part) * p.scratch_bytes)
-        .run(region_of(p, part, parts));
+  const Blocks blocks(p, pool.size());
+  pool.deal(blocks.count());
+  pool.run([&](int part, int) {
+    Work work(p, a, packed_b, scratch + static_cast<size_t>(part) * p.scratch_bytes);
+    work.begin();
+    for (long i; (i = pool.next_item(part)) >= 0;) work.block(blocks[i]);
+    work.end();
   });
 }
 
