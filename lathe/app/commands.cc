@@ -7,6 +7,7 @@ const std::vector<Command>& commands() {
       {"glue", "fine-tune and evaluate a classifier, as run_glue.py", run_glue},
       {"qa", "fine-tune and evaluate question answering, as run_qa.py", run_qa},
       {"predict", "classify texts with a fine-tuned model", run_predict},
+      {"bench", "measure this machine: training, inference, matrix products", run_bench},
       {"demo", "train a small BERT from scratch on questions that a grammar makes", run_demo},
       {"tokenize", "show the tokens of a text", run_tokenize},
       {"info", "show what a model folder holds", run_info},

@@ -1,11 +1,12 @@
 // lathe demo: the main job on data that the program carries.
+#include "lathe/app/demo.h"
+
 #include <fmt/format.h>
 
 #include "lathe/app/argument_parser.h"
 #include "lathe/app/commands.h"
 #include "lathe/app/options.h"
 #include "lathe/app/script_run.h"
-#include "lathe/data/demo_questions.h"
 
 namespace lathe {
 namespace {
@@ -18,26 +19,6 @@ constexpr const char* kUsage =
     "it.\n";
 constexpr size_t kTrain = 3000, kHeldOut = 600;
 constexpr uint64_t kDataSeed = 1;
-
-TextDataset dataset(const std::vector<DemoQuestion>& questions) {
-  TextDataset data;
-  data.origin = "demo";
-  data.label_set.names = demo_labels();
-  data.labelled = true;
-  for (const DemoQuestion& question : questions) {
-    data.first.push_back(question.text);
-    data.labels.push_back(question.label);
-  }
-  return data;
-}
-
-Tokenizer demo_tokenizer() {
-  const std::vector<NamedFile> files = {
-      {"vocab.txt", demo_vocabulary()},
-      {"tokenizer_config.json",
-       R"({"do_lower_case": true, "model_max_length": 64, "tokenizer_class": "BertTokenizer"})"}};
-  return Tokenizer::from_files(files, "the demo's tokenizer");
-}
 
 BertConfig demo_config(const Tokenizer& tokenizer) {
   BertConfig config;
@@ -86,6 +67,26 @@ void classify_new_questions(const std::string& folder) {
 
 }  // namespace
 
+TextDataset demo_dataset(const std::vector<DemoQuestion>& questions) {
+  TextDataset data;
+  data.origin = "demo";
+  data.label_set.names = demo_labels();
+  data.labelled = true;
+  for (const DemoQuestion& question : questions) {
+    data.first.push_back(question.text);
+    data.labels.push_back(question.label);
+  }
+  return data;
+}
+
+Tokenizer demo_tokenizer() {
+  const std::vector<NamedFile> files = {
+      {"vocab.txt", demo_vocabulary()},
+      {"tokenizer_config.json",
+       R"({"do_lower_case": true, "model_max_length": 64, "tokenizer_class": "BertTokenizer"})"}};
+  return Tokenizer::from_files(files, "the demo's tokenizer");
+}
+
 int run_demo(const std::vector<std::string>& words) {
   const Options options =
       parse_options(words, {"--output_dir", "--device", "--threads"}, {"--bf16", "--help"}, kUsage);
@@ -103,9 +104,9 @@ int run_demo(const std::vector<std::string>& words) {
       from_config(demo_config(tokenizer), {Problem::kSingleLabel, demo_labels(), false}, tokenizer);
   ThreadPool pool(static_cast<int>(args.threads));
   const TokenizedDataset train =
-      tokenize_dataset(dataset(demo_train(kTrain, kDataSeed)), tokenizer, 64, pool);
+      tokenize_dataset(demo_dataset(demo_train(kTrain, kDataSeed)), tokenizer, 64, pool);
   const TokenizedDataset heldout =
-      tokenize_dataset(dataset(demo_heldout(kHeldOut, kDataSeed)), tokenizer, 64, pool);
+      tokenize_dataset(demo_dataset(demo_heldout(kHeldOut, kDataSeed)), tokenizer, 64, pool);
   TrainerHooks hooks = run.hooks();
   hooks.compute_metrics = [](const TokenizedDataset& data, const Predictions& p) {
     return MetricValues{{"accuracy", accuracy(best_classes(p), data.labels)}};

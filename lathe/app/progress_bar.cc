@@ -10,20 +10,6 @@ namespace {
 constexpr double kRedraw = 0.1;     // seconds between two drawings
 constexpr double kSmoothing = 0.3;  // weight of the newest rate
 
-std::string drawn_bar(double share, int cells, bool unicode) {
-  const int parts = unicode ? 8 : 1;
-  const int filled = static_cast<int>(share * cells * parts);
-  std::string out;
-  for (int i = 0; i < filled / parts; ++i) out += unicode ? "█" : "#";
-  int used = filled / parts;
-  if (filled % parts != 0) {
-    static constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-    out += kEighths[filled % parts];
-    ++used;
-  }
-  return out + std::string(static_cast<size_t>(cells - used), ' ');
-}
-
 std::string rate_text(double rate) {
   if (rate <= 0) return "?it/s";
   return rate >= 1 ? fmt::format("{:.2f}it/s", rate) : fmt::format("{:.2f}s/it", 1 / rate);
@@ -73,6 +59,20 @@ std::string clock_text(double seconds) {
   const auto s = static_cast<int64_t>(std::max(seconds, 0.0));
   if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
   return fmt::format("{:02}:{:02}", s / 60, s % 60);
+}
+
+std::string drawn_bar(double share, int cells, bool unicode) {
+  const int parts = unicode ? 8 : 1;
+  const int filled = static_cast<int>(share * cells * parts);
+  std::string out;
+  for (int i = 0; i < filled / parts; ++i) out += unicode ? "█" : "#";
+  int used = filled / parts;
+  if (filled % parts != 0) {
+    static constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    out += kEighths[filled % parts];
+    ++used;
+  }
+  return out + std::string(static_cast<size_t>(cells - used), ' ');
 }
 
 }  // namespace lathe

@@ -27,6 +27,9 @@ class ProgressBar {
   std::optional<double> loss_;
 };
 
+/// `share` (0 to 1) of `cells` columns filled, with block characters in eighths of a column or '#'.
+std::string drawn_bar(double share, int cells, bool unicode);
+
 /// 75 → "01:15", 3725 → "1:02:05"
 std::string clock_text(double seconds);
 

@@ -3,6 +3,7 @@
 
 #include "lathe/backends/cpu/cpu_backend.h"
 #include "lathe/backends/cpu/isa.h"
+#include "lathe/backends/cpu/peak.h"
 #include "lathe/backends/ref/ref_backend.h"
 
 namespace lathe {
@@ -36,6 +37,13 @@ std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOption
   if (found == "cpu") return cpu::make_cpu_backend(options.threads);
   if (found == "ref") return make_ref_backend();
   fail(ErrorCode::kUsage, "device {} is unknown; one of auto, {} is wanted", kind, known);
+}
+
+std::optional<DevicePeak> measure_peak(const std::string& kind, const DeviceOptions& options) {
+  if (kind != "cpu") return {};
+  ThreadPool pool(options.threads);
+  const cpu::Peak peak = cpu::measure_peak(pool, cpu::chosen_isa());
+  return DevicePeak{peak.f32, peak.bf16, peak.bf16_from_l2};
 }
 
 }  // namespace lathe

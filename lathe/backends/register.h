@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,5 +37,16 @@ struct DeviceOptions {
 /// Opens a device by kind; "auto" takes the first available.  Errors: kUsage for a name that is none,
 /// kNotFound for a device that is not built or not available (the message says what to do).
 std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOptions& options = {});
+
+/// Floating-point operations per second that a device reaches with operands in registers, all threads
+/// together, a multiply-add counted as two.
+struct DevicePeak {
+  double f32 = 0, bf16 = 0;
+  double bf16_from_l2 = 0;  ///< with operands from the second cache, where that is less
+};
+
+/// Measures them, which takes about half a second; empty for a device that has no such measurement.
+/// Errors: kUsage as cpu_levels.
+std::optional<DevicePeak> measure_peak(const std::string& kind, const DeviceOptions& options = {});
 
 }  // namespace lathe

@@ -6,6 +6,7 @@
 
 #if defined(__APPLE__)
 #include <mach/mach.h>
+#include <sys/resource.h>
 #include <sys/sysctl.h>
 #include <unistd.h>
 #endif
@@ -27,6 +28,12 @@ HostMemory host_memory() {
   return memory;
 }
 
+std::optional<uint64_t> peak_resident_bytes() {
+  rusage usage = {};
+  if (getrusage(RUSAGE_SELF, &usage) != 0) return {};
+  return static_cast<uint64_t>(usage.ru_maxrss);
+}
+
 #else
 
 HostMemory host_memory() {
@@ -44,6 +51,14 @@ HostMemory host_memory() {
   memory.total = std::min(memory.total.value_or(most), most);
   memory.free = std::min(memory.free.value_or(most), most > now ? most - now : 0);
   return memory;
+}
+
+// Not getrusage: its value begins with what the process was that called exec.
+std::optional<uint64_t> peak_resident_bytes() {
+  std::ifstream status("/proc/self/status");  // a line "VmHWM:    123456 kB"
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind("VmHWM:", 0) == 0) return std::stoull(line.substr(6)) * 1024;
+  return {};
 }
 
 #endif

@@ -11,4 +11,7 @@ struct HostMemory {
 };
 HostMemory host_memory();
 
+/// The most memory of this process that was ever resident, in bytes.
+std::optional<uint64_t> peak_resident_bytes();
+
 }  // namespace lathe

@@ -1,0 +1,181 @@
+// lathe bench: how fast this machine trains and infers.
+#include "lathe/app/bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "lathe/app/commands.h"
+#include "lathe/app/options.h"
+#include "lathe/app/terminal.h"
+#include "lathe/backends/register.h"
+#include "lathe/core/error.h"
+#include "lathe/core/version.h"
+#include "lathe/io/file_system.h"
+
+namespace lathe {
+namespace {
+
+struct Flag {
+  const char* name;
+  const char* value;  ///< how help shows it; "": a switch
+  const char* meaning;
+  std::string (*show)(const BenchSettings&);  ///< the default; null: none
+};
+
+std::string joined(const auto& values) { return fmt::format("{}", fmt::join(values, ",")); }
+std::string whole(int value, const char* zero) { return value == 0 ? zero : std::to_string(value); }
+
+/// All flags, in the order of help.  Those without default are taken by every bench.
+const std::vector<Flag>& flags() {
+  static const std::vector<Flag> list = {
+      {"--device", "auto|cpu|…", "what runs it; auto: the best (infer, finetune: all that are there)",
+       [](const BenchSettings& s) { return s.device; }},
+      {"--threads", "N", "threads of the CPU",
+       [](const BenchSettings& s) { return whole(s.threads, "one per core"); }},
+      {"--model", "NAME", "bert-base or minilm (random weights), or a model folder",
+       [](const BenchSettings& s) { return s.model; }},
+      {"--batch", "N", "rows", [](const BenchSettings& s) { return joined(s.batches); }},
+      {"--seq", "N", "tokens per row (finetune: at most)",
+       [](const BenchSettings& s) { return std::to_string(s.seq); }},
+      {"--dtype", "bf16|fp32", "of activations; several parted by commas",
+       [](const BenchSettings& s) { return joined(s.dtypes); }},
+      {"--steps", "N", "calls that are timed",
+       [](const BenchSettings& s) { return std::to_string(s.steps); }},
+      {"--epochs", "N", "passes over the data",
+       [](const BenchSettings& s) { return std::to_string(s.epochs); }},
+      {"--data_dir", "DIR", "where trec/ lies",
+       [](const BenchSettings&) { return std::string("$LATHE_DATA_DIR"); }},
+      {"--profile", "", "also the milliseconds of each op", nullptr},
+      {"--json", "", "JSON lines instead of tables", nullptr},
+      {"--html", "FILE", "also writes a page with tables and charts", nullptr},
+  };
+  return list;
+}
+
+bool takes(const Bench& bench, const std::string& flag) {
+  return flag == "--json" || flag == "--html" || flag == "--device" || flag == "--threads" ||
+         std::find(bench.flags.begin(), bench.flags.end(), flag) != bench.flags.end();
+}
+
+std::string usage() {
+  std::string text = "usage: lathe bench";
+  const char* separator = " ";
+  for (const Bench& bench : benches()) text += separator + std::string(bench.name), separator = "|";
+  text += " [flags]\n  Measures this machine; the peak that figures are compared with is measured first.\n\n";
+  for (const Bench& bench : benches()) {
+    text += fmt::format("  {:<9} {}\n", bench.name, bench.summary);
+    std::string defaults;
+    for (const Flag& flag : flags())
+      if (takes(bench, flag.name) && flag.show != nullptr)
+        defaults += fmt::format(" {} {}", flag.name, flag.show(bench.defaults));
+    text += fmt::format("            by default{}\n", defaults);
+  }
+  text += "\n";
+  for (const Flag& flag : flags())
+    text += fmt::format("  {:<22} {}\n", fmt::format("{} {}", flag.name, flag.value), flag.meaning);
+  return text;
+}
+
+Options read_options(const std::vector<std::string>& args) {
+  std::vector<std::string> with_value, switches{"--help"};
+  for (const Flag& flag : flags()) (*flag.value == '\0' ? switches : with_value).push_back(flag.name);
+  return parse_options(args, with_value, switches, usage());
+}
+
+const Bench& find_bench(const Options& options) {
+  if (options.rest.size() == 1)
+    for (const Bench& bench : benches())
+      if (options.rest[0] == bench.name) return bench;
+  fail(ErrorCode::kUsage, "lathe bench: found '{}', wants the name of one bench\n{}",
+       fmt::join(options.rest, " "), usage());
+}
+
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts{""};
+  for (const char c : text) {
+    if (c == ',')
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  return parts;
+}
+
+BenchSettings settings_of(const Bench& bench, const Options& options) {
+  for (const auto& [flag, value] : options.values)
+    if (!takes(bench, flag)) fail(ErrorCode::kUsage, "{} means nothing to lathe bench {}", flag, bench.name);
+  BenchSettings s = bench.defaults;
+  s.start = std::chrono::steady_clock::now();
+  const char* data_dir = std::getenv("LATHE_DATA_DIR");
+  s.device = options.get("--device", s.device);
+  s.model = options.get("--model", s.model);
+  s.data_dir = options.get("--data_dir", data_dir == nullptr ? "" : data_dir);
+  s.threads = whole_number(options, "--threads", s.threads, 0);
+  s.seq = whole_number(options, "--seq", s.seq, 3);
+  s.steps = whole_number(options, "--steps", s.steps, 1);
+  s.epochs = whole_number(options, "--epochs", s.epochs, 1);
+  s.profile = options.has("--profile");
+  if (options.has("--batch")) s.batches = {whole_number(options, "--batch", 0, 1)};
+  if (options.has("--dtype")) s.dtypes = parts_of(options.get("--dtype"));
+  return s;
+}
+
+}  // namespace
+
+const std::vector<Bench>& benches() {
+  static const std::vector<Bench> list = [] {
+    BenchSettings step{.model = "bert-base", .dtypes = {"bf16"}, .batches = {8}, .seq = 128, .steps = 10};
+    BenchSettings gemm = step, infer = step, mlp, finetune;
+    gemm.dtypes = {"bf16", "fp32"}, gemm.steps = 5;
+    infer.batches = {1, 2, 4, 8, 16, 32, 64}, infer.steps = 20;
+    mlp.batches = {1024}, mlp.steps = 30;
+    finetune.model = "minilm", finetune.dtypes = {"bf16"}, finetune.batches = {32};
+    finetune.seq = 64, finetune.epochs = 3;
+    return std::vector<Bench>{
+        {"step",
+         "a training step of BERT: forward, backward, clipping, AdamW",
+         bench_step,
+         {"--model", "--batch", "--seq", "--dtype", "--steps", "--profile"},
+         step},
+        {"gemm",
+         "the matrix products within such a step, as shares of the peak",
+         bench_gemm,
+         {"--model", "--batch", "--seq", "--dtype", "--steps"},
+         gemm},
+        {"infer",
+         "forward passes at lengths of real questions (TREC's with a folder's tokenizer)",
+         bench_infer,
+         {"--model", "--batch", "--dtype", "--steps", "--data_dir"},
+         infer},
+        {"mlp", "forward and backward of a small network, fp32", bench_mlp, {"--batch", "--steps"}, mlp},
+        {"finetune",
+         "the Trainer on 1,000 questions (TREC's, else made), all weights and the head alone",
+         bench_finetune,
+         {"--model", "--batch", "--seq", "--dtype", "--epochs", "--data_dir"},
+         finetune},
+    };
+  }();
+  return list;
+}
+
+int run_bench(const std::vector<std::string>& args) {
+  const Options options = read_options(args);
+  const TerminalPort port = standard_port();
+  if (options.has("--help")) {
+    port.out(usage());
+    return 0;
+  }
+  const Bench& bench = find_bench(options);
+  const std::vector<BenchReport> reports = bench.run(settings_of(bench, options));
+  for (const BenchReport& report : reports)
+    port.out(options.has("--json") ? json_lines(report) : terminal_text(report, port.width(), port.unicode));
+  if (options.has("--html")) {
+    const std::string page = html_page(reports, fmt::format("lathe {} bench {}", kVersion, bench.name));
+    real_file_system().write_atomic(options.get("--html"), page).check();
+  }
+  return 0;
+}
+
+}  // namespace lathe

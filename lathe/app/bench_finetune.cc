@@ -1,0 +1,102 @@
+// lathe bench finetune: the Trainer on a thousand questions, all weights and the head alone.
+#include <fmt/format.h>
+
+#include "lathe/app/bench_data.h"
+#include "lathe/app/bench_work.h"
+#include "lathe/core/host_memory.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+namespace {
+
+/// What fine-tuning asks for, and what weights that start at random do.
+constexpr double kLearningRate = 5e-5, kLearningRateFromScratch = 5e-4;
+
+struct Data {
+  Questions questions;
+  TokenizedDataset train, heldout;
+};
+
+AutoModel make_model(const BenchSettings& s, const Questions& questions) {
+  AutoModel model = bench_model(s.model, questions.train.label_set.names);
+  if (model.tokenizer) return model;
+  Tokenizer tokenizer = bench_tokenizer(s.data_dir, questions);
+  BertConfig config = model.config;
+  config.vocab_size = tokenizer.vocab_size();
+  return from_config(config, {Problem::kSingleLabel, questions.train.label_set.names}, std::move(tokenizer));
+}
+
+TrainingArguments arguments(const BenchSettings& s, const std::string& dtype, bool head_only) {
+  TrainingArguments args;
+  args.per_device_train_batch_size = s.batches.at(0);
+  args.per_device_eval_batch_size = 64;
+  args.num_train_epochs = s.epochs;
+  args.learning_rate = is_bench_shape(s.model) ? kLearningRateFromScratch : kLearningRate;
+  args.bf16 = dtype == "bf16";
+  args.freeze_base_model = head_only;
+  args.save_strategy = "no";
+  args.logging_strategy = "no";
+  validate(args);
+  return args;
+}
+
+void add_run(const BenchSettings& s, const BenchDevice& device, const std::string& dtype, const Data& data,
+             bool head_only, BenchReport& report) {
+  AutoModel model = make_model(s, data.questions);
+  const auto backend = open_device(device.kind, {device.threads});
+  TrainerHooks hooks;
+  hooks.compute_metrics = [](const TokenizedDataset& heldout, const Predictions& p) {
+    return MetricValues{{"accuracy", accuracy(best_classes(p), heldout.labels)}};
+  };
+  Trainer trainer(*backend, model, arguments(s, dtype, head_only), &data.train, &data.heldout, hooks);
+  const TrainOutput output = trainer.train();
+  const nlohmann::json evaluation = trainer.evaluate(data.heldout);
+  nlohmann::ordered_json row = bench_row("finetune", device, s.model, dtype);
+  row["trained"] = head_only ? "head" : "all";
+  row["batch"] = s.batches.at(0);
+  row["samples"] = data.train.size();
+  row["epochs"] = s.epochs;
+  row["data"] = data.questions.origin;
+  row["seconds"] = six_digits(output.metrics.at("train_runtime"));
+  row["samples_per_s"] = six_digits(output.metrics.at("train_samples_per_second"));
+  row["train_loss"] = six_digits(output.training_loss);
+  row["accuracy"] = six_digits(evaluation.at("eval_accuracy"));
+  const std::optional<uint64_t> memory = peak_resident_bytes();
+  row["peak_memory_bytes"] = memory ? nlohmann::ordered_json(*memory) : nullptr;
+  report.rows.push_back(std::move(row));
+}
+
+}  // namespace
+
+std::vector<BenchReport> bench_finetune(const BenchSettings& s) {
+  Data data;
+  data.questions = bench_questions(s.data_dir);
+  {
+    const AutoModel model = make_model(s, data.questions);
+    ThreadPool pool(s.threads);
+    data.train = tokenize_dataset(data.questions.train, *model.tokenizer, s.seq, pool);
+    data.heldout = tokenize_dataset(data.questions.heldout, *model.tokenizer, s.seq, pool);
+  }
+  BenchReport report{
+      fmt::format("finetune: {} on {} questions ({}), {} epochs of batch {}", s.model, data.train.size(),
+                  data.questions.origin == "trec" ? "TREC" : "made by a grammar", s.epochs, s.batches.at(0)),
+      {fmt::format("accuracy on {} others", data.heldout.size())},
+      {{"device", "device"},
+       {"dtype", "dtype"},
+       {"trained", "trained"},
+       {"seconds", "seconds", 2},
+       {"samples_per_s", "samples/s", 1},
+       {"train_loss", "loss", 4},
+       {"accuracy", "accuracy", 4},
+       {"peak_memory_bytes", "memory GiB", 2, 1.0 / (1 << 30)}},
+      {},
+      {"samples/s", {"device", "dtype", "trained"}, {"samples_per_s", "samples/s", 1}}};
+  for (const BenchDevice& device : bench_devices(s, true)) {
+    report.notes.push_back(device.note());
+    for (const std::string& dtype : s.dtypes)
+      for (const bool head_only : {false, true}) add_run(s, device, dtype, data, head_only, report);
+  }
+  return {report};
+}
+
+}  // namespace lathe

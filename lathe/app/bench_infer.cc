@@ -1,0 +1,94 @@
+// lathe bench infer: forward passes at the lengths of real questions.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "lathe/app/bench_data.h"
+#include "lathe/app/bench_work.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kWarmup = 3;
+constexpr int kLabels = 6;  // TREC's coarse classes
+
+/// Lengths of questions as BERT's tokenizer cuts them, special tokens included; in turns.
+constexpr std::array<int, 16> kLengths = {11, 9, 14, 7, 13, 22, 10, 12, 8, 16, 15, 31, 9, 11, 13, 10};
+
+std::vector<int> fixed_lengths(int batch) {
+  std::vector<int> lengths;
+  for (int i = 0; i < batch; ++i) lengths.push_back(kLengths[static_cast<size_t>(i) % kLengths.size()]);
+  return lengths;
+}
+
+/// Rows of TREC with the model's own tokenizer, where both are there; else empty.
+std::vector<int> real_lengths(const BenchSettings& s, const AutoModel& model, int batch) {
+  const std::optional<TextDataset> trec = read_trec(s.data_dir);
+  if (!trec || !model.tokenizer) return {};
+  TextDataset rows = *trec;
+  rows.truncate(static_cast<size_t>(batch));
+  ThreadPool pool(1);
+  const TokenizedDataset tokens =
+      tokenize_dataset(rows, *model.tokenizer, static_cast<int>(model.config.max_position_embeddings), pool);
+  const std::vector<int32_t> lengths = tokens.lengths();
+  return {lengths.begin(), lengths.end()};
+}
+
+void add_device(const BenchSettings& s, const BenchDevice& device, const std::string& dtype,
+                BenchReport& report) {
+  AutoModel model = bench_model(s.model, std::vector<std::string>(kLabels, "class"));
+  const auto backend = open_device(device.kind, {device.threads});
+  Session::Options options;
+  options.num_labels = kLabels;
+  options.program.dtype = bench_dtype(dtype);
+  Session session(*backend, *model.model, options);
+  write_weights(session, model);
+  std::vector<float> logits;
+  for (const int batch : s.batches) {
+    std::vector<int> lengths = real_lengths(s, model, batch);
+    const bool real = !lengths.empty();
+    if (!real) lengths = fixed_lengths(batch);
+    const PackedBatch packed = bench_batch(lengths, model.config.vocab_size, false);
+    const BenchTimes times = time_calls(kWarmup, s.steps, [&] { session.evaluate(packed, logits); });
+    for (const float logit : logits)
+      if (!std::isfinite(logit)) fail(ErrorCode::kNonFinite, "bench: a score is {}", logit);
+    nlohmann::ordered_json row = bench_row("infer", device, s.model, dtype);
+    row["batch"] = lengths.size();
+    row["tokens"] = packed.real_tokens();
+    row["longest"] = packed.longest_row;
+    row["lengths_from"] = real ? "trec" : "fixed";
+    add_speed(row, times, forward_flops(model.config, lengths), device, options.program.dtype);
+    row["tokens_per_s"] = six_digits(packed.real_tokens() / times.median_ms * 1e3);
+    row["texts_per_s"] = six_digits(static_cast<double>(lengths.size()) / times.median_ms * 1e3);
+    report.rows.push_back(std::move(row));
+  }
+}
+
+}  // namespace
+
+std::vector<BenchReport> bench_infer(const BenchSettings& s) {
+  BenchReport report{fmt::format("infer: {}, one forward pass over texts of real lengths", s.model),
+                     {},
+                     {{"device", "device"},
+                      {"dtype", "dtype"},
+                      {"batch", "batch"},
+                      {"tokens", "tokens"},
+                      {"ms", "median ms", 2},
+                      {"min_ms", "least ms", 2},
+                      {"texts_per_s", "texts/s", 1},
+                      {"tokens_per_s", "tokens/s", 0},
+                      {"flops_per_s", "TFLOP/s", 3, 1e-12},
+                      {"percent_of_peak", "% of peak", 1},
+                      {"peak_memory_bytes", "memory GiB", 2, 1.0 / (1 << 30)}},
+                     {},
+                     {"texts/s", {"device", "dtype", "batch"}, {"texts_per_s", "texts/s", 1}}};
+  for (const BenchDevice& device : bench_devices(s, true)) {
+    report.notes.push_back(device.note());
+    for (const std::string& dtype : s.dtypes) add_device(s, device, dtype, report);
+  }
+  return {report};
+}
+
+}  // namespace lathe

@@ -1,0 +1,67 @@
+// lathe bench mlp: forward and backward of a small network, as examples/simple_model.cc has it.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "lathe/api/compile.h"
+#include "lathe/app/bench_work.h"
+#include "lathe/data/torch_random.h"
+#include "lathe/nn/layers.h"
+#include "lathe/ops/functional.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kWarmup = 3;
+constexpr int64_t kWidths[] = {1024, 512, 256, 10};
+
+struct SimpleModel : nn::Module {
+  nn::Linear fc1{*this, "fc1", kWidths[0], kWidths[1]};
+  nn::Linear fc2{*this, "fc2", kWidths[1], kWidths[2]};
+  nn::Linear fc3{*this, "fc3", kWidths[2], kWidths[3]};
+
+  Value forward(Value x) const { return fc3(relu(fc2(relu(fc1(x))))); }
+};
+
+/// Forward, gradients of the weights, and of the inputs but for the first layer's.
+double step_flops(double rows) {
+  double flops = 0;
+  for (int i = 0; i < 3; ++i)
+    flops += (i == 0 ? 2 : 3) * 2 * rows * static_cast<double>(kWidths[i] * kWidths[i + 1]);
+  return flops;
+}
+
+}  // namespace
+
+std::vector<BenchReport> bench_mlp(const BenchSettings& s) {
+  const BenchDevice device = bench_devices(s, false).at(0);
+  const int batch = s.batches.at(0);
+  const auto backend = open_device(device.kind, {device.threads});
+  SimpleModel model;
+  Compiled step = compile(*backend, model, [&](Value x) { return mean(model.forward(x)); },
+                          {DType::f32, {batch, kWidths[0]}});
+  std::vector<float> input(static_cast<size_t>(batch * kWidths[0]));
+  TorchGenerator(1).normal(input);
+  float loss = 0;
+  const BenchTimes times = time_calls(kWarmup, s.steps, [&] { loss = step.run(input); });
+  if (!std::isfinite(loss)) fail(ErrorCode::kNonFinite, "bench: the loss is {}", loss);
+  BenchReport report{
+      fmt::format("mlp: forward and backward of linear layers 1024, 512, 256, 10 on {} rows, fp32", batch),
+      {device.note()},
+      {{"device", "device"},
+       {"batch", "rows"},
+       {"ms", "median ms", 3},
+       {"min_ms", "least ms", 3},
+       {"flops_per_s", "TFLOP/s", 3, 1e-12},
+       {"percent_of_peak", "% of peak", 1},
+       {"peak_memory_bytes", "memory GiB", 2, 1.0 / (1 << 30)}},
+      {},
+      {}};
+  nlohmann::ordered_json row = bench_row("mlp", device, "simple_model", "fp32");
+  row["batch"] = batch;
+  add_speed(row, times, step_flops(batch), device, DType::f32);
+  report.rows.push_back(std::move(row));
+  return {report};
+}
+
+}  // namespace lathe

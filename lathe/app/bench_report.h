@@ -1,0 +1,52 @@
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe {
+
+/// How one key of a row is shown to people: value · scale with so many digits behind the point.
+struct BenchColumn {
+  std::string key, title;
+  int digits = 0;
+  double scale = 1;
+};
+
+/// A bar per row: its label, the values of some keys, and its length.
+struct BenchChart {
+  std::string title;
+  std::vector<std::string> labels;  ///< keys
+  BenchColumn value;
+};
+
+/// What a bench found.  A row is a flat object, the JSON line of --json as it stands; a value that could not
+/// be measured is null.
+struct BenchReport {
+  std::string title;
+  std::vector<std::string> notes;
+  std::vector<BenchColumn> columns;
+  std::vector<nlohmann::ordered_json> rows;
+  BenchChart chart;  ///< no labels: none
+};
+
+/// x with six significant digits, as JSON lines hold it.
+double six_digits(double x);
+
+/// One object per line.
+std::string json_lines(const BenchReport& report);
+
+/// Title, notes, table and chart for a terminal of `width` columns.  unicode: block characters, else '#'.
+std::string terminal_text(const BenchReport& report, int width, bool unicode);
+
+/// A page that needs nothing but itself: tables and charts of all reports.  `machine` stands below the title.
+std::string html_page(const std::vector<BenchReport>& reports, std::string_view machine);
+
+/// The value of a cell as text; "-" for null or a missing key.
+std::string cell_text(const nlohmann::ordered_json& row, const BenchColumn& column);
+/// The label of a row's bar.
+std::string bar_label(const nlohmann::ordered_json& row, const BenchChart& chart);
+/// The length of a row's bar; 0 for null.
+double bar_value(const nlohmann::ordered_json& row, const BenchChart& chart);
+
+}  // namespace lathe

@@ -1,0 +1,184 @@
+#include "lathe/app/bench_report.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <sstream>
+
+#include "lathe/app/bench.h"
+#include "lathe/app/bench_data.h"
+#include "lathe/app/bench_work.h"
+
+namespace lathe {
+namespace {
+
+BenchReport report_of(const std::string& model) {
+  BenchReport report{"step of " + model,
+                     {"a note about " + model},
+                     {{"model", "model"}, {"ms", "ms", 2}, {"flops_per_s", "GFLOP/s", 1, 1e-9}},
+                     {},
+                     {"speed", {"model", "batch"}, {"flops_per_s", "GFLOP/s", 1, 1e-9}}};
+  for (const int batch : {1, 2}) {
+    nlohmann::ordered_json row;
+    row["bench"] = "step";
+    row["model"] = model;
+    row["batch"] = batch;
+    row["ms"] = 12.5 * batch;
+    row["flops_per_s"] = 2e9 * batch;
+    row["percent_of_peak"] = nullptr;
+    report.rows.push_back(row);
+  }
+  return report;
+}
+
+TEST(BenchReport, JsonLinesAreTheRowsInOrder) {
+  const BenchReport report = report_of("bert");
+  std::istringstream lines(json_lines(report));
+  size_t i = 0;
+  for (std::string line; std::getline(lines, line); ++i)
+    EXPECT_EQ(nlohmann::ordered_json::parse(line), report.rows[i]);
+  EXPECT_EQ(i, 2u);
+  EXPECT_EQ(json_lines(report).substr(0, 28), R"({"bench": "step", "model": ")");
+}
+
+TEST(BenchReport, TableScalesRoundsAndAligns) {
+  const std::string text = terminal_text(report_of("bert"), 40, false);
+  EXPECT_NE(text.find("  model     ms  GFLOP/s\n"
+                      "  bert   12.50      2.0\n"
+                      "  bert   25.00      4.0\n"),
+            std::string::npos)
+      << text;
+}
+
+TEST(BenchReport, BarsAreInProportionAndFitTheTerminal) {
+  const std::string text = terminal_text(report_of("bert"), 40, false);
+  EXPECT_NE(text.find("\n  bert 1  2.0  ############\n"
+                      "  bert 2  4.0  ########################\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(terminal_text(report_of("bert"), 40, true).find("████████████\n"), std::string::npos);
+}
+
+TEST(BenchReport, WhatWasNotMeasuredIsADash) {
+  BenchReport report = report_of("bert");
+  report.chart = {"none", {"model"}, {"percent_of_peak", "%"}};
+  report.columns = {{"percent_of_peak", "%"}, {"no_such_key", "x"}};
+  EXPECT_EQ(cell_text(report.rows[0], report.columns[0]), "-");
+  EXPECT_EQ(cell_text(report.rows[0], report.columns[1]), "-");
+  EXPECT_EQ(terminal_text(report, 80, false).find('#'), std::string::npos);  // and draws no bars
+}
+
+TEST(BenchReport, SixDigits) {
+  EXPECT_EQ(six_digits(123.45678), 123.457);
+  EXPECT_EQ(six_digits(1234567890.0), 1234570000.0);
+  EXPECT_EQ(six_digits(0), 0);
+}
+
+TEST(BenchHtml, NeedsNothingButItselfAndRunsNothing) {
+  const std::string page = html_page({report_of("bert"), report_of("other")}, "a machine");
+  for (const char* outside :
+       {"<script", "<link", "<img", "<iframe", "@import", "src=", "href=", "url(", "http"})
+    EXPECT_EQ(page.find(outside), std::string::npos) << outside;
+  EXPECT_EQ(page.rfind("<!DOCTYPE html>", 0), 0u);
+  EXPECT_NE(page.find("<svg"), std::string::npos);
+  EXPECT_NE(page.find("a machine"), std::string::npos);
+  EXPECT_NE(page.find("step of other"), std::string::npos);
+}
+
+TEST(BenchHtml, TextsAreEscaped) {
+  const std::string page = html_page({report_of("<b a=\"1\">&'")}, "<m>");
+  EXPECT_EQ(page.find("<b a"), std::string::npos);
+  EXPECT_EQ(page.find("<m>"), std::string::npos);
+  EXPECT_NE(page.find("&lt;b a=&quot;1&quot;&gt;&amp;&#39;"), std::string::npos);
+}
+
+TEST(BenchWork, MedianAndLeast) {
+  EXPECT_EQ(times_of({3, 1, 2}).median_ms, 2);
+  EXPECT_EQ(times_of({4, 1, 2, 3}).median_ms, 2.5);
+  EXPECT_EQ(times_of({4, 1, 2, 3}).min_ms, 1);
+}
+
+TEST(BenchWork, BatchHoldsItsRowsAndFillsUpWithZeros) {
+  const std::array<int, 2> lengths = {3, 5};
+  const PackedBatch batch = bench_batch(lengths, 100, true);
+  EXPECT_EQ(batch.cu_seqlens, (std::vector<int32_t>{0, 3, 8}));
+  EXPECT_EQ(batch.cls_index, (std::vector<int32_t>{0, 3}));
+  EXPECT_EQ(batch.labels, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(batch.longest_row, 5);
+  EXPECT_EQ(batch.tokens % Session::kTokenMultiple, 0);
+  EXPECT_EQ(batch.input_ids.size(), static_cast<size_t>(batch.tokens));
+  EXPECT_EQ(batch.input_ids[1], 104729 % 100);
+  EXPECT_EQ(batch.input_ids[3], 7919 % 100);
+  EXPECT_EQ(batch.input_ids[8], 0);
+  EXPECT_TRUE(bench_batch(lengths, 100, false).labels.empty());
+}
+
+// BERT-base, 8 x 128: 85 million weights in layers, two operations each, and attention.
+TEST(BenchWork, OperationsOfBertBase) {
+  const std::vector<int> lengths(8, 128);
+  const double weights = 12.0 * (4 * 768 * 768 + 2 * 768 * 3072);
+  const double attention = 12.0 * 8 * 2 * (2.0 * 128 * 128 * 768);
+  EXPECT_EQ(forward_flops(BertConfig(), lengths), 2 * weights * 1024 + attention);
+}
+
+TEST(BenchWork, NewWeightsScatterAsTheConfigurationSays) {
+  BertConfig config;
+  config.vocab_size = 500, config.hidden_size = 64, config.num_hidden_layers = 1,
+  config.num_attention_heads = 2;
+  config.intermediate_size = 128, config.max_position_embeddings = 32;
+  const AutoModel model = from_config(config, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+  const auto backend = open_device("cpu", {1});
+  Session session(*backend, *model.model, {});
+  write_weights(session, model);
+  const std::vector<float> words =
+      session.read_parameter(model.model->find("bert.embeddings.word_embeddings.weight"));
+  double sum = 0, squares = 0, neighbours = 0;
+  for (size_t i = 0; i < words.size(); ++i) {
+    sum += words[i], squares += double{words[i]} * words[i];
+    if (i > 0) neighbours += double{words[i]} * words[i - 1];
+  }
+  // Five standard errors of the mean, the variance (uniform: 4/5 of it squared) and the correlation.
+  const double n = static_cast<double>(words.size()), variance = 0.02 * 0.02;
+  EXPECT_LT(std::abs(sum / n), 5 * 0.02 / std::sqrt(n));
+  EXPECT_LT(std::abs(squares / n / variance - 1), 5 * std::sqrt(0.8 / n));
+  EXPECT_LT(std::abs(neighbours / n / variance), 5 / std::sqrt(n));
+  const std::vector<float> scale =
+      session.read_parameter(model.model->find("bert.embeddings.LayerNorm.weight"));
+  EXPECT_EQ(scale, std::vector<float>(64, 1.0f));
+}
+
+TEST(BenchWork, WrongNamesAreUsageErrors) {
+  EXPECT_THROW(bench_dtype("fp8"), Error);
+  BenchSettings settings;
+  settings.device = "toaster";
+  EXPECT_THROW(bench_devices(settings, false), Error);
+  EXPECT_THROW(bench_model("no/such/folder", {"a", "b"}), Error);
+}
+
+TEST(BenchData, WithoutTrecTheQuestionsAreTheDemos) {
+  const Questions questions = bench_questions("");
+  EXPECT_EQ(questions.origin, "demo");
+  EXPECT_EQ(questions.train.size(), 1000u);
+  EXPECT_EQ(questions.heldout.size(), 452u);
+  EXPECT_FALSE(read_trec("/no/such/folder"));
+}
+
+TEST(BenchData, TrecsRowsAreTheFirstAndTheLast) {
+  const char* variable = std::getenv("LATHE_DATA_DIR");
+  const std::string folder =
+      variable != nullptr ? variable : std::string(LATHE_SOURCE_DIR) + "/../shared/data";
+  const auto all = read_trec(folder);
+  if (!all) GTEST_SKIP() << "needs trec/train_5500.label";
+  const Questions questions = bench_questions(folder);
+  EXPECT_EQ(questions.origin, "trec");
+  EXPECT_EQ(questions.train.first.front(), all->first.front());
+  EXPECT_EQ(questions.train.first.back(), all->first[999]);
+  EXPECT_EQ(questions.heldout.first.back(), all->first.back());
+  EXPECT_EQ(questions.heldout.size(), 452u);
+  EXPECT_EQ(questions.train.label_set.num_labels(), 6);
+  EXPECT_GT(bench_tokenizer(folder, questions).vocab_size(), 30000);
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,218 @@
+// lathe bench step and gemm: a whole training step, and the matrix products within it.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "lathe/app/bench_work.h"
+#include "lathe/program/op.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kWarmup = 2;
+
+/// A model on a device and the batch that it trains on, over and over.
+class Training {
+ public:
+  Training(const BenchSettings& settings, const BenchDevice& device, const std::string& dtype, int rows)
+      : model_(bench_model(settings.model, {"a", "b"})),
+        lengths_(static_cast<size_t>(rows), settings.seq),
+        backend_(open_device(device.kind, {device.threads})) {
+    if (settings.seq > model_.config.max_position_embeddings)
+      fail(ErrorCode::kUsage, "--seq: found {}, {} has {} positions", settings.seq, settings.model,
+           model_.config.max_position_embeddings);
+    Session::Options options;
+    options.program.dtype = bench_dtype(dtype);
+    session_ = std::make_unique<Session>(*backend_, *model_.model, options);
+    write_weights(*session_, model_);
+    batch_ = bench_batch(lengths_, model_.config.vocab_size, true);
+    scalars_.learning_rate = 2e-5;
+    scalars_.update_step = 0;
+  }
+
+  void step() {
+    ++scalars_.update_step;
+    last_ = session_->step(batch_, scalars_);
+    const Session::Outcome outcome = session_->collect(last_);
+    if (!std::isfinite(outcome.loss)) fail(ErrorCode::kNonFinite, "bench: the loss is {}", outcome.loss);
+  }
+  void profile() { last_.executable->profile(true); }
+  std::vector<Span> timeline() const { return last_.executable->timeline(); }
+  const Program& program() const { return session_->program(last_); }
+  double flops() const { return 3 * forward_flops(model_.config, lengths_); }
+
+ private:
+  AutoModel model_;
+  std::vector<int> lengths_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Session> session_;
+  PackedBatch batch_;
+  StepScalars scalars_;
+  Session::Pending last_;
+};
+
+double milliseconds(const Span& span) { return static_cast<double>(span.end_ns - span.begin_ns) * 1e-6; }
+
+/// Milliseconds of every node of the program, the median over `steps` profiled steps.
+std::vector<double> node_times(Training& training, int steps) {
+  training.profile();
+  std::map<int, std::vector<double>> samples;
+  for (int i = 0; i < steps; ++i) {
+    training.step();
+    for (const Span& span : training.timeline()) samples[span.node].push_back(milliseconds(span));
+  }
+  std::vector<double> ms(training.program().nodes().size(), 0);
+  for (auto& [node, all] : samples) ms[static_cast<size_t>(node)] = times_of(std::move(all)).median_ms;
+  return ms;
+}
+
+/// What a group of like nodes took together.
+struct Group {
+  double ms = 0, flops = 0;
+  int count = 0;
+};
+
+nlohmann::ordered_json shape_row(const BenchSettings& s, const std::string& bench, const BenchDevice& device,
+                                 const std::string& dtype, int batch) {
+  nlohmann::ordered_json row = bench_row(bench, device, s.model, dtype);
+  row["batch"] = batch;
+  row["seq"] = s.seq;
+  return row;
+}
+
+BenchReport profile_report(const BenchSettings& s, const BenchDevice& device, const std::string& dtype,
+                           int batch, Training& training) {
+  BenchReport report{
+      fmt::format("profile: {} {} x {} {}, milliseconds of each op", s.model, batch, s.seq, dtype),
+      {},
+      {{"op", "op"}, {"count", "nodes"}, {"ms", "ms", 2}, {"percent", "% of the step", 1}},
+      {},
+      {"ms", {"op"}, {"ms", "ms", 2}}};
+  const std::vector<double> ms = node_times(training, s.steps);
+  std::map<std::string, Group> ops;
+  double total = 0;
+  for (size_t n = 0; n < ms.size(); ++n) {
+    Group& op = ops[training.program().nodes()[n].op->name];
+    op.ms += ms[n], total += ms[n], ++op.count;
+  }
+  for (const auto& [name, op] : ops) {
+    if (op.ms == 0) continue;  // views
+    nlohmann::ordered_json row = shape_row(s, "profile", device, dtype, batch);
+    row["op"] = name;
+    row["count"] = op.count;
+    row["ms"] = six_digits(op.ms);
+    row["percent"] = six_digits(100 * op.ms / total);
+    report.rows.push_back(std::move(row));
+  }
+  return report;
+}
+
+/// The node computes a matrix product, or several.
+bool is_product(const Node& node) {
+  const std::string_view name = node.op->name;
+  return name.starts_with("linear") || name.starts_with("attention");
+}
+
+/// "1024 x 768 x 3072" (rows, columns, length of the sums) for a linear layer's product, else what comes out.
+std::string shape_text(const Node& node, const Program& program, double flops) {
+  const Type& type = program.type(node.out[0]);
+  std::string text;
+  for (const int64_t size : type.shape) text += (text.empty() ? "" : " x ") + std::to_string(size);
+  if (std::string_view(node.op->name).starts_with("linear"))
+    text += fmt::format(" x {:.0f}", flops / 2 / static_cast<double>(elements(type)));
+  return text;
+}
+
+/// Products of like shape as one row each; those of less than a thousandth of all operations are in the sum
+/// alone.
+void add_products(const BenchSettings& s, const BenchDevice& device, const std::string& dtype, int batch,
+                  BenchReport& report) {
+  Training training(s, device, dtype, batch);
+  for (int i = 0; i < kWarmup; ++i) training.step();
+  const std::vector<double> ms = node_times(training, s.steps);
+  const Program& program = training.program();
+  std::map<std::tuple<std::string, double, std::string>, Group> groups;  // op, operations of one, shape
+  Group sum;
+  for (size_t n = 0; n < ms.size(); ++n) {
+    const Node& node = program.nodes()[n];
+    if (!is_product(node)) continue;
+    const double flops = node.op->cost(node, program).flops;
+    for (Group* g : {&groups[{node.op->name, flops, shape_text(node, program, flops)}], &sum})
+      g->ms += ms[n], g->flops += flops, ++g->count;
+  }
+  const auto add = [&](const std::string& op, const std::string& shape, const Group& g) {
+    nlohmann::ordered_json row = shape_row(s, "gemm", device, dtype, batch);
+    row["op"] = op;
+    row["shape"] = shape;
+    row["count"] = g.count;
+    row["flops"] = six_digits(g.flops);
+    add_speed(row, {g.ms, g.ms}, g.flops, device, bench_dtype(dtype));
+    row.erase("min_ms");
+    report.rows.push_back(std::move(row));
+  };
+  for (const auto& [key, group] : groups)
+    if (group.flops >= 1e-3 * sum.flops) add(std::get<0>(key), std::get<2>(key), group);
+  add("all products", "", sum);
+}
+
+}  // namespace
+
+std::vector<BenchReport> bench_step(const BenchSettings& s) {
+  const BenchDevice device = bench_devices(s, false).at(0);
+  const std::string& dtype = s.dtypes.at(0);
+  const int batch = s.batches.at(0);
+  Training training(s, device, dtype, batch);
+  training.step();
+  const double first_ms = milliseconds_since(s.start) - device.peak_ms;
+  const BenchTimes times = time_calls(kWarmup - 1, s.steps, [&] { training.step(); });
+  BenchReport report{
+      fmt::format("step: one training step of {}, {} x {} tokens, {}", s.model, batch, s.seq, dtype),
+      {device.note()},
+      {{"dtype", "dtype"},
+       {"batch", "batch"},
+       {"seq", "seq"},
+       {"ms", "median ms", 2},
+       {"min_ms", "least ms", 2},
+       {"tokens_per_s", "tokens/s", 0},
+       {"flops_per_s", "TFLOP/s", 3, 1e-12},
+       {"percent_of_peak", "% of peak", 1},
+       {"peak_memory_bytes", "memory GiB", 2, 1.0 / (1 << 30)},
+       {"first_step_ms", "start to first step ms", 0}},
+      {},
+      {}};
+  nlohmann::ordered_json row = shape_row(s, "step", device, dtype, batch);
+  add_speed(row, times, training.flops(), device, bench_dtype(dtype));
+  row["tokens_per_s"] = six_digits(batch * s.seq / times.median_ms * 1e3);
+  row["first_step_ms"] = six_digits(first_ms);
+  row["steps"] = s.steps;
+  report.rows.push_back(std::move(row));
+  std::vector<BenchReport> reports{std::move(report)};
+  if (s.profile) reports.push_back(profile_report(s, device, dtype, batch, training));
+  return reports;
+}
+
+std::vector<BenchReport> bench_gemm(const BenchSettings& s) {
+  const BenchDevice device = bench_devices(s, false).at(0);
+  const int batch = s.batches.at(0);
+  BenchReport report{fmt::format("gemm: matrix products within a training step of {}, {} x {} tokens",
+                                 s.model, batch, s.seq),
+                     {device.note()},
+                     {{"dtype", "dtype"},
+                      {"op", "op"},
+                      {"shape", "shape"},
+                      {"count", "count"},
+                      {"ms", "ms", 2},
+                      {"flops_per_s", "TFLOP/s", 3, 1e-12},
+                      {"percent_of_peak", "% of peak", 1}},
+                     {},
+                     {"% of peak", {"dtype", "op", "shape"}, {"percent_of_peak", "%", 1}}};
+  if (device.peak && device.peak->bf16_from_l2 < 0.99 * device.peak->bf16)
+    report.notes.push_back(fmt::format("bf16 with operands from the second cache: {:.3f} TFLOP/s",
+                                       device.peak->bf16_from_l2 * 1e-12));
+  for (const std::string& dtype : s.dtypes) add_products(s, device, dtype, batch, report);
+  return {report};
+}
+
+}  // namespace lathe

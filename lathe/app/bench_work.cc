@@ -1,0 +1,153 @@
+#include "lathe/app/bench_work.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "lathe/core/cpu_limits.h"
+#include "lathe/core/host_memory.h"
+
+namespace lathe {
+
+BenchTimes times_of(std::vector<double> ms) {
+  std::sort(ms.begin(), ms.end());
+  const size_t middle = ms.size() / 2;
+  return {ms.size() % 2 == 1 ? ms[middle] : (ms[middle - 1] + ms[middle]) / 2, ms.front()};
+}
+
+std::optional<double> BenchDevice::peak_flops(DType dtype) const {
+  if (!peak) return {};
+  return dtype == DType::f32 ? peak->f32 : peak->bf16;
+}
+
+std::string BenchDevice::note() const {
+  if (!peak) return name + "; its peak is not measured";
+  return fmt::format("{}; peak measured first: fp32 {:.3f}, bf16 {:.3f} TFLOP/s", name, peak->f32 * 1e-12,
+                     peak->bf16 * 1e-12);
+}
+
+BenchDevice bench_device(const std::string& kind, int threads) {
+  BenchDevice device;
+  const auto begin = std::chrono::steady_clock::now();
+  device.kind = kind;
+  device.peak = measure_peak(kind, {threads});
+  device.peak_ms = milliseconds_since(begin);
+  device.threads = threads > 0 ? threads : default_threads();
+  for (const DeviceStatus& status : devices())
+    if (status.kind == kind) device.name = fmt::format("{}, {} threads", status.detail, device.threads);
+  return device;
+}
+
+std::vector<BenchDevice> bench_devices(const BenchSettings& settings, bool all) {
+  std::vector<BenchDevice> found;
+  if (settings.device != "auto") {
+    open_device(settings.device, {1});  // says what is wrong with the name
+    return {bench_device(settings.device, settings.threads)};
+  }
+  for (const DeviceStatus& status : devices())
+    if (status.available && status.kind != "ref" && (all || found.empty()))
+      found.push_back(bench_device(status.kind, settings.threads));
+  return found;
+}
+
+DType bench_dtype(const std::string& name) {
+  if (name == "bf16") return DType::bf16;
+  if (name == "fp32") return DType::f32;
+  fail(ErrorCode::kUsage, "--dtype: found {}, wants bf16 or fp32", name);
+}
+
+bool is_bench_shape(const std::string& name) { return name == "bert-base" || name == "minilm"; }
+
+AutoModel bench_model(const std::string& name, const std::vector<std::string>& labels) {
+  const HeadOptions head{Problem::kSingleLabel, labels, true};
+  if (!is_bench_shape(name)) {
+    FileSystem& fs = real_file_system();
+    return from_pretrained(fs, resolve_model(fs, name), head);
+  }
+  BertConfig config;
+  if (name == "minilm")
+    config.hidden_size = 384, config.num_hidden_layers = 6, config.intermediate_size = 1536;
+  return from_config(config, head, std::nullopt);
+}
+
+void write_weights(Session& session, const AutoModel& model) {
+  if (model.checkpoint) {
+    initialize(session, model, 42);
+    return;
+  }
+  const float scale = static_cast<float>(model.config.initializer_range * std::sqrt(3.0) / 2147483648.0);
+  uint32_t number = 0;
+  std::vector<float> values;
+  const auto& parameters = model.model->parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    values.assign(static_cast<size_t>(elements(parameters[i].shape)),
+                  parameters[i].init == nn::Init::kOnes ? 1.0f : 0.0f);
+    if (parameters[i].init == nn::Init::kNormal)
+      for (float& value : values) {
+        uint32_t x = ++number * 2654435761u;  // Knuth's multiplicative hash, stirred once more
+        x = (x ^ (x >> 15)) * 2246822519u;
+        value = scale * static_cast<float>(static_cast<int32_t>(x ^ (x >> 13)));
+      }
+    session.write_parameter(static_cast<int>(i), values);
+  }
+}
+
+PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool labels) {
+  PackedBatch batch;
+  batch.rows = static_cast<int>(lengths.size());
+  batch.cu_seqlens = {0};
+  for (int row = 0; row < batch.rows; ++row) {
+    const int length = lengths[static_cast<size_t>(row)];
+    batch.longest_row = std::max(batch.longest_row, length);
+    batch.cls_index.push_back(batch.cu_seqlens.back());
+    if (labels) batch.labels.push_back(row % 2);
+    for (int t = 0; t < length; ++t) {
+      batch.input_ids.push_back(static_cast<int32_t>((row * 7919 + t * 104729) % vocab_size));
+      batch.position_ids.push_back(t);
+      batch.sample_ids.push_back(row);
+    }
+    batch.cu_seqlens.push_back(batch.cu_seqlens.back() + length);
+  }
+  constexpr int kMultiple = Session::kTokenMultiple;
+  batch.tokens = (batch.cu_seqlens.back() + kMultiple - 1) / kMultiple * kMultiple;
+  for (auto* v : {&batch.input_ids, &batch.position_ids, &batch.sample_ids, &batch.token_type_ids})
+    v->resize(static_cast<size_t>(batch.tokens), 0);
+  return batch;
+}
+
+double forward_flops(const BertConfig& c, std::span<const int> lengths) {
+  const double h = static_cast<double>(c.hidden_size), layers = static_cast<double>(c.num_hidden_layers);
+  const double weights = 4 * h * h + 2 * h * static_cast<double>(c.intermediate_size);
+  double flops = 0;
+  for (const int length : lengths) {
+    const double n = length;
+    flops += 2 * layers * weights * n + 4 * layers * n * n * h;
+  }
+  return flops;
+}
+
+nlohmann::ordered_json bench_row(const std::string& bench, const BenchDevice& device,
+                                 const std::string& model, const std::string& dtype) {
+  nlohmann::ordered_json row;
+  row["bench"] = bench;
+  row["device"] = device.kind;
+  row["model"] = model;
+  row["dtype"] = dtype;
+  row["threads"] = device.threads;
+  return row;
+}
+
+void add_speed(nlohmann::ordered_json& row, const BenchTimes& times, double flops, const BenchDevice& device,
+               DType dtype) {
+  const double per_second = flops / times.median_ms * 1e3;
+  const std::optional<double> peak = device.peak_flops(dtype);
+  row["ms"] = six_digits(times.median_ms);
+  row["min_ms"] = six_digits(times.min_ms);
+  row["flops_per_s"] = six_digits(per_second);
+  row["percent_of_peak"] = peak ? nlohmann::ordered_json(six_digits(100 * per_second / *peak)) : nullptr;
+  row["peak_flops_per_s"] = peak ? nlohmann::ordered_json(six_digits(*peak)) : nullptr;
+  const std::optional<uint64_t> memory = peak_resident_bytes();
+  row["peak_memory_bytes"] = memory ? nlohmann::ordered_json(*memory) : nullptr;
+}
+
+}  // namespace lathe

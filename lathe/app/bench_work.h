@@ -1,0 +1,81 @@
+#pragma once
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lathe/app/bench.h"
+#include "lathe/backends/register.h"
+#include "lathe/train/auto_model.h"
+
+namespace lathe {
+
+/// Milliseconds of a call.
+struct BenchTimes {
+  double median_ms = 0, min_ms = 0;
+};
+
+inline double milliseconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+
+BenchTimes times_of(std::vector<double> ms);
+
+/// Times `runs` calls after `warmup` others.
+template <typename F>
+BenchTimes time_calls(int warmup, int runs, F&& call) {
+  std::vector<double> ms;
+  for (int i = 0; i < warmup + runs; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    if (i >= warmup) ms.push_back(milliseconds_since(begin));
+  }
+  return times_of(std::move(ms));
+}
+
+/// A device with its peak, which is measured before anything else.
+struct BenchDevice {
+  std::string kind, name;
+  std::optional<DevicePeak> peak;
+  double peak_ms = 0;  ///< how long measuring it took
+  int threads = 0;
+
+  /// Empty where it was not measured.
+  std::optional<double> peak_flops(DType dtype) const;
+  /// "peak measured first: …", or that there is none.
+  std::string note() const;
+};
+BenchDevice bench_device(const std::string& kind, int threads);
+/// The device that the settings name; for "auto" the best one, or with `all` every one but the reference.
+std::vector<BenchDevice> bench_devices(const BenchSettings& settings, bool all);
+
+/// "bf16" or "fp32".  Errors: kUsage.
+DType bench_dtype(const std::string& name);
+
+/// "bert-base" and "minilm" (6 layers of 384) with random weights, or what a model folder holds; a classifier
+/// of the given labels.  Errors: kUsage, kNotFound.
+AutoModel bench_model(const std::string& name, const std::vector<std::string>& labels);
+/// Whether the name is one of the two.
+bool is_bench_shape(const std::string& name);
+
+/// Writes the model's weights into the session: those of its folder, else numbers that scatter as new weights
+/// do but are made faster than the Trainer's, whose random generator would take longer than some steps.
+void write_weights(Session& session, const AutoModel& model);
+
+/// Rows of these lengths, tokens (7919 · row + 104729 · position) mod vocab_size, labels row mod 2.
+PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool labels);
+
+/// Matrix products of one forward pass, attention included; a training step has three times as many.
+double forward_flops(const BertConfig& config, std::span<const int> lengths);
+
+/// {"bench", "device", "model", "dtype", "threads"}: how every row begins.
+nlohmann::ordered_json bench_row(const std::string& bench, const BenchDevice& device,
+                                 const std::string& model, const std::string& dtype);
+
+/// Adds ms, min_ms, flops_per_s, percent_of_peak, peak_flops_per_s, peak_memory_bytes.
+void add_speed(nlohmann::ordered_json& row, const BenchTimes& times, double flops, const BenchDevice& device,
+               DType dtype);
+
+}  // namespace lathe

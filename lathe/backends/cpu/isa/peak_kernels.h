@@ -1,0 +1,25 @@
+#pragma once
+#include <stdint.h>
+
+// Loops of one instruction each, for measuring.  This header is seen by isa/peak_*.cc: no inline code here.
+
+namespace lathe::cpu {
+
+/// Each runs `rounds` rounds of independent sums and returns the multiply-adds it did, times two; null where
+/// the level has none of its own.
+struct PeakKernel {
+  double (*f32)(int64_t rounds);
+  double (*bf16)(int64_t rounds);
+  /// Reads its operands from `bytes` of memory, aligned to 64, over and over.
+  double (*bf16_from)(int64_t rounds, const char* memory, int64_t bytes);
+};
+
+extern const PeakKernel kPeakPortable;
+extern const PeakKernel kPeakAvx2;
+extern const PeakKernel kPeakAvx512;
+extern const PeakKernel kPeakAvx512Bf16;
+extern const PeakKernel kPeakAmx;
+extern const PeakKernel kPeakNeon;
+extern const PeakKernel kPeakNeonBf16;
+
+}  // namespace lathe::cpu

@@ -1,0 +1,96 @@
+#include "lathe/backends/cpu/peak.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "lathe/backends/cpu/isa/peak_kernels.h"
+
+namespace lathe::cpu {
+namespace {
+
+constexpr double kSeconds = 0.1;       // for each kernel
+constexpr int kCalls = 5;              // at the least
+constexpr int64_t kL2Bytes = 1 << 20;  // of operands: they do not fit the first cache, but the second
+
+struct alignas(64) Line {
+  char bytes[64] = {};
+};
+
+const PeakKernel* kernel_of(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable:
+      return &kPeakPortable;
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return &kPeakAvx2;
+    case Isa::kAvx512:
+      return &kPeakAvx512;
+    case Isa::kAvx512Bf16:
+      return &kPeakAvx512Bf16;
+    case Isa::kAmx:
+      return &kPeakAmx;
+#elif defined(__aarch64__)
+    case Isa::kNeon:
+      return &kPeakNeon;
+    case Isa::kNeonBf16:
+      return &kPeakNeonBf16;
+#endif
+    default:
+      return nullptr;
+  }
+}
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Operations per second of the fastest of several calls of work(part, rounds), on all threads at once.  The
+/// number of rounds grows until a call is long against the start of the threads.
+template <typename F>
+double rate(ThreadPool& pool, F&& work) {
+  double best = 0;
+  int64_t rounds = 1000;
+  const double end = seconds() + kSeconds;
+  for (int calls = 0; calls < kCalls || seconds() < end; ++calls) {
+    double flops = 0;
+    const double start = seconds();
+    pool.run([&](int part, int parts) {
+      const double mine = work(part, rounds);
+      if (part == 0) flops = mine * parts;
+    });
+    const double took = seconds() - start;
+    best = std::max(best, flops / took);
+    if (took < 1e-3) rounds *= 2;
+  }
+  return best;
+}
+
+double rate_from_l2(ThreadPool& pool, const PeakKernel& kernel) {
+  std::vector<std::vector<Line>> memory(static_cast<size_t>(pool.size()));
+  pool.run([&](int part, int) { memory[static_cast<size_t>(part)].resize(kL2Bytes / sizeof(Line)); });
+  return rate(pool, [&](int part, int64_t rounds) {
+    return kernel.bf16_from(rounds, memory[static_cast<size_t>(part)][0].bytes, kL2Bytes);
+  });
+}
+
+}  // namespace
+
+Peak measure_peak(ThreadPool& pool, Isa isa) {
+  Peak peak;
+  const auto plain = [&](double (*loop)(int64_t)) {
+    return loop == nullptr ? 0.0 : rate(pool, [=](int, int64_t rounds) { return loop(rounds); });
+  };
+  for (const Isa level : available_isas()) {
+    const PeakKernel* kernel = level <= isa ? kernel_of(level) : nullptr;
+    if (kernel == nullptr) continue;
+    peak.f32 = std::max(peak.f32, plain(kernel->f32));
+    peak.bf16 = std::max(peak.bf16, plain(kernel->bf16));
+    if (kernel->bf16_from != nullptr) peak.bf16_from_l2 = rate_from_l2(pool, *kernel);
+  }
+  peak.bf16 = std::max(peak.bf16, peak.f32);
+  if (peak.bf16_from_l2 == 0) peak.bf16_from_l2 = peak.bf16;
+  return peak;
+}
+
+}  // namespace lathe::cpu

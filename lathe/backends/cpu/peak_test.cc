@@ -1,0 +1,28 @@
+#include "lathe/backends/cpu/peak.h"
+
+#include <gtest/gtest.h>
+
+#include "lathe/backends/cpu/isa/peak_kernels.h"
+
+namespace lathe::cpu {
+namespace {
+
+TEST(Peak, LoopsCountWhatTheyDo) {
+  EXPECT_EQ(kPeakPortable.f32(10), 2.0 * 32 * 10);
+  EXPECT_EQ(kPeakPortable.f32(20), 2 * kPeakPortable.f32(10));
+}
+
+TEST(Peak, EveryLevelReachesSomethingAndBf16IsNotBelowF32) {
+  ThreadPool pool(1);
+  for (const Isa isa : available_isas()) {
+    const Peak peak = measure_peak(pool, isa);
+    EXPECT_GT(peak.f32, 1e7) << name_of(isa);
+    EXPECT_LT(peak.f32, 1e14) << name_of(isa);  // no core does 10⁴ operations in a cycle: a loop that is gone
+    EXPECT_GE(peak.bf16, peak.f32) << name_of(isa);
+    EXPECT_LT(peak.bf16, 1e14) << name_of(isa);
+    EXPECT_GT(peak.bf16_from_l2, 0) << name_of(isa);
+  }
+}
+
+}  // namespace
+}  // namespace lathe::cpu

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""lathe bench on tiny settings: what it prints is what is promised, and adds up."""
+import json
+import pathlib
+import tempfile
+import unittest
+
+import command_line as cl
+
+MODEL = ["--model", str(cl.MODEL)]
+FIGURES = ["ms", "flops_per_s", "percent_of_peak", "peak_flops_per_s", "peak_memory_bytes"]
+
+
+class Bench(unittest.TestCase):
+
+    def bench(self, *words):
+        result = cl.run([cl.program(), "bench", *words, "--device", "cpu"])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def rows(self, *words):
+        rows = [json.loads(line) for line in self.bench(*words, "--json").splitlines()]
+        for row in rows:
+            for key in FIGURES if row["bench"] not in ("finetune", "profile") else []:
+                self.assertGreater(row[key], 0, (key, row))
+            if "percent_of_peak" in row:
+                self.assertAlmostEqual(row["percent_of_peak"] * row["peak_flops_per_s"] / 100 / row["flops_per_s"], 1,
+                                       places=4)
+        return rows
+
+    def test_step_is_one_line_with_all_keys(self):
+        row, = self.rows("step", *MODEL, "--batch", "2", "--seq", "16", "--dtype", "fp32", "--threads", "1",
+                         "--steps", "3")
+        self.assertLessEqual({"min_ms", "tokens_per_s", "first_step_ms"}, set(row))
+        self.assertEqual([row[k] for k in ("bench", "device", "model", "dtype", "threads", "batch", "seq", "steps")],
+                         ["step", "cpu", MODEL[1], "fp32", 1, 2, 16, 3])
+        self.assertLessEqual(row["min_ms"], row["ms"])
+        self.assertAlmostEqual(row["tokens_per_s"] * row["ms"] / (2 * 16 * 1e3), 1, places=4)
+
+    def test_profile_names_the_ops_of_the_step(self):
+        step, *ops = self.rows("step", *MODEL, "--batch", "2", "--seq", "16", "--steps", "3", "--profile")
+        self.assertEqual(step["dtype"], "bf16")
+        self.assertLessEqual({"linear", "attention_bwd", "adamw"}, {row["op"] for row in ops})
+        self.assertAlmostEqual(sum(row["percent"] for row in ops), 100, places=2)
+
+    def test_gemm_sums_up_its_products(self):
+        rows = self.rows("gemm", *MODEL, "--batch", "2", "--seq", "16", "--steps", "2")
+        for dtype in ("bf16", "fp32"):
+            *products, total = [row for row in rows if row["dtype"] == dtype]
+            self.assertEqual(total["op"], "all products")
+            self.assertLessEqual({"linear", "linear_bwd_input", "linear_bwd_weight"}, {row["op"] for row in products})
+            self.assertLess(abs(sum(row["flops"] for row in products) / total["flops"] - 1), 0.02)
+
+    def test_mlp_counts_its_operations(self):
+        row, = self.rows("mlp", "--batch", "64", "--steps", "3")
+        layers = [1024 * 512, 512 * 256, 256 * 10]
+        flops = 2 * 64 * (2 * layers[0] + 3 * layers[1] + 3 * layers[2])
+        self.assertAlmostEqual(row["flops_per_s"] * row["ms"] * 1e-3 / flops, 1, places=4)
+
+    def test_infer_takes_every_batch_size(self):
+        rows = self.rows("infer", *MODEL, "--steps", "2", "--data_dir", "/no/such/folder")
+        self.assertEqual([row["batch"] for row in rows], [1, 2, 4, 8, 16, 32, 64])
+        self.assertEqual([row["tokens"] for row in rows], [11, 20, 41, 98, 211, 422, 844])
+        row, = self.rows("infer", *MODEL, "--steps", "2", "--batch", "3", "--dtype", "fp32")
+        self.assertEqual((row["batch"], row["dtype"]), (3, "fp32"))
+
+    def test_finetune_trains_all_and_the_head(self):
+        rows = self.rows("finetune", *MODEL, "--epochs", "1", "--seq", "32", "--data_dir", "/no/such/folder")
+        self.assertEqual([(row["trained"], row["samples"], row["data"]) for row in rows],
+                         [("all", 1000, "demo"), ("head", 1000, "demo")])
+        for row in rows:
+            self.assertGreater(row["samples_per_s"], 0)
+            self.assertTrue(0 <= row["accuracy"] <= 1, row)
+
+    def test_tables_and_a_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "new" / "page.html"
+            text = self.bench("gemm", *MODEL, "--batch", "2", "--seq", "16", "--steps", "2", "--html", str(page))
+            self.assertIn("% of peak", text)
+            self.assertIn("peak measured first", text)
+            html = page.read_text(encoding="utf-8")
+            self.assertIn("linear_bwd_weight", html)
+            self.assertNotIn("<script", html)
+            self.assertEqual([p.name for p in page.parent.iterdir()], ["page.html"])  # no temporary file stays
+
+    def test_help_shows_defaults_and_mistakes_are_usage_errors(self):
+        text = cl.run([cl.program(), "bench", "--help"]).stdout
+        self.assertIn("--model bert-base --batch 8 --seq 128 --dtype bf16", text)
+        for words, told in (((), "wants the name of one bench"), (("stepp",), "stepp"), (("mlp", "--seq", "8"), "--seq"),
+                            (("step", "--dtype", "fp8"), "fp8"), (("step", *MODEL, "--seq", "5000"), "positions"),
+                            (("step", "--devise", "cpu"), "--device"), (("mlp", "--device", "toaster"), "toaster")):
+            result = cl.run([cl.program(), "bench", *words])
+            self.assertEqual(result.returncode, 2, words)
+            self.assertIn(told, result.stderr)
+            self.assertEqual(result.stdout, "")
+
+
+if __name__ == "__main__":
+    cl.main()
