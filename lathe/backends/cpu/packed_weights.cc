@@ -9,6 +9,9 @@
 namespace lathe::cpu {
 namespace {
 
+// Of an update: enough parts that a thread that is done early takes some over, none too small.
+constexpr int64_t kPartsOfAThread = 8, kWorthAPart = 1 << 14;
+
 /// b of the product that reads W [rows, cols].
 PackedB layout_of(const PackedUse& w, Isa isa) {
   return w.product == PackedFor::kForward ? packed_b(isa, DType::bf16, w.rows, w.cols)
@@ -105,27 +108,31 @@ void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin
                        [&](const Piece& piece) { return piece.begin < at && at < piece.end; });
   };
   if (inside(begin) || inside(end)) stale_ = true;
-  // Every thread takes an equal part of the range, moved to the borders of pieces.
-  pool.run([&](int part, int parts) {
-    const auto cut_at = [&](int p) {
-      const int64_t at = p == parts ? end : begin + count * p / parts;
+  // Equal parts of the range, moved to the borders of pieces.
+  const int64_t parts = std::min<int64_t>(pool.size() * kPartsOfAThread, count / kWorthAPart + 1);
+  pool.deal(parts);
+  pool.run([&](int thread, int) {
+    const auto cut_at = [&](int64_t p) {
+      const int64_t at = p == parts ? end : begin + count / parts * p;
       const auto next = std::upper_bound(pieces_.begin(), pieces_.end(), at,
                                          [](int64_t x, const Piece& piece) { return x < piece.begin; });
       if (next == pieces_.begin() || at <= begin || at >= end) return at;
       const Piece& piece = *std::prev(next);
       return at < piece.end ? std::clamp(piece.begin, begin, end) : at;
     };
-    int64_t at = cut_at(part);
-    const int64_t stop = cut_at(part + 1);
-    auto piece = std::lower_bound(pieces_.begin(), pieces_.end(), at,
-                                  [](const Piece& p, int64_t x) { return p.begin < x; });
-    for (; piece != pieces_.end() && piece->end <= stop; ++piece) {
-      if (at < piece->begin) update(at, piece->begin);
-      update(piece->begin, piece->end);
-      pack(*piece);
-      at = piece->end;
+    for (long part; (part = pool.next_item(thread)) >= 0;) {
+      int64_t at = cut_at(part);
+      const int64_t stop = cut_at(part + 1);
+      auto piece = std::lower_bound(pieces_.begin(), pieces_.end(), at,
+                                    [](const Piece& p, int64_t x) { return p.begin < x; });
+      for (; piece != pieces_.end() && piece->end <= stop; ++piece) {
+        if (at < piece->begin) update(at, piece->begin);
+        update(piece->begin, piece->end);
+        pack(*piece);
+        at = piece->end;
+      }
+      if (at < stop) update(at, stop);
     }
-    if (at < stop) update(at, stop);
   });
 }
 

@@ -15,16 +15,23 @@ constexpr int64_t kWorthThreads = 16384;
 constexpr int64_t kMaxBlocks = 64, kMinBlockRows = 16;
 constexpr int64_t kSquaresBlock = 16384;
 
-/// f(begin, end) on each part's share of `items`, whose work is `each` elements.  Shares begin at multiples
-/// of `step`.
+/// Ranges per thread: enough that one who is done early takes over some of another's.
+constexpr int64_t kRangesOfAThread = 4;
+
+/// f(begin, end) on ranges that together are `items`, whose work is `each` elements.  Ranges begin at
+/// multiples of `step`.
 template <typename F>
 void for_shares(ThreadPool& pool, int64_t items, int64_t each, int64_t step, F f) {
   if (items <= 0) return;
   if (items * each < kWorthThreads || pool.size() == 1) return f(int64_t{0}, items);
-  pool.run([&](int part, int parts) {
-    const Share s = share((items + step - 1) / step, part, parts);
-    const int64_t begin = s.begin * step, end = std::min<int64_t>(items, s.end * step);
-    if (begin < end) f(begin, end);
+  const int ranges = pool.size() * static_cast<int>(kRangesOfAThread);
+  pool.deal(ranges);
+  pool.run([&](int part, int) {
+    for (long i; (i = pool.next_item(part)) >= 0;) {
+      const Share s = share((items + step - 1) / step, static_cast<int>(i), ranges);
+      const int64_t begin = s.begin * step, end = std::min<int64_t>(items, s.end * step);
+      if (begin < end) f(begin, end);
+    }
   });
 }
 

@@ -33,13 +33,19 @@ double sum_of_squares(int64_t n, const float* x) {
   return lane[0];
 }
 
+inline bool all_zero(Uints x) {
+  uint32_t any = 0;
+  for (int l = 0; l < kLanes; ++l) any |= x[l];
+  return any == 0;
+}
+
 void adamw(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v) {
   const float decay = static_cast<float>(1 - a->lr * a->weight_decay), clip = static_cast<float>(a->clip);
   const float keep1 = static_cast<float>(a->beta1), take1 = static_cast<float>(1 - a->beta1);
   const float keep2 = static_cast<float>(a->beta2), take2 = static_cast<float>(1 - a->beta2);
   const float step = static_cast<float>(a->lr / a->bias_correction1), eps = static_cast<float>(a->eps);
   const float root = static_cast<float>(::sqrt(a->bias_correction2));
-  for_vectors(n, [&](int64_t i, auto w) {
+  const auto update = [&](int64_t i, auto w) {
     const Floats g = load(grad + i, w) * clip;
     const Floats m1 = load(m + i, w) * keep1 + g * take1;
     const Floats v1 = load(v + i, w) * keep2 + g * g * take2;
@@ -47,7 +53,20 @@ void adamw(int64_t n, const AdamW* a, const float* grad, float* param, float* m,
     store(m + i, m1, w);
     store(v + i, v1, w);
     store(param + i, p - step * m1 / (square_root(v1) / root + eps), w);
-  });
+  };
+  // Rows of an embedding that no batch has touched: g, m and v are zero and stay so, and without decay p
+  // stays as well.  They are seen to be zero, and neither p read nor anything written.
+  constexpr int64_t kBlock = 8 * kLanes;
+  int64_t i = 0;
+  if (decay == 1)
+    for (; i + kBlock <= n; i += kBlock) {
+      Uints bits{};
+      for (int64_t j = i; j < i + kBlock; j += kLanes)
+        bits |= bits_as<Uints>(load(grad + j)) | bits_as<Uints>(load(m + j)) | bits_as<Uints>(load(v + j));
+      if (all_zero(bits)) continue;
+      for (int64_t j = i; j < i + kBlock; j += kLanes) update(j, Whole{});
+    }
+  for_vectors(n - i, [&](int64_t j, auto w) { update(i + j, w); });
 }
 
 void accumulate(int64_t n, float keep, const float* g, float* total) {
