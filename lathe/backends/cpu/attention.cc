@@ -63,6 +63,10 @@ AttentionTask task_of(const Attention& a, int64_t b, int64_t head, void* workspa
   t.width = a.width;
   t.qkv_stride = stride(a.qkv_stride, a);
   t.out_stride = stride(a.out_stride, a);
+  // the next head, or the first one of the next sequence
+  const int64_t tokens = head + 1 < a.heads ? 0 : t.length, heads = head + 1 < a.heads ? 1 : 1 - a.heads;
+  t.qkv_next = tokens * t.qkv_stride + heads * t.width;
+  t.out_next = tokens * t.out_stride + heads * t.width;
   t.scale = a.scale == 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(a.width))) : a.scale;
   t.head = static_cast<uint32_t>(head);
   t.dropout = a.dropout;

@@ -6,6 +6,8 @@
 // A strip is 32 queries.  Keys are taken in blocks of up to kMaxKeys, so the workspace does not grow with the
 // sequence beyond that.  A source of isa/ defines LATHE_ISA_NAMESPACE, includes this and gives its product.
 #pragma once
+#include <initializer_list>
+
 #include "lathe/backends/cpu/isa/attention_blocks.h"
 #include "lathe/backends/cpu/isa/attention_decide.h"
 
@@ -34,6 +36,37 @@ struct Extents {
   int64_t keys, deep, wide;
   Extents(int64_t length, int64_t width)
       : keys(parts(smaller(length, kMaxKeys), 32) * 32), deep(keys / 32), wide(parts(width, 32)) {}
+};
+
+/// Fetches what the next task reads and writes, little by little: its rows lie too far from each other for
+/// the processor to guess them.
+class Ahead {
+ public:
+  explicit Ahead(const AttentionTask& t) : lines_(parts(t.width, 32)), end_(t.length * lines_) {
+    const int64_t steps = parts(t.length, kStrip) * parts(t.length, 2);
+    each_ = parts(end_, steps);
+  }
+  void add(const void* x, int64_t stride, int64_t next) {
+    tensors_[count_++] = {static_cast<const char*>(x) + 2 * next, 2 * stride};
+  }
+  /// Called for every pair of keys and strip of queries.
+  void step() {
+    for (int64_t i = 0; i < each_ && at_ < end_; ++i, ++at_) {
+      for (int n = 0; n < count_; ++n) _mm_prefetch(tensors_[n].at + 64 * line_, _MM_HINT_T1);
+      if (++line_ < lines_) continue;
+      line_ = 0;
+      for (int n = 0; n < count_; ++n) tensors_[n].at += tensors_[n].row_bytes;
+    }
+  }
+
+ private:
+  struct Tensor {
+    const char* at;
+    int64_t row_bytes;
+  };
+  Tensor tensors_[8];
+  int count_ = 0;
+  int64_t lines_, end_, each_, at_ = 0, line_ = 0;
 };
 
 struct ForwardSpace : Extents {
@@ -84,7 +117,8 @@ struct Running {
 /// Scores s[keys, 32] → exponentials, those that are dropped 0, as right operand p.  shrink: by what sums
 /// of earlier keys are to be multiplied.
 template <int kHalves>
-inline void softmax(const ForwardSpace& w, int64_t keys, float factor, Running& run, __m512* shrink) {
+inline void softmax(const ForwardSpace& w, int64_t keys, float factor, Running& run, __m512* shrink,
+                    Ahead& ahead) {
   const __m512 c = _mm512_set1_ps(factor);
   const auto score = [&](int64_t key, int h) { return _mm512_load_ps(w.s + key * kStrip + 16 * h); };
   __m512 top[kHalves], sum[2][kHalves];
@@ -92,6 +126,7 @@ inline void softmax(const ForwardSpace& w, int64_t keys, float factor, Running& 
   for (int64_t key = 0; key < keys; ++key)
     for (int h = 0; h < kHalves; ++h) top[h] = _mm512_max_ps(top[h], _mm512_mul_ps(score(key, h), c));
   for (int64_t key = 0; key < w.keys && key < parts(keys, 32) * 32; key += 2) {
+    ahead.step();
     __m512i row[2];
     for (int r = 0; r < 2; ++r) {
       row[r] = _mm512_setzero_si512();
@@ -121,6 +156,9 @@ template <Multiply kMultiply>
 void forward(const AttentionTask* task) {
   const AttentionTask& t = *task;
   const ForwardSpace w(t.length, t.width, t.workspace);
+  Ahead ahead(t);
+  for (const void* x : {t.q, t.k, t.v}) ahead.add(x, t.qkv_stride, t.qkv_next);
+  ahead.add(t.y, t.out_stride, t.out_next);
   const float factor = t.scale * kLog2E;
   for (int64_t query = 0; query < t.length; query += kStrip) {
     const int64_t queries = smaller(kStrip, t.length - query);
@@ -139,7 +177,8 @@ void forward(const AttentionTask* task) {
       }
       kMultiply({parts(keys, 16), halves, w.wide, w.k, w.wide, w.q, 2, w.s, kStrip, false});
       decide(t, query, halves, keys, w.groups, w.kept);
-      halves == 2 ? softmax<2>(w, keys, factor, run, shrink) : softmax<1>(w, keys, factor, run, shrink);
+      halves == 2 ? softmax<2>(w, keys, factor, run, shrink, ahead)
+                  : softmax<1>(w, keys, factor, run, shrink, ahead);
       if (begin > 0) {
         zip_factors(shrink);
         for (int64_t d = 0; d < w.wide * 32; ++d)
@@ -191,9 +230,10 @@ int64_t backward_workspace(int64_t length, int64_t width) {
 /// scores as left and right operand.  lse2: log₂ of the sums of exponentials.
 template <int kHalves>
 inline void softmax_bwd(const BackwardSpace& w, int64_t keys, int64_t strip, float factor, float scale,
-                        const __m512* lse2, const __m512* minus_delta) {
+                        const __m512* lse2, const __m512* minus_delta, Ahead& ahead) {
   const __m512 c = _mm512_set1_ps(factor), kept_factor = _mm512_set1_ps(scale);
   for (int64_t key = 0; key < parts(keys, 32) * 32; key += 2) {
+    ahead.step();
     __m512i row[2];
     for (int r = 0; r < 2; ++r) {
       row[r] = _mm512_setzero_si512();
@@ -250,7 +290,7 @@ inline int64_t take_keys(const AttentionTask& t, const BackwardSpace& w, int64_t
 /// The operands of one strip of queries from its scores, and their share of dq from these keys.
 template <Multiply kMultiply>
 inline void backward_strip(const AttentionTask& t, const BackwardSpace& w, int64_t query, int64_t strip,
-                           int64_t keys, bool add) {
+                           int64_t keys, bool add, Ahead& ahead) {
   const int64_t queries = smaller(kStrip, t.length - query), deep = parts(keys, 32);
   const int halves = queries > 16 ? 2 : 1;
   const Rows dy = rows_of(t.dout, t.out_stride, query, queries, t.width);
@@ -270,8 +310,8 @@ inline void backward_strip(const AttentionTask& t, const BackwardSpace& w, int64
   }
   decide(t, query, halves, keys, w.groups, w.kept);
   const float factor = t.scale * kLog2E, scale = kept_scale(t.dropout);
-  halves == 2 ? softmax_bwd<2>(w, keys, strip, factor, scale, lse2, minus_delta)
-              : softmax_bwd<1>(w, keys, strip, factor, scale, lse2, minus_delta);
+  halves == 2 ? softmax_bwd<2>(w, keys, strip, factor, scale, lse2, minus_delta, ahead)
+              : softmax_bwd<1>(w, keys, strip, factor, scale, lse2, minus_delta, ahead);
   float* dq = w.dq + strip * w.wide * 32 * kStrip;
   kMultiply({2 * w.wide, 2, deep, w.k_turned, deep, w.ds_right, 2, dq, kStrip, add});
 }
@@ -294,6 +334,10 @@ template <Multiply kMultiply>
 void backward(const AttentionTask* task) {
   const AttentionTask& t = *task;
   const BackwardSpace w(t.length, t.width, t.workspace);
+  Ahead ahead(t);
+  for (const void* x : {t.q, t.k, t.v}) ahead.add(x, t.qkv_stride, t.qkv_next);
+  for (const void* x : {t.dout, t.out}) ahead.add(x, t.out_stride, t.out_next);
+  for (const void* x : {t.dq, t.dk, t.dv}) ahead.add(x, t.qkv_stride, t.qkv_next);
   constexpr int64_t kGroup = kGroupStrips * kStrip;
   const bool one_block = t.length <= kMaxKeys;
   const auto store_dq = [&](int64_t query, int64_t queries) {
@@ -307,7 +351,7 @@ void backward(const AttentionTask* task) {
     for (int64_t query = 0; query < t.length; query += kGroup) {
       const int64_t queries = smaller(kGroup, t.length - query);
       for (int64_t at = 0; at < queries; at += kStrip)
-        backward_strip<kMultiply>(t, w, query + at, at / kStrip, keys, false);
+        backward_strip<kMultiply>(t, w, query + at, at / kStrip, keys, false, ahead);
       add_keys<kMultiply>(t, w, query, queries, keys);
       if (one_block) store_dq(query, queries);
     }
@@ -321,7 +365,7 @@ void backward(const AttentionTask* task) {
     for (int64_t begin = 0; begin < t.length; begin += kMaxKeys) {
       const int64_t keys = take_keys(t, w, begin);
       for (int64_t at = 0; at < queries; at += kStrip)
-        backward_strip<kMultiply>(t, w, query + at, at / kStrip, keys, begin > 0);
+        backward_strip<kMultiply>(t, w, query + at, at / kStrip, keys, begin > 0, ahead);
     }
     store_dq(query, queries);
   }

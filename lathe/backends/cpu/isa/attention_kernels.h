@@ -10,6 +10,7 @@ namespace lathe::cpu {
 struct AttentionTask {
   int64_t length, width;
   int64_t qkv_stride, out_stride;  ///< elements between tokens
+  int64_t qkv_next, out_next;      ///< elements to where the thread probably goes on
   float scale;
   uint32_t head, sample;
   DropoutRule dropout;
