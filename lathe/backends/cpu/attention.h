@@ -14,6 +14,8 @@ namespace lathe::cpu {
 /// Tokens [N], of which sequence b holds cu[b] … cu[b+1]; tokens from cu[B] on belong to none.  q, k, v and
 /// their gradients: [N, H, D], tokens `qkv_stride` elements apart; out and dout: [N, H, D], `out_stride`
 /// apart; each is f32 or bf16 (`t`).  Scores, probabilities and sums are f32; what is stored is rounded once.
+/// Where the processor multiplies bf16, products of bf16 tensors take probabilities and gradients of scores
+/// rounded to bf16.
 /// Every (sequence, head) is computed by one thread: bits do not depend on the number of threads.
 struct Attention {
   DType t = DType::f32;
@@ -27,7 +29,7 @@ struct Attention {
 
 /// out: rows of tokens ≥ cu[B] become 0.  lse: [H, N], natural log of the sum of the exponentials of the
 /// scaled scores, 0 for tokens ≥ cu[B].
-/// Source: Dao 2023 alg. 1 (arXiv 2307.08691), with whole rows of scores per block of queries.
+/// Source: Dao 2023 alg. 1 (arXiv 2307.08691).
 void attention(ThreadPool& pool, Isa isa, const Attention& a, const void* q, const void* k, const void* v,
                void* out, float* lse, void* workspace);
 
@@ -37,7 +39,8 @@ void attention_bwd(ThreadPool& pool, Isa isa, const Attention& a, const void* do
                    const void* k, const void* v, const void* out, const float* lse, void* dq, void* dk,
                    void* dv, void* workspace);
 
-/// Workspace of either, 64-byte aligned, for sequences of up to `longest` tokens (N if nothing is known).
+/// Workspace of either, 64-byte aligned, for sequences of up to `longest` tokens (N if nothing is known).  It
+/// grows no more from 512 tokens on: keys are taken in blocks of up to 512.
 size_t attention_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads);
 size_t attention_bwd_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads);
 

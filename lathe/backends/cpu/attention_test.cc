@@ -274,6 +274,20 @@ TEST(Attention, BackwardIsTheDerivativeOfForward) {
   }
 }
 
+TEST(Attention, WorkspaceStopsGrowingWithTheSequence) {
+  for_levels([&](Isa isa, DType t) {
+    for (int64_t width : {16, 64, 80}) {
+      const size_t block = attention_workspace_bytes(isa, t, 512, width, 1);
+      const size_t block_bwd = attention_bwd_workspace_bytes(isa, t, 512, width, 1);
+      EXPECT_LT(attention_workspace_bytes(isa, t, 128, width, 1), block);
+      EXPECT_LT(attention_bwd_workspace_bytes(isa, t, 128, width, 1), block_bwd);
+      EXPECT_EQ(attention_workspace_bytes(isa, t, 1 << 20, width, 1), block);
+      EXPECT_EQ(attention_bwd_workspace_bytes(isa, t, 1 << 20, width, 1), block_bwd);
+      EXPECT_LE(block_bwd, size_t{2} << 20) << "more than a core's cache";
+    }
+  });
+}
+
 TEST(Attention, LongSequenceNeedsNoSquareOfMemory) {
   // uniform keys: every probability is 1 / length, so out is the mean of v
   const int64_t length = 8192, width = 16;

@@ -1,6 +1,6 @@
-// Attention of one head of one sequence.  Scores of kQueries queries against all keys lie in a tile of the
-// workspace; matrices are [length, padded(width)] f32 there.  A source of isa/ defines LATHE_ISA_NAMESPACE,
-// includes this and defines its tables as `attention_table<T>()`.
+// Attention of one head of one sequence in f32.  Scores of kQueries queries against up to kMaxKeys keys lie
+// in a tile of the workspace; matrices are [keys or queries, padded(width)] f32 there.  A source of isa/
+// defines LATHE_ISA_NAMESPACE, includes this and defines its tables as `attention_table<T>()`.
 #pragma once
 #include "lathe/backends/cpu/isa/attention_kernels.h"
 #include "lathe/backends/cpu/isa/attention_tiles.h"
@@ -10,24 +10,53 @@
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
 
-constexpr int64_t kQueries = 64;
+constexpr int64_t kQueries = 64, kMaxKeys = 512;
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/// Pieces of the workspace, one behind the other; 64-byte aligned because all are padded.
+/// Hands out pieces of a workspace, or counts them if there is none yet; 64-byte aligned because all are
+/// padded.
 struct Pieces {
-  float* next;
+  float* base;
+  int64_t used = 0;
   float* take(int64_t rows, int64_t cols) {
-    float* piece = next;
-    next += padded(rows) * padded(cols);
+    float* piece = base == nullptr ? nullptr : base + used;
+    used += padded(rows) * padded(cols);
     return piece;
   }
 };
+struct ForwardSpace {
+  int64_t keys, width;
+  Pieces pieces;
+  float* kt = pieces.take(keys, width);
+  float* v = pieces.take(keys, width);
+  float* q = pieces.take(kQueries, width);
+  float* y = pieces.take(kQueries, width);
+  float* p = pieces.take(kQueries, keys);
+};
+struct BackwardSpace {
+  int64_t keys, width;
+  Pieces pieces;
+  float* kt = pieces.take(keys, width);
+  float* vt = pieces.take(keys, width);
+  float* k = pieces.take(keys, width);
+  float* dk = pieces.take(keys, width);
+  float* dv = pieces.take(keys, width);
+  float* q = pieces.take(kQueries, width);
+  float* dy = pieces.take(kQueries, width);
+  float* dq = pieces.take(kQueries, width);
+  float* p = pieces.take(kQueries, keys);
+  float* dp = pieces.take(kQueries, keys);
+};
+template <typename Space>
+Space space_of(int64_t length, int64_t width, float* base) {
+  return {smaller(length, kMaxKeys), width, {base}};
+}
 int64_t forward_workspace(int64_t length, int64_t width) {
-  return padded(width) * (2 * padded(length) + 2 * kQueries) + kQueries * padded(length);
+  return space_of<ForwardSpace>(length, width, nullptr).pieces.used;
 }
 int64_t backward_workspace(int64_t length, int64_t width) {
-  return padded(width) * (5 * padded(length) + 3 * kQueries) + 2 * kQueries * padded(length);
+  return space_of<BackwardSpace>(length, width, nullptr).pieces.used;
 }
 
 /// x where the column is below `cols`, else `fill`.
@@ -38,32 +67,35 @@ inline Floats within(Floats x, int64_t column, int64_t cols, float fill) {
   return lane < static_cast<int32_t>(cols - column) ? x : all(fill);
 }
 
-/// f(column, bits) for every vector of a row of `keys` columns; bits are the random bits of its columns,
-/// drawn only where something can be dropped.
+/// f(column, bits) for every vector of a row of `keys` columns, the keys from `first` on; bits are the random
+/// bits of its columns, drawn only where something can be dropped.
 template <typename F>
-inline void for_keys(const AttentionTask& t, int64_t query, int64_t keys, F f) {
+inline void for_keys(const AttentionTask& t, int64_t query, int64_t first, int64_t keys, F f) {
   uint16_t bits[kDecisions] = {};
   const uint32_t row = t.head << 16 | static_cast<uint32_t>(query);
   for (int64_t c = 0; c < keys; c += kDecisions) {
-    if (t.dropout.threshold > 0) decide(t.dropout, t.sample, row, c, bits);
+    if (t.dropout.threshold > 0) decide(t.dropout, t.sample, row, first + c, bits);
     for (int i = 0; i < kDecisions && c + i < keys; i += kLanes) f(c + i, bits + i);
   }
 }
 
-/// Scores of one query → e^(score − largest), some dropped.  Returns the sum before dropping, and the
-/// largest.
+/// What softmax knows of a query so far: the largest score, and the sum of the exponentials before dropping.
 struct RowSum {
   float largest, sum;
 };
-inline RowSum softmax_row(const AttentionTask& t, int64_t query, float* row) {
-  const int64_t keys = t.length;
+inline float exp_of(float x) { return exp(all(x))[0]; }
+
+/// Scores of one query → e^(score − largest), some dropped.  Returns by what sums of earlier keys are to be
+/// multiplied.
+inline float softmax_row(const AttentionTask& t, int64_t query, int64_t first, int64_t keys, float* row,
+                         RowSum& known) {
   const float nothing = -__builtin_inff();
   Sum top;
   for (Floats& set : top.set) set = all(nothing);
   for_whole_sums(padded(keys), [&](int64_t c, int s) {
     top.set[s] = larger(within(load(row + c), c, keys, nothing), top.set[s]);
   });
-  float largest = nothing;
+  float largest = known.largest;
   for (const Floats& set : top.set)
     for (int l = 0; l < kLanes; ++l) largest = set[l] > largest ? set[l] : largest;
   Sum sum{};
@@ -73,45 +105,52 @@ inline RowSum softmax_row(const AttentionTask& t, int64_t query, float* row) {
     sum.set[s] += e;
   });
   if (t.dropout.threshold > 0)
-    for_keys(t, query, keys,
+    for_keys(t, query, first, keys,
              [&](int64_t c, const uint16_t* bits) { store(row + c, keep(t.dropout, bits, load(row + c))); });
-  return {largest, sum.total()};
+  const float shrink = first == 0 ? 0.f : exp_of(known.largest - largest);
+  known = {largest, sum.total() + (first == 0 ? 0.f : known.sum * shrink)};
+  return shrink;
 }
 
 template <typename T>
 void forward(const AttentionTask* task) {
   const AttentionTask& t = *task;
-  const int64_t keys = t.length, wide = padded(t.width), key_row = padded(keys);
-  Pieces pieces{t.workspace};
-  float* kt = pieces.take(keys, t.width);
-  float* v = pieces.take(keys, t.width);
-  float* q = pieces.take(kQueries, t.width);
-  float* y = pieces.take(kQueries, t.width);
-  float* p = pieces.take(kQueries, keys);
-  transpose(keys, t.width, static_cast<const T*>(t.k), t.qkv_stride, kt);
-  unpack(keys, t.width, 0, static_cast<const T*>(t.v), t.qkv_stride, 1.f, v);
-  for (int64_t begin = 0; begin < keys; begin += kQueries) {
-    const int64_t queries = smaller(kQueries, keys - begin), extra = -queries & (kTile - 1);
+  const ForwardSpace w = space_of<ForwardSpace>(t.length, t.width, t.workspace);
+  const int64_t wide = padded(t.width), key_row = padded(w.keys);
+  for (int64_t begin = 0; begin < t.length; begin += kQueries) {
+    const int64_t queries = smaller(kQueries, t.length - begin), extra = -queries & (kTile - 1);
     unpack(queries, t.width, extra, static_cast<const T*>(t.q) + begin * t.qkv_stride, t.qkv_stride, t.scale,
-           q);
-    product<false>(queries, keys, t.width, left(q, wide), transposed(kt, t.width), p, key_row);
-    float inverse[kQueries];
-    for (int64_t i = 0; i < queries; ++i) {
-      const RowSum s = softmax_row(t, begin + i, p + i * key_row);
-      t.new_lse[begin + i] = static_cast<float>(double{s.largest} + ::log(double{s.sum}));
-      inverse[i] = 1.f / s.sum;
+           w.q);
+    RowSum known[kQueries];
+    for (RowSum& row : known) row = {-__builtin_inff(), 0};
+    for (int64_t first = 0; first < t.length; first += kMaxKeys) {
+      const int64_t keys = smaller(kMaxKeys, t.length - first);
+      if (begin == 0 || t.length > kMaxKeys) {
+        transpose(keys, t.width, static_cast<const T*>(t.k) + first * t.qkv_stride, t.qkv_stride, w.kt);
+        unpack(keys, t.width, 0, static_cast<const T*>(t.v) + first * t.qkv_stride, t.qkv_stride, 1.f, w.v);
+      }
+      product<false>(queries, keys, t.width, left(w.q, wide), transposed(w.kt, t.width), w.p, key_row);
+      for (int64_t i = 0; i < queries; ++i) {
+        const float shrink = softmax_row(t, begin + i, first, keys, w.p + i * key_row, known[i]);
+        for (int64_t d = 0; first > 0 && d < wide; ++d) w.y[i * wide + d] *= shrink;
+      }
+      const Left p = left(w.p, key_row);
+      first > 0 ? product<true>(queries, wide, keys, p, right(w.v, wide), w.y, wide)
+                : product<false>(queries, wide, keys, p, right(w.v, wide), w.y, wide);
     }
-    product<false>(queries, wide, keys, left(p, key_row), right(v, wide), y, wide);
     T* out = static_cast<T*>(t.y) + begin * t.out_stride;
-    for (int64_t i = 0; i < queries; ++i)
-      pack(1, t.width, y + i * wide, inverse[i], out + i * t.out_stride, t.out_stride);
+    for (int64_t i = 0; i < queries; ++i) {
+      t.new_lse[begin + i] = static_cast<float>(double{known[i].largest} + ::log(double{known[i].sum}));
+      pack(1, t.width, w.y + i * wide, 1.f / known[i].sum, out + i * t.out_stride, t.out_stride);
+    }
   }
 }
 
 /// p: scores → probabilities, some dropped; dp: their gradients → those of the scores.
-inline void softmax_row_bwd(const AttentionTask& t, int64_t query, float delta, float* p, float* dp) {
+inline void softmax_row_bwd(const AttentionTask& t, int64_t query, int64_t first, int64_t keys, float delta,
+                            float* p, float* dp) {
   const float lse = t.lse[query];
-  for_keys(t, query, t.length, [&](int64_t c, const uint16_t* bits) {
+  for_keys(t, query, first, keys, [&](int64_t c, const uint16_t* bits) {
     const Floats e = exp(load(p + c) - lse), d = load(dp + c);
     const bool drop = t.dropout.threshold > 0;
     store(p + c, drop ? keep(t.dropout, bits, e) : e);
@@ -126,46 +165,73 @@ inline float dot(int64_t n, const T* a, const T* b) {
   return sum.total();
 }
 
+/// The keys from `first` on; returns how many.
+template <typename T>
+inline int64_t take_keys(const AttentionTask& t, const BackwardSpace& w, int64_t first) {
+  const int64_t keys = smaller(kMaxKeys, t.length - first), at = first * t.qkv_stride;
+  transpose(keys, t.width, static_cast<const T*>(t.k) + at, t.qkv_stride, w.kt);
+  transpose(keys, t.width, static_cast<const T*>(t.v) + at, t.qkv_stride, w.vt);
+  unpack(keys, t.width, 0, static_cast<const T*>(t.k) + at, t.qkv_stride, 1.f, w.k);
+  return keys;
+}
+
+/// Probabilities and gradients of scores of the queries from `begin` on; returns how many.
+template <typename T>
+inline int64_t take_queries(const AttentionTask& t, const BackwardSpace& w, int64_t begin, int64_t first,
+                            int64_t keys) {
+  const int64_t queries = smaller(kQueries, t.length - begin), extra = -queries & (kTile - 1);
+  const int64_t wide = padded(t.width), key_row = padded(w.keys);
+  const T* douts = static_cast<const T*>(t.dout) + begin * t.out_stride;
+  const T* outs = static_cast<const T*>(t.out) + begin * t.out_stride;
+  unpack(queries, t.width, extra, static_cast<const T*>(t.q) + begin * t.qkv_stride, t.qkv_stride, t.scale,
+         w.q);
+  unpack(queries, t.width, extra, douts, t.out_stride, 1.f, w.dy);
+  product<false>(queries, keys, t.width, left(w.q, wide), transposed(w.kt, t.width), w.p, key_row);
+  product<false>(queries, keys, t.width, left(w.dy, wide), transposed(w.vt, t.width), w.dp, key_row);
+  for (int64_t i = 0; i < queries; ++i) {
+    const float delta = dot(t.width, douts + i * t.out_stride, outs + i * t.out_stride);
+    softmax_row_bwd(t, begin + i, first, keys, delta, w.p + i * key_row, w.dp + i * key_row);
+  }
+  return queries;
+}
+
+/// One pass gives dk and dv, key block by key block; a second one dq, query block by query block.  If all
+/// keys fit one block the first gives dq, too.
 template <typename T>
 void backward(const AttentionTask* task) {
   const AttentionTask& t = *task;
-  const int64_t keys = t.length, wide = padded(t.width), key_row = padded(keys);
-  Pieces pieces{t.workspace};
-  float* kt = pieces.take(keys, t.width);
-  float* vt = pieces.take(keys, t.width);
-  float* k = pieces.take(keys, t.width);
-  float* dk = pieces.take(keys, t.width);
-  float* dv = pieces.take(keys, t.width);
-  float* q = pieces.take(kQueries, t.width);
-  float* dy = pieces.take(kQueries, t.width);
-  float* dq = pieces.take(kQueries, t.width);
-  float* p = pieces.take(kQueries, keys);
-  float* dp = pieces.take(kQueries, keys);
-  transpose(keys, t.width, static_cast<const T*>(t.k), t.qkv_stride, kt);
-  transpose(keys, t.width, static_cast<const T*>(t.v), t.qkv_stride, vt);
-  unpack(keys, t.width, 0, static_cast<const T*>(t.k), t.qkv_stride, 1.f, k);
-  memset(dk, 0, static_cast<size_t>(key_row * wide) * sizeof(float));
-  memset(dv, 0, static_cast<size_t>(key_row * wide) * sizeof(float));
-  for (int64_t begin = 0; begin < keys; begin += kQueries) {
-    const int64_t queries = smaller(kQueries, keys - begin), extra = -queries & (kTile - 1);
-    const T* douts = static_cast<const T*>(t.dout) + begin * t.out_stride;
-    const T* outs = static_cast<const T*>(t.out) + begin * t.out_stride;
-    unpack(queries, t.width, extra, static_cast<const T*>(t.q) + begin * t.qkv_stride, t.qkv_stride, t.scale,
-           q);
-    unpack(queries, t.width, extra, douts, t.out_stride, 1.f, dy);
-    product<false>(queries, keys, t.width, left(q, wide), transposed(kt, t.width), p, key_row);
-    product<false>(queries, keys, t.width, left(dy, wide), transposed(vt, t.width), dp, key_row);
-    for (int64_t i = 0; i < queries; ++i) {
-      const float delta = dot(t.width, douts + i * t.out_stride, outs + i * t.out_stride);
-      softmax_row_bwd(t, begin + i, delta, p + i * key_row, dp + i * key_row);
+  const BackwardSpace w = space_of<BackwardSpace>(t.length, t.width, t.workspace);
+  const int64_t wide = padded(t.width), key_row = padded(w.keys);
+  const bool one_block = t.length <= kMaxKeys;
+  const Left ds = left(w.dp, key_row);
+  const auto store_dq = [&](int64_t begin, int64_t queries) {
+    pack(queries, t.width, w.dq, t.scale, static_cast<T*>(t.dq) + begin * t.qkv_stride, t.qkv_stride);
+  };
+  for (int64_t first = 0; first < t.length; first += kMaxKeys) {
+    const int64_t keys = take_keys<T>(t, w, first);
+    memset(w.dk, 0, static_cast<size_t>(key_row * wide) * sizeof(float));
+    memset(w.dv, 0, static_cast<size_t>(key_row * wide) * sizeof(float));
+    for (int64_t begin = 0; begin < t.length; begin += kQueries) {
+      const int64_t queries = take_queries<T>(t, w, begin, first, keys);
+      product<true>(keys, wide, queries, left_transposed(w.p, key_row), right(w.dy, wide), w.dv, wide);
+      product<true>(keys, wide, queries, left_transposed(w.dp, key_row), right(w.q, wide), w.dk, wide);
+      if (!one_block) continue;
+      product<false>(queries, wide, keys, ds, right(w.k, wide), w.dq, wide);
+      store_dq(begin, queries);
     }
-    product<true>(keys, wide, queries, left_transposed(p, key_row), right(dy, wide), dv, wide);
-    product<true>(keys, wide, queries, left_transposed(dp, key_row), right(q, wide), dk, wide);
-    product<false>(queries, wide, keys, left(dp, key_row), right(k, wide), dq, wide);
-    pack(queries, t.width, dq, t.scale, static_cast<T*>(t.dq) + begin * t.qkv_stride, t.qkv_stride);
+    pack(keys, t.width, w.dk, 1.f, static_cast<T*>(t.dk) + first * t.qkv_stride, t.qkv_stride);
+    pack(keys, t.width, w.dv, 1.f, static_cast<T*>(t.dv) + first * t.qkv_stride, t.qkv_stride);
   }
-  pack(keys, t.width, dk, 1.f, static_cast<T*>(t.dk), t.qkv_stride);
-  pack(keys, t.width, dv, 1.f, static_cast<T*>(t.dv), t.qkv_stride);
+  for (int64_t begin = 0; begin < t.length && !one_block; begin += kQueries) {
+    int64_t queries = 0;
+    for (int64_t first = 0; first < t.length; first += kMaxKeys) {
+      const int64_t keys = take_keys<T>(t, w, first);
+      queries = take_queries<T>(t, w, begin, first, keys);
+      first > 0 ? product<true>(queries, wide, keys, ds, right(w.k, wide), w.dq, wide)
+                : product<false>(queries, wide, keys, ds, right(w.k, wide), w.dq, wide);
+    }
+    store_dq(begin, queries);
+  }
 }
 
 template <typename T>
