@@ -11,10 +11,7 @@
 #include <vector>
 
 #include "lathe/backends/cpu/gemm.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "lathe/backends/cpu/peak.h"
 
 namespace lathe::cpu {
 namespace {
@@ -51,137 +48,6 @@ Times time_of(double seconds, F&& call) {
   return {all.front(), all[all.size() / 2]};
 }
 
-// ---- Peaks: 10⁵ rounds of independent sums that stay in registers.  Each returns its multiply-adds × 2.
-
-constexpr int64_t kRounds = 100000;
-volatile float sink;
-
-double peak_portable() {
-  float sum[16] = {};
-  for (int64_t r = 0; r < kRounds; ++r)
-    for (float& s : sum) s = s * 0.999f + 0.5f;
-  for (float s : sum) sink = s;
-  return 2.0 * 16 * kRounds;
-}
-
-#if defined(__x86_64__)
-
-// Written out, so that no compiler keeps a sum in memory.
-#define LATHE_CLOBBERED                                                                                   \
-  "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", \
-      "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22",  \
-      "xmm23", "xmm30", "xmm31"
-#define LATHE_PEAK(instruction, reg)                                                              \
-  "vpxord %%zmm30, %%zmm30, %%zmm30\n vpxord %%zmm31, %%zmm31, %%zmm31\n"                         \
-  ".irp r, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23\n"                       \
-  "vpxord %%zmm\\r, %%zmm\\r, %%zmm\\r\n .endr\n 1:\n"                                            \
-  ".irp r, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23\n" instruction " %%" reg \
-  "30, %%" reg "31, %%" reg "\\r\n .endr\n dec %0\n jnz 1b\n"
-
-__attribute__((target("avx512f"))) double peak_avx512() {
-  int64_t rounds = kRounds;
-  __asm__ volatile(LATHE_PEAK("vfmadd231ps", "zmm") : "+r"(rounds) : : LATHE_CLOBBERED);
-  return 2.0 * 16 * 24 * kRounds;
-}
-
-__attribute__((target("avx512f"))) double peak_avx512_bf16() {
-  int64_t rounds = kRounds;
-  __asm__ volatile(LATHE_PEAK("vdpbf16ps", "zmm") : "+r"(rounds) : : LATHE_CLOBBERED);
-  return 2.0 * 32 * 24 * kRounds;
-}
-
-__attribute__((target("avx2"))) double peak_avx2() {
-  int64_t rounds = kRounds;
-  __asm__ volatile(
-      ".irp r, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14\n vxorps %%ymm\\r, %%ymm\\r, %%ymm\\r\n .endr\n 1:\n"
-      ".irp r, 0,1,2,3,4,5,6,7,8,9,10,11\n vfmadd231ps %%ymm13, %%ymm14, %%ymm\\r\n .endr\n dec %0\n jnz 1b\n"
-      : "+r"(rounds)
-      :
-      : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
-        "xmm11", "xmm13", "xmm14");
-  return 2.0 * 8 * 12 * kRounds;
-}
-
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
-// Four sums of 16 x 16.  reads = 0: operands stay in tiles; else 4 KiB of operands per round of 4
-// instructions, from a buffer of that many bytes.
-__attribute__((target("amx-tile,amx-bf16"))) double peak_amx(const char* buffer, int64_t bytes) {
-  const TileConfig config;
-  _tile_loadconfig(&config);
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  _tile_loadd(4, buffer, 64);
-  _tile_loadd(5, buffer, 64);
-  _tile_loadd(6, buffer, 64);
-  _tile_loadd(7, buffer, 64);
-  for (int64_t r = 0, at = 0; r < kRounds / 8; ++r) {
-    if (bytes > 0) {
-      _tile_loadd(4, buffer + at, 64);
-      _tile_loadd(5, buffer + at + 1024, 64);
-      _tile_loadd(6, buffer + at + 2048, 64);
-      _tile_loadd(7, buffer + at + 3072, 64);
-      at = at + 4096 < bytes ? at + 4096 : 0;
-    }
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  }
-  float out[256];
-  _tile_stored(0, out, 64);
-  sink = out[0];
-  _tile_release();
-  return 2.0 * 16 * 16 * 32 * 4 * (kRounds / 8);
-}
-
-#endif
-
-template <typename F>
-double gigaflops(ThreadPool& pool, F&& work) {
-  double flops = 0;
-  const Times t = time_of(0.1, [&] {
-    pool.run([&](int part, int parts) {
-      const double mine = work(part);
-      if (part == 0) flops = mine * parts;
-    });
-  });
-  return flops / t.best * 1e-9;
-}
-
-struct Peak {
-  double f32, bf16, bf16_l2;
-};
-
-Peak peak_of(ThreadPool& pool, [[maybe_unused]] Isa isa) {
-#if defined(__x86_64__)
-  constexpr int64_t kL2 = 1 << 20;
-  std::vector<Line> buffer(static_cast<size_t>(kL2 / 64 * pool.size()));
-  const auto mine = [&](int part) { return buffer[static_cast<size_t>(part) * (kL2 / 64)].bytes; };
-  if (isa >= Isa::kAvx512) {
-    Peak peak;
-    peak.f32 = peak.bf16 = gigaflops(pool, [](int) { return peak_avx512(); });
-    if (isa >= Isa::kAvx512Bf16) peak.bf16 = gigaflops(pool, [](int) { return peak_avx512_bf16(); });
-    if (isa == Isa::kAmx) peak.bf16 = gigaflops(pool, [&](int part) { return peak_amx(mine(part), 0); });
-    peak.bf16_l2 = peak.bf16;
-    if (isa == Isa::kAmx) peak.bf16_l2 = gigaflops(pool, [&](int part) { return peak_amx(mine(part), kL2); });
-    return peak;
-  }
-  if (isa == Isa::kAvx2) {
-    const double f32 = gigaflops(pool, [](int) { return peak_avx2(); });
-    return {f32, f32, f32};
-  }
-#endif
-  const double f32 = gigaflops(pool, [](int) { return peak_portable(); });
-  return {f32, f32, f32};
-}
-
 // ---- Products
 
 struct Product {
@@ -216,7 +82,7 @@ void bench(ThreadPool& pool, Isa isa, const Peak& peak, DType type, Product prod
   const Times t = time_of(seconds, [&] { gemm(pool, isa, g, workspace.data()); });
   const double gflop = 2e-9 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
   const double limit = type == DType::bf16 ? peak.bf16 : peak.f32;
-  const double limit_l2 = type == DType::bf16 ? peak.bf16_l2 : peak.f32;
+  const double limit_l2 = type == DType::bf16 ? peak.bf16_from_l2 : peak.f32;
   fmt::print(
       "{{\"bench\":\"gemm\",\"isa\":\"{}\",\"threads\":{},\"type\":\"{}\",\"pass\":\"{}\",\"packed\":{},"
       "\"m\":{},\"n\":{},\"k\":{},\"best_ms\":{:.3f},\"median_ms\":{:.3f},\"gflops\":{:.1f},"
@@ -250,11 +116,12 @@ int run(int argc, char** argv) {
   const std::string wish = argc > 3 ? argv[3] : "";
   for (Isa isa : available_isas()) {
     if (!wish.empty() && name_of(isa) != wish) continue;
-    const Peak peak = peak_of(pool, isa);
+    Peak peak = measure_peak(pool, isa);
+    for (double* flops : {&peak.f32, &peak.bf16, &peak.bf16_from_l2}) *flops *= 1e-9;  // as everything below
     fmt::print(
         "{{\"bench\":\"peak\",\"isa\":\"{}\",\"threads\":{},\"f32_gflops\":{:.1f},\"bf16_gflops\":{:.1f},"
         "\"bf16_from_l2_gflops\":{:.1f}}}\n",
-        name_of(isa), pool.size(), peak.f32, peak.bf16, peak.bf16_l2);
+        name_of(isa), pool.size(), peak.f32, peak.bf16, peak.bf16_from_l2);
     for (DType type : {DType::f32, DType::bf16})
       for (const auto& [in, out] : {std::pair{768, 768}, {768, 3072}, {3072, 768}})
         bench_layer(pool, isa, peak, type, in, out, seconds);

@@ -9,8 +9,8 @@
 namespace lathe {
 namespace {
 
-/// What fine-tuning asks for, and what weights that start at random do.
-constexpr double kLearningRate = 5e-5, kLearningRateFromScratch = 5e-4;
+/// What trained weights ask for, what a head alone does, and what weights that start at random do.
+constexpr double kFineTuning = 5e-5, kHeadAlone = 5e-3, kFromScratch = 5e-4;
 
 struct Data {
   Questions questions;
@@ -31,7 +31,7 @@ TrainingArguments arguments(const BenchSettings& s, const std::string& dtype, bo
   args.per_device_train_batch_size = s.batches.at(0);
   args.per_device_eval_batch_size = 64;
   args.num_train_epochs = s.epochs;
-  args.learning_rate = is_bench_shape(s.model) ? kLearningRateFromScratch : kLearningRate;
+  args.learning_rate = head_only ? kHeadAlone : is_bench_shape(s.model) ? kFromScratch : kFineTuning;
   args.bf16 = dtype == "bf16";
   args.freeze_base_model = head_only;
   args.save_strategy = "no";
@@ -48,7 +48,8 @@ void add_run(const BenchSettings& s, const BenchDevice& device, const std::strin
   hooks.compute_metrics = [](const TokenizedDataset& heldout, const Predictions& p) {
     return MetricValues{{"accuracy", accuracy(best_classes(p), heldout.labels)}};
   };
-  Trainer trainer(*backend, model, arguments(s, dtype, head_only), &data.train, &data.heldout, hooks);
+  const TrainingArguments args = arguments(s, dtype, head_only);
+  Trainer trainer(*backend, model, args, &data.train, &data.heldout, hooks);
   const TrainOutput output = trainer.train();
   const nlohmann::json evaluation = trainer.evaluate(data.heldout);
   nlohmann::ordered_json row = bench_row("finetune", device, s.model, dtype);
@@ -56,6 +57,7 @@ void add_run(const BenchSettings& s, const BenchDevice& device, const std::strin
   row["batch"] = s.batches.at(0);
   row["samples"] = data.train.size();
   row["epochs"] = s.epochs;
+  row["learning_rate"] = args.learning_rate;
   row["data"] = data.questions.origin;
   row["seconds"] = six_digits(output.metrics.at("train_runtime"));
   row["samples_per_s"] = six_digits(output.metrics.at("train_samples_per_second"));

@@ -67,7 +67,7 @@ std::string table(const BenchReport& report) {
 
 /// Bars from left to right in a box 900 units wide: label, bar, value.
 std::string chart(const BenchReport& report) {
-  constexpr double kLabel = 260, kBars = 540, kRow = 26, kTop = 8;
+  constexpr double kLabel = 310, kBars = 490, kRow = 26, kTop = 8;
   double longest = 0;
   for (const auto& row : report.rows) longest = std::max(longest, bar_value(row, report.chart));
   if (report.chart.labels.empty() || longest <= 0) return "";

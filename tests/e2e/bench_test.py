@@ -2,6 +2,7 @@
 """lathe bench on tiny settings: what it prints is what is promised, and adds up."""
 import json
 import pathlib
+import sys
 import tempfile
 import unittest
 
@@ -61,6 +62,7 @@ class Bench(unittest.TestCase):
         rows = self.rows("infer", *MODEL, "--steps", "2", "--data_dir", "/no/such/folder")
         self.assertEqual([row["batch"] for row in rows], [1, 2, 4, 8, 16, 32, 64])
         self.assertEqual([row["tokens"] for row in rows], [11, 20, 41, 98, 211, 422, 844])
+        self.assertEqual([sum(row["lengths"]) for row in rows], [row["tokens"] for row in rows])
         row, = self.rows("infer", *MODEL, "--steps", "2", "--batch", "3", "--dtype", "fp32")
         self.assertEqual((row["batch"], row["dtype"]), (3, "fp32"))
 
@@ -82,6 +84,11 @@ class Bench(unittest.TestCase):
             self.assertIn("linear_bwd_weight", html)
             self.assertNotIn("<script", html)
             self.assertEqual([p.name for p in page.parent.iterdir()], ["page.html"])  # no temporary file stays
+
+    def test_the_comparison_says_what_is_not_installed(self):
+        result = cl.run([sys.executable, "-I", "-S", str(cl.ROOT / "bench" / "against_torch.py"), "--lathe", cl.program()])
+        self.assertEqual(result.returncode, 77, result.stderr)
+        self.assertIn("skipped: torch is not installed", result.stdout)
 
     def test_help_shows_defaults_and_mistakes_are_usage_errors(self):
         text = cl.run([cl.program(), "bench", "--help"]).stdout

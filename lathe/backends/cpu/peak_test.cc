@@ -16,7 +16,7 @@ TEST(Peak, EveryLevelReachesSomethingAndBf16IsNotBelowF32) {
   ThreadPool pool(1);
   for (const Isa isa : available_isas()) {
     const Peak peak = measure_peak(pool, isa);
-    EXPECT_GT(peak.f32, 1e7) << name_of(isa);
+    EXPECT_GT(peak.f32, 1e6) << name_of(isa);
     EXPECT_LT(peak.f32, 1e14) << name_of(isa);  // no core does 10⁴ operations in a cycle: a loop that is gone
     EXPECT_GE(peak.bf16, peak.f32) << name_of(isa);
     EXPECT_LT(peak.bf16, 1e14) << name_of(isa);
