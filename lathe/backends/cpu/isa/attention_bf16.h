@@ -260,14 +260,15 @@ inline void softmax_bwd(const BackwardSpace& w, int64_t keys, int64_t strip, flo
 
 /// Σ dout ∘ out of the first 16 rows of both.
 inline __m512 dots(const Rows& a, const Rows& b) {
+  __m512 s[16] = {};
+  for (int64_t c = 0; c < a.cols; c += 32) {
+    const Columns x = a.from(0, c), y = b.from(0, c);
+    LATHE_UNROLL_BLOCKS
+    for (int i = 0; i < 16; ++i) s[i] = _mm512_dpbf16_ps(s[i], bf16_of(x.row(i)), bf16_of(y.row(i)));
+  }
   __m512i sum[16];
   LATHE_UNROLL_BLOCKS
-  for (int i = 0; i < 16; ++i) {
-    __m512 s = _mm512_setzero_ps();
-    for (int64_t c = 0; c < a.cols; c += 32)
-      s = _mm512_dpbf16_ps(s, bf16_of(a.at(i, c)), bf16_of(b.at(i, c)));
-    sum[i] = _mm512_castps_si512(s);
-  }
+  for (int i = 0; i < 16; ++i) sum[i] = _mm512_castps_si512(s[i]);
   turn(sum);
   for (int n = 8; n > 0; n /= 2)
     for (int i = 0; i < n; ++i)

@@ -39,15 +39,23 @@ struct Product {
   bool add;
 };
 
+/// 32 columns of a bf16 matrix in memory.
+struct Columns {
+  const Bf16* data;
+  int64_t stride, rows;
+  __mmask32 there;
+
+  __m512i row(int64_t r) const {
+    return r < rows ? _mm512_maskz_loadu_epi16(there, data + r * stride) : _mm512_setzero_si512();
+  }
+};
 /// A bf16 matrix in memory.
 struct Rows {
   const Bf16* data;
   int64_t stride, rows, cols;
 
-  /// 32 elements from (r, c) on
-  __m512i at(int64_t r, int64_t c) const {
-    if (r >= rows) return _mm512_setzero_si512();
-    return _mm512_maskz_loadu_epi16(first_of_32(cols - c), data + r * stride + c);
+  Columns from(int64_t r, int64_t c) const {
+    return {data + r * stride + c, stride, rows - r, first_of_32(cols - c)};
   }
 };
 
@@ -99,17 +107,20 @@ inline void turn(__m512i* r) {
 /// x as left operand: to[row block · depth + k].
 inline void pack_left(const Rows& x, Block* to) {
   for (int64_t r = 0; r < x.rows; r += 16)
-    for (int64_t c = 0; c < x.cols; c += 32, ++to)
-      for (int i = 0; i < 16; ++i) _mm512_store_si512(to->word[i], x.at(r + i, c));
+    for (int64_t c = 0; c < x.cols; c += 32, ++to) {
+      const Columns from = x.from(r, c);
+      for (int i = 0; i < 16; ++i) _mm512_store_si512(to->word[i], from.row(i));
+    }
 }
 
 /// The transpose of x as right operand with kStrip columns: to[k · 2 + column block].
 inline void pack_right_turned(const Rows& x, Block* to) {
   for (int64_t c = 0; c < x.cols; c += 32)
     for (int64_t r = 0; r < 32; r += 16, ++to) {
+      const Columns from = x.from(r, c);
       __m512i row[16];
       LATHE_UNROLL_BLOCKS
-      for (int i = 0; i < 16; ++i) row[i] = x.at(r + i, c);
+      for (int i = 0; i < 16; ++i) row[i] = from.row(i);
       turn(row);
       LATHE_UNROLL_BLOCKS
       for (int i = 0; i < 16; ++i) _mm512_store_si512(to->word[i], row[i]);
@@ -119,11 +130,13 @@ inline void pack_right_turned(const Rows& x, Block* to) {
 /// x as right operand, columns zipped in each 32: to[k · (2 · parts(cols, 32)) + column block].
 inline void pack_right(const Rows& x, Block* to) {
   for (int64_t r = 0; r < x.rows; r += 32)
-    for (int64_t c = 0; c < x.cols; c += 32, to += 2)
+    for (int64_t c = 0; c < x.cols; c += 32, to += 2) {
+      const Columns from = x.from(r, c);
       for (int i = 0; i < 16; ++i) {
-        const Zipped z = zip(x.at(r + 2 * i, c), x.at(r + 2 * i + 1, c));
+        const Zipped z = zip(from.row(2 * i), from.row(2 * i + 1));
         for (int h = 0; h < 2; ++h) _mm512_store_si512(to[h].word[i], z.half[h]);
       }
+    }
 }
 
 /// The transpose of x as left operand: to[row block · depth + k] where rows are the columns of x.
@@ -131,10 +144,11 @@ inline void pack_left_turned(const Rows& x, Block* to) {
   const int64_t depth = parts(x.rows, 32);
   for (int64_t c = 0; c < x.cols; c += 32)
     for (int64_t k = 0; k < depth; ++k) {
+      const Columns from = x.from(32 * k, c);
       __m512i half[2][16];
       LATHE_UNROLL_BLOCKS
       for (int i = 0; i < 16; ++i) {
-        const Zipped z = zip(x.at(32 * k + 2 * i, c), x.at(32 * k + 2 * i + 1, c));
+        const Zipped z = zip(from.row(2 * i), from.row(2 * i + 1));
         half[0][i] = z.half[0];
         half[1][i] = z.half[1];
       }
