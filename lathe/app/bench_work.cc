@@ -34,7 +34,9 @@ BenchDevice bench_device(const std::string& kind, int threads) {
   device.peak_ms = milliseconds_since(begin);
   device.threads = threads > 0 ? threads : default_threads();
   for (const DeviceStatus& status : devices())
-    if (status.kind == kind) device.name = fmt::format("{}, {} threads", status.detail, device.threads);
+    if (status.kind == kind)
+      device.name =
+          fmt::format("{}, {} thread{}", status.detail, device.threads, device.threads == 1 ? "" : "s");
   return device;
 }
 
