@@ -1,25 +1,38 @@
 #include "lathe/backends/cpu/memory.h"
 
-#if defined(__linux__)
 #include <sys/mman.h>
-#endif
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
 namespace lathe::cpu {
 namespace {
+
 constexpr size_t kCacheLine = 64, kBigPage = size_t{2} << 20;
+
+size_t round_up(size_t n, size_t step) { return (n + step - 1) / step * step; }
+
+/// Fresh pages are zero: they come into being at the first touch, near the thread that works on them.
+std::shared_ptr<std::byte> map_pages(size_t bytes) {
+  const size_t mapped = round_up(bytes, kBigPage) + kBigPage;
+  void* begin = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (begin == MAP_FAILED) return nullptr;
+  auto* data =
+      static_cast<std::byte*>(begin) + (kBigPage - reinterpret_cast<uintptr_t>(begin) % kBigPage) % kBigPage;
+#if defined(MADV_HUGEPAGE)
+  madvise(data, round_up(bytes, kBigPage), MADV_HUGEPAGE);  // advice: without it all works, slower
+#endif
+  return {data, [begin, mapped](std::byte*) { munmap(begin, mapped); }};
 }
 
+}  // namespace
+
 std::shared_ptr<std::byte> allocate_zeroed(size_t bytes) {
-  const size_t alignment = bytes >= 2 * kBigPage ? kBigPage : kCacheLine;
-  const size_t padded = (bytes + alignment) / alignment * alignment;
-  auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, padded));
+  if (bytes >= 2 * kBigPage) return map_pages(bytes);
+  const size_t padded = round_up(bytes + 1, kCacheLine);
+  auto* data = static_cast<std::byte*>(std::aligned_alloc(kCacheLine, padded));
   if (data == nullptr) return nullptr;
-#if defined(MADV_HUGEPAGE)
-  if (alignment == kBigPage) madvise(data, padded, MADV_HUGEPAGE);  // advice: without it all works, slower
-#endif
   std::memset(data, 0, padded);
   return {data, [](std::byte* p) { std::free(p); }};
 }
