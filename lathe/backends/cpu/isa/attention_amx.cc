@@ -1,4 +1,5 @@
 #define LATHE_ISA_NAMESPACE isa_amx
+#include "lathe/backends/cpu/isa/amx_tiles.h"
 #include "lathe/backends/cpu/isa/attention_bf16.h"
 
 // Tiles 0-3 hold 32 x 32 sums, 4 and 5 rows of a, 6 and 7 columns of b.
@@ -6,18 +7,6 @@
 namespace lathe::cpu {
 namespace isa_amx {
 namespace {
-
-struct alignas(64) TileConfig {  // Intel SDM vol. 1, 18.2
-  uint8_t palette, start_row, reserved[14];
-  uint16_t row_bytes[16];
-  uint8_t rows[16];
-};
-
-void begin() {
-  static constexpr TileConfig kConfig = {
-      1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
-  _tile_loadconfig(&kConfig);
-}
 
 void end() { _tile_release(); }
 
@@ -80,7 +69,7 @@ constinit const AttentionKernels kAttentionBf16Amx = {isa_amx::forward<isa_amx::
                                                       isa_amx::backward<isa_amx::multiply>,
                                                       isa_amx::forward_workspace,
                                                       isa_amx::backward_workspace,
-                                                      isa_amx::begin,
+                                                      configure_tiles,
                                                       isa_amx::end};
 
 }  // namespace lathe::cpu

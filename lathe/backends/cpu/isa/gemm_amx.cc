@@ -1,3 +1,4 @@
+#include "lathe/backends/cpu/isa/amx_tiles.h"
 #include "lathe/backends/cpu/isa/gemm_avx512.h"
 
 // Tiles 0-3 hold 32 x 32 sums, 4 and 5 rows of a, 6 and 7 columns of b: four loads feed four products.
@@ -11,18 +12,6 @@ namespace {
 
 constexpr int kTileMr = 32, kTileNr = 32, kStep = 32;  // elements of k in a product
 constexpr int kAccBytes = kTileNr * 4, kBBytes = kTileNr * 4;
-
-struct alignas(64) TileConfig {  // Intel SDM vol. 1, 18.2
-  uint8_t palette, start_row, reserved[14];
-  uint16_t row_bytes[16];
-  uint8_t rows[16];
-};
-
-void begin() {
-  static constexpr TileConfig kConfig = {
-      1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
-  _tile_loadconfig(&kConfig);
-}
 
 void end() {
   _tile_release();
@@ -128,7 +117,7 @@ const GemmKernel kGemmBf16Amx = {
     .rows_in_place = true,
     .kc = 384,
     .columns = kTileNr,
-    .begin = begin,
+    .begin = configure_tiles,
     .end = end,
     .tile = tile_amx,
     .store = store,

@@ -1,23 +1,15 @@
-#include <immintrin.h>
-
+#include "lathe/backends/cpu/isa/amx_tiles.h"
 #include "lathe/backends/cpu/isa/peak_kernels.h"
 
 namespace lathe::cpu {
 namespace {
 
-struct alignas(64) TileConfig {  // Intel SDM vol. 1, 18.2
-  uint8_t palette, start_row, reserved[14];
-  uint16_t row_bytes[16];
-  uint8_t rows[16];
-};
 constexpr int64_t kTileBytes = 1024;
 
 // Four sums of 16 x 16, as the matrix products have them: four tiles of operands feed four products.
 template <bool kFromMemory>
 double peak(int64_t rounds, const char* memory, int64_t bytes) {
-  static constexpr TileConfig kConfig = {
-      1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
-  _tile_loadconfig(&kConfig);
+  configure_tiles();
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
