@@ -74,7 +74,7 @@ void bench(ThreadPool& pool, Isa isa, const Peak& peak, DType type, Product prod
   if (product.packed) {
     const PackedB layout = packed_b(isa, type, g.n, g.k);
     packed.resize(layout.bytes / 64 + 1);
-    pack_b(pool, isa, layout, g.n, g.k, g.b_type, g.b, g.ldb, g.b_transposed, packed.data());
+    pack_b(isa, layout, g.n, g.k, g.b_type, g.b, g.ldb, g.b_transposed, {0, g.n, 0, g.k}, packed.data());
     g.b = packed.data();
     g.b_packed = true;
   }

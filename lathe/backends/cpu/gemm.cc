@@ -377,34 +377,21 @@ PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k) {
   return layout_b(kernel_of(isa, bf16), bf16, n, k);
 }
 
-namespace {
-Packing packing_of(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b,
-                   int64_t ldb, bool transposed, void* out) {
+void pack_b(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b, int64_t ldb,
+            bool transposed, PartOfB part, void* out) {
   const bool bf16 = layout.type == DType::bf16 || layout.rounded;
-  return {kernel_of(isa, bf16),
-          b,
-          type,
-          ldb,
-          transposed,
-          n,
-          k,
-          layout.k_padded,
-          layout.width,
-          layout.group,
-          layout.rounded,
-          static_cast<char*>(out)};
-}
-}  // namespace
-
-void pack_b(ThreadPool& pool, Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b,
-            int64_t ldb, bool transposed, void* out) {
-  const Packing packing = packing_of(isa, layout, n, k, type, b, ldb, transposed, out);
-  pool.run([&](int part, int parts) { pack_share(packing, 0, part, parts); });
-}
-
-void pack_b_part(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b, int64_t ldb,
-                 bool transposed, PartOfB part, void* out) {
-  const Packing packing = packing_of(isa, layout, n, k, type, b, ldb, transposed, out);
+  const Packing packing{kernel_of(isa, bf16),
+                        b,
+                        type,
+                        ldb,
+                        transposed,
+                        n,
+                        k,
+                        layout.k_padded,
+                        layout.width,
+                        layout.group,
+                        layout.rounded,
+                        static_cast<char*>(out)};
   for (int64_t panel = part.first_n / layout.width; panel * layout.width < part.last_n; ++panel)
     pack_piece(packing, panel, 0, part.first_k, part.last_k);
 }

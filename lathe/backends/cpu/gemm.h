@@ -69,17 +69,14 @@ struct PackedB {
 /// The layout of b [k,n] for products that compute in `compute` (f32 or bf16) on `isa`.
 PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k);
 
-/// Packs b ([k,n], or [n,k] if transposed; f32 or bf16) to `out` (layout.bytes, aligned to 64).
-void pack_b(ThreadPool& pool, Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b,
-            int64_t ldb, bool transposed, void* out);
-
-/// The same within the calling thread for the part of b with first_n ≤ n < last_n and first_k ≤ k < last_k.
-/// Begins are multiples of the layout's width and group; ends too, or those of b.
+/// Packs b ([k,n], or [n,k] if transposed; f32 or bf16) to `out` (layout.bytes, aligned to 64), within the
+/// calling thread: the part with first_n ≤ n < last_n and first_k ≤ k < last_k.  Begins are multiples of the
+/// layout's width and group; ends too, or those of b.
 struct PartOfB {
   int64_t first_n, last_n, first_k, last_k;
 };
-void pack_b_part(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b, int64_t ldb,
-                 bool transposed, PartOfB part, void* out);
+void pack_b(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b, int64_t ldb,
+            bool transposed, PartOfB part, void* out);
 
 /// out[n] = beta · out + Σ_m x[m,n], in f32 (beta 0: out is not read).  x: [m,n] f32 or bf16, ldx elements
 /// from row to row.  Rows are summed in blocks of 64 and the blocks in order, whatever the number of threads.

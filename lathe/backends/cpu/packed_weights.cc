@@ -41,16 +41,17 @@ std::optional<PackedUse> packed_use(const Node& node, const Program& program, Is
 
 const void* PackedState::copy(const PackedUse& use, Isa isa) {
   for (const auto& known : copies_)
-    if (known->isa == isa && known->use.offset == use.offset && known->use.rows == use.rows &&
-        known->use.product == use.product)
+    if (known->isa == isa && known->use.same_place(use) && known->use.product == use.product)
       return known->data.get();
   const PackedB layout = layout_of(use, isa);
   auto data = allocate_zeroed(layout.bytes);
   if (data == nullptr)
     fail(ErrorCode::kIo, "out of memory: {} bytes wanted for a packed weight; a smaller batch needs less",
          layout.bytes);
-  const auto behind = [](const std::unique_ptr<Copy>& a, int64_t offset) { return a->use.offset < offset; };
-  const auto at = std::lower_bound(copies_.begin(), copies_.end(), use.offset, behind);
+  const auto before = [](const std::unique_ptr<Copy>& a, const PackedUse& b) {
+    return a->use.place() < b.place();
+  };
+  const auto at = std::lower_bound(copies_.begin(), copies_.end(), use, before);
   copies_.insert(at, std::make_unique<Copy>(Copy{use, isa, layout, data}));
   cut();
   stale_ = true;
@@ -59,11 +60,15 @@ const void* PackedState::copy(const PackedUse& use, Isa isa) {
 
 void PackedState::cut() {
   pieces_.clear();
+  overlapping_ = false;
+  int64_t covered = 0;
   for (size_t first = 0; first < copies_.size();) {
     const PackedUse& w = copies_[first]->use;
     int64_t step = 1;
     size_t last = first;
-    for (; last < copies_.size() && copies_[last]->use.offset == w.offset; ++last)
+    overlapping_ |= w.offset < covered;
+    covered = std::max(covered, w.offset + w.rows * w.cols);
+    for (; last < copies_.size() && copies_[last]->use.same_place(w); ++last)
       step = std::lcm(step, std::lcm(copies_[last]->layout.width, copies_[last]->layout.group));
     for (int64_t row = 0; row < w.rows; row += step)
       pieces_.push_back(
@@ -79,11 +84,11 @@ void PackedState::pack(const Piece& piece) const {
     const int64_t first = (piece.begin - w.offset) / w.cols, last = (piece.end - w.offset) / w.cols;
     const float* weight = weights_ + w.offset;
     if (w.product == PackedFor::kForward)
-      pack_b_part(c.isa, c.layout, w.rows, w.cols, DType::f32, weight, w.cols, true, {first, last, 0, w.cols},
-                  c.data.get());
+      pack_b(c.isa, c.layout, w.rows, w.cols, DType::f32, weight, w.cols, true, {first, last, 0, w.cols},
+             c.data.get());
     else
-      pack_b_part(c.isa, c.layout, w.cols, w.rows, DType::f32, weight, w.cols, false,
-                  {0, w.cols, first, last}, c.data.get());
+      pack_b(c.isa, c.layout, w.cols, w.rows, DType::f32, weight, w.cols, false, {0, w.cols, first, last},
+             c.data.get());
   }
 }
 
@@ -107,6 +112,14 @@ void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin
     return std::any_of(pieces_.begin(), pieces_.end(),
                        [&](const Piece& piece) { return piece.begin < at && at < piece.end; });
   };
+  if (overlapping_) {
+    stale_ = true;
+    pool.run([&](int part, int parts) {
+      const Share mine = share(count, part, parts);
+      update(begin + mine.begin, begin + mine.end);
+    });
+    return;
+  }
   if (inside(begin) || inside(end)) stale_ = true;
   // Equal parts of the range, moved to the borders of pieces.
   const int64_t parts = std::min<int64_t>(pool.size() * kPartsOfAThread, count / kWorthAPart + 1);
@@ -137,6 +150,9 @@ void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin
 }
 
 std::shared_ptr<PackedState> PackedWeights::of(const Buffer& state) {
+  if (state.owner == nullptr)  // nothing would tell when this memory goes, and its address comes again
+    fail(ErrorCode::kInternal,
+         "a state in memory without an owner; wants a Buffer that the backend has allocated");
   const std::lock_guard lock(mutex_);
   std::erase_if(states_, [](const auto& known) { return known.second.owner.expired(); });
   Known& known = states_[state.data];

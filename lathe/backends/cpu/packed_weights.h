@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "lathe/backends/cpu/gemm.h"
@@ -20,6 +21,9 @@ struct PackedUse {
   int state = -1;  ///< value id
   int64_t offset = 0, rows = 0, cols = 0;
   PackedFor product = PackedFor::kForward;
+
+  std::tuple<int64_t, int64_t, int64_t> place() const { return {offset, rows, cols}; }
+  bool same_place(const PackedUse& other) const { return place() == other.place(); }
 };
 /// The weight of which `node` reads a packed copy on this level; none where it packs for itself: products of
 /// f32, weights that are computed, levels without arithmetic on bf16.
@@ -39,7 +43,8 @@ class PackedState {
   /// Packs what is stale.
   void refresh(ThreadPool& pool);
   /// Updates `count` parameters from element `begin` of the state on; grad, m and v likewise are whole flat
-  /// arrays.  Copies that were fresh stay so.
+  /// arrays.  Copies that were fresh stay so, but where weights share elements: those are packed anew before
+  /// the next run.
   void adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin, int64_t count, const float* grad,
              float* param, float* m, float* v);
 
@@ -60,14 +65,16 @@ class PackedState {
   void pack(const Piece& piece) const;
 
   const float* weights_;
-  std::vector<std::unique_ptr<Copy>> copies_;  // by offset
+  std::vector<std::unique_ptr<Copy>> copies_;  // by place
   std::vector<Piece> pieces_;                  // by begin
   bool stale_ = true;
+  bool overlapping_ = false;  // pieces of different weights share elements
 };
 
 /// The packed states of a backend, by the memory of the state.
 class PackedWeights {
  public:
+  /// Errors: kInternal if the memory has no owner.
   std::shared_ptr<PackedState> of(const Buffer& state);
   /// The host wrote into this memory.
   void changed(const Buffer& state);

@@ -83,6 +83,15 @@ class Machine {
     programs_.push_back(std::move(program));
     return compile(*programs_.back());
   }
+  /// y = x Wᵀ with some rows of W.
+  std::unique_ptr<Executable> part() {
+    auto program = std::make_unique<Program>();
+    const Value x = program->input("x", {DType::bf16, {kTokens, kIn}});
+    const Value all = program->state("parameters", {DType::f32, {kParameters}});
+    program->output("y", linear(x, slice(all, kBefore + 7 * kIn, {20, kIn}), {}));
+    programs_.push_back(std::move(program));
+    return compile(*programs_.back());
+  }
   std::unique_ptr<Executable> optimizer(int64_t decayed) {
     auto program = std::make_unique<Program>();
     const Type flat{DType::f32, {kParameters}}, one{DType::f32, {1}};
@@ -142,6 +151,32 @@ TEST(PackedWeights, AreThoseOfTheStateAfterEveryKindOfChange) {
       check("an update that was left out");
     }
   }
+}
+
+// Rows of a weight that is also read on its own: each element is updated once, and both copies follow.
+TEST(PackedWeights, MayShareElements) {
+  const std::vector<uint16_t> x = draw_bf16(kTokens * kIn, 1), dy = draw_bf16(kTokens * kOut, 2);
+  const std::vector<float> g = draw(kParameters, 5), one = {1}, hyper = {0.3f, 0.1f, 0.001f, 0};
+  for (Isa isa : available_isas()) {
+    SCOPED_TRACE(name_of(isa));
+    const auto after_update = [&](bool with_part) {
+      Machine machine(isa);
+      const auto whole = machine.products(true);
+      const auto part = with_part ? machine.part() : nullptr;
+      machine.write("parameters", draw(kParameters, 3));
+      const auto optimizer = machine.optimizer(kParameters);
+      Event event;
+      optimizer->run({{bytes(g), bytes(one), bytes(one), bytes(hyper)}}, &event).check();
+      return std::pair(machine.read("parameters"), Machine::run(*whole, {{bytes(x), bytes(dy)}}));
+    };
+    EXPECT_EQ(after_update(true), after_update(false));
+  }
+}
+
+TEST(PackedWeights, WantMemoryWithAnOwner) {
+  std::vector<float> memory(16);
+  PackedWeights states;
+  EXPECT_THROW(states.of({nullptr, reinterpret_cast<std::byte*>(memory.data()), 64}), Error);
 }
 
 TEST(PackedWeights, AreReadByProductsOfBf16WithWeightsOfAState) {

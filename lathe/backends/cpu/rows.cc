@@ -314,12 +314,6 @@ double Rows::sum_of_squares(int64_t n, const float* x, void* workspace) const {
   return blocks == 0 ? 0 : sums[0];
 }
 
-void Rows::adamw(int64_t n, const AdamW& a, const float* grad, float* param, float* m, float* v) const {
-  for_elements(pool_, n, [&](int64_t i, int64_t count) {
-    kernels_.adamw(count, &a, grad + i, param + i, m + i, v + i);
-  });
-}
-
 void Rows::accumulate(int64_t n, float keep, const float* g, float* total) const {
   for_elements(pool_, n,
                [&](int64_t i, int64_t count) { kernels_.accumulate(count, keep, g + i, total + i); });

@@ -69,8 +69,6 @@ class Rows {
   /// Σ x², in double.
   double sum_of_squares(int64_t n, const float* x, void* workspace) const;
   static size_t sum_of_squares_workspace_bytes(int64_t n);
-  /// One update of n parameters and their moments, gradients multiplied by `a.clip` first.
-  void adamw(int64_t n, const AdamW& a, const float* grad, float* param, float* m, float* v) const;
   /// total = keep · total + g; keep = 0 does not read total.
   void accumulate(int64_t n, float keep, const float* g, float* total) const;
 
