@@ -39,4 +39,13 @@ std::string_view name_of(DType dtype) {
   return "?";
 }
 
+bool dtype_of(std::string_view name, DType* dtype) {
+  for (DType d : {DType::f32, DType::bf16, DType::f16, DType::i32, DType::i64, DType::u8, DType::f64})
+    if (name_of(d) == name) {
+      *dtype = d;
+      return true;
+    }
+  return false;
+}
+
 }  // namespace lathe

@@ -1,6 +1,7 @@
 // add, mul, scale, cast, and the activations with their derivatives.
 #include <cmath>
 
+#include "lathe/core/error.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::op {
@@ -25,6 +26,7 @@ std::vector<Case> unary_cases() {
           {"odd", {{3, 17}}},
           {"row", {{2, 768}}},
           {"large", {{5, 33}}, {}, {}, 30},
+          {"to the end of f16", {{5, 33}}, {}, {}, 6e4},
           {"tiny", {{64}}, {}, {}, 1e-4}};
 }
 std::vector<Case> binary_cases() {
@@ -47,11 +49,14 @@ double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 double normal_pdf(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI); }
 
 std::vector<Type> infer_cast(std::span<const Type> in, const Attrs& attrs) {
-  return {{attrs.s("to") == "f32" ? DType::f32 : DType::bf16, in[0].shape}};
+  Type type{DType::f32, in[0].shape};
+  if (!dtype_of(attrs.s("to"), &type.dtype)) fail(ErrorCode::kShape, "cast: {} is no dtype", attrs.s("to"));
+  return {type};
 }
 std::vector<Case> cast_cases() {
   std::vector<Case> cases = unary_cases(), all;
-  for (const char* to : {"f32", "bf16"})
+  cases.push_back({"beyond f16", {{3, 17}}, {}, {}, 2e5});
+  for (const char* to : {"f32", "bf16", "f16"})
     for (Case c : cases) {
       c.attrs = {{"to", std::string(to)}};
       c.name += std::string("-to-") + to;

@@ -1,5 +1,5 @@
 // y = x·Wᵀ + b and its two backward products.  W is an f32 master weight in Hugging Face's layout [out, in];
-// with bf16 activations it is read rounded to bf16.
+// with bf16 or f16 activations it is read rounded to their dtype.
 #include <cmath>
 
 #include "lathe/core/float16.h"
@@ -9,7 +9,9 @@ namespace lathe::op {
 namespace {
 
 double rounded(double w, DType dtype) {
-  return dtype == DType::bf16 ? to_float(to_bf16(static_cast<float>(w))) : w;
+  if (dtype == DType::bf16) return to_float(to_bf16(static_cast<float>(w)));
+  if (dtype == DType::f16) return to_float(to_f16(static_cast<float>(w)));
+  return w;
 }
 
 void ref_linear(Reference& r) {
@@ -95,6 +97,7 @@ const OpDef linear{
           for (const Shape& s : kSizes) cases.push_back({to_string(s), {{s[0], s[1]}, {s[2], s[1]}, {s[2]}}});
           cases.push_back({"no bias", {{5, 40}, {24, 40}, {-1}}});
           cases.push_back({"rank 3", {{2, 3, 40}, {24, 40}, {24}}});
+          cases.push_back({"beyond f16", {{9, 40}, {24, 40}, {24}}, {}, {}, 200});
           return cases;
         },
     .bound = {.ulp = 2, .terms = [](const Reference& r) { return static_cast<double>(r.cols(0)); }},

@@ -30,7 +30,10 @@ std::vector<Type> infer_scatter(std::span<const Type> in, const Attrs& attrs) {
   if (in[0].shape.size() != 2 || in[1].shape != Shape{in[0].shape[0]} || in[1].dtype != DType::i32)
     fail(ErrorCode::kShape, "scatter_add_rows: wants dy[n,c] ids[n]:i32, found {} {}", to_string(in[0]),
          to_string(in[1]));
-  return {{attrs.s("dtype") == "f32" ? DType::f32 : DType::bf16, {attrs.i("rows"), in[0].shape[1]}}};
+  Type type{DType::f32, {attrs.i("rows"), in[0].shape[1]}};
+  if (!dtype_of(attrs.s("dtype"), &type.dtype))
+    fail(ErrorCode::kShape, "scatter_add_rows: {} is no dtype", attrs.s("dtype"));
+  return {type};
 }
 
 std::vector<Value> gather_gradient(const Grad& g) {
@@ -76,7 +79,7 @@ const OpDef scatter_add_rows{
     .cases =
         [] {
           std::vector<Case> all;
-          for (const char* dtype : {"f32", "bf16"}) {
+          for (const char* dtype : {"f32", "bf16", "f16"}) {
             const std::string d = dtype;
             all.push_back({"one-" + d, {{1, 1}, {1}}, {{"rows", int64_t{1}}, {"dtype", d}}, {{0}}});
             all.push_back(

@@ -51,15 +51,6 @@ Signature parse(const OpDef& op) {
   return signature;
 }
 
-bool parse_dtype(const std::string& name, DType* dtype) {
-  for (DType d : {DType::f32, DType::bf16, DType::f16, DType::i32, DType::i64, DType::u8, DType::f64})
-    if (name_of(d) == name) {
-      *dtype = d;
-      return true;
-    }
-  return false;
-}
-
 /// Dimension names bound while the inputs are read.
 class Binder {
  public:
@@ -135,7 +126,7 @@ class Binder {
 void check_dtype(const OpDef& op, const Term& term, const Type& type,
                  const std::map<std::string, DType>& known) {
   DType wanted;
-  if (parse_dtype(term.suffix, &wanted)) {
+  if (dtype_of(term.suffix, &wanted)) {
     if (type.dtype != wanted)
       fail(ErrorCode::kShape, "{}: {} is {}, wants {}", op.name, term.name, to_string(type), term.suffix);
   } else if (!term.suffix.empty()) {
@@ -171,7 +162,7 @@ std::vector<Type> infer_types(const OpDef& op, std::span<const Type> in, const A
   std::vector<Type> out;
   for (const Term& term : signature.out) {
     Type type{DType::f32, binder.shape_of(term)};
-    if (!term.suffix.empty() && !parse_dtype(term.suffix, &type.dtype)) type.dtype = dtypes.at(term.suffix);
+    if (!term.suffix.empty() && !dtype_of(term.suffix, &type.dtype)) type.dtype = dtypes.at(term.suffix);
     out.push_back(type);
   }
   return out;
@@ -181,7 +172,7 @@ std::vector<InputRule> input_rules(const OpDef& op) {
   std::vector<InputRule> rules;
   for (const Term& term : parse(op).in) {
     InputRule rule{term.name};
-    rule.fixed_dtype = parse_dtype(term.suffix, &rule.dtype);
+    rule.fixed_dtype = dtype_of(term.suffix, &rule.dtype);
     rule.optional = term.optional;
     rules.push_back(rule);
   }

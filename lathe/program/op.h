@@ -80,8 +80,9 @@ struct OpDef {
   /// number, the same for all), a name (bound at first use), name+1, a number, or @attr (an int attribute).
   /// A suffix fixes the dtype, or names the input whose dtype it takes; `?` marks an optional input.
   const char* signature;
-  std::vector<DType> dtypes = {DType::f32, DType::bf16};  ///< admitted for inputs whose dtype is open
-  Attrs attrs = {};                                       ///< names and defaults
+  std::vector<DType> dtypes = {DType::f32, DType::bf16,
+                               DType::f16};  ///< admitted for inputs whose dtype is open
+  Attrs attrs = {};                          ///< names and defaults
   /// Replaces the signature's rule where it cannot say it.  Throws kShape.
   std::function<std::vector<Type>(std::span<const Type> in, const Attrs&)> infer = {};
   /// dL/d(inputs), one per input; no value = none.  Set to `not_differentiable` where there is none.

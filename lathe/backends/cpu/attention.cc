@@ -7,25 +7,30 @@
 namespace lathe::cpu {
 namespace {
 
+/// One of three tables by the dtype of the tensors.
+const AttentionKernels& pick(DType t, const AttentionKernels& f32, const AttentionKernels& bf16,
+                             const AttentionKernels& f16) {
+  return t == DType::bf16 ? bf16 : t == DType::f16 ? f16 : f32;
+}
+
 const AttentionKernels& kernels_of(Isa isa, DType t) {
-  const bool half = t == DType::bf16;
   switch (isa) {
 #if defined(__x86_64__)
     case Isa::kAvx2:
-      return half ? kAttentionBf16Avx2 : kAttentionF32Avx2;
+      return pick(t, kAttentionF32Avx2, kAttentionBf16Avx2, kAttentionF16Avx2);
     case Isa::kAvx512:
-      return half ? kAttentionBf16Avx512 : kAttentionF32Avx512;
+      return pick(t, kAttentionF32Avx512, kAttentionBf16Avx512, kAttentionF16Avx512);
     case Isa::kAvx512Bf16:
-      return half ? kAttentionBf16Avx512Bf16 : kAttentionF32Avx512;
+      return pick(t, kAttentionF32Avx512, kAttentionBf16Avx512Bf16, kAttentionF16Avx512);
     case Isa::kAmx:
-      return half ? kAttentionBf16Amx : kAttentionF32Avx512;
+      return pick(t, kAttentionF32Avx512, kAttentionBf16Amx, kAttentionF16Avx512);
 #elif defined(__aarch64__)
     case Isa::kNeon:
     case Isa::kNeonBf16:
-      return half ? kAttentionBf16Neon : kAttentionF32Neon;
+      return pick(t, kAttentionF32Neon, kAttentionBf16Neon, kAttentionF16Neon);
 #endif
     default:
-      return half ? kAttentionBf16Portable : kAttentionF32Portable;
+      return pick(t, kAttentionF32Portable, kAttentionBf16Portable, kAttentionF16Portable);
   }
 }
 

@@ -13,10 +13,10 @@ namespace lathe::cpu {
 ///
 /// Tokens [N], of which sequence b holds cu[b] … cu[b+1]; tokens from cu[B] on belong to none.  q, k, v and
 /// their gradients: [N, H, D], tokens `qkv_stride` elements apart; out and dout: [N, H, D], `out_stride`
-/// apart; each is f32 or bf16 (`t`).  Scores, probabilities and sums are f32; what is stored is rounded once.
-/// Where the processor multiplies bf16, products of bf16 tensors take probabilities and gradients of scores
-/// rounded to bf16.
-/// Every (sequence, head) is computed by one thread: bits do not depend on the number of threads.
+/// apart; each is f32, bf16 or f16 (`t`).  Scores, probabilities and sums are f32; what is stored is rounded
+/// once. Where the processor multiplies bf16, products of bf16 tensors take probabilities and gradients of
+/// scores rounded to bf16. Every (sequence, head) is computed by one thread: bits do not depend on the number
+/// of threads.
 struct Attention {
   DType t = DType::f32;
   int64_t tokens = 0, sequences = 0, heads = 0, width = 0;  ///< N, B, H, D ≤ 256

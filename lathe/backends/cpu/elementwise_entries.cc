@@ -52,7 +52,9 @@ void run_mean(const Call& c) {
   double total = 0;
   for (int64_t i = 0; i < kLanes; ++i) total += sums[i];
   for (int64_t i = size.rows * kLanes; i < n; ++i)
-    total += dtype == DType::f32 ? c.input<float>(0)[i] : to_float(c.input<bf16>(0)[i]);
+    total += dtype == DType::f32    ? c.input<float>(0)[i]
+             : dtype == DType::bf16 ? to_float(c.input<bf16>(0)[i])
+                                    : to_float(c.input<f16>(0)[i]);
   *c.output<float>(0) = static_cast<float>(total / static_cast<double>(n));
 }
 
@@ -61,10 +63,15 @@ void run_mean_bwd(const Call& c) {
   const float dx = *c.input<float>(0) / static_cast<float>(n);
   c.pool.run([&](int part, int parts) {
     const Share s = share(n, part, parts);
-    if (c.out_type(0).dtype == DType::f32)
-      std::fill(c.output<float>(0) + s.begin, c.output<float>(0) + s.end, dx);
-    else
-      std::fill(c.output<bf16>(0) + s.begin, c.output<bf16>(0) + s.end, to_bf16(dx));
+    const auto fill = [&](auto* out, auto value) { std::fill(out + s.begin, out + s.end, value); };
+    switch (c.out_type(0).dtype) {
+      case DType::bf16:
+        return fill(c.output<bf16>(0), to_bf16(dx));
+      case DType::f16:
+        return fill(c.output<f16>(0), to_f16(dx));
+      default:
+        return fill(c.output<float>(0), dx);
+    }
   });
 }
 

@@ -30,9 +30,10 @@ int64_t second_level_cache() {
   return bytes;
 }
 
-// The kernel of a level for sums of products of bf16 or f32.  A level without bf16 arithmetic serves both
-// with its f32 kernel, whose packing rounds.
-const GemmKernel& kernel_of(Isa isa, [[maybe_unused]] bool bf16) {
+// The kernel of a level for sums of products of f32, bf16 or f16.  Where there is no arithmetic on bf16, and
+// for f16, of which two have an exact product in f32, it is that of f32, whose packing rounds.
+const GemmKernel& kernel_of(Isa isa, DType compute) {
+  [[maybe_unused]] const bool bf16 = compute == DType::bf16;
 #if defined(__x86_64__)
   if (isa == Isa::kAmx && bf16) return kGemmBf16Amx;
   if (isa == Isa::kAvx512Bf16 && bf16) return kGemmBf16Avx512Bf16;
@@ -45,13 +46,18 @@ const GemmKernel& kernel_of(Isa isa, [[maybe_unused]] bool bf16) {
   return kGemmF32Portable;
 }
 
-bool computes_bf16(const Gemm& g) { return g.a_type == DType::bf16 || g.b_type == DType::bf16; }
+// What the operands of g are rounded to.
+DType compute_type(const Gemm& g) { return g.a_type == DType::f32 ? g.b_type : g.a_type; }
 
-PackedB layout_b(const GemmKernel& kernel, bool bf16, int64_t n, int64_t k) {
+GemmType kernel_type(DType type) {
+  return type == DType::bf16 ? GemmType::kBf16 : type == DType::f16 ? GemmType::kF16 : GemmType::kF32;
+}
+
+PackedB layout_b(const GemmKernel& kernel, DType compute, int64_t n, int64_t k) {
   PackedB layout{kernel.bf16 ? DType::bf16 : DType::f32, kernel.nr, kernel.b_group};
   layout.k_padded = round_up(k, kernel.a_group);
   layout.bytes = static_cast<size_t>(round_up(n, kernel.nr) * layout.k_padded) * size_of(layout.type);
-  layout.rounded = bf16 && !kernel.bf16;
+  if (!kernel.bf16) layout.rounded = compute;
   return layout;
 }
 
@@ -59,7 +65,7 @@ PackedB layout_b(const GemmKernel& kernel, bool bf16, int64_t n, int64_t k) {
 struct Plan {
   const GemmKernel& kernel;
   const Gemm& g;
-  bool bf16;                            // what is summed: products of bf16
+  DType compute;                        // what is summed: products of this
   int64_t k_padded, k_blocks, k_block;  // the blocks of k depend on k alone
   int64_t m_panels, n_panels;
   int64_t m_step, n_step;  // panels of a block of c; the bits do not depend on it
@@ -68,7 +74,7 @@ struct Plan {
   size_t a_bytes, b_bytes, scratch_bytes;
 
   Plan(Isa isa, const Gemm& product)
-      : kernel(kernel_of(isa, computes_bf16(product))), g(product), bf16(computes_bf16(product)) {
+      : kernel(kernel_of(isa, compute_type(product))), g(product), compute(compute_type(product)) {
     k_padded = round_up(g.k, kernel.a_group);
     k_blocks = ceil_div(k_padded, kernel.kc);
     k_block = round_up(ceil_div(k_padded, k_blocks), kernel.a_group);
@@ -100,7 +106,7 @@ struct Packing {
   bool along_k;
   int64_t lines, k, k_padded;  // lines: rows of a or columns of b
   int panel, group;
-  bool round;
+  DType round;
   char* dst;
 };
 
@@ -111,7 +117,7 @@ void pack_piece(const Packing& p, int64_t panel, int64_t first_packed, int64_t f
   GemmPack pack;
   pack.src = static_cast<const char*>(p.src) +
              (p.along_k ? line * p.ld + first_k : first_k * p.ld + line) * src_bytes;
-  pack.src_bf16 = p.type == DType::bf16;
+  pack.src_type = kernel_type(p.type);
   pack.ld = p.ld;
   pack.along_k = p.along_k;
   pack.width = std::min<int64_t>(p.panel, p.lines - line);
@@ -119,7 +125,7 @@ void pack_piece(const Packing& p, int64_t panel, int64_t first_packed, int64_t f
   pack.k_padded = (last_k < p.k ? last_k : p.k_padded) - first_k;
   pack.panel = p.panel;
   pack.group = p.group;
-  pack.round = p.round;
+  pack.round = kernel_type(p.round);
   pack.dst = p.dst + ((panel - first_packed) * p.k_padded + first_k) * p.panel * dst_bytes;
   p.kernel.pack(&pack);
 }
@@ -135,34 +141,14 @@ void pack_share(const Packing& p, int64_t first_panel, int part, int parts) {
 
 Packing packing_of_a(const Plan& p, char* dst) {
   const Gemm& g = p.g;
-  return {p.kernel,
-          g.a,
-          g.a_type,
-          g.lda,
-          !g.a_transposed,
-          g.m,
-          g.k,
-          p.k_padded,
-          p.kernel.mr,
-          p.kernel.a_group,
-          p.bf16 && !p.kernel.bf16,
-          dst};
+  return {p.kernel,         g.a,       g.a_type, g.lda, !g.a_transposed, g.m, g.k, p.k_padded, p.kernel.mr,
+          p.kernel.a_group, p.compute, dst};
 }
 
 Packing packing_of_b(const Plan& p, char* dst) {
   const Gemm& g = p.g;
-  return {p.kernel,
-          g.b,
-          g.b_type,
-          g.ldb,
-          g.b_transposed,
-          g.n,
-          g.k,
-          p.k_padded,
-          p.kernel.nr,
-          p.kernel.b_group,
-          p.bf16 && !p.kernel.bf16,
-          dst};
+  return {p.kernel,         g.b,       g.b_type, g.ldb, g.b_transposed, g.n, g.k, p.k_padded, p.kernel.nr,
+          p.kernel.b_group, p.compute, dst};
 }
 
 // Panels of c.
@@ -293,8 +279,8 @@ class Work {
     s.acc_ld = kernel_.nr;
     s.rows = static_cast<int>(std::min<int64_t>(kernel_.mr, g_.m - row));
     s.cols = static_cast<int>(std::min<int64_t>(kernel_.nr, g_.n - column));
-    s.c_bf16 = g_.c_type == DType::bf16;
-    s.c = static_cast<char*>(g_.c) + (row * g_.ldc + column) * (s.c_bf16 ? 2 : 4);
+    s.c_type = kernel_type(g_.c_type);
+    s.c = static_cast<char*>(g_.c) + (row * g_.ldc + column) * static_cast<int64_t>(size_of(g_.c_type));
     s.ldc = g_.ldc;
     s.bias = g_.bias == nullptr ? nullptr : g_.bias + column;
     s.beta = g_.beta;
@@ -349,7 +335,7 @@ void run_gemm(Pool& pool, const Plan& p, void* workspace) {
   });
 }
 
-bool is_float(DType type) { return type == DType::f32 || type == DType::bf16; }
+bool is_float(DType type) { return type == DType::f32 || type == DType::bf16 || type == DType::f16; }
 
 }  // namespace
 
@@ -357,8 +343,11 @@ size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads) {
   if (g.m < 1 || g.n < 1 || g.k < 1)
     fail(ErrorCode::kShape, "gemm: found m = {}, n = {}, k = {}, wants each at least 1", g.m, g.n, g.k);
   if (!is_float(g.a_type) || !is_float(g.b_type) || !is_float(g.c_type))
-    fail(ErrorCode::kUnsupported, "gemm: found {} · {} -> {}, wants f32 or bf16; cast before",
+    fail(ErrorCode::kUnsupported, "gemm: found {} · {} -> {}, wants f32, bf16 or f16; cast before",
          name_of(g.a_type), name_of(g.b_type), name_of(g.c_type));
+  if (g.b_type != DType::f32 && g.b_type != compute_type(g))
+    fail(ErrorCode::kUnsupported, "gemm: found {} · {}, wants f32 or the same on both sides; cast before",
+         name_of(g.a_type), name_of(g.b_type));
   const Plan p(isa, g);
   return p.a_bytes + p.b_bytes + static_cast<size_t>(threads) * p.scratch_bytes;
 }
@@ -373,14 +362,12 @@ void gemm_single_thread(Isa isa, const Gemm& g, void* workspace) {
 }
 
 PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k) {
-  const bool bf16 = compute == DType::bf16;
-  return layout_b(kernel_of(isa, bf16), bf16, n, k);
+  return layout_b(kernel_of(isa, compute), compute, n, k);
 }
 
 void pack_b(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b, int64_t ldb,
             bool transposed, PartOfB part, void* out) {
-  const bool bf16 = layout.type == DType::bf16 || layout.rounded;
-  const Packing packing{kernel_of(isa, bf16),
+  const Packing packing{kernel_of(isa, layout.type == DType::bf16 ? DType::bf16 : layout.rounded),
                         b,
                         type,
                         ldb,
@@ -399,13 +386,13 @@ void pack_b(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, co
 void column_sums(ThreadPool& pool, Isa isa, int64_t m, int64_t n, DType type, const void* x, int64_t ldx,
                  float beta, float* out) {
   constexpr int64_t kBlock = 64;  // a share is whole blocks of columns
-  const GemmKernel& kernel = kernel_of(isa, false);
+  const GemmKernel& kernel = kernel_of(isa, DType::f32);
   pool.run([&](int part, int parts) {
     const Share blocks = share(ceil_div(n, kBlock), part, parts);
     const int64_t begin = blocks.begin * kBlock, end = std::min<int64_t>(blocks.end * kBlock, n);
     if (begin >= end) return;
     const ColumnSums sums{static_cast<const char*>(x) + begin * static_cast<int64_t>(size_of(type)),
-                          type == DType::bf16,
+                          kernel_type(type),
                           ldx,
                           m,
                           end - begin,

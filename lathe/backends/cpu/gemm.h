@@ -15,9 +15,11 @@ namespace lathe::cpu {
 ///   y  = {.m = M, .n = N, .k = K, .a = x,  .b = W, .b_transposed = true, .bias = bias}
 ///   dx = {.m = M, .n = K, .k = N, .a = dy, .b = W}
 ///   dW = {.m = N, .n = K, .k = M, .a = dy, .a_transposed = true, .b = x}   with db = column_sums(dy)
-/// Inputs are f32 or bf16, c is f32 or bf16 (nearest even).  If either input is bf16 the other is rounded to
-/// bf16 while it is packed, and products of bf16 are summed; otherwise products of f32.  Levels without bf16
-/// instructions convert and use f32 arithmetic; those with them take denormals as zero.
+/// Inputs and c are f32, bf16 or f16 (nearest even; f16 with subnormals, and infinity from 65520 on).  If one
+/// input is bf16 or f16 the other is of the same type, or f32 and rounded to it while it is packed, and
+/// products of such values are summed; otherwise products of f32.  bf16: levels without bf16 instructions
+/// convert and use f32 arithmetic; those with them take denormals as zero.  f16: every level converts and
+/// uses f32 arithmetic, in which a product of two f16 is exact.
 struct Gemm {
   int64_t m = 0, n = 0, k = 0;  // each ≥ 1
   DType a_type = DType::f32, b_type = DType::f32, c_type = DType::f32;
@@ -58,7 +60,7 @@ struct PackedB {
   int width = 0, group = 0;
   int64_t k_padded = 0;
   size_t bytes = 0;
-  bool rounded = false;  // f32 elements hold values rounded to bf16
+  DType rounded = DType::f32;  // what the values of f32 elements are rounded to
 
   /// Where b[k][n] lies, in elements.
   int64_t index(int64_t k, int64_t n) const {
@@ -66,20 +68,21 @@ struct PackedB {
   }
 };
 
-/// The layout of b [k,n] for products that compute in `compute` (f32 or bf16) on `isa`.
+/// The layout of b [k,n] for products that compute in `compute` (f32, bf16 or f16) on `isa`.
 PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k);
 
-/// Packs b ([k,n], or [n,k] if transposed; f32 or bf16) to `out` (layout.bytes, aligned to 64), within the
-/// calling thread: the part with first_n ≤ n < last_n and first_k ≤ k < last_k.  Begins are multiples of the
-/// layout's width and group; ends too, or those of b.
+/// Packs b ([k,n], or [n,k] if transposed; f32 or what the layout is for) to `out` (layout.bytes, aligned to
+/// 64), within the calling thread: the part with first_n ≤ n < last_n and first_k ≤ k < last_k.  Begins are
+/// multiples of the layout's width and group; ends too, or those of b.
 struct PartOfB {
   int64_t first_n, last_n, first_k, last_k;
 };
 void pack_b(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b, int64_t ldb,
             bool transposed, PartOfB part, void* out);
 
-/// out[n] = beta · out + Σ_m x[m,n], in f32 (beta 0: out is not read).  x: [m,n] f32 or bf16, ldx elements
-/// from row to row.  Rows are summed in blocks of 64 and the blocks in order, whatever the number of threads.
+/// out[n] = beta · out + Σ_m x[m,n], in f32 (beta 0: out is not read).  x: [m,n] f32, bf16 or f16, ldx
+/// elements from row to row.  Rows are summed in blocks of 64 and the blocks in order, whatever the number of
+/// threads.
 void column_sums(ThreadPool& pool, Isa isa, int64_t m, int64_t n, DType type, const void* x, int64_t ldx,
                  float beta, float* out);
 

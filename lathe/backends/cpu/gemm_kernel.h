@@ -9,6 +9,9 @@ namespace lathe::cpu {
 
 struct GemmStore;
 
+/// How an element is stored.
+enum class GemmType : uint8_t { kF32, kBf16, kF16 };
+
 /// acc[rows][nr] (+)= a panel · b panel.
 struct GemmTile {
   const void* a;         ///< [k / a_group][mr][a_group], or rows in place
@@ -32,7 +35,7 @@ struct GemmStore {
   int rows, cols;
   void* c;
   int64_t ldc;  ///< elements
-  bool c_bf16;
+  GemmType c_type;
   const float* bias;  ///< [cols] or null
   float beta;         ///< 0: c is not read
   bool streams;       ///< c may be written past the caches
@@ -41,20 +44,20 @@ struct GemmStore {
 /// Packs one panel: dst[k_padded / group][panel][group], zero beyond `width` and `k`.
 struct GemmPack {
   const void* src;
-  bool src_bf16;
+  GemmType src_type;
   int64_t ld;     ///< elements from line to line of src
   bool along_k;   ///< a line of src runs along k; else across the panel
   int64_t width;  ///< ≤ panel
   int64_t k, k_padded;
   int panel, group;
-  bool round;  ///< an f32 destination takes f32 values rounded to bf16
+  GemmType round;  ///< an f32 destination takes f32 values rounded to this
   void* dst;
 };
 
 /// out[j] = beta · out[j] + Σ over m rows of x[i][j], for n columns.
 struct ColumnSums {
   const void* x;
-  bool bf16;
+  GemmType type;
   int64_t ldx, m, n;
   float beta;
   float* out;

@@ -14,7 +14,13 @@
 namespace lathe::cpu {
 namespace {
 
-constexpr double kU32 = 0x1p-24, kU16 = 0x1p-8;  // unit roundoff of f32 and bf16
+constexpr double kU32 = 0x1p-24;  // unit roundoff of f32
+double unit_of(DType type) { return type == DType::bf16 ? 0x1p-8 : type == DType::f16 ? 0x1p-11 : kU32; }
+
+float rounded(float value, DType type) {
+  if (type == DType::bf16) return to_float(to_bf16(value));
+  return type == DType::f16 ? to_float(to_f16(value)) : value;
+}
 
 // `bytes` of NaN at an address aligned to 64, between two guards.
 class Guarded {
@@ -44,7 +50,7 @@ class Guarded {
   std::vector<Line> lines_;
 };
 
-// Rows of f32 or bf16, `pad` elements of NaN between them.
+// Rows of f32, bf16 or f16, `pad` elements of NaN between them.
 class Matrix {
  public:
   Matrix(DType type, int64_t rows, int64_t cols, int64_t pad)
@@ -61,15 +67,16 @@ class Matrix {
   }
   void set(int64_t i, int64_t j, float value) {
     std::byte* at = memory_.data() + static_cast<size_t>(i * ld_ + j) * size_of(type_);
-    const bf16 narrow = to_bf16(value);
-    std::memcpy(at, type_ == DType::bf16 ? static_cast<const void*>(&narrow) : &value, size_of(type_));
+    const uint16_t narrow = type_ == DType::bf16 ? to_bf16(value).bits : to_f16(value).bits;
+    std::memcpy(at, type_ == DType::f32 ? static_cast<const void*>(&value) : &narrow, size_of(type_));
   }
   float get(int64_t i, int64_t j) const {
     const std::byte* at = memory_.data() + static_cast<size_t>(i * ld_ + j) * size_of(type_);
     float value;
-    bf16 narrow;
+    uint16_t narrow;
     if (type_ == DType::f32) return std::memcpy(&value, at, 4), value;
-    return std::memcpy(&narrow, at, 2), to_float(narrow);
+    std::memcpy(&narrow, at, 2);
+    return type_ == DType::bf16 ? to_float(bf16{narrow}) : to_float(f16{narrow});
   }
   void* data() { return memory_.data(); }
   int64_t ld() const { return ld_; }
@@ -111,8 +118,8 @@ struct Case {
   // Each step of the sum rounds with a relative error of u at most; as k roundings of random sign they add up
   // to √k. Σ|terms| stands for the partial sums, which it exceeds by far.
   void derive() {
-    const bool narrow = g.a_type == DType::bf16 || g.b_type == DType::bf16;
-    const auto input = [&](float x) { return static_cast<double>(narrow ? to_float(to_bf16(x)) : x); };
+    const DType narrow = g.a_type == DType::f32 ? g.b_type : g.a_type;
+    const auto input = [&](float x) { return static_cast<double>(rounded(x, narrow)); };
     const size_t n = static_cast<size_t>(g.n);
     std::vector<double> right(static_cast<size_t>(g.k) * n);
     for (int64_t k = 0; k < g.k; ++k)
@@ -136,7 +143,9 @@ struct Case {
       }
       for (size_t j = 0; j < n; ++j) {
         double bound = kU32 * std::sqrt(static_cast<double>(g.k + 3)) * size[j];
-        if (g.c_type == DType::bf16) bound += kU16 * (std::abs(sum[j]) + bound);
+        if (g.c_type != DType::f32)  // subnormals of f16 are 2^-24 apart
+          bound +=
+              std::max(unit_of(g.c_type) * (std::abs(sum[j]) + bound), g.c_type == DType::f16 ? 0x1p-25 : 0);
         value.push_back(sum[j]);
         limit.push_back(bound);
       }
@@ -196,9 +205,10 @@ void check(const Case& test) {
   }
 }
 
-// Variant v of 128: types, transpositions, bias, beta.
+// Variant v of 256: types (bf16 or f16 beside f32), transpositions, bias, beta.
 Case variant(int64_t m, int64_t n, int64_t k, uint32_t v) {
-  const auto type = [&](int bit) { return (v >> bit) & 1 ? DType::bf16 : DType::f32; };
+  const DType narrow = v >> 7 ? DType::f16 : DType::bf16;
+  const auto type = [&](int bit) { return (v >> bit) & 1 ? narrow : DType::f32; };
   Gemm g{.m = m, .n = n, .k = k, .a_type = type(0), .b_type = type(1), .c_type = type(2)};
   g.a_transposed = (v >> 3) & 1;
   g.b_transposed = (v >> 4) & 1;
@@ -213,7 +223,7 @@ struct Shape {
 TEST(Gemm, SmallShapesInEveryVariant) {
   for (const Shape& s :
        {Shape{1, 1, 1}, {1, 17, 2}, {15, 1, 33}, {16, 16, 16}, {17, 33, 5}, {33, 15, 31}, {31, 65, 3}})
-    for (uint32_t v = 0; v < 128; ++v) {
+    for (uint32_t v = 0; v < 256; ++v) {
       check(variant(s.m, s.n, s.k, v));
       if (HasFailure()) return;
     }
@@ -226,21 +236,22 @@ TEST(Gemm, EdgesOfTilesBlocksAndPanels) {
   uint32_t v = 0;
   for (const Shape& s : shapes)
     for (int i = 0; i < 10; ++i, v += 37) {
-      check(variant(s.m, s.n, s.k, v % 128));
+      check(variant(s.m, s.n, s.k, v % 256));
       if (HasFailure()) return;
     }
 }
 
 // Blocks are 512 columns, 256 to 1024 of k, and rows for a quarter of the cache: 256 to 450 with 2 MB.
 TEST(Gemm, MoreThanOneBlockInEveryDirection) {
-  check(variant(460, 530, 300, 0));       // f32
-  check(variant(300, 515, 1030, 7));      // bf16
-  check(variant(300, 515, 1030, 7 + 8));  // transposed a
-  check(variant(270, 600, 520, 1 + 16));  // bf16 x, f32 weight, transposed
+  check(variant(460, 530, 300, 0));         // f32
+  check(variant(300, 515, 1030, 7));        // bf16
+  check(variant(300, 515, 1030, 7 + 8));    // transposed a
+  check(variant(300, 515, 1030, 7 + 128));  // f16
+  check(variant(270, 600, 520, 1 + 16));    // bf16 x, f32 weight, transposed
 }
 
 TEST(Gemm, RowsDoNotDependOnTheOtherRows) {
-  for (uint32_t v : {0u, 7u, 16u, 16u + 7u}) {
+  for (uint32_t v : {0u, 7u, 16u, 16u + 7u, 128u + 7u}) {
     const Case whole = variant(70, 40, 600, v);
     for (Isa isa : available_isas()) {
       const Matrix all = run(whole, isa, 1);
@@ -259,7 +270,7 @@ TEST(Gemm, RowsDoNotDependOnTheOtherRows) {
 }
 
 TEST(Gemm, NanAndInfinityArriveWhereTheyBelong) {
-  for (uint32_t v : {0u, 3u, 7u, 8u, 16u + 7u}) {
+  for (uint32_t v : {0u, 3u, 7u, 8u, 16u + 7u, 128u + 3u, 128u + 8u + 7u}) {
     Case test = variant(35, 37, 40, v);
     const bool t = test.g.a_transposed;
     test.a.set(t ? 5 : 20, t ? 20 : 5, NAN);
@@ -275,15 +286,28 @@ TEST(Gemm, NanAndInfinityArriveWhereTheyBelong) {
   }
 }
 
-// 1 + 2^-8 and 1 + 3·2^-8 lie halfway between two bf16; stored and packed values must both go to the even
-// one.
+// 1 + u and 1 + 3u, u the unit roundoff, lie halfway between two numbers; stored and packed values must both
+// go to the even one.
+struct Rounding {
+  DType type;
+  float in, out;
+};
 TEST(Gemm, RoundsToNearestEven) {
+  std::vector<Rounding> roundings;
+  for (DType type : {DType::bf16, DType::f16}) {
+    const float u = static_cast<float>(unit_of(type));
+    for (const auto& [in, out] : {std::pair{u, 0.f}, {3 * u, 4 * u}, {0x1.01p0f * u, 2 * u}})
+      roundings.push_back({type, 1 + in, 1 + out});
+  }
+  roundings.push_back({DType::f16, 0x1.8p-24f, 0x1p-23f});  // subnormal
+  roundings.push_back({DType::f16, 0x1p-25f, 0});
+  roundings.push_back({DType::f16, 65519.f, 65504.f});
+  roundings.push_back({DType::f16, 65520.f, INFINITY});
   for (Isa isa : available_isas())
-    for (const auto& [in, out] :
-         {std::pair{1 + 0x1p-8f, 1.0f}, {1 + 3 * 0x1p-8f, 1 + 0x1p-6f}, {1 + 0x1.01p-8f, 1 + 0x1p-7f}}) {
-      Gemm g{.m = 1, .n = 40, .k = 1, .c_type = DType::bf16};
+    for (const auto& [type, in, out] : roundings) {
+      Gemm g{.m = 1, .n = 40, .k = 1, .c_type = type};
       Case stored(g, false, 0);
-      Case packed({.m = 1, .n = 40, .k = 1, .a_type = DType::bf16}, false, 0);
+      Case packed({.m = 1, .n = 40, .k = 1, .a_type = type}, false, 0);
       for (Case* test : {&stored, &packed}) {
         test->a.set(0, 0, 1);
         for (int64_t j = 0; j < 40; ++j) test->b.set(0, j, in);
@@ -295,12 +319,11 @@ TEST(Gemm, RoundsToNearestEven) {
 
 TEST(Gemm, PackedOnceGivesTheSameBits) {
   for (Isa isa : available_isas())
-    for (uint32_t v : {0u, 7u, 16u, 16u + 5u, 1u})
+    for (uint32_t v : {0u, 7u, 16u, 16u + 5u, 1u, 128u + 16u + 5u, 128u + 7u})
       for (const Shape& s : {Shape{33, 70, 65}, {20, 31, 600}}) {
         Case test = variant(s.m, s.n, s.k, v);
         const Matrix wanted = run(test, isa, 2);
-        const bool narrow = test.g.a_type == DType::bf16;
-        const PackedB layout = packed_b(isa, narrow ? DType::bf16 : DType::f32, s.n, s.k);
+        const PackedB layout = packed_b(isa, test.g.a_type, s.n, s.k);
         Guarded packed(layout.bytes);
         pack_b(isa, layout, s.n, s.k, test.g.b_type, test.b.data(), test.b.ld(), test.g.b_transposed,
                {0, s.n, 0, s.k}, packed.data());
@@ -315,7 +338,7 @@ TEST(Gemm, PackedOnceGivesTheSameBits) {
               found = to_float(*reinterpret_cast<const bf16*>(at));
             else
               std::memcpy(&found, at, sizeof found);
-            ASSERT_EQ(found, narrow ? to_float(to_bf16(value)) : value) << name_of(isa);
+            ASSERT_EQ(found, rounded(value, test.g.a_type)) << name_of(isa);
           }
         test.g.b = packed.data();
         test.g.b_packed = true;
@@ -334,12 +357,13 @@ TEST(Gemm, RefusesWhatItCannotCompute) {
   };
   EXPECT_EQ(code({.m = 0, .n = 1, .k = 1}), ErrorCode::kShape);
   EXPECT_EQ(code({.m = 1, .n = 1, .k = -1}), ErrorCode::kShape);
-  EXPECT_EQ(code({.m = 1, .n = 1, .k = 1, .a_type = DType::f16}), ErrorCode::kUnsupported);
+  EXPECT_EQ(code({.m = 1, .n = 1, .k = 1, .a_type = DType::f16, .b_type = DType::bf16}),
+            ErrorCode::kUnsupported);
   EXPECT_EQ(code({.m = 1, .n = 1, .k = 1, .c_type = DType::i32}), ErrorCode::kUnsupported);
 }
 
 TEST(ColumnSums, EveryShapeTypeAndThreadCount) {
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : {DType::f32, DType::bf16, DType::f16})
     for (const Shape& s :
          {Shape{1, 1, 0}, {17, 5, 2}, {64, 64, 0}, {65, 63, 1}, {300, 768, 0}, {1000, 130, 3}}) {
       Matrix x(type, s.m, s.n, s.k);

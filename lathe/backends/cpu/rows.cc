@@ -36,13 +36,32 @@ void for_shares(ThreadPool& pool, int64_t items, int64_t each, int64_t step, F f
 }
 
 const StorageKernels& of(const RowKernels& kernels, DType t) {
-  return t == DType::bf16 ? kernels.bf16 : kernels.f32;
+  return t == DType::bf16 ? kernels.bf16 : t == DType::f16 ? kernels.f16 : kernels.f32;
 }
 const std::byte* at(const void* x, int64_t i, DType t) {
   return static_cast<const std::byte*>(x) + static_cast<size_t>(i) * size_of(t);
 }
 std::byte* at(void* x, int64_t i, DType t) {
   return static_cast<std::byte*>(x) + static_cast<size_t>(i) * size_of(t);
+}
+
+/// y = x in another storage; x may be y where they are the same.
+void convert(const RowKernels& kernels, DType from, DType to, int64_t n, const void* x, void* y) {
+  if (from == to) {
+    std::memmove(y, x, static_cast<size_t>(n) * size_of(to));
+  } else if (to == DType::f32) {
+    of(kernels, from).to_f32(n, x, static_cast<float*>(y));
+  } else if (from == DType::f32) {
+    of(kernels, to).from_f32(n, static_cast<const float*>(x), y);
+  } else {
+    constexpr int64_t kPart = 256;
+    float wide[kPart];
+    for (int64_t i = 0; i < n; i += kPart) {
+      const int64_t count = std::min(kPart, n - i);
+      of(kernels, from).to_f32(count, at(x, i, from), wide);
+      of(kernels, to).from_f32(count, wide, at(y, i, to));
+    }
+  }
 }
 
 int64_t row_blocks(int64_t rows) {
@@ -223,13 +242,7 @@ void Rows::scale(DType t, int64_t n, const void* x, float factor, void* y) const
 
 void Rows::cast(DType from, DType to, int64_t n, const void* x, void* y) const {
   for_elements(pool_, n, [&](int64_t i, int64_t count) {
-    if (from == to) {
-      std::memmove(at(y, i, to), at(x, i, from), static_cast<size_t>(count) * size_of(to));
-    } else if (from == DType::bf16) {
-      kernels_.bf16.to_f32(count, at(x, i, from), static_cast<float*>(y) + i);
-    } else {
-      kernels_.bf16.from_f32(count, static_cast<const float*>(x) + i, at(y, i, to));
-    }
+    convert(kernels_, from, to, count, at(x, i, from), at(y, i, to));
   });
 }
 
@@ -243,15 +256,7 @@ void Rows::dropout(DType t, Size s, const DropoutRule& rule, const int32_t* samp
 void Rows::gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y) const {
   for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const std::byte* x = at(table, ids[i] * s.cols, from);
-      std::byte* row = at(y, i * s.cols, to);
-      if (from == to) {
-        std::memcpy(row, x, static_cast<size_t>(s.cols) * size_of(to));
-      } else if (from == DType::bf16) {
-        kernels_.bf16.to_f32(s.cols, x, reinterpret_cast<float*>(row));
-      } else {
-        kernels_.bf16.from_f32(s.cols, reinterpret_cast<const float*>(x), row);
-      }
+      convert(kernels_, from, to, s.cols, at(table, ids[i] * s.cols, from), at(y, i * s.cols, to));
     }
   });
 }
@@ -276,14 +281,16 @@ void Rows::scatter_add_rows(DType from, DType to, Size s, const void* dy, const 
       const int64_t count = first[v + 1] - first[v];
       if (count == 0) {
         std::memset(row, 0, static_cast<size_t>(c_end - c_begin) * size_of(to));
-      } else if (to == DType::bf16) {
-        of(kernels_, from)
-            .sum_rows_to_bf16(c_end - c_begin, s.cols, at(dy, c_begin, from), order + first[v], count, row);
-      } else {
-        of(kernels_, from)
-            .sum_rows_to_f32(c_end - c_begin, s.cols, at(dy, c_begin, from), order + first[v], count,
-                             reinterpret_cast<float*>(row));
+        continue;
       }
+      const StorageKernels& kernels = of(kernels_, from);
+      const std::byte* x = at(dy, c_begin, from);
+      const int64_t n = c_end - c_begin;
+      if (to == DType::f32)
+        kernels.sum_rows_to_f32(n, s.cols, x, order + first[v], count, reinterpret_cast<float*>(row));
+      else
+        (to == DType::bf16 ? kernels.sum_rows_to_bf16 : kernels.sum_rows_to_f16)(
+            n, s.cols, x, order + first[v], count, row);
     }
   };
   // a small table is cut by columns, because all of dy may meet in one row

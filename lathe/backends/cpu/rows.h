@@ -15,9 +15,9 @@ const RowKernels& row_kernels(Isa isa);
 
 /// Everything that is not a matrix product or attention, over all threads of a pool.
 ///
-/// Tensors are dense and row-major, their storage `t` is f32 or bf16; arithmetic and statistics are f32.  An
-/// elementwise output may be its input.  Nothing allocates: a workspace is the caller's, 64-byte aligned, of
-/// `…_workspace_bytes`; its content before is of no matter.  Bits depend neither on the number of threads
+/// Tensors are dense and row-major, their storage `t` is f32, bf16 or f16; arithmetic and statistics are f32.
+/// An elementwise output may be its input.  Nothing allocates: a workspace is the caller's, 64-byte aligned,
+/// of `…_workspace_bytes`; its content before is of no matter.  Bits depend neither on the number of threads
 /// nor on the workspace.
 class Rows {
  public:

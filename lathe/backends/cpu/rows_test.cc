@@ -336,6 +336,61 @@ TEST(Cast, RoundsAsTheScalarRuleDoesForEveryClassOfFloat) {
   }
 }
 
+TEST(Cast, ReadsAndWritesEveryHalf) {
+  ThreadPool pool(1);
+  constexpr int64_t kHalves = 1 << 16;
+  Tensor halves(DType::f16, kHalves);
+  for (int64_t i = 0; i < kHalves; ++i) reinterpret_cast<f16*>(halves.data())[i] = {static_cast<uint16_t>(i)};
+  for (Isa isa : available_isas()) {
+    Tensor wide(DType::f32, kHalves), again(DType::f16, kHalves);
+    const Rows rows(pool, isa);
+    rows.cast(DType::f16, DType::f32, kHalves, halves.data(), wide.data());
+    rows.cast(DType::f32, DType::f16, kHalves, wide.data(), again.data());
+    for (int64_t i = 0; i < kHalves; ++i) {
+      const f16 half = reinterpret_cast<const f16*>(halves.data())[i];
+      const f16 back = reinterpret_cast<const f16*>(again.data())[i];
+      if ((half.bits & 0x7fff) > 0x7c00) {
+        ASSERT_TRUE(std::isnan(wide[i]) && std::isnan(again[i])) << name_of(isa) << " " << i;
+        continue;
+      }
+      ASSERT_EQ(std::bit_cast<uint32_t>(wide.f32()[i]), std::bit_cast<uint32_t>(to_float(half)));
+      ASSERT_EQ(back.bits, half.bits) << name_of(isa);
+    }
+  }
+}
+
+// Halfway between two halves, a little to either side, and the ends of the range.
+TEST(Cast, RoundsToTheNearestEvenHalf) {
+  ThreadPool pool(1);
+  std::vector<float> x = wide_range();
+  for (uint16_t bits = 0; bits < 0x7c00; bits = static_cast<uint16_t>(bits + 1 + bits / 61)) {
+    const float low = to_float(f16{bits});
+    const float high = bits == 0x7bff ? 65536.f : to_float(f16{static_cast<uint16_t>(bits + 1)});
+    const float middle = (low + high) / 2;
+    for (float near : {middle, std::nextafter(middle, 0.f), std::nextafter(middle, 1e9f)}) {
+      x.push_back(near);
+      x.push_back(-near);
+    }
+  }
+  for (float special : {65504.f, 65519.99f, 65520.f, 1e38f, 0x1p-25f, 0x1.000002p-25f, 0x1p-140f})
+    x.push_back(special);
+  x.push_back(INFINITY);
+  const int64_t n = static_cast<int64_t>(x.size());
+  for (Isa isa : available_isas()) {
+    Tensor narrow(DType::f16, n);
+    Rows(pool, isa).cast(DType::f32, DType::f16, n, x.data(), narrow.data());
+    for (int64_t i = 0; i < n; ++i) {
+      const float value = x[static_cast<size_t>(i)];
+      if (std::isnan(value)) {
+        ASSERT_TRUE(std::isnan(narrow[i]));
+        continue;
+      }
+      ASSERT_EQ(reinterpret_cast<const f16*>(narrow.data())[i].bits, to_f16(value).bits)
+          << name_of(isa) << " " << value;
+    }
+  }
+}
+
 TEST(Dropout, IsTheScalarRuleBitForBit) {
   for_levels([](Isa isa, DType t) {
     for (int64_t cols : kCols)
@@ -384,7 +439,7 @@ TEST(Dropout, IsTheScalarRuleBitForBit) {
 
 TEST(GatherRows, CopiesAndConverts) {
   for_levels([](Isa isa, DType from) {
-    for (DType to : {DType::f32, DType::bf16})
+    for (DType to : {DType::f32, DType::bf16, DType::f16})
       for (int64_t cols : kCols) {
         Draw draw;
         const Tensor table(from, 50 * cols, draw.in(1));
@@ -405,7 +460,7 @@ TEST(GatherRows, CopiesAndConverts) {
 
 TEST(ScatterAddRows, SumsInAscendingOrder) {
   for_levels([](Isa isa, DType from) {
-    for (DType to : {DType::f32, DType::bf16})
+    for (DType to : {DType::f32, DType::bf16, DType::f16})
       for (int64_t table_rows : {1, 2, 40, 3000})
         for (int64_t n : {0, 1, 300}) {
           const int64_t cols = table_rows == 40 ? 33 : 80;

@@ -2,6 +2,7 @@
 // What the tests of the kernels share.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -21,7 +22,13 @@ namespace lathe::cpu::testing {
 
 constexpr double kEps = 0x1p-24;    ///< unit roundoff of f32
 constexpr double kTiny = 0x1p-110;  ///< where exp has underflowed, everything is 0
-inline double eps_of(DType t) { return t == DType::bf16 ? 0x1p-8 : kEps; }
+inline double eps_of(DType t) { return t == DType::bf16 ? 0x1p-8 : t == DType::f16 ? 0x1p-11 : kEps; }
+/// One rounding of a number of that size; below 2⁻¹⁴ those of f16 are 2⁻²⁴ apart.
+inline double rounding_of(DType t, double value) {
+  return std::max(eps_of(t) * std::abs(value), t == DType::f16 ? 0x1p-25 : 0);
+}
+/// Where numbers of the storage end: from here on they round to infinity.
+inline double end_of(DType t) { return t == DType::f16 ? 65520 : INFINITY; }
 
 /// n elements that begin as NaN, between guards.
 class Tensor {
@@ -42,11 +49,14 @@ class Tensor {
   const float* f32() const { return reinterpret_cast<const float*>(data()); }
   double operator[](int64_t i) const {
     if (type_ == DType::bf16) return to_float(reinterpret_cast<const bf16*>(data())[i]);
+    if (type_ == DType::f16) return to_float(reinterpret_cast<const f16*>(data())[i]);
     return f32()[i];
   }
   void set(int64_t i, float x) {
     if (type_ == DType::bf16) {
       reinterpret_cast<bf16*>(data())[i] = to_bf16(x);
+    } else if (type_ == DType::f16) {
+      reinterpret_cast<f16*>(data())[i] = to_f16(x);
     } else {
       f32()[i] = x;
     }
@@ -101,8 +111,12 @@ inline void expect_near(const Tensor& got, const std::vector<Expected>& want, do
       ASSERT_EQ(got[i], w.value) << "at " << i;
       continue;
     }
-    ASSERT_LE(std::abs(got[i] - w.value), w.slack + kTiny + ulps * eps_of(got.type()) * std::abs(w.value))
-        << "at " << i << ": " << got[i] << " instead of " << w.value;
+    const double bound = w.slack + kTiny + ulps * rounding_of(got.type(), w.value);
+    if (std::isinf(got[i])) {
+      ASSERT_GE(std::copysign(w.value, w.value * got[i]) + bound, end_of(got.type())) << "at " << i;
+      continue;
+    }
+    ASSERT_LE(std::abs(got[i] - w.value), bound) << "at " << i << ": " << got[i] << " instead of " << w.value;
   }
 }
 
@@ -110,7 +124,7 @@ inline void expect_near(const Tensor& got, const std::vector<Expected>& want, do
 template <typename F>
 void for_levels(F body) {
   for (Isa isa : available_isas())
-    for (DType t : {DType::f32, DType::bf16}) {
+    for (DType t : {DType::f32, DType::bf16, DType::f16}) {
       SCOPED_TRACE(std::string(name_of(isa)) + " " + std::string(name_of(t)));
       body(isa, t);
       if (::testing::Test::HasFatalFailure()) return;

@@ -36,15 +36,15 @@ struct AttentionKernels {
 };
 
 // f32 arithmetic, whatever the tensors
-extern const AttentionKernels kAttentionF32Portable, kAttentionBf16Portable;
+extern const AttentionKernels kAttentionF32Portable, kAttentionBf16Portable, kAttentionF16Portable;
 #if defined(__x86_64__)
-extern const AttentionKernels kAttentionF32Avx2, kAttentionBf16Avx2;
-extern const AttentionKernels kAttentionF32Avx512, kAttentionBf16Avx512;
+extern const AttentionKernels kAttentionF32Avx2, kAttentionBf16Avx2, kAttentionF16Avx2;
+extern const AttentionKernels kAttentionF32Avx512, kAttentionBf16Avx512, kAttentionF16Avx512;
 // products of bf16
 extern const AttentionKernels kAttentionBf16Avx512Bf16, kAttentionBf16Amx;
 #endif
 #if defined(__aarch64__)
-extern const AttentionKernels kAttentionF32Neon, kAttentionBf16Neon;
+extern const AttentionKernels kAttentionF32Neon, kAttentionBf16Neon, kAttentionF16Neon;
 #endif
 
 }  // namespace lathe::cpu

@@ -4,4 +4,5 @@
 namespace lathe::cpu {
 constinit const AttentionKernels kAttentionF32Neon = isa_neon::attention_table<float>();
 constinit const AttentionKernels kAttentionBf16Neon = isa_neon::attention_table<isa_neon::Bf16>();
+constinit const AttentionKernels kAttentionF16Neon = isa_neon::attention_table<isa_neon::F16>();
 }  // namespace lathe::cpu

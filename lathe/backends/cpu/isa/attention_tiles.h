@@ -89,8 +89,16 @@ inline Quad load_quad(const Bf16* p) {
   memcpy(&x, p, sizeof x);
   return bits_as<Quad>(__builtin_convertvector(x, Wide) << 16);
 }
+inline Quad load_quad(const F16* p) {
+#if defined(__F16C__)
+  return bits_as<Quad>(_mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#else
+  return bits_as<Quad>(load(p));
+#endif
+}
 inline float load_one(const float* p) { return *p; }
 inline float load_one(const Bf16* p) { return bits_as<float>(static_cast<uint32_t>(*p) << 16); }
+inline float load_one(const F16* p) { return load(p, First{1})[0]; }
 
 /// The transpose of x[rows, cols] in panels of kPanel columns (rows of x), zero behind `rows`.
 template <typename T>

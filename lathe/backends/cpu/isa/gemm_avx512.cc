@@ -8,19 +8,21 @@ struct DotF32 {
   static __m512 add(__m512 sum, __m512 a, __m512 b) { return _mm512_fmadd_ps(a, b, sum); }
 };
 
-// Words are f32; kRound: the source is f32, and its values are rounded to bf16.
-template <bool kBf16, bool kRound>
+// Words are f32; kRound: what values of an f32 source are rounded to.
+template <GemmType kType, GemmType kRound>
 struct Source {
   const char* src;
   const GemmPack* p;
 
   __m512i words(int64_t at, int64_t count) const {
     const __mmask16 lanes = first_lanes(count);
-    if (kBf16)
-      return _mm512_castps_si512(
-          widen_bf16(_mm256_maskz_loadu_epi16(lanes, reinterpret_cast<const uint16_t*>(src) + at)));
+    if (kType != GemmType::kF32) {
+      const __m256i halves = _mm256_maskz_loadu_epi16(lanes, reinterpret_cast<const uint16_t*>(src) + at);
+      return _mm512_castps_si512(kType == GemmType::kBf16 ? widen_bf16(halves) : widen_f16(halves));
+    }
     const __m512 value = _mm512_maskz_loadu_ps(lanes, reinterpret_cast<const float*>(src) + at);
-    return kRound ? _mm512_slli_epi32(round_to_bf16(value), 16) : _mm512_castps_si512(value);
+    if (kRound == GemmType::kBf16) return _mm512_slli_epi32(round_to_bf16(value), 16);
+    return _mm512_castps_si512(kRound == GemmType::kF16 ? widen_f16(narrow_f16(value)) : value);
   }
   __m512i along_k(int64_t w, int64_t k) const {
     return w < p->width ? words(w * p->ld + k, p->k - k) : _mm512_setzero_si512();
@@ -31,12 +33,17 @@ struct Source {
 };
 
 void pack(const GemmPack* p) {
-  if (p->src_bf16)
-    pack_blocks<Source<true, false>, 1, false>(p);
-  else if (p->round)
-    pack_blocks<Source<false, true>, 1, false>(p);
+  constexpr GemmType kF32 = GemmType::kF32, kBf16 = GemmType::kBf16, kF16 = GemmType::kF16;
+  if (p->src_type == kBf16)
+    pack_blocks<Source<kBf16, kF32>, 1, false>(p);
+  else if (p->src_type == kF16)
+    pack_blocks<Source<kF16, kF32>, 1, false>(p);
+  else if (p->round == kBf16)
+    pack_blocks<Source<kF32, kBf16>, 1, false>(p);
+  else if (p->round == kF16)
+    pack_blocks<Source<kF32, kF16>, 1, false>(p);
   else
-    pack_blocks<Source<false, false>, 1, false>(p);
+    pack_blocks<Source<kF32, kF32>, 1, false>(p);
 }
 
 }  // namespace

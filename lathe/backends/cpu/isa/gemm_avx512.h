@@ -29,6 +29,11 @@ inline __m512 widen_bf16(__m256i x) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
+inline __m512 widen_f16(__m256i x) { return _mm512_maskz_cvtph_ps(0xffff, x); }
+inline __m256i narrow_f16(__m512 x) {
+  return _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
 // bf16 of 16 floats: with the instruction where there is one (denormals become zero).
 inline __m256i narrow(__m512 x) {
 #if defined(__AVX512BF16__)
@@ -48,12 +53,16 @@ inline void store_rows(const GemmStore* s, int begin, int end) {
       __m512 value = _mm512_maskz_loadu_ps(lanes, s->acc + i * s->acc_ld + j);
       if (s->bias != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(lanes, s->bias + j));
       if (s->beta != 0) {
-        const __m512 old = s->c_bf16 ? widen_bf16(_mm256_maskz_loadu_epi16(lanes, c16 + j))
-                                     : _mm512_maskz_loadu_ps(lanes, c + j);
+        const __m512 old = s->c_type == GemmType::kF32 ? _mm512_maskz_loadu_ps(lanes, c + j)
+                           : s->c_type == GemmType::kBf16
+                               ? widen_bf16(_mm256_maskz_loadu_epi16(lanes, c16 + j))
+                               : widen_f16(_mm256_maskz_loadu_epi16(lanes, c16 + j));
         value = _mm512_fmadd_ps(_mm512_set1_ps(s->beta), old, value);
       }
-      if (s->c_bf16)
+      if (s->c_type == GemmType::kBf16)
         _mm256_mask_storeu_epi16(c16 + j, lanes, narrow(value));
+      else if (s->c_type == GemmType::kF16)
+        _mm256_mask_storeu_epi16(c16 + j, lanes, narrow_f16(value));
       else if (s->streams && lanes == 0xffff && reinterpret_cast<uintptr_t>(c + j) % 64 == 0)
         _mm512_stream_ps(c + j, value);
       else

@@ -48,7 +48,7 @@ struct Source {
 
 void gemm_pack_avx512bf16(const GemmPack* p) {
   const bool rows = p->group != 2;
-  if (p->src_bf16)
+  if (p->src_type == GemmType::kBf16)
     rows ? pack_blocks<Source<true>, 2, true>(p) : pack_blocks<Source<true>, 2, false>(p);
   else
     rows ? pack_blocks<Source<false>, 2, true>(p) : pack_blocks<Source<false>, 2, false>(p);

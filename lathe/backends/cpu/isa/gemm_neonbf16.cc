@@ -45,8 +45,8 @@ void tile(const GemmTile* t) {
 }
 
 uint16_t narrowed(const GemmPack* p, int64_t at) {
-  return p->src_bf16 ? static_cast<const uint16_t*>(p->src)[at]
-                     : gemm_narrow(static_cast<const float*>(p->src)[at]);
+  return p->src_type == GemmType::kBf16 ? static_cast<const uint16_t*>(p->src)[at]
+                                        : gemm_narrow(static_cast<const float*>(p->src)[at]);
 }
 
 void pack(const GemmPack* p) {

@@ -26,13 +26,15 @@ constexpr StorageKernels storage_table() {
           to_f32<T>,
           from_f32<T>,
           dropout<T>,
-          sum_rows_to_f32<T>,
-          sum_rows_to_bf16<T>};
+          sum_rows_to<float, T, float>,
+          sum_rows_to<Bf16, T, void>,
+          sum_rows_to<F16, T, void>};
 }
 
 constexpr RowKernels row_table() {
   return {storage_table<float>(),
           storage_table<Bf16>(),
+          storage_table<F16>(),
           sum_blocks,
           sum_of_squares,
           adamw,

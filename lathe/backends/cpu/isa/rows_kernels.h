@@ -19,7 +19,7 @@ struct AdamW {
   double clip = 1;                            ///< multiplies the gradient
 };
 
-/// Kernels on rows stored as f32 or bf16 (`void*`), for one thread.  [begin, end) are rows.
+/// Kernels on rows stored as f32, bf16 or f16 (`void*`), for one thread.  [begin, end) are rows.
 struct StorageKernels {
   void (*layer_norm)(int64_t begin, int64_t end, int64_t cols, const void* x, const float* gamma,
                      const float* beta, float eps, void* y, float* mean, float* rstd);
@@ -42,16 +42,18 @@ struct StorageKernels {
   void (*dropout)(int64_t begin, int64_t end, int64_t cols, const DropoutRule* rule,
                   const int32_t* sample_ids, const int32_t* positions, const void* x, const void* residual,
                   void* y);
-  /// y[0 … n) = Σ over i < count of x[rows[i] · cols …), to f32 and to this storage; x in this storage.
+  /// y[0 … n) = Σ over i < count of x[rows[i] · cols …), stored as the name says; x in this storage.
   void (*sum_rows_to_f32)(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count,
                           float* y);
   void (*sum_rows_to_bf16)(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count,
                            void* y);
+  void (*sum_rows_to_f16)(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count,
+                          void* y);
 };
 
 /// All row kernels of one instruction set.
 struct RowKernels {
-  StorageKernels f32, bf16;
+  StorageKernels f32, bf16, f16;
   /// out[c] = Σ of partial[b · cols + c] over b < blocks for c in [begin, end), as a balanced tree; partial
   /// is overwritten.
   void (*sum_blocks)(int64_t begin, int64_t end, int64_t cols, int64_t blocks, float* partial, float* out);

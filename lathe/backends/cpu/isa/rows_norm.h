@@ -97,13 +97,9 @@ void sum_rows(int64_t n, int64_t cols, const From* x, const int32_t* rows, int64
     store(y + i + j, sum, w);
   });
 }
-template <typename T>
-void sum_rows_to_f32(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count, float* y) {
-  sum_rows(n, cols, static_cast<const T*>(x), rows, count, y);
-}
-template <typename T>
-void sum_rows_to_bf16(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count, void* y) {
-  sum_rows(n, cols, static_cast<const T*>(x), rows, count, static_cast<Bf16*>(y));
+template <typename To, typename From, typename Out>
+void sum_rows_to(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count, Out* y) {
+  sum_rows(n, cols, static_cast<const From*>(x), rows, count, static_cast<To*>(y));
 }
 
 }  // namespace

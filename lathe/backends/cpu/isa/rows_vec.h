@@ -9,6 +9,8 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
@@ -32,8 +34,11 @@ typedef uint16_t Halves __attribute__((vector_size(2 * kLanes)));
 typedef float HalfFloats __attribute__((vector_size(2 * kLanes)));
 typedef double Doubles __attribute__((vector_size(4 * kLanes)));
 
-/// How bf16 is stored.
+/// How bf16 and f16 are stored.
 typedef uint16_t Bf16;
+struct F16 {
+  uint16_t bits;
+};
 
 inline Floats all(float x) { return Floats{} + x; }
 template <typename To, typename From>
@@ -61,6 +66,48 @@ inline void store(Bf16* p, Floats x) {
   const Ints is_nan = x != x;
   const Uints rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const Halves h = __builtin_convertvector(is_nan ? (u >> 16) | 0x40u : rounded, Halves);
+  memcpy(p, &h, sizeof h);
+}
+
+/// IEEE binary16, subnormals included on every level.
+inline Floats load(const F16* p) {
+  Halves h;
+  memcpy(&h, p, sizeof h);
+#if defined(__AVX512F__)
+  return bits_as<Floats>(_mm512_maskz_cvtph_ps(0xffff, bits_as<__m256i>(h)));
+#elif defined(__F16C__)
+  return bits_as<Floats>(_mm256_cvtph_ps(bits_as<__m128i>(h)));
+#elif defined(__aarch64__)
+  return bits_as<Floats>(vcvt_f32_f16(bits_as<float16x4_t>(h)));
+#else
+  const Uints wide = __builtin_convertvector(h, Uints), sign = (wide & 0x8000u) << 16;
+  const Uints magnitude = (wide & 0x7fffu) << 13;
+  const Ints special = bits_as<Ints>(magnitude) >= 0x0f800000;  // infinity, NaN
+  const Uints scaled = bits_as<Uints>(bits_as<Floats>(magnitude) * 0x1p112f);
+  return bits_as<Floats>(sign | (special ? magnitude | 0x7f800000u : scaled));
+#endif
+}
+/// Rounds to nearest even, from 65520 on to infinity; NaN stays a quiet NaN.
+inline void store(F16* p, Floats x) {
+#if defined(__AVX512F__)
+  const Halves h = bits_as<Halves>(
+      _mm512_maskz_cvtps_ph(0xffff, bits_as<__m512>(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__F16C__)
+  const Halves h =
+      bits_as<Halves>(_mm256_cvtps_ph(bits_as<__m256>(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__aarch64__)
+  const Halves h = bits_as<Halves>(vcvt_f16_f32(bits_as<float32x4_t>(x)));
+#else
+  const Uints u = bits_as<Uints>(x), magnitude = u & 0x7fffffffu;
+  const Ints size = bits_as<Ints>(magnitude);
+  const Uints normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
+  // below 2⁻¹⁴: numbers from ½ on are 2⁻²⁴ apart, as subnormals are
+  const Uints subnormal = bits_as<Uints>(bits_as<Floats>(magnitude) + 0.5f) - bits_as<Uints>(all(0.5f));
+  const Uints finite = size < 0x38800000 ? subnormal : normal;
+  const Uints special = size > 0x7f800000 ? Uints{} + 0x7e00u : Uints{} + 0x7c00u;
+  const Uints rounded = size >= 0x477ff000 ? special : finite;
+  const Halves h = __builtin_convertvector(((u >> 16) & 0x8000u) | rounded, Halves);
+#endif
   memcpy(p, &h, sizeof h);
 }
 
