@@ -47,6 +47,7 @@ const std::vector<Flag>& flags() {
        [](const BenchSettings& s) { return std::to_string(s.epochs); }},
       {"--data_dir", "DIR", "where trec/ lies",
        [](const BenchSettings&) { return std::string("$LATHE_DATA_DIR"); }},
+      {"--gradient_checkpointing", "", "compute each layer's activations anew in the backward pass", nullptr},
       {"--profile", "", "also the milliseconds of each op", nullptr},
       {"--json", "", "JSON lines instead of tables", nullptr},
       {"--html", "FILE", "also writes a page with tables and charts", nullptr},
@@ -117,6 +118,7 @@ BenchSettings settings_of(const Bench& bench, const Options& options) {
   s.steps = whole_number(options, "--steps", s.steps, 1);
   s.epochs = whole_number(options, "--epochs", s.epochs, 1);
   s.profile = options.has("--profile");
+  s.recompute = options.has("--gradient_checkpointing");
   if (options.has("--batch")) s.batches = {whole_number(options, "--batch", 0, 1)};
   if (options.has("--dtype")) s.dtypes = parts_of(options.get("--dtype"));
   return s;
@@ -137,7 +139,7 @@ const std::vector<Bench>& benches() {
         {"step",
          "a training step of BERT: forward, backward, clipping, AdamW",
          bench_step,
-         {"--model", "--batch", "--seq", "--dtype", "--steps", "--profile"},
+         {"--model", "--batch", "--seq", "--dtype", "--steps", "--profile", "--gradient_checkpointing"},
          step},
         {"gemm",
          "the matrix products within such a step, as shares of the peak",

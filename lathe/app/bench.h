@@ -17,7 +17,8 @@ struct BenchSettings {
   std::vector<int> batches;
   int seq = 0, threads = 0, steps = 0, epochs = 0;
   bool profile = false;
-  std::string data_dir;  ///< where trec/ and vocab/ are looked for; "": nowhere
+  bool recompute = false;  ///< gradient checkpointing
+  std::string data_dir;    ///< where trec/ and vocab/ are looked for; "": nowhere
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();  ///< of the command
 };
 

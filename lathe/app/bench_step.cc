@@ -25,6 +25,7 @@ class Training {
            model_.config.max_position_embeddings);
     Session::Options options;
     options.program.dtype = bench_dtype(dtype);
+    options.program.recompute_every = settings.recompute ? 1 : 0;
     session_ = std::make_unique<Session>(*backend_, *model_.model, options);
     write_weights(*session_, model_);
     batch_ = bench_batch(lengths_, model_.config.vocab_size, true);

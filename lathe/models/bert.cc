@@ -1,6 +1,7 @@
 #include "lathe/models/bert.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "lathe/core/error.h"
 #include "lathe/nn/layers.h"
@@ -87,7 +88,12 @@ class Bert : public TaskModel {
   /// [N, C]
   Value base_output() override {
     Value x = embeddings_(trace());
-    for (const Layer& layer : layers_) x = layer(x);
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      std::optional<SegmentScope> recomputed;
+      const int64_t every = trace().recompute_every;
+      if (every > 0 && static_cast<int64_t>(i) % every == 0) recomputed.emplace(*x.program);
+      x = layers_[i](x);
+    }
     return x;
   }
 

@@ -43,6 +43,8 @@ struct Trace {
   BatchValues batch;
   DType dtype = DType::f32;  ///< of activations
   bool training = false;     ///< dropout acts
+  /// Every so many layers the activations of one are computed anew in the backward pass; 0: all are kept.
+  int64_t recompute_every = 0;
 };
 
 /// The root of a model: its parameters in declared order, and the trace that its layers write to.

@@ -63,6 +63,52 @@ TEST(Autograd, SumsTheGradientsOfAValueUsedTwiceAndLeavesTheRestAlone) {
   EXPECT_THROW(gradients(loss, seed, {seed}, op::add), Error);
 }
 
+/// Ops by name, in the order of nodes.
+std::string ops_of(const Program& p) {
+  std::string names;
+  for (const Node& node : p.nodes()) names += (names.empty() ? "" : " ") + std::string(node.op->name);
+  return names;
+}
+
+TEST(Autograd, AValueOfASegmentIsComputedOnceMoreAndWhatFlowsOutOfItIsKept) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {4}}), seed = p.input("seed", {DType::f32, {1}});
+  Value y = gelu(x);
+  for (int layer = 0; layer < 2; ++layer) {
+    const SegmentScope scope(p);
+    y = gelu(tanh(gelu(y)));
+  }
+  const Value loss = mean(y);
+  const size_t forward = p.nodes().size();
+  p.output("dx", gradients(loss, seed, {x}, op::add)[0]);
+  p.remove_dead_nodes();
+  EXPECT_EQ(ops_of(p),
+            "gelu gelu tanh gelu gelu tanh gelu "
+            "mean_bwd gelu tanh gelu_bwd tanh_bwd gelu_bwd "
+            "gelu tanh gelu_bwd tanh_bwd gelu_bwd gelu_bwd");
+  // The backward pass reads x, the outputs of the first gelu and of both segments, nothing within them.
+  for (size_t n = forward - 1; n < p.nodes().size(); ++n)
+    for (const int id : p.nodes()[n].in) {
+      const int producer = p.values()[static_cast<size_t>(id)].producer;
+      EXPECT_FALSE(producer == 1 || producer == 2 || producer == 4 || producer == 5) << p.dump();
+    }
+}
+
+TEST(Autograd, ASegmentThatNoGradientFlowsThroughIsNotComputedAgain) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {4}}), w = p.input("w", {DType::f32, {4}});
+  Value y = x;
+  {
+    const SegmentScope scope(p);
+    EXPECT_THROW(SegmentScope{p}, Error);
+    y = tanh(gelu(y));
+  }
+  const Value product = p.emit(op::mul, {y, w})[0];
+  p.output("dw", gradients(mean(product), p.input("seed", {DType::f32, {1}}), {w}, op::add)[0]);
+  p.remove_dead_nodes();
+  EXPECT_EQ(ops_of(p), "gelu tanh mul mean_bwd mul");
+}
+
 /// Bytes [begin, end) of the arena that a value occupies, and the nodes between which it lives.
 struct Occupied {
   size_t begin, end;

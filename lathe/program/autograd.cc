@@ -1,5 +1,7 @@
 #include "lathe/program/autograd.h"
 
+#include <utility>
+
 #include "lathe/core/error.h"
 #include "lathe/program/op.h"
 
@@ -19,6 +21,40 @@ std::vector<bool> reachable(const Program& program, const std::vector<Value>& wr
   return reached;
 }
 
+/// Values for the rules: as the forward pass left them, or computed anew where it shall not keep them.
+class Recomputation {
+ public:
+  explicit Recomputation(Program& program) : program_(program), again_(program.values().size(), -1) {}
+
+  /// The node as its rule shall see it.
+  Node node(Node node) {
+    for (auto* ids : {&node.in, &node.out})
+      for (int& id : *ids) id = value(id, node.segment);
+    return node;
+  }
+
+ private:
+  /// What stands for value `id` of the forward pass in a node of that segment.  What flows from one segment
+  /// to another is kept.
+  int value(int id, int segment) {
+    const int producer = id < 0 ? -1 : program_.values()[static_cast<size_t>(id)].producer;
+    if (producer < 0) return id;
+    const Node node = program_.nodes()[static_cast<size_t>(producer)];  // a copy: nodes are appended
+    if (segment < 0 || node.segment != segment) return id;
+    if (again_[static_cast<size_t>(id)] < 0) compute_again(node);
+    return again_[static_cast<size_t>(id)];
+  }
+  void compute_again(const Node& node) {
+    std::vector<Value> in;
+    for (int from : node.in) in.push_back(from < 0 ? Value{} : Value{&program_, value(from, node.segment)});
+    const std::vector<Value> out = program_.emit(*node.op, in, node.attrs);
+    for (size_t i = 0; i < out.size(); ++i) again_[static_cast<size_t>(node.out[i])] = out[i].id;
+  }
+
+  Program& program_;
+  std::vector<int> again_;  // by value of the forward pass; −1: not yet
+};
+
 }  // namespace
 
 std::vector<Value> gradients(Value loss, Value seed, const std::vector<Value>& wrt, const OpDef& sum) {
@@ -26,17 +62,19 @@ std::vector<Value> gradients(Value loss, Value seed, const std::vector<Value>& w
   const std::vector<bool> reached = reachable(program, wrt);
   std::vector<Value> grad(program.values().size());
   grad[static_cast<size_t>(loss.id)] = seed;
+  Recomputation recomputation(program);
   for (size_t n = program.nodes().size(); n-- > 0;) {
     const Node node = program.nodes()[n];  // a copy: rules append nodes
-    Grad rule{program, node, {}};
+    std::vector<Value> dout;
     bool flows = false, wanted = false;
     for (int id : node.out) {
-      rule.dout.push_back(grad[static_cast<size_t>(id)]);
-      flows = flows || rule.dout.back();
+      dout.push_back(grad[static_cast<size_t>(id)]);
+      flows = flows || dout.back();
     }
     for (int id : node.in) wanted = wanted || (id >= 0 && reached[static_cast<size_t>(id)]);
     if (!flows || !wanted) continue;
-    const std::vector<Value> din = node.op->gradient(rule);
+    const Node seen = recomputation.node(node);
+    const std::vector<Value> din = node.op->gradient({program, seen, std::move(dout)});
     for (size_t i = 0; i < din.size(); ++i) {
       if (!din[i] || node.in[i] < 0 || !reached[static_cast<size_t>(node.in[i])]) continue;
       Value& total = grad[static_cast<size_t>(node.in[i])];

@@ -7,8 +7,12 @@ namespace lathe {
 
 /// Appends the backward pass of `loss` [1] to its program by each op's gradient rule, newest node first, and
 /// returns dL/dw for every w of `wrt`.  `seed` [1] is dL/dloss; `sum` is the op that adds two gradients of
-/// one value.  Only nodes between `wrt` and `loss` are visited. Errors: kInternal if no gradient flows to a w
-/// (the message names it).
+/// one value.  Only nodes between `wrt` and `loss` are visited.
+///
+/// A rule finds the values of a segment (SegmentScope) computed once more, right before it and in the same
+/// way, so to the same bits; only what flowed into the segment, or from it to others, is kept from the
+/// forward pass.  What no rule reads of that goes with Program::remove_dead_nodes.  Errors: kInternal if no
+/// gradient flows to a w (the message names it).
 std::vector<Value> gradients(Value loss, Value seed, const std::vector<Value>& wrt, const OpDef& sum);
 
 }  // namespace lathe

@@ -31,7 +31,7 @@ int Program::find(const std::string& name) const {
 }
 
 std::vector<Value> Program::emit(const OpDef& op, const std::vector<Value>& in, const Attrs& attrs) {
-  Node node{&op, {}, {}, op.attrs};
+  Node node{&op, {}, {}, op.attrs, segment_};
   for (const auto& [name, attr] : attrs) {
     if (!op.attrs.count(name)) fail(ErrorCode::kInternal, "{}: has no attribute {}", op.name, name);
     node.attrs[name] = attr;
@@ -98,5 +98,11 @@ std::string Program::dump() const {
   for (const auto& [name, id] : outputs_) text += fmt::format("output {} = {}\n", name, label(id));
   return text;
 }
+
+SegmentScope::SegmentScope(Program& program) : program_(program) {
+  if (program_.segment_ >= 0) fail(ErrorCode::kInternal, "program: a segment begins within another");
+  program_.segment_ = program_.segments_++;
+}
+SegmentScope::~SegmentScope() { program_.segment_ = -1; }
 
 }  // namespace lathe

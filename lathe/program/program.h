@@ -40,6 +40,7 @@ struct Node {
   const OpDef* op = nullptr;
   std::vector<int> in, out;
   Attrs attrs;
+  int segment = -1;  ///< the segment to which it belongs, −1: none
 };
 
 /// A straight-line SSA program: the whole training step, traced once per shape bucket.  Nodes run in order.
@@ -73,11 +74,26 @@ class Program {
   std::string dump() const;
 
  private:
+  friend class SegmentScope;
   Value add(ValueInfo info);
 
   std::vector<ValueInfo> values_;
   std::vector<Node> nodes_;
   std::vector<std::pair<std::string, int>> outputs_;
+  int segment_ = -1, segments_ = 0;
+};
+
+/// Nodes that are emitted while this lives form a segment: of its values the backward pass keeps none, it
+/// computes them once more from what flowed into the segment (gradient checkpointing).  Scopes do not nest.
+class SegmentScope {
+ public:
+  explicit SegmentScope(Program& program);
+  ~SegmentScope();
+  SegmentScope(const SegmentScope&) = delete;
+  SegmentScope& operator=(const SegmentScope&) = delete;
+
+ private:
+  Program& program_;
 };
 
 }  // namespace lathe

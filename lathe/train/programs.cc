@@ -96,6 +96,7 @@ class Builder {
     batch.rng = ints("rng", 2);
     trace_.dtype = options_.dtype;
     trace_.training = training;
+    trace_.recompute_every = training ? options_.recompute_every : 0;
     model_.set_trace(&trace_);
   }
 

@@ -25,8 +25,9 @@ struct Bucket {
 struct ProgramOptions {
   DType dtype = DType::f32;  ///< of activations: f32, or bf16 for autocast
   AdamWOptions adamw;
-  bool targets = true;      ///< kEvaluate: also the loss
-  bool base_given = false;  ///< the head alone: the base's output is an input
+  bool targets = true;          ///< kEvaluate: also the loss
+  int64_t recompute_every = 0;  ///< nn::Trace's, in training
+  bool base_given = false;      ///< the head alone: the base's output is an input
 };
 
 /// Traces one program.  Inputs by name: input_ids, token_type_ids, position_ids, sample_ids [N]; cu [B+1];

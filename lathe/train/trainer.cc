@@ -40,6 +40,7 @@ Session::Options session_options(const AutoModel& model, const TrainingArguments
   Session::Options options;
   options.num_labels = std::max<int64_t>(1, static_cast<int64_t>(model.labels.size()));
   options.program.dtype = args.bf16 ? DType::bf16 : DType::f32;
+  options.program.recompute_every = recompute_every(args);
   options.program.adamw = {args.adam_beta1, args.adam_beta2, args.adam_epsilon, args.weight_decay};
   return options;
 }

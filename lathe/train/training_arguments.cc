@@ -120,13 +120,41 @@ void check_files(const A& args, const TrainingArguments& training, std::string_v
   need(training.do_predict, args.test_file, "do_predict", "test_file");
 }
 
+/// The old names count where the new ones are not given, and then say the same.
+void derive_checkpointing(TrainingArguments& args) {
+  if (!args.activation_checkpointing) args.activation_checkpointing = args.gradient_checkpointing;
+  if (args.activation_checkpointing_kwargs.is_null())
+    args.activation_checkpointing_kwargs = args.gradient_checkpointing_kwargs;
+  args.gradient_checkpointing = args.activation_checkpointing;
+  args.gradient_checkpointing_kwargs = args.activation_checkpointing_kwargs;
+  if (args.activation_checkpointing_kwargs.is_null()) return;
+  // What else transformers hands to torch.utils.checkpoint says how PyTorch does it, not what comes out.
+  for (const auto& [key, value] : args.activation_checkpointing_kwargs.items()) {
+    const std::string found =
+        fmt::format("--activation_checkpointing_kwargs: found \"{}\": {}", key, value.dump());
+    const bool flag = key == "use_reentrant" || key == "preserve_rng_state" || key == "debug";
+    if (key == "every_n_layers" ? !value.is_number_integer() || value < 1
+                                : (flag ? !value.is_boolean() : key != "offload"))
+      fail(ErrorCode::kUsage, "{}, wants every_n_layers (at least 1), use_reentrant or preserve_rng_state",
+           found);
+    if (key == "offload" && value != false) fail(ErrorCode::kUsage, "{}, wants false: not there yet", found);
+  }
+}
+
 }  // namespace
+
+int64_t recompute_every(const TrainingArguments& args) {
+  if (!args.activation_checkpointing.value_or(false)) return 0;
+  const nlohmann::json& kwargs = args.activation_checkpointing_kwargs;
+  return kwargs.is_object() ? kwargs.value("every_n_layers", int64_t{1}) : 1;
+}
 
 std::vector<std::string> validate(TrainingArguments& args) {
   check_contradictions(args);
   std::vector<std::string> notices = check_fields(bind(args));
   derive_output(args, notices);
   derive_evaluation(args);
+  derive_checkpointing(args);
   check_interval("logging_steps", "logging_strategy", args.logging_strategy, args.logging_steps);
   check_interval("eval_steps", "eval_strategy", args.eval_strategy, args.eval_steps.value_or(1));
   check_interval("save_steps", "save_strategy", args.save_strategy, args.save_steps);

@@ -34,8 +34,8 @@ struct TrainingArguments {
   double label_smoothing_factor = 0;
 
   bool bf16 = false, fp16 = false, bf16_full_eval = false, fp16_full_eval = false;
-  std::optional<bool> tf32, activation_checkpointing;
-  nlohmann::json activation_checkpointing_kwargs;
+  std::optional<bool> tf32, activation_checkpointing, gradient_checkpointing;
+  nlohmann::json activation_checkpointing_kwargs, gradient_checkpointing_kwargs;  ///< null or an object
   bool average_tokens_across_devices = true;
   bool auto_find_batch_size = false;
 
@@ -136,6 +136,9 @@ std::vector<std::string> validate(TrainingArguments& args);
 /// The same for the arguments of the scripts: every field, and that there is data for what is to be done.
 std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(QaArguments& args, const TrainingArguments& training);
+
+/// Every so many layers the activations of one are computed anew in the backward pass; 0: all are kept.
+int64_t recompute_every(const TrainingArguments& args);
 
 /// What the precision flags come to on the device that was chosen ("cpu", "cuda", "mps"), where that needs
 /// saying.

@@ -75,6 +75,37 @@ TEST(Validate, RefusesContradictions) {
   EXPECT_SAYS("--resume and --resume_from_checkpoint", a.resume = "auto"; a.resume_from_checkpoint = "x");
 }
 
+TEST(Validate, TheOldNamesOfActivationCheckpointingStandForTheNewOnes) {
+  TrainingArguments args;
+  EXPECT_EQ(recompute_every(args), 0);
+  args.gradient_checkpointing = true;
+  args.gradient_checkpointing_kwargs = {{"use_reentrant", false}};
+  validate(args);
+  EXPECT_EQ(args.activation_checkpointing, true);
+  EXPECT_EQ(recompute_every(args), 1);
+
+  args = {};
+  args.activation_checkpointing = true;
+  args.activation_checkpointing_kwargs = {{"every_n_layers", 3}, {"offload", false}};
+  args.gradient_checkpointing = false;
+  validate(args);
+  EXPECT_EQ(args.gradient_checkpointing, true);
+  EXPECT_EQ(args.gradient_checkpointing_kwargs, args.activation_checkpointing_kwargs);
+  EXPECT_EQ(recompute_every(args), 3);
+}
+
+TEST(Validate, RefusesSettingsOfActivationCheckpointingThatMeanNothing) {
+  const auto with = [](const nlohmann::json& kwargs) {
+    return error_of([&](auto& a) { a.gradient_checkpointing_kwargs = kwargs; });
+  };
+  EXPECT_EQ(with({{"use_reentrant", true}, {"preserve_rng_state", true}, {"debug", false}}), "no error");
+  EXPECT_NE(with({{"every_n_layers", 0}}).find("found \"every_n_layers\": 0"), std::string::npos);
+  EXPECT_NE(with({{"every_n_layers", 1.5}}).find("at least 1"), std::string::npos);
+  EXPECT_NE(with({{"use_reentrant", 1}}).find("use_reentrant"), std::string::npos);
+  EXPECT_NE(with({{"offload", true}}).find("wants false: not there yet"), std::string::npos);
+  EXPECT_NE(with({{"layers", 2}}).find("found \"layers\": 2, wants every_n_layers"), std::string::npos);
+}
+
 TEST(Validate, RefusesIntervalsThatAreNone) {
   EXPECT_SAYS("--logging_steps: found 0", a.logging_steps = 0);
   EXPECT_SAYS("--logging_steps: found 1.5, wants a whole number", a.logging_steps = 1.5);

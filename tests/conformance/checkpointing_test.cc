@@ -1,0 +1,133 @@
+// Gradient checkpointing: the same bits, from less memory.
+#include <gtest/gtest.h>
+
+#include "lathe/backends/register.h"
+#include "lathe/train/auto_model.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kLayers = 6, kWidth = 32, kHeads = 4, kInner = 4 * kWidth;
+constexpr int kRows = 3, kRowTokens = 32;
+
+BertConfig config() {
+  BertConfig c;
+  c.vocab_size = 40, c.hidden_size = kWidth, c.num_hidden_layers = kLayers, c.num_attention_heads = kHeads;
+  c.intermediate_size = kInner, c.max_position_embeddings = kRowTokens;
+  c.hidden_dropout_prob = 0.2, c.attention_probs_dropout_prob = 0.1, c.classifier_dropout = 0.1;
+  return c;
+}
+
+AutoModel model() { return from_config(config(), {Problem::kSingleLabel, {"a", "b"}}, std::nullopt); }
+
+/// Rows of full length but for the last, whose tokens do not fill the batch.
+PackedBatch batch(int number) {
+  PackedBatch b;
+  b.rows = kRows, b.tokens = kRows * kRowTokens, b.longest_row = kRowTokens;
+  b.cu_seqlens = {0};
+  for (int row = 0; row < kRows; ++row) {
+    b.cls_index.push_back(b.cu_seqlens.back());
+    b.labels.push_back((row + number) % 2);
+    for (int t = 0; t < kRowTokens - (row == 2 ? 5 : 0); ++t) {
+      b.input_ids.push_back((7 * row + 11 * t + 13 * number) % 40);
+      b.position_ids.push_back(t);
+      b.sample_ids.push_back(row);
+    }
+    b.cu_seqlens.push_back(static_cast<int32_t>(b.input_ids.size()));
+  }
+  for (auto* ids : {&b.input_ids, &b.position_ids, &b.sample_ids, &b.token_type_ids})
+    ids->resize(static_cast<size_t>(b.tokens), 0);
+  return b;
+}
+
+ProgramOptions options(DType dtype, int64_t every) {
+  ProgramOptions o;
+  o.dtype = dtype;
+  o.recompute_every = every;
+  return o;
+}
+
+struct Setting {
+  const char* device;
+  DType dtype;
+  int64_t every;
+  bool accumulate;
+};
+
+class Checkpointing : public testing::TestWithParam<Setting> {};
+
+/// Losses, norms, weights and moments of a few updates.
+std::vector<float> train(const Setting& s, int64_t every) {
+  const auto backend = open_device(s.device, {2});
+  AutoModel m = model();
+  Session session(*backend, *m.model, {2, options(s.dtype, every)});
+  initialize(session, m, 42);
+  std::vector<float> all;
+  StepScalars scalars;
+  scalars.learning_rate = 1e-2;
+  const auto add = [&](const Session::Pending& run) {
+    const Session::Outcome outcome = session.collect(run);
+    all.insert(all.end(), {outcome.loss, outcome.grad_norm});
+  };
+  for (int step = 1; step <= (s.accumulate ? 2 : 4); ++step) {
+    scalars.update_step = step;
+    if (!s.accumulate) {
+      add(session.step(batch(step), scalars));
+      continue;
+    }
+    for (int micro = 0; micro < 2; ++micro) {
+      scalars.first_micro = micro == 0;
+      add(session.accumulate(batch(2 * step + micro), scalars));
+    }
+    add(session.update(scalars));
+  }
+  for (const char* name : {"parameters", "exp_avg", "exp_avg_sq"}) {
+    const std::vector<float> state = session.read_state(name);
+    all.insert(all.end(), state.begin(), state.end());
+  }
+  return all;
+}
+
+TEST_P(Checkpointing, GivesTheSameBits) {
+  const std::vector<float> kept = train(GetParam(), 0);
+  EXPECT_NE(kept[0], kept[2]);  // it learns, or draws other masks
+  EXPECT_EQ(train(GetParam(), GetParam().every), kept);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Checkpointing,
+                         testing::Values(Setting{"cpu", DType::f32, 1, false},
+                                         Setting{"cpu", DType::bf16, 1, false},
+                                         Setting{"cpu", DType::bf16, 4, false},
+                                         Setting{"cpu", DType::bf16, 1, true},
+                                         Setting{"ref", DType::f32, 1, false}),
+                         [](const auto& i) {
+                           return fmt::format("{}_{}_every_{}{}", i.param.device, name_of(i.param.dtype),
+                                              i.param.every, i.param.accumulate ? "_accumulated" : "");
+                         });
+
+/// The arena without the workspace of the ops.
+size_t planned(Backend& backend, DType dtype, int64_t every) {
+  AutoModel m = model();
+  const auto program =
+      build_program(*m.model, ProgramKind::kStep, {kRows * kRowTokens, kRows}, 2, options(dtype, every));
+  return plan_memory(*program, select(*program, backend), backend.info().alignment).workspace_offset;
+}
+
+/// When the backward pass begins, a layer has left behind, besides its input: q, k, v and context; what goes
+/// into its two norms, with the two means and rstds of each token; what comes out of the first norm; what
+/// goes into its activation and comes out of it; the lse of attention.  With checkpointing one layer has.
+TEST(CheckpointingPlan, LeavesOutWhatAllLayersButOneKeep) {
+  const auto backend = open_device("cpu", {1});
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const size_t tokens = kRows * kRowTokens;
+    const size_t layer = tokens * (size_of(dtype) * (7 * kWidth + 2 * kInner) + 4 * (4 + kHeads));
+    const size_t kept = planned(*backend, dtype, 0);
+    EXPECT_GE(kept - planned(*backend, dtype, 1), (kLayers - 1) * layer) << name_of(dtype);
+    // Layers 0 and 3 of six: four keep all; of the others one at a time.
+    EXPECT_GE(kept - planned(*backend, dtype, 3), layer) << name_of(dtype);
+    EXPECT_LT(kept - planned(*backend, dtype, 3), 2 * layer + 8 * tokens * kWidth) << name_of(dtype);
+  }
+}
+
+}  // namespace
+}  // namespace lathe
