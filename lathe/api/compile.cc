@@ -28,9 +28,10 @@ void trace_step(Program& program, nn::Module& module, const std::function<Value(
                 const Type& input, bool backward) {
   nn::Trace trace;
   std::vector<Value> trainable;
-  for (const nn::Parameter& p : module.parameters()) {
-    trace.parameters.push_back(program.state(p.name, {DType::f32, p.shape}));
-    if (p.trainable) trainable.push_back(trace.parameters.back());
+  for (const nn::Block& block : module.blocks()) {
+    const nn::Parameter& p = module.first_of(block);
+    trace.blocks.push_back(program.state(p.name, {DType::f32, block.shape}));
+    if (p.trainable) trainable.push_back(trace.blocks.back());
   }
   const TraceScope scope(module, trace);
   const Value loss = loss_of(program.input("input", input));
@@ -73,9 +74,17 @@ Compiled compile(Backend& backend, nn::Module& module, const std::function<Value
   compiled.program_ = std::make_unique<Program>();
   const Program& program = *compiled.program_;
   trace_step(*compiled.program_, module, loss, input, options.backward);
-  for (const nn::Parameter& p : module.parameters())
-    compiled.bindings_.states[p.name] =
-        backend.allocate(bytes_of({DType::f32, p.shape}), Memory::kDevice).value();
+  for (const nn::Block& block : module.blocks()) {
+    const std::string& state = module.first_of(block).name;
+    int64_t offset = 0;
+    for (int index : block.parameters) {
+      const nn::Parameter& p = module.parameters()[static_cast<size_t>(index)];
+      compiled.places_[p.name] = {state, offset, elements(p.shape)};
+      offset += elements(p.shape);
+    }
+    compiled.bindings_.states[state] =
+        backend.allocate(bytes_of({DType::f32, block.shape}), Memory::kDevice).value();
+  }
   const Selection selection = select(program, backend);
   const MemoryPlan plan = plan_memory(program, selection, backend.info().alignment);
   if (backend.info().caller_memory)
@@ -102,31 +111,42 @@ float Compiled::run(std::span<const float> input) {
 std::vector<float> Compiled::gradient(const std::string& name) const {
   if (!ran_) fail(ErrorCode::kUsage, "gradient of {}: call run first", name);
   const auto& outputs = program_->outputs();
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].first != kGradient + name) continue;
-    std::vector<float> values(static_cast<size_t>(elements(program_->type(outputs[i].second))));
-    executable_->read(last_, i, std::as_writable_bytes(std::span(values))).check();
-    return values;
+  const auto known = places_.find(name);
+  for (size_t i = 0; known != places_.end() && i < outputs.size(); ++i) {
+    const Place& at = known->second;
+    if (outputs[i].first != kGradient + at.state) continue;
+    std::vector<float> block(static_cast<size_t>(elements(program_->type(outputs[i].second))));
+    executable_->read(last_, i, std::as_writable_bytes(std::span(block))).check();
+    return {block.begin() + at.offset, block.begin() + at.offset + at.elements};
   }
   fail(ErrorCode::kUsage,
        "{} has no gradient: it is no trainable parameter, or the step was compiled without backward", name);
 }
 
-const Type& Compiled::state(const std::string& name) const {
-  if (!bindings_.states.contains(name)) fail(ErrorCode::kUsage, "the module has no parameter {}", name);
-  return program_->type(program_->find(name));
+const Compiled::Place& Compiled::place(const std::string& name) const {
+  const auto at = places_.find(name);
+  if (at == places_.end()) fail(ErrorCode::kUsage, "the module has no parameter {}", name);
+  return at->second;
 }
 
 std::vector<float> Compiled::parameter(const std::string& name) const {
-  std::vector<float> values(static_cast<size_t>(elements(state(name))));
-  backend_->copy_out(std::as_writable_bytes(std::span(values)), bindings_.states.at(name), 0).check();
+  const Place& at = place(name);
+  std::vector<float> values(static_cast<size_t>(at.elements));
+  backend_
+      ->copy_out(std::as_writable_bytes(std::span(values)), bindings_.states.at(at.state),
+                 static_cast<size_t>(at.offset) * sizeof(float))
+      .check();
   return values;
 }
 
 void Compiled::set_parameter(const std::string& name, std::span<const float> values) {
-  if (const Type& type = state(name); static_cast<int64_t>(values.size()) != elements(type))
-    fail(ErrorCode::kShape, "parameter {}: {} values given, wants {}", name, values.size(), to_string(type));
-  backend_->copy_in(bindings_.states.at(name), 0, std::as_bytes(values)).check();
+  const Place& at = place(name);
+  if (static_cast<int64_t>(values.size()) != at.elements)
+    fail(ErrorCode::kShape, "parameter {}: {} values given, wants {}", name, values.size(), at.elements);
+  backend_
+      ->copy_in(bindings_.states.at(at.state), static_cast<size_t>(at.offset) * sizeof(float),
+                std::as_bytes(values))
+      .check();
 }
 
 }  // namespace lathe

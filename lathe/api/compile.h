@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,11 +37,17 @@ class Compiled {
  private:
   friend Compiled compile(Backend& backend, nn::Module& module, const std::function<Value(Value)>& loss,
                           const Type& input, const CompileOptions& options);
+  /// A parameter within the state of its block, which has the name of the block's first parameter.
+  struct Place {
+    std::string state;
+    int64_t offset = 0, elements = 0;
+  };
   Compiled() = default;
-  const Type& state(const std::string& name) const;
+  const Place& place(const std::string& name) const;
 
   Backend* backend_ = nullptr;
   std::unique_ptr<Program> program_;
+  std::map<std::string, Place> places_;
   Bindings bindings_;
   std::unique_ptr<Executable> executable_;
   Event last_;

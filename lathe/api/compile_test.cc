@@ -94,6 +94,42 @@ std::string message_of(const std::function<void()>& action) {
   return "";
 }
 
+/// Two layers of the same input, once apart and once as one product.
+struct Apart : nn::Module {
+  nn::Linear a{*this, "a", kIn, 4}, b{*this, "b", kIn, 4};
+};
+struct Together : nn::Module {
+  nn::Linear both{*this, std::vector<std::string>{"a", "b"}, kIn, 4};
+};
+
+TEST(Compile, LayersComputedTogetherKeepTheirNames) {
+  const auto device = open_device("cpu", {1});
+  const Type type{DType::f32, {kRows, kIn}};
+  Apart apart;
+  Together together;
+  Compiled one = compile(
+      *device, apart, [&](Value x) { return mean(add(tanh(apart.a(x)), tanh(apart.b(x)))); }, type);
+  Compiled two = compile(
+      *device, together, [&](Value x) { return scale(mean(tanh(together.both(x))), 2); }, type);
+  EXPECT_FLOAT_EQ(one.run(input()), two.run(input()));
+  for (const char* name : {"a.weight", "a.bias", "b.weight", "b.bias"}) {
+    EXPECT_EQ(one.parameter(name), two.parameter(name)) << name;
+    const std::vector<float> g1 = one.gradient(name), g2 = two.gradient(name);
+    ASSERT_EQ(g1.size(), g2.size());
+    for (size_t i = 0; i < g1.size(); ++i) EXPECT_NEAR(g1[i], g2[i], 1e-7) << name;
+  }
+  two.set_parameter("b.weight", std::vector<float>(4 * kIn, 0));
+  two.set_parameter("b.bias", std::vector<float>(4, 0));
+  EXPECT_NE(one.run(input()), two.run(input()));
+  EXPECT_EQ(two.parameter("a.weight"), one.parameter("a.weight"));
+  together.set_trainable("a", false);
+  EXPECT_EQ(message_of([&] {
+              compile(
+                  *device, together, [&](Value x) { return mean(together.both(x)); }, type);
+            }),
+            "a.weight and b.weight are computed together: train both or freeze both");
+}
+
 TEST(Compile, WrongUseSaysWhatIsWanted) {
   const auto device = open_device("cpu", {1});
   SmallModel model;
@@ -102,7 +138,7 @@ TEST(Compile, WrongUseSaysWhatIsWanted) {
   EXPECT_EQ(message_of([&] { step.run(std::vector<float>(3)); }), "run: 3 values given, wants f32[4, 7]");
   EXPECT_EQ(message_of([&] { step.parameter("fc9.bias"); }), "the module has no parameter fc9.bias");
   EXPECT_EQ(message_of([&] { step.set_parameter("fc2.bias", std::vector<float>(4)); }),
-            "parameter fc2.bias: 4 values given, wants f32[3]");
+            "parameter fc2.bias: 4 values given, wants 3");
   const Type type{DType::f32, {kRows, kIn}};
   EXPECT_EQ(message_of([&] {
               compile(

@@ -37,7 +37,7 @@ struct Embeddings {
 };
 
 struct Layer {
-  nn::Linear query, key, value, attention_output;
+  nn::Linear query_key_value, attention_output;
   nn::LayerNorm attention_norm;
   nn::Linear intermediate, output;
   nn::LayerNorm output_norm;
@@ -46,9 +46,9 @@ struct Layer {
   std::string act;
 
   Layer(nn::Module& m, const BertConfig& c, const std::string& name)
-      : query(m, name + ".attention.self.query", c.hidden_size, c.hidden_size),
-        key(m, name + ".attention.self.key", c.hidden_size, c.hidden_size),
-        value(m, name + ".attention.self.value", c.hidden_size, c.hidden_size),
+      : query_key_value(
+            m, {name + ".attention.self.query", name + ".attention.self.key", name + ".attention.self.value"},
+            c.hidden_size, c.hidden_size),
         attention_output(m, name + ".attention.output.dense", c.hidden_size, c.hidden_size),
         attention_norm(m, name + ".attention.output.LayerNorm", c.hidden_size, c.layer_norm_eps),
         intermediate(m, name + ".intermediate.dense", c.hidden_size, c.intermediate_size),
@@ -61,7 +61,7 @@ struct Layer {
 
   /// [N, C] → [N, C]
   Value operator()(Value x) const {
-    const Value context = attention(query(x), key(x), value(x));
+    const Value context = attention(query_key_value(x));
     const Value attended = attention_norm(add(attention_dropout(attention_output(context)), x));
     const Value expanded = activate(act, intermediate(attended));
     return output_norm(add(output_dropout(output(expanded)), attended));
@@ -143,8 +143,7 @@ class MaskedLm : public Bert {
         norm_(*this, "cls.predictions.transform.LayerNorm", c.hidden_size, c.layer_norm_eps) {}
   Value head(Value base) override {
     const Value x = norm_(activate(config_.hidden_act, transform_(base)));
-    return cast(linear(x, embeddings_.word.table(), trace().parameters[static_cast<size_t>(bias_)]),
-                DType::f32);
+    return cast(linear(x, embeddings_.word.table(), trace().blocks[static_cast<size_t>(bias_)]), DType::f32);
   }
 
  private:

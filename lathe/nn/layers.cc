@@ -7,16 +7,25 @@
 namespace lathe::nn {
 namespace {
 
-Value parameter(const Module* module, int index) {
-  return module->trace().parameters[static_cast<size_t>(index)];
+Value parameter(const Module* module, int block) {
+  return module->trace().blocks[static_cast<size_t>(block)];
 }
 
 }  // namespace
 
 Linear::Linear(Module& module, const std::string& name, int64_t in, int64_t out)
-    : module_(&module),
-      weight_(module.add_parameter({name + ".weight", {out, in}, Init::kNormal})),
-      bias_(module.add_parameter({name + ".bias", {out}, Init::kZeros, false})) {}
+    : Linear(module, std::vector{name}, in, out) {}
+
+Linear::Linear(Module& module, const std::vector<std::string>& names, int64_t in, int64_t out)
+    : module_(&module) {
+  std::vector<int> weights, biases;
+  for (const std::string& name : names) {
+    weights.push_back(module.declare({name + ".weight", {out, in}, Init::kNormal}));
+    biases.push_back(module.declare({name + ".bias", {out}, Init::kZeros, false}));
+  }
+  weight_ = module.add_block(weights);
+  bias_ = module.add_block(biases);
+}
 
 Value Linear::operator()(Value x) const {
   return linear(x, parameter(module_, weight_), parameter(module_, bias_));
@@ -57,10 +66,10 @@ Value Dropout::apply(Value x, Value sample_ids, Value positions) const {
 Attention::Attention(Module& module, const std::string& site, int64_t heads, double p)
     : module_(&module), heads_(heads), site_(dropout_site(site)), p_(p) {}
 
-Value Attention::operator()(Value q, Value k, Value v) const {
+Value Attention::operator()(Value qkv) const {
   const Trace& trace = module_->trace();
-  return q.program->emit(op::attention, {q, k, v, trace.batch.cu, trace.batch.row_ids, trace.batch.rng},
-                         {{"heads", heads_}, {"p", trace.training ? p_ : 0.0}, {"site", site_}})[0];
+  return qkv.program->emit(op::attention, {qkv, trace.batch.cu, trace.batch.row_ids, trace.batch.rng},
+                           {{"heads", heads_}, {"p", trace.training ? p_ : 0.0}, {"site", site_}})[0];
 }
 
 }  // namespace lathe::nn

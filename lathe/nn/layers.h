@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "lathe/nn/module.h"
 
@@ -9,6 +10,9 @@ namespace lathe::nn {
 class Linear {
  public:
   Linear(Module& module, const std::string& name, int64_t in, int64_t out);
+  /// Several layers of the same input as one product: x [.., in] → [.., names · out], their outputs side by
+  /// side.
+  Linear(Module& module, const std::vector<std::string>& names, int64_t in, int64_t out);
   /// x [.., in] → [.., out]
   Value operator()(Value x) const;
 
@@ -63,8 +67,8 @@ class Dropout {
 class Attention {
  public:
   Attention(Module& module, const std::string& site, int64_t heads, double p);
-  /// q, k, v [N, heads · width] → the same
-  Value operator()(Value q, Value k, Value v) const;
+  /// qkv [N, 3 · heads · width] → [N, heads · width]
+  Value operator()(Value qkv) const;
 
  private:
   Module* module_;

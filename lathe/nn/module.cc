@@ -1,5 +1,7 @@
 #include "lathe/nn/module.h"
 
+#include <algorithm>
+
 #include "lathe/core/error.h"
 
 namespace lathe::nn {
@@ -10,7 +12,7 @@ FlatLayout flat_layout(const std::vector<Parameter>& parameters) {
   const auto place = [&](bool trainable, bool decay, int64_t& end) {
     for (size_t i = 0; i < parameters.size(); ++i) {
       const Parameter& p = parameters[i];
-      if (p.trainable != trainable || (trainable && p.decay != decay)) continue;
+      if (p.trainable != trainable || p.decay != decay) continue;
       layout.offset[i] = end;
       end += elements(p.shape);
     }
@@ -18,6 +20,7 @@ FlatLayout flat_layout(const std::vector<Parameter>& parameters) {
   place(true, true, layout.trainable);
   layout.decayed = layout.trainable;
   place(true, false, layout.trainable);
+  place(false, true, layout.frozen);
   place(false, false, layout.frozen);
   return layout;
 }
@@ -33,10 +36,39 @@ void Module::set_trainable(const std::string& prefix, bool trainable) {
     if (p.name.rfind(prefix, 0) == 0) p.trainable = trainable;
 }
 
-int Module::add_parameter(Parameter parameter) {
+int Module::declare(Parameter parameter) {
   if (find(parameter.name) >= 0) fail(ErrorCode::kInternal, "parameter {} is declared twice", parameter.name);
   parameters_.push_back(std::move(parameter));
   return static_cast<int>(parameters_.size()) - 1;
+}
+
+int Module::add_parameter(Parameter parameter) { return add_block({declare(std::move(parameter))}); }
+
+int Module::add_block(const std::vector<int>& parameters) {
+  const auto at = [&](int index) -> const Parameter& { return parameters_[static_cast<size_t>(index)]; };
+  Block block{parameters, at(parameters.front()).shape};
+  for (size_t i = 1; i < parameters.size(); ++i) {
+    const Parameter &before = at(parameters[i - 1]), &p = at(parameters[i]);
+    bool fits = p.decay == before.decay && p.shape.size() == before.shape.size() &&
+                std::equal(p.shape.begin() + 1, p.shape.end(), before.shape.begin() + 1);
+    for (int between = parameters[i - 1] + 1; between < parameters[i]; ++between)
+      fits = fits && at(between).decay != p.decay;
+    if (!fits) fail(ErrorCode::kInternal, "{} and {} cannot be one block", before.name, p.name);
+    block.shape[0] += p.shape[0];
+  }
+  blocks_.push_back(std::move(block));
+  return static_cast<int>(blocks_.size()) - 1;
+}
+
+const Parameter& Module::first_of(const Block& block) const {
+  const Parameter& first = parameters_[static_cast<size_t>(block.parameters.front())];
+  for (int index : block.parameters) {
+    const Parameter& p = parameters_[static_cast<size_t>(index)];
+    if (p.trainable != first.trainable)
+      fail(ErrorCode::kUsage, "{} and {} are computed together: train both or freeze both", first.name,
+           p.name);
+  }
+  return first;
 }
 
 const Trace& Module::trace() const {

@@ -20,12 +20,19 @@ struct Parameter {
 
 /// Offsets of all parameters, in elements, in two flat arenas: the trainable ones (first those with weight
 /// decay, then the rest, each in declared order: the order of Hugging Face's optimizer groups) and the frozen
-/// ones.
+/// ones (in the same order).
 struct FlatLayout {
   std::vector<int64_t> offset;  ///< by parameter, in its arena
   int64_t trainable = 0, decayed = 0, frozen = 0;
 };
 FlatLayout flat_layout(const std::vector<Parameter>& parameters);
+
+/// What a layer reads as one tensor: a parameter, or several matrices below one another (vectors: one behind
+/// another), so that one product computes what Hugging Face's names keep apart.
+struct Block {
+  std::vector<int> parameters;  ///< indices, ascending
+  Shape shape;
+};
 
 /// Values of a packed batch that a trace may use.  N tokens of B rows lie behind one another without padding.
 struct BatchValues {
@@ -39,7 +46,7 @@ struct BatchValues {
 
 /// One tracing of a model into a program.
 struct Trace {
-  std::vector<Value> parameters;  ///< one per parameter of the model
+  std::vector<Value> blocks;  ///< one per block of the model
   BatchValues batch;
   DType dtype = DType::f32;  ///< of activations
   bool training = false;     ///< dropout acts
@@ -62,8 +69,19 @@ class Module {
   /// Freezes the parameters whose name begins so, or thaws them.
   void set_trainable(const std::string& prefix, bool trainable);
 
-  /// For layers, while they are built.
+  const std::vector<Block>& blocks() const { return blocks_; }
+  /// The first parameter of a block stands for all of them: they lie behind one another in their arena, and
+  /// are trainable together.  Errors: kUsage, naming the parameters, if only some of them are trainable.
+  const Parameter& first_of(const Block& block) const;
+
+  /// For layers, while they are built: a parameter that is a block of its own.  Returns the index of the
+  /// block.
   int add_parameter(Parameter parameter);
+  /// A parameter of a block that is added later.  Returns its index.  Errors: kInternal if the name is taken.
+  int declare(Parameter parameter);
+  /// Parameters that were declared for it, of the same width and weight decay, with no other parameter of
+  /// that weight decay between them.  Returns the index of the block.  Errors: kInternal.
+  int add_block(const std::vector<int>& parameters);
 
   /// For layers, while they are traced.  Errors: kInternal outside of a trace.
   const Trace& trace() const;
@@ -72,6 +90,7 @@ class Module {
 
  private:
   std::vector<Parameter> parameters_;
+  std::vector<Block> blocks_;
   const Trace* trace_ = nullptr;
 };
 

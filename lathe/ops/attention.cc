@@ -1,4 +1,5 @@
 // Attention over packed sequences, with dropout of the probabilities, and its backward pass.
+#include <algorithm>
 #include <cmath>
 
 #include "lathe/core/philox.h"
@@ -7,16 +8,29 @@
 namespace lathe::op {
 namespace {
 
+/// Indices of the inputs that forward and backward share.
+struct Places {
+  int qkv, cu, row_ids, rng;
+};
+constexpr Places kForward{0, 1, 2, 3}, kBackward{1, 4, 5, 6};
+
 /// One head of one sequence of the reference: probabilities before and after dropout, recomputed on demand.
 struct Head {
   const Reference& r;
-  int q, k, v, rng, sample;  ///< indices of the inputs
+  Places in;
   int64_t begin, length, width, heads, head, row;
 
-  double at(int input, int64_t t, int64_t d) const {
-    return r
-        .in[static_cast<size_t>(input)][static_cast<size_t>((begin + t) * heads * width + head * width + d)];
+  /// Where element d of token t lies in [N, C], and q (part 0), k or v of it in [N, 3 C].
+  size_t index(int64_t t, int64_t d) const {
+    return static_cast<size_t>(((begin + t) * heads + head) * width + d);
   }
+  size_t index(int part, int64_t t, int64_t d) const {
+    return static_cast<size_t>((((begin + t) * 3 + part) * heads + head) * width + d);
+  }
+  double at(int input, int64_t t, int64_t d) const { return r.in[static_cast<size_t>(input)][index(t, d)]; }
+  double q(int64_t t, int64_t d) const { return r.in[static_cast<size_t>(in.qkv)][index(0, t, d)]; }
+  double k(int64_t t, int64_t d) const { return r.in[static_cast<size_t>(in.qkv)][index(1, t, d)]; }
+  double v(int64_t t, int64_t d) const { return r.in[static_cast<size_t>(in.qkv)][index(2, t, d)]; }
   double scale() const {
     const double s = r.node.attrs.f("scale");
     return s == 0 ? 1 / std::sqrt(static_cast<double>(width)) : s;
@@ -26,8 +40,8 @@ struct Head {
     const double p = r.node.attrs.f("p");
     if (p == 0) return 1;
     const uint32_t sample_id =
-        static_cast<uint32_t>(r.in[static_cast<size_t>(sample)][static_cast<size_t>(row)]);
-    const auto& key_words = r.in[static_cast<size_t>(rng)];
+        static_cast<uint32_t>(r.in[static_cast<size_t>(in.row_ids)][static_cast<size_t>(row)]);
+    const auto& key_words = r.in[static_cast<size_t>(in.rng)];
     const auto words = philox({static_cast<uint32_t>(key / 8), static_cast<uint32_t>(head << 16 | query),
                                sample_id, static_cast<uint32_t>(r.node.attrs.i("site"))},
                               static_cast<uint32_t>(static_cast<int64_t>(key_words[0])),
@@ -39,8 +53,7 @@ struct Head {
     p.assign(static_cast<size_t>(length), 0);
     double largest = -INFINITY, sum = 0;
     for (int64_t t = 0; t < length; ++t) {
-      for (int64_t d = 0; d < width; ++d)
-        p[static_cast<size_t>(t)] += at(q, query, d) * at(k, t, d) * scale();
+      for (int64_t d = 0; d < width; ++d) p[static_cast<size_t>(t)] += q(query, d) * k(t, d) * scale();
       largest = std::max(largest, p[static_cast<size_t>(t)]);
     }
     for (double& x : p) sum += x = std::exp(x - largest);
@@ -50,17 +63,20 @@ struct Head {
 };
 
 template <typename F>
-void for_each_head(Reference& r, int q, int k, int v, int cu, int sample, int rng, F f) {
-  const int64_t heads = r.node.attrs.i("heads"), width = r.cols(q) / heads;
-  const auto& bounds = r.in[static_cast<size_t>(cu)];
+void for_each_head(Reference& r, const Places& in, F f) {
+  const int64_t heads = r.node.attrs.i("heads"), width = r.cols(in.qkv) / 3 / heads;
+  const auto& bounds = r.in[static_cast<size_t>(in.cu)];
   for (size_t row = 0; row + 1 < bounds.size(); ++row)
     for (int64_t h = 0; h < heads; ++h) {
       const int64_t begin = static_cast<int64_t>(bounds[row]), end = static_cast<int64_t>(bounds[row + 1]);
-      f(Head{r, q, k, v, rng, sample, begin, end - begin, width, heads, h, static_cast<int64_t>(row)});
+      f(Head{r, in, begin, end - begin, width, heads, h, static_cast<int64_t>(row)});
     }
 }
 
-double longest(const Reference& r) { return static_cast<double>(r.dim(0, 0) + r.cols(0)); }
+/// Tokens + C, which is the width of y forward and of dy backward.
+double longest(const Reference& r) {
+  return static_cast<double>(r.dim(0, 0) + std::min(r.cols(0), r.out_types[0].shape.back()));
+}
 constexpr double kUlp = 8, kBackwardUlp = 16;
 
 /// Products of bf16 tensors may take their probabilities, and the gradients of their scores, as bf16, as
@@ -76,60 +92,56 @@ void ref_attention(Reference& r) {
   const int64_t tokens = r.dim(0, 0);
   const double rounding = operand_rounding(r, kUlp);
   std::vector<double> p;
-  for_each_head(r, 0, 1, 2, 3, 4, 5, [&](const Head& h) {
+  for_each_head(r, kForward, [&](const Head& h) {
     for (int64_t t = 0; t < h.length; ++t) {
       const double lse = h.probabilities(t, p);
       r.out[1][static_cast<size_t>(h.head * tokens + h.begin + t)] = lse;
       r.magnitude[1][static_cast<size_t>(h.head * tokens + h.begin + t)] = 1 + std::abs(lse);
       for (int64_t s = 0; s < h.length; ++s)
         for (int64_t d = 0; d < h.width; ++d) {
-          const double term = p[static_cast<size_t>(s)] * h.mask(t, s) * h.at(2, s, d);
-          const size_t at = static_cast<size_t>((h.begin + t) * h.heads * h.width + h.head * h.width + d);
-          r.out[0][at] += term;
-          r.magnitude[0][at] += std::abs(term) * (1 + std::abs(lse) + rounding);
+          const double term = p[static_cast<size_t>(s)] * h.mask(t, s) * h.v(s, d);
+          r.out[0][h.index(t, d)] += term;
+          r.magnitude[0][h.index(t, d)] += std::abs(term) * (1 + std::abs(lse) + rounding);
         }
     }
   });
 }
 
-/// inputs: dy q k v y lse cu row_ids rng.  P = exp(score − lse), dS = P ∘ (mask ∘ (dy·vᵀ) − Σ dy∘y),
+/// inputs: dy qkv y lse cu row_ids rng.  P = exp(score − lse), dS = P ∘ (mask ∘ (dy·vᵀ) − Σ dy∘y),
 /// dq = scale · dS·k, dk = scale · dSᵀ·q, dv = (P ∘ mask)ᵀ·dy.
 void ref_attention_bwd(Reference& r) {
   const int64_t tokens = r.dim(0, 0);
   const double rounding = operand_rounding(r, kBackwardUlp);
-  for_each_head(r, 1, 2, 3, 6, 7, 8, [&](const Head& h) {
-    const auto index = [&](int64_t t, int64_t d) {
-      return static_cast<size_t>((h.begin + t) * h.heads * h.width + h.head * h.width + d);
-    };
-    const auto accumulate = [&](int out, size_t at, double term, double magnitude) {
-      r.out[static_cast<size_t>(out)][at] += term;
-      r.magnitude[static_cast<size_t>(out)][at] += magnitude;
+  for_each_head(r, kBackward, [&](const Head& h) {
+    const auto accumulate = [&](size_t at, double term, double magnitude) {
+      r.out[0][at] += term;
+      r.magnitude[0][at] += magnitude;
     };
     for (int64_t t = 0; t < h.length; ++t) {
       double delta = 0, delta_magnitude = 0;
       for (int64_t d = 0; d < h.width; ++d) {
-        delta += h.at(0, t, d) * h.at(4, t, d);
-        delta_magnitude += std::abs(h.at(0, t, d) * h.at(4, t, d));
+        delta += h.at(0, t, d) * h.at(2, t, d);
+        delta_magnitude += std::abs(h.at(0, t, d) * h.at(2, t, d));
       }
       for (int64_t s = 0; s < h.length; ++s) {
         const double mask = h.mask(t, s);
         double score = 0, dp = 0, dp_magnitude = 0, score_magnitude = 0;
         for (int64_t d = 0; d < h.width; ++d) {
-          score += h.at(1, t, d) * h.at(2, s, d) * h.scale();
-          score_magnitude += std::abs(h.at(1, t, d) * h.at(2, s, d)) * h.scale();
-          dp += h.at(0, t, d) * h.at(3, s, d) * mask;
-          dp_magnitude += std::abs(h.at(0, t, d) * h.at(3, s, d)) * mask;
+          score += h.q(t, d) * h.k(s, d) * h.scale();
+          score_magnitude += std::abs(h.q(t, d) * h.k(s, d)) * h.scale();
+          dp += h.at(0, t, d) * h.v(s, d) * mask;
+          dp_magnitude += std::abs(h.at(0, t, d) * h.v(s, d)) * mask;
         }
-        const double lse = r.in[5][static_cast<size_t>(h.head * tokens + h.begin + t)];
+        const double lse = r.in[3][static_cast<size_t>(h.head * tokens + h.begin + t)];
         const double probability = std::exp(score - lse), error = 1 + score_magnitude + std::abs(lse);
         const double ds = probability * (dp - delta) * h.scale();
         const double ds_magnitude =
             probability * (dp_magnitude + delta_magnitude) * h.scale() * error + std::abs(ds) * rounding;
         for (int64_t d = 0; d < h.width; ++d) {
-          accumulate(0, index(t, d), ds * h.at(2, s, d), ds_magnitude * std::abs(h.at(2, s, d)));
-          accumulate(1, index(s, d), ds * h.at(1, t, d), ds_magnitude * std::abs(h.at(1, t, d)));
+          accumulate(h.index(0, t, d), ds * h.k(s, d), ds_magnitude * std::abs(h.k(s, d)));
+          accumulate(h.index(1, s, d), ds * h.q(t, d), ds_magnitude * std::abs(h.q(t, d)));
           const double dv = probability * mask * h.at(0, t, d);
-          accumulate(2, index(s, d), dv, std::abs(dv) * (error + rounding));
+          accumulate(h.index(2, s, d), dv, std::abs(dv) * (error + rounding));
         }
       }
     }
@@ -138,16 +150,15 @@ void ref_attention_bwd(Reference& r) {
 
 /// Replaces the drawn y and lse of a backward case by what the forward pass gives.
 void adjust_backward(Reference& r) {
-  Reference forward{
-      r.node,
-      {r.in_types[1], r.in_types[2], r.in_types[3], r.in_types[6], r.in_types[7], r.in_types[8]},
-      {r.in_types[4], r.in_types[5]},
-      {r.in[1], r.in[2], r.in[3], r.in[6], r.in[7], r.in[8]},
-      {std::vector<double>(r.in[4].size()), std::vector<double>(r.in[5].size())},
-      {std::vector<double>(r.in[4].size()), std::vector<double>(r.in[5].size())}};
+  Reference forward{r.node,
+                    {r.in_types[1], r.in_types[4], r.in_types[5], r.in_types[6]},
+                    {r.in_types[2], r.in_types[3]},
+                    {r.in[1], r.in[4], r.in[5], r.in[6]},
+                    {std::vector<double>(r.in[2].size()), std::vector<double>(r.in[3].size())},
+                    {std::vector<double>(r.in[2].size()), std::vector<double>(r.in[3].size())}};
   ref_attention(forward);
-  r.in[4] = forward.out[0];
-  r.in[5] = forward.out[1];
+  r.in[2] = forward.out[0];
+  r.in[3] = forward.out[1];
 }
 
 struct Layout {
@@ -167,10 +178,9 @@ std::vector<Case> cases(bool backward) {
   std::vector<Case> all;
   for (const Layout& l : kLayouts) {
     const int64_t rows = static_cast<int64_t>(l.cu.size()) - 1;
-    const Shape tokens{l.tokens, l.heads * l.width};
+    const Shape tokens{l.tokens, l.heads * l.width}, qkv{l.tokens, 3 * l.heads * l.width};
     Case c{l.name};
-    c.in = backward ? std::vector<Shape>{tokens, tokens, tokens, tokens, tokens, {l.heads, l.tokens}}
-                    : std::vector<Shape>{tokens, tokens, tokens};
+    c.in = backward ? std::vector<Shape>{tokens, qkv, tokens, {l.heads, l.tokens}} : std::vector<Shape>{qkv};
     c.in.insert(c.in.end(), {{rows + 1}, {rows}, {2}});
     c.attrs = {{"heads", l.heads}, {"p", l.p}, {"site", int64_t{5}}};
     std::vector<int32_t> ids;
@@ -184,32 +194,31 @@ std::vector<Case> cases(bool backward) {
 }
 
 Cost cost(const Node& node, const Program& program) {
-  const bool backward = node.op == &attention_bwd;
+  const Places& in = node.op == &attention_bwd ? kBackward : kForward;
   Cost cost = elementwise_cost(node, program, 0);
-  const Type& q = program.type(node.in[0]);
-  const double rows = static_cast<double>(program.type(node.in[backward ? 7 : 4]).shape[0]);
-  const double tokens = static_cast<double>(q.shape[0]);
-  cost.flops = (backward ? 10 : 4) * tokens * tokens / std::max(1.0, rows) * static_cast<double>(q.shape[1]);
+  const Type& qkv = program.type(node.in[static_cast<size_t>(in.qkv)]);
+  const double rows = static_cast<double>(program.type(node.in[static_cast<size_t>(in.row_ids)]).shape[0]);
+  const double tokens = static_cast<double>(qkv.shape[0]), width = static_cast<double>(qkv.shape[1]) / 3;
+  cost.flops = (node.op == &attention_bwd ? 10 : 4) * tokens * tokens / std::max(1.0, rows) * width;
   return cost;
 }
 
 }  // namespace
 
-/// Attention over packed sequences.  q, k, v: [N, H·D]; cu: [B+1], ascending; rows of tokens ≥ cu[B] give 0.
-/// row_ids: ordinal of each row's sample in the global batch; rng = {seed, update step}.  scale 0: 1/√D.
-/// lse: natural log of the sum of the exponentials of the scaled scores.
+/// Attention over packed sequences.  qkv: [N, 3 · H · D], of each token q, k and v of every head, as the one
+/// product that computes them writes it; cu: [B+1], ascending; rows of tokens ≥ cu[B] give 0.  row_ids:
+/// ordinal of each row's sample in the global batch; rng = {seed, update step}.  scale 0: 1/√D.  lse: natural
+/// log of the sum of the exponentials of the scaled scores.
 const OpDef attention{
     .name = "attention",
-    .signature =
-        "q[N,C] k[N,C]:q v[N,C]:q cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> y[N,C]:q lse[@heads,N]:f32",
+    .signature = "qkv[N,3C] cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> y[N,C]:qkv lse[@heads,N]:f32",
     .attrs = {{"heads", int64_t{1}}, {"scale", 0.0}, {"p", 0.0}, {"site", int64_t{0}}},
     .gradient =
         [](const Grad& g) {
-          auto d = g.program.emit(
-              attention_bwd,
-              {g.dout[0], g.in(0), g.in(1), g.in(2), g.out(0), g.out(1), g.in(3), g.in(4), g.in(5)},
-              g.node.attrs);
-          d.resize(6);
+          auto d = g.program.emit(attention_bwd,
+                                  {g.dout[0], g.in(0), g.out(0), g.out(1), g.in(1), g.in(2), g.in(3)},
+                                  g.node.attrs);
+          d.resize(4);
           return d;
         },
     .reference = ref_attention,
@@ -222,8 +231,8 @@ const OpDef attention{
 const OpDef attention_bwd{
     .name = "attention_bwd",
     .signature =
-        "dy[N,C] q[N,C]:dy k[N,C]:dy v[N,C]:dy y[N,C]:dy lse[@heads,N]:f32 cu[B+1]:i32 row_ids[B]:i32 "
-        "rng[2]:i32 -> dq[N,C]:dy dk[N,C]:dy dv[N,C]:dy",
+        "dy[N,C] qkv[N,3C]:dy y[N,C]:dy lse[@heads,N]:f32 cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> "
+        "dqkv[N,3C]:dy",
     .attrs = {{"heads", int64_t{1}}, {"scale", 0.0}, {"p", 0.0}, {"site", int64_t{0}}},
     .gradient = not_differentiable,
     .reference = ref_attention_bwd,

@@ -91,29 +91,45 @@ class Binder {
   }
 
  private:
+  /// A dimension `factor name + offset`; name is empty for a number.
+  struct Dimension {
+    int64_t factor = 1, offset = 0;
+    std::string name;
+  };
+  static Dimension dimension(const std::string& dim) {
+    const size_t digits = std::min(dim.find_first_not_of("0123456789"), dim.size());
+    const size_t plus = std::min(dim.find('+'), dim.size());
+    Dimension d;
+    if (digits > 0) d.factor = std::stoll(dim.substr(0, digits));
+    if (plus < dim.size()) d.offset = std::stoll(dim.substr(plus + 1));
+    d.name = dim.substr(digits, plus - digits);
+    return d;
+  }
+
   void match_one(const Term& term, const std::string& dim, int64_t found) {
-    const size_t plus = dim.find('+');
-    if (std::isdigit(static_cast<unsigned char>(dim[0])) || dim[0] == '@') {
+    const Dimension d = dimension(dim);
+    if (d.name.empty() || dim[0] == '@') {
       if (found != value_of(dim))
         fail(ErrorCode::kShape, "{}: {} has {} where {} = {} is wanted", op_.name, term.name, found, dim,
              value_of(dim));
       return;
     }
-    const std::string name = dim.substr(0, plus);
-    const int64_t base = plus == std::string::npos ? found : found - std::stoll(dim.substr(plus + 1));
-    const auto [it, fresh] = bound_.try_emplace(name, base);
-    if (!fresh && it->second != base)
+    if ((found - d.offset) % d.factor != 0)
+      fail(ErrorCode::kShape, "{}: {} has {} where {} is wanted, a multiple of {}", op_.name, term.name,
+           found, dim, d.factor);
+    const auto [it, fresh] = bound_.try_emplace(d.name, (found - d.offset) / d.factor);
+    if (!fresh && it->second * d.factor + d.offset != found)
       fail(ErrorCode::kShape, "{}: {} has {} = {}, but {} was bound to {}", op_.name, term.name, dim, found,
-           name, it->second);
+           d.name, it->second);
   }
 
   int64_t value_of(const std::string& dim) const {
     if (dim[0] == '@') return attrs_.i(dim.substr(1));
-    if (std::isdigit(static_cast<unsigned char>(dim[0]))) return std::stoll(dim);
-    const size_t plus = dim.find('+');
-    const auto it = bound_.find(dim.substr(0, plus));
+    const Dimension d = dimension(dim);
+    if (d.name.empty()) return d.factor;
+    const auto it = bound_.find(d.name);
     if (it == bound_.end()) fail(ErrorCode::kInternal, "{}: dimension {} is not bound", op_.name, dim);
-    return it->second + (plus == std::string::npos ? 0 : std::stoll(dim.substr(plus + 1)));
+    return it->second * d.factor + d.offset;
   }
 
   const OpDef& op_;

@@ -77,8 +77,9 @@ enum class Aliasing {
 struct OpDef {
   const char* name;
   /// Shapes and dtype rule: "x[..,n] gamma[n]:f32 b[n]? -> y[..,n]:x mean[..]:f32".  A dimension is `..` (any
-  /// number, the same for all), a name (bound at first use), name+1, a number, or @attr (an int attribute).
-  /// A suffix fixes the dtype, or names the input whose dtype it takes; `?` marks an optional input.
+  /// number, the same for all), a name (bound at first use), name+1, 3name, a number, or @attr (an int
+  /// attribute). A suffix fixes the dtype, or names the input whose dtype it takes; `?` marks an optional
+  /// input.
   const char* signature;
   std::vector<DType> dtypes = {DType::f32, DType::bf16,
                                DType::f16};  ///< admitted for inputs whose dtype is open

@@ -73,12 +73,11 @@ class Builder {
 
   void begin_trace(bool training) {
     const Value frozen = layout_.frozen > 0 ? flat("frozen", layout_.frozen) : Value{};
-    const auto& parameters = model_.parameters();
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      const Value view =
-          slice(parameters[i].trainable ? parameters_ : frozen, layout_.offset[i], parameters[i].shape);
-      trace_.parameters.push_back(view);
-      if (parameters[i].trainable) trainable_.push_back(view);
+    for (const nn::Block& block : model_.blocks()) {
+      const bool trainable = model_.first_of(block).trainable;
+      const int64_t offset = layout_.offset[static_cast<size_t>(block.parameters.front())];
+      trace_.blocks.push_back(slice(trainable ? parameters_ : frozen, offset, block.shape));
+      if (trainable) trainable_.push_back(trace_.blocks.back());
     }
     const int64_t n = bucket_.tokens, b = bucket_.rows;
     nn::BatchValues& batch = trace_.batch;
@@ -129,7 +128,8 @@ class Builder {
     std::vector<Value> ordered;
     for (bool decay : {true, false}) {
       size_t k = 0;
-      for (const nn::Parameter& p : model_.parameters()) {
+      for (const nn::Block& block : model_.blocks()) {
+        const nn::Parameter& p = model_.first_of(block);
         if (!p.trainable) continue;
         if (p.decay == decay) ordered.push_back(grads[k]);
         ++k;

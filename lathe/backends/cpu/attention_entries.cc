@@ -8,18 +8,21 @@ namespace {
 
 /// The inputs that forward and backward share begin at different places.
 struct Places {
-  int q, cu, row_ids, rng;
+  int qkv, cu, row_ids, rng;
 };
-constexpr Places kForward{0, 3, 4, 5}, kBackward{1, 6, 7, 8};
+constexpr Places kForward{0, 1, 2, 3}, kBackward{1, 4, 5, 6};
+
+int64_t width_of(const Node& node, const Type& qkv) { return qkv.shape[1] / 3 / node.attrs.i("heads"); }
 
 Attention describe(const Call& c, const Places& at) {
   const auto* rng = c.input<uint32_t>(at.rng);
   Attention a;
-  a.t = c.in_type(at.q).dtype;
-  a.tokens = c.rows(at.q);
+  a.t = c.in_type(at.qkv).dtype;
+  a.tokens = c.rows(at.qkv);
   a.sequences = c.cols(at.row_ids);
   a.heads = c.node.attrs.i("heads");
-  a.width = c.cols(at.q) / a.heads;
+  a.width = width_of(c.node, c.in_type(at.qkv));
+  a.qkv_stride = c.cols(at.qkv);
   a.scale = static_cast<float>(c.node.attrs.f("scale"));
   a.cu = c.input<int32_t>(at.cu);
   a.sample_ids = c.input<int32_t>(at.row_ids);
@@ -28,28 +31,40 @@ Attention describe(const Call& c, const Places& at) {
   return a;
 }
 
+/// q, k or v of the first token, or their gradients.
+template <typename Byte>
+Byte* part_of(const Attention& a, int part, Byte* qkv) {
+  return qkv + static_cast<size_t>(part * a.heads * a.width) * size_of(a.t);
+}
+
 void run_attention(const Call& c) {
-  attention(c.pool, c.isa, describe(c, kForward), c.in[0], c.in[1], c.in[2], c.out[0], c.output<float>(1),
+  const Attention a = describe(c, kForward);
+  const std::byte* qkv = c.in[0];
+  attention(c.pool, c.isa, a, qkv, part_of(a, 1, qkv), part_of(a, 2, qkv), c.out[0], c.output<float>(1),
             c.workspace);
 }
 
 void run_attention_bwd(const Call& c) {
-  attention_bwd(c.pool, c.isa, describe(c, kBackward), c.in[0], c.in[1], c.in[2], c.in[3], c.in[4],
-                c.input<float>(5), c.out[0], c.out[1], c.out[2], c.workspace);
+  const Attention a = describe(c, kBackward);
+  const std::byte* qkv = c.in[1];
+  std::byte* dqkv = c.out[0];
+  attention_bwd(c.pool, c.isa, a, c.in[0], qkv, part_of(a, 1, qkv), part_of(a, 2, qkv), c.in[2],
+                c.input<float>(3), dqkv, part_of(a, 1, dqkv), part_of(a, 2, dqkv), c.workspace);
 }
 
 size_t forward_workspace(const Node& node, const Program& program, Isa isa, int threads) {
-  const Type& q = program.type(node.in[kForward.q]);
-  return attention_workspace_bytes(isa, q.dtype, q.shape[0], q.shape[1] / node.attrs.i("heads"), threads);
+  const Type& qkv = program.type(node.in[kForward.qkv]);
+  return attention_workspace_bytes(isa, qkv.dtype, qkv.shape[0], width_of(node, qkv), threads);
 }
 
 size_t backward_workspace(const Node& node, const Program& program, Isa isa, int threads) {
-  const Type& q = program.type(node.in[kBackward.q]);
-  return attention_bwd_workspace_bytes(isa, q.dtype, q.shape[0], q.shape[1] / node.attrs.i("heads"), threads);
+  const Type& qkv = program.type(node.in[kBackward.qkv]);
+  return attention_bwd_workspace_bytes(isa, qkv.dtype, qkv.shape[0], width_of(node, qkv), threads);
 }
 
 bool accepts(const Node& node, const Program& program) {
-  return program.type(node.in[0]).shape[1] / node.attrs.i("heads") <= 256;
+  const Places& at = node.op == &op::attention ? kForward : kBackward;
+  return width_of(node, program.type(node.in[static_cast<size_t>(at.qkv)])) <= 256;
 }
 
 }  // namespace
