@@ -34,23 +34,20 @@ const AttentionKernels& kernels_of(Isa isa, DType t) {
   }
 }
 
-/// Work of one head of a sequence: the products, and what is linear in the length, as measured with 14 to 512
-/// tokens.
-int64_t work(int64_t length) { return length * (length + 96); }
-
-/// f(sequence, head) for the tasks of one part: neighbours whose middle lies in the part's share of the work.
+/// f(sequence, head, workspace) for every head of every sequence, dealt to the threads.
 template <typename F>
-void for_tasks(const Attention& a, const AttentionKernels& kernels, int part, int parts, F f) {
-  int64_t total = 0, before = 0;
-  for (int64_t b = 0; b < a.sequences; ++b) total += a.heads * work(a.cu[b + 1] - a.cu[b]);
-  if (kernels.begin != nullptr) kernels.begin();
-  for (int64_t b = 0; b < a.sequences; ++b) {
-    const int64_t length = a.cu[b + 1] - a.cu[b], each = work(length);
-    if (length == 0) continue;
-    for (int64_t h = 0; h < a.heads; ++h, before += each)
-      if ((2 * before + each) * parts / (2 * total) == part) f(b, h);
-  }
-  if (kernels.end != nullptr) kernels.end();
+void for_tasks(ThreadPool& pool, const Attention& a, const AttentionKernels& kernels, void* workspace,
+               int64_t floats, F f) {
+  pool.deal(a.sequences * a.heads);
+  pool.run([&](int part, int) {
+    float* mine = static_cast<float*>(workspace) + part * floats;
+    if (kernels.begin != nullptr) kernels.begin();
+    for (long task; (task = pool.next_item(part)) >= 0;) {
+      const int64_t b = task / a.heads;
+      if (a.cu[b + 1] > a.cu[b]) f(b, task % a.heads, mine);
+    }
+    if (kernels.end != nullptr) kernels.end();
+  });
 }
 
 std::byte* shift(void* x, int64_t elements, DType t) {
@@ -63,7 +60,7 @@ const std::byte* shift(const void* x, int64_t elements, DType t) {
 int64_t stride(int64_t given, const Attention& a) { return given == 0 ? a.heads * a.width : given; }
 
 /// A task without its tensors.
-AttentionTask task_of(const Attention& a, int64_t b, int64_t head, void* workspace) {
+AttentionTask task_of(const Attention& a, int64_t b, int64_t head, float* workspace) {
   AttentionTask t{};
   t.length = a.cu[b + 1] - a.cu[b];
   t.width = a.width;
@@ -77,11 +74,9 @@ AttentionTask task_of(const Attention& a, int64_t b, int64_t head, void* workspa
   t.head = static_cast<uint32_t>(head);
   t.dropout = a.dropout;
   if (a.dropout.threshold > 0) t.sample = static_cast<uint32_t>(a.sample_ids[b]);
-  t.workspace = static_cast<float*>(workspace);
+  t.workspace = workspace;
   return t;
 }
-
-size_t bytes_per_thread(int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); }
 
 int64_t longest(const Attention& a) {
   int64_t length = 0;
@@ -98,30 +93,25 @@ void clear_rest(const Attention& a, void* x, int64_t token_stride) {
 }  // namespace
 
 size_t attention_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads) {
-  return static_cast<size_t>(threads) *
-         bytes_per_thread(kernels_of(isa, t).forward_workspace(longest, width));
+  return static_cast<size_t>(threads * kernels_of(isa, t).forward_workspace(longest, width)) * sizeof(float);
 }
 size_t attention_bwd_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads) {
-  return static_cast<size_t>(threads) *
-         bytes_per_thread(kernels_of(isa, t).backward_workspace(longest, width));
+  return static_cast<size_t>(threads * kernels_of(isa, t).backward_workspace(longest, width)) * sizeof(float);
 }
 
 void attention(ThreadPool& pool, Isa isa, const Attention& a, const void* q, const void* k, const void* v,
                void* out, float* lse, void* workspace) {
   const AttentionKernels& kernels = kernels_of(isa, a.t);
-  const size_t bytes = bytes_per_thread(kernels.forward_workspace(longest(a), a.width));
-  pool.run([&](int part, int parts) {
-    void* mine = static_cast<std::byte*>(workspace) + static_cast<size_t>(part) * bytes;
-    for_tasks(a, kernels, part, parts, [&](int64_t b, int64_t head) {
-      AttentionTask t = task_of(a, b, head, mine);
-      const int64_t qkv = a.cu[b] * t.qkv_stride + head * a.width;
-      t.q = shift(q, qkv, a.t);
-      t.k = shift(k, qkv, a.t);
-      t.v = shift(v, qkv, a.t);
-      t.y = shift(out, a.cu[b] * t.out_stride + head * a.width, a.t);
-      t.new_lse = lse + head * a.tokens + a.cu[b];
-      kernels.forward(&t);
-    });
+  const int64_t floats = kernels.forward_workspace(longest(a), a.width);
+  for_tasks(pool, a, kernels, workspace, floats, [&](int64_t b, int64_t head, float* mine) {
+    AttentionTask t = task_of(a, b, head, mine);
+    const int64_t qkv = a.cu[b] * t.qkv_stride + head * a.width;
+    t.q = shift(q, qkv, a.t);
+    t.k = shift(k, qkv, a.t);
+    t.v = shift(v, qkv, a.t);
+    t.y = shift(out, a.cu[b] * t.out_stride + head * a.width, a.t);
+    t.new_lse = lse + head * a.tokens + a.cu[b];
+    kernels.forward(&t);
   });
   clear_rest(a, out, stride(a.out_stride, a));
   for (int64_t h = 0; h < a.heads; ++h)
@@ -132,24 +122,21 @@ void attention_bwd(ThreadPool& pool, Isa isa, const Attention& a, const void* do
                    const void* k, const void* v, const void* out, const float* lse, void* dq, void* dk,
                    void* dv, void* workspace) {
   const AttentionKernels& kernels = kernels_of(isa, a.t);
-  const size_t bytes = bytes_per_thread(kernels.backward_workspace(longest(a), a.width));
-  pool.run([&](int part, int parts) {
-    void* mine = static_cast<std::byte*>(workspace) + static_cast<size_t>(part) * bytes;
-    for_tasks(a, kernels, part, parts, [&](int64_t b, int64_t head) {
-      AttentionTask t = task_of(a, b, head, mine);
-      const int64_t qkv = a.cu[b] * t.qkv_stride + head * a.width;
-      const int64_t outs = a.cu[b] * t.out_stride + head * a.width;
-      t.q = shift(q, qkv, a.t);
-      t.k = shift(k, qkv, a.t);
-      t.v = shift(v, qkv, a.t);
-      t.out = shift(out, outs, a.t);
-      t.dout = shift(dout, outs, a.t);
-      t.lse = lse + head * a.tokens + a.cu[b];
-      t.dq = shift(dq, qkv, a.t);
-      t.dk = shift(dk, qkv, a.t);
-      t.dv = shift(dv, qkv, a.t);
-      kernels.backward(&t);
-    });
+  const int64_t floats = kernels.backward_workspace(longest(a), a.width);
+  for_tasks(pool, a, kernels, workspace, floats, [&](int64_t b, int64_t head, float* mine) {
+    AttentionTask t = task_of(a, b, head, mine);
+    const int64_t qkv = a.cu[b] * t.qkv_stride + head * a.width;
+    const int64_t outs = a.cu[b] * t.out_stride + head * a.width;
+    t.q = shift(q, qkv, a.t);
+    t.k = shift(k, qkv, a.t);
+    t.v = shift(v, qkv, a.t);
+    t.out = shift(out, outs, a.t);
+    t.dout = shift(dout, outs, a.t);
+    t.lse = lse + head * a.tokens + a.cu[b];
+    t.dq = shift(dq, qkv, a.t);
+    t.dk = shift(dk, qkv, a.t);
+    t.dv = shift(dv, qkv, a.t);
+    kernels.backward(&t);
   });
   for (void* x : {dq, dk, dv}) clear_rest(a, x, stride(a.qkv_stride, a));
 }

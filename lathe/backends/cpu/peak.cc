@@ -14,7 +14,7 @@ constexpr int kCalls = 5;              // at the least
 constexpr int64_t kL2Bytes = 1 << 20;  // of operands: they do not fit the first cache, but the second
 
 struct alignas(64) Line {
-  char bytes[64] = {};
+  uint16_t elements[32] = {};
 };
 
 const PeakKernel* kernel_of(Isa isa) {
@@ -66,13 +66,28 @@ double rate(ThreadPool& pool, F&& work) {
   return best;
 }
 
-double rate_from_l2(ThreadPool& pool, const PeakKernel& kernel) {
-  std::vector<std::vector<Line>> memory(static_cast<size_t>(pool.size()));
-  pool.run([&](int part, int) { memory[static_cast<size_t>(part)].resize(kL2Bytes / sizeof(Line)); });
-  return rate(pool, [&](int part, int64_t rounds) {
-    return kernel.bf16_from(rounds, memory[static_cast<size_t>(part)][0].bytes, kL2Bytes);
-  });
-}
+/// Random bf16 in ±[0.5, 1): the clock of a processor at its power limit depends on how many bits change.
+class Operands {
+ public:
+  explicit Operands(ThreadPool& pool) : memory_(static_cast<size_t>(pool.size())) {
+    pool.run([&](int part, int) {
+      std::vector<Line>& mine = memory_[static_cast<size_t>(part)];
+      mine.resize(kL2Bytes / sizeof(Line));
+      uint32_t random = 1;
+      for (Line& line : mine)
+        for (uint16_t& element : line.elements) {
+          random = random * 1664525u + 1013904223u;  // Numerical Recipes, 7.1
+          element = static_cast<uint16_t>(0x3f00u | (random >> 16 & 0x807fu));
+        }
+    });
+  }
+  const char* of(int part) const {
+    return reinterpret_cast<const char*>(memory_[static_cast<size_t>(part)].data());
+  }
+
+ private:
+  std::vector<std::vector<Line>> memory_;
+};
 
 }  // namespace
 
@@ -81,12 +96,18 @@ Peak measure_peak(ThreadPool& pool, Isa isa) {
   const auto plain = [&](double (*loop)(int64_t)) {
     return loop == nullptr ? 0.0 : rate(pool, [=](int, int64_t rounds) { return loop(rounds); });
   };
+  const Operands operands(pool);
+  const auto with_operands = [&](double (*loop)(int64_t, const char*, int64_t)) {
+    return loop == nullptr ? 0.0 : rate(pool, [&](int part, int64_t rounds) {
+      return loop(rounds, operands.of(part), kL2Bytes);
+    });
+  };
   for (const Isa level : available_isas()) {
     const PeakKernel* kernel = level <= isa ? kernel_of(level) : nullptr;
     if (kernel == nullptr) continue;
     peak.f32 = std::max(peak.f32, plain(kernel->f32));
-    peak.bf16 = std::max(peak.bf16, plain(kernel->bf16));
-    if (kernel->bf16_from != nullptr) peak.bf16_from_l2 = rate_from_l2(pool, *kernel);
+    peak.bf16 = std::max({peak.bf16, plain(kernel->bf16), with_operands(kernel->bf16_of)});
+    peak.bf16_from_l2 = std::max(peak.bf16_from_l2, with_operands(kernel->bf16_from));
   }
   peak.bf16 = std::max(peak.bf16, peak.f32);
   if (peak.bf16_from_l2 == 0) peak.bf16_from_l2 = peak.bf16;

@@ -14,6 +14,6 @@ double peak_f32(int64_t rounds) {
 
 }  // namespace
 
-const PeakKernel kPeakAvx512 = {peak_f32, nullptr, nullptr};
+const PeakKernel kPeakAvx512 = {peak_f32, nullptr, nullptr, nullptr};
 
 }  // namespace lathe::cpu

@@ -14,6 +14,6 @@ double peak_bf16(int64_t rounds) {
 
 }  // namespace
 
-const PeakKernel kPeakAvx512Bf16 = {nullptr, peak_bf16, nullptr};
+const PeakKernel kPeakAvx512Bf16 = {nullptr, peak_bf16, nullptr, nullptr};
 
 }  // namespace lathe::cpu

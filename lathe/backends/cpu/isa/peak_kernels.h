@@ -10,7 +10,9 @@ namespace lathe::cpu {
 struct PeakKernel {
   double (*f32)(int64_t rounds);
   double (*bf16)(int64_t rounds);
-  /// Reads its operands from `bytes` of memory, aligned to 64, over and over.
+  /// The same with operands that are read once from the begin of `bytes` of memory, aligned to 64; and over
+  /// and over.
+  double (*bf16_of)(int64_t rounds, const char* memory, int64_t bytes);
   double (*bf16_from)(int64_t rounds, const char* memory, int64_t bytes);
 };
 

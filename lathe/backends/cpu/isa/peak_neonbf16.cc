@@ -15,6 +15,6 @@ double peak_bf16(int64_t rounds) {
 
 }  // namespace
 
-const PeakKernel kPeakNeonBf16 = {nullptr, peak_bf16, nullptr};
+const PeakKernel kPeakNeonBf16 = {nullptr, peak_bf16, nullptr, nullptr};
 
 }  // namespace lathe::cpu

@@ -15,6 +15,6 @@ double peak_f32(int64_t rounds) {
 
 }  // namespace
 
-const PeakKernel kPeakPortable = {peak_f32, nullptr, nullptr};
+const PeakKernel kPeakPortable = {peak_f32, nullptr, nullptr, nullptr};
 
 }  // namespace lathe::cpu
