@@ -71,7 +71,7 @@ std::vector<double> node_times(Training& training, int steps) {
 
 /// What a group of like nodes took together.
 struct Group {
-  double ms = 0, flops = 0;
+  double ms = 0, flops = 0, bytes = 0;
   int count = 0;
 };
 
@@ -88,15 +88,28 @@ BenchReport profile_report(const BenchSettings& s, const BenchDevice& device, co
   BenchReport report{
       fmt::format("profile: {} {} x {} {}, milliseconds of each op", s.model, batch, s.seq, dtype),
       {},
-      {{"op", "op"}, {"count", "nodes"}, {"ms", "ms", 2}, {"percent", "% of the step", 1}},
+      {{"op", "op"},
+       {"count", "nodes"},
+       {"ms", "ms", 2},
+       {"percent", "% of the step", 1},
+       {"bytes_per_s", "GB/s", 1, 1e-9},
+       {"percent_of_copy", "% of a copy", 0}},
       {},
       {"ms", {"op"}, {"ms", "ms", 2}}};
+  const std::optional<double> copy = measure_copy(device.kind, {device.threads});
+  if (copy)
+    report.notes.push_back(
+        fmt::format("a copy too large for the caches: {:.1f} GB/s; what one op has just written "
+                    "and the next one reads may come faster",
+                    *copy * 1e-9));
   const std::vector<double> ms = node_times(training, s.steps);
   std::map<std::string, Group> ops;
   double total = 0;
   for (size_t n = 0; n < ms.size(); ++n) {
-    Group& op = ops[training.program().nodes()[n].op->name];
+    const Node& node = training.program().nodes()[n];
+    Group& op = ops[node.op->name];
     op.ms += ms[n], total += ms[n], ++op.count;
+    if (node.op->cost) op.bytes += node.op->cost(node, training.program()).bytes;
   }
   for (const auto& [name, op] : ops) {
     if (op.ms == 0) continue;  // views
@@ -105,6 +118,9 @@ BenchReport profile_report(const BenchSettings& s, const BenchDevice& device, co
     row["count"] = op.count;
     row["ms"] = six_digits(op.ms);
     row["percent"] = six_digits(100 * op.ms / total);
+    const double rate = op.bytes / op.ms * 1e3;
+    row["bytes_per_s"] = six_digits(rate);
+    row["percent_of_copy"] = copy ? nlohmann::ordered_json(six_digits(100 * rate / *copy)) : nullptr;
     report.rows.push_back(std::move(row));
   }
   return report;

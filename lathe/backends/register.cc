@@ -46,4 +46,10 @@ std::optional<DevicePeak> measure_peak(const std::string& kind, const DeviceOpti
   return DevicePeak{peak.f32, peak.bf16, peak.bf16_from_l2};
 }
 
+std::optional<double> measure_copy(const std::string& kind, const DeviceOptions& options) {
+  if (kind != "cpu") return {};
+  ThreadPool pool(options.threads);
+  return cpu::measure_copy(pool);
+}
+
 }  // namespace lathe

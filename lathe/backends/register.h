@@ -49,4 +49,8 @@ struct DevicePeak {
 /// Errors: kUsage as cpu_levels.
 std::optional<DevicePeak> measure_peak(const std::string& kind, const DeviceOptions& options = {});
 
+/// Bytes per second, read and written, of a copy that is too large for the caches; takes about a second and 1
+/// GiB of memory.  Empty as above.
+std::optional<double> measure_copy(const std::string& kind, const DeviceOptions& options = {});
+
 }  // namespace lathe

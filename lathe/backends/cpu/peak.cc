@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <vector>
 
 #include "lathe/backends/cpu/isa/peak_kernels.h"
+#include "lathe/backends/cpu/memory.h"
+#include "lathe/core/error.h"
 
 namespace lathe::cpu {
 namespace {
@@ -112,6 +115,29 @@ Peak measure_peak(ThreadPool& pool, Isa isa) {
   peak.bf16 = std::max(peak.bf16, peak.f32);
   if (peak.bf16_from_l2 == 0) peak.bf16_from_l2 = peak.bf16;
   return peak;
+}
+
+double measure_copy(ThreadPool& pool) {
+  constexpr long kBytes = 512l << 20;
+  const auto from = allocate_zeroed(kBytes), to = allocate_zeroed(kBytes);
+  if (from == nullptr || to == nullptr)
+    fail(ErrorCode::kIo, "out of memory: 1 GiB wanted to measure how fast it is");
+  const auto each = [&](auto&& f) {
+    pool.run([&](int part, int parts) {
+      const Share mine = share(kBytes, part, parts);
+      f(to.get() + mine.begin, from.get() + mine.begin, static_cast<size_t>(mine.end - mine.begin));
+    });
+  };
+  each([](std::byte*, std::byte* x, size_t n) {
+    std::memset(x, 1, n);
+  });  // pages of its own, not one of zeros
+  double best = 0;
+  for (int call = 0; call <= kCalls; ++call) {
+    const double start = seconds();
+    each([](std::byte* y, const std::byte* x, size_t n) { std::memcpy(y, x, n); });
+    if (call > 0) best = std::max(best, 2.0 * kBytes / (seconds() - start));
+  }
+  return best;
 }
 
 }  // namespace lathe::cpu

@@ -16,4 +16,8 @@ struct Peak {
 /// keeps the best.
 Peak measure_peak(ThreadPool& pool, Isa isa);
 
+/// Bytes per second, read and written, of a copy of 512 MiB by all threads together.  Errors: kIo without
+/// memory.
+double measure_copy(ThreadPool& pool);
+
 }  // namespace lathe::cpu
