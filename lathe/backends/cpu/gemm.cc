@@ -64,6 +64,7 @@ PackedB layout_b(const GemmKernel& kernel, DType compute, int64_t n, int64_t k) 
 // Everything about one product that follows from its shape and the kernel.
 struct Plan {
   const GemmKernel& kernel;
+  void (*column_sums)(const ColumnSums*);
   const Gemm& g;
   DType compute;                        // what is summed: products of this
   int64_t k_padded, k_blocks, k_block;  // the blocks of k depend on k alone
@@ -74,7 +75,10 @@ struct Plan {
   size_t a_bytes, b_bytes, scratch_bytes;
 
   Plan(Isa isa, const Gemm& product)
-      : kernel(kernel_of(isa, compute_type(product))), g(product), compute(compute_type(product)) {
+      : kernel(kernel_of(isa, compute_type(product))),
+        column_sums(kernel_of(isa, DType::f32).column_sums),
+        g(product),
+        compute(compute_type(product)) {
     k_padded = round_up(g.k, kernel.a_group);
     k_blocks = ceil_div(k_padded, kernel.kc);
     k_block = round_up(ceil_div(k_padded, k_blocks), kernel.a_group);
@@ -151,6 +155,22 @@ Packing packing_of_b(const Plan& p, char* dst) {
           p.kernel.b_group, p.compute, dst};
 }
 
+// The sums over k of the columns of a (transposed) that fall to `part`, in whole blocks of columns.
+void sum_share(const Plan& p, int part, int parts) {
+  constexpr int64_t kBlock = 64;
+  const Gemm& g = p.g;
+  const Share blocks = share(ceil_div(g.m, kBlock), part, parts);
+  const int64_t begin = blocks.begin * kBlock, end = std::min<int64_t>(blocks.end * kBlock, g.m);
+  if (begin >= end) return;
+  const ColumnSums sums{static_cast<const char*>(g.a) + begin * static_cast<int64_t>(size_of(g.a_type)),
+                        kernel_type(g.a_type),
+                        g.lda,
+                        g.k,
+                        end - begin,
+                        g.a_sums + begin};
+  p.column_sums(&sums);
+}
+
 // Panels of c.
 struct Block {
   Share m, n;
@@ -191,7 +211,7 @@ class Blocks {
   }
 
  private:
-  static constexpr int64_t kBlocksOfAThread = 6;
+  static constexpr int64_t kBlocksOfAThread = 24;
   static Share part_of(Share whole, int64_t index, int64_t count) {
     const Share part = share(whole.end - whole.begin, static_cast<int>(index), static_cast<int>(count));
     return {whole.begin + part.begin, whole.begin + part.end};
@@ -323,6 +343,7 @@ void run_gemm(Pool& pool, const Plan& p, void* workspace) {
     pool.run([&](int part, int parts) {
       pack_share(packing_of_a(p, a), p.first_packed, part, parts);
       if (!p.g.b_packed) pack_share(packing_of_b(p, b), 0, part, parts);
+      if (p.g.a_sums != nullptr) sum_share(p, part, parts);
     });
   const char* packed_b = p.g.b_packed ? static_cast<const char*>(p.g.b) : b;
   const Blocks blocks(p, pool.size());
@@ -381,25 +402,6 @@ void pack_b(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, co
                         static_cast<char*>(out)};
   for (int64_t panel = part.first_n / layout.width; panel * layout.width < part.last_n; ++panel)
     pack_piece(packing, panel, 0, part.first_k, part.last_k);
-}
-
-void column_sums(ThreadPool& pool, Isa isa, int64_t m, int64_t n, DType type, const void* x, int64_t ldx,
-                 float beta, float* out) {
-  constexpr int64_t kBlock = 64;  // a share is whole blocks of columns
-  const GemmKernel& kernel = kernel_of(isa, DType::f32);
-  pool.run([&](int part, int parts) {
-    const Share blocks = share(ceil_div(n, kBlock), part, parts);
-    const int64_t begin = blocks.begin * kBlock, end = std::min<int64_t>(blocks.end * kBlock, n);
-    if (begin >= end) return;
-    const ColumnSums sums{static_cast<const char*>(x) + begin * static_cast<int64_t>(size_of(type)),
-                          kernel_type(type),
-                          ldx,
-                          m,
-                          end - begin,
-                          beta,
-                          out + begin};
-    kernel.column_sums(&sums);
-  });
 }
 
 }  // namespace lathe::cpu

@@ -14,7 +14,7 @@ namespace lathe::cpu {
 /// row to row.  The products of a linear layer y[M,N] = x[M,K] · W[N,K]ᵀ + bias:
 ///   y  = {.m = M, .n = N, .k = K, .a = x,  .b = W, .b_transposed = true, .bias = bias}
 ///   dx = {.m = M, .n = K, .k = N, .a = dy, .b = W}
-///   dW = {.m = N, .n = K, .k = M, .a = dy, .a_transposed = true, .b = x}   with db = column_sums(dy)
+///   dW = {.m = N, .n = K, .k = M, .a = dy, .a_transposed = true, .b = x, .a_sums = db}
 /// Inputs and c are f32, bf16 or f16 (nearest even; f16 with subnormals, and infinity from 65520 on).  If one
 /// input is bf16 or f16 the other is of the same type, or f32 and rounded to it while it is packed, and
 /// products of such values are summed; otherwise products of f32.  bf16: levels without bf16 instructions
@@ -33,6 +33,9 @@ struct Gemm {
   const float* bias = nullptr;  // [n] or null
   float beta = 0;               // 0: c is not read
   bool b_packed = false;
+  // [m] or null: takes Σ_k op(a)[m,k], in f32; wants a_transposed.  Summed in blocks of 64 k and the blocks
+  // in order.
+  float* a_sums = nullptr;
   bool c_streams = false;  // c is large and not read soon: written past the caches where that is possible
 };
 
@@ -79,11 +82,5 @@ struct PartOfB {
 };
 void pack_b(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, const void* b, int64_t ldb,
             bool transposed, PartOfB part, void* out);
-
-/// out[n] = beta · out + Σ_m x[m,n], in f32 (beta 0: out is not read).  x: [m,n] f32, bf16 or f16, ldx
-/// elements from row to row.  Rows are summed in blocks of 64 and the blocks in order, whatever the number of
-/// threads.
-void column_sums(ThreadPool& pool, Isa isa, int64_t m, int64_t n, DType type, const void* x, int64_t ldx,
-                 float beta, float* out);
 
 }  // namespace lathe::cpu

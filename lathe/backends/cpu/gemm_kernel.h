@@ -54,12 +54,11 @@ struct GemmPack {
   void* dst;
 };
 
-/// out[j] = beta · out[j] + Σ over m rows of x[i][j], for n columns.
+/// out[j] = Σ over m rows of x[i][j], for n columns.
 struct ColumnSums {
   const void* x;
   GemmType type;
   int64_t ldx, m, n;
-  float beta;
   float* out;
 };
 

@@ -362,30 +362,29 @@ TEST(Gemm, RefusesWhatItCannotCompute) {
   EXPECT_EQ(code({.m = 1, .n = 1, .k = 1, .c_type = DType::i32}), ErrorCode::kUnsupported);
 }
 
-TEST(ColumnSums, EveryShapeTypeAndThreadCount) {
+TEST(Gemm, SumsTheColumnsOfA) {
   for (DType type : {DType::f32, DType::bf16, DType::f16})
     for (const Shape& s :
-         {Shape{1, 1, 0}, {17, 5, 2}, {64, 64, 0}, {65, 63, 1}, {300, 768, 0}, {1000, 130, 3}}) {
-      Matrix x(type, s.m, s.n, s.k);
-      x.randomize(static_cast<uint32_t>(s.m));
-      for (Isa isa : available_isas())
-        for (float beta : {0.0f, 1.0f}) {
-          std::vector<Matrix> sums;
-          for (int threads : {1, 2, 3}) {
-            Matrix& sum = sums.emplace_back(DType::f32, 1, s.n, 0);
-            if (beta != 0) sum.randomize(1);
-            const Matrix before = sum;
-            column_sums(pool_of(threads), isa, s.m, s.n, type, x.data(), x.ld(), beta,
-                        static_cast<float*>(sum.data()));
-            EXPECT_TRUE(sum.surroundings_intact());
-            EXPECT_TRUE(sum.same_bits(sums[0]));
-            for (int64_t j = 0; j < s.n; ++j) {
-              double wanted = beta != 0 ? before.get(0, j) : 0, size = std::abs(wanted);
-              for (int64_t i = 0; i < s.m; ++i) wanted += x.get(i, j), size += std::abs(x.get(i, j));
-              ASSERT_NEAR(sum.get(0, j), wanted, kU32 * std::sqrt(static_cast<double>(s.m + 2)) * size);
-            }
+         {Shape{1, 3, 1}, {5, 1, 17}, {64, 2, 64}, {63, 33, 65}, {768, 4, 300}, {130, 1, 1000}}) {
+      Case test({.m = s.m, .n = s.n, .k = s.k, .a_type = type, .b_type = type, .a_transposed = true}, false,
+                static_cast<uint32_t>(s.m));
+      for (Isa isa : available_isas()) {
+        const Matrix without = run(test, isa, 2);
+        std::vector<Matrix> sums;
+        for (int threads : {1, 2, 3}) {
+          Matrix& sum = sums.emplace_back(DType::f32, 1, s.m, 0);
+          Case with = test;
+          with.g.a_sums = static_cast<float*>(sum.data());
+          EXPECT_TRUE(run(with, isa, threads).same_bits(without));
+          EXPECT_TRUE(sum.surroundings_intact());
+          EXPECT_TRUE(sum.same_bits(sums[0]));
+          for (int64_t i = 0; i < s.m; ++i) {
+            double wanted = 0, size = 0;
+            for (int64_t k = 0; k < s.k; ++k) wanted += test.a.get(k, i), size += std::abs(test.a.get(k, i));
+            ASSERT_NEAR(sum.get(0, i), wanted, kU32 * std::sqrt(static_cast<double>(s.k + 2)) * size);
           }
         }
+      }
     }
 }
 

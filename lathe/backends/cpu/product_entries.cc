@@ -1,7 +1,6 @@
 // The matrix products: linear and its two backward products.
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/gemm.h"
-#include "lathe/backends/cpu/rows.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::cpu {
@@ -32,7 +31,7 @@ Gemm input_gradient(const Node& node, const Program& program) {
   return g;
 }
 
-/// dW[N,K] = dy[M,N]ᵀ · x[M,K]
+/// dW[N,K] = dy[M,N]ᵀ · x[M,K], and db = Σ dy
 Gemm weight_gradient(const Node& node, const Program& program) {
   const Type& dy = program.type(node.in[0]);
   const Type& x = program.type(node.in[1]);
@@ -57,13 +56,8 @@ void run_product(const Call& c) {
   g.a = c.in[0], g.b = c.in[1], g.c = c.out[0];
   if (c.packed_weight != nullptr) g.b = c.packed_weight, g.b_packed = true;
   if (c.in.size() > 2) g.bias = c.input<float>(2);
+  if (c.out.size() > 1) g.a_sums = c.output<float>(1);
   gemm(c.pool, c.isa, g, c.workspace);
-}
-
-void run_weight_gradient(const Call& c) {
-  run_product<weight_gradient>(c);
-  const Type& dy = c.in_type(0);
-  column_sums(c.pool, c.isa, c.rows(0), c.cols(0), dy.dtype, c.in[0], c.cols(0), 0, c.output<float>(1));
 }
 
 }  // namespace
@@ -71,7 +65,7 @@ void run_weight_gradient(const Call& c) {
 std::vector<Entry> product_entries() {
   return {{&op::linear, run_product<forward>, workspace<forward>},
           {&op::linear_bwd_input, run_product<input_gradient>, workspace<input_gradient>},
-          {&op::linear_bwd_weight, run_weight_gradient, workspace<weight_gradient>}};
+          {&op::linear_bwd_weight, run_product<weight_gradient>, workspace<weight_gradient>}};
 }
 
 }  // namespace lathe::cpu

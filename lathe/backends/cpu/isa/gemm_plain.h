@@ -186,8 +186,7 @@ static void gemm_pack_line(const char* src, const GemmPack* p, int64_t count, fl
       }
       for (int64_t j = 0; j < kColumns; ++j) total[j] += part[j];
     }
-    for (int64_t j = 0; j < cols; ++j)
-      s->out[first + j] = total[j] + (s->beta != 0 ? s->beta * s->out[first + j] : 0);
+    for (int64_t j = 0; j < cols; ++j) s->out[first + j] = total[j];
   }
 }
 
