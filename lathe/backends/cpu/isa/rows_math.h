@@ -69,5 +69,38 @@ inline Normal normal(Floats x) {
   return {x < 0.f ? tail : 1.f - tail, bell};
 }
 
+/// The same for results of two bytes, with a relative error below 2⁻¹⁶ (of 1 − Φ for x < 0): a third of the
+/// work.
+inline Normal normal_short(Floats x) {
+  constexpr float kRound = 12582912.f;  // as in exp_sum
+  const Floats z = magnitude(x), a = -0.5f * (z * z);
+  const Floats shifted = a * 1.44269504f + kRound, r = a - (shifted - kRound) * 0.693147182f;
+  Floats e = all(4.127774059e-02f);
+  e = e * r + 1.675353917e-01f;
+  e = e * r + 5.000511831e-01f;
+  e = e * r + 1.f;
+  e = e * r + 1.f;
+  const Uints power = (bits_as<Uints>(shifted) - bits_as<uint32_t>(kRound)) << 23;
+  const Floats bell = a < -87.f ? all(0) : bits_as<Floats>(bits_as<Uints>(e) + power);
+  const Floats t = 1.f / (1.f + 0.31f * z);
+  Floats p = all(-7.392872913e-02f);
+  p = p * t + 1.804491866e-01f;
+  p = p * t + 1.574594941e-02f;
+  p = p * t + 1.334291616e-01f;
+  p = p * t + 1.204414226e-01f;
+  p = p * t + 1.238606894e-01f;
+  const Floats tail = bell * (t * p);
+  return {x < 0.f ? tail : 1.f - tail, bell};
+}
+
+/// Precise enough for a result of type T.
+template <typename T>
+inline Normal normal_for(Floats x) {
+  if constexpr (sizeof(T) == 2)
+    return normal_short(x);
+  else
+    return normal(x);
+}
+
 }  // namespace
 }  // namespace lathe::cpu::LATHE_ISA_NAMESPACE

@@ -20,12 +20,12 @@ inline void zip(int64_t n, const void* as, const void* bs, void* ys, F f) {
 
 template <typename T>
 void gelu(int64_t n, const void* x, void* y) {
-  map<T, T>(n, x, y, [](Floats v) { return v * normal(v).cdf; });
+  map<T, T>(n, x, y, [](Floats v) { return v * normal_for<T>(v).cdf; });
 }
 template <typename T>
 void gelu_bwd(int64_t n, const void* dy, const void* x, void* dx) {
   zip<T>(n, dy, x, dx, [](Floats d, Floats v) {
-    const Normal at = normal(v);
+    const Normal at = normal_for<T>(v);
     return d * (at.cdf + v * (at.bell * 0.398942280f));
   });
 }
