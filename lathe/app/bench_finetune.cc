@@ -33,6 +33,7 @@ TrainingArguments arguments(const BenchSettings& s, const std::string& dtype, bo
   args.num_train_epochs = s.epochs;
   args.learning_rate = head_only ? kHeadAlone : is_bench_shape(s.model) ? kFromScratch : kFineTuning;
   args.bf16 = dtype == "bf16";
+  args.fp16 = dtype == "fp16";
   args.freeze_base_model = head_only;
   args.save_strategy = "no";
   args.logging_strategy = "no";

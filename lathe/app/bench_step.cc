@@ -30,11 +30,11 @@ class Training {
     write_weights(*session_, model_);
     batch_ = bench_batch(lengths_, model_.config.vocab_size, true);
     scalars_.learning_rate = 2e-5;
-    scalars_.update_step = 0;
+    scalars_.update_step = scalars_.adam_step = 0;
   }
 
   void step() {
-    ++scalars_.update_step;
+    scalars_.adam_step = ++scalars_.update_step;
     last_ = session_->step(batch_, scalars_);
     const Session::Outcome outcome = session_->collect(last_);
     if (!std::isfinite(outcome.loss)) fail(ErrorCode::kNonFinite, "bench: the loss is {}", outcome.loss);

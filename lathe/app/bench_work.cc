@@ -17,7 +17,7 @@ BenchTimes times_of(std::vector<double> ms) {
 
 std::optional<double> BenchDevice::peak_flops(DType dtype) const {
   if (!peak) return {};
-  return dtype == DType::f32 ? peak->f32 : peak->bf16;
+  return dtype == DType::bf16 ? peak->bf16 : peak->f32;  // products of f16 are those of f32
 }
 
 std::string BenchDevice::note() const {
@@ -54,8 +54,9 @@ std::vector<BenchDevice> bench_devices(const BenchSettings& settings, bool all) 
 
 DType bench_dtype(const std::string& name) {
   if (name == "bf16") return DType::bf16;
+  if (name == "fp16") return DType::f16;
   if (name == "fp32") return DType::f32;
-  fail(ErrorCode::kUsage, "--dtype: found {}, wants bf16 or fp32", name);
+  fail(ErrorCode::kUsage, "--dtype: found {}, wants bf16, fp16 or fp32", name);
 }
 
 bool is_bench_shape(const std::string& name) { return name == "bert-base" || name == "minilm"; }

@@ -16,7 +16,8 @@ namespace lathe {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: lathe predict MODEL_DIR [--file FILE | TEXT…] [--json] [--bf16] [--device auto|cpu|cuda|mps] "
+    "usage: lathe predict MODEL_DIR [--file FILE | TEXT…] [--json] [--bf16|--fp16] [--device "
+    "auto|cpu|cuda|mps] "
     "[--threads N]\n"
     "                     [--batch_size 32] [--max_seq_length 128]\n"
     "  Classifies each text, or each line of FILE (a tab parts the two texts of a pair; then every line is a "
@@ -105,7 +106,7 @@ std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
 int run_predict(const std::vector<std::string>& args) {
   const Options options =
       parse_options(args, {"--file", "--device", "--threads", "--batch_size", "--max_seq_length"},
-                    {"--json", "--bf16", "--help"}, kUsage);
+                    {"--json", "--bf16", "--fp16", "--help"}, kUsage);
   if (options.has("--help")) {
     fmt::print("{}", kUsage);
     return 0;
@@ -127,6 +128,7 @@ int run_predict(const std::vector<std::string>& args) {
   const int threads = whole_number(options, "--threads", 0, 0);
   TrainingArguments training;
   training.bf16 = options.has("--bf16");
+  training.fp16 = options.has("--fp16");
   training.per_device_eval_batch_size = whole_number(options, "--batch_size", 32, 1);
   ThreadPool pool(threads);
   const int length =

@@ -8,24 +8,28 @@
 namespace lathe::op {
 namespace {
 
+double hyper_of(const Reference& r, int input, Hyper h) {
+  return r.in[static_cast<size_t>(input)][static_cast<size_t>(h)];
+}
+
 void ref_grad_norm(Reference& r) {
   double sum = 0;
   for (double g : r.in[0]) sum += g * g;
-  r.out[0][0] = std::sqrt(sum);
+  r.out[0][0] = std::sqrt(sum) * hyper_of(r, 1, Hyper::kInverseScale);
 }
 
 void ref_adamw(Reference& r) {
   const double beta1 = r.node.attrs.f("beta1"), beta2 = r.node.attrs.f("beta2"), eps = r.node.attrs.f("eps");
   const double weight_decay = r.node.attrs.f("weight_decay");
   const size_t decayed = static_cast<size_t>(r.node.attrs.i("decayed"));
-  const auto hyper = [&](Hyper h) { return r.in[6][static_cast<size_t>(h)]; };
+  const auto hyper = [&](Hyper h) { return hyper_of(r, 6, h); };
   const double norm = r.in[4][0], loss = r.in[5][0], max_norm = hyper(Hyper::kMaxGradNorm);
   const bool apply = std::isfinite(norm) && std::isfinite(loss);
   const double clip = max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
   for (size_t i = 0; i < r.in[0].size(); ++i) {
     double p = r.in[0][i], m = r.in[2][i], v = r.in[3][i];
     if (apply) {
-      const double g = r.in[1][i] * clip;
+      const double g = r.in[1][i] * hyper(Hyper::kInverseScale) * clip;
       if (i < decayed) p *= 1 - hyper(Hyper::kLearningRate) * weight_decay;
       m = beta1 * m + (1 - beta1) * g;
       v = beta2 * v + (1 - beta2) * g * g;
@@ -44,11 +48,16 @@ void ref_adamw(Reference& r) {
 void adjust_adamw(Reference& r) {
   for (double& v : r.in[3]) v = v * v;
   r.in[4][0] = std::abs(r.in[4][0]) * 5;
-  r.in[6] = {1e-2, 0.19, 0.002, 1.0};
+  r.in[6] = {1e-2, 0.19, 0.002, 1.0, 1.0};
 }
 void adjust_unclipped(Reference& r) {
   adjust_adamw(r);
   r.in[6][static_cast<size_t>(Hyper::kMaxGradNorm)] = 0;
+}
+void adjust_scaled(Reference& r) {
+  adjust_adamw(r);
+  for (double& g : r.in[1]) g *= 65536;
+  r.in[6][static_cast<size_t>(Hyper::kInverseScale)] = 0x1p-16;
 }
 void adjust_not_finite(Reference& r) {
   adjust_adamw(r);
@@ -63,6 +72,7 @@ std::vector<Case> adamw_cases() {
           {"part decayed", shapes(37), decay, {}, 1, adjust_adamw},
           {"long", shapes(5003), decay, {}, 1, adjust_adamw},
           {"no clipping", shapes(33), {}, {}, 1, adjust_unclipped},
+          {"scaled", shapes(45), decay, {}, 1, adjust_scaled},
           {"not finite", shapes(33), decay, {}, 1, adjust_not_finite}};
 }
 
@@ -76,28 +86,32 @@ Cost norm_cost(const Node& node, const Program& program) {
 
 }  // namespace
 
-/// The global L2 norm.
+/// The global L2 norm of the gradients times hyper's kInverseScale.
 const OpDef grad_norm{
     .name = "grad_norm",
-    .signature = "g[n]:f32 -> norm[1]:f32",
+    .signature = "g[n]:f32 hyper[5]:f32 -> norm[1]:f32",
     .dtypes = {DType::f32},
     .gradient = not_differentiable,
     .reference = ref_grad_norm,
     .cases =
         [] {
-          return std::vector<Case>{{"one", {{1}}}, {"odd", {{1037}}}, {"long", {{70001}}}};
+          return std::vector<Case>{{"one", {{1}, {kHyperCount}}},
+                                   {"odd", {{1037}, {kHyperCount}}},
+                                   {"long", {{70001}, {kHyperCount}}},
+                                   {"scaled", {{333}, {kHyperCount}}, {}, {}, 65536}};
         },
     .bound = {.ulp = 4},
     .cost = norm_cost,
     .source = "torch.nn.utils.clip_grad_norm_",
 };
 
-/// One AdamW update with the gradient clipped to the global norm.  The first `decayed` elements have weight
-/// decay. hyper: see Hyper.  A norm or loss that is not finite leaves everything as it is.
+/// One AdamW update with the gradient times hyper's kInverseScale, clipped to the global norm.  The first
+/// `decayed` elements have weight decay. hyper: see Hyper.  A norm or loss that is not finite leaves
+/// everything as it is.
 const OpDef adamw{
     .name = "adamw",
     .signature =
-        "p[n]:f32 g[n]:f32 m[n]:f32 v[n]:f32 norm[1]:f32 loss[1]:f32 hyper[4]:f32 -> "
+        "p[n]:f32 g[n]:f32 m[n]:f32 v[n]:f32 norm[1]:f32 loss[1]:f32 hyper[5]:f32 -> "
         "p2[n]:f32 m2[n]:f32 v2[n]:f32",
     .dtypes = {DType::f32},
     .attrs =

@@ -6,7 +6,7 @@ namespace lathe {
 
 Value append_adamw(const OptimizerValues& values, Value loss, Value hyper, const AdamWOptions& options) {
   Program& program = *values.parameters.program;
-  const Value norm = program.emit(op::grad_norm, {values.gradients})[0];
+  const Value norm = program.emit(op::grad_norm, {values.gradients, hyper})[0];
   program.emit(op::adamw,
                {values.parameters, values.gradients, values.exp_avg, values.exp_avg_sq, norm,
                 loss ? loss : norm, hyper},

@@ -16,7 +16,8 @@ struct OptimizerValues {
   int64_t decayed = 0;
 };
 
-/// Appends norm, clipping and update; gives the norm [1] before clipping.  `loss` [1] guards the update:
+/// Appends norm, clipping and update; gives the norm [1] before clipping, of gradients without
+/// loss scale.  `loss` [1] guards the update:
 /// where it or the norm is not finite, nothing changes.  hyper: [kHyperCount] f32.
 Value append_adamw(const OptimizerValues& values, Value loss, Value hyper, const AdamWOptions& options);
 

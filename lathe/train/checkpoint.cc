@@ -50,7 +50,11 @@ Status write_moments(FileSystem& fs, const std::string& folder, const Checkpoint
                                 {"updates_since_log", run.updates_since_log},
                                 {"updates_per_epoch", run.updates_per_epoch},
                                 {"data_seed", run.data_seed},
-                                {"seed", run.seed}};
+                                {"seed", run.seed},
+                                {"skipped_updates", run.skipped_updates},
+                                {"loss_scale", run.loss_scaler.scale},
+                                {"loss_scale_growth_tracker", run.loss_scaler.growth_tracker},
+                                {"loss_scale_bad_losses", run.loss_scaler.bad_losses}};
   return write_safetensors(fs, join_path(folder, kStateFile),
                            {{"exp_avg", {DType::f32, shape, std::as_bytes(std::span(first))}},
                             {"exp_avg_sq", {DType::f32, shape, std::as_bytes(std::span(second))}}},
@@ -198,6 +202,11 @@ void read_checkpoint(FileSystem& fs, const std::string& folder, const AutoModel&
   run.updates_per_epoch = required<int64_t>(json, "updates_per_epoch", path);
   run.data_seed = static_cast<uint64_t>(required<int64_t>(json, "data_seed", path));
   run.seed = static_cast<uint64_t>(required<int64_t>(json, "seed", path));
+  run.skipped_updates = value_or<int64_t>(json, "skipped_updates", 0, path);
+  const LossScaler::State fresh;
+  run.loss_scaler = {value_or<double>(json, "loss_scale", fresh.scale, path),
+                     value_or<int64_t>(json, "loss_scale_growth_tracker", 0, path),
+                     value_or<int64_t>(json, "loss_scale_bad_losses", 0, path)};
 }
 
 std::vector<std::string> checkpoints(FileSystem& fs, const std::string& folder) {

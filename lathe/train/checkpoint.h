@@ -4,6 +4,7 @@
 
 #include "lathe/io/file_system.h"
 #include "lathe/train/auto_model.h"
+#include "lathe/train/loss_scaler.h"
 #include "lathe/train/trainer_state.h"
 
 namespace lathe {
@@ -15,6 +16,8 @@ struct RunState {
   int64_t updates_since_log = 0;
   int64_t updates_per_epoch = 0;  ///< with another batch size the position in the data would be another
   uint64_t data_seed = 0, seed = 0;
+  int64_t skipped_updates = 0;  ///< left out because a gradient overflowed: schedule and AdamW did not go on
+  LossScaler::State loss_scaler = {};
 };
 
 /// Writes `folder` (…/checkpoint-N) whole or not at all: model folder, trainer_state.json, training_args.json

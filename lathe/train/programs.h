@@ -23,7 +23,7 @@ struct Bucket {
 };
 
 struct ProgramOptions {
-  DType dtype = DType::f32;  ///< of activations: f32, or bf16 for autocast
+  DType dtype = DType::f32;  ///< of activations: f32, or bf16 or f16 for autocast
   AdamWOptions adamw;
   bool targets = true;          ///< kEvaluate: also the loss
   int64_t recompute_every = 0;  ///< nn::Trace's, in training

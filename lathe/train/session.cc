@@ -102,8 +102,9 @@ size_t Session::base_row_bytes() const {
   return static_cast<size_t>(model_.hidden_size()) * size_of(options_.program.dtype);
 }
 
-float Session::evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base) {
-  const Pending pending = run(ProgramKind::kEvaluate, &batch, {}, base);
+float Session::evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base,
+                        std::optional<DType> dtype) {
+  const Pending pending = run(ProgramKind::kEvaluate, &batch, {}, base, dtype);
   const Program& program = this->program(pending);
   const Type& type = program.type(program.outputs()[0].second);
   logits.resize(static_cast<size_t>(elements(type)));
@@ -130,6 +131,7 @@ Session::Compiled& Session::compiled(const Key& key) {
   ProgramOptions program_options = options_.program;
   program_options.targets = key.targets;
   program_options.base_given = key.base_given;
+  program_options.dtype = key.dtype;
   Compiled compiled;
   compiled.program = build_program(model_, key.kind, key.bucket, options_.num_labels, program_options);
   for (const ValueInfo& value : compiled.program->values())
@@ -172,13 +174,14 @@ void Session::check(const PackedBatch& batch) const {
 
 void Session::prepare(const PackedBatch* batch, const StepScalars& scalars) {
   rng_ = {scalars.seed, static_cast<uint32_t>(scalars.update_step)};
-  const double t = static_cast<double>(scalars.update_step);
+  const double t = static_cast<double>(scalars.adam_step);
   const auto hyper = [&](Hyper h) -> float& { return hyper_[static_cast<size_t>(h)]; };
   hyper(Hyper::kLearningRate) = static_cast<float>(scalars.learning_rate);
   hyper(Hyper::kBiasCorrection1) = static_cast<float>(1 - std::pow(options_.program.adamw.beta1, t));
   hyper(Hyper::kBiasCorrection2) = static_cast<float>(1 - std::pow(options_.program.adamw.beta2, t));
   hyper(Hyper::kMaxGradNorm) = static_cast<float>(scalars.max_grad_norm);
-  loss_weight_ = static_cast<float>(scalars.loss_weight);
+  hyper(Hyper::kInverseScale) = static_cast<float>(1 / scalars.loss_scale);
+  loss_weight_ = static_cast<float>(scalars.loss_weight * scalars.loss_scale);
   keep_ = scalars.first_micro ? 0.0f : 1.0f;
   if (batch == nullptr) return;
   check(*batch);
@@ -208,10 +211,10 @@ std::span<const std::byte> Session::content(const std::string& input, const Pack
 }
 
 Session::Pending Session::run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars,
-                              BaseRows base) {
+                              BaseRows base, std::optional<DType> dtype) {
   prepare(batch, scalars);
   base_ = base;
-  Key key{kind, {}, kind != ProgramKind::kBase, !base.empty()};
+  Key key{kind, {}, kind != ProgramKind::kBase, !base.empty(), dtype.value_or(options_.program.dtype)};
   if (batch != nullptr) key.bucket = {batch->tokens, batch->rows};
   if (key.base_given && !model_.per_token()) key.bucket.tokens = 0;  // one program for batches of any length
   if (kind == ProgramKind::kEvaluate) key.targets = has_targets(*batch);

@@ -2,6 +2,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,11 +17,12 @@ namespace lathe {
 /// All that changes from step to step; written to the device as data.
 struct StepScalars {
   double learning_rate = 0;
-  int64_t update_step =
-      1;               ///< t of AdamW's bias correction, from 1; also the key of all dropout of this update
-  uint32_t seed = 42;  ///< of dropout
+  int64_t update_step = 1;   ///< key of all dropout of this update, from 1
+  int64_t adam_step = 1;     ///< t of AdamW's bias correction: updates that were applied, with this one
+  uint32_t seed = 42;        ///< of dropout
   double max_grad_norm = 1;  ///< 0: no clipping
   double loss_weight = 1;    ///< dL/dloss: 1 / micro-batches of this update
+  double loss_scale = 1;     ///< gradients carry it, norm and update take it out again (loss_scaler.h)
   bool first_micro = true;   ///< gradients start anew
 };
 
@@ -41,7 +43,7 @@ class Session {
     bool has_loss = false, has_norm = false;
   };
   struct Outcome {
-    float loss = 0, grad_norm = 0;
+    float loss = 0, grad_norm = 0;  ///< both without loss scale
   };
 
   /// Allocates parameters and optimizer state, all zero.  `model` and `backend` must outlive the session.
@@ -68,9 +70,10 @@ class Session {
   Pending update(const StepScalars& scalars);
   Outcome collect(const Pending& pending) const;
 
-  /// Forward pass without dropout.  logits: as the problem says, rows of tokens behind the last row left out.
-  /// Returns the loss where the batch has targets, else 0.
-  float evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base = {});
+  /// Forward pass without dropout, in `dtype` if it is given.  logits: as the problem says, rows of tokens
+  /// behind the last row left out.  Returns the loss where the batch has targets, else 0.
+  float evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base = {},
+                 std::optional<DType> dtype = {});
   /// Runs the base alone, without dropout.  Rows as in BaseRows.
   void run_base(const PackedBatch& batch, std::vector<std::byte>& rows);
   size_t base_row_bytes() const;
@@ -90,6 +93,7 @@ class Session {
     ProgramKind kind;
     Bucket bucket;
     bool targets, base_given;
+    DType dtype;
     auto operator<=>(const Key&) const = default;
   };
   struct Compiled {
@@ -103,7 +107,8 @@ class Session {
   void check(const PackedBatch& batch) const;
   void prepare(const PackedBatch* batch, const StepScalars& scalars);
   std::span<const std::byte> content(const std::string& input, const PackedBatch* batch) const;
-  Pending run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars, BaseRows base = {});
+  Pending run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars, BaseRows base = {},
+              std::optional<DType> dtype = {});
 
   Backend& backend_;
   TaskModel& model_;

@@ -36,10 +36,14 @@ int64_t non_embedding_parameters(const TaskModel& model) {
   return count;
 }
 
+DType training_dtype(const TrainingArguments& args) {
+  return args.bf16 ? DType::bf16 : args.fp16 ? DType::f16 : DType::f32;
+}
+
 Session::Options session_options(const AutoModel& model, const TrainingArguments& args) {
   Session::Options options;
   options.num_labels = std::max<int64_t>(1, static_cast<int64_t>(model.labels.size()));
-  options.program.dtype = args.bf16 ? DType::bf16 : DType::f32;
+  options.program.dtype = training_dtype(args);
   options.program.recompute_every = recompute_every(args);
   options.program.adamw = {args.adam_beta1, args.adam_beta2, args.adam_epsilon, args.weight_decay};
   return options;
@@ -110,8 +114,15 @@ TrainOutput Trainer::train(const std::string& resume_from) {
   const auto started = Clock::now();
   begin(plan, resume_from);
   make_base_caches(plan);
+  in_training_ = true;
   run_updates(plan);
+  in_training_ = false;
   train_base_.reset();
+  if (scaler_ && run_.skipped_updates > 0)
+    say(LogLevel::kInfo,
+        fmt::format("fp16: {} of {} updates were left out because a gradient overflowed; the "
+                    "loss scale is {}",
+                    run_.skipped_updates, state_.global_step, scaler_->scale()));
   const double seconds = seconds_since(started);
   TrainOutput output;
   output.global_step = state_.global_step;
@@ -144,6 +155,8 @@ void Trainer::begin(const Plan& plan, const std::string& resume_from) {
   updates_collected_ = state_.global_step;
   started_.clear();
   update_loss_ = 0;
+  finite_loss_ = true;
+  if (args_.fp16) scaler_.emplace(run_.loss_scaler);
   state_.max_steps = plan.max_steps;
   state_.num_train_epochs = plan.epochs;
   state_.train_batch_size = args_.per_device_train_batch_size;
@@ -220,9 +233,13 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
   const int64_t first = data_updates() % plan.updates_per_epoch * accumulation;
   const int64_t count =
       std::min(accumulation, plan.batches_per_epoch - first);  // the last group may be short
+  if (scaler_) collect(0);  // what the last update did decides over this one
+  const int64_t applied = state_.global_step - run_.skipped_updates;
   StepScalars scalars;
-  scalars.learning_rate = schedule_->learning_rate(state_.global_step);
+  scalars.learning_rate = schedule_->learning_rate(applied);
   scalars.update_step = state_.global_step + 1;
+  scalars.adam_step = applied + 1;
+  if (scaler_) scalars.loss_scale = scaler_->scale();
   scalars.seed = static_cast<uint32_t>(args_.seed);
   scalars.max_grad_norm = args_.max_grad_norm;
   scalars.loss_weight = args_.hf_compat_loss_scale ? 1.0 : 1.0 / static_cast<double>(count);
@@ -259,33 +276,59 @@ void Trainer::collect(size_t keep) {
     const Started run = std::move(started_.front());
     started_.pop_front();
     const Session::Outcome outcome = session_->collect(run.run);
-    if (run.run.has_loss) update_loss_ += filtered_loss(outcome.loss * run.loss_weight);
+    if (run.run.has_loss) {
+      finite_loss_ = finite_loss_ && std::isfinite(outcome.loss);
+      update_loss_ += filtered_loss(outcome.loss * run.loss_weight);
+    }
     if (run.run.has_norm) last_norm_ = outcome.grad_norm;
     if (run.ends_update) end_update(std::exchange(update_loss_, 0.0));
   }
 }
 
 double Trainer::filtered_loss(double loss) const {
-  if (std::isfinite(loss) || !args_.logging_nan_inf_filter.value_or(false)) return loss;
+  if (std::isfinite(loss) || !args_.logging_nan_inf_filter.value_or(scaler_.has_value())) return loss;
   return (run_.loss_since_log + update_loss_) / static_cast<double>(1 + run_.updates_since_log);
 }
 
 void Trainer::end_update(double loss) {
   last_loss_ = loss;
   const int64_t step = ++updates_collected_;
-  const bool goes_on = args_.logging_nan_inf_filter.has_value();
-  if (!goes_on && (!std::isfinite(loss) || !std::isfinite(last_norm_))) {
-    const std::string last = args_.output_dir ? last_checkpoint(fs_, *args_.output_dir) : "";
+  const bool finite_loss = std::exchange(finite_loss_, true);
+  if (scaler_) {
+    adapt_loss_scale(finite_loss);
+  } else if (!args_.logging_nan_inf_filter && (!finite_loss || !std::isfinite(last_norm_))) {
     fail(ErrorCode::kNonFinite,
          "step {}: loss {}, gradient norm {}: not finite. The weights were not touched by this step. A "
          "smaller --learning_rate, more --warmup_steps or fp32 may help; with --logging_nan_inf_filter "
          "the run leaves such steps out and goes on. {}",
-         step, python_repr(loss), python_repr(last_norm_),
-         last.empty() ? "There is no checkpoint yet." : "Last good checkpoint: " + last);
+         step, python_repr(loss), python_repr(last_norm_), where_to_go_on());
   }
   run_.total_loss += loss;
   run_.loss_since_log += loss;
   ++run_.updates_since_log;
+}
+
+void Trainer::adapt_loss_scale(bool finite_loss) {
+  if (!scaler_->finish(finite_loss, std::isfinite(last_norm_))) ++run_.skipped_updates;
+  run_.loss_scaler = scaler_->state();
+  if (!scaler_->hopeless()) return;
+  const LossScaler::State& state = scaler_->state();
+  const std::string found =
+      state.bad_losses < LossScaler::kMostBadLosses
+          ? fmt::format("gradients overflow with every loss scale down to {}", state.scale)
+          : fmt::format(
+                "{} updates in a row with a loss that is not finite, which no loss "
+                "scale mends",
+                state.bad_losses);
+  fail(ErrorCode::kNonFinite,
+       "step {}: --fp16: {}. These updates were left out. Values beyond 65504 do not fit float16: --bf16 or "
+       "fp32 hold them; a smaller --learning_rate may help. {}",
+       updates_collected_, found, where_to_go_on());
+}
+
+std::string Trainer::where_to_go_on() const {
+  const std::string last = args_.output_dir ? last_checkpoint(fs_, *args_.output_dir) : "";
+  return last.empty() ? "There is no checkpoint yet." : "Last good checkpoint: " + last;
 }
 
 void Trainer::after_update(const Plan& plan) {
@@ -383,6 +426,12 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
   return metrics;
 }
 
+/// *_full_eval concerns evaluation outside of training.  Source: transformers' Trainer.evaluation_loop.
+DType Trainer::evaluation_dtype() const {
+  if (in_training_) return training_dtype(args_);
+  return args_.bf16_full_eval ? DType::bf16 : args_.fp16_full_eval ? DType::f16 : training_dtype(args_);
+}
+
 Predictions Trainer::predict(const TokenizedDataset& data) {
   Predictions out;
   const bool tokens = model_.model->problem() == Problem::kQuestionAnswering;
@@ -397,11 +446,13 @@ Predictions Trainer::predict(const TokenizedDataset& data) {
   std::vector<float> logits;
   double loss = 0, counted = 0;
   const bool filter = args_.logging_nan_inf_filter.value_or(false);
+  const DType dtype = evaluation_dtype();
   for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
-    const Session::BaseRows base =
-        &data == eval_ && eval_base_ ? eval_base_->rows(*batch) : Session::BaseRows{};
+    const Session::BaseRows base = &data == eval_ && eval_base_ && dtype == training_dtype(args_)
+                                       ? eval_base_->rows(*batch)
+                                       : Session::BaseRows{};
     out.has_loss = !batch->labels.empty() || !batch->targets.empty() || !batch->start_positions.empty();
-    const double batch_loss = session_->evaluate(*batch, logits, base);
+    const double batch_loss = session_->evaluate(*batch, logits, base, dtype);
     if (!filter || std::isfinite(batch_loss)) {
       loss += batch_loss * batch->rows;
       counted += batch->rows;

@@ -14,6 +14,7 @@
 #include "lathe/train/base_cache.h"
 #include "lathe/train/checkpoint.h"
 #include "lathe/train/log_format.h"
+#include "lathe/train/loss_scaler.h"
 #include "lathe/train/lr_schedule.h"
 #include "lathe/train/session.h"
 #include "lathe/train/trainer_state.h"
@@ -56,10 +57,11 @@ struct TrainOutput {
 };
 
 /// Fine-tunes a model as Hugging Face's Trainer does: order of the data, schedule, accumulation, clipping,
-/// logging, evaluation, checkpoints, the best model, resuming.  With dropout 0 in fp32 its losses are those
-/// of the Trainer on a CPU.  `backend`, `model` and the data sets must outlive it. Errors: kUsage, kNonFinite
-/// (a loss or gradient norm that is not finite, unless logging_nan_inf_filter is given; the message names
-/// step and last checkpoint), kInterrupted, kIo.
+/// logging, evaluation, checkpoints, the best model, resuming, the loss scale of fp16.  With dropout 0 in
+/// fp32 its losses are those of the Trainer on a CPU.  `backend`, `model` and the data sets must outlive it.
+/// Errors: kUsage, kNonFinite (a loss or gradient norm that is not finite, unless logging_nan_inf_filter is
+/// given; with fp16 only where LossScaler::hopeless; the message names step and last checkpoint),
+/// kInterrupted, kIo.
 class Trainer {
  public:
   Trainer(Backend& backend, AutoModel& model, const TrainingArguments& args,
@@ -117,6 +119,10 @@ class Trainer {
   /// last log line.
   double filtered_loss(double loss) const;
   void end_update(double loss);
+  /// Tells the scaler how the update came out.  Errors: kNonFinite.
+  void adapt_loss_scale(bool finite_loss);
+  /// "Last good checkpoint: ...", or that there is none.
+  std::string where_to_go_on() const;
   void after_update(const Plan& plan);
   void log_progress();
   void evaluate_and_save(const Plan& plan, bool epoch_end);
@@ -127,6 +133,7 @@ class Trainer {
   void log(nlohmann::ordered_json entry);
   void say(LogLevel level, const std::string& text) const;
   SamplerOptions sampler_options(int64_t samples) const;
+  DType evaluation_dtype() const;
 
   Backend& backend_;
   AutoModel& model_;
@@ -137,6 +144,7 @@ class Trainer {
   FileSystem& fs_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<LrSchedule> schedule_;
+  std::optional<LossScaler> scaler_;                   ///< with fp16
   std::unique_ptr<BaseCache> train_base_, eval_base_;  ///< null: the base runs every time
   bool keep_base_output_ = true;
   LoadReport load_report_;
@@ -151,11 +159,13 @@ class Trainer {
   std::deque<Started> started_;
   /// Updates by which the data lies behind: with --ignore_data_skip a resumed run begins its epoch anew.
   int64_t data_lag_ = 0;
-  double update_loss_ = 0;  ///< of the runs of an update that were collected
+  double update_loss_ = 0;   ///< of the runs of an update that were collected
+  bool finite_loss_ = true;  ///< of all of them
   int64_t updates_collected_ = 0;
   double last_loss_ = 0, last_norm_ = 0, last_learning_rate_ = 0;
   int pad_to_ = 0;
   bool saved_this_step_ = false;
+  bool in_training_ = false;
 };
 
 }  // namespace lathe

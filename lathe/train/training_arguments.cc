@@ -192,9 +192,8 @@ std::vector<std::string> validate(QaArguments& args, const TrainingArguments& tr
 std::vector<std::string> precision_notices(const TrainingArguments& args, std::string_view device) {
   if (args.fp16 && device == "cpu") {
     return {
-        "--fp16 needs a GPU: on the CPU training runs in fp32, as it does with Hugging Face; --bf16 is the "
-        "half-width "
-        "format here"};
+        "--fp16: computes in float16 on the CPU, where Hugging Face leaves the flag aside and trains in "
+        "fp32"};
   }
   return {};
 }

@@ -222,7 +222,7 @@ TEST(Steps, WarmupAndIntervalsAsStepsOrShares) {
   EXPECT_GT(warmup_steps(args, 345), 345);
 }
 
-TEST(Precision, Fp16OnTheCpuIsSaid) {
+TEST(Precision, Fp16OnTheCpuIsReallyThat) {
   TrainingArguments args;
   EXPECT_TRUE(precision_notices(args, "cpu").empty());
   args.fp16 = true;

@@ -149,6 +149,24 @@ class Commands(unittest.TestCase):
             self.assertEqual(result.returncode, 1)
             self.assertIn("mps", result.stderr)
 
+    def test_fp16_computes_in_float16_with_a_loss_scale_that_a_checkpoint_holds(self):
+        weights = {}
+        for flag in ("--fp16", "--bf16", None):
+            result = self.works(self.command("--overwrite_output_dir", "--save_steps", "3", *([flag] if flag else [])))
+            self.assertEqual("float16" in result.stderr, flag == "--fp16", result.stderr)
+            weights[flag] = (self.out / "model.safetensors").read_bytes()
+            if flag == "--fp16":
+                state = (self.out / "checkpoint-3" / "lathe_state.safetensors").read_bytes()
+                self.assertIn(b'\\"loss_scale_growth_tracker\\": 3', state)
+        self.assertEqual(len(set(weights.values())), 3)
+        text = "who opened the old bridge"
+        scores = [json.loads(self.lathe("predict", self.out, text, "--json", *more).stdout)
+                  for more in ([], ["--fp16"])]
+        self.assertNotEqual(scores[0], scores[1])
+        result = cl.run(self.command("--fp16", "--bf16"))
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--fp16 and --bf16: found both", result.stderr)
+
     def test_predictions_of_own_files(self):
         self.works([*self.command(), "--do_predict", "--test_file", str(self.dev)])
         lines = (self.out / "predict_results_None.txt").read_text().splitlines()

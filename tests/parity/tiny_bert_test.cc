@@ -174,7 +174,7 @@ void expect_ten_steps(TinyModel& s, const nlohmann::json& trace) {
   for (int step = 0; step < 10; ++step) {
     StepScalars scalars;
     scalars.learning_rate = trace["learning_rates"][static_cast<size_t>(step)];
-    scalars.update_step = step + 1;
+    scalars.update_step = scalars.adam_step = step + 1;
     const auto outcome = s.session->collect(s.session->step(s.golden->batch, scalars));
     const double loss = trace["losses"][static_cast<size_t>(step)];
     const double grad_norm = trace["grad_norms"][static_cast<size_t>(step)];

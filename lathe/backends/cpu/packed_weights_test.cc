@@ -139,7 +139,7 @@ TEST(PackedWeights, AreThoseOfTheStateAfterEveryKindOfChange) {
       machine.write("parameters", draw(kParameters, round));
       check("written by the host");
     }
-    const std::vector<float> g = draw(kParameters, 5), one = {1}, hyper = {0.3f, 0.1f, 0.001f, 0};
+    const std::vector<float> g = draw(kParameters, 5), one = {1}, hyper = {0.3f, 0.1f, 0.001f, 0, 1};
     const std::vector<float> bad = {INFINITY};
     // Weight decay ends before W, within one of its rows, behind it.
     for (int64_t decayed : {kBefore, kBefore + 33 * kIn + 7, kParameters}) {
@@ -156,7 +156,7 @@ TEST(PackedWeights, AreThoseOfTheStateAfterEveryKindOfChange) {
 // Rows of a weight that is also read on its own: each element is updated once, and both copies follow.
 TEST(PackedWeights, MayShareElements) {
   const std::vector<uint16_t> x = draw_bf16(kTokens * kIn, 1), dy = draw_bf16(kTokens * kOut, 2);
-  const std::vector<float> g = draw(kParameters, 5), one = {1}, hyper = {0.3f, 0.1f, 0.001f, 0};
+  const std::vector<float> g = draw(kParameters, 5), one = {1}, hyper = {0.3f, 0.1f, 0.001f, 0, 1};
   for (Isa isa : available_isas()) {
     SCOPED_TRACE(name_of(isa));
     const auto after_update = [&](bool with_part) {

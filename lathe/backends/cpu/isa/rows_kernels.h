@@ -16,7 +16,7 @@ struct DropoutRule {
 struct AdamW {
   double lr, weight_decay, beta1, beta2, eps;
   double bias_correction1, bias_correction2;  ///< 1 − βᵗ
-  double clip = 1;                            ///< multiplies the gradient
+  double clip = 1;                            ///< multiplies the gradient: clipping and loss scale
 };
 
 /// Kernels on rows stored as f32, bf16 or f16 (`void*`), for one thread.  [begin, end) are rows.
