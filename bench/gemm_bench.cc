@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lathe/backends/cpu/gemm.h"
+#include "lathe/backends/cpu/gemm_int8.h"
 #include "lathe/backends/cpu/peak.h"
 
 namespace lathe::cpu {
@@ -49,6 +50,19 @@ Times time_of(double seconds, F&& call) {
 
 // ---- Products
 
+constexpr int64_t kTokens = 1024;
+
+std::vector<Line> filled(int64_t elements) {
+  std::vector<Line> lines(static_cast<size_t>(elements) / 16 + 1);
+  uint32_t random = 1;  // numbers of all mantissas in ±[0.5, 1), as f32 and bf16: the clock depends on them
+  for (Line& line : lines)
+    for (uint32_t& word : line.words) {
+      random = random * 1664525u + 1013904223u;
+      word = 0x3f003f00u | ((random ^ random >> 16) & 0x807f807fu);
+    }
+  return lines;
+}
+
 struct Product {
   const char* pass;
   Gemm g;
@@ -57,16 +71,6 @@ struct Product {
 
 void bench(ThreadPool& pool, Isa isa, const Peak& peak, DType type, Product product, double seconds) {
   Gemm g = product.g;
-  const auto filled = [](int64_t elements) {
-    std::vector<Line> lines(static_cast<size_t>(elements) / 16 + 1);
-    uint32_t random = 1;  // numbers of all mantissas in ±[0.5, 1), as f32 and bf16: the clock depends on them
-    for (Line& line : lines)
-      for (uint32_t& word : line.words) {
-        random = random * 1664525u + 1013904223u;
-        word = 0x3f003f00u | ((random ^ random >> 16) & 0x807f807fu);
-      }
-    return lines;
-  };
   std::vector<Line> a = filled(g.m * g.k), b = filled(g.n * g.k), c = filled(g.m * g.n);
   g.a = a.data();
   g.b = b.data();
@@ -97,10 +101,29 @@ void bench(ThreadPool& pool, Isa isa, const Peak& peak, DType type, Product prod
   std::fflush(stdout);
 }
 
+// The forward product in integers of bf16 rows, which it rounds itself, with packed weights.
+void bench_int8(ThreadPool& pool, Isa isa, const Peak& peak, int64_t in, int64_t out, double seconds) {
+  Int8Product p{.m = kTokens, .n = out, .k = in, .type = DType::bf16};
+  std::vector<Line> x = filled(p.m * p.k), y = filled(p.m * p.n), w = filled(p.n * p.k);
+  std::vector<Line> packed(packed_int8_bytes(isa, p.n, p.k) / 64 + 1);
+  pack_int8(pool, isa, p.n, p.k, reinterpret_cast<const float*>(w.data()), packed.data());
+  p.x = x.data(), p.w = packed.data(), p.packed = true, p.y = y.data();
+  std::vector<Line> workspace(int8_workspace_bytes(isa, p, pool.size()) / 64 + 1);
+  const Times t = time_of(seconds, [&] { int8_product(pool, isa, p, workspace.data()); });
+  const double gflop = 2e-9 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  fmt::print(
+      "{{\"bench\":\"gemm\",\"isa\":\"{}\",\"threads\":{},\"type\":\"int8\",\"pass\":\"forward\",\"packed\":"
+      "true,"
+      "\"m\":{},\"n\":{},\"k\":{},\"best_ms\":{:.3f},\"median_ms\":{:.3f},\"gflops\":{:.1f},"
+      "\"percent_of_bf16_peak\":{:.1f}}}\n",
+      name_of(isa), pool.size(), p.m, p.n, p.k, t.best * 1e3, t.median * 1e3, gflop / t.best,
+      100 * gflop / t.best / peak.bf16);
+  std::fflush(stdout);
+}
+
 // A linear layer of `in` → `out` features on 1024 tokens: weights f32, the rest of `type`.
 void bench_layer(ThreadPool& pool, Isa isa, const Peak& peak, DType type, int64_t in, int64_t out,
                  double seconds) {
-  constexpr int64_t kTokens = 1024;
   const Gemm forward{.m = kTokens, .n = out, .k = in, .a_type = type, .c_type = type, .b_transposed = true};
   const Gemm grad_input{.m = kTokens, .n = in, .k = out, .a_type = type, .c_type = type};
   const Gemm grad_weight{
@@ -129,6 +152,8 @@ int run(int argc, char** argv) {
     for (DType type : {DType::f32, DType::bf16})
       for (const auto& [in, out] : {std::pair{768, 768}, {768, 3072}, {3072, 768}})
         bench_layer(pool, isa, peak, type, in, out, seconds);
+    for (const auto& [in, out] : {std::pair{768, 768}, {768, 3072}, {3072, 768}})
+      bench_int8(pool, isa, peak, in, out, seconds);
   }
   return 0;
 }

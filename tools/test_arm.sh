@@ -47,7 +47,7 @@ suites=$(basename -s .cc tests/conformance/*_test.cc tests/parity/*_test.cc)
 # shellcheck disable=SC2086  # a list of words
 cmake --build build/arm -j "$cores" --target unit_tests lathe-ops $suites
 run_ctest() { ctest --test-dir build/arm -j "$cores" --output-on-failure --no-tests=error "$@"; }
-for isa in neon neon_bf16; do
+for isa in neon neon_dot neon_bf16; do
   echo "ARM under qemu, LATHE_ISA=$isa"
   LATHE_ISA=$isa "$emulator" -cpu max build/arm/lathe-ops test -b cpu
   LATHE_ISA=$isa run_ctest -L '^(conformance|parity)$' -E '^parity\.Mrpc/'   # 50 steps of a real model: hours

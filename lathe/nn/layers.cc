@@ -28,7 +28,8 @@ Linear::Linear(Module& module, const std::vector<std::string>& names, int64_t in
 }
 
 Value Linear::operator()(Value x) const {
-  return linear(x, parameter(module_, weight_), parameter(module_, bias_));
+  const Value weight = parameter(module_, weight_), bias = parameter(module_, bias_);
+  return module_->trace().int8 ? linear_int8(x, weight, bias) : linear(x, weight, bias);
 }
 
 Embedding::Embedding(Module& module, const std::string& name, int64_t rows, int64_t width)

@@ -50,6 +50,7 @@ struct Trace {
   BatchValues batch;
   DType dtype = DType::f32;  ///< of activations
   bool training = false;     ///< dropout acts
+  bool int8 = false;         ///< linear layers multiply in 8-bit integers; not while training
   /// Every so many layers the activations of one are computed anew in the backward pass; 0: all are kept.
   int64_t recompute_every = 0;
 };

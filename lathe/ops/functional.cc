@@ -21,6 +21,7 @@ Value gelu(Value x) { return one(op::gelu, {x}); }
 Value tanh(Value x) { return one(op::tanh, {x}); }
 Value mean(Value x) { return one(op::mean, {x}); }
 Value linear(Value x, Value w, Value b) { return one(op::linear, {x, w, b}); }
+Value linear_int8(Value x, Value w, Value b) { return one(op::linear_int8, {x, w, b}); }
 Value layer_norm(Value x, Value gamma, Value beta, double eps) {
   return one(op::layer_norm, {x, gamma, beta}, {{"eps", eps}});
 }

@@ -15,6 +15,8 @@ Value tanh(Value x);
 Value mean(Value x);
 /// x [.., k], w [n, k], b [n] or none → [.., n]
 Value linear(Value x, Value w, Value b);
+/// The same in 8-bit integers; it has no gradient.
+Value linear_int8(Value x, Value w, Value b);
 Value layer_norm(Value x, Value gamma, Value beta, double eps);
 /// x [m, c], ids [n] → [n, c]
 Value gather_rows(Value x, Value ids);

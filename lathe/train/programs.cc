@@ -50,7 +50,11 @@ class Builder {
   Value ints(const char* name, int64_t size) { return program_->input(name, {DType::i32, {size}}); }
 
   /// Logits.
-  Value forward(bool training) { return model_.head(base(training)); }
+  Value forward(bool training) {
+    const Value base = this->base(training);
+    trace_.int8 = false;
+    return model_.head(base);
+  }
 
   /// The type of the base's output.
   Type base_type() const {
@@ -95,6 +99,7 @@ class Builder {
     batch.rng = ints("rng", 2);
     trace_.dtype = options_.dtype;
     trace_.training = training;
+    trace_.int8 = options_.int8 && !training;
     trace_.recompute_every = training ? options_.recompute_every : 0;
     model_.set_trace(&trace_);
   }

@@ -28,6 +28,9 @@ struct ProgramOptions {
   bool targets = true;          ///< kEvaluate: also the loss
   int64_t recompute_every = 0;  ///< nn::Trace's, in training
   bool base_given = false;      ///< the head alone: the base's output is an input
+  /// kEvaluate: the base's linear layers multiply in 8-bit integers.  The head does not: a classifier's work
+  /// is nothing beside the base's, and what it rounds goes straight into the scores.
+  bool int8 = false;
 };
 
 /// Traces one program.  Inputs by name: input_ids, token_type_ids, position_ids, sample_ids [N]; cu [B+1];

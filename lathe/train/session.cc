@@ -103,8 +103,8 @@ size_t Session::base_row_bytes() const {
 }
 
 float Session::evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base,
-                        std::optional<DType> dtype) {
-  const Pending pending = run(ProgramKind::kEvaluate, &batch, {}, base, dtype);
+                        std::optional<DType> dtype, bool int8) {
+  const Pending pending = run(ProgramKind::kEvaluate, &batch, {}, base, dtype, int8);
   const Program& program = this->program(pending);
   const Type& type = program.type(program.outputs()[0].second);
   logits.resize(static_cast<size_t>(elements(type)));
@@ -132,6 +132,7 @@ Session::Compiled& Session::compiled(const Key& key) {
   program_options.targets = key.targets;
   program_options.base_given = key.base_given;
   program_options.dtype = key.dtype;
+  program_options.int8 = key.int8;
   Compiled compiled;
   compiled.program = build_program(model_, key.kind, key.bucket, options_.num_labels, program_options);
   for (const ValueInfo& value : compiled.program->values())
@@ -211,10 +212,10 @@ std::span<const std::byte> Session::content(const std::string& input, const Pack
 }
 
 Session::Pending Session::run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars,
-                              BaseRows base, std::optional<DType> dtype) {
+                              BaseRows base, std::optional<DType> dtype, bool int8) {
   prepare(batch, scalars);
   base_ = base;
-  Key key{kind, {}, kind != ProgramKind::kBase, !base.empty(), dtype.value_or(options_.program.dtype)};
+  Key key{kind, {}, kind != ProgramKind::kBase, !base.empty(), int8, dtype.value_or(options_.program.dtype)};
   if (batch != nullptr) key.bucket = {batch->tokens, batch->rows};
   if (key.base_given && !model_.per_token()) key.bucket.tokens = 0;  // one program for batches of any length
   if (kind == ProgramKind::kEvaluate) key.targets = has_targets(*batch);

@@ -72,8 +72,9 @@ class Session {
 
   /// Forward pass without dropout, in `dtype` if it is given.  logits: as the problem says, rows of tokens
   /// behind the last row left out.  Returns the loss where the batch has targets, else 0.
+  /// int8: the base's linear layers multiply in 8-bit integers.
   float evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base = {},
-                 std::optional<DType> dtype = {});
+                 std::optional<DType> dtype = {}, bool int8 = false);
   /// Runs the base alone, without dropout.  Rows as in BaseRows.
   void run_base(const PackedBatch& batch, std::vector<std::byte>& rows);
   size_t base_row_bytes() const;
@@ -92,7 +93,7 @@ class Session {
   struct Key {
     ProgramKind kind;
     Bucket bucket;
-    bool targets, base_given;
+    bool targets, base_given, int8;
     DType dtype;
     auto operator<=>(const Key&) const = default;
   };
@@ -108,7 +109,7 @@ class Session {
   void prepare(const PackedBatch* batch, const StepScalars& scalars);
   std::span<const std::byte> content(const std::string& input, const PackedBatch* batch) const;
   Pending run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars, BaseRows base = {},
-              std::optional<DType> dtype = {});
+              std::optional<DType> dtype = {}, bool int8 = false);
 
   Backend& backend_;
   TaskModel& model_;

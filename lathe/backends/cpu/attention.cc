@@ -19,6 +19,7 @@ const AttentionKernels& kernels_of(Isa isa, DType t) {
     case Isa::kAvx2:
       return pick(t, kAttentionF32Avx2, kAttentionBf16Avx2, kAttentionF16Avx2);
     case Isa::kAvx512:
+    case Isa::kAvx512Vnni:
       return pick(t, kAttentionF32Avx512, kAttentionBf16Avx512, kAttentionF16Avx512);
     case Isa::kAvx512Bf16:
       return pick(t, kAttentionF32Avx512, kAttentionBf16Avx512Bf16, kAttentionF16Avx512);
@@ -26,6 +27,7 @@ const AttentionKernels& kernels_of(Isa isa, DType t) {
       return pick(t, kAttentionF32Avx512, kAttentionBf16Amx, kAttentionF16Avx512);
 #elif defined(__aarch64__)
     case Isa::kNeon:
+    case Isa::kNeonDot:
     case Isa::kNeonBf16:
       return pick(t, kAttentionF32Neon, kAttentionBf16Neon, kAttentionF16Neon);
 #endif

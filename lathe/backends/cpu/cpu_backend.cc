@@ -56,7 +56,8 @@ class CpuExecutable : public Executable {
       if (const auto use = packed_use(node, program, impl->isa)) {
         const auto state = parameters(use->state);
         call.packed_weight = state->copy(*use, impl->isa);
-        if (std::find(read_.begin(), read_.end(), state) == read_.end()) read_.push_back(state);
+        auto& read = use->product == PackedFor::kInt8 ? read_int8_ : read_;
+        if (std::find(read.begin(), read.end(), state) == read.end()) read.push_back(state);
       }
       const auto state_of = [&](int value) { return plan.places[static_cast<size_t>(value)].state; };
       if (node.op == &op::adamw)
@@ -82,6 +83,7 @@ class CpuExecutable : public Executable {
       std::memcpy(inputs_[i].first, slot.inputs[i].data(), inputs_[i].second);
     }
     for (const auto& state : read_) state->refresh(pool_);
+    for (const auto& state : read_int8_) state->refresh_int8(pool_);
     for (size_t c = 0; c < calls_.size(); ++c) {
       if (profile_) spans_[c] = {calls_[c].node, now_ns(), 0};
       calls_[c].run(calls_[c].call);
@@ -119,7 +121,7 @@ class CpuExecutable : public Executable {
   ThreadPool& pool_;
   Bindings bindings_;  // keeps the memory alive
   // Whose packed weights this program reads, and what it changes by other means than adamw.
-  std::vector<std::shared_ptr<PackedState>> read_, written_;
+  std::vector<std::shared_ptr<PackedState>> read_, read_int8_, written_;
   std::vector<std::pair<std::byte*, size_t>> inputs_, outputs_;
   std::vector<std::vector<std::byte>> ring_[kRing];
   std::vector<Step> calls_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lathe/backends/cpu/gemm_int8.h"
 #include "lathe/backends/cpu/gemm_kernel.h"
 #include "lathe/core/error.h"
 
@@ -41,13 +42,16 @@ const GemmKernel& kernel_of(Isa isa, DType compute) {
   if (isa == Isa::kAvx2) return kGemmF32Avx2;
 #elif defined(__aarch64__)
   if (isa == Isa::kNeonBf16 && bf16) return kGemmBf16NeonBf16;
-  if (isa == Isa::kNeon || isa == Isa::kNeonBf16) return kGemmF32Neon;
+  if (isa >= Isa::kNeon && isa <= Isa::kNeonBf16) return kGemmF32Neon;
 #endif
   return kGemmF32Portable;
 }
 
 // What the operands of g are rounded to.
 DType compute_type(const Gemm& g) { return g.a_type == DType::f32 ? g.b_type : g.a_type; }
+const GemmKernel& kernel_of(Isa isa, const Gemm& g) {
+  return g.integers ? int8_kernel(isa) : kernel_of(isa, compute_type(g));
+}
 
 GemmType kernel_type(DType type) {
   return type == DType::bf16 ? GemmType::kBf16 : type == DType::f16 ? GemmType::kF16 : GemmType::kF32;
@@ -75,7 +79,7 @@ struct Plan {
   size_t a_bytes, b_bytes, scratch_bytes;
 
   Plan(Isa isa, const Gemm& product)
-      : kernel(kernel_of(isa, compute_type(product))),
+      : kernel(kernel_of(isa, product)),
         column_sums(kernel_of(isa, DType::f32).column_sums),
         g(product),
         compute(compute_type(product)) {
@@ -86,7 +90,7 @@ struct Plan {
     n_panels = ceil_div(g.n, kernel.nr);
     const bool in_place =
         kernel.rows_in_place && g.a_type == DType::bf16 && !g.a_transposed && g.k == k_padded;
-    first_packed = in_place ? g.m / kernel.mr : 0;
+    first_packed = g.integers ? m_panels : in_place ? g.m / kernel.mr : 0;
     a_bytes = aligned((m_panels - first_packed) * kernel.mr * k_padded * element_bytes());
     b_bytes = g.b_packed ? 0 : aligned(n_panels * kernel.nr * k_padded * element_bytes());
     // A block of a takes a part of the cache; b streams past it, once per block.
@@ -98,7 +102,7 @@ struct Plan {
     scratch_bytes = aligned(tiles_waiting * kernel.mr * kernel.nr * static_cast<int64_t>(sizeof(float)));
   }
 
-  int64_t element_bytes() const { return kernel.bf16 ? 2 : 4; }
+  int64_t element_bytes() const { return g.integers ? kernel.integer_bytes : kernel.bf16 ? 2 : 4; }
 };
 
 // Packs the panels of one matrix that fall to `part`: all panels × blocks of k are dealt out in order.
@@ -305,6 +309,9 @@ class Work {
     s.bias = g_.bias == nullptr ? nullptr : g_.bias + column;
     s.beta = g_.beta;
     s.streams = g_.c_streams;
+    s.row_scale = g_.integers ? g_.scales.rows + row : nullptr;
+    s.column_scale = g_.integers ? g_.scales.columns + column : nullptr;
+    s.column_offset = g_.integers ? g_.scales.offsets + column : nullptr;
     return s;
   }
 

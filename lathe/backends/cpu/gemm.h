@@ -8,6 +8,12 @@
 
 namespace lathe::cpu {
 
+/// Products of integers (gemm_int8.h): c = (sum − offsets[j]) · rows[i] · columns[j] + bias.
+struct GemmScales {
+  const float *rows = nullptr, *columns = nullptr;
+  const int32_t* offsets = nullptr;
+};
+
 /// c[m,n] = op(a) · op(b) + bias + beta · c, row-major, sums in f32.
 ///
 /// a is [m,k], or [k,m] if a_transposed; b is [k,n], or [n,k] if b_transposed; lda, ldb, ldc: elements from
@@ -37,6 +43,8 @@ struct Gemm {
   // in order.
   float* a_sums = nullptr;
   bool c_streams = false;  // c is large and not read soon: written past the caches where that is possible
+  bool integers = false;   // a, b: integers as the level's kernel wants them, b packed
+  GemmScales scales = {};
 };
 
 /// Bytes of workspace (aligned to 64) that gemm needs with a pool of `threads`; gemm_single_thread needs

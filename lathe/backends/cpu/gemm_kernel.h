@@ -19,7 +19,7 @@ struct GemmTile {
   int64_t a_step_bytes;  ///< from group to group of a
   const void* b;         ///< [k / b_group][nr][b_group]
   int64_t k;             ///< a multiple of both groups
-  float* acc;            ///< [mr][nr], aligned to 64
+  float* acc;            ///< [mr][nr], aligned to 64; i32 in a kernel of integers
   int rows;              ///< the first `rows` ≤ mr rows of acc are wanted
   bool accumulate;       ///< add to acc; else acc is not read
   /// Sums of an earlier tile in other memory, to be stored meanwhile; or null.
@@ -39,6 +39,25 @@ struct GemmStore {
   const float* bias;  ///< [cols] or null
   float beta;         ///< 0: c is not read
   bool streams;       ///< c may be written past the caches
+  /// Of a kernel of integers, which adds neither beta · c nor streams:
+  /// c = (acc − column_offset[j]) · row_scale[i] · column_scale[j] + bias.
+  const float *row_scale, *column_scale;
+  const int32_t* column_offset;
+};
+
+/// Rounds rows of any type to integers: scale = largest magnitude / 127, value = x · (127 / largest
+/// magnitude), that product rounded once, to the nearest integer and halves to even.  Rows that are smaller
+/// than 2⁻¹⁰⁰ become 0 with scale 0; the scale of a row with a value that is not finite is NaN.
+struct GemmQuantize {
+  const void* src;
+  GemmType src_type;
+  int64_t ld, rows, k;  ///< ld: elements from row to row
+  void* dst;  ///< a: the rows; b: one panel [k_padded / group][panel][group], zero beyond rows and k
+  int64_t dst_row_bytes;  ///< of a
+  float* scales;          ///< [rows]; of b [panel]
+  int64_t k_padded;       ///< of b, like all that follows
+  int panel, group;
+  int32_t* offsets;  ///< [panel]: a_shift · Σ values
 };
 
 /// Packs one panel: dst[k_padded / group][panel][group], zero beyond `width` and `k`.
@@ -76,6 +95,11 @@ struct GemmKernel {
   void (*store)(const GemmStore*);
   void (*pack)(const GemmPack*);
   void (*column_sums)(const ColumnSums*);  ///< of f32 kernels
+  // Of kernels of integers, which read rows of a in place, multiply exactly and add up in i32:
+  int integer_bytes = 0;  ///< of a packed element; 0: floats
+  int a_shift = 0;        ///< is added to the values of a
+  void (*quantize_a)(const GemmQuantize*) = nullptr;
+  void (*quantize_b)(const GemmQuantize*) = nullptr;  ///< src is f32
 };
 
 /// Shared by the levels with bf16.
@@ -88,5 +112,12 @@ extern const GemmKernel kGemmBf16Avx512Bf16;
 extern const GemmKernel kGemmBf16Amx;
 extern const GemmKernel kGemmF32Neon;
 extern const GemmKernel kGemmBf16NeonBf16;
+extern const GemmKernel kGemmInt8Portable;
+extern const GemmKernel kGemmInt8Avx2;
+extern const GemmKernel kGemmInt8Avx512;
+extern const GemmKernel kGemmInt8Avx512Vnni;
+extern const GemmKernel kGemmInt8Amx;
+extern const GemmKernel kGemmInt8Neon;
+extern const GemmKernel kGemmInt8NeonDot;
 
 }  // namespace lathe::cpu

@@ -22,8 +22,8 @@
 namespace lathe::cpu {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512,  Isa::kAvx512Bf16,
-                        Isa::kAmx,      Isa::kNeon, Isa::kNeonBf16};
+constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512,  Isa::kAvx512Vnni, Isa::kAvx512Bf16,
+                        Isa::kAmx,      Isa::kNeon, Isa::kNeonDot, Isa::kNeonBf16};
 
 #if defined(__x86_64__)
 
@@ -66,30 +66,42 @@ void add_levels(std::vector<Isa>& levels) {
   const bool bw = bit(seven.ebx, 30), vl = bit(seven.ebx, 31);
   if ((saved & kZmm) != kZmm || !f || !dq || !cd || !bw || !vl) return;
   levels.push_back(Isa::kAvx512);
+  if (!bit(seven.ecx, 11)) return;
+  levels.push_back(Isa::kAvx512Vnni);
   if (!bit(seven_one.eax, 5)) return;
   levels.push_back(Isa::kAvx512Bf16);
-  const bool tiles = bit(seven.edx, 24), tiles_bf16 = bit(seven.edx, 22);
-  if ((saved & kTiles) == kTiles && tiles && tiles_bf16 && ask_for_tiles()) levels.push_back(Isa::kAmx);
+  const bool tiles = bit(seven.edx, 24) && bit(seven.edx, 22) && bit(seven.edx, 25);  // with bf16, int8
+  if ((saved & kTiles) == kTiles && tiles && ask_for_tiles()) levels.push_back(Isa::kAmx);
 }
 
 #elif defined(__aarch64__)
 
-bool has_bf16() {
+struct Features {
+  bool dot = false, bf16 = false;
+};
+Features features() {
+  Features found;
 #if defined(__linux__)
-  constexpr unsigned long kBf16 = 1ul << 14;  // HWCAP2_BF16
-  return (getauxval(AT_HWCAP2) & kBf16) != 0;
+  found.dot = (getauxval(AT_HWCAP) & (1ul << 20)) != 0;    // HWCAP_ASIMDDP
+  found.bf16 = (getauxval(AT_HWCAP2) & (1ul << 14)) != 0;  // HWCAP2_BF16
 #elif defined(__APPLE__)
-  int value = 0;
-  size_t size = sizeof value;
-  return sysctlbyname("hw.optional.arm.FEAT_BF16", &value, &size, nullptr, 0) == 0 && value != 0;
-#else
-  return false;
+  const auto has = [](const char* name) {
+    int value = 0;
+    size_t size = sizeof value;
+    return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
+  };
+  found.dot = has("hw.optional.arm.FEAT_DotProd");
+  found.bf16 = has("hw.optional.arm.FEAT_BF16");
 #endif
+  return found;
 }
 
 void add_levels(std::vector<Isa>& levels) {
   levels.push_back(Isa::kNeon);
-  if (has_bf16()) levels.push_back(Isa::kNeonBf16);
+  const Features found = features();
+  if (!found.dot) return;
+  levels.push_back(Isa::kNeonDot);
+  if (found.bf16) levels.push_back(Isa::kNeonBf16);
 }
 
 #else
@@ -108,12 +120,16 @@ std::string_view name_of(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Vnni:
+      return "avx512_vnni";
     case Isa::kAvx512Bf16:
       return "avx512_bf16";
     case Isa::kAmx:
       return "amx";
     case Isa::kNeon:
       return "neon";
+    case Isa::kNeonDot:
+      return "neon_dot";
     case Isa::kNeonBf16:
       return "neon_bf16";
   }

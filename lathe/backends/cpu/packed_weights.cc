@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lathe/backends/cpu/gemm_int8.h"
 #include "lathe/backends/cpu/memory.h"
 #include "lathe/ops/ops.h"
 
@@ -18,15 +19,26 @@ PackedB layout_of(const PackedUse& w, Isa isa) {
                                           : packed_b(isa, DType::bf16, w.cols, w.rows);
 }
 
+std::shared_ptr<std::byte> allocate(size_t bytes) {
+  auto data = allocate_zeroed(bytes);
+  if (data == nullptr)
+    fail(ErrorCode::kIo, "out of memory: {} bytes wanted for a packed weight; a smaller batch needs less",
+         bytes);
+  return data;
+}
+
 }  // namespace
 
 std::optional<PackedUse> packed_use(const Node& node, const Program& program, Isa isa) {
-  const bool forward = node.op == &op::linear;
-  if (!forward && node.op != &op::linear_bwd_input) return {};
-  if (program.type(node.in[0]).dtype != DType::bf16) return {};
+  const bool forward = node.op == &op::linear, int8 = node.op == &op::linear_int8;
+  if (!forward && !int8 && node.op != &op::linear_bwd_input) return {};
+  if (!int8 && program.type(node.in[0]).dtype != DType::bf16) return {};
   const Shape& shape = program.type(node.in[1]).shape;
-  PackedUse use{-1, 0, shape[0], shape[1], forward ? PackedFor::kForward : PackedFor::kInputGradient};
-  if (layout_of(use, isa).type != DType::bf16) return {};
+  PackedUse use{-1, 0, shape[0], shape[1],
+                int8      ? PackedFor::kInt8
+                : forward ? PackedFor::kForward
+                          : PackedFor::kInputGradient};
+  if (!int8 && layout_of(use, isa).type != DType::bf16) return {};
   int value = node.in[1];
   for (int producer; (producer = program.values()[static_cast<size_t>(value)].producer) >= 0;) {
     const Node& view = program.nodes()[static_cast<size_t>(producer)];
@@ -40,14 +52,12 @@ std::optional<PackedUse> packed_use(const Node& node, const Program& program, Is
 }
 
 const void* PackedState::copy(const PackedUse& use, Isa isa) {
+  if (use.product == PackedFor::kInt8) return int8_copy(use, isa);
   for (const auto& known : copies_)
     if (known->isa == isa && known->use.same_place(use) && known->use.product == use.product)
       return known->data.get();
   const PackedB layout = layout_of(use, isa);
-  auto data = allocate_zeroed(layout.bytes);
-  if (data == nullptr)
-    fail(ErrorCode::kIo, "out of memory: {} bytes wanted for a packed weight; a smaller batch needs less",
-         layout.bytes);
+  auto data = allocate(layout.bytes);
   const auto before = [](const std::unique_ptr<Copy>& a, const PackedUse& b) {
     return a->use.place() < b.place();
   };
@@ -56,6 +66,14 @@ const void* PackedState::copy(const PackedUse& use, Isa isa) {
   cut();
   stale_ = true;
   return data.get();
+}
+
+const void* PackedState::int8_copy(const PackedUse& use, Isa isa) {
+  for (const Int8Copy& known : int8_copies_)
+    if (known.isa == isa && known.use.same_place(use)) return known.data.get();
+  int8_copies_.push_back({use, isa, allocate(packed_int8_bytes(isa, use.rows, use.cols))});
+  int8_stale_ = true;
+  return int8_copies_.back().data.get();
 }
 
 void PackedState::cut() {
@@ -101,8 +119,16 @@ void PackedState::refresh(ThreadPool& pool) {
   stale_ = false;
 }
 
+void PackedState::refresh_int8(ThreadPool& pool) {
+  if (!int8_stale_) return;
+  for (const Int8Copy& c : int8_copies_)
+    pack_int8(pool, c.isa, c.use.rows, c.use.cols, weights_ + c.use.offset, c.data.get());
+  int8_stale_ = false;
+}
+
 void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin, int64_t count,
                         const float* grad, float* param, float* m, float* v) {
+  int8_stale_ = true;
   const RowKernels& kernels = row_kernels(isa);
   const int64_t end = begin + count;
   const auto update = [&](int64_t from, int64_t to) {

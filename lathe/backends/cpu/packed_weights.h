@@ -13,7 +13,7 @@
 namespace lathe::cpu {
 
 /// What of W a product reads as its b.
-enum class PackedFor { kForward, kInputGradient };
+enum class PackedFor { kForward, kInputGradient, kInt8 };
 
 /// A weight W [rows, cols] that lies in a state, `offset` elements behind its begin, and the product that
 /// reads it.
@@ -29,9 +29,9 @@ struct PackedUse {
 /// f32, weights that are computed, levels without arithmetic on bf16.
 std::optional<PackedUse> packed_use(const Node& node, const Program& program, Isa isa);
 
-/// Copies of the weights in one state (f32) as the bf16 products read them.  AdamW writes them anew while it
-/// has the weights at hand; after any other change of the state they are stale, and packed anew before the
-/// next run.
+/// Copies of the weights in one state (f32) as the products read them.  AdamW writes those of bf16 anew while
+/// it has the weights at hand; after any other change of the state they are stale, and packed anew before the
+/// next run.  Those in integers only inference reads: any change makes them stale.
 class PackedState {
  public:
   explicit PackedState(const float* weights) : weights_(weights) {}
@@ -39,9 +39,10 @@ class PackedState {
   /// The copy of a weight for `isa`, made if there is none.  It stays where it is.  Errors: kIo if there is
   /// no memory.
   const void* copy(const PackedUse& use, Isa isa);
-  void changed() { stale_ = true; }
-  /// Packs what is stale.
+  void changed() { stale_ = int8_stale_ = true; }
+  /// Packs what is stale: the copies of bf16, or those in integers.
   void refresh(ThreadPool& pool);
+  void refresh_int8(ThreadPool& pool);
   /// Updates `count` parameters from element `begin` of the state on; grad, m and v likewise are whole flat
   /// arrays.  Copies that were fresh stay so, but where weights share elements: those are packed anew before
   /// the next run.
@@ -61,13 +62,20 @@ class PackedState {
     int64_t begin, end;
     size_t first, last;
   };
+  const void* int8_copy(const PackedUse& use, Isa isa);
   void cut();
   void pack(const Piece& piece) const;
 
   const float* weights_;
   std::vector<std::unique_ptr<Copy>> copies_;  // by place
   std::vector<Piece> pieces_;                  // by begin
-  bool stale_ = true;
+  struct Int8Copy {
+    PackedUse use;
+    Isa isa;
+    std::shared_ptr<std::byte> data;
+  };
+  std::vector<Int8Copy> int8_copies_;
+  bool stale_ = true, int8_stale_ = true;
   bool overlapping_ = false;  // pieces of different weights share elements
 };
 

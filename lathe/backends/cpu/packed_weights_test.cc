@@ -69,8 +69,8 @@ class Machine {
     return std::move(backend_->compile(program, selection, plan, bindings).value());
   }
 
-  /// y = x Wᵀ and dx = dy W, bf16, with W from the state (read packed) or as an input (packed by the
-  /// product).
+  /// y = x Wᵀ and dx = dy W, bf16, and y in integers, with W from the state (read packed) or as an input
+  /// (packed by the product).
   std::unique_ptr<Executable> products(bool from_state) {
     auto program = std::make_unique<Program>();
     const Value x = program->input("x", {DType::bf16, {kTokens, kIn}});
@@ -80,6 +80,7 @@ class Machine {
                    : program->input("w", {DType::f32, {kOut, kIn}});
     program->output("y", linear(x, w, {}));
     program->output("dx", program->emit(op::linear_bwd_input, {dy, w})[0]);
+    program->output("y8", linear_int8(x, w, {}));
     programs_.push_back(std::move(program));
     return compile(*programs_.back());
   }
@@ -109,8 +110,10 @@ class Machine {
     Event event;
     e.run(slot, &event).check();
     std::vector<std::vector<uint16_t>> out = {std::vector<uint16_t>(kTokens * kOut),
-                                              std::vector<uint16_t>(kTokens * kIn)};
-    for (size_t i = 0; i < 2; ++i) e.read(event, i, std::as_writable_bytes(std::span(out[i]))).check();
+                                              std::vector<uint16_t>(kTokens * kIn),
+                                              std::vector<uint16_t>(kTokens * kOut)};
+    for (size_t i = 0; i < out.size(); ++i)
+      e.read(event, i, std::as_writable_bytes(std::span(out[i]))).check();
     return out;
   }
 
@@ -179,7 +182,7 @@ TEST(PackedWeights, WantMemoryWithAnOwner) {
   EXPECT_THROW(states.of({nullptr, reinterpret_cast<std::byte*>(memory.data()), 64}), Error);
 }
 
-TEST(PackedWeights, AreReadByProductsOfBf16WithWeightsOfAState) {
+TEST(PackedWeights, AreReadByProductsOfBf16AndOfIntegersWithWeightsOfAState) {
   Program program;
   const Value all = program.state("parameters", {DType::f32, {400}});
   const Value w = slice(slice(all, 100, {200}), 20, {8, 16});
@@ -188,15 +191,20 @@ TEST(PackedWeights, AreReadByProductsOfBf16WithWeightsOfAState) {
   linear(half, w, {});
   linear(full, w, {});
   linear(half, program.input("w", {DType::f32, {8, 16}}), {});
+  linear_int8(full, w, {});
   std::vector<const Node*> products;
   for (const Node& node : program.nodes())
-    if (node.op == &op::linear) products.push_back(&node);
+    if (node.op == &op::linear || node.op == &op::linear_int8) products.push_back(&node);
   for (Isa isa : available_isas()) {
     const bool bf16 = packed_b(isa, DType::bf16, 8, 16).type == DType::bf16;
     const auto use = packed_use(*products[0], program, isa);
     ASSERT_EQ(use.has_value(), bf16) << name_of(isa);
     EXPECT_FALSE(packed_use(*products[1], program, isa)) << "f32";
     EXPECT_FALSE(packed_use(*products[2], program, isa)) << "no state";
+    const auto int8 = packed_use(*products[3], program, isa);
+    ASSERT_TRUE(int8) << "integers, on every level";
+    EXPECT_EQ(int8->product, PackedFor::kInt8);
+    EXPECT_EQ(int8->offset, 120);
     if (!use) continue;
     EXPECT_EQ(use->offset, 120);
     EXPECT_EQ(use->state, all.id);

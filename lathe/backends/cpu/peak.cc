@@ -28,6 +28,7 @@ const PeakKernel* kernel_of(Isa isa) {
     case Isa::kAvx2:
       return &kPeakAvx2;
     case Isa::kAvx512:
+    case Isa::kAvx512Vnni:
       return &kPeakAvx512;
     case Isa::kAvx512Bf16:
       return &kPeakAvx512Bf16;
@@ -35,6 +36,7 @@ const PeakKernel* kernel_of(Isa isa) {
       return &kPeakAmx;
 #elif defined(__aarch64__)
     case Isa::kNeon:
+    case Isa::kNeonDot:
       return &kPeakNeon;
     case Isa::kNeonBf16:
       return &kPeakNeonBf16;

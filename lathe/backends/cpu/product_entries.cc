@@ -1,6 +1,7 @@
 // The matrix products: linear and its two backward products.
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/gemm.h"
+#include "lathe/backends/cpu/gemm_int8.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::cpu {
@@ -60,12 +61,41 @@ void run_product(const Call& c) {
   gemm(c.pool, c.isa, g, c.workspace);
 }
 
+/// y[M,N] = x[M,K] · W[N,K]ᵀ in integers
+Int8Product int8_forward(const Node& node, const Program& program) {
+  const Type& x = program.type(node.in[0]);
+  const Type& w = program.type(node.in[1]);
+  Int8Product p;
+  p.m = rows_of(x), p.n = w.shape[0], p.k = w.shape[1];
+  p.type = x.dtype;
+  return p;
+}
+
+bool int8_accepts(const Node& node, const Program& program) {
+  return program.type(node.in[1]).shape[1] <= kInt8MostTerms;
+}
+
+size_t int8_workspace(const Node& node, const Program& program, Isa isa, int threads) {
+  Int8Product p = int8_forward(node, program);
+  p.packed = packed_use(node, program, isa).has_value();
+  return int8_workspace_bytes(isa, p, threads);
+}
+
+void run_int8(const Call& c) {
+  Int8Product p = int8_forward(c.node, c.program);
+  p.x = c.in[0], p.w = c.in[1], p.y = c.out[0];
+  if (c.packed_weight != nullptr) p.w = c.packed_weight, p.packed = true;
+  p.bias = c.input<float>(2);
+  int8_product(c.pool, c.isa, p, c.workspace);
+}
+
 }  // namespace
 
 std::vector<Entry> product_entries() {
   return {{&op::linear, run_product<forward>, workspace<forward>},
           {&op::linear_bwd_input, run_product<input_gradient>, workspace<input_gradient>},
-          {&op::linear_bwd_weight, run_product<weight_gradient>, workspace<weight_gradient>}};
+          {&op::linear_bwd_weight, run_product<weight_gradient>, workspace<weight_gradient>},
+          {&op::linear_int8, run_int8, int8_workspace, int8_accepts}};
 }
 
 }  // namespace lathe::cpu

@@ -152,11 +152,13 @@ const RowKernels& row_kernels(Isa isa) {
     case Isa::kAvx2:
       return kRowsAvx2;
     case Isa::kAvx512:
+    case Isa::kAvx512Vnni:
     case Isa::kAvx512Bf16:
     case Isa::kAmx:
       return kRowsAvx512;
 #elif defined(__aarch64__)
     case Isa::kNeon:
+    case Isa::kNeonDot:
     case Isa::kNeonBf16:
       return kRowsNeon;
 #endif
