@@ -42,7 +42,8 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
   const auto backend = open_device(device.kind, {device.threads});
   Session::Options options;
   options.num_labels = kLabels;
-  options.program.dtype = bench_dtype(dtype);
+  options.program.dtype = bench_dtype(dtype, true);
+  const bool int8 = dtype == "int8";
   Session session(*backend, *model.model, options);
   write_weights(session, model);
   std::vector<float> logits;
@@ -51,7 +52,8 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
     const bool real = !lengths.empty();
     if (!real) lengths = fixed_lengths(batch);
     const PackedBatch packed = bench_batch(lengths, model.config.vocab_size, false);
-    const BenchTimes times = time_calls(kWarmup, s.steps, [&] { session.evaluate(packed, logits); });
+    const BenchTimes times =
+        time_calls(kWarmup, s.steps, [&] { session.evaluate(packed, logits, {}, {}, int8); });
     for (const float logit : logits)
       if (!std::isfinite(logit)) fail(ErrorCode::kNonFinite, "bench: a score is {}", logit);
     nlohmann::ordered_json row = bench_row("infer", device, s.model, dtype);

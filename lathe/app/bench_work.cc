@@ -52,11 +52,11 @@ std::vector<BenchDevice> bench_devices(const BenchSettings& settings, bool all) 
   return found;
 }
 
-DType bench_dtype(const std::string& name) {
-  if (name == "bf16") return DType::bf16;
+DType bench_dtype(const std::string& name, bool int8) {
+  if (name == "bf16" || (int8 && name == "int8")) return DType::bf16;
   if (name == "fp16") return DType::f16;
   if (name == "fp32") return DType::f32;
-  fail(ErrorCode::kUsage, "--dtype: found {}, wants bf16, fp16 or fp32", name);
+  fail(ErrorCode::kUsage, "--dtype: found {}, wants bf16, fp16 or fp32{}", name, int8 ? ", or int8" : "");
 }
 
 bool is_bench_shape(const std::string& name) { return name == "bert-base" || name == "minilm"; }

@@ -51,8 +51,9 @@ BenchDevice bench_device(const std::string& kind, int threads);
 /// The device that the settings name; for "auto" the best one, or with `all` every one but the reference.
 std::vector<BenchDevice> bench_devices(const BenchSettings& settings, bool all);
 
-/// "bf16", "fp16" or "fp32".  Errors: kUsage.
-DType bench_dtype(const std::string& name);
+/// "bf16", "fp16" or "fp32"; with `int8` also that, which is bf16 with linear layers in integers.  Errors:
+/// kUsage.
+DType bench_dtype(const std::string& name, bool int8 = false);
 
 /// "bert-base" and "minilm" (6 layers of 384) with random weights, or what a model folder holds; a classifier
 /// of the given labels.  Errors: kUsage, kNotFound.

@@ -119,6 +119,8 @@ nlohmann::json ScriptRun::evaluate(Trainer& trainer, const TokenizedDataset& dat
 void ScriptRun::report(const std::string& split, const nlohmann::json& metrics,
                        const nlohmann::json& to_write) {
   terminal_.print(metrics_block(split, metrics));
+  if (const std::string table = int8_table(split, metrics, precision_name(args_)); !table.empty())
+    terminal_.print(table);
   write(split + "_results.json", python_json(to_write, 4));
   nlohmann::json all = nlohmann::json::object();
   const std::string path = join_path(output_dir(), "all_results.json");

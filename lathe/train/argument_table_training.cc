@@ -511,6 +511,9 @@ void add_older_and_own(Fields& f) {
       {"device", &T::device, X, "Where to compute.", {.choices = {"auto", "cpu", "cuda", "mps"}}},
       {"threads", &T::threads, X, "CPU threads; 0: one per usable core.", {.low = 0}},
       {"freeze_base_model", &T::freeze_base_model, X, "Train the head only."},
+      {"int8", &T::int8, X,
+       "Evaluate and predict with linear layers in 8-bit integers, the rest in bf16 or fp16, and show what "
+       "that changes."},
       {"hf_compat_loss_scale", &T::hf_compat_loss_scale, X,
        "The loss scale of transformers 5 under gradient accumulation, for comparing bit by bit."},
       {"early_stopping_patience",

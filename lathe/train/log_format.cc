@@ -78,6 +78,20 @@ std::string metrics_block(std::string_view split, const json& metrics) {
   return out;
 }
 
+std::string int8_table(const std::string& split, const json& metrics, std::string_view precision) {
+  const std::string changes = split + "_int8_change_";
+  std::string lines;
+  for (const auto& [key, value] : metrics.items()) {
+    if (!key.starts_with(changes)) continue;
+    const std::string name = key.substr(changes.size());
+    const double int8 = metrics.at(split + "_" + name).get<double>(), change = value.get<double>();
+    lines += fmt::format("  {:<24} {:>9.4f} {:>9.4f} {:>+9.4f}\n", name, int8 - change, int8, change);
+  }
+  if (lines.empty()) return lines;
+  return fmt::format("***** {}: int8 beside {} *****\n  {:<24} {:>9} {:>9} {:>9}\n{}", split, precision, "",
+                     precision, "int8", "change", lines);
+}
+
 std::string duration_text(double seconds) {
   const auto whole = static_cast<int64_t>(seconds);
   const auto hundredths = static_cast<int64_t>(std::abs(seconds - static_cast<double>(whole)) * 100);

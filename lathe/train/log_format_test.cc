@@ -16,6 +16,21 @@ TEST(LogLine, LooksLikeHuggingFaces) {
             "{'loss': 0.6975, 'grad_norm': 0.5073649883270264, 'learning_rate': 1e-05, 'epoch': 0.25}");
 }
 
+TEST(Int8Table, HasWhatThereIsToCompare) {
+  EXPECT_EQ(int8_table("eval", {{"eval_accuracy", 0.8554}, {"eval_loss", 0.5}, {"epoch", 1.0}}, "bf16"), "");
+  EXPECT_EQ(int8_table("eval",
+                       {{"eval_accuracy", 0.75},
+                        {"eval_int8_change_accuracy", -0.125},
+                        {"eval_loss", 0.5},
+                        {"eval_int8_change_loss", 0.0625},
+                        {"eval_runtime", 1.0}},
+                       "bf16"),
+            "***** eval: int8 beside bf16 *****\n"
+            "                                bf16      int8    change\n"
+            "  accuracy                    0.8750    0.7500   -0.1250\n"
+            "  loss                        0.4375    0.5000   +0.0625\n");
+}
+
 TEST(MetricsBlock, AlignedSortedAndReadable) {
   // As trainer_pt_utils.log_metrics prints the same metrics.
   EXPECT_EQ(metrics_block("train", {{"train_runtime", 0.1678},

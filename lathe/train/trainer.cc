@@ -7,6 +7,7 @@
 
 #include "lathe/core/host_memory.h"
 #include "lathe/io/directory_transaction.h"
+#include "lathe/ops/ops.h"
 #include "lathe/train/argument_table.h"
 #include "lathe/train/batch_stream.h"
 #include "lathe/train/python_format.h"
@@ -60,6 +61,23 @@ std::vector<int32_t> best_classes(const Predictions& p) {
   return classes;
 }
 
+double agreement(Problem problem, const Predictions& a, const Predictions& b) {
+  const size_t columns = static_cast<size_t>(a.columns), samples = a.logits.size() / columns;
+  if (samples == 0) return 1;
+  const std::vector<int32_t> classes_a = best_classes(a), classes_b = best_classes(b);
+  double sum = 0;
+  for (size_t sample = 0; sample < samples; ++sample) {
+    bool same = classes_a[sample] == classes_b[sample];
+    if (problem == Problem::kMultiLabel) same = true;
+    for (size_t i = sample * columns; i < (sample + 1) * columns; ++i) {
+      if (problem == Problem::kRegression) sum += std::abs(a.logits[i] - b.logits[i]);
+      if (problem == Problem::kMultiLabel) same &= (a.logits[i] > 0) == (b.logits[i] > 0);
+    }
+    if (problem != Problem::kRegression) sum += same ? 1 : 0;
+  }
+  return sum / static_cast<double>(samples);
+}
+
 Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& args,
                  const TokenizedDataset* train_dataset, const TokenizedDataset* eval_dataset,
                  TrainerHooks hooks, FileSystem& fs)
@@ -70,6 +88,9 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
       eval_(eval_dataset),
       hooks_(std::move(hooks)),
       fs_(fs) {
+  if (args_.int8 && backend_.implementations(op::linear_int8).empty())
+    fail(ErrorCode::kUnsupported, "--int8: device {} has no products of integers; --device cpu has",
+         backend_.info().kind);
   if (args_.freeze_base_model) model_.model->set_trainable(model_.model->base_prefix(), false);
   session_ = std::make_unique<Session>(backend_, *model_.model, session_options(model_, args_));
   load_report_ = initialize(*session_, model_, static_cast<uint64_t>(args_.seed));
@@ -409,13 +430,21 @@ void Trainer::note_best(const nlohmann::json& metrics) {
 }
 
 nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string& prefix) {
+  const auto metrics_of = [&](const Predictions& predictions) {
+    nlohmann::json metrics;
+    if (predictions.has_loss) metrics[prefix + "_loss"] = predictions.loss;
+    if (hooks_.compute_metrics && !args_.prediction_loss_only)
+      for (const auto& [key, value] : hooks_.compute_metrics(data, predictions))
+        metrics[prefix + "_" + key] = value;
+    return metrics;
+  };
+  nlohmann::json without_int8;
+  if (args_.int8) without_int8 = metrics_of(predict(data, false));
   const auto started = Clock::now();
-  const Predictions predictions = predict(data);
-  nlohmann::json metrics;
-  if (predictions.has_loss) metrics[prefix + "_loss"] = predictions.loss;
-  if (hooks_.compute_metrics && !args_.prediction_loss_only)
-    for (const auto& [key, value] : hooks_.compute_metrics(data, predictions))
-      metrics[prefix + "_" + key] = value;
+  nlohmann::json metrics = metrics_of(predict(data));
+  for (const auto& [key, value] : without_int8.items())
+    metrics[prefix + "_int8_change" + key.substr(prefix.size())] =
+        metrics[key].get<double>() - value.get<double>();
   const int64_t batch = args_.per_device_eval_batch_size;
   add_speed(metrics, prefix, seconds_since(started), static_cast<double>(data.size()),
             static_cast<double>((data.size() + batch - 1) / batch));
@@ -432,7 +461,16 @@ DType Trainer::evaluation_dtype() const {
   return args_.bf16_full_eval ? DType::bf16 : args_.fp16_full_eval ? DType::f16 : training_dtype(args_);
 }
 
-Predictions Trainer::predict(const TokenizedDataset& data) {
+std::string Trainer::compare(const Predictions& int8, const Predictions& other) const {
+  const Problem problem = model_.model->problem();
+  const double found = agreement(problem, int8, other);
+  if (problem == Problem::kRegression)
+    return fmt::format("int8 beside {}: values differ by {:.4f} on average", precision_name(args_), found);
+  return fmt::format("int8 beside {}: the same prediction for {:.2f} % of the samples", precision_name(args_),
+                     100 * found);
+}
+
+Predictions Trainer::predict(const TokenizedDataset& data, bool int8) {
   Predictions out;
   const bool tokens = model_.model->problem() == Problem::kQuestionAnswering;
   if (tokens) out.begins = data.begins;
@@ -446,13 +484,14 @@ Predictions Trainer::predict(const TokenizedDataset& data) {
   std::vector<float> logits;
   double loss = 0, counted = 0;
   const bool filter = args_.logging_nan_inf_filter.value_or(false);
-  const DType dtype = evaluation_dtype();
+  // Besides integers nothing of an evaluation wants to be exact: what is f32 is bf16 then.
+  const DType dtype = int8 && evaluation_dtype() == DType::f32 ? DType::bf16 : evaluation_dtype();
   for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
-    const Session::BaseRows base = &data == eval_ && eval_base_ && dtype == training_dtype(args_)
+    const Session::BaseRows base = &data == eval_ && eval_base_ && !int8 && dtype == training_dtype(args_)
                                        ? eval_base_->rows(*batch)
                                        : Session::BaseRows{};
     out.has_loss = !batch->labels.empty() || !batch->targets.empty() || !batch->start_positions.empty();
-    const double batch_loss = session_->evaluate(*batch, logits, base, dtype);
+    const double batch_loss = session_->evaluate(*batch, logits, base, dtype, int8);
     if (!filter || std::isfinite(batch_loss)) {
       loss += batch_loss * batch->rows;
       counted += batch->rows;

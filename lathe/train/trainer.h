@@ -34,6 +34,10 @@ struct Predictions {
 /// The class with the highest score, per sample.
 std::vector<int32_t> best_classes(const Predictions& predictions);
 
+/// The share of samples for which both predict the same: the class, or every label of several.  For
+/// regression the mean distance of the values.
+double agreement(Problem problem, const Predictions& a, const Predictions& b);
+
 /// What a trainer tells and asks while it runs.  Every member may be empty.
 struct TrainerHooks {
   /// Metrics of an evaluation without their prefix ("accuracy"), for the data set given to `evaluate`.
@@ -79,9 +83,14 @@ class Trainer {
   TrainOutput train(const std::string& resume_from = "");
 
   /// Keys with prefix: eval_loss, eval_<metric>, eval_runtime, eval_samples_per_second,
-  /// eval_steps_per_second, epoch.
+  /// eval_steps_per_second, epoch.  With --int8 they are those of 8-bit integers, and there are besides
+  /// eval_int8_change_loss and eval_int8_change_<metric>: each less what it is without --int8.
   nlohmann::json evaluate(const TokenizedDataset& data, const std::string& prefix = "eval");
-  Predictions predict(const TokenizedDataset& data);
+  Predictions predict(const TokenizedDataset& data) { return predict(data, args_.int8); }
+  /// With or without 8-bit integers, whatever --int8 says.
+  Predictions predict(const TokenizedDataset& data, bool int8);
+  /// How alike predictions with and without 8-bit integers are, as a sentence.
+  std::string compare(const Predictions& int8, const Predictions& other) const;
 
   /// Weights, configuration and tokenizer into a folder.
   void save_model(const std::string& folder);

@@ -68,6 +68,14 @@ void check_best_model(const TrainingArguments& args) {
   }
 }
 
+void check_int8(const TrainingArguments& args) {
+  if (!args.int8) return;
+  if (!args.do_eval && !args.do_predict)
+    fail(
+        ErrorCode::kUsage,
+        "--int8: found neither --do_eval nor --do_predict, wants one of them: training is never in integers");
+}
+
 std::string with_home(const std::string& path) {
   const char* home = std::getenv("HOME");
   const bool tilde = path == "~" || path.starts_with("~/");
@@ -154,6 +162,7 @@ std::vector<std::string> validate(TrainingArguments& args) {
   std::vector<std::string> notices = check_fields(bind(args));
   derive_output(args, notices);
   derive_evaluation(args);
+  check_int8(args);
   derive_checkpointing(args);
   check_interval("logging_steps", "logging_strategy", args.logging_strategy, args.logging_steps);
   check_interval("eval_steps", "eval_strategy", args.eval_strategy, args.eval_steps.value_or(1));
@@ -196,6 +205,11 @@ std::vector<std::string> precision_notices(const TrainingArguments& args, std::s
         "fp32"};
   }
   return {};
+}
+
+std::string_view precision_name(const TrainingArguments& args) {
+  if (args.bf16_full_eval || args.fp16_full_eval) return args.bf16_full_eval ? "bf16" : "fp16";
+  return args.bf16 ? "bf16" : args.fp16 ? "fp16" : "fp32";
 }
 
 // More steps than any run has, and still exact as a double.

@@ -84,6 +84,7 @@ struct TrainingArguments {
   bool use_cpu = false;
   int64_t threads = 0;  ///< 0: one per usable core
   bool freeze_base_model = false;
+  bool int8 = false;                  ///< evaluate and predict with linear layers in 8-bit integers
   bool hf_compat_loss_scale = false;  ///< the loss scale of transformers 5 under accumulation
   std::optional<int64_t> early_stopping_patience;
   double early_stopping_threshold = 0;
@@ -143,6 +144,9 @@ int64_t recompute_every(const TrainingArguments& args);
 /// What the precision flags come to on the device that was chosen ("cpu", "cuda", "mps"), where that needs
 /// saying.
 std::vector<std::string> precision_notices(const TrainingArguments& args, std::string_view device);
+
+/// Of activations in evaluation: "bf16", "fp16" or "fp32".
+std::string_view precision_name(const TrainingArguments& args);
 
 /// Update steps of warmup in a run of `training_steps`.  Source: TrainingArguments.get_warmup_steps, with
 /// warmup_ratio of version 4 where warmup_steps is 0.

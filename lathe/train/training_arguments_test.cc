@@ -72,6 +72,8 @@ TEST(Validate, RefusesContradictions) {
   EXPECT_SAYS("--fp16_full_eval and --bf16_full_eval", a.fp16_full_eval = a.bf16_full_eval = true);
   EXPECT_SAYS("wants --dataloader_num_workers > 0", a.dataloader_prefetch_factor = 2);
   EXPECT_SAYS("--use_cpu and --device cuda", a.use_cpu = true; a.device = "cuda");
+  EXPECT_SAYS("--int8: found neither --do_eval nor --do_predict", a.int8 = a.do_train = true);
+  EXPECT_EQ(error_of([](auto& a) { a.int8 = true, a.eval_strategy = "epoch"; }), "no error");
   EXPECT_SAYS("--resume and --resume_from_checkpoint", a.resume = "auto"; a.resume_from_checkpoint = "x");
 }
 

@@ -401,6 +401,10 @@ class BadInput(unittest.TestCase):
         self.fails([cl.program(), "predict", str(self.model), "--fil", "x"], "--fil", "--file", code=2)
         self.fails([cl.program(), "predict"], "model folder", code=2)
 
+    def test_int8_without_anything_to_predict(self):
+        command = [word for word in self.command("--int8") if word != "--do_eval"]
+        self.fails(command, "--int8", "--do_eval", "--do_predict", code=2)
+
     def test_devices_that_are_not_here(self):
         for device in ("cuda", "mps"):
             command = [a for a in self.command() if a != "--use_cpu"]

@@ -205,6 +205,32 @@ class Commands(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("lathe qa", result.stderr)
 
+    def test_int8_shows_what_it_changes(self):
+        self.works(self.command())
+        plain, weights = read(self.out / "eval_results.json"), (self.out / "model.safetensors").read_bytes()
+        result = self.works(self.command("--int8", "--do_predict", "--test_file", str(self.dev),
+                                         "--overwrite_output_dir"))
+        self.assertEqual((self.out / "model.safetensors").read_bytes(), weights)  # training knows nothing of it
+        scores = read(self.out / "eval_results.json")
+        self.assertEqual(set(scores) - set(plain), {"eval_int8_change_accuracy", "eval_int8_change_loss"})
+        table = result.stdout[result.stdout.index("int8 beside fp32"):].splitlines()[1:4]
+        self.assertEqual(table[0].split(), ["fp32", "int8", "change"])
+        for line in table[1:]:
+            name, before, after, change = line.split()
+            self.assertEqual(before, f"{plain['eval_' + name]:.4f}")
+            self.assertEqual(after, f"{scores['eval_' + name]:.4f}")
+            self.assertEqual(change, f"{scores['eval_int8_change_' + name]:+.4f}")
+            # values of 8 bits move a score of order 1 by less than this; a wrong scale would not
+            self.assertLess(abs(scores["eval_int8_change_" + name]), 0.2)
+        self.assertNotEqual(scores["eval_int8_change_loss"], 0)
+        self.assertRegex(result.stderr, r"int8 beside fp32: the same prediction for [0-9.]+ % of the samples")
+        texts = ["the old bridge", "who opened it"]
+        for model, words in (("classification", "the same prediction for 100.00 %"), ("multi_label", "the same"),
+                             ("regression", "values differ by 0.0")):
+            result = self.lathe("predict", GOLDEN / model, *texts, "--int8", "--bf16")
+            self.assertIn("int8 beside bf16: " + words, result.stderr)
+            self.assertEqual(len(result.stdout.splitlines()), 2)
+
     def test_predict_agrees_with_the_values_of_the_trained_run(self):
         self.works([*self.command(), "--do_predict", "--test_file", str(self.dev)])
         (self.root / "texts.txt").write_text("".join(line.rsplit(",", 1)[0] + "\n"
