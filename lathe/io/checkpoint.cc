@@ -34,6 +34,9 @@ class WeightFile {
     const auto found = state_dict_->tensors().find(name);
     return found == state_dict_->tensors().end() ? nullptr : &found->second;
   }
+  void release(std::string_view name) const {
+    if (safetensors_ != nullptr) safetensors_->release(name);
+  }
 
  private:
   std::string path_;
@@ -59,6 +62,11 @@ class FileCheckpoint : public Checkpoint {
   const TensorView* find(std::string_view name) const override {
     const auto found = files_.find(name);
     return found == files_.end() ? nullptr : found->second->find(name);
+  }
+
+  void release(std::string_view name) const override {
+    const auto found = files_.find(name);
+    if (found != files_.end()) found->second->release(name);
   }
 
   std::string file_of(std::string_view name) const override {

@@ -151,7 +151,7 @@ class RealFileSystem : public FileSystem {
     void* address = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd.get(), 0);
     if (address == MAP_FAILED) return failure("map", path, errno);
     return MappedFile({static_cast<const std::byte*>(address), bytes},
-                      std::shared_ptr<const Mapping>(new Mapping{address, bytes}));
+                      std::shared_ptr<const Mapping>(new Mapping{address, bytes}), true);
   }
 
   Result<std::unique_ptr<WritableFile>> create(const std::string& path) override {
@@ -320,6 +320,14 @@ std::string parent_folder(std::string_view path) {
 std::string file_name(std::string_view path) {
   path = without_trailing_slashes(path);
   return std::string(path.substr(path.rfind('/') + 1));  // npos + 1 is 0
+}
+
+void MappedFile::release(std::span<const std::byte> part) const {
+  if (!mapped_ || part.empty()) return;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(part.data()) / page * page;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(part.data() + part.size());
+  (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // read-only: nothing is lost
 }
 
 }  // namespace lathe

@@ -17,14 +17,19 @@ namespace lathe {
 class MappedFile {
  public:
   MappedFile() = default;
-  MappedFile(std::span<const std::byte> bytes, std::shared_ptr<const void> owner)
-      : bytes_(bytes), owner_(std::move(owner)) {}
+  /// mapped: the bytes are a mapping of the file, not a copy.
+  MappedFile(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, bool mapped = false)
+      : bytes_(bytes), owner_(std::move(owner)), mapped_(mapped) {}
   std::span<const std::byte> bytes() const { return bytes_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
+  /// Says that a part of them is not wanted soon: its pages leave the memory of this process, and come again
+  /// when they are read.
+  void release(std::span<const std::byte> part) const;
 
  private:
   std::span<const std::byte> bytes_;
   std::shared_ptr<const void> owner_;
+  bool mapped_ = false;
 };
 
 /// A file open for writing from its start.  The destructor closes and drops errors; `close` tells them.

@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <set>
+#include <span>
 
 #include "lathe/io/faulty_file_system.h"
 #include "lathe/io/test_folder.h"
@@ -48,6 +50,33 @@ TEST(FileSystem, MappedBytesOutliveTheResultThatGaveThem) {
     const MappedFile first = fs.map(folder / "f").value();
     copy = first;
   }
+  EXPECT_EQ(copy.text(), "content");
+}
+
+TEST(FileSystem, ReleasedBytesLeaveTheMemoryOfTheProcessAndCanBeReadAgain) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  std::string content(size_t{32} << 20, 'x');
+  content.back() = 'y';
+  ASSERT_TRUE(fs.write_atomic(folder / "f", content).ok());
+  const MappedFile file = fs.map(folder / "f").value();
+  const auto resident = [] {  // pages of files alone
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+      if (line.rfind("RssFile:", 0) == 0) return std::stol(line.substr(8));
+    return -1L;
+  };
+  EXPECT_EQ(file.text(), content);
+  const long read = resident();
+  file.release(file.bytes().subspan(5));
+  if (read >= 0) {
+    EXPECT_LT(resident(), read - 31 * 1024);
+  }
+  EXPECT_EQ(file.text(), content);
+  file.release({});
+  std::string owned = "content";  // bytes that are no mapping stay what they are
+  const MappedFile copy(std::as_bytes(std::span(owned)), nullptr);
+  copy.release(copy.bytes());
   EXPECT_EQ(copy.text(), "content");
 }
 

@@ -30,6 +30,8 @@ class Checkpoint {
   /// Valid while the Checkpoint lives; null if there is none of that name.  Throws kUnsupported for a dtype
   /// that Lathe does not compute with.
   virtual const TensorView* find(std::string_view name) const = 0;
+  /// The tensor was read and is not wanted soon: what the file is mapped to need not stay in memory.
+  virtual void release(std::string_view) const {}
   /// The file that holds the tensor, for messages; empty if there is none.
   virtual std::string file_of(std::string_view name) const = 0;
 };

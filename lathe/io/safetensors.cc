@@ -204,6 +204,11 @@ const TensorView* SafetensorsFile::find(std::string_view name) const {
   return &found->second.view;
 }
 
+void SafetensorsFile::release(std::string_view name) const {
+  const auto found = entries_.find(name);
+  if (found != entries_.end()) file_.release(found->second.view.bytes);
+}
+
 std::string_view SafetensorsFile::stored_dtype(std::string_view name) const {
   const auto found = entries_.find(name);
   return found == entries_.end() ? std::string_view() : found->second.dtype;

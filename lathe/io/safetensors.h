@@ -29,6 +29,8 @@ class SafetensorsFile {
   const TensorView* find(std::string_view name) const;
   /// The dtype as the file spells it ("BF16"); empty if there is no such tensor.
   std::string_view stored_dtype(std::string_view name) const;
+  /// The tensor's bytes are not wanted soon (MappedFile::release).
+  void release(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:

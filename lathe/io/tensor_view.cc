@@ -1,5 +1,6 @@
 #include "lathe/io/tensor_view.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -30,12 +31,20 @@ void convert(const TensorView& tensor, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = to_float(load<T>(tensor, i));
 }
 
-/// First element whose exponent bits are all ones.
+/// First element whose exponent bits are all ones.  A block at a time without a way out in between, which
+/// compilers turn into vector code.
 template <typename Bits>
 std::optional<int64_t> find_full_exponent(const TensorView& tensor, Bits exponent) {
+  constexpr int64_t kBlock = 4096;
   const int64_t n = elements(tensor.shape);
-  for (int64_t i = 0; i < n; ++i)
-    if ((load<Bits>(tensor, i) & exponent) == exponent) return i;
+  const auto full = [&](int64_t i) { return (load<Bits>(tensor, i) & exponent) == exponent; };
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t end = std::min(begin + kBlock, n);
+    Bits any = 0;
+    for (int64_t i = begin; i < end; ++i) any |= static_cast<Bits>(full(i));
+    for (int64_t i = begin; any != 0; ++i)
+      if (full(i)) return i;
+  }
   return std::nullopt;
 }
 
@@ -62,6 +71,13 @@ void to_f32(const TensorView& tensor, float* out) {
     case DType::u8:
       return convert<uint8_t>(tensor, out);
   }
+}
+
+const float* as_f32(const TensorView& tensor) {
+  const bool whole = tensor.bytes.size() == bytes_of(Type{tensor.dtype, tensor.shape});
+  const bool aligned = reinterpret_cast<uintptr_t>(tensor.bytes.data()) % alignof(float) == 0;
+  return tensor.dtype == DType::f32 && whole && aligned ? reinterpret_cast<const float*>(tensor.bytes.data())
+                                                        : nullptr;
 }
 
 std::optional<int64_t> find_non_finite(const TensorView& tensor) {

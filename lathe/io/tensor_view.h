@@ -25,6 +25,9 @@ using TensorMap = std::map<std::string, TensorView, std::less<>>;
 /// Converts to float: exact from f32, f16, bf16; f64, i64 and i32 round to nearest.  out: elements(shape).
 void to_f32(const TensorView& tensor, float* out);
 
+/// The elements where they lie, if they are all there, f32 and at an address fit for it; else null.
+const float* as_f32(const TensorView& tensor);
+
 /// Index of the first NaN or infinity; none in integer tensors.
 std::optional<int64_t> find_non_finite(const TensorView& tensor);
 

@@ -65,5 +65,23 @@ TEST(TensorView, FindsTheFirstNonFinite) {
   EXPECT_EQ(find_non_finite(Unaligned<int32_t>({-1, 0x7f800000}).view(DType::i32)), std::nullopt);
 }
 
+TEST(TensorView, FindsTheFirstNonFiniteOfLongTensors) {
+  std::vector<float> values(10000, 1);
+  EXPECT_EQ(find_non_finite(Unaligned<float>(values).view(DType::f32)), std::nullopt);
+  for (const size_t at : {9999u, 4096u, 4095u, 0u}) {  // the one before stays behind it
+    values[at] = NAN;
+    EXPECT_EQ(find_non_finite(Unaligned<float>(values).view(DType::f32)), at);
+  }
+}
+
+TEST(TensorView, FloatsAreTakenWhereTheyLieIfTheyCanBe) {
+  const std::vector<float> values = {1, 2, 3, 4};
+  const auto bytes = std::as_bytes(std::span(values));
+  EXPECT_EQ(as_f32({DType::f32, {4}, bytes}), values.data());
+  EXPECT_EQ(as_f32({DType::f32, {5}, bytes}), nullptr);
+  EXPECT_EQ(as_f32({DType::i32, {4}, bytes}), nullptr);
+  EXPECT_EQ(as_f32({DType::f32, {3}, bytes.subspan(1, 12)}), nullptr);
+}
+
 }  // namespace
 }  // namespace lathe

@@ -72,9 +72,15 @@ LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
     }
     used.insert(name);
     check_finite(*view, name, checkpoint.file_of(name));
-    values.resize(static_cast<size_t>(elements(p.shape)));
-    to_f32(*view, values.data());
-    write(static_cast<int>(i), values);
+    const size_t count = static_cast<size_t>(elements(p.shape));
+    const float* stored = as_f32(*view);
+    if (stored == nullptr) {
+      values.resize(count);
+      to_f32(*view, values.data());
+      stored = values.data();
+    }
+    write(static_cast<int>(i), {stored, count});
+    checkpoint.release(name);
   }
   for (const std::string& name : checkpoint.names())
     if (used.count(name) == 0 && !says_nothing_new(name)) report.unexpected.push_back(name);
