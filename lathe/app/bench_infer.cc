@@ -51,6 +51,9 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
     std::vector<int> lengths = real_lengths(s, model, batch);
     const bool real = !lengths.empty();
     if (!real) lengths = fixed_lengths(batch);
+    const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+    session.reserve(
+        {{{ProgramKind::kEvaluate, bench_bucket(tokens, std::ssize(lengths)), false, false, int8}}});
     const PackedBatch packed = bench_batch(lengths, model.config.vocab_size, false);
     const BenchTimes times =
         time_calls(kWarmup, s.steps, [&] { session.evaluate(packed, logits, {}, {}, int8); });

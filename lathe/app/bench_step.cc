@@ -18,7 +18,6 @@ class Training {
  public:
   Training(const BenchSettings& settings, const BenchDevice& device, const std::string& dtype, int rows)
       : model_(bench_model(settings.model, {"a", "b"})),
-        lengths_(static_cast<size_t>(rows), settings.seq),
         backend_(open_device(device.kind, {device.threads})) {
     if (settings.seq > model_.config.max_position_embeddings)
       fail(ErrorCode::kUsage, "--seq: found {}, {} has {} positions", settings.seq, settings.model,
@@ -28,6 +27,9 @@ class Training {
     options.program.recompute_every = settings.recompute ? 1 : 0;
     session_ = std::make_unique<Session>(*backend_, *model_.model, options);
     write_weights(*session_, model_);
+    // What does not fit is found out before the host holds a batch of that size.
+    session_->reserve({{{ProgramKind::kStep, bench_bucket(int64_t{rows} * settings.seq, rows)}}});
+    lengths_.assign(static_cast<size_t>(rows), settings.seq);
     batch_ = bench_batch(lengths_, model_.config.vocab_size, true);
     scalars_.learning_rate = 2e-5;
     scalars_.update_step = scalars_.adam_step = 0;
@@ -42,6 +44,7 @@ class Training {
   void profile() { last_.executable->profile(true); }
   std::vector<Span> timeline() const { return last_.executable->timeline(); }
   const Program& program() const { return session_->program(last_); }
+  size_t arena_bytes() const { return session_->arena_bytes(); }
   double flops() const { return 3 * forward_flops(model_.config, lengths_); }
 
  private:
@@ -204,6 +207,7 @@ std::vector<BenchReport> bench_step(const BenchSettings& s) {
   row["tokens_per_s"] = six_digits(batch * s.seq / times.median_ms * 1e3);
   row["first_step_ms"] = six_digits(first_ms);
   row["steps"] = s.steps;
+  row["arena_bytes"] = training.arena_bytes();
   report.rows.push_back(std::move(row));
   std::vector<BenchReport> reports{std::move(report)};
   if (s.profile) reports.push_back(profile_report(s, device, dtype, batch, training));

@@ -6,6 +6,7 @@
 
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/host_memory.h"
+#include "lathe/core/thread_pool.h"
 
 namespace lathe {
 
@@ -79,20 +80,32 @@ void write_weights(Session& session, const AutoModel& model) {
     return;
   }
   const float scale = static_cast<float>(model.config.initializer_range * std::sqrt(3.0) / 2147483648.0);
-  uint32_t number = 0;
+  size_t number = 0;
+  ThreadPool pool;
   std::vector<float> values;
   const auto& parameters = model.model->parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     values.assign(static_cast<size_t>(elements(parameters[i].shape)),
                   parameters[i].init == nn::Init::kOnes ? 1.0f : 0.0f);
-    if (parameters[i].init == nn::Init::kNormal)
-      for (float& value : values) {
-        uint32_t x = ++number * 2654435761u;  // Knuth's multiplicative hash, stirred once more
-        x = (x ^ (x >> 15)) * 2246822519u;
-        value = scale * static_cast<float>(static_cast<int32_t>(x ^ (x >> 13)));
-      }
+    if (parameters[i].init == nn::Init::kNormal) {
+      pool.run([&](int part, int parts) {
+        const Share mine = share(static_cast<long>(values.size()), part, parts);
+        for (size_t k = static_cast<size_t>(mine.begin); k < static_cast<size_t>(mine.end); ++k) {
+          // Knuth's multiplicative hash, stirred once more
+          uint32_t x = static_cast<uint32_t>(number + k + 1) * 2654435761u;
+          x = (x ^ (x >> 15)) * 2246822519u;
+          values[k] = scale * static_cast<float>(static_cast<int32_t>(x ^ (x >> 13)));
+        }
+      });
+      number += values.size();
+    }
     session.write_parameter(static_cast<int>(i), values);
   }
+}
+
+Bucket bench_bucket(int64_t tokens, int64_t rows) {
+  constexpr int64_t kMultiple = Session::kTokenMultiple;
+  return {(tokens + kMultiple - 1) / kMultiple * kMultiple, rows};
 }
 
 PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool labels) {
@@ -105,7 +118,8 @@ PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool l
     batch.cls_index.push_back(batch.cu_seqlens.back());
     if (labels) batch.labels.push_back(row % 2);
     for (int t = 0; t < length; ++t) {
-      batch.input_ids.push_back(static_cast<int32_t>((row * 7919 + t * 104729) % vocab_size));
+      batch.input_ids.push_back(
+          static_cast<int32_t>((int64_t{row} * 7919 + int64_t{t} * 104729) % vocab_size));
       batch.position_ids.push_back(t);
       batch.sample_ids.push_back(row);
     }

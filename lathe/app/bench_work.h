@@ -65,6 +65,8 @@ bool is_bench_shape(const std::string& name);
 /// do but are made faster than the Trainer's, whose random generator would take longer than some steps.
 void write_weights(Session& session, const AutoModel& model);
 
+/// The shape of a packed batch.
+Bucket bench_bucket(int64_t tokens, int64_t rows);
 /// Rows of these lengths, tokens (7919 · row + 104729 · position) mod vocab_size, labels row mod 2.
 PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool labels);
 

@@ -92,9 +92,10 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   banner.examples = samples;
   banner.epochs = plan.epochs;
   banner.update_steps_per_epoch = plan.updates_per_epoch;
-  banner.batch_size_per_device = args_.per_device_train_batch_size;
-  banner.gradient_accumulation_steps = args_.gradient_accumulation_steps;
-  banner.total_batch_size = args_.per_device_train_batch_size * args_.gradient_accumulation_steps;
+  const TrainingArguments& args = trainer.arguments();
+  banner.batch_size_per_device = args.per_device_train_batch_size;
+  banner.gradient_accumulation_steps = args.gradient_accumulation_steps;
+  banner.total_batch_size = args.per_device_train_batch_size * args.gradient_accumulation_steps;
   banner.total_steps = plan.max_steps;
   banner.trainable_parameters = trainable_parameters(trainer.model());
   for (const std::string& line : banner_lines(banner)) say(LogLevel::kInfo, line);

@@ -16,6 +16,7 @@ enum class ErrorCode {
   kShape,        ///< shapes or dtypes do not fit
   kUnsupported,  ///< valid, but no implementation here
   kIo,           ///< the operating system failed a read or write
+  kMemory,       ///< memory does not suffice
   kNonFinite,    ///< loss or gradient norm is not finite
   kInterrupted,  ///< a signal asked the run to stop
   kInternal,     ///< a broken invariant of Lathe itself

@@ -1,8 +1,12 @@
 #include "lathe/core/host_memory.h"
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
+#include <sstream>
 #include <string>
+
+#include "lathe/core/cgroups.h"
 
 #if defined(__APPLE__)
 #include <mach/mach.h>
@@ -12,6 +16,52 @@
 #endif
 
 namespace lathe {
+namespace {
+
+/// Line "NAME NUMBER …" of a text.
+std::optional<uint64_t> line_of(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  std::string word, rest;
+  for (uint64_t number = 0; lines >> word; std::getline(lines, rest))
+    if (word == name && lines >> number) return number;
+  return {};
+}
+
+/// A file that holds a number, and not "max".
+std::optional<uint64_t> number_in(const std::string& path) {
+  const std::string text = system_text(path);
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+HostMemory host_memory(const std::string& meminfo, const std::string& cgroups, const std::string& mounts,
+                       const std::string& root) {
+  HostMemory memory;
+  const auto bytes = [&](const char* name) -> std::optional<uint64_t> {
+    const auto kib = line_of(meminfo, name);
+    return kib ? std::optional(*kib * 1024) : std::nullopt;
+  };
+  memory.total = bytes("MemTotal:");
+  memory.free = bytes("MemAvailable:");
+  const uint64_t swap = bytes("SwapFree:").value_or(0);
+  for (const CgroupFolder& folder : cgroup_folders("memory", cgroups, mounts, root)) {
+    const auto limit = number_in(folder.path + (folder.v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+    const auto used = number_in(folder.path + (folder.v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+    if (!limit || !used) continue;
+    // What is used counts pages of files, which the system takes back when others are wanted.
+    const std::string stat = system_text(folder.path + "/memory.stat"), total = folder.v2 ? "" : "total_";
+    const uint64_t files =
+        line_of(stat, total + "active_file").value_or(0) + line_of(stat, total + "inactive_file").value_or(0);
+    const uint64_t held = *used > files ? *used - files : 0, room = *limit > held ? *limit - held : 0;
+    memory.total = std::min(memory.total.value_or(*limit), *limit);
+    memory.free = std::min(memory.free.value_or(room), room);
+  }
+  if (memory.free) memory.reachable = *memory.free + swap;
+  return memory;
+}
 
 #if defined(__APPLE__)
 
@@ -25,6 +75,7 @@ HostMemory host_memory() {
   if (host_statistics64(mach_host_self(), HOST_VM_INFO64, reinterpret_cast<host_info64_t>(&pages), &count) ==
       KERN_SUCCESS)
     memory.free = (uint64_t{pages.free_count} + pages.inactive_count) * static_cast<uint64_t>(getpagesize());
+  memory.reachable = memory.total;
   return memory;
 }
 
@@ -37,20 +88,8 @@ std::optional<uint64_t> peak_resident_bytes() {
 #else
 
 HostMemory host_memory() {
-  HostMemory memory;
-  std::ifstream meminfo("/proc/meminfo");  // lines "MemTotal:  24576000 kB"
-  std::string name, unit;
-  for (uint64_t kib = 0; meminfo >> name >> kib && std::getline(meminfo, unit);) {
-    if (name == "MemTotal:") memory.total = kib * 1024;
-    if (name == "MemAvailable:") memory.free = kib * 1024;
-  }
-  // A container's own limit, where its cgroup folder is what it sees as the root.
-  std::ifstream limit("/sys/fs/cgroup/memory.max"), used("/sys/fs/cgroup/memory.current");
-  uint64_t most = 0, now = 0;
-  if (!(limit >> most) || !(used >> now)) return memory;
-  memory.total = std::min(memory.total.value_or(most), most);
-  memory.free = std::min(memory.free.value_or(most), most > now ? most - now : 0);
-  return memory;
+  return host_memory(system_text("/proc/meminfo"), system_text("/proc/self/cgroup"),
+                     system_text("/proc/self/mountinfo"));
 }
 
 // Not getrusage: its value begins with what the process was that called exec.

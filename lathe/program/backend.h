@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -97,12 +98,18 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const DeviceInfo& info() const = 0;
+  /// Errors: kMemory.
   virtual Result<Buffer> allocate(size_t bytes, Memory kind) = 0;
-  /// Host → device and device → host, synchronously.
+  /// Memory (kDevice) that can be had now; empty where the device does not tell.  Where pages come into being
+  /// at the first touch, buffers that nothing was written to yet still count as free.
+  virtual std::optional<size_t> free_bytes() const { return {}; }
+  /// Host → device and device → host, synchronously.  copy_in: not while an executable runs.
   virtual Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) = 0;
   virtual Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) = 0;
   /// All implementations of an op, best first.
   virtual std::vector<const Impl*> implementations(const OpDef& op) const = 0;
+  /// What `compile` will take beside arena and states, as far as it did not before for the same states.
+  virtual size_t prepared_bytes(const Program&, const Selection&, const Bindings&) const { return 0; }
   /// Errors: kInternal if the bindings do not fit the plan.
   virtual Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
                                                       const MemoryPlan& plan, const Bindings& bindings) = 0;

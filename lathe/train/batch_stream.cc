@@ -1,5 +1,7 @@
 #include "lathe/train/batch_stream.h"
 
+#include <algorithm>
+
 #include "lathe/train/session.h"
 
 namespace lathe {
@@ -33,6 +35,25 @@ BatchStream::BatchStream(const TokenizedDataset& data, const SamplerOptions& sam
   auto position = std::make_shared<Position>(
       Position{data, Sampler(sampler, lengths), accumulation, first_epoch, first_batch, epochs, {}});
   prefetcher_ = std::make_unique<Prefetcher>([position](PackedBatch& out) { return position->fill(out); });
+}
+
+Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options, int64_t epochs) {
+  const std::vector<int32_t> lengths = data.lengths();
+  Sampler sampler(options, lengths);
+  Bucket largest;
+  std::vector<int32_t> samples;
+  if (options.strategy == SamplingStrategy::kSequential) epochs = 1;  // they are all alike
+  for (int64_t epoch = 0; epoch < epochs; ++epoch)
+    for (int64_t index = 0; index < sampler.batches_per_epoch(); ++index) {
+      sampler.batch(epoch, index, samples);
+      int64_t tokens = 0;
+      for (const int32_t sample : samples) tokens += lengths[static_cast<size_t>(sample)];
+      largest.tokens = std::max(largest.tokens, tokens);
+      largest.rows = std::max(largest.rows, static_cast<int64_t>(samples.size()));
+    }
+  constexpr int64_t kMultiple = Session::kTokenMultiple;
+  largest.tokens = (largest.tokens + kMultiple - 1) / kMultiple * kMultiple;
+  return largest;
 }
 
 }  // namespace lathe

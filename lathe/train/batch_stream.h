@@ -3,6 +3,7 @@
 
 #include "lathe/data/prefetcher.h"
 #include "lathe/data/sampler.h"
+#include "lathe/train/programs.h"
 
 namespace lathe {
 
@@ -19,5 +20,8 @@ class BatchStream {
   struct Position;
   std::unique_ptr<Prefetcher> prefetcher_;
 };
+
+/// The most tokens, packed, and the most rows that a micro-batch of the first `epochs` epochs has.
+Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& sampler, int64_t epochs);
 
 }  // namespace lathe

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 
 namespace lathe {
 namespace {
@@ -116,8 +117,75 @@ float Session::evaluate(const PackedBatch& batch, std::vector<float>& logits, Ba
   return loss;
 }
 
-Session::Compiled& Session::compiled(const Key& key) {
-  const auto found = cache_.find(key);
+Session::Planned Session::planned(const Work& work, int64_t recompute_every) const {
+  ProgramOptions options = options_.program;
+  options.targets = work.targets;
+  options.base_given = work.base_given;
+  options.int8 = work.int8;
+  options.dtype = work.dtype.value_or(options.dtype);
+  options.recompute_every = recompute_every;
+  Planned plan;
+  plan.program = build_program(model_, work.kind, work.bucket, options_.num_labels, options);
+  plan.selection = select(*plan.program, backend_);
+  plan.memory = plan_memory(*plan.program, plan.selection, backend_.info().alignment);
+  return plan;
+}
+
+std::vector<Session::Planned> Session::planned(std::span<const Work> work) const {
+  std::vector<Planned> plans;
+  for (const Work& w : work) plans.push_back(planned(w, options_.program.recompute_every));
+  return plans;
+}
+
+MemoryNeed Session::memory_need(std::span<const Planned> plans) const {
+  MemoryNeed need;
+  std::set<std::string> fresh;
+  for (const Planned& plan : plans) {
+    for (const ValueInfo& value : plan.program->values())
+      if (value.kind == ValueKind::kState && !bindings_.states.contains(value.name) &&
+          fresh.insert(value.name).second)
+        need.states += bytes_of(value.type);
+    need.activations = std::max<uint64_t>(need.activations, plan.memory.arena_bytes);
+    need.prepared =
+        std::max<uint64_t>(need.prepared, backend_.prepared_bytes(*plan.program, plan.selection, bindings_));
+  }
+  need.activations -= std::min<uint64_t>(need.activations, bindings_.arena.bytes);
+  return need;
+}
+
+MemoryNeed Session::memory_need(std::span<const Work> work) const { return memory_need(planned(work)); }
+
+void Session::reserve(std::span<const Work> work) { provide(planned(work), work); }
+
+void Session::provide(std::span<const Planned> plans, std::span<const Work> work) {
+  size_t largest = 0;
+  for (size_t i = 1; i < plans.size(); ++i)
+    if (plans[i].memory.arena_bytes > plans[largest].memory.arena_bytes) largest = i;
+  const MemoryNeed need = memory_need(plans);
+  if (need.activations == 0 && need.states == 0) return;
+  const auto free = backend_.free_bytes();
+  if (free && need.total() > *free) throw Error(ErrorCode::kMemory, shortage(need, *free, work[largest]));
+  for (const Planned& plan : plans)
+    for (const ValueInfo& value : plan.program->values())
+      if (value.kind == ValueKind::kState && !bindings_.states.contains(value.name))
+        bindings_.states[value.name] = backend_.allocate(bytes_of(value.type), Memory::kDevice).value();
+  if (backend_.info().caller_memory) grow_arena(plans[largest].memory.arena_bytes);
+}
+
+std::string Session::shortage(const MemoryNeed& need, uint64_t free, const Work& largest) const {
+  const int64_t every = options_.program.recompute_every;
+  const auto need_of = [&](Bucket bucket, bool recompute) {
+    Work smaller = largest;
+    smaller.bucket = bucket;
+    const Planned plan = planned(smaller, recompute ? std::max<int64_t>(every, 1) : 0);
+    return memory_need(std::span(&plan, 1)).total();
+  };
+  return to_string(MemoryShortage{largest.kind, largest.bucket, every > 0, need, free, backend_.info().kind,
+                                  kTokenMultiple, need_of});
+}
+
+Session::Compiled& Session::compiled(const Work& work) {
+  const auto found = cache_.find(work);
   if (found != cache_.end()) {
     found->second.last_use = ++uses_;
     return found->second;
@@ -128,22 +196,13 @@ Session::Compiled& Session::compiled(const Key& key) {
       if (it->second.last_use < oldest->second.last_use) oldest = it;
     cache_.erase(oldest);
   }
-  ProgramOptions program_options = options_.program;
-  program_options.targets = key.targets;
-  program_options.base_given = key.base_given;
-  program_options.dtype = key.dtype;
-  program_options.int8 = key.int8;
+  Planned plan = planned(work, options_.program.recompute_every);
+  provide(std::span(&plan, 1), std::span(&work, 1));
   Compiled compiled;
-  compiled.program = build_program(model_, key.kind, key.bucket, options_.num_labels, program_options);
-  for (const ValueInfo& value : compiled.program->values())
-    if (value.kind == ValueKind::kState && bindings_.states.count(value.name) == 0)
-      bindings_.states[value.name] = backend_.allocate(bytes_of(value.type), Memory::kDevice).value();
-  const Selection selection = select(*compiled.program, backend_);
-  const MemoryPlan plan = plan_memory(*compiled.program, selection, backend_.info().alignment);
-  if (backend_.info().caller_memory) grow_arena(plan.arena_bytes);
-  compiled.executable = backend_.compile(*compiled.program, selection, plan, bindings_).value();
+  compiled.executable = backend_.compile(*plan.program, plan.selection, plan.memory, bindings_).value();
+  compiled.program = std::move(plan.program);
   compiled.last_use = ++uses_;
-  return cache_[key] = std::move(compiled);
+  return cache_[work] = std::move(compiled);
 }
 
 const Program& Session::program(const Pending& run) const {
@@ -152,12 +211,16 @@ const Program& Session::program(const Pending& run) const {
   fail(ErrorCode::kInternal, "the program of this run is not in the cache any more");
 }
 
-/// Executables hold addresses in the arena: a larger arena makes all of them stale.
+/// Executables hold addresses in the arena: a larger arena makes all of them stale.  One that was too small
+/// once becomes larger than it must, where there is room, so as not to be so soon again.
 void Session::grow_arena(size_t bytes) {
   if (bindings_.arena.bytes >= bytes) return;
   cache_.clear();
+  const size_t more = bindings_.arena.bytes > 0 ? bytes / 8 : 0;
   bindings_.arena = {};
-  bindings_.arena = backend_.allocate(bytes + bytes / 8, Memory::kDevice).value();
+  Result<Buffer> arena = backend_.allocate(bytes + more, Memory::kDevice);
+  if (!arena.ok()) arena = backend_.allocate(bytes, Memory::kDevice);
+  bindings_.arena = std::move(arena.value());
 }
 
 void Session::check(const PackedBatch& batch) const {
@@ -215,7 +278,8 @@ Session::Pending Session::run(ProgramKind kind, const PackedBatch* batch, const 
                               BaseRows base, std::optional<DType> dtype, bool int8) {
   prepare(batch, scalars);
   base_ = base;
-  Key key{kind, {}, kind != ProgramKind::kBase, !base.empty(), int8, dtype.value_or(options_.program.dtype)};
+  if (dtype == options_.program.dtype) dtype.reset();
+  Work key{kind, {}, kind != ProgramKind::kBase, !base.empty(), int8, dtype};
   if (batch != nullptr) key.bucket = {batch->tokens, batch->rows};
   if (key.base_given && !model_.per_token()) key.bucket.tokens = 0;  // one program for batches of any length
   if (kind == ProgramKind::kEvaluate) key.targets = has_targets(*batch);

@@ -10,6 +10,7 @@
 #include "lathe/data/batch.h"
 #include "lathe/ops/optimizer.h"
 #include "lathe/program/backend.h"
+#include "lathe/train/memory_need.h"
 #include "lathe/train/programs.h"
 
 namespace lathe {
@@ -81,6 +82,21 @@ class Session {
   /// Grows when a frozen parameter takes another value: what run_base gave before is stale then.
   uint64_t frozen_version() const { return frozen_version_; }
 
+  /// Runs of one kind and shape: what is traced and planned for them.
+  struct Work {
+    ProgramKind kind = ProgramKind::kStep;
+    Bucket bucket;
+    bool targets = true, base_given = false, int8 = false;
+    std::optional<DType> dtype;  ///< of activations, if another than in training
+    auto operator<=>(const Work&) const = default;
+  };
+  /// What these runs take beyond what the session holds; planned without allocating anything.
+  MemoryNeed memory_need(std::span<const Work> work) const;
+  /// Allocates all that these runs take but what the device prepares for itself.  Runs of smaller buckets
+  /// then find their memory, too.  Errors: kMemory if the device has not enough; the message says what would
+  /// fit.
+  void reserve(std::span<const Work> work);
+
   /// Compiled programs in the cache, and bytes of the arena they share.
   size_t programs() const { return cache_.size(); }
   /// The program of a run whose executable is still in the cache.  Errors: kInternal if it is not.
@@ -90,12 +106,10 @@ class Session {
   const TaskModel& model() const { return model_; }
 
  private:
-  struct Key {
-    ProgramKind kind;
-    Bucket bucket;
-    bool targets, base_given, int8;
-    DType dtype;
-    auto operator<=>(const Key&) const = default;
+  struct Planned {
+    std::unique_ptr<Program> program;
+    Selection selection;
+    MemoryPlan memory;
   };
   struct Compiled {
     std::unique_ptr<Program> program;
@@ -103,7 +117,13 @@ class Session {
     uint64_t last_use = 0;
   };
 
-  Compiled& compiled(const Key& key);
+  Planned planned(const Work& work, int64_t recompute_every) const;
+  std::vector<Planned> planned(std::span<const Work> work) const;
+  MemoryNeed memory_need(std::span<const Planned> plans) const;
+  /// Allocates what the plans want.
+  void provide(std::span<const Planned> plans, std::span<const Work> work);
+  std::string shortage(const MemoryNeed& need, uint64_t free, const Work& largest) const;
+  Compiled& compiled(const Work& work);
   void grow_arena(size_t bytes);
   void check(const PackedBatch& batch) const;
   void prepare(const PackedBatch* batch, const StepScalars& scalars);
@@ -116,7 +136,7 @@ class Session {
   Options options_;
   nn::FlatLayout layout_;
   Bindings bindings_;
-  std::map<Key, Compiled> cache_;
+  std::map<Work, Compiled> cache_;
   uint64_t uses_ = 0, frozen_version_ = 0;
 
   // contents of the inputs that do not lie in the batch

@@ -50,6 +50,14 @@ Session::Options session_options(const AutoModel& model, const TrainingArguments
   return options;
 }
 
+SamplerOptions evaluation_options(const TrainingArguments& args, int64_t samples) {
+  SamplerOptions options;
+  options.size = samples;
+  options.batch_size = static_cast<int>(args.per_device_eval_batch_size);
+  options.strategy = SamplingStrategy::kSequential;
+  return options;
+}
+
 }  // namespace
 
 std::vector<int32_t> best_classes(const Predictions& p) {
@@ -94,6 +102,7 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
   if (args_.freeze_base_model) model_.model->set_trainable(model_.model->base_prefix(), false);
   session_ = std::make_unique<Session>(backend_, *model_.model, session_options(model_, args_));
   load_report_ = initialize(*session_, model_, static_cast<uint64_t>(args_.seed));
+  if (args_.auto_find_batch_size && train_ != nullptr) find_batch_size();
 }
 
 SamplerOptions Trainer::sampler_options(int64_t samples) const {
@@ -131,11 +140,11 @@ Trainer::Plan Trainer::plan() const {
 }
 
 TrainOutput Trainer::train(const std::string& resume_from) {
-  const Plan plan = this->plan();
   const auto started = Clock::now();
-  begin(plan, resume_from);
+  const Plan plan = begin(resume_from);
   make_base_caches(plan);
   in_training_ = true;
+  reserve_memory(plan);
   run_updates(plan);
   in_training_ = false;
   train_base_.reset();
@@ -164,14 +173,16 @@ TrainOutput Trainer::train(const std::string& resume_from) {
   return output;
 }
 
-void Trainer::begin(const Plan& plan, const std::string& resume_from) {
+Trainer::Plan Trainer::begin(const std::string& resume_from) {
   state_ = {};
   run_ = {};
   if (args_.output_dir) remove_stale_temporaries(fs_, *args_.output_dir).check();
   if (!resume_from.empty()) {
     read_checkpoint(fs_, resume_from, model_, *session_, state_, run_);
-    warn_of_differences(plan, resume_from);
+    if (args_.auto_find_batch_size) set_batch_size(state_.train_batch_size);  // the sums of the run so far
   }
+  const Plan plan = this->plan();
+  if (!resume_from.empty()) warn_of_differences(plan, resume_from);
   data_lag_ = args_.ignore_data_skip ? state_.global_step % plan.updates_per_epoch : 0;
   updates_collected_ = state_.global_step;
   started_.clear();
@@ -189,6 +200,51 @@ void Trainer::begin(const Plan& plan, const std::string& resume_from) {
   run_.seed = static_cast<uint64_t>(args_.seed);
   schedule_ = std::make_unique<LrSchedule>(args_.lr_scheduler_type, warmup_steps(args_, plan.max_steps),
                                            plan.max_steps, args_.learning_rate, args_.lr_scheduler_kwargs);
+  return plan;
+}
+
+void Trainer::set_batch_size(int64_t size) {
+  const int64_t whole = args_.per_device_train_batch_size * args_.gradient_accumulation_steps;
+  if (size < 1 || whole % size != 0 || size == args_.per_device_train_batch_size) return;
+  args_.per_device_train_batch_size = size;
+  args_.gradient_accumulation_steps = whole / size;
+}
+
+void Trainer::find_batch_size() {
+  const auto free = backend_.free_bytes();
+  const int64_t wanted = args_.per_device_train_batch_size;
+  const auto fits = [&] { return !free || session_->memory_need(update_work(plan())).total() <= *free; };
+  for (int64_t size = wanted; size >= 1; --size) {
+    set_batch_size(size);
+    if (args_.per_device_train_batch_size == size && fits()) break;
+  }
+  if (args_.per_device_train_batch_size != wanted)
+    say(LogLevel::kInfo,
+        fmt::format("--auto_find_batch_size: a batch of {} does not fit the memory: takes {}, accumulated {} "
+                    "times",
+                    wanted, args_.per_device_train_batch_size, args_.gradient_accumulation_steps));
+}
+
+std::vector<Session::Work> Trainer::update_work(const Plan& plan) const {
+  const Bucket bucket = largest_batch(*train_, sampler_options(train_->size()), plan.epochs);
+  if (std::min(args_.gradient_accumulation_steps, plan.batches_per_epoch) == 1)
+    return {{ProgramKind::kStep, bucket}};
+  return {{ProgramKind::kAccumulate, bucket}, {ProgramKind::kUpdate, {}}};
+}
+
+Session::Work Trainer::evaluation_work(const TokenizedDataset& data, bool int8) const {
+  // Besides integers nothing of an evaluation wants to be exact: what is f32 is bf16 then.
+  const DType dtype = int8 && evaluation_dtype() == DType::f32 ? DType::bf16 : evaluation_dtype();
+  const Bucket bucket = largest_batch(data, evaluation_options(args_, data.size()), 1);
+  return {ProgramKind::kEvaluate, bucket, true, false, int8, dtype};
+}
+
+void Trainer::reserve_memory(const Plan& plan) {
+  std::vector<Session::Work> work;
+  if (!train_base_) work = update_work(plan);
+  if (eval_ != nullptr && eval_->size() > 0 && args_.eval_strategy != "no" && !eval_base_)
+    work.push_back(evaluation_work(*eval_, args_.int8));
+  if (!work.empty()) session_->reserve(work);
 }
 
 void Trainer::warn_of_differences(const Plan& plan, const std::string& checkpoint) const {
@@ -474,22 +530,19 @@ Predictions Trainer::predict(const TokenizedDataset& data, bool int8) {
   Predictions out;
   const bool tokens = model_.model->problem() == Problem::kQuestionAnswering;
   if (tokens) out.begins = data.begins;
-  SamplerOptions options;
-  options.size = data.size();
-  options.batch_size = static_cast<int>(args_.per_device_eval_batch_size);
-  options.strategy = SamplingStrategy::kSequential;
   if (data.size() == 0) return out;
+  const SamplerOptions options = evaluation_options(args_, data.size());
   BatchStream stream(data, options, 1, 0, 0, 1);
   const int64_t batches = (data.size() + options.batch_size - 1) / options.batch_size;
   std::vector<float> logits;
   double loss = 0, counted = 0;
   const bool filter = args_.logging_nan_inf_filter.value_or(false);
-  // Besides integers nothing of an evaluation wants to be exact: what is f32 is bf16 then.
-  const DType dtype = int8 && evaluation_dtype() == DType::f32 ? DType::bf16 : evaluation_dtype();
+  const Session::Work work = evaluation_work(data, int8);
+  const DType dtype = *work.dtype;
+  const bool base_kept = &data == eval_ && eval_base_ && !int8 && dtype == training_dtype(args_);
+  if (!base_kept) session_->reserve({&work, 1});
   for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
-    const Session::BaseRows base = &data == eval_ && eval_base_ && !int8 && dtype == training_dtype(args_)
-                                       ? eval_base_->rows(*batch)
-                                       : Session::BaseRows{};
+    const Session::BaseRows base = base_kept ? eval_base_->rows(*batch) : Session::BaseRows{};
     out.has_loss = !batch->labels.empty() || !batch->targets.empty() || !batch->start_positions.empty();
     const double batch_loss = session_->evaluate(*batch, logits, base, dtype, int8);
     if (!filter || std::isfinite(batch_loss)) {

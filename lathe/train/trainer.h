@@ -101,6 +101,8 @@ class Trainer {
   /// Length to which a padding trainer would fill rows; counts in total_flos alone.  0: the longest of the
   /// batch.
   void pad_to(int length) { pad_to_ = length; }
+  /// As given, but for the batch size that --auto_find_batch_size has found.
+  const TrainingArguments& arguments() const { return args_; }
   /// Whether the output of a frozen base may be kept from epoch to epoch, as it is by default.  The result is
   /// the same, bit for bit, on devices that store activations in their dtype (`ref` computes on in double).
   void keep_base_output(bool keep) { keep_base_output_ = keep; }
@@ -110,7 +112,15 @@ class Trainer {
   const LoadReport& load_report() const { return load_report_; }
 
  private:
-  void begin(const Plan& plan, const std::string& resume_from);
+  Plan begin(const std::string& resume_from);
+  /// Splits micro-batches, so that an update stays what it is, until they fit.
+  void find_batch_size();
+  void set_batch_size(int64_t size);
+  /// The runs of one update, each as large as any of the run.
+  std::vector<Session::Work> update_work(const Plan& plan) const;
+  Session::Work evaluation_work(const TokenizedDataset& data, bool int8) const;
+  /// All memory is there before the first step, or it is said what is missing.
+  void reserve_memory(const Plan& plan);
   /// Says what of a checkpoint makes this run another one than that which was stopped.
   void warn_of_differences(const Plan& plan, const std::string& checkpoint) const;
   /// Makes the caches of the base's output that this run can use, and says where there is none.

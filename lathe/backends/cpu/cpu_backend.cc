@@ -1,22 +1,23 @@
 #include "lathe/backends/cpu/cpu_backend.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <new>
+#include <set>
 
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/memory.h"
+#include "lathe/core/host_memory.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr size_t kPiece = size_t{1} << 20;         // of a copy
+constexpr size_t kWorthAsking = size_t{64} << 20;  // below: asking takes longer than it tells
 
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -135,8 +136,7 @@ class CpuBackend : public Backend {
   explicit CpuBackend(int threads) : pool_(threads) {
     info_.kind = "cpu";
     info_.name = fmt::format("{}, {} threads", describe(), pool_.size());
-    info_.memory_bytes =
-        static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    info_.memory_bytes = host_memory().total.value_or(0);
     info_.alignment = kAlignment;
     for (auto entries : {elementwise_entries(), product_entries(), row_entries(), attention_entries(),
                          loss_entries(), flat_entries()})
@@ -146,16 +146,47 @@ class CpuBackend : public Backend {
   const DeviceInfo& info() const override { return info_; }
 
   Result<Buffer> allocate(size_t bytes, Memory) override {
-    std::shared_ptr<std::byte> data = allocate_zeroed(bytes);
+    // Pages are given at the first touch: what is more than there is would be found out only then.
+    const bool large = bytes >= kWorthAsking;
+    const bool enough = !large || bytes <= free_bytes().value_or(bytes);
+    std::shared_ptr<std::byte> data = enough ? allocate_zeroed(bytes) : nullptr;
     if (data == nullptr)
-      return Status(ErrorCode::kIo,
+      return Status(ErrorCode::kMemory,
                     fmt::format("out of memory: {} bytes wanted; a smaller batch needs less", bytes));
     return Buffer{data, data.get(), bytes};
   }
 
+  std::optional<size_t> free_bytes() const override { return host_memory().reachable; }
+
+  size_t prepared_bytes(const Program& program, const Selection& selection,
+                        const Bindings& bindings) const override {
+    std::set<std::pair<PackedUse, Isa>> counted;
+    size_t bytes = 0;
+    for (size_t n = 0; n < selection.size(); ++n) {
+      const Isa isa = static_cast<const CpuImpl*>(selection[n])->isa;
+      const auto use = packed_use(program.nodes()[n], program, isa);
+      if (!use || !counted.emplace(*use, isa).second) continue;
+      const auto state = bindings.states.find(program.values()[static_cast<size_t>(use->state)].name);
+      if (state == bindings.states.end() || !packed_.has(state->second, *use, isa))
+        bytes += packed_bytes(*use, isa);
+    }
+    return bytes;
+  }
+
   Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
     if (offset + from.size() > to.bytes) return {ErrorCode::kInternal, "copy_in: out of the buffer"};
-    std::memcpy(to.data + offset, from.data(), from.size());
+    // By all threads: the pages of large buffers come into being here.
+    const long pieces = static_cast<long>((from.size() + kPiece - 1) / kPiece);
+    auto copy = [&](int part, int parts) {
+      const Share mine = share(pieces, part, parts);
+      const size_t begin = static_cast<size_t>(mine.begin) * kPiece;
+      const size_t end = std::min(from.size(), static_cast<size_t>(mine.end) * kPiece);
+      if (begin < end) std::memcpy(to.data + offset + begin, from.data() + begin, end - begin);
+    };
+    if (pieces > 1)
+      pool_.run(copy);
+    else
+      copy(0, 1);
     packed_.changed(to);
     return {};
   }

@@ -22,7 +22,7 @@ PackedB layout_of(const PackedUse& w, Isa isa) {
 std::shared_ptr<std::byte> allocate(size_t bytes) {
   auto data = allocate_zeroed(bytes);
   if (data == nullptr)
-    fail(ErrorCode::kIo, "out of memory: {} bytes wanted for a packed weight; a smaller batch needs less",
+    fail(ErrorCode::kMemory, "out of memory: {} bytes wanted for a packed weight; a smaller batch needs less",
          bytes);
   return data;
 }
@@ -51,29 +51,37 @@ std::optional<PackedUse> packed_use(const Node& node, const Program& program, Is
   return use;
 }
 
-const void* PackedState::copy(const PackedUse& use, Isa isa) {
-  if (use.product == PackedFor::kInt8) return int8_copy(use, isa);
+size_t packed_bytes(const PackedUse& use, Isa isa) {
+  return use.product == PackedFor::kInt8 ? packed_int8_bytes(isa, use.rows, use.cols)
+                                         : layout_of(use, isa).bytes;
+}
+
+const void* PackedState::find(const PackedUse& use, Isa isa) const {
+  for (const Int8Copy& known : int8_copies_)
+    if (use.product == PackedFor::kInt8 && known.isa == isa && known.use.same_place(use))
+      return known.data.get();
   for (const auto& known : copies_)
     if (known->isa == isa && known->use.same_place(use) && known->use.product == use.product)
       return known->data.get();
-  const PackedB layout = layout_of(use, isa);
-  auto data = allocate(layout.bytes);
+  return nullptr;
+}
+
+const void* PackedState::copy(const PackedUse& use, Isa isa) {
+  if (const void* known = find(use, isa)) return known;
+  auto data = allocate(packed_bytes(use, isa));
+  if (use.product == PackedFor::kInt8) {
+    int8_copies_.push_back({use, isa, data});
+    int8_stale_ = true;
+    return data.get();
+  }
   const auto before = [](const std::unique_ptr<Copy>& a, const PackedUse& b) {
     return a->use.place() < b.place();
   };
   const auto at = std::lower_bound(copies_.begin(), copies_.end(), use, before);
-  copies_.insert(at, std::make_unique<Copy>(Copy{use, isa, layout, data}));
+  copies_.insert(at, std::make_unique<Copy>(Copy{use, isa, layout_of(use, isa), data}));
   cut();
   stale_ = true;
   return data.get();
-}
-
-const void* PackedState::int8_copy(const PackedUse& use, Isa isa) {
-  for (const Int8Copy& known : int8_copies_)
-    if (known.isa == isa && known.use.same_place(use)) return known.data.get();
-  int8_copies_.push_back({use, isa, allocate(packed_int8_bytes(isa, use.rows, use.cols))});
-  int8_stale_ = true;
-  return int8_copies_.back().data.get();
 }
 
 void PackedState::cut() {
@@ -187,6 +195,12 @@ std::shared_ptr<PackedState> PackedWeights::of(const Buffer& state) {
     known.state = std::make_shared<PackedState>(reinterpret_cast<const float*>(state.data));
   }
   return known.state;
+}
+
+bool PackedWeights::has(const Buffer& state, const PackedUse& use, Isa isa) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = states_.find(state.data);
+  return known != states_.end() && !known->second.owner.expired() && known->second.state->has(use, isa);
 }
 
 void PackedWeights::changed(const Buffer& state) {

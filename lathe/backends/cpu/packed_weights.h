@@ -22,12 +22,16 @@ struct PackedUse {
   int64_t offset = 0, rows = 0, cols = 0;
   PackedFor product = PackedFor::kForward;
 
+  auto operator<=>(const PackedUse&) const = default;
   std::tuple<int64_t, int64_t, int64_t> place() const { return {offset, rows, cols}; }
   bool same_place(const PackedUse& other) const { return place() == other.place(); }
 };
 /// The weight of which `node` reads a packed copy on this level; none where it packs for itself: products of
 /// f32, weights that are computed, levels without arithmetic on bf16.
 std::optional<PackedUse> packed_use(const Node& node, const Program& program, Isa isa);
+
+/// Bytes of that copy.
+size_t packed_bytes(const PackedUse& use, Isa isa);
 
 /// Copies of the weights in one state (f32) as the products read them.  AdamW writes those of bf16 anew while
 /// it has the weights at hand; after any other change of the state they are stale, and packed anew before the
@@ -36,9 +40,10 @@ class PackedState {
  public:
   explicit PackedState(const float* weights) : weights_(weights) {}
 
-  /// The copy of a weight for `isa`, made if there is none.  It stays where it is.  Errors: kIo if there is
-  /// no memory.
+  /// The copy of a weight for `isa`, made if there is none.  It stays where it is.  Errors: kMemory if
+  /// there is none.
   const void* copy(const PackedUse& use, Isa isa);
+  bool has(const PackedUse& use, Isa isa) const { return find(use, isa) != nullptr; }
   void changed() { stale_ = int8_stale_ = true; }
   /// Packs what is stale: the copies of bf16, or those in integers.
   void refresh(ThreadPool& pool);
@@ -62,7 +67,8 @@ class PackedState {
     int64_t begin, end;
     size_t first, last;
   };
-  const void* int8_copy(const PackedUse& use, Isa isa);
+  /// The copy if there is one.
+  const void* find(const PackedUse& use, Isa isa) const;
   void cut();
   void pack(const Piece& piece) const;
 
@@ -84,6 +90,8 @@ class PackedWeights {
  public:
   /// Errors: kInternal if the memory has no owner.
   std::shared_ptr<PackedState> of(const Buffer& state);
+  /// Whether there is such a copy of a weight in this memory.
+  bool has(const Buffer& state, const PackedUse& use, Isa isa) const;
   /// The host wrote into this memory.
   void changed(const Buffer& state);
 
@@ -92,7 +100,7 @@ class PackedWeights {
     std::weak_ptr<void> owner;
     std::shared_ptr<PackedState> state;
   };
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<const std::byte*, Known> states_;
 };
 

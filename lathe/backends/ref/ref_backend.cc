@@ -114,7 +114,7 @@ class RefBackend : public Backend {
   const DeviceInfo& info() const override { return info_; }
   Result<Buffer> allocate(size_t bytes, Memory) override {
     std::shared_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]());
-    if (!memory) return Status(ErrorCode::kIo, fmt::format("ref: out of memory, wanted {} bytes", bytes));
+    if (!memory) return Status(ErrorCode::kMemory, fmt::format("ref: out of memory, wanted {} bytes", bytes));
     return Buffer{memory, memory.get(), bytes};
   }
   Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {

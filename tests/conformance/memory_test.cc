@@ -1,0 +1,242 @@
+// Out of memory is foreseen, and what is said to fit does.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+
+#include "lathe/backends/register.h"
+#include "lathe/core/error.h"
+#include "lathe/train/batch_stream.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+namespace {
+
+/// A device with as much memory as the test says.
+class Limited : public Backend {
+ public:
+  std::optional<size_t> free;
+  size_t allocated = 0;
+
+  const DeviceInfo& info() const override { return real_->info(); }
+  Result<Buffer> allocate(size_t bytes, Memory kind) override {
+    allocated += bytes;
+    return real_->allocate(bytes, kind);
+  }
+  std::optional<size_t> free_bytes() const override { return free; }
+  Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
+    return real_->copy_in(to, offset, from);
+  }
+  Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) override {
+    return real_->copy_out(to, from, offset);
+  }
+  std::vector<const Impl*> implementations(const OpDef& op) const override {
+    return real_->implementations(op);
+  }
+  size_t prepared_bytes(const Program& p, const Selection& s, const Bindings& b) const override {
+    return real_->prepared_bytes(p, s, b);
+  }
+  Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
+                                              const MemoryPlan& plan, const Bindings& bindings) override {
+    return real_->compile(program, selection, plan, bindings);
+  }
+
+ private:
+  std::unique_ptr<Backend> real_ = open_device("cpu", {2});
+};
+
+AutoModel model() {
+  BertConfig c;
+  c.vocab_size = 40, c.hidden_size = 32, c.num_hidden_layers = 3, c.num_attention_heads = 4;
+  c.intermediate_size = 128, c.max_position_embeddings = 32;
+  c.hidden_dropout_prob = c.attention_probs_dropout_prob = c.classifier_dropout = 0;
+  return from_config(c, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+}
+
+/// Rows of 2 to 32 tokens.
+TokenizedDataset data(int samples) {
+  TokenizedDataset d;
+  for (int i = 0; i < samples; ++i) {
+    for (int t = 0; t < 2 + i * 7 % 31; ++t) {
+      d.input_ids.push_back((3 * i + 5 * t) % 40);
+      d.type_ids.push_back(0);
+    }
+    d.begins.push_back(static_cast<int64_t>(d.input_ids.size()));
+    d.labels.push_back(i % 2);
+  }
+  return d;
+}
+
+Session::Work step_of(int64_t rows) { return {ProgramKind::kStep, {32 * rows, rows}}; }
+
+std::string error_of(Session& session, const Session::Work& work) {
+  try {
+    session.reserve({&work, 1});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kMemory);
+    return error.what();
+  }
+  return "";
+}
+
+int64_t number_in(const std::string& text, const std::string& before) {
+  std::smatch found;
+  return std::regex_search(text, found, std::regex(before + "([0-9]+)")) ? std::stoll(found[1]) : -1;
+}
+
+TEST(Memory, IsForeseenToTheByteAndNotWantedTwice) {
+  Limited device;
+  AutoModel m = model();
+  Session session(device, *m.model, {});
+  initialize(session, m, 1);
+  const Session::Work work = step_of(4);
+  const MemoryNeed need = session.memory_need({&work, 1});
+  EXPECT_EQ(need.states, 2 * sizeof(float) * static_cast<uint64_t>(session.layout().trainable));
+  device.allocated = 0;
+  device.free = need.total();
+  session.reserve({&work, 1});
+  EXPECT_EQ(device.allocated, need.activations + need.states);
+  EXPECT_EQ(session.arena_bytes(), need.activations);
+  device.free = 0;
+  for (const int64_t rows : {4, 3, 1}) EXPECT_EQ(error_of(session, step_of(rows)), "") << rows;
+  EXPECT_NE(error_of(session, step_of(8)), "");
+}
+
+TEST(Memory, WhatIsSaidToFitDoesAndOneRowMoreDoesNot) {
+  for (const bool recomputes : {false, true}) {
+    Limited device;
+    AutoModel m = model();
+    Session::Options options;
+    options.program.recompute_every = recomputes;
+    Session session(device, *m.model, options);
+    initialize(session, m, 1);
+    const Session::Work some = step_of(20);
+    device.free = session.memory_need({&some, 1}).total();
+    const std::string error = error_of(session, step_of(4096));
+    EXPECT_NE(error.find("training on a batch of 4096 (131072 tokens) wants "), std::string::npos) << error;
+    const int64_t fits = number_in(error, "free; a batch of ");
+    EXPECT_GE(fits, 20) << error;
+    const Session::Work more = step_of(fits + 1);
+    EXPECT_GT(session.memory_need({&more, 1}).total(), *device.free);
+    EXPECT_EQ(error_of(session, step_of(fits)), "");
+    if (!recomputes) {
+      EXPECT_GT(number_in(error, "--gradient_checkpointing one of "), fits) << error;
+    }
+    EXPECT_EQ(error.find("--gradient_checkpointing") == std::string::npos, recomputes) << error;
+    EXPECT_NE(error.find("--gradient_accumulation_steps"), std::string::npos) << error;
+  }
+}
+
+TEST(Memory, NoRowFitsOrTheDeviceDoesNotTell) {
+  Limited device;
+  AutoModel m = model();
+  Session session(device, *m.model, {});
+  initialize(session, m, 1);
+  device.free = 1000;
+  EXPECT_NE(error_of(session, step_of(2)).find("not one such row fits"), std::string::npos);
+  const std::string evaluating = error_of(session, {ProgramKind::kEvaluate, {64, 2}});
+  EXPECT_NE(evaluating.find("evaluating a batch of 2 (64 tokens)"), std::string::npos) << evaluating;
+  device.free.reset();
+  EXPECT_EQ(error_of(session, step_of(2)), "");
+}
+
+TEST(Memory, TheLargestBatchIsAsLargeAsAnyThatComes) {
+  const TokenizedDataset d = data(50);
+  for (const auto strategy :
+       {SamplingStrategy::kRandom, SamplingStrategy::kSequential, SamplingStrategy::kGroupByLength}) {
+    SamplerOptions options;
+    options.size = d.size();
+    options.batch_size = 7;
+    options.strategy = strategy;
+    const Bucket largest = largest_batch(d, options, 3);
+    Bucket seen;
+    BatchStream stream(d, options, 1, 0, 0, 3);
+    while (const PackedBatch* batch = stream.next()) {
+      seen.tokens = std::max<int64_t>(seen.tokens, batch->tokens);
+      seen.rows = std::max<int64_t>(seen.rows, batch->rows);
+    }
+    EXPECT_EQ(largest, seen);
+  }
+}
+
+class AutoBatch : public testing::Test {
+ protected:
+  AutoBatch() : output_(std::filesystem::temp_directory_path() / "lathe_auto_batch_XXXXXX") {
+    EXPECT_NE(mkdtemp(output_.data()), nullptr);
+    args_.output_dir = output_;
+    args_.per_device_train_batch_size = 12, args_.gradient_accumulation_steps = 2;
+    args_.num_train_epochs = 2;
+    args_.logging_steps = 1;
+    args_.save_strategy = "no";
+    args_.learning_rate = 1e-2;
+  }
+  ~AutoBatch() override { std::filesystem::remove_all(output_); }
+
+  std::vector<double> losses(Limited& device, const std::string& resume_from = "") {
+    AutoModel m = model();
+    TrainerHooks hooks;
+    hooks.message = [&](LogLevel, const std::string& text) { messages_.push_back(text); };
+    Trainer trainer(device, m, args_, &train_, nullptr, hooks);
+    trainer.train(resume_from);
+    size_ = trainer.arguments().per_device_train_batch_size;
+    accumulation_ = trainer.arguments().gradient_accumulation_steps;
+    std::vector<double> all;
+    for (const auto& entry : trainer.state().log_history)
+      if (entry.contains("loss")) all.push_back(entry["loss"]);
+    return all;
+  }
+  /// What batches of this size take.
+  size_t bytes_for(int64_t size) {
+    Limited device;
+    AutoModel m = model();
+    Session session(device, *m.model, {});
+    SamplerOptions options;
+    options.size = train_.size();
+    options.batch_size = static_cast<int>(size);
+    const Session::Work work[] = {{ProgramKind::kAccumulate, largest_batch(train_, options, 2)},
+                                  {ProgramKind::kUpdate, {}}};
+    return session.memory_need(work).total();
+  }
+
+  TrainingArguments args_;
+  std::string output_;
+  TokenizedDataset train_ = data(50);
+  std::vector<std::string> messages_;
+  int64_t size_ = 0, accumulation_ = 0;
+};
+
+TEST_F(AutoBatch, SplitsBatchesUntilTheyFitAndTheUpdateStays) {
+  Limited device;
+  device.free = bytes_for(6) - 1;  // 5 does not divide 24
+  EXPECT_THROW(losses(device), Error);
+  args_.auto_find_batch_size = true;
+  const std::vector<double> found = losses(device);
+  EXPECT_EQ(size_, 4);
+  EXPECT_EQ(accumulation_, 6);
+  ASSERT_EQ(messages_.size(), 1u);
+  EXPECT_NE(messages_[0].find("a batch of 12 does not fit"), std::string::npos) << messages_[0];
+
+  args_.auto_find_batch_size = false;
+  args_.per_device_train_batch_size = 4, args_.gradient_accumulation_steps = 6;
+  device.free.reset();
+  EXPECT_EQ(losses(device), found);
+}
+
+TEST_F(AutoBatch, LeavesABatchThatFitsAndGoesOnWithThatOfTheCheckpoint) {
+  args_.auto_find_batch_size = true;
+  args_.save_strategy = "steps", args_.save_steps = 2;
+  Limited device;
+  device.free = bytes_for(4);
+  const std::vector<double> wanted = losses(device);
+  EXPECT_EQ(size_, 4);
+  device.free.reset();
+  EXPECT_EQ(losses(device, output_ + "/checkpoint-2"), wanted);
+  EXPECT_EQ(size_, 4);
+  args_.output_dir = output_ + "/other";
+  losses(device);
+  EXPECT_EQ(size_, 12);
+}
+
+}  // namespace
+}  // namespace lathe
