@@ -36,7 +36,8 @@ const std::vector<Flag>& flags() {
        [](const BenchSettings& s) { return whole(s.threads, "one per core"); }},
       {"--model", "NAME", "bert-base or minilm (random weights), or a model folder",
        [](const BenchSettings& s) { return s.model; }},
-      {"--batch", "N", "rows", [](const BenchSettings& s) { return joined(s.batches); }},
+      {"--batch", "N", "rows (infer: several parted by commas)",
+       [](const BenchSettings& s) { return joined(s.batches); }},
       {"--seq", "N", "tokens per row (finetune: at most)",
        [](const BenchSettings& s) { return std::to_string(s.seq); }},
       {"--dtype", "bf16|fp16|fp32",
@@ -120,7 +121,13 @@ BenchSettings settings_of(const Bench& bench, const Options& options) {
   s.epochs = whole_number(options, "--epochs", s.epochs, 1);
   s.profile = options.has("--profile");
   s.recompute = options.has("--gradient_checkpointing");
-  if (options.has("--batch")) s.batches = {whole_number(options, "--batch", 0, 1)};
+  if (options.has("--batch")) {
+    s.batches.clear();
+    for (const std::string& part : parts_of(options.get("--batch")))
+      s.batches.push_back(whole_number("--batch", part, 1));
+    if (s.batches.size() > 1 && bench.defaults.batches.size() == 1)
+      fail(ErrorCode::kUsage, "--batch: found {}, lathe bench {} takes one", joined(s.batches), bench.name);
+  }
   if (options.has("--dtype")) s.dtypes = parts_of(options.get("--dtype"));
   return s;
 }

@@ -57,8 +57,10 @@ std::vector<std::string> read_lines(const std::string& path) {
 }
 
 int whole_number(const Options& options, const std::string& flag, int fallback, int low) {
-  if (!options.has(flag)) return fallback;
-  const std::string text = options.get(flag);
+  return options.has(flag) ? whole_number(flag, options.get(flag), low) : fallback;
+}
+
+int whole_number(const std::string& flag, const std::string& text, int low) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < low)

@@ -26,5 +26,7 @@ std::vector<std::string> read_lines(const std::string& path);
 
 /// A flag's value as a whole number of at least `low`.  Errors: kUsage.
 int whole_number(const Options& options, const std::string& flag, int fallback, int low);
+/// The same of a text that was given for the flag.
+int whole_number(const std::string& flag, const std::string& text, int low);
 
 }  // namespace lathe

@@ -12,8 +12,8 @@
 namespace lathe {
 namespace {
 
-// Jobs of a step follow each other within microseconds, but cores that are shared with other work are late by hundreds
-// of them, and a sleep and its wake-up cost tens.
+// Jobs of a step follow each other within microseconds, but cores that are shared with other work are late by
+// hundreds of them, and a sleep and its wake-up cost tens.
 constexpr std::chrono::microseconds kSpin{1000};
 
 void pause() {

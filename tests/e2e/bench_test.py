@@ -65,6 +65,9 @@ class Bench(unittest.TestCase):
         self.assertEqual([sum(row["lengths"]) for row in rows], [row["tokens"] for row in rows])
         row, = self.rows("infer", *MODEL, "--steps", "2", "--batch", "3", "--dtype", "fp32")
         self.assertEqual((row["batch"], row["dtype"]), (3, "fp32"))
+        rows = self.rows("infer", *MODEL, "--steps", "1", "--batch", "2,5", "--dtype", "bf16,int8")
+        self.assertEqual([(row["batch"], row["dtype"]) for row in rows],
+                         [(2, "bf16"), (5, "bf16"), (2, "int8"), (5, "int8")])
 
     def test_finetune_trains_all_and_the_head(self):
         rows = self.rows("finetune", *MODEL, "--epochs", "1", "--seq", "32", "--data_dir", "/no/such/folder")
@@ -95,7 +98,8 @@ class Bench(unittest.TestCase):
         self.assertIn("--model bert-base --batch 8 --seq 128 --dtype bf16", text)
         for words, told in (((), "wants the name of one bench"), (("stepp",), "stepp"), (("mlp", "--seq", "8"), "--seq"),
                             (("step", "--dtype", "fp8"), "fp8"), (("step", *MODEL, "--seq", "5000"), "positions"),
-                            (("step", "--devise", "cpu"), "--device"), (("mlp", "--device", "toaster"), "toaster")):
+                            (("step", "--devise", "cpu"), "--device"), (("step", "--batch", "2,5"), "takes one"),
+                            (("infer", "--batch", "2,x"), "whole number"), (("mlp", "--device", "toaster"), "toaster")):
             result = cl.run([cl.program(), "bench", *words])
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(told, result.stderr)
