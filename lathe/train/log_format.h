@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -22,6 +23,11 @@ using LogSink = std::function<void(LogLevel, const std::string& line)>;
 /// {'loss': 0.6975, 'grad_norm': 0.5073649883270264, 'learning_rate': 1e-05, 'epoch': 0.25}: a line of the
 /// log history as it is printed; total_flos is left out.
 std::string log_line(const nlohmann::ordered_json& logs);
+
+/// Adds <split>_runtime, _samples_per_second and _steps_per_second, as transformers' speed_metrics rounds
+/// them.
+void add_speed(nlohmann::json& metrics, const std::string& split, std::chrono::steady_clock::time_point begin,
+               double samples, double steps);
 
 /// "***** train metrics *****" and one aligned line per metric, sorted, each ended by a newline.
 /// Source: trainer_pt_utils.py, log_metrics and metrics_format.

@@ -15,30 +15,11 @@
 namespace lathe {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-/// runtime and rates, as transformers' speed_metrics rounds them.
-void add_speed(nlohmann::json& metrics, const std::string& split, double seconds, double samples,
-               double steps) {
-  const auto rate = [&](double n) { return python_round(n / std::max(seconds, 1e-9), 3); };
-  metrics[split + "_runtime"] = python_round(seconds, 4);
-  if (samples > 0) metrics[split + "_samples_per_second"] = rate(samples);
-  if (steps > 0) metrics[split + "_steps_per_second"] = rate(steps);
-}
-
 int64_t non_embedding_parameters(const TaskModel& model) {
   int64_t count = 0;
   for (const nn::Parameter& p : model.parameters())
     if (p.name.find("embeddings.weight") == std::string::npos) count += elements(p.shape);
   return count;
-}
-
-DType training_dtype(const TrainingArguments& args) {
-  return args.bf16 ? DType::bf16 : args.fp16 ? DType::f16 : DType::f32;
 }
 
 Session::Options session_options(const AutoModel& model, const TrainingArguments& args) {
@@ -50,41 +31,7 @@ Session::Options session_options(const AutoModel& model, const TrainingArguments
   return options;
 }
 
-SamplerOptions evaluation_options(const TrainingArguments& args, int64_t samples) {
-  SamplerOptions options;
-  options.size = samples;
-  options.batch_size = static_cast<int>(args.per_device_eval_batch_size);
-  options.strategy = SamplingStrategy::kSequential;
-  return options;
-}
-
 }  // namespace
-
-std::vector<int32_t> best_classes(const Predictions& p) {
-  std::vector<int32_t> classes;
-  for (size_t row = 0; row < p.logits.size(); row += static_cast<size_t>(p.columns)) {
-    const auto begin = p.logits.begin() + static_cast<long>(row);
-    classes.push_back(static_cast<int32_t>(std::max_element(begin, begin + p.columns) - begin));
-  }
-  return classes;
-}
-
-double agreement(Problem problem, const Predictions& a, const Predictions& b) {
-  const size_t columns = static_cast<size_t>(a.columns), samples = a.logits.size() / columns;
-  if (samples == 0) return 1;
-  const std::vector<int32_t> classes_a = best_classes(a), classes_b = best_classes(b);
-  double sum = 0;
-  for (size_t sample = 0; sample < samples; ++sample) {
-    bool same = classes_a[sample] == classes_b[sample];
-    if (problem == Problem::kMultiLabel) same = true;
-    for (size_t i = sample * columns; i < (sample + 1) * columns; ++i) {
-      if (problem == Problem::kRegression) sum += std::abs(a.logits[i] - b.logits[i]);
-      if (problem == Problem::kMultiLabel) same &= (a.logits[i] > 0) == (b.logits[i] > 0);
-    }
-    if (problem != Problem::kRegression) sum += same ? 1 : 0;
-  }
-  return sum / static_cast<double>(samples);
-}
 
 Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& args,
                  const TokenizedDataset* train_dataset, const TokenizedDataset* eval_dataset,
@@ -140,7 +87,7 @@ Trainer::Plan Trainer::plan() const {
 }
 
 TrainOutput Trainer::train(const std::string& resume_from) {
-  const auto started = Clock::now();
+  const auto started = std::chrono::steady_clock::now();
   const Plan plan = begin(resume_from);
   make_base_caches(plan);
   in_training_ = true;
@@ -153,7 +100,6 @@ TrainOutput Trainer::train(const std::string& resume_from) {
         fmt::format("fp16: {} of {} updates were left out because a gradient overflowed; the "
                     "loss scale is {}",
                     run_.skipped_updates, state_.global_step, scaler_->scale()));
-  const double seconds = seconds_since(started);
   TrainOutput output;
   output.global_step = state_.global_step;
   output.training_loss = run_.total_loss / static_cast<double>(std::max<int64_t>(1, state_.global_step));
@@ -161,7 +107,7 @@ TrainOutput Trainer::train(const std::string& resume_from) {
                              ? static_cast<double>(args_.max_steps * args_.per_device_train_batch_size *
                                                    args_.gradient_accumulation_steps)
                              : static_cast<double>(train_->size()) * args_.num_train_epochs;
-  add_speed(output.metrics, "train", seconds, samples, static_cast<double>(plan.max_steps));
+  add_speed(output.metrics, "train", started, samples, static_cast<double>(plan.max_steps));
   output.metrics["total_flos"] = state_.total_flos;
   output.metrics["train_loss"] = output.training_loss;
   output.metrics["epoch"] = state_.epoch;
@@ -230,13 +176,6 @@ std::vector<Session::Work> Trainer::update_work(const Plan& plan) const {
   if (std::min(args_.gradient_accumulation_steps, plan.batches_per_epoch) == 1)
     return {{ProgramKind::kStep, bucket}};
   return {{ProgramKind::kAccumulate, bucket}, {ProgramKind::kUpdate, {}}};
-}
-
-Session::Work Trainer::evaluation_work(const TokenizedDataset& data, bool int8) const {
-  // Besides integers nothing of an evaluation wants to be exact: what is f32 is bf16 then.
-  const DType dtype = int8 && evaluation_dtype() == DType::f32 ? DType::bf16 : evaluation_dtype();
-  const Bucket bucket = largest_batch(data, evaluation_options(args_, data.size()), 1);
-  return {ProgramKind::kEvaluate, bucket, true, false, int8, dtype};
 }
 
 void Trainer::reserve_memory(const Plan& plan) {
@@ -485,116 +424,6 @@ void Trainer::note_best(const nlohmann::json& metrics) {
         join_path(*args_.output_dir, fmt::format("checkpoint-{}", state_.global_step));
 }
 
-nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string& prefix) {
-  const auto metrics_of = [&](const Predictions& predictions) {
-    nlohmann::json metrics;
-    if (predictions.has_loss) metrics[prefix + "_loss"] = predictions.loss;
-    if (hooks_.compute_metrics && !args_.prediction_loss_only)
-      for (const auto& [key, value] : hooks_.compute_metrics(data, predictions))
-        metrics[prefix + "_" + key] = value;
-    return metrics;
-  };
-  nlohmann::json without_int8;
-  if (args_.int8) without_int8 = metrics_of(predict(data, false));
-  const auto started = Clock::now();
-  nlohmann::json metrics = metrics_of(predict(data));
-  for (const auto& [key, value] : without_int8.items())
-    metrics[prefix + "_int8_change" + key.substr(prefix.size())] =
-        metrics[key].get<double>() - value.get<double>();
-  const int64_t batch = args_.per_device_eval_batch_size;
-  add_speed(metrics, prefix, seconds_since(started), static_cast<double>(data.size()),
-            static_cast<double>((data.size() + batch - 1) / batch));
-  nlohmann::ordered_json entry;
-  for (const auto& [key, value] : metrics.items()) entry[key] = value;
-  log(std::move(entry));
-  if (state_.global_step > 0) metrics["epoch"] = state_.epoch;
-  return metrics;
-}
-
-/// *_full_eval concerns evaluation outside of training.  Source: transformers' Trainer.evaluation_loop.
-DType Trainer::evaluation_dtype() const {
-  if (in_training_) return training_dtype(args_);
-  return args_.bf16_full_eval ? DType::bf16 : args_.fp16_full_eval ? DType::f16 : training_dtype(args_);
-}
-
-std::string Trainer::compare(const Predictions& int8, const Predictions& other) const {
-  const Problem problem = model_.model->problem();
-  const double found = agreement(problem, int8, other);
-  if (problem == Problem::kRegression)
-    return fmt::format("int8 beside {}: values differ by {:.4f} on average", precision_name(args_), found);
-  return fmt::format("int8 beside {}: the same prediction for {:.2f} % of the samples", precision_name(args_),
-                     100 * found);
-}
-
-Predictions Trainer::predict(const TokenizedDataset& data, bool int8) {
-  Predictions out;
-  const bool tokens = model_.model->problem() == Problem::kQuestionAnswering;
-  if (tokens) out.begins = data.begins;
-  if (data.size() == 0) return out;
-  const SamplerOptions options = evaluation_options(args_, data.size());
-  BatchStream stream(data, options, 1, 0, 0, 1);
-  const int64_t batches = (data.size() + options.batch_size - 1) / options.batch_size;
-  std::vector<float> logits;
-  double loss = 0, counted = 0;
-  const bool filter = args_.logging_nan_inf_filter.value_or(false);
-  const Session::Work work = evaluation_work(data, int8);
-  const DType dtype = *work.dtype;
-  const bool base_kept = &data == eval_ && eval_base_ && !int8 && dtype == training_dtype(args_);
-  if (!base_kept) session_->reserve({&work, 1});
-  for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
-    const Session::BaseRows base = base_kept ? eval_base_->rows(*batch) : Session::BaseRows{};
-    out.has_loss = !batch->labels.empty() || !batch->targets.empty() || !batch->start_positions.empty();
-    const double batch_loss = session_->evaluate(*batch, logits, base, dtype, int8);
-    if (!filter || std::isfinite(batch_loss)) {
-      loss += batch_loss * batch->rows;
-      counted += batch->rows;
-    }
-    out.columns = static_cast<int64_t>(logits.size()) / (tokens ? batch->real_tokens() : batch->rows);
-    out.logits.insert(out.logits.end(), logits.begin(), logits.end());
-    if (hooks_.on_evaluation_step) hooks_.on_evaluation_step(done, batches);
-  }
-  out.loss = loss / counted;  // NaN where the filter left nothing
-  return out;
-}
-
-std::string Trainer::save_checkpoint() {
-  const std::string folder = join_path(*args_.output_dir, fmt::format("checkpoint-{}", state_.global_step));
-  const CheckpointContent content{
-      model_, *session_, state_, run_, python_json(to_json(bind(args_)), 2) + "\n", args_.save_only_model};
-  write_checkpoint(fs_, folder, content).check();
-  saved_this_step_ = true;
-  return folder;
-}
-
-/// Deletes the oldest beyond save_total_limit; the best one stays.  Source: transformers'
-/// _sorted_checkpoints.
-void Trainer::rotate_checkpoints() {
-  if (!args_.save_total_limit || *args_.save_total_limit <= 0 || !args_.output_dir) return;
-  std::vector<std::string> all = checkpoints(fs_, *args_.output_dir);
-  int64_t limit = *args_.save_total_limit;
-  const std::string best = state_.best_model_checkpoint.value_or("");
-  if (limit == 1 && args_.load_best_model_at_end && !all.empty() && !best.empty() && all.back() != best)
-    limit = 2;
-  for (const std::string& folder : all) {
-    if (static_cast<int64_t>(checkpoints(fs_, *args_.output_dir).size()) <= limit) break;
-    if (folder == best || folder == all.back()) continue;
-    fs_.remove_all(folder).check();
-  }
-}
-
-void Trainer::load_best_model() {
-  if (!state_.best_model_checkpoint || !fs_.is_directory(*state_.best_model_checkpoint)) {
-    say(LogLevel::kWarning, "there is no best checkpoint to load; the last weights stay");
-    return;
-  }
-  const auto checkpoint = open_checkpoint(fs_, *state_.best_model_checkpoint);
-  const LoadReport report = load_parameters(
-      *model_.model, *checkpoint, [&](int i, std::span<const float> v) { session_->write_parameter(i, v); });
-  say(LogLevel::kInfo,
-      fmt::format("loaded the best model from {} (score {}){}", *state_.best_model_checkpoint,
-                  python_repr(*state_.best_metric), to_string(report, *model_.model, "")));
-}
-
 void Trainer::log(nlohmann::ordered_json entry) {
   entry["epoch"] = state_.epoch;
   if (hooks_.on_log) hooks_.on_log(entry);
@@ -604,13 +433,6 @@ void Trainer::log(nlohmann::ordered_json entry) {
 
 void Trainer::say(LogLevel level, const std::string& text) const {
   if (hooks_.message) hooks_.message(level, text);
-}
-
-void Trainer::save_model(const std::string& folder) { write_model(fs_, folder, model_, *session_).check(); }
-
-void Trainer::save_state() {
-  fs_.write_atomic(join_path(args_.output_dir.value_or("."), "trainer_state.json"), to_json_text(state_))
-      .check();
 }
 
 }  // namespace lathe

@@ -207,6 +207,10 @@ std::vector<std::string> precision_notices(const TrainingArguments& args, std::s
   return {};
 }
 
+DType training_dtype(const TrainingArguments& args) {
+  return args.bf16 ? DType::bf16 : args.fp16 ? DType::f16 : DType::f32;
+}
+
 std::string_view precision_name(const TrainingArguments& args) {
   if (args.bf16_full_eval || args.fp16_full_eval) return args.bf16_full_eval ? "bf16" : "fp16";
   return args.bf16 ? "bf16" : args.fp16 ? "fp16" : "fp32";

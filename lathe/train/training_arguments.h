@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lathe/core/dtype.h"
+
 namespace lathe {
 
 /// How a run trains, under the names and defaults of Hugging Face's TrainingArguments.  What each member
@@ -145,6 +147,8 @@ int64_t recompute_every(const TrainingArguments& args);
 /// saying.
 std::vector<std::string> precision_notices(const TrainingArguments& args, std::string_view device);
 
+/// The dtype of activations: bf16 and f16 for autocast.
+DType training_dtype(const TrainingArguments& args);
 /// Of activations in evaluation: "bf16", "fp16" or "fp32".
 std::string_view precision_name(const TrainingArguments& args);
 

@@ -1,0 +1,127 @@
+// Evaluation and prediction.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "lathe/train/batch_stream.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+namespace {
+
+SamplerOptions evaluation_options(const TrainingArguments& args, int64_t samples) {
+  SamplerOptions options;
+  options.size = samples;
+  options.batch_size = static_cast<int>(args.per_device_eval_batch_size);
+  options.strategy = SamplingStrategy::kSequential;
+  return options;
+}
+
+}  // namespace
+
+std::vector<int32_t> best_classes(const Predictions& p) {
+  std::vector<int32_t> classes;
+  for (size_t row = 0; row < p.logits.size(); row += static_cast<size_t>(p.columns)) {
+    const auto begin = p.logits.begin() + static_cast<long>(row);
+    classes.push_back(static_cast<int32_t>(std::max_element(begin, begin + p.columns) - begin));
+  }
+  return classes;
+}
+
+double agreement(Problem problem, const Predictions& a, const Predictions& b) {
+  const size_t columns = static_cast<size_t>(a.columns), samples = a.logits.size() / columns;
+  if (samples == 0) return 1;
+  const std::vector<int32_t> classes_a = best_classes(a), classes_b = best_classes(b);
+  double sum = 0;
+  for (size_t sample = 0; sample < samples; ++sample) {
+    bool same = classes_a[sample] == classes_b[sample];
+    if (problem == Problem::kMultiLabel) same = true;
+    for (size_t i = sample * columns; i < (sample + 1) * columns; ++i) {
+      if (problem == Problem::kRegression) sum += std::abs(a.logits[i] - b.logits[i]);
+      if (problem == Problem::kMultiLabel) same &= (a.logits[i] > 0) == (b.logits[i] > 0);
+    }
+    if (problem != Problem::kRegression) sum += same ? 1 : 0;
+  }
+  return sum / static_cast<double>(samples);
+}
+
+Session::Work Trainer::evaluation_work(const TokenizedDataset& data, bool int8) const {
+  // Besides integers nothing of an evaluation wants to be exact: what is f32 is bf16 then.
+  const DType dtype = int8 && evaluation_dtype() == DType::f32 ? DType::bf16 : evaluation_dtype();
+  const Bucket bucket = largest_batch(data, evaluation_options(args_, data.size()), 1);
+  return {ProgramKind::kEvaluate, bucket, true, false, int8, dtype};
+}
+
+nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string& prefix) {
+  const auto metrics_of = [&](const Predictions& predictions) {
+    nlohmann::json metrics;
+    if (predictions.has_loss) metrics[prefix + "_loss"] = predictions.loss;
+    if (hooks_.compute_metrics && !args_.prediction_loss_only)
+      for (const auto& [key, value] : hooks_.compute_metrics(data, predictions))
+        metrics[prefix + "_" + key] = value;
+    return metrics;
+  };
+  nlohmann::json without_int8;
+  if (args_.int8) without_int8 = metrics_of(predict(data, false));
+  const auto started = std::chrono::steady_clock::now();
+  nlohmann::json metrics = metrics_of(predict(data));
+  for (const auto& [key, value] : without_int8.items())
+    metrics[prefix + "_int8_change" + key.substr(prefix.size())] =
+        metrics[key].get<double>() - value.get<double>();
+  const int64_t batch = args_.per_device_eval_batch_size;
+  add_speed(metrics, prefix, started, static_cast<double>(data.size()),
+            static_cast<double>((data.size() + batch - 1) / batch));
+  nlohmann::ordered_json entry;
+  for (const auto& [key, value] : metrics.items()) entry[key] = value;
+  log(std::move(entry));
+  if (state_.global_step > 0) metrics["epoch"] = state_.epoch;
+  return metrics;
+}
+
+/// *_full_eval concerns evaluation outside of training.  Source: transformers' Trainer.evaluation_loop.
+DType Trainer::evaluation_dtype() const {
+  if (in_training_) return training_dtype(args_);
+  return args_.bf16_full_eval ? DType::bf16 : args_.fp16_full_eval ? DType::f16 : training_dtype(args_);
+}
+
+std::string Trainer::compare(const Predictions& int8, const Predictions& other) const {
+  const Problem problem = model_.model->problem();
+  const double found = agreement(problem, int8, other);
+  if (problem == Problem::kRegression)
+    return fmt::format("int8 beside {}: values differ by {:.4f} on average", precision_name(args_), found);
+  return fmt::format("int8 beside {}: the same prediction for {:.2f} % of the samples", precision_name(args_),
+                     100 * found);
+}
+
+Predictions Trainer::predict(const TokenizedDataset& data, bool int8) {
+  Predictions out;
+  const bool tokens = model_.model->problem() == Problem::kQuestionAnswering;
+  if (tokens) out.begins = data.begins;
+  if (data.size() == 0) return out;
+  const SamplerOptions options = evaluation_options(args_, data.size());
+  BatchStream stream(data, options, 1, 0, 0, 1);
+  const int64_t batches = (data.size() + options.batch_size - 1) / options.batch_size;
+  std::vector<float> logits;
+  double loss = 0, counted = 0;
+  const bool filter = args_.logging_nan_inf_filter.value_or(false);
+  const Session::Work work = evaluation_work(data, int8);
+  const DType dtype = *work.dtype;
+  const bool base_kept = &data == eval_ && eval_base_ && !int8 && dtype == training_dtype(args_);
+  if (!base_kept) session_->reserve({&work, 1});
+  for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
+    const Session::BaseRows base = base_kept ? eval_base_->rows(*batch) : Session::BaseRows{};
+    out.has_loss = !batch->labels.empty() || !batch->targets.empty() || !batch->start_positions.empty();
+    const double batch_loss = session_->evaluate(*batch, logits, base, dtype, int8);
+    if (!filter || std::isfinite(batch_loss)) {
+      loss += batch_loss * batch->rows;
+      counted += batch->rows;
+    }
+    out.columns = static_cast<int64_t>(logits.size()) / (tokens ? batch->real_tokens() : batch->rows);
+    out.logits.insert(out.logits.end(), logits.begin(), logits.end());
+    if (hooks_.on_evaluation_step) hooks_.on_evaluation_step(done, batches);
+  }
+  out.loss = loss / counted;  // NaN where the filter left nothing
+  return out;
+}
+
+}  // namespace lathe

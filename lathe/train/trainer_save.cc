@@ -1,0 +1,53 @@
+// What a run leaves on the disk: checkpoints, the best of them, the model, its state.
+#include "lathe/train/argument_table.h"
+#include "lathe/train/python_format.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+
+std::string Trainer::save_checkpoint() {
+  const std::string folder = join_path(*args_.output_dir, fmt::format("checkpoint-{}", state_.global_step));
+  const CheckpointContent content{
+      model_, *session_, state_, run_, python_json(to_json(bind(args_)), 2) + "\n", args_.save_only_model};
+  write_checkpoint(fs_, folder, content).check();
+  saved_this_step_ = true;
+  return folder;
+}
+
+/// Deletes the oldest beyond save_total_limit; the best one stays.  Source: transformers'
+/// _sorted_checkpoints.
+void Trainer::rotate_checkpoints() {
+  if (!args_.save_total_limit || *args_.save_total_limit <= 0 || !args_.output_dir) return;
+  std::vector<std::string> all = checkpoints(fs_, *args_.output_dir);
+  int64_t limit = *args_.save_total_limit;
+  const std::string best = state_.best_model_checkpoint.value_or("");
+  if (limit == 1 && args_.load_best_model_at_end && !all.empty() && !best.empty() && all.back() != best)
+    limit = 2;
+  for (const std::string& folder : all) {
+    if (static_cast<int64_t>(checkpoints(fs_, *args_.output_dir).size()) <= limit) break;
+    if (folder == best || folder == all.back()) continue;
+    fs_.remove_all(folder).check();
+  }
+}
+
+void Trainer::load_best_model() {
+  if (!state_.best_model_checkpoint || !fs_.is_directory(*state_.best_model_checkpoint)) {
+    say(LogLevel::kWarning, "there is no best checkpoint to load; the last weights stay");
+    return;
+  }
+  const auto checkpoint = open_checkpoint(fs_, *state_.best_model_checkpoint);
+  const LoadReport report = load_parameters(
+      *model_.model, *checkpoint, [&](int i, std::span<const float> v) { session_->write_parameter(i, v); });
+  say(LogLevel::kInfo,
+      fmt::format("loaded the best model from {} (score {}){}", *state_.best_model_checkpoint,
+                  python_repr(*state_.best_metric), to_string(report, *model_.model, "")));
+}
+
+void Trainer::save_model(const std::string& folder) { write_model(fs_, folder, model_, *session_).check(); }
+
+void Trainer::save_state() {
+  fs_.write_atomic(join_path(args_.output_dir.value_or("."), "trainer_state.json"), to_json_text(state_))
+      .check();
+}
+
+}  // namespace lathe
