@@ -1,0 +1,20 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "lathe/program/backend.h"
+
+namespace lathe::cuda {
+
+/// Whether the device can be used: its code is in this binary, and a driver and a GPU are here.
+struct Presence {
+  bool built = false, available = false;
+  std::string detail;  ///< the GPU's name and memory, or what is missing and what to do
+};
+Presence presence();
+
+/// The first NVIDIA GPU: cuBLASLt for the products, own kernels for the rest, every program one CUDA graph.
+/// Errors: kNotFound where `presence` says that it is not available.
+std::unique_ptr<Backend> make_cuda_backend();
+
+}  // namespace lathe::cuda

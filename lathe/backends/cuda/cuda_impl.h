@@ -1,0 +1,63 @@
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <vector>
+
+#include "lathe/program/backend.h"
+
+namespace lathe::cuda {
+
+class Products;
+
+/// What a node that is launched sees: its stream, its tensors (addresses on the device) and its workspace.
+struct Call {
+  cudaStream_t stream;
+  const Node& node;
+  const Program& program;
+  std::vector<std::byte*> in, out;  ///< null for an optional input that is not given
+  std::byte* workspace;
+  Products& products;            ///< the matrix products of this device
+  const void* weight = nullptr;  ///< a linear layer's weight rounded to the dtype of its activations
+  const void* bias = nullptr;    ///< the same of its bias, where it has one
+  void* rounded = nullptr;       ///< of adamw: the rounded copy of its parameters that it writes, or null
+  DType rounded_type = DType::f32;
+
+  template <typename T>
+  const T* input(int i) const {
+    return reinterpret_cast<const T*>(in[static_cast<size_t>(i)]);
+  }
+  template <typename T>
+  T* output(int i) const {
+    return reinterpret_cast<T*>(out[static_cast<size_t>(i)]);
+  }
+  const Type& in_type(int i) const { return program.type(node.in[static_cast<size_t>(i)]); }
+  const Type& out_type(int i) const { return program.type(node.out[static_cast<size_t>(i)]); }
+  /// Elements in the last axis, and the product of the others.
+  int64_t cols(int i) const { return in_type(i).shape.back(); }
+  int64_t rows(int i) const { return elements(in_type(i)) / cols(i); }
+};
+
+/// One entry of a family's table: an op, the function that launches it (everything on `stream`, nothing
+/// waits, nothing is allocated: it runs under stream capture), its workspace, and which nodes it takes.
+struct Entry {
+  const OpDef* op;
+  const char* name;
+  void (*launch)(const Call&);  ///< null: a view, which the memory plan has resolved
+  size_t (*workspace_bytes)(const Node&, const Program&) = nullptr;
+  bool (*accepts)(const Node&, const Program&) = nullptr;
+};
+
+/// An implementation on a GPU.
+struct CudaImpl : Impl {
+  void (*launch)(const Call&) = nullptr;
+};
+
+/// The tables, one per family.  Of one op, the better implementation stands first.
+std::vector<Entry> attention_entries();
+std::vector<Entry> elementwise_entries();
+std::vector<Entry> flat_entries();
+std::vector<Entry> loss_entries();
+std::vector<Entry> product_entries();
+std::vector<Entry> row_entries();
+
+}  // namespace lathe::cuda

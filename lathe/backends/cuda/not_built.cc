@@ -1,0 +1,12 @@
+// Stands for the device in binaries that are built without nvcc.
+#include "lathe/backends/cuda/cuda_backend.h"
+
+namespace lathe::cuda {
+
+Presence presence() {
+  return {false, false, "not built into this binary; `make CUDA=1` builds it (needs nvcc)"};
+}
+
+std::unique_ptr<Backend> make_cuda_backend() { fail(ErrorCode::kNotFound, "cuda: {}", presence().detail); }
+
+}  // namespace lathe::cuda
