@@ -4,12 +4,14 @@
 #include "lathe/backends/cpu/cpu_backend.h"
 #include "lathe/backends/cpu/isa.h"
 #include "lathe/backends/cpu/peak.h"
+#include "lathe/backends/cuda/cuda_backend.h"
 #include "lathe/backends/ref/ref_backend.h"
 
 namespace lathe {
 
 std::vector<DeviceStatus> devices() {
-  return {{"cuda", false, false, "not built into this binary"},
+  const cuda::Presence gpu = cuda::presence();
+  return {{"cuda", gpu.built, gpu.available, gpu.detail},
           {"mps", false, false, "not built into this binary"},
           {"cpu", true, true, cpu::describe()},
           {"ref", true, true, "reference, double precision, for tests"}};
@@ -26,16 +28,17 @@ CpuLevels cpu_levels() {
 }
 
 std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOptions& options) {
-  std::string known, found = kind;
+  if (kind == "cpu") return cpu::make_cpu_backend(options.threads);  // asks no driver
+  if (kind == "ref") return make_ref_backend();
+  std::string known;
   for (const DeviceStatus& device : devices()) {
-    known += (known.empty() ? "" : ", ") + device.kind;
-    if (kind == "auto" && device.available && found == "auto") found = device.kind;
-    if (device.kind == kind && !device.available)
+    if (kind == "auto" && device.available) return open_device(device.kind, options);
+    if (kind == device.kind && !device.available)
       fail(ErrorCode::kNotFound, "device {}: {}. Leave --device out to take the best device that is here.",
            kind, device.detail);
+    known += (known.empty() ? "" : ", ") + device.kind;
   }
-  if (found == "cpu") return cpu::make_cpu_backend(options.threads);
-  if (found == "ref") return make_ref_backend();
+  if (kind == "cuda") return cuda::make_cuda_backend();
   fail(ErrorCode::kUsage, "device {} is unknown; one of auto, {} is wanted", kind, known);
 }
 

@@ -45,11 +45,13 @@ struct Entry {
   void (*launch)(const Call&);  ///< null: a view, which the memory plan has resolved
   size_t (*workspace_bytes)(const Node&, const Program&) = nullptr;
   bool (*accepts)(const Node&, const Program&) = nullptr;
+  void (*prepare)(const Call&) = nullptr;  ///< what has to be done once, outside of a capture
 };
 
 /// An implementation on a GPU.
 struct CudaImpl : Impl {
   void (*launch)(const Call&) = nullptr;
+  void (*prepare)(const Call&) = nullptr;
 };
 
 /// The tables, one per family.  Of one op, the better implementation stands first.

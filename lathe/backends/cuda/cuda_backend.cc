@@ -1,0 +1,139 @@
+#include "lathe/backends/cuda/cuda_backend.h"
+
+#include <map>
+#include <set>
+
+#include "lathe/backends/cuda/cublaslt.h"
+#include "lathe/backends/cuda/cuda_executable.h"
+#include "lathe/backends/cuda/products.h"
+
+namespace lathe::cuda {
+namespace {
+
+constexpr size_t kAlignment = 256;  // what cuBLASLt's fastest algorithms and vector loads want
+
+class CudaBackend : public Backend {
+ public:
+  CudaBackend() : products_(*cublaslt(), false), device_{{}, {}, products_, rounded_} {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, 0), "asking for the GPU");
+    info_.kind = "cuda";
+    info_.name = presence().detail;
+    info_.memory_bytes = properties.totalGlobalMem;
+    info_.alignment = kAlignment;
+    for (auto entries : {elementwise_entries(), product_entries(), row_entries(), attention_entries(),
+                         loss_entries(), flat_entries()})
+      for (const Entry& entry : entries) {
+        CudaImpl impl;
+        impl.name = entry.name;
+        impl.launch = entry.launch;
+        impl.prepare = entry.prepare;
+        if (entry.accepts != nullptr) impl.accepts = entry.accepts;
+        if (entry.workspace_bytes != nullptr) impl.workspace_bytes = entry.workspace_bytes;
+        table_[entry.op].push_back(std::move(impl));
+      }
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  Result<Buffer> allocate(size_t bytes, Memory kind) override {
+    return cuda::allocate(bytes, kind, device_.compute);
+  }
+
+  std::optional<size_t> free_bytes() const override {
+    size_t free = 0, total = 0;
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
+    return free;
+  }
+
+  size_t prepared_bytes(const Program& program, const Selection&, const Bindings& bindings) const override {
+    std::set<std::pair<int, DType>> counted;
+    size_t bytes = 0;
+    for (const Node& node : program.nodes()) {
+      const auto read = rounded_inputs(node, program);
+      const auto place = read.weight < 0 ? std::nullopt : state_of(program, read.weight);
+      if (!place || !counted.emplace(place->state, read.type).second) continue;
+      const ValueInfo& state = program.values()[static_cast<size_t>(place->state)];
+      const auto bound = bindings.states.find(state.name);
+      if (bound == bindings.states.end() || !rounded_.has(bound->second, read.type))
+        bytes += static_cast<size_t>(elements(state.type)) * size_of(read.type);
+    }
+    return bytes;
+  }
+
+  Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
+    if (offset + from.size() > to.bytes) return {ErrorCode::kInternal, "copy_in: out of the buffer"};
+    rounded_.changed(to);
+    return copy(to.data + offset, from.data(), from.size(), cudaMemcpyHostToDevice);
+  }
+
+  Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) override {
+    if (offset + to.size() > from.bytes) return {ErrorCode::kInternal, "copy_out: out of the buffer"};
+    return copy(to.data(), from.data + offset, to.size(), cudaMemcpyDeviceToHost);
+  }
+
+  std::vector<const Impl*> implementations(const OpDef& op) const override {
+    std::vector<const Impl*> list;
+    const auto it = table_.find(&op);
+    if (it != table_.end())
+      for (const CudaImpl& impl : it->second) list.push_back(&impl);
+    return list;
+  }
+
+  Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
+                                              const MemoryPlan& plan, const Bindings& bindings) override {
+    if (bindings.arena.bytes < plan.arena_bytes)
+      return Status(ErrorCode::kInternal,
+                    fmt::format("the arena has {} bytes, wants {}", bindings.arena.bytes, plan.arena_bytes));
+    for (const ValueInfo& value : program.values()) {
+      if (value.kind != ValueKind::kState) continue;
+      const auto it = bindings.states.find(value.name);
+      if (it == bindings.states.end() || it->second.bytes < bytes_of(value.type))
+        return Status(ErrorCode::kInternal,
+                      fmt::format("no memory of {} is bound to state {}", to_string(value.type), value.name));
+    }
+    try {
+      return std::unique_ptr<Executable>(
+          std::make_unique<CudaExecutable>(device_, program, selection, plan, bindings));
+    } catch (const Error& error) {
+      return Status(error.code(), error.what());
+    }
+  }
+
+ private:
+  Status copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    const Status started = status_of(cudaMemcpyAsync(to, from, bytes, kind, device_.compute), "copying");
+    return started.ok() ? status_of(cudaStreamSynchronize(device_.compute), "copying") : started;
+  }
+
+  Products products_;
+  RoundedStates rounded_;
+  Device device_;
+  DeviceInfo info_;
+  std::map<const OpDef*, std::vector<CudaImpl>> table_;
+};
+
+}  // namespace
+
+Presence presence() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorInsufficientDriver)
+    return {true, false, "no NVIDIA driver for CUDA " + std::to_string(CUDART_VERSION / 1000) + " is found"};
+  if (error != cudaSuccess || count == 0)
+    return {true, false, fmt::format("no NVIDIA GPU is found ({})", cudaGetErrorString(error))};
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) return {true, false, "the GPU does not answer"};
+  if (cublaslt() == nullptr) return {true, false, why_no_cublaslt()};
+  return {true, true,
+          fmt::format("{}, {:.0f} GiB", properties.name,
+                      static_cast<double>(properties.totalGlobalMem) / (1 << 30))};
+}
+
+std::unique_ptr<Backend> make_cuda_backend() {
+  const Presence found = presence();
+  if (!found.available) fail(ErrorCode::kNotFound, "cuda: {}", found.detail);
+  return std::make_unique<CudaBackend>();
+}
+
+}  // namespace lathe::cuda

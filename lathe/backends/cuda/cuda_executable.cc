@@ -1,0 +1,218 @@
+#include "lathe/backends/cuda/cuda_executable.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lathe/ops/ops.h"
+
+namespace lathe::cuda {
+namespace {
+
+constexpr size_t kPieceAlignment = 16;
+
+size_t aligned(size_t bytes) { return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment; }
+
+}  // namespace
+
+CudaExecutable::CudaExecutable(Device& device, const Program& program, const Selection& selection,
+                               const MemoryPlan& plan, const Bindings& bindings)
+    : device_(device), bindings_(bindings) {
+  const auto address = [&](int id) -> std::byte* {
+    if (id < 0) return nullptr;
+    const MemoryPlan::Place& place = plan.places[static_cast<size_t>(id)];
+    if (place.state < 0) return bindings.arena.data + place.offset;
+    return bindings.states.at(program.values()[static_cast<size_t>(place.state)].name).data + place.offset;
+  };
+  for (size_t id = 0; id < program.values().size(); ++id)
+    if (program.values()[id].kind == ValueKind::kInput)
+      inputs_.push_back({address(static_cast<int>(id)), bytes_of(program.values()[id].type), 0});
+  for (const auto& [name, id] : program.outputs())
+    outputs_.push_back({address(id), bytes_of(program.type(id)), 0});
+  lay_out_ring();
+  for (size_t n = 0; n < selection.size(); ++n) {
+    const auto* impl = static_cast<const CudaImpl*>(selection[n]);
+    if (impl->launch == nullptr) continue;  // a view
+    const Node& node = program.nodes()[n];
+    Call call{device.compute, node, program, {}, {}, bindings.arena.data + plan.workspace_offset,
+              device.products};
+    for (int id : node.in) call.in.push_back(address(id));
+    for (int id : node.out) call.out.push_back(address(id));
+    use_rounded(call, plan);
+    steps_.push_back({impl, static_cast<int>(n), std::move(call)});
+  }
+  for (const Step& step : steps_)
+    if (step.impl->prepare != nullptr) step.impl->prepare(step.call);
+  graph_ = capture(false);
+}
+
+CudaExecutable::~CudaExecutable() {
+  cudaStreamSynchronize(device_.compute);
+  for (cudaGraphExec_t graph : {graph_, timed_graph_})
+    if (graph != nullptr) cudaGraphExecDestroy(graph);
+}
+
+/// Places of inputs and outputs in the pieces that cross, and the memory of all runs in flight.
+void CudaExecutable::lay_out_ring() {
+  const auto place = [](std::vector<Crossing>& all) {
+    size_t end = 0;
+    for (Crossing& crossing : all) crossing.offset = end, end += aligned(crossing.bytes);
+    return end;
+  };
+  const size_t in = place(inputs_), out = place(outputs_);
+  input_bytes_ = in;
+  for (const Crossing& input : inputs_) {
+    if (scatters_.empty() || scatters_.back().count == Scatter::kMost) scatters_.emplace_back();
+    Scatter& scatter = scatters_.back();
+    scatter.parts[scatter.count++] = {input.device, static_cast<uint32_t>(input.offset),
+                                      static_cast<uint32_t>(input.bytes)};
+  }
+  if (in + out > 0) pinned_ = allocate((in + out) * kRing, Memory::kPinned, device_.compute).value();
+  if (in > 0) staged_ = allocate(in * kRing, Memory::kDevice, device_.compute).value();
+  for (size_t k = 0; k < kRing; ++k) {
+    ring_[k].inputs = pinned_.data + k * (in + out);
+    ring_[k].outputs = ring_[k].inputs + in;
+    ring_[k].staged = staged_.data + k * in;
+  }
+}
+
+/// Gives a node the rounded copies that it reads or writes, and remembers whose they are.
+void CudaExecutable::use_rounded(Call& call, const MemoryPlan& plan) {
+  const Program& program = call.program;
+  const auto rounded = [&](int state) {
+    return device_.rounded.of(bindings_.states.at(program.values()[static_cast<size_t>(state)].name));
+  };
+  const auto remember = [](auto& list, auto state) {
+    if (std::find(list.begin(), list.end(), state) == list.end()) list.push_back(std::move(state));
+  };
+  const RoundedInputs reads = rounded_inputs(call.node, program);
+  for (auto [value, target] : {std::pair{reads.weight, &call.weight}, std::pair{reads.bias, &call.bias}}) {
+    const auto place = value < 0 ? std::nullopt : state_of(program, value);
+    if (!place) continue;
+    const auto state = rounded(place->state);
+    *target =
+        state->copy(reads.type, device_.compute) + static_cast<size_t>(place->offset) * size_of(reads.type);
+    remember(read_, state);
+  }
+  for (const InPlace& update : call.node.op->in_place) {
+    const int state = plan.places[static_cast<size_t>(call.node.in[static_cast<size_t>(update.in)])].state;
+    if (state < 0) continue;
+    if (call.node.op != &op::adamw || update.in != 0) {
+      remember(written_, rounded(state));
+      continue;
+    }
+    const RoundedState::Written copy = rounded(state)->written_by_adamw();
+    call.rounded = copy.data, call.rounded_type = copy.type;
+    updated_.emplace_back(rounded(state), copy);
+  }
+}
+
+cudaGraphExec_t CudaExecutable::capture(bool timed) {
+  const cudaStream_t stream = device_.compute;
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "capturing");
+  const auto mark = [&](size_t i) {
+    if (timed) check(cudaEventRecordWithFlags(*marks_[i], stream, cudaEventRecordExternal), "capturing");
+  };
+  cudaGraph_t graph = nullptr;
+  try {
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      mark(i);
+      steps_[i].impl->launch(steps_[i].call);
+      check(cudaGetLastError(), steps_[i].call.node.op->name);
+    }
+    mark(steps_.size());
+  } catch (...) {
+    cudaStreamEndCapture(stream, &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    throw;
+  }
+  check(cudaStreamEndCapture(stream, &graph), "capturing");
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  check(error, "making a graph of a program");
+  return executable;
+}
+
+Status CudaExecutable::run(const Slot& slot, Event* event) {
+  if (slot.inputs.size() != inputs_.size())
+    return {ErrorCode::kInternal,
+            fmt::format("{} inputs given, wants {}", slot.inputs.size(), inputs_.size())};
+  InFlight& flight = ring_[++ticket_ % kRing];
+  flight.ticket = ticket_;
+  try {
+    check(cudaEventSynchronize(flight.done), "a run");
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (slot.inputs[i].size() != inputs_[i].bytes)
+        return {ErrorCode::kInternal, fmt::format("input {}: {} bytes given, wants {}", i,
+                                                  slot.inputs[i].size(), inputs_[i].bytes)};
+      std::memcpy(flight.inputs + inputs_[i].offset, slot.inputs[i].data(), inputs_[i].bytes);
+    }
+    launch(flight);
+  } catch (const Error& error) {
+    return {error.code(), error.what()};
+  }
+  *event = {ticket_};
+  return {};
+}
+
+/// Inputs in, the graph, outputs out: all behind one another on the device, nothing waits here.
+void CudaExecutable::launch(InFlight& flight) {
+  const cudaStream_t compute = device_.compute, copies = device_.copies;
+  if (input_bytes_ > 0) {
+    check(cudaMemcpyAsync(flight.staged, flight.inputs, input_bytes_, cudaMemcpyHostToDevice, copies),
+          "copying inputs");
+    check(cudaEventRecord(flight.copied, copies), "copying inputs");
+    check(cudaStreamWaitEvent(compute, flight.copied), "copying inputs");
+  }
+  for (const auto& state : read_) state->refresh(compute);
+  for (const Scatter& parts : scatters_) scatter(compute, parts, flight.staged);
+  check(cudaGraphLaunch(profile_ ? timed_graph_ : graph_, compute), "launching a graph");
+  for (const auto& state : written_) state->changed();
+  for (const auto& [state, copy] : updated_) state->updated(copy);
+  for (const Crossing& output : outputs_)
+    check(cudaMemcpyAsync(flight.outputs + output.offset, output.device, output.bytes, cudaMemcpyDeviceToHost,
+                          compute),
+          "copying outputs");
+  check(cudaEventRecord(flight.done, compute), "a run");
+}
+
+Status CudaExecutable::wait(Event event) {
+  const InFlight& flight = ring_[event.ticket % kRing];
+  return status_of(cudaEventSynchronize(flight.done), "a run");
+}
+
+Status CudaExecutable::read(Event event, size_t index, std::span<std::byte> destination) {
+  const InFlight& flight = ring_[event.ticket % kRing];
+  const Crossing& output = outputs_.at(index);
+  if (output.bytes != destination.size() || flight.ticket != event.ticket)
+    return {ErrorCode::kInternal,
+            fmt::format("output {} of run {}: {} bytes, asked for {}; last run {}", index, event.ticket,
+                        output.bytes, destination.size(), ticket_)};
+  Status done = wait(event);
+  if (done.ok()) std::memcpy(destination.data(), flight.outputs + output.offset, output.bytes);
+  return done;
+}
+
+void CudaExecutable::profile(bool on) {
+  if (on && timed_graph_ == nullptr) {
+    for (size_t i = 0; i <= steps_.size(); ++i) marks_.push_back(std::make_unique<Mark>(true));
+    timed_graph_ = capture(true);
+  }
+  profile_ = on;
+}
+
+std::vector<Span> CudaExecutable::timeline() const {
+  std::vector<Span> spans;
+  if (!profile_ || cudaStreamSynchronize(device_.compute) != cudaSuccess) return spans;
+  int64_t at = 0;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    float ms = 0;
+    if (cudaEventElapsedTime(&ms, *marks_[i], *marks_[i + 1]) != cudaSuccess) return {};
+    const int64_t end = at + static_cast<int64_t>(static_cast<double>(ms) * 1e6);
+    spans.push_back({steps_[i].node, at, end});
+    at = end;
+  }
+  return spans;
+}
+
+}  // namespace lathe::cuda

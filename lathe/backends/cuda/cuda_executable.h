@@ -1,0 +1,75 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lathe/backends/cuda/cuda_impl.h"
+#include "lathe/backends/cuda/device.h"
+#include "lathe/backends/cuda/kernels/transfer.h"
+#include "lathe/backends/cuda/rounded_states.h"
+
+namespace lathe::cuda {
+
+/// What all programs of a device share.
+struct Device {
+  Stream compute, copies;  ///< inputs travel on `copies` while the run before computes
+  Products& products;
+  RoundedStates& rounded;
+};
+
+/// A program as one CUDA graph: captured once, replayed by every run.  A run copies its inputs through pinned
+/// memory, so that the host waits for the device only where it is more than kRing runs ahead.
+class CudaExecutable : public Executable {
+ public:
+  /// Errors: kMemory, kInternal.
+  CudaExecutable(Device& device, const Program& program, const Selection& selection, const MemoryPlan& plan,
+                 const Bindings& bindings);
+  ~CudaExecutable() override;
+
+  Status run(const Slot& slot, Event* event) override;
+  Status wait(Event event) override;
+  Status read(Event event, size_t index, std::span<std::byte> destination) override;
+  void profile(bool on) override;
+  std::vector<Span> timeline() const override;
+
+ private:
+  struct Step {
+    const CudaImpl* impl;
+    int node;
+    Call call;
+  };
+  /// A piece of the arena that crosses between host and device, and its place in the ring's pieces.
+  struct Crossing {
+    std::byte* device;
+    size_t bytes, offset;
+  };
+  /// Memory of one run in flight.
+  struct InFlight {
+    std::byte *inputs = nullptr, *staged = nullptr, *outputs = nullptr;  // pinned, device, pinned
+    Mark copied, done;
+    uint64_t ticket = 0;
+  };
+
+  void lay_out_ring();
+  void use_rounded(Call& call, const MemoryPlan& plan);
+  cudaGraphExec_t capture(bool timed);
+  void launch(InFlight& flight);
+
+  Device& device_;
+  Bindings bindings_;  // keeps the memory alive
+  std::vector<std::shared_ptr<RoundedState>> read_, written_;
+  std::vector<std::pair<std::shared_ptr<RoundedState>, RoundedState::Written>> updated_;
+  std::vector<Step> steps_;
+  std::vector<Crossing> inputs_, outputs_;
+  size_t input_bytes_ = 0;
+  std::vector<Scatter> scatters_;
+  Buffer pinned_, staged_;
+  InFlight ring_[kRing];
+  cudaGraphExec_t graph_ = nullptr, timed_graph_ = nullptr;
+  std::vector<std::unique_ptr<Mark>> marks_;  // of the timed graph: one before each step, and one behind all
+  uint64_t ticket_ = 0;
+  bool profile_ = false;
+};
+
+}  // namespace lathe::cuda

@@ -1,0 +1,42 @@
+#include "lathe/backends/cuda/device.h"
+
+namespace lathe::cuda {
+
+Status status_of(cudaError_t error, const char* doing) {
+  if (error == cudaSuccess) return {};
+  const ErrorCode code = error == cudaErrorMemoryAllocation ? ErrorCode::kMemory : ErrorCode::kInternal;
+  return {code, fmt::format("cuda: {}: {}", doing, cudaGetErrorString(error))};
+}
+
+void check(cudaError_t error, const char* doing) { status_of(error, doing).check(); }
+
+Stream::Stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream"); }
+Stream::~Stream() { cudaStreamDestroy(stream_); }
+
+Mark::Mark(bool timed) {
+  check(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming),
+        "creating an event");
+}
+Mark::~Mark() { cudaEventDestroy(event_); }
+
+Result<Buffer> allocate(size_t bytes, Memory kind, cudaStream_t stream) {
+  void* data = nullptr;
+  const bool device = kind == Memory::kDevice;
+  const cudaError_t error = device ? cudaMalloc(&data, bytes) : cudaMallocHost(&data, bytes);
+  if (error != cudaSuccess) {
+    cudaGetLastError();  // it would be reported once more by the next launch
+    if (error != cudaErrorMemoryAllocation) return status_of(error, "allocating");
+    return Status(ErrorCode::kMemory, fmt::format("out of {} memory: {} bytes wanted; a smaller batch needs "
+                                                  "less",
+                                                  device ? "GPU" : "pinned", bytes));
+  }
+  std::shared_ptr<void> owner(
+      data, device ? [](void* p) { cudaFree(p); } : [](void* p) { cudaFreeHost(p); });
+  if (device) {
+    const Status zeroed = status_of(cudaMemsetAsync(data, 0, bytes, stream), "clearing memory");
+    if (!zeroed.ok()) return zeroed;
+  }
+  return Buffer{std::move(owner), static_cast<std::byte*>(data), bytes};
+}
+
+}  // namespace lathe::cuda

@@ -1,0 +1,44 @@
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "lathe/program/backend.h"
+
+namespace lathe::cuda {
+
+/// What the CUDA runtime answered, as a Status: "cuda: copying: an illegal memory access was encountered".
+Status status_of(cudaError_t error, const char* doing);
+/// Throws it.
+void check(cudaError_t error, const char* doing);
+
+/// A stream that does not wait for the default one.
+class Stream {
+ public:
+  Stream();
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// A point in a stream, for waiting or for taking time.
+class Mark {
+ public:
+  explicit Mark(bool timed = false);
+  ~Mark();
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+  operator cudaEvent_t() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// Memory of the device (kDevice, zero) or of the host where copies are fast (the others).  Errors: kMemory.
+Result<Buffer> allocate(size_t bytes, Memory kind, cudaStream_t stream);
+
+}  // namespace lathe::cuda

@@ -1,0 +1,137 @@
+#include <algorithm>
+
+#include "lathe/backends/cuda/kernels/common.cuh"
+#include "lathe/backends/cuda/kernels/plain_product.h"
+#include "lathe/backends/cuda/products.h"
+
+namespace lathe::cuda {
+namespace {
+
+constexpr int kTile = 64, kDepth = 16, kThreads = 256, kOwn = 4;  // a thread computes kOwn × kOwn elements
+
+/// Element (i, j) lies at i · row + j · col.
+template <typename T>
+struct Matrix {
+  const T* data;
+  int64_t row, col;
+};
+
+/// Rows or columns [first, first + kTile) of an operand and kDepth of the sum's terms, as tile[term][index].
+template <typename T>
+__device__ void load_tile(const T* data, int64_t index_stride, int64_t term_stride, int64_t first,
+                          int64_t count, int64_t term, int64_t terms, float (&tile)[kDepth][kTile + 1]) {
+  const bool terms_lie_together = term_stride == 1;
+  for (int e = threadIdx.x; e < kTile * kDepth; e += kThreads) {
+    const int i = terms_lie_together ? e / kDepth : e % kTile;
+    const int t = terms_lie_together ? e % kDepth : e / kTile;
+    const bool inside = first + i < count && term + t < terms;
+    tile[t][i] = inside ? to_float(data[(first + i) * index_stride + (term + t) * term_stride]) : 0.0f;
+  }
+}
+
+template <typename T, typename C>
+__global__ void __launch_bounds__(kThreads)
+    product_kernel(int64_t m, int64_t n, int64_t k, Matrix<T> a, Matrix<T> b, const C* bias, const C* addend,
+                   C* c) {
+  __shared__ float a_tile[kDepth][kTile + 1], b_tile[kDepth][kTile + 1];
+  const int64_t row = int64_t{blockIdx.y} * kTile, col = int64_t{blockIdx.x} * kTile;
+  const int ty = threadIdx.x / (kTile / kOwn), tx = threadIdx.x % (kTile / kOwn);
+  float sum[kOwn][kOwn] = {};
+  for (int64_t term = 0; term < k; term += kDepth) {
+    load_tile(a.data, a.row, a.col, row, m, term, k, a_tile);
+    load_tile(b.data, b.col, b.row, col, n, term, k, b_tile);
+    __syncthreads();
+#pragma unroll
+    for (int t = 0; t < kDepth; ++t) {
+      float x[kOwn], y[kOwn];
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        x[i] = a_tile[t][ty + i * (kTile / kOwn)];
+        y[i] = b_tile[t][tx + i * (kTile / kOwn)];
+      }
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i)
+#pragma unroll
+        for (int j = 0; j < kOwn; ++j) sum[i][j] = fmaf(x[i], y[j], sum[i][j]);
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i)
+#pragma unroll
+    for (int j = 0; j < kOwn; ++j) {
+      const int64_t r = row + ty + i * (kTile / kOwn), q = col + tx + j * (kTile / kOwn);
+      if (r >= m || q >= n) continue;
+      float value = sum[i][j];
+      if (bias != nullptr) value += to_float(bias[q]);
+      if (addend != nullptr) value += to_float(addend[r * n + q]);
+      c[r * n + q] = from_float<C>(value);
+    }
+}
+
+template <typename T, typename C>
+void launch(cudaStream_t stream, const Product& p) {
+  const Matrix<T> a{static_cast<const T*>(p.a), p.a_transposed ? 1 : p.k, p.a_transposed ? p.m : 1};
+  const Matrix<T> b{static_cast<const T*>(p.b), p.b_transposed ? 1 : p.n, p.b_transposed ? p.k : 1};
+  const dim3 grid(static_cast<unsigned>(ceil_div(p.n, kTile)), static_cast<unsigned>(ceil_div(p.m, kTile)));
+  product_kernel<T, C><<<grid, kThreads, 0, stream>>>(p.m, p.n, p.k, a, b, static_cast<const C*>(p.bias),
+                                                      static_cast<const C*>(p.addend), static_cast<C*>(p.c));
+}
+
+// Column sums: blocks of rows give partial sums, which a second kernel adds in order.
+constexpr int kSumThreads = 128, kMostParts = 256;
+
+int64_t parts_of(int64_t rows) { return std::clamp<int64_t>(ceil_div(rows, 32), 1, kMostParts); }
+
+template <typename T>
+__global__ void partial_sums_kernel(int64_t rows, int64_t cols, int64_t parts, const T* x, float* partial) {
+  const int64_t col = int64_t{blockIdx.x} * kSumThreads + threadIdx.x;
+  if (col >= cols) return;
+  const int64_t part = blockIdx.y, per_part = (rows + parts - 1) / parts;
+  const int64_t begin = part * per_part, end = min(rows, begin + per_part);
+  float sum = 0;
+#pragma unroll 8
+  for (int64_t row = begin; row < end; ++row) sum += to_float(x[row * cols + col]);
+  partial[part * cols + col] = sum;
+}
+
+__global__ void add_parts_kernel(int64_t parts, int64_t cols, const float* partial, float* sums) {
+  const int64_t col = int64_t{blockIdx.x} * kSumThreads + threadIdx.x;
+  if (col >= cols) return;
+  float sum = 0;
+#pragma unroll 8
+  for (int64_t part = 0; part < parts; ++part) sum += partial[part * cols + col];
+  sums[col] = sum;
+}
+
+}  // namespace
+
+void plain_product(cudaStream_t stream, const Product& p, void* workspace) {
+  with_type(p.type, [&](auto* t) {
+    using T = std::remove_pointer_t<decltype(t)>;
+    if (p.c_type == DType::f32)
+      launch<T, float>(stream, p);
+    else
+      launch<T, T>(stream, p);
+  });
+  if (p.a_sums != nullptr) column_sums(stream, p.type, p.k, p.m, p.a, p.a_sums, workspace);
+}
+
+void column_sums(cudaStream_t stream, DType type, int64_t rows, int64_t cols, const void* x, float* sums,
+                 void* workspace) {
+  const int64_t parts = parts_of(rows);
+  const unsigned blocks = static_cast<unsigned>(ceil_div(cols, kSumThreads));
+  float* partial = parts == 1 ? sums : static_cast<float*>(workspace);
+  with_type(type, [&](auto* t) {
+    using T = std::remove_pointer_t<decltype(t)>;
+    partial_sums_kernel<T><<<dim3(blocks, static_cast<unsigned>(parts)), kSumThreads, 0, stream>>>(
+        rows, cols, parts, static_cast<const T*>(x), partial);
+  });
+  if (parts > 1) add_parts_kernel<<<blocks, kSumThreads, 0, stream>>>(parts, cols, partial, sums);
+}
+
+size_t column_sums_workspace_bytes(int64_t rows, int64_t cols) {
+  return static_cast<size_t>(parts_of(rows) * cols) * sizeof(float);
+}
+
+}  // namespace lathe::cuda

@@ -1,0 +1,127 @@
+// The matrix products: linear and its two backward products.
+#include "lathe/backends/cuda/cuda_impl.h"
+#include "lathe/backends/cuda/kernels/elementwise.h"
+#include "lathe/backends/cuda/kernels/plain_product.h"
+#include "lathe/backends/cuda/products.h"
+#include "lathe/backends/cuda/rounded_states.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::cuda {
+namespace {
+
+constexpr size_t kAlignment = 256;
+
+int64_t rows_of(const Type& type) { return elements(type) / type.shape.back(); }
+
+/// y[M,N] = x[M,K] · W[N,K]ᵀ
+Product forward(const Node& node, const Program& program) {
+  const Type& x = program.type(node.in[0]);
+  const Type& w = program.type(node.in[1]);
+  Product p;
+  p.m = rows_of(x), p.n = w.shape[0], p.k = w.shape[1];
+  p.type = p.c_type = x.dtype;
+  p.b_transposed = true;
+  return p;
+}
+
+/// dx[M,K] = dy[M,N] · W[N,K]
+Product input_gradient(const Node& node, const Program& program) {
+  const Type& dy = program.type(node.in[0]);
+  const Type& w = program.type(node.in[1]);
+  Product p;
+  p.m = rows_of(dy), p.n = w.shape[1], p.k = w.shape[0];
+  p.type = p.c_type = dy.dtype;
+  return p;
+}
+
+/// dW[N,K] = dy[M,N]ᵀ · x[M,K], and db = Σ dy
+Product weight_gradient(const Node& node, const Program& program) {
+  const Type& dy = program.type(node.in[0]);
+  const Type& x = program.type(node.in[1]);
+  Product p;
+  p.m = dy.shape.back(), p.n = x.shape.back(), p.k = rows_of(dy);
+  p.type = dy.dtype, p.c_type = DType::f32;
+  p.a_transposed = true;
+  return p;
+}
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// The workspace: the library's, then weight and bias rounded, where no rounded copy of a state holds them.
+struct Workspace {
+  size_t library = 0, weight = 0, bias = 0;
+  size_t total() const { return library + weight + bias; }
+};
+
+Workspace workspace(const Node& node, const Program& program, const Product& p) {
+  Workspace w;
+  w.library = aligned(Products::workspace_bytes(p));
+  if (p.a_transposed || p.type == DType::f32) return w;  // no weight, or one that is read as it is
+  const auto rounded = [&](size_t input) -> size_t {
+    if (node.in.size() <= input || node.in[input] < 0 || state_of(program, node.in[input])) return 0;
+    return aligned(static_cast<size_t>(elements(program.type(node.in[input]))) * size_of(p.type));
+  };
+  w.weight = rounded(1);
+  w.bias = node.op == &op::linear ? rounded(2) : 0;
+  return w;
+}
+
+template <Product (*kDescribe)(const Node&, const Program&)>
+size_t workspace_bytes(const Node& node, const Program& program) {
+  return workspace(node, program, kDescribe(node, program)).total();
+}
+
+/// The product with its addresses.  Weights that no state holds are rounded into the workspace.
+template <Product (*kDescribe)(const Node&, const Program&)>
+Product addressed(const Call& c, bool round) {
+  Product p = kDescribe(c.node, c.program);
+  const Workspace w = workspace(c.node, c.program, p);
+  p.a = c.in[0], p.b = c.in[1], p.c = c.out[0];
+  const auto as_activations = [&](int input, const void* copy, std::byte* place) -> const void* {
+    const void* given = c.in[static_cast<size_t>(input)];
+    if (given == nullptr || p.type == DType::f32) return given;
+    if (copy != nullptr) return copy;
+    if (round) cast(c.stream, DType::f32, p.type, elements(c.in_type(input)), given, place);
+    return place;
+  };
+  if (!p.a_transposed) p.b = as_activations(1, c.weight, c.workspace + w.library);
+  if (c.node.op == &op::linear) p.bias = as_activations(2, c.bias, c.workspace + w.library + w.weight);
+  if (p.a_transposed) p.a_sums = c.output<float>(1);
+  return p;
+}
+
+template <Product (*kDescribe)(const Node&, const Program&)>
+void prepare(const Call& c) {
+  c.products.prepare(c.stream, addressed<kDescribe>(c, false), c.workspace);
+}
+template <Product (*kDescribe)(const Node&, const Program&)>
+void run_library(const Call& c) {
+  c.products.launch(c.stream, addressed<kDescribe>(c, true), c.workspace);
+}
+template <Product (*kDescribe)(const Node&, const Program&)>
+void run_plain(const Call& c) {
+  plain_product(c.stream, addressed<kDescribe>(c, true), c.workspace);
+}
+template <Product (*kDescribe)(const Node&, const Program&)>
+bool library_accepts(const Node& node, const Program& program) {
+  return Products::accepts(kDescribe(node, program));
+}
+
+template <Product (*kDescribe)(const Node&, const Program&)>
+void add(std::vector<Entry>& entries, const OpDef& op) {
+  entries.push_back({&op, "cublaslt", run_library<kDescribe>, workspace_bytes<kDescribe>,
+                     library_accepts<kDescribe>, prepare<kDescribe>});
+  entries.push_back({&op, "plain", run_plain<kDescribe>, workspace_bytes<kDescribe>});
+}
+
+}  // namespace
+
+std::vector<Entry> product_entries() {
+  std::vector<Entry> entries;
+  add<forward>(entries, op::linear);
+  add<input_gradient>(entries, op::linear_bwd_input);
+  add<weight_gradient>(entries, op::linear_bwd_weight);
+  return entries;
+}
+
+}  // namespace lathe::cuda

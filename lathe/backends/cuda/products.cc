@@ -1,0 +1,180 @@
+#include "lathe/backends/cuda/products.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lathe/backends/cuda/device.h"
+#include "lathe/backends/cuda/kernels/plain_product.h"
+#include "lathe/core/error.h"
+
+namespace lathe::cuda {
+namespace {
+
+constexpr size_t kMostWorkspace = size_t{32} << 20;  // NVIDIA's advice for Hopper
+constexpr int kCandidates = 16, kTimedRuns = 10;
+
+cudaDataType_t type_of(DType dtype) {
+  return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+void check(cublasStatus_t status, const char* doing) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    fail(ErrorCode::kInternal, "cuda: cuBLASLt: {}: status {}", doing, static_cast<int>(status));
+}
+
+/// The largest power of two up to 256 that divides the address.
+uint32_t alignment_of(const void* pointer) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(pointer) | 256;
+  return static_cast<uint32_t>(address & (~address + 1));
+}
+
+}  // namespace
+
+/// A product's description for the library, which sees row-major matrices as their transposes:
+/// Cᵀ = B'ᵀ · A'ᵀ.
+struct Products::Plan {
+  explicit Plan(const CublasLt& l) : library(l) {}
+  ~Plan() {
+    if (matmul != nullptr) library.MatmulDescDestroy(matmul);
+    for (cublasLtMatrixLayout_t layout : {b, a, c})
+      if (layout != nullptr) library.MatrixLayoutDestroy(layout);
+  }
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  const CublasLt& library;
+  cublasLtMatmulDesc_t matmul = nullptr;
+  cublasLtMatrixLayout_t b = nullptr, a = nullptr, c = nullptr;
+  bool sums_apart = false;  // a_sums by a kernel of its own
+  cublasLtMatmulAlgo_t algo{};
+  float ms = INFINITY;  // of the chosen algorithm
+};
+
+Products::Products(const CublasLt& library, bool tf32) : library_(library), tf32_(tf32) {
+  check(library_.Create(&handle_), "opening the library");
+}
+Products::~Products() { library_.Destroy(handle_); }
+
+bool Products::accepts(const Product& p) {
+  const auto whole = [](int64_t count, DType type) {
+    return count * static_cast<int64_t>(size_of(type)) % 16 == 0;
+  };
+  return whole(p.a_transposed ? p.m : p.k, p.type) && whole(p.b_transposed ? p.k : p.n, p.type) &&
+         whole(p.n, p.c_type);
+}
+
+size_t Products::workspace_bytes(const Product& p) {
+  const size_t partial = static_cast<size_t>(p.m * p.n) * sizeof(float) * 16;  // up to 16 parts of the sums
+  const size_t sums = p.a_transposed ? column_sums_workspace_bytes(p.k, p.m) : 0;
+  return std::max(std::min(kMostWorkspace, partial), sums);
+}
+
+Products::Key Products::key_of(const Product& p) {
+  const auto flag = [](bool set, int bit) { return int64_t{set} << bit; };
+  const int64_t flags = flag(p.a_transposed, 0) | flag(p.b_transposed, 1) | flag(p.bias != nullptr, 2) |
+                        flag(p.addend != nullptr, 3) | flag(p.a_sums != nullptr, 4);
+  const int64_t alignment = alignment_of(p.a) << 20 | alignment_of(p.b) << 10 | alignment_of(p.c);
+  return {p.m, p.n, p.k, int64_t(p.type), int64_t(p.c_type), flags, alignment, alignment_of(p.addend)};
+}
+
+std::unique_ptr<Products::Plan> Products::describe(const Product& p, bool sums_within) const {
+  auto plan = std::make_unique<Plan>(library_);
+  const cublasComputeType_t compute =
+      p.type == DType::f32 && tf32_ ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check(library_.MatmulDescCreate(&plan->matmul, compute, CUDA_R_32F), "describing a product");
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
+    check(library_.MatmulDescSetAttribute(plan->matmul, attribute, &value, sizeof(value)),
+          "describing a product");
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (p.bias != nullptr) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  if (p.a_sums != nullptr && sums_within) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
+  }
+  plan->sums_apart = p.a_sums != nullptr && !sums_within;
+  const auto layout = [&](cublasLtMatrixLayout_t* to, DType type, int64_t rows, int64_t cols) {
+    check(library_.MatrixLayoutCreate(to, type_of(type), static_cast<uint64_t>(cols),
+                                      static_cast<uint64_t>(rows), cols),
+          "describing a matrix");
+  };
+  layout(&plan->b, p.type, p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n);
+  layout(&plan->a, p.type, p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k);
+  layout(&plan->c, p.c_type, p.m, p.n);
+  return plan;
+}
+
+cublasStatus_t Products::run(const Plan& plan, const cublasLtMatmulAlgo_t& algo, cudaStream_t stream,
+                             const Product& p, void* workspace) const {
+  const void* vector = p.bias != nullptr ? p.bias : plan.sums_apart ? nullptr : p.a_sums;
+  if (vector != nullptr)
+    check(library_.MatmulDescSetAttribute(plan.matmul, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector,
+                                          sizeof(vector)),
+          "describing a product");
+  const float one = 1, beta = p.addend != nullptr ? 1.0f : 0.0f;
+  const void* addend = p.addend != nullptr ? p.addend : p.c;
+  const cublasStatus_t status =
+      library_.Matmul(handle_, plan.matmul, &one, p.b, plan.b, p.a, plan.a, &beta, addend, plan.c, p.c,
+                      plan.c, &algo, workspace, workspace_bytes(p), stream);
+  if (plan.sums_apart && status == CUBLAS_STATUS_SUCCESS)
+    column_sums(stream, p.type, p.k, p.m, p.a, p.a_sums, workspace);
+  return status;
+}
+
+void Products::choose(Plan& plan, cudaStream_t stream, const Product& p, void* workspace) const {
+  cublasLtMatmulPreference_t preference = nullptr;
+  check(library_.MatmulPreferenceCreate(&preference), "asking for algorithms");
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    library_.MatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value));
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes(p)));
+  // Parts of sums are added in f32 and in order, never in the type of the result.
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.addend != nullptr ? p.addend : p.c));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c));
+  cublasLtMatmulHeuristicResult_t found[kCandidates];
+  int count = 0;
+  library_.MatmulAlgoGetHeuristic(handle_, plan.matmul, plan.b, plan.a, plan.c, plan.c, preference,
+                                  kCandidates, found, &count);
+  library_.MatmulPreferenceDestroy(preference);
+  const Mark begin(true), end(true);
+  for (int i = 0; i < count; ++i) {
+    if (run(plan, found[i].algo, stream, p, workspace) != CUBLAS_STATUS_SUCCESS) continue;
+    cuda::check(cudaEventRecord(begin, stream), "timing a product");
+    for (int r = 0; r < kTimedRuns; ++r) (void)run(plan, found[i].algo, stream, p, workspace);
+    cuda::check(cudaEventRecord(end, stream), "timing a product");
+    cuda::check(cudaEventSynchronize(end), "timing a product");
+    float ms = 0;
+    cuda::check(cudaEventElapsedTime(&ms, begin, end), "timing a product");
+    if (ms < plan.ms) plan.ms = ms, plan.algo = found[i].algo;
+  }
+}
+
+void Products::prepare(cudaStream_t stream, const Product& p, void* workspace) {
+  const std::lock_guard lock(mutex_);
+  auto& known = plans_[key_of(p)];
+  if (known != nullptr) return;
+  std::unique_ptr<Plan> best;
+  for (const bool sums_within : {true, false}) {
+    if (!sums_within && p.a_sums == nullptr) continue;
+    std::unique_ptr<Plan> plan = describe(p, sums_within);
+    choose(*plan, stream, p, workspace);
+    if (best == nullptr || plan->ms < best->ms) best = std::move(plan);
+  }
+  if (std::isinf(best->ms))
+    fail(ErrorCode::kInternal, "cuda: cuBLASLt has no algorithm for a product {} x {} x {} of {}", p.m, p.n,
+         p.k, name_of(p.type));
+  known = std::move(best);
+}
+
+void Products::launch(cudaStream_t stream, const Product& p, void* workspace) {
+  const std::lock_guard lock(mutex_);
+  const auto found = plans_.find(key_of(p));
+  if (found == plans_.end()) fail(ErrorCode::kInternal, "cuda: a product was not prepared");
+  check(run(*found->second, found->second->algo, stream, p, workspace), "a product");
+}
+
+}  // namespace lathe::cuda
