@@ -1,4 +1,4 @@
-# make          a release at build/lathe
+# make          a release at build/lathe; make CUDA=1: with the device cuda (needs nvcc)
 # make demo     installs what is missing, builds, fine-tunes a small BERT in under a minute, answers five questions
 # make test     everything that CI runs
 # make test-full  also what is long or large
@@ -8,7 +8,7 @@
 .DEFAULT_GOAL := build
 
 build:
-	@tools/configure.sh build -DCMAKE_BUILD_TYPE=Release -DLATHE_TESTS=OFF
+	@tools/configure.sh build -DCMAKE_BUILD_TYPE=Release -DLATHE_TESTS=OFF $(if $(CUDA),-DLATHE_CUDA=ON)
 	@cmake --build build -j $$(getconf _NPROCESSORS_ONLN)
 
 demo:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "lathe/app/bench_work.h"
 #include "lathe/program/op.h"
@@ -35,12 +36,16 @@ class Training {
     scalars_.update_step = scalars_.adam_step = 0;
   }
 
+  /// As the trainer does it: the loss of a step is read when the next one has been started.
   void step() {
     scalars_.adam_step = ++scalars_.update_step;
-    last_ = session_->step(batch_, scalars_);
-    const Session::Outcome outcome = session_->collect(last_);
+    const Session::Pending before = std::exchange(last_, session_->step(batch_, scalars_));
+    if (before.executable == nullptr) return;
+    const Session::Outcome outcome = session_->collect(before);
     if (!std::isfinite(outcome.loss)) fail(ErrorCode::kNonFinite, "bench: the loss is {}", outcome.loss);
   }
+  /// Waits for the last step.
+  void finish() { session_->collect(last_); }
   void profile() { last_.executable->profile(true); }
   std::vector<Span> timeline() const { return last_.executable->timeline(); }
   const Program& program() const { return session_->program(last_); }
@@ -185,6 +190,7 @@ std::vector<BenchReport> bench_step(const BenchSettings& s) {
   const int batch = s.batches.at(0);
   Training training(s, device, dtype, batch);
   training.step();
+  training.finish();
   const double first_ms = milliseconds_since(s.start) - device.peak_ms;
   const BenchTimes times = time_calls(kWarmup - 1, s.steps, [&] { training.step(); });
   BenchReport report{

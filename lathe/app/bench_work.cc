@@ -163,7 +163,8 @@ void add_speed(nlohmann::ordered_json& row, const BenchTimes& times, double flop
   row["flops_per_s"] = six_digits(per_second);
   row["percent_of_peak"] = peak ? nlohmann::ordered_json(six_digits(100 * per_second / *peak)) : nullptr;
   row["peak_flops_per_s"] = peak ? nlohmann::ordered_json(six_digits(*peak)) : nullptr;
-  const std::optional<uint64_t> memory = peak_resident_bytes();
+  const std::optional<uint64_t> own = peak_device_bytes(device.kind);
+  const std::optional<uint64_t> memory = own ? own : peak_resident_bytes();
   row["peak_memory_bytes"] = memory ? nlohmann::ordered_json(*memory) : nullptr;
 }
 

@@ -43,6 +43,10 @@ std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOption
 }
 
 std::optional<DevicePeak> measure_peak(const std::string& kind, const DeviceOptions& options) {
+  if (kind == "cuda") {
+    const cuda::Peak peak = cuda::measure_peak();
+    return DevicePeak{peak.f32, peak.bf16, peak.bf16};
+  }
   if (kind != "cpu") return {};
   ThreadPool pool(options.threads);
   const cpu::Peak peak = cpu::measure_peak(pool, cpu::chosen_isa());
@@ -50,9 +54,15 @@ std::optional<DevicePeak> measure_peak(const std::string& kind, const DeviceOpti
 }
 
 std::optional<double> measure_copy(const std::string& kind, const DeviceOptions& options) {
+  if (kind == "cuda") return cuda::measure_copy();
   if (kind != "cpu") return {};
   ThreadPool pool(options.threads);
   return cpu::measure_copy(pool);
+}
+
+std::optional<uint64_t> peak_device_bytes(const std::string& kind) {
+  if (kind != "cuda") return {};
+  return cuda::peak_bytes();
 }
 
 }  // namespace lathe

@@ -38,8 +38,8 @@ struct DeviceOptions {
 /// kNotFound for a device that is not built or not available (the message says what to do).
 std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOptions& options = {});
 
-/// Floating-point operations per second that a device reaches with operands in registers, all threads
-/// together, a multiply-add counted as two.
+/// Floating-point operations per second that a device reaches, a multiply-add counted as two: the cpu with
+/// operands in registers, all threads together; cuda in one large product.
 struct DevicePeak {
   double f32 = 0, bf16 = 0;
   double bf16_from_l2 = 0;  ///< with operands from the second cache, where that is less
@@ -52,5 +52,8 @@ std::optional<DevicePeak> measure_peak(const std::string& kind, const DeviceOpti
 /// Bytes per second, read and written, of a copy that is too large for the caches; takes about a second and 1
 /// GiB of memory.  Empty as above.
 std::optional<double> measure_copy(const std::string& kind, const DeviceOptions& options = {});
+
+/// The most memory of its own that this process held on such a device; empty where a device uses the host's.
+std::optional<uint64_t> peak_device_bytes(const std::string& kind);
 
 }  // namespace lathe

@@ -1,5 +1,5 @@
 // y = x·Wᵀ + b and its two backward products.  W is an f32 master weight in Hugging Face's layout [out, in];
-// with bf16 or f16 activations it is read rounded to their dtype.
+// with bf16 or f16 activations it is read rounded to their dtype, and b may be, as torch.autocast does both.
 #include <cmath>
 
 #include "lathe/core/float16.h"
@@ -14,12 +14,24 @@ double rounded(double w, DType dtype) {
   return w;
 }
 
+constexpr double kUlp = 2;
+
+/// How much of |b| its rounding to the dtype moves y by: half a unit in the last place, and y's own rounding
+/// of it.  As a part of `magnitude`, of which the bound allows ulp · 2⁻²⁴ · √k.
+double bias_rounding(DType dtype, int64_t k) {
+  if (dtype == DType::f32) return 0;
+  const double half_unit = dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;
+  return half_unit * (1 + 2 * half_unit) / (kUlp * 0x1p-24 * std::sqrt(static_cast<double>(k)));
+}
+
 void ref_linear(Reference& r) {
   const int64_t rows = r.rows(0), k = r.cols(0), n = r.dim(1, 0);
   const DType dtype = r.in_types[0].dtype;
+  const double rounding = bias_rounding(dtype, k);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < n; ++j) {
-      double y = r.in[2].empty() ? 0 : r.in[2][static_cast<size_t>(j)], magnitude = std::abs(y);
+      double y = r.in[2].empty() ? 0 : r.in[2][static_cast<size_t>(j)];
+      double magnitude = std::abs(y) * (1 + rounding);
       for (int64_t c = 0; c < k; ++c) {
         const double term =
             r.in[0][static_cast<size_t>(i * k + c)] * rounded(r.in[1][static_cast<size_t>(j * k + c)], dtype);
@@ -100,7 +112,7 @@ const OpDef linear{
           cases.push_back({"beyond f16", {{9, 40}, {24, 40}, {24}}, {}, {}, 200});
           return cases;
         },
-    .bound = {.ulp = 2, .terms = [](const Reference& r) { return static_cast<double>(r.cols(0)); }},
+    .bound = {.ulp = kUlp, .terms = [](const Reference& r) { return static_cast<double>(r.cols(0)); }},
     .cost = product_cost,
     .source = "torch.nn.functional.linear",
 };
@@ -116,7 +128,7 @@ const OpDef linear_bwd_input{
           for (const Shape& s : kSizes) cases.push_back({to_string(s), {{s[0], s[2]}, {s[2], s[1]}}});
           return cases;
         },
-    .bound = {.ulp = 2, .terms = [](const Reference& r) { return static_cast<double>(r.cols(0)); }},
+    .bound = {.ulp = kUlp, .terms = [](const Reference& r) { return static_cast<double>(r.cols(0)); }},
     .cost = product_cost,
 };
 
@@ -131,7 +143,7 @@ const OpDef linear_bwd_weight{
           for (const Shape& s : kSizes) cases.push_back({to_string(s), {{s[0], s[2]}, {s[0], s[1]}}});
           return cases;
         },
-    .bound = {.ulp = 2, .terms = [](const Reference& r) { return static_cast<double>(r.rows(0)); }},
+    .bound = {.ulp = kUlp, .terms = [](const Reference& r) { return static_cast<double>(r.rows(0)); }},
     .cost = product_cost,
 };
 

@@ -115,7 +115,9 @@ class CudaBackend : public Backend {
 
 }  // namespace
 
-Presence presence() {
+namespace {
+
+Presence look() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaErrorInsufficientDriver)
@@ -128,6 +130,13 @@ Presence presence() {
   return {true, true,
           fmt::format("{}, {:.0f} GiB", properties.name,
                       static_cast<double>(properties.totalGlobalMem) / (1 << 30))};
+}
+
+}  // namespace
+
+Presence presence() {
+  static const Presence found = look();  // asking the driver takes a tenth of a second
+  return found;
 }
 
 std::unique_ptr<Backend> make_cuda_backend() {

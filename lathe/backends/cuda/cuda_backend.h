@@ -13,6 +13,18 @@ struct Presence {
 };
 Presence presence();
 
+/// Floating-point operations per second of one large matrix product with random operands; takes about half a
+/// second.
+struct Peak {
+  double f32 = 0, bf16 = 0;
+};
+Peak measure_peak();
+/// Bytes per second, read and written, of a copy on the device that is too large for its caches.
+double measure_copy();
+
+/// The most memory of the GPU that this process held at once.
+size_t peak_bytes();
+
 /// The first NVIDIA GPU: cuBLASLt for the products, own kernels for the rest, every program one CUDA graph.
 /// Errors: kNotFound where `presence` says that it is not available.
 std::unique_ptr<Backend> make_cuda_backend();

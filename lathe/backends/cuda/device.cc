@@ -1,6 +1,23 @@
 #include "lathe/backends/cuda/device.h"
 
+#include <atomic>
+
+#include "lathe/backends/cuda/cuda_backend.h"
+
 namespace lathe::cuda {
+namespace {
+
+std::atomic<size_t> held{0}, most_held{0};  // bytes of device memory
+
+void hold(size_t bytes) {
+  const size_t now = held += bytes;
+  size_t most = most_held;
+  while (now > most && !most_held.compare_exchange_weak(most, now)) continue;
+}
+
+}  // namespace
+
+size_t peak_bytes() { return most_held; }
 
 Status status_of(cudaError_t error, const char* doing) {
   if (error == cudaSuccess) return {};
@@ -30,9 +47,12 @@ Result<Buffer> allocate(size_t bytes, Memory kind, cudaStream_t stream) {
                                                   "less",
                                                   device ? "GPU" : "pinned", bytes));
   }
-  std::shared_ptr<void> owner(
-      data, device ? [](void* p) { cudaFree(p); } : [](void* p) { cudaFreeHost(p); });
+  std::shared_ptr<void> owner(data, [device, bytes](void* p) {
+    device ? cudaFree(p) : cudaFreeHost(p);
+    if (device) held -= bytes;
+  });
   if (device) {
+    hold(bytes);
     const Status zeroed = status_of(cudaMemsetAsync(data, 0, bytes, stream), "clearing memory");
     if (!zeroed.ok()) return zeroed;
   }
