@@ -108,6 +108,11 @@ class Backend {
   virtual Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) = 0;
   /// All implementations of an op, best first.
   virtual std::vector<const Impl*> implementations(const OpDef& op) const = 0;
+  /// What was tuned on this device so far (algorithms of a library), as text; empty where nothing is.  Given
+  /// back before `compile`, it makes a later run compute the same bits.  adopt_tuning leaves aside what was
+  /// tuned on another device.  Errors: throws kInvalidData if the text is broken.
+  virtual std::string tuning() const { return {}; }
+  virtual void adopt_tuning(const std::string&) {}
   /// What `compile` will take beside arena and states, as far as it did not before for the same states.
   virtual size_t prepared_bytes(const Program&, const Selection&, const Bindings&) const { return 0; }
   /// Errors: kInternal if the bindings do not fit the plan.

@@ -61,7 +61,8 @@ Status write_moments(FileSystem& fs, const std::string& folder, const Checkpoint
                            {{"format", "lathe"},
                             {"format_version", std::to_string(kFormatVersion)},
                             {"layout", layout_text(*content.model.model)},
-                            {"state", python_json(state, -1)}});
+                            {"state", python_json(state, -1)},
+                            {"tuning", content.session.tuning()}});
 }
 
 /// What the files of a model take, with `copies` of its trainable parameters (moments included).
@@ -191,6 +192,8 @@ void read_checkpoint(FileSystem& fs, const std::string& folder, const AutoModel&
   if (!report.missing.empty())
     fail(ErrorCode::kInvalidData, "{}: a checkpoint of another model\n{}", folder,
          to_string(report, *model.model, folder));
+  const auto tuning = file.metadata().find("tuning");  // checkpoints of the first version have none
+  if (tuning != file.metadata().end()) session.adopt_tuning(tuning->second);
   session.write_state("exp_avg", moments(file, "exp_avg", path));
   session.write_state("exp_avg_sq", moments(file, "exp_avg_sq", path));
   const std::string state_path = join_path(folder, "trainer_state.json");

@@ -57,6 +57,10 @@ class Session {
   std::vector<float> read_state(const std::string& name) const;
   void write_state(const std::string& name, std::span<const float> values);
 
+  /// What the device tuned for itself so far: Backend::tuning.
+  std::string tuning() const { return backend_.tuning(); }
+  void adopt_tuning(const std::string& text) { backend_.adopt_tuning(text); }
+
   /// Batches must be packed to a multiple of this many tokens.
   static constexpr int kTokenMultiple = 32;
 

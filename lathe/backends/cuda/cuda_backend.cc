@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "lathe/backends/cuda/choices_file.h"
 #include "lathe/backends/cuda/cublaslt.h"
 #include "lathe/backends/cuda/cuda_executable.h"
 #include "lathe/backends/cuda/products.h"
@@ -32,6 +33,11 @@ class CudaBackend : public Backend {
         if (entry.workspace_bytes != nullptr) impl.workspace_bytes = entry.workspace_bytes;
         table_[entry.op].push_back(std::move(impl));
       }
+    try {
+      products_.adopt(read_choices(choices_path_));
+    } catch (const Error&) {
+      // A broken cache is as good as none, and is written anew.
+    }
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -45,6 +51,9 @@ class CudaBackend : public Backend {
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
     return free;
   }
+
+  std::string tuning() const override { return products_.choices(); }
+  void adopt_tuning(const std::string& text) override { products_.adopt(text); }
 
   size_t prepared_bytes(const Program& program, const Selection&, const Bindings& bindings) const override {
     std::set<std::pair<int, DType>> counted;
@@ -93,8 +102,10 @@ class CudaBackend : public Backend {
                       fmt::format("no memory of {} is bound to state {}", to_string(value.type), value.name));
     }
     try {
-      return std::unique_ptr<Executable>(
-          std::make_unique<CudaExecutable>(device_, program, selection, plan, bindings));
+      const size_t timed = products_.timed();
+      auto executable = std::make_unique<CudaExecutable>(device_, program, selection, plan, bindings);
+      if (products_.timed() != timed) write_choices(choices_path_, products_.choices());
+      return std::unique_ptr<Executable>(std::move(executable));
     } catch (const Error& error) {
       return Status(error.code(), error.what());
     }
@@ -106,6 +117,7 @@ class CudaBackend : public Backend {
     return started.ok() ? status_of(cudaStreamSynchronize(device_.compute), "copying") : started;
   }
 
+  const std::string choices_path_ = choices_path();
   Products products_;
   RoundedStates rounded_;
   Device device_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "lathe/backends/cuda/device.h"
 #include "lathe/backends/cuda/kernels/plain_product.h"
@@ -45,7 +46,8 @@ struct Products::Plan {
   const CublasLt& library;
   cublasLtMatmulDesc_t matmul = nullptr;
   cublasLtMatrixLayout_t b = nullptr, a = nullptr, c = nullptr;
-  bool sums_apart = false;  // a_sums by a kernel of its own
+  bool sums_apart = false;
+  size_t workspace_bytes = 0;
   cublasLtMatmulAlgo_t algo{};
   float ms = INFINITY;  // of the chosen algorithm
 };
@@ -77,8 +79,20 @@ Products::Key Products::key_of(const Product& p) {
   return {p.m, p.n, p.k, int64_t(p.type), int64_t(p.c_type), flags, alignment, alignment_of(p.addend)};
 }
 
+/// The number of tokens, which is m or, of a weight's gradient, k, rounded up to one of four per octave.
+Products::Key Products::kind_of(const Key& key) {
+  Key kind = key;
+  const bool a_transposed = (key[5] & 1) != 0;
+  int64_t& tokens = kind[a_transposed ? 2 : 0];
+  int64_t step = 1;
+  while (step * 8 <= tokens) step *= 2;
+  tokens = (tokens + step - 1) / step * step;
+  return kind;
+}
+
 std::unique_ptr<Products::Plan> Products::describe(const Product& p, bool sums_within) const {
   auto plan = std::make_unique<Plan>(library_);
+  plan->workspace_bytes = workspace_bytes(p);
   const cublasComputeType_t compute =
       p.type == DType::f32 && tf32_ ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   check(library_.MatmulDescCreate(&plan->matmul, compute, CUDA_R_32F), "describing a product");
@@ -116,7 +130,7 @@ cublasStatus_t Products::run(const Plan& plan, const cublasLtMatmulAlgo_t& algo,
   const void* addend = p.addend != nullptr ? p.addend : p.c;
   const cublasStatus_t status =
       library_.Matmul(handle_, plan.matmul, &one, p.b, plan.b, p.a, plan.a, &beta, addend, plan.c, p.c,
-                      plan.c, &algo, workspace, workspace_bytes(p), stream);
+                      plan.c, &algo, workspace, plan.workspace_bytes, stream);
   if (plan.sums_apart && status == CUBLAS_STATUS_SUCCESS)
     column_sums(stream, p.type, p.k, p.m, p.a, p.a_sums, workspace);
   return status;
@@ -128,7 +142,7 @@ void Products::choose(Plan& plan, cudaStream_t stream, const Product& p, void* w
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     library_.MatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value));
   };
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes(p)));
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(plan.workspace_bytes));
   // Parts of sums are added in f32 and in order, never in the type of the result.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
@@ -153,10 +167,23 @@ void Products::choose(Plan& plan, cudaStream_t stream, const Product& p, void* w
   }
 }
 
+bool Products::works(const Plan& plan) const {
+  cublasLtMatmulHeuristicResult_t result;
+  return library_.MatmulAlgoCheck(handle_, plan.matmul, plan.b, plan.a, plan.c, plan.c, &plan.algo,
+                                  &result) == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= plan.workspace_bytes;
+}
+
 void Products::prepare(cudaStream_t stream, const Product& p, void* workspace) {
   const std::lock_guard lock(mutex_);
-  auto& known = plans_[key_of(p)];
+  const Key key = key_of(p), kind = kind_of(key);
+  auto& known = plans_[key];
   if (known != nullptr) return;
+  if (const auto choice = choices_.find(kind); choice != choices_.end()) {
+    known = describe(p, !choice->second.sums_apart);
+    known->algo = choice->second.algo;
+    if (works(*known)) return;
+  }
   std::unique_ptr<Plan> best;
   for (const bool sums_within : {true, false}) {
     if (!sums_within && p.a_sums == nullptr) continue;
@@ -167,6 +194,8 @@ void Products::prepare(cudaStream_t stream, const Product& p, void* workspace) {
   if (std::isinf(best->ms))
     fail(ErrorCode::kInternal, "cuda: cuBLASLt has no algorithm for a product {} x {} x {} of {}", p.m, p.n,
          p.k, name_of(p.type));
+  choices_[kind] = {best->algo, best->sums_apart};
+  ++timed_;
   known = std::move(best);
 }
 
@@ -175,6 +204,48 @@ void Products::launch(cudaStream_t stream, const Product& p, void* workspace) {
   const auto found = plans_.find(key_of(p));
   if (found == plans_.end()) fail(ErrorCode::kInternal, "cuda: a product was not prepared");
   check(run(*found->second, found->second->algo, stream, p, workspace), "a product");
+}
+
+// ---- choices as text
+// ------------------------------------------------------------------------------------------
+
+std::string Products::header() const {
+  cudaDeviceProp gpu{};
+  cuda::check(cudaGetDeviceProperties(&gpu, 0), "asking for the GPU");
+  return fmt::format("cublaslt {} {}", library_.GetVersion(), gpu.name);
+}
+
+std::string Products::choices() const {
+  const std::lock_guard lock(mutex_);
+  std::string text = header() + "\n";
+  for (const auto& [kind, choice] : choices_) {
+    for (const int64_t number : kind) text += fmt::format("{} ", number);
+    text += choice.sums_apart ? "1" : "0";
+    for (const uint64_t word : choice.algo.data) text += fmt::format(" {:x}", word);
+    text += "\n";
+  }
+  return text;
+}
+
+void Products::adopt(const std::string& choices) {
+  std::istringstream lines(choices);
+  std::string line;
+  if (!std::getline(lines, line) || line != header()) return;
+  std::map<Key, Choice> found;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    Key kind{};
+    Choice choice;
+    for (int64_t& number : kind) words >> number;
+    words >> choice.sums_apart >> std::hex;
+    for (uint64_t& word : choice.algo.data) words >> word;
+    if (words.fail())
+      fail(ErrorCode::kInvalidData, "choices of cuBLASLt's algorithms: found \"{}\", wants 17 numbers", line);
+    found[kind] = choice;
+  }
+  const std::lock_guard lock(mutex_);
+  for (const auto& [kind, choice] : found) choices_[kind] = choice;
+  plans_.clear();
 }
 
 }  // namespace lathe::cuda

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "lathe/backends/cuda/cublaslt.h"
 #include "lathe/core/dtype.h"
@@ -26,8 +27,8 @@ struct Product {
   float* a_sums = nullptr;       ///< [m]; with A transposed: Σ over k of A[k,m], the gradient of a bias
 };
 
-/// The matrix products of one device, by cuBLASLt.  For each shape, layout and epilogue the library's
-/// candidates are timed once.
+/// The matrix products of one device, by cuBLASLt.  For each kind (shape, layout, epilogue) the library's
+/// candidates are timed once.  Counts of tokens that differ by less than a quarter are of one kind.
 class Products {
  public:
   /// tf32: products of f32 round their operands to 10 bits of mantissa.
@@ -46,20 +47,37 @@ class Products {
   /// Launches it; `prepare` was called for its kind.
   void launch(cudaStream_t stream, const Product& p, void* workspace);
 
+  /// The algorithms chosen so far, as text: a line that names library and GPU, then one line per kind.
+  std::string choices() const;
+  /// Takes choices made before, so that products have the bits they had then.  Those of another library or
+  /// GPU are left aside.  Errors: kInvalidData if the text is broken; nothing is taken then.
+  void adopt(const std::string& choices);
+  /// Grows with every choice made by timing.
+  size_t timed() const { return timed_; }
+
  private:
   struct Plan;
   using Key = std::array<int64_t, 8>;
+  struct Choice {
+    cublasLtMatmulAlgo_t algo{};
+    bool sums_apart = false;  ///< a_sums by a kernel of its own
+  };
   static Key key_of(const Product& p);
+  static Key kind_of(const Key& key);
+  std::string header() const;
   std::unique_ptr<Plan> describe(const Product& p, bool sums_within) const;
   void choose(Plan& plan, cudaStream_t stream, const Product& p, void* workspace) const;
+  bool works(const Plan& plan) const;
   cublasStatus_t run(const Plan& plan, const cublasLtMatmulAlgo_t& algo, cudaStream_t stream,
                      const Product& p, void* workspace) const;
 
   const CublasLt& library_;
   bool tf32_;
   cublasLtHandle_t handle_ = nullptr;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<Key, std::unique_ptr<Plan>> plans_;
+  std::map<Key, Choice> choices_;  // by kind
+  size_t timed_ = 0;
 };
 
 }  // namespace lathe::cuda
