@@ -52,9 +52,10 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
     const bool real = !lengths.empty();
     if (!real) lengths = fixed_lengths(batch);
     const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-    session.reserve(
-        {{{ProgramKind::kEvaluate, bench_bucket(tokens, std::ssize(lengths)), false, false, int8}}});
-    const PackedBatch packed = bench_batch(lengths, model.config.vocab_size, false);
+    const int multiple = session.token_multiple();
+    session.reserve({{{ProgramKind::kEvaluate, bench_bucket(tokens, std::ssize(lengths), multiple), false,
+                       false, int8}}});
+    const PackedBatch packed = bench_batch(lengths, model.config.vocab_size, false, multiple);
     const BenchTimes times =
         time_calls(kWarmup, s.steps, [&] { session.evaluate(packed, logits, {}, {}, int8); });
     for (const float logit : logits)

@@ -101,17 +101,17 @@ TEST(BenchWork, MedianAndLeast) {
 
 TEST(BenchWork, BatchHoldsItsRowsAndFillsUpWithZeros) {
   const std::array<int, 2> lengths = {3, 5};
-  const PackedBatch batch = bench_batch(lengths, 100, true);
+  const PackedBatch batch = bench_batch(lengths, 100, true, 32);
   EXPECT_EQ(batch.cu_seqlens, (std::vector<int32_t>{0, 3, 8}));
   EXPECT_EQ(batch.cls_index, (std::vector<int32_t>{0, 3}));
   EXPECT_EQ(batch.labels, (std::vector<int32_t>{0, 1}));
   EXPECT_EQ(batch.longest_row, 5);
-  EXPECT_EQ(batch.tokens % Session::kTokenMultiple, 0);
+  EXPECT_EQ(batch.tokens % 32, 0);
   EXPECT_EQ(batch.input_ids.size(), static_cast<size_t>(batch.tokens));
   EXPECT_EQ(batch.input_ids[1], 104729 % 100);
   EXPECT_EQ(batch.input_ids[3], 7919 % 100);
   EXPECT_EQ(batch.input_ids[8], 0);
-  EXPECT_TRUE(bench_batch(lengths, 100, false).labels.empty());
+  EXPECT_TRUE(bench_batch(lengths, 100, false, 32).labels.empty());
 }
 
 // BERT-base, 8 x 128: 85 million weights in layers, two operations each, and attention.

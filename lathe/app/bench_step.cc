@@ -29,9 +29,10 @@ class Training {
     session_ = std::make_unique<Session>(*backend_, *model_.model, options);
     write_weights(*session_, model_);
     // What does not fit is found out before the host holds a batch of that size.
-    session_->reserve({{{ProgramKind::kStep, bench_bucket(int64_t{rows} * settings.seq, rows)}}});
+    session_->reserve({{{ProgramKind::kStep,
+                         bench_bucket(int64_t{rows} * settings.seq, rows, session_->token_multiple())}}});
     lengths_.assign(static_cast<size_t>(rows), settings.seq);
-    batch_ = bench_batch(lengths_, model_.config.vocab_size, true);
+    batch_ = bench_batch(lengths_, model_.config.vocab_size, true, session_->token_multiple());
     scalars_.learning_rate = 2e-5;
     scalars_.update_step = scalars_.adam_step = 0;
   }

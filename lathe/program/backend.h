@@ -29,6 +29,7 @@ struct DeviceInfo {
   std::string name;         ///< for people: "Intel Xeon, 2 threads, amx"
   size_t memory_bytes = 0;  ///< in all
   size_t alignment = 64;    ///< of every value in the arena, bytes
+  int token_multiple = 32;  ///< batches are packed to such a number of tokens: each has its own program
   bool caller_memory =
       true;  ///< false: the device manages memory itself and a MemoryPlan is only an estimate
 };

@@ -10,7 +10,7 @@ namespace lathe {
 struct BatchStream::Position {
   const TokenizedDataset& data;
   Sampler sampler;
-  int accumulation;
+  int token_multiple, accumulation;
   int64_t epoch, index, epochs;
   std::vector<int32_t> samples;
 
@@ -22,22 +22,23 @@ struct BatchStream::Position {
     if (epoch >= epochs) return false;
     sampler.batch(epoch, index, samples);
     const int micro = static_cast<int>(index % accumulation);
-    pack_batch(data, samples, {Session::kTokenMultiple, micro * sampler.options().batch_size}, out);
+    pack_batch(data, samples, {token_multiple, micro * sampler.options().batch_size}, out);
     ++index;
     return true;
   }
 };
 
-BatchStream::BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, int accumulation,
-                         int64_t first_epoch, int64_t first_batch, int64_t epochs) {
+BatchStream::BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, int token_multiple,
+                         int accumulation, int64_t first_epoch, int64_t first_batch, int64_t epochs) {
   std::vector<int32_t> lengths;
   if (sampler.strategy == SamplingStrategy::kGroupByLength) lengths = data.lengths();
-  auto position = std::make_shared<Position>(
-      Position{data, Sampler(sampler, lengths), accumulation, first_epoch, first_batch, epochs, {}});
+  auto position = std::make_shared<Position>(Position{
+      data, Sampler(sampler, lengths), token_multiple, accumulation, first_epoch, first_batch, epochs, {}});
   prefetcher_ = std::make_unique<Prefetcher>([position](PackedBatch& out) { return position->fill(out); });
 }
 
-Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options, int64_t epochs) {
+Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options, int token_multiple,
+                     int64_t epochs) {
   const std::vector<int32_t> lengths = data.lengths();
   Sampler sampler(options, lengths);
   Bucket largest;
@@ -51,8 +52,7 @@ Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options
       largest.tokens = std::max(largest.tokens, tokens);
       largest.rows = std::max(largest.rows, static_cast<int64_t>(samples.size()));
     }
-  constexpr int64_t kMultiple = Session::kTokenMultiple;
-  largest.tokens = (largest.tokens + kMultiple - 1) / kMultiple * kMultiple;
+  largest.tokens = (largest.tokens + token_multiple - 1) / token_multiple * token_multiple;
   return largest;
 }
 

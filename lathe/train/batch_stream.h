@@ -11,8 +11,8 @@ namespace lathe {
 class BatchStream {
  public:
   /// accumulation: micro-batches per update; the last update of an epoch may have fewer.
-  BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, int accumulation,
-              int64_t first_epoch, int64_t first_batch, int64_t epochs);
+  BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, int token_multiple,
+              int accumulation, int64_t first_epoch, int64_t first_batch, int64_t epochs);
   /// Null at the end of the last epoch.
   const PackedBatch* next() { return prefetcher_->next(); }
 
@@ -22,6 +22,7 @@ class BatchStream {
 };
 
 /// The most tokens, packed, and the most rows that a micro-batch of the first `epochs` epochs has.
-Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& sampler, int64_t epochs);
+Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& sampler, int token_multiple,
+                     int64_t epochs);
 
 }  // namespace lathe

@@ -181,7 +181,7 @@ std::string Session::shortage(const MemoryNeed& need, uint64_t free, const Work&
     return memory_need(std::span(&plan, 1)).total();
   };
   return to_string(MemoryShortage{largest.kind, largest.bucket, every > 0, need, free, backend_.info().kind,
-                                  kTokenMultiple, need_of});
+                                  token_multiple(), need_of});
 }
 
 Session::Compiled& Session::compiled(const Work& work) {

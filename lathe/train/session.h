@@ -62,7 +62,7 @@ class Session {
   void adopt_tuning(const std::string& text) { backend_.adopt_tuning(text); }
 
   /// Batches must be packed to a multiple of this many tokens.
-  static constexpr int kTokenMultiple = 32;
+  int token_multiple() const { return backend_.info().token_multiple; }
 
   /// The base's output for a batch: rows of hidden_size elements in the dtype of activations, one per token
   /// or per sample of the batch (TaskModel::per_token).  Empty: the base is to run.

@@ -172,7 +172,8 @@ void Trainer::find_batch_size() {
 }
 
 std::vector<Session::Work> Trainer::update_work(const Plan& plan) const {
-  const Bucket bucket = largest_batch(*train_, sampler_options(train_->size()), plan.epochs);
+  const Bucket bucket =
+      largest_batch(*train_, sampler_options(train_->size()), session_->token_multiple(), plan.epochs);
   if (std::min(args_.gradient_accumulation_steps, plan.batches_per_epoch) == 1)
     return {{ProgramKind::kStep, bucket}};
   return {{ProgramKind::kAccumulate, bucket}, {ProgramKind::kUpdate, {}}};
@@ -236,8 +237,8 @@ void Trainer::run_updates(const Plan& plan) {
   const int64_t epoch = data_updates() / plan.updates_per_epoch;
   const int64_t update = data_updates() % plan.updates_per_epoch;
   const int accumulation = static_cast<int>(args_.gradient_accumulation_steps);
-  BatchStream stream(*train_, sampler_options(train_->size()), accumulation, epoch, update * accumulation,
-                     epoch + plan.epochs + 1);
+  BatchStream stream(*train_, sampler_options(train_->size()), session_->token_multiple(), accumulation,
+                     epoch, update * accumulation, epoch + plan.epochs + 1);
   while (state_.global_step < plan.max_steps) {
     start_update(plan, stream);
     after_update(plan);

@@ -48,7 +48,8 @@ double agreement(Problem problem, const Predictions& a, const Predictions& b) {
 Session::Work Trainer::evaluation_work(const TokenizedDataset& data, bool int8) const {
   // Besides integers nothing of an evaluation wants to be exact: what is f32 is bf16 then.
   const DType dtype = int8 && evaluation_dtype() == DType::f32 ? DType::bf16 : evaluation_dtype();
-  const Bucket bucket = largest_batch(data, evaluation_options(args_, data.size()), 1);
+  const Bucket bucket =
+      largest_batch(data, evaluation_options(args_, data.size()), session_->token_multiple(), 1);
   return {ProgramKind::kEvaluate, bucket, true, false, int8, dtype};
 }
 
@@ -99,7 +100,7 @@ Predictions Trainer::predict(const TokenizedDataset& data, bool int8) {
   if (tokens) out.begins = data.begins;
   if (data.size() == 0) return out;
   const SamplerOptions options = evaluation_options(args_, data.size());
-  BatchStream stream(data, options, 1, 0, 0, 1);
+  BatchStream stream(data, options, session_->token_multiple(), 1, 0, 0, 1);
   const int64_t batches = (data.size() + options.batch_size - 1) / options.batch_size;
   std::vector<float> logits;
   double loss = 0, counted = 0;

@@ -149,9 +149,9 @@ TEST(Memory, TheLargestBatchIsAsLargeAsAnyThatComes) {
     options.size = d.size();
     options.batch_size = 7;
     options.strategy = strategy;
-    const Bucket largest = largest_batch(d, options, 3);
+    const Bucket largest = largest_batch(d, options, 32, 3);
     Bucket seen;
-    BatchStream stream(d, options, 1, 0, 0, 3);
+    BatchStream stream(d, options, 32, 1, 0, 0, 3);
     while (const PackedBatch* batch = stream.next()) {
       seen.tokens = std::max<int64_t>(seen.tokens, batch->tokens);
       seen.rows = std::max<int64_t>(seen.rows, batch->rows);
@@ -194,7 +194,7 @@ class AutoBatch : public testing::Test {
     SamplerOptions options;
     options.size = train_.size();
     options.batch_size = static_cast<int>(size);
-    const Session::Work work[] = {{ProgramKind::kAccumulate, largest_batch(train_, options, 2)},
+    const Session::Work work[] = {{ProgramKind::kAccumulate, largest_batch(train_, options, 32, 2)},
                                   {ProgramKind::kUpdate, {}}};
     return session.memory_need(work).total();
   }
