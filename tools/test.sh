@@ -33,8 +33,12 @@ step "layers and format"
 tools/check_layers.py
 tools/format.sh --check
 
-step "release build, warnings as errors"
-tools/configure.sh build/release -DCMAKE_BUILD_TYPE=Release
+cuda=""   # where nvcc is: the cuda device too, for one architecture (tests that need a GPU are skipped without one)
+if command -v nvcc >/dev/null; then cuda="-DLATHE_CUDA=ON -DLATHE_CUDA_ARCHITECTURES=90-real"; fi
+
+step "release build, warnings as errors ${cuda:+and cuda}"
+# shellcheck disable=SC2086  # a list of words
+tools/configure.sh build/release -DCMAKE_BUILD_TYPE=Release $cuda
 cmake --build build/release -j "$cores"
 
 step "unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"

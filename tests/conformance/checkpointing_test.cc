@@ -3,6 +3,7 @@
 
 #include "lathe/backends/register.h"
 #include "lathe/train/auto_model.h"
+#include "tests/device_under_test.h"
 
 namespace lathe {
 namespace {
@@ -89,21 +90,22 @@ std::vector<float> train(const Setting& s, int64_t every) {
 }
 
 TEST_P(Checkpointing, GivesTheSameBits) {
+  LATHE_NEEDS_DEVICE(GetParam().device);
   const std::vector<float> kept = train(GetParam(), 0);
   EXPECT_NE(kept[0], kept[2]);  // it learns, or draws other masks
   EXPECT_EQ(train(GetParam(), GetParam().every), kept);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Checkpointing,
-                         testing::Values(Setting{"cpu", DType::f32, 1, false},
-                                         Setting{"cpu", DType::bf16, 1, false},
-                                         Setting{"cpu", DType::bf16, 4, false},
-                                         Setting{"cpu", DType::bf16, 1, true},
-                                         Setting{"ref", DType::f32, 1, false}),
-                         [](const auto& i) {
-                           return fmt::format("{}_{}_every_{}{}", i.param.device, name_of(i.param.dtype),
-                                              i.param.every, i.param.accumulate ? "_accumulated" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, Checkpointing,
+    testing::Values(Setting{"cpu", DType::f32, 1, false}, Setting{"cpu", DType::bf16, 1, false},
+                    Setting{"cpu", DType::bf16, 4, false}, Setting{"cpu", DType::bf16, 1, true},
+                    Setting{"ref", DType::f32, 1, false}, Setting{"cuda", DType::bf16, 1, false},
+                    Setting{"cuda", DType::f32, 1, true}),
+    [](const auto& i) {
+      return fmt::format("{}_{}_every_{}{}", i.param.device, name_of(i.param.dtype), i.param.every,
+                         i.param.accumulate ? "_accumulated" : "");
+    });
 
 /// The arena without the workspace of the ops.
 size_t planned(Backend& backend, DType dtype, int64_t every) {

@@ -10,6 +10,7 @@
 #include "lathe/data/test_data.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/trainer.h"
+#include "tests/device_under_test.h"
 
 namespace lathe {
 namespace {
@@ -20,15 +21,18 @@ std::string model_folder() {
   return root + "/all-MiniLM-L6-v2";
 }
 
-class MiniLmTrace : public testing::TestWithParam<const char*> {};
+/// A device, and the name of a trace.
+class MiniLmTrace : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
 TEST_P(MiniLmTrace, LossAndGradientNormEqualTheTrainers) {
+  const auto& [device, trace] = GetParam();
+  LATHE_NEEDS_DEVICE(device);
   FileSystem& fs = real_file_system();
   const std::string train_file = test_data_dir() + "/glue/MRPC/train.tsv";
   if (!fs.exists(model_folder() + "/model.safetensors")) GTEST_SKIP() << "needs tools/fetch_test_model.sh";
   if (!fs.exists(train_file)) GTEST_SKIP() << "needs ../shared/data or LATHE_DATA_DIR";
   const std::string golden_path =
-      std::string(LATHE_SOURCE_DIR) + "/tests/golden/minilm_mrpc/" + GetParam() + ".json";
+      std::string(LATHE_SOURCE_DIR) + "/tests/golden/minilm_mrpc/" + trace + ".json";
   const nlohmann::json golden = read_json(fs, golden_path), settings = golden["settings"];
 
   TrainingArguments args;
@@ -52,7 +56,7 @@ TEST_P(MiniLmTrace, LossAndGradientNormEqualTheTrainers) {
   ThreadPool pool(2);
   const TokenizedDataset train =
       tokenize_dataset(read_glue_file(glue_task("mrpc"), train_file), *model.tokenizer, 128, pool);
-  const auto backend = open_device("cpu");
+  const auto backend = open_device(device);
 
   size_t step = 0;
   TrainerHooks hooks;
@@ -73,7 +77,9 @@ TEST_P(MiniLmTrace, LossAndGradientNormEqualTheTrainers) {
   EXPECT_EQ(trainer.state().max_steps, golden["max_steps"].get<int64_t>());
 }
 
-INSTANTIATE_TEST_SUITE_P(Mrpc, MiniLmTrace, testing::Values("plain", "accumulation"));
+INSTANTIATE_TEST_SUITE_P(Mrpc, MiniLmTrace,
+                         testing::Combine(testing::Values("cpu", "cuda"),
+                                          testing::Values("plain", "accumulation")));
 
 }  // namespace
 }  // namespace lathe

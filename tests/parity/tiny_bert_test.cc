@@ -12,6 +12,7 @@
 #include "lathe/models/bert.h"
 #include "lathe/models/pretrained.h"
 #include "lathe/train/session.h"
+#include "tests/device_under_test.h"
 
 namespace lathe {
 namespace {
@@ -132,6 +133,7 @@ double norm(const std::vector<float>& x) {
 
 class TinyBert : public testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
+  void SetUp() override { LATHE_NEEDS_DEVICE(device()); }
   const Head& head() const { return kHeads[std::get<1>(GetParam())]; }
   const std::string& device() const { return std::get<0>(GetParam()); }
 };
@@ -199,8 +201,7 @@ TEST(TinyBertActivations, TenStepsOfTrainingEqualTheStoredOnes) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, TinyBert,
-                         testing::Combine(testing::Values("ref", "cpu"), testing::Range(0, 5)),
+INSTANTIATE_TEST_SUITE_P(Devices, TinyBert, testing::Combine(devices_under_test(), testing::Range(0, 5)),
                          [](const auto& i) {
                            return std::get<0>(i.param) + "_" + kHeads[std::get<1>(i.param)].folder;
                          });
