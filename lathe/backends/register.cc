@@ -38,7 +38,7 @@ std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOption
            kind, device.detail);
     known += (known.empty() ? "" : ", ") + device.kind;
   }
-  if (kind == "cuda") return cuda::make_cuda_backend();
+  if (kind == "cuda") return cuda::make_cuda_backend(options.tf32);
   fail(ErrorCode::kUsage, "device {} is unknown; one of auto, {} is wanted", kind, known);
 }
 

@@ -31,7 +31,8 @@ struct CpuLevels {
 CpuLevels cpu_levels();
 
 struct DeviceOptions {
-  int threads = 0;  ///< cpu: 0 = one per usable core
+  int threads = 0;    ///< cpu: 0 = one per usable core
+  bool tf32 = false;  ///< cuda: products of f32 round their operands to 10 bits of mantissa
 };
 
 /// Opens a device by kind; "auto" takes the first available.  Errors: kUsage for a name that is none,

@@ -199,6 +199,8 @@ std::vector<std::string> validate(QaArguments& args, const TrainingArguments& tr
 }
 
 std::vector<std::string> precision_notices(const TrainingArguments& args, std::string_view device) {
+  if (args.tf32.value_or(false) && device != "cuda")
+    return {fmt::format("--tf32: has no effect on device {}; it concerns NVIDIA GPUs", device)};
   if (args.fp16 && device == "cpu") {
     return {
         "--fp16: computes in float16 on the CPU, where Hugging Face leaves the flag aside and trains in "

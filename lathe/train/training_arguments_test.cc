@@ -230,6 +230,10 @@ TEST(Precision, Fp16OnTheCpuIsReallyThat) {
   args.fp16 = true;
   EXPECT_EQ(precision_notices(args, "cpu").size(), 1u);
   EXPECT_TRUE(precision_notices(args, "cuda").empty());
+  args.fp16 = false;
+  args.tf32 = true;
+  EXPECT_TRUE(precision_notices(args, "cuda").empty());
+  EXPECT_EQ(precision_notices(args, "cpu").size(), 1u);
 }
 
 }  // namespace

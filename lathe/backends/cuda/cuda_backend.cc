@@ -15,7 +15,7 @@ constexpr size_t kAlignment = 256;  // what cuBLASLt's fastest algorithms and ve
 
 class CudaBackend : public Backend {
  public:
-  CudaBackend() : products_(*cublaslt(), false), device_{{}, {}, products_, rounded_} {
+  explicit CudaBackend(bool tf32) : products_(*cublaslt(), tf32), device_{{}, {}, products_, rounded_} {
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, 0), "asking for the GPU");
     info_.kind = "cuda";
@@ -152,10 +152,10 @@ Presence presence() {
   return found;
 }
 
-std::unique_ptr<Backend> make_cuda_backend() {
+std::unique_ptr<Backend> make_cuda_backend(bool tf32) {
   const Presence found = presence();
   if (!found.available) fail(ErrorCode::kNotFound, "cuda: {}", found.detail);
-  return std::make_unique<CudaBackend>();
+  return std::make_unique<CudaBackend>(tf32);
 }
 
 }  // namespace lathe::cuda

@@ -26,7 +26,8 @@ double measure_copy();
 size_t peak_bytes();
 
 /// The first NVIDIA GPU: cuBLASLt for the products, own kernels for the rest, every program one CUDA graph.
+/// tf32: products of f32 round their operands to 10 bits of mantissa.
 /// Errors: kNotFound where `presence` says that it is not available.
-std::unique_ptr<Backend> make_cuda_backend();
+std::unique_ptr<Backend> make_cuda_backend(bool tf32 = false);
 
 }  // namespace lathe::cuda

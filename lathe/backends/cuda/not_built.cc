@@ -11,6 +11,8 @@ Peak measure_peak() { return {}; }
 double measure_copy() { return 0; }
 size_t peak_bytes() { return 0; }
 
-std::unique_ptr<Backend> make_cuda_backend() { fail(ErrorCode::kNotFound, "cuda: {}", presence().detail); }
+std::unique_ptr<Backend> make_cuda_backend(bool) {
+  fail(ErrorCode::kNotFound, "cuda: {}", presence().detail);
+}
 
 }  // namespace lathe::cuda

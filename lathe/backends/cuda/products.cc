@@ -71,10 +71,11 @@ size_t Products::workspace_bytes(const Product& p) {
   return std::max(std::min(kMostWorkspace, partial), sums);
 }
 
-Products::Key Products::key_of(const Product& p) {
+Products::Key Products::key_of(const Product& p) const {
   const auto flag = [](bool set, int bit) { return int64_t{set} << bit; };
   const int64_t flags = flag(p.a_transposed, 0) | flag(p.b_transposed, 1) | flag(p.bias != nullptr, 2) |
-                        flag(p.addend != nullptr, 3) | flag(p.a_sums != nullptr, 4);
+                        flag(p.addend != nullptr, 3) | flag(p.a_sums != nullptr, 4) |
+                        flag(tf32_ && p.type == DType::f32, 5);
   const int64_t alignment = alignment_of(p.a) << 20 | alignment_of(p.b) << 10 | alignment_of(p.c);
   return {p.m, p.n, p.k, int64_t(p.type), int64_t(p.c_type), flags, alignment, alignment_of(p.addend)};
 }

@@ -62,7 +62,7 @@ class Products {
     cublasLtMatmulAlgo_t algo{};
     bool sums_apart = false;  ///< a_sums by a kernel of its own
   };
-  static Key key_of(const Product& p);
+  Key key_of(const Product& p) const;
   static Key kind_of(const Key& key);
   std::string header() const;
   std::unique_ptr<Plan> describe(const Product& p, bool sums_within) const;
