@@ -16,11 +16,6 @@ struct Elements {
   }
 };
 
-struct Over {
-  double n;
-  __device__ float operator()(double sum) const { return static_cast<float>(sum / n); }
-};
-
 template <typename T>
 __global__ void __launch_bounds__(kSumThreads) mean_bwd_kernel(int64_t n, const float* dy, T* dx) {
   const int64_t i = int64_t{kSumThreads} * blockIdx.x + threadIdx.x;
@@ -35,11 +30,11 @@ void mean(cudaStream_t stream, DType t, int64_t n, const void* x, float* y, void
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     const Elements<T> terms{static_cast<const T*>(x)};
-    const Over over{static_cast<double>(n)};
+    const Mean finish{static_cast<double>(n)};
     if (aligned16(x))
-      sum_terms<16 / sizeof(T)>(stream, n, terms, over, y, workspace);
+      sum_terms<16 / sizeof(T)>(stream, n, terms, finish, y, workspace);
     else
-      sum_terms<1>(stream, n, terms, over, y, workspace);
+      sum_terms<1>(stream, n, terms, finish, y, workspace);
   });
 }
 

@@ -76,6 +76,12 @@ __global__ void __launch_bounds__(kSumThreads)
   if (threadIdx.x == 0) *out = finish(sum);
 }
 
+/// finish: the mean of n terms.
+struct Mean {
+  double n;
+  __device__ float operator()(double sum) const { return static_cast<float>(sum / n); }
+};
+
 inline int64_t sum_blocks(int64_t n) {
   const int64_t blocks = ceil_div(n, kSumThreads * kSumVectors * 4);
   return blocks < 1 ? 1 : blocks < kSumBlocks ? blocks : kSumBlocks;
