@@ -11,7 +11,9 @@ namespace lathe::cuda {
 
 /// Kernels over rows of a matrix.  All tensors lie on the device, dense and row-major; storage `t` is f32,
 /// bf16 or f16, arithmetic and statistics are f32.  Everything is launched on `stream`; nothing waits.  Sums
-/// run in a fixed order: the same bits every time.
+/// run in a fixed order: the same bits every time.  Addresses that are no multiples of 16 bytes, and rows
+/// that are no multiples of 8 elements, cost speed only.  Workspaces are 16-byte aligned; their content
+/// before is of no matter.
 struct RowsSize {
   int64_t rows, cols;
 };
@@ -19,5 +21,37 @@ struct RowsSize {
 /// y = (x − mean) · rstd · gamma + beta.  x, y: [rows, cols]; gamma, beta: [cols]; mean, rstd: [rows].
 void layer_norm(cudaStream_t stream, DType t, RowsSize s, const void* x, const float* gamma,
                 const float* beta, float eps, void* y, float* mean, float* rstd);
+
+/// sum = r + dropout(x), rounded to its storage, and y, mean, rstd = layer_norm(sum).  sample_ids, positions:
+/// [rows]; positions may be null: 0.  With rule.threshold 0, sum = r + x, and rng and ids are not read.
+void dropout_add_layer_norm(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,
+                            const int32_t* sample_ids, const int32_t* positions, const void* x, const void* r,
+                            const float* gamma, const float* beta, float eps, void* sum, void* y, float* mean,
+                            float* rstd);
+
+/// dx: [rows, cols] (may be dy); dgamma, dbeta: [cols].  No rows: dgamma = dbeta = 0.
+void layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy, const void* x,
+                    const float* gamma, const float* mean, const float* rstd, void* dx, float* dgamma,
+                    float* dbeta, void* workspace);
+size_t layer_norm_bwd_workspace_bytes(RowsSize s);
+
+/// The same, and dd = dropout(dx): the gradients of r and x of dropout_add_layer_norm.
+void layer_norm_dropout_bwd(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,
+                            const int32_t* sample_ids, const int32_t* positions, const void* dy,
+                            const void* x, const float* gamma, const float* mean, const float* rstd, void* dx,
+                            void* dd, float* dgamma, float* dbeta, void* workspace);
+
+/// y = dropout(x), or residual + dropout(x) where residual is not null.  y may be x or residual.
+void dropout(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule, const int32_t* sample_ids,
+             const int32_t* positions, const void* x, const void* residual, void* y);
+
+/// y[i] = table[ids[i]]; s: shape of y.  Every id must be a row of the table.
+void gather_rows(cudaStream_t stream, DType t, RowsSize s, const void* table, const int32_t* ids, void* y);
+
+/// dtable[v] = Σ dy[i] over ids[i] = v, of pieces of ascending i; 0 if there is none.  s: shape of dy, in
+/// storage `from`; dtable: [table_rows, s.cols] in storage `to`.
+void scatter_add_rows(cudaStream_t stream, DType from, DType to, RowsSize s, const void* dy,
+                      const int32_t* ids, int64_t table_rows, void* dtable, void* workspace);
+size_t scatter_add_rows_workspace_bytes(RowsSize s);
 
 }  // namespace lathe::cuda

@@ -1,0 +1,60 @@
+// add, mul, scale, cast, activations, mean.
+#include "lathe/backends/cuda/cuda_impl.h"
+#include "lathe/backends/cuda/kernels/elementwise.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::cuda {
+namespace {
+
+using Unary = void (*)(cudaStream_t, DType, int64_t, const void*, void*);
+using Binary = void (*)(cudaStream_t, DType, int64_t, const void*, const void*, void*);
+
+template <Unary kKernel>
+void unary(const Call& c) {
+  kKernel(c.stream, c.in_type(0).dtype, elements(c.in_type(0)), c.in[0], c.out[0]);
+}
+
+template <Binary kKernel>
+void binary(const Call& c) {
+  kKernel(c.stream, c.in_type(0).dtype, elements(c.in_type(0)), c.in[0], c.in[1], c.out[0]);
+}
+
+void run_scale(const Call& c) {
+  scale(c.stream, c.in_type(0).dtype, elements(c.in_type(0)), c.in[0],
+        static_cast<float>(c.node.attrs.f("factor")), c.out[0]);
+}
+
+void run_cast(const Call& c) {
+  cast(c.stream, c.in_type(0).dtype, c.out_type(0).dtype, elements(c.in_type(0)), c.in[0], c.out[0]);
+}
+
+size_t mean_workspace(const Node& node, const Program& program) {
+  return mean_workspace_bytes(elements(program.type(node.in[0])));
+}
+
+void run_mean(const Call& c) {
+  mean(c.stream, c.in_type(0).dtype, elements(c.in_type(0)), c.in[0], c.output<float>(0), c.workspace);
+}
+
+void run_mean_bwd(const Call& c) {
+  mean_bwd(c.stream, c.out_type(0).dtype, elements(c.out_type(0)), c.input<float>(0), c.out[0]);
+}
+
+}  // namespace
+
+std::vector<Entry> elementwise_entries() {
+  return {{&op::add, "map", binary<&add>},
+          {&op::mul, "map", binary<&mul>},
+          {&op::scale, "map", run_scale},
+          {&op::cast, "map", run_cast},
+          {&op::relu, "map", unary<&relu>},
+          {&op::relu_bwd, "map", binary<&relu_bwd>},
+          {&op::tanh, "map", unary<&tanh>},
+          {&op::tanh_bwd, "map", binary<&tanh_bwd>},
+          {&op::gelu, "map", unary<&gelu>},
+          {&op::gelu_bwd, "map", binary<&gelu_bwd>},
+          {&op::mean, "blocks", run_mean, mean_workspace},
+          {&op::mean_bwd, "map", run_mean_bwd}};
+}
+
+}  // namespace lathe::cuda

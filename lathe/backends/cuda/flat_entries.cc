@@ -1,0 +1,43 @@
+// Views, which the memory plan has resolved, and the optimizer over flat arenas.
+#include "lathe/backends/cuda/cuda_impl.h"
+#include "lathe/backends/cuda/kernels/flat.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::cuda {
+namespace {
+
+void run_accumulate(const Call& c) {
+  accumulate(c.stream, elements(c.in_type(0)), c.input<float>(2), c.input<float>(1), c.output<float>(0));
+}
+
+size_t norm_workspace(const Node& node, const Program& program) {
+  return grad_norm_workspace_bytes(elements(program.type(node.in[0])));
+}
+
+void run_grad_norm(const Call& c) {
+  grad_norm(c.stream, elements(c.in_type(0)), c.input<float>(0), c.input<float>(1), c.output<float>(0),
+            c.workspace);
+}
+
+size_t adamw_workspace(const Node&, const Program&) { return kAdamwWorkspaceBytes; }
+
+void run_adamw(const Call& c) {
+  const Attrs& attrs = c.node.attrs;
+  const AdamW a{attrs.f("beta1"), attrs.f("beta2"), attrs.f("eps"), attrs.f("weight_decay"),
+                attrs.i("decayed")};
+  adamw(c.stream, a, elements(c.in_type(0)), c.input<float>(1), c.input<float>(4), c.input<float>(5),
+        c.input<float>(6), c.output<float>(0), c.output<float>(1), c.output<float>(2), c.rounded,
+        c.rounded_type, c.workspace);
+}
+
+}  // namespace
+
+std::vector<Entry> flat_entries() {
+  return {{&op::slice, "view", nullptr},
+          {&op::concat, "view", nullptr},
+          {&op::accumulate, "map", run_accumulate},
+          {&op::grad_norm, "blocks", run_grad_norm, norm_workspace},
+          {&op::adamw, "one pass", run_adamw, adamw_workspace}};
+}
+
+}  // namespace lathe::cuda

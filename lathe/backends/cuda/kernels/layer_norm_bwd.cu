@@ -1,0 +1,283 @@
+// The derivatives of layer normalisation.  With x̂ = (x − mean) · rstd, g = dy · gamma and ⟨⟩ the mean over a
+// row: dx = rstd · (g − ⟨g⟩ − x̂ ⟨g x̂⟩), dgamma = Σ dy x̂ and dbeta = Σ dy over the rows.
+#include <algorithm>
+
+#include "lathe/backends/cuda/kernels/dropout.cuh"
+#include "lathe/backends/cuda/kernels/rows.h"
+#include "lathe/backends/cuda/kernels/vector.cuh"
+
+namespace lathe::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kBlockRows = kThreads / kWarp;
+/// Columns of one vector per lane, and the most vectors that a lane holds.
+constexpr int64_t kVectorCols = 8 * kWarp, kMostVectors = 4;
+/// Blocks that are resident at once on a multiprocessor: each keeps the sums of its rows in registers.
+constexpr int resident_blocks(int64_t vectors) { return vectors > 3 ? 2 : 3; }
+constexpr int64_t kMultiprocessors = 132;
+/// Pieces of the rows where columns are summed apart from dx.
+constexpr int64_t kMostPieces = 64;
+
+int64_t block_count(RowsSize s) {
+  const int64_t most = kMultiprocessors * resident_blocks(ceil_div(s.cols, kVectorCols));
+  return std::clamp<int64_t>(ceil_div(s.rows, kBlockRows), 1, most);
+}
+
+template <typename T>
+struct Backward {
+  int64_t rows, cols;
+  const T *dy, *x;
+  const float *gamma, *mean, *rstd;
+  T* dx;
+  T* dd;             ///< of a kernel with dropout
+  DropoutSite site;  ///< the same
+  float* partial;    ///< [blocks][2][cols]: dgamma and dbeta of each block's rows
+};
+
+/// Stores dx of kWidth columns, and dropout of what was stored.
+template <bool kDropout, int kWidth, typename T>
+__device__ inline void store_gradient(const Backward<T>& b, int64_t at, int64_t col,
+                                      const DropoutRow& dropout, float (&dx)[kWidth]) {
+  store_vec(b.dx + at + col, dx);
+  if constexpr (kDropout) {
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) dx[j] = to_float(from_float<T>(dx[j]));
+    dropout.apply(col, dx);
+    store_vec(b.dd + at + col, dx);
+  }
+}
+
+/// Adds up the warps' sums in their order and writes them as this block's.
+template <int kVectors, typename T>
+__device__ inline void store_partial(const Backward<T>& b, const float (&dgamma)[kVectors][8],
+                                     const float (&dbeta)[kVectors][8]) {
+  __shared__ float sums[2][kVectors * kVectorCols];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  for (int turn = 0; turn < kBlockRows; ++turn) {
+    if (warp == turn) {
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v)
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          const int c = 8 * (lane + kWarp * v) + j;
+          sums[0][c] = turn == 0 ? dgamma[v][j] : sums[0][c] + dgamma[v][j];
+          sums[1][c] = turn == 0 ? dbeta[v][j] : sums[1][c] + dbeta[v][j];
+        }
+    }
+    __syncthreads();
+  }
+  float* to = b.partial + 2 * b.cols * blockIdx.x;
+  for (int c = static_cast<int>(threadIdx.x); c < b.cols; c += kThreads) {
+    to[c] = sums[0][c];
+    to[b.cols + c] = sums[1][c];
+  }
+}
+
+/// cols is a multiple of 8 and at most 256 kVectors.  Columns beyond are zeros.
+template <int kVectors, bool kDropout, typename T>
+__global__ void __launch_bounds__(kThreads, resident_blocks(kVectors)) held_kernel(Backward<T> b) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int cols = static_cast<int>(b.cols);
+  const float share = 1.f / static_cast<float>(cols);
+  const auto col = [&](int v) { return 8 * (lane + kWarp * v); };
+  Vec<float, 8> gamma[kVectors] = {};
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v)
+    if (col(v) < cols) gamma[v] = load_vec<8>(b.gamma + col(v));
+  float dgamma[kVectors][8] = {}, dbeta[kVectors][8] = {};
+  for (int64_t r = int64_t{kBlockRows} * blockIdx.x + threadIdx.x / kWarp; r < b.rows;
+       r += int64_t{kBlockRows} * gridDim.x) {
+    Vec<T, 8> dy[kVectors] = {}, x[kVectors] = {};
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v)
+      if (col(v) < cols) {
+        dy[v] = load_vec<8>(b.dy + r * cols + col(v));
+        x[v] = load_vec<8>(b.x + r * cols + col(v));
+      }
+    const float mean = b.mean[r], rstd = b.rstd[r];
+    const auto normal = [&](int v, int j) { return (to_float(x[v].at[j]) - mean) * rstd; };
+    float sum = 0, skew = 0;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v)
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const float d = to_float(dy[v].at[j]), hat = normal(v, j), g = d * gamma[v].at[j];
+        sum += g;
+        skew += g * hat;
+        dgamma[v][j] += d * hat;
+        dbeta[v][j] += d;
+      }
+    sum = warp_sum(sum) * share;
+    skew = warp_sum(skew) * share;
+    DropoutRow dropout{};
+    if constexpr (kDropout) dropout = b.site.row(r);
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (col(v) >= cols) continue;
+      float dx[8];
+#pragma unroll
+      for (int j = 0; j < 8; ++j)
+        dx[j] = rstd * (to_float(dy[v].at[j]) * gamma[v].at[j] - sum - normal(v, j) * skew);
+      store_gradient<kDropout>(b, r * cols, col(v), dropout, dx);
+    }
+  }
+  store_partial(b, dgamma, dbeta);
+}
+
+/// dx alone, of any number of columns; the row is read twice.  dx may be dy: a lane reads its columns before
+/// it writes them.
+template <int kWidth, bool kDropout, typename T>
+__global__ void __launch_bounds__(kThreads) reread_kernel(Backward<T> b) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int64_t r = int64_t{kBlockRows} * blockIdx.x + threadIdx.x / kWarp, at = r * b.cols;
+  if (r >= b.rows) return;
+  const float mean = b.mean[r], rstd = b.rstd[r];
+  const auto for_columns = [&](auto f) {  // f(col, g, x̂)
+#pragma unroll 1
+    for (int64_t col = lane * kWidth; col < b.cols; col += kWarp * kWidth) {
+      const Vec<T, kWidth> dy = load_vec<kWidth>(b.dy + at + col), x = load_vec<kWidth>(b.x + at + col);
+      const Vec<float, kWidth> gamma = load_vec<kWidth>(b.gamma + col);
+      float g[kWidth], hat[kWidth];
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) {
+        g[j] = to_float(dy.at[j]) * gamma.at[j];
+        hat[j] = (to_float(x.at[j]) - mean) * rstd;
+      }
+      f(col, g, hat);
+    }
+  };
+  float sum = 0, skew = 0;
+  for_columns([&](int64_t, const float(&g)[kWidth], const float(&hat)[kWidth]) {
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) sum += g[j], skew += g[j] * hat[j];
+  });
+  sum = warp_sum(sum) / static_cast<float>(b.cols);
+  skew = warp_sum(skew) / static_cast<float>(b.cols);
+  DropoutRow dropout{};
+  if constexpr (kDropout) dropout = b.site.row(r);
+  for_columns([&](int64_t col, float(&g)[kWidth], const float(&hat)[kWidth]) {
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) g[j] = rstd * (g[j] - sum - hat[j] * skew);
+    store_gradient<kDropout>(b, at, col, dropout, g);
+  });
+}
+
+/// dgamma and dbeta of one piece of the rows and 32 columns.
+constexpr int kColumnThreads = 8;  // along the rows
+template <typename T>
+__global__ void __launch_bounds__(kWarp* kColumnThreads) columns_kernel(Backward<T> b) {
+  const int64_t col = int64_t{kWarp} * blockIdx.x + threadIdx.x;
+  const int64_t begin = b.rows * blockIdx.y / gridDim.y, end = b.rows * (blockIdx.y + 1) / gridDim.y;
+  float dgamma = 0, dbeta = 0;
+  if (col < b.cols)
+    for (int64_t r = begin + threadIdx.y; r < end; r += kColumnThreads) {
+      const float dy = to_float(b.dy[r * b.cols + col]);
+      dgamma += dy * ((to_float(b.x[r * b.cols + col]) - b.mean[r]) * b.rstd[r]);
+      dbeta += dy;
+    }
+  __shared__ float sums[2][kColumnThreads][kWarp];
+  sums[0][threadIdx.y][threadIdx.x] = dgamma;
+  sums[1][threadIdx.y][threadIdx.x] = dbeta;
+  __syncthreads();
+  if (threadIdx.y >= 2 || col >= b.cols) return;
+  float sum = 0;
+  for (int k = 0; k < kColumnThreads; ++k) sum += sums[threadIdx.y][k][threadIdx.x];
+  b.partial[(2 * int64_t{blockIdx.y} + threadIdx.y) * b.cols + col] = sum;
+}
+
+/// dgamma and dbeta from the blocks' sums.
+__global__ void __launch_bounds__(kWarp* kWarp)
+    finish_kernel(int64_t blocks, int64_t cols, const float* partial, float* dgamma, float* dbeta) {
+  const int64_t c = int64_t{kWarp} * blockIdx.x + threadIdx.x;
+  float sum = 0;
+  if (c < 2 * cols) {
+#pragma unroll 4
+    for (int64_t b = threadIdx.y; b < blocks; b += kWarp) sum += partial[2 * cols * b + c];
+  }
+  __shared__ float sums[kWarp][kWarp + 1];
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  sum = warp_sum(sums[threadIdx.x][threadIdx.y]);  // of column threadIdx.y
+  const int64_t own = int64_t{kWarp} * blockIdx.x + threadIdx.y;
+  if (threadIdx.x == 0 && own < 2 * cols) (own < cols ? dgamma[own] : dbeta[own - cols]) = sum;
+}
+
+template <bool kDropout, typename T>
+void launch(cudaStream_t stream, const Backward<T>& b, bool vectors, float* dgamma, float* dbeta) {
+  if (b.cols == 0) return;
+  int64_t blocks = block_count({b.rows, b.cols});
+  const auto held = [&](auto kernel) { kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(b); };
+  if (vectors && b.cols <= kMostVectors * kVectorCols) {
+    if (b.cols <= kVectorCols)
+      held(held_kernel<1, kDropout, T>);
+    else if (b.cols <= 2 * kVectorCols)
+      held(held_kernel<2, kDropout, T>);
+    else if (b.cols <= 3 * kVectorCols)
+      held(held_kernel<3, kDropout, T>);
+    else
+      held(held_kernel<4, kDropout, T>);
+  } else {
+    // the columns first: dx may be dy
+    blocks = std::min(blocks, kMostPieces);
+    const dim3 grid(static_cast<unsigned>(ceil_div(b.cols, kWarp)), static_cast<unsigned>(blocks));
+    columns_kernel<<<grid, dim3(kWarp, kColumnThreads), 0, stream>>>(b);
+    const auto row_blocks = static_cast<unsigned>(ceil_div(b.rows, kBlockRows));
+    if (b.rows > 0 && vectors) reread_kernel<8, kDropout><<<row_blocks, kThreads, 0, stream>>>(b);
+    if (b.rows > 0 && !vectors) reread_kernel<1, kDropout><<<row_blocks, kThreads, 0, stream>>>(b);
+  }
+  finish_kernel<<<static_cast<unsigned>(ceil_div(2 * b.cols, kWarp)), dim3(kWarp, kWarp), 0, stream>>>(
+      blocks, b.cols, b.partial, dgamma, dbeta);
+}
+
+}  // namespace
+
+size_t layer_norm_bwd_workspace_bytes(RowsSize s) {
+  return static_cast<size_t>(2 * block_count(s) * s.cols) * sizeof(float);
+}
+
+void layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy, const void* x,
+                    const float* gamma, const float* mean, const float* rstd, void* dx, float* dgamma,
+                    float* dbeta, void* workspace) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const bool vectors = s.cols % 8 == 0 && aligned16(dy, x, gamma, static_cast<const void*>(dx));
+    const Backward<T> b{s.rows,
+                        s.cols,
+                        static_cast<const T*>(dy),
+                        static_cast<const T*>(x),
+                        gamma,
+                        mean,
+                        rstd,
+                        static_cast<T*>(dx),
+                        nullptr,
+                        {},
+                        static_cast<float*>(workspace)};
+    launch<false>(stream, b, vectors, dgamma, dbeta);
+  });
+}
+
+void layer_norm_dropout_bwd(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,
+                            const int32_t* sample_ids, const int32_t* positions, const void* dy,
+                            const void* x, const float* gamma, const float* mean, const float* rstd, void* dx,
+                            void* dd, float* dgamma, float* dbeta, void* workspace) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const bool vectors = s.cols % 8 == 0 &&
+                         aligned16(dy, x, gamma, static_cast<const void*>(dx), static_cast<const void*>(dd));
+    const Backward<T> b{s.rows,
+                        s.cols,
+                        static_cast<const T*>(dy),
+                        static_cast<const T*>(x),
+                        gamma,
+                        mean,
+                        rstd,
+                        static_cast<T*>(dx),
+                        static_cast<T*>(dd),
+                        {rule, sample_ids, positions},
+                        static_cast<float*>(workspace)};
+    launch<true>(stream, b, vectors, dgamma, dbeta);
+  });
+}
+
+}  // namespace lathe::cuda

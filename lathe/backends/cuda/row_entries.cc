@@ -1,0 +1,64 @@
+// layer_norm, dropout, gather_rows, scatter_add_rows.
+#include "lathe/backends/cuda/cuda_impl.h"
+#include "lathe/backends/cuda/kernels/rows.h"
+#include "lathe/core/philox.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::cuda {
+namespace {
+
+RowsSize size_of_value(const Type& type) { return {elements(type) / type.shape.back(), type.shape.back()}; }
+
+void run_layer_norm(const Call& c) {
+  layer_norm(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), c.in[0], c.input<float>(1),
+             c.input<float>(2), static_cast<float>(c.node.attrs.f("eps")), c.out[0], c.output<float>(1),
+             c.output<float>(2));
+}
+
+size_t layer_norm_bwd_workspace(const Node& node, const Program& program) {
+  return layer_norm_bwd_workspace_bytes(size_of_value(program.type(node.in[0])));
+}
+
+void run_layer_norm_bwd(const Call& c) {
+  layer_norm_bwd(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), c.in[0], c.in[1],
+                 c.input<float>(2), c.input<float>(3), c.input<float>(4), c.out[0], c.output<float>(1),
+                 c.output<float>(2), c.workspace);
+}
+
+/// The rule of a node with attributes site and p; rng: its input of that name.
+DropoutRule dropout_rule(const Call& c, int rng) {
+  const double p = c.node.attrs.f("p");
+  return {static_cast<uint32_t>(c.node.attrs.i("site")), dropout_threshold(p), dropout_scale(p),
+          c.input<uint32_t>(rng)};
+}
+
+void run_dropout(const Call& c) {
+  dropout(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), dropout_rule(c, 3), c.input<int32_t>(1),
+          c.input<int32_t>(2), c.in[0], nullptr, c.out[0]);
+}
+
+void run_gather_rows(const Call& c) {
+  gather_rows(c.stream, c.in_type(0).dtype, size_of_value(c.out_type(0)), c.in[0], c.input<int32_t>(1),
+              c.out[0]);
+}
+
+size_t scatter_workspace(const Node& node, const Program& program) {
+  return scatter_add_rows_workspace_bytes(size_of_value(program.type(node.in[0])));
+}
+
+void run_scatter_add_rows(const Call& c) {
+  scatter_add_rows(c.stream, c.in_type(0).dtype, c.out_type(0).dtype, size_of_value(c.in_type(0)), c.in[0],
+                   c.input<int32_t>(1), c.node.attrs.i("rows"), c.out[0], c.workspace);
+}
+
+}  // namespace
+
+std::vector<Entry> row_entries() {
+  return {{&op::layer_norm, "warp per row", run_layer_norm},
+          {&op::layer_norm_bwd, "warp per row", run_layer_norm_bwd, layer_norm_bwd_workspace},
+          {&op::dropout, "warp per row", run_dropout},
+          {&op::gather_rows, "warp per row", run_gather_rows},
+          {&op::scatter_add_rows, "sorted", run_scatter_add_rows, scatter_workspace}};
+}
+
+}  // namespace lathe::cuda
