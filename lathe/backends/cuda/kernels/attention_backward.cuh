@@ -1,0 +1,41 @@
+#pragma once
+// Launches of the backward kernels on the tensor cores.
+#include "lathe/backends/cuda/kernels/attention_dkv.cuh"
+#include "lathe/backends/cuda/kernels/attention_dq.cuh"
+#include "lathe/backends/cuda/kernels/attention_types.h"
+
+namespace lathe::cuda {
+
+template <typename T, int DP, bool kDrop>
+void launch_backward(cudaStream_t stream, const Attention& a, const T* dy, const T* qkv, const float* lse,
+                     const float* delta, T* dqkv) {
+  using Dkv = DkvShape<DP>;
+  using Dq = DqShape<DP>;
+  const unsigned heads = static_cast<unsigned>(a.heads);
+  launch_tiles<attention_dkv_kernel<T, DP, kDrop>>(stream, dim3(tiles_of(a, Dkv::kKeys), heads),
+                                                   Dkv::kThreads, Dkv::kBytes, a, dy, qkv, lse, delta, dqkv);
+  if (a.tokens > Dkv::kKeys)
+    launch_tiles<attention_dq_kernel<T, DP, kDrop>>(stream, dim3(tiles_of(a, Dq::kQueries), heads),
+                                                    Dq::kThreads, Dq::kBytes, a, dy, qkv, lse, delta, dqkv);
+}
+
+template <typename T, int DP>
+void launch_backward(cudaStream_t stream, const Attention& a, const T* dy, const T* qkv, const float* lse,
+                     const float* delta, T* dqkv) {
+  if (a.dropout.threshold > 0) return launch_backward<T, DP, true>(stream, a, dy, qkv, lse, delta, dqkv);
+  launch_backward<T, DP, false>(stream, a, dy, qkv, lse, delta, dqkv);
+}
+
+/// `attention_bwd` for one type, from the sums Σ dy∘y on.
+template <typename T>
+void attention_backward(cudaStream_t stream, const Attention& a, const void* dy, const void* qkv,
+                        const float* lse, const float* delta, void* dqkv) {
+  const T *g = static_cast<const T*>(dy), *x = static_cast<const T*>(qkv);
+  T* to = static_cast<T*>(dqkv);
+  if (a.width <= 32) return launch_backward<T, 32>(stream, a, g, x, lse, delta, to);
+  if (a.width <= 64) return launch_backward<T, 64>(stream, a, g, x, lse, delta, to);
+  if (a.width <= 128) return launch_backward<T, 128>(stream, a, g, x, lse, delta, to);
+  launch_backward<T, 256>(stream, a, g, x, lse, delta, to);
+}
+
+}  // namespace lathe::cuda

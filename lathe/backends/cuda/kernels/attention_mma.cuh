@@ -1,0 +1,194 @@
+#pragma once
+// Matrix products of one warp on the tensor cores: mma m16n8k16 of bf16 or f16 with f32 sums, and what
+// carries its operands from memory to shared memory to registers.
+//
+// Lane 4 g + t holds of a result [16, 8] the elements (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
+// Source: PTX ISA, "Matrix Fragments for mma.m16n8k16", "ldmatrix", "movmatrix".
+#include "lathe/backends/cuda/kernels/common.cuh"
+
+namespace lathe::cuda {
+
+/// Elements behind each row of a tile in shared memory.  A row of 32, 64, 128 or 256 elements then is 16
+/// bytes longer than a multiple of 64: the eight rows that ldmatrix reads at once lie in different banks.
+constexpr int kRowPad = 8;
+
+__device__ inline int lane_id() { return static_cast<int>(threadIdx.x % kWarp); }
+
+__device__ inline uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+/// threadIdx.x, read anew: what is computed from it does not stay in registers from one tile to the next.
+__device__ inline unsigned fresh_thread() {
+  unsigned x;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  return x;
+}
+
+/// Starts a copy to shared memory; zeros instead if not `there` (`from` then is not read).
+__device__ inline void copy16(void* to, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(there ? 16 : 0)
+               : "memory");
+}
+__device__ inline void copy4(void* to, const void* from, bool there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(there ? 4 : 0)
+               : "memory");
+}
+/// All copies that this thread has started are done.
+__device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+/// Starts the copy of up to kRows tokens of one head, `width` ≤ DP elements each, into rows of DP + kRowPad.
+/// Only the first `valid` (≥ 1) tokens are there: zeros follow them up to a multiple of kRound, and behind
+/// `width`; what lies behind is left as it is.
+template <typename T, int DP, int kRows, int kThreads, int kRound>
+__device__ inline void copy_tile(T* to, const T* from, int stride, int valid, int width) {
+  constexpr int kChunks = DP / 8, kRowsAtOnce = kThreads / kChunks;
+  static_assert(kThreads % kChunks == 0);
+  const unsigned thread = fresh_thread();
+  const int first = static_cast<int>(thread / kChunks), column = static_cast<int>(thread % kChunks * 8);
+  const int filled = min(kRows, (valid + kRound - 1) & -kRound);
+  to += first * (DP + kRowPad) + column;
+  from += first * stride + column;
+  const int there = column < width ? valid : 0;
+#pragma unroll
+  for (int row = 0; row < kRows; row += kRowsAtOnce)
+    if (first + row < filled)
+      copy16(to + row * (DP + kRowPad), from + (first + row < there ? row * stride : 0), first + row < there);
+}
+
+/// Four 8×8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ inline void load_matrices(uint32_t (&r)[4], const void* p) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(p)));
+}
+__device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void* p) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(p)));
+}
+
+/// A lane's places: g and t, and which element of a tile, rows of kStride, it addresses for the operands
+/// below.
+template <int kStride>
+struct Lane {
+  int g, t;
+  int by_row;     ///< A [16, 16] stored by its rows; also B [16, 16] stored by k (transposed)
+  int by_column;  ///< B [16, 16] stored by n, two results of eight columns; also A [16, 16] by k (transposed)
+
+  __device__ explicit Lane(unsigned thread)
+      : g(static_cast<int>(thread % 32 / 4)),
+        t(static_cast<int>(thread % 4)),
+        by_row(static_cast<int>(thread % 16 * kStride + thread / 16 % 2 * 8)),
+        by_column(static_cast<int>((thread % 8 + thread / 16 % 2 * 8) * kStride + thread / 8 % 2 * 8)) {}
+};
+
+__device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                                    __nv_bfloat16 /*type*/) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                                    __half /*type*/) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/// c[0], c[1] += A · B for the 16 columns of B.
+template <typename T>
+__device__ inline void multiply_add(float (*c)[4], const uint32_t (&a)[4], const uint32_t (&b)[4]) {
+  multiply_add(c[0], a, b[0], b[1], T());
+  multiply_add(c[1], a, b[2], b[3], T());
+}
+
+template <typename T>
+__device__ uint32_t pack(float low, float high);
+template <>
+__device__ inline uint32_t pack<__nv_bfloat16>(float low, float high) {
+  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&both);
+}
+template <>
+__device__ inline uint32_t pack<__half>(float low, float high) {
+  const __half2 both = __floats2half2_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&both);
+}
+
+/// Two neighbouring results [16, 8] as an operand A [16, 16].
+template <typename T>
+__device__ inline void as_operand(uint32_t (&a)[4], const float (*c)[4]) {
+  a[0] = pack<T>(c[0][0], c[0][1]);
+  a[1] = pack<T>(c[0][2], c[0][3]);
+  a[2] = pack<T>(c[1][0], c[1][1]);
+  a[3] = pack<T>(c[1][2], c[1][3]);
+}
+
+/// Among the four lanes of a quad: word s of lane t becomes word t of lane s.
+__device__ inline void transpose_quad(uint32_t (&w)[4]) {
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2) {
+    const bool upper = (lane_id() & bit) != 0;
+#pragma unroll
+    for (int s = 0; s < 4; ++s) {
+      if ((s & bit) != 0) continue;
+      const uint32_t got = __shfl_xor_sync(kAllLanes, upper ? w[s] : w[s | bit], bit);
+      w[s] = upper ? got : w[s];
+      w[s | bit] = upper ? w[s | bit] : got;
+    }
+  }
+}
+
+/// An 8×8 matrix of 16 bits, of which lane 4 g + t holds (g, 2t) and (g, 2t+1), transposed.
+__device__ inline uint32_t transpose_matrix(uint32_t w) {
+  uint32_t out;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(w));
+  return out;
+}
+
+/// Over the four lanes that hold one row of a result.
+__device__ inline float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
+  return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
+}
+__device__ inline float quad_sum(float x) {
+  x += __shfl_xor_sync(kAllLanes, x, 1);
+  return x + __shfl_xor_sync(kAllLanes, x, 2);
+}
+
+/// 2ˣ, relative error 2⁻²².
+__device__ inline float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// Stores 16 rows of results, [16, 8 · kResults] from `to` on: row r times factor[r / 8], of which the first
+/// `valid` rows and `width` columns exist.  All lanes of the warp call it.
+template <typename T, int kResults>
+__device__ inline void store_results(T* to, int stride, const float (&c)[kResults][4], float factor0,
+                                     float factor1, int valid, int width) {
+  static_assert(kResults % 4 == 0);
+  const int g = lane_id() / 4, t = lane_id() % 4;
+#pragma unroll
+  for (int four = 0; four < kResults / 4; ++four)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float factor = half == 0 ? factor0 : factor1;
+      uint32_t w[4];
+#pragma unroll
+      for (int s = 0; s < 4; ++s)
+        w[s] = pack<T>(c[4 * four + s][2 * half] * factor, c[4 * four + s][2 * half + 1] * factor);
+      transpose_quad(w);  // lane t now holds the eight columns of result t
+      const int row = g + 8 * half, column = 32 * four + 8 * t;
+      if (row < valid && column < width)
+        *reinterpret_cast<uint4*>(to + static_cast<int64_t>(row) * stride + column) =
+            make_uint4(w[0], w[1], w[2], w[3]);
+    }
+}
+
+}  // namespace lathe::cuda

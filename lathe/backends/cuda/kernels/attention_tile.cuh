@@ -1,0 +1,96 @@
+#pragma once
+// What all attention kernels share: which tokens a block computes, and where they lie.
+#include "lathe/backends/cuda/kernels/attention.h"
+#include "lathe/backends/cuda/kernels/common.cuh"
+
+namespace lathe::cuda {
+
+constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
+/// A block's part of a row: tokens `first` … of the row, which begins at token `begin`.  Row B stands for the
+/// tokens that belong to no row.
+struct Tile {
+  int row, begin, length, first;
+};
+
+/// Blocks per head, if a tile holds `size` tokens.  Tiles of row b are the blocks from cu[b] / size + b on:
+/// they are enough, because ⌊(c + n) / size⌋ − ⌊c / size⌋ + 1 ≥ ⌈n / size⌉; those too many have first ≥
+/// length.
+inline unsigned tiles_of(const Attention& a, int size) {
+  return static_cast<unsigned>(ceil_div(a.tokens, size) + a.rows);
+}
+
+/// Tile `index`.  All lanes of the warp call it.
+__device__ inline Tile find_tile(const Attention& a, int size, int index) {
+  const int rows = static_cast<int>(a.rows);
+  int begun = 0;  // rows that begin at or before the tile
+  for (int b = static_cast<int>(threadIdx.x) % kWarp; b <= rows; b += kWarp)
+    begun += a.cu[b] / size + b <= index ? 1 : 0;
+  const int row = __reduce_add_sync(kAllLanes, begun) - 1, begin = a.cu[row];
+  const int end = row < rows ? a.cu[row + 1] : static_cast<int>(a.tokens);
+  return {row, begin, end - begin, (index - row - begin / size) * size};
+}
+
+/// Element 0 of a head of token `token` in [N, parts, H, D], and the elements from one token to the next.
+template <typename T>
+__device__ inline T* head_of(const Attention& a, T* x, int parts, int part, int head, int token) {
+  return x + ((static_cast<int64_t>(token) * parts + part) * a.heads + head) * a.width;
+}
+__device__ inline int stride_of(const Attention& a, int parts) {
+  return parts * static_cast<int>(a.heads * a.width);
+}
+
+/// Zeros `width` elements of each of the tokens of a tile that belongs to no row.
+template <typename T>
+__device__ inline void clear_tokens(T* to, int stride, int count, int width) {
+  for (int i = static_cast<int>(threadIdx.x); i < count * width; i += static_cast<int>(blockDim.x))
+    to[static_cast<int64_t>(i / width) * stride + i % width] = from_float<T>(0.f);
+}
+
+/// The random words of one head of one row (lathe/core/philox.h).
+struct AttentionMask {
+  uint32_t seed, step, head, sample, site, threshold;
+
+  /// The decisions on eight neighbouring keys from 8 · group on.
+  __device__ uint4 words(int query, int group) const {
+    return philox(make_uint4(static_cast<uint32_t>(group), head | static_cast<uint32_t>(query), sample, site),
+                  seed, step);
+  }
+  /// Whether the lower or upper half of a word keeps its element.
+  __device__ bool keeps(uint32_t word, int half) const {
+    return (half == 0 ? word & 0xffffu : word >> 16) >= threshold;
+  }
+};
+
+/// The block's tile, and its random words if kDrop and it drops, in shared memory: what every thread needs
+/// now and then takes no registers meanwhile.
+template <bool kDrop>
+__device__ inline void share_tile(const Attention& a, int size, Tile& tile, AttentionMask& mask) {
+  if (threadIdx.x < kWarp) {
+    const Tile found = find_tile(a, size, static_cast<int>(blockIdx.x));
+    if (threadIdx.x == 0) {
+      tile = found;
+      if (kDrop && a.dropout.threshold > 0 && found.row < a.rows)
+        mask = {a.dropout.rng[0], a.dropout.rng[1],
+                blockIdx.y << 16, static_cast<uint32_t>(a.row_ids[found.row]),
+                a.dropout.site,   a.dropout.threshold};
+    }
+  }
+  __syncthreads();
+}
+
+/// 1 / (1 − p), or 0 where all are dropped (1 / (1 − p) then is infinite).
+__device__ inline float kept_scale(const Attention& a) {
+  return a.dropout.threshold > 0xffffu ? 0.f : a.dropout.scale;
+}
+
+/// Launches `kernel` with `bytes` of dynamic shared memory, of which more than 48 KiB have to be asked for.
+template <auto kernel, typename... Args>
+void launch_tiles(cudaStream_t stream, dim3 grid, int threads, size_t bytes, Args... args) {
+  static const cudaError_t allowed =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  static_cast<void>(allowed);  // a launch that asks for more than is allowed fails by itself
+  if (grid.x * grid.y > 0) kernel<<<grid, threads, bytes, stream>>>(args...);
+}
+
+}  // namespace lathe::cuda
