@@ -75,7 +75,7 @@ const OpDef layer_norm{
     .cases =
         [] {
           std::vector<Case> cases;
-          for (int64_t n : {1, 2, 31, 33, 384, 768, 1024}) {
+          for (int64_t n : {1, 2, 31, 33, 384, 768, 1024, 1100, 1536}) {
             // a one-element row has zero variance: eps decides, and 1e-12 would only magnify rounding
             cases.push_back({std::to_string(n), {{3, n}, {n}, {n}}, {{"eps", n == 1 ? 1e-2 : 1e-12}}});
           }
@@ -98,9 +98,10 @@ const OpDef layer_norm_bwd{
     .cases =
         [] {
           std::vector<Case> cases;
-          for (int64_t n : {1, 31, 33, 384, 768})
+          for (int64_t n : {1, 31, 33, 384, 768, 1024, 1100, 1536})
             cases.push_back({std::to_string(n), {{5, n}, {5, n}, {n}, {5}, {5}}});
           cases.push_back({"many rows", {{300, 48}, {300, 48}, {48}, {300}, {300}}});
+          cases.push_back({"thousands of rows", {{3001, 40}, {3001, 40}, {40}, {3001}, {3001}}});
           return cases;
         },
     .bound = {.ulp = 4,

@@ -81,7 +81,8 @@ const std::vector<Labels> kLabels = {{"one", 1, 2, {1}},
                                      {"six classes", 5, 6, {0, 5, 3, 3, 1}},
                                      {"some ignored", 4, 3, {-100, 2, -100, 0}},
                                      {"all ignored", 2, 3, {-100, -100}},
-                                     {"vocabulary", 3, 517, {516, 0, 100}}};
+                                     {"vocabulary", 3, 517, {516, 0, 100}},
+                                     {"large vocabulary", 5, 3071, {3070, 0, -100, 1024, 2000}}};
 std::vector<Case> class_cases(bool backward) {
   std::vector<Case> all;
   for (const Labels& l : kLabels) {

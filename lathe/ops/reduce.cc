@@ -33,7 +33,8 @@ const OpDef mean{
     .reference = ref_mean,
     .cases =
         [] {
-          return std::vector<Case>{{"one", {{1}}}, {"odd", {{3, 17}}}, {"matrix", {{64, 10}}}};
+          return std::vector<Case>{
+              {"one", {{1}}}, {"odd", {{3, 17}}}, {"matrix", {{64, 10}}}, {"long", {{131, 97}}}};
         },
     .bound = {.ulp = 4, .terms = [](const Reference& r) { return static_cast<double>(r.in[0].size()); }},
     .cost = cost,

@@ -50,6 +50,13 @@ Cost cost(const Node& node, const Program& program) {
   return cost;
 }
 
+/// So many ids that repeat irregularly, some of them often.
+std::vector<int32_t> many_ids(int64_t count, int64_t rows) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>(i % 5 == 0 ? 1 : i * i / 7 % rows));
+  return ids;
+}
+
 }  // namespace
 
 /// y[i] = x[ids[i]].  Ids lie in [0, m): the caller has checked them.
@@ -86,7 +93,12 @@ const OpDef scatter_add_rows{
                 {"repeats-" + d, {{6, 33}, {6}}, {{"rows", int64_t{9}}, {"dtype", d}}, {{8, 0, 8, 8, 3, 0}}});
             all.push_back(
                 {"wide-" + d, {{3, 768}, {3}}, {{"rows", int64_t{40}}, {"dtype", d}}, {{11, 39, 11}}});
+            all.push_back({"few-rows-" + d,
+                           {{700, 24}, {700}},
+                           {{"rows", int64_t{3}}, {"dtype", d}},
+                           {many_ids(700, 2)}});
           }
+          all.push_back({"long", {{9001, 8}, {9001}}, {{"rows", int64_t{900}}}, {many_ids(9001, 800)}});
           return all;
         },
     .bound = {.ulp = 2, .terms = [](const Reference& r) { return static_cast<double>(r.in[1].size()); }},
