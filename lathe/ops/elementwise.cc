@@ -87,6 +87,7 @@ const OpDef add{
     .cases = binary_cases,
     .bound = {.ulp = 1},
     .cost = cost<1>,
+    .commutative = true,
 };
 
 const OpDef mul{
@@ -101,6 +102,7 @@ const OpDef mul{
     .cases = binary_cases,
     .bound = {.ulp = 1},
     .cost = cost<1>,
+    .commutative = true,
 };
 
 const OpDef scale{
