@@ -5,6 +5,7 @@
 #include "lathe/data/torch_random.h"
 #include "lathe/ops/ops.h"
 #include "lathe/program/autograd.h"
+#include "lathe/program/fuse.h"
 
 namespace lathe {
 namespace {
@@ -85,6 +86,7 @@ Compiled compile(Backend& backend, nn::Module& module, const std::function<Value
     compiled.bindings_.states[state] =
         backend.allocate(bytes_of({DType::f32, block.shape}), Memory::kDevice).value();
   }
+  fuse(*compiled.program_, backend, fusions());
   const Selection selection = select(program, backend);
   const MemoryPlan plan = plan_memory(program, selection, backend.info().alignment);
   if (backend.info().caller_memory)

@@ -31,7 +31,7 @@ class Compiled {
   std::vector<float> parameter(const std::string& name) const;
   void set_parameter(const std::string& name, std::span<const float> values);
 
-  /// The traced program, for `dump`.
+  /// The program as the device runs it, for `dump`.
   const Program& program() const { return *program_; }
 
  private:

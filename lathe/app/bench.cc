@@ -41,7 +41,8 @@ const std::vector<Flag>& flags() {
       {"--seq", "N", "tokens per row (finetune: at most)",
        [](const BenchSettings& s) { return std::to_string(s.seq); }},
       {"--dtype", "bf16|fp16|fp32",
-       "of activations; several parted by commas (infer: also int8, compared with the peak of bf16)",
+       "of activations; several parted by commas but for step (infer: also int8, compared with the peak of "
+       "bf16)",
        [](const BenchSettings& s) { return joined(s.dtypes); }},
       {"--steps", "N", "calls that are timed",
        [](const BenchSettings& s) { return std::to_string(s.steps); }},
@@ -95,7 +96,9 @@ const Bench& find_bench(const Options& options) {
        fmt::join(options.rest, " "), usage());
 }
 
-std::vector<std::string> parts_of(const std::string& text) {
+/// The values of a flag, parted by commas.  Errors: kUsage if there are several and the bench takes one.
+std::vector<std::string> values_of(const Bench& bench, const Options& options, const std::string& flag) {
+  const std::string text = options.get(flag);
   std::vector<std::string> parts{""};
   for (const char c : text) {
     if (c == ',')
@@ -103,6 +106,9 @@ std::vector<std::string> parts_of(const std::string& text) {
     else
       parts.back() += c;
   }
+  const bool list = std::find(bench.lists.begin(), bench.lists.end(), flag) != bench.lists.end();
+  if (parts.size() > 1 && !list)
+    fail(ErrorCode::kUsage, "{}: found {}, lathe bench {} takes one", flag, text, bench.name);
   return parts;
 }
 
@@ -123,12 +129,10 @@ BenchSettings settings_of(const Bench& bench, const Options& options) {
   s.recompute = options.has("--gradient_checkpointing");
   if (options.has("--batch")) {
     s.batches.clear();
-    for (const std::string& part : parts_of(options.get("--batch")))
-      s.batches.push_back(whole_number("--batch", part, 1));
-    if (s.batches.size() > 1 && bench.defaults.batches.size() == 1)
-      fail(ErrorCode::kUsage, "--batch: found {}, lathe bench {} takes one", joined(s.batches), bench.name);
+    for (const std::string& value : values_of(bench, options, "--batch"))
+      s.batches.push_back(whole_number("--batch", value, 1));
   }
-  if (options.has("--dtype")) s.dtypes = parts_of(options.get("--dtype"));
+  if (options.has("--dtype")) s.dtypes = values_of(bench, options, "--dtype");
   return s;
 }
 
@@ -148,22 +152,26 @@ const std::vector<Bench>& benches() {
          "a training step of BERT: forward, backward, clipping, AdamW",
          bench_step,
          {"--model", "--batch", "--seq", "--dtype", "--steps", "--profile", "--gradient_checkpointing"},
+         {},
          step},
         {"gemm",
          "the matrix products within such a step, as shares of the peak",
          bench_gemm,
          {"--model", "--batch", "--seq", "--dtype", "--steps"},
+         {"--dtype"},
          gemm},
         {"infer",
          "forward passes at lengths of real questions (TREC's with a folder's tokenizer)",
          bench_infer,
          {"--model", "--batch", "--dtype", "--steps", "--data_dir"},
+         {"--batch", "--dtype"},
          infer},
-        {"mlp", "forward and backward of a small network, fp32", bench_mlp, {"--batch", "--steps"}, mlp},
+        {"mlp", "forward and backward of a small network, fp32", bench_mlp, {"--batch", "--steps"}, {}, mlp},
         {"finetune",
          "the Trainer on 1,000 questions (TREC's, else made), all weights and the head alone",
          bench_finetune,
          {"--model", "--batch", "--seq", "--dtype", "--epochs", "--data_dir"},
+         {"--dtype"},
          finetune},
     };
   }();

@@ -22,12 +22,13 @@ struct BenchSettings {
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();  ///< of the command
 };
 
-/// One of the benches: its name, a line for --help, the flags it has a use for, its defaults.
+/// One of the benches: its name, a line for --help, the flags it has a use for, those of them that take
+/// several values, its defaults.
 struct Bench {
   const char* name;
   const char* summary;
   std::vector<BenchReport> (*run)(const BenchSettings&);
-  std::vector<std::string> flags;
+  std::vector<std::string> flags, lists;
   BenchSettings defaults;
 };
 const std::vector<Bench>& benches();

@@ -187,24 +187,6 @@ std::vector<std::vector<std::byte>> run_once(Backend& backend, const Bench& benc
   return outputs;
 }
 
-double epsilon(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-      return 0x1p-8;
-    case DType::f16:
-      return 0x1p-11;
-    default:
-      return 0x1p-24;
-  }
-}
-
-/// Half the distance between numbers of the dtype around `value`; f16 has subnormals down to 2⁻²⁴.
-double rounding_of(DType dtype, double value) {
-  if (dtype == DType::f32) return 0;  // the bounds of the ops hold it
-  const double relative = epsilon(dtype) * std::abs(value);
-  return dtype == DType::f16 ? std::max(relative, 0x1p-25) : relative;
-}
-
 /// What rounds to 2¹⁶ is infinity in f16.  `found` is right if some number within `bound` of `wanted` becomes
 /// it.
 constexpr double kF16Overflow = 65520;
@@ -216,10 +198,9 @@ bool right_beyond_f16(double found, double wanted, double bound) {
 /// The worst element of one output: empty if all are within the bound.
 std::string compare(const Bench& bench, size_t output, const std::vector<std::byte>& bytes) {
   const Reference& r = *bench.expected;
-  const OpDef& op = *bench.node().op;
   const DType dtype = r.out_types[output].dtype;
   const std::vector<double> found = load_doubles(dtype, bytes.data(), r.out[output].size());
-  const double terms = op.bound.terms ? op.bound.terms(r) : 1;
+  const std::vector<double> arithmetic = arithmetic_error(*bench.node().op, r, output);
   double worst = 0;
   std::string detail;
   for (size_t i = 0; i < found.size(); ++i) {
@@ -229,9 +210,7 @@ std::string compare(const Bench& bench, size_t output, const std::vector<std::by
         return fmt::format("output {}[{}] is {}, wanted {}", output, i, found[i], wanted);
       continue;
     }
-    const double magnitude = std::max(std::abs(wanted), r.magnitude[output][i]);
-    const double bound = op.bound.ulp * epsilon(DType::f32) * std::sqrt(terms) * magnitude +
-                         rounding_of(dtype, wanted) + 1e-37;
+    const double bound = arithmetic[i] + storing_error(dtype, wanted) + 1e-37;
     if (dtype == DType::f16 && std::abs(wanted) + bound >= kF16Overflow &&
         right_beyond_f16(found[i], wanted, bound))
       continue;
@@ -280,7 +259,7 @@ void for_each_impl(Backend& backend, const ConformanceFilter& filter, F f) {
         any = true;
         f(op, c, dtype, *bench, impl);
       }
-      if (!any) f(op, c, dtype, *bench, static_cast<const Impl*>(nullptr));
+      if (!any && op.fuses == nullptr) f(op, c, dtype, *bench, static_cast<const Impl*>(nullptr));
     }
   });
 }

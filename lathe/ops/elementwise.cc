@@ -88,6 +88,7 @@ const OpDef add{
     .cases = binary_cases,
     .bound = {.ulp = 1},
     .cost = cost<1>,
+    .commutative = true,
 };
 
 const OpDef mul{
@@ -102,6 +103,7 @@ const OpDef mul{
     .cases = binary_cases,
     .bound = {.ulp = 1},
     .cost = cost<1>,
+    .commutative = true,
 };
 
 const OpDef scale{

@@ -1,6 +1,7 @@
 // Layer normalisation over the last axis.
 #include <cmath>
 
+#include "lathe/core/error.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::op {
@@ -28,6 +29,34 @@ void ref_layer_norm(Reference& r) {
     r.out[2][static_cast<size_t>(i)] = rstd;
     r.magnitude[2][static_cast<size_t>(i)] = rstd * (1 + largest * largest * rstd * rstd * 1e-3);
   }
+}
+
+/// Of errors d of x.  With x̂ = (x − mean) · rstd, rstd = (variance + eps)^−½ and ⟨⟩ the mean over a row:
+/// d mean = ⟨d⟩, d variance = 2⟨(x − mean) d⟩, d rstd = −½ rstd³ d variance = −rstd² ⟨x̂ d⟩, hence
+/// dx̂ = rstd · (d − ⟨d⟩ − x̂ ⟨x̂ d⟩).  At most, whatever the signs: all terms' magnitudes added up.
+Errors layer_norm_moved(const Reference& r, const Errors& in) {
+  if (!in[1].empty() || !in[2].empty())
+    fail(ErrorCode::kInternal, "layer_norm: moved by errors of gamma or beta, which no fused op has");
+  const int64_t cols = r.cols(0), rows = r.rows(0);
+  Errors moved(3);
+  for (int64_t i = 0; i < rows; ++i) {
+    const double mean = r.out[1][static_cast<size_t>(i)], rstd = r.out[2][static_cast<size_t>(i)];
+    const auto normal = [&](size_t at) { return std::abs(r.in[0][at] - mean) * rstd; };
+    double plain = 0, skewed = 0;
+    for (int64_t c = 0; c < cols; ++c) {
+      const size_t at = static_cast<size_t>(i * cols + c);
+      plain += in[0][at] / static_cast<double>(cols);
+      skewed += normal(at) * in[0][at] / static_cast<double>(cols);
+    }
+    for (int64_t c = 0; c < cols; ++c) {
+      const size_t at = static_cast<size_t>(i * cols + c);
+      moved[0].push_back(std::abs(r.in[1][static_cast<size_t>(c)]) * rstd *
+                         (in[0][at] + plain + normal(at) * skewed));
+    }
+    moved[1].push_back(plain);
+    moved[2].push_back(rstd * rstd * skewed);
+  }
+  return moved;
 }
 
 void ref_layer_norm_bwd(Reference& r) {
@@ -85,6 +114,7 @@ const OpDef layer_norm{
         },
     .bound = {.ulp = 4, .terms = [](const Reference& r) { return static_cast<double>(r.cols(0)); }},
     .cost = cost,
+    .moved = layer_norm_moved,
     .source = "Ba et al. 2016, eq. 4; eps as in HF BertLayerNorm",
 };
 

@@ -1,5 +1,7 @@
 #include "lathe/ops/ops.h"
 
+#include <algorithm>
+
 namespace lathe {
 
 const std::vector<const OpDef*>& all_ops() {
@@ -15,6 +17,18 @@ const OpDef* find_op(const std::string& name) {
   for (const OpDef* op : all_ops())
     if (name == op->name) return op;
   return nullptr;
+}
+
+const std::vector<Fusion>& fusions() {
+  static const std::vector<Fusion> list = [] {
+    std::vector<Fusion> all;
+    for (const OpDef* op : all_ops())
+      if (op->fuses != nullptr) all.push_back(take_apart(*op, find_op));
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Fusion& a, const Fusion& b) { return a.parts.size() > b.parts.size(); });
+    return all;
+  }();
+  return list;
 }
 
 }  // namespace lathe

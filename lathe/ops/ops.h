@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/program/op.h"
+#include "lathe/program/fusion.h"
 
 namespace lathe {
 
@@ -16,5 +16,7 @@ namespace op {
 const std::vector<const OpDef*>& all_ops();
 /// The op of that name, null if there is none.
 const OpDef* find_op(const std::string& name);
+/// Every fused op, taken apart; those of more parts first.
+const std::vector<Fusion>& fusions();
 
 }  // namespace lathe

@@ -73,6 +73,9 @@ std::vector<Value> gradients(Value loss, Value seed, const std::vector<Value>& w
     }
     for (int id : node.in) wanted = wanted || (id >= 0 && reached[static_cast<size_t>(id)]);
     if (!flows || !wanted) continue;
+    if (node.op->fuses != nullptr)
+      fail(ErrorCode::kInternal, "autograd: {} is fused; differentiate its parts and fuse behind that",
+           node.op->name);
     const Node seen = recomputation.node(node);
     const std::vector<Value> din = node.op->gradient({program, seen, std::move(dout)});
     for (size_t i = 0; i < din.size(); ++i) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 
 #include "lathe/core/error.h"
@@ -193,6 +194,32 @@ std::vector<InputRule> input_rules(const OpDef& op) {
     rules.push_back(rule);
   }
   return rules;
+}
+
+std::vector<std::string> output_names(const OpDef& op) {
+  std::vector<std::string> names;
+  for (const Term& term : parse(op).out) names.push_back(term.name);
+  return names;
+}
+
+std::vector<double> arithmetic_error(const OpDef& op, const Reference& r, size_t output) {
+  const double terms = op.bound.terms ? op.bound.terms(r) : 1;
+  std::vector<double> error(r.out[output].size());
+  for (size_t i = 0; i < error.size(); ++i)
+    error[i] = op.bound.ulp * 0x1p-24 * std::sqrt(terms) *
+               std::max(std::abs(r.out[output][i]), r.magnitude[output][i]);
+  return error;
+}
+
+double storing_error(DType dtype, double value) {
+  switch (dtype) {
+    case DType::bf16:
+      return 0x1p-8 * std::abs(value);
+    case DType::f16:  // has subnormals down to 2⁻²⁴
+      return std::max(0x1p-11 * std::abs(value), 0x1p-25);
+    default:
+      return 0;
+  }
 }
 
 Value Grad::in(int i) const {

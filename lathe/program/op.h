@@ -49,8 +49,8 @@ struct Case {
 };
 
 /// Error bound of every implementation against the reference:
-/// |y − ref| ≤ ulp · (eps_f32 · √terms · magnitude + eps_out · |ref|), terms = the length of the sums in an
-/// element.
+/// |y − ref| ≤ ulp · 2⁻²⁴ · √terms · max(|ref|, magnitude) + storing_error(dtype, ref), terms = the length of
+/// the sums in an element.
 struct Bound {
   double ulp = 4;
   std::function<double(const Reference&)> terms = {};  ///< 1 if empty
@@ -64,6 +64,9 @@ struct Cost {
 struct InPlace {
   int out, in;
 };
+
+/// By tensor and element.
+using Errors = std::vector<std::vector<double>>;
 
 /// How an op relates to memory.  Views compute nothing on devices whose memory the planner lays out.
 enum class Aliasing {
@@ -94,6 +97,14 @@ struct OpDef {
   std::function<Cost(const Node&, const Program&)> cost = {};
   std::vector<InPlace> in_place = {};
   Aliasing aliasing = Aliasing::kNone;
+  bool commutative = false;  ///< inputs 0 and 1 may change places, to the same bits
+  /// A fused op: the plain ops that it stands for, in the notation of lathe/program/fusion.h.  Null: a plain
+  /// op.
+  const char* fuses = nullptr;
+  /// By how much at most, to first order, the outputs are moved by errors of the inputs (empty: exact), where
+  /// this op follows another within a fused one.  Empty: output elements depend on the input elements at
+  /// their own place alone, so the reference tells.
+  std::function<Errors(const Reference&, const Errors& in)> moved = {};
   const char* source = "";  ///< where the formula comes from
 };
 
@@ -111,6 +122,14 @@ struct InputRule {
   DType dtype = DType::f32;  ///< where fixed
 };
 std::vector<InputRule> input_rules(const OpDef& op);
+/// Names of the outputs in the signature.
+std::vector<std::string> output_names(const OpDef& op);
+
+/// By how much an output may be off before it is stored: the first term of its bound.
+std::vector<double> arithmetic_error(const OpDef& op, const Reference& r, size_t output);
+/// By how much storing `value` may be off: half the distance between numbers of the dtype.  0 for f32, for
+/// which the bounds of the ops hold it.
+double storing_error(DType dtype, double value);
 
 /// 2 · sizes of all tensors as bytes moved and `flops` per output element: cost of an elementwise op.
 Cost elementwise_cost(const Node& node, const Program& program, double flops);

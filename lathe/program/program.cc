@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lathe/core/error.h"
 #include "lathe/program/op.h"
 
@@ -70,10 +72,22 @@ void Program::remove_dead_nodes() {
       if (id >= 0) needed[static_cast<size_t>(id)] = true;
     kept.push_back(std::move(node));
   }
-  nodes_.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+  std::reverse(kept.begin(), kept.end());
+  rewrite(std::move(kept));
+}
+
+Value Program::temporary(Type type) { return add({std::move(type)}); }
+
+void Program::rewrite(std::vector<Node> nodes) {
+  nodes_ = std::move(nodes);
   for (ValueInfo& value : values_) value.producer = -1;
-  for (size_t n = 0; n < nodes_.size(); ++n)
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    for (int id : nodes_[n].in)
+      if (id >= 0 && values_[static_cast<size_t>(id)].kind == ValueKind::kTemp &&
+          values_[static_cast<size_t>(id)].producer < 0)
+        fail(ErrorCode::kInternal, "{}: reads %{}, which no node before computes", nodes_[n].op->name, id);
     for (int id : nodes_[n].out) values_[static_cast<size_t>(id)].producer = static_cast<int>(n);
+  }
 }
 
 std::string Program::dump() const {

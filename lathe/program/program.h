@@ -70,6 +70,12 @@ class Program {
   /// Keeps the nodes that an output or a state update needs; the rest goes.  Value ids stay.
   void remove_dead_nodes();
 
+  /// For passes: a value that some node of the next `rewrite` computes.
+  Value temporary(Type type);
+  /// For passes: these take the place of all nodes.  Value ids stay.  Errors: kInternal if a node reads what
+  /// no node before it computes; the message names op and value.
+  void rewrite(std::vector<Node> nodes);
+
   /// One line per node: `%7 f32[8, 768] = layer_norm(%3, gamma, beta) eps=1e-12`.
   std::string dump() const;
 

@@ -4,6 +4,9 @@
 #include <cstring>
 #include <set>
 
+#include "lathe/ops/ops.h"
+#include "lathe/program/fuse.h"
+
 namespace lathe {
 namespace {
 
@@ -126,6 +129,7 @@ Session::Planned Session::planned(const Work& work, int64_t recompute_every) con
   options.recompute_every = recompute_every;
   Planned plan;
   plan.program = build_program(model_, work.kind, work.bucket, options_.num_labels, options);
+  fuse(*plan.program, backend_, fusions());
   plan.selection = select(*plan.program, backend_);
   plan.memory = plan_memory(*plan.program, plan.selection, backend_.info().alignment);
   return plan;

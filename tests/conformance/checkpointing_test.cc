@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "lathe/backends/register.h"
+#include "lathe/ops/ops.h"
+#include "lathe/program/fuse.h"
 #include "lathe/train/auto_model.h"
 #include "tests/device_under_test.h"
 
@@ -112,6 +114,7 @@ size_t planned(Backend& backend, DType dtype, int64_t every) {
   AutoModel m = model();
   const auto program =
       build_program(*m.model, ProgramKind::kStep, {kRows * kRowTokens, kRows}, 2, options(dtype, every));
+  fuse(*program, backend, fusions());
   return plan_memory(*program, select(*program, backend), backend.info().alignment).workspace_offset;
 }
 

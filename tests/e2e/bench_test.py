@@ -99,6 +99,9 @@ class Bench(unittest.TestCase):
         for words, told in (((), "wants the name of one bench"), (("stepp",), "stepp"), (("mlp", "--seq", "8"), "--seq"),
                             (("step", "--dtype", "fp8"), "fp8"), (("step", *MODEL, "--seq", "5000"), "positions"),
                             (("step", "--devise", "cpu"), "--device"), (("step", "--batch", "2,5"), "takes one"),
+                            (("step", "--dtype", "bf16,fp32"), "lathe bench step takes one"),
+                            (("gemm", "--batch", "2,5"), "takes one"), (("finetune", "--batch", "2,5"), "takes one"),
+                            (("mlp", "--batch", "64,128"), "takes one"),
                             (("infer", "--batch", "2,x"), "whole number"), (("mlp", "--device", "toaster"), "toaster")):
             result = cl.run([cl.program(), "bench", *words])
             self.assertEqual(result.returncode, 2, words)

@@ -53,10 +53,6 @@ const GemmKernel& kernel_of(Isa isa, const Gemm& g) {
   return g.integers ? int8_kernel(isa) : kernel_of(isa, compute_type(g));
 }
 
-GemmType kernel_type(DType type) {
-  return type == DType::bf16 ? GemmType::kBf16 : type == DType::f16 ? GemmType::kF16 : GemmType::kF32;
-}
-
 PackedB layout_b(const GemmKernel& kernel, DType compute, int64_t n, int64_t k) {
   PackedB layout{kernel.bf16 ? DType::bf16 : DType::f32, kernel.nr, kernel.b_group};
   layout.k_padded = round_up(k, kernel.a_group);
@@ -366,6 +362,10 @@ void run_gemm(Pool& pool, const Plan& p, void* workspace) {
 bool is_float(DType type) { return type == DType::f32 || type == DType::bf16 || type == DType::f16; }
 
 }  // namespace
+
+GemmType kernel_type(DType type) {
+  return type == DType::bf16 ? GemmType::kBf16 : type == DType::f16 ? GemmType::kF16 : GemmType::kF32;
+}
 
 size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads) {
   if (g.m < 1 || g.n < 1 || g.k < 1)

@@ -143,9 +143,7 @@ void int8_product(ThreadPool& pool, Isa isa, const Int8Product& p, void* workspa
   pool.run([&](int part, int parts) {
     const Share mine = share(static_cast<long>(p.m), part, parts);
     GemmQuantize q{};
-    q.src_type = p.type == DType::bf16  ? GemmType::kBf16
-                 : p.type == DType::f16 ? GemmType::kF16
-                                        : GemmType::kF32;
+    q.src_type = kernel_type(p.type);
     q.src = static_cast<const char*>(p.x) + mine.begin * p.k * static_cast<int64_t>(size_of(p.type));
     q.ld = q.k = p.k;
     q.rows = mine.end - mine.begin;

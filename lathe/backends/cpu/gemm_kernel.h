@@ -5,12 +5,18 @@
 // declarations only: the kernels are compiled with other flags, and no inline code may be shared between the
 // two.
 
+namespace lathe {
+enum class DType : uint8_t;
+}
+
 namespace lathe::cpu {
 
 struct GemmStore;
 
 /// How an element is stored.
 enum class GemmType : uint8_t { kF32, kBf16, kF16 };
+/// That of f32, bf16 or f16.
+GemmType kernel_type(DType type);
 
 /// acc[rows][nr] (+)= a panel · b panel.
 struct GemmTile {

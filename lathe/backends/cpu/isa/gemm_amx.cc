@@ -1,5 +1,6 @@
 #include "lathe/backends/cpu/isa/amx_tiles.h"
 #include "lathe/backends/cpu/isa/gemm_avx512.h"
+#include "lathe/backends/cpu/isa/gemm_meanwhile.h"
 
 // Tiles 0-3 hold 32 x 32 sums, 4 and 5 rows of a, 6 and 7 columns of b: four loads feed four products.
 //
@@ -18,30 +19,6 @@ void end() {
   end_stores();
 }
 
-// What a tile does beside its products, in equal parts over its steps.
-class Meanwhile {
- public:
-  explicit Meanwhile(const GemmTile* t) : finish_(t->finish), next_(static_cast<const char*>(t->next_b)) {
-    const int64_t steps = t->k / kStep;
-    rows_ = finish_ == nullptr ? 0 : static_cast<int>((finish_->rows + steps - 1) / steps);
-    lines_ = static_cast<int>((t->next_b_bytes / 64 + steps - 1) / steps);
-    end_ = next_ + t->next_b_bytes;
-  }
-  void step() {
-    if (rows_ > 0) {
-      const int end = row_ + rows_ < finish_->rows ? row_ + rows_ : finish_->rows;
-      store_rows(finish_, row_, end);
-      row_ = end;
-    }
-    for (int i = 0; i < lines_ && next_ < end_; ++i, next_ += 64) _mm_prefetch(next_, _MM_HINT_T1);
-  }
-
- private:
-  const GemmStore* finish_;
-  const char *next_, *end_;
-  int rows_, lines_, row_ = 0;
-};
-
 void tile_32(const GemmTile* t) {
   float* acc = t->acc;
   float* below = acc + 16 * kTileNr;
@@ -56,7 +33,7 @@ void tile_32(const GemmTile* t) {
     _tile_zero(2);
     _tile_zero(3);
   }
-  Meanwhile meanwhile(t);
+  Meanwhile<store_rows, kStep> meanwhile(t);
   const char* a = static_cast<const char*>(t->a);
   const char* a_below = a + 16 * t->a_row_bytes;
   const char* b = static_cast<const char*>(t->b);
@@ -89,7 +66,7 @@ void tile_16(const GemmTile* t) {
     _tile_zero(0);
     _tile_zero(1);
   }
-  Meanwhile meanwhile(t);
+  Meanwhile<store_rows, kStep> meanwhile(t);
   const char* a = static_cast<const char*>(t->a);
   const char* b = static_cast<const char*>(t->b);
   for (int64_t k = t->k; k > 0; k -= kStep, a += t->a_step_bytes, b += kStep / 2 * kBBytes) {

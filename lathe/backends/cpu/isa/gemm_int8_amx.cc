@@ -1,5 +1,6 @@
 #include "lathe/backends/cpu/isa/amx_tiles.h"
 #include "lathe/backends/cpu/isa/gemm_int8_avx512.h"
+#include "lathe/backends/cpu/isa/gemm_meanwhile.h"
 
 // The same tiles as gemm_amx.cc, with 64 bytes of k a step.
 
@@ -10,30 +11,6 @@ constexpr int kTileMr = 32, kTileNr = 32, kStep = 64;  // kStep: elements of k i
 constexpr int kAccBytes = kTileNr * 4, kBBytes = kTileNr * 4;
 
 void end() { _tile_release(); }
-
-// What a tile does beside its products, in equal parts over its steps.
-class Meanwhile {
- public:
-  explicit Meanwhile(const GemmTile* t) : finish_(t->finish), next_(static_cast<const char*>(t->next_b)) {
-    const int64_t steps = t->k / kStep;
-    rows_ = finish_ == nullptr ? 0 : static_cast<int>((finish_->rows + steps - 1) / steps);
-    lines_ = static_cast<int>((t->next_b_bytes / 64 + steps - 1) / steps);
-    end_ = next_ + t->next_b_bytes;
-  }
-  void step() {
-    if (rows_ > 0) {
-      const int end = row_ + rows_ < finish_->rows ? row_ + rows_ : finish_->rows;
-      int8_store_rows(finish_, row_, end);
-      row_ = end;
-    }
-    for (int i = 0; i < lines_ && next_ < end_; ++i, next_ += 64) _mm_prefetch(next_, _MM_HINT_T1);
-  }
-
- private:
-  const GemmStore* finish_;
-  const char *next_, *end_;
-  int rows_, lines_, row_ = 0;
-};
 
 template <bool kBothHalves>
 void tile_of(const GemmTile* t) {
@@ -51,7 +28,7 @@ void tile_of(const GemmTile* t) {
       _tile_loadd(3, below + 16, kAccBytes);
     }
   }
-  Meanwhile meanwhile(t);
+  Meanwhile<int8_store_rows, kStep> meanwhile(t);
   const char* a = static_cast<const char*>(t->a);
   const char* a_below = a + 16 * t->a_row_bytes;
   const char* b = static_cast<const char*>(t->b);

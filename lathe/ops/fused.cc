@@ -1,0 +1,213 @@
+// Fused ops: what they compute, how far off they may be and what they cost follows from their parts.
+#include "lathe/core/error.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::op {
+namespace {
+
+const Fusion& fusion_of(const OpDef& op) {
+  for (const Fusion& fusion : fusions())
+    if (fusion.op == &op) return fusion;
+  fail(ErrorCode::kInternal, "{} is no fused op", op.name);
+}
+void by_parts(Reference& r) { run_parts(fusion_of(*r.node.op), r); }
+Cost cost(const Node& node, const Program& program) {
+  return cost_of_parts(fusion_of(*node.op), node, program);
+}
+
+const Bound kBound{.ulp = 1};  // run_parts
+
+const Attrs kDropout = {{"p", 0.1}, {"site", int64_t{77}}};
+
+/// Sample ids, positions and rng of n rows, which each have a counter of their own.
+std::vector<std::vector<int32_t>> dropout_ints(int64_t n, bool positions = true) {
+  std::vector<std::vector<int32_t>> ints(positions ? 2 : 1);
+  for (int32_t i = 0; i < n; ++i) {
+    ints[0].push_back(i / 3);
+    if (positions) ints[1].push_back(i % 3);
+  }
+  ints.push_back({42, 7});
+  return ints;
+}
+
+/// With eps: a one-element row has zero variance, and 1e-12 would only magnify rounding.
+Attrs with_eps(Attrs attrs, int64_t n) {
+  attrs["eps"] = n == 1 ? 1e-2 : 1e-12;
+  return attrs;
+}
+
+std::vector<Case> dropout_add_layer_norm_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](std::string name, int64_t rows, int64_t n, bool positions, Attrs attrs, double scale) {
+    cases.push_back({std::move(name),
+                     {{rows, n}, {rows, n}, {rows}, {positions ? rows : -1}, {2}, {n}, {n}},
+                     with_eps(std::move(attrs), n),
+                     dropout_ints(rows, positions),
+                     scale});
+  };
+  for (int64_t n : {1, 8, 31, 33, 384, 768, 1024}) add(std::to_string(n), 3, n, true, kDropout, 1);
+  add("no positions", 2, 40, false, {{"p", 0.5}, {"site", int64_t{1}}}, 1);
+  add("p = 0", 2, 40, true, {{"p", 0.0}, {"site", int64_t{1}}}, 1);
+  add("magnitude 1e4", 4, 128, true, kDropout, 1e4);
+  add("many rows", 300, 72, true, kDropout, 1);
+  return cases;
+}
+
+std::vector<Case> add_layer_norm_cases() {
+  std::vector<Case> cases;
+  for (int64_t n : {1, 2, 31, 33, 384, 768, 1024})
+    cases.push_back({std::to_string(n), {{3, n}, {3, n}, {n}, {n}}, with_eps({}, n)});
+  cases.push_back({"rank 3", {{2, 3, 40}, {2, 3, 40}, {40}, {40}}});
+  cases.push_back({"zero variance", {{4, 64}, {4, 64}, {64}, {64}}, {{"eps", 1e-5}}, {}, 0});
+  cases.push_back({"many rows", {{300, 72}, {300, 72}, {72}, {72}}});
+  return cases;
+}
+
+std::vector<Case> layer_norm_dropout_bwd_cases() {
+  std::vector<Case> cases;
+  for (int64_t n : {1, 31, 33, 384, 768})
+    cases.push_back(
+        {std::to_string(n), {{5, n}, {5, n}, {n}, {5}, {5}, {5}, {5}, {2}}, kDropout, dropout_ints(5)});
+  cases.push_back({"no positions",
+                   {{4, 40}, {4, 40}, {40}, {4}, {4}, {4}, {-1}, {2}},
+                   {{"p", 0.5}, {"site", int64_t{1}}},
+                   dropout_ints(4, false)});
+  cases.push_back({"many rows",
+                   {{300, 72}, {300, 72}, {72}, {300}, {300}, {300}, {300}, {2}},
+                   kDropout,
+                   dropout_ints(300)});
+  return cases;
+}
+
+/// {rows, k, n} of a linear layer: edges of tiles and panels, a token count that is no multiple.
+const std::vector<Shape> kSizes = {{1, 1, 1},    {1, 32, 2},  {7, 31, 33},   {16, 64, 64},
+                                   {33, 65, 17}, {40, 96, 6}, {130, 128, 96}};
+
+std::vector<Case> linear_bwd_input_add_cases() {
+  std::vector<Case> cases;
+  for (const Shape& s : kSizes) cases.push_back({to_string(s), {{s[0], s[2]}, {s[2], s[1]}, {s[0], s[1]}}});
+  cases.push_back({"rank 3", {{2, 3, 24}, {24, 40}, {2, 3, 40}}});
+  return cases;
+}
+
+std::vector<Case> linear_gelu_cases() {
+  std::vector<Case> cases;
+  for (const Shape& s : kSizes) cases.push_back({to_string(s), {{s[0], s[1]}, {s[2], s[1]}, {s[2]}}});
+  cases.push_back({"no bias", {{5, 40}, {24, 40}, {-1}}});
+  cases.push_back({"rank 3", {{2, 3, 40}, {24, 40}, {24}}});
+  cases.push_back({"large", {{9, 40}, {24, 40}, {24}}, {}, {}, 5});
+  return cases;
+}
+
+std::vector<Case> embed_layer_norm_cases() {
+  std::vector<Case> cases;
+  for (int64_t n : {2, 33, 384, 768})
+    cases.push_back({std::to_string(n),
+                     {{9, n}, {4}, {2, n}, {4}, {5, n}, {4}, {n}, {n}},
+                     {},
+                     {{8, 0, 8, 3}, {0, 1, 1, 0}, {0, 1, 4, 0}}});
+  Case many{"many rows", {{9, 96}, {300}, {2, 96}, {300}, {300, 96}, {300}, {96}, {96}}};
+  many.ints.resize(3);
+  for (int32_t i = 0; i < 300; ++i) {
+    many.ints[0].push_back(i * 7 % 9);
+    many.ints[1].push_back(i / 150);
+    many.ints[2].push_back(i);
+  }
+  cases.push_back(many);
+  return cases;
+}
+
+}  // namespace
+
+/// sum = dropout(x) + r and its normalisation: how BERT ends attention and its feed-forward network.
+const OpDef dropout_add_layer_norm{
+    .name = "dropout_add_layer_norm",
+    .signature =
+        "x[n,c] r[n,c]:x sample_ids[n]:i32 positions[n]:i32? rng[2]:i32 gamma[c]:f32 beta[c]:f32 -> "
+        "sum[n,c]:x y[n,c]:x mean[n]:f32 rstd[n]:f32",
+    .attrs = {{"p", 0.1}, {"site", int64_t{0}}, {"eps", 1e-12}},
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases = dropout_add_layer_norm_cases,
+    .bound = kBound,
+    .cost = cost,
+    .fuses =
+        "d = dropout(x, sample_ids, positions, rng); sum = add(d, r); "
+        "y mean rstd = layer_norm(sum, gamma, beta)",
+};
+
+/// The same without dropout.
+const OpDef add_layer_norm{
+    .name = "add_layer_norm",
+    .signature =
+        "x[..,n] r[..,n]:x gamma[n]:f32 beta[n]:f32 -> sum[..,n]:x y[..,n]:x mean[..]:f32 rstd[..]:f32",
+    .attrs = {{"eps", 1e-12}},
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases = add_layer_norm_cases,
+    .bound = kBound,
+    .cost = cost,
+    .fuses = "sum = add(x, r); y mean rstd = layer_norm(sum, gamma, beta)",
+};
+
+/// The backward pass of dropout_add_layer_norm: dx is the gradient of r, dd that of x.
+const OpDef layer_norm_dropout_bwd{
+    .name = "layer_norm_dropout_bwd",
+    .signature =
+        "dy[n,c] x[n,c]:dy gamma[c]:f32 mean[n]:f32 rstd[n]:f32 sample_ids[n]:i32 positions[n]:i32? "
+        "rng[2]:i32 -> dx[n,c]:dy dgamma[c]:f32 dbeta[c]:f32 dd[n,c]:dy",
+    .attrs = {{"p", 0.1}, {"site", int64_t{0}}},
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases = layer_norm_dropout_bwd_cases,
+    .bound = kBound,
+    .cost = cost,
+    .fuses =
+        "dx dgamma dbeta = layer_norm_bwd(dy, x, gamma, mean, rstd); "
+        "dd = dropout(dx, sample_ids, positions, rng)",
+};
+
+/// r: the gradient that comes past the layer.
+const OpDef linear_bwd_input_add{
+    .name = "linear_bwd_input_add",
+    .signature = "dy[..,n] w[n,k]:f32 r[..,k]:dy -> dx[..,k]:dy",
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases = linear_bwd_input_add_cases,
+    .bound = kBound,
+    .cost = cost,
+    .fuses = "t = linear_bwd_input(dy, w); dx = add(r, t)",
+};
+
+/// x: before the activation, as the backward pass wants it.
+const OpDef linear_gelu{
+    .name = "linear_gelu",
+    .signature = "a[..,k] w[n,k]:f32 b[n]:f32? -> x[..,n]:a y[..,n]:a",
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases = linear_gelu_cases,
+    .bound = kBound,
+    .cost = cost,
+    .fuses = "x = linear(a, w, b); y = gelu(x)",
+};
+
+/// BERT's embeddings.
+const OpDef embed_layer_norm{
+    .name = "embed_layer_norm",
+    .signature =
+        "word[v,c] ids[n]:i32 token_type[t,c]:word type_ids[n]:i32 position[m,c]:word position_ids[n]:i32 "
+        "gamma[c]:f32 beta[c]:f32 -> sum[n,c]:word y[n,c]:word mean[n]:f32 rstd[n]:f32",
+    .dtypes = {DType::f32},
+    .attrs = {{"eps", 1e-12}},
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases = embed_layer_norm_cases,
+    .bound = kBound,
+    .cost = cost,
+    .fuses =
+        "w = gather_rows(word, ids); t = gather_rows(token_type, type_ids); a = add(w, t); "
+        "p = gather_rows(position, position_ids); sum = add(a, p); "
+        "y mean rstd = layer_norm(sum, gamma, beta)",
+};
+
+}  // namespace lathe::op

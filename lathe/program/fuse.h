@@ -1,0 +1,22 @@
+#pragma once
+#include <span>
+
+#include "lathe/program/backend.h"
+#include "lathe/program/fusion.h"
+
+namespace lathe {
+
+/// Puts fused ops in the place of what they stand for, wherever the backend has an implementation of the
+/// fused op that accepts the node.  Comes after autograd, which knows plain ops alone.  `fusions`: those of
+/// more parts before those of fewer, for what one takes another cannot.
+///
+/// The fused node stands where the last of its parts stood.  Parts stay as they are if
+/// - a value that the fused op does not give is read by others, or is an output of the program;
+/// - one that it does give is read by others before that place;
+/// - something is updated in place between the first part and the last;
+/// - they are not of one segment: what a backward pass computes once more belongs to none, and the forward
+///   pass keeps its segments.
+/// Outputs that nobody reads are no hindrance.  Value ids stay.  Linear in the number of nodes.
+void fuse(Program& program, const Backend& backend, std::span<const Fusion> fusions);
+
+}  // namespace lathe

@@ -1,0 +1,159 @@
+// Fused programs compute what their parts do: on the reference device, which does not round between nodes, to
+// the last bit.
+#include <gtest/gtest.h>
+
+#include "lathe/backends/ref/ref_backend.h"
+#include "lathe/core/philox.h"
+#include "lathe/ops/ops.h"
+#include "lathe/program/fuse.h"
+#include "lathe/train/auto_model.h"
+
+namespace lathe {
+namespace {
+
+/// The reference device, with fused ops or without.
+class Device : public Backend {
+ public:
+  explicit Device(bool fused) : fused_(fused) {}
+  const DeviceInfo& info() const override { return real_->info(); }
+  Result<Buffer> allocate(size_t bytes, Memory kind) override { return real_->allocate(bytes, kind); }
+  Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
+    return real_->copy_in(to, offset, from);
+  }
+  Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) override {
+    return real_->copy_out(to, from, offset);
+  }
+  std::vector<const Impl*> implementations(const OpDef& op) const override {
+    if (op.fuses != nullptr && !fused_) return {};
+    return real_->implementations(op);
+  }
+  Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
+                                              const MemoryPlan& plan, const Bindings& bindings) override {
+    return real_->compile(program, selection, plan, bindings);
+  }
+
+ private:
+  bool fused_;
+  std::unique_ptr<Backend> real_ = make_ref_backend();
+};
+
+/// All outputs of a program whose inputs are `contents`, in f32.
+std::vector<std::vector<float>> run(const Program& program,
+                                    const std::vector<std::vector<std::byte>>& contents) {
+  Device device(true);
+  const Selection selection = select(program, device);
+  auto executable = device.compile(program, selection, plan_memory(program, selection, 64), {}).value();
+  Slot slot;
+  for (const auto& content : contents) slot.inputs.emplace_back(content);
+  Event event;
+  executable->run(slot, &event).check();
+  std::vector<std::vector<float>> outputs;
+  for (size_t o = 0; o < program.outputs().size(); ++o) {
+    outputs.emplace_back(static_cast<size_t>(elements(program.type(program.outputs()[o].second))));
+    executable->read(event, o, std::as_writable_bytes(std::span(outputs.back()))).check();
+  }
+  return outputs;
+}
+
+TEST(Fusing, EveryFusedOpIsItsParts) {
+  for (const Fusion& fusion : fusions())
+    for (const Case& c : fusion.op->cases()) {
+      Program program;
+      std::vector<Value> in;
+      std::vector<std::vector<std::byte>> contents;
+      const std::vector<InputRule> rules = input_rules(*fusion.op);
+      size_t ints = 0;
+      for (uint32_t i = 0; i < rules.size(); ++i) {
+        if (c.in[i] == Shape{-1}) {
+          in.emplace_back();
+          continue;
+        }
+        const Type type{rules[i].fixed_dtype ? rules[i].dtype : DType::f32, c.in[i]};
+        in.push_back(program.input(rules[i].name, type));
+        std::vector<double> values;
+        if (type.dtype == DType::i32)
+          values.assign(c.ints[ints].begin(), c.ints[ints].end()), ++ints;
+        else
+          for (uint32_t k = 0; k < elements(type); ++k)
+            values.push_back(c.scale * (philox({k, i, 0, 0}, 1, 2)[0] * 0x1p-31 - 1));
+        contents.emplace_back(bytes_of(type));
+        store_doubles(type.dtype, contents.back().data(), values);
+      }
+      for (const Value out : program.emit(*fusion.op, in, c.attrs))
+        program.output(std::to_string(program.outputs().size()), out);
+      const auto fused = run(program, contents);
+      decompose(program, fusions());
+      ASSERT_EQ(program.nodes().size(), fusion.parts.size());
+      EXPECT_EQ(run(program, contents), fused) << fusion.op->name << " \"" << c.name << '"';
+    }
+}
+
+AutoModel model() {
+  BertConfig c;
+  c.vocab_size = 20, c.hidden_size = 16, c.num_hidden_layers = 3, c.num_attention_heads = 2;
+  c.intermediate_size = 32, c.max_position_embeddings = 32;
+  c.hidden_dropout_prob = 0.2, c.attention_probs_dropout_prob = 0.1, c.classifier_dropout = 0.1;
+  return from_config(c, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+}
+
+PackedBatch batch() {
+  PackedBatch b;
+  b.rows = 2, b.tokens = 32, b.longest_row = 20;
+  b.cu_seqlens = {0, 20, 32}, b.cls_index = {0, 20}, b.labels = {1, 0};
+  for (int t = 0; t < b.tokens; ++t) {
+    b.input_ids.push_back(7 * t % 20);
+    b.position_ids.push_back(t < 20 ? t : t - 20);
+    b.sample_ids.push_back(t < 20 ? 0 : 1);
+    b.token_type_ids.push_back(t % 2);
+  }
+  return b;
+}
+
+struct Trained {
+  std::vector<float> numbers;        ///< losses, logits, parameters
+  std::map<std::string, int> nodes;  ///< of the step, by op
+};
+
+Trained train(bool fused, DType dtype, int64_t every) {
+  Device device(fused);
+  AutoModel m = model();
+  Session::Options options;
+  options.program.dtype = dtype;
+  options.program.recompute_every = every;
+  Session session(device, *m.model, options);
+  initialize(session, m, 42);
+  Trained trained;
+  StepScalars scalars;
+  scalars.learning_rate = 1e-2;
+  for (int step = 1; step <= 2; ++step) {
+    scalars.update_step = scalars.adam_step = step;
+    const Session::Pending run = session.step(batch(), scalars);
+    trained.numbers.push_back(session.collect(run).loss);
+    if (step == 1)
+      for (const Node& node : session.program(run).nodes()) ++trained.nodes[node.op->name];
+  }
+  std::vector<float> logits;
+  trained.numbers.push_back(session.evaluate(batch(), logits));
+  for (const auto& more : {logits, session.read_state("parameters")})
+    trained.numbers.insert(trained.numbers.end(), more.begin(), more.end());
+  return trained;
+}
+
+TEST(Fusing, ATrainingStepOfBertIsThatOfItsParts) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t every : {0, 1, 2}) {
+      Trained plain = train(false, dtype, every), fused = train(true, dtype, every);
+      EXPECT_EQ(fused.numbers, plain.numbers) << name_of(dtype) << " every " << every;
+      // Three layers of two residual blocks, and the embeddings; what is left has no part beside it.
+      for (const char* op : {"add", "layer_norm", "gelu"}) EXPECT_EQ(fused.nodes[op], 0) << op;
+      EXPECT_EQ(fused.nodes["layer_norm_dropout_bwd"], 6);
+      EXPECT_EQ(fused.nodes["layer_norm_bwd"], 1);
+      EXPECT_EQ(fused.nodes["linear_bwd_input_add"], 6);
+      EXPECT_EQ(fused.nodes["embed_layer_norm"], 1);
+      EXPECT_EQ(fused.nodes["dropout_add_layer_norm"], plain.nodes["layer_norm"] - 1);
+      EXPECT_EQ(fused.nodes["linear_gelu"], plain.nodes["gelu"]);
+    }
+}
+
+}  // namespace
+}  // namespace lathe
