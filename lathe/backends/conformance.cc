@@ -96,15 +96,16 @@ std::unique_ptr<Bench> make_bench(const OpDef& op, const Case& c, DType dtype) {
 }
 
 /// Every value apart from every other, with guards between them; views stay views.
-MemoryPlan guarded_plan(const Program& program, const Selection& selection) {
-  MemoryPlan plan = plan_memory(program, selection, 64);
+MemoryPlan guarded_plan(const Backend& backend, const Program& program, const Selection& selection) {
+  const size_t alignment = std::max<size_t>(backend.info().alignment, 64);
+  MemoryPlan plan = plan_memory(program, selection, alignment);
   const Node& node = program.nodes()[0];
   if (node.op->aliasing != Aliasing::kNone) return plan;
-  size_t at = kGuard;
+  size_t at = std::max(kGuard, alignment);
   for (size_t id = 0; id < plan.places.size(); ++id) {
     if (plan.places[id].state >= 0) continue;
     plan.places[id].offset = at;
-    at += (bytes_of(program.type(static_cast<int>(id))) + kGuard + 63) / 64 * 64;
+    at += (bytes_of(program.type(static_cast<int>(id))) + kGuard + alignment - 1) / alignment * alignment;
   }
   plan.workspace_offset = at;
   const size_t workspace = selection[0]->workspace_bytes ? selection[0]->workspace_bytes(node, program) : 0;
@@ -226,7 +227,7 @@ std::string compare(const Bench& bench, size_t output, const std::vector<std::by
 
 std::string test_one(Backend& backend, const Bench& bench, const Impl& impl) {
   const Selection selection{&impl};
-  const MemoryPlan plan = guarded_plan(bench.program, selection);
+  const MemoryPlan plan = guarded_plan(backend, bench.program, selection);
   std::string fault, second_fault;
   const auto first = run_once(backend, bench, selection, plan, &fault);
   if (!fault.empty()) return fault;
@@ -405,7 +406,7 @@ void conformance_perf(Backend& backend, const ConformanceFilter& filter, const C
                 [&](const OpDef& op, const Case& c, DType dtype, const Bench& bench, const Impl* impl) {
                   if (impl == nullptr) return;
                   const Selection selection{impl};
-                  const MemoryPlan plan = guarded_plan(bench.program, selection);
+                  const MemoryPlan plan = guarded_plan(backend, bench.program, selection);
                   RunMemory memory = make_memory(backend, bench, plan);
                   auto executable = backend.compile(bench.program, selection, plan, memory.bindings).value();
                   const double seconds = seconds_of(*executable, make_slot(bench));

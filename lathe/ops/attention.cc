@@ -79,18 +79,26 @@ double longest(const Reference& r) {
 }
 constexpr double kUlp = 8, kBackwardUlp = 16;
 
-/// Products of bf16 tensors may take their probabilities, and the gradients of their scores, as bf16, as
-/// PyTorch does: each term x of a sum then is x (1 + δ), |δ| ≤ u = 2⁻⁸, which moves the sum by at most u
-/// Σ|x|, and its rounded value by (1 + u) times that.  The result is this as a part of `magnitude`, of which
-/// the bound allows ulp · 2⁻²⁴ · √terms.
-double operand_rounding(const Reference& r, double ulp) {
-  if (r.out_types[0].dtype != DType::bf16) return 0;
-  return 0x1p-8 * (1 + 0x1p-8) / (ulp * 0x1p-24 * std::sqrt(longest(r)));
+/// Products of bf16 and f16 tensors may take their probabilities, and the gradients of their scores, rounded
+/// to that dtype, as PyTorch does: each term x of a sum then is x (1 + δ), |δ| ≤ u, which moves the sum by at
+/// most u Σ|x|, and its rounded value by (1 + u) times that.  u is 2⁻⁸ or 2⁻¹¹; f16 has no finer steps than
+/// 2⁻²⁴ besides, so that a rounded factor may be off by 2⁻²⁵ however small it is.  The results are these as
+/// parts of `magnitude`, of which the bound allows ulp · 2⁻²⁴ · √terms.
+struct OperandRounding {
+  double relative = 0;  ///< times |x|
+  double absolute = 0;  ///< times the other factor of x
+};
+OperandRounding operand_rounding(const Reference& r, double ulp) {
+  const DType dtype = r.out_types[0].dtype;
+  if (dtype == DType::f32) return {};
+  const double unit = dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
+  const double allowed = ulp * 0x1p-24 * std::sqrt(longest(r));
+  return {unit * (1 + unit) / allowed, dtype == DType::f16 ? 0x1p-25 * (1 + unit) / allowed : 0};
 }
 
 void ref_attention(Reference& r) {
   const int64_t tokens = r.dim(0, 0);
-  const double rounding = operand_rounding(r, kUlp);
+  const OperandRounding rounding = operand_rounding(r, kUlp);
   std::vector<double> p;
   for_each_head(r, kForward, [&](const Head& h) {
     for (int64_t t = 0; t < h.length; ++t) {
@@ -99,9 +107,10 @@ void ref_attention(Reference& r) {
       r.magnitude[1][static_cast<size_t>(h.head * tokens + h.begin + t)] = 1 + std::abs(lse);
       for (int64_t s = 0; s < h.length; ++s)
         for (int64_t d = 0; d < h.width; ++d) {
-          const double term = p[static_cast<size_t>(s)] * h.mask(t, s) * h.v(s, d);
+          const double mask = h.mask(t, s), term = p[static_cast<size_t>(s)] * mask * h.v(s, d);
           r.out[0][h.index(t, d)] += term;
-          r.magnitude[0][h.index(t, d)] += std::abs(term) * (1 + std::abs(lse) + rounding);
+          r.magnitude[0][h.index(t, d)] += std::abs(term) * (1 + std::abs(lse) + rounding.relative) +
+                                           mask * std::abs(h.v(s, d)) * rounding.absolute;
         }
     }
   });
@@ -111,7 +120,7 @@ void ref_attention(Reference& r) {
 /// dq = scale · dS·k, dk = scale · dSᵀ·q, dv = (P ∘ mask)ᵀ·dy.
 void ref_attention_bwd(Reference& r) {
   const int64_t tokens = r.dim(0, 0);
-  const double rounding = operand_rounding(r, kBackwardUlp);
+  const OperandRounding rounding = operand_rounding(r, kBackwardUlp);
   for_each_head(r, kBackward, [&](const Head& h) {
     const auto accumulate = [&](size_t at, double term, double magnitude) {
       r.out[0][at] += term;
@@ -135,13 +144,15 @@ void ref_attention_bwd(Reference& r) {
         const double lse = r.in[3][static_cast<size_t>(h.head * tokens + h.begin + t)];
         const double probability = std::exp(score - lse), error = 1 + score_magnitude + std::abs(lse);
         const double ds = probability * (dp - delta) * h.scale();
-        const double ds_magnitude =
-            probability * (dp_magnitude + delta_magnitude) * h.scale() * error + std::abs(ds) * rounding;
+        const double ds_magnitude = probability * (dp_magnitude + delta_magnitude) * h.scale() * error +
+                                    std::abs(ds) * rounding.relative + h.scale() * rounding.absolute;
         for (int64_t d = 0; d < h.width; ++d) {
           accumulate(h.index(0, t, d), ds * h.k(s, d), ds_magnitude * std::abs(h.k(s, d)));
           accumulate(h.index(1, s, d), ds * h.q(t, d), ds_magnitude * std::abs(h.q(t, d)));
           const double dv = probability * mask * h.at(0, t, d);
-          accumulate(h.index(2, s, d), dv, std::abs(dv) * (error + rounding));
+          accumulate(h.index(2, s, d), dv,
+                     std::abs(dv) * (error + rounding.relative) +
+                         mask * std::abs(h.at(0, t, d)) * rounding.absolute);
         }
       }
     }

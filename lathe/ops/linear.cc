@@ -20,8 +20,8 @@ constexpr double kUlp = 2;
 /// of it.  As a part of `magnitude`, of which the bound allows ulp · 2⁻²⁴ · √k.
 double bias_rounding(DType dtype, int64_t k) {
   if (dtype == DType::f32) return 0;
-  const double half_unit = dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;
-  return half_unit * (1 + 2 * half_unit) / (kUlp * 0x1p-24 * std::sqrt(static_cast<double>(k)));
+  const double half_unit = dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
+  return half_unit * (1 + half_unit) / (kUlp * 0x1p-24 * std::sqrt(static_cast<double>(k)));
 }
 
 void ref_linear(Reference& r) {

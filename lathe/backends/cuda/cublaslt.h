@@ -5,19 +5,19 @@ namespace lathe::cuda {
 
 /// The functions of cuBLASLt that products use, looked up when the program runs.
 struct CublasLt {
-#define LT_CUBLASLT_FUNCTIONS(LT_F)                                                    \
-  LT_F(Create)                                                                         \
-  LT_F(Destroy)                                                                        \
-  LT_F(GetVersion)                                                                     \
-  LT_F(Matmul)                                                                         \
-  LT_F(MatmulAlgoGetHeuristic)                                                         \
-  LT_F(MatmulAlgoCheck)                                                                \
-  LT_F(MatmulDescCreate)                                                               \
-  LT_F(MatmulDescDestroy)                                                              \
-  LT_F(MatmulDescSetAttribute)                                                         \
-  LT_F(MatrixLayoutCreate)                                                             \
-  LT_F(MatrixLayoutDestroy) LT_F(MatmulPreferenceCreate) LT_F(MatmulPreferenceDestroy) \
-      LT_F(MatmulPreferenceSetAttribute)
+#define LT_CUBLASLT_FUNCTIONS(LT_F) \
+  LT_F(Create)                      \
+  LT_F(Destroy)                     \
+  LT_F(GetVersion)                  \
+  LT_F(Matmul)                      \
+  LT_F(MatmulAlgoGetHeuristic)      \
+  LT_F(MatmulAlgoCheck)             \
+  LT_F(MatmulDescCreate)            \
+  LT_F(MatmulDescDestroy)           \
+  LT_F(MatmulDescSetAttribute)      \
+  LT_F(MatrixLayoutCreate)          \
+  LT_F(MatrixLayoutDestroy)         \
+  LT_F(MatmulPreferenceCreate) LT_F(MatmulPreferenceDestroy) LT_F(MatmulPreferenceSetAttribute)
 #define LT_F(name) decltype(&::cublasLt##name) name = nullptr;
   LT_CUBLASLT_FUNCTIONS(LT_F)
 #undef LT_F

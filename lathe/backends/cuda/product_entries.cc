@@ -1,4 +1,4 @@
-// The matrix products: linear and its two backward products.
+// The matrix products: linear and its backward products.
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/elementwise.h"
 #include "lathe/backends/cuda/kernels/plain_product.h"
@@ -87,6 +87,7 @@ Product addressed(const Call& c, bool round) {
   if (!p.a_transposed) p.b = as_activations(1, c.weight, c.workspace + w.library);
   if (c.node.op == &op::linear) p.bias = as_activations(2, c.bias, c.workspace + w.library + w.weight);
   if (p.a_transposed) p.a_sums = c.output<float>(1);
+  if (c.node.op == &op::linear_bwd_input_add) p.addend = c.in[2];
   return p;
 }
 
@@ -120,6 +121,7 @@ std::vector<Entry> product_entries() {
   std::vector<Entry> entries;
   add<forward>(entries, op::linear);
   add<input_gradient>(entries, op::linear_bwd_input);
+  add<input_gradient>(entries, op::linear_bwd_input_add);
   add<weight_gradient>(entries, op::linear_bwd_weight);
   return entries;
 }

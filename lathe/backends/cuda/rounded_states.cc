@@ -22,7 +22,7 @@ std::optional<StatePlace> state_of(const Program& program, int value) {
 
 RoundedInputs rounded_inputs(const Node& node, const Program& program) {
   const bool forward = node.op == &op::linear;
-  if (!forward && node.op != &op::linear_bwd_input) return {};
+  if (!forward && node.op != &op::linear_bwd_input && node.op != &op::linear_bwd_input_add) return {};
   const DType type = program.type(node.in[0]).dtype;
   if (type == DType::f32) return {};
   return {node.in[1], forward ? node.in[2] : -1, type};

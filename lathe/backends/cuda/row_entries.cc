@@ -1,4 +1,4 @@
-// layer_norm, dropout, gather_rows, scatter_add_rows.
+// layer_norm, dropout, gather_rows, scatter_add_rows, and the fused ops of these.
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/rows.h"
 #include "lathe/core/philox.h"
@@ -9,10 +9,11 @@ namespace {
 
 RowsSize size_of_value(const Type& type) { return {elements(type) / type.shape.back(), type.shape.back()}; }
 
+float eps_of(const Call& c) { return static_cast<float>(c.node.attrs.f("eps")); }
+
 void run_layer_norm(const Call& c) {
   layer_norm(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), c.in[0], c.input<float>(1),
-             c.input<float>(2), static_cast<float>(c.node.attrs.f("eps")), c.out[0], c.output<float>(1),
-             c.output<float>(2));
+             c.input<float>(2), eps_of(c), c.out[0], c.output<float>(1), c.output<float>(2));
 }
 
 size_t layer_norm_bwd_workspace(const Node& node, const Program& program) {
@@ -37,6 +38,33 @@ void run_dropout(const Call& c) {
           c.input<int32_t>(2), c.in[0], nullptr, c.out[0]);
 }
 
+void run_dropout_add_layer_norm(const Call& c) {
+  dropout_add_layer_norm(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), dropout_rule(c, 4),
+                         c.input<int32_t>(2), c.input<int32_t>(3), c.in[0], c.in[1], c.input<float>(5),
+                         c.input<float>(6), eps_of(c), c.out[0], c.out[1], c.output<float>(2),
+                         c.output<float>(3));
+}
+
+void run_add_layer_norm(const Call& c) {
+  dropout_add_layer_norm(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), {}, nullptr, nullptr,
+                         c.in[0], c.in[1], c.input<float>(2), c.input<float>(3), eps_of(c), c.out[0],
+                         c.out[1], c.output<float>(2), c.output<float>(3));
+}
+
+void run_layer_norm_dropout_bwd(const Call& c) {
+  layer_norm_dropout_bwd(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), dropout_rule(c, 7),
+                         c.input<int32_t>(5), c.input<int32_t>(6), c.in[0], c.in[1], c.input<float>(2),
+                         c.input<float>(3), c.input<float>(4), c.out[0], c.out[3], c.output<float>(1),
+                         c.output<float>(2), c.workspace);
+}
+
+void run_embed_layer_norm(const Call& c) {
+  const Embeddings e{c.input<float>(0),   c.input<float>(2),   c.input<float>(4),
+                     c.input<int32_t>(1), c.input<int32_t>(3), c.input<int32_t>(5)};
+  embed_layer_norm(c.stream, size_of_value(c.out_type(1)), e, c.input<float>(6), c.input<float>(7), eps_of(c),
+                   c.output<float>(0), c.output<float>(1), c.output<float>(2), c.output<float>(3));
+}
+
 void run_gather_rows(const Call& c) {
   gather_rows(c.stream, c.in_type(0).dtype, size_of_value(c.out_type(0)), c.in[0], c.input<int32_t>(1),
               c.out[0]);
@@ -56,6 +84,10 @@ void run_scatter_add_rows(const Call& c) {
 std::vector<Entry> row_entries() {
   return {{&op::layer_norm, "warp per row", run_layer_norm},
           {&op::layer_norm_bwd, "warp per row", run_layer_norm_bwd, layer_norm_bwd_workspace},
+          {&op::dropout_add_layer_norm, "warp per row", run_dropout_add_layer_norm},
+          {&op::add_layer_norm, "warp per row", run_add_layer_norm},
+          {&op::layer_norm_dropout_bwd, "warp per row", run_layer_norm_dropout_bwd, layer_norm_bwd_workspace},
+          {&op::embed_layer_norm, "warp per row", run_embed_layer_norm},
           {&op::dropout, "warp per row", run_dropout},
           {&op::gather_rows, "warp per row", run_gather_rows},
           {&op::scatter_add_rows, "sorted", run_scatter_add_rows, scatter_workspace}};

@@ -85,6 +85,43 @@ struct Sum {
   }
 };
 
+/// What is normalised: the sum of three rows of tables, which `value` stores.
+struct Looked {
+  using Type = float;
+  Embeddings e;
+  float* sum;
+
+  struct Row {
+    const float *word, *token_type, *position;
+    float* sum;
+    template <int kWidth>
+    struct Raw {
+      Vec<float, kWidth> word, token_type, position;
+    };
+    template <int kWidth>
+    __device__ Raw<kWidth> load(int64_t col) const {
+      return {load_vec<kWidth>(word + col), load_vec<kWidth>(token_type + col),
+              load_vec<kWidth>(position + col)};
+    }
+    template <int kWidth>
+    __device__ void value(int64_t col, const Raw<kWidth>& raw, float (&to)[kWidth]) const {
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) to[j] = raw.word.at[j] + raw.token_type.at[j] + raw.position.at[j];
+      store_vec(sum + col, to);
+    }
+    template <int kWidth>
+    __device__ void again(int64_t col, float (&to)[kWidth]) const {
+      const Vec<float, kWidth> v = load_vec<kWidth>(sum + col);
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) to[j] = v.at[j];
+    }
+  };
+  __device__ Row row(int64_t r, int64_t cols) const {
+    return {e.word + e.ids[r] * cols, e.token_type + e.type_ids[r] * cols,
+            e.position + e.position_ids[r] * cols, sum + r * cols};
+  }
+};
+
 template <typename T>
 struct Normal {
   const float *gamma, *beta;
@@ -201,6 +238,12 @@ void layer_norm(cudaStream_t stream, DType t, RowsSize s, const void* x, const f
     normalise(stream, s, vectors, Plain<T>{static_cast<const T*>(x)},
               Normal<T>{gamma, beta, eps, static_cast<T*>(y), mean, rstd});
   });
+}
+
+void embed_layer_norm(cudaStream_t stream, RowsSize s, const Embeddings& e, const float* gamma,
+                      const float* beta, float eps, float* sum, float* y, float* mean, float* rstd) {
+  const bool vectors = s.cols % 8 == 0 && aligned16(e.word, e.token_type, e.position, gamma, beta, sum, y);
+  normalise(stream, s, vectors, Looked{e, sum}, Normal<float>{gamma, beta, eps, y, mean, rstd});
 }
 
 void dropout_add_layer_norm(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,

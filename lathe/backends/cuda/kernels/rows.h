@@ -29,6 +29,15 @@ void dropout_add_layer_norm(cudaStream_t stream, DType t, RowsSize s, const Drop
                             const float* gamma, const float* beta, float eps, void* sum, void* y, float* mean,
                             float* rstd);
 
+/// sum[i] = word[ids[i]] + token_type[type_ids[i]] + position[position_ids[i]], all f32, and y, mean, rstd =
+/// layer_norm(sum).  s: shape of y.  Every id must be a row of its table.
+struct Embeddings {
+  const float *word, *token_type, *position;
+  const int32_t *ids, *type_ids, *position_ids;
+};
+void embed_layer_norm(cudaStream_t stream, RowsSize s, const Embeddings& e, const float* gamma,
+                      const float* beta, float eps, float* sum, float* y, float* mean, float* rstd);
+
 /// dx: [rows, cols] (may be dy); dgamma, dbeta: [cols].  No rows: dgamma = dbeta = 0.
 void layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy, const void* x,
                     const float* gamma, const float* mean, const float* rstd, void* dx, float* dgamma,
