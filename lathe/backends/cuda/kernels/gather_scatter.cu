@@ -43,7 +43,8 @@ __device__ inline int64_t row_of(Key key) { return static_cast<int64_t>(key & 0x
 constexpr int64_t kChunk = 4096;
 constexpr int kSortThreads = 1024;
 
-/// Chunk b of `size` (a power of two) keys, sorted (bitonic: Batcher 1968); behind n come largest keys.
+/// Chunk b of `size` (a power of two) keys, sorted (bitonic: Batcher 1968); behind n come largest keys.  At
+/// strides up to 32, a warp reads and writes 64 neighbouring keys that no other one touches.
 __global__ void __launch_bounds__(kSortThreads)
     sort_kernel(int64_t n, int size, const int32_t* ids, Key* to) {
   __shared__ Key key[kChunk];
@@ -64,8 +65,13 @@ __global__ void __launch_bounds__(kSortThreads)
           key[high] = a;
         }
       }
-      __syncthreads();
+      const int next = stride > 1 ? stride / 2 : run;
+      if (max(stride, next) > kWarp)
+        __syncthreads();
+      else
+        __syncwarp();
     }
+  __syncthreads();
   for (int k = static_cast<int>(threadIdx.x); k < size; k += threads) to[first + k] = key[k];
 }
 

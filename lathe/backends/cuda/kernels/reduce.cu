@@ -32,7 +32,7 @@ void mean(cudaStream_t stream, DType t, int64_t n, const void* x, float* y, void
     const Elements<T> terms{static_cast<const T*>(x)};
     const Mean finish{static_cast<double>(n)};
     if (aligned16(x))
-      sum_terms<16 / sizeof(T)>(stream, n, terms, finish, y, workspace);
+      sum_terms<4>(stream, n, terms, finish, y, workspace);
     else
       sum_terms<1>(stream, n, terms, finish, y, workspace);
   });

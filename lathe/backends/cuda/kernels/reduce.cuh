@@ -8,8 +8,9 @@ namespace lathe::cuda {
 constexpr int kSumThreads = 256;
 /// Vectors that a thread loads at once.
 constexpr int kSumVectors = 4;
-/// Eight blocks for each of 132 multiprocessors: all that are resident at once.
-constexpr int64_t kSumBlocks = 1056;
+/// Blocks that are resident at once on a multiprocessor, and on 132 of them.
+constexpr int kSumResident = 8;
+constexpr int64_t kSumBlocks = 132 * kSumResident;
 
 /// The sum over a block of at most 1024 threads (whole warps), in every thread.  Every thread calls it;
 /// `scratch` (shared, one number per warp) is free for the next call when it returns.
@@ -28,7 +29,7 @@ __device__ inline T block_sum(T x, T* scratch) {
 /// Σ of terms over all n elements.  `terms.at<kWidth>(i, to)` gives those of elements i … i + kWidth − 1.
 /// One block writes finish(sum) to `out`, several write their sums to `partial`.
 template <int kWidth, typename Terms, typename Finish>
-__global__ void __launch_bounds__(kSumThreads)
+__global__ void __launch_bounds__(kSumThreads, kSumResident)
     sum_kernel(int64_t n, Terms terms, Finish finish, double* partial, float* out) {
   __shared__ double scratch[kSumThreads / kWarp];
   constexpr int64_t kStep = kSumThreads * kWidth;
@@ -36,15 +37,16 @@ __global__ void __launch_bounds__(kSumThreads)
   for (int64_t first = kSumVectors * kStep * blockIdx.x + threadIdx.x * kWidth; first < n;
        first += kSumVectors * kStep * gridDim.x) {
     float t[kSumVectors][kWidth] = {};
+    if (first + (kSumVectors - 1) * kStep + kWidth <= n) {
 #pragma unroll
-    for (int k = 0; k < kSumVectors; ++k) {
-      const int64_t i = first + k * kStep;
-      if (i + kWidth <= n) {
-        terms.template at<kWidth>(i, t[k]);
-      } else if constexpr (kWidth > 1) {
-        for (int j = 0; j < kWidth - 1; ++j) {
+      for (int k = 0; k < kSumVectors; ++k) terms.template at<kWidth>(first + k * kStep, t[k]);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kSumVectors; ++k) {
+#pragma unroll
+        for (int j = 0; j < kWidth; ++j) {
           float one[1] = {0};
-          if (i + j < n) terms.template at<1>(i + j, one);
+          if (first + k * kStep + j < n) terms.template at<1>(first + k * kStep + j, one);
           t[k][j] = one[0];
         }
       }
@@ -88,7 +90,7 @@ inline int64_t sum_blocks(int64_t n) {
 }
 inline size_t sum_workspace_bytes(int64_t n) { return static_cast<size_t>(sum_blocks(n)) * sizeof(double); }
 
-/// *out = finish(Σ terms).  workspace: sum_workspace_bytes(n).  Vectors of kWidth elements.
+/// *out = finish(Σ terms).  workspace: sum_workspace_bytes(n).  kWidth: 1, or 4 where addresses allow it.
 template <int kWidth, typename Terms, typename Finish>
 void sum_terms(cudaStream_t stream, int64_t n, Terms terms, Finish finish, float* out, void* workspace) {
   double* partial = static_cast<double*>(workspace);
