@@ -10,6 +10,7 @@
 namespace lathe {
 namespace {
 
+constexpr const char* kInput = "input";  // a state: it stays on the device from run to run
 constexpr const char* kLoss = "loss";
 constexpr const char* kGradient = "gradient of ";
 
@@ -35,7 +36,7 @@ void trace_step(Program& program, nn::Module& module, const std::function<Value(
     if (p.trainable) trainable.push_back(trace.blocks.back());
   }
   const TraceScope scope(module, trace);
-  const Value loss = loss_of(program.input("input", input));
+  const Value loss = loss_of(program.state(kInput, input));
   if (!loss || loss.type() != Type{DType::f32, {1}})
     fail(ErrorCode::kShape, "compile: the loss is {}, wants f32[1]; take its mean",
          loss ? to_string(loss.type()) : "no value");
@@ -44,7 +45,7 @@ void trace_step(Program& program, nn::Module& module, const std::function<Value(
     const Value one = program.input("loss_weight", {DType::f32, {1}});
     const std::vector<Value> grads = gradients(loss, one, trainable, op::add);
     for (size_t i = 0; i < grads.size(); ++i)
-      program.output(kGradient + program.values()[static_cast<size_t>(trainable[i].id)].name, grads[i]);
+      program.output(kGradient + program.values()[static_cast<size_t>(trainable[i].id)].name, grads[i], true);
   }
   program.remove_dead_nodes();
 }
@@ -86,6 +87,7 @@ Compiled compile(Backend& backend, nn::Module& module, const std::function<Value
     compiled.bindings_.states[state] =
         backend.allocate(bytes_of({DType::f32, block.shape}), Memory::kDevice).value();
   }
+  compiled.bindings_.states[kInput] = backend.allocate(bytes_of(input), Memory::kDevice).value();
   fuse(*compiled.program_, backend, fusions());
   const Selection selection = select(program, backend);
   const MemoryPlan plan = plan_memory(program, selection, backend.info().alignment);
@@ -97,11 +99,18 @@ Compiled compile(Backend& backend, nn::Module& module, const std::function<Value
 }
 
 float Compiled::run(std::span<const float> input) {
-  const Type& wanted = program_->type(program_->find("input"));
+  const Type& wanted = program_->type(program_->find(kInput));
   if (static_cast<int64_t>(input.size()) != elements(wanted))
     fail(ErrorCode::kShape, "run: {} values given, wants {}", input.size(), to_string(wanted));
+  backend_->copy_in(bindings_.states.at(kInput), 0, std::as_bytes(input)).check();
+  has_input_ = true;
+  return run();
+}
+
+float Compiled::run() {
+  if (!has_input_) fail(ErrorCode::kUsage, "run: the first run wants an input");
   constexpr float kOne = 1;
-  Slot slot{{std::as_bytes(input)}};
+  Slot slot;
   if (program_->find("loss_weight") >= 0) slot.inputs.push_back(std::as_bytes(std::span(&kOne, 1)));
   executable_->run(slot, &last_).check();
   float loss = 0;

@@ -23,6 +23,9 @@ class Compiled {
   /// One forward pass, and the backward pass if it was compiled.  `input`: the elements of the input type,
   /// row-major.  Returns the loss.  Errors: kShape for another number of elements.
   float run(std::span<const float> input);
+  /// The same on the input of the run before, which is still on the device.  Errors: kUsage if there was
+  /// none.
+  float run();
 
   /// dLoss/dParameter of the last run.  Errors: kUsage before the first run, without `backward`, for a frozen
   /// parameter or a name that is none.
@@ -51,7 +54,7 @@ class Compiled {
   Bindings bindings_;
   std::unique_ptr<Executable> executable_;
   Event last_;
-  bool ran_ = false;
+  bool has_input_ = false, ran_ = false;
 };
 
 /// Traces `loss`, a function of one f32 input that calls the module's layers and gives one number [1], and

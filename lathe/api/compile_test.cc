@@ -50,8 +50,9 @@ TEST_P(OnDevice, ParametersLossAndGradientsArePyTorchs) {
                                              -0.021457527f, -0.332520813f, 0.205511257f});
   expect_near(step.parameter("fc1.bias"),
               {-0.185990721f, -0.099309452f, -0.374695510f, -0.176958263f, 0.007271144f});
+  EXPECT_THROW(step.run(), Error);   // on nothing
   for (int run = 0; run < 6; ++run)  // more than Executable::kRing
-    EXPECT_NEAR(step.run(input()), 0.16696345806121826f, kTolerance);
+    EXPECT_NEAR(run % 2 == 0 ? step.run(input()) : step.run(), 0.16696345806121826f, kTolerance);
   expect_near(step.gradient("fc1.weight"),
               {-0.024881700f, -0.012440849f, 0, 0.012440850f, 0.024881698f, -0.008293899f, 0.004146950f});
   expect_near(step.gradient("fc1.bias"),

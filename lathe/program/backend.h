@@ -87,7 +87,8 @@ class Executable {
   /// Starts one run; may return before it has finished.  The slot may be reused after `wait`.
   virtual Status run(const Slot& slot, Event* event) = 0;
   virtual Status wait(Event event) = 0;
-  /// Waits for the run and copies output `index` (in the program's order) of it to `destination`.
+  /// Waits for the run and copies output `index` (in the program's order) of it to `destination`.  What the
+  /// program gives `of_last_run` must be of the last one, and nothing else may have run in the same arena.
   virtual Status read(Event event, size_t index, std::span<std::byte> destination) = 0;
   /// Measures each node from now on.  `timeline` gives the spans of the last finished run.
   virtual void profile(bool on) = 0;

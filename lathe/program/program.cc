@@ -54,7 +54,10 @@ std::vector<Value> Program::emit(const OpDef& op, const std::vector<Value>& in, 
   return out;
 }
 
-void Program::output(const std::string& name, Value value) { outputs_.emplace_back(name, value.id); }
+void Program::output(const std::string& name, Value value, bool of_last_run) {
+  outputs_.emplace_back(name, value.id);
+  of_last_run_.push_back(of_last_run);
+}
 
 void Program::remove_dead_nodes() {
   std::vector<bool> needed(values_.size(), false);

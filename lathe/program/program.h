@@ -57,12 +57,14 @@ class Program {
   /// Appends a node.  Missing attributes take the op's defaults.  Errors: kShape if the op's signature does
   /// not admit the inputs; the message names op, input, found and wanted.
   std::vector<Value> emit(const OpDef& op, const std::vector<Value>& in, const Attrs& attrs = {});
-  /// Names a value that the host reads after a run.
-  void output(const std::string& name, Value value);
+  /// Names a value that the host reads after a run.  One `of_last_run` can be read until the next run alone,
+  /// and is not copied before: for what is large and rarely wanted.
+  void output(const std::string& name, Value value, bool of_last_run = false);
 
   const std::vector<ValueInfo>& values() const { return values_; }
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<std::pair<std::string, int>>& outputs() const { return outputs_; }
+  bool is_of_last_run(size_t output) const { return of_last_run_[output]; }
   const Type& type(int value) const { return values_[static_cast<size_t>(value)].type; }
   /// Id of the input or state of that name, −1 if there is none.
   int find(const std::string& name) const;
@@ -86,6 +88,7 @@ class Program {
   std::vector<ValueInfo> values_;
   std::vector<Node> nodes_;
   std::vector<std::pair<std::string, int>> outputs_;
+  std::vector<bool> of_last_run_;  // by output
   int segment_ = -1, segments_ = 0;
 };
 

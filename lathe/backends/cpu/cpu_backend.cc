@@ -43,10 +43,11 @@ class CpuExecutable : public Executable {
     for (size_t id = 0; id < program.values().size(); ++id)
       if (program.values()[id].kind == ValueKind::kInput)
         inputs_.push_back({address(static_cast<int>(id)), bytes_of(program.values()[id].type)});
-    for (const auto& [name, id] : program.outputs())
-      outputs_.push_back({address(id), bytes_of(program.type(id))});
-    for (auto& ring : ring_)
-      for (const auto& output : outputs_) ring.emplace_back(output.second);
+    for (size_t o = 0; o < program.outputs().size(); ++o) {
+      const int id = program.outputs()[o].second;
+      outputs_.push_back({address(id), bytes_of(program.type(id)), program.is_of_last_run(o)});
+      for (auto& ring : ring_) ring.emplace_back(outputs_[o].of_last_run ? 0 : outputs_[o].bytes);
+    }
     for (size_t n = 0; n < selection.size(); ++n) {
       const auto* impl = static_cast<const CpuImpl*>(selection[n]);
       if (impl->run == nullptr) continue;  // a view
@@ -93,7 +94,7 @@ class CpuExecutable : public Executable {
     for (const auto& state : written_) state->changed();
     auto& ring = ring_[++ticket_ % kRing];
     for (size_t o = 0; o < outputs_.size(); ++o)
-      std::memcpy(ring[o].data(), outputs_[o].first, outputs_[o].second);
+      if (!outputs_[o].of_last_run) std::memcpy(ring[o].data(), outputs_[o].data, outputs_[o].bytes);
     *event = {ticket_};
     return {};
   }
@@ -101,12 +102,13 @@ class CpuExecutable : public Executable {
   Status wait(Event) override { return {}; }  // run returns when all is done
 
   Status read(Event event, size_t index, std::span<std::byte> destination) override {
-    const auto& bytes = ring_[event.ticket % kRing].at(index);
-    if (bytes.size() != destination.size() || event.ticket + kRing <= ticket_)
+    const Output& output = outputs_.at(index);
+    if (output.bytes != destination.size() || event.ticket + (output.of_last_run ? 1 : kRing) <= ticket_)
       return {ErrorCode::kInternal,
               fmt::format("output {} of run {}: {} bytes, asked for {}; last run {}", index, event.ticket,
-                          bytes.size(), destination.size(), ticket_)};
-    std::memcpy(destination.data(), bytes.data(), bytes.size());
+                          output.bytes, destination.size(), ticket_)};
+    const std::byte* kept = ring_[event.ticket % kRing][index].data();
+    std::memcpy(destination.data(), output.of_last_run ? output.data : kept, output.bytes);
     return {};
   }
 
@@ -123,7 +125,13 @@ class CpuExecutable : public Executable {
   Bindings bindings_;  // keeps the memory alive
   // Whose packed weights this program reads, and what it changes by other means than adamw.
   std::vector<std::shared_ptr<PackedState>> read_, read_int8_, written_;
-  std::vector<std::pair<std::byte*, size_t>> inputs_, outputs_;
+  struct Output {
+    const std::byte* data;
+    size_t bytes;
+    bool of_last_run;
+  };
+  std::vector<std::pair<std::byte*, size_t>> inputs_;
+  std::vector<Output> outputs_;
   std::vector<std::vector<std::byte>> ring_[kRing];
   std::vector<Step> calls_;
   std::vector<Span> spans_;

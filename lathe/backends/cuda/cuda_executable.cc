@@ -25,9 +25,11 @@ CudaExecutable::CudaExecutable(Device& device, const Program& program, const Sel
   };
   for (size_t id = 0; id < program.values().size(); ++id)
     if (program.values()[id].kind == ValueKind::kInput)
-      inputs_.push_back({address(static_cast<int>(id)), bytes_of(program.values()[id].type), 0});
-  for (const auto& [name, id] : program.outputs())
-    outputs_.push_back({address(id), bytes_of(program.type(id)), 0});
+      inputs_.push_back({address(static_cast<int>(id)), bytes_of(program.values()[id].type)});
+  for (size_t o = 0; o < program.outputs().size(); ++o) {
+    const int id = program.outputs()[o].second;
+    outputs_.push_back({address(id), bytes_of(program.type(id)), !program.is_of_last_run(o)});
+  }
   lay_out_ring();
   for (size_t n = 0; n < selection.size(); ++n) {
     const auto* impl = static_cast<const CudaImpl*>(selection[n]);
@@ -55,7 +57,8 @@ CudaExecutable::~CudaExecutable() {
 void CudaExecutable::lay_out_ring() {
   const auto place = [](std::vector<Crossing>& all) {
     size_t end = 0;
-    for (Crossing& crossing : all) crossing.offset = end, end += aligned(crossing.bytes);
+    for (Crossing& c : all)
+      if (c.crosses) c.offset = end, end += aligned(c.bytes);
     return end;
   };
   const size_t in = place(inputs_), out = place(outputs_);
@@ -170,9 +173,10 @@ void CudaExecutable::launch(InFlight& flight) {
   for (const auto& state : written_) state->changed();
   for (const auto& [state, copy] : updated_) state->updated(copy);
   for (const Crossing& output : outputs_)
-    check(cudaMemcpyAsync(flight.outputs + output.offset, output.device, output.bytes, cudaMemcpyDeviceToHost,
-                          compute),
-          "copying outputs");
+    if (output.crosses)
+      check(cudaMemcpyAsync(flight.outputs + output.offset, output.device, output.bytes,
+                            cudaMemcpyDeviceToHost, compute),
+            "copying outputs");
   check(cudaEventRecord(flight.done, compute), "a run");
 }
 
@@ -184,13 +188,22 @@ Status CudaExecutable::wait(Event event) {
 Status CudaExecutable::read(Event event, size_t index, std::span<std::byte> destination) {
   const InFlight& flight = ring_[event.ticket % kRing];
   const Crossing& output = outputs_.at(index);
-  if (output.bytes != destination.size() || flight.ticket != event.ticket)
+  if (output.bytes != destination.size() || flight.ticket != event.ticket ||
+      (!output.crosses && event.ticket != ticket_))
     return {ErrorCode::kInternal,
             fmt::format("output {} of run {}: {} bytes, asked for {}; last run {}", index, event.ticket,
                         output.bytes, destination.size(), ticket_)};
+  if (!output.crosses) return copy_out(destination, output);
   Status done = wait(event);
   if (done.ok()) std::memcpy(destination.data(), flight.outputs + output.offset, output.bytes);
   return done;
+}
+
+Status CudaExecutable::copy_out(std::span<std::byte> to, const Crossing& output) {
+  const cudaError_t started =
+      cudaMemcpyAsync(to.data(), output.device, output.bytes, cudaMemcpyDeviceToHost, device_.compute);
+  return status_of(started == cudaSuccess ? cudaStreamSynchronize(device_.compute) : started,
+                   "copying outputs");
 }
 
 void CudaExecutable::profile(bool on) {

@@ -42,7 +42,9 @@ class CudaExecutable : public Executable {
   /// A piece of the arena that crosses between host and device, and its place in the ring's pieces.
   struct Crossing {
     std::byte* device;
-    size_t bytes, offset;
+    size_t bytes;
+    bool crosses = true;  ///< false: an output that is copied when it is read
+    size_t offset = 0;
   };
   /// Memory of one run in flight.
   struct InFlight {
@@ -55,6 +57,7 @@ class CudaExecutable : public Executable {
   void use_rounded(Call& call, const MemoryPlan& plan);
   cudaGraphExec_t capture(bool timed);
   void launch(InFlight& flight);
+  Status copy_out(std::span<std::byte> to, const Crossing& output);
 
   Device& device_;
   Bindings bindings_;  // keeps the memory alive
