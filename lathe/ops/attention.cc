@@ -179,10 +179,17 @@ struct Layout {
   double p;
 };
 const std::vector<Layout> kLayouts = {
-    {"one token", 1, 1, 1, {0, 1}, 0},        {"lengths 3 1 5", 9, 2, 8, {0, 3, 4, 9}, 0},
-    {"empty row", 6, 1, 16, {0, 2, 2, 6}, 0}, {"padding behind", 12, 2, 4, {0, 3, 10}, 0.1},
-    {"dropout", 40, 2, 32, {0, 17, 40}, 0.1}, {"half dropped", 33, 3, 12, {0, 33}, 0.5},
+    {"one token", 1, 1, 1, {0, 1}, 0},
+    {"lengths 3 1 5", 9, 2, 8, {0, 3, 4, 9}, 0},
+    {"empty row", 6, 1, 16, {0, 2, 2, 6}, 0},
+    {"padding behind", 12, 2, 4, {0, 3, 10}, 0.1},
+    {"dropout", 40, 2, 32, {0, 17, 40}, 0.1},
+    {"half dropped", 33, 3, 12, {0, 33}, 0.5},
     {"width 64", 70, 1, 64, {0, 5, 70}, 0.1},
+    {"long row", 255, 1, 64, {0, 150, 250}, 0.1},
+    {"width 24", 140, 2, 24, {0, 135, 135, 140}, 0},
+    {"width 72", 90, 2, 72, {0, 83, 90}, 0.1},
+    {"width 200", 80, 1, 200, {0, 75}, 0.2},
 };
 
 std::vector<Case> cases(bool backward) {

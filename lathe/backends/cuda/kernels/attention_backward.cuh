@@ -6,17 +6,27 @@
 
 namespace lathe::cuda {
 
+template <typename T, int DP, int W, bool kDrop>
+void launch_backward(cudaStream_t stream, const Attention& a, const T* dy, const T* qkv, const float* lse,
+                     const float* delta, T* dqkv) {
+  using Dkv = DkvShape<DP, W>;
+  using Dq = DqShape<DP>;
+  const unsigned heads = static_cast<unsigned>(a.heads);
+  launch_tiles<attention_dkv_kernel<T, DP, W, kDrop>>(
+      stream, dim3(tiles_of(a, Dkv::kKeys), heads), Dkv::kThreads, Dkv::kBytes, a, dy, qkv, lse, delta, dqkv);
+  if (a.tokens > Dkv::kKeys)
+    launch_tiles<attention_dq_kernel<T, DP, kDrop>>(stream, dim3(tiles_of(a, Dq::kQueries), heads),
+                                                    Dq::kThreads, Dq::kBytes, a, dy, qkv, lse, delta, dqkv,
+                                                    Dkv::kKeys);
+}
+
 template <typename T, int DP, bool kDrop>
 void launch_backward(cudaStream_t stream, const Attention& a, const T* dy, const T* qkv, const float* lse,
                      const float* delta, T* dqkv) {
-  using Dkv = DkvShape<DP>;
-  using Dq = DqShape<DP>;
-  const unsigned heads = static_cast<unsigned>(a.heads);
-  launch_tiles<attention_dkv_kernel<T, DP, kDrop>>(stream, dim3(tiles_of(a, Dkv::kKeys), heads),
-                                                   Dkv::kThreads, Dkv::kBytes, a, dy, qkv, lse, delta, dqkv);
-  if (a.tokens > Dkv::kKeys)
-    launch_tiles<attention_dq_kernel<T, DP, kDrop>>(stream, dim3(tiles_of(a, Dq::kQueries), heads),
-                                                    Dq::kThreads, Dq::kBytes, a, dy, qkv, lse, delta, dqkv);
+  if constexpr (DP <= 64)
+    if (a.tokens <= 64 * a.rows)  // most rows fit a tile of 64 keys, which leaves fewer warps idle than 128
+      return launch_backward<T, DP, 4, kDrop>(stream, a, dy, qkv, lse, delta, dqkv);
+  launch_backward<T, DP, 8, kDrop>(stream, a, dy, qkv, lse, delta, dqkv);
 }
 
 template <typename T, int DP>

@@ -8,12 +8,12 @@
 namespace lathe::cuda {
 
 /// DP: D rounded up to 32, 64, 128 or 256.  A warp holds the gradients of 16 keys and up to 64 columns; the
-/// `kSlices` warps that share its keys compute the same scores.
-template <int DP>
+/// `kSlices` warps that share its keys compute the same scores.  W warps: 8, or 4 for short rows and DP ≤ 64.
+template <int DP, int W>
 struct DkvShape {
-  static constexpr int kWarps = 8, kThreads = kWarps * kWarp, kBlocks = DP < 256 ? 2 : 1;
+  static constexpr int kWarps = W, kThreads = kWarps * kWarp, kBlocks = DP < 256 ? 16 / W : 1;
   static constexpr int kColumns = DP < 64 ? DP : 64, kSlices = DP / kColumns, kStrips = kWarps / kSlices;
-  static constexpr int kKeys = 16 * kStrips, kQueries = DP <= 64 ? 64 : DP == 128 ? 32 : 16;
+  static constexpr int kKeys = 16 * kStrips, kQueries = DP <= 64 ? 8 * W : DP == 128 ? 32 : 16;
   static constexpr bool kKeepKeys = DP <= 64;  // as operands in registers
   static constexpr int kRow = DP + kRowPad, kScoreRow = kQueries + kRowPad;
   /// In shared memory: keys, values; twice queries, dy, lse and delta; gradients of scores [kKeys, kQueries].
@@ -22,21 +22,21 @@ struct DkvShape {
 };
 
 /// The first key of a tile and the first column that the calling warp holds.
-template <int DP>
+template <int DP, int W>
 struct WarpPlace {
   int strip, column;
 
   __device__ WarpPlace() {
     const int warp = static_cast<int>(fresh_thread() / kWarp);
-    strip = warp % DkvShape<DP>::kStrips * 16;
-    column = warp / DkvShape<DP>::kStrips * DkvShape<DP>::kColumns;
+    strip = warp % DkvShape<DP, W>::kStrips * 16;
+    column = warp / DkvShape<DP, W>::kStrips * DkvShape<DP, W>::kColumns;
   }
 };
 
 /// Queries in shared memory, and which of the row the first one is.
-template <typename T, int DP>
+template <typename T, int DP, int W>
 struct QueryStage {
-  using Shape = DkvShape<DP>;
+  using Shape = DkvShape<DP, W>;
   T *q, *dy;
   float *lse, *delta;
   int query;
@@ -57,9 +57,9 @@ struct QueryStage {
 };
 
 /// One warp: 16 keys, kColumns columns.  Scores: [16 keys, 16 queries], two results.
-template <typename T, int DP, bool kDrop>
+template <typename T, int DP, int W, bool kDrop>
 struct DkvWarp {
-  using Shape = DkvShape<DP>;
+  using Shape = DkvShape<DP, W>;
   static constexpr int kRow = Shape::kRow;
 
   float dk[Shape::kColumns / 8][4] = {}, dv[Shape::kColumns / 8][4] = {};
@@ -103,7 +103,7 @@ struct DkvWarp {
   }
 
   /// Scores become probabilities, negative where dropped.
-  __device__ static void probabilities(float (&s)[2][4], const QueryStage<T, DP>& stage, float scale,
+  __device__ static void probabilities(float (&s)[2][4], const QueryStage<T, DP, W>& stage, float scale,
                                        const AttentionMask& mask, int key, const Lane<kRow>& lane) {
     uint32_t w[4];
     if constexpr (kDrop) draw(w, mask, stage.query, key, lane);
@@ -120,8 +120,8 @@ struct DkvWarp {
   __device__ static bool dropped(float p) { return kDrop && __float_as_int(p) < 0; }
 
   /// Probabilities p and dy·v, in dp, become gradients of scores in dp.
-  __device__ static void gradients(const float (&p)[2][4], float (&dp)[2][4], const QueryStage<T, DP>& stage,
-                                   float kept, const Lane<kRow>& lane) {
+  __device__ static void gradients(const float (&p)[2][4], float (&dp)[2][4],
+                                   const QueryStage<T, DP, W>& stage, float kept, const Lane<kRow>& lane) {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       const float2 delta = *reinterpret_cast<const float2*>(stage.delta + 8 * n + 2 * lane.t);
@@ -147,8 +147,8 @@ struct DkvWarp {
   /// The first 16 queries of a stage.  k, v: of the warp's first key, which is `key` of the row; `valid` keys
   /// are there from it on.  The gradients of scores become ds [key, query], 0 behind the valid keys, if
   /// `keep`.
-  __device__ void step(const QueryStage<T, DP>& stage, const T* k, const T* v, T* ds, bool keep, int column,
-                       const Attention& a, const AttentionMask& mask, int key, int valid) {
+  __device__ void step(const QueryStage<T, DP, W>& stage, const T* k, const T* v, T* ds, bool keep,
+                       int column, const Attention& a, const AttentionMask& mask, int key, int valid) {
     const Lane<kRow> lane(fresh_thread());
     float p[2][4], dp[2][4];
     uint32_t operand[4];
@@ -173,10 +173,10 @@ struct DkvWarp {
 };
 
 /// dq of the queries of a stage, by all warps: each takes 16 queries and 32 columns.  ds: [kKeys, kQueries].
-template <typename T, int DP>
+template <typename T, int DP, int W>
 __device__ inline void store_dq(const Attention& a, const T* ds, const T* keys, int valid_keys, T* dq,
                                 int stride, int valid_queries) {
-  using Shape = DkvShape<DP>;
+  using Shape = DkvShape<DP, W>;
   constexpr int kRow = Shape::kRow, kScoreRow = Shape::kScoreRow, kParts = Shape::kQueries / 16;
   const int warp = static_cast<int>(fresh_thread() / kWarp), width = static_cast<int>(a.width);
   const int query = warp % kParts * 16, column = warp / kParts * 32;
@@ -198,12 +198,12 @@ __device__ inline void store_dq(const Attention& a, const T* ds, const T* keys, 
                       valid_queries - query, width - column);
 }
 
-template <typename T, int DP, bool kDrop>
-__global__ void __launch_bounds__(DkvShape<DP>::kThreads, DkvShape<DP>::kBlocks)
+template <typename T, int DP, int W, bool kDrop>
+__global__ void __launch_bounds__(DkvShape<DP, W>::kThreads, DkvShape<DP, W>::kBlocks)
     attention_dkv_kernel(const __grid_constant__ Attention a, const T* __restrict__ dy,
                          const T* __restrict__ qkv, const float* __restrict__ lse,
                          const float* __restrict__ delta, T* __restrict__ dqkv) {
-  using Shape = DkvShape<DP>;
+  using Shape = DkvShape<DP, W>;
   constexpr int kRow = Shape::kRow, kKeys = Shape::kKeys, kQueries = Shape::kQueries;
   __shared__ Tile tile;
   __shared__ AttentionMask mask;
@@ -223,10 +223,10 @@ __global__ void __launch_bounds__(DkvShape<DP>::kThreads, DkvShape<DP>::kBlocks)
   unsigned char* const stages = reinterpret_cast<unsigned char*>(v + kKeys * kRow);
   T* const ds = reinterpret_cast<T*>(stages + 2 * Shape::kStageBytes);
   const auto stage_of = [&](int query) {
-    return QueryStage<T, DP>(stages + query / kQueries % 2 * Shape::kStageBytes, query);
+    return QueryStage<T, DP, W>(stages + query / kQueries % 2 * Shape::kStageBytes, query);
   };
   const auto fetch = [&](int query) {
-    const QueryStage<T, DP> to = stage_of(query);
+    const QueryStage<T, DP, W> to = stage_of(query);
     const int token = tile.begin + query, valid = tile.length - query;
     copy_tile<T, DP, kQueries, Shape::kThreads, 16>(to.q, head_of(a, qkv, 3, 0, head, token), stride, valid,
                                                     width);
@@ -243,17 +243,17 @@ __global__ void __launch_bounds__(DkvShape<DP>::kThreads, DkvShape<DP>::kBlocks)
   copy_tile<T, DP, kKeys, Shape::kThreads, 16>(v, from_k + out_stride, stride, left, width);
   fetch(0);
 
-  DkvWarp<T, DP, kDrop> gradients;
+  DkvWarp<T, DP, W, kDrop> gradients;
   for (int query = 0; query < tile.length; query += kQueries) {
     wait_for_copies();
     __syncthreads();
     if (query + kQueries < tile.length) fetch(query + kQueries);
     const bool whole = tile.length <= kKeys;  // this block has all keys of the row
-    const WarpPlace<DP> at;
+    const WarpPlace<DP, W> at;
     if (at.strip < tile.length - tile.first) {
       const T* const own_k = k + at.strip * kRow;
       if (query == 0) gradients.keep_keys(own_k);
-      QueryStage<T, DP> stage = stage_of(query);
+      QueryStage<T, DP, W> stage = stage_of(query);
       const int end = min(query + kQueries, tile.length);
       T* own_ds = ds + at.strip * Shape::kScoreRow;
 #pragma unroll 1
@@ -263,10 +263,10 @@ __global__ void __launch_bounds__(DkvShape<DP>::kThreads, DkvShape<DP>::kBlocks)
     }
     if (!whole) continue;
     __syncthreads();
-    store_dq<T, DP>(a, ds, k, tile.length, head_of(a, dqkv, 3, 0, head, tile.begin + query), stride,
-                    tile.length - query);
+    store_dq<T, DP, W>(a, ds, k, tile.length, head_of(a, dqkv, 3, 0, head, tile.begin + query), stride,
+                       tile.length - query);
   }
-  const WarpPlace<DP> at;
+  const WarpPlace<DP, W> at;
   const int valid = tile.length - tile.first - at.strip;
   if (valid <= 0 || at.column >= width) return;
   T* const to = head_of(a, dqkv, 3, 1, head, tile.begin + tile.first + at.strip) + at.column;

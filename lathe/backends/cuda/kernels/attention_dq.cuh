@@ -1,8 +1,9 @@
 #pragma once
 // Backward attention on the tensor cores, gradients of the queries of rows that are longer than a tile of
-// attention_dkv.cuh: one block per head and tile of queries, 16 of them per warp; the keys pass through
-// shared memory in tiles, the next one on its way while one is computed.
-#include "lathe/backends/cuda/kernels/attention_dkv.cuh"
+// attention_dkv.cuh (`whole` keys): one block per head and tile of queries, 16 of them per warp; the keys
+// pass through shared memory in tiles, the next one on its way while one is computed.
+#include "lathe/backends/cuda/kernels/attention_mma.cuh"
+#include "lathe/backends/cuda/kernels/attention_tile.cuh"
 
 namespace lathe::cuda {
 
@@ -92,14 +93,14 @@ template <typename T, int DP, bool kDrop>
 __global__ void __launch_bounds__(DqShape<DP>::kThreads, DqShape<DP>::kBlocks)
     attention_dq_kernel(const __grid_constant__ Attention a, const T* __restrict__ dy,
                         const T* __restrict__ qkv, const float* __restrict__ lse,
-                        const float* __restrict__ delta, T* __restrict__ dqkv) {
+                        const float* __restrict__ delta, T* __restrict__ dqkv, int whole) {
   using Shape = DqShape<DP>;
   constexpr int kRow = Shape::kRow, kKeys = Shape::kKeys, kThreads = Shape::kThreads;
   __shared__ Tile tile;
   __shared__ AttentionMask mask;
   share_tile<kDrop>(a, Shape::kQueries, tile, mask);
   const int left = tile.length - tile.first, head = static_cast<int>(blockIdx.y);
-  if (left <= 0 || tile.length <= DkvShape<DP>::kKeys || tile.row == a.rows) return;
+  if (left <= 0 || tile.length <= whole || tile.row == a.rows) return;
   const int width = static_cast<int>(a.width), stride = stride_of(a, 3), out_stride = stride_of(a, 1);
 
   extern __shared__ __align__(16) unsigned char shared[];
