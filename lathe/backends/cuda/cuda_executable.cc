@@ -9,6 +9,9 @@ namespace lathe::cuda {
 namespace {
 
 constexpr size_t kPieceAlignment = 16;
+/// Inputs up to this size are read from pinned memory by the kernel that spreads them: the copy engine would
+/// take longer to begin.
+constexpr size_t kReadInPlace = size_t{256} << 10;
 
 size_t aligned(size_t bytes) { return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment; }
 
@@ -70,11 +73,11 @@ void CudaExecutable::lay_out_ring() {
                                       static_cast<uint32_t>(input.bytes)};
   }
   if (in + out > 0) pinned_ = allocate((in + out) * kRing, Memory::kPinned, device_.compute).value();
-  if (in > 0) staged_ = allocate(in * kRing, Memory::kDevice, device_.compute).value();
+  if (in > kReadInPlace) staged_ = allocate(in * kRing, Memory::kDevice, device_.compute).value();
   for (size_t k = 0; k < kRing; ++k) {
     ring_[k].inputs = pinned_.data + k * (in + out);
     ring_[k].outputs = ring_[k].inputs + in;
-    ring_[k].staged = staged_.data + k * in;
+    if (in > kReadInPlace) ring_[k].staged = staged_.data + k * in;
   }
 }
 
@@ -161,14 +164,15 @@ Status CudaExecutable::run(const Slot& slot, Event* event) {
 /// Inputs in, the graph, outputs out: all behind one another on the device, nothing waits here.
 void CudaExecutable::launch(InFlight& flight) {
   const cudaStream_t compute = device_.compute, copies = device_.copies;
-  if (input_bytes_ > 0) {
+  const bool by_engine = input_bytes_ > kReadInPlace;
+  if (by_engine) {
     check(cudaMemcpyAsync(flight.staged, flight.inputs, input_bytes_, cudaMemcpyHostToDevice, copies),
           "copying inputs");
     check(cudaEventRecord(flight.copied, copies), "copying inputs");
     check(cudaStreamWaitEvent(compute, flight.copied), "copying inputs");
   }
   for (const auto& state : read_) state->refresh(compute);
-  for (const Scatter& parts : scatters_) scatter(compute, parts, flight.staged);
+  for (const Scatter& parts : scatters_) scatter(compute, parts, by_engine ? flight.staged : flight.inputs);
   check(cudaGraphLaunch(profile_ ? timed_graph_ : graph_, compute), "launching a graph");
   for (const auto& state : written_) state->changed();
   for (const auto& [state, copy] : updated_) state->updated(copy);
