@@ -1,4 +1,6 @@
 // The matrix products: linear and its backward products.
+#include <algorithm>
+
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/elementwise.h"
 #include "lathe/backends/cuda/kernels/plain_product.h"
@@ -47,15 +49,15 @@ Product weight_gradient(const Node& node, const Program& program) {
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// The workspace: the library's, then weight and bias rounded, where no rounded copy of a state holds them.
+/// The workspace: the product's, then weight and bias rounded, where no rounded copy of a state holds them.
 struct Workspace {
-  size_t library = 0, weight = 0, bias = 0;
-  size_t total() const { return library + weight + bias; }
+  size_t product = 0, weight = 0, bias = 0;
+  size_t total() const { return product + weight + bias; }
 };
 
 Workspace workspace(const Node& node, const Program& program, const Product& p) {
   Workspace w;
-  w.library = aligned(Products::workspace_bytes(p));
+  w.product = aligned(std::max(Products::workspace_bytes(p), plain_product_workspace_bytes(p)));
   if (p.a_transposed || p.type == DType::f32) return w;  // no weight, or one that is read as it is
   const auto rounded = [&](size_t input) -> size_t {
     if (node.in.size() <= input || node.in[input] < 0 || state_of(program, node.in[input])) return 0;
@@ -84,8 +86,8 @@ Product addressed(const Call& c, bool round) {
     if (round) cast(c.stream, DType::f32, p.type, elements(c.in_type(input)), given, place);
     return place;
   };
-  if (!p.a_transposed) p.b = as_activations(1, c.weight, c.workspace + w.library);
-  if (c.node.op == &op::linear) p.bias = as_activations(2, c.bias, c.workspace + w.library + w.weight);
+  if (!p.a_transposed) p.b = as_activations(1, c.weight, c.workspace + w.product);
+  if (c.node.op == &op::linear) p.bias = as_activations(2, c.bias, c.workspace + w.product + w.weight);
   if (p.a_transposed) p.a_sums = c.output<float>(1);
   if (c.node.op == &op::linear_bwd_input_add) p.addend = c.in[2];
   return p;
