@@ -18,7 +18,7 @@ BenchTimes times_of(std::vector<double> ms) {
 
 std::optional<double> BenchDevice::peak_flops(DType dtype) const {
   if (!peak) return {};
-  return dtype == DType::bf16 ? peak->bf16 : peak->f32;  // products of f16 are those of f32
+  return dtype == DType::bf16 ? peak->bf16 : dtype == DType::f16 ? peak->f16 : peak->f32;
 }
 
 std::string BenchDevice::note() const {

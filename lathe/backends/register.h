@@ -42,7 +42,7 @@ std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOption
 /// Floating-point operations per second that a device reaches, a multiply-add counted as two: the cpu with
 /// operands in registers, all threads together; cuda in one large product.
 struct DevicePeak {
-  double f32 = 0, bf16 = 0;
+  double f32 = 0, bf16 = 0, f16 = 0;
   double bf16_from_l2 = 0;  ///< with operands from the second cache, where that is less
 };
 

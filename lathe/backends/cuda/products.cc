@@ -12,7 +12,7 @@ namespace lathe::cuda {
 namespace {
 
 constexpr size_t kMostWorkspace = size_t{32} << 20;  // NVIDIA's advice for Hopper
-constexpr int kCandidates = 16, kTimedRuns = 10;
+constexpr int kCandidates = 8, kTimedRuns = 6;
 
 cudaDataType_t type_of(DType dtype) {
   return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
