@@ -107,7 +107,7 @@ MemoryPlan guarded_plan(const Backend& backend, const Program& program, const Se
     plan.places[id].offset = at;
     at += (bytes_of(program.type(static_cast<int>(id))) + kGuard + alignment - 1) / alignment * alignment;
   }
-  plan.workspace_offset = at;
+  plan.workspace_offset = plan.late_workspace_offset = at;
   const size_t workspace = selection[0]->workspace_bytes ? selection[0]->workspace_bytes(node, program) : 0;
   plan.arena_bytes = at + workspace + kGuard;
   return plan;

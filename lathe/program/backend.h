@@ -39,6 +39,9 @@ struct Impl {
   std::string name;
   std::function<bool(const Node&, const Program&)> accepts;
   std::function<size_t(const Node&, const Program&)> workspace_bytes;  ///< 0 if empty
+  /// Outputs (bit i: output i) that may still be computed while the nodes that follow run, until the next
+  /// node that has such outputs begins or one of them is read.  0: none.
+  uint32_t late_outputs = 0;
   virtual ~Impl() = default;
 };
 
@@ -54,7 +57,8 @@ struct MemoryPlan {
   };
   std::vector<Place> places;  ///< one per value
   size_t arena_bytes = 0;
-  size_t workspace_offset = 0;  ///< in the arena; shared by all nodes, which run one after another
+  size_t workspace_offset = 0;       ///< in the arena; shared by all nodes, which run one after another
+  size_t late_workspace_offset = 0;  ///< that of the nodes with late outputs
 };
 
 /// Host memory of every input of one run, in the program's order of inputs.

@@ -58,8 +58,22 @@ struct Lifetime {
   size_t bytes = 0, offset = 0;
 };
 
-std::vector<Lifetime> lifetimes(const Program& program, const Roots& roots) {
+/// The last node beside which each node may still run: itself, or the one before the next with late outputs.
+std::vector<int> last_beside(const Program& program, const Selection& selection) {
+  int last = static_cast<int>(program.nodes().size());
+  std::vector<int> beside(program.nodes().size());
+  for (int n = last - 1; n >= 0; --n) {
+    const size_t i = static_cast<size_t>(n);
+    const bool late = selection[i]->late_outputs != 0;
+    beside[i] = late ? last : n;
+    if (late) last = n - 1;
+  }
+  return beside;
+}
+
+std::vector<Lifetime> lifetimes(const Program& program, const Selection& selection, const Roots& roots) {
   const int end = static_cast<int>(program.nodes().size());
+  const std::vector<int> beside = last_beside(program, selection);
   std::vector<Lifetime> of(program.values().size());
   for (size_t id = 0; id < of.size(); ++id) of[id] = {static_cast<int>(id), end, -1, 0, 0};
   const auto touch = [&](int id, int node) {
@@ -71,9 +85,11 @@ std::vector<Lifetime> lifetimes(const Program& program, const Roots& roots) {
     if (program.values()[id].kind == ValueKind::kInput) touch(static_cast<int>(id), 0);
   for (int n = 0; n < end; ++n) {
     const Node& node = program.nodes()[static_cast<size_t>(n)];
-    for (int id : node.in)
-      if (id >= 0) touch(id, n);
-    for (int id : node.out) touch(id, n);
+    for (const int at : {n, beside[static_cast<size_t>(n)]}) {
+      for (int id : node.in)
+        if (id >= 0) touch(id, at);
+      for (int id : node.out) touch(id, at);
+    }
   }
   for (const auto& [name, id] : program.outputs()) touch(id, end);
   std::vector<Lifetime> used;
@@ -112,14 +128,18 @@ size_t assign_offsets(std::vector<Lifetime>& values, size_t alignment) {
 
 MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment) {
   const Roots roots(program);
-  std::vector<Lifetime> values = lifetimes(program, roots);
+  std::vector<Lifetime> values = lifetimes(program, selection, roots);
   MemoryPlan plan;
   plan.workspace_offset = assign_offsets(values, alignment);
-  size_t workspace = 0;
-  for (size_t n = 0; n < selection.size(); ++n)
-    if (selection[n]->workspace_bytes)
-      workspace = std::max(workspace, selection[n]->workspace_bytes(program.nodes()[n], program));
-  plan.arena_bytes = plan.workspace_offset + workspace;
+  size_t workspace = 0, late_workspace = 0;
+  for (size_t n = 0; n < selection.size(); ++n) {
+    if (!selection[n]->workspace_bytes) continue;
+    size_t& most = selection[n]->late_outputs != 0 ? late_workspace : workspace;
+    most = std::max(most, selection[n]->workspace_bytes(program.nodes()[n], program));
+  }
+  plan.late_workspace_offset = plan.workspace_offset + (workspace + alignment - 1) / alignment * alignment;
+  plan.arena_bytes =
+      late_workspace > 0 ? plan.late_workspace_offset + late_workspace : plan.workspace_offset + workspace;
   std::vector<size_t> offset(program.values().size(), 0);
   for (const Lifetime& life : values) offset[static_cast<size_t>(life.value)] = life.offset;
   for (size_t id = 0; id < program.values().size(); ++id) {

@@ -15,7 +15,7 @@ constexpr size_t kAlignment = 256;  // what cuBLASLt's fastest algorithms and ve
 
 class CudaBackend : public Backend {
  public:
-  explicit CudaBackend(bool tf32) : products_(*cublaslt(), tf32), device_{{}, {}, products_, rounded_} {
+  explicit CudaBackend(bool tf32) : products_(*cublaslt(), tf32), device_{{}, {}, {}, products_, rounded_} {
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, 0), "asking for the GPU");
     info_.kind = "cuda";
@@ -30,6 +30,7 @@ class CudaBackend : public Backend {
         impl.name = entry.name;
         impl.launch = entry.launch;
         impl.prepare = entry.prepare;
+        impl.late_outputs = entry.late_outputs;
         if (entry.accepts != nullptr) impl.accepts = entry.accepts;
         if (entry.workspace_bytes != nullptr) impl.workspace_bytes = entry.workspace_bytes;
         table_[entry.op].push_back(std::move(impl));

@@ -38,8 +38,9 @@ CudaExecutable::CudaExecutable(Device& device, const Program& program, const Sel
     const auto* impl = static_cast<const CudaImpl*>(selection[n]);
     if (impl->launch == nullptr) continue;  // a view
     const Node& node = program.nodes()[n];
-    Call call{device.compute, node, program, {}, {}, bindings.arena.data + plan.workspace_offset,
-              device.products};
+    const size_t workspace = impl->late_outputs != 0 ? plan.late_workspace_offset : plan.workspace_offset;
+    Call call{device.compute, node,  program,        {}, {}, bindings.arena.data + workspace,
+              device.side,    fork_, device.products};
     for (int id : node.in) call.in.push_back(address(id));
     for (int id : node.out) call.out.push_back(address(id));
     use_rounded(call, plan);
@@ -122,9 +123,11 @@ cudaGraphExec_t CudaExecutable::capture(bool timed) {
   try {
     for (size_t i = 0; i < steps_.size(); ++i) {
       mark(i);
-      steps_[i].impl->launch(steps_[i].call);
-      check(cudaGetLastError(), steps_[i].call.node.op->name);
+      Call call = steps_[i].call;
+      if (timed) call.side = nullptr;  // one after another
+      launch(*steps_[i].impl, call);
     }
+    join_late(nullptr);
     mark(steps_.size());
   } catch (...) {
     cudaStreamEndCapture(stream, &graph);
@@ -137,6 +140,34 @@ cudaGraphExec_t CudaExecutable::capture(bool timed) {
   cudaGraphDestroy(graph);
   check(error, "making a graph of a program");
   return executable;
+}
+
+void CudaExecutable::launch(const CudaImpl& impl, const Call& call) {
+  join_late(impl.late_outputs != 0 ? nullptr : &call);
+  impl.launch(call);
+  check(cudaGetLastError(), call.node.op->name);
+  if (impl.late_outputs == 0 || call.side == nullptr) return;
+  check(cudaEventRecord(late_done_, call.side), "capturing");
+  for (size_t o = 0; o < call.node.out.size(); ++o)
+    if ((impl.late_outputs >> o & 1) != 0)
+      late_.push_back({call.out[o], bytes_of(call.out_type(static_cast<int>(o)))});
+}
+
+/// Waits on the device for late outputs, if `reader` reads memory of one of them; null: in any case.
+void CudaExecutable::join_late(const Call* reader) {
+  if (late_.empty()) return;
+  const auto reads_late = [&](size_t input) {
+    const std::byte* begin = reader->in[input];
+    if (begin == nullptr) return false;
+    const std::byte* end = begin + bytes_of(reader->in_type(static_cast<int>(input)));
+    return std::any_of(late_.begin(), late_.end(),
+                       [&](const Piece& late) { return begin < late.data + late.bytes && late.data < end; });
+  };
+  bool wait = reader == nullptr;
+  for (size_t input = 0; !wait && input < reader->in.size(); ++input) wait = reads_late(input);
+  if (!wait) return;
+  check(cudaStreamWaitEvent(device_.compute, late_done_), "capturing");
+  late_.clear();
 }
 
 Status CudaExecutable::run(const Slot& slot, Event* event) {

@@ -13,7 +13,8 @@ namespace lathe::cuda {
 
 /// What all programs of a device share.
 struct Device {
-  Stream compute, copies;  ///< inputs travel on `copies` while the run before computes
+  Stream compute, side;  ///< late outputs are computed on `side`
+  Stream copies;         ///< inputs travel here while the run before computes
   Products& products;
   RoundedStates& rounded;
 };
@@ -59,6 +60,9 @@ class CudaExecutable : public Executable {
   void launch(InFlight& flight);
   Status copy_out(std::span<std::byte> to, const Crossing& output);
 
+  void launch(const CudaImpl& impl, const Call& call);
+  void join_late(const Call* reader);
+
   Device& device_;
   Bindings bindings_;  // keeps the memory alive
   std::vector<std::shared_ptr<RoundedState>> read_, written_;
@@ -70,6 +74,12 @@ class CudaExecutable : public Executable {
   Buffer pinned_, staged_;
   InFlight ring_[kRing];
   cudaGraphExec_t graph_ = nullptr, timed_graph_ = nullptr;
+  Mark fork_, late_done_;
+  struct Piece {
+    const std::byte* data;
+    size_t bytes;
+  };
+  std::vector<Piece> late_;                   // while capturing: what the side stream may still be writing
   std::vector<std::unique_ptr<Mark>> marks_;  // of the timed graph: one before each step, and one behind all
   uint64_t ticket_ = 0;
   bool profile_ = false;

@@ -16,11 +16,22 @@ struct Call {
   const Program& program;
   std::vector<std::byte*> in, out;  ///< null for an optional input that is not given
   std::byte* workspace;
+  cudaStream_t side = nullptr;   ///< null: nothing runs beside
+  cudaEvent_t fork = nullptr;    ///< for `beside`
   Products& products;            ///< the matrix products of this device
   const void* weight = nullptr;  ///< a linear layer's weight rounded to the dtype of its activations
   const void* bias = nullptr;    ///< the same of its bias, where it has one
   void* rounded = nullptr;       ///< of adamw: the rounded copy of its parameters that it writes, or null
   DType rounded_type = DType::f32;
+
+  /// The stream for late outputs: it begins behind what was launched on `stream` so far, and runs beside what
+  /// follows there.
+  cudaStream_t beside() const {
+    if (side == nullptr) return stream;
+    cudaEventRecord(fork, stream);
+    cudaStreamWaitEvent(side, fork);
+    return side;
+  }
 
   template <typename T>
   const T* input(int i) const {
@@ -46,6 +57,7 @@ struct Entry {
   size_t (*workspace_bytes)(const Node&, const Program&) = nullptr;
   bool (*accepts)(const Node&, const Program&) = nullptr;
   void (*prepare)(const Call&) = nullptr;  ///< what has to be done once, outside of a capture
+  uint32_t late_outputs = 0;               ///< Impl's; `launch` puts them on `beside`
 };
 
 /// An implementation on a GPU.

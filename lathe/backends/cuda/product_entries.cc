@@ -97,13 +97,18 @@ template <Product (*kDescribe)(const Node&, const Program&)>
 void prepare(const Call& c) {
   c.products.prepare(c.stream, addressed<kDescribe>(c, false), c.workspace);
 }
+/// Gradients of weights are read at the end of the step alone: they may come late.
+cudaStream_t stream_of(const Call& c, const Product& p) { return p.a_transposed ? c.beside() : c.stream; }
+
 template <Product (*kDescribe)(const Node&, const Program&)>
 void run_library(const Call& c) {
-  c.products.launch(c.stream, addressed<kDescribe>(c, true), c.workspace);
+  const Product p = addressed<kDescribe>(c, true);
+  c.products.launch(stream_of(c, p), p, c.workspace);
 }
 template <Product (*kDescribe)(const Node&, const Program&)>
 void run_plain(const Call& c) {
-  plain_product(c.stream, addressed<kDescribe>(c, true), c.workspace);
+  const Product p = addressed<kDescribe>(c, true);
+  plain_product(stream_of(c, p), p, c.workspace);
 }
 template <Product (*kDescribe)(const Node&, const Program&)>
 bool library_accepts(const Node& node, const Program& program) {
@@ -111,10 +116,11 @@ bool library_accepts(const Node& node, const Program& program) {
 }
 
 template <Product (*kDescribe)(const Node&, const Program&)>
-void add(std::vector<Entry>& entries, const OpDef& op) {
+void add(std::vector<Entry>& entries, const OpDef& op, uint32_t late_outputs = 0) {
   entries.push_back({&op, "cublaslt", run_library<kDescribe>, workspace_bytes<kDescribe>,
-                     library_accepts<kDescribe>, prepare<kDescribe>});
-  entries.push_back({&op, "plain", run_plain<kDescribe>, workspace_bytes<kDescribe>});
+                     library_accepts<kDescribe>, prepare<kDescribe>, late_outputs});
+  entries.push_back(
+      {&op, "plain", run_plain<kDescribe>, workspace_bytes<kDescribe>, nullptr, nullptr, late_outputs});
 }
 
 }  // namespace
@@ -124,7 +130,7 @@ std::vector<Entry> product_entries() {
   add<forward>(entries, op::linear);
   add<input_gradient>(entries, op::linear_bwd_input);
   add<input_gradient>(entries, op::linear_bwd_input_add);
-  add<weight_gradient>(entries, op::linear_bwd_weight);
+  add<weight_gradient>(entries, op::linear_bwd_weight, 0b11);
   return entries;
 }
 
