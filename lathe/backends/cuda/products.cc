@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "lathe/backends/cuda/device.h"
-#include "lathe/backends/cuda/kernels/plain_product.h"
+#include "lathe/backends/cuda/kernels/column_sums.h"
 #include "lathe/core/error.h"
 
 namespace lathe::cuda {

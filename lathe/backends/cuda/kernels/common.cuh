@@ -33,7 +33,13 @@ __device__ inline __half from_float<__half>(float x) {
   return __float2half_rn(x);
 }
 
-/// Eight neighbouring elements, loaded and stored in pieces of 16 bytes.  The address is a multiple of 16
+/// Two at once.
+__device__ inline __nv_bfloat162 from_floats(const __nv_bfloat16*, float x, float y) {
+  return __floats2bfloat162_rn(x, y);
+}
+__device__ inline __half2 from_floats(const __half*, float x, float y) { return __floats2half2_rn(x, y); }
+
+/// Eight neighbouring elements, loaded in pieces of 16 bytes.  The address is a multiple of 16
 /// bytes.
 template <typename T>
 struct alignas(16) Vec8 {
@@ -45,14 +51,6 @@ __device__ inline void load8(const T* from, float (&to)[8]) {
   const Vec8<T> v = *reinterpret_cast<const Vec8<T>*>(from);
 #pragma unroll
   for (int i = 0; i < 8; ++i) to[i] = to_float(v.at[i]);
-}
-
-template <typename T>
-__device__ inline void store8(T* to, const float (&from)[8]) {
-  Vec8<T> v;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) v.at[i] = from_float<T>(from[i]);
-  *reinterpret_cast<Vec8<T>*>(to) = v;
 }
 
 /// The sum over a warp, in every lane; the same bits in all of them.
@@ -86,6 +84,11 @@ __device__ inline uint32_t dropout_bits(const uint4& words, int j) {
   const uint32_t word = j / 2 == 0 ? words.x : j / 2 == 1 ? words.y : j / 2 == 2 ? words.z : words.w;
   return (word >> (16 * (j % 2))) & 0xffffu;
 }
+
+template <typename T>
+constexpr DType type_of = std::is_same_v<T, float>           ? DType::f32
+                          : std::is_same_v<T, __nv_bfloat16> ? DType::bf16
+                                                             : DType::f16;
 
 /// Calls f with a null pointer of the storage type: `with_type(dtype, [&](auto* t) { using T = ...; })`.
 template <typename F>

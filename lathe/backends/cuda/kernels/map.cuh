@@ -13,11 +13,11 @@ template <int kWidth, typename In, typename Out, typename F>
 __global__ void __launch_bounds__(kMapThreads) map_kernel(int64_t n, const In* a, const In* b, Out* y, F f) {
   constexpr int64_t kStep = kMapThreads * kWidth;
   const int64_t first = kMapVectors * kStep * blockIdx.x + threadIdx.x * kWidth;
-  const auto value = [&](In u, In v) {
+  const auto value = [&](float u, float v) {
     if constexpr (F::kInputs == 2)
-      return f(to_float(u), to_float(v));
+      return f(u, v);
     else
-      return f(to_float(u));
+      return f(u);
   };
   Vec<In, kWidth> u[kMapVectors], v[kMapVectors];
 #pragma unroll
@@ -31,13 +31,16 @@ __global__ void __launch_bounds__(kMapThreads) map_kernel(int64_t n, const In* a
   for (int k = 0; k < kMapVectors; ++k) {
     const int64_t i = first + k * kStep;
     if (i + kWidth <= n) {
-      float result[kWidth];
+      float result[kWidth], other[kWidth] = {};
+      to_floats(u[k], result);
+      if constexpr (F::kInputs == 2) to_floats(v[k], other);
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) result[j] = value(u[k].at[j], v[k].at[j]);
+      for (int j = 0; j < kWidth; ++j) result[j] = value(result[j], other[j]);
       store_vec(y + i, result);
     } else if constexpr (kWidth > 1) {
 #pragma unroll 1
-      for (int64_t j = i; j < n; ++j) y[j] = from_float<Out>(value(a[j], F::kInputs == 2 ? b[j] : a[j]));
+      for (int64_t j = i; j < n; ++j)
+        y[j] = from_float<Out>(value(to_float(a[j]), F::kInputs == 2 ? to_float(b[j]) : 0.f));
     }
   }
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "lathe/backends/cuda/kernels/column_sums.h"
 #include "lathe/backends/cuda/kernels/common.cuh"
 #include "lathe/backends/cuda/kernels/plain_product.h"
 #include "lathe/backends/cuda/products.h"
@@ -123,32 +124,6 @@ void launch(cudaStream_t stream, const Product& p, void* workspace) {
         p.m * p.n, p.n, parts.count, result);
 }
 
-// Column sums: blocks of rows give partial sums, which a second kernel adds in order.
-constexpr int kSumThreads = 128, kMostParts = 256;
-
-int64_t parts_of(int64_t rows) { return std::clamp<int64_t>(ceil_div(rows, 32), 1, kMostParts); }
-
-template <typename T>
-__global__ void partial_sums_kernel(int64_t rows, int64_t cols, int64_t parts, const T* x, float* partial) {
-  const int64_t col = int64_t{blockIdx.x} * kSumThreads + threadIdx.x;
-  if (col >= cols) return;
-  const int64_t part = blockIdx.y, per_part = (rows + parts - 1) / parts;
-  const int64_t begin = part * per_part, end = min(rows, begin + per_part);
-  float sum = 0;
-#pragma unroll 8
-  for (int64_t row = begin; row < end; ++row) sum += to_float(x[row * cols + col]);
-  partial[part * cols + col] = sum;
-}
-
-__global__ void add_parts_kernel(int64_t parts, int64_t cols, const float* partial, float* sums) {
-  const int64_t col = int64_t{blockIdx.x} * kSumThreads + threadIdx.x;
-  if (col >= cols) return;
-  float sum = 0;
-#pragma unroll 8
-  for (int64_t part = 0; part < parts; ++part) sum += partial[part * cols + col];
-  sums[col] = sum;
-}
-
 }  // namespace
 
 void plain_product(cudaStream_t stream, const Product& p, void* workspace) {
@@ -166,23 +141,6 @@ size_t plain_product_workspace_bytes(const Product& p) {
   const int64_t parts = parts_of(p).count;
   return std::max(parts > 1 ? static_cast<size_t>(parts * p.m * p.n) * sizeof(float) : 0,
                   p.a_transposed ? column_sums_workspace_bytes(p.k, p.m) : 0);
-}
-
-void column_sums(cudaStream_t stream, DType type, int64_t rows, int64_t cols, const void* x, float* sums,
-                 void* workspace) {
-  const int64_t parts = parts_of(rows);
-  const unsigned blocks = static_cast<unsigned>(ceil_div(cols, kSumThreads));
-  float* partial = parts == 1 ? sums : static_cast<float*>(workspace);
-  with_type(type, [&](auto* t) {
-    using T = std::remove_pointer_t<decltype(t)>;
-    partial_sums_kernel<T><<<dim3(blocks, static_cast<unsigned>(parts)), kSumThreads, 0, stream>>>(
-        rows, cols, parts, static_cast<const T*>(x), partial);
-  });
-  if (parts > 1) add_parts_kernel<<<blocks, kSumThreads, 0, stream>>>(parts, cols, partial, sums);
-}
-
-size_t column_sums_workspace_bytes(int64_t rows, int64_t cols) {
-  return static_cast<size_t>(parts_of(rows) * cols) * sizeof(float);
 }
 
 }  // namespace lathe::cuda
