@@ -79,34 +79,6 @@ std::vector<Case> layer_norm_dropout_bwd_cases() {
   return cases;
 }
 
-std::vector<Case> layer_norm_dropout_bwd_weight_cases() {
-  std::vector<Case> cases;
-  const auto add = [&](std::string name, int64_t rows, int64_t n, int64_t k, bool positions, Attrs attrs) {
-    cases.push_back(
-        {std::move(name),
-         {{rows, n}, {rows, n}, {n}, {rows}, {rows}, {rows}, {positions ? rows : -1}, {2}, {rows, k}},
-         std::move(attrs),
-         dropout_ints(rows, positions)});
-  };
-  for (int64_t n : {1, 31, 33, 384, 768, 1024}) add(std::to_string(n), 5, n, 16, true, kDropout);
-  add("wide", 3, 1096, 8, true, kDropout);
-  add("no positions", 4, 40, 24, false, {{"p", 0.5}, {"site", int64_t{1}}});
-  add("p = 0", 4, 40, 33, true, {{"p", 0.0}, {"site", int64_t{1}}});
-  add("many rows", 300, 72, 40, true, kDropout);
-  add("thousands of rows", 3001, 24, 16, true, kDropout);
-  return cases;
-}
-
-std::vector<Case> gelu_bwd_weight_cases() {
-  std::vector<Case> cases;
-  for (const Shape& s :
-       std::vector<Shape>{{1, 1, 1}, {7, 33, 31}, {33, 17, 65}, {130, 96, 128}, {1201, 264, 8}})
-    cases.push_back({to_string(s), {{s[0], s[1]}, {s[0], s[1]}, {s[0], s[2]}}});
-  cases.push_back({"rank 3", {{2, 3, 40}, {2, 3, 40}, {2, 3, 24}}});
-  cases.push_back({"large", {{9, 40}, {9, 40}, {9, 24}}, {}, {}, 5});
-  return cases;
-}
-
 /// {rows, k, n} of a linear layer: edges of tiles and panels, a token count that is no multiple.
 const std::vector<Shape> kSizes = {{1, 1, 1},    {1, 32, 2},  {7, 31, 33},   {16, 64, 64},
                                    {33, 65, 17}, {40, 96, 6}, {130, 128, 96}};
@@ -193,35 +165,6 @@ const OpDef layer_norm_dropout_bwd{
     .fuses =
         "dx dgamma dbeta = layer_norm_bwd(dy, x, gamma, mean, rstd); "
         "dd = dropout(dx, sample_ids, positions, rng)",
-};
-
-/// The same, and the gradients of the layer x = linear(a): a kernel that has dd at hand has its column sums.
-const OpDef layer_norm_dropout_bwd_weight{
-    .name = "layer_norm_dropout_bwd_weight",
-    .signature =
-        "dy[n,c] x[n,c]:dy gamma[c]:f32 mean[n]:f32 rstd[n]:f32 sample_ids[n]:i32 positions[n]:i32? "
-        "rng[2]:i32 a[n,k]:dy -> dx[n,c]:dy dgamma[c]:f32 dbeta[c]:f32 dd[n,c]:dy dw[c,k]:f32 db[c]:f32",
-    .attrs = {{"p", 0.1}, {"site", int64_t{0}}},
-    .gradient = not_differentiable,
-    .reference = by_parts,
-    .cases = layer_norm_dropout_bwd_weight_cases,
-    .bound = kBound,
-    .cost = cost,
-    .fuses =
-        "dx dgamma dbeta = layer_norm_bwd(dy, x, gamma, mean, rstd); "
-        "dd = dropout(dx, sample_ids, positions, rng); dw db = linear_bwd_weight(dd, a)",
-};
-
-/// The backward pass of gelu and the gradients of the layer x = linear(a) before it.
-const OpDef gelu_bwd_weight{
-    .name = "gelu_bwd_weight",
-    .signature = "dy[..,n] x[..,n]:dy a[..,k]:dy -> dx[..,n]:dy dw[n,k]:f32 db[n]:f32",
-    .gradient = not_differentiable,
-    .reference = by_parts,
-    .cases = gelu_bwd_weight_cases,
-    .bound = kBound,
-    .cost = cost,
-    .fuses = "dx = gelu_bwd(dy, x); dw db = linear_bwd_weight(dx, a)",
 };
 
 /// r: the gradient that comes past the layer.

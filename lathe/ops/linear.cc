@@ -2,7 +2,6 @@
 // with bf16 or f16 activations it is read rounded to their dtype, and b may be, as torch.autocast does both.
 #include <cmath>
 
-#include "lathe/core/error.h"
 #include "lathe/core/float16.h"
 #include "lathe/ops/ops.h"
 
@@ -70,22 +69,6 @@ void ref_linear_bwd_weight(Reference& r) {
         r.magnitude[0][static_cast<size_t>(j * k + c)] += std::abs(term);
       }
     }
-}
-
-/// Where linear_bwd_weight follows what computes dy; x is exact.
-Errors linear_bwd_weight_moved(const Reference& r, const Errors& in) {
-  if (!in[1].empty()) fail(ErrorCode::kInternal, "linear_bwd_weight: moved by errors of x");
-  const int64_t rows = r.rows(0), n = r.cols(0), k = r.cols(1);
-  Errors moved{std::vector<double>(static_cast<size_t>(n * k), 0),
-               std::vector<double>(static_cast<size_t>(n), 0)};
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < n; ++j) {
-      const double error = in[0][static_cast<size_t>(i * n + j)];
-      moved[1][static_cast<size_t>(j)] += error;
-      for (int64_t c = 0; c < k; ++c)
-        moved[0][static_cast<size_t>(j * k + c)] += error * std::abs(r.in[1][static_cast<size_t>(i * k + c)]);
-    }
-  return moved;
 }
 
 std::vector<Value> linear_gradient(const Grad& g) {
@@ -162,7 +145,6 @@ const OpDef linear_bwd_weight{
         },
     .bound = {.ulp = kUlp, .terms = [](const Reference& r) { return static_cast<double>(r.rows(0)); }},
     .cost = product_cost,
-    .moved = linear_bwd_weight_moved,
 };
 
 }  // namespace lathe::op

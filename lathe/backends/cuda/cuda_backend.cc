@@ -24,7 +24,7 @@ class CudaBackend : public Backend {
     info_.alignment = kAlignment;
     info_.token_multiple = 64;  // half a tile of a product; fewer programs than with 32
     for (auto entries : {elementwise_entries(), product_entries(), row_entries(), attention_entries(),
-                         loss_entries(), flat_entries(), fused_weight_entries()})
+                         loss_entries(), flat_entries()})
       for (const Entry& entry : entries) {
         CudaImpl impl;
         impl.name = entry.name;

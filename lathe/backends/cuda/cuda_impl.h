@@ -70,7 +70,6 @@ struct CudaImpl : Impl {
 std::vector<Entry> attention_entries();
 std::vector<Entry> elementwise_entries();
 std::vector<Entry> flat_entries();
-std::vector<Entry> fused_weight_entries();
 std::vector<Entry> loss_entries();
 std::vector<Entry> product_entries();
 std::vector<Entry> row_entries();
