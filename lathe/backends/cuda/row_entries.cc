@@ -1,6 +1,7 @@
 // layer_norm, dropout, gather_rows, scatter_add_rows, and the fused ops of these.
-#include "lathe/backends/cuda/dropout_call.h"
+#include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/rows.h"
+#include "lathe/core/philox.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::cuda {
@@ -25,6 +26,13 @@ void run_layer_norm_bwd(const Call& c) {
                  c.output<float>(2), c.workspace);
 }
 
+/// The rule of a node with attributes site and p; rng: its input of that name.
+DropoutRule dropout_rule(const Call& c, int rng) {
+  const double p = c.node.attrs.f("p");
+  return {static_cast<uint32_t>(c.node.attrs.i("site")), dropout_threshold(p), dropout_scale(p),
+          c.input<uint32_t>(rng)};
+}
+
 void run_dropout(const Call& c) {
   dropout(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), dropout_rule(c, 3), c.input<int32_t>(1),
           c.input<int32_t>(2), c.in[0], nullptr, c.out[0]);
@@ -47,7 +55,7 @@ void run_layer_norm_dropout_bwd(const Call& c) {
   layer_norm_dropout_bwd(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), dropout_rule(c, 7),
                          c.input<int32_t>(5), c.input<int32_t>(6), c.in[0], c.in[1], c.input<float>(2),
                          c.input<float>(3), c.input<float>(4), c.out[0], c.out[3], c.output<float>(1),
-                         c.output<float>(2), nullptr, c.workspace);
+                         c.output<float>(2), c.workspace);
 }
 
 void run_embed_layer_norm(const Call& c) {

@@ -10,17 +10,6 @@ struct DropoutRow {
   uint32_t seed, step, position, sample, site, threshold;
   float scale;
 
-  /// Bit j: column col + j stays.  col is a multiple of eight.
-  __device__ uint32_t kept(int col) const {
-    if (threshold == 0) return 0xff;
-    const uint4 words =
-        philox(make_uint4(static_cast<uint32_t>(col / 8), position, sample, site), seed, step);
-    uint32_t bits = 0;
-#pragma unroll
-    for (int j = 0; j < 8; ++j) bits |= dropout_bits(words, j) < threshold ? 0u : 1u << j;
-    return bits;
-  }
-
   /// Columns col … col + kWidth − 1: eight from a multiple of eight on, which is one call, or a single one.
   template <int kWidth>
   __device__ void apply(int64_t col, float (&x)[kWidth]) const {
@@ -41,18 +30,15 @@ struct DropoutSite {
   DropoutRule rule;
   const int32_t *sample_ids, *positions;
 
-  /// The row of which `sample(r)` and `position(r)` are given.
-  __device__ DropoutRow row(uint32_t sample, uint32_t position) const {
+  __device__ DropoutRow row(int64_t r) const {
     if (rule.threshold == 0) return {0, 0, 0, 0, 0, 0, 1.f};
-    return {rule.rng[0], rule.rng[1], position, sample, rule.site, rule.threshold, rule.scale};
-  }
-  __device__ DropoutRow row(int64_t r) const { return row(sample(r), position(r)); }
-
-  __device__ uint32_t sample(int64_t r) const {
-    return rule.threshold == 0 ? 0u : static_cast<uint32_t>(sample_ids[r]);
-  }
-  __device__ uint32_t position(int64_t r) const {
-    return rule.threshold == 0 || positions == nullptr ? 0u : static_cast<uint32_t>(positions[r]);
+    return {rule.rng[0],
+            rule.rng[1],
+            positions == nullptr ? 0u : static_cast<uint32_t>(positions[r]),
+            static_cast<uint32_t>(sample_ids[r]),
+            rule.site,
+            rule.threshold,
+            rule.scale};
   }
 };
 

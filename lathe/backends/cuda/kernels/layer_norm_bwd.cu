@@ -1,11 +1,7 @@
 // The derivatives of layer normalisation.  With x̂ = (x − mean) · rstd, g = dy · gamma and ⟨⟩ the mean over a
 // row: dx = rstd · (g − ⟨g⟩ − x̂ ⟨g x̂⟩), dgamma = Σ dy x̂ and dbeta = Σ dy over the rows.
-#include <cuda_pipeline.h>
-
 #include <algorithm>
 
-#include "lathe/backends/cuda/kernels/column_sums.cuh"
-#include "lathe/backends/cuda/kernels/column_sums.h"
 #include "lathe/backends/cuda/kernels/dropout.cuh"
 #include "lathe/backends/cuda/kernels/rows.h"
 #include "lathe/backends/cuda/kernels/vector.cuh"
@@ -13,26 +9,19 @@
 namespace lathe::cuda {
 namespace {
 
-/// A block of held_kernel: groups of one to four warps, of which each takes whole rows, eight columns a
-/// thread. So many blocks are resident at once on a multiprocessor: 80 registers for a thread.
-constexpr int kHeldThreads = 384, kResident = 2;
-constexpr int64_t kHeldCols = 1024, kWarpCols = 8 * kWarp;
-constexpr int64_t kHeldBlocks = 132 * kResident;
-/// Rows that a group takes at once: four of 16 bits, two of 32.
-constexpr int rows_at_once(size_t element_bytes) { return element_bytes == 2 ? 4 : 2; }
-
-/// Threads of a block of the other kernels, a warp for each row.
 constexpr int kThreads = 128;
 constexpr int kBlockRows = kThreads / kWarp;
+/// Columns of one vector per lane, and the most vectors that a lane holds.
+constexpr int64_t kVectorCols = 8 * kWarp, kMostVectors = 4;
+/// Blocks that are resident at once on a multiprocessor: each keeps the sums of its rows in registers.
+constexpr int resident_blocks(int64_t vectors) { return vectors > 3 ? 2 : 3; }
+constexpr int64_t kMultiprocessors = 132;
 /// Pieces of the rows where columns are summed apart from dx.
 constexpr int64_t kMostPieces = 64;
 
-int64_t warps_of(int64_t cols) { return std::clamp<int64_t>(ceil_div(cols, kWarpCols), 1, 4); }
-
-/// Blocks of which each gives partial sums; the most for an element of four bytes.
-int64_t block_count(RowsSize s, size_t element_bytes) {
-  const int64_t groups = kHeldThreads / kWarp / warps_of(s.cols);
-  return std::clamp<int64_t>(ceil_div(s.rows, groups * rows_at_once(element_bytes)), 1, kHeldBlocks);
+int64_t block_count(RowsSize s) {
+  const int64_t most = kMultiprocessors * resident_blocks(ceil_div(s.cols, kVectorCols));
+  return std::clamp<int64_t>(ceil_div(s.rows, kBlockRows), 1, most);
 }
 
 template <typename T>
@@ -43,181 +32,97 @@ struct Backward {
   T* dx;
   T* dd;             ///< of a kernel with dropout
   DropoutSite site;  ///< the same
-  float* partial;    ///< [blocks][2 or 3][cols]: dgamma, dbeta and, with dropout, Σ dd of each block's rows
+  float* partial;    ///< [blocks][2][cols]: dgamma and dbeta of each block's rows
 };
 
-/// Where the rows of a block of held_kernel arrive, thread by thread, and then its sums lie.
-template <typename T>
-struct Held {
-  static constexpr int kRows = rows_at_once(sizeof(T));
-  Vec<T, 8> dy[kRows][kHeldThreads], x[kRows][kHeldThreads];
-  float2 row_sums[2][kHeldThreads / kWarp][kRows];  ///< of each warp, in turns: one barrier for each round
-
-  /// Starts to load eight columns as row k; zeros where they are not `inside`.
-  __device__ void start(const Backward<T>& b, int k, int64_t at, bool inside) {
-    constexpr int kPieces = sizeof(dy[0][0]) / 16;
-    const auto piece = [](const auto* p, int i) { return reinterpret_cast<const char*>(p) + 16 * i; };
+/// Stores dx of kWidth columns, and dropout of what was stored.
+template <bool kDropout, int kWidth, typename T>
+__device__ inline void store_gradient(const Backward<T>& b, int64_t at, int64_t col,
+                                      const DropoutRow& dropout, float (&dx)[kWidth]) {
+  store_vec(b.dx + at + col, dx);
+  if constexpr (kDropout) {
 #pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-      const size_t zeros = inside ? 0 : 16;
-      __pipeline_memcpy_async(const_cast<char*>(piece(&dy[k][threadIdx.x], i)), piece(b.dy + at, i), 16,
-                              zeros);
-      __pipeline_memcpy_async(const_cast<char*>(piece(&x[k][threadIdx.x], i)), piece(b.x + at, i), 16, zeros);
+    for (int j = 0; j < kWidth; ++j) dx[j] = to_float(from_float<T>(dx[j]));
+    dropout.apply(col, dx);
+    store_vec(b.dd + at + col, dx);
+  }
+}
+
+/// Adds up the warps' sums in their order and writes them as this block's.
+template <int kVectors, typename T>
+__device__ inline void store_partial(const Backward<T>& b, const float (&dgamma)[kVectors][8],
+                                     const float (&dbeta)[kVectors][8]) {
+  __shared__ float sums[2][kVectors * kVectorCols];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  for (int turn = 0; turn < kBlockRows; ++turn) {
+    if (warp == turn) {
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v)
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          const int c = 8 * (lane + kWarp * v) + j;
+          sums[0][c] = turn == 0 ? dgamma[v][j] : sums[0][c] + dgamma[v][j];
+          sums[1][c] = turn == 0 ? dbeta[v][j] : sums[1][c] + dbeta[v][j];
+        }
     }
+    __syncthreads();
   }
-};
-
-/// Sums over the rows that a thread has met, of its eight columns.
-struct Sums {
-  float dgamma[8], dbeta[8], dd[8];
-};
-
-struct Statistics {
-  float mean, rstd;
-};
-
-/// Adds a row to dgamma and dbeta; gives Σ g and Σ g x̂ over the thread's columns.
-template <typename T>
-__device__ inline float2 add_row(const Vec<T, 8>& row_dy, const Vec<T, 8>& row_x, Statistics s,
-                                 const Vec<float, 8>& gamma, Sums& sums) {
-  float dy[8], x[8];
-  to_floats(row_dy, dy);
-  to_floats(row_x, x);
-  float2 row = {0, 0};
-#pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    const float hat = (x[j] - s.mean) * s.rstd, g = dy[j] * gamma.at[j];
-    row.x += g;
-    row.y += g * hat;
-    sums.dgamma[j] += dy[j] * hat;
-    sums.dbeta[j] += dy[j];
-  }
-  return row;
-}
-
-/// dx of a row; mean: ⟨g⟩ and ⟨g x̂⟩.
-template <typename T>
-__device__ inline Vec<T, 8> gradient_of_row(const Vec<T, 8>& row_dy, const Vec<T, 8>& row_x, Statistics s,
-                                            const Vec<float, 8>& gamma, float2 mean) {
-  float dx[8], x[8];
-  to_floats(row_dy, dx);
-  to_floats(row_x, x);
-  const float slope = s.rstd * mean.y;
-#pragma unroll
-  for (int j = 0; j < 8; ++j) dx[j] = s.rstd * (dx[j] * gamma.at[j] - mean.x - (x[j] - s.mean) * slope);
-  return round_vec<T>(dx);
-}
-
-/// Dropout of what was stored; added to sums.dd.  Bit j of kept: column j stays.
-template <typename T>
-__device__ inline Vec<T, 8> drop(const Vec<T, 8>& stored, uint32_t kept, float scale, Sums& sums) {
-  float dd[8];
-  to_floats(stored, dd);
-#pragma unroll
-  for (int j = 0; j < 8; ++j) dd[j] = kept >> j & 1 ? dd[j] * scale : 0.f;
-  const Vec<T, 8> dropped = round_vec<T>(dd);
-  to_floats(dropped, dd);
-#pragma unroll
-  for (int j = 0; j < 8; ++j) sums.dd[j] += dd[j];
-  return dropped;
-}
-
-/// Adds up the groups' sums in their order and writes them as this block's.
-template <int kVectors, int kGroupThreads>
-__device__ inline void store_partial(int cols, const Sums& sums, float4 (*shared)[kHeldThreads],
-                                     float* partial) {
-  __syncthreads();
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    const float(&s)[8] = v == 0 ? sums.dgamma : v == 1 ? sums.dbeta : sums.dd;
-    shared[2 * v][threadIdx.x] = make_float4(s[0], s[1], s[2], s[3]);
-    shared[2 * v + 1][threadIdx.x] = make_float4(s[4], s[5], s[6], s[7]);
-  }
-  __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < 2 * kVectors * kGroupThreads; i += kHeldThreads) {
-    const int half = i / kGroupThreads, thread = i % kGroupThreads;
-    if (8 * thread >= cols) continue;
-    float4 sum = shared[half][thread];
-#pragma unroll
-    for (int other = thread + kGroupThreads; other < kHeldThreads; other += kGroupThreads) {
-      const float4 more = shared[half][other];
-      sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
-    }
-    float* to = partial + (int64_t{kVectors} * blockIdx.x + half / 2) * cols + 8 * thread + 4 * (half % 2);
-    *reinterpret_cast<float4*>(to) = sum;
+  float* to = b.partial + 2 * b.cols * blockIdx.x;
+  for (int c = static_cast<int>(threadIdx.x); c < b.cols; c += kThreads) {
+    to[c] = sums[0][c];
+    to[b.cols + c] = sums[1][c];
   }
 }
 
-/// cols is a multiple of 8 and at most 256 kWarps.
-template <int kWarps, bool kDropout, typename T>
-__global__ void __launch_bounds__(kHeldThreads, kResident) held_kernel(Backward<T> b) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  Held<T>& held = *reinterpret_cast<Held<T>*>(shared);
-  constexpr int kRows = Held<T>::kRows, kGroupThreads = kWarps * kWarp,
-                kGroups = kHeldThreads / kGroupThreads;
-  const int t = static_cast<int>(threadIdx.x), lane = t % kWarp, warp = t / kWarp, group = t / kGroupThreads;
-  const int cols = static_cast<int>(b.cols), col = 8 * (t % kGroupThreads);
-  const bool inside = col < cols;
+/// cols is a multiple of 8 and at most 256 kVectors.  Columns beyond are zeros.
+template <int kVectors, bool kDropout, typename T>
+__global__ void __launch_bounds__(kThreads, resident_blocks(kVectors)) held_kernel(Backward<T> b) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int cols = static_cast<int>(b.cols);
   const float share = 1.f / static_cast<float>(cols);
-  Vec<float, 8> gamma = {};
-  if (inside) gamma = load_vec<8>(b.gamma + col);
-  Sums sums = {};
-  int turn = 0;
-  DropoutRow dropout{};
-  if constexpr (kDropout) dropout = b.site.row(0u, 0u);
-  int64_t first = (int64_t{kGroups} * blockIdx.x + group) * kRows;  // of the group's rows
-  const int64_t stride = int64_t{kGroups * kRows} * gridDim.x;
+  const auto col = [&](int v) { return 8 * (lane + kWarp * v); };
+  Vec<float, 8> gamma[kVectors] = {};
 #pragma unroll
-  for (int k = 0; k < kRows; ++k) held.start(b, k, (first + k) * cols + col, inside && first + k < b.rows);
-  for (int64_t base = int64_t{kGroups * kRows} * blockIdx.x; base < b.rows;
-       base += stride, first += stride, turn ^= 1) {
-    const auto of_row = [&](auto value, int k) { return __shfl_sync(kAllLanes, value, k); };
-    float mean_of_lane = 0, rstd_of_lane = 0;  // lane k: of row k
-    uint32_t sample = 0, position = 0, kept = 0;
-    if (lane < kRows && first + lane < b.rows) {
-      mean_of_lane = b.mean[first + lane], rstd_of_lane = b.rstd[first + lane];
-      if constexpr (kDropout) sample = b.site.sample(first + lane), position = b.site.position(first + lane);
-    }
-    if constexpr (kDropout) {
+  for (int v = 0; v < kVectors; ++v)
+    if (col(v) < cols) gamma[v] = load_vec<8>(b.gamma + col(v));
+  float dgamma[kVectors][8] = {}, dbeta[kVectors][8] = {};
+  for (int64_t r = int64_t{kBlockRows} * blockIdx.x + threadIdx.x / kWarp; r < b.rows;
+       r += int64_t{kBlockRows} * gridDim.x) {
+    Vec<T, 8> dy[kVectors] = {}, x[kVectors] = {};
 #pragma unroll
-      for (int k = 0; k < kRows; ++k) {
-        dropout.sample = of_row(sample, k), dropout.position = of_row(position, k);
-        kept |= dropout.kept(col) << (8 * k);
+    for (int v = 0; v < kVectors; ++v)
+      if (col(v) < cols) {
+        dy[v] = load_vec<8>(b.dy + r * cols + col(v));
+        x[v] = load_vec<8>(b.x + r * cols + col(v));
       }
-    }
-    const auto statistics = [&](int k) -> Statistics {
-      return {of_row(mean_of_lane, k), of_row(rstd_of_lane, k)};
-    };
-    __pipeline_wait_prior(0);
-#pragma unroll 1
-    for (int k = 0; k < kRows; ++k) {
-      float2 row = add_row(held.dy[k][t], held.x[k][t], statistics(k), gamma, sums);
-      row = {warp_sum(row.x), warp_sum(row.y)};
-      if (lane == 0) held.row_sums[turn][warp][k] = row;
-    }
-    __barrier_sync_count(1 + group, kGroupThreads);
-#pragma unroll 1
-    for (int k = 0; k < kRows; ++k) {
-      float2 mean = {0, 0};
+    const float mean = b.mean[r], rstd = b.rstd[r];
+    const auto normal = [&](int v, int j) { return (to_float(x[v].at[j]) - mean) * rstd; };
+    float sum = 0, skew = 0;
 #pragma unroll
-      for (int w = 0; w < kWarps; ++w) {
-        const float2 more = held.row_sums[turn][group * kWarps + w][k];
-        mean.x += more.x * share, mean.y += more.y * share;
+    for (int v = 0; v < kVectors; ++v)
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const float d = to_float(dy[v].at[j]), hat = normal(v, j), g = d * gamma[v].at[j];
+        sum += g;
+        skew += g * hat;
+        dgamma[v][j] += d * hat;
+        dbeta[v][j] += d;
       }
-      const Vec<T, 8> dx = gradient_of_row(held.dy[k][t], held.x[k][t], statistics(k), gamma, mean);
-      const int64_t at = first * cols + col + k * cols;
-      if (inside && first + k < b.rows) {
-        store_vec(b.dx + at, dx);
-        if constexpr (kDropout) store_vec(b.dd + at, drop(dx, kept >> (8 * k), b.site.rule.scale, sums));
-      }
-      if (base + stride < b.rows) held.start(b, k, at + stride * cols, inside && first + stride + k < b.rows);
+    sum = warp_sum(sum) * share;
+    skew = warp_sum(skew) * share;
+    DropoutRow dropout{};
+    if constexpr (kDropout) dropout = b.site.row(r);
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (col(v) >= cols) continue;
+      float dx[8];
+#pragma unroll
+      for (int j = 0; j < 8; ++j)
+        dx[j] = rstd * (to_float(dy[v].at[j]) * gamma[v].at[j] - sum - normal(v, j) * skew);
+      store_gradient<kDropout>(b, r * cols, col(v), dropout, dx);
     }
   }
-  constexpr int kVectors = kDropout ? 3 : 2;
-  static_assert(2 * kVectors * kHeldThreads * sizeof(float4) <= sizeof(held.dy) + sizeof(held.x));
-  __pipeline_wait_prior(0);
-  store_partial<kVectors, kGroupThreads>(cols, sums, reinterpret_cast<float4(*)[kHeldThreads]>(shared),
-                                         b.partial);
+  store_partial(b, dgamma, dbeta);
 }
 
 /// dx alone, of any number of columns; the row is read twice.  dx may be dy: a lane reads its columns before
@@ -254,13 +159,7 @@ __global__ void __launch_bounds__(kThreads) reread_kernel(Backward<T> b) {
   for_columns([&](int64_t col, float(&g)[kWidth], const float(&hat)[kWidth]) {
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) g[j] = rstd * (g[j] - sum - hat[j] * skew);
-    store_vec(b.dx + at + col, g);
-    if constexpr (kDropout) {
-#pragma unroll
-      for (int j = 0; j < kWidth; ++j) g[j] = to_float(from_float<T>(g[j]));
-      dropout.apply(col, g);
-      store_vec(b.dd + at + col, g);
-    }
+    store_gradient<kDropout>(b, at, col, dropout, g);
   });
 }
 
@@ -287,51 +186,54 @@ __global__ void __launch_bounds__(kWarp* kColumnThreads) columns_kernel(Backward
   b.partial[(2 * int64_t{blockIdx.y} + threadIdx.y) * b.cols + col] = sum;
 }
 
-template <bool kDropout, typename T>
-void launch_held(cudaStream_t stream, int64_t blocks, const Backward<T>& b) {
-  const auto held = [&](auto kernel) {
-    constexpr size_t kBytes = sizeof(Held<T>);  // more than 48 KiB have to be asked for
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kBytes));
-    kernel<<<static_cast<unsigned>(blocks), kHeldThreads, kBytes, stream>>>(b);
-  };
-  switch (warps_of(b.cols)) {
-    case 1:
-      return held(held_kernel<1, kDropout, T>);
-    case 2:
-      return held(held_kernel<2, kDropout, T>);
-    case 3:
-      return held(held_kernel<3, kDropout, T>);
-    default:
-      return held(held_kernel<4, kDropout, T>);
+/// dgamma and dbeta from the blocks' sums.
+__global__ void __launch_bounds__(kWarp* kWarp)
+    finish_kernel(int64_t blocks, int64_t cols, const float* partial, float* dgamma, float* dbeta) {
+  const int64_t c = int64_t{kWarp} * blockIdx.x + threadIdx.x;
+  float sum = 0;
+  if (c < 2 * cols) {
+#pragma unroll 4
+    for (int64_t b = threadIdx.y; b < blocks; b += kWarp) sum += partial[2 * cols * b + c];
   }
+  __shared__ float sums[kWarp][kWarp + 1];
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  sum = warp_sum(sums[threadIdx.x][threadIdx.y]);  // of column threadIdx.y
+  const int64_t own = int64_t{kWarp} * blockIdx.x + threadIdx.y;
+  if (threadIdx.x == 0 && own < 2 * cols) (own < cols ? dgamma[own] : dbeta[own - cols]) = sum;
 }
 
-/// sums: of dgamma, dbeta and, with dropout, dd.
 template <bool kDropout, typename T>
-void launch(cudaStream_t stream, const Backward<T>& b, bool vectors, const SumRows& sums) {
+void launch(cudaStream_t stream, const Backward<T>& b, bool vectors, float* dgamma, float* dbeta) {
   if (b.cols == 0) return;
-  int64_t blocks = block_count({b.rows, b.cols}, sizeof(T));
-  if (vectors && b.cols <= kHeldCols) {
-    launch_held<kDropout>(stream, blocks, b);
-    return finish_sums(stream, blocks, kDropout ? 3 : 2, b.partial, sums);
+  int64_t blocks = block_count({b.rows, b.cols});
+  const auto held = [&](auto kernel) { kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(b); };
+  if (vectors && b.cols <= kMostVectors * kVectorCols) {
+    if (b.cols <= kVectorCols)
+      held(held_kernel<1, kDropout, T>);
+    else if (b.cols <= 2 * kVectorCols)
+      held(held_kernel<2, kDropout, T>);
+    else if (b.cols <= 3 * kVectorCols)
+      held(held_kernel<3, kDropout, T>);
+    else
+      held(held_kernel<4, kDropout, T>);
+  } else {
+    // the columns first: dx may be dy
+    blocks = std::min(blocks, kMostPieces);
+    const dim3 grid(static_cast<unsigned>(ceil_div(b.cols, kWarp)), static_cast<unsigned>(blocks));
+    columns_kernel<<<grid, dim3(kWarp, kColumnThreads), 0, stream>>>(b);
+    const auto row_blocks = static_cast<unsigned>(ceil_div(b.rows, kBlockRows));
+    if (b.rows > 0 && vectors) reread_kernel<8, kDropout><<<row_blocks, kThreads, 0, stream>>>(b);
+    if (b.rows > 0 && !vectors) reread_kernel<1, kDropout><<<row_blocks, kThreads, 0, stream>>>(b);
   }
-  // the columns first: dx may be dy
-  blocks = std::min(blocks, kMostPieces);
-  const dim3 grid(static_cast<unsigned>(ceil_div(b.cols, kWarp)), static_cast<unsigned>(blocks));
-  columns_kernel<<<grid, dim3(kWarp, kColumnThreads), 0, stream>>>(b);
-  finish_sums(stream, blocks, 2, b.partial, sums);
-  const auto row_blocks = static_cast<unsigned>(ceil_div(b.rows, kBlockRows));
-  if (b.rows > 0 && vectors) reread_kernel<8, kDropout><<<row_blocks, kThreads, 0, stream>>>(b);
-  if (b.rows > 0 && !vectors) reread_kernel<1, kDropout><<<row_blocks, kThreads, 0, stream>>>(b);
-  if (kDropout && sums.third != nullptr)
-    column_sums(stream, type_of<T>, b.rows, b.cols, b.dd, sums.third, b.partial);
+  finish_kernel<<<static_cast<unsigned>(ceil_div(2 * b.cols, kWarp)), dim3(kWarp, kWarp), 0, stream>>>(
+      blocks, b.cols, b.partial, dgamma, dbeta);
 }
 
 }  // namespace
 
 size_t layer_norm_bwd_workspace_bytes(RowsSize s) {
-  const size_t held = static_cast<size_t>(3 * block_count(s, sizeof(float)) * s.cols) * sizeof(float);
-  return std::max(held, column_sums_workspace_bytes(s.rows, s.cols));
+  return static_cast<size_t>(2 * block_count(s) * s.cols) * sizeof(float);
 }
 
 void layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy, const void* x,
@@ -351,14 +253,14 @@ void layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy, co
                         nullptr,
                         {},
                         static_cast<float*>(workspace)};
-    launch<false>(stream, b, vectors, {s.cols, dgamma, dbeta});
+    launch<false>(stream, b, vectors, dgamma, dbeta);
   });
 }
 
 void layer_norm_dropout_bwd(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,
                             const int32_t* sample_ids, const int32_t* positions, const void* dy,
                             const void* x, const float* gamma, const float* mean, const float* rstd, void* dx,
-                            void* dd, float* dgamma, float* dbeta, float* dd_sums, void* workspace) {
+                            void* dd, float* dgamma, float* dbeta, void* workspace) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     const bool vectors = s.cols % 8 == 0 &&
@@ -374,7 +276,7 @@ void layer_norm_dropout_bwd(cudaStream_t stream, DType t, RowsSize s, const Drop
                         static_cast<T*>(dd),
                         {rule, sample_ids, positions},
                         static_cast<float*>(workspace)};
-    launch<true>(stream, b, vectors, {s.cols, dgamma, dbeta, dd_sums});
+    launch<true>(stream, b, vectors, dgamma, dbeta);
   });
 }
 

@@ -44,12 +44,11 @@ void layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy, co
                     float* dbeta, void* workspace);
 size_t layer_norm_bwd_workspace_bytes(RowsSize s);
 
-/// The same, and dd = dropout(dx): the gradients of r and x of dropout_add_layer_norm.  dd_sums [cols]: Σ dd
-/// over the rows as it is stored; null: not wanted.
+/// The same, and dd = dropout(dx): the gradients of r and x of dropout_add_layer_norm.
 void layer_norm_dropout_bwd(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,
                             const int32_t* sample_ids, const int32_t* positions, const void* dy,
                             const void* x, const float* gamma, const float* mean, const float* rstd, void* dx,
-                            void* dd, float* dgamma, float* dbeta, float* dd_sums, void* workspace);
+                            void* dd, float* dgamma, float* dbeta, void* workspace);
 
 /// y = dropout(x), or residual + dropout(x) where residual is not null.  y may be x or residual.
 void dropout(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule, const int32_t* sample_ids,
