@@ -14,7 +14,7 @@ constexpr int kBlockRows = kThreads / kWarp;
 /// Columns of one vector per lane, and the most vectors that a lane holds.
 constexpr int64_t kVectorCols = 8 * kWarp, kMostVectors = 4;
 /// Blocks that are resident at once on a multiprocessor: each keeps the sums of its rows in registers.
-constexpr int resident_blocks(int64_t vectors) { return vectors > 3 ? 2 : 3; }
+constexpr int resident_blocks(int64_t vectors) { return vectors > 3 ? 3 : 4; }
 constexpr int64_t kMultiprocessors = 132;
 /// Pieces of the rows where columns are summed apart from dx.
 constexpr int64_t kMostPieces = 64;
@@ -60,17 +60,18 @@ __device__ inline void store_partial(const Backward<T>& b, const float (&dgamma)
       for (int v = 0; v < kVectors; ++v)
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-          const int c = 8 * (lane + kWarp * v) + j;
-          sums[0][c] = turn == 0 ? dgamma[v][j] : sums[0][c] + dgamma[v][j];
-          sums[1][c] = turn == 0 ? dbeta[v][j] : sums[1][c] + dbeta[v][j];
+          const int at = (8 * v + j) * kWarp + lane;  // neighbouring lanes, neighbouring banks
+          sums[0][at] = turn == 0 ? dgamma[v][j] : sums[0][at] + dgamma[v][j];
+          sums[1][at] = turn == 0 ? dbeta[v][j] : sums[1][at] + dbeta[v][j];
         }
     }
     __syncthreads();
   }
   float* to = b.partial + 2 * b.cols * blockIdx.x;
   for (int c = static_cast<int>(threadIdx.x); c < b.cols; c += kThreads) {
-    to[c] = sums[0][c];
-    to[b.cols + c] = sums[1][c];
+    const int at = (c / 256 * 8 + c % 8) * kWarp + c / 8 % kWarp;
+    to[c] = sums[0][at];
+    to[b.cols + c] = sums[1][at];
   }
 }
 
@@ -81,10 +82,6 @@ __global__ void __launch_bounds__(kThreads, resident_blocks(kVectors)) held_kern
   const int cols = static_cast<int>(b.cols);
   const float share = 1.f / static_cast<float>(cols);
   const auto col = [&](int v) { return 8 * (lane + kWarp * v); };
-  Vec<float, 8> gamma[kVectors] = {};
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v)
-    if (col(v) < cols) gamma[v] = load_vec<8>(b.gamma + col(v));
   float dgamma[kVectors][8] = {}, dbeta[kVectors][8] = {};
   for (int64_t r = int64_t{kBlockRows} * blockIdx.x + threadIdx.x / kWarp; r < b.rows;
        r += int64_t{kBlockRows} * gridDim.x) {
@@ -99,15 +96,18 @@ __global__ void __launch_bounds__(kThreads, resident_blocks(kVectors)) held_kern
     const auto normal = [&](int v, int j) { return (to_float(x[v].at[j]) - mean) * rstd; };
     float sum = 0, skew = 0;
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v)
+    for (int v = 0; v < kVectors; ++v) {
+      if (col(v) >= cols) continue;
+      const Vec<float, 8> gamma = load_vec<8>(b.gamma + col(v));  // from the first cache, row after row
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        const float d = to_float(dy[v].at[j]), hat = normal(v, j), g = d * gamma[v].at[j];
+        const float d = to_float(dy[v].at[j]), hat = normal(v, j), g = d * gamma.at[j];
         sum += g;
         skew += g * hat;
         dgamma[v][j] += d * hat;
         dbeta[v][j] += d;
       }
+    }
     sum = warp_sum(sum) * share;
     skew = warp_sum(skew) * share;
     DropoutRow dropout{};
@@ -115,10 +115,11 @@ __global__ void __launch_bounds__(kThreads, resident_blocks(kVectors)) held_kern
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       if (col(v) >= cols) continue;
+      const Vec<float, 8> gamma = load_vec<8>(b.gamma + col(v));
       float dx[8];
 #pragma unroll
       for (int j = 0; j < 8; ++j)
-        dx[j] = rstd * (to_float(dy[v].at[j]) * gamma[v].at[j] - sum - normal(v, j) * skew);
+        dx[j] = rstd * (to_float(dy[v].at[j]) * gamma.at[j] - sum - normal(v, j) * skew);
       store_gradient<kDropout>(b, r * cols, col(v), dropout, dx);
     }
   }
