@@ -42,10 +42,13 @@ void run_attention(const Call& c) {
   kernel(c.stream, describe(c, kForward), c.in[0], c.out[0], c.output<float>(1));
 }
 
-template <auto kernel>
 void run_attention_bwd(const Call& c) {
-  kernel(c.stream, describe(c, kBackward), c.in[0], c.in[1], c.in[2], c.input<float>(3), c.out[0],
-         c.workspace);
+  attention_bwd(c.stream, describe(c, kBackward), c.in[0], c.in[1], c.in[2], c.input<float>(3), c.out[0]);
+}
+
+void run_attention_bwd_plain(const Call& c) {
+  attention_bwd_plain(c.stream, describe(c, kBackward), c.in[0], c.in[1], c.in[2], c.input<float>(3),
+                      c.out[0], c.workspace);
 }
 
 size_t backward_workspace(const Node& node, const Program& program) {
@@ -65,10 +68,8 @@ bool plain_accepts(const Node& node, const Program& program) {
 std::vector<Entry> attention_entries() {
   return {{&op::attention, "tensor cores", run_attention<attention>, nullptr, tensor_cores_accept},
           {&op::attention, "plain", run_attention<attention_plain>, nullptr, plain_accepts},
-          {&op::attention_bwd, "tensor cores", run_attention_bwd<attention_bwd>, backward_workspace,
-           tensor_cores_accept},
-          {&op::attention_bwd, "plain", run_attention_bwd<attention_bwd_plain>, backward_workspace,
-           plain_accepts}};
+          {&op::attention_bwd, "tensor cores", run_attention_bwd, nullptr, tensor_cores_accept},
+          {&op::attention_bwd, "plain", run_attention_bwd_plain, backward_workspace, plain_accepts}};
 }
 
 }  // namespace lathe::cuda

@@ -64,11 +64,9 @@ void attention(cudaStream_t stream, const Attention& a, const void* qkv, void* y
 }
 
 void attention_bwd(cudaStream_t stream, const Attention& a, const void* dy, const void* qkv, const void* y,
-                   const float* lse, void* dqkv, void* workspace) {
-  float* delta = static_cast<float*>(workspace);
-  attention_delta(stream, a, dy, y, delta);
-  if (a.t == DType::bf16) return attention_backward<__nv_bfloat16>(stream, a, dy, qkv, lse, delta, dqkv);
-  attention_backward<__half>(stream, a, dy, qkv, lse, delta, dqkv);
+                   const float* lse, void* dqkv) {
+  if (a.t == DType::bf16) return attention_backward<__nv_bfloat16>(stream, a, dy, qkv, y, lse, dqkv);
+  attention_backward<__half>(stream, a, dy, qkv, y, lse, dqkv);
 }
 
 }  // namespace lathe::cuda

@@ -19,7 +19,7 @@ namespace lathe::cuda {
 struct Attention {
   DType t = DType::f32;                                ///< of qkv, y and their gradients
   int64_t tokens = 0, rows = 0, heads = 0, width = 0;  ///< N, B, H, D ≤ 256
-  float scale = 1;                                     ///< of the scores; any sign
+  float scale = 1;                                     ///< of the scores; any sign, not 0
   const int32_t* cu = nullptr;                         ///< [B+1], ascending from 0, cu[B] ≤ N
   const int32_t* row_ids = nullptr;                    ///< [B]; read if dropout.threshold > 0
   DropoutRule dropout = {};  ///< of the probabilities: row = head << 16 | query, column = key
@@ -34,16 +34,16 @@ bool attention_on_tensor_cores(DType t, int64_t width);
 void attention(cudaStream_t stream, const Attention& a, const void* qkv, void* y, float* lse);
 
 /// dqkv, 0 at tokens ≥ cu[B], from y and lse as the forward pass gave them.  All tensors begin at multiples
-/// of 16 bytes.  workspace: attention_bwd_workspace_bytes.  Source: Dao 2023 alg. 2.
+/// of 16 bytes.  Source: Dao 2023 alg. 2.
 void attention_bwd(cudaStream_t stream, const Attention& a, const void* dy, const void* qkv, const void* y,
-                   const float* lse, void* dqkv, void* workspace);
+                   const float* lse, void* dqkv);
 
-/// The same in f32 arithmetic throughout, for every type and D.
+/// The same in f32 arithmetic throughout, for every type and D.  workspace: attention_bwd_workspace_bytes.
 void attention_plain(cudaStream_t stream, const Attention& a, const void* qkv, void* y, float* lse);
 void attention_bwd_plain(cudaStream_t stream, const Attention& a, const void* dy, const void* qkv,
                          const void* y, const float* lse, void* dqkv, void* workspace);
 
-/// Of either backward pass: Σ dy∘y of every head and token, [H, N] f32.
+/// Σ dy∘y of every head and token, [H, N] f32.
 size_t attention_bwd_workspace_bytes(int64_t tokens, int64_t heads);
 
 /// That sum.  t, D: any.

@@ -13,12 +13,35 @@ template <int DP, int W>
 struct DkvShape {
   static constexpr int kWarps = W, kThreads = kWarps * kWarp, kBlocks = DP < 256 ? 16 / W : 1;
   static constexpr int kColumns = DP < 64 ? DP : 64, kSlices = DP / kColumns, kStrips = kWarps / kSlices;
-  static constexpr int kKeys = 16 * kStrips, kQueries = DP <= 64 ? 8 * W : DP == 128 ? 32 : 16;
-  static constexpr bool kKeepKeys = DP <= 64;  // as operands in registers
-  static constexpr int kRow = DP + kRowPad, kScoreRow = kQueries + kRowPad;
-  /// In shared memory: keys, values; twice queries, dy, lse and delta; gradients of scores [kKeys, kQueries].
-  static constexpr int kStageBytes = kQueries * (2 * kRow * 2 + 8);
-  static constexpr size_t kBytes = 2 * kKeys * kRow * 2 + 2 * kStageBytes + kKeys * kScoreRow * 2;
+  static constexpr int kKeys = 16 * kStrips, kQueries = kKeys / 2;  // of a tile
+  static constexpr bool kKeepKeys = DP <= 64;                       // as operands in registers
+  static constexpr int kRow = DP + kRowPad, kScoreRow = kKeys + kRowPad;
+  /// In shared memory: keys, values; of two tiles of queries q, dy, lse and delta; and their y or, of a row
+  /// that has no more queries than these, gradients of scores [kKeys, kKeys].
+  static constexpr int kTileBytes = kKeys * kRow * 2;
+  static constexpr int kScoreBytes = kKeys * kScoreRow * 2;
+  static constexpr size_t kBytes =
+      4 * kTileBytes + 2 * kKeys * sizeof(float) + (kScoreBytes > kTileBytes ? kScoreBytes : kTileBytes);
+};
+
+template <typename T, int DP, int W>
+struct DkvMemory {
+  using Shape = DkvShape<DP, W>;
+  T *k, *v;       ///< [kKeys], Order::swapped
+  T *q, *dy, *y;  ///< [2 kQueries] = [kKeys], a ring
+  float* lse;     ///< in units of log 2
+  float* delta;   ///< −Σ dy∘y, divided by kept_scale
+  T* ds;          ///< where y was
+
+  __device__ explicit DkvMemory(unsigned char* at)
+      : k(reinterpret_cast<T*>(at)),
+        v(k + Shape::kTileBytes / 2),
+        q(v + Shape::kTileBytes / 2),
+        dy(q + Shape::kTileBytes / 2),
+        y(dy + Shape::kTileBytes / 2 + 4 * Shape::kKeys),
+        lse(reinterpret_cast<float*>(dy + Shape::kTileBytes / 2)),
+        delta(lse + Shape::kKeys),
+        ds(y) {}
 };
 
 /// The first key of a tile and the first column that the calling warp holds.
@@ -33,28 +56,23 @@ struct WarpPlace {
   }
 };
 
-/// Queries in shared memory, and which of the row the first one is.
-template <typename T, int DP, int W>
-struct QueryStage {
-  using Shape = DkvShape<DP, W>;
-  T *q, *dy;
-  float *lse, *delta;
-  int query;
-
-  __device__ QueryStage(unsigned char* at, int first)
-      : q(reinterpret_cast<T*>(at)),
-        dy(q + Shape::kQueries * Shape::kRow),
-        lse(reinterpret_cast<float*>(dy + Shape::kQueries * Shape::kRow)),
-        delta(lse + Shape::kQueries),
-        query(first) {}
-  __device__ void advance(int count) {
-    q += count * Shape::kRow;
-    dy += count * Shape::kRow;
-    lse += count;
-    delta += count;
-    query += count;
+/// The words that decide on 16 queries and 16 keys in Order::swapped: w[2 n + h] on queries 8 n + 2 t (lower
+/// half) and + 1, row g + 8 h.  Lane 4 g + t draws for query g + 8 (t / 2) and keys from 8 (t % 2) on;
+/// transposed, lane 4 g + t has in word s queries 2 t and 2 t + 1, + 8 if g ≥ 4, and key 8 (g / 2 % 2) + 2 s
+/// + g % 2.
+__device__ inline void draw_transposed(uint32_t (&w)[4], const AttentionMask& mask, int query, int key, int g,
+                                       int t) {
+  const uint4 drawn = mask.words(query + g + t / 2 * 8, key / 8 + t % 2);
+  const uint32_t own[4] = {transpose_matrix(drawn.x), transpose_matrix(drawn.y), transpose_matrix(drawn.z),
+                           transpose_matrix(drawn.w)};
+  const bool upper = g >= 4;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const uint32_t got = __shfl_xor_sync(kAllLanes, upper ? own[h] : own[2 + h], 16);
+    w[h] = upper ? got : own[h];
+    w[2 + h] = upper ? own[2 + h] : got;
   }
-};
+}
 
 /// One warp: 16 keys, kColumns columns.  Scores: [16 keys, 16 queries], two results.
 template <typename T, int DP, int W, bool kDrop>
@@ -73,11 +91,9 @@ struct DkvWarp {
     }
   }
 
-  /// rows · columnsᵀ, 16 of each; `rows` are the keys that were kept if kKept.
+  /// s += rows · columnsᵀ, 16 of each; `rows` are the keys that were kept if kKept.
   template <bool kKept>
   __device__ void products(float (&s)[2][4], const T* rows, const T* columns, const Lane<kRow>& lane) const {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) s[i / 4][i % 4] = 0;
 #pragma unroll
     for (int k = 0; k < DP / 16; ++k) {
       uint32_t a[4], b[4];
@@ -91,45 +107,18 @@ struct DkvWarp {
     }
   }
 
-  /// The words that decide on 16 queries and 16 keys: w[2 n + h] on queries 8 n + 2 t (lower half) and + 1,
-  /// key g + 8 h.  Lane 4 g + t draws for query g + 8 (t / 2) and keys from 8 (t % 2) on.
-  __device__ static void draw(uint32_t (&w)[4], const AttentionMask& mask, int query, int key,
-                              const Lane<kRow>& lane) {
-    const uint4 drawn = mask.words(query + lane.g + lane.t / 2 * 8, key / 8 + lane.t % 2);
-    w[0] = drawn.x, w[1] = drawn.y, w[2] = drawn.z, w[3] = drawn.w;
-    transpose_quad(w);
+  /// Scores s and dy·v + delta, in ds, become probabilities, 0 where dropped, and gradients of scores.
+  __device__ static void gradients(float (&s)[2][4], float (&ds)[2][4], const uint32_t (&w)[4], float scale,
+                                   const AttentionMask& mask, const float2 (&lse)[2],
+                                   const float2 (&delta)[2]) {
 #pragma unroll
-    for (int s = 0; s < 4; ++s) w[s] = transpose_matrix(w[s]);
-  }
-
-  /// Scores become probabilities, negative where dropped.
-  __device__ static void probabilities(float (&s)[2][4], const QueryStage<T, DP, W>& stage, float scale,
-                                       const AttentionMask& mask, int key, const Lane<kRow>& lane) {
-    uint32_t w[4];
-    if constexpr (kDrop) draw(w, mask, stage.query, key, lane);
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const float2 lse = *reinterpret_cast<const float2*>(stage.lse + 8 * n + 2 * lane.t);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        s[n][i] = exp2_fast(s[n][i] * scale - (i % 2 == 0 ? lse.x : lse.y) * kLog2E);
-        if (kDrop && !mask.keeps(w[2 * n + i / 2], i % 2)) s[n][i] = -s[n][i];
-      }
-    }
-  }
-  __device__ static bool dropped(float p) { return kDrop && __float_as_int(p) < 0; }
-
-  /// Probabilities p and dy·v, in dp, become gradients of scores in dp.
-  __device__ static void gradients(const float (&p)[2][4], float (&dp)[2][4],
-                                   const QueryStage<T, DP, W>& stage, float kept, const Lane<kRow>& lane) {
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const float2 delta = *reinterpret_cast<const float2*>(stage.delta + 8 * n + 2 * lane.t);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float masked = dropped(p[n][i]) ? 0.f : dp[n][i] * kept;
-        dp[n][i] = fabsf(p[n][i]) * (masked - (i % 2 == 0 ? delta.x : delta.y));
-      }
+    for (int i = 0; i < 8; ++i) {
+      const int n = i / 4;
+      float &p = s[n][i % 4], &d = ds[n][i % 4];
+      p = exp2_fast(p * scale - (i % 2 == 0 ? lse[n].x : lse[n].y));
+      const bool keep = !kDrop || mask.keeps(w[i / 2], i % 2);
+      d = p * (keep ? d : i % 2 == 0 ? delta[n].x : delta[n].y);
+      if (!keep) p = 0;
     }
   }
 
@@ -144,71 +133,99 @@ struct DkvWarp {
     }
   }
 
-  /// The first 16 queries of a stage.  k, v: of the warp's first key, which is `key` of the row; `valid` keys
-  /// are there from it on.  The gradients of scores become ds [key, query], 0 behind the valid keys, if
-  /// `keep`.
-  __device__ void step(const QueryStage<T, DP, W>& stage, const T* k, const T* v, T* ds, bool keep,
-                       int column, const Attention& a, const AttentionMask& mask, int key, int valid) {
+  /// Queries in rows `at` … + 15 of the ring, which are those from `query` of the row on.  k, v: of the
+  /// warp's first key, which is `key` of the row; `valid` keys are there from it on.  The gradients of scores
+  /// become ds [key, query], 0 behind the valid keys, if `keep`.
+  __device__ void step(const DkvMemory<T, DP, W>& memory, int at, const T* k, const T* v, T* ds, bool keep,
+                       int column, float scale, const AttentionMask& mask, int query, int key, int valid) {
     const Lane<kRow> lane(fresh_thread());
+    const T *const q = memory.q + at * kRow, *const dy = memory.dy + at * kRow;
+    float2 lse[2], delta[2];
     float p[2][4], dp[2][4];
-    uint32_t operand[4];
-    products<Shape::kKeepKeys>(p, k, stage.q, lane);
-    probabilities(p, stage, a.scale * kLog2E, mask, key, lane);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) dp[i / 4][i % 4] = dropped(p[i / 4][i % 4]) ? 0.f : p[i / 4][i % 4];
+    for (int n = 0; n < 2; ++n) {
+      lse[n] = *reinterpret_cast<const float2*>(memory.lse + at + 8 * n + 2 * lane.t);
+      delta[n] = *reinterpret_cast<const float2*>(memory.delta + at + 8 * n + 2 * lane.t);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) p[n][i] = 0, dp[n][i] = i % 2 == 0 ? delta[n].x : delta[n].y;
+    }
+    products<Shape::kKeepKeys>(p, k, q, lane);
+    products<false>(dp, v, dy, lane);
+    uint32_t w[4], operand[4];
+    if constexpr (kDrop) draw_transposed(w, mask, query, key, lane.g, lane.t);
+    gradients(p, dp, w, scale, mask, lse, delta);
+    as_operand<T>(operand, p);
+    add(dv, operand, dy + column, lane);
     as_operand<T>(operand, dp);
-    add(dv, operand, stage.dy + column, lane);
-    products<false>(dp, v, stage.dy, lane);
-    gradients(p, dp, stage, kDrop ? kept_scale(a) : 1.f, lane);
-    as_operand<T>(operand, dp);
-    add(dk, operand, stage.q + column, lane);
+    add(dk, operand, q + column, lane);
     if (!keep) return;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int row = lane.g + i % 2 * 8;
       *reinterpret_cast<uint32_t*>(ds + row * Shape::kScoreRow + i / 2 * 8 + 2 * lane.t) =
-          row < valid ? operand[i] : 0u;
+          swapped(row) < valid ? operand[i] : 0u;
     }
   }
 };
 
-/// dq of the queries of a stage, by all warps: each takes 16 queries and 32 columns.  ds: [kKeys, kQueries].
+/// lse and delta of the 16 queries in rows `at` … of the ring, by one warp.
 template <typename T, int DP, int W>
-__device__ inline void store_dq(const Attention& a, const T* ds, const T* keys, int valid_keys, T* dq,
-                                int stride, int valid_queries) {
+__device__ inline void prepare_queries(const DkvMemory<T, DP, W>& memory, int at, float factor) {
+  constexpr int kRow = DkvShape<DP, W>::kRow;
+  const int lane = lane_id();
+  float sum[2];
+  row_products<T, DP>(sum, memory.dy + at * kRow, memory.y + at * kRow);
+  if (lane % 4 < 2) memory.delta[at + lane / 4 + lane % 4 * 8] = (lane % 4 == 0 ? sum[0] : sum[1]) * -factor;
+  if (lane < 16) memory.lse[at + lane] *= kLog2E;
+}
+
+/// dq of all queries of a row, by all warps: each takes 16 · kParts queries and 32 columns.
+template <typename T, int DP, int W>
+__device__ inline void store_dq(const DkvMemory<T, DP, W>& memory, T* dq, int stride, float factor, int valid,
+                                int width) {
   using Shape = DkvShape<DP, W>;
-  constexpr int kRow = Shape::kRow, kScoreRow = Shape::kScoreRow, kParts = Shape::kQueries / 16;
-  const int warp = static_cast<int>(fresh_thread() / kWarp), width = static_cast<int>(a.width);
-  const int query = warp % kParts * 16, column = warp / kParts * 32;
-  if (query >= valid_queries || column >= width) return;
+  constexpr int kRow = Shape::kRow, kScoreRow = Shape::kScoreRow, kParts = DP == 32 ? 1 : 2;
+  constexpr int kGroups = Shape::kKeys / (16 * kParts);  // of queries
+  static_assert(kGroups * DP / 32 == Shape::kWarps);
+  const int warp = static_cast<int>(fresh_thread() / kWarp);
+  const int query = warp % kGroups * 16 * kParts, column = warp / kGroups * 32;
+  if (query >= valid || column >= width) return;
   const Lane<kRow> of_keys(fresh_thread());
   const Lane<kScoreRow> of_scores(fresh_thread());
-  float sums[4][4] = {};
+  float sums[kParts][4][4] = {};
 #pragma unroll 2
-  for (int k = 0; k < valid_keys; k += 16) {
-    uint32_t operand[4], b[4];
-    load_matrices_transposed(operand, ds + of_scores.by_column + k * kScoreRow + query);
+  for (int k = 0; k < valid; k += 16) {
+    uint32_t operand[kParts][4], b[4];
+#pragma unroll
+    for (int m = 0; m < kParts; ++m)
+      load_matrices_transposed(operand[m], memory.ds + of_scores.by_column + k * kScoreRow + query + 16 * m);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      load_matrices_transposed(b, keys + of_keys.by_row + k * kRow + column + 16 * n);
-      multiply_add<T>(sums + 2 * n, operand, b);
+      load_matrices_transposed(b, memory.k + of_keys.by_row + k * kRow + column + 16 * n);
+#pragma unroll
+      for (int m = 0; m < kParts; ++m) multiply_add<T>(sums[m] + 2 * n, operand[m], b);
     }
   }
-  store_results<T, 4>(dq + static_cast<int64_t>(query) * stride + column, stride, sums, a.scale, a.scale,
-                      valid_queries - query, width - column);
+  constexpr int kScratchRow = 32 + kRowPad;
+#pragma unroll
+  for (int m = 0; m < kParts; ++m)
+    store_results<kScratchRow>(dq + static_cast<int64_t>(query + 16 * m) * stride + column, stride, sums[m],
+                               factor, factor, valid - query - 16 * m, width - column,
+                               memory.q + warp * 16 * kScratchRow);
 }
 
 template <typename T, int DP, int W, bool kDrop>
 __global__ void __launch_bounds__(DkvShape<DP, W>::kThreads, DkvShape<DP, W>::kBlocks)
     attention_dkv_kernel(const __grid_constant__ Attention a, const T* __restrict__ dy,
-                         const T* __restrict__ qkv, const float* __restrict__ lse,
-                         const float* __restrict__ delta, T* __restrict__ dqkv) {
+                         const T* __restrict__ qkv, const T* __restrict__ y, const float* __restrict__ lse,
+                         T* __restrict__ dqkv) {
   using Shape = DkvShape<DP, W>;
-  constexpr int kRow = Shape::kRow, kKeys = Shape::kKeys, kQueries = Shape::kQueries;
+  constexpr int kRow = Shape::kRow, kKeys = Shape::kKeys, kQueries = Shape::kQueries,
+                kThreads = Shape::kThreads;
   __shared__ Tile tile;
   __shared__ AttentionMask mask;
-  share_tile<kDrop>(a, kKeys, tile, mask);
-  const int left = tile.length - tile.first, head = static_cast<int>(blockIdx.y);
+  share_tile<kDrop, kKeys>(a, tile, mask);
+  const int left = tile.length - tile.first, head = tile.head;
   if (left <= 0) return;
   const int width = static_cast<int>(a.width), stride = stride_of(a, 3), out_stride = stride_of(a, 1);
   if (tile.row == a.rows) {
@@ -218,62 +235,69 @@ __global__ void __launch_bounds__(DkvShape<DP, W>::kThreads, DkvShape<DP, W>::kB
   }
 
   extern __shared__ __align__(16) unsigned char shared[];
-  T* const k = reinterpret_cast<T*>(shared);
-  T* const v = k + kKeys * kRow;
-  unsigned char* const stages = reinterpret_cast<unsigned char*>(v + kKeys * kRow);
-  T* const ds = reinterpret_cast<T*>(stages + 2 * Shape::kStageBytes);
-  const auto stage_of = [&](int query) {
-    return QueryStage<T, DP, W>(stages + query / kQueries % 2 * Shape::kStageBytes, query);
-  };
+  const DkvMemory<T, DP, W> memory(shared);
   const auto fetch = [&](int query) {
-    const QueryStage<T, DP, W> to = stage_of(query);
-    const int token = tile.begin + query, valid = tile.length - query;
-    copy_tile<T, DP, kQueries, Shape::kThreads, 16>(to.q, head_of(a, qkv, 3, 0, head, token), stride, valid,
-                                                    width);
-    copy_tile<T, DP, kQueries, Shape::kThreads, 16>(to.dy, head_of(a, dy, 1, 0, head, token), out_stride,
-                                                    valid, width);
-    const int i = static_cast<int>(fresh_thread() % kQueries),
-              which = static_cast<int>(fresh_thread() / kQueries);
-    const int64_t from = static_cast<int64_t>(head) * a.tokens + token + (i < valid ? i : 0);
-    if (which == 0) copy4(to.lse + i, lse + from, i < valid);
-    if (which == 1) copy4(to.delta + i, delta + from, i < valid);
+    const int at = query % kKeys, token = tile.begin + query, valid = tile.length - query;
+    copy_tile<T, DP, kQueries, kThreads, 16>(memory.q + at * kRow, head_of(a, qkv, 3, 0, head, token), stride,
+                                             valid, width);
+    copy_tile<T, DP, kQueries, kThreads, 16>(memory.dy + at * kRow, head_of(a, dy, 1, 0, head, token),
+                                             out_stride, valid, width);
+    copy_tile<T, DP, kQueries, kThreads, 16>(memory.y + at * kRow, head_of(a, y, 1, 0, head, token),
+                                             out_stride, valid, width);
+    const int i = static_cast<int>(fresh_thread());
+    if (i < kQueries)
+      copy4(memory.lse + at + i, lse + static_cast<int64_t>(head) * a.tokens + token + (i < valid ? i : 0),
+            i < valid);
   };
   const T* const from_k = head_of(a, qkv, 3, 1, head, tile.begin + tile.first);
-  copy_tile<T, DP, kKeys, Shape::kThreads, 16>(k, from_k, stride, left, width);
-  copy_tile<T, DP, kKeys, Shape::kThreads, 16>(v, from_k + out_stride, stride, left, width);
+  copy_tile<T, DP, kKeys, kThreads, 16, Order::swapped>(memory.k, from_k, stride, left, width);
+  copy_tile<T, DP, kKeys, kThreads, 16, Order::swapped>(memory.v, from_k + out_stride, stride, left, width);
   fetch(0);
+  end_copies();
+  if (kQueries < tile.length) fetch(kQueries);
+  end_copies();
 
   DkvWarp<T, DP, W, kDrop> gradients;
-  for (int query = 0; query < tile.length; query += kQueries) {
-    wait_for_copies();
+  // Whether this block has all keys of the row; then it takes all queries at once.  Read anew each time.
+  const auto whole = [&] { return tile.length <= kKeys; };
+  for (int query = 0; query < tile.length; query += whole() ? kKeys : kQueries) {
+    if (whole())
+      wait_for_copies<0>();
+    else
+      wait_for_copies<1>();
     __syncthreads();
-    if (query + kQueries < tile.length) fetch(query + kQueries);
-    const bool whole = tile.length <= kKeys;  // this block has all keys of the row
+    const int end = min(query + (whole() ? kKeys : kQueries), tile.length);
+    const int own = static_cast<int>(fresh_thread() / kWarp) * 16;
+    if (query + own < end) prepare_queries(memory, (query + own) % kKeys, kDrop ? kept_inverse(a) : 1.f);
+    __syncthreads();
     const WarpPlace<DP, W> at;
-    if (at.strip < tile.length - tile.first) {
-      const T* const own_k = k + at.strip * kRow;
+    if (at.strip < left) {
+      const T* const own_k = memory.k + at.strip * kRow;
       if (query == 0) gradients.keep_keys(own_k);
-      QueryStage<T, DP, W> stage = stage_of(query);
-      const int end = min(query + kQueries, tile.length);
-      T* own_ds = ds + at.strip * Shape::kScoreRow;
 #pragma unroll 1
-      for (; stage.query < end; stage.advance(16), own_ds += 16)
-        gradients.step(stage, own_k, own_k + kKeys * kRow, own_ds, whole && at.column == 0, at.column, a,
-                       mask, tile.first + at.strip, tile.length - tile.first - at.strip);
+      for (int i = query; i < end; i += 16)
+        gradients.step(memory, i % kKeys, own_k, memory.v + at.strip * kRow,
+                       memory.ds + at.strip * Shape::kScoreRow + i % kKeys, whole() && at.column == 0,
+                       at.column, a.scale * kLog2E, mask, i, tile.first + at.strip, left - at.strip);
     }
-    if (!whole) continue;
-    __syncthreads();
-    store_dq<T, DP, W>(a, ds, k, tile.length, head_of(a, dqkv, 3, 0, head, tile.begin + query), stride,
-                       tile.length - query);
+    if (query + 2 * kQueries < tile.length) {
+      __syncthreads();  // the tile is used up
+      fetch(query + 2 * kQueries);
+    }
+    end_copies();
   }
+  const float factor = a.scale * (kDrop ? kept_scale(a) : 1.f);
+  if (whole() || Shape::kSlices > 1) __syncthreads();  // ds is written, v read
+  if (whole()) store_dq(memory, head_of(a, dqkv, 3, 0, head, tile.begin), stride, factor, tile.length, width);
   const WarpPlace<DP, W> at;
-  const int valid = tile.length - tile.first - at.strip;
-  if (valid <= 0 || at.column >= width) return;
+  if (at.strip >= left || at.column >= width) return;
   T* const to = head_of(a, dqkv, 3, 1, head, tile.begin + tile.first + at.strip) + at.column;
+  T* const scratch = memory.v + at.strip * kRow + at.column;
   const float kept = kDrop ? kept_scale(a) : 1.f;
-  store_results<T, Shape::kColumns / 8>(to, stride, gradients.dk, a.scale, a.scale, valid, width - at.column);
-  store_results<T, Shape::kColumns / 8>(to + out_stride, stride, gradients.dv, kept, kept, valid,
-                                        width - at.column);
+  store_results<kRow, true>(to, stride, gradients.dk, factor, factor, left - at.strip, width - at.column,
+                            scratch);
+  store_results<kRow, true>(to + out_stride, stride, gradients.dv, kept, kept, left - at.strip,
+                            width - at.column, scratch);
 }
 
 }  // namespace lathe::cuda

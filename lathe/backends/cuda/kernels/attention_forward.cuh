@@ -1,142 +1,187 @@
 #pragma once
-// Forward attention on the tensor cores: one block per head and tile of queries of a row, 16 of them per
-// warp; the keys pass through shared memory in tiles, the next one on its way while one is computed.
+// Forward attention on the tensor cores: one block per head and tile of queries of a row; the keys pass
+// through shared memory in tiles, the next one on its way while one is computed.
 #include "lathe/backends/cuda/kernels/attention_mma.cuh"
 #include "lathe/backends/cuda/kernels/attention_tile.cuh"
 #include "lathe/backends/cuda/kernels/attention_types.h"
 
 namespace lathe::cuda {
 
-/// DP: D rounded up to 32, 64, 128 or 256.
-template <int DP>
+/// DP: D rounded up to 32, 64, 128 or 256.  A warp has kStrips times 16 queries.
+template <int DP, int S>
 struct ForwardShape {
-  static constexpr int kWarps = DP <= 128 ? 4 : 2, kThreads = kWarps * kWarp, kQueries = 16 * kWarps;
-  static constexpr int kKeys = DP <= 128 ? 64 : 32;
+  static constexpr int kStrips = S, kWarps = DP <= 128 ? 4 : 2, kThreads = kWarps * kWarp;
+  static constexpr int kQueries = 16 * kStrips * kWarps, kKeys = DP <= 128 ? 64 : 32;
+  static constexpr int kStep = 32;  // keys whose scores are in registers at once
   static constexpr int kRow = DP + kRowPad;
-  static constexpr int kBlocks = DP <= 64 ? 4 : 2;  // per multiprocessor
+  static constexpr int kBlocks = DP <= 64 ? (S == 2 ? 3 : 4) : 2;  // per multiprocessor
   static constexpr size_t kBytes = (kQueries + 4 * kKeys) * kRow * 2;
 };
 
-/// One warp: 16 queries.
-template <typename T, int DP, bool kDrop>
+/// Exponentials relative to a score that is at most 2⁸ below the largest are as good as relative to that one:
+/// what was summed before is brought to a larger one only then.
+constexpr float kHeadroom = 8;
+
+/// One warp: 16 · S queries.  Scores: [16 queries, 32 keys], lane t with keys from 8 t on (`permuted`).
+template <typename T, int DP, int S, bool kDrop>
 struct ForwardWarp {
-  using Shape = ForwardShape<DP>;
-  static constexpr int kRow = Shape::kRow, kKeys = Shape::kKeys;
+  using Shape = ForwardShape<DP, S>;
+  using Scores = float[S][4][4];
+  static constexpr int kRow = Shape::kRow;
 
   Lane<kRow> lane;
-  float out[DP / 8][4] = {};
-  float largest[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};  // of query g and g + 8; in units of log 2
+  float scale;                  // of the scores, times log2 e
+  float out[S][DP / 8][4];      // Σ p v
+  float base[S][2], sum[S][2];  // of query g and g + 8: what exponentials are relative to, their sum (this
+                                // lane's keys); in units of log 2
 
-  /// Σ q·k of up to kKeys keys; not of keys from a multiple of 16 ≥ valid on, unless kAll.
-  template <bool kAll>
-  __device__ void products(float (&s)[kKeys / 8][4], const T* q, const T* keys, int valid) const {
+  __device__ ForwardWarp(unsigned thread, float factor) : lane(thread), scale(factor), out{}, sum{} {
+#pragma unroll
+    for (int i = 0; i < 2 * S; ++i) base[i / 2][i % 2] = -INFINITY;
+  }
+
+  __device__ void products(Scores& s, const T* q, const T* keys) const {
+#pragma unroll
+    for (int i = 0; i < 16 * S; ++i) s[i / 16][i / 4 % 4][i % 4] = 0;
 #pragma unroll
     for (int k = 0; k < DP / 16; ++k) {
-      uint32_t a[4], b[4];
-      load_matrices(a, q + lane.by_row + 16 * k);
+      uint32_t a[S][4], b[4];
 #pragma unroll
-      for (int n = 0; n < kKeys / 16; ++n) {
-        if (!kAll && 16 * n >= valid) continue;
+      for (int m = 0; m < S; ++m) load_matrices(a[m], q + lane.by_row + 16 * m * kRow + 16 * k);
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
         load_matrices(b, keys + lane.by_column + 16 * n * kRow + 16 * k);
-        multiply_add<T>(s + 2 * n, a, b);
+#pragma unroll
+        for (int m = 0; m < S; ++m) multiply_add<T>(s[m] + 2 * n, a[m], b);
       }
     }
   }
 
-  /// Scores of up to kKeys keys, times `scale`; −∞ behind the first `valid`.
-  __device__ void scores(float (&s)[kKeys / 8][4], const T* q, const T* keys, float scale, int valid) const {
+  /// The largest scaled score of each query among this lane's keys.
+  __device__ void find_largest(float (&most)[S][2], const Scores& s) const {
 #pragma unroll
-    for (int n = 0; n < kKeys / 8; ++n)
+    for (int i = 0; i < 2 * S; ++i) {
+      const auto& row = s[i / 2];
+      const int at = i % 2 * 2;
+      float x = row[0][at];
+      if (scale >= 0) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) s[n][i] = 0;
-    if (valid >= kKeys)
-      products<true>(s, q, keys, valid);
-    else
-      products<false>(s, q, keys, valid);
+        for (int j = 1; j < 8; ++j) x = fmaxf(x, row[j / 2][at + j % 2]);
+      } else {
 #pragma unroll
-    for (int n = 0; n < kKeys / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) s[n][i] *= scale;
-    if (valid >= kKeys) return;
-    const int column = lane_id() % 4 * 2;
-#pragma unroll
-    for (int n = 0; n < kKeys / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (8 * n + column + i % 2 >= valid) s[n][i] = -INFINITY;
-  }
-
-  /// Scores become exponentials relative to the largest score so far; what was summed before is brought to
-  /// it.
-  __device__ void exponentials(float (&s)[kKeys / 8][4]) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float most = largest[h];
-#pragma unroll
-      for (int n = 0; n < kKeys / 8; ++n) most = fmaxf(most, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
-      most = quad_max(most);
-      const float shrink = exp2_fast(largest[h] - most);
-      largest[h] = most;
-      sum[h] *= shrink;
-#pragma unroll
-      for (int n = 0; n < DP / 8; ++n) {
-        out[n][2 * h] *= shrink;
-        out[n][2 * h + 1] *= shrink;
+        for (int j = 1; j < 8; ++j) x = fminf(x, row[j / 2][at + j % 2]);
       }
-#pragma unroll
-      for (int n = 0; n < kKeys / 8; ++n)
-#pragma unroll
-        for (int i = 2 * h; i < 2 * h + 2; ++i) sum[h] += s[n][i] = exp2_fast(s[n][i] - most);
+      most[i / 2][i % 2] = x * scale;
     }
   }
 
-  /// Zeros what is dropped.  The four lanes of a quad compute the calls for 32 keys of their query and
-  /// exchange the words: lane t needs word t of each.
-  __device__ void drop(float (&s)[kKeys / 8][4], const AttentionMask& mask, int query, int key,
-                       int valid) const {
-    const int t = lane_id() % 4;
+  /// Brings everything to a base that is the largest score so far.
+  __device__ void rebase(const float (&most)[S][2]) {
 #pragma unroll
-    for (int four = 0; four < kKeys / 32; ++four) {
-      if (32 * four >= valid) continue;
+    for (int m = 0; m < S; ++m)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const uint4 drawn = mask.words(query + 8 * h, key / 8 + 4 * four + t);
-        uint32_t w[4] = {drawn.x, drawn.y, drawn.z, drawn.w};
-        transpose_quad(w);
+        const float largest = fmaxf(base[m][h], quad_max(most[m][h]));
+        const float shrink = exp2_fast(base[m][h] - largest);
+        base[m][h] = largest;
+        sum[m][h] *= shrink;
 #pragma unroll
-        for (int n = 0; n < 4; ++n)
+        for (int n = 0; n < DP / 8; ++n) {
+          out[m][n][2 * h] *= shrink;
+          out[m][n][2 * h + 1] *= shrink;
+        }
+      }
+  }
+
+  /// Scores become exponentials.
+  __device__ void exponentials(Scores& s) {
+    float most[S][2];
+    find_largest(most, s);
+    bool beyond = false;
 #pragma unroll
-          for (int i = 0; i < 2; ++i)
-            if (!mask.keeps(w[n], i)) s[4 * four + n][2 * h + i] = 0;
+    for (int i = 0; i < 2 * S; ++i) beyond |= most[i / 2][i % 2] > base[i / 2][i % 2] + kHeadroom;
+    if (__any_sync(kAllLanes, beyond)) rebase(most);
+#pragma unroll
+    for (int i = 0; i < 16 * S; ++i) {
+      float& x = s[i / 16][i / 4 % 4][i % 4];
+      const int h = i / 2 % 2;
+      x = exp2_fast(x * scale - base[i / 16][h]);
+      sum[i / 16][h] += x;
+    }
+  }
+
+  /// Zeros what is dropped.
+  __device__ void drop(Scores& s, const AttentionMask& mask, int query, int key) const {
+#pragma unroll
+    for (int i = 0; i < 2 * S; ++i) {
+      const uint4 drawn = mask.words(query + 8 * i, key / 8 + lane.t);
+      const uint32_t words[4] = {drawn.x, drawn.y, drawn.z, drawn.w};
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        float(&pair)[4] = s[i / 2][n];
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          if (!mask.keeps(words[n], half)) pair[i % 2 * 2 + half] = 0;
       }
     }
   }
 
-  __device__ void weigh(const float (&s)[kKeys / 8][4], const T* values, int valid) {
+  __device__ void weigh(const Scores& s, const T* values) {
 #pragma unroll
-    for (int k = 0; k < kKeys / 16; ++k) {
-      if (16 * k >= valid) continue;
-      uint32_t a[4], b[4];
-      as_operand<T>(a, s + 2 * k);
+    for (int k = 0; k < 2; ++k) {
+      uint32_t a[S][4], b[4];
+#pragma unroll
+      for (int m = 0; m < S; ++m) as_operand<T>(a[m], s[m] + 2 * k);
 #pragma unroll
       for (int n = 0; n < DP / 16; ++n) {
         load_matrices_transposed(b, values + lane.by_row + 16 * k * kRow + 16 * n);
-        multiply_add<T>(out + 2 * n, a, b);
+#pragma unroll
+        for (int m = 0; m < S; ++m) multiply_add<T>(out[m] + 2 * n, a[m], b);
       }
+    }
+  }
+
+  /// 32 keys from `key` of the row on, of which `valid` are there.  query: g's.
+  __device__ void step(const T* q, const T* keys, const T* values, const AttentionMask& mask, int query,
+                       int key, int valid) {
+    Scores s;
+    products(s, q, keys);
+    if (valid < Shape::kStep)
+#pragma unroll
+      for (int m = 0; m < S; ++m) hide_keys(s[m], lane.t, scale, valid);
+    exponentials(s);
+    if constexpr (kDrop) drop(s, mask, query, key);
+    weigh(s, values);
+  }
+
+  /// y and lse of the warp's queries from `y`, `lse` on, `valid` of which are there.
+  __device__ void store(T* y, int stride, float* lse, float kept, int valid, int width, T* scratch) const {
+#pragma unroll
+    for (int m = 0; m < S; ++m) {
+      float factor[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float total = quad_sum(sum[m][h]);
+        const int query = 16 * m + 8 * h + lane.g;
+        factor[h] = __fdividef(kept, total);
+        if (lane.t == 0 && query < valid) lse[query] = (base[m][h] + log2f(total)) * kLn2;
+      }
+      store_results<kRow>(y + static_cast<int64_t>(16 * m) * stride, stride, out[m], factor[0], factor[1],
+                          valid - 16 * m, width, scratch + 16 * m * kRow);
     }
   }
 };
 
-template <typename T, int DP, bool kDrop>
-__global__ void __launch_bounds__(ForwardShape<DP>::kThreads, ForwardShape<DP>::kBlocks)
+template <typename T, int DP, int S, bool kDrop>
+__global__ void __launch_bounds__(ForwardShape<DP, S>::kThreads, ForwardShape<DP, S>::kBlocks)
     attention_forward_kernel(const __grid_constant__ Attention a, const T* __restrict__ qkv,
                              T* __restrict__ y, float* __restrict__ lse) {
-  using Shape = ForwardShape<DP>;
+  using Shape = ForwardShape<DP, S>;
   constexpr int kRow = Shape::kRow, kKeys = Shape::kKeys, kThreads = Shape::kThreads;
   __shared__ Tile tile;
   __shared__ AttentionMask mask;
-  share_tile<kDrop>(a, Shape::kQueries, tile, mask);
-  const int left = tile.length - tile.first, head = static_cast<int>(blockIdx.y);
+  share_tile<kDrop, Shape::kQueries>(a, tile, mask);
+  const int length = tile.length, left = length - tile.first, head = tile.head;
   if (left <= 0) return;
   const int width = static_cast<int>(a.width), in_stride = stride_of(a, 3), out_stride = stride_of(a, 1);
   lse += static_cast<int64_t>(head) * a.tokens;
@@ -151,57 +196,62 @@ __global__ void __launch_bounds__(ForwardShape<DP>::kThreads, ForwardShape<DP>::
   T* const q = reinterpret_cast<T*>(shared);
   T* const stages = q + Shape::kQueries * kRow;  // keys and values of two tiles
   const T* const from_k = head_of(a, qkv, 3, 1, head, tile.begin);
-  const auto fetch = [&](int key, T* stage) {
+  const auto fetch = [&](int key) {
+    T* const stage = stages + key / kKeys % 2 * 2 * kKeys * kRow;
     const T* const from = from_k + static_cast<int64_t>(key) * in_stride;
-    copy_tile<T, DP, kKeys, kThreads, 16>(stage, from, in_stride, tile.length - key, width);
-    copy_tile<T, DP, kKeys, kThreads, 16>(stage + kKeys * kRow, from + out_stride, in_stride,
-                                          tile.length - key, width);
+    copy_tile<T, DP, kKeys, kThreads, 32, Order::permuted>(stage, from, in_stride, length - key, width);
+    copy_tile<T, DP, kKeys, kThreads, 32, Order::permuted>(stage + kKeys * kRow, from + out_stride, in_stride,
+                                                           length - key, width);
   };
-  copy_tile<T, DP, Shape::kQueries, kThreads, 16>(q, head_of(a, qkv, 3, 0, head, tile.begin + tile.first),
-                                                  in_stride, left, width);
-  fetch(0, stages);
+  copy_tile<T, DP, Shape::kQueries, kThreads, 16 * S>(q, head_of(a, qkv, 3, 0, head, tile.begin + tile.first),
+                                                      in_stride, left, width);
+  fetch(0);
+  end_copies();
+  if (kKeys < length) fetch(kKeys);
+  end_copies();
 
-  const int strip = static_cast<int>(threadIdx.x / kWarp) * 16, query = tile.first + strip + lane_id() / 4;
-  const float scale = a.scale * kLog2E;
-  ForwardWarp<T, DP, kDrop> warp{Lane<kRow>(threadIdx.x)};
-  for (int key = 0; key < tile.length; key += kKeys) {
-    const int parity = key / kKeys % 2;
-    wait_for_copies();
+  const int strip = static_cast<int>(threadIdx.x / kWarp) * 16 * S;
+  T* const own_q = q + strip * kRow;
+  ForwardWarp<T, DP, S, kDrop> warp(threadIdx.x, a.scale * kLog2E);
+  for (int key = 0; key < length; key += kKeys) {
+    wait_for_copies<1>();
     __syncthreads();
-    if (key + kKeys < tile.length) fetch(key + kKeys, stages + (1 - parity) * 2 * kKeys * kRow);
-    if (strip >= left) continue;
-    const T* const keys = stages + parity * 2 * kKeys * kRow;
-    const int valid = tile.length - key;
-    float s[kKeys / 8][4];
-    warp.scores(s, q + strip * kRow, keys, scale, valid);
-    warp.exponentials(s);
-    if constexpr (kDrop) warp.drop(s, mask, query, key, valid);
-    warp.weigh(s, keys + kKeys * kRow, valid);
+    const T* const keys = stages + key / kKeys % 2 * 2 * kKeys * kRow;
+    if (strip < left)
+#pragma unroll 1
+      for (int at = 0; at < min(kKeys, length - key); at += Shape::kStep)
+        warp.step(own_q, keys + at * kRow, keys + (kKeys + at) * kRow, mask, tile.first + strip + warp.lane.g,
+                  key + at, length - key - at);
+    if (key + 2 * kKeys < length) {
+      __syncthreads();  // the tile is used up
+      fetch(key + 2 * kKeys);
+    }
+    end_copies();
   }
   if (strip >= left) return;
   const int token = tile.begin + tile.first + strip;
-  float factor[2];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const float sum = quad_sum(warp.sum[h]);
-    factor[h] = (kDrop ? kept_scale(a) : 1.f) / sum;
-    if (lane_id() % 4 == 0 && query + 8 * h < tile.length)
-      lse[tile.begin + query + 8 * h] = (warp.largest[h] + log2f(sum)) * kLn2;
-  }
-  store_results<T, DP / 8>(head_of(a, y, 1, 0, head, token), out_stride, warp.out, factor[0], factor[1],
-                           left - strip, width);
+  warp.store(head_of(a, y, 1, 0, head, token), out_stride, lse + token, kDrop ? kept_scale(a) : 1.f,
+             left - strip, width, own_q);
+}
+
+template <typename T, int DP, int S>
+void launch_forward(cudaStream_t stream, const Attention& a, const T* qkv, T* y, float* lse) {
+  using Shape = ForwardShape<DP, S>;
+  const dim3 grid = blocks_of(a, Shape::kQueries);
+  if (a.dropout.threshold > 0)
+    launch_tiles<attention_forward_kernel<T, DP, S, true>>(stream, grid, Shape::kThreads, Shape::kBytes, a,
+                                                           qkv, y, lse);
+  else
+    launch_tiles<attention_forward_kernel<T, DP, S, false>>(stream, grid, Shape::kThreads, Shape::kBytes, a,
+                                                            qkv, y, lse);
 }
 
 template <typename T, int DP>
 void launch_forward(cudaStream_t stream, const Attention& a, const T* qkv, T* y, float* lse) {
-  using Shape = ForwardShape<DP>;
-  const dim3 grid(tiles_of(a, Shape::kQueries), static_cast<unsigned>(a.heads));
-  if (a.dropout.threshold > 0)
-    launch_tiles<attention_forward_kernel<T, DP, true>>(stream, grid, Shape::kThreads, Shape::kBytes, a, qkv,
-                                                        y, lse);
-  else
-    launch_tiles<attention_forward_kernel<T, DP, false>>(stream, grid, Shape::kThreads, Shape::kBytes, a, qkv,
-                                                         y, lse);
+  if constexpr (DP <= 64)
+    if (a.tokens > 64 * a.rows)  // rows of 64 tokens would leave half the warps idle
+      return launch_forward<T, DP, 2>(stream, a, qkv, y, lse);
+  launch_forward<T, DP, 1>(stream, a, qkv, y, lse);
 }
 
 /// One object file per type instantiates it.

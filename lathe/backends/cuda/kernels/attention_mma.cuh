@@ -36,26 +36,47 @@ __device__ inline void copy4(void* to, const void* from, bool there) {
                "r"(there ? 4 : 0)
                : "memory");
 }
-/// All copies that this thread has started are done.
-__device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+/// The copies that this thread has started since the last call become a group, maybe an empty one.
+__device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// All groups but the latest kLeft are done.
+template <int kLeft>
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
+/// Where a tile in shared memory holds token `i` if it is permuted: among 32 tokens, token 8 t + 2 n + j lies
+/// in row 8 n + 2 t + j.  Of four results [·, 8] whose columns are these rows, lane t then has the eight
+/// columns of tokens from 8 t on, which one call of Philox decides.
+__host__ __device__ constexpr int permuted(int i) { return (i & ~30) | (i & 6) << 2 | (i & 24) >> 2; }
+
+/// The same among 16 tokens, for `draw_transposed`: bits 1 and 3 change places.
+__host__ __device__ constexpr int swapped(int i) { return (i & ~10) | (i & 2) << 2 | (i & 8) >> 2; }
+
+/// How a tile in shared memory is ordered.
+enum class Order { plain, permuted, swapped };
+template <Order kOrder>
+__host__ __device__ constexpr int place(int i) {
+  return kOrder == Order::permuted ? permuted(i) : kOrder == Order::swapped ? swapped(i) : i;
+}
 
 /// Starts the copy of up to kRows tokens of one head, `width` ≤ DP elements each, into rows of DP + kRowPad.
-/// Only the first `valid` (≥ 1) tokens are there: zeros follow them up to a multiple of kRound, and behind
-/// `width`; what lies behind is left as it is.
-template <typename T, int DP, int kRows, int kThreads, int kRound>
+/// Only the first `valid` tokens are there: zeros follow them up to a multiple of kRound, and behind `width`;
+/// what lies behind is left as it is.
+template <typename T, int DP, int kRows, int kThreads, int kRound, Order kOrder = Order::plain>
 __device__ inline void copy_tile(T* to, const T* from, int stride, int valid, int width) {
   constexpr int kChunks = DP / 8, kRowsAtOnce = kThreads / kChunks;
-  static_assert(kThreads % kChunks == 0);
+  static_assert(kThreads % kChunks == 0 && kRound % (kOrder == Order::permuted ? 32 : 16) == 0);
   const unsigned thread = fresh_thread();
   const int first = static_cast<int>(thread / kChunks), column = static_cast<int>(thread % kChunks * 8);
   const int filled = min(kRows, (valid + kRound - 1) & -kRound);
-  to += first * (DP + kRowPad) + column;
+  to += place<kOrder>(first) * (DP + kRowPad) + column;
   from += first * stride + column;
   const int there = column < width ? valid : 0;
 #pragma unroll
-  for (int row = 0; row < kRows; row += kRowsAtOnce)
+  for (int row = 0; row < kRows; row += kRowsAtOnce)  // `place` moves bits: the sum of the parts is right
     if (first + row < filled)
-      copy16(to + row * (DP + kRowPad), from + (first + row < there ? row * stride : 0), first + row < there);
+      copy16(to + place<kOrder>(row) * (DP + kRowPad), from + (first + row < there ? row * stride : 0),
+             first + row < there);
 }
 
 /// Four 8×8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
@@ -128,26 +149,28 @@ __device__ inline void as_operand(uint32_t (&a)[4], const float (*c)[4]) {
   a[3] = pack<T>(c[1][2], c[1][3]);
 }
 
-/// Among the four lanes of a quad: word s of lane t becomes word t of lane s.
-__device__ inline void transpose_quad(uint32_t (&w)[4]) {
-#pragma unroll
-  for (int bit = 1; bit <= 2; bit *= 2) {
-    const bool upper = (lane_id() & bit) != 0;
-#pragma unroll
-    for (int s = 0; s < 4; ++s) {
-      if ((s & bit) != 0) continue;
-      const uint32_t got = __shfl_xor_sync(kAllLanes, upper ? w[s] : w[s | bit], bit);
-      w[s] = upper ? got : w[s];
-      w[s | bit] = upper ? w[s | bit] : got;
-    }
-  }
-}
-
 /// An 8×8 matrix of 16 bits, of which lane 4 g + t holds (g, 2t) and (g, 2t+1), transposed.
 __device__ inline uint32_t transpose_matrix(uint32_t w) {
   uint32_t out;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(w));
   return out;
+}
+
+/// Σ x∘y of each of 16 rows of DP elements in shared memory: of rows g and g + 8.
+template <typename T, int DP>
+__device__ inline void row_products(float (&sum)[2], const T* x, const T* y) {
+  const Lane<DP + kRowPad> lane(fresh_thread());
+  float c[2][4] = {};  // X · Yᵀ, of which the diagonal counts
+#pragma unroll
+  for (int k = 0; k < DP / 16; ++k) {
+    uint32_t a[4], b[4];
+    load_matrices(a, x + lane.by_row + 16 * k);
+    load_matrices(b, y + lane.by_column + 16 * k);
+    multiply_add<T>(c, a, b);
+  }
+  const int holder = lane.g * 4 + lane.g / 2;
+  sum[0] = __shfl_sync(kAllLanes, lane.g % 2 == 0 ? c[0][0] : c[0][1], holder);
+  sum[1] = __shfl_sync(kAllLanes, lane.g % 2 == 0 ? c[1][2] : c[1][3], holder);
 }
 
 /// Over the four lanes that hold one row of a result.
@@ -168,27 +191,40 @@ __device__ inline float exp2_fast(float x) {
 }
 
 /// Stores 16 rows of results, [16, 8 · kResults] from `to` on: row r times factor[r / 8], of which the first
-/// `valid` rows and `width` columns exist.  All lanes of the warp call it.
-template <typename T, int kResults>
+/// `valid` rows and `width` columns exist.  All lanes of the warp call it.  scratch: 16 rows, kRow elements
+/// apart, that no other warp uses.  kSwapped: row r of the results is row swapped(r).
+template <int kRow, bool kSwapped = false, typename T, int kResults>
 __device__ inline void store_results(T* to, int stride, const float (&c)[kResults][4], float factor0,
-                                     float factor1, int valid, int width) {
-  static_assert(kResults % 4 == 0);
-  const int g = lane_id() / 4, t = lane_id() % 4;
+                                     float factor1, int valid, int width, T* scratch) {
+  static_assert(kResults % 2 == 0);
+  const int lane = lane_id(), apart = (kSwapped ? swapped(8) : 8) * kRow;
+  T* const pairs = scratch + (kSwapped ? swapped(lane / 4) : lane / 4) * kRow + lane % 4 * 2;
+  __syncwarp();
 #pragma unroll
-  for (int four = 0; four < kResults / 4; ++four)
+  for (int n = 0; n < kResults; ++n) {
+    *reinterpret_cast<uint32_t*>(pairs + 8 * n) = pack<T>(c[n][0] * factor0, c[n][1] * factor0);
+    *reinterpret_cast<uint32_t*>(pairs + apart + 8 * n) = pack<T>(c[n][2] * factor1, c[n][3] * factor1);
+  }
+  __syncwarp();
+  constexpr int kRowsAtOnce = kWarp / kResults;
+  const int first = lane / kResults, column = lane % kResults * 8;
+  if (column >= width) return;
+  to += static_cast<int64_t>(first) * stride + column;
+  scratch += first * kRow + column;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float factor = half == 0 ? factor0 : factor1;
-      uint32_t w[4];
+  for (int row = 0; row < 16; row += kRowsAtOnce)
+    if (first + row < valid)
+      *reinterpret_cast<uint4*>(to + static_cast<int64_t>(row) * stride) =
+          *reinterpret_cast<const uint4*>(scratch + row * kRow);
+}
+
+/// What makes the scaled scores −∞ of keys that are not there: s [16, 32] of tokens in Order::permuted, of
+/// which `valid` exist.
+__device__ inline void hide_keys(float (&s)[4][4], int t, float scale, int valid) {
+  const float least = scale < 0 ? INFINITY : -INFINITY;
 #pragma unroll
-      for (int s = 0; s < 4; ++s)
-        w[s] = pack<T>(c[4 * four + s][2 * half] * factor, c[4 * four + s][2 * half + 1] * factor);
-      transpose_quad(w);  // lane t now holds the eight columns of result t
-      const int row = g + 8 * half, column = 32 * four + 8 * t;
-      if (row < valid && column < width)
-        *reinterpret_cast<uint4*>(to + static_cast<int64_t>(row) * stride + column) =
-            make_uint4(w[0], w[1], w[2], w[3]);
-    }
+  for (int i = 0; i < 16; ++i)
+    if (8 * t + i / 4 * 2 + i % 2 >= valid) s[i / 4][i % 4] = least;
 }
 
 }  // namespace lathe::cuda

@@ -103,9 +103,10 @@ struct PlainMask {
     if (!drops) return;
     for (int i = static_cast<int>(threadIdx.x); i < kTokens * kTokens / 8; i += kPlainThreads) {
       const uint4 words = mask.words(query + i / (kTokens / 8), key / 8 + i % (kTokens / 8));
+      const uint32_t word[4] = {words.x, words.y, words.z, words.w};
       uint32_t bits = 0;
 #pragma unroll
-      for (int j = 0; j < 8; ++j) bits |= (dropout_bits(words, j) >= mask.threshold ? 1u : 0u) << j;
+      for (int j = 0; j < 8; ++j) bits |= (mask.keeps(word[j / 2], j % 2) ? 1u : 0u) << j;
       bytes[i] = static_cast<uint8_t>(bits);
     }
   }

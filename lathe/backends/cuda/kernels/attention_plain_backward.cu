@@ -37,9 +37,8 @@ __global__ void __launch_bounds__(kPlainThreads, 2)
   constexpr int kTokens = Shape::kTokens;
   __shared__ Tile tile;
   __shared__ AttentionMask words;
-  share_tile<true>(a, kTokens, tile, words);
-  const int left = tile.length - tile.first, head = static_cast<int>(blockIdx.y),
-            token = tile.begin + tile.first;
+  share_tile<true, kTokens>(a, tile, words);
+  const int left = tile.length - tile.first, head = tile.head, token = tile.begin + tile.first;
   if (left <= 0) return;
   const int width = static_cast<int>(a.width), stride = stride_of(a, 3), out_stride = stride_of(a, 1);
   if (tile.row == a.rows) {
@@ -98,9 +97,8 @@ __global__ void __launch_bounds__(kPlainThreads, 2)
   constexpr int kTokens = Shape::kTokens;
   __shared__ Tile tile;
   __shared__ AttentionMask words;
-  share_tile<true>(a, kTokens, tile, words);
-  const int left = tile.length - tile.first, head = static_cast<int>(blockIdx.y),
-            token = tile.begin + tile.first;
+  share_tile<true, kTokens>(a, tile, words);
+  const int left = tile.length - tile.first, head = tile.head, token = tile.begin + tile.first;
   if (left <= 0 || tile.row == a.rows) return;
   const int width = static_cast<int>(a.width), stride = stride_of(a, 3);
   extern __shared__ float memory[];
@@ -146,7 +144,7 @@ __global__ void __launch_bounds__(kPlainThreads, 2)
 template <typename T, int kPer>
 void launch(cudaStream_t stream, const Attention& a, const T* dy, const T* qkv, const float* lse,
             const float* delta, T* dqkv) {
-  const dim3 grid(tiles_of(a, PlainShape<kPer>::kTokens), static_cast<unsigned>(a.heads));
+  const dim3 grid = blocks_of(a, PlainShape<kPer>::kTokens);
   constexpr size_t kBytes = PlainTiles<kPer>::kBytes;
   launch_tiles<plain_dkv_kernel<T, kPer>>(stream, grid, kPlainThreads, kBytes, a, dy, qkv, lse, delta, dqkv);
   launch_tiles<plain_dq_kernel<T, kPer>>(stream, grid, kPlainThreads, kBytes, a, dy, qkv, lse, delta, dqkv);

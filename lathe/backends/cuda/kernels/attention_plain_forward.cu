@@ -49,9 +49,8 @@ __global__ void __launch_bounds__(kPlainThreads, 2)
   constexpr int kTokens = Shape::kTokens;
   __shared__ Tile tile;
   __shared__ AttentionMask words;
-  share_tile<true>(a, kTokens, tile, words);
-  const int left = tile.length - tile.first, head = static_cast<int>(blockIdx.y),
-            token = tile.begin + tile.first;
+  share_tile<true, kTokens>(a, tile, words);
+  const int left = tile.length - tile.first, head = tile.head, token = tile.begin + tile.first;
   if (left <= 0) return;
   const int width = static_cast<int>(a.width), in_stride = stride_of(a, 3), out_stride = stride_of(a, 1);
   lse += static_cast<int64_t>(head) * a.tokens + token;
@@ -93,9 +92,8 @@ __global__ void __launch_bounds__(kPlainThreads, 2)
 template <typename T, int kPer>
 void launch(cudaStream_t stream, const Attention& a, const T* qkv, T* y, float* lse) {
   using Shape = PlainShape<kPer>;
-  launch_tiles<plain_forward_kernel<T, kPer>>(
-      stream, dim3(tiles_of(a, Shape::kTokens), static_cast<unsigned>(a.heads)), kPlainThreads,
-      Shape::bytes(3, 1), a, qkv, y, lse);
+  launch_tiles<plain_forward_kernel<T, kPer>>(stream, blocks_of(a, Shape::kTokens), kPlainThreads,
+                                              Shape::bytes(3, 1), a, qkv, y, lse);
 }
 
 }  // namespace

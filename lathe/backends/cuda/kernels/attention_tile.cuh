@@ -7,28 +7,39 @@ namespace lathe::cuda {
 
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
-/// A block's part of a row: tokens `first` … of the row, which begins at token `begin`.  Row B stands for the
-/// tokens that belong to no row.
+/// A block's part of a row: tokens `first` … of the row, which begins at token `begin`, of one head.  Row B
+/// stands for the tokens that belong to no row.
 struct Tile {
-  int row, begin, length, first;
+  int row, begin, length, first, head;
 };
 
-/// Blocks per head, if a tile holds `size` tokens.  Tiles of row b are the blocks from cu[b] / size + b on:
-/// they are enough, because ⌊(c + n) / size⌋ − ⌊c / size⌋ + 1 ≥ ⌈n / size⌉; those too many have first ≥
-/// length.
-inline unsigned tiles_of(const Attention& a, int size) {
-  return static_cast<unsigned>(ceil_div(a.tokens, size) + a.rows);
+/// Blocks, if a tile holds `size` tokens: every head of a tile before the next tile.  Tiles 0 … B are the
+/// first ones of their rows; the following ones of row b are those from B + 1 + ⌊cu[b] / size⌋ on.  They are
+/// enough, because ⌊(c + n) / size⌋ − ⌊c / size⌋ ≥ ⌈n / size⌉ − 1; those too many have first ≥ length, and
+/// most of them come last, when no other block waits for their place.
+inline dim3 blocks_of(const Attention& a, int size) {
+  return {static_cast<unsigned>((a.rows + 1 + a.tokens / size) * a.heads)};
 }
 
-/// Tile `index`.  All lanes of the warp call it.
-__device__ inline Tile find_tile(const Attention& a, int size, int index) {
-  const int rows = static_cast<int>(a.rows);
-  int begun = 0;  // rows that begin at or before the tile
-  for (int b = static_cast<int>(threadIdx.x) % kWarp; b <= rows; b += kWarp)
-    begun += a.cu[b] / size + b <= index ? 1 : 0;
-  const int row = __reduce_add_sync(kAllLanes, begun) - 1, begin = a.cu[row];
+/// The calling block's tile.  All lanes of the warp call it.
+template <int size>
+__device__ inline Tile find_tile(const Attention& a) {
+  const int heads = static_cast<int>(a.heads), index = static_cast<int>(blockIdx.x) / heads,
+            head = static_cast<int>(blockIdx.x) - index * heads, rows = static_cast<int>(a.rows);
+  int row = index, begin, first = 0;
+  if (index <= rows) {
+    begin = a.cu[row];
+  } else {
+    const int following = index - rows - 1;
+    int begun = 0;  // rows whose following tiles begin there or before
+    for (int b = static_cast<int>(threadIdx.x) % kWarp; b <= rows; b += kWarp)
+      begun += a.cu[b] / size <= following ? 1 : 0;
+    row = __reduce_add_sync(kAllLanes, begun) - 1;
+    begin = a.cu[row];
+    first = (following - begin / size + 1) * size;
+  }
   const int end = row < rows ? a.cu[row + 1] : static_cast<int>(a.tokens);
-  return {row, begin, end - begin, (index - row - begin / size) * size};
+  return {row, begin, end - begin, first, head};
 }
 
 /// Element 0 of a head of token `token` in [N, parts, H, D], and the elements from one token to the next.
@@ -49,7 +60,8 @@ __device__ inline void clear_tokens(T* to, int stride, int count, int width) {
 
 /// The random words of one head of one row (lathe/core/philox.h).
 struct AttentionMask {
-  uint32_t seed, step, head, sample, site, threshold;
+  uint32_t seed, step, head, sample, site;
+  uint32_t limit;  ///< the threshold in the upper half of a word; one of 2¹⁶ as 2¹⁶ − 1: kept_scale then is 0
 
   /// The decisions on eight neighbouring keys from 8 · group on.
   __device__ uint4 words(int query, int group) const {
@@ -57,23 +69,26 @@ struct AttentionMask {
                   seed, step);
   }
   /// Whether the lower or upper half of a word keeps its element.
-  __device__ bool keeps(uint32_t word, int half) const {
-    return (half == 0 ? word & 0xffffu : word >> 16) >= threshold;
-  }
+  __device__ bool keeps(uint32_t word, int half) const { return (half == 0 ? word << 16 : word) >= limit; }
 };
 
 /// The block's tile, and its random words if kDrop and it drops, in shared memory: what every thread needs
 /// now and then takes no registers meanwhile.
-template <bool kDrop>
-__device__ inline void share_tile(const Attention& a, int size, Tile& tile, AttentionMask& mask) {
+template <bool kDrop, int size>
+__device__ inline void share_tile(const Attention& a, Tile& tile, AttentionMask& mask) {
   if (threadIdx.x < kWarp) {
-    const Tile found = find_tile(a, size, static_cast<int>(blockIdx.x));
+    const bool drops = kDrop && a.dropout.threshold > 0 && a.rows > 0;
+    const uint32_t seed = drops ? a.dropout.rng[0] : 0, step = drops ? a.dropout.rng[1] : 0;
+    const Tile found = find_tile<size>(a);
     if (threadIdx.x == 0) {
       tile = found;
-      if (kDrop && a.dropout.threshold > 0 && found.row < a.rows)
-        mask = {a.dropout.rng[0], a.dropout.rng[1],
-                blockIdx.y << 16, static_cast<uint32_t>(a.row_ids[found.row]),
-                a.dropout.site,   a.dropout.threshold};
+      if (drops && found.row < a.rows)
+        mask = {seed,
+                step,
+                static_cast<uint32_t>(found.head) << 16,
+                static_cast<uint32_t>(a.row_ids[found.row]),
+                a.dropout.site,
+                min(a.dropout.threshold, 0xffffu) << 16};
     }
   }
   __syncthreads();
@@ -82,6 +97,11 @@ __device__ inline void share_tile(const Attention& a, int size, Tile& tile, Atte
 /// 1 / (1 − p), or 0 where all are dropped (1 / (1 − p) then is infinite).
 __device__ inline float kept_scale(const Attention& a) {
   return a.dropout.threshold > 0xffffu ? 0.f : a.dropout.scale;
+}
+
+/// What the gradients of scores, divided by kept_scale, are computed from: Σ dy∘y divided by it.
+__device__ inline float kept_inverse(const Attention& a) {
+  return a.dropout.threshold > 0xffffu ? 0.f : 1 / a.dropout.scale;
 }
 
 /// Launches `kernel` with `bytes` of dynamic shared memory, of which more than 48 KiB have to be asked for.

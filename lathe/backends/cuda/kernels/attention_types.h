@@ -4,11 +4,11 @@
 namespace lathe::cuda {
 
 /// `attention` and `attention_bwd` on the tensor cores by type (__nv_bfloat16, __half), each in a file of its
-/// own; the latter takes the sums Σ dy∘y.
+/// own.
 template <typename T>
 void attention_forward(cudaStream_t stream, const Attention& a, const void* qkv, void* y, float* lse);
 template <typename T>
 void attention_backward(cudaStream_t stream, const Attention& a, const void* dy, const void* qkv,
-                        const float* lse, const float* delta, void* dqkv);
+                        const void* y, const float* lse, void* dqkv);
 
 }  // namespace lathe::cuda
