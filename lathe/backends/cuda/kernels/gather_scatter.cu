@@ -1,6 +1,7 @@
 // Picking rows of a table and its transpose.  The transpose sorts (id, i), so that the rows of one id are
 // neighbours, and adds them up in pieces of a fixed length: a table row that lies within one piece is written
-// at once, the sums of one that crosses pieces go through the workspace.
+// at once, the sums of one that crosses pieces go through the workspace.  Table rows without an id are zeroed
+// beside that.
 #include <algorithm>
 #include <bit>
 
@@ -39,55 +40,55 @@ using Key = unsigned long long;
 __device__ inline uint32_t id_of(Key key) { return static_cast<uint32_t>(key >> 32); }
 __device__ inline int64_t row_of(Key key) { return static_cast<int64_t>(key & 0xffffffffu); }
 
-/// Keys that one block sorts.
+/// Keys that are sorted together.
 constexpr int64_t kChunk = 4096;
-constexpr int kSortThreads = 1024;
+constexpr int kMergeThreads = 1024;
 
-/// Chunk b of `size` (a power of two) keys, sorted (bitonic: Batcher 1968); behind n come largest keys.  At
-/// strides up to 32, a warp reads and writes 64 neighbouring keys that no other one touches.
-__global__ void __launch_bounds__(kSortThreads)
-    sort_kernel(int64_t n, int size, const int32_t* ids, Key* to) {
-  __shared__ Key key[kChunk];
-  const int64_t first = int64_t{size} * blockIdx.x;
-  const int threads = static_cast<int>(blockDim.x);
-  for (int k = static_cast<int>(threadIdx.x); k < size; k += threads) {
-    const int64_t i = first + k;
-    key[k] = i < n ? static_cast<Key>(ids[i]) << 32 | static_cast<Key>(i) : ~Key{0};
+/// Chunk blockIdx.y of `size` keys (a power of two, 32 at least), sorted: every key goes to the place that is
+/// the number of smaller ones.  Behind n come largest keys.  A block places 32 keys, one per lane; each warp
+/// compares them with a share of the chunk.
+constexpr int kRankWarps = 16;
+__global__ void __launch_bounds__(kRankWarps* kWarp)
+    rank_kernel(int64_t n, int size, const int32_t* ids, Key* to) {
+  __shared__ int4 chunk[kChunk / 4];
+  __shared__ int below[kRankWarps][kWarp];
+  int* id = reinterpret_cast<int*>(chunk);
+  const int64_t first = int64_t{size} * blockIdx.y;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  for (int k = static_cast<int>(threadIdx.x); k < size; k += kRankWarps * kWarp)
+    id[k] = first + k < n ? ids[first + k] : INT32_MAX;
+  __syncthreads();
+  const int own = kWarp * static_cast<int>(blockIdx.x) + lane, own_id = id[own];
+  int count = 0;
+#pragma unroll 4
+  for (int k = 4 * warp; k < size; k += 4 * kRankWarps) {
+    const int4 other = chunk[k / 4];  // equal ids: the earlier is smaller
+    count += other.x < own_id || (other.x == own_id && k < own);
+    count += other.y < own_id || (other.y == own_id && k + 1 < own);
+    count += other.z < own_id || (other.z == own_id && k + 2 < own);
+    count += other.w < own_id || (other.w == own_id && k + 3 < own);
   }
+  below[warp][lane] = count;
   __syncthreads();
-  for (int run = 2; run <= size; run *= 2)
-    for (int stride = run / 2; stride > 0; stride /= 2) {
-      for (int t = static_cast<int>(threadIdx.x); t < size / 2; t += threads) {
-        const int low = 2 * t - (t & (stride - 1)), high = low + stride;
-        const Key a = key[low], b = key[high];
-        if ((a > b) == ((low & run) == 0)) {
-          key[low] = b;
-          key[high] = a;
-        }
-      }
-      const int next = stride > 1 ? stride / 2 : run;
-      if (max(stride, next) > kWarp)
-        __syncthreads();
-      else
-        __syncwarp();
-    }
-  __syncthreads();
-  for (int k = static_cast<int>(threadIdx.x); k < size; k += threads) to[first + k] = key[k];
+  if (warp != 0) return;
+  for (int w = 1; w < kRankWarps; ++w) count += below[w][lane];
+  to[first + count] =
+      first + own < n ? static_cast<Key>(own_id) << 32 | static_cast<Key>(first + own) : ~Key{0};
 }
 
 /// Puts the keys of sorted chunks where they belong among all: their place in their own chunk plus the number
 /// of smaller keys in each other one.  A block takes 1024 keys.
-constexpr int kBlocksPerChunk = kChunk / kSortThreads;
-__global__ void __launch_bounds__(kSortThreads)
+constexpr int kBlocksPerChunk = kChunk / kMergeThreads;
+__global__ void __launch_bounds__(kMergeThreads)
     merge_kernel(int64_t n, int64_t chunks, const Key* sorted, Key* to) {
   __shared__ Key other[kChunk];
   const int64_t own = blockIdx.x / kBlocksPerChunk;
-  const int64_t at = int64_t{kSortThreads} * (blockIdx.x % kBlocksPerChunk) + threadIdx.x;
+  const int64_t at = int64_t{kMergeThreads} * (blockIdx.x % kBlocksPerChunk) + threadIdx.x;
   const Key key = sorted[own * kChunk + at];
   int64_t rank = at;
   for (int64_t c = 0; c < chunks; ++c) {
     if (c == own) continue;
-    for (int k = static_cast<int>(threadIdx.x); k < kChunk; k += kSortThreads)
+    for (int k = static_cast<int>(threadIdx.x); k < kChunk; k += kMergeThreads)
       other[k] = sorted[c * kChunk + k];
     __syncthreads();
     int below = 0;
@@ -114,10 +115,33 @@ struct Pieces {
 constexpr int kRowsAtOnce = 4;
 constexpr int64_t kPieceThreads = 128;
 
+/// Zeros for those of 32 table rows from `first` on that have no id.
+template <int kWidth, typename Out>
+__device__ inline void fill(const Pieces& pieces, int64_t first, int64_t table_rows, int64_t col, Out* out) {
+  const int64_t own = first + threadIdx.x % kWarp;
+  int64_t low = 0, high = pieces.n;  // the first key of an id that is not smaller
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (pieces.id(middle) < own)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  const bool without = own < table_rows && (low == pieces.n || pieces.id(low) != own);
+  const float zeros[kWidth] = {};
+  unsigned rows = __ballot_sync(kAllLanes, without);
+  if (col >= pieces.cols) return;
+  for (; rows != 0; rows &= rows - 1) store_vec(out + (first + __ffs(rows) - 1) * pieces.cols + col, zeros);
+}
+
+/// A block takes up to kPieceThreads vectors of columns: first come blocks that sum a piece, then those that
+/// fill 32 table rows.
 template <int kWidth, typename In, typename Out>
-__global__ void __launch_bounds__(kPieceThreads) pieces_kernel(Pieces pieces, const In* dy, Out* out) {
+__global__ void __launch_bounds__(kPieceThreads)
+    pieces_kernel(Pieces pieces, const In* dy, int64_t table_rows, Out* out) {
   const int64_t p = blockIdx.x, cols = pieces.cols;
   const int64_t col = (int64_t{blockDim.x} * blockIdx.y + threadIdx.x) * kWidth;
+  if (p >= pieces.count) return fill<kWidth>(pieces, (p - pieces.count) * kWarp, table_rows, col, out);
   if (col >= cols) return;
   const int64_t begin = p * pieces.length, end = min(begin + pieces.length, pieces.n);
   bool within = begin > 0 && pieces.id(begin - 1) == pieces.id(begin);
@@ -190,7 +214,7 @@ struct Layout {
 
   explicit Layout(RowsSize s) {
     const auto rounded = std::bit_ceil(static_cast<uint64_t>(std::min(s.rows, kChunk)));
-    size = std::max<int64_t>(static_cast<int64_t>(rounded), 2);
+    size = std::max<int64_t>(static_cast<int64_t>(rounded), kWarp);
     chunks = ceil_div(s.rows, size);
     length = std::max<int64_t>(ceil_div(s.rows, 512), 16);
     pieces = ceil_div(s.rows, length);
@@ -204,23 +228,23 @@ struct Layout {
 const Key* sort(cudaStream_t stream, const Layout& layout, int64_t n, const int32_t* ids,
                 std::byte* workspace) {
   Key* sorted = reinterpret_cast<Key*>(workspace);
-  const int threads = static_cast<int>(std::clamp<int64_t>(layout.size / 2, kWarp, kSortThreads));
-  sort_kernel<<<static_cast<unsigned>(layout.chunks), threads, 0, stream>>>(n, static_cast<int>(layout.size),
-                                                                            ids, sorted);
+  const dim3 grid(static_cast<unsigned>(layout.size / kWarp), static_cast<unsigned>(layout.chunks));
+  rank_kernel<<<grid, kRankWarps * kWarp, 0, stream>>>(n, static_cast<int>(layout.size), ids, sorted);
   if (layout.chunks == 1) return sorted;
   Key* ordered = reinterpret_cast<Key*>(workspace + layout.ordered);
-  merge_kernel<<<static_cast<unsigned>(layout.chunks * kBlocksPerChunk), kSortThreads, 0, stream>>>(
+  merge_kernel<<<static_cast<unsigned>(layout.chunks * kBlocksPerChunk), kMergeThreads, 0, stream>>>(
       n, layout.chunks, sorted, ordered);
   return ordered;
 }
 
 template <int kWidth, typename In, typename Out>
-void sum_pieces(cudaStream_t stream, const Pieces& pieces, const In* dy, Out* out) {
+void sum_pieces(cudaStream_t stream, const Pieces& pieces, const In* dy, int64_t table_rows, Out* out) {
   constexpr int kJoinWidth = kWidth == 1 ? 1 : 4;
   const int64_t vectors = ceil_div(pieces.cols, kWidth);
   const int64_t threads = std::min(ceil_div(vectors, kWarp) * kWarp, kPieceThreads);
-  const dim3 grid(static_cast<unsigned>(pieces.count), static_cast<unsigned>(ceil_div(vectors, threads)));
-  pieces_kernel<kWidth><<<grid, static_cast<unsigned>(threads), 0, stream>>>(pieces, dy, out);
+  const dim3 grid(static_cast<unsigned>(pieces.count + ceil_div(table_rows, kWarp)),
+                  static_cast<unsigned>(ceil_div(vectors, threads)));
+  pieces_kernel<kWidth><<<grid, static_cast<unsigned>(threads), 0, stream>>>(pieces, dy, table_rows, out);
   if (pieces.count == 1) return;
   const dim3 joins(static_cast<unsigned>(pieces.count - 1),
                    static_cast<unsigned>(ceil_div(pieces.cols, kJoinThreads * kJoinWidth)));
@@ -249,8 +273,10 @@ size_t scatter_add_rows_workspace_bytes(RowsSize s) { return Layout(s).bytes; }
 
 void scatter_add_rows(cudaStream_t stream, DType from, DType to, RowsSize s, const void* dy,
                       const int32_t* ids, int64_t table_rows, void* dtable, void* workspace) {
-  cudaMemsetAsync(dtable, 0, static_cast<size_t>(table_rows * s.cols) * size_of(to), stream);
-  if (s.rows == 0 || s.cols == 0) return;
+  if (s.rows == 0 || s.cols == 0) {
+    cudaMemsetAsync(dtable, 0, static_cast<size_t>(table_rows * s.cols) * size_of(to), stream);
+    return;
+  }
   const Layout layout(s);
   std::byte* base = static_cast<std::byte*>(workspace);
   const Pieces pieces{s.rows,
@@ -266,9 +292,9 @@ void scatter_add_rows(cudaStream_t stream, DType from, DType to, RowsSize s, con
       using Out = std::remove_pointer_t<decltype(out)>;
       const In* x = static_cast<const In*>(dy);
       if (vectors)
-        sum_pieces<8>(stream, pieces, x, static_cast<Out*>(dtable));
+        sum_pieces<8>(stream, pieces, x, table_rows, static_cast<Out*>(dtable));
       else
-        sum_pieces<1>(stream, pieces, x, static_cast<Out*>(dtable));
+        sum_pieces<1>(stream, pieces, x, table_rows, static_cast<Out*>(dtable));
     });
   });
 }
