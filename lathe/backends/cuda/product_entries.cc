@@ -1,8 +1,9 @@
-// The matrix products: linear and its backward products.
+// The matrix products: linear and its backward products, and linear in 8-bit integers.
 #include <algorithm>
 
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/elementwise.h"
+#include "lathe/backends/cuda/kernels/linear_int8.h"
 #include "lathe/backends/cuda/kernels/plain_product.h"
 #include "lathe/backends/cuda/products.h"
 #include "lathe/backends/cuda/rounded_states.h"
@@ -123,6 +124,17 @@ void add(std::vector<Entry>& entries, const OpDef& op, uint32_t late_outputs = 0
       {&op, "plain", run_plain<kDescribe>, workspace_bytes<kDescribe>, nullptr, nullptr, late_outputs});
 }
 
+size_t int8_workspace(const Node& node, const Program& program) {
+  const Type& w = program.type(node.in[1]);
+  return linear_int8_workspace_bytes(rows_of(program.type(node.in[0])), w.shape[0], w.shape[1]);
+}
+
+void run_int8(const Call& c) {
+  const Shape& w = c.in_type(1).shape;
+  linear_int8(c.stream, c.in_type(0).dtype, c.rows(0), w[0], w[1], c.in[0], c.input<float>(1),
+              c.input<float>(2), c.out[0], c.workspace);
+}
+
 }  // namespace
 
 std::vector<Entry> product_entries() {
@@ -131,6 +143,7 @@ std::vector<Entry> product_entries() {
   add<input_gradient>(entries, op::linear_bwd_input);
   add<input_gradient>(entries, op::linear_bwd_input_add);
   add<weight_gradient>(entries, op::linear_bwd_weight, 0b11);
+  entries.push_back({&op::linear_int8, "dp4a", run_int8, int8_workspace});
   return entries;
 }
 
