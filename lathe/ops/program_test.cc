@@ -115,7 +115,13 @@ struct Occupied {
   int first, last;
 };
 
-TEST(MemoryPlan, ValuesThatLiveAtTheSameTimeNeverOverlap) {
+/// The last node beside which node n still runs, if every `late`-th has late outputs (0: none has).
+int runs_until(int n, int nodes, int late) {
+  if (late == 0 || n % late != 0) return n;
+  return n + late < nodes ? n + late - 1 : nodes;
+}
+
+void expect_no_overlap(int late) {
   Program p;
   Value x = p.input("x", {DType::f32, {10, 20}});
   std::vector<Value> kept;
@@ -125,16 +131,22 @@ TEST(MemoryPlan, ValuesThatLiveAtTheSameTimeNeverOverlap) {
   }
   for (const Value& v : kept) x = add(x, v);
   p.output("y", x);
-  const Impl impl;
-  const MemoryPlan plan = plan_memory(p, Selection(p.nodes().size(), &impl), 64);
+  Impl prompt, tardy;
+  prompt.workspace_bytes = tardy.workspace_bytes = [](const Node&, const Program&) { return size_t{96}; };
+  tardy.late_outputs = 1;
+  const int nodes = static_cast<int>(p.nodes().size());
+  Selection selection;
+  for (int n = 0; n < nodes; ++n) selection.push_back(late != 0 && n % late == 0 ? &tardy : &prompt);
+  const MemoryPlan plan = plan_memory(p, selection, 64);
   std::vector<Occupied> all;
   for (size_t id = 0; id < p.values().size(); ++id) {
     const size_t begin = plan.places[id].offset;
     EXPECT_EQ(begin % 64, 0u);
     Occupied o{begin, begin + bytes_of(p.values()[id].type), std::max(0, p.values()[id].producer), 0};
-    for (size_t n = 0; n < p.nodes().size(); ++n)
-      for (int in : p.nodes()[n].in)
-        if (in == static_cast<int>(id)) o.last = static_cast<int>(n);
+    if (p.values()[id].producer >= 0) o.last = runs_until(o.first, nodes, late);
+    for (int n = 0; n < nodes; ++n)
+      for (int in : p.nodes()[static_cast<size_t>(n)].in)
+        if (in == static_cast<int>(id)) o.last = std::max(o.last, runs_until(n, nodes, late));
     if (p.outputs()[0].second == static_cast<int>(id)) o.last = static_cast<int>(p.nodes().size());
     all.push_back(o);
   }
@@ -145,6 +157,15 @@ TEST(MemoryPlan, ValuesThatLiveAtTheSameTimeNeverOverlap) {
       EXPECT_FALSE(together && overlap) << a << " and " << b;
     }
   EXPECT_LT(plan.arena_bytes, 800 * p.values().size());  // memory is used again
+  if (late == 0) return;
+  EXPECT_GE(plan.late_workspace_offset, plan.workspace_offset + 96);
+  EXPECT_GE(plan.arena_bytes, plan.late_workspace_offset + 96);
+}
+
+TEST(MemoryPlan, ValuesThatLiveAtTheSameTimeNeverOverlap) { expect_no_overlap(0); }
+
+TEST(MemoryPlan, WhatANodeWithLateOutputsTouchesStaysUntilTheNextOne) {
+  for (const int late : {2, 3, 5}) expect_no_overlap(late);
 }
 
 TEST(MemoryPlan, ViewsAndUpdatesLieInTheirStateAndPartsInTheirWhole) {
