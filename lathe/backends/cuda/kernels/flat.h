@@ -28,7 +28,6 @@ struct AdamW {
 };
 void adamw(cudaStream_t stream, const AdamW& a, int64_t n, const float* g, const float* norm,
            const float* loss, const float* hyper, float* p, float* m, float* v, void* rounded,
-           DType rounded_type, void* workspace);
-constexpr size_t kAdamwWorkspaceBytes = 64;
+           DType rounded_type);
 
 }  // namespace lathe::cuda
