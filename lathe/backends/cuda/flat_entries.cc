@@ -19,13 +19,15 @@ void run_grad_norm(const Call& c) {
             c.workspace);
 }
 
+size_t adamw_workspace(const Node&, const Program&) { return kAdamwWorkspaceBytes; }
+
 void run_adamw(const Call& c) {
   const Attrs& attrs = c.node.attrs;
   const AdamW a{attrs.f("beta1"), attrs.f("beta2"), attrs.f("eps"), attrs.f("weight_decay"),
                 attrs.i("decayed")};
   adamw(c.stream, a, elements(c.in_type(0)), c.input<float>(1), c.input<float>(4), c.input<float>(5),
         c.input<float>(6), c.output<float>(0), c.output<float>(1), c.output<float>(2), c.rounded,
-        c.rounded_type);
+        c.rounded_type, c.workspace);
 }
 
 }  // namespace
@@ -35,7 +37,7 @@ std::vector<Entry> flat_entries() {
           {&op::concat, "view", nullptr},
           {&op::accumulate, "map", run_accumulate},
           {&op::grad_norm, "blocks", run_grad_norm, norm_workspace},
-          {&op::adamw, "one pass", run_adamw}};
+          {&op::adamw, "one pass", run_adamw, adamw_workspace}};
 }
 
 }  // namespace lathe::cuda

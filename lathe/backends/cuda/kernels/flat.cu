@@ -1,6 +1,4 @@
 // Accumulation of gradients, their norm, AdamW.
-#include <algorithm>
-
 #include "lathe/backends/cuda/kernels/flat.h"
 #include "lathe/backends/cuda/kernels/reduce.cuh"
 #include "lathe/ops/optimizer.h"
@@ -57,17 +55,18 @@ struct Scalars {
   int apply;           ///< norm and loss are finite
 };
 
-__device__ inline Scalars scalars_of(const AdamW& a, float norm, float loss, const float* hyper) {
+__global__ void scalars_kernel(AdamW a, const float* norm, const float* loss, const float* hyper,
+                               Scalars* to) {
   const auto h = [&](Hyper which) { return static_cast<double>(hyper[static_cast<int>(which)]); };
   const double max_norm = h(Hyper::kMaxGradNorm);
   double s = h(Hyper::kInverseScale);
-  if (max_norm > 0) s *= fmin(1.0, max_norm / (norm + 1e-6));
-  return {static_cast<float>((1 - a.beta1) * s),
-          static_cast<float>((1 - a.beta2) * s * s),
-          static_cast<float>(1 - h(Hyper::kLearningRate) * a.weight_decay),
-          static_cast<float>(h(Hyper::kLearningRate) / h(Hyper::kBiasCorrection1)),
-          static_cast<float>(1 / sqrt(h(Hyper::kBiasCorrection2))),
-          isfinite(norm) && isfinite(loss)};
+  if (max_norm > 0) s *= fmin(1.0, max_norm / (*norm + 1e-6));
+  to->take1 = static_cast<float>((1 - a.beta1) * s);
+  to->take2 = static_cast<float>((1 - a.beta2) * s * s);
+  to->decay = static_cast<float>(1 - h(Hyper::kLearningRate) * a.weight_decay);
+  to->step = static_cast<float>(h(Hyper::kLearningRate) / h(Hyper::kBiasCorrection1));
+  to->inverse_root = static_cast<float>(1 / sqrt(h(Hyper::kBiasCorrection2)));
+  to->apply = isfinite(*norm) && isfinite(*loss);
 }
 
 /// The constants of an update.
@@ -95,27 +94,18 @@ __device__ inline void update(int64_t i, const Betas& b, const Scalars& s, const
   if (rounded != nullptr) store_vec(rounded + i, p1);
 }
 
-/// Blocks that are resident at once on a multiprocessor, and on 132 of them: each works out the scalars once.
-constexpr int kResident = 5;
-constexpr unsigned kUpdateBlocks = 132 * kResident;
-
 template <int kWidth, typename R>
-__global__ void __launch_bounds__(kThreads, kResident)
-    adamw_kernel(int64_t n, AdamW a, const float* norm, const float* loss, const float* hyper, const float* g,
-                 float* p, float* m, float* v, R* rounded) {
-  __shared__ Scalars scalars;
-  if (threadIdx.x == 0) scalars = scalars_of(a, *norm, *loss, hyper);
-  __syncthreads();
-  const Scalars s = scalars;
+__global__ void __launch_bounds__(kThreads)
+    adamw_kernel(int64_t n, Betas b, const Scalars* scalars, const float* g, float* p, float* m, float* v,
+                 R* rounded) {
+  const int64_t i = (int64_t{kThreads} * blockIdx.x + threadIdx.x) * kWidth;
+  const Scalars s = *scalars;
   if (!s.apply) return;
-  const Betas b{static_cast<float>(a.beta1), static_cast<float>(a.beta2), static_cast<float>(a.eps),
-                a.decayed};
-  int64_t i = (int64_t{kThreads} * blockIdx.x + threadIdx.x) * kWidth;
-#pragma unroll 1
-  for (; i + kWidth <= n; i += int64_t{kThreads} * gridDim.x * kWidth)
+  if (i + kWidth <= n)
     update<kWidth>(i, b, s, g, p, m, v, rounded);
+  else
 #pragma unroll 1
-  for (; i < n; ++i) update<1>(i, b, s, g, p, m, v, rounded);
+    for (int64_t j = i; j < n; ++j) update<1>(j, b, s, g, p, m, v, rounded);
 }
 
 unsigned blocks_of(int64_t n, int64_t width) { return static_cast<unsigned>(ceil_div(n, kThreads * width)); }
@@ -142,19 +132,20 @@ void grad_norm(cudaStream_t stream, int64_t n, const float* g, const float* hype
 
 void adamw(cudaStream_t stream, const AdamW& a, int64_t n, const float* g, const float* norm,
            const float* loss, const float* hyper, float* p, float* m, float* v, void* rounded,
-           DType rounded_type) {
+           DType rounded_type, void* workspace) {
+  static_assert(sizeof(Scalars) <= kAdamwWorkspaceBytes);
   if (n == 0) return;
+  Scalars* scalars = static_cast<Scalars*>(workspace);
+  scalars_kernel<<<1, 1, 0, stream>>>(a, norm, loss, hyper, scalars);
+  const Betas b{static_cast<float>(a.beta1), static_cast<float>(a.beta2), static_cast<float>(a.eps),
+                a.decayed};
   with_type(rounded_type, [&](auto* type) {
     using R = std::remove_pointer_t<decltype(type)>;
     R* to = static_cast<R*>(rounded);
-    const auto launch = [&](auto kernel, int64_t width) {
-      kernel<<<std::min(blocks_of(n, width), kUpdateBlocks), kThreads, 0, stream>>>(n, a, norm, loss, hyper,
-                                                                                    g, p, m, v, to);
-    };
     if (aligned16(g, p, m, v, to))
-      launch(adamw_kernel<kFlat, R>, kFlat);
+      adamw_kernel<kFlat, R><<<blocks_of(n, kFlat), kThreads, 0, stream>>>(n, b, scalars, g, p, m, v, to);
     else
-      launch(adamw_kernel<1, R>, 1);
+      adamw_kernel<1, R><<<blocks_of(n, 1), kThreads, 0, stream>>>(n, b, scalars, g, p, m, v, to);
   });
 }
 

@@ -28,6 +28,7 @@ struct AdamW {
 };
 void adamw(cudaStream_t stream, const AdamW& a, int64_t n, const float* g, const float* norm,
            const float* loss, const float* hyper, float* p, float* m, float* v, void* rounded,
-           DType rounded_type);
+           DType rounded_type, void* workspace);
+constexpr size_t kAdamwWorkspaceBytes = 64;
 
 }  // namespace lathe::cuda
