@@ -26,7 +26,7 @@ struct DqWarp {
 
   Lane<kRow> lane;
   float dq[DP / 8][4] = {};
-  float lse[2], delta[2];  // of query g and g + 8; in units of log 2; −Σ dy∘y, divided by kept_scale
+  float lse[2], delta[2];  // of query g and g + 8; in units of log 2; −(1 − p) Σ dy∘y
 
   __device__ void products(Scores& s, const T* rows, const T* columns) const {
 #pragma unroll
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(DqShape<DP>::kThreads, DqShape<DP>::kBlocks)
   __syncthreads();
   if (strip < left) {
     row_products<T, DP>(warp.delta, g + strip * kRow, own_y + strip * kRow);
-    const float factor = kDrop ? -kept_inverse(a) : -1.f;
+    const float factor = kDrop ? -kept_part(a) : -1.f;
     warp.delta[0] *= factor;
     warp.delta[1] *= factor;
   }
