@@ -138,7 +138,7 @@ struct DkvWarp {
   /// become ds [key, query], 0 behind the valid keys, if `keep`.
   __device__ void step(const DkvMemory<T, DP, W>& memory, int at, const T* k, const T* v, T* ds, bool keep,
                        int column, float scale, const AttentionMask& mask, int query, int key, int valid) {
-    const Lane<kRow> lane(fresh_thread());
+    const Lane<kRow> lane(threadIdx.x);
     const T *const q = memory.q + at * kRow, *const dy = memory.dy + at * kRow;
     float2 lse[2], delta[2];
     float p[2][4], dp[2][4];
@@ -287,18 +287,18 @@ __global__ void __launch_bounds__(DkvShape<DP, W>::kThreads, DkvShape<DP, W>::kB
     }
     end_copies();
   }
-  const float factor = a.scale * (kDrop ? kept_scale(a) : 1.f);
   if (whole() || Shape::kSlices > 1) __syncthreads();  // ds is written, v read
-  if (whole()) store_dq(memory, head_of(a, dqkv, 3, 0, head, tile.begin), stride, factor, tile.length, width);
+  const float kept = kDrop ? kept_scale(a) : 1.f, factor = a.scale * kept;
   const WarpPlace<DP, W> at;
-  if (at.strip >= left || at.column >= width) return;
-  T* const to = head_of(a, dqkv, 3, 1, head, tile.begin + tile.first + at.strip) + at.column;
-  T* const scratch = memory.v + at.strip * kRow + at.column;
-  const float kept = kDrop ? kept_scale(a) : 1.f;
-  store_results<kRow, true>(to, stride, gradients.dk, factor, factor, left - at.strip, width - at.column,
-                            scratch);
-  store_results<kRow, true>(to + out_stride, stride, gradients.dv, kept, kept, left - at.strip,
-                            width - at.column, scratch);
+  if (at.strip < left && at.column < width) {
+    T* const to = head_of(a, dqkv, 3, 1, head, tile.begin + tile.first + at.strip) + at.column;
+    T* const scratch = memory.v + at.strip * kRow + at.column;
+    store_results<kRow, true>(to, stride, gradients.dk, factor, factor, left - at.strip, width - at.column,
+                              scratch);
+    store_results<kRow, true>(to + out_stride, stride, gradients.dv, kept, kept, left - at.strip,
+                              width - at.column, scratch);
+  }
+  if (whole()) store_dq(memory, head_of(a, dqkv, 3, 0, head, tile.begin), stride, factor, tile.length, width);
 }
 
 }  // namespace lathe::cuda
