@@ -30,7 +30,7 @@ struct DkvMemory {
   T *k, *v;       ///< [kKeys], Order::swapped
   T *q, *dy, *y;  ///< [2 kQueries] = [kKeys], a ring
   float* lse;     ///< in units of log 2
-  float* delta;   ///< −Σ dy∘y, divided by kept_scale
+  float* delta;   ///< −(1 − p) Σ dy∘y
   T* ds;          ///< where y was
 
   __device__ explicit DkvMemory(unsigned char* at)
@@ -107,7 +107,7 @@ struct DkvWarp {
     }
   }
 
-  /// Scores s and dy·v + delta, in ds, become probabilities, 0 where dropped, and gradients of scores.
+  /// Scores s and dy·v, in ds, become probabilities, 0 where dropped, and gradients of scores.
   __device__ static void gradients(float (&s)[2][4], float (&ds)[2][4], const uint32_t (&w)[4], float scale,
                                    const AttentionMask& mask, const float2 (&lse)[2],
                                    const float2 (&delta)[2]) {
@@ -116,9 +116,9 @@ struct DkvWarp {
       const int n = i / 4;
       float &p = s[n][i % 4], &d = ds[n][i % 4];
       p = exp2_fast(p * scale - (i % 2 == 0 ? lse[n].x : lse[n].y));
-      const bool keep = !kDrop || mask.keeps(w[i / 2], i % 2);
-      d = p * (keep ? d : i % 2 == 0 ? delta[n].x : delta[n].y);
-      if (!keep) p = 0;
+      const float drawn = p * (i % 2 == 0 ? delta[n].x : delta[n].y);
+      if (kDrop && !mask.keeps(w[i / 2], i % 2)) p = 0;
+      d = p * d + drawn;
     }
   }
 
@@ -138,7 +138,7 @@ struct DkvWarp {
   /// become ds [key, query], 0 behind the valid keys, if `keep`.
   __device__ void step(const DkvMemory<T, DP, W>& memory, int at, const T* k, const T* v, T* ds, bool keep,
                        int column, float scale, const AttentionMask& mask, int query, int key, int valid) {
-    const Lane<kRow> lane(fresh_thread());
+    const Lane<kRow> lane(threadIdx.x);
     const T *const q = memory.q + at * kRow, *const dy = memory.dy + at * kRow;
     float2 lse[2], delta[2];
     float p[2][4], dp[2][4];
@@ -147,7 +147,7 @@ struct DkvWarp {
       lse[n] = *reinterpret_cast<const float2*>(memory.lse + at + 8 * n + 2 * lane.t);
       delta[n] = *reinterpret_cast<const float2*>(memory.delta + at + 8 * n + 2 * lane.t);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) p[n][i] = 0, dp[n][i] = i % 2 == 0 ? delta[n].x : delta[n].y;
+      for (int i = 0; i < 4; ++i) p[n][i] = dp[n][i] = 0;
     }
     products<Shape::kKeepKeys>(p, k, q, lane);
     products<false>(dp, v, dy, lane);
@@ -168,15 +168,16 @@ struct DkvWarp {
   }
 };
 
-/// lse and delta of the 16 queries in rows `at` … of the ring, by one warp.
+/// lse and delta of the 16 queries in rows `at` … of the ring, `valid` of which are there, by one warp.  The
+/// others get probabilities of 0.
 template <typename T, int DP, int W>
-__device__ inline void prepare_queries(const DkvMemory<T, DP, W>& memory, int at, float factor) {
+__device__ inline void prepare_queries(const DkvMemory<T, DP, W>& memory, int at, int valid, float factor) {
   constexpr int kRow = DkvShape<DP, W>::kRow;
   const int lane = lane_id();
   float sum[2];
   row_products<T, DP>(sum, memory.dy + at * kRow, memory.y + at * kRow);
   if (lane % 4 < 2) memory.delta[at + lane / 4 + lane % 4 * 8] = (lane % 4 == 0 ? sum[0] : sum[1]) * -factor;
-  if (lane < 16) memory.lse[at + lane] *= kLog2E;
+  if (lane < 16) memory.lse[at + lane] = lane < valid ? memory.lse[at + lane] * kLog2E : INFINITY;
 }
 
 /// dq of all queries of a row, by all warps: each takes 16 · kParts queries and 32 columns.
@@ -246,8 +247,7 @@ __global__ void __launch_bounds__(DkvShape<DP, W>::kThreads, DkvShape<DP, W>::kB
                                              out_stride, valid, width);
     const int i = static_cast<int>(fresh_thread());
     if (i < kQueries)
-      copy4(memory.lse + at + i, lse + static_cast<int64_t>(head) * a.tokens + token + (i < valid ? i : 0),
-            i < valid);
+      copy4(memory.lse + at + i, lse + static_cast<int64_t>(head) * a.tokens + token + min(i, valid - 1));
   };
   const T* const from_k = head_of(a, qkv, 3, 1, head, tile.begin + tile.first);
   copy_tile<T, DP, kKeys, kThreads, 16, Order::swapped>(memory.k, from_k, stride, left, width);
@@ -268,7 +268,8 @@ __global__ void __launch_bounds__(DkvShape<DP, W>::kThreads, DkvShape<DP, W>::kB
     __syncthreads();
     const int end = min(query + (whole() ? kKeys : kQueries), tile.length);
     const int own = static_cast<int>(fresh_thread() / kWarp) * 16;
-    if (query + own < end) prepare_queries(memory, (query + own) % kKeys, kDrop ? kept_inverse(a) : 1.f);
+    if (query + own < end)
+      prepare_queries(memory, (query + own) % kKeys, end - query - own, kDrop ? kept_part(a) : 1.f);
     __syncthreads();
     const WarpPlace<DP, W> at;
     if (at.strip < left) {
@@ -286,18 +287,18 @@ __global__ void __launch_bounds__(DkvShape<DP, W>::kThreads, DkvShape<DP, W>::kB
     }
     end_copies();
   }
-  const float factor = a.scale * (kDrop ? kept_scale(a) : 1.f);
   if (whole() || Shape::kSlices > 1) __syncthreads();  // ds is written, v read
-  if (whole()) store_dq(memory, head_of(a, dqkv, 3, 0, head, tile.begin), stride, factor, tile.length, width);
+  const float kept = kDrop ? kept_scale(a) : 1.f, factor = a.scale * kept;
   const WarpPlace<DP, W> at;
-  if (at.strip >= left || at.column >= width) return;
-  T* const to = head_of(a, dqkv, 3, 1, head, tile.begin + tile.first + at.strip) + at.column;
-  T* const scratch = memory.v + at.strip * kRow + at.column;
-  const float kept = kDrop ? kept_scale(a) : 1.f;
-  store_results<kRow, true>(to, stride, gradients.dk, factor, factor, left - at.strip, width - at.column,
-                            scratch);
-  store_results<kRow, true>(to + out_stride, stride, gradients.dv, kept, kept, left - at.strip,
-                            width - at.column, scratch);
+  if (at.strip < left && at.column < width) {
+    T* const to = head_of(a, dqkv, 3, 1, head, tile.begin + tile.first + at.strip) + at.column;
+    T* const scratch = memory.v + at.strip * kRow + at.column;
+    store_results<kRow, true>(to, stride, gradients.dk, factor, factor, left - at.strip, width - at.column,
+                              scratch);
+    store_results<kRow, true>(to + out_stride, stride, gradients.dv, kept, kept, left - at.strip,
+                              width - at.column, scratch);
+  }
+  if (whole()) store_dq(memory, head_of(a, dqkv, 3, 0, head, tile.begin), stride, factor, tile.length, width);
 }
 
 }  // namespace lathe::cuda

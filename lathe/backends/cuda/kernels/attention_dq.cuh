@@ -7,73 +7,85 @@
 
 namespace lathe::cuda {
 
+/// DP: D rounded up to 32, 64, 128 or 256.  A warp has kStrips times 16 queries.
 template <int DP>
 struct DqShape {
-  static constexpr int kWarps = DP <= 128 ? 4 : 2, kThreads = kWarps * kWarp, kQueries = 16 * kWarps;
+  static constexpr int kWarps = DP <= 128 ? 4 : 2, kThreads = kWarps * kWarp;
+  static constexpr int kStrips = DP <= 64 ? 2 : 1, kQueries = 16 * kStrips * kWarps;
   static constexpr int kKeys = DP <= 64 ? 64 : 32;
   static constexpr int kStep = 32;  // keys whose scores are in registers at once
   static constexpr int kRow = DP + kRowPad;
-  static constexpr int kBlocks = DP <= 64 ? 4 : DP == 128 ? 3 : 2;  // per multiprocessor
+  static constexpr int kBlocks = DP == 32 || DP == 128 ? 3 : 2;  // per multiprocessor
   static constexpr size_t kBytes = (2 * kQueries + 4 * kKeys) * kRow * 2;
 };
 
-/// One warp: 16 queries.  Scores: [16 queries, 32 keys], lane t with keys from 8 t on (`permuted`).
+/// One warp.  Scores of a strip: [16 queries, 32 keys], lane t with keys from 8 t on (Order::permuted).
 template <typename T, int DP, bool kDrop>
 struct DqWarp {
   using Shape = DqShape<DP>;
-  using Scores = float[4][4];
-  static constexpr int kRow = Shape::kRow;
+  static constexpr int kRow = Shape::kRow, S = Shape::kStrips;
+  using Scores = float[S][4][4];
 
   Lane<kRow> lane;
-  float dq[DP / 8][4] = {};
-  float lse[2], delta[2];  // of query g and g + 8; in units of log 2; −Σ dy∘y, divided by kept_scale
+  float dq[S][DP / 8][4] = {};
+  float lse[S][2], delta[S][2];  // of query g and g + 8; in units of log 2; −(1 − p) Σ dy∘y
 
   __device__ void products(Scores& s, const T* rows, const T* columns) const {
 #pragma unroll
     for (int k = 0; k < DP / 16; ++k) {
-      uint32_t a[4], b[4];
-      load_matrices(a, rows + lane.by_row + 16 * k);
+      uint32_t a[S][4], b[4];
+#pragma unroll
+      for (int m = 0; m < S; ++m) load_matrices(a[m], rows + lane.by_row + 16 * m * kRow + 16 * k);
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
         load_matrices(b, columns + lane.by_column + 16 * n * kRow + 16 * k);
-        multiply_add<T>(s + 2 * n, a, b);
+#pragma unroll
+        for (int m = 0; m < S; ++m) multiply_add<T>(s[m] + 2 * n, a[m], b);
       }
     }
   }
 
-  /// dy·v + delta, in dp, becomes delta where dropped.
-  __device__ void drop(Scores& dp, const AttentionMask& mask, int query, int key) const {
+  /// Scores s and dy·v, in dp, become gradients of scores, in s.
+  __device__ void gradients(Scores& s, const Scores& dp, float scale, const AttentionMask& mask, int query,
+                            int key) const {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const uint4 drawn = mask.words(query + 8 * h, key / 8 + lane.t);
-      const uint32_t words[4] = {drawn.x, drawn.y, drawn.z, drawn.w};
+    for (int i = 0; i < 2 * S; ++i) {
+      uint32_t words[4];
+      if constexpr (kDrop) {
+        const uint4 drawn = mask.words(query + 8 * i, key / 8 + lane.t);
+        words[0] = drawn.x, words[1] = drawn.y, words[2] = drawn.z, words[3] = drawn.w;
+      }
+      const int m = i / 2, h = i % 2;
 #pragma unroll
-      for (int i = 0; i < 8; ++i)
-        if (!mask.keeps(words[i / 2], i % 2)) dp[i / 2][2 * h + i % 2] = delta[h];
+      for (int j = 0; j < 8; ++j) {
+        float& x = s[m][j / 2][2 * h + j % 2];
+        const float p = exp2_fast(x * scale - lse[m][h]);
+        const float kept = !kDrop || mask.keeps(words[j / 2], j % 2) ? p : 0.f;
+        x = kept * dp[m][j / 2][2 * h + j % 2] + p * delta[m][h];
+      }
     }
   }
 
-  /// 32 keys from `key` on, `valid` of which are there; k, v: of the first of them.
+  /// 32 keys from `key` on, `valid` of which are there; k, v: of the first of them.  query: g's.
   __device__ void step(float scale, const AttentionMask& mask, const T* q, const T* dy, const T* k,
                        const T* v, int query, int key, int valid) {
-    Scores s, dp;
-#pragma unroll
-    for (int i = 0; i < 16; ++i) s[i / 4][i % 4] = 0, dp[i / 4][i % 4] = delta[i / 2 % 2];
+    Scores s = {}, dp = {};
     products(s, q, k);
     products(dp, dy, v);
-    if (valid < Shape::kStep) hide_keys(s, lane.t, scale, valid);
-    if constexpr (kDrop) drop(dp, mask, query, key);
+    if (valid < Shape::kStep)
 #pragma unroll
-    for (int i = 0; i < 16; ++i)
-      s[i / 4][i % 4] = exp2_fast(s[i / 4][i % 4] * scale - lse[i / 2 % 2]) * dp[i / 4][i % 4];
+      for (int m = 0; m < S; ++m) hide_keys(s[m], lane.t, scale, valid);
+    gradients(s, dp, scale, mask, query, key);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      uint32_t operand[4], b[4];
-      as_operand<T>(operand, s + 2 * n);
+      uint32_t operand[S][4], b[4];
+#pragma unroll
+      for (int m = 0; m < S; ++m) as_operand<T>(operand[m], s[m] + 2 * n);
 #pragma unroll
       for (int c = 0; c < DP / 16; ++c) {
         load_matrices_transposed(b, k + lane.by_row + 16 * n * kRow + 16 * c);
-        multiply_add<T>(dq + 2 * c, operand, b);
+#pragma unroll
+        for (int m = 0; m < S; ++m) multiply_add<T>(dq[m] + 2 * c, operand[m], b);
       }
     }
   }
@@ -108,28 +120,33 @@ __global__ void __launch_bounds__(DqShape<DP>::kThreads, DqShape<DP>::kBlocks)
                                                            tile.length - key, width);
   };
   const int token = tile.begin + tile.first;
-  copy_tile<T, DP, Shape::kQueries, kThreads, 16>(q, head_of(a, qkv, 3, 0, head, token), stride, left, width);
-  copy_tile<T, DP, Shape::kQueries, kThreads, 16>(g, head_of(a, dy, 1, 0, head, token), out_stride, left,
-                                                  width);
-  copy_tile<T, DP, Shape::kQueries, kThreads, 16>(own_y, head_of(a, y, 1, 0, head, token), out_stride, left,
-                                                  width);
+  copy_tile<T, DP, Shape::kQueries, kThreads, 16 * Shape::kStrips>(q, head_of(a, qkv, 3, 0, head, token),
+                                                                   stride, left, width);
+  copy_tile<T, DP, Shape::kQueries, kThreads, 16 * Shape::kStrips>(g, head_of(a, dy, 1, 0, head, token),
+                                                                   out_stride, left, width);
+  copy_tile<T, DP, Shape::kQueries, kThreads, 16 * Shape::kStrips>(own_y, head_of(a, y, 1, 0, head, token),
+                                                                   out_stride, left, width);
   end_copies();
   fetch(0);
   end_copies();
 
-  const int strip = static_cast<int>(threadIdx.x / kWarp) * 16, query = strip + lane_id() / 4;
+  const int strip = static_cast<int>(threadIdx.x / kWarp) * 16 * Shape::kStrips,
+            query = strip + lane_id() / 4;
   DqWarp<T, DP, kDrop> warp{Lane<kRow>(threadIdx.x)};
+  lse += static_cast<int64_t>(head) * a.tokens + token;
 #pragma unroll
-  for (int h = 0; h < 2; ++h)
-    warp.lse[h] = lse[static_cast<int64_t>(head) * a.tokens + token + min(query + 8 * h, left - 1)] * kLog2E;
+  for (int i = 0; i < 2 * Shape::kStrips; ++i)
+    warp.lse[i / 2][i % 2] = lse[min(query + 8 * i, left - 1)] * kLog2E;
   wait_for_copies<1>();
   __syncthreads();
-  if (strip < left) {
-    row_products<T, DP>(warp.delta, g + strip * kRow, own_y + strip * kRow);
-    const float factor = kDrop ? -kept_inverse(a) : -1.f;
-    warp.delta[0] *= factor;
-    warp.delta[1] *= factor;
-  }
+  if (strip < left)
+#pragma unroll
+    for (int m = 0; m < Shape::kStrips; ++m) {
+      const int row = (strip + 16 * m) * kRow;
+      row_products<T, DP>(warp.delta[m], g + row, own_y + row);
+      warp.delta[m][0] *= kDrop ? -kept_part(a) : -1.f;
+      warp.delta[m][1] *= kDrop ? -kept_part(a) : -1.f;
+    }
   for (int key = 0; key < tile.length; key += kKeys) {
     wait_for_copies<0>();
     __syncthreads();
@@ -144,8 +161,10 @@ __global__ void __launch_bounds__(DqShape<DP>::kThreads, DqShape<DP>::kBlocks)
   }
   if (strip >= left) return;
   const float factor = a.scale * (kDrop ? kept_scale(a) : 1.f);
-  store_results<kRow>(head_of(a, dqkv, 3, 0, head, token + strip), stride, warp.dq, factor, factor,
-                      left - strip, width, q + strip * kRow);
+#pragma unroll
+  for (int m = 0; m < Shape::kStrips; ++m)
+    store_results<kRow>(head_of(a, dqkv, 3, 0, head, token + strip + 16 * m), stride, warp.dq[m], factor,
+                        factor, left - strip - 16 * m, width, q + (strip + 16 * m) * kRow);
 }
 
 }  // namespace lathe::cuda

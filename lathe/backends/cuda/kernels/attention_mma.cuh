@@ -25,16 +25,25 @@ __device__ inline unsigned fresh_thread() {
   return x;
 }
 
-/// Starts a copy to shared memory; zeros instead if not `there` (`from` then is not read).
-__device__ inline void copy16(void* to, const void* from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-               "r"(there ? 16 : 0)
-               : "memory");
+/// Starts a copy to shared memory if `wanted`; zeros instead if not `there` (`from` then is not read).
+__device__ inline void copy16(uint32_t to, const void* from, bool there, bool wanted) {
+  asm volatile(
+      "{.reg .pred p; setp.ne.s32 p, %3, 0; @p cp.async.cg.shared.global [%0], [%1], 16, %2;}" ::"r"(to),
+      "l"(from), "r"(there ? 16 : 0), "r"(static_cast<int>(wanted))
+      : "memory");
 }
-__device__ inline void copy4(void* to, const void* from, bool there) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from),
-               "r"(there ? 4 : 0)
-               : "memory");
+__device__ inline void copy4(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from) : "memory");
+}
+/// base + i · stride elements, for products below 2³² bytes: one instruction, where the compiler takes up to
+/// four for 64-bit factors.
+template <typename T>
+__device__ inline T* element_at(T* base, int i, int stride) {
+  T* p;
+  asm("mad.wide.u32 %0, %1, %2, %3;"
+      : "=l"(p)
+      : "r"(i), "r"(stride * static_cast<int>(sizeof(T))), "l"(base));
+  return p;
 }
 /// The copies that this thread has started since the last call become a group, maybe an empty one.
 __device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -59,9 +68,9 @@ __host__ __device__ constexpr int place(int i) {
   return kOrder == Order::permuted ? permuted(i) : kOrder == Order::swapped ? swapped(i) : i;
 }
 
-/// Starts the copy of up to kRows tokens of one head, `width` ≤ DP elements each, into rows of DP + kRowPad.
-/// Only the first `valid` tokens are there: zeros follow them up to a multiple of kRound, and behind `width`;
-/// what lies behind is left as it is.
+/// Starts the copy of up to kRows tokens of one head, `width` ≤ DP elements each, into rows of DP + kRowPad;
+/// zeros behind `width`.  Only the first `valid` (≥ 1) tokens are there: the last one is repeated up to a
+/// multiple of kRound; what lies behind is left as it is.
 template <typename T, int DP, int kRows, int kThreads, int kRound, Order kOrder = Order::plain>
 __device__ inline void copy_tile(T* to, const T* from, int stride, int valid, int width) {
   constexpr int kChunks = DP / 8, kRowsAtOnce = kThreads / kChunks;
@@ -69,14 +78,13 @@ __device__ inline void copy_tile(T* to, const T* from, int stride, int valid, in
   const unsigned thread = fresh_thread();
   const int first = static_cast<int>(thread / kChunks), column = static_cast<int>(thread % kChunks * 8);
   const int filled = min(kRows, (valid + kRound - 1) & -kRound);
-  to += place<kOrder>(first) * (DP + kRowPad) + column;
-  from += first * stride + column;
-  const int there = column < width ? valid : 0;
+  const bool there = column < width;
+  const uint32_t address = shared_address(to + place<kOrder>(first) * (DP + kRowPad) + column);
+  from += there ? column : 0;
 #pragma unroll
   for (int row = 0; row < kRows; row += kRowsAtOnce)  // `place` moves bits: the sum of the parts is right
-    if (first + row < filled)
-      copy16(to + place<kOrder>(row) * (DP + kRowPad), from + (first + row < there ? row * stride : 0),
-             first + row < there);
+    copy16(address + place<kOrder>(row) * (DP + kRowPad) * static_cast<int>(sizeof(T)),
+           element_at(from, min(first + row, valid - 1), stride), there, first + row < filled);
 }
 
 /// Four 8×8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
@@ -209,12 +217,12 @@ __device__ inline void store_results(T* to, int stride, const float (&c)[kResult
   constexpr int kRowsAtOnce = kWarp / kResults;
   const int first = lane / kResults, column = lane % kResults * 8;
   if (column >= width) return;
-  to += static_cast<int64_t>(first) * stride + column;
+  to += column;
   scratch += first * kRow + column;
 #pragma unroll
   for (int row = 0; row < 16; row += kRowsAtOnce)
     if (first + row < valid)
-      *reinterpret_cast<uint4*>(to + static_cast<int64_t>(row) * stride) =
+      *reinterpret_cast<uint4*>(element_at(to, first + row, stride)) =
           *reinterpret_cast<const uint4*>(scratch + row * kRow);
 }
 

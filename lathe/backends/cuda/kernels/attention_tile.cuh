@@ -1,6 +1,7 @@
 #pragma once
 // What all attention kernels share: which tokens a block computes, and where they lie.
 #include "lathe/backends/cuda/kernels/attention.h"
+#include "lathe/backends/cuda/kernels/attention_mask.cuh"
 #include "lathe/backends/cuda/kernels/common.cuh"
 
 namespace lathe::cuda {
@@ -32,6 +33,7 @@ __device__ inline Tile find_tile(const Attention& a) {
   } else {
     const int following = index - rows - 1;
     int begun = 0;  // rows whose following tiles begin there or before
+#pragma unroll 4
     for (int b = static_cast<int>(threadIdx.x) % kWarp; b <= rows; b += kWarp)
       begun += a.cu[b] / size <= following ? 1 : 0;
     row = __reduce_add_sync(kAllLanes, begun) - 1;
@@ -45,7 +47,8 @@ __device__ inline Tile find_tile(const Attention& a) {
 /// Element 0 of a head of token `token` in [N, parts, H, D], and the elements from one token to the next.
 template <typename T>
 __device__ inline T* head_of(const Attention& a, T* x, int parts, int part, int head, int token) {
-  return x + ((static_cast<int64_t>(token) * parts + part) * a.heads + head) * a.width;
+  const int heads = static_cast<int>(a.heads), width = static_cast<int>(a.width);
+  return x + static_cast<int64_t>(token) * (parts * heads * width) + (part * heads + head) * width;
 }
 __device__ inline int stride_of(const Attention& a, int parts) {
   return parts * static_cast<int>(a.heads * a.width);
@@ -58,20 +61,6 @@ __device__ inline void clear_tokens(T* to, int stride, int count, int width) {
     to[static_cast<int64_t>(i / width) * stride + i % width] = from_float<T>(0.f);
 }
 
-/// The random words of one head of one row (lathe/core/philox.h).
-struct AttentionMask {
-  uint32_t seed, step, head, sample, site;
-  uint32_t limit;  ///< the threshold in the upper half of a word; one of 2¹⁶ as 2¹⁶ − 1: kept_scale then is 0
-
-  /// The decisions on eight neighbouring keys from 8 · group on.
-  __device__ uint4 words(int query, int group) const {
-    return philox(make_uint4(static_cast<uint32_t>(group), head | static_cast<uint32_t>(query), sample, site),
-                  seed, step);
-  }
-  /// Whether the lower or upper half of a word keeps its element.
-  __device__ bool keeps(uint32_t word, int half) const { return (half == 0 ? word << 16 : word) >= limit; }
-};
-
 /// The block's tile, and its random words if kDrop and it drops, in shared memory: what every thread needs
 /// now and then takes no registers meanwhile.
 template <bool kDrop, int size>
@@ -82,13 +71,7 @@ __device__ inline void share_tile(const Attention& a, Tile& tile, AttentionMask&
     const Tile found = find_tile<size>(a);
     if (threadIdx.x == 0) {
       tile = found;
-      if (drops && found.row < a.rows)
-        mask = {seed,
-                step,
-                static_cast<uint32_t>(found.head) << 16,
-                static_cast<uint32_t>(a.row_ids[found.row]),
-                a.dropout.site,
-                min(a.dropout.threshold, 0xffffu) << 16};
+      if (drops && found.row < a.rows) mask.prepare(a.dropout, seed, step, found.head, a.row_ids[found.row]);
     }
   }
   __syncthreads();
@@ -99,9 +82,9 @@ __device__ inline float kept_scale(const Attention& a) {
   return a.dropout.threshold > 0xffffu ? 0.f : a.dropout.scale;
 }
 
-/// What the gradients of scores, divided by kept_scale, are computed from: Σ dy∘y divided by it.
-__device__ inline float kept_inverse(const Attention& a) {
-  return a.dropout.threshold > 0xffffu ? 0.f : 1 / a.dropout.scale;
+/// 1 − p, by which Σ dy∘y is multiplied where gradients of scores lack kept_scale.
+__device__ inline float kept_part(const Attention& a) {
+  return static_cast<float>(0x10000 - static_cast<int>(a.dropout.threshold)) * 0x1p-16f;
 }
 
 /// Launches `kernel` with `bytes` of dynamic shared memory, of which more than 48 KiB have to be asked for.
