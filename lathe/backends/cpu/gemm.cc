@@ -254,7 +254,7 @@ class Work {
           float* acc = scratch_ + slot_ * tile_floats;
           tile(i, j, k, m, acc);
           waiting_ = last;
-          if (last) waiting_store_ = store_of(i, j, acc);
+          if (last) waiting_store_ = store_of(i, j, acc), fetch_addend();
           if (++slot_ == p_.tiles_waiting) slot_ = 0;
         }
     }
@@ -263,6 +263,15 @@ class Work {
  private:
   void finish() {
     if (waiting_) kernel_.store(&waiting_store_);
+  }
+
+  /// What the store will read: by then the next tile is done.
+  void fetch_addend() const {
+    const GemmStore& s = waiting_store_;
+    const int64_t bytes = static_cast<int64_t>(size_of(g_.c_type));
+    for (int64_t row = 0; s.addend != nullptr && row < s.rows; ++row)
+      for (int64_t at = 0; at < s.cols * bytes; at += kAlignment)
+        __builtin_prefetch(static_cast<const char*>(s.addend) + row * s.ldc * bytes + at);
   }
 
   void tile(int64_t i, int64_t j, int64_t k, Share m, float* acc) {
@@ -300,10 +309,11 @@ class Work {
     s.rows = static_cast<int>(std::min<int64_t>(kernel_.mr, g_.m - row));
     s.cols = static_cast<int>(std::min<int64_t>(kernel_.nr, g_.n - column));
     s.c_type = kernel_type(g_.c_type);
-    s.c = static_cast<char*>(g_.c) + (row * g_.ldc + column) * static_cast<int64_t>(size_of(g_.c_type));
+    const int64_t offset = (row * g_.ldc + column) * static_cast<int64_t>(size_of(g_.c_type));
+    s.c = static_cast<char*>(g_.c) + offset;
     s.ldc = g_.ldc;
     s.bias = g_.bias == nullptr ? nullptr : g_.bias + column;
-    s.beta = g_.beta;
+    s.addend = g_.addend == nullptr ? nullptr : static_cast<const char*>(g_.addend) + offset;
     s.streams = g_.c_streams;
     s.row_scale = g_.integers ? g_.scales.rows + row : nullptr;
     s.column_scale = g_.integers ? g_.scales.columns + column : nullptr;

@@ -14,7 +14,7 @@ struct GemmScales {
   const int32_t* offsets = nullptr;
 };
 
-/// c[m,n] = op(a) · op(b) + bias + beta · c, row-major, sums in f32.
+/// c[m,n] = op(a) · op(b) + bias + addend, row-major, sums in f32.
 ///
 /// a is [m,k], or [k,m] if a_transposed; b is [k,n], or [n,k] if b_transposed; lda, ldb, ldc: elements from
 /// row to row.  The products of a linear layer y[M,N] = x[M,K] · W[N,K]ᵀ + bias:
@@ -34,10 +34,10 @@ struct Gemm {
   int64_t lda = 0;
   const void* b = nullptr;  // if b_packed: what pack_b wrote for this n, k, compute type and isa
   int64_t ldb = 0;
-  void* c = nullptr;  // overlaps neither input
+  void* c = nullptr;  // overlaps neither a nor b
   int64_t ldc = 0;
-  const float* bias = nullptr;  // [n] or null
-  float beta = 0;               // 0: c is not read
+  const float* bias = nullptr;   // [n] or null
+  const void* addend = nullptr;  // [m,n] laid out like c, may be c; or null
   bool b_packed = false;
   // [m] or null: takes Σ_k op(a)[m,k], in f32; wants a_transposed.  Summed in blocks of 64 k and the blocks
   // in order.
@@ -49,7 +49,7 @@ struct Gemm {
 
 /// Bytes of workspace (aligned to 64) that gemm needs with a pool of `threads`; gemm_single_thread needs
 /// those for
-/// 1.  Pointers, leading dimensions, bias and beta do not matter.
+/// 1.  Pointers and leading dimensions do not matter.
 /// Errors: kShape if m, n or k < 1; kUnsupported for other dtypes.  Call it while building: what it accepts
 /// runs.
 size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads);

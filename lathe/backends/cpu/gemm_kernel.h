@@ -34,7 +34,7 @@ struct GemmTile {
   int64_t next_b_bytes;
 };
 
-/// The only place where results leave: c[rows][cols] = acc + bias + beta · c, rounded to the type of c.
+/// The only place where results leave: c[rows][cols] = acc + bias + addend, rounded to the type of c.
 struct GemmStore {
   const float* acc;  ///< [rows][acc_ld]
   int64_t acc_ld;
@@ -42,10 +42,10 @@ struct GemmStore {
   void* c;
   int64_t ldc;  ///< elements
   GemmType c_type;
-  const float* bias;  ///< [cols] or null
-  float beta;         ///< 0: c is not read
-  bool streams;       ///< c may be written past the caches
-  /// Of a kernel of integers, which adds neither beta · c nor streams:
+  const float* bias;   ///< [cols] or null
+  const void* addend;  ///< laid out like c, or null
+  bool streams;        ///< c may be written past the caches
+  /// Of a kernel of integers, which knows neither addend nor streams:
   /// c = (acc − column_offset[j]) · row_scale[i] · column_scale[j] + bias.
   const float *row_scale, *column_scale;
   const int32_t* column_offset;

@@ -96,14 +96,17 @@ class Matrix {
 
 // One product with its inputs and what it must give: value and bound of every element.
 struct Case {
-  Case(const Gemm& shape, bool with_bias, uint32_t seed)
+  // What is added lies in c itself, or elsewhere.
+  Case(const Gemm& shape, bool with_bias, uint32_t seed, bool with_addend = false)
       : g(shape),
         a(g.a_type, g.a_transposed ? g.k : g.m, g.a_transposed ? g.m : g.k, seed % 4),
         b(g.b_type, g.b_transposed ? g.n : g.k, g.b_transposed ? g.k : g.n, seed / 4 % 3),
-        c(g.c_type, g.m, g.n, seed / 12 % 3) {
+        c(g.c_type, g.m, g.n, seed / 12 % 3),
+        addend(c) {
     a.randomize(seed);
     b.randomize(seed + 1);
-    if (g.beta != 0) c.randomize(seed + 2);
+    if (with_addend) addend.randomize(seed + 2);
+    if (with_addend && seed % 2 == 0) c = addend;
     std::mt19937 bits(seed + 3);
     for (int64_t j = 0; with_bias && j < g.n; ++j) bias.push_back(static_cast<float>(bits()) * 0x1p-30f - 2);
     g.a = a.data();
@@ -112,6 +115,7 @@ struct Case {
     g.ldb = b.ld();
     g.ldc = c.ld();
     if (with_bias) g.bias = bias.data();
+    if (with_addend) g.addend = addend.data();
     derive();
   }
 
@@ -129,7 +133,7 @@ struct Case {
     for (int64_t i = 0; i < g.m; ++i) {
       for (size_t j = 0; j < n; ++j) {
         const double first = g.bias == nullptr ? 0 : bias[j];
-        const double second = g.beta == 0 ? 0 : g.beta * c.get(i, static_cast<int64_t>(j));
+        const double second = g.addend == nullptr ? 0 : addend.get(i, static_cast<int64_t>(j));
         sum[j] = first + second;
         size[j] = std::abs(first) + std::abs(second);
       }
@@ -156,7 +160,7 @@ struct Case {
     const auto matrix = [](DType type, bool t) { return std::string(lathe::name_of(type)) + (t ? "ᵀ" : ""); };
     return std::to_string(g.m) + "x" + std::to_string(g.n) + "x" + std::to_string(g.k) + " " +
            matrix(g.a_type, g.a_transposed) + "·" + matrix(g.b_type, g.b_transposed) + "→" +
-           matrix(g.c_type, false) + (g.bias ? " bias" : "") + (g.beta != 0 ? " beta" : "");
+           matrix(g.c_type, false) + (g.bias ? " bias" : "") + (g.addend ? " addend" : "");
   }
 
   void expect_right(const Matrix& result) const {
@@ -170,7 +174,7 @@ struct Case {
   }
 
   Gemm g;
-  Matrix a, b, c;
+  Matrix a, b, c, addend;
   std::vector<float> bias;
   std::vector<double> value, limit;
 };
@@ -185,6 +189,7 @@ Matrix run(const Case& test, Isa isa, int threads) {
   Matrix c = test.c;
   Gemm g = test.g;
   g.c = c.data();
+  if (g.addend != nullptr && c.same_bits(test.addend)) g.addend = c.data();
   Guarded workspace(gemm_workspace_bytes(isa, g, std::max(threads, 1)));
   if (threads == 0)
     gemm_single_thread(isa, g, workspace.data());
@@ -205,15 +210,14 @@ void check(const Case& test) {
   }
 }
 
-// Variant v of 256: types (bf16 or f16 beside f32), transpositions, bias, beta.
+// Variant v of 256: types (bf16 or f16 beside f32), transpositions, bias, addend.
 Case variant(int64_t m, int64_t n, int64_t k, uint32_t v) {
   const DType narrow = v >> 7 ? DType::f16 : DType::bf16;
   const auto type = [&](int bit) { return (v >> bit) & 1 ? narrow : DType::f32; };
   Gemm g{.m = m, .n = n, .k = k, .a_type = type(0), .b_type = type(1), .c_type = type(2)};
   g.a_transposed = (v >> 3) & 1;
   g.b_transposed = (v >> 4) & 1;
-  g.beta = (v >> 6) & 1 ? 1.0f : 0.0f;
-  return Case(g, (v >> 5) & 1, v + static_cast<uint32_t>(m + 3 * n + 7 * k));
+  return Case(g, (v >> 5) & 1, v + static_cast<uint32_t>(m + 3 * n + 7 * k), (v >> 6) & 1);
 }
 
 struct Shape {

@@ -31,7 +31,8 @@ std::shared_ptr<std::byte> allocate(size_t bytes) {
 
 std::optional<PackedUse> packed_use(const Node& node, const Program& program, Isa isa) {
   const bool forward = node.op == &op::linear, int8 = node.op == &op::linear_int8;
-  if (!forward && !int8 && node.op != &op::linear_bwd_input) return {};
+  if (!forward && !int8 && node.op != &op::linear_bwd_input && node.op != &op::linear_bwd_input_add)
+    return {};
   if (!int8 && program.type(node.in[0]).dtype != DType::bf16) return {};
   const Shape& shape = program.type(node.in[1]).shape;
   PackedUse use{-1, 0, shape[0], shape[1],

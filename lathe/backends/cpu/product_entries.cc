@@ -1,4 +1,4 @@
-// The matrix products: linear and its two backward products.
+// The matrix products: linear and its backward products.
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/gemm.h"
 #include "lathe/backends/cpu/gemm_int8.h"
@@ -56,7 +56,8 @@ void run_product(const Call& c) {
   Gemm g = kDescribe(c.node, c.program);
   g.a = c.in[0], g.b = c.in[1], g.c = c.out[0];
   if (c.packed_weight != nullptr) g.b = c.packed_weight, g.b_packed = true;
-  if (c.in.size() > 2) g.bias = c.input<float>(2);
+  if (c.node.op == &op::linear) g.bias = c.input<float>(2);
+  if (c.node.op == &op::linear_bwd_input_add) g.addend = c.in[2];
   if (c.out.size() > 1) g.a_sums = c.output<float>(1);
   gemm(c.pool, c.isa, g, c.workspace);
 }
@@ -94,6 +95,7 @@ void run_int8(const Call& c) {
 std::vector<Entry> product_entries() {
   return {{&op::linear, run_product<forward>, workspace<forward>},
           {&op::linear_bwd_input, run_product<input_gradient>, workspace<input_gradient>},
+          {&op::linear_bwd_input_add, run_product<input_gradient>, workspace<input_gradient>},
           {&op::linear_bwd_weight, run_product<weight_gradient>, workspace<weight_gradient>},
           {&op::linear_int8, run_int8, int8_workspace, int8_accepts}};
 }

@@ -1,4 +1,4 @@
-// layer_norm, dropout, gather_rows, scatter_add_rows.
+// layer_norm, dropout and what is fused of them, gather_rows, scatter_add_rows.
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/rows.h"
 #include "lathe/ops/ops.h"
@@ -10,31 +10,61 @@ Rows::Size size_of_input(const Call& c, int i) { return {c.rows(i), c.cols(i)}; 
 
 Rows::Size size_of_value(const Type& type) { return {elements(type) / type.shape.back(), type.shape.back()}; }
 
+/// gamma and beta are inputs i and i + 1, mean and rstd outputs o and o + 1.
+Rows::Norm norm_of(const Call& c, int i, int o) {
+  return {c.input<float>(i), c.input<float>(i + 1), static_cast<float>(c.node.attrs.f("eps")),
+          c.output<float>(o), c.output<float>(o + 1)};
+}
+
+/// sample_ids, positions and rng are inputs i to i + 2.
+Rows::Dropped dropped_of(const Call& c, int i) {
+  const auto* rng = c.input<uint32_t>(i + 2);
+  return {dropout_rule(rng[0], rng[1], static_cast<uint32_t>(c.node.attrs.i("site")), c.node.attrs.f("p")),
+          c.input<int32_t>(i), c.input<int32_t>(i + 1)};
+}
+
 void run_layer_norm(const Call& c) {
   Rows(c.pool, c.isa)
-      .layer_norm(c.in_type(0).dtype, size_of_input(c, 0), c.in[0], c.input<float>(1), c.input<float>(2),
-                  static_cast<float>(c.node.attrs.f("eps")), c.out[0], c.output<float>(1),
-                  c.output<float>(2));
+      .layer_norm(c.in_type(0).dtype, size_of_input(c, 0), c.in[0], norm_of(c, 1, 1), c.out[0]);
+}
+
+void run_add_layer_norm(const Call& c) {
+  Rows(c.pool, c.isa)
+      .add_layer_norm(c.in_type(0).dtype, size_of_input(c, 0), nullptr, c.in[0], c.in[1], norm_of(c, 2, 2),
+                      c.out[0], c.out[1]);
+}
+
+void run_dropout_add_layer_norm(const Call& c) {
+  const Rows::Dropped dropped = dropped_of(c, 2);
+  Rows(c.pool, c.isa)
+      .add_layer_norm(c.in_type(0).dtype, size_of_input(c, 0), &dropped, c.in[0], c.in[1], norm_of(c, 5, 2),
+                      c.out[0], c.out[1]);
+}
+
+void run_embed_layer_norm(const Call& c) {
+  const float* tables[] = {c.input<float>(0), c.input<float>(2), c.input<float>(4)};
+  const int32_t* ids[] = {c.input<int32_t>(1), c.input<int32_t>(3), c.input<int32_t>(5)};
+  Rows(c.pool, c.isa)
+      .embed_layer_norm(size_of_value(c.out_type(0)), tables, ids, norm_of(c, 6, 2), c.output<float>(0),
+                        c.output<float>(1));
 }
 
 size_t layer_norm_bwd_workspace(const Node& node, const Program& program, Isa, int) {
   return Rows::layer_norm_bwd_workspace_bytes(size_of_value(program.type(node.in[0])));
 }
 
+template <bool kDropout>
 void run_layer_norm_bwd(const Call& c) {
+  Rows::Dropped dropped;
+  if (kDropout) dropped = dropped_of(c, 5);
   Rows(c.pool, c.isa)
       .layer_norm_bwd(c.in_type(0).dtype, size_of_input(c, 0), c.in[0], c.in[1], c.input<float>(2),
                       c.input<float>(3), c.input<float>(4), c.out[0], c.output<float>(1), c.output<float>(2),
-                      c.workspace);
+                      c.workspace, kDropout ? &dropped : nullptr, kDropout ? c.out[3] : nullptr);
 }
 
 void run_dropout(const Call& c) {
-  const auto* rng = c.input<uint32_t>(3);
-  const DropoutRule rule =
-      dropout_rule(rng[0], rng[1], static_cast<uint32_t>(c.node.attrs.i("site")), c.node.attrs.f("p"));
-  Rows(c.pool, c.isa)
-      .dropout(c.in_type(0).dtype, size_of_input(c, 0), rule, c.input<int32_t>(1), c.input<int32_t>(2),
-               c.in[0], nullptr, c.out[0]);
+  Rows(c.pool, c.isa).dropout(c.in_type(0).dtype, size_of_input(c, 0), dropped_of(c, 1), c.in[0], c.out[0]);
 }
 
 void run_gather_rows(const Call& c) {
@@ -58,7 +88,11 @@ void run_scatter_add_rows(const Call& c) {
 
 std::vector<Entry> row_entries() {
   return {{&op::layer_norm, run_layer_norm},
-          {&op::layer_norm_bwd, run_layer_norm_bwd, layer_norm_bwd_workspace},
+          {&op::layer_norm_bwd, run_layer_norm_bwd<false>, layer_norm_bwd_workspace},
+          {&op::layer_norm_dropout_bwd, run_layer_norm_bwd<true>, layer_norm_bwd_workspace},
+          {&op::add_layer_norm, run_add_layer_norm},
+          {&op::dropout_add_layer_norm, run_dropout_add_layer_norm},
+          {&op::embed_layer_norm, run_embed_layer_norm},
           {&op::dropout, run_dropout},
           {&op::gather_rows, run_gather_rows},
           {&op::scatter_add_rows, run_scatter_add_rows, scatter_workspace}};

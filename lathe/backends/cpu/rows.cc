@@ -76,6 +76,26 @@ void for_blocks(ThreadPool& pool, Rows::Size s, F f) {
   });
 }
 
+/// f(begin, end) on some rows at a time, few enough that they stay in a core's first cache between kernels.
+template <typename F>
+void for_groups(ThreadPool& pool, Rows::Size s, F f) {
+  constexpr int64_t kElements = 4096;
+  const int64_t rows = std::max<int64_t>(1, kElements / s.cols);
+  for_shares(pool, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += rows) f(i, std::min(i + rows, end));
+  });
+}
+
+// The kernels of rows [begin, end).
+void normalize(const StorageKernels& kernels, int64_t begin, int64_t end, int64_t cols, const void* x,
+               const Rows::Norm& norm, void* y) {
+  kernels.layer_norm(begin, end, cols, x, norm.gamma, norm.beta, norm.eps, y, norm.mean, norm.rstd);
+}
+void drop(const StorageKernels& kernels, int64_t begin, int64_t end, int64_t cols, const Rows::Dropped& d,
+          const void* x, const void* residual, void* y) {
+  kernels.dropout(begin, end, cols, &d.rule, d.sample_ids, d.positions, x, residual, y);
+}
+
 /// Elementwise work on n elements; a share begins on its own cache line.
 constexpr int64_t kLine = 64;
 template <typename F>
@@ -171,10 +191,33 @@ DropoutRule dropout_rule(uint32_t seed, uint32_t step, uint32_t site, double p) 
   return {seed, step, site, dropout_threshold(p), dropout_scale(p)};
 }
 
-void Rows::layer_norm(DType t, Size s, const void* x, const float* gamma, const float* beta, float eps,
-                      void* y, float* mean, float* rstd) const {
-  for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
-    of(kernels_, t).layer_norm(begin, end, s.cols, x, gamma, beta, eps, y, mean, rstd);
+void Rows::layer_norm(DType t, Size s, const void* x, const Norm& norm, void* y) const {
+  for_shares(pool_, s.rows, s.cols, 1,
+             [&](int64_t begin, int64_t end) { normalize(of(kernels_, t), begin, end, s.cols, x, norm, y); });
+}
+
+void Rows::add_layer_norm(DType t, Size s, const Dropped* dropped, const void* x, const void* r,
+                          const Norm& norm, void* sum, void* y) const {
+  const StorageKernels& kernels = of(kernels_, t);
+  for_groups(pool_, s, [&](int64_t begin, int64_t end) {
+    const int64_t i = begin * s.cols;
+    if (dropped == nullptr)
+      kernels.add((end - begin) * s.cols, at(x, i, t), at(r, i, t), at(sum, i, t));
+    else
+      drop(kernels, begin, end, s.cols, *dropped, x, r, sum);
+    normalize(kernels, begin, end, s.cols, sum, norm, y);
+  });
+}
+
+void Rows::embed_layer_norm(Size s, const float* const tables[3], const int32_t* const ids[3],
+                            const Norm& norm, float* sum, float* y) const {
+  for_groups(pool_, s, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto row = [&](int k) { return tables[k] + ids[k][i] * s.cols; };
+      kernels_.f32.add(s.cols, row(0), row(1), sum + i * s.cols);
+      kernels_.f32.add(s.cols, sum + i * s.cols, row(2), sum + i * s.cols);
+    }
+    normalize(kernels_.f32, begin, end, s.cols, sum, norm, y);
   });
 }
 
@@ -182,14 +225,15 @@ size_t Rows::layer_norm_bwd_workspace_bytes(Size s) { return 2 * column_sums_wor
 
 void Rows::layer_norm_bwd(DType t, Size s, const void* dy, const void* x, const float* gamma,
                           const float* mean, const float* rstd, void* dx, float* dgamma, float* dbeta,
-                          void* workspace) const {
+                          void* workspace, const Dropped* dropped, void* dd) const {
+  const StorageKernels& kernels = of(kernels_, t);
   const int64_t blocks = row_blocks(s.rows);
   float* gammas = static_cast<float*>(workspace);
   float* betas = gammas + blocks * s.cols;
   for_blocks(pool_, s, [&](int64_t b, int64_t begin, int64_t end) {
-    of(kernels_, t)
-        .layer_norm_bwd(begin, end, s.cols, dy, x, gamma, mean, rstd, dx, gammas + b * s.cols,
-                        betas + b * s.cols);
+    kernels.layer_norm_bwd(begin, end, s.cols, dy, x, gamma, mean, rstd, dx, gammas + b * s.cols,
+                           betas + b * s.cols);
+    if (dropped != nullptr) drop(kernels, begin, end, s.cols, *dropped, dx, nullptr, dd);
   });
   for_shares(pool_, s.cols, blocks, kLine, [&](int64_t begin, int64_t end) {
     kernels_.sum_blocks(begin, end, s.cols, blocks, gammas, dgamma);
@@ -248,10 +292,9 @@ void Rows::cast(DType from, DType to, int64_t n, const void* x, void* y) const {
   });
 }
 
-void Rows::dropout(DType t, Size s, const DropoutRule& rule, const int32_t* sample_ids,
-                   const int32_t* positions, const void* x, const void* residual, void* y) const {
+void Rows::dropout(DType t, Size s, const Dropped& dropped, const void* x, void* y) const {
   for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
-    of(kernels_, t).dropout(begin, end, s.cols, &rule, sample_ids, positions, x, residual, y);
+    drop(of(kernels_, t), begin, end, s.cols, dropped, x, nullptr, y);
   });
 }
 

@@ -24,16 +24,34 @@ class Rows {
   struct Size {
     int64_t rows, cols;
   };
+  /// What decides the dropout of rows: sample_ids, positions: [rows]; positions may be null: 0.
+  struct Dropped {
+    DropoutRule rule;
+    const int32_t *sample_ids, *positions;
+  };
+  /// What a normalisation reads and writes besides its rows.  gamma, beta: [cols]; mean, rstd: [rows].
+  struct Norm {
+    const float *gamma, *beta;
+    float eps;
+    float *mean, *rstd;
+  };
 
   Rows(ThreadPool& pool, Isa isa) : pool_(pool), kernels_(row_kernels(isa)) {}
 
-  /// y = (x − mean) · rstd · gamma + beta.  x, y: [rows, cols]; gamma, beta: [cols]; mean, rstd: [rows].
-  void layer_norm(DType t, Size s, const void* x, const float* gamma, const float* beta, float eps, void* y,
-                  float* mean, float* rstd) const;
-  /// dx: [rows, cols] (may be dy); dgamma, dbeta: [cols].  No rows: dgamma = dbeta = 0.
+  /// y = (x − mean) · rstd · gamma + beta.  x, y: [rows, cols].
+  void layer_norm(DType t, Size s, const void* x, const Norm& norm, void* y) const;
+  /// dx: [rows, cols] (may be dy); dgamma, dbeta: [cols].  No rows: dgamma = dbeta = 0.  Where `dropped` is
+  /// not null also dd = dropout(dx).
   void layer_norm_bwd(DType t, Size s, const void* dy, const void* x, const float* gamma, const float* mean,
-                      const float* rstd, void* dx, float* dgamma, float* dbeta, void* workspace) const;
+                      const float* rstd, void* dx, float* dgamma, float* dbeta, void* workspace,
+                      const Dropped* dropped = nullptr, void* dd = nullptr) const;
   static size_t layer_norm_bwd_workspace_bytes(Size s);
+  /// sum = x + r, or dropout(x) + r where `dropped` is not null, and y = layer_norm(sum) of what was stored.
+  void add_layer_norm(DType t, Size s, const Dropped* dropped, const void* x, const void* r, const Norm& norm,
+                      void* sum, void* y) const;
+  /// sum[i] = Σ tables[k][ids[k][i]] over three tables of f32, and y = layer_norm(sum).
+  void embed_layer_norm(Size s, const float* const tables[3], const int32_t* const ids[3], const Norm& norm,
+                        float* sum, float* y) const;
 
   /// sums: [cols], over the rows of x.
   void column_sums(DType t, Size s, const void* x, float* sums, void* workspace) const;
@@ -53,10 +71,8 @@ class Rows {
   /// From storage `from` to storage `to`; equal ones copy.  Not in place when they differ.
   void cast(DType from, DType to, int64_t n, const void* x, void* y) const;
 
-  /// y = dropout(x), or residual + dropout(x) where residual is not null (lathe/core/philox.h).
-  /// sample_ids, positions: [rows]; positions may be null: 0.
-  void dropout(DType t, Size s, const DropoutRule& rule, const int32_t* sample_ids, const int32_t* positions,
-               const void* x, const void* residual, void* y) const;
+  /// y = dropout(x) (lathe/core/philox.h).
+  void dropout(DType t, Size s, const Dropped& dropped, const void* x, void* y) const;
 
   /// y[i] = table[ids[i]]; s: shape of y.  Every id must be a row of the table.
   void gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y) const;

@@ -31,8 +31,9 @@ TEST(LayerNorm, IsThatOfDouble) {
       const Tensor gamma(DType::f32, c.cols, draw.in(2)), beta(DType::f32, c.cols, draw.in(1));
       const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
         Tensors out{{t, x.size()}, {DType::f32, c.rows}, {DType::f32, c.rows}};
-        Rows(pool, isa).layer_norm(t, {c.rows, c.cols}, x.data(), gamma.f32(), beta.f32(), c.eps,
-                                   out[0].data(), out[1].f32(), out[2].f32());
+        Rows(pool, isa).layer_norm(t, {c.rows, c.cols}, x.data(),
+                                   {gamma.f32(), beta.f32(), c.eps, out[1].f32(), out[2].f32()},
+                                   out[0].data());
         return out;
       });
       std::vector<Expected> y, means, rstds;
@@ -73,8 +74,8 @@ TEST(LayerNorm, ConstantRowGivesBeta) {
       const Tensor gamma(DType::f32, cols, [] { return 3.0; }), beta(DType::f32, cols, [] { return 0.25; });
       ThreadPool pool(1);
       Tensor y(t, cols), mean(DType::f32, 1), rstd(DType::f32, 1);
-      Rows(pool, isa).layer_norm(t, {1, cols}, x.data(), gamma.f32(), beta.f32(), 1e-12f, y.data(),
-                                 mean.f32(), rstd.f32());
+      Rows(pool, isa).layer_norm(t, {1, cols}, x.data(),
+                                 {gamma.f32(), beta.f32(), 1e-12f, mean.f32(), rstd.f32()}, y.data());
       for (int64_t i = 0; i < cols; ++i) ASSERT_EQ(y[i], 0.25) << value;
       ASSERT_EQ(mean[0], x[0]);
     }
@@ -421,6 +422,7 @@ TEST(Dropout, IsTheScalarRuleBitForBit) {
         const int64_t rows = 37;
         Draw draw;
         const Tensor x(t, rows * cols, draw.in(3)), base(t, rows * cols, draw.in(3));
+        const Tensor gamma(DType::f32, cols, draw.in(1));
         std::vector<int32_t> samples, positions;
         for (int64_t r = 0; r < rows; ++r) {
           samples.push_back(draw.below(1000) - 500);
@@ -430,10 +432,14 @@ TEST(Dropout, IsTheScalarRuleBitForBit) {
         for (bool residual : {false, true})
           for (bool placed : {false, true}) {
             const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
-              Tensors out{{t, rows * cols}};
-              Rows(pool, isa).dropout(t, {rows, cols}, rule, samples.data(),
-                                      placed ? positions.data() : nullptr, x.data(),
-                                      residual ? base.data() : nullptr, out[0].data());
+              Tensors out{{t, rows * cols}, {t, rows * cols}, {DType::f32, rows}, {DType::f32, rows}};
+              const Rows::Dropped dropped{rule, samples.data(), placed ? positions.data() : nullptr};
+              if (residual)
+                Rows(pool, isa).add_layer_norm(t, {rows, cols}, &dropped, x.data(), base.data(),
+                                               {gamma.f32(), gamma.f32(), 1e-5f, out[2].f32(), out[3].f32()},
+                                               out[0].data(), out[1].data());
+              else
+                Rows(pool, isa).dropout(t, {rows, cols}, dropped, x.data(), out[0].data());
               return out;
             });
             Tensor want(t, rows * cols);
@@ -457,6 +463,44 @@ TEST(Dropout, IsTheScalarRuleBitForBit) {
             EXPECT_TRUE(residual || got[0] == want) << cols << " " << p;
           }
       }
+  });
+}
+
+/// What is fused gives the bits of its kernels one after another, whatever the threads.
+TEST(FusedRows, AreTheirKernelsOneAfterAnother) {
+  for_levels([](Isa isa, DType t) {
+    for (const auto& [rows, cols] : {Rows::Size{1, 1}, {37, 33}, {130, 768}, {2000, 24}, {3, 5000}}) {
+      const Rows::Size s{rows, cols};
+      const int64_t n = rows * cols;
+      Draw draw;
+      const Tensor x(t, n, draw.in(3)), r(t, n, draw.in(3)), dy(t, n, draw.in(1));
+      const Tensor gamma(DType::f32, cols, draw.in(2)), beta(DType::f32, cols, draw.in(1));
+      std::vector<int32_t> samples;
+      for (int64_t i = 0; i < rows; ++i) samples.push_back(static_cast<int32_t>(i));
+      const Rows::Dropped dropped{dropout_rule(1, 2, 3, 0.1), samples.data(), nullptr};
+      const auto run = [&](ThreadPool& pool, bool fused) {
+        Tensors out{{t, n}, {t, n}, {DType::f32, rows}, {DType::f32, rows},
+                    {t, n}, {t, n}, {DType::f32, cols}, {DType::f32, cols}};
+        const Rows k(pool, isa);
+        const Rows::Norm norm{gamma.f32(), beta.f32(), 1e-5f, out[2].f32(), out[3].f32()};
+        void *sum = out[0].data(), *y = out[1].data(), *dx = out[4].data(), *dd = out[5].data();
+        if (fused) {
+          k.add_layer_norm(t, s, nullptr, x.data(), r.data(), norm, sum, y);
+        } else {
+          k.add(t, n, x.data(), r.data(), sum);
+          k.layer_norm(t, s, sum, norm, y);
+        }
+        Workspace workspace(Rows::layer_norm_bwd_workspace_bytes(s));
+        k.layer_norm_bwd(t, s, dy.data(), sum, norm.gamma, norm.mean, norm.rstd, dx, out[6].f32(),
+                         out[7].f32(), workspace.data(), fused ? &dropped : nullptr, dd);
+        if (!fused) k.dropout(t, s, dropped, dx, dd);
+        return out;
+      };
+      ThreadPool one(1);
+      const Tensors got = same_for_all_threads([&](ThreadPool& pool) { return run(pool, true); });
+      const Tensors want = run(one, false);
+      for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(got[i] == want[i]) << i << ": " << rows;
+    }
   });
 }
 

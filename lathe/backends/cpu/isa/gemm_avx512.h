@@ -52,12 +52,13 @@ inline void store_rows(const GemmStore* s, int begin, int end) {
       const __mmask16 lanes = first_lanes(s->cols - j);
       __m512 value = _mm512_maskz_loadu_ps(lanes, s->acc + i * s->acc_ld + j);
       if (s->bias != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(lanes, s->bias + j));
-      if (s->beta != 0) {
-        const __m512 old = s->c_type == GemmType::kF32 ? _mm512_maskz_loadu_ps(lanes, c + j)
-                           : s->c_type == GemmType::kBf16
-                               ? widen_bf16(_mm256_maskz_loadu_epi16(lanes, c16 + j))
-                               : widen_f16(_mm256_maskz_loadu_epi16(lanes, c16 + j));
-        value = _mm512_fmadd_ps(_mm512_set1_ps(s->beta), old, value);
+      if (s->addend != nullptr) {
+        const float* more = static_cast<const float*>(s->addend) + i * s->ldc + j;
+        const uint16_t* more16 = static_cast<const uint16_t*>(s->addend) + i * s->ldc + j;
+        value = _mm512_add_ps(value, s->c_type == GemmType::kF32 ? _mm512_maskz_loadu_ps(lanes, more)
+                                     : s->c_type == GemmType::kBf16
+                                         ? widen_bf16(_mm256_maskz_loadu_epi16(lanes, more16))
+                                         : widen_f16(_mm256_maskz_loadu_epi16(lanes, more16)));
       }
       if (s->c_type == GemmType::kBf16)
         _mm256_mask_storeu_epi16(c16 + j, lanes, narrow(value));

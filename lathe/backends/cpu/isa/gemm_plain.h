@@ -150,16 +150,17 @@ static void gemm_pack_line(const char* src, const GemmPack* p, int64_t count, fl
 
 [[maybe_unused]] static void gemm_store_plain(const GemmStore* s) {
   for (int64_t i = 0; i < s->rows; ++i) {
-    char* c = static_cast<char*>(s->c) + i * s->ldc * gemm_bytes(s->c_type);
+    const int64_t row = i * s->ldc * gemm_bytes(s->c_type);
     for (int64_t done = 0; done < s->cols; done += kGemmPiece) {
       const int64_t n = gemm_piece(done, s->cols);
       const float *acc = s->acc + i * s->acc_ld + done, *bias = s->bias;
-      char* to = c + done * gemm_bytes(s->c_type);
-      float values[kGemmPiece], old[kGemmPiece];
+      const int64_t offset = row + done * gemm_bytes(s->c_type);
+      char* to = static_cast<char*>(s->c) + offset;
+      float values[kGemmPiece], more[kGemmPiece];
       for (int64_t j = 0; j < n; ++j) values[j] = bias == nullptr ? acc[j] : acc[j] + bias[done + j];
-      if (s->beta != 0) {
-        gemm_widen_piece(to, s->c_type, n, old);
-        for (int64_t j = 0; j < n; ++j) values[j] += s->beta * old[j];
+      if (s->addend != nullptr) {
+        gemm_widen_piece(static_cast<const char*>(s->addend) + offset, s->c_type, n, more);
+        for (int64_t j = 0; j < n; ++j) values[j] += more[j];
       }
       if (s->c_type == GemmType::kBf16)
         for (int64_t j = 0; j < n; ++j) reinterpret_cast<uint16_t*>(to)[j] = gemm_narrow(values[j]);
