@@ -4,8 +4,9 @@
     check_layers.py [ROOT]
 
 The direction is the table of lathe_layer(... SEES ...) lines in CMakeLists.txt and nothing else; what a layer sees, it
-sees with all that lies below. Two rules stand beside the table: a device's folder lathe/backends/X is seen by
-lathe/backends alone, and headers of device libraries appear only below lathe/backends.
+sees with all that lies below. Three rules stand beside the table: a device's folder lathe/backends/X is seen by
+lathe/backends alone; headers of device libraries appear only below lathe/backends; and the first statement of each CUDA
+kernel is `follow();`, on which lathe/backends/cuda/graph_edges.h relies.
 """
 import pathlib
 import re
@@ -15,6 +16,7 @@ LAYER = re.compile(r"^lathe_layer\(\s*(\w+)\s+FOLDER\s+(\S+?)(?:\s+SEES\s+([\w ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 DEVICE_LIBRARY = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|cutensor|cutlass/|nccl|nvToolsExt|nvtx|hip/|mlx/|mpi\.h|"
                             r"Metal/|MetalPerformance|Accelerate/|dnnl|oneapi/)")
+KERNEL = re.compile(r"__global__\b[^;{]*\{\s*(follow\(\);)?")
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".inc"}
 
 
@@ -58,6 +60,11 @@ def wrong_include(path, bracket, included, layers):
     return None
 
 
+def kernels_that_do_not_follow(text):
+    """Line numbers."""
+    return [text.count("\n", 0, kernel.start()) + 1 for kernel in KERNEL.finditer(text) if not kernel[1]]
+
+
 def check(root):
     """All violations under root/lathe, as file:line: text."""
     layers = read_layers((root / "CMakeLists.txt").read_text(encoding="utf-8"))
@@ -68,10 +75,12 @@ def check(root):
         if file.suffix not in SUFFIXES:
             continue
         path = file.relative_to(root).as_posix()
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        text = file.read_text(encoding="utf-8")
+        found += [f"{path}:{line}: a kernel begins with follow();" for line in kernels_that_do_not_follow(text)]
+        for number, line in enumerate(text.splitlines(), 1):
             include = INCLUDE.match(line)
-            if include and (text := wrong_include(path, include[1], include[2], layers)):
-                found.append(f"{path}:{number}: {text}")
+            if include and (wrong := wrong_include(path, include[1], include[2], layers)):
+                found.append(f"{path}:{number}: {wrong}")
     return found
 
 

@@ -56,6 +56,11 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(1, len(found(extra__a='#include "lathe/core/b.h"\n')))
         self.assertEqual(1, len(found(ops__a='#include "lathe/extra/b.h"\n')))
 
+    def test_kernel_that_does_not_follow(self):
+        self.assertEqual(["lathe/core/a.cc:2: a kernel begins with follow();"],
+                         found(core__a="\n__global__ void f(int n) {\n  g();\n  follow();\n}\n"))
+        self.assertEqual([], found(core__a="__global__ void f(int n);\n__global__ void f(int n) {\n  follow();\n}\n"))
+
     def test_own_tree_has_all_layers(self):
         root = pathlib.Path(__file__).parent.parent
         text = (root / "CMakeLists.txt").read_text(encoding="utf-8")

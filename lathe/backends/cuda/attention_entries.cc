@@ -43,7 +43,9 @@ void run_attention(const Call& c) {
 }
 
 void run_attention_bwd(const Call& c) {
-  attention_bwd(c.stream, describe(c, kBackward), c.in[0], c.in[1], c.in[2], c.input<float>(3), c.out[0]);
+  attention_bwd(c.stream, c.beside(), describe(c, kBackward), c.in[0], c.in[1], c.in[2], c.input<float>(3),
+                c.out[0]);
+  c.join();
 }
 
 void run_attention_bwd_plain(const Call& c) {

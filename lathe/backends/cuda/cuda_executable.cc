@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lathe/backends/cuda/graph_edges.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::cuda {
@@ -135,6 +136,7 @@ cudaGraphExec_t CudaExecutable::capture(bool timed) {
     throw;
   }
   check(cudaStreamEndCapture(stream, &graph), "capturing");
+  launch_ahead(graph);
   cudaGraphExec_t executable = nullptr;
   const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
   cudaGraphDestroy(graph);

@@ -17,7 +17,7 @@ struct Call {
   std::vector<std::byte*> in, out;  ///< null for an optional input that is not given
   std::byte* workspace;
   cudaStream_t side = nullptr;   ///< null: nothing runs beside
-  cudaEvent_t fork = nullptr;    ///< for `beside`
+  cudaEvent_t fork = nullptr;    ///< for `beside` and `join`
   Products& products;            ///< the matrix products of this device
   const void* weight = nullptr;  ///< a linear layer's weight rounded to the dtype of its activations
   const void* bias = nullptr;    ///< the same of its bias, where it has one
@@ -31,6 +31,13 @@ struct Call {
     cudaEventRecord(fork, stream);
     cudaStreamWaitEvent(side, fork);
     return side;
+  }
+
+  /// What follows on `stream` begins behind what was launched on `beside()` so far.
+  void join() const {
+    if (side == nullptr) return;
+    cudaEventRecord(fork, side);
+    cudaStreamWaitEvent(stream, fork);
   }
 
   template <typename T>

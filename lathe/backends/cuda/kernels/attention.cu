@@ -14,6 +14,7 @@ template <typename T, int kStep>
 __global__ void __launch_bounds__(kLanes* kTokens)
     delta_kernel(const __grid_constant__ Attention a, const T* __restrict__ dy, const T* __restrict__ y,
                  float* __restrict__ delta) {
+  follow();
   const int token = static_cast<int>(blockIdx.x * kTokens + threadIdx.x / kLanes),
             width = static_cast<int>(a.width);
   const int64_t head = blockIdx.y, from = (token * a.heads + head) * width;
@@ -63,10 +64,10 @@ void attention(cudaStream_t stream, const Attention& a, const void* qkv, void* y
   attention_forward<__half>(stream, a, qkv, y, lse);
 }
 
-void attention_bwd(cudaStream_t stream, const Attention& a, const void* dy, const void* qkv, const void* y,
-                   const float* lse, void* dqkv) {
-  if (a.t == DType::bf16) return attention_backward<__nv_bfloat16>(stream, a, dy, qkv, y, lse, dqkv);
-  attention_backward<__half>(stream, a, dy, qkv, y, lse, dqkv);
+void attention_bwd(cudaStream_t stream, cudaStream_t beside, const Attention& a, const void* dy,
+                   const void* qkv, const void* y, const float* lse, void* dqkv) {
+  if (a.t == DType::bf16) return attention_backward<__nv_bfloat16>(stream, beside, a, dy, qkv, y, lse, dqkv);
+  attention_backward<__half>(stream, beside, a, dy, qkv, y, lse, dqkv);
 }
 
 }  // namespace lathe::cuda

@@ -34,9 +34,9 @@ bool attention_on_tensor_cores(DType t, int64_t width);
 void attention(cudaStream_t stream, const Attention& a, const void* qkv, void* y, float* lse);
 
 /// dqkv, 0 at tokens ≥ cu[B], from y and lse as the forward pass gave them.  All tensors begin at multiples
-/// of 16 bytes.  Source: Dao 2023 alg. 2.
-void attention_bwd(cudaStream_t stream, const Attention& a, const void* dy, const void* qkv, const void* y,
-                   const float* lse, void* dqkv);
+/// of 16 bytes.  A part is computed on `beside`, which may be `stream`.  Source: Dao 2023 alg. 2.
+void attention_bwd(cudaStream_t stream, cudaStream_t beside, const Attention& a, const void* dy,
+                   const void* qkv, const void* y, const float* lse, void* dqkv);
 
 /// The same in f32 arithmetic throughout, for every type and D.  workspace: attention_bwd_workspace_bytes.
 void attention_plain(cudaStream_t stream, const Attention& a, const void* qkv, void* y, float* lse);

@@ -7,43 +7,43 @@
 namespace lathe::cuda {
 
 template <typename T, int DP, int W, bool kDrop>
-void launch_backward(cudaStream_t stream, const Attention& a, const T* dy, const T* qkv, const T* y,
-                     const float* lse, T* dqkv) {
+void launch_backward(cudaStream_t stream, cudaStream_t beside, const Attention& a, const T* dy, const T* qkv,
+                     const T* y, const float* lse, T* dqkv) {
   using Dkv = DkvShape<DP, W>;
   using Dq = DqShape<DP>;
   launch_tiles<attention_dkv_kernel<T, DP, W, kDrop>>(stream, blocks_of(a, Dkv::kKeys), Dkv::kThreads,
                                                       Dkv::kBytes, a, dy, qkv, y, lse, dqkv);
   if (a.tokens > Dkv::kKeys)
-    launch_tiles<attention_dq_kernel<T, DP, kDrop>>(stream, blocks_of(a, Dq::kQueries), Dq::kThreads,
+    launch_tiles<attention_dq_kernel<T, DP, kDrop>>(beside, blocks_of(a, Dq::kQueries), Dq::kThreads,
                                                     Dq::kBytes, a, dy, qkv, y, lse, dqkv, Dkv::kKeys);
 }
 
 template <typename T, int DP, bool kDrop>
-void launch_backward(cudaStream_t stream, const Attention& a, const T* dy, const T* qkv, const T* y,
-                     const float* lse, T* dqkv) {
+void launch_backward(cudaStream_t stream, cudaStream_t beside, const Attention& a, const T* dy, const T* qkv,
+                     const T* y, const float* lse, T* dqkv) {
   if constexpr (DP <= 64)
     if (a.tokens <= 64 * a.rows)  // most rows fit a tile of 64 keys, which leaves fewer warps idle than 128
-      return launch_backward<T, DP, 4, kDrop>(stream, a, dy, qkv, y, lse, dqkv);
-  launch_backward<T, DP, 8, kDrop>(stream, a, dy, qkv, y, lse, dqkv);
+      return launch_backward<T, DP, 4, kDrop>(stream, beside, a, dy, qkv, y, lse, dqkv);
+  launch_backward<T, DP, 8, kDrop>(stream, beside, a, dy, qkv, y, lse, dqkv);
 }
 
 template <typename T, int DP>
-void launch_backward(cudaStream_t stream, const Attention& a, const T* dy, const T* qkv, const T* y,
-                     const float* lse, T* dqkv) {
-  if (a.dropout.threshold > 0) return launch_backward<T, DP, true>(stream, a, dy, qkv, y, lse, dqkv);
-  launch_backward<T, DP, false>(stream, a, dy, qkv, y, lse, dqkv);
+void launch_backward(cudaStream_t stream, cudaStream_t beside, const Attention& a, const T* dy, const T* qkv,
+                     const T* y, const float* lse, T* dqkv) {
+  if (a.dropout.threshold > 0) return launch_backward<T, DP, true>(stream, beside, a, dy, qkv, y, lse, dqkv);
+  launch_backward<T, DP, false>(stream, beside, a, dy, qkv, y, lse, dqkv);
 }
 
 /// `attention_bwd` for one type.
 template <typename T>
-void attention_backward(cudaStream_t stream, const Attention& a, const void* dy, const void* qkv,
-                        const void* y, const float* lse, void* dqkv) {
+void attention_backward(cudaStream_t stream, cudaStream_t beside, const Attention& a, const void* dy,
+                        const void* qkv, const void* y, const float* lse, void* dqkv) {
   const T *g = static_cast<const T*>(dy), *x = static_cast<const T*>(qkv), *out = static_cast<const T*>(y);
   T* to = static_cast<T*>(dqkv);
-  if (a.width <= 32) return launch_backward<T, 32>(stream, a, g, x, out, lse, to);
-  if (a.width <= 64) return launch_backward<T, 64>(stream, a, g, x, out, lse, to);
-  if (a.width <= 128) return launch_backward<T, 128>(stream, a, g, x, out, lse, to);
-  launch_backward<T, 256>(stream, a, g, x, out, lse, to);
+  if (a.width <= 32) return launch_backward<T, 32>(stream, beside, a, g, x, out, lse, to);
+  if (a.width <= 64) return launch_backward<T, 64>(stream, beside, a, g, x, out, lse, to);
+  if (a.width <= 128) return launch_backward<T, 128>(stream, beside, a, g, x, out, lse, to);
+  launch_backward<T, 256>(stream, beside, a, g, x, out, lse, to);
 }
 
 }  // namespace lathe::cuda

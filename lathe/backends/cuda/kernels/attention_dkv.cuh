@@ -220,6 +220,7 @@ __global__ void __launch_bounds__(DkvShape<DP, W>::kThreads, DkvShape<DP, W>::kB
     attention_dkv_kernel(const __grid_constant__ Attention a, const T* __restrict__ dy,
                          const T* __restrict__ qkv, const T* __restrict__ y, const float* __restrict__ lse,
                          T* __restrict__ dqkv) {
+  follow();
   using Shape = DkvShape<DP, W>;
   constexpr int kRow = Shape::kRow, kKeys = Shape::kKeys, kQueries = Shape::kQueries,
                 kThreads = Shape::kThreads;

@@ -96,6 +96,7 @@ __global__ void __launch_bounds__(DqShape<DP>::kThreads, DqShape<DP>::kBlocks)
     attention_dq_kernel(const __grid_constant__ Attention a, const T* __restrict__ dy,
                         const T* __restrict__ qkv, const T* __restrict__ y, const float* __restrict__ lse,
                         T* __restrict__ dqkv, int whole) {
+  follow();
   using Shape = DqShape<DP>;
   constexpr int kRow = Shape::kRow, kKeys = Shape::kKeys, kThreads = Shape::kThreads;
   __shared__ Tile tile;

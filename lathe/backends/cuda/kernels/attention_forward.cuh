@@ -176,6 +176,7 @@ template <typename T, int DP, int S, bool kDrop>
 __global__ void __launch_bounds__(ForwardShape<DP, S>::kThreads, ForwardShape<DP, S>::kBlocks)
     attention_forward_kernel(const __grid_constant__ Attention a, const T* __restrict__ qkv,
                              T* __restrict__ y, float* __restrict__ lse) {
+  follow();
   using Shape = ForwardShape<DP, S>;
   constexpr int kRow = Shape::kRow, kKeys = Shape::kKeys, kThreads = Shape::kThreads;
   __shared__ Tile tile;

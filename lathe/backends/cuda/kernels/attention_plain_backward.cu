@@ -33,6 +33,7 @@ template <typename T, int kPer>
 __global__ void __launch_bounds__(kPlainThreads, 2)
     plain_dkv_kernel(const __grid_constant__ Attention a, const T* __restrict__ dy, const T* __restrict__ qkv,
                      const float* __restrict__ lse, const float* __restrict__ delta, T* __restrict__ dqkv) {
+  follow();
   using Shape = PlainShape<kPer>;
   constexpr int kTokens = Shape::kTokens;
   __shared__ Tile tile;
@@ -93,6 +94,7 @@ template <typename T, int kPer>
 __global__ void __launch_bounds__(kPlainThreads, 2)
     plain_dq_kernel(const __grid_constant__ Attention a, const T* __restrict__ dy, const T* __restrict__ qkv,
                     const float* __restrict__ lse, const float* __restrict__ delta, T* __restrict__ dqkv) {
+  follow();
   using Shape = PlainShape<kPer>;
   constexpr int kTokens = Shape::kTokens;
   __shared__ Tile tile;

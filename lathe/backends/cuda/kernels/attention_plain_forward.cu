@@ -45,6 +45,7 @@ template <typename T, int kPer>
 __global__ void __launch_bounds__(kPlainThreads, 2)
     plain_forward_kernel(const __grid_constant__ Attention a, const T* __restrict__ qkv, T* __restrict__ y,
                          float* __restrict__ lse) {
+  follow();
   using Shape = PlainShape<kPer>;
   constexpr int kTokens = Shape::kTokens;
   __shared__ Tile tile;

@@ -8,7 +8,7 @@ namespace lathe::cuda {
 template <typename T>
 void attention_forward(cudaStream_t stream, const Attention& a, const void* qkv, void* y, float* lse);
 template <typename T>
-void attention_backward(cudaStream_t stream, const Attention& a, const void* dy, const void* qkv,
-                        const void* y, const float* lse, void* dqkv);
+void attention_backward(cudaStream_t stream, cudaStream_t beside, const Attention& a, const void* dy,
+                        const void* qkv, const void* y, const float* lse, void* dqkv);
 
 }  // namespace lathe::cuda

@@ -66,6 +66,7 @@ struct GeluBwd {
 template <int kWidth, typename Terms>
 __global__ void __launch_bounds__(kThreads, kResident)
     partial_sums_kernel(int64_t rows, int64_t cols, int64_t part_rows, Terms terms, float* partial) {
+  follow();
   using Raw = typename Terms::template Raw<kWidth>;
   constexpr int kRowsAtOnce = rows_at_once(sizeof(Raw));
   const int64_t first_col = int64_t{kWarp} * kWidth * blockIdx.x, col = first_col + threadIdx.x * kWidth;

@@ -16,6 +16,7 @@ constexpr int kPartsAtOnce = 8;
 /// Element c of all vectors, one behind another, = Σ partial[part][c], c < count.
 static __global__ void __launch_bounds__(kWarp* kWarp)
     finish_sums_kernel(int parts, int64_t count, const float* partial, SumRows to) {
+  follow();
   const int64_t c = int64_t{kWarp} * blockIdx.x + threadIdx.x;
   float sum = 0;
   for (int first = static_cast<int>(threadIdx.y); first < parts && c < count; first += kPartsAtOnce * kWarp) {

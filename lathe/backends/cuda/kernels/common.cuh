@@ -14,6 +14,16 @@ namespace lathe::cuda {
 constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
+/// The first statement of every kernel: in a graph, its blocks may take their places while the kernel before
+/// still runs (graph_edges.h); nothing is read or written before that one is done.
+/// Source: CUDA programming guide, "Programmatic dependent launch".
+__device__ inline void follow() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 __device__ inline float to_float(float x) { return x; }
 __device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ inline float to_float(__half x) { return __half2float(x); }

@@ -124,6 +124,7 @@ __device__ inline Partition partition_of(const Team& team, const Choice& c, cons
 /// losses[row] = −log softmax at the target, 0 in rows that do not count.
 template <bool kBlock, typename Rows>
 __global__ void __launch_bounds__(kThreads) losses_kernel(Rows rows, const float* logits, float* losses) {
+  follow();
   const Team<kBlock> team;
   if (team.row >= rows.rows) return;
   const Choice c = rows(team.row);
@@ -147,6 +148,7 @@ __device__ inline int counted(const Rows& rows, int* scratch) {
 
 template <typename Rows>
 __global__ void __launch_bounds__(kFinishThreads) mean_kernel(Rows rows, const float* losses, float* loss) {
+  follow();
   __shared__ double sums[kWarp];
   __shared__ int counts[kWarp];
   double sum = 0;
@@ -160,6 +162,7 @@ __global__ void __launch_bounds__(kFinishThreads) mean_kernel(Rows rows, const f
 template <typename Rows>
 __global__ void __launch_bounds__(kFinishThreads)
     factor_kernel(Rows rows, const float* dloss, float* factor) {
+  follow();
   __shared__ int counts[kWarp];
   const int count = counted(rows, counts);
   if (threadIdx.x == 0) *factor = *dloss / static_cast<float>(max(count, 1));
@@ -169,6 +172,7 @@ __global__ void __launch_bounds__(kFinishThreads)
 template <bool kBlock, bool kClear, typename Rows>
 __global__ void __launch_bounds__(kThreads)
     gradient_kernel(Rows rows, const float* factor, const float* logits, float* dlogits) {
+  follow();
   const Team<kBlock> team;
   if (team.row >= rows.rows) return;
   const Choice c = rows(team.row);

@@ -15,6 +15,7 @@ constexpr int kVectors = 4;
 template <int kWidth, bool kResidual, typename T>
 __global__ void __launch_bounds__(kThreads)
     dropout_kernel(int64_t rows, int64_t cols, DropoutSite site, const T* x, const T* residual, T* y) {
+  follow();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t r = int64_t{kBlockRows} * blockIdx.x + threadIdx.x / kWarp, at = r * cols;
   if (r >= rows) return;

@@ -12,6 +12,7 @@ constexpr int kFlat = 4;  // elements of a thread: 16 bytes
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads)
     accumulate_kernel(int64_t n, const float* keep, const float* g, float* total) {
+  follow();
   const int64_t i = (int64_t{kThreads} * blockIdx.x + threadIdx.x) * kWidth;
   const float k = *keep;
   const auto sum = [&](float before, float more) { return k == 0 ? more : k * before + more; };
@@ -57,6 +58,7 @@ struct Scalars {
 
 __global__ void scalars_kernel(AdamW a, const float* norm, const float* loss, const float* hyper,
                                Scalars* to) {
+  follow();
   const auto h = [&](Hyper which) { return static_cast<double>(hyper[static_cast<int>(which)]); };
   const double max_norm = h(Hyper::kMaxGradNorm);
   double s = h(Hyper::kInverseScale);
@@ -78,8 +80,13 @@ struct Betas {
 template <int kWidth, typename R>
 __device__ inline void update(int64_t i, const Betas& b, const Scalars& s, const float* g, float* p, float* m,
                               float* v, R* rounded) {
-  const Vec<float, kWidth> gs = load_vec<kWidth>(g + i), ps = load_vec<kWidth>(p + i),
-                           ms = load_vec<kWidth>(m + i), vs = load_vec<kWidth>(v + i);
+  const Vec<float, kWidth> gs = load_vec<kWidth>(g + i), ms = load_vec<kWidth>(m + i),
+                           vs = load_vec<kWidth>(v + i);
+  bool idle = b.eps > 0 && (s.decay == 1 || i >= b.decayed);
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j) idle = idle && gs.at[j] == 0 && ms.at[j] == 0 && vs.at[j] == 0;
+  if (idle) return;  // all stay as they are: words that no text has had yet
+  const Vec<float, kWidth> ps = load_vec<kWidth>(p + i);
   float p1[kWidth], m1[kWidth], v1[kWidth];
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) {
@@ -98,6 +105,7 @@ template <int kWidth, typename R>
 __global__ void __launch_bounds__(kThreads)
     adamw_kernel(int64_t n, Betas b, const Scalars* scalars, const float* g, float* p, float* m, float* v,
                  R* rounded) {
+  follow();
   const int64_t i = (int64_t{kThreads} * blockIdx.x + threadIdx.x) * kWidth;
   const Scalars s = *scalars;
   if (!s.apply) return;

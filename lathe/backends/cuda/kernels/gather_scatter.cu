@@ -20,6 +20,7 @@ constexpr int kGatherWords = 4;
 template <typename Word>
 __global__ void __launch_bounds__(kGatherThreads)
     gather_kernel(int64_t rows, int64_t words, const Word* table, const int32_t* ids, Word* y) {
+  follow();
   const int64_t r = int64_t{kGatherRows} * blockIdx.x + threadIdx.x / kWarp;
   if (r >= rows) return;
   const Word* from = table + ids[r] * words;
@@ -50,6 +51,7 @@ constexpr int kMergeThreads = 1024;
 constexpr int kRankWarps = 16;
 __global__ void __launch_bounds__(kRankWarps* kWarp)
     rank_kernel(int64_t n, int size, const int32_t* ids, Key* to) {
+  follow();
   __shared__ int4 chunk[kChunk / 4];
   __shared__ int below[kRankWarps][kWarp];
   int* id = reinterpret_cast<int*>(chunk);
@@ -81,6 +83,7 @@ __global__ void __launch_bounds__(kRankWarps* kWarp)
 constexpr int kBlocksPerChunk = kChunk / kMergeThreads;
 __global__ void __launch_bounds__(kMergeThreads)
     merge_kernel(int64_t n, int64_t chunks, const Key* sorted, Key* to) {
+  follow();
   __shared__ Key other[kChunk];
   const int64_t own = blockIdx.x / kBlocksPerChunk;
   const int64_t at = int64_t{kMergeThreads} * (blockIdx.x % kBlocksPerChunk) + threadIdx.x;
@@ -139,6 +142,7 @@ __device__ inline void fill(const Pieces& pieces, int64_t first, int64_t table_r
 template <int kWidth, typename In, typename Out>
 __global__ void __launch_bounds__(kPieceThreads)
     pieces_kernel(Pieces pieces, const In* dy, int64_t table_rows, Out* out) {
+  follow();
   const int64_t p = blockIdx.x, cols = pieces.cols;
   const int64_t col = (int64_t{blockDim.x} * blockIdx.y + threadIdx.x) * kWidth;
   if (p >= pieces.count) return fill<kWidth>(pieces, (p - pieces.count) * kWarp, table_rows, col, out);
@@ -177,6 +181,7 @@ __global__ void __launch_bounds__(kPieceThreads)
 constexpr int kJoinThreads = 64, kJoinShares = 8;
 template <int kWidth, typename Out>
 __global__ void __launch_bounds__(kJoinThreads* kJoinShares) join_kernel(Pieces pieces, Out* out) {
+  follow();
   const int64_t p = blockIdx.x, begin = p * pieces.length, end = begin + pieces.length;
   const int64_t id = pieces.id(end - 1);
   if (id != pieces.id(end) || (begin > 0 && pieces.id(begin - 1) == id)) return;

@@ -146,6 +146,7 @@ __device__ inline void store_normal(const Normal<T>& n, int64_t at, int64_t col,
 /// cols is a multiple of 8 and at most 256 kVectors.
 template <int kVectors, typename Source, typename T>
 __global__ void __launch_bounds__(kThreads) held_kernel(int64_t rows, int cols, Source source, Normal<T> n) {
+  follow();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t r = int64_t{kBlockRows} * blockIdx.x + threadIdx.x / kWarp;
   if (r >= rows) return;
@@ -180,6 +181,7 @@ __global__ void __launch_bounds__(kThreads) held_kernel(int64_t rows, int cols, 
 template <int kWidth, typename Source, typename T>
 __global__ void __launch_bounds__(kThreads)
     reread_kernel(int64_t rows, int64_t cols, Source source, Normal<T> n) {
+  follow();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t r = int64_t{kBlockRows} * blockIdx.x + threadIdx.x / kWarp;
   if (r >= rows) return;

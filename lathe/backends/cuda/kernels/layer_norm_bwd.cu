@@ -78,6 +78,7 @@ __device__ inline void store_partial(const Backward<T>& b, const float (&dgamma)
 /// cols is a multiple of 8 and at most 256 kVectors.  Columns beyond are zeros.
 template <int kVectors, bool kDropout, typename T>
 __global__ void __launch_bounds__(kThreads, resident_blocks(kVectors)) held_kernel(Backward<T> b) {
+  follow();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int cols = static_cast<int>(b.cols);
   const float share = 1.f / static_cast<float>(cols);
@@ -130,6 +131,7 @@ __global__ void __launch_bounds__(kThreads, resident_blocks(kVectors)) held_kern
 /// it writes them.
 template <int kWidth, bool kDropout, typename T>
 __global__ void __launch_bounds__(kThreads) reread_kernel(Backward<T> b) {
+  follow();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t r = int64_t{kBlockRows} * blockIdx.x + threadIdx.x / kWarp, at = r * b.cols;
   if (r >= b.rows) return;
@@ -168,6 +170,7 @@ __global__ void __launch_bounds__(kThreads) reread_kernel(Backward<T> b) {
 constexpr int kColumnThreads = 8;  // along the rows
 template <typename T>
 __global__ void __launch_bounds__(kWarp* kColumnThreads) columns_kernel(Backward<T> b) {
+  follow();
   const int64_t col = int64_t{kWarp} * blockIdx.x + threadIdx.x;
   const int64_t begin = b.rows * blockIdx.y / gridDim.y, end = b.rows * (blockIdx.y + 1) / gridDim.y;
   float dgamma = 0, dbeta = 0;
@@ -190,6 +193,7 @@ __global__ void __launch_bounds__(kWarp* kColumnThreads) columns_kernel(Backward
 /// dgamma and dbeta from the blocks' sums.
 __global__ void __launch_bounds__(kWarp* kWarp)
     finish_kernel(int64_t blocks, int64_t cols, const float* partial, float* dgamma, float* dbeta) {
+  follow();
   const int64_t c = int64_t{kWarp} * blockIdx.x + threadIdx.x;
   float sum = 0;
   if (c < 2 * cols) {

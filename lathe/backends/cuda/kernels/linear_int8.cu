@@ -15,6 +15,7 @@ constexpr int kRowThreads = 128;
 template <typename T>
 __global__ void __launch_bounds__(kRowThreads)
     round_kernel(int64_t k, int64_t pitch, const T* x, int8_t* value, float* scale) {
+  follow();
   __shared__ float of_warps[kRowThreads / kWarp];
   const int thread = static_cast<int>(threadIdx.x);
   const T* row = x + blockIdx.x * k;
@@ -60,6 +61,7 @@ struct Operands {
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     product_kernel(int64_t m, int64_t n, int64_t words, Operands in, T* y) {
+  follow();
   __shared__ int x_tile[kWords][kTile + 1], w_tile[kWords][kTile + 1];
   const int64_t row = int64_t{kTile} * blockIdx.y, col = int64_t{kTile} * blockIdx.x;
   const int ty = static_cast<int>(threadIdx.x) / kStride, tx = static_cast<int>(threadIdx.x) % kStride;

@@ -11,6 +11,7 @@ constexpr int kMapVectors = 2;
 /// y[i] = f(a[i]) or f(a[i], b[i]), with F::kInputs inputs.  y may be a or b.
 template <int kWidth, typename In, typename Out, typename F>
 __global__ void __launch_bounds__(kMapThreads) map_kernel(int64_t n, const In* a, const In* b, Out* y, F f) {
+  follow();
   constexpr int64_t kStep = kMapThreads * kWidth;
   const int64_t first = kMapVectors * kStep * blockIdx.x + threadIdx.x * kWidth;
   const auto value = [&](float u, float v) {

@@ -49,6 +49,7 @@ template <typename T, typename C>
 __global__ void __launch_bounds__(kThreads)
     product_kernel(int64_t m, int64_t n, int64_t k, int64_t part_terms, Matrix<T> a, Matrix<T> b,
                    Result<C> result) {
+  follow();
   __shared__ float a_tile[kDepth][kTile + 1], b_tile[kDepth][kTile + 1];
   const int64_t row = int64_t{blockIdx.y} * kTile, col = int64_t{blockIdx.x} * kTile;
   const int ty = threadIdx.x / (kTile / kOwn), tx = threadIdx.x % (kTile / kOwn);
@@ -89,6 +90,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename C>
 __global__ void __launch_bounds__(kThreads)
     join_parts_kernel(int64_t elements, int64_t n, int64_t parts, Result<C> result) {
+  follow();
   const int64_t at = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (at >= elements) return;
   float sum = 0;

@@ -18,6 +18,7 @@ struct Elements {
 
 template <typename T>
 __global__ void __launch_bounds__(kSumThreads) mean_bwd_kernel(int64_t n, const float* dy, T* dx) {
+  follow();
   const int64_t i = int64_t{kSumThreads} * blockIdx.x + threadIdx.x;
   if (i < n) dx[i] = from_float<T>(*dy / static_cast<float>(n));
 }

@@ -31,6 +31,7 @@ __device__ inline T block_sum(T x, T* scratch) {
 template <int kWidth, typename Terms, typename Finish>
 __global__ void __launch_bounds__(kSumThreads, kSumResident)
     sum_kernel(int64_t n, Terms terms, Finish finish, double* partial, float* out) {
+  follow();
   __shared__ double scratch[kSumThreads / kWarp];
   constexpr int64_t kStep = kSumThreads * kWidth;
   double sum = 0;
@@ -71,6 +72,7 @@ __global__ void __launch_bounds__(kSumThreads, kSumResident)
 template <typename Finish>
 __global__ void __launch_bounds__(kSumThreads)
     finish_kernel(int64_t count, const double* partial, Finish finish, float* out) {
+  follow();
   __shared__ double scratch[kSumThreads / kWarp];
   double sum = 0;
   for (int64_t i = threadIdx.x; i < count; i += kSumThreads) sum += partial[i];

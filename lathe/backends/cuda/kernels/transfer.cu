@@ -7,6 +7,7 @@ namespace {
 constexpr int kThreads = 256, kBlocks = 32;
 
 __global__ void scatter_kernel(const Scatter scatter, const std::byte* piece) {
+  follow();
   const Scatter::Part& part = scatter.parts[blockIdx.y];
   const uint32_t words = part.bytes / sizeof(uint32_t);
   const uint32_t* from = reinterpret_cast<const uint32_t*>(piece + part.offset);
