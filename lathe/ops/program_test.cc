@@ -186,5 +186,24 @@ TEST(MemoryPlan, ViewsAndUpdatesLieInTheirStateAndPartsInTheirWhole) {
   EXPECT_EQ(place(b).offset, place(whole).offset + 80);
 }
 
+/// Two gradients of a flat whole, computed one after the other, and an activation that is needed until the
+/// second: it lies where the second will be.
+TEST(MemoryPlan, APartGivesRoomUntilItIsWritten) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {64}});
+  const Value early = relu(x), kept = add(early, x);
+  const Value first = relu(early), second = relu(kept);
+  const Value whole = p.emit(op::concat, {second, first})[0];
+  p.output("y", add(whole, whole));
+  const Impl impl;
+  const MemoryPlan plan = plan_memory(p, Selection(p.nodes().size(), &impl), 64);
+  const auto begin = [&](Value v) { return plan.places[static_cast<size_t>(v.id)].offset; };
+  EXPECT_EQ(begin(second), begin(whole));
+  EXPECT_EQ(begin(first), begin(whole) + 256);
+  EXPECT_EQ(begin(x), begin(second));  // dead when `second` is written
+  for (const Value other : {x, early, kept}) EXPECT_NE(begin(other), begin(first));
+  EXPECT_NE(begin(kept), begin(second));
+}
+
 }  // namespace
 }  // namespace lathe

@@ -5,29 +5,37 @@
 namespace lathe {
 namespace {
 
-/// Follows views and in-place updates to the value whose memory they share.
+/// Follows views and in-place updates to the value whose memory they share.  A value that others were joined
+/// into (Aliasing::kConcat) has these as parts.
 class Roots {
  public:
   explicit Roots(const Program& program)
-      : program_(program), root_(program.values().size()), offset_(root_.size()) {
-    for (size_t i = 0; i < root_.size(); ++i) root_[i] = static_cast<int>(i);
+      : program_(program), up_(program.values().size()), offset_(up_.size()), joined_(up_.size()) {
+    for (size_t i = 0; i < up_.size(); ++i) up_[i] = static_cast<int>(i);
     for (const Node& node : program.nodes()) visit(node);
   }
   int root(int id) const {
-    while (root_[static_cast<size_t>(id)] != id) id = root_[static_cast<size_t>(id)];
+    while (up(id) != id) id = up(id);
     return id;
+  }
+  /// The part of the root that holds the value; the root where it has no parts, or is meant as a whole.
+  int part(int id) const {
+    int found = id;
+    for (int at = id; up(at) != at; at = up(at)) found = joined_[static_cast<size_t>(at)] ? at : up(at);
+    return found;
   }
   size_t offset(int id) const {
     size_t total = 0;
-    for (; root_[static_cast<size_t>(id)] != id; id = root_[static_cast<size_t>(id)])
-      total += offset_[static_cast<size_t>(id)];
+    for (; up(id) != id; id = up(id)) total += offset_[static_cast<size_t>(id)];
     return total;
   }
 
  private:
-  void link(int id, int to, size_t offset) {
-    root_[static_cast<size_t>(id)] = to;
+  int up(int id) const { return up_[static_cast<size_t>(id)]; }
+  void link(int id, int to, size_t offset, bool joined = false) {
+    up_[static_cast<size_t>(id)] = to;
     offset_[static_cast<size_t>(id)] = offset;
+    joined_[static_cast<size_t>(id)] = joined;
   }
   void visit(const Node& node) {
     for (const InPlace& alias : node.op->in_place)
@@ -39,23 +47,42 @@ class Roots {
     if (node.op->aliasing != Aliasing::kConcat) return;
     size_t at = 0;
     for (int id : node.in) {
-      if (root_[static_cast<size_t>(id)] != id ||
-          program_.values()[static_cast<size_t>(id)].kind == ValueKind::kState)
+      if (up(id) != id || program_.values()[static_cast<size_t>(id)].kind == ValueKind::kState)
         fail(ErrorCode::kInternal, "memory plan: value {} cannot become a part of %{}", id, node.out[0]);
-      link(id, node.out[0], at);
+      link(id, node.out[0], at, true);
       at += bytes_of(program_.type(id));
     }
   }
 
   const Program& program_;
-  std::vector<int> root_;
+  std::vector<int> up_;
   std::vector<size_t> offset_;
+  std::vector<bool> joined_;
 };
 
+/// Node indices, inclusive.
 struct Lifetime {
-  int value = 0;
-  int first = 0, last = 0;  ///< node indices, inclusive
-  size_t bytes = 0, offset = 0;
+  int first, last = -1;
+
+  void extend(const Lifetime& other) {
+    first = std::min(first, other.first);
+    last = std::max(last, other.last);
+  }
+};
+
+/// Memory with one lifetime.
+struct Piece {
+  Lifetime life;
+  size_t bytes, offset;
+};
+
+/// A value that is placed.  Its parts, as far as it has some, live on their own: gradients of one layer come
+/// into being long after those of another, and meanwhile something else lies there.
+struct Block {
+  int value;
+  size_t bytes, offset = 0;
+  Lifetime life;             // from the first of its parts to the last
+  std::vector<Piece> parts;  // offsets from its beginning
 };
 
 /// The last node beside which each node may still run: itself, or the one before the next with late outputs.
@@ -71,16 +98,12 @@ std::vector<int> last_beside(const Program& program, const Selection& selection)
   return beside;
 }
 
+/// When each value's memory is in use, by value; of parts their own, of wholes what is of no part.
 std::vector<Lifetime> lifetimes(const Program& program, const Selection& selection, const Roots& roots) {
   const int end = static_cast<int>(program.nodes().size());
   const std::vector<int> beside = last_beside(program, selection);
-  std::vector<Lifetime> of(program.values().size());
-  for (size_t id = 0; id < of.size(); ++id) of[id] = {static_cast<int>(id), end, -1, 0, 0};
-  const auto touch = [&](int id, int node) {
-    Lifetime& life = of[static_cast<size_t>(roots.root(id))];
-    life.first = std::min(life.first, node);
-    life.last = std::max(life.last, node);
-  };
+  std::vector<Lifetime> of(program.values().size(), Lifetime{end});
+  const auto touch = [&](int id, int node) { of[static_cast<size_t>(roots.part(id))].extend({node, node}); };
   for (size_t id = 0; id < of.size(); ++id)
     if (program.values()[id].kind == ValueKind::kInput) touch(static_cast<int>(id), 0);
   for (int n = 0; n < end; ++n) {
@@ -92,34 +115,55 @@ std::vector<Lifetime> lifetimes(const Program& program, const Selection& selecti
     }
   }
   for (const auto& [name, id] : program.outputs()) touch(id, end);
-  std::vector<Lifetime> used;
-  for (Lifetime& life : of) {
-    if (life.last < 0 || program.values()[static_cast<size_t>(life.value)].kind == ValueKind::kState)
-      continue;
-    life.bytes = bytes_of(program.type(life.value));
-    used.push_back(life);
-  }
-  return used;
+  return of;
 }
 
-/// Largest first, each at the lowest offset that no value alive at the same time occupies.
-size_t assign_offsets(std::vector<Lifetime>& values, size_t alignment) {
-  std::stable_sort(values.begin(), values.end(),
-                   [](const Lifetime& a, const Lifetime& b) { return a.bytes > b.bytes; });
-  std::vector<const Lifetime*> placed;  // by offset
+std::vector<Block> blocks_of(const Program& program, const Selection& selection, const Roots& roots) {
+  const std::vector<Lifetime> lives = lifetimes(program, selection, roots);
+  std::vector<Block> blocks;
+  std::vector<size_t> block_of(lives.size());
+  for (size_t id = 0; id < lives.size(); ++id) {
+    const bool placed = lives[id].last >= 0 && roots.root(static_cast<int>(id)) == static_cast<int>(id) &&
+                        program.values()[id].kind != ValueKind::kState;
+    if (!placed) continue;
+    block_of[id] = blocks.size();
+    blocks.push_back({static_cast<int>(id), bytes_of(program.type(static_cast<int>(id))), 0, lives[id], {}});
+  }
+  for (size_t id = 0; id < lives.size(); ++id) {
+    const int value = static_cast<int>(id), root = roots.root(value);
+    if (lives[id].last < 0 || root == value) continue;
+    if (program.values()[static_cast<size_t>(root)].kind == ValueKind::kState) continue;
+    Piece part{lives[id], bytes_of(program.type(value)), roots.offset(value)};
+    part.life.extend(lives[static_cast<size_t>(root)]);
+    Block& block = blocks[block_of[static_cast<size_t>(root)]];
+    block.life.extend(part.life);
+    block.parts.push_back(part);
+  }
+  return blocks;
+}
+
+/// Largest first, each at the lowest offset where nothing lies that is alive at the same time.
+size_t assign_offsets(std::vector<Block>& blocks, size_t alignment) {
+  std::stable_sort(blocks.begin(), blocks.end(),
+                   [](const Block& a, const Block& b) { return a.bytes > b.bytes; });
+  std::vector<Piece> placed;  // by offset
+  const auto place = [&](const Piece& piece) {
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), piece.offset,
+                                   [](size_t offset, const Piece& p) { return offset < p.offset; }),
+                  piece);
+  };
   size_t end = 0;
-  for (Lifetime& value : values) {
+  for (Block& block : blocks) {
     size_t at = 0;
-    for (const Lifetime* other : placed) {
-      if (other->last < value.first || value.last < other->first) continue;
-      if (at + value.bytes <= other->offset) break;
-      at = std::max(at, (other->offset + other->bytes + alignment - 1) / alignment * alignment);
+    for (const Piece& other : placed) {
+      if (other.life.last < block.life.first || block.life.last < other.life.first) continue;
+      if (at + block.bytes <= other.offset) break;
+      at = std::max(at, (other.offset + other.bytes + alignment - 1) / alignment * alignment);
     }
-    value.offset = at;
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), at,
-                                   [](size_t offset, const Lifetime* l) { return offset < l->offset; }),
-                  &value);
-    end = std::max(end, at + value.bytes);
+    block.offset = at;
+    if (block.parts.empty()) place({block.life, block.bytes, at});
+    for (const Piece& part : block.parts) place({part.life, part.bytes, at + part.offset});
+    end = std::max(end, at + block.bytes);
   }
   return (end + alignment - 1) / alignment * alignment;
 }
@@ -128,9 +172,9 @@ size_t assign_offsets(std::vector<Lifetime>& values, size_t alignment) {
 
 MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment) {
   const Roots roots(program);
-  std::vector<Lifetime> values = lifetimes(program, selection, roots);
+  std::vector<Block> blocks = blocks_of(program, selection, roots);
   MemoryPlan plan;
-  plan.workspace_offset = assign_offsets(values, alignment);
+  plan.workspace_offset = assign_offsets(blocks, alignment);
   size_t workspace = 0, late_workspace = 0;
   for (size_t n = 0; n < selection.size(); ++n) {
     if (!selection[n]->workspace_bytes) continue;
@@ -141,7 +185,7 @@ MemoryPlan plan_memory(const Program& program, const Selection& selection, size_
   plan.arena_bytes =
       late_workspace > 0 ? plan.late_workspace_offset + late_workspace : plan.workspace_offset + workspace;
   std::vector<size_t> offset(program.values().size(), 0);
-  for (const Lifetime& life : values) offset[static_cast<size_t>(life.value)] = life.offset;
+  for (const Block& block : blocks) offset[static_cast<size_t>(block.value)] = block.offset;
   for (size_t id = 0; id < program.values().size(); ++id) {
     const int root = roots.root(static_cast<int>(id));
     const bool state = program.values()[static_cast<size_t>(root)].kind == ValueKind::kState;
