@@ -107,7 +107,7 @@ MemoryPlan guarded_plan(const Backend& backend, const Program& program, const Se
     plan.places[id].offset = at;
     at += (bytes_of(program.type(static_cast<int>(id))) + kGuard + alignment - 1) / alignment * alignment;
   }
-  plan.workspace_offset = plan.late_workspace_offset = at;
+  plan.workspaces = {at};
   const size_t workspace = selection[0]->workspace_bytes ? selection[0]->workspace_bytes(node, program) : 0;
   plan.arena_bytes = at + workspace + kGuard;
   return plan;
@@ -126,8 +126,8 @@ RunMemory make_memory(Backend& backend, const Bench& bench, const MemoryPlan& pl
   for (size_t id = 0; id < plan.places.size(); ++id)
     if (plan.places[id].state < 0)
       poison(plan.places[id].offset, bytes_of(bench.program.type(static_cast<int>(id))));
-  if (plan.arena_bytes > plan.workspace_offset + kGuard)
-    poison(plan.workspace_offset, plan.arena_bytes - plan.workspace_offset - kGuard);
+  if (plan.arena_bytes > plan.workspaces[0] + kGuard)
+    poison(plan.workspaces[0], plan.arena_bytes - plan.workspaces[0] - kGuard);
   backend.copy_in(memory.bindings.arena, 0, arena).check();
   for (size_t i = 0; i < bench.in_types.size(); ++i) {
     const std::string name = "in" + std::to_string(i);
@@ -158,7 +158,7 @@ std::string check_guards(Backend& backend, const Bench& bench, const MemoryPlan&
     if (plan.places[id].state < 0)
       for (size_t b = 0; b < bytes_of(bench.program.type(static_cast<int>(id))); ++b)
         owned[plan.places[id].offset + b] = true;
-  for (size_t b = plan.workspace_offset; b + kGuard < arena.size(); ++b) owned[b] = true;
+  for (size_t b = plan.workspaces[0]; b + kGuard < arena.size(); ++b) owned[b] = true;
   for (size_t b = 0; b < arena.size(); ++b)
     if (!owned[b] && arena[b] != kGuardByte)
       return fmt::format("wrote outside of its tensors, at arena byte {}", b);

@@ -55,10 +55,9 @@ struct MemoryPlan {
     int state = -1;     ///< id of the state value in whose buffer it lies; −1: in the arena
     size_t offset = 0;  ///< bytes
   };
-  std::vector<Place> places;  ///< one per value
+  std::vector<Place> places;       ///< one per value
+  std::vector<size_t> workspaces;  ///< one per node: offset in the arena; of no meaning if it has none
   size_t arena_bytes = 0;
-  size_t workspace_offset = 0;       ///< in the arena; shared by all nodes, which run one after another
-  size_t late_workspace_offset = 0;  ///< that of the nodes with late outputs
 };
 
 /// Host memory of every input of one run, in the program's order of inputs.

@@ -76,10 +76,11 @@ struct Piece {
   size_t bytes, offset;
 };
 
-/// A value that is placed.  Its parts, as far as it has some, live on their own: gradients of one layer come
-/// into being long after those of another, and meanwhile something else lies there.
+/// A value that is placed, or the workspace of a node.  Its parts, as far as it has some, live on their own:
+/// gradients of one layer come into being long after those of another, and meanwhile something else lies
+/// there.
 struct Block {
-  int value;
+  int value;  // or node
   size_t bytes, offset = 0;
   Lifetime life;             // from the first of its parts to the last
   std::vector<Piece> parts;  // offsets from its beginning
@@ -142,10 +143,25 @@ std::vector<Block> blocks_of(const Program& program, const Selection& selection,
   return blocks;
 }
 
+std::vector<Block> workspaces_of(const Program& program, const Selection& selection) {
+  const std::vector<int> beside = last_beside(program, selection);
+  std::vector<Block> blocks;
+  for (size_t n = 0; n < selection.size(); ++n) {
+    if (!selection[n]->workspace_bytes) continue;
+    const size_t bytes = selection[n]->workspace_bytes(program.nodes()[n], program);
+    const int node = static_cast<int>(n);
+    if (bytes > 0) blocks.push_back({node, bytes, 0, {node, beside[n]}, {}});
+  }
+  return blocks;
+}
+
 /// Largest first, each at the lowest offset where nothing lies that is alive at the same time.
-size_t assign_offsets(std::vector<Block>& blocks, size_t alignment) {
+size_t assign_offsets(std::vector<Block>& values, std::vector<Block>& workspaces, size_t alignment) {
+  std::vector<Block*> blocks;
+  for (auto* list : {&values, &workspaces})
+    for (Block& block : *list) blocks.push_back(&block);
   std::stable_sort(blocks.begin(), blocks.end(),
-                   [](const Block& a, const Block& b) { return a.bytes > b.bytes; });
+                   [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
   std::vector<Piece> placed;  // by offset
   const auto place = [&](const Piece& piece) {
     placed.insert(std::upper_bound(placed.begin(), placed.end(), piece.offset,
@@ -153,7 +169,8 @@ size_t assign_offsets(std::vector<Block>& blocks, size_t alignment) {
                   piece);
   };
   size_t end = 0;
-  for (Block& block : blocks) {
+  for (Block* const b : blocks) {
+    Block& block = *b;
     size_t at = 0;
     for (const Piece& other : placed) {
       if (other.life.last < block.life.first || block.life.last < other.life.first) continue;
@@ -173,17 +190,11 @@ size_t assign_offsets(std::vector<Block>& blocks, size_t alignment) {
 MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment) {
   const Roots roots(program);
   std::vector<Block> blocks = blocks_of(program, selection, roots);
+  std::vector<Block> workspaces = workspaces_of(program, selection);
   MemoryPlan plan;
-  plan.workspace_offset = assign_offsets(blocks, alignment);
-  size_t workspace = 0, late_workspace = 0;
-  for (size_t n = 0; n < selection.size(); ++n) {
-    if (!selection[n]->workspace_bytes) continue;
-    size_t& most = selection[n]->late_outputs != 0 ? late_workspace : workspace;
-    most = std::max(most, selection[n]->workspace_bytes(program.nodes()[n], program));
-  }
-  plan.late_workspace_offset = plan.workspace_offset + (workspace + alignment - 1) / alignment * alignment;
-  plan.arena_bytes =
-      late_workspace > 0 ? plan.late_workspace_offset + late_workspace : plan.workspace_offset + workspace;
+  plan.arena_bytes = assign_offsets(blocks, workspaces, alignment);
+  plan.workspaces.resize(selection.size());
+  for (const Block& block : workspaces) plan.workspaces[static_cast<size_t>(block.value)] = block.offset;
   std::vector<size_t> offset(program.values().size(), 0);
   for (const Block& block : blocks) offset[static_cast<size_t>(block.value)] = block.offset;
   for (size_t id = 0; id < program.values().size(); ++id) {

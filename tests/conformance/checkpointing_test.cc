@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
                          i.param.accumulate ? "_accumulated" : "");
     });
 
-/// The arena without the workspace of the ops; and the gradients, which lie in it.
+/// The arena, and the gradients, which lie in it.
 struct Planned {
   size_t bytes, gradients;
 };
@@ -119,7 +119,7 @@ Planned planned(Backend& backend, DType dtype, int64_t every, int64_t rows) {
       build_program(*m.model, ProgramKind::kStep, {rows * kRowTokens, rows}, 2, options(dtype, every));
   fuse(*program, backend, fusions());
   const nn::FlatLayout layout = nn::flat_layout(m.model->parameters());
-  return {plan_memory(*program, select(*program, backend), backend.info().alignment).workspace_offset,
+  return {plan_memory(*program, select(*program, backend), backend.info().alignment).arena_bytes,
           static_cast<size_t>(layout.trainable) * sizeof(float)};
 }
 

@@ -52,7 +52,7 @@ class CpuExecutable : public Executable {
       const auto* impl = static_cast<const CpuImpl*>(selection[n]);
       if (impl->run == nullptr) continue;  // a view
       const Node& node = program.nodes()[n];
-      Call call{pool, impl->isa, node, program, {}, {}, bindings.arena.data + plan.workspace_offset};
+      Call call{pool, impl->isa, node, program, {}, {}, bindings.arena.data + plan.workspaces[n]};
       for (int id : node.in) call.in.push_back(address(id));
       for (int id : node.out) call.out.push_back(address(id));
       if (const auto use = packed_use(node, program, impl->isa)) {

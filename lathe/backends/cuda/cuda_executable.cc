@@ -39,8 +39,7 @@ CudaExecutable::CudaExecutable(Device& device, const Program& program, const Sel
     const auto* impl = static_cast<const CudaImpl*>(selection[n]);
     if (impl->launch == nullptr) continue;  // a view
     const Node& node = program.nodes()[n];
-    const size_t workspace = impl->late_outputs != 0 ? plan.late_workspace_offset : plan.workspace_offset;
-    Call call{device.compute, node,  program,        {}, {}, bindings.arena.data + workspace,
+    Call call{device.compute, node,  program,        {}, {}, bindings.arena.data + plan.workspaces[n],
               device.side,    fork_, device.products};
     for (int id : node.in) call.in.push_back(address(id));
     for (int id : node.out) call.out.push_back(address(id));
