@@ -2,7 +2,6 @@
 
 #include "lathe/backends/cuda/kernels/column_sums.cuh"
 #include "lathe/backends/cuda/kernels/column_sums.h"
-#include "lathe/backends/cuda/kernels/gelu.cuh"
 #include "lathe/backends/cuda/kernels/vector.cuh"
 
 namespace lathe::cuda {
@@ -16,58 +15,12 @@ constexpr int rows_at_once(size_t bytes) { return bytes >= 64 ? 1 : bytes >= 32 
 constexpr int kResident = 4;
 constexpr int64_t kBlocks = 132 * kResident;
 
-/// What is summed: x as it is.
-template <typename T>
-struct Stored {
-  const T* x;
-
-  template <int kWidth>
-  struct Raw {
-    Vec<T, kWidth> x;
-  };
-  template <int kWidth>
-  __device__ Raw<kWidth> load(int64_t at) const {
-    return {load_vec<kWidth>(x + at)};
-  }
-  template <int kWidth>
-  __device__ void value(int64_t, const Raw<kWidth>& raw, float (&to)[kWidth]) const {
-    to_floats(raw.x, to);
-  }
-};
-
-/// What is summed: the derivative of gelu, which `value` stores.
-template <typename T>
-struct GeluBwd {
-  const T *dy, *x;
-  T* dx;
-
-  template <int kWidth>
-  struct Raw {
-    Vec<T, kWidth> dy, x;
-  };
-  template <int kWidth>
-  __device__ Raw<kWidth> load(int64_t at) const {
-    return {load_vec<kWidth>(dy + at), load_vec<kWidth>(x + at)};
-  }
-  template <int kWidth>
-  __device__ void value(int64_t at, const Raw<kWidth>& raw, float (&to)[kWidth]) const {
-    float before[kWidth];
-    to_floats(raw.x, before);
-    to_floats(raw.dy, to);
-#pragma unroll
-    for (int j = 0; j < kWidth; ++j) to[j] *= gelu_slope(before[j]);
-    const Vec<T, kWidth> rounded = round_vec<T>(to);
-    store_vec(dx + at, rounded);
-    to_floats(rounded, to);
-  }
-};
-
 /// Sums of part blockIdx.y, `part_rows` rows, to partial[blockIdx.y][cols].
-template <int kWidth, typename Terms>
+template <int kWidth, typename T>
 __global__ void __launch_bounds__(kThreads, kResident)
-    partial_sums_kernel(int64_t rows, int64_t cols, int64_t part_rows, Terms terms, float* partial) {
+    partial_sums_kernel(int64_t rows, int64_t cols, int64_t part_rows, const T* x, float* partial) {
   follow();
-  using Raw = typename Terms::template Raw<kWidth>;
+  using Raw = Vec<T, kWidth>;
   constexpr int kRowsAtOnce = rows_at_once(sizeof(Raw));
   const int64_t first_col = int64_t{kWarp} * kWidth * blockIdx.x, col = first_col + threadIdx.x * kWidth;
   const int64_t begin = part_rows * blockIdx.y, end = min(rows, begin + part_rows);
@@ -77,12 +30,12 @@ __global__ void __launch_bounds__(kThreads, kResident)
 #pragma unroll
     for (int k = 0; k < kRowsAtOnce; ++k)
       if (first + k * kRowThreads < end)
-        raw[k] = terms.template load<kWidth>((first + k * kRowThreads) * cols + col);
+        raw[k] = load_vec<kWidth>(x + (first + k * kRowThreads) * cols + col);
 #pragma unroll
     for (int k = 0; k < kRowsAtOnce; ++k) {
       if (first + k * kRowThreads >= end) break;
       float term[kWidth];
-      terms.template value<kWidth>((first + k * kRowThreads) * cols + col, raw[k], term);
+      to_floats(raw[k], term);
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) sum[j] += term[j];
     }
@@ -111,42 +64,26 @@ struct Parts {
   }
 };
 
-template <typename Terms>
-void sum(cudaStream_t stream, int64_t rows, int64_t cols, bool vectors, const Terms& terms, float* sums,
-         void* workspace) {
+}  // namespace
+
+void column_sums(cudaStream_t stream, DType t, int64_t rows, int64_t cols, const void* x, float* sums,
+                 void* workspace) {
   if (cols == 0) return;
+  const bool vectors = cols % 8 == 0 && aligned16(x);
   const int64_t width = vectors ? 8 : 1;
   const Parts parts(rows, cols, width);
   float* partial = parts.count == 1 ? sums : static_cast<float*>(workspace);
   const dim3 grid(static_cast<unsigned>(ceil_div(cols, kWarp * width)), static_cast<unsigned>(parts.count));
   const dim3 threads(kWarp, kRowThreads);
-  if (vectors)
-    partial_sums_kernel<8><<<grid, threads, 0, stream>>>(rows, cols, parts.rows, terms, partial);
-  else
-    partial_sums_kernel<1><<<grid, threads, 0, stream>>>(rows, cols, parts.rows, terms, partial);
-  if (parts.count > 1) finish_sums(stream, parts.count, 1, partial, {cols, sums});
-}
-
-}  // namespace
-
-void column_sums(cudaStream_t stream, DType t, int64_t rows, int64_t cols, const void* x, float* sums,
-                 void* workspace) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    sum(stream, rows, cols, cols % 8 == 0 && aligned16(x), Stored<T>{static_cast<const T*>(x)}, sums,
-        workspace);
+    const T* from = static_cast<const T*>(x);
+    if (vectors)
+      partial_sums_kernel<8><<<grid, threads, 0, stream>>>(rows, cols, parts.rows, from, partial);
+    else
+      partial_sums_kernel<1><<<grid, threads, 0, stream>>>(rows, cols, parts.rows, from, partial);
   });
-}
-
-void gelu_bwd_sums(cudaStream_t stream, DType t, int64_t rows, int64_t cols, const void* dy, const void* x,
-                   void* dx, float* sums, void* workspace) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    const bool vectors = cols % 8 == 0 && aligned16(dy, x, static_cast<const void*>(dx));
-    sum(stream, rows, cols, vectors,
-        GeluBwd<T>{static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<T*>(dx)}, sums,
-        workspace);
-  });
+  if (parts.count > 1) finish_sums(stream, parts.count, partial, {cols, sums});
 }
 
 size_t column_sums_workspace_bytes(int64_t rows, int64_t cols) {

@@ -4,10 +4,10 @@
 
 namespace lathe::cuda {
 
-/// Up to three vectors of sums, `cols` each.  Null: not wanted.
+/// One or two vectors of sums, `cols` each.
 struct SumRows {
   int64_t cols;
-  float *first, *second = nullptr, *third = nullptr;
+  float *first, *second = nullptr;
 };
 
 /// Parts that a thread loads at once.
@@ -33,18 +33,12 @@ static __global__ void __launch_bounds__(kWarp* kWarp)
   sum = warp_sum(sums[threadIdx.x][threadIdx.y]);  // of column threadIdx.y
   const int64_t own = int64_t{kWarp} * blockIdx.x + threadIdx.y;
   if (threadIdx.x != 0 || own >= count) return;
-  if (own < to.cols)
-    to.first[own] = sum;
-  else if (own < 2 * to.cols)
-    to.second[own - to.cols] = sum;
-  else if (to.third != nullptr)
-    to.third[own - 2 * to.cols] = sum;
+  (own < to.cols ? to.first[own] : to.second[own - to.cols]) = sum;
 }
 
 /// partial: [parts][vectors][to.cols].
-inline void finish_sums(cudaStream_t stream, int64_t parts, int vectors, const float* partial,
-                        const SumRows& to) {
-  const int64_t count = vectors * to.cols;
+inline void finish_sums(cudaStream_t stream, int64_t parts, const float* partial, const SumRows& to) {
+  const int64_t count = (to.second == nullptr ? 1 : 2) * to.cols;
   finish_sums_kernel<<<static_cast<unsigned>(ceil_div(count, kWarp)), dim3(kWarp, kWarp), 0, stream>>>(
       static_cast<int>(parts), count, partial, to);
 }

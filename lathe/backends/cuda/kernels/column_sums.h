@@ -12,10 +12,7 @@ namespace lathe::cuda {
 /// address; multiples of 16 bytes and rows of a multiple of 8 elements are faster.  No rows: 0.
 void column_sums(cudaStream_t stream, DType t, int64_t rows, int64_t cols, const void* x, float* sums,
                  void* workspace);
-/// dx = gelu_bwd(dy, x) (elementwise.h; dx may be dy), and sums[c] = Σ over the rows of dx as it is stored.
-void gelu_bwd_sums(cudaStream_t stream, DType t, int64_t rows, int64_t cols, const void* dy, const void* x,
-                   void* dx, float* sums, void* workspace);
-/// Of both.
+/// Of its workspace.
 size_t column_sums_workspace_bytes(int64_t rows, int64_t cols);
 
 }  // namespace lathe::cuda

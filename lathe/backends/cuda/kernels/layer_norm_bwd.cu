@@ -2,6 +2,7 @@
 // row: dx = rstd · (g − ⟨g⟩ − x̂ ⟨g x̂⟩), dgamma = Σ dy x̂ and dbeta = Σ dy over the rows.
 #include <algorithm>
 
+#include "lathe/backends/cuda/kernels/column_sums.cuh"
 #include "lathe/backends/cuda/kernels/dropout.cuh"
 #include "lathe/backends/cuda/kernels/rows.h"
 #include "lathe/backends/cuda/kernels/vector.cuh"
@@ -190,24 +191,6 @@ __global__ void __launch_bounds__(kWarp* kColumnThreads) columns_kernel(Backward
   b.partial[(2 * int64_t{blockIdx.y} + threadIdx.y) * b.cols + col] = sum;
 }
 
-/// dgamma and dbeta from the blocks' sums.
-__global__ void __launch_bounds__(kWarp* kWarp)
-    finish_kernel(int64_t blocks, int64_t cols, const float* partial, float* dgamma, float* dbeta) {
-  follow();
-  const int64_t c = int64_t{kWarp} * blockIdx.x + threadIdx.x;
-  float sum = 0;
-  if (c < 2 * cols) {
-#pragma unroll 4
-    for (int64_t b = threadIdx.y; b < blocks; b += kWarp) sum += partial[2 * cols * b + c];
-  }
-  __shared__ float sums[kWarp][kWarp + 1];
-  sums[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  sum = warp_sum(sums[threadIdx.x][threadIdx.y]);  // of column threadIdx.y
-  const int64_t own = int64_t{kWarp} * blockIdx.x + threadIdx.y;
-  if (threadIdx.x == 0 && own < 2 * cols) (own < cols ? dgamma[own] : dbeta[own - cols]) = sum;
-}
-
 template <bool kDropout, typename T>
 void launch(cudaStream_t stream, const Backward<T>& b, bool vectors, float* dgamma, float* dbeta) {
   if (b.cols == 0) return;
@@ -231,8 +214,7 @@ void launch(cudaStream_t stream, const Backward<T>& b, bool vectors, float* dgam
     if (b.rows > 0 && vectors) reread_kernel<8, kDropout><<<row_blocks, kThreads, 0, stream>>>(b);
     if (b.rows > 0 && !vectors) reread_kernel<1, kDropout><<<row_blocks, kThreads, 0, stream>>>(b);
   }
-  finish_kernel<<<static_cast<unsigned>(ceil_div(2 * b.cols, kWarp)), dim3(kWarp, kWarp), 0, stream>>>(
-      blocks, b.cols, b.partial, dgamma, dbeta);
+  finish_sums(stream, blocks, b.partial, {b.cols, dgamma, dbeta});
 }
 
 }  // namespace
