@@ -1,5 +1,7 @@
 #include "lathe/backends/cuda/graph_edges.h"
 
+#include <cuda.h>
+
 #include <string_view>
 #include <vector>
 
@@ -29,14 +31,44 @@ bool is_kernel(cudaGraphNode_t node) {
   return cudaGraphNodeGetType(node, &type) == cudaSuccess && type == cudaGraphNodeTypeKernel;
 }
 
+/// Names of kernels by the driver's functions: the runtime's know no kernels of libraries, and take the
+/// question for an error.
+class KernelNames {
+ public:
+  KernelNames()
+      : params_(find<decltype(params_)>("cuGraphKernelNodeGetParams")),
+        of_function_(find<decltype(of_function_)>("cuFuncGetName")),
+        of_kernel_(find<decltype(of_kernel_)>("cuKernelGetName")) {}
+
+  /// Empty where the driver does not tell.
+  std::string_view of(cudaGraphNode_t node) const {
+    CUDA_KERNEL_NODE_PARAMS params{};
+    const char* name = nullptr;
+    if (params_ == nullptr || of_function_ == nullptr || of_kernel_ == nullptr) return {};
+    if (params_(node, &params) != CUDA_SUCCESS) return {};
+    const CUresult found =
+        params.func != nullptr ? of_function_(&name, params.func) : of_kernel_(&name, params.kern);
+    return found == CUDA_SUCCESS ? name : std::string_view{};
+  }
+
+ private:
+  template <typename F>
+  static F find(const char* name) {
+    void* entry = nullptr;
+    constexpr unsigned kVersion = 12030;  // the first that has all of them
+    if (cudaGetDriverEntryPointByVersion(name, &entry, kVersion, cudaEnableDefault, nullptr) != cudaSuccess)
+      return nullptr;
+    return reinterpret_cast<F>(entry);
+  }
+
+  decltype(&cuGraphKernelNodeGetParams) params_;
+  decltype(&cuFuncGetName) of_function_;
+  decltype(&cuKernelGetName) of_kernel_;
+};
+
 /// A kernel of namespace lathe::cuda; those of libraries do not wait for what is before them.
-bool follows(cudaGraphNode_t node) {
-  cudaKernelNodeParams params{};
-  const char* name = nullptr;
-  const bool known = is_kernel(node) && cudaGraphKernelNodeGetParams(node, &params) == cudaSuccess &&
-                     cudaFuncGetName(&name, params.func) == cudaSuccess && name != nullptr;
-  cudaGetLastError();  // what asking about a library's kernel has left
-  return known && std::string_view(name).find("5lathe4cuda") != std::string_view::npos;
+bool follows(cudaGraphNode_t node, const KernelNames& names) {
+  return is_kernel(node) && names.of(node).find("5lathe4cuda") != std::string_view::npos;
 }
 
 bool launches_ahead() {
@@ -50,8 +82,9 @@ bool launches_ahead() {
 
 void launch_ahead(cudaGraph_t graph) {
   if (!launches_ahead()) return;
+  const KernelNames names;
   for (const Edge& edge : edges_of(graph)) {
-    if (edge.data.type != cudaGraphDependencyTypeDefault || !is_kernel(edge.from) || !follows(edge.to))
+    if (edge.data.type != cudaGraphDependencyTypeDefault || !is_kernel(edge.from) || !follows(edge.to, names))
       continue;
     cudaGraphEdgeData ahead{};
     ahead.from_port = cudaGraphKernelNodePortProgrammatic;
