@@ -12,7 +12,7 @@
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/io/file_system.h"
-#include "lathe/io/model_folder.h"
+#include "lathe/io/hub_cache.h"
 
 #if defined(__APPLE__)
 #include <sys/sysctl.h>

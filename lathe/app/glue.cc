@@ -164,14 +164,18 @@ class Glue {
     const std::string resume_from = run_.prepare_output();
     Backend& backend = run_.open_device();
     FileSystem& fs = real_file_system();
-    const std::string folder =
-        resolve_model(fs, glue_.model_name_or_path, glue_.model_revision, glue_.cache_dir.value_or(""));
+    const HubSettings hub = run_.hub(glue_.token);
+    const std::string cache = glue_.cache_dir.value_or("");
+    const std::string folder = fetch_model(fs, glue_.model_name_or_path, glue_.model_revision, cache,
+                                           {true, !glue_.tokenizer_name}, hub);
     const BertConfig config = read_bert_config(fs, folder);
     Texts texts = glue_.task_name ? read_task(glue_, training_) : read_files(glue_, training_, config);
     say_files(texts);
     adopt_label_order(run_, config, texts);
     AutoModel model = from_pretrained(fs, folder, head_of(texts.labels, glue_.ignore_mismatched_sizes));
-    if (glue_.tokenizer_name) model.tokenizer = Tokenizer::load(resolve_model(fs, *glue_.tokenizer_name));
+    if (glue_.tokenizer_name)
+      model.tokenizer = Tokenizer::load(
+          fetch_model(fs, *glue_.tokenizer_name, glue_.model_revision, cache, {false, true}, hub));
     tokenize(texts, *model.tokenizer);
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {

@@ -20,11 +20,15 @@ class Qa {
     const std::string resume_from = run_.prepare_output();
     Backend& backend = run_.open_device();
     FileSystem& fs = real_file_system();
+    const HubSettings hub = run_.hub(qa_.token);
+    const std::string cache = qa_.cache_dir.value_or("");
     const std::string folder =
-        resolve_model(fs, qa_.model_name_or_path, qa_.model_revision, qa_.cache_dir.value_or(""));
+        fetch_model(fs, qa_.model_name_or_path, qa_.model_revision, cache, {true, !qa_.tokenizer_name}, hub);
     read_data();
     AutoModel model = from_pretrained(fs, folder, {Problem::kQuestionAnswering, {}, false});
-    if (qa_.tokenizer_name) model.tokenizer = Tokenizer::load(resolve_model(fs, *qa_.tokenizer_name));
+    if (qa_.tokenizer_name)
+      model.tokenizer = Tokenizer::load(
+          fetch_model(fs, *qa_.tokenizer_name, qa_.model_revision, cache, {false, true}, hub));
     make_features(*model.tokenizer);
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {

@@ -11,7 +11,7 @@ const FieldRules kCache = {.support = kNoEffect, .reason = "tokenised data is no
 const FieldRules kRemoteCode = {.reason = "Lathe never runs code that comes with a model"};
 constexpr std::string_view kNoHub = "nothing is fetched from the Hub yet";
 const FieldRules kHub = {.support = Support::kNotYet, .reason = kNoHub};
-const FieldRules kToken = {.reason = kNoHub, .secret = true};
+const FieldRules kToken = {.support = Support::kWorks, .secret = true};
 const FieldRules kSamples = {.low = 1};
 
 }  // namespace
@@ -22,18 +22,18 @@ const std::vector<Field<GlueArguments>>& glue_fields() {
       {"model_name_or_path",
        &G::model_name_or_path,
        M,
-       "Model folder, or a name in the local Hugging Face cache.",
+       "Model folder, or a name on the Hugging Face Hub.",
        {.required = true}},
       {"config_name", &G::config_name, M, "Folder or name of the config, if it is another."},
       {"tokenizer_name", &G::tokenizer_name, M, "Folder or name of the tokenizer, if it is another."},
-      {"cache_dir", &G::cache_dir, M, "Where the local cache lies, if not in HF_HOME."},
+      {"cache_dir", &G::cache_dir, M, "Where the Hub's cache lies, if not in HF_HOME."},
       {"use_fast_tokenizer",
        &G::use_fast_tokenizer,
        M,
        "The fast tokenizer.",
        {.support = kNoEffect, .reason = "the tokenizer is always the fast one"}},
       {"model_revision", &G::model_revision, M, "Branch, tag or commit of the model."},
-      {"token", &G::token, L, "Hub token.", kToken},
+      {"token", &G::token, L, "Token for the Hub, if not that of HF_TOKEN.", kToken},
       {"trust_remote_code", &G::trust_remote_code, L, "Run code from the Hub.", kRemoteCode},
       {"ignore_mismatched_sizes", &G::ignore_mismatched_sizes, M, "Replace a head whose size differs."},
       {"task_name",
@@ -63,13 +63,13 @@ const std::vector<Field<QaArguments>>& qa_fields() {
       {"model_name_or_path",
        &Q::model_name_or_path,
        M,
-       "Model folder, or a name in the local Hugging Face cache.",
+       "Model folder, or a name on the Hugging Face Hub.",
        {.required = true}},
       {"config_name", &Q::config_name, M, "Folder or name of the config, if it is another."},
       {"tokenizer_name", &Q::tokenizer_name, M, "Folder or name of the tokenizer, if it is another."},
-      {"cache_dir", &Q::cache_dir, M, "Where the local cache lies, if not in HF_HOME."},
+      {"cache_dir", &Q::cache_dir, M, "Where the Hub's cache lies, if not in HF_HOME."},
       {"model_revision", &Q::model_revision, M, "Branch, tag or commit of the model."},
-      {"token", &Q::token, L, "Hub token.", kToken},
+      {"token", &Q::token, L, "Token for the Hub, if not that of HF_TOKEN.", kToken},
       {"trust_remote_code", &Q::trust_remote_code, L, "Run code from the Hub.", kRemoteCode},
       {"dataset_name", &Q::dataset_name, M, "Data set by name: squad or squad_v2."},
       {"dataset_config_name", &Q::dataset_config_name, M, "Its configuration."},
