@@ -166,11 +166,24 @@ HttpResponse HubClient::ask(HttpRequest request, const std::string& what) {
   }
 }
 
+std::string HubClient::listing_url() const {
+  return fmt::format("{}/api/{}/{}/revision/{}", settings_.endpoint,
+                     repo_.kind == RepoKind::kModel ? "models" : "datasets",
+                     percent_encoded(repo_.name, true), percent_encoded(repo_.revision, false));
+}
+
+bool HubClient::has_revision() {
+  HttpRequest request;
+  request.url = listing_url();
+  const HttpResponse response = ask(request, repo_.name);
+  if (response.ok()) return true;
+  if (response.header("x-error-code") == "RevisionNotFound") return false;
+  raise(response, "");
+}
+
 HubListing HubClient::list() {
   HttpRequest request;
-  request.url = fmt::format("{}/api/{}/{}/revision/{}", settings_.endpoint,
-                            repo_.kind == RepoKind::kModel ? "models" : "datasets",
-                            percent_encoded(repo_.name, true), percent_encoded(repo_.revision, false));
+  request.url = listing_url();
   const HttpResponse response = ask(request, repo_.name);
   if (!response.ok()) raise(response, "");
   const nlohmann::json json = parse_json(response.body, request.url);

@@ -51,6 +51,8 @@ class HubClient {
   static constexpr int kTries = 5;
 
   HubListing list();
+  /// Whether the repository has its revision.  Errors: as list, but for that one.
+  bool has_revision();
   RemoteFile describe(const std::string& commit, const std::string& file);
 
   /// Whether another try makes sense after this answer.
@@ -67,6 +69,7 @@ class HubClient {
  private:
   static constexpr double kMostWait_s = 300;
   HttpResponse ask(HttpRequest request, const std::string& what);
+  std::string listing_url() const;
 
   const HubSettings& settings_;
   const HubRepo& repo_;

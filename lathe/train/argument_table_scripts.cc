@@ -9,8 +9,6 @@ constexpr Support kNoEffect = Support::kNoEffect;
 const FieldRules kPadding = {.support = kNoEffect, .reason = "batches are packed, padding is never computed"};
 const FieldRules kCache = {.support = kNoEffect, .reason = "tokenised data is not cached on disk"};
 const FieldRules kRemoteCode = {.reason = "Lathe never runs code that comes with a model"};
-constexpr std::string_view kNoHub = "nothing is fetched from the Hub yet";
-const FieldRules kHub = {.support = Support::kNotYet, .reason = kNoHub};
 const FieldRules kToken = {.support = Support::kWorks, .secret = true};
 const FieldRules kSamples = {.low = 1};
 
@@ -41,15 +39,15 @@ const std::vector<Field<GlueArguments>>& glue_fields() {
        M,
        "GLUE task.",
        {.choices = {"cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli"}}},
-      {"dataset_name", &G::dataset_name, M, "Data set by name.", kHub},
-      {"dataset_config_name", &G::dataset_config_name, M, "Its configuration.", kHub},
+      {"dataset_name", &G::dataset_name, M, "Data set by its name on the Hugging Face Hub."},
+      {"dataset_config_name", &G::dataset_config_name, M, "Its configuration, where it has several."},
       {"max_seq_length", &G::max_seq_length, M, "Longest input in tokens; longer ones are cut.", {.low = 3}},
       {"overwrite_cache", &G::overwrite_cache, M, "Tokenise again.", kCache},
       {"pad_to_max_length", &G::pad_to_max_length, M, "Pad every sample to max_seq_length.", kPadding},
       {"max_train_samples", &G::max_train_samples, M, "Use the first so many training samples.", kSamples},
       {"max_eval_samples", &G::max_eval_samples, M, "Use the first so many validation samples.", kSamples},
       {"max_predict_samples", &G::max_predict_samples, M, "Use the first so many test samples.", kSamples},
-      {"train_file", &G::train_file, M, "Own training data: csv, tsv, json, jsonl, or TREC's text."},
+      {"train_file", &G::train_file, M, "Own training data: csv, tsv, json, jsonl, parquet, or TREC's text."},
       {"validation_file", &G::validation_file, M, "Own validation data."},
       {"test_file", &G::test_file, M, "Own test data."},
       {"data_dir", &G::data_dir, X, "Folder of the task's files, or its parent, in GLUE's layout."},
@@ -71,9 +69,10 @@ const std::vector<Field<QaArguments>>& qa_fields() {
       {"model_revision", &Q::model_revision, M, "Branch, tag or commit of the model."},
       {"token", &Q::token, L, "Token for the Hub, if not that of HF_TOKEN.", kToken},
       {"trust_remote_code", &Q::trust_remote_code, L, "Run code from the Hub.", kRemoteCode},
-      {"dataset_name", &Q::dataset_name, M, "Data set by name: squad or squad_v2."},
-      {"dataset_config_name", &Q::dataset_config_name, M, "Its configuration."},
-      {"train_file", &Q::train_file, M, "Own training data in SQuAD's JSON."},
+      {"dataset_name", &Q::dataset_name, M,
+       "Data set by its name on the Hugging Face Hub: squad, squad_v2 or one like them."},
+      {"dataset_config_name", &Q::dataset_config_name, M, "Its configuration, where it has several."},
+      {"train_file", &Q::train_file, M, "Own training data in SQuAD's JSON, or Parquet."},
       {"validation_file", &Q::validation_file, M, "Own validation data."},
       {"test_file", &Q::test_file, M, "Own test data."},
       {"overwrite_cache", &Q::overwrite_cache, M, "Tokenise again.", kCache},
