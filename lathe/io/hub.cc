@@ -171,9 +171,15 @@ std::string fetch_model(FileSystem& fs, const std::string& name_or_path, const s
          "to the Hugging Face cache that holds it.",
          name_or_path, revision, fmt::join(looked_at, "\n  "));
   }
-  return fetch_snapshot(
-      fs, {RepoKind::kModel, name_or_path, revision}, cache_dir, settings,
-      [&](const std::vector<std::string>& files) { return choose_model_files(files, need, name_or_path); });
+  try {
+    return fetch_snapshot(
+        fs, {RepoKind::kModel, name_or_path, revision}, cache_dir, settings,
+        [&](const std::vector<std::string>& files) { return choose_model_files(files, need, name_or_path); });
+  } catch (const Error& e) {  // the name may have been meant for a folder
+    if (!found.empty() || e.code() == ErrorCode::kInterrupted) throw;
+    fail(e.code(), "{}\nOn this machine (HF_HOME names another cache) it was looked for at:\n  {}", e.what(),
+         fmt::join(looked_at, "\n  "));
+  }
 }
 
 }  // namespace lathe

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -58,8 +59,14 @@ bool is_hub_name(std::string_view name) {
 }
 
 bool is_inside(std::string_view part) {
-  return !part.empty() && part[0] != '/' && part.find("..") == std::string_view::npos &&
-         part.find('\0') == std::string_view::npos;
+  if (part.find('\0') != std::string_view::npos) return false;
+  for (size_t at = 0; at <= part.size();) {
+    const size_t end = std::min(part.find('/', at), part.size());
+    const std::string_view name = part.substr(at, end - at);
+    if (name.empty() || name == "." || name == "..") return false;
+    at = end + 1;
+  }
+  return true;
 }
 
 std::vector<std::string> hub_name_forms(const std::string& name) {

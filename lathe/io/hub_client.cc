@@ -212,12 +212,16 @@ RemoteFile HubClient::describe(const std::string& commit, const std::string& fil
   request.head = true;
   request.follow = false;  // the answer that leads to another host is the one that describes the file
   HttpResponse response;
+  std::map<std::string, std::string> said;  // by the first answer that says it
   for (int hops = 0; hops <= kMostRedirects; ++hops) {
     response = ask(request, file);
+    for (const char* name : {"x-repo-commit", "x-linked-etag", "x-linked-size"})
+      if (const std::string value = response.header(name); !value.empty()) said.emplace(name, value);
     const std::string location = response.header("location");
     if (response.status < 300 || response.status >= 400 || location.empty()) break;
     const std::string target = url_joined(request.url, location);
-    if (!response.header("x-linked-etag").empty() || url_origin(target) != url_origin(request.url)) break;
+    if (url_origin(target) != url_origin(request.url)) break;
+    if (said.contains("x-linked-etag") && said.contains("x-linked-size")) break;
     request.url = target;
   }
   if (!response.failure.empty() || response.status == 0 || response.status >= 400) raise(response, file);
@@ -226,12 +230,12 @@ RemoteFile HubClient::describe(const std::string& commit, const std::string& fil
          "{}: {}: found \"{}\", wants {}: this is no Hugging Face Hub, or a proxy changed it", url, header,
          found, wanted);
   };
-  if (const std::string found = response.header("x-repo-commit"); found != commit)
+  if (const std::string found = said["x-repo-commit"]; found != commit)
     wrong("X-Repo-Commit", found, "the commit that was asked for");
-  RemoteFile out{file, bare_etag(response.header("x-linked-etag")), 0, url};
+  RemoteFile out{file, bare_etag(said["x-linked-etag"]), 0, url};
   if (out.etag.empty()) out.etag = bare_etag(response.header("etag"));
   if (!is_hex(out.etag, 40) && !is_hex(out.etag, 64)) wrong("ETag", out.etag, "a SHA-256 or git's SHA-1");
-  std::string size = response.header("x-linked-size");
+  std::string size = said["x-linked-size"];
   if (size.empty() && response.status < 300) size = response.header("content-length");
   const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), out.size);
   if (error != std::errc() || end != size.data() + size.size())

@@ -72,6 +72,13 @@ TEST(HubCache, AThreadWaitsForTheLockOfAnother) {
   EXPECT_NE(cache.lock("e2", [](double) {}), nullptr);
 }
 
+TEST(HubCache, PathsThatLeadOut) {
+  for (const char* inside : {"a", "a/b..c", "...", "refs/pr/1", ".gitattributes"})
+    EXPECT_TRUE(is_inside(inside));
+  for (const char* outside : {"", "/a", "..", "a/../b", "a//b", "a/.", "a/"})
+    EXPECT_FALSE(is_inside(outside));
+}
+
 TEST(Http, UrlsAreEncodedAndJoined) {
   EXPECT_EQ(percent_encoded("refs/convert/parquet", false), "refs%2Fconvert%2Fparquet");
   EXPECT_EQ(percent_encoded("a b/ü?.json", true), "a%20b/%C3%BC%3F.json");

@@ -179,7 +179,8 @@ class _Web(_Handler):
             if match:
                 return self.api(kind, repositories, match[1], match[2], urllib.parse.unquote(match[3]))
             prefix = "/datasets" if kind == "datasets" else ""
-            match = re.fullmatch(rf"{prefix}/([^/]+(?:/[^/]+)?)/resolve/([^/]+)/(.+)", path)
+            match = (re.fullmatch(rf"{prefix}/([^/]+(?:/[^/]+)?)/resolve/([^/]+)/(.+)", path) or
+                     re.fullmatch(rf"/api/resolve-cache/{kind}/([^/]+/[^/]+)/([^/]+)/(.+)", path))
             if match:
                 return self.resolve(repositories, prefix, match[1], urllib.parse.unquote(match[2]),
                                     urllib.parse.unquote(match[3]))
@@ -238,6 +239,9 @@ class _Web(_Handler):
             if fault:
                 headers |= fault.headers
             return self.answer(302, headers)
+        if file == "vocab.txt" and "resolve-cache" not in self.path:   # as the Hub does with small files
+            kind = "datasets" if prefix else "models"
+            return self.answer(307, headers | {"Location": f"/api/resolve-cache/{kind}/{name}/{commit}/{file}"})
         headers["ETag"] = f'"{git_sha1(content)}"'
         if fault:
             headers |= fault.headers
