@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cores=$(getconf _NPROCESSORS_ONLN)
 packages=$PWD/build/arm/packages
-wanted="libfmt-dev libfmt9 libgtest-dev libutf8proc-dev nlohmann-json3-dev zlib1g-dev"   # 3 MB
+wanted="libfmt-dev libfmt9 libgtest-dev libutf8proc-dev nlohmann-json3-dev zlib1g-dev libssl-dev
+        libcurl4-openssl-dev"   # 6 MB
 
 leave_out() { echo "left out: ARM under qemu: $1"; exit 0; }
 
@@ -36,7 +37,7 @@ command -v aarch64-linux-gnu-g++ >/dev/null ||
 command -v apt-get >/dev/null || leave_out "its libraries come as Debian packages, and apt-get is not here"
 fetch_packages || leave_out "the package sources of this machine do not give $wanted for arm64"
 
-tools/configure.sh build/arm -DCMAKE_BUILD_TYPE=Release -DLATHE_EXAMPLES=OFF \
+tools/configure.sh build/arm -DCMAKE_BUILD_TYPE=Release -DLATHE_EXAMPLES=OFF -DLATHE_PARQUET=OFF \
   -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
   -DCMAKE_LIBRARY_ARCHITECTURE=aarch64-linux-gnu "-DCMAKE_FIND_ROOT_PATH=$packages" \
   -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY \

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "lathe/app/hub_terminal.h"
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/core/thread_pool.h"
@@ -66,7 +67,7 @@ AutoModel bench_model(const std::string& name, const std::vector<std::string>& l
   const HeadOptions head{Problem::kSingleLabel, labels, true};
   if (!is_bench_shape(name)) {
     FileSystem& fs = real_file_system();
-    return from_pretrained(fs, resolve_model(fs, name), head);
+    return from_pretrained(fs, named_model(name), head);
   }
   BertConfig config;
   if (name == "minilm")

@@ -12,7 +12,7 @@
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/io/file_system.h"
-#include "lathe/io/model_folder.h"
+#include "lathe/io/hub_cache.h"
 
 #if defined(__APPLE__)
 #include <sys/sysctl.h>
@@ -95,11 +95,11 @@ void judge_disk(const MachineFacts& f, Report& report) {
     report.good(fmt::format("{}, {} free", where, gib(*f.folder_free)));
   }
   const std::string cache = "Hugging Face cache " + f.cache;
-  if (!f.cache_exists) {
-    return report.bad(cache + " is not there",
-                      "name models by folder, or set HF_HOME to where the cache lies");
-  }
-  report.good(f.cache_free ? fmt::format("{}, {} free", cache, gib(*f.cache_free)) : cache);
+  const std::string state = f.cache_exists ? "" : ", made when the first model is fetched";
+  if (f.cache_free && static_cast<double>(*f.cache_free) < kEnoughDisk)
+    return report.bad(fmt::format("{}{}, {} free", cache, state, gib(*f.cache_free)),
+                      "a fetched BERT-base takes 0.5 GiB; set HF_HOME to a disk with more room");
+  report.good(f.cache_free ? fmt::format("{}{}, {} free", cache, state, gib(*f.cache_free)) : cache + state);
 }
 
 void judge_devices(const MachineFacts& f, Report& report) {

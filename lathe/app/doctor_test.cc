@@ -53,7 +53,7 @@ TEST(Doctor, EveryTroubleHasARemedy) {
   f.cpu_quota = 0.5;
   f.memory_free = kGiB;
   f.folder_free = kGiB;
-  f.cache_exists = false;
+  f.cache_free = kGiB / 2;
   const std::string bad = bad_lines(f);
   for (const auto* part : {"platform Linux 6.1 riscv64", "bf16 emulated", "the container grants 0.5 CPUs",
                            "memory 1.0 GiB free of 16.0 GiB", "--save_total_limit 1", "set HF_HOME"}) {

@@ -7,6 +7,7 @@
 #include "lathe/app/commands.h"
 #include "lathe/app/script_run.h"
 #include "lathe/data/dataset.h"
+#include "lathe/data/hub_data.h"
 #include "lathe/io/json_file.h"
 
 namespace lathe {
@@ -29,11 +30,46 @@ void truncate(TextDataset& data, const std::optional<int64_t>& limit) {
   if (limit) data.truncate(static_cast<size_t>(*limit));
 }
 
-Texts read_task(const GlueArguments& glue, const TrainingArguments& training) {
+/// The splits that a run reads: of MNLI two for validation and test.
+std::vector<std::string> splits_for(const TrainingArguments& training, bool mnli) {
+  std::vector<std::string> wanted;
+  const auto want = [&](bool needed, const char* split) {
+    if (!needed) return;
+    for (const char* part : {"_matched", "_mismatched"})
+      if (mnli) wanted.push_back(std::string(split) + part);
+    if (!mnli) wanted.emplace_back(split);
+  };
+  if (training.do_train) wanted.emplace_back("train");
+  want(training.do_eval || training.eval_strategy != "no", "validation");
+  want(training.do_predict, "test");
+  return wanted;
+}
+
+/// The task's files from the Hub, as GLUE's authors put them there.
+TaskFiles task_on_hub(const GlueTask& task, const GlueArguments& glue, const TrainingArguments& training,
+                      const HubSettings& hub) {
+  const HubDataset dataset{"nyu-mll/glue", task.name, glue.cache_dir.value_or("")};
+  TaskFiles files{.task = task.name};
+  for (const auto& [split, paths] :
+       fetch_splits(real_file_system(), dataset, splits_for(training, task.name == "mnli"), hub)) {
+    if (paths.size() != 1)
+      fail(ErrorCode::kUnsupported, "data set \"{}\": {} of {} lies in {} files, wants one", dataset.name,
+           split, task.name, paths.size());
+    if (split == "train")
+      files.train = paths[0];
+    else  // "…_matched" sorts before "…_mismatched"
+      (split.starts_with("test") ? files.test : files.validation).push_back(paths[0]);
+  }
+  return files;
+}
+
+Texts read_task(const GlueArguments& glue, const TrainingArguments& training, const HubSettings& hub) {
   Texts texts;
   texts.task = &glue_task(*glue.task_name);
-  const TaskFiles files =
-      find_task_files(*texts.task, glue.data_dir.value_or(""), environment("LATHE_DATA_DIR"));
+  const std::string data_dir = glue.data_dir.value_or(""), root = environment("LATHE_DATA_DIR");
+  const TaskFiles files = data_dir.empty() && !has_task_files(*texts.task, root)
+                              ? task_on_hub(*texts.task, glue, training, hub)
+                              : find_task_files(*texts.task, data_dir, root);
   if (training.do_train) texts.train = read_glue_file(*texts.task, files.require_train());
   if (training.do_eval || training.eval_strategy != "no")
     for (const std::string& path : files.require_validation())
@@ -57,27 +93,42 @@ LabelSet labels_of(const BertConfig& config) {
   return set;
 }
 
-Texts read_files(const GlueArguments& glue, const TrainingArguments& training, const BertConfig& config) {
+/// Own files, or those of a data set on the Hub, by split.
+SplitFiles own_files(const GlueArguments& glue, const TrainingArguments& training, const HubSettings& hub) {
+  if (glue.dataset_name)
+    return fetch_splits(real_file_system(),
+                        {*glue.dataset_name, glue.dataset_config_name, glue.cache_dir.value_or("")},
+                        splits_for(training, false), hub);
+  SplitFiles files;
+  if (glue.train_file) files["train"] = {*glue.train_file};
+  if (glue.validation_file) files["validation"] = {*glue.validation_file};
+  if (glue.test_file) files["test"] = {*glue.test_file};
+  return files;
+}
+
+Texts read_files(const GlueArguments& glue, const TrainingArguments& training, const BertConfig& config,
+                 const HubSettings& hub) {
   Texts texts;
+  SplitFiles files = own_files(glue, training, hub);
   std::optional<LabelSet> known;
   std::vector<std::string> text_columns;
-  if (glue.train_file) {
-    TextDataset train = read_own_file(*glue.train_file);
+  if (files.contains("train")) {
+    TextDataset train = read_own_files(files["train"]);
     known = train.label_set;
     text_columns = train.text_columns;
     if (training.do_train) texts.train = std::move(train);
   } else if (const LabelSet saved = labels_of(config); saved.num_labels() > 0) {
     known = saved;
   }
-  const auto read = [&](const std::string& path) {
-    TextDataset data = read_own_file(path, known ? &*known : nullptr, text_columns);
+  const auto read = [&](const std::vector<std::string>& paths) {
+    TextDataset data = read_own_files(paths, known ? &*known : nullptr, text_columns);
     if (!known) known = data.label_set;
     text_columns = data.text_columns;
     return data;
   };
-  if (glue.validation_file && (training.do_eval || training.eval_strategy != "no"))
-    texts.validation.push_back(read(*glue.validation_file));
-  if (glue.test_file && training.do_predict) texts.test.push_back(read(*glue.test_file));
+  if (files.contains("validation") && (training.do_eval || training.eval_strategy != "no"))
+    texts.validation.push_back(read(files["validation"]));
+  if (files.contains("test") && training.do_predict) texts.test.push_back(read(files["test"]));
   if (known) texts.labels = *known;
   return texts;
 }
@@ -164,14 +215,19 @@ class Glue {
     const std::string resume_from = run_.prepare_output();
     Backend& backend = run_.open_device();
     FileSystem& fs = real_file_system();
-    const std::string folder =
-        resolve_model(fs, glue_.model_name_or_path, glue_.model_revision, glue_.cache_dir.value_or(""));
+    const HubSettings hub = run_.hub(glue_.token);
+    const std::string cache = glue_.cache_dir.value_or("");
+    const std::string folder = fetch_model(fs, glue_.model_name_or_path, glue_.model_revision, cache,
+                                           {true, !glue_.tokenizer_name}, hub);
     const BertConfig config = read_bert_config(fs, folder);
-    Texts texts = glue_.task_name ? read_task(glue_, training_) : read_files(glue_, training_, config);
+    Texts texts =
+        glue_.task_name ? read_task(glue_, training_, hub) : read_files(glue_, training_, config, hub);
     say_files(texts);
     adopt_label_order(run_, config, texts);
     AutoModel model = from_pretrained(fs, folder, head_of(texts.labels, glue_.ignore_mismatched_sizes));
-    if (glue_.tokenizer_name) model.tokenizer = Tokenizer::load(resolve_model(fs, *glue_.tokenizer_name));
+    if (glue_.tokenizer_name)
+      model.tokenizer = Tokenizer::load(
+          fetch_model(fs, *glue_.tokenizer_name, glue_.model_revision, cache, {false, true}, hub));
     tokenize(texts, *model.tokenizer);
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lathe/app/commands.h"
+#include "lathe/app/hub_terminal.h"
 #include "lathe/app/options.h"
 #include "lathe/backends/register.h"
 #include "lathe/data/text.h"
@@ -115,7 +116,7 @@ int run_predict(const std::vector<std::string>& args) {
   if (options.rest.size() == 1 && !options.has("--file"))
     fail(ErrorCode::kUsage, "lathe predict: wants texts or --file\n{}", kUsage);
   FileSystem& fs = real_file_system();
-  const std::string folder = resolve_model(fs, options.rest[0]);
+  const std::string folder = named_model(options.rest[0]);
   const BertConfig config = read_bert_config(fs, folder);
   const Problem problem = saved_problem(config);
   if (problem == Problem::kQuestionAnswering || problem == Problem::kMaskedLm)

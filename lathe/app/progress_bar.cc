@@ -10,15 +10,17 @@ namespace {
 constexpr double kRedraw = 0.1;     // seconds between two drawings
 constexpr double kSmoothing = 0.3;  // weight of the newest rate
 
-std::string rate_text(double rate) {
+std::string rate_text(double rate, ProgressUnit unit) {
+  if (unit == ProgressUnit::kBytes) return (rate <= 0 ? "?" : byte_text(rate)) + "/s";
   if (rate <= 0) return "?it/s";
   return rate >= 1 ? fmt::format("{:.2f}it/s", rate) : fmt::format("{:.2f}s/it", 1 / rate);
 }
 
 }  // namespace
 
-ProgressBar::ProgressBar(std::string label, int64_t total, int64_t done, double now)
+ProgressBar::ProgressBar(std::string label, int64_t total, int64_t done, double now, ProgressUnit unit)
     : label_(std::move(label)),
+      unit_(unit),
       total_(total),
       done_(done),
       measured_done_(done),
@@ -47,12 +49,23 @@ std::string ProgressBar::line(int width, bool unicode, double now) const {
       rate_ > 0 ? clock_text(static_cast<double>(std::max<int64_t>(total_ - done_, 0)) / rate_) : "?";
   std::string head = label_.empty() ? "" : label_ + ": ";
   head += fmt::format("{:3}%", static_cast<int>(share * 100));
-  std::string tail =
-      fmt::format(" {}/{} [{}<{}, {}", done_, total_, clock_text(now - start_), left, rate_text(rate_));
+  const auto amount = [this](int64_t value) {
+    return unit_ == ProgressUnit::kBytes ? byte_text(static_cast<double>(value)) : std::to_string(value);
+  };
+  std::string tail = fmt::format(" {}/{} [{}<{}, {}", amount(done_), amount(total_), clock_text(now - start_),
+                                 left, rate_text(rate_, unit_));
   tail += loss_ ? fmt::format(", loss={:.4g}]", *loss_) : "]";
   const int cells = width - static_cast<int>(head.size() + tail.size()) - 2;
   if (cells >= 4) return head + "|" + drawn_bar(share, cells, unicode) + "|" + tail;
   return (head + tail).substr(0, static_cast<size_t>(std::max(width, 0)));
+}
+
+std::string byte_text(double bytes) {
+  if (bytes < 1000) return fmt::format("{:.0f}B", bytes);
+  const char* unit = "kMGTPE";
+  while (bytes >= 999'500 && unit[1] != '\0') bytes /= 1000, ++unit;
+  bytes /= 1000;
+  return fmt::format("{:.{}f}{}B", bytes, bytes < 9.995 ? 2 : bytes < 99.95 ? 1 : 0, *unit);
 }
 
 std::string clock_text(double seconds) {

@@ -5,12 +5,15 @@
 
 namespace lathe {
 
+enum class ProgressUnit { kSteps, kBytes };
+
 /// How far something is and how fast it goes, and how that looks on one line of a terminal.  It draws nothing
 /// itself and knows no clock: times are seconds from any fixed moment.
 class ProgressBar {
  public:
   /// label: printed in front, may be empty.  done: where a resumed run starts.
-  ProgressBar(std::string label, int64_t total, int64_t done, double now);
+  ProgressBar(std::string label, int64_t total, int64_t done, double now,
+              ProgressUnit unit = ProgressUnit::kSteps);
 
   /// Moves to `done`.  True where the line should be drawn anew: at most ten times a second, and at the end.
   bool update(int64_t done, std::optional<double> loss, double now);
@@ -21,6 +24,7 @@ class ProgressBar {
 
  private:
   std::string label_;
+  ProgressUnit unit_;
   int64_t total_, done_, measured_done_;
   double start_, drawn_, measured_at_;
   double rate_ = 0;  ///< per second, smoothed; 0 until known
@@ -29,6 +33,9 @@ class ProgressBar {
 
 /// `share` (0 to 1) of `cells` columns filled, with block characters in eighths of a column or '#'.
 std::string drawn_bar(double share, int cells, bool unicode);
+
+/// 512 → "512B", 91234567 → "91.2MB": powers of 1000, three digits
+std::string byte_text(double bytes);
 
 /// 75 → "01:15", 3725 → "1:02:05"
 std::string clock_text(double seconds);

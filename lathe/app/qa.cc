@@ -6,6 +6,7 @@
 #include "lathe/app/commands.h"
 #include "lathe/app/script_run.h"
 #include "lathe/data/glue_tasks.h"
+#include "lathe/data/hub_data.h"
 #include "lathe/data/qa_postprocess.h"
 
 namespace lathe {
@@ -20,11 +21,15 @@ class Qa {
     const std::string resume_from = run_.prepare_output();
     Backend& backend = run_.open_device();
     FileSystem& fs = real_file_system();
+    const HubSettings hub = run_.hub(qa_.token);
+    const std::string cache = qa_.cache_dir.value_or("");
     const std::string folder =
-        resolve_model(fs, qa_.model_name_or_path, qa_.model_revision, qa_.cache_dir.value_or(""));
-    read_data();
+        fetch_model(fs, qa_.model_name_or_path, qa_.model_revision, cache, {true, !qa_.tokenizer_name}, hub);
+    read_data(hub);
     AutoModel model = from_pretrained(fs, folder, {Problem::kQuestionAnswering, {}, false});
-    if (qa_.tokenizer_name) model.tokenizer = Tokenizer::load(resolve_model(fs, *qa_.tokenizer_name));
+    if (qa_.tokenizer_name)
+      model.tokenizer = Tokenizer::load(
+          fetch_model(fs, *qa_.tokenizer_name, qa_.model_revision, cache, {false, true}, hub));
     make_features(*model.tokenizer);
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {
@@ -46,9 +51,11 @@ class Qa {
   }
 
  private:
-  SquadDataset read(const std::string& path, const char* what, const std::optional<int64_t>& limit) {
+  SquadDataset read(const std::vector<std::string>& paths, const char* what,
+                    const std::optional<int64_t>& limit) {
+    const std::string& path = paths.front();
     run_.say(LogLevel::kInfo, fmt::format("{} data: {}", what, path));
-    SquadDataset data = read_squad(path);
+    SquadDataset data = read_squad(paths);
     if (limit) data.truncate(static_cast<size_t>(*limit));
     if (data.uncertain_starts > 0)
       run_.say(LogLevel::kInfo, fmt::format("{}: {} of {} questions have an answer start that was guessed",
@@ -62,30 +69,61 @@ class Qa {
     return data;
   }
 
-  void read_data() {
-    std::string train = qa_.train_file.value_or(""), validation = qa_.validation_file.value_or("");
-    if (qa_.dataset_name) {
-      const char* root = std::getenv("LATHE_DATA_DIR");
-      const SquadFiles files = find_squad_files(*qa_.dataset_name == "squad_v2", qa_.data_dir.value_or(""),
-                                                root == nullptr ? "" : root);
-      if (train.empty()) train = files.train;
-      if (validation.empty()) validation = files.validation;
-      const auto require = [&](const std::string& path, const char* name) {
-        if (!path.empty()) return;
-        std::string places;
-        for (const std::string& folder : files.looked_in) places += "\n  " + folder;
-        fail(ErrorCode::kNotFound,
-             "--dataset_name {}: no {} file; looked in:{}\nGive --data_dir or set LATHE_DATA_DIR.",
-             *qa_.dataset_name, name, places);
-      };
-      if (training_.do_train) require(train, "train-v*.json");
-      if (training_.do_eval) require(validation, "dev-v*.json");
+  /// SQuAD's own files below --data_dir or $LATHE_DATA_DIR; none where the data set is to come from the Hub.
+  std::optional<SquadFiles> local_squad() {
+    const std::string& name = *qa_.dataset_name;
+    const bool version_2 = file_name(name) == "squad_v2";
+    const std::string data_dir = qa_.data_dir.value_or("");
+    if (name != "squad" && name != "squad_v2" && name != "rajpurkar/squad" && name != "rajpurkar/squad_v2")
+      return std::nullopt;
+    const char* variable = std::getenv("LATHE_DATA_DIR");
+    const std::string root = variable == nullptr ? "" : variable;
+    const SquadFiles found = look_for_squad_files(version_2, data_dir, root);
+    if (data_dir.empty() && found.train.empty() && found.validation.empty()) return std::nullopt;
+    return find_squad_files(version_2, data_dir, root);
+  }
+
+  /// Files by split: own files before those of --dataset_name.
+  SplitFiles find_files(const HubSettings& hub) {
+    SplitFiles files;
+    if (qa_.train_file) files["train"] = {*qa_.train_file};
+    if (qa_.validation_file) files["validation"] = {*qa_.validation_file};
+    std::vector<std::string> wanted;
+    if (training_.do_train && !qa_.train_file) wanted.emplace_back("train");
+    if (needs_validation() && !qa_.validation_file) wanted.emplace_back("validation");
+    if (!qa_.dataset_name || wanted.empty()) return files;
+    if (const auto local = local_squad()) {
+      for (const std::string& split : wanted) {
+        const std::string& path = split == "train" ? local->train : local->validation;
+        if (path.empty())
+          fail(ErrorCode::kNotFound,
+               "--dataset_name {}: no {} file; looked in:\n  {}\nGive --data_dir or set "
+               "LATHE_DATA_DIR.",
+               *qa_.dataset_name, split == "train" ? "train-v*.json" : "dev-v*.json",
+               fmt::join(local->looked_in, "\n  "));
+        files[split] = {path};
+      }
+      return files;
     }
-    if (training_.do_train) train_ = read(train, "training", std::nullopt);
+    for (auto& [split, paths] :
+         fetch_splits(real_file_system(),
+                      {*qa_.dataset_name, qa_.dataset_config_name, qa_.cache_dir.value_or("")}, wanted, hub))
+      files[split] = paths;
+    return files;
+  }
+
+  bool needs_validation() const {
+    return training_.do_eval || training_.eval_strategy != "no" || (training_.do_predict && !qa_.test_file);
+  }
+
+  void read_data(const HubSettings& hub) {
+    SplitFiles files = find_files(hub);
+    if (training_.do_train) train_ = read(files["train"], "training", std::nullopt);
     if (training_.do_eval || training_.eval_strategy != "no")
-      eval_ = read(validation, "validation", qa_.max_eval_samples);
+      eval_ = read(files["validation"], "validation", qa_.max_eval_samples);
     if (training_.do_predict)
-      test_ = read(qa_.test_file.value_or(validation), "test", qa_.max_predict_samples);
+      test_ = read(qa_.test_file ? std::vector{*qa_.test_file} : files["validation"], "test",
+                   qa_.max_predict_samples);
     if (training_.do_train && qa_.max_train_samples)
       train_.truncate(static_cast<size_t>(*qa_.max_train_samples));
   }

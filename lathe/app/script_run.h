@@ -6,6 +6,7 @@
 
 #include "lathe/app/argument_parser.h"
 #include "lathe/app/help.h"
+#include "lathe/app/hub_terminal.h"
 #include "lathe/app/terminal.h"
 #include "lathe/backends/register.h"
 #include "lathe/train/python_format.h"
@@ -27,6 +28,9 @@ class ScriptRun {
 
   /// Opens the device that the arguments ask for and says what the precision flags come to there.
   Backend& open_device();
+
+  /// The Hub, shown on the terminal.
+  HubSettings hub(const std::optional<std::string>& token) { return hub_on(terminal_, token); }
 
   /// Messages, log lines, progress bars and stop signals.
   TrainerHooks hooks();

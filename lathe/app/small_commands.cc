@@ -4,6 +4,7 @@
 #include "lathe/app/commands.h"
 #include "lathe/app/doctor.h"
 #include "lathe/app/help.h"
+#include "lathe/app/hub_terminal.h"
 #include "lathe/app/options.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/auto_model.h"
@@ -34,7 +35,7 @@ int run_tokenize(const std::vector<std::string>& args) {
   if (options.rest.empty() || texts > 2 || (texts == 0) != options.has("--file"))
     fail(ErrorCode::kUsage, "lathe tokenize: wants a model folder and one or two texts, or --file\n{}",
          kTokenizeUsage);
-  const Tokenizer tokenizer = Tokenizer::load(resolve_model(real_file_system(), options.rest[0]));
+  const Tokenizer tokenizer = Tokenizer::load(named_model(options.rest[0], {false, true}));
   EncodeOptions encode;
   encode.max_length = whole_number(options, "--max_length", 0, 0);
   encode.stride = whole_number(options, "--stride", 0, 0);
@@ -64,7 +65,7 @@ int run_info(const std::vector<std::string>& args) {
   }
   if (options.rest.size() != 1) fail(ErrorCode::kUsage, "lathe info: wants a model folder\n{}", kInfoUsage);
   FileSystem& fs = real_file_system();
-  const std::string folder = resolve_model(fs, options.rest[0]);
+  const std::string folder = named_model(options.rest[0]);
   const BertConfig c = read_bert_config(fs, folder);
   fmt::print("folder          {}\n", folder);
   fmt::print("model           bert: {} layers, {} columns, {} heads, {} inner columns, {} positions\n",

@@ -82,10 +82,10 @@ void Terminal::print(std::string_view text) {
   draw();
 }
 
-void Terminal::begin_progress(std::string label, int64_t total, int64_t done) {
+void Terminal::begin_progress(std::string label, int64_t total, int64_t done, ProgressUnit unit) {
   if (!progress_) return;
   const std::lock_guard lock(mutex_);
-  bars_.emplace_back(std::move(label), total, done, port_.now());
+  bars_.emplace_back(std::move(label), total, done, port_.now(), unit);
   draw();
 }
 

@@ -42,7 +42,8 @@ class Terminal {
 
   /// A bar under the text.  One that begins inside another (evaluation inside training) hides it and is wiped
   /// at its end; the outermost stays.
-  void begin_progress(std::string label, int64_t total, int64_t done = 0);
+  void begin_progress(std::string label, int64_t total, int64_t done = 0,
+                      ProgressUnit unit = ProgressUnit::kSteps);
   void update_progress(int64_t done, std::optional<double> loss = {});
   void end_progress();
 

@@ -40,6 +40,17 @@ TEST(ProgressBar, ResumedRunsDoNotCountWhatWasDoneBefore) {
   EXPECT_NE(bar.line(80, false, 1.0).find("110/200 [00:01<00:09, 10.00it/s]"), std::string::npos);
 }
 
+TEST(ProgressBar, BytesInPowersOfAThousand) {
+  EXPECT_EQ(byte_text(999), "999B");
+  EXPECT_EQ(byte_text(1000), "1.00kB");
+  EXPECT_EQ(byte_text(91234567), "91.2MB");
+  EXPECT_EQ(byte_text(999999), "1.00MB");
+  EXPECT_EQ(byte_text(438e6), "438MB");
+  ProgressBar bar("model.safetensors", 400'000'000, 0, 0.0, ProgressUnit::kBytes);
+  bar.update(100'000'000, {}, 10.0);
+  EXPECT_NE(bar.line(90, false, 10.0).find(" 100MB/400MB [00:10<00:30, 10.0MB/s]"), std::string::npos);
+}
+
 TEST(ProgressBar, EighthsOfACellWhereTheLocaleHasThem) {
   ProgressBar bar("", 8, 0, 0.0);
   bar.update(1, {}, 1.0);

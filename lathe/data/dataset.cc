@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lathe/core/error.h"
+#include "lathe/data/parquet.h"
 #include "lathe/data/text.h"
 #include "lathe/io/gzip.h"
 
@@ -168,7 +169,8 @@ TextDataset dataset_from_glue_table(const GlueTask& task, const Table& table) {
   if (!task.second_key.empty())
     out.second = text_values(table, table.at(own_names ? task.second_key : task.second_column));
   out.label_set = {task.is_regression() ? LabelKind::kRegression : LabelKind::kClasses, task.labels};
-  const Column* column = table.find(own_names ? kLabelColumn : task.label_column);
+  const Column* column = own_names ? nullptr : table.find(task.label_column);
+  if (column == nullptr) column = table.find(kLabelColumn);
   fill_absent_labels(out);
   if (column == nullptr) return out;
   out.labelled = true;
@@ -182,6 +184,7 @@ TextDataset dataset_from_glue_table(const GlueTask& task, const Table& table) {
 }
 
 TextDataset read_glue_file(const GlueTask& task, const std::string& path) {
+  if (is_parquet(path)) return dataset_from_glue_table(task, read_table(path));
   const std::string bytes = read_text(real_file_system(), path);
   TableOptions options;
   // CoLA's test file has a header, its train and dev files have none.
@@ -227,7 +230,12 @@ TextDataset dataset_from_table(const Table& table, const LabelSet* known,
 
 TextDataset read_own_file(const std::string& path, const LabelSet* known,
                           const std::vector<std::string>& text_columns) {
-  return dataset_from_table(read_table(path), known, text_columns);
+  return read_own_files({path}, known, text_columns);
+}
+
+TextDataset read_own_files(const std::vector<std::string>& paths, const LabelSet* known,
+                           const std::vector<std::string>& text_columns) {
+  return dataset_from_table(read_tables(paths), known, text_columns);
 }
 
 }  // namespace lathe

@@ -59,6 +59,9 @@ TextDataset read_glue_file(const GlueTask& task, const std::string& path);
 /// text_columns.
 TextDataset read_own_file(const std::string& path, const LabelSet* known = nullptr,
                           const std::vector<std::string>& text_columns = {});
+/// Several files: their rows one after the other.
+TextDataset read_own_files(const std::vector<std::string>& paths, const LabelSet* known = nullptr,
+                           const std::vector<std::string>& text_columns = {});
 
 /// The same from a table, for tests and other sources.
 TextDataset dataset_from_table(const Table& table, const LabelSet* known = nullptr,

@@ -127,6 +127,10 @@ TaskFiles files_in(const GlueTask& task, const std::string& folder) {
   return files;
 }
 
+bool has_any(const TaskFiles& files) {
+  return !files.train.empty() || !files.validation.empty() || !files.test.empty();
+}
+
 std::string list_folders(const std::vector<std::string>& folders) {
   std::string out;
   for (const std::string& folder : folders) out += (out.empty() ? "" : ", ") + folder;
@@ -184,13 +188,20 @@ const std::vector<std::string>& TaskFiles::require_test() const {
   return test;
 }
 
+bool has_task_files(const GlueTask& task, const std::string& env_dir) {
+  std::vector<std::string> folders;
+  add_candidates(env_dir, task.name, folders);
+  return std::any_of(folders.begin(), folders.end(),
+                     [&](const std::string& folder) { return has_any(files_in(task, folder)); });
+}
+
 TaskFiles find_task_files(const GlueTask& task, const std::string& data_dir, const std::string& env_dir) {
   std::vector<std::string> folders;
   add_candidates(data_dir, task.name, folders);
   add_candidates(env_dir, task.name, folders);
   for (const std::string& folder : folders) {
     TaskFiles files = files_in(task, folder);
-    if (files.train.empty() && files.validation.empty() && files.test.empty()) continue;
+    if (!has_any(files)) continue;
     files.looked_in = {folder};
     return files;
   }
@@ -198,7 +209,7 @@ TaskFiles find_task_files(const GlueTask& task, const std::string& data_dir, con
        task.name, list_folders(folders));
 }
 
-SquadFiles find_squad_files(bool version_2, const std::string& data_dir, const std::string& env_dir) {
+SquadFiles look_for_squad_files(bool version_2, const std::string& data_dir, const std::string& env_dir) {
   SquadFiles files;
   for (const std::string& root : {data_dir, env_dir}) {
     if (root.empty()) continue;
@@ -211,6 +222,12 @@ SquadFiles find_squad_files(bool version_2, const std::string& data_dir, const s
     files.validation = find_split(folder, "dev" + version, ".json", true);
     if (!files.train.empty() || !files.validation.empty()) break;
   }
+  return files;
+}
+
+SquadFiles find_squad_files(bool version_2, const std::string& data_dir, const std::string& env_dir) {
+  const SquadFiles files = look_for_squad_files(version_2, data_dir, env_dir);
+  const std::string version = version_2 ? "-v2.0" : "-v1.1";
   if (files.train.empty() && files.validation.empty())
     fail(ErrorCode::kNotFound, "squad: no train{}.json or dev{}.json (or .json.gz); looked in {}", version,
          version, list_folders(files.looked_in));

@@ -43,12 +43,17 @@ struct TaskFiles {
 /// Errors: kNotFound, listing the folders looked in.
 TaskFiles find_task_files(const GlueTask& task, const std::string& data_dir, const std::string& env_dir);
 
+/// Whether find_task_files finds some below `env_dir`.
+bool has_task_files(const GlueTask& task, const std::string& env_dir);
+
 /// SQuAD's files: train-v1.1.json, dev-v1.1.json (v2: …-v2.0.json), each also .gz, exact names before longer
 /// ones (train-v1.1-part.json), those in alphabetical order; in data_dir, data_dir/squad, env_dir/squad.
 struct SquadFiles {
   std::string train, validation;  ///< "" if there is none
   std::vector<std::string> looked_in;
 };
+SquadFiles look_for_squad_files(bool version_2, const std::string& data_dir, const std::string& env_dir);
+/// Errors: kNotFound, listing the folders looked in.
 SquadFiles find_squad_files(bool version_2, const std::string& data_dir, const std::string& env_dir);
 
 }  // namespace lathe

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "lathe/core/error.h"
+#include "lathe/data/parquet.h"
 #include "lathe/data/text.h"
 #include "lathe/io/json_file.h"
 
@@ -70,8 +71,7 @@ class SquadReader {
  public:
   explicit SquadReader(const std::string& origin) { data_.origin = origin; }
 
-  SquadDataset read(const json& document) {
-    const std::string& origin = data_.origin;
+  void add(const json& document, const std::string& origin) {
     const json& list = document.is_array() ? document : array_of(document, "data", origin);
     for (size_t i = 0; i < list.size(); ++i) {
       const std::string where = element(origin + ": ", "data", i).replace(origin.size() + 2, 1, "");
@@ -80,8 +80,11 @@ class SquadReader {
       else
         read_article(list[i], where);
     }
+  }
+
+  SquadDataset take() {
     if (data_.examples.empty())
-      fail(ErrorCode::kInvalidData, "{}: no question in it; wants at least one", origin);
+      fail(ErrorCode::kInvalidData, "{}: no question in it; wants at least one", data_.origin);
     return std::move(data_);
   }
 
@@ -126,6 +129,17 @@ class SquadReader {
   std::unordered_set<std::string> ids_;
 };
 
+json parquet_document(const std::string& path) {
+  const std::string lines = parquet_rows(path);
+  json rows = json::array();
+  for (size_t at = 0; at < lines.size();) {
+    const size_t end = lines.find('\n', at);
+    rows.push_back(parse_json(std::string_view(lines).substr(at, end - at), path));
+    at = end + 1;
+  }
+  return rows;
+}
+
 }  // namespace
 
 void SquadDataset::truncate(size_t examples_kept) {
@@ -133,11 +147,18 @@ void SquadDataset::truncate(size_t examples_kept) {
 }
 
 SquadDataset squad_from_json(const json& document, const std::string& origin) {
-  return SquadReader(origin).read(document);
+  SquadReader reader(origin);
+  reader.add(document, origin);
+  return reader.take();
 }
 
-SquadDataset read_squad(const std::string& path) {
-  return squad_from_json(read_json(real_file_system(), path), path);
+SquadDataset read_squad(const std::string& path) { return read_squad(std::vector<std::string>{path}); }
+
+SquadDataset read_squad(const std::vector<std::string>& paths) {
+  SquadReader reader(paths.front());
+  for (const std::string& path : paths)
+    reader.add(is_parquet(path) ? parquet_document(path) : read_json(real_file_system(), path), path);
+  return reader.take();
 }
 
 }  // namespace lathe

@@ -40,6 +40,8 @@ struct SquadDataset {
 /// of rows {id, question, context, answers: {text: […], answer_start: […]}} as run_qa takes own files.
 /// Errors: kNotFound, kIo; kInvalidData, naming file, place, value found and wanted.
 SquadDataset read_squad(const std::string& path);
+/// The rows of several files, in Parquet or as above.
+SquadDataset read_squad(const std::vector<std::string>& paths);
 SquadDataset squad_from_json(const nlohmann::json& document, const std::string& origin);
 
 struct QaFeatureOptions {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lathe/core/error.h"
+#include "lathe/data/parquet.h"
 #include "lathe/data/table_parsers.h"
 #include "lathe/data/text.h"
 #include "lathe/io/gzip.h"
@@ -17,6 +18,18 @@ void check_column_names(const Table& table) {
         fail(ErrorCode::kInvalidData,
              "{}: columns {} and {} are both named '{}'; wants distinct names: rename one in the header",
              table.origin, j + 1, i + 1, table.columns[i].name);
+}
+
+void append_rows(Table& all, Table& part) {
+  for (Column& column : all.columns) {
+    const Column* more = part.find(column.name);
+    if (more == nullptr || part.columns.size() != all.columns.size())
+      fail(ErrorCode::kInvalidData, "{}: its columns are not those of {}; wants the same in every file",
+           part.origin, all.origin);
+    column.values.insert(column.values.end(), more->values.begin(), more->values.end());
+    column.type = table_detail::joined_type(column.type, more->type);
+  }
+  all.lines.insert(all.lines.end(), part.lines.begin(), part.lines.end());
 }
 
 }  // namespace
@@ -80,12 +93,26 @@ Table parse_table(std::string_view bytes, TableFormat format, const TableOptions
 }
 
 Table read_table(const std::string& path, const TableOptions& options) {
+  if (is_parquet(path)) return parse_table(parquet_rows(path), TableFormat::kJsonLines, options, path);
   const auto format = table_format_of(path);
   if (!format)
     fail(ErrorCode::kUsage,
-         "{}: unknown kind of file; wants .tsv, .csv, .json, .jsonl or .label (TREC), each also with .gz",
+         "{}: unknown kind of file; wants .tsv, .csv, .json, .jsonl or .label (TREC), each also with .gz, or "
+         ".parquet",
          path);
   return parse_table(read_text(real_file_system(), path), *format, options, path);
+}
+
+Table read_tables(const std::vector<std::string>& paths) {
+  Table all;
+  for (const std::string& path : paths) {
+    Table part = read_table(path);
+    if (all.columns.empty())
+      all = std::move(part);
+    else
+      append_rows(all, part);
+  }
+  return all;
 }
 
 }  // namespace lathe

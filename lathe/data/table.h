@@ -49,11 +49,15 @@ struct TableOptions {
 };
 
 /// Reads a whole file; ".gz" after the extension is unpacked.  Format by extension: .tsv, .csv, .json, .jsonl
-/// (.ndjson), .label or .txt (TREC).
+/// (.ndjson), .label or .txt (TREC), .parquet (parquet.h).
 /// Errors: kUsage for another extension; kNotFound or kIo from the file system; kInvalidData, naming file,
 /// line, column, what was found and what is wanted, for invalid UTF-8, an empty file, a duplicate or missing
 /// column name, a ragged row, an open quote, malformed JSON or TREC lines.
 Table read_table(const std::string& path, const TableOptions& options = {});
+
+/// The rows of several files, one after the other.  Errors: as read_table; kInvalidData where their columns
+/// differ.
+Table read_tables(const std::vector<std::string>& paths);
 
 /// The same from memory.  `origin` stands in messages.
 Table parse_table(std::string_view bytes, TableFormat format, const TableOptions& options,

@@ -12,15 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-ColumnType join(ColumnType a, ColumnType b) {
-  if (a == ColumnType::kNull || a == b) return b;
-  if (b == ColumnType::kNull) return a;
-  const auto number = [](ColumnType t) { return t == ColumnType::kInteger || t == ColumnType::kFloat; };
-  if (number(a) && number(b)) return ColumnType::kFloat;
-  const auto nested = [](ColumnType t) { return t == ColumnType::kList || t == ColumnType::kOther; };
-  return nested(a) || nested(b) ? ColumnType::kOther : ColumnType::kString;
-}
-
 bool is_flat_list(const Json& value) {
   return value.is_array() && std::all_of(value.begin(), value.end(),
                                          [](const Json& e) { return e.is_string() || e.is_number(); });
@@ -61,7 +52,7 @@ class RowCollector {
       column.values.resize(table_.rows());
       Cell cell = cell_of(value);
       column.values.push_back(std::move(cell.text));
-      column.type = join(column.type, cell.type);
+      column.type = joined_type(column.type, cell.type);
     }
     table_.lines.push_back(line);
   }
@@ -126,6 +117,15 @@ bool first_line_is_a_row(std::string_view bytes) {
 }
 
 }  // namespace
+
+ColumnType joined_type(ColumnType a, ColumnType b) {
+  if (a == ColumnType::kNull || a == b) return b;
+  if (b == ColumnType::kNull) return a;
+  const auto number = [](ColumnType t) { return t == ColumnType::kInteger || t == ColumnType::kFloat; };
+  if (number(a) && number(b)) return ColumnType::kFloat;
+  const auto nested = [](ColumnType t) { return t == ColumnType::kList || t == ColumnType::kOther; };
+  return nested(a) || nested(b) ? ColumnType::kOther : ColumnType::kString;
+}
 
 void parse_json_lines(std::string_view bytes, Table& table) {
   RowCollector rows(table);

@@ -12,6 +12,9 @@ void parse_trec(std::string_view bytes, Table& table);
 void parse_json(std::string_view bytes, Table& table);
 void parse_json_lines(std::string_view bytes, Table& table);
 
+/// The type of a column that has values of both.
+ColumnType joined_type(ColumnType a, ColumnType b);
+
 /// kNull, kInteger, kFloat or kString, by the text of the values.
 ColumnType type_of_text(const std::vector<std::string>& values);
 

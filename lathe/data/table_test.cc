@@ -149,7 +149,8 @@ TEST(Table, FormatComesFromTheName) {
   EXPECT_EQ(table_format_of("a.jsonl"), TableFormat::kJsonLines);
   EXPECT_EQ(table_format_of("train_5500.label"), TableFormat::kTrec);
   EXPECT_EQ(table_format_of("a.parquet"), std::nullopt);
-  message_of(ErrorCode::kUsage, [] { read_table("a.parquet"); });
+  message_of(ErrorCode::kUsage, [] { read_table("a.xlsx"); });
+  message_of(ErrorCode::kNotFound, [] { read_table("a.parquet"); });
   message_of(ErrorCode::kNotFound, [] { read_table("/no/such/file.tsv"); });
 }
 

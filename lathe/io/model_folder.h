@@ -11,15 +11,15 @@ namespace lathe {
 
 /// The folder of a model that is named by folder or by Hub name ("bert-base-cased",
 /// "google-bert/bert-base-cased": both forms find either).  A folder that exists wins; else the local Hugging
-/// Face cache: `cache_dir`, or $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub,
-/// $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub (the first that is set), there
-/// models--<org>--<name>/snapshots/<commit> with the commit from refs/<revision>, or `revision` itself.
+/// Face cache (hub_cache.h) with the commit from refs/<revision>, or `revision` itself.  "" if it is not
+/// there; then looked_at says where it was looked for.  Errors: kNotFound for what can be no name, kUsage.
+std::string find_model(FileSystem& fs, const std::string& name_or_path, const std::string& revision,
+                       const std::string& cache_dir, std::vector<std::string>& looked_at);
+
+/// The same without the network; fetch_model (hub.h) is the one that fetches.
 /// Throws kNotFound listing every place looked at and what to do.
 std::string resolve_model(FileSystem& fs, const std::string& name_or_path,
                           const std::string& revision = "main", const std::string& cache_dir = "");
-
-/// The folder of the local Hugging Face cache, by the same rule; it need not exist.
-std::string hub_cache_folder(const std::string& cache_dir = "");
 
 /// The weights of a model folder under one set of names, whichever files hold them.
 class Checkpoint {

@@ -186,7 +186,7 @@ std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& 
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   }
   std::vector<std::string> notices = check_fields(bind(args));
-  if (!args.task_name) check_files(args, training, "--task_name");
+  if (!args.task_name && !args.dataset_name) check_files(args, training, "--task_name");
   note_nothing_to_do(training, notices);
   return notices;
 }

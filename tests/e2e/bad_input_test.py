@@ -167,7 +167,8 @@ class BadInput(unittest.TestCase):
     def test_a_model_name_that_is_nowhere_lists_where_it_looked(self):
         command = self.command()
         command[command.index(str(self.model))] = "bert-base-nowhere"
-        result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HOME": str(self.root)})
+        result = subprocess.run(command, capture_output=True, text=True,
+                                env={**os.environ, "HF_HOME": str(self.root), "HF_ENDPOINT": "http://127.0.0.1:1"})
         self.assertEqual(result.returncode, 1)
         for form in ("models--bert-base-nowhere", "models--google-bert--bert-base-nowhere"):
             self.assertIn(str(self.root / "hub" / form), result.stderr)

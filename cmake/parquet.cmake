@@ -1,0 +1,48 @@
+# liblathe_parquet, the part that reads Parquet: built where Apache Arrow's C++ library is found, as a package (Homebrew,
+# Arrow's own for apt) or inside the Python wheel pyarrow, which carries headers and libraries. LATHE_PYARROW names the
+# wheel's folder; else it is that of build/venv or of the python3 on the path.
+option(LATHE_PARQUET "Build the part that reads Parquet where Apache Arrow is found" ON)
+set(LATHE_PYARROW "" CACHE PATH "Folder of the Python package pyarrow")
+
+function(lathe_find_pyarrow var)
+  set(folder "${LATHE_PYARROW}")
+  if(NOT folder)
+    file(GLOB folder ${PROJECT_SOURCE_DIR}/build/venv/lib/python3*/site-packages/pyarrow)
+  endif()
+  if(NOT folder)
+    execute_process(COMMAND python3 -c "import importlib.util as u; s = u.find_spec('pyarrow'); print(s.submodule_search_locations[0] if s else '')"
+                    OUTPUT_VARIABLE folder OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  endif()
+  set(${var} "${folder}" PARENT_SCOPE)
+endfunction()
+
+if(LATHE_PARQUET)
+  find_package(Parquet QUIET)
+  if(TARGET Parquet::parquet_shared)
+    set(lathe_arrow_libraries Parquet::parquet_shared Arrow::arrow_shared)
+    set(lathe_arrow_from "package Parquet ${Parquet_VERSION}")
+  else()
+    lathe_find_pyarrow(pyarrow)
+    file(GLOB lathe_arrow_libraries ${pyarrow}/libarrow.so.*[0-9] ${pyarrow}/libparquet.so.*[0-9]
+         ${pyarrow}/libarrow.*[0-9].dylib ${pyarrow}/libparquet.*[0-9].dylib)
+    list(LENGTH lathe_arrow_libraries count)
+    if(NOT count EQUAL 2 OR NOT EXISTS ${pyarrow}/include/parquet/arrow/reader.h)
+      set(lathe_arrow_libraries)
+    endif()
+    set(lathe_arrow_from ${pyarrow})
+  endif()
+endif()
+if(lathe_arrow_libraries)
+  message(STATUS "Parquet: Apache Arrow of ${lathe_arrow_from}")
+  add_library(lathe_parquet_part MODULE lathe/data/parquet_part.cc)
+  set_target_properties(lathe_parquet_part PROPERTIES OUTPUT_NAME lathe_parquet PREFIX lib
+                        SUFFIX ${CMAKE_SHARED_LIBRARY_SUFFIX} CXX_VISIBILITY_PRESET hidden)
+  target_link_libraries(lathe_parquet_part PRIVATE lathe_flags ${lathe_arrow_libraries})
+  if(pyarrow)
+    target_include_directories(lathe_parquet_part SYSTEM PRIVATE ${pyarrow}/include)
+    set_target_properties(lathe_parquet_part PROPERTIES BUILD_RPATH ${pyarrow} INSTALL_RPATH ${pyarrow})
+  endif()
+  install(TARGETS lathe_parquet_part LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lathe OPTIONAL)
+elseif(LATHE_PARQUET)
+  message(STATUS "Parquet: left out, no Apache Arrow here (pip install pyarrow brings it)")
+endif()

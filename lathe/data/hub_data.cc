@@ -1,0 +1,210 @@
+#include "lathe/data/hub_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "lathe/data/parquet.h"
+#include "lathe/data/table.h"
+#include "lathe/data/text.h"
+
+namespace lathe {
+namespace {
+
+constexpr const char* kConverted = "refs/convert/parquet";
+
+std::vector<std::string> parts_of(const std::string& path) {
+  std::vector<std::string> parts{""};
+  for (const char c : path) {
+    if (c == '/')
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  return parts;
+}
+
+/// Letters and digits between other characters: "data/train-00000.csv" → data, train, 00000, csv.
+std::set<std::string> words_of(const std::string& path) {
+  std::set<std::string> words;
+  std::string word;
+  for (const char c : to_lower(path) + "/") {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      word += c;
+    } else {
+      words.insert(word);
+      word.clear();
+    }
+  }
+  return words;
+}
+
+/// 0 is the best kind of file; none for what cannot be read.
+std::optional<int> rank_of(const std::string& path) {
+  if (is_parquet(path)) return 0;
+  const auto format = table_format_of(path);
+  if (format == TableFormat::kCsv || format == TableFormat::kTsv) return 1;
+  if (format == TableFormat::kJson || format == TableFormat::kJsonLines) return 2;
+  return std::nullopt;
+}
+
+std::string split_of(const std::string& path) {
+  const std::set<std::string> words = words_of(path);
+  for (const auto& [word, split] :
+       std::vector<std::pair<const char*, const char*>>{{"test", "test"},
+                                                        {"validation", "validation"},
+                                                        {"valid", "validation"},
+                                                        {"dev", "validation"},
+                                                        {"val", "validation"},
+                                                        {"eval", "validation"},
+                                                        {"train", "train"}})
+    if (words.contains(word)) return split;
+  return "train";
+}
+
+template <typename Names>
+std::string listed(const Names& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::vector<std::string> names_of(const SplitFiles& splits) {
+  std::vector<std::string> names;
+  for (const auto& [split, files] : splits) names.push_back(split);
+  return names;
+}
+
+/// All files below a snapshot, as the Hub names them.
+std::vector<std::string> files_below(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error))
+    if (it->is_regular_file(error)) files.push_back(it->path().lexically_relative(folder).generic_string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+SplitFiles splits_of(const std::vector<std::string>& files, const HubDataset& dataset,
+                     const std::string& revision) {
+  return revision == kConverted ? converted_splits(files, dataset.config, dataset.name)
+                                : named_splits(files, dataset.config);
+}
+
+SplitFiles only(const SplitFiles& splits, const std::vector<std::string>& wanted, const std::string& folder) {
+  SplitFiles out;
+  for (const std::string& split : wanted)
+    if (const auto found = splits.find(split); found != splits.end())
+      for (const std::string& file : found->second) out[split].push_back(join_path(folder, file));
+  return out;
+}
+
+/// What is in the cache of a revision, if that is all that is wanted.  The first file of a split is fetched
+/// last: where it is there, the others are.
+std::optional<SplitFiles> cached_splits(FileSystem& fs, const HubDataset& dataset,
+                                        const std::vector<std::string>& wanted, const std::string& revision) {
+  const HubCache cache(fs, hub_cache_folder(dataset.cache_dir), {RepoKind::kDataset, dataset.name, revision});
+  const std::string commit = cache.commit_of(revision), folder = cache.snapshot(commit);
+  if (commit == revision || !fs.is_directory(folder)) return std::nullopt;
+  SplitFiles splits;
+  try {
+    splits = splits_of(files_below(folder), dataset, revision);
+  } catch (const Error&) {
+    return std::nullopt;  // of what is here alone nothing follows: the Hub knows all of it
+  }
+  for (const std::string& split : wanted)
+    if (!splits.contains(split) ||
+        (revision == kConverted && !splits[split].front().ends_with("/0000.parquet")))
+      return std::nullopt;
+  return only(splits, wanted, folder);
+}
+
+/// Nothing where the Hub has no such revision.
+std::optional<SplitFiles> fetched_splits(FileSystem& fs, const HubDataset& dataset,
+                                         const std::vector<std::string>& wanted, const std::string& revision,
+                                         const HubSettings& settings) {
+  const HubRepo repo{RepoKind::kDataset, dataset.name, revision};
+  if (revision == kConverted && !HubClient(settings, repo).has_revision()) return std::nullopt;
+  SplitFiles splits;
+  const std::string folder =
+      fetch_snapshot(fs, repo, dataset.cache_dir, settings, [&](const std::vector<std::string>& files) {
+        splits = splits_of(files, dataset, revision);
+        std::vector<std::string> out;
+        for (const std::string& split : wanted) {
+          if (!splits.contains(split))
+            fail(ErrorCode::kNotFound,
+                 "data set \"{}\"{} has no split {}; it has {}: give own files (--train_file, "
+                 "--validation_file, "
+                 "--test_file) or leave out what needs it",
+                 dataset.name, dataset.config ? " (" + *dataset.config + ")" : "", split,
+                 splits.empty() ? "no Parquet, csv, tsv or json files" : listed(names_of(splits)));
+          out.insert(out.end(), splits[split].rbegin(), splits[split].rend());
+        }
+        return out;
+      });
+  return only(splits, wanted, folder);
+}
+
+}  // namespace
+
+SplitFiles converted_splits(const std::vector<std::string>& files, const std::optional<std::string>& config,
+                            const std::string& name) {
+  std::map<std::string, SplitFiles> configs;
+  for (const std::string& file : files)
+    if (const auto parts = parts_of(file); parts.size() == 3 && is_parquet(file))
+      configs[parts[0]][parts[1]].push_back(file);
+  std::vector<std::string> names;
+  for (const auto& [known, splits] : configs) names.push_back(known);
+  std::string chosen = config.value_or(names.size() == 1 ? names[0] : "default");
+  const auto found = configs.find(chosen);
+  if (found == configs.end())
+    fail(ErrorCode::kUsage, "--dataset_config_name: data set \"{}\": {}, wants one of {}", name,
+         config ? "found " + *config : "found none", listed(names));
+  for (auto& [split, paths] : found->second) {
+    if (split.starts_with("partial-"))
+      fail(ErrorCode::kUnsupported,
+           "data set \"{}\": the Hub converted only the beginning of {} to Parquet: fetch its own files with "
+           "`hf "
+           "download --repo-type dataset {}` and give them as --train_file and --validation_file",
+           name, split.substr(8), name);
+    std::sort(paths.begin(), paths.end());
+  }
+  return found->second;
+}
+
+SplitFiles named_splits(const std::vector<std::string>& files, const std::optional<std::string>& config) {
+  std::map<int, SplitFiles> by_rank;
+  for (const std::string& file : files) {
+    const auto rank = rank_of(file);
+    const std::string base = file_name(file);
+    // Descriptions of a data set, not its rows.
+    if (!rank || base == "dataset_infos.json" || base == "dataset_info.json" || base.starts_with("."))
+      continue;
+    if (config && file.find(*config) == std::string::npos) continue;
+    by_rank[*rank][split_of(file)].push_back(file);
+  }
+  if (by_rank.empty()) return {};
+  SplitFiles out = by_rank.begin()->second;
+  for (auto& [split, paths] : out) std::sort(paths.begin(), paths.end());
+  return out;
+}
+
+SplitFiles fetch_splits(FileSystem& fs, const HubDataset& dataset, const std::vector<std::string>& wanted,
+                        const HubSettings& settings) {
+  if (!is_hub_name(dataset.name))
+    fail(ErrorCode::kUsage,
+         "--dataset_name: found \"{}\", wants a name on the Hub such as squad or nyu-mll/glue", dataset.name);
+  for (const char* revision : {kConverted, "main"})
+    if (auto found = cached_splits(fs, dataset, wanted, revision)) return *found;
+  if (settings.offline)
+    fail(ErrorCode::kNotFound,
+         "data set \"{}\": {} not all on this machine (looked below {}), and HF_HUB_OFFLINE is set: unset it "
+         "to fetch "
+         "what is missing, or give own files (--train_file, --validation_file, --test_file)",
+         dataset.name, listed(wanted), hub_cache_folder(dataset.cache_dir));
+  if (auto found = fetched_splits(fs, dataset, wanted, kConverted, settings)) return *found;
+  return *fetched_splits(fs, dataset, wanted, "main", settings);
+}
+
+}  // namespace lathe

@@ -1,0 +1,39 @@
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/io/hub.h"
+
+namespace lathe {
+
+/// Which files of a data set's repository hold which split: split → files, sorted.
+using SplitFiles = std::map<std::string, std::vector<std::string>>;
+
+/// Of the branch refs/convert/parquet, into which the Hub puts what it converted:
+/// <config>/<split>/<n>.parquet. Without a config: the only one there is, or else the one named "default".
+/// Errors: kUsage, listing the configs, where it must be named or is not there; kUnsupported for one of which
+/// the Hub converted only the beginning.
+SplitFiles converted_splits(const std::vector<std::string>& files, const std::optional<std::string>& config,
+                            const std::string& name);
+
+/// Of any other branch: files that read_table reads, by the word train, validation (valid, dev, val) or test
+/// in their paths, and with a config those alone that have its name in theirs; a file without any of these
+/// words is training data.  Parquet before csv and tsv before json, jsonl.
+SplitFiles named_splits(const std::vector<std::string>& files, const std::optional<std::string>& config);
+
+/// Where a data set is to be had: its name on the Hub, its config.
+struct HubDataset {
+  std::string name;
+  std::optional<std::string> config;
+  std::string cache_dir;
+};
+
+/// Local files of the splits that are wanted, each not empty: from the cache where they are there, without
+/// the network, else fetched.  The converted branch comes first, then main. Errors: kNotFound, listing the
+/// splits there are, and as fetch_snapshot; offline what is missing.
+SplitFiles fetch_splits(FileSystem& fs, const HubDataset& dataset, const std::vector<std::string>& wanted,
+                        const HubSettings& settings);
+
+}  // namespace lathe

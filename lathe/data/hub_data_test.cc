@@ -1,0 +1,37 @@
+#include "lathe/data/hub_data.h"
+
+#include <gtest/gtest.h>
+
+namespace lathe {
+namespace {
+
+TEST(HubData, ConvertedFilesByConfigAndSplit) {
+  const std::vector<std::string> files = {"a/train/0001.parquet", "a/train/0000.parquet",
+                                          "a/test/0000.parquet", "b/train/0000.parquet", ".gitattributes"};
+  const SplitFiles expected = {{"test", {"a/test/0000.parquet"}},
+                               {"train", {"a/train/0000.parquet", "a/train/0001.parquet"}}};
+  EXPECT_EQ(converted_splits(files, "a", "d"), expected);
+  EXPECT_THROW(converted_splits(files, std::nullopt, "d"), Error);
+  EXPECT_THROW(converted_splits(files, "c", "d"), Error);
+  EXPECT_EQ(converted_splits({"x/train/0000.parquet"}, std::nullopt, "d").size(), 1u);
+  EXPECT_EQ(converted_splits({"x/train/0000.parquet", "default/test/0000.parquet"}, std::nullopt, "d")
+                .count("test"),
+            1u);
+  EXPECT_THROW(converted_splits({"x/partial-train/0000.parquet"}, std::nullopt, "d"), Error);
+}
+
+TEST(HubData, OtherFilesByTheWordsInTheirPaths) {
+  const SplitFiles found = named_splits({"README.md", "dataset_infos.json", "data/train-00000-of-00001.csv",
+                                         "data/Dev.csv", "test/part.csv", "train.jsonl"},
+                                        std::nullopt);
+  EXPECT_EQ(found, (SplitFiles{{"test", {"test/part.csv"}},
+                               {"train", {"data/train-00000-of-00001.csv"}},
+                               {"validation", {"data/Dev.csv"}}}));
+  EXPECT_EQ(named_splits({"questions.jsonl"}, std::nullopt), (SplitFiles{{"train", {"questions.jsonl"}}}));
+  EXPECT_EQ(named_splits({"de/train.csv", "en/train.csv"}, "en"), (SplitFiles{{"train", {"en/train.csv"}}}));
+  EXPECT_TRUE(named_splits({"latest.csv"}, std::nullopt).contains("train"));  // "test" is no word in it
+  EXPECT_TRUE(named_splits({"README.md"}, std::nullopt).empty());
+}
+
+}  // namespace
+}  // namespace lathe

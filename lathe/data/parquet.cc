@@ -1,0 +1,80 @@
+#include "lathe/data/parquet.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "lathe/core/error.h"
+#include "lathe/data/parquet_part.h"
+#include "lathe/io/file_system.h"
+
+namespace lathe {
+namespace {
+
+#ifdef __APPLE__
+constexpr const char* kPartName = "liblathe_parquet.dylib";
+#else
+constexpr const char* kPartName = "liblathe_parquet.so";
+#endif
+
+std::string program_folder() {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) return program.parent_path().string();
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&program_folder), &info) == 0) return ".";
+  return parent_folder(std::filesystem::canonical(info.dli_fname, error).string());
+}
+
+LatheParquetRows open_part() {
+  std::vector<std::string> places;
+  if (const char* named = std::getenv("LATHE_PARQUET"); named != nullptr && *named != '\0') {
+    places = {named};
+  } else {
+    places = {join_path(program_folder(), kPartName),
+              join_path(program_folder(), fmt::format("../{}/lathe/{}", LATHE_LIBRARY_FOLDER, kPartName))};
+  }
+  std::string why;
+  for (const std::string& place : places) {
+    if (!real_file_system().exists(place)) {
+      why += fmt::format("\n  {}: not there", place);
+      continue;
+    }
+    if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL))
+      if (void* rows = dlsym(handle, "lathe_parquet_rows")) return reinterpret_cast<LatheParquetRows>(rows);
+    const char* text = dlerror();
+    why += fmt::format("\n  {}: {}", place, text == nullptr ? "cannot be opened" : text);
+  }
+  fail(ErrorCode::kUnsupported,
+       "reading Parquet needs the part {}, which is built where Apache Arrow is found: `pip install pyarrow` "
+       "(or, on "
+       "macOS, `brew install apache-arrow`), then build Lathe again. Or give the data as csv, tsv, json or "
+       "jsonl. Looked "
+       "at:{}",
+       kPartName, why);
+}
+
+}  // namespace
+
+bool is_parquet(std::string_view path) { return path.ends_with(".parquet"); }
+
+std::string parquet_rows(const std::string& path) {
+  if (!real_file_system().exists(path))
+    fail(ErrorCode::kNotFound, "{}: there is no such file; check the path", path);
+  static const LatheParquetRows rows = open_part();
+  std::string text;
+  const auto sink = [](void* context, const char* bytes, size_t count) {
+    static_cast<std::string*>(context)->append(bytes, count);
+    return 0;
+  };
+  char error[500] = "";
+  if (rows(path.c_str(), sink, &text, error, sizeof error) != 0)
+    fail(ErrorCode::kInvalidData, "{}: cannot be read as Parquet: {}; fetch or save the file again", path,
+         error);
+  return text;
+}
+
+}  // namespace lathe

@@ -1,0 +1,15 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace lathe {
+
+bool is_parquet(std::string_view path);
+
+/// The rows of a Parquet file as JSON Lines (parquet_part.h says how).  Reading them is the work of a part of
+/// its own, linked with Apache Arrow, which is opened here: $LATHE_PARQUET names it, else it lies beside the
+/// program or in the folder of libraries it is installed with. Errors: kUnsupported with the way to get the
+/// part; kNotFound; kInvalidData for a damaged file.
+std::string parquet_rows(const std::string& path);
+
+}  // namespace lathe

@@ -1,0 +1,194 @@
+#include "lathe/data/parquet_part.h"
+
+#include <arrow/api.h>
+#include <arrow/io/file.h>
+#include <parquet/arrow/reader.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace {
+
+constexpr int kMostDepth = 50;  // of nested types
+constexpr size_t kChunkBytes = size_t{1} << 20;
+
+void check(const arrow::Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.message());
+}
+
+template <typename T>
+T checked(arrow::Result<T> result) {
+  check(result.status());
+  return std::move(result).ValueUnsafe();
+}
+
+void append_string(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\', out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(c));
+      out += code;
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+template <typename T>
+void append_number(std::string& out, T value) {
+  char digits[40];
+  const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+  const std::string_view text(digits, static_cast<size_t>(end - digits));
+  out += text;
+  if (std::is_floating_point_v<T> && text.find_first_of(".e") == std::string_view::npos) out += ".0";
+}
+
+template <typename T>
+void append_float(std::string& out, T value) {
+  if (std::isfinite(value))
+    append_number(out, value);
+  else
+    out += "null";
+}
+
+void append_value(std::string& out, const arrow::Array& array, int64_t row, int depth);
+
+/// Values [begin, end) of a list.
+void append_list(std::string& out, const arrow::Array& values, int64_t begin, int64_t end, int depth) {
+  out += '[';
+  for (int64_t i = begin; i < end; ++i) {
+    if (i > begin) out += ',';
+    append_value(out, values, i, depth + 1);
+  }
+  out += ']';
+}
+
+template <typename List>
+void append_list(std::string& out, const arrow::Array& array, int64_t row, int depth) {
+  const auto& list = static_cast<const List&>(array);
+  append_list(out, *list.values(), list.value_offset(row), list.value_offset(row) + list.value_length(row),
+              depth);
+}
+
+void append_struct(std::string& out, const arrow::StructArray& array, int64_t row, int depth) {
+  out += '{';
+  for (int i = 0; i < array.num_fields(); ++i) {
+    if (i > 0) out += ',';
+    append_string(out, array.struct_type()->field(i)->name());
+    out += ':';
+    append_value(out, *array.field(i), row, depth + 1);
+  }
+  out += '}';
+}
+
+template <typename A>
+auto at(const arrow::Array& array, int64_t row) {
+  return static_cast<const A&>(array).Value(row);
+}
+
+template <typename A>
+std::string_view view_at(const arrow::Array& array, int64_t row) {
+  return static_cast<const A&>(array).GetView(row);
+}
+
+void append_value(std::string& out, const arrow::Array& array, int64_t row, int depth) {
+  if (depth > kMostDepth) throw std::runtime_error("types are nested too deeply");
+  if (array.IsNull(row)) {
+    out += "null";
+    return;
+  }
+  using arrow::Type;
+  switch (array.type_id()) {
+    case Type::BOOL:
+      out += at<arrow::BooleanArray>(array, row) ? "true" : "false";
+      return;
+    case Type::INT8:
+      return append_number(out, int{at<arrow::Int8Array>(array, row)});
+    case Type::INT16:
+      return append_number(out, at<arrow::Int16Array>(array, row));
+    case Type::INT32:
+      return append_number(out, at<arrow::Int32Array>(array, row));
+    case Type::INT64:
+      return append_number(out, at<arrow::Int64Array>(array, row));
+    case Type::UINT8:
+      return append_number(out, unsigned{at<arrow::UInt8Array>(array, row)});
+    case Type::UINT16:
+      return append_number(out, at<arrow::UInt16Array>(array, row));
+    case Type::UINT32:
+      return append_number(out, at<arrow::UInt32Array>(array, row));
+    case Type::UINT64:
+      return append_number(out, at<arrow::UInt64Array>(array, row));
+    case Type::FLOAT:
+      return append_float(out, at<arrow::FloatArray>(array, row));
+    case Type::DOUBLE:
+      return append_float(out, at<arrow::DoubleArray>(array, row));
+    case Type::STRING:
+      return append_string(out, view_at<arrow::StringArray>(array, row));
+    case Type::LARGE_STRING:
+      return append_string(out, view_at<arrow::LargeStringArray>(array, row));
+    case Type::LIST:
+      return append_list<arrow::ListArray>(out, array, row, depth);
+    case Type::LARGE_LIST:
+      return append_list<arrow::LargeListArray>(out, array, row, depth);
+    case Type::FIXED_SIZE_LIST:
+      return append_list<arrow::FixedSizeListArray>(out, array, row, depth);
+    case Type::STRUCT:
+      return append_struct(out, static_cast<const arrow::StructArray&>(array), row, depth);
+    case Type::DICTIONARY: {
+      const auto& coded = static_cast<const arrow::DictionaryArray&>(array);
+      return append_value(out, *coded.dictionary(), coded.GetValueIndex(row), depth + 1);
+    }
+    default:
+      return append_string(out, checked(array.GetScalar(row))->ToString());
+  }
+}
+
+void read_rows(const char* path, LatheTextSink sink, void* context) {
+  parquet::arrow::FileReaderBuilder builder;
+  check(builder.Open(checked(arrow::io::ReadableFile::Open(path))));
+  const std::unique_ptr<parquet::arrow::FileReader> reader = checked(builder.Build());
+  const auto batches = checked(reader->GetRecordBatchReader());
+  std::string text;
+  const auto flush = [&] {
+    if (!text.empty() && sink(context, text.data(), text.size()) != 0) throw std::runtime_error("stopped");
+    text.clear();
+  };
+  for (;;) {
+    std::shared_ptr<arrow::RecordBatch> batch;
+    check(batches->ReadNext(&batch));
+    if (batch == nullptr) break;
+    check(batch->ValidateFull());  // offsets and codes of a damaged file lead anywhere
+    const auto rows = checked(batch->ToStructArray());
+    for (int64_t row = 0; row < rows->length(); ++row) {
+      append_struct(text, *rows, row, 0);
+      text += '\n';
+      if (text.size() >= kChunkBytes) flush();
+    }
+  }
+  flush();
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int lathe_parquet_rows(const char* path, LatheTextSink sink,
+                                                                         void* context, char* error,
+                                                                         size_t error_bytes) {
+  try {
+    read_rows(path, sink, context);
+    return 0;
+  } catch (const std::exception& e) {
+    std::snprintf(error, error_bytes, "%s", e.what());
+  } catch (...) {
+    std::snprintf(error, error_bytes, "an unknown fault");
+  }
+  return 1;
+}

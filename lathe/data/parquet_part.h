@@ -1,0 +1,18 @@
+#pragma once
+#include <cstddef>
+
+// The door of liblathe_parquet, the part that is opened when a Parquet file is met: plain C, for the part is
+// linked with Apache Arrow and the C++ library that this brings along, which need not be the program's.
+
+extern "C" {
+
+/// Takes text; returns 0 to go on.
+typedef int (*LatheTextSink)(void* context, const char* text, size_t bytes);
+
+/// Gives every row of a Parquet file to the sink as a line of JSON, nested values included: dates and other
+/// values that JSON lacks as text, NaN as null, floats always with a point.  Returns 0, or 1 with a reason in
+/// `error`, ended by a zero byte.
+typedef int (*LatheParquetRows)(const char* path, LatheTextSink sink, void* context, char* error,
+                                size_t error_bytes);
+int lathe_parquet_rows(const char* path, LatheTextSink sink, void* context, char* error, size_t error_bytes);
+}

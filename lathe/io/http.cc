@@ -1,0 +1,185 @@
+#include "lathe/io/http.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "lathe/core/error.h"
+#include "lathe/core/version.h"
+#include "lathe/io/curl_library.h"
+
+namespace lathe {
+namespace {
+
+constexpr long kSlowBytes = 1024;  // fewer bytes a second than this for timeout_s is a stalled transfer
+constexpr long kMostRedirects = 10;
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && std::string_view(" \t\r\n").find(text.back()) != std::string_view::npos)
+    text.remove_suffix(1);
+  return text;
+}
+
+/// What the callbacks see.
+struct Transfer {
+  const HttpRequest& request;
+  HttpResponse response;
+};
+
+size_t on_header(char* data, size_t, size_t bytes, void* context) {
+  auto& response = static_cast<Transfer*>(context)->response;
+  const std::string_view line(data, bytes);
+  if (line.starts_with("HTTP/")) {  // a new answer: of a redirect's target, or after a proxy's
+    const size_t space = line.find(' ');
+    response.headers.clear();
+    response.status =
+        space == std::string_view::npos ? 0 : std::atoi(std::string(line.substr(space)).c_str());
+  } else if (const size_t colon = line.find(':'); colon != std::string_view::npos) {
+    response.headers[lower(trimmed(line.substr(0, colon)))] = std::string(trimmed(line.substr(colon + 1)));
+  }
+  return bytes;
+}
+
+size_t on_body(char* data, size_t, size_t bytes, void* context) {
+  auto& [request, response] = *static_cast<Transfer*>(context);
+  if (request.sink && (response.status == 200 || response.status == 206)) {
+    if (request.sink(response, {reinterpret_cast<const std::byte*>(data), bytes})) return bytes;
+    response.stopped = true;
+    return 0;
+  }
+  if (response.body.size() + bytes > HttpResponse::kMostBodyBytes) return 0;
+  response.body.append(data, bytes);
+  return bytes;
+}
+
+int on_progress(void* context, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  auto& [request, response] = *static_cast<Transfer*>(context);
+  if (!request.should_stop || !request.should_stop()) return 0;
+  response.stopped = true;
+  return 1;
+}
+
+class HeaderList {
+ public:
+  explicit HeaderList(const CurlLibrary& curl) : curl_(curl) {}
+  ~HeaderList() { curl_.slist_free_all(list_); }
+  HeaderList(const HeaderList&) = delete;
+  HeaderList& operator=(const HeaderList&) = delete;
+  void add(const std::string& line) { list_ = curl_.slist_append(list_, line.c_str()); }
+  curl_slist* get() const { return list_; }
+
+ private:
+  const CurlLibrary& curl_;
+  curl_slist* list_ = nullptr;
+};
+
+std::string failure_text(const CurlLibrary& curl, CURLcode code, const char* detail,
+                         const HttpRequest& request) {
+  if (code == CURLE_OPERATION_TIMEDOUT)
+    return fmt::format("no answer, or less than {} bytes a second, for {:g} s", kSlowBytes,
+                       request.timeout_s);
+  return detail[0] != '\0' ? detail : curl.easy_strerror(code);
+}
+
+}  // namespace
+
+struct HttpClient::State {
+  const CurlLibrary& curl = curl_library();
+  CURL* easy = curl.easy_init();
+  ~State() { curl.easy_cleanup(easy); }
+
+  template <typename T>
+  void set(CURLoption option, T value) {
+    (void)curl.easy_setopt(easy, option,
+                           value);  // an older libcurl may not know an option: its default stands
+  }
+
+  void prepare(const HttpRequest& request, const HeaderList& headers, Transfer& transfer, char* detail) {
+    curl.easy_reset(easy);
+    set(CURLOPT_URL, request.url.c_str());
+    set(CURLOPT_NOBODY, request.head ? 1L : 0L);
+    set(CURLOPT_FOLLOWLOCATION, request.follow ? 1L : 0L);
+    set(CURLOPT_MAXREDIRS, kMostRedirects);
+#if LIBCURL_VERSION_NUM >= 0x075500
+    set(CURLOPT_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+#endif
+    set(CURLOPT_HTTPHEADER, headers.get());
+    set(CURLOPT_NOSIGNAL, 1L);  // threads
+    set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.timeout_s * 1000));
+    set(CURLOPT_LOW_SPEED_LIMIT, kSlowBytes);
+    set(CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(request.timeout_s)));
+    set(CURLOPT_BUFFERSIZE, 256L << 10);
+    set(CURLOPT_ERRORBUFFER, detail);
+    set(CURLOPT_HEADERFUNCTION, &on_header);
+    set(CURLOPT_HEADERDATA, &transfer);
+    set(CURLOPT_WRITEFUNCTION, &on_body);
+    set(CURLOPT_WRITEDATA, &transfer);
+    set(CURLOPT_NOPROGRESS, 0L);
+    set(CURLOPT_XFERINFOFUNCTION, &on_progress);
+    set(CURLOPT_XFERINFODATA, &transfer);
+  }
+};
+
+std::string HttpResponse::header(const std::string& name) const {
+  const auto found = headers.find(name);
+  return found == headers.end() ? "" : found->second;
+}
+
+HttpClient::HttpClient() : state_(std::make_unique<State>()) {
+  if (state_->easy == nullptr) fail(ErrorCode::kMemory, "libcurl: no memory for a connection");
+}
+HttpClient::~HttpClient() = default;
+HttpClient::HttpClient(HttpClient&&) noexcept = default;
+
+HttpResponse HttpClient::perform(const HttpRequest& request) {
+  HeaderList headers(state_->curl);
+  headers.add(fmt::format("User-Agent: lathe/{}", kVersion));
+  headers.add("Accept-Encoding: identity");  // sizes and ranges are those of the file itself
+  if (!request.accept.empty()) headers.add("Accept: " + request.accept);
+  if (!request.token.empty()) headers.add("Authorization: Bearer " + request.token);
+  if (request.begin)
+    headers.add(fmt::format("Range: bytes={}-{}", *request.begin,
+                            request.end ? std::to_string(*request.end - 1) : std::string()));
+  Transfer transfer{request, {}};
+  char detail[CURL_ERROR_SIZE] = "";
+  state_->prepare(request, headers, transfer, detail);
+  const CURLcode code = state_->curl.easy_perform(state_->easy);
+  if (code != CURLE_OK) transfer.response.failure = failure_text(state_->curl, code, detail, request);
+  return std::move(transfer.response);
+}
+
+std::string percent_encoded(std::string_view text, bool keep_slashes) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+                       std::string_view("-._~").find(c) != std::string_view::npos ||
+                       (keep_slashes && c == '/');
+    out += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return out;
+}
+
+std::string url_origin(std::string_view url) {
+  const size_t host = url.find("://");
+  return lower(host == std::string_view::npos ? "" : url.substr(0, url.find('/', host + 3)));
+}
+
+std::string url_joined(const std::string& base, const std::string& location) {
+  if (location.find("://") != std::string::npos) return location;
+  if (location.starts_with("//")) return base.substr(0, base.find("//")) + location;
+  const size_t path = base.find('/', base.find("://") + 3);
+  const std::string origin = base.substr(0, path);
+  if (location.starts_with("/")) return origin + location;
+  return base.substr(0, base.rfind('/') + 1) + location;
+}
+
+}  // namespace lathe

@@ -1,0 +1,67 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe {
+
+struct HttpResponse {
+  int status = 0;                              ///< 0: no answer came
+  std::map<std::string, std::string> headers;  ///< of the last answer; names in lower case
+  std::string body;                            ///< what did not go to a sink, at most kMostBodyBytes
+  std::string failure;                         ///< why the transfer broke off; empty: it is whole
+  bool stopped = false;                        ///< the sink or should_stop ended it
+
+  static constexpr size_t kMostBodyBytes = size_t{64} << 20;
+
+  bool ok() const { return failure.empty() && status >= 200 && status < 300; }
+  /// "" if there is none.
+  std::string header(const std::string& name) const;
+};
+
+struct HttpRequest {
+  std::string url;  ///< http or https
+  bool head = false;
+  bool follow = true;                  ///< redirects; other hosts do not get the token
+  std::string token;                   ///< sent as a bearer token if not empty
+  std::string accept;                  ///< a header Accept, if not empty
+  std::optional<uint64_t> begin, end;  ///< bytes [begin, end) alone
+  double timeout_s = 10;               ///< to connect, and for the longest time in which nothing much comes
+  /// Takes the bytes of an answer 200 or 206, whose headers are there already; false ends the transfer.
+  std::function<bool(const HttpResponse&, std::span<const std::byte>)> sink;
+  std::function<bool()> should_stop;  ///< asked about once a second
+};
+
+/// One connection, kept open between requests to a host.  One thread at a time.  Proxies and certificates are
+/// what libcurl finds (http_proxy, https_proxy, no_proxy, all_proxy; SSL_CERT_FILE).
+class HttpClient {
+ public:
+  /// Errors: kUnsupported without libcurl.
+  HttpClient();
+  ~HttpClient();
+  HttpClient(HttpClient&&) noexcept;
+
+  /// Never throws because of what the network does: that stands in the response.
+  HttpResponse perform(const HttpRequest& request);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Everything but letters, digits and "-._~" as %XX; with keep_slashes '/' stays, too.
+std::string percent_encoded(std::string_view text, bool keep_slashes);
+
+/// "https://host:port" of a URL, in lower case.
+std::string url_origin(std::string_view url);
+
+/// A redirect's target as a whole URL.
+std::string url_joined(const std::string& base, const std::string& location);
+
+}  // namespace lathe

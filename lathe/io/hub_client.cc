@@ -1,0 +1,246 @@
+#include "lathe/io/hub_client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "lathe/core/error.h"
+#include "lathe/io/json_file.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kMostRedirects = 5;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool is_true(std::string value) {
+  for (char& c : value) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return value == "1" || value == "TRUE" || value == "YES" || value == "ON";
+}
+
+double seconds_or(const char* name, double fallback) {
+  const double value = std::atof(environment(name).c_str());
+  return value > 0 ? value : fallback;
+}
+
+std::string stripped(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") + 1 - first);
+}
+
+std::string token_from_environment() {
+  for (const char* name : {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
+    if (std::string token = stripped(environment(name)); !token.empty()) return token;
+  std::string path = environment("HF_TOKEN_PATH");
+  path = path.empty() ? join_path(hub_home(), "token") : expand_home(path);
+  FileSystem& fs = real_file_system();
+  return fs.exists(path) && !fs.is_directory(path) ? stripped(fs.read(path).value()) : "";
+}
+
+bool is_hex(std::string_view text, size_t digits) {
+  return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+/// An ETag header without W/ and quotes.
+std::string bare_etag(std::string_view etag) {
+  if (etag.starts_with("W/")) etag.remove_prefix(2);
+  if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') etag = etag.substr(1, etag.size() - 2);
+  return std::string(etag);
+}
+
+const char* kind_name(const HubRepo& repo) { return repo.kind == RepoKind::kModel ? "model" : "data set"; }
+
+std::string page_of(const HubSettings& settings, const HubRepo& repo) {
+  return fmt::format("{}/{}{}", settings.endpoint, repo.kind == RepoKind::kModel ? "" : "datasets/",
+                     repo.name);
+}
+
+}  // namespace
+
+HubSettings hub_settings() {
+  HubSettings settings;
+  if (std::string endpoint = environment("HF_ENDPOINT"); !endpoint.empty()) {
+    while (endpoint.ends_with('/')) endpoint.pop_back();
+    if (!endpoint.starts_with("http://") && !endpoint.starts_with("https://"))
+      fail(ErrorCode::kUsage, "HF_ENDPOINT: found \"{}\", wants a URL such as https://huggingface.co",
+           endpoint);
+    settings.endpoint = endpoint;
+  }
+  settings.token = token_from_environment();
+  settings.offline = is_true(environment("HF_HUB_OFFLINE")) || is_true(environment("TRANSFORMERS_OFFLINE"));
+  settings.api_timeout_s = seconds_or("HF_HUB_ETAG_TIMEOUT", settings.api_timeout_s);
+  settings.download_timeout_s = seconds_or("HF_HUB_DOWNLOAD_TIMEOUT", settings.download_timeout_s);
+  return settings;
+}
+
+bool HubClient::is_passing(const HttpResponse& response) {
+  if (response.stopped) return false;
+  const int status = response.status;
+  if (status == 408 || status == 429 || status >= 500) return true;
+  return !response.failure.empty() && status < 400;
+}
+
+void HubClient::wait(const HttpResponse& response, int attempt, const std::string& what) const {
+  double seconds = 0.5 * static_cast<double>(1 << std::min(attempt - 1, 5));
+  if (const std::string after = response.header("retry-after"); !after.empty()) {
+    const double asked = std::atof(after.c_str());  // a date, the other form, gives 0: the usual wait
+    if (asked > kMostWait_s)
+      fail(ErrorCode::kIo, "{}: the Hub asks to come back in {:.0f} s (HTTP {}); try again then{}", what,
+           asked, response.status,
+           settings_.token.empty() ? ", or set HF_TOKEN, which raises its limits" : "");
+    seconds = std::max(seconds, asked);
+  }
+  if (settings_.message)
+    settings_.message(fmt::format(
+        "{}: {}; trying again in {:g} s", what,
+        response.failure.empty() ? fmt::format("HTTP {}", response.status) : response.failure, seconds));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < end) {
+    if (settings_.should_stop && settings_.should_stop())
+      fail(ErrorCode::kInterrupted, "{}: stopped; what was fetched is kept", what);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+void HubClient::raise(const HttpResponse& response, const std::string& file) const {
+  const std::string name = fmt::format("{} \"{}\"", kind_name(repo_), repo_.name);
+  const std::string page = page_of(settings_, repo_), code = response.header("x-error-code");
+  const std::string tokens = settings_.endpoint + "/settings/tokens";
+  const std::string item = file.empty() ? name : fmt::format("{} of {}", file, name);
+  if (response.stopped) fail(ErrorCode::kInterrupted, "{}: stopped; what was fetched is kept", item);
+  const int status = response.status;
+  if (code == "GatedRepo")
+    fail(ErrorCode::kNotFound,
+         "{} is gated (HTTP {}): ask for access at {}, then set HF_TOKEN to a token from {}{}", name, status,
+         page, tokens, settings_.token.empty() ? "" : "; the token in use has no access yet");
+  if (code == "RevisionNotFound")
+    fail(ErrorCode::kNotFound, "{} has no revision \"{}\": {}/tree/main lists its branches and tags", name,
+         repo_.revision, page);
+  if (code == "EntryNotFound")
+    fail(ErrorCode::kNotFound, "{} (revision {}) has no file {}", name, repo_.revision, file);
+  if (status == 401 && !settings_.token.empty())
+    fail(ErrorCode::kNotFound,
+         "{}: {} does not know it, or does not accept the token (HTTP 401): check the name, and HF_TOKEN "
+         "against {}",
+         name, settings_.endpoint, tokens);
+  if (status == 401 || code == "RepoNotFound" || (status == 404 && file.empty()))
+    fail(ErrorCode::kNotFound,
+         "{}: {} has none of that name, or it is private (HTTP {}): check the spelling, or set HF_TOKEN to a "
+         "token from {}",
+         name, settings_.endpoint, status, tokens);
+  if (status == 403)
+    fail(ErrorCode::kNotFound,
+         "{}: not allowed (HTTP 403{}): set HF_TOKEN to a token from {} that may read it", item,
+         response.header("x-error-message").empty() ? "" : ", " + response.header("x-error-message"), tokens);
+  if (status == 429)
+    fail(ErrorCode::kIo, "{}: too many requests (HTTP 429), also after {} tries; try later{}", item, kTries,
+         settings_.token.empty() ? ", or set HF_TOKEN, which raises the limits" : "");
+  if (status == 0 || !response.failure.empty())
+    fail(ErrorCode::kIo,
+         "{}: {} after {} tries with {}. Check the network, a proxy (https_proxy) or HF_ENDPOINT; give the "
+         "same "
+         "command to go on",
+         item, response.failure.empty() ? "no answer" : response.failure, kTries, settings_.endpoint);
+  fail(status == 404 ? ErrorCode::kNotFound : ErrorCode::kIo, "{}: {} answers HTTP {}{}", item,
+       settings_.endpoint, status,
+       response.header("x-error-message").empty() ? "" : ": " + response.header("x-error-message"));
+}
+
+HttpResponse HubClient::ask(HttpRequest request, const std::string& what) {
+  request.token = settings_.token;
+  request.timeout_s = settings_.api_timeout_s;
+  request.should_stop = settings_.should_stop;
+  for (int attempt = 1;; ++attempt) {
+    HttpResponse response = http_.perform(request);
+    if (!is_passing(response) || attempt == kTries) return response;
+    wait(response, attempt, what);
+  }
+}
+
+std::string HubClient::listing_url() const {
+  return fmt::format("{}/api/{}/{}/revision/{}", settings_.endpoint,
+                     repo_.kind == RepoKind::kModel ? "models" : "datasets",
+                     percent_encoded(repo_.name, true), percent_encoded(repo_.revision, false));
+}
+
+bool HubClient::has_revision() {
+  HttpRequest request;
+  request.url = listing_url();
+  const HttpResponse response = ask(request, repo_.name);
+  if (response.ok()) return true;
+  if (response.header("x-error-code") == "RevisionNotFound") return false;
+  raise(response, "");
+}
+
+HubListing HubClient::list() {
+  HttpRequest request;
+  request.url = listing_url();
+  const HttpResponse response = ask(request, repo_.name);
+  if (!response.ok()) raise(response, "");
+  const nlohmann::json json = parse_json(response.body, request.url);
+  HubListing out{required<std::string>(json, "sha", request.url), {}};
+  if (!is_hex(out.commit, 40))
+    fail(ErrorCode::kInvalidData, "{}: \"sha\": found \"{}\", wants a commit's 40 digits", request.url,
+         out.commit);
+  const auto siblings = required<nlohmann::json>(json, "siblings", request.url);
+  if (!siblings.is_array())
+    fail(ErrorCode::kInvalidData, "{}: \"siblings\": wants a list of files", request.url);
+  for (const auto& sibling : siblings) {
+    auto file = required<std::string>(sibling, "rfilename", request.url);
+    if (!is_inside(file))
+      fail(ErrorCode::kInvalidData, "{}: found the file name \"{}\", which leads out of its folder",
+           request.url, file);
+    out.files.push_back(std::move(file));
+  }
+  return out;
+}
+
+RemoteFile HubClient::describe(const std::string& commit, const std::string& file) {
+  const std::string url =
+      fmt::format("{}/resolve/{}/{}", page_of(settings_, repo_), commit, percent_encoded(file, true));
+  HttpRequest request;
+  request.url = url;
+  request.head = true;
+  request.follow = false;  // the answer that leads to another host is the one that describes the file
+  HttpResponse response;
+  std::map<std::string, std::string> said;  // by the first answer that says it
+  for (int hops = 0; hops <= kMostRedirects; ++hops) {
+    response = ask(request, file);
+    for (const char* name : {"x-repo-commit", "x-linked-etag", "x-linked-size"})
+      if (const std::string value = response.header(name); !value.empty()) said.emplace(name, value);
+    const std::string location = response.header("location");
+    if (response.status < 300 || response.status >= 400 || location.empty()) break;
+    const std::string target = url_joined(request.url, location);
+    if (url_origin(target) != url_origin(request.url)) break;
+    if (said.contains("x-linked-etag") && said.contains("x-linked-size")) break;
+    request.url = target;
+  }
+  if (!response.failure.empty() || response.status == 0 || response.status >= 400) raise(response, file);
+  const auto wrong = [&](const char* header, const std::string& found, const char* wanted) {
+    fail(ErrorCode::kInvalidData,
+         "{}: {}: found \"{}\", wants {}: this is no Hugging Face Hub, or a proxy changed it", url, header,
+         found, wanted);
+  };
+  if (const std::string found = said["x-repo-commit"]; found != commit)
+    wrong("X-Repo-Commit", found, "the commit that was asked for");
+  RemoteFile out{file, bare_etag(said["x-linked-etag"]), 0, url};
+  if (out.etag.empty()) out.etag = bare_etag(response.header("etag"));
+  if (!is_hex(out.etag, 40) && !is_hex(out.etag, 64)) wrong("ETag", out.etag, "a SHA-256 or git's SHA-1");
+  std::string size = said["x-linked-size"];
+  if (size.empty() && response.status < 300) size = response.header("content-length");
+  const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), out.size);
+  if (error != std::errc() || end != size.data() + size.size())
+    wrong("X-Linked-Size", size, "a number of bytes");
+  return out;
+}
+
+}  // namespace lathe

@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""The commands that tutorials print, on a machine with nothing prepared: --task_name mrpc and --dataset_name squad from a Hub,
+then offline, with the scores of the same data in local files; other data sets; and Parquet that is damaged or cannot be read."""
+import json
+import os
+import pathlib
+import random
+import unittest
+
+import command_line as cl
+import hub_server
+from hub_test import HubCase
+
+try:
+    import pyarrow
+    import pyarrow.parquet
+except ImportError:
+    pyarrow = None
+
+PART = next(pathlib.Path(cl.program()).parent.glob("liblathe_parquet.*"), None)
+CONVERTED = "refs/convert/parquet"
+needs_parquet = unittest.skipUnless(pyarrow and PART, "needs pyarrow (tools/setup.sh --test) and the part built with it")
+
+
+def sentence(draw, words=7):
+    return " ".join(draw.choice(cl.WORDS) for _ in range(words))
+
+
+def pairs(rows, seed, labelled=True):
+    draw = random.Random(seed)
+    return [{"sentence1": sentence(draw), "sentence2": sentence(draw), "label": draw.randint(0, 1) if labelled else -1, "idx": i}
+            for i in range(rows)]
+
+
+def write_mrpc(path, rows):
+    with open(path, "w", encoding="utf-8") as out:
+        out.write("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n")
+        for row in rows:
+            out.write(f"{row['label']}\t1\t2\t{row['sentence1']}\t{row['sentence2']}\n")
+
+
+def questions(rows, seed):
+    draw = random.Random(seed)
+    out = []
+    for i in range(rows):
+        words = sentence(draw, 14).split()
+        first = draw.randrange(10)
+        out.append({"id": f"q{seed}-{i}", "title": "Bridges", "context": " ".join(words), "question": sentence(draw, 5),
+                    "answers": {"text": [" ".join(words[first:first + 2])],
+                                "answer_start": [len(" ".join(words[:first])) + (first > 0)]}})
+    return out
+
+
+def write_squad(path, rows):
+    paragraphs = [{"context": row["context"], "qas": [
+        {"id": row["id"], "question": row["question"], "answers": [
+            {"text": text, "answer_start": start} for text, start in zip(row["answers"]["text"], row["answers"]["answer_start"])]}]}
+        for row in rows]
+    path.write_text(json.dumps({"version": "1.1", "data": [{"title": "Bridges", "paragraphs": paragraphs}]}))
+
+
+def parquet(rows, **keywords):
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sink, **keywords)
+    return sink.getvalue().to_pybytes()
+
+
+def scores(folder):
+    """What a run measured, without the times."""
+    results = json.loads((folder / "all_results.json").read_text())
+    return {k: v for k, v in results.items() if "runtime" not in k and "per_second" not in k}
+
+
+class DataCase(HubCase):
+    def setUp(self):
+        super().setUp()
+        self.hub.moved["bert-base-cased"] = "google-bert/bert-base-cased"
+
+    def command(self, command, out, *more):
+        return [cl.program(), command, "--do_train", "--do_eval", "--per_device_train_batch_size", "8", "--learning_rate",
+                "1e-3", "--num_train_epochs", "2", "--max_seq_length", "48", "--output_dir", str(self.root / out), "--use_cpu",
+                "--ignore_mismatched_sizes", *more]
+
+    def run_on_hub(self, command, out, *more, **environment):
+        if command == "qa":
+            more = [*more, "--doc_stride", "16"]
+        line = self.command(command, out, "--model_name_or_path", "bert-base-cased", *more)
+        if command == "qa":
+            line.remove("--ignore_mismatched_sizes")
+        return cl.run(line, env=self.environment(**environment))
+
+    def add_dataset(self, name, files, revision=CONVERTED):
+        if name not in self.hub.datasets:
+            self.hub.datasets[name] = hub_server.Repository({"README.md": b"a card\n"})
+        self.hub.datasets[name].commit(files, revision)
+
+
+@needs_parquet
+class Tutorials(DataCase):
+    def test_mrpc(self):
+        train, dev = pairs(64, 1), pairs(24, 2)
+        self.add_dataset("nyu-mll/glue", {
+            "mrpc/train/0000.parquet": parquet(train, compression="snappy"), "mrpc/validation/0000.parquet": parquet(dev),
+            "mrpc/test/0000.parquet": parquet(pairs(9, 3, False)), "sst2/train/0000.parquet": b"not asked for"})
+        first = self.succeeds(self.run_on_hub("glue", "hub", "--task_name", "mrpc", "--do_predict"))
+        self.assertIn("0000.parquet", first.stderr)
+        asked = len(self.hub.requests)
+        self.succeeds(self.run_on_hub("glue", "offline", "--task_name", "mrpc", "--do_predict", HF_HUB_OFFLINE="1"))
+        self.assertEqual(len(self.hub.requests), asked)
+        local = self.root / "MRPC"
+        local.mkdir()
+        write_mrpc(local / "train.tsv", train)
+        write_mrpc(local / "dev.tsv", dev)
+        self.succeeds(self.run_on_hub("glue", "local", "--task_name", "mrpc", "--data_dir", str(local)))
+        expected = scores(self.root / "local")
+        self.assertIn("eval_f1", expected)
+        self.assertEqual(scores(self.root / "hub"), expected)
+        self.assertEqual(scores(self.root / "offline"), expected)
+        self.assertEqual(len((self.root / "hub" / "predict_results_mrpc.txt").read_text().splitlines()), 10)
+        self.check_cache()
+
+    def test_squad(self):
+        train, dev = questions(48, 1), questions(16, 2)
+        # Two files of a split, and strings that lie in a dictionary.
+        self.hub.datasets["rajpurkar/squad"] = hub_server.Repository({"README.md": b"a card\n"})
+        self.hub.moved["squad"] = "rajpurkar/squad"
+        self.add_dataset("rajpurkar/squad", {
+            "plain_text/train/0000.parquet": parquet(train[:30]), "plain_text/train/0001.parquet": parquet(train[30:]),
+            "plain_text/validation/0000.parquet": parquet(dev, row_group_size=5)})
+        self.succeeds(self.run_on_hub("qa", "hub", "--dataset_name", "squad"))
+        self.hub.web.close()
+        self.succeeds(self.run_on_hub("qa", "offline", "--dataset_name", "squad"))   # nothing is asked of anybody
+        local = self.root / "squad"
+        local.mkdir()
+        write_squad(local / "train-v1.1.json", train)
+        write_squad(local / "dev-v1.1.json", dev)
+        self.succeeds(self.run_on_hub("qa", "local", "--dataset_name", "squad", "--data_dir", str(local)))
+        expected = scores(self.root / "local")
+        self.assertIn("eval_exact_match", expected)
+        self.assertEqual(scores(self.root / "hub"), expected)
+        self.assertEqual(scores(self.root / "offline"), expected)
+        self.check_cache()
+
+    def test_regression_and_two_validation_sets(self):
+        draw = random.Random(5)
+        rows = [{"sentence1": sentence(draw), "sentence2": sentence(draw), "label": draw.randrange(20) / 4} for _ in range(16)]
+        table = pyarrow.Table.from_pylist(rows, pyarrow.schema([("sentence1", "string"), ("sentence2", "string"),
+                                                               ("label", "float32")]))
+        sink = pyarrow.BufferOutputStream()
+        pyarrow.parquet.write_table(table, sink)
+        mnli = parquet([{"premise": sentence(draw), "hypothesis": sentence(draw), "label": i % 3} for i in range(12)])
+        self.add_dataset("nyu-mll/glue", {
+            "stsb/train/0000.parquet": sink.getvalue().to_pybytes(), "stsb/validation/0000.parquet": sink.getvalue().to_pybytes(),
+            "mnli/train/0000.parquet": mnli, "mnli/validation_matched/0000.parquet": mnli,
+            "mnli/validation_mismatched/0000.parquet": mnli})
+        self.succeeds(self.run_on_hub("glue", "stsb", "--task_name", "stsb"))
+        self.assertIn("eval_pearson", scores(self.root / "stsb"))
+        self.succeeds(self.run_on_hub("glue", "mnli", "--task_name", "mnli"))
+        self.assertIn("eval_accuracy_mm", scores(self.root / "mnli"))
+
+
+class OtherDataSets(DataCase):
+    def csv(self, rows, seed):
+        path = self.root / f"{seed}.csv"
+        cl.write_csv(path, rows, seed)
+        return path.read_bytes()
+
+    def test_csv_files_by_the_names_of_their_splits(self):
+        train, dev = self.csv(48, 1), self.csv(12, 2)
+        self.add_dataset("someone/questions", {"data/train-00000.csv": train, "data/dev.csv": dev, "notes.txt": b"x",
+                                               "dataset_infos.json": b"{}"}, "main")
+        self.succeeds(self.run_on_hub("glue", "hub", "--dataset_name", "someone/questions"))
+        asked = len(self.hub.requests)
+        self.succeeds(self.run_on_hub("glue", "offline", "--dataset_name", "someone/questions", HF_HUB_OFFLINE="1"))
+        self.assertEqual(len(self.hub.requests), asked)
+        self.succeeds(self.run_on_hub("glue", "local", "--train_file", str(self.root / "1.csv"), "--validation_file",
+                                      str(self.root / "2.csv")))
+        self.assertEqual(scores(self.root / "hub"), scores(self.root / "local"))
+        self.assertEqual(scores(self.root / "offline"), scores(self.root / "local"))
+
+    def test_what_is_not_there(self):
+        self.add_dataset("someone/questions", {"train.csv": self.csv(12, 1)}, "main")
+        self.fails(self.run_on_hub("glue", "o", "--dataset_name", "someone/questions"), "no split validation", "it has train")
+        self.fails(self.run_on_hub("glue", "o", "--dataset_name", "someone/none"), 'data set "someone/none"', "check the spelling")
+        self.fails(self.run_on_hub("glue", "o", "--dataset_name", "someone/none", HF_HUB_OFFLINE="1"), "HF_HUB_OFFLINE")
+        self.add_dataset("a/many", {"x/train/0000.parquet": b"", "y/train/0000.parquet": b""})
+        result = self.run_on_hub("glue", "o", "--dataset_name", "a/many")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--dataset_config_name", result.stderr)
+        self.assertIn("x, y", result.stderr)
+        self.add_dataset("a/large", {"x/partial-train/0000.parquet": b""})
+        self.fails(self.run_on_hub("glue", "o", "--dataset_name", "a/large"), "only the beginning of train")
+
+    def test_without_the_part(self):
+        self.add_dataset("a/one", {"x/train/0000.parquet": b"PAR1", "x/validation/0000.parquet": b"PAR1"})
+        self.fails(self.run_on_hub("glue", "o", "--dataset_name", "a/one", LATHE_PARQUET="/nowhere.so"), "pip install pyarrow",
+                   "csv, tsv, json")
+
+
+@needs_parquet
+class DamagedParquet(DataCase):
+    def read(self, content):
+        path = self.root / "x.parquet"
+        path.write_bytes(content)
+        line = self.command("glue", "o", "--model_name_or_path", str(cl.MODEL), "--validation_file", str(path),
+                            "--overwrite_output_dir")
+        line.remove("--do_train")
+        return cl.run(line, env=self.environment())
+
+    def rows(self):
+        return [{"sentence1": row["sentence1"], "label": f"LABEL_{row['label']}"} for row in pairs(40, 1)]
+
+    def test_from_the_hub(self):
+        self.add_dataset("a/one", {"x/train/0000.parquet": b"PAR1 nonsense PAR1", "x/validation/0000.parquet": b""})
+        self.fails(self.run_on_hub("glue", "o", "--dataset_name", "a/one"), "0000.parquet", "cannot be read as Parquet")
+
+    def test_cut_and_changed_files_end_with_a_message(self):
+        whole = parquet(self.rows())
+        self.assertEqual(self.read(whole).returncode, 0)
+        draw = random.Random(7)
+        for i in range(40):
+            content = bytearray(whole)
+            if i % 4 == 0:
+                content = content[:draw.randrange(len(content))]
+            for _ in range(draw.randint(1, 6)):
+                if content:
+                    content[draw.randrange(len(content))] = draw.randrange(256)
+            result = self.read(bytes(content))
+            self.assertIn(result.returncode, (0, 1, 2), (i, result.stderr))   # never a signal
+
+    def test_columns_that_are_no_text(self):
+        nested = [row | {"sentence1": {"deep": [1, 2]}} for row in self.rows()]
+        self.assertIn("nested JSON", self.fails(self.read(parquet(nested))).stderr)
+
+
+if __name__ == "__main__":
+    cl.main()

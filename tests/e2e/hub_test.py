@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+"""Names are fetched from a Hub into the cache that Python's huggingface_hub shares: once, whole, also over bad lines and
+from servers that send nonsense; and the cache never holds what has not the announced hash."""
+import hashlib
+import json
+import os
+import pathlib
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import command_line as cl
+import hub_server
+from hub_server import Fault
+
+try:
+    import huggingface_hub
+except ImportError:
+    huggingface_hub = None
+
+MODEL = "google-bert/bert-base-cased"
+BIG = 40 << 20   # more than two parts of 16 MiB
+
+
+def model_files():
+    return {p.name: p.read_bytes() for p in sorted(cl.MODEL.iterdir())
+            if p.name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt",
+                          "special_tokens_map.json")}
+
+
+def hash_of(content, digits):
+    return hashlib.sha256(content).hexdigest() if digits == 64 else hub_server.git_sha1(content)
+
+
+class HubCase(unittest.TestCase):
+    def setUp(self):
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.root = pathlib.Path(temp.name)
+        self.home = self.root / "home"
+        self.hub = hub_server.Hub()
+        self.addCleanup(self.hub.close)
+        self.files = model_files()
+        self.hub.models[MODEL] = hub_server.Repository(self.files | {"README.md": b"a card\n", "tf_model.h5": b"x"})
+
+    def environment(self, **more):
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "TRANSFORMERS_", "LATHE_DATA"))
+                and not k.lower().endswith("_proxy")}
+        return kept | {"HF_ENDPOINT": self.hub.url, "HF_HOME": str(self.home), "HF_HUB_DOWNLOAD_TIMEOUT": "2",
+                       "HF_HUB_ETAG_TIMEOUT": "2", "HF_HUB_DISABLE_TELEMETRY": "1"} | more
+
+    def info(self, name=MODEL, keywords=None, **environment):
+        return cl.run([cl.program(), "info", name], env=self.environment(**environment), **(keywords or {}))
+
+    def succeeds(self, result):
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def fails(self, result, *words):
+        self.assertEqual(result.returncode, 1, result.stderr)
+        for word in words:
+            self.assertIn(word, result.stderr)
+        self.check_cache()
+        return result
+
+    def cache(self, name=MODEL, kind="models"):
+        return self.home / "hub" / f"{kind}--{name.replace('/', '--')}"
+
+    def check_cache(self):
+        """Every blob has the hash that is its name; every link leads to one."""
+        hub = self.home / "hub"
+        for blob in hub.glob("*/blobs/*"):
+            if ".incomplete" not in blob.name:
+                self.assertEqual(hash_of(blob.read_bytes(), len(blob.name)), blob.name)
+        for path in hub.glob("*/snapshots/**/*"):
+            if not path.is_dir():
+                self.assertTrue(path.is_symlink() and not os.readlink(path).startswith("/"), path)
+                self.assertTrue(path.exists(), path)
+
+    def add_big(self, name="someone/big"):
+        """A model whose weights go over the line in parts."""
+        content = random.Random(1).randbytes(BIG)
+        self.hub.models[name] = hub_server.Repository(self.files | {"model.safetensors": content})
+        return name, content
+
+
+class Fetching(HubCase):
+    def test_a_name_is_fetched_once_and_found_without_the_network_afterwards(self):
+        first = self.succeeds(self.info())
+        self.assertIn("fetched model.safetensors", first.stderr)
+        self.check_cache()
+        fetched = {p.name for p in self.cache().glob("snapshots/*/*")}
+        self.assertEqual(fetched, set(self.files))   # neither the card nor other frameworks' weights
+        asked = len(self.hub.requests)
+        self.assertEqual(self.succeeds(self.info()).stdout, first.stdout)
+        self.assertEqual(self.succeeds(self.info(HF_HUB_OFFLINE="1")).stdout, first.stdout)
+        self.assertEqual(len(self.hub.requests), asked)
+        self.assertTrue((self.home / "hub" / "CACHEDIR.TAG").exists())
+
+    def test_an_old_name_leads_to_the_organisation_that_has_it_now(self):
+        self.hub.moved["bert-base-cased"] = MODEL
+        self.succeeds(self.info("bert-base-cased"))
+        self.assertTrue(self.cache("bert-base-cased").is_dir())
+        self.succeeds(self.info("bert-base-cased", HF_HUB_OFFLINE="1"))
+
+    def test_offline_says_what_is_missing(self):
+        self.fails(self.info(HF_HUB_OFFLINE="1"), MODEL, "HF_HUB_OFFLINE", "models--google-bert--bert-base-cased")
+        self.assertEqual(self.hub.requests, [])
+
+    def test_revisions(self):
+        old = self.hub.models[MODEL].refs["main"]
+        changed = json.loads(self.files["config.json"]) | {"note": 1}
+        self.hub.models[MODEL].commit(self.files | {"config.json": json.dumps(changed).encode()}, "v2")
+        for revision, commit in (("v2", self.hub.models[MODEL].refs["v2"]), (old, old), ("main", old)):
+            out = self.succeeds(cl.run([cl.program(), "glue", "--model_name_or_path", MODEL, "--model_revision", revision,
+                                        "--do_eval", "--validation_file", str(self.data()), "--output_dir",
+                                        str(self.root / "out"), "--use_cpu"], env=self.environment()))
+            self.assertTrue((self.cache() / "snapshots" / commit / "config.json").exists(), out.stderr)
+        self.assertEqual((self.cache() / "refs" / "v2").read_text(), self.hub.models[MODEL].refs["v2"])
+        self.assertEqual(len(list(self.cache().glob("blobs/*"))), len(self.files) + 1)   # what is the same lies there once
+        self.check_cache()
+
+    def data(self):
+        path = self.root / "dev.csv"
+        labels = json.loads(self.files["config.json"])["id2label"].values()
+        path.write_text("sentence1,label\n" + "".join(f"the old bridge,{label}\n" for label in labels))
+        return path
+
+    def test_pickled_weights_only_where_there_are_no_others(self):
+        self.hub.models[MODEL].commit(self.files | {"pytorch_model.bin": b"no pickle"})
+        self.succeeds(self.info())
+        self.assertEqual(self.hub.count("HEAD", "pytorch_model.bin"), 0)
+        pickled = {k: v for k, v in self.files.items() if k != "model.safetensors"} | {"pytorch_model.bin": b"no pickle"}
+        self.hub.models["a/pickled"] = hub_server.Repository(pickled)
+        self.fails(self.info("a/pickled"), "pytorch_model.bin")
+        self.hub.models["a/empty"] = hub_server.Repository({"config.json": self.files["config.json"]})
+        self.fails(self.info("a/empty"), "has neither model.safetensors nor pytorch_model.bin")
+
+    def test_large_files_come_in_parts(self):
+        name, content = self.add_big()
+        self.fails(self.info(name), "safetensors")   # noise is no safetensors file, but it is what was asked for
+        blob = self.cache(name) / "blobs" / hashlib.sha256(content).hexdigest()
+        self.assertEqual(blob.read_bytes(), content)
+        ranges = [h["Range"] for m, p, h in self.hub.requests if m == "GET" and "model.safetensors" in p and "Range" in h]
+        self.assertEqual(len(set(ranges)), 3)
+        self.assertEqual([p.name for p in blob.parent.glob("*.incomplete*")], [])
+
+    def test_a_server_without_ranges(self):
+        name, content = self.add_big()
+        self.hub.fail("model.safetensors", Fault(times=99, ranges=False))
+        self.fails(self.info(name), "safetensors")
+        self.assertEqual((self.cache(name) / "blobs" / hashlib.sha256(content).hexdigest()).read_bytes(), content)
+
+
+class Tokens(HubCase):
+    def test_private_and_gated(self):
+        self.hub.models["a/private"] = hub_server.Repository(self.files, "private")
+        self.hub.models["a/gated"] = hub_server.Repository(self.files, "gated")
+        self.fails(self.info("a/private"), "private", "HF_TOKEN", "HTTP 401")
+        self.fails(self.info("a/gated"), "gated", "HF_TOKEN", self.hub.url + "/a/gated")
+        self.fails(self.info("a/gated", HF_TOKEN="wrong"), "gated", "no access yet")
+        self.fails(self.info("a/private", HF_TOKEN="wrong"), "does not accept the token")
+        self.succeeds(self.info("a/private", HF_TOKEN=hub_server.TOKEN))
+        self.home.joinpath("token").write_text(hub_server.TOKEN + "\n")
+        self.succeeds(self.info("a/gated"))
+        self.check_cache()
+
+    def test_the_token_does_not_go_to_the_cdn(self):
+        self.succeeds(self.info(HF_TOKEN=hub_server.TOKEN))
+        cdn = [h for m, p, h in self.hub.requests if p.count("/") == 2 and p.endswith("/model.safetensors")]
+        self.assertTrue(cdn)
+        self.assertFalse(any("Authorization" in h for h in cdn))
+
+    def test_what_is_not_there(self):
+        self.fails(self.info("a/none"), '"a/none"', "check the spelling", self.hub.url)
+        self.fails(self.info("a/none", HF_TOKEN=hub_server.TOKEN), '"a/none"', "HTTP 404")
+        result = cl.run([cl.program(), "glue", "--model_name_or_path", MODEL, "--model_revision", "v9", "--do_eval",
+                         "--validation_file", "x.csv", "--output_dir", str(self.root / "o")], env=self.environment())
+        self.fails(result, 'no revision "v9"')
+
+
+class BadLines(HubCase):
+    def test_a_cut_connection_is_gone_on_with(self):
+        size = len(self.files["model.safetensors"])
+        self.hub.fail("model.safetensors", Fault(cut=size // 3))
+        self.hub.fail("model.safetensors", Fault(cut=size // 3))
+        result = self.succeeds(self.info())
+        self.assertIn("trying again", result.stderr)
+        ranges = [h.get("Range") for m, p, h in self.hub.requests if m == "GET" and "resolve" in p and "safetensors" in p]
+        self.assertEqual(ranges, [None, f"bytes={size // 3}-{size - 1}", f"bytes={size // 3 * 2}-{size - 1}"])
+        self.check_cache()
+
+    def test_tries_are_bounded_and_the_next_run_goes_on(self):
+        size = len(self.files["model.safetensors"])
+        self.hub.fail("model.safetensors", Fault(cut=100, times=5))
+        self.fails(self.info(), "model.safetensors", "after 5 tries", "give the same command to go on")
+        self.assertEqual(self.hub.count("GET", "resolve/" + self.hub.models[MODEL].refs["main"] + "/model.safetensors"), 5)
+        partial = next(self.cache().glob("blobs/*.incomplete"))
+        self.assertEqual(partial.read_bytes(), self.files["model.safetensors"][:500])
+        self.succeeds(self.info())
+        self.assertEqual(self.hub.requests[-1][2]["Range"], f"bytes=500-{size - 1}")
+        self.check_cache()
+
+    def test_an_interrupted_download_is_resumed(self):
+        name, content = self.add_big()
+        self.hub.fail("model.safetensors", Fault(cut=1 << 20, stall=20, times=9))
+        run = subprocess.Popen([cl.program(), "info", name], env=self.environment(HF_HUB_DOWNLOAD_TIMEOUT="20"),
+                               stderr=subprocess.PIPE, text=True)
+        blobs = self.cache(name) / "blobs"
+        arrived = lambda: sum(p.stat().st_size for p in blobs.glob("*.incomplete.part*")) >= 3 << 20
+        self.assertTrue(hub_server.wait_until(arrived))
+        run.send_signal(signal.SIGTERM)
+        error = run.communicate(timeout=60)[1]
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("stopped; what was fetched is kept", error)
+        self.hub.faults.clear()
+        before = len(self.hub.requests)
+        self.fails(self.info(name), "safetensors")
+        begins = sorted(int(h["Range"].split("=")[1].split("-")[0]) for _, p, h in self.hub.requests[before:]
+                        if "Range" in h and "resolve" in p)
+        self.assertEqual(begins, [1 << 20, 17 << 20, 33 << 20])
+        self.assertEqual((blobs / hashlib.sha256(content).hexdigest()).read_bytes(), content)
+
+    def test_a_wrong_hash_never_enters_the_cache(self):
+        self.hub.fail("model.safetensors", Fault(wrong=True))
+        self.fails(self.info(), "model.safetensors", "thrown away", hashlib.sha256(self.files["model.safetensors"]).hexdigest())
+        self.assertEqual(list(self.cache().glob("blobs/*.incomplete")), [])
+        self.assertEqual(list(self.cache().glob("snapshots/*/model.safetensors")), [])
+        self.hub.fail("config.json", Fault(wrong=True))
+        self.succeeds(self.info())   # config.json is there by now
+
+    def test_what_lay_there_was_something_else(self):
+        blob = self.cache() / "blobs" / (hashlib.sha256(self.files["model.safetensors"]).hexdigest() + ".incomplete")
+        blob.parent.mkdir(parents=True)
+        blob.write_bytes(b"something else")
+        self.succeeds(self.info())
+        self.check_cache()
+
+    def test_too_many_requests(self):
+        self.hub.fail("", Fault(on="api", status=429, headers={"Retry-After": "1"}))
+        self.hub.fail("model.safetensors", Fault(status=429, headers={"Retry-After": "1"}))
+        self.assertEqual(self.succeeds(self.info()).stderr.count("HTTP 429; trying again in 1 s"), 2)
+        self.hub.models["a/later"] = hub_server.Repository(self.files)
+        self.hub.fail("", Fault(on="api", status=429, headers={"Retry-After": "4000"}))
+        self.fails(self.info("a/later"), "come back in 4000 s", "HF_TOKEN")
+
+    def test_a_stalled_server(self):
+        self.hub.fail("model.safetensors", Fault(cut=1000, stall=20))
+        self.assertIn("less than 1024 bytes a second, for 2 s", self.succeeds(self.info()).stderr)
+
+    def test_server_errors(self):
+        self.hub.fail("", Fault(on="api", status=503))
+        self.hub.fail("model.safetensors", Fault(on="head", status=500, times=2))
+        self.succeeds(self.info())
+        self.hub.models["a/down"] = hub_server.Repository(self.files)
+        self.hub.fail("", Fault(on="api", status=502, times=5))
+        self.fails(self.info("a/down"), "HTTP 502")
+
+    def test_nobody_answers(self):
+        self.hub.web.close()
+        self.fails(self.info(), "after 5 tries", "proxy", "HF_ENDPOINT")
+        self.hub.web.thread.join(1)
+
+    def test_a_full_disk(self):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, 8 << 20))
+        name, _ = self.add_big()
+        self.fails(self.info(name, {"preexec_fn": limit}), "cannot write", "make room", "HF_HUB_CACHE")
+
+
+class Nonsense(HubCase):
+    def test_answers_of_the_api(self):
+        commit = "0" * 40
+        for body, word in ((b"", "not valid JSON"), (b"<html>", "not valid JSON"), (b"[]", "wants an object"), (b'{"siblings": []}', "sha"),
+                           (json.dumps({"sha": "../x", "siblings": []}).encode(), "40 digits"),
+                           (json.dumps({"sha": commit, "siblings": 3}).encode(), "siblings"),
+                           (json.dumps({"sha": commit, "siblings": [{"rfilename": 3}]}).encode(), "rfilename"),
+                           (json.dumps({"sha": commit, "siblings": [{"rfilename": "../../x"}]}).encode(), "leads out"),
+                           (json.dumps({"sha": commit, "siblings": [{"rfilename": "/etc/x"}]}).encode(), "leads out")):
+            self.hub.fail("", Fault(on="api", body=body))
+            self.fails(self.info(), word)
+
+    def test_descriptions_of_files(self):
+        for headers, word in (({"X-Linked-Etag": '"../../../x"'}, "ETag"), ({"X-Linked-Etag": '""', "ETag": '"A B"'}, "ETag"),
+                              ({"X-Linked-Size": "many"}, "X-Linked-Size"), ({"X-Linked-Size": "-1"}, "X-Linked-Size"),
+                              ({"X-Repo-Commit": "main"}, "X-Repo-Commit")):
+            self.hub.fail("model.safetensors", Fault(on="head", headers=headers))
+            self.fails(self.info(), word, "no Hugging Face Hub")
+
+    def test_sizes_that_are_wrong(self):
+        size = len(self.files["model.safetensors"])
+        self.hub.fail("model.safetensors", Fault(on="head", headers={"X-Linked-Size": str(size - 10)}))
+        self.fails(self.info(), "thrown away")
+        self.hub.fail("model.safetensors", Fault(on="head", headers={"X-Linked-Size": str(1 << 60)}))
+        self.fails(self.info(), "free")
+        self.succeeds(self.info())
+
+
+class SharedCache(HubCase):
+    def test_two_processes_at_once(self):
+        name, content = self.add_big()
+        runs = [subprocess.Popen([cl.program(), "info", name], env=self.environment(), stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True)
+                for _ in range(2)]
+        for run in runs:
+            self.assertIn("safetensors", run.communicate(timeout=120)[1])
+        ranges = [h["Range"] for m, p, h in self.hub.requests if "resolve" in p and "Range" in h]
+        self.assertEqual(len(ranges), 3)   # one of them waited
+        self.assertEqual((self.cache(name) / "blobs" / hashlib.sha256(content).hexdigest()).read_bytes(), content)
+        self.check_cache()
+
+    @unittest.skipUnless(huggingface_hub, "needs the package huggingface_hub (tools/setup.sh --test)")
+    def test_python_finds_offline_what_lathe_fetched(self):
+        self.succeeds(self.info())
+        folder = self.python("local_files_only=True")
+        self.assertEqual(folder, str(self.cache() / "snapshots" / self.hub.models[MODEL].refs["main"]))
+        asked = self.hub.count("GET", "")
+        # Online it asks for the rest alone.
+        self.python("")
+        self.assertEqual(self.hub.count("GET", "model.safetensors"), 2)   # Lathe's one, at the Hub and at the CDN
+        self.assertGreater(self.hub.count("GET", ""), asked)
+        self.check_cache()
+
+    @unittest.skipUnless(huggingface_hub, "needs the package huggingface_hub (tools/setup.sh --test)")
+    def test_lathe_finds_offline_what_python_fetched(self):
+        self.python("")
+        asked = len(self.hub.requests)
+        self.succeeds(self.info(HF_HUB_OFFLINE="1"))
+        self.succeeds(self.info())
+        self.assertEqual(len(self.hub.requests), asked)
+
+    @unittest.skipUnless(huggingface_hub, "needs the package huggingface_hub (tools/setup.sh --test)")
+    def test_what_python_fetched_in_part_is_completed(self):
+        self.python("allow_patterns=['*.json']")
+        self.succeeds(self.info())
+        self.assertEqual(self.hub.count("GET", "/config.json"), 1)
+        self.check_cache()
+
+    def python(self, arguments):
+        script = f"import huggingface_hub; print(huggingface_hub.snapshot_download({MODEL!r}, {arguments}))"
+        result = cl.run([sys.executable, "-c", script], env=self.environment(HF_HUB_DISABLE_XET="1"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout.strip()
+
+
+if __name__ == "__main__":
+    cl.main()
