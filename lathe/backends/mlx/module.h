@@ -1,0 +1,23 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "lathe/program/backend.h"
+
+// What passes between a program and the module lathe_mlx.so, which are of one build.  No exception crosses.
+
+namespace lathe::mlx {
+
+struct Module {
+  const char* version;  ///< kVersion of its build
+  /// Whether the hardware is there; `detail`: its name, or why not.
+  bool (*available)(std::string* detail);
+  /// fallback: the device that runs what has no implementation here; null: none does.
+  Result<std::unique_ptr<Backend>> (*make)(std::shared_ptr<Backend> fallback);
+};
+
+/// The module's one symbol, a function that gives its Module.
+constexpr const char* kModuleEntry = "lathe_mlx_module";
+using ModuleEntry = const Module* (*)();
+
+}  // namespace lathe::mlx
