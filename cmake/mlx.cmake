@@ -12,3 +12,5 @@ set_target_properties(lathe_mlx_module PROPERTIES OUTPUT_NAME lathe_mlx PREFIX "
                       CXX_VISIBILITY_PRESET hidden)
 target_include_directories(lathe_mlx_module SYSTEM PRIVATE ${MLX_INCLUDE_DIRS})
 target_link_libraries(lathe_mlx_module PRIVATE lathe_ops mlx)
+set_target_properties(lathe_mlx_module PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+install(TARGETS lathe_mlx_module LIBRARY DESTINATION lib/lathe)

@@ -55,7 +55,7 @@ std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOption
     known += (known.empty() ? "" : ", ") + device.kind;
   }
   if (kind == "cuda") return cuda::make_cuda_backend(options.tf32);
-  if (kind == mlx::kKind) return mlx::make_mlx_backend(fallback_device);
+  if (kind == mlx::kKind) return mlx::make_mlx_backend(fallback_device, options.warn);
   fail(ErrorCode::kUsage, "device {} is unknown; one of auto, {} is wanted", kind, known);
 }
 
@@ -77,9 +77,15 @@ std::optional<double> measure_copy(const std::string& kind, const DeviceOptions&
   return cpu::measure_copy(pool);
 }
 
+std::optional<uint64_t> live_device_bytes(const std::string& kind) {
+  if (kind == mlx::kKind) return mlx::live_bytes();
+  return {};
+}
+
 std::optional<uint64_t> peak_device_bytes(const std::string& kind) {
-  if (kind != "cuda") return {};
-  return cuda::peak_bytes();
+  if (kind == "cuda") return cuda::peak_bytes();
+  if (kind == mlx::kKind) return mlx::peak_bytes();
+  return {};
 }
 
 }  // namespace lathe

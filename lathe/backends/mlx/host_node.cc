@@ -86,6 +86,7 @@ struct HostImpl : MlxImpl {
 std::unique_ptr<MlxImpl> host_impl(std::shared_ptr<Backend> host, mx::Stream stream) {
   auto impl = std::make_unique<HostImpl>(stream);
   impl->name = host->info().kind;
+  impl->on_host = true;
   impl->accepts = [host](const Node& node, const Program& program) {
     for (const Impl* theirs : host->implementations(*node.op))
       if (!theirs->accepts || theirs->accepts(node, program)) return true;

@@ -87,11 +87,14 @@ bool is_set(const char* variable) {
 
 Presence presence() { return loaded().presence; }
 
-std::unique_ptr<Backend> make_mlx_backend(std::shared_ptr<Backend> (*fallback)()) {
+std::unique_ptr<Backend> make_mlx_backend(std::shared_ptr<Backend> (*fallback)(), Warn warn) {
   const Loaded& l = loaded();
   if (!l.presence.available) fail(ErrorCode::kNotFound, "{}: {}", kKind, l.presence.detail);
   const bool falls_back = is_set("LATHE_MPS_FALLBACK") || is_set("PYTORCH_ENABLE_MPS_FALLBACK");
-  return l.module->make(falls_back ? fallback() : nullptr).value();
+  return l.module->make(falls_back ? fallback() : nullptr, std::move(warn)).value();
 }
+
+size_t live_bytes() { return loaded().presence.available ? loaded().module->live_bytes() : 0; }
+size_t peak_bytes() { return loaded().presence.available ? loaded().module->peak_bytes() : 0; }
 
 }  // namespace lathe::mlx

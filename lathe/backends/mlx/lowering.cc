@@ -1,5 +1,7 @@
 #include "lathe/backends/mlx/lowering.h"
 
+#include <cstring>
+
 #include "lathe/core/philox.h"
 
 namespace lathe::mlx {
@@ -48,6 +50,13 @@ mx::Shape shape_of(const Shape& shape) {
   mx::Shape out;
   for (const int64_t n : shape) out.push_back(static_cast<int>(n));
   return out;
+}
+
+mx::array array_of(std::span<const std::byte> bytes, const mx::Shape& shape, mx::Dtype dtype) {
+  mx::allocator::Data data = mx::allocator::malloc(bytes.size());
+  mx::allocator::Buffer buffer = data.buffer();
+  std::memcpy(buffer.raw_ptr(), bytes.data(), bytes.size());
+  return mx::array(std::move(data), shape, dtype);
 }
 
 mx::array dropout_decisions(int cols, const mx::array& position, const mx::array& sample, uint32_t site,

@@ -44,6 +44,7 @@ struct Call {
 
 /// Every implementation on this device.
 struct MlxImpl : Impl {
+  bool on_host = false;                              ///< not on this device
   virtual Arrays lower(const Call& call) const = 0;  ///< one array per output
 };
 
@@ -66,6 +67,8 @@ std::vector<Entry> row_entries();
 
 mx::Dtype dtype_of(DType dtype);
 mx::Shape shape_of(const Shape& shape);
+/// A copy of host memory, of which the array alone is the owner.
+mx::array array_of(std::span<const std::byte> bytes, const mx::Shape& shape, mx::Dtype dtype);
 
 inline mx::array f32(const mx::array& x) { return mx::astype(x, mx::float32); }
 /// A constant that takes part in f32 arithmetic.

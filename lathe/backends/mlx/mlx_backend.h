@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,8 +24,13 @@ Presence presence();
 
 /// The device on MLX.  It is a module of its own (lathe_mlx.so), loaded by the first call, so that programs
 /// start where MLX is not installed.  With LATHE_MPS_FALLBACK=1 or PYTORCH_ENABLE_MPS_FALLBACK=1, ops without
-/// an implementation run on the device that `fallback` opens. Errors: kNotFound where `presence` says that it
-/// is not available.
-std::unique_ptr<Backend> make_mlx_backend(std::shared_ptr<Backend> (*fallback)());
+/// an implementation run on the device that `fallback` opens, and `warn`, if not empty, is told of each once.
+/// Errors: kNotFound where `presence` says that it is not available.
+std::unique_ptr<Backend> make_mlx_backend(std::shared_ptr<Backend> (*fallback)(),
+                                          std::function<void(const std::string&)> warn);
+
+/// Memory of MLX's arrays in this process now, and at its most.
+size_t live_bytes();
+size_t peak_bytes();
 
 }  // namespace lathe::mlx

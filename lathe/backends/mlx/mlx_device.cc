@@ -52,8 +52,8 @@ size_t memory_bytes() {
 
 class MlxBackend : public Backend {
  public:
-  explicit MlxBackend(std::shared_ptr<Backend> fallback)
-      : device_{mx::new_thread_unsafe_stream(mx::default_device()), {}, {}} {
+  MlxBackend(std::shared_ptr<Backend> fallback, Warn warn)
+      : device_{mx::new_thread_unsafe_stream(mx::default_device()), {}, {}}, warn_(std::move(warn)) {
     info_.kind = kKind;
     describe(&info_.name);
     info_.memory_bytes = memory_bytes();
@@ -87,10 +87,8 @@ class MlxBackend : public Backend {
   Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
     return guarded(device_, "copying", [&] {
       mx::array& value = settled(to, offset + from.size());
-      if (!value.is_donatable()) {  // an output of a run is the same memory
-        value = mx::copy(value);
-        value.eval();
-      }
+      if (!value.is_donatable())
+        value = array_of({value.data<std::byte>(), value.nbytes()}, value.shape(), value.dtype());
       std::memcpy(value.data<std::byte>() + offset, from.data(), from.size());
     });
   }
@@ -110,6 +108,7 @@ class MlxBackend : public Backend {
 
   Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
                                               const MemoryPlan&, const Bindings& bindings) override {
+    warn_of_fallbacks(program, selection);
     try {
       return std::unique_ptr<Executable>(
           std::make_unique<MlxExecutable>(device_, program, selection, bindings));
@@ -142,6 +141,16 @@ class MlxBackend : public Backend {
       if (op->fuses == nullptr) table_[op->name].push_back(host_impl(host, stream));
   }
 
+  void warn_of_fallbacks(const Program& program, const Selection& selection) {
+    const std::lock_guard lock(device_.mutex);
+    for (size_t n = 0; n < selection.size(); ++n) {
+      if (!static_cast<const MlxImpl*>(selection[n])->on_host) continue;
+      const char* op = program.nodes()[n].op->name;
+      if (warned_.insert(op).second && warn_)
+        warn_(fmt::format("device {} has no implementation of {}: it runs on the CPU", info_.kind, op));
+    }
+  }
+
   /// The buffer's content, computed and in order.
   mx::array& settled(const Buffer& buffer, size_t end) {
     if (end > buffer.bytes) fail(ErrorCode::kInternal, "mlx: {} bytes of a buffer of {}", end, buffer.bytes);
@@ -152,6 +161,8 @@ class MlxBackend : public Backend {
 
   Device device_;
   DeviceInfo info_;
+  Warn warn_;
+  std::set<std::string> warned_;  // ops
   std::map<std::string, std::vector<std::unique_ptr<MlxImpl>>> table_;
 };
 
@@ -172,8 +183,11 @@ bool describe(std::string* detail) {
   return true;
 }
 
-std::unique_ptr<Backend> make_device(std::shared_ptr<Backend> fallback) {
-  return std::make_unique<MlxBackend>(std::move(fallback));
+std::unique_ptr<Backend> make_device(std::shared_ptr<Backend> fallback, Warn warn) {
+  return std::make_unique<MlxBackend>(std::move(fallback), std::move(warn));
 }
+
+size_t live_bytes() { return mx::get_active_memory(); }
+size_t peak_bytes() { return mx::get_peak_memory(); }
 
 }  // namespace lathe::mlx

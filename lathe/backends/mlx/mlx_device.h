@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "lathe/program/backend.h"
+#include "lathe/backends/mlx/module.h"
 
 namespace lathe::mlx {
 
@@ -9,8 +9,12 @@ namespace lathe::mlx {
 /// Metal.
 bool describe(std::string* detail);
 
-/// The device.  fallback: runs ops without an implementation; null: nothing does.  Ops named in
-/// LATHE_MLX_MASK (op,op) count as such, for tests.
-std::unique_ptr<Backend> make_device(std::shared_ptr<Backend> fallback);
+/// The device.  fallback: runs ops without an implementation, of which `warn` is told once each; null:
+/// nothing does.  Ops named in LATHE_MLX_MASK (op,op) count as such, for tests.
+std::unique_ptr<Backend> make_device(std::shared_ptr<Backend> fallback, Warn warn);
+
+/// Memory of MLX's arrays now, and at its most.
+size_t live_bytes();
+size_t peak_bytes();
 
 }  // namespace lathe::mlx

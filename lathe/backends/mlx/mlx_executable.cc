@@ -28,16 +28,6 @@ int64_t now_ns() {
       .count();
 }
 
-/// A copy of host memory as an array.
-mx::array array_of(std::span<const std::byte> bytes, const Type& type) {
-  if (bytes.size() != bytes_of(type))
-    fail(ErrorCode::kInternal, "mlx: an input of {} bytes, wants {}", bytes.size(), to_string(type));
-  mx::allocator::Data data = mx::allocator::malloc(bytes.size());
-  mx::allocator::Buffer buffer = data.buffer();
-  std::memcpy(buffer.raw_ptr(), bytes.data(), bytes.size());
-  return mx::array(std::move(data), shape_of(type.shape), dtype_of(type.dtype));
-}
-
 }  // namespace
 
 Status guarded(Device& device, const char* doing, const std::function<void()>& f) {
@@ -163,8 +153,13 @@ Arrays MlxExecutable::lower(const Arrays& inputs, int longest, bool timed) {
 
 Arrays MlxExecutable::inputs_of(const Slot& slot) {
   Arrays inputs;
-  for (size_t i = 0; i < inputs_.size(); ++i)
-    inputs.push_back(array_of(slot.inputs[i], program_.type(inputs_[i])));
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Type& type = program_.type(inputs_[i]);
+    if (slot.inputs[i].size() != bytes_of(type))
+      fail(ErrorCode::kInternal, "mlx: an input of {} bytes, wants {}", slot.inputs[i].size(),
+           to_string(type));
+    inputs.push_back(array_of(slot.inputs[i], shape_of(type.shape), dtype_of(type.dtype)));
+  }
   for (const State& state : states_) {
     const Type& type = program_.type(state.value);
     const mx::Dtype dtype = dtype_of(type.dtype);

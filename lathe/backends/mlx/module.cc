@@ -16,9 +16,9 @@ bool available(std::string* detail) {
   }
 }
 
-Result<std::unique_ptr<Backend>> make(std::shared_ptr<Backend> fallback) {
+Result<std::unique_ptr<Backend>> make(std::shared_ptr<Backend> fallback, Warn warn) {
   try {
-    return make_device(std::move(fallback));
+    return make_device(std::move(fallback), std::move(warn));
   } catch (const std::exception& error) {
     return Status(ErrorCode::kInternal, error.what());
   }
@@ -28,6 +28,7 @@ Result<std::unique_ptr<Backend>> make(std::shared_ptr<Backend> fallback) {
 }  // namespace lathe::mlx
 
 extern "C" __attribute__((visibility("default"))) const lathe::mlx::Module* lathe_mlx_module() {
-  static const lathe::mlx::Module module{lathe::kVersion, lathe::mlx::available, lathe::mlx::make};
+  static const lathe::mlx::Module module{lathe::kVersion, lathe::mlx::available, lathe::mlx::make,
+                                         lathe::mlx::live_bytes, lathe::mlx::peak_bytes};
   return &module;
 }
