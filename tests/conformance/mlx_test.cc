@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <numeric>
+#include <thread>
 
 #include "lathe/models/bert.h"
 #include "lathe/ops/functional.h"
@@ -104,6 +104,17 @@ TEST_F(Mlx, RunsInFlightAreReadLaterToTheSameBits) {
     losses.push_back(other.session->collect(other.step(batch_of({20 + i, 30}, 64))).loss);
   for (size_t i = 0; i < pending.size(); ++i) EXPECT_EQ(one.session->collect(pending[i]).loss, losses[i]);
   EXPECT_EQ(one.session->read_state("parameters"), other.session->read_state("parameters"));
+}
+
+TEST_F(Mlx, AnyThreadMayRunIt) {
+  const auto mlx = open_device(kMlxDevice);
+  const PackedBatch batch = batch_of({20, 30}, 64);
+  Training one(*mlx), other(*mlx);
+  for (int i = 0; i < 3; ++i) {
+    float loss = 0;
+    std::thread([&] { loss = one.session->collect(one.step(batch)).loss; }).join();
+    EXPECT_EQ(loss, other.session->collect(other.step(batch)).loss);
+  }
 }
 
 TEST_F(Mlx, AStateThatIsWrittenLeavesOutputsOfEarlierRunsAlone) {
