@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <set>
 #include <sstream>
 
@@ -15,6 +16,10 @@
 
 namespace lathe::mlx {
 namespace {
+
+/// Sums of f32 keep their digits: on GPUs with matrix units MLX would round their operands to TF32.  MLX
+/// reads this at its first product.
+void forbid_tf32() { setenv("MLX_ENABLE_TF32", "0", 0); }
 
 /// On a CPU, MLX compiles every fused kernel with the system's C++ compiler, a second each: more than a test
 /// gains.
@@ -63,12 +68,15 @@ class MlxBackend : public Backend {
     fill_table();
     if (fallback) fill_gaps(fallback);
     choose_fusing();
+    forbid_tf32();
     if (mx::metal::is_available()) mx::set_wired_limit(device_number("max_recommended_working_set_size"));
   }
 
   const DeviceInfo& info() const override { return info_; }
 
   Result<Buffer> allocate(size_t bytes, Memory) override {
+    if (bytes / 4 >= std::numeric_limits<int>::max())  // what a dimension of MLX holds
+      return Status(ErrorCode::kMemory, fmt::format("mlx: {} bytes are more than one array takes", bytes));
     auto cell = std::make_shared<Cell>(Cell{mx::array(0)});
     const Status status = guarded(device_, "allocating", [&] {
       cell->value = mx::zeros({static_cast<int>((bytes + 3) / 4)}, mx::float32);
