@@ -92,9 +92,6 @@ struct Attention {
   }
 };
 
-/// Below every score, and no infinity: a row without tokens then has no NaN.
-constexpr double kNoScore = -1e30;
-
 Arrays run_attention(const Call& c) {
   const Attention a{c, c[0], c[1], c[2], c[3]};
   const Arrays qkv = a.padded(a.qkv, 3);

@@ -5,8 +5,6 @@
 namespace lathe::mlx {
 namespace {
 
-constexpr double kNoScore = -1e30;  // below every score, and no infinity
-
 /// Scores [R, K] among which `right`, bool of the same shape, marks one per row, and rows that count: bool
 /// [R, 1]. `member`: which of the columns belong to the row.
 struct Choices {

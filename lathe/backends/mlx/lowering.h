@@ -74,6 +74,10 @@ inline mx::array f32(const mx::array& x) { return mx::astype(x, mx::float32); }
 /// A constant that takes part in f32 arithmetic.
 inline mx::array number(double x) { return mx::array(static_cast<float>(x)); }
 
+/// Stands for a score where there is none: below every score, and no infinity, so that a row without any has
+/// no NaN.
+constexpr double kNoScore = -1e30;
+
 /// The decisions of dropout (lathe/core/philox.h): 16 bits each, u16 [.., cols], `..` being the common shape
 /// of `position` and `sample`, u32 [.., 1].
 mx::array dropout_decisions(int cols, const mx::array& position, const mx::array& sample, uint32_t site,

@@ -51,13 +51,10 @@ MlxExecutable::MlxExecutable(Device& device, const Program& program, const Selec
   for (size_t id = 0; id < program.values().size(); ++id)
     if (program.values()[id].kind == ValueKind::kInput) inputs_.push_back(static_cast<int>(id));
   std::set<int> bounds;
-  for (const Node& node : program.nodes())
-    if (node.op == nullptr)
-      continue;
-    else if (std::string(node.op->name) == op::attention.name)
-      bounds.insert(node.in[1]);
-    else if (std::string(node.op->name) == op::attention_bwd.name)
-      bounds.insert(node.in[4]);
+  for (const Node& node : program.nodes()) {
+    if (node.op->name == std::string(op::attention.name)) bounds.insert(node.in[1]);
+    if (node.op->name == std::string(op::attention_bwd.name)) bounds.insert(node.in[4]);
+  }
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (bounds.contains(inputs_[i])) bounds_.push_back(i);
   follow_states(bindings);
