@@ -1,4 +1,5 @@
-# make          a release at build/lathe; make CUDA=1: with the device cuda (needs nvcc)
+# make          a release at build/lathe; make CUDA=1: with the device cuda (needs nvcc); make MLX=1: with the device mps
+#               (installs MLX into build/venv-mlx)
 # make demo     installs what is missing, builds, fine-tunes a small BERT in under a minute, answers five questions
 # make test     everything that CI runs
 # make test-full  also what is long or large
@@ -8,7 +9,8 @@
 .DEFAULT_GOAL := build
 
 build:
-	@tools/configure.sh build -DCMAKE_BUILD_TYPE=Release -DLATHE_TESTS=OFF $(if $(CUDA),-DLATHE_CUDA=ON)
+	@$(if $(MLX),tools/setup.sh --mlx)
+	@tools/configure.sh build -DCMAKE_BUILD_TYPE=Release -DLATHE_TESTS=OFF $(if $(CUDA),-DLATHE_CUDA=ON) $(if $(MLX),-DLATHE_MLX=ON)
 	@cmake --build build -j $$(getconf _NPROCESSORS_ONLN)
 
 demo:

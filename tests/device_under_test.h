@@ -7,8 +7,15 @@
 
 namespace lathe {
 
+/// The device on MLX: elsewhere than on a Mac it is for tests alone.
+#if defined(__APPLE__)
+inline constexpr const char* kMlxDevice = "mps";
+#else
+inline constexpr const char* kMlxDevice = "mlx";
+#endif
+
 /// Devices that a test with a device as its parameter runs on; where one is not here, the test is skipped.
-inline auto devices_under_test() { return testing::Values("ref", "cpu", "cuda"); }
+inline auto devices_under_test() { return testing::Values("ref", "cpu", "cuda", kMlxDevice); }
 
 /// Why the device cannot be tested here; empty if it can.
 inline std::string not_here(const std::string& kind) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs: Debian 12, Ubuntu 24.04 (apt) or macOS (Homebrew). Says first what is missing and what
 # it will run; sudo only if not root; does nothing where everything is there.
+#   --mlx       also MLX, for the device mps: build/venv-mlx, from its wheel
 #   --test      also what `make test` needs, and build/venv with a few small Python wheels
 #   --full      also what `make test-full` needs: a compiler and an emulator for ARM where the packages are to be had, and
 #               build/venv-full with torch and transformers (gigabytes), unless LATHE_HF_PYTHON names a Python that has
@@ -17,13 +18,14 @@ APT_FULL="g++-aarch64-linux-gnu qemu-user-static"   # on x86-64
 BREW_BUILD="cmake ninja ccache pkg-config fmt nlohmann-json utf8proc"
 BREW_TEST="googletest google-benchmark python@3"
 
-test_too=no full=no dry_run=no
+mlx=no test_too=no full=no dry_run=no
 for argument in "$@"; do
   case $argument in
+    --mlx) mlx=yes ;;
     --test) test_too=yes ;;
     --full) test_too=yes full=yes ;;
     --dry-run) dry_run=yes ;;
-    *) echo "setup.sh: found $argument, knows --test, --full and --dry-run" >&2; exit 2 ;;
+    *) echo "setup.sh: found $argument, knows --mlx, --test, --full and --dry-run" >&2; exit 2 ;;
   esac
 done
 
@@ -101,6 +103,7 @@ else
   echo "setup.sh knows apt (Debian, Ubuntu) and Homebrew (macOS). Install by hand: $APT_BUILD" >&2
   exit 1
 fi
+if [ $mlx = yes ]; then setup_venv build/venv-mlx tools/requirements-mlx.txt; fi
 if [ $test_too = yes ]; then setup_venv build/venv tools/requirements-test.txt; fi
 if [ $full = yes ]; then
   if [ -z "${LATHE_HF_PYTHON:-}" ]; then   # PyTorch's own index has a build without CUDA, a tenth of the size

@@ -20,10 +20,10 @@ run_ctest() {   # run_ctest DIR [options]: failures in full, the closing lines i
 
 step "set-up"
 if [ $full = yes ]; then
-  tools/setup.sh --full
+  tools/setup.sh --full --mlx
   export LATHE_HF_PYTHON=${LATHE_HF_PYTHON:-$PWD/build/venv-full/bin/python3}
 else
-  tools/setup.sh --test
+  tools/setup.sh --test --mlx
 fi
 if [ -x tools/fetch_test_model.sh ]; then
   tools/fetch_test_model.sh || echo "The test model could not be fetched: its tests will be reported as skipped."
@@ -36,9 +36,12 @@ tools/format.sh --check
 cuda=""   # where nvcc is: the cuda device too, for one architecture (tests that need a GPU are skipped without one)
 if command -v nvcc >/dev/null; then cuda="-DLATHE_CUDA=ON -DLATHE_CUDA_ARCHITECTURES=90-real"; fi
 
-step "release build, warnings as errors ${cuda:+and cuda}"
-# shellcheck disable=SC2086  # a list of words
-tools/configure.sh build/release -DCMAKE_BUILD_TYPE=Release $cuda
+mlx=""    # where its wheel could be had: the device on MLX, on its build for the CPU
+if ls build/venv-mlx/lib/python3*/site-packages/mlx/share/cmake >/dev/null 2>&1; then mlx="-DLATHE_MLX=ON"; fi
+
+step "release build, warnings as errors ${cuda:+and cuda} ${mlx:+and mlx}"
+# shellcheck disable=SC2086  # lists of words
+tools/configure.sh build/release -DCMAKE_BUILD_TYPE=Release $cuda $mlx
 cmake --build build/release -j "$cores"
 
 step "unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"

@@ -38,7 +38,14 @@ void expect_near(const std::vector<float>& found, const std::vector<float>& want
   for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found[i], wanted[i], kTolerance) << i;
 }
 
-class OnDevice : public testing::TestWithParam<const char*> {};
+class OnDevice : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    for (const DeviceStatus& device : devices())
+      if (device.kind == GetParam() && device.available) return;
+    GTEST_SKIP() << GetParam() << " is not here";
+  }
+};
 
 // Wanted values: torch 2.15, torch.manual_seed(3); Sequential(Linear(7, 5), ReLU(), Linear(5, 3)), the same
 // input, mean().backward().
@@ -70,7 +77,7 @@ TEST_P(OnDevice, ForwardAloneHasTheSameLossAndNoGradients) {
   EXPECT_THROW(step.gradient("fc1.weight"), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Compile, OnDevice, testing::Values("ref", "cpu"),
+INSTANTIATE_TEST_SUITE_P(Compile, OnDevice, testing::Values("ref", "cpu", "mps", "mlx"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 TEST(Compile, ParametersCanBeSetAndFrozen) {

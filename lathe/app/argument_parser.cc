@@ -134,8 +134,9 @@ class Parser {
     const bool fixed = !old.when_true.is_null();
     if (fixed && value == false) return;
     target->set(fixed ? old.when_true : value);
-    result_.notices.push_back(fmt::format("--{} is an old name: taken as --{} {}", old.name, old.to,
-                                          value_text(*target->info, target->get())));
+    result_.notices.push_back(fmt::format("--{} is an old name: taken as --{} {}{}{}", old.name, old.to,
+                                          value_text(*target->info, target->get()),
+                                          old.note.empty() ? "" : "; ", old.note));
     try {
       check_field(*target);
     } catch (const Error& e) {

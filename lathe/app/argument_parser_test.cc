@@ -144,7 +144,9 @@ TEST(ArgumentParser, OldNamesAreMappedWithANotice) {
   EXPECT_EQ(line.training.warmup_ratio, 0.1);
   EXPECT_EQ(line.notices, Words({"--no_cuda is an old name: taken as --use_cpu True",
                                  "--evaluation_strategy is an old name: taken as --eval_strategy epoch"}));
-  EXPECT_EQ(parsed("--use_mps_device").training.device, "mps");
+  line = parsed("--use_mps_device");
+  EXPECT_EQ(line.training.device, "mps");
+  EXPECT_NE(line.notices.at(0).find("no longer needed"), std::string::npos) << line.notices.at(0);
   EXPECT_FALSE(parsed("--no_cuda false").training.use_cpu);
   EXPECT_EQ(parsed("--group_by_length").training.train_sampling_strategy, "group_by_length");
   EXPECT_TRUE(parsed("--use_ipex false --fp16_backend auto --past_index -1").notices.empty());

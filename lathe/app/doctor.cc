@@ -50,6 +50,18 @@ void judge_platform(const MachineFacts& f, Report& report) {
   report.bad(fact, "Lathe is tested on Linux (x86_64, aarch64) and made for macOS (arm64); expect trouble");
 }
 
+/// MLX's builds are for macOS 14 and later, on arm64.
+void judge_mac(const MachineFacts& f, Report& report) {
+  if (f.system != "Darwin") return;
+  if (f.translated)
+    report.bad("this process is translated by Rosetta",
+               "install the arm64 build; the GPU is not to be had here");
+  constexpr int kFirst = 14;
+  const std::string fact = "macOS " + f.macos;
+  if (std::atoi(f.macos.c_str()) >= kFirst) return report.good(fact);
+  report.bad(fact, fmt::format("the device mps wants macOS {}; update, or train with --device cpu", kFirst));
+}
+
 void judge_cpu(const MachineFacts& f, Report& report) {
   const std::string model = f.cpu_model.empty() ? "unknown model" : f.cpu_model;
   const std::string features =
@@ -148,7 +160,14 @@ std::string sysctl_text(const char* name) {
   return sysctlbyname(name, text, &size, nullptr, 0) == 0 ? text : "";
 }
 
-void read_cpu(MachineFacts& f) { f.cpu_model = sysctl_text("machdep.cpu.brand_string"); }
+void read_cpu(MachineFacts& f) {
+  f.cpu_model = sysctl_text("machdep.cpu.brand_string");
+  f.macos = sysctl_text("kern.osproductversion");
+  int translated = 0;
+  size_t size = sizeof translated;
+  f.translated =
+      sysctlbyname("sysctl.proc_translated", &translated, &size, nullptr, 0) == 0 && translated == 1;
+}
 
 #else
 
@@ -204,6 +223,7 @@ MachineFacts machine_facts() {
 DoctorReport examine(const MachineFacts& facts) {
   Report report;
   judge_platform(facts, report);
+  judge_mac(facts, report);
   judge_cpu(facts, report);
   judge_cores(facts, report);
   judge_memory(facts, report);

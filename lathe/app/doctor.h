@@ -11,6 +11,8 @@ namespace lathe {
 /// What `lathe doctor` looks at.  Bytes in bytes; empty optionals are what the platform does not tell.
 struct MachineFacts {
   std::string system, release, machine;  ///< as uname says: "Linux", "6.1.0", "x86_64"
+  std::string macos;                     ///< its version, on a Mac
+  bool translated = false;               ///< the process runs under Rosetta
   std::string cpu_model;
   std::vector<std::string> cpu_features;  ///< those that matter here: avx2, amx_bf16, ...
   std::optional<CpuLevels> levels;        ///< empty: see level_error

@@ -64,6 +64,19 @@ TEST(Doctor, EveryTroubleHasARemedy) {
   EXPECT_NE(bad_lines(f).find("/work is not writable: pass an --output_dir that is"), std::string::npos);
 }
 
+TEST(Doctor, AMacTellsWhatItsGpuWants) {
+  MachineFacts f = healthy();
+  f.system = "Darwin";
+  f.machine = "arm64";
+  f.macos = "14.5";
+  EXPECT_EQ(examine(f).lines[1], "[GOOD] macOS 14.5");
+  f.macos = "13.6";
+  f.translated = true;
+  EXPECT_NE(bad_lines(f).find("macOS 13.6: the device mps wants macOS 14"), std::string::npos)
+      << bad_lines(f);
+  EXPECT_NE(bad_lines(f).find("Rosetta"), std::string::npos);
+}
+
 TEST(Doctor, WhatPreventsTrainingSetsTheExitCode) {
   MachineFacts f = healthy();
   f.levels.reset();

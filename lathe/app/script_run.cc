@@ -65,7 +65,8 @@ std::string ScriptRun::prepare_output() {
 
 Backend& ScriptRun::open_device() {
   const std::string kind = args_.use_cpu ? "cpu" : args_.device;
-  backend_ = lathe::open_device(kind, {static_cast<int>(args_.threads), args_.tf32.value_or(false)});
+  backend_ = lathe::open_device(kind, {static_cast<int>(args_.threads), args_.tf32.value_or(false),
+                                       [this](const std::string& text) { say(LogLevel::kWarning, text); }});
   say(LogLevel::kInfo, fmt::format("device {}: {}", backend_->info().kind, backend_->info().name));
   for (const std::string& notice : precision_notices(args_, backend_->info().kind))
     say(LogLevel::kWarning, notice);

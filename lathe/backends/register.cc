@@ -5,16 +5,32 @@
 #include "lathe/backends/cpu/isa.h"
 #include "lathe/backends/cpu/peak.h"
 #include "lathe/backends/cuda/cuda_backend.h"
+#include "lathe/backends/mlx/mlx_backend.h"
 #include "lathe/backends/ref/ref_backend.h"
 
 namespace lathe {
 
+namespace {
+
+/// Runs on a Mac what MLX has no implementation of.
+std::shared_ptr<Backend> fallback_device() { return cpu::make_cpu_backend(0); }
+
+}  // namespace
+
 std::vector<DeviceStatus> devices() {
   const cuda::Presence gpu = cuda::presence();
-  return {{"cuda", gpu.built, gpu.available, gpu.detail},
-          {"mps", false, false, "not built into this binary"},
-          {"cpu", true, true, cpu::describe()},
-          {"ref", true, true, "reference, double precision, for tests"}};
+  const mlx::Presence apple = mlx::presence();
+  std::vector<DeviceStatus> list = {{"cuda", gpu.built, gpu.available, gpu.detail},
+                                    {"cpu", true, true, cpu::describe()},
+                                    {"ref", true, true, "reference, double precision, for tests"}};
+  const DeviceStatus mps{mlx::kKind, apple.built, apple.available, apple.detail};
+  if (mps.kind == "mps") {
+    list.insert(list.begin() + 1, mps);
+  } else {
+    list.insert(list.begin() + 1, {"mps", apple.built, false, "needs a Mac with Apple silicon"});
+    list.insert(list.end() - 1, mps);  // behind cpu: never what `auto` takes
+  }
+  return list;
 }
 
 CpuLevels cpu_levels() {
@@ -39,6 +55,7 @@ std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOption
     known += (known.empty() ? "" : ", ") + device.kind;
   }
   if (kind == "cuda") return cuda::make_cuda_backend(options.tf32);
+  if (kind == mlx::kKind) return mlx::make_mlx_backend(fallback_device, options.warn);
   fail(ErrorCode::kUsage, "device {} is unknown; one of auto, {} is wanted", kind, known);
 }
 
@@ -60,9 +77,15 @@ std::optional<double> measure_copy(const std::string& kind, const DeviceOptions&
   return cpu::measure_copy(pool);
 }
 
+std::optional<uint64_t> live_device_bytes(const std::string& kind) {
+  if (kind == mlx::kKind) return mlx::live_bytes();
+  return {};
+}
+
 std::optional<uint64_t> peak_device_bytes(const std::string& kind) {
-  if (kind != "cuda") return {};
-  return cuda::peak_bytes();
+  if (kind == "cuda") return cuda::peak_bytes();
+  if (kind == mlx::kKind) return mlx::peak_bytes();
+  return {};
 }
 
 }  // namespace lathe

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,8 @@ CpuLevels cpu_levels();
 struct DeviceOptions {
   int threads = 0;    ///< cpu: 0 = one per usable core
   bool tf32 = false;  ///< cuda: products of f32 round their operands to 10 bits of mantissa
+  /// Takes what a user should know of the device: mps, an op that runs on the CPU instead.  May be empty.
+  std::function<void(const std::string&)> warn = {};
 };
 
 /// Opens a device by kind; "auto" takes the first available.  Errors: kUsage for a name that is none,
@@ -53,6 +56,9 @@ std::optional<DevicePeak> measure_peak(const std::string& kind, const DeviceOpti
 /// Bytes per second, read and written, of a copy that is too large for the caches; takes about a second and 1
 /// GiB of memory.  Empty as above.
 std::optional<double> measure_copy(const std::string& kind, const DeviceOptions& options = {});
+
+/// Memory that this process holds on such a device now, where the device manages memory itself; else empty.
+std::optional<uint64_t> live_device_bytes(const std::string& kind);
 
 /// The most memory of its own that this process held on such a device; empty where a device uses the host's.
 std::optional<uint64_t> peak_device_bytes(const std::string& kind);

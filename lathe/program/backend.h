@@ -31,7 +31,8 @@ struct DeviceInfo {
   size_t alignment = 64;    ///< of every value in the arena, bytes
   int token_multiple = 32;  ///< batches are packed to such a number of tokens: each has its own program
   bool caller_memory =
-      true;  ///< false: the device manages memory itself and a MemoryPlan is only an estimate
+      true;                ///< false: the device manages memory itself and a MemoryPlan is only an estimate
+  std::string gap_remedy;  ///< what runs ops without an implementation elsewhere, where something does
 };
 
 /// One way of running one op on one device.  A backend owns an ordered list per op, best first.

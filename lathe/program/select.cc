@@ -26,9 +26,10 @@ Selection select(const Program& program, const Backend& backend) {
   if (!gaps.empty()) {
     std::string list;
     for (const std::string& gap : gaps) list += "\n  " + gap;
-    fail(ErrorCode::kUnsupported,
-         "device {} has no implementation of:{}\nUse --device cpu, which has them all.", backend.info().kind,
-         list);
+    const std::string& own = backend.info().gap_remedy;
+    const std::string remedy = (own.empty() ? "Use" : own + ", or use") + " --device cpu, which has them all";
+    fail(ErrorCode::kUnsupported, "device {} has no implementation of:{}\n{}.", backend.info().kind, list,
+         remedy);
   }
   return selection;
 }

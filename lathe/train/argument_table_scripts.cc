@@ -106,7 +106,8 @@ const std::vector<OldName>& old_names() {
   constexpr std::string_view kGone = "";
   static const std::vector<OldName> names = {
       {"no_cuda", Kind::kBool, false, "use_cpu", true},
-      {"use_mps_device", Kind::kBool, false, "device", "mps"},
+      {"use_mps_device", Kind::kBool, false, "device", "mps",
+       "it is no longer needed: on a Mac, mps is what --device auto takes"},
       {"use_ipex", Kind::kBool, false, {}, {}, "native CPU kernels are always on"},
       {"evaluation_strategy", Kind::kText, "no", "eval_strategy"},
       {"per_gpu_train_batch_size", Kind::kInt, nullptr, "per_device_train_batch_size", {}, {}, true},

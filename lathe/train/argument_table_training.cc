@@ -512,7 +512,7 @@ void add_older_and_own(Fields& f) {
        "Folder of TensorBoard events.",
        {.support = kNoEffect, .reason = "TensorBoard events are not written yet"}},
       {"save_safetensors", &T::save_safetensors, S, "Write model.safetensors rather than pytorch_model.bin."},
-      {"device", &T::device, X, "Where to compute.", {.choices = {"auto", "cpu", "cuda", "mps"}}},
+      {"device", &T::device, X, "Where to compute.", {.choices = {"auto", "cpu", "cuda", "mps", "mlx"}}},
       {"threads", &T::threads, X, "CPU threads; 0: one per usable core.", {.low = 0}},
       {"freeze_base_model", &T::freeze_base_model, X, "Train the head only."},
       {"int8", &T::int8, X,

@@ -78,7 +78,7 @@ TEST_P(MiniLmTrace, LossAndGradientNormEqualTheTrainers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mrpc, MiniLmTrace,
-                         testing::Combine(testing::Values("cpu", "cuda"),
+                         testing::Combine(testing::Values("cpu", "cuda", "mps"),
                                           testing::Values("plain", "accumulation")));
 
 }  // namespace

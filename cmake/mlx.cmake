@@ -1,0 +1,21 @@
+# The device mps as a module, lathe_mlx.so beside the programs: these load it when it is there and start without it.
+# MLX: that of build/venv-mlx (tools/setup.sh --mlx), of Homebrew, or under CMAKE_PREFIX_PATH.
+file(GLOB mlx_wheel ${PROJECT_SOURCE_DIR}/build/venv-mlx/lib/python3*/site-packages/mlx)
+find_package(MLX CONFIG HINTS ${mlx_wheel})
+if(NOT MLX_FOUND)
+  message(FATAL_ERROR "MLX is not found. tools/setup.sh --mlx installs it.")
+endif()
+file(GLOB sources CONFIGURE_DEPENDS lathe/backends/mlx/*.cc)
+list(FILTER sources EXCLUDE REGEX "/load\\.cc$")
+add_library(lathe_mlx_module MODULE ${sources})
+set_target_properties(lathe_mlx_module PROPERTIES OUTPUT_NAME lathe_mlx PREFIX "" SUFFIX .so
+                      CXX_VISIBILITY_PRESET hidden)
+target_include_directories(lathe_mlx_module SYSTEM PRIVATE ${MLX_INCLUDE_DIRS})
+target_link_libraries(lathe_mlx_module PRIVATE lathe_ops mlx)
+if(APPLE)
+  set(beside @loader_path)
+else()
+  set(beside $ORIGIN)
+endif()
+set_target_properties(lathe_mlx_module PROPERTIES INSTALL_RPATH "${beside};${MLX_LIBRARY_DIRS}")
+install(TARGETS lathe_mlx_module LIBRARY DESTINATION lib/lathe)

@@ -1,0 +1,201 @@
+#include "lathe/backends/mlx/mlx_device.h"
+
+#include <mlx/backend/metal/metal.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <sstream>
+
+#include "lathe/backends/mlx/host_node.h"
+#include "lathe/backends/mlx/mlx_backend.h"
+#include "lathe/backends/mlx/mlx_executable.h"
+#include "lathe/core/host_memory.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::mlx {
+namespace {
+
+/// Sums of f32 keep their digits: on GPUs with matrix units MLX would round their operands to TF32.  MLX
+/// reads this at its first product.
+void forbid_tf32() { setenv("MLX_ENABLE_TF32", "0", 0); }
+
+/// On a CPU, MLX compiles every fused kernel with the system's C++ compiler, a second each: more than a test
+/// gains.
+void choose_fusing() {
+  if (mx::default_device() == mx::Device::gpu || std::getenv("LATHE_MLX_FUSE") != nullptr) return;
+  mx::set_compile_mode(mx::CompileMode::no_fuse);
+}
+
+struct TableImpl : MlxImpl {
+  Arrays (*function)(const Call&) = nullptr;
+  Arrays lower(const Call& call) const override { return function(call); }
+};
+
+std::set<std::string> masked_ops() {
+  std::set<std::string> ops;
+  const char* list = std::getenv("LATHE_MLX_MASK");
+  std::istringstream names(list == nullptr ? "" : list);
+  for (std::string name; std::getline(names, name, ',');) ops.insert(name);
+  return ops;
+}
+
+/// A number that MLX tells of its device, 0 if it does not.
+size_t device_number(const char* key) {
+  const auto& facts = mx::device_info();
+  const auto found = facts.find(key);
+  const size_t* number = found == facts.end() ? nullptr : std::get_if<size_t>(&found->second);
+  return number == nullptr ? 0 : *number;
+}
+
+size_t memory_bytes() {
+  for (const char* key : {"memory_size", "total_memory"})
+    if (const size_t bytes = device_number(key)) return bytes;
+  return host_memory().total.value_or(0);
+}
+
+class MlxBackend : public Backend {
+ public:
+  MlxBackend(std::shared_ptr<Backend> fallback, Warn warn)
+      : device_{mx::new_thread_unsafe_stream(mx::default_device()), {}, {}}, warn_(std::move(warn)) {
+    info_.kind = kKind;
+    describe(&info_.name);
+    info_.memory_bytes = memory_bytes();
+    info_.token_multiple = 64;  // half as many programs as with 32
+    info_.caller_memory = false;
+    info_.gap_remedy = "Set LATHE_MPS_FALLBACK=1 to run these on the CPU";
+    fill_table();
+    if (fallback) fill_gaps(fallback);
+    choose_fusing();
+    forbid_tf32();
+    if (mx::metal::is_available()) mx::set_wired_limit(device_number("max_recommended_working_set_size"));
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  Result<Buffer> allocate(size_t bytes, Memory) override {
+    if (bytes / 4 >= std::numeric_limits<int>::max())  // what a dimension of MLX holds
+      return Status(ErrorCode::kMemory, fmt::format("mlx: {} bytes are more than one array takes", bytes));
+    auto cell = std::make_shared<Cell>(Cell{mx::array(0)});
+    const Status status = guarded(device_, "allocating", [&] {
+      cell->value = mx::zeros({static_cast<int>((bytes + 3) / 4)}, mx::float32);
+      cell->value.eval();
+    });
+    if (!status.ok()) return Status(status);
+    return Buffer{cell, reinterpret_cast<std::byte*>(cell.get()), bytes};
+  }
+
+  std::optional<size_t> free_bytes() const override {
+    const size_t most = device_number("max_recommended_working_set_size");
+    if (most == 0) return {};
+    return most - std::min(most, mx::get_active_memory());
+  }
+
+  Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
+    return guarded(device_, "copying", [&] {
+      mx::array& value = settled(to, offset + from.size());
+      if (!value.is_donatable())
+        value = array_of({value.data<std::byte>(), value.nbytes()}, value.shape(), value.dtype());
+      std::memcpy(value.data<std::byte>() + offset, from.data(), from.size());
+    });
+  }
+  Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) override {
+    return guarded(device_, "copying", [&] {
+      std::memcpy(to.data(), settled(from, offset + to.size()).data<std::byte>() + offset, to.size());
+    });
+  }
+
+  std::vector<const Impl*> implementations(const OpDef& op) const override {
+    std::vector<const Impl*> list;
+    const auto found = table_.find(op.name);
+    if (found != table_.end())
+      for (const auto& impl : found->second) list.push_back(impl.get());
+    return list;
+  }
+
+  Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
+                                              const MemoryPlan&, const Bindings& bindings) override {
+    warn_of_fallbacks(program, selection);
+    try {
+      return std::unique_ptr<Executable>(
+          std::make_unique<MlxExecutable>(device_, program, selection, bindings));
+    } catch (const Error& error) {
+      return Status(error.code(), error.what());
+    }
+  }
+
+ private:
+  /// By name: this module has a copy of the declarations of its own.
+  void fill_table() {
+    const std::set<std::string> masked = masked_ops();
+    for (auto entries : {elementwise_entries(), product_entries(), row_entries(), attention_entries(),
+                         loss_entries(), flat_entries()})
+      for (const Entry& entry : entries) {
+        if (masked.contains(entry.op->name)) continue;
+        auto impl = std::make_unique<TableImpl>();
+        impl->name = entry.name;
+        impl->function = entry.lower;
+        if (entry.accepts != nullptr) impl->accepts = entry.accepts;
+        if (entry.workspace_bytes != nullptr) impl->workspace_bytes = entry.workspace_bytes;
+        table_[entry.op->name].push_back(std::move(impl));
+      }
+  }
+
+  /// Plain ops alone: fused ones fall apart into them.
+  void fill_gaps(const std::shared_ptr<Backend>& host) {
+    const mx::Stream stream = mx::new_thread_unsafe_stream(mx::Device::cpu);
+    for (const OpDef* op : all_ops())
+      if (op->fuses == nullptr) table_[op->name].push_back(host_impl(host, stream));
+  }
+
+  void warn_of_fallbacks(const Program& program, const Selection& selection) {
+    const std::lock_guard lock(device_.mutex);
+    for (size_t n = 0; n < selection.size(); ++n) {
+      if (!static_cast<const MlxImpl*>(selection[n])->on_host) continue;
+      const char* op = program.nodes()[n].op->name;
+      if (warned_.insert(op).second && warn_)
+        warn_(fmt::format("device {} has no implementation of {}: it runs on the CPU", info_.kind, op));
+    }
+  }
+
+  /// The buffer's content, computed and in order.
+  mx::array& settled(const Buffer& buffer, size_t end) {
+    if (end > buffer.bytes) fail(ErrorCode::kInternal, "mlx: {} bytes of a buffer of {}", end, buffer.bytes);
+    mx::array& value = static_cast<Cell*>(buffer.owner.get())->value;
+    value.eval();
+    return value;
+  }
+
+  Device device_;
+  DeviceInfo info_;
+  Warn warn_;
+  std::set<std::string> warned_;  // ops
+  std::map<std::string, std::vector<std::unique_ptr<MlxImpl>>> table_;
+};
+
+}  // namespace
+
+bool describe(std::string* detail) {
+#if defined(__APPLE__)
+  if (!mx::metal::is_available()) {
+    *detail = "MLX finds no GPU; it wants Apple silicon, and a process that is not translated by Rosetta";
+    return false;
+  }
+#endif
+  const bool gpu = mx::default_device() == mx::Device::gpu;
+  const auto& facts = mx::device_info();
+  const auto named = facts.find("device_name");
+  const std::string* name = named == facts.end() ? nullptr : std::get_if<std::string>(&named->second);
+  *detail = fmt::format("MLX {} on {}", mx::version(), name != nullptr ? *name : gpu ? "a GPU" : "the CPU");
+  return true;
+}
+
+std::unique_ptr<Backend> make_device(std::shared_ptr<Backend> fallback, Warn warn) {
+  return std::make_unique<MlxBackend>(std::move(fallback), std::move(warn));
+}
+
+size_t live_bytes() { return mx::get_active_memory(); }
+size_t peak_bytes() { return mx::get_peak_memory(); }
+
+}  // namespace lathe::mlx

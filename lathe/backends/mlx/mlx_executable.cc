@@ -1,0 +1,234 @@
+#include "lathe/backends/mlx/mlx_executable.h"
+
+#include <chrono>
+#include <cstring>
+#include <set>
+
+#include "lathe/ops/ops.h"
+
+namespace lathe::mlx {
+namespace {
+
+/// Compiled functions kept per program: lengths of 32 to 512 fall into as many buckets.
+constexpr size_t kFunctions = 8;
+
+/// Padded lengths: 32, 64, 96, 128, 192, 256, 384, 512, and so on; a batch pays at most half as much again.
+int length_bucket(int longest) {
+  int bucket = 32, step = 32;
+  while (bucket < longest) {
+    if (bucket >= 128) step = bucket & (bucket - 1) ? bucket / 3 : bucket / 2;
+    bucket += step;
+  }
+  return bucket;
+}
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+Status guarded(Device& device, const char* doing, const std::function<void()>& f) {
+  const std::lock_guard lock(device.mutex);
+  try {
+    const mx::StreamContext on(device.stream);
+    f();
+    return {};
+  } catch (const Error& error) {
+    return {error.code(), error.what()};
+  } catch (const std::exception& error) {
+    const bool memory = std::string(error.what()).find("alloc") != std::string::npos;
+    return {memory ? ErrorCode::kMemory : ErrorCode::kInternal,
+            fmt::format("mlx: {}: {}", doing, error.what())};
+  }
+}
+
+MlxExecutable::MlxExecutable(Device& device, const Program& program, const Selection& selection,
+                             const Bindings& bindings)
+    : device_(device), program_(program), selection_(selection) {
+  for (size_t id = 0; id < program.values().size(); ++id)
+    if (program.values()[id].kind == ValueKind::kInput) inputs_.push_back(static_cast<int>(id));
+  std::set<int> bounds;
+  for (const Node& node : program.nodes()) {
+    if (node.op->name == std::string(op::attention.name)) bounds.insert(node.in[1]);
+    if (node.op->name == std::string(op::attention_bwd.name)) bounds.insert(node.in[4]);
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (bounds.contains(inputs_[i])) bounds_.push_back(i);
+  follow_states(bindings);
+}
+
+MlxExecutable::~MlxExecutable() {
+  (void)guarded(device_, "releasing a program", [&] {
+    functions_.clear();
+    for (Flight& flight : ring_) flight.outputs.clear();
+  });
+}
+
+void MlxExecutable::follow_states(const Bindings& bindings) {
+  std::map<int, size_t> holder;  // value → state
+  for (size_t id = 0; id < program_.values().size(); ++id) {
+    const ValueInfo& value = program_.values()[id];
+    if (value.kind != ValueKind::kState) continue;
+    const auto bound = bindings.states.find(value.name);
+    if (bound == bindings.states.end() || bound->second.bytes < bytes_of(value.type))
+      fail(ErrorCode::kInternal, "no memory of {} is bound to state {}", to_string(value.type), value.name);
+    holder[static_cast<int>(id)] = states_.size();
+    states_.push_back(
+        {static_cast<int>(id), static_cast<int>(id), std::static_pointer_cast<Cell>(bound->second.owner)});
+  }
+  for (const Node& node : program_.nodes())
+    for (const InPlace& alias : node.op->in_place) {
+      const auto found = holder.find(node.in[static_cast<size_t>(alias.in)]);
+      if (found == holder.end()) continue;
+      states_[found->second].last = node.out[static_cast<size_t>(alias.out)];
+      holder[states_[found->second].last] = found->second;
+    }
+}
+
+int MlxExecutable::longest_row(const Slot& slot) const {
+  int longest = 0;
+  for (const size_t input : bounds_) {
+    const std::span<const std::byte> bytes = slot.inputs[input];
+    std::vector<int32_t> cu(bytes.size() / sizeof(int32_t));
+    std::memcpy(cu.data(), bytes.data(), bytes.size());
+    for (size_t row = 0; row + 1 < cu.size(); ++row) longest = std::max(longest, cu[row + 1] - cu[row]);
+  }
+  return longest == 0 ? 0 : length_bucket(longest);
+}
+
+const MlxExecutable::Function& MlxExecutable::function_for(int longest) {
+  for (size_t i = 0; i < functions_.size(); ++i)
+    if (functions_[i].longest == longest) {
+      std::rotate(functions_.begin(), functions_.begin() + static_cast<long>(i),
+                  functions_.begin() + static_cast<long>(i) + 1);
+      return functions_.front().function;
+    }
+  if (functions_.size() == kFunctions) functions_.pop_back();
+  const auto body = [this, longest](const Arrays& inputs) { return lower(inputs, longest, false); };
+  functions_.push_front({longest, mx::compile(Function(body))});
+  return functions_.front().function;
+}
+
+void MlxExecutable::lower_node(size_t n, int longest, std::vector<std::optional<mx::array>>& values) {
+  const Node& node = program_.nodes()[n];
+  Call call{node, program_, {}, longest, device_.constants};
+  for (const int id : node.in) call.in.push_back(id < 0 ? std::nullopt : values[static_cast<size_t>(id)]);
+  const Arrays out = static_cast<const MlxImpl*>(selection_[n])->lower(call);
+  for (size_t o = 0; o < out.size(); ++o) {
+    const Type& type = program_.type(node.out[o]);
+    if (out[o].shape() != shape_of(type.shape) || out[o].dtype() != dtype_of(type.dtype))
+      fail(ErrorCode::kInternal, "mlx: {} gives no {} as output {}", node.op->name, to_string(type), o);
+    values[static_cast<size_t>(node.out[o])] = out[o];
+  }
+}
+
+Arrays MlxExecutable::lower(const Arrays& inputs, int longest, bool timed) {
+  std::vector<std::optional<mx::array>> values(program_.values().size());
+  size_t next = 0;
+  for (const int id : inputs_) values[static_cast<size_t>(id)] = inputs[next++];
+  for (const State& state : states_) values[static_cast<size_t>(state.value)] = inputs[next++];
+  for (size_t n = 0; n < program_.nodes().size(); ++n) {
+    const int64_t begin = timed ? now_ns() : 0;
+    lower_node(n, longest, values);
+    if (!timed) continue;
+    Arrays out;
+    for (const int id : program_.nodes()[n].out) out.push_back(*values[static_cast<size_t>(id)]);
+    mx::eval(out);
+    spans_.push_back({static_cast<int>(n), begin, now_ns()});
+  }
+  Arrays results;
+  for (const auto& [name, id] : program_.outputs())
+    results.push_back(mx::contiguous(*values[static_cast<size_t>(id)]));
+  for (const State& state : states_)
+    if (state.last != state.value)
+      results.push_back(mx::contiguous(*values[static_cast<size_t>(state.last)]));
+  return results;
+}
+
+Arrays MlxExecutable::inputs_of(const Slot& slot) {
+  Arrays inputs;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Type& type = program_.type(inputs_[i]);
+    if (slot.inputs[i].size() != bytes_of(type))
+      fail(ErrorCode::kInternal, "mlx: an input of {} bytes, wants {}", slot.inputs[i].size(),
+           to_string(type));
+    inputs.push_back(array_of(slot.inputs[i], shape_of(type.shape), dtype_of(type.dtype)));
+  }
+  for (const State& state : states_) {
+    const Type& type = program_.type(state.value);
+    const mx::Dtype dtype = dtype_of(type.dtype);
+    mx::array& value = state.cell->value;
+    if (value.dtype() != dtype) value = mx::view(value, dtype);
+    if (value.shape() != shape_of(type.shape)) value = mx::reshape(value, shape_of(type.shape));
+    inputs.push_back(value);
+  }
+  return inputs;
+}
+
+/// Puts the results of a run where they belong.
+void MlxExecutable::take(Arrays results, uint64_t ticket) {
+  const size_t outputs = program_.outputs().size();
+  Flight& flight = ring_[ticket % kRing];
+  flight.ticket = ticket;
+  flight.outputs.assign(results.begin(), results.begin() + static_cast<long>(outputs));
+  if (Flight& before = ring_[(ticket - 1) % kRing]; before.ticket == ticket - 1)
+    for (size_t o = 0; o < before.outputs.size(); ++o)
+      if (program_.is_of_last_run(o)) before.outputs[o].reset();
+  size_t next = outputs;
+  for (const State& state : states_)
+    if (state.last != state.value) state.cell->value = results[next++];
+}
+
+Status MlxExecutable::run(const Slot& slot, Event* event) {
+  if (slot.inputs.size() != inputs_.size())
+    return {ErrorCode::kInternal,
+            fmt::format("mlx: {} inputs given, wants {}", slot.inputs.size(), inputs_.size())};
+  return guarded(device_, "running", [&] {
+    const int longest = longest_row(slot);
+    Arrays results;
+    if (profile_) {
+      spans_.clear();
+      results = lower(inputs_of(slot), longest, true);
+    } else {
+      results = function_for(longest)(inputs_of(slot));
+    }
+    take(results, ++ticket_);
+    mx::async_eval(std::move(results));
+    *event = {ticket_};
+  });
+}
+
+MlxExecutable::Flight* MlxExecutable::flight(Event event) {
+  Flight& flight = ring_[event.ticket % kRing];
+  return flight.ticket == event.ticket ? &flight : nullptr;
+}
+
+Status MlxExecutable::wait(Event event) {
+  return guarded(device_, "waiting", [&] {
+    Flight* found = flight(event);
+    bool waited = false;
+    if (found != nullptr)
+      for (auto& output : found->outputs)
+        if (output && !waited) output->wait(), waited = true;
+    if (!waited) mx::synchronize(device_.stream);
+  });
+}
+
+Status MlxExecutable::read(Event event, size_t index, std::span<std::byte> destination) {
+  Flight* found = flight(event);
+  if (found == nullptr || !found->outputs.at(index))
+    return {ErrorCode::kInternal, fmt::format("mlx: output {} of run {} is gone", index, event.ticket)};
+  return guarded(device_, "reading", [&] {
+    mx::array& output = *found->outputs[index];
+    if (destination.size() != output.nbytes())
+      fail(ErrorCode::kInternal, "output {}: wants {} bytes, given {}", index, output.nbytes(),
+           destination.size());
+    output.wait();
+    std::memcpy(destination.data(), output.data<std::byte>(), destination.size());
+  });
+}
+
+}  // namespace lathe::mlx

@@ -1,0 +1,34 @@
+// The module's entry.
+#include "lathe/backends/mlx/module.h"
+
+#include "lathe/backends/mlx/mlx_device.h"
+#include "lathe/core/version.h"
+
+namespace lathe::mlx {
+namespace {
+
+bool available(std::string* detail) {
+  try {
+    return describe(detail);
+  } catch (const std::exception& error) {
+    *detail = fmt::format("MLX does not start: {}", error.what());
+    return false;
+  }
+}
+
+Result<std::unique_ptr<Backend>> make(std::shared_ptr<Backend> fallback, Warn warn) {
+  try {
+    return make_device(std::move(fallback), std::move(warn));
+  } catch (const std::exception& error) {
+    return Status(ErrorCode::kInternal, error.what());
+  }
+}
+
+}  // namespace
+}  // namespace lathe::mlx
+
+extern "C" __attribute__((visibility("default"))) const lathe::mlx::Module* lathe_mlx_module() {
+  static const lathe::mlx::Module module{lathe::kVersion, lathe::mlx::available, lathe::mlx::make,
+                                         lathe::mlx::live_bytes, lathe::mlx::peak_bytes};
+  return &module;
+}

@@ -1,0 +1,29 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lathe/program/backend.h"
+
+// What passes between a program and the module lathe_mlx.so, which are of one build.  No exception crosses.
+
+namespace lathe::mlx {
+
+using Warn = std::function<void(const std::string&)>;
+
+struct Module {
+  const char* version;  ///< kVersion of its build
+  /// Whether the hardware is there; `detail`: its name, or why not.
+  bool (*available)(std::string* detail);
+  /// fallback: the device that runs what has no implementation here; null: none does.  warn: takes lines for
+  /// people; may be empty.
+  Result<std::unique_ptr<Backend>> (*make)(std::shared_ptr<Backend> fallback, Warn warn);
+  size_t (*live_bytes)();  ///< memory of MLX's arrays now
+  size_t (*peak_bytes)();  ///< and at its most
+};
+
+/// The module's one symbol, a function that gives its Module.
+constexpr const char* kModuleEntry = "lathe_mlx_module";
+using ModuleEntry = const Module* (*)();
+
+}  // namespace lathe::mlx

@@ -1,0 +1,85 @@
+// Layer normalisation, dropout, picking rows and adding them up.
+#include "lathe/backends/mlx/lowering.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::mlx {
+namespace {
+
+Arrays run_layer_norm(const Call& c) {
+  const mx::array x = f32(c[0]);
+  const mx::array mean = mx::mean(x, -1, true), centred = mx::subtract(x, mean);
+  const mx::array variance = mx::mean(mx::square(centred), -1, true);
+  const mx::array rstd = mx::divide(number(1), mx::sqrt(mx::add(variance, number(c.node.attrs.f("eps")))));
+  const mx::array y = mx::add(mx::multiply(mx::multiply(centred, rstd), c[1]), c[2]);
+  return {mx::astype(y, c.in_dtype(0)), mx::squeeze(mean, -1), mx::squeeze(rstd, -1)};
+}
+
+Arrays run_layer_norm_bwd(const Call& c) {
+  const mx::array dy = f32(c.matrix(0));
+  const mx::array mean = mx::reshape(c[3], {-1, 1}), rstd = mx::reshape(c[4], {-1, 1});
+  const mx::array normal = mx::multiply(mx::subtract(f32(c.matrix(1)), mean), rstd);
+  const mx::array g = mx::multiply(dy, c[2]);
+  const mx::array plain = mx::mean(g, -1, true), skewed = mx::mean(mx::multiply(g, normal), -1, true);
+  const mx::array dx = mx::multiply(rstd, mx::subtract(mx::subtract(g, plain), mx::multiply(normal, skewed)));
+  return {mx::reshape(mx::astype(dx, c.in_dtype(0)), shape_of(c.out_type(0).shape)),
+          mx::sum(mx::multiply(dy, normal), 0), mx::sum(dy, 0)};
+}
+
+Arrays run_dropout(const Call& c) {
+  const auto column = [](const mx::array& ids) {
+    return mx::reshape(mx::view(ids, mx::uint32), {static_cast<int>(ids.size()), 1});
+  };
+  const mx::array sample = column(c[1]);
+  const mx::array position = c.has(2) ? column(c[2]) : mx::zeros_like(sample);
+  const mx::array decisions =
+      dropout_decisions(c.cols(0), position, sample, static_cast<uint32_t>(c.node.attrs.i("site")), c[3]);
+  return {mx::astype(drop(f32(c[0]), decisions, c.node.attrs.f("p")), c.in_dtype(0))};
+}
+
+Arrays run_gather(const Call& c) { return {mx::take(c[0], c[1], 0)}; }
+
+/// Up to so many rows the sums are one product with a matrix of zeros and ones, above it a scan over the
+/// sorted ids: the product takes 2 · rows · n · c operations, the scan 12 · log₂ n · n · c bytes.
+constexpr int64_t kProductRows = 512;
+
+bool few_rows(const Node& node, const Program&) { return node.attrs.i("rows") <= kProductRows; }
+
+Arrays scatter_by_product(const Call& c) {
+  const int rows = static_cast<int>(c.out_type(0).shape[0]);
+  const mx::array takes = mx::equal(mx::reshape(mx::arange(rows), {rows, 1}), c[1]);
+  return {mx::astype(mx::matmul(f32(takes), f32(c[0])), dtype_of(c.out_type(0).dtype))};
+}
+
+/// Adds the rows of equal ids, which lie behind one another, up towards the last of them, in ⌈log₂ n⌉ steps.
+Arrays scatter_by_scan(const Call& c) {
+  const int n = static_cast<int>(c[1].size()), cols = c.cols(0);
+  const mx::array order = mx::argsort(c[1], 0);  // stable
+  const mx::array ids = mx::take(c[1], order, 0);
+  mx::array sums = mx::take(f32(c[0]), order, 0);
+  for (int distance = 1; distance < n; distance *= 2) {
+    const mx::array same = mx::equal(mx::slice(ids, {distance}, {n}), mx::slice(ids, {0}, {n - distance}));
+    const mx::array before = mx::where(mx::reshape(same, {n - distance, 1}),
+                                       mx::slice(sums, {0, 0}, {n - distance, cols}), number(0));
+    sums = mx::add(sums, mx::pad(before, {{distance, 0}, {0, 0}}));
+  }
+  const mx::array next = mx::concatenate({mx::slice(ids, {1}, {n}), mx::array({-1})});
+  const mx::array last = mx::reshape(mx::not_equal(ids, next), {n, 1});
+  // All but one of the terms of a row are zero: in whatever order they arrive, the sum is the same.
+  const mx::Dtype dtype = dtype_of(c.out_type(0).dtype);
+  const mx::array terms = mx::astype(mx::where(last, sums, number(0)), dtype);
+  return {mx::scatter_add(mx::zeros(shape_of(c.out_type(0).shape), dtype), ids,
+                          mx::reshape(terms, {n, 1, cols}), 0)};
+}
+
+}  // namespace
+
+std::vector<Entry> row_entries() {
+  return {{&op::layer_norm, "two passes", run_layer_norm},
+          {&op::layer_norm_bwd, "two passes", run_layer_norm_bwd},
+          {&op::dropout, "map", run_dropout},
+          {&op::gather_rows, "take", run_gather},
+          {&op::scatter_add_rows, "product", scatter_by_product, few_rows},
+          {&op::scatter_add_rows, "sorted scan", scatter_by_scan}};
+}
+
+}  // namespace lathe::mlx

@@ -1,0 +1,225 @@
+// What the device on MLX does beyond single ops: fallback to the CPU, memory, states, runs in flight.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "lathe/models/bert.h"
+#include "lathe/ops/functional.h"
+#include "lathe/ops/ops.h"
+#include "lathe/train/session.h"
+#include "tests/device_under_test.h"
+
+namespace lathe {
+namespace {
+
+BertConfig small_config() {
+  BertConfig config;
+  config.vocab_size = 600;  // above 512 rows gradients are added up by the scan
+  config.hidden_size = 32;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 4;
+  config.intermediate_size = 64;
+  config.max_position_embeddings = 128;
+  return config;
+}
+
+/// Rows of these lengths, packed; tokens filled up to `tokens`.
+PackedBatch batch_of(const std::vector<int>& lengths, int tokens) {
+  PackedBatch batch;
+  batch.rows = static_cast<int>(lengths.size());
+  batch.tokens = tokens;
+  batch.cu_seqlens = {0};
+  for (size_t row = 0; row < lengths.size(); ++row) {
+    batch.cls_index.push_back(batch.cu_seqlens.back());
+    batch.labels.push_back(static_cast<int32_t>(row % 2));
+    for (int t = 0; t < lengths[row]; ++t) {
+      batch.input_ids.push_back(static_cast<int32_t>((row * 31 + static_cast<size_t>(t) * 7) % 600));
+      batch.position_ids.push_back(t);
+      batch.sample_ids.push_back(static_cast<int32_t>(row));
+    }
+    batch.cu_seqlens.push_back(batch.cu_seqlens.back() + lengths[row]);
+  }
+  for (auto* part : {&batch.input_ids, &batch.position_ids, &batch.sample_ids})
+    part->resize(static_cast<size_t>(tokens), 0);
+  batch.token_type_ids.assign(static_cast<size_t>(tokens), 0);
+  return batch;
+}
+
+struct Training {
+  explicit Training(Backend& backend, DType dtype = DType::f32)
+      : model(make_bert(small_config(), Problem::kSingleLabel, 2)) {
+    Session::Options options;
+    options.program.dtype = dtype;
+    session = std::make_unique<Session>(backend, *model, options);
+    for (size_t i = 0; i < model->parameters().size(); ++i) {
+      std::vector<float> values(static_cast<size_t>(elements(model->parameters()[i].shape)));
+      for (size_t k = 0; k < values.size(); ++k)
+        values[k] = 0.02f * std::sin(static_cast<float>(k * 37 % 1009 + i));
+      session->write_parameter(static_cast<int>(i), values);
+    }
+  }
+  Session::Pending step(const PackedBatch& batch) {
+    StepScalars scalars;
+    scalars.learning_rate = 1e-3;
+    scalars.update_step = scalars.adam_step = ++steps;
+    return session->step(batch, scalars);
+  }
+  std::unique_ptr<TaskModel> model;
+  std::unique_ptr<Session> session;
+  int64_t steps = 0;
+};
+
+/// Sets a variable while it lives.
+struct Variable {
+  const char* name;
+  Variable(const char* n, const char* value) : name(n) { setenv(n, value, 1); }
+  ~Variable() { unsetenv(name); }
+};
+
+class Mlx : public testing::Test {
+ protected:
+  void SetUp() override { LATHE_NEEDS_DEVICE(kMlxDevice); }
+};
+
+TEST_F(Mlx, DropoutTakesTheMasksOfTheCpu) {
+  const auto mlx = open_device(kMlxDevice), cpu = open_device("cpu", {1});
+  const PackedBatch batch = batch_of({40, 3, 11}, 64);
+  Training here(*mlx), there(*cpu);
+  for (int i = 0; i < 5; ++i) {
+    const auto found = here.session->collect(here.step(batch)),
+               wanted = there.session->collect(there.step(batch));
+    EXPECT_NEAR(found.loss, wanted.loss, 5e-6) << i;
+    EXPECT_NEAR(found.grad_norm, wanted.grad_norm, 1e-5 * wanted.grad_norm) << i;
+  }
+}
+
+TEST_F(Mlx, RunsInFlightAreReadLaterToTheSameBits) {
+  const auto mlx = open_device(kMlxDevice);
+  Training one(*mlx), other(*mlx);
+  std::vector<Session::Pending> pending;
+  std::vector<float> losses;
+  for (int i = 0; i < Executable::kRing; ++i) pending.push_back(one.step(batch_of({20 + i, 30}, 64)));
+  for (int i = 0; i < Executable::kRing; ++i)
+    losses.push_back(other.session->collect(other.step(batch_of({20 + i, 30}, 64))).loss);
+  for (size_t i = 0; i < pending.size(); ++i) EXPECT_EQ(one.session->collect(pending[i]).loss, losses[i]);
+  EXPECT_EQ(one.session->read_state("parameters"), other.session->read_state("parameters"));
+}
+
+TEST_F(Mlx, AnyThreadMayRunIt) {
+  const auto mlx = open_device(kMlxDevice);
+  const PackedBatch batch = batch_of({20, 30}, 64);
+  Training one(*mlx), other(*mlx);
+  for (int i = 0; i < 3; ++i) {
+    float loss = 0;
+    std::thread([&] { loss = one.session->collect(one.step(batch)).loss; }).join();
+    EXPECT_EQ(loss, other.session->collect(other.step(batch)).loss);
+  }
+}
+
+TEST_F(Mlx, AStateThatIsWrittenLeavesOutputsOfEarlierRunsAlone) {
+  const auto mlx = open_device(kMlxDevice);
+  Program program;
+  const Value state = program.state("x", {DType::f32, {4}});
+  program.output("whole", state);
+  program.output("sum", add(state, program.input("y", {DType::f32, {4}})));
+  Bindings bindings;
+  bindings.states["x"] = mlx->allocate(16, Memory::kDevice).value();
+  const std::vector<float> first{1, 2, 3, 4}, second{5, 6, 7, 8};
+  mlx->copy_in(bindings.states["x"], 0, std::as_bytes(std::span(first))).check();
+  const Selection selection = select(program, *mlx);
+  const auto run = mlx->compile(program, selection, plan_memory(program, selection, 64), bindings).value();
+  Event event;
+  run->run({{std::as_bytes(std::span(first))}}, &event).check();
+  run->wait(event).check();
+  mlx->copy_in(bindings.states["x"], 0, std::as_bytes(std::span(second))).check();
+  std::vector<float> found(4);
+  run->read(event, 0, std::as_writable_bytes(std::span(found))).check();
+  EXPECT_EQ(found, first);
+  mlx->copy_out(std::as_writable_bytes(std::span(found)), bindings.states["x"], 0).check();
+  EXPECT_EQ(found, second);
+  EXPECT_FALSE(mlx->copy_in(bindings.states["x"], 8, std::as_bytes(std::span(second))).ok());
+  EXPECT_FALSE(run->run({{}}, &event).ok());
+  EXPECT_FALSE(run->read({event.ticket + 7}, 0, std::as_writable_bytes(std::span(found))).ok());
+}
+
+TEST_F(Mlx, MemoryStaysWhereItIsOverStepsOfRandomLengths) {
+  const auto mlx = open_device(kMlxDevice);
+  Training training(*mlx);
+  uint32_t draw = 1;
+  const auto length = [&] { return 1 + static_cast<int>((draw = draw * 1664525u + 1013904223u) >> 25); };
+  const PackedBatch last = batch_of({100, 20}, 128);
+  const auto live_after = [&](int steps) {
+    for (int i = 0; i < steps; ++i) {
+      const std::vector<int> lengths{length(), length()};
+      training.session->collect(training.step(batch_of(lengths, (lengths[0] + lengths[1] + 63) / 64 * 64)));
+    }
+    for (int i = 0; i < Executable::kRing; ++i) training.session->collect(training.step(last));
+    training.session->read_state("parameters");
+    return *live_device_bytes(kMlxDevice);
+  };
+  for (int tokens = 64; tokens <= 256; tokens += 64)  // every program, its ring full
+    for (int i = 0; i < Executable::kRing; ++i)
+      training.session->collect(training.step(batch_of({tokens / 2, tokens / 2}, tokens)));
+  const uint64_t before = live_after(10);
+  EXPECT_EQ(live_after(100), before);
+  EXPECT_LE(training.session->programs(), 4u);
+}
+
+TEST_F(Mlx, OpsWithoutImplementationAreOneErrorThatNamesTheSwitch) {
+  const Variable mask("LATHE_MLX_MASK", "attention,gelu_bwd,adamw");
+  const auto mlx = open_device(kMlxDevice);
+  Training training(*mlx);
+  try {
+    training.step(batch_of({5, 9}, 64));
+    FAIL() << "it ran";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    for (const char* part : {"attention(", "gelu_bwd(", "adamw(", "LATHE_MPS_FALLBACK=1", "--device cpu"})
+      EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+  }
+}
+
+TEST_F(Mlx, WithTheSwitchTheyRunOnTheCpuWithOneWarningEach) {
+  const PackedBatch batch = batch_of({40, 3, 11}, 64);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const char* variable : {"LATHE_MPS_FALLBACK", "PYTORCH_ENABLE_MPS_FALLBACK"}) {
+      const auto whole = open_device(kMlxDevice);
+      const Variable mask("LATHE_MLX_MASK", "attention,gelu_bwd,adamw,scatter_add_rows"), on(variable, "1");
+      std::vector<std::string> warnings;
+      DeviceOptions options;
+      options.warn = [&](const std::string& text) { warnings.push_back(text); };
+      const auto parted = open_device(kMlxDevice, options);
+      Training wanted(*whole, dtype), found(*parted, dtype);
+      for (int i = 0; i < 3; ++i) {
+        const auto a = found.session->collect(found.step(batch)),
+                   b = wanted.session->collect(wanted.step(batch));
+        const double part = dtype == DType::f32 ? 1e-5 : 1e-2;  // bf16 has 2⁻⁹ per rounding
+        EXPECT_NEAR(a.loss, b.loss, part) << i;
+        EXPECT_NEAR(a.grad_norm, b.grad_norm, part * b.grad_norm) << i;
+      }
+      EXPECT_EQ(warnings.size(), 4u);
+      for (const std::string& text : warnings)
+        EXPECT_NE(text.find("runs on the CPU"), std::string::npos) << text;
+    }
+}
+
+TEST_F(Mlx, AProfileHasEveryNodeInOrder) {
+  const auto mlx = open_device(kMlxDevice);
+  Training training(*mlx);
+  const PackedBatch batch = batch_of({5, 9}, 64);
+  const auto pending = training.step(batch);
+  const float loss = training.session->collect(pending).loss;
+  EXPECT_GT(loss, 0);
+  pending.executable->profile(true);
+  training.session->collect(training.step(batch));
+  const auto spans = pending.executable->timeline();
+  ASSERT_EQ(spans.size(), training.session->program(pending).nodes().size());
+  for (size_t n = 0; n < spans.size(); ++n) {
+    EXPECT_EQ(spans[n].node, static_cast<int>(n));
+    EXPECT_LE(spans[n].begin_ns, spans[n].end_ns);
+  }
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""The device on MLX from the command line: a run that is killed and resumed ends in the same bits, the CPU stands in for
+missing ops, and a program without the module starts and says what to do."""
+import os
+import pathlib
+import platform
+import subprocess
+import tempfile
+import time
+import unittest
+
+import command_line as cl
+import resume_test as resume
+
+DEVICE = "mps" if platform.system() == "Darwin" else "mlx"
+
+
+def doctor(**variables):
+    return subprocess.run([cl.program(), "doctor"], capture_output=True, text=True, env={**os.environ, **variables}).stdout
+
+
+class Mlx(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temp = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.temp.name)
+        resume.model_with_dropout(cls.root / "model")
+        cl.write_csv(cls.root / "train.csv", 96, 1)
+        cl.write_csv(cls.root / "dev.csv", 30, 2)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temp.cleanup()
+
+    def setUp(self):
+        if f"[GOOD] device {DEVICE}:" not in doctor():
+            self.skipTest(f"device {DEVICE} is not here (make MLX=1)")
+
+    def command(self, folder, *more):
+        command = cl.glue_command(folder, self.root / "train.csv", self.root / "dev.csv", *resume.STEPS, *more)
+        command[command.index(str(cl.MODEL))] = str(self.root / "model")
+        place = command.index("--use_cpu")
+        return command[:place] + ["--device", DEVICE] + command[place + 1:]
+
+    def train(self, name, *more, **variables):
+        folder = self.root / name
+        result = cl.run(self.command(folder, *more), env={**os.environ, **variables})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return folder, result.stderr
+
+    def check_same(self, folder, wanted):
+        self.assertEqual((folder / "model.safetensors").read_bytes(), (wanted / "model.safetensors").read_bytes())
+        self.assertEqual(resume.history(folder), resume.history(wanted))
+
+    def test_killed_and_resumed_it_ends_in_the_same_bits(self):
+        whole, _ = self.train("whole")
+        for moment in (10, 20):
+            folder = self.root / f"killed{moment}"
+            process = subprocess.Popen(self.command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while not (folder / f"checkpoint-{moment}").exists() and process.poll() is None:
+                time.sleep(0.005)
+            process.kill()
+            process.wait()
+            _, said = self.train(folder.name)
+            self.assertIn("going on from", said)
+            self.check_same(folder, whole)
+
+    def test_the_loss_is_the_cpus_with_dropout(self):
+        here, _ = self.train("here", "--max_steps", "10")
+        command = self.command(self.root / "there", "--max_steps", "10")
+        command[command.index(DEVICE)] = "cpu"
+        self.assertEqual(cl.run(command).returncode, 0)
+        for found, wanted in zip(resume.history(here), resume.history(self.root / "there")):
+            for key in ("loss", "grad_norm", "eval_loss"):
+                if key in wanted:
+                    self.assertAlmostEqual(found[key], wanted[key], delta=1e-4 * wanted[key])
+
+    def test_missing_ops_run_on_the_cpu_where_a_switch_allows_it(self):
+        _, said = self.train("parted", "--max_steps", "5", LATHE_MLX_MASK="attention,adamw", LATHE_MPS_FALLBACK="1")
+        self.assertEqual(said.count("runs on the CPU"), 2, said)
+        result = cl.run(self.command(self.root / "refused"), env={**os.environ, "LATHE_MLX_MASK": "attention,adamw"})
+        self.assertEqual(result.returncode, 1)
+        for part in ("attention(", "adamw(", "LATHE_MPS_FALLBACK=1"):
+            self.assertIn(part, result.stderr)
+
+
+class WithoutMlx(unittest.TestCase):
+    def test_a_program_without_the_module_starts_and_says_what_to_do(self):
+        said = doctor(LATHE_MLX_MODULE="/nowhere/lathe_mlx.so")
+        self.assertIn("make MLX=1", said)
+        self.assertIn("[GOOD] device cpu", said)
+
+    def test_a_module_that_is_none_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            wrong = pathlib.Path(folder) / "lathe_mlx.so"
+            wrong.write_bytes(b"no library")
+            self.assertIn("does not load", doctor(LATHE_MLX_MODULE=str(wrong)))
+
+    @unittest.skipIf(platform.system() == "Darwin", "a Mac has mps")
+    def test_mps_wants_a_mac(self):
+        result = cl.run([cl.program(), "predict", str(cl.MODEL), "who", "--device", "mps"])
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("Mac", result.stderr)
+
+
+if __name__ == "__main__":
+    cl.main()
