@@ -1,5 +1,4 @@
 # cmake --install: the programs, and the library as find_package(lathe) with the target lathe::lathe.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 add_library(lathe_lathe INTERFACE)
@@ -8,7 +7,7 @@ set_target_properties(lathe_lathe PROPERTIES EXPORT_NAME lathe)
 target_link_libraries(lathe_lathe INTERFACE lathe_api)
 
 set(lathe_installed lathe_flags lathe_lathe)
-foreach(layer core program ops nn optim io tokenizers data models train ref cpu cuda mlx backends api)
+foreach(layer core program ops nn optim io tokenizers data models train group ref cpu cuda mlx backends api)
   set_target_properties(lathe_${layer} PROPERTIES EXPORT_NAME ${layer})
   list(APPEND lathe_installed lathe_${layer})
 endforeach()
@@ -20,6 +19,7 @@ install(EXPORT lathe-targets NAMESPACE lathe:: DESTINATION ${package_dir})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/lathe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "ops/list.inc"
         PATTERN "lathe/app" EXCLUDE PATTERN "backends/cpu" EXCLUDE PATTERN "backends/cuda" EXCLUDE PATTERN "backends/mlx" EXCLUDE PATTERN "backends/ref" EXCLUDE
+        PATTERN "backends/group" EXCLUDE PATTERN "backends/gloo" EXCLUDE
         PATTERN "testdata" EXCLUDE PATTERN "testdata.h" EXCLUDE PATTERN "test_data.h" EXCLUDE
         PATTERN "test_folder.h" EXCLUDE PATTERN "faulty_file_system.h" EXCLUDE PATTERN "curl_library.h" EXCLUDE)
 

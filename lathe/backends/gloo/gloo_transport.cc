@@ -1,0 +1,218 @@
+// The host transport through Gloo over TCP, as a library of its own: see backends/group/transport.h.
+#include <gloo/allgatherv.h>
+#include <gloo/allreduce.h>
+#include <gloo/broadcast.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/tcp/device.h>
+#include <signal.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "lathe/backends/group/transport.h"
+
+namespace lathe::gloo_transport {
+namespace {
+
+using group::Transport;
+using group::TransportOptions;
+
+class RankStore : public gloo::rendezvous::Store {
+ public:
+  explicit RankStore(const TransportOptions& options) : o_(options) {}
+  void set(const std::string& key, const std::vector<char>& data) override {
+    if (!o_.set(o_.store, key.c_str(), data.data(), data.size())) GLOO_THROW_IO_EXCEPTION("a rank is gone");
+  }
+  std::vector<char> get(const std::string& key) override {
+    std::vector<char> value(64 << 10);
+    for (;;) {
+      const int64_t bytes = o_.get(o_.store, key.c_str(), value.data(), value.size());
+      if (bytes < 0) GLOO_THROW_IO_EXCEPTION("not all ranks came");
+      const bool fits = static_cast<size_t>(bytes) <= value.size();
+      value.resize(static_cast<size_t>(bytes));
+      if (fits) return value;
+    }
+  }
+  void wait(const std::vector<std::string>& keys) override {
+    for (const std::string& key : keys) get(key);
+  }
+
+ private:
+  const TransportOptions& o_;
+};
+
+/// The connections, and the thread on which all calls of Gloo run.  A call may wait for ever for a send to a
+/// rank that died meanwhile (Gloo wakes those that wait in its queues, not the one that it is writing): once
+/// the group is aborted such a call is left behind, with its thread.
+class Mesh {
+ public:
+  Mesh() {
+    // Gloo writes to connections that the other end has closed without asking that no signal comes of it: the
+    // thread, and those that it starts, inherit that SIGPIPE is held back.
+    sigset_t pipe, before;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    thread_ = std::thread([this] { work(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  ~Mesh() {
+    call([this] { context = nullptr; });
+    finish();
+    thread_.join();
+  }
+
+  /// Runs it on the thread.  False: it threw (`error` says what), or the group is aborted.
+  bool call(const std::function<void()>& todo) {
+    std::unique_lock lock(mutex_);
+    if (stuck_ || !error.empty()) return false;
+    todo_ = todo;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !todo_ || aborted_; });
+    if (changed_.wait_for(lock, kGrace, [this] { return !todo_; })) return error.empty();
+    stuck_ = true;
+    error = "aborted";
+    return false;
+  }
+
+  /// Lets a call end to which the rank that is gone may have done its part, then closes all connections: no
+  /// call reads or writes anybody's memory from then on.
+  void abort() {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, kGrace, [this] { return !todo_; });
+    }
+    if (context) context->closeConnections();
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+    changed_.notify_all();
+  }
+
+  /// A call was left behind: its thread uses this object for ever.
+  bool stuck() const { return stuck_; }
+  void leave() { thread_.detach(); }
+
+  std::shared_ptr<gloo::rendezvous::Context> context;
+  uint32_t tag = 0;  // of the next call
+  std::string error;
+
+ private:
+  static constexpr std::chrono::milliseconds kGrace{500};
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return todo_ || ended_; });
+      if (!todo_) return;
+      lock.unlock();
+      std::string thrown;
+      try {
+        todo_();
+      } catch (const std::exception& failure) {
+        thrown = failure.what();
+      }
+      lock.lock();
+      if (error.empty()) error = thrown;
+      todo_ = nullptr;
+      changed_.notify_all();
+    }
+  }
+  void finish() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> todo_;  // empty: the thread is idle
+  bool aborted_ = false, stuck_ = false, ended_ = false;
+  std::thread thread_;
+};
+
+Mesh& mesh(void* self) { return *static_cast<Mesh*>(self); }
+
+/// The ring sums each piece on one rank after the other, and hands the result round: the same bits for all.
+bool sum(void* self, float* values, size_t count) {
+  Mesh& m = mesh(self);
+  return m.call([&] {
+    if (count == 0) return;
+    gloo::AllreduceOptions options(m.context);
+    options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
+    options.setOutput(values, count);
+    options.setReduceFunction(
+        static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<float>));
+    options.setTag(m.tag++);
+    gloo::allreduce(options);
+  });
+}
+
+bool broadcast(void* self, void* data, size_t bytes, int root) {
+  Mesh& m = mesh(self);
+  return m.call([&] {
+    if (bytes == 0) return;
+    gloo::BroadcastOptions options(m.context);
+    options.setOutput(static_cast<char*>(data), bytes);
+    options.setRoot(root);
+    options.setTag(m.tag++);
+    gloo::broadcast(options);
+  });
+}
+
+bool gather(void* self, const void* mine, const size_t* bytes, void* all) {
+  Mesh& m = mesh(self);
+  return m.call([&] {
+    std::vector<size_t> sizes(bytes, bytes + m.context->size);
+    gloo::AllgathervOptions options(m.context);
+    options.setInput(static_cast<char*>(const_cast<void*>(mine)),
+                     sizes[static_cast<size_t>(m.context->rank)]);
+    options.setOutput(static_cast<char*>(all), sizes);
+    options.setTag(m.tag++);
+    gloo::allgatherv(options);
+  });
+}
+
+void abort(void* self) { mesh(self).abort(); }
+const char* why(void* self) { return mesh(self).error.c_str(); }
+void close(void* self) {
+  if (mesh(self).stuck())
+    mesh(self).leave();
+  else
+    delete &mesh(self);
+}
+
+}  // namespace
+}  // namespace lathe::gloo_transport
+
+extern "C" __attribute__((visibility("default"))) bool lathe_open_transport(
+    const lathe::group::TransportOptions* options, lathe::group::Transport* transport, char* error,
+    size_t error_capacity) {
+  using namespace lathe::gloo_transport;
+  auto self = std::make_unique<Mesh>();
+  const bool connected = self->call([&] {
+    gloo::transport::tcp::attr where;
+    where.hostname = options->address;
+    auto device = gloo::transport::tcp::CreateDevice(where);
+    auto context = std::make_shared<gloo::rendezvous::Context>(options->rank, options->size);
+    // All ranks have come when they connect: one that does not answer then will not.  Gloo waits five times
+    // as long for a connection as for data.
+    constexpr std::chrono::seconds kConnect{4};
+    context->setTimeout(kConnect);
+    RankStore store(*options);
+    context->connectFullMesh(store, device);
+    context->setTimeout(std::chrono::milliseconds(options->timeout_ms));
+    self->context = context;
+  });
+  if (!connected) {
+    std::snprintf(error, error_capacity, "%s", self->error.c_str());
+    return false;
+  }
+  *transport = {self.release(), sum, broadcast, gather, abort, why, close};
+  return true;
+}

@@ -1,0 +1,158 @@
+#include "lathe/backends/group/host_group.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "lathe/backends/group/store.h"
+
+namespace lathe::group {
+namespace {
+
+constexpr double kVerdict_s = 5;  // between a broken connection and word of who it was
+
+class HostGroup : public ProcessGroup {
+ public:
+  HostGroup(const World& world, OpenTransport open, double timeout_s) : world_(world), timeout_s_(timeout_s) {
+    if (world.rank == 0) server_ = std::make_unique<StoreServer>(world.port, world.size);
+    store_ = std::make_unique<Store>(world.address, world.port, world.rank, timeout_s, [this] { abort(); });
+    TransportOptions options;
+    options.rank = world.rank;
+    options.size = world.size;
+    options.timeout_ms = static_cast<int64_t>(timeout_s * 1e3);
+    options.address = store_->local_address().c_str();
+    options.store = store_.get();
+    options.set = [](void* store, const char* key, const char* value, size_t bytes) {
+      return static_cast<Store*>(store)->set(key, {value, bytes}).ok();
+    };
+    options.get = [](void* store, const char* key, char* value, size_t capacity) -> int64_t {
+      const auto found = static_cast<Store*>(store)->get(key);
+      if (!found.ok()) return -1;
+      const std::vector<char> content = Result<std::vector<char>>(found).value();
+      std::memcpy(value, content.data(), std::min(capacity, content.size()));
+      return static_cast<int64_t>(content.size());
+    };
+    std::array<char, 512> error = {};
+    Transport opened;
+    if (!open(&options, &opened, error.data(), error.size())) failed(error.data()).check();
+    const std::lock_guard lock(mutex_);
+    transport_ = opened;
+  }
+
+  ~HostGroup() override {
+    store_.reset();  // first: what it notices from now on is no news
+    if (transport_.close != nullptr) transport_.close(transport_.self);
+  }
+
+  int rank() const override { return world_.rank; }
+  int size() const override { return world_.size; }
+  int local_rank() const override { return world_.local_rank; }
+
+  Status sum(std::span<float> values) override {
+    return outcome(transport_.sum(transport_.self, values.data(), values.size()));
+  }
+
+  Status broadcast(std::span<std::byte> bytes, int root) override {
+    return outcome(transport_.broadcast(transport_.self, bytes.data(), bytes.size(), root));
+  }
+
+  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine) override {
+    const size_t ranks = static_cast<size_t>(world_.size);
+    const uint64_t own = mine.size();
+    std::vector<uint64_t> sizes(ranks);
+    const std::vector<size_t> eight(ranks, sizeof own);
+    if (!transport_.gather(transport_.self, &own, eight.data(), sizes.data())) return outcome(false);
+    // No rank gives nothing: a byte goes before what it gives.
+    std::vector<std::byte> padded(1), all;
+    padded.insert(padded.end(), mine.begin(), mine.end());
+    std::vector<size_t> with_byte;
+    size_t total = 0;
+    for (const uint64_t size : sizes) with_byte.push_back(size + 1), total += size + 1;
+    all.resize(total);
+    if (!transport_.gather(transport_.self, padded.data(), with_byte.data(), all.data()))
+      return outcome(false);
+    std::vector<std::vector<std::byte>> gathered;
+    auto at = all.begin();
+    for (const size_t size : with_byte) {
+      gathered.emplace_back(at + 1, at + static_cast<long>(size));
+      at += static_cast<long>(size);
+    }
+    return gathered;
+  }
+
+  Status barrier() override {
+    float nothing = 0;
+    return sum({&nothing, 1});
+  }
+
+  std::optional<int> gone() const override { return store_->gone(0); }
+
+ private:
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    if (transport_.abort != nullptr) transport_.abort(transport_.self);
+  }
+
+  Status outcome(bool good) const { return good ? Status() : failed(transport_.why(transport_.self)); }
+
+  /// Whose end a failure was: a connection that breaks may be that of a rank that itself saw another go.
+  Status failed(const std::string& detail) const {
+    if (const auto rank = store_->gone(kVerdict_s))
+      return {ErrorCode::kIo,
+              fmt::format("rank {} is gone: its process ended or its machine does not answer", *rank)};
+    return {ErrorCode::kIo,
+            fmt::format("rank {}: the other ranks did not come within {} s (--ddp_timeout), or "
+                        "the network failed ({})",
+                        world_.rank, timeout_s_, detail)};
+  }
+
+  const World world_;
+  const double timeout_s_;
+  std::unique_ptr<StoreServer> server_;
+  std::unique_ptr<Store> store_;
+  std::mutex mutex_;  // of transport_ while it is opened
+  Transport transport_;
+};
+
+/// The folder of the program, with a slash behind it; empty where it is not known.
+std::string program_folder() {
+  std::array<char, 4096> path = {};
+#if defined(__linux__)
+  if (readlink("/proc/self/exe", path.data(), path.size() - 1) < 0) return "";
+#else
+  Dl_info info = {};
+  if (dladdr(reinterpret_cast<void*>(&find_transport), &info) == 0 || info.dli_fname == nullptr ||
+      realpath(info.dli_fname, path.data()) == nullptr)
+    return "";
+#endif
+  const std::string text = path.data();
+  return text.substr(0, text.rfind('/') + 1);
+}
+
+}  // namespace
+
+TransportLibrary find_transport(const std::string& name) {
+  const std::string file = "liblathe_" + name + ".so", folder = program_folder();
+  std::string why;
+  for (const std::string& path : {folder + file, folder + "../lib/lathe/" + file, file}) {
+    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      if (void* entry = dlsym(library, kTransportEntry))
+        return {reinterpret_cast<OpenTransport>(entry), path};
+    } else if (const char* error = dlerror(); error != nullptr && why.empty()) {
+      why = error;
+    }
+  }
+  return {nullptr, fmt::format("{} is not here or does not load ({}); it is built where {} is installed",
+                               file, why, name == "gloo" ? "Gloo (Debian, Ubuntu: libgloo-dev)" : name)};
+}
+
+std::unique_ptr<ProcessGroup> join(const World& world, OpenTransport transport, double timeout_s) {
+  return std::make_unique<HostGroup>(world, transport, timeout_s);
+}
+
+}  // namespace lathe::group

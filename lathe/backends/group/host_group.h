@@ -1,0 +1,24 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lathe/backends/group/transport.h"
+#include "lathe/backends/group/world.h"
+#include "lathe/core/process_group.h"
+
+namespace lathe::group {
+
+/// Whether the transport of that name ("gloo", "mpi") is here; else why not, and what to do.
+struct TransportLibrary {
+  OpenTransport open = nullptr;  ///< null: it is not here
+  std::string detail;
+};
+/// Looks beside the program, in ../lib/lathe as seen from there, and where libraries are found.
+TransportLibrary find_transport(const std::string& name);
+
+/// Meets the other ranks at the world's address and connects to each.  Rank 0 keeps the store.
+/// Errors: kIo where not all come within timeout_s.
+std::unique_ptr<ProcessGroup> join(const World& world, OpenTransport transport, double timeout_s);
+
+}  // namespace lathe::group

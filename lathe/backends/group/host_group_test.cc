@@ -1,0 +1,148 @@
+#include "lathe/backends/group/host_group.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "lathe/backends/group/socket.h"
+
+namespace lathe::group {
+namespace {
+
+constexpr double kTimeout_s = 60;
+
+int free_port() { return port_of(listen_on(0)); }
+
+World local_world(int rank, int size, int port) { return {rank, size, rank, "127.0.0.1", port}; }
+
+/// Runs `work` as every rank, each in a process of its own; the exit code of each, or −signal.  An Error's
+/// message goes to stderr.
+std::vector<int> run_ranks(int size, const std::function<int(ProcessGroup&)>& work) {
+  const int port = free_port();
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < size; ++rank) {
+    const pid_t child = fork();
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    int code = 99;
+    try {
+      const auto group = join(local_world(rank, size, port), find_transport("gloo").open, kTimeout_s);
+      code = work(*group);
+      (void)group->barrier();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    }
+    _exit(code);
+  }
+  std::vector<int> codes;
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    codes.push_back(WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status));
+  }
+  return codes;
+}
+
+class HostGroup : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (const TransportLibrary gloo = find_transport("gloo"); gloo.open == nullptr)
+      GTEST_SKIP() << gloo.detail;
+  }
+  std::vector<int> all_zero() const { return std::vector<int>(static_cast<size_t>(GetParam()), 0); }
+};
+
+TEST_P(HostGroup, EveryRankGetsTheSameBitsOfASum) {
+  const auto codes = run_ranks(GetParam(), [](ProcessGroup& group) {
+    for (const size_t count : {size_t{1}, size_t{3}, size_t{1000}, size_t{1} << 20}) {
+      std::vector<float> values(count);
+      for (size_t i = 0; i < count; ++i)
+        values[i] = std::sin(static_cast<float>(i + 1)) * static_cast<float>(group.rank() + 1);
+      if (!group.sum(values).ok()) return 1;
+      const double ranks = group.size() * (group.size() + 1) / 2.0;
+      for (size_t i = 0; i < count; ++i) {
+        const double wanted = static_cast<double>(std::sin(static_cast<float>(i + 1))) * ranks;
+        if (std::abs(values[i] - wanted) > 1e-6 * ranks) return 2;
+      }
+      const auto all = group.all_gather(std::as_bytes(std::span(values)));
+      if (!all.ok()) return 3;
+      for (const auto& other : Result(all).value())
+        if (std::memcmp(other.data(), values.data(), other.size()) != 0) return 4;
+    }
+    return 0;
+  });
+  EXPECT_EQ(codes, all_zero());
+}
+
+TEST_P(HostGroup, GathersWhatEachRankGivesAndBroadcastsWhatOneHas) {
+  const auto codes = run_ranks(GetParam(), [](ProcessGroup& group) {
+    const std::vector<std::byte> mine(static_cast<size_t>(group.rank()) * 1000, std::byte{7});
+    const auto all = group.all_gather(mine);
+    if (!all.ok()) return 1;
+    const auto parts = Result(all).value();
+    for (size_t r = 0; r < parts.size(); ++r)
+      if (parts[r] != std::vector<std::byte>(r * 1000, std::byte{7})) return 2;
+    std::vector<std::byte> told(300, static_cast<std::byte>(group.rank()));
+    const int root = group.size() - 1;
+    if (!group.broadcast(told, root).ok()) return 3;
+    return told == std::vector<std::byte>(300, static_cast<std::byte>(root)) ? 0 : 4;
+  });
+  EXPECT_EQ(codes, all_zero());
+}
+
+TEST_P(HostGroup, ARankThatIsKilledIsNamedByAllOthers) {
+  const auto begin = std::chrono::steady_clock::now();
+  const int victim = GetParam() - 1;
+  auto codes = run_ranks(GetParam(), [&](ProcessGroup& group) {
+    std::vector<float> values(1 << 20, 1.0f);
+    for (int round = 0;; ++round) {
+      if (group.rank() == victim && round == 3) kill(getpid(), SIGKILL);
+      const Status status = group.sum(values);
+      if (status.ok()) continue;
+      const std::string wanted = "rank " + std::to_string(victim) + " is gone";
+      return status.message().starts_with(wanted) && group.gone() == victim ? 0 : 1;
+    }
+  });
+  EXPECT_EQ(codes.back(), -SIGKILL);
+  codes.back() = 0;
+  EXPECT_EQ(codes, all_zero());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+TEST_P(HostGroup, TheRankThatKeepsTheStoreIsNamedToo) {
+  auto codes = run_ranks(GetParam(), [](ProcessGroup& group) {
+    if (!group.barrier().ok()) return 2;
+    if (group.rank() == 0) kill(getpid(), SIGKILL);
+    const Status status = group.barrier();
+    return status.message().starts_with("rank 0 is gone") ? 0 : 1;
+  });
+  EXPECT_EQ(codes.front(), -SIGKILL);
+  codes.front() = 0;
+  EXPECT_EQ(codes, all_zero());
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, HostGroup, testing::Values(2, 3, 4),
+                         [](const auto& size) { return std::to_string(size.param); });
+
+TEST(HostGroupAlone, WithoutTheOthersItEndsInTime) {
+  const TransportLibrary gloo = find_transport("gloo");
+  if (gloo.open == nullptr) GTEST_SKIP() << gloo.detail;
+  EXPECT_THROW(join(local_world(0, 2, free_port()), gloo.open, 0.5), Error);
+  EXPECT_THROW(join(local_world(1, 2, free_port()), gloo.open, 0.5), Error);
+}
+
+TEST(FindTransport, SaysWhatToInstall) {
+  const TransportLibrary none = find_transport("pigeons");
+  EXPECT_EQ(none.open, nullptr);
+  EXPECT_NE(none.detail.find("liblathe_pigeons.so is not here"), std::string::npos) << none.detail;
+}
+
+}  // namespace
+}  // namespace lathe::group

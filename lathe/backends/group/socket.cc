@@ -1,0 +1,165 @@
+#include "lathe/backends/group/socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace lathe::group {
+namespace {
+
+constexpr uint32_t kMostBytes = 16 << 20;  // of a frame's key or value: more is nothing of ours
+constexpr int kSendTimeout_s = 10;
+#if defined(__linux__)
+constexpr int kNoSignal = MSG_NOSIGNAL;
+#else
+constexpr int kNoSignal = 0;
+#endif
+
+void set(int fd, int level, int option, int value) {
+  setsockopt(fd, level, option, &value, sizeof value);  // what a system does not know stays as it is
+}
+
+bool send_all(int fd, const void* data, size_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t sent = send(fd, at, bytes, kNoSignal);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    at += sent;
+    bytes -= static_cast<size_t>(sent);
+  }
+  return true;
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Descriptor listen_on(int port) {
+  Descriptor fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const bool six = fd >= 0;
+  if (!six) fd = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  int bound = -1;
+  if (six) {
+    set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    sockaddr_in6 any = {};
+    any.sin6_family = AF_INET6;
+    any.sin6_port = htons(static_cast<uint16_t>(port));
+    bound = bind(fd, reinterpret_cast<const sockaddr*>(&any), sizeof any);
+  } else {
+    sockaddr_in any = {};
+    any.sin_family = AF_INET;
+    any.sin_port = htons(static_cast<uint16_t>(port));
+    bound = bind(fd, reinterpret_cast<const sockaddr*>(&any), sizeof any);
+  }
+  constexpr int kWaiting = 1024;  // ranks that may knock at once
+  if (bound != 0 || listen(fd, kWaiting) != 0)
+    fail(ErrorCode::kIo, "port {} cannot be used ({}); set MASTER_PORT to one that is free", port,
+         std::strerror(errno));
+  return fd;
+}
+
+int port_of(int fd) {
+  sockaddr_storage name = {};
+  socklen_t bytes = sizeof name;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) return 0;
+  return ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(name).sin6_port
+                                          : reinterpret_cast<sockaddr_in&>(name).sin_port);
+}
+
+Descriptor connect_to(const std::string& address, int port) {
+  addrinfo hints = {}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  const int error = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) fail(ErrorCode::kIo, "MASTER_ADDR {}: {}", address, gai_strerror(error));
+  Descriptor connected;
+  for (const addrinfo* a = found; a != nullptr && connected < 0; a = a->ai_next) {
+    Descriptor fd(socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol));
+    if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) == 0) connected = std::move(fd);
+  }
+  freeaddrinfo(found);
+  return connected;
+}
+
+std::string local_address(int fd) {
+  sockaddr_storage name = {};
+  socklen_t bytes = sizeof name;
+  std::array<char, 256> text = {};
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &bytes) != 0 ||
+      getnameinfo(reinterpret_cast<sockaddr*>(&name), bytes, text.data(), text.size(), nullptr, 0,
+                  NI_NUMERICHOST) != 0)
+    return "127.0.0.1";
+  return text.data();
+}
+
+void tune(int fd) {
+  constexpr int kIdle_s = 8, kBetween_s = 4, kProbes = 4;
+  set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+#if defined(TCP_KEEPIDLE)
+  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kIdle_s);
+#elif defined(TCP_KEEPALIVE)
+  set(fd, IPPROTO_TCP, TCP_KEEPALIVE, kIdle_s);
+#endif
+  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kBetween_s);
+  set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+#if !defined(__linux__)
+  set(fd, SOL_SOCKET, SO_NOSIGPIPE, 1);
+#endif
+  const timeval limit{kSendTimeout_s, 0};
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+bool send_frame(int fd, const Frame& frame) {
+  std::vector<char> bytes(3 * sizeof(uint32_t));
+  const uint32_t head[3] = {static_cast<uint32_t>(frame.kind), static_cast<uint32_t>(frame.key.size()),
+                            static_cast<uint32_t>(frame.value.size())};
+  std::memcpy(bytes.data(), head, sizeof head);
+  bytes.insert(bytes.end(), frame.key.begin(), frame.key.end());
+  bytes.insert(bytes.end(), frame.value.begin(), frame.value.end());
+  return send_all(fd, bytes.data(), bytes.size());
+}
+
+bool FrameReader::read(int fd) {
+  std::array<char, 4096> piece;
+  ssize_t got = 0;
+  do got = recv(fd, piece.data(), piece.size(), 0);
+  while (got < 0 && errno == EINTR);
+  if (got <= 0 || broken_) return false;
+  bytes_.insert(bytes_.end(), piece.begin(), piece.begin() + got);
+  return true;
+}
+
+std::optional<Frame> FrameReader::next() {
+  uint32_t head[3];
+  if (broken_ || bytes_.size() < sizeof head) return {};
+  std::memcpy(head, bytes_.data(), sizeof head);
+  const bool known = head[0] - static_cast<uint32_t>(Frame::Kind::kHello) <=
+                     static_cast<uint32_t>(Frame::Kind::kGone) - static_cast<uint32_t>(Frame::Kind::kHello);
+  broken_ = !known || head[1] > kMostBytes || head[2] > kMostBytes;
+  const size_t key = sizeof head, value = key + head[1], end = value + head[2];
+  if (broken_ || bytes_.size() < end) return {};
+  Frame frame;
+  frame.kind = static_cast<Frame::Kind>(head[0]);
+  frame.key.assign(bytes_.data() + key, head[1]);
+  frame.value.assign(bytes_.begin() + static_cast<long>(value), bytes_.begin() + static_cast<long>(end));
+  bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<long>(end));
+  return frame;
+}
+
+}  // namespace lathe::group

@@ -1,0 +1,224 @@
+#include "lathe/backends/group/store.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "lathe/backends/group/socket.h"
+
+namespace lathe::group {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
+
+int rank_in(const Frame& frame) { return std::atoi(frame.key.c_str()); }
+
+}  // namespace
+
+struct StoreServer::State {
+  struct Peer {
+    Descriptor fd;
+    FrameReader reader;
+    int rank = -1;                   // −1: it has not said
+    std::vector<std::string> waits;  // keys it asked for that are not set yet
+  };
+
+  State(int port, int world) : listening(listen_on(port)), size(world) {
+    int ends[2];
+    if (pipe(ends) != 0) fail(ErrorCode::kIo, "a pipe cannot be made");
+    wake_read = Descriptor(ends[0]);
+    wake_write = Descriptor(ends[1]);
+    thread = std::thread([this] { serve(); });
+  }
+  ~State() {
+    const char stop = 0;
+    if (write(wake_write, &stop, 1) == 1) thread.join();
+  }
+
+  void serve() {
+    for (;;) {
+      std::vector<pollfd> wanted = {{wake_read, POLLIN, 0}, {listening, POLLIN, 0}};
+      for (const Peer& peer : peers) wanted.push_back({peer.fd, POLLIN, 0});
+      if (poll(wanted.data(), wanted.size(), -1) < 0) continue;
+      if (wanted[0].revents != 0) return;
+      for (size_t i = peers.size(); i-- > 0;)
+        if (wanted[i + 2].revents != 0 && !hear(peers[i])) drop(i);
+      if (wanted[1].revents == 0) continue;
+      Peer peer;
+      peer.fd = Descriptor(accept(listening, nullptr, nullptr));
+      if (peer.fd < 0) continue;
+      tune(peer.fd);
+      peers.push_back(std::move(peer));
+    }
+  }
+
+  /// False: the connection ends.
+  bool hear(Peer& peer) {
+    if (!peer.reader.read(peer.fd)) return false;
+    while (const auto frame = peer.reader.next()) {
+      if (peer.rank < 0 && frame->kind != Frame::Kind::kHello) return false;
+      switch (frame->kind) {
+        case Frame::Kind::kHello:
+          peer.rank = rank_in(*frame);
+          if (peer.rank < 0 || peer.rank >= size) return false;
+          for (const int rank : gone) tell_gone(peer, rank);
+          break;
+        case Frame::Kind::kSet:
+          set(frame->key, frame->value);
+          break;
+        case Frame::Kind::kGet:
+          peer.waits.push_back(frame->key);
+          answer(peer);
+          break;
+        default:
+          return false;
+      }
+    }
+    return true;
+  }
+
+  void set(const std::string& key, const std::vector<char>& value) {
+    values[key] = value;
+    for (Peer& peer : peers) answer(peer);
+  }
+
+  void answer(Peer& peer) {
+    std::erase_if(peer.waits, [&](const std::string& key) {
+      const auto it = values.find(key);
+      if (it == values.end()) return false;
+      send_frame(peer.fd, {Frame::Kind::kValue, key, it->second});
+      return true;
+    });
+  }
+
+  void drop(size_t index) {
+    const int rank = peers[index].rank;
+    peers.erase(peers.begin() + static_cast<long>(index));
+    if (rank < 0) return;
+    gone.push_back(rank);
+    for (const Peer& peer : peers) tell_gone(peer, rank);
+  }
+
+  static void tell_gone(const Peer& peer, int rank) {
+    send_frame(peer.fd, {Frame::Kind::kGone, std::to_string(rank), {}});
+  }
+
+  Descriptor listening, wake_read, wake_write;
+  int size;
+  std::vector<Peer> peers;
+  std::vector<int> gone;  // in the order in which it was noticed
+  std::map<std::string, std::vector<char>> values;
+  std::thread thread;  // the last member: it uses the others
+};
+
+StoreServer::StoreServer(int port, int size) : state_(std::make_unique<State>(port, size)) {}
+StoreServer::~StoreServer() = default;
+int StoreServer::port() const { return port_of(state_->listening); }
+
+struct Store::State {
+  /// Reads what the server says until the connection ends.
+  void listen() {
+    FrameReader reader;
+    while (reader.read(fd))
+      while (const auto frame = reader.next()) {
+        if (frame->kind == Frame::Kind::kGone) note_gone(rank_in(*frame));
+        if (frame->kind != Frame::Kind::kValue) continue;
+        const std::lock_guard lock(mutex);
+        values[frame->key] = frame->value;
+        changed.notify_all();
+      }
+    note_gone(0);  // the server lives in rank 0
+  }
+
+  void note_gone(int rank) {
+    {
+      const std::lock_guard lock(mutex);
+      if (gone || closing) return;
+      gone = rank;
+      changed.notify_all();
+    }
+    on_gone();
+  }
+
+  Descriptor fd;
+  std::string local_address;
+  double timeout_s = 0;
+  std::function<void()> on_gone;
+  std::mutex sending;
+  mutable std::mutex mutex;
+  mutable std::condition_variable changed;
+  std::map<std::string, std::vector<char>> values;
+  std::optional<int> gone;
+  bool closing = false;
+  std::thread thread;
+};
+
+Store::Store(const std::string& address, int port, int rank, double timeout_s, std::function<void()> on_gone)
+    : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.timeout_s = timeout_s;
+  s.on_gone = std::move(on_gone);
+  const auto until = Clock::now() + seconds(timeout_s);
+  constexpr std::chrono::milliseconds kBetween{50};  // rank 0 may not have come so far
+  while ((s.fd = connect_to(address, port)) < 0) {
+    if (Clock::now() > until)
+      fail(ErrorCode::kIo,
+           "rank {}: rank 0 does not answer at {}, port {} (MASTER_ADDR, MASTER_PORT), within {} s "
+           "(--ddp_timeout)",
+           rank, address, port, timeout_s);
+    std::this_thread::sleep_for(kBetween);
+  }
+  tune(s.fd);
+  s.local_address = group::local_address(s.fd);
+  if (!send_frame(s.fd, {Frame::Kind::kHello, std::to_string(rank), {}}))
+    fail(ErrorCode::kIo, "rank {}: rank 0 at {}, port {}, closed the connection", rank, address, port);
+  s.thread = std::thread([&s] { s.listen(); });
+}
+
+Store::~Store() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->closing = true;
+  }
+  shutdown(state_->fd, SHUT_RDWR);
+  if (state_->thread.joinable()) state_->thread.join();
+}
+
+Status Store::set(const std::string& key, std::span<const char> value) {
+  const std::lock_guard lock(state_->sending);
+  if (send_frame(state_->fd, {Frame::Kind::kSet, key, {value.begin(), value.end()}})) return {};
+  return {ErrorCode::kIo, "rank 0 is gone"};
+}
+
+Result<std::vector<char>> Store::get(const std::string& key) {
+  State& s = *state_;
+  {
+    const std::lock_guard lock(s.sending);
+    if (!send_frame(s.fd, {Frame::Kind::kGet, key, {}})) return Status(ErrorCode::kIo, "rank 0 is gone");
+  }
+  std::unique_lock lock(s.mutex);
+  const bool came =
+      s.changed.wait_for(lock, seconds(s.timeout_s), [&] { return s.gone || s.values.contains(key); });
+  if (const auto it = s.values.find(key); it != s.values.end()) return it->second;
+  if (came) return Status(ErrorCode::kIo, fmt::format("rank {} is gone", *s.gone));
+  return Status(ErrorCode::kIo, fmt::format("not all ranks came within {} s (--ddp_timeout)", s.timeout_s));
+}
+
+std::optional<int> Store::gone(double wait_s) const {
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait_for(lock, seconds(wait_s), [&] { return state_->gone.has_value(); });
+  return state_->gone;
+}
+
+const std::string& Store::local_address() const { return state_->local_address; }
+
+}  // namespace lathe::group

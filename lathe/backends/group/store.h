@@ -1,0 +1,49 @@
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lathe/core/error.h"
+
+namespace lathe::group {
+
+/// Where ranks meet: values by key, kept by rank 0, and word of who is gone.  Every rank holds one connection
+/// to rank 0; one that closes, or whose machine does not answer for half a minute, is a rank that is gone.
+class StoreServer {
+ public:
+  /// Listens on all addresses of this machine.  port 0: any that is free.  Errors: kIo if the port is taken.
+  StoreServer(int port, int size);
+  ~StoreServer();
+  int port() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// A rank's connection.  All methods may be called from any thread.
+class Store {
+ public:
+  /// Tries to reach rank 0 for `timeout_s`.  on_gone is called once, on a thread of its own, when the first
+  /// rank is found to be gone.  Errors: kIo, naming the address.
+  Store(const std::string& address, int port, int rank, double timeout_s, std::function<void()> on_gone);
+  ~Store();
+
+  Status set(const std::string& key, std::span<const char> value);
+  /// Waits until the key is set.  Errors: kIo when a rank is gone or the time is up.
+  Result<std::vector<char>> get(const std::string& key);
+  /// The first rank that was found to be gone; waits for it for so long.
+  std::optional<int> gone(double wait_s) const;
+  /// The address of this machine by which it reaches rank 0.
+  const std::string& local_address() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lathe::group

@@ -1,0 +1,40 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace lathe::group {
+
+/// What a host transport is opened with.  Only plain types cross: a transport is a library that is loaded
+/// when it is wanted, and may have a C++ runtime of its own.
+struct TransportOptions {
+  int rank = 0, size = 1;
+  int64_t timeout_ms = 0;         ///< of each call
+  const char* address = nullptr;  ///< of this machine, as the others reach it
+  /// The ranks' store, for finding each other.
+  void* store = nullptr;
+  bool (*set)(void* store, const char* key, const char* value, size_t bytes) = nullptr;
+  /// Waits until the key is set and gives its size; the value as far as it fits.  −1: a rank is gone, or the
+  /// time is up.
+  int64_t (*get)(void* store, const char* key, char* value, size_t capacity) = nullptr;
+};
+
+/// A transport that was opened.  Calls return false where they fail: then `why` says so, and all that follow
+/// fail, too.
+struct Transport {
+  void* self = nullptr;
+  bool (*sum)(void* self, float* values, size_t count) = nullptr;
+  bool (*broadcast)(void* self, void* data, size_t bytes, int root) = nullptr;
+  /// bytes[r]: what rank r gives; all: what they gave, behind one another.
+  bool (*gather)(void* self, const void* mine, const size_t* bytes, void* all) = nullptr;
+  /// Makes the call that is under way fail; from any thread.
+  void (*abort)(void* self) = nullptr;
+  const char* (*why)(void* self) = nullptr;
+  void (*close)(void* self) = nullptr;
+};
+
+/// What the library exports by the name kTransportEntry.  False: `error` says why.
+using OpenTransport = bool (*)(const TransportOptions* options, Transport* transport, char* error,
+                               size_t error_capacity);
+constexpr const char* kTransportEntry = "lathe_open_transport";
+
+}  // namespace lathe::group

@@ -1,0 +1,87 @@
+#include "lathe/backends/group/world.h"
+
+#include <charconv>
+
+#include "lathe/core/error.h"
+
+namespace lathe::group {
+namespace {
+
+constexpr int kDefaultPort = 29500;  // torchrun's
+
+/// Names of one launcher's variables.
+struct Launcher {
+  const char *rank, *size, *local_rank;
+  const char *nodes, *local_size;  ///< how many machines, or how many ranks on this one; null: not told
+  const char *node_list, *job;
+};
+
+constexpr Launcher kLaunchers[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", nullptr, "LOCAL_WORLD_SIZE", nullptr, nullptr},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", nullptr,
+     "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr},
+    // SLURM_NTASKS stands in a batch script, too, which is one process; the step's number of tasks does not.
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_NUM_NODES", nullptr,
+     "SLURM_STEP_NODELIST", "SLURM_JOB_ID"}};
+
+std::optional<int> number(const Environment& environment, const char* name) {
+  const char* text = name == nullptr ? nullptr : environment(name);
+  if (text == nullptr || *text == '\0') return {};
+  const std::string_view view(text);
+  int value = 0;
+  const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), value);
+  if (error != std::errc() || end != view.data() + view.size() || value < 0)
+    fail(ErrorCode::kUsage, "{}: found {}, wants a whole number of at least 0", name, text);
+  return value;
+}
+
+std::string address_of_rank_0(const Environment& environment, const Launcher& launcher, int size) {
+  if (const char* given = environment("MASTER_ADDR"); given != nullptr && *given != '\0') return given;
+  const auto nodes = number(environment, launcher.nodes), local = number(environment, launcher.local_size);
+  if (nodes == 1 || local == size) return "127.0.0.1";
+  const char* list = launcher.node_list == nullptr ? nullptr : environment(launcher.node_list);
+  if (list != nullptr && *list != '\0') return first_node(list);
+  fail(ErrorCode::kUsage,
+       "{} says that there are {} processes: MASTER_ADDR, the address of rank 0, is missing", launcher.size,
+       size);
+}
+
+/// torchrun's own store holds MASTER_PORT where it says so: then the next one is ours.
+int port(const Environment& environment, const Launcher& launcher) {
+  const char* held = environment("TORCHELASTIC_USE_AGENT_STORE");
+  const int next = held != nullptr && std::string_view(held) == "True" ? 1 : 0;
+  if (const auto given = number(environment, "MASTER_PORT")) return *given + next;
+  constexpr int kFirst = 15000, kPorts = 10000;  // jobs of one machine must not meet
+  const auto job = number(environment, launcher.job);
+  return job ? kFirst + *job % kPorts : kDefaultPort;
+}
+
+}  // namespace
+
+std::optional<World> world(const Environment& environment) {
+  for (const Launcher& launcher : kLaunchers) {
+    const auto rank = number(environment, launcher.rank), size = number(environment, launcher.size);
+    if (!rank || !size) continue;
+    if (*size < 1 || *rank >= *size)
+      fail(ErrorCode::kUsage, "{}={}, {}={}: a rank below the number of processes is wanted", launcher.rank,
+           *rank, launcher.size, *size);
+    if (*size == 1) return {};
+    World found;
+    found.rank = *rank;
+    found.size = *size;
+    found.local_rank = number(environment, launcher.local_rank).value_or(*rank);
+    found.address = address_of_rank_0(environment, launcher, *size);
+    found.port = port(environment, launcher);
+    return found;
+  }
+  return {};
+}
+
+std::string first_node(const std::string& list) {
+  const size_t end = list.find_first_of(",[");
+  std::string name = list.substr(0, end);
+  if (end == std::string::npos || list[end] == ',') return name;
+  return name + list.substr(end + 1, list.find_first_of(",-]", end + 1) - end - 1);
+}
+
+}  // namespace lathe::group

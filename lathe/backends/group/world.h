@@ -1,0 +1,30 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace lathe::group {
+
+/// This process among those that a launcher has started, and where rank 0 waits for the others.
+struct World {
+  int rank = 0, size = 1, local_rank = 0;
+  std::string address;  ///< of rank 0's machine
+  int port = 0;
+};
+
+/// An environment variable; null where it is not set.
+using Environment = std::function<const char*(const char* name)>;
+
+/// What the launcher's variables say; empty where there are none or the world has one process.  In this
+/// order: RANK, WORLD_SIZE, LOCAL_RANK (torchrun, lathe launch), OMPI_COMM_WORLD_* (mpirun of Open MPI),
+/// SLURM_* (srun).  MASTER_ADDR and MASTER_PORT are taken wherever they are set; else rank 0 is this machine
+/// where all ranks are on it, or the first node of the job's list, and the port follows from the job's
+/// number. Errors: kUsage for values that are no numbers or do not fit, and where MASTER_ADDR is wanted.
+/// Source: docs of torchrun, Open MPI ("Environment variables"), srun ("OUTPUT ENVIRONMENT VARIABLES").
+std::optional<World> world(const Environment& environment);
+
+/// The first name of a list as Slurm writes it: "gpu[03-05,9],login" → "gpu03".
+std::string first_node(const std::string& list);
+
+}  // namespace lathe::group

@@ -1,0 +1,93 @@
+#include "lathe/backends/group/world.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "lathe/core/error.h"
+
+namespace lathe::group {
+namespace {
+
+std::optional<World> world_of(const std::map<std::string, std::string>& variables) {
+  return world([&](const char* name) -> const char* {
+    const auto it = variables.find(name);
+    return it == variables.end() ? nullptr : it->second.c_str();
+  });
+}
+
+TEST(World, NoVariablesOrOneProcessIsNone) {
+  EXPECT_FALSE(world_of({}));
+  EXPECT_FALSE(world_of({{"RANK", "0"}, {"WORLD_SIZE", "1"}}));
+  EXPECT_FALSE(world_of({{"RANK", "0"}}));
+}
+
+TEST(World, TorchrunsVariables) {
+  const auto w = world_of({{"RANK", "5"},
+                           {"WORLD_SIZE", "8"},
+                           {"LOCAL_RANK", "1"},
+                           {"MASTER_ADDR", "node1"},
+                           {"MASTER_PORT", "4000"}});
+  ASSERT_TRUE(w);
+  EXPECT_EQ(w->rank, 5);
+  EXPECT_EQ(w->size, 8);
+  EXPECT_EQ(w->local_rank, 1);
+  EXPECT_EQ(w->address, "node1");
+  EXPECT_EQ(w->port, 4000);
+}
+
+TEST(World, ThePortBesideTorchrunsOwnStore) {
+  const auto w = world_of({{"RANK", "0"},
+                           {"WORLD_SIZE", "2"},
+                           {"MASTER_ADDR", "localhost"},
+                           {"MASTER_PORT", "29500"},
+                           {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  EXPECT_EQ(w->port, 29501);
+}
+
+TEST(World, OpenMpiOnOneMachineNeedsNoAddress) {
+  std::map<std::string, std::string> variables = {{"OMPI_COMM_WORLD_RANK", "1"},
+                                                  {"OMPI_COMM_WORLD_SIZE", "2"},
+                                                  {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  EXPECT_EQ(world_of(variables)->address, "127.0.0.1");
+  variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
+  EXPECT_THROW(world_of(variables), Error);
+}
+
+TEST(World, SlurmsFirstNodeKeepsTheStore) {
+  const auto w = world_of({{"SLURM_PROCID", "3"},
+                           {"SLURM_STEP_NUM_TASKS", "4"},
+                           {"SLURM_LOCALID", "1"},
+                           {"SLURM_STEP_NUM_NODES", "2"},
+                           {"SLURM_STEP_NODELIST", "gpu[07-08]"},
+                           {"SLURM_JOB_ID", "123456"}});
+  ASSERT_TRUE(w);
+  EXPECT_EQ(w->address, "gpu07");
+  EXPECT_EQ(w->port, 15000 + 3456);
+  EXPECT_EQ(w->local_rank, 1);
+}
+
+TEST(World, ABatchScriptOfSlurmIsOneProcess) {
+  EXPECT_FALSE(world_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}));
+}
+
+TEST(World, BrokenValuesAreNamed) {
+  EXPECT_THROW(world_of({{"RANK", "2"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}}), Error);
+  try {
+    world_of({{"RANK", "x"}, {"WORLD_SIZE", "2"}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), "RANK: found x, wants a whole number of at least 0");
+  }
+}
+
+TEST(World, FirstNodeOfSlurmsLists) {
+  EXPECT_EQ(first_node("node1"), "node1");
+  EXPECT_EQ(first_node("a,b"), "a");
+  EXPECT_EQ(first_node("gpu[03-05,9],login"), "gpu03");
+  EXPECT_EQ(first_node("n[7]"), "n7");
+}
+
+}  // namespace
+}  // namespace lathe::group

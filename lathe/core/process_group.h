@@ -1,0 +1,36 @@
+#pragma once
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+
+/// Processes ("ranks") that train one model together, and what they tell each other over the host's network.
+/// Every rank makes the same calls in the same order, one at a time.  A call that fails says which rank is
+/// gone; after that all calls fail.
+/// Errors: kIo, "rank 1 is gone: ..." or that the others did not come within the group's timeout.
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+  virtual int rank() const = 0;        ///< of this process, from 0
+  virtual int size() const = 0;        ///< ranks, at least 2: who is alone has no group
+  virtual int local_rank() const = 0;  ///< among the ranks of this machine: the number of the GPU
+
+  /// values[i] = Σ over ranks of values[i], in an order that depends on size and span alone; every rank gets
+  /// the same bits.  All spans are of one size.
+  virtual Status sum(std::span<float> values) = 0;
+  /// Every rank gets what `root` holds.  All spans are of one size.
+  virtual Status broadcast(std::span<std::byte> bytes, int root) = 0;
+  /// What every rank gave, by rank; sizes may differ.
+  virtual Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine) = 0;
+  /// Returns when every rank has called it.
+  virtual Status barrier() = 0;
+
+  /// The first rank that was found to be gone.
+  virtual std::optional<int> gone() const = 0;
+};
+
+}  // namespace lathe
