@@ -1,10 +1,13 @@
 // The one file that names the backends.
 #include "lathe/backends/register.h"
 
+#include <cstdlib>
+
 #include "lathe/backends/cpu/cpu_backend.h"
 #include "lathe/backends/cpu/isa.h"
 #include "lathe/backends/cpu/peak.h"
 #include "lathe/backends/cuda/cuda_backend.h"
+#include "lathe/backends/group/host_group.h"
 #include "lathe/backends/mlx/mlx_backend.h"
 #include "lathe/backends/ref/ref_backend.h"
 
@@ -44,8 +47,8 @@ CpuLevels cpu_levels() {
 }
 
 std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOptions& options) {
-  if (kind == "cpu") return cpu::make_cpu_backend(options.threads);  // asks no driver
-  if (kind == "ref") return make_ref_backend();
+  if (kind == "cpu") return cpu::make_cpu_backend(options.threads, options.group);  // asks no driver
+  if (kind == "ref") return make_ref_backend(options.group);
   std::string known;
   for (const DeviceStatus& device : devices()) {
     if (kind == "auto" && device.available) return open_device(device.kind, options);
@@ -54,9 +57,18 @@ std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOption
            kind, device.detail);
     known += (known.empty() ? "" : ", ") + device.kind;
   }
-  if (kind == "cuda") return cuda::make_cuda_backend(options.tf32);
+  if (kind == "cuda") return cuda::make_cuda_backend(options.tf32, options.group);
   if (kind == mlx::kKind) return mlx::make_mlx_backend(fallback_device, options.warn);
   fail(ErrorCode::kUsage, "device {} is unknown; one of auto, {} is wanted", kind, known);
+}
+
+std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, double timeout_s) {
+  const auto world = group::world([](const char* name) -> const char* { return std::getenv(name); });
+  if (!world) return nullptr;
+  const group::TransportLibrary library = group::find_transport(transport);
+  if (library.open == nullptr)
+    fail(ErrorCode::kNotFound, "rank {} of {}: {}", world->rank, world->size, library.detail);
+  return group::join(*world, library.open, timeout_s);
 }
 
 std::optional<DevicePeak> measure_peak(const std::string& kind, const DeviceOptions& options) {

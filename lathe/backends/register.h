@@ -36,11 +36,18 @@ struct DeviceOptions {
   bool tf32 = false;  ///< cuda: products of f32 round their operands to 10 bits of mantissa
   /// Takes what a user should know of the device: mps, an op that runs on the CPU instead.  May be empty.
   std::function<void(const std::string&)> warn = {};
+  std::shared_ptr<ProcessGroup> group = {};  ///< those that train together; null: this process is alone
 };
 
 /// Opens a device by kind; "auto" takes the first available.  Errors: kUsage for a name that is none,
 /// kNotFound for a device that is not built or not available (the message says what to do).
 std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOptions& options = {});
+
+/// Meets the processes that a launcher (lathe launch, torchrun, mpirun, srun) has started beside this one;
+/// null where its variables name none.  transport: "gloo".
+/// Errors: kUsage for variables that do not fit, kNotFound where the transport is not here, kIo where not all
+/// come within timeout_s.
+std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, double timeout_s);
 
 /// Floating-point operations per second that a device reaches, a multiply-add counted as two: the cpu with
 /// operands in registers, all threads together; cuda in one large product.

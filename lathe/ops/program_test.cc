@@ -6,6 +6,7 @@
 #include "lathe/ops/ops.h"
 #include "lathe/program/autograd.h"
 #include "lathe/program/backend.h"
+#include "lathe/program/hoist.h"
 
 namespace lathe {
 namespace {
@@ -205,6 +206,74 @@ TEST(MemoryPlan, APartGivesRoomUntilItIsWritten) {
   EXPECT_EQ(begin(x), begin(second));  // dead when `second` is written
   for (const Value other : {x, early, kept}) EXPECT_NE(begin(other), begin(first));
   EXPECT_NE(begin(kept), begin(second));
+}
+
+TEST(MemoryPlan, PartsThatWereUpdatedInPlaceLieInTheirWholeToo) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {8}}), late = p.input("late", {DType::f32, {4}});
+  const Value a = relu(x), b = relu(slice(x, 0, {3}));
+  const Value first = p.emit(op::all_reduce, p.emit(op::concat, {a, b}))[0];
+  const Value second = p.emit(op::all_reduce, p.emit(op::concat, {late}))[0];
+  const Value whole = p.emit(op::concat, {first, second})[0];
+  p.output("y", relu(whole));
+  Impl prompt, message;
+  message.own_queue = true;
+  Selection selection;
+  for (const Node& node : p.nodes()) selection.push_back(node.op == &op::all_reduce ? &message : &prompt);
+  const MemoryPlan plan = plan_memory(p, selection, 64);
+  const auto offset = [&](Value v) { return plan.places[static_cast<size_t>(v.id)].offset; };
+  EXPECT_EQ(offset(a), offset(whole));
+  EXPECT_EQ(offset(b), offset(whole) + 32);
+  EXPECT_EQ(offset(first), offset(whole));
+  EXPECT_EQ(offset(late), offset(whole) + 44);
+  EXPECT_EQ(offset(second), offset(whole) + 44);
+}
+
+TEST(MemoryPlan, ANodeWithItsOwnQueueKeepsItsPlaceToTheEnd) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {100}});
+  const Value sum = p.emit(op::all_reduce, {relu(x)})[0];
+  Value y = relu(sum);  // reads it at once: from here on nobody needs it
+  std::vector<Value> later;
+  for (int i = 0; i < 4; ++i) later.push_back(y = relu(y));
+  p.output("y", y);
+  Impl prompt, message;
+  message.own_queue = true;
+  Selection selection;
+  for (const Node& node : p.nodes()) selection.push_back(node.op == &op::all_reduce ? &message : &prompt);
+  const MemoryPlan plan = plan_memory(p, selection, 64);
+  for (const Value& v : later)
+    EXPECT_NE(plan.places[static_cast<size_t>(v.id)].offset, plan.places[static_cast<size_t>(sum.id)].offset);
+}
+
+/// The ops of a program, in order.
+std::string order_of(const Program& p) {
+  std::string text;
+  for (const Node& node : p.nodes()) text += (text.empty() ? "" : " ") + std::string(node.op->name);
+  return text;
+}
+
+TEST(Hoist, NodesMoveBehindTheLastThatTheyDependOnWithTheirViews) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {8}});
+  const Value a = relu(x), b = tanh(a), c = gelu(b), d = tanh(c);
+  const Value ab = p.emit(op::all_reduce, p.emit(op::concat, {a, b}))[0];
+  const Value cd = p.emit(op::all_reduce, p.emit(op::concat, {c, d}))[0];
+  p.output("y", p.emit(op::concat, {ab, cd})[0]);
+  hoist(p, op::all_reduce);
+  EXPECT_EQ(order_of(p), "relu tanh concat all_reduce gelu tanh concat all_reduce concat");
+}
+
+TEST(Hoist, TheirOwnOrderStays) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {8}});
+  const Value a = relu(x), b = tanh(a);
+  const Value second = p.emit(op::all_reduce, {b})[0], first = p.emit(op::all_reduce, {a})[0];
+  const Value c = gelu(x), sums = add(first, second);
+  p.output("y", add(c, sums));
+  hoist(p, op::all_reduce);
+  EXPECT_EQ(order_of(p), "relu tanh all_reduce all_reduce gelu add add");
+  EXPECT_EQ(p.nodes()[2].in[0], b.id);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/core/process_group.h"
 #include "lathe/program/op.h"
 
 namespace lathe {
@@ -43,6 +44,9 @@ struct Impl {
   /// Outputs (bit i: output i) that may still be computed while the nodes that follow run, until the next
   /// node that has such outputs begins or one of them is read.  0: none.
   uint32_t late_outputs = 0;
+  /// Runs beside all that follows, behind the nodes of its kind alone, until one of its outputs is read (an
+  /// exchange between processes).  Its tensors keep their places to the end of the program.
+  bool own_queue = false;
   virtual ~Impl() = default;
 };
 
@@ -112,6 +116,8 @@ class Backend {
   /// Host → device and device → host, synchronously.  copy_in: not while an executable runs.
   virtual Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) = 0;
   virtual Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) = 0;
+  /// The processes among which all_reduce sums; null: this one alone.
+  virtual ProcessGroup* group() const { return nullptr; }
   /// All implementations of an op, best first.
   virtual std::vector<const Impl*> implementations(const OpDef& op) const = 0;
   /// What was tuned on this device so far (algorithms of a library), as text; empty where nothing is.  Given

@@ -47,9 +47,11 @@ class Roots {
     if (node.op->aliasing != Aliasing::kConcat) return;
     size_t at = 0;
     for (int id : node.in) {
-      if (up(id) != id || program_.values()[static_cast<size_t>(id)].kind == ValueKind::kState)
+      const int whole = root(id);  // another one than id where id updates it in place
+      if (bytes_of(program_.type(whole)) != bytes_of(program_.type(id)) ||
+          program_.values()[static_cast<size_t>(whole)].kind == ValueKind::kState)
         fail(ErrorCode::kInternal, "memory plan: value {} cannot become a part of %{}", id, node.out[0]);
-      link(id, node.out[0], at, true);
+      link(whole, node.out[0], at, true);
       at += bytes_of(program_.type(id));
     }
   }
@@ -86,14 +88,15 @@ struct Block {
   std::vector<Piece> parts;  // offsets from its beginning
 };
 
-/// The last node beside which each node may still run: itself, or the one before the next with late outputs.
+/// The last node beside which each node may still run: itself, the one before the next with late outputs, or
+/// the last of all.
 std::vector<int> last_beside(const Program& program, const Selection& selection) {
   int last = static_cast<int>(program.nodes().size());
   std::vector<int> beside(program.nodes().size());
   for (int n = last - 1; n >= 0; --n) {
     const size_t i = static_cast<size_t>(n);
     const bool late = selection[i]->late_outputs != 0;
-    beside[i] = late ? last : n;
+    beside[i] = selection[i]->own_queue ? static_cast<int>(beside.size()) : late ? last : n;
     if (late) last = n - 1;
   }
   return beside;

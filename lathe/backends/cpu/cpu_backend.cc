@@ -29,7 +29,7 @@ int64_t now_ns() {
 class CpuExecutable : public Executable {
  public:
   CpuExecutable(const Program& program, const Selection& selection, const MemoryPlan& plan,
-                const Bindings& bindings, ThreadPool& pool, PackedWeights& packed)
+                const Bindings& bindings, ThreadPool& pool, PackedWeights& packed, ProcessGroup* group)
       : pool_(pool), bindings_(bindings) {
     const auto parameters = [&](int state) {
       return packed.of(bindings.states.at(program.values()[static_cast<size_t>(state)].name));
@@ -53,6 +53,7 @@ class CpuExecutable : public Executable {
       if (impl->run == nullptr) continue;  // a view
       const Node& node = program.nodes()[n];
       Call call{pool, impl->isa, node, program, {}, {}, bindings.arena.data + plan.workspaces[n]};
+      call.group = group;
       for (int id : node.in) call.in.push_back(address(id));
       for (int id : node.out) call.out.push_back(address(id));
       if (const auto use = packed_use(node, program, impl->isa)) {
@@ -86,10 +87,10 @@ class CpuExecutable : public Executable {
     }
     for (const auto& state : read_) state->refresh(pool_);
     for (const auto& state : read_int8_) state->refresh_int8(pool_);
-    for (size_t c = 0; c < calls_.size(); ++c) {
-      if (profile_) spans_[c] = {calls_[c].node, now_ns(), 0};
-      calls_[c].run(calls_[c].call);
-      if (profile_) spans_[c].end_ns = now_ns();
+    try {
+      run_calls();
+    } catch (const Error& error) {
+      return {error.code(), error.what()};
     }
     for (const auto& state : written_) state->changed();
     auto& ring = ring_[++ticket_ % kRing];
@@ -116,6 +117,14 @@ class CpuExecutable : public Executable {
   std::vector<Span> timeline() const override { return profile_ ? spans_ : std::vector<Span>{}; }
 
  private:
+  void run_calls() {
+    for (size_t c = 0; c < calls_.size(); ++c) {
+      if (profile_) spans_[c] = {calls_[c].node, now_ns(), 0};
+      calls_[c].run(calls_[c].call);
+      if (profile_) spans_[c].end_ns = now_ns();
+    }
+  }
+
   struct Step {
     void (*run)(const Call&);
     int node;
@@ -141,7 +150,7 @@ class CpuExecutable : public Executable {
 
 class CpuBackend : public Backend {
  public:
-  explicit CpuBackend(int threads) : pool_(threads) {
+  CpuBackend(int threads, std::shared_ptr<ProcessGroup> group) : group_(std::move(group)), pool_(threads) {
     info_.kind = "cpu";
     info_.name = fmt::format("{}, {} threads", describe(), pool_.size());
     info_.memory_bytes = host_memory().total.value_or(0);
@@ -152,6 +161,7 @@ class CpuBackend : public Backend {
   }
 
   const DeviceInfo& info() const override { return info_; }
+  ProcessGroup* group() const override { return group_.get(); }
 
   Result<Buffer> allocate(size_t bytes, Memory) override {
     // Pages are given at the first touch: what is more than there is would be found out only then.
@@ -227,7 +237,7 @@ class CpuBackend : public Backend {
     }
     try {
       return std::unique_ptr<Executable>(
-          std::make_unique<CpuExecutable>(program, selection, plan, bindings, pool_, packed_));
+          std::make_unique<CpuExecutable>(program, selection, plan, bindings, pool_, packed_, group_.get()));
     } catch (const Error& error) {
       return Status(error.code(), error.what());
     }
@@ -255,6 +265,7 @@ class CpuBackend : public Backend {
     }
   }
 
+  std::shared_ptr<ProcessGroup> group_;
   ThreadPool pool_;
   PackedWeights packed_;
   DeviceInfo info_;
@@ -263,7 +274,9 @@ class CpuBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(int threads) { return std::make_unique<CpuBackend>(threads); }
+std::unique_ptr<Backend> make_cpu_backend(int threads, std::shared_ptr<ProcessGroup> group) {
+  return std::make_unique<CpuBackend>(threads, std::move(group));
+}
 
 std::string describe() {
   std::string model = "CPU";

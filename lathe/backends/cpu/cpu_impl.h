@@ -18,6 +18,7 @@ struct Call {
   std::byte* workspace;
   const void* packed_weight = nullptr;           ///< where packed_use says so
   std::shared_ptr<PackedState> parameters = {};  ///< of adamw: what it updates
+  ProcessGroup* group = nullptr;                 ///< of all_reduce: null where this process is alone
 
   template <typename T>
   const T* input(int i) const {
@@ -34,7 +35,8 @@ struct Call {
   int64_t rows(int i) const { return elements(in_type(i)) / cols(i); }
 };
 
-/// An implementation on the CPU: the instruction set it is for, and the function that runs a node.
+/// An implementation on the CPU: the instruction set it is for, and the function that runs a node.  It may
+/// throw what another process makes fail.
 struct CpuImpl : Impl {
   Isa isa = Isa::kPortable;
   void (*run)(const Call&) = nullptr;

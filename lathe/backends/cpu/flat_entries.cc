@@ -14,6 +14,11 @@ void run_accumulate(const Call& c) {
       .accumulate(elements(c.in_type(0)), *c.input<float>(2), c.input<float>(1), c.output<float>(0));
 }
 
+void run_all_reduce(const Call& c) {
+  const size_t count = static_cast<size_t>(elements(c.in_type(0)));
+  if (c.group != nullptr) c.group->sum({c.output<float>(0), count}).check();  // in place
+}
+
 double hyper_of(const Call& c, int input, Hyper h) { return c.input<float>(input)[static_cast<int>(h)]; }
 
 size_t norm_workspace(const Node& node, const Program& program, Isa, int) {
@@ -56,6 +61,7 @@ std::vector<Entry> flat_entries() {
   return {{&op::slice, nullptr},
           {&op::concat, nullptr},
           {&op::accumulate, run_accumulate},
+          {&op::all_reduce, run_all_reduce},
           {&op::grad_norm, run_grad_norm, norm_workspace},
           {&op::adamw, run_adamw}};
 }

@@ -11,7 +11,7 @@ Peak measure_peak() { return {}; }
 double measure_copy() { return 0; }
 size_t peak_bytes() { return 0; }
 
-std::unique_ptr<Backend> make_cuda_backend(bool) {
+std::unique_ptr<Backend> make_cuda_backend(bool, std::shared_ptr<ProcessGroup>) {
   fail(ErrorCode::kNotFound, "cuda: {}", presence().detail);
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "lathe/core/float16.h"
+#include "lathe/ops/ops.h"
 
 namespace lathe {
 namespace {
@@ -28,8 +29,12 @@ int64_t now_ns() {
 
 class RefExecutable : public Executable {
  public:
-  RefExecutable(const Program& program, const MemoryPlan& plan, const Bindings& bindings)
-      : program_(program), plan_(plan), bindings_(bindings), content_(program.values().size()) {}
+  RefExecutable(const Program& program, const MemoryPlan& plan, const Bindings& bindings, ProcessGroup* group)
+      : program_(program),
+        plan_(plan),
+        bindings_(bindings),
+        group_(group),
+        content_(program.values().size()) {}
 
   Status run(const Slot& slot, Event* event) override {
     size_t input = 0;
@@ -44,7 +49,7 @@ class RefExecutable : public Executable {
     spans_.clear();
     for (size_t n = 0; n < program_.nodes().size(); ++n) {
       const int64_t begin = now_ns();
-      run_node(program_.nodes()[n]);
+      if (Status status = run_node(program_.nodes()[n]); !status.ok()) return status;
       if (profile_) spans_.push_back({static_cast<int>(n), begin, now_ns()});
     }
     auto& ring = outputs_[++ticket_ % kRing];
@@ -70,7 +75,7 @@ class RefExecutable : public Executable {
   std::vector<Span> timeline() const override { return spans_; }
 
  private:
-  void run_node(const Node& node) {
+  Status run_node(const Node& node) {
     Reference r{node, {}, {}, {}, {}, {}};
     for (int id : node.in) {
       r.in_types.push_back(id < 0 ? Type{DType::f32, {-1}} : program_.type(id));
@@ -82,6 +87,8 @@ class RefExecutable : public Executable {
       r.magnitude.emplace_back(r.out.back().size(), 0.0);
     }
     node.op->reference(r);
+    if (node.op == &op::all_reduce && group_ != nullptr)
+      if (Status status = sum(r.out[0]); !status.ok()) return status;
     for (size_t o = 0; o < node.out.size(); ++o)
       content_[static_cast<size_t>(node.out[o])] = std::move(r.out[o]);
     for (const InPlace& alias : node.op->in_place) {
@@ -91,11 +98,22 @@ class RefExecutable : public Executable {
       const Buffer& buffer = bindings_.states.at(program_.values()[static_cast<size_t>(place.state)].name);
       store_doubles(program_.type(out).dtype, buffer.data + place.offset, content_[static_cast<size_t>(out)]);
     }
+    return {};
+  }
+
+  Status sum(std::vector<double>& values) {
+    auto all = group_->all_gather(std::as_bytes(std::span(values)));
+    if (!all.ok()) return all.status();
+    std::fill(values.begin(), values.end(), 0.0);
+    for (const std::vector<std::byte>& bytes : all.value())
+      for (size_t i = 0; i < values.size(); ++i) values[i] += load<double>(bytes.data(), i);
+    return {};
   }
 
   const Program& program_;
   MemoryPlan plan_;
   Bindings bindings_;
+  ProcessGroup* group_;
   std::vector<std::vector<double>> content_;
   std::vector<std::vector<double>> outputs_[kRing];
   std::vector<Span> spans_;
@@ -105,13 +123,14 @@ class RefExecutable : public Executable {
 
 class RefBackend : public Backend {
  public:
-  RefBackend() {
+  explicit RefBackend(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {
     info_.kind = "ref";
     info_.name = "reference, double precision";
     info_.caller_memory = false;
     reference_.name = "reference";
   }
   const DeviceInfo& info() const override { return info_; }
+  ProcessGroup* group() const override { return group_.get(); }
   Result<Buffer> allocate(size_t bytes, Memory) override {
     std::shared_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]());
     if (!memory) return Status(ErrorCode::kMemory, fmt::format("ref: out of memory, wanted {} bytes", bytes));
@@ -128,17 +147,21 @@ class RefBackend : public Backend {
   std::vector<const Impl*> implementations(const OpDef&) const override { return {&reference_}; }
   Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection&,
                                               const MemoryPlan& plan, const Bindings& bindings) override {
-    return std::unique_ptr<Executable>(std::make_unique<RefExecutable>(program, plan, bindings));
+    return std::unique_ptr<Executable>(
+        std::make_unique<RefExecutable>(program, plan, bindings, group_.get()));
   }
 
  private:
+  std::shared_ptr<ProcessGroup> group_;
   DeviceInfo info_;
   Impl reference_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_ref_backend() { return std::make_unique<RefBackend>(); }
+std::unique_ptr<Backend> make_ref_backend(std::shared_ptr<ProcessGroup> group) {
+  return std::make_unique<RefBackend>(std::move(group));
+}
 
 std::vector<double> load_doubles(DType dtype, const std::byte* data, size_t count) {
   std::vector<double> out(count);

@@ -1,0 +1,11 @@
+#pragma once
+#include "lathe/program/program.h"
+
+namespace lathe {
+
+/// Moves every node of `op`, with the views that only such nodes read, right behind the last node that it
+/// depends on; their own order stays.  What runs beside the nodes that follow then begins as early as it can.
+/// No other node may read what such a node updates in place.
+void hoist(Program& program, const OpDef& op);
+
+}  // namespace lathe
