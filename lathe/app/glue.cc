@@ -208,8 +208,8 @@ std::string prediction_text(const Texts& texts, const Predictions& p, size_t row
 
 class Glue {
  public:
-  Glue(Terminal& terminal, CommandLine<GlueArguments>& line)
-      : glue_(line.script), training_(line.training), run_(terminal, line.training) {}
+  Glue(Terminal& terminal, CommandLine<GlueArguments>& line, std::shared_ptr<ProcessGroup> group)
+      : glue_(line.script), training_(line.training), run_(terminal, line.training, std::move(group)) {}
 
   int run() {
     const std::string resume_from = run_.prepare_output();

@@ -14,8 +14,8 @@ namespace {
 
 class Qa {
  public:
-  Qa(Terminal& terminal, CommandLine<QaArguments>& line)
-      : qa_(line.script), training_(line.training), run_(terminal, line.training) {}
+  Qa(Terminal& terminal, CommandLine<QaArguments>& line, std::shared_ptr<ProcessGroup> group)
+      : qa_(line.script), training_(line.training), run_(terminal, line.training, std::move(group)) {}
 
   int run() {
     const std::string resume_from = run_.prepare_output();

@@ -1,5 +1,6 @@
 #include "lathe/app/script_run.h"
 
+#include "lathe/app/shared_cores.h"
 #include "lathe/app/signals.h"
 #include "lathe/io/directory_transaction.h"
 #include "lathe/io/json_file.h"
@@ -28,12 +29,17 @@ void check_writable(FileSystem& fs, const std::string& folder) {
 
 }  // namespace
 
-ScriptRun::ScriptRun(Terminal& terminal, TrainingArguments& args, FileSystem& fs)
-    : terminal_(terminal), args_(args), fs_(fs) {
+ScriptRun::ScriptRun(Terminal& terminal, TrainingArguments& args, std::shared_ptr<ProcessGroup> group,
+                     FileSystem& fs)
+    : terminal_(terminal), args_(args), group_(std::move(group)), fs_(fs) {
   if (!args_.output_dir) args_.output_dir = kDefaultOutput;
 }
 
 std::string ScriptRun::prepare_output() {
+  return text_of_main(group_.get(), is_main(group_.get()) ? checkpoint_to_go_on_from() : "");
+}
+
+std::string ScriptRun::checkpoint_to_go_on_from() {
   const std::string& folder = *args_.output_dir;
   if (fs_.exists(folder) && !fs_.is_directory(folder))
     fail(ErrorCode::kUsage, "--output_dir: {} is a file, wants a folder", folder);
@@ -65,12 +71,24 @@ std::string ScriptRun::prepare_output() {
 
 Backend& ScriptRun::open_device() {
   const std::string kind = args_.use_cpu ? "cpu" : args_.device;
+  if (group_ != nullptr) {
+    const int threads = share_cores(*group_);
+    if (args_.threads == 0) args_.threads = threads;
+  }
   backend_ = lathe::open_device(kind, {static_cast<int>(args_.threads), args_.tf32.value_or(false),
-                                       [this](const std::string& text) { say(LogLevel::kWarning, text); }});
+                                       [this](const std::string& text) { say(LogLevel::kWarning, text); }, group_});
+  if (group_ != nullptr) check_ddp_backend(backend_->info().kind);
   say(LogLevel::kInfo, fmt::format("device {}: {}", backend_->info().kind, backend_->info().name));
   for (const std::string& notice : precision_notices(args_, backend_->info().kind))
     say(LogLevel::kWarning, notice);
   return *backend_;
+}
+
+void ScriptRun::check_ddp_backend(const std::string& device) const {
+  const std::string wanted = device == "cuda" ? "nccl" : "gloo";
+  if (args_.ddp_backend.value_or(wanted) != wanted)
+    fail(ErrorCode::kUsage, "--ddp_backend {}: processes with --device {} sum gradients through {}",
+         *args_.ddp_backend, device, wanted);
 }
 
 TrainerHooks ScriptRun::hooks() {
@@ -96,7 +114,8 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   const TrainingArguments& args = trainer.arguments();
   banner.batch_size_per_device = args.per_device_train_batch_size;
   banner.gradient_accumulation_steps = args.gradient_accumulation_steps;
-  banner.total_batch_size = args.per_device_train_batch_size * args.gradient_accumulation_steps;
+  banner.total_batch_size = args.per_device_train_batch_size * args.gradient_accumulation_steps *
+                            (group_ == nullptr ? 1 : group_->size());
   banner.total_steps = plan.max_steps;
   banner.trainable_parameters = trainable_parameters(trainer.model());
   for (const std::string& line : banner_lines(banner)) say(LogLevel::kInfo, line);
@@ -123,6 +142,7 @@ void ScriptRun::report(const std::string& split, const nlohmann::json& metrics,
   terminal_.print(metrics_block(split, metrics));
   if (const std::string table = int8_table(split, metrics, precision_name(args_)); !table.empty())
     terminal_.print(table);
+  if (!is_main(group_.get())) return;
   write(split + "_results.json", python_json(to_write, 4));
   nlohmann::json all = nlohmann::json::object();
   const std::string path = join_path(output_dir(), "all_results.json");
@@ -132,7 +152,13 @@ void ScriptRun::report(const std::string& split, const nlohmann::json& metrics,
 }
 
 void ScriptRun::write(const std::string& name, const std::string& content) {
-  fs_.write_atomic(join_path(output_dir(), name), content).check();
+  if (is_main(group_.get())) fs_.write_atomic(join_path(output_dir(), name), content).check();
+}
+
+Terminal quiet_terminal(const TrainingArguments& args) {
+  TerminalPort port = standard_port();
+  port.out = [](std::string_view) {};
+  return Terminal(log_level_from(args.log_level_replica), false, std::move(port));
 }
 
 void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model) {

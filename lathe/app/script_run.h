@@ -10,6 +10,7 @@
 #include "lathe/app/terminal.h"
 #include "lathe/backends/register.h"
 #include "lathe/train/python_format.h"
+#include "lathe/train/ranks.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -18,15 +19,18 @@ namespace lathe {
 /// the result files.
 class ScriptRun {
  public:
-  /// Fills in the default output folder.  `args` and `terminal` must outlive it.
-  ScriptRun(Terminal& terminal, TrainingArguments& args, FileSystem& fs = real_file_system());
+  /// Fills in the default output folder.  group: those that train together, of which rank 0 alone touches the
+  /// output folder; null: this process is alone.  `args` and `terminal` must outlive it.
+  ScriptRun(Terminal& terminal, TrainingArguments& args, std::shared_ptr<ProcessGroup> group = {},
+            FileSystem& fs = real_file_system());
 
   /// Checks that the output folder can be used and finds the checkpoint to go on from (empty: none), by the
   /// rules of transformers 4: a folder with content is an error without --overwrite_output_dir, unless it
   /// holds checkpoints, with which the run goes on.  Errors: kUsage, kIo.
   std::string prepare_output();
 
-  /// Opens the device that the arguments ask for and says what the precision flags come to there.
+  /// Opens the device that the arguments ask for and says what the precision flags come to there.  Ranks that
+  /// would use the same cores share them out.
   Backend& open_device();
 
   /// The Hub, shown on the terminal.
@@ -50,8 +54,12 @@ class ScriptRun {
   void say(LogLevel level, const std::string& text) { terminal_.log(level, text); }
 
  private:
+  std::string checkpoint_to_go_on_from();
+  void check_ddp_backend(const std::string& device) const;
+
   Terminal& terminal_;
   TrainingArguments& args_;
+  std::shared_ptr<ProcessGroup> group_;
   FileSystem& fs_;
   std::unique_ptr<Backend> backend_;
 };
@@ -59,8 +67,11 @@ class ScriptRun {
 /// The report of weights that were missing or not used, one line each, as a warning or information.
 void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model);
 
-/// The whole of a script's command: its help, its settings with --print_config, or Job(terminal, line).run().
-/// Errors: kUsage.
+/// The terminal of ranks beside the first: warnings and errors (--log_level_replica), nothing on stdout.
+Terminal quiet_terminal(const TrainingArguments& args);
+
+/// The whole of a script's command: its help, its settings with --print_config, or Job(terminal, line,
+/// group).run(). Errors: kUsage.
 template <typename Job, typename Script>
 int run_script(std::string_view usage, const std::vector<std::string>& args) {
   auto line = parse_command_line<Script>(args);
@@ -73,9 +84,15 @@ int run_script(std::string_view usage, const std::vector<std::string>& args) {
     standard_port().out(python_json(line.config(), 2) + "\n");
     return 0;
   }
-  Terminal terminal(line.training);
-  for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);
-  return Job(terminal, line).run();
+  const auto group = join_processes("gloo", static_cast<double>(line.training.ddp_timeout));
+  Terminal terminal = is_main(group.get()) ? Terminal(line.training) : quiet_terminal(line.training);
+  if (is_main(group.get()))
+    for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);
+  const int code = Job(terminal, line, group).run();
+  // Who has ended closes connections that others may still read from; a rank that fails here has done its
+  // work.
+  if (group != nullptr) static_cast<void>(group->barrier());
+  return code;
 }
 
 }  // namespace lathe

@@ -55,16 +55,19 @@ std::vector<int> allowed_cores() {
   return cores;
 }
 
-bool pin_to_cpu(int cpu) {
+bool restrict_to_cpus(const std::vector<int>& cpus) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  CPU_SET(cpu, &mask);
+  for (const int cpu : cpus) CPU_SET(cpu, &mask);
   return sched_setaffinity(0, sizeof mask, &mask) == 0;
 }
+
+bool pin_to_cpu(int cpu) { return restrict_to_cpus({cpu}); }
 
 #else
 
 std::vector<int> allowed_cores() { return {}; }
+bool restrict_to_cpus(const std::vector<int>&) { return false; }
 bool pin_to_cpu(int) { return false; }
 
 #endif

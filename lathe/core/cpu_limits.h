@@ -16,6 +16,10 @@ double cgroup_cpus(const std::string& cgroups, const std::string& mounts, const 
 /// Threads that compute: one per allowed core, at most the cgroup quota rounded up; at least 1.
 int default_threads();
 
+/// The calling thread, and those that it starts, run on these logical CPUs alone; false where that is not
+/// possible.
+bool restrict_to_cpus(const std::vector<int>& cpus);
+
 /// Ties the calling thread to one logical CPU; false where that is not possible.
 bool pin_to_cpu(int cpu);
 

@@ -10,7 +10,8 @@ constexpr Grade M = Grade::kMust, S = Grade::kShould, L = Grade::kLater, R = Gra
 constexpr Support kWorks = Support::kWorks, kNoEffect = Support::kNoEffect;
 
 constexpr std::string_view kNative = "the native step is one compiled program already";
-constexpr std::string_view kOneDevice = "a run uses one device";
+constexpr std::string_view kOneDevice = "a process uses one device";
+constexpr std::string_view kRanks = "every rank reduces what it trains, in one order, and has no buffers";
 constexpr std::string_view kNoProcesses = "data is loaded by threads, not by processes";
 constexpr std::string_view kUpload = "upload the folder afterwards with: hf upload REPO OUTPUT_DIR";
 constexpr std::string_view kTracker = "this tracker is not there yet";
@@ -129,7 +130,7 @@ void add_step_and_precision(Fields& f) {
        &T::average_tokens_across_devices,
        S,
        "Average the loss over all devices' tokens.",
-       {.support = kNoEffect, .reason = kOneDevice}},
+       {.support = kNoEffect, .reason = "the loss is always the mean over all devices"}},
       {"max_grad_norm", &T::max_grad_norm, M, "Clip gradients to this global norm; 0: never.", {.low = 0}},
       {"label_smoothing_factor",
        &T::label_smoothing_factor,
@@ -233,10 +234,10 @@ void add_logging(Fields& f) {
        {.reason = "token counts are not logged yet", .choices = {"no", "all", "non_padding"}}},
       {"log_level", &T::log_level, M, "How much is said on stderr; passive is info.", {.choices = levels}},
       {"log_level_replica",
-       Unstored{Kind::kText, "warning"},
+       &T::log_level_replica,
        S,
-       "log_level of the other processes.",
-       {.support = kNoEffect, .reason = kOneDevice, .choices = levels}},
+       "log_level of all processes but the first.",
+       {.support = kWorks, .choices = levels}},
       {"disable_tqdm", &T::disable_tqdm, M,
        "No progress bar (there is none either where stderr is no terminal)."},
       {"report_to",
@@ -449,32 +450,32 @@ void add_distributed_and_script(Fields& f) {
        Unstored{Kind::kBool, nullptr},
        L,
        "DistributedDataParallel's search.",
-       {.support = kNoEffect, .reason = kOneDevice}},
+       {.support = kNoEffect, .reason = kRanks}},
       {"ddp_bucket_cap_mb",
-       Unstored{Kind::kInt, nullptr},
+       &T::ddp_bucket_cap_mb,
        S,
-       "Size of a gradient bucket.",
-       {.reason = kOneDevice}},
+       "Megabytes of gradients that processes sum at once (25 if not given).",
+       {.support = kWorks, .low = 1, .high = 1e6}},
       {"ddp_broadcast_buffers",
        Unstored{Kind::kBool, nullptr},
        L,
        "Broadcast buffers.",
-       {.support = kNoEffect, .reason = kOneDevice}},
+       {.support = kNoEffect, .reason = kRanks}},
       {"ddp_static_graph",
        Unstored{Kind::kBool, nullptr},
        L,
        "Promise a graph that does not change.",
        {.support = kNoEffect, .reason = kNative}},
       {"ddp_backend",
-       Unstored{Kind::kText, nullptr},
+       &T::ddp_backend,
        S,
-       "How devices talk to each other.",
-       {.reason = kOneDevice, .choices = {"nccl", "gloo", "mpi", "xccl", "hccl", "cncl", "mccl"}}},
+       "How processes sum gradients: gloo on the device cpu, nccl on cuda (each the default there).",
+       {.support = kWorks, .choices = {"nccl", "gloo"}, .later = {"mpi", "xccl", "hccl", "cncl", "mccl"}}},
       {"ddp_timeout",
-       Unstored{Kind::kInt, 1800},
+       &T::ddp_timeout,
        S,
-       "Seconds before a collective fails.",
-       {.reason = kOneDevice}},
+       "Seconds that a process waits for the others.",
+       {.support = kWorks, .low = 1, .high = 1e9}},
       {"fsdp", Unstored{Kind::kText, nullptr}, L, "Shard the state over devices.", {.reason = kOneDevice}},
       {"fsdp_config", Unstored{Kind::kDict, nullptr}, L, "Settings of FSDP.", {.reason = kOneDevice}},
       {"deepspeed",
@@ -492,7 +493,7 @@ void add_distributed_and_script(Fields& f) {
        Unstored{Kind::kInt, -1},
        S,
        "Rank of this process, set by launchers.",
-       {.reason = kOneDevice}},
+       {.support = kNoEffect, .reason = "the variable LOCAL_RANK says it"}},
   };
   f.insert(f.end(), rows.begin(), rows.end());
 }

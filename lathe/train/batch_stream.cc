@@ -21,8 +21,9 @@ struct BatchStream::Position {
     }
     if (epoch >= epochs) return false;
     sampler.batch(epoch, index, samples);
+    const SamplerOptions& o = sampler.options();
     const int micro = static_cast<int>(index % accumulation);
-    pack_batch(data, samples, {token_multiple, micro * sampler.options().batch_size}, out);
+    pack_batch(data, samples, {token_multiple, (micro * o.world_size + o.rank) * o.batch_size}, out);
     ++index;
     return true;
   }

@@ -1,5 +1,7 @@
 #include "lathe/train/programs.h"
 
+#include <algorithm>
+
 #include "lathe/core/error.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"
@@ -22,7 +24,7 @@ class Builder {
   std::unique_ptr<Program> build(ProgramKind kind) {
     parameters_ = flat("parameters", layout_.trainable);
     if (kind == ProgramKind::kUpdate) {
-      program_->output("grad_norm", update(flat("gradients", layout_.trainable), {}));
+      update_from_sums();
     } else if (kind == ProgramKind::kBase) {
       program_->output("base", base(false));
     } else if (kind == ProgramKind::kEvaluate) {
@@ -31,14 +33,11 @@ class Builder {
       if (options_.targets) program_->output("loss", model_.loss(logits, targets()));
     } else {
       const Value loss = model_.loss(forward(true), targets());
-      const Value gradients = backward(loss);
-      program_->output("loss", loss);
-      if (kind == ProgramKind::kStep) {
-        program_->output("grad_norm", update(gradients, loss));
-      } else {
-        const Value keep = program_->input("keep", {DType::f32, {1}});
-        program_->emit(op::accumulate, {flat("gradients", layout_.trainable), gradients, keep});
-      }
+      const std::vector<Value> gradients = backward(loss);
+      if (kind == ProgramKind::kStep)
+        step(loss, gradients);
+      else
+        accumulate(loss, program_->emit(op::concat, gradients)[0]);
     }
     model_.set_trace(nullptr);
     program_->remove_dead_nodes();
@@ -126,8 +125,76 @@ class Builder {
     return t;
   }
 
-  /// The gradients of all trainable parameters, behind one another in the order of the layout.
-  Value backward(Value loss) {
+  void step(Value loss, const std::vector<Value>& gradients) {
+    const bool alone = options_.ranks == 1;
+    const Value mean = alone ? loss : shared_loss(loss);
+    if (alone) program_->output("loss", loss);
+    program_->output("grad_norm",
+                     update(alone ? program_->emit(op::concat, gradients)[0] : summed(gradients), mean));
+  }
+
+  void accumulate(Value loss, Value gradients) {
+    const Value keep = program_->input("keep", {DType::f32, {1}});
+    program_->emit(op::accumulate, {flat("gradients", layout_.trainable), gradients, keep});
+    if (options_.ranks == 1)
+      program_->output("loss", loss);
+    else
+      program_->emit(op::accumulate, {flat("loss", 1), loss, keep});
+  }
+
+  void update_from_sums() {
+    Value gradients = flat("gradients", layout_.trainable), mean;
+    if (options_.ranks > 1) {
+      mean = shared_loss(flat("loss", 1));
+      gradients = program_->emit(op::all_reduce, {gradients})[0];
+    }
+    program_->output("grad_norm", update(gradients, mean));
+  }
+
+  /// Outputs the mean over the ranks and, from the same exchange, stop; gives the mean.
+  Value shared_loss(Value loss) {
+    const Value stop = program_->input("stop", {DType::f32, {1}});
+    const Value both = program_->emit(op::concat, {scale(loss, 1.0 / options_.ranks), stop})[0];
+    const Value sums = program_->emit(op::all_reduce, {both})[0];
+    const Value mean = slice(sums, 0, {1});
+    program_->output("loss", mean);
+    program_->output("stop", slice(sums, 1, {1}));
+    return mean;
+  }
+
+  /// The sums over the ranks of gradients that lie behind one another, as one tensor.  Cut from the end,
+  /// since the backward pass computes the last first, into buckets of the given size; each is summed by a
+  /// node of its own, in the order in which they are complete, which is the same on every rank.
+  Value summed(const std::vector<Value>& gradients) {
+    struct Bucket {
+      std::vector<Value> parts;
+      int complete = 0;  // the node that computes the last of its gradients
+      Value sum;
+    };
+    std::vector<Bucket> buckets;
+    int64_t bytes = 0;
+    for (size_t i = gradients.size(); i-- > 0;) {
+      const int64_t more = static_cast<int64_t>(bytes_of(gradients[i].type()));
+      if (buckets.empty() || bytes + more > options_.bucket_bytes) buckets.emplace_back(), bytes = 0;
+      bytes += more;
+      Bucket& bucket = buckets.back();
+      bucket.parts.insert(bucket.parts.begin(), gradients[i]);
+      bucket.complete =
+          std::max(bucket.complete, program_->values()[static_cast<size_t>(gradients[i].id)].producer);
+    }
+    std::vector<Bucket*> order;
+    for (Bucket& bucket : buckets) order.push_back(&bucket);
+    std::stable_sort(order.begin(), order.end(),
+                     [](const Bucket* a, const Bucket* b) { return a->complete < b->complete; });
+    for (Bucket* bucket : order)
+      bucket->sum = program_->emit(op::all_reduce, program_->emit(op::concat, bucket->parts))[0];
+    std::vector<Value> sums;
+    for (size_t b = buckets.size(); b-- > 0;) sums.push_back(buckets[b].sum);
+    return program_->emit(op::concat, sums)[0];
+  }
+
+  /// The gradients of all trainable parameters in the order of the layout.
+  std::vector<Value> backward(Value loss) {
     const Value weight = program_->input("loss_weight", {DType::f32, {1}});
     const std::vector<Value> grads = gradients(loss, weight, trainable_, op::add);
     std::vector<Value> ordered;
@@ -140,7 +207,7 @@ class Builder {
         ++k;
       }
     }
-    return program_->emit(op::concat, ordered)[0];
+    return ordered;
   }
 
   Value update(Value grads, Value loss) {

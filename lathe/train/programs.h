@@ -8,6 +8,10 @@ namespace lathe {
 
 /// The programs of a training run.  All work on the states "parameters", "frozen", "exp_avg", "exp_avg_sq"
 /// and, where gradients are accumulated, "gradients": flat f32 arenas laid out by nn::flat_layout.
+///
+/// Where several processes train (ProgramOptions::ranks), the gradients of an update are summed over them in
+/// buckets, loss is the mean over all of them, and behind it stands the output stop: on how many of them the
+/// input stop is 1.  kAccumulate then gives no loss: it adds it up in the state "loss", for kUpdate.
 enum class ProgramKind {
   kStep,        ///< forward, backward, clip, AdamW; outputs loss, grad_norm
   kAccumulate,  ///< forward, backward, gradients = keep · gradients + new ones; output loss
@@ -31,13 +35,16 @@ struct ProgramOptions {
   /// kEvaluate: the base's linear layers multiply in 8-bit integers.  The head does not: a classifier's work
   /// is nothing beside the base's, and what it rounds goes straight into the scores.
   bool int8 = false;
+  int ranks = 1;                             ///< processes that train together
+  int64_t bucket_bytes = int64_t{25} << 20;  ///< of gradients that are summed at once, about
 };
 
 /// Traces one program.  Inputs by name: input_ids, token_type_ids, position_ids, sample_ids [N]; cu [B+1];
 /// row_ids, cls_index [B]; rng [2]; targets: labels, or values [B, K], or starts and ends; loss_weight [1]
-/// (dL/dloss), keep [1], hyper [kHyperCount]; base [N or B, hidden_size] in the dtype of activations.  Those
-/// that a program has no use for are not there; with base_given and tokens = 0 all that are [N] are not.
-/// num_labels: columns of `values`.  Errors: kInternal if base_given and the base is not frozen.
+/// (dL/dloss; with several ranks dL/dloss of this one's share), keep [1], hyper [kHyperCount], stop [1]; base
+/// [N or B, hidden_size] in the dtype of activations.  Those that a program has no use for are not there;
+/// with base_given and tokens = 0 all that are [N] are not. num_labels: columns of `values`.  Errors:
+/// kInternal if base_given and the base is not frozen.
 std::unique_ptr<Program> build_program(TaskModel& model, ProgramKind kind, Bucket bucket, int64_t num_labels,
                                        const ProgramOptions& options);
 

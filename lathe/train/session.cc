@@ -1,11 +1,13 @@
 #include "lathe/train/session.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <set>
 
 #include "lathe/ops/ops.h"
 #include "lathe/program/fuse.h"
+#include "lathe/program/hoist.h"
 
 namespace lathe {
 namespace {
@@ -23,6 +25,7 @@ bool has_targets(const PackedBatch& batch) {
 
 Session::Session(Backend& backend, TaskModel& model, const Options& options)
     : backend_(backend), model_(model), options_(options), layout_(nn::flat_layout(model.parameters())) {
+  if (backend.group() != nullptr) options_.program.ranks = backend.group()->size();
   const auto allocate = [&](const char* name, int64_t count) {
     bindings_.states[name] =
         backend.allocate(static_cast<size_t>(count) * sizeof(float), Memory::kDevice).value();
@@ -92,6 +95,7 @@ Session::Outcome Session::collect(const Pending& pending) const {
     pending.executable->read(pending.event, index++, std::as_writable_bytes(std::span(&value, 1))).check();
   };
   if (pending.has_loss) take(outcome.loss);
+  if (pending.has_stop) take(outcome.stop);
   if (pending.has_norm) take(outcome.grad_norm);
   return outcome;
 }
@@ -130,6 +134,7 @@ Session::Planned Session::planned(const Work& work, int64_t recompute_every) con
   Planned plan;
   plan.program = build_program(model_, work.kind, work.bucket, options_.num_labels, options);
   fuse(*plan.program, backend_, fusions());
+  if (options.ranks > 1) hoist(*plan.program, op::all_reduce);
   plan.selection = select(*plan.program, backend_);
   plan.memory = plan_memory(*plan.program, plan.selection, backend_.info().alignment);
   return plan;
@@ -249,8 +254,9 @@ void Session::prepare(const PackedBatch* batch, const StepScalars& scalars) {
   hyper(Hyper::kBiasCorrection2) = static_cast<float>(1 - std::pow(options_.program.adamw.beta2, t));
   hyper(Hyper::kMaxGradNorm) = static_cast<float>(scalars.max_grad_norm);
   hyper(Hyper::kInverseScale) = static_cast<float>(1 / scalars.loss_scale);
-  loss_weight_ = static_cast<float>(scalars.loss_weight * scalars.loss_scale);
+  loss_weight_ = static_cast<float>(scalars.loss_weight * scalars.loss_scale / ranks());
   keep_ = scalars.first_micro ? 0.0f : 1.0f;
+  stop_ = scalars.stop ? 1.0f : 0.0f;
   if (batch == nullptr) return;
   check(*batch);
   row_ids_.resize(static_cast<size_t>(batch->rows));
@@ -263,6 +269,7 @@ std::span<const std::byte> Session::content(const std::string& input, const Pack
   if (input == "hyper") return bytes(hyper_);
   if (input == "loss_weight") return std::as_bytes(std::span(&loss_weight_, 1));
   if (input == "keep") return std::as_bytes(std::span(&keep_, 1));
+  if (input == "stop") return std::as_bytes(std::span(&stop_, 1));
   if (input == "row_ids") return bytes(row_ids_);
   if (input == "input_ids") return bytes(batch->input_ids);
   if (input == "token_type_ids") return bytes(batch->token_type_ids);
@@ -291,10 +298,11 @@ Session::Pending Session::run(ProgramKind kind, const PackedBatch* batch, const 
   slot_.inputs.clear();
   for (const ValueInfo& value : it.program->values())
     if (value.kind == ValueKind::kInput) slot_.inputs.push_back(content(value.name, batch));
-  Pending pending{it.executable,
-                  {},
-                  kind != ProgramKind::kUpdate && key.targets,
-                  kind == ProgramKind::kStep || kind == ProgramKind::kUpdate};
+  const auto gives = [&](const char* name) {
+    const auto& outputs = it.program->outputs();
+    return std::any_of(outputs.begin(), outputs.end(), [&](const auto& o) { return o.first == name; });
+  };
+  Pending pending{it.executable, {}, gives("loss"), gives("stop"), gives("grad_norm")};
   it.executable->run(slot_, &pending.event).check();
   return pending;
 }

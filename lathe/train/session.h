@@ -25,6 +25,7 @@ struct StepScalars {
   double loss_weight = 1;    ///< dL/dloss: 1 / micro-batches of this update
   double loss_scale = 1;     ///< gradients carry it, norm and update take it out again (loss_scaler.h)
   bool first_micro = true;   ///< gradients start anew
+  bool stop = false;         ///< with several ranks: this one was asked to stop
 };
 
 /// A model on a device: its parameters, optimizer state and compiled programs.  Not for several threads at
@@ -41,13 +42,15 @@ class Session {
   struct Pending {
     std::shared_ptr<Executable> executable;
     Event event;
-    bool has_loss = false, has_norm = false;
+    bool has_loss = false, has_stop = false, has_norm = false;
   };
   struct Outcome {
     float loss = 0, grad_norm = 0;  ///< both without loss scale
+    float stop = 0;                 ///< ranks that were asked to stop
   };
 
   /// Allocates parameters and optimizer state, all zero.  `model` and `backend` must outlive the session.
+  /// Where the backend has a group, its ranks train together: an update is of the mean of their losses.
   Session(Backend& backend, TaskModel& model, const Options& options);
 
   /// Content of parameter `index` of the model.  Errors: kShape if the size differs.
@@ -108,6 +111,9 @@ class Session {
   size_t arena_bytes() const { return bindings_.arena.bytes; }
   const nn::FlatLayout& layout() const { return layout_; }
   const TaskModel& model() const { return model_; }
+  /// The backend's; null: this process trains alone.
+  ProcessGroup* group() const { return backend_.group(); }
+  int ranks() const { return options_.program.ranks; }
 
  private:
   struct Planned {
@@ -148,7 +154,7 @@ class Session {
   std::vector<int32_t> row_ids_;
   std::array<uint32_t, 2> rng_{};
   std::array<float, kHyperCount> hyper_{};
-  float loss_weight_ = 1, keep_ = 0;
+  float loss_weight_ = 1, keep_ = 0, stop_ = 0;
   Slot slot_;
 };
 

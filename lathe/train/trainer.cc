@@ -27,6 +27,8 @@ Session::Options session_options(const AutoModel& model, const TrainingArguments
   options.num_labels = std::max<int64_t>(1, static_cast<int64_t>(model.labels.size()));
   options.program.dtype = training_dtype(args);
   options.program.recompute_every = recompute_every(args);
+  constexpr int64_t kBucket_mb = 25;  // DistributedDataParallel's
+  options.program.bucket_bytes = args.ddp_bucket_cap_mb.value_or(kBucket_mb) << 20;
   options.program.adamw = {args.adam_beta1, args.adam_beta2, args.adam_epsilon, args.weight_decay};
   return options;
 }
@@ -58,6 +60,7 @@ SamplerOptions Trainer::sampler_options(int64_t samples) const {
   options.batch_size = static_cast<int>(args_.per_device_train_batch_size);
   options.seed = static_cast<uint64_t>(args_.data_seed.value_or(args_.seed));
   options.drop_last = args_.dataloader_drop_last;
+  if (group() != nullptr) options.rank = group()->rank(), options.world_size = group()->size();
   options.length_group =
       static_cast<int>(args_.per_device_train_batch_size * args_.gradient_accumulation_steps);
   if (args_.train_sampling_strategy == "sequential") options.strategy = SamplingStrategy::kSequential;
@@ -91,8 +94,14 @@ TrainOutput Trainer::train(const std::string& resume_from) {
   const Plan plan = begin(resume_from);
   make_base_caches(plan);
   in_training_ = true;
+  check_ranks(plan);
   reserve_memory(plan);
-  run_updates(plan);
+  try {
+    run_updates(plan);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kIo || group() == nullptr || !group()->gone()) throw;
+    throw Error(error.code(), fmt::format("{}. {}", error.what(), where_to_go_on()));
+  }
   in_training_ = false;
   train_base_.reset();
   if (scaler_ && run_.skipped_updates > 0)
@@ -105,9 +114,10 @@ TrainOutput Trainer::train(const std::string& resume_from) {
   output.training_loss = run_.total_loss / static_cast<double>(std::max<int64_t>(1, state_.global_step));
   const double samples = args_.max_steps > 0
                              ? static_cast<double>(args_.max_steps * args_.per_device_train_batch_size *
-                                                   args_.gradient_accumulation_steps)
+                                                   args_.gradient_accumulation_steps * session_->ranks())
                              : static_cast<double>(train_->size()) * args_.num_train_epochs;
   add_speed(output.metrics, "train", started, samples, static_cast<double>(plan.max_steps));
+  share_counts();
   output.metrics["total_flos"] = state_.total_flos;
   output.metrics["train_loss"] = output.training_loss;
   output.metrics["epoch"] = state_.epoch;
@@ -132,6 +142,8 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   data_lag_ = args_.ignore_data_skip ? state_.global_step % plan.updates_per_epoch : 0;
   updates_collected_ = state_.global_step;
   started_.clear();
+  stop_asked_ = false;
+  flos_ = tokens_ = 0;
   update_loss_ = 0;
   finite_loss_ = true;
   if (args_.fp16) scaler_.emplace(run_.loss_scaler);
@@ -164,6 +176,7 @@ void Trainer::find_batch_size() {
     set_batch_size(size);
     if (args_.per_device_train_batch_size == size && fits()) break;
   }
+  set_batch_size(least_over(group(), args_.per_device_train_batch_size));
   if (args_.per_device_train_batch_size != wanted)
     say(LogLevel::kInfo,
         fmt::format("--auto_find_batch_size: a batch of {} does not fit the memory: takes {}, accumulated {} "
@@ -259,7 +272,8 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
   if (scaler_) scalars.loss_scale = scaler_->scale();
   scalars.seed = static_cast<uint32_t>(args_.seed);
   scalars.max_grad_norm = args_.max_grad_norm;
-  scalars.loss_weight = args_.hf_compat_loss_scale ? 1.0 : 1.0 / static_cast<double>(count);
+  scalars.loss_weight = args_.hf_compat_loss_scale ? session_->ranks() : 1.0 / static_cast<double>(count);
+  scalars.stop = group() != nullptr && hooks_.should_stop && hooks_.should_stop();
   for (int64_t micro = 0; micro < count; ++micro) {
     const PackedBatch* batch = stream.next();
     if (batch == nullptr) fail(ErrorCode::kInternal, "the data ended at update {}", state_.global_step);
@@ -272,7 +286,7 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
     collect(1);
   }
   if (count > 1) {
-    started_.push_back({session_->update(scalars), 0, true});
+    started_.push_back({session_->update(scalars), scalars.loss_weight, true});
     collect(1);
   }
   last_learning_rate_ = scalars.learning_rate;
@@ -284,8 +298,8 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
 
 void Trainer::count_tokens(const PackedBatch& batch) {
   const double padded = static_cast<double>(std::max(batch.longest_row, pad_to_)) * batch.rows;
-  state_.total_flos += 6.0 * padded * static_cast<double>(non_embedding_parameters(*model_.model));
-  state_.num_input_tokens_seen += batch.real_tokens();
+  flos_ += 6.0 * padded * static_cast<double>(non_embedding_parameters(*model_.model));
+  tokens_ += batch.real_tokens();
 }
 
 void Trainer::collect(size_t keep) {
@@ -298,6 +312,7 @@ void Trainer::collect(size_t keep) {
       update_loss_ += filtered_loss(outcome.loss * run.loss_weight);
     }
     if (run.run.has_norm) last_norm_ = outcome.grad_norm;
+    stop_asked_ = stop_asked_ || outcome.stop > 0;
     if (run.ends_update) end_update(std::exchange(update_loss_, 0.0));
   }
 }
@@ -361,7 +376,9 @@ void Trainer::after_update(const Plan& plan) {
   evaluate_and_save(plan, epoch_end);
   if (step == plan.max_steps) collect(0);
   if (hooks_.on_step) hooks_.on_step(step, plan.max_steps, last_loss_);
-  if (step < plan.max_steps && hooks_.should_stop && hooks_.should_stop()) {
+  // Ranks stop together: what one of them was asked reaches all with the loss of an update.
+  const bool stop = group() != nullptr ? stop_asked_ : hooks_.should_stop && hooks_.should_stop();
+  if (step < plan.max_steps && stop) {
     collect(0);
     if (!args_.output_dir)
       fail(ErrorCode::kInterrupted, "interrupted after step {}; without --output_dir nothing was saved",

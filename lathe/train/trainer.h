@@ -16,6 +16,7 @@
 #include "lathe/train/log_format.h"
 #include "lathe/train/loss_scaler.h"
 #include "lathe/train/lr_schedule.h"
+#include "lathe/train/ranks.h"
 #include "lathe/train/session.h"
 #include "lathe/train/trainer_state.h"
 #include "lathe/train/training_arguments.h"
@@ -62,10 +63,12 @@ struct TrainOutput {
 
 /// Fine-tunes a model as Hugging Face's Trainer does: order of the data, schedule, accumulation, clipping,
 /// logging, evaluation, checkpoints, the best model, resuming, the loss scale of fp16.  With dropout 0 in
-/// fp32 its losses are those of the Trainer on a CPU.  `backend`, `model` and the data sets must outlive it.
-/// Errors: kUsage, kNonFinite (a loss or gradient norm that is not finite, unless logging_nan_inf_filter is
-/// given; with fp16 only where LossScaler::hopeless; the message names step and last checkpoint),
-/// kInterrupted, kIo.
+/// fp32 its losses are those of the Trainer on a CPU.  Where the backend has a process group, its ranks do
+/// one run together, as Hugging Face's do under accelerate: each takes its share of every update's samples
+/// and of an evaluation's, gets the same losses and metrics, and rank 0 alone writes files.  `backend`,
+/// `model` and the data sets must outlive it. Errors: kUsage, kNonFinite (a loss or gradient norm that is not
+/// finite, unless logging_nan_inf_filter is given; with fp16 only where LossScaler::hopeless; the message
+/// names step and last checkpoint), kInterrupted, kIo.
 class Trainer {
  public:
   Trainer(Backend& backend, AutoModel& model, const TrainingArguments& args,
@@ -92,9 +95,9 @@ class Trainer {
   /// How alike predictions with and without 8-bit integers are, as a sentence.
   std::string compare(const Predictions& int8, const Predictions& other) const;
 
-  /// Weights, configuration and tokenizer into a folder.
+  /// Weights, configuration and tokenizer into a folder, by rank 0.
   void save_model(const std::string& folder);
-  /// trainer_state.json into output_dir.
+  /// trainer_state.json into output_dir, by rank 0.
   void save_state();
 
   const TrainerState& state() const { return state_; }
@@ -127,6 +130,11 @@ class Trainer {
   void make_base_caches(const Plan& plan);
   std::unique_ptr<BaseCache> make_base_cache(const TokenizedDataset& data, const std::string& when) const;
   void run_updates(const Plan& plan);
+  /// Several ranks: all of them do the same run.  Errors: kUsage.
+  void check_ranks(const Plan& plan);
+  /// Adds what all ranks have counted since the last time to the state.
+  void share_counts();
+  ProcessGroup* group() const { return backend_.group(); }
   /// The place in the data, in updates from the start of the first epoch.
   int64_t data_updates() const { return state_.global_step - data_lag_; }
   /// One update from its micro-batches.
@@ -147,11 +155,15 @@ class Trainer {
   void evaluate_and_save(const Plan& plan, bool epoch_end);
   void note_best(const nlohmann::json& metrics);
   std::string save_checkpoint();
+  void write_checkpoint_to(const std::string& folder);
   void rotate_checkpoints();
   void load_best_model();
   void log(nlohmann::ordered_json entry);
   void say(LogLevel level, const std::string& text) const;
   SamplerOptions sampler_options(int64_t samples) const;
+  SamplerOptions evaluation_options(int64_t samples) const;
+  /// The scores of this rank's batches.
+  std::vector<BatchScores> scores(const TokenizedDataset& data, const Session::Work& work);
   DType evaluation_dtype() const;
 
   Backend& backend_;
@@ -181,6 +193,8 @@ class Trainer {
   double update_loss_ = 0;   ///< of the runs of an update that were collected
   bool finite_loss_ = true;  ///< of all of them
   int64_t updates_collected_ = 0;
+  bool stop_asked_ = false;       ///< several ranks: one of them was asked to stop
+  double flos_ = 0, tokens_ = 0;  ///< of this rank, since share_counts
   double last_loss_ = 0, last_norm_ = 0, last_learning_rate_ = 0;
   int pad_to_ = 0;
   bool saved_this_step_ = false;

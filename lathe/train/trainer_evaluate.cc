@@ -7,18 +7,6 @@
 #include "lathe/train/trainer.h"
 
 namespace lathe {
-namespace {
-
-SamplerOptions evaluation_options(const TrainingArguments& args, int64_t samples) {
-  SamplerOptions options;
-  options.size = samples;
-  options.batch_size = static_cast<int>(args.per_device_eval_batch_size);
-  options.strategy = SamplingStrategy::kSequential;
-  return options;
-}
-
-}  // namespace
-
 std::vector<int32_t> best_classes(const Predictions& p) {
   std::vector<int32_t> classes;
   for (size_t row = 0; row < p.logits.size(); row += static_cast<size_t>(p.columns)) {
@@ -45,11 +33,18 @@ double agreement(Problem problem, const Predictions& a, const Predictions& b) {
   return sum / static_cast<double>(samples);
 }
 
+SamplerOptions Trainer::evaluation_options(int64_t samples) const {
+  SamplerOptions options;
+  options.size = samples;
+  options.batch_size = static_cast<int>(args_.per_device_eval_batch_size);
+  options.strategy = SamplingStrategy::kSequential;
+  return options;
+}
+
 Session::Work Trainer::evaluation_work(const TokenizedDataset& data, bool int8) const {
   // Besides integers nothing of an evaluation wants to be exact: what is f32 is bf16 then.
   const DType dtype = int8 && evaluation_dtype() == DType::f32 ? DType::bf16 : evaluation_dtype();
-  const Bucket bucket =
-      largest_batch(data, evaluation_options(args_, data.size()), session_->token_multiple(), 1);
+  const Bucket bucket = largest_batch(data, evaluation_options(data.size()), session_->token_multiple(), 1);
   return {ProgramKind::kEvaluate, bucket, true, false, int8, dtype};
 }
 
@@ -94,32 +89,41 @@ std::string Trainer::compare(const Predictions& int8, const Predictions& other) 
                      100 * found);
 }
 
-Predictions Trainer::predict(const TokenizedDataset& data, bool int8) {
-  Predictions out;
-  const bool tokens = model_.model->problem() == Problem::kQuestionAnswering;
-  if (tokens) out.begins = data.begins;
-  if (data.size() == 0) return out;
-  const SamplerOptions options = evaluation_options(args_, data.size());
+std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Session::Work& work) {
+  SamplerOptions options = evaluation_options(data.size());
+  options.even_batches = false;  // nobody repeats a sample: what is gathered is the data set
+  if (group() != nullptr) options.rank = group()->rank(), options.world_size = group()->size();
   BatchStream stream(data, options, session_->token_multiple(), 1, 0, 0, 1);
-  const int64_t batches = (data.size() + options.batch_size - 1) / options.batch_size;
-  std::vector<float> logits;
-  double loss = 0, counted = 0;
-  const bool filter = args_.logging_nan_inf_filter.value_or(false);
-  const Session::Work work = evaluation_work(data, int8);
-  const DType dtype = *work.dtype;
-  const bool base_kept = &data == eval_ && eval_base_ && !int8 && dtype == training_dtype(args_);
+  const int64_t batches = Sampler(options).batches_per_epoch();
+  const bool tokens = model_.model->per_token();
+  const bool base_kept = &data == eval_ && eval_base_ && !work.int8 && *work.dtype == training_dtype(args_);
   if (!base_kept) session_->reserve({&work, 1});
+  std::vector<BatchScores> all;
   for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
     const Session::BaseRows base = base_kept ? eval_base_->rows(*batch) : Session::BaseRows{};
-    out.has_loss = !batch->labels.empty() || !batch->targets.empty() || !batch->start_positions.empty();
-    const double batch_loss = session_->evaluate(*batch, logits, base, dtype, int8);
-    if (!filter || std::isfinite(batch_loss)) {
-      loss += batch_loss * batch->rows;
-      counted += batch->rows;
-    }
-    out.columns = static_cast<int64_t>(logits.size()) / (tokens ? batch->real_tokens() : batch->rows);
-    out.logits.insert(out.logits.end(), logits.begin(), logits.end());
+    BatchScores& scores = all.emplace_back();
+    scores.loss = session_->evaluate(*batch, scores.logits, base, work.dtype, work.int8);
+    scores.rows = batch->rows;
+    scores.units = tokens ? batch->real_tokens() : batch->rows;
     if (hooks_.on_evaluation_step) hooks_.on_evaluation_step(done, batches);
+  }
+  return all;
+}
+
+Predictions Trainer::predict(const TokenizedDataset& data, bool int8) {
+  Predictions out;
+  if (model_.model->problem() == Problem::kQuestionAnswering) out.begins = data.begins;
+  if (data.size() == 0) return out;
+  out.has_loss = !data.labels.empty() || !data.targets.empty() || !data.start_positions.empty();
+  double loss = 0, counted = 0;
+  const bool filter = args_.logging_nan_inf_filter.value_or(false);
+  for (const BatchScores& batch : gather_scores(group(), scores(data, evaluation_work(data, int8)))) {
+    if (!filter || std::isfinite(batch.loss)) {
+      loss += batch.loss * static_cast<double>(batch.rows);
+      counted += static_cast<double>(batch.rows);
+    }
+    out.columns = static_cast<int64_t>(batch.logits.size()) / batch.units;
+    out.logits.insert(out.logits.end(), batch.logits.begin(), batch.logits.end());
   }
   out.loss = loss / counted;  // NaN where the filter left nothing
   return out;

@@ -7,17 +7,24 @@ namespace lathe {
 
 std::string Trainer::save_checkpoint() {
   const std::string folder = join_path(*args_.output_dir, fmt::format("checkpoint-{}", state_.global_step));
+  share_counts();
+  saved_this_step_ = true;
+  if (is_main(group())) write_checkpoint_to(folder);
+  if (group() != nullptr) group()->barrier().check();  // who goes on may read it
+  return folder;
+}
+
+void Trainer::write_checkpoint_to(const std::string& folder) {
   const CheckpointContent content{
       model_, *session_, state_, run_, python_json(to_json(bind(args_)), 2) + "\n", args_.save_only_model};
   write_checkpoint(fs_, folder, content).check();
-  saved_this_step_ = true;
-  return folder;
 }
 
 /// Deletes the oldest beyond save_total_limit; the best one stays.  Source: transformers'
 /// _sorted_checkpoints.
 void Trainer::rotate_checkpoints() {
-  if (!args_.save_total_limit || *args_.save_total_limit <= 0 || !args_.output_dir) return;
+  if (!is_main(group()) || !args_.save_total_limit || *args_.save_total_limit <= 0 || !args_.output_dir)
+    return;
   std::vector<std::string> all = checkpoints(fs_, *args_.output_dir);
   int64_t limit = *args_.save_total_limit;
   const std::string best = state_.best_model_checkpoint.value_or("");
@@ -43,9 +50,12 @@ void Trainer::load_best_model() {
                   python_repr(*state_.best_metric), to_string(report, *model_.model, "")));
 }
 
-void Trainer::save_model(const std::string& folder) { write_model(fs_, folder, model_, *session_).check(); }
+void Trainer::save_model(const std::string& folder) {
+  if (is_main(group())) write_model(fs_, folder, model_, *session_).check();
+}
 
 void Trainer::save_state() {
+  if (!is_main(group())) return;
   fs_.write_atomic(join_path(args_.output_dir.value_or("."), "trainer_state.json"), to_json_text(state_))
       .check();
 }

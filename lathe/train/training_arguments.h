@@ -48,7 +48,7 @@ struct TrainingArguments {
   /// logged means.
   std::optional<bool> logging_nan_inf_filter;
   std::string include_num_input_tokens_seen = "no";
-  std::string log_level = "passive";
+  std::string log_level = "passive", log_level_replica = "warning";  ///< of rank 0, of the others
   std::optional<bool> disable_tqdm;
   std::vector<std::string> report_to = {"none"};
   std::optional<std::string> run_name, logging_dir;
@@ -84,7 +84,10 @@ struct TrainingArguments {
 
   std::string device = "auto";  ///< auto, cpu, cuda or mps
   bool use_cpu = false;
-  int64_t threads = 0;  ///< 0: one per usable core
+  int64_t threads = 0;                     ///< 0: one per usable core
+  std::optional<std::string> ddp_backend;  ///< gloo for cpu, nccl for cuda
+  std::optional<int64_t> ddp_bucket_cap_mb;
+  int64_t ddp_timeout = 1800;  ///< seconds
   bool freeze_base_model = false;
   bool int8 = false;                  ///< evaluate and predict with linear layers in 8-bit integers
   bool hf_compat_loss_scale = false;  ///< the loss scale of transformers 5 under accumulation

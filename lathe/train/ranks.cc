@@ -1,0 +1,105 @@
+#include "lathe/train/ranks.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace lathe {
+namespace {
+
+template <typename T>
+void put(std::vector<std::byte>& bytes, const T* values, size_t count) {
+  const auto from = std::as_bytes(std::span(values, count));
+  bytes.insert(bytes.end(), from.begin(), from.end());
+}
+
+template <typename T>
+void take(std::span<const std::byte>& bytes, T* values, size_t count) {
+  if (bytes.size() < count * sizeof(T)) fail(ErrorCode::kInternal, "a rank's message ends too soon");
+  std::memcpy(values, bytes.data(), count * sizeof(T));
+  bytes = bytes.subspan(count * sizeof(T));
+}
+
+std::vector<std::vector<double>> numbers_of_all(ProcessGroup& group, const std::vector<double>& mine) {
+  std::vector<std::vector<double>> all;
+  for (const auto& bytes : group.all_gather(std::as_bytes(std::span(mine))).value()) {
+    std::span<const std::byte> rest(bytes);
+    all.emplace_back(mine.size());
+    take(rest, all.back().data(), mine.size());
+  }
+  return all;
+}
+
+std::vector<std::string> texts_of_all(ProcessGroup& group, const std::string& mine) {
+  std::vector<std::string> all;
+  for (const auto& bytes : group.all_gather(std::as_bytes(std::span(mine))).value())
+    all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return all;
+}
+
+std::vector<BatchScores> scores_in(std::span<const std::byte> bytes) {
+  std::vector<BatchScores> all;
+  while (!bytes.empty()) {
+    BatchScores& scores = all.emplace_back();
+    int64_t sizes[3];
+    take(bytes, &scores.loss, 1);
+    take(bytes, sizes, 3);
+    scores.rows = sizes[0], scores.units = sizes[1];
+    scores.logits.resize(static_cast<size_t>(sizes[2]));
+    take(bytes, scores.logits.data(), scores.logits.size());
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<double> sum_over(ProcessGroup* group, const std::vector<double>& mine) {
+  if (group == nullptr) return mine;
+  std::vector<double> sums(mine.size(), 0.0);
+  for (const auto& numbers : numbers_of_all(*group, mine))
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += numbers[i];
+  return sums;
+}
+
+int64_t least_over(ProcessGroup* group, int64_t mine) {
+  if (group == nullptr) return mine;
+  double least = static_cast<double>(mine);
+  for (const auto& numbers : numbers_of_all(*group, {least})) least = std::min(least, numbers[0]);
+  return static_cast<int64_t>(least);
+}
+
+std::string text_of_main(ProcessGroup* group, const std::string& mine) {
+  return group == nullptr ? mine : texts_of_all(*group, mine)[0];
+}
+
+void check_alike(ProcessGroup* group, const nlohmann::json& mine) {
+  if (group == nullptr) return;
+  const std::vector<std::string> all = texts_of_all(*group, mine.dump());
+  const nlohmann::json first = nlohmann::json::parse(all[0]);
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    const nlohmann::json other = nlohmann::json::parse(all[rank]);
+    for (const auto& [name, value] : first.items())
+      if (other.value(name, nlohmann::json()) != value)
+        fail(ErrorCode::kUsage, "rank 0 has {} {}, rank {} has {}: all ranks must do the same run", name,
+             value.dump(), rank, other.value(name, nlohmann::json()).dump());
+  }
+}
+
+std::vector<BatchScores> gather_scores(ProcessGroup* group, std::vector<BatchScores> mine) {
+  if (group == nullptr) return mine;
+  std::vector<std::byte> bytes;
+  for (const BatchScores& scores : mine) {
+    const int64_t sizes[3] = {scores.rows, scores.units, static_cast<int64_t>(scores.logits.size())};
+    put(bytes, &scores.loss, 1);
+    put(bytes, sizes, 3);
+    put(bytes, scores.logits.data(), scores.logits.size());
+  }
+  std::vector<std::vector<BatchScores>> all;
+  for (const auto& part : group->all_gather(bytes).value()) all.push_back(scores_in(part));
+  std::vector<BatchScores> ordered;
+  for (size_t round = 0; round < all[0].size(); ++round)  // rank 0 has at least as many as any other
+    for (auto& of_rank : all)
+      if (round < of_rank.size()) ordered.push_back(std::move(of_rank[round]));
+  return ordered;
+}
+
+}  // namespace lathe

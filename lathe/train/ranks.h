@@ -1,0 +1,39 @@
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lathe/core/process_group.h"
+
+namespace lathe {
+
+/// What ranks that train together tell each other beside gradients.  group null: this process is alone, and
+/// each call gives what it was given.
+
+/// The one rank that writes and speaks.
+inline bool is_main(const ProcessGroup* group) { return group == nullptr || group->rank() == 0; }
+
+/// Sums of a few numbers over the ranks, exact for whole numbers below 2^53.  Errors: throws the group's.
+std::vector<double> sum_over(ProcessGroup* group, const std::vector<double>& mine);
+/// The least of a number over the ranks.
+int64_t least_over(ProcessGroup* group, int64_t mine);
+
+/// Rank 0's text.
+std::string text_of_main(ProcessGroup* group, const std::string& mine);
+
+/// Errors: kUsage, on every rank, where the members of `mine` (an object) are not the same on all of them:
+/// names the first such member, the rank, and both values.
+void check_alike(ProcessGroup* group, const nlohmann::json& mine);
+
+/// Scores of one batch of an evaluation.
+struct BatchScores {
+  double loss = 0;
+  int64_t rows = 0;   ///< samples
+  int64_t units = 0;  ///< what has scores: samples, or tokens
+  std::vector<float> logits;
+};
+/// Those of all batches in their order: batch b of the data set was scored by rank b mod size.
+std::vector<BatchScores> gather_scores(ProcessGroup* group, std::vector<BatchScores> mine);
+
+}  // namespace lathe
