@@ -6,6 +6,7 @@
 #include "lathe/backends/cuda/choices_file.h"
 #include "lathe/backends/cuda/cublaslt.h"
 #include "lathe/backends/cuda/cuda_executable.h"
+#include "lathe/backends/cuda/nccl.h"
 #include "lathe/backends/cuda/products.h"
 
 namespace lathe::cuda {
@@ -15,9 +16,13 @@ constexpr size_t kAlignment = 256;  // what cuBLASLt's fastest algorithms and ve
 
 class CudaBackend : public Backend {
  public:
-  explicit CudaBackend(bool tf32) : products_(*cublaslt(), tf32), device_{{}, {}, {}, products_, rounded_} {
+  CudaBackend(bool tf32, std::shared_ptr<ProcessGroup> group)
+      : group_(std::move(group)),
+        nccl_(group_ == nullptr ? nullptr : std::make_unique<Nccl>(*group_)),
+        products_(*cublaslt(), tf32),
+        device_{{}, {}, {}, products_, rounded_, nccl_.get(), {}} {
     cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, 0), "asking for the GPU");
+    check(cudaGetDeviceProperties(&properties, current_device()), "asking for the GPU");
     info_.kind = "cuda";
     info_.name = presence().detail;
     info_.memory_bytes = properties.totalGlobalMem;
@@ -31,6 +36,7 @@ class CudaBackend : public Backend {
         impl.launch = entry.launch;
         impl.prepare = entry.prepare;
         impl.late_outputs = entry.late_outputs;
+        impl.own_queue = entry.own_queue;
         if (entry.accepts != nullptr) impl.accepts = entry.accepts;
         if (entry.workspace_bytes != nullptr) impl.workspace_bytes = entry.workspace_bytes;
         table_[entry.op].push_back(std::move(impl));
@@ -43,6 +49,7 @@ class CudaBackend : public Backend {
   }
 
   const DeviceInfo& info() const override { return info_; }
+  ProcessGroup* group() const override { return group_.get(); }
 
   Result<Buffer> allocate(size_t bytes, Memory kind) override {
     return cuda::allocate(bytes, kind, device_.compute);
@@ -119,7 +126,15 @@ class CudaBackend : public Backend {
     return started.ok() ? status_of(cudaStreamSynchronize(device_.compute), "copying") : started;
   }
 
+  static int current_device() {
+    int device = 0;
+    check(cudaGetDevice(&device), "asking for the GPU");
+    return device;
+  }
+
   const std::string choices_path_ = choices_path();
+  std::shared_ptr<ProcessGroup> group_;
+  std::unique_ptr<Nccl> nccl_;
   Products products_;
   RoundedStates rounded_;
   Device device_;
@@ -153,10 +168,20 @@ Presence presence() {
   return found;
 }
 
-std::unique_ptr<Backend> make_cuda_backend(bool tf32) {
+std::unique_ptr<Backend> make_cuda_backend(bool tf32, std::shared_ptr<ProcessGroup> group) {
   const Presence found = presence();
   if (!found.available) fail(ErrorCode::kNotFound, "cuda: {}", found.detail);
-  return std::make_unique<CudaBackend>(tf32);
+  if (group != nullptr) {
+    int count = 0;
+    check(cudaGetDeviceCount(&count), "asking for the GPUs");
+    // A launcher may show each rank its own GPU alone, or all ranks of the machine all of them.
+    const int device = count == 1 ? 0 : group->local_rank();
+    if (device >= count)
+      fail(ErrorCode::kUsage, "rank {}: GPU {} is wanted, there are {}: start as many processes as GPUs",
+           group->rank(), device, count);
+    check(cudaSetDevice(device), "choosing the GPU");
+  }
+  return std::make_unique<CudaBackend>(tf32, std::move(group));
 }
 
 }  // namespace lathe::cuda

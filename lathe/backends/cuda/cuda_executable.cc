@@ -43,6 +43,7 @@ CudaExecutable::CudaExecutable(Device& device, const Program& program, const Sel
               device.side,    fork_, device.products};
     for (int id : node.in) call.in.push_back(address(id));
     for (int id : node.out) call.out.push_back(address(id));
+    call.nccl = device.nccl;
     use_rounded(call, plan);
     steps_.push_back({impl, static_cast<int>(n), std::move(call)});
   }
@@ -128,6 +129,7 @@ cudaGraphExec_t CudaExecutable::capture(bool timed) {
       launch(*steps_[i].impl, call);
     }
     join_late(nullptr);
+    join_messages(nullptr);
     mark(steps_.size());
   } catch (...) {
     cudaStreamEndCapture(stream, &graph);
@@ -144,6 +146,8 @@ cudaGraphExec_t CudaExecutable::capture(bool timed) {
 }
 
 void CudaExecutable::launch(const CudaImpl& impl, const Call& call) {
+  if (impl.own_queue && call.side != nullptr) return launch_message(impl, call);
+  join_messages(&call);
   join_late(impl.late_outputs != 0 ? nullptr : &call);
   impl.launch(call);
   check(cudaGetLastError(), call.node.op->name);
@@ -154,21 +158,45 @@ void CudaExecutable::launch(const CudaImpl& impl, const Call& call) {
       late_.push_back({call.out[o], bytes_of(call.out_type(static_cast<int>(o)))});
 }
 
+/// A node with own_queue begins behind what it reads, late outputs too, and nothing waits for it but who
+/// reads what it writes.
+void CudaExecutable::launch_message(const CudaImpl& impl, Call call) {
+  check(cudaEventRecord(fork_, device_.compute), "capturing");
+  check(cudaStreamWaitEvent(device_.messages, fork_), "capturing");
+  if (reads(call, late_)) check(cudaStreamWaitEvent(device_.messages, late_done_), "capturing");
+  call.stream = device_.messages;
+  impl.launch(call);
+  check(cudaGetLastError(), call.node.op->name);
+  check(cudaEventRecord(messages_done_, device_.messages), "capturing");
+  for (size_t o = 0; o < call.node.out.size(); ++o)
+    messages_.push_back({call.out[o], bytes_of(call.out_type(static_cast<int>(o)))});
+}
+
+/// Waits on the device for the nodes with own_queue, if `reader` reads what one of them writes; null: in any
+/// case.
+void CudaExecutable::join_messages(const Call* reader) {
+  if (messages_.empty() || (reader != nullptr && !reads(*reader, messages_))) return;
+  check(cudaStreamWaitEvent(device_.compute, messages_done_), "capturing");
+  messages_.clear();
+}
+
 /// Waits on the device for late outputs, if `reader` reads memory of one of them; null: in any case.
 void CudaExecutable::join_late(const Call* reader) {
-  if (late_.empty()) return;
-  const auto reads_late = [&](size_t input) {
-    const std::byte* begin = reader->in[input];
-    if (begin == nullptr) return false;
-    const std::byte* end = begin + bytes_of(reader->in_type(static_cast<int>(input)));
-    return std::any_of(late_.begin(), late_.end(),
-                       [&](const Piece& late) { return begin < late.data + late.bytes && late.data < end; });
-  };
-  bool wait = reader == nullptr;
-  for (size_t input = 0; !wait && input < reader->in.size(); ++input) wait = reads_late(input);
-  if (!wait) return;
+  if (late_.empty() || (reader != nullptr && !reads(*reader, late_))) return;
   check(cudaStreamWaitEvent(device_.compute, late_done_), "capturing");
   late_.clear();
+}
+
+bool CudaExecutable::reads(const Call& reader, const std::vector<Piece>& pieces) {
+  for (size_t input = 0; input < reader.in.size(); ++input) {
+    const std::byte* begin = reader.in[input];
+    if (begin == nullptr) continue;
+    const std::byte* end = begin + bytes_of(reader.in_type(static_cast<int>(input)));
+    if (std::any_of(pieces.begin(), pieces.end(),
+                    [&](const Piece& p) { return begin < p.data + p.bytes && p.data < end; }))
+      return true;
+  }
+  return false;
 }
 
 Status CudaExecutable::run(const Slot& slot, Event* event) {

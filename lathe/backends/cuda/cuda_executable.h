@@ -17,6 +17,8 @@ struct Device {
   Stream copies;         ///< inputs travel here while the run before computes
   Products& products;
   RoundedStates& rounded;
+  const Nccl* nccl = nullptr;
+  Stream messages;  ///< nodes with own_queue run here
 };
 
 /// A program as one CUDA graph: captured once, replayed by every run.  A run copies its inputs through pinned
@@ -61,7 +63,9 @@ class CudaExecutable : public Executable {
   Status copy_out(std::span<std::byte> to, const Crossing& output);
 
   void launch(const CudaImpl& impl, const Call& call);
+  void launch_message(const CudaImpl& impl, Call call);
   void join_late(const Call* reader);
+  void join_messages(const Call* reader);
 
   Device& device_;
   Bindings bindings_;  // keeps the memory alive
@@ -74,12 +78,14 @@ class CudaExecutable : public Executable {
   Buffer pinned_, staged_;
   InFlight ring_[kRing];
   cudaGraphExec_t graph_ = nullptr, timed_graph_ = nullptr;
-  Mark fork_, late_done_;
+  Mark fork_, late_done_, messages_done_;
   struct Piece {
     const std::byte* data;
     size_t bytes;
   };
+  static bool reads(const Call& reader, const std::vector<Piece>& pieces);
   std::vector<Piece> late_;                   // while capturing: what the side stream may still be writing
+  std::vector<Piece> messages_;               // the same of the stream of messages
   std::vector<std::unique_ptr<Mark>> marks_;  // of the timed graph: one before each step, and one behind all
   uint64_t ticket_ = 0;
   bool profile_ = false;

@@ -8,6 +8,7 @@
 namespace lathe::cuda {
 
 class Products;
+class Nccl;
 
 /// What a node that is launched sees: its stream, its tensors (addresses on the device) and its workspace.
 struct Call {
@@ -23,6 +24,7 @@ struct Call {
   const void* bias = nullptr;    ///< the same of its bias, where it has one
   void* rounded = nullptr;       ///< of adamw: the rounded copy of its parameters that it writes, or null
   DType rounded_type = DType::f32;
+  const Nccl* nccl = nullptr;  ///< of all_reduce: null where this process is alone
 
   /// The stream for late outputs: it begins behind what was launched on `stream` so far, and runs beside what
   /// follows there.
@@ -65,6 +67,7 @@ struct Entry {
   bool (*accepts)(const Node&, const Program&) = nullptr;
   void (*prepare)(const Call&) = nullptr;  ///< what has to be done once, outside of a capture
   uint32_t late_outputs = 0;               ///< Impl's; `launch` puts them on `beside`
+  bool own_queue = false;                  ///< Impl's; `stream` is that queue then
 };
 
 /// An implementation on a GPU.

@@ -1,6 +1,7 @@
 // Views, which the memory plan has resolved, and the optimizer over flat arenas.
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/flat.h"
+#include "lathe/backends/cuda/nccl.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::cuda {
@@ -8,6 +9,11 @@ namespace {
 
 void run_accumulate(const Call& c) {
   accumulate(c.stream, elements(c.in_type(0)), c.input<float>(2), c.input<float>(1), c.output<float>(0));
+}
+
+void run_all_reduce(const Call& c) {
+  if (c.nccl != nullptr)
+    c.nccl->sum(c.stream, c.output<float>(0), static_cast<size_t>(elements(c.in_type(0))));  // in place
 }
 
 size_t norm_workspace(const Node& node, const Program& program) {
@@ -36,6 +42,7 @@ std::vector<Entry> flat_entries() {
   return {{&op::slice, "view", nullptr},
           {&op::concat, "view", nullptr},
           {&op::accumulate, "map", run_accumulate},
+          {&op::all_reduce, "nccl", run_all_reduce, nullptr, nullptr, nullptr, 0, true},
           {&op::grad_norm, "blocks", run_grad_norm, norm_workspace},
           {&op::adamw, "one pass", run_adamw, adamw_workspace}};
 }

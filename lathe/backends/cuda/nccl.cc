@@ -1,0 +1,94 @@
+#include "lathe/backends/cuda/nccl.h"
+
+#include <dlfcn.h>
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "lathe/backends/cuda/device.h"
+
+namespace lathe::cuda {
+namespace {
+
+// The few entry points of NCCL 2 that are used, as nccl.h declares them since 2.0; its header is not needed.
+using Comm = struct ncclComm*;
+struct UniqueId {
+  char internal[128];
+};
+constexpr int kSuccess = 0, kFloat32 = 7, kSum = 0;  // ncclSuccess, ncclFloat32, ncclSum
+
+struct Library {
+  int (*GetUniqueId)(UniqueId*) = nullptr;
+  int (*CommInitRank)(Comm*, int ranks, UniqueId, int rank) = nullptr;
+  int (*CommAbort)(Comm) = nullptr;
+  int (*AllReduce)(const void*, void*, size_t, int type, int op, Comm, cudaStream_t) = nullptr;
+  const char* (*GetErrorString)(int) = nullptr;
+};
+
+std::optional<Library> open() {
+  void* library = nullptr;
+  for (const char* folder : {"", "/usr/local/cuda/lib64/", "/usr/lib/x86_64-linux-gnu/",
+                             "/usr/lib/aarch64-linux-gnu/", "/opt/cuda/lib64/"})
+    if (library == nullptr)
+      library = dlopen((std::string(folder) + "libnccl.so.2").c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return {};
+  Library found;
+  bool all = true;
+  const auto look_up = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    all = all && function != nullptr;
+  };
+  look_up(found.GetUniqueId, "ncclGetUniqueId");
+  look_up(found.CommInitRank, "ncclCommInitRank");
+  look_up(found.CommAbort, "ncclCommAbort");
+  look_up(found.AllReduce, "ncclAllReduce");
+  look_up(found.GetErrorString, "ncclGetErrorString");
+  if (!all) return {};
+  return found;
+}
+
+const Library& library() {
+  static const std::optional<Library> opened = open();
+  if (!opened)
+    fail(
+        ErrorCode::kNotFound,
+        "libnccl.so.2 is not found: several processes with --device cuda want NVIDIA's NCCL (Debian, Ubuntu: "
+        "libnccl2), or its folder in LD_LIBRARY_PATH");
+  return *opened;
+}
+
+void check_nccl(int result, const char* doing) {
+  if (result != kSuccess) fail(ErrorCode::kInternal, "nccl: {}: {}", doing, library().GetErrorString(result));
+}
+
+}  // namespace
+
+struct Nccl::State {
+  Comm comm = nullptr;
+};
+
+Nccl::Nccl(ProcessGroup& group) : state_(std::make_unique<State>()) {
+  UniqueId id = {};
+  if (group.rank() == 0) check_nccl(library().GetUniqueId(&id), "asking for an id");
+  group.broadcast(std::as_writable_bytes(std::span(id.internal)), 0).check();
+  check_nccl(library().CommInitRank(&state_->comm, group.size(), id, group.rank()), "joining the ranks");
+  // Ways of summing are connected when one is first taken, which depends on the size: none of it in a
+  // capture.
+  const Stream stream;
+  const Buffer values = allocate(size_t{32} << 20, Memory::kDevice, stream).value();
+  for (size_t bytes = 8; bytes <= values.bytes; bytes *= 8)
+    sum(stream, reinterpret_cast<float*>(values.data), bytes / sizeof(float));
+  check(cudaStreamSynchronize(stream), "summing");
+}
+
+/// Abort, not destroy: that would wait for a rank that is gone.
+Nccl::~Nccl() {
+  if (state_->comm != nullptr) library().CommAbort(state_->comm);
+}
+
+void Nccl::sum(cudaStream_t stream, float* values, size_t count) const {
+  check_nccl(library().AllReduce(values, values, count, kFloat32, kSum, state_->comm, stream), "summing");
+}
+
+}  // namespace lathe::cuda

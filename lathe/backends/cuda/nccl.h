@@ -1,0 +1,28 @@
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "lathe/core/process_group.h"
+
+namespace lathe::cuda {
+
+/// A rank's end of NCCL, which sums between GPUs.  The library is looked up when the program runs.
+class Nccl {
+ public:
+  /// Joins the group's ranks, each with the device that is current; they agree on it through the group.
+  /// Errors: kNotFound where the library is not here, kInternal with NCCL's words, those of the group.
+  explicit Nccl(ProcessGroup& group);
+  ~Nccl();
+  Nccl(const Nccl&) = delete;
+  Nccl& operator=(const Nccl&) = delete;
+
+  /// values[i] = Σ over ranks, in place, on the stream; may be captured.  Errors: kInternal.
+  void sum(cudaStream_t stream, float* values, size_t count) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lathe::cuda
