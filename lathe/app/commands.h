@@ -13,6 +13,7 @@ struct Command {
 
 int run_glue(const std::vector<std::string>& args);
 int run_qa(const std::vector<std::string>& args);
+int run_launch(const std::vector<std::string>& args);
 int run_predict(const std::vector<std::string>& args);
 int run_bench(const std::vector<std::string>& args);
 int run_demo(const std::vector<std::string>& args);

@@ -75,8 +75,9 @@ Backend& ScriptRun::open_device() {
     const int threads = share_cores(*group_);
     if (args_.threads == 0) args_.threads = threads;
   }
-  backend_ = lathe::open_device(kind, {static_cast<int>(args_.threads), args_.tf32.value_or(false),
-                                       [this](const std::string& text) { say(LogLevel::kWarning, text); }, group_});
+  backend_ =
+      lathe::open_device(kind, {static_cast<int>(args_.threads), args_.tf32.value_or(false),
+                                [this](const std::string& text) { say(LogLevel::kWarning, text); }, group_});
   if (group_ != nullptr) check_ddp_backend(backend_->info().kind);
   say(LogLevel::kInfo, fmt::format("device {}: {}", backend_->info().kind, backend_->info().name));
   for (const std::string& notice : precision_notices(args_, backend_->info().kind))

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Several processes train as one: the same losses and metrics; one that dies ends the run with its name and a whole
+checkpoint; a run goes on with another number of processes; Ctrl-C stops all of them behind one checkpoint."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import command_line as cl
+from resume_test import history, model_with_dropout
+
+UNIT = 2.0 ** -24  # half the distance of fp32 numbers near 1
+# A loss is a mean of 16 rows, as one sum or as a sum of the ranks' means: at most 16 additions and two divisions in
+# either run.  A gradient is a sum over at most 16 · 32 tokens, whose rounding errors grow as the root of their number.
+LOSS_ROUNDING = 2 * 18 * UNIT
+NORM_ROUNDING = 2 * (16 * 32) ** 0.5 * UNIT
+ROWS = 16  # of a global batch
+
+
+def children_of(pid):
+    found = []
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(status.parent.name))
+    return sorted(found)
+
+
+class SeveralProcesses(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temp = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.temp.name)
+        model_with_dropout(cls.root / "model")
+        cl.write_csv(cls.root / "train.csv", 192, 1)
+        cl.write_csv(cls.root / "dev.csv", 45, 2)  # no multiple of any batch
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temp.cleanup()
+
+    def command(self, ranks, name, *more, accumulation=1):
+        command = cl.glue_command(
+            self.root / name, self.root / "train.csv", self.root / "dev.csv", "--seed", "7", "--logging_steps", "1",
+            "--per_device_train_batch_size", str(ROWS // ranks // accumulation), "--gradient_accumulation_steps",
+            str(accumulation), *more)
+        command[command.index(str(cl.MODEL))] = str(self.root / "model")
+        return command if ranks == 1 else [command[0], "launch", "-n", str(ranks), *command[1:]]
+
+    def run_ranks(self, ranks, name, *more, **keywords):
+        result = cl.run(self.command(ranks, name, *more, **keywords))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return history(self.root / name), result
+
+    def check_same(self, wanted, mine):
+        self.assertEqual(len(wanted), len(mine))
+        for a, b in zip(wanted, mine):
+            self.assertEqual(sorted(a), sorted(b))
+            for key, value in a.items():
+                if key == "grad_norm":
+                    self.assertAlmostEqual(b[key], value, delta=NORM_ROUNDING * value, msg=f"step {a['step']}")
+                elif "loss" in key:
+                    self.assertAlmostEqual(b[key], value, delta=LOSS_ROUNDING * value, msg=f"step {a['step']} {key}")
+                else:
+                    self.assertEqual(b[key], value, key)
+
+    def test_two_and_four_processes_give_the_losses_of_one(self):
+        """At learning rate 0 all updates are compared at the same weights: see resume_test.py."""
+        still = ("--learning_rate", "0", "--eval_strategy", "epoch", "--save_strategy", "no")
+        wanted, _ = self.run_ranks(1, "one", *still)
+        self.assertEqual(len(wanted), 36 + 3 + 1)
+        for ranks in (2, 4):
+            self.check_same(wanted, self.run_ranks(ranks, f"still{ranks}", *still)[0])
+        self.check_same(wanted, self.run_ranks(2, "buckets", *still, "--ddp_bucket_cap_mb", "1")[0])
+        self.check_same(wanted, self.run_ranks(2, "accumulated", *still, accumulation=4)[0])
+
+    def test_training_goes_as_with_one_process(self):
+        """Losses of a run that learns: rounding differences grow through AdamW, but not to 1e-4 in 36 updates."""
+        losses = []
+        for ranks in (1, 2, 4):
+            log, result = self.run_ranks(ranks, f"trained{ranks}", "--save_strategy", "no")
+            losses.append([e["loss"] for e in log if "loss" in e])
+            self.assertEqual(result.stdout.count("'eval_accuracy'"), 1, "rank 0 alone prints")
+            self.assertEqual(result.stdout.count("***** train metrics *****"), 1)
+        for mine in losses[1:]:
+            for a, b in zip(losses[0][:3], mine[:3]):
+                self.assertAlmostEqual(a, b, delta=1e-6)
+            for a, b in zip(losses[0], mine):
+                self.assertAlmostEqual(a, b, delta=1e-4)
+
+    def test_evaluation_and_prediction_are_those_of_one_process(self):
+        outputs = []
+        for ranks in (1, 2, 4):
+            name = f"predicted{ranks}"
+            command = self.command(ranks, name, "--do_predict", "--test_file", str(self.root / "dev.csv"),
+                                   "--save_strategy", "no")
+            command.remove("--do_train")
+            result = cl.run(command)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            results = json.loads((self.root / name / "eval_results.json").read_text())
+            predictions = (self.root / name / "predict_results_None.txt").read_text()
+            outputs.append(({k: v for k, v in results.items() if not k.endswith(("_runtime", "_per_second"))},
+                            predictions))
+        self.assertEqual(outputs[0][1].count("\n"), 46)
+        self.assertEqual(outputs[1], outputs[0])  # a batch of an evaluation is computed by itself: the same bits
+        self.assertEqual(outputs[2], outputs[0])
+
+    def start_long(self, name, ranks=2):
+        process = subprocess.Popen(self.command(ranks, name, "--num_train_epochs", "5000", "--save_steps", "10",
+                                                "--save_total_limit", "3"),
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        until = time.monotonic() + 60
+        while not (self.root / name / "checkpoint-20").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        return process
+
+    def test_a_rank_that_is_killed_ends_the_run_with_its_name_and_a_whole_checkpoint(self):
+        for victim in (0, 1, 2):
+            name = f"killed{victim}"
+            process = self.start_long(name, ranks=3) if victim == 2 else self.start_long(name)
+            ranks = children_of(process.pid)
+            os.kill(ranks[victim], signal.SIGKILL)
+            begin = time.monotonic()
+            _, stderr = process.communicate(timeout=60)
+            self.assertLess(time.monotonic() - begin, 30)
+            self.assertEqual(process.returncode, 128 + signal.SIGKILL, stderr)
+            last = re.search(rf"error: rank {victim} ended by signal 9 \(Killed\); last whole checkpoint: (\S+)", stderr)
+            self.assertTrue(last, stderr)
+            self.assertIn(f"rank {victim} is gone", stderr)
+            for rank in ranks:
+                self.assertFalse(pathlib.Path(f"/proc/{rank}").exists(), f"process {rank} still runs")
+            self.assertTrue((pathlib.Path(last[1]) / "lathe_state.safetensors").exists())
+            step = int(last[1].rsplit("-", 1)[1])
+            goes_on, result = self.run_ranks(1, name, "--max_steps", str(step + 2))
+            self.assertIn(f"going on from {last[1]}", result.stderr)
+            self.assertEqual([e["step"] for e in goes_on if "loss" in e][-1], step + 2)
+
+    def test_a_run_goes_on_with_another_number_of_processes(self):
+        still = ("--learning_rate", "0", "--save_steps", "12", "--save_total_limit", "9")
+        wanted, _ = self.run_ranks(1, "whole", *still)
+        for first, second in ((2, 1), (1, 4), (4, 2)):
+            name = f"from{first}to{second}"
+            self.run_ranks(first, name, *still)
+            for step in (24, 36):  # as if it had been stopped behind update 12
+                for path in sorted((self.root / name / f"checkpoint-{step}").iterdir()):
+                    path.unlink()
+                (self.root / name / f"checkpoint-{step}").rmdir()
+            mine, result = self.run_ranks(second, name, *still)
+            self.assertIn("going on from", result.stderr)
+            self.assertNotIn("not as the one that was stopped", result.stderr)
+            self.check_same(wanted, mine)
+
+    def test_ctrl_c_stops_all_behind_one_checkpoint(self):
+        for send in (signal.SIGINT, signal.SIGTERM):
+            process = self.start_long(f"stopped{send}")
+            process.send_signal(send)
+            _, stderr = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 1, stderr)
+            self.assertNotIn("is gone", stderr)
+            self.assertNotIn("ended with", stderr)
+            folders = set(re.findall(r"--resume_from_checkpoint (\S+)", stderr))
+            self.assertEqual(len(folders), 1, stderr)  # every rank names the same one
+            self.assertTrue((pathlib.Path(folders.pop()) / "lathe_state.safetensors").exists())
+
+    def test_a_signal_to_one_rank_stops_all(self):
+        process = self.start_long("one_asked")
+        os.kill(children_of(process.pid)[1], signal.SIGTERM)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, stderr)
+        self.assertEqual(len(re.findall(r"interrupted after step \d+", stderr)), 2, stderr)
+        self.assertEqual(len(set(re.findall(r"interrupted after step \d+", stderr))), 1, stderr)
+
+    def test_ranks_that_do_another_run_say_so(self):
+        environment = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29871"}
+        processes = [subprocess.Popen(self.command(1, "unlike", "--learning_rate", rate), stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.PIPE, text=True, env={**environment, "RANK": rank})
+                     for rank, rate in (("0", "1e-3"), ("1", "2e-3"))]
+        for process in processes:
+            _, stderr = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 2, stderr)
+            self.assertIn("rank 0 has learning_rate 0.001, rank 1 has 0.002", stderr)
+
+    def test_the_launcher_says_what_it_wants(self):
+        for words, text in ((["launch"], "wants -n and a command"), (["launch", "-n", "2", "info"], "glue or qa"),
+                            (["launch", "-n", "0", "glue"], "at least 1"), (["launch", "-m", "2"], "unknown flag -m")):
+            result = cl.run([cl.program(), *words])
+            self.assertEqual(result.returncode, 2, words)
+            self.assertIn(text, result.stderr)
+
+
+if __name__ == "__main__":
+    if not (pathlib.Path(cl.program()).parent / "liblathe_gloo.so").exists():
+        print("skipped: built without Gloo (Debian, Ubuntu: libgloo-dev)")
+        sys.exit(77)
+    unittest.main()
