@@ -83,6 +83,12 @@ class Mlx(unittest.TestCase):
         for part in ("attention(", "adamw(", "LATHE_MPS_FALLBACK=1"):
             self.assertIn(part, result.stderr)
 
+    def test_several_processes_are_refused(self):
+        command = self.command(self.root / "several")
+        result = cl.run([command[0], "launch", "-n", "2", *command[1:]])
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("trains in one process, this is rank 1 of 2", result.stderr)
+
 
 class WithoutMlx(unittest.TestCase):
     def test_a_program_without_the_module_starts_and_says_what_to_do(self):
