@@ -26,6 +26,9 @@ Arrays run_accumulate(const Call& c) {
   return {mx::where(mx::equal(keep, number(0)), c[1], mx::add(mx::multiply(keep, c[0]), c[1]))};
 }
 
+/// This device trains in one process; open_device refuses more.
+Arrays run_all_reduce(const Call& c) { return {c[0]}; }
+
 /// One number of `hyper`: [1].
 mx::array hyper_of(const mx::array& hyper, Hyper h) {
   const int i = static_cast<int>(h);
@@ -65,11 +68,9 @@ Arrays run_adamw(const Call& c) {
 }  // namespace
 
 std::vector<Entry> flat_entries() {
-  return {{&op::slice, "view", run_slice},
-          {&op::concat, "copy", run_concat},
-          {&op::accumulate, "map", run_accumulate},
-          {&op::grad_norm, "tree", run_grad_norm},
-          {&op::adamw, "map", run_adamw}};
+  return {{&op::slice, "view", run_slice},          {&op::concat, "copy", run_concat},
+          {&op::accumulate, "map", run_accumulate}, {&op::all_reduce, "one process", run_all_reduce},
+          {&op::grad_norm, "tree", run_grad_norm},  {&op::adamw, "map", run_adamw}};
 }
 
 }  // namespace lathe::mlx
