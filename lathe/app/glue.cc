@@ -2,21 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "lathe/app/commands.h"
 #include "lathe/app/script_run.h"
+#include "lathe/core/environment.h"
 #include "lathe/data/dataset.h"
 #include "lathe/data/hub_data.h"
 #include "lathe/io/json_file.h"
 
 namespace lathe {
 namespace {
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 /// Training, validation and test texts with one set of labels.
 struct Texts {

@@ -20,12 +20,11 @@
 #include "lathe/app/options.h"
 #include "lathe/app/signals.h"
 #include "lathe/core/error.h"
+#include "lathe/core/program_path.h"
 #include "lathe/train/checkpoint.h"
 
 #if defined(__linux__)
 #include <sys/prctl.h>
-#elif defined(__APPLE__)
-#include <mach-o/dyld.h>
 #endif
 
 namespace lathe {
@@ -79,17 +78,6 @@ Settings parse(const std::vector<std::string>& args) {
   return s;
 }
 
-std::string own_path() {
-  std::array<char, 4096> path = {};
-#if defined(__linux__)
-  if (readlink("/proc/self/exe", path.data(), path.size() - 1) > 0) return path.data();
-#elif defined(__APPLE__)
-  uint32_t bytes = path.size();
-  if (_NSGetExecutablePath(path.data(), &bytes) == 0) return path.data();
-#endif
-  fail(ErrorCode::kInternal, "the path of this program is not known");
-}
-
 /// Where the run of these words writes; empty where they are no valid command line.
 std::string output_folder(const std::vector<std::string>& command) {
   const std::vector<std::string> flags(command.begin() + 1, command.end());
@@ -112,7 +100,9 @@ struct Rank {
 
 class Launch {
  public:
-  explicit Launch(Settings settings) : settings_(std::move(settings)), path_(own_path()) {}
+  explicit Launch(Settings settings) : settings_(std::move(settings)), path_(program_path()) {
+    if (path_.empty()) fail(ErrorCode::kInternal, "the path of this program is not known");
+  }
 
   int run() {
     for (int rank = 0; rank < settings_.ranks; ++rank) ranks_.push_back(start(rank));

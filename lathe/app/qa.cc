@@ -1,10 +1,9 @@
 // lathe qa: what run_qa.py does.
 #include <fmt/format.h>
 
-#include <cstdlib>
-
 #include "lathe/app/commands.h"
 #include "lathe/app/script_run.h"
+#include "lathe/core/environment.h"
 #include "lathe/data/glue_tasks.h"
 #include "lathe/data/hub_data.h"
 #include "lathe/data/qa_postprocess.h"
@@ -76,8 +75,7 @@ class Qa {
     const std::string data_dir = qa_.data_dir.value_or("");
     if (name != "squad" && name != "squad_v2" && name != "rajpurkar/squad" && name != "rajpurkar/squad_v2")
       return std::nullopt;
-    const char* variable = std::getenv("LATHE_DATA_DIR");
-    const std::string root = variable == nullptr ? "" : variable;
+    const std::string root = environment("LATHE_DATA_DIR");
     const SquadFiles found = look_for_squad_files(version_2, data_dir, root);
     if (data_dir.empty() && found.train.empty() && found.validation.empty()) return std::nullopt;
     return find_squad_files(version_2, data_dir, root);

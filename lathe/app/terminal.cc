@@ -6,19 +6,15 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
+
+#include "lathe/core/environment.h"
 
 namespace lathe {
 namespace {
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
 bool locale_is_utf8() {
   for (const auto* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const std::string value = variable(name);
+    const std::string value = environment(name);
     if (!value.empty())
       return value.find("UTF-8") != std::string::npos || value.find("utf8") != std::string::npos;
   }
@@ -54,7 +50,7 @@ TerminalPort standard_port() {
             return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
           },
       .unicode = locale_is_utf8(),
-      .interactive = isatty(STDERR_FILENO) == 1 && variable("TERM") != "dumb"};
+      .interactive = isatty(STDERR_FILENO) == 1 && environment("TERM") != "dumb"};
 }
 
 Terminal::Terminal(LogLevel level, bool progress, TerminalPort port)

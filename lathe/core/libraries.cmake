@@ -21,3 +21,5 @@ elseif(kind STREQUAL "package")
   target_link_libraries(lathe_third_party::fmt INTERFACE fmt::fmt)
 endif()
 target_link_libraries(lathe_core PUBLIC lathe_third_party::fmt Threads::Threads nlohmann_json::nlohmann_json)
+# Parts that are loaded when needed are installed in its folder lathe: program_path.h looks there.
+target_compile_definitions(lathe_core PRIVATE LATHE_LIBRARY_FOLDER="${CMAKE_INSTALL_LIBDIR}")

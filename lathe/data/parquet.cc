@@ -3,11 +3,11 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <vector>
 
+#include "lathe/core/environment.h"
 #include "lathe/core/error.h"
+#include "lathe/core/program_path.h"
 #include "lathe/data/parquet_part.h"
 #include "lathe/io/file_system.h"
 
@@ -20,23 +20,9 @@ constexpr const char* kPartName = "liblathe_parquet.dylib";
 constexpr const char* kPartName = "liblathe_parquet.so";
 #endif
 
-std::string program_folder() {
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) return program.parent_path().string();
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&program_folder), &info) == 0) return ".";
-  return parent_folder(std::filesystem::canonical(info.dli_fname, error).string());
-}
-
 LatheParquetRows open_part() {
-  std::vector<std::string> places;
-  if (const char* named = std::getenv("LATHE_PARQUET"); named != nullptr && *named != '\0') {
-    places = {named};
-  } else {
-    places = {join_path(program_folder(), kPartName),
-              join_path(program_folder(), fmt::format("../{}/lathe/{}", LATHE_LIBRARY_FOLDER, kPartName))};
-  }
+  const std::string named = environment("LATHE_PARQUET");
+  const std::vector<std::string> places = named.empty() ? part_places(kPartName) : std::vector{named};
   std::string why;
   for (const std::string& place : places) {
     if (!real_file_system().exists(place)) {

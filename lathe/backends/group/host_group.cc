@@ -1,15 +1,14 @@
 #include "lathe/backends/group/host_group.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
 #include "lathe/backends/group/store.h"
+#include "lathe/core/program_path.h"
 
 namespace lathe::group {
 namespace {
@@ -113,33 +112,18 @@ class HostGroup : public ProcessGroup {
 
   const World world_;
   const double timeout_s_;
-  std::unique_ptr<StoreServer> server_;
-  std::unique_ptr<Store> store_;
   std::mutex mutex_;  // of transport_ while it is opened
   Transport transport_;
+  std::unique_ptr<StoreServer> server_;
+  std::unique_ptr<Store> store_;  // last, so that it goes first: its thread calls abort()
 };
-
-/// The folder of the program, with a slash behind it; empty where it is not known.
-std::string program_folder() {
-  std::array<char, 4096> path = {};
-#if defined(__linux__)
-  if (readlink("/proc/self/exe", path.data(), path.size() - 1) < 0) return "";
-#else
-  Dl_info info = {};
-  if (dladdr(reinterpret_cast<void*>(&find_transport), &info) == 0 || info.dli_fname == nullptr ||
-      realpath(info.dli_fname, path.data()) == nullptr)
-    return "";
-#endif
-  const std::string text = path.data();
-  return text.substr(0, text.rfind('/') + 1);
-}
 
 }  // namespace
 
 TransportLibrary find_transport(const std::string& name) {
-  const std::string file = "liblathe_" + name + ".so", folder = program_folder();
+  const std::string file = "liblathe_" + name + ".so";
   std::string why;
-  for (const std::string& path : {folder + file, folder + "../lib/lathe/" + file, file}) {
+  for (const std::string& path : part_places(file)) {
     if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
       if (void* entry = dlsym(library, kTransportEntry))
         return {reinterpret_cast<OpenTransport>(entry), path};

@@ -14,7 +14,7 @@ struct TransportLibrary {
   OpenTransport open = nullptr;  ///< null: it is not here
   std::string detail;
 };
-/// Looks beside the program, in ../lib/lathe as seen from there, and where libraries are found.
+/// Looks where part_places says.
 TransportLibrary find_transport(const std::string& name);
 
 /// Meets the other ranks at the world's address and connects to each.  Rank 0 keeps the store.

@@ -11,7 +11,7 @@ if(LATHE_GLOO AND LATHE_GLOO_INCLUDE AND LATHE_GLOO_LIBRARY)
   target_include_directories(lathe_gloo SYSTEM PRIVATE ${LATHE_GLOO_INCLUDE})
   target_link_libraries(lathe_gloo PRIVATE lathe_flags ${LATHE_GLOO_LIBRARY})
   add_dependencies(lathe_group lathe_gloo)   # whoever uses the group finds it beside the program
-  install(TARGETS lathe_gloo LIBRARY DESTINATION lib/lathe)   # where find_transport looks
+  install(TARGETS lathe_gloo LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lathe)
 else()
   message(STATUS "Gloo is not found (Debian, Ubuntu: libgloo-dev): several processes cannot train on the cpu")
 endif()
