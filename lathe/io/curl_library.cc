@@ -38,7 +38,6 @@ CurlLibrary open_library() {
   look_up("curl_easy_cleanup", curl.easy_cleanup);
   look_up("curl_easy_setopt", curl.easy_setopt);
   look_up("curl_easy_perform", curl.easy_perform);
-  look_up("curl_easy_getinfo", curl.easy_getinfo);
   look_up("curl_easy_strerror", curl.easy_strerror);
   look_up("curl_slist_append", curl.slist_append);
   look_up("curl_slist_free_all", curl.slist_free_all);

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "lathe/core/error.h"
+#include "lathe/core/trimmed.h"
 #include "lathe/core/version.h"
 #include "lathe/io/curl_library.h"
 
@@ -19,13 +20,6 @@ std::string lower(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && std::string_view(" \t\r\n").find(text.back()) != std::string_view::npos)
-    text.remove_suffix(1);
-  return text;
 }
 
 /// What the callbacks see.
@@ -144,7 +138,6 @@ HttpResponse HttpClient::perform(const HttpRequest& request) {
   HeaderList headers(state_->curl);
   headers.add(fmt::format("User-Agent: lathe/{}", kVersion));
   headers.add("Accept-Encoding: identity");  // sizes and ranges are those of the file itself
-  if (!request.accept.empty()) headers.add("Accept: " + request.accept);
   if (!request.token.empty()) headers.add("Authorization: Bearer " + request.token);
   if (request.begin)
     headers.add(fmt::format("Range: bytes={}-{}", *request.begin,

@@ -30,7 +30,6 @@ struct HttpRequest {
   bool head = false;
   bool follow = true;                  ///< redirects; other hosts do not get the token
   std::string token;                   ///< sent as a bearer token if not empty
-  std::string accept;                  ///< a header Accept, if not empty
   std::optional<uint64_t> begin, end;  ///< bytes [begin, end) alone
   double timeout_s = 10;               ///< to connect, and for the longest time in which nothing much comes
   /// Takes the bytes of an answer 200 or 206, whose headers are there already; false ends the transfer.

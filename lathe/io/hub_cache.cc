@@ -9,9 +9,11 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <thread>
+
+#include "lathe/core/environment.h"
+#include "lathe/core/trimmed.h"
 
 namespace lathe {
 namespace {
@@ -25,17 +27,6 @@ constexpr std::string_view kCacheTag =
     "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of files from the Hugging Face Hub.\n";
 
 constexpr auto kPollLock = std::chrono::milliseconds(100);
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-std::string trimmed(const std::string& text) {
-  constexpr const char* kBlanks = " \t\r\n";
-  const size_t first = text.find_first_not_of(kBlanks);
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
-}
 
 std::string cache_name(const HubRepo& repo) {
   std::string name = repo.name;
@@ -103,7 +94,8 @@ HubCache::HubCache(FileSystem& fs, std::string cache, const HubRepo& repo)
 std::string HubCache::commit_of(const std::string& revision) const {
   const std::string ref = join_path(folder_, "refs/" + revision);
   if (!fs_.exists(ref) || fs_.is_directory(ref)) return revision;
-  std::string commit = trimmed(fs_.read(ref).value());
+  const std::string content = fs_.read(ref).value();
+  std::string commit(trimmed(content));
   if (!is_inside(commit)) fail(ErrorCode::kInvalidData, "{}: found no name of a commit in it", ref);
   return commit;
 }

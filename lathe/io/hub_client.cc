@@ -9,18 +9,15 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "lathe/core/environment.h"
 #include "lathe/core/error.h"
+#include "lathe/core/trimmed.h"
 #include "lathe/io/json_file.h"
 
 namespace lathe {
 namespace {
 
 constexpr int kMostRedirects = 5;
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 bool is_true(std::string value) {
   for (char& c : value) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -32,18 +29,14 @@ double seconds_or(const char* name, double fallback) {
   return value > 0 ? value : fallback;
 }
 
-std::string stripped(const std::string& text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") + 1 - first);
-}
-
 std::string token_from_environment() {
   for (const char* name : {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
-    if (std::string token = stripped(environment(name)); !token.empty()) return token;
+    if (std::string token(trimmed(environment(name))); !token.empty()) return token;
   std::string path = environment("HF_TOKEN_PATH");
   path = path.empty() ? join_path(hub_home(), "token") : expand_home(path);
   FileSystem& fs = real_file_system();
-  return fs.exists(path) && !fs.is_directory(path) ? stripped(fs.read(path).value()) : "";
+  if (!fs.exists(path) || fs.is_directory(path)) return "";
+  return std::string(trimmed(fs.read(path).value()));
 }
 
 bool is_hex(std::string_view text, size_t digits) {
