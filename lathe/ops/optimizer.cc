@@ -63,6 +63,13 @@ void adjust_not_finite(Reference& r) {
   adjust_adamw(r);
   r.in[4][0] = INFINITY;
 }
+/// Elements without a gradient so far, in runs and alone: rows of an embedding whose tokens never came.
+void adjust_idle(Reference& r) {
+  adjust_adamw(r);
+  for (const size_t input : {1, 2, 3})
+    for (size_t i = 0; i < r.in[input].size(); ++i)
+      if (i / 300 % 2 == 0 || i % 7 == 0) r.in[input][i] = 0;
+}
 std::vector<Case> adamw_cases() {
   const auto shapes = [](int64_t n) {
     return std::vector<Shape>{{n}, {n}, {n}, {n}, {1}, {1}, {kHyperCount}};
@@ -73,6 +80,13 @@ std::vector<Case> adamw_cases() {
           {"long", shapes(5003), decay, {}, 1, adjust_adamw},
           {"no clipping", shapes(33), {}, {}, 1, adjust_unclipped},
           {"scaled", shapes(45), decay, {}, 1, adjust_scaled},
+          {"idle", shapes(5003), {}, {}, 1, adjust_idle},
+          {"idle, decayed",
+           shapes(5003),
+           {{"weight_decay", 0.1}, {"decayed", int64_t{2500}}},
+           {},
+           1,
+           adjust_idle},
           {"not finite", shapes(33), decay, {}, 1, adjust_not_finite}};
 }
 
