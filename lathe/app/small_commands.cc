@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include "lathe/app/commands.h"
+#include "lathe/app/device_check.h"
 #include "lathe/app/doctor.h"
 #include "lathe/app/help.h"
 #include "lathe/app/hub_terminal.h"
 #include "lathe/app/options.h"
+#include "lathe/app/terminal.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/auto_model.h"
 #include "lathe/train/log_format.h"
@@ -19,6 +21,18 @@ constexpr const char* kTokenizeUsage =
     "  Prints one JSON object per text with ids, tokens, type ids, offsets and word ids.  With --file: one "
     "text per line,\n  a tab parts the two texts of a pair.\n";
 constexpr const char* kInfoUsage = "usage: lathe info MODEL_DIR\n  Prints what a model folder holds.\n";
+
+constexpr const char* kDoctorUsage =
+    "usage: lathe doctor [--device auto|cpu|cuda|mps] [--self-test]\n"
+    "  Tells what this machine has for training, and what to do about what it lacks.  --device: an error "
+    "where "
+    "that one\n"
+    "  is not there.  --self-test also checks the device, every op and 50 updates against the reference, and "
+    "measures\n"
+    "  a step, inference and a small network.  Exit code 1: training cannot work, or the device does not "
+    "compute "
+    "what\n"
+    "  it should.\n";
 
 void print_line(const std::string& text) { fmt::print("{}\n", text); }
 
@@ -96,9 +110,25 @@ int run_info(const std::vector<std::string>& args) {
   return 0;
 }
 
-int run_doctor(const std::vector<std::string>&) {
+int run_doctor(const std::vector<std::string>& args) {
+  const Options options = parse_options(args, {"--device"}, {"--self_test", "--help"}, kDoctorUsage);
+  if (options.has("--help")) {
+    fmt::print("{}", kDoctorUsage);
+    return 0;
+  }
+  if (!options.rest.empty())
+    fail(ErrorCode::kUsage, "lathe doctor: found {}, wants flags alone\n{}", options.rest[0], kDoctorUsage);
   const DoctorReport report = examine(machine_facts());
   for (const std::string& line : report.lines) print_line(line);
+  const std::string device = options.get("--device", "auto");
+  if (options.has("--self_test")) {
+    const TerminalPort port = standard_port();
+    const auto show = [&](const BenchReport& table) {
+      port.out(terminal_text(table, port.width(), port.unicode));
+    };
+    return check_device(device, print_line, show) ? report.exit_code : 1;
+  }
+  if (options.has("--device")) open_device(device);
   return report.exit_code;
 }
 

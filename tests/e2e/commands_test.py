@@ -256,6 +256,9 @@ class Commands(unittest.TestCase):
         self.assertIn(doctor.returncode, (0, 1))
         for line in doctor.stdout.splitlines():
             self.assertRegex(line, r"^(\[GOOD\]|\[BAD\]|  )")
+        toaster = cl.run([cl.program(), "doctor", "--device", "toaster"])
+        self.assertEqual(toaster.returncode, 2)
+        self.assertIn("toaster", toaster.stderr)
         table = json.loads(self.lathe("arguments", "--json").stdout)
         rows = {row["name"]: row for row in table["training"]}
         self.assertEqual(rows["learning_rate"]["default"], 5e-5)
