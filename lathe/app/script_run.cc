@@ -86,10 +86,9 @@ Backend& ScriptRun::open_device() {
 }
 
 void ScriptRun::check_ddp_backend(const std::string& device) const {
-  const std::string wanted = device == "cuda" ? "nccl" : "gloo";
-  if (args_.ddp_backend.value_or(wanted) != wanted)
+  if (args_.ddp_backend && (device == "cuda") != (*args_.ddp_backend == "nccl"))
     fail(ErrorCode::kUsage, "--ddp_backend {}: processes with --device {} sum gradients through {}",
-         *args_.ddp_backend, device, wanted);
+         *args_.ddp_backend, device, device == "cuda" ? "nccl" : "gloo or ring");
 }
 
 TrainerHooks ScriptRun::hooks() {

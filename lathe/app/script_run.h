@@ -84,7 +84,9 @@ int run_script(std::string_view usage, const std::vector<std::string>& args) {
     standard_port().out(python_json(line.config(), 2) + "\n");
     return 0;
   }
-  const auto group = join_processes("gloo", static_cast<double>(line.training.ddp_timeout));
+  const std::string transport = line.training.ddp_backend.value_or("nccl");
+  const auto group =
+      join_processes(transport == "nccl" ? "" : transport, static_cast<double>(line.training.ddp_timeout));
   Terminal terminal = is_main(group.get()) ? Terminal(line.training) : quiet_terminal(line.training);
   if (is_main(group.get()))
     for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);

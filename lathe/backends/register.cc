@@ -58,13 +58,7 @@ std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOption
     known += (known.empty() ? "" : ", ") + device.kind;
   }
   if (kind == "cuda") return cuda::make_cuda_backend(options.tf32, options.group);
-  if (kind == mlx::kKind) {
-    if (options.group != nullptr)
-      fail(ErrorCode::kUnsupported,
-           "device {} trains in one process, this is rank {} of {}: start one, or use --device cpu or cuda",
-           kind, options.group->rank(), options.group->size());
-    return mlx::make_mlx_backend(fallback_device, options.warn);
-  }
+  if (kind == mlx::kKind) return mlx::make_mlx_backend(fallback_device, options.group, options.warn);
   fail(ErrorCode::kUsage, "device {} is unknown; one of auto, {} is wanted", kind, known);
 }
 

@@ -44,7 +44,8 @@ struct DeviceOptions {
 std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOptions& options = {});
 
 /// Meets the processes that a launcher (lathe launch, torchrun, mpirun, srun) has started beside this one;
-/// null where its variables name none.  transport: "gloo".
+/// null where its variables name none.  transport: "gloo", "ring", or "" for the first of
+/// these that is here.
 /// Errors: kUsage for variables that do not fit, kNotFound where the transport is not here, kIo where not all
 /// come within timeout_s.
 std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, double timeout_s);

@@ -85,7 +85,7 @@ struct TrainingArguments {
   std::string device = "auto";  ///< auto, cpu, cuda or mps
   bool use_cpu = false;
   int64_t threads = 0;                     ///< 0: one per usable core
-  std::optional<std::string> ddp_backend;  ///< gloo for cpu, nccl for cuda
+  std::optional<std::string> ddp_backend;  ///< nccl for cuda, else gloo or ring
   std::optional<int64_t> ddp_bucket_cap_mb;
   int64_t ddp_timeout = 1800;  ///< seconds
   bool freeze_base_model = false;

@@ -11,6 +11,7 @@ import unittest
 
 import command_line as cl
 import resume_test as resume
+import several_processes_test as several
 
 DEVICE = "mps" if platform.system() == "Darwin" else "mlx"
 
@@ -83,11 +84,26 @@ class Mlx(unittest.TestCase):
         for part in ("attention(", "adamw(", "LATHE_MPS_FALLBACK=1"):
             self.assertIn(part, result.stderr)
 
-    def test_several_processes_are_refused(self):
-        command = self.command(self.root / "several")
-        result = cl.run([command[0], "launch", "-n", "2", *command[1:]])
-        self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertIn("trains in one process, this is rank 1 of 2", result.stderr)
+    def test_two_and_four_processes_give_the_losses_of_one(self):
+        """On the ring, at learning rate 0, so that all updates are compared at the same weights; bounds as there."""
+        def run(ranks):
+            command = self.command(self.root / f"ranks{ranks}", "--max_steps", "6", "--learning_rate", "0",
+                                   "--per_device_train_batch_size", str(16 // ranks), "--save_strategy", "no",
+                                   "--logging_steps", "1")
+            if ranks > 1:
+                command = [command[0], "launch", "-n", str(ranks), *command[1:], "--ddp_backend", "ring"]
+            result = cl.run(command)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return resume.history(self.root / f"ranks{ranks}")
+        wanted = run(1)
+        self.assertEqual(len([e for e in wanted if "grad_norm" in e]), 6)
+        for ranks in (2, 4):
+            for a, b in zip(wanted, run(ranks)):
+                self.assertEqual(sorted(a), sorted(b))
+                for key in a:
+                    bound = several.NORM_ROUNDING if key == "grad_norm" else several.LOSS_ROUNDING
+                    if key == "grad_norm" or "loss" in key:
+                        self.assertAlmostEqual(b[key], a[key], delta=bound * a[key], msg=f"{ranks} ranks, {a}")
 
 
 class WithoutMlx(unittest.TestCase):

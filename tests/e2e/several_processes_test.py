@@ -80,6 +80,7 @@ class SeveralProcesses(unittest.TestCase):
         self.assertEqual(len(wanted), 36 + 3 + 1)
         for ranks in (2, 4):
             self.check_same(wanted, self.run_ranks(ranks, f"still{ranks}", *still)[0])
+        self.check_same(wanted, self.run_ranks(4, "ring", *still, "--ddp_backend", "ring")[0])
         self.check_same(wanted, self.run_ranks(2, "buckets", *still, "--ddp_bucket_cap_mb", "1")[0])
         self.check_same(wanted, self.run_ranks(2, "accumulated", *still, accumulation=4)[0])
 
@@ -114,9 +115,9 @@ class SeveralProcesses(unittest.TestCase):
         self.assertEqual(outputs[1], outputs[0])  # a batch of an evaluation is computed by itself: the same bits
         self.assertEqual(outputs[2], outputs[0])
 
-    def start_long(self, name, ranks=2):
+    def start_long(self, name, *more, ranks=2):
         process = subprocess.Popen(self.command(ranks, name, "--num_train_epochs", "5000", "--save_steps", "10",
-                                                "--save_total_limit", "3"),
+                                                "--save_total_limit", "3", *more),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + 60
         while not (self.root / name / "checkpoint-20").exists() and time.monotonic() < until:
@@ -124,9 +125,9 @@ class SeveralProcesses(unittest.TestCase):
         return process
 
     def test_a_rank_that_is_killed_ends_the_run_with_its_name_and_a_whole_checkpoint(self):
-        for victim in (0, 1, 2):
-            name = f"killed{victim}"
-            process = self.start_long(name, ranks=3) if victim == 2 else self.start_long(name)
+        for victim, transport in ((0, "gloo"), (1, "gloo"), (2, "gloo"), (2, "ring")):
+            name = f"killed{victim}{transport}"
+            process = self.start_long(name, "--ddp_backend", transport, ranks=max(2, victim + 1))
             ranks = children_of(process.pid)
             os.kill(ranks[victim], signal.SIGKILL)
             begin = time.monotonic()

@@ -9,12 +9,13 @@
 
 namespace lathe::group {
 
-/// Whether the transport of that name ("gloo", "mpi") is here; else why not, and what to do.
+/// Whether the transport of that name ("ring", "gloo") is here; else why not, and what to do.
 struct TransportLibrary {
   OpenTransport open = nullptr;  ///< null: it is not here
   std::string detail;
 };
-/// Looks where part_places says.
+/// "ring" is part of the program; for others it looks where part_places says.  "": gloo, or where that is not
+/// here the ring.
 TransportLibrary find_transport(const std::string& name);
 
 /// Meets the other ranks at the world's address and connects to each.  Rank 0 keeps the store.

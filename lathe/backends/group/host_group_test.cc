@@ -22,7 +22,8 @@ World local_world(int rank, int size, int port) { return {rank, size, rank, "127
 
 /// Runs `work` as every rank, each in a process of its own; the exit code of each, or −signal.  An Error's
 /// message goes to stderr.
-std::vector<int> run_ranks(int size, const std::function<int(ProcessGroup&)>& work) {
+std::vector<int> run_ranks(const std::string& transport, int size,
+                           const std::function<int(ProcessGroup&)>& work) {
   const int port = free_port();
   std::vector<pid_t> children;
   for (int rank = 0; rank < size; ++rank) {
@@ -33,7 +34,7 @@ std::vector<int> run_ranks(int size, const std::function<int(ProcessGroup&)>& wo
     }
     int code = 99;
     try {
-      const auto group = join(local_world(rank, size, port), find_transport("gloo").open, kTimeout_s);
+      const auto group = join(local_world(rank, size, port), find_transport(transport).open, kTimeout_s);
       code = work(*group);
       (void)group->barrier();
     } catch (const std::exception& error) {
@@ -50,17 +51,20 @@ std::vector<int> run_ranks(int size, const std::function<int(ProcessGroup&)>& wo
   return codes;
 }
 
-class HostGroup : public testing::TestWithParam<int> {
+/// A transport, and how many ranks.
+class HostGroup : public testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
   void SetUp() override {
-    if (const TransportLibrary gloo = find_transport("gloo"); gloo.open == nullptr)
-      GTEST_SKIP() << gloo.detail;
+    if (const TransportLibrary library = find_transport(transport()); library.open == nullptr)
+      GTEST_SKIP() << library.detail;
   }
-  std::vector<int> all_zero() const { return std::vector<int>(static_cast<size_t>(GetParam()), 0); }
+  static std::string transport() { return std::get<0>(GetParam()); }
+  static int size() { return std::get<1>(GetParam()); }
+  static std::vector<int> all_zero() { return std::vector<int>(static_cast<size_t>(size()), 0); }
 };
 
 TEST_P(HostGroup, EveryRankGetsTheSameBitsOfASum) {
-  const auto codes = run_ranks(GetParam(), [](ProcessGroup& group) {
+  const auto codes = run_ranks(transport(), size(), [](ProcessGroup& group) {
     for (const size_t count : {size_t{1}, size_t{3}, size_t{1000}, size_t{1} << 20}) {
       std::vector<float> values(count);
       for (size_t i = 0; i < count; ++i)
@@ -82,7 +86,7 @@ TEST_P(HostGroup, EveryRankGetsTheSameBitsOfASum) {
 }
 
 TEST_P(HostGroup, GathersWhatEachRankGivesAndBroadcastsWhatOneHas) {
-  const auto codes = run_ranks(GetParam(), [](ProcessGroup& group) {
+  const auto codes = run_ranks(transport(), size(), [](ProcessGroup& group) {
     const std::vector<std::byte> mine(static_cast<size_t>(group.rank()) * 1000, std::byte{7});
     const auto all = group.all_gather(mine);
     if (!all.ok()) return 1;
@@ -99,8 +103,8 @@ TEST_P(HostGroup, GathersWhatEachRankGivesAndBroadcastsWhatOneHas) {
 
 TEST_P(HostGroup, ARankThatIsKilledIsNamedByAllOthers) {
   const auto begin = std::chrono::steady_clock::now();
-  const int victim = GetParam() - 1;
-  auto codes = run_ranks(GetParam(), [&](ProcessGroup& group) {
+  const int victim = size() - 1;
+  auto codes = run_ranks(transport(), size(), [&](ProcessGroup& group) {
     std::vector<float> values(1 << 20, 1.0f);
     for (int round = 0;; ++round) {
       if (group.rank() == victim && round == 3) kill(getpid(), SIGKILL);
@@ -117,7 +121,7 @@ TEST_P(HostGroup, ARankThatIsKilledIsNamedByAllOthers) {
 }
 
 TEST_P(HostGroup, TheRankThatKeepsTheStoreIsNamedToo) {
-  auto codes = run_ranks(GetParam(), [](ProcessGroup& group) {
+  auto codes = run_ranks(transport(), size(), [](ProcessGroup& group) {
     if (!group.barrier().ok()) return 2;
     if (group.rank() == 0) kill(getpid(), SIGKILL);
     const Status status = group.barrier();
@@ -128,14 +132,24 @@ TEST_P(HostGroup, TheRankThatKeepsTheStoreIsNamedToo) {
   EXPECT_EQ(codes, all_zero());
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, HostGroup, testing::Values(2, 3, 4),
-                         [](const auto& size) { return std::to_string(size.param); });
+INSTANTIATE_TEST_SUITE_P(Transports, HostGroup,
+                         testing::Combine(testing::Values("gloo", "ring"), testing::Values(2, 3, 4)),
+                         [](const auto& run) {
+                           return std::get<0>(run.param) + std::to_string(std::get<1>(run.param));
+                         });
 
 TEST(HostGroupAlone, WithoutTheOthersItEndsInTime) {
-  const TransportLibrary gloo = find_transport("gloo");
-  if (gloo.open == nullptr) GTEST_SKIP() << gloo.detail;
-  EXPECT_THROW(join(local_world(0, 2, free_port()), gloo.open, 0.5), Error);
-  EXPECT_THROW(join(local_world(1, 2, free_port()), gloo.open, 0.5), Error);
+  for (const char* name : {"gloo", "ring"}) {
+    const OpenTransport open = find_transport(name).open;
+    if (open == nullptr) continue;
+    EXPECT_THROW(join(local_world(0, 2, free_port()), open, 0.5), Error) << name;
+    EXPECT_THROW(join(local_world(1, 2, free_port()), open, 0.5), Error) << name;
+  }
+}
+
+TEST(FindTransport, TakesTheRingWhereThereIsNoGloo) {
+  EXPECT_EQ(find_transport("").open,
+            find_transport(find_transport("gloo").open != nullptr ? "gloo" : "ring").open);
 }
 
 TEST(FindTransport, SaysWhatToInstall) {

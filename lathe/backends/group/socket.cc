@@ -1,5 +1,6 @@
 #include "lathe/backends/group/socket.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,6 +22,13 @@ constexpr int kNoSignal = MSG_NOSIGNAL;
 #else
 constexpr int kNoSignal = 0;
 #endif
+
+/// A socket that programs started by this one do not get.
+Descriptor new_socket(int family, int type, int protocol) {
+  Descriptor fd(socket(family, type, protocol));
+  if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return fd;
+}
 
 void set(int fd, int level, int option, int value) {
   setsockopt(fd, level, option, &value, sizeof value);  // what a system does not know stays as it is
@@ -50,9 +58,9 @@ Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
 }
 
 Descriptor listen_on(int port) {
-  Descriptor fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor fd = new_socket(AF_INET6, SOCK_STREAM, 0);
   const bool six = fd >= 0;
-  if (!six) fd = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!six) fd = new_socket(AF_INET, SOCK_STREAM, 0);
   set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
   int bound = -1;
   if (six) {
@@ -89,7 +97,7 @@ Descriptor connect_to(const std::string& address, int port) {
   if (error != 0) fail(ErrorCode::kIo, "MASTER_ADDR {}: {}", address, gai_strerror(error));
   Descriptor connected;
   for (const addrinfo* a = found; a != nullptr && connected < 0; a = a->ai_next) {
-    Descriptor fd(socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol));
+    Descriptor fd = new_socket(a->ai_family, a->ai_socktype, a->ai_protocol);
     if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) == 0) connected = std::move(fd);
   }
   freeaddrinfo(found);

@@ -27,7 +27,7 @@ Arrays run_accumulate(const Call& c) {
 }
 
 /// This device trains in one process; open_device refuses more.
-Arrays run_all_reduce(const Call& c) { return {c[0]}; }
+Arrays run_all_reduce(const Call& c) { return {c.ranks == nullptr ? c[0] : sum_among(*c.ranks, c[0])}; }
 
 /// One number of `hyper`: [1].
 mx::array hyper_of(const mx::array& hyper, Hyper h) {
@@ -69,7 +69,7 @@ Arrays run_adamw(const Call& c) {
 
 std::vector<Entry> flat_entries() {
   return {{&op::slice, "view", run_slice},          {&op::concat, "copy", run_concat},
-          {&op::accumulate, "map", run_accumulate}, {&op::all_reduce, "one process", run_all_reduce},
+          {&op::accumulate, "map", run_accumulate}, {&op::all_reduce, "host", run_all_reduce},
           {&op::grad_norm, "tree", run_grad_norm},  {&op::adamw, "map", run_adamw}};
 }
 

@@ -64,11 +64,12 @@ bool is_set(const char* variable) { return environment(variable) == "1"; }
 
 Presence presence() { return loaded().presence; }
 
-std::unique_ptr<Backend> make_mlx_backend(std::shared_ptr<Backend> (*fallback)(), Warn warn) {
+std::unique_ptr<Backend> make_mlx_backend(std::shared_ptr<Backend> (*fallback)(),
+                                          std::shared_ptr<ProcessGroup> group, Warn warn) {
   const Loaded& l = loaded();
   if (!l.presence.available) fail(ErrorCode::kNotFound, "{}: {}", kKind, l.presence.detail);
   const bool falls_back = is_set("LATHE_MPS_FALLBACK") || is_set("PYTORCH_ENABLE_MPS_FALLBACK");
-  return l.module->make(falls_back ? fallback() : nullptr, std::move(warn)).value();
+  return l.module->make(falls_back ? fallback() : nullptr, std::move(group), std::move(warn)).value();
 }
 
 size_t live_bytes() { return loaded().presence.available ? loaded().module->live_bytes() : 0; }

@@ -5,11 +5,11 @@
 #include <optional>
 #include <vector>
 
+#include "lathe/backends/mlx/ranks.h"
 #include "lathe/program/backend.h"
 
 namespace lathe::mlx {
 
-namespace mx = ::mlx::core;
 using Arrays = std::vector<mx::array>;
 
 /// Constants that all programs of a device share.
@@ -29,6 +29,7 @@ struct Call {
   std::vector<std::optional<mx::array>> in;  ///< none: an optional input that is not given
   int longest;                               ///< tokens of the longest row of the batch, or somewhat more
   Constants& constants;
+  Ranks* ranks;  ///< null: this process is alone
 
   bool has(int i) const { return in[static_cast<size_t>(i)].has_value(); }
   const mx::array& operator[](int i) const { return *in[static_cast<size_t>(i)]; }

@@ -57,8 +57,10 @@ size_t memory_bytes() {
 
 class MlxBackend : public Backend {
  public:
-  MlxBackend(std::shared_ptr<Backend> fallback, Warn warn)
-      : device_{mx::new_thread_unsafe_stream(mx::default_device()), {}, {}}, warn_(std::move(warn)) {
+  MlxBackend(std::shared_ptr<Backend> fallback, std::shared_ptr<ProcessGroup> group, Warn warn)
+      : device_{mx::new_thread_unsafe_stream(mx::default_device()), {}, {}, {}}, warn_(std::move(warn)) {
+    if (group)
+      device_.ranks.emplace(Ranks{std::move(group), mx::new_thread_unsafe_stream(mx::Device::cpu), {}, {}});
     info_.kind = kKind;
     describe(&info_.name);
     info_.memory_bytes = memory_bytes();
@@ -73,6 +75,7 @@ class MlxBackend : public Backend {
   }
 
   const DeviceInfo& info() const override { return info_; }
+  ProcessGroup* group() const override { return device_.ranks ? device_.ranks->group.get() : nullptr; }
 
   Result<Buffer> allocate(size_t bytes, Memory) override {
     if (bytes / 4 >= std::numeric_limits<int>::max())  // what a dimension of MLX holds
@@ -191,8 +194,9 @@ bool describe(std::string* detail) {
   return true;
 }
 
-std::unique_ptr<Backend> make_device(std::shared_ptr<Backend> fallback, Warn warn) {
-  return std::make_unique<MlxBackend>(std::move(fallback), std::move(warn));
+std::unique_ptr<Backend> make_device(std::shared_ptr<Backend> fallback, std::shared_ptr<ProcessGroup> group,
+                                     Warn warn) {
+  return std::make_unique<MlxBackend>(std::move(fallback), std::move(group), std::move(warn));
 }
 
 size_t live_bytes() { return mx::get_active_memory(); }

@@ -10,8 +10,10 @@ namespace lathe::mlx {
 bool describe(std::string* detail);
 
 /// The device.  fallback: runs ops without an implementation, of which `warn` is told once each; null:
-/// nothing does.  Ops named in LATHE_MLX_MASK (op,op) count as such, for tests.
-std::unique_ptr<Backend> make_device(std::shared_ptr<Backend> fallback, Warn warn);
+/// nothing does.  group: the ranks of all_reduce; null: this process is alone.  Ops named in LATHE_MLX_MASK
+/// (op,op) count as such, for tests.
+std::unique_ptr<Backend> make_device(std::shared_ptr<Backend> fallback, std::shared_ptr<ProcessGroup> group,
+                                     Warn warn);
 
 /// Memory of MLX's arrays now, and at its most.
 size_t live_bytes();

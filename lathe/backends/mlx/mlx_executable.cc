@@ -114,7 +114,7 @@ const MlxExecutable::Function& MlxExecutable::function_for(int longest) {
 
 void MlxExecutable::lower_node(size_t n, int longest, std::vector<std::optional<mx::array>>& values) {
   const Node& node = program_.nodes()[n];
-  Call call{node, program_, {}, longest, device_.constants};
+  Call call{node, program_, {}, longest, device_.constants, device_.ranks ? &*device_.ranks : nullptr};
   for (const int id : node.in) call.in.push_back(id < 0 ? std::nullopt : values[static_cast<size_t>(id)]);
   const Arrays out = static_cast<const MlxImpl*>(selection_[n])->lower(call);
   for (size_t o = 0; o < out.size(); ++o) {
@@ -127,6 +127,7 @@ void MlxExecutable::lower_node(size_t n, int longest, std::vector<std::optional<
 
 Arrays MlxExecutable::lower(const Arrays& inputs, int longest, bool timed) {
   std::vector<std::optional<mx::array>> values(program_.values().size());
+  if (device_.ranks) device_.ranks->last.reset();
   size_t next = 0;
   for (const int id : inputs_) values[static_cast<size_t>(id)] = inputs[next++];
   for (const State& state : states_) values[static_cast<size_t>(state.value)] = inputs[next++];
@@ -196,8 +197,10 @@ Status MlxExecutable::run(const Slot& slot, Event* event) {
       results = function_for(longest)(inputs_of(slot));
     }
     take(results, ++ticket_);
-    mx::async_eval(std::move(results));
     *event = {ticket_};
+    if (!device_.ranks) return mx::async_eval(std::move(results));
+    mx::eval(std::move(results));  // the host's calls to the group come behind the program's, on every rank
+    device_.ranks->failure.check();
   });
 }
 

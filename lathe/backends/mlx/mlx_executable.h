@@ -19,6 +19,7 @@ struct Device {
   mx::Stream stream;
   std::mutex mutex;
   Constants constants;
+  std::optional<Ranks> ranks;  ///< none: this process is alone
 };
 
 /// A program as compiled functions of MLX, one per padded length of its rows, from inputs and states to

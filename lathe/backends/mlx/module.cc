@@ -16,9 +16,10 @@ bool available(std::string* detail) {
   }
 }
 
-Result<std::unique_ptr<Backend>> make(std::shared_ptr<Backend> fallback, Warn warn) {
+Result<std::unique_ptr<Backend>> make(std::shared_ptr<Backend> fallback, std::shared_ptr<ProcessGroup> group,
+                                      Warn warn) {
   try {
-    return make_device(std::move(fallback), std::move(warn));
+    return make_device(std::move(fallback), std::move(group), std::move(warn));
   } catch (const std::exception& error) {
     return Status(ErrorCode::kInternal, error.what());
   }

@@ -1,0 +1,207 @@
+#include "lathe/backends/group/ring.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "lathe/backends/group/socket.h"
+
+namespace lathe::group {
+namespace {
+
+constexpr size_t kPiece = size_t{256} << 10;  // elements, or bytes of a broadcast, that go round at once
+constexpr uint32_t kMagic = 0x4c545247;       // "LTRG": what does not begin so is no rank of ours
+constexpr int kConnect_ms = 20000;            // all ranks have come when they connect
+
+/// Why a call ends.
+struct Broken {
+  std::string why;
+};
+
+std::string errno_text(const char* doing) { return std::string(doing) + ": " + std::strerror(errno); }
+
+class Ring {
+ public:
+  explicit Ring(const TransportOptions& o) : rank_(o.rank), size_(o.size), timeout_ms_(o.timeout_ms) {
+    const Descriptor listening = listen_on(0);
+    const std::string own = std::string(o.address) + " " + std::to_string(port_of(listening));
+    if (!o.set(o.store, key(rank_).c_str(), own.data(), own.size())) throw Broken{"a rank is gone"};
+    std::array<char, 256> text = {};
+    if (o.get(o.store, key((rank_ + 1) % size_).c_str(), text.data(), text.size() - 1) <= 0)
+      throw Broken{"not all ranks came"};
+    const std::string next = text.data();
+    const size_t space = next.rfind(' ');
+    next_ = connect_to(next.substr(0, space), std::atoi(next.c_str() + space + 1));
+    if (next_ < 0) throw Broken{"the next rank does not answer at " + next};
+    const std::array<uint32_t, 2> hello = {kMagic, static_cast<uint32_t>(rank_)};
+    tune(next_);
+    exchange(hello.data(), sizeof hello, nullptr, 0);
+    before_ = accept_before(listening);
+  }
+
+  /// Part p of a piece is summed up along the ring that begins behind rank p, and ends in rank p; then it
+  /// goes round once more.
+  void sum(float* values, size_t count) {
+    const size_t ranks = static_cast<size_t>(size_), most = kPiece * ranks;
+    for (size_t begin = 0; begin < count; begin += most) {
+      const size_t n = std::min(most, count - begin);
+      float* const piece = values + begin;
+      const auto part = [&](int step) {  // of the part that this rank sends in a step
+        const size_t p = static_cast<size_t>(((rank_ - step) % size_ + size_) % size_);
+        return std::pair(n * p / ranks, n * (p + 1) / ranks);
+      };
+      for (int step = 1; step < size_; ++step) {
+        const auto [first, end] = part(step);
+        const auto [into, into_end] = part(step + 1);
+        arrived_.resize(into_end - into);
+        exchange(piece + first, (end - first) * sizeof(float), arrived_.data(),
+                 (into_end - into) * sizeof(float));
+        for (size_t i = into; i < into_end; ++i) piece[i] += arrived_[i - into];
+      }
+      for (int step = 0; step + 1 < size_; ++step) {
+        const auto [first, end] = part(step);
+        const auto [into, into_end] = part(step + 1);
+        exchange(piece + first, (end - first) * sizeof(float), piece + into,
+                 (into_end - into) * sizeof(float));
+      }
+    }
+  }
+
+  void broadcast(char* data, size_t bytes, int root) {
+    const bool last = (rank_ + 1) % size_ == root;
+    for (size_t begin = 0; begin < bytes; begin += kPiece) {
+      const size_t n = std::min(kPiece, bytes - begin);
+      if (rank_ != root) exchange(nullptr, 0, data + begin, n);
+      if (!last) exchange(data + begin, n, nullptr, 0);
+    }
+  }
+
+  void gather(const char* mine, const size_t* bytes, char* all) {
+    std::vector<size_t> begins(1, 0);
+    for (int r = 0; r < size_; ++r) begins.push_back(begins.back() + bytes[r]);
+    std::memcpy(all + begins[static_cast<size_t>(rank_)], mine, bytes[rank_]);
+    for (int step = 0; step + 1 < size_; ++step) {
+      const size_t out = static_cast<size_t>((rank_ - step + size_) % size_);
+      const size_t in = static_cast<size_t>((rank_ - step - 1 + size_) % size_);
+      exchange(all + begins[out], bytes[out], all + begins[in], bytes[in]);
+    }
+  }
+
+  void abort() {
+    shutdown(next_, SHUT_RDWR);
+    shutdown(before_, SHUT_RDWR);
+  }
+
+  std::string error;  ///< of the first call that failed
+
+ private:
+  static std::string key(int rank) { return "ring/" + std::to_string(rank); }
+
+  /// The connection of the rank before this one; others that knock are sent away.
+  Descriptor accept_before(int listening) {
+    for (;;) {
+      pollfd wanted{listening, POLLIN, 0};
+      if (poll(&wanted, 1, kConnect_ms) <= 0) throw Broken{"the rank before this one does not connect"};
+      before_ = Descriptor(accept(listening, nullptr, nullptr));
+      if (before_ < 0) continue;
+      tune(before_);
+      std::array<uint32_t, 2> hello = {};
+      exchange(nullptr, 0, hello.data(), sizeof hello);
+      if (hello[0] == kMagic && hello[1] == static_cast<uint32_t>((rank_ + size_ - 1) % size_))
+        return std::move(before_);
+    }
+  }
+
+  /// Sends to the next rank and receives from the one before at the same time: if all sent first, none would
+  /// take what does not fit into the system's buffers.
+  void exchange(const void* out, size_t out_bytes, void* in, size_t in_bytes) {
+    const char* from = static_cast<const char*>(out);
+    char* to = static_cast<char*>(in);
+    while (out_bytes > 0 || in_bytes > 0) {
+      std::array<pollfd, 2> wanted = {pollfd{out_bytes > 0 ? int{next_} : -1, POLLOUT, 0},
+                                      pollfd{in_bytes > 0 ? int{before_} : -1, POLLIN, 0}};
+      const int ready =
+          poll(wanted.data(), wanted.size(), static_cast<int>(std::min<int64_t>(timeout_ms_, 1 << 30)));
+      if (ready < 0 && errno != EINTR) throw Broken{errno_text("waiting")};
+      if (ready == 0) throw Broken{"no data came in time"};
+      if (wanted[0].revents != 0) advance(from, out_bytes, send(next_, from, out_bytes, kFlags), "sending");
+      if (wanted[1].revents != 0) advance(to, in_bytes, recv(before_, to, in_bytes, kFlags), "receiving");
+    }
+  }
+
+  template <typename T>
+  static void advance(T*& at, size_t& left, ssize_t moved, const char* doing) {
+    if (moved == 0) throw Broken{"the connection ended"};
+    if (moved < 0 && errno != EAGAIN && errno != EINTR) throw Broken{errno_text(doing)};
+    if (moved < 0) return;
+    at += moved;
+    left -= static_cast<size_t>(moved);
+  }
+
+#if defined(__linux__)
+  static constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+#else
+  static constexpr int kFlags = MSG_DONTWAIT;  // `tune` has set SO_NOSIGPIPE
+#endif
+
+  const int rank_, size_;
+  const int64_t timeout_ms_;
+  Descriptor next_, before_;
+  std::vector<float> arrived_;
+};
+
+Ring& ring(void* self) { return *static_cast<Ring*>(self); }
+
+/// False, with the reason kept, where it throws or an earlier call did.
+bool guarded(void* self, auto call) {
+  Ring& r = ring(self);
+  if (!r.error.empty()) return false;
+  try {
+    call(r);
+  } catch (const Broken& broken) {
+    r.error = broken.why;
+  }
+  return r.error.empty();
+}
+
+bool sum(void* self, float* values, size_t count) {
+  return guarded(self, [&](Ring& r) { r.sum(values, count); });
+}
+bool broadcast(void* self, void* data, size_t bytes, int root) {
+  return guarded(self, [&](Ring& r) { r.broadcast(static_cast<char*>(data), bytes, root); });
+}
+bool gather(void* self, const void* mine, const size_t* bytes, void* all) {
+  return guarded(self,
+                 [&](Ring& r) { r.gather(static_cast<const char*>(mine), bytes, static_cast<char*>(all)); });
+}
+void abort(void* self) { ring(self).abort(); }
+const char* why(void* self) { return ring(self).error.c_str(); }
+void close(void* self) { delete &ring(self); }
+
+}  // namespace
+
+bool open_ring(const TransportOptions* options, Transport* transport, char* error, size_t error_capacity) {
+  const auto failed = [&](const std::string& why) {
+    std::snprintf(error, error_capacity, "%s", why.c_str());
+    return false;
+  };
+  try {
+    auto self = std::make_unique<Ring>(*options);
+    *transport = {self.release(), sum, broadcast, gather, abort, why, close};
+    return true;
+  } catch (const Broken& broken) {
+    return failed(broken.why);
+  } catch (const Error& broken) {
+    return failed(broken.what());
+  }
+}
+
+}  // namespace lathe::group

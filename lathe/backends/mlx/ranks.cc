@@ -1,0 +1,44 @@
+#include "lathe/backends/mlx/ranks.h"
+
+#include <mlx/backend/cpu/encoder.h>
+#include <mlx/primitives.h>
+
+#include <cstring>
+
+namespace lathe::mlx {
+namespace {
+
+class SumPrimitive : public mx::Primitive {
+ public:
+  explicit SumPrimitive(Ranks& ranks) : Primitive(ranks.stream), ranks_(ranks) {}
+
+  void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
+    const mx::array& x = inputs[0];
+    outputs[0].set_data(mx::allocator::malloc(x.nbytes()));
+    const std::span<float> sum(outputs[0].data<float>(), x.size());
+    // MLX keeps the arrays until what is dispatched has run.  Nothing may be thrown on its thread.
+    mx::cpu::get_command_encoder(stream()).dispatch([&ranks = ranks_, from = x.data<float>(), sum] {
+      std::memcpy(sum.data(), from, sum.size_bytes());
+      const Status status = ranks.group->sum(sum);
+      if (!status.ok() && ranks.failure.ok()) ranks.failure = status;
+    });
+  }
+  void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
+    fail(ErrorCode::kInternal, "mlx: a sum among ranks on a GPU stream");
+  }
+  const char* name() const override { return "LatheSumAmongRanks"; }
+
+ private:
+  Ranks& ranks_;
+};
+
+}  // namespace
+
+mx::array sum_among(Ranks& ranks, const mx::array& x) {
+  mx::array mine = mx::contiguous(x, false, ranks.stream);
+  if (ranks.last) mine = mx::depends({mine}, {*ranks.last})[0];
+  ranks.last = mx::array(x.shape(), mx::float32, std::make_shared<SumPrimitive>(ranks), {mine});
+  return *ranks.last;
+}
+
+}  // namespace lathe::mlx
