@@ -1,4 +1,5 @@
-# cmake --install: the programs, and the library as find_package(lathe) with the target lathe::lathe.
+# cmake --install [--strip]: two components. `programs`: the programs and the parts that they load, completions, the manual
+# page, docs, licence. `library`: headers, archives, and find_package(lathe) with the target lathe::lathe.
 include(CMakePackageConfigHelpers)
 
 add_library(lathe_lathe INTERFACE)
@@ -11,12 +12,12 @@ foreach(layer core program ops nn optim io tokenizers data models train group re
   set_target_properties(lathe_${layer} PROPERTIES EXPORT_NAME ${layer})
   list(APPEND lathe_installed lathe_${layer})
 endforeach()
-install(TARGETS ${lathe_installed} EXPORT lathe-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS ${lathe_installed} EXPORT lathe-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lathe)
-install(EXPORT lathe-targets NAMESPACE lathe:: DESTINATION ${package_dir})
+install(EXPORT lathe-targets NAMESPACE lathe:: DESTINATION ${package_dir} COMPONENT library)
 
 # Public headers: neither the command line, nor the inside of a device, nor what only tests use.
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/lathe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/lathe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library
         FILES_MATCHING PATTERN "*.h" PATTERN "ops/list.inc"
         PATTERN "lathe/app" EXCLUDE PATTERN "backends/cpu" EXCLUDE PATTERN "backends/cuda" EXCLUDE PATTERN "backends/mlx" EXCLUDE PATTERN "backends/ref" EXCLUDE
         PATTERN "backends/group" EXCLUDE PATTERN "backends/gloo" EXCLUDE
@@ -29,9 +30,29 @@ configure_package_config_file(cmake/lathe-config.cmake.in ${PROJECT_BINARY_DIR}/
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/lathe-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/lathe-config.cmake ${PROJECT_BINARY_DIR}/lathe-config-version.cmake
-        DESTINATION ${package_dir})
+        DESTINATION ${package_dir} COMPONENT library)
 
 install(TARGETS program_lathe program_lathe-ops RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 foreach(link run_glue run_qa)   # lathe is that command when it is called so
-  install(CODE "file(CREATE_LINK lathe \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/${link}\" SYMBOLIC)")
+  install(CODE "file(CREATE_LINK lathe \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/${link}\" SYMBOLIC)"
+          COMPONENT programs)
 endforeach()
+
+# What the program itself says of its words: completions and the manual page.
+if(NOT CMAKE_CROSSCOMPILING)
+  set(said ${PROJECT_BINARY_DIR}/said)
+  add_custom_command(OUTPUT ${said}/lathe.1 DEPENDS program_lathe
+                     COMMAND ${CMAKE_COMMAND} -E make_directory ${said}
+                     COMMAND program_lathe completion bash >${said}/lathe.bash
+                     COMMAND program_lathe completion zsh >${said}/_lathe
+                     COMMAND program_lathe completion fish >${said}/lathe.fish
+                     COMMAND program_lathe arguments --man >${said}/lathe.1)
+  add_custom_target(lathe_said ALL DEPENDS ${said}/lathe.1)
+  install(FILES ${said}/lathe.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME lathe)
+  install(FILES ${said}/_lathe DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${said}/lathe.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  install(FILES ${said}/lathe.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
+file(GLOB docs CONFIGURE_DEPENDS docs/*.md)
+install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${docs} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)

@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 # Every package by name, once.
 APT_BUILD="g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libutf8proc-dev zlib1g-dev libssl-dev
            libcurl4-openssl-dev libgloo-dev"
-APT_TEST="libgtest-dev libbenchmark-dev python3 python3-venv clang-format-14 clang-16 libclang-rt-16-dev"
+APT_TEST="libgtest-dev zsh fish libbenchmark-dev python3 python3-venv clang-format-14 clang-16 libclang-rt-16-dev"
 APT_FULL="g++-aarch64-linux-gnu qemu-user-static"   # on x86-64
 BREW_BUILD="cmake ninja ccache pkg-config fmt nlohmann-json utf8proc"
 BREW_TEST="googletest google-benchmark python@3"

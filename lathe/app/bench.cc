@@ -17,10 +17,7 @@
 namespace lathe {
 namespace {
 
-struct Flag {
-  const char* name;
-  const char* value;  ///< how help shows it; "": a switch
-  const char* meaning;
+struct BenchFlag : Flag {
   std::string (*show)(const BenchSettings&);  ///< the default; null: none
 };
 
@@ -28,32 +25,33 @@ std::string joined(const auto& values) { return fmt::format("{}", fmt::join(valu
 std::string whole(int value, const char* zero) { return value == 0 ? zero : std::to_string(value); }
 
 /// All flags, in the order of help.  Those without default are taken by every bench.
-const std::vector<Flag>& flags() {
-  static const std::vector<Flag> list = {
-      {"--device", "auto|cpu|…", "what runs it; auto: the best (infer, finetune: all that are there)",
+const std::vector<BenchFlag>& flags() {
+  static const std::vector<BenchFlag> list = {
+      {{"--device", "auto|cpu|…", "what runs it; auto: the best (infer, finetune: all that are there)"},
        [](const BenchSettings& s) { return s.device; }},
-      {"--threads", "N", "threads of the CPU",
+      {{"--threads", "N", "threads of the CPU"},
        [](const BenchSettings& s) { return whole(s.threads, "one per core"); }},
-      {"--model", "NAME", "bert-base or minilm (random weights), or a model folder",
+      {{"--model", "NAME", "bert-base or minilm (random weights), or a model folder"},
        [](const BenchSettings& s) { return s.model; }},
-      {"--batch", "N", "rows (infer: several parted by commas)",
+      {{"--batch", "N", "rows (infer: several parted by commas)"},
        [](const BenchSettings& s) { return joined(s.batches); }},
-      {"--seq", "N", "tokens per row (finetune: at most)",
+      {{"--seq", "N", "tokens per row (finetune: at most)"},
        [](const BenchSettings& s) { return std::to_string(s.seq); }},
-      {"--dtype", "bf16|fp16|fp32",
-       "of activations; several parted by commas but for step (infer: also int8, compared with the peak of "
-       "bf16)",
+      {{"--dtype", "bf16|fp16|fp32",
+        "of activations; several parted by commas but for step (infer: also int8, compared with the peak of "
+        "bf16)"},
        [](const BenchSettings& s) { return joined(s.dtypes); }},
-      {"--steps", "N", "calls that are timed",
+      {{"--steps", "N", "calls that are timed"},
        [](const BenchSettings& s) { return std::to_string(s.steps); }},
-      {"--epochs", "N", "passes over the data",
+      {{"--epochs", "N", "passes over the data"},
        [](const BenchSettings& s) { return std::to_string(s.epochs); }},
-      {"--data_dir", "DIR", "where trec/ lies",
+      {{"--data_dir", "DIR", "where trec/ lies"},
        [](const BenchSettings&) { return std::string("$LATHE_DATA_DIR"); }},
-      {"--gradient_checkpointing", "", "compute each layer's activations anew in the backward pass", nullptr},
-      {"--profile", "", "also the milliseconds of each op", nullptr},
-      {"--json", "", "JSON lines instead of tables", nullptr},
-      {"--html", "FILE", "also writes a page with tables and charts", nullptr},
+      {{"--gradient_checkpointing", "", "compute each layer's activations anew in the backward pass"},
+       nullptr},
+      {{"--profile", "", "also the milliseconds of each op"}, nullptr},
+      {{"--json", "", "JSON lines instead of tables"}, nullptr},
+      {{"--html", "FILE", "also writes a page with tables and charts"}, nullptr},
   };
   return list;
 }
@@ -71,21 +69,15 @@ std::string usage() {
   for (const Bench& bench : benches()) {
     text += fmt::format("  {:<9} {}\n", bench.name, bench.summary);
     std::string defaults;
-    for (const Flag& flag : flags())
+    for (const BenchFlag& flag : flags())
       if (takes(bench, flag.name) && flag.show != nullptr)
         defaults += fmt::format(" {} {}", flag.name, flag.show(bench.defaults));
     text += fmt::format("            by default{}\n", defaults);
   }
   text += "\n";
-  for (const Flag& flag : flags())
+  for (const BenchFlag& flag : flags())
     text += fmt::format("  {:<22} {}\n", fmt::format("{} {}", flag.name, flag.value), flag.meaning);
   return text;
-}
-
-Options read_options(const std::vector<std::string>& args) {
-  std::vector<std::string> with_value, switches{"--help"};
-  for (const Flag& flag : flags()) (*flag.value == '\0' ? switches : with_value).push_back(flag.name);
-  return parse_options(args, with_value, switches, usage());
 }
 
 const Bench& find_bench(const Options& options) {
@@ -178,8 +170,14 @@ const std::vector<Bench>& benches() {
   return list;
 }
 
+Syntax bench_syntax() {
+  Syntax syntax{usage(), {flags().begin(), flags().end()}};
+  for (const Bench& bench : benches()) syntax.words.emplace_back(bench.name);
+  return syntax;
+}
+
 int run_bench(const std::vector<std::string>& args) {
-  const Options options = read_options(args);
+  const Options options = parse_options(args, bench_syntax());
   const TerminalPort port = standard_port();
   if (options.has("--help")) {
     port.out(usage());

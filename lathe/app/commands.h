@@ -2,6 +2,8 @@
 #include <string>
 #include <vector>
 
+#include "lathe/app/options.h"
+
 namespace lathe {
 
 /// A command of the program: takes the words behind its name, gives the exit code.  Throws Error.
@@ -9,6 +11,7 @@ struct Command {
   const char* name;
   const char* summary;
   int (*run)(const std::vector<std::string>& args);
+  Syntax (*syntax)();
 };
 
 int run_glue(const std::vector<std::string>& args);
@@ -21,6 +24,17 @@ int run_tokenize(const std::vector<std::string>& args);
 int run_info(const std::vector<std::string>& args);
 int run_doctor(const std::vector<std::string>& args);
 int run_arguments(const std::vector<std::string>& args);
+int run_completion(const std::vector<std::string>& args);
+
+Syntax launch_syntax();
+Syntax predict_syntax();
+Syntax bench_syntax();
+Syntax demo_syntax();
+Syntax tokenize_syntax();
+Syntax info_syntax();
+Syntax doctor_syntax();
+Syntax arguments_syntax();
+Syntax completion_syntax();
 
 /// All commands, in the order of help.
 const std::vector<Command>& commands();

@@ -87,9 +87,16 @@ Tokenizer demo_tokenizer() {
   return Tokenizer::from_files(files, "the demo's tokenizer");
 }
 
+Syntax demo_syntax() {
+  return {kUsage,
+          {{"--output_dir", "DIR"},
+           {"--device", "NAME", "", {"auto", "cpu", "cuda", "mps"}},
+           {"--threads", "N"},
+           {"--bf16"}}};
+}
+
 int run_demo(const std::vector<std::string>& words) {
-  const Options options =
-      parse_options(words, {"--output_dir", "--device", "--threads"}, {"--bf16", "--help"}, kUsage);
+  const Options options = parse_options(words, demo_syntax());
   if (options.has("--help")) {
     fmt::print("{}", kUsage);
     return 0;

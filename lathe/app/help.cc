@@ -41,13 +41,25 @@ std::string description(const FieldInfo& info) {
   return text + fmt::format(" (default:{}{})", kGlue, value_text(info, info.default_value));
 }
 
+const char* value_name(Kind kind) {
+  switch (kind) {
+    case Kind::kBool:
+      return "[BOOL]";
+    case Kind::kInt:
+      return "INT";
+    case Kind::kFloat:
+      return "FLOAT";
+    case Kind::kDict:
+      return "JSON";
+    case Kind::kText:
+    case Kind::kList:
+      break;
+  }
+  return "TEXT";
+}
+
 std::string flag_help(const FieldInfo& info, size_t width) {
-  const std::string value = info.kind == Kind::kBool    ? "[BOOL]"
-                            : info.kind == Kind::kInt   ? "INT"
-                            : info.kind == Kind::kFloat ? "FLOAT"
-                            : info.kind == Kind::kDict  ? "JSON"
-                                                        : "TEXT";
-  std::string line = fmt::format("  --{} {}", info.name, value);
+  std::string line = fmt::format("  --{} {}", info.name, value_name(info.kind));
   if (info.negatable()) line += fmt::format(", --no_{}", info.name);
   line +=
       line.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ') : std::string(kIndent - line.size(), ' ');
@@ -88,6 +100,21 @@ nlohmann::ordered_json table_json(const HelpSection& section) {
 }
 
 }  // namespace
+
+std::vector<Flag> flags_of(const HelpSection& section) {
+  std::vector<Flag> flags;
+  for (const auto* info : section.fields) {
+    if (info->support() == Support::kNotYet) continue;
+    std::string meaning = description(*info);
+    std::replace(meaning.begin(), meaning.end(), kGlue, ' ');
+    flags.push_back({"--" + std::string(info->name),
+                     info->kind == Kind::kBool ? "" : value_name(info->kind),
+                     meaning,
+                     {info->rules.choices.begin(), info->rules.choices.end()}});
+    if (info->negatable()) flags.push_back({"--no_" + std::string(info->name), "", "The opposite."});
+  }
+  return flags;
+}
 
 std::string help_text(std::string_view usage, const std::vector<HelpSection>& sections, int width) {
   const auto columns = static_cast<size_t>(width);

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lathe/app/options.h"
 #include "lathe/train/argument_table.h"
 
 namespace lathe {
@@ -19,6 +20,18 @@ HelpSection help_section(std::string title) {
   HelpSection section{std::move(title), {}};
   for (const auto& field : fields_of(S())) section.fields.push_back(&field.info);
   return section;
+}
+
+/// The flags of fields as a command's, with --no_x where there is one; those that are accepted at their
+/// default only are left out.
+std::vector<Flag> flags_of(const HelpSection& section);
+
+/// What may follow the name of a command with a script's fields and those of training.
+template <typename Script>
+Syntax script_syntax() {
+  Syntax syntax{"", flags_of(help_section<Script>(""))};
+  for (Flag& flag : flags_of(help_section<TrainingArguments>(""))) syntax.flags.push_back(std::move(flag));
+  return syntax;
 }
 
 /// The text of --help: usage, then each section's flags with type, meaning, choices and default; flags that

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -62,9 +63,10 @@ Settings parse(const std::vector<std::string>& args) {
   size_t i = 0;
   for (; i < args.size() && args[i].starts_with("-"); ++i) {
     const size_t equals = args[i].find('=');
-    const std::string flag = args[i].substr(0, equals);
-    const bool count = flag == "-n" || flag == "--nproc_per_node" || flag == "--nproc-per-node";
-    if (!count && flag != "--master_port" && flag != "--master-port")
+    std::string flag = args[i].substr(0, equals);
+    std::replace(flag.begin() + 2, flag.end(), '-', '_');
+    const bool count = flag != "--master_port";
+    if (!launch_syntax().has(flag))
       fail(ErrorCode::kUsage, "lathe launch: unknown flag {}\n{}", flag, kUsage);
     if (equals == std::string::npos && i + 1 == args.size())
       fail(ErrorCode::kUsage, "{} wants a value\n{}", flag, kUsage);
@@ -261,6 +263,10 @@ class Launch {
 };
 
 }  // namespace
+
+Syntax launch_syntax() {
+  return {kUsage, {{"-n", "N"}, {"--nproc_per_node", "N"}, {"--master_port", "PORT"}}, {"glue", "qa"}};
+}
 
 int run_launch(const std::vector<std::string>& args) {
   if (!args.empty() && (args[0] == "--help" || args[0] == "-h")) {

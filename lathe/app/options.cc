@@ -10,11 +10,13 @@
 
 namespace lathe {
 
-Options parse_options(const std::vector<std::string>& args, const std::vector<std::string>& with_value,
-                      const std::vector<std::string>& switches, const std::string& usage) {
-  const auto among = [](const std::vector<std::string>& names, const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
+bool Syntax::has(const std::string& flag) const {
+  return std::any_of(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == flag; });
+}
+
+Options parse_options(const std::vector<std::string>& args, const Syntax& syntax) {
+  std::vector<Flag> flags = syntax.flags;
+  flags.push_back({"--help"});
   Options options;
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i].rfind("--", 0) != 0 || args[i] == "--") {
@@ -22,22 +24,24 @@ Options parse_options(const std::vector<std::string>& args, const std::vector<st
       continue;
     }
     const size_t equals = args[i].find('=');
-    std::string flag = args[i].substr(0, equals);
-    std::replace(flag.begin() + 2, flag.end(), '-', '_');
-    if (among(switches, flag)) {
-      options.values[flag] = "";
-    } else if (!among(with_value, flag)) {
-      std::vector<std::string_view> names(with_value.begin(), with_value.end());
-      names.insert(names.end(), switches.begin(), switches.end());
-      const auto near = nearest_names(flag, names);
-      fail(ErrorCode::kUsage, "unknown flag {}{}\n{}", flag,
-           near.empty() ? "" : "; did you mean " + near[0] + "?", usage);
+    std::string name = args[i].substr(0, equals);
+    std::replace(name.begin() + 2, name.end(), '-', '_');
+    const auto flag = std::find_if(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == name; });
+    if (flag == flags.end()) {
+      std::vector<std::string_view> names;
+      for (const Flag& known : flags) names.push_back(known.name);
+      const auto near = nearest_names(name, names);
+      fail(ErrorCode::kUsage, "unknown flag {}{}\n{}", name,
+           near.empty() ? "" : "; did you mean " + near[0] + "?", syntax.usage);
+    }
+    if (flag->value.empty()) {
+      options.values[name] = "";
     } else if (equals != std::string::npos) {
-      options.values[flag] = args[i].substr(equals + 1);
+      options.values[name] = args[i].substr(equals + 1);
     } else if (++i < args.size()) {
-      options.values[flag] = args[i];
+      options.values[name] = args[i];
     } else {
-      fail(ErrorCode::kUsage, "{} wants a value\n{}", flag, usage);
+      fail(ErrorCode::kUsage, "{} wants a value\n{}", name, syntax.usage);
     }
   }
   return options;

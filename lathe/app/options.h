@@ -5,6 +5,23 @@
 
 namespace lathe {
 
+/// A flag of a command.
+struct Flag {
+  std::string name;                       ///< "--file"
+  std::string value = {};                 ///< how help shows what it takes: "FILE"; empty: a switch
+  std::string meaning = {};               ///< one line, where the usage does not say it
+  std::vector<std::string> choices = {};  ///< values that it takes; empty: any
+};
+
+/// What may follow the name of a command: the one list behind parsing, help, completion and man page.
+struct Syntax {
+  std::string usage;
+  std::vector<Flag> flags;              ///< --help is taken besides
+  std::vector<std::string> words = {};  ///< what the first other word may be; empty: anything
+
+  bool has(const std::string& flag) const;
+};
+
 /// The words of a small command: flags with a value, switches, and the rest.
 struct Options {
   std::map<std::string, std::string> values;  ///< "--file" → "x.txt"; a switch → ""
@@ -17,9 +34,8 @@ struct Options {
   }
 };
 
-/// Errors: kUsage for an unknown flag or a flag without its value; `usage` is appended.
-Options parse_options(const std::vector<std::string>& args, const std::vector<std::string>& with_value,
-                      const std::vector<std::string>& switches, const std::string& usage);
+/// Errors: kUsage for an unknown flag or a flag without its value; the usage is appended.
+Options parse_options(const std::vector<std::string>& args, const Syntax& syntax);
 
 /// The lines of a text file (also .gz) without their ends.  Errors: kNotFound, kInvalidData.
 std::vector<std::string> read_lines(const std::string& path);

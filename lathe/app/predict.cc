@@ -104,10 +104,21 @@ std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
 
 }  // namespace
 
+Syntax predict_syntax() {
+  return {kUsage,
+          {{"--file", "FILE"},
+           {"--device", "NAME", "", {"auto", "cpu", "cuda", "mps"}},
+           {"--threads", "N"},
+           {"--batch_size", "N"},
+           {"--max_seq_length", "N"},
+           {"--json"},
+           {"--bf16"},
+           {"--fp16"},
+           {"--int8"}}};
+}
+
 int run_predict(const std::vector<std::string>& args) {
-  const Options options =
-      parse_options(args, {"--file", "--device", "--threads", "--batch_size", "--max_seq_length"},
-                    {"--json", "--bf16", "--fp16", "--int8", "--help"}, kUsage);
+  const Options options = parse_options(args, predict_syntax());
   if (options.has("--help")) {
     fmt::print("{}", kUsage);
     return 0;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "lathe/app/commands.h"
+#include "lathe/app/completion.h"
 #include "lathe/app/device_check.h"
 #include "lathe/app/doctor.h"
 #include "lathe/app/help.h"
@@ -21,6 +22,10 @@ constexpr const char* kTokenizeUsage =
     "  Prints one JSON object per text with ids, tokens, type ids, offsets and word ids.  With --file: one "
     "text per line,\n  a tab parts the two texts of a pair.\n";
 constexpr const char* kInfoUsage = "usage: lathe info MODEL_DIR\n  Prints what a model folder holds.\n";
+constexpr const char* kArgumentsUsage =
+    "usage: lathe arguments [--json|--man]\n  The table of all flags of lathe glue and lathe qa, as Markdown "
+    "or "
+    "as JSON; lathe's manual page.\n";
 
 constexpr const char* kDoctorUsage =
     "usage: lathe doctor [--device auto|cpu|cuda|mps] [--self-test]\n"
@@ -38,9 +43,17 @@ void print_line(const std::string& text) { fmt::print("{}\n", text); }
 
 }  // namespace
 
+Syntax tokenize_syntax() {
+  return {kTokenizeUsage, {{"--file", "FILE"}, {"--max_length", "N"}, {"--stride", "N"}}};
+}
+Syntax info_syntax() { return {kInfoUsage, {}}; }
+Syntax doctor_syntax() {
+  return {kDoctorUsage, {{"--device", "NAME", "", {"auto", "cpu", "cuda", "mps"}}, {"--self_test"}}};
+}
+Syntax arguments_syntax() { return {kArgumentsUsage, {{"--json"}, {"--man"}}}; }
+
 int run_tokenize(const std::vector<std::string>& args) {
-  const Options options =
-      parse_options(args, {"--file", "--max_length", "--stride"}, {"--help"}, kTokenizeUsage);
+  const Options options = parse_options(args, tokenize_syntax());
   if (options.has("--help")) {
     fmt::print("{}", kTokenizeUsage);
     return 0;
@@ -72,7 +85,7 @@ int run_tokenize(const std::vector<std::string>& args) {
 }
 
 int run_info(const std::vector<std::string>& args) {
-  const Options options = parse_options(args, {}, {"--help"}, kInfoUsage);
+  const Options options = parse_options(args, info_syntax());
   if (options.has("--help")) {
     fmt::print("{}", kInfoUsage);
     return 0;
@@ -111,7 +124,7 @@ int run_info(const std::vector<std::string>& args) {
 }
 
 int run_doctor(const std::vector<std::string>& args) {
-  const Options options = parse_options(args, {"--device"}, {"--self_test", "--help"}, kDoctorUsage);
+  const Options options = parse_options(args, doctor_syntax());
   if (options.has("--help")) {
     fmt::print("{}", kDoctorUsage);
     return 0;
@@ -133,8 +146,12 @@ int run_doctor(const std::vector<std::string>& args) {
 }
 
 int run_arguments(const std::vector<std::string>& args) {
-  const Options options = parse_options(args, {}, {"--json"}, "usage: lathe arguments [--json]\n");
-  if (options.has("--json"))
+  const Options options = parse_options(args, arguments_syntax());
+  if (options.has("--help"))
+    fmt::print("{}", kArgumentsUsage);
+  else if (options.has("--man"))
+    fmt::print("{}", man_page(commands()));
+  else if (options.has("--json"))
     print_line(python_json(arguments_json(), 2));
   else
     fmt::print("{}", arguments_markdown({help_section<GlueArguments>("lathe glue"),

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """The installed package: its programs run, and the examples build against it from outside of Lathe's tree."""
+import json
 import os
 import pathlib
 import shutil
+import statistics
+import subprocess
 import tempfile
+import time
 import unittest
 
 import command_line as cl
@@ -25,7 +29,7 @@ class Install(unittest.TestCase):
         cls.temp = tempfile.TemporaryDirectory()
         cls.root = pathlib.Path(cls.temp.name)
         cls.prefix = cls.root / "prefix"
-        result = cl.run(["cmake", "--install", str(BUILD), "--prefix", str(cls.prefix)])
+        result = cl.run(["cmake", "--install", str(BUILD), "--prefix", str(cls.prefix), "--strip"])
         assert result.returncode == 0, result.stdout + result.stderr
         # A project of its own, out of reach of the tree's headers.
         cls.project = cls.root / "project"
@@ -82,6 +86,78 @@ class Install(unittest.TestCase):
         self.assertIn("usage: lathe COMMAND", self.succeed(cl.run([str(binaries / "lathe"), "--help"])))
         self.assertIn("layer_norm", self.succeed(cl.run([str(binaries / "lathe-ops"), "support", "-b", "cpu"])))
 
+    def test_the_core_binary_is_small_and_its_first_line_is_there_at_once(self):
+        program = self.prefix / "bin" / "lathe"
+        self.assertLess(program.stat().st_size, 30e6)
+        seconds = []
+        for _ in range(11):
+            start = time.perf_counter()
+            with subprocess.Popen([str(program), "--help"], stdout=subprocess.PIPE) as process:
+                first = process.stdout.readline()
+                seconds.append(time.perf_counter() - start)
+                process.stdout.read()
+            self.assertTrue(first.startswith(b"lathe "), first)
+        print(f"{program.stat().st_size / 1e6:.1f} MB, first line after {1e3 * statistics.median(seconds):.1f} ms")
+        self.assertLess(statistics.median(seconds), 0.050)
+
+    def test_docs_licence_manual_and_completions_are_there(self):
+        share = self.prefix / "share"
+        for name in ("doc/lathe/LICENSE", "doc/lathe/README.md", "doc/lathe/docs/users.md", "man/man1/lathe.1",
+                     "bash-completion/completions/lathe", "zsh/site-functions/_lathe",
+                     "fish/vendor_completions.d/lathe.fish"):
+            self.assertGreater((share / name).stat().st_size, 500, name)
+        page = (share / "man" / "man1" / "lathe.1").read_text(encoding="utf-8")
+        table = json.loads(self.succeed(cl.run([str(self.prefix / "bin" / "lathe"), "arguments", "--json"])))
+        for row in table["training"] + table["glue"] + table["qa"]:
+            if row["support"] in ("works", "no effect"):
+                self.assertIn(f"\\fB\\-\\-{row['name']}\\fR", page)
+
+    def complete(self, shell, script):
+        """The words that a shell offers; None where it is not installed."""
+        if shutil.which(shell) is None:
+            return None
+        share = self.prefix / "share"
+        out = cl.run([shell, "-c", script], env=dict(os.environ, SHARE=str(share)))
+        self.assertEqual(out.stderr, "")
+        return [line.split("\t")[0] for line in out.stdout.split("\n") if line]
+
+    def in_bash(self, *words):
+        return self.complete("bash", f"""source $SHARE/bash-completion/completions/lathe
+            COMP_WORDS=({' '.join(f"'{w}'" for w in words)}) COMP_CWORD={len(words) - 1}
+            _lathe; printf '%s\\n' "${{COMPREPLY[@]}}" """)
+
+    def in_fish(self, *words):
+        return self.complete("fish", "source $SHARE/fish/vendor_completions.d/lathe.fish;"
+                                     f"complete -C '{' '.join(words)}'")
+
+    def in_zsh(self, *words):
+        """The builtins that offer words are replaced by ones that print those that fit."""
+        return self.complete("zsh", f"""compdef() {{ : }}
+            offer() {{ local w; for w in "$@"; do [[ $w == "${{words[CURRENT]}}"* ]] && print -r -- "${{w%%:*}}"; done }}
+            _describe() {{ offer "${{(@P)@[-1]}}" }}
+            compadd() {{ shift; offer "$@" }}
+            _files() {{ : }}
+            source $SHARE/zsh/site-functions/_lathe
+            words=({' '.join(f"'{w}'" for w in words)}) CURRENT={len(words)}
+            _lathe""")
+
+    def test_shells_complete_commands_flags_and_values(self):
+        for shell, words in (("bash", self.in_bash), ("zsh", self.in_zsh), ("fish", self.in_fish)):
+            with self.subTest(shell):
+                if words("lathe", "la") is None:
+                    self.skipTest(f"{shell} is not installed")
+                self.assertEqual(words("lathe", "la"), ["launch"])
+                self.assertEqual(sorted(words("lathe", "glue", "--per_device_")),
+                                 ["--per_device_eval_batch_size", "--per_device_train_batch_size"])
+                self.assertEqual(sorted(words("lathe", "glue", "--eval_strategy", "")), ["epoch", "no", "steps"])
+                self.assertEqual(words("lathe", "qa", "--doc_s"), ["--doc_stride"])
+                self.assertEqual(words("lathe", "launch", "-n", "2", "glue", "--learning_r"), ["--learning_rate"])
+                self.assertEqual(sorted(words("lathe", "launch", "-n", "2", "")), ["glue", "qa"])
+                self.assertEqual(words("lathe", "bench", "inf"), ["infer"])
+                self.assertEqual(sorted(words("lathe", "completion", "")), ["bash", "fish", "zsh"])
+                if shell != "fish":  # there run_glue wraps lathe glue
+                    self.assertEqual(words("run_glue", "--max_seq"), ["--max_seq_length"])
+
     def test_headers_are_the_public_ones(self):
         self.assertIn("lathe/lathe.h", self.headers)
         self.assertIn("lathe/ops/list.inc", self.headers)
@@ -91,4 +167,4 @@ class Install(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    cl.main()
