@@ -1,11 +1,12 @@
 # make          a release at build/lathe; make CUDA=1: with the device cuda (needs nvcc); make MLX=1: with the device mps
 #               (installs MLX into build/venv-mlx)
 # make demo     installs what is missing, builds, fine-tunes a small BERT in under a minute, answers five questions
+# make deb      dist/lathe_VERSION_ARCH.deb, a Debian package
 # make test     everything that CI runs
 # make test-full  also what is long or large
 # make format, make lint, make clean
 
-.PHONY: build demo test test-full format lint clean
+.PHONY: build demo deb test test-full format lint clean
 .DEFAULT_GOAL := build
 
 build:
@@ -17,6 +18,18 @@ demo:
 	@tools/setup.sh
 	@$(MAKE) --no-print-directory build
 	@build/lathe demo --output_dir build/demo
+
+# What goes into a package: $(call package,OPTIONS)
+define package
+	@tools/configure.sh build/package -DCMAKE_BUILD_TYPE=Release -DLATHE_TESTS=OFF -DLATHE_EXAMPLES=OFF $(1)
+	@cmake --build build/package -j $$(getconf _NPROCESSORS_ONLN)
+endef
+
+deb:
+	@tools/setup.sh
+	$(call package)
+	@cpack -G DEB --config build/package/CPackConfig.cmake -B build/package/deb
+	@mkdir -p dist && mv build/package/deb/*.deb dist/ && ls -l dist/*.deb
 
 test:
 	@tools/test.sh

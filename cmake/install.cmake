@@ -1,5 +1,6 @@
-# cmake --install [--strip]: two components. `programs`: the programs and the parts that they load, completions, the manual
-# page, docs, licence. `library`: headers, archives, and find_package(lathe) with the target lathe::lathe.
+# cmake --install [--strip]: three components. `programs`: the programs and the parts that they load, completions, the manual
+# page, docs, licence. `wheel_parts`: parts that stand on libraries of a Python wheel of this machine (pyarrow, mlx), which
+# no package can hold. `library`: headers, archives, and find_package(lathe) with the target lathe::lathe.
 include(CMakePackageConfigHelpers)
 
 add_library(lathe_lathe INTERFACE)
@@ -53,6 +54,7 @@ if(NOT CMAKE_CROSSCOMPILING)
   install(FILES ${said}/lathe.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
   install(FILES ${said}/lathe.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
+install(FILES packaging/lathe-ops.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 file(GLOB docs CONFIGURE_DEPENDS docs/*.md)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${docs} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)

@@ -1,0 +1,26 @@
+# What Debian's policy asks of the files that are about to be packed: copyright, and changelogs and manual pages
+# compressed without a time.
+set(root ${CPACK_TEMPORARY_DIRECTORY})
+if(EXISTS ${root}/programs)
+  set(root ${root}/programs)
+endif()
+set(doc ${root}/usr/share/doc/lathe)
+file(REMOVE ${doc}/LICENSE)
+file(COPY_FILE ${CMAKE_CURRENT_LIST_DIR}/copyright ${doc}/copyright)
+file(CHMOD ${doc}/copyright PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+file(RENAME ${doc}/CHANGELOG.md ${doc}/changelog)
+string(TIMESTAMP now "%a, %d %b %Y %H:%M:%S +0000" UTC)
+file(WRITE ${doc}/changelog.Debian "lathe (${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}) unstable; urgency=medium
+
+  * Version ${CPACK_PACKAGE_VERSION}; what changed stands in changelog.gz.
+
+ -- ${CPACK_PACKAGE_CONTACT}  ${now}
+")
+file(GLOB pages ${root}/usr/share/man/man1/*.1)
+foreach(file ${doc}/changelog ${doc}/changelog.Debian ${pages})
+  execute_process(COMMAND gzip -9n ${file} COMMAND_ERROR_IS_FATAL ANY)
+  file(CHMOD ${file}.gz PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+endforeach()
+foreach(link run_glue run_qa)
+  file(CREATE_LINK lathe.1.gz ${root}/usr/share/man/man1/${link}.1.gz SYMBOLIC)
+endforeach()

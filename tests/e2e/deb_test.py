@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""The Debian package: what it wants and holds, what lintian says, and that its program runs from an empty folder. Skipped
+where there is no dpkg."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import command_line as cl
+
+BUILD = pathlib.Path(os.environ.get("LATHE_BINARY_DIR", cl.ROOT / "build"))
+# embedded-library: zlib is linked statically, as all libraries but libc are. maintscript-calls-ldconfig: CPack does so where
+# a private folder of /usr/lib holds a library. The rest is about a package that belongs to Debian.
+TOLERATED = {"embedded-library", "maintscript-calls-ldconfig", "bogus-mail-host",
+             "bogus-mail-host-in-debian-changelog", "initial-upload-closes-no-bugs"}
+
+
+def make_deb(folder):
+    """The package, built from the files of the build."""
+    result = cl.run(["cpack", "-G", "DEB", "--config", str(BUILD / "CPackConfig.cmake"), "-B", str(folder)])
+    assert result.returncode == 0, result.stdout + result.stderr
+    return next(folder.glob("lathe_*.deb"))
+
+
+class Deb(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temp = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.temp.name) / "root"
+        cls.deb = make_deb(pathlib.Path(cls.temp.name) / "dist")
+        subprocess.run(["dpkg", "-x", str(cls.deb), str(cls.root)], check=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temp.cleanup()
+
+    def field(self, name):
+        return subprocess.run(["dpkg-deb", "-f", str(self.deb), name], check=True, capture_output=True,
+                              text=True).stdout.strip()
+
+    def test_depends_on_no_more_than_its_libraries(self):
+        names = {wanted.split()[0] for wanted in self.field("Depends").split(", ")}
+        self.assertIn("libc6", names)
+        self.assertLessEqual(names, {"libc6", "libgcc-s1", "libstdc++6", "libgloo0", "libgloo-cuda"})
+        self.assertIn("libcurl4", self.field("Recommends"))
+
+    def test_holds_programs_manual_and_docs_alone(self):
+        files = sorted(p.relative_to(self.root).as_posix() for p in self.root.rglob("*") if not p.is_dir())
+        for wanted in ("usr/bin/lathe", "usr/bin/run_glue", "usr/share/man/man1/lathe.1.gz",
+                       "usr/share/doc/lathe/copyright", "usr/share/doc/lathe/changelog.gz",
+                       "usr/share/bash-completion/completions/lathe"):
+            self.assertIn(wanted, files)
+        self.assertEqual([f for f in files if not f.startswith(("usr/bin/", "usr/lib/lathe/", "usr/share/"))], [])
+        self.assertEqual([f for f in files if f.endswith((".a", ".h"))], [])
+
+    def test_program_runs_from_where_it_was_unpacked(self):
+        program = self.root / "usr" / "bin" / "lathe"
+        self.assertLess(program.stat().st_size, 30e6)
+        first = min(self.first_line_seconds(program) for _ in range(5))
+        self.assertLess(first, 0.050)
+        demo = cl.run([str(program), "tokenize", str(cl.MODEL), "the old bridge"])
+        self.assertEqual(demo.returncode, 0, demo.stderr)
+
+    @staticmethod
+    def first_line_seconds(program):
+        start = time.perf_counter()
+        with subprocess.Popen([str(program), "--help"], stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            seconds = time.perf_counter() - start
+            process.stdout.read()
+        return seconds
+
+    def test_lintian_finds_nothing_new(self):
+        if shutil.which("lintian") is None:
+            self.skipTest("lintian is not installed")
+        out = cl.run(["lintian", "--allow-root", str(self.deb)]).stdout
+        found = [line for line in out.splitlines()
+                 if line[:2] in ("E:", "W:") and line.split()[2] not in TOLERATED]
+        self.assertEqual(found, [])
+
+
+if __name__ == "__main__":
+    if shutil.which("dpkg-deb") is None:
+        print("skipped: dpkg is not installed")
+        sys.exit(77)
+    cl.main()
