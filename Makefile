@@ -2,11 +2,12 @@
 #               (installs MLX into build/venv-mlx)
 # make demo     installs what is missing, builds, fine-tunes a small BERT in under a minute, answers five questions
 # make deb      dist/lathe_VERSION_ARCH.deb, a Debian package
+# make wheel    dist/lathe-VERSION-….whl: the program and the Python package, for the python3 on the path
 # make test     everything that CI runs
 # make test-full  also what is long or large
 # make format, make lint, make clean
 
-.PHONY: build demo deb test test-full format lint clean
+.PHONY: build demo deb wheel test test-full format lint clean
 .DEFAULT_GOAL := build
 
 build:
@@ -27,9 +28,14 @@ endef
 
 deb:
 	@tools/setup.sh
-	$(call package)
+	$(call package,-DLATHE_PYTHON=OFF)
 	@cpack -G DEB --config build/package/CPackConfig.cmake -B build/package/deb
 	@mkdir -p dist && mv build/package/deb/*.deb dist/ && ls -l dist/*.deb
+
+wheel:
+	@tools/setup.sh --wheel
+	$(call package,-DLATHE_PYTHON_PROGRAM=$(CURDIR)/build/venv-wheel/bin/python3)
+	@build/venv-wheel/bin/python3 tools/make_wheel.py build/package dist
 
 test:
 	@tools/test.sh

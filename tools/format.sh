@@ -13,4 +13,4 @@ if [ -z "$tool" ]; then
 fi
 how=-i
 [ "${1:-}" = --check ] && how="--dry-run -Werror"
-find lathe tests bench examples -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' | sort | xargs $tool $how
+find lathe tests bench examples python -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' | sort | xargs $tool $how

@@ -2,6 +2,7 @@
 # Installs what the build needs: Debian 12, Ubuntu 24.04 (apt) or macOS (Homebrew). Says first what is missing and what
 # it will run; sudo only if not root; does nothing where everything is there.
 #   --mlx       also MLX, for the device mps: build/venv-mlx, from its wheel
+#   --wheel     also what `make wheel` needs: Python's headers, and build/venv-wheel with nanobind
 #   --test      also what `make test` needs, and build/venv with a few small Python wheels
 #   --full      also what `make test-full` needs: a compiler and an emulator for ARM where the packages are to be had, and
 #               build/venv-full with torch and transformers (gigabytes), unless LATHE_HF_PYTHON names a Python that has
@@ -13,19 +14,21 @@ cd "$(dirname "$0")/.."
 # Every package by name, once.
 APT_BUILD="g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libutf8proc-dev zlib1g-dev libssl-dev
            libcurl4-openssl-dev libgloo-dev"
-APT_TEST="libgtest-dev zsh fish libbenchmark-dev python3 python3-venv clang-format-14 clang-16 libclang-rt-16-dev"
+APT_WHEEL="python3-dev python3-venv binutils"
+APT_TEST="libgtest-dev zsh fish $APT_WHEEL libbenchmark-dev clang-format-14 clang-16 libclang-rt-16-dev"
 APT_FULL="g++-aarch64-linux-gnu qemu-user-static"   # on x86-64
 BREW_BUILD="cmake ninja ccache pkg-config fmt nlohmann-json utf8proc"
 BREW_TEST="googletest google-benchmark python@3"
 
-mlx=no test_too=no full=no dry_run=no
+mlx=no wheel=no test_too=no full=no dry_run=no
 for argument in "$@"; do
   case $argument in
     --mlx) mlx=yes ;;
+    --wheel) wheel=yes ;;
     --test) test_too=yes ;;
     --full) test_too=yes full=yes ;;
     --dry-run) dry_run=yes ;;
-    *) echo "setup.sh: found $argument, knows --mlx, --test, --full and --dry-run" >&2; exit 2 ;;
+    *) echo "setup.sh: found $argument, knows --mlx, --wheel, --test, --full and --dry-run" >&2; exit 2 ;;
   esac
 done
 
@@ -91,6 +94,7 @@ setup_venv() {
 
 if command -v apt-get >/dev/null; then
   wanted=$APT_BUILD
+  if [ $wheel = yes ]; then wanted="$wanted $APT_WHEEL"; fi
   if [ $test_too = yes ]; then wanted="$wanted $APT_TEST"; fi
   # shellcheck disable=SC2086  # lists of words
   setup_apt $wanted
@@ -104,6 +108,7 @@ else
   exit 1
 fi
 if [ $mlx = yes ]; then setup_venv build/venv-mlx tools/requirements-mlx.txt; fi
+if [ $wheel = yes ]; then setup_venv build/venv-wheel tools/requirements-wheel.txt; fi
 if [ $test_too = yes ]; then setup_venv build/venv tools/requirements-test.txt; fi
 if [ $full = yes ]; then
   if [ -z "${LATHE_HF_PYTHON:-}" ]; then   # PyTorch's own index has a build without CUDA, a tenth of the size

@@ -1,0 +1,15 @@
+"""Lathe from Python: fine-tuning with the names of transformers, computed by Lathe's native code.
+
+    from lathe import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainingArguments, pipeline
+
+Rows are dicts as a tokenizer of transformers gives them (`input_ids`, `token_type_ids`, `attention_mask`) with `label` or
+`labels`, in a list, a `datasets.Dataset` or any other sequence. Padding is taken out: batches are packed.
+"""
+from ._lathe import version as __version__
+from .data import BatchEncoding, DataCollatorWithPadding
+from .models import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+from .trainer import (EvalPrediction, PredictionOutput, Trainer, TrainerState, TrainingArguments, TrainOutput)
+
+__all__ = ["AutoModelForSequenceClassification", "AutoTokenizer", "BatchEncoding", "DataCollatorWithPadding",
+           "EvalPrediction", "PredictionOutput", "Trainer", "TrainerState", "TrainingArguments", "TrainOutput",
+           "__version__", "pipeline"]

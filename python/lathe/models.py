@@ -1,0 +1,159 @@
+"""Tokenizers, models and pipelines by the names of transformers."""
+import json
+import os
+
+import numpy as np
+
+from . import _lathe
+from .data import BatchEncoding, to_dataset
+
+
+class Tokenizer:
+    """BERT's WordPiece; ids equal those of transformers' fast tokenizer."""
+
+    def __init__(self, native):
+        self._native = native
+        self.vocab_size = native.vocab_size
+        self.pad_token_id = native.pad_token_id
+        self.model_max_length = native.model_max_length
+
+    def __len__(self):
+        return self.vocab_size
+
+    def __call__(self, text, text_pair=None, *, padding=False, truncation=False, max_length=None, return_tensors=None):
+        """One text or a list of them; pairs with text_pair.  padding: True (the longest) or "max_length".
+        return_tensors: None for lists, "np" for arrays."""
+        single = isinstance(text, str)
+        first = [text] if single else list(text)
+        second = [] if text_pair is None else [text_pair] if single else list(text_pair)
+        if second and len(second) != len(first):
+            raise ValueError(f"text_pair: found {len(second)} texts, wants {len(first)} as text has")
+        if return_tensors not in (None, "np"):
+            raise ValueError(f'return_tensors: found {return_tensors!r}, wants None or "np"')
+        limit = max_length or self.model_max_length
+        ids, types, begins = self._native.encode(first, second, limit if truncation else 0)
+        rows = [slice(a, b) for a, b in zip(begins[:-1], begins[1:])]
+        width = 0
+        if padding and rows:
+            width = limit if padding == "max_length" else max(r.stop - r.start for r in rows)
+        batch = {"input_ids": [padded(ids[r], width, self.pad_token_id) for r in rows],
+                 "token_type_ids": [padded(types[r].astype(np.int32), width, 0) for r in rows],
+                 "attention_mask": [padded(np.ones(r.stop - r.start, np.int32), width, 0) for r in rows]}
+        if return_tensors == "np":
+            return BatchEncoding({key: np.stack(value) for key, value in batch.items()})
+        lists = {key: [row.tolist() for row in value] for key, value in batch.items()}
+        return BatchEncoding({key: value[0] for key, value in lists.items()} if single else lists)
+
+    def decode(self, ids, skip_special_tokens=False):
+        return self._native.decode([int(i) for i in ids], skip_special_tokens)
+
+    def convert_ids_to_tokens(self, ids):
+        return [self._native.token(int(i)) for i in ids]
+
+    def save_pretrained(self, folder):
+        os.makedirs(folder, exist_ok=True)
+        for name, content in self._native.files().items():
+            with open(os.path.join(folder, name), "wb") as out:
+                out.write(content)
+
+
+def padded(row, width, value):
+    return row if len(row) >= width else np.concatenate([row, np.full(width - len(row), value, row.dtype)])
+
+
+class AutoTokenizer:
+    @staticmethod
+    def from_pretrained(name_or_path, *, revision="main", cache_dir=None, use_fast=True):
+        """A folder, or a name on the Hub, which is fetched into the cache that Python shares."""
+        return Tokenizer(_lathe.Tokenizer.load(str(name_or_path), revision, str(cache_dir or "")))
+
+
+class Model:
+    """A classifier as it was read: weights that a Trainer learns lie in the Trainer, whose save_model writes them."""
+
+    def __init__(self, native):
+        self._native = native
+        self.labels = native.labels
+        self.problem = native.problem
+        self.name_or_path = native.folder
+        self.num_labels = len(self.labels)
+        self.config = BatchEncoding(json.loads(native.config))
+
+    @property
+    def tokenizer(self):
+        return Tokenizer(self._native.tokenizer)
+
+
+class AutoModelForSequenceClassification:
+    @staticmethod
+    def from_pretrained(name_or_path, *, num_labels=None, id2label=None, label2id=None, problem_type=None,
+                        ignore_mismatched_sizes=False, revision="main", cache_dir=None):
+        """num_labels, id2label or label2id make a new head where the folder has none of that size; one label means
+        regression, as in transformers."""
+        if id2label:
+            labels = [id2label[i] if i in id2label else id2label[str(i)] for i in range(len(id2label))]
+        elif label2id:
+            labels = sorted(label2id, key=lambda name: int(label2id[name]))
+        else:
+            labels = [f"LABEL_{i}" for i in range(num_labels or 0)]
+        problem = problem_type or ("regression" if len(labels) == 1 else "")
+        known = ("", "regression", "single_label_classification", "multi_label_classification")
+        if problem not in known:
+            raise ValueError(f"problem_type: found {problem!r}, wants one of {', '.join(known[1:])}")
+        return Model(_lathe.Model(str(name_or_path), problem, labels, ignore_mismatched_sizes, revision,
+                                  str(cache_dir or "")))
+
+
+class TextClassificationPipeline:
+    """Classifies texts with a fine-tuned model: a list of {"label", "score"} per text."""
+
+    def __init__(self, model, tokenizer=None, **arguments):
+        from .trainer import Trainer, TrainingArguments
+        self.model = model
+        self.tokenizer = tokenizer or model.tokenizer
+        self._trainer = Trainer(model, TrainingArguments(".", per_device_eval_batch_size=32, **arguments))  # it writes nothing
+        if not self._trainer.all_weights_are_there():
+            raise ValueError(f"{model.name_or_path} has no trained head: it would predict at random; fine-tune it first")
+
+    def __call__(self, texts, *, top_k=1, max_length=None):
+        """One text or a list; a dict {"text", "text_pair"} is a pair.  top_k: None for all labels."""
+        single = isinstance(texts, (str, dict))
+        rows = [self._tokenize(text, max_length) for text in ([texts] if single else texts)]
+        if not rows:
+            return []
+        scores = scores_of(self.model.problem, self._trainer.predict(rows).predictions)
+        results = [self._ranked(row, top_k) for row in scores]
+        return results[0] if single else results
+
+    def _tokenize(self, text, max_length):
+        pair = text if isinstance(text, dict) else {"text": text}
+        return self.tokenizer(pair["text"], pair.get("text_pair"), truncation=True, max_length=max_length)
+
+    def _ranked(self, row, top_k):
+        order = np.argsort(-row, kind="stable")[:top_k]
+        ranked = [{"label": self.model.labels[k], "score": float(row[k])} for k in order]
+        return ranked[0] if top_k == 1 else ranked
+
+
+def scores_of(problem, logits):
+    """Softmax over classes, a sigmoid for each of several labels, the value itself for regression."""
+    logits = logits.astype(np.float64)
+    if problem == "regression":
+        return logits
+    if problem == "multi_label_classification":
+        return 1 / (1 + np.exp(-logits))
+    exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return exponents / exponents.sum(axis=1, keepdims=True)
+
+
+def pipeline(task, model, tokenizer=None, *, device=None, **arguments):
+    """pipeline("text-classification", model=FOLDER_OR_NAME).  device: "auto", "cpu", "cuda" or "mps"."""
+    if task not in ("text-classification", "sentiment-analysis"):
+        raise NotImplementedError(f'pipeline: found {task!r}, lathe has "text-classification"')
+    if not isinstance(model, Model):
+        model = AutoModelForSequenceClassification.from_pretrained(model)
+    if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
+        tokenizer = AutoTokenizer.from_pretrained(tokenizer)
+    if device is not None:
+        arguments["device"] = device
+    return TextClassificationPipeline(model, tokenizer, **arguments)

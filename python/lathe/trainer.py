@@ -1,0 +1,141 @@
+"""Trainer and TrainingArguments."""
+import json
+import sys
+import types
+import warnings
+from typing import NamedTuple, Optional
+
+import numpy as np
+
+from . import _lathe
+from .data import labels_of, to_dataset
+
+
+class EvalPrediction(NamedTuple):
+    predictions: np.ndarray  # [rows, labels] logits
+    label_ids: np.ndarray    # [rows], or [rows, labels]
+
+
+class PredictionOutput(NamedTuple):
+    predictions: np.ndarray
+    label_ids: Optional[np.ndarray]
+    metrics: dict
+
+
+class TrainOutput(NamedTuple):
+    global_step: int
+    training_loss: float
+    metrics: dict
+
+
+class TrainerState(types.SimpleNamespace):
+    """What trainer_state.json holds: global_step, epoch, log_history, best_metric, …"""
+
+
+def word_of(name, value):
+    """A setting as words of the command line, which has the same names, rules and messages."""
+    if isinstance(value, (list, tuple)):
+        return [f"--{name}", *map(str, value)]
+    if isinstance(value, dict):
+        value = json.dumps(value)
+    return [f"--{name}={getattr(value, 'value', value)}"]  # an enum stands for its value
+
+
+class TrainingArguments:
+    """Every field of transformers' TrainingArguments and Lathe's own (`lathe arguments` shows them), by keyword.
+    ValueError for an unknown or wrong one; a warning for one that has no effect."""
+
+    def __init__(self, output_dir=None, **settings):
+        if output_dir is not None:
+            settings["output_dir"] = output_dir
+        for name in settings:
+            _lathe.Arguments.check_name(name)
+        words = [word for name, value in settings.items() if value is not None for word in word_of(name, value)]
+        self._native = _lathe.Arguments(words)
+        for notice in self._native.notices:
+            warnings.warn(notice, stacklevel=2)
+        self.__dict__.update(json.loads(self._native.json()))
+
+    def to_dict(self):
+        return {name: value for name, value in self.__dict__.items() if name != "_native"}
+
+
+def show(line):
+    print(line, flush=True)
+
+
+def say(is_warning, text):
+    if is_warning:
+        print(f"lathe: {text}", file=sys.stderr, flush=True)
+
+
+class Trainer:
+    """Fine-tunes as transformers' Trainer does, natively; other Python threads run meanwhile.  Ctrl-C writes a checkpoint and
+    raises KeyboardInterrupt.  Every Trainer starts from the weights of the model's folder."""
+
+    def __init__(self, model, args=None, data_collator=None, train_dataset=None, eval_dataset=None,
+                 processing_class=None, compute_metrics=None, tokenizer=None):
+        self.model = model
+        self.args = args or TrainingArguments()
+        self.eval_dataset = eval_dataset
+        self._metrics = Metrics(compute_metrics)
+        if processing_class or tokenizer:
+            model._native.use_tokenizer((processing_class or tokenizer)._native)
+        self._train = None if train_dataset is None else to_dataset(train_dataset, model)
+        self._eval = None if eval_dataset is None else to_dataset(eval_dataset, model)
+        self._run = _lathe.Run(model._native, self.args._native, self._train, self._eval,
+                               self._metrics if compute_metrics else None,
+                               show, say)
+
+    def train(self, resume_from_checkpoint=None):
+        """resume_from_checkpoint: a checkpoint's folder, or True for the newest in output_dir."""
+        resume = "true" if resume_from_checkpoint is True else str(resume_from_checkpoint or "")
+        self._metrics.labels = None if self.eval_dataset is None else labels_of(self.eval_dataset)
+        out = json.loads(self._run.train(resume))
+        return TrainOutput(out["global_step"], out["training_loss"], out["metrics"])
+
+    def evaluate(self, eval_dataset=None, metric_key_prefix="eval"):
+        rows = self.eval_dataset if eval_dataset is None else eval_dataset
+        if rows is None:
+            raise ValueError("evaluate: there is no eval_dataset; give one here or to Trainer")
+        self._metrics.labels = labels_of(rows)
+        native = self._eval if eval_dataset is None else to_dataset(rows, self.model)
+        return json.loads(self._run.evaluate(native, metric_key_prefix))
+
+    def predict(self, test_dataset, metric_key_prefix="test"):
+        """Logits of all rows; with labels also their loss and metrics."""
+        logits, loss = self._run.predict(to_dataset(test_dataset, self.model))
+        labels = labels_of(test_dataset)
+        metrics = {} if loss is None else {f"{metric_key_prefix}_loss": loss}
+        if labels is not None:
+            self._metrics.labels = labels
+            found = self._metrics(logits) if self._metrics.function else {}
+            metrics.update({f"{metric_key_prefix}_{name}": value for name, value in found.items()})
+        return PredictionOutput(logits, None if labels is None else np.asarray(labels), metrics)
+
+    def save_model(self, output_dir=None):
+        """Weights, config.json and tokenizer, as a Hugging Face folder."""
+        self._run.save_model(str(output_dir or ""))
+
+    def save_state(self):
+        self._run.save_state()
+
+    def all_weights_are_there(self):
+        """Whether the model's folder held every weight, the head's among them."""
+        return self._run.all_weights_are_there()
+
+    @property
+    def state(self):
+        return TrainerState(**json.loads(self._run.state()))
+
+
+class Metrics:
+    """Calls compute_metrics with the labels of the data set at hand."""
+
+    def __init__(self, function):
+        self.function = function
+        self.labels = None
+
+    def __call__(self, logits):
+        found = self.function(EvalPrediction(logits, np.asarray(self.labels)))
+        return {str(name): float(value) for name, value in found.items()}

@@ -1,0 +1,348 @@
+// lathe._lathe: what the Python package stands on.  Texts and rows come flat, as numpy arrays; the GIL is
+// released while anything is tokenised, trained or predicted.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+
+#include "lathe/api/hf.h"
+#include "lathe/app/argument_parser.h"
+#include "lathe/core/version.h"
+#include "lathe/io/hub.h"
+#include "lathe/io/json_file.h"
+#include "lathe/train/python_format.h"
+
+namespace nb = nanobind;
+
+namespace lathe {
+namespace {
+
+template <typename T>
+using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Numpy = nb::ndarray<nb::numpy, T>;
+
+template <typename T>
+std::vector<T> values_of(const Array<T>& array) {
+  return {array.data(), array.data() + array.size()};
+}
+
+/// An array that owns the values.  columns: 0 for one dimension.
+template <typename T>
+Numpy<T> to_numpy(std::vector<T> values, size_t columns = 0) {
+  auto* kept = new std::vector<T>(std::move(values));
+  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  if (columns == 0) return Numpy<T>(kept->data(), {kept->size()}, owner);
+  return Numpy<T>(kept->data(), {kept->size() / columns, columns}, owner);
+}
+
+/// Asks Python for signals.  Ctrl-C becomes a stop; what another handler raises goes on its way.
+bool stop_is_wanted() {
+  const nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() == 0) return false;
+  if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) throw nb::python_error();
+  PyErr_Clear();
+  return true;
+}
+
+/// Python's exception for an error.
+PyObject* exception_for(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUsage:
+    case ErrorCode::kInvalidData:
+    case ErrorCode::kShape:
+      return PyExc_ValueError;
+    case ErrorCode::kNotFound:
+      return PyExc_FileNotFoundError;
+    case ErrorCode::kUnsupported:
+      return PyExc_NotImplementedError;
+    case ErrorCode::kIo:
+      return PyExc_OSError;
+    case ErrorCode::kMemory:
+      return PyExc_MemoryError;
+    case ErrorCode::kNonFinite:
+      return PyExc_FloatingPointError;
+    case ErrorCode::kInterrupted:
+      return PyExc_KeyboardInterrupt;
+    case ErrorCode::kInternal:
+      break;
+  }
+  return PyExc_RuntimeError;
+}
+
+std::string fetched(const std::string& name, const std::string& revision, const std::string& cache_dir,
+                    const ModelNeed& need) {
+  HubSettings hub = hub_settings();
+  hub.should_stop = stop_is_wanted;
+  return fetch_model(real_file_system(), name, revision, cache_dir, need, hub);
+}
+
+/// TrainingArguments from words of the command line, checked.
+struct Arguments {
+  explicit Arguments(const std::vector<std::string>& words) {
+    notices = parse_arguments(bind(values), words).notices;
+    for (const std::string& notice : validate(values)) notices.push_back(notice);
+  }
+  /// Names are whole here: no prefix stands for a flag.  Errors: kUsage.
+  static void check_name(const std::string& name) {
+    std::vector<std::string_view> names;
+    for (const auto& field : training_fields()) names.push_back(field.info.name);
+    for (const OldName& old : old_names()) names.push_back(old.name);
+    if (std::find(names.begin(), names.end(), name) != names.end()) return;
+    const auto near = nearest_names(name, names);
+    fail(ErrorCode::kUsage, "TrainingArguments: unknown argument {}{}", name,
+         near.empty() ? "" : fmt::format("; did you mean {}?", near[0]));
+  }
+  std::string json() { return python_json(to_json(bind(values)), -1); }
+
+  TrainingArguments values;
+  std::vector<std::string> notices;
+};
+
+/// What `labels` mean, and how many of them there are.
+struct Model {
+  Model(const std::string& name, const std::string& problem, const std::vector<std::string>& labels,
+        bool ignore_mismatched_sizes, const std::string& revision, const std::string& cache_dir) {
+    const std::string folder = fetched(name, revision, cache_dir, {true, true});
+    HeadOptions head{Problem::kSingleLabel, labels, ignore_mismatched_sizes};
+    if (problem.empty() && labels.empty())
+      head.problem = saved_problem(read_bert_config(real_file_system(), folder));
+    if (problem == "regression") head.problem = Problem::kRegression, head.labels = {"LABEL_0"};
+    if (problem == "multi_label_classification") head.problem = Problem::kMultiLabel;
+    model = from_pretrained(real_file_system(), folder, head);
+  }
+  const char* problem() const {
+    switch (model.model->problem()) {
+      case Problem::kRegression:
+        return "regression";
+      case Problem::kMultiLabel:
+        return "multi_label_classification";
+      case Problem::kSingleLabel:
+        return "single_label_classification";
+      default:
+        return "another";
+    }
+  }
+
+  AutoModel model;
+};
+
+/// Rows of tokens, flat; labels: int32 [rows], or float32 [rows · columns].
+struct Dataset {
+  Dataset(const Array<int32_t>& ids, const Array<uint8_t>& type_ids, const Array<int64_t>& begins,
+          const std::optional<Array<int32_t>>& classes, const std::optional<Array<float>>& targets,
+          int columns) {
+    data.input_ids = values_of(ids);
+    data.type_ids = values_of(type_ids);
+    data.begins = values_of(begins);
+    if (classes) data.labels = values_of(*classes);
+    if (targets) data.targets = values_of(*targets);
+    data.num_targets = columns;
+  }
+  TokenizedDataset data;
+};
+
+using Encoded = std::tuple<Numpy<int32_t>, Numpy<uint8_t>, Numpy<int64_t>>;
+
+/// ids, type ids and the beginnings of rows, of texts or pairs.  max_length: 0 for no limit.
+Encoded encode(const Tokenizer& tokenizer, std::vector<std::string> first, std::vector<std::string> second,
+               int max_length) {
+  TokenizedDataset tokens;
+  {
+    const nb::gil_scoped_release released;
+    TextDataset texts;
+    texts.first = std::move(first);
+    texts.second = std::move(second);
+    ThreadPool pool;
+    tokens = tokenize_dataset(texts, tokenizer, max_length, pool);
+  }
+  return {to_numpy(std::move(tokens.input_ids)), to_numpy(std::move(tokens.type_ids)),
+          to_numpy(std::move(tokens.begins))};
+}
+
+/// A Python function that C++ may hold and call without the GIL.
+class Callback {
+ public:
+  explicit Callback(nb::object function)
+      : function_(new nb::object(std::move(function)), [](nb::object* p) {
+          const nb::gil_scoped_acquire gil;
+          delete p;
+        }) {}
+  const nb::object& operator*() const { return *function_; }
+
+  /// Calls it with a line for the user.  A Ctrl-C that reaches Python meanwhile is kept for the next question
+  /// whether to stop.
+  template <typename... Args>
+  void tell(std::atomic<bool>& interrupted, Args&&... args) const {
+    const nb::gil_scoped_acquire gil;
+    try {
+      (*function_)(std::forward<Args>(args)...);
+    } catch (const nb::python_error& error) {
+      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
+      interrupted = true;
+    }
+  }
+
+ private:
+  std::shared_ptr<nb::object> function_;
+};
+
+/// A trainer on the device that its arguments name.  compute_metrics: (logits [rows, columns], data set) →
+/// dict of floats; on_log: takes a line of the log; message: (warning?, text).
+class Run : private hf::Prepared {
+ public:
+  Run(Model& model, const Arguments& arguments, const Dataset* train, const Dataset* eval,
+      nb::object compute_metrics, nb::object on_log, nb::object message)
+      : Prepared(arguments.values),
+        trainer_(*device, model.model, args, train == nullptr ? nullptr : &train->data,
+                 eval == nullptr ? nullptr : &eval->data,
+                 hooks(std::move(compute_metrics), std::move(on_log), std::move(message))) {}
+
+  std::string train(const std::string& resume) {
+    const std::string from =
+        resume == "true" ? last_checkpoint(real_file_system(), args.output_dir.value_or("")) : resume;
+    if (resume == "true" && from.empty())
+      fail(ErrorCode::kNotFound, "resume_from_checkpoint: {} holds no checkpoint-N",
+           args.output_dir.value_or(""));
+    const TrainOutput output = trainer_.train(from);
+    const nlohmann::json told = {{"global_step", output.global_step},
+                                 {"training_loss", output.training_loss},
+                                 {"metrics", output.metrics}};
+    return python_json(told, -1);
+  }
+  std::string evaluate(const Dataset& data, const std::string& prefix) {
+    return python_json(trainer_.evaluate(data.data, prefix), -1);
+  }
+  Predictions predict(const Dataset& data) { return trainer_.predict(data.data); }
+  void save_model(const std::string& folder) {
+    trainer_.save_model(folder.empty() ? args.output_dir.value_or("") : folder);
+  }
+  void save_state() { trainer_.save_state(); }
+  std::string state() const { return to_json_text(trainer_.state()); }
+  std::string load_report(const Model& model) const {
+    return to_string(trainer_.load_report(), trainer_.model(), model.model.folder);
+  }
+  bool all_weights_are_there() const { return trainer_.load_report().missing.empty(); }
+  const std::string& device_name() const { return device->info().name; }
+
+ private:
+  static TrainerHooks hooks(nb::object compute_metrics, nb::object on_log, nb::object message) {
+    TrainerHooks hooks;
+    if (!compute_metrics.is_none())
+      hooks.compute_metrics = [call = Callback(std::move(compute_metrics))](const TokenizedDataset&,
+                                                                            const Predictions& p) {
+        const nb::gil_scoped_acquire gil;
+        MetricValues values;
+        const nb::dict found =
+            nb::cast<nb::dict>((*call)(to_numpy(p.logits, static_cast<size_t>(p.columns))));
+        for (const auto& [name, value] : found)
+          values.emplace_back(nb::cast<std::string>(name), nb::cast<double>(value));
+        return values;
+      };
+    const auto interrupted = std::make_shared<std::atomic<bool>>(false);
+    hooks.on_log = [call = Callback(std::move(on_log)), interrupted](const nlohmann::ordered_json& entry) {
+      call.tell(*interrupted, log_line(entry));
+    };
+    hooks.message = [call = Callback(std::move(message)), interrupted](LogLevel level,
+                                                                       const std::string& text) {
+      call.tell(*interrupted, level >= LogLevel::kWarning, text);
+    };
+    hooks.should_stop = [interrupted] { return interrupted->exchange(false) || stop_is_wanted(); };
+    return hooks;
+  }
+
+  Trainer trainer_;
+};
+
+std::tuple<Numpy<float>, std::optional<double>> predict(Run& run, const Dataset& data) {
+  Predictions p;
+  {
+    const nb::gil_scoped_release released;
+    p = run.predict(data);
+  }
+  return {to_numpy(std::move(p.logits), static_cast<size_t>(p.columns)),
+          p.has_loss ? std::optional(p.loss) : std::nullopt};
+}
+
+}  // namespace
+}  // namespace lathe
+
+NB_MODULE(_lathe, m) {
+  using namespace lathe;
+  using Released = nb::call_guard<nb::gil_scoped_release>;
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const Error& error) {
+      PyErr_SetString(exception_for(error.code()), error.what());
+    }
+  });
+  m.attr("version") = kVersion;
+
+  nb::class_<Tokenizer>(m, "Tokenizer")
+      .def_static(
+          "load",
+          [](const std::string& name, const std::string& revision, const std::string& cache_dir) {
+            return Tokenizer::load(fetched(name, revision, cache_dir, {false, true}));
+          },
+          Released())
+      .def("encode", &encode)
+      .def("decode",
+           [](const Tokenizer& t, const std::vector<int32_t>& ids, bool skip) { return t.decode(ids, skip); })
+      .def("token", [](const Tokenizer& t, int32_t id) { return t.id_to_token(id); })
+      .def("special_tokens", &Tokenizer::num_special_tokens)
+      .def("files",
+           [](const Tokenizer& t) {
+             nb::dict files;
+             for (const auto& [name, bytes] : t.files())
+               files[name.c_str()] = nb::bytes(bytes.data(), bytes.size());
+             return files;
+           })
+      .def_prop_ro("vocab_size", &Tokenizer::vocab_size)
+      .def_prop_ro("pad_token_id", &Tokenizer::pad_id)
+      .def_prop_ro("model_max_length", &Tokenizer::model_max_length);
+
+  nb::class_<Arguments>(m, "Arguments")
+      .def(nb::init<const std::vector<std::string>&>())
+      .def_static("check_name", &Arguments::check_name)
+      .def("json", &Arguments::json)
+      .def_ro("notices", &Arguments::notices);
+
+  nb::class_<Model>(m, "Model")
+      .def(nb::init<const std::string&, const std::string&, const std::vector<std::string>&, bool,
+                    const std::string&, const std::string&>(),
+           Released())
+      .def_prop_ro("labels", [](const Model& model) { return model.model.labels; })
+      .def_prop_ro("folder", [](const Model& model) { return model.model.folder; })
+      .def_prop_ro("config", [](const Model& model) { return python_json(model.model.config.json, -1); })
+      .def_prop_ro("problem", &Model::problem)
+      .def_prop_ro("tokenizer", [](const Model& model) { return *model.model.tokenizer; })
+      .def("use_tokenizer",
+           [](Model& model, const Tokenizer& tokenizer) { model.model.tokenizer = tokenizer; });
+
+  nb::class_<Dataset>(m, "Dataset")
+      .def(nb::init<const Array<int32_t>&, const Array<uint8_t>&, const Array<int64_t>&,
+                    const std::optional<Array<int32_t>>&, const std::optional<Array<float>>&, int>(),
+           nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg());
+
+  nb::class_<Run>(m, "Run")
+      .def(nb::init<Model&, const Arguments&, const Dataset*, const Dataset*, nb::object, nb::object,
+                    nb::object>(),
+           nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(), nb::arg(), nb::arg(),
+           nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg())
+      .def("train", &Run::train, Released())
+      .def("evaluate", &Run::evaluate, Released())
+      .def("predict", &predict)
+      .def("save_model", &Run::save_model, Released())
+      .def("save_state", &Run::save_state, Released())
+      .def("state", &Run::state)
+      .def("load_report", &Run::load_report)
+      .def("all_weights_are_there", &Run::all_weights_are_there)
+      .def_prop_ro("device_name", &Run::device_name);
+}

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""The Python package: a tutorial's lines with one import changed, arrays in and out, errors, threads, Ctrl-C, and the wheel in
+a fresh environment. Skipped where the package was not built."""
+import csv
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import warnings
+
+import command_line as cl
+
+BUILD = pathlib.Path(os.environ.get("LATHE_BINARY_DIR", cl.ROOT / "build"))
+PACKAGE = BUILD / "python"
+if not list(PACKAGE.glob("lathe/_lathe.*")):
+    print("skipped: the Python package was not built (it needs nanobind, tools/setup.sh --test)")
+    sys.exit(77)
+sys.path.insert(0, str(PACKAGE))
+import numpy as np
+from lathe import (AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, Trainer,
+                   TrainingArguments, pipeline)
+
+LABELS = ["person", "place", "thing"]  # as `lathe glue` sorts them
+
+
+def read_rows(path):
+    with open(path, encoding="utf-8") as lines:
+        return [{"text": row["sentence1"], "label": LABELS.index(row["label"])} for row in csv.DictReader(lines)]
+
+
+def accuracy(eval_pred):
+    logits, labels = eval_pred
+    return {"accuracy": (np.argmax(logits, axis=-1) == labels).mean()}
+
+
+class Package(unittest.TestCase):
+    def setUp(self):
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.root = pathlib.Path(temp.name)
+        cl.write_csv(self.root / "train.csv", 48, 1)
+        cl.write_csv(self.root / "dev.csv", 12, 2)
+        self.tokenizer = AutoTokenizer.from_pretrained(cl.MODEL)
+        self.train, self.dev = (self.tokenized(read_rows(self.root / f"{name}.csv")) for name in ("train", "dev"))
+
+    def tokenized(self, rows, **keywords):
+        return [{**self.tokenizer(row["text"], truncation=True, max_length=32, **keywords), "label": row["label"]}
+                for row in rows]
+
+    def model(self):
+        return AutoModelForSequenceClassification.from_pretrained(
+            cl.MODEL, id2label=dict(enumerate(LABELS)), ignore_mismatched_sizes=True)
+
+    def arguments(self, **more):
+        settings = {"output_dir": self.root / "out", "per_device_train_batch_size": 8, "learning_rate": 1e-3,
+                    "num_train_epochs": 3, "use_cpu": True, "logging_steps": 1, "save_strategy": "no", **more}
+        return TrainingArguments(**settings)
+
+    def test_tutorial_trains_as_the_program_does_to_the_last_digit(self):
+        trainer = Trainer(model=self.model(), args=self.arguments(eval_strategy="epoch"), train_dataset=self.train,
+                          eval_dataset=self.dev, processing_class=self.tokenizer, compute_metrics=accuracy,
+                          data_collator=DataCollatorWithPadding(tokenizer=self.tokenizer))
+        result = trainer.train()
+        self.assertEqual(result.global_step, 18)
+        from_program = cl.run(cl.glue_command(self.root / "cli", self.root / "train.csv", self.root / "dev.csv",
+                                              "--logging_steps", "1", "--eval_strategy", "epoch"))
+        self.assertEqual(from_program.returncode, 0, from_program.stderr)
+        state = json.loads((self.root / "cli" / "trainer_state.json").read_text())
+        losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+        self.assertEqual(losses, [line["loss"] for line in state["log_history"] if "loss" in line])
+        metrics = trainer.evaluate()
+        stored = json.loads((self.root / "cli" / "eval_results.json").read_text())
+        self.assertEqual((metrics["eval_loss"], metrics["eval_accuracy"]), (stored["eval_loss"], stored["eval_accuracy"]))
+
+        trainer.save_model(self.root / "model")
+        classify = pipeline("text-classification", model=self.root / "model", device="cpu")
+        texts = ["who opened the bridge", "where runs the ship"]
+        out = cl.run([cl.program(), "predict", str(self.root / "model"), "--device", "cpu", *texts])
+        for found, line in zip(classify(texts), out.stdout.splitlines()):
+            label, score, _ = line.split("\t")
+            self.assertEqual((found["label"], f"{found['score']:.4f}"), (label, score))
+        self.assertEqual(len(classify(texts[0], top_k=None)), 3)
+
+    def test_predictions_are_arrays_and_padding_changes_nothing(self):
+        trainer = Trainer(self.model(), self.arguments(), train_dataset=self.train, compute_metrics=accuracy)
+        logits, labels, metrics = trainer.predict(self.dev)
+        self.assertEqual((logits.shape, logits.dtype), ((12, 3), np.float32))
+        self.assertEqual(labels.tolist(), [row["label"] for row in self.dev])
+        self.assertEqual(metrics["test_accuracy"], accuracy((logits, labels))["accuracy"])
+        rows = read_rows(self.root / "dev.csv")
+        padded = self.tokenized(rows, padding="max_length")
+        self.assertEqual({len(row["input_ids"]) for row in padded}, {32})
+        np.testing.assert_array_equal(trainer.predict(padded).predictions, logits)
+        arrays = self.tokenizer([row["text"] for row in rows], padding=True, return_tensors="np")
+        as_rows = [{key: value[i] for key, value in arrays.items()} for i in range(len(rows))]
+        np.testing.assert_array_equal(trainer.predict(as_rows).predictions, logits)
+
+    def test_checkpoint_is_gone_on_with(self):
+        whole = Trainer(self.model(), self.arguments(), train_dataset=self.train)
+        whole.train()
+        part = Trainer(self.model(), self.arguments(save_strategy="epoch"), train_dataset=self.train)
+        part.train()
+        resumed = Trainer(self.model(), self.arguments(), train_dataset=self.train)
+        resumed.train(resume_from_checkpoint=self.root / "out" / "checkpoint-6")
+        self.assertEqual([line.get("loss") for line in whole.state.log_history],
+                         [line.get("loss") for line in resumed.state.log_history])
+
+    def test_errors_are_exceptions_with_our_messages(self):
+        with self.assertRaisesRegex(ValueError, "unknown argument learning_rat; did you mean learning_rate?"):
+            TrainingArguments(learning_rat=1)
+        with self.assertRaisesRegex(ValueError, "--eval_strategy: found 'sometimes', wants one of"):
+            TrainingArguments(eval_strategy="sometimes")
+        with self.assertRaisesRegex(FileNotFoundError, "no-such-model"):
+            AutoTokenizer.from_pretrained("./no-such-model")
+        with self.assertRaisesRegex(ValueError, "from 0 to 2.*num_labels"):
+            Trainer(self.model(), self.arguments(), train_dataset=[{**self.train[0], "label": 7}])
+        with self.assertRaisesRegex(ValueError, "wants rows with input_ids"):
+            Trainer(self.model(), self.arguments(), train_dataset=[{"text": "x", "label": 0}])
+
+        def broken(_):
+            raise KeyError("no such metric")
+
+        trainer = Trainer(self.model(), self.arguments(eval_strategy="epoch"), train_dataset=self.train,
+                          eval_dataset=self.dev, compute_metrics=broken)
+        with self.assertRaisesRegex(KeyError, "no such metric"):
+            trainer.train()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            TrainingArguments(no_cuda=True)
+        self.assertIn("use_cpu", str(caught[0].message))
+
+    def test_other_threads_run_while_it_trains(self):
+        trainer = Trainer(self.model(), self.arguments(num_train_epochs=60), train_dataset=self.train)
+        ticks, done = [], threading.Event()
+
+        def tick():
+            while not done.is_set():
+                ticks.append(time.perf_counter())
+                time.sleep(0.001)
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        trainer.train()
+        done.set()
+        thread.join()
+        self.assertGreater(len(ticks), 20)
+
+    def test_ctrl_c_writes_a_checkpoint_and_raises(self):
+        script = f"""if True:
+            import sys; sys.path[:0] = [{str(PACKAGE)!r}, {str(cl.ROOT / "tests" / "e2e")!r}]
+            import pathlib, python_test as t
+            case = t.Package(); case.setUp(); case.root = pathlib.Path({str(self.root)!r})
+            trainer = t.Trainer(case.model(), case.arguments(num_train_epochs=100000), train_dataset=case.train)
+            try: trainer.train()
+            except KeyboardInterrupt as stop: print("stopped:", stop)"""
+        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+            for line in process.stdout:
+                if "'loss'" in line:
+                    break
+            process.send_signal(signal.SIGINT)
+            rest = process.stdout.read()
+        self.assertEqual(process.returncode, 0)
+        self.assertRegex(rest, "stopped: .*checkpoint")
+        self.assertTrue(list((self.root / "out").glob("checkpoint-*/lathe_state.safetensors")), rest)
+
+
+class Wheel(unittest.TestCase):
+    def test_wheel_brings_module_and_program_into_a_fresh_environment(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = cl.run([sys.executable, str(cl.ROOT / "tools" / "make_wheel.py"), str(BUILD), folder])
+            self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+            wheel = next(pathlib.Path(folder).glob("*.whl"))
+            venv = pathlib.Path(folder) / "venv"
+            subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+            installed = cl.run([str(venv / "bin" / "pip"), "install", "--quiet", "--no-deps", "--no-index", str(wheel)])
+            self.assertEqual(installed.returncode, 0, installed.stdout + installed.stderr)
+            numpy_folder = pathlib.Path(np.__file__).parents[1]
+            out = cl.run([str(venv / "bin" / "lathe"), "--version"])
+            asked = cl.run([str(venv / "bin" / "python"), "-c", "import lathe; print('lathe', lathe.__version__)"],
+                           env=dict(os.environ, PYTHONPATH=str(numpy_folder)))
+            self.assertEqual(asked.stdout, out.stdout, asked.stderr)
+            self.assertTrue(out.stdout.startswith("lathe "))
+            self.assertLess(wheel.stat().st_size, 30e6)
+
+
+if __name__ == "__main__":
+    cl.main()
