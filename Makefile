@@ -3,11 +3,12 @@
 # make demo     installs what is missing, builds, fine-tunes a small BERT in under a minute, answers five questions
 # make deb      dist/lathe_VERSION_ARCH.deb, a Debian package
 # make wheel    dist/lathe-VERSION-….whl: the program and the Python package, for the python3 on the path
+# make docs     site/index.html: the docs with every flag, to be read in a browser without the network
 # make test     everything that CI runs
 # make test-full  also what is long or large
 # make format, make lint, make clean
 
-.PHONY: build demo deb wheel test test-full format lint clean
+.PHONY: build demo deb wheel docs test test-full format lint clean
 .DEFAULT_GOAL := build
 
 build:
@@ -36,6 +37,10 @@ wheel:
 	@tools/setup.sh --wheel
 	$(call package,-DLATHE_PYTHON_PROGRAM=$(CURDIR)/build/venv-wheel/bin/python3)
 	@build/venv-wheel/bin/python3 tools/make_wheel.py build/package dist
+
+docs: build
+	@tools/setup.sh --docs
+	@build/venv-docs/bin/python3 tools/make_docs.py build/lathe site
 
 test:
 	@tools/test.sh

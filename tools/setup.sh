@@ -3,6 +3,7 @@
 # it will run; sudo only if not root; does nothing where everything is there.
 #   --mlx       also MLX, for the device mps: build/venv-mlx, from its wheel
 #   --wheel     also what `make wheel` needs: Python's headers, and build/venv-wheel with nanobind
+#   --docs      also what `make docs` needs: build/venv-docs, with a reader of Markdown
 #   --test      also what `make test` needs, and build/venv with a few small Python wheels
 #   --full      also what `make test-full` needs: a compiler and an emulator for ARM where the packages are to be had, and
 #               build/venv-full with torch and transformers (gigabytes), unless LATHE_HF_PYTHON names a Python that has
@@ -15,20 +16,22 @@ cd "$(dirname "$0")/.."
 APT_BUILD="g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libutf8proc-dev zlib1g-dev libssl-dev
            libcurl4-openssl-dev libgloo-dev"
 APT_WHEEL="python3-dev python3-venv binutils"
-APT_TEST="libgtest-dev zsh fish $APT_WHEEL libbenchmark-dev clang-format-14 clang-16 libclang-rt-16-dev"
+APT_TEST="libgtest-dev libbenchmark-dev $APT_WHEEL clang-format-14 clang-16 libclang-rt-16-dev zsh fish lintian ruby"
+APT_PACKAGES="debootstrap chromium fonts-dejavu-core"   # a root to install into, a browser for the docs
 APT_FULL="g++-aarch64-linux-gnu qemu-user-static"   # on x86-64
 BREW_BUILD="cmake ninja ccache pkg-config fmt nlohmann-json utf8proc"
 BREW_TEST="googletest google-benchmark python@3"
 
-mlx=no wheel=no test_too=no full=no dry_run=no
+mlx=no wheel=no docs=no test_too=no full=no dry_run=no
 for argument in "$@"; do
   case $argument in
     --mlx) mlx=yes ;;
     --wheel) wheel=yes ;;
+    --docs) docs=yes ;;
     --test) test_too=yes ;;
     --full) test_too=yes full=yes ;;
     --dry-run) dry_run=yes ;;
-    *) echo "setup.sh: found $argument, knows --mlx, --wheel, --test, --full and --dry-run" >&2; exit 2 ;;
+    *) echo "setup.sh: found $argument, knows --mlx, --wheel, --docs, --test, --full and --dry-run" >&2; exit 2 ;;
   esac
 done
 
@@ -95,9 +98,14 @@ setup_venv() {
 if command -v apt-get >/dev/null; then
   wanted=$APT_BUILD
   if [ $wheel = yes ]; then wanted="$wanted $APT_WHEEL"; fi
+  if [ $docs = yes ]; then wanted="$wanted python3-venv"; fi
   if [ $test_too = yes ]; then wanted="$wanted $APT_TEST"; fi
   # shellcheck disable=SC2086  # lists of words
   setup_apt $wanted
+  # shellcheck disable=SC2086
+  if [ $full = yes ]; then
+    (setup_apt $APT_PACKAGES) || echo "$APT_PACKAGES could not be installed. Tests that need them will be reported as skipped." >&2
+  fi
   if [ $full = yes ] && [ "$(uname -m)" = x86_64 ]; then
     # shellcheck disable=SC2086
     (setup_apt $APT_FULL) || echo "$APT_FULL could not be installed. Tests for ARM will be left out." >&2
@@ -109,6 +117,7 @@ else
 fi
 if [ $mlx = yes ]; then setup_venv build/venv-mlx tools/requirements-mlx.txt; fi
 if [ $wheel = yes ]; then setup_venv build/venv-wheel tools/requirements-wheel.txt; fi
+if [ $docs = yes ]; then setup_venv build/venv-docs tools/requirements-docs.txt; fi
 if [ $test_too = yes ]; then setup_venv build/venv tools/requirements-test.txt; fi
 if [ $full = yes ]; then
   if [ -z "${LATHE_HF_PYTHON:-}" ]; then   # PyTorch's own index has a build without CUDA, a tenth of the size

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""The docs: their shell and Python blocks run as they stand, the site's links lead somewhere, and nothing on it comes from
+elsewhere."""
+import html.parser
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import command_line as cl
+
+BUILD = pathlib.Path(os.environ.get("LATHE_BINARY_DIR", cl.ROOT / "build"))
+try:
+    import markdown_it
+except ImportError:
+    markdown_it = None
+
+
+def blocks(page, language):
+    text = (cl.ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+class Blocks(unittest.TestCase):
+    """In an empty folder with `lathe` on the path. bert-base-cased is a tiny model there, and MRPC has 40 rows."""
+
+    def setUp(self):
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.folder = pathlib.Path(temp.name) / "here"
+        self.folder.mkdir()
+        shutil.copytree(cl.MODEL.parent / "masked_lm", self.folder / "bert-base-cased")  # as the Hub has it: no classifier
+        mrpc = pathlib.Path(temp.name) / "data" / "glue" / "MRPC"
+        mrpc.mkdir(parents=True)
+        rows = "".join(f"{i % 2}\t{i}\t{i}\tthe old bridge {i}\tthe bridge is old\n" for i in range(40))
+        for split in ("train", "dev"):
+            (mrpc / f"{split}.tsv").write_text("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + rows, encoding="utf-8")
+        self.environment = dict(os.environ, PATH=f"{BUILD}:{os.environ['PATH']}", LATHE_DATA_DIR=str(mrpc.parents[1]),
+                                PYTHONPATH=str(BUILD / "python"), HF_HUB_OFFLINE="1")
+
+    def run_all(self, page, language, command):
+        found = blocks(page, language)
+        self.assertTrue(found, page)
+        result = cl.run([*command, "\n".join(found)], cwd=self.folder, env=self.environment)
+        self.assertEqual(result.returncode, 0, result.stdout[-3000:] + result.stderr[-3000:])
+        return result
+
+    def test_quick_start(self):
+        result = self.run_all("quick_start.md", "sh", ["bash", "-euc"])
+        self.assertIn('"label": "good"', result.stdout)
+        self.assertIn("going on from again/checkpoint-2", result.stdout + result.stderr)
+
+    def test_from_run_glue(self):
+        self.assertIn("eval_f1", self.run_all("from_run_glue.md", "sh", ["bash", "-euc"]).stdout)
+
+    def test_python(self):
+        if not list((BUILD / "python" / "lathe").glob("_lathe.*")):
+            self.skipTest("the Python package was not built")
+        self.assertIn("'score': ", self.run_all("python.md", "python", [sys.executable, "-c"]).stdout)
+
+
+def make_site(folder):
+    made = cl.run([sys.executable, str(cl.ROOT / "tools" / "make_docs.py"), cl.program(), str(folder)])
+    assert made.returncode == 0, made.stdout + made.stderr
+
+
+class Page(html.parser.HTMLParser):
+    """What a page refers to, and the anchors that it has."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.anchors, self.loaded = [], set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.anchors.add(values.get("id"))
+        if tag == "a":
+            self.links.append(values["href"])
+        self.loaded += [values[key] for key in ("src", "href") if key in values and tag != "a"]
+
+
+@unittest.skipIf(markdown_it is None, "needs the wheel markdown-it-py (tools/setup.sh --test)")
+class Site(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temp = tempfile.TemporaryDirectory()
+        cls.site = pathlib.Path(cls.temp.name)
+        make_site(cls.site)
+        cls.pages = {path.name: Page(path.read_text(encoding="utf-8")) for path in cls.site.glob("*.html")}
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temp.cleanup()
+
+    def test_links_lead_somewhere_and_nothing_is_loaded(self):
+        for name, page in self.pages.items():
+            self.assertEqual(page.loaded, ["data:,"], name)
+            for link in page.links:
+                path, _, anchor = link.partition("#")
+                if not path.startswith("http"):
+                    self.assertIn(path or name, self.pages, f"{name}: {link}")
+                    self.assertTrue(not anchor or anchor in self.pages[path or name].anchors, f"{name}: {link}")
+
+    def test_every_flag_is_there(self):
+        text = (self.site / "flags.html").read_text(encoding="utf-8")
+        for flag in ("--learning_rate", "--doc_stride", "--task_name", "--ddp_backend"):
+            self.assertIn(f'<code class="flag">{flag}</code>', text)
+
+
+if __name__ == "__main__":
+    cl.main()

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""make_docs.py LATHE OUT: the site of the docs, from README.md, docs/*.md, the changelog, and the flags that the program LATHE
+prints. Every page stands alone: no script, font or picture comes from elsewhere, and none may (Content-Security-Policy).
+
+Own instead of mkdocs: its pages want a server for their search, and its themes more files than the docs have."""
+import html
+import pathlib
+import re
+import subprocess
+import sys
+
+from markdown_it import MarkdownIt
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+NAVIGATION = [
+    ("Start", [("index", "Quick start"), ("from_run_glue", "From run_glue.py"), ("limits", "Differences and limits")]),
+    ("Use", [("users", "Using Lathe"), ("flags", "Every flag"), ("hub", "The Hub"), ("distributed", "Several processes"),
+             ("apple", "Apple silicon")]),
+    ("Program", [("python", "Python"), ("cpp", "C++")]),
+    ("More", [("RESULTS", "Figures"), ("developers", "Developers"), ("add_an_op", "Adding an op"),
+              ("add_a_device", "Adding a device"), ("changelog", "Changelog")]),
+]
+STYLE = """
+:root { --ink: #1c2127; --paper: #fff; --soft: #f4f5f7; --line: #d9dde3; --link: #0b57a4; color-scheme: light dark; }
+@media (prefers-color-scheme: dark) { :root { --ink: #dfe3e8; --paper: #15181c; --soft: #1f242a; --line: #38404a; --link: #7cb7f2; } }
+* { box-sizing: border-box; }
+body { margin: 0; font: 16px/1.6 system-ui, sans-serif; color: var(--ink); background: var(--paper); }
+.page { display: grid; grid-template-columns: 15rem minmax(0, 1fr); max-width: 76rem; margin: auto; }
+nav { padding: 1.5rem 1rem; border-right: 1px solid var(--line); }
+nav summary { font-size: 1.3rem; font-weight: 700; cursor: pointer; }
+nav h2 { font-size: .8rem; text-transform: uppercase; letter-spacing: .06em; margin: 1.2rem 0 .2rem; border: 0; opacity: .7; }
+nav ul { list-style: none; margin: 0; padding: 0; }
+nav a { display: block; padding: .15rem .5rem; border-radius: .3rem; color: inherit; text-decoration: none; }
+nav a:hover, nav a[aria-current] { background: var(--soft); color: var(--link); }
+main { padding: 1rem 2rem 4rem; min-width: 0; }
+a { color: var(--link); }
+h1 { line-height: 1.2; } h2 { margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
+code { font: .9em ui-monospace, monospace; background: var(--soft); padding: .1em .25em; border-radius: .2rem; overflow-wrap: anywhere; }
+pre { background: var(--soft); padding: .8rem 1rem; border-radius: .4rem; overflow-x: auto; line-height: 1.45; }
+pre code { padding: 0; background: none; overflow-wrap: normal; }
+code.flag { white-space: nowrap; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .92rem; }
+td, th { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; vertical-align: top; min-width: 4rem; }
+th { background: var(--soft); }
+input { width: 100%; padding: .5rem; font: inherit; border: 1px solid var(--line); border-radius: .3rem; background: var(--paper); color: inherit; }
+@media (max-width: 48rem) {
+  .page { display: block; } nav { border: 0; border-bottom: 1px solid var(--line); padding: .8rem 1rem; }
+  main { padding: .5rem 1rem 3rem; }
+  .flags thead { display: none; }
+  .flags tr { display: block; border: 1px solid var(--line); border-radius: .3rem; margin-bottom: .6rem; padding: .4rem .6rem; }
+  .flags tr[hidden] { display: none; }
+  .flags td { display: inline; border: 0; padding: 0 .4rem 0 0; } .flags td:nth-child(4) { display: block; }
+  .flags td:first-child { display: block; font-weight: 600; }
+}
+"""
+# The menu is open where there is room for it.
+MENU = "if (matchMedia('(max-width: 48rem)').matches) document.querySelector('nav details').open = false;"
+FILTER = """<p><input type="search" placeholder="Filter flags" aria-label="Filter flags"></p>
+<script>document.querySelector('main input').addEventListener('input', event => {
+  const wanted = event.target.value.toLowerCase();
+  for (const row of document.querySelectorAll('tbody tr')) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+});</script>
+"""
+
+
+def section(text, title):
+    """A section of a Markdown file, with its heading."""
+    return re.search(rf"^## {title}\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL).group(0)
+
+
+def sources(program):
+    """Page → Markdown."""
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+    pages["index"] = pages.pop("quick_start")
+    pages["changelog"] = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages["limits"] = "# Differences and limits\n\n" + section(readme, "How it differs") + section(readme, "Limits")
+    flags = subprocess.run([program, "arguments"], check=True, capture_output=True, text=True).stdout
+    pages["flags"] = ("# Every flag\n\nWhat `lathe glue` and `lathe qa` take, as `lathe arguments` prints it. The smaller commands say "
+                      "theirs with `--help`.\n\n" + flags)
+    return pages
+
+
+def with_includes(text):
+    def include(match):
+        path = match.group(1)
+        return f"```cpp\n{(ROOT / path).read_text(encoding='utf-8')}```\n"
+    return re.sub(r"<!-- include: (\S+) -->", include, text)
+
+
+def target(link, pages):
+    """Where a link of a Markdown file leads on the site; None for files that are no pages (sources)."""
+    if re.match(r"https?:|#", link):
+        return link
+    path, _, anchor = link.partition("#")
+    if not path.endswith(".md") or path.startswith("../tests/"):
+        return None
+    stem = {"quick_start": "index", "CHANGELOG": "changelog", "README": "limits"}.get(pathlib.Path(path).stem, pathlib.Path(path).stem)
+    if stem not in pages:
+        raise SystemExit(f"make_docs.py: a link leads to {link}, of which there is no page")
+    return stem + ".html" + ("#" + anchor if anchor else "")
+
+
+def slug(text):
+    return re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-")
+
+
+def with_targets(tokens, pages):
+    kept, leads_nowhere = [], False
+    for token in tokens:
+        if token.type == "link_open":
+            href = target(token.attrGet("href"), pages)
+            leads_nowhere = href is None
+            if not leads_nowhere:
+                token.attrSet("href", href)
+        if not (leads_nowhere and token.type in ("link_open", "link_close")):
+            kept.append(token)
+    return kept
+
+
+def render(text, pages):
+    markdown = MarkdownIt("commonmark").enable("table")
+    tokens = markdown.parse(with_includes(text))
+    for i, token in enumerate(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", slug(tokens[i + 1].content))
+        if token.children:
+            token.children = with_targets(token.children, pages)
+    body = markdown.renderer.render(tokens, markdown.options, {})
+    body = re.sub(r"<code>(--?[^\s<]+)</code>", r'<code class="flag">\1</code>', body)
+    return body.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
+
+
+def title_of(text):
+    return re.search(r"^# (.+)$", text, re.MULTILINE).group(1)
+
+
+def menu(pages):
+    """NAVIGATION, and at its end the pages that have no place in it."""
+    listed = [stem for _, entries in NAVIGATION for stem, _ in entries]
+    others = [(stem, title_of(text)) for stem, text in sorted(pages.items()) if stem not in listed]
+    return NAVIGATION[:-1] + [(NAVIGATION[-1][0], NAVIGATION[-1][1] + others)]
+
+
+def navigation(current, pages):
+    text = "<nav><details open><summary>Lathe</summary>"
+    for title, entries in menu(pages):
+        links = "".join(f'<li><a href="{stem}.html"{" aria-current=page" if stem == current else ""}>{html.escape(name)}</a></li>'
+                        for stem, name in entries)
+        text += f"<h2>{title}</h2><ul>{links}</ul>"
+    return text + "</details></nav>"
+
+
+def page(stem, text, pages):
+    body = render(text, pages)
+    if stem == "flags":
+        body = body.replace("</h1>", "</h1>" + FILTER, 1)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
+<link rel="icon" href="data:,"><title>{html.escape(title_of(text))} · Lathe</title><style>{STYLE}</style></head>
+<body><div class="page">{navigation(stem, pages)}<main class="{stem}">
+{body}</main></div><script>{MENU}</script></body></html>
+"""
+
+
+def main(program, out):
+    pages = sources(program)
+    out.mkdir(parents=True, exist_ok=True)
+    for stem, text in pages.items():
+        (out / f"{stem}.html").write_text(page(stem, text, pages), encoding="utf-8")
+    print(f"{out / 'index.html'}: {len(pages)} pages")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    main(sys.argv[1], pathlib.Path(sys.argv[2]))
