@@ -36,6 +36,14 @@ def run(command, **keywords):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **keywords)
 
 
+def on_one_core():
+    """Keeps this process and its children to one core, where the system lets it: threads that wait for each other spin, which
+    tests that run beside this one would stretch fivefold."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
+
+
 def need_transformers():
     """Goes on in $LATHE_HF_PYTHON where this Python has no torch and transformers; exit code 77 where that has none."""
     try:

@@ -113,4 +113,5 @@ class Site(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    cl.on_one_core()
     cl.main()

@@ -190,4 +190,5 @@ class Wheel(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    cl.on_one_core()
     cl.main()
