@@ -19,7 +19,7 @@ Value TaskModel::loss(Value logits, const Targets& targets) const {
   switch (problem_) {
     case Problem::kSingleLabel:
     case Problem::kMaskedLm:
-      return program.emit(op::cross_entropy, {logits, targets.labels})[0];
+      return program.emit(op::cross_entropy, {logits, targets.labels}, {{"smoothing", targets.smoothing}})[0];
     case Problem::kMultiLabel:
       return program.emit(op::bce_with_logits, {logits, targets.values})[0];
     case Problem::kRegression:

@@ -17,9 +17,10 @@ enum class Problem {
 
 /// Targets of a batch; those that the problem does not use are no values.
 struct Targets {
-  Value labels;        ///< i32, [B] for kSingleLabel, [N] for kMaskedLm; outside of the classes: ignored
-  Value values;        ///< f32 [B, K] for kMultiLabel and kRegression
-  Value starts, ends;  ///< i32 [B] for kQuestionAnswering: token within the row; outside of it: ignored
+  Value labels;          ///< i32, [B] for kSingleLabel, [N] for kMaskedLm; outside of the classes: ignored
+  Value values;          ///< f32 [B, K] for kMultiLabel and kRegression
+  Value starts, ends;    ///< i32 [B] for kQuestionAnswering: token within the row; outside of it: ignored
+  double smoothing = 0;  ///< share of each label that is spread over all classes (op::cross_entropy)
 };
 
 /// A base with a head.  The forward pass reads the batch of the current trace.

@@ -17,15 +17,19 @@ double log_sum_exp(const double* x, int64_t n, int64_t stride) {
 /// A row of scores among which one is right.  Rows whose target lies outside are ignored.
 struct Choice {
   int64_t begin, length, stride, target;
+  double smoothing = 0;  ///< share of the target that is spread evenly over the row
   bool counts() const { return target >= 0 && target < length; }
+  double wanted(int64_t i) const {
+    return (i == target ? 1 - smoothing : 0) + smoothing / static_cast<double>(length);
+  }
 };
 
 std::vector<Choice> class_rows(const Reference& r, int logits, int labels) {
   std::vector<Choice> rows;
   const int64_t k = r.cols(logits);
   for (size_t i = 0; i < r.in[static_cast<size_t>(labels)].size(); ++i)
-    rows.push_back(
-        {static_cast<int64_t>(i) * k, k, 1, static_cast<int64_t>(r.in[static_cast<size_t>(labels)][i])});
+    rows.push_back({static_cast<int64_t>(i) * k, k, 1,
+                    static_cast<int64_t>(r.in[static_cast<size_t>(labels)][i]), r.node.attrs.f("smoothing")});
   return rows;
 }
 
@@ -51,9 +55,15 @@ void choice_loss(Reference& r, const std::vector<double>& logits, const std::vec
   for (const Choice& row : rows) {
     if (!row.counts()) continue;
     const double* x = &logits[static_cast<size_t>(row.begin)];
-    const double lse = log_sum_exp(x, row.length, row.stride), right = x[row.target * row.stride];
-    r.out[0][0] += (lse - right) / count(rows);
-    r.magnitude[0][0] += (1 + std::abs(lse) + std::abs(right)) / count(rows);
+    const double lse = log_sum_exp(x, row.length, row.stride);
+    double wanted = 0, magnitude = 0;
+    for (int64_t i = 0; i < row.length; ++i) {
+      if (row.wanted(i) == 0) continue;  // a score of −∞ that is not wanted costs nothing
+      wanted += row.wanted(i) * x[i * row.stride];
+      magnitude += row.wanted(i) * std::abs(x[i * row.stride]);
+    }
+    r.out[0][0] += (lse - wanted) / count(rows);
+    r.magnitude[0][0] += (1 + std::abs(lse) + magnitude) / count(rows);
   }
 }
 
@@ -66,8 +76,8 @@ void choice_gradient(Reference& r, const std::vector<double>& logits, const std:
     for (int64_t i = 0; i < row.length; ++i) {
       const double p = std::exp(x[i * row.stride] - lse);
       const size_t at = static_cast<size_t>(row.begin + i * row.stride);
-      r.out[0][at] = dloss * (p - (i == row.target)) / count(rows);
-      r.magnitude[0][at] = std::abs(dloss) * (p * (1 + std::abs(lse)) + (i == row.target)) / count(rows);
+      r.out[0][at] = dloss * (p - row.wanted(i)) / count(rows);
+      r.magnitude[0][at] = std::abs(dloss) * (p * (1 + std::abs(lse)) + row.wanted(i)) / count(rows);
     }
   }
 }
@@ -85,11 +95,15 @@ const std::vector<Labels> kLabels = {{"one", 1, 2, {1}},
                                      {"large vocabulary", 5, 3071, {3070, 0, -100, 1024, 2000}}};
 std::vector<Case> class_cases(bool backward) {
   std::vector<Case> all;
-  for (const Labels& l : kLabels) {
-    Case c{l.name, {{l.rows, l.classes}, {l.rows}}, {}, {l.labels}, 4};
+  const auto add = [&](const Labels& l, const char* name, const Attrs& attrs) {
+    Case c{name, {{l.rows, l.classes}, {l.rows}}, attrs, {l.labels}, 4};
     if (backward) c.in.insert(c.in.begin(), Shape{1});
     all.push_back(c);
-  }
+  };
+  for (const Labels& l : kLabels) add(l, l.name, {});
+  add(kLabels[1], "smoothed", {{"smoothing", 0.1}});
+  add(kLabels[2], "smoothed, some ignored", {{"smoothing", 0.5}});
+  add(kLabels[5], "smoothed, large vocabulary", {{"smoothing", 0.1}});
   return all;
 }
 std::vector<Case> token_cases(bool backward) {
@@ -115,27 +129,30 @@ double log1p_exp(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std:
 
 }  // namespace
 
-/// Mean over the rows whose label lies in [0, K) of −log softmax(logits)[label]; 0 if there is none.
+/// Mean over the rows whose label lies in [0, K) of (1 − ε) · −log softmax(logits)[label] + ε times the mean
+/// of −log softmax(logits) over all classes, ε being `smoothing`; 0 if there is no such row.
 const OpDef cross_entropy{
     .name = "cross_entropy",
     .signature = "logits[B,K]:f32 labels[B]:i32 -> loss[1]:f32",
     .dtypes = {DType::f32},
+    .attrs = {{"smoothing", 0.0}},
     .gradient =
         [](const Grad& g) {
-          return std::vector<Value>{g.program.emit(cross_entropy_bwd, {g.dout[0], g.in(0), g.in(1)})[0],
-                                    Value{}};
+          return std::vector<Value>{
+              g.program.emit(cross_entropy_bwd, {g.dout[0], g.in(0), g.in(1)}, g.node.attrs)[0], Value{}};
         },
     .reference = [](Reference& r) { choice_loss(r, r.in[0], class_rows(r, 0, 1)); },
     .cases = [] { return class_cases(false); },
     .bound = {.ulp = 4, .terms = logits_size},
     .cost = cost,
-    .source = "torch.nn.CrossEntropyLoss with ignore_index",
+    .source = "torch.nn.CrossEntropyLoss with ignore_index; transformers' LabelSmoother",
 };
 
 const OpDef cross_entropy_bwd{
     .name = "cross_entropy_bwd",
     .signature = "dloss[1]:f32 logits[B,K]:f32 labels[B]:i32 -> dlogits[B,K]:f32",
     .dtypes = {DType::f32},
+    .attrs = {{"smoothing", 0.0}},
     .gradient = not_differentiable,
     .reference = [](Reference& r) { choice_gradient(r, r.in[1], class_rows(r, 1, 2)); },
     .cases = [] { return class_cases(true); },

@@ -16,15 +16,15 @@ size_t loss_workspace(const Node& node, const Program& program, Isa, int) {
 }
 
 void run_cross_entropy(const Call& c) {
-  *c.output<float>(0) =
-      Rows(c.pool, c.isa)
-          .cross_entropy(size_of_input(c, 0), c.input<float>(0), c.input<int32_t>(1), c.workspace);
+  *c.output<float>(0) = Rows(c.pool, c.isa)
+                            .cross_entropy(size_of_input(c, 0), c.node.attrs.f("smoothing"),
+                                           c.input<float>(0), c.input<int32_t>(1), c.workspace);
 }
 
 void run_cross_entropy_bwd(const Call& c) {
   Rows(c.pool, c.isa)
-      .cross_entropy_bwd(size_of_input(c, 1), *c.input<float>(0), c.input<float>(1), c.input<int32_t>(2),
-                         c.output<float>(0));
+      .cross_entropy_bwd(size_of_input(c, 1), c.node.attrs.f("smoothing"), *c.input<float>(0),
+                         c.input<float>(1), c.input<int32_t>(2), c.output<float>(0));
 }
 
 void run_segment_cross_entropy(const Call& c) {

@@ -124,16 +124,25 @@ Choice token_row(int64_t row, Rows::Size s, int64_t column, const int32_t* cu, c
   return {cu[row] * s.cols + column, cu[row + 1] - cu[row], s.cols, targets[row]};
 }
 
+/// What the scores of a row are worth under the smoothed target.
+double wanted_score(const Choice& c, double smoothing, const float* x) {
+  const double right = x[c.target * c.stride];
+  if (smoothing == 0) return right;
+  double sum = 0;
+  for (int64_t i = 0; i < c.length; ++i) sum += x[i * c.stride];
+  return (1 - smoothing) * right + smoothing * sum / static_cast<double>(c.length);
+}
+
 /// Mean of −log softmax at the targets.  choice(row) → Choice; `losses` has room for one number per row.
 template <typename F>
-float choice_loss(ThreadPool& pool, const RowKernels& kernels, int64_t rows, int64_t cols,
+float choice_loss(ThreadPool& pool, const RowKernels& kernels, int64_t rows, int64_t cols, double smoothing,
                   const float* logits, double* losses, F choice) {
   for_shares(pool, rows, cols, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const Choice c = choice(row);
       const float* x = logits + c.begin;
       losses[row] =
-          c.counts() ? kernels.log_sum_exp(c.length, c.stride, x) - double{x[c.target * c.stride]} : 0;
+          c.counts() ? kernels.log_sum_exp(c.length, c.stride, x) - wanted_score(c, smoothing, x) : 0;
     }
   });
   double sum = 0;
@@ -146,8 +155,8 @@ float choice_loss(ThreadPool& pool, const RowKernels& kernels, int64_t rows, int
 }
 
 template <typename F>
-void choice_bwd(ThreadPool& pool, const RowKernels& kernels, int64_t rows, int64_t cols, float dloss,
-                const float* logits, float* dlogits, F choice) {
+void choice_bwd(ThreadPool& pool, const RowKernels& kernels, int64_t rows, int64_t cols, double smoothing,
+                float dloss, const float* logits, float* dlogits, F choice) {
   int64_t count = 0;
   for (int64_t row = 0; row < rows; ++row) count += choice(row).counts();
   const double factor = double{dloss} / static_cast<double>(std::max<int64_t>(count, 1));
@@ -158,8 +167,13 @@ void choice_bwd(ThreadPool& pool, const RowKernels& kernels, int64_t rows, int64
       const float* x = logits + c.begin;
       const double lse = kernels.log_sum_exp(c.length, c.stride, x);
       kernels.softmax_bwd(c.length, c.stride, x, lse, static_cast<float>(factor), dlogits + c.begin);
+      const double everywhere = smoothing / static_cast<double>(c.length);
+      if (smoothing != 0)
+        for (int64_t i = 0; i < c.length; ++i)
+          dlogits[c.begin + i * c.stride] -= static_cast<float>(factor * everywhere);
       const int64_t right = c.target * c.stride;  // p − 1 without cancellation
-      dlogits[c.begin + right] = static_cast<float>(factor * std::expm1(double{x[right]} - lse));
+      dlogits[c.begin + right] =
+          static_cast<float>(factor * (std::expm1(double{x[right]} - lse) + smoothing - everywhere));
     }
   });
 }
@@ -375,21 +389,22 @@ size_t Rows::cross_entropy_workspace_bytes(int64_t rows) {
   return static_cast<size_t>(rows) * sizeof(double);
 }
 
-float Rows::cross_entropy(Size s, const float* logits, const int32_t* labels, void* workspace) const {
-  return choice_loss(pool_, kernels_, s.rows, s.cols, logits, static_cast<double*>(workspace),
+float Rows::cross_entropy(Size s, double smoothing, const float* logits, const int32_t* labels,
+                          void* workspace) const {
+  return choice_loss(pool_, kernels_, s.rows, s.cols, smoothing, logits, static_cast<double*>(workspace),
                      [&](int64_t row) { return class_row(row, s, labels); });
 }
 
-void Rows::cross_entropy_bwd(Size s, float dloss, const float* logits, const int32_t* labels,
-                             float* dlogits) const {
+void Rows::cross_entropy_bwd(Size s, double smoothing, float dloss, const float* logits,
+                             const int32_t* labels, float* dlogits) const {
   std::memset(dlogits, 0, static_cast<size_t>(s.rows * s.cols) * sizeof(float));
-  choice_bwd(pool_, kernels_, s.rows, s.cols, dloss, logits, dlogits,
+  choice_bwd(pool_, kernels_, s.rows, s.cols, smoothing, dloss, logits, dlogits,
              [&](int64_t row) { return class_row(row, s, labels); });
 }
 
 float Rows::segment_cross_entropy(Size s, int64_t column, const float* logits, int64_t rows,
                                   const int32_t* cu, const int32_t* targets, void* workspace) const {
-  return choice_loss(pool_, kernels_, rows, s.rows / std::max<int64_t>(rows, 1), logits,
+  return choice_loss(pool_, kernels_, rows, s.rows / std::max<int64_t>(rows, 1), 0, logits,
                      static_cast<double*>(workspace),
                      [&](int64_t row) { return token_row(row, s, column, cu, targets); });
 }
@@ -397,7 +412,7 @@ float Rows::segment_cross_entropy(Size s, int64_t column, const float* logits, i
 void Rows::segment_cross_entropy_bwd(Size s, int64_t column, float dloss, const float* logits, int64_t rows,
                                      const int32_t* cu, const int32_t* targets, float* dlogits) const {
   std::memset(dlogits, 0, static_cast<size_t>(s.rows * s.cols) * sizeof(float));
-  choice_bwd(pool_, kernels_, rows, s.rows / std::max<int64_t>(rows, 1), dloss, logits, dlogits,
+  choice_bwd(pool_, kernels_, rows, s.rows / std::max<int64_t>(rows, 1), 0, dloss, logits, dlogits,
              [&](int64_t row) { return token_row(row, s, column, cu, targets); });
 }
 

@@ -89,9 +89,11 @@ class Rows {
   void accumulate(int64_t n, float keep, const float* g, float* total) const;
 
   /// Mean over the rows whose label lies in [0, cols) of −log softmax(logits)[label]; 0 if there is none.
-  float cross_entropy(Size s, const float* logits, const int32_t* labels, void* workspace) const;
-  /// dlogits = dloss · (softmax − one-hot) / count; 0 in the other rows.
-  void cross_entropy_bwd(Size s, float dloss, const float* logits, const int32_t* labels,
+  /// smoothing: the share of a label that is spread evenly over all columns.
+  float cross_entropy(Size s, double smoothing, const float* logits, const int32_t* labels,
+                      void* workspace) const;
+  /// dlogits = dloss · (softmax − smoothed one-hot) / count; 0 in the other rows.
+  void cross_entropy_bwd(Size s, double smoothing, float dloss, const float* logits, const int32_t* labels,
                          float* dlogits) const;
   /// The same where the scores of row b are logits[cu[b] … cu[b+1])[column]; targets[b] counts from cu[b].
   /// logits, dlogits: [s.rows, s.cols], cu: [rows+1].  All other elements of dlogits are 0.

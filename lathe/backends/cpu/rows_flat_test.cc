@@ -160,8 +160,8 @@ TEST(CrossEntropy, IsThatOfDouble) {
             Tensors out{{DType::f32, 1}, {DType::f32, b * k}};
             Workspace workspace(Rows::cross_entropy_workspace_bytes(b));
             const Rows r(pool, isa);
-            out[0].set(0, r.cross_entropy({b, k}, logits.f32(), labels.data(), workspace.data()));
-            r.cross_entropy_bwd({b, k}, 1.5f, logits.f32(), labels.data(), out[1].f32());
+            out[0].set(0, r.cross_entropy({b, k}, 0, logits.f32(), labels.data(), workspace.data()));
+            r.cross_entropy_bwd({b, k}, 0, 1.5f, logits.f32(), labels.data(), out[1].f32());
             return out;
           });
           SCOPED_TRACE(std::to_string(k) + " " + std::to_string(scale));

@@ -14,13 +14,13 @@ size_t choice_workspace(const Node& node, const Program& program) {
 }
 
 void run_cross_entropy(const Call& c) {
-  cross_entropy(c.stream, size_of_input(c, 0), c.input<float>(0), c.input<int32_t>(1), c.output<float>(0),
-                c.workspace);
+  cross_entropy(c.stream, size_of_input(c, 0), c.node.attrs.f("smoothing"), c.input<float>(0),
+                c.input<int32_t>(1), c.output<float>(0), c.workspace);
 }
 
 void run_cross_entropy_bwd(const Call& c) {
-  cross_entropy_bwd(c.stream, size_of_input(c, 1), c.input<float>(0), c.input<float>(1), c.input<int32_t>(2),
-                    c.output<float>(0), c.workspace);
+  cross_entropy_bwd(c.stream, size_of_input(c, 1), c.node.attrs.f("smoothing"), c.input<float>(0),
+                    c.input<float>(1), c.input<int32_t>(2), c.output<float>(0), c.workspace);
 }
 
 void run_segment_cross_entropy(const Call& c) {

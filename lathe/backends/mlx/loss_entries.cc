@@ -9,6 +9,7 @@ namespace {
 /// [R, 1]. `member`: which of the columns belong to the row.
 struct Choices {
   mx::array scores, member, right, counts;
+  double smoothing = 0;  ///< share of the target that is spread evenly over all K, which are members then
 
   mx::array count() const { return mx::maximum(mx::sum(f32(counts)), number(1)); }
   mx::array masked() const { return mx::where(member, scores, number(kNoScore)); }
@@ -17,28 +18,36 @@ struct Choices {
   mx::array powers() const { return mx::where(member, mx::exp(mx::subtract(masked(), most())), number(0)); }
   mx::array loss() const {
     const mx::array lse = mx::add(most(), mx::log(mx::sum(powers(), 1, true)));
-    const mx::array score = mx::sum(mx::where(right, scores, number(0)), 1, true);
+    mx::array score = mx::sum(mx::where(right, scores, number(0)), 1, true);
+    if (smoothing > 0)
+      score = mx::add(mx::multiply(number(1 - smoothing), score),
+                      mx::multiply(number(smoothing), mx::mean(scores, 1, true)));
     const mx::array terms = mx::where(counts, mx::subtract(lse, score), number(0));
     return mx::reshape(mx::divide(mx::sum(terms), count()), {1});
   }
   /// dloss / dscores; 0 in columns that are no members.
   mx::array gradient(const mx::array& dloss) const {
     const mx::array p = mx::divide(powers(), mx::sum(powers(), 1, true));
-    const mx::array d = mx::divide(mx::multiply(dloss, mx::subtract(p, f32(right))), count());
+    mx::array wanted = f32(right);
+    if (smoothing > 0)
+      wanted = mx::add(mx::multiply(number(1 - smoothing), wanted), number(smoothing / scores.shape(1)));
+    const mx::array d = mx::divide(mx::multiply(dloss, mx::subtract(p, wanted)), count());
     return mx::where(mx::logical_and(counts, member), d, number(0));
   }
 };
 
-Choices classes(const mx::array& logits, const mx::array& labels) {
+Choices classes(const mx::array& logits, const mx::array& labels, double smoothing) {
   const int rows = static_cast<int>(logits.shape(0)), k = static_cast<int>(logits.shape(1));
   const mx::array label = mx::reshape(labels, {rows, 1});
   const mx::array counts =
       mx::logical_and(mx::greater_equal(label, mx::array(0)), mx::less(label, mx::array(k)));
-  return {logits, mx::array(true), mx::equal(label, mx::arange(k)), counts};
+  return {logits, mx::array(true), mx::equal(label, mx::arange(k)), counts, smoothing};
 }
 
-Arrays run_cross_entropy(const Call& c) { return {classes(c[0], c[1]).loss()}; }
-Arrays run_cross_entropy_bwd(const Call& c) { return {classes(c[1], c[2]).gradient(c[0])}; }
+Arrays run_cross_entropy(const Call& c) { return {classes(c[0], c[1], c.node.attrs.f("smoothing")).loss()}; }
+Arrays run_cross_entropy_bwd(const Call& c) {
+  return {classes(c[1], c[2], c.node.attrs.f("smoothing")).gradient(c[0])};
+}
 
 int column_of(const Call& c) { return static_cast<int>(c.node.attrs.i("column")); }
 

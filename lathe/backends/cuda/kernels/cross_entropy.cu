@@ -30,9 +30,9 @@ struct TokenRows {
   }
 };
 
-/// The largest score so far, and Σ e^(score − largest).
+/// The largest score so far, Σ e^(score − largest), and Σ score.
 struct Partition {
-  float largest = -INFINITY, sum = 0;
+  float largest = -INFINITY, sum = 0, total = 0;
 
   /// What is subtracted: finite where all scores are −∞.
   __device__ static float origin(float largest) { return largest == -INFINITY ? 0 : largest; }
@@ -47,7 +47,10 @@ struct Partition {
     for (int k = 0; k < kCount; ++k) top = fmaxf(top, x[k]);
     if (top > largest) move_to(top);
 #pragma unroll
-    for (int k = 0; k < kCount; ++k) sum += expf(x[k] - origin(largest));
+    for (int k = 0; k < kCount; ++k) {
+      sum += expf(x[k] - origin(largest));
+      total += x[k];
+    }
   }
 };
 
@@ -68,11 +71,13 @@ struct Team {
     const float top = warp_max(p.largest);
     p.move_to(top);
     p.sum = warp_sum(p.sum);
+    p.total = warp_sum(p.total);
     if constexpr (kBlock) {
-      __shared__ float largest[kThreads / kWarp], sum[kThreads / kWarp];
+      __shared__ float largest[kThreads / kWarp], sum[kThreads / kWarp], total[kThreads / kWarp];
       if (threadIdx.x % kWarp == 0) {
         largest[threadIdx.x / kWarp] = p.largest;
         sum[threadIdx.x / kWarp] = p.sum;
+        total[threadIdx.x / kWarp] = p.total;
       }
       __syncthreads();
       p = {};
@@ -81,6 +86,7 @@ struct Team {
         Partition part{largest[w], sum[w]};
         part.move_to(p.largest);
         p.sum += part.sum;
+        p.total += total[w];
       }
     }
     return p;
@@ -121,9 +127,10 @@ __device__ inline Partition partition_of(const Team& team, const Choice& c, cons
   return team.join(p);
 }
 
-/// losses[row] = −log softmax at the target, 0 in rows that do not count.
+/// losses[row] = −log softmax at the smoothed target, 0 in rows that do not count.
 template <bool kBlock, typename Rows>
-__global__ void __launch_bounds__(kThreads) losses_kernel(Rows rows, const float* logits, float* losses) {
+__global__ void __launch_bounds__(kThreads)
+    losses_kernel(Rows rows, float smoothing, const float* logits, float* losses) {
   follow();
   const Team<kBlock> team;
   if (team.row >= rows.rows) return;
@@ -134,7 +141,11 @@ __global__ void __launch_bounds__(kThreads) losses_kernel(Rows rows, const float
   }
   const float* x = logits + c.begin;
   const Partition p = partition_of(team, c, x);
-  if (team.rank == 0) losses[team.row] = logf(p.sum) + (p.largest - x[c.target * c.stride]);
+  if (team.rank != 0) return;
+  const float right = x[c.target * c.stride];
+  // A score of −∞ elsewhere must not matter where nothing is spread.
+  const float wanted = smoothing == 0 ? right : right + smoothing * (p.total / c.length - right);
+  losses[team.row] = logf(p.sum) + (p.largest - wanted);
 }
 
 constexpr int kFinishThreads = 1024;
@@ -171,7 +182,7 @@ __global__ void __launch_bounds__(kFinishThreads)
 /// kClear: rows that do not count are set to 0; elsewhere everything is 0 already.
 template <bool kBlock, bool kClear, typename Rows>
 __global__ void __launch_bounds__(kThreads)
-    gradient_kernel(Rows rows, const float* factor, const float* logits, float* dlogits) {
+    gradient_kernel(Rows rows, float smoothing, const float* factor, const float* logits, float* dlogits) {
   follow();
   const Team<kBlock> team;
   if (team.row >= rows.rows) return;
@@ -190,7 +201,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   const auto gradient = [&](int64_t i, float score) {
     const float log_p = (score - p.largest) - log_sum;
-    return !counts ? 0.f : by * (i == c.target ? expm1f(log_p) : expf(log_p));
+    const float rest = i == c.target ? expm1f(log_p) + smoothing : expf(log_p);
+    return !counts ? 0.f : by * (rest - smoothing / c.length);
   };
   for_scores(team, c, x, vectors, [&](int64_t i, auto count) {
     if constexpr (count == 4) {
@@ -212,26 +224,28 @@ unsigned blocks_of(int64_t rows) {
 
 /// longest: a guess of the scores of a row.
 template <typename Rows>
-void choice_loss(cudaStream_t stream, const Rows& rows, int64_t longest, const float* logits, float* loss,
-                 float* losses) {
+void choice_loss(cudaStream_t stream, const Rows& rows, int64_t longest, double smoothing,
+                 const float* logits, float* loss, float* losses) {
+  const float share = static_cast<float>(smoothing);
   if (rows.rows > 0 && longest > kWarpScores)
-    losses_kernel<true><<<blocks_of<true>(rows.rows), kThreads, 0, stream>>>(rows, logits, losses);
+    losses_kernel<true><<<blocks_of<true>(rows.rows), kThreads, 0, stream>>>(rows, share, logits, losses);
   else if (rows.rows > 0)
-    losses_kernel<false><<<blocks_of<false>(rows.rows), kThreads, 0, stream>>>(rows, logits, losses);
+    losses_kernel<false><<<blocks_of<false>(rows.rows), kThreads, 0, stream>>>(rows, share, logits, losses);
   mean_kernel<<<1, kFinishThreads, 0, stream>>>(rows, losses, loss);
 }
 
 template <bool kClear, typename Rows>
-void choice_gradient(cudaStream_t stream, const Rows& rows, int64_t longest, const float* dloss,
-                     const float* logits, float* dlogits, float* factor) {
+void choice_gradient(cudaStream_t stream, const Rows& rows, int64_t longest, double smoothing,
+                     const float* dloss, const float* logits, float* dlogits, float* factor) {
   if (rows.rows == 0) return;
+  const float share = static_cast<float>(smoothing);
   factor_kernel<<<1, kFinishThreads, 0, stream>>>(rows, dloss, factor);
   if (longest > kWarpScores)
     gradient_kernel<true, kClear>
-        <<<blocks_of<true>(rows.rows), kThreads, 0, stream>>>(rows, factor, logits, dlogits);
+        <<<blocks_of<true>(rows.rows), kThreads, 0, stream>>>(rows, share, factor, logits, dlogits);
   else
     gradient_kernel<false, kClear>
-        <<<blocks_of<false>(rows.rows), kThreads, 0, stream>>>(rows, factor, logits, dlogits);
+        <<<blocks_of<false>(rows.rows), kThreads, 0, stream>>>(rows, share, factor, logits, dlogits);
 }
 
 int64_t tokens_per_row(ScoresSize s, int64_t rows) { return ceil_div(s.rows, rows > 0 ? rows : 1); }
@@ -242,22 +256,22 @@ size_t cross_entropy_workspace_bytes(int64_t rows) {
   return static_cast<size_t>(rows > 0 ? rows : 1) * sizeof(float);
 }
 
-void cross_entropy(cudaStream_t stream, ScoresSize s, const float* logits, const int32_t* labels, float* loss,
-                   void* workspace) {
-  choice_loss(stream, ClassRows{s.rows, s.cols, labels}, s.cols, logits, loss,
+void cross_entropy(cudaStream_t stream, ScoresSize s, double smoothing, const float* logits,
+                   const int32_t* labels, float* loss, void* workspace) {
+  choice_loss(stream, ClassRows{s.rows, s.cols, labels}, s.cols, smoothing, logits, loss,
               static_cast<float*>(workspace));
 }
 
-void cross_entropy_bwd(cudaStream_t stream, ScoresSize s, const float* dloss, const float* logits,
-                       const int32_t* labels, float* dlogits, void* workspace) {
-  choice_gradient<true>(stream, ClassRows{s.rows, s.cols, labels}, s.cols, dloss, logits, dlogits,
+void cross_entropy_bwd(cudaStream_t stream, ScoresSize s, double smoothing, const float* dloss,
+                       const float* logits, const int32_t* labels, float* dlogits, void* workspace) {
+  choice_gradient<true>(stream, ClassRows{s.rows, s.cols, labels}, s.cols, smoothing, dloss, logits, dlogits,
                         static_cast<float*>(workspace));
 }
 
 void segment_cross_entropy(cudaStream_t stream, ScoresSize s, int64_t column, const float* logits,
                            int64_t rows, const int32_t* cu, const int32_t* targets, float* loss,
                            void* workspace) {
-  choice_loss(stream, TokenRows{rows, s.cols, column, cu, targets}, tokens_per_row(s, rows), logits, loss,
+  choice_loss(stream, TokenRows{rows, s.cols, column, cu, targets}, tokens_per_row(s, rows), 0, logits, loss,
               static_cast<float*>(workspace));
 }
 
@@ -265,8 +279,8 @@ void segment_cross_entropy_bwd(cudaStream_t stream, ScoresSize s, int64_t column
                                const float* logits, int64_t rows, const int32_t* cu, const int32_t* targets,
                                float* dlogits, void* workspace) {
   cudaMemsetAsync(dlogits, 0, static_cast<size_t>(s.rows * s.cols) * sizeof(float), stream);
-  choice_gradient<false>(stream, TokenRows{rows, s.cols, column, cu, targets}, tokens_per_row(s, rows), dloss,
-                         logits, dlogits, static_cast<float*>(workspace));
+  choice_gradient<false>(stream, TokenRows{rows, s.cols, column, cu, targets}, tokens_per_row(s, rows), 0,
+                         dloss, logits, dlogits, static_cast<float*>(workspace));
 }
 
 }  // namespace lathe::cuda

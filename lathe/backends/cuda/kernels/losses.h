@@ -14,12 +14,13 @@ struct ScoresSize {
 };
 
 /// loss[0] = mean over the rows whose label lies in [0, cols) of −log softmax(logits)[label]; 0 if there is
-/// none.  logits: [rows, cols]; labels: [rows].
-void cross_entropy(cudaStream_t stream, ScoresSize s, const float* logits, const int32_t* labels, float* loss,
-                   void* workspace);
-/// dlogits = dloss[0] · (softmax − one-hot) / count; 0 in the other rows.
-void cross_entropy_bwd(cudaStream_t stream, ScoresSize s, const float* dloss, const float* logits,
-                       const int32_t* labels, float* dlogits, void* workspace);
+/// none.  logits: [rows, cols]; labels: [rows]; smoothing: the share of a label that is spread evenly over
+/// all columns.
+void cross_entropy(cudaStream_t stream, ScoresSize s, double smoothing, const float* logits,
+                   const int32_t* labels, float* loss, void* workspace);
+/// dlogits = dloss[0] · (softmax − smoothed one-hot) / count; 0 in the other rows.
+void cross_entropy_bwd(cudaStream_t stream, ScoresSize s, double smoothing, const float* dloss,
+                       const float* logits, const int32_t* labels, float* dlogits, void* workspace);
 
 /// The same where the scores of row b (of `rows`) are logits[cu[b] … cu[b+1])[column]; targets[b] counts from
 /// cu[b].  logits, dlogits: [s.rows, s.cols]; cu: [rows + 1].  All other elements of dlogits are 0.
