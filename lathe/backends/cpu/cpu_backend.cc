@@ -156,7 +156,7 @@ class CpuBackend : public Backend {
     info_.memory_bytes = host_memory().total.value_or(0);
     info_.alignment = kAlignment;
     for (auto entries : {elementwise_entries(), product_entries(), row_entries(), attention_entries(),
-                         loss_entries(), flat_entries()})
+                         loss_entries(), flat_entries(), optimizer_entries()})
       for (const Entry& entry : entries) add(entry);
   }
 

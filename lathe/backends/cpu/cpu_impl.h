@@ -61,5 +61,6 @@ std::vector<Entry> row_entries();
 std::vector<Entry> attention_entries();
 std::vector<Entry> loss_entries();
 std::vector<Entry> flat_entries();
+std::vector<Entry> optimizer_entries();
 
 }  // namespace lathe::cpu

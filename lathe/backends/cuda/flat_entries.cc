@@ -36,6 +36,13 @@ void run_adamw(const Call& c) {
         c.rounded_type, c.workspace);
 }
 
+void run_sgd(const Call& c) {
+  const Attrs& attrs = c.node.attrs;
+  const Sgd a{attrs.f("momentum"), attrs.f("weight_decay"), attrs.b("nesterov"), attrs.i("decayed")};
+  sgd(c.stream, a, elements(c.in_type(0)), c.input<float>(1), c.input<float>(3), c.input<float>(4),
+      c.input<float>(5), c.output<float>(0), c.output<float>(1));
+}
+
 }  // namespace
 
 std::vector<Entry> flat_entries() {
@@ -44,7 +51,8 @@ std::vector<Entry> flat_entries() {
           {&op::accumulate, "map", run_accumulate},
           {&op::all_reduce, "nccl", run_all_reduce, nullptr, nullptr, nullptr, 0, true},
           {&op::grad_norm, "blocks", run_grad_norm, norm_workspace},
-          {&op::adamw, "one pass", run_adamw, adamw_workspace}};
+          {&op::adamw, "one pass", run_adamw, adamw_workspace},
+          {&op::sgd, "map", run_sgd}};
 }
 
 }  // namespace lathe::cuda

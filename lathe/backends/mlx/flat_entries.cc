@@ -65,12 +65,97 @@ Arrays run_adamw(const Call& c) {
   return {mx::where(apply, mx::subtract(kept, step), p), mx::where(apply, m2, m), mx::where(apply, v2, v)};
 }
 
+/// Gradient times inverse scale and clip, and whether the update is made.
+struct Scaled {
+  mx::array g, apply, rate, take;
+};
+Scaled scaled(const Call& c) {
+  const mx::array &norm = c[3], &loss = c[4], most = hyper_of(c[5], Hyper::kMaxGradNorm);
+  const mx::array clip =
+      mx::where(mx::greater(most, number(0)),
+                mx::minimum(number(1), mx::divide(most, mx::add(norm, number(1e-6)))), number(1));
+  return {mx::multiply(mx::multiply(c[1], hyper_of(c[5], Hyper::kInverseScale)), clip),
+          mx::logical_and(mx::isfinite(norm), mx::isfinite(loss)), hyper_of(c[5], Hyper::kLearningRate),
+          hyper_of(c[5], Hyper::kTake)};
+}
+
+Arrays run_sgd(const Call& c) {
+  const Attrs& a = c.node.attrs;
+  const Scaled s = scaled(c);
+  const mx::array &p = c[0], &m = c[2];
+  mx::array g = s.g, m2 = m;
+  if (a.f("weight_decay") != 0 && a.i("decayed") > 0) {
+    const mx::array more = mx::add(g, mx::multiply(p, number(a.f("weight_decay"))));
+    g = mx::where(c.constants.prefix(elements(c.in_type(0)), a.i("decayed")), more, g);
+  }
+  mx::array step = g;
+  if (a.f("momentum") != 0) {
+    const mx::array momentum = number(a.f("momentum"));
+    m2 = mx::add(mx::multiply(momentum, m), mx::multiply(s.take, g));
+    step = a.b("nesterov") ? mx::add(g, mx::multiply(momentum, m2)) : m2;
+  }
+  return {mx::where(s.apply, mx::subtract(p, mx::multiply(s.rate, step)), p), mx::where(s.apply, m2, m)};
+}
+
+/// One tensor's new parameters, and what is kept of it: pieces of the arenas.
+Arrays adafactor_of(const Scaled& s, const mx::array& p, const mx::array& g, const mx::array& kept,
+                    double weight_decay, double clip_threshold) {
+  const auto keep = [&](const mx::array& before, const mx::array& now) {
+    return mx::add(mx::multiply(mx::subtract(number(1), s.take), before), mx::multiply(s.take, now));
+  };
+  const mx::array square = mx::add(mx::square(g), number(1e-30));
+  mx::array kept2 = kept, u = g;
+  if (g.ndim() == 2) {
+    const int rows = g.shape(0), cols = g.shape(1);
+    const mx::array of_rows = keep(mx::slice(kept, {0}, {rows}), mx::mean(square, 1));
+    const mx::array of_cols = keep(mx::slice(kept, {rows}, {rows + cols}), mx::mean(square, 0));
+    kept2 = mx::concatenate({of_rows, of_cols});
+    const mx::array by_row = mx::rsqrt(mx::divide(of_rows, mx::mean(of_rows)));
+    u = mx::multiply(g, mx::multiply(mx::reshape(by_row, {rows, 1}), mx::rsqrt(of_cols)));
+  } else {
+    kept2 = keep(kept, square);
+    u = mx::multiply(g, mx::rsqrt(kept2));
+  }
+  const mx::array rms = mx::sqrt(mx::mean(mx::square(u)));
+  const mx::array by = mx::divide(s.rate, mx::maximum(number(1), mx::divide(rms, number(clip_threshold))));
+  const mx::array left = mx::subtract(number(1), mx::multiply(s.rate, number(weight_decay)));
+  return {mx::flatten(mx::subtract(mx::multiply(p, left), mx::multiply(by, u))), kept2};
+}
+
+Arrays run_adafactor(const Call& c) {
+  const Attrs& a = c.node.attrs;
+  const Scaled s = scaled(c);
+  const Shape& tensors = a.shape("tensors");
+  Arrays parameters, moments;
+  int at = 0, kept = 0;
+  for (size_t k = 0; k < tensors.size(); k += 2) {
+    const int rows = static_cast<int>(tensors[k]), cols = static_cast<int>(tensors[k + 1]);
+    const int count = std::max(rows, 1) * cols;
+    const mx::Shape shape = rows > 0 ? mx::Shape{rows, cols} : mx::Shape{cols};
+    const Arrays both = adafactor_of(s, mx::reshape(mx::slice(c[0], {at}, {at + count}), shape),
+                                     mx::reshape(mx::slice(s.g, {at}, {at + count}), shape),
+                                     mx::slice(c[2], {kept}, {kept + rows + cols}),
+                                     at < a.i("decayed") ? a.f("weight_decay") : 0, a.f("clip_threshold"));
+    parameters.push_back(both[0]);
+    moments.push_back(both[1]);
+    at += count;
+    kept += rows + cols;
+  }
+  return {mx::where(s.apply, mx::concatenate(parameters), c[0]),
+          mx::where(s.apply, mx::concatenate(moments), c[2])};
+}
+
 }  // namespace
 
 std::vector<Entry> flat_entries() {
-  return {{&op::slice, "view", run_slice},          {&op::concat, "copy", run_concat},
-          {&op::accumulate, "map", run_accumulate}, {&op::all_reduce, "host", run_all_reduce},
-          {&op::grad_norm, "tree", run_grad_norm},  {&op::adamw, "map", run_adamw}};
+  return {{&op::slice, "view", run_slice},
+          {&op::concat, "copy", run_concat},
+          {&op::accumulate, "map", run_accumulate},
+          {&op::all_reduce, "host", run_all_reduce},
+          {&op::grad_norm, "tree", run_grad_norm},
+          {&op::adamw, "map", run_adamw},
+          {&op::sgd, "map", run_sgd},
+          {&op::adafactor, "per tensor", run_adafactor}};
 }
 
 }  // namespace lathe::mlx

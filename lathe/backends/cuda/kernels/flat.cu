@@ -116,6 +116,30 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t j = i; j < n; ++j) update<1>(j, b, s, g, p, m, v, rounded);
 }
 
+struct SgdConstants {
+  float momentum, weight_decay;
+  bool nesterov;
+  int64_t decayed;
+};
+
+__global__ void __launch_bounds__(kThreads)
+    sgd_kernel(int64_t n, SgdConstants a, const float* g, const float* norm, const float* loss,
+               const float* hyper, float* p, float* m) {
+  follow();
+  const int64_t i = int64_t{kThreads} * blockIdx.x + threadIdx.x;
+  if (i >= n || !isfinite(*norm) || !isfinite(*loss)) return;
+  const auto h = [&](Hyper which) { return hyper[static_cast<int>(which)]; };
+  const float most = h(Hyper::kMaxGradNorm), clip = most > 0 ? fminf(1.f, most / (*norm + 1e-6f)) : 1.f;
+  const float grad = g[i] * (h(Hyper::kInverseScale) * clip) + (i < a.decayed ? a.weight_decay * p[i] : 0.f);
+  float step = grad;
+  if (a.momentum != 0) {
+    const float kept = a.momentum * m[i] + h(Hyper::kTake) * grad;
+    step = a.nesterov ? grad + a.momentum * kept : kept;
+    m[i] = kept;
+  }
+  p[i] -= h(Hyper::kLearningRate) * step;
+}
+
 unsigned blocks_of(int64_t n, int64_t width) { return static_cast<unsigned>(ceil_div(n, kThreads * width)); }
 
 }  // namespace
@@ -126,6 +150,14 @@ void accumulate(cudaStream_t stream, int64_t n, const float* keep, const float* 
     accumulate_kernel<kFlat><<<blocks_of(n, kFlat), kThreads, 0, stream>>>(n, keep, g, total);
   else
     accumulate_kernel<1><<<blocks_of(n, 1), kThreads, 0, stream>>>(n, keep, g, total);
+}
+
+void sgd(cudaStream_t stream, const Sgd& a, int64_t n, const float* g, const float* norm, const float* loss,
+         const float* hyper, float* p, float* m) {
+  if (n == 0) return;
+  const SgdConstants constants{static_cast<float>(a.momentum), static_cast<float>(a.weight_decay), a.nesterov,
+                               a.decayed};
+  sgd_kernel<<<blocks_of(n, 1), kThreads, 0, stream>>>(n, constants, g, norm, loss, hyper, p, m);
 }
 
 size_t grad_norm_workspace_bytes(int64_t n) { return sum_workspace_bytes(n); }

@@ -31,4 +31,13 @@ void adamw(cudaStream_t stream, const AdamW& a, int64_t n, const float* g, const
            DType rounded_type, void* workspace);
 constexpr size_t kAdamwWorkspaceBytes = 64;
 
+/// The same by gradient descent (op::sgd).  m is not touched without momentum.
+struct Sgd {
+  double momentum, weight_decay;
+  bool nesterov;
+  int64_t decayed;
+};
+void sgd(cudaStream_t stream, const Sgd& a, int64_t n, const float* g, const float* norm, const float* loss,
+         const float* hyper, float* p, float* m);
+
 }  // namespace lathe::cuda
