@@ -1,32 +1,29 @@
 #include "lathe/data/prefetcher.h"
 
-#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 namespace lathe {
-namespace {
-constexpr uint64_t kSlots = 3;
-}
 
-// Batch k lives in slot k % kSlots.  The producer may fill it once batch k - kSlots is released.
+// Batch k lives in slot k % slots.size().  The producer may fill it once batch k - slots.size() is released.
 struct Prefetcher::State {
-  explicit State(Fill f) : fill(std::move(f)) {}
+  State(Fill f, size_t count) : fill(std::move(f)), slots(count) {}
 
   void produce() {
     for (uint64_t k = 0;; ++k) {
       {
         std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return stop || k < released + kSlots; });
+        changed.wait(lock, [&] { return stop || k < released + slots.size(); });
         if (stop) return;
       }
       bool more = false;
       std::exception_ptr thrown;
       try {
-        more = fill(slots[k % kSlots]);
+        more = fill(slots[k % slots.size()]);
       } catch (...) {
         thrown = std::current_exception();
       }
@@ -43,7 +40,7 @@ struct Prefetcher::State {
   }
 
   Fill fill;
-  std::array<PackedBatch, kSlots> slots;
+  std::vector<PackedBatch> slots;
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t filled = 0;    // batches made
@@ -54,7 +51,7 @@ struct Prefetcher::State {
   std::thread thread;
 };
 
-Prefetcher::Prefetcher(Fill fill) : state_(std::make_unique<State>(std::move(fill))) {
+Prefetcher::Prefetcher(Fill fill, size_t slots) : state_(std::make_unique<State>(std::move(fill), slots)) {
   state_->thread = std::thread([state = state_.get()] { state->produce(); });
 }
 
@@ -73,7 +70,7 @@ const PackedBatch* Prefetcher::next() {
   s.released = s.taken;
   s.changed.notify_all();
   s.changed.wait(lock, [&] { return s.filled > s.taken || s.finished; });
-  if (s.filled > s.taken) return &s.slots[s.taken++ % kSlots];
+  if (s.filled > s.taken) return &s.slots[s.taken++ % state_->slots.size()];
   if (s.error) std::rethrow_exception(s.error);
   return nullptr;
 }

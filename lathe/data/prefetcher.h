@@ -6,15 +6,16 @@
 
 namespace lathe {
 
-/// Makes batches ahead of the consumer on one background thread, in order, in a ring of three slots whose
-/// memory is reused.  One consumer thread.
+/// Makes batches ahead of the consumer on one background thread, in order, in a ring of slots whose memory
+/// is reused.  One consumer thread.
 class Prefetcher {
  public:
   /// Fills the slot with the next batch, or returns false when there is none; called on the background thread
   /// alone, one call after the other.  May throw: `next` throws it on, after the batches before it.
   using Fill = std::function<bool(PackedBatch&)>;
 
-  explicit Prefetcher(Fill fill);
+  /// slots: at least 2; the consumer holds one.
+  explicit Prefetcher(Fill fill, size_t slots = 3);
   /// Waits for the call of fill at hand and drops what was not fetched.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;

@@ -4,12 +4,17 @@
 #include <numeric>
 
 #include "lathe/core/error.h"
+#include "lathe/data/balanced_groups.h"
 #include "lathe/data/torch_random.h"
 
 namespace lathe {
 namespace {
 
 int64_t count_batches(const SamplerOptions& o) {
+  if (o.strategy == SamplingStrategy::kBatchRebalance) {
+    const int64_t samples = int64_t{o.batch_size} * o.accumulation * o.world_size;
+    return (o.size / samples + (!o.drop_last && o.size % samples > 0 ? 1 : 0)) * o.accumulation;
+  }
   const int64_t whole = o.size / o.batch_size, all = (o.size + o.batch_size - 1) / o.batch_size;
   if (o.drop_last) return whole / o.world_size;
   if (o.world_size == 1) return all;
@@ -27,9 +32,11 @@ Sampler::Sampler(SamplerOptions options, std::span<const int32_t> lengths)
          "sampler: wants at least one sample, batch_size >= 1 and 0 <= rank < world_size; found {} samples, "
          "batch_size {}, rank {} of {}",
          o.size, o.batch_size, o.rank, o.world_size);
-  if (o.strategy == SamplingStrategy::kGroupByLength && lengths_.size() != static_cast<size_t>(o.size))
-    fail(ErrorCode::kUsage, "sampler: group_by_length wants a length for each of {} samples, found {}",
-         o.size, lengths_.size());
+  const bool by_length =
+      o.strategy == SamplingStrategy::kGroupByLength || o.strategy == SamplingStrategy::kBatchRebalance;
+  if (by_length && lengths_.size() != static_cast<size_t>(o.size))
+    fail(ErrorCode::kUsage, "sampler: an order by length wants one for each of {} samples, found {}", o.size,
+         lengths_.size());
   batches_ = count_batches(o);
 }
 
@@ -38,6 +45,7 @@ std::span<const int32_t> Sampler::order(int64_t epoch) {
   const uint64_t seed = options_.seed + static_cast<uint64_t>(epoch);
   switch (options_.strategy) {
     case SamplingStrategy::kRandom:
+    case SamplingStrategy::kBatchRebalance:
       order_ = TorchGenerator(seed).randperm(options_.size);
       break;
     case SamplingStrategy::kSequential:
@@ -56,6 +64,13 @@ std::span<const int32_t> Sampler::order(int64_t epoch) {
 void Sampler::batch(int64_t epoch, int64_t index, std::vector<int32_t>& out) {
   if (index < 0 || index >= batches_)
     fail(ErrorCode::kUsage, "sampler: wants a batch below {}, found {}", batches_, index);
+  if (options_.strategy == SamplingStrategy::kBatchRebalance) {
+    const Update& all = update(epoch, index / options_.accumulation);
+    const size_t micro = static_cast<size_t>(index % options_.accumulation);
+    const auto begin = all.samples.begin() + all.begin[micro];
+    out.assign(begin, begin + all.count[micro]);
+    return;
+  }
   const auto all = order(epoch);
   const int64_t size = options_.size;
   const int64_t begin = (index * options_.world_size + options_.rank) * options_.batch_size;
@@ -64,6 +79,37 @@ void Sampler::batch(int64_t epoch, int64_t index, std::vector<int32_t>& out) {
   if (!wraps) end = std::min(end, size);
   out.clear();
   for (int64_t i = begin; i < end; ++i) out.push_back(all[i < size ? i : (i - size) % size]);
+}
+
+int64_t Sampler::ordinal(int64_t epoch, int64_t index) {
+  const SamplerOptions& o = options_;
+  const int64_t micro = index % o.accumulation;
+  if (o.strategy != SamplingStrategy::kBatchRebalance) return (micro * o.world_size + o.rank) * o.batch_size;
+  return update(epoch, index / o.accumulation).begin[static_cast<size_t>(micro)];
+}
+
+const Sampler::Update& Sampler::update(int64_t epoch, int64_t index) {
+  if (update_.epoch == epoch && update_.index == index) return update_;
+  const auto all = order(epoch);
+  const int64_t groups = int64_t{options_.accumulation} * options_.world_size;
+  const int64_t begin = index * groups * options_.batch_size;
+  const int64_t end = std::min(begin + groups * options_.batch_size, options_.size);
+  update_ = {epoch, index, {all.begin() + begin, all.begin() + end}, {}, {}};
+  for (int64_t i = 0; static_cast<int64_t>(update_.samples.size()) < groups; ++i)  // every group has one
+    update_.samples.push_back(all[static_cast<size_t>(i % options_.size)]);
+  std::vector<int32_t>& samples = update_.samples;
+  std::stable_sort(samples.begin(), samples.end(),
+                   [&](int32_t a, int32_t b) { return lengths_[a] > lengths_[b]; });
+  std::vector<int32_t> lengths;
+  for (const int32_t sample : samples) lengths.push_back(lengths_[static_cast<size_t>(sample)]);
+  const std::vector<SampleGroup> by_cost =
+      balanced_groups(lengths, options_.accumulation, options_.world_size);
+  for (int64_t micro = 0; micro < options_.accumulation; ++micro) {
+    const SampleGroup& mine = by_cost[static_cast<size_t>(micro * options_.world_size + options_.rank)];
+    update_.begin.push_back(mine.begin);
+    update_.count.push_back(mine.count);
+  }
+  return update_;
 }
 
 std::vector<int32_t> length_grouped_order(std::span<const int32_t> lengths, int group, uint64_t seed) {

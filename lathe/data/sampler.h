@@ -5,11 +5,12 @@
 
 namespace lathe {
 
-enum class SamplingStrategy { kRandom, kSequential, kGroupByLength };
+enum class SamplingStrategy { kRandom, kSequential, kGroupByLength, kBatchRebalance };
 
 struct SamplerOptions {
-  int64_t size = 0;    ///< samples of the data set
-  int batch_size = 8;  ///< per rank and micro-step
+  int64_t size = 0;      ///< samples of the data set
+  int batch_size = 8;    ///< per rank and micro-step
+  int accumulation = 1;  ///< micro-steps of an update; kBatchRebalance divides its samples among them
   SamplingStrategy strategy = SamplingStrategy::kRandom;
   uint64_t seed = 42;    ///< `data_seed`, else `seed`; epoch e draws from seed + e
   int length_group = 0;  ///< kGroupByLength: samples of one update (batch_size · accumulation); 0: batch_size
@@ -22,11 +23,13 @@ struct SamplerOptions {
 /// Which samples stand in which batch, for one rank: a pure function of the options and the epoch, so that a
 /// resumed run needs no saved state.  Global batch g = index · world_size + rank takes samples
 /// [g · batch_size, (g+1) · batch_size) of the epoch's order.  Not safe for several threads at once.
+/// With kBatchRebalance the samples of an update are random, but divided by length into micro-batches of any
+/// size that cost about the same (balanced_groups).
 /// Source: accelerate's SeedableRandomSampler and BatchSamplerShard, transformers'
-/// get_length_grouped_indices.
+/// get_length_grouped_indices and BatchRebalanceSampler.
 class Sampler {
  public:
-  /// lengths: [size], needed for kGroupByLength only; copied.
+  /// lengths: [size], needed for kGroupByLength and kBatchRebalance only; copied.
   /// Errors: kUsage for sizes below 1, a rank outside the world or missing lengths.
   explicit Sampler(SamplerOptions options, std::span<const int32_t> lengths = {});
 
@@ -39,13 +42,25 @@ class Sampler {
   /// Fills `out` with batch `index` of this rank; the last one may be short.  Reuses out's memory.
   /// Errors: kUsage if index is not below batches_per_epoch().
   void batch(int64_t epoch, int64_t index, std::vector<int32_t>& out);
+  /// How many samples of the same update come before the first of that batch, over all ranks and
+  /// micro-steps: what tells samples of an update apart.
+  int64_t ordinal(int64_t epoch, int64_t index);
 
  private:
+  /// kBatchRebalance: the samples of an update, longest first, and which of them are this rank's.
+  struct Update {
+    int64_t epoch = -1, index = -1;
+    std::vector<int32_t> samples;
+    std::vector<int64_t> begin, count;  ///< by micro-step
+  };
+  const Update& update(int64_t epoch, int64_t index);
+
   SamplerOptions options_;
   std::vector<int32_t> lengths_;
   int64_t batches_ = 0;
   int64_t epoch_ = -1;
   std::vector<int32_t> order_;
+  Update update_;
 };
 
 /// The samples 0 … lengths.size()−1, random, but near neighbours of like length and the longest one first.
