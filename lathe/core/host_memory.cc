@@ -85,6 +85,17 @@ std::optional<uint64_t> peak_resident_bytes() {
   return static_cast<uint64_t>(usage.ru_maxrss);
 }
 
+void reset_peak_resident() {}
+
+std::optional<uint64_t> resident_bytes() {
+  mach_task_basic_info info = {};
+  mach_msg_type_number_t count = MACH_TASK_BASIC_INFO_COUNT;
+  if (task_info(mach_task_self(), MACH_TASK_BASIC_INFO, reinterpret_cast<task_info_t>(&info), &count) !=
+      KERN_SUCCESS)
+    return {};
+  return info.resident_size;
+}
+
 #else
 
 HostMemory host_memory() {
@@ -92,13 +103,20 @@ HostMemory host_memory() {
                      system_text("/proc/self/mountinfo"));
 }
 
-// Not getrusage: its value begins with what the process was that called exec.
-std::optional<uint64_t> peak_resident_bytes() {
-  std::ifstream status("/proc/self/status");  // a line "VmHWM:    123456 kB"
+/// Bytes of a line "VmHWM:    123456 kB" of /proc/self/status.
+static std::optional<uint64_t> status_bytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
-    if (line.rfind("VmHWM:", 0) == 0) return std::stoull(line.substr(6)) * 1024;
+    if (line.rfind(key, 0) == 0) return std::stoull(line.substr(key.size())) * 1024;
   return {};
 }
+
+// Not getrusage: its value begins with what the process was that called exec.
+std::optional<uint64_t> peak_resident_bytes() { return status_bytes("VmHWM:"); }
+
+void reset_peak_resident() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+std::optional<uint64_t> resident_bytes() { return status_bytes("VmRSS:"); }
 
 #endif
 

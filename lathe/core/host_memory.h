@@ -20,7 +20,12 @@ HostMemory host_memory();
 HostMemory host_memory(const std::string& meminfo, const std::string& cgroups, const std::string& mounts,
                        const std::string& root = "");
 
-/// The most memory of this process that was ever resident, in bytes.
+/// The most memory of this process that was resident since it started, or since the last
+/// reset_peak_resident, in bytes.
 std::optional<uint64_t> peak_resident_bytes();
+/// Where the platform can: Linux.
+void reset_peak_resident();
+/// Memory of this process that is resident now, in bytes.
+std::optional<uint64_t> resident_bytes();
 
 }  // namespace lathe

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <optional>
 #include <set>
 
 #include "lathe/core/error.h"
+#include "lathe/train/schedule_settings.h"
 
 namespace lathe {
 namespace {
@@ -16,53 +16,6 @@ namespace {
 using nlohmann::json;
 using Factor = std::function<double(double)>;
 constexpr double kPi = std::numbers::pi;
-
-/// The settings of one schedule: knows what was asked for, so that what is left over is an error.
-class Settings {
- public:
-  Settings(std::string name, const json& kwargs) : name_(std::move(name)), kwargs_(kwargs) {
-    if (!kwargs_.is_null() && !kwargs_.is_object()) {
-      fail(ErrorCode::kUsage, "--lr_scheduler_kwargs: found {}, wants a JSON object", kwargs_.dump());
-    }
-  }
-
-  std::optional<double> number(const std::string& key) {
-    known_.insert(key);
-    if (!kwargs_.contains(key) || kwargs_[key].is_null()) return std::nullopt;
-    if (!kwargs_[key].is_number()) wrong(key, "a number");
-    return kwargs_[key].get<double>();
-  }
-
-  std::string text(const std::string& key, const std::string& otherwise,
-                   const std::set<std::string>& choices) {
-    known_.insert(key);
-    const std::string value = kwargs_.contains(key) && kwargs_[key].is_string()
-                                  ? kwargs_[key].get<std::string>()
-                              : kwargs_.contains(key) ? kwargs_[key].dump()
-                                                      : otherwise;
-    if (!choices.count(value)) wrong(key, fmt::format("one of {}", fmt::join(choices, ", ")));
-    return value;
-  }
-
-  void no_others() const {
-    if (!kwargs_.is_object()) return;
-    for (const auto& [key, value] : kwargs_.items()) {
-      if (known_.count(key)) continue;
-      fail(ErrorCode::kUsage, "--lr_scheduler_kwargs: found '{}', which {} does not take; it takes: {}", key,
-           name_, known_.empty() ? "nothing" : fmt::format("{}", fmt::join(known_, ", ")));
-    }
-  }
-
-  [[noreturn]] void wrong(const std::string& key, const std::string& wanted) const {
-    fail(ErrorCode::kUsage, "--lr_scheduler_kwargs: {}: '{}' is {}, wants {}", name_, key,
-         kwargs_[key].dump(), wanted);
-  }
-
- private:
-  std::string name_;
-  const json& kwargs_;
-  std::set<std::string> known_;
-};
 
 struct Run {
   double warmup, steps, learning_rate;
@@ -77,7 +30,7 @@ double half_cosine(double cycles, double progress) {
 }
 
 /// min_lr as a share of the learning rate, from either of its two spellings.
-double min_rate(Settings& settings, const Run& run, const std::string& name) {
+double min_rate(ScheduleSettings& settings, const Run& run, const std::string& name) {
   const auto min_lr = settings.number("min_lr"), rate = settings.number("min_lr_rate");
   if (min_lr.has_value() == rate.has_value()) {
     fail(ErrorCode::kUsage, "--lr_scheduler_kwargs: {} wants exactly one of min_lr and min_lr_rate, found {}",
@@ -86,21 +39,21 @@ double min_rate(Settings& settings, const Run& run, const std::string& name) {
   return min_lr ? *min_lr / run.learning_rate : *rate;
 }
 
-Factor linear(Settings&, Run run) {
+Factor linear(ScheduleSettings&, Run run) {
   return [run](double s) {
     if (run.warming(s)) return run.rise(s);
     return std::max(0.0, (run.steps - s) / std::max(1.0, run.steps - run.warmup));
   };
 }
 
-Factor cosine(Settings& settings, Run run) {
+Factor cosine(ScheduleSettings& settings, Run run) {
   const double cycles = settings.number("num_cycles").value_or(0.5);
   return [=](double s) {
     return run.warming(s) ? run.rise(s) : std::max(0.0, half_cosine(cycles, run.progress(s)));
   };
 }
 
-Factor cosine_with_restarts(Settings& settings, Run run) {
+Factor cosine_with_restarts(ScheduleSettings& settings, Run run) {
   const double cycles = settings.number("num_cycles").value_or(1);
   return [=](double s) {
     if (run.warming(s)) return run.rise(s);
@@ -110,7 +63,7 @@ Factor cosine_with_restarts(Settings& settings, Run run) {
   };
 }
 
-Factor polynomial(Settings& settings, Run run) {
+Factor polynomial(ScheduleSettings& settings, Run run) {
   const double end = settings.number("lr_end").value_or(1e-7), power = settings.number("power").value_or(1.0);
   if (!(run.learning_rate > end)) {
     fail(ErrorCode::kUsage,
@@ -125,15 +78,15 @@ Factor polynomial(Settings& settings, Run run) {
   };
 }
 
-Factor constant(Settings&, Run) {
+Factor constant(ScheduleSettings&, Run) {
   return [](double) { return 1.0; };
 }
 
-Factor constant_with_warmup(Settings&, Run run) {
+Factor constant_with_warmup(ScheduleSettings&, Run run) {
   return [run](double s) { return run.warming(s) ? run.rise(s) : 1.0; };
 }
 
-Factor inverse_sqrt(Settings& settings, Run run) {
+Factor inverse_sqrt(ScheduleSettings& settings, Run run) {
   const double scale = settings.number("timescale").value_or(run.warmup > 0 ? run.warmup : 10000);
   if (!(scale > 0)) settings.wrong("timescale", "more than 0");
   return [=](double s) {
@@ -141,7 +94,7 @@ Factor inverse_sqrt(Settings& settings, Run run) {
   };
 }
 
-Factor cosine_with_min_lr(Settings& settings, Run run) {
+Factor cosine_with_min_lr(ScheduleSettings& settings, Run run) {
   const double cycles = settings.number("num_cycles").value_or(0.5);
   const double least = min_rate(settings, run, "cosine_with_min_lr");
   return [=](double s) {
@@ -151,7 +104,7 @@ Factor cosine_with_min_lr(Settings& settings, Run run) {
 }
 
 // Unlike the others it starts above 0: warmup and decay count from one step further.
-Factor cosine_warmup_with_min_lr(Settings& settings, Run run) {
+Factor cosine_warmup_with_min_lr(ScheduleSettings& settings, Run run) {
   const double cycles = settings.number("num_cycles").value_or(0.5);
   const double least = min_rate(settings, run, "cosine_warmup_with_min_lr");
   const auto first = settings.number("warmup_lr_rate");
@@ -164,7 +117,7 @@ Factor cosine_warmup_with_min_lr(Settings& settings, Run run) {
   };
 }
 
-Factor warmup_stable_decay(Settings& settings, Run run) {
+Factor warmup_stable_decay(ScheduleSettings& settings, Run run) {
   const std::set<std::string> shapes = {"linear", "cosine", "1-sqrt"};
   const auto decay = settings.number("num_decay_steps");
   if (!decay)
@@ -193,7 +146,7 @@ Factor warmup_stable_decay(Settings& settings, Run run) {
 
 struct Schedule {
   std::string name;
-  Factor (*make)(Settings&, Run);
+  Factor (*make)(ScheduleSettings&, Run);
 };
 
 const std::vector<Schedule>& schedules() {
@@ -221,7 +174,7 @@ LrSchedule::LrSchedule(const std::string& name, int64_t warmup_steps, int64_t tr
     fail(ErrorCode::kUsage, "--lr_scheduler_type: found '{}', wants one of {}", name,
          fmt::join(names(), ", "));
   }
-  Settings settings(name, kwargs);
+  ScheduleSettings settings(name, kwargs);
   factor_ = found->make(
       settings, {static_cast<double>(warmup_steps), static_cast<double>(training_steps), learning_rate});
   settings.no_others();

@@ -1,0 +1,23 @@
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace lathe {
+
+/// Counts evaluations in a row that were not better than the best one so far.
+/// Source: transformers' EarlyStoppingCallback, whose state in trainer_state.json this is.
+class EarlyStopping {
+ public:
+  /// callbacks: TrainerState::stateful_callbacks of the run to go on with; the count is taken from there.
+  EarlyStopping(int64_t patience, double threshold, const nlohmann::json& callbacks);
+
+  /// Another evaluation; `best` is that of those before.  Writes the count into `callbacks`.  True: stop.
+  bool step(double metric, std::optional<double> best, bool greater_is_better, nlohmann::json& callbacks);
+
+ private:
+  int64_t patience_, count_ = 0;
+  double threshold_;
+};
+
+}  // namespace lathe

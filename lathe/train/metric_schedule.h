@@ -1,0 +1,48 @@
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe {
+
+/// A learning rate that follows a metric of the evaluations: constant between them, lowered where the metric
+/// stands still, and with "greedy" raised where it keeps improving.
+/// Source: torch.optim.lr_scheduler.ReduceLROnPlateau; transformers 5.23 optimization.py, GreedyLR.
+class MetricSchedule {
+ public:
+  /// name: one of names(); kwargs: null or an object with the settings of that schedule
+  /// (lr_scheduler_kwargs).  Errors: kUsage for an unknown, mistyped or impossible setting.
+  MetricSchedule(const std::string& name, double learning_rate, const nlohmann::json& kwargs);
+  static const std::vector<std::string>& names();
+  static bool is(std::string_view name);
+
+  double learning_rate() const { return rate_; }
+  /// Another evaluation.
+  void step(double metric);
+
+  /// What it remembers, for a checkpoint.  restore: of a schedule with the same name and settings.
+  nlohmann::json state() const;
+  void restore(const nlohmann::json& state);
+
+ private:
+  bool better(double value) const;
+  double smoothed(double value);
+  void plateau(double value);
+  void greedy(double value);
+  void lower();
+  void raise();
+  void reset();
+
+  // settings
+  bool greedy_, greater_ = false, relative_ = true, smooth_ = false;
+  double factor_ = 0.1, threshold_ = 1e-4, least_ = 0, most_ = 1, eps_ = 1e-8, first_;
+  int64_t patience_ = 10, cooldown_ = 0, warmup_ = 0, window_ = 50, reset_start_ = 500;
+  // what it remembers
+  double rate_, best_, window_sum_ = 0;
+  int64_t bad_ = 0, good_ = 0, cooling_ = 0, warming_ = 0, until_reset_ = 500;
+  std::vector<double> recent_;  ///< metrics in the window
+};
+
+}  // namespace lathe
