@@ -126,6 +126,8 @@ int run_predict(const std::vector<std::string>& args) {
   if (options.rest.empty()) fail(ErrorCode::kUsage, "lathe predict: wants a model folder\n{}", kUsage);
   if (options.rest.size() == 1 && !options.has("--file"))
     fail(ErrorCode::kUsage, "lathe predict: wants texts or --file\n{}", kUsage);
+  if (options.has("--bf16") && options.has("--fp16"))
+    fail(ErrorCode::kUsage, "lathe predict: --bf16 and --fp16: found both, wants at most one");
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(options.rest[0]);
   const BertConfig config = read_bert_config(fs, folder);

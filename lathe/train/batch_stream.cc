@@ -10,7 +10,7 @@ namespace lathe {
 struct BatchStream::Position {
   const TokenizedDataset& data;
   Sampler sampler;
-  int token_multiple, accumulation;
+  int token_multiple;
   int64_t epoch, index, epochs;
   std::vector<int32_t> samples;
 
@@ -21,21 +21,19 @@ struct BatchStream::Position {
     }
     if (epoch >= epochs) return false;
     sampler.batch(epoch, index, samples);
-    const SamplerOptions& o = sampler.options();
-    const int micro = static_cast<int>(index % accumulation);
-    pack_batch(data, samples, {token_multiple, (micro * o.world_size + o.rank) * o.batch_size}, out);
+    pack_batch(data, samples, {token_multiple, static_cast<int>(sampler.ordinal(epoch, index))}, out);
     ++index;
     return true;
   }
 };
 
 BatchStream::BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, int token_multiple,
-                         int accumulation, int64_t first_epoch, int64_t first_batch, int64_t epochs) {
-  std::vector<int32_t> lengths;
-  if (sampler.strategy == SamplingStrategy::kGroupByLength) lengths = data.lengths();
-  auto position = std::make_shared<Position>(Position{
-      data, Sampler(sampler, lengths), token_multiple, accumulation, first_epoch, first_batch, epochs, {}});
-  prefetcher_ = std::make_unique<Prefetcher>([position](PackedBatch& out) { return position->fill(out); });
+                         int64_t first_epoch, int64_t first_batch, int64_t epochs, size_t ahead) {
+  const std::vector<int32_t> lengths = data.lengths();
+  auto position = std::make_shared<Position>(
+      Position{data, Sampler(sampler, lengths), token_multiple, first_epoch, first_batch, epochs, {}});
+  prefetcher_ =
+      std::make_unique<Prefetcher>([position](PackedBatch& out) { return position->fill(out); }, ahead + 1);
 }
 
 Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options, int token_multiple,

@@ -10,9 +10,9 @@ namespace lathe {
 /// The micro-batches of a run from a given update on, packed ahead on a background thread.
 class BatchStream {
  public:
-  /// accumulation: micro-batches per update; the last update of an epoch may have fewer.
+  /// ahead: batches that are packed before they are asked for, at least 1.
   BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, int token_multiple,
-              int accumulation, int64_t first_epoch, int64_t first_batch, int64_t epochs);
+              int64_t first_epoch, int64_t first_batch, int64_t epochs, size_t ahead = 2);
   /// Null at the end of the last epoch.
   const PackedBatch* next() { return prefetcher_->next(); }
 

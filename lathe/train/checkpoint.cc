@@ -40,9 +40,14 @@ Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel&
 }
 
 Status write_moments(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
-  const std::vector<float> first = content.session.read_state("exp_avg");
-  const std::vector<float> second = content.session.read_state("exp_avg_sq");
-  const Shape shape{static_cast<int64_t>(first.size())};
+  std::vector<std::vector<float>> values;
+  TensorMap tensors;
+  const std::vector<OptimizerState> states = content.session.optimizer_states();
+  values.reserve(states.size());
+  for (const OptimizerState& state : states) {
+    values.push_back(content.session.read_state(state.name));
+    tensors[state.name] = {DType::f32, {state.size}, std::as_bytes(std::span(values.back()))};
+  }
   const RunState& run = content.run;
   const nlohmann::json state = {{"global_step", content.state.global_step},
                                 {"total_loss", run.total_loss},
@@ -54,21 +59,23 @@ Status write_moments(FileSystem& fs, const std::string& folder, const Checkpoint
                                 {"skipped_updates", run.skipped_updates},
                                 {"loss_scale", run.loss_scaler.scale},
                                 {"loss_scale_growth_tracker", run.loss_scaler.growth_tracker},
-                                {"loss_scale_bad_losses", run.loss_scaler.bad_losses}};
-  return write_safetensors(fs, join_path(folder, kStateFile),
-                           {{"exp_avg", {DType::f32, shape, std::as_bytes(std::span(first))}},
-                            {"exp_avg_sq", {DType::f32, shape, std::as_bytes(std::span(second))}}},
+                                {"loss_scale_bad_losses", run.loss_scaler.bad_losses},
+                                {"metric_schedule", run.metric_schedule}};
+  return write_safetensors(fs, join_path(folder, kStateFile), tensors,
                            {{"format", "lathe"},
+                            {"optimizer", content.session.optimizer()},
                             {"format_version", std::to_string(kFormatVersion)},
                             {"layout", layout_text(*content.model.model)},
                             {"state", python_json(state, -1)},
                             {"tuning", content.session.tuning()}});
 }
 
-/// What the files of a model take, with `copies` of its trainable parameters (moments included).
-uint64_t model_bytes(const AutoModel& model, const Session& session, int64_t copies) {
+/// What the files of a model take, with the optimizer's or without.
+uint64_t model_bytes(const AutoModel& model, const Session& session, bool with_optimizer) {
   const nn::FlatLayout& layout = session.layout();
-  uint64_t bytes = static_cast<uint64_t>(layout.trainable * copies + layout.frozen) * sizeof(float);
+  uint64_t bytes = static_cast<uint64_t>(layout.trainable + layout.frozen) * sizeof(float);
+  for (const OptimizerState& state : session.optimizer_states())
+    if (with_optimizer) bytes += static_cast<uint64_t>(state.size) * sizeof(float);
   bytes += model.model->parameters().size() * 512;  // names and shapes in the headers, ample
   for (const auto& [name, content] : model_files(model)) bytes += content.size();
   return bytes;
@@ -153,7 +160,7 @@ int64_t checkpoint_step(const std::string& name) {
 
 Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model,
                    const Session& session) {
-  const Status space = check_space(fs, folder, model_bytes(model, session, 1),
+  const Status space = check_space(fs, folder, model_bytes(model, session, false),
                                    "make room and give the same command again, which goes on from the last "
                                    "checkpoint");
   return space.ok() ? write_model_files(fs, folder, model, session) : space;
@@ -161,7 +168,7 @@ Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& m
 
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
   const std::string trainer_state = to_json_text(content.state);
-  const uint64_t wanted = model_bytes(content.model, content.session, content.only_model ? 1 : 3) +
+  const uint64_t wanted = model_bytes(content.model, content.session, !content.only_model) +
                           trainer_state.size() + content.training_args.size();
   if (const Status s = check_space(fs, folder, wanted, "make room or set --save_total_limit"); !s.ok())
     return s;
@@ -186,6 +193,12 @@ void read_checkpoint(FileSystem& fs, const std::string& folder, const AutoModel&
          path);
   const SafetensorsFile file = SafetensorsFile::open(fs, path);
   check_format(file, path, *model.model);
+  const auto optimizer = file.metadata().find("optimizer");  // before there were others
+  if (const std::string there = optimizer == file.metadata().end() ? "adamw" : optimizer->second;
+      there != session.optimizer())
+    fail(ErrorCode::kInvalidData,
+         "{}: written by the optimizer {}, this run's is {}; resume with the same --optim", path, there,
+         session.optimizer());
   const auto checkpoint = open_checkpoint(fs, folder);
   const LoadReport report = load_parameters(
       *model.model, *checkpoint, [&](int i, std::span<const float> v) { session.write_parameter(i, v); });
@@ -194,8 +207,8 @@ void read_checkpoint(FileSystem& fs, const std::string& folder, const AutoModel&
          to_string(report, *model.model, folder));
   const auto tuning = file.metadata().find("tuning");  // checkpoints of the first version have none
   if (tuning != file.metadata().end()) session.adopt_tuning(tuning->second);
-  session.write_state("exp_avg", moments(file, "exp_avg", path));
-  session.write_state("exp_avg_sq", moments(file, "exp_avg_sq", path));
+  for (const OptimizerState& kept : session.optimizer_states())
+    session.write_state(kept.name, moments(file, kept.name, path));
   const std::string state_path = join_path(folder, "trainer_state.json");
   state = trainer_state_from(parse_python_json(fs.read(state_path).value(), state_path), state_path);
   const nlohmann::json json = parse_python_json(metadata(file, "state", path), path);
@@ -210,6 +223,7 @@ void read_checkpoint(FileSystem& fs, const std::string& folder, const AutoModel&
   run.loss_scaler = {value_or<double>(json, "loss_scale", fresh.scale, path),
                      value_or<int64_t>(json, "loss_scale_growth_tracker", 0, path),
                      value_or<int64_t>(json, "loss_scale_bad_losses", 0, path)};
+  run.metric_schedule = json.value("metric_schedule", nlohmann::json());
 }
 
 std::vector<std::string> checkpoints(FileSystem& fs, const std::string& folder) {

@@ -18,6 +18,7 @@ struct RunState {
   uint64_t data_seed = 0, seed = 0;
   int64_t skipped_updates = 0;  ///< left out because a gradient overflowed: schedule and AdamW did not go on
   LossScaler::State loss_scaler = {};
+  nlohmann::json metric_schedule = {};  ///< MetricSchedule::state, null without one
 };
 
 /// Writes `folder` (…/checkpoint-N) whole or not at all: model folder, trainer_state.json, training_args.json

@@ -27,7 +27,7 @@ std::string log_line(const nlohmann::ordered_json& logs);
 /// Adds <split>_runtime, _samples_per_second and _steps_per_second, as transformers' speed_metrics rounds
 /// them.
 void add_speed(nlohmann::json& metrics, const std::string& split, std::chrono::steady_clock::time_point begin,
-               double samples, double steps);
+               double samples, double steps, double tokens = 0);
 
 /// "***** train metrics *****" and one aligned line per metric, sorted, each ended by a newline.
 /// Source: trainer_pt_utils.py, log_metrics and metrics_format.

@@ -105,6 +105,7 @@ class Builder {
 
   Targets targets() {
     Targets t;
+    t.smoothing = options_.label_smoothing;
     const int64_t n = bucket_.tokens, b = bucket_.rows;
     switch (model_.problem()) {
       case Problem::kSingleLabel:
@@ -212,9 +213,11 @@ class Builder {
 
   Value update(Value grads, Value loss) {
     const Value hyper = program_->input("hyper", {DType::f32, {kHyperCount}});
-    return append_adamw({parameters_, grads, flat("exp_avg", layout_.trainable),
-                         flat("exp_avg_sq", layout_.trainable), layout_.decayed},
-                        loss, hyper, options_.adamw);
+    const FlatParameters parameters = flat_parameters(model_);
+    OptimizerValues values{parameters_, grads, {}};
+    for (const OptimizerState& state : optimizer_states(options_.optimizer, parameters))
+      values.states.push_back(flat(state.name.c_str(), state.size));
+    return append_update(options_.optimizer, parameters, values, loss, hyper);
   }
 
   TaskModel& model_;
@@ -229,6 +232,15 @@ class Builder {
 };
 
 }  // namespace
+
+FlatParameters flat_parameters(const TaskModel& model) {
+  FlatParameters flat;
+  for (const bool decay : {true, false})
+    for (const nn::Parameter& p : model.parameters())
+      if (p.trainable && p.decay == decay) flat.shapes.push_back(p.shape);
+  flat.decayed = nn::flat_layout(model.parameters()).decayed;
+  return flat;
+}
 
 std::unique_ptr<Program> build_program(TaskModel& model, ProgramKind kind, Bucket bucket, int64_t num_labels,
                                        const ProgramOptions& options) {

@@ -2,20 +2,21 @@
 #include <memory>
 
 #include "lathe/models/task_model.h"
-#include "lathe/optim/adamw.h"
+#include "lathe/optim/optimizer.h"
 
 namespace lathe {
 
-/// The programs of a training run.  All work on the states "parameters", "frozen", "exp_avg", "exp_avg_sq"
-/// and, where gradients are accumulated, "gradients": flat f32 arenas laid out by nn::flat_layout.
+/// The programs of a training run.  All work on the states "parameters", "frozen" and, where gradients are
+/// accumulated, "gradients": flat f32 arenas laid out by nn::flat_layout; and on the optimizer's
+/// (optimizer_states).
 ///
 /// Where several processes train (ProgramOptions::ranks), the gradients of an update are summed over them in
 /// buckets, loss is the mean over all of them, and behind it stands the output stop: on how many of them the
 /// input stop is 1.  kAccumulate then gives no loss: it adds it up in the state "loss", for kUpdate.
 enum class ProgramKind {
-  kStep,        ///< forward, backward, clip, AdamW; outputs loss, grad_norm
+  kStep,        ///< forward, backward, clip, optimizer; outputs loss, grad_norm
   kAccumulate,  ///< forward, backward, gradients = keep · gradients + new ones; output loss
-  kUpdate,      ///< clip and AdamW on the accumulated gradients; output grad_norm
+  kUpdate,      ///< clip and optimizer on the accumulated gradients; output grad_norm
   kEvaluate,    ///< forward without dropout; outputs logits and, if there are targets, loss
   kBase,        ///< forward of the base without dropout; output base
 };
@@ -28,8 +29,9 @@ struct Bucket {
 
 struct ProgramOptions {
   DType dtype = DType::f32;  ///< of activations: f32, or bf16 or f16 for autocast
-  AdamWOptions adamw;
+  OptimizerOptions optimizer;
   bool targets = true;          ///< kEvaluate: also the loss
+  double label_smoothing = 0;   ///< Targets::smoothing
   int64_t recompute_every = 0;  ///< nn::Trace's, in training
   bool base_given = false;      ///< the head alone: the base's output is an input
   /// kEvaluate: the base's linear layers multiply in 8-bit integers.  The head does not: a classifier's work
@@ -38,6 +40,9 @@ struct ProgramOptions {
   int ranks = 1;                             ///< processes that train together
   int64_t bucket_bytes = int64_t{25} << 20;  ///< of gradients that are summed at once, about
 };
+
+/// The trainable parameters of a model in the order of nn::flat_layout.
+FlatParameters flat_parameters(const TaskModel& model);
 
 /// Traces one program.  Inputs by name: input_ids, token_type_ids, position_ids, sample_ids [N]; cu [B+1];
 /// row_ids, cls_index [B]; rng [2]; targets: labels, or values [B, K], or starts and ends; loss_weight [1]

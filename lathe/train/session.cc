@@ -60,8 +60,18 @@ std::vector<float> Session::read_parameter(int index) const {
   return values;
 }
 
+std::vector<OptimizerState> Session::optimizer_states() const {
+  return lathe::optimizer_states(options_.program.optimizer, flat_parameters(model_));
+}
+
+int64_t Session::state_size(const std::string& name) const {
+  for (const OptimizerState& state : optimizer_states())
+    if (state.name == name) return state.size;
+  return layout_.trainable;
+}
+
 std::vector<float> Session::read_state(const std::string& name) const {
-  std::vector<float> values(static_cast<size_t>(layout_.trainable), 0);
+  std::vector<float> values(static_cast<size_t>(state_size(name)), 0);
   const auto it = bindings_.states.find(name);
   if (it != bindings_.states.end())  // else nothing was trained yet: zeros
     backend_.copy_out(std::as_writable_bytes(std::span(values)), it->second, 0).check();
@@ -69,8 +79,8 @@ std::vector<float> Session::read_state(const std::string& name) const {
 }
 
 void Session::write_state(const std::string& name, std::span<const float> values) {
-  if (static_cast<int64_t>(values.size()) != layout_.trainable)
-    fail(ErrorCode::kShape, "state {}: {} values given, wants {}", name, values.size(), layout_.trainable);
+  if (const int64_t wanted = state_size(name); static_cast<int64_t>(values.size()) != wanted)
+    fail(ErrorCode::kShape, "state {}: {} values given, wants {}", name, values.size(), wanted);
   auto& buffer = bindings_.states[name];
   if (buffer.data == nullptr) buffer = backend_.allocate(values.size_bytes(), Memory::kDevice).value();
   backend_.copy_in(buffer, 0, bytes(values)).check();
@@ -247,11 +257,11 @@ void Session::check(const PackedBatch& batch) const {
 
 void Session::prepare(const PackedBatch* batch, const StepScalars& scalars) {
   rng_ = {scalars.seed, static_cast<uint32_t>(scalars.update_step)};
-  const double t = static_cast<double>(scalars.adam_step);
+  const StepFactors factors = step_factors(options_.program.optimizer, scalars.adam_step);
   const auto hyper = [&](Hyper h) -> float& { return hyper_[static_cast<size_t>(h)]; };
   hyper(Hyper::kLearningRate) = static_cast<float>(scalars.learning_rate);
-  hyper(Hyper::kBiasCorrection1) = static_cast<float>(1 - std::pow(options_.program.adamw.beta1, t));
-  hyper(Hyper::kBiasCorrection2) = static_cast<float>(1 - std::pow(options_.program.adamw.beta2, t));
+  hyper(Hyper::kBiasCorrection1) = static_cast<float>(factors.first);
+  hyper(Hyper::kBiasCorrection2) = static_cast<float>(factors.second);
   hyper(Hyper::kMaxGradNorm) = static_cast<float>(scalars.max_grad_norm);
   hyper(Hyper::kInverseScale) = static_cast<float>(1 / scalars.loss_scale);
   loss_weight_ = static_cast<float>(scalars.loss_weight * scalars.loss_scale / ranks());

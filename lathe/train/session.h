@@ -19,7 +19,7 @@ namespace lathe {
 struct StepScalars {
   double learning_rate = 0;
   int64_t update_step = 1;   ///< key of all dropout of this update, from 1
-  int64_t adam_step = 1;     ///< t of AdamW's bias correction: updates that were applied, with this one
+  int64_t adam_step = 1;     ///< t of the optimizer (step_factors): updates that were applied, with this one
   uint32_t seed = 42;        ///< of dropout
   double max_grad_norm = 1;  ///< 0: no clipping
   double loss_weight = 1;    ///< dL/dloss: 1 / micro-batches of this update
@@ -56,7 +56,10 @@ class Session {
   /// Content of parameter `index` of the model.  Errors: kShape if the size differs.
   void write_parameter(int index, std::span<const float> values);
   std::vector<float> read_parameter(int index) const;
-  /// A whole flat state: "parameters", "exp_avg", "exp_avg_sq".
+  /// What the optimizer keeps, and its name.
+  std::vector<OptimizerState> optimizer_states() const;
+  std::string optimizer() const { return name_of(options_.program.optimizer); }
+  /// A whole flat state: "parameters", or one of optimizer_states.
   std::vector<float> read_state(const std::string& name) const;
   void write_state(const std::string& name, std::span<const float> values);
 
@@ -135,6 +138,7 @@ class Session {
   std::string shortage(const MemoryNeed& need, uint64_t free, const Work& largest) const;
   Compiled& compiled(const Work& work);
   void grow_arena(size_t bytes);
+  int64_t state_size(const std::string& name) const;
   void check(const PackedBatch& batch) const;
   void prepare(const PackedBatch* batch, const StepScalars& scalars);
   std::span<const std::byte> content(const std::string& input, const PackedBatch* batch) const;

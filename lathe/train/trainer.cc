@@ -29,7 +29,8 @@ Session::Options session_options(const AutoModel& model, const TrainingArguments
   options.program.recompute_every = recompute_every(args);
   constexpr int64_t kBucket_mb = 25;  // DistributedDataParallel's
   options.program.bucket_bytes = args.ddp_bucket_cap_mb.value_or(kBucket_mb) << 20;
-  options.program.adamw = {args.adam_beta1, args.adam_beta2, args.adam_epsilon, args.weight_decay};
+  options.program.optimizer = optimizer_of(args);
+  options.program.label_smoothing = args.label_smoothing_factor;
   return options;
 }
 
@@ -45,19 +46,20 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
       eval_(eval_dataset),
       hooks_(std::move(hooks)),
       fs_(fs) {
-  if (args_.int8 && backend_.implementations(op::linear_int8).empty())
-    fail(ErrorCode::kUnsupported, "--int8: device {} has no products of integers; --device cpu has",
-         backend_.info().kind);
+  check_arguments();
+  const MemoryMetrics memory(memory_stage("init"), backend_);
   if (args_.freeze_base_model) model_.model->set_trainable(model_.model->base_prefix(), false);
   session_ = std::make_unique<Session>(backend_, *model_.model, session_options(model_, args_));
   load_report_ = initialize(*session_, model_, static_cast<uint64_t>(args_.seed));
   if (args_.auto_find_batch_size && train_ != nullptr) find_batch_size();
+  memory.finish(init_memory_);
 }
 
 SamplerOptions Trainer::sampler_options(int64_t samples) const {
   SamplerOptions options;
   options.size = samples;
   options.batch_size = static_cast<int>(args_.per_device_train_batch_size);
+  options.accumulation = static_cast<int>(args_.gradient_accumulation_steps);
   options.seed = static_cast<uint64_t>(args_.data_seed.value_or(args_.seed));
   options.drop_last = args_.dataloader_drop_last;
   if (group() != nullptr) options.rank = group()->rank(), options.world_size = group()->size();
@@ -65,6 +67,8 @@ SamplerOptions Trainer::sampler_options(int64_t samples) const {
       static_cast<int>(args_.per_device_train_batch_size * args_.gradient_accumulation_steps);
   if (args_.train_sampling_strategy == "sequential") options.strategy = SamplingStrategy::kSequential;
   if (args_.train_sampling_strategy == "group_by_length") options.strategy = SamplingStrategy::kGroupByLength;
+  if (args_.train_sampling_strategy == "batch_rebalance")
+    options.strategy = SamplingStrategy::kBatchRebalance;
   return options;
 }
 
@@ -90,7 +94,8 @@ Trainer::Plan Trainer::plan() const {
 }
 
 TrainOutput Trainer::train(const std::string& resume_from) {
-  const auto started = std::chrono::steady_clock::now();
+  started_at_ = std::chrono::steady_clock::now();
+  const MemoryMetrics memory(memory_stage("train"), backend_);
   const Plan plan = begin(resume_from);
   make_base_caches(plan);
   in_training_ = true;
@@ -116,7 +121,10 @@ TrainOutput Trainer::train(const std::string& resume_from) {
                              ? static_cast<double>(args_.max_steps * args_.per_device_train_batch_size *
                                                    args_.gradient_accumulation_steps * session_->ranks())
                              : static_cast<double>(train_->size()) * args_.num_train_epochs;
-  add_speed(output.metrics, "train", started, samples, static_cast<double>(plan.max_steps));
+  const double steps = static_cast<double>(state_.global_step - first_step_);
+  add_speed(output.metrics, "train", started_at_,
+            samples * steps / static_cast<double>(std::max<int64_t>(1, plan.max_steps)), steps);
+  add_memory(memory, output.metrics);
   share_counts();
   output.metrics["total_flos"] = state_.total_flos;
   output.metrics["train_loss"] = output.training_loss;
@@ -142,7 +150,9 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   data_lag_ = args_.ignore_data_skip ? state_.global_step % plan.updates_per_epoch : 0;
   updates_collected_ = state_.global_step;
   started_.clear();
-  stop_asked_ = false;
+  stop_asked_ = stopped_early_ = false;
+  first_step_ = state_.global_step;
+  first_tokens_ = state_.num_input_tokens_seen;
   flos_ = tokens_ = 0;
   update_loss_ = 0;
   finite_loss_ = true;
@@ -156,8 +166,11 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   run_.updates_per_epoch = plan.updates_per_epoch;
   run_.data_seed = sampler_options(1).seed;
   run_.seed = static_cast<uint64_t>(args_.seed);
-  schedule_ = std::make_unique<LrSchedule>(args_.lr_scheduler_type, warmup_steps(args_, plan.max_steps),
-                                           plan.max_steps, args_.learning_rate, args_.lr_scheduler_kwargs);
+  make_schedule(plan);
+  early_stopping_.reset();
+  if (args_.early_stopping_patience)
+    early_stopping_.emplace(*args_.early_stopping_patience, args_.early_stopping_threshold,
+                            state_.stateful_callbacks);
   return plan;
 }
 
@@ -171,10 +184,18 @@ void Trainer::set_batch_size(int64_t size) {
 void Trainer::find_batch_size() {
   const auto free = backend_.free_bytes();
   const int64_t wanted = args_.per_device_train_batch_size;
-  const auto fits = [&] { return !free || session_->memory_need(update_work(plan())).total() <= *free; };
-  for (int64_t size = wanted; size >= 1; --size) {
+  const int64_t whole = wanted * args_.gradient_accumulation_steps;
+  const auto fits = [&](int64_t size) {
     set_batch_size(size);
-    if (args_.per_device_train_batch_size == size && fits()) break;
+    return !free || session_->memory_need(update_work(plan())).total() <= *free;
+  };
+  if (!fits(wanted)) {
+    // Batches of more than the data set are like one of all of it.
+    std::vector<int64_t> sizes;
+    for (int64_t size = 2; size <= std::min(wanted - 1, train_->size()); ++size)
+      if (whole % size == 0) sizes.push_back(size);
+    const auto end = std::partition_point(sizes.begin(), sizes.end(), fits);  // memory grows with the batch
+    set_batch_size(end == sizes.begin() ? 1 : *(end - 1));
   }
   set_batch_size(least_over(group(), args_.per_device_train_batch_size));
   if (args_.per_device_train_batch_size != wanted)
@@ -249,10 +270,10 @@ void Trainer::run_updates(const Plan& plan) {
   if (args_.eval_on_start && eval_ != nullptr && state_.global_step == 0) evaluate(*eval_);
   const int64_t epoch = data_updates() / plan.updates_per_epoch;
   const int64_t update = data_updates() % plan.updates_per_epoch;
-  const int accumulation = static_cast<int>(args_.gradient_accumulation_steps);
-  BatchStream stream(*train_, sampler_options(train_->size()), session_->token_multiple(), accumulation,
-                     epoch, update * accumulation, epoch + plan.epochs + 1);
-  while (state_.global_step < plan.max_steps) {
+  const int64_t accumulation = args_.gradient_accumulation_steps;
+  BatchStream stream(*train_, sampler_options(train_->size()), session_->token_multiple(), epoch,
+                     update * accumulation, epoch + plan.epochs + 1, batches_ahead());
+  while (state_.global_step < plan.max_steps && !stopped_early_) {
     start_update(plan, stream);
     after_update(plan);
   }
@@ -266,7 +287,7 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
   if (scaler_) collect(0);  // what the last update did decides over this one
   const int64_t applied = state_.global_step - run_.skipped_updates;
   StepScalars scalars;
-  scalars.learning_rate = schedule_->learning_rate(applied);
+  scalars.learning_rate = next_learning_rate();
   scalars.update_step = state_.global_step + 1;
   scalars.adam_step = applied + 1;
   if (scaler_) scalars.loss_scale = scaler_->scale();
@@ -299,7 +320,8 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
 void Trainer::count_tokens(const PackedBatch& batch) {
   const double padded = static_cast<double>(std::max(batch.longest_row, pad_to_)) * batch.rows;
   flos_ += 6.0 * padded * static_cast<double>(non_embedding_parameters(*model_.model));
-  tokens_ += batch.real_tokens();
+  const bool all = args_.include_num_input_tokens_seen == "all";
+  if (counts_tokens()) tokens_ += all ? padded : static_cast<double>(batch.real_tokens());
 }
 
 void Trainer::collect(size_t keep) {
@@ -378,7 +400,7 @@ void Trainer::after_update(const Plan& plan) {
   if (hooks_.on_step) hooks_.on_step(step, plan.max_steps, last_loss_);
   // Ranks stop together: what one of them was asked reaches all with the loss of an update.
   const bool stop = group() != nullptr ? stop_asked_ : hooks_.should_stop && hooks_.should_stop();
-  if (step < plan.max_steps && stop) {
+  if (step < plan.max_steps && stop && !stopped_early_) {
     collect(0);
     if (!args_.output_dir)
       fail(ErrorCode::kInterrupted, "interrupted after step {}; without --output_dir nothing was saved",
@@ -397,7 +419,7 @@ void Trainer::log_progress() {
   entry["learning_rate"] = last_learning_rate_;
   run_.loss_since_log = 0;
   run_.updates_since_log = 0;
-  log(std::move(entry));
+  log(std::move(entry), true);
 }
 
 void Trainer::evaluate_and_save(const Plan& plan, bool epoch_end) {
@@ -410,9 +432,7 @@ void Trainer::evaluate_and_save(const Plan& plan, bool epoch_end) {
   bool better = false;
   if (eval_ != nullptr && due(args_.eval_strategy, state_.eval_steps) && position >= args_.eval_delay) {
     collect(0);
-    const std::optional<int64_t> before = state_.best_global_step;
-    note_best(evaluate(*eval_));
-    better = state_.best_global_step != before;
+    better = follow_metric(evaluate(*eval_));
   }
   const bool save = args_.save_strategy == "best" ? better : due(args_.save_strategy, state_.save_steps);
   if (save && args_.output_dir) {
@@ -422,28 +442,18 @@ void Trainer::evaluate_and_save(const Plan& plan, bool epoch_end) {
   }
 }
 
-void Trainer::note_best(const nlohmann::json& metrics) {
-  if (!args_.metric_for_best_model) return;
-  std::string key = *args_.metric_for_best_model;
-  if (key.rfind("eval_", 0) != 0) key = "eval_" + key;
-  if (!metrics.contains(key)) {
-    std::string known;
-    for (const auto& [name, value] : metrics.items()) known += (known.empty() ? "" : ", ") + name;
-    fail(ErrorCode::kUsage, "--metric_for_best_model: {} is no metric of this evaluation; there are {}", key,
-         known);
-  }
-  const double value = metrics[key];
-  const bool greater = args_.greater_is_better.value_or(!key.ends_with("loss"));
-  if (state_.best_metric && !(greater ? value > *state_.best_metric : value < *state_.best_metric)) return;
-  state_.best_metric = value;
-  state_.best_global_step = state_.global_step;
-  if (args_.output_dir && args_.save_strategy != "no")
-    state_.best_model_checkpoint =
-        join_path(*args_.output_dir, fmt::format("checkpoint-{}", state_.global_step));
-}
-
-void Trainer::log(nlohmann::ordered_json entry) {
+void Trainer::log(nlohmann::ordered_json entry, bool of_training) {
   entry["epoch"] = state_.epoch;
+  if (counts_tokens()) {
+    share_counts();
+    entry["num_input_tokens_seen"] = state_.num_input_tokens_seen;
+  }
+  if (counts_tokens() && of_training) {
+    nlohmann::json speed;
+    add_speed(speed, "train", started_at_, 0, 0,
+              static_cast<double>(state_.num_input_tokens_seen - first_tokens_));
+    entry.update(nlohmann::ordered_json(speed));
+  }
   if (hooks_.on_log) hooks_.on_log(entry);
   entry["step"] = state_.global_step;
   state_.log_history.push_back(std::move(entry));

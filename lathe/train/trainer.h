@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -13,9 +14,12 @@
 #include "lathe/train/auto_model.h"
 #include "lathe/train/base_cache.h"
 #include "lathe/train/checkpoint.h"
+#include "lathe/train/early_stopping.h"
 #include "lathe/train/log_format.h"
 #include "lathe/train/loss_scaler.h"
 #include "lathe/train/lr_schedule.h"
+#include "lathe/train/memory_metrics.h"
+#include "lathe/train/metric_schedule.h"
 #include "lathe/train/ranks.h"
 #include "lathe/train/session.h"
 #include "lathe/train/trainer_state.h"
@@ -153,12 +157,26 @@ class Trainer {
   void after_update(const Plan& plan);
   void log_progress();
   void evaluate_and_save(const Plan& plan, bool epoch_end);
-  void note_best(const nlohmann::json& metrics);
+  /// Early stopping, schedule and best model after an evaluation.  True: it was the best so far.
+  bool follow_metric(const nlohmann::json& metrics);
   std::string save_checkpoint();
   void write_checkpoint_to(const std::string& folder);
   void rotate_checkpoints();
   void load_best_model();
-  void log(nlohmann::ordered_json entry);
+  void log(nlohmann::ordered_json entry, bool of_training = false);
+  /// What depends on the device or its group in the arguments.  Errors: kUsage, kUnsupported.
+  void check_arguments();
+  void make_schedule(const Plan& plan);
+  double next_learning_rate() const;
+  bool counts_tokens() const { return args_.include_num_input_tokens_seen != "no"; }
+  size_t batches_ahead() const;
+  /// The stage under whose name memory is measured; empty: it is not.
+  std::string memory_stage(const std::string& stage) const { return args_.skip_memory_metrics ? "" : stage; }
+  /// What `memory` has measured, and once that of the start.
+  void add_memory(const MemoryMetrics& memory, nlohmann::json& metrics);
+  /// The metric by which the best model is found.  Errors: kUsage if the evaluation has none of that name.
+  double best_model_metric(const nlohmann::json& metrics) const;
+  bool greater_is_better() const;
   void say(LogLevel level, const std::string& text) const;
   SamplerOptions sampler_options(int64_t samples) const;
   SamplerOptions evaluation_options(int64_t samples) const;
@@ -175,6 +193,8 @@ class Trainer {
   FileSystem& fs_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<LrSchedule> schedule_;
+  std::optional<MetricSchedule> metric_schedule_;  ///< in its place
+  std::optional<EarlyStopping> early_stopping_;
   std::optional<LossScaler> scaler_;                   ///< with fp16
   std::unique_ptr<BaseCache> train_base_, eval_base_;  ///< null: the base runs every time
   bool keep_base_output_ = true;
@@ -193,6 +213,11 @@ class Trainer {
   double update_loss_ = 0;   ///< of the runs of an update that were collected
   bool finite_loss_ = true;  ///< of all of them
   int64_t updates_collected_ = 0;
+  bool stopped_early_ = false;
+  int64_t first_step_ = 0;    ///< of this call of train
+  int64_t first_tokens_ = 0;  ///< num_input_tokens_seen then
+  std::chrono::steady_clock::time_point started_at_;
+  nlohmann::json init_memory_;    ///< metrics of the constructor, until they are told
   bool stop_asked_ = false;       ///< several ranks: one of them was asked to stop
   double flos_ = 0, tokens_ = 0;  ///< of this rank, since share_counts
   double last_loss_ = 0, last_norm_ = 0, last_learning_rate_ = 0;

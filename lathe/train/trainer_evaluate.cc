@@ -57,6 +57,7 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
         metrics[prefix + "_" + key] = value;
     return metrics;
   };
+  const MemoryMetrics memory(memory_stage(prefix), backend_);
   nlohmann::json without_int8;
   if (args_.int8) without_int8 = metrics_of(predict(data, false));
   const auto started = std::chrono::steady_clock::now();
@@ -67,10 +68,12 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
   const int64_t batch = args_.per_device_eval_batch_size;
   add_speed(metrics, prefix, started, static_cast<double>(data.size()),
             static_cast<double>((data.size() + batch - 1) / batch));
+  add_memory(memory, metrics);
   nlohmann::ordered_json entry;
   for (const auto& [key, value] : metrics.items()) entry[key] = value;
   log(std::move(entry));
   if (state_.global_step > 0) metrics["epoch"] = state_.epoch;
+  if (counts_tokens()) metrics["num_input_tokens_seen"] = state_.num_input_tokens_seen;
   return metrics;
 }
 
@@ -93,7 +96,7 @@ std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Ses
   SamplerOptions options = evaluation_options(data.size());
   options.even_batches = false;  // nobody repeats a sample: what is gathered is the data set
   if (group() != nullptr) options.rank = group()->rank(), options.world_size = group()->size();
-  BatchStream stream(data, options, session_->token_multiple(), 1, 0, 0, 1);
+  BatchStream stream(data, options, session_->token_multiple(), 0, 0, 1, batches_ahead());
   const int64_t batches = Sampler(options).batches_per_epoch();
   const bool tokens = model_.model->per_token();
   const bool base_kept = &data == eval_ && eval_base_ && !work.int8 && *work.dtype == training_dtype(args_);

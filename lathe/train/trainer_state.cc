@@ -38,7 +38,7 @@ std::string to_json_text(const TrainerState& state) {
                                {"num_input_tokens_seen", state.num_input_tokens_seen},
                                {"num_train_epochs", state.num_train_epochs},
                                {"save_steps", state.save_steps},
-                               {"stateful_callbacks", nlohmann::json::object()},
+                               {"stateful_callbacks", state.stateful_callbacks},
                                {"total_flos", state.total_flos},
                                {"train_batch_size", state.train_batch_size},
                                {"trial_name", nullptr},
@@ -58,6 +58,8 @@ TrainerState trainer_state_from(const nlohmann::json& json, const std::string& f
   state.best_metric = optional_at<double>(json, "best_metric", file);
   state.best_global_step = optional_at<int64_t>(json, "best_global_step", file);
   state.best_model_checkpoint = optional_at<std::string>(json, "best_model_checkpoint", file);
+  if (json.contains("stateful_callbacks") && json["stateful_callbacks"].is_object())
+    state.stateful_callbacks = json["stateful_callbacks"];
   if (json.contains("log_history") && json["log_history"].is_array())
     for (const auto& entry : json["log_history"]) state.log_history.push_back(entry);
   return state;

@@ -17,6 +17,8 @@ struct TrainerState {
   std::optional<double> best_metric;
   std::optional<int64_t> best_global_step;
   std::optional<std::string> best_model_checkpoint;
+  /// By name, as Python's callbacks write them; those that Lathe has no use for are passed on.
+  nlohmann::json stateful_callbacks = nlohmann::json::object();
 };
 
 /// The file's content: indent 2, sorted keys.

@@ -10,6 +10,7 @@
 #include "lathe/core/error.h"
 #include "lathe/train/argument_table.h"
 #include "lathe/train/lr_schedule.h"
+#include "lathe/train/metric_schedule.h"
 #include "lathe/train/python_format.h"
 
 namespace lathe {
@@ -27,6 +28,12 @@ void check_contradictions(const TrainingArguments& args) {
   if (args.use_cpu && args.device != "auto" && args.device != "cpu") {
     fail(ErrorCode::kUsage, "--use_cpu and --device {}: found both, wants one of them", args.device);
   }
+  constexpr int64_t kMostSamples = INT32_MAX;
+  if (args.per_device_train_batch_size * args.gradient_accumulation_steps > kMostSamples)
+    fail(ErrorCode::kUsage,
+         "--per_device_train_batch_size and --gradient_accumulation_steps: found {} x {} samples per update, "
+         "wants at most {}",
+         args.per_device_train_batch_size, args.gradient_accumulation_steps, kMostSamples);
   if (args.resume && args.resume_from_checkpoint) {
     fail(ErrorCode::kUsage, "--resume and --resume_from_checkpoint: found both, wants one of them");
   }
@@ -104,7 +111,9 @@ void derive_evaluation(TrainingArguments& args) {
       fail(ErrorCode::kUsage, "--eval_steps: found none, wants one with --eval_strategy steps");
     args.eval_steps = args.logging_steps;
   }
-  if (args.load_best_model_at_end && !args.metric_for_best_model) args.metric_for_best_model = "loss";
+  const bool by_metric = args.load_best_model_at_end || args.early_stopping_patience ||
+                         args.save_strategy == "best" || MetricSchedule::is(args.lr_scheduler_type);
+  if (by_metric && !args.metric_for_best_model) args.metric_for_best_model = "loss";
   if (args.metric_for_best_model && !args.greater_is_better) {
     args.greater_is_better = !args.metric_for_best_model->ends_with("loss");
   }
@@ -113,6 +122,50 @@ void derive_evaluation(TrainingArguments& args) {
 void note_nothing_to_do(const TrainingArguments& training, std::vector<std::string>& notices) {
   if (training.do_train || training.do_eval || training.do_predict) return;
   notices.push_back("there is nothing to do: pass --do_train, --do_eval and/or --do_predict");
+}
+
+/// What follows a metric wants evaluations.
+void check_metric_followers(const TrainingArguments& args, std::vector<std::string>& notices) {
+  const auto need = [&](bool wanted, const std::string& flag) {
+    if (wanted && args.eval_strategy == "no")
+      fail(ErrorCode::kUsage, "{}: found --eval_strategy no, wants steps or epoch: it follows a metric",
+           flag);
+  };
+  need(MetricSchedule::is(args.lr_scheduler_type), "--lr_scheduler_type " + args.lr_scheduler_type);
+  need(args.early_stopping_patience.has_value(), "--early_stopping_patience");
+  need(args.save_strategy == "best", "--save_strategy best");
+  if (args.early_stopping_patience && !args.load_best_model_at_end)
+    notices.push_back(
+        "--early_stopping_patience without --load_best_model_at_end: the run ends with its last weights, not "
+        "the best");
+}
+
+/// Built once for its checks: a setting that is missing or misspelt must not wait for the data.
+void check_schedule(const TrainingArguments& args) {
+  if (MetricSchedule::is(args.lr_scheduler_type))
+    MetricSchedule(args.lr_scheduler_type, args.learning_rate, args.lr_scheduler_kwargs);
+  else
+    LrSchedule(args.lr_scheduler_type, 0, 1, args.learning_rate, args.lr_scheduler_kwargs);
+}
+
+/// Source: accelerate's AcceleratorConfig as transformers 5.23 reads it.
+void check_accelerator_config(const TrainingArguments& args, std::vector<std::string>& notices) {
+  if (args.accelerator_config.is_null()) return;
+  for (const auto& [key, value] : args.accelerator_config.items()) {
+    const std::string found = fmt::format("--accelerator_config: found \"{}\": {}", key, value.dump());
+    const bool flag = key == "split_batches" || key == "even_batches" || key == "use_seedable_sampler" ||
+                      key == "non_blocking" || key == "dispatch_batches";
+    if (!flag && key != "gradient_accumulation_kwargs" && key != "use_configured_state")
+      fail(ErrorCode::kUsage, "{}, wants split_batches, even_batches or use_seedable_sampler", found);
+    if (flag ? !value.is_boolean() && !(key == "dispatch_batches" && value.is_null())
+             : !value.is_null() && value != false)
+      fail(ErrorCode::kUsage, "{}, wants {}", found,
+           flag ? "true or false" : "null: --gradient_accumulation_steps is there");
+    if (key == "use_seedable_sampler" && value == false)
+      notices.push_back(found + " changes nothing here: the order always follows from --data_seed and epoch");
+    if ((key == "non_blocking" || key == "dispatch_batches") && value == true)
+      notices.push_back(found + " changes nothing here: every process reads its own share ahead");
+  }
 }
 
 /// Own files in place of a named data set: one for each thing that is to be done.
@@ -158,8 +211,8 @@ int64_t recompute_every(const TrainingArguments& args) {
 }
 
 std::vector<std::string> validate(TrainingArguments& args) {
-  check_contradictions(args);
   std::vector<std::string> notices = check_fields(bind(args));
+  check_contradictions(args);
   derive_output(args, notices);
   derive_evaluation(args);
   check_int8(args);
@@ -175,8 +228,12 @@ std::vector<std::string> validate(TrainingArguments& args) {
   if (args.warmup_steps > 0 && args.warmup_ratio > 0) {
     notices.push_back("--warmup_steps and --warmup_ratio are both given: the steps count");
   }
-  // Built once here for its checks: a setting that is missing or misspelt must not wait for the data.
-  LrSchedule(args.lr_scheduler_type, 0, 1, args.learning_rate, args.lr_scheduler_kwargs);
+  check_schedule(args);
+  check_metric_followers(args, notices);
+  check_accelerator_config(args, notices);
+  if (const OptimizerOptions optimizer = optimizer_of(args);
+      args.optim_args && !std::holds_alternative<SgdOptions>(optimizer))
+    notices.push_back("--optim_args changes nothing here: " + args.optim + " takes none");
   return notices;
 }
 
@@ -196,6 +253,11 @@ std::vector<std::string> validate(QaArguments& args, const TrainingArguments& tr
   if (!args.dataset_name) check_files(args, training, "--dataset_name");
   note_nothing_to_do(training, notices);
   return notices;
+}
+
+bool accelerator_setting(const TrainingArguments& args, const std::string& name, bool otherwise) {
+  const nlohmann::json& config = args.accelerator_config;
+  return config.is_object() ? config.value(name, otherwise) : otherwise;
 }
 
 std::vector<std::string> precision_notices(const TrainingArguments& args, std::string_view device) {

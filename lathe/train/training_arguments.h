@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lathe/core/dtype.h"
+#include "lathe/optim/optimizer.h"
 
 namespace lathe {
 
@@ -79,6 +80,7 @@ struct TrainingArguments {
   std::optional<int64_t> dataloader_prefetch_factor;
   std::optional<std::vector<std::string>> label_names;
   std::string train_sampling_strategy = "random";
+  nlohmann::json accelerator_config;  ///< null or an object
   std::string length_column_name = "length";
   bool skip_memory_metrics = true;
 
@@ -145,6 +147,13 @@ std::vector<std::string> validate(QaArguments& args, const TrainingArguments& tr
 
 /// Every so many layers the activations of one are computed anew in the backward pass; 0: all are kept.
 int64_t recompute_every(const TrainingArguments& args);
+
+/// A setting of accelerator_config, which is `otherwise` where it is not given.
+bool accelerator_setting(const TrainingArguments& args, const std::string& name, bool otherwise);
+
+/// The optimizer that optim, optim_args and weight_decay ask for.  Errors: kUsage, naming the setting.
+/// Source: transformers 5.23 trainer_optimizer.py.
+OptimizerOptions optimizer_of(const TrainingArguments& args);
 
 /// What the precision flags come to on the device that was chosen ("cpu", "cuda", "mps"), where that needs
 /// saying.

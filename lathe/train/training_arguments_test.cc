@@ -70,11 +70,67 @@ TEST(Validate, DerivesWhatOneFieldSaysAboutAnother) {
 TEST(Validate, RefusesContradictions) {
   EXPECT_SAYS("--fp16 and --bf16: found both", a.fp16 = a.bf16 = true);
   EXPECT_SAYS("--fp16_full_eval and --bf16_full_eval", a.fp16_full_eval = a.bf16_full_eval = true);
+  EXPECT_SAYS("found 1000000000 x 3 samples per update", a.per_device_train_batch_size = 1'000'000'000;
+              a.gradient_accumulation_steps = 3);
   EXPECT_SAYS("wants --dataloader_num_workers > 0", a.dataloader_prefetch_factor = 2);
   EXPECT_SAYS("--use_cpu and --device cuda", a.use_cpu = true; a.device = "cuda");
   EXPECT_SAYS("--int8: found neither --do_eval nor --do_predict", a.int8 = a.do_train = true);
   EXPECT_EQ(error_of([](auto& a) { a.int8 = true, a.eval_strategy = "epoch"; }), "no error");
   EXPECT_SAYS("--resume and --resume_from_checkpoint", a.resume = "auto"; a.resume_from_checkpoint = "x");
+}
+
+TEST(Validate, WhatFollowsAMetricWantsEvaluations) {
+  EXPECT_SAYS("--lr_scheduler_type greedy: found --eval_strategy no", a.lr_scheduler_type = "greedy");
+  EXPECT_SAYS("--early_stopping_patience: found --eval_strategy no", a.early_stopping_patience = 2);
+  EXPECT_SAYS("--save_strategy best: found --eval_strategy no", a.save_strategy = "best");
+  EXPECT_SAYS("--lr_scheduler_kwargs: reduce_lr_on_plateau: 'factor' is 2, wants less than 1",
+              a.eval_strategy = "epoch";
+              a.lr_scheduler_type = "reduce_lr_on_plateau"; a.lr_scheduler_kwargs = {{"factor", 2}});
+  TrainingArguments args;
+  args.output_dir = "out";
+  args.eval_strategy = "epoch";
+  args.early_stopping_patience = 1;
+  const auto notices = validate(args);
+  EXPECT_EQ(args.metric_for_best_model, "loss");
+  EXPECT_EQ(args.greater_is_better, false);
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_NE(notices[0].find("without --load_best_model_at_end"), std::string::npos);
+}
+
+TEST(Validate, ReadsTheOptimizersSettings) {
+  TrainingArguments args;
+  args.output_dir = "out";
+  args.optim = "sgd";
+  args.weight_decay = 0.1;
+  args.optim_args = "momentum=0.9, nesterov=true";
+  EXPECT_TRUE(validate(args).empty());
+  const auto sgd = std::get<SgdOptions>(optimizer_of(args));
+  EXPECT_EQ(sgd.momentum, 0.9);
+  EXPECT_EQ(sgd.weight_decay, 0.1);
+  EXPECT_TRUE(sgd.nesterov);
+  args.optim = "adafactor";
+  EXPECT_EQ(validate(args).size(), 1u);
+  EXPECT_EQ(std::get<AdafactorOptions>(optimizer_of(args)).weight_decay, 0.1);
+  EXPECT_SAYS("--optim_args: found 'fast', wants name=value", a.optim_args = "fast");
+  EXPECT_SAYS("nesterov: found momentum 0 and", a.optim = "sgd"; a.optim_args = "nesterov=1");
+  EXPECT_SAYS("found 'beta1', wants momentum", a.optim = "sgd"; a.optim_args = "beta1=1");
+  EXPECT_SAYS("--optim_args: momentum: found 'x', wants a number", a.optim = "sgd";
+              a.optim_args = "momentum=x");
+}
+
+TEST(Validate, ReadsTheAcceleratorsSettings) {
+  TrainingArguments args;
+  args.output_dir = "out";
+  args.accelerator_config = {{"split_batches", true}, {"dispatch_batches", nullptr}};
+  EXPECT_TRUE(validate(args).empty());
+  EXPECT_TRUE(accelerator_setting(args, "split_batches", false));
+  EXPECT_TRUE(accelerator_setting(args, "even_batches", true));
+  args.accelerator_config = {{"use_seedable_sampler", false}, {"non_blocking", true}};
+  EXPECT_EQ(validate(args).size(), 2u);
+  EXPECT_SAYS("found \"split\": true, wants split_batches", a.accelerator_config = {{"split", true}});
+  EXPECT_SAYS("found \"even_batches\": 1, wants true or false", a.accelerator_config = {{"even_batches", 1}});
+  EXPECT_SAYS("wants null: --gradient_accumulation_steps",
+              a.accelerator_config = {{"gradient_accumulation_kwargs", {{"num_steps", 2}}}});
 }
 
 TEST(Validate, TheOldNamesOfActivationCheckpointingStandForTheNewOnes) {
@@ -145,16 +201,16 @@ TEST(Validate, RefusesValuesOutOfRangeOrChoice) {
   EXPECT_SAYS("--learning_rate: found nan", a.learning_rate = NAN);
   EXPECT_SAYS("--seed: found -1", a.seed = -1);
   EXPECT_SAYS("--eval_strategy: found 'step', wants one of no, steps, epoch", a.eval_strategy = "step");
-  EXPECT_SAYS("--optim: 'sgd' is not there yet; choose from adamw_torch_fused, adamw_torch", a.optim = "sgd");
+  EXPECT_SAYS("--optim: 'lomo' is not there yet; choose from adamw_torch_fused, adamw_torch, sgd, adafactor",
+              a.optim = "lomo");
   EXPECT_SAYS("--optim: found 'adam', wants one of", a.optim = "adam");
   EXPECT_SAYS("--report_to: 'wandb' is not there yet", a.report_to = {"none", "wandb"});
-  EXPECT_SAYS("--lr_scheduler_type: 'greedy' is not there yet", a.lr_scheduler_type = "greedy");
   EXPECT_SAYS("wants exactly one of min_lr and min_lr_rate", a.lr_scheduler_type = "cosine_with_min_lr");
 }
 
 TEST(Validate, WhatIsNotThereYetIsAcceptedAtItsDefaultOnly) {
-  EXPECT_SAYS("--label_smoothing_factor: found 0.1, wants its default 0.0: not there yet",
-              a.label_smoothing_factor = 0.1);
+  EXPECT_SAYS("--neftune_noise_alpha: found 5.0, wants its default None: not there yet",
+              a.other["neftune_noise_alpha"] = 5.0);
   EXPECT_SAYS("--deepspeed: found {'a': 1}, wants its default None: not supported",
               a.other["deepspeed"] = {{"a", 1}});
   EXPECT_SAYS("no error", a.activation_checkpointing = false);

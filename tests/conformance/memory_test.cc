@@ -151,7 +151,7 @@ TEST(Memory, TheLargestBatchIsAsLargeAsAnyThatComes) {
     options.strategy = strategy;
     const Bucket largest = largest_batch(d, options, 32, 3);
     Bucket seen;
-    BatchStream stream(d, options, 32, 1, 0, 0, 3);
+    BatchStream stream(d, options, 32, 0, 0, 3);
     while (const PackedBatch* batch = stream.next()) {
       seen.tokens = std::max<int64_t>(seen.tokens, batch->tokens);
       seen.rows = std::max<int64_t>(seen.rows, batch->rows);
@@ -236,6 +236,16 @@ TEST_F(AutoBatch, LeavesABatchThatFitsAndGoesOnWithThatOfTheCheckpoint) {
   args_.output_dir = output_ + "/other";
   losses(device);
   EXPECT_EQ(size_, 12);
+}
+
+TEST_F(AutoBatch, FindsTheBatchAtOnceWhateverWasAskedFor) {
+  args_.auto_find_batch_size = true;
+  args_.per_device_train_batch_size = 1'000'000'000;
+  Limited device;
+  device.free = bytes_for(10) - 1;  // 8 is the next divisor
+  EXPECT_EQ(losses(device).size(), 2u);
+  EXPECT_EQ(size_, 8);
+  EXPECT_EQ(accumulation_, 250'000'000);
 }
 
 }  // namespace

@@ -401,6 +401,7 @@ class BadInput(unittest.TestCase):
             self.fails([cl.program(), "glue", str(settings)], settings, *words, code=2)
         self.fails([cl.program(), "predict", str(self.model), "--fil", "x"], "--fil", "--file", code=2)
         self.fails([cl.program(), "predict"], "model folder", code=2)
+        self.fails([cl.program(), "predict", str(self.model), "x", "--int8", "--fp16", "--bf16"], "--bf16 and --fp16", code=2)
 
     def test_int8_without_anything_to_predict(self):
         command = [word for word in self.command("--int8") if word != "--do_eval"]

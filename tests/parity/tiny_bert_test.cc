@@ -92,7 +92,7 @@ struct TinyModel {
     backend = open_device(device, {2});
     Session::Options options;
     options.num_labels = head.labels;
-    options.program.adamw.weight_decay = weight_decay;
+    options.program.optimizer = AdamWOptions{.weight_decay = weight_decay};
     session = std::make_unique<Session>(*backend, *model, options);
     const auto checkpoint = open_checkpoint(fs, folder);
     const LoadReport report = load_parameters(

@@ -1,0 +1,104 @@
+#include "lathe/optim/optimizer.h"
+
+#include <cmath>
+
+#include "lathe/core/error.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe {
+namespace {
+
+template <typename... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <typename... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+/// Rows and columns of every parameter, as op::adafactor takes them.
+Shape matrices(const FlatParameters& parameters) {
+  Shape tensors;
+  for (const Shape& shape : parameters.shapes) {
+    if (shape.empty() || shape.size() > 2)
+      fail(ErrorCode::kUnsupported,
+           "adafactor: found a parameter {}, wants vectors and matrices; --optim "
+           "adamw_torch takes any",
+           to_string(shape));
+    tensors.push_back(shape.size() == 2 ? shape[0] : 0);
+    tensors.push_back(shape.back());
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::string name_of(const OptimizerOptions& options) {
+  constexpr const char* kNames[] = {"adamw", "sgd", "adafactor"};  // in the variant's order
+  return kNames[options.index()];
+}
+
+std::vector<OptimizerState> optimizer_states(const OptimizerOptions& options,
+                                             const FlatParameters& parameters) {
+  int64_t count = 0;
+  for (const Shape& shape : parameters.shapes) count += elements(shape);
+  using States = std::vector<OptimizerState>;
+  return std::visit(Overloaded{[&](const AdamWOptions&) -> States {
+                                 return {{"exp_avg", count}, {"exp_avg_sq", count}};
+                               },
+                               [&](const SgdOptions& o) -> States {
+                                 return {{"momentum_buffer", o.momentum != 0 ? count : 1}};
+                               },
+                               [&](const AdafactorOptions&) -> States {
+                                 int64_t kept = 0;
+                                 for (const int64_t size : matrices(parameters)) kept += size;
+                                 return {{"exp_avg_sq_factors", kept}};
+                               }},
+                    options);
+}
+
+StepFactors step_factors(const OptimizerOptions& options, int64_t t) {
+  const double step = static_cast<double>(t);
+  return std::visit(
+      Overloaded{[&](const AdamWOptions& o) -> StepFactors {
+                   return {1 - std::pow(o.beta1, step), 1 - std::pow(o.beta2, step)};
+                 },
+                 // the first gradient is the momentum buffer
+                 [&](const SgdOptions& o) -> StepFactors { return {t == 1 ? 1 : 1 - o.dampening}; },
+                 [&](const AdafactorOptions& o) -> StepFactors { return {std::pow(step, o.decay_rate)}; }},
+      options);
+}
+
+Value append_update(const OptimizerOptions& options, const FlatParameters& parameters,
+                    const OptimizerValues& values, Value loss, Value hyper) {
+  Program& program = *values.parameters.program;
+  const Value norm = program.emit(op::grad_norm, {values.gradients, hyper})[0];
+  std::vector<Value> in{values.parameters, values.gradients};
+  in.insert(in.end(), values.states.begin(), values.states.end());
+  in.insert(in.end(), {norm, loss ? loss : norm, hyper});
+  std::visit(Overloaded{[&](const AdamWOptions& o) {
+                          program.emit(op::adamw, in,
+                                       {{"beta1", o.beta1},
+                                        {"beta2", o.beta2},
+                                        {"eps", o.eps},
+                                        {"weight_decay", o.weight_decay},
+                                        {"decayed", parameters.decayed}});
+                        },
+                        [&](const SgdOptions& o) {
+                          program.emit(op::sgd, in,
+                                       {{"momentum", o.momentum},
+                                        {"nesterov", o.nesterov},
+                                        {"weight_decay", o.weight_decay},
+                                        {"decayed", parameters.decayed}});
+                        },
+                        [&](const AdafactorOptions& o) {
+                          program.emit(op::adafactor, in,
+                                       {{"tensors", matrices(parameters)},
+                                        {"clip_threshold", o.clip_threshold},
+                                        {"weight_decay", o.weight_decay},
+                                        {"decayed", parameters.decayed}});
+                        }},
+             options);
+  return norm;
+}
+
+}  // namespace lathe

@@ -1,0 +1,63 @@
+#pragma once
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "lathe/program/program.h"
+
+namespace lathe {
+
+/// Constants of AdamW, with PyTorch's names and defaults.  What changes from step to step is data
+/// (ops/optimizer.h).
+struct AdamWOptions {
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+};
+/// Of torch.optim.SGD.
+struct SgdOptions {
+  double momentum = 0, dampening = 0, weight_decay = 0;
+  bool nesterov = false;
+};
+/// Of transformers' Adafactor with scale_parameter and relative_step off.
+struct AdafactorOptions {
+  double decay_rate = -0.8, clip_threshold = 1, weight_decay = 0;
+};
+using OptimizerOptions = std::variant<AdamWOptions, SgdOptions, AdafactorOptions>;
+
+/// "adamw", "sgd", "adafactor": the op's name.
+std::string name_of(const OptimizerOptions& options);
+
+/// All trainable parameters as one flat tensor: their shapes in its order; `decayed`: how many of the first
+/// elements have weight decay, whole parameters.
+struct FlatParameters {
+  std::vector<Shape> shapes;
+  int64_t decayed = 0;
+};
+
+/// A flat f32 tensor that an optimizer keeps from update to update, zero at the start.
+struct OptimizerState {
+  std::string name;
+  int64_t size = 0;
+};
+/// Named as in PyTorch.  Errors: kUnsupported where the optimizer does not know a parameter's shape.
+std::vector<OptimizerState> optimizer_states(const OptimizerOptions& options,
+                                             const FlatParameters& parameters);
+
+/// Elements kBiasCorrection1 (kTake) and kBiasCorrection2 of hyper in update `t`, from 1.
+struct StepFactors {
+  double first = 1, second = 1;
+};
+StepFactors step_factors(const OptimizerOptions& options, int64_t t);
+
+/// What an update reads and writes: parameters and gradients [P], and the states.
+struct OptimizerValues {
+  Value parameters, gradients;
+  std::vector<Value> states;  ///< as optimizer_states names them
+};
+
+/// Appends norm, clipping and update; gives the norm [1] before clipping, of gradients without
+/// loss scale.  `loss` [1] guards the update:
+/// where it or the norm is not finite, nothing changes.  hyper: [kHyperCount] f32.
+Value append_update(const OptimizerOptions& options, const FlatParameters& parameters,
+                    const OptimizerValues& values, Value loss, Value hyper);
+
+}  // namespace lathe

@@ -1,0 +1,72 @@
+// What a trainer reads out of its arguments besides the course of a run.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lathe/core/error.h"
+#include "lathe/ops/ops.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+namespace {
+
+/// Inputs that the heads know as labels.
+std::vector<std::string> label_inputs(Problem problem) {
+  if (problem == Problem::kQuestionAnswering) return {"start_positions", "end_positions"};
+  return {"labels"};
+}
+
+}  // namespace
+
+void Trainer::check_arguments() {
+  const std::string& kind = backend_.info().kind;
+  const auto lacks = [&](const OpDef& op) { return backend_.implementations(op).empty(); };
+  if (args_.int8 && lacks(op::linear_int8))
+    fail(ErrorCode::kUnsupported, "--int8: device {} has no products of integers; --device cpu has", kind);
+  if ((args_.optim == "sgd" && lacks(op::sgd)) || (args_.optim == "adafactor" && lacks(op::adafactor)))
+    fail(ErrorCode::kUnsupported,
+         "--optim {}: not there on device {} yet; --device cpu has it, and --optim adamw_torch runs here",
+         args_.optim, kind);
+  const Problem problem = model_.model->problem();
+  if (args_.label_smoothing_factor != 0 && problem != Problem::kSingleLabel && problem != Problem::kMaskedLm)
+    fail(ErrorCode::kUsage,
+         "--label_smoothing_factor: found {}, wants 0 for this head: it smooths the labels of one class out "
+         "of several",
+         args_.label_smoothing_factor);
+  const std::vector<std::string> inputs = label_inputs(problem);
+  if (args_.label_names)
+    for (const std::string& name : *args_.label_names)
+      if (std::find(inputs.begin(), inputs.end(), name) == inputs.end())
+        fail(ErrorCode::kUsage, "--label_names: found '{}', which this head does not read; it reads {}", name,
+             fmt::join(inputs, ", "));
+  const int64_t ranks = group() == nullptr ? 1 : group()->size();
+  if (ranks == 1) return;
+  if (!accelerator_setting(args_, "even_batches", true))
+    fail(ErrorCode::kUsage,
+         "--accelerator_config: found \"even_batches\": false with {} processes, wants true: each has a "
+         "share of every update",
+         ranks);
+  if (!accelerator_setting(args_, "split_batches", false)) return;
+  for (int64_t* size : {&args_.per_device_train_batch_size, &args_.per_device_eval_batch_size}) {
+    if (*size % ranks != 0)
+      fail(ErrorCode::kUsage,
+           "--accelerator_config: split_batches: found a batch of {}, wants a multiple of the {} processes",
+           *size, ranks);
+    *size /= ranks;
+  }
+}
+
+size_t Trainer::batches_ahead() const {
+  constexpr int64_t kDefault = 2, kMost = 1024;
+  if (!args_.dataloader_prefetch_factor) return kDefault;
+  return static_cast<size_t>(std::min(
+      kMost, *args_.dataloader_prefetch_factor * std::max<int64_t>(1, args_.dataloader_num_workers)));
+}
+
+void Trainer::add_memory(const MemoryMetrics& memory, nlohmann::json& metrics) {
+  memory.finish(metrics);
+  if (init_memory_.is_object()) metrics.update(init_memory_);
+  init_memory_ = nullptr;
+}
+
+}  // namespace lathe

@@ -1,0 +1,63 @@
+// What follows a metric of the evaluations: the learning rate, early stopping, the best model.
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+
+void Trainer::make_schedule(const Plan& plan) {
+  metric_schedule_.reset();
+  if (!MetricSchedule::is(args_.lr_scheduler_type)) {
+    schedule_ = std::make_unique<LrSchedule>(args_.lr_scheduler_type, warmup_steps(args_, plan.max_steps),
+                                             plan.max_steps, args_.learning_rate, args_.lr_scheduler_kwargs);
+    return;
+  }
+  metric_schedule_.emplace(args_.lr_scheduler_type, args_.learning_rate, args_.lr_scheduler_kwargs);
+  if (!run_.metric_schedule.is_null()) metric_schedule_->restore(run_.metric_schedule);
+}
+
+double Trainer::next_learning_rate() const {
+  if (metric_schedule_) return metric_schedule_->learning_rate();
+  return schedule_->learning_rate(state_.global_step - run_.skipped_updates);
+}
+
+double Trainer::best_model_metric(const nlohmann::json& metrics) const {
+  std::string key = *args_.metric_for_best_model;
+  if (key.rfind("eval_", 0) != 0) key = "eval_" + key;
+  if (!metrics.contains(key)) {
+    std::string known;
+    for (const auto& [name, value] : metrics.items()) known += (known.empty() ? "" : ", ") + name;
+    fail(ErrorCode::kUsage, "--metric_for_best_model: {} is no metric of this evaluation; there are {}", key,
+         known);
+  }
+  return metrics[key];
+}
+
+bool Trainer::greater_is_better() const {
+  return args_.greater_is_better.value_or(!args_.metric_for_best_model->ends_with("loss"));
+}
+
+bool Trainer::follow_metric(const nlohmann::json& metrics) {
+  if (!args_.metric_for_best_model) return false;
+  const double value = best_model_metric(metrics);
+  const bool greater = greater_is_better();
+  if (metric_schedule_) {
+    metric_schedule_->step(value);
+    run_.metric_schedule = metric_schedule_->state();
+  }
+  if (early_stopping_ &&
+      early_stopping_->step(value, state_.best_metric, greater, state_.stateful_callbacks)) {
+    stopped_early_ = true;
+    say(LogLevel::kInfo,
+        fmt::format("stopping early after step {}: {} evaluations in a row without a better {}",
+                    state_.global_step, *args_.early_stopping_patience, *args_.metric_for_best_model));
+  }
+  if (state_.best_metric && !(greater ? value > *state_.best_metric : value < *state_.best_metric))
+    return false;
+  state_.best_metric = value;
+  state_.best_global_step = state_.global_step;
+  if (args_.output_dir && args_.save_strategy != "no")
+    state_.best_model_checkpoint =
+        join_path(*args_.output_dir, fmt::format("checkpoint-{}", state_.global_step));
+  return true;
+}
+
+}  // namespace lathe
