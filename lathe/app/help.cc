@@ -71,9 +71,9 @@ std::string_view status(const FieldInfo& info) {
     case Support::kWorks:
       return "works";
     case Support::kNoEffect:
-      return "no effect";
+      return "no effect here";
     case Support::kNotYet:
-      return info.grade == Grade::kRejected ? "not supported" : "not yet";
+      return "refused";
   }
   return "";
 }
@@ -136,7 +136,15 @@ std::string help_text(std::string_view usage, const std::vector<HelpSection>& se
 }
 
 std::string arguments_markdown(const std::vector<HelpSection>& sections) {
-  std::string out;
+  std::string out =
+      "# Every flag\n\n"
+      "Made by `lathe arguments` from the list that the program reads; a test fails where this page is "
+      "older.  "
+      "Names, defaults and meanings are those of transformers' `TrainingArguments`, `run_glue.py` and "
+      "`run_qa.py`, "
+      "behind them Lathe's own.  *works*: as there.  *no effect here*: accepted with a line that says why "
+      "nothing changes.  *refused*: another value than the default ends the program with a line that says "
+      "why.\n\n";
   for (const auto& section : sections) {
     out += fmt::format(
         "## {}\n\n| flag | type | default | meaning | status |\n| --- | --- | --- | --- | --- |\n",
@@ -146,7 +154,10 @@ std::string arguments_markdown(const std::vector<HelpSection>& sections) {
       if (!info->rules.choices.empty())
         meaning += fmt::format(" One of {}.", fmt::join(info->rules.choices, ", "));
       std::string state(status(*info));
-      if (!info->rules.reason.empty()) state += fmt::format(": {}", info->rules.reason);
+      if (!info->rules.reason.empty() && info->support() != Support::kWorks)
+        state += fmt::format(": {}", info->rules.reason);
+      if (!info->rules.later.empty())
+        state += fmt::format("; refused so far: {}", fmt::join(info->rules.later, ", "));
       out += fmt::format("| `--{}` | {} | {} | {} | {} |\n", info->name, name_of(info->kind),
                          info->rules.required ? "required" : in_cell(value_text(*info, info->default_value)),
                          in_cell(meaning), in_cell(state));
@@ -161,6 +172,11 @@ std::string arguments_markdown(const std::vector<HelpSection>& sections) {
     out += fmt::format("| `--{}` | {} | {} |\n", old.name, name_of(old.kind), to);
   }
   return out;
+}
+
+std::string arguments_page() {
+  return arguments_markdown({help_section<GlueArguments>("lathe glue"), help_section<QaArguments>("lathe qa"),
+                             help_section<TrainingArguments>("training")});
 }
 
 nlohmann::ordered_json arguments_json() {

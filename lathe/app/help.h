@@ -41,6 +41,8 @@ std::string help_text(std::string_view usage, const std::vector<HelpSection>& se
 
 /// The same as a page of the docs: one Markdown table per section, and one of the old names.
 std::string arguments_markdown(const std::vector<HelpSection>& sections);
+/// The page docs/arguments.md: all commands.
+std::string arguments_page();
 
 /// All tables as data, for comparing with the installed transformers: {"training": [{"name", "type",
 /// "optional", "default", "grade", "support", "choices", "later", "help"}], "glue": [...], "qa": [...],

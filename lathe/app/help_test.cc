@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <sstream>
 
 namespace lathe {
@@ -37,7 +38,23 @@ TEST(Help, MarkdownHasARowPerFlag) {
             std::string::npos);
   EXPECT_NE(page.find("| `--no_cuda` | bool | `--use_cpu` |"), std::string::npos);
   EXPECT_NE(page.find("| `--model_name_or_path` | str | required |"), std::string::npos);
-  EXPECT_NE(page.find("not supported: DeepSpeed"), std::string::npos);
+  EXPECT_NE(page.find("refused: DeepSpeed"), std::string::npos);
+}
+
+TEST(Help, ThePageInTheDocsIsOfToday) {
+  std::ifstream file(LATHE_SOURCE_DIR "/docs/arguments.md");
+  std::ostringstream page;
+  page << file.rdbuf();
+  EXPECT_EQ(page.str(), arguments_page()) << "lathe arguments > docs/arguments.md";
+}
+
+TEST(Help, WhatIsRefusedOrHasNoEffectSaysWhy) {
+  for (const auto& section : sections())
+    for (const auto* info : section.fields) {
+      if (info->support() != Support::kWorks) {
+        EXPECT_NE(info->rules.reason, "") << info->name;
+      }
+    }
 }
 
 TEST(Help, JsonHoldsAllTables) {

@@ -154,9 +154,7 @@ int run_arguments(const std::vector<std::string>& args) {
   else if (options.has("--json"))
     print_line(python_json(arguments_json(), 2));
   else
-    fmt::print("{}", arguments_markdown({help_section<GlueArguments>("lathe glue"),
-                                         help_section<QaArguments>("lathe qa"),
-                                         help_section<TrainingArguments>("training")}));
+    fmt::print("{}", arguments_page());
   return 0;
 }
 
