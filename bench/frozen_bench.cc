@@ -23,8 +23,8 @@ Timed train(Backend& backend, const std::string& folder, const TokenizedDataset&
   nlohmann::json config = read_json(real_file_system(), folder + "/config.json");
   config["hidden_dropout_prob"] = config["attention_probs_dropout_prob"] = 0.0;
   config["classifier_dropout"] = 0.1;
-  AutoModel model = from_config(parse_bert_config(config, "config.json"), {Problem::kSingleLabel, {"0", "1"}},
-                                std::nullopt);
+  AutoModel model = from_config(parse_model_config(config, "config.json"),
+                                {Problem::kSingleLabel, {"0", "1"}}, std::nullopt);
   model.checkpoint = open_checkpoint(real_file_system(), folder);
   Trainer trainer(backend, model, args, &data, nullptr);
   trainer.keep_base_output(keep);

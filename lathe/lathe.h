@@ -13,7 +13,7 @@
 #include "lathe/data/squad.h"
 #include "lathe/data/tokenized.h"
 #include "lathe/data/torch_random.h"  // PyTorch's random numbers
-#include "lathe/models/bert.h"
+#include "lathe/models/encoder.h"
 #include "lathe/nn/layers.h"
 #include "lathe/ops/functional.h"  // relu, linear, mean, …
 #include "lathe/tokenizers/tokenizer.h"

@@ -21,7 +21,7 @@ AutoModel make_model(const BenchSettings& s, const Questions& questions) {
   AutoModel model = bench_model(s.model, questions.train.label_set.names);
   if (model.tokenizer) return model;
   Tokenizer tokenizer = bench_tokenizer(s.data_dir, questions);
-  BertConfig config = model.config;
+  ModelConfig config = model.config;
   config.vocab_size = tokenizer.vocab_size();
   return from_config(config, {Problem::kSingleLabel, questions.train.label_set.names}, std::move(tokenizer));
 }

@@ -119,11 +119,11 @@ TEST(BenchWork, OperationsOfBertBase) {
   const std::vector<int> lengths(8, 128);
   const double weights = 12.0 * (4 * 768 * 768 + 2 * 768 * 3072);
   const double attention = 12.0 * 8 * 2 * (2.0 * 128 * 128 * 768);
-  EXPECT_EQ(forward_flops(BertConfig(), lengths), 2 * weights * 1024 + attention);
+  EXPECT_EQ(forward_flops(ModelConfig(), lengths), 2 * weights * 1024 + attention);
 }
 
 TEST(BenchWork, NewWeightsScatterAsTheConfigurationSays) {
-  BertConfig config;
+  ModelConfig config;
   config.vocab_size = 500, config.hidden_size = 64, config.num_hidden_layers = 1,
   config.num_attention_heads = 2;
   config.intermediate_size = 128, config.max_position_embeddings = 32;

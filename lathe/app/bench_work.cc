@@ -69,7 +69,7 @@ AutoModel bench_model(const std::string& name, const std::vector<std::string>& l
     FileSystem& fs = real_file_system();
     return from_pretrained(fs, named_model(name), head);
   }
-  BertConfig config;
+  ModelConfig config;
   if (name == "minilm")
     config.hidden_size = 384, config.num_hidden_layers = 6, config.intermediate_size = 1536;
   return from_config(config, head, std::nullopt);
@@ -131,7 +131,7 @@ PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool l
   return batch;
 }
 
-double forward_flops(const BertConfig& c, std::span<const int> lengths) {
+double forward_flops(const ModelConfig& c, std::span<const int> lengths) {
   const double h = static_cast<double>(c.hidden_size), layers = static_cast<double>(c.num_hidden_layers);
   const double weights = 4 * h * h + 2 * h * static_cast<double>(c.intermediate_size);
   double flops = 0;

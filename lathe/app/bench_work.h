@@ -71,7 +71,7 @@ Bucket bench_bucket(int64_t tokens, int64_t rows, int token_multiple);
 PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool labels, int token_multiple);
 
 /// Matrix products of one forward pass, attention included; a training step has three times as many.
-double forward_flops(const BertConfig& config, std::span<const int> lengths);
+double forward_flops(const ModelConfig& config, std::span<const int> lengths);
 
 /// {"bench", "device", "model", "dtype", "threads"}: how every row begins.
 nlohmann::ordered_json bench_row(const std::string& bench, const BenchDevice& device,

@@ -20,8 +20,8 @@ constexpr const char* kUsage =
 constexpr size_t kTrain = 3000, kHeldOut = 600;
 constexpr uint64_t kDataSeed = 1;
 
-BertConfig demo_config(const Tokenizer& tokenizer) {
-  BertConfig config;
+ModelConfig demo_config(const Tokenizer& tokenizer) {
+  ModelConfig config;
   config.vocab_size = tokenizer.vocab_size();
   config.hidden_size = 128;
   config.num_hidden_layers = 2;

@@ -21,8 +21,8 @@ struct Trace {
 };
 
 /// What the reference, at some ten million operations a second, gets through in seconds.
-BertConfig small_config(const Tokenizer& tokenizer) {
-  BertConfig config;
+ModelConfig small_config(const Tokenizer& tokenizer) {
+  ModelConfig config;
   config.vocab_size = tokenizer.vocab_size();
   config.hidden_size = 32;
   config.num_hidden_layers = 2;

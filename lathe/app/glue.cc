@@ -78,7 +78,7 @@ Texts read_task(const GlueArguments& glue, const TrainingArguments& training, co
 }
 
 /// Labels of a model that was fine-tuned before; none for a bare encoder.
-LabelSet labels_of(const BertConfig& config) {
+LabelSet labels_of(const ModelConfig& config) {
   LabelSet set;
   if (!config.json.contains("id2label")) return set;
   const Problem problem = saved_problem(config);
@@ -101,7 +101,7 @@ SplitFiles own_files(const GlueArguments& glue, const TrainingArguments& trainin
   return files;
 }
 
-Texts read_files(const GlueArguments& glue, const TrainingArguments& training, const BertConfig& config,
+Texts read_files(const GlueArguments& glue, const TrainingArguments& training, const ModelConfig& config,
                  const HubSettings& hub) {
   Texts texts;
   SplitFiles files = own_files(glue, training, hub);
@@ -129,7 +129,7 @@ Texts read_files(const GlueArguments& glue, const TrainingArguments& training, c
 }
 
 /// A model's own order of the labels, where its names are the same.
-void adopt_label_order(ScriptRun& run, const BertConfig& config, Texts& texts) {
+void adopt_label_order(ScriptRun& run, const ModelConfig& config, Texts& texts) {
   const auto it = config.json.find("label2id");
   if (texts.labels.kind != LabelKind::kClasses || it == config.json.end() || !it->is_object()) return;
   std::vector<std::pair<std::string, int>> label2id;
@@ -214,7 +214,7 @@ class Glue {
     const std::string cache = glue_.cache_dir.value_or("");
     const std::string folder = fetch_model(fs, glue_.model_name_or_path, glue_.model_revision, cache,
                                            {true, !glue_.tokenizer_name}, hub);
-    const BertConfig config = read_bert_config(fs, folder);
+    const ModelConfig config = read_model_config(fs, folder);
     Texts texts =
         glue_.task_name ? read_task(glue_, training_, hub) : read_files(glue_, training_, config, hub);
     say_files(texts);

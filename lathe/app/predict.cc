@@ -130,13 +130,13 @@ int run_predict(const std::vector<std::string>& args) {
     fail(ErrorCode::kUsage, "lathe predict: --bf16 and --fp16: found both, wants at most one");
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(options.rest[0]);
-  const BertConfig config = read_bert_config(fs, folder);
+  const ModelConfig config = read_model_config(fs, folder);
   const Problem problem = saved_problem(config);
   if (problem == Problem::kQuestionAnswering || problem == Problem::kMaskedLm)
     fail(ErrorCode::kUnsupported,
          "{}: a {}; lathe predict classifies texts. For question answering: lathe qa "
          "--do_predict --test_file FILE",
-         folder, bert_architecture(problem));
+         folder, architecture(config, problem));
   AutoModel model = from_pretrained(fs, folder, {problem, {}, false});
   const TextDataset data = read_texts(options);
   const int threads = whole_number(options, "--threads", 0, 0);

@@ -93,10 +93,10 @@ int run_info(const std::vector<std::string>& args) {
   if (options.rest.size() != 1) fail(ErrorCode::kUsage, "lathe info: wants a model folder\n{}", kInfoUsage);
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(options.rest[0]);
-  const BertConfig c = read_bert_config(fs, folder);
+  const ModelConfig c = read_model_config(fs, folder);
   fmt::print("folder          {}\n", folder);
-  fmt::print("model           bert: {} layers, {} columns, {} heads, {} inner columns, {} positions\n",
-             c.num_hidden_layers, c.hidden_size, c.num_attention_heads, c.intermediate_size,
+  fmt::print("model           {}: {} layers, {} columns, {} heads, {} inner columns, {} positions\n",
+             c.model_type, c.num_hidden_layers, c.hidden_size, c.num_attention_heads, c.intermediate_size,
              c.max_position_embeddings);
   fmt::print("architectures   {}\n", python_json(c.json.value("architectures", nlohmann::json::array()), -1));
   const Tokenizer tokenizer = Tokenizer::load(folder);

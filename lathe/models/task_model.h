@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lathe/nn/module.h"
@@ -48,7 +49,12 @@ class TaskModel : public nn::Module {
   bool per_token() const { return problem_ == Problem::kQuestionAnswering || problem_ == Problem::kMaskedLm; }
   virtual int64_t hidden_size() const = 0;
   virtual int64_t vocab_size() const = 0;
+  /// Tokens that a row may have.
   virtual int64_t max_positions() const = 0;
+  /// Set: rows of the position table are numbered from this padding token's id + 1 over the tokens other than
+  /// it, which have its id.  Not set: a token's row is its place in its text.
+  virtual std::optional<int64_t> position_padding() const { return std::nullopt; }
+  /// 0: there are no token types.
   virtual int64_t type_vocab_size() const = 0;
   /// Standard deviation of new weights.
   virtual double initializer_range() const = 0;

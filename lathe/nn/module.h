@@ -37,11 +37,12 @@ struct Block {
 /// Values of a packed batch that a trace may use.  N tokens of B rows lie behind one another without padding.
 struct BatchValues {
   Value input_ids, token_type_ids, position_ids;  ///< [N] i32
-  Value sample_ids;  ///< [N] i32: ordinal of the token's sample in the global batch
-  Value cu;          ///< [B+1] i32: where rows begin
-  Value row_ids;     ///< [B] i32: ordinal of the row's sample in the global batch
-  Value cls_index;   ///< [B] i32: first token of each row
-  Value rng;         ///< [2] i32: seed, update step
+  Value position_rows;  ///< [N] i32: of the position table; position_ids where a model numbers them so
+  Value sample_ids;     ///< [N] i32: ordinal of the token's sample in the global batch
+  Value cu;             ///< [B+1] i32: where rows begin
+  Value row_ids;        ///< [B] i32: ordinal of the row's sample in the global batch
+  Value cls_index;      ///< [B] i32: first token of each row
+  Value rng;            ///< [2] i32: seed, update step
 };
 
 /// One tracing of a model into a program.

@@ -26,22 +26,23 @@ std::string problem_type(Problem problem) {
   }
 }
 
-AutoModel make(const BertConfig& config, const HeadOptions& head) {
+AutoModel make(const ModelConfig& config, const HeadOptions& head) {
   AutoModel model;
   model.config = config;
   if (classifies(head.problem)) model.labels = head.labels.empty() ? config_labels(config) : head.labels;
-  model.model = make_bert(config, head.problem, static_cast<int64_t>(model.labels.size()));
+  model.model = make_model(config, head.problem, static_cast<int64_t>(model.labels.size()));
   return model;
 }
 
 /// New values of one parameter.
-void draw(const nn::Parameter& p, const BertConfig& config, TorchGenerator& generator,
-          std::vector<float>& values) {
+void draw(const nn::Parameter& p, const TaskModel& model, const ModelConfig& config,
+          TorchGenerator& generator, std::vector<float>& values) {
   values.assign(static_cast<size_t>(elements(p.shape)), p.init == nn::Init::kOnes ? 1.0f : 0.0f);
   if (p.init != nn::Init::kNormal) return;
   generator.normal(values, 0, static_cast<float>(config.initializer_range));
-  if (!p.name.ends_with("word_embeddings.weight")) return;
-  const int64_t pad = value_or<int64_t>(config.json, "pad_token_id", 0, config.file);
+  const bool positions = model.position_padding() && p.name.ends_with("position_embeddings.weight");
+  if (!positions && !p.name.ends_with("word_embeddings.weight")) return;
+  const int64_t pad = config.pad_token_id;
   if (pad >= 0 && pad < p.shape[0])
     std::fill_n(values.begin() + static_cast<long>(pad * p.shape[1]), p.shape[1], 0.0f);
 }
@@ -49,7 +50,7 @@ void draw(const nn::Parameter& p, const BertConfig& config, TorchGenerator& gene
 }  // namespace
 
 AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadOptions& head) {
-  AutoModel model = make(read_bert_config(fs, folder), head);
+  AutoModel model = make(read_model_config(fs, folder), head);
   model.folder = folder;
   model.ignore_mismatched_sizes = head.ignore_mismatched_sizes;
   model.checkpoint = open_checkpoint(fs, folder);
@@ -63,29 +64,30 @@ AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadO
   return model;
 }
 
-AutoModel from_config(const BertConfig& config, const HeadOptions& head, std::optional<Tokenizer> tokenizer) {
+AutoModel from_config(const ModelConfig& config, const HeadOptions& head,
+                      std::optional<Tokenizer> tokenizer) {
   AutoModel model = make(config, head);
   model.tokenizer = std::move(tokenizer);
   return model;
 }
 
-Problem saved_problem(const BertConfig& config) {
+Problem saved_problem(const ModelConfig& config) {
   const auto architectures =
       value_or<std::vector<std::string>>(config.json, "architectures", {}, config.file);
   for (Problem problem : {Problem::kQuestionAnswering, Problem::kMaskedLm})
     for (const std::string& name : architectures)
-      if (name == bert_architecture(problem)) return problem;
+      if (name == architecture(config, problem)) return problem;
   for (const std::string& name : architectures) {
-    if (name != bert_architecture(Problem::kSingleLabel)) continue;
+    if (name != architecture(config, Problem::kSingleLabel)) continue;
     const std::string type = value_or<std::string>(config.json, "problem_type", "", config.file);
     for (Problem problem : {Problem::kMultiLabel, Problem::kRegression})
       if (type == problem_type(problem)) return problem;
     return type.empty() && config_labels(config).size() == 1 ? Problem::kRegression : Problem::kSingleLabel;
   }
   fail(ErrorCode::kInvalidData,
-       "{}: \"architectures\" names no head that Lathe knows (BertForSequenceClassification, "
-       "BertForQuestionAnswering, BertForMaskedLM); fine-tune the model first",
-       config.file);
+       "{}: \"architectures\" names no head that Lathe knows ({}, {}, {}); fine-tune the model first",
+       config.file, architecture(config, Problem::kSingleLabel),
+       architecture(config, Problem::kQuestionAnswering), architecture(config, Problem::kMaskedLm));
 }
 
 LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed) {
@@ -108,7 +110,8 @@ LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed) {
   TorchGenerator generator(seed);
   std::vector<float> values;
   for (int index : report.missing) {
-    draw(model.model->parameters()[static_cast<size_t>(index)], model.config, generator, values);
+    draw(model.model->parameters()[static_cast<size_t>(index)], *model.model, model.config, generator,
+         values);
     write(index, values);
   }
   return report;
@@ -119,7 +122,7 @@ std::vector<NamedFile> model_files(const AutoModel& model) {
   std::vector<NamedFile> files;
   if (model.tokenizer) files = model.tokenizer->files();
   const nlohmann::json config =
-      config_to_write(model.config, bert_architecture(problem), model.labels, problem_type(problem));
+      config_to_write(model.config, architecture(model.config, problem), model.labels, problem_type(problem));
   files.emplace_back("config.json", python_json(config, 2) + "\n");
   return files;
 }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lathe/io/model_folder.h"
-#include "lathe/models/bert.h"
+#include "lathe/models/encoder.h"
 #include "lathe/models/pretrained.h"
 #include "lathe/tokenizers/tokenizer.h"
 #include "lathe/train/session.h"
@@ -16,7 +16,7 @@ namespace lathe {
 /// weights.
 struct AutoModel {
   std::string folder;  ///< where it was read from; empty: made from a configuration
-  BertConfig config;
+  ModelConfig config;
   std::vector<std::string> labels;  ///< of a classification head
   std::unique_ptr<TaskModel> model;
   std::unique_ptr<Checkpoint> checkpoint;  ///< null: all weights are new
@@ -36,11 +36,11 @@ struct HeadOptions {
 AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadOptions& head);
 
 /// A model with new weights.
-AutoModel from_config(const BertConfig& config, const HeadOptions& head, std::optional<Tokenizer> tokenizer);
+AutoModel from_config(const ModelConfig& config, const HeadOptions& head, std::optional<Tokenizer> tokenizer);
 
 /// The problem that a saved model was trained for, from "architectures", "problem_type" and the number of
 /// labels. Errors: kInvalidData if it has no head that Lathe knows.
-Problem saved_problem(const BertConfig& config);
+Problem saved_problem(const ModelConfig& config);
 
 /// Writes all weights into the session: those of the checkpoint, then new ones for what it lacks, drawn in
 /// declared order from a generator seeded `seed`: N(0, initializer_range), biases 0, LayerNorm 1.  Returns

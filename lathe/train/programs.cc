@@ -91,6 +91,8 @@ class Builder {
     }
     if (n > 0) {
       batch.position_ids = ints("position_ids", n);
+      const bool own = model_.position_padding().has_value() && !options_.base_given;
+      batch.position_rows = own ? ints("position_rows", n) : batch.position_ids;
       batch.sample_ids = ints("sample_ids", n);
     }
     batch.cu = ints("cu", b + 1);

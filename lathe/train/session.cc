@@ -251,7 +251,7 @@ void Session::check(const PackedBatch& batch) const {
              limit);
   };
   within("token id", batch.input_ids, model_.vocab_size());
-  within("token type", batch.token_type_ids, model_.type_vocab_size());
+  if (model_.type_vocab_size() > 0) within("token type", batch.token_type_ids, model_.type_vocab_size());
   within("position", batch.position_ids, model_.max_positions());
 }
 
@@ -272,6 +272,17 @@ void Session::prepare(const PackedBatch* batch, const StepScalars& scalars) {
   row_ids_.resize(static_cast<size_t>(batch->rows));
   for (size_t row = 0; row < row_ids_.size(); ++row)
     row_ids_[row] = batch->sample_ids[static_cast<size_t>(batch->cu_seqlens[row])];
+  if (model_.position_padding()) number_positions(*batch, static_cast<int32_t>(*model_.position_padding()));
+}
+
+/// Source: RobertaEmbeddings.create_position_ids_from_input_ids.
+void Session::number_positions(const PackedBatch& batch, int32_t padding) {
+  position_rows_.assign(batch.input_ids.size(), padding);
+  int32_t next = padding;
+  for (size_t i = 0; i < position_rows_.size(); ++i) {
+    if (batch.position_ids[i] == 0) next = padding;
+    if (batch.input_ids[i] != padding) position_rows_[i] = ++next;
+  }
 }
 
 std::span<const std::byte> Session::content(const std::string& input, const PackedBatch* batch) const {
@@ -284,6 +295,7 @@ std::span<const std::byte> Session::content(const std::string& input, const Pack
   if (input == "input_ids") return bytes(batch->input_ids);
   if (input == "token_type_ids") return bytes(batch->token_type_ids);
   if (input == "position_ids") return bytes(batch->position_ids);
+  if (input == "position_rows") return bytes(position_rows_);
   if (input == "sample_ids") return bytes(batch->sample_ids);
   if (input == "base") return base_;
   if (input == "cu") return bytes(batch->cu_seqlens);

@@ -140,6 +140,7 @@ class Session {
   void grow_arena(size_t bytes);
   int64_t state_size(const std::string& name) const;
   void check(const PackedBatch& batch) const;
+  void number_positions(const PackedBatch& batch, int32_t padding);
   void prepare(const PackedBatch* batch, const StepScalars& scalars);
   std::span<const std::byte> content(const std::string& input, const PackedBatch* batch) const;
   Pending run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars, BaseRows base = {},
@@ -155,7 +156,7 @@ class Session {
 
   // contents of the inputs that do not lie in the batch
   BaseRows base_;
-  std::vector<int32_t> row_ids_;
+  std::vector<int32_t> row_ids_, position_rows_;
   std::array<uint32_t, 2> rng_{};
   std::array<float, kHyperCount> hyper_{};
   float loss_weight_ = 1, keep_ = 0, stop_ = 0;

@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kLayers = 6, kWidth = 32, kHeads = 4, kInner = 4 * kWidth;
 constexpr int kRows = 3, kRowTokens = 32;
 
-BertConfig config() {
-  BertConfig c;
+ModelConfig config() {
+  ModelConfig c;
   c.vocab_size = 40, c.hidden_size = kWidth, c.num_hidden_layers = kLayers, c.num_attention_heads = kHeads;
   c.intermediate_size = kInner, c.max_position_embeddings = kRowTokens;
   c.hidden_dropout_prob = 0.2, c.attention_probs_dropout_prob = 0.1, c.classifier_dropout = 0.1;

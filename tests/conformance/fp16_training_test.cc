@@ -76,7 +76,7 @@ class Fp16Training : public testing::Test {
   };
 
   AutoModel make_model() const {
-    return from_config(parse_bert_config(config_, "config.json"), {Problem::kRegression, {"x"}},
+    return from_config(parse_model_config(config_, "config.json"), {Problem::kRegression, {"x"}},
                        std::nullopt);
   }
 

@@ -78,7 +78,8 @@ class FrozenBase : public testing::TestWithParam<Setting> {
 
   AutoModel make_model() const {
     std::vector<std::string> labels(GetParam().problem == Problem::kRegression ? 1 : kLabels, "x");
-    return from_config(parse_bert_config(config_, "config.json"), {GetParam().problem, labels}, std::nullopt);
+    return from_config(parse_model_config(config_, "config.json"), {GetParam().problem, labels},
+                       std::nullopt);
   }
 
   /// Stops after `stop` updates if that is not 0; goes on from `resume_from`.

@@ -89,7 +89,7 @@ TEST(Fusing, EveryFusedOpIsItsParts) {
 }
 
 AutoModel model() {
-  BertConfig c;
+  ModelConfig c;
   c.vocab_size = 20, c.hidden_size = 16, c.num_hidden_layers = 3, c.num_attention_heads = 2;
   c.intermediate_size = 32, c.max_position_embeddings = 32;
   c.hidden_dropout_prob = 0.2, c.attention_probs_dropout_prob = 0.1, c.classifier_dropout = 0.1;

@@ -47,7 +47,7 @@ class Limited : public Backend {
 };
 
 AutoModel model() {
-  BertConfig c;
+  ModelConfig c;
   c.vocab_size = 40, c.hidden_size = 32, c.num_hidden_layers = 3, c.num_attention_heads = 4;
   c.intermediate_size = 128, c.max_position_embeddings = 32;
   c.hidden_dropout_prob = c.attention_probs_dropout_prob = c.classifier_dropout = 0;

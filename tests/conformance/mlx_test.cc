@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "lathe/models/bert.h"
+#include "lathe/models/encoder.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"
 #include "lathe/train/session.h"
@@ -13,8 +13,8 @@
 namespace lathe {
 namespace {
 
-BertConfig small_config() {
-  BertConfig config;
+ModelConfig small_config() {
+  ModelConfig config;
   config.vocab_size = 600;  // above 512 rows gradients are added up by the scan
   config.hidden_size = 32;
   config.num_hidden_layers = 2;
@@ -48,7 +48,7 @@ PackedBatch batch_of(const std::vector<int>& lengths, int tokens) {
 
 struct Training {
   explicit Training(Backend& backend, DType dtype = DType::f32)
-      : model(make_bert(small_config(), Problem::kSingleLabel, 2)) {
+      : model(make_model(small_config(), Problem::kSingleLabel, 2)) {
     Session::Options options;
     options.program.dtype = dtype;
     session = std::make_unique<Session>(backend, *model, options);

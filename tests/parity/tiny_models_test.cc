@@ -1,7 +1,8 @@
-// A tiny random BERT with every head against the real packages: logits, loss, every gradient, ten losses.
+// A tiny random model of every family against the real packages: logits, loss, every gradient, all losses.
 // Golden files: tests/golden/README.md.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -9,7 +10,7 @@
 #include "lathe/backends/register.h"
 #include "lathe/io/json_file.h"
 #include "lathe/io/safetensors.h"
-#include "lathe/models/bert.h"
+#include "lathe/models/encoder.h"
 #include "lathe/models/pretrained.h"
 #include "lathe/train/session.h"
 #include "tests/device_under_test.h"
@@ -22,11 +23,19 @@ struct Head {
   Problem problem;
   int64_t labels;
 };
-const Head kHeads[] = {{"classification", Problem::kSingleLabel, 3},
-                       {"regression", Problem::kRegression, 1},
-                       {"multi_label", Problem::kMultiLabel, 4},
-                       {"question_answering", Problem::kQuestionAnswering, 2},
-                       {"masked_lm", Problem::kMaskedLm, 2}};
+const Head kHeads[] = {{"tiny_bert/classification", Problem::kSingleLabel, 3},
+                       {"tiny_bert/regression", Problem::kRegression, 1},
+                       {"tiny_bert/multi_label", Problem::kMultiLabel, 4},
+                       {"tiny_bert/question_answering", Problem::kQuestionAnswering, 2},
+                       {"tiny_bert/masked_lm", Problem::kMaskedLm, 2},
+                       {"tiny_roberta/classification", Problem::kSingleLabel, 3},
+                       {"tiny_roberta/question_answering", Problem::kQuestionAnswering, 2},
+                       {"tiny_xlm_roberta/classification", Problem::kSingleLabel, 3},
+                       {"tiny_xlm_roberta/question_answering", Problem::kQuestionAnswering, 2},
+                       {"tiny_distilbert/classification", Problem::kSingleLabel, 3},
+                       {"tiny_distilbert/question_answering", Problem::kQuestionAnswering, 2},
+                       {"tiny_electra/classification", Problem::kSingleLabel, 3},
+                       {"tiny_electra/question_answering", Problem::kQuestionAnswering, 2}};
 
 std::vector<float> floats(const SafetensorsFile& file, const std::string& name) {
   const TensorView* view = file.find(name);
@@ -82,13 +91,12 @@ struct TinyModel {
   std::unique_ptr<Golden> golden;
 
   TinyModel(const Head& head, const std::string& device, double weight_decay = 0,
-            const std::string& activation = "gelu") {
-    folder = std::string(LATHE_SOURCE_DIR) + "/tests/golden/tiny_bert/" + head.folder;
+            const char* activation = nullptr) {
+    folder = std::string(LATHE_SOURCE_DIR) + "/tests/golden/" + head.folder;
     FileSystem& fs = real_file_system();
     config = read_json(fs, folder + "/config.json");
-    config["hidden_dropout_prob"] = config["attention_probs_dropout_prob"] = 0.0;
-    config["hidden_act"] = activation;
-    model = make_bert(parse_bert_config(config, "config.json"), head.problem, head.labels);
+    if (activation) config["hidden_act"] = activation;
+    model = make_model(parse_model_config(config, "config.json"), head.problem, head.labels);
     backend = open_device(device, {2});
     Session::Options options;
     options.num_labels = head.labels;
@@ -131,14 +139,14 @@ double norm(const std::vector<float>& x) {
   return std::sqrt(sum);
 }
 
-class TinyBert : public testing::TestWithParam<std::tuple<std::string, int>> {
+class TinyModels : public testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
   void SetUp() override { LATHE_NEEDS_DEVICE(device()); }
   const Head& head() const { return kHeads[std::get<1>(GetParam())]; }
   const std::string& device() const { return std::get<0>(GetParam()); }
 };
 
-TEST_P(TinyBert, LogitsAndLossEqualTheStoredOnes) {
+TEST_P(TinyModels, LogitsAndLossEqualTheStoredOnes) {
   TinyModel s(head(), device());
   std::vector<float> logits;
   const float loss = s.session->evaluate(s.golden->batch, logits);
@@ -151,7 +159,7 @@ TEST_P(TinyBert, LogitsAndLossEqualTheStoredOnes) {
 }
 
 // ‖Δ‖ ≤ 1e-5 · max(‖g‖, 1e-3 · global norm): key.bias has a gradient that is mathematically zero.
-TEST_P(TinyBert, EveryGradientEqualsTheStoredOne) {
+TEST_P(TinyModels, EveryGradientEqualsTheStoredOne) {
   TinyModel s(head(), device());
   StepScalars scalars;
   s.session->collect(s.session->accumulate(s.golden->batch, scalars));
@@ -172,8 +180,8 @@ TEST_P(TinyBert, EveryGradientEqualsTheStoredOne) {
   }
 }
 
-void expect_ten_steps(TinyModel& s, const nlohmann::json& trace) {
-  for (int step = 0; step < 10; ++step) {
+void expect_all_steps(TinyModel& s, const nlohmann::json& trace) {
+  for (int step = 0; step < static_cast<int>(trace["losses"].size()); ++step) {
     StepScalars scalars;
     scalars.learning_rate = trace["learning_rates"][static_cast<size_t>(step)];
     scalars.update_step = scalars.adam_step = step + 1;
@@ -185,25 +193,45 @@ void expect_ten_steps(TinyModel& s, const nlohmann::json& trace) {
   }
 }
 
-TEST_P(TinyBert, TenStepsOfTrainingEqualTheStoredOnes) {
+TEST_P(TinyModels, StepsOfTrainingEqualTheStoredOnes) {
   TinyModel s(head(), device(), 0.01);
-  expect_ten_steps(s, read_json(real_file_system(), s.folder + "/trace.json"));
+  expect_all_steps(s, read_json(real_file_system(), s.folder + "/trace.json"));
 }
 
-TEST(TinyBertActivations, TenStepsOfTrainingEqualTheStoredOnes) {
+/// Python's optimizer state names parameters by their order alone.
+TEST_P(TinyModels, ParametersComeInTheOrderOfTransformers) {
+  TinyModel s(head(), device());
+  const nlohmann::json trace = read_json(real_file_system(), s.folder + "/trace.json");
+  if (!trace.contains("parameters")) GTEST_SKIP() << "the order of these was not stored";
+  std::vector<std::string> names, decayed;
+  for (const nn::Parameter& p : s.model->parameters()) {
+    names.push_back(p.name);
+    if (p.decay) decayed.push_back(p.name);
+  }
+  std::sort(decayed.begin(), decayed.end());
+  EXPECT_EQ(names, trace["parameters"].get<std::vector<std::string>>());
+  EXPECT_EQ(decayed, trace["decayed"].get<std::vector<std::string>>());
+}
+
+TEST(TinyModelsActivations, StepsOfTrainingEqualTheStoredOnes) {
   const std::string folder = LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification";
   const nlohmann::json traces = read_json(real_file_system(), folder + "/activations.json");
   for (const char* device : {"ref", "cpu"})
     for (const char* activation : {"gelu_python", "relu", "tanh"}) {
       SCOPED_TRACE(fmt::format("{} {}", device, activation));
       TinyModel s(kHeads[0], device, 0.01, activation);
-      expect_ten_steps(s, traces[activation]);
+      expect_all_steps(s, traces[activation]);
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, TinyBert, testing::Combine(devices_under_test(), testing::Range(0, 5)),
+INSTANTIATE_TEST_SUITE_P(Devices, TinyModels,
+                         testing::Combine(devices_under_test(),
+                                          testing::Range(0, static_cast<int>(std::size(kHeads)))),
                          [](const auto& i) {
-                           return std::get<0>(i.param) + "_" + kHeads[std::get<1>(i.param)].folder;
+                           std::string name =
+                               std::get<0>(i.param) + "_" + kHeads[std::get<1>(i.param)].folder;
+                           std::replace(name.begin(), name.end(), '/', '_');
+                           return name;
                          });
 
 }  // namespace

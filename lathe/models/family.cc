@@ -1,0 +1,23 @@
+#include "lathe/models/family.h"
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+
+const std::vector<const Family*>& families() {
+  static const std::vector<const Family*> all{&kBert, &kRoberta, &kXlmRoberta, &kDistilBert, &kElectra};
+  return all;
+}
+
+const Family& family_of(const std::string& model_type, const std::string& file) {
+  std::string known;
+  for (const Family* family : families()) {
+    if (model_type == family->model_type) return *family;
+    known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", family->model_type);
+  }
+  fail(ErrorCode::kUnsupported,
+       "{}: \"model_type\" is \"{}\", wants one of {}: Lathe has no other so far; take a model that has it",
+       file, model_type, known);
+}
+
+}  // namespace lathe

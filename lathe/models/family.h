@@ -1,0 +1,80 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "lathe/models/model_config.h"
+
+namespace lathe {
+
+/// Keys of config.json that families spell differently; null: the family has none, the default holds.
+struct ConfigKeys {
+  const char* hidden_size = "hidden_size";
+  const char* num_hidden_layers = "num_hidden_layers";
+  const char* num_attention_heads = "num_attention_heads";
+  const char* intermediate_size = "intermediate_size";
+  const char* type_vocab_size = "type_vocab_size";
+  const char* hidden_act = "hidden_act";
+  const char* hidden_dropout_prob = "hidden_dropout_prob";
+  const char* attention_probs_dropout_prob = "attention_probs_dropout_prob";
+  const char* layer_norm_eps = "layer_norm_eps";
+  const char* classifier_dropout = "classifier_dropout";
+  const char* qa_dropout = nullptr;
+  const char* embedding_size = nullptr;
+};
+
+/// Names of the weights of one layer, behind the layer's own.
+struct LayerNames {
+  const char* query = ".attention.self.query";
+  const char* key = ".attention.self.key";
+  const char* value = ".attention.self.value";
+  const char* attention_output = ".attention.output.dense";
+  const char* attention_norm = ".attention.output.LayerNorm";
+  const char* intermediate = ".intermediate.dense";
+  const char* output = ".output.dense";
+  const char* output_norm = ".output.LayerNorm";
+};
+
+/// What stands between the encoder and the classifier's last layer.
+struct ClassifierHead {
+  const char* dense;       ///< name of the dense layer over the first token
+  bool in_base;            ///< it belongs to the base (BERT's pooler) rather than to the head
+  bool dropout_first;      ///< dropout stands before the dense layer too
+  const char* activation;  ///< behind the dense layer
+  const char* output;      ///< name of the last layer
+};
+
+/// A head over the vocabulary, tied to the word embeddings.
+struct MaskedLmHead {
+  const char *bias, *dense, *norm;
+};
+
+/// What sets one family of encoders apart from BERT: numbers and names.  All of them normalise behind each
+/// sublayer and have absolute, learnt positions.
+struct Family {
+  const char* model_type;    ///< in config.json
+  const char* class_prefix;  ///< of transformers' classes: "BertFor…"
+  const char* base;          ///< name of the base within a model with a head
+  const char* layers;        ///< name of the list of layers within the base
+  ModelConfig defaults;      ///< of keys that config.json leaves out
+  ConfigKeys keys;
+  LayerNames layer;
+  /// Positions are numbered from the padding token's id + 1, and padding tokens all have its id.
+  bool positions_after_padding = false;
+  bool positions_last = false;  ///< the position table is declared behind the norm of the embeddings
+  bool head_first = false;      ///< the head is declared before the base
+  /// The heads' dropout has defaults of its own; false: it is hidden_dropout_prob.
+  bool own_head_dropout = false;
+  ClassifierHead classifier;
+  const MaskedLmHead* masked_lm = nullptr;  ///< null: Lathe has none for this family
+  /// Keys that must have this value where they stand in config.json.
+  std::vector<std::pair<const char*, bool>> flags;
+};
+
+extern const Family kBert, kRoberta, kXlmRoberta, kDistilBert, kElectra;
+
+/// All families, BERT first.
+const std::vector<const Family*>& families();
+/// The family of a model_type.  Errors: kUnsupported, naming those that there are.
+const Family& family_of(const std::string& model_type, const std::string& file);
+
+}  // namespace lathe

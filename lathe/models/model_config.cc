@@ -1,0 +1,182 @@
+#include "lathe/models/model_config.h"
+
+#include "lathe/core/error.h"
+#include "lathe/io/json_file.h"
+#include "lathe/models/family.h"
+
+namespace lathe {
+namespace {
+
+// What the shapes of the weights need: the two files belong together.
+constexpr const char* kWayOut = "take the config.json that was saved with the weights";
+
+int64_t positive(const nlohmann::json& json, const char* key, int64_t fallback, const std::string& file) {
+  const int64_t value = value_or<int64_t>(json, key, fallback, file);
+  if (value <= 0 || value > (int64_t{1} << 31))
+    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, wants 1 to 2147483648; {}", file, key, value, kWayOut);
+  return value;
+}
+
+double probability(const nlohmann::json& json, const char* key, double fallback, const std::string& file) {
+  const double value = value_or<double>(json, key, fallback, file);
+  if (!(value >= 0 && value < 1))
+    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, wants a probability: 0 or more, below 1", file, key,
+         value);
+  return value;
+}
+
+double not_negative(const nlohmann::json& json, const char* key, double fallback, const std::string& file) {
+  const double value = value_or<double>(json, key, fallback, file);
+  if (!(value >= 0))
+    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, wants 0 or more; {}", file, key, value, kWayOut);
+  return value;
+}
+
+void check_supported(const nlohmann::json& json, const Family& family, const std::string& file) {
+  const auto only = [&](const char* key, const char* wanted) {
+    const std::string found = value_or<std::string>(json, key, wanted, file);
+    if (found != wanted)
+      fail(ErrorCode::kUnsupported,
+           "{}: \"{}\" is \"{}\", wants \"{}\": Lathe has no other so far; take a model that has it", file,
+           key, found, wanted);
+  };
+  only("position_embedding_type", "absolute");
+  if (value_or<bool>(json, "is_decoder", false, file))
+    fail(ErrorCode::kUnsupported, "{}: \"is_decoder\" is true, wants false: Lathe trains encoders; take one",
+         file);
+  for (const auto& [key, wanted] : family.flags)
+    if (value_or<bool>(json, key, wanted, file) != wanted)
+      fail(ErrorCode::kUnsupported,
+           "{}: \"{}\" is {}, wants {}: Lathe has no other so far; take a model that has it", file, key,
+           !wanted, wanted);
+  const std::string act = value_or<std::string>(json, family.keys.hidden_act, "gelu", file);
+  if (act != "gelu" && act != "gelu_python" && act != "relu" && act != "tanh")
+    fail(ErrorCode::kUnsupported,
+         "{}: \"{}\" is \"{}\", wants gelu, gelu_python, relu or tanh: Lathe has no other so far; "
+         "take a "
+         "model that has one of them",
+         file, family.keys.hidden_act, act);
+}
+
+void check_sizes(const ModelConfig& c, const Family& family) {
+  const char *columns = family.keys.hidden_size, *heads = family.keys.num_attention_heads;
+  if (c.hidden_size % c.num_attention_heads != 0)
+    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, wants a multiple of \"{}\", {}; {}", c.file, columns,
+         c.hidden_size, heads, c.num_attention_heads, kWayOut);
+  if (c.hidden_size / c.num_attention_heads > 256)
+    fail(ErrorCode::kUnsupported,
+         "{}: \"{}\" {} over \"{}\" {} are heads of {} columns, wants at most 256; take a model with more "
+         "heads",
+         c.file, columns, c.hidden_size, heads, c.num_attention_heads, c.hidden_size / c.num_attention_heads);
+  if (!family.positions_after_padding) return;
+  if (c.pad_token_id < 0 || c.pad_token_id + 1 >= c.max_position_embeddings)
+    fail(ErrorCode::kInvalidData,
+         "{}: \"pad_token_id\" is {}, wants 0 or more and below the {} positions, which are numbered behind "
+         "it; {}",
+         c.file, c.pad_token_id, c.max_position_embeddings, kWayOut);
+}
+
+}  // namespace
+
+ModelConfig parse_model_config(const nlohmann::json& json, const std::string& file) {
+  if (!json.is_object())
+    fail(ErrorCode::kInvalidData, "{}: found no JSON object, wants one; {}", file, kWayOut);
+  const Family& family = family_of(value_or<std::string>(json, "model_type", "bert", file), file);
+  check_supported(json, family, file);
+  const ConfigKeys& keys = family.keys;
+  ModelConfig c = family.defaults;
+  c.json = json;
+  c.file = file;
+  const auto size = [&](int64_t& value, const char* key) {
+    if (key != nullptr) value = positive(json, key, value, file);
+  };
+  const auto dropout = [&](double& value, const char* key) {
+    if (key != nullptr) value = probability(json, key, value, file);
+  };
+  size(c.vocab_size, "vocab_size");
+  size(c.hidden_size, keys.hidden_size);
+  size(c.embedding_size, keys.embedding_size);
+  size(c.num_hidden_layers, keys.num_hidden_layers);
+  size(c.num_attention_heads, keys.num_attention_heads);
+  size(c.intermediate_size, keys.intermediate_size);
+  size(c.max_position_embeddings, "max_position_embeddings");
+  size(c.type_vocab_size, keys.type_vocab_size);
+  c.pad_token_id = value_or<int64_t>(json, "pad_token_id", c.pad_token_id, file);
+  c.hidden_act = value_or<std::string>(json, keys.hidden_act, c.hidden_act, file);
+  dropout(c.hidden_dropout_prob, keys.hidden_dropout_prob);
+  dropout(c.attention_probs_dropout_prob, keys.attention_probs_dropout_prob);
+  if (!family.own_head_dropout) c.classifier_dropout = c.hidden_dropout_prob;
+  dropout(c.classifier_dropout, keys.classifier_dropout);
+  dropout(c.qa_dropout, keys.qa_dropout);
+  c.initializer_range = not_negative(json, "initializer_range", c.initializer_range, file);
+  if (keys.layer_norm_eps != nullptr)
+    c.layer_norm_eps = not_negative(json, keys.layer_norm_eps, c.layer_norm_eps, file);
+  check_sizes(c, family);
+  return c;
+}
+
+ModelConfig read_model_config(FileSystem& fs, const std::string& folder) {
+  const std::string path = join_path(folder, "config.json");
+  if (!fs.exists(path))
+    fail(ErrorCode::kNotFound,
+         "{}: not found; a model folder holds config.json, weights and a tokenizer: copy config.json there "
+         "too, or "
+         "name another folder",
+         path);
+  return parse_model_config(read_json(fs, path), path);
+}
+
+std::vector<std::string> config_labels(const ModelConfig& config) {
+  std::vector<std::string> labels;
+  const auto it = config.json.find("id2label");
+  if (it == config.json.end() || !it->is_object()) {
+    const int64_t count = value_or<int64_t>(config.json, "num_labels", 2, config.file);
+    for (int64_t i = 0; i < count; ++i) labels.push_back(fmt::format("LABEL_{}", i));
+    return labels;
+  }
+  for (size_t i = 0; i < it->size(); ++i)
+    labels.push_back(required<std::string>(*it, std::to_string(i), config.file + ": \"id2label\""));
+  return labels;
+}
+
+nlohmann::json config_to_write(const ModelConfig& config, const std::string& architecture,
+                               const std::vector<std::string>& labels, const std::string& problem_type) {
+  nlohmann::json json = config.json;
+  const ConfigKeys& keys = family_of(config.model_type, config.file).keys;
+  const auto put = [&json](const char* key, const auto& value) {
+    if (key != nullptr) json[key] = value;
+  };
+  json["model_type"] = config.model_type;
+  json["architectures"] = {architecture};
+  json["vocab_size"] = config.vocab_size;
+  put(keys.hidden_size, config.hidden_size);
+  put(keys.embedding_size, config.embedding_size);
+  put(keys.num_hidden_layers, config.num_hidden_layers);
+  put(keys.num_attention_heads, config.num_attention_heads);
+  put(keys.intermediate_size, config.intermediate_size);
+  json["max_position_embeddings"] = config.max_position_embeddings;
+  put(keys.type_vocab_size, config.type_vocab_size);
+  put(keys.hidden_act, config.hidden_act);
+  put(keys.hidden_dropout_prob, config.hidden_dropout_prob);
+  put(keys.attention_probs_dropout_prob, config.attention_probs_dropout_prob);
+  json["initializer_range"] = config.initializer_range;
+  put(keys.layer_norm_eps, config.layer_norm_eps);
+  json["dtype"] = "float32";
+  json.erase("torch_dtype");
+  if (!labels.empty()) {
+    json["id2label"] = nlohmann::json::object();
+    json["label2id"] = nlohmann::json::object();
+    for (size_t i = 0; i < labels.size(); ++i) {
+      json["id2label"][std::to_string(i)] = labels[i];
+      json["label2id"][labels[i]] = i;
+    }
+    json.erase("num_labels");
+  }
+  if (problem_type.empty())
+    json.erase("problem_type");
+  else
+    json["problem_type"] = problem_type;
+  return json;
+}
+
+}  // namespace lathe

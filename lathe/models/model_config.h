@@ -1,0 +1,44 @@
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lathe/io/file_system.h"
+
+namespace lathe {
+
+/// config.json of an encoder, under BERT's names and with its defaults.  `json` keeps all keys of the file,
+/// so that what Lathe does not use is written back as it was.
+struct ModelConfig {
+  std::string model_type = "bert";
+  int64_t vocab_size = 30522, hidden_size = 768;
+  int64_t embedding_size = 0;  ///< columns of the embeddings; 0: hidden_size
+  int64_t num_hidden_layers = 12, num_attention_heads = 12;
+  int64_t intermediate_size = 3072, max_position_embeddings = 512;
+  int64_t type_vocab_size = 2;  ///< 0: the family has no token types
+  int64_t pad_token_id = 0;     ///< -1: none
+  std::string hidden_act = "gelu";
+  double hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1;
+  double classifier_dropout = 0.1, qa_dropout = 0;
+  double initializer_range = 0.02, layer_norm_eps = 1e-12;
+  nlohmann::json json = nlohmann::json::object();
+  std::string file = "config.json";  ///< where it was read from, for messages
+};
+
+/// Reads and checks a configuration; `file` is for messages.  Errors: kInvalidData for a missing or malformed
+/// key, for sizes that are not positive, for heads that do not divide hidden_size; kUnsupported for another
+/// model_type, hidden_act, position_embedding_type, or a decoder; the message names what there is.
+ModelConfig parse_model_config(const nlohmann::json& json, const std::string& file);
+
+/// The configuration of a model folder.  Errors: kNotFound if there is none; as parse_model_config.
+ModelConfig read_model_config(FileSystem& fs, const std::string& folder);
+
+/// Labels of a classification head: names by id, from id2label; "LABEL_0" … if there are none.
+std::vector<std::string> config_labels(const ModelConfig& config);
+
+/// The config.json to write: the keys that were read, with architecture, labels and problem type brought up
+/// to date. problem_type is left out if empty.
+nlohmann::json config_to_write(const ModelConfig& config, const std::string& architecture,
+                               const std::vector<std::string>& labels, const std::string& problem_type);
+
+}  // namespace lathe

@@ -1,0 +1,35 @@
+#include "lathe/models/family.h"
+
+namespace lathe {
+namespace {
+
+constexpr ClassifierHead kClassifier{"classifier.dense", false, true, "tanh", "classifier.out_proj"};
+
+}  // namespace
+
+// Source: Liu et al. 2019 (arXiv 1907.11692); transformers' modeling_roberta.
+const Family kRoberta{
+    .model_type = "roberta",
+    .class_prefix = "Roberta",
+    .base = "roberta",
+    .layers = ".encoder.layer.",
+    .defaults = {.model_type = "roberta", .vocab_size = 50265, .pad_token_id = 1},
+    .positions_after_padding = true,
+    .positions_last = true,
+    .classifier = kClassifier,
+};
+
+// Source: Conneau et al. 2019 (arXiv 1911.02116); transformers' modeling_xlm_roberta.
+const Family kXlmRoberta{
+    .model_type = "xlm-roberta",
+    .class_prefix = "XLMRoberta",
+    .base = "roberta",
+    .layers = ".encoder.layer.",
+    .defaults = {.model_type = "xlm-roberta", .pad_token_id = 1},
+    .positions_after_padding = true,
+    .positions_last = true,
+    .head_first = true,
+    .classifier = kClassifier,
+};
+
+}  // namespace lathe
