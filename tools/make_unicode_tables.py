@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
 TARGET = pathlib.Path(__file__).resolve().parent.parent / "lathe/tokenizers/unicode_tables.inc"
-DROP, SPACE, PUNCT, MN, MARK, WORD, LOWER, NFD = (1 << i for i in range(8))
+DROP, SPACE, PUNCT, MN, MARK, WORD, LOWER, NFD, LETTER, NUMBER = (1 << i for i in range(10))
 HANGUL = range(0xAC00, 0xD7A4)
 SHIFT = 7
 
@@ -66,6 +66,7 @@ def properties():
     nfd = normalizers.NFD().normalize_str
     white = pre_tokenizers.WhitespaceSplit().pre_tokenize_str
     punct = pre_tokenizers.Punctuation().pre_tokenize_str
+    gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
     probe = Tokenizer(models.WordPiece({"[UNK]": 0, "\u0001": 1}, unk_token="[UNK]"))
     probe.add_special_tokens([AddedToken("\u0001", single_word=True, normalized=False)])
     flags, lowers, decompositions = {}, {}, {}
@@ -78,6 +79,9 @@ def properties():
             f |= SPACE
         if len(punct("a" + ch + "b")) == 3:
             f |= PUNCT
+        kinds = [len(gpt2(before + ch)) == 1 for before in "a1!"]
+        assert sum(kinds) == (0 if f & SPACE else 1), hex(c)  # the pattern's white space is everybody's
+        f |= LETTER * kinds[0] | NUMBER * kinds[1]
         if marks(ch) == "":
             f |= MARK
         if c != 1 and probe.encode("\u0001" + ch).ids[0] != 1:

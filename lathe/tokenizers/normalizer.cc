@@ -103,7 +103,7 @@ class Writer {
 
 Normalizer::Normalizer(const NormalizerRules& rules) : rules_(rules) {
   for (uint8_t c = 0; c < 128; ++c) {
-    const uint8_t flags = unicode::info(c).flags;
+    const uint16_t flags = unicode::info(c).flags;
     ascii_[c] = rules.lowercase && c >= 'A' && c <= 'Z' ? static_cast<uint8_t>(c + 32) : c;
     if (rules.clean_text && (flags & unicode::kSpace) != 0) ascii_[c] = ' ';
     if (rules.clean_text && (flags & unicode::kDrop) != 0) ascii_[c] = kDropped;

@@ -8,6 +8,8 @@
 #include <unordered_map>
 
 #include "lathe/core/error.h"
+#include "lathe/tokenizers/byte_level.h"
+#include "lathe/tokenizers/byte_pairs.h"
 #include "lathe/tokenizers/tokenizer_spec.h"
 #include "lathe/tokenizers/unicode.h"
 #include "lathe/tokenizers/windows.h"
@@ -22,6 +24,8 @@ struct Tokens {
   std::vector<std::array<int32_t, 2>> offsets;
   std::vector<int32_t> words;
   int32_t next_word = 0;
+  std::unordered_map<size_t, byte_level::Blanks>
+      matched_blanks;  // by index: of added tokens as they were found
 
   void put(int32_t id, uint32_t begin, uint32_t end) {
     ids.push_back(id);
@@ -32,7 +36,7 @@ struct Tokens {
 
 /// Buffers of one encode call.
 struct Scratch {
-  NormalizedText normalized;
+  NormalizedText normalized, prefixed;
   std::vector<AddedTokenMatcher::Match> raw_matches, matches;
   std::vector<Piece> pieces;
 };
@@ -44,25 +48,46 @@ int32_t unknown_id(const TokenizerSpec& spec) {
   fail(ErrorCode::kInternal, "tokenizer: unknown token '{}' lost", spec.names.unk);
 }
 
+/// The model of byte pairs, its tokens as bytes; those outside of the alphabet come from no text.
+std::unique_ptr<WordModel> make_byte_pairs(const TokenizerSpec& spec) {
+  std::vector<std::pair<std::string, int32_t>> vocabulary;
+  for (const auto& [token, id] : spec.vocabulary) {
+    if (auto bytes = byte_level::bytes_of(token)) vocabulary.emplace_back(std::move(*bytes), id);
+  }
+  std::vector<BytePairs::Merge> merges;
+  for (const BytePairs::Merge& m : spec.merges) {
+    const auto left = byte_level::bytes_of(m.left), right = byte_level::bytes_of(m.right);
+    if (!left || !right)
+      fail(ErrorCode::kInvalidData, "tokenizer.json: merge '{}' '{}' is outside of ByteLevel's alphabet",
+           m.left, m.right);
+    merges.push_back({*left, *right});
+  }
+  return std::make_unique<BytePairs>(vocabulary, merges, spec.byte_level.whole_words);
+}
+
+std::unique_ptr<WordModel> make_model(const TokenizerSpec& spec) {
+  if (spec.model == ModelKind::kBytePairs) return make_byte_pairs(spec);
+  return std::make_unique<WordPiece>(spec.vocabulary, spec.prefix, unknown_id(spec), spec.max_chars);
+}
+
 }  // namespace
 
 struct Tokenizer::Impl {
   TokenizerSpec spec;
   std::vector<NamedFile> files;  // as loaded
   Normalizer normalizer;
-  WordPiece model;
+  std::unique_ptr<WordModel> model;
   AddedTokenMatcher raw_tokens, normalized_tokens;
-  std::array<uint8_t, 128> ascii_flags;
+  std::array<uint16_t, 128> ascii_flags;
   std::unordered_map<std::string_view, int32_t> id_of;  // into spec, as token_of
   std::unordered_map<int32_t, const std::string*> token_of;
   std::unordered_map<int32_t, std::string> decoded_as;  // added tokens whose normalised form differs
-  std::vector<std::string> special;                     // contents, sorted
+  std::unordered_map<int32_t, byte_level::Blanks>
+      blanks;                        // of tokens that have any, where offsets are trimmed
+  std::vector<std::string> special;  // contents, sorted
   int32_t cls, sep, pad, unk, mask;
 
-  explicit Impl(TokenizerSpec s)
-      : spec(std::move(s)),
-        normalizer(spec.normalizer),
-        model(spec.vocabulary, spec.prefix, unknown_id(spec), spec.max_chars) {
+  explicit Impl(TokenizerSpec s) : spec(std::move(s)), normalizer(spec.normalizer), model(make_model(spec)) {
     for (uint8_t c = 0; c < 128; ++c) ascii_flags[c] = unicode::info(c).flags;
     id_of.reserve(spec.vocabulary.size() + spec.added.size());
     token_of.reserve(spec.vocabulary.size() + spec.added.size());
@@ -87,6 +112,7 @@ struct Tokenizer::Impl {
     raw_tokens = AddedTokenMatcher(std::move(raw));
     normalized_tokens = AddedTokenMatcher(std::move(normalized));
     std::sort(special.begin(), special.end());
+    if (spec.byte_level.trim_offsets) find_blanks();
     const auto find = [this](const std::string& token) {
       const auto it = id_of.find(token);
       return it == id_of.end() ? -1 : it->second;
@@ -95,24 +121,68 @@ struct Tokenizer::Impl {
     unk = find(spec.names.unk), mask = find(spec.names.mask);
   }
 
-  uint8_t flags(uint32_t cp) const { return cp < 128 ? ascii_flags[cp] : unicode::info(cp).flags; }
+  void find_blanks() {
+    for (const auto& [token, id] : spec.vocabulary) {
+      const byte_level::Blanks b = byte_level::blanks_of(token);
+      if (b.leading > 0 || b.trailing > 0) blanks[id] = b;
+    }
+  }
+
+  /// An added token that was found as `text`, which may begin and end with white space that it took.
+  void put_added(int32_t id, std::string_view text, uint32_t begin, uint32_t end, Tokens* out) const {
+    if (spec.byte_level.trim_offsets) {
+      const byte_level::Blanks b = byte_level::blanks_of(text);
+      if (b.leading > 0 || b.trailing > 0) out->matched_blanks[out->ids.size()] = b;
+    }
+    out->put(id, begin, end);
+    ++out->next_word;
+  }
+
+  uint16_t flags(uint32_t cp) const { return cp < 128 ? ascii_flags[cp] : unicode::info(cp).flags; }
 
   void put_word(const NormalizedText& n, size_t begin, size_t end, Scratch* scratch, Tokens* out) const {
     scratch->pieces.clear();
-    model.split(std::string_view(n.text).substr(begin, end - begin), &scratch->pieces);
+    model->split(std::string_view(n.text).substr(begin, end - begin), &scratch->pieces);
     for (const Piece& p : scratch->pieces) {
       out->put(p.id, n.origin[begin + p.begin], n.origin[begin + p.end - 1] + 1);
     }
     ++out->next_word;
   }
 
-  /// BertPreTokenizer: white space parts words, a punctuation mark is a word.
   void put_words(const NormalizedText& n, size_t begin, size_t end, Scratch* scratch, Tokens* out) const {
+    if (spec.model == ModelKind::kBytePairs)
+      put_byte_words(n, begin, end, scratch, out);
+    else
+      put_bert_words(n, begin, end, scratch, out);
+  }
+
+  /// ByteLevel.  The prefix space comes from where the code point behind it does.
+  void put_byte_words(const NormalizedText& n, size_t begin, size_t end, Scratch* scratch,
+                      Tokens* out) const {
+    if (begin == end) return;
+    const NormalizedText* from = &n;
+    if (spec.byte_level.add_prefix_space && n.text[begin] != ' ') {
+      NormalizedText& p = scratch->prefixed;
+      p.text.assign(1, ' ').append(n.text, begin, end - begin);
+      p.origin.assign(1, n.origin[begin]);
+      p.origin.insert(p.origin.end(), n.origin.begin() + static_cast<std::ptrdiff_t>(begin),
+                      n.origin.begin() + static_cast<std::ptrdiff_t>(end));
+      from = &p, begin = 0, end = p.text.size();
+    }
+    if (!spec.byte_level.use_regex) return put_word(*from, begin, end, scratch, out);
+    byte_level::split(
+        std::string_view(from->text).substr(begin, end - begin),
+        [&](size_t first, size_t last) { put_word(*from, begin + first, begin + last, scratch, out); });
+  }
+
+  /// BertPreTokenizer: white space parts words, a punctuation mark is a word.
+  void put_bert_words(const NormalizedText& n, size_t begin, size_t end, Scratch* scratch,
+                      Tokens* out) const {
     const std::string_view text(n.text);
     size_t word = begin;
     for (size_t at = begin; at < end;) {
       size_t next = at;
-      const uint8_t kind = flags(unicode::decode(text, &next)) & (unicode::kSpace | unicode::kPunctuation);
+      const auto kind = flags(unicode::decode(text, &next)) & (unicode::kSpace | unicode::kPunctuation);
       if (kind != 0) {
         if (word < at) put_word(n, word, at, scratch, out);
         if ((kind & unicode::kSpace) == 0) put_word(n, at, next, scratch, out);
@@ -135,8 +205,8 @@ struct Tokenizer::Impl {
       if (token == nullptr) {
         put_words(n, begin, end, scratch, out);
       } else {
-        out->put(token->id, n.origin[begin], n.origin[end - 1] + 1);
-        ++out->next_word;
+        put_added(token->id, std::string_view(n.text).substr(begin, end - begin), n.origin[begin],
+                  n.origin[end - 1] + 1, out);
       }
     }
   }
@@ -152,16 +222,20 @@ struct Tokenizer::Impl {
     raw_tokens.cut(text, &scratch.raw_matches);
     const bool whole = scratch.raw_matches.size() <= 1;  // spares counting code points
     uint32_t first = 0;
+    size_t counted = 0;  // bytes before the code point `first`
     for (const auto& [token, begin, end] : scratch.raw_matches) {
+      // A token that begins with white space may begin in what the one before took.
+      if (begin < counted)
+        first -= static_cast<uint32_t>(unicode::length(text.substr(begin, counted - begin)));
       const std::string_view part = text.substr(begin, end - begin);
       const auto length = token == nullptr && whole ? 0 : static_cast<uint32_t>(unicode::length(part));
       if (token == nullptr) {
         put_stretch(part, first, &scratch, &out);
       } else {
-        out.put(token->id, first, first + length);
-        ++out.next_word;
+        put_added(token->id, part, first, first + length, &out);
       }
       first += length;
+      counted = end;
     }
     return out;
   }
@@ -225,11 +299,29 @@ struct Tokenizer::Impl {
       };
       copy(tokens.ids, &out.ids);
       copy(tokens.offsets, &out.offsets);
+      if (spec.byte_level.trim_offsets) trim(tokens, w, &out);
       copy(tokens.words, &out.word_ids);
-      out.type_ids.resize(out.ids.size(), overflowing ? piece.sequence : piece.type_id);
+      const bool own_type = overflowing && !(spec.uniform_type_ids && add_special_tokens);
+      out.type_ids.resize(out.ids.size(), own_type ? piece.sequence : piece.type_id);
       out.sequence_ids.resize(out.ids.size(), static_cast<int8_t>(piece.sequence));
     }
     return out;
+  }
+
+  /// Takes blanks off the offsets of a window's tokens, the last ones of *out.  Source: ByteLevel's
+  /// process_offsets.
+  void trim(const Tokens& tokens, Window w, Encoding* out) const {
+    auto* offsets = out->offsets.data() + (out->ids.size() - (w.end - w.begin));
+    for (size_t i = w.begin; i < w.end; ++i, ++offsets) {
+      const auto matched = tokens.matched_blanks.find(i);
+      const auto known = blanks.find(tokens.ids[i]);
+      if (matched == tokens.matched_blanks.end() && known == blanks.end()) continue;
+      const byte_level::Blanks b = matched != tokens.matched_blanks.end() ? matched->second : known->second;
+      auto& [from, to] = *offsets;
+      const bool prefix = spec.byte_level.trim_keeps_prefix && (i == w.begin || from == 0) && b.leading == 1;
+      if (!prefix) from = std::min(from + b.leading, to);
+      if (to >= b.trailing) to = std::max(to - b.trailing, from);
+    }
   }
 
   Encoding encode(std::string_view first, const std::string_view* second,
@@ -321,6 +413,7 @@ std::vector<Encoding> Tokenizer::encode_with_overflow(std::string_view first, st
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
   std::string out;
   bool first = true;
+  const bool bytes = impl_->spec.model == ModelKind::kBytePairs && impl_->spec.has_decoder;
   for (const int32_t id : ids) {
     const auto known = impl_->token_of.find(id);
     if (known == impl_->token_of.end()) continue;
@@ -328,13 +421,17 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_to
     std::string piece = added != impl_->decoded_as.end() ? added->second : *known->second;
     if (skip_special_tokens && std::binary_search(impl_->special.begin(), impl_->special.end(), piece))
       continue;
+    if (bytes) {
+      out += byte_level::bytes_of(piece).value_or(piece);
+      continue;
+    }
     const bool joined = impl_->spec.has_decoder && piece.starts_with(impl_->spec.decoder_prefix);
     if (!first) piece = joined ? piece.substr(impl_->spec.decoder_prefix.size()) : " " + piece;
     if (impl_->spec.has_decoder && impl_->spec.cleanup) clean_up(&piece);
     out += piece;
     first = false;
   }
-  return out;
+  return bytes && !unicode::is_valid(out) ? unicode::repair(out) : out;
 }
 
 int Tokenizer::vocab_size() const { return static_cast<int>(impl_->id_of.size()); }

@@ -10,6 +10,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 json normalizer_json(const NormalizerRules& n) {
+  if (!n.clean_text && !n.handle_chinese_chars && !n.decompose && !n.lowercase) return nullptr;
   if (n.strip != NormalizerRules::Strip::kAllMarks &&
       n.decompose == (n.strip != NormalizerRules::Strip::kNothing)) {
     return {{"type", "BertNormalizer"},
@@ -68,27 +69,69 @@ json added_tokens_json(const TokenizerSpec& spec) {
   return out;
 }
 
-std::string tokenizer_json(const TokenizerSpec& spec) {
+json byte_level_json(bool add_prefix_space, const ByteLevelRules& rules) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", add_prefix_space},
+          {"trim_offsets", rules.trim_offsets},
+          {"use_regex", rules.use_regex}};
+}
+
+json model_json(const TokenizerSpec& spec) {
   json vocab = json::object();
   for (const auto& [token, id] : spec.vocabulary) vocab.push_back({token, id});
+  if (spec.model == ModelKind::kBytePairs) {
+    json merges = json::array();
+    for (const BytePairs::Merge& m : spec.merges) merges.push_back({m.left, m.right});
+    return {{"type", "BPE"},
+            {"unk_token", spec.names.unk.empty() ? json(nullptr) : json(spec.names.unk)},
+            {"ignore_merges", spec.byte_level.whole_words},
+            {"vocab", vocab},
+            {"merges", merges}};
+  }
+  return {{"type", "WordPiece"},
+          {"unk_token", spec.names.unk},
+          {"continuing_subword_prefix", spec.prefix},
+          {"max_input_chars_per_word", spec.max_chars},
+          {"vocab", vocab}};
+}
+
+/// RobertaProcessing's two tokens stand at the front and at the end of `single`.
+json byte_level_post_processor_json(const TokenizerSpec& spec) {
+  const ByteLevelRules& rules = spec.byte_level;
+  if (spec.uniform_type_ids) {
+    const TemplatePiece &cls = spec.single.front(), &sep = spec.single.back();
+    return {{"type", "RobertaProcessing"},
+            {"sep", {sep.token, sep.ids[0]}},
+            {"cls", {cls.token, cls.ids[0]}},
+            {"trim_offsets", rules.trim_offsets},
+            {"add_prefix_space", rules.trim_keeps_prefix}};
+  }
+  const bool texts_only = spec.pair.size() == 2;
+  const json trimming = byte_level_json(rules.trim_keeps_prefix, rules);
+  if (texts_only) return trimming;
+  if (!rules.trim_offsets) return post_processor_json(spec);
+  return {{"type", "Sequence"}, {"processors", {trimming, post_processor_json(spec)}}};
+}
+
+std::string tokenizer_json(const TokenizerSpec& spec) {
+  const bool bytes = spec.model == ModelKind::kBytePairs;
+  const json byte_level = byte_level_json(spec.byte_level.add_prefix_space, spec.byte_level);
   json decoder = nullptr;
-  if (spec.has_decoder) {
+  if (spec.has_decoder && bytes) {
+    decoder = byte_level;
+  } else if (spec.has_decoder) {
     decoder = {{"type", "WordPiece"}, {"prefix", spec.decoder_prefix}, {"cleanup", spec.cleanup}};
   }
-  const json out = {{"version", "1.0"},
-                    {"truncation", nullptr},
-                    {"padding", nullptr},
-                    {"added_tokens", added_tokens_json(spec)},
-                    {"normalizer", normalizer_json(spec.normalizer)},
-                    {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
-                    {"post_processor", post_processor_json(spec)},
-                    {"decoder", decoder},
-                    {"model",
-                     {{"type", "WordPiece"},
-                      {"unk_token", spec.names.unk},
-                      {"continuing_subword_prefix", spec.prefix},
-                      {"max_input_chars_per_word", spec.max_chars},
-                      {"vocab", vocab}}}};
+  const json out = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", added_tokens_json(spec)},
+      {"normalizer", normalizer_json(spec.normalizer)},
+      {"pre_tokenizer", bytes ? byte_level : json{{"type", "BertPreTokenizer"}}},
+      {"post_processor", bytes ? byte_level_post_processor_json(spec) : post_processor_json(spec)},
+      {"decoder", decoder},
+      {"model", model_json(spec)}};
   return out.dump(2);
 }
 
@@ -110,6 +153,7 @@ json special_tokens(const TokenizerSpec& spec) {
 /// Whether transformers' BERT class, which builds all but vocabulary and added tokens itself, is this
 /// tokenizer.
 bool is_bert(const TokenizerSpec& spec) {
+  if (spec.model != ModelKind::kWordPiece) return false;
   const NormalizerRules& n = spec.normalizer;
   const auto strip = n.decompose ? NormalizerRules::Strip::kNonspacing : NormalizerRules::Strip::kNothing;
   if (!n.clean_text || n.strip != strip || spec.prefix != "##" || spec.max_chars != 100) return false;
@@ -159,7 +203,7 @@ std::vector<NamedFile> write_tokenizer_files(const TokenizerSpec& spec) {
   std::vector<NamedFile> out = {{"tokenizer.json", tokenizer_json(spec)},
                                 {"tokenizer_config.json", tokenizer_config(spec)},
                                 {"special_tokens_map.json", special_tokens(spec).dump(2) + "\n"}};
-  if (fits_vocab_txt(spec)) {
+  if (spec.model == ModelKind::kWordPiece && fits_vocab_txt(spec)) {
     std::string lines;
     for (const auto& [token, id] : spec.vocabulary) lines += token + "\n";
     out.emplace_back("vocab.txt", std::move(lines));

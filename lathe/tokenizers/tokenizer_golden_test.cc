@@ -1,4 +1,5 @@
-// Compares with stored results of the `tokenizers` package; tools/make_tokenizer_goldens.py writes them and
+// Compares with stored results of the `tokenizers` package; tools/make_tokenizer_goldens.py and
+// tools/make_byte_level_goldens.py write them and the first one
 // explains the kinds of cases, whose texts both sides build alike.
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "lathe/core/error.h"
 #include "lathe/tokenizers/tokenizer.h"
@@ -30,13 +32,36 @@ std::string data_dir() {
 }
 
 const json& goldens() {
-  static const json all = json::parse(read_file(LATHE_SOURCE_DIR "/lathe/tokenizers/testdata/goldens.json"));
+  static const json all = [] {
+    const std::string folder = LATHE_SOURCE_DIR "/lathe/tokenizers/testdata/";
+    json both = json::parse(read_file(folder + "goldens.json"));
+    const json more = json::parse(read_file(folder + "byte_level_goldens.json"));
+    both["tokenizers"].update(more["tokenizers"]);
+    for (const char* list : {"cases", "encodings"})
+      both[list].insert(both[list].end(), more[list].begin(), more[list].end());
+    return both;
+  }();
   return all;
+}
+
+/// The tokenizer.json of `rest` with the vocabulary and the merges of the data folder.
+std::vector<NamedFile> byte_level_files(const json& source) {
+  const std::string vocab = read_file(data_dir() + "/" + source["vocab"].get<std::string>());
+  if (vocab.empty()) return {};
+  json file = source["rest"];
+  file["model"]["vocab"] = json::parse(vocab);
+  std::stringstream merges(read_file(data_dir() + "/" + source["merges"].get<std::string>()));
+  std::string line;
+  std::getline(merges, line);  // the version
+  while (std::getline(merges, line))
+    if (!line.empty()) file["model"]["merges"].push_back(line);
+  return {{"tokenizer.json", file.dump()}};
 }
 
 std::vector<NamedFile> tokenizer_files(const std::string& name) {
   const json& source = goldens()["tokenizers"][name];
   if (source.contains("tokenizer.json")) return {{"tokenizer.json", source["tokenizer.json"].dump()}};
+  if (source.contains("merges")) return byte_level_files(source);
   const std::string folder = data_dir() + "/" + source["folder"].get<std::string>();
   if (!std::filesystem::exists(folder)) return {};
   if (!source.contains("config")) return Tokenizer::load(folder).files();

@@ -46,6 +46,14 @@ void collect_pre_tokenizers(const JsonDocument& doc, const json& value, int dept
   out->insert(type);
 }
 
+void read_byte_level(const JsonDocument& doc, TokenizerSpec* spec) {
+  const json* value = JsonDocument::get(doc.root(), "pre_tokenizer");
+  const std::string type = value == nullptr ? "null" : doc.type(*value, "pre_tokenizer");
+  if (type != "ByteLevel") doc.unsupported("pre_tokenizer", type + " before BPE", "ByteLevel");
+  spec->byte_level.add_prefix_space = doc.flag(*value, "add_prefix_space", true);
+  spec->byte_level.use_regex = doc.flag(*value, "use_regex", true);
+}
+
 void check_pre_tokenizer(const JsonDocument& doc) {
   constexpr const char* kWanted = "BertPreTokenizer, or a Sequence of WhitespaceSplit and Punctuation";
   const json* value = JsonDocument::get(doc.root(), "pre_tokenizer");
@@ -85,46 +93,112 @@ Template read_template(const JsonDocument& doc, const json& processor, const cha
   return out;
 }
 
+/// What trims offsets: ByteLevel and RobertaProcessing.
+void read_trimming(const JsonDocument& doc, const json& value, TokenizerSpec* spec) {
+  spec->byte_level.trim_offsets = doc.flag(value, "trim_offsets", true);
+  spec->byte_level.trim_keeps_prefix = doc.flag(value, "add_prefix_space", true);
+}
+
+/// `cls` and `sep` of BertProcessing and RobertaProcessing, put into the template.
+void read_cls_sep(const JsonDocument& doc, const json& value, decltype(bert_template)* make,
+                  TokenizerSpec* spec) {
+  const json &cls = doc.list(value, "cls"), &sep = doc.list(value, "sep");
+  for (const json* t : {&cls, &sep}) {
+    if (t->size() != 2 || !(*t)[0].is_string()) doc.wrong("cls and sep", "[token, id]", *t);
+  }
+  for (const bool pair : {false, true}) {
+    (pair ? spec->pair : spec->single) =
+        make(cls[0], doc.id("cls", cls[1]), sep[0], doc.id("sep", sep[1]), pair);
+  }
+}
+
+/// One processor, or ByteLevel before another one.
+bool is_plain_sequence(const JsonDocument& doc, const json& value) {
+  const json& steps = doc.list(value, "processors");
+  if (steps.empty() || steps.size() > 2 || doc.type(steps.back(), "post_processor") == "Sequence")
+    return false;
+  return steps.size() == 1 || doc.type(steps[0], "post_processor") == "ByteLevel";
+}
+
 void read_post_processor(const JsonDocument& doc, const json& value, TokenizerSpec* spec) {
   const std::string type = doc.type(value, "post_processor");
   if (type == "TemplateProcessing") {
     spec->single = read_template(doc, value, "single");
     spec->pair = read_template(doc, value, "pair");
   } else if (type == "BertProcessing") {
-    const json &cls = doc.list(value, "cls"), &sep = doc.list(value, "sep");
-    for (const json* t : {&cls, &sep}) {
-      if (t->size() != 2 || !(*t)[0].is_string()) doc.wrong("cls and sep", "[token, id]", *t);
-    }
-    for (const bool pair : {false, true}) {
-      (pair ? spec->pair : spec->single) =
-          bert_template(cls[0], doc.id("cls", cls[1]), sep[0], doc.id("sep", sep[1]), pair);
-    }
-  } else if (type == "Sequence" && doc.list(value, "processors").size() == 1 &&
-             doc.type(value["processors"][0], "post_processor") != "Sequence") {
-    read_post_processor(doc, value["processors"][0], spec);
+    read_cls_sep(doc, value, bert_template, spec);
+  } else if (type == "RobertaProcessing" && spec->model == ModelKind::kBytePairs) {
+    read_trimming(doc, value, spec);
+    read_cls_sep(doc, value, roberta_template, spec);
+    spec->uniform_type_ids = true;
+    spec->names.cls = spec->single.front().token;
+    spec->names.sep = spec->single.back().token;
+  } else if (type == "ByteLevel" && spec->model == ModelKind::kBytePairs) {
+    read_trimming(doc, value, spec);
+  } else if (type == "Sequence" && is_plain_sequence(doc, value)) {
+    for (const json& step : value["processors"]) read_post_processor(doc, step, spec);
   } else {
-    doc.unsupported("post_processor", type, "TemplateProcessing or BertProcessing");
+    doc.unsupported("post_processor", type,
+                    "TemplateProcessing, BertProcessing, or with BPE RobertaProcessing or ByteLevel");
+  }
+}
+
+Vocabulary read_vocabulary(const JsonDocument& doc, const json& vocab) {
+  if (!vocab.is_object()) doc.wrong("model.vocab", "an object from token to id", vocab);
+  Vocabulary out;
+  out.reserve(vocab.size());
+  for (const auto& [token, id] : vocab.items()) out[token] = doc.id("model.vocab", id);
+  return out;
+}
+
+/// All of a BPE model but its vocabulary.
+void read_byte_pairs(const JsonDocument& doc, const json& model, TokenizerSpec* spec) {
+  spec->model = ModelKind::kBytePairs;
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    const json* value = JsonDocument::get(model, key);
+    if (value != nullptr && *value != "")
+      doc.unsupported("model", std::string("BPE with ") + key, "a byte-level one");
+  }
+  if (JsonDocument::get(model, "dropout") != nullptr && model["dropout"] != 0)
+    doc.unsupported("model", "BPE with dropout", "one without");
+  if (doc.flag(model, "byte_fallback", false))
+    doc.unsupported("model", "BPE with byte_fallback", "a byte-level one");
+  spec->byte_level.whole_words = doc.flag(model, "ignore_merges", false);
+  spec->names.unk = JsonDocument::get(model, "unk_token") != nullptr ? doc.text(model, "unk_token") : "";
+  for (const json& merge : doc.list(model, "merges")) {
+    BytePairs::Merge m;
+    if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      m = {merge[0], merge[1]};
+    } else if (merge.is_string()) {  // before version 0.20 of `tokenizers`
+      const auto& both = merge.get_ref<const std::string&>();
+      const size_t blank = both.find(' ');
+      if (blank == std::string::npos) doc.wrong("model.merges", "two tokens", merge);
+      m = {both.substr(0, blank), both.substr(blank + 1)};
+    } else {
+      doc.wrong("model.merges", "pairs of tokens", merge);
+    }
+    spec->merges.push_back(std::move(m));
   }
 }
 
 Vocabulary read_model(const JsonDocument& doc, TokenizerSpec* spec) {
   const json& model = doc.need(doc.root(), "model");
   const std::string type = doc.type(model, "model");
+  const json& vocab = doc.need(model, "vocab");
+  if (type == "BPE") {
+    read_byte_pairs(doc, model, spec);
+    return read_vocabulary(doc, vocab);
+  }
   // Files before version 0.9 of `tokenizers` name no type.
   if (type != "WordPiece" && (type != "(none)" || !model.contains("continuing_subword_prefix"))) {
-    doc.unsupported("model", type, "WordPiece");
+    doc.unsupported("model", type, "WordPiece or BPE");
   }
   spec->names.unk = doc.text(model, "unk_token");
   spec->prefix = doc.text(model, "continuing_subword_prefix");
   const json& limit = doc.need(model, "max_input_chars_per_word");
   if (!limit.is_number_unsigned()) doc.wrong("max_input_chars_per_word", "a count", limit);
   spec->max_chars = static_cast<uint32_t>(std::min<uint64_t>(limit.get<uint64_t>(), UINT32_MAX));
-  const json& vocab = doc.need(model, "vocab");
-  if (!vocab.is_object()) doc.wrong("model.vocab", "an object from token to id", vocab);
-  Vocabulary out;
-  out.reserve(vocab.size());
-  for (const auto& [token, id] : vocab.items()) out[token] = doc.id("model.vocab", id);
-  return out;
+  return read_vocabulary(doc, vocab);
 }
 
 }  // namespace
@@ -148,6 +222,13 @@ Template bert_template(const std::string& cls, int32_t cls_id, const std::string
   return t;
 }
 
+Template roberta_template(const std::string& cls, int32_t cls_id, const std::string& sep, int32_t sep_id,
+                          bool pair) {
+  Template t = {{-1, 0, {cls_id}, cls}, {0, 0, {}, ""}, {-1, 0, {sep_id}, sep}};
+  if (pair) t.insert(t.end(), {{-1, 0, {sep_id}, sep}, {1, 0, {}, ""}, {-1, 0, {sep_id}, sep}});
+  return t;
+}
+
 void read_tokenizer_json(const JsonDocument& doc, Vocabulary* vocabulary, TokenizerSpec* spec) {
   if (const json* version = JsonDocument::get(doc.root(), "version");
       version != nullptr && *version != "1.0") {
@@ -157,16 +238,18 @@ void read_tokenizer_json(const JsonDocument& doc, Vocabulary* vocabulary, Tokeni
   if (const json* value = JsonDocument::get(doc.root(), "normalizer")) {
     read_normalizer(doc, *value, 0, &spec->normalizer);
   }
-  check_pre_tokenizer(doc);
+  const bool bytes = spec->model == ModelKind::kBytePairs;
+  bytes ? read_byte_level(doc, spec) : check_pre_tokenizer(doc);
   if (const json* value = JsonDocument::get(doc.root(), "post_processor"))
     read_post_processor(doc, *value, spec);
   spec->has_decoder = JsonDocument::get(doc.root(), "decoder") != nullptr;
   if (spec->has_decoder) {
     const json& decoder = doc.need(doc.root(), "decoder");
     const std::string type = doc.type(decoder, "decoder");
-    if (type != "WordPiece") doc.unsupported("decoder", type, "WordPiece");
-    spec->decoder_prefix = doc.text(decoder, "prefix");
-    spec->cleanup = doc.flag(decoder, "cleanup", true);
+    const char* wanted = bytes ? "ByteLevel" : "WordPiece";
+    if (type != wanted) doc.unsupported("decoder", type, wanted);
+    spec->decoder_prefix = bytes ? "" : doc.text(decoder, "prefix");
+    spec->cleanup = !bytes && doc.flag(decoder, "cleanup", true);
   }
   if (JsonDocument::get(doc.root(), "added_tokens") == nullptr) return;
   for (const json& value : doc.list(doc.root(), "added_tokens")) {

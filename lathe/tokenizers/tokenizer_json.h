@@ -17,6 +17,10 @@ NormalizerRules bert_rules(bool clean, bool chinese, std::optional<bool> strip_a
 Template bert_template(const std::string& cls, int32_t cls_id, const std::string& sep, int32_t sep_id,
                        bool pair);
 
+/// <s> A </s>, or <s> A </s></s> B </s>, all of type 0, as RobertaProcessing builds it.
+Template roberta_template(const std::string& cls, int32_t cls_id, const std::string& sep, int32_t sep_id,
+                          bool pair);
+
 /// Reads tokenizer.json into *vocabulary and *spec; added tokens keep the order of the file and get no ids
 /// yet, the templates stay empty if the file has no post-processor.  Errors: kInvalidData; kUnsupported.
 void read_tokenizer_json(const JsonDocument& doc, Vocabulary* vocabulary, TokenizerSpec* spec);

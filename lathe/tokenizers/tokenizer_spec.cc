@@ -161,24 +161,30 @@ class Reader {
     if (!main && vocab_txt == nullptr) {
       fail(ErrorCode::kNotFound, "{}: wants tokenizer.json or vocab.txt, found neither", origin_);
     }
-    const bool bert = config ? is_bert(*config) : !main;
     read_configuration(config, map, added);
-    if (bert) name_defaults();
     if (main) {
       read_tokenizer_json(*main, &vocabulary_, &spec_);
     } else {
       vocabulary_ = read_vocab_txt(*vocab_txt, origin_ + "/vocab.txt");
     }
-    take_names(bert);
+    const bool pieces = spec_.model == ModelKind::kWordPiece;
+    const bool bert =
+        pieces && (config ? is_class(*config, "BertTokenizer") || names_no_class(*config) : !main);
+    const bool roberta = !pieces && config && is_class(*config, "RobertaTokenizer");
+    if (bert) name_defaults({});
+    if (roberta) name_defaults({"<unk>", "</s>", "<pad>", "<s>", "<mask>"});
+    take_names(bert || roberta);
     if (bert) apply_bert_rules(config);
+    if (roberta) apply_roberta_rules(*config);
     merge_added_tokens(tokens_, &spec_);
     number_added_tokens(vocabulary_, origin_, &spec_);
-    if (!vocabulary_.contains(spec_.names.unk)) {
+    if (pieces && !vocabulary_.contains(spec_.names.unk)) {
       fail(ErrorCode::kInvalidData,
            "{}: the unknown token '{}' is not in the vocabulary of {} tokens; wants one in it", origin_,
            spec_.names.unk, vocabulary_.size());
     }
-    if (spec_.single.empty()) make_templates(bert);
+    if (spec_.single.empty() || roberta)
+      make_templates(bert ? bert_template : roberta ? roberta_template : nullptr);
     spec_.vocabulary.reserve(vocabulary_.size());
     while (!vocabulary_.empty()) {
       auto token = vocabulary_.extract(vocabulary_.begin());
@@ -205,11 +211,14 @@ class Reader {
     return JsonDocument(origin_ + "/" + name, *bytes);
   }
 
-  /// Whether transformers builds its BERT class, which takes only vocabulary, added tokens and template from
-  /// tokenizer.json and the normaliser's flags from tokenizer_config.json.
-  static bool is_bert(const JsonDocument& config) {
+  /// Whether transformers builds this class, which takes only vocabulary, merges, added tokens and (BERT's)
+  /// template from tokenizer.json, and its own rules from tokenizer_config.json.
+  static bool is_class(const JsonDocument& config, const std::string& wanted) {
     const json* name = JsonDocument::get(config.root(), "tokenizer_class");
-    return name == nullptr || *name == "BertTokenizer" || *name == "BertTokenizerFast";
+    return name != nullptr && (*name == wanted || *name == wanted + "Fast");
+  }
+  static bool names_no_class(const JsonDocument& config) {
+    return JsonDocument::get(config.root(), "tokenizer_class") == nullptr;
   }
 
   void read_configuration(const std::optional<JsonDocument>& config, const std::optional<JsonDocument>& map,
@@ -224,8 +233,7 @@ class Reader {
     if (added) tokens_.read_added_tokens_json(*added);
   }
 
-  void name_defaults() {
-    const SpecialTokenNames d;
+  void name_defaults(const SpecialTokenNames& d) {
     const std::pair<const char*, const std::string*> defaults[] = {{"unk_token", &d.unk},
                                                                    {"sep_token", &d.sep},
                                                                    {"pad_token", &d.pad},
@@ -261,10 +269,21 @@ class Reader {
     }
   }
 
-  void make_templates(bool bert) {
+  /// Source: transformers' RobertaTokenizer.
+  void apply_roberta_rules(const JsonDocument& config) {
+    ByteLevelRules& rules = spec_.byte_level;
+    spec_.normalizer = {};
+    rules.add_prefix_space = rules.trim_keeps_prefix = config.flag(config.root(), "add_prefix_space", false);
+    rules.trim_offsets = config.flag(config.root(), "trim_offsets", true);
+    rules.use_regex = true;
+    spec_.uniform_type_ids = true;
+    spec_.has_decoder = true;
+  }
+
+  void make_templates(decltype(bert_template)* make) {
     spec_.single = {{0, 0, {}, ""}};
     spec_.pair = {{0, 0, {}, ""}, {1, 1, {}, ""}};
-    if (!bert) return;
+    if (make == nullptr) return;
     const auto id = [&](const std::string& token) {
       const auto it = vocabulary_.find(token);
       if (it != vocabulary_.end()) return it->second;
@@ -273,8 +292,8 @@ class Reader {
           ->id;
     };
     const auto &cls = spec_.names.cls, &sep = spec_.names.sep;
-    spec_.single = bert_template(cls, id(cls), sep, id(sep), false);
-    spec_.pair = bert_template(cls, id(cls), sep, id(sep), true);
+    spec_.single = make(cls, id(cls), sep, id(sep), false);
+    spec_.pair = make(cls, id(cls), sep, id(sep), true);
   }
 
   void check_templates() const {

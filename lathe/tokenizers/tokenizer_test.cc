@@ -193,7 +193,7 @@ TEST(Tokenizer, OtherComponentsAreNamedInTheError) {
   expect_error(with("pre_tokenizer", nullptr), no, "'null'");
   expect_error(with("post_processor", {{"type", "RobertaProcessing"}}), no, "'RobertaProcessing'");
   expect_error(with("decoder", {{"type", "BPEDecoder"}}), no, "'BPEDecoder'");
-  expect_error(with("model", {{"type", "BPE"}}), no, "model 'BPE'");
+  expect_error(with("model", {{"type", "WordLevel"}, {"vocab", json::object()}}), no, "model 'WordLevel'");
   expect_error(with("version", "2.0"), no, "2.0");
 }
 

@@ -9,7 +9,7 @@ namespace lathe::unicode {
 
 /// What the tokenizer needs to know of a code point; the values are those of the Rust crates behind Hugging
 /// Face's tokenizer, whose Unicode versions differ from each other (tools/make_unicode_tables.py).
-enum CharFlag : uint8_t {
+enum CharFlag : uint16_t {
   kDrop = 1,                ///< removed by clean_text: control, format, private use, NUL, U+FFFD
   kSpace = 2,               ///< White_Space
   kPunctuation = 4,         ///< category P, or ASCII punctuation
@@ -18,10 +18,12 @@ enum CharFlag : uint8_t {
   kWord = 32,               ///< \w of a regular expression
   kHasLower = 64,           ///< lower(cp) differs
   kHasDecomposition = 128,  ///< has a canonical decomposition (other than Hangul syllables)
+  kLetter = 256,            ///< \p{L} of ByteLevel's pattern
+  kNumber = 512,            ///< \p{N} of it
 };
 
 struct CharInfo {
-  uint8_t flags;
+  uint16_t flags;
   uint8_t combining_class;  ///< rank of the canonical combining class; 0 for starters
 };
 
