@@ -112,7 +112,7 @@ struct Model {
     const std::string folder = fetched(name, revision, cache_dir, {true, true});
     HeadOptions head{Problem::kSingleLabel, labels, ignore_mismatched_sizes};
     if (problem.empty() && labels.empty())
-      head.problem = saved_problem(read_bert_config(real_file_system(), folder));
+      head.problem = saved_problem(read_model_config(real_file_system(), folder));
     if (problem == "regression") head.problem = Problem::kRegression, head.labels = {"LABEL_0"};
     if (problem == "multi_label_classification") head.problem = Problem::kMultiLabel;
     model = from_pretrained(real_file_system(), folder, head);
