@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "lathe/io/git_lfs.h"
+#include "lathe/io/pickle_writer.h"
 #include "lathe/io/zip_archive.h"
+#include "lathe/io/zip_writer.h"
 
 namespace lathe {
 namespace {
@@ -65,6 +67,24 @@ TorchFile TorchFile::parse(MappedFile file, const std::string& path) {
   });
   out.file_ = std::move(file);
   return out;
+}
+
+Status write_torch_file(FileSystem& fs, const std::string& path, const PickleValue& root) {
+  std::vector<TensorView> storages;
+  const std::string content = pickle(root, storages);
+  // torch names the folder in the archive after the file.
+  const std::string name = file_name(path), folder = name.substr(0, name.find_last_of('.')) + "/";
+  return fs.write_atomic(path, [&](const Sink& sink) {
+    ZipWriter zip(sink);
+    Status status = zip.add(folder + "data.pkl", as_bytes(content));
+    for (const auto& [record, text] :
+         {std::pair(".format_version", "1"), {".storage_alignment", "64"}, {"byteorder", "little"}})
+      if (status.ok()) status = zip.add(folder + record, as_bytes(text));
+    for (size_t key = 0; key < storages.size() && status.ok(); ++key)
+      status = zip.add(fmt::format("{}data/{}", folder, key), storages[key].bytes);
+    if (status.ok()) status = zip.add(folder + "version", as_bytes("3\n"));
+    return status.ok() ? zip.finish() : status;
+  });
 }
 
 StateDict StateDict::open(FileSystem& fs, const std::string& path) {

@@ -26,6 +26,10 @@ class TorchFile {
   PickleTree tree_;
 };
 
+/// Writes atomically a file that torch.load takes, also with weights_only=True; TorchFile reads it back with
+/// the same values.  Each tensor gets a storage of its own, at a multiple of 64 bytes.
+Status write_torch_file(FileSystem& fs, const std::string& path, const PickleValue& root);
+
 /// Name → tensor of a state dict file (`pytorch_model.bin`).  A dict with an entry "state_dict" that is a
 /// dict is looked into.  Throws as TorchFile::open, and kInvalidData naming an entry that is not a tensor.
 class StateDict {
