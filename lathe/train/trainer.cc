@@ -141,12 +141,16 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   state_ = {};
   run_ = {};
   if (args_.output_dir) remove_stale_temporaries(fs_, *args_.output_dir).check();
+  std::optional<OptimizerProgress> python;
   if (!resume_from.empty()) {
-    read_checkpoint(fs_, resume_from, model_, *session_, state_, run_);
+    python = read_checkpoint(fs_, resume_from, model_, *session_, state_, run_);
     if (args_.auto_find_batch_size) set_batch_size(state_.train_batch_size);  // the sums of the run so far
   }
   const Plan plan = this->plan();
-  if (!resume_from.empty()) warn_of_differences(plan, resume_from);
+  if (python)
+    say_how_python_goes_on(plan, resume_from, *python);
+  else if (!resume_from.empty())
+    warn_of_differences(plan, resume_from);
   data_lag_ = args_.ignore_data_skip ? state_.global_step % plan.updates_per_epoch : 0;
   updates_collected_ = state_.global_step;
   started_.clear();
@@ -219,23 +223,6 @@ void Trainer::reserve_memory(const Plan& plan) {
   if (eval_ != nullptr && eval_->size() > 0 && args_.eval_strategy != "no" && !eval_base_)
     work.push_back(evaluation_work(*eval_, args_.int8));
   if (!work.empty()) session_->reserve(work);
-}
-
-void Trainer::warn_of_differences(const Plan& plan, const std::string& checkpoint) const {
-  std::string differences;
-  const auto compare = [&](const char* what, auto there, auto here, const char* effect) {
-    if (there == here) return;
-    differences += fmt::format("{}{} {} there and {} here ({})", differences.empty() ? "" : ", ", what, there,
-                               here, effect);
-  };
-  compare("updates per epoch", run_.updates_per_epoch, plan.updates_per_epoch,
-          "another place in the data; the same data and batch size keep it");
-  compare("data seed", run_.data_seed, sampler_options(1).seed,
-          "another order of the data; --data_seed or --seed sets it");
-  compare("seed", run_.seed, static_cast<uint64_t>(args_.seed), "other dropout masks; --seed sets it");
-  if (!differences.empty())
-    say(LogLevel::kWarning,
-        fmt::format("{}: {}: the run goes on, but not as the one that was stopped", checkpoint, differences));
 }
 
 /// HF keeps dropout on in a frozen base: with it the output is another one in every epoch.  Evaluation has

@@ -130,6 +130,12 @@ class Trainer {
   void reserve_memory(const Plan& plan);
   /// Says what of a checkpoint makes this run another one than that which was stopped.
   void warn_of_differences(const Plan& plan, const std::string& checkpoint) const;
+  /// The same for a checkpoint of Python's Trainer, which holds other facts, and what it leaves open.
+  void say_how_python_goes_on(const Plan& plan, const std::string& checkpoint,
+                              const OptimizerProgress& there) const;
+  AdamWOptions adamw_options() const {
+    return {args_.adam_beta1, args_.adam_beta2, args_.adam_epsilon, args_.weight_decay};
+  }
   /// Makes the caches of the base's output that this run can use, and says where there is none.
   void make_base_caches(const Plan& plan);
   std::unique_ptr<BaseCache> make_base_cache(const TokenizedDataset& data, const std::string& when) const;

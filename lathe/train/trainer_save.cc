@@ -15,8 +15,21 @@ std::string Trainer::save_checkpoint() {
 }
 
 void Trainer::write_checkpoint_to(const std::string& folder) {
-  const CheckpointContent content{
-      model_, *session_, state_, run_, python_json(to_json(bind(args_)), 2) + "\n", args_.save_only_model};
+  const int64_t applied = state_.global_step - run_.skipped_updates;
+  const OptimizerProgress progress{.applied = applied,
+                                   .schedule_step = applied,
+                                   .base_learning_rate = args_.learning_rate,
+                                   .learning_rate = schedule_->learning_rate(applied),
+                                   .adamw = adamw_options(),
+                                   .fused = args_.optim == "adamw_torch_fused"};
+  const CheckpointContent content{.model = model_,
+                                  .session = *session_,
+                                  .state = state_,
+                                  .run = run_,
+                                  .optimizer = progress,
+                                  .training_args = python_json(to_json(bind(args_)), 2) + "\n",
+                                  .only_model = args_.save_only_model,
+                                  .fp16 = args_.fp16};
   write_checkpoint(fs_, folder, content).check();
 }
 

@@ -18,11 +18,23 @@ std::optional<T> optional_at(const nlohmann::json& json, const char* key, const 
   return required<T>(json, key, file);
 }
 
+/// What transformers' Trainer asks its TrainerControl; it does not go on from a file without.
+nlohmann::json control_of(const TrainerState& state) {
+  const nlohmann::json args = {{"should_epoch_stop", false},
+                               {"should_evaluate", false},
+                               {"should_log", false},
+                               {"should_save", true},
+                               {"should_training_stop", state.global_step >= state.max_steps}};
+  return {{"args", args}, {"attributes", nlohmann::json::object()}};
+}
+
 }  // namespace
 
 std::string to_json_text(const TrainerState& state) {
   nlohmann::json history = nlohmann::json::array();
   for (const auto& entry : state.log_history) history.push_back(nlohmann::json(entry));
+  nlohmann::json callbacks = state.stateful_callbacks;
+  callbacks["TrainerControl"] = control_of(state);
   const nlohmann::json json = {{"best_global_step", or_null(state.best_global_step)},
                                {"best_metric", or_null(state.best_metric)},
                                {"best_model_checkpoint", or_null(state.best_model_checkpoint)},
@@ -38,7 +50,7 @@ std::string to_json_text(const TrainerState& state) {
                                {"num_input_tokens_seen", state.num_input_tokens_seen},
                                {"num_train_epochs", state.num_train_epochs},
                                {"save_steps", state.save_steps},
-                               {"stateful_callbacks", state.stateful_callbacks},
+                               {"stateful_callbacks", callbacks},
                                {"total_flos", state.total_flos},
                                {"train_batch_size", state.train_batch_size},
                                {"trial_name", nullptr},

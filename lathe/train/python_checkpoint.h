@@ -1,0 +1,54 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/io/file_system.h"
+#include "lathe/io/pickle.h"
+#include "lathe/train/loss_scaler.h"
+#include "lathe/train/session.h"
+#include "lathe/train/training_arguments.h"
+
+namespace lathe {
+
+/// The files that Hugging Face's Trainer keeps beside the weights of a checkpoint.  Lathe writes them under
+/// the same names in the same layout, so that a run can go on in either; the moments are in no other file.
+/// Source: transformers 5.23 trainer.py, _save_optimizer_and_scheduler and _load_optimizer_and_scheduler.
+inline constexpr const char* kOptimizerFile = "optimizer.pt";
+inline constexpr const char* kSchedulerFile = "scheduler.pt";
+inline constexpr const char* kScalerFile = "scaler.pt";
+
+/// How far optimizer and schedule have come, and with which settings.
+struct OptimizerProgress {
+  int64_t applied = 0;        ///< updates that touched the weights: AdamW's t
+  int64_t schedule_step = 0;  ///< of the learning rate: the same, where both files are of one run
+  double base_learning_rate = 0, learning_rate = 0;
+  AdamWOptions adamw;
+  bool fused = true;  ///< torch's fused kernels, in Python
+  bool by_metric = false;  ///< the schedule reads metrics: scheduler.pt, which holds none of them, is left out
+};
+
+/// Writes optimizer.pt (param_groups[0]: parameters with weight decay, [1]: the rest, each in declared
+/// order; state[i]: step, exp_avg, exp_avg_sq), scheduler.pt and, with a scaler, scaler.pt.
+Status write_python_state(FileSystem& fs, const std::string& folder, const Session& session,
+                          const OptimizerProgress& progress, const std::optional<LossScaler::State>& scaler);
+
+/// What optimizer.pt holds, its moments laid out flat.
+struct PythonOptimizer {
+  OptimizerProgress progress;
+  std::vector<float> exp_avg, exp_avg_sq;
+};
+/// From the content of a file, for a model of these parameters.
+/// Errors: kInvalidData naming what is missing, the parameter that has another shape, or whose count of
+/// updates is another; kUnsupported for optimizers other than AdamW.
+PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string& path,
+                                    const std::vector<nn::Parameter>& parameters,
+                                    const nn::FlatLayout& layout);
+
+/// Reads optimizer.pt into the session's moments, and scheduler.pt where it is.
+/// Errors: kNotFound; those of python_optimizer_from and TorchFile::open.
+OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Session& session);
+/// scaler.pt; a fresh one where there is none.
+LossScaler::State read_python_scaler(FileSystem& fs, const std::string& folder);
+
+}  // namespace lathe

@@ -1,0 +1,62 @@
+// What a user is to know of a run that goes on from a checkpoint.
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+namespace {
+
+/// "what X there and Y here (effect)" for each that is not the same.
+class Differences {
+ public:
+  template <typename T>
+  void compare(const char* what, const T& there, const T& here, const char* effect) {
+    if (there == here) return;
+    text_ +=
+        fmt::format("{}{} {} there and {} here ({})", text_.empty() ? "" : ", ", what, there, here, effect);
+  }
+  /// Empty if there is none.
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace
+
+void Trainer::warn_of_differences(const Plan& plan, const std::string& checkpoint) const {
+  Differences found;
+  found.compare("updates per epoch", run_.updates_per_epoch, plan.updates_per_epoch,
+                "another place in the data; the same data and batch size keep it");
+  found.compare("data seed", run_.data_seed, sampler_options(1).seed,
+                "another order of the data; --data_seed or --seed sets it");
+  found.compare("seed", run_.seed, static_cast<uint64_t>(args_.seed), "other dropout masks; --seed sets it");
+  if (!found.text().empty())
+    say(LogLevel::kWarning, fmt::format("{}: {}: the run goes on, but not as the one that was stopped",
+                                        checkpoint, found.text()));
+}
+
+void Trainer::say_how_python_goes_on(const Plan& plan, const std::string& checkpoint,
+                                     const OptimizerProgress& there) const {
+  say(LogLevel::kInfo,
+      fmt::format("{}: written by Hugging Face's Trainer: weights, optimizer, schedule and place in the data "
+                  "go on; dropout does not: its masks come from Lathe's own generator, not from torch's",
+                  checkpoint));
+  const int64_t accumulation = args_.gradient_accumulation_steps, updates = state_.global_step;
+  const int64_t batches = updates % plan.updates_per_epoch * accumulation;  // of the last epoch
+  Differences found;
+  found.compare("epoch", state_.epoch,
+                static_cast<double>(updates / plan.updates_per_epoch) +
+                    static_cast<double>(batches) / static_cast<double>(plan.batches_per_epoch),
+                "another place in the data; the same data and batch size keep it");
+  found.compare("learning rate", there.base_learning_rate, args_.learning_rate, "--learning_rate sets it");
+  found.compare("weight decay", there.adamw.weight_decay, args_.weight_decay, "--weight_decay sets it");
+  found.compare("beta1", there.adamw.beta1, args_.adam_beta1, "--adam_beta1 sets it");
+  found.compare("beta2", there.adamw.beta2, args_.adam_beta2, "--adam_beta2 sets it");
+  found.compare("epsilon", there.adamw.eps, args_.adam_epsilon, "--adam_epsilon sets it");
+  found.compare("step of the schedule", there.schedule_step, there.applied,
+                "the optimizer's counts for the learning rate");
+  if (!found.text().empty())
+    say(LogLevel::kWarning, fmt::format("{}: {}: the run goes on, but not as the one that was stopped",
+                                        checkpoint, found.text()));
+}
+
+}  // namespace lathe

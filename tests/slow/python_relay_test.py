@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""One run handed from Hugging Face's Trainer to Lathe, back and again, beside one that stays in Python.
+
+Runs in $LATHE_HF_PYTHON, a Python with torch, transformers and accelerate (tools/setup.sh --full makes one).  Dropout 0,
+fp32, CPU: the losses of a right run are those of the Trainer within LOSS_BOUND, the bound of the 50-update trace.
+"""
+import json
+import os
+import pathlib
+import random
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import command_line as cl
+
+cl.need_transformers()
+os.environ.update(HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="")
+import numpy as np
+import torch
+import transformers
+
+transformers.utils.logging.disable_progress_bar()
+LOSS_BOUND = 5e-6
+UPDATES, LEG = 24, 6
+LABELS = ["person", "place", "thing"]
+
+
+class StopAt(transformers.TrainerCallback):
+    """Ends the run early without max_steps, so that the schedule stays that of the whole run."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_training_stop = state.global_step >= self.step
+
+
+class Relay(unittest.TestCase):
+    def setUp(self):
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.root = pathlib.Path(temp.name)
+        cl.write_csv(self.root / "train.csv", 50, 1)  # 13 batches of 4 an epoch, the last of 2
+
+    def rows(self, tokenizer):
+        for line in (self.root / "train.csv").read_text(encoding="utf-8").splitlines()[1:]:
+            text, label = line.rsplit(",", 1)
+            yield {**tokenizer(text, padding="max_length", max_length=32), "label": LABELS.index(label)}
+
+    def python(self, name, resume=None, stop=UPDATES, accumulation=1, **more):
+        """The Trainer's run; its checkpoint at `stop`."""
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(cl.MODEL)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(cl.MODEL)
+        args = transformers.TrainingArguments(
+            output_dir=str(self.root / name), use_cpu=True, max_steps=UPDATES, learning_rate=1e-3, weight_decay=0.01,
+            per_device_train_batch_size=4, gradient_accumulation_steps=accumulation, logging_steps=1, save_steps=LEG,
+            warmup_steps=3, lr_scheduler_type="cosine", report_to=[], disable_tqdm=True, **more)
+        trainer = transformers.Trainer(model=model, args=args, train_dataset=list(self.rows(tokenizer)),
+                                       processing_class=tokenizer, callbacks=[StopAt(stop)])
+        trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
+        return self.root / name / f"checkpoint-{stop}"
+
+    def lathe(self, name, resume, accumulation=1):
+        """Lathe's run, to its end."""
+        result = cl.run([cl.program(), "glue", "--model_name_or_path", str(cl.MODEL), "--train_file",
+                         str(self.root / "train.csv"), "--do_train", "--max_steps", str(UPDATES), "--learning_rate",
+                         "1e-3", "--weight_decay", "0.01", "--per_device_train_batch_size", "4",
+                         "--gradient_accumulation_steps", str(accumulation), "--max_seq_length", "32",
+                         "--logging_steps", "1", "--save_steps", str(LEG), "--warmup_steps", "3",
+                         "--lr_scheduler_type", "cosine", "--use_cpu", "--output_dir", str(self.root / name),
+                         "--resume_from_checkpoint", str(resume),
+                         # transformers 5 scales the loss of a BERT classifier so under accumulation (#47688)
+                         *(["--hf_compat_loss_scale"] if accumulation > 1 else [])])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("written by Hugging Face's Trainer", result.stderr)
+        self.assertNotIn("not as the one that was stopped", result.stderr)
+        return self.root / name
+
+    def log(self, checkpoint):
+        history = json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]
+        return [entry for entry in history if "grad_norm" in entry]
+
+    def check_same(self, mine, wanted):
+        self.assertEqual([e["step"] for e in mine], [e["step"] for e in wanted])
+        worst = 0.0
+        for a, b in zip(mine, wanted):
+            self.assertAlmostEqual(a["epoch"], b["epoch"], delta=1e-12)
+            self.assertAlmostEqual(a["learning_rate"], b["learning_rate"], delta=1e-15)
+            worst = max(worst, abs(a["loss"] / b["loss"] - 1))
+        print(f"largest relative difference of a loss: {worst:.1e}", file=sys.stderr)
+        self.assertLessEqual(worst, LOSS_BOUND)
+
+    def load(self, path):
+        return torch.load(path, weights_only=True)
+
+    def check_state(self, mine, wanted):
+        """Two files of an optimizer: the same structure, moments that differ by rounding alone."""
+        mine, wanted = self.load(mine / "optimizer.pt"), self.load(wanted / "optimizer.pt")
+        self.assertEqual([list(g) for g in mine["param_groups"]], [list(g) for g in wanted["param_groups"]])
+        self.assertEqual(mine["param_groups"], wanted["param_groups"])
+        self.assertEqual(list(mine["state"]), list(wanted["state"]))
+        for number, state in wanted["state"].items():
+            self.assertEqual(mine["state"][number]["step"], state["step"])
+            for key in ("exp_avg", "exp_avg_sq"):
+                a, b = mine["state"][number][key], state[key]
+                self.assertEqual((a.shape, a.dtype), (b.shape, b.dtype))
+
+    def test_python_lathe_python_lathe(self):
+        for accumulation in (1, 2):
+            name = f"{accumulation}-"
+            whole = self.python(name + "whole", accumulation=accumulation)
+            first = self.python(name + "first", stop=LEG, accumulation=accumulation)
+            second = self.lathe(name + "second", first, accumulation) / f"checkpoint-{2 * LEG}"
+            self.check_state(second, self.root / f"{name}whole" / f"checkpoint-{2 * LEG}")
+            third = self.python(name + "third", second, 3 * LEG, accumulation)
+            last = self.lathe(name + "last", third, accumulation)
+            self.check_same(self.log(last), self.log(whole))
+            self.assertEqual(self.load(second / "scheduler.pt"),
+                             self.load(self.root / f"{name}whole" / f"checkpoint-{2 * LEG}" / "scheduler.pt"))
+
+    def test_what_torch_loads_and_saves_unchanged_is_what_lathe_wrote(self):
+        """An optimizer of torch that took Lathe's state gives it back with the same bits."""
+        first = self.python("first", stop=LEG)
+        written = self.load(self.lathe("second", first) / "checkpoint-12" / "optimizer.pt")
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(cl.MODEL)
+        decayed = transformers.Trainer.get_decay_parameter_names(None, model)
+        groups = [[p for n, p in model.named_parameters() if (n in decayed) == decay] for decay in (True, False)]
+        optimizer = torch.optim.AdamW([{"params": g} for g in groups])
+        optimizer.load_state_dict(written)
+        again = optimizer.state_dict()
+        self.assertEqual(again["param_groups"], written["param_groups"])
+        for number, state in written["state"].items():
+            for key, tensor in state.items():
+                self.assertTrue(torch.equal(again["state"][number][key], tensor), (number, key))
+        for number, p in enumerate(groups[0] + groups[1]):  # each beside the parameter that it belongs to
+            self.assertEqual(written["state"][number]["exp_avg"].shape, p.shape)
+
+    def test_the_generators_of_python_begin_from_what_lathe_wrote(self):
+        first = self.python("first", stop=LEG)
+        state = self.load(self.lathe("second", first) / "checkpoint-12" / "rng_state.pth")
+        torch.set_rng_state(state["cpu"])
+        np.random.set_state(state["numpy"])
+        random.setstate(state["python"])
+        drawn = int(torch.randint(2 ** 32, (1,), dtype=torch.int64))
+        self.assertEqual(drawn, int(np.random.randint(2 ** 32, dtype=np.uint64)))
+        self.assertEqual(drawn, random.getrandbits(32))
+        self.assertEqual(len(state["cuda"]), 16)
+        seed = int.from_bytes(bytes(state["cpu"][:8].tolist()), "little")
+        self.assertEqual(torch.Generator().manual_seed(seed).get_state().tolist(), state["cpu"].tolist())
+
+
+if __name__ == "__main__":
+    cl.main()
