@@ -94,6 +94,9 @@ void ScriptRun::check_ddp_backend(const std::string& device) const {
 TrainerHooks ScriptRun::hooks() {
   TrainerHooks hooks;
   hooks.on_log = [this](const nlohmann::ordered_json& entry) { terminal_.print(log_line(entry)); };
+  hooks.on_record = [this](const nlohmann::ordered_json& entry) {
+    if (tensorboard_) tensorboard_->record(entry);
+  };
   hooks.on_step = [this](int64_t step, int64_t, double loss) { terminal_.update_progress(step, loss); };
   hooks.on_evaluation_step = [this](int64_t batch, int64_t batches) {
     if (batch == 1) terminal_.begin_progress("evaluation", batches);
@@ -119,6 +122,8 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   banner.total_steps = plan.max_steps;
   banner.trainable_parameters = trainable_parameters(trainer.model());
   for (const std::string& line : banner_lines(banner)) say(LogLevel::kInfo, line);
+  if (is_main(group_.get()) && wants_tensorboard(args))
+    tensorboard_.emplace(fs_, args, trainer.auto_model(), terminal_.sink());
   terminal_.begin_progress("", plan.max_steps);
   const TrainOutput output = trainer.train(resume_from);
   terminal_.end_progress();

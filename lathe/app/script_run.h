@@ -1,12 +1,14 @@
 #pragma once
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lathe/app/argument_parser.h"
 #include "lathe/app/help.h"
 #include "lathe/app/hub_terminal.h"
+#include "lathe/app/tensorboard.h"
 #include "lathe/app/terminal.h"
 #include "lathe/backends/register.h"
 #include "lathe/train/python_format.h"
@@ -62,6 +64,7 @@ class ScriptRun {
   std::shared_ptr<ProcessGroup> group_;
   FileSystem& fs_;
   std::unique_ptr<Backend> backend_;
+  std::optional<TensorBoard> tensorboard_;
 };
 
 /// The report of weights that were missing or not used, one line each, as a warning or information.

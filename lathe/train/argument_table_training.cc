@@ -14,7 +14,8 @@ constexpr std::string_view kOneDevice = "a process uses one device";
 constexpr std::string_view kRanks = "every rank reduces what it trains, in one order, and has no buffers";
 constexpr std::string_view kNoProcesses = "data is loaded by threads, not by processes";
 constexpr std::string_view kUpload = "upload the folder afterwards with: hf upload REPO OUTPUT_DIR";
-constexpr std::string_view kTracker = "this tracker is not there yet";
+constexpr std::string_view kTracker =
+    "this tracker is not there yet; --report_to tensorboard is, and trainer_state.json holds every metric";
 
 // Rows are grouped and ordered as in training_args.py of transformers 5.23.
 void add_output_and_schedule(Fields& f) {
@@ -268,8 +269,9 @@ void add_logging(Fields& f) {
       {"report_to",
        &T::report_to,
        M,
-       "Where metrics are reported to.",
-       {.reason = kTracker,
+       "Where metrics are reported to; all is tensorboard.",
+       {.support = kWorks,
+        .reason = kTracker,
         .choices = {"none", "all", "tensorboard"},
         .later = {"azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "kubeflow",
                   "mlflow", "neptune", "swanlab", "trackio", "wandb"}}},
@@ -566,8 +568,8 @@ void add_older_and_own(Fields& f) {
       {"logging_dir",
        &T::logging_dir,
        M,
-       "Folder of TensorBoard events.",
-       {.support = kNoEffect, .reason = "TensorBoard events are not written yet"}},
+       "Folder of TensorBoard events (OUTPUT_DIR/runs/DATE_HOST if not given).",
+       {.support = kWorks}},
       {"save_safetensors",
        &T::save_safetensors,
        S,

@@ -443,6 +443,7 @@ void Trainer::log(nlohmann::ordered_json entry, bool of_training) {
   }
   if (hooks_.on_log) hooks_.on_log(entry);
   entry["step"] = state_.global_step;
+  if (hooks_.on_record) hooks_.on_record(entry);
   state_.log_history.push_back(std::move(entry));
 }
 

@@ -49,6 +49,8 @@ struct TrainerHooks {
   std::function<MetricValues(const TokenizedDataset&, const Predictions&)> compute_metrics;
   /// A new line of the log history: loss lines, evaluations, the final summary.
   std::function<void(const nlohmann::ordered_json&)> on_log;
+  /// The same line as trainer_state.json holds it, with its step: for trackers.
+  std::function<void(const nlohmann::ordered_json&)> on_record;
   /// After every update; loss of the update before.
   std::function<void(int64_t step, int64_t max_steps, double loss)> on_step;
   /// After every evaluation batch.
@@ -115,6 +117,7 @@ class Trainer {
   void keep_base_output(bool keep) { keep_base_output_ = keep; }
   Session& session() { return *session_; }
   const TaskModel& model() const { return *model_.model; }
+  const AutoModel& auto_model() const { return model_; }
   /// Which weights of the checkpoint were missing or not used.
   const LoadReport& load_report() const { return load_report_; }
 

@@ -95,13 +95,8 @@ void derive_output(TrainingArguments& args, std::vector<std::string>& notices) {
     notices.push_back("--output_dir is not given: writing to trainer_output");
   }
   args.output_dir = with_home(*args.output_dir);
+  if (args.logging_dir) args.logging_dir = with_home(*args.logging_dir);
   if (args.use_cpu) args.device = "cpu";
-  const auto& report = args.report_to;
-  if (std::any_of(report.begin(), report.end(),
-                  [](const auto& r) { return r == "tensorboard" || r == "all"; })) {
-    notices.push_back("--report_to " + report.front() +
-                      ": TensorBoard events are not written yet; metrics are in trainer_state.json");
-  }
 }
 
 void derive_evaluation(TrainingArguments& args) {
