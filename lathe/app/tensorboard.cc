@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <ctime>
 
+#include "lathe/core/environment.h"
 #include "lathe/train/argument_table.h"
 #include "lathe/train/python_format.h"
 
@@ -26,8 +26,8 @@ std::string default_folder(const TrainingArguments& args) {
 
 std::string folder_for(const TrainingArguments& args) {
   if (args.logging_dir && !args.logging_dir->empty()) return *args.logging_dir;
-  const char* named = std::getenv("TENSORBOARD_LOGGING_DIR");
-  return named != nullptr && *named != '\0' ? named : default_folder(args);
+  const std::string named = environment("TENSORBOARD_LOGGING_DIR");
+  return named.empty() ? default_folder(args) : named;
 }
 
 /// "eval_loss" → "eval/loss", "loss" → "train/loss"
