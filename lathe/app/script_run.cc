@@ -156,6 +156,12 @@ void ScriptRun::report(const std::string& split, const nlohmann::json& metrics,
   write("all_results.json", python_json(all, 4));
 }
 
+void ScriptRun::write_card(const Trainer& trainer, CardFacts facts) {
+  facts.on_hub = !fs_.is_directory(facts.base_model);
+  write("README.md",
+        model_card(facts, trainer.arguments(), trainer.state(), group_ == nullptr ? 1 : group_->size()));
+}
+
 void ScriptRun::write(const std::string& name, const std::string& content) {
   if (is_main(group_.get())) fs_.write_atomic(join_path(output_dir(), name), content).check();
 }

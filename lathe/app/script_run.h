@@ -8,6 +8,7 @@
 #include "lathe/app/argument_parser.h"
 #include "lathe/app/help.h"
 #include "lathe/app/hub_terminal.h"
+#include "lathe/app/model_card.h"
 #include "lathe/app/tensorboard.h"
 #include "lathe/app/terminal.h"
 #include "lathe/backends/register.h"
@@ -49,6 +50,8 @@ class ScriptRun {
   nlohmann::json evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples);
   /// Prints "***** eval metrics *****" and merges the metrics into <split>_results.json and all_results.json.
   void report(const std::string& split, const nlohmann::json& metrics, const nlohmann::json& to_write);
+  /// Writes the model card, README.md.
+  void write_card(const Trainer& trainer, CardFacts facts);
   /// Writes a file into the output folder.
   void write(const std::string& name, const std::string& content);
 

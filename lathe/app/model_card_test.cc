@@ -1,0 +1,51 @@
+#include "lathe/app/model_card.h"
+
+#include <gtest/gtest.h>
+
+#include "lathe/io/file_system.h"
+
+namespace lathe {
+namespace {
+
+const std::string kGolden = LATHE_SOURCE_DIR "/tests/golden/model_card/";
+
+TEST(ModelCard, IsThatOfTheTrainer) {
+  FileSystem& fs = real_file_system();
+  TrainerState state;
+  for (const auto& entry : nlohmann::ordered_json::parse(fs.read(kGolden + "history.json").value()))
+    state.log_history.push_back(entry);
+  TrainingArguments args;
+  args.output_dir = "somewhere/mrpc-out";
+  args.num_train_epochs = 2;
+  args.learning_rate = 2e-5;
+  args.warmup_steps = 20;
+  args.per_device_train_batch_size = 16;
+  args.gradient_accumulation_steps = 2;
+  const CardFacts facts{"bert-base-cased",
+                        true,
+                        "text-classification",
+                        "Text Classification",
+                        "en",
+                        "GLUE MRPC",
+                        "glue",
+                        "mrpc"};
+  const std::string mine = model_card(facts, args, state, 1), theirs = fs.read(kGolden + "card.md").value();
+  const auto before_versions = [](const std::string& text) {
+    return text.substr(0, text.find("- Transformers"));
+  };
+  EXPECT_EQ(mine.substr(0, mine.find("- Lathe")), before_versions(theirs));
+}
+
+TEST(ModelCard, AModelOfAFolderOnOwnDataHasNoLinksAndNoResults) {
+  TrainingArguments args;
+  args.output_dir = "1e5";  // a number, to YAML
+  const std::string card = model_card({.base_model = "models/mine"}, args, {}, 1);
+  EXPECT_NE(card.find("- name: '1e5'\n  results: []\n---"), std::string::npos) << card;
+  EXPECT_NE(card.find("a fine-tuned version of models/mine on an unknown dataset."), std::string::npos)
+      << card;
+  EXPECT_EQ(card.find("base_model"), std::string::npos);
+  EXPECT_EQ(card.find("](https"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lathe
