@@ -96,7 +96,7 @@ class Relay(unittest.TestCase):
         return torch.load(path, weights_only=True)
 
     def check_state(self, mine, wanted):
-        """Two files of an optimizer: the same structure, moments that differ by rounding alone."""
+        """Two files of an optimizer: the same settings, counts and shapes; the losses tell whether the moments are right."""
         mine, wanted = self.load(mine / "optimizer.pt"), self.load(wanted / "optimizer.pt")
         self.assertEqual([list(g) for g in mine["param_groups"]], [list(g) for g in wanted["param_groups"]])
         self.assertEqual(mine["param_groups"], wanted["param_groups"])
