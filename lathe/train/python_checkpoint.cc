@@ -223,14 +223,15 @@ OptimizerProgress read_groups(const Entries& root, const std::string& path,
 Status write_python_state(FileSystem& fs, const std::string& folder, const Session& session,
                           const OptimizerProgress& progress, const std::optional<LossScaler::State>& scaler) {
   Status status = write_optimizer(fs, join_path(folder, kOptimizerFile), session, progress);
-  if (status.ok() && !progress.by_metric) status = write_scheduler(fs, join_path(folder, kSchedulerFile), progress);
+  if (status.ok() && !progress.by_metric)
+    status = write_scheduler(fs, join_path(folder, kSchedulerFile), progress);
   if (status.ok() && scaler) status = write_scaler(fs, join_path(folder, kScalerFile), *scaler);
   return status;
 }
 
 PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string& path,
-                                    const std::vector<nn::Parameter>& parameters,
-                                    const nn::FlatLayout& layout) {
+                                      const std::vector<nn::Parameter>& parameters,
+                                      const nn::FlatLayout& layout) {
   const Entries entries(&root, path, "the file");
   const std::vector<Place> places = places_of(parameters, layout);
   PythonOptimizer out;
@@ -256,7 +257,7 @@ PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string
 OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Session& session) {
   const std::string path = join_path(folder, kOptimizerFile);
   PythonOptimizer state = python_optimizer_from(TorchFile::open(fs, path).root(), path,
-                                              session.model().parameters(), session.layout());
+                                                session.model().parameters(), session.layout());
   session.write_state("exp_avg", state.exp_avg);
   session.write_state("exp_avg_sq", state.exp_avg_sq);
   state.progress.schedule_step = state.progress.applied;

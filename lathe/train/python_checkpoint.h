@@ -25,7 +25,8 @@ struct OptimizerProgress {
   double base_learning_rate = 0, learning_rate = 0;
   AdamWOptions adamw;
   bool fused = true;  ///< torch's fused kernels, in Python
-  bool by_metric = false;  ///< the schedule reads metrics: scheduler.pt, which holds none of them, is left out
+  bool by_metric =
+      false;  ///< the schedule reads metrics: scheduler.pt, which holds none of them, is left out
 };
 
 /// Writes optimizer.pt (param_groups[0]: parameters with weight decay, [1]: the rest, each in declared
@@ -42,8 +43,8 @@ struct PythonOptimizer {
 /// Errors: kInvalidData naming what is missing, the parameter that has another shape, or whose count of
 /// updates is another; kUnsupported for optimizers other than AdamW.
 PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string& path,
-                                    const std::vector<nn::Parameter>& parameters,
-                                    const nn::FlatLayout& layout);
+                                      const std::vector<nn::Parameter>& parameters,
+                                      const nn::FlatLayout& layout);
 
 /// Reads optimizer.pt into the session's moments, and scheduler.pt where it is.
 /// Errors: kNotFound; those of python_optimizer_from and TorchFile::open.
