@@ -1,5 +1,8 @@
 // Views, which the memory plan has resolved, and the optimizer over flat arenas.
+#include <algorithm>
+
 #include "lathe/backends/cuda/cuda_impl.h"
+#include "lathe/backends/cuda/kernels/adafactor.h"
 #include "lathe/backends/cuda/kernels/flat.h"
 #include "lathe/backends/cuda/nccl.h"
 #include "lathe/ops/ops.h"
@@ -43,6 +46,30 @@ void run_sgd(const Call& c) {
       c.input<float>(5), c.output<float>(0), c.output<float>(1));
 }
 
+size_t adafactor_workspace(const Node& node, const Program&) {
+  const Shape& tensors = node.attrs.shape("tensors");
+  size_t bytes = 0;
+  for (size_t k = 0; k < tensors.size(); k += 2)
+    bytes = std::max(bytes, adafactor_workspace_bytes(tensors[k], tensors[k + 1]));
+  return bytes;
+}
+
+void run_adafactor(const Call& c) {
+  const Attrs& attrs = c.node.attrs;
+  const Shape& tensors = attrs.shape("tensors");
+  int64_t at = 0, kept = 0;
+  for (size_t k = 0; k < tensors.size(); k += 2) {
+    const int64_t rows = tensors[k], cols = tensors[k + 1];
+    const double weight_decay = at < attrs.i("decayed") ? attrs.f("weight_decay") : 0;
+    adafactor(c.stream,
+              {rows, cols, c.input<float>(1) + at, c.output<float>(0) + at, c.output<float>(1) + kept,
+               weight_decay, attrs.f("clip_threshold")},
+              c.input<float>(3), c.input<float>(4), c.input<float>(5), c.workspace);
+    at += std::max<int64_t>(rows, 1) * cols;
+    kept += rows + cols;
+  }
+}
+
 }  // namespace
 
 std::vector<Entry> flat_entries() {
@@ -52,7 +79,8 @@ std::vector<Entry> flat_entries() {
           {&op::all_reduce, "nccl", run_all_reduce, nullptr, nullptr, nullptr, 0, true},
           {&op::grad_norm, "blocks", run_grad_norm, norm_workspace},
           {&op::adamw, "one pass", run_adamw, adamw_workspace},
-          {&op::sgd, "map", run_sgd}};
+          {&op::sgd, "map", run_sgd},
+          {&op::adafactor, "per tensor", run_adafactor, adafactor_workspace}};
 }
 
 }  // namespace lathe::cuda
