@@ -19,7 +19,7 @@ void Trainer::write_checkpoint_to(const std::string& folder) {
   const OptimizerProgress progress{.applied = applied,
                                    .schedule_step = applied,
                                    .base_learning_rate = args_.learning_rate,
-                                   .learning_rate = schedule_->learning_rate(applied),
+                                   .learning_rate = next_learning_rate(),
                                    .adamw = adamw_options(),
                                    .fused = args_.optim == "adamw_torch_fused"};
   const CheckpointContent content{.model = model_,

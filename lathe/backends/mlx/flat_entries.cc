@@ -98,6 +98,20 @@ Arrays run_sgd(const Call& c) {
 }
 
 /// One tensor's new parameters, and what is kept of it: pieces of the arenas.
+/// Σ over the rows of x [r, c], in a tree of 32 at once, as tree_sum.
+mx::array sum_of_rows(const mx::array& x) {
+  constexpr int kLeaves = 32;
+  const int rows = x.shape(0), cols = x.shape(1), whole = rows / kLeaves * kLeaves;
+  if (rows <= kLeaves) return mx::sum(x, 0);
+  const mx::array leaves = mx::reshape(mx::slice(x, {0, 0}, {whole, cols}), {whole / kLeaves, kLeaves, cols});
+  const mx::array head = sum_of_rows(mx::sum(leaves, 1));
+  return whole == rows ? head : mx::add(head, sum_of_rows(mx::slice(x, {whole, 0}, {rows, cols})));
+}
+mx::array mean_of_rows(const mx::array& x) { return mx::divide(sum_of_rows(x), number(x.shape(0))); }
+mx::array mean_of_all(const mx::array& x) {
+  return mx::divide(tree_sum(x), number(static_cast<double>(x.size())));
+}
+
 Arrays adafactor_of(const Scaled& s, const mx::array& p, const mx::array& g, const mx::array& kept,
                     double weight_decay, double clip_threshold) {
   const auto keep = [&](const mx::array& before, const mx::array& now) {
@@ -107,16 +121,16 @@ Arrays adafactor_of(const Scaled& s, const mx::array& p, const mx::array& g, con
   mx::array kept2 = kept, u = g;
   if (g.ndim() == 2) {
     const int rows = g.shape(0), cols = g.shape(1);
-    const mx::array of_rows = keep(mx::slice(kept, {0}, {rows}), mx::mean(square, 1));
-    const mx::array of_cols = keep(mx::slice(kept, {rows}, {rows + cols}), mx::mean(square, 0));
+    const mx::array of_rows = keep(mx::slice(kept, {0}, {rows}), mean_of_rows(mx::transpose(square)));
+    const mx::array of_cols = keep(mx::slice(kept, {rows}, {rows + cols}), mean_of_rows(square));
     kept2 = mx::concatenate({of_rows, of_cols});
-    const mx::array by_row = mx::rsqrt(mx::divide(of_rows, mx::mean(of_rows)));
+    const mx::array by_row = mx::rsqrt(mx::divide(of_rows, mean_of_all(of_rows)));
     u = mx::multiply(g, mx::multiply(mx::reshape(by_row, {rows, 1}), mx::rsqrt(of_cols)));
   } else {
     kept2 = keep(kept, square);
     u = mx::multiply(g, mx::rsqrt(kept2));
   }
-  const mx::array rms = mx::sqrt(mx::mean(mx::square(u)));
+  const mx::array rms = mx::sqrt(mean_of_all(mx::square(u)));
   const mx::array by = mx::divide(s.rate, mx::maximum(number(1), mx::divide(rms, number(clip_threshold))));
   const mx::array left = mx::subtract(number(1), mx::multiply(s.rate, number(weight_decay)));
   return {mx::flatten(mx::subtract(mx::multiply(p, left), mx::multiply(by, u))), kept2};
