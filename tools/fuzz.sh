@@ -7,23 +7,20 @@ cd "$(dirname "$0")/.."
 seconds=$1
 shift
 cores=$(getconf _NPROCESSORS_ONLN)
-compiler=
-for candidate in clang++-16 clang++-17 clang++-18 clang++-19; do
-  if command -v $candidate >/dev/null; then compiler=$candidate; break; fi
-done
+compiler=$(tools/sanitizer_compiler.sh)
 if [ -z "$compiler" ]; then
   echo "clang with libFuzzer is not here (tools/setup.sh --test installs it on Debian and Ubuntu): fuzzing left out"
   exit 0
 fi
-tools/configure.sh build/fuzz --preset fuzz -DCMAKE_CXX_COMPILER=$compiler
-cmake --build build/fuzz -j "$cores" --target fuzzers
-names=${*:-$(cat build/fuzz/fuzzers.txt)}
+tools/configure.sh build/dev --preset fuzz -DCMAKE_CXX_COMPILER="$compiler"
+cmake --build build/dev -j "$cores" --target fuzzers
+names=${*:-$(cat build/dev/fuzzers.txt)}
 mkdir -p build/fuzz/failed
 
 fuzz_one() {
   local name=$1 seconds=$2 corpus=build/fuzz/corpus/$1
   mkdir -p "$corpus"
-  if build/fuzz/"$name" -max_total_time="$seconds" -seed="${LATHE_FUZZ_SEED:-1}" -timeout=60 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
+  if build/dev/"$name" -max_total_time="$seconds" -seed="${LATHE_FUZZ_SEED:-1}" -timeout=60 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
       -artifact_prefix=build/fuzz/failed/"$name"- "$corpus" $(ls -d tests/fuzz/"$name" 2>/dev/null) \
       >build/fuzz/"$name".log 2>&1; then
     echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' build/fuzz/"$name".log) inputs, no failure"

@@ -44,9 +44,12 @@ step "release build, warnings as errors ${cuda:+and cuda} ${mlx:+and mlx}"
 tools/configure.sh build/release -DCMAKE_BUILD_TYPE=Release $cuda $mlx
 cmake --build build/release -j "$cores"
 
-step "unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-tools/configure.sh build/dev --preset dev
-cmake --build build/dev -j "$cores" --target unit_tests
+step "unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, fuzz targets"
+compiler=$(tools/sanitizer_compiler.sh)
+if [ -n "$compiler" ]; then tools/configure.sh build/dev --preset fuzz -DCMAKE_CXX_COMPILER="$compiler"
+else tools/configure.sh build/dev --preset dev
+fi
+cmake --build build/dev -j "$cores" --target unit_tests ${compiler:+fuzzers}
 run_ctest build/dev -L '^unit$'
 
 step "threaded tests under ThreadSanitizer"
