@@ -1,4 +1,5 @@
-// Attention over packed sequences, with dropout of the probabilities, and its backward pass.
+// Attention over packed sequences, all keys of a sequence or those within a window, with dropout of the
+// probabilities, and its backward pass.
 #include <algorithm>
 #include <cmath>
 
@@ -48,15 +49,23 @@ struct Head {
                               static_cast<uint32_t>(static_cast<int64_t>(key_words[1])));
     return dropout_bits(words, static_cast<int>(key % 8)) < dropout_threshold(p) ? 0 : dropout_scale(p);
   }
+  /// The keys that a query sees: from the first to before the second.
+  std::pair<int64_t, int64_t> keys(int64_t query) const {
+    const int64_t window = r.node.attrs.i("window");
+    if (window == 0) return {0, length};
+    return {std::max<int64_t>(0, query - window), std::min(length, query + window + 1)};
+  }
   /// Softmax of one query's scores; returns the log of the sum of exponentials.
   double probabilities(int64_t query, std::vector<double>& p) const {
     p.assign(static_cast<size_t>(length), 0);
     double largest = -INFINITY, sum = 0;
-    for (int64_t t = 0; t < length; ++t) {
+    const auto [first, end] = keys(query);
+    for (int64_t t = first; t < end; ++t) {
       for (int64_t d = 0; d < width; ++d) p[static_cast<size_t>(t)] += q(query, d) * k(t, d) * scale();
       largest = std::max(largest, p[static_cast<size_t>(t)]);
     }
-    for (double& x : p) sum += x = std::exp(x - largest);
+    for (int64_t t = first; t < end; ++t)
+      sum += p[static_cast<size_t>(t)] = std::exp(p[static_cast<size_t>(t)] - largest);
     for (double& x : p) x /= sum;
     return largest + std::log(sum);
   }
@@ -105,7 +114,8 @@ void ref_attention(Reference& r) {
       const double lse = h.probabilities(t, p);
       r.out[1][static_cast<size_t>(h.head * tokens + h.begin + t)] = lse;
       r.magnitude[1][static_cast<size_t>(h.head * tokens + h.begin + t)] = 1 + std::abs(lse);
-      for (int64_t s = 0; s < h.length; ++s)
+      const auto [first, end] = h.keys(t);
+      for (int64_t s = first; s < end; ++s)
         for (int64_t d = 0; d < h.width; ++d) {
           const double mask = h.mask(t, s), term = p[static_cast<size_t>(s)] * mask * h.v(s, d);
           r.out[0][h.index(t, d)] += term;
@@ -132,7 +142,8 @@ void ref_attention_bwd(Reference& r) {
         delta += h.at(0, t, d) * h.at(2, t, d);
         delta_magnitude += std::abs(h.at(0, t, d) * h.at(2, t, d));
       }
-      for (int64_t s = 0; s < h.length; ++s) {
+      const auto [first, end] = h.keys(t);
+      for (int64_t s = first; s < end; ++s) {
         const double mask = h.mask(t, s);
         double score = 0, dp = 0, dp_magnitude = 0, score_magnitude = 0;
         for (int64_t d = 0; d < h.width; ++d) {
@@ -177,6 +188,7 @@ struct Layout {
   int64_t tokens, heads, width;
   std::vector<int32_t> cu;
   double p;
+  int64_t window = 0;
 };
 const std::vector<Layout> kLayouts = {
     {"one token", 1, 1, 1, {0, 1}, 0},
@@ -190,6 +202,11 @@ const std::vector<Layout> kLayouts = {
     {"width 24", 140, 2, 24, {0, 135, 135, 140}, 0},
     {"width 72", 90, 2, 72, {0, 83, 90}, 0.1},
     {"width 200", 80, 1, 200, {0, 75}, 0.2},
+    {"window", 97, 2, 8, {0, 70, 72, 95}, 0.1, 3},
+    {"window of one neighbour", 40, 1, 16, {0, 40}, 0, 1},
+    {"window beyond the rows", 45, 2, 24, {0, 40, 45}, 0.1, 64},
+    {"window, wide", 140, 1, 72, {0, 135, 138}, 0.1, 20},
+    {"window, long row", 1310, 1, 8, {0, 1300, 1310}, 0.1, 33},
 };
 
 std::vector<Case> cases(bool backward) {
@@ -200,7 +217,7 @@ std::vector<Case> cases(bool backward) {
     Case c{l.name};
     c.in = backward ? std::vector<Shape>{tokens, qkv, tokens, {l.heads, l.tokens}} : std::vector<Shape>{qkv};
     c.in.insert(c.in.end(), {{rows + 1}, {rows}, {2}});
-    c.attrs = {{"heads", l.heads}, {"p", l.p}, {"site", int64_t{5}}};
+    c.attrs = {{"heads", l.heads}, {"p", l.p}, {"site", int64_t{5}}, {"window", l.window}};
     std::vector<int32_t> ids;
     for (int32_t i = 0; i < rows; ++i) ids.push_back(3 + i);
     c.ints = {l.cu, ids, {42, 9}};
@@ -217,7 +234,10 @@ Cost cost(const Node& node, const Program& program) {
   const Type& qkv = program.type(node.in[static_cast<size_t>(in.qkv)]);
   const double rows = static_cast<double>(program.type(node.in[static_cast<size_t>(in.row_ids)]).shape[0]);
   const double tokens = static_cast<double>(qkv.shape[0]), width = static_cast<double>(qkv.shape[1]) / 3;
-  cost.flops = (node.op == &attention_bwd ? 10 : 4) * tokens * tokens / std::max(1.0, rows) * width;
+  double keys = tokens / std::max(1.0, rows);
+  if (const int64_t window = node.attrs.i("window"); window > 0)
+    keys = std::min(keys, static_cast<double>(2 * window + 1));
+  cost.flops = (node.op == &attention_bwd ? 10 : 4) * tokens * keys * width;
   return cost;
 }
 
@@ -225,12 +245,14 @@ Cost cost(const Node& node, const Program& program) {
 
 /// Attention over packed sequences.  qkv: [N, 3 · H · D], of each token q, k and v of every head, as the one
 /// product that computes them writes it; cu: [B+1], ascending; rows of tokens ≥ cu[B] give 0.  row_ids:
-/// ordinal of each row's sample in the global batch; rng = {seed, update step}.  scale 0: 1/√D.  lse: natural
-/// log of the sum of the exponentials of the scaled scores.
+/// ordinal of each row's sample in the global batch; rng = {seed, update step}.  scale 0: 1/√D.  window:
+/// a query sees the keys of its row that are at most so many tokens away; 0: all of them.  lse: natural log
+/// of the sum of the exponentials of the scaled scores.
 const OpDef attention{
     .name = "attention",
     .signature = "qkv[N,3C] cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> y[N,C]:qkv lse[@heads,N]:f32",
-    .attrs = {{"heads", int64_t{1}}, {"scale", 0.0}, {"p", 0.0}, {"site", int64_t{0}}},
+    .attrs =
+        {{"heads", int64_t{1}}, {"scale", 0.0}, {"p", 0.0}, {"site", int64_t{0}}, {"window", int64_t{0}}},
     .gradient =
         [](const Grad& g) {
           auto d = g.program.emit(attention_bwd,
@@ -251,7 +273,8 @@ const OpDef attention_bwd{
     .signature =
         "dy[N,C] qkv[N,3C]:dy y[N,C]:dy lse[@heads,N]:f32 cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> "
         "dqkv[N,3C]:dy",
-    .attrs = {{"heads", int64_t{1}}, {"scale", 0.0}, {"p", 0.0}, {"site", int64_t{0}}},
+    .attrs =
+        {{"heads", int64_t{1}}, {"scale", 0.0}, {"p", 0.0}, {"site", int64_t{0}}, {"window", int64_t{0}}},
     .gradient = not_differentiable,
     .reference = ref_attention_bwd,
     .cases = [] { return cases(true); },

@@ -73,6 +73,7 @@ AttentionTask task_of(const Attention& a, int64_t b, int64_t head, float* worksp
   t.qkv_next = tokens * t.qkv_stride + heads * t.width;
   t.out_next = tokens * t.out_stride + heads * t.width;
   t.scale = a.scale == 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(a.width))) : a.scale;
+  t.window = a.window == 0 ? t.length : a.window;
   t.head = static_cast<uint32_t>(head);
   t.dropout = a.dropout;
   if (a.dropout.threshold > 0) t.sample = static_cast<uint32_t>(a.sample_ids[b]);

@@ -22,9 +22,10 @@ struct Attention {
   int64_t tokens = 0, sequences = 0, heads = 0, width = 0;  ///< N, B, H, D ≤ 256
   int64_t qkv_stride = 0, out_stride = 0;                   ///< 0: H · D
   float scale = 0;                                          ///< 0: 1/√D
-  const int32_t* cu = nullptr;                              ///< [B+1], ascending from 0, cu[B] ≤ N
-  const int32_t* sample_ids = nullptr;                      ///< [B]; read if dropout.threshold > 0
-  DropoutRule dropout = {};  ///< of the probabilities: row = head << 16 | query, column = key
+  int64_t window = 0;           ///< a query sees keys at most so many tokens away; 0: all of its sequence
+  const int32_t* cu = nullptr;  ///< [B+1], ascending from 0, cu[B] ≤ N
+  const int32_t* sample_ids = nullptr;  ///< [B]; read if dropout.threshold > 0
+  DropoutRule dropout = {};             ///< of the probabilities: row = head << 16 | query, column = key
 };
 
 /// out: rows of tokens ≥ cu[B] become 0.  lse: [H, N], natural log of the sum of the exponentials of the

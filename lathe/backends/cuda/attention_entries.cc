@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "lathe/backends/cuda/cuda_impl.h"
@@ -30,6 +31,8 @@ Attention describe(const Call& c, const Places& at) {
   a.heads = c.node.attrs.i("heads");
   a.width = width_of(c.node, c.in_type(at.qkv));
   a.scale = static_cast<float>(scale == 0 ? 1 / std::sqrt(static_cast<double>(a.width)) : scale);
+  // no row is longer than a launch can count
+  a.window = static_cast<int>(std::min<int64_t>(c.node.attrs.i("window"), 1 << 30));
   a.cu = c.input<int32_t>(at.cu);
   a.row_ids = c.input<int32_t>(at.row_ids);
   a.dropout = {static_cast<uint32_t>(c.node.attrs.i("site")), dropout_threshold(p), dropout_scale(p),
@@ -59,7 +62,7 @@ size_t backward_workspace(const Node& node, const Program& program) {
 
 bool tensor_cores_accept(const Node& node, const Program& program) {
   const Type& qkv = qkv_of(node, program);
-  return attention_on_tensor_cores(qkv.dtype, width_of(node, qkv));
+  return node.attrs.i("window") == 0 && attention_on_tensor_cores(qkv.dtype, width_of(node, qkv));
 }
 bool plain_accepts(const Node& node, const Program& program) {
   return width_of(node, qkv_of(node, program)) <= 256;

@@ -27,6 +27,16 @@ struct Attention {
   mx::array valid() const {
     return mx::less(mx::arange(length), mx::reshape(mx::subtract(ends(), starts()), {rows, 1}));
   }
+  /// Whether a query may see a key: a token, and within the window.  bool [B, 1, L, L], or what broadcasts to
+  /// it.
+  mx::array seen() const {
+    const mx::array keys = mx::reshape(valid(), {rows, 1, 1, length});
+    const int64_t window = c.node.attrs.i("window");
+    if (window == 0 || window >= length) return keys;
+    const mx::array place = mx::arange(length);
+    const mx::array distance = mx::abs(mx::subtract(mx::reshape(place, {length, 1}), place));
+    return mx::logical_and(keys, mx::less_equal(distance, mx::array(static_cast<int>(window))));
+  }
   /// The token of every place, 0 where there is none: [B · L].
   mx::array token_of() const {
     const mx::array token = mx::add(mx::reshape(starts(), {rows, 1}), mx::arange(length));
@@ -95,8 +105,7 @@ struct Attention {
 Arrays run_attention(const Call& c) {
   const Attention a{c, c[0], c[1], c[2], c[3]};
   const Arrays qkv = a.padded(a.qkv, 3);
-  const mx::array keys = mx::reshape(a.valid(), {a.rows, 1, 1, a.length});
-  const mx::array scores = mx::where(keys, a.scores(qkv[0], qkv[1]), number(kNoScore));
+  const mx::array scores = mx::where(a.seen(), a.scores(qkv[0], qkv[1]), number(kNoScore));
   const mx::array most = mx::max(scores, -1, true);
   const mx::array sum = mx::sum(mx::exp(mx::subtract(scores, most)), -1, true);
   const mx::array lse = mx::add(most, mx::log(sum));
@@ -109,8 +118,7 @@ Arrays run_attention_bwd(const Call& c) {
   const Attention a{c, c[1], c[4], c[5], c[6]};
   const Arrays qkv = a.padded(a.qkv, 3);
   const mx::array dy = a.padded(c[0], 1)[0], y = a.padded(c[2], 1)[0], lse = a.padded_heads(c[3]);
-  const mx::array both = mx::logical_and(mx::reshape(a.valid(), {a.rows, 1, 1, a.length}),
-                                         mx::reshape(a.valid(), {a.rows, 1, a.length, 1}));
+  const mx::array both = mx::logical_and(a.seen(), mx::reshape(a.valid(), {a.rows, 1, a.length, 1}));
   const mx::array p = mx::where(both, mx::exp(mx::subtract(a.scores(qkv[0], qkv[1]), lse)), number(0));
   const mx::array delta = mx::sum(mx::multiply(f32(dy), f32(y)), -1, true);
   const mx::array dp = a.dropped(Attention::products(dy, qkv[2]));

@@ -10,6 +10,7 @@
 
 #include "lathe/backends/cpu/isa/attention_blocks.h"
 #include "lathe/backends/cpu/isa/attention_decide.h"
+#include "lathe/backends/cpu/isa/attention_window.h"
 
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
@@ -109,6 +110,18 @@ inline __m512 log_of(__m512 x, __m512 e) {
   return _mm512_fmadd_ps(p, z, _mm512_mul_ps(_mm512_add_ps(exponent, e), _mm512_set1_ps(kLn2)));
 }
 
+/// Scores s[keys, 32] of a strip of queries that do not see the keys become −∞ when they are scaled.
+inline void hide_unseen(const AttentionTask& t, int64_t query, int64_t queries, int64_t key, int64_t keys,
+                        float* s) {
+  if (all_seen(t, query, queries, key, keys)) return;
+  const __m512 hidden = _mm512_set1_ps(t.scale < 0 ? __builtin_inff() : -__builtin_inff());
+  for (int64_t place = key - query; place < key - query + keys; ++place, s += kStrip) {
+    const uint32_t unseen = first_of_32(place - t.window) | ~first_of_32(place + t.window + 1);
+    _mm512_mask_store_ps(s, static_cast<__mmask16>(unseen), hidden);
+    _mm512_mask_store_ps(s + 16, static_cast<__mmask16>(unseen >> 16), hidden);
+  }
+}
+
 /// What softmax knows of a strip so far: the largest score · scale · log₂ e, and the sum of exponentials.
 struct Running {
   __m512 top[2], sum[2];
@@ -166,9 +179,9 @@ void forward(const AttentionTask* task) {
     pack_right_turned(rows_of(t.q, t.qkv_stride, query, queries, t.width), w.q);
     Running run;
     __m512 shrink[2] = {_mm512_set1_ps(1.f), _mm512_set1_ps(1.f)};
-    for (int h = 0; h < 2; ++h)
-      run.top[h] = _mm512_set1_ps(-__builtin_inff()), run.sum[h] = _mm512_setzero_ps();
-    for (int64_t begin = 0; begin < t.length; begin += kMaxKeys) {
+    for (int h = 0; h < 2; ++h) run.top[h] = _mm512_set1_ps(kNoneSeen), run.sum[h] = _mm512_setzero_ps();
+    const int64_t start = first_seen(t, query, kMaxKeys), end = end_seen(t, query, queries);
+    for (int64_t begin = start; begin < end; begin += kMaxKeys) {
       const int64_t keys = smaller(kMaxKeys, t.length - begin), deep = parts(keys, 32);
       if (query == 0 || t.length > kMaxKeys) {
         pack_left(rows_of(t.k, t.qkv_stride, begin, keys, t.width), w.k);
@@ -176,10 +189,11 @@ void forward(const AttentionTask* task) {
         key_groups(t, begin, parts(keys, 8), w.groups);
       }
       kMultiply({parts(keys, 16), halves, w.wide, w.k, w.wide, w.q, 2, w.s, kStrip, false});
+      hide_unseen(t, query, queries, begin, keys, w.s);
       decide(t, query, halves, keys, w.groups, w.kept);
       halves == 2 ? softmax<2>(w, keys, factor, run, shrink, ahead)
                   : softmax<1>(w, keys, factor, run, shrink, ahead);
-      if (begin > 0) {
+      if (begin > start) {
         zip_factors(shrink);
         for (int64_t d = 0; d < w.wide * 32; ++d)
           for (int h = 0; h < 2; ++h) {
@@ -187,7 +201,7 @@ void forward(const AttentionTask* task) {
             _mm512_store_ps(y, _mm512_mul_ps(_mm512_load_ps(y), shrink[h]));
           }
       }
-      kMultiply({2 * w.wide, 2, deep, w.v, deep, w.p, 2, w.y, kStrip, begin > 0});
+      kMultiply({2 * w.wide, 2, deep, w.v, deep, w.p, 2, w.y, kStrip, begin > start});
     }
     __m512 inverse[2];
     for (int h = 0; h < 2; ++h) {
@@ -288,10 +302,10 @@ inline int64_t take_keys(const AttentionTask& t, const BackwardSpace& w, int64_t
   return keys;
 }
 
-/// The operands of one strip of queries from its scores, and their share of dq from these keys.
+/// The operands of one strip of queries from its scores, and their share of dq from the keys from `begin` on.
 template <Multiply kMultiply>
 inline void backward_strip(const AttentionTask& t, const BackwardSpace& w, int64_t query, int64_t strip,
-                           int64_t keys, bool add, Ahead& ahead) {
+                           int64_t begin, int64_t keys, bool add, Ahead& ahead) {
   const int64_t queries = smaller(kStrip, t.length - query), deep = parts(keys, 32);
   const int halves = queries > 16 ? 2 : 1;
   const Rows dy = rows_of(t.dout, t.out_stride, query, queries, t.width);
@@ -299,6 +313,7 @@ inline void backward_strip(const AttentionTask& t, const BackwardSpace& w, int64
   pack_right_turned(rows_of(t.q, t.qkv_stride, query, queries, t.width), w.q_turned);
   pack_right_turned(dy, w.dy_turned);
   kMultiply({parts(keys, 16), halves, w.wide, w.k, w.wide, w.q_turned, 2, w.s, kStrip, false});
+  hide_unseen(t, query, queries, begin, keys, w.s);
   kMultiply({parts(keys, 16), halves, w.wide, w.v, w.wide, w.dy_turned, 2, w.dp, kStrip, false});
   __m512 lse2[2], minus_delta[2];
   for (int h = 0; h < halves; ++h) {
@@ -320,11 +335,10 @@ inline void backward_strip(const AttentionTask& t, const BackwardSpace& w, int64
 /// What a group of up to kGroupStrips strips adds to dk and dv of these keys, whose operands they have left.
 template <Multiply kMultiply>
 inline void add_keys(const AttentionTask& t, const BackwardSpace& w, int64_t query, int64_t queries,
-                     int64_t keys) {
+                     int64_t keys, bool add) {
   const int64_t wide = 2 * w.wide, strips = parts(queries, kStrip);
   pack_right(rows_of(t.q, t.qkv_stride, query, queries, t.width), w.q);
   pack_right(rows_of(t.dout, t.out_stride, query, queries, t.width), w.dy);
-  const bool add = query > 0;
   kMultiply({parts(keys, 16), wide, strips, w.p, kGroupStrips, w.dy, wide, w.dv, wide * 16, add});
   kMultiply({parts(keys, 16), wide, strips, w.ds, kGroupStrips, w.q, wide, w.dk, wide * 16, add});
 }
@@ -349,11 +363,12 @@ void backward(const AttentionTask* task) {
   };
   for (int64_t begin = 0; begin < t.length; begin += kMaxKeys) {
     const int64_t keys = take_keys(t, w, begin);
-    for (int64_t query = 0; query < t.length; query += kGroup) {
+    const int64_t start = first_seen(t, begin, kGroup), end = end_seen(t, begin, keys);
+    for (int64_t query = start; query < end; query += kGroup) {
       const int64_t queries = smaller(kGroup, t.length - query);
       for (int64_t at = 0; at < queries; at += kStrip)
-        backward_strip<kMultiply>(t, w, query + at, at / kStrip, keys, false, ahead);
-      add_keys<kMultiply>(t, w, query, queries, keys);
+        backward_strip<kMultiply>(t, w, query + at, at / kStrip, begin, keys, false, ahead);
+      add_keys<kMultiply>(t, w, query, queries, keys, query > start);
       if (one_block) store_dq(query, queries);
     }
     const int64_t row = w.wide * 32, first = begin * t.qkv_stride;
@@ -363,10 +378,11 @@ void backward(const AttentionTask* task) {
   }
   for (int64_t query = 0; query < t.length && !one_block; query += kGroup) {
     const int64_t queries = smaller(kGroup, t.length - query);
-    for (int64_t begin = 0; begin < t.length; begin += kMaxKeys) {
+    const int64_t start = first_seen(t, query, kMaxKeys), end = end_seen(t, query, queries);
+    for (int64_t begin = start; begin < end; begin += kMaxKeys) {
       const int64_t keys = take_keys(t, w, begin);
       for (int64_t at = 0; at < queries; at += kStrip)
-        backward_strip<kMultiply>(t, w, query + at, at / kStrip, keys, begin > 0, ahead);
+        backward_strip<kMultiply>(t, w, query + at, at / kStrip, begin, keys, begin > start, ahead);
     }
     store_dq(query, queries);
   }

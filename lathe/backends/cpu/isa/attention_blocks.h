@@ -23,7 +23,6 @@ struct alignas(64) Block {
 };
 
 inline int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
-inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 inline uint32_t first_of_32(int64_t n) { return n >= 32 ? ~0u : n <= 0 ? 0 : (1u << n) - 1; }
 
 /// c = a · b, or c += a · b, for rows × cols × depth blocks: block (i, k) of a is a[i · a_row + k], block

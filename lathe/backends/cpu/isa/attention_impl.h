@@ -4,6 +4,7 @@
 #pragma once
 #include "lathe/backends/cpu/isa/attention_kernels.h"
 #include "lathe/backends/cpu/isa/attention_tiles.h"
+#include "lathe/backends/cpu/isa/attention_window.h"
 #include "lathe/backends/cpu/isa/rows_dropout.h"
 #include "lathe/backends/cpu/isa/rows_math.h"
 
@@ -11,8 +12,6 @@ namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
 
 constexpr int64_t kQueries = 64, kMaxKeys = 512;
-
-inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /// Hands out pieces of a workspace, or counts them if there is none yet; 64-byte aligned because all are
 /// padded.
@@ -85,10 +84,21 @@ struct RowSum {
 };
 inline float exp_of(float x) { return exp(all(x))[0]; }
 
+/// Scores of keys that the queries do not see become −∞.
+inline void hide_unseen(const AttentionTask& t, int64_t query, int64_t queries, int64_t first, int64_t keys,
+                        float* p, int64_t key_row) {
+  if (all_seen(t, query, queries, first, keys)) return;
+  for (int64_t i = 0; i < queries; ++i, p += key_row) {
+    const int64_t begin = query + i - t.window - first, end = query + i + t.window + 1 - first;
+    for (int64_t c = 0; c < smaller(begin, keys); ++c) p[c] = -__builtin_inff();
+    for (int64_t c = end > 0 ? end : 0; c < keys; ++c) p[c] = -__builtin_inff();
+  }
+}
+
 /// Scores of one query → e^(score − largest), some dropped.  Returns by what sums of earlier keys are to be
-/// multiplied.
-inline float softmax_row(const AttentionTask& t, int64_t query, int64_t first, int64_t keys, float* row,
-                         RowSum& known) {
+/// multiplied; fresh: there are none.
+inline float softmax_row(const AttentionTask& t, int64_t query, int64_t first, int64_t keys, bool fresh,
+                         float* row, RowSum& known) {
   const float nothing = -__builtin_inff();
   Sum top;
   for (Floats& set : top.set) set = all(nothing);
@@ -107,8 +117,8 @@ inline float softmax_row(const AttentionTask& t, int64_t query, int64_t first, i
   if (t.dropout.threshold > 0)
     for_keys(t, query, first, keys,
              [&](int64_t c, const uint16_t* bits) { store(row + c, keep(t.dropout, bits, load(row + c))); });
-  const float shrink = first == 0 ? 0.f : exp_of(known.largest - largest);
-  known = {largest, sum.total() + (first == 0 ? 0.f : known.sum * shrink)};
+  const float shrink = fresh ? 0.f : exp_of(known.largest - largest);
+  known = {largest, sum.total() + (fresh ? 0.f : known.sum * shrink)};
   return shrink;
 }
 
@@ -122,21 +132,24 @@ void forward(const AttentionTask* task) {
     unpack(queries, t.width, extra, static_cast<const T*>(t.q) + begin * t.qkv_stride, t.qkv_stride, t.scale,
            w.q);
     RowSum known[kQueries];
-    for (RowSum& row : known) row = {-__builtin_inff(), 0};
-    for (int64_t first = 0; first < t.length; first += kMaxKeys) {
+    for (RowSum& row : known) row = {kNoneSeen, 0};
+    const int64_t start = first_seen(t, begin, kMaxKeys), end = end_seen(t, begin, queries);
+    for (int64_t first = start; first < end; first += kMaxKeys) {
       const int64_t keys = smaller(kMaxKeys, t.length - first);
       if (begin == 0 || t.length > kMaxKeys) {
         transpose(keys, t.width, static_cast<const T*>(t.k) + first * t.qkv_stride, t.qkv_stride, w.kt);
         unpack(keys, t.width, 0, static_cast<const T*>(t.v) + first * t.qkv_stride, t.qkv_stride, 1.f, w.v);
       }
       product<false>(queries, keys, t.width, left(w.q, wide), transposed(w.kt, t.width), w.p, key_row);
+      hide_unseen(t, begin, queries, first, keys, w.p, key_row);
       for (int64_t i = 0; i < queries; ++i) {
-        const float shrink = softmax_row(t, begin + i, first, keys, w.p + i * key_row, known[i]);
-        for (int64_t d = 0; first > 0 && d < wide; ++d) w.y[i * wide + d] *= shrink;
+        const float shrink =
+            softmax_row(t, begin + i, first, keys, first == start, w.p + i * key_row, known[i]);
+        for (int64_t d = 0; first > start && d < wide; ++d) w.y[i * wide + d] *= shrink;
       }
       const Left p = left(w.p, key_row);
-      first > 0 ? product<true>(queries, wide, keys, p, right(w.v, wide), w.y, wide)
-                : product<false>(queries, wide, keys, p, right(w.v, wide), w.y, wide);
+      first > start ? product<true>(queries, wide, keys, p, right(w.v, wide), w.y, wide)
+                    : product<false>(queries, wide, keys, p, right(w.v, wide), w.y, wide);
     }
     T* out = static_cast<T*>(t.y) + begin * t.out_stride;
     for (int64_t i = 0; i < queries; ++i) {
@@ -187,6 +200,7 @@ inline int64_t take_queries(const AttentionTask& t, const BackwardSpace& w, int6
          w.q);
   unpack(queries, t.width, extra, douts, t.out_stride, 1.f, w.dy);
   product<false>(queries, keys, t.width, left(w.q, wide), transposed(w.kt, t.width), w.p, key_row);
+  hide_unseen(t, begin, queries, first, keys, w.p, key_row);
   product<false>(queries, keys, t.width, left(w.dy, wide), transposed(w.vt, t.width), w.dp, key_row);
   for (int64_t i = 0; i < queries; ++i) {
     const float delta = dot(t.width, douts + i * t.out_stride, outs + i * t.out_stride);
@@ -211,7 +225,8 @@ void backward(const AttentionTask* task) {
     const int64_t keys = take_keys<T>(t, w, first);
     memset(w.dk, 0, static_cast<size_t>(key_row * wide) * sizeof(float));
     memset(w.dv, 0, static_cast<size_t>(key_row * wide) * sizeof(float));
-    for (int64_t begin = 0; begin < t.length; begin += kQueries) {
+    const int64_t end = end_seen(t, first, keys);
+    for (int64_t begin = first_seen(t, first, kQueries); begin < end; begin += kQueries) {
       const int64_t queries = take_queries<T>(t, w, begin, first, keys);
       product<true>(keys, wide, queries, left_transposed(w.p, key_row), right(w.dy, wide), w.dv, wide);
       product<true>(keys, wide, queries, left_transposed(w.dp, key_row), right(w.q, wide), w.dk, wide);
@@ -223,12 +238,13 @@ void backward(const AttentionTask* task) {
     pack(keys, t.width, w.dv, 1.f, static_cast<T*>(t.dv) + first * t.qkv_stride, t.qkv_stride);
   }
   for (int64_t begin = 0; begin < t.length && !one_block; begin += kQueries) {
-    int64_t queries = 0;
-    for (int64_t first = 0; first < t.length; first += kMaxKeys) {
+    const int64_t queries = smaller(kQueries, t.length - begin);
+    const int64_t start = first_seen(t, begin, kMaxKeys), end = end_seen(t, begin, queries);
+    for (int64_t first = start; first < end; first += kMaxKeys) {
       const int64_t keys = take_keys<T>(t, w, first);
-      queries = take_queries<T>(t, w, begin, first, keys);
-      first > 0 ? product<true>(queries, wide, keys, ds, right(w.k, wide), w.dq, wide)
-                : product<false>(queries, wide, keys, ds, right(w.k, wide), w.dq, wide);
+      take_queries<T>(t, w, begin, first, keys);
+      first > start ? product<true>(queries, wide, keys, ds, right(w.k, wide), w.dq, wide)
+                    : product<false>(queries, wide, keys, ds, right(w.k, wide), w.dq, wide);
     }
     store_dq(begin, queries);
   }

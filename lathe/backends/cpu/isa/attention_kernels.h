@@ -11,6 +11,7 @@ struct AttentionTask {
   int64_t length, width;
   int64_t qkv_stride, out_stride;  ///< elements between tokens
   int64_t qkv_next, out_next;      ///< elements to where the thread probably goes on
+  int64_t window;                  ///< a query sees keys at most so many tokens away
   float scale;
   uint32_t head, sample;
   DropoutRule dropout;

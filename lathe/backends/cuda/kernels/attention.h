@@ -20,9 +20,10 @@ struct Attention {
   DType t = DType::f32;                                ///< of qkv, y and their gradients
   int64_t tokens = 0, rows = 0, heads = 0, width = 0;  ///< N, B, H, D ≤ 256
   float scale = 1;                                     ///< of the scores; any sign, not 0
-  const int32_t* cu = nullptr;                         ///< [B+1], ascending from 0, cu[B] ≤ N
-  const int32_t* row_ids = nullptr;                    ///< [B]; read if dropout.threshold > 0
-  DropoutRule dropout = {};  ///< of the probabilities: row = head << 16 | query, column = key
+  int window = 0;  ///< a query sees keys at most so many tokens away; 0: all of its row.  Plain kernels alone
+  const int32_t* cu = nullptr;       ///< [B+1], ascending from 0, cu[B] ≤ N
+  const int32_t* row_ids = nullptr;  ///< [B]; read if dropout.threshold > 0
+  DropoutRule dropout = {};          ///< of the probabilities: row = head << 16 | query, column = key
 };
 
 /// Whether the tensor cores' kernels take it: bf16 or f16, D a multiple of 8.  They round probabilities and

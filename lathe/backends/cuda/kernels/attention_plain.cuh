@@ -116,6 +116,24 @@ struct PlainMask {
   }
 };
 
+/// Which keys of a tile the queries of another see.
+struct PlainWindow {
+  int window;  ///< 0: all
+  int ahead;   ///< from the first key to the first query
+
+  __device__ bool sees(int query, int key) const { return window == 0 || abs(query + ahead - key) <= window; }
+};
+/// The first tile of keys that queries from `query` on see, and where the last one that a tile of them sees
+/// ends.  The same holds for the queries that see keys.
+template <int kTokens>
+__device__ inline int first_seen(const Attention& a, int query) {
+  return a.window == 0 || query <= a.window ? 0 : (query - a.window) / kTokens * kTokens;
+}
+template <int kTokens>
+__device__ inline int end_seen(const Attention& a, int query, int length) {
+  return a.window == 0 ? length : min(length, query + kTokens + a.window);
+}
+
 /// Over the 16 threads that share the rows of a tile.
 template <typename F>
 __device__ inline float reduce_side(float x, F f) {

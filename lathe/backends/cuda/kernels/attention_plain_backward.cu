@@ -53,7 +53,9 @@ __global__ void __launch_bounds__(kPlainThreads, 2)
   for (int part = 0; part < 2; ++part)
     load_tokens<kPer>(tiles.own[part], head_of(a, qkv, 3, 1 + part, head, token), stride, left, width);
   typename Shape::Columns dk = {}, dv = {};
-  for (int query = 0; query < tile.length; query += kTokens) {
+  const int end = end_seen<kTokens>(a, tile.first, tile.length);
+  for (int query = first_seen<kTokens>(a, tile.first); query < end; query += kTokens) {
+    const PlainWindow window{a.window, query - tile.first};
     const int valid = tile.length - query;
     const int64_t at = static_cast<int64_t>(head) * a.tokens + tile.begin + query;
     __syncthreads();  // the last tile is used up
@@ -73,7 +75,8 @@ __global__ void __launch_bounds__(kPlainThreads, 2)
 #pragma unroll
       for (int i = 0; i < kPer; ++i) {
         const int row = plain_y() + kSide * i;
-        const float p = there ? probability(s[i][j], a.scale, of_lse) : 0.f, kept = mask.of(column, row);
+        const bool seen = there && window.sees(column, row);
+        const float p = seen ? probability(s[i][j], a.scale, of_lse) : 0.f, kept = mask.of(column, row);
         tiles.p[row * Shape::kScoreRow + column] = p * kept;
         tiles.ds[row * Shape::kScoreRow + column] = p * (dp[i][j] * kept - of_delta);
       }
@@ -115,7 +118,9 @@ __global__ void __launch_bounds__(kPlainThreads, 2)
     of_lse[i] = lse[at], of_delta[i] = delta[at];
   }
   typename Shape::Columns dq = {};
-  for (int key = 0; key < tile.length; key += kTokens) {
+  const int end = end_seen<kTokens>(a, tile.first, tile.length);
+  for (int key = first_seen<kTokens>(a, tile.first); key < end; key += kTokens) {
+    const PlainWindow window{a.window, tile.first - key};
     const int valid = tile.length - key;
     __syncthreads();  // the last tile is used up
     for (int part = 0; part < 2; ++part)
@@ -131,7 +136,7 @@ __global__ void __launch_bounds__(kPlainThreads, 2)
 #pragma unroll
       for (int j = 0; j < kPer; ++j) {
         const int row = plain_y() + kSide * i, column = plain_x() + kSide * j;
-        const float p = probability(s[i][j], a.scale, of_lse[i]);
+        const float p = window.sees(row, column) ? probability(s[i][j], a.scale, of_lse[i]) : 0.f;
         tiles.ds[row * Shape::kScoreRow + column] = p * (dp[i][j] * mask.of(row, column) - of_delta[i]);
       }
     __syncwarp();  // a row of ds is written and read by 16 lanes of one warp

@@ -1,3 +1,4 @@
+#include <cfloat>
 #include <type_traits>
 
 #include "lathe/backends/cuda/kernels/attention_plain.cuh"
@@ -13,17 +14,19 @@ struct PlainForward {
   float largest[kPer], sum[kPer] = {};  // in units of log 2; the sum of this thread's keys
 
   __device__ PlainForward() {
-    for (float& x : largest) x = -INFINITY;
+    for (float& x : largest) x = -FLT_MAX;  // a tile without a key that is seen gives 0, not NaN
   }
-  /// Scores become exponentials, masked, in p; `valid` keys.
+  /// Scores become exponentials, masked, in p; of the `valid` keys those that are seen.
   __device__ void exponentials(const typename Shape::Scores& s, float scale, const PlainMask<kPer>& mask,
-                               float* p, int valid) {
+                               const PlainWindow& window, float* p, int valid) {
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
+      const int query = plain_y() + kSide * i;
+      const auto seen = [&](int key) { return key < valid && window.sees(query, key); };
       float most = largest[i];
 #pragma unroll
       for (int j = 0; j < kPer; ++j)
-        if (plain_x() + kSide * j < valid) most = fmaxf(most, s[i][j] * scale);
+        if (seen(plain_x() + kSide * j)) most = fmaxf(most, s[i][j] * scale);
       most = reduce_side(most, [](float x, float y) { return fmaxf(x, y); });
       const float shrink = exp2f(largest[i] - most);
       largest[i] = most;
@@ -32,8 +35,8 @@ struct PlainForward {
       for (float& x : out[i]) x *= shrink;
 #pragma unroll
       for (int j = 0; j < kPer; ++j) {
-        const int query = plain_y() + kSide * i, key = plain_x() + kSide * j;
-        const float e = key < valid ? exp2f(s[i][j] * scale - most) : 0.f;
+        const int key = plain_x() + kSide * j;
+        const float e = seen(key) ? exp2f(s[i][j] * scale - most) : 0.f;
         sum[i] += e;
         p[query * Shape::kScoreRow + key] = e * mask.of(query, key);
       }
@@ -66,7 +69,8 @@ __global__ void __launch_bounds__(kPlainThreads, 2)
   const PlainMask<kPer> mask(a, p + kTokens * Shape::kScoreRow);
   load_tokens<kPer>(q, head_of(a, qkv, 3, 0, head, token), in_stride, left, width);
   PlainForward<kPer> state;
-  for (int key = 0; key < tile.length; key += kTokens) {
+  const int end = end_seen<kTokens>(a, tile.first, tile.length);
+  for (int key = first_seen<kTokens>(a, tile.first); key < end; key += kTokens) {
     const int valid = tile.length - key;
     __syncthreads();  // the last tile is used up
     load_tokens<kPer>(k, head_of(a, qkv, 3, 1, head, tile.begin + key), in_stride, valid, width);
@@ -75,7 +79,7 @@ __global__ void __launch_bounds__(kPlainThreads, 2)
     __syncthreads();
     typename Shape::Scores s;
     token_products<kPer>(s, q, k, width);
-    state.exponentials(s, a.scale * kLog2E, mask, p, valid);
+    state.exponentials(s, a.scale * kLog2E, mask, {a.window, tile.first - key}, p, valid);
     __syncwarp();  // a row of p is written and read by 16 lanes of one warp
     weigh_tokens<kPer>(state.out, p, v, min(kTokens, valid));
   }
