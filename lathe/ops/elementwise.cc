@@ -1,4 +1,4 @@
-// add, mul, scale, cast, and the activations with their derivatives.
+// add, mul, scale, cast, and the activations and the gated one with their derivatives.
 #include <cmath>
 
 #include "lathe/core/error.h"
@@ -73,6 +73,54 @@ constexpr double kGeluBwdUlp = 4;
 /// the bound allows ulp · 2⁻²⁴.
 double gelu_terms_off(const Reference& r) {
   return r.out_types[0].dtype == DType::f32 ? 0 : 0x1p-16 / (kGeluBwdUlp * 0x1p-24);
+}
+
+constexpr double kGegluBwdUlp = kGeluBwdUlp + 1;
+
+/// f(i, u, v, place of u in x, place of v) for every element i of y: input u and gate v.
+template <typename F>
+void for_gated(const Reference& r, int input, F f) {
+  const int64_t n = r.cols(input) / 2;
+  const auto& x = r.in[static_cast<size_t>(input)];
+  for (int64_t i = 0; i < r.rows(input) * n; ++i) {
+    const size_t at = static_cast<size_t>(i / n * 2 * n + i % n), gate = at + static_cast<size_t>(n);
+    f(static_cast<size_t>(i), x[at], x[gate], at, gate);
+  }
+}
+
+void ref_geglu(Reference& r) {
+  for_gated(r, 0, [&](size_t i, double u, double v, size_t, size_t) {
+    r.out[0][i] = u * normal_cdf(u) * v;
+    r.magnitude[0][i] = std::abs(u * v) * (1 + gelu_terms_off(r) * normal_cdf(-std::abs(u)));
+  });
+}
+
+void ref_geglu_bwd(Reference& r) {
+  for_gated(r, 1, [&](size_t i, double u, double v, size_t at, size_t gate) {
+    const double dy = r.in[0][i], bell = std::abs(u) * normal_pdf(u), tail = normal_cdf(-std::abs(u));
+    const double off = gelu_terms_off(r);
+    r.out[0][at] = dy * v * (normal_cdf(u) + u * normal_pdf(u));
+    r.magnitude[0][at] = std::abs(dy * v) * (1 + bell * (1 + u * u) + off * (tail + bell));
+    r.out[0][gate] = dy * u * normal_cdf(u);
+    r.magnitude[0][gate] = std::abs(dy * u) * (1 + off * tail);
+  });
+}
+
+std::vector<Case> geglu_cases(bool backward) {
+  std::vector<Case> cases = {{"one", {{1, 2}}},
+                             {"odd", {{3, 34}}},
+                             {"row", {{2, 2304}}},
+                             {"rank 3", {{2, 3, 40}}},
+                             {"large", {{5, 66}}, {}, {}, 30},
+                             {"many rows", {{301, 48}}},
+                             {"tiny", {{2, 64}}, {}, {}, 1e-4}};
+  for (Case& c : cases) {
+    if (!backward) continue;
+    Shape dy = c.in[0];
+    dy.back() /= 2;
+    c.in.insert(c.in.begin(), dy);
+  }
+  return cases;
 }
 
 }  // namespace
@@ -230,6 +278,31 @@ const OpDef gelu_bwd{
     .bound = {.ulp = kGeluBwdUlp},
     .cost = cost<40>,
     .source = "derivative of gelu: Φ(x) + x · φ(x)",
+};
+
+/// gelu of the first half of each row times its second half.
+const OpDef geglu{
+    .name = "geglu",
+    .signature = "x[..,2n] -> y[..,n]:x",
+    .gradient =
+        [](const Grad& g) {
+          return g.program.emit(geglu_bwd, {g.dout[0], g.in(0)});
+        },
+    .reference = ref_geglu,
+    .cases = [] { return geglu_cases(false); },
+    .bound = {.ulp = 4},  // that of gelu, and the product
+    .cost = cost<31>,
+    .source = "Shazeer 2020 (arXiv 2002.05202); halves as in HF ModernBertMLP",
+};
+
+const OpDef geglu_bwd{
+    .name = "geglu_bwd",
+    .signature = "dy[..,n] x[..,2n]:dy -> dx[..,2n]:dy",
+    .gradient = not_differentiable,
+    .reference = ref_geglu_bwd,
+    .cases = [] { return geglu_cases(true); },
+    .bound = {.ulp = kGegluBwdUlp},
+    .cost = cost<45>,
 };
 
 }  // namespace lathe::op

@@ -19,7 +19,12 @@ Value cast(Value x, DType dtype) {
 Value relu(Value x) { return one(op::relu, {x}); }
 Value gelu(Value x) { return one(op::gelu, {x}); }
 Value tanh(Value x) { return one(op::tanh, {x}); }
+Value geglu(Value x) { return one(op::geglu, {x}); }
 Value mean(Value x) { return one(op::mean, {x}); }
+Value segment_mean(Value x, Value cu) { return one(op::segment_mean, {x, cu}); }
+Value rotary(Value qkv, Value positions, int64_t heads, double theta) {
+  return one(op::rotary, {qkv, positions}, {{"heads", heads}, {"theta", theta}});
+}
 Value linear(Value x, Value w, Value b) { return one(op::linear, {x, w, b}); }
 Value linear_int8(Value x, Value w, Value b) { return one(op::linear_int8, {x, w, b}); }
 Value layer_norm(Value x, Value gamma, Value beta, double eps) {

@@ -12,11 +12,18 @@ Value cast(Value x, DType dtype);
 Value relu(Value x);
 Value gelu(Value x);
 Value tanh(Value x);
+/// x [.., 2 n] → [.., n]: gelu of the first half times the second
+Value geglu(Value x);
 Value mean(Value x);
+/// x [N, c], cu [B+1] → [B, c]: the mean of each row of tokens
+Value segment_mean(Value x, Value cu);
+/// qkv [N, 3 · heads · width], positions [N]: q and k turned by their positions
+Value rotary(Value qkv, Value positions, int64_t heads, double theta);
 /// x [.., k], w [n, k], b [n] or none → [.., n]
 Value linear(Value x, Value w, Value b);
 /// The same in 8-bit integers; it has no gradient.
 Value linear_int8(Value x, Value w, Value b);
+/// beta: [n] or none
 Value layer_norm(Value x, Value gamma, Value beta, double eps);
 /// x [m, c], ids [n] → [n, c]
 Value gather_rows(Value x, Value ids);

@@ -50,6 +50,8 @@ std::vector<Case> dropout_add_layer_norm_cases() {
   add("p = 0", 2, 40, true, {{"p", 0.0}, {"site", int64_t{1}}}, 1);
   add("magnitude 1e4", 4, 128, true, kDropout, 1e4);
   add("many rows", 300, 72, true, kDropout, 1);
+  add("no beta", 3, 40, true, kDropout, 1);
+  cases.back().in.back() = {-1};
   return cases;
 }
 
@@ -60,6 +62,7 @@ std::vector<Case> add_layer_norm_cases() {
   cases.push_back({"rank 3", {{2, 3, 40}, {2, 3, 40}, {40}, {40}}});
   cases.push_back({"zero variance", {{4, 64}, {4, 64}, {64}, {64}}, {{"eps", 1e-5}}, {}, 0});
   cases.push_back({"many rows", {{300, 72}, {300, 72}, {72}, {72}}});
+  cases.push_back({"no beta", {{3, 40}, {3, 40}, {40}, {-1}}});
   return cases;
 }
 
@@ -123,7 +126,7 @@ std::vector<Case> embed_layer_norm_cases() {
 const OpDef dropout_add_layer_norm{
     .name = "dropout_add_layer_norm",
     .signature =
-        "x[n,c] r[n,c]:x sample_ids[n]:i32 positions[n]:i32? rng[2]:i32 gamma[c]:f32 beta[c]:f32 -> "
+        "x[n,c] r[n,c]:x sample_ids[n]:i32 positions[n]:i32? rng[2]:i32 gamma[c]:f32 beta[c]:f32? -> "
         "sum[n,c]:x y[n,c]:x mean[n]:f32 rstd[n]:f32",
     .attrs = {{"p", 0.1}, {"site", int64_t{0}}, {"eps", 1e-12}},
     .gradient = not_differentiable,
@@ -140,7 +143,7 @@ const OpDef dropout_add_layer_norm{
 const OpDef add_layer_norm{
     .name = "add_layer_norm",
     .signature =
-        "x[..,n] r[..,n]:x gamma[n]:f32 beta[n]:f32 -> sum[..,n]:x y[..,n]:x mean[..]:f32 rstd[..]:f32",
+        "x[..,n] r[..,n]:x gamma[n]:f32 beta[n]:f32? -> sum[..,n]:x y[..,n]:x mean[..]:f32 rstd[..]:f32",
     .attrs = {{"eps", 1e-12}},
     .gradient = not_differentiable,
     .reference = by_parts,

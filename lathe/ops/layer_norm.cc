@@ -1,4 +1,4 @@
-// Layer normalisation over the last axis.
+// Layer normalisation over the last axis, with or without a shift.
 #include <cmath>
 
 #include "lathe/core/error.h"
@@ -19,10 +19,10 @@ void ref_layer_norm(Reference& r) {
     const double rstd = 1 / std::sqrt(variance + eps);
     for (int64_t c = 0; c < cols; ++c) {
       const size_t at = static_cast<size_t>(i * cols + c), k = static_cast<size_t>(c);
-      r.out[0][at] = (x[c] - mean) * rstd * r.in[1][k] + r.in[2][k];
+      const double beta = r.in[2].empty() ? 0 : r.in[2][k];
+      r.out[0][at] = (x[c] - mean) * rstd * r.in[1][k] + beta;
       // x − mean loses up to eps·max|x|, which rstd then magnifies
-      r.magnitude[0][at] =
-          (std::abs(x[c] - mean) + largest) * rstd * std::abs(r.in[1][k]) + std::abs(r.in[2][k]);
+      r.magnitude[0][at] = (std::abs(x[c] - mean) + largest) * rstd * std::abs(r.in[1][k]) + std::abs(beta);
     }
     r.out[1][static_cast<size_t>(i)] = mean;
     r.magnitude[1][static_cast<size_t>(i)] = largest;
@@ -94,11 +94,13 @@ Cost cost(const Node& node, const Program& program) { return elementwise_cost(no
 
 const OpDef layer_norm{
     .name = "layer_norm",
-    .signature = "x[..,n] gamma[n]:f32 beta[n]:f32 -> y[..,n]:x mean[..]:f32 rstd[..]:f32",
+    .signature = "x[..,n] gamma[n]:f32 beta[n]:f32? -> y[..,n]:x mean[..]:f32 rstd[..]:f32",
     .attrs = {{"eps", 1e-12}},
     .gradient =
         [](const Grad& g) {
-          return g.program.emit(layer_norm_bwd, {g.dout[0], g.in(0), g.in(1), g.out(1), g.out(2)});
+          auto d = g.program.emit(layer_norm_bwd, {g.dout[0], g.in(0), g.in(1), g.out(1), g.out(2)});
+          if (!g.in(2)) d[2] = {};
+          return d;
         },
     .reference = ref_layer_norm,
     .cases =
@@ -108,6 +110,7 @@ const OpDef layer_norm{
             // a one-element row has zero variance: eps decides, and 1e-12 would only magnify rounding
             cases.push_back({std::to_string(n), {{3, n}, {n}, {n}}, {{"eps", n == 1 ? 1e-2 : 1e-12}}});
           }
+          for (int64_t n : {33, 768}) cases.push_back({fmt::format("no beta, {}", n), {{3, n}, {n}, {-1}}});
           cases.push_back({"magnitude 1e4", {{4, 128}, {128}, {128}}, {}, {}, 1e4});
           cases.push_back({"zero variance", {{4, 64}, {64}, {64}}, {{"eps", 1e-5}}, {}, 0});
           return cases;

@@ -22,6 +22,14 @@ void binary(const Call& c) {
   (Rows(c.pool, c.isa).*kMethod)(c.in_type(0).dtype, elements(c.in_type(0)), c.in[0], c.in[1], c.out[0]);
 }
 
+void run_geglu(const Call& c) {
+  Rows(c.pool, c.isa).geglu(c.in_type(0).dtype, {c.rows(0), c.cols(0) / 2}, c.in[0], c.out[0]);
+}
+
+void run_geglu_bwd(const Call& c) {
+  Rows(c.pool, c.isa).geglu_bwd(c.in_type(0).dtype, {c.rows(0), c.cols(0)}, c.in[0], c.in[1], c.out[0]);
+}
+
 void run_scale(const Call& c) {
   Rows(c.pool, c.isa)
       .scale(c.in_type(0).dtype, elements(c.in_type(0)), c.in[0],
@@ -88,6 +96,8 @@ std::vector<Entry> elementwise_entries() {
           {&op::tanh_bwd, binary<&Rows::tanh_bwd>},
           {&op::gelu, unary<&Rows::gelu>},
           {&op::gelu_bwd, binary<&Rows::gelu_bwd>},
+          {&op::geglu, run_geglu},
+          {&op::geglu_bwd, run_geglu_bwd},
           {&op::mean, run_mean, mean_workspace},
           {&op::mean_bwd, run_mean_bwd}};
 }

@@ -2,6 +2,7 @@
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/rows.h"
 #include "lathe/ops/ops.h"
+#include "lathe/ops/rotary.h"
 
 namespace lathe::cpu {
 namespace {
@@ -67,6 +68,35 @@ void run_dropout(const Call& c) {
   Rows(c.pool, c.isa).dropout(c.in_type(0).dtype, size_of_input(c, 0), dropped_of(c, 1), c.in[0], c.out[0]);
 }
 
+size_t rotary_workspace(const Node& node, const Program& program, Isa, int) {
+  const Shape& qkv = program.type(node.in[0]).shape;
+  return Rows::rotary_workspace_bytes(qkv[0], qkv[1] / (6 * node.attrs.i("heads")));
+}
+
+void run_rotary(const Call& c) {
+  const int64_t heads = c.node.attrs.i("heads"), width = c.cols(0) / (3 * heads);
+  const std::vector<float> frequencies = rotary_frequencies(width, c.node.attrs.f("theta"));
+  const Rows::Turn turn{2 * heads, width / 2, frequencies.data(), c.input<int32_t>(1),
+                        c.node.attrs.b("inverse")};
+  Rows(c.pool, c.isa).rotary(c.in_type(0).dtype, size_of_input(c, 0), turn, c.in[0], c.out[0], c.workspace);
+}
+
+size_t segment_mean_workspace(const Node& node, const Program& program, Isa, int) {
+  return Rows::segment_mean_workspace_bytes(size_of_value(program.type(node.out[0])));
+}
+
+void run_segment_mean(const Call& c) {
+  Rows(c.pool, c.isa)
+      .segment_mean(c.in_type(0).dtype, size_of_value(c.out_type(0)), c.input<int32_t>(1), c.in[0], c.out[0],
+                    c.workspace);
+}
+
+void run_segment_mean_bwd(const Call& c) {
+  Rows(c.pool, c.isa)
+      .segment_mean_bwd(c.in_type(0).dtype, size_of_input(c, 0), c.input<int32_t>(1), c.in[0],
+                        c.node.attrs.i("tokens"), c.out[0]);
+}
+
 void run_gather_rows(const Call& c) {
   const DType dtype = c.in_type(0).dtype;
   Rows(c.pool, c.isa)
@@ -94,6 +124,9 @@ std::vector<Entry> row_entries() {
           {&op::dropout_add_layer_norm, run_dropout_add_layer_norm},
           {&op::embed_layer_norm, run_embed_layer_norm},
           {&op::dropout, run_dropout},
+          {&op::rotary, run_rotary, rotary_workspace},
+          {&op::segment_mean, run_segment_mean, segment_mean_workspace},
+          {&op::segment_mean_bwd, run_segment_mean_bwd},
           {&op::gather_rows, run_gather_rows},
           {&op::scatter_add_rows, run_scatter_add_rows, scatter_workspace}};
 }

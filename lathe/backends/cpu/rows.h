@@ -29,7 +29,8 @@ class Rows {
     DropoutRule rule;
     const int32_t *sample_ids, *positions;
   };
-  /// What a normalisation reads and writes besides its rows.  gamma, beta: [cols]; mean, rstd: [rows].
+  /// What a normalisation reads and writes besides its rows.  gamma, beta: [cols], beta null where there
+  /// is none; mean, rstd: [rows].
   struct Norm {
     const float *gamma, *beta;
     float eps;
@@ -65,6 +66,9 @@ class Rows {
   void relu_bwd(DType t, int64_t n, const void* dy, const void* y, void* dx) const;
   void tanh(DType t, int64_t n, const void* x, void* y) const;
   void tanh_bwd(DType t, int64_t n, const void* dy, const void* y, void* dx) const;
+  /// y = gelu(input) · gate; s: shape of y, and dy; x and dx: rows of input and gate behind one another.
+  void geglu(DType t, Size s, const void* x, void* y) const;
+  void geglu_bwd(DType t, Size s, const void* dy, const void* x, void* dx) const;
   void add(DType t, int64_t n, const void* a, const void* b, void* y) const;
   void mul(DType t, int64_t n, const void* a, const void* b, void* y) const;
   void scale(DType t, int64_t n, const void* x, float factor, void* y) const;
@@ -73,6 +77,23 @@ class Rows {
 
   /// y = dropout(x) (lathe/core/philox.h).
   void dropout(DType t, Size s, const Dropped& dropped, const void* x, void* y) const;
+
+  /// y = x, of whose rows the first `turned` pieces of 2 · half columns are turned by their positions.
+  /// frequencies: [half]; back: by the negative angle.  positions ≥ 0.
+  struct Turn {
+    int64_t turned, half;
+    const float* frequencies;
+    const int32_t* positions;
+    bool back;
+  };
+  void rotary(DType t, Size s, const Turn& turn, const void* x, void* y, void* workspace) const;
+  static size_t rotary_workspace_bytes(int64_t rows, int64_t half);
+
+  /// y[b]: the mean of the rows of x from cu[b] to before cu[b+1], 0 where there is none.  s: shape of y.
+  void segment_mean(DType t, Size s, const int32_t* cu, const void* x, void* y, void* workspace) const;
+  static size_t segment_mean_workspace_bytes(Size s);
+  /// dx: [tokens, s.cols]; 0 behind the last row.  s: shape of dy.
+  void segment_mean_bwd(DType t, Size s, const int32_t* cu, const void* dy, int64_t tokens, void* dx) const;
 
   /// y[i] = table[ids[i]]; s: shape of y.  Every id must be a row of the table.
   void gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y) const;

@@ -19,6 +19,14 @@ void binary(const Call& c) {
   kKernel(c.stream, c.in_type(0).dtype, elements(c.in_type(0)), c.in[0], c.in[1], c.out[0]);
 }
 
+void run_geglu(const Call& c) {
+  geglu(c.stream, c.in_type(0).dtype, c.rows(0), c.cols(0) / 2, c.in[0], c.out[0]);
+}
+
+void run_geglu_bwd(const Call& c) {
+  geglu_bwd(c.stream, c.in_type(0).dtype, c.rows(0), c.cols(0), c.in[0], c.in[1], c.out[0]);
+}
+
 void run_scale(const Call& c) {
   scale(c.stream, c.in_type(0).dtype, elements(c.in_type(0)), c.in[0],
         static_cast<float>(c.node.attrs.f("factor")), c.out[0]);
@@ -53,6 +61,8 @@ std::vector<Entry> elementwise_entries() {
           {&op::tanh_bwd, "map", binary<&tanh_bwd>},
           {&op::gelu, "map", unary<&gelu>},
           {&op::gelu_bwd, "map", binary<&gelu_bwd>},
+          {&op::geglu, "elements", run_geglu},
+          {&op::geglu_bwd, "elements", run_geglu_bwd},
           {&op::mean, "blocks", run_mean, mean_workspace},
           {&op::mean_bwd, "map", run_mean_bwd}};
 }

@@ -1,8 +1,11 @@
-// layer_norm, dropout, gather_rows, scatter_add_rows, and the fused ops of these.
+// layer_norm, dropout, rotary, segment_mean, gather_rows, scatter_add_rows, and the fused ops of these.
+#include <algorithm>
+
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/rows.h"
 #include "lathe/core/philox.h"
 #include "lathe/ops/ops.h"
+#include "lathe/ops/rotary.h"
 
 namespace lathe::cuda {
 namespace {
@@ -65,6 +68,32 @@ void run_embed_layer_norm(const Call& c) {
                    c.output<float>(0), c.output<float>(1), c.output<float>(2), c.output<float>(3));
 }
 
+void run_rotary(const Call& c) {
+  const int64_t heads = c.node.attrs.i("heads"), width = c.cols(0) / (3 * heads);
+  const std::vector<float> frequencies = rotary_frequencies(width, c.node.attrs.f("theta"));
+  Turn turn{static_cast<int>(heads),
+            static_cast<int>(width / 2),
+            c.node.attrs.b("inverse"),
+            c.input<int32_t>(1),
+            {}};
+  std::copy(frequencies.begin(), frequencies.end(), turn.frequencies);
+  rotary(c.stream, c.in_type(0).dtype, c.rows(0), turn, c.in[0], c.out[0]);
+}
+
+bool few_pairs(const Node& node, const Program& program) {
+  return program.type(node.in[0]).shape[1] / (6 * node.attrs.i("heads")) <= Turn::kMostPairs;
+}
+
+void run_segment_mean(const Call& c) {
+  segment_mean(c.stream, c.in_type(0).dtype, size_of_value(c.out_type(0)), c.input<int32_t>(1), c.in[0],
+               c.out[0]);
+}
+
+void run_segment_mean_bwd(const Call& c) {
+  segment_mean_bwd(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), c.input<int32_t>(1), c.in[0],
+                   c.node.attrs.i("tokens"), c.out[0]);
+}
+
 void run_gather_rows(const Call& c) {
   gather_rows(c.stream, c.in_type(0).dtype, size_of_value(c.out_type(0)), c.in[0], c.input<int32_t>(1),
               c.out[0]);
@@ -89,6 +118,9 @@ std::vector<Entry> row_entries() {
           {&op::layer_norm_dropout_bwd, "warp per row", run_layer_norm_dropout_bwd, layer_norm_bwd_workspace},
           {&op::embed_layer_norm, "warp per row", run_embed_layer_norm},
           {&op::dropout, "warp per row", run_dropout},
+          {&op::rotary, "pairs", run_rotary, nullptr, few_pairs},
+          {&op::segment_mean, "columns", run_segment_mean},
+          {&op::segment_mean_bwd, "columns", run_segment_mean_bwd},
           {&op::gather_rows, "warp per row", run_gather_rows},
           {&op::scatter_add_rows, "sorted", run_scatter_add_rows, scatter_workspace}};
 }

@@ -59,11 +59,33 @@ mx::array normal_cdf(const mx::array& x, DType result) {
 Arrays run_gelu(const Call& c) {
   return in_f32(c, [&](const mx::array& x) { return mx::multiply(x, normal_cdf(x, c.out_type(0).dtype)); });
 }
+
+/// φ(x)
+mx::array normal_density(const mx::array& x) {
+  return mx::multiply(number(1 / std::sqrt(2 * M_PI)), bell(x));
+}
+/// Φ(x) + x · φ(x)
+mx::array gelu_slope(const mx::array& x, DType result) {
+  return mx::add(normal_cdf(x, result), mx::multiply(x, normal_density(x)));
+}
 Arrays run_gelu_bwd(const Call& c) {
   return in_f32(c, [&](const mx::array& dy, const mx::array& x) {
-    const mx::array density = mx::multiply(number(1 / std::sqrt(2 * M_PI)), bell(x));
-    return mx::multiply(dy, mx::add(normal_cdf(x, c.out_type(0).dtype), mx::multiply(x, density)));
+    return mx::multiply(dy, gelu_slope(x, c.out_type(0).dtype));
   });
+}
+
+Arrays run_geglu(const Call& c) {
+  const Arrays halves = mx::split(f32(c[0]), 2, -1);
+  const mx::array gelu = mx::multiply(halves[0], normal_cdf(halves[0], c.out_type(0).dtype));
+  return {mx::astype(mx::multiply(gelu, halves[1]), c.in_dtype(0))};
+}
+Arrays run_geglu_bwd(const Call& c) {
+  const DType result = c.out_type(0).dtype;
+  const Arrays halves = mx::split(f32(c[1]), 2, -1);
+  const mx::array &u = halves[0], dy = f32(c[0]);
+  const mx::array du = mx::multiply(mx::multiply(dy, halves[1]), gelu_slope(u, result));
+  const mx::array dgate = mx::multiply(dy, mx::multiply(u, normal_cdf(u, result)));
+  return {mx::astype(mx::concatenate({du, dgate}, -1), c.in_dtype(0))};
 }
 
 Arrays run_mean(const Call& c) {
@@ -79,12 +101,13 @@ Arrays run_mean_bwd(const Call& c) {
 }  // namespace
 
 std::vector<Entry> elementwise_entries() {
-  return {{&op::add, "map", run_add},     {&op::mul, "map", run_mul},
-          {&op::scale, "map", run_scale}, {&op::cast, "map", run_cast},
-          {&op::relu, "map", run_relu},   {&op::relu_bwd, "map", run_relu_bwd},
-          {&op::tanh, "map", run_tanh},   {&op::tanh_bwd, "map", run_tanh_bwd},
-          {&op::gelu, "map", run_gelu},   {&op::gelu_bwd, "map", run_gelu_bwd},
-          {&op::mean, "tree", run_mean},  {&op::mean_bwd, "map", run_mean_bwd}};
+  return {{&op::add, "map", run_add},        {&op::mul, "map", run_mul},
+          {&op::scale, "map", run_scale},    {&op::cast, "map", run_cast},
+          {&op::relu, "map", run_relu},      {&op::relu_bwd, "map", run_relu_bwd},
+          {&op::tanh, "map", run_tanh},      {&op::tanh_bwd, "map", run_tanh_bwd},
+          {&op::gelu, "map", run_gelu},      {&op::gelu_bwd, "map", run_gelu_bwd},
+          {&op::geglu, "halves", run_geglu}, {&op::geglu_bwd, "halves", run_geglu_bwd},
+          {&op::mean, "tree", run_mean},     {&op::mean_bwd, "map", run_mean_bwd}};
 }
 
 }  // namespace lathe::mlx

@@ -1,6 +1,7 @@
-// Layer normalisation, dropout, picking rows and adding them up.
+// Layer normalisation, dropout, rotary positions, means of rows of tokens, picking rows and adding them up.
 #include "lathe/backends/mlx/lowering.h"
 #include "lathe/ops/ops.h"
+#include "lathe/ops/rotary.h"
 
 namespace lathe::mlx {
 namespace {
@@ -10,8 +11,9 @@ Arrays run_layer_norm(const Call& c) {
   const mx::array mean = mx::mean(x, -1, true), centred = mx::subtract(x, mean);
   const mx::array variance = mx::mean(mx::square(centred), -1, true);
   const mx::array rstd = mx::divide(number(1), mx::sqrt(mx::add(variance, number(c.node.attrs.f("eps")))));
-  const mx::array y = mx::add(mx::multiply(mx::multiply(centred, rstd), c[1]), c[2]);
-  return {mx::astype(y, c.in_dtype(0)), mx::squeeze(mean, -1), mx::squeeze(rstd, -1)};
+  const mx::array scaled = mx::multiply(mx::multiply(centred, rstd), c[1]);
+  return {mx::astype(c.has(2) ? mx::add(scaled, c[2]) : scaled, c.in_dtype(0)), mx::squeeze(mean, -1),
+          mx::squeeze(rstd, -1)};
 }
 
 Arrays run_layer_norm_bwd(const Call& c) {
@@ -34,6 +36,46 @@ Arrays run_dropout(const Call& c) {
   const mx::array decisions =
       dropout_decisions(c.cols(0), position, sample, static_cast<uint32_t>(c.node.attrs.i("site")), c[3]);
   return {mx::astype(drop(f32(c[0]), decisions, c.node.attrs.f("p")), c.in_dtype(0))};
+}
+
+Arrays run_rotary(const Call& c) {
+  const int heads = static_cast<int>(c.node.attrs.i("heads")), width = c.cols(0) / 3 / heads;
+  const int tokens = c.rows(0);
+  const std::vector<float> frequencies = rotary_frequencies(width, c.node.attrs.f("theta"));
+  const mx::array angle = mx::multiply(mx::reshape(f32(c[1]), {tokens, 1, 1}),
+                                       mx::array(frequencies.data(), {1, 1, width / 2}, mx::float32));
+  const mx::array cosine = mx::cos(angle), sine = mx::sin(angle);
+  const mx::array by = c.node.attrs.b("inverse") ? mx::negative(sine) : sine;
+  const mx::array x = mx::reshape(f32(c[0]), {tokens, 3 * heads, width});
+  const mx::array turned = mx::slice(x, {0, 0, 0}, {tokens, 2 * heads, width});
+  const Arrays pair = mx::split(turned, 2, -1);
+  const mx::array first = mx::subtract(mx::multiply(pair[0], cosine), mx::multiply(pair[1], by));
+  const mx::array second = mx::add(mx::multiply(pair[1], cosine), mx::multiply(pair[0], by));
+  const mx::array values = mx::slice(x, {0, 2 * heads, 0}, {tokens, 3 * heads, width});
+  const mx::array y = mx::concatenate({mx::concatenate({first, second}, -1), values}, 1);
+  return {mx::astype(mx::reshape(y, {tokens, c.cols(0)}), c.in_dtype(0))};
+}
+
+/// Of packed rows: which tokens they hold, f32 [B, N], and how many, f32 [B, 1], at least 1.
+struct Segments {
+  mx::array holds, tokens;
+};
+Segments segments_of(const mx::array& cu, int tokens) {
+  const int rows = static_cast<int>(cu.size()) - 1;
+  const mx::array begin = mx::reshape(mx::slice(cu, {0}, {rows}), {rows, 1});
+  const mx::array end = mx::reshape(mx::slice(cu, {1}, {rows + 1}), {rows, 1});
+  const mx::array token = mx::arange(tokens);
+  return {f32(mx::logical_and(mx::less_equal(begin, token), mx::less(token, end))),
+          f32(mx::maximum(mx::subtract(end, begin), mx::array(1)))};
+}
+Arrays run_segment_mean(const Call& c) {
+  const Segments s = segments_of(c[1], c.rows(0));
+  return {mx::astype(mx::divide(mx::matmul(s.holds, f32(c[0])), s.tokens), c.in_dtype(0))};
+}
+Arrays run_segment_mean_bwd(const Call& c) {
+  const Segments s = segments_of(c[1], static_cast<int>(c.out_type(0).shape[0]));
+  const mx::array each = mx::divide(f32(c[0]), s.tokens);
+  return {mx::astype(mx::matmul(mx::transpose(s.holds), each), c.in_dtype(0))};
 }
 
 Arrays run_gather(const Call& c) { return {mx::take(c[0], c[1], 0)}; }
@@ -77,6 +119,9 @@ std::vector<Entry> row_entries() {
   return {{&op::layer_norm, "two passes", run_layer_norm},
           {&op::layer_norm_bwd, "two passes", run_layer_norm_bwd},
           {&op::dropout, "map", run_dropout},
+          {&op::rotary, "pairs", run_rotary},
+          {&op::segment_mean, "product", run_segment_mean},
+          {&op::segment_mean_bwd, "product", run_segment_mean_bwd},
           {&op::gather_rows, "take", run_gather},
           {&op::scatter_add_rows, "product", scatter_by_product, few_rows},
           {&op::scatter_add_rows, "sorted scan", scatter_by_scan}};

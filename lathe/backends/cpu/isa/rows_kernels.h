@@ -21,6 +21,7 @@ struct AdamW {
 
 /// Kernels on rows stored as f32, bf16 or f16 (`void*`), for one thread.  [begin, end) are rows.
 struct StorageKernels {
+  /// beta may be null: 0.
   void (*layer_norm)(int64_t begin, int64_t end, int64_t cols, const void* x, const float* gamma,
                      const float* beta, float eps, void* y, float* mean, float* rstd);
   /// dgamma, dbeta: sums over these rows alone.
@@ -34,6 +35,11 @@ struct StorageKernels {
   void (*gelu_bwd)(int64_t n, const void* dy, const void* x, void* dx);
   void (*relu_bwd)(int64_t n, const void* dy, const void* y, void* dx);
   void (*tanh_bwd)(int64_t n, const void* dy, const void* y, void* dx);
+  /// y, dy: rows of `cols`; x, dx: rows of twice as many.
+  void (*geglu)(int64_t begin, int64_t end, int64_t cols, const void* x, void* y);
+  void (*geglu_bwd)(int64_t begin, int64_t end, int64_t cols, const void* dy, const void* x, void* dx);
+  /// cosines, sines: [half]; x, y: [2 · half].
+  void (*rotate)(int64_t half, const float* cosines, const float* sines, const void* x, void* y);
   void (*add)(int64_t n, const void* a, const void* b, void* y);
   void (*mul)(int64_t n, const void* a, const void* b, void* y);
   void (*scale)(int64_t n, const void* x, float factor, void* y);

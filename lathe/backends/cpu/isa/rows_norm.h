@@ -25,9 +25,13 @@ void layer_norm(int64_t begin, int64_t end, int64_t cols, const void* xs, const 
     const float shift = deviation.total() / n, m = near + shift;
     const float variance = square.total() / n - shift * shift;
     const float r = 1.f / sqrtf((variance < 0.f ? 0.f : variance) + eps);
-    for_vectors(cols, [&](int64_t i, auto w) {
-      store(y + i, (load(x + i, w) - m) * r * load(gamma + i, w) + load(beta + i, w), w);
-    });
+    if (beta != nullptr)
+      for_vectors(cols, [&](int64_t i, auto w) {
+        store(y + i, (load(x + i, w) - m) * r * load(gamma + i, w) + load(beta + i, w), w);
+      });
+    else
+      for_vectors(cols,
+                  [&](int64_t i, auto w) { store(y + i, (load(x + i, w) - m) * r * load(gamma + i, w), w); });
     mean[row] = m;
     rstd[row] = r;
   }

@@ -29,6 +29,41 @@ void gelu_bwd(int64_t n, const void* dy, const void* x, void* dx) {
     return d * (at.cdf + v * (at.bell * 0.398942280f));
   });
 }
+/// y[rows, cols] = gelu(x) of the first half of rows of 2 · cols, times the second half.
+template <typename T>
+void geglu(int64_t begin, int64_t end, int64_t cols, const void* x, void* y) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* u = static_cast<const T*>(x) + row * 2 * cols;
+    zip<T>(cols, u, u + cols, static_cast<T*>(y) + row * cols,
+           [](Floats a, Floats gate) { return a * normal_for<T>(a).cdf * gate; });
+  }
+}
+template <typename T>
+void geglu_bwd(int64_t begin, int64_t end, int64_t cols, const void* dys, const void* xs, void* dxs) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* dy = static_cast<const T*>(dys) + row * cols;
+    const T* x = static_cast<const T*>(xs) + row * 2 * cols;
+    T* dx = static_cast<T*>(dxs) + row * 2 * cols;
+    for_vectors(cols, [&](int64_t i, auto w) {
+      const Floats d = load(dy + i, w), u = load(x + i, w), gate = load(x + cols + i, w);
+      const Normal at = normal_for<T>(u);
+      store(dx + i, d * gate * (at.cdf + u * (at.bell * 0.398942280f)), w);
+      store(dx + cols + i, d * (u * at.cdf), w);
+    });
+  }
+}
+/// Pairs (x[i], x[half + i]) turned: (a, b) → (a cos − b sin, b cos + a sin).
+template <typename T>
+void rotate(int64_t half, const float* cosines, const float* sines, const void* xs, void* ys) {
+  const T* x = static_cast<const T*>(xs);
+  T* y = static_cast<T*>(ys);
+  for_vectors(half, [&](int64_t i, auto w) {
+    const Floats a = load(x + i, w), b = load(x + half + i, w);
+    const Floats c = load(cosines + i, w), s = load(sines + i, w);
+    store(y + i, a * c - b * s, w);
+    store(y + half + i, b * c + a * s, w);
+  });
+}
 /// NaN stays NaN.
 template <typename T>
 void relu(int64_t n, const void* x, void* y) {

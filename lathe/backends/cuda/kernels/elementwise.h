@@ -24,6 +24,11 @@ void tanh_bwd(cudaStream_t stream, DType t, int64_t n, const void* dy, const voi
 void gelu(cudaStream_t stream, DType t, int64_t n, const void* x, void* y);
 void gelu_bwd(cudaStream_t stream, DType t, int64_t n, const void* dy, const void* x, void* dx);
 
+/// y[r, c] = gelu(x[r, c]) · x[r, cols + c]; y, dy: [rows, cols], x, dx: [rows, 2 · cols].  Not in place.
+void geglu(cudaStream_t stream, DType t, int64_t rows, int64_t cols, const void* x, void* y);
+void geglu_bwd(cudaStream_t stream, DType t, int64_t rows, int64_t cols, const void* dy, const void* x,
+               void* dx);
+
 /// y[0] = mean of the n elements of x.
 void mean(cudaStream_t stream, DType t, int64_t n, const void* x, float* y, void* workspace);
 size_t mean_workspace_bytes(int64_t n);

@@ -137,7 +137,9 @@ struct Statistics {
 template <int kWidth, typename T>
 __device__ inline void store_normal(const Normal<T>& n, int64_t at, int64_t col, const Statistics& s,
                                     float (&x)[kWidth]) {
-  const Vec<float, kWidth> gamma = load_vec<kWidth>(n.gamma + col), beta = load_vec<kWidth>(n.beta + col);
+  const Vec<float, kWidth> gamma = load_vec<kWidth>(n.gamma + col);
+  Vec<float, kWidth> beta{};
+  if (n.beta != nullptr) beta = load_vec<kWidth>(n.beta + col);
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) x[j] = (x[j] - s.mean) * s.rstd * gamma.at[j] + beta.at[j];
   store_vec(n.y + at + col, x);

@@ -19,6 +19,7 @@ struct RowsSize {
 };
 
 /// y = (x − mean) · rstd · gamma + beta.  x, y: [rows, cols]; gamma, beta: [cols]; mean, rstd: [rows].
+/// beta may be null: 0.
 void layer_norm(cudaStream_t stream, DType t, RowsSize s, const void* x, const float* gamma,
                 const float* beta, float eps, void* y, float* mean, float* rstd);
 
@@ -53,6 +54,23 @@ void layer_norm_dropout_bwd(cudaStream_t stream, DType t, RowsSize s, const Drop
 /// y = dropout(x), or residual + dropout(x) where residual is not null.  y may be x or residual.
 void dropout(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule, const int32_t* sample_ids,
              const int32_t* positions, const void* x, const void* residual, void* y);
+
+/// y = x, of whose rows q and k of every head are turned by their positions: [N, 3, H, D], D = 2 · half.
+/// back: by the negative angle.
+struct Turn {
+  static constexpr int kMostPairs = 128;
+  int heads, half;  ///< half ≤ kMostPairs
+  bool back;
+  const int32_t* positions;
+  float frequencies[kMostPairs];
+};
+void rotary(cudaStream_t stream, DType t, int64_t tokens, const Turn& turn, const void* x, void* y);
+
+/// y[b]: the mean of the rows of x from cu[b] to before cu[b+1], 0 where there is none.  s: shape of y.
+void segment_mean(cudaStream_t stream, DType t, RowsSize s, const int32_t* cu, const void* x, void* y);
+/// dx: [tokens, s.cols]; 0 behind the last row.  s: shape of dy.
+void segment_mean_bwd(cudaStream_t stream, DType t, RowsSize s, const int32_t* cu, const void* dy,
+                      int64_t tokens, void* dx);
 
 /// y[i] = table[ids[i]]; s: shape of y.  Every id must be a row of the table.
 void gather_rows(cudaStream_t stream, DType t, RowsSize s, const void* table, const int32_t* ids, void* y);
