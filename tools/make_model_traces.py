@@ -5,6 +5,7 @@ dropout 0.  What each file holds is written in tests/golden/README.md.
     make_model_traces.py [family ...]
 """
 import sys
+import tempfile
 
 import safetensors.torch
 import torch
@@ -20,12 +21,26 @@ BERT_SIZES = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, in
 DISTIL_SIZES = dict(dim=16, n_layers=2, n_heads=2, hidden_dim=32, dropout=0.0, attention_dropout=0.0, qa_dropout=0.0,
                     seq_classif_dropout=0.0, **SIZES)
 ROBERTA = dict(type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1, **BERT_SIZES)
+# Rows of up to 20 tokens, of which a query sees three on either side in the second and third layer.
+MODERN = dict(hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=24, local_attention=6,
+              pad_token_id=0, bos_token_id=2, cls_token_id=2, eos_token_id=3, sep_token_id=3, **SIZES)
 # Prefix of transformers' classes, their configuration, special tokens at the front, between and behind texts, padding.
 FAMILIES = {
     "roberta": ("Roberta", ROBERTA, [0], [2, 2], [2], 1),
     "xlm_roberta": ("XLMRoberta", ROBERTA, [0], [2, 2], [2], 1),
     "distilbert": ("DistilBert", DISTIL_SIZES, [2], [3], [3], 0),
     "electra": ("Electra", dict(embedding_size=8, **BERT_SIZES), [2], [3], [3], 0),
+    "modernbert": ("ModernBert", MODERN, [2], [3], [3], 0),
+}
+# Folder, end of transformers' class, labels, what the configuration says besides.
+HEADS = {
+    "classification": ("SequenceClassification", 3, {}),
+    "question_answering": ("QuestionAnswering", 2, {}),
+}
+MODERN_HEADS = {
+    **HEADS,
+    "mean_pooling": ("SequenceClassification", 3, dict(classifier_pooling="mean", norm_bias=True, attention_bias=True,
+                                                       mlp_bias=True, classifier_bias=True)),
 }
 LENGTHS = [(5, 4), (7, 0), (2, 9), (4, 0), (11, 5), (3, 6)]
 QUESTIONS = [(3, 8), (5, 6), (4, 7)]   # equal in sum: a packed softmax over positions knows no padded ones
@@ -83,11 +98,11 @@ def train(model, batch):
 
 def make(family, head):
     prefix, settings, front, between, behind, pad = FAMILIES[family]
-    kind = {"classification": "SequenceClassification", "question_answering": "QuestionAnswering"}[head]
-    config = getattr(transformers, prefix + "Config")(num_labels=3 if head == "classification" else 2, **settings)
+    kind, labels, more = MODERN_HEADS[head]
+    config = getattr(transformers, prefix + "Config")(num_labels=labels, **settings, **more)
     types = getattr(config, "type_vocab_size", 1) > 1
-    batch = make_batch(LENGTHS if head == "classification" else QUESTIONS, front, between, behind, pad, types)
-    if head == "classification":
+    batch = make_batch(QUESTIONS if head == "question_answering" else LENGTHS, front, between, behind, pad, types)
+    if head != "question_answering":
         batch["labels"] = torch.tensor([0, 1, 2, 2, 1, 0])
     else:
         batch.update(start_positions=torch.tensor([6, 8, 0]), end_positions=torch.tensor([7, 10, 0]))
@@ -115,8 +130,23 @@ def make(family, head):
     write_json(folder / "trace.json", {**trace, "parameters": names, "decayed": decayed, "versions": versions()})
 
 
+def new_head(family):
+    """The head that transformers gives a model whose checkpoint has none."""
+    prefix, settings = FAMILIES[family][:2]
+    config = getattr(transformers, prefix + "Config")(num_labels=3, **settings)
+    with tempfile.TemporaryDirectory() as base:
+        getattr(transformers, prefix + "Model")(config).save_pretrained(base)
+        set_seed(SEED)
+        model = getattr(transformers, prefix + "ForSequenceClassification").from_pretrained(base, num_labels=3)
+    head = {name: p.flatten().tolist() for name, p in model.named_parameters()
+            if not name.startswith(model.base_model_prefix + ".") and p.dim() > 1}
+    write_json(GOLDEN / f"tiny_{family}" / "new_head.json", {**head, "seed": SEED, "versions": versions()})
+
+
 if __name__ == "__main__":
     torch.set_num_threads(2)
     for name in sys.argv[1:] or FAMILIES:
-        for kind in ("classification", "question_answering"):
+        for kind in MODERN_HEADS if name == "modernbert" else HEADS:
             make(name, kind)
+        if name == "modernbert":
+            new_head(name)

@@ -88,7 +88,7 @@ void write_weights(Session& session, const AutoModel& model) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     values.assign(static_cast<size_t>(elements(parameters[i].shape)),
                   parameters[i].init == nn::Init::kOnes ? 1.0f : 0.0f);
-    if (parameters[i].init == nn::Init::kNormal) {
+    if (parameters[i].init == nn::Init::kNormal || parameters[i].init == nn::Init::kTruncated) {
       pool.run([&](int part, int parts) {
         const Share mine = share(static_cast<long>(values.size()), part, parts);
         for (size_t k = static_cast<size_t>(mine.begin); k < static_cast<size_t>(mine.end); ++k) {

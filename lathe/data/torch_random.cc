@@ -1,5 +1,6 @@
 #include "lathe/data/torch_random.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -78,6 +79,17 @@ void TorchGenerator::normal(std::span<float> out, float mean, float stddev) {
     const auto last = out.last(kBlock);
     uniform(last);
     normal_block(last.data(), mean, stddev);
+  }
+}
+
+void TorchGenerator::truncated_normal(std::span<float> out, float stddev, float most) {
+  const auto beyond = [&](float x) { return std::abs(x) > most; };
+  normal(out, 0, stddev);
+  std::vector<float> others(out.size());
+  while (std::any_of(out.begin(), out.end(), beyond)) {
+    normal(others, 0, stddev);
+    for (size_t i = 0; i < out.size(); ++i)
+      if (beyond(out[i])) out[i] = others[i];
   }
 }
 

@@ -1,22 +1,16 @@
 #include "lathe/models/encoder.h"
 
-#include <algorithm>
 #include <functional>
 #include <optional>
 
 #include "lathe/core/error.h"
-#include "lathe/models/family.h"
+#include "lathe/models/encoder_model.h"
+#include "lathe/models/modern_bert.h"
 #include "lathe/nn/layers.h"
 #include "lathe/ops/functional.h"
 
 namespace lathe {
 namespace {
-
-/// gelu_python is the same function as gelu, by erf.
-Value activate(const std::string& name, Value x) {
-  if (name == "relu") return relu(x);
-  return name == "tanh" ? tanh(x) : gelu(x);
-}
 
 int64_t embedding_size(const ModelConfig& c) {
   return c.embedding_size > 0 ? c.embedding_size : c.hidden_size;
@@ -90,36 +84,12 @@ struct Layer {
   }
 };
 
-/// What all models share: configuration and encoder.
-class Encoder : public TaskModel {
+/// Family's embeddings and layers, which normalise behind each sublayer.
+class Encoder : public EncoderModel {
  public:
-  Encoder(const ModelConfig& config, Problem problem)
-      : TaskModel(problem), config_(config), family_(family_of(config.model_type, config.file)) {}
-  std::string base_prefix() const override { return std::string(family_.base) + "."; }
-  double base_dropout() const override {
-    return std::max(config_.hidden_dropout_prob, config_.attention_probs_dropout_prob);
-  }
-  int64_t hidden_size() const override { return config_.hidden_size; }
-  int64_t vocab_size() const override { return config_.vocab_size; }
-  int64_t max_positions() const override {
-    return config_.max_position_embeddings - (position_padding() ? *position_padding() + 1 : 0);
-  }
-  std::optional<int64_t> position_padding() const override {
-    return family_.positions_after_padding ? std::optional(config_.pad_token_id) : std::nullopt;
-  }
-  int64_t type_vocab_size() const override { return config_.type_vocab_size; }
-  double initializer_range() const override { return config_.initializer_range; }
+  using EncoderModel::EncoderModel;
   /// [N, C]
-  Value base_output() override {
-    Value x = (*embeddings_)(trace());
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      std::optional<SegmentScope> recomputed;
-      const int64_t every = trace().recompute_every;
-      if (every > 0 && static_cast<int64_t>(i) % every == 0) recomputed.emplace(*x.program);
-      x = layers_[i](x);
-    }
-    return x;
-  }
+  Value base_output() override { return through(layers_, (*embeddings_)(trace())); }
 
  protected:
   /// For constructors: declares the base, and the head by `declare_head`, in the family's order.
@@ -132,8 +102,6 @@ class Encoder : public TaskModel {
     if (!family_.head_first) declare_head();
   }
 
-  ModelConfig config_;
-  const Family& family_;
   std::optional<Embeddings> embeddings_;
 
  private:
@@ -208,6 +176,7 @@ class MaskedLm : public Encoder {
 
 std::unique_ptr<TaskModel> make_model(const ModelConfig& config, Problem problem, int64_t num_labels) {
   const Family& family = family_of(config.model_type, config.file);
+  if (family.modern) return make_modern_bert(config, problem, num_labels);
   switch (problem) {
     case Problem::kQuestionAnswering:
       return std::make_unique<QuestionAnswering>(config);

@@ -5,7 +5,8 @@
 namespace lathe {
 
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> all{&kBert, &kRoberta, &kXlmRoberta, &kDistilBert, &kElectra};
+  static const std::vector<const Family*> all{&kBert,       &kRoberta, &kXlmRoberta,
+                                              &kDistilBert, &kElectra, &kModernBert};
   return all;
 }
 
@@ -15,6 +16,13 @@ const Family& family_of(const std::string& model_type, const std::string& file) 
     if (model_type == family->model_type) return *family;
     known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", family->model_type);
   }
+  if (model_type == "deberta" || model_type == "deberta-v2")
+    fail(ErrorCode::kUnsupported,
+         "{}: \"model_type\" is \"{}\", wants one of {}: Lathe's attention has no scores of relative "
+         "positions; "
+         "take an encoder without them, \"modernbert\" or \"electra\" for English, \"xlm-roberta\" for many "
+         "languages",
+         file, model_type, known);
   fail(ErrorCode::kUnsupported,
        "{}: \"model_type\" is \"{}\", wants one of {}: Lathe has no other so far; take a model that has it",
        file, model_type, known);

@@ -20,6 +20,7 @@ struct ConfigKeys {
   const char* classifier_dropout = "classifier_dropout";
   const char* qa_dropout = nullptr;
   const char* embedding_size = nullptr;
+  const char* mlp_dropout = nullptr;
 };
 
 /// Names of the weights of one layer, behind the layer's own.
@@ -48,8 +49,8 @@ struct MaskedLmHead {
   const char *bias, *dense, *norm;
 };
 
-/// What sets one family of encoders apart from BERT: numbers and names.  All of them normalise behind each
-/// sublayer and have absolute, learnt positions.
+/// What sets one family of encoders apart from BERT: numbers and names.  All but `modern` ones normalise
+/// behind each sublayer and have absolute, learnt positions.
 struct Family {
   const char* model_type;    ///< in config.json
   const char* class_prefix;  ///< of transformers' classes: "BertFor…"
@@ -68,13 +69,15 @@ struct Family {
   const MaskedLmHead* masked_lm = nullptr;  ///< null: Lathe has none for this family
   /// Keys that must have this value where they stand in config.json.
   std::vector<std::pair<const char*, bool>> flags;
+  /// ModernBERT's layers and heads, whose names stand in modern_bert.cc.
+  bool modern = false;
 };
 
-extern const Family kBert, kRoberta, kXlmRoberta, kDistilBert, kElectra;
+extern const Family kBert, kRoberta, kXlmRoberta, kDistilBert, kElectra, kModernBert;
 
 /// All families, BERT first.
 const std::vector<const Family*>& families();
-/// The family of a model_type.  Errors: kUnsupported, naming those that there are.
+/// The family of a model_type.  Errors: kUnsupported, naming those that there are, and for DeBERTa why not.
 const Family& family_of(const std::string& model_type, const std::string& file);
 
 }  // namespace lathe

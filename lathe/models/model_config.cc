@@ -108,10 +108,12 @@ ModelConfig parse_model_config(const nlohmann::json& json, const std::string& fi
   if (!family.own_head_dropout) c.classifier_dropout = c.hidden_dropout_prob;
   dropout(c.classifier_dropout, keys.classifier_dropout);
   dropout(c.qa_dropout, keys.qa_dropout);
+  dropout(c.mlp_dropout, keys.mlp_dropout);
   c.initializer_range = not_negative(json, "initializer_range", c.initializer_range, file);
   if (keys.layer_norm_eps != nullptr)
     c.layer_norm_eps = not_negative(json, keys.layer_norm_eps, c.layer_norm_eps, file);
   check_sizes(c, family);
+  if (family.modern) c.modern = parse_modern_bert_config(json, c);
   return c;
 }
 
@@ -159,6 +161,7 @@ nlohmann::json config_to_write(const ModelConfig& config, const std::string& arc
   put(keys.hidden_act, config.hidden_act);
   put(keys.hidden_dropout_prob, config.hidden_dropout_prob);
   put(keys.attention_probs_dropout_prob, config.attention_probs_dropout_prob);
+  put(keys.mlp_dropout, config.mlp_dropout);
   json["initializer_range"] = config.initializer_range;
   put(keys.layer_norm_eps, config.layer_norm_eps);
   json["dtype"] = "float32";

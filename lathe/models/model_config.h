@@ -7,6 +7,17 @@
 
 namespace lathe {
 
+/// What ModernBERT's config.json says beyond the others'.
+struct ModernBertConfig {
+  std::vector<bool> local;  ///< by layer: it attends within the window
+  int64_t window = 64;      ///< tokens that a query sees on either side: half of "local_attention"
+  double global_theta = 160000, local_theta = 10000;
+  double initializer_cutoff_factor = 2;
+  bool norm_bias = false, attention_bias = false, mlp_bias = false, classifier_bias = false;
+  bool decoder_bias = true, mean_pooling = false;
+  std::string classifier_activation = "gelu";
+};
+
 /// config.json of an encoder, under BERT's names and with its defaults.  `json` keeps all keys of the file,
 /// so that what Lathe does not use is written back as it was.
 struct ModelConfig {
@@ -19,8 +30,9 @@ struct ModelConfig {
   int64_t pad_token_id = 0;     ///< -1: none
   std::string hidden_act = "gelu";
   double hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1;
-  double classifier_dropout = 0.1, qa_dropout = 0;
+  double classifier_dropout = 0.1, qa_dropout = 0, mlp_dropout = 0;
   double initializer_range = 0.02, layer_norm_eps = 1e-12;
+  ModernBertConfig modern = {};
   nlohmann::json json = nlohmann::json::object();
   std::string file = "config.json";  ///< where it was read from, for messages
 };
@@ -29,6 +41,9 @@ struct ModelConfig {
 /// key, for sizes that are not positive, for heads that do not divide hidden_size; kUnsupported for another
 /// model_type, hidden_act, position_embedding_type, or a decoder; the message names what there is.
 ModelConfig parse_model_config(const nlohmann::json& json, const std::string& file);
+
+/// The part of it that ModernBERT alone has; `config` has the rest.  Errors: as parse_model_config.
+ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const ModelConfig& config);
 
 /// The configuration of a model folder.  Errors: kNotFound if there is none; as parse_model_config.
 ModelConfig read_model_config(FileSystem& fs, const std::string& folder);

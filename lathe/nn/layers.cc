@@ -7,24 +7,28 @@
 namespace lathe::nn {
 namespace {
 
+/// −1: none
 Value parameter(const Module* module, int block) {
+  if (block < 0) return {};
   return module->trace().blocks[static_cast<size_t>(block)];
 }
 
 }  // namespace
 
-Linear::Linear(Module& module, const std::string& name, int64_t in, int64_t out)
-    : Linear(module, std::vector{name}, in, out) {}
+Linear::Linear(Module& module, const std::string& name, int64_t in, int64_t out, const LinearOptions& options)
+    : Linear(module, std::vector{name}, in, out, options) {}
 
-Linear::Linear(Module& module, const std::vector<std::string>& names, int64_t in, int64_t out)
+Linear::Linear(Module& module, const std::vector<std::string>& names, int64_t in, int64_t out,
+               const LinearOptions& options)
     : module_(&module) {
   std::vector<int> weights, biases;
   for (const std::string& name : names) {
-    weights.push_back(module.declare({name + ".weight", {out, in}, Init::kNormal}));
-    biases.push_back(module.declare({name + ".bias", {out}, Init::kZeros, false}));
+    weights.push_back(
+        module.declare({name + ".weight", {out, in}, options.init, true, true, options.stddev}));
+    if (options.bias) biases.push_back(module.declare({name + ".bias", {out}, Init::kZeros, false}));
   }
   weight_ = module.add_block(weights);
-  bias_ = module.add_block(biases);
+  if (options.bias) bias_ = module.add_block(biases);
 }
 
 Value Linear::operator()(Value x) const {
@@ -38,10 +42,10 @@ Embedding::Embedding(Module& module, const std::string& name, int64_t rows, int6
 Value Embedding::operator()(Value ids) const { return gather_rows(table(), ids); }
 Value Embedding::table() const { return parameter(module_, weight_); }
 
-LayerNorm::LayerNorm(Module& module, const std::string& name, int64_t width, double eps)
+LayerNorm::LayerNorm(Module& module, const std::string& name, int64_t width, double eps, bool bias)
     : module_(&module),
       weight_(module.add_parameter({name + ".weight", {width}, Init::kOnes, false})),
-      bias_(module.add_parameter({name + ".bias", {width}, Init::kZeros, false})),
+      bias_(bias ? module.add_parameter({name + ".bias", {width}, Init::kZeros, false}) : -1),
       eps_(eps) {}
 
 Value LayerNorm::operator()(Value x) const {
@@ -64,13 +68,19 @@ Value Dropout::apply(Value x, Value sample_ids, Value positions) const {
                          {{"p", p_}, {"site", site_}})[0];
 }
 
-Attention::Attention(Module& module, const std::string& site, int64_t heads, double p)
-    : module_(&module), heads_(heads), site_(dropout_site(site)), p_(p) {}
+Value Rotary::operator()(Value qkv) const {
+  return rotary(qkv, module_->trace().batch.position_ids, heads_, theta_);
+}
+
+Attention::Attention(Module& module, const std::string& site, int64_t heads, double p, int64_t window)
+    : module_(&module), heads_(heads), site_(dropout_site(site)), p_(p), window_(window) {}
 
 Value Attention::operator()(Value qkv) const {
   const Trace& trace = module_->trace();
+  const Attrs attrs = {
+      {"heads", heads_}, {"p", trace.training ? p_ : 0.0}, {"site", site_}, {"window", window_}};
   return qkv.program->emit(op::attention, {qkv, trace.batch.cu, trace.batch.row_ids, trace.batch.rng},
-                           {{"heads", heads_}, {"p", trace.training ? p_ : 0.0}, {"site", site_}})[0];
+                           attrs)[0];
 }
 
 }  // namespace lathe::nn

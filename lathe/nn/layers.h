@@ -6,19 +6,27 @@
 
 namespace lathe::nn {
 
+/// How a linear layer starts, and whether it has a bias.
+struct LinearOptions {
+  bool bias = true;
+  Init init = Init::kNormal;
+  double stddev = 0;  ///< as in Parameter
+};
+
 /// y = x·Wᵀ + b with parameters `name`.weight [out, in] and `name`.bias [out].
 class Linear {
  public:
-  Linear(Module& module, const std::string& name, int64_t in, int64_t out);
+  Linear(Module& module, const std::string& name, int64_t in, int64_t out, const LinearOptions& options = {});
   /// Several layers of the same input as one product: x [.., in] → [.., names · out], their outputs side by
   /// side.
-  Linear(Module& module, const std::vector<std::string>& names, int64_t in, int64_t out);
+  Linear(Module& module, const std::vector<std::string>& names, int64_t in, int64_t out,
+         const LinearOptions& options = {});
   /// x [.., in] → [.., out]
   Value operator()(Value x) const;
 
  private:
   Module* module_;
-  int weight_, bias_;
+  int weight_, bias_ = -1;  // −1: none
 };
 
 /// Rows of the table `name`.weight [rows, width].
@@ -35,15 +43,15 @@ class Embedding {
   int weight_;
 };
 
-/// Layer normalisation with parameters `name`.weight and `name`.bias [width].
+/// Layer normalisation with parameters `name`.weight and, with `bias`, `name`.bias [width].
 class LayerNorm {
  public:
-  LayerNorm(Module& module, const std::string& name, int64_t width, double eps);
+  LayerNorm(Module& module, const std::string& name, int64_t width, double eps, bool bias = true);
   Value operator()(Value x) const;
 
  private:
   Module* module_;
-  int weight_, bias_;
+  int weight_, bias_;  // −1: none
   double eps_;
 };
 
@@ -63,10 +71,24 @@ class Dropout {
   double p_;
 };
 
+/// Turns queries and keys by the positions of their tokens.
+class Rotary {
+ public:
+  Rotary(Module& module, int64_t heads, double theta) : module_(&module), heads_(heads), theta_(theta) {}
+  /// qkv [N, 3 · heads · width] → the same shape; width is even
+  Value operator()(Value qkv) const;
+
+ private:
+  Module* module_;
+  int64_t heads_;
+  double theta_;
+};
+
 /// Attention of each row's tokens over one another, with dropout of the probabilities at a named site.
 class Attention {
  public:
-  Attention(Module& module, const std::string& site, int64_t heads, double p);
+  /// window: over those at most so many tokens away; 0: all.
+  Attention(Module& module, const std::string& site, int64_t heads, double p, int64_t window = 0);
   /// qkv [N, 3 · heads · width] → [N, heads · width]
   Value operator()(Value qkv) const;
 
@@ -74,6 +96,7 @@ class Attention {
   Module* module_;
   int64_t heads_, site_;
   double p_;
+  int64_t window_;
 };
 
 }  // namespace lathe::nn

@@ -7,7 +7,12 @@
 namespace lathe::nn {
 
 /// How a parameter starts when no checkpoint has it.
-enum class Init { kZeros, kOnes, kNormal };
+enum class Init {
+  kZeros,
+  kOnes,
+  kNormal,
+  kTruncated,  ///< normal, without what lies too many standard deviations from 0
+};
 
 /// A parameter of a model, by its Hugging Face name.
 struct Parameter {
@@ -16,6 +21,7 @@ struct Parameter {
   Init init = Init::kZeros;
   bool decay = true;      ///< takes part in weight decay (HF: all but biases and LayerNorm)
   bool trainable = true;  ///< false: frozen; has neither gradient nor optimizer state
+  double stddev = 0;      ///< of kNormal and kTruncated; 0: the model's own
 };
 
 /// Offsets of all parameters, in elements, in two flat arenas: the trainable ones (first those with weight

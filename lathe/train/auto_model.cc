@@ -38,8 +38,14 @@ AutoModel make(const ModelConfig& config, const HeadOptions& head) {
 void draw(const nn::Parameter& p, const TaskModel& model, const ModelConfig& config,
           TorchGenerator& generator, std::vector<float>& values) {
   values.assign(static_cast<size_t>(elements(p.shape)), p.init == nn::Init::kOnes ? 1.0f : 0.0f);
-  if (p.init != nn::Init::kNormal) return;
+  if (p.init != nn::Init::kNormal && p.init != nn::Init::kTruncated) return;
   generator.normal(values, 0, static_cast<float>(config.initializer_range));
+  if (p.init == nn::Init::kTruncated) {  // transformers draws twice: as any linear layer, then as its own
+    const double stddev = p.stddev > 0 ? p.stddev : config.initializer_range;
+    generator.truncated_normal(values, static_cast<float>(stddev),
+                               static_cast<float>(stddev * config.modern.initializer_cutoff_factor));
+    return;
+  }
   const bool positions = model.position_padding() && p.name.ends_with("position_embeddings.weight");
   if (!positions && !p.name.ends_with("word_embeddings.weight")) return;
   const int64_t pad = config.pad_token_id;

@@ -136,6 +136,7 @@ class BadInput(unittest.TestCase):
         for key, value, *words in (
                 ("hidden_act", "silu", "wants gelu, gelu_python, relu or tanh", "take a model"),
                 ("hidden_act", 5, "wants a string"), ("model_type", "t5", 'wants one of "bert", "roberta"', "take a model"),
+                ("model_type", "deberta-v2", "relative positions", 'take an encoder without them, "modernbert"'),
                 ("position_embedding_type", "relative_key", 'wants "absolute"', "take a model"),
                 ("is_decoder", True, "true", "wants false"), ("num_hidden_layers", 0, "wants 1 to", "take the config"),
                 ("hidden_size", "x", "wants an integer"), ("hidden_dropout_prob", 1.5, "wants a probability"),

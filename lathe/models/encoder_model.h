@@ -1,0 +1,45 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/models/family.h"
+#include "lathe/models/task_model.h"
+
+namespace lathe {
+
+/// What the models of all families share: the configuration and what follows from it.
+class EncoderModel : public TaskModel {
+ public:
+  EncoderModel(const ModelConfig& config, Problem problem)
+      : TaskModel(problem), config_(config), family_(family_of(config.model_type, config.file)) {}
+  std::string base_prefix() const override { return std::string(family_.base) + "."; }
+  double base_dropout() const override;
+  int64_t hidden_size() const override { return config_.hidden_size; }
+  int64_t vocab_size() const override { return config_.vocab_size; }
+  int64_t max_positions() const override;
+  std::optional<int64_t> position_padding() const override;
+  int64_t type_vocab_size() const override { return config_.type_vocab_size; }
+  double initializer_range() const override { return config_.initializer_range; }
+
+ protected:
+  /// x through the layers, [N, C] → [N, C], in segments where the trace computes activations anew.
+  template <typename Layer>
+  Value through(const std::vector<Layer>& layers, Value x) const {
+    for (size_t i = 0; i < layers.size(); ++i) {
+      std::optional<SegmentScope> recomputed;
+      const int64_t every = trace().recompute_every;
+      if (every > 0 && static_cast<int64_t>(i) % every == 0) recomputed.emplace(*x.program);
+      x = layers[i](x);
+    }
+    return x;
+  }
+
+  ModelConfig config_;
+  const Family& family_;
+};
+
+/// The activation of that name in config.json: gelu, gelu_python (the same function), relu or tanh.
+Value activate(const std::string& name, Value x);
+
+}  // namespace lathe

@@ -1,0 +1,77 @@
+#include <gtest/gtest.h>
+
+#include "lathe/core/error.h"
+#include "lathe/models/model_config.h"
+
+namespace lathe {
+namespace {
+
+nlohmann::json config() {
+  return {{"model_type", "modernbert"},
+          {"hidden_size", 16},
+          {"num_attention_heads", 2},
+          {"num_hidden_layers", 4},
+          {"vocab_size", 48}};
+}
+
+std::string error_of(const std::string& key, const nlohmann::json& value) {
+  nlohmann::json json = config();
+  json[key] = value;
+  try {
+    parse_model_config(json, "config.json");
+    return "no error";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(ModernBertConfig, KeysOfVersionFourMeanWhatThoseOfVersionFiveMean) {
+  nlohmann::json old = config(), now = config();
+  old["global_attn_every_n_layers"] = 2;
+  old["global_rope_theta"] = 5e4;
+  old["local_rope_theta"] = 3e3;
+  now["layer_types"] = {"full_attention", "sliding_attention", "full_attention", "sliding_attention"};
+  now["rope_parameters"] = {{"full_attention", {{"rope_theta", 5e4}, {"rope_type", "default"}}},
+                            {"sliding_attention", {{"rope_theta", 3e3}}}};
+  for (const nlohmann::json& json : {old, now}) {
+    const ModernBertConfig m = parse_model_config(json, "config.json").modern;
+    EXPECT_EQ(m.local, std::vector<bool>({false, true, false, true}));
+    EXPECT_EQ(m.global_theta, 5e4);
+    EXPECT_EQ(m.local_theta, 3e3);
+  }
+}
+
+TEST(ModernBertConfig, DefaultsAreThoseOfTransformers) {
+  const ModelConfig c = parse_model_config(config(), "config.json");
+  EXPECT_EQ(c.modern.local, std::vector<bool>({false, true, true, false}));
+  EXPECT_EQ(c.modern.window, 64);
+  EXPECT_EQ(c.modern.global_theta, 160000);
+  EXPECT_EQ(c.modern.local_theta, 10000);
+  EXPECT_EQ(c.intermediate_size, 1152);
+  EXPECT_EQ(c.max_position_embeddings, 8192);
+  EXPECT_EQ(c.layer_norm_eps, 1e-5);
+  EXPECT_EQ(c.hidden_dropout_prob + c.attention_probs_dropout_prob + c.mlp_dropout + c.classifier_dropout, 0);
+  EXPECT_FALSE(c.modern.norm_bias || c.modern.attention_bias || c.modern.mlp_bias || c.modern.mean_pooling);
+}
+
+TEST(ModernBertConfig, SaysWhatItCannotCompute) {
+  const auto says = [](const std::string& key, const nlohmann::json& value, const std::string& words) {
+    const std::string found = error_of(key, value);
+    EXPECT_NE(found.find(words), std::string::npos) << found;
+    EXPECT_NE(found.find("config.json"), std::string::npos) << found;
+  };
+  says("hidden_activation", "relu", "wants gelu");
+  says("layer_types", {"full_attention"}, "names 1 layers, wants 4");
+  says("layer_types", {"x", "x", "x", "x"}, "\"full_attention\" or \"sliding_attention\"");
+  says("rope_parameters", {{"full_attention", {{"rope_type", "yarn"}}}}, "wants \"default\"");
+  says("rope_scaling", {{"factor", 2}}, "wants none");
+  says("local_attention", 1, "wants 2 or more");
+  says("global_attn_every_n_layers", 0, "wants 1 or more");
+  says("global_rope_theta", -1, "wants a number above 0");
+  says("classifier_pooling", "max", "wants cls or mean");
+  says("mlp_dropout", 1.5, "wants a probability");
+  says("num_attention_heads", 16, "an even one");
+}
+
+}  // namespace
+}  // namespace lathe
