@@ -1,0 +1,147 @@
+// What holds for BERT holds for every family: with dropout a run is a pure function of its arguments, a
+// text's scores do not depend on the texts beside it, and evaluation in fewer bits stays near that in f32.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lathe/backends/register.h"
+#include "lathe/io/json_file.h"
+#include "lathe/train/auto_model.h"
+
+namespace lathe {
+namespace {
+
+/// The tiny models of tests/golden, with dropout wherever the family has one.
+const char* const kFolders[] = {"tiny_bert/classification",        "tiny_roberta/classification",
+                                "tiny_xlm_roberta/classification", "tiny_distilbert/classification",
+                                "tiny_electra/classification",     "tiny_modernbert/classification",
+                                "tiny_modernbert/mean_pooling"};
+
+struct Trained {
+  std::vector<float> losses, state;
+};
+
+class Families : public testing::TestWithParam<const char*> {
+ protected:
+  Families() {
+    const std::string folder = LATHE_SOURCE_DIR "/tests/golden/" + std::string(GetParam());
+    nlohmann::json json = read_json(real_file_system(), folder + "/config.json");
+    for (auto& [key, value] : json.items())
+      if (key.find("dropout") != std::string::npos) value = 0.1;
+    config_ = parse_model_config(json, "config.json");
+    checkpoint_ = open_checkpoint(real_file_system(), folder);
+  }
+
+  /// A model with the stored weights.
+  struct Loaded {
+    AutoModel model;
+    std::unique_ptr<Backend> backend;
+    std::unique_ptr<Session> session;
+  };
+  Loaded load(int threads, DType dtype = DType::f32) const {
+    Loaded l{from_config(config_, {Problem::kSingleLabel, {"a", "b", "c"}}, std::nullopt),
+             open_device("cpu", {threads}), nullptr};
+    Session::Options options;
+    options.num_labels = 3;
+    options.program.dtype = dtype;
+    l.session = std::make_unique<Session>(*l.backend, *l.model.model, options);
+    const LoadReport report =
+        load_parameters(*l.model.model, *checkpoint_,
+                        [&](int i, std::span<const float> v) { l.session->write_parameter(i, v); });
+    EXPECT_TRUE(report.missing.empty());
+    return l;
+  }
+
+  /// The samples of these numbers, behind one another in that order, and tokens of no sample behind them.
+  PackedBatch batch(const std::vector<int>& samples, int more_tokens = 0) const {
+    PackedBatch b;
+    b.rows = static_cast<int>(samples.size());
+    b.cu_seqlens = {0};
+    for (const int sample : samples) {
+      const int length = 4 + 5 * sample % 15;
+      b.longest_row = std::max(b.longest_row, length);
+      b.cls_index.push_back(b.cu_seqlens.back());
+      b.labels.push_back(sample % 3);
+      for (int t = 0; t < length; ++t) {
+        b.input_ids.push_back(5 + (7 * sample + 11 * t) % 40);
+        b.position_ids.push_back(t);
+        b.sample_ids.push_back(sample);
+      }
+      b.cu_seqlens.push_back(static_cast<int32_t>(b.input_ids.size()));
+    }
+    b.tokens = (b.cu_seqlens.back() + 31) / 32 * 32 + more_tokens;
+    for (auto* ids : {&b.input_ids, &b.position_ids, &b.sample_ids, &b.token_type_ids})
+      ids->resize(static_cast<size_t>(b.tokens), 0);
+    return b;
+  }
+
+  /// Three updates with dropout.
+  Trained train(int threads, DType dtype) const {
+    const Loaded l = load(threads, dtype);
+    Trained trained;
+    for (int step = 1; step <= 3; ++step) {
+      StepScalars scalars;
+      scalars.learning_rate = 1e-3;
+      scalars.update_step = scalars.adam_step = step;
+      trained.losses.push_back(l.session->collect(l.session->step(batch(kAll), scalars)).loss);
+    }
+    trained.state = l.session->read_state("parameters");
+    return trained;
+  }
+
+  /// The loss with the masks of update 1.
+  double loss_of(const Loaded& l, const PackedBatch& b) const {
+    return l.session->collect(l.session->accumulate(b, StepScalars{})).loss;
+  }
+
+  const std::vector<int> kAll = {0, 1, 2, 3, 4, 5};
+  ModelConfig config_;
+  std::unique_ptr<Checkpoint> checkpoint_;
+};
+
+TEST_P(Families, TrainingWithDropoutGivesTheSameBitsWithAnyNumberOfThreads) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Trained one = train(1, dtype), three = train(3, dtype);
+    EXPECT_NE(one.losses[0], one.losses[1]);
+    EXPECT_EQ(one.losses, three.losses) << name_of(dtype);
+    EXPECT_EQ(one.state, three.state) << name_of(dtype);
+  }
+}
+
+/// Masks belong to samples: a batch's loss is the mean of those of its samples alone, whatever their order.
+/// The scores are the same bits; of the means each has at most a sum of six terms and a division.
+TEST_P(Families, MasksDoNotDependOnThePacking) {
+  const Loaded l = load(2);
+  double mean = 0;
+  for (const int sample : kAll) mean += loss_of(l, batch({sample})) / static_cast<double>(kAll.size());
+  const double rounding = 2 * 7 * 0x1p-24 * mean;
+  EXPECT_NEAR(loss_of(l, batch(kAll)), mean, rounding);
+  EXPECT_NEAR(loss_of(l, batch({5, 3, 1, 0, 2, 4}, 64)), mean, rounding);
+  std::vector<float> logits;
+  EXPECT_GT(std::abs(l.session->evaluate(batch(kAll), logits) - mean),
+            10 * rounding);  // something is dropped
+}
+
+TEST_P(Families, ScoresOfATextDoNotDependOnTheTextsBesideIt) {
+  const Loaded l = load(2);
+  std::vector<float> together, turned, alone;
+  l.session->evaluate(batch(kAll), together);
+  l.session->evaluate(batch({5, 4, 3, 2, 1, 0}, 32), turned);
+  for (const int sample : kAll) {
+    l.session->evaluate(batch({sample}), alone);
+    for (int k = 0; k < 3; ++k) {
+      EXPECT_EQ(together[static_cast<size_t>(3 * sample + k)], alone[static_cast<size_t>(k)]);
+      EXPECT_EQ(turned[static_cast<size_t>(3 * (5 - sample) + k)], alone[static_cast<size_t>(k)]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(kFolders), [](const auto& i) {
+  std::string name = i.param;
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace lathe
