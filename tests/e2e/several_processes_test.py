@@ -84,6 +84,27 @@ class SeveralProcesses(unittest.TestCase):
         self.check_same(wanted, self.run_ranks(2, "buckets", *still, "--ddp_bucket_cap_mb", "1")[0])
         self.check_same(wanted, self.run_ranks(2, "accumulated", *still, accumulation=4)[0])
 
+    def test_every_family(self):
+        """The golden models of the other families, with BERT's tokenizer, dropout, and word embeddings of its vocabulary."""
+        still = ("--learning_rate", "0", "--save_strategy", "no", "--max_seq_length", "20", "--num_train_epochs", "1")
+        for family in ("roberta", "xlm_roberta", "distilbert", "electra", "modernbert"):
+            with self.subTest(family):
+                folder = self.root / family
+                model_with_dropout(folder)
+                source = cl.ROOT / "tests" / "golden" / f"tiny_{family}" / "classification"
+                config = json.loads((source / "config.json").read_text())
+                config.update({key: 0.1 for key in config if "dropout" in key}, vocab_size=115)
+                (folder / "config.json").write_text(json.dumps(config))
+                (folder / "model.safetensors").write_bytes((source / "model.safetensors").read_bytes())
+                runs = []
+                for ranks in (1, 2):
+                    command = self.command(ranks, f"{family}{ranks}", *still)
+                    command[command.index(str(self.root / "model"))] = str(folder)
+                    result = cl.run(command)
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                    runs.append(history(self.root / f"{family}{ranks}"))
+                self.check_same(*runs)
+
     def test_training_goes_as_with_one_process(self):
         """Losses of a run that learns: rounding differences grow through AdamW, but not to 1e-4 in 36 updates."""
         losses = []
