@@ -137,6 +137,35 @@ TEST_P(Families, ScoresOfATextDoNotDependOnTheTextsBesideIt) {
   }
 }
 
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::pow(double{a[i]} - double{b[i]}, 2);
+  return std::sqrt(sum);
+}
+
+/// Errors relative to the norm of what they are errors of, added up along the model without cancelling.
+/// bf16 rounds each tensor on the way by at most 2⁻⁸: in a layer at most 11 (q, k, v; turned; context; after
+/// each of four products an output, a sum or an activation; two norms), and four in embeddings and head.
+/// int8 rounds an element of a row of k by at most a/254, a the row's largest: uniformly, so by a/254 ·
+/// √(k/3) over the row, whose norm is at least a.  That of both factors, of four products in a layer and two
+/// behind.
+TEST_P(Families, EvaluationInFewerBitsStaysNear) {
+  const Loaded l = load(2);
+  std::vector<float> full, bf16, int8;
+  l.session->evaluate(batch(kAll), full);
+  l.session->evaluate(batch(kAll), bf16, {}, DType::bf16);
+  l.session->evaluate(batch(kAll), int8, {}, {}, true);
+  const double size = distance(full, std::vector<float>(full.size(), 0)),
+               layers = static_cast<double>(config_.num_hidden_layers),
+               k = static_cast<double>(std::max(config_.hidden_size, config_.intermediate_size));
+  EXPECT_LE(distance(full, bf16), (11 * layers + 4) * 0x1p-8 * size);
+  EXPECT_LE(distance(full, int8), (4 * layers + 2) * 2 * std::sqrt(k / 3) / 254 * size);
+  EXPECT_GT(distance(full, bf16), 0);
+  EXPECT_GT(distance(full, int8), 0);
+  RecordProperty("bf16", fmt::format("{}", distance(full, bf16) / size));
+  RecordProperty("int8", fmt::format("{}", distance(full, int8) / size));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(kFolders), [](const auto& i) {
   std::string name = i.param;
   std::replace(name.begin(), name.end(), '/', '_');
