@@ -4,65 +4,15 @@
 #include <cmath>
 #include <cstring>
 
+#include "lathe/backends/cpu/rows_shares.h"
 #include "lathe/core/philox.h"
 
 namespace lathe::cpu {
 namespace {
 
-/// Elements below which a second thread costs more than it saves.
-constexpr int64_t kWorthThreads = 16384;
 /// Sums over rows are cut into this many blocks at most, and into none shorter than this.
 constexpr int64_t kMaxBlocks = 64, kMinBlockRows = 16;
 constexpr int64_t kSquaresBlock = 16384;
-
-/// Ranges per thread: enough that one who is done early takes over some of another's.
-constexpr int64_t kRangesOfAThread = 4;
-
-/// f(begin, end) on ranges that together are `items`, whose work is `each` elements.  Ranges begin at
-/// multiples of `step`.
-template <typename F>
-void for_shares(ThreadPool& pool, int64_t items, int64_t each, int64_t step, F f) {
-  if (items <= 0) return;
-  if (items * each < kWorthThreads || pool.size() == 1) return f(int64_t{0}, items);
-  const int ranges = pool.size() * static_cast<int>(kRangesOfAThread);
-  pool.deal(ranges);
-  pool.run([&](int part, int) {
-    for (long i; (i = pool.next_item(part)) >= 0;) {
-      const Share s = share((items + step - 1) / step, static_cast<int>(i), ranges);
-      const int64_t begin = s.begin * step, end = std::min<int64_t>(items, s.end * step);
-      if (begin < end) f(begin, end);
-    }
-  });
-}
-
-const StorageKernels& of(const RowKernels& kernels, DType t) {
-  return t == DType::bf16 ? kernels.bf16 : t == DType::f16 ? kernels.f16 : kernels.f32;
-}
-const std::byte* at(const void* x, int64_t i, DType t) {
-  return static_cast<const std::byte*>(x) + static_cast<size_t>(i) * size_of(t);
-}
-std::byte* at(void* x, int64_t i, DType t) {
-  return static_cast<std::byte*>(x) + static_cast<size_t>(i) * size_of(t);
-}
-
-/// y = x in another storage; x may be y where they are the same.
-void convert(const RowKernels& kernels, DType from, DType to, int64_t n, const void* x, void* y) {
-  if (from == to) {
-    std::memmove(y, x, static_cast<size_t>(n) * size_of(to));
-  } else if (to == DType::f32) {
-    of(kernels, from).to_f32(n, x, static_cast<float*>(y));
-  } else if (from == DType::f32) {
-    of(kernels, to).from_f32(n, static_cast<const float*>(x), y);
-  } else {
-    constexpr int64_t kPart = 256;
-    float wide[kPart];
-    for (int64_t i = 0; i < n; i += kPart) {
-      const int64_t count = std::min(kPart, n - i);
-      of(kernels, from).to_f32(count, at(x, i, from), wide);
-      of(kernels, to).from_f32(count, wide, at(y, i, to));
-    }
-  }
-}
 
 int64_t row_blocks(int64_t rows) {
   return std::clamp<int64_t>((rows + kMinBlockRows - 1) / kMinBlockRows, 1, kMaxBlocks);
@@ -318,73 +268,6 @@ void Rows::dropout(DType t, Size s, const Dropped& dropped, const void* x, void*
   for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
     drop(of(kernels_, t), begin, end, s.cols, dropped, x, nullptr, y);
   });
-}
-
-size_t Rows::rotary_workspace_bytes(int64_t rows, int64_t half) {
-  return static_cast<size_t>(2 * rows * half) * sizeof(float);
-}
-
-void Rows::rotary(DType t, Size s, const Turn& turn, const void* x, void* y, void* workspace) const {
-  // Positions repeat from row to row: one line of cosines and sines for each, where they are no more than the
-  // tokens, else one for each token.
-  const int64_t half = turn.half;
-  int64_t lines = 0;
-  for (int64_t i = 0; i < s.rows; ++i) lines = std::max<int64_t>(lines, turn.positions[i] + 1);
-  const bool by_position = lines <= s.rows;
-  if (!by_position) lines = s.rows;
-  float *cosines = static_cast<float*>(workspace), *sines = cosines + s.rows * half;
-  constexpr int64_t kSineCost = 32;  // about so many elements
-  for_shares(pool_, lines, half * kSineCost, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t line = begin; line < end; ++line)
-      for (int64_t i = 0; i < half; ++i) {
-        const auto position = static_cast<float>(by_position ? line : turn.positions[line]);
-        const float angle = position * turn.frequencies[i];
-        cosines[line * half + i] = std::cos(angle);
-        sines[line * half + i] = turn.back ? -std::sin(angle) : std::sin(angle);
-      }
-  });
-  const StorageKernels& kernels = of(kernels_, t);
-  for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t line = (by_position ? turn.positions[row] : row) * half, first = row * s.cols;
-      for (int64_t piece = 0; piece < turn.turned; ++piece) {
-        const int64_t place = first + piece * 2 * half;
-        kernels.rotate(half, cosines + line, sines + line, at(x, place, t), at(y, place, t));
-      }
-      const int64_t rest = turn.turned * 2 * half;
-      std::memcpy(at(y, first + rest, t), at(x, first + rest, t),
-                  static_cast<size_t>(s.cols - rest) * size_of(t));
-    }
-  });
-}
-
-size_t Rows::segment_mean_workspace_bytes(Size s) {
-  return static_cast<size_t>(s.rows * s.cols) * sizeof(float);
-}
-
-void Rows::segment_mean(DType t, Size s, const int32_t* cu, const void* x, void* y, void* workspace) const {
-  const int64_t each = s.rows == 0 ? 0 : cu[s.rows] / s.rows * s.cols;
-  for_shares(pool_, s.rows, each, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      float* sums = static_cast<float*>(workspace) + b * s.cols;
-      of(kernels_, t).column_sums(cu[b], cu[b + 1], s.cols, x, sums);
-      const float share = 1.f / static_cast<float>(std::max(1, cu[b + 1] - cu[b]));
-      kernels_.f32.scale(s.cols, sums, share, sums);
-      convert(kernels_, DType::f32, t, s.cols, sums, at(y, b * s.cols, t));
-    }
-  });
-}
-
-void Rows::segment_mean_bwd(DType t, Size s, const int32_t* cu, const void* dy, int64_t tokens,
-                            void* dx) const {
-  const size_t row_bytes = static_cast<size_t>(s.cols) * size_of(t);
-  for (int64_t b = 0; b < s.rows; ++b) {
-    if (cu[b] == cu[b + 1]) continue;
-    std::byte* first = at(dx, cu[b] * s.cols, t);
-    of(kernels_, t).scale(s.cols, at(dy, b * s.cols, t), 1.f / static_cast<float>(cu[b + 1] - cu[b]), first);
-    for (int64_t n = cu[b] + 1; n < cu[b + 1]; ++n) std::memcpy(at(dx, n * s.cols, t), first, row_bytes);
-  }
-  std::memset(at(dx, cu[s.rows] * s.cols, t), 0, static_cast<size_t>(tokens - cu[s.rows]) * row_bytes);
 }
 
 void Rows::gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y) const {

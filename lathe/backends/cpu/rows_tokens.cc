@@ -1,0 +1,77 @@
+// Rotary positions, and means over the tokens of a row.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "lathe/backends/cpu/rows_shares.h"
+
+namespace lathe::cpu {
+
+size_t Rows::rotary_workspace_bytes(int64_t rows, int64_t half) {
+  return static_cast<size_t>(2 * rows * half) * sizeof(float);
+}
+
+void Rows::rotary(DType t, Size s, const Turn& turn, const void* x, void* y, void* workspace) const {
+  // Positions repeat from row to row: one line of cosines and sines for each, where they are no more than the
+  // tokens, else one for each token.
+  const int64_t half = turn.half;
+  int64_t lines = 0;
+  for (int64_t i = 0; i < s.rows; ++i) lines = std::max<int64_t>(lines, turn.positions[i] + 1);
+  const bool by_position = lines <= s.rows;
+  if (!by_position) lines = s.rows;
+  float *cosines = static_cast<float*>(workspace), *sines = cosines + s.rows * half;
+  constexpr int64_t kSineCost = 32;  // about so many elements
+  for_shares(pool_, lines, half * kSineCost, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t line = begin; line < end; ++line)
+      for (int64_t i = 0; i < half; ++i) {
+        const auto position = static_cast<float>(by_position ? line : turn.positions[line]);
+        const float angle = position * turn.frequencies[i];
+        cosines[line * half + i] = std::cos(angle);
+        sines[line * half + i] = turn.back ? -std::sin(angle) : std::sin(angle);
+      }
+  });
+  const StorageKernels& kernels = of(kernels_, t);
+  for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t line = (by_position ? turn.positions[row] : row) * half, first = row * s.cols;
+      for (int64_t piece = 0; piece < turn.turned; ++piece) {
+        const int64_t place = first + piece * 2 * half;
+        kernels.rotate(half, cosines + line, sines + line, at(x, place, t), at(y, place, t));
+      }
+      const int64_t rest = turn.turned * 2 * half;
+      std::memcpy(at(y, first + rest, t), at(x, first + rest, t),
+                  static_cast<size_t>(s.cols - rest) * size_of(t));
+    }
+  });
+}
+
+size_t Rows::segment_mean_workspace_bytes(Size s) {
+  return static_cast<size_t>(s.rows * s.cols) * sizeof(float);
+}
+
+void Rows::segment_mean(DType t, Size s, const int32_t* cu, const void* x, void* y, void* workspace) const {
+  const int64_t each = s.rows == 0 ? 0 : cu[s.rows] / s.rows * s.cols;
+  for_shares(pool_, s.rows, each, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      float* sums = static_cast<float*>(workspace) + b * s.cols;
+      of(kernels_, t).column_sums(cu[b], cu[b + 1], s.cols, x, sums);
+      const float share = 1.f / static_cast<float>(std::max(1, cu[b + 1] - cu[b]));
+      kernels_.f32.scale(s.cols, sums, share, sums);
+      convert(kernels_, DType::f32, t, s.cols, sums, at(y, b * s.cols, t));
+    }
+  });
+}
+
+void Rows::segment_mean_bwd(DType t, Size s, const int32_t* cu, const void* dy, int64_t tokens,
+                            void* dx) const {
+  const size_t row_bytes = static_cast<size_t>(s.cols) * size_of(t);
+  for (int64_t b = 0; b < s.rows; ++b) {
+    if (cu[b] == cu[b + 1]) continue;
+    std::byte* first = at(dx, cu[b] * s.cols, t);
+    of(kernels_, t).scale(s.cols, at(dy, b * s.cols, t), 1.f / static_cast<float>(cu[b + 1] - cu[b]), first);
+    for (int64_t n = cu[b] + 1; n < cu[b + 1]; ++n) std::memcpy(at(dx, n * s.cols, t), first, row_bytes);
+  }
+  std::memset(at(dx, cu[s.rows] * s.cols, t), 0, static_cast<size_t>(tokens - cu[s.rows]) * row_bytes);
+}
+
+}  // namespace lathe::cpu
