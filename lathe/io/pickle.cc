@@ -66,8 +66,9 @@ std::string printable(std::string_view text) {
 
 class Unpickler {
  public:
-  Unpickler(std::span<const std::byte> bytes, const std::string& file, const StorageReader& storage)
-      : bytes_(bytes), file_(file), storage_(storage) {
+  Unpickler(std::span<const std::byte> bytes, const std::string& file, const StorageReader& storage,
+            bool objects)
+      : bytes_(bytes), file_(file), storage_(storage), objects_(objects) {
     tree_.values = std::make_shared<std::deque<PickleValue>>();
     tree_.copies = std::make_shared<std::deque<std::vector<std::byte>>>();
   }
@@ -206,6 +207,10 @@ class Unpickler {
       case 'b':
         build();
         return true;
+      case 0x81:  // NEWOBJ
+        if (!objects_) unknown(op);
+        make_object();
+        return true;
       case 'Q':
         push_storage();
         return true;
@@ -336,7 +341,7 @@ class Unpickler {
   void push_global() {
     const std::string module = take_line();
     const std::string name = module + "." + take_line();
-    if (!is_known(name))
+    if (!is_known(name) && !objects_)
       fail(ErrorCode::kUnsupported,
            "{}: holds the Python object {}, which Lathe does not load: only tensors, numbers, text, lists "
            "and dicts; "
@@ -368,14 +373,30 @@ class Unpickler {
       const PickleValue* sizes = arguments(packed, 1).items[0];
       (void)dimensions(sizes);  // checked, and thereby short: a copy of it is cheap
       push(PickleValue::Tuple{arguments(sizes, 0)});
+    } else if (objects_ && !is_known(name->name)) {
+      (void)arguments(packed, 0);
+      push(PickleValue::Object{name->name, packed});
     } else {
       damaged("calls {} with unknown arguments", name->name);
     }
   }
 
+  void make_object() {
+    const PickleValue* packed = pop();
+    const PickleValue* type = pop();
+    const auto* name = type->as<PickleValue::Name>();
+    if (name == nullptr) damaged("makes an object of a {}", type->kind());
+    (void)arguments(packed, 0);
+    push(PickleValue::Object{name->name, packed});
+  }
+
   /// Attributes of an OrderedDict, such as a state dict's `_metadata`: versions of modules, not needed here.
   void build() {
-    pop();
+    const PickleValue* state = pop();
+    if (auto* object = std::get_if<PickleValue::Object>(&top()->value)) {
+      object->state = state;
+      return;
+    }
     if (top()->as<PickleValue::Dict>() == nullptr) damaged("sets attributes of a {}", top()->kind());
   }
 
@@ -445,6 +466,7 @@ class Unpickler {
   std::span<const std::byte> bytes_;
   const std::string& file_;
   const StorageReader& storage_;
+  const bool objects_;
   size_t position_ = 0;
   PickleTree tree_;
   std::vector<PickleValue*> stack_;
@@ -457,8 +479,9 @@ class Unpickler {
 
 }  // namespace
 
-PickleTree unpickle(std::span<const std::byte> bytes, const std::string& file, const StorageReader& storage) {
-  return Unpickler(bytes, file, storage).run();
+PickleTree unpickle(std::span<const std::byte> bytes, const std::string& file, const StorageReader& storage,
+                    bool objects) {
+  return Unpickler(bytes, file, storage, objects).run();
 }
 
 }  // namespace lathe

@@ -33,8 +33,17 @@ struct PickleValue {
     std::string name;
   };
 
+  /// An instance of a Python class, of which nothing was run: what it was made of.
+  struct Object {
+    std::string type;                    ///< "transformers.trainer_utils.IntervalStrategy"
+    const PickleValue* arguments;        ///< a tuple
+    const PickleValue* state = nullptr;  ///< its attributes, mostly a dict; null: none
+  };
+
   /// A storage is a tensor of one dimension.
-  std::variant<std::monostate, bool, int64_t, double, std::string, List, Tuple, Dict, Name, TensorView> value;
+  std::variant<std::monostate, bool, int64_t, double, std::string, List, Tuple, Dict, Name, TensorView,
+               Object>
+      value;
 
   /// Null if it holds something else.
   template <typename T>
@@ -61,9 +70,11 @@ void check_walkable(const PickleValue* root, const std::string& file);
 using StorageReader = std::function<std::span<const std::byte>(const std::string& key)>;
 
 /// Reads a pickle of protocol 2 that torch.save wrote, without executing anything: the few names it knows are
-/// rebuilt here.  `file` is for messages.  Nesting, tensor rank and the memory used are bounded.
+/// rebuilt here.  objects: any other name is taken, too, and what it makes becomes an Object; nothing is run
+/// for it either.  `file` is for messages.  Nesting, tensor rank and the memory used are bounded.
 /// Throws kInvalidData when damaged, kUnsupported naming the GLOBAL or operation that it does not know.
 /// Source: CPython Lib/pickletools.py for the operations; torch/_utils.py for the names.
-PickleTree unpickle(std::span<const std::byte> bytes, const std::string& file, const StorageReader& storage);
+PickleTree unpickle(std::span<const std::byte> bytes, const std::string& file, const StorageReader& storage,
+                    bool objects = false);
 
 }  // namespace lathe

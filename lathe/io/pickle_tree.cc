@@ -14,6 +14,10 @@ std::vector<const PickleValue*> children_of(const PickleValue* value) {
   if (const auto* list = value->as<PickleValue::List>()) return list->items;
   if (const auto* tuple = value->as<PickleValue::Tuple>()) return tuple->items;
   std::vector<const PickleValue*> out;
+  if (const auto* object = value->as<PickleValue::Object>()) {
+    out.push_back(object->arguments);
+    if (object->state != nullptr) out.push_back(object->state);
+  }
   if (const auto* dict = value->as<PickleValue::Dict>())
     for (const auto& [key, item] : dict->items) out.insert(out.end(), {key, item});
   return out;
@@ -73,8 +77,8 @@ const PickleValue* PickleValue::Dict::find(int64_t key) const {
 }
 
 const char* PickleValue::kind() const {
-  constexpr const char* kKinds[] = {"None", "bool",  "int",  "float", "str",
-                                    "list", "tuple", "dict", "name",  "tensor"};
+  constexpr const char* kKinds[] = {"None",  "bool", "int",  "float",  "str",   "list",
+                                    "tuple", "dict", "name", "tensor", "object"};
   return kKinds[value.index()];
 }
 

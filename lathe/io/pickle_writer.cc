@@ -96,6 +96,16 @@ class Pickler {
     global(name.name.substr(0, dot), name.name.substr(dot + 1));
   }
 
+  /// REDUCE, or NEWOBJ and BUILD.
+  void put(const PickleValue::Object& object) {
+    put(PickleValue::Name{object.type});
+    write(*object.arguments);
+    out_ += object.state == nullptr ? 'R' : '\x81';
+    if (object.state == nullptr) return;
+    write(*object.state);
+    out_ += 'b';
+  }
+
   void global(std::string_view module, std::string_view name) {
     out_ += 'c';
     (out_ += module) += '\n';

@@ -19,6 +19,10 @@ class PickleBuilder {
   Ref real(double value) { return add(value); }
   Ref text(std::string value) { return add(std::move(value)); }
   Ref tensor(const TensorView& value) { return add(value); }
+  /// Called with `arguments`, a tuple; or, with attributes, made without a call and given them.
+  Ref object(std::string type, Ref arguments, Ref attributes = nullptr) {
+    return add(PickleValue::Object{std::move(type), arguments, attributes});
+  }
   Ref list(std::vector<Ref> items) { return add(PickleValue::List{std::move(items)}); }
   Ref tuple(std::vector<Ref> items) { return add(PickleValue::Tuple{std::move(items)}); }
   Ref dict(const std::vector<std::pair<std::string, Ref>>& items);

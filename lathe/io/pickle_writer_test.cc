@@ -79,5 +79,44 @@ TEST(PickleWriter, NumbersAtTheEdgesOfTheirOperations) {
   EXPECT_EQ(described(TorchFile::open(fs, folder / "f.pt").root()), described(*root));
 }
 
+TEST(PickleWriter, ObjectsReadBackOnlyWhereTheyAreAskedFor) {
+  PickleBuilder b;
+  const auto kind = b.object("some.module.Kind", b.tuple({b.text("linear")}));
+  const auto whole =
+      b.object("some.module.Settings", b.tuple({}), b.dict({{"rate", b.real(0.5)}, {"kind", kind}}));
+  std::vector<TensorView> storages;
+  const std::string bytes = pickle(*whole, storages);
+  const StorageReader none = [](const std::string&) { return std::span<const std::byte>(); };
+  const PickleTree tree = unpickle(as_bytes(bytes), "file", none, true);
+  const auto* object = tree.root->as<PickleValue::Object>();
+  ASSERT_NE(object, nullptr);
+  EXPECT_EQ(object->type, "some.module.Settings");
+  const auto* state = object->state->as<PickleValue::Dict>();
+  ASSERT_NE(state, nullptr);
+  EXPECT_EQ(*state->find("rate")->as<double>(), 0.5);
+  const auto* inner = state->find("kind")->as<PickleValue::Object>();
+  ASSERT_NE(inner, nullptr);
+  EXPECT_EQ(inner->state, nullptr);
+  EXPECT_EQ(*inner->arguments->as<PickleValue::Tuple>()->items.at(0)->as<std::string>(), "linear");
+  EXPECT_EQ(tree.root->kind(), std::string("object"));
+  try {
+    unpickle(as_bytes(bytes), "file", none);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("some.module.Settings"), std::string::npos) << e.what();
+  }
+}
+
+TEST(PickleWriter, AnObjectThatHoldsItselfIsRefused) {
+  // c a\nb \n ) \x81 q\0 h\0 b . : its state is itself
+  const std::string bytes(
+      "\x80\x02"
+      "ca\nb\n)\x81q\x00h\x00"
+      "b.",
+      15);
+  const StorageReader none = [](const std::string&) { return std::span<const std::byte>(); };
+  EXPECT_THROW(unpickle(as_bytes(bytes), "file", none, true), Error);
+}
+
 }  // namespace
 }  // namespace lathe

@@ -47,11 +47,11 @@ std::string find_prefix(const ZipArchive& archive, const std::string& path) {
 
 }  // namespace
 
-TorchFile TorchFile::open(FileSystem& fs, const std::string& path) {
-  return parse(fs.map(path).value(), path);
+TorchFile TorchFile::open(FileSystem& fs, const std::string& path, bool objects) {
+  return parse(fs.map(path).value(), path, objects);
 }
 
-TorchFile TorchFile::parse(MappedFile file, const std::string& path) {
+TorchFile TorchFile::parse(MappedFile file, const std::string& path, bool objects) {
   check_form(file.text(), path);
   const ZipArchive archive(file.bytes(), path);
   const std::string prefix = find_prefix(archive, path);
@@ -62,9 +62,9 @@ TorchFile TorchFile::parse(MappedFile file, const std::string& path) {
       text_of(archive.read(prefix + "byteorder")) != "little")
     fail(ErrorCode::kUnsupported, "{}: found big-endian data, wants little-endian; {}", path, kSaveAgain);
   TorchFile out;
-  out.tree_ = unpickle(archive.read(prefix + "data.pkl"), path, [&](const std::string& key) {
-    return archive.read(fmt::format("{}data/{}", prefix, key));
-  });
+  out.tree_ = unpickle(
+      archive.read(prefix + "data.pkl"), path,
+      [&](const std::string& key) { return archive.read(fmt::format("{}data/{}", prefix, key)); }, objects);
   out.file_ = std::move(file);
   return out;
 }

@@ -10,14 +10,15 @@ namespace lathe {
 
 /// A file of `torch.save` (zip form, torch 1.6 and later), read without executing anything: dict, list,
 /// tuple, numbers, text, tensors, OrderedDict, torch.Size, Parameter and dtype names; any other GLOBAL is an
-/// error that names it.  The CRC of every record that is used is checked.
+/// error that names it, or with `objects` becomes a PickleValue::Object.  The CRC of every record that is
+/// used is checked.
 class TorchFile {
  public:
   /// Throws kNotFound, kIo; kInvalidData when damaged; kUnsupported for the older forms, TorchScript,
   /// compressed zip entries, big-endian data, other Python objects.
-  static TorchFile open(FileSystem& fs, const std::string& path);
+  static TorchFile open(FileSystem& fs, const std::string& path, bool objects = false);
   /// The same for bytes that are already in memory; `path` is for messages.
-  static TorchFile parse(MappedFile file, const std::string& path);
+  static TorchFile parse(MappedFile file, const std::string& path, bool objects = false);
 
   const PickleValue& root() const { return *tree_.root; }
 

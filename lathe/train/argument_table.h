@@ -124,6 +124,9 @@ struct OldName {
 
 /// The one list of fields, in the order of training_args.py (for scripts: of the script), Lathe's own last.
 const std::vector<Field<TrainingArguments>>& training_fields();
+/// Those of them that decide which numbers a run computes: schedule, optimizer, step, precision, seed, data;
+/// not where it runs, what it shows and how it keeps data coming.
+const std::vector<Field<TrainingArguments>>& numeric_fields();
 const std::vector<Field<GlueArguments>>& glue_fields();
 const std::vector<Field<QaArguments>>& qa_fields();
 inline const auto& fields_of(const TrainingArguments&) { return training_fields(); }

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "lathe/train/argument_table_rows.h"
 
 namespace lathe {
@@ -169,7 +171,7 @@ void add_older_and_own(Fields& f) {
        &T::save_safetensors,
        S,
        "Write model.safetensors rather than pytorch_model.bin.",
-       {.reason = "transformers of any version reads model.safetensors"}},
+       {.support = kWorks}},
       {"device", &T::device, X, "Where to compute.", {.choices = {"auto", "cpu", "cuda", "mps", "mlx"}}},
       {"threads", &T::threads, X, "CPU threads; 0: one per usable core.", {.low = 0}},
       {"freeze_base_model", &T::freeze_base_model, X, "Train the head only."},
@@ -207,6 +209,24 @@ const std::vector<Field<TrainingArguments>>& training_fields() {
                            add_saving, add_seed_and_data, add_distributed_and_script, add_older_and_own}) {
       add(f);
     }
+    return f;
+  }();
+  return fields;
+}
+
+const std::vector<Field<TrainingArguments>>& numeric_fields() {
+  static const Fields fields = [] {
+    Fields f;
+    add_output_and_schedule(f);
+    add_step_and_precision(f);
+    add_seed_and_data(f);
+    constexpr std::string_view kOthers[] = {"output_dir",         "use_cpu",
+                                            "full_determinism",   "dataloader_num_workers",
+                                            "accelerator_config", "dataloader_prefetch_factor"};
+    std::erase_if(f, [&](const Field<TrainingArguments>& field) {
+      return field.info.support() != kWorks ||
+             std::find(std::begin(kOthers), std::end(kOthers), field.info.name) != std::end(kOthers);
+    });
     return f;
   }();
   return fields;

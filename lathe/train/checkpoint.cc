@@ -8,9 +8,12 @@
 #include "lathe/core/error.h"
 #include "lathe/io/directory_transaction.h"
 #include "lathe/io/json_file.h"
+#include "lathe/io/pickle_writer.h"
 #include "lathe/io/safetensors.h"
+#include "lathe/io/torch_file.h"
 #include "lathe/train/python_format.h"
 #include "lathe/train/python_rng.h"
+#include "lathe/train/saved_arguments.h"
 
 namespace lathe {
 namespace {
@@ -33,7 +36,7 @@ std::string layout_text(const TaskModel& model) {
 }
 
 Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel& model,
-                     const Session& session) {
+                     const Session& session, bool safetensors) {
   std::vector<std::vector<float>> values;
   TensorMap tensors;
   const auto& parameters = model.model->parameters();
@@ -42,7 +45,17 @@ Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel&
     values.push_back(session.read_parameter(static_cast<int>(i)));
     tensors[parameters[i].name] = {DType::f32, parameters[i].shape, std::as_bytes(std::span(values.back()))};
   }
-  return write_safetensors(fs, join_path(folder, "model.safetensors"), tensors);
+  const std::string path = join_path(folder, "model.safetensors"),
+                    bin = join_path(folder, "pytorch_model.bin");
+  if (safetensors) {
+    const Status status = write_safetensors(fs, path, tensors);
+    return status.ok() ? fs.remove_all(bin) : status;
+  }
+  PickleBuilder builder;
+  std::vector<std::pair<std::string, PickleBuilder::Ref>> items;
+  for (const nn::Parameter& p : parameters) items.emplace_back(p.name, builder.tensor(tensors.at(p.name)));
+  const Status status = write_torch_file(fs, bin, *builder.dict(items));
+  return status.ok() ? fs.remove_all(path) : status;  // every reader would take that one
 }
 
 Status write_run_state(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
@@ -112,9 +125,9 @@ Status check_space(FileSystem& fs, const std::string& folder, uint64_t wanted, c
 }
 
 Status write_model_files(FileSystem& fs, const std::string& folder, const AutoModel& model,
-                         const Session& session) {
+                         const Session& session, bool safetensors) {
   // The weights come first: they are what a full disk has no room for.
-  Status status = write_weights(fs, folder, model, session);
+  Status status = write_weights(fs, folder, model, session, safetensors);
   for (const auto& [name, content] : model_files(model))
     if (status.ok()) status = fs.write_atomic(join_path(folder, name), content);
   return status;
@@ -231,24 +244,25 @@ int64_t checkpoint_step(const std::string& name) {
 
 }  // namespace
 
-Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model,
-                   const Session& session) {
+Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model, const Session& session,
+                   bool safetensors) {
   const Status space = check_space(fs, folder, model_bytes(model, session, false),
                                    "make room and give the same command again, which goes on from the last "
                                    "checkpoint");
-  return space.ok() ? write_model_files(fs, folder, model, session) : space;
+  return space.ok() ? write_model_files(fs, folder, model, session, safetensors) : space;
 }
 
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
   const std::string trainer_state = to_json_text(content.state);
   const uint64_t wanted = model_bytes(content.model, content.session, !content.only_model) +
-                          trainer_state.size() + content.training_args.size() +
-                          (64 << 10);  // the small ones of Python
+                          trainer_state.size() + (64 << 10);  // the small ones of Python
   if (const Status s = check_space(fs, folder, wanted, "make room or set --save_total_limit"); !s.ok())
     return s;
   DirectoryTransaction transaction(fs, folder);
   if (!transaction.status().ok()) return transaction.status();
-  if (const Status s = write_model_files(fs, transaction.folder(), content.model, content.session); !s.ok())
+  if (const Status s = write_model_files(fs, transaction.folder(), content.model, content.session,
+                                         content.args.save_safetensors);
+      !s.ok())
     return s;
   if (!content.only_model) {
     if (const Status s = write_optimizer_files(fs, transaction.folder(), content); !s.ok()) return s;
@@ -258,7 +272,7 @@ Status write_checkpoint(FileSystem& fs, const std::string& folder, const Checkpo
       return s;
     if (const Status s = write_run_state(fs, transaction.folder(), content); !s.ok()) return s;
   }
-  if (const Status s = transaction.write("training_args.json", content.training_args); !s.ok()) return s;
+  if (const Status s = write_arguments(fs, transaction.folder(), content.args); !s.ok()) return s;
   if (const Status s = transaction.write("trainer_state.json", trainer_state); !s.ok()) return s;
   return transaction.commit();
 }

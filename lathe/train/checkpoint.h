@@ -25,23 +25,25 @@ struct RunState {
 };
 
 /// Writes `folder` (…/checkpoint-N) whole or not at all: model folder, trainer_state.json, training_args.json
-/// and, unless only_model, the files of python_checkpoint.h with the moments, and lathe_state.safetensors
-/// with RunState and what the device tuned.  Checks the free space first.
-/// Errors: kIo (disk full, not writable); what was there before stays.
+/// and .bin and, unless only_model, the files of python_checkpoint.h with the moments, and
+/// lathe_state.safetensors with RunState and what the device tuned.  Checks the free space first. Errors: kIo
+/// (disk full, not writable); what was there before stays.
 struct CheckpointContent {
   const AutoModel& model;
   const Session& session;
   const TrainerState& state;
   const RunState& run;
   OptimizerProgress optimizer;
-  std::string training_args;  ///< content of training_args.json
+  const TrainingArguments& args;
   bool only_model = false, fp16 = false;
 };
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content);
 
 /// Writes the model alone (weights, configuration, tokenizer) into an existing or new folder, each file whole
-/// or not at all.
-Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model, const Session& session);
+/// or not at all.  safetensors: model.safetensors, else pytorch_model.bin; the other one is removed, for a
+/// folder holds one model.
+Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model, const Session& session,
+                   bool safetensors);
 
 /// Reads a checkpoint back into the session: Lathe's own, or one of Hugging Face's Trainer, of which the
 /// optimizer's settings are returned; RunState then holds what can be known.

@@ -147,6 +147,7 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
     if (args_.auto_find_batch_size) set_batch_size(state_.train_batch_size);  // the sums of the run so far
   }
   const Plan plan = this->plan();
+  if (!resume_from.empty()) say_other_arguments(resume_from);
   if (python)
     say_how_python_goes_on(plan, resume_from, *python);
   else if (!resume_from.empty())
@@ -308,6 +309,7 @@ void Trainer::count_tokens(const PackedBatch& batch) {
   const double padded = static_cast<double>(std::max(batch.longest_row, pad_to_)) * batch.rows;
   flos_ += 6.0 * padded * static_cast<double>(non_embedding_parameters(*model_.model));
   const bool all = args_.include_num_input_tokens_seen == "all";
+  trained_tokens_ += batch.real_tokens();
   if (counts_tokens()) tokens_ += all ? padded : static_cast<double>(batch.real_tokens());
 }
 
@@ -443,8 +445,8 @@ void Trainer::log(nlohmann::ordered_json entry, bool of_training) {
   }
   if (hooks_.on_log) hooks_.on_log(entry);
   entry["step"] = state_.global_step;
-  if (hooks_.on_record) hooks_.on_record(entry);
   state_.log_history.push_back(std::move(entry));
+  if (hooks_.on_record) hooks_.on_record(state_.log_history.back());
 }
 
 void Trainer::say(LogLevel level, const std::string& text) const {

@@ -49,7 +49,7 @@ struct TrainerHooks {
   std::function<MetricValues(const TokenizedDataset&, const Predictions&)> compute_metrics;
   /// A new line of the log history: loss lines, evaluations, the final summary.
   std::function<void(const nlohmann::ordered_json&)> on_log;
-  /// The same line as trainer_state.json holds it, with its step: for trackers.
+  /// The same line as the last of state().log_history, with its step: for trackers.
   std::function<void(const nlohmann::ordered_json&)> on_record;
   /// After every update; loss of the update before.
   std::function<void(int64_t step, int64_t max_steps, double loss)> on_step;
@@ -107,6 +107,8 @@ class Trainer {
   void save_state();
 
   const TrainerState& state() const { return state_; }
+  /// Tokens, padding left out, that this process has trained on since it began.
+  int64_t trained_tokens() const { return trained_tokens_; }
   /// Length to which a padding trainer would fill rows; counts in total_flos alone.  0: the longest of the
   /// batch.
   void pad_to(int length) { pad_to_ = length; }
@@ -133,6 +135,8 @@ class Trainer {
   void reserve_memory(const Plan& plan);
   /// Says what of a checkpoint makes this run another one than that which was stopped.
   void warn_of_differences(const Plan& plan, const std::string& checkpoint) const;
+  /// Says which arguments of training_args.json or .bin are other ones here.
+  void say_other_arguments(const std::string& checkpoint) const;
   /// The same for a checkpoint of Python's Trainer, which holds other facts, and what it leaves open.
   void say_how_python_goes_on(const Plan& plan, const std::string& checkpoint,
                               const OptimizerProgress& there) const;
@@ -223,6 +227,7 @@ class Trainer {
   bool finite_loss_ = true;  ///< of all of them
   int64_t updates_collected_ = 0;
   bool stopped_early_ = false;
+  int64_t trained_tokens_ = 0;
   int64_t first_step_ = 0;    ///< of this call of train
   int64_t first_tokens_ = 0;  ///< num_input_tokens_seen then
   std::chrono::steady_clock::time_point started_at_;

@@ -1,4 +1,5 @@
 // What a user is to know of a run that goes on from a checkpoint.
+#include "lathe/train/saved_arguments.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -32,6 +33,12 @@ void Trainer::warn_of_differences(const Plan& plan, const std::string& checkpoin
   if (!found.text().empty())
     say(LogLevel::kWarning, fmt::format("{}: {}: the run goes on, but not as the one that was stopped",
                                         checkpoint, found.text()));
+}
+
+void Trainer::say_other_arguments(const std::string& checkpoint) const {
+  const std::string found = argument_differences(fs_, checkpoint, args_);
+  if (!found.empty())
+    say(LogLevel::kInfo, fmt::format("{}: arguments that are not those of this run: {}", checkpoint, found));
 }
 
 void Trainer::say_how_python_goes_on(const Plan& plan, const std::string& checkpoint,

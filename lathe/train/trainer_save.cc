@@ -1,6 +1,6 @@
 // What a run leaves on the disk: checkpoints, the best of them, the model, its state.
-#include "lathe/train/argument_table.h"
 #include "lathe/train/python_format.h"
+#include "lathe/train/saved_arguments.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -27,7 +27,7 @@ void Trainer::write_checkpoint_to(const std::string& folder) {
                                   .state = state_,
                                   .run = run_,
                                   .optimizer = progress,
-                                  .training_args = python_json(to_json(bind(args_)), 2) + "\n",
+                                  .args = args_,
                                   .only_model = args_.save_only_model,
                                   .fp16 = args_.fp16};
   write_checkpoint(fs_, folder, content).check();
@@ -64,7 +64,8 @@ void Trainer::load_best_model() {
 }
 
 void Trainer::save_model(const std::string& folder) {
-  if (is_main(group())) write_model(fs_, folder, model_, *session_).check();
+  if (is_main(group())) write_model(fs_, folder, model_, *session_, args_.save_safetensors).check();
+  if (is_main(group())) write_arguments(fs_, folder, args_).check();
 }
 
 void Trainer::save_state() {

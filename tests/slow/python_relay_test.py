@@ -76,7 +76,17 @@ class Relay(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("written by Hugging Face's Trainer", result.stderr)
         self.assertNotIn("not as the one that was stopped", result.stderr)
+        self.assertNotIn("not known (", result.stderr)  # training_args.bin of the Trainer was read
+        self.check_arguments(self.root / name / f"checkpoint-{UPDATES}")
         return self.root / name
+
+    def check_arguments(self, checkpoint):
+        args = torch.load(checkpoint / "training_args.bin", weights_only=False)
+        self.assertIsInstance(args, transformers.TrainingArguments)
+        self.assertEqual((args.learning_rate, args.max_steps, args.lr_scheduler_type),
+                         (1e-3, UPDATES, transformers.SchedulerType.COSINE))
+        self.assertEqual(json.loads(args.to_json_string())["weight_decay"], 0.01)
+        self.assertEqual(args.device.type, "cpu")
 
     def log(self, checkpoint):
         history = json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]

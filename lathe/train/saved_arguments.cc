@@ -1,0 +1,150 @@
+#include "lathe/train/saved_arguments.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "lathe/io/pickle_writer.h"
+#include "lathe/io/torch_file.h"
+#include "lathe/train/argument_table.h"
+#include "lathe/train/python_format.h"
+
+namespace lathe {
+namespace {
+
+using nlohmann::json;
+using Ref = PickleBuilder::Ref;
+
+constexpr const char* kJsonFile = "training_args.json";
+constexpr const char* kPickleFile = "training_args.bin";
+
+/// Fields that are members of an enumeration in Python.
+constexpr std::array<std::pair<std::string_view, const char*>, 6> kEnumerations = {{
+    {"lr_scheduler_type", "transformers.trainer_utils.SchedulerType"},
+    {"optim", "transformers.training_args.OptimizerNames"},
+    {"logging_strategy", "transformers.trainer_utils.IntervalStrategy"},
+    {"eval_strategy", "transformers.trainer_utils.IntervalStrategy"},
+    {"save_strategy", "transformers.trainer_utils.SaveStrategy"},
+    {"hub_strategy", "transformers.trainer_utils.HubStrategy"},
+}};
+
+Ref ref_of(PickleBuilder& b, const nlohmann::ordered_json& value) {
+  if (value.is_boolean()) return b.boolean(value.get<bool>());
+  if (value.is_number_integer()) return b.number(value.get<int64_t>());
+  if (value.is_number()) return b.real(value.get<double>());
+  if (value.is_string()) return b.text(value.get<std::string>());
+  if (value.is_array()) {
+    std::vector<Ref> items;
+    for (const auto& item : value) items.push_back(ref_of(b, item));
+    return b.list(std::move(items));
+  }
+  if (!value.is_object()) return b.none();
+  std::vector<std::pair<std::string, Ref>> items;
+  for (const auto& [key, item] : value.items()) items.emplace_back(key, ref_of(b, item));
+  return b.dict(items);
+}
+
+/// AcceleratorConfig's attributes: Python's Trainer asks the object for them.
+Ref accelerator_config(PickleBuilder& b, const nlohmann::ordered_json& given) {
+  nlohmann::ordered_json config = {{"split_batches", false},       {"dispatch_batches", nullptr},
+                                   {"even_batches", true},         {"use_seedable_sampler", true},
+                                   {"non_blocking", false},        {"gradient_accumulation_kwargs", nullptr},
+                                   {"use_configured_state", false}};
+  if (given.is_object()) config.update(given);
+  return b.object("transformers.trainer_pt_utils.AcceleratorConfig", b.tuple({}), ref_of(b, config));
+}
+
+Ref field_ref(PickleBuilder& b, const FieldInfo& info, const nlohmann::ordered_json& value) {
+  if (info.rules.secret) return b.none();
+  if (info.name == "accelerator_config") return accelerator_config(b, value);
+  for (const auto& [name, type] : kEnumerations)
+    if (info.name == name && value.is_string()) return b.object(type, b.tuple({ref_of(b, value)}));
+  return ref_of(b, value);
+}
+
+json json_of(const PickleValue& value) {
+  if (const auto* x = value.as<bool>()) return *x;
+  if (const auto* x = value.as<int64_t>()) return *x;
+  if (const auto* x = value.as<double>()) return *x;
+  if (const auto* x = value.as<std::string>()) return *x;
+  if (const auto* x = value.as<PickleValue::Name>()) return x->name;
+  json out;
+  const auto add = [&out](const std::vector<const PickleValue*>& items) {
+    out = json::array();
+    for (const PickleValue* item : items) out.push_back(json_of(*item));
+  };
+  if (const auto* list = value.as<PickleValue::List>()) add(list->items);
+  if (const auto* tuple = value.as<PickleValue::Tuple>()) add(tuple->items);
+  if (const auto* dict = value.as<PickleValue::Dict>()) {
+    out = json::object();
+    for (const auto& [key, item] : dict->items)
+      if (const auto* name = key->as<std::string>()) out[*name] = json_of(*item);
+  }
+  if (const auto* object = value.as<PickleValue::Object>()) {
+    if (object->state != nullptr) return json_of(*object->state);
+    const auto& arguments = object->arguments->as<PickleValue::Tuple>()->items;
+    if (arguments.size() == 1) return json_of(*arguments[0]);  // an enumeration's value
+  }
+  return out;
+}
+
+bool is_nothing(const json& value) {
+  return value.is_null() || value == false || value == "" || (value.is_structured() && value.empty());
+}
+
+}  // namespace
+
+Status write_arguments(FileSystem& fs, const std::string& folder, const TrainingArguments& args) {
+  TrainingArguments shown = args;  // a bound object is not const
+  const std::vector<BoundField> fields = bind(shown);
+  const nlohmann::ordered_json values = to_json(fields);
+  if (const Status s = fs.write_atomic(join_path(folder, kJsonFile), python_json(values, 2) + "\n"); !s.ok())
+    return s;
+  PickleBuilder b;
+  std::vector<std::pair<std::string, Ref>> attributes;
+  for (const BoundField& field : fields)
+    if (const auto value = values.find(field.info->name);
+        value != values.end() && field.info->grade != Grade::kLathe)
+      attributes.emplace_back(field.info->name, field_ref(b, *field.info, *value));
+  // What __post_init__ would have set and properties of the class ask for.
+  for (const char* name : {"distributed_state", "deepspeed_plugin"}) attributes.emplace_back(name, b.none());
+  const Ref root = b.object("transformers.training_args.TrainingArguments", b.tuple({}), b.dict(attributes));
+  return write_torch_file(fs, join_path(folder, kPickleFile), *root);
+}
+
+std::optional<json> read_arguments(FileSystem& fs, const std::string& folder) {
+  const std::string path = join_path(folder, kJsonFile), pickled = join_path(folder, kPickleFile);
+  if (fs.exists(path)) return parse_python_json(fs.read(path).value(), path);
+  if (!fs.exists(pickled)) return std::nullopt;
+  const TorchFile file = TorchFile::open(fs, pickled, true);
+  const auto* object = file.root().as<PickleValue::Object>();
+  if (object == nullptr || object->state == nullptr || object->state->as<PickleValue::Dict>() == nullptr)
+    fail(ErrorCode::kUnsupported, "{}: found a {}, wants the arguments of a Trainer", pickled,
+         file.root().kind());
+  return json_of(*object->state);
+}
+
+std::string argument_differences(FileSystem& fs, const std::string& folder, TrainingArguments here) {
+  std::optional<json> there;
+  try {
+    there = read_arguments(fs, folder);
+  } catch (const Error& error) {
+    return fmt::format("not known ({})", error.what());
+  }
+  std::string text;
+  if (!there || !there->is_object()) return text;
+  const nlohmann::ordered_json values = to_json(bind(here));
+  for (const auto& field : numeric_fields()) {
+    const std::string name(field.info.name);
+    const auto old = there->find(name);
+    if (old == there->end() || !values.contains(name)) continue;
+    const json now = values[name];
+    if (*old == now || (is_nothing(*old) && is_nothing(now))) continue;
+    text += fmt::format("{}{} {} there and {} here", text.empty() ? "" : ", ", name,
+                        value_text(field.info, *old), value_text(field.info, now));
+  }
+  return text;
+}
+
+}  // namespace lathe
