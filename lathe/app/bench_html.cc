@@ -4,65 +4,23 @@
 #include <algorithm>
 
 #include "lathe/app/bench_report.h"
+#include "lathe/app/html.h"
 
 namespace lathe {
 namespace {
 
-constexpr const char* kStyle =
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;"
-    "background:#fff;color:#1d2733}"
-    "h1{font-size:1.6rem;margin-bottom:0}h2{font-size:1.15rem;margin-top:2.5rem}"
-    "p{margin:.2rem 0;color:#5a6775}.scroll{overflow-x:auto}"
-    "table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}"
-    "th,td{padding:.25rem .75rem;border-bottom:1px solid #dde3e9;text-align:right;white-space:nowrap}"
-    "th{font-weight:600}td.text,th.text{text-align:left}"
-    "svg{width:100%;height:auto}svg text{font:13px system-ui,sans-serif;fill:currentColor}"
-    "svg rect{fill:#2f7fd1}"
-    "@media(prefers-color-scheme:dark){body{background:#12171d;color:#dbe3ea}p{color:#93a1ae}"
-    "th,td{border-color:#2a333d}svg rect{fill:#58a6ff}}";
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 std::string table(const BenchReport& report) {
-  const auto cell = [&](const char* tag, const BenchColumn& column, const std::string& text) {
-    const bool words = std::any_of(report.rows.begin(), report.rows.end(), [&](const auto& row) {
+  HtmlTable table;
+  table.rows.resize(report.rows.size());
+  for (const BenchColumn& column : report.columns) {
+    table.titles.push_back(column.title);
+    table.words.push_back(std::any_of(report.rows.begin(), report.rows.end(), [&](const auto& row) {
       return row.contains(column.key) && row[column.key].is_string();
-    });
-    return fmt::format("<{}{}>{}</{}>", tag, words ? " class=\"text\"" : "", escaped(text), tag);
-  };
-  std::string html = "<div class=\"scroll\"><table>\n<tr>";
-  for (const BenchColumn& column : report.columns) html += cell("th", column, column.title);
-  html += "</tr>\n";
-  for (const auto& row : report.rows) {
-    html += "<tr>";
-    for (const BenchColumn& column : report.columns) html += cell("td", column, cell_text(row, column));
-    html += "</tr>\n";
+    }));
+    for (size_t i = 0; i < report.rows.size(); ++i)
+      table.rows[i].push_back(cell_text(report.rows[i], column));
   }
-  return html + "</table></div>\n";
+  return html_table(table);
 }
 
 /// Bars from left to right in a box 900 units wide: label, bar, value.
@@ -91,17 +49,13 @@ std::string chart(const BenchReport& report) {
 }  // namespace
 
 std::string html_page(const std::vector<BenchReport>& reports, std::string_view machine) {
-  std::string html = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-      "<title>lathe bench</title>\n<style>{}</style>\n</head>\n<body>\n<h1>lathe bench</h1>\n<p>{}</p>\n",
-      kStyle, escaped(machine));
+  std::string html;
   for (const BenchReport& report : reports) {
     html += fmt::format("<h2>{}</h2>\n", escaped(report.title));
     for (const std::string& note : report.notes) html += fmt::format("<p>{}</p>\n", escaped(note));
     html += table(report) + chart(report);
   }
-  return html + "</body>\n</html>\n";
+  return html_document("lathe bench", machine, html);
 }
 
 }  // namespace lathe

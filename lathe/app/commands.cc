@@ -12,6 +12,7 @@ const std::vector<Command>& commands() {
        launch_syntax},
       {"predict", "classify texts with a fine-tuned model", run_predict, predict_syntax},
       {"bench", "measure this machine: training, inference, matrix products", run_bench, bench_syntax},
+      {"runs", "list, compare and plot past runs", run_runs, runs_syntax},
       {"demo", "train a small BERT from scratch on questions that a grammar makes", run_demo, demo_syntax},
       {"tokenize", "show the tokens of a text", run_tokenize, tokenize_syntax},
       {"info", "show what a model folder holds", run_info, info_syntax},

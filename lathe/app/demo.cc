@@ -103,7 +103,9 @@ int run_demo(const std::vector<std::string>& words) {
   }
   TrainingArguments args = demo_arguments(options);
   Terminal terminal(args);
-  ScriptRun run(terminal, args);
+  RunFacts facts{.words = {"lathe", "demo"}, .settings = to_json(bind(args))};
+  facts.words.insert(facts.words.end(), words.begin(), words.end());
+  ScriptRun run(terminal, args, std::move(facts));
   run.prepare_output();
   Backend& backend = run.open_device();
   const Tokenizer tokenizer = demo_tokenizer();
@@ -122,6 +124,7 @@ int run_demo(const std::vector<std::string>& words) {
   run.train(trainer, "", train.size());
   const nlohmann::json metrics = run.evaluate(trainer, heldout, heldout.size());
   run.report("eval", metrics, metrics);
+  run.finish();
   classify_new_questions(run.output_dir());
   return 0;
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "lathe/app/commands.h"
 #include "lathe/app/script_run.h"
@@ -190,21 +191,69 @@ MetricValues metrics_of(const Texts& texts, const TokenizedDataset& data, const 
   return {{"accuracy", accuracy(classes, data.labels)}};
 }
 
-std::string prediction_text(const Texts& texts, const Predictions& p, size_t row) {
+std::string prediction_text(const LabelSet& set, const Predictions& p, size_t row) {
   const float* logits = &p.logits[row * static_cast<size_t>(p.columns)];
-  if (texts.labels.kind == LabelKind::kRegression) return fmt::format("{:3.3f}", logits[0]);
-  if (texts.labels.kind == LabelKind::kClasses)
-    return texts.labels.names[static_cast<size_t>(std::max_element(logits, logits + p.columns) - logits)];
+  if (set.kind == LabelKind::kRegression) return fmt::format("{:3.3f}", logits[0]);
+  if (set.kind == LabelKind::kClasses)
+    return set.names[static_cast<size_t>(std::max_element(logits, logits + p.columns) - logits)];
   std::string names;
   for (int64_t k = 0; k < p.columns; ++k)
-    if (logits[k] > 0) names += (names.empty() ? "" : ",") + texts.labels.names[static_cast<size_t>(k)];
+    if (logits[k] > 0) names += (names.empty() ? "" : ",") + set.names[static_cast<size_t>(k)];
   return names;
+}
+
+/// The label of a sample as people read it.
+std::string label_text(const LabelSet& set, const TokenizedDataset& data, size_t row) {
+  if (set.kind == LabelKind::kRegression) return fmt::format("{:3.3f}", data.targets[row]);
+  if (set.kind == LabelKind::kClasses) return set.names[static_cast<size_t>(data.labels[row])];
+  std::string names;
+  for (size_t k = 0; k < set.names.size(); ++k)
+    if (data.targets[row * set.names.size() + k] > 0.5f) names += (names.empty() ? "" : ",") + set.names[k];
+  return names;
+}
+
+/// How wrong a prediction is: the loss of a class, the distance of a number, the labels that differ.
+double badness_of(const LabelSet& set, const TokenizedDataset& data, const Predictions& p, size_t row) {
+  const size_t columns = static_cast<size_t>(p.columns);
+  const std::span<const float> logits(&p.logits[row * columns], columns);
+  if (set.kind == LabelKind::kClasses) return cross_entropy_of(logits, static_cast<size_t>(data.labels[row]));
+  if (set.kind == LabelKind::kRegression) return std::abs(logits[0] - data.targets[row]);
+  double differ = 0;
+  for (size_t k = 0; k < columns; ++k) differ += (logits[k] > 0) != (data.targets[row * columns + k] > 0.5f);
+  return differ;
+}
+
+/// Confusion matrix and worst examples; nothing where a sample has no label.
+Findings findings_of(const LabelSet& set, const TextDataset& texts, const TokenizedDataset& data,
+                     const Predictions& p) {
+  constexpr size_t kWorst = 20;
+  const bool classes = set.kind == LabelKind::kClasses;
+  const size_t samples = static_cast<size_t>(data.size());
+  Findings findings{.data = texts.origin};
+  if (classes ? data.labels.size() < samples || std::count(data.labels.begin(), data.labels.end(), -1) > 0
+              : data.targets.empty())
+    return findings;
+  if (classes) {
+    findings.labels = set.names;
+    findings.confusion = confusion_matrix(data.labels, best_classes(p), set.names.size());
+  }
+  findings.score = classes ? "loss" : set.kind == LabelKind::kRegression ? "distance" : "wrong labels";
+  std::vector<double> badness(samples);
+  for (size_t i = 0; i < samples; ++i) badness[i] = badness_of(set, data, p, i);
+  findings.worst = worst_examples(badness, kWorst, [&](size_t i) {
+    return Example{texts.has_pairs() ? texts.first[i] + " | " + texts.second[i] : texts.first[i],
+                   label_text(set, data, i), prediction_text(set, p, i), badness[i]};
+  });
+  return findings;
 }
 
 class Glue {
  public:
-  Glue(Terminal& terminal, CommandLine<GlueArguments>& line, std::shared_ptr<ProcessGroup> group)
-      : glue_(line.script), training_(line.training), run_(terminal, line.training, std::move(group)) {}
+  Glue(Terminal& terminal, CommandLine<GlueArguments>& line, RunFacts facts,
+       std::shared_ptr<ProcessGroup> group)
+      : glue_(line.script),
+        training_(line.training),
+        run_(terminal, line.training, std::move(facts), std::move(group)) {}
 
   int run() {
     const std::string resume_from = run_.prepare_output();
@@ -226,6 +275,8 @@ class Glue {
     tokenize(texts, *model.tokenizer);
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {
+      for (size_t i = 0; i < validation_.size() && run_.wants_findings(); ++i)
+        if (&data == &validation_[i]) run_.show(findings_of(texts.labels, texts.validation[i], data, p));
       return metrics_of(texts, data, p);
     };
     Trainer trainer(backend, model, training_, train_ ? &*train_ : nullptr,
@@ -236,6 +287,7 @@ class Glue {
     if (training_.do_eval) evaluate(trainer);
     if (training_.do_predict) predict(trainer, texts);
     if (training_.do_train) run_.write_card(trainer, card_facts());
+    run_.finish();
     return 0;
   }
 
@@ -309,7 +361,7 @@ class Glue {
       if (training_.int8) run_.say(LogLevel::kInfo, trainer.compare(p, trainer.predict(test_[i], false)));
       std::string content = "index\tprediction\n";
       for (size_t row = 0; row < static_cast<size_t>(test_[i].size()); ++row)
-        content += fmt::format("{}\t{}\n", row, prediction_text(texts, p, row));
+        content += fmt::format("{}\t{}\n", row, prediction_text(texts.labels, p, row));
       const std::string task = glue_.task_name.value_or("None") + (i > 0 ? "-mm" : "");
       run_.write("predict_results_" + task + ".txt", content);
     }
@@ -325,8 +377,7 @@ class Glue {
 }  // namespace
 
 int run_glue(const std::vector<std::string>& args) {
-  return run_script<Glue, GlueArguments>(
-      "lathe glue [flags]: fine-tune and evaluate a classifier, as run_glue.py", args);
+  return run_script<Glue, GlueArguments>("glue", "fine-tune and evaluate a classifier, as run_glue.py", args);
 }
 
 }  // namespace lathe

@@ -11,6 +11,7 @@
 
 #include "lathe/core/version.h"
 #include "lathe/io/file_system.h"
+#include "lathe/train/log_format.h"
 #include "lathe/train/python_format.h"
 
 namespace lathe {
@@ -42,16 +43,12 @@ std::string title_of(std::string key) {
   return key;
 }
 
-bool is_speed(const std::string& key) {
-  return key.ends_with("_runtime") || key.ends_with("_per_second") || key == "epoch" || key == "step";
-}
-
 /// What the last evaluation of a run found, by title.
 std::vector<std::pair<std::string, Json>> last_evaluation(const TrainerState& state) {
   std::vector<std::pair<std::string, Json>> found;
   for (auto entry = state.log_history.rbegin(); entry != state.log_history.rend() && found.empty(); ++entry)
     for (const auto& [key, value] : entry->items())
-      if (key.starts_with("eval_") && !is_speed(key)) found.emplace_back(title_of(key), value);
+      if (key.starts_with("eval_") && !is_speed_key(key)) found.emplace_back(title_of(key), value);
   // The loss comes first, as in Python, where it is the first to be known.
   std::stable_partition(found.begin(), found.end(), [](const auto& f) { return f.first == "Loss"; });
   return found;
@@ -147,7 +144,7 @@ std::vector<Row> evaluations(const TrainerState& state) {
                {"Step", rounded(entry["step"])},
                {"Validation Loss", rounded(entry["eval_loss"])}};
     for (const auto& [key, value] : entry.items())
-      if (key.starts_with("eval_") && key != "eval_loss" && !is_speed(key))
+      if (key.starts_with("eval_") && key != "eval_loss" && !is_speed_key(key))
         row.emplace_back(title_of(key), rounded(value));
     rows.push_back(std::move(row));
   }

@@ -13,8 +13,10 @@ namespace {
 
 class Qa {
  public:
-  Qa(Terminal& terminal, CommandLine<QaArguments>& line, std::shared_ptr<ProcessGroup> group)
-      : qa_(line.script), training_(line.training), run_(terminal, line.training, std::move(group)) {}
+  Qa(Terminal& terminal, CommandLine<QaArguments>& line, RunFacts facts, std::shared_ptr<ProcessGroup> group)
+      : qa_(line.script),
+        training_(line.training),
+        run_(terminal, line.training, std::move(facts), std::move(group)) {}
 
   int run() {
     const std::string resume_from = run_.prepare_output();
@@ -55,6 +57,7 @@ class Qa {
                                 .dataset_tag = dataset,
                                 .dataset_args = part});
     }
+    run_.finish();
     return 0;
   }
 
@@ -173,8 +176,24 @@ class Qa {
     const bool test = &data == &test_features_.tokens;
     const SquadDataset& squad = test ? test_ : eval_;
     postprocess(squad, test ? test_features_ : eval_features_, p);
+    if (!test && run_.wants_findings()) run_.show(findings());
     return qa_.version_2_with_negative ? squad_v2_metrics(squad, answers_.answers)
                                        : squad_v1_metrics(squad, answers_.answers);
+  }
+
+  /// The questions that were answered worst.
+  Findings findings() const {
+    constexpr size_t kWorst = 20;
+    std::vector<double> badness;
+    for (size_t i = 0; i < eval_.examples.size(); ++i)
+      badness.push_back(1 - squad_f1(eval_.examples[i], answers_.answers[i], qa_.version_2_with_negative));
+    Findings found{.data = eval_.origin, .score = "F1"};
+    found.worst = worst_examples(badness, kWorst, [&](size_t i) {
+      const SquadExample& example = eval_.examples[i];
+      return Example{example.question, example.answers.empty() ? "" : example.answers[0].text,
+                     answers_.answers[i].text, 1 - badness[i]};
+    });
+    return found;
   }
 
   void write_predictions(const std::string& split, const SquadDataset& data) {
@@ -201,8 +220,7 @@ class Qa {
 }  // namespace
 
 int run_qa(const std::vector<std::string>& args) {
-  return run_script<Qa, QaArguments>(
-      "lathe qa [flags]: fine-tune and evaluate question answering, as run_qa.py", args);
+  return run_script<Qa, QaArguments>("qa", "fine-tune and evaluate question answering, as run_qa.py", args);
 }
 
 }  // namespace lathe

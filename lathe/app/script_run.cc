@@ -1,8 +1,12 @@
 #include "lathe/app/script_run.h"
 
+#include <sys/utsname.h>
+
 #include "lathe/app/shared_cores.h"
 #include "lathe/app/signals.h"
+#include "lathe/core/version.h"
 #include "lathe/io/directory_transaction.h"
+#include "lathe/io/event_file.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/python_format.h"
 
@@ -29,9 +33,9 @@ void check_writable(FileSystem& fs, const std::string& folder) {
 
 }  // namespace
 
-ScriptRun::ScriptRun(Terminal& terminal, TrainingArguments& args, std::shared_ptr<ProcessGroup> group,
-                     FileSystem& fs)
-    : terminal_(terminal), args_(args), group_(std::move(group)), fs_(fs) {
+ScriptRun::ScriptRun(Terminal& terminal, TrainingArguments& args, RunFacts facts,
+                     std::shared_ptr<ProcessGroup> group, FileSystem& fs)
+    : terminal_(terminal), args_(args), group_(std::move(group)), fs_(fs), facts_(std::move(facts)) {
   if (!args_.output_dir) args_.output_dir = kDefaultOutput;
 }
 
@@ -95,7 +99,7 @@ TrainerHooks ScriptRun::hooks() {
   TrainerHooks hooks;
   hooks.on_log = [this](const nlohmann::ordered_json& entry) { terminal_.print(log_line(entry)); };
   hooks.on_record = [this](const nlohmann::ordered_json& entry) {
-    if (tensorboard_) tensorboard_->record(entry);
+    for (const auto& tracker : trackers_) tracker->record(entry);
   };
   hooks.on_step = [this](int64_t step, int64_t, double loss) { terminal_.update_progress(step, loss); };
   hooks.on_evaluation_step = [this](int64_t batch, int64_t batches) {
@@ -122,10 +126,15 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   banner.total_steps = plan.max_steps;
   banner.trainable_parameters = trainable_parameters(trainer.model());
   for (const std::string& line : banner_lines(banner)) say(LogLevel::kInfo, line);
-  if (is_main(group_.get()) && wants_tensorboard(args))
-    tensorboard_.emplace(fs_, args, trainer.auto_model(), terminal_.sink());
+  if (is_main(group_.get())) begin_tracking(trainer);
   terminal_.begin_progress("", plan.max_steps);
-  const TrainOutput output = trainer.train(resume_from);
+  TrainOutput output;
+  try {
+    output = trainer.train(resume_from);
+  } catch (const Error&) {
+    finish("interrupted");
+    throw;
+  }
   terminal_.end_progress();
   nlohmann::json metrics = output.metrics;
   metrics["train_samples"] = samples;
@@ -154,6 +163,36 @@ void ScriptRun::report(const std::string& split, const nlohmann::json& metrics,
   if (fs_.exists(path)) all = parse_python_json(fs_.read(path).value(), path);
   all.update(to_write);
   write("all_results.json", python_json(all, 4));
+}
+
+void ScriptRun::begin_tracking(const Trainer& trainer) {
+  utsname system = {};
+  uname(&system);
+  facts_.started = time_text();
+  facts_.environment = {{"lathe", kVersion},
+                        {"device", fmt::format("{}: {}", backend_->info().kind, backend_->info().name)},
+                        {"processes", std::to_string(group_ == nullptr ? 1 : group_->size())},
+                        {"precision", args_.fp16   ? "fp16"
+                                      : args_.bf16 ? "bf16"
+                                                   : "fp32"},
+                        {"machine", host_name()},
+                        {"system", fmt::format("{} {}, {}", system.sysname, system.release, system.machine)}};
+  write_run_file(fs_, output_dir(), facts_).check();
+  trackers_ = make_trackers(fs_, facts_, trainer, *backend_, terminal_.sink());
+}
+
+void ScriptRun::show(const Findings& findings) {
+  for (const auto& tracker : trackers_) tracker->show(findings);
+}
+
+void ScriptRun::finish(const std::string& state) {
+  if (facts_.started.empty()) return;
+  facts_.state = state;
+  facts_.ended = time_text();
+  for (const auto& tracker : trackers_) tracker->finish(facts_);
+  // The run itself is whole, whatever happens to this file: an error of its own would hide that of the run.
+  if (const Status s = write_run_file(fs_, output_dir(), facts_); !s.ok())
+    say(LogLevel::kWarning, s.message());
 }
 
 void ScriptRun::write_card(const Trainer& trainer, CardFacts facts) {

@@ -9,8 +9,9 @@
 #include "lathe/app/help.h"
 #include "lathe/app/hub_terminal.h"
 #include "lathe/app/model_card.h"
-#include "lathe/app/tensorboard.h"
+#include "lathe/app/run_facts.h"
 #include "lathe/app/terminal.h"
+#include "lathe/app/tracker.h"
 #include "lathe/backends/register.h"
 #include "lathe/train/python_format.h"
 #include "lathe/train/ranks.h"
@@ -23,9 +24,10 @@ namespace lathe {
 class ScriptRun {
  public:
   /// Fills in the default output folder.  group: those that train together, of which rank 0 alone touches the
-  /// output folder; null: this process is alone.  `args` and `terminal` must outlive it.
-  ScriptRun(Terminal& terminal, TrainingArguments& args, std::shared_ptr<ProcessGroup> group = {},
-            FileSystem& fs = real_file_system());
+  /// output folder; null: this process is alone.  facts: command and settings.  `args` and `terminal` must
+  /// outlive it.
+  ScriptRun(Terminal& terminal, TrainingArguments& args, RunFacts facts,
+            std::shared_ptr<ProcessGroup> group = {}, FileSystem& fs = real_file_system());
 
   /// Checks that the output folder can be used and finds the checkpoint to go on from (empty: none), by the
   /// rules of transformers 4: a folder with content is an error without --overwrite_output_dir, unless it
@@ -42,7 +44,8 @@ class ScriptRun {
   /// Messages, log lines, progress bars and stop signals.
   TrainerHooks hooks();
 
-  /// Trains, saves the model and writes train_results.json, all_results.json and trainer_state.json.
+  /// Trains, saves the model and writes run.json, train_results.json, all_results.json and
+  /// trainer_state.json.
   /// samples: of the training set.
   void train(Trainer& trainer, const std::string& resume_from, int64_t samples);
   /// Evaluates a data set, prints its block and writes eval_results.json; `write` false leaves that to a
@@ -50,6 +53,11 @@ class ScriptRun {
   nlohmann::json evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples);
   /// Prints "***** eval metrics *****" and merges the metrics into <split>_results.json and all_results.json.
   void report(const std::string& split, const nlohmann::json& metrics, const nlohmann::json& to_write);
+  /// Whether somebody wants to see what an evaluation found.
+  bool wants_findings() const { return is_main(group_.get()) && reports_to(args_, "html"); }
+  void show(const Findings& findings);
+  /// A run that trained is over: its trackers and run.json say so.
+  void finish(const std::string& state = "finished");
   /// Writes the model card, README.md.
   void write_card(const Trainer& trainer, CardFacts facts);
   /// Writes a file into the output folder.
@@ -60,6 +68,7 @@ class ScriptRun {
 
  private:
   std::string checkpoint_to_go_on_from();
+  void begin_tracking(const Trainer& trainer);
   void check_ddp_backend(const std::string& device) const;
 
   Terminal& terminal_;
@@ -67,7 +76,8 @@ class ScriptRun {
   std::shared_ptr<ProcessGroup> group_;
   FileSystem& fs_;
   std::unique_ptr<Backend> backend_;
-  std::optional<TensorBoard> tensorboard_;
+  RunFacts facts_;
+  std::vector<std::unique_ptr<Tracker>> trackers_;
 };
 
 /// The report of weights that were missing or not used, one line each, as a warning or information.
@@ -76,14 +86,24 @@ void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& mo
 /// The terminal of ranks beside the first: warnings and errors (--log_level_replica), nothing on stdout.
 Terminal quiet_terminal(const TrainingArguments& args);
 
+/// Command and settings of `lathe <command> <args…>`.
+template <typename Line>
+RunFacts facts_of(const std::string& command, const std::vector<std::string>& args, Line& line) {
+  RunFacts facts{.words = {"lathe", command}, .settings = line.config()};
+  const std::vector<std::string> words = without_secrets(line.fields(), args);
+  facts.words.insert(facts.words.end(), words.begin(), words.end());
+  return facts;
+}
+
 /// The whole of a script's command: its help, its settings with --print_config, or Job(terminal, line,
-/// group).run(). Errors: kUsage.
+/// facts, group).run(). Errors: kUsage.
 template <typename Job, typename Script>
-int run_script(std::string_view usage, const std::vector<std::string>& args) {
+int run_script(const std::string& command, std::string_view summary, const std::vector<std::string>& args) {
   auto line = parse_command_line<Script>(args);
   if (line.help) {
-    standard_port().out(help_text(
-        usage, {help_section<Script>("model and data"), help_section<TrainingArguments>("training")}));
+    standard_port().out(
+        help_text(fmt::format("lathe {} [flags]: {}", command, summary),
+                  {help_section<Script>("model and data"), help_section<TrainingArguments>("training")}));
     return 0;
   }
   if (line.training.print_config) {
@@ -96,7 +116,7 @@ int run_script(std::string_view usage, const std::vector<std::string>& args) {
   Terminal terminal = is_main(group.get()) ? Terminal(line.training) : quiet_terminal(line.training);
   if (is_main(group.get()))
     for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);
-  const int code = Job(terminal, line, group).run();
+  const int code = Job(terminal, line, facts_of(command, args, line), group).run();
   // Who has ended closes connections that others may still read from; a rank that fails here has done its
   // work.
   if (group != nullptr) static_cast<void>(group->barrier());

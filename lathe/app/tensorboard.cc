@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <ctime>
 
 #include "lathe/core/environment.h"
@@ -65,11 +64,6 @@ void TensorBoard::record(const nlohmann::ordered_json& entry) {
   for (const auto& [key, value] : entry.items())
     if (file_ && key != "step" && value.is_number())
       check(file_->add_scalar(tag_of(key), value.get<double>(), step));
-}
-
-bool wants_tensorboard(const TrainingArguments& args) {
-  return std::any_of(args.report_to.begin(), args.report_to.end(),
-                     [](const std::string& name) { return name == "tensorboard" || name == "all"; });
 }
 
 }  // namespace lathe

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "lathe/app/tracker.h"
 #include "lathe/io/event_file.h"
 #include "lathe/train/auto_model.h"
 #include "lathe/train/log_format.h"
@@ -13,13 +14,12 @@ namespace lathe {
 /// The events of one run for TensorBoard, under the Trainer's tags: train/loss, eval/accuracy, …, and the
 /// texts args and model_config.  An error is said once, and the run goes on without.
 /// Source: transformers 5.23 integration_utils.py, TensorBoardCallback and rewrite_logs.
-class TensorBoard {
+class TensorBoard : public Tracker {
  public:
   /// Writes into --logging_dir, $TENSORBOARD_LOGGING_DIR or output_dir/runs/<MonDD_HH-MM-SS_host>.
   TensorBoard(FileSystem& fs, const TrainingArguments& args, const AutoModel& model, LogSink say);
 
-  /// A line of the log history, with its step.
-  void record(const nlohmann::ordered_json& entry);
+  void record(const nlohmann::ordered_json& entry) override;
 
  private:
   /// Says an error and stops writing.
@@ -28,8 +28,5 @@ class TensorBoard {
   LogSink say_;
   std::optional<EventFile> file_;
 };
-
-/// Whether --report_to asks for it.
-bool wants_tensorboard(const TrainingArguments& args);
 
 }  // namespace lathe

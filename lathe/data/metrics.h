@@ -45,6 +45,8 @@ struct SquadPrediction {
 /// exact_match and f1 in 0 to 100, the best over the gold answers of each question.
 /// predictions: one per example, in order.
 MetricValues squad_v1_metrics(const SquadDataset& data, std::span<const SquadPrediction> predictions);
+/// F1 of one answer, 0 to 1: the best over the gold answers; version_2: an empty answer may be right.
+double squad_f1(const SquadExample& example, const SquadPrediction& prediction, bool version_2);
 /// exact f1 total HasAns_* NoAns_* best_exact best_exact_thresh best_f1 best_f1_thresh, with
 /// no_answer_probability 0 as run_qa gives it; the three keys of HasAns (NoAns) are missing if no question
 /// has (lacks) an answer.

@@ -125,6 +125,10 @@ std::string normalize_answer(std::string_view text) {
   return out;
 }
 
+double squad_f1(const SquadExample& example, const SquadPrediction& prediction, bool version_2) {
+  return score_of(example, prediction, version_2).f1;
+}
+
 MetricValues squad_v1_metrics(const SquadDataset& data, std::span<const SquadPrediction> predictions) {
   check_predictions(data, predictions);
   double exact = 0, f1 = 0;

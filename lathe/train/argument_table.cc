@@ -111,8 +111,8 @@ void check_choice(const FieldInfo& info, const std::string& value) {
   const FieldRules& rules = info.rules;
   if (rules.choices.empty() || has(rules.choices, value)) return;
   if (has(rules.later, value)) {
-    fail(ErrorCode::kUsage, "--{}: '{}' is not there yet; choose from {}", info.name, value,
-         joined(rules.choices));
+    fail(ErrorCode::kUsage, "--{}: '{}' is not there yet; choose from {}{}", info.name, value,
+         joined(rules.choices), rules.reason.empty() ? "" : fmt::format(" ({})", rules.reason));
   }
   fail(ErrorCode::kUsage, "--{}: found '{}', wants one of {}", info.name, value, joined(rules.choices));
 }

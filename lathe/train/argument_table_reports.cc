@@ -6,7 +6,8 @@ namespace {
 
 constexpr std::string_view kUpload = "upload the folder afterwards with: hf upload REPO OUTPUT_DIR";
 constexpr std::string_view kTracker =
-    "this tracker is not there yet; --report_to tensorboard is, and trainer_state.json holds every metric";
+    "`wandb sync --sync-tensorboard` uploads what --report_to tensorboard writes; for other trackers "
+    "trainer_state.json holds every metric";
 
 }  // namespace
 
@@ -49,17 +50,17 @@ void add_logging(Fields& f) {
       {"report_to",
        &T::report_to,
        M,
-       "Where metrics are reported to; all is tensorboard.",
+       "Where metrics are reported to: html is OUTPUT_DIR/report.html, all is html and tensorboard.",
        {.support = kWorks,
         .reason = kTracker,
-        .choices = {"none", "all", "tensorboard"},
+        .choices = {"none", "all", "tensorboard", "html"},
         .later = {"azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "kubeflow",
                   "mlflow", "neptune", "swanlab", "trackio", "wandb"}}},
       {"run_name",
        &T::run_name,
        S,
-       "Name of the run for trackers.",
-       {.support = kNoEffect, .reason = "no tracker shows it yet"}},
+       "Name of the run in its report (the output folder's if not given).",
+       {.support = kWorks}},
       {"project", Unstored{Kind::kText, "huggingface"}, L, "Trackio's project.", {.reason = kTracker}},
       {"trackio_space_id", Unstored{Kind::kText, nullptr}, L, "Trackio's space.", {.reason = kTracker}},
       {"trackio_bucket_id", Unstored{Kind::kText, nullptr}, L, "Trackio's bucket.", {.reason = kTracker}},

@@ -74,6 +74,10 @@ void add_speed(nlohmann::json& metrics, const std::string& split, std::chrono::s
   if (tokens > 0) metrics[split + "_tokens_per_second"] = rate(tokens);
 }
 
+bool is_speed_key(std::string_view key) {
+  return key.ends_with("_runtime") || key.ends_with("_per_second") || key == "epoch" || key == "step";
+}
+
 std::string metrics_block(std::string_view split, const json& metrics) {
   std::map<std::string, std::string> lines;
   size_t key_width = 0, value_width = 0;

@@ -29,6 +29,9 @@ std::string log_line(const nlohmann::ordered_json& logs);
 void add_speed(nlohmann::json& metrics, const std::string& split, std::chrono::steady_clock::time_point begin,
                double samples, double steps, double tokens = 0);
 
+/// Whether a key of the log history says how long or when, not how good ("eval_runtime", "epoch").
+bool is_speed_key(std::string_view key);
+
 /// "***** train metrics *****" and one aligned line per metric, sorted, each ended by a newline.
 /// Source: trainer_pt_utils.py, log_metrics and metrics_format.
 std::string metrics_block(std::string_view split, const nlohmann::json& metrics);

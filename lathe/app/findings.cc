@@ -1,0 +1,39 @@
+#include "lathe/app/findings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace lathe {
+
+std::vector<std::vector<int64_t>> confusion_matrix(std::span<const int32_t> labels,
+                                                   std::span<const int32_t> found, size_t classes) {
+  std::vector<std::vector<int64_t>> matrix(classes, std::vector<int64_t>(classes));
+  const auto known = [&](int32_t label) { return label >= 0 && static_cast<size_t>(label) < classes; };
+  for (size_t i = 0; i < std::min(labels.size(), found.size()); ++i)
+    if (known(labels[i]) && known(found[i]))
+      ++matrix[static_cast<size_t>(labels[i])][static_cast<size_t>(found[i])];
+  return matrix;
+}
+
+std::vector<Example> worst_examples(std::span<const double> badness, size_t most,
+                                    const std::function<Example(size_t)>& example) {
+  std::vector<size_t> order(badness.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  // NaN is the worst of all; without this the order would not be one.
+  const auto key = [&](size_t i) { return std::isnan(badness[i]) ? HUGE_VAL : badness[i]; };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) > key(b); });
+  order.resize(std::min(order.size(), most));
+  std::vector<Example> worst;
+  for (const size_t i : order) worst.push_back(example(i));
+  return worst;
+}
+
+double cross_entropy_of(std::span<const float> logits, size_t label) {
+  const double greatest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(x - greatest);
+  return std::log(sum) + greatest - logits[label];
+}
+
+}  // namespace lathe

@@ -1,0 +1,228 @@
+// What output folders tell of their runs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "lathe/app/runs.h"
+#include "lathe/core/error.h"
+#include "lathe/train/checkpoint.h"
+#include "lathe/train/log_format.h"
+#include "lathe/train/python_format.h"
+#include "lathe/train/saved_arguments.h"
+
+namespace lathe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kStateFile = "trainer_state.json";
+constexpr int kDepth = 5;
+
+std::optional<nlohmann::json> read_json(FileSystem& fs, const std::string& path) {
+  if (!fs.exists(path)) return std::nullopt;
+  return parse_python_json(fs.read(path).value(), path);
+}
+
+std::optional<TrainerState> read_state(FileSystem& fs, const std::string& folder) {
+  const std::string path = join_path(folder, kStateFile);
+  const auto json = read_json(fs, path);
+  if (!json) return std::nullopt;
+  return trainer_state_from(*json, path);
+}
+
+/// Of the folder itself, which is written at the end, or of the newest checkpoint where that is further on or
+/// the run in the folder has no end.
+TrainerState newest_state(FileSystem& fs, const std::string& folder, bool ended) {
+  const auto own = read_state(fs, folder);
+  const std::string last = last_checkpoint(fs, folder);
+  const auto there = last.empty() ? std::nullopt : read_state(fs, last);
+  if (own && (ended || !there || own->global_step >= there->global_step)) return *own;
+  return there.value_or(TrainerState());
+}
+
+std::string text_of(const nlohmann::json& settings, const char* key) {
+  const auto found = settings.is_object() ? settings.find(key) : settings.end();
+  return found != settings.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+/// The last value of every number of the log history, by key.
+std::map<std::string, double> last_values(const TrainerState& state) {
+  std::map<std::string, double> values;
+  for (const Json& entry : state.log_history)
+    for (const auto& [key, value] : entry.items())
+      if (value.is_number()) values[key] = value.get<double>();
+  return values;
+}
+
+/// "accuracy 0.91": the best where the run looked for it, else the last; a metric before the loss.
+std::string metric_text(const PastRun& run) {
+  const std::string wanted = text_of(run.settings, "metric_for_best_model");
+  if (run.state.best_metric)
+    return fmt::format("{} {:.4g}", wanted.empty() ? "best" : wanted, *run.state.best_metric);
+  std::string loss;
+  for (auto entry = run.state.log_history.rbegin(); entry != run.state.log_history.rend(); ++entry)
+    for (const auto& [key, value] : entry->items()) {
+      if (!key.starts_with("eval_") || !value.is_number() || is_speed_key(key)) continue;
+      const std::string text = fmt::format("{} {:.4g}", key.substr(5), value.get<double>());
+      if (key != "eval_loss") return text;
+      if (loss.empty()) loss = text;
+    }
+  return loss;
+}
+
+}  // namespace
+
+bool is_run(FileSystem& fs, const std::string& folder) {
+  return fs.exists(join_path(folder, kRunFile)) || fs.exists(join_path(folder, kStateFile)) ||
+         !last_checkpoint(fs, folder).empty();
+}
+
+PastRun read_run(FileSystem& fs, const std::string& folder) {
+  if (!fs.is_directory(folder) || !is_run(fs, folder))
+    fail(ErrorCode::kNotFound, "{}: no run; wants an --output_dir of lathe glue, lathe qa or run_glue.py",
+         folder);
+  PastRun run{.folder = folder};
+  if (fs.exists(join_path(folder, kRunFile))) {
+    const RunFacts facts = read_run_file(fs, folder);
+    run.status = facts.state == "running" ? "unfinished" : facts.state;
+    run.settings = facts.settings;
+    run.started = facts.started;
+    run.state = newest_state(fs, folder, facts.state == "finished");
+  } else {
+    run.state = newest_state(fs, folder, false);
+    const auto& history = run.state.log_history;
+    const bool ended = std::any_of(history.begin(), history.end(),
+                                   [](const Json& entry) { return entry.contains("train_runtime"); });
+    run.status = ended ? "finished" : "unfinished";
+    // A pickle that cannot be read only means that the arguments are not known.
+    for (const std::string& from : {folder, last_checkpoint(fs, folder)}) try {
+        if (const auto args = from.empty() ? std::nullopt : read_arguments(fs, from);
+            args && run.settings.is_null())
+          run.settings = *args;
+      } catch (const Error&) {
+      }
+  }
+  run.model = file_name(text_of(run.settings, "model_name_or_path"));
+  for (const char* key : {"task_name", "dataset_name", "train_file"})
+    if (run.task.empty()) run.task = file_name(text_of(run.settings, key));
+  if (const auto config = read_json(fs, join_path(folder, "config.json")); run.model.empty() && config)
+    run.model = text_of(*config, "model_type");
+  if (run.model == ".") run.model.clear();
+  if (run.task == ".") run.task.clear();
+  return run;
+}
+
+std::vector<std::string> find_runs(FileSystem& fs, const std::string& folder) {
+  if (!fs.is_directory(folder)) fail(ErrorCode::kNotFound, "{}: there is no such folder", folder);
+  std::vector<std::string> found;
+  const auto look = [&](const auto& self, const std::string& at, int depth) -> void {
+    if (is_run(fs, at)) {
+      found.push_back(at);
+      return;
+    }
+    Result<std::vector<std::string>> names = fs.list(at);
+    if (!names.ok() || depth == 0) return;  // others' folders may be closed
+    for (const std::string& name : names.value())
+      if (!name.starts_with('.') && fs.is_directory(join_path(at, name)))
+        self(self, at == "." ? name : join_path(at, name), depth - 1);
+  };
+  look(look, folder, kDepth);
+  return found;
+}
+
+BenchReport runs_table(const std::vector<PastRun>& runs) {
+  BenchReport report{fmt::format("{} run{}", runs.size(), runs.size() == 1 ? "" : "s"),
+                     {},
+                     {{"run", "run"},
+                      {"model", "model"},
+                      {"task", "task"},
+                      {"state", "state"},
+                      {"step", "step"},
+                      {"steps", "of"},
+                      {"metric", "metric"},
+                      {"seconds", "seconds", 1},
+                      {"started", "started"}},
+                     {},
+                     {}};
+  for (const PastRun& run : runs) {
+    const auto values = last_values(run.state);
+    const auto text = [](const std::string& value) { return value.empty() ? Json() : Json(value); };
+    Json row;
+    row["run"] = run.folder;
+    row["model"] = text(run.model);
+    row["task"] = text(run.task);
+    row["state"] = run.status;
+    row["step"] = run.state.global_step;
+    row["steps"] = run.state.max_steps;
+    row["metric"] = text(metric_text(run));
+    row["seconds"] = values.contains("train_runtime") ? Json(values.at("train_runtime")) : Json();
+    row["started"] = text(run.started);
+    report.rows.push_back(std::move(row));
+  }
+  return report;
+}
+
+std::vector<BenchReport> compare_runs(const std::vector<PastRun>& runs) {
+  BenchReport arguments{"arguments that differ", {}, {{"argument", "argument"}}, {}, {}};
+  BenchReport metrics{"last values", {}, {{"metric", "metric"}}, {}, {}};
+  for (size_t i = 0; i < runs.size(); ++i)
+    for (BenchReport* report : {&arguments, &metrics})
+      report->columns.push_back({std::to_string(i), runs[i].folder});
+  std::set<std::string> keys, metric_keys;
+  std::vector<std::map<std::string, double>> values;
+  for (const PastRun& run : runs) {
+    if (run.settings.is_object())
+      for (const auto& [key, value] : run.settings.items()) keys.insert(key);
+    else
+      arguments.notes.push_back(run.folder + ": its arguments are not known");
+    values.push_back(last_values(run.state));
+    for (const auto& [key, value] : values.back())
+      if (key != "step" && key != "total_flos") metric_keys.insert(key);
+  }
+  for (const std::string& key : keys) {
+    if (key == "output_dir" || key == "overwrite_output_dir") continue;
+    Json row{{"argument", key}};
+    std::set<std::string> different;
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (!runs[i].settings.is_object()) continue;
+      const auto it = runs[i].settings.find(key);
+      row[std::to_string(i)] = it == runs[i].settings.end() ? "-" : python_repr(Json(*it));
+      different.insert(row[std::to_string(i)].get<std::string>());
+    }
+    if (different.size() > 1) arguments.rows.push_back(std::move(row));
+  }
+  if (arguments.rows.empty()) arguments.notes.push_back("none");
+  for (const std::string& key : metric_keys) {
+    Json row{{"metric", key}};
+    for (size_t i = 0; i < runs.size(); ++i)
+      row[std::to_string(i)] =
+          values[i].contains(key) ? Json(fmt::format("{:.6g}", values[i].at(key))) : Json();
+    metrics.rows.push_back(std::move(row));
+  }
+  return {arguments, metrics};
+}
+
+LineChart plot_runs(const std::vector<PastRun>& runs, const std::string& metric) {
+  LineChart chart{metric, "step", {}};
+  std::set<std::string> there;
+  size_t points = 0;
+  for (const PastRun& run : runs) {
+    Curve curve{run.folder};
+    for (const Json& entry : run.state.log_history)
+      for (const auto& [key, value] : entry.items()) {
+        if (!value.is_number() || key == "step" || !entry.contains("step")) continue;
+        there.insert(key);
+        if (key == metric) curve.points.emplace_back(entry["step"].get<double>(), value.get<double>());
+      }
+    points += curve.points.size();
+    chart.curves.push_back(std::move(curve));
+  }
+  if (points == 0)
+    fail(ErrorCode::kUsage, "--metric: found {}, these runs have: {}", metric,
+         there.empty() ? "nothing yet" : fmt::format("{}", fmt::join(there, ", ")));
+  return chart;
+}
+
+}  // namespace lathe

@@ -1,0 +1,104 @@
+#include "lathe/app/run_facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "lathe/train/python_format.h"
+
+namespace lathe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_-./:=,@%+").find(c) != std::string_view::npos;
+}
+
+/// "--hub-token=x" → "hub_token"; empty for what is no flag.
+std::string flag_name(const std::string& word) {
+  if (!word.starts_with("--")) return "";
+  std::string name = word.substr(2, word.find('=') - 2);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+}  // namespace
+
+std::vector<std::string> without_secrets(const std::vector<BoundField>& fields,
+                                         std::vector<std::string> words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string name = flag_name(words[i]);
+    // A prefix of a flag stands for it: hiding one word too many does no harm.
+    const auto secret = std::find_if(fields.begin(), fields.end(), [&](const BoundField& field) {
+      return !name.empty() && field.info->rules.secret && field.info->name.starts_with(name);
+    });
+    if (secret == fields.end()) continue;
+    const std::string hidden = fmt::format("<{}>", secret->info->name);
+    const size_t equals = words[i].find('=');
+    if (equals != std::string::npos)
+      words[i].replace(equals + 1, std::string::npos, hidden);
+    else if (i + 1 < words.size())
+      words[++i] = hidden;
+  }
+  return words;
+}
+
+std::string shell_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += ' ';
+    if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) {
+      text += word;
+      continue;
+    }
+    text += '\'';
+    for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    text += '\'';
+  }
+  return text;
+}
+
+std::string RunFacts::command() const { return shell_text(words); }
+
+std::string time_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
+                     utc.tm_hour, utc.tm_min, utc.tm_sec);
+}
+
+Status write_run_file(FileSystem& fs, const std::string& folder, const RunFacts& facts) {
+  Json json;
+  json["state"] = facts.state;
+  json["started"] = facts.started;
+  json["ended"] = facts.ended;
+  json["command"] = facts.words;
+  json["environment"] = Json::object();
+  for (const auto& [name, value] : facts.environment) json["environment"][name] = value;
+  json["settings"] = facts.settings;
+  return fs.write_atomic(join_path(folder, kRunFile), python_json(json, 2) + "\n");
+}
+
+RunFacts read_run_file(FileSystem& fs, const std::string& folder) {
+  const std::string path = join_path(folder, kRunFile);
+  const nlohmann::json json = parse_python_json(fs.read(path).value(), path);
+  RunFacts facts;
+  try {
+    facts.state = json.at("state").get<std::string>();
+    facts.started = json.at("started").get<std::string>();
+    facts.ended = json.at("ended").get<std::string>();
+    facts.words = json.at("command").get<std::vector<std::string>>();
+    for (const auto& [name, value] : json.at("environment").items())
+      facts.environment.emplace_back(name, value.get<std::string>());
+    facts.settings = json.at("settings");
+  } catch (const nlohmann::json::exception& e) {
+    fail(ErrorCode::kInvalidData, "{}: {}; wants what `lathe glue` and `lathe qa` write", path, e.what());
+  }
+  return facts;
+}
+
+}  // namespace lathe

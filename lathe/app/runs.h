@@ -1,0 +1,40 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/app/bench_report.h"
+#include "lathe/app/line_chart.h"
+#include "lathe/app/run_facts.h"
+#include "lathe/train/trainer_state.h"
+
+namespace lathe {
+
+/// A past run, as its output folder tells it.
+struct PastRun {
+  std::string folder;
+  std::string model, task;  ///< empty: not known
+  std::string status;       ///< finished, interrupted, or unfinished: running still, or killed
+  nlohmann::json settings;  ///< of run.json, else of the newest checkpoint; null: not known
+  TrainerState state;       ///< of the newest trainer_state.json
+  std::string started;      ///< empty: not known
+};
+
+/// Whether a folder is the output folder of a run: run.json, trainer_state.json or a checkpoint is in it.
+bool is_run(FileSystem& fs, const std::string& folder);
+
+/// Errors: kNotFound where there is no run; kInvalidData naming the file.
+PastRun read_run(FileSystem& fs, const std::string& folder);
+
+/// Output folders at and below `folder`, by name; not within another run, nor deeper than five folders.
+/// Errors: kNotFound.
+std::vector<std::string> find_runs(FileSystem& fs, const std::string& folder);
+
+/// A row per run: run, model, task, state, step, steps, metric, seconds, started.
+BenchReport runs_table(const std::vector<PastRun>& runs);
+/// What differs: one report of arguments, one of the last value of every metric; a column per run.
+std::vector<BenchReport> compare_runs(const std::vector<PastRun>& runs);
+/// One curve per run.  Errors: kUsage naming the metrics that there are, where no run has this one.
+LineChart plot_runs(const std::vector<PastRun>& runs, const std::string& metric);
+
+}  // namespace lathe

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""What a run leaves to be looked at: report.html, run.json, training_args.bin, pytorch_model.bin, and `lathe runs`."""
+import html.parser
+import json
+import pathlib
+import pickle
+import shutil
+import tempfile
+import types
+import unittest
+import zipfile
+
+import command_line as cl
+
+
+class Loads(html.parser.HTMLParser):
+    """Every tag that must be closed is, and what a page would fetch."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.fetched, self.text = [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.fetched += [value for key, value in attributes if key in ("src", "href", "data")]
+        if tag not in ("meta", "link", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+class Stand(pickle.Unpickler):
+    """The classes of transformers by name alone, as that is not installed; they keep what they are made of."""
+
+    def find_class(self, module, name):
+        assert module.startswith("transformers."), module
+
+        class Made(types.SimpleNamespace):
+            def __init__(self, *arguments):
+                self.arguments = arguments
+        Made.__name__, Made.__module__ = name, module
+        return Made
+
+
+class Runs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temp = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temp.cleanup)
+        cls.root = pathlib.Path(temp.name)
+        cl.write_csv(cls.root / "train.csv", 24, 1)
+        cl.write_csv(cls.root / "dev.csv", 9, 2)
+        cls.a = cls.train("a", "--report_to", "html", "--run_name", "the <first>", "--save_strategy", "epoch")
+        cls.b = cls.train("b", "--learning_rate", "5e-4", "--save_safetensors", "false")
+
+    @classmethod
+    def train(cls, name, *more, code=0):
+        out = cls.root / "all" / name
+        result = cl.run(cl.glue_command(out, cls.root / "train.csv", cls.root / "dev.csv", "--logging_steps", "1",
+                                        "--eval_strategy", "epoch", *more))
+        assert result.returncode == code, result.stderr
+        cls.said = result.stderr
+        return out
+
+    def lathe(self, *words, code=0):
+        result = cl.run([cl.program(), *map(str, words)], cwd=self.root)
+        self.assertEqual(result.returncode, code, result.stderr)
+        return result.stdout if code == 0 else result.stderr
+
+    def test_the_report_holds_the_run_and_needs_nothing_else(self):
+        text = (self.a / "report.html").read_text(encoding="utf-8")
+        page = Loads(text)
+        self.assertEqual((page.open, page.fetched), ([], []))
+        self.assertNotIn("<script", text)
+        self.assertNotIn("http", text)
+        shown = "".join(page.text)
+        for part in ("the <first>", "finished: step 9 of 9", "loss", "learning rate", "gradient norm", "eval_accuracy",
+                     "tokens per second", "memory of the process", "Confusion matrix", "person", "Worst examples",
+                     "--run_name 'the <first>'", "per_device_train_batch_size", "device"):
+            self.assertIn(part, shown)
+        self.assertFalse((self.b / "report.html").exists())
+
+    def test_a_resumed_run_goes_on_with_the_page(self):
+        out = self.root / "all" / "resumed"
+        shutil.copytree(self.a / "checkpoint-3", out / "checkpoint-3")
+        self.train("resumed", "--report_to", "all", "--learning_rate", "2e-3")
+        self.assertIn("checkpoint-3: arguments that are not those of this run: learning_rate 0.001 there and 0.002 here\n",
+                      self.said)
+        rows = (out / "report.html").read_text().split("<h2>Evaluations</h2>")[1].split("</table>")[0].count("<tr>")
+        self.assertEqual(rows, 1 + 4)  # titles, three epochs, one at the end
+        self.assertTrue(list(out.glob("runs/*/events*")))
+        shutil.rmtree(out)
+
+    def test_the_run_file_says_what_was_asked(self):
+        run = json.loads((self.a / "run.json").read_text())
+        self.assertEqual((run["state"], run["command"][:2]), ("finished", ["lathe", "glue"]))
+        self.assertEqual(run["settings"]["run_name"], "the <first>")
+        self.assertRegex(run["started"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+
+    def test_runs_are_listed_compared_and_plotted(self):
+        rows = [json.loads(line) for line in self.lathe("runs", "--json").splitlines()]
+        self.assertEqual([(r["run"], r["state"], r["step"], r["steps"], r["task"]) for r in rows],
+                         [(f"all/{name}", "finished", 9, 9, "train.csv") for name in "ab"])
+        self.assertRegex(rows[0]["metric"], r"^accuracy ")
+        self.assertIn("2 runs", self.lathe("runs", "all"))
+        compared = self.lathe("runs", "compare", "all/a", "all/b")
+        self.assertRegex(compared, r"learning_rate +0\.001 +0\.0005\n")
+        self.assertRegex(compared, r"eval_accuracy +\d\S* +\d")
+        self.assertNotIn("weight_decay", compared)
+        plotted = self.lathe("runs", "plot", "all/a", "all/b", "--metric", "eval_loss")
+        self.assertRegex(plotted, r"^  eval_loss\n  \S all/a\n  \S all/b\n")
+        self.assertIn("eval_accuracy", self.lathe("runs", "plot", "all/a", "--metric", "nothing", code=2))
+        self.assertIn("no run", self.lathe("runs", "compare", "all/a", ".", code=1))
+        self.assertIn("wants at least 2", self.lathe("runs", "compare", "all/a", code=2))
+
+    def test_a_killed_run_and_pythons_runs_are_seen(self):
+        killed = self.root / "other" / "killed"
+        shutil.copytree(self.a / "checkpoint-3", killed / "checkpoint-3")
+        (row,) = [json.loads(line) for line in self.lathe("runs", "other", "--json").splitlines()]
+        self.assertEqual((row["run"], row["state"], row["step"]), ("other/killed", "unfinished", 3))
+        (killed / "trainer_state.json").write_text("{")  # damaged: said, and no other run is hidden
+        self.assertEqual(self.lathe("runs", "other", "--json"), "")
+        shutil.rmtree(self.root / "other")
+
+    def test_weights_as_pytorch_has_them(self):
+        self.assertTrue((self.b / "pytorch_model.bin").exists())
+        self.assertFalse((self.b / "model.safetensors").exists())
+        one = self.lathe("predict", self.b, "who opened the bridge", "--json")
+        self.assertIn("label", json.loads(one))
+        out = self.root / "all" / "c"
+        for more, left in ((["--save_safetensors", "false"], "pytorch_model.bin"), ([], "model.safetensors")):
+            self.train("c", "--overwrite_output_dir", "--learning_rate", "5e-4", *more)
+            self.assertEqual({p.name for p in out.iterdir()} & {"model.safetensors", "pytorch_model.bin"}, {left})
+            self.assertEqual(self.lathe("predict", out, "who opened the bridge", "--json"), one)
+        shutil.rmtree(out)
+
+    def test_arguments_as_a_pickle_of_the_trainers(self):
+        for folder in (self.a, self.a / "checkpoint-3"):
+            with zipfile.ZipFile(folder / "training_args.bin") as archive:
+                with archive.open("training_args/data.pkl") as stream:
+                    args = Stand(stream).load()
+            self.assertEqual((type(args).__module__, type(args).__name__), ("transformers.training_args", "TrainingArguments"))
+            self.assertEqual((args.learning_rate, args.run_name, args.num_train_epochs), (1e-3, "the <first>", 3.0))
+            self.assertEqual(type(args.save_strategy).__name__, "SaveStrategy")
+            self.assertEqual(args.save_strategy.arguments, ("epoch",))
+            self.assertFalse(args.accelerator_config.split_batches)
+            self.assertFalse(hasattr(args, "threads"))
+
+
+if __name__ == "__main__":
+    unittest.main()
