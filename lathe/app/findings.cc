@@ -22,7 +22,8 @@ std::vector<Example> worst_examples(std::span<const double> badness, size_t most
   std::iota(order.begin(), order.end(), size_t{0});
   // NaN is the worst of all; without this the order would not be one.
   const auto key = [&](size_t i) { return std::isnan(badness[i]) ? HUGE_VAL : badness[i]; };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) > key(b); });
+  const auto before = [&](size_t a, size_t b) { return key(a) != key(b) ? key(a) > key(b) : a < b; };
+  std::sort(order.begin(), order.end(), before);
   order.resize(std::min(order.size(), most));
   std::vector<Example> worst;
   for (const size_t i : order) worst.push_back(example(i));
