@@ -1,6 +1,6 @@
-# cmake --install [--strip]: three components. `programs`: the programs and the parts that they load, completions, the manual
+# cmake --install [--strip]: four components. `programs`: the programs and the parts that they load, completions, the manual
 # page, docs, licence. `wheel_parts`: parts that stand on libraries of a Python wheel of this machine (pyarrow, mlx), which
-# no package can hold. `library`: headers, archives, and find_package(lathe) with the target lathe::lathe.
+# no package can hold. `mpi`: the transport through Open MPI, which no package shall ask for. `library`: headers, archives, and find_package(lathe) with the target lathe::lathe.
 include(CMakePackageConfigHelpers)
 
 add_library(lathe_lathe INTERFACE)
@@ -21,7 +21,7 @@ install(EXPORT lathe-targets NAMESPACE lathe:: DESTINATION ${package_dir} COMPON
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/lathe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library
         FILES_MATCHING PATTERN "*.h" PATTERN "ops/list.inc"
         PATTERN "lathe/app" EXCLUDE PATTERN "backends/cpu" EXCLUDE PATTERN "backends/cuda" EXCLUDE PATTERN "backends/mlx" EXCLUDE PATTERN "backends/ref" EXCLUDE
-        PATTERN "backends/group" EXCLUDE PATTERN "backends/gloo" EXCLUDE
+        PATTERN "backends/group" EXCLUDE PATTERN "backends/gloo" EXCLUDE PATTERN "backends/mpi" EXCLUDE
         PATTERN "testdata" EXCLUDE PATTERN "testdata.h" EXCLUDE PATTERN "test_data.h" EXCLUDE
         PATTERN "test_folder.h" EXCLUDE PATTERN "faulty_file_system.h" EXCLUDE PATTERN "curl_library.h" EXCLUDE)
 

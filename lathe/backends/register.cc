@@ -71,6 +71,16 @@ std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, doubl
   return group::join(*world, library.open, timeout_s);
 }
 
+std::vector<DeviceStatus> transports() {
+  std::vector<DeviceStatus> list;
+  for (const char* name : {"gloo", "mpi"}) {
+    const group::TransportLibrary library = group::find_transport(name);
+    const bool here = library.open != nullptr;
+    list.push_back({name, here, here, library.detail});
+  }
+  return list;
+}
+
 std::optional<DevicePeak> measure_peak(const std::string& kind, const DeviceOptions& options) {
   if (kind == "cuda") {
     const cuda::Peak peak = cuda::measure_peak();

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "lathe/core/dtype.h"
 #include "lathe/core/error.h"
 
 namespace lathe {
@@ -20,8 +21,9 @@ class ProcessGroup {
   virtual int local_rank() const = 0;  ///< among the ranks of this machine: the number of the GPU
 
   /// values[i] = Σ over ranks of values[i], in an order that depends on size and span alone; every rank gets
-  /// the same bits.  All spans are of one size.
-  virtual Status sum(std::span<float> values) = 0;
+  /// the same bits.  All spans are of one size.  wire: what travels, f32 or bf16: then every number and every
+  /// sum of two is rounded to bf16, and half the bytes go.
+  virtual Status sum(std::span<float> values, DType wire = DType::f32) = 0;
   /// Every rank gets what `root` holds.  All spans are of one size.
   virtual Status broadcast(std::span<std::byte> bytes, int root) = 0;
   /// What every rank gave, by rank; sizes may differ.

@@ -149,7 +149,7 @@ class Builder {
     Value gradients = flat("gradients", layout_.trainable), mean;
     if (options_.ranks > 1) {
       mean = shared_loss(flat("loss", 1));
-      gradients = program_->emit(op::all_reduce, {gradients})[0];
+      gradients = summed(gradients);
     }
     program_->output("grad_norm", update(gradients, mean));
   }
@@ -163,6 +163,10 @@ class Builder {
     program_->output("loss", mean);
     program_->output("stop", slice(sums, 1, {1}));
     return mean;
+  }
+
+  Value summed(Value gradients) {
+    return program_->emit(op::all_reduce, {gradients}, {{"bf16", options_.gradient_wire == DType::bf16}})[0];
   }
 
   /// The sums over the ranks of gradients that lie behind one another, as one tensor.  Cut from the end,
@@ -189,8 +193,7 @@ class Builder {
     for (Bucket& bucket : buckets) order.push_back(&bucket);
     std::stable_sort(order.begin(), order.end(),
                      [](const Bucket* a, const Bucket* b) { return a->complete < b->complete; });
-    for (Bucket* bucket : order)
-      bucket->sum = program_->emit(op::all_reduce, program_->emit(op::concat, bucket->parts))[0];
+    for (Bucket* bucket : order) bucket->sum = summed(program_->emit(op::concat, bucket->parts)[0]);
     std::vector<Value> sums;
     for (size_t b = buckets.size(); b-- > 0;) sums.push_back(buckets[b].sum);
     return program_->emit(op::concat, sums)[0];

@@ -38,6 +38,7 @@ struct ProgramOptions {
   /// is nothing beside the base's, and what it rounds goes straight into the scores.
   bool int8 = false;
   int ranks = 1;                             ///< processes that train together
+  DType gradient_wire = DType::f32;          ///< what of the gradients travels between them: or bf16
   int64_t bucket_bytes = int64_t{25} << 20;  ///< of gradients that are summed at once, about
 };
 

@@ -87,9 +87,10 @@ struct TrainingArguments {
   std::string device = "auto";  ///< auto, cpu, cuda or mps
   bool use_cpu = false;
   int64_t threads = 0;                     ///< 0: one per usable core
-  std::optional<std::string> ddp_backend;  ///< nccl for cuda, else gloo or ring
+  std::optional<std::string> ddp_backend;  ///< nccl for cuda, else gloo, ring or mpi
   std::optional<int64_t> ddp_bucket_cap_mb;
-  int64_t ddp_timeout = 1800;  ///< seconds
+  std::string ddp_comm_hook = "no";  ///< or bf16: gradients travel between hosts so
+  int64_t ddp_timeout = 1800;        ///< seconds
   bool freeze_base_model = false;
   bool int8 = false;                  ///< evaluate and predict with linear layers in 8-bit integers
   bool hf_compat_loss_scale = false;  ///< the loss scale of transformers 5 under accumulation

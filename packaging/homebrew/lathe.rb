@@ -20,7 +20,7 @@ class Lathe < Formula
 
   def install
     args = %w[-DLATHE_TESTS=OFF -DLATHE_EXAMPLES=OFF -DLATHE_PYTHON=OFF -DLATHE_STATIC=OFF -DLATHE_GLOO=OFF
-              -DLATHE_PARQUET=OFF -DLATHE_MLX=ON]
+              -DLATHE_MPI=OFF -DLATHE_PARQUET=OFF -DLATHE_MLX=ON]
     system "cmake", "-S", ".", "-B", "build", "-G", "Ninja", *args, *std_cmake_args
     system "cmake", "--build", "build"
     system "cmake", "--install", "build", "--strip"

@@ -8,71 +8,14 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 import command_line as cl
-from resume_test import history, model_with_dropout
-
-UNIT = 2.0 ** -24  # half the distance of fp32 numbers near 1
-# A loss is a mean of 16 rows, as one sum or as a sum of the ranks' means: at most 16 additions and two divisions in
-# either run.  A gradient is a sum over at most 16 · 32 tokens, whose rounding errors grow as the root of their number.
-LOSS_ROUNDING = 2 * 18 * UNIT
-NORM_ROUNDING = 2 * (16 * 32) ** 0.5 * UNIT
-ROWS = 16  # of a global batch
+from ranks import RanksCase, children_of, has_part
 
 
-def children_of(pid):
-    found = []
-    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid and fields[0] != "Z":
-            found.append(int(status.parent.name))
-    return sorted(found)
-
-
-class SeveralProcesses(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.temp = tempfile.TemporaryDirectory()
-        cls.root = pathlib.Path(cls.temp.name)
-        model_with_dropout(cls.root / "model")
-        cl.write_csv(cls.root / "train.csv", 192, 1)
-        cl.write_csv(cls.root / "dev.csv", 45, 2)  # no multiple of any batch
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temp.cleanup()
-
-    def command(self, ranks, name, *more, accumulation=1):
-        command = cl.glue_command(
-            self.root / name, self.root / "train.csv", self.root / "dev.csv", "--seed", "7", "--logging_steps", "1",
-            "--per_device_train_batch_size", str(ROWS // ranks // accumulation), "--gradient_accumulation_steps",
-            str(accumulation), *more)
-        command[command.index(str(cl.MODEL))] = str(self.root / "model")
-        return command if ranks == 1 else [command[0], "launch", "-n", str(ranks), *command[1:]]
-
-    def run_ranks(self, ranks, name, *more, **keywords):
-        result = cl.run(self.command(ranks, name, *more, **keywords))
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return history(self.root / name), result
-
-    def check_same(self, wanted, mine):
-        self.assertEqual(len(wanted), len(mine))
-        for a, b in zip(wanted, mine):
-            self.assertEqual(sorted(a), sorted(b))
-            for key, value in a.items():
-                if key == "grad_norm":
-                    self.assertAlmostEqual(b[key], value, delta=NORM_ROUNDING * value, msg=f"step {a['step']}")
-                elif "loss" in key:
-                    self.assertAlmostEqual(b[key], value, delta=LOSS_ROUNDING * value, msg=f"step {a['step']} {key}")
-                else:
-                    self.assertEqual(b[key], value, key)
-
+class SeveralProcesses(RanksCase):
     def test_two_and_four_processes_give_the_losses_of_one(self):
         """At learning rate 0 all updates are compared at the same weights: see resume_test.py."""
         still = ("--learning_rate", "0", "--eval_strategy", "epoch", "--save_strategy", "no")
@@ -220,7 +163,7 @@ class SeveralProcesses(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not (pathlib.Path(cl.program()).parent / "liblathe_gloo.so").exists():
+    if not has_part("gloo"):
         print("skipped: built without Gloo (Debian, Ubuntu: libgloo-dev)")
         sys.exit(77)
     unittest.main()

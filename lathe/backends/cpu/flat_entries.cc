@@ -16,7 +16,8 @@ void run_accumulate(const Call& c) {
 
 void run_all_reduce(const Call& c) {
   const size_t count = static_cast<size_t>(elements(c.in_type(0)));
-  if (c.group != nullptr) c.group->sum({c.output<float>(0), count}).check();  // in place
+  const DType wire = c.node.attrs.b("bf16") ? DType::bf16 : DType::f32;
+  if (c.group != nullptr) c.group->sum({c.output<float>(0), count}, wire).check();  // in place
 }
 
 double hyper_of(const Call& c, int input, Hyper h) { return c.input<float>(input)[static_cast<int>(h)]; }

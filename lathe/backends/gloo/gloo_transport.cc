@@ -138,16 +138,22 @@ class Mesh {
 
 Mesh& mesh(void* self) { return *static_cast<Mesh*>(self); }
 
+void add_bf16(void* sum, const void* a, const void* b, size_t count) {
+  const bf16 *x = static_cast<const bf16*>(a), *y = static_cast<const bf16*>(b);
+  bf16* into = static_cast<bf16*>(sum);
+  for (size_t i = 0; i < count; ++i) into[i] = to_bf16(to_float(x[i]) + to_float(y[i]));
+}
+
 /// The ring sums each piece on one rank after the other, and hands the result round: the same bits for all.
-bool sum(void* self, float* values, size_t count) {
+template <typename T, void (*add)(void*, const void*, const void*, size_t)>
+bool sum(void* self, T* values, size_t count) {
   Mesh& m = mesh(self);
   return m.call([&] {
     if (count == 0) return;
     gloo::AllreduceOptions options(m.context);
     options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
     options.setOutput(values, count);
-    options.setReduceFunction(
-        static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<float>));
+    options.setReduceFunction(add);
     options.setTag(m.tag++);
     gloo::allreduce(options);
   });
@@ -194,6 +200,7 @@ extern "C" __attribute__((visibility("default"))) bool lathe_open_transport(
     const lathe::group::TransportOptions* options, lathe::group::Transport* transport, char* error,
     size_t error_capacity) {
   using namespace lathe::gloo_transport;
+  using lathe::bf16;
   auto self = std::make_unique<Mesh>();
   const bool connected = self->call([&] {
     gloo::transport::tcp::attr where;
@@ -213,6 +220,8 @@ extern "C" __attribute__((visibility("default"))) bool lathe_open_transport(
     std::snprintf(error, error_capacity, "%s", self->error.c_str());
     return false;
   }
-  *transport = {self.release(), sum, broadcast, gather, abort, why, close};
+  *transport = {
+      self.release(), sum<float, &gloo::sum<float>>, sum<bf16, add_bf16>, broadcast, gather, abort, why,
+      close};
   return true;
 }

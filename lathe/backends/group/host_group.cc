@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
 #include <mutex>
+#include <utility>
 
 #include "lathe/backends/group/ring.h"
 #include "lathe/backends/group/store.h"
@@ -44,16 +46,23 @@ class HostGroup : public ProcessGroup {
     transport_ = opened;
   }
 
+  /// The transport goes first: ranks that end it together (MPI) must not take another's end for a failure.
   ~HostGroup() override {
-    store_.reset();  // first: what it notices from now on is no news
-    if (transport_.close != nullptr) transport_.close(transport_.self);
+    if (std::uncaught_exceptions() > 0) abort();  // this rank fails: nothing must wait for the others
+    Transport last;
+    {
+      const std::lock_guard lock(mutex_);
+      last = std::exchange(transport_, {});  // what the store notices from now on is no news
+    }
+    if (last.close != nullptr) last.close(last.self);
   }
 
   int rank() const override { return world_.rank; }
   int size() const override { return world_.size; }
   int local_rank() const override { return world_.local_rank; }
 
-  Status sum(std::span<float> values) override {
+  Status sum(std::span<float> values, DType wire) override {
+    if (wire == DType::bf16) return sum_as_bf16(values);
     return outcome(transport_.sum(transport_.self, values.data(), values.size()));
   }
 
@@ -87,7 +96,7 @@ class HostGroup : public ProcessGroup {
 
   Status barrier() override {
     float nothing = 0;
-    return sum({&nothing, 1});
+    return sum({&nothing, 1}, DType::f32);
   }
 
   std::optional<int> gone() const override { return store_->gone(0); }
@@ -96,6 +105,14 @@ class HostGroup : public ProcessGroup {
   void abort() {
     const std::lock_guard lock(mutex_);
     if (transport_.abort != nullptr) transport_.abort(transport_.self);
+  }
+
+  Status sum_as_bf16(std::span<float> values) {
+    rounded_.resize(values.size());
+    std::transform(values.begin(), values.end(), rounded_.begin(), [](float x) { return to_bf16(x); });
+    const bool good = transport_.sum_bf16(transport_.self, rounded_.data(), rounded_.size());
+    std::transform(rounded_.begin(), rounded_.end(), values.begin(), [](bf16 x) { return to_float(x); });
+    return outcome(good);
   }
 
   Status outcome(bool good) const { return good ? Status() : failed(transport_.why(transport_.self)); }
@@ -115,6 +132,7 @@ class HostGroup : public ProcessGroup {
   const double timeout_s_;
   std::mutex mutex_;  // of transport_ while it is opened
   Transport transport_;
+  std::vector<bf16> rounded_;  // what sum sends
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<Store> store_;  // last, so that it goes first: its thread calls abort()
 };
@@ -137,8 +155,11 @@ TransportLibrary find_transport(const std::string& name) {
       why = error;
     }
   }
+  const std::string needs = name == "gloo"  ? "Gloo (Debian, Ubuntu: libgloo-dev)"
+                            : name == "mpi" ? "Open MPI (Debian, Ubuntu: libopenmpi-dev)"
+                                            : name;
   return {nullptr, fmt::format("{} is not here or does not load ({}); it is built where {} is installed",
-                               file, why, name == "gloo" ? "Gloo (Debian, Ubuntu: libgloo-dev)" : name)};
+                               file, why, needs)};
 }
 
 std::unique_ptr<ProcessGroup> join(const World& world, OpenTransport transport, double timeout_s) {

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "lathe/backends/group/socket.h"
+#include "lathe/core/float16.h"
 
 namespace lathe::group {
 namespace {
@@ -74,6 +75,33 @@ TEST_P(HostGroup, EveryRankGetsTheSameBitsOfASum) {
       for (size_t i = 0; i < count; ++i) {
         const double wanted = static_cast<double>(std::sin(static_cast<float>(i + 1))) * ranks;
         if (std::abs(values[i] - wanted) > 1e-6 * ranks) return 2;
+      }
+      const auto all = group.all_gather(std::as_bytes(std::span(values)));
+      if (!all.ok()) return 3;
+      for (const auto& other : Result(all).value())
+        if (std::memcmp(other.data(), values.data(), other.size()) != 0) return 4;
+    }
+    return 0;
+  });
+  EXPECT_EQ(codes, all_zero());
+}
+
+TEST_P(HostGroup, ASumInBf16IsRoundedAtEachAdditionAndTheSameBitsForAll) {
+  const auto codes = run_ranks(transport(), size(), [](ProcessGroup& group) {
+    constexpr double kUnit = 1.0 / 256;  // half the distance of bf16 numbers near 1
+    for (const size_t count : {size_t{1}, size_t{5}, size_t{1} << 20}) {
+      const auto value = [](int rank, size_t i) {
+        return std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1));
+      };
+      std::vector<float> values(count);
+      for (size_t i = 0; i < count; ++i) values[i] = value(group.rank(), i);
+      if (!group.sum(values, DType::bf16).ok()) return 1;
+      for (size_t i = 0; i < count; ++i) {
+        double wanted = 0, size = 0;
+        for (int r = 0; r < group.size(); ++r) wanted += value(r, i), size += std::abs(value(r, i));
+        // One rounding of each number and of each sum; none is larger than size · (1 + unit)^ranks.
+        const double bound = group.size() * kUnit * size * std::pow(1 + kUnit, group.size());
+        if (std::abs(values[i] - wanted) > bound || to_float(to_bf16(values[i])) != values[i]) return 2;
       }
       const auto all = group.all_gather(std::as_bytes(std::span(values)));
       if (!all.ok()) return 3;

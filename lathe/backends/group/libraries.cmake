@@ -1,4 +1,13 @@
 # Host transports are libraries of their own, loaded when several processes train: the programs start without them.
+# lathe_transport(name include_folder library component): lathe/backends/NAME/NAME_transport.cc as liblathe_NAME.so.
+function(lathe_transport name include library component)
+  add_library(lathe_${name} MODULE ${PROJECT_SOURCE_DIR}/lathe/backends/${name}/${name}_transport.cc)
+  set_target_properties(lathe_${name} PROPERTIES SUFFIX ".so" CXX_VISIBILITY_PRESET hidden)
+  target_include_directories(lathe_${name} SYSTEM PRIVATE ${include})
+  target_link_libraries(lathe_${name} PRIVATE lathe_flags ${library} ${CMAKE_DL_LIBS} Threads::Threads)
+  add_dependencies(lathe_group lathe_${name})   # whoever uses the group finds it beside the program
+  install(TARGETS lathe_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lathe COMPONENT ${component})
+endfunction()
 target_link_libraries(lathe_group PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
 if(LATHE_GLOO)
   find_path(LATHE_GLOO_INCLUDE gloo/allreduce.h)
@@ -6,12 +15,20 @@ if(LATHE_GLOO)
   mark_as_advanced(LATHE_GLOO_INCLUDE LATHE_GLOO_LIBRARY)
 endif()
 if(LATHE_GLOO AND LATHE_GLOO_INCLUDE AND LATHE_GLOO_LIBRARY)
-  add_library(lathe_gloo MODULE ${PROJECT_SOURCE_DIR}/lathe/backends/gloo/gloo_transport.cc)
-  set_target_properties(lathe_gloo PROPERTIES SUFFIX ".so" CXX_VISIBILITY_PRESET hidden)
-  target_include_directories(lathe_gloo SYSTEM PRIVATE ${LATHE_GLOO_INCLUDE})
-  target_link_libraries(lathe_gloo PRIVATE lathe_flags ${LATHE_GLOO_LIBRARY})
-  add_dependencies(lathe_group lathe_gloo)   # whoever uses the group finds it beside the program
-  install(TARGETS lathe_gloo LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lathe)
+  lathe_transport(gloo ${LATHE_GLOO_INCLUDE} ${LATHE_GLOO_LIBRARY} programs)
 else()
-  message(STATUS "Gloo is not found (Debian, Ubuntu: libgloo-dev): several processes cannot train on the cpu")
+  message(STATUS "Gloo is not found (Debian, Ubuntu: libgloo-dev): several processes train through the ring")
+endif()
+
+# Open MPI alone: what mpicc of another MPI gives stands under other names, with another binary interface.
+if(LATHE_MPI)
+  find_path(LATHE_MPI_INCLUDE mpi.h PATH_SUFFIXES openmpi lib/${CMAKE_LIBRARY_ARCHITECTURE}/openmpi/include
+                                                  lib/openmpi/include openmpi-${CMAKE_SYSTEM_PROCESSOR})
+  find_library(LATHE_MPI_LIBRARY NAMES mpi PATH_SUFFIXES openmpi/lib)
+  mark_as_advanced(LATHE_MPI_INCLUDE LATHE_MPI_LIBRARY)
+endif()
+if(LATHE_MPI AND LATHE_MPI_INCLUDE AND LATHE_MPI_LIBRARY)
+  lathe_transport(mpi ${LATHE_MPI_INCLUDE} ${LATHE_MPI_LIBRARY} mpi)   # no package of the programs asks for an MPI
+else()
+  message(STATUS "Open MPI is not found (Debian, Ubuntu: libopenmpi-dev): --ddp_backend mpi is left out")
 endif()

@@ -12,14 +12,14 @@
 #include <memory>
 #include <vector>
 
+#include "lathe/backends/group/ring_order.h"
 #include "lathe/backends/group/socket.h"
 
 namespace lathe::group {
 namespace {
 
-constexpr size_t kPiece = size_t{256} << 10;  // elements, or bytes of a broadcast, that go round at once
-constexpr uint32_t kMagic = 0x4c545247;       // "LTRG": what does not begin so is no rank of ours
-constexpr int kConnect_ms = 20000;            // all ranks have come when they connect
+constexpr uint32_t kMagic = 0x4c545247;  // "LTRG": what does not begin so is no rank of ours
+constexpr int kConnect_ms = 20000;       // all ranks have come when they connect
 
 /// Why a call ends.
 struct Broken {
@@ -45,54 +45,6 @@ class Ring {
     tune(next_);
     exchange(hello.data(), sizeof hello, nullptr, 0);
     before_ = accept_before(listening);
-  }
-
-  /// Part p of a piece is summed up along the ring that begins behind rank p, and ends in rank p; then it
-  /// goes round once more.
-  void sum(float* values, size_t count) {
-    const size_t ranks = static_cast<size_t>(size_), most = kPiece * ranks;
-    for (size_t begin = 0; begin < count; begin += most) {
-      const size_t n = std::min(most, count - begin);
-      float* const piece = values + begin;
-      const auto part = [&](int step) {  // of the part that this rank sends in a step
-        const size_t p = static_cast<size_t>(((rank_ - step) % size_ + size_) % size_);
-        return std::pair(n * p / ranks, n * (p + 1) / ranks);
-      };
-      for (int step = 1; step < size_; ++step) {
-        const auto [first, end] = part(step);
-        const auto [into, into_end] = part(step + 1);
-        arrived_.resize(into_end - into);
-        exchange(piece + first, (end - first) * sizeof(float), arrived_.data(),
-                 (into_end - into) * sizeof(float));
-        for (size_t i = into; i < into_end; ++i) piece[i] += arrived_[i - into];
-      }
-      for (int step = 0; step + 1 < size_; ++step) {
-        const auto [first, end] = part(step);
-        const auto [into, into_end] = part(step + 1);
-        exchange(piece + first, (end - first) * sizeof(float), piece + into,
-                 (into_end - into) * sizeof(float));
-      }
-    }
-  }
-
-  void broadcast(char* data, size_t bytes, int root) {
-    const bool last = (rank_ + 1) % size_ == root;
-    for (size_t begin = 0; begin < bytes; begin += kPiece) {
-      const size_t n = std::min(kPiece, bytes - begin);
-      if (rank_ != root) exchange(nullptr, 0, data + begin, n);
-      if (!last) exchange(data + begin, n, nullptr, 0);
-    }
-  }
-
-  void gather(const char* mine, const size_t* bytes, char* all) {
-    std::vector<size_t> begins(1, 0);
-    for (int r = 0; r < size_; ++r) begins.push_back(begins.back() + bytes[r]);
-    std::memcpy(all + begins[static_cast<size_t>(rank_)], mine, bytes[rank_]);
-    for (int step = 0; step + 1 < size_; ++step) {
-      const size_t out = static_cast<size_t>((rank_ - step + size_) % size_);
-      const size_t in = static_cast<size_t>((rank_ - step - 1 + size_) % size_);
-      exchange(all + begins[out], bytes[out], all + begins[in], bytes[in]);
-    }
   }
 
   void abort() {
@@ -155,7 +107,12 @@ class Ring {
   const int rank_, size_;
   const int64_t timeout_ms_;
   Descriptor next_, before_;
-  std::vector<float> arrived_;
+
+ public:
+  /// Sums, broadcasts and gathers over these connections.
+  RingOrder order{rank_, size_, [this](const void* out, size_t out_bytes, void* in, size_t in_bytes) {
+                    exchange(out, out_bytes, in, in_bytes);
+                  }};
 };
 
 Ring& ring(void* self) { return *static_cast<Ring*>(self); }
@@ -172,15 +129,16 @@ bool guarded(void* self, auto call) {
   return r.error.empty();
 }
 
-bool sum(void* self, float* values, size_t count) {
-  return guarded(self, [&](Ring& r) { r.sum(values, count); });
+template <typename T>
+bool sum(void* self, T* values, size_t count) {
+  return guarded(self, [&](Ring& r) { r.order.sum(values, count); });
 }
 bool broadcast(void* self, void* data, size_t bytes, int root) {
-  return guarded(self, [&](Ring& r) { r.broadcast(static_cast<char*>(data), bytes, root); });
+  return guarded(self, [&](Ring& r) { r.order.broadcast(static_cast<char*>(data), bytes, root); });
 }
 bool gather(void* self, const void* mine, const size_t* bytes, void* all) {
-  return guarded(self,
-                 [&](Ring& r) { r.gather(static_cast<const char*>(mine), bytes, static_cast<char*>(all)); });
+  return guarded(
+      self, [&](Ring& r) { r.order.gather(static_cast<const char*>(mine), bytes, static_cast<char*>(all)); });
 }
 void abort(void* self) { ring(self).abort(); }
 const char* why(void* self) { return ring(self).error.c_str(); }
@@ -195,7 +153,7 @@ bool open_ring(const TransportOptions* options, Transport* transport, char* erro
   };
   try {
     auto self = std::make_unique<Ring>(*options);
-    *transport = {self.release(), sum, broadcast, gather, abort, why, close};
+    *transport = {self.release(), sum<float>, sum<bf16>, broadcast, gather, abort, why, close};
     return true;
   } catch (const Broken& broken) {
     return failed(broken.why);

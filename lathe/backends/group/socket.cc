@@ -116,7 +116,7 @@ std::string local_address(int fd) {
 }
 
 void tune(int fd) {
-  constexpr int kIdle_s = 8, kBetween_s = 4, kProbes = 4;
+  constexpr int kIdle_s = 6, kBetween_s = 3, kProbes = 4;
   set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 #if defined(TCP_KEEPIDLE)

@@ -42,7 +42,7 @@ int port_of(int fd);
 Descriptor connect_to(const std::string& address, int port);
 /// The address of this end of a connection.
 std::string local_address(int fd);
-/// Small frames leave at once, and an end that does not answer closes the connection after 24 s.
+/// Small frames leave at once, and an end that does not answer closes the connection after 18 s.
 void tune(int fd);
 /// False where the other end is gone, or takes nothing for some seconds.
 bool send_frame(int fd, const Frame& frame);

@@ -12,7 +12,7 @@
 namespace lathe::group {
 
 /// Where ranks meet: values by key, kept by rank 0, and word of who is gone.  Every rank holds one connection
-/// to rank 0; one that closes, or whose machine does not answer for half a minute, is a rank that is gone.
+/// to rank 0; one that closes, or whose machine does not answer for 18 s, is a rank that is gone.
 class StoreServer {
  public:
   /// Listens on all addresses of this machine.  port 0: any that is free.  Errors: kIo if the port is taken.

@@ -2,6 +2,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lathe/core/float16.h"
+
 namespace lathe::group {
 
 /// What a host transport is opened with.  Only plain types cross: a transport is a library that is loaded
@@ -23,6 +25,7 @@ struct TransportOptions {
 struct Transport {
   void* self = nullptr;
   bool (*sum)(void* self, float* values, size_t count) = nullptr;
+  bool (*sum_bf16)(void* self, bf16* values, size_t count) = nullptr;
   bool (*broadcast)(void* self, void* data, size_t bytes, int root) = nullptr;
   /// bytes[r]: what rank r gives; all: what they gave, behind one another.
   bool (*gather)(void* self, const void* mine, const size_t* bytes, void* all) = nullptr;

@@ -26,8 +26,10 @@ Arrays run_accumulate(const Call& c) {
   return {mx::where(mx::equal(keep, number(0)), c[1], mx::add(mx::multiply(keep, c[0]), c[1]))};
 }
 
-/// This device trains in one process; open_device refuses more.
-Arrays run_all_reduce(const Call& c) { return {c.ranks == nullptr ? c[0] : sum_among(*c.ranks, c[0])}; }
+Arrays run_all_reduce(const Call& c) {
+  const DType wire = c.node.attrs.b("bf16") ? DType::bf16 : DType::f32;
+  return {c.ranks == nullptr ? c[0] : sum_among(*c.ranks, c[0], wire)};
+}
 
 /// One number of `hyper`: [1].
 mx::array hyper_of(const mx::array& hyper, Hyper h) {

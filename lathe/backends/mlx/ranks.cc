@@ -10,18 +10,19 @@ namespace {
 
 class SumPrimitive : public mx::Primitive {
  public:
-  explicit SumPrimitive(Ranks& ranks) : Primitive(ranks.stream), ranks_(ranks) {}
+  SumPrimitive(Ranks& ranks, DType wire) : Primitive(ranks.stream), ranks_(ranks), wire_(wire) {}
 
   void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
     const mx::array& x = inputs[0];
     outputs[0].set_data(mx::allocator::malloc(x.nbytes()));
     const std::span<float> sum(outputs[0].data<float>(), x.size());
     // MLX keeps the arrays until what is dispatched has run.  Nothing may be thrown on its thread.
-    mx::cpu::get_command_encoder(stream()).dispatch([&ranks = ranks_, from = x.data<float>(), sum] {
-      std::memcpy(sum.data(), from, sum.size_bytes());
-      const Status status = ranks.group->sum(sum);
-      if (!status.ok() && ranks.failure.ok()) ranks.failure = status;
-    });
+    mx::cpu::get_command_encoder(stream()).dispatch(
+        [&ranks = ranks_, from = x.data<float>(), sum, wire = wire_] {
+          std::memcpy(sum.data(), from, sum.size_bytes());
+          const Status status = ranks.group->sum(sum, wire);
+          if (!status.ok() && ranks.failure.ok()) ranks.failure = status;
+        });
   }
   void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
     fail(ErrorCode::kInternal, "mlx: a sum among ranks on a GPU stream");
@@ -30,14 +31,15 @@ class SumPrimitive : public mx::Primitive {
 
  private:
   Ranks& ranks_;
+  const DType wire_;
 };
 
 }  // namespace
 
-mx::array sum_among(Ranks& ranks, const mx::array& x) {
+mx::array sum_among(Ranks& ranks, const mx::array& x, DType wire) {
   mx::array mine = mx::contiguous(x, false, ranks.stream);
   if (ranks.last) mine = mx::depends({mine}, {*ranks.last})[0];
-  ranks.last = mx::array(x.shape(), mx::float32, std::make_shared<SumPrimitive>(ranks), {mine});
+  ranks.last = mx::array(x.shape(), mx::float32, std::make_shared<SumPrimitive>(ranks, wire), {mine});
   return *ranks.last;
 }
 

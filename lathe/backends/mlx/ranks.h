@@ -19,7 +19,7 @@ struct Ranks {
   Status failure;  ///< of the first sum that failed; read when what was started is done
 };
 
-/// Σ over the ranks of x, f32.
-mx::array sum_among(Ranks& ranks, const mx::array& x);
+/// Σ over the ranks of x, f32; wire: see ProcessGroup::sum.
+mx::array sum_among(Ranks& ranks, const mx::array& x, DType wire);
 
 }  // namespace lathe::mlx

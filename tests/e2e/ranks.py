@@ -1,0 +1,98 @@
+"""What the tests of several processes share: data, command lines, and how near two runs' losses must be."""
+import os
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+import command_line as cl
+from resume_test import history, model_with_dropout
+
+UNIT = 2.0 ** -24  # half the distance of fp32 numbers near 1
+# A loss is a mean of 16 rows, as one sum or as a sum of the ranks' means: at most 16 additions and two divisions in
+# either run.  A gradient is a sum over at most 16 · 32 tokens, whose rounding errors grow as the root of their number.
+LOSS_ROUNDING = 2 * 18 * UNIT
+NORM_ROUNDING = 2 * (16 * 32) ** 0.5 * UNIT
+ROWS = 16  # of a global batch
+
+
+def children_of(pid):
+    """Processes that it started and that still run, in the order of their ids."""
+    found = []
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(status.parent.name))
+    return sorted(found)
+
+
+def is_running(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def has_part(name):
+    """Whether liblathe_NAME.so was built."""
+    return (pathlib.Path(cl.program()).parent / f"liblathe_{name}.so").exists()
+
+
+def lathe_launch(ranks, command):
+    return [command[0], "launch", "-n", str(ranks), *command[1:]]
+
+
+def mpirun(ranks, command):
+    """Open MPI's launcher: several ranks to a core, also for root, in a container, and without a network."""
+    return ["mpirun", "-n", str(ranks), "--oversubscribe", *(["--allow-run-as-root"] if os.getuid() == 0 else []),
+            "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo",
+            *command, "--ddp_backend", "mpi"]
+
+
+def without_mpi():
+    """Why there are no ranks through MPI here; empty where there are."""
+    if not has_part("mpi"):
+        return "built without Open MPI (Debian, Ubuntu: libopenmpi-dev)"
+    return "" if shutil.which("mpirun") else "mpirun is not here (Debian, Ubuntu: openmpi-bin)"
+
+
+class RanksCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temp = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.temp.name)
+        model_with_dropout(cls.root / "model")
+        cl.write_csv(cls.root / "train.csv", 192, 1)
+        cl.write_csv(cls.root / "dev.csv", 45, 2)  # no multiple of any batch
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temp.cleanup()
+
+    def command(self, ranks, name, *more, accumulation=1, launch=lathe_launch):
+        command = cl.glue_command(
+            self.root / name, self.root / "train.csv", self.root / "dev.csv", "--seed", "7", "--logging_steps", "1",
+            "--per_device_train_batch_size", str(ROWS // ranks // accumulation), "--gradient_accumulation_steps",
+            str(accumulation), *more)
+        command[command.index(str(cl.MODEL))] = str(self.root / "model")
+        return command if ranks == 1 else launch(ranks, command)
+
+    def run_ranks(self, ranks, name, *more, **keywords):
+        result = cl.run(self.command(ranks, name, *more, **keywords))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return history(self.root / name), result
+
+    def check_same(self, wanted, mine):
+        self.assertEqual(len(wanted), len(mine))
+        for a, b in zip(wanted, mine):
+            self.assertEqual(sorted(a), sorted(b))
+            for key, value in a.items():
+                if key == "grad_norm":
+                    self.assertAlmostEqual(b[key], value, delta=NORM_ROUNDING * value, msg=f"step {a['step']}")
+                elif "loss" in key:
+                    self.assertAlmostEqual(b[key], value, delta=LOSS_ROUNDING * value, msg=f"step {a['step']} {key}")
+                else:
+                    self.assertEqual(b[key], value, key)
