@@ -8,8 +8,8 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"glue", "fine-tune and evaluate a classifier, as run_glue.py", run_glue, script_syntax<GlueArguments>},
       {"qa", "fine-tune and evaluate question answering, as run_qa.py", run_qa, script_syntax<QaArguments>},
-      {"launch", "train with several processes on this machine: lathe launch -n 2 glue …", run_launch,
-       launch_syntax},
+      {"launch", "train with several processes: lathe launch -n 2 glue …, --hosts a,b on several machines",
+       run_launch, launch_syntax},
       {"predict", "classify texts with a fine-tuned model", run_predict, predict_syntax},
       {"bench", "measure this machine: training, inference, matrix products", run_bench, bench_syntax},
       {"runs", "list, compare and plot past runs", run_runs, runs_syntax},

@@ -1,4 +1,4 @@
-// lathe launch: starts the ranks of a run on this machine, as torchrun does.
+// lathe launch: starts the ranks of a run, as torchrun does: on this machine, or through ssh on several.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -14,11 +14,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "lathe/app/argument_parser.h"
 #include "lathe/app/commands.h"
 #include "lathe/app/options.h"
+#include "lathe/app/remote_rank.h"
 #include "lathe/app/signals.h"
 #include "lathe/core/error.h"
 #include "lathe/core/program_path.h"
@@ -36,12 +39,18 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kUsage =
     "lathe launch -n N [--master_port P] glue|qa [flags]: trains with N processes on this machine, one per "
     "GPU "
-    "or sharing its cores\n";
+    "or sharing its cores\n"
+    "lathe launch --hosts A,B:2 [-n N] [--master_port P] glue|qa [flags]: on several, through ssh: N (1) on "
+    "each, or "
+    "the number behind its name\n";
 // When a rank has failed the others notice within seconds; those that do not are asked, then made to end.
 constexpr std::chrono::seconds kAsk{15}, kEnd{25};
+// Where a rank never came there is nothing to notice.
+constexpr std::chrono::seconds kAskAlone{0}, kEndAlone{5};
 
 struct Settings {
-  int ranks = 0, port = 0;
+  int ranks = 0, port = 0;           ///< of all hosts
+  std::vector<LaunchHost> hosts;     ///< empty: this machine alone
   std::vector<std::string> command;  ///< "glue" and its flags
 };
 
@@ -60,23 +69,33 @@ int free_port() {
 
 Settings parse(const std::vector<std::string>& args) {
   Settings s;
+  std::string hosts;
   size_t i = 0;
   for (; i < args.size() && args[i].starts_with("-"); ++i) {
     const size_t equals = args[i].find('=');
     std::string flag = args[i].substr(0, equals);
     std::replace(flag.begin() + 2, flag.end(), '-', '_');
-    const bool count = flag != "--master_port";
     if (!launch_syntax().has(flag))
       fail(ErrorCode::kUsage, "lathe launch: unknown flag {}\n{}", flag, kUsage);
     if (equals == std::string::npos && i + 1 == args.size())
       fail(ErrorCode::kUsage, "{} wants a value\n{}", flag, kUsage);
     const std::string value = equals == std::string::npos ? args[++i] : args[i].substr(equals + 1);
-    (count ? s.ranks : s.port) = whole_number(flag, value, 1);
+    if (flag == "--hosts")
+      hosts = value;
+    else
+      (flag == "--master_port" ? s.port : s.ranks) = whole_number(flag, value, 1);
   }
   s.command.assign(args.begin() + static_cast<long>(i), args.end());
+  if (!hosts.empty()) {
+    s.hosts = parse_hosts(hosts, std::max(1, s.ranks));
+    s.ranks = 0;
+    for (const LaunchHost& host : s.hosts) s.ranks += host.ranks;
+  }
   if (s.ranks == 0 || s.command.empty() || (s.command[0] != "glue" && s.command[0] != "qa"))
-    fail(ErrorCode::kUsage, "lathe launch wants -n and a command, glue or qa\n{}", kUsage);
-  if (s.port == 0) s.port = free_port();
+    fail(ErrorCode::kUsage, "lathe launch wants -n or --hosts and a command, glue or qa\n{}", kUsage);
+  // Which ports are free on another machine is not known: torchrun's.
+  constexpr int kUsualPort = 29500;
+  if (s.port == 0) s.port = s.hosts.empty() ? free_port() : kUsualPort;
   return s;
 }
 
@@ -97,6 +116,7 @@ std::string output_folder(const std::vector<std::string>& command) {
 struct Rank {
   pid_t pid = -1;  ///< −1: it has ended
   int said = -1;
+  int told = -1;     ///< the pipe to a rank on another machine, which passes signals on
   std::string line;  ///< of which the end has not come
 };
 
@@ -104,6 +124,8 @@ class Launch {
  public:
   explicit Launch(Settings settings) : settings_(std::move(settings)), path_(program_path()) {
     if (path_.empty()) fail(ErrorCode::kInternal, "the path of this program is not known");
+    if (!settings_.hosts.empty())
+      signal(SIGPIPE, SIG_IGN);  // an ssh that has ended is found by waiting for it
   }
 
   int run() {
@@ -123,6 +145,8 @@ class Launch {
 
  private:
   static constexpr int kPause_ms = 20;
+  static constexpr int kBySignal = 128,
+                       kBySsh = 255;  // exit codes: a shell's for signal n, less n; ssh's own
   struct Failure {
     int rank, code;
     std::string how;
@@ -130,47 +154,115 @@ class Launch {
   };
 
   Rank start(int rank) {
-    int pipe_ends[2] = {-1, -1};
-    if (rank > 0 && pipe(pipe_ends) != 0) fail(ErrorCode::kIo, "a pipe cannot be made");
+    std::optional<RemoteRank> remote;
+    if (!settings_.hosts.empty()) remote = remote_of(rank);
+    int pipe_ends[2] = {-1, -1}, told[2] = {-1, -1};
+    if ((rank > 0 && pipe(pipe_ends) != 0) || (remote && pipe(told) != 0))
+      fail(ErrorCode::kIo, "a pipe cannot be made");
+    if (remote) fcntl(told[1], F_SETFD, FD_CLOEXEC);
     const pid_t parent = getpid();
     Rank started;
     started.pid = fork();
     if (started.pid < 0) fail(ErrorCode::kIo, "a process cannot be started: {}", std::strerror(errno));
-    if (started.pid == 0) become(rank, pipe_ends, parent);
+    if (started.pid == 0) {
+      leave_behind(pipe_ends, told, parent);
+      if (remote)
+        run_words(remote->words);
+      else
+        become(rank);
+    }
     if (rank > 0) close(pipe_ends[1]);
+    if (remote) {
+      close(told[0]);
+      started.told = told[1];
+      tell(started, remote->greeting);
+    }
     started.said = pipe_ends[0];
     if (started.said >= 0) fcntl(started.said, F_SETFL, O_NONBLOCK), fcntl(started.said, F_SETFD, FD_CLOEXEC);
     return started;
   }
 
   /// In the child.  A process group of its own: Ctrl-C comes through the launcher, once.
-  [[noreturn]] void become(int rank, const int* pipe_ends, pid_t parent) {
+  static void leave_behind(const int* said, const int* told, pid_t parent) {
     setpgid(0, 0);
+    signal(SIGPIPE, SIG_DFL);
 #if defined(__linux__)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
 #else
     static_cast<void>(parent);
 #endif
-    if (rank > 0) {
-      dup2(pipe_ends[1], STDOUT_FILENO);
-      dup2(pipe_ends[1], STDERR_FILENO);
-      close(pipe_ends[0]);
-      close(pipe_ends[1]);
+    if (said[1] >= 0) {
+      dup2(said[1], STDOUT_FILENO);
+      dup2(said[1], STDERR_FILENO);
+      close(said[0]);
+      close(said[1]);
     }
-    const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
-    set("RANK", std::to_string(rank));
-    set("LOCAL_RANK", std::to_string(rank));
-    set("WORLD_SIZE", std::to_string(settings_.ranks));
-    set("LOCAL_WORLD_SIZE", std::to_string(settings_.ranks));
-    set("MASTER_ADDR", "127.0.0.1");
-    set("MASTER_PORT", std::to_string(settings_.port));
+    if (told[0] >= 0) {
+      dup2(told[0], STDIN_FILENO);
+      close(told[0]);
+    }
+  }
+
+  /// In the child.
+  [[noreturn]] void become(int rank) {
+    for (const auto& [name, value] : variables(rank, rank, settings_.ranks, "127.0.0.1"))
+      setenv(name.c_str(), value.c_str(), 1);
     unsetenv("TORCHELASTIC_USE_AGENT_STORE");
-    std::vector<char*> words = {const_cast<char*>("lathe")};
-    for (const std::string& word : settings_.command) words.push_back(const_cast<char*>(word.c_str()));
-    words.push_back(nullptr);
-    execv(path_.c_str(), words.data());
-    _exit(127);
+    std::vector<std::string> words = settings_.command;
+    words.insert(words.begin(), path_);
+    run_words(words);
+  }
+
+  [[noreturn]] static void run_words(const std::vector<std::string>& words) {
+    std::vector<char*> pointers;
+    for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+    pointers.push_back(nullptr);
+    execvp(pointers[0], pointers.data());
+    constexpr int kNotFound = 127;  // a shell's exit code for it
+    fmt::print(stderr, "error: {}: {}\n", words[0], std::strerror(errno));
+    std::fflush(stderr);
+    _exit(kNotFound);
+  }
+
+  /// torchrun's.
+  std::vector<std::pair<std::string, std::string>> variables(int rank, int local_rank, int local_size,
+                                                             const std::string& address) const {
+    return {{"RANK", std::to_string(rank)},
+            {"LOCAL_RANK", std::to_string(local_rank)},
+            {"WORLD_SIZE", std::to_string(settings_.ranks)},
+            {"LOCAL_WORLD_SIZE", std::to_string(local_size)},
+            {"MASTER_ADDR", address},
+            {"MASTER_PORT", std::to_string(settings_.port)}};
+  }
+
+  /// The host that a rank runs on, and which of the host's ranks it is.
+  std::pair<const LaunchHost*, int> place_of(int rank) const {
+    for (const LaunchHost& host : settings_.hosts) {
+      if (rank < host.ranks) return {&host, rank};
+      rank -= host.ranks;
+    }
+    fail(ErrorCode::kInternal, "rank {} has no host", rank);
+  }
+
+  /// The program, the folder and the data are at the same place on each host.
+  RemoteRank remote_of(int rank) const {
+    const auto [host, local_rank] = place_of(rank);
+    auto all = forwarded_variables();
+    for (auto& own : variables(rank, local_rank, host->ranks, address_of(settings_.hosts[0])))
+      all.push_back(std::move(own));
+    std::vector<std::string> words = settings_.command;
+    words.insert(words.begin(), path_);
+    return remote_rank(host->name, std::filesystem::current_path().string(), words, all);
+  }
+
+  static void tell(const Rank& rank, const std::string& text) {
+    for (size_t at = 0; at < text.size();) {
+      const ssize_t written = write(rank.told, text.data() + at, text.size() - at);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return;  // it has ended
+      at += static_cast<size_t>(written);
+    }
   }
 
   int running() const {
@@ -214,23 +306,38 @@ class Launch {
       int status = 0;
       if (ranks_[r].pid < 0 || waitpid(ranks_[r].pid, &status, WNOHANG) != ranks_[r].pid) continue;
       ranks_[r].pid = -1;
-      constexpr int kBySignal = 128;  // a shell's exit code for it
+      if (ranks_[r].told >= 0) close(std::exchange(ranks_[r].told, -1));
       const auto now = Clock::now();
       const bool together =
           failed_ && failed_->code < kBySignal && now - failed_->when < std::chrono::milliseconds(kPause_ms);
-      if (WIFSIGNALED(status) && (!failed_ || together))
-        failed_ = {static_cast<int>(r), kBySignal + WTERMSIG(status),
-                   fmt::format("ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status))),
-                   now};
-      else if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && !failed_)
-        failed_ = {static_cast<int>(r), WEXITSTATUS(status),
-                   fmt::format("ended with exit code {}", WEXITSTATUS(status)), now};
+      const int code = WIFSIGNALED(status) ? kBySignal + WTERMSIG(status) : WEXITSTATUS(status);
+      // The shell on another machine gives a signal's number so.
+      const bool by_signal =
+          WIFSIGNALED(status) || (!settings_.hosts.empty() && code > kBySignal && code < kBySsh);
+      if (code == 0 || (failed_ && !(by_signal && together))) continue;
+      failed_ = {static_cast<int>(r), code, how_it_ended(static_cast<int>(r), code, by_signal), now};
     }
   }
 
+  std::string how_it_ended(int rank, int code, bool by_signal) const {
+    std::string how =
+        by_signal ? fmt::format("ended by signal {} ({})", code - kBySignal, strsignal(code - kBySignal))
+                  : fmt::format("ended with exit code {}", code);
+    if (settings_.hosts.empty()) return how;
+    how += " on " + place_of(rank).first->name;
+    if (code == kBySsh) how += " (ssh's own code: it could not connect, or the connection broke)";
+    return how;
+  }
+
+  /// To a rank elsewhere TERM goes by its pipe; where its ssh is made to end, it ends, too.
   void send(int signal) {
-    for (const Rank& rank : ranks_)
-      if (rank.pid >= 0) kill(rank.pid, signal);
+    for (const Rank& rank : ranks_) {
+      if (rank.pid < 0) continue;
+      if (rank.told >= 0 && signal != SIGKILL)
+        tell(rank, "TERM\n");
+      else
+        kill(rank.pid, signal);
+    }
   }
 
   void forward_stop() {
@@ -241,9 +348,10 @@ class Launch {
 
   void end_others() {
     const auto since = Clock::now() - failed_->when;
-    if (since > kEnd) {
+    const bool alone = failed_->code == kBySsh && !settings_.hosts.empty();
+    if (since > (alone ? kEndAlone : kEnd)) {
       send(SIGKILL);
-    } else if (since > kAsk && !asked_) {
+    } else if (since > (alone ? kAskAlone : kAsk) && !asked_) {
       asked_ = true;
       send(SIGTERM);
     }
@@ -265,7 +373,9 @@ class Launch {
 }  // namespace
 
 Syntax launch_syntax() {
-  return {kUsage, {{"-n", "N"}, {"--nproc_per_node", "N"}, {"--master_port", "PORT"}}, {"glue", "qa"}};
+  return {kUsage,
+          {{"-n", "N"}, {"--nproc_per_node", "N"}, {"--hosts", "A,B:2"}, {"--master_port", "PORT"}},
+          {"glue", "qa"}};
 }
 
 int run_launch(const std::vector<std::string>& args) {

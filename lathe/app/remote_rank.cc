@@ -1,0 +1,107 @@
+#include "lathe/app/remote_rank.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string_view>
+#include <utility>
+
+#include "lathe/app/options.h"
+#include "lathe/core/environment.h"
+#include "lathe/core/error.h"
+
+extern char** environ;  // POSIX names it; no header of all systems does
+
+namespace lathe {
+namespace {
+
+constexpr std::array<std::string_view, 8> kForwarded = {
+    "LATHE_", "HF_", "HUGGING_FACE_", "TRANSFORMERS_", "GLOO_", "NCCL_", "OMP_", "CUDA_VISIBLE_DEVICES"};
+
+bool is_forwarded(std::string_view name) {
+  if (name == "LATHE_SSH") return false;
+  std::string small(name);
+  std::transform(small.begin(), small.end(), small.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (small.ends_with("_proxy")) return true;
+  return std::any_of(kForwarded.begin(), kForwarded.end(),
+                     [&](std::string_view begin) { return name.starts_with(begin); });
+}
+
+/// As one word of a shell.
+std::string quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+/// What the shell there does: the variables; the command, beside who passes signals on; the command's end.
+std::string script(const std::string& folder, const std::vector<std::string>& command) {
+  std::string words;
+  for (const std::string& word : command) words += quoted(word) + " ";
+  return fmt::format(
+      "while IFS= read -r line && [ -n \"$line\" ]; do export \"$line\"; done; "
+      "cd {} || exit 1; exec 3<&0; "
+      "{} </dev/null 3<&- & rank=$!; "
+      "{{ while read -r name; do kill -s \"$name\" $rank; done; kill -s KILL $rank; }} <&3 >/dev/null 2>&1 & "
+      "passing=$!; exec 3<&-; "
+      "wait $rank; code=$?; kill $passing; exit $code",
+      quoted(folder), words);
+}
+
+}  // namespace
+
+std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks) {
+  std::vector<LaunchHost> hosts;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const std::string item = list.substr(begin, end - begin);
+    const size_t colon = item.find(':');
+    LaunchHost host{item.substr(0, colon), ranks};
+    if (colon != std::string::npos)
+      host.ranks = whole_number("--hosts " + host.name, item.substr(colon + 1), 1);
+    if (address_of(host).empty() || host.name.starts_with('-'))
+      fail(ErrorCode::kUsage, "--hosts: found \"{}\", wants names as a,b:2 (:2 for two processes)", list);
+    hosts.push_back(std::move(host));
+    begin = end + 1;
+  }
+  return hosts;
+}
+
+std::string address_of(const LaunchHost& host) { return host.name.substr(host.name.find('@') + 1); }
+
+RemoteRank remote_rank(const std::string& host, const std::string& folder,
+                       const std::vector<std::string>& command,
+                       const std::vector<std::pair<std::string, std::string>>& variables) {
+  RemoteRank remote;
+  const std::string ssh = environment("LATHE_SSH");
+  std::string word;
+  for (const char c : (ssh.empty() ? "ssh" : ssh) + " ") {
+    if (c != ' ')
+      word += c;
+    else if (!word.empty())
+      remote.words.push_back(std::exchange(word, ""));
+  }
+  remote.words.push_back(host);
+  remote.words.push_back("exec sh -c " +
+                         quoted(script(folder, command)));  // whatever shell the user has there
+  for (const auto& [name, value] : variables)
+    if (value.find('\n') == std::string::npos) remote.greeting += name + "=" + value + "\n";
+  remote.greeting += "\n";
+  return remote;
+}
+
+std::vector<std::pair<std::string, std::string>> forwarded_variables() {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const size_t equals = text.find('=');
+    if (equals != std::string_view::npos && is_forwarded(text.substr(0, equals)))
+      found.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return found;
+}
+
+}  // namespace lathe

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""lathe launch --hosts: ranks on several machines through ssh. Here $LATHE_SSH names a script in ssh's place that runs the
+line on this machine, in an environment of its own, as sshd does."""
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+import command_line as cl
+from ranks import RanksCase, children_of
+from resume_test import history
+
+HOSTS = "127.0.0.1,somebody@localhost:1"
+SSH = """#!/bin/sh
+printf '%s\\n' "$*" >>"{log}"
+host=$1; shift
+case $host in *unknown*) echo "ssh: Could not resolve hostname" >&2; exit 255 ;; esac
+exec env -i PATH="$PATH" sh -c "$*"
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return str(probe.getsockname()[1])
+
+
+def descendants(pid):
+    return [p for child in children_of(pid) for p in [child, *descendants(child)]]
+
+
+def variables_of(pid):
+    try:
+        words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    return dict(word.decode().split("=", 1) for word in words if b"=" in word)
+
+
+def is_program(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/exe") == os.path.realpath(cl.program())
+    except OSError:
+        return False
+
+
+class LaunchHosts(RanksCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.log = cls.root / "ssh.log"
+        ssh = cls.root / "ssh"
+        ssh.write_text(SSH.format(log=cls.log))
+        ssh.chmod(0o755)
+        cls.environment = {**os.environ, "LATHE_SSH": f"{ssh}", "HF_TOKEN": "hf_secret", "LATHE_ODD": "a'b \"c\" $d"}
+
+    def hosts_command(self, name, *more, hosts=HOSTS, ranks=2):
+        port = free_port()
+        return self.command(ranks, name, *more, "--ddp_backend", "ring",
+                            launch=lambda _, words: [words[0], "launch", "--hosts", hosts, "--master_port", port,
+                                                     *words[1:]])
+
+    def start_long(self, name):
+        """The launcher, and its ranks by number."""
+        process = subprocess.Popen(self.hosts_command(name, "--num_train_epochs", "50000", "--save_steps", "10",
+                                                      "--save_total_limit", "3"),
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=self.environment)
+        until = time.monotonic() + 120
+        while not (self.root / name / "checkpoint-20").exists():
+            self.assertLess(time.monotonic(), until, "no checkpoint came")
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        ranks = {variables_of(pid).get("RANK"): pid for pid in descendants(process.pid) if is_program(pid)}
+        return process, ranks
+
+    def check_gone(self, ranks):
+        until = time.monotonic() + 30
+        while any(is_program(pid) for pid in ranks.values()):
+            self.assertLess(time.monotonic(), until, "a rank still runs")
+            time.sleep(0.05)
+
+    def test_ranks_on_two_hosts_give_the_losses_of_one_process(self):
+        still = ("--learning_rate", "0", "--save_strategy", "no")
+        wanted, _ = self.run_ranks(1, "one", *still)
+        result = cl.run(self.hosts_command("two", *still, hosts="127.0.0.1:2,localhost:2", ranks=4),
+                        env=self.environment)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.check_same(wanted, history(self.root / "two"))
+        self.assertEqual(result.stdout.count("***** train metrics *****"), 1, "rank 0 alone prints")
+
+    def test_the_environment_goes_along_but_not_on_the_command_line(self):
+        process, ranks = self.start_long("variables")
+        found = variables_of(ranks["1"])
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+        self.assertEqual(found["HF_TOKEN"], "hf_secret")
+        self.assertEqual(found["LATHE_ODD"], self.environment["LATHE_ODD"])
+        self.assertEqual((found["MASTER_ADDR"], found["LOCAL_RANK"], found["WORLD_SIZE"]), ("127.0.0.1", "0", "2"))
+        self.assertNotIn("LATHE_SSH", found)
+        self.assertIn("somebody@localhost", self.log.read_text())
+        self.assertNotIn("hf_secret", self.log.read_text())
+
+    def test_a_rank_that_is_killed_ends_all_with_its_name_and_host(self):
+        process, ranks = self.start_long("killed")
+        os.kill(ranks["1"], signal.SIGKILL)
+        begin = time.monotonic()
+        _, stderr = process.communicate(timeout=120)
+        self.assertLess(time.monotonic() - begin, 30)
+        self.assertEqual(process.returncode, 128 + signal.SIGKILL, stderr)
+        self.assertTrue(re.search(r"error: rank 1 ended by signal 9 \(Killed\) on somebody@localhost; "
+                                  r"last whole checkpoint: \S+", stderr), stderr)
+        self.check_gone(ranks)
+
+    def test_ctrl_c_stops_all_behind_one_checkpoint(self):
+        process, ranks = self.start_long("stopped")
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 1, stderr)
+        self.assertEqual(len(set(re.findall(r"--resume_from_checkpoint (\S+)", stderr))), 1, stderr)
+        self.check_gone(ranks)
+
+    def test_ranks_end_where_the_launcher_is_killed(self):
+        process, ranks = self.start_long("orphans")
+        process.kill()
+        process.communicate(timeout=60)
+        self.check_gone(ranks)
+
+    def test_a_host_that_is_not_there_is_named(self):
+        result = cl.run(self.hosts_command("unknown", hosts="127.0.0.1,unknown"), env=self.environment)
+        self.assertEqual(result.returncode, 255, result.stderr)
+        self.assertIn("rank 1 ended with exit code 255 on unknown (ssh's own code", result.stderr)
+        for hosts in ("a,,b", "a:0", "-oProxyCommand=x"):
+            result = cl.run([cl.program(), "launch", "--hosts", hosts, "glue"], env=self.environment)
+            self.assertEqual(result.returncode, 2, hosts)
+            self.assertIn("--hosts", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
