@@ -11,7 +11,9 @@
 
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/host_memory.h"
+#include "lathe/data/parquet.h"
 #include "lathe/io/file_system.h"
+#include "lathe/io/http.h"
 #include "lathe/io/hub_cache.h"
 
 #if defined(__APPLE__)
@@ -129,6 +131,15 @@ void judge_devices(const MachineFacts& f, Report& report) {
     report.fatal("device cpu is not available", "this binary cannot train here; build it from source");
 }
 
+void judge_parts(const MachineFacts& f, Report& report) {
+  for (const DeviceStatus& part : f.parts) {
+    if (part.available)
+      report.good(fmt::format("{}: {}", part.kind, part.detail));
+    else
+      report.bad(part.kind, part.detail);
+  }
+}
+
 // ---- reading the machine
 // ---------------------------------------------------------------------------------------
 
@@ -191,6 +202,31 @@ std::optional<uint64_t> free_bytes(const std::string& path) {
   return result.ok() ? std::optional<uint64_t>(result.value()) : std::nullopt;
 }
 
+/// The first line of what opening it said; `use` says what it is for.
+DeviceStatus part_status(const std::string& name, const Status& status, const std::string& use) {
+  const std::string why = status.message().substr(0, status.message().find('\n'));
+  return {name, status.ok(), status.ok(), status.ok() ? use : why};
+}
+
+Status curl_status() {
+  try {
+    const HttpClient client;
+    return {};
+  } catch (const Error& missing) {
+    return {missing.code(), missing.what()};
+  }
+}
+
+std::vector<DeviceStatus> parts_here() {
+  std::vector<DeviceStatus> parts = {part_status("libcurl", curl_status(), "models and data can be fetched"),
+                                     part_status("Parquet", parquet_status(), "data in Parquet can be read")};
+  for (DeviceStatus& transport : transports()) {
+    transport.kind = "processes through " + transport.kind;
+    parts.push_back(std::move(transport));
+  }
+  return parts;
+}
+
 }  // namespace
 
 MachineFacts machine_facts() {
@@ -206,6 +242,7 @@ MachineFacts machine_facts() {
   } catch (const Error& e) {
     f.level_error = e.what();
   }
+  f.parts = parts_here();
   f.logical_cpus = static_cast<int>(std::thread::hardware_concurrency());
   f.cores = static_cast<int>(allowed_cores().size());
   f.threads = default_threads();
@@ -229,6 +266,7 @@ DoctorReport examine(const MachineFacts& facts) {
   judge_memory(facts, report);
   judge_disk(facts, report);
   judge_devices(facts, report);
+  judge_parts(facts, report);
   return report.take();
 }
 

@@ -24,6 +24,8 @@ struct MachineFacts {
   std::optional<uint64_t> folder_free, cache_free;
   bool folder_writable = false, cache_exists = false;
   std::vector<DeviceStatus> devices;
+  /// Libraries that are opened when they are needed: libcurl, Parquet, gloo, mpi.  kind: what it is called.
+  std::vector<DeviceStatus> parts;
 };
 
 /// Reads them from this machine.

@@ -64,6 +64,15 @@ TEST(Doctor, EveryTroubleHasARemedy) {
   EXPECT_NE(bad_lines(f).find("/work is not writable: pass an --output_dir that is"), std::string::npos);
 }
 
+TEST(Doctor, PartsThatAreOpenedWhenNeededAreNamed) {
+  MachineFacts f = healthy();
+  f.parts = {{"libcurl", true, true, "models and data can be fetched"},
+             {"mpi", false, false, "is not here; install it"}};
+  EXPECT_EQ(examine(f).lines.back(), "[BAD]  mpi: is not here; install it");
+  EXPECT_EQ(examine(f).lines.end()[-2], "[GOOD] libcurl: models and data can be fetched");
+  EXPECT_EQ(examine(f).exit_code, 0);
+}
+
 TEST(Doctor, AMacTellsWhatItsGpuWants) {
   MachineFacts f = healthy();
   f.system = "Darwin";
@@ -97,6 +106,10 @@ TEST(Doctor, ThisMachineCanBeExamined) {
   ASSERT_TRUE(f.memory_total && f.memory_free);
   EXPECT_GE(*f.memory_total, *f.memory_free);
   EXPECT_FALSE(f.cache.empty());
+  ASSERT_EQ(f.parts.size(), 4u);
+  EXPECT_EQ(f.parts[0].kind, "libcurl");
+  EXPECT_EQ(f.parts[3].kind, "processes through mpi");
+  for (const auto& part : f.parts) EXPECT_FALSE(part.detail.empty()) << part.kind;
   EXPECT_EQ(examine(f).exit_code, 0);
 }
 

@@ -38,9 +38,13 @@ LatheParquetRows open_part() {
        "reading Parquet needs the part {}, which is built where Apache Arrow is found: `pip install pyarrow` "
        "(or, on "
        "macOS, `brew install apache-arrow`), then build Lathe again. Or give the data as csv, tsv, json or "
-       "jsonl. Looked "
-       "at:{}",
+       "jsonl.\nLooked at:{}",
        kPartName, why);
+}
+
+LatheParquetRows rows_of_part() {
+  static const LatheParquetRows rows = open_part();
+  return rows;
 }
 
 }  // namespace
@@ -50,7 +54,7 @@ bool is_parquet(std::string_view path) { return path.ends_with(".parquet"); }
 std::string parquet_rows(const std::string& path) {
   if (!real_file_system().exists(path))
     fail(ErrorCode::kNotFound, "{}: there is no such file; check the path", path);
-  static const LatheParquetRows rows = open_part();
+  const LatheParquetRows rows = rows_of_part();
   std::string text;
   const auto sink = [](void* context, const char* bytes, size_t count) {
     static_cast<std::string*>(context)->append(bytes, count);
@@ -61,6 +65,15 @@ std::string parquet_rows(const std::string& path) {
     fail(ErrorCode::kInvalidData, "{}: cannot be read as Parquet: {}; fetch or save the file again", path,
          error);
   return text;
+}
+
+Status parquet_status() {
+  try {
+    rows_of_part();
+    return {};
+  } catch (const Error& missing) {
+    return {missing.code(), missing.what()};
+  }
 }
 
 }  // namespace lathe

@@ -2,6 +2,8 @@
 #include <string>
 #include <string_view>
 
+#include "lathe/core/error.h"
+
 namespace lathe {
 
 bool is_parquet(std::string_view path);
@@ -11,5 +13,8 @@ bool is_parquet(std::string_view path);
 /// program or in the folder of libraries it is installed with. Errors: kUnsupported with the way to get the
 /// part; kNotFound; kInvalidData for a damaged file.
 std::string parquet_rows(const std::string& path);
+
+/// Whether that part is here.  Errors: kUnsupported as parquet_rows.
+Status parquet_status();
 
 }  // namespace lathe
