@@ -12,10 +12,12 @@ import pathlib
 import sys
 
 import tokenizers
+from charsmap import charsmap
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
 TARGET = pathlib.Path(__file__).resolve().parent.parent / "lathe/tokenizers/unicode_tables.inc"
 DROP, SPACE, PUNCT, MN, MARK, WORD, LOWER, NFD, LETTER, NUMBER = (1 << i for i in range(10))
+NFC_MAY_CHANGE, NFKD, JOINS, EXTEND, PREPEND, CONTROL, PICTOGRAPH, CONSONANT, LINKER = (1 << i for i in range(10, 19))
 HANGUL = range(0xAC00, 0xD7A4)
 SHIFT = 7
 
@@ -58,6 +60,42 @@ def combining_classes(nfd):
     return classes
 
 
+def grapheme_flags():
+    """What parts a text into graphemes, by code point.  Precompiled looks a grapheme of less than 6 bytes up as a whole and
+    takes the first key that it begins with, so a map from each first byte to X gives one X for it, and one X for each
+    code point of a longer grapheme."""
+    keys = [bytes([b]) for b in range(0xC2, 0xF5)] + [b"a"]
+    look = normalizers.Precompiled(charsmap({key: "X" for key in keys})).normalize_str
+    flags = {}
+    for c in code_points():
+        ch = chr(c)
+        f = 0
+        if look("a" + ch) == "X":
+            f |= JOINS
+            f |= EXTEND * (look("\u00a9" + ch + "\u200d\u00a9\u0301") == "XXXXX")
+            f |= LINKER * (look("\u0915" + ch + "\u0937\u0301") == "XXXX")
+        elif c >= 0x80:
+            f |= PREPEND * (look(ch + "a") == "X")
+            f |= CONTROL * (look(ch + "\u0301\u0301") == "XX")
+            f |= PICTOGRAPH * (look("\u00a9\u200d" + ch + "\u0301") == "XXXX")
+            f |= CONSONANT * (look(ch + "\u094d\u0937\u0301") == "XXXX")
+        elif c < 0x20 or c == 0x7F:
+            f |= CONTROL
+        flags[c] = f
+    return flags
+
+
+def compositions(nfc, decompositions):
+    """(first, second) -> the code point that they compose to."""
+    pairs = {}
+    for c, parts in decompositions.items():
+        if nfc(chr(c)) == chr(c):
+            first = nfc(parts[:-1])
+            assert len(first) == 1 and nfc(first + parts[-1]) == chr(c), hex(c)
+            pairs[ord(first), ord(parts[-1])] = c
+    return pairs
+
+
 def properties():
     clean = normalizers.BertNormalizer(True, False, False, False).normalize_str
     strip = normalizers.BertNormalizer(False, False, True, False).normalize_str
@@ -69,10 +107,11 @@ def properties():
     gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
     probe = Tokenizer(models.WordPiece({"[UNK]": 0, "\u0001": 1}, unk_token="[UNK]"))
     probe.add_special_tokens([AddedToken("\u0001", single_word=True, normalized=False)])
-    flags, lowers, decompositions = {}, {}, {}
+    nfc, nfkd = normalizers.NFC().normalize_str, normalizers.NFKD().normalize_str
+    flags, lowers, decompositions, compatible = grapheme_flags(), {}, {}, {}
     for c in code_points():
         ch = chr(c)
-        f = 0
+        f = flags[c]
         if clean(ch) == "":
             f |= DROP
         if len(white("a" + ch + "b")) == 2:
@@ -95,8 +134,17 @@ def properties():
                 decompositions[c] = nfd(ch)
         elif strip(ch) == "":
             f |= MN
+        if nfc(ch) != ch:
+            f |= NFC_MAY_CHANGE
+        if nfkd(ch) != nfd(ch):
+            f |= NFKD
+            compatible[c] = nfkd(ch)
         flags[c] = f
-    return flags, lowers, decompositions, combining_classes(nfd)
+    pairs, classes = compositions(nfc, decompositions), combining_classes(nfd)
+    jamo = [*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]
+    for c in [*classes, *(second for _, second in pairs), *jamo]:
+        flags[c] |= NFC_MAY_CHANGE
+    return flags, lowers, decompositions, compatible, pairs, classes
 
 
 def lines(values, form="{}"):
@@ -115,8 +163,19 @@ def array(kind, name, values, form="{}"):
     return [f"constexpr {kind} {name}[{len(values)}] = {{", *lines(values, form), "};"]
 
 
+def mapping(name, texts):
+    pool, where = [], []
+    for c in sorted(texts):
+        where.append(len(pool))
+        pool += [ord(ch) for ch in texts[c]]
+    where.append(len(pool))
+    assert len(pool) < 65536
+    return [*array("uint32_t", name + "From", sorted(texts), "0x{:X}"), *array("uint16_t", name + "At", where),
+            *array("uint32_t", name + "Pool", pool, "0x{:X}")]
+
+
 def render():
-    flags, lowers, decompositions, classes = properties()
+    flags, lowers, decompositions, compatible, pairs, classes = properties()
     records = sorted({(flags[c], classes.get(c, 0)) for c in code_points()})
     number = {record: i for i, record in enumerate(records)}
     assert len(records) < 256
@@ -125,11 +184,7 @@ def render():
         block = tuple(number[(flags.get(c, 0), classes.get(c, 0))] for c in range(start, start + (1 << SHIFT)))
         stage1.append(blocks.setdefault(block, len(blocks)))
     assert len(blocks) < 65536 and all(len(to) == 1 for c, to in lowers.items() if c != 0x130)
-    pool, where = [], []
-    for c in sorted(decompositions):
-        where.append(len(pool))
-        pool += [ord(ch) for ch in decompositions[c]]
-    where.append(len(pool))
+    pairs = sorted(pairs.items())
     return "\n".join(
         [
             f"// Generated by tools/make_unicode_tables.py from tokenizers {tokenizers.__version__}: what it does with each code point.",
@@ -141,9 +196,12 @@ def render():
             *array("uint32_t", "kLowerFrom", sorted(lowers), "0x{:X}"),
             *array("uint32_t", "kLowerTo", (ord(lowers[c][0]) for c in sorted(lowers)), "0x{:X}"),
             "// Full canonical decompositions, Hangul syllables left out: of kNfdFrom[i], kNfdPool[kNfdAt[i] .. kNfdAt[i+1]).",
-            *array("uint32_t", "kNfdFrom", sorted(decompositions), "0x{:X}"),
-            *array("uint16_t", "kNfdAt", where),
-            *array("uint32_t", "kNfdPool", pool, "0x{:X}"),
+            *mapping("kNfd", decompositions),
+            "// The same for compatibility decompositions where they are not the canonical ones.",
+            *mapping("kNfkd", compatible),
+            "// Pairs (first << 32 | second), ascending, and what each composes to; Hangul left out.",
+            *array("uint64_t", "kPairs", (a << 32 | b for (a, b), _ in pairs), "0x{:X}"),
+            *array("uint32_t", "kComposed", (c for _, c in pairs), "0x{:X}"),
             "",
         ]
     )

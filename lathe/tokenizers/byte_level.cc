@@ -27,7 +27,7 @@ constexpr std::array<int16_t, kBeyond> kByteOf = [] {
 enum class Kind { kLetter, kNumber, kSpace, kOther };
 
 Kind kind_of(uint32_t cp) {
-  const uint16_t flags = unicode::info(cp).flags;
+  const uint32_t flags = unicode::info(cp).flags;
   if ((flags & unicode::kLetter) != 0) return Kind::kLetter;
   if ((flags & unicode::kNumber) != 0) return Kind::kNumber;
   return (flags & unicode::kSpace) != 0 ? Kind::kSpace : Kind::kOther;

@@ -19,6 +19,7 @@ class JsonDocument {
 
   JsonDocument(std::string name, const std::string& bytes);
   const json& root() const { return root_; }
+  const std::string& name() const { return name_; }
 
   [[noreturn]] void wrong(const std::string& key, const char* wanted, const json& found) const;
   [[noreturn]] void unsupported(const char* part, const std::string& found, const char* wanted) const;

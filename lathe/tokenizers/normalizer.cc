@@ -24,9 +24,9 @@ class Writer {
   }
 
   void put_decomposed(uint32_t cp, CharInfo info, uint32_t origin) {
-    constexpr uint32_t kSyllables = 0xAC00, kLead = 0x1100, kVowel = 0x1161, kTail = 0x11A7;
-    if (cp >= kSyllables && cp < kSyllables + 11172) {
-      const uint32_t index = cp - kSyllables;
+    using namespace unicode::hangul;
+    if (cp - kSyllable < kSyllables) {
+      const uint32_t index = cp - kSyllable;
       put(kLead + index / 588, {}, origin, true);
       put(kVowel + index % 588 / 28, {}, origin, false);
       if (index % 28 != 0) put(kTail + index % 28, {}, origin, false);
@@ -87,10 +87,7 @@ class Writer {
     emit(cp, info, last_);
   }
 
-  void write(uint32_t cp, uint32_t origin) {
-    unicode::append_utf8(cp, &out_->text);
-    out_->origin.resize(out_->text.size(), origin);
-  }
+  void write(uint32_t cp, uint32_t origin) { out_->append(cp, origin); }
 
   const NormalizerRules& rules_;
   NormalizedText* out_;
@@ -103,7 +100,7 @@ class Writer {
 
 Normalizer::Normalizer(const NormalizerRules& rules) : rules_(rules) {
   for (uint8_t c = 0; c < 128; ++c) {
-    const uint16_t flags = unicode::info(c).flags;
+    const uint32_t flags = unicode::info(c).flags;
     ascii_[c] = rules.lowercase && c >= 'A' && c <= 'Z' ? static_cast<uint8_t>(c + 32) : c;
     if (rules.clean_text && (flags & unicode::kSpace) != 0) ascii_[c] = ' ';
     if (rules.clean_text && (flags & unicode::kDrop) != 0) ascii_[c] = kDropped;

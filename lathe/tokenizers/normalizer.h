@@ -1,23 +1,11 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <string>
 #include <string_view>
-#include <vector>
+
+#include "lathe/tokenizers/normalized_text.h"
 
 namespace lathe {
-
-/// A text after normalisation.  origin has one entry per byte of text: the index of the code point of the
-/// original that the byte comes from; ascending.
-struct NormalizedText {
-  std::string text;
-  std::vector<uint32_t> origin;
-
-  void clear() {
-    text.clear();
-    origin.clear();
-  }
-};
 
 /// What a normaliser does, in the order of the members.
 struct NormalizerRules {

@@ -12,6 +12,7 @@
 #include "lathe/tokenizers/byte_pairs.h"
 #include "lathe/tokenizers/tokenizer_spec.h"
 #include "lathe/tokenizers/unicode.h"
+#include "lathe/tokenizers/unigram.h"
 #include "lathe/tokenizers/windows.h"
 #include "lathe/tokenizers/word_piece.h"
 
@@ -65,7 +66,15 @@ std::unique_ptr<WordModel> make_byte_pairs(const TokenizerSpec& spec) {
   return std::make_unique<BytePairs>(vocabulary, merges, spec.byte_level.whole_words);
 }
 
+std::unique_ptr<WordModel> make_unigram(const TokenizerSpec& spec) {
+  std::vector<ScoredToken> vocabulary;
+  for (const auto& [token, id] : spec.vocabulary)
+    vocabulary.push_back({token, spec.scores[static_cast<size_t>(id)]});
+  return std::make_unique<Unigram>(vocabulary, unknown_id(spec), spec.byte_fallback);
+}
+
 std::unique_ptr<WordModel> make_model(const TokenizerSpec& spec) {
+  if (spec.model == ModelKind::kUnigram) return make_unigram(spec);
   if (spec.model == ModelKind::kBytePairs) return make_byte_pairs(spec);
   return std::make_unique<WordPiece>(spec.vocabulary, spec.prefix, unknown_id(spec), spec.max_chars);
 }
@@ -75,10 +84,11 @@ std::unique_ptr<WordModel> make_model(const TokenizerSpec& spec) {
 struct Tokenizer::Impl {
   TokenizerSpec spec;
   std::vector<NamedFile> files;  // as loaded
-  Normalizer normalizer;
+  NormalizerChain normalizer;
+  WordSplitter splitter;
   std::unique_ptr<WordModel> model;
   AddedTokenMatcher raw_tokens, normalized_tokens;
-  std::array<uint16_t, 128> ascii_flags;
+  std::array<uint32_t, 128> ascii_flags;
   std::unordered_map<std::string_view, int32_t> id_of;  // into spec, as token_of
   std::unordered_map<int32_t, const std::string*> token_of;
   std::unordered_map<int32_t, std::string> decoded_as;  // added tokens whose normalised form differs
@@ -87,7 +97,8 @@ struct Tokenizer::Impl {
   std::vector<std::string> special;  // contents, sorted
   int32_t cls, sep, pad, unk, mask;
 
-  explicit Impl(TokenizerSpec s) : spec(std::move(s)), normalizer(spec.normalizer), model(make_model(spec)) {
+  explicit Impl(TokenizerSpec s)
+      : spec(std::move(s)), normalizer(spec.normalizer), splitter(spec.word_steps), model(make_model(spec)) {
     for (uint8_t c = 0; c < 128; ++c) ascii_flags[c] = unicode::info(c).flags;
     id_of.reserve(spec.vocabulary.size() + spec.added.size());
     token_of.reserve(spec.vocabulary.size() + spec.added.size());
@@ -105,7 +116,7 @@ struct Tokenizer::Impl {
         continue;
       }
       NormalizedText pattern;
-      normalizer.append(token.content, 0, &pattern);
+      normalizer.run(token.content, 0, &pattern);
       if (pattern.text != token.content) decoded_as[token.id] = pattern.text;
       normalized.push_back({pattern.text, token});
     }
@@ -138,7 +149,7 @@ struct Tokenizer::Impl {
     ++out->next_word;
   }
 
-  uint16_t flags(uint32_t cp) const { return cp < 128 ? ascii_flags[cp] : unicode::info(cp).flags; }
+  uint32_t flags(uint32_t cp) const { return cp < 128 ? ascii_flags[cp] : unicode::info(cp).flags; }
 
   void put_word(const NormalizedText& n, size_t begin, size_t end, Scratch* scratch, Tokens* out) const {
     scratch->pieces.clear();
@@ -152,8 +163,12 @@ struct Tokenizer::Impl {
   void put_words(const NormalizedText& n, size_t begin, size_t end, Scratch* scratch, Tokens* out) const {
     if (spec.model == ModelKind::kBytePairs)
       put_byte_words(n, begin, end, scratch, out);
-    else
+    else if (spec.model == ModelKind::kWordPiece)
       put_bert_words(n, begin, end, scratch, out);
+    else
+      splitter.split(n, begin, end, [&](const NormalizedText& text, size_t first, size_t last) {
+        put_word(text, first, last, scratch, out);
+      });
   }
 
   /// ByteLevel.  The prefix space comes from where the code point behind it does.
@@ -163,10 +178,9 @@ struct Tokenizer::Impl {
     const NormalizedText* from = &n;
     if (spec.byte_level.add_prefix_space && n.text[begin] != ' ') {
       NormalizedText& p = scratch->prefixed;
-      p.text.assign(1, ' ').append(n.text, begin, end - begin);
-      p.origin.assign(1, n.origin[begin]);
-      p.origin.insert(p.origin.end(), n.origin.begin() + static_cast<std::ptrdiff_t>(begin),
-                      n.origin.begin() + static_cast<std::ptrdiff_t>(end));
+      p.clear();
+      p.append(' ', n.origin[begin]);
+      p.append(n, begin, end);
       from = &p, begin = 0, end = p.text.size();
     }
     if (!spec.byte_level.use_regex) return put_word(*from, begin, end, scratch, out);
@@ -196,8 +210,7 @@ struct Tokenizer::Impl {
   /// A stretch of the original without raw added tokens; its first code point has the index `first`.
   void put_stretch(std::string_view text, uint32_t first, Scratch* scratch, Tokens* out) const {
     NormalizedText& n = scratch->normalized;
-    n.clear();
-    normalizer.append(text, first, &n);
+    normalizer.run(text, first, &n);
     if (normalized_tokens.empty()) return put_words(n, 0, n.text.size(), scratch, out);
     scratch->matches.clear();
     normalized_tokens.cut(n.text, &scratch->matches);
@@ -352,24 +365,6 @@ struct Tokenizer::Impl {
   }
 };
 
-namespace {
-
-void replace_all(std::string_view from, std::string_view to, std::string* text) {
-  for (size_t at = text->find(from); at != std::string::npos; at = text->find(from, at + to.size())) {
-    text->replace(at, from.size(), to);
-  }
-}
-
-/// English spacing, as the decoder of the `tokenizers` crate mends it.
-void clean_up(std::string* text) {
-  constexpr std::pair<const char*, const char*> kRules[] = {
-      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
-      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-  for (const auto& [from, to] : kRules) replace_all(from, to, text);
-}
-
-}  // namespace
-
 Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
 Tokenizer Tokenizer::load(const std::string& folder) {
@@ -411,27 +406,17 @@ std::vector<Encoding> Tokenizer::encode_with_overflow(std::string_view first, st
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
-  std::string out;
-  bool first = true;
-  const bool bytes = impl_->spec.model == ModelKind::kBytePairs && impl_->spec.has_decoder;
+  Decoder decoder(impl_->spec.decoder);
   for (const int32_t id : ids) {
     const auto known = impl_->token_of.find(id);
     if (known == impl_->token_of.end()) continue;
     const auto added = impl_->decoded_as.find(id);
-    std::string piece = added != impl_->decoded_as.end() ? added->second : *known->second;
-    if (skip_special_tokens && std::binary_search(impl_->special.begin(), impl_->special.end(), piece))
+    const std::string& token = added != impl_->decoded_as.end() ? added->second : *known->second;
+    if (skip_special_tokens && std::binary_search(impl_->special.begin(), impl_->special.end(), token))
       continue;
-    if (bytes) {
-      out += byte_level::bytes_of(piece).value_or(piece);
-      continue;
-    }
-    const bool joined = impl_->spec.has_decoder && piece.starts_with(impl_->spec.decoder_prefix);
-    if (!first) piece = joined ? piece.substr(impl_->spec.decoder_prefix.size()) : " " + piece;
-    if (impl_->spec.has_decoder && impl_->spec.cleanup) clean_up(&piece);
-    out += piece;
-    first = false;
+    decoder.put(token);
   }
-  return bytes && !unicode::is_valid(out) ? unicode::repair(out) : out;
+  return std::move(decoder).finish();
 }
 
 int Tokenizer::vocab_size() const { return static_cast<int>(impl_->id_of.size()); }
@@ -463,9 +448,11 @@ int Tokenizer::num_special_tokens(bool pair) const {
 
 std::vector<NamedFile> Tokenizer::files() const {
   std::vector<NamedFile> out = impl_->files;
-  for (NamedFile& file : write_tokenizer_files(impl_->spec)) {
-    const auto same = [&](const NamedFile& f) { return f.first == file.first; };
-    if (std::none_of(out.begin(), out.end(), same)) out.push_back(std::move(file));
+  const auto known = [&](const std::string& name) {
+    return std::any_of(out.begin(), out.end(), [&](const NamedFile& f) { return f.first == name; });
+  };
+  for (NamedFile& file : write_tokenizer_files(impl_->spec, !known("tokenizer.json"))) {
+    if (!known(file.first)) out.push_back(std::move(file));
   }
   return out;
 }

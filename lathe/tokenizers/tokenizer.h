@@ -40,11 +40,11 @@ struct EncodeOptions {
 /// One file of a Hugging Face folder: name and bytes.
 using NamedFile = std::pair<std::string, std::string>;
 
-/// BERT's WordPiece tokenizer or a byte-level BPE one (RoBERTa, GPT-2); ids, offsets and windows equal those
-/// of Hugging Face's fast tokenizer (the `tokenizers` crate 0.2x).  Immutable; all methods may be called from
-/// any thread. Copies share their state.  Invalid UTF-8 in a text is read as U+FFFD, one per maximal
-/// ill-formed part, as Python's `bytes.decode(errors="replace")` does; encode never fails because of the
-/// text's content.
+/// BERT's WordPiece tokenizer, a byte-level BPE one (RoBERTa, GPT-2, ModernBERT) or a Unigram one (XLM-R);
+/// ids, offsets and windows equal those of Hugging Face's fast tokenizer (the `tokenizers` crate 0.2x).
+/// Immutable; all methods may be called from any thread. Copies share their state.  Invalid UTF-8 in a text
+/// is read as U+FFFD, one per maximal ill-formed part, as Python's `bytes.decode(errors="replace")` does;
+/// encode never fails because of the text's content.
 class Tokenizer {
  public:
   /// Reads `tokenizer.json`, else `vocab.txt`, from a folder, with `tokenizer_config.json`,
@@ -55,8 +55,7 @@ class Tokenizer {
   /// strip_accents and tokenize_chinese_chars override the normaliser in tokenizer.json, as transformers
   /// does; without that file tokenizer.json stands alone.  Its truncation and padding are not used:
   /// EncodeOptions say it. Errors: kNotFound if neither is there; kInvalidData for a malformed file;
-  /// kUnsupported, naming what was found, for a component other than BERT's normaliser, pre-tokeniser,
-  /// WordPiece and template, or ByteLevel, BPE and RoBERTa's or any template.
+  /// kUnsupported, naming what was found, for a component other than those that docs/models.md lists.
   static Tokenizer load(const std::string& folder);
   /// The same from bytes in memory, names as in a folder.  `origin` stands in messages.
   static Tokenizer from_files(std::span<const NamedFile> files, const std::string& origin);

@@ -10,20 +10,11 @@ namespace {
 using json = nlohmann::ordered_json;
 
 json normalizer_json(const NormalizerRules& n) {
-  if (!n.clean_text && !n.handle_chinese_chars && !n.decompose && !n.lowercase) return nullptr;
-  if (n.strip != NormalizerRules::Strip::kAllMarks &&
-      n.decompose == (n.strip != NormalizerRules::Strip::kNothing)) {
-    return {{"type", "BertNormalizer"},
-            {"clean_text", n.clean_text},
-            {"handle_chinese_chars", n.handle_chinese_chars},
-            {"strip_accents", n.decompose == n.lowercase ? json(nullptr) : json(n.decompose)},
-            {"lowercase", n.lowercase}};
-  }
-  json steps = json::array();
-  if (n.decompose) steps.push_back({{"type", "NFD"}});
-  if (n.lowercase) steps.push_back({{"type", "Lowercase"}});
-  if (n.strip == NormalizerRules::Strip::kAllMarks) steps.push_back({{"type", "StripAccents"}});
-  return {{"type", "Sequence"}, {"normalizers", steps}};
+  return {{"type", "BertNormalizer"},
+          {"clean_text", n.clean_text},
+          {"handle_chinese_chars", n.handle_chinese_chars},
+          {"strip_accents", n.decompose == n.lowercase ? json(nullptr) : json(n.decompose)},
+          {"lowercase", n.lowercase}};
 }
 
 json template_json(const Template& pieces) {
@@ -69,69 +60,31 @@ json added_tokens_json(const TokenizerSpec& spec) {
   return out;
 }
 
-json byte_level_json(bool add_prefix_space, const ByteLevelRules& rules) {
-  return {{"type", "ByteLevel"},
-          {"add_prefix_space", add_prefix_space},
-          {"trim_offsets", rules.trim_offsets},
-          {"use_regex", rules.use_regex}};
+/// The rules if they are all of the normaliser, else null.
+const NormalizerRules* only_rules(const TokenizerSpec& spec) {
+  return spec.normalizer.size() == 1 ? std::get_if<NormalizerRules>(&spec.normalizer[0]) : nullptr;
 }
 
-json model_json(const TokenizerSpec& spec) {
+/// Of a tokenizer that a vocab.txt made: BERT's.
+std::string tokenizer_json(const TokenizerSpec& spec) {
   json vocab = json::object();
   for (const auto& [token, id] : spec.vocabulary) vocab.push_back({token, id});
-  if (spec.model == ModelKind::kBytePairs) {
-    json merges = json::array();
-    for (const BytePairs::Merge& m : spec.merges) merges.push_back({m.left, m.right});
-    return {{"type", "BPE"},
-            {"unk_token", spec.names.unk.empty() ? json(nullptr) : json(spec.names.unk)},
-            {"ignore_merges", spec.byte_level.whole_words},
-            {"vocab", vocab},
-            {"merges", merges}};
-  }
-  return {{"type", "WordPiece"},
-          {"unk_token", spec.names.unk},
-          {"continuing_subword_prefix", spec.prefix},
-          {"max_input_chars_per_word", spec.max_chars},
-          {"vocab", vocab}};
-}
-
-/// RobertaProcessing's two tokens stand at the front and at the end of `single`.
-json byte_level_post_processor_json(const TokenizerSpec& spec) {
-  const ByteLevelRules& rules = spec.byte_level;
-  if (spec.uniform_type_ids) {
-    const TemplatePiece &cls = spec.single.front(), &sep = spec.single.back();
-    return {{"type", "RobertaProcessing"},
-            {"sep", {sep.token, sep.ids[0]}},
-            {"cls", {cls.token, cls.ids[0]}},
-            {"trim_offsets", rules.trim_offsets},
-            {"add_prefix_space", rules.trim_keeps_prefix}};
-  }
-  const bool texts_only = spec.pair.size() == 2;
-  const json trimming = byte_level_json(rules.trim_keeps_prefix, rules);
-  if (texts_only) return trimming;
-  if (!rules.trim_offsets) return post_processor_json(spec);
-  return {{"type", "Sequence"}, {"processors", {trimming, post_processor_json(spec)}}};
-}
-
-std::string tokenizer_json(const TokenizerSpec& spec) {
-  const bool bytes = spec.model == ModelKind::kBytePairs;
-  const json byte_level = byte_level_json(spec.byte_level.add_prefix_space, spec.byte_level);
-  json decoder = nullptr;
-  if (spec.has_decoder && bytes) {
-    decoder = byte_level;
-  } else if (spec.has_decoder) {
-    decoder = {{"type", "WordPiece"}, {"prefix", spec.decoder_prefix}, {"cleanup", spec.cleanup}};
-  }
   const json out = {
       {"version", "1.0"},
       {"truncation", nullptr},
       {"padding", nullptr},
       {"added_tokens", added_tokens_json(spec)},
-      {"normalizer", normalizer_json(spec.normalizer)},
-      {"pre_tokenizer", bytes ? byte_level : json{{"type", "BertPreTokenizer"}}},
-      {"post_processor", bytes ? byte_level_post_processor_json(spec) : post_processor_json(spec)},
-      {"decoder", decoder},
-      {"model", model_json(spec)}};
+      {"normalizer", normalizer_json(*only_rules(spec))},
+      {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+      {"post_processor", post_processor_json(spec)},
+      {"decoder",
+       {{"type", "WordPiece"}, {"prefix", spec.decoder.prefix}, {"cleanup", spec.decoder.cleanup}}},
+      {"model",
+       {{"type", "WordPiece"},
+        {"unk_token", spec.names.unk},
+        {"continuing_subword_prefix", spec.prefix},
+        {"max_input_chars_per_word", spec.max_chars},
+        {"vocab", vocab}}}};
   return out.dump(2);
 }
 
@@ -153,8 +106,8 @@ json special_tokens(const TokenizerSpec& spec) {
 /// Whether transformers' BERT class, which builds all but vocabulary and added tokens itself, is this
 /// tokenizer.
 bool is_bert(const TokenizerSpec& spec) {
-  if (spec.model != ModelKind::kWordPiece) return false;
-  const NormalizerRules& n = spec.normalizer;
+  if (spec.model != ModelKind::kWordPiece || only_rules(spec) == nullptr) return false;
+  const NormalizerRules& n = *only_rules(spec);
   const auto strip = n.decompose ? NormalizerRules::Strip::kNonspacing : NormalizerRules::Strip::kNothing;
   if (!n.clean_text || n.strip != strip || spec.prefix != "##" || spec.max_chars != 100) return false;
   if (special_tokens(spec).size() != 5) return false;
@@ -174,9 +127,9 @@ bool is_bert(const TokenizerSpec& spec) {
 
 std::string tokenizer_config(const TokenizerSpec& spec) {
   json out = special_tokens(spec);
-  const NormalizerRules& n = spec.normalizer;
   const bool bert = is_bert(spec);
   if (bert) {
+    const NormalizerRules& n = *only_rules(spec);
     out["do_lower_case"] = n.lowercase;
     out["strip_accents"] = n.decompose == n.lowercase ? json(nullptr) : json(n.decompose);
     out["tokenize_chinese_chars"] = n.handle_chinese_chars;
@@ -199,11 +152,12 @@ bool fits_vocab_txt(const TokenizerSpec& spec) {
 
 }  // namespace
 
-std::vector<NamedFile> write_tokenizer_files(const TokenizerSpec& spec) {
-  std::vector<NamedFile> out = {{"tokenizer.json", tokenizer_json(spec)},
-                                {"tokenizer_config.json", tokenizer_config(spec)},
+std::vector<NamedFile> write_tokenizer_files(const TokenizerSpec& spec, bool from_vocab_txt) {
+  std::vector<NamedFile> out = {{"tokenizer_config.json", tokenizer_config(spec)},
                                 {"special_tokens_map.json", special_tokens(spec).dump(2) + "\n"}};
-  if (spec.model == ModelKind::kWordPiece && fits_vocab_txt(spec)) {
+  if (from_vocab_txt) {
+    out.insert(out.begin(), {"tokenizer.json", tokenizer_json(spec)});
+  } else if (spec.model == ModelKind::kWordPiece && fits_vocab_txt(spec)) {
     std::string lines;
     for (const auto& [token, id] : spec.vocabulary) lines += token + "\n";
     out.emplace_back("vocab.txt", std::move(lines));

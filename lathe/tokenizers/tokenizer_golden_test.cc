@@ -1,6 +1,6 @@
-// Compares with stored results of the `tokenizers` package; tools/make_tokenizer_goldens.py and
-// tools/make_byte_level_goldens.py write them and the first one
-// explains the kinds of cases, whose texts both sides build alike.
+// Compares with stored results of the `tokenizers` package; tools/make_tokenizer_goldens.py,
+// make_byte_level_goldens.py and make_unigram_goldens.py write them and the first one explains the kinds of
+// cases, whose texts both sides build alike.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -34,12 +34,15 @@ std::string data_dir() {
 const json& goldens() {
   static const json all = [] {
     const std::string folder = LATHE_SOURCE_DIR "/lathe/tokenizers/testdata/";
-    json both = json::parse(read_file(folder + "goldens.json"));
-    const json more = json::parse(read_file(folder + "byte_level_goldens.json"));
-    both["tokenizers"].update(more["tokenizers"]);
-    for (const char* list : {"cases", "encodings"})
-      both[list].insert(both[list].end(), more[list].begin(), more[list].end());
-    return both;
+    json out = json::parse(read_file(folder + "goldens.json"));
+    for (const char* name : {"byte_level_goldens.json", "unigram_goldens.json"}) {
+      const json more = json::parse(read_file(folder + name));
+      out["tokenizers"].update(more["tokenizers"]);
+      for (const char* list : {"cases", "encodings"})
+        out[list].insert(out[list].end(), more[list].begin(), more[list].end());
+      if (more.contains("shared")) out["shared"] = more["shared"];
+    }
+    return out;
   }();
   return all;
 }
@@ -58,9 +61,24 @@ std::vector<NamedFile> byte_level_files(const json& source) {
   return {{"tokenizer.json", file.dump()}};
 }
 
+/// A tokenizer.json with what several of them share put back: null in the model, and maps by their key.
+std::vector<NamedFile> shared_files(json file) {
+  const json& shared = goldens()["shared"];
+  json& model = file["model"];
+  for (const char* key : {"vocab", "merges"})
+    if (model.contains(key) && model[key].is_null())
+      model[key] = shared[model["type"].get<std::string>() + "." + key];
+  std::string text = file.dump();
+  const std::string empty = R"("precompiled_charsmap":"precompiled_charsmap")";
+  if (const size_t at = text.find(empty); at != std::string::npos)
+    text.replace(at, empty.size(), R"("precompiled_charsmap":)" + shared["precompiled_charsmap"].dump());
+  return {{"tokenizer.json", text}};
+}
+
 std::vector<NamedFile> tokenizer_files(const std::string& name) {
   const json& source = goldens()["tokenizers"][name];
   if (source.contains("tokenizer.json")) return {{"tokenizer.json", source["tokenizer.json"].dump()}};
+  if (source.contains("shared")) return shared_files(source["shared"]);
   if (source.contains("merges")) return byte_level_files(source);
   const std::string folder = data_dir() + "/" + source["folder"].get<std::string>();
   if (!std::filesystem::exists(folder)) return {};
@@ -199,12 +217,11 @@ json code_points_case(const Tokenizer& t) {
 }
 
 json normalizer_case(const std::vector<NamedFile>& files) {
-  const Normalizer normalizer(read_tokenizer_spec(files, "golden").normalizer);
+  const NormalizerChain normalizer(read_tokenizer_spec(files, "golden").normalizer);
   Digest digest;
   NormalizedText out;
   for_each_code_point([&](const std::string& c) {
-    out.clear();
-    normalizer.append("e\u0323" + c + "\u0301b", 0, &out);
+    normalizer.run("e\u0323" + c + "\u0301b", 0, &out);
     digest.bytes(out.text);
   });
   return digest.crc();

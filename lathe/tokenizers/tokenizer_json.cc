@@ -1,71 +1,13 @@
 #include "lathe/tokenizers/tokenizer_json.h"
 
 #include <algorithm>
-#include <set>
+
+#include "lathe/tokenizers/pre_model_json.h"
 
 namespace lathe {
 namespace {
 
 using nlohmann::json;
-
-constexpr const char* kNormalizers = "BertNormalizer, or a Sequence of NFD, Lowercase and StripAccents";
-
-/// Adds one step to the rules; the steps must come in an order that the one pass of Normalizer gives as well.
-void read_normalizer(const JsonDocument& doc, const json& value, int depth, NormalizerRules* rules) {
-  const std::string type = doc.type(value, "normalizer");
-  const bool first =
-      !rules->clean_text && !rules->handle_chinese_chars && !rules->decompose && !rules->lowercase;
-  if (type == "Sequence" && depth < 8) {
-    for (const json& step : doc.list(value, "normalizers")) read_normalizer(doc, step, depth + 1, rules);
-  } else if (type == "BertNormalizer" && first) {
-    *rules = bert_rules(doc.flag(value, "clean_text", true), doc.flag(value, "handle_chinese_chars", true),
-                        doc.optional_flag(value, "strip_accents"), doc.flag(value, "lowercase", true));
-  } else if (type == "NFD" && !rules->decompose && !rules->clean_text) {
-    rules->decompose = true;
-  } else if (type == "StripAccents" && rules->decompose && !rules->clean_text) {
-    rules->strip = NormalizerRules::Strip::kAllMarks;
-  } else if (type == "Lowercase") {
-    rules->lowercase = true;
-  } else {
-    doc.unsupported("normalizer", type, kNormalizers);
-  }
-}
-
-void collect_pre_tokenizers(const JsonDocument& doc, const json& value, int depth,
-                            std::multiset<std::string>* out) {
-  const std::string type = doc.type(value, "pre_tokenizer");
-  if (type == "Sequence" && depth < 8) {
-    for (const json& step : doc.list(value, "pretokenizers"))
-      collect_pre_tokenizers(doc, step, depth + 1, out);
-    return;
-  }
-  const json* behavior = type == "Punctuation" ? JsonDocument::get(value, "behavior") : nullptr;
-  if (behavior != nullptr && *behavior != "Isolated") {
-    doc.unsupported("pre_tokenizer", "Punctuation " + behavior->dump(), "the behavior Isolated");
-  }
-  out->insert(type);
-}
-
-void read_byte_level(const JsonDocument& doc, TokenizerSpec* spec) {
-  const json* value = JsonDocument::get(doc.root(), "pre_tokenizer");
-  const std::string type = value == nullptr ? "null" : doc.type(*value, "pre_tokenizer");
-  if (type != "ByteLevel") doc.unsupported("pre_tokenizer", type + " before BPE", "ByteLevel");
-  spec->byte_level.add_prefix_space = doc.flag(*value, "add_prefix_space", true);
-  spec->byte_level.use_regex = doc.flag(*value, "use_regex", true);
-}
-
-void check_pre_tokenizer(const JsonDocument& doc) {
-  constexpr const char* kWanted = "BertPreTokenizer, or a Sequence of WhitespaceSplit and Punctuation";
-  const json* value = JsonDocument::get(doc.root(), "pre_tokenizer");
-  if (value == nullptr) doc.unsupported("pre_tokenizer", "null", kWanted);
-  std::multiset<std::string> types;
-  collect_pre_tokenizers(doc, *value, 0, &types);
-  if (types == std::multiset<std::string>{"BertPreTokenizer"}) return;
-  if (types == std::multiset<std::string>{"Punctuation", "WhitespaceSplit"}) return;
-  std::string found;
-  for (const std::string& type : types) found += (found.empty() ? "" : " + ") + type;
-  doc.unsupported("pre_tokenizer", found, kWanted);
-}
 
 Template read_template(const JsonDocument& doc, const json& processor, const char* key) {
   Template out;
@@ -181,17 +123,38 @@ void read_byte_pairs(const JsonDocument& doc, const json& model, TokenizerSpec* 
   }
 }
 
+Vocabulary read_unigram(const JsonDocument& doc, const json& model, TokenizerSpec* spec) {
+  spec->model = ModelKind::kUnigram;
+  spec->byte_fallback = doc.flag(model, "byte_fallback", false);
+  Vocabulary out;
+  for (const json& entry : doc.list(model, "vocab")) {
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
+      doc.wrong("model.vocab", "pairs of a token and its score", entry);
+    const auto id = static_cast<int64_t>(spec->scores.size());
+    if (id >= kTokenIdLimit || !out.emplace(entry[0], static_cast<int32_t>(id)).second)
+      doc.wrong("model.vocab", "fewer than 2^24 tokens, all different", entry);
+    spec->scores.push_back(entry[1]);
+  }
+  const json& unk = doc.need(model, "unk_id");
+  if (doc.id("unk_id", unk) >= static_cast<int32_t>(spec->scores.size()))
+    doc.wrong("unk_id", "an id of the vocabulary", unk);
+  spec->names.unk = model["vocab"][unk.get<size_t>()][0];
+  return out;
+}
+
 Vocabulary read_model(const JsonDocument& doc, TokenizerSpec* spec) {
   const json& model = doc.need(doc.root(), "model");
-  const std::string type = doc.type(model, "model");
+  std::string type = doc.type(model, "model");
   const json& vocab = doc.need(model, "vocab");
+  // Files before version 0.9 of `tokenizers` name no type.
+  if (type == "(none)" && model.contains("unk_id")) type = "Unigram";
+  if (type == "Unigram") return read_unigram(doc, model, spec);
   if (type == "BPE") {
     read_byte_pairs(doc, model, spec);
     return read_vocabulary(doc, vocab);
   }
-  // Files before version 0.9 of `tokenizers` name no type.
   if (type != "WordPiece" && (type != "(none)" || !model.contains("continuing_subword_prefix"))) {
-    doc.unsupported("model", type, "WordPiece or BPE");
+    doc.unsupported("model", type, "WordPiece, BPE or Unigram");
   }
   spec->names.unk = doc.text(model, "unk_token");
   spec->prefix = doc.text(model, "continuing_subword_prefix");
@@ -201,19 +164,31 @@ Vocabulary read_model(const JsonDocument& doc, TokenizerSpec* spec) {
   return read_vocabulary(doc, vocab);
 }
 
-}  // namespace
-
-NormalizerRules bert_rules(bool clean, bool chinese, std::optional<bool> strip_accents, bool lowercase) {
-  NormalizerRules rules;
-  rules.clean_text = clean;
-  rules.handle_chinese_chars = chinese;
-  rules.lowercase = lowercase;
-  if (strip_accents.value_or(lowercase)) {
-    rules.decompose = true;
-    rules.strip = NormalizerRules::Strip::kNonspacing;
+void read_decoder(const JsonDocument& doc, TokenizerSpec* spec) {
+  using Kind = DecoderRules::Kind;
+  DecoderRules& rules = spec->decoder;
+  rules.kind = Kind::kBlanks;
+  const json* decoder = JsonDocument::get(doc.root(), "decoder");
+  if (decoder == nullptr) return;
+  const std::string type = doc.type(*decoder, "decoder");
+  const auto [kind, wanted] = spec->model == ModelKind::kWordPiece ? std::pair(Kind::kWordPiece, "WordPiece")
+                              : spec->model == ModelKind::kBytePairs
+                                  ? std::pair(Kind::kByteLevel, "ByteLevel")
+                                  : std::pair(Kind::kMetaspace, "Metaspace");
+  if (type != wanted) doc.unsupported("decoder", type, wanted);
+  rules.kind = kind;
+  if (kind == Kind::kWordPiece) {
+    rules.prefix = doc.text(*decoder, "prefix");
+    rules.cleanup = doc.flag(*decoder, "cleanup", true);
+  } else if (kind == Kind::kMetaspace) {
+    WordStep step;
+    read_metaspace(doc, *decoder, &step);
+    rules.prefix = step.replacement;
+    rules.drops_first = step.prepend != WordStep::Prepend::kNever;
   }
-  return rules;
 }
+
+}  // namespace
 
 Template bert_template(const std::string& cls, int32_t cls_id, const std::string& sep, int32_t sep_id,
                        bool pair) {
@@ -235,22 +210,10 @@ void read_tokenizer_json(const JsonDocument& doc, Vocabulary* vocabulary, Tokeni
     doc.unsupported("version", version->dump(), "1.0");
   }
   *vocabulary = read_model(doc, spec);
-  if (const json* value = JsonDocument::get(doc.root(), "normalizer")) {
-    read_normalizer(doc, *value, 0, &spec->normalizer);
-  }
-  const bool bytes = spec->model == ModelKind::kBytePairs;
-  bytes ? read_byte_level(doc, spec) : check_pre_tokenizer(doc);
+  read_pre_model(doc, spec);
   if (const json* value = JsonDocument::get(doc.root(), "post_processor"))
     read_post_processor(doc, *value, spec);
-  spec->has_decoder = JsonDocument::get(doc.root(), "decoder") != nullptr;
-  if (spec->has_decoder) {
-    const json& decoder = doc.need(doc.root(), "decoder");
-    const std::string type = doc.type(decoder, "decoder");
-    const char* wanted = bytes ? "ByteLevel" : "WordPiece";
-    if (type != wanted) doc.unsupported("decoder", type, wanted);
-    spec->decoder_prefix = bytes ? "" : doc.text(decoder, "prefix");
-    spec->cleanup = !bytes && doc.flag(decoder, "cleanup", true);
-  }
+  read_decoder(doc, spec);
   if (JsonDocument::get(doc.root(), "added_tokens") == nullptr) return;
   for (const json& value : doc.list(doc.root(), "added_tokens")) {
     spec->added.push_back(doc.added_token(value, false));

@@ -1,5 +1,4 @@
 #pragma once
-#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -9,9 +8,6 @@
 namespace lathe {
 
 using Vocabulary = std::unordered_map<std::string, int32_t>;
-
-/// The rules of BertNormalizer; without strip_accents, accents go where lower case is wanted.
-NormalizerRules bert_rules(bool clean, bool chinese, std::optional<bool> strip_accents, bool lowercase);
 
 /// [CLS] A [SEP], or [CLS] A [SEP] B [SEP] with type 1 from B on.
 Template bert_template(const std::string& cls, int32_t cls_id, const std::string& sep, int32_t sep_id,

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "lathe/core/error.h"
+#include "lathe/tokenizers/pre_model_json.h"
 #include "lathe/tokenizers/tokenizer_json.h"
 #include "lathe/tokenizers/unicode.h"
 
@@ -170,9 +171,12 @@ class Reader {
     const bool pieces = spec_.model == ModelKind::kWordPiece;
     const bool bert =
         pieces && (config ? is_class(*config, "BertTokenizer") || names_no_class(*config) : !main);
-    const bool roberta = !pieces && config && is_class(*config, "RobertaTokenizer");
+    const bool roberta =
+        spec_.model == ModelKind::kBytePairs && config && is_class(*config, "RobertaTokenizer");
+    const SpecialTokenNames of_roberta = {"<unk>", "</s>", "<pad>", "<s>", "<mask>"};
     if (bert) name_defaults({});
-    if (roberta) name_defaults({"<unk>", "</s>", "<pad>", "<s>", "<mask>"});
+    if (roberta) name_defaults(of_roberta);
+    if (spec_.model == ModelKind::kUnigram) take_known(of_roberta);
     take_names(bert || roberta);
     if (bert) apply_bert_rules(config);
     if (roberta) apply_roberta_rules(*config);
@@ -247,6 +251,20 @@ class Reader {
     }
   }
 
+  /// Names of tokens that are there, for files that name none.
+  void take_known(const SpecialTokenNames& d) {
+    const std::pair<const std::string*, std::string*> names[] = {{&d.sep, &spec_.names.sep},
+                                                                 {&d.pad, &spec_.names.pad},
+                                                                 {&d.cls, &spec_.names.cls},
+                                                                 {&d.mask, &spec_.names.mask}};
+    for (const auto& [known, name] : names) {
+      if (vocabulary_.contains(*known) ||
+          std::any_of(spec_.added.begin(), spec_.added.end(),
+                      [&, k = known](const AddedToken& t) { return t.content == *k; }))
+        *name = *known;
+    }
+  }
+
   void take_names(bool bert) {
     const std::pair<const char*, std::string*> names[] = {{"sep_token", &spec_.names.sep},
                                                           {"pad_token", &spec_.names.pad},
@@ -261,23 +279,23 @@ class Reader {
   void apply_bert_rules(const std::optional<JsonDocument>& config) {
     if (config) {
       const json& root = config->root();
-      spec_.normalizer =
-          bert_rules(true, config->flag(root, "tokenize_chinese_chars", true),
-                     config->optional_flag(root, "strip_accents"), config->flag(root, "do_lower_case", true));
+      spec_.normalizer = {bert_rules(true, config->flag(root, "tokenize_chinese_chars", true),
+                                     config->optional_flag(root, "strip_accents"),
+                                     config->flag(root, "do_lower_case", true))};
     } else {
-      spec_.normalizer = bert_rules(true, true, std::nullopt, true);
+      spec_.normalizer = {bert_rules(true, true, std::nullopt, true)};
     }
   }
 
   /// Source: transformers' RobertaTokenizer.
   void apply_roberta_rules(const JsonDocument& config) {
     ByteLevelRules& rules = spec_.byte_level;
-    spec_.normalizer = {};
+    spec_.normalizer.clear();
     rules.add_prefix_space = rules.trim_keeps_prefix = config.flag(config.root(), "add_prefix_space", false);
     rules.trim_offsets = config.flag(config.root(), "trim_offsets", true);
     rules.use_regex = true;
     spec_.uniform_type_ids = true;
-    spec_.has_decoder = true;
+    spec_.decoder.kind = DecoderRules::Kind::kByteLevel;
   }
 
   void make_templates(decltype(bert_template)* make) {

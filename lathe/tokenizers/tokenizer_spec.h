@@ -8,8 +8,10 @@
 
 #include "lathe/tokenizers/added_tokens.h"
 #include "lathe/tokenizers/byte_pairs.h"
-#include "lathe/tokenizers/normalizer.h"
+#include "lathe/tokenizers/decoder.h"
+#include "lathe/tokenizers/normalizer_chain.h"
 #include "lathe/tokenizers/tokenizer.h"
+#include "lathe/tokenizers/word_splitter.h"
 
 namespace lathe {
 
@@ -27,8 +29,8 @@ struct SpecialTokenNames {
 };
 
 /// How words become tokens, and with it how a text becomes words: WordPiece after BERT's pre-tokeniser, byte
-/// pairs after ByteLevel.
-enum class ModelKind { kWordPiece, kBytePairs };
+/// pairs after ByteLevel, Unigram after any WordSteps.
+enum class ModelKind { kWordPiece, kBytePairs, kUnigram };
 
 /// What byte-level tokenizers say beyond vocabulary and merges.
 struct ByteLevelRules {
@@ -39,24 +41,26 @@ struct ByteLevelRules {
   bool whole_words = false;       ///< `ignore_merges`
 };
 
-/// Everything that the files of a tokenizer say, checked: WordPiece's unk is in the vocabulary, ids are in
-/// [0, 2^24), `single` holds the first text once, `pair` both texts once, the first one first.
+/// Everything that the files of a tokenizer say, checked: WordPiece's and Unigram's unk is in the vocabulary,
+/// ids are in [0, 2^24), Unigram's those from 0 to the number of its scores, `single` holds the first text
+/// once, `pair` both texts once, the first one first.
 struct TokenizerSpec {
   ModelKind model = ModelKind::kWordPiece;
   std::vector<std::pair<std::string, int32_t>> vocabulary;  ///< distinct tokens, by ascending id
   std::string prefix = "##";                                ///< of pieces inside a word
   uint32_t max_chars = 100;                                 ///< code points of the longest word that is split
-  NormalizerRules normalizer;
+  std::vector<NormalizerStep> normalizer;
   std::vector<BytePairs::Merge> merges;  ///< as tokens are written, by rank
   ByteLevelRules byte_level;
+  std::vector<double> scores;  ///< of Unigram's tokens, by id
+  bool byte_fallback = false;  ///< Unigram's
+  std::vector<WordStep> word_steps;
   std::vector<AddedToken> added;
   Template single, pair;
   /// Windows that overflow have the template's type ids, unless no special tokens are added
   /// (RobertaProcessing).
   bool uniform_type_ids = false;
-  bool has_decoder = true;  ///< false: decode joins tokens by blanks
-  std::string decoder_prefix = "##";
-  bool cleanup = true;
+  DecoderRules decoder;
   SpecialTokenNames names;
   int model_max_length = INT_MAX;
 };
@@ -64,7 +68,8 @@ struct TokenizerSpec {
 /// Reads the files of a folder.  Errors as Tokenizer::load.
 TokenizerSpec read_tokenizer_spec(std::span<const NamedFile> files, const std::string& origin);
 
-/// The files that describe spec, for Python's transformers.  vocab.txt only where it can express the ids.
-std::vector<NamedFile> write_tokenizer_files(const TokenizerSpec& spec);
+/// What describes spec beside the file that it was read from, for Python's transformers: tokenizer.json if
+/// that was vocab.txt, else vocab.txt where it can express the tokens and ids.
+std::vector<NamedFile> write_tokenizer_files(const TokenizerSpec& spec, bool from_vocab_txt);
 
 }  // namespace lathe

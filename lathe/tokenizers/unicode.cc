@@ -11,6 +11,15 @@ namespace {
 
 constexpr uint32_t kReplacement = 0xFFFD;
 
+template <size_t N, size_t P>
+std::span<const uint32_t> parts(const uint32_t (&from)[N], const uint16_t (&where)[N + 1],
+                                const uint32_t (&pool)[P], uint32_t cp) {
+  const auto* at = std::lower_bound(std::begin(from), std::end(from), cp);
+  if (at == std::end(from) || *at != cp) return {};
+  const auto i = at - from;
+  return {pool + where[i], static_cast<size_t>(where[i + 1] - where[i])};
+}
+
 bool is_ascii8(const char* p) {
   uint64_t word;
   std::memcpy(&word, p, sizeof word);
@@ -47,11 +56,21 @@ uint32_t lower(uint32_t cp) {
   return at != std::end(kLowerFrom) && *at == cp ? kLowerTo[at - kLowerFrom] : cp;
 }
 
-std::span<const uint32_t> decomposition(uint32_t cp) {
-  const auto* at = std::lower_bound(std::begin(kNfdFrom), std::end(kNfdFrom), cp);
-  if (at == std::end(kNfdFrom) || *at != cp) return {};
-  const auto i = at - kNfdFrom;
-  return {kNfdPool + kNfdAt[i], static_cast<size_t>(kNfdAt[i + 1] - kNfdAt[i])};
+std::span<const uint32_t> decomposition(uint32_t cp) { return parts(kNfdFrom, kNfdAt, kNfdPool, cp); }
+
+std::span<const uint32_t> compatibility_decomposition(uint32_t cp) {
+  return parts(kNfkdFrom, kNfkdAt, kNfkdPool, cp);
+}
+
+uint32_t compose(uint32_t first, uint32_t second) {
+  using namespace hangul;
+  if (first - kLead < kLeads && second - kVowel < kVowels)
+    return kSyllable + ((first - kLead) * kVowels + (second - kVowel)) * kTails;
+  if (first - kSyllable < kSyllables && (first - kSyllable) % kTails == 0 && second - kTail - 1 < kTails - 1)
+    return first + (second - kTail);
+  const uint64_t pair = uint64_t{first} << 32 | second;
+  const auto* at = std::lower_bound(std::begin(kPairs), std::end(kPairs), pair);
+  return at != std::end(kPairs) && *at == pair ? kComposed[at - kPairs] : 0;
 }
 
 bool is_chinese(uint32_t cp) {

@@ -7,9 +7,15 @@
 
 namespace lathe::unicode {
 
+/// Hangul syllables and the jamo they are composed of (The Unicode Standard 3.12).
+namespace hangul {
+constexpr uint32_t kSyllable = 0xAC00, kLead = 0x1100, kVowel = 0x1161, kTail = 0x11A7;  // of each the first
+constexpr uint32_t kLeads = 19, kVowels = 21, kTails = 28, kSyllables = kLeads * kVowels * kTails;
+}  // namespace hangul
+
 /// What the tokenizer needs to know of a code point; the values are those of the Rust crates behind Hugging
 /// Face's tokenizer, whose Unicode versions differ from each other (tools/make_unicode_tables.py).
-enum CharFlag : uint16_t {
+enum CharFlag : uint32_t {
   kDrop = 1,                ///< removed by clean_text: control, format, private use, NUL, U+FFFD
   kSpace = 2,               ///< White_Space
   kPunctuation = 4,         ///< category P, or ASCII punctuation
@@ -20,10 +26,21 @@ enum CharFlag : uint16_t {
   kHasDecomposition = 128,  ///< has a canonical decomposition (other than Hangul syllables)
   kLetter = 256,            ///< \p{L} of ByteLevel's pattern
   kNumber = 512,            ///< \p{N} of it
+  kNfcMayChange =
+      1024,  ///< is not always itself in NFC: decomposes, is a mark or composes with what is before it
+  kHasCompatibility = 2048,  ///< has a compatibility decomposition that is not the canonical one
+  // Grapheme_Cluster_Break and what goes with it (UAX #29).
+  kJoins = 4096,        ///< Extend, SpacingMark or ZWJ: belongs to the code point before it
+  kExtend = 8192,       ///< Extend alone
+  kPrepend = 16384,     ///< belongs to the code point behind it
+  kControl = 32768,     ///< stands alone; CR and LF, too
+  kPictograph = 65536,  ///< Extended_Pictographic
+  kConsonant = 131072,  ///< Indic_Conjunct_Break Consonant
+  kLinker = 262144,     ///< Indic_Conjunct_Break Linker
 };
 
 struct CharInfo {
-  uint16_t flags;
+  uint32_t flags;
   uint8_t combining_class;  ///< rank of the canonical combining class; 0 for starters
 };
 
@@ -33,6 +50,13 @@ CharInfo info(uint32_t cp);
 uint32_t lower(uint32_t cp);
 /// Full canonical decomposition of a code point with kHasDecomposition; empty for all others.
 std::span<const uint32_t> decomposition(uint32_t cp);
+/// Full compatibility decomposition of a code point with kHasCompatibility; empty for all others.
+std::span<const uint32_t> compatibility_decomposition(uint32_t cp);
+/// The code point that two compose to (NFC), Hangul included; 0 if there is none.
+uint32_t compose(uint32_t first, uint32_t second);
+/// Where the extended grapheme cluster that begins at text[at] ends; at < text.size().  Source: UAX #29, but
+/// that regional indicators, whose pairs have 8 bytes, stand alone.
+size_t grapheme_end(std::string_view text, size_t at);
 /// Chinese characters in the sense of BERT: each is a word of its own.
 bool is_chinese(uint32_t cp);
 

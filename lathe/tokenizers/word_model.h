@@ -16,7 +16,8 @@ struct Piece {
 class WordModel {
  public:
   virtual ~WordModel() = default;
-  /// Appends the pieces of one word (valid UTF-8, not empty), which cover it in order.
+  /// Appends the pieces of one word (valid UTF-8, not empty), which cover it in order; several may stand for
+  /// the same range.
   virtual void split(std::string_view word, std::vector<Piece>* out) const = 0;
 };
 

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "lathe/tokenizers/byte_trie.h"
 #include "lathe/tokenizers/word_model.h"
 
 namespace lathe {
@@ -18,24 +19,8 @@ class WordPiece : public WordModel {
   void split(std::string_view word, std::vector<Piece>* out) const override;
 
  private:
-  // One edge of the trie: from node `key >> 8` by byte `key & 255`.
-  struct Edge {
-    uint32_t key = kFree;
-    uint32_t to = 0;
-    int32_t id = -1;  // of the token that ends at `to`
-  };
-  static constexpr uint32_t kFree = ~uint32_t{0};
-  static constexpr uint32_t kRoot = 0, kNowhere = ~uint32_t{0};
-
-  size_t slot(uint32_t key) const;
-  const Edge* find(uint32_t node, uint8_t byte) const;
-  Edge& insert(uint32_t node, uint8_t byte);
-  void grow();
-
-  std::vector<Edge> edges_;  // open addressing, a power of two, at most half full
-  size_t used_ = 0;
-  uint32_t nodes_ = 1;
-  uint32_t continuation_ = kNowhere;  // node after the prefix
+  ByteTrie trie_;
+  uint32_t continuation_;  // node after the prefix
   int32_t unk_id_;
   uint32_t max_chars_;
 };
