@@ -251,7 +251,7 @@ void Session::check(const PackedBatch& batch) const {
              limit);
   };
   within("token id", batch.input_ids, model_.vocab_size());
-  if (model_.type_vocab_size() > 0) within("token type", batch.token_type_ids, model_.type_vocab_size());
+  if (model_.type_vocab_size() > 1) within("token type", batch.token_type_ids, model_.type_vocab_size());
   within("position", batch.position_ids, model_.max_positions());
 }
 
@@ -269,6 +269,7 @@ void Session::prepare(const PackedBatch* batch, const StepScalars& scalars) {
   stop_ = scalars.stop ? 1.0f : 0.0f;
   if (batch == nullptr) return;
   check(*batch);
+  if (model_.type_vocab_size() == 1) one_type_.assign(batch->token_type_ids.size(), 0);
   row_ids_.resize(static_cast<size_t>(batch->rows));
   for (size_t row = 0; row < row_ids_.size(); ++row)
     row_ids_[row] = batch->sample_ids[static_cast<size_t>(batch->cu_seqlens[row])];
@@ -293,7 +294,7 @@ std::span<const std::byte> Session::content(const std::string& input, const Pack
   if (input == "stop") return std::as_bytes(std::span(&stop_, 1));
   if (input == "row_ids") return bytes(row_ids_);
   if (input == "input_ids") return bytes(batch->input_ids);
-  if (input == "token_type_ids") return bytes(batch->token_type_ids);
+  if (input == "token_type_ids") return bytes(one_type_.empty() ? batch->token_type_ids : one_type_);
   if (input == "position_ids") return bytes(batch->position_ids);
   if (input == "position_rows") return bytes(position_rows_);
   if (input == "sample_ids") return bytes(batch->sample_ids);

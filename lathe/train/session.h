@@ -157,6 +157,7 @@ class Session {
   // contents of the inputs that do not lie in the batch
   BaseRows base_;
   std::vector<int32_t> row_ids_, position_rows_;
+  std::vector<int32_t> one_type_;  // token types of a model that has one, whatever the tokenizer says
   std::array<uint32_t, 2> rng_{};
   std::array<float, kHyperCount> hyper_{};
   float loss_weight_ = 1, keep_ = 0, stop_ = 0;
