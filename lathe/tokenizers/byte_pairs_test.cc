@@ -8,6 +8,7 @@
 #include "lathe/tokenizers/byte_level.h"
 #include "lathe/tokenizers/tokenizer.h"
 #include "lathe/tokenizers/unicode.h"
+#include "lathe/tokenizers/word_cache.h"
 
 namespace lathe {
 namespace {
@@ -59,6 +60,30 @@ TEST(BytePairs, OfEqualMergesTheLastRankCounts) {
 TEST(BytePairs, AWordOfAMegabyte) {
   const BytePairs model(vocabulary({"aa", "aaaa"}), {{"a", "a"}, {"aa", "aa"}}, false);
   EXPECT_EQ(ids(model, std::string(1 << 20, 'a')).size(), 1u << 18);
+}
+
+/// Words longer than the cache takes, words of more pieces, and two models whose words are the same.
+TEST(WordCache, GivesWhatTheModelGives) {
+  const BytePairs first(vocabulary({"bc", "ab", "abc"}), {{"b", "c"}, {"a", "b"}, {"ab", "c"}}, false);
+  const BytePairs second(vocabulary({"bc", "ab", "abc"}), {{"b", "c"}, {"a", "b"}, {"ab", "c"}}, true);
+  const WordCache of_first, of_second;
+  for (int round = 0; round < 3; ++round) {
+    for (const std::string& word : {std::string("abc"), std::string("abcabcabcabc"), std::string(33, 'a'),
+                                    std::string(32, 'a'), std::string("ab")}) {
+      for (const auto& [model, cache] : {std::pair(&first, &of_first), std::pair(&second, &of_second)}) {
+        std::vector<Piece> wanted, found = {{7, 0, 1}};  // which stays
+        model->split(word, &wanted);
+        cache->split(*model, word, &found);
+        ASSERT_EQ(found.size(), wanted.size() + 1);
+        EXPECT_EQ(found[0].id, 7);
+        for (size_t i = 0; i < wanted.size(); ++i) {
+          EXPECT_EQ(found[i + 1].id, wanted[i].id);
+          EXPECT_EQ(found[i + 1].begin, wanted[i].begin);
+          EXPECT_EQ(found[i + 1].end, wanted[i].end);
+        }
+      }
+    }
+  }
 }
 
 TEST(BytePairs, WhatIsNoTokenIsRefused) {

@@ -3,10 +3,13 @@
 #include <type_traits>
 #include <utility>
 
+#include "lathe/core/error.h"
 #include "lathe/tokenizers/unicode.h"
 
 namespace lathe {
 namespace {
+
+constexpr size_t kMostGrowth = 256, kSpareBytes = 1 << 16;
 
 /// Applies one step: true if *out has what becomes of the text, false if that stays as it is.
 struct Apply {
@@ -109,6 +112,12 @@ void NormalizerChain::run(std::string_view text, uint32_t first, NormalizedText*
   thread_local NormalizedText next;
   for (; pass != passes_.end(); ++pass) {
     if (std::visit(Apply{*out, &changes, &next}, *pass)) std::swap(*out, next);
+    // Steps that each lengthen what the one before made would fill the memory; NFKD makes 11 times as much at
+    // most.
+    if (out->text.size() > kSpareBytes + kMostGrowth * text.size())
+      fail(ErrorCode::kInvalidData,
+           "normalizer: a text of {} bytes became {}; wants steps that make at most {} times as much",
+           text.size(), out->text.size(), kMostGrowth);
   }
 }
 

@@ -34,6 +34,7 @@ class NormalizerChain {
  public:
   explicit NormalizerChain(const std::vector<NormalizerStep>& steps);
   /// Overwrites *out.  text: valid UTF-8; first: index of its first code point.
+  /// Errors: kInvalidData if the steps lengthen the text beyond all measure.
   void run(std::string_view text, uint32_t first, NormalizedText* out) const;
 
  private:

@@ -10,6 +10,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kDepthLimit = 8;  // of a Sequence within a Sequence
+constexpr size_t kStepLimit = 32;
 
 /// Adds the step to the last one where the one pass of Normalizer gives the same.
 bool merge(const NormalizerRules& step, std::vector<NormalizerStep>* steps) {
@@ -148,6 +149,8 @@ void read_pre_tokenizer(const JsonDocument& doc, TokenizerSpec* spec) {
                       type == "BertPreTokenizer");
   }
   if (!known) doc.unsupported("pre_tokenizer", found, wanted);
+  if (spec->word_steps.size() > kStepLimit)
+    doc.unsupported("pre_tokenizer", "Sequence of more than 32 steps", "fewer");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "lathe/tokenizers/unicode.h"
 #include "lathe/tokenizers/unigram.h"
 #include "lathe/tokenizers/windows.h"
+#include "lathe/tokenizers/word_cache.h"
 #include "lathe/tokenizers/word_piece.h"
 
 namespace lathe {
@@ -87,6 +88,7 @@ struct Tokenizer::Impl {
   NormalizerChain normalizer;
   WordSplitter splitter;
   std::unique_ptr<WordModel> model;
+  WordCache cache;
   AddedTokenMatcher raw_tokens, normalized_tokens;
   std::array<uint32_t, 128> ascii_flags;
   std::unordered_map<std::string_view, int32_t> id_of;  // into spec, as token_of
@@ -153,7 +155,11 @@ struct Tokenizer::Impl {
 
   void put_word(const NormalizedText& n, size_t begin, size_t end, Scratch* scratch, Tokens* out) const {
     scratch->pieces.clear();
-    model->split(std::string_view(n.text).substr(begin, end - begin), &scratch->pieces);
+    const std::string_view word = std::string_view(n.text).substr(begin, end - begin);
+    if (spec.model == ModelKind::kWordPiece)  // which is as fast as looking the word up
+      model->split(word, &scratch->pieces);
+    else
+      cache.split(*model, word, &scratch->pieces);
     for (const Piece& p : scratch->pieces) {
       out->put(p.id, n.origin[begin + p.begin], n.origin[begin + p.end - 1] + 1);
     }
