@@ -30,8 +30,7 @@ struct Plain {
     }
     template <int kWidth>
     __device__ void value(int64_t, const Raw<kWidth>& raw, float (&to)[kWidth]) const {
-#pragma unroll
-      for (int j = 0; j < kWidth; ++j) to[j] = to_float(raw.x.at[j]);
+      to_floats(raw.x, to);
     }
     /// The same value once more.
     template <int kWidth>
@@ -64,20 +63,19 @@ struct Sum {
     }
     template <int kWidth>
     __device__ void value(int64_t col, const Raw<kWidth>& raw, float (&to)[kWidth]) const {
-#pragma unroll
-      for (int j = 0; j < kWidth; ++j) to[j] = to_float(raw.x.at[j]);
+      float residual[kWidth];
+      to_floats(raw.x, to);
+      to_floats(raw.residual, residual);
       dropout.apply(col, to);
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) to[j] += to_float(raw.residual.at[j]);
-      store_vec(sum + col, to);
-#pragma unroll
-      for (int j = 0; j < kWidth; ++j) to[j] = to_float(from_float<T>(to[j]));
+      for (int j = 0; j < kWidth; ++j) to[j] += residual[j];
+      const Vec<T, kWidth> stored = round_vec<T>(to);
+      store_vec(sum + col, stored);
+      to_floats(stored, to);
     }
     template <int kWidth>
     __device__ void again(int64_t col, float (&to)[kWidth]) const {
-      const Vec<T, kWidth> v = load_vec<kWidth>(sum + col);
-#pragma unroll
-      for (int j = 0; j < kWidth; ++j) to[j] = to_float(v.at[j]);
+      to_floats(load_vec<kWidth>(sum + col), to);
     }
   };
   __device__ Row row(int64_t r, int64_t cols) const {
