@@ -50,6 +50,7 @@ const std::vector<BenchFlag>& flags() {
       {{"--gradient_checkpointing", "", "compute each layer's activations anew in the backward pass"},
        nullptr},
       {{"--profile", "", "also the milliseconds of each op"}, nullptr},
+      {{"--plan", "", "the same as `lathe bench plan`"}, nullptr},
       {{"--json", "", "JSON lines instead of tables"}, nullptr},
       {{"--html", "FILE", "also writes a page with tables and charts"}, nullptr},
   };
@@ -57,8 +58,8 @@ const std::vector<BenchFlag>& flags() {
 }
 
 bool takes(const Bench& bench, const std::string& flag) {
-  return flag == "--json" || flag == "--html" || flag == "--device" || flag == "--threads" ||
-         std::find(bench.flags.begin(), bench.flags.end(), flag) != bench.flags.end();
+  return flag == "--plan" || flag == "--json" || flag == "--html" || flag == "--device" ||
+         flag == "--threads" || std::find(bench.flags.begin(), bench.flags.end(), flag) != bench.flags.end();
 }
 
 std::string usage() {
@@ -81,9 +82,11 @@ std::string usage() {
 }
 
 const Bench& find_bench(const Options& options) {
-  if (options.rest.size() == 1)
+  std::vector<std::string> names = options.rest;
+  if (options.has("--plan")) names.emplace_back("plan");
+  if (names.size() == 1)
     for (const Bench& bench : benches())
-      if (options.rest[0] == bench.name) return bench;
+      if (names[0] == bench.name) return bench;
   fail(ErrorCode::kUsage, "lathe bench: found '{}', wants the name of one bench\n{}",
        fmt::join(options.rest, " "), usage());
 }
@@ -133,7 +136,8 @@ BenchSettings settings_of(const Bench& bench, const Options& options) {
 const std::vector<Bench>& benches() {
   static const std::vector<Bench> list = [] {
     BenchSettings step{.model = "bert-base", .dtypes = {"bf16"}, .batches = {8}, .seq = 128, .steps = 10};
-    BenchSettings gemm = step, infer = step, mlp, finetune;
+    BenchSettings gemm = step, plan = step, infer = step, mlp, finetune;
+    plan.batches = {32};
     gemm.dtypes = {"bf16", "fp32"}, gemm.steps = 5;
     infer.batches = {1, 2, 4, 8, 16, 32, 64}, infer.steps = 20;
     mlp.batches = {1024}, mlp.steps = 30;
@@ -152,6 +156,12 @@ const std::vector<Bench>& benches() {
          {"--model", "--batch", "--seq", "--dtype", "--steps"},
          {"--dtype"},
          gemm},
+        {"plan",
+         "the ops and launches of such a step, counted; what Apple's chips might take, predicted",
+         bench_plan,
+         {"--model", "--batch", "--seq", "--dtype", "--gradient_checkpointing"},
+         {},
+         plan},
         {"infer",
          "forward passes at lengths of real questions (TREC's with a folder's tokenizer)",
          bench_infer,

@@ -38,6 +38,9 @@ const std::vector<Bench>& benches();
 std::vector<BenchReport> bench_step(const BenchSettings& settings);
 /// The matrix products within such a step, each as a share of the peak.
 std::vector<BenchReport> bench_gemm(const BenchSettings& settings);
+/// The ops of such a step, what the device launches for them, and a prediction for Apple's chips; runs
+/// nothing.
+std::vector<BenchReport> bench_plan(const BenchSettings& settings);
 /// Forward passes of a classifier at the lengths of real questions.
 std::vector<BenchReport> bench_infer(const BenchSettings& settings);
 /// Forward and backward of three linear layers with ReLU between them.

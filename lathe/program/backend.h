@@ -81,6 +81,9 @@ struct Span {
   int64_t begin_ns = 0, end_ns = 0;
 };
 
+/// How often one run asks a device for each kind of work: kernels, copies, an array library's primitives.
+using Launches = std::map<std::string, int64_t>;
+
 /// Memory that an executable works on: one buffer per state of the program, by name, and the arena.
 struct Bindings {
   std::map<std::string, Buffer> states;
@@ -98,6 +101,8 @@ class Executable {
   /// Waits for the run and copies output `index` (in the program's order) of it to `destination`.  What the
   /// program gives `of_last_run` must be of the last one, and nothing else may have run in the same arena.
   virtual Status read(Event event, size_t index, std::span<std::byte> destination) = 0;
+  /// What one run of this slot launches; empty where the device does not tell.  Runs nothing.
+  virtual Result<Launches> launches(const Slot&) { return Launches{}; }
   /// Measures each node from now on.  `timeline` gives the spans of the last finished run.
   virtual void profile(bool on) = 0;
   virtual std::vector<Span> timeline() const = 0;

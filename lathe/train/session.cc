@@ -308,8 +308,8 @@ std::span<const std::byte> Session::content(const std::string& input, const Pack
   fail(ErrorCode::kInternal, "the session has no content for the program's input {}", input);
 }
 
-Session::Pending Session::run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars,
-                              BaseRows base, std::optional<DType> dtype, bool int8) {
+Session::Compiled& Session::ready(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars,
+                                  BaseRows base, std::optional<DType> dtype, bool int8) {
   prepare(batch, scalars);
   base_ = base;
   if (dtype == options_.program.dtype) dtype.reset();
@@ -321,8 +321,19 @@ Session::Pending Session::run(ProgramKind kind, const PackedBatch* batch, const 
   slot_.inputs.clear();
   for (const ValueInfo& value : it.program->values())
     if (value.kind == ValueKind::kInput) slot_.inputs.push_back(content(value.name, batch));
+  return it;
+}
+
+Session::StepPlan Session::plan_step(const PackedBatch& batch, const StepScalars& scalars) {
+  const Compiled& it = ready(ProgramKind::kStep, &batch, scalars, {}, {}, false);
+  return {*it.program, it.executable->launches(slot_).value()};
+}
+
+Session::Pending Session::run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars,
+                              BaseRows base, std::optional<DType> dtype, bool int8) {
+  const Compiled& it = ready(kind, batch, scalars, base, dtype, int8);
+  const auto& outputs = it.program->outputs();
   const auto gives = [&](const char* name) {
-    const auto& outputs = it.program->outputs();
     return std::any_of(outputs.begin(), outputs.end(), [&](const auto& o) { return o.first == name; });
   };
   Pending pending{it.executable, {}, gives("loss"), gives("stop"), gives("grad_norm")};

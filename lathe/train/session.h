@@ -76,6 +76,12 @@ class Session {
 
   /// One whole update on one batch.  With `base` the head alone runs; the base must be frozen then.
   Pending step(const PackedBatch& batch, const StepScalars& scalars, BaseRows base = {});
+  /// What `step` runs for such a batch, without running it.
+  struct StepPlan {
+    const Program& program;  ///< of this session, until another is compiled
+    Launches launches;       ///< Executable::launches
+  };
+  StepPlan plan_step(const PackedBatch& batch, const StepScalars& scalars);
   /// Adds the gradients of one micro-batch; then `update` ends the step.
   Pending accumulate(const PackedBatch& batch, const StepScalars& scalars, BaseRows base = {});
   Pending update(const StepScalars& scalars);
@@ -143,6 +149,9 @@ class Session {
   void number_positions(const PackedBatch& batch, int32_t padding);
   void prepare(const PackedBatch* batch, const StepScalars& scalars);
   std::span<const std::byte> content(const std::string& input, const PackedBatch* batch) const;
+  /// Compiles what a run wants and fills the slot with its inputs.
+  Compiled& ready(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars, BaseRows base,
+                  std::optional<DType> dtype, bool int8);
   Pending run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars, BaseRows base = {},
               std::optional<DType> dtype = {}, bool int8 = false);
 

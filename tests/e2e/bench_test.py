@@ -44,6 +44,23 @@ class Bench(unittest.TestCase):
         self.assertLessEqual({"linear", "attention_bwd", "adamw"}, {row["op"] for row in ops})
         self.assertAlmostEqual(sum(row["percent"] for row in ops), 100, places=2)
 
+    def test_plan_counts_without_running(self):
+        words = [*MODEL, "--batch", "2", "--seq", "16"]
+        rows = [json.loads(line) for line in self.bench("plan", *words, "--json").splitlines()]
+        *ops, total = [row for row in rows if "op" in row]
+        self.assertEqual(total["op"], "all")
+        for key in ("count", "flops", "bytes"):
+            self.assertAlmostEqual(sum(row[key] for row in ops) / total[key], 1, places=4)
+        *_, products = self.rows("gemm", *words, "--steps", "1", "--dtype", "bf16")
+        of_products = sum(row["flops"] for row in ops if row["op"].startswith(("linear", "attention")))
+        self.assertAlmostEqual(of_products / products["flops"], 1, places=4)
+        chips = {row["chip"]: row for row in rows if "chip" in row}
+        self.assertLessEqual({"M1", "M2 Max", "M5"}, set(chips))
+        for row in chips.values():
+            self.assertAlmostEqual((row["compute_ms"] + row["memory_ms"] + row["launch_ms"]) / row["ms"], 1, places=4)
+        self.assertLess(chips["M1 Max"]["ms"], chips["M1"]["ms"])
+        self.assertIn("predicted", self.bench("--plan", *words))
+
     def test_gemm_sums_up_its_products(self):
         rows = self.rows("gemm", *MODEL, "--batch", "2", "--seq", "16", "--steps", "2")
         for dtype in ("bf16", "fp32"):

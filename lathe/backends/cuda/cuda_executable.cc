@@ -114,6 +114,22 @@ void CudaExecutable::use_rounded(Call& call, const MemoryPlan& plan) {
   }
 }
 
+Launches launches_of(cudaGraph_t graph) {
+  size_t count = 0;
+  check(cudaGraphGetNodes(graph, nullptr, &count), "counting a graph's nodes");
+  std::vector<cudaGraphNode_t> nodes(count);
+  check(cudaGraphGetNodes(graph, nodes.data(), &count), "counting a graph's nodes");
+  Launches launches;
+  for (cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+    check(cudaGraphNodeGetType(node, &type), "counting a graph's nodes");
+    if (type == cudaGraphNodeTypeKernel) ++launches["kernel"];
+    if (type == cudaGraphNodeTypeMemcpy) ++launches["copy"];
+    if (type == cudaGraphNodeTypeMemset) ++launches["fill"];
+  }
+  return launches;
+}
+
 cudaGraphExec_t CudaExecutable::capture(bool timed) {
   const cudaStream_t stream = device_.compute;
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "capturing");
@@ -137,6 +153,7 @@ cudaGraphExec_t CudaExecutable::capture(bool timed) {
     throw;
   }
   check(cudaStreamEndCapture(stream, &graph), "capturing");
+  if (!timed) launches_ = launches_of(graph);
   launch_ahead(graph);
   cudaGraphExec_t executable = nullptr;
   const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);

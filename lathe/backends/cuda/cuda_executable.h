@@ -33,6 +33,8 @@ class CudaExecutable : public Executable {
   Status run(const Slot& slot, Event* event) override;
   Status wait(Event event) override;
   Status read(Event event, size_t index, std::span<std::byte> destination) override;
+  /// The graph's nodes that are no events.
+  Result<Launches> launches(const Slot&) override { return launches_; }
   void profile(bool on) override;
   std::vector<Span> timeline() const override;
 
@@ -78,6 +80,7 @@ class CudaExecutable : public Executable {
   Buffer pinned_, staged_;
   InFlight ring_[kRing];
   cudaGraphExec_t graph_ = nullptr, timed_graph_ = nullptr;
+  Launches launches_;
   Mark fork_, late_done_, messages_done_;
   struct Piece {
     const std::byte* data;

@@ -23,9 +23,16 @@ struct Attention {
   mx::array starts() const { return mx::slice(cu, {0}, {rows}); }
   mx::array ends() const { return mx::slice(cu, {1}, {rows + 1}); }
 
+  /// What all attentions over these rows need.
+  template <typename Make>
+  mx::array of_rows(const char* name, Make make) const {
+    return c.shared.get(fmt::format("{} {}", name, cu.id()), make);
+  }
   /// Whether a place of a padded row holds a token: bool [B, L].
   mx::array valid() const {
-    return mx::less(mx::arange(length), mx::reshape(mx::subtract(ends(), starts()), {rows, 1}));
+    return of_rows("valid", [&] {
+      return mx::less(c.constants.range(length), mx::reshape(mx::subtract(ends(), starts()), {rows, 1}));
+    });
   }
   /// Whether a query may see a key: a token, and within the window.  bool [B, 1, L, L], or what broadcasts to
   /// it.
@@ -39,20 +46,27 @@ struct Attention {
   }
   /// The token of every place, 0 where there is none: [B · L].
   mx::array token_of() const {
-    const mx::array token = mx::add(mx::reshape(starts(), {rows, 1}), mx::arange(length));
-    return mx::flatten(mx::where(valid(), token, mx::array(0)));
+    return of_rows("token_of", [&] {
+      const mx::array token = mx::add(mx::reshape(starts(), {rows, 1}), c.constants.range(length));
+      return mx::flatten(mx::where(valid(), token, mx::array(0)));
+    });
   }
   /// The place of every token, 0 for tokens behind the last row: [N].
   mx::array place_of() const {
-    const mx::array token = mx::arange(tokens);
-    const mx::array ended = mx::less_equal(mx::reshape(ends(), {1, rows}), mx::reshape(token, {tokens, 1}));
-    const mx::array row = mx::sum(mx::astype(ended, mx::int32), 1);
-    const mx::array place =
-        mx::add(mx::multiply(row, mx::array(length)), mx::subtract(token, mx::take(cu, row, 0)));
-    return mx::where(within(), place, mx::array(0));
+    return of_rows("place_of", [&] {
+      const mx::array token = c.constants.range(tokens);
+      const mx::array ended = mx::less_equal(mx::reshape(ends(), {1, rows}), mx::reshape(token, {tokens, 1}));
+      const mx::array row = mx::sum(mx::astype(ended, mx::int32), 1);
+      const mx::array place =
+          mx::add(mx::multiply(row, mx::array(length)), mx::subtract(token, mx::take(cu, row, 0)));
+      return mx::where(within(), place, mx::array(0));
+    });
   }
   /// Whether a token lies in a row: bool [N].
-  mx::array within() const { return mx::less(mx::arange(tokens), mx::slice(cu, {rows}, {rows + 1})); }
+  mx::array within() const {
+    return of_rows("within",
+                   [&] { return mx::less(c.constants.range(tokens), mx::slice(cu, {rows}, {rows + 1})); });
+  }
 
   /// [N, parts · C] → one [B, H, L, D] per part
   Arrays padded(const mx::array& x, int parts) const {
@@ -92,13 +106,11 @@ struct Attention {
   mx::array dropped(const mx::array& x) const {
     const double p = c.node.attrs.f("p");
     if (p == 0) return x;
-    const mx::array head = mx::reshape(mx::arange(0, heads, mx::uint32), {1, heads, 1, 1});
-    const mx::array query = mx::reshape(mx::arange(0, length, mx::uint32), {1, 1, length, 1});
+    const mx::array head = mx::reshape(c.constants.range(heads, mx::uint32), {1, heads, 1, 1});
+    const mx::array query = mx::reshape(c.constants.range(length, mx::uint32), {1, 1, length, 1});
     const mx::array position = mx::bitwise_or(mx::left_shift(head, mx::array(16u, mx::uint32)), query);
     const mx::array sample = mx::reshape(mx::view(row_ids, mx::uint32), {rows, 1, 1, 1});
-    return drop(
-        x, dropout_decisions(length, position, sample, static_cast<uint32_t>(c.node.attrs.i("site")), rng),
-        p);
+    return drop(x, kept(c, length, position, sample, rng), p);
   }
 };
 

@@ -17,7 +17,7 @@ struct Choices {
   /// exp(score − most), 0 where there is none.
   mx::array powers() const { return mx::where(member, mx::exp(mx::subtract(masked(), most())), number(0)); }
   mx::array loss() const {
-    const mx::array lse = mx::add(most(), mx::log(mx::sum(powers(), 1, true)));
+    const mx::array lse = mx::add(most(), mx::log(row_sums(powers())));
     mx::array score = mx::sum(mx::where(right, scores, number(0)), 1, true);
     if (smoothing > 0)
       score = mx::add(mx::multiply(number(1 - smoothing), score),
@@ -27,7 +27,7 @@ struct Choices {
   }
   /// dloss / dscores; 0 in columns that are no members.
   mx::array gradient(const mx::array& dloss) const {
-    const mx::array p = mx::divide(powers(), mx::sum(powers(), 1, true));
+    const mx::array p = mx::divide(powers(), row_sums(powers()));
     mx::array wanted = f32(right);
     if (smoothing > 0)
       wanted = mx::add(mx::multiply(number(1 - smoothing), wanted), number(smoothing / scores.shape(1)));

@@ -1,4 +1,5 @@
 #pragma once
+#include <fmt/format.h>
 #include <mlx/mlx.h>
 
 #include <map>
@@ -17,9 +18,25 @@ class Constants {
  public:
   /// [n] of bool: whether the element is one of the first `count`.
   mx::array prefix(int64_t n, int64_t count);
+  /// 0 … n − 1.
+  mx::array range(int n, mx::Dtype dtype = mx::int32);
 
  private:
   std::map<std::pair<int64_t, int64_t>, mx::array> prefixes_;
+  std::map<std::pair<int, int>, mx::array> ranges_;
+};
+
+/// Arrays that several nodes of one graph need, made by the first that asks.
+class Shared {
+ public:
+  template <typename Make>
+  mx::array get(const std::string& key, Make make) {
+    const auto found = arrays_.find(key);
+    return found != arrays_.end() ? found->second : arrays_.emplace(key, make()).first->second;
+  }
+
+ private:
+  std::map<std::string, mx::array> arrays_;
 };
 
 /// What a node that is lowered sees: its operands as lazy arrays, in the shapes of the program.
@@ -29,6 +46,7 @@ struct Call {
   std::vector<std::optional<mx::array>> in;  ///< none: an optional input that is not given
   int longest;                               ///< tokens of the longest row of the batch, or somewhat more
   Constants& constants;
+  Shared& shared;
   Ranks* ranks;  ///< null: this process is alone
 
   bool has(int i) const { return in[static_cast<size_t>(i)].has_value(); }
@@ -79,13 +97,16 @@ inline mx::array number(double x) { return mx::array(static_cast<float>(x)); }
 /// no NaN.
 constexpr double kNoScore = -1e30;
 
-/// The decisions of dropout (lathe/core/philox.h): 16 bits each, u16 [.., cols], `..` being the common shape
-/// of `position` and `sample`, u32 [.., 1].
-mx::array dropout_decisions(int cols, const mx::array& position, const mx::array& sample, uint32_t site,
-                            const mx::array& rng);
-/// dropout_decisions ≥ threshold ? x / (1 − p) : 0, x of f32.
-mx::array drop(const mx::array& x, const mx::array& decisions, double p);
+/// Which elements dropout keeps (lathe/core/philox.h), bool [.., cols], `..` being the common shape of
+/// `position` and `sample`, u32 [.., 1].  The node's attributes give site and p; the forward pass and the
+/// backward pass share them.
+mx::array kept(const Call& c, int cols, const mx::array& position, const mx::array& sample,
+               const mx::array& rng);
+/// kept ? x / (1 − p) : 0, x of f32.
+mx::array drop(const mx::array& x, const mx::array& kept, double p);
 
+/// Σ over each row of x [rows, n], f32, in a tree: [rows, 1].
+mx::array row_sums(const mx::array& x);
 /// Σ over all elements of x, f32, in a tree: [1].
 mx::array tree_sum(const mx::array& x);
 

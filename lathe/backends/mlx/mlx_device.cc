@@ -21,13 +21,6 @@ namespace {
 /// reads this at its first product.
 void forbid_tf32() { setenv("MLX_ENABLE_TF32", "0", 0); }
 
-/// On a CPU, MLX compiles every fused kernel with the system's C++ compiler, a second each, and on NVIDIA's
-/// GPUs with NVRTC, many seconds each: more than a test gains.
-void choose_fusing() {
-  if (mx::metal::is_available() || std::getenv("LATHE_MLX_FUSE") != nullptr) return;
-  mx::set_compile_mode(mx::CompileMode::no_fuse);
-}
-
 struct TableImpl : MlxImpl {
   Arrays (*function)(const Call&) = nullptr;
   Arrays lower(const Call& call) const override { return function(call); }
@@ -55,6 +48,15 @@ size_t memory_bytes() {
   return host_memory().total.value_or(0);
 }
 
+}  // namespace
+
+mx::CompileMode compile_mode() {
+  const bool fuse = mx::metal::is_available() || std::getenv("LATHE_MLX_FUSE") != nullptr;
+  return fuse ? mx::CompileMode::enabled : mx::CompileMode::no_fuse;
+}
+
+namespace {
+
 class MlxBackend : public Backend {
  public:
   MlxBackend(std::shared_ptr<Backend> fallback, std::shared_ptr<ProcessGroup> group, Warn warn)
@@ -69,7 +71,7 @@ class MlxBackend : public Backend {
     info_.gap_remedy = "Set LATHE_MPS_FALLBACK=1 to run these on the CPU";
     fill_table();
     if (fallback) fill_gaps(fallback);
-    choose_fusing();
+    mx::set_compile_mode(compile_mode());
     forbid_tf32();
     if (mx::metal::is_available()) mx::set_wired_limit(device_number("max_recommended_working_set_size"));
   }

@@ -1,5 +1,7 @@
 #include "lathe/backends/mlx/mlx_executable.h"
 
+#include <mlx/primitives.h>
+
 #include <chrono>
 #include <cstring>
 #include <set>
@@ -20,6 +22,30 @@ int length_bucket(int longest) {
     bucket += step;
   }
   return bucket;
+}
+
+/// Primitives that give another view of memory and launch nothing.
+bool is_view(const std::string& primitive) {
+  static const std::set<std::string> names = {
+      "AsStrided", "Broadcast", "BroadcastAxes", "ExpandDims", "Flatten",   "Reshape", "Slice",
+      "Split",     "Squeeze",   "StopGradient",  "Transpose",  "Unflatten", "View"};
+  return names.contains(primitive);
+}
+
+/// Of the graph behind these arrays, each primitive once.
+Launches primitives_of(const Arrays& results) {
+  Launches launches;
+  std::set<const mx::Primitive*> seen;
+  std::vector<mx::array> open = results;
+  while (!open.empty()) {
+    const mx::array array = open.back();
+    open.pop_back();
+    if (!array.has_primitive() || !seen.insert(array.primitive_ptr().get()).second) continue;
+    const std::string name = array.primitive().name();
+    if (!is_view(name)) ++launches[name.starts_with("Compiled") ? "Compiled" : name];
+    open.insert(open.end(), array.inputs().begin(), array.inputs().end());
+  }
+  return launches;
 }
 
 int64_t now_ns() {
@@ -48,8 +74,10 @@ Status guarded(Device& device, const char* doing, const std::function<void()>& f
 MlxExecutable::MlxExecutable(Device& device, const Program& program, const Selection& selection,
                              const Bindings& bindings)
     : device_(device), program_(program), selection_(selection) {
-  for (size_t id = 0; id < program.values().size(); ++id)
+  for (size_t id = 0; id < program.values().size(); ++id) {
+    (void)shape_of(program.values()[id].type.shape);  // which refuses what MLX cannot hold
     if (program.values()[id].kind == ValueKind::kInput) inputs_.push_back(static_cast<int>(id));
+  }
   std::set<int> bounds;
   for (const Node& node : program.nodes()) {
     if (node.op->name == std::string(op::attention.name)) bounds.insert(node.in[1]);
@@ -112,9 +140,11 @@ const MlxExecutable::Function& MlxExecutable::function_for(int longest) {
   return functions_.front().function;
 }
 
-void MlxExecutable::lower_node(size_t n, int longest, std::vector<std::optional<mx::array>>& values) {
+void MlxExecutable::lower_node(size_t n, int longest, Shared& shared,
+                               std::vector<std::optional<mx::array>>& values) {
   const Node& node = program_.nodes()[n];
-  Call call{node, program_, {}, longest, device_.constants, device_.ranks ? &*device_.ranks : nullptr};
+  Call call{
+      node, program_, {}, longest, device_.constants, shared, device_.ranks ? &*device_.ranks : nullptr};
   for (const int id : node.in) call.in.push_back(id < 0 ? std::nullopt : values[static_cast<size_t>(id)]);
   const Arrays out = static_cast<const MlxImpl*>(selection_[n])->lower(call);
   for (size_t o = 0; o < out.size(); ++o) {
@@ -127,13 +157,14 @@ void MlxExecutable::lower_node(size_t n, int longest, std::vector<std::optional<
 
 Arrays MlxExecutable::lower(const Arrays& inputs, int longest, bool timed) {
   std::vector<std::optional<mx::array>> values(program_.values().size());
+  Shared shared;
   if (device_.ranks) device_.ranks->last.reset();
   size_t next = 0;
   for (const int id : inputs_) values[static_cast<size_t>(id)] = inputs[next++];
   for (const State& state : states_) values[static_cast<size_t>(state.value)] = inputs[next++];
   for (size_t n = 0; n < program_.nodes().size(); ++n) {
     const int64_t begin = timed ? now_ns() : 0;
-    lower_node(n, longest, values);
+    lower_node(n, longest, shared, values);
     if (!timed) continue;
     Arrays out;
     for (const int id : program_.nodes()[n].out) out.push_back(*values[static_cast<size_t>(id)]);
@@ -202,6 +233,22 @@ Status MlxExecutable::run(const Slot& slot, Event* event) {
     mx::eval(std::move(results));  // the host's calls to the group come behind the program's, on every rank
     device_.ranks->failure.check();
   });
+}
+
+Result<Launches> MlxExecutable::launches(const Slot& slot) {
+  Launches launches;
+  const Status status = guarded(device_, "counting launches", [&] {
+    const struct Fusing {
+      Fusing() { mx::set_compile_mode(mx::CompileMode::enabled); }
+      ~Fusing() { mx::set_compile_mode(compile_mode()); }
+    } fusing;
+    const int longest = longest_row(slot);
+    const Function fused =
+        mx::compile(Function([&](const Arrays& inputs) { return lower(inputs, longest, false); }));
+    launches = primitives_of(fused(inputs_of(slot)));
+  });
+  if (!status.ok()) return status;
+  return launches;
 }
 
 MlxExecutable::Flight* MlxExecutable::flight(Event event) {

@@ -14,6 +14,11 @@ struct Cell {
   mx::array value;  ///< flat; a run puts another in its place
 };
 
+/// How functions are compiled here.  On a CPU, MLX compiles every fused kernel with the system's C++
+/// compiler, a second each, and on NVIDIA's GPUs with NVRTC, many seconds each, more than a test gains: there
+/// only with LATHE_MLX_FUSE.
+mx::CompileMode compile_mode();
+
 /// What all programs of a device share.  MLX's calls are made under `mutex`, on `stream`.
 struct Device {
   mx::Stream stream;
@@ -34,6 +39,8 @@ class MlxExecutable : public Executable {
   Status run(const Slot& slot, Event* event) override;
   Status wait(Event event) override;
   Status read(Event event, size_t index, std::span<std::byte> destination) override;
+  /// The primitives that compute something in the graph as Metal gets it, fused ones as "Compiled".
+  Result<Launches> launches(const Slot& slot) override;
   void profile(bool on) override { profile_ = on; }
   std::vector<Span> timeline() const override { return spans_; }
 
@@ -59,7 +66,7 @@ class MlxExecutable : public Executable {
   const Function& function_for(int longest);
   /// Outputs, then the states that changed.  timed: every node is waited for and measured.
   Arrays lower(const Arrays& inputs, int longest, bool timed);
-  void lower_node(size_t n, int longest, std::vector<std::optional<mx::array>>& values);
+  void lower_node(size_t n, int longest, Shared& shared, std::vector<std::optional<mx::array>>& values);
   Arrays inputs_of(const Slot& slot);
   void take(Arrays results, uint64_t ticket);
   Flight* flight(Event event);

@@ -33,9 +33,8 @@ Arrays run_dropout(const Call& c) {
   };
   const mx::array sample = column(c[1]);
   const mx::array position = c.has(2) ? column(c[2]) : mx::zeros_like(sample);
-  const mx::array decisions =
-      dropout_decisions(c.cols(0), position, sample, static_cast<uint32_t>(c.node.attrs.i("site")), c[3]);
-  return {mx::astype(drop(f32(c[0]), decisions, c.node.attrs.f("p")), c.in_dtype(0))};
+  const mx::array mask = kept(c, c.cols(0), position, sample, c[3]);
+  return {mx::astype(drop(f32(c[0]), mx::reshape(mask, c[0].shape()), c.node.attrs.f("p")), c.in_dtype(0))};
 }
 
 Arrays run_rotary(const Call& c) {
@@ -88,7 +87,7 @@ bool few_rows(const Node& node, const Program&) { return node.attrs.i("rows") <=
 
 Arrays scatter_by_product(const Call& c) {
   const int rows = static_cast<int>(c.out_type(0).shape[0]);
-  const mx::array takes = mx::equal(mx::reshape(mx::arange(rows), {rows, 1}), c[1]);
+  const mx::array takes = mx::equal(mx::reshape(c.constants.range(rows), {rows, 1}), c[1]);
   return {mx::astype(mx::matmul(f32(takes), f32(c[0])), dtype_of(c.out_type(0).dtype))};
 }
 
