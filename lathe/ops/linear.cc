@@ -108,6 +108,7 @@ const OpDef linear{
           std::vector<Case> cases;
           for (const Shape& s : kSizes) cases.push_back({to_string(s), {{s[0], s[1]}, {s[2], s[1]}, {s[2]}}});
           cases.push_back({"no bias", {{5, 40}, {24, 40}, {-1}}});
+          cases.push_back({"large vocabulary", {{9, 16}, {30522, 16}, {30522}}});
           cases.push_back({"rank 3", {{2, 3, 40}, {24, 40}, {24}}});
           cases.push_back({"beyond f16", {{9, 40}, {24, 40}, {24}}, {}, {}, 200});
           return cases;

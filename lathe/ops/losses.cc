@@ -87,12 +87,14 @@ struct Labels {
   int64_t rows, classes;
   std::vector<int32_t> labels;
 };
-const std::vector<Labels> kLabels = {{"one", 1, 2, {1}},
-                                     {"six classes", 5, 6, {0, 5, 3, 3, 1}},
-                                     {"some ignored", 4, 3, {-100, 2, -100, 0}},
-                                     {"all ignored", 2, 3, {-100, -100}},
-                                     {"vocabulary", 3, 517, {516, 0, 100}},
-                                     {"large vocabulary", 5, 3071, {3070, 0, -100, 1024, 2000}}};
+const std::vector<Labels> kLabels = {
+    {"one", 1, 2, {1}},
+    {"six classes", 5, 6, {0, 5, 3, 3, 1}},
+    {"some ignored", 4, 3, {-100, 2, -100, 0}},
+    {"all ignored", 2, 3, {-100, -100}},
+    {"vocabulary", 3, 517, {516, 0, 100}},
+    {"large vocabulary", 5, 3071, {3070, 0, -100, 1024, 2000}},
+    {"larger, 9 rows", 9, 119547, {119546, 0, 7, -100, 65536, 65535, 1, 2, 90000}}};
 std::vector<Case> class_cases(bool backward) {
   std::vector<Case> all;
   const auto add = [&](const Labels& l, const char* name, const Attrs& attrs) {

@@ -69,7 +69,8 @@ const OpDef gather_rows{
         [] {
           return std::vector<Case>{{"one", {{1, 1}, {1}}, {}, {{0}}},
                                    {"repeats", {{7, 33}, {5}}, {}, {{6, 0, 6, 6, 3}}},
-                                   {"wide", {{12, 768}, {3}}, {}, {{11, 2, 5}}}};
+                                   {"wide", {{12, 768}, {3}}, {}, {{11, 2, 5}}},
+                                   {"large vocabulary", {{119547, 3}, {9}}, {}, {many_ids(9, 119547)}}};
         },
     .bound = {.ulp = 0},
     .cost = cost,
@@ -99,6 +100,8 @@ const OpDef scatter_add_rows{
                            {many_ids(700, 2)}});
           }
           all.push_back({"long", {{9001, 8}, {9001}}, {{"rows", int64_t{900}}}, {many_ids(9001, 800)}});
+          all.push_back(
+              {"large vocabulary", {{9, 3}, {9}}, {{"rows", int64_t{119547}}}, {many_ids(9, 119547)}});
           return all;
         },
     .bound = {.ulp = 2, .terms = [](const Reference& r) { return static_cast<double>(r.in[1].size()); }},

@@ -82,6 +82,19 @@ class Mlx : public testing::Test {
   void SetUp() override { LATHE_NEEDS_DEVICE(kMlxDevice); }
 };
 
+TEST_F(Mlx, LaunchesAreThoseOfTheCompiledGraph) {
+  const auto backend = open_device(kMlxDevice);
+  Training training(*backend);
+  const PackedBatch batch = batch_of({20, 12}, 32);
+  const Launches launches = training.session->plan_step(batch, {}).launches;
+  // one product each: q, k, v, what follows attention, and two of the feed-forward, in two layers; pooler and
+  // classifier; three times as many with the backward pass, but for the gradients of ids
+  EXPECT_GE(launches.at("Matmul") + (launches.contains("AddMM") ? launches.at("AddMM") : 0), 3 * (2 * 4 + 2));
+  EXPECT_FALSE(launches.contains("Reshape"));
+  EXPECT_EQ(training.session->plan_step(batch, {}).launches, launches);
+  EXPECT_TRUE(std::isfinite(training.session->collect(training.step(batch)).loss));
+}
+
 TEST_F(Mlx, DropoutTakesTheMasksOfTheCpu) {
   const auto mlx = open_device(kMlxDevice), cpu = open_device("cpu", {1});
   const PackedBatch batch = batch_of({40, 3, 11}, 64);
