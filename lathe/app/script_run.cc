@@ -67,7 +67,8 @@ std::string ScriptRun::checkpoint_to_go_on_from() {
                     last));
     return last;
   }
-  if (!resume && !fs_.list(folder).value().empty())
+  if (!resume && fs_.list(folder).value() != std::vector<std::string>{kRunFile} &&
+      !fs_.list(folder).value().empty())
     fail(ErrorCode::kUsage, "--output_dir: {} is not empty; give --overwrite_output_dir to write into it",
          folder);
   return "";
@@ -194,6 +195,13 @@ void ScriptRun::finish(const std::string& state) {
   facts_.state = state;
   facts_.ended = time_text();
   for (const auto& tracker : trackers_) tracker->finish(facts_);
+  if (!is_main(group_.get())) return;
+  if (state == "interrupted" && fs_.list(output_dir()).value() == std::vector<std::string>{kRunFile}) {
+    // Nothing of this run is left to be told of, and the folder is as empty as it was.
+    if (const Status s = fs_.remove_all(join_path(output_dir(), kRunFile)); !s.ok())
+      say(LogLevel::kWarning, s.message());
+    return;
+  }
   // The run itself is whole, whatever happens to this file: an error of its own would hide that of the run.
   if (const Status s = write_run_file(fs_, output_dir(), facts_); !s.ok())
     say(LogLevel::kWarning, s.message());
