@@ -40,7 +40,9 @@ function(lathe_gtest target label)
 endfunction()
 
 add_library(lathe_flags INTERFACE)
-set(lathe_warnings -Wall -Wextra -Werror -Wshadow -Wno-missing-field-initializers)
+set(lathe_warnings -Wall -Wextra -Werror -Wshadow -Wno-missing-field-initializers
+                   # libstdc++'s own stable_sort takes what it declares deprecated
+                   $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>)
 target_compile_options(lathe_flags INTERFACE
                        "$<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:${lathe_warnings};$<$<CONFIG:Release>:-O2;-g1>>>")
 target_compile_features(lathe_flags INTERFACE cxx_std_20)

@@ -66,7 +66,7 @@ class Machine {
     }
     const MemoryPlan plan = plan_memory(program, selection, 64);
     const Bindings bindings{states_, backend_->allocate(plan.arena_bytes, Memory::kDevice).value()};
-    return std::move(backend_->compile(program, selection, plan, bindings).value());
+    return backend_->compile(program, selection, plan, bindings).value();
   }
 
   /// y = x Wᵀ and dx = dy W, bf16, and y in integers, with W from the state (read packed) or as an input
