@@ -112,11 +112,10 @@ void run_scatter_add_rows(const Call& c) {
 
 std::vector<Entry> row_entries() {
   return {{&op::layer_norm, "warp per row", run_layer_norm},
-          {&op::layer_norm_bwd, "a vector per lane", run_layer_norm_bwd, layer_norm_bwd_workspace},
+          {&op::layer_norm_bwd, "warp per row", run_layer_norm_bwd, layer_norm_bwd_workspace},
           {&op::dropout_add_layer_norm, "warp per row", run_dropout_add_layer_norm},
           {&op::add_layer_norm, "warp per row", run_add_layer_norm},
-          {&op::layer_norm_dropout_bwd, "a vector per lane", run_layer_norm_dropout_bwd,
-           layer_norm_bwd_workspace},
+          {&op::layer_norm_dropout_bwd, "warp per row", run_layer_norm_dropout_bwd, layer_norm_bwd_workspace},
           {&op::embed_layer_norm, "warp per row", run_embed_layer_norm},
           {&op::dropout, "warp per row", run_dropout},
           {&op::rotary, "pairs", run_rotary, nullptr, few_pairs},

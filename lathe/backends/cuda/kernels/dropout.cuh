@@ -30,21 +30,15 @@ struct DropoutSite {
   DropoutRule rule;
   const int32_t *sample_ids, *positions;
 
-  /// What all rows have in common.
-  __device__ DropoutRow any_row() const {
-    if (rule.threshold == 0) return {0, 0, 0, 0, 0, 0, 1.f};
-    return {rule.rng[0], rule.rng[1], 0, 0, rule.site, rule.threshold, rule.scale};
-  }
-  __device__ uint32_t sample(int64_t r) const {
-    return rule.threshold == 0 ? 0u : static_cast<uint32_t>(sample_ids[r]);
-  }
-  __device__ uint32_t position(int64_t r) const {
-    return rule.threshold == 0 || positions == nullptr ? 0u : static_cast<uint32_t>(positions[r]);
-  }
   __device__ DropoutRow row(int64_t r) const {
-    DropoutRow row = any_row();
-    row.sample = sample(r), row.position = position(r);
-    return row;
+    if (rule.threshold == 0) return {0, 0, 0, 0, 0, 0, 1.f};
+    return {rule.rng[0],
+            rule.rng[1],
+            positions == nullptr ? 0u : static_cast<uint32_t>(positions[r]),
+            static_cast<uint32_t>(sample_ids[r]),
+            rule.site,
+            rule.threshold,
+            rule.scale};
   }
 };
 

@@ -12,17 +12,17 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kBlockRows = kThreads / kWarp;
-/// Columns of one vector per lane, and the most vectors of a row.
+/// Columns of one vector per lane, and the most vectors that a lane holds.
 constexpr int64_t kVectorCols = 8 * kWarp, kMostVectors = 4;
-/// Groups of kVectors warps in a block that keeps sums of columns; one such block on each multiprocessor.
-template <int kVectors>
-constexpr int kGroups = 24 / kVectors;
+/// Blocks that are resident at once on a multiprocessor: each keeps the sums of its rows in registers.
+constexpr int resident_blocks(int64_t vectors) { return vectors > 3 ? 3 : 4; }
 constexpr int64_t kMultiprocessors = 132;
 /// Pieces of the rows where columns are summed apart from dx.
 constexpr int64_t kMostPieces = 64;
 
 int64_t block_count(RowsSize s) {
-  return std::clamp<int64_t>(ceil_div(s.rows, kBlockRows), 1, kMultiprocessors);
+  const int64_t most = kMultiprocessors * resident_blocks(ceil_div(s.cols, kVectorCols));
+  return std::clamp<int64_t>(ceil_div(s.rows, kBlockRows), 1, most);
 }
 
 template <typename T>
@@ -49,97 +49,83 @@ __device__ inline void store_gradient(const Backward<T>& b, int64_t at, int64_t 
   }
 }
 
-/// Waits for the warps of a group of kVectors; `group` counts from 0.
-template <int kVectors>
-__device__ inline void meet(int group) {
-  if constexpr (kVectors > 1)
-    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kVectors * kWarp) : "memory");
-  else
-    __syncwarp();
-}
-
-/// A group of kVectors warps per row, a vector per lane, so that a lane keeps the sums of eight columns. cols
-/// is a multiple of 8 and at most 256 kVectors; columns beyond are zeros.  The next rows are under way while
-/// a group adds up its warps' parts of a row.
-template <int kVectors, bool kDropout, typename T>
-__global__ void __launch_bounds__(kVectors* kGroups<kVectors>* kWarp, 1) held_kernel(Backward<T> b) {
-  follow();
-  constexpr int kGroupCount = kGroups<kVectors>;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int group = warp / kVectors, part = warp % kVectors;
-  const int cols = static_cast<int>(b.cols), col = 8 * (lane + kWarp * part);
-  const bool inside = col < cols;
-  const float share = 1.f / static_cast<float>(cols);
-  const Vec<float, 8> gamma = inside ? load_vec<8>(b.gamma + col) : Vec<float, 8>{};
-  float dgamma[8] = {}, dbeta[8] = {};
-  __shared__ float2 parts[2][kGroupCount][kVectors];  // of a row's sums; two sets, so that one wait is enough
-
-  struct Loaded {
-    Vec<T, 8> dy, x;
-    float mean, rstd;
-    uint32_t sample, position;
-  };
-  DropoutRow dropout{};
-  if constexpr (kDropout) dropout = b.site.any_row();
-  const auto load = [&](int64_t r) {
-    Loaded l = {};
-    if (r >= b.rows) return l;
-    l.mean = b.mean[r], l.rstd = b.rstd[r];
-    if (inside) l.dy = load_vec<8>(b.dy + r * cols + col), l.x = load_vec<8>(b.x + r * cols + col);
-    if constexpr (kDropout) l.sample = b.site.sample(r), l.position = b.site.position(r);
-    return l;
-  };
-  const int64_t stride = int64_t{kGroupCount} * gridDim.x;
-  int64_t r = int64_t{kGroupCount} * blockIdx.x + group;
-  Loaded next = load(r);
-  for (int set = 0; r < b.rows; r += stride, set ^= 1) {
-    const Loaded now = next;
-    float g[8], hat[8], sum = 0, skew = 0;
-    to_floats(now.dy, g);
-    to_floats(now.x, hat);
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      hat[j] = (hat[j] - now.mean) * now.rstd;
-      dgamma[j] += g[j] * hat[j];
-      dbeta[j] += g[j];
-      g[j] *= gamma.at[j];
-      sum += g[j];
-      skew += g[j] * hat[j];
-    }
-    sum = warp_sum(sum);
-    skew = warp_sum(skew);
-    if (lane == 0) parts[set][group][part] = {sum, skew};
-    next = load(r + stride);
-    meet<kVectors>(group);
-    sum = skew = 0;
-#pragma unroll
-    for (int p = 0; p < kVectors; ++p) sum += parts[set][group][p].x, skew += parts[set][group][p].y;
-    sum *= share, skew *= share;
-#pragma unroll
-    for (int j = 0; j < 8; ++j) g[j] = now.rstd * (g[j] - sum - hat[j] * skew);
-    dropout.sample = now.sample, dropout.position = now.position;
-    if (inside) store_gradient<kDropout>(b, r * cols, col, dropout, g);
-  }
-
-  // the groups' sums of the columns, added up in their order, are this block's
+/// Adds up the warps' sums in their order and writes them as this block's.
+template <int kVectors, typename T>
+__device__ inline void store_partial(const Backward<T>& b, const float (&dgamma)[kVectors][8],
+                                     const float (&dbeta)[kVectors][8]) {
   __shared__ float sums[2][kVectors * kVectorCols];
-  for (int turn = 0; turn < kGroupCount; ++turn) {
-    if (group == turn) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  for (int turn = 0; turn < kBlockRows; ++turn) {
+    if (warp == turn) {
 #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const int at = (8 * part + j) * kWarp + lane;  // neighbouring lanes, neighbouring banks
-        sums[0][at] = turn == 0 ? dgamma[j] : sums[0][at] + dgamma[j];
-        sums[1][at] = turn == 0 ? dbeta[j] : sums[1][at] + dbeta[j];
-      }
+      for (int v = 0; v < kVectors; ++v)
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          const int at = (8 * v + j) * kWarp + lane;  // neighbouring lanes, neighbouring banks
+          sums[0][at] = turn == 0 ? dgamma[v][j] : sums[0][at] + dgamma[v][j];
+          sums[1][at] = turn == 0 ? dbeta[v][j] : sums[1][at] + dbeta[v][j];
+        }
     }
     __syncthreads();
   }
   float* to = b.partial + 2 * b.cols * blockIdx.x;
-  for (int c = static_cast<int>(threadIdx.x); c < cols; c += static_cast<int>(blockDim.x)) {
+  for (int c = static_cast<int>(threadIdx.x); c < b.cols; c += kThreads) {
     const int at = (c / 256 * 8 + c % 8) * kWarp + c / 8 % kWarp;
     to[c] = sums[0][at];
-    to[cols + c] = sums[1][at];
+    to[b.cols + c] = sums[1][at];
   }
+}
+
+/// cols is a multiple of 8 and at most 256 kVectors.  Columns beyond are zeros.
+template <int kVectors, bool kDropout, typename T>
+__global__ void __launch_bounds__(kThreads, resident_blocks(kVectors)) held_kernel(Backward<T> b) {
+  follow();
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int cols = static_cast<int>(b.cols);
+  const float share = 1.f / static_cast<float>(cols);
+  const auto col = [&](int v) { return 8 * (lane + kWarp * v); };
+  float dgamma[kVectors][8] = {}, dbeta[kVectors][8] = {};
+  for (int64_t r = int64_t{kBlockRows} * blockIdx.x + threadIdx.x / kWarp; r < b.rows;
+       r += int64_t{kBlockRows} * gridDim.x) {
+    Vec<T, 8> dy[kVectors] = {}, x[kVectors] = {};
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v)
+      if (col(v) < cols) {
+        dy[v] = load_vec<8>(b.dy + r * cols + col(v));
+        x[v] = load_vec<8>(b.x + r * cols + col(v));
+      }
+    const float mean = b.mean[r], rstd = b.rstd[r];
+    const auto normal = [&](int v, int j) { return (to_float(x[v].at[j]) - mean) * rstd; };
+    float sum = 0, skew = 0;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (col(v) >= cols) continue;
+      const Vec<float, 8> gamma = load_vec<8>(b.gamma + col(v));  // from the first cache, row after row
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const float d = to_float(dy[v].at[j]), hat = normal(v, j), g = d * gamma.at[j];
+        sum += g;
+        skew += g * hat;
+        dgamma[v][j] += d * hat;
+        dbeta[v][j] += d;
+      }
+    }
+    sum = warp_sum(sum) * share;
+    skew = warp_sum(skew) * share;
+    DropoutRow dropout{};
+    if constexpr (kDropout) dropout = b.site.row(r);
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (col(v) >= cols) continue;
+      const Vec<float, 8> gamma = load_vec<8>(b.gamma + col(v));
+      float dx[8];
+#pragma unroll
+      for (int j = 0; j < 8; ++j)
+        dx[j] = rstd * (to_float(dy[v].at[j]) * gamma.at[j] - sum - normal(v, j) * skew);
+      store_gradient<kDropout>(b, r * cols, col(v), dropout, dx);
+    }
+  }
+  store_partial(b, dgamma, dbeta);
 }
 
 /// dx alone, of any number of columns; the row is read twice.  dx may be dy: a lane reads its columns before
@@ -209,19 +195,16 @@ template <bool kDropout, typename T>
 void launch(cudaStream_t stream, const Backward<T>& b, bool vectors, float* dgamma, float* dbeta) {
   if (b.cols == 0) return;
   int64_t blocks = block_count({b.rows, b.cols});
-  const auto held = [&]<int kVectors>(std::integral_constant<int, kVectors>) {
-    held_kernel<kVectors, kDropout>
-        <<<static_cast<unsigned>(blocks), kVectors * kGroups<kVectors> * kWarp, 0, stream>>>(b);
-  };
+  const auto held = [&](auto kernel) { kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(b); };
   if (vectors && b.cols <= kMostVectors * kVectorCols) {
     if (b.cols <= kVectorCols)
-      held(std::integral_constant<int, 1>{});
+      held(held_kernel<1, kDropout, T>);
     else if (b.cols <= 2 * kVectorCols)
-      held(std::integral_constant<int, 2>{});
+      held(held_kernel<2, kDropout, T>);
     else if (b.cols <= 3 * kVectorCols)
-      held(std::integral_constant<int, 3>{});
+      held(held_kernel<3, kDropout, T>);
     else
-      held(std::integral_constant<int, 4>{});
+      held(held_kernel<4, kDropout, T>);
   } else {
     // the columns first: dx may be dy
     blocks = std::min(blocks, kMostPieces);
