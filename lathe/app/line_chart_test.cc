@@ -9,7 +9,8 @@
 namespace lathe {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::nan("");
+constexpr double kInf = std::numeric_limits<double>::infinity(),
+                 kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kMost = std::numeric_limits<double>::max(), kLeast = 5e-324;
 
 TEST(LineChart, TicksAreRoundAndWithinTheRange) {

@@ -11,7 +11,7 @@ import unittest
 
 import command_line as cl
 import resume_test as resume
-import several_processes_test as several
+from ranks import LOSS_ROUNDING, NORM_ROUNDING
 
 DEVICE = "mps" if platform.system() == "Darwin" else "mlx"
 
@@ -101,7 +101,7 @@ class Mlx(unittest.TestCase):
             for a, b in zip(wanted, run(ranks)):
                 self.assertEqual(sorted(a), sorted(b))
                 for key in a:
-                    bound = several.NORM_ROUNDING if key == "grad_norm" else several.LOSS_ROUNDING
+                    bound = NORM_ROUNDING if key == "grad_norm" else LOSS_ROUNDING
                     if key == "grad_norm" or "loss" in key:
                         self.assertAlmostEqual(b[key], a[key], delta=bound * a[key], msg=f"{ranks} ranks, {a}")
 

@@ -13,6 +13,7 @@ import unittest
 
 import command_line as cl
 from ranks import RanksCase, children_of, has_part
+from resume_test import history, model_with_dropout
 
 
 class SeveralProcesses(RanksCase):
