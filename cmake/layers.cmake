@@ -11,9 +11,9 @@ if(LATHE_TESTS)
   add_custom_target(unit_tests)       # the tests beside the code
   add_custom_target(threaded_tests)   # those of them that hold a TEST with Thread in its name: they run under TSan too
 endif()
-# lathe_quick_to_compile(target name): without optimisation where LATHE_QUICK_TO_COMPILE lists the layer NAME (`tests`:
-# the tests of every layer). For sanitized builds, whose time goes into compiling what runs for an instant.
-set(LATHE_QUICK_TO_COMPILE "" CACHE STRING "Layers, and `tests`, to compile with -O0")
+# lathe_quick_to_compile(target name): without optimisation where LATHE_QUICK_TO_COMPILE lists the layer NAME. For
+# sanitized builds, whose time goes into compiling what runs for an instant.
+set(LATHE_QUICK_TO_COMPILE "" CACHE STRING "Layers to compile with -O0, and their tests")
 function(lathe_quick_to_compile target name)
   if(name IN_LIST LATHE_QUICK_TO_COMPILE)
     target_compile_options(${target} PRIVATE -O0)
@@ -106,7 +106,7 @@ function(lathe_layer name)
   if(LATHE_TESTS AND tests)
     add_executable(test_${name} ${tests})
     target_link_libraries(test_${name} PRIVATE lathe_${name})
-    lathe_quick_to_compile(test_${name} tests)
+    lathe_quick_to_compile(test_${name} ${name})
     lathe_gtest(test_${name} unit)
     add_dependencies(unit_tests test_${name})
     foreach(test ${tests})
