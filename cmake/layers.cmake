@@ -33,7 +33,7 @@ function(lathe_gtest target label)
   if(label MATCHES "^(slow|parity)$")   # parity: 100 updates of a real model, on the portable kernels too
     set(timeout 7200)
   else()
-    set(timeout 600)
+    set(timeout 1800)   # minutes under a sanitizer
   endif()
   gtest_discover_tests(${target} TEST_PREFIX ${label}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
                        PROPERTIES LABELS ${label} TIMEOUT ${timeout})
