@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -47,6 +48,7 @@ constexpr const char* kUsage =
 constexpr std::chrono::seconds kAsk{15}, kEnd{25};
 // Where a rank never came there is nothing to notice.
 constexpr std::chrono::seconds kAskAlone{0}, kEndAlone{5};
+constexpr int kMostRanks = 4096;  // more is a slip: each is a process here, or an ssh
 
 struct Settings {
   int ranks = 0, port = 0;           ///< of all hosts
@@ -74,7 +76,7 @@ Settings parse(const std::vector<std::string>& args) {
   for (; i < args.size() && args[i].starts_with("-"); ++i) {
     const size_t equals = args[i].find('=');
     std::string flag = args[i].substr(0, equals);
-    std::replace(flag.begin() + 2, flag.end(), '-', '_');
+    std::replace(flag.begin() + std::min<long>(2, static_cast<long>(flag.size())), flag.end(), '-', '_');
     if (!launch_syntax().has(flag))
       fail(ErrorCode::kUsage, "lathe launch: unknown flag {}\n{}", flag, kUsage);
     if (equals == std::string::npos && i + 1 == args.size())
@@ -88,9 +90,12 @@ Settings parse(const std::vector<std::string>& args) {
   s.command.assign(args.begin() + static_cast<long>(i), args.end());
   if (!hosts.empty()) {
     s.hosts = parse_hosts(hosts, std::max(1, s.ranks));
-    s.ranks = 0;
-    for (const LaunchHost& host : s.hosts) s.ranks += host.ranks;
+    int64_t all = 0;
+    for (const LaunchHost& host : s.hosts) all += host.ranks;
+    s.ranks = static_cast<int>(std::min<int64_t>(all, std::numeric_limits<int>::max()));
   }
+  if (s.ranks > kMostRanks)
+    fail(ErrorCode::kUsage, "lathe launch: found {} processes, wants at most {}", s.ranks, kMostRanks);
   if (s.ranks == 0 || s.command.empty() || (s.command[0] != "glue" && s.command[0] != "qa"))
     fail(ErrorCode::kUsage, "lathe launch wants -n or --hosts and a command, glue or qa\n{}", kUsage);
   // Which ports are free on another machine is not known: torchrun's.

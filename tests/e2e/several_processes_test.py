@@ -157,7 +157,10 @@ class SeveralProcesses(RanksCase):
 
     def test_the_launcher_says_what_it_wants(self):
         for words, text in ((["launch"], "wants -n or --hosts and a command"), (["launch", "-n", "2", "info"], "glue or qa"),
-                            (["launch", "-n", "0", "glue"], "at least 1"), (["launch", "-m", "2"], "unknown flag -m")):
+                            (["launch", "-n", "0", "glue"], "at least 1"), (["launch", "-m", "2"], "unknown flag -m"),
+                            (["launch", "-"], "unknown flag -"),
+                            (["launch", "-n", "2000000000", "glue"], "wants at most 4096"),
+                            (["launch", "--hosts", "a:2000000000,b:2000000000", "glue"], "wants at most 4096")):
             result = cl.run([cl.program(), *words])
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(text, result.stderr)
