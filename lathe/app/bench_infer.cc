@@ -23,6 +23,12 @@ std::vector<int> fixed_lengths(int batch) {
   return lengths;
 }
 
+int64_t fixed_tokens(int batch) {
+  const auto rest = kLengths.begin() + batch % std::ssize(kLengths);
+  return batch / std::ssize(kLengths) * std::accumulate(kLengths.begin(), kLengths.end(), int64_t{0}) +
+         std::accumulate(kLengths.begin(), rest, int64_t{0});
+}
+
 /// Rows of TREC with the model's own tokenizer, where both are there; else empty.
 std::vector<int> real_lengths(const BenchSettings& s, const AutoModel& model, int batch) {
   const std::optional<TextDataset> trec = read_trec(s.data_dir);
@@ -47,14 +53,19 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
   Session session(*backend, *model.model, options);
   write_weights(session, model);
   std::vector<float> logits;
+  const int multiple = session.token_multiple();
+  const auto reserve = [&](int64_t tokens, int64_t rows) {
+    session.reserve({{{ProgramKind::kEvaluate, bench_bucket(tokens, rows, multiple), false, false, int8}}});
+  };
   for (const int batch : s.batches) {
     std::vector<int> lengths = real_lengths(s, model, batch);
     const bool real = !lengths.empty();
-    if (!real) lengths = fixed_lengths(batch);
+    if (!real) {
+      reserve(fixed_tokens(batch), batch);  // what cannot fit is refused before the host lists its lengths
+      lengths = fixed_lengths(batch);
+    }
     const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-    const int multiple = session.token_multiple();
-    session.reserve({{{ProgramKind::kEvaluate, bench_bucket(tokens, std::ssize(lengths), multiple), false,
-                       false, int8}}});
+    reserve(tokens, std::ssize(lengths));
     const PackedBatch packed = bench_batch(lengths, model.config.vocab_size, false, multiple);
     const BenchTimes times =
         time_calls(kWarmup, s.steps, [&] { session.evaluate(packed, logits, {}, {}, int8); });

@@ -151,20 +151,21 @@ std::vector<BenchReport> bench_plan(const BenchSettings& s) {
   options.program.dtype = bench_dtype(dtype);
   options.program.recompute_every = s.recompute ? 1 : 0;
   Session session(*backend, *model.model, options);
+  // As for a run: what does not fit is found out before the host holds a batch of that size.
+  session.reserve(
+      {{{ProgramKind::kStep, bench_bucket(int64_t{rows} * s.seq, rows, session.token_multiple())}}});
   const std::vector<int> lengths(static_cast<size_t>(rows), s.seq);
   const Session::StepPlan plan =
       session.plan_step(bench_batch(lengths, model.config.vocab_size, true, session.token_multiple()), {});
 
-  BenchDevice device;
-  device.kind = backend->info().kind;
-  device.threads = s.threads;
+  const BenchDevice device = unmeasured_device(backend->info().kind, s.threads);
   nlohmann::ordered_json first = bench_row("plan", device, s.model, dtype);
   first["batch"] = rows;
   first["seq"] = s.seq;
   std::vector<BenchReport> reports{
       ops_report(fmt::format("plan: the ops of one training step of {}, {} x {} tokens, {}", s.model, rows,
                              s.seq, dtype),
-                 backend->info().name, first, plan.program)};
+                 device.name, first, plan.program)};
   if (!plan.launches.empty()) reports.push_back(launches_report(first, plan.launches));
   const int64_t launches = reports.back().rows.back()["count"].get<int64_t>();
   reports.push_back(prediction_report(first, plan.program, launches));

@@ -28,17 +28,22 @@ std::string BenchDevice::note() const {
                      peak->bf16 * 1e-12);
 }
 
-BenchDevice bench_device(const std::string& kind, int threads) {
+BenchDevice unmeasured_device(const std::string& kind, int threads) {
   BenchDevice device;
-  const auto begin = std::chrono::steady_clock::now();
   device.kind = kind;
-  device.peak = measure_peak(kind, {threads});
-  device.peak_ms = milliseconds_since(begin);
   device.threads = threads > 0 ? threads : default_threads();
   for (const DeviceStatus& status : devices())
     if (status.kind == kind)
       device.name =
           fmt::format("{}, {} thread{}", status.detail, device.threads, device.threads == 1 ? "" : "s");
+  return device;
+}
+
+BenchDevice bench_device(const std::string& kind, int threads) {
+  BenchDevice device = unmeasured_device(kind, threads);
+  const auto begin = std::chrono::steady_clock::now();
+  device.peak = measure_peak(kind, {threads});
+  device.peak_ms = milliseconds_since(begin);
   return device;
 }
 

@@ -48,6 +48,8 @@ struct BenchDevice {
   std::string note() const;
 };
 BenchDevice bench_device(const std::string& kind, int threads);
+/// The same without a peak.
+BenchDevice unmeasured_device(const std::string& kind, int threads);
 /// The device that the settings name; for "auto" the best one, or with `all` every one but the reference.
 std::vector<BenchDevice> bench_devices(const BenchSettings& settings, bool all);
 

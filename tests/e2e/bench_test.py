@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """lathe bench on tiny settings: what it prints is what is promised, and adds up."""
 import json
+import os
 import pathlib
 import sys
 import tempfile
@@ -60,6 +61,14 @@ class Bench(unittest.TestCase):
             self.assertAlmostEqual((row["compute_ms"] + row["memory_ms"] + row["launch_ms"]) / row["ms"], 1, places=4)
         self.assertLess(chips["M1 Max"]["ms"], chips["M1"]["ms"])
         self.assertIn("predicted", self.bench("--plan", *words))
+        self.assertGreater(min(row["threads"] for row in rows), 0)
+
+    def test_a_batch_that_cannot_fit_is_refused_before_it_is_made(self):
+        for words in (["plan", "--seq", "16"], ["step", "--seq", "16"], ["infer"]):
+            result = cl.run([cl.program(), "bench", *words, *MODEL, "--device", "cpu", "--batch", "2000000000"],
+                            env={**os.environ, "LATHE_DATA_DIR": "nowhere"})
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn("fits", result.stderr)
 
     def test_gemm_sums_up_its_products(self):
         rows = self.rows("gemm", *MODEL, "--batch", "2", "--seq", "16", "--steps", "2")
