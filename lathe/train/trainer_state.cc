@@ -72,8 +72,23 @@ TrainerState trainer_state_from(const nlohmann::json& json, const std::string& f
   state.best_model_checkpoint = optional_at<std::string>(json, "best_model_checkpoint", file);
   if (json.contains("stateful_callbacks") && json["stateful_callbacks"].is_object())
     state.stateful_callbacks = json["stateful_callbacks"];
-  if (json.contains("log_history") && json["log_history"].is_array())
-    for (const auto& entry : json["log_history"]) state.log_history.push_back(entry);
+  if (json.contains("log_history")) {
+    const auto wants = [&](bool holds, const std::string& place, const nlohmann::json& found,
+                           const char* wanted) {
+      if (!holds)
+        fail(ErrorCode::kInvalidData, "{}: {}: found {}, wants {}; take a checkpoint that is whole", file,
+             place, found.type_name(), wanted);
+    };
+    const nlohmann::json& history = json["log_history"];
+    wants(history.is_array(), "log_history", history, "a list");
+    for (size_t i = 0; i < history.size(); ++i) {
+      const std::string place = fmt::format("log_history[{}]", i);
+      wants(history[i].is_object(), place, history[i], "an object");
+      if (history[i].contains("step"))
+        wants(history[i]["step"].is_number(), place + ".step", history[i]["step"], "a number");
+      state.log_history.push_back(history[i]);
+    }
+  }
   return state;
 }
 

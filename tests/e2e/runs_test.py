@@ -128,6 +128,11 @@ class Runs(unittest.TestCase):
         self.assertEqual((row["run"], row["state"], row["step"]), ("other/killed", "unfinished", 3))
         (killed / "trainer_state.json").write_text("{")  # damaged: said, and no other run is hidden
         self.assertEqual(self.lathe("runs", "other", "--json"), "")
+        for history, told in (('"x"', "a list"), ("[5]", "an object"), ('[{"step": "x", "loss": 1}]', "a number")):
+            (killed / "trainer_state.json").write_text('{"global_step": 4, "log_history": %s}' % history)
+            said = self.lathe("runs", "plot", "other/killed", code=1)
+            self.assertIn("log_history", said)
+            self.assertIn(told, said)
         shutil.rmtree(self.root / "other")
 
     def test_weights_as_pytorch_has_them(self):
