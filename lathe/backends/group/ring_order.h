@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,7 @@ class RingOrder {
   /// up along the ring that begins behind rank p, and ends in rank p; then it goes round once more.
   template <typename T>
   void sum(T* values, size_t count) {
-    std::vector<T> arrived;
+    auto& arrived = std::get<std::vector<T>>(arrived_);
     const size_t ranks = static_cast<size_t>(size_), most = kPiece * ranks;
     for (size_t begin = 0; begin < count; begin += most) {
       const size_t n = std::min(most, count - begin);
@@ -78,6 +79,7 @@ class RingOrder {
 
   const int rank_, size_;
   Exchange exchange_;
+  std::tuple<std::vector<float>, std::vector<bf16>> arrived_;  // kept: a step sums many times
 };
 
 }  // namespace lathe::group

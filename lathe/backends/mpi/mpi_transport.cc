@@ -117,15 +117,29 @@ class Ring {
     } while (out_bytes > 0 || in_bytes > 0);
   }
 
+  /// Messages under way. Those still open where an exchange is given up are taken back: their buffers go.
+  struct Open {
+    std::array<MPI_Request, 2> requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    ~Open() {
+      for (MPI_Request& request : requests)
+        if (request != MPI_REQUEST_NULL) {
+          MPI_Cancel(&request);
+          MPI_Request_free(&request);
+        }
+    }
+  };
+
   void exchange_piece(const char* out, int out_bytes, char* in, int in_bytes) {
     const int next = (rank_ + 1) % size_, before = (rank_ + size_ - 1) % size_;
-    std::array<MPI_Request, 2> open = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    if (in_bytes > 0) check(MPI_Irecv(in, in_bytes, MPI_BYTE, before, kTag, ranks_, &open[0]), "receiving");
-    if (out_bytes > 0) check(MPI_Isend(out, out_bytes, MPI_BYTE, next, kTag, ranks_, &open[1]), "sending");
+    Open open;
+    if (in_bytes > 0)
+      check(MPI_Irecv(in, in_bytes, MPI_BYTE, before, kTag, ranks_, &open.requests[0]), "receiving");
+    if (out_bytes > 0)
+      check(MPI_Isend(out, out_bytes, MPI_BYTE, next, kTag, ranks_, &open.requests[1]), "sending");
     const auto begin = Clock::now();
     for (;;) {
       int done = 0;
-      check(MPI_Testall(2, open.data(), &done, MPI_STATUSES_IGNORE), "waiting");
+      check(MPI_Testall(2, open.requests.data(), &done, MPI_STATUSES_IGNORE), "waiting");
       if (done != 0) return;
       if (aborted_) throw Broken{"aborted"};
       const auto waited = Clock::now() - begin;
