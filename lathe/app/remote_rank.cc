@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lathe/app/options.h"
+#include "lathe/app/shell_text.h"
 #include "lathe/core/environment.h"
 #include "lathe/core/error.h"
 
@@ -30,17 +31,8 @@ bool is_forwarded(std::string_view name) {
                      [&](std::string_view begin) { return name.starts_with(begin); });
 }
 
-/// As one word of a shell.
-std::string quoted(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 /// What the shell there does: the variables; the command, beside who passes signals on; the command's end.
 std::string script(const std::string& folder, const std::vector<std::string>& command) {
-  std::string words;
-  for (const std::string& word : command) words += quoted(word) + " ";
   return fmt::format(
       "while IFS= read -r line && [ -n \"$line\" ]; do export \"$line\"; done; "
       "cd {} || exit 1; exec 3<&0; "
@@ -48,7 +40,7 @@ std::string script(const std::string& folder, const std::vector<std::string>& co
       "{{ while read -r name; do kill -s \"$name\" $rank; done; kill -s KILL $rank; }} <&3 >/dev/null 2>&1 & "
       "passing=$!; exec 3<&-; "
       "wait $rank; code=$?; kill $passing; exit $code",
-      quoted(folder), words);
+      shell_text({folder}), shell_text(command));
 }
 
 }  // namespace
@@ -86,7 +78,7 @@ RemoteRank remote_rank(const std::string& host, const std::string& folder,
   }
   remote.words.push_back(host);
   remote.words.push_back("exec sh -c " +
-                         quoted(script(folder, command)));  // whatever shell the user has there
+                         shell_text({script(folder, command)}));  // whatever shell the user has there
   for (const auto& [name, value] : variables)
     if (value.find('\n') == std::string::npos) remote.greeting += name + "=" + value + "\n";
   remote.greeting += "\n";

@@ -5,17 +5,13 @@
 #include <algorithm>
 #include <ctime>
 
+#include "lathe/app/shell_text.h"
 #include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-bool is_plain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::string_view("_-./:=,@%+").find(c) != std::string_view::npos;
-}
 
 /// "--hub-token=x" → "hub_token"; empty for what is no flag.
 std::string flag_name(const std::string& word) {
@@ -44,21 +40,6 @@ std::vector<std::string> without_secrets(const std::vector<BoundField>& fields,
       words[++i] = hidden;
   }
   return words;
-}
-
-std::string shell_text(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    if (!text.empty()) text += ' ';
-    if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) {
-      text += word;
-      continue;
-    }
-    text += '\'';
-    for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    text += '\'';
-  }
-  return text;
 }
 
 std::string RunFacts::command() const { return shell_text(words); }

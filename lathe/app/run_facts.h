@@ -28,9 +28,6 @@ struct RunFacts {
 std::vector<std::string> without_secrets(const std::vector<BoundField>& fields,
                                          std::vector<std::string> words);
 
-/// Words quoted where a POSIX shell would read them otherwise.
-std::string shell_text(const std::vector<std::string>& words);
-
 /// Now, in UTC.
 std::string time_text();
 
