@@ -10,7 +10,7 @@ import time
 import unittest
 
 import command_line as cl
-from ranks import RanksCase, has_part
+from ranks import RanksCase, has_part, mpirun, without_mpi
 from resume_test import history
 
 BOUND_S = 30  # from the cut to the end of both ranks
@@ -105,6 +105,25 @@ class TwoHosts(RanksCase):
                 _, stderr = process.communicate(timeout=300)
                 self.assertEqual(process.returncode, 0, stderr)
             self.check_same(wanted, history(self.root / transport))
+
+    @unittest.skipIf(without_mpi(), without_mpi())
+    def test_ranks_that_mpirun_starts_on_two_hosts_give_the_bits_of_the_ring(self):
+        train = ("--save_strategy", "no", "--num_train_epochs", "1")
+        for process in self.start("ring_bits", "ring", *train):
+            _, stderr = process.communicate(timeout=300)
+            self.assertEqual(process.returncode, 0, stderr)
+        agent = self.root / "agent"  # mpirun's ssh: HOST COMMAND…, into the other namespace, under its own name
+        agent.write_text(f'#!/bin/sh\nshift\nexec ip netns exec {self.hosts.names[1]} unshare --uts '
+                         'sh -c "hostname other; $*"\n')
+        agent.chmod(0o755)
+        command = self.command(2, "mpi_bits", *train, launch=mpirun)
+        command = [word if word != "lo" else "10.77.0.0/24" for word in command]
+        command[1:1] = ["--host", ",".join(self.hosts.addresses), "--mca", "plm_rsh_agent", str(agent),
+                        "-x", f"MASTER_ADDR={self.hosts.addresses[0]}", "-x", "MASTER_PORT=29502"]
+        result = cl.run(["ip", "netns", "exec", self.hosts.names[0], *command])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual((self.root / "mpi_bits" / "model.safetensors").read_bytes(),
+                         (self.root / "ring_bits" / "model.safetensors").read_bytes())
 
     def test_a_cable_that_is_cut_ends_both_ranks_with_a_name(self):
         runs = {transport: self.start("cut" + transport, transport, "--num_train_epochs", "50000", "--save_steps", "10",
