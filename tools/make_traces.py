@@ -260,8 +260,9 @@ def make_checkpoint():
         trainer = Trainer(model=model, args=args, train_dataset=data, processing_class=tokenizer)
         trainer.train()
         shutil.copytree(f"{folder}/checkpoint-6", out / "checkpoint-6", dirs_exist_ok=True)
-    for name in ("training_args.bin", "rng_state.pth"):
-        (out / "checkpoint-6" / name).unlink()
+        args.output_dir = "out"  # no folder of this machine
+        torch.save(args, out / "checkpoint-6" / "training_args.bin")
+    (out / "checkpoint-6" / "rng_state.pth").unlink()
     torch.save(torch.amp.GradScaler("cpu", init_scale=2.0 ** 12).state_dict(), out / "scaler.pt")
     log = [entry for entry in trainer.state.log_history if "grad_norm" in entry]
     write_json(out / "trace.json", {"losses": [e["loss"] for e in log], "grad_norms": [e["grad_norm"] for e in log],
