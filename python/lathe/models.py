@@ -104,8 +104,11 @@ class AutoModelForSequenceClassification:
                                   str(cache_dir or "")))
 
 
+BEST_ALONE = object()  # top_k was not given, which is not the same as 1
+
+
 class TextClassificationPipeline:
-    """Classifies texts with a fine-tuned model: a list of {"label", "score"} per text."""
+    """Classifies texts with a fine-tuned model, with results in the forms of transformers' class of this name."""
 
     def __init__(self, model, tokenizer=None, **arguments):
         from .trainer import Trainer, TrainingArguments
@@ -115,15 +118,19 @@ class TextClassificationPipeline:
         if not self._trainer.all_weights_are_there():
             raise ValueError(f"{model.name_or_path} has no trained head: it would predict at random; fine-tune it first")
 
-    def __call__(self, texts, *, top_k=1, max_length=None):
-        """One text or a list; a dict {"text", "text_pair"} is a pair.  top_k: None for all labels."""
+    def __call__(self, texts, *, top_k=BEST_ALONE, max_length=None):
+        """One text or a list; a dict {"text", "text_pair"} is a pair.  For each {"label", "score"} of the best label (for a
+        single string a list of that one), with top_k a list of the best so many; None: of all."""
         single = isinstance(texts, (str, dict))
         rows = [self._tokenize(text, max_length) for text in ([texts] if single else texts)]
         if not rows:
             return []
         scores = scores_of(self.model.problem, self._trainer.predict(rows).predictions)
-        results = [self._ranked(row, top_k) for row in scores]
-        return results[0] if single else results
+        if top_k is BEST_ALONE:
+            best = [self._ranked(row, 1)[0] for row in scores]
+            return best[0] if isinstance(texts, dict) else best
+        ranked = [self._ranked(row, top_k) for row in scores]
+        return ranked[0] if single else ranked
 
     def _tokenize(self, text, max_length):
         pair = text if isinstance(text, dict) else {"text": text}
@@ -131,8 +138,7 @@ class TextClassificationPipeline:
 
     def _ranked(self, row, top_k):
         order = np.argsort(-row, kind="stable")[:top_k]
-        ranked = [{"label": self.model.labels[k], "score": float(row[k])} for k in order]
-        return ranked[0] if top_k == 1 else ranked
+        return [{"label": self.model.labels[k], "score": float(row[k])} for k in order]
 
 
 def scores_of(problem, logits):

@@ -85,7 +85,10 @@ class Package(unittest.TestCase):
         for found, line in zip(classify(texts), out.stdout.splitlines()):
             label, score, _ = line.split("\t")
             self.assertEqual((found["label"], f"{found['score']:.4f}"), (label, score))
-        self.assertEqual(len(classify(texts[0], top_k=None)), 3)
+        one, pair = classify(texts)[0], {"text": texts[0]}  # the forms of transformers' pipeline
+        self.assertEqual((classify(texts[0]), classify(pair), classify([pair])), ([one], one, [one]))
+        self.assertEqual((classify(texts[0], top_k=1), classify(texts[:1], top_k=1)), ([one], [[one]]))
+        self.assertEqual((len(classify(texts[0], top_k=None)), len(classify(texts, top_k=2)[1])), (3, 2))
 
     def test_predictions_are_arrays_and_padding_changes_nothing(self):
         trainer = Trainer(self.model(), self.arguments(), train_dataset=self.train, compute_metrics=accuracy)
