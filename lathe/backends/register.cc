@@ -110,4 +110,9 @@ std::optional<uint64_t> peak_device_bytes(const std::string& kind) {
   return {};
 }
 
+std::optional<size_t> compiled_functions(const std::string& kind) {
+  if (kind == mlx::kKind) return mlx::compiled_functions();
+  return {};
+}
+
 }  // namespace lathe

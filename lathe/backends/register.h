@@ -74,4 +74,7 @@ std::optional<uint64_t> live_device_bytes(const std::string& kind);
 /// The most memory of its own that this process held on such a device; empty where a device uses the host's.
 std::optional<uint64_t> peak_device_bytes(const std::string& kind);
 
+/// Functions that the device's library holds compiled for this process; empty where a device has no such.
+std::optional<size_t> compiled_functions(const std::string& kind);
+
 }  // namespace lathe

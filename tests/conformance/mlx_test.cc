@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <future>
 #include <thread>
 
+#include "lathe/backends/mlx/mlx_backend.h"
 #include "lathe/models/encoder.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"
@@ -21,6 +23,17 @@ ModelConfig small_config() {
   config.num_attention_heads = 4;
   config.intermediate_size = 64;
   config.max_position_embeddings = 128;
+  return config;
+}
+
+/// For many steps and long rows.
+ModelConfig tiny_config() {
+  ModelConfig config = small_config();
+  config.hidden_size = 16;
+  config.num_hidden_layers = 1;
+  config.num_attention_heads = 2;
+  config.intermediate_size = 32;
+  config.max_position_embeddings = 1024;
   return config;
 }
 
@@ -47,8 +60,8 @@ PackedBatch batch_of(const std::vector<int>& lengths, int tokens) {
 }
 
 struct Training {
-  explicit Training(Backend& backend, DType dtype = DType::f32)
-      : model(make_model(small_config(), Problem::kSingleLabel, 2)) {
+  explicit Training(Backend& backend, DType dtype = DType::f32, const ModelConfig& config = small_config())
+      : model(make_model(config, Problem::kSingleLabel, 2)) {
     Session::Options options;
     options.program.dtype = dtype;
     session = std::make_unique<Session>(backend, *model, options);
@@ -156,9 +169,9 @@ TEST_F(Mlx, AStateThatIsWrittenLeavesOutputsOfEarlierRunsAlone) {
   EXPECT_FALSE(run->read({event.ticket + 7}, 0, std::as_writable_bytes(std::span(found))).ok());
 }
 
-TEST_F(Mlx, MemoryStaysWhereItIsOverStepsOfRandomLengths) {
+TEST_F(Mlx, MemoryStaysWhereItIsOverAThousandStepsOfRandomLengths) {
   const auto mlx = open_device(kMlxDevice);
-  Training training(*mlx);
+  Training training(*mlx, DType::f32, tiny_config());
   uint32_t draw = 1;
   const auto length = [&] { return 1 + static_cast<int>((draw = draw * 1664525u + 1013904223u) >> 25); };
   const PackedBatch last = batch_of({100, 20}, 128);
@@ -175,8 +188,44 @@ TEST_F(Mlx, MemoryStaysWhereItIsOverStepsOfRandomLengths) {
     for (int i = 0; i < Executable::kRing; ++i)
       training.session->collect(training.step(batch_of({tokens / 2, tokens / 2}, tokens)));
   const uint64_t before = live_after(10);
-  EXPECT_EQ(live_after(100), before);
+  EXPECT_EQ(live_after(1000), before);
   EXPECT_LE(training.session->programs(), 4u);
+  EXPECT_LE(*compiled_functions(kMlxDevice), 4 * 4u);  // rows padded to 32, 64, 96 and 128 tokens
+}
+
+TEST_F(Mlx, CompiledFunctionsAreAsManyAsLengthsAndNoMoreThanAreKept) {
+  const auto mlx = open_device(kMlxDevice);
+  {
+    Training training(*mlx, DType::f32, tiny_config());
+    size_t seen = 0;
+    for (int round = 0; round < 2; ++round)  // nine lengths that are padded differently, all of one program
+      for (const int length : {20, 50, 90, 120, 180, 250, 380, 500, 600}) {
+        training.session->collect(training.step(batch_of({length}, 640)));
+        EXPECT_EQ(*compiled_functions(kMlxDevice), std::min<size_t>(++seen, mlx::kFunctionsOfAProgram));
+      }
+    EXPECT_EQ(training.session->programs(), 1u);
+  }
+  EXPECT_EQ(*compiled_functions(kMlxDevice), 0u);
+}
+
+/// MLX keeps compiled functions by thread, each until it is told or the thread ends.
+TEST_F(Mlx, CompiledFunctionsLeaveOtherThreadsWithTheirProgram) {
+  const auto mlx = open_device(kMlxDevice);
+  const PackedBatch batch = batch_of({20, 30}, 64);
+  auto training = std::make_unique<Training>(*mlx, DType::f32, tiny_config());
+  training->session->collect(training->step(batch));
+  std::promise<void> ran, checked;
+  std::thread other([&] {
+    training->session->collect(training->step(batch));
+    ran.set_value();
+    checked.get_future().wait();
+  });
+  ran.get_future().wait();
+  EXPECT_EQ(*compiled_functions(kMlxDevice), 2u);
+  training.reset();
+  EXPECT_EQ(*compiled_functions(kMlxDevice), 0u);
+  checked.set_value();
+  other.join();
 }
 
 TEST_F(Mlx, OpsWithoutImplementationAreOneErrorThatNamesTheSwitch) {

@@ -74,5 +74,8 @@ std::unique_ptr<Backend> make_mlx_backend(std::shared_ptr<Backend> (*fallback)()
 
 size_t live_bytes() { return loaded().presence.available ? loaded().module->live_bytes() : 0; }
 size_t peak_bytes() { return loaded().presence.available ? loaded().module->peak_bytes() : 0; }
+size_t compiled_functions() {
+  return loaded().presence.available ? loaded().module->compiled_functions() : 0;
+}
 
 }  // namespace lathe::mlx

@@ -35,4 +35,9 @@ std::unique_ptr<Backend> make_mlx_backend(std::shared_ptr<Backend> (*fallback)()
 size_t live_bytes();
 size_t peak_bytes();
 
+/// Of one program on one thread, the functions used last: lengths of 32 to 512 fall into as many buckets.
+constexpr size_t kFunctionsOfAProgram = 8;
+/// Functions that MLX holds compiled for this process.
+size_t compiled_functions();
+
 }  // namespace lathe::mlx

@@ -6,13 +6,11 @@
 #include <cstring>
 #include <set>
 
+#include "lathe/backends/mlx/mlx_backend.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::mlx {
 namespace {
-
-/// Compiled functions kept per program: lengths of 32 to 512 fall into as many buckets.
-constexpr size_t kFunctions = 8;
 
 /// Padded lengths: 32, 64, 96, 128, 192, 256, 384, 512, and so on; a batch pays at most half as much again.
 int length_bucket(int longest) {
@@ -127,17 +125,17 @@ int MlxExecutable::longest_row(const Slot& slot) const {
   return longest == 0 ? 0 : length_bucket(longest);
 }
 
-const MlxExecutable::Function& MlxExecutable::function_for(int longest) {
+Compiled& MlxExecutable::function_for(int longest) {
   for (size_t i = 0; i < functions_.size(); ++i)
     if (functions_[i].longest == longest) {
       std::rotate(functions_.begin(), functions_.begin() + static_cast<long>(i),
                   functions_.begin() + static_cast<long>(i) + 1);
-      return functions_.front().function;
+      return *functions_.front().function;
     }
-  if (functions_.size() == kFunctions) functions_.pop_back();
+  if (functions_.size() == kFunctionsOfAProgram) functions_.pop_back();
   const auto body = [this, longest](const Arrays& inputs) { return lower(inputs, longest, false); };
-  functions_.push_front({longest, mx::compile(Function(body))});
-  return functions_.front().function;
+  functions_.push_front({longest, std::make_unique<Compiled>(body)});
+  return *functions_.front().function;
 }
 
 void MlxExecutable::lower_node(size_t n, int longest, Shared& shared,
@@ -243,8 +241,7 @@ Result<Launches> MlxExecutable::launches(const Slot& slot) {
       ~Fusing() { mx::set_compile_mode(compile_mode()); }
     } fusing;
     const int longest = longest_row(slot);
-    const Function fused =
-        mx::compile(Function([&](const Arrays& inputs) { return lower(inputs, longest, false); }));
+    Compiled fused([&](const Arrays& inputs) { return lower(inputs, longest, false); });
     launches = primitives_of(fused(inputs_of(slot)));
   });
   if (!status.ok()) return status;

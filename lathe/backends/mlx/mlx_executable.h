@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "lathe/backends/mlx/compiled.h"
 #include "lathe/backends/mlx/lowering.h"
 
 namespace lathe::mlx {
@@ -45,7 +46,6 @@ class MlxExecutable : public Executable {
   std::vector<Span> timeline() const override { return spans_; }
 
  private:
-  using Function = std::function<Arrays(const Arrays&)>;
   struct State {
     int value;  ///< id when a run begins
     int last;   ///< id when it has ended
@@ -58,12 +58,12 @@ class MlxExecutable : public Executable {
   /// A compiled function and the length that its rows are padded to.
   struct Padded {
     int longest;
-    Function function;
+    std::unique_ptr<Compiled> function;
   };
 
   void follow_states(const Bindings& bindings);
   int longest_row(const Slot& slot) const;
-  const Function& function_for(int longest);
+  Compiled& function_for(int longest);
   /// Outputs, then the states that changed.  timed: every node is waited for and measured.
   Arrays lower(const Arrays& inputs, int longest, bool timed);
   void lower_node(size_t n, int longest, Shared& shared, std::vector<std::optional<mx::array>>& values);

@@ -1,6 +1,7 @@
 // The module's entry.
 #include "lathe/backends/mlx/module.h"
 
+#include "lathe/backends/mlx/compiled.h"
 #include "lathe/backends/mlx/mlx_device.h"
 #include "lathe/core/version.h"
 
@@ -29,7 +30,8 @@ Result<std::unique_ptr<Backend>> make(std::shared_ptr<Backend> fallback, std::sh
 }  // namespace lathe::mlx
 
 extern "C" __attribute__((visibility("default"))) const lathe::mlx::Module* lathe_mlx_module() {
-  static const lathe::mlx::Module module{lathe::kVersion, lathe::mlx::available, lathe::mlx::make,
-                                         lathe::mlx::live_bytes, lathe::mlx::peak_bytes};
+  static const lathe::mlx::Module module{lathe::kVersion,        lathe::mlx::available,
+                                         lathe::mlx::make,       lathe::mlx::live_bytes,
+                                         lathe::mlx::peak_bytes, lathe::mlx::Compiled::held};
   return &module;
 }

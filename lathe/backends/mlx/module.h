@@ -21,6 +21,7 @@ struct Module {
                                            std::shared_ptr<ProcessGroup> group, Warn warn);
   size_t (*live_bytes)();  ///< memory of MLX's arrays now
   size_t (*peak_bytes)();  ///< and at its most
+  size_t (*compiled_functions)();
 };
 
 /// The module's one symbol, a function that gives its Module.
