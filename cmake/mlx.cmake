@@ -12,6 +12,8 @@ set_target_properties(lathe_mlx_module PROPERTIES OUTPUT_NAME lathe_mlx PREFIX "
                       CXX_VISIBILITY_PRESET hidden)
 target_include_directories(lathe_mlx_module SYSTEM PRIVATE ${MLX_INCLUDE_DIRS})
 target_link_libraries(lathe_mlx_module PRIVATE lathe_ops mlx)
+target_include_directories(lathe_mlx_module PRIVATE ${PROJECT_BINARY_DIR}/generated)
+add_dependencies(lathe_mlx_module lathe_mlx_entry)   # lathe/backends/mlx/libraries.cmake
 if(APPLE)
   set(beside @loader_path)
 else()

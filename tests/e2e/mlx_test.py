@@ -4,6 +4,7 @@ missing ops, and a program without the module starts and says what to do."""
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import tempfile
 import time
@@ -117,6 +118,20 @@ class WithoutMlx(unittest.TestCase):
             wrong = pathlib.Path(folder) / "lathe_mlx.so"
             wrong.write_bytes(b"no library")
             self.assertIn("does not load", doctor(LATHE_MLX_MODULE=str(wrong)))
+
+    def test_a_module_of_another_build_is_told_and_not_loaded(self):
+        module = pathlib.Path(cl.program()).parent / "lathe_mlx.so"
+        if not module.exists():
+            self.skipTest("lathe_mlx.so is not built (make MLX=1)")
+        mine = module.read_bytes()
+        entry = re.search(rb"lathe_mlx_module_([0-9a-f]{16})\0", mine)[1]
+        with tempfile.TemporaryDirectory() as folder:
+            other = pathlib.Path(folder) / "lathe_mlx.so"
+            for bits, wanted in ((mine, "[GOOD] device " + DEVICE), (mine.replace(entry, entry[::-1]), "of another build")):
+                other.write_bytes(bits)
+                said = doctor(LATHE_MLX_MODULE=str(other))
+                self.assertIn(wanted, said)
+                self.assertEqual("[GOOD] device " + DEVICE in said, bits == mine)
 
     @unittest.skipIf(platform.system() == "Darwin", "a Mac has mps")
     def test_mps_wants_a_mac(self):

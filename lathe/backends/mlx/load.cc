@@ -9,7 +9,6 @@
 #include "lathe/backends/mlx/module.h"
 #include "lathe/core/environment.h"
 #include "lathe/core/program_path.h"
-#include "lathe/core/version.h"
 
 namespace lathe::mlx {
 namespace {
@@ -43,13 +42,13 @@ Loaded load() {
     return loaded;
   }
   const auto entry = reinterpret_cast<ModuleEntry>(dlsym(handle, kModuleEntry));
-  const Module* module = entry == nullptr ? nullptr : entry();
-  if (module == nullptr || std::string(module->version) != kVersion) {
-    loaded.presence.detail = *place + " is of another version of Lathe; build or install both anew";
+  if (entry == nullptr) {
+    loaded.presence.detail =
+        *place + " is of another build of Lathe than this program; build or install both anew";
     return loaded;
   }
-  loaded.module = module;
-  loaded.presence.available = module->available(&loaded.presence.detail);
+  loaded.module = entry();
+  loaded.presence.available = loaded.module->available(&loaded.presence.detail);
   return loaded;
 }
 

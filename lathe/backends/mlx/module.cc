@@ -3,7 +3,6 @@
 
 #include "lathe/backends/mlx/compiled.h"
 #include "lathe/backends/mlx/mlx_device.h"
-#include "lathe/core/version.h"
 
 namespace lathe::mlx {
 namespace {
@@ -29,9 +28,8 @@ Result<std::unique_ptr<Backend>> make(std::shared_ptr<Backend> fallback, std::sh
 }  // namespace
 }  // namespace lathe::mlx
 
-extern "C" __attribute__((visibility("default"))) const lathe::mlx::Module* lathe_mlx_module() {
-  static const lathe::mlx::Module module{lathe::kVersion,        lathe::mlx::available,
-                                         lathe::mlx::make,       lathe::mlx::live_bytes,
+extern "C" __attribute__((visibility("default"))) const lathe::mlx::Module* LATHE_MLX_ENTRY() {
+  static const lathe::mlx::Module module{lathe::mlx::available, lathe::mlx::make, lathe::mlx::live_bytes,
                                          lathe::mlx::peak_bytes, lathe::mlx::Compiled::held};
   return &module;
 }

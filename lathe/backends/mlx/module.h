@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "lathe/backends/mlx/entry_name.h"
 #include "lathe/program/backend.h"
 
 // What passes between a program and the module lathe_mlx.so, which are of one build.  No exception crosses.
@@ -12,7 +13,6 @@ namespace lathe::mlx {
 using Warn = std::function<void(const std::string&)>;
 
 struct Module {
-  const char* version;  ///< kVersion of its build
   /// Whether the hardware is there; `detail`: its name, or why not.
   bool (*available)(std::string* detail);
   /// fallback: the device that runs what has no implementation here; null: none does.  group: the ranks of
@@ -24,8 +24,8 @@ struct Module {
   size_t (*compiled_functions)();
 };
 
-/// The module's one symbol, a function that gives its Module.
-constexpr const char* kModuleEntry = "lathe_mlx_module";
+/// The module's one symbol, kModuleEntry, is a function that gives its Module.  Its name is made from all
+/// sources of the module (libraries.cmake): a program does not find it in a module of another build.
 using ModuleEntry = const Module* (*)();
 
 }  // namespace lathe::mlx
