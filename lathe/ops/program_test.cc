@@ -246,6 +246,26 @@ TEST(MemoryPlan, ANodeWithItsOwnQueueKeepsItsPlaceToTheEnd) {
     EXPECT_NE(plan.places[static_cast<size_t>(v.id)].offset, plan.places[static_cast<size_t>(sum.id)].offset);
 }
 
+TEST(MemoryPlan, WhatANodeHoldsLivesToItsLastReader) {
+  Program p;
+  Value y = p.input("x", {DType::f32, {64}});
+  for (int i = 0; i < 7; ++i) y = relu(y);
+  p.output("y", y);
+  Impl plain, holding, working;
+  holding.holds = [](const Node&, const Program&) { return Held{4096, 4}; };
+  working.workspace_bytes = [](const Node&, const Program&) { return size_t{4096}; };
+  const auto arena = [&](size_t works) {
+    Selection selection(p.nodes().size(), &plain);
+    selection[1] = &holding;
+    if (works > 0) selection[works] = &working;
+    return plan_memory(p, selection, 64).arena_bytes;
+  };
+  const size_t values = plan_memory(p, Selection(p.nodes().size(), &plain), 64).arena_bytes;
+  EXPECT_EQ(arena(0), values + 4096);
+  EXPECT_EQ(arena(5), values + 4096);  // behind the last reader its place is free
+  EXPECT_EQ(arena(4), values + 8192);
+}
+
 /// The ops of a program, in order.
 std::string order_of(const Program& p) {
   std::string text;

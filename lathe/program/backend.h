@@ -36,11 +36,19 @@ struct DeviceInfo {
   std::string gap_remedy;  ///< what runs ops without an implementation elsewhere, where something does
 };
 
+/// Memory that a node leaves for nodes behind it, beside its outputs.
+struct Held {
+  size_t bytes = 0;
+  int last = 0;  ///< index of the last node that reads it
+};
+
 /// One way of running one op on one device.  A backend owns an ordered list per op, best first.
 struct Impl {
   std::string name;
   std::function<bool(const Node&, const Program&)> accepts;
   std::function<size_t(const Node&, const Program&)> workspace_bytes;  ///< 0 if empty
+  /// Only where the device manages memory itself, for the estimate.
+  std::function<Held(const Node&, const Program&)> holds;
   /// Outputs (bit i: output i) that may still be computed while the nodes that follow run, until the next
   /// node that has such outputs begins or one of them is read.  0: none.
   uint32_t late_outputs = 0;

@@ -158,10 +158,22 @@ std::vector<Block> workspaces_of(const Program& program, const Selection& select
   return blocks;
 }
 
+std::vector<Block> held_of(const Program& program, const Selection& selection) {
+  std::vector<Block> blocks;
+  for (size_t n = 0; n < selection.size(); ++n) {
+    if (!selection[n]->holds) continue;
+    const Held held = selection[n]->holds(program.nodes()[n], program);
+    const int node = static_cast<int>(n);
+    if (held.bytes > 0) blocks.push_back({node, held.bytes, 0, {node, held.last}, {}});
+  }
+  return blocks;
+}
+
 /// Largest first, each at the lowest offset where nothing lies that is alive at the same time.
-size_t assign_offsets(std::vector<Block>& values, std::vector<Block>& workspaces, size_t alignment) {
+size_t assign_offsets(std::vector<Block>& values, std::vector<Block>& workspaces, std::vector<Block>& held,
+                      size_t alignment) {
   std::vector<Block*> blocks;
-  for (auto* list : {&values, &workspaces})
+  for (auto* list : {&values, &workspaces, &held})
     for (Block& block : *list) blocks.push_back(&block);
   std::stable_sort(blocks.begin(), blocks.end(),
                    [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
@@ -194,8 +206,9 @@ MemoryPlan plan_memory(const Program& program, const Selection& selection, size_
   const Roots roots(program);
   std::vector<Block> blocks = blocks_of(program, selection, roots);
   std::vector<Block> workspaces = workspaces_of(program, selection);
+  std::vector<Block> held = held_of(program, selection);
   MemoryPlan plan;
-  plan.arena_bytes = assign_offsets(blocks, workspaces, alignment);
+  plan.arena_bytes = assign_offsets(blocks, workspaces, held, alignment);
   plan.workspaces.resize(selection.size());
   for (const Block& block : workspaces) plan.workspaces[static_cast<size_t>(block.value)] = block.offset;
   std::vector<size_t> offset(program.values().size(), 0);

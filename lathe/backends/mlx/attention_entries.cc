@@ -1,7 +1,7 @@
 // Attention over packed rows.  Only here are rows padded: to Call::longest tokens, [B, H, L, D].
 #include <cmath>
 
-#include "lathe/backends/mlx/lowering.h"
+#include "lathe/backends/mlx/dropout.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::mlx {
@@ -148,22 +148,41 @@ bool host_knows_rows(const Node& node, const Program& program) {
   return program.values()[static_cast<size_t>(node.in[kCu])].kind == ValueKind::kInput;
 }
 
-/// About: of the padded rows only the longest is known when a batch is there; taken to be twice the mean.
+/// Of the padded rows only the longest is known when a batch is there; taken to be twice the mean.
+struct Padding {
+  size_t rows, heads, length;
+};
+template <int kQkv, int kRows>
+Padding padding_of(const Node& node, const Program& program) {
+  const size_t rows = static_cast<size_t>(std::max<int64_t>(1, program.type(node.in[kRows]).shape[0]));
+  const size_t tokens = static_cast<size_t>(program.type(node.in[kQkv]).shape[0]);
+  return {rows, static_cast<size_t>(node.attrs.i("heads")),
+          std::min(tokens, 2 * ((tokens + rows - 1) / rows))};
+}
+size_t calls_of(const Padding& p) { return p.rows * p.heads * p.length * ((p.length + 7) / 8); }
+
+/// kSquares: how many [B, H, L, L] of f32 are alive at once, as mlx_test finds them, with ops fused and not.
 template <int kQkv, int kRows, int kSquares>
 size_t padded_bytes(const Node& node, const Program& program) {
-  const Type& qkv = program.type(node.in[kQkv]);
-  const size_t rows = static_cast<size_t>(std::max<int64_t>(1, program.type(node.in[kRows]).shape[0]));
-  const size_t tokens = static_cast<size_t>(qkv.shape[0]);
-  const size_t length = std::min(tokens, 2 * ((tokens + rows - 1) / rows));
-  const size_t squares = rows * static_cast<size_t>(node.attrs.i("heads")) * length * length;
-  return squares * kSquares * sizeof(float) + 4 * bytes_of(qkv);
+  const Padding p = padding_of<kQkv, kRows>(node, program);
+  const size_t deciding = node.attrs.f("p") == 0 ? 0 : deciding_bytes(node, program, calls_of(p));
+  const size_t computing = p.rows * p.heads * p.length * p.length * kSquares * sizeof(float) +
+                           4 * bytes_of(program.type(node.in[kQkv]));
+  return std::max(deciding, computing);
+}
+template <int kQkv, int kRows>
+Held padded_masks(const Node& node, const Program& program) {
+  if (node.attrs.f("p") == 0) return {};
+  return masks_of(node, program, calls_of(padding_of<kQkv, kRows>(node, program)));
 }
 
 }  // namespace
 
 std::vector<Entry> attention_entries() {
-  return {{&op::attention, "padded", run_attention, host_knows_rows<1>, padded_bytes<0, 2, 2>},
-          {&op::attention_bwd, "padded", run_attention_bwd, host_knows_rows<4>, padded_bytes<1, 5, 4>}};
+  return {{&op::attention, "padded", run_attention, host_knows_rows<1>, padded_bytes<0, 2, 5>,
+           padded_masks<0, 2>},
+          {&op::attention_bwd, "padded", run_attention_bwd, host_knows_rows<4>, padded_bytes<1, 5, 10>,
+           padded_masks<1, 5>}};
 }
 
 }  // namespace lathe::mlx

@@ -34,6 +34,7 @@ class Shared {
     const auto found = arrays_.find(key);
     return found != arrays_.end() ? found->second : arrays_.emplace(key, make()).first->second;
   }
+  void put(const std::string& key, const mx::array& array) { arrays_.emplace(key, array); }
 
  private:
   std::map<std::string, mx::array> arrays_;
@@ -74,6 +75,7 @@ struct Entry {
   Arrays (*lower)(const Call&);
   bool (*accepts)(const Node&, const Program&) = nullptr;
   size_t (*workspace_bytes)(const Node&, const Program&) = nullptr;
+  Held (*holds)(const Node&, const Program&) = nullptr;
 };
 
 /// The tables, one per family.
@@ -96,14 +98,6 @@ inline mx::array number(double x) { return mx::array(static_cast<float>(x)); }
 /// Stands for a score where there is none: below every score, and no infinity, so that a row without any has
 /// no NaN.
 constexpr double kNoScore = -1e30;
-
-/// Which elements dropout keeps (lathe/core/philox.h), bool [.., cols], `..` being the common shape of
-/// `position` and `sample`, u32 [.., 1].  The node's attributes give site and p; the forward pass and the
-/// backward pass share them.
-mx::array kept(const Call& c, int cols, const mx::array& position, const mx::array& sample,
-               const mx::array& rng);
-/// kept ? x / (1 − p) : 0, x of f32.
-mx::array drop(const mx::array& x, const mx::array& kept, double p);
 
 /// Σ over each row of x [rows, n], f32, in a tree: [rows, 1].
 mx::array row_sums(const mx::array& x);

@@ -143,6 +143,7 @@ class MlxBackend : public Backend {
         impl->function = entry.lower;
         if (entry.accepts != nullptr) impl->accepts = entry.accepts;
         if (entry.workspace_bytes != nullptr) impl->workspace_bytes = entry.workspace_bytes;
+        if (entry.holds != nullptr) impl->holds = entry.holds;
         table_[entry.op->name].push_back(std::move(impl));
       }
   }

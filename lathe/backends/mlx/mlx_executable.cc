@@ -24,10 +24,10 @@ int length_bucket(int longest) {
 
 /// Primitives that give another view of memory and launch nothing.
 bool is_view(const std::string& primitive) {
-  static const std::set<std::string> names = {
-      "AsStrided", "Broadcast", "BroadcastAxes", "ExpandDims", "Flatten",   "Reshape", "Slice",
-      "Split",     "Squeeze",   "StopGradient",  "Transpose",  "Unflatten", "View"};
-  return names.contains(primitive);
+  static const std::set<std::string> names = {"AsStrided", "Broadcast",    "BroadcastAxes", "ExpandDims",
+                                              "Flatten",   "Reshape",      "Slice",         "Split",
+                                              "Squeeze",   "StopGradient", "Transpose",     "Unflatten"};
+  return names.contains(primitive) || primitive.starts_with("View ");  // with the dtype
 }
 
 /// Of the graph behind these arrays, each primitive once.

@@ -1,5 +1,5 @@
 // Layer normalisation, dropout, rotary positions, means of rows of tokens, picking rows and adding them up.
-#include "lathe/backends/mlx/lowering.h"
+#include "lathe/backends/mlx/dropout.h"
 #include "lathe/ops/ops.h"
 #include "lathe/ops/rotary.h"
 
@@ -35,6 +35,18 @@ Arrays run_dropout(const Call& c) {
   const mx::array position = c.has(2) ? column(c[2]) : mx::zeros_like(sample);
   const mx::array mask = kept(c, c.cols(0), position, sample, c[3]);
   return {mx::astype(drop(f32(c[0]), mx::reshape(mask, c[0].shape()), c.node.attrs.f("p")), c.in_dtype(0))};
+}
+
+size_t calls_of_rows(const Node& node, const Program& program) {
+  const Type& x = program.type(node.in[0]);
+  const int64_t cols = x.shape.back();
+  return static_cast<size_t>(elements(x) / cols * ((cols + 7) / 8));
+}
+size_t dropout_workspace(const Node& node, const Program& program) {
+  return deciding_bytes(node, program, calls_of_rows(node, program));
+}
+Held dropout_masks(const Node& node, const Program& program) {
+  return masks_of(node, program, calls_of_rows(node, program));
 }
 
 Arrays run_rotary(const Call& c) {
@@ -117,7 +129,7 @@ Arrays scatter_by_scan(const Call& c) {
 std::vector<Entry> row_entries() {
   return {{&op::layer_norm, "two passes", run_layer_norm},
           {&op::layer_norm_bwd, "two passes", run_layer_norm_bwd},
-          {&op::dropout, "map", run_dropout},
+          {&op::dropout, "map", run_dropout, nullptr, dropout_workspace, dropout_masks},
           {&op::rotary, "pairs", run_rotary},
           {&op::segment_mean, "product", run_segment_mean},
           {&op::segment_mean_bwd, "product", run_segment_mean_bwd},
