@@ -3,11 +3,11 @@
 #include <map>
 #include <set>
 
-#include "lathe/backends/cuda/choices_file.h"
 #include "lathe/backends/cuda/cublaslt.h"
 #include "lathe/backends/cuda/cuda_executable.h"
 #include "lathe/backends/cuda/nccl.h"
 #include "lathe/backends/cuda/products.h"
+#include "lathe/core/cache_file.h"
 
 namespace lathe::cuda {
 namespace {
@@ -42,7 +42,7 @@ class CudaBackend : public Backend {
         table_[entry.op].push_back(std::move(impl));
       }
     try {
-      products_.adopt(read_choices(choices_path_));
+      products_.adopt(read_cache(choices_path_));
     } catch (const Error&) {
       // A broken cache is as good as none, and is written anew.
     }
@@ -113,7 +113,7 @@ class CudaBackend : public Backend {
     try {
       const size_t timed = products_.timed();
       auto executable = std::make_unique<CudaExecutable>(device_, program, selection, plan, bindings);
-      if (products_.timed() != timed) write_choices(choices_path_, products_.choices());
+      if (products_.timed() != timed) write_cache(choices_path_, products_.choices());
       return std::unique_ptr<Executable>(std::move(executable));
     } catch (const Error& error) {
       return Status(error.code(), error.what());
@@ -132,7 +132,7 @@ class CudaBackend : public Backend {
     return device;
   }
 
-  const std::string choices_path_ = choices_path();
+  const std::string choices_path_ = cache_path("cuda_products.txt");
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<Nccl> nccl_;
   Products products_;

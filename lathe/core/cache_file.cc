@@ -1,4 +1,4 @@
-#include "lathe/backends/cuda/choices_file.h"
+#include "lathe/core/cache_file.h"
 
 #include <unistd.h>
 
@@ -7,26 +7,26 @@
 #include <fstream>
 #include <sstream>
 
-namespace lathe::cuda {
+namespace lathe {
 
-std::string choices_path() {
+std::string cache_path(const std::string& name) {
   const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
   std::filesystem::path folder;
   if (cache != nullptr && *cache != '\0')
     folder = cache;
   else if (home != nullptr && *home != '\0')
     folder = std::filesystem::path(home) / ".cache";
-  return folder.empty() ? "" : (folder / "lathe" / "cuda_products.txt").string();
+  return folder.empty() ? "" : (folder / "lathe" / name).string();
 }
 
-std::string read_choices(const std::string& path) {
+std::string read_cache(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   if (file) text << file.rdbuf();
   return text.str();
 }
 
-void write_choices(const std::string& path, const std::string& text) {
+void write_cache(const std::string& path, const std::string& text) {
   if (path.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
@@ -41,4 +41,4 @@ void write_choices(const std::string& path, const std::string& text) {
   if (!written || error) std::filesystem::remove(temporary, error);
 }
 
-}  // namespace lathe::cuda
+}  // namespace lathe
