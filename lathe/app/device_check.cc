@@ -6,8 +6,11 @@
 
 #include "lathe/app/bench.h"
 #include "lathe/app/demo.h"
+#include "lathe/app/kernel_check.h"
 #include "lathe/backends/conformance.h"
 #include "lathe/backends/register.h"
+#include "lathe/core/cache_file.h"
+#include "lathe/core/environment.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -58,6 +61,16 @@ Trace train(Backend& backend, int updates) {
   return trace;
 }
 
+/// Before all else, so that the rest sees the device as runs will; not where a setting decides.
+void try_own_kernels(const std::string& device, const std::function<void(const std::string&)>& say) {
+  if (!environment(kKernelSetting).empty()) return;
+  setenv(kKernelSetting, "all", 1);
+  const struct Unset {
+    ~Unset() { unsetenv(kKernelSetting); }
+  } unset;
+  check_kernels(*open_device(device), cache_path(KernelVerdicts::kFile), say);
+}
+
 std::string verdict(bool good, const std::string& fact) { return (good ? "[GOOD] " : "[BAD]  ") + fact; }
 
 }  // namespace
@@ -89,6 +102,7 @@ bool check_device(const std::string& device, const std::function<void(const std:
                   const std::function<void(const BenchReport&)>& show) {
   bool good = true;
   std::string kind;
+  try_own_kernels(device, say);
   {
     const auto backend = open_device(device);
     kind = backend->info().kind;

@@ -55,6 +55,9 @@ struct Impl {
   /// Runs beside all that follows, behind the nodes of its kind alone, until one of its outputs is read (an
   /// exchange between processes).  Its tensors keep their places to the end of the program.
   bool own_queue = false;
+  /// Not empty: used only where a self-test has found it right and faster than the parts of its op
+  /// (kernel_verdicts.h); names what that verdict holds for.
+  std::string key = {};
   virtual ~Impl() = default;
 };
 

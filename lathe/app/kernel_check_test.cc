@@ -1,0 +1,93 @@
+#include "lathe/app/kernel_check.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "lathe/backends/register.h"
+#include "lathe/core/cache_file.h"
+#include "lathe/io/test_folder.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kTokens = 100;
+
+/// The cpu device, one of whose implementations has to prove itself.
+class OnTrial : public Backend {
+ public:
+  OnTrial(const OpDef& op, std::string key) : op_(op), trial_(*cpu_->implementations(op).at(0)) {
+    trial_.key = std::move(key);
+  }
+  const DeviceInfo& info() const override { return cpu_->info(); }
+  Result<Buffer> allocate(size_t bytes, Memory kind) override { return cpu_->allocate(bytes, kind); }
+  Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
+    return cpu_->copy_in(to, offset, from);
+  }
+  Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) override {
+    return cpu_->copy_out(to, from, offset);
+  }
+  std::vector<const Impl*> implementations(const OpDef& op) const override {
+    return &op == &op_ ? std::vector<const Impl*>{&trial_} : cpu_->implementations(op);
+  }
+  Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
+                                              const MemoryPlan& plan, const Bindings& bindings) override {
+    Selection real = selection;
+    for (const Impl*& impl : real)
+      if (impl == &trial_) impl = cpu_->implementations(op_)[0];
+    for (const Node& node : program.nodes())
+      if (spoil && node.op == &op_) return Status(ErrorCode::kInternal, "the compiler does not take it");
+    return cpu_->compile(program, real, plan, bindings);
+  }
+  bool spoil = false;
+
+ private:
+  const OpDef& op_;
+  std::unique_ptr<Backend> cpu_ = open_device("cpu", {1});
+  Impl trial_;
+};
+
+TEST(KernelCheck, ARightKernelIsMeasuredAndItsVerdictKept) {
+  const TestFolder folder;
+  const std::string path = folder / "cache/metal_kernels.txt";
+  write_cache(path, "right\t1\t2\tof another chip\n");
+  OnTrial device(op::dropout_add_layer_norm, "this chip");
+  std::vector<std::string> lines;
+  check_kernels(
+      device, path, [&](const std::string& line) { lines.push_back(line); }, kTokens);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(lines[0].starts_with("[GOOD] cpu: own kernel of dropout_add_layer_norm: right; ")) << lines[0];
+  const std::string kept = read_cache(path);
+  EXPECT_NE(kept.find("\tof another chip\n"), std::string::npos);
+  EXPECT_NE(kept.find("\tthis chip\n"), std::string::npos);
+  const KernelVerdicts verdicts = KernelVerdicts::parse(kept);
+  EXPECT_EQ(verdicts.use("this chip", ""), lines[0].ends_with(": used")) << kept;
+}
+
+TEST(KernelCheck, AKernelThatDoesNotRunIsNotUsed) {
+  const TestFolder folder;
+  const std::string path = folder / "cache/metal_kernels.txt";
+  OnTrial device(op::layer_norm_dropout_bwd, "this chip");
+  device.spoil = true;
+  std::string said;
+  check_kernels(
+      device, path, [&](const std::string& line) { said = line; }, kTokens);
+  EXPECT_TRUE(said.starts_with("[BAD]  cpu: own kernel of layer_norm_dropout_bwd: wrong, and not used: "))
+      << said;
+  EXPECT_NE(said.find("the compiler does not take it"), std::string::npos) << said;
+  EXPECT_FALSE(KernelVerdicts::parse(read_cache(path)).use("this chip", ""));
+  EXPECT_NE(read_cache(path).find("wrong\t"), std::string::npos);
+}
+
+TEST(KernelCheck, ADeviceWithoutSuchKernelsLeavesNoFile) {
+  const TestFolder folder;
+  const std::string path = folder / "cache/metal_kernels.txt";
+  const auto cpu = open_device("cpu", {1});
+  check_kernels(
+      *cpu, path, [](const std::string& line) { FAIL() << line; }, kTokens);
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+}  // namespace
+}  // namespace lathe

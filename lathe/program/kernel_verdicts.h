@@ -1,0 +1,38 @@
+#pragma once
+#include <map>
+#include <string>
+
+namespace lathe {
+
+/// What `lathe doctor --self-test` found of an implementation that is used only where it has proven itself
+/// (Impl::key), beside the parts that stand for it elsewhere.
+struct KernelVerdict {
+  bool right = false;  ///< all cases within the op's bound
+  double us = 0;       ///< microseconds of one call
+  double parts_us = 0;
+
+  bool good() const { return right && us < parts_us; }
+};
+
+/// The verdicts of this user's machine, by key; a file of lines "right|wrong\tus\tparts_us\tkey".
+class KernelVerdicts {
+ public:
+  static constexpr const char* kFile = "metal_kernels.txt";  ///< for cache_path
+
+  /// Lines that are none are left aside: what they spoke of is tested anew.
+  static KernelVerdicts parse(const std::string& text);
+  std::string text() const;
+
+  void set(const std::string& key, const KernelVerdict& verdict) { verdicts_[key] = verdict; }
+  /// Whether to use the implementation.  setting: "all" or "none", which decide alone; else its verdict does,
+  /// and without one it is not used.
+  bool use(const std::string& key, const std::string& setting) const;
+
+ private:
+  std::map<std::string, KernelVerdict> verdicts_;
+};
+
+/// The variable that holds the setting.
+constexpr const char* kKernelSetting = "LATHE_MPS_KERNELS";
+
+}  // namespace lathe
