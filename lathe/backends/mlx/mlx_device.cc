@@ -9,10 +9,14 @@
 #include <sstream>
 
 #include "lathe/backends/mlx/host_node.h"
+#include "lathe/backends/mlx/metal_kernels.h"
 #include "lathe/backends/mlx/mlx_backend.h"
 #include "lathe/backends/mlx/mlx_executable.h"
+#include "lathe/core/cache_file.h"
+#include "lathe/core/environment.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/ops/ops.h"
+#include "lathe/program/kernel_verdicts.h"
 
 namespace lathe::mlx {
 namespace {
@@ -40,6 +44,14 @@ size_t device_number(const char* key) {
   const auto found = facts.find(key);
   const size_t* number = found == facts.end() ? nullptr : std::get_if<size_t>(&found->second);
   return number == nullptr ? 0 : *number;
+}
+
+/// What MLX calls its device; empty if it does not tell.
+std::string device_name() {
+  const auto& facts = mx::device_info();
+  const auto named = facts.find("device_name");
+  const std::string* name = named == facts.end() ? nullptr : std::get_if<std::string>(&named->second);
+  return name == nullptr ? "" : *name;
 }
 
 size_t memory_bytes() {
@@ -134,18 +146,32 @@ class MlxBackend : public Backend {
   /// By name: this module has a copy of the declarations of its own.
   void fill_table() {
     const std::set<std::string> masked = masked_ops();
+    if (mx::metal::is_available()) add_own_kernels(masked);
     for (auto entries : {elementwise_entries(), product_entries(), row_entries(), attention_entries(),
                          loss_entries(), flat_entries()})
       for (const Entry& entry : entries) {
-        if (masked.contains(entry.op->name)) continue;
-        auto impl = std::make_unique<TableImpl>();
-        impl->name = entry.name;
-        impl->function = entry.lower;
-        if (entry.accepts != nullptr) impl->accepts = entry.accepts;
-        if (entry.workspace_bytes != nullptr) impl->workspace_bytes = entry.workspace_bytes;
-        if (entry.holds != nullptr) impl->holds = entry.holds;
-        table_[entry.op->name].push_back(std::move(impl));
+        if (!masked.contains(entry.op->name)) add(entry);
       }
+  }
+  MlxImpl& add(const Entry& entry) {
+    auto impl = std::make_unique<TableImpl>();
+    impl->name = entry.name;
+    impl->function = entry.lower;
+    if (entry.accepts != nullptr) impl->accepts = entry.accepts;
+    if (entry.workspace_bytes != nullptr) impl->workspace_bytes = entry.workspace_bytes;
+    if (entry.holds != nullptr) impl->holds = entry.holds;
+    return *table_[entry.op->name].emplace_back(std::move(impl));
+  }
+
+  /// Before the others: those that are used are faster.
+  void add_own_kernels(const std::set<std::string>& masked) {
+    const KernelVerdicts verdicts = KernelVerdicts::parse(read_cache(cache_path(KernelVerdicts::kFile)));
+    const std::string chip = device_name();
+    for (const OwnKernel& kernel : own_kernels()) {
+      const std::string key = kernel_key(kernel, chip);
+      if (!masked.contains(kernel.entry.op->name) && verdicts.use(key, environment(kKernelSetting)))
+        add(kernel.entry).key = key;
+    }
   }
 
   /// Plain ops alone: fused ones fall apart into them.
@@ -190,10 +216,8 @@ bool describe(std::string* detail) {
   }
 #endif
   const bool gpu = mx::default_device() == mx::Device::gpu;
-  const auto& facts = mx::device_info();
-  const auto named = facts.find("device_name");
-  const std::string* name = named == facts.end() ? nullptr : std::get_if<std::string>(&named->second);
-  *detail = fmt::format("MLX {} on {}", mx::version(), name != nullptr ? *name : gpu ? "a GPU" : "the CPU");
+  const std::string name = device_name();
+  *detail = fmt::format("MLX {} on {}", mx::version(), !name.empty() ? name : gpu ? "a GPU" : "the CPU");
   return true;
 }
 

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Own Metal kernels, as far as a machine without Metal can tell: their texts, as MLX writes them, parse with Metal's address
+spaces; run as fibers they are within the bounds of their ops, in both adversarial orders and under ThreadSanitizer."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "metal"))
+import kernel_library as kernels
+
+WHY_NOT = kernels.missing()
+if WHY_NOT:
+    print("skipped:", WHY_NOT)
+    sys.exit(77)
+
+
+
+class MetalKernels(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temp = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temp.name)
+        cls.names = kernels.write_texts(cls.folder)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temp.cleanup()
+
+    def library(self, sanitize=False):
+        library = self.folder / ("sanitized.so" if sanitize else "plain.so")
+        if not library.exists():
+            self.assertEqual(kernels.build(self.folder, self.names, library, sanitize), "")
+        return library
+
+    def check(self, order, sanitize=False):
+        passed, output = kernels.test(self.library(sanitize), order, sanitize=sanitize)
+        self.assertTrue(passed, output)
+        self.assertRegex(output, r"\d\d passed")
+
+    def test_texts_parse_with_metals_address_spaces(self):
+        for name in self.names:
+            self.assertEqual(kernels.parse(self.folder / f"{name}.metal"), "", name)
+
+    def test_what_mixes_address_spaces_or_takes_double_does_not_parse(self):
+        for wrong in ("device float* p = words;", "double d = 0;", "words[0] = 1;"):
+            text = self.folder / "wrong.cl"
+            text.write_text(f"[[kernel]] void f(const constant float* words [[buffer(0)]]) {{\n{wrong}\n}}\n")
+            self.assertNotEqual(kernels.parse(text), "", wrong)
+
+    def test_first_lanes_first(self):
+        self.check(0)
+
+    def test_last_lanes_first(self):
+        self.check(1)
+
+    def test_no_lane_races_another(self):
+        self.check(0, sanitize=True)
+
+    def test_a_barrier_that_is_missing_is_seen_by_the_sanitizer(self):
+        broken = self.folder / "broken"
+        broken.mkdir()
+        names = [name for name in self.names if "layer_norm_dropout_bwd__float_" in name or "sum_parts" in name]
+        for name in names:
+            text = (self.folder / f"{name}.metal").read_text()
+            (broken / f"{name}.metal").write_text(text.replace("threadgroup_barrier(mem_flags::mem_threadgroup);", ""))
+        self.assertEqual(kernels.build(broken, names, broken / "broken.so", sanitize=True), "")
+        passed, output = kernels.test(broken / "broken.so", 0, "f32", "layer_norm_dropout_bwd", sanitize=True)
+        self.assertFalse(passed)
+        self.assertIn("data race", output)
+
+    def test_a_text_that_is_not_there_is_an_error(self):
+        library = self.folder / "one.so"
+        self.assertEqual(kernels.build(self.folder, self.names[:1], library), "")
+        passed, output = kernels.test(library)
+        self.assertFalse(passed)
+        self.assertIn("no such kernel", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
