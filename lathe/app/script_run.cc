@@ -95,9 +95,11 @@ void ScriptRun::check_ddp_backend(const std::string& device) const {
     fail(ErrorCode::kUsage, "--ddp_backend {}: processes with --device {} sum gradients through {}",
          *args_.ddp_backend, device, device == "cuda" ? "nccl" : "gloo, ring or mpi");
   if (device == "cuda" && args_.ddp_comm_hook != "no")
-    fail(ErrorCode::kUsage,
-         "--ddp_comm_hook {}: nccl sums gradients in fp32; leave the flag out, or take --device cpu",
-         args_.ddp_comm_hook);
+    fail(
+        ErrorCode::kUsage,
+        "--ddp_comm_hook {}: nccl sums gradients as they are computed, with --bf16 those of weights in bf16; "
+        "leave the flag out, or take --device cpu",
+        args_.ddp_comm_hook);
 }
 
 TrainerHooks ScriptRun::hooks() {

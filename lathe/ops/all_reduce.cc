@@ -12,11 +12,12 @@ Cost all_reduce_cost(const Node& node, const Program& program) { return elementw
 }  // namespace
 
 /// sum = Σ over the ranks of the backend's process group (Backend::group) of x, the same bits on every rank;
-/// x itself where there is none.  bf16: numbers travel between hosts so (ProcessGroup::sum).  Every rank runs
-/// its programs' all_reduce nodes in the same order.
+/// x itself where there is none.  Sums of bf16 numbers are rounded to bf16.  bf16: f32 numbers, too, travel
+/// between hosts so (ProcessGroup::sum).  Every rank runs its programs' all_reduce nodes in the same order.
 const OpDef all_reduce{
     .name = "all_reduce",
-    .signature = "x[n]:f32 -> sum[n]:f32",
+    .signature = "x[n] -> sum[n]:x",
+    .dtypes = {DType::f32, DType::bf16},
     .attrs = {{"bf16", false}},
     .gradient = not_differentiable,  // it stands behind the backward pass
     .reference = ref_all_reduce,

@@ -93,6 +93,13 @@ std::vector<Case> linear_bwd_input_add_cases() {
   return cases;
 }
 
+std::vector<Case> linear_bwd_weight_cast_cases() {
+  std::vector<Case> cases;
+  for (const Shape& s : kSizes)
+    cases.push_back({to_string(s), {{s[0], s[2]}, {s[0], s[1]}}, {{"to", "bf16"}}});
+  return cases;
+}
+
 std::vector<Case> linear_gelu_cases() {
   std::vector<Case> cases;
   for (const Shape& s : kSizes) cases.push_back({to_string(s), {{s[0], s[1]}, {s[2], s[1]}, {s[2]}}});
@@ -180,6 +187,20 @@ const OpDef linear_bwd_input_add{
     .bound = kBound,
     .cost = cost,
     .fuses = "t = linear_bwd_input(dy, w); dx = add(r, t)",
+};
+
+/// The weight's gradient rounded to the dtype of the activations.
+const OpDef linear_bwd_weight_cast{
+    .name = "linear_bwd_weight_cast",
+    .signature = "dy[..,n] x[..,k]:dy -> dw[n,k]:dy db[n]:f32",
+    .dtypes = {DType::bf16},
+    .attrs = {{"to", "bf16"}},
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases = linear_bwd_weight_cast_cases,
+    .bound = kBound,
+    .cost = cost,
+    .fuses = "t db = linear_bwd_weight(dy, x); dw = cast(t)",
 };
 
 /// x: before the activation, as the backward pass wants it.

@@ -71,17 +71,22 @@ StepFactors step_factors(const OptimizerOptions& options, int64_t t) {
 Value append_update(const OptimizerOptions& options, const FlatParameters& parameters,
                     const OptimizerValues& values, Value loss, Value hyper) {
   Program& program = *values.parameters.program;
-  const Value norm = program.emit(op::grad_norm, {values.gradients, hyper})[0];
-  std::vector<Value> in{values.parameters, values.gradients};
+  const FlatGradients& g = values.gradients;
+  if (g.rounded && !std::holds_alternative<AdamWOptions>(options))
+    fail(ErrorCode::kInternal, "{}: rounded gradients are given, which adamw alone takes", name_of(options));
+  const Value norm = program.emit(op::grad_norm, {g.exact, hyper, g.rounded})[0];
+  std::vector<Value> in{values.parameters, g.exact};
   in.insert(in.end(), values.states.begin(), values.states.end());
   in.insert(in.end(), {norm, loss ? loss : norm, hyper});
   std::visit(Overloaded{[&](const AdamWOptions& o) {
+                          in.push_back(g.rounded);
                           program.emit(op::adamw, in,
                                        {{"beta1", o.beta1},
                                         {"beta2", o.beta2},
                                         {"eps", o.eps},
                                         {"weight_decay", o.weight_decay},
-                                        {"decayed", parameters.decayed}});
+                                        {"decayed", parameters.decayed},
+                                        {"first", g.first}});
                         },
                         [&](const SgdOptions& o) {
                           program.emit(op::sgd, in,

@@ -48,15 +48,23 @@ struct StepFactors {
 };
 StepFactors step_factors(const OptimizerOptions& options, int64_t t);
 
-/// What an update reads and writes: parameters and gradients [P], and the states.
+/// The gradients [P] of all parameters, or of all but those from `first` on, which are `rounded` to bf16.
+struct FlatGradients {
+  Value exact, rounded;
+  int64_t first = 0;
+};
+
+/// What an update reads and writes: parameters [P], their gradients, and the states.
 struct OptimizerValues {
-  Value parameters, gradients;
+  Value parameters;
+  FlatGradients gradients;
   std::vector<Value> states;  ///< as optimizer_states names them
 };
 
 /// Appends norm, clipping and update; gives the norm [1] before clipping, of gradients without
 /// loss scale.  `loss` [1] guards the update:
-/// where it or the norm is not finite, nothing changes.  hyper: [kHyperCount] f32.
+/// where it or the norm is not finite, nothing changes.  hyper: [kHyperCount] f32.  Errors: kInternal if
+/// gradients are rounded for another optimizer than AdamW.
 Value append_update(const OptimizerOptions& options, const FlatParameters& parameters,
                     const OptimizerValues& values, Value loss, Value hyper);
 

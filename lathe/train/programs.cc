@@ -1,6 +1,7 @@
 #include "lathe/train/programs.h"
 
 #include <algorithm>
+#include <map>
 
 #include "lathe/core/error.h"
 #include "lathe/ops/functional.h"
@@ -33,7 +34,8 @@ class Builder {
       if (options_.targets) program_->output("loss", model_.loss(logits, targets()));
     } else {
       const Value loss = model_.loss(forward(true), targets());
-      const std::vector<Value> gradients = backward(loss);
+      std::vector<Value> gradients = backward(loss);
+      if (kind == ProgramKind::kStep && options_.rounded_gradients) round_weights(gradients);
       if (kind == ProgramKind::kStep)
         step(loss, gradients);
       else
@@ -132,8 +134,59 @@ class Builder {
     const bool alone = options_.ranks == 1;
     const Value mean = alone ? loss : shared_loss(loss);
     if (alone) program_->output("loss", loss);
-    program_->output("grad_norm",
-                     update(alone ? program_->emit(op::concat, gradients)[0] : summed(gradients), mean));
+    program_->output("grad_norm", update(joined(alone ? gradients : summed(gradients)), mean));
+  }
+
+  /// Gradients in the order of the layout, of which one run may be rounded, as flat tensors.
+  FlatGradients joined(const std::vector<Value>& gradients) {
+    std::vector<Value> exact, rounded;
+    FlatGradients flat;
+    for (const Value& gradient : gradients) {
+      const bool is_exact = gradient.type().dtype == DType::f32;
+      (is_exact ? exact : rounded).push_back(gradient);
+      if (is_exact && rounded.empty()) flat.first += elements(gradient.type());
+    }
+    flat.exact = program_->emit(op::concat, exact)[0];
+    if (rounded.empty())
+      flat.first = 0;
+    else
+      flat.rounded = program_->emit(op::concat, rounded)[0];
+    return flat;
+  }
+
+  /// Whether a gradient is a product of activations that are bf16.
+  bool is_bf16_product(Value gradient) const {
+    const int producer = program_->values()[static_cast<size_t>(gradient.id)].producer;
+    if (producer < 0) return false;
+    const Node& node = program_->nodes()[static_cast<size_t>(producer)];
+    return node.op == &op::linear_bwd_weight && node.out[0] == gradient.id &&
+           program_->type(node.in[0]).dtype == DType::bf16;
+  }
+
+  /// Rounds the longest run of gradients that are such products, each where it is computed.
+  void round_weights(std::vector<Value>& gradients) {
+    if (!std::holds_alternative<AdamWOptions>(options_.optimizer)) return;
+    size_t first = 0, last = 0;
+    for (size_t begin = 0, i = 0; i <= gradients.size(); ++i) {
+      if (i < gradients.size() && is_bf16_product(gradients[i])) continue;
+      if (i - begin > last - first) first = begin, last = i;
+      begin = i + 1;
+    }
+    if (last - first == gradients.size()) ++first;  // the others are a tensor, too
+    std::map<int, Value> rounded;                   // by the node that computes what is rounded
+    for (size_t i = first; i < last; ++i) {
+      const ValueInfo& exact = program_->values()[static_cast<size_t>(gradients[i].id)];
+      const int producer = exact.producer;
+      rounded[producer] = gradients[i] = program_->temporary({DType::bf16, exact.type.shape});
+    }
+    std::vector<Node> nodes;
+    for (size_t n = 0; n < program_->nodes().size(); ++n) {
+      nodes.push_back(program_->nodes()[n]);
+      const auto it = rounded.find(static_cast<int>(n));
+      if (it == rounded.end()) continue;
+      nodes.push_back({&op::cast, {nodes.back().out[0]}, {it->second.id}, {{"to", std::string("bf16")}}});
+    }
+    program_->rewrite(std::move(nodes));
   }
 
   void accumulate(Value loss, Value gradients) {
@@ -151,7 +204,7 @@ class Builder {
       mean = shared_loss(flat("loss", 1));
       gradients = summed(gradients);
     }
-    program_->output("grad_norm", update(gradients, mean));
+    program_->output("grad_norm", update({gradients}, mean));
   }
 
   /// Outputs the mean over the ranks and, from the same exchange, stop; gives the mean.
@@ -169,10 +222,10 @@ class Builder {
     return program_->emit(op::all_reduce, {gradients}, {{"bf16", options_.gradient_wire == DType::bf16}})[0];
   }
 
-  /// The sums over the ranks of gradients that lie behind one another, as one tensor.  Cut from the end,
-  /// since the backward pass computes the last first, into buckets of the given size; each is summed by a
-  /// node of its own, in the order in which they are complete, which is the same on every rank.
-  Value summed(const std::vector<Value>& gradients) {
+  /// The sums over the ranks of gradients that lie behind one another.  Cut from the end, since the backward
+  /// pass computes the last first, into buckets of one dtype and the given size; each is summed by a node of
+  /// its own, in the order in which they are complete, which is the same on every rank.
+  std::vector<Value> summed(const std::vector<Value>& gradients) {
     struct Bucket {
       std::vector<Value> parts;
       int complete = 0;  // the node that computes the last of its gradients
@@ -182,7 +235,9 @@ class Builder {
     int64_t bytes = 0;
     for (size_t i = gradients.size(); i-- > 0;) {
       const int64_t more = static_cast<int64_t>(bytes_of(gradients[i].type()));
-      if (buckets.empty() || bytes + more > options_.bucket_bytes) buckets.emplace_back(), bytes = 0;
+      if (buckets.empty() || bytes + more > options_.bucket_bytes ||
+          buckets.back().parts[0].type().dtype != gradients[i].type().dtype)
+        buckets.emplace_back(), bytes = 0;
       bytes += more;
       Bucket& bucket = buckets.back();
       bucket.parts.insert(bucket.parts.begin(), gradients[i]);
@@ -196,7 +251,7 @@ class Builder {
     for (Bucket* bucket : order) bucket->sum = summed(program_->emit(op::concat, bucket->parts)[0]);
     std::vector<Value> sums;
     for (size_t b = buckets.size(); b-- > 0;) sums.push_back(buckets[b].sum);
-    return program_->emit(op::concat, sums)[0];
+    return sums;
   }
 
   /// The gradients of all trainable parameters in the order of the layout.
@@ -216,7 +271,7 @@ class Builder {
     return ordered;
   }
 
-  Value update(Value grads, Value loss) {
+  Value update(const FlatGradients& grads, Value loss) {
     const Value hyper = program_->input("hyper", {DType::f32, {kHyperCount}});
     const FlatParameters parameters = flat_parameters(model_);
     OptimizerValues values{parameters_, grads, {}};

@@ -37,6 +37,10 @@ struct ProgramOptions {
   /// kEvaluate: the base's linear layers multiply in 8-bit integers.  The head does not: a classifier's work
   /// is nothing beside the base's, and what it rounds goes straight into the scores.
   bool int8 = false;
+  /// kStep by AdamW, dtype bf16: gradients of linear layers' weights are bf16, as torch.autocast computes
+  /// them, for the exchange between processes, norm and update.  A session sets it where its device has
+  /// op::linear_bwd_weight_cast.
+  bool rounded_gradients = false;
   int ranks = 1;                             ///< processes that train together
   DType gradient_wire = DType::f32;          ///< what of the gradients travels between them: or bf16
   int64_t bucket_bytes = int64_t{25} << 20;  ///< of gradients that are summed at once, about

@@ -26,6 +26,8 @@ bool has_targets(const PackedBatch& batch) {
 Session::Session(Backend& backend, TaskModel& model, const Options& options)
     : backend_(backend), model_(model), options_(options), layout_(nn::flat_layout(model.parameters())) {
   if (backend.group() != nullptr) options_.program.ranks = backend.group()->size();
+  // Who stores a product as bf16 gains from fewer bytes; for the others it would be one more pass.
+  if (!backend.implementations(op::linear_bwd_weight_cast).empty()) options_.program.rounded_gradients = true;
   const auto allocate = [&](const char* name, int64_t count) {
     bindings_.states[name] =
         backend.allocate(static_cast<size_t>(count) * sizeof(float), Memory::kDevice).value();

@@ -37,9 +37,9 @@ class Device : public Backend {
   std::unique_ptr<Backend> real_ = make_ref_backend();
 };
 
-/// All outputs of a program whose inputs are `contents`, in f32.
-std::vector<std::vector<float>> run(const Program& program,
-                                    const std::vector<std::vector<std::byte>>& contents) {
+/// All outputs of a program whose inputs are `contents`.
+std::vector<std::vector<double>> run(const Program& program,
+                                     const std::vector<std::vector<std::byte>>& contents) {
   Device device(true);
   const Selection selection = select(program, device);
   auto executable = device.compile(program, selection, plan_memory(program, selection, 64), {}).value();
@@ -47,10 +47,12 @@ std::vector<std::vector<float>> run(const Program& program,
   for (const auto& content : contents) slot.inputs.emplace_back(content);
   Event event;
   executable->run(slot, &event).check();
-  std::vector<std::vector<float>> outputs;
+  std::vector<std::vector<double>> outputs;
   for (size_t o = 0; o < program.outputs().size(); ++o) {
-    outputs.emplace_back(static_cast<size_t>(elements(program.type(program.outputs()[o].second))));
-    executable->read(event, o, std::as_writable_bytes(std::span(outputs.back()))).check();
+    const Type& type = program.type(program.outputs()[o].second);
+    std::vector<std::byte> bytes(bytes_of(type));
+    executable->read(event, o, bytes).check();
+    outputs.push_back(load_doubles(type.dtype, bytes.data(), static_cast<size_t>(elements(type))));
   }
   return outputs;
 }
@@ -68,7 +70,7 @@ TEST(Fusing, EveryFusedOpIsItsParts) {
           in.emplace_back();
           continue;
         }
-        const Type type{rules[i].fixed_dtype ? rules[i].dtype : DType::f32, c.in[i]};
+        const Type type{rules[i].fixed_dtype ? rules[i].dtype : fusion.op->dtypes[0], c.in[i]};
         in.push_back(program.input(rules[i].name, type));
         std::vector<double> values;
         if (type.dtype == DType::i32)

@@ -63,7 +63,7 @@ std::vector<std::vector<float>> train(Backend& backend, const json& row) {
     backend.copy_in(buffer, 0, bytes(start)).check();
     return program.state(name, {DType::f32, {static_cast<int64_t>(start.size())}});
   };
-  OptimizerValues v{state("parameters", values), program.input("gradients", {DType::f32, all}), {}};
+  OptimizerValues v{state("parameters", values), {program.input("gradients", {DType::f32, all})}, {}};
   for (const OptimizerState& s : optimizer_states(options, parameters))
     v.states.push_back(state(s.name, std::vector<float>(static_cast<size_t>(s.size))));
   const Value hyper = program.input("hyper", {DType::f32, {kHyperCount}});

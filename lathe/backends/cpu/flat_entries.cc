@@ -1,4 +1,5 @@
 // Views, which the memory plan has resolved, and the optimizer over flat arenas.
+#include <algorithm>
 #include <cmath>
 
 #include "lathe/backends/cpu/cpu_impl.h"
@@ -14,21 +15,40 @@ void run_accumulate(const Call& c) {
       .accumulate(elements(c.in_type(0)), *c.input<float>(2), c.input<float>(1), c.output<float>(0));
 }
 
+size_t all_reduce_workspace(const Node& node, const Program& program, Isa, int) {
+  const Type& type = program.type(node.in[0]);
+  return type.dtype == DType::f32 ? 0 : static_cast<size_t>(elements(type)) * sizeof(float);
+}
+
+/// In place.  A group sums f32: other numbers are widened, summed and rounded.
 void run_all_reduce(const Call& c) {
-  const size_t count = static_cast<size_t>(elements(c.in_type(0)));
-  const DType wire = c.node.attrs.b("bf16") ? DType::bf16 : DType::f32;
-  if (c.group != nullptr) c.group->sum({c.output<float>(0), count}, wire).check();  // in place
+  if (c.group == nullptr) return;
+  const int64_t count = elements(c.in_type(0));
+  const DType dtype = c.in_type(0).dtype, wire = c.node.attrs.b("bf16") ? DType::bf16 : DType::f32;
+  const bool wide = dtype == DType::f32;
+  const Rows rows(c.pool, c.isa);
+  float* sums = wide ? c.output<float>(0) : reinterpret_cast<float*>(c.workspace);
+  if (!wide) rows.cast(dtype, DType::f32, count, c.out[0], sums);
+  c.group->sum({sums, static_cast<size_t>(count)}, wire).check();
+  if (!wide) rows.cast(DType::f32, dtype, count, sums, c.out[0]);
 }
 
 double hyper_of(const Call& c, int input, Hyper h) { return c.input<float>(input)[static_cast<int>(h)]; }
 
 size_t norm_workspace(const Node& node, const Program& program, Isa, int) {
-  return Rows::sum_of_squares_workspace_bytes(elements(program.type(node.in[0])));
+  size_t bytes = 0;
+  for (const int input : {node.in[0], node.in[2]})
+    if (input >= 0)
+      bytes = std::max(bytes, Rows::sum_of_squares_workspace_bytes(elements(program.type(input))));
+  return bytes;
 }
 
 void run_grad_norm(const Call& c) {
-  const double sum =
-      Rows(c.pool, c.isa).sum_of_squares(elements(c.in_type(0)), c.input<float>(0), c.workspace);
+  double sum = 0;
+  for (const int i : {0, 2})
+    if (c.in[static_cast<size_t>(i)] != nullptr)
+      sum += Rows(c.pool, c.isa)
+                 .sum_of_squares(elements(c.in_type(i)), c.in_type(i).dtype, c.input<void>(i), c.workspace);
   *c.output<float>(0) = static_cast<float>(std::sqrt(sum) * hyper_of(c, 1, Hyper::kInverseScale));
 }
 
@@ -47,10 +67,16 @@ void run_adamw(const Call& c) {
   a.clip = hyper(Hyper::kInverseScale) *
            static_cast<double>(max_norm > 0 ? std::min(1.0f, max_norm / (norm + 1e-6f)) : 1.0f);
   const int64_t n = elements(c.in_type(0)), decayed = c.node.attrs.i("decayed");
+  Gradients gradients{c.input<float>(1)};
+  if (c.in[7] != nullptr) {
+    gradients.rounded = c.in[7];
+    gradients.first = c.node.attrs.i("first");
+    gradients.last = gradients.first + elements(c.in_type(7));
+  }
   const auto update = [&](int64_t begin, int64_t count, double decay) {
     a.weight_decay = decay;
-    c.parameters->adamw(c.pool, c.isa, a, begin, count, c.input<float>(1), c.output<float>(0),
-                        c.output<float>(1), c.output<float>(2));
+    c.parameters->adamw(c.pool, c.isa, a, begin, count, gradients, c.output<float>(0), c.output<float>(1),
+                        c.output<float>(2));
   };
   update(0, std::min(decayed, n), c.node.attrs.f("weight_decay"));
   if (decayed < n) update(decayed, n - decayed, 0);
@@ -62,7 +88,7 @@ std::vector<Entry> flat_entries() {
   return {{&op::slice, nullptr},
           {&op::concat, nullptr},
           {&op::accumulate, run_accumulate},
-          {&op::all_reduce, run_all_reduce},
+          {&op::all_reduce, run_all_reduce, all_reduce_workspace},
           {&op::grad_norm, run_grad_norm, norm_workspace},
           {&op::adamw, run_adamw}};
 }

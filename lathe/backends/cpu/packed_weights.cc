@@ -135,13 +135,35 @@ void PackedState::refresh_int8(ThreadPool& pool) {
   int8_stale_ = false;
 }
 
+namespace {
+
+/// f(at, count, gradients) on parts of the elements [from, to); those that are bf16 in pieces that stay in
+/// the first cache.
+template <typename F>
+void for_parts(const RowKernels& kernels, const Gradients& g, int64_t from, int64_t to, F f) {
+  const int64_t first = std::clamp(g.first, from, to), last = std::clamp(g.last, from, to);
+  if (from < first) f(from, first - from, g.exact + from);
+  constexpr int64_t kPiece = 2048;
+  float wide[kPiece];
+  for (int64_t at = first; at < last; at += kPiece) {
+    const int64_t count = std::min(kPiece, last - at);
+    kernels.bf16.to_f32(count, g.rounded + static_cast<size_t>(at - g.first) * size_of(DType::bf16), wide);
+    f(at, count, wide);
+  }
+  if (last < to) f(last, to - last, g.exact + last - (g.last - g.first));
+}
+
+}  // namespace
+
 void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin, int64_t count,
-                        const float* grad, float* param, float* m, float* v) {
+                        const Gradients& grad, float* param, float* m, float* v) {
   int8_stale_ = true;
   const RowKernels& kernels = row_kernels(isa);
   const int64_t end = begin + count;
   const auto update = [&](int64_t from, int64_t to) {
-    kernels.adamw(to - from, &a, grad + from, param + from, m + from, v + from);
+    for_parts(kernels, grad, from, to, [&](int64_t at, int64_t n, const float* g) {
+      kernels.adamw(n, &a, g, param + at, m + at, v + at);
+    });
   };
   const auto inside = [&](int64_t at) {
     return std::any_of(pieces_.begin(), pieces_.end(),

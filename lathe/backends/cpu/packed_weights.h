@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,6 +34,14 @@ std::optional<PackedUse> packed_use(const Node& node, const Program& program, Is
 /// Bytes of that copy.
 size_t packed_bytes(const PackedUse& use, Isa isa);
 
+/// The gradients of a state: f32, but for the elements [first, last), whose gradients are bf16 and lie apart;
+/// `exact` holds the others behind one another.
+struct Gradients {
+  const float* exact = nullptr;
+  const std::byte* rounded = nullptr;
+  int64_t first = INT64_MAX, last = INT64_MAX;
+};
+
 /// Copies of the weights in one state (f32) as the products read them.  AdamW writes those of bf16 anew while
 /// it has the weights at hand; after any other change of the state they are stale, and packed anew before the
 /// next run.  Those in integers only inference reads: any change makes them stale.
@@ -48,10 +57,10 @@ class PackedState {
   /// Packs what is stale: the copies of bf16, or those in integers.
   void refresh(ThreadPool& pool);
   void refresh_int8(ThreadPool& pool);
-  /// Updates `count` parameters from element `begin` of the state on; grad, m and v likewise are whole flat
-  /// arrays.  Copies that were fresh stay so, but where weights share elements: those are packed anew before
-  /// the next run.
-  void adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin, int64_t count, const float* grad,
+  /// Updates `count` parameters from element `begin` of the state on; gradients, m and v likewise are those
+  /// of the whole state.  Copies that were fresh stay so, but where weights share elements: those are packed
+  /// anew before the next run.
+  void adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin, int64_t count, const Gradients& grad,
              float* param, float* m, float* v);
 
  private:

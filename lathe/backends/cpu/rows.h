@@ -104,7 +104,7 @@ class Rows {
   static size_t scatter_add_rows_workspace_bytes(Size s, int64_t table_rows);
 
   /// Σ x², in double.
-  double sum_of_squares(int64_t n, const float* x, void* workspace) const;
+  double sum_of_squares(int64_t n, DType dtype, const void* x, void* workspace) const;
   static size_t sum_of_squares_workspace_bytes(int64_t n);
   /// total = keep · total + g; keep = 0 does not read total.
   void accumulate(int64_t n, float keep, const float* g, float* total) const;

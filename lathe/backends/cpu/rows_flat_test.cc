@@ -20,7 +20,7 @@ TEST(SumOfSquares, IsThatOfDoubleForAnyThreads) {
       for (int threads : {1, 2, 3}) {
         ThreadPool pool(threads);
         Workspace workspace(Rows::sum_of_squares_workspace_bytes(n));
-        const double got = Rows(pool, isa).sum_of_squares(n, x.f32(), workspace.data());
+        const double got = Rows(pool, isa).sum_of_squares(n, DType::f32, x.f32(), workspace.data());
         if (threads == 1) first = got;
         EXPECT_EQ(got, first);
         EXPECT_NEAR(got, want, want * 1e-12);
@@ -70,7 +70,7 @@ TEST(AdamW, IsThatOfDouble) {
       const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
         Tensors out{p0, m0, v0};
         PackedState(out[0].f32())
-            .adamw(pool, isa, a, 0, n, g.f32(), out[0].f32(), out[1].f32(), out[2].f32());
+            .adamw(pool, isa, a, 0, n, {g.f32()}, out[0].f32(), out[1].f32(), out[2].f32());
         return out;
       });
       std::vector<Expected> p, m, v;

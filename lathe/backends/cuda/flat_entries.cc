@@ -16,16 +16,23 @@ void run_accumulate(const Call& c) {
 
 void run_all_reduce(const Call& c) {
   if (c.nccl != nullptr)
-    c.nccl->sum(c.stream, c.output<float>(0), static_cast<size_t>(elements(c.in_type(0))));  // in place
+    c.nccl->sum(c.stream, c.in_type(0).dtype, c.out[0], static_cast<size_t>(elements(c.in_type(0))));
+}
+
+int64_t count_of(const Program& program, int value) { return value < 0 ? 0 : elements(program.type(value)); }
+
+Gradients gradients(const Call& c, int exact, int rounded, int64_t first) {
+  const auto id = [&](int input) { return c.node.in[static_cast<size_t>(input)]; };
+  return {c.input<float>(exact), c.in[static_cast<size_t>(rounded)], count_of(c.program, id(exact)),
+          count_of(c.program, id(rounded)), first};
 }
 
 size_t norm_workspace(const Node& node, const Program& program) {
-  return grad_norm_workspace_bytes(elements(program.type(node.in[0])));
+  return grad_norm_workspace_bytes(count_of(program, node.in[0]) + count_of(program, node.in[2]));
 }
 
 void run_grad_norm(const Call& c) {
-  grad_norm(c.stream, elements(c.in_type(0)), c.input<float>(0), c.input<float>(1), c.output<float>(0),
-            c.workspace);
+  grad_norm(c.stream, gradients(c, 0, 2, 0), c.input<float>(1), c.output<float>(0), c.workspace);
 }
 
 size_t adamw_workspace(const Node&, const Program&) { return kAdamwWorkspaceBytes; }
@@ -34,7 +41,7 @@ void run_adamw(const Call& c) {
   const Attrs& attrs = c.node.attrs;
   const AdamW a{attrs.f("beta1"), attrs.f("beta2"), attrs.f("eps"), attrs.f("weight_decay"),
                 attrs.i("decayed")};
-  adamw(c.stream, a, elements(c.in_type(0)), c.input<float>(1), c.input<float>(4), c.input<float>(5),
+  adamw(c.stream, a, gradients(c, 1, 7, attrs.i("first")), c.input<float>(4), c.input<float>(5),
         c.input<float>(6), c.output<float>(0), c.output<float>(1), c.output<float>(2), c.rounded,
         c.rounded_type, c.workspace);
 }

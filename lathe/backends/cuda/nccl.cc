@@ -16,7 +16,7 @@ using Comm = struct ncclComm*;
 struct UniqueId {
   char internal[128];
 };
-constexpr int kSuccess = 0, kFloat32 = 7, kSum = 0;  // ncclSuccess, ncclFloat32, ncclSum
+constexpr int kSuccess = 0, kFloat32 = 7, kBfloat16 = 9, kSum = 0;  // ncclSuccess, ncclFloat32, …
 
 struct Library {
   int (*GetUniqueId)(UniqueId*) = nullptr;
@@ -78,7 +78,8 @@ Nccl::Nccl(ProcessGroup& group) : state_(std::make_unique<State>()) {
   const Stream stream;
   const Buffer values = allocate(size_t{32} << 20, Memory::kDevice, stream).value();
   for (size_t bytes = 8; bytes <= values.bytes; bytes *= 8)
-    sum(stream, reinterpret_cast<float*>(values.data), bytes / sizeof(float));
+    for (const DType dtype : {DType::f32, DType::bf16})
+      sum(stream, dtype, values.data, bytes / size_of(dtype));
   check(cudaStreamSynchronize(stream), "summing");
 }
 
@@ -87,8 +88,9 @@ Nccl::~Nccl() {
   if (state_->comm != nullptr) library().CommAbort(state_->comm);
 }
 
-void Nccl::sum(cudaStream_t stream, float* values, size_t count) const {
-  check_nccl(library().AllReduce(values, values, count, kFloat32, kSum, state_->comm, stream), "summing");
+void Nccl::sum(cudaStream_t stream, DType dtype, void* values, size_t count) const {
+  const int type = dtype == DType::bf16 ? kBfloat16 : kFloat32;
+  check_nccl(library().AllReduce(values, values, count, type, kSum, state_->comm, stream), "summing");
 }
 
 }  // namespace lathe::cuda

@@ -17,8 +17,8 @@ class Nccl {
   Nccl(const Nccl&) = delete;
   Nccl& operator=(const Nccl&) = delete;
 
-  /// values[i] = Σ over ranks, in place, on the stream; may be captured.  Errors: kInternal.
-  void sum(cudaStream_t stream, float* values, size_t count) const;
+  /// values[i] = Σ over ranks, f32 or bf16, in place, on the stream; may be captured.  Errors: kInternal.
+  void sum(cudaStream_t stream, DType dtype, void* values, size_t count) const;
 
  private:
   struct State;

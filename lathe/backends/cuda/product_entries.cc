@@ -43,7 +43,7 @@ Product weight_gradient(const Node& node, const Program& program) {
   const Type& x = program.type(node.in[1]);
   Product p;
   p.m = dy.shape.back(), p.n = x.shape.back(), p.k = rows_of(dy);
-  p.type = dy.dtype, p.c_type = DType::f32;
+  p.type = dy.dtype, p.c_type = program.type(node.out[0]).dtype;
   p.a_transposed = true;
   return p;
 }
@@ -143,6 +143,7 @@ std::vector<Entry> product_entries() {
   add<input_gradient>(entries, op::linear_bwd_input);
   add<input_gradient>(entries, op::linear_bwd_input_add);
   add<weight_gradient>(entries, op::linear_bwd_weight, 0b11);
+  add<weight_gradient>(entries, op::linear_bwd_weight_cast, 0b11);
   entries.push_back({&op::linear_int8, "dp4a", run_int8, int8_workspace});
   return entries;
 }

@@ -28,7 +28,7 @@ Arrays run_accumulate(const Call& c) {
 
 Arrays run_all_reduce(const Call& c) {
   const DType wire = c.node.attrs.b("bf16") ? DType::bf16 : DType::f32;
-  return {c.ranks == nullptr ? c[0] : sum_among(*c.ranks, c[0], wire)};
+  return {c.ranks == nullptr ? c[0] : mx::astype(sum_among(*c.ranks, f32(c[0]), wire), c[0].dtype())};
 }
 
 /// One number of `hyper`: [1].
@@ -38,7 +38,19 @@ mx::array hyper_of(const mx::array& hyper, Hyper h) {
 }
 
 Arrays run_grad_norm(const Call& c) {
-  return {mx::multiply(mx::sqrt(tree_sum(mx::square(c[0]))), hyper_of(c[1], Hyper::kInverseScale))};
+  mx::array sum = tree_sum(mx::square(c[0]));
+  if (c.has(2)) sum = mx::add(sum, tree_sum(mx::square(f32(c[2]))));
+  return {mx::multiply(mx::sqrt(sum), hyper_of(c[1], Hyper::kInverseScale))};
+}
+
+/// The gradients of all parameters of adamw: rounded ones in their place among the others.
+mx::array gradients_of(const Call& c) {
+  if (!c.has(7)) return c[1];
+  const int first = static_cast<int>(c.node.attrs.i("first")), end = static_cast<int>(c[1].size());
+  Arrays parts{f32(c[7])};
+  if (first > 0) parts.insert(parts.begin(), mx::slice(c[1], {0}, {first}));
+  if (first < end) parts.push_back(mx::slice(c[1], {first}, {end}));
+  return mx::concatenate(parts);
 }
 
 Arrays run_adamw(const Call& c) {
@@ -50,7 +62,7 @@ Arrays run_adamw(const Call& c) {
   const mx::array clip =
       mx::where(mx::greater(most, number(0)),
                 mx::minimum(number(1), mx::divide(most, mx::add(norm, number(1e-6)))), number(1));
-  const mx::array g = mx::multiply(mx::multiply(c[1], hyper(Hyper::kInverseScale)), clip);
+  const mx::array g = mx::multiply(mx::multiply(gradients_of(c), hyper(Hyper::kInverseScale)), clip);
   const double beta1 = a.f("beta1"), beta2 = a.f("beta2");
   const mx::array m2 = mx::add(mx::multiply(number(beta1), m), mx::multiply(number(1 - beta1), g));
   const mx::array v2 =

@@ -192,6 +192,8 @@ Arrays MlxExecutable::inputs_of(const Slot& slot) {
     const mx::Dtype dtype = dtype_of(type.dtype);
     mx::array& value = state.cell->value;
     if (value.dtype() != dtype) value = mx::view(value, dtype);
+    if (const int count = static_cast<int>(elements(type)); value.size() > static_cast<size_t>(count))
+      value = mx::slice(mx::flatten(value), {0}, {count});  // memory comes in whole floats
     if (value.shape() != shape_of(type.shape)) value = mx::reshape(value, shape_of(type.shape));
     inputs.push_back(value);
   }

@@ -30,13 +30,42 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-struct Squares {
-  const float* g;
+/// Gradients as kernels read them: elements [first, last) are bf16.
+struct Mixed {
+  const float* exact;
+  const __nv_bfloat16* rounded;
+  int64_t first, last;
+
+  explicit Mixed(const Gradients& g, int64_t from)
+      : exact(g.exact),
+        rounded(static_cast<const __nv_bfloat16*>(g.rounded)),
+        first(from),
+        last(from + g.rounded_count) {}
+
+  /// kWidth neighbours are read at once.
+  template <int kWidth>
+  bool takes() const {
+    const bool whole = first % kWidth == 0 && last % kWidth == 0;
+    return whole && aligned16(exact) && reinterpret_cast<uintptr_t>(rounded) % (kWidth * 2) == 0;
+  }
+
   template <int kWidth>
   __device__ void at(int64_t i, float (&to)[kWidth]) const {
-    const Vec<float, kWidth> v = load_vec<kWidth>(g + i);
+    if (i >= first && i < last) {
+      to_floats(load_vec<kWidth>(rounded + i - first), to);
+    } else {
+      to_floats(load_vec<kWidth>(exact + (i < first ? i : i - (last - first))), to);
+    }
+  }
+};
+
+struct Squares {
+  Mixed g;
+  template <int kWidth>
+  __device__ void at(int64_t i, float (&to)[kWidth]) const {
+    g.at<kWidth>(i, to);
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) to[j] = v.at[j] * v.at[j];
+    for (int j = 0; j < kWidth; ++j) to[j] *= to[j];
   }
 };
 
@@ -78,20 +107,21 @@ struct Betas {
 };
 
 template <int kWidth, typename R>
-__device__ inline void update(int64_t i, const Betas& b, const Scalars& s, const float* g, float* p, float* m,
+__device__ inline void update(int64_t i, const Betas& b, const Scalars& s, const Mixed& g, float* p, float* m,
                               float* v, R* rounded) {
-  const Vec<float, kWidth> gs = load_vec<kWidth>(g + i), ms = load_vec<kWidth>(m + i),
-                           vs = load_vec<kWidth>(v + i);
+  const Vec<float, kWidth> ms = load_vec<kWidth>(m + i), vs = load_vec<kWidth>(v + i);
+  float gs[kWidth];
+  g.at<kWidth>(i, gs);
   bool idle = b.eps > 0 && (s.decay == 1 || i >= b.decayed);
 #pragma unroll
-  for (int j = 0; j < kWidth; ++j) idle = idle && gs.at[j] == 0 && ms.at[j] == 0 && vs.at[j] == 0;
+  for (int j = 0; j < kWidth; ++j) idle = idle && gs[j] == 0 && ms.at[j] == 0 && vs.at[j] == 0;
   if (idle) return;  // all stay as they are: words that no text has had yet
   const Vec<float, kWidth> ps = load_vec<kWidth>(p + i);
   float p1[kWidth], m1[kWidth], v1[kWidth];
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) {
-    m1[j] = b.beta1 * ms.at[j] + s.take1 * gs.at[j];
-    v1[j] = b.beta2 * vs.at[j] + s.take2 * (gs.at[j] * gs.at[j]);
+    m1[j] = b.beta1 * ms.at[j] + s.take1 * gs[j];
+    v1[j] = b.beta2 * vs.at[j] + s.take2 * (gs[j] * gs[j]);
     p1[j] = i + j < b.decayed ? ps.at[j] * s.decay : ps.at[j];
     p1[j] -= s.step * m1[j] / (sqrtf(v1[j]) * s.inverse_root + b.eps);
   }
@@ -102,9 +132,8 @@ __device__ inline void update(int64_t i, const Betas& b, const Scalars& s, const
 }
 
 template <int kWidth, typename R>
-__global__ void __launch_bounds__(kThreads)
-    adamw_kernel(int64_t n, Betas b, const Scalars* scalars, const float* g, float* p, float* m, float* v,
-                 R* rounded) {
+__global__ void __launch_bounds__(kThreads) adamw_kernel(int64_t n, Betas b, const Scalars* scalars, Mixed g,
+                                                         float* p, float* m, float* v, R* rounded) {
   follow();
   const int64_t i = (int64_t{kThreads} * blockIdx.x + threadIdx.x) * kWidth;
   const Scalars s = *scalars;
@@ -162,18 +191,21 @@ void sgd(cudaStream_t stream, const Sgd& a, int64_t n, const float* g, const flo
 
 size_t grad_norm_workspace_bytes(int64_t n) { return sum_workspace_bytes(n); }
 
-void grad_norm(cudaStream_t stream, int64_t n, const float* g, const float* hyper, float* norm,
-               void* workspace) {
-  if (aligned16(g))
-    sum_terms<kFlat>(stream, n, Squares{g}, Norm{hyper}, norm, workspace);
+/// What is rounded comes first: its count is more often one of whole vectors.
+void grad_norm(cudaStream_t stream, const Gradients& g, const float* hyper, float* norm, void* workspace) {
+  const int64_t n = g.exact_count + g.rounded_count;
+  const Mixed mixed(g, 0);
+  if (mixed.takes<kFlat>())
+    sum_terms<kFlat>(stream, n, Squares{mixed}, Norm{hyper}, norm, workspace);
   else
-    sum_terms<1>(stream, n, Squares{g}, Norm{hyper}, norm, workspace);
+    sum_terms<1>(stream, n, Squares{mixed}, Norm{hyper}, norm, workspace);
 }
 
-void adamw(cudaStream_t stream, const AdamW& a, int64_t n, const float* g, const float* norm,
-           const float* loss, const float* hyper, float* p, float* m, float* v, void* rounded,
-           DType rounded_type, void* workspace) {
+void adamw(cudaStream_t stream, const AdamW& a, const Gradients& g, const float* norm, const float* loss,
+           const float* hyper, float* p, float* m, float* v, void* rounded, DType rounded_type,
+           void* workspace) {
   static_assert(sizeof(Scalars) <= kAdamwWorkspaceBytes);
+  const int64_t n = g.exact_count + g.rounded_count;
   if (n == 0) return;
   Scalars* scalars = static_cast<Scalars*>(workspace);
   scalars_kernel<<<1, 1, 0, stream>>>(a, norm, loss, hyper, scalars);
@@ -182,10 +214,11 @@ void adamw(cudaStream_t stream, const AdamW& a, int64_t n, const float* g, const
   with_type(rounded_type, [&](auto* type) {
     using R = std::remove_pointer_t<decltype(type)>;
     R* to = static_cast<R*>(rounded);
-    if (aligned16(g, p, m, v, to))
-      adamw_kernel<kFlat, R><<<blocks_of(n, kFlat), kThreads, 0, stream>>>(n, b, scalars, g, p, m, v, to);
+    const Mixed mixed(g, g.first);
+    if (mixed.takes<kFlat>() && aligned16(p, m, v, to))
+      adamw_kernel<kFlat, R><<<blocks_of(n, kFlat), kThreads, 0, stream>>>(n, b, scalars, mixed, p, m, v, to);
     else
-      adamw_kernel<1, R><<<blocks_of(n, 1), kThreads, 0, stream>>>(n, b, scalars, g, p, m, v, to);
+      adamw_kernel<1, R><<<blocks_of(n, 1), kThreads, 0, stream>>>(n, b, scalars, mixed, p, m, v, to);
   });
 }
 

@@ -8,6 +8,14 @@
 
 namespace lathe::cuda {
 
+/// Gradients on the device: f32, but those of `rounded_count` elements from `first` on, which are bf16 and
+/// lie apart; `exact` holds the others behind one another.  `rounded` may be null.
+struct Gradients {
+  const float* exact;
+  const void* rounded;
+  int64_t exact_count, rounded_count, first;
+};
+
 /// Kernels over flat arenas of f32 on the device.  What changes from step to step is read from device memory:
 /// keep, norm, loss [1], hyper [kHyperCount] (lathe/ops/optimizer.h).  Launched on `stream`; nothing waits.
 /// Workspaces are 16-byte aligned; their content before is of no matter.
@@ -16,8 +24,7 @@ namespace lathe::cuda {
 void accumulate(cudaStream_t stream, int64_t n, const float* keep, const float* g, float* total);
 
 /// norm = √Σ g² times hyper's kInverseScale.  Infinite where a g² is: beyond 1.8e19.
-void grad_norm(cudaStream_t stream, int64_t n, const float* g, const float* hyper, float* norm,
-               void* workspace);
+void grad_norm(cudaStream_t stream, const Gradients& g, const float* hyper, float* norm, void* workspace);
 size_t grad_norm_workspace_bytes(int64_t n);
 
 /// One update of p, m, v in place.  The first `decayed` elements have weight decay.  `rounded`, if not null,
@@ -26,9 +33,9 @@ struct AdamW {
   double beta1, beta2, eps, weight_decay;
   int64_t decayed;
 };
-void adamw(cudaStream_t stream, const AdamW& a, int64_t n, const float* g, const float* norm,
-           const float* loss, const float* hyper, float* p, float* m, float* v, void* rounded,
-           DType rounded_type, void* workspace);
+void adamw(cudaStream_t stream, const AdamW& a, const Gradients& g, const float* norm, const float* loss,
+           const float* hyper, float* p, float* m, float* v, void* rounded, DType rounded_type,
+           void* workspace);
 constexpr size_t kAdamwWorkspaceBytes = 64;
 
 /// The same by gradient descent (op::sgd).  m is not touched without momentum.
