@@ -15,6 +15,10 @@ target_link_libraries(lathe_mlx_module PRIVATE lathe_ops mlx)
 target_include_directories(lathe_mlx_module PRIVATE ${PROJECT_BINARY_DIR}/generated)
 add_dependencies(lathe_mlx_module lathe_mlx_entry)   # lathe/backends/mlx/libraries.cmake
 if(APPLE)
+  # The wheel's package names frameworks by the place of Xcode where MLX was built; the module calls none of them.
+  set_target_properties(mlx PROPERTIES INTERFACE_LINK_LIBRARIES "")
+  target_compile_options(lathe_mlx_module PRIVATE -mmacosx-version-min=14.0)   # MLX's own; the programs start below
+  target_link_options(lathe_mlx_module PRIVATE -mmacosx-version-min=14.0)
   set(beside @loader_path)
 else()
   set(beside $ORIGIN)
