@@ -150,19 +150,6 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-/// What stands after "name" and a colon on its line of /proc text; empty if nothing does.
-std::string proc_value(const std::string& text, const std::string& name) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t colon = line.find(':');
-    if (!line.starts_with(name) || colon == std::string::npos) continue;
-    if (line.find_first_not_of(" \t", name.size()) != colon) continue;
-    const size_t value = line.find_first_not_of(" \t", colon + 1);
-    return value == std::string::npos ? "" : line.substr(value);
-  }
-  return "";
-}
-
 #if defined(__APPLE__)
 
 std::string sysctl_text(const char* name) {
@@ -181,6 +168,19 @@ void read_cpu(MachineFacts& f) {
 }
 
 #else
+
+/// What stands after "name" and a colon on its line of /proc text; empty if nothing does.
+std::string proc_value(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(':');
+    if (!line.starts_with(name) || colon == std::string::npos) continue;
+    if (line.find_first_not_of(" \t", name.size()) != colon) continue;
+    const size_t value = line.find_first_not_of(" \t", colon + 1);
+    return value == std::string::npos ? "" : line.substr(value);
+  }
+  return "";
+}
 
 void read_cpu(MachineFacts& f) {
   const std::string text = text_of("/proc/cpuinfo");
