@@ -4,6 +4,7 @@
 #   --mlx       also MLX, for the device mps: build/venv-mlx, from its wheel
 #   --wheel     also what `make wheel` needs: Python's headers, and build/venv-wheel with nanobind
 #   --docs      also what `make docs` needs: build/venv-docs, with a reader of Markdown
+#   --cross     also what tools/cross_macos.sh needs: build/venv-cross, with Zig's clang and a reader of Mach-O
 #   --test      also what `make test` needs, and build/venv with a few small Python wheels
 #   --full      also what `make test-full` needs: a compiler and an emulator for ARM where the packages are to be had, and
 #               build/venv-full with torch and transformers (gigabytes), unless LATHE_HF_PYTHON names a Python that has
@@ -23,16 +24,17 @@ APT_FULL="g++-aarch64-linux-gnu qemu-user-static"   # on x86-64
 BREW_BUILD="cmake ninja ccache pkg-config fmt nlohmann-json utf8proc"
 BREW_TEST="googletest google-benchmark python@3"
 
-mlx=no wheel=no docs=no test_too=no full=no dry_run=no
+mlx=no wheel=no docs=no cross=no test_too=no full=no dry_run=no
 for argument in "$@"; do
   case $argument in
     --mlx) mlx=yes ;;
     --wheel) wheel=yes ;;
     --docs) docs=yes ;;
+    --cross) cross=yes ;;
     --test) test_too=yes ;;
     --full) test_too=yes full=yes ;;
     --dry-run) dry_run=yes ;;
-    *) echo "setup.sh: found $argument, knows --mlx, --wheel, --docs, --test, --full and --dry-run" >&2; exit 2 ;;
+    *) echo "setup.sh: found $argument, knows --mlx, --wheel, --docs, --cross, --test, --full and --dry-run" >&2; exit 2 ;;
   esac
 done
 
@@ -119,6 +121,7 @@ fi
 if [ $mlx = yes ]; then setup_venv build/venv-mlx tools/requirements-mlx.txt; fi
 if [ $wheel = yes ]; then setup_venv build/venv-wheel tools/requirements-wheel.txt; fi
 if [ $docs = yes ]; then setup_venv build/venv-docs tools/requirements-docs.txt; fi
+if [ $cross = yes ]; then setup_venv build/venv-cross tools/requirements-cross.txt; fi
 if [ $test_too = yes ]; then setup_venv build/venv tools/requirements-test.txt; fi
 if [ $full = yes ]; then
   if [ -z "${LATHE_HF_PYTHON:-}" ]; then   # PyTorch's own index has a build without CUDA, a tenth of the size

@@ -44,6 +44,9 @@ step "release build, warnings as errors ${cuda:+and cuda} ${mlx:+and mlx}"
 tools/configure.sh build/release -DCMAKE_BUILD_TYPE=Release $cuda $mlx
 cmake --build build/release -j "$cores"
 
+step "cross-compiled for macOS"
+tools/cross_macos.sh
+
 step "unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, fuzz targets"
 compiler=$(tools/sanitizer_compiler.sh)
 if [ -n "$compiler" ]; then tools/configure.sh build/dev --preset fuzz -DCMAKE_CXX_COMPILER="$compiler"
