@@ -138,6 +138,10 @@ struct Dataset {
   Dataset(const Array<int32_t>& ids, const Array<uint8_t>& type_ids, const Array<int64_t>& begins,
           const std::optional<Array<int32_t>>& classes, const std::optional<Array<float>>& targets,
           int columns) {
+    if (type_ids.size() != ids.size() || begins.size() == 0 ||
+        begins.data()[begins.size() - 1] != static_cast<int64_t>(ids.size()))
+      fail(ErrorCode::kInvalidData, "rows: found {} type ids and {} ids, wants one for each", type_ids.size(),
+           ids.size());
     data.input_ids = values_of(ids);
     data.type_ids = values_of(type_ids);
     data.begins = values_of(begins);

@@ -126,6 +126,19 @@ class Package(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "wants rows with input_ids"):
             Trainer(self.model(), self.arguments(), train_dataset=[{"text": "x", "label": 0}])
 
+        for key in ("token_type_ids", "attention_mask"):  # native code would read past its end
+            row = self.train[1]
+            wrong = [self.train[0], {**row, key: row[key][:-1]}]
+            with self.assertRaisesRegex(ValueError, f"row 1: {key} has {len(row[key]) - 1} .*{len(row[key])} .*input_ids"):
+                Trainer(self.model(), self.arguments(), train_dataset=wrong)
+        with self.assertRaisesRegex(ValueError, r"row 0: input_ids has the shape \[1, 3\]"):
+            Trainer(self.model(), self.arguments(), train_dataset=[{"input_ids": [[2, 7, 3]], "label": 0}])
+        for label in (1.4, float("nan"), "1"):
+            with self.assertRaisesRegex(ValueError, f"row 1: .*{label}.*whole number"):
+                wrong = [{**self.train[0], "label": 0}, {**self.train[1], "label": label}]
+                Trainer(self.model(), self.arguments(), train_dataset=wrong)
+        Trainer(self.model(), self.arguments(), train_dataset=[{**self.train[0], "label": 2.0}])  # a column of floats
+
         def broken(_):
             raise KeyError("no such metric")
 
