@@ -14,6 +14,7 @@
 #include "lathe/api/hf.h"
 #include "lathe/app/argument_parser.h"
 #include "lathe/core/version.h"
+#include "lathe/data/parallel_parts.h"
 #include "lathe/io/hub.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/python_format.h"
@@ -154,17 +155,30 @@ struct Dataset {
 
 using Encoded = std::tuple<Numpy<int32_t>, Numpy<uint8_t>, Numpy<int64_t>>;
 
-/// ids, type ids and the beginnings of rows, of texts or pairs.  max_length: 0 for no limit.
-Encoded encode(const Tokenizer& tokenizer, std::vector<std::string> first, std::vector<std::string> second,
-               int max_length) {
+/// A strategy by its name in transformers.
+Truncation truncation_of(const std::string& name) {
+  if (name == "longest_first") return Truncation::kLongestFirst;
+  if (name == "only_first") return Truncation::kOnlyFirst;
+  if (name == "only_second") return Truncation::kOnlySecond;
+  return Truncation::kNone;
+}
+
+/// ids, type ids and the beginnings of rows, of texts or pairs.
+Encoded encode(const Tokenizer& tokenizer, const std::vector<std::string>& first,
+               const std::vector<std::string>& second, int max_length, const std::string& truncation) {
   TokenizedDataset tokens;
   {
     const nb::gil_scoped_release released;
-    TextDataset texts;
-    texts.first = std::move(first);
-    texts.second = std::move(second);
+    const EncodeOptions options{.max_length = max_length, .truncation = truncation_of(truncation)};
     ThreadPool pool;
-    tokens = tokenize_dataset(texts, tokenizer, max_length, pool);
+    tokens.append(
+        parallel_parts<TokenizedDataset>(pool, static_cast<long>(first.size()), [&](long begin, long end) {
+          TokenizedDataset part;
+          for (long i = begin; i < end; ++i)
+            part.append(second.empty() ? tokenizer.encode(first[i], options)
+                                       : tokenizer.encode_pair(first[i], second[i], options));
+          return part;
+        }));
   }
   return {to_numpy(std::move(tokens.input_ids)), to_numpy(std::move(tokens.type_ids)),
           to_numpy(std::move(tokens.begins))};

@@ -8,6 +8,20 @@ from . import _lathe
 from .data import BatchEncoding, to_dataset
 
 
+# What the arguments of a tokenizer may be, and what they mean.
+PADDING = {False: "do_not_pad", True: "longest", "do_not_pad": "do_not_pad", "longest": "longest", "max_length": "max_length"}
+TRUNCATION = {None: "do_not_truncate", False: "do_not_truncate", True: "longest_first", "do_not_truncate": "do_not_truncate",
+              "longest_first": "longest_first", "only_first": "only_first", "only_second": "only_second"}
+NO_LIMIT = 2**31 - 1  # the model_max_length of a tokenizer that has none
+
+
+def strategy_of(name, value, table):
+    value = getattr(value, "value", value)  # transformers' enums stand for their texts
+    if not isinstance(value, (bool, str, type(None))) or value not in table:
+        raise ValueError(f"{name}: found {value!r}, wants one of {', '.join(map(repr, table))}")
+    return table[value]
+
+
 class Tokenizer:
     """BERT's WordPiece; ids equal those of transformers' fast tokenizer."""
 
@@ -20,9 +34,9 @@ class Tokenizer:
     def __len__(self):
         return self.vocab_size
 
-    def __call__(self, text, text_pair=None, *, padding=False, truncation=False, max_length=None, return_tensors=None):
-        """One text or a list of them; pairs with text_pair.  padding: True (the longest) or "max_length".
-        return_tensors: None for lists, "np" for arrays."""
+    def __call__(self, text, text_pair=None, *, padding=False, truncation=None, max_length=None, return_tensors=None):
+        """One text or a list of them; pairs with text_pair.  padding and truncation: PADDING and TRUNCATION; max_length
+        alone truncates, as in transformers.  return_tensors: None for lists, "np" for arrays."""
         single = isinstance(text, str)
         first = [text] if single else list(text)
         second = [] if text_pair is None else [text_pair] if single else list(text_pair)
@@ -30,11 +44,18 @@ class Tokenizer:
             raise ValueError(f"text_pair: found {len(second)} texts, wants {len(first)} as text has")
         if return_tensors not in (None, "np"):
             raise ValueError(f'return_tensors: found {return_tensors!r}, wants None or "np"')
+        if max_length is not None and max_length < 1:
+            raise ValueError(f"max_length: found {max_length}, wants at least 1")
+        if max_length is not None and padding is False and truncation is None:
+            truncation = True
+        padding, truncation = strategy_of("padding", padding, PADDING), strategy_of("truncation", truncation, TRUNCATION)
         limit = max_length or self.model_max_length
-        ids, types, begins = self._native.encode(first, second, limit if truncation else 0)
+        if limit >= NO_LIMIT:
+            truncation, padding = "do_not_truncate", "do_not_pad" if padding == "max_length" else padding
+        ids, types, begins = self._native.encode(first, second, min(limit, NO_LIMIT), truncation)
         rows = [slice(a, b) for a, b in zip(begins[:-1], begins[1:])]
         width = 0
-        if padding and rows:
+        if padding != "do_not_pad" and rows:
             width = limit if padding == "max_length" else max(r.stop - r.start for r in rows)
         batch = {"input_ids": [padded(ids[r], width, self.pad_token_id) for r in rows],
                  "token_type_ids": [padded(types[r].astype(np.int32), width, 0) for r in rows],

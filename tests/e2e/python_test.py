@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -103,6 +104,31 @@ class Package(unittest.TestCase):
         arrays = self.tokenizer([row["text"] for row in rows], padding=True, return_tensors="np")
         as_rows = [{key: value[i] for key, value in arrays.items()} for i in range(len(rows))]
         np.testing.assert_array_equal(trainer.predict(as_rows).predictions, logits)
+
+    def test_tokenizer_pads_and_truncates_as_transformers(self):
+        golden = json.loads((cl.ROOT / "tests" / "golden" / "python" / "tokenizer_calls.json").read_text())
+        endless = self.root / "endless"
+        shutil.copytree(cl.MODEL, endless)
+        config = json.loads((endless / "tokenizer_config.json").read_text())
+        del config["model_max_length"]
+        (endless / "tokenizer_config.json").write_text(json.dumps(config))
+        tokenizers = {"limited": self.tokenizer, "endless": AutoTokenizer.from_pretrained(endless)}
+
+        def call(tokenizer, pair, **settings):
+            try:
+                rows = tokenizer(golden["texts"], golden["pairs"][pair], **settings)
+            except ValueError:
+                return None
+            return [[sum(mask), sum(types), len(ids)]
+                    for ids, types, mask in zip(rows["input_ids"], rows["token_type_ids"], rows["attention_mask"])]
+
+        for name, pair, padding, truncation, max_length, wanted in golden["calls"]:
+            settings = {"padding": padding, "truncation": truncation, "max_length": max_length}
+            with self.subTest(name=name, pair=pair, **settings):
+                self.assertEqual(call(tokenizers[name], pair, **settings), wanted)
+        for wrong in ({"padding": "longer"}, {"truncation": "last"}, {"truncation": 3}, {"max_length": -1}):
+            with self.assertRaisesRegex(ValueError, f"{list(wrong)[0]}: found .*, wants"):
+                self.tokenizer("who", **wrong)
 
     def test_checkpoint_is_gone_on_with(self):
         whole = Trainer(self.model(), self.arguments(), train_dataset=self.train)
