@@ -32,9 +32,10 @@ std::string normalised(std::string name) {
 
 bool is_number(const std::string& token) { return parse_double(token).has_value(); }
 
-/// argparse's rule: whatever starts with a dash and is no number, and has no space, is a flag.
+/// argparse's rule: whatever starts with a dash and is no number, and has no space before its "=", is a flag.
 bool is_flag(const std::string& token) {
-  return token.size() > 1 && token[0] == '-' && !is_number(token) && token.find(' ') == std::string::npos;
+  return token.size() > 1 && token[0] == '-' && !is_number(token) &&
+         token.substr(0, token.find('=')).find(' ') == std::string::npos;
 }
 
 size_t edit_distance(std::string_view a, std::string_view b) {

@@ -114,6 +114,13 @@ TEST(ArgumentParser, ListsDictsAndTextsThatLookLikeFlags) {
   EXPECT_EQ(line.script.train_file, "--odd");
 }
 
+TEST(ArgumentParser, AListEndsAtAFlagWhoseValueHasABlank) {
+  TrainingArguments args;
+  parse_arguments(bind(args), {"--report_to", "html", "--run_name=my run"});
+  EXPECT_EQ(args.report_to, Words({"html"}));
+  EXPECT_EQ(args.run_name, "my run");
+}
+
 TEST(ArgumentParser, UnknownFlagsNameTheirNearest) {
   EXPECT_EQ(error_of({"--lerning_rate", "1"}), "--lerning_rate: unknown flag; did you mean --learning_rate?");
   EXPECT_EQ(error_of({"--max-seq-lenght=3"}),
