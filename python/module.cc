@@ -13,6 +13,7 @@
 
 #include "lathe/api/hf.h"
 #include "lathe/app/argument_parser.h"
+#include "lathe/app/tracker.h"
 #include "lathe/core/version.h"
 #include "lathe/data/parallel_parts.h"
 #include "lathe/io/hub.h"
@@ -113,7 +114,7 @@ struct Model {
     const std::string folder = fetched(name, revision, cache_dir, {true, true});
     HeadOptions head{Problem::kSingleLabel, labels, ignore_mismatched_sizes};
     if (problem.empty() && labels.empty())
-      head.problem = saved_problem(read_model_config(real_file_system(), folder));
+      head.problem = classification_problem(read_model_config(real_file_system(), folder));
     if (problem == "regression") head.problem = Problem::kRegression, head.labels = {"LABEL_0"};
     if (problem == "multi_label_classification") head.problem = Problem::kMultiLabel;
     model = from_pretrained(real_file_system(), folder, head);
@@ -220,7 +221,12 @@ class Run : private hf::Prepared {
       : Prepared(arguments.values),
         trainer_(*device, model.model, args, train == nullptr ? nullptr : &train->data,
                  eval == nullptr ? nullptr : &eval->data,
-                 hooks(std::move(compute_metrics), std::move(on_log), std::move(message))) {}
+                 hooks(std::move(compute_metrics), std::move(on_log), std::move(message))) {
+    const nb::object words = nb::module_::import_("sys").attr("orig_argv");
+    facts_.words = nb::cast<std::vector<std::string>>(words);
+    facts_.settings = to_json(bind(args));
+    facts_.environment = run_environment(args, *device, 1);
+  }
 
   std::string train(const std::string& resume) {
     const std::string from =
@@ -228,7 +234,16 @@ class Run : private hf::Prepared {
     if (resume == "true" && from.empty())
       fail(ErrorCode::kNotFound, "resume_from_checkpoint: {} holds no checkpoint-N",
            args.output_dir.value_or(""));
-    const TrainOutput output = trainer_.train(from);
+    facts_.started = time_text();
+    trackers_ = make_trackers(real_file_system(), facts_, trainer_, *device, say_);
+    TrainOutput output;
+    try {
+      output = trainer_.train(from);
+    } catch (...) {
+      finish("interrupted");
+      throw;
+    }
+    finish("finished");
     const nlohmann::json told = {{"global_step", output.global_step},
                                  {"training_loss", output.training_loss},
                                  {"metrics", output.metrics}};
@@ -250,7 +265,13 @@ class Run : private hf::Prepared {
   const std::string& device_name() const { return device->info().name; }
 
  private:
-  static TrainerHooks hooks(nb::object compute_metrics, nb::object on_log, nb::object message) {
+  void finish(const std::string& state) {
+    facts_.state = state;
+    facts_.ended = time_text();
+    for (const auto& tracker : trackers_) tracker->finish(facts_);
+  }
+
+  TrainerHooks hooks(nb::object compute_metrics, nb::object on_log, nb::object message) {
     TrainerHooks hooks;
     if (!compute_metrics.is_none())
       hooks.compute_metrics = [call = Callback(std::move(compute_metrics))](const TokenizedDataset&,
@@ -267,15 +288,21 @@ class Run : private hf::Prepared {
     hooks.on_log = [call = Callback(std::move(on_log)), interrupted](const nlohmann::ordered_json& entry) {
       call.tell(*interrupted, log_line(entry));
     };
-    hooks.message = [call = Callback(std::move(message)), interrupted](LogLevel level,
-                                                                       const std::string& text) {
+    hooks.on_record = [this](const nlohmann::ordered_json& entry) {
+      for (const auto& tracker : trackers_) tracker->record(entry);
+    };
+    say_ = [call = Callback(std::move(message)), interrupted](LogLevel level, const std::string& text) {
       call.tell(*interrupted, level >= LogLevel::kWarning, text);
     };
+    hooks.message = say_;
     hooks.should_stop = [interrupted] { return interrupted->exchange(false) || stop_is_wanted(); };
     return hooks;
   }
 
+  LogSink say_;  // what the trainer's hooks are made of comes first
   Trainer trainer_;
+  RunFacts facts_;
+  std::vector<std::unique_ptr<Tracker>> trackers_;
 };
 
 std::tuple<Numpy<float>, std::optional<double>> predict(Run& run, const Dataset& data) {

@@ -1,11 +1,14 @@
 #include "lathe/app/run_facts.h"
 
 #include <fmt/format.h>
+#include <sys/utsname.h>
 
 #include <algorithm>
 #include <ctime>
 
 #include "lathe/app/shell_text.h"
+#include "lathe/core/version.h"
+#include "lathe/io/event_file.h"
 #include "lathe/train/python_format.h"
 
 namespace lathe {
@@ -48,6 +51,20 @@ std::string time_text() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
   gmtime_r(&now, &utc);
+std::vector<std::pair<std::string, std::string>> run_environment(const TrainingArguments& args,
+                                                                 const Backend& backend, int processes) {
+  utsname system = {};
+  uname(&system);
+  return {{"lathe", kVersion},
+          {"device", fmt::format("{}: {}", backend.info().kind, backend.info().name)},
+          {"processes", std::to_string(processes)},
+          {"precision", args.fp16   ? "fp16"
+                        : args.bf16 ? "bf16"
+                                    : "fp32"},
+          {"machine", host_name()},
+          {"system", fmt::format("{} {}, {}", system.sysname, system.release, system.machine)}};
+}
+
   return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
                      utc.tm_hour, utc.tm_min, utc.tm_sec);
 }

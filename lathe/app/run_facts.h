@@ -6,6 +6,7 @@
 
 #include "lathe/app/argument_parser.h"
 #include "lathe/io/file_system.h"
+#include "lathe/program/backend.h"
 
 namespace lathe {
 
@@ -27,6 +28,10 @@ struct RunFacts {
 /// The words of a command line, what follows a secret flag replaced by "<name>".
 std::vector<std::string> without_secrets(const std::vector<BoundField>& fields,
                                          std::vector<std::string> words);
+
+/// RunFacts::environment of a run on this machine.
+std::vector<std::pair<std::string, std::string>> run_environment(const TrainingArguments& args,
+                                                                 const Backend& backend, int processes);
 
 /// Now, in UTC.
 std::string time_text();

@@ -1,12 +1,13 @@
 #include "lathe/app/script_run.h"
 
-#include <sys/utsname.h>
+#include <fmt/format.h>
+
+#include <algorithm>
 
 #include "lathe/app/shared_cores.h"
 #include "lathe/app/signals.h"
-#include "lathe/core/version.h"
 #include "lathe/io/directory_transaction.h"
-#include "lathe/io/event_file.h"
+#include "lathe/io/hub_cache.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/python_format.h"
 
@@ -173,17 +174,8 @@ void ScriptRun::report(const std::string& split, const nlohmann::json& metrics,
 }
 
 void ScriptRun::begin_tracking(const Trainer& trainer) {
-  utsname system = {};
-  uname(&system);
   facts_.started = time_text();
-  facts_.environment = {{"lathe", kVersion},
-                        {"device", fmt::format("{}: {}", backend_->info().kind, backend_->info().name)},
-                        {"processes", std::to_string(group_ == nullptr ? 1 : group_->size())},
-                        {"precision", args_.fp16   ? "fp16"
-                                      : args_.bf16 ? "bf16"
-                                                   : "fp32"},
-                        {"machine", host_name()},
-                        {"system", fmt::format("{} {}, {}", system.sysname, system.release, system.machine)}};
+  facts_.environment = run_environment(args_, *backend_, group_ == nullptr ? 1 : group_->size());
   write_run_file(fs_, output_dir(), facts_).check();
   trackers_ = make_trackers(fs_, facts_, trainer, *backend_, terminal_.sink());
 }

@@ -81,15 +81,17 @@ Problem saved_problem(const ModelConfig& config) {
   const auto architectures =
       value_or<std::vector<std::string>>(config.json, "architectures", {}, config.file);
   for (Problem problem : {Problem::kQuestionAnswering, Problem::kMaskedLm})
+Problem classification_problem(const ModelConfig& config) {
+  const std::string type = value_or<std::string>(config.json, "problem_type", "", config.file);
+  for (Problem problem : {Problem::kMultiLabel, Problem::kRegression})
+    if (type == problem_type(problem)) return problem;
+  return type.empty() && config_labels(config).size() == 1 ? Problem::kRegression : Problem::kSingleLabel;
+}
+
     for (const std::string& name : architectures)
       if (name == architecture(config, problem)) return problem;
-  for (const std::string& name : architectures) {
-    if (name != architecture(config, Problem::kSingleLabel)) continue;
-    const std::string type = value_or<std::string>(config.json, "problem_type", "", config.file);
-    for (Problem problem : {Problem::kMultiLabel, Problem::kRegression})
-      if (type == problem_type(problem)) return problem;
-    return type.empty() && config_labels(config).size() == 1 ? Problem::kRegression : Problem::kSingleLabel;
-  }
+  for (const std::string& name : architectures)
+    if (name == architecture(config, Problem::kSingleLabel)) return classification_problem(config);
   fail(ErrorCode::kInvalidData,
        "{}: \"architectures\" names no head that Lathe knows ({}, {}, {}); fine-tune the model first",
        config.file, architecture(config, Problem::kSingleLabel),

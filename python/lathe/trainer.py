@@ -33,9 +33,9 @@ class TrainerState(types.SimpleNamespace):
 
 
 def word_of(name, value):
-    """A setting as words of the command line, which has the same names, rules and messages."""
+    """A setting as words of the command line, which has the same names, rules and messages.  Of an empty list: none."""
     if isinstance(value, (list, tuple)):
-        return [f"--{name}", *map(str, value)]
+        return [] if not value else [f"--{name}", *map(str, value)]
     if isinstance(value, dict):
         value = json.dumps(value)
     return [f"--{name}={getattr(value, 'value', value)}"]  # an enum stands for its value

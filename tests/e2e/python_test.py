@@ -140,6 +140,31 @@ class Package(unittest.TestCase):
         self.assertEqual([line.get("loss") for line in whole.state.log_history],
                          [line.get("loss") for line in resumed.state.log_history])
 
+    def test_reports_are_written(self):
+        args = self.arguments(report_to=["tensorboard", "html"], run_name="of Python", eval_strategy="epoch",
+                              logging_dir=self.root / "events")
+        trainer = Trainer(self.model(), args, train_dataset=self.train, eval_dataset=self.dev, compute_metrics=accuracy)
+        trainer.train()
+        page = (self.root / "out" / "report.html").read_text()
+        for part in ("of Python", "finished", "eval_accuracy"):
+            self.assertIn(part, page)
+        events = b"".join(path.read_bytes() for path in (self.root / "events").glob("events.out.tfevents.*"))
+        self.assertEqual((events.count(b"train/loss"), events.count(b"eval/accuracy")), (18, 3))
+        none = self.arguments(report_to=[], label_names=[], output_dir=self.root / "none")
+        Trainer(self.model(), none, train_dataset=self.train).train()
+        self.assertFalse((self.root / "none" / "report.html").exists())
+
+    def test_model_that_is_no_classifier_gets_two_labels(self):
+        for head in ("masked_lm", "question_answering", "base"):
+            folder = cl.MODEL.parent / head
+            if head == "base":  # as BertModel.save_pretrained names it
+                folder = self.root / head
+                shutil.copytree(cl.MODEL.parent / "masked_lm", folder)
+                config = json.loads((folder / "config.json").read_text())
+                (folder / "config.json").write_text(json.dumps({**config, "architectures": ["BertModel"]}))
+            model = AutoModelForSequenceClassification.from_pretrained(folder)
+            self.assertEqual((model.labels, model.problem), (["LABEL_0", "LABEL_1"], "single_label_classification"))
+
     def test_errors_are_exceptions_with_our_messages(self):
         with self.assertRaisesRegex(ValueError, "unknown argument learning_rat; did you mean learning_rate?"):
             TrainingArguments(learning_rat=1)
