@@ -260,18 +260,13 @@ class Glue {
     Backend& backend = run_.open_device();
     FileSystem& fs = real_file_system();
     const HubSettings hub = run_.hub(glue_.token);
-    const std::string cache = glue_.cache_dir.value_or("");
-    const std::string folder = fetch_model(fs, glue_.model_name_or_path, glue_.model_revision, cache,
-                                           {true, !glue_.tokenizer_name}, hub);
-    const ModelConfig config = read_model_config(fs, folder);
+    const ModelFolders folders = fetch_folders(glue_, hub);
+    const ModelConfig config = read_model_config(fs, folders.config);
     Texts texts =
         glue_.task_name ? read_task(glue_, training_, hub) : read_files(glue_, training_, config, hub);
     say_files(texts);
     adopt_label_order(run_, config, texts);
-    AutoModel model = from_pretrained(fs, folder, head_of(texts.labels, glue_.ignore_mismatched_sizes));
-    if (glue_.tokenizer_name)
-      model.tokenizer = Tokenizer::load(
-          fetch_model(fs, *glue_.tokenizer_name, glue_.model_revision, cache, {false, true}, hub));
+    AutoModel model = from_pretrained(fs, folders, head_of(texts.labels, glue_.ignore_mismatched_sizes));
     tokenize(texts, *model.tokenizer);
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {

@@ -23,14 +23,9 @@ class Qa {
     Backend& backend = run_.open_device();
     FileSystem& fs = real_file_system();
     const HubSettings hub = run_.hub(qa_.token);
-    const std::string cache = qa_.cache_dir.value_or("");
-    const std::string folder =
-        fetch_model(fs, qa_.model_name_or_path, qa_.model_revision, cache, {true, !qa_.tokenizer_name}, hub);
+    const ModelFolders folders = fetch_folders(qa_, hub);
     read_data(hub);
-    AutoModel model = from_pretrained(fs, folder, {Problem::kQuestionAnswering, {}, false});
-    if (qa_.tokenizer_name)
-      model.tokenizer = Tokenizer::load(
-          fetch_model(fs, *qa_.tokenizer_name, qa_.model_revision, cache, {false, true}, hub));
+    AutoModel model = from_pretrained(fs, folders, {Problem::kQuestionAnswering, {}, false});
     make_features(*model.tokenizer);
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {

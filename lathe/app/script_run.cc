@@ -202,7 +202,7 @@ void ScriptRun::finish(const std::string& state) {
 }
 
 void ScriptRun::write_card(const Trainer& trainer, CardFacts facts) {
-  facts.on_hub = !fs_.is_directory(facts.base_model);
+  facts.on_hub = !fs_.is_directory(expand_home(facts.base_model));
   write("README.md",
         model_card(facts, trainer.arguments(), trainer.state(), group_ == nullptr ? 1 : group_->size()));
 }

@@ -83,6 +83,20 @@ class ScriptRun {
 /// The report of weights that were missing or not used, one line each, as a warning or information.
 void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model);
 
+/// The folders of weights, configuration and tokenizer that a script names, fetched where they must be.
+template <typename Script>
+ModelFolders fetch_folders(const Script& script, const HubSettings& hub) {
+  const auto fetch = [&](const std::string& name, const ModelNeed& need) {
+    return fetch_model(real_file_system(), name, script.model_revision, script.cache_dir.value_or(""), need,
+                       hub);
+  };
+  ModelFolders folders;
+  folders.weights = fetch(script.model_name_or_path, {true, !script.tokenizer_name});
+  folders.config = script.config_name ? fetch(*script.config_name, {false, false}) : folders.weights;
+  folders.tokenizer = script.tokenizer_name ? fetch(*script.tokenizer_name, {false, true}) : folders.weights;
+  return folders;
+}
+
 /// The terminal of ranks beside the first: warnings and errors (--log_level_replica), nothing on stdout.
 Terminal quiet_terminal(const TrainingArguments& args);
 

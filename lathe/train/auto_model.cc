@@ -56,17 +56,21 @@ void draw(const nn::Parameter& p, const TaskModel& model, const ModelConfig& con
 }  // namespace
 
 AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadOptions& head) {
-  AutoModel model = make(read_model_config(fs, folder), head);
-  model.folder = folder;
+  return from_pretrained(fs, ModelFolders{folder, folder, folder}, head);
+}
+
+AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const HeadOptions& head) {
+  AutoModel model = make(read_model_config(fs, folders.config), head);
+  model.folder = folders.weights;
   model.ignore_mismatched_sizes = head.ignore_mismatched_sizes;
-  model.checkpoint = open_checkpoint(fs, folder);
-  model.tokenizer = Tokenizer::load(folder);
+  model.checkpoint = open_checkpoint(fs, folders.weights);
+  model.tokenizer = Tokenizer::load(folders.tokenizer);
   if (model.tokenizer->vocab_size() > model.config.vocab_size)
     fail(ErrorCode::kInvalidData,
-         "{}: \"vocab_size\" is {}, wants at least the {} tokens of the tokenizer beside it; take "
-         "config.json, weights "
-         "and tokenizer of one model",
-         model.config.file, model.config.vocab_size, model.tokenizer->vocab_size());
+         "{}: \"vocab_size\" is {}, wants at least the {} tokens of the tokenizer {}; take config.json, "
+         "weights and tokenizer of one model",
+         model.config.file, model.config.vocab_size, model.tokenizer->vocab_size(),
+         folders.tokenizer == folders.config ? "beside it" : "in " + folders.tokenizer);
   return model;
 }
 

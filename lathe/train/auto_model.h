@@ -31,9 +31,16 @@ struct HeadOptions {
   bool ignore_mismatched_sizes = false;
 };
 
+/// Where the parts of a model lie.
+struct ModelFolders {
+  std::string weights, config, tokenizer;
+};
+
 /// Reads config.json, tokenizer and weights (mapped, not copied) of a model folder.
 /// Errors: kNotFound, kInvalidData or kUnsupported, naming the file.
 AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadOptions& head);
+/// The same of parts from several folders.
+AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const HeadOptions& head);
 
 /// A model with new weights.
 AutoModel from_config(const ModelConfig& config, const HeadOptions& head, std::optional<Tokenizer> tokenizer);

@@ -117,6 +117,14 @@ class BadInput(unittest.TestCase):
         self.fails([a for a in self.command() if a != "--ignore_mismatched_sizes"], "model.safetensors",
                    "word_embeddings", "115", "200", "--ignore_mismatched_sizes")
 
+    def test_vocabulary_of_the_tokenizer_that_is_named(self):
+        config = json.loads((self.model / "config.json").read_text())
+        small = self.root / "small"
+        small.mkdir()
+        (small / "config.json").write_text(json.dumps({**config, "vocab_size": 50}))
+        self.fails([*self.command(), "--config_name", str(small), "--tokenizer_name", str(cl.MODEL)], small / "config.json",
+                   '"vocab_size" is 50', cl.MODEL)
+
     def test_heads_that_do_not_divide_the_columns(self):
         config = json.loads((self.model / "config.json").read_text())
         (self.model / "config.json").write_text(json.dumps({**config, "num_attention_heads": 5}))

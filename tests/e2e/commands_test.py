@@ -100,6 +100,21 @@ class Commands(unittest.TestCase):
                 labels = [label.upper() for label in labels]
             self.assertEqual(list(read(self.out / "config.json")["id2label"].values()), labels, name)
 
+    def test_configuration_and_tokenizer_from_elsewhere(self):
+        weights, other = self.root / "home" / "weights", self.root / "other"
+        weights.mkdir(parents=True)
+        shutil.copy(cl.MODEL / "model.safetensors", weights)  # neither config.json nor a tokenizer
+        other.mkdir()
+        (other / "config.json").write_text(json.dumps({**read(cl.MODEL / "config.json"), "hidden_act": "relu"}))
+        command = self.command("--config_name", str(other), "--tokenizer_name", str(cl.MODEL))
+        command[command.index(str(cl.MODEL))] = "~/weights"
+        self.works(command, env=dict(os.environ, HOME=str(self.root / "home")))
+        self.assertEqual(read(self.out / "config.json")["hidden_act"], "relu")
+        self.assertEqual((self.out / "vocab.txt").read_bytes(), (cl.MODEL / "vocab.txt").read_bytes())
+        card = (self.out / "README.md").read_text()
+        self.assertNotIn("base_model", card)  # a folder is no name on the Hub
+        self.assertNotIn("huggingface.co/~", card)
+
     def test_called_by_the_names_of_the_scripts(self):
         for name in ("run_glue", "run_qa"):
             (self.root / name).symlink_to(cl.program())
