@@ -6,6 +6,8 @@ namespace {
 constexpr Grade M = Grade::kMust, S = Grade::kShould, L = Grade::kLater, X = Grade::kLathe;
 constexpr Support kNoEffect = Support::kNoEffect;
 
+constexpr double kMost = std::numeric_limits<int>::max();
+
 const FieldRules kPadding = {.support = kNoEffect, .reason = "batches are packed, padding is never computed"};
 const FieldRules kCache = {.support = kNoEffect, .reason = "tokenised data is not cached on disk"};
 const FieldRules kRemoteCode = {.reason = "Lathe never runs code that comes with a model"};
@@ -41,7 +43,11 @@ const std::vector<Field<GlueArguments>>& glue_fields() {
        {.choices = {"cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli"}}},
       {"dataset_name", &G::dataset_name, M, "Data set by its name on the Hugging Face Hub."},
       {"dataset_config_name", &G::dataset_config_name, M, "Its configuration, where it has several."},
-      {"max_seq_length", &G::max_seq_length, M, "Longest input in tokens; longer ones are cut.", {.low = 3}},
+      {"max_seq_length",
+       &G::max_seq_length,
+       M,
+       "Longest input in tokens; longer ones are cut.",
+       {.low = 3, .high = kMost}},
       {"overwrite_cache", &G::overwrite_cache, M, "Tokenise again.", kCache},
       {"pad_to_max_length", &G::pad_to_max_length, M, "Pad every sample to max_seq_length.", kPadding},
       {"max_train_samples", &G::max_train_samples, M, "Use the first so many training samples.", kSamples},
@@ -85,7 +91,7 @@ const std::vector<Field<QaArguments>>& qa_fields() {
        &Q::max_seq_length,
        M,
        "Longest input in tokens; longer ones become several.",
-       {.low = 3}},
+       {.low = 3, .high = kMost}},
       {"pad_to_max_length", &Q::pad_to_max_length, M, "Pad every sample to max_seq_length.", kPadding},
       {"max_train_samples", &Q::max_train_samples, M, "Use the first so many training samples.", kSamples},
       {"max_eval_samples", &Q::max_eval_samples, M, "Use the first so many validation samples.", kSamples},
@@ -93,9 +99,13 @@ const std::vector<Field<QaArguments>>& qa_fields() {
       {"version_2_with_negative", &Q::version_2_with_negative, M, "Some questions have no answer (SQuAD 2)."},
       {"null_score_diff_threshold", &Q::null_score_diff_threshold, M,
        "No answer where its score leads by more than this."},
-      {"doc_stride", &Q::doc_stride, M, "Tokens that two parts of a long context share.", {.low = 0}},
-      {"n_best_size", &Q::n_best_size, M, "Candidates kept per question.", {.low = 1}},
-      {"max_answer_length", &Q::max_answer_length, M, "Longest answer in tokens.", {.low = 1}},
+      {"doc_stride",
+       &Q::doc_stride,
+       M,
+       "Tokens that two parts of a long context share.",
+       {.low = 0, .high = kMost}},
+      {"n_best_size", &Q::n_best_size, M, "Candidates kept per question.", {.low = 1, .high = kMost}},
+      {"max_answer_length", &Q::max_answer_length, M, "Longest answer in tokens.", {.low = 1, .high = kMost}},
       {"data_dir", &Q::data_dir, X, "Folder of train-v1.1.json, dev-v1.1.json (or v2.0), also gzipped."},
   };
   return fields;

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <limits>
+#include <regex>
 #include <set>
 
 #include "lathe/core/error.h"
@@ -52,6 +56,33 @@ TEST(ArgumentTable, NamesAreUniqueAndOldNamesPointSomewhere) {
     EXPECT_FALSE(glue.count(old.name)) << old.name;
     EXPECT_TRUE(old.to.empty() || glue.count(old.to)) << old.name << " -> " << old.to;
   }
+}
+
+/// What stands in the table for the fields that some source casts to int.
+template <typename S>
+void expect_bounded(const std::vector<Field<S>>& fields, std::set<std::string>& casts) {
+  for (const auto& field : fields) {
+    if (casts.count(std::string(field.info.name)) == 0) continue;
+    EXPECT_GE(field.info.rules.low, 0) << field.info.name;
+    EXPECT_LE(field.info.rules.high, std::numeric_limits<int>::max()) << field.info.name;
+  }
+}
+
+TEST(ArgumentTable, FieldsThatAreCastToIntAreBounded) {
+  const std::regex cast("static_cast<int>\\((?:args|args_|training_|glue_|qa_)\\.(\\w+)");
+  std::set<std::string> casts;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(LATHE_SOURCE_DIR "/lathe")) {
+    if (entry.path().extension() != ".cc") continue;
+    std::ifstream file(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    for (std::sregex_iterator it(text.begin(), text.end(), cast), end; it != end; ++it)
+      casts.insert((*it)[1]);
+  }
+  for (const char* known : {"max_seq_length", "doc_stride", "n_best_size", "max_answer_length", "threads"})
+    EXPECT_EQ(casts.count(known), 1u) << known;
+  expect_bounded(training_fields(), casts);
+  expect_bounded(glue_fields(), casts);
+  expect_bounded(qa_fields(), casts);
 }
 
 TEST(ArgumentTable, BoundFieldsReadAndWriteTheObject) {
