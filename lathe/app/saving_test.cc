@@ -51,6 +51,7 @@ TEST_F(Saving, AModelThatDoesNotFitLeavesWhatWasThereAndSaysSo) {
       EXPECT_TRUE(message.starts_with(folder_ + ": found 0.")) << message;
       for (const char* word : {"MB free", "wants 0.2 MB to save", "make room", "same command again"})
         EXPECT_NE(message.find(word), std::string::npos) << message;
+      EXPECT_EQ(message.find("last checkpoint"), std::string::npos) << message;  // there is none
       EXPECT_EQ(files_of(folder_), before) << room;
     }
   }

@@ -19,6 +19,15 @@ constexpr const char* kDefaultOutput = "trainer_output";
 int64_t trainable_parameters(const TaskModel& model) { return nn::flat_layout(model.parameters()).trainable; }
 
 /// Makes and removes a folder there: permissions alone do not tell (read-only disks, /proc).
+/// Whether the folder holds nothing but what a run that ended before its first checkpoint leaves.
+bool is_left_over(const std::vector<std::string>& names) {
+  const bool ran = std::find(names.begin(), names.end(), kRunFile) != names.end();
+  return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name.starts_with(".tmp-") ||
+           (ran && (name == kRunFile || name == "report.html" || name == "runs"));
+  });
+}
+
 void check_writable(FileSystem& fs, const std::string& folder) {
   std::string existing = folder;
   while (!fs.exists(existing) && parent_folder(existing) != existing) existing = parent_folder(existing);
@@ -68,8 +77,7 @@ std::string ScriptRun::checkpoint_to_go_on_from() {
                     last));
     return last;
   }
-  if (!resume && fs_.list(folder).value() != std::vector<std::string>{kRunFile} &&
-      !fs_.list(folder).value().empty())
+  if (!resume && !is_left_over(fs_.list(folder).value()))
     fail(ErrorCode::kUsage, "--output_dir: {} is not empty; give --overwrite_output_dir to write into it",
          folder);
   return "";

@@ -246,9 +246,11 @@ int64_t checkpoint_step(const std::string& name) {
 
 Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model, const Session& session,
                    bool safetensors) {
-  const Status space = check_space(fs, folder, model_bytes(model, session, false),
-                                   "make room and give the same command again, which goes on from the last "
-                                   "checkpoint");
+  const char* way_out =
+      last_checkpoint(fs, folder).empty()
+          ? "make room and give the same command again"
+          : "make room and give the same command again, which goes on from the last checkpoint";
+  const Status space = check_space(fs, folder, model_bytes(model, session, false), way_out);
   return space.ok() ? write_model_files(fs, folder, model, session, safetensors) : space;
 }
 

@@ -274,6 +274,23 @@ class BadInput(unittest.TestCase):
         (self.out / "notes.txt").write_text("mine")
         self.fails(self.command(), self.out, "not empty", "--overwrite_output_dir", code=2, keep=["notes.txt"])
 
+    def test_what_a_run_leaves_that_ended_before_its_first_checkpoint_is_written_over(self):
+        (self.out / "runs" / "Jan01_00-00-00_host").mkdir(parents=True)
+        (self.out / "report.html").write_text("mine")
+        self.fails(self.command(), "not empty", code=2, keep=["report.html", "runs", "runs/Jan01_00-00-00_host"])
+        (self.out / "run.json").write_text("{}")
+        (self.out / ".tmp-checkpoint-3-1-0").mkdir()
+        self.works([*self.command(), "--report_to", "html", "--max_steps", "1"])
+        self.assertIn("step 1 of 1", (self.out / "report.html").read_text())
+
+    def test_a_metric_that_no_evaluation_has_is_refused_before_training(self):
+        best = ["--eval_strategy", "epoch", "--save_strategy", "epoch", "--load_best_model_at_end",
+                "--metric_for_best_model"]
+        message = self.fails([*self.command(), *best, "foo"], "--metric_for_best_model: found foo", code=2)
+        self.assertIn("wants one of loss, accuracy", message)
+        for name in ("eval_accuracy", "loss"):
+            self.works([*self.command(), *best, name, "--max_steps", "1", "--overwrite_output_dir"])
+
     def mount_small_disk(self, size):
         disk = self.root / "disk"
         disk.mkdir()
