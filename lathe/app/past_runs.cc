@@ -47,12 +47,14 @@ std::string text_of(const nlohmann::json& settings, const char* key) {
   return found != settings.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// The last value of every number of the log history, by key.
-std::map<std::string, double> last_values(const TrainerState& state) {
+/// The last value of every number of the log history, by key, and of the results, which are later.
+std::map<std::string, double> last_values(const PastRun& run) {
   std::map<std::string, double> values;
-  for (const Json& entry : state.log_history)
+  for (const Json& entry : run.state.log_history)
     for (const auto& [key, value] : entry.items())
       if (value.is_number()) values[key] = value.get<double>();
+  for (const auto& [key, value] : run.results.items())
+    if (value.is_number()) values[key] = value.get<double>();
   return values;
 }
 
@@ -62,9 +64,12 @@ std::string metric_text(const PastRun& run) {
   if (run.state.best_metric)
     return fmt::format("{} {:.4g}", wanted.empty() ? "best" : wanted, *run.state.best_metric);
   std::string loss;
-  for (auto entry = run.state.log_history.rbegin(); entry != run.state.log_history.rend(); ++entry)
-    for (const auto& [key, value] : entry->items()) {
-      if (!key.starts_with("eval_") || !value.is_number() || is_speed_key(key)) continue;
+  std::vector<Json> entries(run.state.log_history.rbegin(), run.state.log_history.rend());
+  entries.emplace_back(run.results);  // of an evaluation after the log
+  for (const Json& entry : entries)
+    for (const auto& [key, value] : entry.items()) {
+      if (!key.starts_with("eval_") || !value.is_number() || is_speed_key(key) || key == "eval_samples")
+        continue;
       const std::string text = fmt::format("{} {:.4g}", key.substr(5), value.get<double>());
       if (key != "eval_loss") return text;
       if (loss.empty()) loss = text;
@@ -104,6 +109,9 @@ PastRun read_run(FileSystem& fs, const std::string& folder) {
       } catch (const Error&) {
       }
   }
+  if (run.status == "finished")
+    if (auto results = read_json(fs, join_path(folder, "all_results.json")); results && results->is_object())
+      run.results = std::move(*results);
   run.model = file_name(text_of(run.settings, "model_name_or_path"));
   for (const char* key : {"task_name", "dataset_name", "train_file"})
     if (run.task.empty()) run.task = file_name(text_of(run.settings, key));
@@ -147,7 +155,7 @@ BenchReport runs_table(const std::vector<PastRun>& runs) {
                      {},
                      {}};
   for (const PastRun& run : runs) {
-    const auto values = last_values(run.state);
+    const auto values = last_values(run);
     const auto text = [](const std::string& value) { return value.empty() ? Json() : Json(value); };
     Json row;
     row["run"] = run.folder;
@@ -177,7 +185,7 @@ std::vector<BenchReport> compare_runs(const std::vector<PastRun>& runs) {
       for (const auto& [key, value] : run.settings.items()) keys.insert(key);
     else
       arguments.notes.push_back(run.folder + ": its arguments are not known");
-    values.push_back(last_values(run.state));
+    values.push_back(last_values(run));
     for (const auto& [key, value] : values.back())
       if (key != "step" && key != "total_flos") metric_keys.insert(key);
   }

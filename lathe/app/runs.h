@@ -17,6 +17,7 @@ struct PastRun {
   std::string status;       ///< finished, interrupted, or unfinished: running still, or killed
   nlohmann::json settings;  ///< of run.json, else of the newest checkpoint; null: not known
   TrainerState state;       ///< of the newest trainer_state.json
+  nlohmann::json results;   ///< all_results.json of a run that finished; null: there is none
   std::string started;      ///< empty: not known
 };
 

@@ -121,6 +121,17 @@ class Runs(unittest.TestCase):
         self.assertIn("no run", self.lathe("runs", "compare", "all/a", ".", code=1))
         self.assertIn("wants at least 2", self.lathe("runs", "compare", "all/a", code=2))
 
+    def test_an_evaluation_after_the_log_is_seen(self):
+        for name, rate in (("x", "1e-3"), ("y", "2e-3")):
+            command = cl.glue_command(self.root / "late" / name, self.root / "train.csv", self.root / "dev.csv",
+                                      "--learning_rate", rate)
+            self.assertEqual(cl.run(command).returncode, 0)
+        wanted = json.loads((self.root / "late" / "x" / "eval_results.json").read_text())["eval_accuracy"]
+        rows = [json.loads(line) for line in self.lathe("runs", "late", "--json").splitlines()]
+        self.assertEqual(rows[0]["metric"], f"accuracy {wanted:.4g}")
+        self.assertRegex(self.lathe("runs", "compare", "late/x", "late/y"), rf"eval_accuracy +{wanted:.6g} +\d")
+        shutil.rmtree(self.root / "late")
+
     def test_a_killed_run_and_pythons_runs_are_seen(self):
         killed = self.root / "other" / "killed"
         shutil.copytree(self.a / "checkpoint-3", killed / "checkpoint-3")
