@@ -100,6 +100,7 @@ class Parser {
 
   static json value_of(const Option& option, const std::vector<std::string>& values) {
     if (option.kind() == Kind::kBool && values.empty()) return !option.negated;
+    if (option.old != nullptr && option.old->switches && values.empty()) return "true";
     if (values.empty()) {
       fail(ErrorCode::kUsage, "--{}: found no value, wants one ({})", option.name, name_of(option.kind()));
     }
@@ -132,6 +133,7 @@ class Parser {
         std::find_if(fields_.begin(), fields_.end(), [&](const auto& f) { return f.info->name == old.to; });
     if (target == fields_.end())
       fail(ErrorCode::kUsage, "--{}: --{} is no flag of this command", old.name, old.to);
+    if (old.switches && (value == "true" || value == "True" || value == "false" || value == "False")) return;
     const bool fixed = !old.when_true.is_null();
     if (fixed && value == false) return;
     target->set(fixed ? old.when_true : value);
@@ -206,6 +208,7 @@ class Parser {
         const bool optional =
             option.old != nullptr ? option.old->default_value.is_null() : option.field->info->optional;
         json typed;
+        if (option.old != nullptr && option.old->switches && value.is_boolean()) return;
         try {
           typed = value_from_json(key, option.kind(), optional, value);
         } catch (const Error& e) {

@@ -162,6 +162,17 @@ TEST(ArgumentParser, OldNamesAreMappedWithANotice) {
   EXPECT_EQ(parsed("--fp16_backend apex").notices.size(), 1u);
 }
 
+TEST(ArgumentParser, TheOldNameOfTheTokenTakesItWithoutShowingIt) {
+  const auto line = parsed("--use_auth_token hf_X --do_train");
+  EXPECT_EQ(line.script.token, "hf_X");
+  EXPECT_EQ(line.notices, Words({"--use_auth_token is an old name: taken as --token (hidden)"}));
+  for (const auto* text :
+       {"--use_auth_token --do_train", "--use_auth_token true", "--use_auth_token=False"}) {
+    EXPECT_EQ(parsed(text).script.token, std::nullopt) << text;  // Python's token of before is used anyway
+    EXPECT_TRUE(parsed(text).notices.empty()) << text;
+  }
+}
+
 TEST(ArgumentParser, PerGpuBatchSizeWinsWhereverItStands) {
   const auto line = parsed("--per_gpu_train_batch_size 4 --per_device_train_batch_size 16");
   EXPECT_EQ(line.training.per_device_train_batch_size, 4);

@@ -30,16 +30,20 @@ std::vector<std::string> without_secrets(const std::vector<BoundField>& fields,
                                          std::vector<std::string> words) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string name = flag_name(words[i]);
-    // A prefix of a flag stands for it: hiding one word too many does no harm.
+    // A prefix of a flag stands for it, and so does an old name: hiding one word too many does no harm.
     const auto secret = std::find_if(fields.begin(), fields.end(), [&](const BoundField& field) {
-      return !name.empty() && field.info->rules.secret && field.info->name.starts_with(name);
+      if (name.empty() || !field.info->rules.secret) return false;
+      const auto& old = old_names();
+      return field.info->name.starts_with(name) || std::any_of(old.begin(), old.end(), [&](const OldName& o) {
+               return o.to == field.info->name && o.name.starts_with(name);
+             });
     });
     if (secret == fields.end()) continue;
     const std::string hidden = fmt::format("<{}>", secret->info->name);
     const size_t equals = words[i].find('=');
     if (equals != std::string::npos)
       words[i].replace(equals + 1, std::string::npos, hidden);
-    else if (i + 1 < words.size())
+    else if (i + 1 < words.size() && flag_name(words[i + 1]).empty())
       words[++i] = hidden;
   }
   return words;
@@ -47,10 +51,6 @@ std::vector<std::string> without_secrets(const std::vector<BoundField>& fields,
 
 std::string RunFacts::command() const { return shell_text(words); }
 
-std::string time_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
 std::vector<std::pair<std::string, std::string>> run_environment(const TrainingArguments& args,
                                                                  const Backend& backend, int processes) {
   utsname system = {};
@@ -65,6 +65,10 @@ std::vector<std::pair<std::string, std::string>> run_environment(const TrainingA
           {"system", fmt::format("{} {}, {}", system.sysname, system.release, system.machine)}};
 }
 
+std::string time_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
   return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
                      utc.tm_hour, utc.tm_min, utc.tm_sec);
 }

@@ -145,6 +145,10 @@ TEST(RunFacts, SecretsAreHiddenAndTheFileReadsBack) {
   EXPECT_EQ(without_secrets(fields, {"--token", "abc", "--task_name", "mrpc", "--token=abc", "--tok", "x"}),
             (std::vector<std::string>{"--token", "<token>", "--task_name", "mrpc", "--token=<token>", "--tok",
                                       "<token>"}));
+  EXPECT_EQ(without_secrets(fields, {"--use_auth_token", "abc", "--use-auth-token=abc", "--use_auth_token",
+                                     "--task_name", "mrpc"}),
+            (std::vector<std::string>{"--use_auth_token", "<token>", "--use-auth-token=<token>",
+                                      "--use_auth_token", "--task_name", "mrpc"}));
   TestFolder folder;
   write_run_file(real_file_system(), folder.path(), facts()).check();
   const RunFacts back = read_run_file(real_file_system(), folder.path());

@@ -166,6 +166,13 @@ std::string url_origin(std::string_view url) {
   return lower(host == std::string_view::npos ? "" : url.substr(0, url.find('/', host + 3)));
 }
 
+std::string without_userinfo(std::string_view url) {
+  const size_t scheme = url.find("://"), host = scheme == std::string_view::npos ? 0 : scheme + 3;
+  const size_t at = url.substr(0, url.find_first_of("/?#", host)).rfind('@');
+  if (at == std::string_view::npos || at < host) return std::string(url);
+  return std::string(url.substr(0, host)) + std::string(url.substr(at + 1));
+}
+
 std::string url_joined(const std::string& base, const std::string& location) {
   if (location.find("://") != std::string::npos) return location;
   if (location.starts_with("//")) return base.substr(0, base.find("//")) + location;

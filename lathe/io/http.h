@@ -59,6 +59,8 @@ std::string percent_encoded(std::string_view text, bool keep_slashes);
 
 /// "https://host:port" of a URL, in lower case.
 std::string url_origin(std::string_view url);
+/// A URL as it may be shown: without "user:password@".
+std::string without_userinfo(std::string_view url);
 
 /// A redirect's target as a whole URL.
 std::string url_joined(const std::string& base, const std::string& location);

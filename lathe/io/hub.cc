@@ -76,7 +76,7 @@ class FileFetcher {
            "{} of \"{}\": what {} sent has not the hash {} that it announced, and was thrown away; try "
            "again, or "
            "another HF_ENDPOINT",
-           file.name, client_.repo().name, client_.settings().endpoint, file.etag);
+           file.name, client_.repo().name, without_userinfo(client_.settings().endpoint), file.etag);
     }
     fs_.sync(incomplete).check();
     fs_.rename(incomplete, cache_.blob(file.etag)).check();

@@ -53,8 +53,8 @@ std::string bare_etag(std::string_view etag) {
 const char* kind_name(const HubRepo& repo) { return repo.kind == RepoKind::kModel ? "model" : "data set"; }
 
 std::string page_of(const HubSettings& settings, const HubRepo& repo) {
-  return fmt::format("{}/{}{}", settings.endpoint, repo.kind == RepoKind::kModel ? "" : "datasets/",
-                     repo.name);
+  return fmt::format("{}/{}{}", without_userinfo(settings.endpoint),
+                     repo.kind == RepoKind::kModel ? "" : "datasets/", repo.name);
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ HubSettings hub_settings() {
     while (endpoint.ends_with('/')) endpoint.pop_back();
     if (!endpoint.starts_with("http://") && !endpoint.starts_with("https://"))
       fail(ErrorCode::kUsage, "HF_ENDPOINT: found \"{}\", wants a URL such as https://huggingface.co",
-           endpoint);
+           without_userinfo(endpoint));
     settings.endpoint = endpoint;
   }
   settings.token = token_from_environment();
@@ -107,7 +107,7 @@ void HubClient::wait(const HttpResponse& response, int attempt, const std::strin
 void HubClient::raise(const HttpResponse& response, const std::string& file) const {
   const std::string name = fmt::format("{} \"{}\"", kind_name(repo_), repo_.name);
   const std::string page = page_of(settings_, repo_), code = response.header("x-error-code");
-  const std::string tokens = settings_.endpoint + "/settings/tokens";
+  const std::string hub = without_userinfo(settings_.endpoint), tokens = hub + "/settings/tokens";
   const std::string item = file.empty() ? name : fmt::format("{} of {}", file, name);
   if (response.stopped) fail(ErrorCode::kInterrupted, "{}: stopped; what was fetched is kept", item);
   const int status = response.status;
@@ -124,12 +124,12 @@ void HubClient::raise(const HttpResponse& response, const std::string& file) con
     fail(ErrorCode::kNotFound,
          "{}: {} does not know it, or does not accept the token (HTTP 401): check the name, and HF_TOKEN "
          "against {}",
-         name, settings_.endpoint, tokens);
+         name, hub, tokens);
   if (status == 401 || code == "RepoNotFound" || (status == 404 && file.empty()))
     fail(ErrorCode::kNotFound,
          "{}: {} has none of that name, or it is private (HTTP {}): check the spelling, or set HF_TOKEN to a "
          "token from {}",
-         name, settings_.endpoint, status, tokens);
+         name, hub, status, tokens);
   if (status == 403)
     fail(ErrorCode::kNotFound,
          "{}: not allowed (HTTP 403{}): set HF_TOKEN to a token from {} that may read it", item,
@@ -142,9 +142,8 @@ void HubClient::raise(const HttpResponse& response, const std::string& file) con
          "{}: {} after {} tries with {}. Check the network, a proxy (https_proxy) or HF_ENDPOINT; give the "
          "same "
          "command to go on",
-         item, response.failure.empty() ? "no answer" : response.failure, kTries, settings_.endpoint);
-  fail(status == 404 ? ErrorCode::kNotFound : ErrorCode::kIo, "{}: {} answers HTTP {}{}", item,
-       settings_.endpoint, status,
+         item, response.failure.empty() ? "no answer" : response.failure, kTries, hub);
+  fail(status == 404 ? ErrorCode::kNotFound : ErrorCode::kIo, "{}: {} answers HTTP {}{}", item, hub, status,
        response.header("x-error-message").empty() ? "" : ": " + response.header("x-error-message"));
 }
 

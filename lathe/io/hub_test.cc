@@ -86,6 +86,9 @@ TEST(Http, UrlsAreEncodedAndJoined) {
   EXPECT_EQ(url_joined("https://h.co/a/b", "c"), "https://h.co/a/c");
   EXPECT_EQ(url_joined("https://h.co/a", "http://cdn/x"), "http://cdn/x");
   EXPECT_EQ(url_origin("HTTPS://Host:8/x/y"), "https://host:8");
+  EXPECT_EQ(without_userinfo("https://me:p@ss@h.co:8/a@b"), "https://h.co:8/a@b");
+  EXPECT_EQ(without_userinfo("https://h.co/a@b"), "https://h.co/a@b");
+  EXPECT_EQ(without_userinfo("me:secret@h.co"), "h.co");
 }
 
 TEST(Http, ARefusedConnectionIsInTheResponse) {

@@ -120,6 +120,7 @@ struct OldName {
   nlohmann::json when_true = {};  ///< a true value writes this into `to`
   std::string_view note = {};     ///< printed when the flag is given
   bool wins = false;              ///< applied after everything else, as Hugging Face does
+  bool switches = false;  ///< alone, or with true or false, it says nothing: what the target does by itself
 };
 
 /// The one list of fields, in the order of training_args.py (for scripts: of the script), Lathe's own last.

@@ -169,6 +169,20 @@ class Tokens(HubCase):
         self.succeeds(self.info("a/gated"))
         self.check_cache()
 
+    def test_the_password_of_the_endpoint_is_not_shown(self):
+        self.hub.models["a/gated"] = hub_server.Repository(self.files, "gated")
+        endpoint = self.hub.url.replace("://", "://me:pass-word@")
+        for name, token in (("a/gated", ""), ("a/missing", ""), ("a/missing", "wrong")):
+            result = self.fails(self.info(name, HF_ENDPOINT=endpoint, HF_TOKEN=token), self.hub.url)
+            self.assertNotIn("pass-word", result.stderr)
+        result = cl.run([cl.program(), "info", MODEL], env=self.environment(HF_ENDPOINT="me:pass-word@hub"))
+        self.assertIn("wants a URL", result.stderr)
+        self.assertNotIn("pass-word", result.stderr)
+        self.hub.web.close()
+        result = self.fails(self.info(HF_ENDPOINT=endpoint), "after 5 tries")
+        self.assertNotIn("pass-word", result.stderr)
+        self.hub.web.thread.join(1)
+
     def test_the_token_does_not_go_to_the_cdn(self):
         self.succeeds(self.info(HF_TOKEN=hub_server.TOKEN))
         cdn = [h for m, p, h in self.hub.requests if p.count("/") == 2 and p.endswith("/model.safetensors")]
