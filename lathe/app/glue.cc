@@ -191,6 +191,17 @@ MetricValues metrics_of(const Texts& texts, const TokenizedDataset& data, const 
   return {{"accuracy", accuracy(classes, data.labels)}};
 }
 
+/// The names of what metrics_of gives.
+std::vector<std::string> metric_names(const Texts& texts) {
+  if (texts.task == nullptr) {
+    const LabelKind kind = texts.labels.kind;
+    return {kind == LabelKind::kRegression ? "mse" : kind == LabelKind::kMultiLabel ? "f1" : "accuracy"};
+  }
+  std::vector<std::string> names = texts.task->metrics;
+  if (names.size() > 1) names.emplace_back("combined_score");
+  return names;
+}
+
 std::string prediction_text(const LabelSet& set, const Predictions& p, size_t row) {
   const float* logits = &p.logits[row * static_cast<size_t>(p.columns)];
   if (set.kind == LabelKind::kRegression) return fmt::format("{:3.3f}", logits[0]);
@@ -267,6 +278,7 @@ class Glue {
     say_files(texts);
     adopt_label_order(run_, config, texts);
     AutoModel model = from_pretrained(fs, folders, head_of(texts.labels, glue_.ignore_mismatched_sizes));
+    run_.check_metric(metric_names(texts));
     tokenize(texts, *model.tokenizer);
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {

@@ -24,6 +24,7 @@ class Qa {
     FileSystem& fs = real_file_system();
     const HubSettings hub = run_.hub(qa_.token);
     const ModelFolders folders = fetch_folders(qa_, hub);
+    run_.check_metric(metric_names());
     read_data(hub);
     AutoModel model = from_pretrained(fs, folders, {Problem::kQuestionAnswering, {}, false});
     make_features(*model.tokenizer);
@@ -174,6 +175,16 @@ class Qa {
     if (!test && run_.wants_findings()) run_.show(findings());
     return qa_.version_2_with_negative ? squad_v2_metrics(squad, answers_.answers)
                                        : squad_v1_metrics(squad, answers_.answers);
+  }
+
+  /// The names of what `score` gives.
+  std::vector<std::string> metric_names() const {
+    if (!qa_.version_2_with_negative) return {"exact_match", "f1"};
+    std::vector<std::string> names;
+    for (const char* part : {"", "HasAns_", "NoAns_"})
+      for (const char* name : {"exact", "f1", "total"}) names.push_back(fmt::format("{}{}", part, name));
+    names.insert(names.end(), {"best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh"});
+    return names;
   }
 
   /// The questions that were answered worst.

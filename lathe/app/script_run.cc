@@ -9,6 +9,7 @@
 #include "lathe/io/directory_transaction.h"
 #include "lathe/io/hub_cache.h"
 #include "lathe/io/json_file.h"
+#include "lathe/train/log_format.h"
 #include "lathe/train/python_format.h"
 
 namespace lathe {
@@ -18,7 +19,6 @@ constexpr const char* kDefaultOutput = "trainer_output";
 
 int64_t trainable_parameters(const TaskModel& model) { return nn::flat_layout(model.parameters()).trainable; }
 
-/// Makes and removes a folder there: permissions alone do not tell (read-only disks, /proc).
 /// Whether the folder holds nothing but what a run that ended before its first checkpoint leaves.
 bool is_left_over(const std::vector<std::string>& names) {
   const bool ran = std::find(names.begin(), names.end(), kRunFile) != names.end();
@@ -28,6 +28,7 @@ bool is_left_over(const std::vector<std::string>& names) {
   });
 }
 
+/// Makes and removes a folder there: permissions alone do not tell (read-only disks, /proc).
 void check_writable(FileSystem& fs, const std::string& folder) {
   std::string existing = folder;
   while (!fs.exists(existing) && parent_folder(existing) != existing) existing = parent_folder(existing);
@@ -186,6 +187,17 @@ void ScriptRun::begin_tracking(const Trainer& trainer) {
   facts_.environment = run_environment(args_, *backend_, group_ == nullptr ? 1 : group_->size());
   write_run_file(fs_, output_dir(), facts_).check();
   trackers_ = make_trackers(fs_, facts_, trainer, *backend_, terminal_.sink());
+}
+
+void ScriptRun::check_metric(std::vector<std::string> names) const {
+  if (!args_.metric_for_best_model || args_.eval_strategy == "no") return;
+  if (args_.prediction_loss_only) names.clear();
+  names.insert(names.begin(), "loss");
+  std::string wanted = *args_.metric_for_best_model;
+  if (wanted.starts_with("eval_")) wanted = wanted.substr(5);
+  if (is_speed_key("eval_" + wanted) || std::find(names.begin(), names.end(), wanted) != names.end()) return;
+  fail(ErrorCode::kUsage, "--metric_for_best_model: found {}, wants one of {}", *args_.metric_for_best_model,
+       fmt::join(names, ", "));
 }
 
 void ScriptRun::show(const Findings& findings) {

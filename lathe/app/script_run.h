@@ -53,6 +53,9 @@ class ScriptRun {
   nlohmann::json evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples);
   /// Prints "***** eval metrics *****" and merges the metrics into <split>_results.json and all_results.json.
   void report(const std::string& split, const nlohmann::json& metrics, const nlohmann::json& to_write);
+  /// Refuses a --metric_for_best_model that no evaluation will have.  names: of the metrics beside loss and
+  /// speed.  Errors: kUsage.
+  void check_metric(std::vector<std::string> names) const;
   /// Whether somebody wants to see what an evaluation found.
   bool wants_findings() const { return is_main(group_.get()) && reports_to(args_, "html"); }
   void show(const Findings& findings);
@@ -80,9 +83,6 @@ class ScriptRun {
   std::vector<std::unique_ptr<Tracker>> trackers_;
 };
 
-/// The report of weights that were missing or not used, one line each, as a warning or information.
-void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model);
-
 /// The folders of weights, configuration and tokenizer that a script names, fetched where they must be.
 template <typename Script>
 ModelFolders fetch_folders(const Script& script, const HubSettings& hub) {
@@ -96,6 +96,9 @@ ModelFolders fetch_folders(const Script& script, const HubSettings& hub) {
   folders.tokenizer = script.tokenizer_name ? fetch(*script.tokenizer_name, {false, true}) : folders.weights;
   return folders;
 }
+
+/// The report of weights that were missing or not used, one line each, as a warning or information.
+void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model);
 
 /// The terminal of ranks beside the first: warnings and errors (--log_level_replica), nothing on stdout.
 Terminal quiet_terminal(const TrainingArguments& args);

@@ -114,7 +114,9 @@ void check_choice(const FieldInfo& info, const std::string& value) {
     fail(ErrorCode::kUsage, "--{}: '{}' is not there yet; choose from {}{}", info.name, value,
          joined(rules.choices), rules.reason.empty() ? "" : fmt::format(" ({})", rules.reason));
   }
-  fail(ErrorCode::kUsage, "--{}: found '{}', wants one of {}", info.name, value, joined(rules.choices));
+  const bool parted = info.kind == Kind::kList && value.find(',') != std::string::npos;
+  fail(ErrorCode::kUsage, "--{}: found '{}', wants one of {}{}", info.name, value, joined(rules.choices),
+       parted ? "; several are parted by blanks" : "");
 }
 
 void check_range(const FieldInfo& info, const json& value) {

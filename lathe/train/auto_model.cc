@@ -81,10 +81,6 @@ AutoModel from_config(const ModelConfig& config, const HeadOptions& head,
   return model;
 }
 
-Problem saved_problem(const ModelConfig& config) {
-  const auto architectures =
-      value_or<std::vector<std::string>>(config.json, "architectures", {}, config.file);
-  for (Problem problem : {Problem::kQuestionAnswering, Problem::kMaskedLm})
 Problem classification_problem(const ModelConfig& config) {
   const std::string type = value_or<std::string>(config.json, "problem_type", "", config.file);
   for (Problem problem : {Problem::kMultiLabel, Problem::kRegression})
@@ -92,6 +88,10 @@ Problem classification_problem(const ModelConfig& config) {
   return type.empty() && config_labels(config).size() == 1 ? Problem::kRegression : Problem::kSingleLabel;
 }
 
+Problem saved_problem(const ModelConfig& config) {
+  const auto architectures =
+      value_or<std::vector<std::string>>(config.json, "architectures", {}, config.file);
+  for (Problem problem : {Problem::kQuestionAnswering, Problem::kMaskedLm})
     for (const std::string& name : architectures)
       if (name == architecture(config, problem)) return problem;
   for (const std::string& name : architectures)

@@ -45,6 +45,10 @@ AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const Hea
 /// A model with new weights.
 AutoModel from_config(const ModelConfig& config, const HeadOptions& head, std::optional<Tokenizer> tokenizer);
 
+/// What a classifier of this configuration is for, whatever head was saved: "problem_type", else regression
+/// where there is one label.
+Problem classification_problem(const ModelConfig& config);
+
 /// The problem that a saved model was trained for, from "architectures", "problem_type" and the number of
 /// labels. Errors: kInvalidData if it has no head that Lathe knows.
 Problem saved_problem(const ModelConfig& config);
@@ -52,10 +56,6 @@ Problem saved_problem(const ModelConfig& config);
 /// Writes all weights into the session: those of the checkpoint, then new ones for what it lacks, drawn in
 /// declared order from a generator seeded `seed`: N(0, initializer_range), or as their family has it,
 /// biases 0, LayerNorm 1.  Returns the report. Errors: kInvalidData for weights that are not finite, or of
-/// What a classifier of this configuration is for, whatever head was saved: "problem_type", else regression
-/// where there is one label.
-Problem classification_problem(const ModelConfig& config);
-
 /// another shape without model.ignore_mismatched_sizes. Source: BertPreTrainedModel._init_weights after
 /// set_seed(seed), as run_glue calls them.
 LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed);

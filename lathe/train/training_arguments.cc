@@ -166,13 +166,15 @@ void check_accelerator_config(const TrainingArguments& args, std::vector<std::st
 /// Own files in place of a named data set: one for each thing that is to be done.
 template <typename A>
 void check_files(const A& args, const TrainingArguments& training, std::string_view instead) {
-  const auto need = [&](bool wanted, const std::optional<std::string>& file, std::string_view doing,
+  const auto need = [&](bool wanted, const std::optional<std::string>& file, const std::string& doing,
                         std::string_view flag) {
     if (!wanted || file) return;
     fail(ErrorCode::kUsage, "--{}: found neither {} nor --{}, wants one of them", doing, instead, flag);
   };
   need(training.do_train, args.train_file, "do_train", "train_file");
-  need(training.do_eval, args.validation_file, "do_eval", "validation_file");
+  need(training.do_eval, args.validation_file,
+       training.eval_strategy == "no" ? "do_eval" : "eval_strategy " + training.eval_strategy,
+       "validation_file");
   need(training.do_predict, args.test_file, "do_predict", "test_file");
 }
 

@@ -205,6 +205,10 @@ TEST(Validate, RefusesValuesOutOfRangeOrChoice) {
               a.optim = "lomo");
   EXPECT_SAYS("--optim: found 'adam', wants one of", a.optim = "adam");
   EXPECT_SAYS("--report_to: 'wandb' is not there yet", a.report_to = {"none", "wandb"});
+  EXPECT_SAYS(
+      "--report_to: found 'html,tensorboard', wants one of none, all, tensorboard, html; several are "
+      "parted by blanks",
+      a.report_to = {"html,tensorboard"});
   EXPECT_SAYS("wants exactly one of min_lr and min_lr_rate", a.lr_scheduler_type = "cosine_with_min_lr");
 }
 
@@ -246,6 +250,9 @@ TEST(Validate, GlueWantsATaskOrFiles) {
   EXPECT_EQ(error(), "--do_train: found neither --task_name nor --train_file, wants one of them");
   args.train_file = "train.csv";
   EXPECT_EQ(error(), "--do_eval: found neither --task_name nor --validation_file, wants one of them");
+  training.eval_strategy = "steps";  // which turned do_eval on
+  EXPECT_EQ(error(),
+            "--eval_strategy steps: found neither --task_name nor --validation_file, wants one of them");
   args.task_name = "MRPC";
   EXPECT_EQ(error(), "no error");
   EXPECT_EQ(args.task_name, "mrpc");
