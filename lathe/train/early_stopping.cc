@@ -16,8 +16,9 @@ EarlyStopping::EarlyStopping(int64_t patience, double threshold, const nlohmann:
 
 bool EarlyStopping::step(double metric, std::optional<double> best, bool greater_is_better,
                          nlohmann::json& callbacks) {
-  const bool better = !best || ((greater_is_better ? metric > *best : metric < *best) &&
-                                std::abs(metric - *best) > threshold_);
+  const bool better =
+      std::isfinite(metric) && (!best || ((greater_is_better ? metric > *best : metric < *best) &&
+                                          std::abs(metric - *best) > threshold_));
   count_ = better ? 0 : count_ + 1;
   callbacks[kName] = {
       {"args", {{"early_stopping_patience", patience_}, {"early_stopping_threshold", threshold_}}},

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace lathe {
 namespace {
 
@@ -17,6 +19,13 @@ TEST(EarlyStopping, CountsEvaluationsWithoutGainAndGoesOnCounting) {
 
   EarlyStopping resumed(2, 0.1, callbacks);
   EXPECT_TRUE(resumed.step(0.8, 0.8, false, callbacks));
+}
+
+TEST(EarlyStopping, AMetricThatIsNoNumberIsNotBetterEvenAtFirst) {
+  nlohmann::json callbacks;
+  EarlyStopping stopping(2, 0, callbacks);
+  EXPECT_FALSE(stopping.step(std::numeric_limits<double>::quiet_NaN(), {}, true, callbacks));
+  EXPECT_TRUE(stopping.step(std::numeric_limits<double>::quiet_NaN(), {}, true, callbacks));
 }
 
 TEST(EarlyStopping, KnowsWhichWayIsBetter) {

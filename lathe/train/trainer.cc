@@ -145,6 +145,7 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   std::optional<OptimizerProgress> python;
   if (!resume_from.empty()) {
     python = read_checkpoint(fs_, resume_from, model_, *session_, state_, run_);
+    find_best_checkpoint(resume_from);
     if (args_.auto_find_batch_size) set_batch_size(state_.train_batch_size);  // the sums of the run so far
   }
   const Plan plan = this->plan();

@@ -172,6 +172,11 @@ class Trainer {
   void evaluate_and_save(const Plan& plan, bool epoch_end);
   /// Early stopping, schedule and best model after an evaluation.  True: it was the best so far.
   bool follow_metric(const nlohmann::json& metrics);
+  /// Once a checkpoint is written: which one is that of the best step.
+  void name_best_checkpoint();
+  /// The best checkpoint of a run that goes on, after its folder was moved or spelled otherwise.
+  void find_best_checkpoint(const std::string& resume_from);
+  std::string checkpoint_folder(int64_t step) const;
   std::string save_checkpoint();
   void write_checkpoint_to(const std::string& folder);
   void rotate_checkpoints();

@@ -1,4 +1,8 @@
 // What follows a metric of the evaluations: the learning rate, early stopping, the best model.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -50,14 +54,43 @@ bool Trainer::follow_metric(const nlohmann::json& metrics) {
         fmt::format("stopping early after step {}: {} evaluations in a row without a better {}",
                     state_.global_step, *args_.early_stopping_patience, *args_.metric_for_best_model));
   }
+  if (!std::isfinite(value)) return false;
   if (state_.best_metric && !(greater ? value > *state_.best_metric : value < *state_.best_metric))
     return false;
   state_.best_metric = value;
-  state_.best_global_step = state_.global_step;
-  if (args_.output_dir && args_.save_strategy != "no")
-    state_.best_model_checkpoint =
-        join_path(*args_.output_dir, fmt::format("checkpoint-{}", state_.global_step));
+  if (args_.save_strategy != "no") state_.best_global_step = state_.global_step;
   return true;
+}
+
+/// The best step has a checkpoint only where one was saved at that step: until then the one before it stays
+/// the best that can be loaded.  Source: transformers' Trainer._save_checkpoint.
+void Trainer::name_best_checkpoint() {
+  if (args_.save_strategy == "no" || !state_.best_global_step) return;
+  const std::string folder = checkpoint_folder(*state_.best_global_step);
+  if (*state_.best_global_step == state_.global_step || fs_.is_directory(folder))
+    state_.best_model_checkpoint = folder;
+}
+
+/// After a folder was moved, or named otherwise than before, the best checkpoint is looked for beside the one
+/// that the run goes on from, where the state says, and in the output folder.
+void Trainer::find_best_checkpoint(const std::string& resume_from) {
+  if (!state_.best_model_checkpoint) return;
+  const std::string recorded = *state_.best_model_checkpoint, name = file_name(recorded);
+  std::vector<std::string> places{join_path(parent_folder(resume_from), name), recorded};
+  if (args_.output_dir) places.push_back(join_path(*args_.output_dir, name));
+  const auto found = std::find_if(places.begin(), places.end(),
+                                  [&](const std::string& place) { return fs_.is_directory(place); });
+  state_.best_model_checkpoint.reset();
+  if (found == places.end()) {
+    say(LogLevel::kWarning, fmt::format("{}: the best checkpoint that it names, {}, is not there any more: "
+                                        "goes on without one",
+                                        resume_from, recorded));
+    return;
+  }
+  // Spelled as `checkpoints` spells it, so that it is known again among those that may be deleted.
+  std::error_code error;
+  const bool own = args_.output_dir && std::filesystem::equivalent(*found, places.back(), error) && !error;
+  state_.best_model_checkpoint = own ? places.back() : *found;
 }
 
 }  // namespace lathe

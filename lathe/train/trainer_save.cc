@@ -5,9 +5,14 @@
 
 namespace lathe {
 
+std::string Trainer::checkpoint_folder(int64_t step) const {
+  return join_path(*args_.output_dir, fmt::format("checkpoint-{}", step));
+}
+
 std::string Trainer::save_checkpoint() {
-  const std::string folder = join_path(*args_.output_dir, fmt::format("checkpoint-{}", state_.global_step));
+  const std::string folder = checkpoint_folder(state_.global_step);
   share_counts();
+  name_best_checkpoint();
   saved_this_step_ = true;
   if (is_main(group())) write_checkpoint_to(folder);
   if (group() != nullptr) group()->barrier().check();  // who goes on may read it

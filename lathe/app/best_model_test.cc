@@ -1,0 +1,110 @@
+// Which checkpoint a run takes for the best one, by metrics that a test makes up.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <limits>
+
+#include "lathe/backends/register.h"
+#include "lathe/io/test_folder.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+namespace {
+
+const std::string kModel = LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification";
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+class BestModel : public testing::Test {
+ protected:
+  BestModel() {
+    for (int32_t sample = 0; sample < 4; ++sample) {
+      data_.input_ids.insert(data_.input_ids.end(), {2, 5 + sample, 3});
+      data_.type_ids.insert(data_.type_ids.end(), 3, 0);
+      data_.begins.push_back(3 * (sample + 1));
+      data_.labels.push_back(sample % 2);
+    }
+    args_.output_dir = folder_ / "out";
+    args_.per_device_train_batch_size = 4;
+    args_.eval_strategy = args_.save_strategy = "steps";
+    args_.eval_steps = 1;
+    args_.save_steps = 1;
+    args_.metric_for_best_model = "score";
+    args_.greater_is_better = true;
+  }
+
+  /// One update and one evaluation for each score.
+  TrainerState train(const std::vector<double>& scores, const std::string& resume_from = "") {
+    size_t next = 0;
+    TrainerHooks hooks;
+    hooks.compute_metrics = [&](const TokenizedDataset&, const Predictions&) {
+      return MetricValues{{"score", scores.at(next++)}};
+    };
+    hooks.message = [&](LogLevel, const std::string& text) { said_ += text + "\n"; };
+    args_.max_steps += static_cast<int64_t>(scores.size());
+    AutoModel model = from_pretrained(real_file_system(), kModel, {Problem::kSingleLabel, {}, false});
+    Trainer trainer(*backend_, model, args_, &data_, &data_, hooks);
+    trainer.train(resume_from);
+    return trainer.state();
+  }
+
+  bool is_there(const std::string& checkpoint) const {
+    return std::filesystem::is_directory(join_path(*args_.output_dir, checkpoint));
+  }
+
+  TestFolder folder_;
+  std::unique_ptr<Backend> backend_ = open_device("cpu", {1});
+  TokenizedDataset data_;
+  TrainingArguments args_ = [] {
+    TrainingArguments args;
+    args.max_steps = 0;
+    return args;
+  }();
+  std::string said_;
+};
+
+TEST_F(BestModel, IsTheLastBestThatWasSaved) {
+  args_.save_steps = 2;
+  args_.load_best_model_at_end = true;
+  const TrainerState state = train({0.1, 0.5, 0.9, 0.4});
+  EXPECT_EQ(state.best_metric, 0.9);
+  EXPECT_EQ(state.best_global_step, 3);
+  EXPECT_EQ(state.best_model_checkpoint, folder_ / "out/checkpoint-2");
+  EXPECT_NE(said_.find("loaded the best model from " + folder_ / "out/checkpoint-2"), std::string::npos)
+      << said_;
+}
+
+TEST_F(BestModel, IsNoneWhereTheBestWasNotSaved) {
+  args_.save_steps = 2;
+  const TrainerState state = train({0.9, 0.1, 0.1, 0.1});
+  EXPECT_EQ(state.best_global_step, 1);
+  EXPECT_EQ(state.best_model_checkpoint, std::nullopt);
+}
+
+TEST_F(BestModel, IsNeverOneWhoseMetricIsNotFinite) {
+  const TrainerState state = train({kNan, 0.3, std::numeric_limits<double>::infinity(), 0.2});
+  EXPECT_EQ(state.best_metric, 0.3);
+  EXPECT_EQ(state.best_model_checkpoint, folder_ / "out/checkpoint-2");
+}
+
+TEST_F(BestModel, IsKnownAgainInAFolderThatWasMovedAndIsSpelledOtherwise) {
+  args_.save_total_limit = 2;
+  train({0.9, 0.1, 0.1});
+  std::filesystem::rename(folder_ / "out", folder_ / "moved");
+  args_.output_dir = folder_ / "." + "/moved";
+  const TrainerState state = train({0.1, 0.1}, folder_ / "moved/checkpoint-3/");
+  EXPECT_EQ(state.best_model_checkpoint, join_path(*args_.output_dir, "checkpoint-1"));
+  EXPECT_TRUE(is_there("checkpoint-1"));
+  EXPECT_FALSE(is_there("checkpoint-3"));
+  EXPECT_TRUE(is_there("checkpoint-5"));
+}
+
+TEST_F(BestModel, IsForgottenWhereItIsGone) {
+  train({0.9, 0.1});
+  std::filesystem::remove_all(folder_ / "out/checkpoint-1");
+  const TrainerState state = train({0.1}, folder_ / "out/checkpoint-2");
+  EXPECT_EQ(state.best_model_checkpoint, std::nullopt);
+  EXPECT_NE(said_.find(folder_ / "out/checkpoint-1, is not there any more"), std::string::npos) << said_;
+}
+
+}  // namespace
+}  // namespace lathe
