@@ -276,6 +276,7 @@ class Glue {
     Texts texts =
         glue_.task_name ? read_task(glue_, training_, hub) : read_files(glue_, training_, config, hub);
     say_files(texts);
+    check_labels(texts);
     adopt_label_order(run_, config, texts);
     AutoModel model = from_pretrained(fs, folders, head_of(texts.labels, glue_.ignore_mismatched_sizes));
     run_.check_metric(metric_names(texts));
@@ -322,6 +323,23 @@ class Glue {
     for (const TextDataset& data : texts.test) run_.say(LogLevel::kInfo, "test data: " + data.origin);
   }
 
+  /// Every row to learn from has a label; of a file to evaluate all have, or none.
+  void check_labels(const Texts& texts) {
+    const auto refuse = [](const TextDataset& data, const char* wanted) {
+      fail(ErrorCode::kInvalidData, "{}: found no label, wants {}: give it one, or leave the row out",
+           data.unlabelled_row, wanted);
+    };
+    if (texts.train && !texts.train->unlabelled_row.empty())
+      refuse(*texts.train, "one in every row of a file to learn from");
+    for (const TextDataset& data : texts.validation) {
+      if (!data.labelled)
+        run_.say(LogLevel::kWarning,
+                 data.origin + " has no labels: no loss and no metrics of it are reported");
+      else if (!data.unlabelled_row.empty())
+        refuse(data, "one as in the other rows");
+    }
+  }
+
   void tokenize(Texts& texts, const Tokenizer& tokenizer) {
     int length = static_cast<int>(glue_.max_seq_length);
     if (length > tokenizer.model_max_length()) {
@@ -342,7 +360,7 @@ class Glue {
     for (TextDataset& data : texts.test) {
       truncate(data, glue_.max_predict_samples);
       test_.push_back(tokenize_dataset(data, tokenizer, length, pool));
-      test_.back().labels.clear();  // −1 everywhere: there is nothing to compare with
+      test_.back().labels.clear();  // to be predicted, even where they are known
       test_.back().targets.clear();
     }
   }

@@ -7,6 +7,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/data/parquet.h"
+#include "lathe/data/table_parsers.h"
 #include "lathe/data/text.h"
 #include "lathe/io/gzip.h"
 
@@ -53,15 +54,36 @@ int32_t glue_label(const GlueTask& task, const Table& table, const Column& colum
 
 bool is_number_text(ColumnType type) { return type == ColumnType::kInteger || type == ColumnType::kFloat; }
 
+[[noreturn]] void fail_missing(const Table& table, const Column& column, size_t row) {
+  fail_label(table, row, column.name, column.values[row], "a label in every row of a file to learn from");
+}
+
+/// Text beside numbers is class names, but not where its only words are those that stand for no number.
+void refuse_words_for_no_number(const Table& table, const Column& column) {
+  static const std::set<std::string, std::less<>> words = {"nan",  "-nan", "na",  "n/a",  "#n/a", "<na>",
+                                                           "null", "none", "inf", "+inf", "-inf"};
+  std::vector<std::string> others;
+  std::optional<size_t> first;
+  for (size_t row = 0; row < column.values.size(); ++row) {
+    if (!words.contains(to_lower(column.values[row])))
+      others.push_back(column.values[row]);
+    else if (!first)
+      first = row;
+  }
+  if (first && is_number_text(table_detail::type_of_text(others)))
+    fail_label(table, *first, column.name, column.values[*first],
+               "a number as in the other rows: give it one, leave the row out, or, if it is a class, call it "
+               "otherwise");
+}
+
 std::vector<std::string> sorted_labels(const Table& table, const Column& column) {
   std::set<std::string> distinct;
   for (size_t row = 0; row < column.values.size(); ++row) {
     const std::string& value = column.values[row];
     if (column.type != ColumnType::kList) {
-      if (value.empty())
-        fail_label(table, row, column.name, value, "a label in every row of a file to learn from");
+      if (value.empty()) fail_missing(table, column, row);
       distinct.insert(value);
-    } else if (!value.empty()) {
+    } else {
       for (const std::string& element : list_elements(value)) distinct.insert(element);
     }
   }
@@ -74,6 +96,10 @@ std::vector<std::string> sorted_labels(const Table& table, const Column& column)
 }
 
 LabelSet infer_labels(const Table& table, const Column& column) {
+  if (column.type == ColumnType::kFloat || column.type == ColumnType::kList)
+    for (size_t row = 0; row < column.values.size(); ++row)
+      if (column.values[row].empty()) fail_missing(table, column, row);
+  if (column.type == ColumnType::kString) refuse_words_for_no_number(table, column);
   switch (column.type) {
     case ColumnType::kFloat:
       return {.kind = LabelKind::kRegression, .names = {}};
@@ -95,6 +121,11 @@ int32_t own_label(const LabelSet& set, const Table& table, const Column& column,
   return id;
 }
 
+void note_label(const Table& table, size_t row, bool present, TextDataset& out) {
+  out.labelled |= present;
+  if (!present && out.unlabelled_row.empty()) out.unlabelled_row = table.place(row);
+}
+
 void read_labels(const Table& table, const Column& column, TextDataset& out) {
   const LabelSet& set = out.label_set;
   const size_t classes = set.names.size();
@@ -109,16 +140,17 @@ void read_labels(const Table& table, const Column& column, TextDataset& out) {
   if (set.kind == LabelKind::kMultiLabel) out.targets.assign(table.rows() * classes, 0.0f);
   for (size_t row = 0; row < table.rows(); ++row) {
     const std::string& value = column.values[row];
-    const bool absent = value.empty() || value == "-1";
+    const bool absent =
+        value.empty() || (set.kind == LabelKind::kClasses && value == "-1" && set.id_of(value) < 0);
     if (set.kind == LabelKind::kRegression) {
       out.targets.push_back(value.empty() ? -1.0f : parse_target(table, column, row));
     } else if (set.kind == LabelKind::kClasses) {
-      out.labels.push_back(absent && set.id_of(value) < 0 ? -1 : own_label(set, table, column, row, value));
+      out.labels.push_back(absent ? -1 : own_label(set, table, column, row, value));
     } else if (!value.empty()) {
       for (const std::string& element : list_elements(value))
         out.targets[row * classes + own_label(set, table, column, row, element)] = 1.0f;
     }
-    out.labelled |= !absent;
+    note_label(table, row, !absent, out);
   }
 }
 
@@ -173,12 +205,13 @@ TextDataset dataset_from_glue_table(const GlueTask& task, const Table& table) {
   if (column == nullptr) column = table.find(kLabelColumn);
   fill_absent_labels(out);
   if (column == nullptr) return out;
-  out.labelled = true;
   for (size_t row = 0; row < table.rows(); ++row) {
+    const bool present = task.is_regression() || column->values[row] != "-1";
     if (task.is_regression())
       out.targets[row] = parse_target(table, *column, row);
-    else if (column->values[row] != "-1")
+    else if (present)
       out.labels[row] = glue_label(task, table, *column, row);
+    note_label(table, row, present, out);
   }
   return out;
 }

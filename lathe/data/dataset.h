@@ -28,16 +28,17 @@ struct LabelSet {
   bool operator==(const LabelSet&) const = default;
 };
 
-/// Texts and what they are labelled with.  Rows without a label have -1 in labels or targets.
+/// Texts and what they are labelled with.  Rows without a label have -1 (several labels: 0) there.
 struct TextDataset {
   std::string origin;
   std::vector<std::string> first;
   std::vector<std::string> second;  ///< empty, or one per row
   LabelSet label_set;
-  std::vector<int32_t> labels;                 ///< kClasses: [rows]
-  std::vector<float> targets;                  ///< kRegression: [rows]; kMultiLabel: [rows · names] 0 or 1
-  bool labelled = false;                       ///< false: the file has no label column (a test file)
-  int64_t skipped_rows = 0;                    ///< damaged rows of GLUE files that were left out
+  std::vector<int32_t> labels;      ///< kClasses: [rows]
+  std::vector<float> targets;       ///< kRegression: [rows]; kMultiLabel: [rows · names] 0 or 1
+  bool labelled = false;            ///< false: no row has a label (a test file)
+  std::string unlabelled_row = {};  ///< "file:line" of the first row without one; "" if all have one
+  int64_t skipped_rows = 0;         ///< damaged rows of GLUE files that were left out
   std::vector<std::string> text_columns = {};  ///< where a user's own file has its texts
 
   size_t size() const { return first.size(); }

@@ -1,5 +1,6 @@
 #include "lathe/data/dataset.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,8 +81,9 @@ TEST(OwnFile, TestFilesNeedNoLabels) {
   const auto none = dataset_from_table(csv("text\na\nb\n"), &known);
   EXPECT_EQ(none.labels, (std::vector<int32_t>{-1, -1}));
   EXPECT_FALSE(none.labelled);
-  EXPECT_EQ(dataset_from_table(csv("text,label\na,-1\nb,-1\n"), &known).labels,
-            (std::vector<int32_t>{-1, -1}));
+  const auto minus = dataset_from_table(csv("text,label\na,-1\nb,-1\n"), &known);
+  EXPECT_EQ(minus.labels, (std::vector<int32_t>{-1, -1}));
+  EXPECT_FALSE(minus.labelled);
   message_of(ErrorCode::kNotFound, [] { dataset_from_table(csv("text\na\n")); });
 }
 
@@ -108,6 +110,47 @@ TEST(OwnFile, RefusesWhatCannotBeLearnt) {
              [] { dataset_from_table(json_table(R"([{"t": {"x": 1}, "label": "a"}])")); });
   message_of(ErrorCode::kInvalidData,
              [] { dataset_from_table(json_table(R"([{"t": "x", "label": null}])")); });
+}
+
+TEST(OwnFile, ANumberOrListThatIsMissingIsRefusedWithItsPlace) {
+  const auto learn = [](const Table& table) {
+    return message_of(ErrorCode::kInvalidData, [&] { dataset_from_table(table); });
+  };
+  const std::string wanted = "wants a label in every row of a file to learn from";
+  EXPECT_EQ(learn(csv("text,label\na,1.5\nb,\nc,2\n")), "own.csv:3: column 'label': found '', " + wanted);
+  for (const char* row : {R"({"t": "y", "label": null})", R"({"t": "y"})"}) {
+    const auto number = learn(json_table(R"({"t": "x", "label": 0.5})" + std::string("\n") + row));
+    EXPECT_TRUE(contains(number, "own.json:2") && contains(number, wanted)) << number;
+    const auto list = learn(json_table(R"({"t": "x", "label": ["a"]})" + std::string("\n") + row));
+    EXPECT_TRUE(contains(list, "own.json:2") && contains(list, wanted)) << list;
+  }
+}
+
+TEST(OwnFile, TheFirstRowWithoutALabelIsKnown) {
+  const LabelSet classes{.kind = LabelKind::kClasses, .names = {"neg", "pos"}};
+  for (const char* gap : {"", "-1"}) {
+    const auto d = dataset_from_table(csv(fmt::format("text,label\na,pos\nb,{0}\nc,{0}\n", gap)), &classes);
+    EXPECT_TRUE(d.labelled);
+    EXPECT_EQ(d.unlabelled_row, "own.csv:3");
+  }
+  const LabelSet numbers{.kind = LabelKind::kRegression, .names = {}};
+  const auto d = dataset_from_table(csv("text,label\na,-1\nb,-1\n"), &numbers);
+  EXPECT_TRUE(d.labelled);  // -1 is a number like others
+  EXPECT_EQ(d.unlabelled_row, "");
+  EXPECT_EQ(dataset_from_table(csv("text,label\na,\nb,2\n"), &numbers).unlabelled_row, "own.csv:2");
+}
+
+TEST(OwnFile, AWordForNoNumberIsNoClassBesideNumbers) {
+  for (const char* word : {"nan", "NA", "N/A", "null", "None", "-inf"})
+    for (const char* number : {"1", "0.5"}) {
+      const auto message = message_of(ErrorCode::kInvalidData, [&] {
+        dataset_from_table(csv(fmt::format("text,label\na,{0}\nb,{0}\nc,{1}\n", number, word)));
+      });
+      EXPECT_TRUE(contains(message, fmt::format("own.csv:4: column 'label': found '{}'", word))) << message;
+      EXPECT_TRUE(contains(message, "leave the row out")) << message;
+    }
+  EXPECT_EQ(dataset_from_table(csv("text,label\na,yes\nb,NA\n")).label_set.names, (Values{"NA", "yes"}));
+  EXPECT_EQ(dataset_from_table(csv("text,label\na,1\nb,other\n")).label_set.names, (Values{"1", "other"}));
 }
 
 TEST(LabelSet, AdoptsAModelsOrder) {

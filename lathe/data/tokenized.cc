@@ -30,8 +30,10 @@ TokenizedDataset tokenize_dataset(const TextDataset& dataset, const Tokenizer& t
       });
   TokenizedDataset out;
   out.append(parts);
-  out.labels = dataset.labels;
-  out.targets = dataset.targets;
+  if (dataset.labelled) {
+    out.labels = dataset.labels;
+    out.targets = dataset.targets;
+  }
   if (dataset.label_set.kind == LabelKind::kMultiLabel)
     out.num_targets = static_cast<int>(dataset.label_set.names.size());
   return out;

@@ -35,7 +35,8 @@ struct TokenizedDataset {
   void append(std::span<const TokenizedDataset> parts);
 };
 
-/// Texts to tokens, truncated longest first to max_length (special tokens included); labels come along.
+/// Texts to tokens, truncated longest first to max_length (special tokens included); labels come along where
+/// there are any.
 /// The result does not depend on the number of threads.
 /// Errors: kUsage as Tokenizer::encode.
 TokenizedDataset tokenize_dataset(const TextDataset& dataset, const Tokenizer& tokenizer, int max_length,

@@ -22,6 +22,7 @@ TextDataset toy_pairs() {
   d.second = {"c", "b b b b", "a", "B"};
   d.label_set.names = {"x", "y"};
   d.labels = {0, 1, 1, -1};
+  d.labelled = true;
   return d;
 }
 
@@ -52,11 +53,20 @@ TEST(TokenizeDataset, SingleTextsAndSeveralTargets) {
   d.first = {"a b c a b c", "c"};
   d.label_set = {.kind = LabelKind::kMultiLabel, .names = {"x", "y", "z"}};
   d.targets = {1, 0, 1, 0, 0, 0};
+  d.labelled = true;
   ThreadPool pool(2);
   const TokenizedDataset t = tokenize_dataset(d, toy_tokenizer(), 4, pool);
   EXPECT_EQ(t.input_ids, (Ints{2, 5, 6, 3, 2, 7, 3}));
   EXPECT_EQ(t.num_targets, 3);
   EXPECT_EQ(t.targets, d.targets);
+}
+
+TEST(TokenizeDataset, OfAFileWithoutLabelsThereAreNone) {
+  TextDataset d = toy_pairs();
+  d.labels.assign(d.size(), -1);
+  d.labelled = false;
+  ThreadPool pool(1);
+  EXPECT_TRUE(tokenize_dataset(d, toy_tokenizer(), 6, pool).labels.empty());
 }
 
 TEST(TokenizeDataset, AFaultOnAThreadReachesTheCaller) {

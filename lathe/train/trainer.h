@@ -45,7 +45,8 @@ double agreement(Problem problem, const Predictions& a, const Predictions& b);
 
 /// What a trainer tells and asks while it runs.  Every member may be empty.
 struct TrainerHooks {
-  /// Metrics of an evaluation without their prefix ("accuracy"), for the data set given to `evaluate`.
+  /// Metrics of an evaluation without their prefix ("accuracy"), for the data set given to `evaluate`; not
+  /// asked where that has no labels.
   std::function<MetricValues(const TokenizedDataset&, const Predictions&)> compute_metrics;
   /// A new line of the log history: loss lines, evaluations, the final summary.
   std::function<void(const nlohmann::ordered_json&)> on_log;

@@ -52,7 +52,9 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
   const auto metrics_of = [&](const Predictions& predictions) {
     nlohmann::json metrics;
     if (predictions.has_loss) metrics[prefix + "_loss"] = predictions.loss;
-    if (hooks_.compute_metrics && !args_.prediction_loss_only)
+    // Without labels there is nothing to compare with; answers to questions are compared as texts.
+    const bool known = predictions.has_loss || model_.model->problem() == Problem::kQuestionAnswering;
+    if (hooks_.compute_metrics && known && !args_.prediction_loss_only)
       for (const auto& [key, value] : hooks_.compute_metrics(data, predictions))
         metrics[prefix + "_" + key] = value;
     return metrics;

@@ -197,6 +197,17 @@ class BadInput(unittest.TestCase):
         self.dev.write_text(GOOD_CSV + "a small ship,when\n")
         self.fails(self.command(), f"{self.dev}:14", "label", "when", "who")
 
+    def test_labels_that_are_missing(self):
+        self.dev.write_text(GOOD_CSV + "a small ship,\n")
+        self.fails(self.command(), f"{self.dev}:14", "label")
+        for content in ("sentence1\na small ship\n", "sentence1,label\na small ship,\n"):
+            self.dev.write_text(content)
+            said = self.works(self.command("--overwrite_output_dir", "--eval_strategy", "epoch"))
+            self.assertIn(f"{self.dev} has no labels", said.stdout + said.stderr)
+            results = json.loads((self.out / "all_results.json").read_text())
+            self.assertEqual([key for key in results if key in ("eval_loss", "eval_accuracy")], [])
+            self.assertEqual(results["eval_samples"], 1)
+
     def glue_folder(self, train_row):
         folder = self.root / "MRPC"
         folder.mkdir(exist_ok=True)
