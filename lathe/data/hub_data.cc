@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <regex>
 #include <set>
 
 #include "lathe/data/parquet.h"
@@ -65,7 +67,7 @@ std::string split_of(const std::string& path) {
 }
 
 template <typename Names>
-std::string listed(const Names& names) {
+std::string joined(const Names& names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -100,23 +102,43 @@ SplitFiles only(const SplitFiles& splits, const std::vector<std::string>& wanted
   return out;
 }
 
-/// What is in the cache of a revision, if that is all that is wanted.  The first file of a split is fetched
-/// last: where it is there, the others are.
+/// Whether what is here of a split, without the Hub's listing, is all of it.
+bool is_taken_for_whole(const HubDataset& dataset, const std::string& split,
+                        const std::vector<std::string>& files, const HubSettings& settings) {
+  if (const auto all = are_all_parts(files)) return *all;
+  if (!settings.offline) return false;  // the Hub knows
+  if (settings.message)
+    settings.message(
+        fmt::format("data set \"{}\": {} is taken as it lies in the cache, {} files: whether there "
+                    "are more is not known offline",
+                    dataset.name, split, files.size()));
+  return true;
+}
+
+/// What is in the cache of a revision, if that is all that is wanted.
 std::optional<SplitFiles> cached_splits(FileSystem& fs, const HubDataset& dataset,
-                                        const std::vector<std::string>& wanted, const std::string& revision) {
+                                        const std::vector<std::string>& wanted, const std::string& revision,
+                                        const HubSettings& settings) {
   const HubCache cache(fs, hub_cache_folder(dataset.cache_dir), {RepoKind::kDataset, dataset.name, revision});
   const std::string commit = cache.commit_of(revision), folder = cache.snapshot(commit);
   if (commit == revision || !fs.is_directory(folder)) return std::nullopt;
+  const auto listed = cache.remembered_files(commit);
+  HubDataset asked = dataset;
+  // The only configuration that is here may be one of several.
+  if (!listed && revision == kConverted && !asked.config) asked.config = "default";
   SplitFiles splits;
   try {
-    splits = splits_of(files_below(folder), dataset, revision);
+    splits = splits_of(listed ? *listed : files_below(folder), asked, revision);
   } catch (const Error&) {
+    if (listed && settings.offline) throw;
     return std::nullopt;  // of what is here alone nothing follows: the Hub knows all of it
   }
-  for (const std::string& split : wanted)
-    if (!splits.contains(split) ||
-        (revision == kConverted && !splits[split].front().ends_with("/0000.parquet")))
-      return std::nullopt;
+  for (const std::string& split : wanted) {
+    const auto& files = splits[split];
+    const auto is_here = [&](const std::string& file) { return fs.exists(cache.file(commit, file)); };
+    if (files.empty() || !std::all_of(files.begin(), files.end(), is_here)) return std::nullopt;
+    if (!listed && !is_taken_for_whole(dataset, split, files, settings)) return std::nullopt;
+  }
   return only(splits, wanted, folder);
 }
 
@@ -127,8 +149,10 @@ std::optional<SplitFiles> fetched_splits(FileSystem& fs, const HubDataset& datas
   const HubRepo repo{RepoKind::kDataset, dataset.name, revision};
   if (revision == kConverted && !HubClient(settings, repo).has_revision()) return std::nullopt;
   SplitFiles splits;
+  std::vector<std::string> listed;
   const std::string folder =
       fetch_snapshot(fs, repo, dataset.cache_dir, settings, [&](const std::vector<std::string>& files) {
+        listed = files;
         splits = splits_of(files, dataset, revision);
         std::vector<std::string> out;
         for (const std::string& split : wanted) {
@@ -138,11 +162,12 @@ std::optional<SplitFiles> fetched_splits(FileSystem& fs, const HubDataset& datas
                  "--validation_file, "
                  "--test_file) or leave out what needs it",
                  dataset.name, dataset.config ? " (" + *dataset.config + ")" : "", split,
-                 splits.empty() ? "no Parquet, csv, tsv or json files" : listed(names_of(splits)));
+                 splits.empty() ? "no Parquet, csv, tsv or json files" : joined(names_of(splits)));
           out.insert(out.end(), splits[split].rbegin(), splits[split].rend());
         }
         return out;
       });
+  HubCache(fs, hub_cache_folder(dataset.cache_dir), repo).remember_files(file_name(folder), listed);
   return only(splits, wanted, folder);
 }
 
@@ -160,7 +185,7 @@ SplitFiles converted_splits(const std::vector<std::string>& files, const std::op
   const auto found = configs.find(chosen);
   if (found == configs.end())
     fail(ErrorCode::kUsage, "--dataset_config_name: data set \"{}\": {}, wants one of {}", name,
-         config ? "found " + *config : "found none", listed(names));
+         config ? "found " + *config : "found none", joined(names));
   for (auto& [split, paths] : found->second) {
     if (split.starts_with("partial-"))
       fail(ErrorCode::kUnsupported,
@@ -190,19 +215,34 @@ SplitFiles named_splits(const std::vector<std::string>& files, const std::option
   return out;
 }
 
+std::optional<bool> are_all_parts(const std::vector<std::string>& files) {
+  static const std::regex part(R"(^(.*)-(\d+)-of-(\d+)(\.[^/]*)$)");
+  std::map<std::string, std::pair<size_t, std::set<std::string>>>
+      kinds;  // name → how many there are, which are here
+  for (const std::string& file : files) {
+    std::smatch match;
+    if (!std::regex_match(file, match, part)) return std::nullopt;
+    auto& [count, found] = kinds[match.str(1) + "-of-" + match.str(3) + match.str(4)];
+    count = static_cast<size_t>(std::strtoull(match.str(3).c_str(), nullptr, 10));
+    found.insert(match.str(2));
+  }
+  return std::all_of(kinds.begin(), kinds.end(),
+                     [](const auto& kind) { return kind.second.first == kind.second.second.size(); });
+}
+
 SplitFiles fetch_splits(FileSystem& fs, const HubDataset& dataset, const std::vector<std::string>& wanted,
                         const HubSettings& settings) {
   if (!is_hub_name(dataset.name))
     fail(ErrorCode::kUsage,
          "--dataset_name: found \"{}\", wants a name on the Hub such as squad or nyu-mll/glue", dataset.name);
   for (const char* revision : {kConverted, "main"})
-    if (auto found = cached_splits(fs, dataset, wanted, revision)) return *found;
+    if (auto found = cached_splits(fs, dataset, wanted, revision, settings)) return *found;
   if (settings.offline)
     fail(ErrorCode::kNotFound,
          "data set \"{}\": {} not all on this machine (looked below {}), and HF_HUB_OFFLINE is set: unset it "
          "to fetch "
          "what is missing, or give own files (--train_file, --validation_file, --test_file)",
-         dataset.name, listed(wanted), hub_cache_folder(dataset.cache_dir));
+         dataset.name, joined(wanted), hub_cache_folder(dataset.cache_dir));
   if (auto found = fetched_splits(fs, dataset, wanted, kConverted, settings)) return *found;
   return *fetched_splits(fs, dataset, wanted, "main", settings);
 }

@@ -23,6 +23,10 @@ SplitFiles converted_splits(const std::vector<std::string>& files, const std::op
 /// words is training data.  Parquet before csv and tsv before json, jsonl.
 SplitFiles named_splits(const std::vector<std::string>& files, const std::optional<std::string>& config);
 
+/// Whether files that are named "…-00000-of-00003…" are all there are of them.  Nothing where a name does not
+/// tell.
+std::optional<bool> are_all_parts(const std::vector<std::string>& files);
+
 /// Where a data set is to be had: its name on the Hub, its config.
 struct HubDataset {
   std::string name;
@@ -30,9 +34,11 @@ struct HubDataset {
   std::string cache_dir;
 };
 
-/// Local files of the splits that are wanted, each not empty: from the cache where they are there, without
-/// the network, else fetched.  The converted branch comes first, then main. Errors: kNotFound, listing the
-/// splits there are, and as fetch_snapshot; offline what is missing.
+/// Local files of the splits that are wanted, each not empty: from the cache where they are there and
+/// known to be all (by what the Hub listed when they were fetched, or by their names), without the network,
+/// else fetched.  Offline, files that Python fetched and whose names do not tell are taken with a message.
+/// The converted branch comes first, then main. Errors: kNotFound, listing the splits there are, and as
+/// fetch_snapshot; offline what is missing.
 SplitFiles fetch_splits(FileSystem& fs, const HubDataset& dataset, const std::vector<std::string>& wanted,
                         const HubSettings& settings);
 

@@ -20,6 +20,14 @@ TEST(HubData, ConvertedFilesByConfigAndSplit) {
   EXPECT_THROW(converted_splits({"x/partial-train/0000.parquet"}, std::nullopt, "d"), Error);
 }
 
+TEST(HubData, NamesTellWhetherAllPartsAreThere) {
+  EXPECT_EQ(are_all_parts({"d/a-00000-of-00002.csv", "d/a-00001-of-00002.csv"}), true);
+  EXPECT_EQ(are_all_parts({"d/a-00000-of-00002.csv"}), false);
+  EXPECT_EQ(are_all_parts({"a-0-of-1.csv", "b-0-of-2.csv"}), false);
+  EXPECT_EQ(are_all_parts({"a-0-of-1.csv", "b.csv"}), std::nullopt);
+  EXPECT_EQ(are_all_parts({"x/train/0000.parquet"}), std::nullopt);
+}
+
 TEST(HubData, OtherFilesByTheWordsInTheirPaths) {
   const SplitFiles found = named_splits({"README.md", "dataset_infos.json", "data/train-00000-of-00001.csv",
                                          "data/Dev.csv", "test/part.csv", "train.jsonl"},

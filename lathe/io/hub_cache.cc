@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "lathe/core/environment.h"
@@ -137,6 +138,22 @@ void HubCache::link(const std::string& commit, const std::string& name, const st
 void HubCache::set_ref(const std::string& revision, const std::string& commit) {
   if (revision == commit || commit_of(revision) == commit) return;
   fs_.write_atomic(join_path(folder_, "refs/" + revision), commit).check();
+}
+
+void HubCache::remember_files(const std::string& commit, const std::vector<std::string>& files) {
+  const std::string path = join_path(folder_, fmt::format(".lathe/{}.json", commit));
+  // Whether it could be written or not: without it the Hub is asked again.
+  if (!fs_.exists(path)) static_cast<void>(fs_.write_atomic(path, nlohmann::json(files).dump()));
+}
+
+std::optional<std::vector<std::string>> HubCache::remembered_files(const std::string& commit) const {
+  auto content = fs_.read(join_path(folder_, fmt::format(".lathe/{}.json", commit)));
+  if (!content.ok()) return std::nullopt;
+  const auto json = nlohmann::json::parse(content.value(), nullptr, false);
+  if (!json.is_array() ||
+      !std::all_of(json.begin(), json.end(), [](const nlohmann::json& name) { return name.is_string(); }))
+    return std::nullopt;
+  return json.get<std::vector<std::string>>();
 }
 
 HubCache::Lock::~Lock() { ::close(fd_); }

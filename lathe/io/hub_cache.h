@@ -39,6 +39,7 @@ std::string hub_home();
 ///   <cache>/models--org--name/blobs/<etag>.incomplete         its first bytes, while it is being fetched
 ///   <cache>/models--org--name/refs/<revision>                 a commit
 ///   <cache>/models--org--name/snapshots/<commit>/<file>       a relative link to the blob
+///   <cache>/models--org--name/.lathe/<commit>.json            Lathe's own: the names of all files there are
 ///   <cache>/.locks/models--org--name/<etag>.lock              held (flock) by who fetches it
 class HubCache {
  public:
@@ -57,6 +58,11 @@ class HubCache {
   void link(const std::string& commit, const std::string& name, const std::string& etag);
   /// Writes refs/<revision> unless it says so already or the revision is the commit.  Errors: kIo.
   void set_ref(const std::string& revision, const std::string& commit);
+
+  /// Keeps what the Hub's listing of a commit held; a cache that cannot be written stays as it is.
+  void remember_files(const std::string& commit, const std::vector<std::string>& files);
+  /// What was kept; nothing where nobody asked the Hub, or it cannot be read.
+  std::optional<std::vector<std::string>> remembered_files(const std::string& commit) const;
 
   /// Held until it goes; on file systems without flock it is no lock.
   class Lock {

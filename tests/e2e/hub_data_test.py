@@ -178,6 +178,41 @@ class OtherDataSets(DataCase):
         self.assertEqual(scores(self.root / "hub"), scores(self.root / "local"))
         self.assertEqual(scores(self.root / "offline"), scores(self.root / "local"))
 
+    def rows_of(self, result):
+        """How many rows a run learnt from."""
+        return int(self.succeeds(result).stdout.split("train_samples ")[1].split("=")[1].split()[0])
+
+    def learn(self, out, *more, **environment):
+        return self.run_on_hub("glue", out, "--dataset_name", "someone/parts", "--do_eval", "false", "--max_steps", "1", *more,
+                               **environment)
+
+    def test_files_of_which_some_were_fetched(self):
+        self.add_dataset("someone/parts", {f"train-{i}.csv": self.csv(12, 10 + i) for i in range(3)}, "main")
+        self.assertEqual(self.rows_of(self.learn("all")), 36)
+        listing = next(self.root.rglob("datasets--someone--parts/.lathe/*.json"))
+        self.assertIn("train-1.csv", json.loads(listing.read_text()))
+        next(self.root.rglob("snapshots/*/train-1.csv")).unlink()
+        self.fails(self.learn("offline", HF_HUB_OFFLINE="1"), "train not all on this machine")
+        self.assertEqual(self.rows_of(self.learn("again")), 36)
+        # As Python leaves them: the Hub is asked what else there is; offline they are taken, and it is said.
+        next(self.root.rglob("snapshots/*/train-1.csv")).unlink()
+        listing.unlink()
+        taken = self.learn("taken", HF_HUB_OFFLINE="1")
+        self.assertEqual(self.rows_of(taken), 24)
+        self.assertIn("train is taken as it lies in the cache, 2 files", taken.stderr + taken.stdout)
+        self.assertEqual(self.rows_of(self.learn("asked")), 36)
+
+    @needs_parquet
+    def test_a_configuration_that_is_here_is_not_taken_for_another(self):
+        def rows(count):
+            return parquet([{"sentence1": f"text {i}", "label": "ab"[i % 2]} for i in range(count)])
+        self.add_dataset("someone/parts", {"default/train/0000.parquet": rows(10), "other/train/0000.parquet": rows(4)})
+        self.assertEqual(self.rows_of(self.learn("other", "--dataset_config_name", "other")), 4)
+        next(self.root.rglob("datasets--someone--parts/.lathe/*.json")).unlink()
+        self.fails(self.learn("offline", HF_HUB_OFFLINE="1"), "HF_HUB_OFFLINE")
+        self.assertEqual(self.rows_of(self.learn("default")), 10)
+        self.assertEqual(self.rows_of(self.learn("default again", HF_HUB_OFFLINE="1")), 10)
+
     def test_what_is_not_there(self):
         self.add_dataset("someone/questions", {"train.csv": self.csv(12, 1)}, "main")
         self.fails(self.run_on_hub("glue", "o", "--dataset_name", "someone/questions"), "no split validation", "it has train")
