@@ -52,7 +52,8 @@ struct TableOptions {
 /// (.ndjson), .label or .txt (TREC), .parquet (parquet.h).
 /// Errors: kUsage for another extension; kNotFound or kIo from the file system; kInvalidData, naming file,
 /// line, column, what was found and what is wanted, for invalid UTF-8, an empty file, a duplicate or missing
-/// column name, a ragged row, an open quote, malformed JSON or TREC lines.
+/// column name, a ragged row, an open quote, malformed JSON or TREC lines; more than
+/// 1000 different keys of JSON objects.
 Table read_table(const std::string& path, const TableOptions& options = {});
 
 /// The rows of several files, one after the other.  Errors: as read_table; kInvalidData where their columns

@@ -47,7 +47,7 @@ class RowCollector {
            table_.origin, line, table_.rows() + 1, row.type_name()[0] == 'a' ? "an" : "a", row.type_name());
     for (const auto& [key, value] : row.items()) {
       const auto [found, is_new] = index_.try_emplace(key, table_.columns.size());
-      if (is_new) table_.columns.push_back({.name = key, .values = {}});
+      if (is_new) add_column(key, line);
       Column& column = table_.columns[found->second];
       column.values.resize(table_.rows());
       Cell cell = cell_of(value);
@@ -65,6 +65,18 @@ class RowCollector {
   }
 
  private:
+  void add_column(const std::string& key, uint32_t line) {
+    // Every row has a cell in every column: keys that are new in each row would fill the memory with nothing.
+    constexpr size_t kMostColumns = 1000;
+    if (table_.columns.size() == kMostColumns)
+      fail(ErrorCode::kInvalidData,
+           "{}:{}: found '{}', a key beyond the {} before it, wants the same few in every row: put what "
+           "differs "
+           "from row to row into one value, or leave it out",
+           table_.origin, line, key, kMostColumns);
+    table_.columns.push_back({.name = key, .values = {}});
+  }
+
   Table& table_;
   std::unordered_map<std::string, size_t> index_;
 };

@@ -1,5 +1,6 @@
 #include "lathe/data/table.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "lathe/data/test_data.h"
@@ -113,6 +114,15 @@ TEST(Table, JsonErrorsNameThePlace) {
   EXPECT_TRUE(contains(error_of("{\"rows\": [1],\n\"b\": 2}", TableFormat::kJson), "found object"));
   error_of("[]", TableFormat::kJson);
   error_of("{}", TableFormat::kJsonLines);
+}
+
+TEST(Table, JsonKeysThatNeverComeAgainAreRefusedInsteadOfFillingTheMemory) {
+  std::string rows;
+  for (int i = 1; i <= 1001; ++i) rows += fmt::format("{{\"text\": \"x\", \"key{}\": 1}}\n", i);
+  const std::string message = error_of(rows, TableFormat::kJsonLines);
+  EXPECT_TRUE(contains(message, "t:1000: found 'key1000', a key beyond the 1000 before it")) << message;
+  rows.resize(rows.find("{\"text\": \"x\", \"key1000\""));
+  EXPECT_EQ(parse(rows, TableFormat::kJsonLines).columns.size(), 1000u);
 }
 
 TEST(Table, JsonNumbersBeyondADoubleAreInvalidData) {
