@@ -13,6 +13,9 @@ std::vector<int> allowed_cores();
 /// every path that is read (for tests).
 double cgroup_cpus(const std::string& cgroups, const std::string& mounts, const std::string& root = "");
 
+/// Beyond what any machine has cores for: a larger number is a slip.
+inline constexpr int kMostThreads = 4096;
+
 /// Threads that compute: one per allowed core, at most the cgroup quota rounded up; at least 1.
 int default_threads();
 

@@ -4,10 +4,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "lathe/core/cpu_limits.h"
+#include "lathe/core/error.h"
 
 namespace lathe {
 namespace {
@@ -60,6 +62,12 @@ struct ThreadPool::State {
     round.notify_all();
   }
 
+  void stop_workers() {
+    stop = true;
+    start_round();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void work(int part, int cpu) {
     if (cpu >= 0) pin_to_cpu(cpu);
     for (uint32_t seen = 0;; ++seen) {
@@ -72,6 +80,8 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
+  if (threads > kMostThreads)
+    fail(ErrorCode::kUsage, "--threads: found {}, wants at most {} (0: one per core)", threads, kMostThreads);
   State& s = *state_;
   const std::vector<int> cores = allowed_cores();
   const int usable = default_threads();
@@ -82,15 +92,20 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   // which may have to place several pools side by side.  The caller's thread stays as it is.
   const bool pin = s.parts > 1 && static_cast<size_t>(s.parts) == cores.size();
   s.workers.reserve(static_cast<size_t>(s.parts - 1));
-  for (int part = 1; part < s.parts; ++part)
-    s.workers.emplace_back(&State::work, &s, part, pin ? cores[static_cast<size_t>(part)] : -1);
+  try {
+    for (int part = 1; part < s.parts; ++part)
+      s.workers.emplace_back(&State::work, &s, part, pin ? cores[static_cast<size_t>(part)] : -1);
+  } catch (const std::system_error& error) {
+    const size_t started = s.workers.size() + 1;
+    s.stop_workers();
+    fail(ErrorCode::kMemory,
+         "wants {} threads, and the system gave {}: {}; --threads takes fewer, `ulimit -u` and the pids of "
+         "the cgroup limit them",
+         s.parts, started, error.what());
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  state_->stop = true;
-  state_->start_round();
-  for (std::thread& worker : state_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() { state_->stop_workers(); }
 
 void ThreadPool::deal(long total) {
   for (int part = 0; part < state_->parts; ++part) {

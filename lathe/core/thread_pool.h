@@ -11,7 +11,7 @@ class ThreadPool {
   using Job = void (*)(void* context, int part, int parts);
 
   /// threads = 0: one per core that this process may use (affinity mask and cgroup quota), hyperthreads left
-  /// out.
+  /// out.  Errors: kUsage beyond kMostThreads; kMemory where the system does not start as many.
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

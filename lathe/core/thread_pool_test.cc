@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "lathe/core/cpu_limits.h"
+#include "lathe/core/error.h"
 
 namespace lathe {
 namespace {
@@ -100,6 +104,48 @@ TEST(ThreadPool, WakesAfterSleeping) {
 TEST(ThreadPool, PoolsComeAndGoUnused) {
   for (int i = 0; i < 200; ++i) ThreadPool pool(3);
 }
+
+TEST(ThreadPool, RefusesMoreThreadsThanAnyMachineHasCores) {
+  try {
+    ThreadPool pool(kMostThreads + 1);
+    FAIL() << "nothing thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("found 4097, wants at most 4096"), std::string::npos)
+        << error.what();
+  }
+}
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LT_SANITIZED  // they take address space of their own accord
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LT_SANITIZED
+#endif
+#if defined(__linux__) && !defined(LT_SANITIZED)
+// In a process of its own, whose address space has room for the stacks of a few threads only.
+[[noreturn]] void start_more_threads_than_fit() {
+  constexpr rlim_t kRoom = rlim_t{256} << 20;
+  rlim_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t most = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + kRoom;
+  const rlimit limit{most, most};
+  setrlimit(RLIMIT_AS, &limit);
+  try {
+    ThreadPool pool(1000);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    _exit(error.code() == ErrorCode::kMemory ? 3 : 4);
+  }
+  _exit(0);
+}
+
+TEST(ThreadPool, JoinsThoseThatStartedWhereTheSystemGivesNoMore) {
+  EXPECT_EXIT(start_more_threads_than_fit(), testing::ExitedWithCode(3),
+              "wants 1000 threads, and the system gave [0-9]+:");
+}
+#endif
 
 TEST(ThreadPool, SharesAreEvenAndCoverAll) {
   for (long total : {0L, 1L, 7L, 768L})

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "lathe/core/cpu_limits.h"
 #include "lathe/train/argument_table_rows.h"
 
 namespace lathe {
@@ -174,7 +175,7 @@ void add_older_and_own(Fields& f) {
        "Write model.safetensors rather than pytorch_model.bin.",
        {.support = kWorks}},
       {"device", &T::device, X, "Where to compute.", {.choices = {"auto", "cpu", "cuda", "mps", "mlx"}}},
-      {"threads", &T::threads, X, "CPU threads; 0: one per usable core.", {.low = 0, .high = 1e5}},
+      {"threads", &T::threads, X, "CPU threads; 0: one per usable core.", {.low = 0, .high = kMostThreads}},
       {"freeze_base_model", &T::freeze_base_model, X, "Train the head only."},
       {"ddp_comm_hook",
        &T::ddp_comm_hook,

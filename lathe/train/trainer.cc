@@ -81,6 +81,11 @@ Trainer::Plan Trainer::plan() const {
   if (plan.batches_per_epoch == 0)
     fail(ErrorCode::kUsage, "--dataloader_drop_last leaves no batch: {} samples, batches of {}",
          train_->size(), args_.per_device_train_batch_size);
+  if (args_.max_steps <= 0 && args_.num_train_epochs == 0)
+    fail(ErrorCode::kUsage,
+         "--num_train_epochs: found 0, wants more than 0, or --max_steps; a run that does not train leaves "
+         "out "
+         "--do_train");
   const int64_t accumulation = args_.gradient_accumulation_steps;
   plan.updates_per_epoch = (plan.batches_per_epoch + accumulation - 1) / accumulation;
   if (args_.max_steps > 0) {
