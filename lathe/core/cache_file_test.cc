@@ -1,0 +1,42 @@
+#include "lathe/core/cache_file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace lathe {
+namespace {
+
+class CacheFile : public testing::Test {
+ protected:
+  CacheFile() {
+    folder_ = std::filesystem::temp_directory_path() / ("lathe_cache_" + std::to_string(getpid()));
+    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  }
+  ~CacheFile() override {
+    unsetenv("XDG_CACHE_HOME");
+    std::filesystem::remove_all(folder_);
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(CacheFile, IsReadAsItWasWritten) {
+  const std::string path = cache_path("a.txt");
+  EXPECT_EQ(path, folder_ / "lathe" / "a.txt");
+  EXPECT_EQ(read_cache(path), "");  // there is none yet
+  write_cache(path, "one\n");
+  write_cache(path, "two\nlines\n");
+  EXPECT_EQ(read_cache(path), "two\nlines\n");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / "lathe"), {}), 1);  // nothing beside
+}
+
+TEST_F(CacheFile, AFolderThatCannotBeMadeIsNoFault) {
+  write_cache("/proc/lathe/a.txt", "one\n");
+  EXPECT_EQ(read_cache("/proc/lathe/a.txt"), "");
+  write_cache("", "one\n");
+}
+
+}  // namespace
+}  // namespace lathe
