@@ -101,7 +101,8 @@ class Machine {
     const Value g = program->input("g", flat), norm = program->input("norm", one),
                 loss = program->input("loss", one),
                 hyper = program->input("hyper", {DType::f32, {kHyperCount}});
-    program->emit(op::adamw, {p, g, m, v, norm, loss, hyper}, {{"decayed", decayed}, {"weight_decay", 0.1}});
+    program->emit(op::adamw, {p, g, m, v, norm, loss, hyper, {}},
+                  {{"decayed", decayed}, {"weight_decay", 0.1}});
     programs_.push_back(std::move(program));
     return compile(*programs_.back());
   }
