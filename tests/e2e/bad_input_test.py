@@ -10,6 +10,7 @@ import struct
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 import command_line as cl
 
@@ -49,6 +50,10 @@ class BadInput(unittest.TestCase):
         self.train = self.root / "train.csv"
         self.dev = self.root / "dev.csv"
         self.out = self.root / "out"
+        environment = unittest.mock.patch.dict(os.environ)  # data that is somewhere else would be found
+        environment.start()
+        self.addCleanup(environment.stop)
+        os.environ.pop("LATHE_DATA_DIR", None)
         self.train.write_text(GOOD_CSV)
         self.dev.write_text(GOOD_CSV)
 
