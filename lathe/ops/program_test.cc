@@ -246,6 +246,14 @@ TEST(MemoryPlan, ANodeWithItsOwnQueueKeepsItsPlaceToTheEnd) {
     EXPECT_NE(plan.places[static_cast<size_t>(v.id)].offset, plan.places[static_cast<size_t>(sum.id)].offset);
 }
 
+TEST(Program, EveryOpSaysHowManyInputsItWants) {
+  for (const OpDef* op : all_ops()) {
+    Program p;
+    EXPECT_NE(message_of([&] { p.emit(*op, {}); }).find("0 inputs given, wants"), std::string::npos)
+        << op->name;
+  }
+}
+
 TEST(MemoryPlan, WhatANodeHoldsLivesToItsLastReader) {
   Program p;
   Value y = p.input("x", {DType::f32, {64}});

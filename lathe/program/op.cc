@@ -159,11 +159,11 @@ void check_dtype(const OpDef& op, const Term& term, const Type& type,
 }  // namespace
 
 std::vector<Type> infer_types(const OpDef& op, std::span<const Type> in, const Attrs& attrs) {
-  if (op.infer) return op.infer(in, attrs);
   const Signature signature = parse(op);
-  if (in.size() != signature.in.size())
+  if (op.aliasing == Aliasing::kConcat ? in.empty() : in.size() != signature.in.size())
     fail(ErrorCode::kShape, "{}: {} inputs given, wants {}: {}", op.name, in.size(), signature.in.size(),
          op.signature);
+  if (op.infer) return op.infer(in, attrs);
   Binder binder(op, attrs);
   std::map<std::string, DType> dtypes;
   for (size_t i = 0; i < in.size(); ++i) {
