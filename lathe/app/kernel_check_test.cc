@@ -8,6 +8,7 @@
 #include "lathe/core/cache_file.h"
 #include "lathe/io/test_folder.h"
 #include "lathe/ops/ops.h"
+#include "lathe/program/forwarding_backend.h"
 
 namespace lathe {
 namespace {
@@ -15,36 +16,28 @@ namespace {
 constexpr int64_t kTokens = 100;
 
 /// The cpu device, one of whose implementations has to prove itself.
-class OnTrial : public Backend {
+class OnTrial : public ForwardingBackend {
  public:
-  OnTrial(const OpDef& op, std::string key) : op_(op), trial_(*cpu_->implementations(op).at(0)) {
+  OnTrial(const OpDef& op, std::string key)
+      : ForwardingBackend(open_device("cpu", {1})), op_(op), trial_(*real_->implementations(op).at(0)) {
     trial_.key = std::move(key);
   }
-  const DeviceInfo& info() const override { return cpu_->info(); }
-  Result<Buffer> allocate(size_t bytes, Memory kind) override { return cpu_->allocate(bytes, kind); }
-  Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
-    return cpu_->copy_in(to, offset, from);
-  }
-  Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) override {
-    return cpu_->copy_out(to, from, offset);
-  }
   std::vector<const Impl*> implementations(const OpDef& op) const override {
-    return &op == &op_ ? std::vector<const Impl*>{&trial_} : cpu_->implementations(op);
+    return &op == &op_ ? std::vector<const Impl*>{&trial_} : real_->implementations(op);
   }
   Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
                                               const MemoryPlan& plan, const Bindings& bindings) override {
     Selection real = selection;
     for (const Impl*& impl : real)
-      if (impl == &trial_) impl = cpu_->implementations(op_)[0];
+      if (impl == &trial_) impl = real_->implementations(op_)[0];
     for (const Node& node : program.nodes())
       if (spoil && node.op == &op_) return Status(ErrorCode::kInternal, "the compiler does not take it");
-    return cpu_->compile(program, real, plan, bindings);
+    return real_->compile(program, real, plan, bindings);
   }
   bool spoil = false;
 
  private:
   const OpDef& op_;
-  std::unique_ptr<Backend> cpu_ = open_device("cpu", {1});
   Impl trial_;
 };
 

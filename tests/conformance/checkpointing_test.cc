@@ -5,6 +5,7 @@
 #include "lathe/ops/ops.h"
 #include "lathe/program/fuse.h"
 #include "lathe/train/auto_model.h"
+#include "tests/conformance/made_batch.h"
 #include "tests/device_under_test.h"
 
 namespace lathe {
@@ -25,22 +26,7 @@ AutoModel model() { return from_config(config(), {Problem::kSingleLabel, {"a", "
 
 /// Rows of full length but for the last, whose tokens do not fill the batch.
 PackedBatch batch(int number) {
-  PackedBatch b;
-  b.rows = kRows, b.tokens = kRows * kRowTokens, b.longest_row = kRowTokens;
-  b.cu_seqlens = {0};
-  for (int row = 0; row < kRows; ++row) {
-    b.cls_index.push_back(b.cu_seqlens.back());
-    b.labels.push_back((row + number) % 2);
-    for (int t = 0; t < kRowTokens - (row == 2 ? 5 : 0); ++t) {
-      b.input_ids.push_back((7 * row + 11 * t + 13 * number) % 40);
-      b.position_ids.push_back(t);
-      b.sample_ids.push_back(row);
-    }
-    b.cu_seqlens.push_back(static_cast<int32_t>(b.input_ids.size()));
-  }
-  for (auto* ids : {&b.input_ids, &b.position_ids, &b.sample_ids, &b.token_type_ids})
-    ids->resize(static_cast<size_t>(b.tokens), 0);
-  return b;
+  return made_batch({kRowTokens, kRowTokens, kRowTokens - 5}, kRows * kRowTokens, 2, number);
 }
 
 ProgramOptions options(DType dtype, int64_t every) {

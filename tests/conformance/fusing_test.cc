@@ -5,6 +5,7 @@
 #include "lathe/backends/ref/ref_backend.h"
 #include "lathe/core/philox.h"
 #include "lathe/ops/ops.h"
+#include "lathe/program/forwarding_backend.h"
 #include "lathe/program/fuse.h"
 #include "lathe/train/auto_model.h"
 
@@ -12,29 +13,16 @@ namespace lathe {
 namespace {
 
 /// The reference device, with fused ops or without.
-class Device : public Backend {
+class Device : public ForwardingBackend {
  public:
-  explicit Device(bool fused) : fused_(fused) {}
-  const DeviceInfo& info() const override { return real_->info(); }
-  Result<Buffer> allocate(size_t bytes, Memory kind) override { return real_->allocate(bytes, kind); }
-  Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
-    return real_->copy_in(to, offset, from);
-  }
-  Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) override {
-    return real_->copy_out(to, from, offset);
-  }
+  explicit Device(bool fused) : ForwardingBackend(make_ref_backend()), fused_(fused) {}
   std::vector<const Impl*> implementations(const OpDef& op) const override {
     if (op.fuses != nullptr && !fused_) return {};
     return real_->implementations(op);
   }
-  Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
-                                              const MemoryPlan& plan, const Bindings& bindings) override {
-    return real_->compile(program, selection, plan, bindings);
-  }
 
  private:
   bool fused_;
-  std::unique_ptr<Backend> real_ = make_ref_backend();
 };
 
 /// All outputs of a program whose inputs are `contents`.

@@ -7,6 +7,7 @@
 
 #include "lathe/backends/register.h"
 #include "lathe/core/error.h"
+#include "lathe/program/forwarding_backend.h"
 #include "lathe/train/batch_stream.h"
 #include "lathe/train/trainer.h"
 
@@ -14,36 +15,17 @@ namespace lathe {
 namespace {
 
 /// A device with as much memory as the test says.
-class Limited : public Backend {
+class Limited : public ForwardingBackend {
  public:
+  Limited() : ForwardingBackend(open_device("cpu", {2})) {}
   std::optional<size_t> free;
   size_t allocated = 0;
 
-  const DeviceInfo& info() const override { return real_->info(); }
   Result<Buffer> allocate(size_t bytes, Memory kind) override {
     allocated += bytes;
     return real_->allocate(bytes, kind);
   }
   std::optional<size_t> free_bytes() const override { return free; }
-  Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
-    return real_->copy_in(to, offset, from);
-  }
-  Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) override {
-    return real_->copy_out(to, from, offset);
-  }
-  std::vector<const Impl*> implementations(const OpDef& op) const override {
-    return real_->implementations(op);
-  }
-  size_t prepared_bytes(const Program& p, const Selection& s, const Bindings& b) const override {
-    return real_->prepared_bytes(p, s, b);
-  }
-  Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
-                                              const MemoryPlan& plan, const Bindings& bindings) override {
-    return real_->compile(program, selection, plan, bindings);
-  }
-
- private:
-  std::unique_ptr<Backend> real_ = open_device("cpu", {2});
 };
 
 AutoModel model() {

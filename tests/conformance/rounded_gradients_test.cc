@@ -7,8 +7,10 @@
 
 #include "lathe/backends/register.h"
 #include "lathe/ops/ops.h"
+#include "lathe/program/forwarding_backend.h"
 #include "lathe/program/fuse.h"
 #include "lathe/train/auto_model.h"
+#include "tests/conformance/made_batch.h"
 #include "tests/device_under_test.h"
 
 namespace lathe {
@@ -26,21 +28,7 @@ AutoModel model() {
 }
 
 PackedBatch batch(int number) {
-  PackedBatch b;
-  b.rows = kRows, b.tokens = kRows * kRowTokens, b.longest_row = kRowTokens;
-  b.cu_seqlens = {0};
-  for (int row = 0; row < kRows; ++row) {
-    b.cls_index.push_back(b.cu_seqlens.back());
-    b.labels.push_back((row + number) % 3);
-    for (int t = 0; t < kRowTokens; ++t) {
-      b.input_ids.push_back((7 * row + 11 * t + 13 * number) % 40);
-      b.position_ids.push_back(t);
-      b.sample_ids.push_back(row);
-    }
-    b.cu_seqlens.push_back(static_cast<int32_t>(b.input_ids.size()));
-  }
-  b.token_type_ids.assign(static_cast<size_t>(b.tokens), 0);
-  return b;
+  return made_batch(std::vector<int>(kRows, kRowTokens), kRows * kRowTokens, 3, number);
 }
 
 ProgramOptions options(DType dtype, bool rounded, const OptimizerOptions& optimizer = AdamWOptions{}) {
@@ -53,27 +41,12 @@ ProgramOptions options(DType dtype, bool rounded, const OptimizerOptions& optimi
 
 /// A backend without op::linear_bwd_weight_cast, over one that does the work: a session rounds there only if
 /// it is told to.
-class Plain : public Backend {
+class Plain : public ForwardingBackend {
  public:
-  explicit Plain(Backend& backend) : backend_(backend) {}
-  const DeviceInfo& info() const override { return backend_.info(); }
-  Result<Buffer> allocate(size_t bytes, Memory kind) override { return backend_.allocate(bytes, kind); }
-  Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
-    return backend_.copy_in(to, offset, from);
-  }
-  Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) override {
-    return backend_.copy_out(to, from, offset);
-  }
+  using ForwardingBackend::ForwardingBackend;
   std::vector<const Impl*> implementations(const OpDef& op) const override {
-    return &op == &op::linear_bwd_weight_cast ? std::vector<const Impl*>{} : backend_.implementations(op);
+    return &op == &op::linear_bwd_weight_cast ? std::vector<const Impl*>{} : real_->implementations(op);
   }
-  Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
-                                              const MemoryPlan& plan, const Bindings& bindings) override {
-    return backend_.compile(program, selection, plan, bindings);
-  }
-
- private:
-  Backend& backend_;
 };
 
 struct Trained {
@@ -102,8 +75,8 @@ class RoundedGradients : public testing::TestWithParam<const char*> {};
 
 TEST_P(RoundedGradients, AreTheExactOnesRoundedAndNoOthersChange) {
   LATHE_NEEDS_DEVICE(GetParam());
-  const auto device = open_device(GetParam(), {2});
-  Plain plain(*device);
+  const std::shared_ptr<Backend> device = open_device(GetParam(), {2});
+  Plain plain(device);
   const Trained exact = train(plain, DType::bf16, false), rounded = train(*device, DType::bf16, true);
   EXPECT_EQ(exact.loss, rounded.loss);
   EXPECT_NE(exact.norm, rounded.norm);
@@ -133,8 +106,8 @@ TEST_P(RoundedGradients, AreTheExactOnesRoundedAndNoOthersChange) {
 
 TEST_P(RoundedGradients, AreThoseOfOneStepInBf16Alone) {
   LATHE_NEEDS_DEVICE(GetParam());
-  const auto device = open_device(GetParam(), {2});
-  Plain plain(*device);
+  const std::shared_ptr<Backend> device = open_device(GetParam(), {2});
+  Plain plain(device);
   EXPECT_EQ(train(*device, DType::f32, true).parameters, train(plain, DType::f32, false).parameters);
   EXPECT_EQ(train(*device, DType::bf16, true, true).parameters,
             train(plain, DType::bf16, false, true).parameters);
