@@ -223,7 +223,7 @@ class Run : private hf::Prepared {
                  eval == nullptr ? nullptr : &eval->data,
                  hooks(std::move(compute_metrics), std::move(on_log), std::move(message))) {
     const nb::object words = nb::module_::import_("sys").attr("orig_argv");
-    facts_.words = nb::cast<std::vector<std::string>>(words);
+    facts_.words = without_secrets(bind(args), nb::cast<std::vector<std::string>>(words));
     facts_.settings = to_json(bind(args));
     facts_.environment = run_environment(args, *device, 1);
   }

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import warnings
 
 import command_line as cl
@@ -143,11 +144,13 @@ class Package(unittest.TestCase):
     def test_reports_are_written(self):
         args = self.arguments(report_to=["tensorboard", "html"], run_name="of Python", eval_strategy="epoch",
                               logging_dir=self.root / "events")
-        trainer = Trainer(self.model(), args, train_dataset=self.train, eval_dataset=self.dev, compute_metrics=accuracy)
+        with unittest.mock.patch.object(sys, "orig_argv", ["python3", "tune.py", "--hub_token=hf_X"]):
+            trainer = Trainer(self.model(), args, train_dataset=self.train, eval_dataset=self.dev, compute_metrics=accuracy)
         trainer.train()
         page = (self.root / "out" / "report.html").read_text()
-        for part in ("of Python", "finished", "eval_accuracy"):
+        for part in ("of Python", "finished", "eval_accuracy", "tune.py"):
             self.assertIn(part, page)
+        self.assertNotIn("hf_X", page)
         events = b"".join(path.read_bytes() for path in (self.root / "events").glob("events.out.tfevents.*"))
         self.assertEqual((events.count(b"train/loss"), events.count(b"eval/accuracy")), (18, 3))
         none = self.arguments(report_to=[], label_names=[], output_dir=self.root / "none")
