@@ -8,17 +8,17 @@ if(LATHE_TESTS)
   enable_testing()
   find_package(GTest REQUIRED)
   include(GoogleTest)
-  add_custom_target(unit_tests)       # the tests beside the code
-  add_custom_target(threaded_tests)   # those of them that hold a TEST with Thread in its name: they run under TSan too
+  add_custom_target(unit_tests)   # the tests beside the code
 endif()
 # lathe_quick_to_compile(target name): without optimisation where LATHE_QUICK_TO_COMPILE lists the layer NAME. For
 # sanitized builds, whose time goes into compiling what runs for an instant.
-set(LATHE_QUICK_TO_COMPILE "" CACHE STRING "Layers to compile with -O0, and their tests")
+set(LATHE_QUICK_TO_COMPILE "" CACHE STRING "Layers to compile with -O0; every test is, where there are any")
 function(lathe_quick_to_compile target name)
   if(name IN_LIST LATHE_QUICK_TO_COMPILE)
     target_compile_options(${target} PRIVATE -O0)
   endif()
 endfunction()
+option(LATHE_ONLY_THREADED_TESTS "Of the tests beside the code only the files with a TEST that has Thread in its name")
 
 if(LATHE_FUZZ)
   add_custom_target(fuzzers)
@@ -28,6 +28,10 @@ endif()
 # lathe_gtest(target label): every TEST becomes a ctest of its own, so that a skipped one is reported as skipped.
 function(lathe_gtest target label)
   target_link_libraries(${target} PRIVATE GTest::gtest GTest::gtest_main)
+  set_target_properties(${target} PROPERTIES LATHE_OPTIMISE -O1)   # a TEST is much code that runs once
+  if(LATHE_QUICK_TO_COMPILE)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
   target_compile_definitions(${target} PRIVATE LATHE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                                LATHE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   if(label MATCHES "^(slow|parity)$")   # parity: 100 updates of a real model, on the portable kernels too
@@ -43,8 +47,9 @@ add_library(lathe_flags INTERFACE)
 set(lathe_warnings -Wall -Wextra -Werror -Wshadow -Wno-missing-field-initializers
                    # libstdc++'s own stable_sort takes what it declares deprecated
                    $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>)
+set(lathe_optimise "$<IF:$<BOOL:$<TARGET_PROPERTY:LATHE_OPTIMISE>>,$<TARGET_PROPERTY:LATHE_OPTIMISE>,-O2>")
 target_compile_options(lathe_flags INTERFACE
-                       "$<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:${lathe_warnings};$<$<CONFIG:Release>:-O2;-g1>>>")
+  "$<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:${lathe_warnings};$<$<CONFIG:Release>:${lathe_optimise};-g1>>>")
 target_compile_features(lathe_flags INTERFACE cxx_std_20)
 target_include_directories(lathe_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
                            $<INSTALL_INTERFACE:include>)
@@ -103,18 +108,19 @@ function(lathe_layer name)
   if(EXISTS ${PROJECT_SOURCE_DIR}/${L_FOLDER}/libraries.cmake)
     include(${PROJECT_SOURCE_DIR}/${L_FOLDER}/libraries.cmake)   # third-party libraries of this folder
   endif()
+  if(LATHE_ONLY_THREADED_TESTS)
+    foreach(test ${tests})
+      file(STRINGS ${test} threaded REGEX "^TEST.*Thread")
+      if(NOT threaded)
+        list(REMOVE_ITEM tests ${test})
+      endif()
+    endforeach()
+  endif()
   if(LATHE_TESTS AND tests)
     add_executable(test_${name} ${tests})
     target_link_libraries(test_${name} PRIVATE lathe_${name})
-    lathe_quick_to_compile(test_${name} ${name})
     lathe_gtest(test_${name} unit)
     add_dependencies(unit_tests test_${name})
-    foreach(test ${tests})
-      file(STRINGS ${test} threaded REGEX "^TEST.*Thread")
-      if(threaded)
-        add_dependencies(threaded_tests test_${name})
-      endif()
-    endforeach()
   endif()
   if(LATHE_FUZZ)
     foreach(source ${fuzz})

@@ -57,7 +57,7 @@ run_ctest build/dev -L '^unit$'
 
 step "threaded tests under ThreadSanitizer"
 tools/configure.sh build/tsan --preset tsan
-cmake --build build/tsan -j "$cores" --target threaded_tests
+cmake --build build/tsan -j "$cores" --target unit_tests
 run_ctest build/tsan -L '^unit$' -R Thread
 
 step "fuzzing, $fuzz_seconds s each"

@@ -17,6 +17,7 @@
 
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/error.h"
+#include "lathe/core/sanitized.h"
 
 namespace lathe {
 namespace {
@@ -116,14 +117,7 @@ TEST(ThreadPool, RefusesMoreThreadsThanAnyMachineHasCores) {
   }
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define LT_SANITIZED  // they take address space of their own accord
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LT_SANITIZED
-#endif
-#if defined(__linux__) && !defined(LT_SANITIZED)
+#if defined(__linux__) && !LT_SANITIZED  // they take address space of their own accord
 // In a process of its own, whose address space has room for the stacks of a few threads only.
 [[noreturn]] void start_more_threads_than_fit() {
   constexpr rlim_t kRoom = rlim_t{256} << 20;

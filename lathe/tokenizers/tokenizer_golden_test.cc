@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "lathe/core/error.h"
+#include "lathe/core/sanitized.h"
 #include "lathe/tokenizers/tokenizer.h"
 #include "lathe/tokenizers/tokenizer_spec.h"
 #include "lathe/tokenizers/unicode.h"
@@ -169,9 +170,16 @@ std::vector<std::string> split(const std::string& text, char by) {
   return out;
 }
 
+/// Which of the texts of a long case are run.  A digest is of all of them, so that it is compared where all
+/// are run.
+constexpr bool kAllTexts = LT_SANITIZED == 0;
+bool is_run(size_t n) { return kAllTexts || n % 16 == 0; }
+
 json fields_case(const Tokenizer& t, const std::string& path) {
   Digest digest;
+  size_t n = 0;
   for (const std::string& line : split(read_file(path), '\n')) {
+    if (!is_run(n++)) continue;
     const std::vector<std::string> fields = split(line, '\t');
     for (const std::string& field : fields) digest.add(t.encode(field));
     for (size_t i = 0; i + 1 < fields.size(); ++i) {
@@ -183,11 +191,13 @@ json fields_case(const Tokenizer& t, const std::string& path) {
 
 json squad_case(const Tokenizer& t, const std::string& path) {
   Digest digest;
+  size_t n = 0;
   const json file = json::parse(read_file(path));
   for (const json& article : file["data"]) {
     for (const json& paragraph : article["paragraphs"]) {
       const auto& context = paragraph["context"].get_ref<const std::string&>();
       for (const json& qa : paragraph["qas"]) {
+        if (!is_run(n++)) continue;
         auto question = qa["question"].get<std::string>();
         question.erase(0, std::min(question.find_first_not_of(' '), question.size()));
         digest.add(t.encode_with_overflow(question, context, {384, Truncation::kOnlySecond, 128, true}));
@@ -201,6 +211,7 @@ template <typename F>
 void for_each_code_point(F f) {
   for (uint32_t cp = 0; cp < 0x110000; ++cp) {
     if (cp == 0xD800) cp = 0xE000;
+    if (!is_run(cp)) continue;
     std::string c;
     unicode::append_utf8(cp, &c);
     f(c);
@@ -230,7 +241,7 @@ json normalizer_case(const std::vector<NamedFile>& files) {
 json random_case(const Tokenizer& t) {
   Random random;
   Digest digest;
-  for (int row = 0; row < 6000; ++row) {
+  for (int row = 0; row < (kAllTexts ? 6000 : 6000 / 16); ++row) {
     const std::string a = random_text(&random), b = random_text(&random);
     const bool pair = random.below(2) == 1;
     EncodeOptions options;
@@ -282,6 +293,7 @@ void check_cases(const std::string& kind) {
                  : kind == "normalizer"  ? normalizer_case(known[name])
                  : kind == "random"      ? random_case(t)
                                          : decode_case(t);
+    if (!kAllTexts && kind != "decode") continue;
     for (const auto& [key, value] : found.items()) EXPECT_EQ(value, wanted[key]) << wanted;
   }
   if (done == 0 || skipped > 0) {
