@@ -12,7 +12,7 @@ import torch
 import transformers
 from transformers import Trainer, set_seed
 
-from make_traces import GOLDEN, SEED, versions, write_json
+from make_traces import GOLDEN, SEED, masked_lm_labels, versions, write_json
 
 STEPS = 20
 SIZES = dict(vocab_size=48, max_position_embeddings=24, initializer_range=0.15)
@@ -41,6 +41,7 @@ MODERN_HEADS = {
     **HEADS,
     "mean_pooling": ("SequenceClassification", 3, dict(classifier_pooling="mean", norm_bias=True, attention_bias=True,
                                                        mlp_bias=True, classifier_bias=True)),
+    "masked_lm": ("MaskedLM", 2, {}),
 }
 LENGTHS = [(5, 4), (7, 0), (2, 9), (4, 0), (11, 5), (3, 6)]
 QUESTIONS = [(3, 8), (5, 6), (4, 7)]   # equal in sum: a packed softmax over positions knows no padded ones
@@ -93,7 +94,7 @@ def train(model, batch):
         trace["learning_rates"].append(schedule.get_last_lr()[0])
         optimizer.step()
         schedule.step()
-    return trace, sorted(decayed)
+    return trace, sorted(name for name, _ in model.named_parameters() if name in decayed)  # a tied one has two names
 
 
 def make(family, head):
@@ -102,7 +103,9 @@ def make(family, head):
     config = getattr(transformers, prefix + "Config")(num_labels=labels, **settings, **more)
     types = getattr(config, "type_vocab_size", 1) > 1
     batch = make_batch(QUESTIONS if head == "question_answering" else LENGTHS, front, between, behind, pad, types)
-    if head != "question_answering":
+    if head == "masked_lm":
+        batch["labels"] = masked_lm_labels(batch)
+    elif head != "question_answering":
         batch["labels"] = torch.tensor([0, 1, 2, 2, 1, 0])
     else:
         batch.update(start_positions=torch.tensor([6, 8, 0]), end_positions=torch.tensor([7, 10, 0]))

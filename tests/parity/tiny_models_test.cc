@@ -39,7 +39,8 @@ const Head kHeads[] = {{"tiny_bert/classification", Problem::kSingleLabel, 3},
                        {"tiny_electra/question_answering", Problem::kQuestionAnswering, 2},
                        {"tiny_modernbert/classification", Problem::kSingleLabel, 3},
                        {"tiny_modernbert/mean_pooling", Problem::kSingleLabel, 3},
-                       {"tiny_modernbert/question_answering", Problem::kQuestionAnswering, 2}};
+                       {"tiny_modernbert/question_answering", Problem::kQuestionAnswering, 2},
+                       {"tiny_modernbert/masked_lm", Problem::kMaskedLm, 2}};
 
 std::vector<float> floats(const SafetensorsFile& file, const std::string& name) {
   const TensorView* view = file.find(name);
