@@ -13,7 +13,8 @@
 
 #include "lathe/api/hf.h"
 #include "lathe/app/argument_parser.h"
-#include "lathe/app/tracker.h"
+#include "lathe/app/label_findings.h"
+#include "lathe/app/tracked_run.h"
 #include "lathe/core/version.h"
 #include "lathe/data/parallel_parts.h"
 #include "lathe/io/hub.h"
@@ -221,12 +222,8 @@ class Run : private hf::Prepared {
       : Prepared(arguments.values),
         trainer_(*device, model.model, args, train == nullptr ? nullptr : &train->data,
                  eval == nullptr ? nullptr : &eval->data,
-                 hooks(std::move(compute_metrics), std::move(on_log), std::move(message))) {
-    const nb::object words = nb::module_::import_("sys").attr("orig_argv");
-    facts_.words = without_secrets(bind(args), nb::cast<std::vector<std::string>>(words));
-    facts_.settings = to_json(bind(args));
-    facts_.environment = run_environment(args, *device, 1);
-  }
+                 hooks(std::move(compute_metrics), std::move(on_log), std::move(message))),
+        tracked_(real_file_system(), facts()) {}
 
   std::string train(const std::string& resume) {
     const std::string from =
@@ -234,23 +231,25 @@ class Run : private hf::Prepared {
     if (resume == "true" && from.empty())
       fail(ErrorCode::kNotFound, "resume_from_checkpoint: {} holds no checkpoint-N",
            args.output_dir.value_or(""));
-    facts_.started = time_text();
-    trackers_ = make_trackers(real_file_system(), facts_, trainer_, *device, say_);
+    tracked_.begin_training(trainer_, *device, 1, say_);
     TrainOutput output;
     try {
       output = trainer_.train(from);
     } catch (...) {
-      finish("interrupted");
+      tracked_.finish("interrupted");
       throw;
     }
-    finish("finished");
+    tracked_.finish("finished");
     const nlohmann::json told = {{"global_step", output.global_step},
                                  {"training_loss", output.training_loss},
                                  {"metrics", output.metrics}};
     return python_json(told, -1);
   }
   std::string evaluate(const Dataset& data, const std::string& prefix) {
-    return python_json(trainer_.evaluate(data.data, prefix), -1);
+    tracked_.begin_evaluation(trainer_, *device, 1, say_);
+    const nlohmann::json metrics = trainer_.evaluate(data.data, prefix);
+    tracked_.finish("finished");
+    return python_json(metrics, -1);
   }
   Predictions predict(const Dataset& data) { return trainer_.predict(data.data); }
   void save_model(const std::string& folder) {
@@ -265,19 +264,35 @@ class Run : private hf::Prepared {
   const std::string& device_name() const { return device->info().name; }
 
  private:
-  void finish(const std::string& state) {
-    facts_.state = state;
-    facts_.ended = time_text();
-    for (const auto& tracker : trackers_) tracker->finish(facts_);
+  RunFacts facts() {
+    const nb::object words = nb::module_::import_("sys").attr("orig_argv");
+    return {.words = without_secrets(bind(args), nb::cast<std::vector<std::string>>(words)),
+            .settings = to_json(bind(args))};
+  }
+
+  /// What an evaluation found; a sample's text is what its tokens say.
+  void show_findings(const TokenizedDataset& data, const Predictions& p) {
+    const Problem problem = trainer_.model().problem();
+    const LabelKind kind = problem == Problem::kRegression   ? LabelKind::kRegression
+                           : problem == Problem::kMultiLabel ? LabelKind::kMultiLabel
+                                                             : LabelKind::kClasses;
+    const AutoModel& model = trainer_.auto_model();
+    const auto begin = [&](size_t i) { return data.input_ids.data() + data.begins[i]; };
+    tracked_.show(label_findings({kind, model.labels}, "what evaluate() was given", data, p, [&](size_t i) {
+      return model.tokenizer->decode({begin(i), begin(i + 1)});
+    }));
   }
 
   TrainerHooks hooks(nb::object compute_metrics, nb::object on_log, nb::object message) {
     TrainerHooks hooks;
-    if (!compute_metrics.is_none())
-      hooks.compute_metrics = [call = Callback(std::move(compute_metrics))](const TokenizedDataset&,
-                                                                            const Predictions& p) {
-        const nb::gil_scoped_acquire gil;
+    const bool has_metrics = !compute_metrics.is_none(), finds = reports_to(args, "html");
+    if (has_metrics || finds)
+      hooks.compute_metrics = [this, has_metrics, finds, call = Callback(std::move(compute_metrics))](
+                                  const TokenizedDataset& data, const Predictions& p) {
+        if (finds) show_findings(data, p);
         MetricValues values;
+        if (!has_metrics) return values;
+        const nb::gil_scoped_acquire gil;
         const nb::dict found =
             nb::cast<nb::dict>((*call)(to_numpy(p.logits, static_cast<size_t>(p.columns))));
         for (const auto& [name, value] : found)
@@ -288,9 +303,7 @@ class Run : private hf::Prepared {
     hooks.on_log = [call = Callback(std::move(on_log)), interrupted](const nlohmann::ordered_json& entry) {
       call.tell(*interrupted, log_line(entry));
     };
-    hooks.on_record = [this](const nlohmann::ordered_json& entry) {
-      for (const auto& tracker : trackers_) tracker->record(entry);
-    };
+    hooks.on_record = [this](const nlohmann::ordered_json& entry) { tracked_.record(entry); };
     say_ = [call = Callback(std::move(message)), interrupted](LogLevel level, const std::string& text) {
       call.tell(*interrupted, level >= LogLevel::kWarning, text);
     };
@@ -301,8 +314,7 @@ class Run : private hf::Prepared {
 
   LogSink say_;  // what the trainer's hooks are made of comes first
   Trainer trainer_;
-  RunFacts facts_;
-  std::vector<std::unique_ptr<Tracker>> trackers_;
+  TrackedRun tracked_;
 };
 
 std::tuple<Numpy<float>, std::optional<double>> predict(Run& run, const Dataset& data) {

@@ -87,18 +87,21 @@ std::string results(const std::vector<Json>& history) {
 std::string evaluations(const std::vector<Json>& history) {
   std::vector<std::string> keys = {"step", "epoch", "eval_loss"};
   for (const std::string& key : metric_keys(history)) keys.push_back(key);
-  std::vector<const Json*> entries;
-  for (const Json& entry : history)
-    if (std::any_of(keys.begin() + 2, keys.end(), [&](const auto& key) { return entry.contains(key); }))
-      entries.push_back(&entry);
-  if (entries.empty()) return "";
-  std::string html = "<h2>Evaluations</h2>\n";
-  if (entries.size() > kRows) html += fmt::format("<p>The last {} of {}.</p>\n", kRows, entries.size());
   HtmlTable table{keys, {}, {}};
-  for (size_t i = entries.size() - std::min(entries.size(), kRows); i < entries.size(); ++i) {
-    table.rows.emplace_back();
-    for (const std::string& key : keys)
-      table.rows.back().push_back(entries[i]->contains(key) ? number_text((*entries[i])[key]) : "");
+  for (const Json& entry : history) {
+    const auto has = [&](const std::string& key) { return entry.contains(key); };
+    if (std::none_of(keys.begin() + 2, keys.end(), has)) continue;
+    std::vector<std::string> row;
+    for (const std::string& key : keys) row.push_back(has(key) ? number_text(entry[key]) : "");
+    // What training evaluated last is evaluated once more at the end.
+    if (table.rows.empty() || table.rows.back() != row) table.rows.push_back(std::move(row));
+  }
+  const size_t count = table.rows.size();
+  if (count == 0) return "";
+  std::string html = "<h2>Evaluations</h2>\n";
+  if (count > kRows) {
+    html += fmt::format("<p>The last {} of {}.</p>\n", kRows, count);
+    table.rows.erase(table.rows.begin(), table.rows.end() - static_cast<long>(kRows));
   }
   return html + html_table(table);
 }

@@ -46,7 +46,7 @@ void check_writable(FileSystem& fs, const std::string& folder) {
 
 ScriptRun::ScriptRun(Terminal& terminal, TrainingArguments& args, RunFacts facts,
                      std::shared_ptr<ProcessGroup> group, FileSystem& fs)
-    : terminal_(terminal), args_(args), group_(std::move(group)), fs_(fs), facts_(std::move(facts)) {
+    : terminal_(terminal), args_(args), group_(std::move(group)), fs_(fs), tracked_(fs, std::move(facts)) {
   if (!args_.output_dir) args_.output_dir = kDefaultOutput;
 }
 
@@ -115,9 +115,7 @@ void ScriptRun::check_ddp_backend(const std::string& device) const {
 TrainerHooks ScriptRun::hooks() {
   TrainerHooks hooks;
   hooks.on_log = [this](const nlohmann::ordered_json& entry) { terminal_.print(log_line(entry)); };
-  hooks.on_record = [this](const nlohmann::ordered_json& entry) {
-    for (const auto& tracker : trackers_) tracker->record(entry);
-  };
+  hooks.on_record = [this](const nlohmann::ordered_json& entry) { tracked_.record(entry); };
   hooks.on_step = [this](int64_t step, int64_t, double loss) { terminal_.update_progress(step, loss); };
   hooks.on_evaluation_step = [this](int64_t batch, int64_t batches) {
     if (batch == 1) terminal_.begin_progress("evaluation", batches);
@@ -138,12 +136,11 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   const TrainingArguments& args = trainer.arguments();
   banner.batch_size_per_device = args.per_device_train_batch_size;
   banner.gradient_accumulation_steps = args.gradient_accumulation_steps;
-  banner.total_batch_size = args.per_device_train_batch_size * args.gradient_accumulation_steps *
-                            (group_ == nullptr ? 1 : group_->size());
+  banner.total_batch_size = args.per_device_train_batch_size * args.gradient_accumulation_steps * processes();
   banner.total_steps = plan.max_steps;
   banner.trainable_parameters = trainable_parameters(trainer.model());
   for (const std::string& line : banner_lines(banner)) say(LogLevel::kInfo, line);
-  if (is_main(group_.get())) begin_tracking(trainer);
+  if (is_main(group_.get())) tracked_.begin_training(trainer, *backend_, processes(), terminal_.sink());
   terminal_.begin_progress("", plan.max_steps);
   TrainOutput output;
   try {
@@ -163,6 +160,8 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
 nlohmann::json ScriptRun::evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples) {
   for (const std::string& line : banner_lines("Evaluation", data.size(), args_.per_device_eval_batch_size))
     say(LogLevel::kInfo, line);
+  if (!args_.do_train && is_main(group_.get()))
+    tracked_.begin_evaluation(trainer, *backend_, processes(), terminal_.sink());
   nlohmann::json metrics = trainer.evaluate(data);
   metrics["eval_samples"] = samples;
   return metrics;
@@ -182,13 +181,6 @@ void ScriptRun::report(const std::string& split, const nlohmann::json& metrics,
   write("all_results.json", python_json(all, 4));
 }
 
-void ScriptRun::begin_tracking(const Trainer& trainer) {
-  facts_.started = time_text();
-  facts_.environment = run_environment(args_, *backend_, group_ == nullptr ? 1 : group_->size());
-  write_run_file(fs_, output_dir(), facts_).check();
-  trackers_ = make_trackers(fs_, facts_, trainer, *backend_, terminal_.sink());
-}
-
 void ScriptRun::check_metric(std::vector<std::string> names) const {
   if (!args_.metric_for_best_model || args_.eval_strategy == "no") return;
   if (args_.prediction_loss_only) names.clear();
@@ -200,31 +192,9 @@ void ScriptRun::check_metric(std::vector<std::string> names) const {
        fmt::join(names, ", "));
 }
 
-void ScriptRun::show(const Findings& findings) {
-  for (const auto& tracker : trackers_) tracker->show(findings);
-}
-
-void ScriptRun::finish(const std::string& state) {
-  if (facts_.started.empty()) return;
-  facts_.state = state;
-  facts_.ended = time_text();
-  for (const auto& tracker : trackers_) tracker->finish(facts_);
-  if (!is_main(group_.get())) return;
-  if (state == "interrupted" && fs_.list(output_dir()).value() == std::vector<std::string>{kRunFile}) {
-    // Nothing of this run is left to be told of, and the folder is as empty as it was.
-    if (const Status s = fs_.remove_all(join_path(output_dir(), kRunFile)); !s.ok())
-      say(LogLevel::kWarning, s.message());
-    return;
-  }
-  // The run itself is whole, whatever happens to this file: an error of its own would hide that of the run.
-  if (const Status s = write_run_file(fs_, output_dir(), facts_); !s.ok())
-    say(LogLevel::kWarning, s.message());
-}
-
 void ScriptRun::write_card(const Trainer& trainer, CardFacts facts) {
   facts.on_hub = !fs_.is_directory(expand_home(facts.base_model));
-  write("README.md",
-        model_card(facts, trainer.arguments(), trainer.state(), group_ == nullptr ? 1 : group_->size()));
+  write("README.md", model_card(facts, trainer.arguments(), trainer.state(), processes()));
 }
 
 void ScriptRun::write(const std::string& name, const std::string& content) {

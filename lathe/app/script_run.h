@@ -9,9 +9,8 @@
 #include "lathe/app/help.h"
 #include "lathe/app/hub_terminal.h"
 #include "lathe/app/model_card.h"
-#include "lathe/app/run_facts.h"
 #include "lathe/app/terminal.h"
-#include "lathe/app/tracker.h"
+#include "lathe/app/tracked_run.h"
 #include "lathe/backends/register.h"
 #include "lathe/train/python_format.h"
 #include "lathe/train/ranks.h"
@@ -58,9 +57,9 @@ class ScriptRun {
   void check_metric(std::vector<std::string> names) const;
   /// Whether somebody wants to see what an evaluation found.
   bool wants_findings() const { return is_main(group_.get()) && reports_to(args_, "html"); }
-  void show(const Findings& findings);
-  /// A run that trained is over: its trackers and run.json say so.
-  void finish(const std::string& state = "finished");
+  void show(const Findings& findings) { tracked_.show(findings); }
+  /// The run is over: its trackers and run.json say so.
+  void finish(const std::string& state = "finished") { tracked_.finish(state); }
   /// Writes the model card, README.md.
   void write_card(const Trainer& trainer, CardFacts facts);
   /// Writes a file into the output folder.
@@ -71,7 +70,7 @@ class ScriptRun {
 
  private:
   std::string checkpoint_to_go_on_from();
-  void begin_tracking(const Trainer& trainer);
+  int processes() const { return group_ == nullptr ? 1 : group_->size(); }
   void check_ddp_backend(const std::string& device) const;
 
   Terminal& terminal_;
@@ -79,8 +78,7 @@ class ScriptRun {
   std::shared_ptr<ProcessGroup> group_;
   FileSystem& fs_;
   std::unique_ptr<Backend> backend_;
-  RunFacts facts_;
-  std::vector<std::unique_ptr<Tracker>> trackers_;
+  TrackedRun tracked_;
 };
 
 /// The folders of weights, configuration and tokenizer that a script names, fetched where they must be.

@@ -15,7 +15,7 @@ std::optional<double> as_double(const std::optional<uint64_t>& bytes) {
 }
 
 std::unique_ptr<Tracker> html_report(FileSystem& fs, const RunFacts& facts, const Trainer& trainer,
-                                     Backend& backend, LogSink say) {
+                                     Backend& backend, const std::string& page, LogSink say) {
   const std::string folder = trainer.arguments().output_dir.value_or(".");
   HtmlReport::Source source;
   source.state = [&trainer]() -> const TrainerState& { return trainer.state(); };
@@ -29,7 +29,7 @@ std::unique_ptr<Tracker> html_report(FileSystem& fs, const RunFacts& facts, cons
   source.now = [] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   };
-  return std::make_unique<HtmlReport>(fs, join_path(folder, "report.html"),
+  return std::make_unique<HtmlReport>(fs, join_path(folder, page),
                                       trainer.arguments().run_name.value_or(file_name(folder)), facts,
                                       std::move(source), std::move(say));
 }
@@ -42,12 +42,13 @@ bool reports_to(const TrainingArguments& args, const std::string& name) {
 }
 
 std::vector<std::unique_ptr<Tracker>> make_trackers(FileSystem& fs, const RunFacts& facts,
-                                                    const Trainer& trainer, Backend& backend, LogSink say) {
+                                                    const Trainer& trainer, Backend& backend,
+                                                    const std::string& page, LogSink say) {
   const TrainingArguments& args = trainer.arguments();
   std::vector<std::unique_ptr<Tracker>> trackers;
   if (reports_to(args, "tensorboard"))
     trackers.push_back(std::make_unique<TensorBoard>(fs, args, trainer.auto_model(), say));
-  if (reports_to(args, "html")) trackers.push_back(html_report(fs, facts, trainer, backend, say));
+  if (reports_to(args, "html")) trackers.push_back(html_report(fs, facts, trainer, backend, page, say));
   return trackers;
 }
 

@@ -25,8 +25,10 @@ class Tracker {
 /// Whether --report_to asks for a tracker.
 bool reports_to(const TrainingArguments& args, const std::string& name);
 
-/// Those that --report_to asks for.  `trainer` and `backend` must outlive them.
+/// Those that --report_to asks for.  `trainer` and `backend` must outlive them.  page: the file of the HTML
+/// report, in the output folder.
 std::vector<std::unique_ptr<Tracker>> make_trackers(FileSystem& fs, const RunFacts& facts,
-                                                    const Trainer& trainer, Backend& backend, LogSink say);
+                                                    const Trainer& trainer, Backend& backend,
+                                                    const std::string& page, LogSink say);
 
 }  // namespace lathe

@@ -148,14 +148,22 @@ class Package(unittest.TestCase):
             trainer = Trainer(self.model(), args, train_dataset=self.train, eval_dataset=self.dev, compute_metrics=accuracy)
         trainer.train()
         page = (self.root / "out" / "report.html").read_text()
-        for part in ("of Python", "finished", "eval_accuracy", "tune.py"):
+        for part in ("of Python", "finished", "eval_accuracy", "tune.py", "Confusion matrix", "Worst examples"):
             self.assertIn(part, page)
+        run = json.loads((self.root / "out" / "run.json").read_text())
+        self.assertEqual((run["state"], run["command"], run["settings"]["run_name"]),
+                         ("finished", ["python3", "tune.py", "--hub_token=<hub_token>"], "of Python"))
         self.assertNotIn("hf_X", page)
         events = b"".join(path.read_bytes() for path in (self.root / "events").glob("events.out.tfevents.*"))
         self.assertEqual((events.count(b"train/loss"), events.count(b"eval/accuracy")), (18, 3))
         none = self.arguments(report_to=[], label_names=[], output_dir=self.root / "none")
         Trainer(self.model(), none, train_dataset=self.train).train()
         self.assertFalse((self.root / "none" / "report.html").exists())
+        alone = self.arguments(report_to=["html"], output_dir=self.root / "alone")
+        Trainer(self.model(), alone, eval_dataset=self.dev).evaluate()
+        page = (self.root / "alone" / "eval_report.html").read_text()
+        for part in ("finished", "eval_loss", "Confusion matrix"):
+            self.assertIn(part, page)
 
     def test_model_that_is_no_classifier_gets_two_labels(self):
         for head in ("masked_lm", "question_answering", "base"):

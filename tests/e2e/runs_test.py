@@ -95,8 +95,23 @@ class Runs(unittest.TestCase):
         self.assertIn("checkpoint-3: arguments that are not those of this run: learning_rate 0.001 there and 0.002 here\n",
                       self.said)
         rows = (out / "report.html").read_text().split("<h2>Evaluations</h2>")[1].split("</table>")[0].count("<tr>")
-        self.assertEqual(rows, 1 + 4)  # titles, three epochs, one at the end
+        self.assertEqual(rows, 1 + 3)  # titles, three epochs; what is evaluated once more at the end shows no other row
         self.assertTrue(list(out.glob("runs/*/events*")))
+        shutil.rmtree(out)
+
+    def test_an_evaluation_alone_has_a_page_beside_that_of_the_training(self):
+        out = self.root / "all" / "evaluated"
+        shutil.copytree(self.a, out)
+        kept = {name: (out / name).read_bytes() for name in ("report.html", "run.json")}
+        result = cl.run([cl.program(), "glue", "--model_name_or_path", str(out), "--do_eval", "--validation_file",
+                         str(self.root / "dev.csv"), "--output_dir", str(out), "--report_to", "all"])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("eval_report.html", result.stderr)
+        shown = "".join(Loads((out / "eval_report.html").read_text(encoding="utf-8")).text)
+        for part in ("finished", "eval_accuracy", "Confusion matrix", "Worst examples", "--do_eval"):
+            self.assertIn(part, shown)
+        self.assertEqual({name: (out / name).read_bytes() for name in kept}, kept)
+        self.assertTrue(any(b"eval/accuracy" in path.read_bytes() for path in out.glob("runs/*/events*")))
         shutil.rmtree(out)
 
     def test_the_run_file_says_what_was_asked(self):

@@ -1,0 +1,40 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lathe/app/findings.h"
+#include "lathe/app/run_facts.h"
+#include "lathe/app/tracker.h"
+
+namespace lathe {
+
+/// What a run leaves to be looked at: run.json, and the trackers of --report_to.  Before `begin` nothing
+/// happens.
+class TrackedRun {
+ public:
+  /// facts: command and settings.
+  TrackedRun(FileSystem& fs, RunFacts facts) : fs_(fs), facts_(std::move(facts)) {}
+
+  /// A training begins: writes run.json.  `trainer` and `backend` must outlive this.  Errors: kIo.
+  void begin_training(const Trainer& trainer, Backend& backend, int processes, LogSink say);
+  /// An evaluation without training begins, if nothing has: its page is eval_report.html, and run.json and
+  /// report.html stay those of the training that the folder may hold.
+  void begin_evaluation(const Trainer& trainer, Backend& backend, int processes, LogSink say);
+  void record(const nlohmann::ordered_json& entry);
+  void show(const Findings& findings);
+  /// state: as RunFacts has it.  An interrupted training that leaves nothing but run.json leaves nothing.
+  void finish(const std::string& state);
+
+ private:
+  void begin(const Trainer& trainer, Backend& backend, int processes, LogSink say, const std::string& page);
+
+  FileSystem& fs_;
+  RunFacts facts_;
+  LogSink say_;
+  std::string folder_;
+  bool training_ = false;
+  std::vector<std::unique_ptr<Tracker>> trackers_;
+};
+
+}  // namespace lathe
