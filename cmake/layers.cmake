@@ -12,7 +12,8 @@ if(LATHE_TESTS)
 endif()
 # lathe_quick_to_compile(target name): without optimisation where LATHE_QUICK_TO_COMPILE lists the layer NAME. For
 # sanitized builds, whose time goes into compiling what runs for an instant.
-set(LATHE_QUICK_TO_COMPILE "" CACHE STRING "Layers to compile with -O0; every test is, where there are any")
+set(LATHE_QUICK_TO_COMPILE "" CACHE STRING "Layers to compile with -O0; their tests and others are, too")
+set(LATHE_OPTIMISED_TESTS "" CACHE STRING "Targets of tests that are not: they run for long, or inline what does")
 function(lathe_quick_to_compile target name)
   if(name IN_LIST LATHE_QUICK_TO_COMPILE)
     target_compile_options(${target} PRIVATE -O0)
@@ -29,7 +30,7 @@ endif()
 function(lathe_gtest target label)
   target_link_libraries(${target} PRIVATE GTest::gtest GTest::gtest_main)
   set_target_properties(${target} PROPERTIES LATHE_OPTIMISE -O1)   # a TEST is much code that runs once
-  if(LATHE_QUICK_TO_COMPILE)
+  if(LATHE_QUICK_TO_COMPILE AND NOT target IN_LIST LATHE_OPTIMISED_TESTS)
     target_compile_options(${target} PRIVATE -O0)
   endif()
   target_compile_definitions(${target} PRIVATE LATHE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
