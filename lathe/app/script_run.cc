@@ -104,12 +104,6 @@ void ScriptRun::check_ddp_backend(const std::string& device) const {
   if (args_.ddp_backend && (device == "cuda") != (*args_.ddp_backend == "nccl"))
     fail(ErrorCode::kUsage, "--ddp_backend {}: processes with --device {} sum gradients through {}",
          *args_.ddp_backend, device, device == "cuda" ? "nccl" : "gloo, ring or mpi");
-  if (device == "cuda" && args_.ddp_comm_hook != "no")
-    fail(
-        ErrorCode::kUsage,
-        "--ddp_comm_hook {}: nccl sums gradients as they are computed, with --bf16 those of weights in bf16; "
-        "leave the flag out, or take --device cpu",
-        args_.ddp_comm_hook);
 }
 
 TrainerHooks ScriptRun::hooks() {

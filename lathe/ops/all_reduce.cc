@@ -13,7 +13,7 @@ Cost all_reduce_cost(const Node& node, const Program& program) { return elementw
 
 /// sum = Σ over the ranks of the backend's process group (Backend::group) of x, the same bits on every rank;
 /// x itself where there is none.  Sums of bf16 numbers are rounded to bf16.  bf16: f32 numbers, too, travel
-/// between hosts so (ProcessGroup::sum).  Every rank runs its programs' all_reduce nodes in the same order.
+/// so (between hosts: ProcessGroup::sum).  Every rank runs its programs' all_reduce nodes in the same order.
 const OpDef all_reduce{
     .name = "all_reduce",
     .signature = "x[n] -> sum[n]:x",

@@ -180,7 +180,7 @@ void add_older_and_own(Fields& f) {
       {"ddp_comm_hook",
        &T::ddp_comm_hook,
        X,
-       "bf16: the gradients travel between processes in half the bytes, rounded (gloo, ring, mpi).",
+       "bf16: the gradients travel between processes in half the bytes, rounded.",
        {.choices = {"no", "bf16"}, .later = {"fp16", "power_sgd", "batched_power_sgd"}}},
       {"int8", &T::int8, X,
        "Evaluate and predict with linear layers in 8-bit integers, the rest in bf16 or fp16, and show what "

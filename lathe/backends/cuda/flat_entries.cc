@@ -3,6 +3,7 @@
 
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/adafactor.h"
+#include "lathe/backends/cuda/kernels/elementwise.h"
 #include "lathe/backends/cuda/kernels/flat.h"
 #include "lathe/backends/cuda/nccl.h"
 #include "lathe/ops/ops.h"
@@ -14,9 +15,24 @@ void run_accumulate(const Call& c) {
   accumulate(c.stream, elements(c.in_type(0)), c.input<float>(2), c.input<float>(1), c.output<float>(0));
 }
 
+/// Whether f32 numbers travel as bf16.
+bool travels_rounded(const Node& node, const Program& program) {
+  return node.attrs.b("bf16") && program.type(node.in[0]).dtype == DType::f32;
+}
+
+size_t all_reduce_workspace(const Node& node, const Program& program) {
+  return travels_rounded(node, program) ? bytes_of({DType::bf16, program.type(node.in[0]).shape}) : 0;
+}
+
 void run_all_reduce(const Call& c) {
-  if (c.nccl != nullptr)
-    c.nccl->sum(c.stream, c.in_type(0).dtype, c.out[0], static_cast<size_t>(elements(c.in_type(0))));
+  if (c.nccl == nullptr) return;
+  const int64_t n = elements(c.in_type(0));
+  const DType type = c.in_type(0).dtype;
+  if (!travels_rounded(c.node, c.program))
+    return c.nccl->sum(c.stream, type, c.out[0], static_cast<size_t>(n));
+  cast(c.stream, type, DType::bf16, n, c.out[0], c.workspace);
+  c.nccl->sum(c.stream, DType::bf16, c.workspace, static_cast<size_t>(n));
+  cast(c.stream, DType::bf16, type, n, c.workspace, c.out[0]);
 }
 
 int64_t count_of(const Program& program, int value) { return value < 0 ? 0 : elements(program.type(value)); }
@@ -83,7 +99,7 @@ std::vector<Entry> flat_entries() {
   return {{&op::slice, "view", nullptr},
           {&op::concat, "view", nullptr},
           {&op::accumulate, "map", run_accumulate},
-          {&op::all_reduce, "nccl", run_all_reduce, nullptr, nullptr, nullptr, 0, true},
+          {&op::all_reduce, "nccl", run_all_reduce, all_reduce_workspace, nullptr, nullptr, 0, true},
           {&op::grad_norm, "blocks", run_grad_norm, norm_workspace},
           {&op::adamw, "one pass", run_adamw, adamw_workspace},
           {&op::sgd, "map", run_sgd},
