@@ -154,12 +154,15 @@ std::string worst(const Findings& findings) {
 
 std::string run_page(const std::string& name, const RunFacts& facts, const TrainerState& state,
                      const std::vector<RunSample>& samples, const Findings& findings) {
-  std::string note = fmt::format("{}: step {} of {}, epoch {:.4g}; started {}", facts.state,
-                                 state.global_step, state.max_steps, state.epoch, facts.started);
+  const bool trains = state.max_steps > 0;
+  std::string note = facts.state;
+  if (trains)
+    note += fmt::format(": step {} of {}, epoch {:.4g}", state.global_step, state.max_steps, state.epoch);
+  note += "; started " + facts.started;
   if (!facts.ended.empty()) note += ", ended " + facts.ended;
   if (state.best_metric) note += fmt::format("; best metric {:.6g}", *state.best_metric);
-  std::string body = charts(state.log_history, samples) + results(state.log_history) +
-                     evaluations(state.log_history) + confusion(findings) + worst(findings);
+  std::string body = trains ? charts(state.log_history, samples) : "";
+  body += results(state.log_history) + evaluations(state.log_history) + confusion(findings) + worst(findings);
   body += fmt::format("<h2>Command</h2>\n<pre>{}</pre>\n", escaped(facts.command()));
   body += "<h2>Environment</h2>\n" + pairs_table(facts.environment);
   HtmlTable settings{{"argument", "value"}, {true, true}, {}};

@@ -58,13 +58,23 @@ TEST(RunPage, ALongRunIsNoLargerThanAMediumOne) {
 }
 
 TEST(RunPage, StandsWithoutAnyHistoryAndWithOddValues) {
-  EXPECT_NE(run_page("r", facts(), {}, {}, {}).find("Nothing was logged yet."), std::string::npos);
   TrainerState state;
+  state.max_steps = 3;
+  EXPECT_NE(run_page("r", facts(), state, {}, {}).find("Nothing was logged yet."), std::string::npos);
   state.log_history = {Json{{"loss", std::nan("")}, {"step", 1}}, Json{{"loss", nullptr}, {"step", 2}},
                        Json{{"eval_f1", "text"}, {"step", 3}}, Json{{"loss", 1.0}}, Json::object()};
   const std::string page = run_page("r\xff\x01", facts(), state, {}, {});
   EXPECT_EQ(page.find('\xff'), std::string::npos);
   EXPECT_EQ(page.find('\x01'), std::string::npos);
+}
+
+TEST(RunPage, AnEvaluationAloneHasNoStepsAndNoCurves) {
+  TrainerState state;
+  state.log_history = {Json{{"eval_loss", 0.5}, {"step", 0}}};
+  const std::string page = run_page("r", facts(), state, {}, {});
+  EXPECT_NE(page.find("running; started 2026"), std::string::npos);
+  EXPECT_NE(page.find("eval_loss"), std::string::npos);
+  EXPECT_EQ(page.find("<svg"), std::string::npos);
 }
 
 /// A report whose clock and counts the test moves.

@@ -21,9 +21,13 @@ class Report(unittest.TestCase):
             made = cl.run(cl.glue_command(folder / "out", folder / "train.csv", folder / "dev.csv", "--report_to", "html",
                                           "--logging_steps", "1", "--eval_strategy", "steps", "--eval_steps", "10"))
             self.assertEqual(made.returncode, 0, made.stderr)
-            for width in (1280, 390):
-                with self.subTest(width=width):
-                    self.look(folder, folder / "out" / "report.html", width)
+            made = cl.run([cl.program(), "glue", "--model_name_or_path", str(folder / "out"), "--do_eval", "--validation_file",
+                           str(folder / "dev.csv"), "--output_dir", str(folder / "out"), "--report_to", "html"])
+            self.assertEqual(made.returncode, 0, made.stderr)
+            for name in ("report", "eval_report"):
+                for width in (1280, 390):
+                    with self.subTest(page=name, width=width):
+                        self.look(folder, folder / "out" / f"{name}.html", width)
 
     def look(self, folder, page, width):
         (folder / "frame.html").write_text(FRAME.format(page=page.as_uri(), width=width), encoding="utf-8")
@@ -37,7 +41,7 @@ class Report(unittest.TestCase):
         if pictures:
             tall = (folder / "tall.html")
             tall.write_text(FRAME.format(page=page.as_uri(), width=width).replace("800px", "2600px"), encoding="utf-8")
-            cl.run([*command, f"--window-size={width + 40},2600", f"--screenshot={pictures}/report-{width}.png", tall.as_uri()])
+            cl.run([*command, f"--window-size={width + 40},2600", f"--screenshot={pictures}/{page.stem}-{width}.png", tall.as_uri()])
 
 
 if __name__ == "__main__":
