@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -118,14 +119,25 @@ TEST(ThreadPool, RefusesMoreThreadsThanAnyMachineHasCores) {
 }
 
 #if defined(__linux__) && !LT_SANITIZED  // they take address space of their own accord
-// In a process of its own, whose address space has room for the stacks of a few threads only.
-[[noreturn]] void start_more_threads_than_fit() {
-  constexpr rlim_t kRoom = rlim_t{256} << 20;
+constexpr rlim_t kRoom = rlim_t{256} << 20;
+
+// In a process of its own: its address space has room for the stacks of a few threads only.
+void limit_address_space() {
   rlim_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   const rlim_t most = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + kRoom;
   const rlimit limit{most, most};
   setrlimit(RLIMIT_AS, &limit);
+}
+
+// qemu takes the limit from a program that it emulates and does not hold to it.
+[[noreturn]] void reserve_more_than_fits() {
+  limit_address_space();
+  _exit(mmap(nullptr, 2 * kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? 3 : 0);
+}
+
+[[noreturn]] void start_more_threads_than_fit() {
+  limit_address_space();
   try {
     ThreadPool pool(1000);
   } catch (const Error& error) {
@@ -136,6 +148,15 @@ TEST(ThreadPool, RefusesMoreThreadsThanAnyMachineHasCores) {
 }
 
 TEST(ThreadPool, JoinsThoseThatStartedWhereTheSystemGivesNoMore) {
+  bool limits_hold = false;
+  EXPECT_EXIT(
+      reserve_more_than_fits(),
+      [&](int status) {
+        limits_hold = testing::ExitedWithCode(3)(status);
+        return limits_hold || testing::ExitedWithCode(0)(status);
+      },
+      "");
+  if (!limits_hold) GTEST_SKIP() << "this system holds no process to a limit of its address space";
   EXPECT_EXIT(start_more_threads_than_fit(), testing::ExitedWithCode(3),
               "wants 1000 threads, and the system gave [0-9]+:");
 }
