@@ -18,7 +18,7 @@ APT_BUILD="g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev
            libcurl4-openssl-dev libgloo-dev"
 APT_WHEEL="python3-dev python3-venv binutils"
 APT_TEST="libgtest-dev libbenchmark-dev $APT_WHEEL clang-format-14 clang-19 libclang-rt-19-dev zsh fish lintian ruby
-          libopenmpi-dev openmpi-bin iproute2"
+          libopenmpi-dev openmpi-bin iproute2 libopenblas0-pthread"
 APT_PACKAGES="debootstrap chromium fonts-dejavu-core slurm-wlm munge"   # a root to install into, a browser for the docs
 APT_FULL="g++-aarch64-linux-gnu qemu-user-static"   # on x86-64
 BREW_BUILD="cmake ninja ccache pkg-config fmt nlohmann-json utf8proc"

@@ -37,6 +37,10 @@ Where GLUE's folders and SQuAD's files are looked for.
 .B LATHE_ISA
 Takes a lower level of the processor's instructions than the best.
 .TP
+.B LATHE_BLAS
+The file of a BLAS library for products of fp32 on the CPU, or none for own ones; on a Mac the default is Accelerate
+where it was measured to be faster.
+.TP
 .B HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE
 As in Python's huggingface_hub.
 .SH FILES

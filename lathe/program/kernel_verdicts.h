@@ -24,6 +24,7 @@ class KernelVerdicts {
   std::string text() const;
 
   void set(const std::string& key, const KernelVerdict& verdict) { verdicts_[key] = verdict; }
+  bool has(const std::string& key) const { return verdicts_.contains(key); }
   /// Whether to use the implementation.  setting: "all" or "none", which decide alone; else its verdict does,
   /// and without one it is not used.
   bool use(const std::string& key, const std::string& setting) const;

@@ -9,6 +9,8 @@
 
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/memory.h"
+#include "lathe/core/cache_file.h"
+#include "lathe/core/environment.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/ops/ops.h"
 
@@ -54,6 +56,7 @@ class CpuExecutable : public Executable {
       const Node& node = program.nodes()[n];
       Call call{pool, impl->isa, node, program, {}, {}, bindings.arena.data + plan.workspaces[n]};
       call.group = group;
+      call.blas = impl->blas;
       for (int id : node.in) call.in.push_back(address(id));
       for (int id : node.out) call.out.push_back(address(id));
       if (const auto use = packed_use(node, program, impl->isa)) {
@@ -150,11 +153,17 @@ class CpuExecutable : public Executable {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(int threads, std::shared_ptr<ProcessGroup> group) : group_(std::move(group)), pool_(threads) {
+  CpuBackend(int threads, std::shared_ptr<ProcessGroup> group)
+      : group_(std::move(group)),
+        pool_(threads),
+        blas_(environment("LATHE_BLAS"), system_blas(), cache_path("cpu_products.txt"), pool_, chosen_isa()) {
     info_.kind = "cpu";
     info_.name = fmt::format("{}, {} threads", describe(), pool_.size());
+    if (blas_.used() != nullptr) info_.name += ", products of fp32 by " + blas_.used()->name;
     info_.memory_bytes = host_memory().total.value_or(0);
     info_.alignment = kAlignment;
+    if (blas_.known() != nullptr)
+      for (const Entry& entry : blas_entries()) add_blas(entry);
     for (auto entries : {elementwise_entries(), product_entries(), row_entries(), attention_entries(),
                          loss_entries(), flat_entries(), optimizer_entries()})
       for (const Entry& entry : entries) add(entry);
@@ -223,6 +232,9 @@ class CpuBackend : public Backend {
     return list;
   }
 
+  std::string tuning() const override { return blas_.tuning(); }
+  void adopt_tuning(const std::string& text) override { blas_.adopt(text); }
+
   Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
                                               const MemoryPlan& plan, const Bindings& bindings) override {
     if (bindings.arena.bytes < plan.arena_bytes)
@@ -250,23 +262,37 @@ class CpuBackend : public Backend {
     std::vector<Isa> levels = available_isas();
     const Isa best = chosen_isa();
     while (levels.back() != best) levels.pop_back();
-    for (size_t i = levels.size(); i-- > 0;) {
-      CpuImpl impl;
-      impl.name = std::string(name_of(levels[i]));
-      impl.isa = levels[i];
-      impl.run = entry.run;
-      if (entry.accepts != nullptr) impl.accepts = entry.accepts;
-      if (entry.workspace_bytes != nullptr)
-        impl.workspace_bytes = [f = entry.workspace_bytes, isa = levels[i], threads = pool_.size()](
-                                   const Node& node, const Program& program) {
-          return f(node, program, isa, threads);
-        };
-      table_[entry.op].push_back(std::move(impl));
-    }
+    for (size_t i = levels.size(); i-- > 0;)
+      table_[entry.op].push_back(implementation(entry, levels[i], std::string(name_of(levels[i]))));
+  }
+
+  /// Before the others, where the library is used.
+  void add_blas(const Entry& entry) {
+    CpuImpl impl = implementation(entry, chosen_isa(), "blas");
+    impl.blas = blas_.known();
+    impl.accepts = [this, accepts = entry.accepts](const Node& node, const Program& program) {
+      return blas_.used() != nullptr && accepts(node, program);
+    };
+    table_[entry.op].push_back(std::move(impl));
+  }
+
+  CpuImpl implementation(const Entry& entry, Isa isa, std::string name) const {
+    CpuImpl impl;
+    impl.name = std::move(name);
+    impl.isa = isa;
+    impl.run = entry.run;
+    if (entry.accepts != nullptr) impl.accepts = entry.accepts;
+    if (entry.workspace_bytes != nullptr)
+      impl.workspace_bytes = [f = entry.workspace_bytes, isa, threads = pool_.size()](
+                                 const Node& node, const Program& program) {
+        return f(node, program, isa, threads);
+      };
+    return impl;
   }
 
   std::shared_ptr<ProcessGroup> group_;
   ThreadPool pool_;
+  BlasChoice blas_;
   PackedWeights packed_;
   DeviceInfo info_;
   std::map<const OpDef*, Implementations> table_;

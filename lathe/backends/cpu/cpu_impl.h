@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include "lathe/backends/cpu/blas.h"
 #include "lathe/backends/cpu/isa.h"
 #include "lathe/backends/cpu/packed_weights.h"
 #include "lathe/core/thread_pool.h"
@@ -18,6 +19,7 @@ struct Call {
   std::byte* workspace;
   const void* packed_weight = nullptr;           ///< where packed_use says so
   std::shared_ptr<PackedState> parameters = {};  ///< of adamw: what it updates
+  const Blas* blas = nullptr;                    ///< of blas_entries
   ProcessGroup* group = nullptr;                 ///< of all_reduce: null where this process is alone
 
   template <typename T>
@@ -40,6 +42,7 @@ struct Call {
 struct CpuImpl : Impl {
   Isa isa = Isa::kPortable;
   void (*run)(const Call&) = nullptr;
+  const Blas* blas = nullptr;  ///< the library that computes it, if one does
 };
 
 /// Implementations of one op, best first.
@@ -57,6 +60,7 @@ struct Entry {
 /// The tables, one per family.
 std::vector<Entry> elementwise_entries();
 std::vector<Entry> product_entries();
+std::vector<Entry> blas_entries();  ///< products by a library, for one level alone
 std::vector<Entry> row_entries();
 std::vector<Entry> attention_entries();
 std::vector<Entry> loss_entries();

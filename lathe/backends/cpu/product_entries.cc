@@ -2,6 +2,7 @@
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/gemm.h"
 #include "lathe/backends/cpu/gemm_int8.h"
+#include "lathe/backends/cpu/rows.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::cpu {
@@ -52,14 +53,43 @@ size_t workspace(const Node& node, const Program& program, Isa isa, int threads)
 }
 
 template <Gemm (*kDescribe)(const Node&, const Program&)>
-void run_product(const Call& c) {
+Gemm product(const Call& c) {
   Gemm g = kDescribe(c.node, c.program);
   g.a = c.in[0], g.b = c.in[1], g.c = c.out[0];
   if (c.packed_weight != nullptr) g.b = c.packed_weight, g.b_packed = true;
   if (c.node.op == &op::linear) g.bias = c.input<float>(2);
   if (c.node.op == &op::linear_bwd_input_add) g.addend = c.in[2];
   if (c.out.size() > 1) g.a_sums = c.output<float>(1);
-  gemm(c.pool, c.isa, g, c.workspace);
+  return g;
+}
+
+template <Gemm (*kDescribe)(const Node&, const Program&)>
+void run_product(const Call& c) {
+  gemm(c.pool, c.isa, product<kDescribe>(c), c.workspace);
+}
+
+template <Gemm (*kDescribe)(const Node&, const Program&)>
+bool blas_accepts(const Node& node, const Program& program) {
+  return blas_takes(kDescribe(node, program));
+}
+
+/// Of the sums beside a gradient of weights.
+template <Gemm (*kDescribe)(const Node&, const Program&)>
+size_t blas_workspace(const Node& node, const Program& program, Isa, int) {
+  const Gemm g = kDescribe(node, program);
+  return g.a_transposed ? Rows::column_sums_workspace_bytes({g.k, g.m}) : 0;
+}
+
+template <Gemm (*kDescribe)(const Node&, const Program&)>
+void run_by_blas(const Call& c) {
+  const Gemm g = product<kDescribe>(c);
+  blas_gemm(*c.blas, c.pool, g);
+  if (g.a_sums != nullptr) Rows(c.pool, c.isa).column_sums(g.a_type, {g.k, g.m}, g.a, g.a_sums, c.workspace);
+}
+
+template <Gemm (*kDescribe)(const Node&, const Program&)>
+Entry by_blas(const OpDef& op) {
+  return {&op, run_by_blas<kDescribe>, blas_workspace<kDescribe>, blas_accepts<kDescribe>};
 }
 
 /// y[M,N] = x[M,K] · W[N,K]ᵀ in integers
@@ -98,6 +128,11 @@ std::vector<Entry> product_entries() {
           {&op::linear_bwd_input_add, run_product<input_gradient>, workspace<input_gradient>},
           {&op::linear_bwd_weight, run_product<weight_gradient>, workspace<weight_gradient>},
           {&op::linear_int8, run_int8, int8_workspace, int8_accepts}};
+}
+
+std::vector<Entry> blas_entries() {
+  return {by_blas<forward>(op::linear), by_blas<input_gradient>(op::linear_bwd_input),
+          by_blas<input_gradient>(op::linear_bwd_input_add), by_blas<weight_gradient>(op::linear_bwd_weight)};
 }
 
 }  // namespace lathe::cpu
