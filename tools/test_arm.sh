@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Compiles for 64-bit ARM (Debian's cross compiler; arm64 packages unpacked into build/arm/packages, not installed) and
-# runs conformance and parity tests under qemu for each instruction set of that architecture, and the unit tests. Where
-# that cannot be done it says why in a line "left out: ...".
+# Compiles for 64-bit ARM and runs, under qemu, conformance and parity tests for each instruction set of that architecture,
+# and the unit tests: once with Debian's cross compiler, once with clang and libc++ as a Mac has them (those of
+# tools/cross_macos.sh). arm64 packages are unpacked into build/arm/packages, not installed. What cannot be done it says in
+# a line "left out: ...".
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cores=$(getconf _NPROCESSORS_ONLN)
 packages=$PWD/build/arm/packages
 wanted="libfmt-dev libfmt9 libgtest-dev libutf8proc-dev nlohmann-json3-dev zlib1g-dev libssl-dev
-        libcurl4-openssl-dev"   # 6 MB
+        libcurl4-openssl-dev googletest libc6"   # 9 MB
 
-leave_out() { echo "left out: ARM under qemu: $1"; exit 0; }
+leave_out() { echo "left out: ARM under qemu: $1"; }
 
 # The packages of the other architecture, through this machine's own package sources but with lists of its own.
 fetch_packages() {
@@ -26,31 +27,53 @@ fetch_packages() {
   echo "$wanted" >"$packages/complete"
 }
 
+# build_and_test TREE COMPILER [options of cmake]
+build_and_test() {
+  local tree=$1 compiler=$2 suites
+  shift 2
+  # What the emulator runs finds its C library in the packages, if it is not in the program.
+  tools/configure.sh "$tree" -DCMAKE_BUILD_TYPE=Release -DLATHE_EXAMPLES=OFF -DLATHE_PARQUET=OFF \
+    "-DCMAKE_CROSSCOMPILING_EMULATOR=$emulator;-L;$packages;-cpu;max" "$@"
+  suites=$(basename -s .cc tests/conformance/*_test.cc tests/parity/*_test.cc)
+  # shellcheck disable=SC2086  # a list of words
+  cmake --build "$tree" -j "$cores" --target unit_tests lathe-ops $suites
+  run_ctest() { ctest --test-dir "$tree" -j "$cores" --output-on-failure --no-tests=error "$@"; }
+  for isa in neon neon_dot neon_bf16; do
+    echo "ARM under qemu, $compiler, LATHE_ISA=$isa"
+    LATHE_ISA=$isa "$emulator" -L "$packages" -cpu max "$tree/lathe-ops" test -b cpu
+    LATHE_ISA=$isa run_ctest -L '^(conformance|parity)$' -E '^parity\.Mrpc/'   # 50 steps of a real model: hours
+  done
+  run_ctest -L '^unit$'
+}
+
 case $(uname -sm) in
   "Linux x86_64") ;;
-  *) leave_out "made for Linux on x86-64; on ARM the other tests run it already" ;;
+  *) leave_out "made for Linux on x86-64; on ARM the other tests run it already"; exit 0 ;;
 esac
 emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64) ||
-  leave_out "qemu-user-static is missing; tools/setup.sh --full installs it"
-command -v aarch64-linux-gnu-g++ >/dev/null ||
-  leave_out "g++-aarch64-linux-gnu is missing; tools/setup.sh --full installs it"
-command -v apt-get >/dev/null || leave_out "its libraries come as Debian packages, and apt-get is not here"
-fetch_packages || leave_out "the package sources of this machine do not give $wanted for arm64"
+  { leave_out "qemu-user-static is missing; tools/setup.sh --full installs it"; exit 0; }
+command -v apt-get >/dev/null || { leave_out "its libraries come as Debian packages, and apt-get is not here"; exit 0; }
+fetch_packages || { leave_out "the package sources of this machine do not give $wanted for arm64"; exit 0; }
 
-tools/configure.sh build/arm -DCMAKE_BUILD_TYPE=Release -DLATHE_EXAMPLES=OFF -DLATHE_PARQUET=OFF \
-  -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
-  -DCMAKE_LIBRARY_ARCHITECTURE=aarch64-linux-gnu "-DCMAKE_FIND_ROOT_PATH=$packages" \
-  -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY \
-  -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=ONLY \
-  "-DCMAKE_CXX_FLAGS=-isystem $packages/usr/include -isystem $packages/usr/include/aarch64-linux-gnu" \
-  -DCMAKE_EXE_LINKER_FLAGS=-static "-DCMAKE_CROSSCOMPILING_EMULATOR=$emulator;-cpu;max"
-suites=$(basename -s .cc tests/conformance/*_test.cc tests/parity/*_test.cc)
-# shellcheck disable=SC2086  # a list of words
-cmake --build build/arm -j "$cores" --target unit_tests lathe-ops $suites
-run_ctest() { ctest --test-dir build/arm -j "$cores" --output-on-failure --no-tests=error "$@"; }
-for isa in neon neon_dot neon_bf16; do
-  echo "ARM under qemu, LATHE_ISA=$isa"
-  LATHE_ISA=$isa "$emulator" -cpu max build/arm/lathe-ops test -b cpu
-  LATHE_ISA=$isa run_ctest -L '^(conformance|parity)$' -E '^parity\.Mrpc/'   # 50 steps of a real model: hours
-done
-run_ctest -L '^unit$'
+if command -v aarch64-linux-gnu-g++ >/dev/null; then
+  build_and_test build/arm g++ \
+    -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
+    -DCMAKE_LIBRARY_ARCHITECTURE=aarch64-linux-gnu "-DCMAKE_FIND_ROOT_PATH=$packages" \
+    -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY \
+    -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=ONLY \
+    "-DCMAKE_CXX_FLAGS=-isystem $packages/usr/include -isystem $packages/usr/include/aarch64-linux-gnu" \
+    -DCMAKE_EXE_LINKER_FLAGS=-static
+else
+  leave_out "g++-aarch64-linux-gnu is missing; tools/setup.sh --full installs it"
+fi
+
+tools/setup.sh --cross
+if build/venv-cross/bin/python3 -c 'import ziglang' 2>/dev/null; then
+  # ccache would look at the script that calls Zig.
+  CCACHE_COMPILERCHECK="string:$(sed -n 's/==/-/p' tools/requirements-cross.txt)"
+  export CCACHE_COMPILERCHECK
+  build_and_test build/arm-libcxx "clang and libc++" \
+    "-DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/cross/aarch64_linux.cmake" "-DLATHE_CROSS_ROOT=$packages"
+else
+  leave_out "clang and libc++: the wheels of tools/requirements-cross.txt could not be fetched"
+fi

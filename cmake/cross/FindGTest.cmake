@@ -1,0 +1,11 @@
+# GoogleTest compiled from Debian's sources: its archives there are for another C++ library.
+find_path(GTest_SOURCES src/gtest-all.cc PATHS /usr/src/googletest/googletest REQUIRED)
+add_library(gtest STATIC ${GTest_SOURCES}/src/gtest-all.cc)
+add_library(gtest_main STATIC ${GTest_SOURCES}/src/gtest_main.cc)
+target_include_directories(gtest SYSTEM PUBLIC ${GTest_SOURCES}/include PRIVATE ${GTest_SOURCES})
+find_package(Threads REQUIRED)
+target_link_libraries(gtest PUBLIC Threads::Threads)
+target_link_libraries(gtest_main PUBLIC gtest)
+add_library(GTest::gtest ALIAS gtest)
+add_library(GTest::gtest_main ALIAS gtest_main)
+set(GTest_FOUND TRUE)
