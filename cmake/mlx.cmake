@@ -29,7 +29,8 @@ install(TARGETS lathe_mlx_module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lat
 # For tests: runs the texts of own Metal kernels, as MLX writes them, on a CPU.
 if(LATHE_TESTS)
   add_executable(metal_simulator tests/metal/simulator_main.cc tests/metal/simulated_device.cc
-                                 lathe/backends/mlx/metal_kernels.cc lathe/backends/mlx/lowering.cc)
+                                 lathe/backends/mlx/metal_kernels.cc lathe/backends/mlx/metal_attention.cc
+                                 lathe/backends/mlx/metal_launch.cc lathe/backends/mlx/lowering.cc)
   target_include_directories(metal_simulator SYSTEM PRIVATE ${MLX_INCLUDE_DIRS})
   target_link_libraries(metal_simulator PRIVATE lathe_backends mlx)
 endif()

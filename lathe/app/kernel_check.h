@@ -7,8 +7,9 @@
 
 namespace lathe {
 
-/// Tries an implementation of a fused op: all cases of the op against the reference, and its time, in bf16 at
-/// BERT-base's width, beside that of the op's parts on the same device.
+/// Tries an implementation: all cases of the op against the reference, and its time, in bf16 at BERT-base's
+/// width, beside that of what stands for it on the same device: the parts of a fused op, another
+/// implementation of any other.
 /// fault: the first case that is not right, if one is not.
 KernelVerdict try_kernel(Backend& backend, const OpDef& op, const Impl& impl, int64_t tokens,
                          std::string* fault);

@@ -23,11 +23,14 @@ class OnTrial : public ForwardingBackend {
     trial_.key = std::move(key);
   }
   std::vector<const Impl*> implementations(const OpDef& op) const override {
-    return &op == &op_ ? std::vector<const Impl*>{&trial_} : real_->implementations(op);
+    std::vector<const Impl*> all = real_->implementations(op);
+    if (&op == &op_) all.insert(all.begin(), &trial_);
+    return all;
   }
   Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
                                               const MemoryPlan& plan, const Bindings& bindings) override {
     Selection real = selection;
+    if (program.nodes().size() > 1) timed.push_back(selection[0] == &trial_ ? "trial" : "other");
     for (const Impl*& impl : real)
       if (impl == &trial_) impl = real_->implementations(op_)[0];
     for (const Node& node : program.nodes())
@@ -35,6 +38,7 @@ class OnTrial : public ForwardingBackend {
     return real_->compile(program, real, plan, bindings);
   }
   bool spoil = false;
+  std::vector<std::string> timed;  ///< what was chosen in programs of several calls
 
  private:
   const OpDef& op_;
@@ -56,6 +60,18 @@ TEST(KernelCheck, ARightKernelIsMeasuredAndItsVerdictKept) {
   EXPECT_NE(kept.find("\tthis chip\n"), std::string::npos);
   const KernelVerdicts verdicts = KernelVerdicts::parse(kept);
   EXPECT_EQ(verdicts.use("this chip", ""), lines[0].ends_with(": used")) << kept;
+}
+
+TEST(KernelCheck, AnOpWithoutPartsIsMeasuredBesideItsOtherImplementation) {
+  const TestFolder folder;
+  for (const OpDef* op : {&op::attention, &op::attention_bwd}) {
+    OnTrial device(*op, "this chip");
+    std::string fault;
+    const KernelVerdict verdict =
+        try_kernel(device, *op, *device.implementations(*op).at(0), kTokens, &fault);
+    EXPECT_TRUE(verdict.right) << fault;
+    EXPECT_EQ(device.timed, (std::vector<std::string>{"other", "trial"})) << op->name;
+  }
 }
 
 TEST(KernelCheck, AKernelThatDoesNotRunIsNotUsed) {

@@ -9,11 +9,11 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "metal"))
 import kernel_library as kernels
 
+CASES = "87 passed"  # of all kernels, in every dtype
 WHY_NOT = kernels.missing()
 if WHY_NOT:
     print("skipped:", WHY_NOT)
     sys.exit(77)
-
 
 
 class MetalKernels(unittest.TestCase):
@@ -36,7 +36,7 @@ class MetalKernels(unittest.TestCase):
     def check(self, order, sanitize=False):
         passed, output = kernels.test(self.library(sanitize), order, sanitize=sanitize)
         self.assertTrue(passed, output)
-        self.assertRegex(output, r"\d\d passed")
+        self.assertIn(CASES, output)
 
     def test_texts_parse_with_metals_address_spaces(self):
         for name in self.names:

@@ -10,7 +10,12 @@ typedef unsigned uint;
 typedef _Float16 half;
 typedef half float16_t;
 typedef __bf16 bfloat16_t;
+typedef uint64_t ulong;
+using std::exp;
+using std::log;
 using std::sqrt;
+inline float max(float a, float b) { return std::fmax(a, b); }
+inline uint min(uint a, uint b) { return a < b ? a : b; }
 inline uint mulhi(uint a, uint b) { return static_cast<uint>((uint64_t{a} * b) >> 32); }
 
 enum class mem_flags { mem_none, mem_threadgroup, mem_device };
@@ -19,11 +24,45 @@ __attribute__((noinline)) inline void threadgroup_barrier(mem_flags) {
   lathe::metal::wait(lathe::metal::kAtBarrier, "threadgroup_barrier", LATHE_SITE);
 }
 __attribute__((noinline)) inline float simd_sum(float x) {
-  lathe::metal::put(x);
-  lathe::metal::wait(lathe::metal::kAtSimd, "simd_sum", LATHE_SITE);
-  float sum = 0;
-  for (uint lane = 0; lane < 32; ++lane) sum += lathe::metal::got(lane);
-  return sum;
+  return lathe::metal::sum(x, "simd_sum", LATHE_SITE);
+}
+__attribute__((noinline)) inline float simd_shuffle_xor(float x, uint16_t mask) {
+  const uint lane = lathe::metal::place().thread_index_in_simdgroup;
+  return lathe::metal::shared(x, lane ^ mask, "simd_shuffle_xor", LATHE_SITE);
+}
+
+template <typename T, int kColumns, int kRows>
+struct simdgroup_matrix;
+template <>
+struct simdgroup_matrix<float, 8, 8> {
+  lathe::metal::Pair of_lane;
+};
+typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
+template <typename T, int kColumns, int kRows = kColumns>
+simdgroup_matrix<T, kColumns, kRows> make_filled_simdgroup_matrix(T value) {
+  return {{{value, value}}};
+}
+// From and to threadgroup memory alone; neither orders memory.
+inline void simdgroup_load(simdgroup_float8x8& to, const float* from, ulong stride, ulong = 0,
+                           bool transpose = false) {
+  const uint lane = lathe::metal::place().thread_index_in_simdgroup, row = lane / 4, column = lane % 4 * 2;
+  for (uint i = 0; i < 2; ++i)
+    to.of_lane.of[i] = transpose ? from[(column + i) * stride + row] : from[row * stride + column + i];
+}
+inline void simdgroup_store(const simdgroup_float8x8& from, float* to, ulong stride) {
+  const uint lane = lathe::metal::place().thread_index_in_simdgroup, row = lane / 4, column = lane % 4 * 2;
+  for (uint i = 0; i < 2; ++i) to[row * stride + column + i] = from.of_lane.of[i];
+}
+__attribute__((noinline)) inline void simdgroup_multiply_accumulate(simdgroup_float8x8& d,
+                                                                    simdgroup_float8x8 a,
+                                                                    simdgroup_float8x8 b,
+                                                                    simdgroup_float8x8 c) {
+  d.of_lane =
+      lathe::metal::multiply(a.of_lane, b.of_lane, c.of_lane, "simdgroup_multiply_accumulate", LATHE_SITE);
+}
+__attribute__((noinline)) inline void simdgroup_multiply(simdgroup_float8x8& d, simdgroup_float8x8 a,
+                                                         simdgroup_float8x8 b) {
+  d.of_lane = lathe::metal::multiply(a.of_lane, b.of_lane, {}, "simdgroup_multiply", LATHE_SITE);
 }
 
 namespace lathe::metal {

@@ -1,8 +1,7 @@
 // Compiled without -fsanitize=thread, so that it watches kernels alone; with LATHE_TSAN it is told of fibers.
 #include "tests/metal/simulator.h"
 
-#include <ucontext.h>
-
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,6 +21,29 @@ void __tsan_release(void* address);
 #endif
 
 extern "C" {
+/// Goes on at `to`; a later call that goes on at *from returns here.  (swapcontext asks the system for the
+/// mask of signals, and takes fifty times as long.)
+void lathe_switch(void** from, void* to);
+asm(R"(
+lathe_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+)");
+constexpr size_t kSwitchPushes = 6;
+
 extern char __start_threadgroup[] __attribute__((weak)), __stop_threadgroup[] __attribute__((weak));
 
 /// libgcc 12 has none.
@@ -50,7 +72,7 @@ std::map<std::string, Entry>& entries() {
 }
 
 struct Lane {
-  ucontext_t context;
+  void* at = nullptr;  // where it goes on
   std::vector<char> stack = std::vector<char>(kStack);
   Place place;
   Waiting waiting = kDone;
@@ -58,12 +80,12 @@ struct Lane {
   void* site = nullptr;
   void* fiber = nullptr;  // TSan's
   int collective = 0;     // parity: a lane may be one ahead of another
-  float slots[2] = {};
+  float parts[2][4] = {};
 };
 
 struct Launch {
   std::vector<Lane> lanes;
-  ucontext_t main;
+  void* main = nullptr;
   void* main_fiber = nullptr;
   Lane* current = nullptr;
   Entry entry = nullptr;
@@ -75,9 +97,8 @@ Launch* launch = nullptr;
 std::string failure;
 
 void leave() {
-  Lane* lane = launch->current;
   TSAN(__tsan_switch_to_fiber(launch->main_fiber, kNoOrder);)
-  swapcontext(&lane->context, &launch->main);
+  lathe_switch(&launch->current->at, launch->main);
 }
 
 void run_lane() {
@@ -94,7 +115,19 @@ void run_lane() {
 void enter(Lane& lane) {
   launch->current = &lane;
   TSAN(__tsan_switch_to_fiber(lane.fiber, kNoOrder);)
-  swapcontext(&launch->main, &lane.context);
+  lathe_switch(&launch->main, lane.at);
+}
+/// The lane begins when it is entered.
+void prepare(Lane& lane) {
+  const uintptr_t end = reinterpret_cast<uintptr_t>(lane.stack.data() + lane.stack.size()) / 16 * 16;
+  void** frame = reinterpret_cast<void**>(end) - 2;  // as a call leaves it, which nothing returns to
+  frame[0] = reinterpret_cast<void*>(run_lane);
+  frame[1] = nullptr;
+  lane.at = frame - kSwitchPushes;
+}
+
+const Lane* simdgroup() {
+  return &launch->lanes[launch->current->place.simdgroup_index_in_threadgroup * kLanes];
 }
 
 Lane& nth(size_t n, size_t first, size_t count) {
@@ -145,11 +178,7 @@ void prepare_group(uint32_t group) {
     lane.place = {{group * count + t, 0, 0}, {group, 0, 0}, t, t % kLanes, t / kLanes, count / kLanes};
     lane.waiting = kRuns;
     lane.collective = 0;
-    getcontext(&lane.context);
-    lane.context.uc_stack.ss_sp = lane.stack.data();
-    lane.context.uc_stack.ss_size = lane.stack.size();
-    lane.context.uc_link = nullptr;
-    makecontext(&lane.context, run_lane, 0);
+    prepare(lane);
   }
 }
 
@@ -167,15 +196,35 @@ void wait(Waiting waiting, const char* what, void* site) {
   TSAN(if (waiting == kAtBarrier) __tsan_acquire(&launch->barrier);)
 }
 
-void put(float x) {
+float shared(float x, uint32_t other, const char* what, void* site) {
   Lane* lane = launch->current;
-  lane->collective ^= 1;
-  lane->slots[lane->collective] = x;
+  lane->parts[lane->collective ^= 1][0] = x;
+  wait(kAtSimd, what, site);
+  return simdgroup()[other].parts[lane->collective][0];
 }
-float got(uint32_t other) {
-  const uint32_t first = launch->current->place.simdgroup_index_in_threadgroup * kLanes;
-  return launch->lanes[first + other].slots[launch->current->collective];
+float sum(float x, const char* what, void* site) {
+  shared(x, 0, what, site);
+  float sum = 0;
+  for (uint32_t i = 0; i < kLanes; ++i) sum += simdgroup()[i].parts[launch->current->collective][0];
+  return sum;
 }
+Pair multiply(Pair a, Pair b, Pair c, const char* what, void* site) {
+  Lane* lane = launch->current;
+  float* parts = lane->parts[lane->collective ^= 1];
+  std::copy(a.of, a.of + 2, parts);
+  std::copy(b.of, b.of + 2, parts + 2);
+  wait(kAtSimd, what, site);
+  const Lane* lanes = simdgroup();
+  const uint32_t row = place().thread_index_in_simdgroup / 4, pair = place().thread_index_in_simdgroup % 4;
+  for (uint32_t k = 0; k < 8; ++k) {
+    const float* of_b = lanes[k * 4 + pair].parts[lane->collective] + 2;
+    const float of_a = lanes[row * 4 + k / 2].parts[lane->collective][k % 2];
+    c.of[0] += of_a * of_b[0];
+    c.of[1] += of_a * of_b[1];
+  }
+  return c;
+}
+const Place& place() { return launch->current->place; }
 
 }  // namespace lathe::metal
 

@@ -24,9 +24,16 @@ enum Waiting { kRuns, kAtBarrier, kAtSimd, kDone };
 /// Until its threadgroup or simdgroup has arrived at the same site.  Collectives of a simdgroup order no
 /// memory.
 void wait(Waiting waiting, const char* what, void* site);
-/// A lane's part of a collective, and another's after the wait.
-void put(float x);
-float got(uint32_t lane);
+/// Another lane's x, and the sum over the simdgroup.
+float shared(float x, uint32_t lane, const char* what, void* site);
+float sum(float x, const char* what, void* site);
+/// A lane's elements of an 8 x 8 matrix, two neighbours: lane l has those of row l / 4 from column 2 (l % 4).
+struct Pair {
+  float of[2];
+};
+/// a b + c
+Pair multiply(Pair a, Pair b, Pair c, const char* what, void* site);
+const Place& place();
 
 }  // namespace lathe::metal
 

@@ -43,6 +43,8 @@ int test(const char* library, int order, const std::string& dtype, const std::st
       if (!op.empty() && op != kernel.entry.op->name) continue;
       conformance_test(*device, {kernel.entry.op->name, ""}, [&](const ConformanceResult& result) {
         if (!result.id.ends_with(dtype)) return;
+        if (result.id.starts_with(kernel.entry.op->name + std::string(" - ")))
+          return;  // it takes no such node
         if (!result.passed) {
           fmt::print("{}: {}\n", result.id, result.detail);
           throw Failed();

@@ -1,24 +1,13 @@
 #include "lathe/backends/mlx/metal_kernels.h"
 
 #include <algorithm>
-#include <array>
 
+#include "lathe/backends/mlx/metal_launch.h"
 #include "lathe/core/philox.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::mlx {
 namespace {
-
-constexpr const char* kCommon =
-#include "lathe/backends/mlx/metal/common.metal"
-    ;
-
-/// What MLX wants to know of a kernel.  body: between the braces of the function.
-struct MetalKernel {
-  const char* name;
-  std::vector<std::string> in, out;
-  const char* body;
-};
 
 const MetalKernel kDropoutAddLayerNorm{
     "dropout_add_layer_norm",
@@ -46,21 +35,10 @@ constexpr int kRows = 4;                     // of a simdgroup in the backward p
 constexpr int kParts = 64;                   // threadgroups of the backward pass, at most
 constexpr int kColumns = 4 * kLanes * kRun;  // four runs a lane, which registers hold
 
-int ceil_div(int a, int b) { return (a + b - 1) / b; }
-
 /// Starts `groups` threadgroups.  templates: T and K of the body, where it has them.
 Arrays launch(const MetalKernel& kernel, const Arrays& in, const std::vector<mx::Shape>& shapes,
-              const std::vector<mx::Dtype>& dtypes, int groups,
-              const std::vector<std::pair<std::string, mx::fast::TemplateArg>>& templates) {
-  const auto function = mx::fast::metal_kernel(kernel.name, kernel.in, kernel.out, kernel.body, kCommon);
-  return function(in, shapes, dtypes, {groups * kThreads, 1, 1}, {kThreads, 1, 1}, templates, {}, false, {});
-}
-
-template <size_t N>
-mx::array words(const std::array<int64_t, N>& values) {
-  std::array<uint32_t, N> as_words;
-  std::ranges::transform(values, as_words.begin(), [](int64_t x) { return static_cast<uint32_t>(x); });
-  return mx::array(as_words.data(), {static_cast<int>(N)}, mx::uint32);
+              const std::vector<mx::Dtype>& dtypes, int groups, const Templates& templates) {
+  return launch(kernel, in, shapes, dtypes, {groups, kThreads}, templates);
 }
 
 Arrays run_dropout_add_layer_norm(const Call& c) {
@@ -101,11 +79,13 @@ bool takes_rows(const Node& node, const Program& program) {
 }  // namespace
 
 std::vector<OwnKernel> own_kernels() {
-  const std::string common = kCommon;
-  return {{{&op::dropout_add_layer_norm, "metal", run_dropout_add_layer_norm, takes_rows},
-           common + kDropoutAddLayerNorm.body},
-          {{&op::layer_norm_dropout_bwd, "metal", run_layer_norm_dropout_bwd, takes_rows},
-           common + kLayerNormDropoutBwd.body + kSumParts.body}};
+  const std::string common = kMetalCommon;
+  std::vector<OwnKernel> all = attention_kernels();
+  all.push_back({{&op::dropout_add_layer_norm, "metal", run_dropout_add_layer_norm, takes_rows},
+                 common + kDropoutAddLayerNorm.body});
+  all.push_back({{&op::layer_norm_dropout_bwd, "metal", run_layer_norm_dropout_bwd, takes_rows},
+                 common + kLayerNormDropoutBwd.body + kSumParts.body});
+  return all;
 }
 
 std::string kernel_key(const OwnKernel& kernel, const std::string& chip) {
