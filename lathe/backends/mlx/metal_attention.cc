@@ -16,6 +16,20 @@ const MetalKernel kAttention{
 #include "lathe/backends/mlx/metal/attention_block.metal"
 #include "lathe/backends/mlx/metal/attention_forward.metal"
 };
+const MetalKernel kAttentionDq{
+    "attention_dq",
+    {"dy", "qkv", "y", "lse", "cu", "row_ids", "rng", "words", "numbers"},
+    {"dq", "delta"},
+#include "lathe/backends/mlx/metal/attention_block.metal"
+#include "lathe/backends/mlx/metal/attention_dq.metal"
+};
+const MetalKernel kAttentionDkv{
+    "attention_dkv",
+    {"dy", "qkv", "lse", "delta", "dq", "cu", "row_ids", "rng", "words", "numbers"},
+    {"dqkv"},
+#include "lathe/backends/mlx/metal/attention_block.metal"
+#include "lathe/backends/mlx/metal/attention_dkv.metal"
+};
 
 constexpr int kBlock = 32, kThreads = 128;  // as attention_block.metal has them
 constexpr int kSide = 8;
@@ -51,6 +65,16 @@ Arrays run_attention(const Call& c) {
                 a.templates());
 }
 
+Arrays run_attention_bwd(const Call& c) {
+  const Packed a{c, 1, 5};
+  const mx::array integers = a.integers(), numbers = a.numbers();
+  const Arrays d =
+      launch(kAttentionDq, {c[0], c[1], c[2], c[3], c[4], c[5], c[6], integers, numbers},
+             {{a.tokens, a.columns}, {a.heads, a.tokens}}, {a.dtype, mx::float32}, a.grid(), a.templates());
+  return launch(kAttentionDkv, {c[0], c[1], c[3], d[1], d[0], c[4], c[5], c[6], integers, numbers},
+                {{a.tokens, 3 * a.columns}}, {a.dtype}, a.grid(), a.templates());
+}
+
 /// Heads of whole matrices that fit, in tensors whose places 32 bits hold.
 template <int kQkv>
 bool takes_heads(const Node& node, const Program& program) {
@@ -63,8 +87,10 @@ bool takes_heads(const Node& node, const Program& program) {
 }  // namespace
 
 std::vector<OwnKernel> attention_kernels() {
-  return {{{&op::attention, "metal", run_attention, takes_heads<0>},
-           std::string(kMetalCommon) + kAttention.body}};
+  const std::string common = kMetalCommon;
+  return {{{&op::attention, "metal", run_attention, takes_heads<0>}, common + kAttention.body},
+          {{&op::attention_bwd, "metal", run_attention_bwd, takes_heads<1>},
+           common + kAttentionDq.body + kAttentionDkv.body}};
 }
 
 }  // namespace lathe::mlx
