@@ -253,6 +253,7 @@ template <typename F>
 void for_each_impl(Backend& backend, const ConformanceFilter& filter, F f) {
   for_each_case(filter, [&](const OpDef& op, const Case& c) {
     for (DType dtype : op.dtypes) {
+      if (!filter.dtype.empty() && filter.dtype != name_of(dtype)) continue;
       const auto bench = make_bench(op, c, dtype);
       bool any = false;
       for (const Impl* impl : backend.implementations(op)) {

@@ -7,9 +7,9 @@
 
 namespace lathe {
 
-/// Which ops and cases to take; an empty string takes all.
+/// Which ops, cases and dtypes to take; an empty string takes all.
 struct ConformanceFilter {
-  std::string op, case_name;
+  std::string op, case_name, dtype = {};
 };
 
 struct ConformanceResult {

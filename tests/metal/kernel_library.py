@@ -56,7 +56,7 @@ def declaration(number, name, text):
             f"  {instance[1] if instance else name}({', '.join(arguments)});\n}});\n}}\n")
 
 
-def build(folder, names, library, sanitize=False, optimise="-O1"):
+def build(folder, names, library, sanitize=False):
     """Compiles folder/NAME.metal into a library. Returns what the compiler says; empty if it takes them."""
     unit = library.with_suffix(".cc")
     texts = [declaration(n, name, (folder / f"{name}.metal").read_text()) for n, name in enumerate(names)]
@@ -69,18 +69,18 @@ def build(folder, names, library, sanitize=False, optimise="-O1"):
             raise RuntimeError(result.stderr)
     # a place beyond a local array ends the process, but for ThreadSanitizer, which is on its own
     sanitizer = ["-fsanitize=thread", "-shared-libsan"] if sanitize else ["-fsanitize=bounds", "-fsanitize-trap=bounds"]
-    result = run([CLANG, *HOST, optimise, *sanitizer, f"-I{folder}", "-shared", unit, runtime, "-o", library])
+    result = run([CLANG, *HOST, "-O0", *sanitizer, f"-I{folder}", "-shared", unit, runtime, "-o", library])
     return result.stderr if result.returncode != 0 else ""
 
 
-def test(library, order=0, dtype="", op="", sanitize=False, timeout=None):
-    """Runs the cases of the ops by a library, those of a dtype and an op. Returns (passed, what was printed)."""
+def test(library, order=0, dtype="", op="", case="", sanitize=False, timeout=None):
+    """Runs the cases of the ops by a library, those of a dtype, an op and a name. Returns (passed, what was printed)."""
     variables = {}
     if sanitize:
         variables["LD_PRELOAD"] = run([CLANG, "-print-file-name=libclang_rt.tsan-x86_64.so"]).stdout.strip()
         variables["TSAN_OPTIONS"] = f"exitcode=66 suppressions={HERE / 'tsan_suppressions.txt'}"
     try:
-        result = run([SIMULATOR, "test", library, str(order), dtype, op], timeout, **variables)
+        result = run([SIMULATOR, "test", library, str(order), dtype, op, case], timeout, **variables)
     except subprocess.TimeoutExpired:
         return False, f"no end after {timeout} s"
     return result.returncode == 0, result.stdout + result.stderr

@@ -31,38 +31,35 @@ __attribute__((noinline)) inline float simd_shuffle_xor(float x, uint16_t mask) 
   return lathe::metal::shared(x, lane ^ mask, "simd_shuffle_xor", LATHE_SITE);
 }
 
-template <typename T, int kColumns, int kRows>
-struct simdgroup_matrix;
-template <>
-struct simdgroup_matrix<float, 8, 8> {
-  lathe::metal::Pair of_lane;
-};
-typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
+/// What a lane holds of it.  A vector, for an element of an array beyond its end is then seen where it is
+/// read.
+typedef lathe::metal::Pair simdgroup_float8x8;
 template <typename T, int kColumns, int kRows = kColumns>
-simdgroup_matrix<T, kColumns, kRows> make_filled_simdgroup_matrix(T value) {
-  return {{{value, value}}};
+simdgroup_float8x8 make_filled_simdgroup_matrix(T value) {
+  static_assert(kColumns == 8 && kRows == 8);
+  return {value, value};
 }
 // From and to threadgroup memory alone; neither orders memory.
-inline void simdgroup_load(simdgroup_float8x8& to, const float* from, ulong stride, ulong = 0,
+inline void simdgroup_load(simdgroup_float8x8& to, const float* from, ulong stride, ulong origin = 0,
                            bool transpose = false) {
   const uint lane = lathe::metal::place().thread_index_in_simdgroup, row = lane / 4, column = lane % 4 * 2;
+  from += origin * stride + origin;
   for (uint i = 0; i < 2; ++i)
-    to.of_lane.of[i] = transpose ? from[(column + i) * stride + row] : from[row * stride + column + i];
+    to[i] = transpose ? from[(column + i) * stride + row] : from[row * stride + column + i];
 }
-inline void simdgroup_store(const simdgroup_float8x8& from, float* to, ulong stride) {
+inline void simdgroup_store(simdgroup_float8x8 from, float* to, ulong stride) {
   const uint lane = lathe::metal::place().thread_index_in_simdgroup, row = lane / 4, column = lane % 4 * 2;
-  for (uint i = 0; i < 2; ++i) to[row * stride + column + i] = from.of_lane.of[i];
+  for (uint i = 0; i < 2; ++i) to[row * stride + column + i] = from[i];
 }
 __attribute__((noinline)) inline void simdgroup_multiply_accumulate(simdgroup_float8x8& d,
                                                                     simdgroup_float8x8 a,
                                                                     simdgroup_float8x8 b,
                                                                     simdgroup_float8x8 c) {
-  d.of_lane =
-      lathe::metal::multiply(a.of_lane, b.of_lane, c.of_lane, "simdgroup_multiply_accumulate", LATHE_SITE);
+  d = lathe::metal::multiply(a, b, c, "simdgroup_multiply_accumulate", LATHE_SITE);
 }
 __attribute__((noinline)) inline void simdgroup_multiply(simdgroup_float8x8& d, simdgroup_float8x8 a,
                                                          simdgroup_float8x8 b) {
-  d.of_lane = lathe::metal::multiply(a.of_lane, b.of_lane, {}, "simdgroup_multiply", LATHE_SITE);
+  d = lathe::metal::multiply(a, b, simdgroup_float8x8(0), "simdgroup_multiply", LATHE_SITE);
 }
 
 namespace lathe::metal {

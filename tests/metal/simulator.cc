@@ -1,7 +1,6 @@
 // Compiled without -fsanitize=thread, so that it watches kernels alone; with LATHE_TSAN it is told of fibers.
 #include "tests/metal/simulator.h"
 
-#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -211,16 +210,14 @@ float sum(float x, const char* what, void* site) {
 Pair multiply(Pair a, Pair b, Pair c, const char* what, void* site) {
   Lane* lane = launch->current;
   float* parts = lane->parts[lane->collective ^= 1];
-  std::copy(a.of, a.of + 2, parts);
-  std::copy(b.of, b.of + 2, parts + 2);
+  parts[0] = a[0], parts[1] = a[1], parts[2] = b[0], parts[3] = b[1];
   wait(kAtSimd, what, site);
   const Lane* lanes = simdgroup();
   const uint32_t row = place().thread_index_in_simdgroup / 4, pair = place().thread_index_in_simdgroup % 4;
   for (uint32_t k = 0; k < 8; ++k) {
     const float* of_b = lanes[k * 4 + pair].parts[lane->collective] + 2;
     const float of_a = lanes[row * 4 + k / 2].parts[lane->collective][k % 2];
-    c.of[0] += of_a * of_b[0];
-    c.of[1] += of_a * of_b[1];
+    c += of_a * Pair{of_b[0], of_b[1]};
   }
   return c;
 }

@@ -28,9 +28,7 @@ void wait(Waiting waiting, const char* what, void* site);
 float shared(float x, uint32_t lane, const char* what, void* site);
 float sum(float x, const char* what, void* site);
 /// A lane's elements of an 8 x 8 matrix, two neighbours: lane l has those of row l / 4 from column 2 (l % 4).
-struct Pair {
-  float of[2];
-};
+typedef float Pair __attribute__((ext_vector_type(2)));
 /// a b + c
 Pair multiply(Pair a, Pair b, Pair c, const char* what, void* site);
 const Place& place();

@@ -1,5 +1,5 @@
 // metal_simulator texts FOLDER: writes every text that Metal would be given by the cases of the ops, a file
-// each. metal_simulator test LIBRARY ORDER [DTYPE]: runs these cases by the kernels in a library
+// each. metal_simulator test LIBRARY ORDER [DTYPE [OP [CASE]]]: runs these cases by the kernels in a library
 // (kernel_library.py), threadgroups and lanes in order 0 or 1, against the reference; prints what fails and a
 // count.
 #include <dlfcn.h>
@@ -27,7 +27,8 @@ int write_texts(const std::filesystem::path& folder) {
   return names.empty() ? 1 : 0;
 }
 
-int test(const char* library, int order, const std::string& dtype, const std::string& op) {
+int test(const char* library, int order, const std::string& dtype, const std::string& op,
+         const std::string& case_name) {
   void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   const auto simulate =
       handle == nullptr ? nullptr : reinterpret_cast<Simulate>(dlsym(handle, "lathe_simulate"));
@@ -41,16 +42,16 @@ int test(const char* library, int order, const std::string& dtype, const std::st
   try {
     for (const mlx::OwnKernel& kernel : mlx::own_kernels()) {
       if (!op.empty() && op != kernel.entry.op->name) continue;
-      conformance_test(*device, {kernel.entry.op->name, ""}, [&](const ConformanceResult& result) {
-        if (!result.id.ends_with(dtype)) return;
-        if (result.id.starts_with(kernel.entry.op->name + std::string(" - ")))
-          return;  // it takes no such node
-        if (!result.passed) {
-          fmt::print("{}: {}\n", result.id, result.detail);
-          throw Failed();
-        }
-        ++passed;
-      });
+      conformance_test(*device, {kernel.entry.op->name, case_name, dtype},
+                       [&](const ConformanceResult& result) {
+                         if (result.id.starts_with(kernel.entry.op->name + std::string(" - ")))
+                           return;  // it takes no such node
+                         if (!result.passed) {
+                           fmt::print("{}: {}\n", result.id, result.detail);
+                           throw Failed();
+                         }
+                         ++passed;
+                       });
     }
   } catch (const Failed&) {
     return 1;
@@ -65,7 +66,8 @@ int test(const char* library, int order, const std::string& dtype, const std::st
 int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "texts") == 0) return lathe::metal::write_texts(argv[2]);
   if (argc >= 4 && std::strcmp(argv[1], "test") == 0)
-    return lathe::metal::test(argv[2], std::atoi(argv[3]), argc > 4 ? argv[4] : "", argc > 5 ? argv[5] : "");
-  fmt::print(stderr, "usage: metal_simulator texts FOLDER | test LIBRARY ORDER [DTYPE [OP]]\n");
+    return lathe::metal::test(argv[2], std::atoi(argv[3]), argc > 4 ? argv[4] : "", argc > 5 ? argv[5] : "",
+                              argc > 6 ? argv[6] : "");
+  fmt::print(stderr, "usage: metal_simulator texts FOLDER | test LIBRARY ORDER [DTYPE [OP [CASE]]]\n");
   return 2;
 }

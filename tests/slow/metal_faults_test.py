@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Faults planted in the texts of own Metal kernels, one at a time and by rule, and how many of them the tests catch:
-barriers and collectives deleted, indices shifted, widths changed. Prints every fault that nothing notices.
-
-    metal_faults_test.py [KERNEL]"""
+barriers and collectives deleted, indices shifted, widths changed. Prints every fault that nothing notices."""
+import argparse
 import pathlib
 import re
 import sys
@@ -12,11 +11,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "metal"))
 import kernel_library as kernels
 
 WANTED = .95
+FIRST = {"attention": ("_8_", "lengths 3 1 5"), "attention_bwd": ("_8_", "lengths 3 1 5")}  # text and case that catch most
 TIMEOUT = 100  # seconds, of what takes one: some faults are loops without an end
 FOLDER = kernels.ROOT / "lathe/backends/mlx/metal"
 OPS = {"dropout_add_layer_norm": "dropout_add_layer_norm", "layer_norm_dropout_bwd": "layer_norm_dropout_bwd",
-       "sum_parts": "layer_norm_dropout_bwd", "common": "dropout_add_layer_norm"}
-WIDTHS = r"\b(?:kLanes|kRun|K|rows|cols|simdgroups_per_threadgroup)\b|(?<![\w.\[])\d+(?:u|\.0f)?\b(?![\w.])|\b0x[0-9A-F]+u"
+       "sum_parts": "layer_norm_dropout_bwd", "common": "dropout_add_layer_norm", "attention_block": "attention",
+       "attention_forward": "attention", "attention_dq": "attention_bwd", "attention_dkv": "attention_bwd"}
+KERNELS = {"dropout_add_layer_norm": ["dropout_add_layer_norm"], "layer_norm_dropout_bwd": ["layer_norm_dropout_bwd", "sum_parts"],
+           "attention": ["attention"], "attention_bwd": ["attention_dq", "attention_dkv"]}
+WIDTHS = r"\b(?:kLanes|kRun|kBlock|kBlockThreads|kSide|K|rows|cols|columns|width|stride|parts|runs|simdgroups_per_threadgroup)\b|(?<![\w.\[])\d+(?:u|\.0f)?\b(?![\w.])|\b0x[0-9A-F]+u"
 
 
 def text_of(kernel):
@@ -45,7 +48,7 @@ def closing(text, at):
 def is_declaration(text, at):
     """Whether the bracket at `at` holds the size of an array that is declared here: one too large is no fault."""
     line = text[text.rfind("\n", 0, at) + 1:at]
-    return re.search(r"\b(?:float|uint)(?: \w+(?:\[[^\]]*\])?,)* \w+$", line) is not None
+    return re.search(r"\b(?:float|uint|simdgroup_float8x8)(?: \w+(?:\[[^\]]*\])?,)* \w+$", line) is not None
 
 
 def faults(text):
@@ -53,8 +56,10 @@ def faults(text):
     for begin, end in code_spans(text):
         for m in re.finditer(r"threadgroup_barrier\([^)]*\);", text[begin:end]):
             yield "no barrier", begin + m.start(), begin + m.end(), ""
-        for m in re.finditer(r"simd_sum", text[begin:end]):
+        for m in re.finditer(r"simd_sum|simd_shuffle_xor", text[begin:end]):
             yield "no collective", begin + m.start(), begin + m.end(), ""
+        for m in re.finditer(r"simdgroup_(?:load|store|multiply|multiply_accumulate)\(.*\);", text[begin:end]):
+            yield "no matrix", begin + m.start(), begin + m.end(), ""
         for m in re.finditer(r"\w\[", text[begin:end]):
             at = begin + m.end() - 1
             close = closing(text, at)
@@ -83,29 +88,38 @@ class Hunt:
     def caught_by(self, kernel, mutated):
         """What notices the fault; None if nothing does."""
         op = OPS[kernel]
-        names = [n for n in self.names if op in n or ("sum_parts" in n and op.endswith("bwd"))]
+        names = [n for n in self.names if any(f"kernel_{k}_" in n for k in KERNELS[op])]
         original = text_of(kernel)
         for name in names:
             (self.folder / f"{name}.metal").write_text(self.texts[name].replace(original, mutated))
         library = self.folder / "fault.so"
-        if kernels.build(self.folder, names, library, optimise="-O0"):
+        if op in FIRST:
+            part, case = FIRST[op]
+            if kernels.build(self.folder, [n for n in names if part in n], library):
+                return "compiler"
+            if not kernels.test(library, 0, "f32", op, case, timeout=TIMEOUT)[0]:
+                return "order 0"
+        if kernels.build(self.folder, names, library):
             return "compiler"
         for order in (0, 1):
             if not kernels.test(library, order, "f32", op, timeout=TIMEOUT)[0]:
                 return f"order {order}"
-        if kernels.build(self.folder, names, library, sanitize=True, optimise="-O0"):
+        if kernels.build(self.folder, names, library, sanitize=True):
             return "compiler"
         return None if kernels.test(library, 0, "f32", op, sanitize=True, timeout=TIMEOUT)[0] else "ThreadSanitizer"
 
 
 def main():
-    wanted = sys.argv[1:] or list(OPS)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--every", type=int, default=1, help="plant every so manieth fault alone")
+    parser.add_argument("kernel", nargs="*", default=list(OPS))
+    args = parser.parse_args()
     counts, missed, planted = {}, [], 0
     with tempfile.TemporaryDirectory() as temp:
         hunt = Hunt(pathlib.Path(temp))
-        for kernel in wanted:
+        for kernel in args.kernel:
             text = text_of(kernel)
-            for rule, begin, end, replacement in faults(text):
+            for rule, begin, end, replacement in list(faults(text))[::args.every]:
                 planted += 1
                 by = hunt.caught_by(kernel, text[:begin] + replacement + text[end:])
                 counts[by] = counts.get(by, 0) + 1

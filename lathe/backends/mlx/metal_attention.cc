@@ -84,12 +84,17 @@ bool takes_heads(const Node& node, const Program& program) {
          elements(qkv) <= std::numeric_limits<int32_t>::max();
 }
 
+/// Gradients of the queries, which one kernel of the backward pass gives the other, and a number per query.
+size_t between_kernels(const Node& node, const Program& program) {
+  return bytes_of(program.type(node.in[2])) + bytes_of(program.type(node.in[3]));
+}
+
 }  // namespace
 
 std::vector<OwnKernel> attention_kernels() {
   const std::string common = kMetalCommon;
   return {{{&op::attention, "metal", run_attention, takes_heads<0>}, common + kAttention.body},
-          {{&op::attention_bwd, "metal", run_attention_bwd, takes_heads<1>},
+          {{&op::attention_bwd, "metal", run_attention_bwd, takes_heads<1>, between_kernels},
            common + kAttentionDq.body + kAttentionDkv.body}};
 }
 

@@ -52,7 +52,7 @@ for (uint block = from; block < until; block += kBlock) {
   const bool there = query < length;
   const float log_sum = there ? lse[head * tokens + begin + query] : 0.0f;
   const float product = there ? delta[head * tokens + begin + query] : 0.0f;
-  Philox bits{{0, 0, 0, 0}};
+  Philox bits = {};
   if (threshold != 0)
     bits = philox((first + own) / kRun, head << 16 | query, sample, site, uint(rng[0]), uint(rng[1]));
   for (uint j = 0; j < kRun; ++j) {

@@ -9,7 +9,6 @@ threadgroup float kept[kBlock * kBlock];    // gradients of what the values are 
 if (row == rows) {
   for (uint i = thread_id; i < kBlock * width; i += kBlockThreads)
     if (first + i / width < length) dq[(begin + first + i / width) * columns + column + i % width] = T(0.0f);
-  if (thread_id < kBlock && first + thread_id < length) delta[head * tokens + begin + first + thread_id] = 0;
   return;
 }
 for (uint i = thread_id; i < kBlock * width; i += kBlockThreads) {
@@ -55,7 +54,7 @@ for (uint key = from; key < until; key += kBlock) {
     simdgroup_store(dp, &kept[own * kBlock + n], kBlock);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  Philox bits{{0, 0, 0, 0}};
+  Philox bits = {};
   if (threshold != 0)
     bits = philox(key / kRun + run, head << 16 | query, sample, site, uint(rng[0]), uint(rng[1]));
   for (uint j = 0; j < kRun; ++j) {

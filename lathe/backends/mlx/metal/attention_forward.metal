@@ -58,7 +58,7 @@ for (uint key = from; key < until; key += kBlock) {
   }
   highest = max(highest, simd_shuffle_xor(highest, 1));
   highest = max(highest, simd_shuffle_xor(highest, 2));
-  Philox bits{{0, 0, 0, 0}};
+  Philox bits = {};
   if (threshold != 0)
     bits = philox(key / kRun + run, head << 16 | query, sample, site, uint(rng[0]), uint(rng[1]));
   for (uint j = 0; j < kRun; ++j) {
