@@ -2,21 +2,14 @@ R"metal(
 // The gradients of keys and values, beside those of the queries, which attention_dq has computed.  A simdgroup
 // takes kSide keys, and holds them, their values and the sums of both gradients as matrices.
 // numbers: scale of the scores, 1 / (1 - p)
-threadgroup float queries[kBlock * stride];  // also keys, and their gradients
-threadgroup float given[kBlock * stride];    // dy; also values, and their gradients
+threadgroup float queries[(kBlock - 1) * stride + width];  // also keys, and their gradients
+threadgroup float given[(kBlock - 1) * stride + width];    // dy; also values, and their gradients
 threadgroup float scores[kBlock * kBlock];   // [key, query], then their gradients
 threadgroup float kept[kBlock * kBlock];     // what the values are weighted with; before, its gradients
-if (row == rows) {
-  for (uint i = thread_id; i < kBlock * width; i += kBlockThreads)
-    if (first + i / width < length)
-      for (uint part = 0; part < 3; ++part)
-        dqkv[((begin + first + i / width) * 3 + part) * columns + column + i % width] = T(0.0f);
-  return;
-}
 for (uint i = thread_id; i < kBlock * width; i += kBlockThreads) {
-  const uint t = first + i / width, at = ((begin + t) * 3 + 1) * columns + column + i % width;
-  queries[i / width * stride + i % width] = t < length ? float(qkv[at]) : 0.0f;
-  given[i / width * stride + i % width] = t < length ? float(qkv[at + columns]) : 0.0f;
+  const uint t = min(first + i / width, length - 1), at = ((begin + t) * 3 + 1) * columns + column + i % width;
+  queries[i / width * stride + i % width] = float(qkv[at]);
+  given[i / width * stride + i % width] = float(qkv[at + columns]);
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
 simdgroup_float8x8 k[parts], v[parts], dk[parts], dv[parts];
@@ -29,10 +22,9 @@ LATHE_UNROLL for (uint part = 0; part < parts; ++part) {
 for (uint block = from; block < until; block += kBlock) {
   threadgroup_barrier(mem_flags::mem_threadgroup);
   for (uint i = thread_id; i < kBlock * width; i += kBlockThreads) {
-    const uint t = block + i / width, at = (begin + t) * columns + column + i % width;
-    queries[i / width * stride + i % width] =
-        t < length ? float(qkv[(begin + t) * 3 * columns + column + i % width]) : 0.0f;
-    given[i / width * stride + i % width] = t < length ? float(dy[at]) : 0.0f;
+    const uint t = min(block + i / width, length - 1), at = (begin + t) * columns + column + i % width;
+    queries[i / width * stride + i % width] = float(qkv[(begin + t) * 3 * columns + column + i % width]);
+    given[i / width * stride + i % width] = float(dy[at]);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   LATHE_UNROLL for (uint n = 0; n < kBlock; n += kSide) {

@@ -2,20 +2,14 @@ R"metal(
 // The gradients of the queries, and delta, the sum of dy y over a head, which attention_dkv needs, too.  A
 // simdgroup takes kSide queries, and holds them, their dy and the sums of the gradients as matrices.
 // numbers: scale of the scores, 1 / (1 - p)
-threadgroup float keys[kBlock * stride];    // also queries, and results
-threadgroup float values[kBlock * stride];  // also dy
-threadgroup float scores[kBlock * kBlock];  // [query, key], then their gradients
-threadgroup float kept[kBlock * kBlock];    // gradients of what the values are weighted with
-if (row == rows) {
-  for (uint i = thread_id; i < kBlock * width; i += kBlockThreads)
-    if (first + i / width < length) dq[(begin + first + i / width) * columns + column + i % width] = T(0.0f);
-  return;
-}
+threadgroup float keys[(kBlock - 1) * stride + width];    // also queries, and results
+threadgroup float values[(kBlock - 1) * stride + width];  // also dy
+threadgroup float scores[kBlock * kBlock];                // [query, key], then their gradients
+threadgroup float kept[kBlock * kBlock];                  // gradients of what the values are weighted with
 for (uint i = thread_id; i < kBlock * width; i += kBlockThreads) {
-  const uint t = first + i / width, at = (begin + t) * columns + column + i % width;
-  keys[i / width * stride + i % width] =
-      t < length ? float(qkv[(begin + t) * 3 * columns + column + i % width]) : 0.0f;
-  values[i / width * stride + i % width] = t < length ? float(dy[at]) : 0.0f;
+  const uint t = min(first + i / width, length - 1), at = (begin + t) * columns + column + i % width;
+  keys[i / width * stride + i % width] = float(qkv[(begin + t) * 3 * columns + column + i % width]);
+  values[i / width * stride + i % width] = float(dy[at]);
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
 simdgroup_float8x8 q[parts], d[parts], sum[parts];
@@ -37,9 +31,9 @@ const float log_sum = there ? lse[head * tokens + begin + query] : 0.0f;
 for (uint key = from; key < until; key += kBlock) {
   threadgroup_barrier(mem_flags::mem_threadgroup);
   for (uint i = thread_id; i < kBlock * width; i += kBlockThreads) {
-    const uint t = key + i / width, at = ((begin + t) * 3 + 1) * columns + column + i % width;
-    keys[i / width * stride + i % width] = t < length ? float(qkv[at]) : 0.0f;
-    values[i / width * stride + i % width] = t < length ? float(qkv[at + columns]) : 0.0f;
+    const uint t = min(key + i / width, length - 1), at = ((begin + t) * 3 + 1) * columns + column + i % width;
+    keys[i / width * stride + i % width] = float(qkv[at]);
+    values[i / width * stride + i % width] = float(qkv[at + columns]);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   LATHE_UNROLL for (uint n = 0; n < kBlock; n += kSide) {

@@ -1,19 +1,12 @@
 R"metal(
 // A simdgroup takes kSide queries, and holds them and the sums of their values as matrices.
 // numbers: scale of the scores, 1 / (1 - p)
-threadgroup float tile[kBlock * stride];    // queries, keys, values, results
-threadgroup float scores[kBlock * kBlock];  // [query, key], then what the values are weighted with
-threadgroup float rescale[kBlock * kSide];  // of each simdgroup, a diagonal matrix
-if (row == rows) {
-  for (uint i = thread_id; i < kBlock * width; i += kBlockThreads)
-    if (first + i / width < length) y[(begin + first + i / width) * columns + column + i % width] = T(0.0f);
-  if (thread_id < kBlock && first + thread_id < length) lse[head * tokens + begin + first + thread_id] = 0;
-  return;
-}
+threadgroup float tile[(kBlock - 1) * stride + width];  // queries, keys, values, results
+threadgroup float scores[kBlock * kBlock];                // [query, key], then what the values are weighted with
+threadgroup float rescale[kBlock * kSide];                // of each simdgroup, a diagonal matrix
 for (uint i = thread_id; i < kBlock * width; i += kBlockThreads) {
-  const uint t = first + i / width;
-  tile[i / width * stride + i % width] =
-      t < length ? float(qkv[(begin + t) * 3 * columns + column + i % width]) : 0.0f;
+  const uint t = min(first + i / width, length - 1);
+  tile[i / width * stride + i % width] = float(qkv[(begin + t) * 3 * columns + column + i % width]);
 }
 for (uint i = lane; i < kSide * kSide; i += kLanes) rescale[own * kSide + i] = 0;
 threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -29,9 +22,8 @@ float most = kNoScore, total = 0;
 for (uint key = from; key < until; key += kBlock) {
   threadgroup_barrier(mem_flags::mem_threadgroup);
   for (uint i = thread_id; i < kBlock * width; i += kBlockThreads) {
-    const uint t = key + i / width;
-    tile[i / width * stride + i % width] =
-        t < length ? float(qkv[((begin + t) * 3 + 1) * columns + column + i % width]) : 0.0f;
+    const uint t = min(key + i / width, length - 1);
+    tile[i / width * stride + i % width] = float(qkv[((begin + t) * 3 + 1) * columns + column + i % width]);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   LATHE_UNROLL for (uint n = 0; n < kBlock; n += kSide) {
@@ -44,9 +36,8 @@ for (uint key = from; key < until; key += kBlock) {
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   for (uint i = thread_id; i < kBlock * width; i += kBlockThreads) {
-    const uint t = key + i / width;
-    tile[i / width * stride + i % width] =
-        t < length ? float(qkv[((begin + t) * 3 + 2) * columns + column + i % width]) : 0.0f;
+    const uint t = min(key + i / width, length - 1);
+    tile[i / width * stride + i % width] = float(qkv[((begin + t) * 3 + 2) * columns + column + i % width]);
   }
   float weight[kRun];
   float highest = most, added = 0;
@@ -86,7 +77,7 @@ for (uint key = from; key < until; key += kBlock) {
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
 if (run == 0) {
-  if (query < length) lse[head * tokens + begin + query] = most + log(total);
+  if (query < length) lse[head * tokens + begin + query] = row < rows ? most + log(total) : 0.0f;
   rescale[line * kSide + line % kSide] = total == 0 ? 0.0f : 1.0f / total;
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
