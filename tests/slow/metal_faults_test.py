@@ -111,7 +111,7 @@ class Hunt:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--every", type=int, default=1, help="plant every so manieth fault alone")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="plant only every Nth fault")
     parser.add_argument("kernel", nargs="*", default=list(OPS))
     args = parser.parse_args()
     counts, missed, planted = {}, [], 0
