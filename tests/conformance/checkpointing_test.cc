@@ -89,7 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Setting{"cpu", DType::f32, 1, false}, Setting{"cpu", DType::bf16, 1, false},
                     Setting{"cpu", DType::bf16, 4, false}, Setting{"cpu", DType::bf16, 1, true},
                     Setting{"ref", DType::f32, 1, false}, Setting{"cuda", DType::bf16, 1, false},
-                    Setting{"cuda", DType::f32, 1, true}),
+                    Setting{"cuda", DType::f32, 1, true}, Setting{kMlxDevice, DType::f32, 1, false},
+                    Setting{kMlxDevice, DType::bf16, 3, true}),
     [](const auto& i) {
       return fmt::format("{}_{}_every_{}{}", i.param.device, name_of(i.param.dtype), i.param.every,
                          i.param.accumulate ? "_accumulated" : "");

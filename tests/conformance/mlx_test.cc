@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <future>
+#include <numeric>
 #include <thread>
 
 #include "lathe/backends/mlx/mlx_backend.h"
@@ -60,10 +61,12 @@ PackedBatch batch_of(const std::vector<int>& lengths, int tokens) {
 }
 
 struct Training {
-  explicit Training(Backend& backend, DType dtype = DType::f32, const ModelConfig& config = small_config())
+  explicit Training(Backend& backend, DType dtype = DType::f32, const ModelConfig& config = small_config(),
+                    int64_t recompute_every = 0)
       : model(make_model(config, Problem::kSingleLabel, 2)) {
     Session::Options options;
     options.program.dtype = dtype;
+    options.program.recompute_every = recompute_every;
     session = std::make_unique<Session>(backend, *model, options);
     for (size_t i = 0; i < model->parameters().size(); ++i) {
       std::vector<float> values(static_cast<size_t>(elements(model->parameters()[i].shape)));
@@ -228,34 +231,56 @@ TEST_F(Mlx, CompiledFunctionsLeaveOtherThreadsWithTheirProgram) {
   other.join();
 }
 
-/// What a step takes, foreseen and found.  Half of the longest row is the mean, as the plan takes it to be.
+/// What a step takes, foreseen and found.
 struct StepMemory {
   double foreseen, found;
 };
-StepMemory step_memory(Backend& mlx, double dropout) {
-  ModelConfig config = tiny_config();
-  config.num_hidden_layers = 6;
-  config.num_attention_heads = 8;
-  config.hidden_size = 32;
-  config.hidden_dropout_prob = config.attention_probs_dropout_prob = config.classifier_dropout = dropout;
-  Training training(mlx, DType::f32, config);
-  const Session::Work work{ProgramKind::kStep, {512, 4}};
+StepMemory step_memory(Backend& mlx, const ModelConfig& config, const std::vector<int>& lengths,
+                       int64_t recompute_every = 0) {
+  Training training(mlx, DType::f32, config, recompute_every);
+  const PackedBatch batch = batch_of(lengths, std::accumulate(lengths.begin(), lengths.end(), 0));
+  const Session::Work work{ProgramKind::kStep, {batch.tokens, batch.rows}};
   const double foreseen = static_cast<double>(training.session->memory_need({&work, 1}).total());
   const uint64_t before = *live_device_bytes(kMlxDevice), most = *peak_device_bytes(kMlxDevice);
-  training.session->collect(training.step(batch_of({256, 128, 64, 64}, 512)));
+  training.session->collect(training.step(batch));
   EXPECT_GT(*peak_device_bytes(kMlxDevice), most) << "the peak was that of an earlier step";
   return {foreseen, static_cast<double>(*peak_device_bytes(kMlxDevice) - before)};
 }
 
+ModelConfig six_layers(int64_t width, int64_t heads, double dropout) {
+  ModelConfig config = tiny_config();
+  config.num_hidden_layers = 6;
+  config.num_attention_heads = heads;
+  config.hidden_size = width;
+  config.hidden_dropout_prob = config.attention_probs_dropout_prob = config.classifier_dropout = dropout;
+  return config;
+}
+
 TEST_F(Mlx, MemoryOfAStepIsForeseenWithItsMasks) {
   const auto mlx = open_device(kMlxDevice);
-  for (const double dropout : {0.0, 0.1}) {
-    const StepMemory memory = step_memory(*mlx, dropout);
+  for (const double dropout :
+       {0.0, 0.1}) {  // half of the longest row is the mean, as the plan takes it to be
+    const StepMemory memory = step_memory(*mlx, six_layers(32, 8, dropout), {256, 128, 64, 64});
     RecordProperty("dropout " + std::to_string(dropout),
                    std::to_string(memory.foreseen) + " foreseen, found " + std::to_string(memory.found));
     EXPECT_GE(memory.foreseen, memory.found) << dropout;
     EXPECT_LE(memory.foreseen, 1.5 * memory.found) << dropout;
   }
+}
+
+/// MLX computes equal parts of a graph once, and would keep what the backward pass shall compute anew.
+TEST_F(Mlx, GradientCheckpointingSavesWhatIsForeseen) {
+  const auto mlx = open_device(kMlxDevice);
+  ModelConfig config = six_layers(32, 2, 0);
+  config.intermediate_size = 128;
+  config.max_position_embeddings = 32;
+  const std::vector<int> lengths(64, 32);  // many tokens for so few parameters
+  const StepMemory anew = step_memory(*mlx, config, lengths, 1), kept = step_memory(*mlx, config, lengths);
+  const double foreseen = kept.foreseen - anew.foreseen, found = kept.found - anew.found;
+  RecordProperty("found", std::to_string(anew.found) + " beside " + std::to_string(kept.found));
+  RecordProperty("saved", std::to_string(foreseen) + " foreseen, found " + std::to_string(found));
+  EXPECT_GT(foreseen, 0.2 * kept.foreseen);
+  EXPECT_GE(found, 0.8 * foreseen);
 }
 
 TEST_F(Mlx, OpsWithoutImplementationAreOneErrorThatNamesTheSwitch) {

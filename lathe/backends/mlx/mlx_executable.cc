@@ -7,6 +7,7 @@
 #include <set>
 
 #include "lathe/backends/mlx/mlx_backend.h"
+#include "lathe/backends/mlx/recomputation.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::mlx {
@@ -71,7 +72,7 @@ Status guarded(Device& device, const char* doing, const std::function<void()>& f
 
 MlxExecutable::MlxExecutable(Device& device, const Program& program, const Selection& selection,
                              const Bindings& bindings)
-    : device_(device), program_(program), selection_(selection) {
+    : device_(device), program_(program), selection_(selection), recomputations_(recomputations(program)) {
   for (size_t id = 0; id < program.values().size(); ++id) {
     (void)shape_of(program.values()[id].type.shape);  // which refuses what MLX cannot hold
     if (program.values()[id].kind == ValueKind::kInput) inputs_.push_back(static_cast<int>(id));
@@ -140,12 +141,29 @@ Compiled& MlxExecutable::function_for(int longest) {
   return *functions_.front().function;
 }
 
+/// MLX computes equal parts of a graph once, and would keep what the backward pass shall compute anew.  They
+/// are equal no more where the first of them waits for what comes before it; so the order, too, is the
+/// plan's.
+void MlxExecutable::compute_anew(Call& call, const std::vector<int>& behind,
+                                 const std::vector<std::optional<mx::array>>& values) const {
+  const auto flows = std::ranges::find_if(call.node.in, [&](int id) {  // not a parameter
+    return id >= 0 && program_.values()[static_cast<size_t>(id)].kind == ValueKind::kTemp;
+  });
+  const auto i = flows == call.node.in.end() ? 0 : flows - call.node.in.begin();
+  Arrays before;
+  for (const int id : behind) before.push_back(*values[static_cast<size_t>(id)]);
+  auto& input = call.in[static_cast<size_t>(i)];
+  input = mx::depends({*input}, before)[0];
+}
+
 void MlxExecutable::lower_node(size_t n, int longest, Shared& shared,
                                std::vector<std::optional<mx::array>>& values) {
   const Node& node = program_.nodes()[n];
   Call call{
       node, program_, {}, longest, device_.constants, shared, device_.ranks ? &*device_.ranks : nullptr};
   for (const int id : node.in) call.in.push_back(id < 0 ? std::nullopt : values[static_cast<size_t>(id)]);
+  if (const auto found = recomputations_.find(n); found != recomputations_.end())
+    compute_anew(call, found->second, values);
   const Arrays out = static_cast<const MlxImpl*>(selection_[n])->lower(call);
   for (size_t o = 0; o < out.size(); ++o) {
     const Type& type = program_.type(node.out[o]);

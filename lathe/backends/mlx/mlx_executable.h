@@ -66,6 +66,8 @@ class MlxExecutable : public Executable {
   Compiled& function_for(int longest);
   /// Outputs, then the states that changed.  timed: every node is waited for and measured.
   Arrays lower(const Arrays& inputs, int longest, bool timed);
+  void compute_anew(Call& call, const std::vector<int>& behind,
+                    const std::vector<std::optional<mx::array>>& values) const;
   void lower_node(size_t n, int longest, Shared& shared, std::vector<std::optional<mx::array>>& values);
   Arrays inputs_of(const Slot& slot);
   void take(Arrays results, uint64_t ticket);
@@ -74,6 +76,7 @@ class MlxExecutable : public Executable {
   Device& device_;
   const Program& program_;
   Selection selection_;
+  const std::map<size_t, std::vector<int>> recomputations_;
   std::vector<int> inputs_;  // value ids
   std::vector<State> states_;
   std::vector<size_t> bounds_;  // which inputs are the bounds of rows of attention
