@@ -7,9 +7,12 @@
 #include <thread>
 
 #include "lathe/backends/mlx/mlx_backend.h"
+#include "lathe/core/cache_file.h"
+#include "lathe/io/test_folder.h"
 #include "lathe/models/encoder.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"
+#include "lathe/program/kernel_verdicts.h"
 #include "lathe/train/session.h"
 #include "tests/device_under_test.h"
 
@@ -258,8 +261,8 @@ ModelConfig six_layers(int64_t width, int64_t heads, double dropout) {
 
 TEST_F(Mlx, MemoryOfAStepIsForeseenWithItsMasks) {
   const auto mlx = open_device(kMlxDevice);
-  for (const double dropout :
-       {0.0, 0.1}) {  // half of the longest row is the mean, as the plan takes it to be
+  // Half of the longest row is the mean, as the plan takes it to be.
+  for (const double dropout : {0.0, 0.1}) {
     const StepMemory memory = step_memory(*mlx, six_layers(32, 8, dropout), {256, 128, 64, 64});
     RecordProperty("dropout " + std::to_string(dropout),
                    std::to_string(memory.foreseen) + " foreseen, found " + std::to_string(memory.found));
@@ -319,6 +322,33 @@ TEST_F(Mlx, WithTheSwitchTheyRunOnTheCpuWithOneWarningEach) {
       for (const std::string& text : warnings)
         EXPECT_NE(text.find("runs on the CPU"), std::string::npos) << text;
     }
+}
+
+/// Metal alone runs them: here they are offered to be chosen.
+TEST_F(Mlx, OwnKernelsOfARunThatGoesOnAreTakenWhateverTheVerdict) {
+  const TestFolder caches;
+  const std::string folder = caches / "";
+  const Variable offered("LATHE_MLX_OFFER_KERNELS", "1"), home("XDG_CACHE_HOME", folder.c_str());
+  const auto takes = [](const Backend& device) {
+    return !device.implementations(op::dropout_add_layer_norm).empty();
+  };
+  const auto without = open_device(kMlxDevice);
+  EXPECT_FALSE(takes(*without));
+  KernelVerdicts verdicts;
+  {
+    const Variable all(kKernelSetting, "all");
+    const auto device = open_device(kMlxDevice);
+    ASSERT_TRUE(takes(*device));
+    verdicts.set(device->implementations(op::dropout_add_layer_norm)[0]->key, {true, 1, 2});
+  }
+  write_cache(cache_path(KernelVerdicts::kFile), verdicts.text());
+  const auto with = open_device(kMlxDevice);
+  EXPECT_TRUE(takes(*with));
+  const std::string used = with->tuning(), unused = without->tuning();
+  with->adopt_tuning(unused);
+  without->adopt_tuning(used);
+  EXPECT_FALSE(takes(*with));
+  EXPECT_TRUE(takes(*without));
 }
 
 TEST_F(Mlx, AProfileHasEveryNodeInOrder) {

@@ -16,7 +16,7 @@
 #include "lathe/core/environment.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/ops/ops.h"
-#include "lathe/program/kernel_verdicts.h"
+#include "lathe/program/kernel_choices.h"
 
 namespace lathe::mlx {
 namespace {
@@ -127,9 +127,13 @@ class MlxBackend : public Backend {
     std::vector<const Impl*> list;
     const auto found = table_.find(op.name);
     if (found != table_.end())
-      for (const auto& impl : found->second) list.push_back(impl.get());
+      for (const auto& impl : found->second)
+        if (impl->key.empty() || kernels_.use(impl->key)) list.push_back(impl.get());
     return list;
   }
+
+  std::string tuning() const override { return kernels_.text(); }
+  void adopt_tuning(const std::string& text) override { kernels_.adopt(text); }
 
   Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
                                               const MemoryPlan&, const Bindings& bindings) override {
@@ -146,7 +150,7 @@ class MlxBackend : public Backend {
   /// By name: this module has a copy of the declarations of its own.
   void fill_table() {
     const std::set<std::string> masked = masked_ops();
-    if (mx::metal::is_available()) add_own_kernels(masked);
+    if (mx::metal::is_available() || !environment("LATHE_MLX_OFFER_KERNELS").empty()) add_own_kernels(masked);
     for (auto entries : {elementwise_entries(), product_entries(), row_entries(), attention_entries(),
                          loss_entries(), flat_entries()})
       for (const Entry& entry : entries) {
@@ -165,12 +169,12 @@ class MlxBackend : public Backend {
 
   /// Before the others: those that are used are faster.
   void add_own_kernels(const std::set<std::string>& masked) {
-    const KernelVerdicts verdicts = KernelVerdicts::parse(read_cache(cache_path(KernelVerdicts::kFile)));
     const std::string chip = device_name();
     for (const OwnKernel& kernel : own_kernels()) {
+      if (masked.contains(kernel.entry.op->name)) continue;
       const std::string key = kernel_key(kernel, chip);
-      if (!masked.contains(kernel.entry.op->name) && verdicts.use(key, environment(kKernelSetting)))
-        add(kernel.entry).key = key;
+      add(kernel.entry).key = key;
+      kernels_.offer(key);
     }
   }
 
@@ -204,6 +208,8 @@ class MlxBackend : public Backend {
   Warn warn_;
   std::set<std::string> warned_;  // ops
   std::map<std::string, std::vector<std::unique_ptr<MlxImpl>>> table_;
+  KernelChoices kernels_{KernelVerdicts::parse(read_cache(cache_path(KernelVerdicts::kFile))),
+                         environment(kKernelSetting)};
 };
 
 }  // namespace
