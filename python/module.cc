@@ -213,7 +213,7 @@ class Callback {
   std::shared_ptr<nb::object> function_;
 };
 
-/// A trainer on the device that its arguments name.  compute_metrics: (logits [rows, columns], data set) →
+/// A trainer on the device that its arguments name.  compute_metrics: (logits [rows, columns]) →
 /// dict of floats; on_log: takes a line of the log; message: (warning?, text).
 class Run : private hf::Prepared {
  public:

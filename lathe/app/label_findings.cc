@@ -49,6 +49,7 @@ Findings label_findings(const LabelSet& set, const std::string& origin, const To
   const bool classes = set.kind == LabelKind::kClasses;
   const size_t samples = static_cast<size_t>(data.size());
   Findings findings{.data = origin};
+  if (set.kind == LabelKind::kRegression && p.columns != 1) return findings;  // several numbers a sample
   if (classes ? data.labels.size() < samples || std::count(data.labels.begin(), data.labels.end(), -1) > 0
               : data.targets.empty())
     return findings;

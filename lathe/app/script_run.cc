@@ -93,7 +93,12 @@ Backend& ScriptRun::open_device() {
   backend_ =
       lathe::open_device(kind, {static_cast<int>(args_.threads), args_.tf32.value_or(false),
                                 [this](const std::string& text) { say(LogLevel::kWarning, text); }, group_});
-  if (group_ != nullptr) check_ddp_backend(backend_->info().kind);
+  if (group_ != nullptr) {
+    check_ddp_backend(backend_->info().kind);
+    // Rank 0's checkpoint names its choice for all.
+    if (backend_->info().kind != "cuda")
+      backend_->adopt_tuning(text_of_main(group_.get(), backend_->tuning()));
+  }
   say(LogLevel::kInfo, fmt::format("device {}: {}", backend_->info().kind, backend_->info().name));
   for (const std::string& notice : precision_notices(args_, backend_->info().kind))
     say(LogLevel::kWarning, notice);

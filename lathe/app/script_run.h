@@ -47,8 +47,7 @@ class ScriptRun {
   /// trainer_state.json.
   /// samples: of the training set.
   void train(Trainer& trainer, const std::string& resume_from, int64_t samples);
-  /// Evaluates a data set, prints its block and writes eval_results.json; `write` false leaves that to a
-  /// later part (MNLI's two sets share one file).  samples: rows of the data set as the user counts them.
+  /// Metrics of a data set, for `report`.  samples: its rows as the user counts them.
   nlohmann::json evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples);
   /// Prints "***** eval metrics *****" and merges the metrics into <split>_results.json and all_results.json.
   void report(const std::string& split, const nlohmann::json& metrics, const nlohmann::json& to_write);

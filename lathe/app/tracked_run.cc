@@ -11,8 +11,12 @@ void TrackedRun::begin(const Trainer& trainer, Backend& backend, int processes, 
   facts_.state = RunFacts{}.state;
   facts_.started = time_text();
   facts_.ended.clear();
-  facts_.environment = run_environment(trainer.arguments(), backend, processes);
-  if (training_) write_run_file(fs_, folder_, facts_).check();
+  environment_ = [&trainer, &backend, processes] {
+    return run_environment(trainer.arguments(), backend, processes);
+  };
+  facts_.environment = environment_();
+  if (training_) tell(write_run_file(fs_, folder_, facts_));
+  trackers_.clear();  // before others open files of theirs
   trackers_ = make_trackers(fs_, facts_, trainer, backend, page, say_);
 }
 
@@ -34,18 +38,22 @@ void TrackedRun::show(const Findings& findings) {
 }
 
 void TrackedRun::finish(const std::string& state) {
-  if (facts_.started.empty()) return;
+  if (facts_.started.empty() || facts_.state != RunFacts{}.state) return;
   facts_.state = state;
   facts_.ended = time_text();
+  facts_.environment = environment_();  // a checkpoint may have chosen what computes
   for (const auto& tracker : trackers_) tracker->finish(facts_);
   if (!training_) return;
-  Status status;
-  if (state == "interrupted" && fs_.list(folder_).value() == std::vector<std::string>{kRunFile}) {
+  Result<std::vector<std::string>> files = fs_.list(folder_);
+  if (state == "interrupted" && files.ok() && files.value() == std::vector<std::string>{kRunFile}) {
     // Nothing of this run is left to be told of, and the folder is as empty as it was.
-    status = fs_.remove_all(join_path(folder_, kRunFile));
+    tell(fs_.remove_all(join_path(folder_, kRunFile)));
   } else {
-    status = write_run_file(fs_, folder_, facts_);
+    tell(write_run_file(fs_, folder_, facts_));
   }
+}
+
+void TrackedRun::tell(const Status& status) {
   // The run itself is whole, whatever happens to this file: an error of its own would hide that of the run.
   if (!status.ok() && say_) say_(LogLevel::kWarning, status.message());
 }

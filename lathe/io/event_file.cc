@@ -94,9 +94,12 @@ std::string host_name() {
 
 Result<EventFile> EventFile::create(FileSystem& fs, const std::string& folder) {
   if (Status made = fs.create_directories(folder); !made.ok()) return made;
-  const std::string path =
-      join_path(folder, fmt::format("events.out.tfevents.{}.{}.{}.0", static_cast<int64_t>(wall_time()),
-                                    host_name(), getpid()));
+  const std::string begin = join_path(
+      folder,
+      fmt::format("events.out.tfevents.{}.{}.{}.", static_cast<int64_t>(wall_time()), host_name(), getpid()));
+  int number = 0;
+  while (fs.exists(begin + std::to_string(number))) ++number;  // of this process, within this second
+  const std::string path = begin + std::to_string(number);
   Result<std::unique_ptr<WritableFile>> file = fs.create(path);
   if (!file.ok()) return file.status();
   EventFile out(std::move(file.value()), path);

@@ -36,6 +36,14 @@ TEST(EventFile, Crc32cIsCastagnolis) {
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);  // RFC 3720 B.4
 }
 
+TEST(EventFile, TwoOfOneSecondAreTwo) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  std::vector<EventFile> files;
+  for (int i = 0; i < 3; ++i) files.push_back(EventFile::create(fs, folder.path()).value());
+  EXPECT_EQ(fs.list(folder.path()).value().size(), 3u);
+}
+
 // The bytes behind a record's time are those that torch.utils.tensorboard writes (tensorboard 2.21).
 TEST(EventFile, RecordsAreThoseOfTensorboard) {
   const TestFolder folder;

@@ -89,7 +89,7 @@ struct TrainingArguments {
   int64_t threads = 0;                     ///< 0: one per usable core
   std::optional<std::string> ddp_backend;  ///< nccl for cuda, else gloo, ring or mpi
   std::optional<int64_t> ddp_bucket_cap_mb;
-  std::string ddp_comm_hook = "no";  ///< or bf16: gradients travel between hosts so
+  std::string ddp_comm_hook = "no";  ///< or bf16: gradients travel between processes so
   int64_t ddp_timeout = 1800;        ///< seconds
   bool freeze_base_model = false;
   bool int8 = false;                  ///< evaluate and predict with linear layers in 8-bit integers

@@ -159,6 +159,20 @@ class Package(unittest.TestCase):
         none = self.arguments(report_to=[], label_names=[], output_dir=self.root / "none")
         Trainer(self.model(), none, train_dataset=self.train).train()
         self.assertFalse((self.root / "none" / "report.html").exists())
+        broken = self.arguments(output_dir=self.root / "broken", save_strategy="epoch", eval_strategy="epoch")
+        calls = []
+
+        def fails_once(prediction):
+            calls.append(1)
+            if len(calls) == 2:
+                raise RuntimeError("no metric today")
+            return accuracy(prediction)
+
+        trainer = Trainer(self.model(), broken, train_dataset=self.train, eval_dataset=self.dev, compute_metrics=fails_once)
+        with self.assertRaisesRegex(RuntimeError, "no metric today"):
+            trainer.train()
+        trainer.evaluate()
+        self.assertEqual(json.loads((self.root / "broken" / "run.json").read_text())["state"], "interrupted")
         alone = self.arguments(report_to=["html"], output_dir=self.root / "alone")
         Trainer(self.model(), alone, eval_dataset=self.dev).evaluate()
         page = (self.root / "alone" / "eval_report.html").read_text()

@@ -184,7 +184,7 @@ BlasChoice::BlasChoice(const std::string& setting, const std::string& system, co
 }
 
 std::string BlasChoice::tuning() const {
-  if (!blas_) return {};
+  if (!blas_) return by_setting_ ? kByOwn : "";
   return used_ ? kByLibrary + blas_->name + "\n" : kByOwn;
 }
 

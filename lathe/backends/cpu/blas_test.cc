@@ -184,6 +184,8 @@ TEST_F(BlasChoiceTest, WithoutALibraryOrWithNoneProductsAreOwn) {
   EXPECT_EQ(choice("", "").used(), nullptr);
   EXPECT_EQ(choice("", "").tuning(), "");
   EXPECT_EQ(choice("", "/nowhere/libblas.so").used(), nullptr);
+  EXPECT_EQ(choice("none", "").tuning(), "f32 products: own\n")
+      << "to be found where it is resumed without it";
   LT_NEED_BLAS(blas);
   EXPECT_EQ(choice("none", blas_file()).used(), nullptr);
   EXPECT_FALSE(std::filesystem::exists(cache_));

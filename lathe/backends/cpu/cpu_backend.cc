@@ -158,8 +158,7 @@ class CpuBackend : public Backend {
         pool_(threads),
         blas_(environment("LATHE_BLAS"), system_blas(), cache_path("cpu_products.txt"), pool_, chosen_isa()) {
     info_.kind = "cpu";
-    info_.name = fmt::format("{}, {} threads", describe(), pool_.size());
-    if (blas_.used() != nullptr) info_.name += ", products of fp32 by " + blas_.used()->name;
+    name_products();
     info_.memory_bytes = host_memory().total.value_or(0);
     info_.alignment = kAlignment;
     if (blas_.known() != nullptr)
@@ -233,7 +232,10 @@ class CpuBackend : public Backend {
   }
 
   std::string tuning() const override { return blas_.tuning(); }
-  void adopt_tuning(const std::string& text) override { blas_.adopt(text); }
+  void adopt_tuning(const std::string& text) override {
+    blas_.adopt(text);
+    name_products();
+  }
 
   Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
                                               const MemoryPlan& plan, const Bindings& bindings) override {
@@ -256,6 +258,11 @@ class CpuBackend : public Backend {
   }
 
  private:
+  void name_products() {
+    info_.name = fmt::format("{}, {} threads", describe(), pool_.size());
+    if (blas_.used() != nullptr) info_.name += ", products of fp32 by " + blas_.used()->name;
+  }
+
   /// One implementation per level up to the chosen one, best first: all of them are tested, the first is
   /// used.
   void add(const Entry& entry) {

@@ -28,8 +28,8 @@ const uint first = (slot - begin / kBlock - row) * kBlock;  // of the block, in 
 if (first >= length) return;
 const uint columns = heads * width, column = head * width;
 const uint sample = row < rows ? uint(row_ids[row]) : 0u;
-// A tile repeats the last token where the row has ended.  Others within this block's reach: those of the row, or of the window around the block; none behind the last
-// row, so that results there are 0.
+// A tile repeats the last token where the row has ended.  Others within this block's reach: those of the row, or of the
+// window around the block; none behind the last row, so that results there are 0.
 const uint from = window != 0 && first > window ? (first - window) / kBlock * kBlock : 0u;
 const uint until = row == rows ? 0u : window != 0 ? min(length, first + kBlock + window) : length;
 const uint own = simdgroup_index_in_threadgroup * kSide;  // of the block's tokens, the simdgroup's first
