@@ -11,7 +11,7 @@ import time
 import unittest
 
 import command_line as cl
-from ranks import RanksCase, children_of
+from ranks import RanksCase, children_of, variables_of
 from resume_test import history
 
 HOSTS = "127.0.0.1,somebody@localhost:1"
@@ -31,14 +31,6 @@ def free_port():
 
 def descendants(pid):
     return [p for child in children_of(pid) for p in [child, *descendants(child)]]
-
-
-def variables_of(pid):
-    try:
-        words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return {}
-    return dict(word.decode().split("=", 1) for word in words if b"=" in word)
 
 
 def is_program(pid):

@@ -2,8 +2,6 @@
 """--ddp_backend mpi: ranks that mpirun has started train as one process, in the bits of the ring; one that dies is
 named and leaves a whole checkpoint."""
 import os
-import pathlib
-import re
 import signal
 import subprocess
 import sys
@@ -11,14 +9,9 @@ import time
 import unittest
 
 import command_line as cl
-from ranks import RanksCase, children_of, is_running, mpirun, without_mpi
+from ranks import RanksCase, children_of, is_running, mpirun, variables_of, without_mpi
 
 BOUND_S = 30  # from a rank's end to the run's
-
-
-def rank_of(pid):
-    words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return next((int(w.split(b"=")[1]) for w in words if w.startswith(b"OMPI_COMM_WORLD_RANK=")), None)
 
 
 class Mpi(RanksCase):
@@ -44,12 +37,9 @@ class Mpi(RanksCase):
             run = subprocess.Popen(self.command(2, name, "--num_train_epochs", "5000", "--save_steps", "10",
                                                 "--save_total_limit", "3", launch=mpirun),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            until = time.monotonic() + 120
-            while not (self.root / name / "checkpoint-20").exists() and run.poll() is None:
-                self.assertLess(time.monotonic(), until, "no checkpoint came")
-                time.sleep(0.01)
-            ranks = {rank_of(pid): pid for pid in children_of(run.pid)}
-            os.kill(ranks[victim], signal.SIGKILL)
+            self.await_checkpoint(name, run)
+            ranks = {variables_of(pid).get("OMPI_COMM_WORLD_RANK"): pid for pid in children_of(run.pid)}
+            os.kill(ranks[str(victim)], signal.SIGKILL)
             begin = time.monotonic()
             _, stderr = run.communicate(timeout=120)
             self.assertLess(time.monotonic() - begin, BOUND_S)
@@ -59,11 +49,7 @@ class Mpi(RanksCase):
             while any(is_running(pid) for pid in ranks.values()):  # mpirun does not wait for those that it ends
                 self.assertLess(time.monotonic() - begin, BOUND_S, "a rank still runs")
                 time.sleep(0.05)
-            goes_on, result = self.run_ranks(1, name, "--max_steps", "1")  # which has been done: it only reads
-            last = re.search(r"going on from (\S+);", result.stderr)
-            self.assertTrue(last, result.stderr)
-            self.assertTrue((pathlib.Path(last[1]) / "lathe_state.safetensors").exists())
-            self.assertGreaterEqual(len(goes_on), 20)
+            self.check_goes_on(name)
 
     def test_without_mpirun_it_says_what_it_wants(self):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "PMI_"))}

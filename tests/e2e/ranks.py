@@ -1,8 +1,10 @@
 """What the tests of several processes share: data, command lines, and how near two runs' losses must be."""
 import os
 import pathlib
+import re
 import shutil
 import tempfile
+import time
 import unittest
 
 import command_line as cl
@@ -34,6 +36,15 @@ def is_running(pid):
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+def variables_of(pid):
+    """Its environment as it began; empty if it is gone."""
+    try:
+        words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    return dict(word.decode().split("=", 1) for word in words if b"=" in word)
 
 
 def has_part(name):
@@ -84,6 +95,21 @@ class RanksCase(unittest.TestCase):
         result = cl.run(self.command(ranks, name, *more, **keywords))
         self.assertEqual(result.returncode, 0, result.stderr)
         return history(self.root / name), result
+
+    def await_checkpoint(self, name, run):
+        """Until that run has saved twenty steps."""
+        until = time.monotonic() + 120
+        while not (self.root / name / "checkpoint-20").exists() and run.poll() is None:
+            self.assertLess(time.monotonic(), until, "no checkpoint came")
+            time.sleep(0.01)
+
+    def check_goes_on(self, name):
+        """What is left of a run that was broken off is a whole checkpoint."""
+        goes_on, result = self.run_ranks(1, name, "--max_steps", "1")  # which has been done: it only reads
+        last = re.search(r"going on from (\S+);", result.stderr)
+        self.assertTrue(last, result.stderr)
+        self.assertTrue((pathlib.Path(last[1]) / "lathe_state.safetensors").exists())
+        self.assertGreaterEqual(len(goes_on), 20)
 
     def check_same(self, wanted, mine):
         self.assertEqual(len(wanted), len(mine))

@@ -3,8 +3,6 @@
 it ends.  Wants root and Debian's slurm-wlm and munge."""
 import os
 import pathlib
-import pwd
-import re
 import shutil
 import signal
 import socket
@@ -15,7 +13,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import command_line as cl
-from ranks import RanksCase
+from ranks import RanksCase, variables_of
 
 BOUND_S = 30  # from a rank's end to the run's
 DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -70,11 +68,6 @@ def srun(nodes):
     return lambda ranks, command: ["srun", "-N", str(nodes), "-n", str(ranks), "--overcommit", *command]
 
 
-def rank_of(pid):
-    words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return next((int(w.split(b"=")[1]) for w in words if w.startswith(b"SLURM_PROCID=")), None)
-
-
 def ranks_of(folder):
     """The processes that train into it, by rank."""
     found = {}
@@ -82,7 +75,7 @@ def ranks_of(folder):
         try:
             words = line.read_bytes().split(b"\0")
             if words[0] == cl.program().encode() and str(folder).encode() in words:
-                found[rank_of(line.parent.name)] = int(line.parent.name)
+                found[variables_of(line.parent.name).get("SLURM_PROCID")] = int(line.parent.name)
         except OSError:
             pass
     return found
@@ -140,21 +133,14 @@ class Slurm(RanksCase):
         run = subprocess.Popen(self.command(2, "killed", "--num_train_epochs", "5000", "--save_steps", "10",
                                             "--save_total_limit", "3", launch=srun(2)),
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        until = time.monotonic() + 120
-        while not (self.root / "killed" / "checkpoint-20").exists() and run.poll() is None:
-            self.assertLess(time.monotonic(), until, "no checkpoint came")
-            time.sleep(0.01)
-        os.kill(ranks_of(self.root / "killed")[1], signal.SIGKILL)
+        self.await_checkpoint("killed", run)
+        os.kill(ranks_of(self.root / "killed")["1"], signal.SIGKILL)
         begin = time.monotonic()
         _, stderr = run.communicate(timeout=120)
         self.assertLess(time.monotonic() - begin, BOUND_S)
         self.assertNotEqual(run.returncode, 0)
         self.assertRegex(stderr, "rank 1 is gone|task 1: Killed")
-        goes_on, result = self.run_ranks(1, "killed", "--max_steps", "1")  # which has been done: it only reads
-        last = re.search(r"going on from (\S+);", result.stderr)
-        self.assertTrue(last, result.stderr)
-        self.assertTrue((pathlib.Path(last[1]) / "lathe_state.safetensors").exists())
-        self.assertGreaterEqual(len(goes_on), 20)
+        self.check_goes_on("killed")
 
 
 if __name__ == "__main__":
