@@ -93,7 +93,7 @@ struct GemmKernel {
   int mr, nr;            ///< the micro-tile
   int a_group, b_group;  ///< consecutive k that lie together; a_group is a multiple of b_group
   bool rows_in_place;    ///< the tile reads bf16 rows of a where they lie
-  int kc;                ///< k of a block at most (a b panel of it stays in L1); a multiple of a_group
+  int kc;                ///< k of a block at most (a b panel of it stays in L1 or L2); a multiple of a_group
   int columns;           ///< of c whose sums wait for the next block of k
   void (*begin)();       ///< before the tiles of a job, on its thread; may be null
   void (*end)();         ///< after them

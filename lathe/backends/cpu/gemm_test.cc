@@ -247,7 +247,7 @@ TEST(Gemm, EdgesOfTilesBlocksAndPanels) {
 
 // Blocks are 512 columns, 256 to 1024 of k, and rows for a quarter of the cache: 256 to 450 with 2 MB.
 TEST(Gemm, MoreThanOneBlockInEveryDirection) {
-  check(variant(460, 530, 300, 0));         // f32
+  check(variant(460, 530, 1030, 0));        // f32
   check(variant(300, 515, 1030, 7));        // bf16
   check(variant(300, 515, 1030, 7 + 8));    // transposed a
   check(variant(300, 515, 1030, 7 + 128));  // f16

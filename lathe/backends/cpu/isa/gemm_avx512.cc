@@ -14,8 +14,7 @@ struct Source {
   const char* src;
   const GemmPack* p;
 
-  __m512i words(int64_t at, int64_t count) const {
-    const __mmask16 lanes = first_lanes(count);
+  __m512i words(int64_t at, __mmask16 lanes) const {
     if (kType != GemmType::kF32) {
       const __m256i halves = _mm256_maskz_loadu_epi16(lanes, reinterpret_cast<const uint16_t*>(src) + at);
       return _mm512_castps_si512(kType == GemmType::kBf16 ? widen_bf16(halves) : widen_f16(halves));
@@ -24,11 +23,14 @@ struct Source {
     if (kRound == GemmType::kBf16) return _mm512_slli_epi32(round_to_bf16(value), 16);
     return _mm512_castps_si512(kRound == GemmType::kF16 ? widen_f16(narrow_f16(value)) : value);
   }
-  __m512i along_k(int64_t w, int64_t k) const {
-    return w < p->width ? words(w * p->ld + k, p->k - k) : _mm512_setzero_si512();
+  // kWhole: all 16 words of this block's k are there.
+  template <bool kWhole>
+  __m512i along_k(int64_t line, int64_t k) const {
+    return words(line * p->ld + k, kWhole ? 0xffff : first_lanes(p->k - k));
   }
-  __m512i across(int64_t k, int64_t w) const {
-    return k < p->k ? words(k * p->ld + w, p->width - w) : _mm512_setzero_si512();
+  template <bool kWhole>
+  __m512i across(int64_t k, int64_t w, __mmask16 lines) const {
+    return kWhole || k < p->k ? words(k * p->ld + w, lines) : _mm512_setzero_si512();
   }
 };
 
@@ -55,7 +57,7 @@ const GemmKernel kGemmF32Avx512 = {
     .a_group = 1,
     .b_group = 1,
     .rows_in_place = false,
-    .kc = 256,
+    .kc = 1024,
     .columns = 512,
     .begin = nullptr,
     .end = end_stores,

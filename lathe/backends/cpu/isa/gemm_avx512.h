@@ -43,33 +43,58 @@ inline __m256i narrow(__m512 x) {
 #endif
 }
 
-// Rows [begin, end) of a store.
-inline void store_rows(const GemmStore* s, int begin, int end) {
+// Words under `lanes`, which lie first.  Without a mask where all do: a masked store takes Zen 4 many cycles.
+inline void store_words(void* to, __mmask16 lanes, __m512i words) {
+  if (lanes == 0xffff)
+    _mm512_storeu_si512(to, words);
+  else
+    _mm512_mask_storeu_epi32(to, lanes, words);
+}
+inline void store_halves(void* to, __mmask16 lanes, __m256i halves) {
+  if (lanes == 0xffff)
+    _mm256_storeu_si256(static_cast<__m256i*>(to), halves);
+  else
+    _mm256_mask_storeu_epi16(to, lanes, halves);
+}
+
+// kWhole: columns in full registers.
+template <GemmType kType, bool kWhole>
+void store_rows_as(const GemmStore* s, int begin, int end) {
   for (int64_t i = begin; i < end; ++i) {
     float* c = static_cast<float*>(s->c) + i * s->ldc;
     uint16_t* c16 = static_cast<uint16_t*>(s->c) + i * s->ldc;
     for (int64_t j = 0; j < s->cols; j += 16) {
-      const __mmask16 lanes = first_lanes(s->cols - j);
+      const __mmask16 lanes = kWhole ? 0xffff : first_lanes(s->cols - j);
       __m512 value = _mm512_maskz_loadu_ps(lanes, s->acc + i * s->acc_ld + j);
       if (s->bias != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(lanes, s->bias + j));
       if (s->addend != nullptr) {
         const float* more = static_cast<const float*>(s->addend) + i * s->ldc + j;
         const uint16_t* more16 = static_cast<const uint16_t*>(s->addend) + i * s->ldc + j;
-        value = _mm512_add_ps(value, s->c_type == GemmType::kF32 ? _mm512_maskz_loadu_ps(lanes, more)
-                                     : s->c_type == GemmType::kBf16
+        value = _mm512_add_ps(value, kType == GemmType::kF32 ? _mm512_maskz_loadu_ps(lanes, more)
+                                     : kType == GemmType::kBf16
                                          ? widen_bf16(_mm256_maskz_loadu_epi16(lanes, more16))
                                          : widen_f16(_mm256_maskz_loadu_epi16(lanes, more16)));
       }
-      if (s->c_type == GemmType::kBf16)
-        _mm256_mask_storeu_epi16(c16 + j, lanes, narrow(value));
-      else if (s->c_type == GemmType::kF16)
-        _mm256_mask_storeu_epi16(c16 + j, lanes, narrow_f16(value));
+      if (kType != GemmType::kF32)
+        store_halves(c16 + j, lanes, kType == GemmType::kBf16 ? narrow(value) : narrow_f16(value));
       else if (s->streams && lanes == 0xffff && reinterpret_cast<uintptr_t>(c + j) % 64 == 0)
         _mm512_stream_ps(c + j, value);
       else
-        _mm512_mask_storeu_ps(c + j, lanes, value);
+        store_words(c + j, lanes, _mm512_castps_si512(value));
     }
   }
+}
+
+// Rows [begin, end) of a store.
+inline void store_rows(const GemmStore* s, int begin, int end) {
+  constexpr GemmType kF32 = GemmType::kF32, kBf16 = GemmType::kBf16, kF16 = GemmType::kF16;
+  const bool whole = s->cols % 16 == 0;
+  if (s->c_type == kF32)
+    whole ? store_rows_as<kF32, true>(s, begin, end) : store_rows_as<kF32, false>(s, begin, end);
+  else if (s->c_type == kBf16)
+    whole ? store_rows_as<kBf16, true>(s, begin, end) : store_rows_as<kBf16, false>(s, begin, end);
+  else
+    whole ? store_rows_as<kF16, true>(s, begin, end) : store_rows_as<kF16, false>(s, begin, end);
 }
 [[maybe_unused]] void store(const GemmStore* s) { store_rows(s, 0, s->rows); }
 // After the tiles of a job: streamed stores become visible in order.
@@ -100,27 +125,43 @@ inline void transpose16(__m512i* r) {
   for (int i = 0; i < 16; ++i) r[i] = t[i];
 }
 
-// Packs with a source that gives a block of 16 x 16 words as rows: `along` lines of the panel, or k.  kGroup:
+// Packs with a source that gives a block of 16 x 16 words as rows: lines of the panel (`along`) or k. kGroup:
 // elements of a word, or those of a whole row of a block (then lines of the panel become rows of dst).
-template <typename Source, int kWord, bool kRows>
-void pack_blocks(const GemmPack* p) {
+template <typename Source, int kWord, bool kRows, bool kAlong>
+void pack_panel(const GemmPack* p) {
   const Source source{static_cast<const char*>(p->src), p};
   int32_t* dst = static_cast<int32_t*>(p->dst);
   const int64_t k_words = p->k_padded / kWord;
-  for (int64_t k = 0; k < k_words; k += 16)
+  for (int64_t k = 0; k < k_words; k += 16) {
+    const bool whole = (k + 16) * kWord <= p->k;
     for (int64_t w = 0; w < p->panel; w += 16) {
+      const __mmask16 lines = first_lanes(p->width - w);
       __m512i rows[16];
       LATHE_UNROLL
-      for (int64_t i = 0; i < 16; ++i)
-        rows[i] = p->along_k ? source.along_k(w + i, k * kWord) : source.across((k + i) * kWord, w);
-      if (p->along_k != kRows) transpose16(rows);
-      if (kRows)
+      for (int i = 0; i < 16; ++i)
+        rows[i] = kAlong  ? (lines >> i & 1) == 0 ? _mm512_setzero_si512()
+                            : whole               ? source.template along_k<true>(w + i, k * kWord)
+                                                  : source.template along_k<false>(w + i, k * kWord)
+                   : whole ? source.template across<true>((k + i) * kWord, w, lines)
+                          : source.template across<false>((k + i) * kWord, w, lines);
+      if (kAlong != kRows) transpose16(rows);
+      if (kRows) {
         for (int64_t i = 0; i < 16 && w + i < p->panel; ++i)
           _mm512_storeu_si512(dst + (k * p->panel / 16 + w + i) * 16, rows[i]);
-      else
+      } else if (k + 16 < k_words) {  // what is written beyond the panel's width the next k overwrites
+        LATHE_UNROLL
+        for (int i = 0; i < 16; ++i) _mm512_storeu_si512(dst + (k + i) * p->panel + w, rows[i]);
+      } else {
         for (int64_t i = 0; i < 16 && k + i < k_words; ++i)
-          _mm512_mask_storeu_epi32(dst + (k + i) * p->panel + w, first_lanes(p->panel - w), rows[i]);
+          store_words(dst + (k + i) * p->panel + w, first_lanes(p->panel - w), rows[i]);
+      }
     }
+  }
+}
+
+template <typename Source, int kWord, bool kRows>
+void pack_blocks(const GemmPack* p) {
+  p->along_k ? pack_panel<Source, kWord, kRows, true>(p) : pack_panel<Source, kWord, kRows, false>(p);
 }
 
 // A tile of kRows x 32 sums.  Dot: adds the products of the words of two registers.
@@ -134,7 +175,10 @@ void tile_of(const GemmTile* t) {
       sum[i][j] = t->accumulate ? _mm512_load_ps(acc + i * kNr + 16 * j) : _mm512_setzero_ps();
   const float* a = static_cast<const float*>(t->a);
   const float* b = static_cast<const float*>(t->b);
+  const char* next = static_cast<const char*>(t->next_b);
+  const char* const next_end = next + t->next_b_bytes;
   for (int64_t k = t->k / Dot::kWord; k > 0; --k, a += kMr, b += kNr) {
+    if (next < next_end) _mm_prefetch(next, _MM_HINT_T1), next += 64;
     const __m512 b0 = _mm512_load_ps(b), b1 = _mm512_load_ps(b + 16);
     LATHE_UNROLL
     for (int i = 0; i < kRows; ++i) {

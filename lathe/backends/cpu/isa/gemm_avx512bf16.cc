@@ -19,28 +19,30 @@ struct Source {
   const uint16_t* bf16_at(int64_t at) const { return reinterpret_cast<const uint16_t*>(src) + at; }
   const float* f32_at(int64_t at) const { return reinterpret_cast<const float*>(src) + at; }
 
-  __m512i along_k(int64_t w, int64_t k) const {
-    if (w >= p->width) return _mm512_setzero_si512();
-    const int64_t at = w * p->ld + k, count = p->k - k;
-    if (kBf16) {
-      const __mmask32 lanes =
-          static_cast<__mmask32>(first_lanes(count)) | static_cast<__mmask32>(first_lanes(count - 16)) << 16;
-      return _mm512_maskz_loadu_epi16(lanes, bf16_at(at));
-    }
-    const __m512 low = _mm512_maskz_loadu_ps(first_lanes(count), f32_at(at));
-    const __m512 high = _mm512_maskz_loadu_ps(first_lanes(count - 16), f32_at(at + 16));
+  // kWhole: all 16 words of this block's k are there.
+  template <bool kWhole>
+  __m512i along_k(int64_t line, int64_t k) const {
+    const int64_t at = line * p->ld + k, count = kWhole ? 32 : p->k - k;
+    const __mmask16 low_lanes = first_lanes(count), high_lanes = first_lanes(count - 16);
+    if (kBf16)
+      return _mm512_maskz_loadu_epi16(
+          static_cast<__mmask32>(low_lanes) | static_cast<__mmask32>(high_lanes) << 16, bf16_at(at));
+    const __m512 low = _mm512_maskz_loadu_ps(low_lanes, f32_at(at));
+    const __m512 high = _mm512_maskz_loadu_ps(high_lanes, f32_at(at + 16));
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
   }
   // Row k from w on, each value in the low half of its word.
-  __m512i row(int64_t k, int64_t w) const {
-    if (k >= p->k) return _mm512_setzero_si512();
-    const __mmask16 lanes = first_lanes(p->width - w);
+  __m512i row(int64_t k, int64_t w, __mmask16 lines) const {
     const int64_t at = k * p->ld + w;
-    if (kBf16) return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, bf16_at(at)));
-    return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes, f32_at(at))));
+    if (kBf16) return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lines, bf16_at(at)));
+    return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lines, f32_at(at))));
   }
-  __m512i across(int64_t k, int64_t w) const {
-    return _mm512_or_si512(row(k, w), _mm512_slli_epi32(row(k + 1, w), 16));
+  template <bool kWhole>
+  __m512i across(int64_t k, int64_t w, __mmask16 lines) const {
+    const __m512i none = _mm512_setzero_si512();
+    const __m512i even = kWhole || k < p->k ? row(k, w, lines) : none;
+    const __m512i odd = kWhole || k + 1 < p->k ? row(k + 1, w, lines) : none;
+    return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
   }
 };
 
@@ -61,7 +63,7 @@ const GemmKernel kGemmBf16Avx512Bf16 = {
     .a_group = 2,
     .b_group = 2,
     .rows_in_place = false,
-    .kc = 512,
+    .kc = 1024,
     .columns = 512,
     .begin = nullptr,
     .end = end_stores,

@@ -21,11 +21,11 @@ inline void int8_store_rows(const GemmStore* s, int begin, int end) {
       const __m512 value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(sum, offset)), factor, bias);
       uint16_t* c16 = static_cast<uint16_t*>(s->c) + i * s->ldc + j;
       if (s->c_type == GemmType::kBf16)
-        _mm256_mask_storeu_epi16(c16, lanes, narrow(value));
+        store_halves(c16, lanes, narrow(value));
       else if (s->c_type == GemmType::kF16)
-        _mm256_mask_storeu_epi16(c16, lanes, narrow_f16(value));
+        store_halves(c16, lanes, narrow_f16(value));
       else
-        _mm512_mask_storeu_ps(static_cast<float*>(s->c) + i * s->ldc + j, lanes, value);
+        store_words(static_cast<float*>(s->c) + i * s->ldc + j, lanes, _mm512_castps_si512(value));
     }
   }
 }
