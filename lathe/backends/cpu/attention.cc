@@ -13,29 +13,6 @@ const AttentionKernels& pick(DType t, const AttentionKernels& f32, const Attenti
   return t == DType::bf16 ? bf16 : t == DType::f16 ? f16 : f32;
 }
 
-const AttentionKernels& kernels_of(Isa isa, DType t) {
-  switch (isa) {
-#if defined(__x86_64__)
-    case Isa::kAvx2:
-      return pick(t, kAttentionF32Avx2, kAttentionBf16Avx2, kAttentionF16Avx2);
-    case Isa::kAvx512:
-    case Isa::kAvx512Vnni:
-      return pick(t, kAttentionF32Avx512, kAttentionBf16Avx512, kAttentionF16Avx512);
-    case Isa::kAvx512Bf16:
-      return pick(t, kAttentionF32Avx512, kAttentionBf16Avx512Bf16, kAttentionF16Avx512);
-    case Isa::kAmx:
-      return pick(t, kAttentionF32Avx512, kAttentionBf16Amx, kAttentionF16Avx512);
-#elif defined(__aarch64__)
-    case Isa::kNeon:
-    case Isa::kNeonDot:
-    case Isa::kNeonBf16:
-      return pick(t, kAttentionF32Neon, kAttentionBf16Neon, kAttentionF16Neon);
-#endif
-    default:
-      return pick(t, kAttentionF32Portable, kAttentionBf16Portable, kAttentionF16Portable);
-  }
-}
-
 /// f(sequence, head, workspace) for every head of every sequence, dealt to the threads.
 template <typename F>
 void for_tasks(ThreadPool& pool, const Attention& a, const AttentionKernels& kernels, void* workspace,
@@ -95,16 +72,41 @@ void clear_rest(const Attention& a, void* x, int64_t token_stride) {
 
 }  // namespace
 
+const AttentionKernels& attention_kernels(Isa isa, DType t) {
+  switch (isa) {
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return pick(t, kAttentionF32Avx2, kAttentionBf16Avx2, kAttentionF16Avx2);
+    case Isa::kAvx512:
+    case Isa::kAvx512Vnni:
+      return pick(t, kAttentionF32Avx512, kAttentionBf16Avx512, kAttentionF16Avx512);
+    case Isa::kAvx512Bf16:
+      return pick(t, kAttentionF32Avx512, kAttentionBf16Avx512Bf16, kAttentionF16Avx512);
+    case Isa::kAmx:
+      return pick(t, kAttentionF32Avx512, kAttentionBf16Amx, kAttentionF16Avx512);
+#elif defined(__aarch64__)
+    case Isa::kNeon:
+    case Isa::kNeonDot:
+    case Isa::kNeonBf16:
+      return pick(t, kAttentionF32Neon, kAttentionBf16Neon, kAttentionF16Neon);
+#endif
+    default:
+      return pick(t, kAttentionF32Portable, kAttentionBf16Portable, kAttentionF16Portable);
+  }
+}
+
 size_t attention_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads) {
-  return static_cast<size_t>(threads * kernels_of(isa, t).forward_workspace(longest, width)) * sizeof(float);
+  return static_cast<size_t>(threads * attention_kernels(isa, t).forward_workspace(longest, width)) *
+         sizeof(float);
 }
 size_t attention_bwd_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads) {
-  return static_cast<size_t>(threads * kernels_of(isa, t).backward_workspace(longest, width)) * sizeof(float);
+  return static_cast<size_t>(threads * attention_kernels(isa, t).backward_workspace(longest, width)) *
+         sizeof(float);
 }
 
 void attention(ThreadPool& pool, Isa isa, const Attention& a, const void* q, const void* k, const void* v,
                void* out, float* lse, void* workspace) {
-  const AttentionKernels& kernels = kernels_of(isa, a.t);
+  const AttentionKernels& kernels = attention_kernels(isa, a.t);
   const int64_t floats = kernels.forward_workspace(longest(a), a.width);
   for_tasks(pool, a, kernels, workspace, floats, [&](int64_t b, int64_t head, float* mine) {
     AttentionTask t = task_of(a, b, head, mine);
@@ -124,7 +126,7 @@ void attention(ThreadPool& pool, Isa isa, const Attention& a, const void* q, con
 void attention_bwd(ThreadPool& pool, Isa isa, const Attention& a, const void* dout, const void* q,
                    const void* k, const void* v, const void* out, const float* lse, void* dq, void* dk,
                    void* dv, void* workspace) {
-  const AttentionKernels& kernels = kernels_of(isa, a.t);
+  const AttentionKernels& kernels = attention_kernels(isa, a.t);
   const int64_t floats = kernels.backward_workspace(longest(a), a.width);
   for_tasks(pool, a, kernels, workspace, floats, [&](int64_t b, int64_t head, float* mine) {
     AttentionTask t = task_of(a, b, head, mine);

@@ -9,6 +9,10 @@
 
 namespace lathe::cpu {
 
+/// The kernels of an instruction set for tensors of dtype `t`: f32, bf16 or f16 (levels without their own
+/// take the next lower one).  Errors: none; the level must be one of `available_isas()`.
+const AttentionKernels& attention_kernels(Isa isa, DType t);
+
 /// Attention over packed sequences, and its backward pass.
 ///
 /// Tokens [N], of which sequence b holds cu[b] … cu[b+1]; tokens from cu[B] on belong to none.  q, k, v and

@@ -213,7 +213,7 @@ Tensors run_backward(const Case& c, const Tensors& forward, ThreadPool& pool, Is
 
 TEST(Attention, IsThatOfDoubleForwardAndBackward) {
   const std::vector<Shape> all = shapes();
-  for_levels([&](Isa isa, DType t) {
+  for_levels(attention_kernels, [&](Isa isa, DType t) {
     for (const Shape& shape : all) {
       SCOPED_TRACE(shape.name);
       const Case c(shape, t);
@@ -275,7 +275,7 @@ TEST(Attention, BackwardIsTheDerivativeOfForward) {
 }
 
 TEST(Attention, WorkspaceStopsGrowingWithTheSequence) {
-  for_levels([&](Isa isa, DType t) {
+  for_levels(attention_kernels, [&](Isa isa, DType t) {
     for (int64_t width : {16, 64, 80}) {
       const size_t block = attention_workspace_bytes(isa, t, 512, width, 1);
       const size_t block_bwd = attention_bwd_workspace_bytes(isa, t, 512, width, 1);

@@ -10,10 +10,12 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "lathe/backends/cpu/isa.h"
+#include "lathe/backends/cpu/rows.h"
 #include "lathe/core/dtype.h"
 #include "lathe/core/float16.h"
 #include "lathe/core/thread_pool.h"
@@ -120,15 +122,25 @@ inline void expect_near(const Tensor& got, const std::vector<Expected>& want, do
   }
 }
 
-/// body(isa, storage) for every level of this machine.
-template <typename F>
-void for_levels(F body) {
-  for (Isa isa : available_isas())
-    for (DType t : {DType::f32, DType::bf16, DType::f16}) {
+/// body(isa, storage) for every level of this machine whose kernels, kernels(isa, storage), no lower level
+/// has: where it has, the same code would run again.
+template <typename K, typename F>
+void for_levels(K kernels, F body) {
+  for (DType t : {DType::f32, DType::bf16, DType::f16}) {
+    std::set<const void*> seen;
+    for (Isa isa : available_isas()) {
+      if (!seen.insert(&kernels(isa, t)).second) continue;
       SCOPED_TRACE(std::string(name_of(isa)) + " " + std::string(name_of(t)));
       body(isa, t);
       if (::testing::Test::HasFatalFailure()) return;
     }
+  }
+}
+
+/// The same by what `Rows` takes of a level.
+template <typename F>
+void for_levels(F body) {
+  for_levels([](Isa isa, DType) -> const RowKernels& { return row_kernels(isa); }, body);
 }
 
 /// Runs body(pool) → std::vector<Tensor> with 1, 2 and 3 threads; all bits must be equal.  Returns the
