@@ -120,9 +120,24 @@ double operand_rounding(Isa isa, DType t) {
   return rounds ? 0x1p-8 * (1 + 0x1p-8) : 0;
 }
 
+Numbers numbers(const Tensor& tensor) {
+  Numbers all(static_cast<size_t>(tensor.size()));
+  for (size_t i = 0; i < all.size(); ++i) all[i] = tensor[static_cast<int64_t>(i)];
+  return all;
+}
+
 /// `stored`, `stored_lse`: what the forward pass wrote, which the backward pass reads.
 Exact exact(const Case& c, const Tensor& stored, const Tensor& stored_lse, double rounding) {
   const size_t n = static_cast<size_t>(c.tokens * c.width);
+  const Numbers qkv = numbers(c.qkv), dout = numbers(c.dout), out = numbers(stored);
+  const auto row = [&](int which, int64_t token, int64_t h) {
+    return qkv.data() + token * c.qkv_stride + which * c.width + h * c.shape.width;
+  };
+  const auto add = [](Expected& sum, double term, double off) {
+    sum.value += term;
+    sum.slack += std::abs(off);
+  };
+  const double scale = c.scale(), score_eps = kEps * 4 * std::sqrt(static_cast<double>(c.shape.width));
   Exact e;
   e.out = e.dq = e.dk = e.dv = std::vector<Expected>(n, {0, 0});
   e.lse = std::vector<Expected>(static_cast<size_t>(c.tokens * c.shape.heads), {0, 0});
@@ -131,13 +146,14 @@ Exact exact(const Case& c, const Tensor& stored, const Tensor& stored_lse, doubl
     const double depth = 12 + static_cast<double>(std::max(length, width));
     Numbers score(static_cast<size_t>(length)), error = score, dp = score, dp_size = score;
     double largest = -INFINITY, sum = 0, delta = 0, delta_size = 0;
+    const double *x = row(0, q, h), *dy = dout.data() + c.index(q, h, 0), *y = out.data() + c.index(q, h, 0);
     for (int64_t j = 0; j < length; ++j) {
       const size_t s = static_cast<size_t>(j);
+      const double *k = row(1, c.cu[b] + j, h), *v = row(2, c.cu[b] + j, h);
       for (int64_t d = 0; d < width; ++d) {
-        const double term = c.at(0, q, h, d) * c.at(1, c.cu[b] + j, h, d) * c.scale();
-        const double g = c.dout[c.index(q, h, d)] * c.at(2, c.cu[b] + j, h, d);
+        const double term = x[d] * k[d] * scale, g = dy[d] * v[d];
         score[s] += term;
-        error[s] += std::abs(term) * kEps * 4 * std::sqrt(static_cast<double>(width));
+        error[s] += std::abs(term) * score_eps;
         dp[s] += g;
         dp_size[s] += std::abs(g);
       }
@@ -150,7 +166,7 @@ Exact exact(const Case& c, const Tensor& stored, const Tensor& stored_lse, doubl
     const size_t lse_at = static_cast<size_t>(h * c.tokens + q);
     e.lse[lse_at] = {lse, worst + depth * kEps};
     for (int64_t d = 0; d < width; ++d) {
-      const double g = c.dout[c.index(q, h, d)] * stored[c.index(q, h, d)];
+      const double g = dy[d] * y[d];
       delta += g;
       delta_size += std::abs(g);
     }
@@ -164,19 +180,17 @@ Exact exact(const Case& c, const Tensor& stored, const Tensor& stored_lse, doubl
       const double ds = again * (dp[s] * mask - delta);
       const double ds_off = again * (again_off * std::abs(dp[s] * mask - delta) +
                                      kEps * depth * (dp_size[s] * mask + delta_size));
+      const double *k = row(1, c.cu[b] + j, h), *v = row(2, c.cu[b] + j, h), fine = kEps * depth + rounding;
+      const double of_out = p * mask, of_out_off = (off + fine) * of_out;
+      const double of_score = scale * ds, of_score_off = std::abs(scale) * (ds_off + fine * std::abs(ds));
+      const double of_v = again * mask, of_v_off = (again_off + fine) * of_v;
       for (int64_t d = 0; d < width; ++d) {
         const size_t from = static_cast<size_t>(c.index(q, h, d));
         const size_t to = static_cast<size_t>(c.index(c.cu[b] + j, h, d));
-        const double v = c.at(2, c.cu[b] + j, h, d), k = c.at(1, c.cu[b] + j, h, d), x = c.at(0, q, h, d);
-        const double g = c.dout[c.index(q, h, d)], fine = kEps * depth + rounding;
-        e.out[from].value += p * mask * v;
-        e.out[from].slack += (off + fine) * p * mask * std::abs(v);
-        e.dq[from].value += c.scale() * ds * k;
-        e.dq[from].slack += std::abs(c.scale()) * (ds_off + fine * std::abs(ds)) * std::abs(k);
-        e.dk[to].value += c.scale() * ds * x;
-        e.dk[to].slack += std::abs(c.scale()) * (ds_off + fine * std::abs(ds)) * std::abs(x);
-        e.dv[to].value += again * mask * g;
-        e.dv[to].slack += (again_off + fine) * again * mask * std::abs(g);
+        add(e.out[from], of_out * v[d], of_out_off * v[d]);
+        add(e.dq[from], of_score * k[d], of_score_off * k[d]);
+        add(e.dk[to], of_score * x[d], of_score_off * x[d]);
+        add(e.dv[to], of_v * dy[d], of_v_off * dy[d]);
       }
     }
   });
