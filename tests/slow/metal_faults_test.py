@@ -12,7 +12,8 @@ import kernel_library as kernels
 
 WANTED = .95
 FIRST = {"attention": ("_8_", "lengths 3 1 5"), "attention_bwd": ("_8_", "lengths 3 1 5")}  # text and case that catch most
-TIMEOUT = 100  # seconds, of what takes one: some faults are loops without an end
+# Seconds of one core, many times what sound kernels take: some faults are loops without an end.
+LIMIT_CASE, LIMIT_OP, LIMIT_SANITIZED = 5, 30, 200
 FOLDER = kernels.ROOT / "lathe/backends/mlx/metal"
 OPS = {"dropout_add_layer_norm": "dropout_add_layer_norm", "layer_norm_dropout_bwd": "layer_norm_dropout_bwd",
        "sum_parts": "layer_norm_dropout_bwd", "common": "dropout_add_layer_norm", "attention_block": "attention",
@@ -97,21 +98,23 @@ class Hunt:
             part, case = FIRST[op]
             if kernels.build(self.folder, [n for n in names if part in n], library):
                 return "compiler"
-            if not kernels.test(library, 0, "f32", op, case, timeout=TIMEOUT)[0]:
+            if not kernels.test(library, 0, "f32", op, case, cpu_seconds=LIMIT_CASE)[0]:
                 return "order 0"
         if kernels.build(self.folder, names, library):
             return "compiler"
         for order in (0, 1):
-            if not kernels.test(library, order, "f32", op, timeout=TIMEOUT)[0]:
+            if not kernels.test(library, order, "f32", op, cpu_seconds=LIMIT_OP)[0]:
                 return f"order {order}"
         if kernels.build(self.folder, names, library, sanitize=True):
             return "compiler"
-        return None if kernels.test(library, 0, "f32", op, sanitize=True, timeout=TIMEOUT)[0] else "ThreadSanitizer"
+        return None if kernels.test(library, 0, "f32", op, sanitize=True, cpu_seconds=LIMIT_SANITIZED)[0] else "ThreadSanitizer"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1, metavar="N", help="plant only every Nth fault")
+    parser.add_argument("--first", type=int, default=0, metavar="K", help="with --every: from the Kth on, so that K from 0 to "
+                        "N - 1 are all of them")
     parser.add_argument("kernel", nargs="*", default=list(OPS))
     args = parser.parse_args()
     counts, missed, planted = {}, [], 0
@@ -119,7 +122,7 @@ def main():
         hunt = Hunt(pathlib.Path(temp))
         for kernel in args.kernel:
             text = text_of(kernel)
-            for rule, begin, end, replacement in list(faults(text))[::args.every]:
+            for rule, begin, end, replacement in list(faults(text))[args.first::args.every]:
                 planted += 1
                 by = hunt.caught_by(kernel, text[:begin] + replacement + text[end:])
                 counts[by] = counts.get(by, 0) + 1
