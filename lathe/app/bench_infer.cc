@@ -1,6 +1,7 @@
 // lathe bench infer: forward passes at the lengths of real questions.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
@@ -65,6 +66,7 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
       lengths = fixed_lengths(batch);
     }
     const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+    session.expect_rows(*std::ranges::max_element(lengths));
     reserve(tokens, std::ssize(lengths));
     const PackedBatch packed = bench_batch(lengths, model.config.vocab_size, false, multiple);
     const BenchTimes times =

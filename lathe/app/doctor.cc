@@ -73,8 +73,9 @@ void judge_cpu(const MachineFacts& f, Report& report) {
   report.good(fmt::format("instruction set {}; available: {}", f.levels->chosen,
                           fmt::join(f.levels->available, ", ")));
   if (f.levels->native_bf16) return report.good("bf16 native: --bf16 is faster than fp32");
-  report.bad("bf16 emulated",
-             fmt::format("--bf16 works but gains no speed with {}; train without it", f.levels->chosen));
+  report.bad("bf16 emulated on the CPU",
+             fmt::format("--bf16 works but gains no speed with --device cpu and {}; train there without it",
+                         f.levels->chosen));
 }
 
 void judge_cores(const MachineFacts& f, Report& report) {

@@ -1,5 +1,7 @@
 #include "lathe/data/tokenized.h"
 
+#include <algorithm>
+
 #include "lathe/data/parallel_parts.h"
 
 namespace lathe {
@@ -8,6 +10,12 @@ std::vector<int32_t> TokenizedDataset::lengths() const {
   std::vector<int32_t> out(static_cast<size_t>(size()));
   for (int64_t i = 0; i < size(); ++i) out[i] = length(i);
   return out;
+}
+
+int TokenizedDataset::longest() const {
+  int longest = 0;
+  for (int64_t i = 0; i < size(); ++i) longest = std::max(longest, length(i));
+  return longest;
 }
 
 void TokenizedDataset::append(const Encoding& encoding) {

@@ -30,6 +30,8 @@ struct TokenizedDataset {
   }
   /// Tokens of every sample; what Sampler's kGroupByLength asks for.
   std::vector<int32_t> lengths() const;
+  /// Tokens of the longest sample, 0 where there is none.
+  int longest() const;
   void append(const Encoding& encoding);
   /// Tokens and positions of all parts, in order; not their labels and targets.
   void append(std::span<const TokenizedDataset> parts);

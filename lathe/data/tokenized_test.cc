@@ -31,6 +31,8 @@ TEST(TokenizeDataset, PutsSamplesSideBySide) {
   const TokenizedDataset t = tokenize_dataset(toy_pairs(), toy_tokenizer(), 6, pool);
   ASSERT_EQ(t.size(), 4);
   EXPECT_EQ(t.lengths(), (Ints{6, 6, 4, 6}));
+  EXPECT_EQ(t.longest(), 6);
+  EXPECT_EQ(TokenizedDataset().longest(), 0);
   EXPECT_EQ(Ints(t.ids(0).begin(), t.ids(0).end()), (Ints{2, 5, 6, 3, 7, 3}));  // the longer text gave way
   EXPECT_EQ(Ints(t.ids(2).begin(), t.ids(2).end()), (Ints{2, 3, 5, 3}));
   EXPECT_EQ(std::vector<uint8_t>(t.type_ids.begin(), t.type_ids.begin() + 6),

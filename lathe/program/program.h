@@ -69,6 +69,11 @@ class Program {
   /// Id of the input or state of that name, −1 if there is none.
   int find(const std::string& name) const;
 
+  /// Tokens of the longest row that any batch may have, 0: nobody knows.  A device that pads rows foresees
+  /// its memory by it; results do not depend on it.
+  int64_t longest_row() const { return longest_row_; }
+  void set_longest_row(int64_t tokens) { longest_row_ = tokens; }
+
   /// Keeps the nodes that an output or a state update needs; the rest goes.  Value ids stay.
   void remove_dead_nodes();
 
@@ -90,6 +95,7 @@ class Program {
   std::vector<std::pair<std::string, int>> outputs_;
   std::vector<bool> of_last_run_;  // by output
   int segment_ = -1, segments_ = 0;
+  int64_t longest_row_ = 0;
 };
 
 /// Nodes that are emitted while this lives form a segment: of its values the backward pass keeps none, it

@@ -20,7 +20,9 @@ class Builder {
         num_labels_(num_labels),
         options_(options),
         layout_(nn::flat_layout(model.parameters())),
-        program_(std::make_unique<Program>()) {}
+        program_(std::make_unique<Program>()) {
+    program_->set_longest_row(options.longest_row);
+  }
 
   std::unique_ptr<Program> build(ProgramKind kind) {
     parameters_ = flat("parameters", layout_.trainable);

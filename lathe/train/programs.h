@@ -41,6 +41,7 @@ struct ProgramOptions {
   /// them, for the exchange between processes, norm and update.  A session sets it where its device has
   /// op::linear_bwd_weight_cast.
   bool rounded_gradients = false;
+  int64_t longest_row = 0;                   ///< Program::longest_row
   int ranks = 1;                             ///< processes that train together
   DType gradient_wire = DType::f32;          ///< what of the gradients travels between them: or bf16
   int64_t bucket_bytes = int64_t{25} << 20;  ///< of gradients that are summed at once, about

@@ -174,6 +174,10 @@ MemoryNeed Session::memory_need(std::span<const Planned> plans) const {
   return need;
 }
 
+void Session::expect_rows(int64_t longest) {
+  options_.program.longest_row = std::max(options_.program.longest_row, longest);
+}
+
 MemoryNeed Session::memory_need(std::span<const Work> work) const { return memory_need(planned(work)); }
 
 void Session::reserve(std::span<const Work> work) { provide(planned(work), work); }

@@ -106,6 +106,9 @@ class Session {
     std::optional<DType> dtype;  ///< of activations, if another than in training
     auto operator<=>(const Work&) const = default;
   };
+  /// From now on memory is foreseen for rows of up to so many tokens, where a device pads them; never for
+  /// shorter ones again.
+  void expect_rows(int64_t longest);
   /// What these runs take beyond what the session holds; planned without allocating anything.
   MemoryNeed memory_need(std::span<const Work> work) const;
   /// Allocates all that these runs take but what the device prepares for itself.  Runs of smaller buckets

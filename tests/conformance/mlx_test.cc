@@ -1,6 +1,8 @@
 // What the device on MLX does beyond single ops: fallback to the CPU, memory, states, runs in flight.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <future>
 #include <numeric>
@@ -239,8 +241,9 @@ struct StepMemory {
   double foreseen, found;
 };
 StepMemory step_memory(Backend& mlx, const ModelConfig& config, const std::vector<int>& lengths,
-                       int64_t recompute_every = 0) {
+                       int64_t recompute_every = 0, int longest = 0) {
   Training training(mlx, DType::f32, config, recompute_every);
+  training.session->expect_rows(longest);
   const PackedBatch batch = batch_of(lengths, std::accumulate(lengths.begin(), lengths.end(), 0));
   const Session::Work work{ProgramKind::kStep, {batch.tokens, batch.rows}};
   const double foreseen = static_cast<double>(training.session->memory_need({&work, 1}).total());
@@ -269,6 +272,51 @@ TEST_F(Mlx, MemoryOfAStepIsForeseenWithItsMasks) {
     EXPECT_GE(memory.foreseen, memory.found) << dropout;
     EXPECT_LE(memory.foreseen, 1.5 * memory.found) << dropout;
   }
+}
+
+/// Rows that are as long as any, rows that are padded, and one among rows that are much shorter: squares of
+/// the length are most of what a step takes.  Those that take least come first, for a peak is the process's.
+TEST_F(Mlx, MemoryOfAStepIsForeseenByTheLongestRowThatMayCome) {
+  const auto mlx = open_device(kMlxDevice);
+  std::vector<int> one_long(8, 8);
+  one_long[3] = 256;
+  const std::vector<int> equal(4, 128), padded(4, 130);
+  const std::vector<std::pair<std::vector<int>, double>> cases{{equal, 0},    {padded, 0},  {equal, .1},
+                                                               {one_long, 0}, {padded, .1}, {one_long, .1}};
+  for (const auto& [lengths, dropout] : cases) {
+    const int longest = *std::ranges::max_element(lengths);
+    const StepMemory memory = step_memory(*mlx, six_layers(32, 8, dropout), lengths, 0, longest);
+    const std::string rows = fmt::format("{} rows up to {}, dropout {}", lengths.size(), longest, dropout);
+    RecordProperty(rows, fmt::format("{} foreseen, found {}", memory.foreseen, memory.found));
+    EXPECT_GE(memory.foreseen, memory.found) << rows;
+    EXPECT_LE(memory.foreseen, 1.5 * memory.found) << rows;
+  }
+}
+
+TEST_F(Mlx, TheMemoryThatARunMayTakeIsSetAsForPyTorch) {
+  constexpr const char* kShare = "PYTORCH_MPS_HIGH_WATERMARK_RATIO";
+  const auto free_with = [&](const char* share) {
+    const Variable set(kShare, share);
+    return open_device(kMlxDevice)->free_bytes();
+  };
+  const auto all = free_with("1"), half = free_with("0.5");
+  ASSERT_TRUE(all && half);
+  const auto live = static_cast<double>(*live_device_bytes(kMlxDevice));
+  EXPECT_NEAR(static_cast<double>(*half) + live, (static_cast<double>(*all) + live) / 2, 4096);
+  EXPECT_FALSE(free_with("0"));
+  for (const char* wrong : {"much", "-1", "3", "nan"}) EXPECT_THROW((void)free_with(wrong), Error) << wrong;
+  const Variable little(kShare, "0.000001");
+  const auto mlx = open_device(kMlxDevice);
+  Training training(*mlx);
+  try {
+    training.step(batch_of({5, 9}, 64));
+    FAIL() << "it ran";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kMemory);
+    EXPECT_NE(std::string(error.what()).find("out of memory: training on a batch of 2"), std::string::npos)
+        << error.what();
+  }
+  (void)free_with("1");  // MLX keeps its limits for this process
 }
 
 /// MLX computes equal parts of a graph once, and would keep what the backward pass shall compute anew.

@@ -148,7 +148,8 @@ bool host_knows_rows(const Node& node, const Program& program) {
   return program.values()[static_cast<size_t>(node.in[kCu])].kind == ValueKind::kInput;
 }
 
-/// Of the padded rows only the longest is known when a batch is there; taken to be twice the mean.
+/// Of the padded rows only the longest is known when a batch is there.  Where nobody says how long rows are,
+/// it is taken to be twice the mean.
 struct Padding {
   size_t rows, heads, length;
 };
@@ -156,8 +157,10 @@ template <int kQkv, int kRows>
 Padding padding_of(const Node& node, const Program& program) {
   const size_t rows = static_cast<size_t>(std::max<int64_t>(1, program.type(node.in[kRows]).shape[0]));
   const size_t tokens = static_cast<size_t>(program.type(node.in[kQkv]).shape[0]);
+  const size_t known = static_cast<size_t>(program.longest_row());
+  const size_t longest = std::min(tokens, known > 0 ? known : 2 * ((tokens + rows - 1) / rows));
   return {rows, static_cast<size_t>(node.attrs.i("heads")),
-          std::min(tokens, 2 * ((tokens + rows - 1) / rows))};
+          static_cast<size_t>(length_bucket(static_cast<int64_t>(longest)))};
 }
 size_t calls_of(const Padding& p) { return p.rows * p.heads * p.length * ((p.length + 7) / 8); }
 
@@ -177,6 +180,15 @@ Held padded_masks(const Node& node, const Program& program) {
 }
 
 }  // namespace
+
+int64_t length_bucket(int64_t longest) {
+  int64_t bucket = 32, step = 32;
+  while (bucket < longest) {
+    if (bucket >= 128) step = bucket & (bucket - 1) ? bucket / 3 : bucket / 2;
+    bucket += step;
+  }
+  return bucket;
+}
 
 std::vector<Entry> attention_entries() {
   return {{&op::attention, "padded", run_attention, host_knows_rows<1>, padded_bytes<0, 2, 5>,

@@ -46,18 +46,37 @@ size_t device_number(const char* key) {
   return number == nullptr ? 0 : *number;
 }
 
-/// What MLX calls its device; empty if it does not tell.
-std::string device_name() {
+/// A text that MLX tells of its device, empty if it does not.
+std::string device_text(const char* key) {
   const auto& facts = mx::device_info();
-  const auto named = facts.find("device_name");
-  const std::string* name = named == facts.end() ? nullptr : std::get_if<std::string>(&named->second);
-  return name == nullptr ? "" : *name;
+  const auto found = facts.find(key);
+  const std::string* text = found == facts.end() ? nullptr : std::get_if<std::string>(&found->second);
+  return text == nullptr ? "" : *text;
 }
+std::string device_name() { return device_text("device_name"); }
+
+double gib(size_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 size_t memory_bytes() {
   for (const char* key : {"memory_size", "total_memory"})
     if (const size_t bytes = device_number(key)) return bytes;
   return host_memory().total.value_or(0);
+}
+
+constexpr const char* kMemoryShare = "PYTORCH_MPS_HIGH_WATERMARK_RATIO";
+
+/// What all arrays may take.  As PyTorch reads its variable: so many times what macOS recommends for the GPU,
+/// 0: no limit.  Where nothing is recommended, the variable alone sets a limit, as a part of the memory.
+std::optional<size_t> most_bytes() {
+  const size_t recommended = device_number("max_recommended_working_set_size");
+  const std::string set = environment(kMemoryShare);
+  if (set.empty()) return recommended == 0 ? std::nullopt : std::optional(recommended);
+  char* end = nullptr;
+  const double share = std::strtod(set.c_str(), &end);
+  if (*end != 0 || !(share >= 0 && share <= 2))
+    fail(ErrorCode::kUsage, "{}: found '{}', wants a number from 0 to 2", kMemoryShare, set);
+  if (share == 0) return {};
+  return static_cast<size_t>(share * static_cast<double>(recommended == 0 ? memory_bytes() : recommended));
 }
 
 }  // namespace
@@ -86,6 +105,10 @@ class MlxBackend : public Backend {
     mx::set_compile_mode(compile_mode());
     forbid_tf32();
     if (mx::metal::is_available()) mx::set_wired_limit(device_number("max_recommended_working_set_size"));
+    if (most_) {  // of its cache, too: MLX then gives back what it kept for later before it takes more
+      mx::set_memory_limit(*most_);
+      mx::set_cache_limit(*most_);
+    }
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -104,9 +127,8 @@ class MlxBackend : public Backend {
   }
 
   std::optional<size_t> free_bytes() const override {
-    const size_t most = device_number("max_recommended_working_set_size");
-    if (most == 0) return {};
-    return most - std::min(most, mx::get_active_memory());
+    if (!most_) return {};
+    return *most_ - std::min(*most_, mx::get_active_memory());
   }
 
   Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
@@ -205,6 +227,7 @@ class MlxBackend : public Backend {
 
   Device device_;
   DeviceInfo info_;
+  const std::optional<size_t> most_ = most_bytes();
   Warn warn_;
   std::set<std::string> warned_;  // ops
   std::map<std::string, std::vector<std::unique_ptr<MlxImpl>>> table_;
@@ -224,6 +247,9 @@ bool describe(std::string* detail) {
   const bool gpu = mx::default_device() == mx::Device::gpu;
   const std::string name = device_name();
   *detail = fmt::format("MLX {} on {}", mx::version(), !name.empty() ? name : gpu ? "a GPU" : "the CPU");
+  if (const std::string family = device_text("architecture"); !family.empty()) *detail += ", " + family;
+  if (const size_t most = device_number("max_recommended_working_set_size"))
+    *detail += fmt::format(", {:.1f} GiB of {:.1f} for runs, bf16 native", gib(most), gib(memory_bytes()));
   return true;
 }
 

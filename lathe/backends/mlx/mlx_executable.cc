@@ -13,16 +13,6 @@
 namespace lathe::mlx {
 namespace {
 
-/// Padded lengths: 32, 64, 96, 128, 192, 256, 384, 512, and so on; a batch pays at most half as much again.
-int length_bucket(int longest) {
-  int bucket = 32, step = 32;
-  while (bucket < longest) {
-    if (bucket >= 128) step = bucket & (bucket - 1) ? bucket / 3 : bucket / 2;
-    bucket += step;
-  }
-  return bucket;
-}
-
 /// Primitives that give another view of memory and launch nothing.
 bool is_view(const std::string& primitive) {
   static const std::set<std::string> names = {"AsStrided", "Broadcast",    "BroadcastAxes", "ExpandDims",
@@ -125,7 +115,7 @@ int MlxExecutable::longest_row(const Slot& slot) const {
     std::memcpy(cu.data(), bytes.data(), bytes.size());
     for (size_t row = 0; row + 1 < cu.size(); ++row) longest = std::max(longest, cu[row + 1] - cu[row]);
   }
-  return longest == 0 ? 0 : length_bucket(longest);
+  return longest == 0 ? 0 : static_cast<int>(length_bucket(longest));
 }
 
 Compiled& MlxExecutable::function_for(int longest) {

@@ -20,6 +20,8 @@ Result<std::unique_ptr<Backend>> make(std::shared_ptr<Backend> fallback, std::sh
                                       Warn warn) {
   try {
     return make_device(std::move(fallback), std::move(group), std::move(warn));
+  } catch (const Error& error) {
+    return Status(error.code(), error.what());
   } catch (const std::exception& error) {
     return Status(ErrorCode::kInternal, error.what());
   }
