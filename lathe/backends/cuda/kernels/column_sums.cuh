@@ -10,37 +10,43 @@ struct SumRows {
   float *first, *second = nullptr;
 };
 
-/// Parts that a thread loads at once.
-constexpr int kPartsAtOnce = 8;
-
-/// Element c of all vectors, one behind another, = Σ partial[part][c], c < count.
-static __global__ void __launch_bounds__(kWarp* kWarp)
+/// Element c of all vectors, one behind another, = Σ partial[part][c], c < count.  A block: kCols elements,
+/// 32 threads for each, of which every one loads kAtOnce parts before it adds them up.
+template <int kCols, int kAtOnce>
+static __global__ void __launch_bounds__(kCols* kWarp)
     finish_sums_kernel(int parts, int64_t count, const float* partial, SumRows to) {
   follow();
-  const int64_t c = int64_t{kWarp} * blockIdx.x + threadIdx.x;
+  const int64_t c = int64_t{kCols} * blockIdx.x + threadIdx.x;
   float sum = 0;
-  for (int first = static_cast<int>(threadIdx.y); first < parts && c < count; first += kPartsAtOnce * kWarp) {
-    float more[kPartsAtOnce];
+  for (int first = static_cast<int>(threadIdx.y); first < parts && c < count; first += kAtOnce * kWarp) {
+    float more[kAtOnce];
 #pragma unroll
-    for (int k = 0; k < kPartsAtOnce; ++k)
+    for (int k = 0; k < kAtOnce; ++k)
       more[k] = first + k * kWarp < parts ? partial[(first + k * kWarp) * count + c] : 0.f;
 #pragma unroll
-    for (int k = 0; k < kPartsAtOnce; ++k) sum += more[k];
+    for (int k = 0; k < kAtOnce; ++k) sum += more[k];
   }
-  __shared__ float sums[kWarp][kWarp + 1];
+  __shared__ float sums[kWarp][kCols + 1];
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
-  sum = warp_sum(sums[threadIdx.x][threadIdx.y]);  // of column threadIdx.y
-  const int64_t own = int64_t{kWarp} * blockIdx.x + threadIdx.y;
-  if (threadIdx.x != 0 || own >= count) return;
+  const int thread = static_cast<int>(threadIdx.y * kCols + threadIdx.x), lane = thread % kWarp;
+  sum = warp_sum(sums[lane][thread / kWarp]);
+  const int64_t own = int64_t{kCols} * blockIdx.x + thread / kWarp;
+  if (lane != 0 || own >= count) return;
   (own < to.cols ? to.first[own] : to.second[own - to.cols]) = sum;
 }
 
 /// partial: [parts][vectors][to.cols].
 inline void finish_sums(cudaStream_t stream, int64_t parts, const float* partial, const SumRows& to) {
   const int64_t count = (to.second == nullptr ? 1 : 2) * to.cols;
-  finish_sums_kernel<<<static_cast<unsigned>(ceil_div(count, kWarp)), dim3(kWarp, kWarp), 0, stream>>>(
-      static_cast<int>(parts), count, partial, to);
+  const auto launch = [&](auto kernel, int cols) {
+    kernel<<<static_cast<unsigned>(ceil_div(count, cols)), dim3(cols, kWarp), 0, stream>>>(
+        static_cast<int>(parts), count, partial, to);
+  };
+  if (parts <= 2 * kWarp)
+    launch(finish_sums_kernel<kWarp, 2>, kWarp);
+  else  // narrow blocks, so that all multiprocessors have some; each waits once for 576 parts
+    launch(finish_sums_kernel<8, 18>, 8);
 }
 
 }  // namespace lathe::cuda
