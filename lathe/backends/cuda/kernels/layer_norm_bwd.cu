@@ -14,15 +14,18 @@ constexpr int kThreads = 128;
 constexpr int kBlockRows = kThreads / kWarp;
 /// Columns of one vector per lane, and the most vectors that a lane holds.
 constexpr int64_t kVectorCols = 8 * kWarp, kMostVectors = 4;
-/// Blocks that are resident at once on a multiprocessor: each keeps the sums of its rows in registers.
-constexpr int resident_blocks(int64_t vectors) { return vectors > 3 ? 3 : 4; }
+/// Where sums of columns stay in registers: warps of a block, each with rows of its own, and such blocks that
+/// are resident at once on a multiprocessor.
+constexpr int held_warps(int64_t vectors) { return vectors > 3 ? 12 : 8; }
+constexpr int resident_blocks(int64_t vectors) { return vectors > 3 ? 1 : 2; }
 constexpr int64_t kMultiprocessors = 132;
 /// Pieces of the rows where columns are summed apart from dx.
 constexpr int64_t kMostPieces = 64;
 
 int64_t block_count(RowsSize s) {
-  const int64_t most = kMultiprocessors * resident_blocks(ceil_div(s.cols, kVectorCols));
-  return std::clamp<int64_t>(ceil_div(s.rows, kBlockRows), 1, most);
+  const int64_t vectors = ceil_div(s.cols, kVectorCols);
+  return std::clamp<int64_t>(ceil_div(s.rows, held_warps(vectors)), 1,
+                             kMultiprocessors * resident_blocks(vectors));
 }
 
 template <typename T>
@@ -49,44 +52,49 @@ __device__ inline void store_gradient(const Backward<T>& b, int64_t at, int64_t 
   }
 }
 
-/// Adds up the warps' sums in their order and writes them as this block's.
+/// Adds up the warps' sums in a fixed order and writes them as this block's: four warps at a time, each to a
+/// place of its own.
 template <int kVectors, typename T>
 __device__ inline void store_partial(const Backward<T>& b, const float (&dgamma)[kVectors][8],
                                      const float (&dbeta)[kVectors][8]) {
-  __shared__ float sums[2][kVectors * kVectorCols];
+  constexpr int kPlaces = 4, kWarps = held_warps(kVectors);
+  __shared__ float sums[kPlaces][2][kVectors * kVectorCols];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  for (int turn = 0; turn < kBlockRows; ++turn) {
-    if (warp == turn) {
+  for (int turn = 0; turn < kWarps / kPlaces; ++turn) {
+    if (warp / kPlaces == turn) {
+      float(&own)[2][kVectors * kVectorCols] = sums[warp % kPlaces];
 #pragma unroll
       for (int v = 0; v < kVectors; ++v)
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
           const int at = (8 * v + j) * kWarp + lane;  // neighbouring lanes, neighbouring banks
-          sums[0][at] = turn == 0 ? dgamma[v][j] : sums[0][at] + dgamma[v][j];
-          sums[1][at] = turn == 0 ? dbeta[v][j] : sums[1][at] + dbeta[v][j];
+          own[0][at] = turn == 0 ? dgamma[v][j] : own[0][at] + dgamma[v][j];
+          own[1][at] = turn == 0 ? dbeta[v][j] : own[1][at] + dbeta[v][j];
         }
     }
     __syncthreads();
   }
   float* to = b.partial + 2 * b.cols * blockIdx.x;
-  for (int c = static_cast<int>(threadIdx.x); c < b.cols; c += kThreads) {
+  for (int c = static_cast<int>(threadIdx.x); c < b.cols; c += kWarps * kWarp) {
     const int at = (c / 256 * 8 + c % 8) * kWarp + c / 8 % kWarp;
-    to[c] = sums[0][at];
-    to[b.cols + c] = sums[1][at];
+#pragma unroll
+    for (int s = 0; s < 2; ++s)
+      to[s * b.cols + c] = (sums[0][s][at] + sums[1][s][at]) + (sums[2][s][at] + sums[3][s][at]);
   }
 }
 
 /// cols is a multiple of 8 and at most 256 kVectors.  Columns beyond are zeros.
 template <int kVectors, bool kDropout, typename T>
-__global__ void __launch_bounds__(kThreads, resident_blocks(kVectors)) held_kernel(Backward<T> b) {
+__global__ void __launch_bounds__(held_warps(kVectors) * kWarp, resident_blocks(kVectors))
+    held_kernel(Backward<T> b) {
   follow();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int cols = static_cast<int>(b.cols);
   const float share = 1.f / static_cast<float>(cols);
   const auto col = [&](int v) { return 8 * (lane + kWarp * v); };
   float dgamma[kVectors][8] = {}, dbeta[kVectors][8] = {};
-  for (int64_t r = int64_t{kBlockRows} * blockIdx.x + threadIdx.x / kWarp; r < b.rows;
-       r += int64_t{kBlockRows} * gridDim.x) {
+  constexpr int64_t kWarps = held_warps(kVectors);
+  for (int64_t r = kWarps * blockIdx.x + threadIdx.x / kWarp; r < b.rows; r += kWarps * gridDim.x) {
     Vec<T, 8> dy[kVectors] = {}, x[kVectors] = {};
 #pragma unroll
     for (int v = 0; v < kVectors; ++v)
@@ -195,7 +203,10 @@ template <bool kDropout, typename T>
 void launch(cudaStream_t stream, const Backward<T>& b, bool vectors, float* dgamma, float* dbeta) {
   if (b.cols == 0) return;
   int64_t blocks = block_count({b.rows, b.cols});
-  const auto held = [&](auto kernel) { kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(b); };
+  const auto held = [&](auto kernel) {
+    const int threads = held_warps(ceil_div(b.cols, kVectorCols)) * kWarp;
+    kernel<<<static_cast<unsigned>(blocks), threads, 0, stream>>>(b);
+  };
   if (vectors && b.cols <= kMostVectors * kVectorCols) {
     if (b.cols <= kVectorCols)
       held(held_kernel<1, kDropout, T>);
