@@ -245,13 +245,14 @@ TEST(Gemm, EdgesOfTilesBlocksAndPanels) {
     }
 }
 
-// Blocks are 512 columns, 256 to 1024 of k, and rows for a quarter of the cache: 256 to 450 with 2 MB.
+// Blocks are up to 512 columns, 256 to 1024 of k, and rows for a quarter of the second cache: with several
+// threads fewer, so that each has blocks.
 TEST(Gemm, MoreThanOneBlockInEveryDirection) {
   check(variant(460, 530, 1030, 0));        // f32
   check(variant(300, 515, 1030, 7));        // bf16
   check(variant(300, 515, 1030, 7 + 8));    // transposed a
   check(variant(300, 515, 1030, 7 + 128));  // f16
-  check(variant(270, 600, 520, 1 + 16));    // bf16 x, f32 weight, transposed
+  check(variant(270, 600, 1030, 1 + 16));   // bf16 x, f32 weight, transposed
 }
 
 TEST(Gemm, RowsDoNotDependOnTheOtherRows) {

@@ -10,6 +10,7 @@ namespace lathe::cpu {
 namespace {
 
 [[maybe_unused]] constexpr int kMr = 14, kNr = 32;  // 28 of 32 registers hold sums
+static_assert(kMr <= 16 && kNr % 16 == 0, "panels that pack_panel can write in whole registers");
 
 inline __mmask16 first_lanes(int64_t n) {
   return static_cast<__mmask16>(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1);
@@ -125,8 +126,8 @@ inline void transpose16(__m512i* r) {
   for (int i = 0; i < 16; ++i) r[i] = t[i];
 }
 
-// Packs with a source that gives a block of 16 x 16 words as rows: lines of the panel (`along`) or k. kGroup:
-// elements of a word, or those of a whole row of a block (then lines of the panel become rows of dst).
+// Packs with a source that gives a block of 16 x 16 words as rows: lines of the panel (kAlong: lines of the
+// source run along k) or k.  kWord: elements of a word; kRows: lines of the panel become rows of dst.
 template <typename Source, int kWord, bool kRows, bool kAlong>
 void pack_panel(const GemmPack* p) {
   const Source source{static_cast<const char*>(p->src), p};
@@ -148,7 +149,8 @@ void pack_panel(const GemmPack* p) {
       if (kRows) {
         for (int64_t i = 0; i < 16 && w + i < p->panel; ++i)
           _mm512_storeu_si512(dst + (k * p->panel / 16 + w + i) * 16, rows[i]);
-      } else if (k + 16 < k_words) {  // what is written beyond the panel's width the next k overwrites
+      } else if (k + 16 <
+                 k_words) {  // what a panel of less than 16 words writes beyond it the next k overwrites
         LATHE_UNROLL
         for (int i = 0; i < 16; ++i) _mm512_storeu_si512(dst + (k + i) * p->panel + w, rows[i]);
       } else {
