@@ -43,7 +43,7 @@ build_and_test() {
   sed -n 's/^LT_OP(\(.*\))$/\1/p' lathe/ops/list.inc |
     LATHE_ISA=neon_bf16 xargs -P "$cores" -I OP "$emulator" -L "$packages" -cpu max "$tree/lathe-ops" test -b cpu -o OP |
     awk '!/^[0-9]+ passed, 0 failed$/; / passed, / { passed += $1; failed += $3 }
-         END { print passed " passed, " failed " failed in all ops" }'
+         END { print passed + 0 " passed, " failed + 0 " failed in all ops"; exit passed == 0 || failed > 0 }'
   echo "ARM under qemu, $compiler: conformance, parity"
   LATHE_ISA=neon_bf16 run_ctest -L '^(conformance|parity)$' -E '^parity\.Mrpc/|^conformance\.Devices/Conformance\..*/cpu$'
   leave_out "50 steps of a real model (parity.Mrpc): hours"

@@ -66,7 +66,7 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
       lengths = fixed_lengths(batch);
     }
     const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-    session.expect_rows(*std::ranges::max_element(lengths));
+    session.expect_rows(Session::Rows::kEvaluated, *std::ranges::max_element(lengths));
     reserve(tokens, std::ssize(lengths));
     const PackedBatch packed = bench_batch(lengths, model.config.vocab_size, false, multiple);
     const BenchTimes times =

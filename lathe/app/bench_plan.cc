@@ -151,7 +151,7 @@ std::vector<BenchReport> bench_plan(const BenchSettings& s) {
   options.program.dtype = bench_dtype(dtype);
   options.program.recompute_every = s.recompute ? 1 : 0;
   Session session(*backend, *model.model, options);
-  session.expect_rows(s.seq);
+  session.expect_rows(Session::Rows::kTrained, s.seq);
   // As for a run: what does not fit is found out before the host holds a batch of that size.
   session.reserve(
       {{{ProgramKind::kStep, bench_bucket(int64_t{rows} * s.seq, rows, session.token_multiple())}}});

@@ -28,7 +28,7 @@ class Training {
     options.program.recompute_every = settings.recompute ? 1 : 0;
     session_ = std::make_unique<Session>(*backend_, *model_.model, options);
     write_weights(*session_, model_);
-    session_->expect_rows(settings.seq);
+    session_->expect_rows(Session::Rows::kTrained, settings.seq);
     // What does not fit is found out before the host holds a batch of that size.
     session_->reserve({{{ProgramKind::kStep,
                          bench_bucket(int64_t{rows} * settings.seq, rows, session_->token_multiple())}}});

@@ -51,9 +51,10 @@ std::string to_string(const MemoryShortage& s) {
   if (s.need.states > 0) parts += fmt::format(", {} for optimizer and gradients", gib(s.need.states));
   if (s.need.prepared > 0)
     parts += fmt::format(", {} for weights as products read them", gib(s.need.prepared));
-  return fmt::format("out of memory: {} a batch of {} ({} tokens) wants {}: {}; {} has {} free; {}",
+  const std::string more = s.device == "mps" ? "; PYTORCH_MPS_HIGH_WATERMARK_RATIO above 1 allows more" : "";
+  return fmt::format("out of memory: {} a batch of {} ({} tokens) wants {}: {}; {} has {} free; {}{}",
                      evaluates ? "evaluating" : "training on", s.bucket.rows, s.bucket.tokens,
-                     gib(s.need.total()), parts, s.device, gib(s.free), way_out(s));
+                     gib(s.need.total()), parts, s.device, gib(s.free), way_out(s), more);
 }
 
 }  // namespace lathe

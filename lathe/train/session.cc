@@ -143,6 +143,8 @@ Session::Planned Session::planned(const Work& work, int64_t recompute_every) con
   options.int8 = work.int8;
   options.dtype = work.dtype.value_or(options.dtype);
   options.recompute_every = recompute_every;
+  const bool trains = work.kind == ProgramKind::kStep || work.kind == ProgramKind::kAccumulate;
+  options.longest_row = trains ? longest_trained_ : std::max(longest_trained_, longest_evaluated_);
   Planned plan;
   plan.program = build_program(model_, work.kind, work.bucket, options_.num_labels, options);
   fuse(*plan.program, backend_, fusions());
@@ -174,8 +176,9 @@ MemoryNeed Session::memory_need(std::span<const Planned> plans) const {
   return need;
 }
 
-void Session::expect_rows(int64_t longest) {
-  options_.program.longest_row = std::max(options_.program.longest_row, longest);
+void Session::expect_rows(Rows rows, int64_t longest) {
+  int64_t& known = rows == Rows::kTrained ? longest_trained_ : longest_evaluated_;
+  known = std::max(known, longest);
 }
 
 MemoryNeed Session::memory_need(std::span<const Work> work) const { return memory_need(planned(work)); }
@@ -186,7 +189,9 @@ void Session::provide(std::span<const Planned> plans, std::span<const Work> work
   size_t largest = 0;
   for (size_t i = 1; i < plans.size(); ++i)
     if (plans[i].memory.arena_bytes > plans[largest].memory.arena_bytes) largest = i;
-  const MemoryNeed need = memory_need(plans);
+  MemoryNeed need = memory_need(plans);
+  // What a device holds by itself is asked for once: a run in flight may have it just now.
+  if (need.activations <= granted_) need.activations = 0;
   if (need.activations == 0 && need.states == 0) return;
   const auto free = backend_.free_bytes();
   if (free && need.total() > *free) throw Error(ErrorCode::kMemory, shortage(need, *free, work[largest]));
@@ -194,7 +199,10 @@ void Session::provide(std::span<const Planned> plans, std::span<const Work> work
     for (const ValueInfo& value : plan.program->values())
       if (value.kind == ValueKind::kState && !bindings_.states.contains(value.name))
         bindings_.states[value.name] = backend_.allocate(bytes_of(value.type), Memory::kDevice).value();
-  if (backend_.info().caller_memory) grow_arena(plans[largest].memory.arena_bytes);
+  if (backend_.info().caller_memory)
+    grow_arena(plans[largest].memory.arena_bytes);
+  else
+    granted_ = std::max(granted_, need.activations);
 }
 
 std::string Session::shortage(const MemoryNeed& need, uint64_t free, const Work& largest) const {

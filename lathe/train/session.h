@@ -106,9 +106,10 @@ class Session {
     std::optional<DType> dtype;  ///< of activations, if another than in training
     auto operator<=>(const Work&) const = default;
   };
-  /// From now on memory is foreseen for rows of up to so many tokens, where a device pads them; never for
-  /// shorter ones again.
-  void expect_rows(int64_t longest);
+  /// From now on memory is foreseen for rows of up to so many tokens, in training or without, where a device
+  /// pads them; never for shorter ones again.
+  enum class Rows { kTrained, kEvaluated };
+  void expect_rows(Rows rows, int64_t longest);
   /// What these runs take beyond what the session holds; planned without allocating anything.
   MemoryNeed memory_need(std::span<const Work> work) const;
   /// Allocates all that these runs take but what the device prepares for itself.  Runs of smaller buckets
@@ -165,6 +166,8 @@ class Session {
   Bindings bindings_;
   std::map<Work, Compiled> cache_;
   uint64_t uses_ = 0, frozen_version_ = 0;
+  int64_t longest_trained_ = 0, longest_evaluated_ = 0;  // rows, 0: nobody knows
+  uint64_t granted_ = 0;  // bytes of activations that a device which holds them itself had free once
 
   // contents of the inputs that do not lie in the batch
   BaseRows base_;

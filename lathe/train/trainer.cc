@@ -51,8 +51,8 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
   const MemoryMetrics memory(memory_stage("init"), backend_);
   if (args_.freeze_base_model) model_.model->set_trainable(model_.model->base_prefix(), false);
   session_ = std::make_unique<Session>(backend_, *model_.model, session_options(model_, args_));
-  for (const TokenizedDataset* data : {train_, eval_})
-    if (data != nullptr) session_->expect_rows(data->longest());
+  if (train_ != nullptr) session_->expect_rows(Session::Rows::kTrained, train_->longest());
+  if (eval_ != nullptr) session_->expect_rows(Session::Rows::kEvaluated, eval_->longest());
   load_report_ = initialize(*session_, model_, static_cast<uint64_t>(args_.seed));
   if (args_.auto_find_batch_size && train_ != nullptr) find_batch_size();
   memory.finish(init_memory_);

@@ -102,7 +102,7 @@ std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Ses
   const int64_t batches = Sampler(options).batches_per_epoch();
   const bool tokens = model_.model->per_token();
   const bool base_kept = &data == eval_ && eval_base_ && !work.int8 && *work.dtype == training_dtype(args_);
-  session_->expect_rows(data.longest());
+  session_->expect_rows(Session::Rows::kEvaluated, data.longest());
   if (!base_kept) session_->reserve({&work, 1});
   std::vector<BatchScores> all;
   for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {

@@ -26,6 +26,18 @@ class Limited : public ForwardingBackend {
     return real_->allocate(bytes, kind);
   }
   std::optional<size_t> free_bytes() const override { return free; }
+  const DeviceInfo& info() const override { return info_; }
+  size_t prepared_bytes(const Program& program, const Selection& selection,
+                        const Bindings& bindings) const override {
+    longest_row = program.longest_row();
+    return real_->prepared_bytes(program, selection, bindings);
+  }
+
+  mutable int64_t longest_row = -1;  // of the last program that was planned
+  void hold_activations() { info_.caller_memory = false; }
+
+ private:
+  DeviceInfo info_ = real_->info();
 };
 
 AutoModel model() {
@@ -83,6 +95,40 @@ TEST(Memory, IsForeseenToTheByteAndNotWantedTwice) {
   device.free = 0;
   for (const int64_t rows : {4, 3, 1}) EXPECT_EQ(error_of(session, step_of(rows)), "") << rows;
   EXPECT_NE(error_of(session, step_of(8)), "");
+}
+
+/// A run in flight may have it when the next bucket comes.
+TEST(Memory, OfADeviceThatHoldsActivationsItselfIsAskedForOnce) {
+  Limited device;
+  device.hold_activations();
+  AutoModel m = model();
+  Session session(device, *m.model, {});
+  initialize(session, m, 1);
+  const Session::Work work = step_of(4);
+  device.free = session.memory_need({&work, 1}).total();
+  session.reserve({&work, 1});
+  device.free = 0;
+  for (const int64_t rows : {4, 3, 1}) EXPECT_EQ(error_of(session, step_of(rows)), "") << rows;
+  EXPECT_NE(error_of(session, step_of(8)), "");
+}
+
+TEST(Memory, OfTrainingIsForeseenForTheRowsOfTraining) {
+  Limited device;
+  AutoModel m = model();
+  Session session(device, *m.model, {});
+  initialize(session, m, 1);
+  const auto row_of = [&](ProgramKind kind) {
+    const Session::Work work{kind, {64, 4}};
+    (void)session.memory_need({&work, 1});
+    return device.longest_row;
+  };
+  EXPECT_EQ(row_of(ProgramKind::kStep), 0);
+  session.expect_rows(Session::Rows::kTrained, 12);
+  session.expect_rows(Session::Rows::kEvaluated, 30);
+  session.expect_rows(Session::Rows::kEvaluated, 20);
+  EXPECT_EQ(row_of(ProgramKind::kStep), 12);
+  EXPECT_EQ(row_of(ProgramKind::kAccumulate), 12);
+  EXPECT_EQ(row_of(ProgramKind::kEvaluate), 30);
 }
 
 TEST(Memory, WhatIsSaidToFitDoesAndOneRowMoreDoesNot) {

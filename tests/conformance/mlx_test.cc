@@ -243,7 +243,7 @@ struct StepMemory {
 StepMemory step_memory(Backend& mlx, const ModelConfig& config, const std::vector<int>& lengths,
                        int64_t recompute_every = 0, int longest = 0) {
   Training training(mlx, DType::f32, config, recompute_every);
-  training.session->expect_rows(longest);
+  training.session->expect_rows(Session::Rows::kTrained, longest);
   const PackedBatch batch = batch_of(lengths, std::accumulate(lengths.begin(), lengths.end(), 0));
   const Session::Work work{ProgramKind::kStep, {batch.tokens, batch.rows}};
   const double foreseen = static_cast<double>(training.session->memory_need({&work, 1}).total());
@@ -280,13 +280,20 @@ TEST_F(Mlx, MemoryOfAStepIsForeseenByTheLongestRowThatMayCome) {
   const auto mlx = open_device(kMlxDevice);
   std::vector<int> one_long(8, 8);
   one_long[3] = 256;
+  std::vector<int> short_rows(16, 8);
+  short_rows[3] = 64;
   const std::vector<int> equal(4, 128), padded(4, 130);
-  const std::vector<std::pair<std::vector<int>, double>> cases{{equal, 0},    {padded, 0},  {equal, .1},
-                                                               {one_long, 0}, {padded, .1}, {one_long, .1}};
-  for (const auto& [lengths, dropout] : cases) {
+  const auto narrow = [](double dropout) { return six_layers(32, 8, dropout); };
+  const ModelConfig wide = six_layers(128, 2, 0);  // a head as wide as the rows are long
+  const std::vector<std::pair<ModelConfig, std::vector<int>>> cases{
+      {wide, short_rows},    {narrow(0), equal},   {narrow(0), padded},   {narrow(.1), equal},
+      {narrow(0), one_long}, {narrow(.1), padded}, {narrow(.1), one_long}};
+  for (const auto& [config, lengths] : cases) {
     const int longest = *std::ranges::max_element(lengths);
-    const StepMemory memory = step_memory(*mlx, six_layers(32, 8, dropout), lengths, 0, longest);
-    const std::string rows = fmt::format("{} rows up to {}, dropout {}", lengths.size(), longest, dropout);
+    const StepMemory memory = step_memory(*mlx, config, lengths, 0, longest);
+    const double dropout = config.hidden_dropout_prob;
+    const std::string rows = fmt::format("{} wide, {} rows up to {}, dropout {}", config.hidden_size,
+                                         lengths.size(), longest, dropout);
     RecordProperty(rows, fmt::format("{} foreseen, found {}", memory.foreseen, memory.found));
     EXPECT_GE(memory.foreseen, memory.found) << rows;
     EXPECT_LE(memory.foreseen, 1.5 * memory.found) << rows;

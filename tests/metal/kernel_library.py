@@ -23,12 +23,12 @@ def missing():
 
 
 def run(command, cpu_seconds=None, **variables):
-    """cpu_seconds: of the process at most; a clock would tell of the machine's other work."""
+    """cpu_seconds: of the process at most; a clock would tell of the machine's other work, so it ends only what hangs."""
     def limit():
         if cpu_seconds:
             resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
     return subprocess.run([str(part) for part in command], capture_output=True, text=True, preexec_fn=limit,
-                          env={**os.environ, **variables})
+                          env={**os.environ, **variables}, timeout=60 * cpu_seconds if cpu_seconds else None)
 
 
 def write_texts(folder):
@@ -85,7 +85,10 @@ def test(library, order=0, dtype="", op="", case="", sanitize=False, cpu_seconds
     if sanitize:
         variables["LD_PRELOAD"] = run([CLANG, "-print-file-name=libclang_rt.tsan-x86_64.so"]).stdout.strip()
         variables["TSAN_OPTIONS"] = f"exitcode=66 suppressions={HERE / 'tsan_suppressions.txt'}"
-    result = run([SIMULATOR, "test", library, str(order), dtype, op, case], cpu_seconds, **variables)
+    try:
+        result = run([SIMULATOR, "test", library, str(order), dtype, op, case], cpu_seconds, **variables)
+    except subprocess.TimeoutExpired:
+        return False, "it hangs"
     if result.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return False, f"no end after {cpu_seconds} s"
     return result.returncode == 0, result.stdout + result.stderr

@@ -96,7 +96,7 @@ inline mx::array f32(const mx::array& x) { return mx::astype(x, mx::float32); }
 inline mx::array number(double x) { return mx::array(static_cast<float>(x)); }
 
 /// To how many tokens rows of attention are padded where the longest has so many: 32, 64, 96, 128, 192, 256,
-/// 384, 512, and so on; a batch pays at most half as much again.
+/// 384, 512, and so on; from 64 tokens on at most half as much again.
 int64_t length_bucket(int64_t longest);
 
 /// Stands for a score where there is none: below every score, and no infinity, so that a row without any has

@@ -66,7 +66,8 @@ size_t memory_bytes() {
 constexpr const char* kMemoryShare = "PYTORCH_MPS_HIGH_WATERMARK_RATIO";
 
 /// What all arrays may take.  As PyTorch reads its variable: so many times what macOS recommends for the GPU,
-/// 0: no limit.  Where nothing is recommended, the variable alone sets a limit, as a part of the memory.
+/// 0: MLX's own limit, and no run is refused.  Where nothing is recommended, the variable alone sets a limit,
+/// as a part of the memory.
 std::optional<size_t> most_bytes() {
   const size_t recommended = device_number("max_recommended_working_set_size");
   const std::string set = environment(kMemoryShare);
@@ -105,10 +106,11 @@ class MlxBackend : public Backend {
     mx::set_compile_mode(compile_mode());
     forbid_tf32();
     if (mx::metal::is_available()) mx::set_wired_limit(device_number("max_recommended_working_set_size"));
-    if (most_) {  // of its cache, too: MLX then gives back what it kept for later before it takes more
-      mx::set_memory_limit(*most_);
-      mx::set_cache_limit(*most_);
-    }
+    // Of its cache, too: MLX then gives back what it kept for later before it takes more.  Limits are the
+    // process's, so those of a device before this one go.
+    static const size_t own_limit = mx::get_memory_limit();
+    mx::set_memory_limit(most_.value_or(own_limit));
+    mx::set_cache_limit(most_.value_or(own_limit));
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -248,8 +250,8 @@ bool describe(std::string* detail) {
   const std::string name = device_name();
   *detail = fmt::format("MLX {} on {}", mx::version(), !name.empty() ? name : gpu ? "a GPU" : "the CPU");
   if (const std::string family = device_text("architecture"); !family.empty()) *detail += ", " + family;
-  if (const size_t most = device_number("max_recommended_working_set_size"))
-    *detail += fmt::format(", {:.1f} GiB of {:.1f} for runs, bf16 native", gib(most), gib(memory_bytes()));
+  if (const std::optional<size_t> most = most_bytes())
+    *detail += fmt::format(", {:.1f} GiB of {:.1f} for runs", gib(*most), gib(memory_bytes()));
   return true;
 }
 
