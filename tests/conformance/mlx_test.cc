@@ -280,20 +280,16 @@ TEST_F(Mlx, MemoryOfAStepIsForeseenByTheLongestRowThatMayCome) {
   const auto mlx = open_device(kMlxDevice);
   std::vector<int> one_long(8, 8);
   one_long[3] = 256;
-  std::vector<int> short_rows(16, 8);
-  short_rows[3] = 64;
   const std::vector<int> equal(4, 128), padded(4, 130);
   const auto narrow = [](double dropout) { return six_layers(32, 8, dropout); };
-  const ModelConfig wide = six_layers(128, 2, 0);  // a head as wide as the rows are long
   const std::vector<std::pair<ModelConfig, std::vector<int>>> cases{
-      {wide, short_rows},    {narrow(0), equal},   {narrow(0), padded},   {narrow(.1), equal},
+      {narrow(0), equal},    {narrow(0), padded},  {narrow(.1), equal},
       {narrow(0), one_long}, {narrow(.1), padded}, {narrow(.1), one_long}};
   for (const auto& [config, lengths] : cases) {
     const int longest = *std::ranges::max_element(lengths);
     const StepMemory memory = step_memory(*mlx, config, lengths, 0, longest);
     const double dropout = config.hidden_dropout_prob;
-    const std::string rows = fmt::format("{} wide, {} rows up to {}, dropout {}", config.hidden_size,
-                                         lengths.size(), longest, dropout);
+    const std::string rows = fmt::format("{} rows up to {}, dropout {}", lengths.size(), longest, dropout);
     RecordProperty(rows, fmt::format("{} foreseen, found {}", memory.foreseen, memory.found));
     EXPECT_GE(memory.foreseen, memory.found) << rows;
     EXPECT_LE(memory.foreseen, 1.5 * memory.found) << rows;
