@@ -322,6 +322,18 @@ TEST_F(Mlx, TheMemoryThatARunMayTakeIsSetAsForPyTorch) {
   (void)free_with("1");  // MLX keeps its limits for this process
 }
 
+/// Where parameters are most of a step, it is its update that takes most.
+TEST_F(Mlx, MemoryOfAnUpdateIsForeseen) {
+  const auto mlx = open_device(kMlxDevice);
+  for (const int64_t width : {64, 128, 256}) {
+    const StepMemory memory = step_memory(*mlx, six_layers(width, 2, 0), {8, 8}, 0, 8);
+    RecordProperty(fmt::format("{} wide", width),
+                   fmt::format("{} foreseen, found {}", memory.foreseen, memory.found));
+    EXPECT_GE(memory.foreseen, memory.found) << width;
+    EXPECT_LE(memory.foreseen, 1.5 * memory.found) << width;
+  }
+}
+
 /// MLX computes equal parts of a graph once, and would keep what the backward pass shall compute anew.
 TEST_F(Mlx, GradientCheckpointingSavesWhatIsForeseen) {
   const auto mlx = open_device(kMlxDevice);

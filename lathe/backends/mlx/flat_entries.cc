@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "lathe/backends/mlx/lowering.h"
+#include "lathe/backends/mlx/mlx_executable.h"
 #include "lathe/ops/ops.h"
 #include "lathe/ops/optimizer.h"
 
@@ -173,6 +174,15 @@ Arrays run_adafactor(const Call& c) {
           mx::where(s.apply, mx::concatenate(moments), c[2])};
 }
 
+/// What an update works on beside states and gradients, in arrays as large as the parameters.  Fused: new
+/// parameters and moments, and gradients in parts and as one.  Else as mlx_test finds it.
+constexpr size_t kUpdated = 5, kUpdatedUnfused = 9;
+
+size_t update_bytes(const Node& node, const Program& program) {
+  const bool fused = compile_mode() == mx::CompileMode::enabled;
+  return bytes_of(program.type(node.in[0])) * (fused ? kUpdated : kUpdatedUnfused);
+}
+
 }  // namespace
 
 std::vector<Entry> flat_entries() {
@@ -181,9 +191,9 @@ std::vector<Entry> flat_entries() {
           {&op::accumulate, "map", run_accumulate},
           {&op::all_reduce, "host", run_all_reduce},
           {&op::grad_norm, "tree", run_grad_norm},
-          {&op::adamw, "map", run_adamw},
-          {&op::sgd, "map", run_sgd},
-          {&op::adafactor, "per tensor", run_adafactor}};
+          {&op::adamw, "map", run_adamw, nullptr, update_bytes},
+          {&op::sgd, "map", run_sgd, nullptr, update_bytes},
+          {&op::adafactor, "per tensor", run_adafactor, nullptr, update_bytes}};
 }
 
 }  // namespace lathe::mlx
