@@ -85,6 +85,14 @@ class Mlx(unittest.TestCase):
         for part in ("attention(", "adamw(", "LATHE_MPS_FALLBACK=1"):
             self.assertIn(part, result.stderr)
 
+    def test_a_wrong_share_of_memory_ends_a_run_and_takes_no_other_device(self):
+        wrong = {"PYTORCH_MPS_HIGH_WATERMARK_RATIO": "much"}
+        result = cl.run(self.command(self.root / "wrong"), env={**os.environ, **wrong})
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("error: PYTORCH_MPS_HIGH_WATERMARK_RATIO: found 'much'", result.stderr)
+        said = doctor(**wrong)
+        self.assertRegex(said, rf"\[GOOD\] device {DEVICE}: .*no runs: PYTORCH_MPS_HIGH_WATERMARK_RATIO: found 'much'")
+
     def test_two_and_four_processes_give_the_losses_of_one(self):
         """On the ring, at learning rate 0, so that all updates are compared at the same weights; bounds as there."""
         def run(ranks):

@@ -250,8 +250,13 @@ bool describe(std::string* detail) {
   const std::string name = device_name();
   *detail = fmt::format("MLX {} on {}", mx::version(), !name.empty() ? name : gpu ? "a GPU" : "the CPU");
   if (const std::string family = device_text("architecture"); !family.empty()) *detail += ", " + family;
-  if (const std::optional<size_t> most = most_bytes())
-    *detail += fmt::format(", {:.1f} GiB of {:.1f} for runs", gib(*most), gib(memory_bytes()));
+  try {
+    if (const std::optional<size_t> most = most_bytes())
+      *detail += fmt::format(", {:.1f} GiB of {:.1f} for runs", gib(*most), gib(memory_bytes()));
+  } catch (
+      const Error& error) {  // the device is there all the same: a run on it says so, none goes elsewhere
+    *detail += fmt::format(", no runs: {}", error.what());
+  }
   return true;
 }
 
