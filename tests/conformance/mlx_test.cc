@@ -253,6 +253,12 @@ StepMemory step_memory(Backend& mlx, const ModelConfig& config, const std::vecto
   return {foreseen, static_cast<double>(*peak_device_bytes(kMlxDevice) - before)};
 }
 
+void expect_foreseen(const StepMemory& memory, const std::string& what) {
+  ::testing::Test::RecordProperty(what, fmt::format("{} foreseen, found {}", memory.foreseen, memory.found));
+  EXPECT_GE(memory.foreseen, memory.found) << what;
+  EXPECT_LE(memory.foreseen, 1.5 * memory.found) << what;
+}
+
 ModelConfig six_layers(int64_t width, int64_t heads, double dropout) {
   ModelConfig config = tiny_config();
   config.num_hidden_layers = 6;
@@ -265,13 +271,9 @@ ModelConfig six_layers(int64_t width, int64_t heads, double dropout) {
 TEST_F(Mlx, MemoryOfAStepIsForeseenWithItsMasks) {
   const auto mlx = open_device(kMlxDevice);
   // Half of the longest row is the mean, as the plan takes it to be.
-  for (const double dropout : {0.0, 0.1}) {
-    const StepMemory memory = step_memory(*mlx, six_layers(32, 8, dropout), {256, 128, 64, 64});
-    RecordProperty("dropout " + std::to_string(dropout),
-                   std::to_string(memory.foreseen) + " foreseen, found " + std::to_string(memory.found));
-    EXPECT_GE(memory.foreseen, memory.found) << dropout;
-    EXPECT_LE(memory.foreseen, 1.5 * memory.found) << dropout;
-  }
+  for (const double dropout : {0.0, 0.1})
+    expect_foreseen(step_memory(*mlx, six_layers(32, 8, dropout), {256, 128, 64, 64}),
+                    fmt::format("dropout {}", dropout));
 }
 
 /// Rows that are as long as any, rows that are padded, and one among rows that are much shorter: squares of
@@ -287,13 +289,22 @@ TEST_F(Mlx, MemoryOfAStepIsForeseenByTheLongestRowThatMayCome) {
       {narrow(0), one_long}, {narrow(.1), padded}, {narrow(.1), one_long}};
   for (const auto& [config, lengths] : cases) {
     const int longest = *std::ranges::max_element(lengths);
-    const StepMemory memory = step_memory(*mlx, config, lengths, 0, longest);
-    const double dropout = config.hidden_dropout_prob;
-    const std::string rows = fmt::format("{} rows up to {}, dropout {}", lengths.size(), longest, dropout);
-    RecordProperty(rows, fmt::format("{} foreseen, found {}", memory.foreseen, memory.found));
-    EXPECT_GE(memory.foreseen, memory.found) << rows;
-    EXPECT_LE(memory.foreseen, 1.5 * memory.found) << rows;
+    expect_foreseen(
+        step_memory(*mlx, config, lengths, 0, longest),
+        fmt::format("{} rows up to {}, dropout {}", lengths.size(), longest, config.hidden_dropout_prob));
   }
+}
+
+/// What a first step throws.
+Error error_of_a_step(Backend& mlx) {
+  Training training(mlx);
+  try {
+    training.step(batch_of({5, 9}, 64));
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "it ran";
+  return {ErrorCode::kInternal, ""};
 }
 
 TEST_F(Mlx, TheMemoryThatARunMayTakeIsSetAsForPyTorch) {
@@ -309,29 +320,18 @@ TEST_F(Mlx, TheMemoryThatARunMayTakeIsSetAsForPyTorch) {
   EXPECT_FALSE(free_with("0"));
   for (const char* wrong : {"much", "-1", "3", "nan"}) EXPECT_THROW((void)free_with(wrong), Error) << wrong;
   const Variable little(kShare, "0.000001");
-  const auto mlx = open_device(kMlxDevice);
-  Training training(*mlx);
-  try {
-    training.step(batch_of({5, 9}, 64));
-    FAIL() << "it ran";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kMemory);
-    EXPECT_NE(std::string(error.what()).find("out of memory: training on a batch of 2"), std::string::npos)
-        << error.what();
-  }
+  const Error error = error_of_a_step(*open_device(kMlxDevice));
+  EXPECT_EQ(error.code(), ErrorCode::kMemory);
+  EXPECT_NE(std::string(error.what()).find("out of memory: training on a batch of 2"), std::string::npos)
+      << error.what();
   (void)free_with("1");  // MLX keeps its limits for this process
 }
 
 /// Where parameters are most of a step, it is its update that takes most.
 TEST_F(Mlx, MemoryOfAnUpdateIsForeseen) {
   const auto mlx = open_device(kMlxDevice);
-  for (const int64_t width : {64, 128, 256}) {
-    const StepMemory memory = step_memory(*mlx, six_layers(width, 2, 0), {8, 8}, 0, 8);
-    RecordProperty(fmt::format("{} wide", width),
-                   fmt::format("{} foreseen, found {}", memory.foreseen, memory.found));
-    EXPECT_GE(memory.foreseen, memory.found) << width;
-    EXPECT_LE(memory.foreseen, 1.5 * memory.found) << width;
-  }
+  for (const int64_t width : {64, 128, 256})
+    expect_foreseen(step_memory(*mlx, six_layers(width, 2, 0), {8, 8}, 0, 8), fmt::format("{} wide", width));
 }
 
 /// MLX computes equal parts of a graph once, and would keep what the backward pass shall compute anew.
@@ -351,16 +351,9 @@ TEST_F(Mlx, GradientCheckpointingSavesWhatIsForeseen) {
 
 TEST_F(Mlx, OpsWithoutImplementationAreOneErrorThatNamesTheSwitch) {
   const Variable mask("LATHE_MLX_MASK", "attention,gelu_bwd,adamw");
-  const auto mlx = open_device(kMlxDevice);
-  Training training(*mlx);
-  try {
-    training.step(batch_of({5, 9}, 64));
-    FAIL() << "it ran";
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    for (const char* part : {"attention(", "gelu_bwd(", "adamw(", "LATHE_MPS_FALLBACK=1", "--device cpu"})
-      EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
-  }
+  const std::string text = error_of_a_step(*open_device(kMlxDevice)).what();
+  for (const char* part : {"attention(", "gelu_bwd(", "adamw(", "LATHE_MPS_FALLBACK=1", "--device cpu"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
 }
 
 TEST_F(Mlx, WithTheSwitchTheyRunOnTheCpuWithOneWarningEach) {
