@@ -21,7 +21,7 @@ install(EXPORT lathe-targets NAMESPACE lathe:: DESTINATION ${package_dir} COMPON
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/lathe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library
         FILES_MATCHING PATTERN "*.h" PATTERN "ops/list.inc"
         PATTERN "lathe/app" EXCLUDE PATTERN "backends/cpu" EXCLUDE PATTERN "backends/cuda" EXCLUDE PATTERN "backends/mlx" EXCLUDE PATTERN "backends/ref" EXCLUDE
-        PATTERN "backends/group" EXCLUDE PATTERN "backends/gloo" EXCLUDE PATTERN "backends/mpi" EXCLUDE
+        PATTERN "backends/group" EXCLUDE PATTERN "backends/gloo" EXCLUDE PATTERN "backends/mpi" EXCLUDE PATTERN "backends/jaccl" EXCLUDE
         PATTERN "testdata" EXCLUDE PATTERN "testdata.h" EXCLUDE PATTERN "test_data.h" EXCLUDE
         PATTERN "test_folder.h" EXCLUDE PATTERN "faulty_file_system.h" EXCLUDE PATTERN "curl_library.h" EXCLUDE)
 

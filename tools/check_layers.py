@@ -14,7 +14,7 @@ import sys
 
 LAYER = re.compile(r"^lathe_layer\(\s*(\w+)\s+FOLDER\s+(\S+?)(?:\s+SEES\s+([\w ]+?))?\s*\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-DEVICE_LIBRARY = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|cutensor|cutlass/|nccl|nvToolsExt|nvtx|hip/|mlx/|mpi\.h|gloo/|"
+DEVICE_LIBRARY = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|cutensor|cutlass/|nccl|nvToolsExt|nvtx|hip/|mlx/|mpi\.h|gloo/|jaccl/|"
                             r"Metal/|MetalPerformance|Accelerate/|dnnl|oneapi/)")
 KERNEL = re.compile(r"__global__\b[^;{]*\{\s*(follow\(\);)?")
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".inc"}

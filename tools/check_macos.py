@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""check_macos.py BUILD MLX: holds lathe, lathe-ops and lathe_mlx.so of BUILD, cross-compiled by tools/cross_macos.sh, against
+"""check_macos.py BUILD MLX: holds lathe, lathe-ops, lathe_mlx.so and liblathe_jaccl.so of BUILD, cross-compiled by tools/cross_macos.sh, against
 what a Mac gives: kind of file, oldest macOS, signature, size, and for every name that is not in the file the library that it
-is looked for in. MLX is the folder of libmlx.dylib, whose names are looked up one by one."""
+is looked for in. MLX is the folder of libmlx.dylib and libjaccl.dylib, whose names are looked up one by one."""
 import collections
 import pathlib
 import sys
@@ -10,12 +10,13 @@ import lief
 
 SYSTEM, RUNTIME = "/usr/lib/libSystem.B.dylib", "/usr/lib/libc++.1.dylib"
 ZLIB, UTF8PROC = "/usr/lib/libz.1.dylib", "/opt/homebrew/opt/utf8proc/lib/libutf8proc.3.dylib"
-MLX = "@rpath/libmlx.dylib"
+MLX, JACCL = "@rpath/libmlx.dylib", "@rpath/libjaccl.dylib"
 # Name: kind, oldest macOS, the libraries that it may ask for, bytes it must stay below.
 EXPECTED = {
     "lathe": ("EXECUTE", (12, 3), {SYSTEM, RUNTIME, ZLIB, UTF8PROC}, 30 << 20),
     "lathe-ops": ("EXECUTE", (12, 3), {SYSTEM, RUNTIME, ZLIB, UTF8PROC}, 30 << 20),
     "lathe_mlx.so": ("DYLIB", (14, 0), {SYSTEM, RUNTIME, MLX}, 30 << 20),
+    "liblathe_jaccl.so": ("DYLIB", (14, 0), {SYSTEM, RUNTIME, JACCL}, 1 << 20),
 }
 
 
@@ -25,8 +26,8 @@ def read(path):
     return binaries.take(lief.MachO.Header.CPU_TYPE.ARM64) if binaries is not None and binaries.size == 1 else None
 
 
-def faults_of(path, mlx_names):
-    """What is wrong with the file, and how many of its names come from which library."""
+def faults_of(path, names_of):
+    """What is wrong with the file, and how many of its names come from which library. names_of: those of MLX's libraries."""
     kind, oldest, allowed, limit = EXPECTED[path.name]
     binary = read(path)
     if binary is None:
@@ -54,9 +55,10 @@ def faults_of(path, mlx_names):
         if not 0 < ordinal <= len(libraries):
             faults.append(f"{path}: {symbol.name} is in no library (ordinal {ordinal})")
             continue
-        counts[libraries[ordinal - 1]] += 1
-        if libraries[ordinal - 1] == MLX and symbol.name not in mlx_names:
-            faults.append(f"{path}: {symbol.name} is not in {MLX}")
+        library = libraries[ordinal - 1]
+        counts[library] += 1
+        if library in names_of and symbol.name not in names_of[library]:
+            faults.append(f"{path}: {symbol.name} is not in {library}")
     return faults, counts
 
 
@@ -65,11 +67,13 @@ def main():
         sys.exit("usage: tools/check_macos.py BUILD MLX")
     lief.logging.disable()   # it wonders at Zig's empty tables
     build, mlx = map(pathlib.Path, sys.argv[1:])
-    library = read(mlx / "libmlx.dylib")
-    mlx_names = {symbol.name for symbol in library.exported_symbols}
+    names_of = {}
+    for name in (MLX, JACCL):
+        library = read(mlx / pathlib.PurePath(name).name)
+        names_of[name] = {symbol.name for symbol in library.exported_symbols}
     faults = []
     for name in EXPECTED:
-        found, counts = faults_of(build / name, mlx_names)
+        found, counts = faults_of(build / name, names_of)
         faults += found
         print(f"{name}: arm64, {(build / name).stat().st_size / 2**20:.1f} MiB; names from " +
               ", ".join(f"{pathlib.PurePath(library).name} {count}" for library, count in sorted(counts.items())))

@@ -26,6 +26,7 @@
 #include "lathe/app/signals.h"
 #include "lathe/core/error.h"
 #include "lathe/core/program_path.h"
+#include "lathe/core/rdma_devices.h"
 #include "lathe/train/checkpoint.h"
 
 #if defined(__linux__)
@@ -43,7 +44,10 @@ constexpr const char* kUsage =
     "or sharing its cores\n"
     "lathe launch --hosts A,B:2 [-n N] [--master_port P] glue|qa [flags]: on several, through ssh: N (1) on "
     "each, or "
-    "the number behind its name\n";
+    "the number behind its name\n"
+    "lathe launch --hostfile FILE [--master_port P] glue|qa [flags]: on the hosts of a file as MLX's "
+    "launcher "
+    "reads it, over RDMA where it names devices\n";
 // When a rank has failed the others notice within seconds; those that do not are asked, then made to end.
 constexpr std::chrono::seconds kAsk{15}, kEnd{25};
 // Where a rank never came there is nothing to notice.
@@ -53,6 +57,7 @@ constexpr int kMostRanks = 4096;  // more is a slip: each is a process here, or 
 struct Settings {
   int ranks = 0, port = 0;           ///< of all hosts
   std::vector<LaunchHost> hosts;     ///< empty: this machine alone
+  std::string rdma_devices;          ///< see HostFile
   std::vector<std::string> command;  ///< "glue" and its flags
 };
 
@@ -71,7 +76,7 @@ int free_port() {
 
 Settings parse(const std::vector<std::string>& args) {
   Settings s;
-  std::string hosts;
+  std::string hosts, host_file;
   size_t i = 0;
   for (; i < args.size() && args[i].starts_with("-"); ++i) {
     const size_t equals = args[i].find('=');
@@ -84,12 +89,21 @@ Settings parse(const std::vector<std::string>& args) {
     const std::string value = equals == std::string::npos ? args[++i] : args[i].substr(equals + 1);
     if (flag == "--hosts")
       hosts = value;
+    else if (flag == "--hostfile")
+      host_file = value;
     else
       (flag == "--master_port" ? s.port : s.ranks) = whole_number(flag, value, 1);
   }
   s.command.assign(args.begin() + static_cast<long>(i), args.end());
-  if (!hosts.empty()) {
-    s.hosts = parse_hosts(hosts, std::max(1, s.ranks));
+  if (!hosts.empty() && !host_file.empty())
+    fail(ErrorCode::kUsage, "lathe launch: found --hosts and --hostfile, wants one of them");
+  if (!hosts.empty()) s.hosts = parse_hosts(hosts, std::max(1, s.ranks));
+  if (!host_file.empty()) {
+    HostFile file = read_host_file(host_file, std::max(1, s.ranks));
+    s.hosts = std::move(file.hosts);
+    s.rdma_devices = std::move(file.rdma_devices);
+  }
+  if (!s.hosts.empty()) {
     int64_t all = 0;
     for (const LaunchHost& host : s.hosts) all += host.ranks;
     s.ranks = static_cast<int>(std::min<int64_t>(all, std::numeric_limits<int>::max()));
@@ -97,7 +111,8 @@ Settings parse(const std::vector<std::string>& args) {
   if (s.ranks > kMostRanks)
     fail(ErrorCode::kUsage, "lathe launch: found {} processes, wants at most {}", s.ranks, kMostRanks);
   if (s.ranks == 0 || s.command.empty() || (s.command[0] != "glue" && s.command[0] != "qa"))
-    fail(ErrorCode::kUsage, "lathe launch wants -n or --hosts and a command, glue or qa\n{}", kUsage);
+    fail(ErrorCode::kUsage, "lathe launch wants -n, --hosts or --hostfile and a command, glue or qa\n{}",
+         kUsage);
   // Which ports are free on another machine is not known: torchrun's.
   constexpr int kUsualPort = 29500;
   if (s.port == 0) s.port = s.hosts.empty() ? free_port() : kUsualPort;
@@ -254,6 +269,7 @@ class Launch {
   RemoteRank remote_of(int rank) const {
     const auto [host, local_rank] = place_of(rank);
     auto all = forwarded_variables();
+    if (!settings_.rdma_devices.empty()) all.emplace_back(kRdmaDevices, settings_.rdma_devices);
     for (auto& own : variables(rank, local_rank, host->ranks, address_of(settings_.hosts[0])))
       all.push_back(std::move(own));
     std::vector<std::string> words = settings_.command;
@@ -379,7 +395,11 @@ class Launch {
 
 Syntax launch_syntax() {
   return {kUsage,
-          {{"-n", "N"}, {"--nproc_per_node", "N"}, {"--hosts", "A,B:2"}, {"--master_port", "PORT"}},
+          {{"-n", "N"},
+           {"--nproc_per_node", "N"},
+           {"--hosts", "A,B:2"},
+           {"--hostfile", "FILE"},
+           {"--master_port", "PORT"}},
           {"glue", "qa"}};
 }
 

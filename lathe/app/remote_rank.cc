@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
@@ -12,14 +13,16 @@
 #include "lathe/app/shell_text.h"
 #include "lathe/core/environment.h"
 #include "lathe/core/error.h"
+#include "lathe/io/json_file.h"
 
 extern char** environ;  // POSIX names it; no header of all systems does
 
 namespace lathe {
 namespace {
 
-constexpr std::array<std::string_view, 8> kForwarded = {
-    "LATHE_", "HF_", "HUGGING_FACE_", "TRANSFORMERS_", "GLOO_", "NCCL_", "OMP_", "CUDA_VISIBLE_DEVICES"};
+constexpr std::array<std::string_view, 10> kForwarded = {
+    "LATHE_",        "JACCL_", "MLX_",  "HF_",  "HUGGING_FACE_",
+    "TRANSFORMERS_", "GLOO_",  "NCCL_", "OMP_", "CUDA_VISIBLE_DEVICES"};
 
 bool is_forwarded(std::string_view name) {
   if (name == "LATHE_SSH") return false;
@@ -51,7 +54,7 @@ std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks) {
     const size_t end = std::min(list.find(',', begin), list.size());
     const std::string item = list.substr(begin, end - begin);
     const size_t colon = item.find(':');
-    LaunchHost host{item.substr(0, colon), ranks};
+    LaunchHost host{item.substr(0, colon), ranks, ""};
     if (colon != std::string::npos)
       host.ranks = whole_number("--hosts " + host.name, item.substr(colon + 1), 1);
     if (address_of(host).empty() || host.name.starts_with('-'))
@@ -62,7 +65,41 @@ std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks) {
   return hosts;
 }
 
-std::string address_of(const LaunchHost& host) { return host.name.substr(host.name.find('@') + 1); }
+HostFile read_host_file(const std::string& path, int ranks) {
+  const nlohmann::json read = read_json(real_file_system(), path);
+  const nlohmann::json hosts = read.is_object() ? required<nlohmann::json>(read, "hosts", path) : read;
+  if (!hosts.is_array() || hosts.empty())
+    fail(ErrorCode::kInvalidData, "{}: found {} for the hosts, wants a list of one or more", path,
+         hosts.type_name());
+  HostFile file;
+  nlohmann::json devices = nlohmann::json::array();
+  for (const nlohmann::json& host : hosts) {
+    const std::string where = fmt::format("{}: host {}", path, file.hosts.size());
+    const auto ips = value_or<std::vector<std::string>>(host, "ips", {}, where);
+    file.hosts.push_back({required<std::string>(host, "ssh", where), ranks, ips.empty() ? "" : ips[0]});
+    if (file.hosts.back().name.empty() || file.hosts.back().name.starts_with('-'))
+      fail(ErrorCode::kInvalidData, "{}: found \"{}\" for \"ssh\", wants a name as ssh takes it", where,
+           file.hosts.back().name);
+    const auto rdma = value_or<nlohmann::json>(host, "rdma", {}, where);
+    if (rdma.empty()) continue;
+    if (rdma.size() != hosts.size())
+      fail(ErrorCode::kInvalidData, "{}: found {} devices under \"rdma\", wants one for each of {} hosts",
+           where, rdma.size(), hosts.size());
+    devices.push_back(rdma);
+  }
+  if (!devices.empty() && devices.size() != hosts.size())
+    fail(ErrorCode::kInvalidData, "{}: found \"rdma\" for {} hosts, wants it for all {} or none", path,
+         devices.size(), hosts.size());
+  if (!devices.empty() && ranks != 1)
+    fail(ErrorCode::kUsage, "{}: found {} processes for each host, wants one: its RDMA devices are of hosts",
+         path, ranks);
+  if (!devices.empty()) file.rdma_devices = devices.dump();
+  return file;
+}
+
+std::string address_of(const LaunchHost& host) {
+  return host.ip.empty() ? host.name.substr(host.name.find('@') + 1) : host.ip;
+}
 
 RemoteRank remote_rank(const std::string& host, const std::string& folder,
                        const std::vector<std::string>& command,

@@ -9,12 +9,25 @@ namespace lathe {
 struct LaunchHost {
   std::string name;  ///< as ssh takes it: host or user@host
   int ranks = 1;
+  std::string ip = {};  ///< how the other machines reach it; empty: by its name
 };
+
+/// A file that says which machines, as MLX's launcher reads it and `mlx.distributed_config --output` writes
+/// it.
+struct HostFile {
+  std::vector<LaunchHost> hosts;
+  std::string rdma_devices;  ///< for kRdmaDevices; empty: the hosts name none
+};
+
+/// JSON: a list of hosts, or an object with it under "hosts"; of each "ssh", "ips" (the first counts) and
+/// "rdma", a device's name to each host and null to itself.  `ranks` on each.  Source: MLX's documentation,
+/// "Launching Distributed Programs".  Errors: kNotFound, kIo; kInvalidData, naming file, host and key.
+HostFile read_host_file(const std::string& path, int ranks);
 
 /// "a,user@b:2" as hosts; `ranks` for those that give no number.  Errors: kUsage, naming --hosts.
 std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks);
 
-/// Without "user@": how the other machines reach it.
+/// How the other machines reach it: its ip, or its name without "user@".
 std::string address_of(const LaunchHost& host);
 
 /// How a rank on another machine is started, and what the process there is told first.

@@ -73,7 +73,7 @@ std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, doubl
 
 std::vector<DeviceStatus> transports() {
   std::vector<DeviceStatus> list;
-  for (const char* name : {"gloo", "mpi"}) {
+  for (const char* name : {"gloo", "mpi", "jaccl"}) {
     const group::TransportLibrary library = group::find_transport(name);
     const bool here = library.open != nullptr;
     list.push_back({name, here, here, library.detail});

@@ -115,10 +115,10 @@ void add_distributed_and_script(Fields& f) {
       {"ddp_backend",
        &T::ddp_backend,
        S,
-       "How processes sum gradients: nccl on the device cuda; elsewhere gloo where it is there, ring, or "
-       "mpi.",
+       "How processes sum gradients: nccl on the device cuda; elsewhere gloo where it is there, ring, "
+       "mpi, or jaccl (RDMA between Macs).",
        {.support = kWorks,
-        .choices = {"nccl", "gloo", "ring", "mpi"},
+        .choices = {"nccl", "gloo", "ring", "mpi", "jaccl"},
         .later = {"xccl", "hccl", "cncl", "mccl"}}},
       {"ddp_timeout",
        &T::ddp_timeout,

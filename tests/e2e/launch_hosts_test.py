@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """lathe launch --hosts: ranks on several machines through ssh. Here $LATHE_SSH names a script in ssh's place that runs the
 line on this machine, in an environment of its own, as sshd does."""
+import json
 import os
 import pathlib
 import re
@@ -50,16 +51,16 @@ class LaunchHosts(RanksCase):
         ssh.chmod(0o755)
         cls.environment = {**os.environ, "LATHE_SSH": f"{ssh}", "HF_TOKEN": "hf_secret", "LATHE_ODD": "a'b \"c\" $d"}
 
-    def hosts_command(self, name, *more, hosts=HOSTS, ranks=2):
+    def hosts_command(self, name, *more, hosts=HOSTS, ranks=2, flag="--hosts"):
         port = free_port()
         return self.command(ranks, name, *more, "--ddp_backend", "ring",
-                            launch=lambda _, words: [words[0], "launch", "--hosts", hosts, "--master_port", port,
+                            launch=lambda _, words: [words[0], "launch", flag, str(hosts), "--master_port", port,
                                                      *words[1:]])
 
-    def start_long(self, name):
+    def start_long(self, name, **hosts):
         """The launcher, and its ranks by number."""
         process = subprocess.Popen(self.hosts_command(name, "--num_train_epochs", "50000", "--save_steps", "10",
-                                                      "--save_total_limit", "3"),
+                                                      "--save_total_limit", "3", **hosts),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=self.environment)
         until = time.monotonic() + 120
         while not (self.root / name / "checkpoint-20").exists():
@@ -95,6 +96,37 @@ class LaunchHosts(RanksCase):
         self.assertNotIn("LATHE_SSH", found)
         self.assertIn("somebody@localhost", self.log.read_text())
         self.assertNotIn("hf_secret", self.log.read_text())
+
+    def host_file(self, content):
+        file = self.root / "hosts.json"
+        file.write_text(json.dumps(content))
+        return file
+
+    def test_a_host_file_of_mlx_names_hosts_addresses_and_rdma_devices(self):
+        file = self.host_file({"backend": "jaccl", "hosts": [
+            {"ssh": "localhost", "ips": ["127.0.0.1"], "rdma": [None, "rdma_en5"]},
+            {"ssh": "somebody@localhost", "ips": [], "rdma": ["rdma_en4", None]}]})
+        process, ranks = self.start_long("file", hosts=file, flag="--hostfile")
+        found = [variables_of(ranks[rank]) for rank in "01"]
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+        for mine in found:
+            self.assertEqual((mine["MASTER_ADDR"], mine["WORLD_SIZE"]), ("127.0.0.1", "2"))
+            self.assertEqual(json.loads(mine["LATHE_JACCL_DEVICES"]), [[None, "rdma_en5"], ["rdma_en4", None]])
+
+    def test_a_host_file_that_does_not_say_enough_is_named_with_the_host(self):
+        a, b = {"ssh": "a", "rdma": [None, "x"]}, {"ssh": "b", "rdma": ["x", None]}
+        for content, said in (([a, {"ips": []}], 'host 1: the key "ssh" is missing'), ([], "wants a list of one or more"),
+                              ({"hosts": 3}, "wants a list"), ([a, {**b, "rdma": ["x"]}], "host 1: found 1 devices"),
+                              ([a, {"ssh": "b"}], "wants it for all 2 or none"), ([a, {**b, "ssh": "-x"}], '"-x"')):
+            result = cl.run([cl.program(), "launch", "--hostfile", str(self.host_file(content)), "glue"])
+            self.assertIn(said, result.stderr)
+            self.assertIn("hosts.json", result.stderr)
+            self.assertEqual(result.returncode, 1, result.stderr)
+        for more, said in ((("-n", "2"), "found 2 processes for each host, wants one"), (("--hosts", "a"), "wants one of them")):
+            result = cl.run([cl.program(), "launch", "--hostfile", str(self.host_file([a, b])), *more, "glue"])
+            self.assertIn(said, result.stderr)
+            self.assertEqual(result.returncode, 2, result.stderr)
 
     def test_a_rank_that_is_killed_ends_all_with_its_name_and_host(self):
         process, ranks = self.start_long("killed")

@@ -6,15 +6,11 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
-#include <signal.h>
 
-#include <condition_variable>
 #include <cstdio>
-#include <functional>
-#include <mutex>
 #include <string>
-#include <thread>
 
+#include "lathe/backends/group/call_thread.h"
 #include "lathe/backends/group/transport.h"
 
 namespace lathe::gloo_transport {
@@ -47,93 +43,16 @@ class RankStore : public gloo::rendezvous::Store {
   const TransportOptions& o_;
 };
 
-/// The connections, and the thread on which all calls of Gloo run.  A call may wait for ever for a send to a
-/// rank that died meanwhile (Gloo wakes those that wait in its queues, not the one that it is writing): once
-/// the group is aborted such a call is left behind, with its thread.
-class Mesh {
- public:
-  Mesh() {
-    // Gloo writes to connections that the other end has closed without asking that no signal comes of it: the
-    // thread, and those that it starts, inherit that SIGPIPE is held back.
-    sigset_t pipe, before;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
-    thread_ = std::thread([this] { work(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
+/// The connections, and the thread of all calls of Gloo: it wakes those that wait in its queues, not the one
+/// that it is writing.
+struct Mesh {
   ~Mesh() {
-    call([this] { context = nullptr; });
-    finish();
-    thread_.join();
+    thread.call([this] { context = nullptr; });
   }
-
-  /// Runs it on the thread.  False: it threw (`error` says what), or the group is aborted.
-  bool call(const std::function<void()>& todo) {
-    std::unique_lock lock(mutex_);
-    if (stuck_ || !error.empty()) return false;
-    todo_ = todo;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return !todo_ || aborted_; });
-    if (changed_.wait_for(lock, kGrace, [this] { return !todo_; })) return error.empty();
-    stuck_ = true;
-    error = "aborted";
-    return false;
-  }
-
-  /// Lets a call end to which the rank that is gone may have done its part, then closes all connections: no
-  /// call reads or writes anybody's memory from then on.
-  void abort() {
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, kGrace, [this] { return !todo_; });
-    }
-    if (context) context->closeConnections();
-    const std::lock_guard lock(mutex_);
-    aborted_ = true;
-    changed_.notify_all();
-  }
-
-  /// A call was left behind: its thread uses this object for ever.
-  bool stuck() const { return stuck_; }
-  void leave() { thread_.detach(); }
 
   std::shared_ptr<gloo::rendezvous::Context> context;
   uint32_t tag = 0;  // of the next call
-  std::string error;
-
- private:
-  static constexpr std::chrono::milliseconds kGrace{500};
-
-  void work() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [this] { return todo_ || ended_; });
-      if (!todo_) return;
-      lock.unlock();
-      std::string thrown;
-      try {
-        todo_();
-      } catch (const std::exception& failure) {
-        thrown = failure.what();
-      }
-      lock.lock();
-      if (error.empty()) error = thrown;
-      todo_ = nullptr;
-      changed_.notify_all();
-    }
-  }
-  void finish() {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-    changed_.notify_all();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::function<void()> todo_;  // empty: the thread is idle
-  bool aborted_ = false, stuck_ = false, ended_ = false;
-  std::thread thread_;
+  group::CallThread thread;
 };
 
 Mesh& mesh(void* self) { return *static_cast<Mesh*>(self); }
@@ -148,7 +67,7 @@ void add_bf16(void* sum, const void* a, const void* b, size_t count) {
 template <typename T, void (*add)(void*, const void*, const void*, size_t)>
 bool sum(void* self, T* values, size_t count) {
   Mesh& m = mesh(self);
-  return m.call([&] {
+  return m.thread.call([&] {
     if (count == 0) return;
     gloo::AllreduceOptions options(m.context);
     options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
@@ -161,7 +80,7 @@ bool sum(void* self, T* values, size_t count) {
 
 bool broadcast(void* self, void* data, size_t bytes, int root) {
   Mesh& m = mesh(self);
-  return m.call([&] {
+  return m.thread.call([&] {
     if (bytes == 0) return;
     gloo::BroadcastOptions options(m.context);
     options.setOutput(static_cast<char*>(data), bytes);
@@ -173,7 +92,7 @@ bool broadcast(void* self, void* data, size_t bytes, int root) {
 
 bool gather(void* self, const void* mine, const size_t* bytes, void* all) {
   Mesh& m = mesh(self);
-  return m.call([&] {
+  return m.thread.call([&] {
     std::vector<size_t> sizes(bytes, bytes + m.context->size);
     gloo::AllgathervOptions options(m.context);
     options.setInput(static_cast<char*>(const_cast<void*>(mine)),
@@ -184,11 +103,16 @@ bool gather(void* self, const void* mine, const size_t* bytes, void* all) {
   });
 }
 
-void abort(void* self) { mesh(self).abort(); }
-const char* why(void* self) { return mesh(self).error.c_str(); }
+/// No call reads or writes anybody's memory from then on.
+void abort(void* self) {
+  mesh(self).thread.abort([self] {
+    if (mesh(self).context) mesh(self).context->closeConnections();
+  });
+}
+const char* why(void* self) { return mesh(self).thread.error.c_str(); }
 void close(void* self) {
-  if (mesh(self).stuck())
-    mesh(self).leave();
+  if (mesh(self).thread.stuck())
+    mesh(self).thread.leave();
   else
     delete &mesh(self);
 }
@@ -202,7 +126,7 @@ extern "C" __attribute__((visibility("default"))) bool lathe_open_transport(
   using namespace lathe::gloo_transport;
   using lathe::bf16;
   auto self = std::make_unique<Mesh>();
-  const bool connected = self->call([&] {
+  const bool connected = self->thread.call([&] {
     gloo::transport::tcp::attr where;
     where.hostname = options->address;
     auto device = gloo::transport::tcp::CreateDevice(where);
@@ -217,7 +141,7 @@ extern "C" __attribute__((visibility("default"))) bool lathe_open_transport(
     self->context = context;
   });
   if (!connected) {
-    std::snprintf(error, error_capacity, "%s", self->error.c_str());
+    std::snprintf(error, error_capacity, "%s", self->thread.error.c_str());
     return false;
   }
   *transport = {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "lathe/backends/group/ring.h"
 #include "lathe/backends/group/store.h"
 #include "lathe/core/program_path.h"
+#include "lathe/core/rdma_devices.h"
 
 namespace lathe::group {
 namespace {
@@ -142,6 +144,9 @@ class HostGroup : public ProcessGroup {
 TransportLibrary find_transport(const std::string& name) {
   if (name == "ring") return {open_ring, "part of this program"};
   if (name.empty()) {
+    for (const char* devices : {kRdmaDevices, "JACCL_IBV_DEVICES", "MLX_IBV_DEVICES"})
+      if (std::getenv(devices) != nullptr)  // who names them has them
+        if (const TransportLibrary jaccl = find_transport("jaccl"); jaccl.open != nullptr) return jaccl;
     const TransportLibrary gloo = find_transport("gloo");
     return gloo.open != nullptr ? gloo : find_transport("ring");
   }
@@ -155,9 +160,10 @@ TransportLibrary find_transport(const std::string& name) {
       why = error;
     }
   }
-  const std::string needs = name == "gloo"  ? "Gloo (Debian, Ubuntu: libgloo-dev)"
-                            : name == "mpi" ? "Open MPI (Debian, Ubuntu: libopenmpi-dev)"
-                                            : name;
+  const std::string needs = name == "gloo"    ? "Gloo (Debian, Ubuntu: libgloo-dev)"
+                            : name == "mpi"   ? "Open MPI (Debian, Ubuntu: libopenmpi-dev)"
+                            : name == "jaccl" ? "MLX for macOS"
+                                              : name;
   return {nullptr, fmt::format("{} is not here or does not load ({}); it is built where {} is installed",
                                file, why, needs)};
 }

@@ -11,6 +11,7 @@
 
 #include "lathe/backends/group/socket.h"
 #include "lathe/core/float16.h"
+#include "lathe/core/rdma_devices.h"
 
 namespace lathe::group {
 namespace {
@@ -18,6 +19,18 @@ namespace {
 constexpr double kTimeout_s = 60;
 
 int free_port() { return port_of(listen_on(0)); }
+
+/// As MLX's hostfile has them; each rank is connected with each other.
+std::string rdma_devices(int size) {
+  std::string all;
+  for (int from = 0; from < size; ++from) {
+    all += from == 0 ? "[[" : ",[";
+    for (int to = 0; to < size; ++to)
+      all += std::string(to == 0 ? "" : ",") + (from == to ? "null" : "\"rdma_en5\"");
+    all += "]";
+  }
+  return all + "]";
+}
 
 World local_world(int rank, int size, int port) { return {rank, size, rank, "127.0.0.1", port}; }
 
@@ -35,6 +48,7 @@ std::vector<int> run_ranks(const std::string& transport, int size,
     }
     int code = 99;
     try {
+      setenv(kRdmaDevices, rdma_devices(size).c_str(), 1);
       const auto group = join(local_world(rank, size, port), find_transport(transport).open, kTimeout_s);
       code = work(*group);
       (void)group->barrier();
@@ -161,7 +175,8 @@ TEST_P(HostGroup, TheRankThatKeepsTheStoreIsNamedToo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, HostGroup,
-                         testing::Combine(testing::Values("gloo", "ring"), testing::Values(2, 3, 4)),
+                         testing::Combine(testing::Values("gloo", "ring", "jaccl_stand_in"),
+                                          testing::Values(2, 3, 4)),
                          [](const auto& run) {
                            return std::get<0>(run.param) + std::to_string(std::get<1>(run.param));
                          });
@@ -173,6 +188,28 @@ TEST(HostGroupAlone, WithoutTheOthersItEndsInTime) {
     EXPECT_THROW(join(local_world(0, 2, free_port()), open, 0.5), Error) << name;
     EXPECT_THROW(join(local_world(1, 2, free_port()), open, 0.5), Error) << name;
   }
+}
+
+/// What `join` says where it fails.
+std::string why_not(const World& world, OpenTransport open) {
+  try {
+    join(world, open, 5);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Jaccl, WantsTheDevicesOfAllRanks) {
+  const OpenTransport open = find_transport("jaccl_stand_in").open;
+  if (open == nullptr) GTEST_SKIP() << "MLX's headers are not here";
+  unsetenv(kRdmaDevices);
+  const World world = local_world(0, 2, free_port());
+  EXPECT_NE(why_not(world, open).find("lathe launch --hostfile"), std::string::npos);
+  setenv(kRdmaDevices, "[[null]]", 1);
+  EXPECT_NE(why_not(world, open).find("found the RDMA devices of 1 ranks, wants those of 2"),
+            std::string::npos);
+  unsetenv(kRdmaDevices);
 }
 
 TEST(FindTransport, TakesTheRingWhereThereIsNoGloo) {

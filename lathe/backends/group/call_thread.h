@@ -1,0 +1,99 @@
+#pragma once
+#include <signal.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace lathe::group {
+
+/// The thread on which a transport makes all calls of a library that may wait for ever for a rank that died.
+/// Once the group is aborted such a call is left behind, with its thread.  Nothing here is linked: parts
+/// include it.
+class CallThread {
+ public:
+  CallThread() {
+    // Libraries write to connections that the other end has closed without asking that no signal comes of it:
+    // the thread, and those that it starts, inherit that SIGPIPE is held back.
+    sigset_t pipe, before;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    thread_ = std::thread([this] { work(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  ~CallThread() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+      changed_.notify_all();
+    }
+    thread_.join();
+  }
+
+  /// Runs it on the thread.  False: it threw (`error` says what), or the group is aborted.
+  bool call(const std::function<void()>& todo) {
+    std::unique_lock lock(mutex_);
+    if (stuck_ || !error.empty()) return false;
+    todo_ = todo;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !todo_ || aborted_; });
+    if (changed_.wait_for(lock, kGrace, [this] { return !todo_; })) return error.empty();
+    stuck_ = true;
+    error = "aborted";
+    return false;
+  }
+
+  /// Lets a call end to which the rank that is gone may have done its part, then cuts it off from the others
+  /// and leaves it behind if that does not end it.
+  void abort(const std::function<void()>& cut_off) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, kGrace, [this] { return !todo_; });
+    }
+    cut_off();
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+    changed_.notify_all();
+  }
+
+  /// A call was left behind: its thread uses this object, and what the call was given, for ever.
+  bool stuck() const { return stuck_; }
+  void leave() { thread_.detach(); }
+
+  std::string error;  ///< of the first call that failed
+
+ private:
+  static constexpr std::chrono::milliseconds kGrace{500};
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return todo_ || ended_; });
+      if (!todo_) return;
+      lock.unlock();
+      std::string thrown;
+      try {
+        todo_();
+      } catch (const std::exception& failure) {
+        thrown = failure.what();
+      }
+      lock.lock();
+      if (error.empty()) error = thrown;
+      todo_ = nullptr;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> todo_;  // empty: the thread is idle
+  bool aborted_ = false, stuck_ = false, ended_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lathe::group
