@@ -54,9 +54,9 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
   Session session(*backend, *model.model, options);
   write_weights(session, model);
   std::vector<float> logits;
-  const int multiple = session.token_multiple();
+  const TokenRounding rounding = session.token_rounding();
   const auto reserve = [&](int64_t tokens, int64_t rows) {
-    session.reserve({{{ProgramKind::kEvaluate, bench_bucket(tokens, rows, multiple), false, false, int8}}});
+    session.reserve({{{ProgramKind::kEvaluate, bench_bucket(tokens, rows, rounding), false, false, int8}}});
   };
   for (const int batch : s.batches) {
     std::vector<int> lengths = real_lengths(s, model, batch);
@@ -68,7 +68,7 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
     const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
     session.expect_rows(Session::Rows::kEvaluated, *std::ranges::max_element(lengths));
     reserve(tokens, std::ssize(lengths));
-    const PackedBatch packed = bench_batch(lengths, model.config.vocab_size, false, multiple);
+    const PackedBatch packed = bench_batch(lengths, model.config.vocab_size, false, rounding);
     const BenchTimes times =
         time_calls(kWarmup, s.steps, [&] { session.evaluate(packed, logits, {}, {}, int8); });
     for (const float logit : logits)

@@ -154,10 +154,10 @@ std::vector<BenchReport> bench_plan(const BenchSettings& s) {
   session.expect_rows(Session::Rows::kTrained, s.seq);
   // As for a run: what does not fit is found out before the host holds a batch of that size.
   session.reserve(
-      {{{ProgramKind::kStep, bench_bucket(int64_t{rows} * s.seq, rows, session.token_multiple())}}});
+      {{{ProgramKind::kStep, bench_bucket(int64_t{rows} * s.seq, rows, session.token_rounding())}}});
   const std::vector<int> lengths(static_cast<size_t>(rows), s.seq);
   const Session::StepPlan plan =
-      session.plan_step(bench_batch(lengths, model.config.vocab_size, true, session.token_multiple()), {});
+      session.plan_step(bench_batch(lengths, model.config.vocab_size, true, session.token_rounding()), {});
 
   const BenchDevice device = unmeasured_device(backend->info().kind, s.threads);
   nlohmann::ordered_json first = bench_row("plan", device, s.model, dtype);

@@ -101,7 +101,7 @@ TEST(BenchWork, MedianAndLeast) {
 
 TEST(BenchWork, BatchHoldsItsRowsAndFillsUpWithZeros) {
   const std::array<int, 2> lengths = {3, 5};
-  const PackedBatch batch = bench_batch(lengths, 100, true, 32);
+  const PackedBatch batch = bench_batch(lengths, 100, true, {32, 32});
   EXPECT_EQ(batch.cu_seqlens, (std::vector<int32_t>{0, 3, 8}));
   EXPECT_EQ(batch.cls_index, (std::vector<int32_t>{0, 3}));
   EXPECT_EQ(batch.labels, (std::vector<int32_t>{0, 1}));
@@ -111,7 +111,7 @@ TEST(BenchWork, BatchHoldsItsRowsAndFillsUpWithZeros) {
   EXPECT_EQ(batch.input_ids[1], 104729 % 100);
   EXPECT_EQ(batch.input_ids[3], 7919 % 100);
   EXPECT_EQ(batch.input_ids[8], 0);
-  EXPECT_TRUE(bench_batch(lengths, 100, false, 32).labels.empty());
+  EXPECT_TRUE(bench_batch(lengths, 100, false, {32, 32}).labels.empty());
 }
 
 // BERT-base, 8 x 128: 85 million weights in layers, two operations each, and attention.

@@ -31,9 +31,9 @@ class Training {
     session_->expect_rows(Session::Rows::kTrained, settings.seq);
     // What does not fit is found out before the host holds a batch of that size.
     session_->reserve({{{ProgramKind::kStep,
-                         bench_bucket(int64_t{rows} * settings.seq, rows, session_->token_multiple())}}});
+                         bench_bucket(int64_t{rows} * settings.seq, rows, session_->token_rounding())}}});
     lengths_.assign(static_cast<size_t>(rows), settings.seq);
-    batch_ = bench_batch(lengths_, model_.config.vocab_size, true, session_->token_multiple());
+    batch_ = bench_batch(lengths_, model_.config.vocab_size, true, session_->token_rounding());
     scalars_.learning_rate = 2e-5;
     scalars_.update_step = scalars_.adam_step = 0;
   }

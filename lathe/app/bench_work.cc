@@ -109,11 +109,10 @@ void write_weights(Session& session, const AutoModel& model) {
   }
 }
 
-Bucket bench_bucket(int64_t tokens, int64_t rows, int token_multiple) {
-  return {(tokens + token_multiple - 1) / token_multiple * token_multiple, rows};
-}
+Bucket bench_bucket(int64_t tokens, int64_t rows, TokenRounding rounding) { return {rounding(tokens), rows}; }
 
-PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool labels, int token_multiple) {
+PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool labels,
+                        TokenRounding rounding) {
   PackedBatch batch;
   batch.rows = static_cast<int>(lengths.size());
   batch.cu_seqlens = {0};
@@ -130,7 +129,7 @@ PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool l
     }
     batch.cu_seqlens.push_back(batch.cu_seqlens.back() + length);
   }
-  batch.tokens = (batch.cu_seqlens.back() + token_multiple - 1) / token_multiple * token_multiple;
+  batch.tokens = static_cast<int>(rounding(batch.cu_seqlens.back()));
   for (auto* v : {&batch.input_ids, &batch.position_ids, &batch.sample_ids, &batch.token_type_ids})
     v->resize(static_cast<size_t>(batch.tokens), 0);
   return batch;

@@ -68,9 +68,10 @@ bool is_bench_shape(const std::string& name);
 void write_weights(Session& session, const AutoModel& model);
 
 /// The shape of a packed batch.
-Bucket bench_bucket(int64_t tokens, int64_t rows, int token_multiple);
+Bucket bench_bucket(int64_t tokens, int64_t rows, TokenRounding rounding);
 /// Rows of these lengths, tokens (7919 · row + 104729 · position) mod vocab_size, labels row mod 2.
-PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool labels, int token_multiple);
+PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool labels,
+                        TokenRounding rounding);
 
 /// Matrix products of one forward pass, attention included; a training step has three times as many.
 double forward_flops(const ModelConfig& config, std::span<const int> lengths);

@@ -73,7 +73,11 @@ std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, doubl
 
 std::vector<DeviceStatus> transports() {
   std::vector<DeviceStatus> list;
-  for (const char* name : {"gloo", "mpi", "jaccl"}) {
+  std::vector<const char*> names = {"gloo", "mpi"};
+#if defined(__APPLE__)
+  names.push_back("jaccl");
+#endif
+  for (const char* name : names) {
     const group::TransportLibrary library = group::find_transport(name);
     const bool here = library.open != nullptr;
     list.push_back({name, here, here, library.detail});

@@ -8,8 +8,9 @@ namespace lathe {
 namespace {
 
 void check(const TokenizedDataset& data, std::span<const int32_t> samples, const PackOptions& options) {
-  if (options.token_multiple < 1)
-    fail(ErrorCode::kUsage, "pack: wants token_multiple >= 1, found {}", options.token_multiple);
+  if (options.rounding.least < 1 || options.rounding.most < options.rounding.least)
+    fail(ErrorCode::kUsage, "pack: wants a rounding of 1 <= least <= most, found {}, {}",
+         options.rounding.least, options.rounding.most);
   for (const int32_t i : samples)
     if (i < 0 || i >= data.size())
       fail(ErrorCode::kUsage, "pack: wants a sample below {}, found {}", data.size(), i);
@@ -47,8 +48,7 @@ void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, 
   out.longest_row = 0;
   out.rows = static_cast<int>(samples.size());
   for (int row = 0; row < out.rows; ++row) pack_row(data, samples[row], options.first_ordinal + row, out);
-  const size_t multiple = static_cast<size_t>(options.token_multiple);
-  const size_t padded = (out.input_ids.size() + multiple - 1) / multiple * multiple;
+  const auto padded = static_cast<size_t>(options.rounding(std::ssize(out.input_ids)));
   for (auto* list : {&out.input_ids, &out.token_type_ids, &out.position_ids, &out.sample_ids})
     list->resize(padded, 0);
   out.tokens = static_cast<int>(padded);

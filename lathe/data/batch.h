@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "lathe/core/token_rounding.h"
 #include "lathe/data/tokenized.h"
 
 namespace lathe {
@@ -11,7 +12,7 @@ namespace lathe {
 /// cu_seqlens[rows] to `tokens` fill up the size, belong to no row and hold 0 everywhere.
 struct PackedBatch {
   int rows = 0;    ///< B
-  int tokens = 0;  ///< N, a multiple of PackOptions::token_multiple
+  int tokens = 0;  ///< N, as PackOptions::rounding has it
   int longest_row = 0;
 
   std::vector<int32_t> input_ids, token_type_ids;  ///< [N]
@@ -30,14 +31,14 @@ struct PackedBatch {
 };
 
 struct PackOptions {
-  int token_multiple = 1;
+  TokenRounding rounding;
   /// Ordinal of the batch's first sample in the global batch of this update: over all ranks and accumulated
   /// micro-batches, (micro_step · world_size + rank) · batch_size.
   int first_ordinal = 0;
 };
 
 /// Packs samples in the order given.  Reuses out's memory: no allocation once it has seen its largest batch.
-/// Errors: kUsage for an index outside the data set or token_multiple < 1.
+/// Errors: kUsage for an index outside the data set or a rounding to less than 1.
 void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, const PackOptions& options,
                 PackedBatch& out);
 

@@ -29,7 +29,7 @@ TokenizedDataset toy() {
 
 TEST(PackBatch, PutsRowsSideBySide) {
   PackedBatch b;
-  pack_batch(toy(), Ints{2, 0}, {.token_multiple = 4, .first_ordinal = 16}, b);
+  pack_batch(toy(), Ints{2, 0}, {.rounding = {4, 4}, .first_ordinal = 16}, b);
   EXPECT_EQ(b.rows, 2);
   EXPECT_EQ(b.tokens, 8);
   EXPECT_EQ(b.real_tokens(), 8);
@@ -48,8 +48,8 @@ TEST(PackBatch, PutsRowsSideBySide) {
 
 TEST(PackBatch, FillsUpWithTokensOfNoRow) {
   PackedBatch b;
-  pack_batch(toy(), Ints{2}, {.token_multiple = 8}, b);  // leaves values behind that the next must not show
-  pack_batch(toy(), Ints{1}, {.token_multiple = 8}, b);
+  pack_batch(toy(), Ints{2}, {.rounding = {8, 8}}, b);  // leaves values behind that the next must not show
+  pack_batch(toy(), Ints{1}, {.rounding = {8, 8}}, b);
   EXPECT_EQ(b.tokens, 8);
   EXPECT_EQ(b.real_tokens(), 2);
   EXPECT_EQ(b.input_ids, (Ints{101, 102, 0, 0, 0, 0, 0, 0}));
@@ -61,10 +61,10 @@ TEST(PackBatch, FillsUpWithTokensOfNoRow) {
 TEST(PackBatch, ReusesItsMemory) {
   const auto data = toy();
   PackedBatch b;
-  pack_batch(data, Ints{0, 1, 2}, {.token_multiple = 16}, b);
+  pack_batch(data, Ints{0, 1, 2}, {.rounding = {16, 16}}, b);
   const auto* ids = b.input_ids.data();
   const auto* rows = b.cu_seqlens.data();
-  for (int i = 0; i < 3; ++i) pack_batch(data, Ints{i}, {.token_multiple = 16}, b);
+  for (int i = 0; i < 3; ++i) pack_batch(data, Ints{i}, {.rounding = {16, 16}}, b);
   EXPECT_EQ(b.input_ids.data(), ids);
   EXPECT_EQ(b.cu_seqlens.data(), rows);
 }
@@ -73,7 +73,7 @@ TEST(PackBatch, RefusesWhatIsOutside) {
   PackedBatch b;
   message_of(ErrorCode::kUsage, [&] { pack_batch(toy(), Ints{3}, {}, b); });
   message_of(ErrorCode::kUsage, [&] { pack_batch(toy(), Ints{-1}, {}, b); });
-  message_of(ErrorCode::kUsage, [&] { pack_batch(toy(), Ints{0}, {.token_multiple = 0}, b); });
+  message_of(ErrorCode::kUsage, [&] { pack_batch(toy(), Ints{0}, {.rounding = {0, 0}}, b); });
 }
 
 TEST(Prefetcher, KeepsTheOrder) {

@@ -10,6 +10,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/process_group.h"
+#include "lathe/core/token_rounding.h"
 #include "lathe/program/op.h"
 
 namespace lathe {
@@ -26,14 +27,15 @@ struct Buffer {
 };
 
 struct DeviceInfo {
-  std::string kind;         ///< "cpu", "cuda", "mps", "ref"
-  std::string name;         ///< for people: "Intel Xeon, 2 threads, amx"
-  size_t memory_bytes = 0;  ///< in all
-  size_t alignment = 64;    ///< of every value in the arena, bytes
-  int token_multiple = 32;  ///< batches are packed to such a number of tokens: each has its own program
+  std::string kind;                         ///< "cpu", "cuda", "mps", "ref"
+  std::string name;                         ///< for people: "Intel Xeon, 2 threads, amx"
+  size_t memory_bytes = 0;                  ///< in all
+  size_t alignment = 64;                    ///< of every value in the arena, bytes
+  TokenRounding token_rounding = {32, 32};  ///< of a batch that is packed for this device
   bool caller_memory =
-      true;                ///< false: the device manages memory itself and a MemoryPlan is only an estimate
-  std::string gap_remedy;  ///< what runs ops without an implementation elsewhere, where something does
+      true;  ///< false: the device manages memory itself and a MemoryPlan is only an estimate
+  std::string memory_remedy;  ///< what lets a run take more memory, where something does
+  std::string gap_remedy;     ///< what runs ops without an implementation elsewhere, where something does
 };
 
 /// Memory that a node leaves for nodes behind it, beside its outputs.

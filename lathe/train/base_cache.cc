@@ -45,7 +45,7 @@ std::span<std::byte> BaseCache::place(int32_t sample) {
 }
 
 void BaseCache::compute(std::span<const int32_t> samples) {
-  pack_batch(data_, samples, {session_.token_multiple()}, packed_);
+  pack_batch(data_, samples, {session_.token_rounding()}, packed_);
   session_.run_base(packed_, computed_);
   auto from = computed_.begin();
   for (const int32_t sample : samples) {

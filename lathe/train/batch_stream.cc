@@ -10,7 +10,7 @@ namespace lathe {
 struct BatchStream::Position {
   const TokenizedDataset& data;
   Sampler sampler;
-  int token_multiple;
+  TokenRounding rounding;
   int64_t epoch, index, epochs;
   std::vector<int32_t> samples;
 
@@ -21,22 +21,22 @@ struct BatchStream::Position {
     }
     if (epoch >= epochs) return false;
     sampler.batch(epoch, index, samples);
-    pack_batch(data, samples, {token_multiple, static_cast<int>(sampler.ordinal(epoch, index))}, out);
+    pack_batch(data, samples, {rounding, static_cast<int>(sampler.ordinal(epoch, index))}, out);
     ++index;
     return true;
   }
 };
 
-BatchStream::BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, int token_multiple,
+BatchStream::BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, TokenRounding rounding,
                          int64_t first_epoch, int64_t first_batch, int64_t epochs, size_t ahead) {
   const std::vector<int32_t> lengths = data.lengths();
   auto position = std::make_shared<Position>(
-      Position{data, Sampler(sampler, lengths), token_multiple, first_epoch, first_batch, epochs, {}});
+      Position{data, Sampler(sampler, lengths), rounding, first_epoch, first_batch, epochs, {}});
   prefetcher_ =
       std::make_unique<Prefetcher>([position](PackedBatch& out) { return position->fill(out); }, ahead + 1);
 }
 
-Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options, int token_multiple,
+Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options, TokenRounding rounding,
                      int64_t epochs) {
   const std::vector<int32_t> lengths = data.lengths();
   Sampler sampler(options, lengths);
@@ -51,7 +51,7 @@ Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options
       largest.tokens = std::max(largest.tokens, tokens);
       largest.rows = std::max(largest.rows, static_cast<int64_t>(samples.size()));
     }
-  largest.tokens = (largest.tokens + token_multiple - 1) / token_multiple * token_multiple;
+  largest.tokens = rounding(largest.tokens);
   return largest;
 }
 

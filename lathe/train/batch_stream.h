@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 
+#include "lathe/core/token_rounding.h"
 #include "lathe/data/prefetcher.h"
 #include "lathe/data/sampler.h"
 #include "lathe/train/programs.h"
@@ -11,7 +12,7 @@ namespace lathe {
 class BatchStream {
  public:
   /// ahead: batches that are packed before they are asked for, at least 1.
-  BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, int token_multiple,
+  BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, TokenRounding rounding,
               int64_t first_epoch, int64_t first_batch, int64_t epochs, size_t ahead = 2);
   /// Null at the end of the last epoch.
   const PackedBatch* next() { return prefetcher_->next(); }
@@ -22,7 +23,7 @@ class BatchStream {
 };
 
 /// The most tokens, packed, and the most rows that a micro-batch of the first `epochs` epochs has.
-Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& sampler, int token_multiple,
+Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& sampler, TokenRounding rounding,
                      int64_t epochs);
 
 }  // namespace lathe

@@ -11,11 +11,11 @@ namespace {
 std::string gib(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
 
 /// `rows` rows of the length that those of `bucket` have on the mean.
-Bucket with_rows(Bucket bucket, int64_t rows, int64_t multiple) {
+Bucket with_rows(Bucket bucket, int64_t rows, TokenRounding rounding) {
   // In double: the product of two large sizes may exceed 64 bits.
   const double tokens =
       static_cast<double>(bucket.tokens) / static_cast<double>(bucket.rows) * static_cast<double>(rows);
-  return {static_cast<int64_t>(std::ceil(tokens / static_cast<double>(multiple))) * multiple, rows};
+  return {rounding(static_cast<int64_t>(std::ceil(tokens))), rows};
 }
 
 /// The most rows, up to `most`, that fit.  By halving: more rows take more memory.
@@ -23,7 +23,7 @@ int64_t rows_that_fit(const MemoryShortage& s, int64_t most, bool recompute) {
   int64_t fit = 0;
   while (fit < most) {
     const int64_t rows = fit + (most - fit + 1) / 2;
-    if (s.need_of(with_rows(s.bucket, rows, s.token_multiple), recompute) <= s.free)
+    if (s.need_of(with_rows(s.bucket, rows, s.rounding), recompute) <= s.free)
       fit = rows;
     else
       most = rows - 1;
@@ -51,7 +51,7 @@ std::string to_string(const MemoryShortage& s) {
   if (s.need.states > 0) parts += fmt::format(", {} for optimizer and gradients", gib(s.need.states));
   if (s.need.prepared > 0)
     parts += fmt::format(", {} for weights as products read them", gib(s.need.prepared));
-  const std::string more = s.device == "mps" ? "; PYTORCH_MPS_HIGH_WATERMARK_RATIO above 1 allows more" : "";
+  const std::string more = s.remedy.empty() ? "" : "; " + s.remedy;
   return fmt::format("out of memory: {} a batch of {} ({} tokens) wants {}: {}; {} has {} free; {}{}",
                      evaluates ? "evaluating" : "training on", s.bucket.rows, s.bucket.tokens,
                      gib(s.need.total()), parts, s.device, gib(s.free), way_out(s), more);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "lathe/core/token_rounding.h"
 #include "lathe/train/programs.h"
 
 namespace lathe {
@@ -23,7 +24,8 @@ struct MemoryShortage {
   MemoryNeed need;
   uint64_t free = 0;
   std::string device;
-  int64_t token_multiple = 1;
+  std::string remedy;  ///< DeviceInfo::memory_remedy
+  TokenRounding rounding;
   std::function<uint64_t(Bucket, bool recompute)> need_of;  ///< bytes for that run at another size
 };
 

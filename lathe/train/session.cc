@@ -173,6 +173,8 @@ MemoryNeed Session::memory_need(std::span<const Planned> plans) const {
         std::max<uint64_t>(need.prepared, backend_.prepared_bytes(*plan.program, plan.selection, bindings_));
   }
   need.activations -= std::min<uint64_t>(need.activations, bindings_.arena.bytes);
+  // What a device holds by itself is asked for once: a run in flight may have it just now.
+  if (need.activations <= granted_) need.activations = 0;
   return need;
 }
 
@@ -189,9 +191,7 @@ void Session::provide(std::span<const Planned> plans, std::span<const Work> work
   size_t largest = 0;
   for (size_t i = 1; i < plans.size(); ++i)
     if (plans[i].memory.arena_bytes > plans[largest].memory.arena_bytes) largest = i;
-  MemoryNeed need = memory_need(plans);
-  // What a device holds by itself is asked for once: a run in flight may have it just now.
-  if (need.activations <= granted_) need.activations = 0;
+  const MemoryNeed need = memory_need(plans);
   if (need.activations == 0 && need.states == 0) return;
   const auto free = backend_.free_bytes();
   if (free && need.total() > *free) throw Error(ErrorCode::kMemory, shortage(need, *free, work[largest]));
@@ -214,7 +214,7 @@ std::string Session::shortage(const MemoryNeed& need, uint64_t free, const Work&
     return memory_need(std::span(&plan, 1)).total();
   };
   return to_string(MemoryShortage{largest.kind, largest.bucket, every > 0, need, free, backend_.info().kind,
-                                  token_multiple(), need_of});
+                                  backend_.info().memory_remedy, token_rounding(), need_of});
 }
 
 Session::Compiled& Session::compiled(const Work& work) {

@@ -68,7 +68,7 @@ class Session {
   void adopt_tuning(const std::string& text) { backend_.adopt_tuning(text); }
 
   /// Batches must be packed to a multiple of this many tokens.
-  int token_multiple() const { return backend_.info().token_multiple; }
+  TokenRounding token_rounding() const { return backend_.info().token_rounding; }
 
   /// The base's output for a batch: rows of hidden_size elements in the dtype of activations, one per token
   /// or per sample of the batch (TaskModel::per_token).  Empty: the base is to run.

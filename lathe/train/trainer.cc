@@ -221,7 +221,7 @@ void Trainer::find_batch_size() {
 
 std::vector<Session::Work> Trainer::update_work(const Plan& plan) const {
   const Bucket bucket =
-      largest_batch(*train_, sampler_options(train_->size()), session_->token_multiple(), plan.epochs);
+      largest_batch(*train_, sampler_options(train_->size()), session_->token_rounding(), plan.epochs);
   if (std::min(args_.gradient_accumulation_steps, plan.batches_per_epoch) == 1)
     return {{ProgramKind::kStep, bucket}};
   return {{ProgramKind::kAccumulate, bucket}, {ProgramKind::kUpdate, {}}};
@@ -268,7 +268,7 @@ void Trainer::run_updates(const Plan& plan) {
   const int64_t epoch = data_updates() / plan.updates_per_epoch;
   const int64_t update = data_updates() % plan.updates_per_epoch;
   const int64_t accumulation = args_.gradient_accumulation_steps;
-  BatchStream stream(*train_, sampler_options(train_->size()), session_->token_multiple(), epoch,
+  BatchStream stream(*train_, sampler_options(train_->size()), session_->token_rounding(), epoch,
                      update * accumulation, epoch + plan.epochs + 1, batches_ahead());
   while (state_.global_step < plan.max_steps && !stopped_early_) {
     start_update(plan, stream);

@@ -44,7 +44,7 @@ SamplerOptions Trainer::evaluation_options(int64_t samples) const {
 Session::Work Trainer::evaluation_work(const TokenizedDataset& data, bool int8) const {
   // Besides integers nothing of an evaluation wants to be exact: what is f32 is bf16 then.
   const DType dtype = int8 && evaluation_dtype() == DType::f32 ? DType::bf16 : evaluation_dtype();
-  const Bucket bucket = largest_batch(data, evaluation_options(data.size()), session_->token_multiple(), 1);
+  const Bucket bucket = largest_batch(data, evaluation_options(data.size()), session_->token_rounding(), 1);
   return {ProgramKind::kEvaluate, bucket, true, false, int8, dtype};
 }
 
@@ -98,7 +98,7 @@ std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Ses
   SamplerOptions options = evaluation_options(data.size());
   options.even_batches = false;  // nobody repeats a sample: what is gathered is the data set
   if (group() != nullptr) options.rank = group()->rank(), options.world_size = group()->size();
-  BatchStream stream(data, options, session_->token_multiple(), 0, 0, 1, batches_ahead());
+  BatchStream stream(data, options, session_->token_rounding(), 0, 0, 1, batches_ahead());
   const int64_t batches = Sampler(options).batches_per_epoch();
   const bool tokens = model_.model->per_token();
   const bool base_kept = &data == eval_ && eval_base_ && !work.int8 && *work.dtype == training_dtype(args_);

@@ -193,7 +193,7 @@ TEST_F(Fp16Training, TheScaleChangesNeitherLossNorNorm) {
   Session& session = trainer.session();
   PackedBatch batch;
   const std::vector<int32_t> samples{0, 1, 2, 3};
-  pack_batch(train_, samples, {32}, batch);
+  pack_batch(train_, samples, {{32, 32}}, batch);
   const std::vector<float> before = session.read_state("parameters");
   StepScalars scalars;
   const auto outcome = [&](double scale) {

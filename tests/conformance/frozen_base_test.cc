@@ -157,7 +157,7 @@ TEST_P(FrozenBaseCache, RunsTheBaseOncePerSampleUntilAFrozenParameterChanges) {
   BaseCache cache(session, train_);
   const auto rows = [&](std::vector<int32_t> samples) {
     PackedBatch batch;
-    pack_batch(train_, samples, {32}, batch);
+    pack_batch(train_, samples, {{32, 32}}, batch);
     const auto found = cache.rows(batch);
     return std::vector<std::byte>(found.begin(), found.end());
   };
@@ -195,7 +195,7 @@ TEST_P(FrozenBaseCache, ABaseThatIsTrainedTakesNoOutputOfIt) {
   args_.freeze_base_model = false;
   Trainer trainer(*backend, model, args_, &train_, &eval_);
   PackedBatch batch;
-  pack_batch(train_, std::vector<int32_t>{0}, {32}, batch);
+  pack_batch(train_, std::vector<int32_t>{0}, {{32, 32}}, batch);
   const std::vector<std::byte> rows(trainer.session().base_row_bytes());
   EXPECT_THROW(trainer.session().step(batch, {}, rows), Error);
 }

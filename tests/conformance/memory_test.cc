@@ -177,9 +177,9 @@ TEST(Memory, TheLargestBatchIsAsLargeAsAnyThatComes) {
     options.size = d.size();
     options.batch_size = 7;
     options.strategy = strategy;
-    const Bucket largest = largest_batch(d, options, 32, 3);
+    const Bucket largest = largest_batch(d, options, {4, 32}, 3);
     Bucket seen;
-    BatchStream stream(d, options, 32, 0, 0, 3);
+    BatchStream stream(d, options, {4, 32}, 0, 0, 3);
     while (const PackedBatch* batch = stream.next()) {
       seen.tokens = std::max<int64_t>(seen.tokens, batch->tokens);
       seen.rows = std::max<int64_t>(seen.rows, batch->rows);
@@ -222,8 +222,9 @@ class AutoBatch : public testing::Test {
     SamplerOptions options;
     options.size = train_.size();
     options.batch_size = static_cast<int>(size);
-    const Session::Work work[] = {{ProgramKind::kAccumulate, largest_batch(train_, options, 32, 2)},
-                                  {ProgramKind::kUpdate, {}}};
+    const Session::Work work[] = {
+        {ProgramKind::kAccumulate, largest_batch(train_, options, session.token_rounding(), 2)},
+        {ProgramKind::kUpdate, {}}};
     return session.memory_need(work).total();
   }
 

@@ -98,8 +98,9 @@ class MlxBackend : public Backend {
     info_.kind = kKind;
     describe(&info_.name);
     info_.memory_bytes = memory_bytes();
-    info_.token_multiple = 64;  // half as many programs as with 32
+    info_.token_rounding = {64, 64};  // half as many programs as with 32
     info_.caller_memory = false;
+    info_.memory_remedy = std::string(kMemoryShare) + " above 1 allows more";
     info_.gap_remedy = "Set LATHE_MPS_FALLBACK=1 to run these on the CPU";
     fill_table();
     if (fallback) fill_gaps(fallback);
