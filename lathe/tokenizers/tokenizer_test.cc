@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <climits>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
@@ -130,10 +130,11 @@ TEST(Tokenizer, EmptyTextGivesOnlySpecialTokens) {
   EXPECT_EQ(t.encode("", {.add_special_tokens = false}).size(), 0u);
 }
 
-/// A megabyte of these takes quadratic code minutes, linear code milliseconds.
+/// A megabyte of these takes quadratic code minutes, linear code milliseconds: of the processor's time, which
+/// other programs do not lengthen.
 TEST(Tokenizer, MegabytesTakeLinearTime) {
   const Tokenizer t = from_vocab();
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   const size_t n = 1 << 20;
   EXPECT_EQ(t.encode(std::string(n, 'a')).ids, (Ids{2, 1, 3}));
   std::string spaced, marks = "e", literals;
@@ -147,7 +148,7 @@ TEST(Tokenizer, MegabytesTakeLinearTime) {
   EXPECT_GT(t.encode(literals).size(), n / 8);
   EXPECT_EQ(t.encode_with_overflow(spaced, {.max_length = 512, .stride = 128}).size(),
             (n / 2 - 510 + 381) / 382 + 1);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_LT((std::clock() - begin) / CLOCKS_PER_SEC, 20);
 }
 
 TEST(Tokenizer, TruncationThatCannotBeIsRefused) {
