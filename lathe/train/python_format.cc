@@ -263,7 +263,11 @@ std::optional<double> parse_double(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool all = error == std::errc() && end == text.data() + text.size();
 #else
-  if (text == "inf" || text == "nan") return text == "inf" ? HUGE_VAL : std::nan("");
+  const bool negative = text.starts_with('-');
+  const std::string_view word = text.substr(negative ? 1 : 0);
+  if (word == "inf" || word == "nan") return std::copysign(word == "inf" ? HUGE_VAL : NAN, negative ? -1 : 1);
+  // A stream takes more: space before it, a second plus, hexadecimal digits.
+  if (text.starts_with('+') || text.find_first_not_of("0123456789.eE+-") != text.npos) return std::nullopt;
   std::istringstream in{std::string(text)};
   in.imbue(std::locale::classic());
   in >> value;

@@ -83,7 +83,8 @@ TEST(ParseDouble, TakesWholeNumbersOnly) {
   EXPECT_EQ(parse_double("+3"), 3.0);
   EXPECT_EQ(parse_double("-.5"), -0.5);
   EXPECT_EQ(parse_double("inf"), HUGE_VAL);
-  for (const auto* text : {"", "+", "+-1", "1,5", "1.5x", " 1", "1 ", "0x10", "two"}) {
+  EXPECT_EQ(parse_double("-inf"), -HUGE_VAL);
+  for (const auto* text : {"", "+", "+-1", "++1", "-0x1", "1,5", "1.5x", " 1", "1 ", "0x10", "two"}) {
     EXPECT_FALSE(parse_double(text)) << text;
   }
 }
