@@ -1,6 +1,6 @@
 # nvcc and the CUDA runtime.  The runtime is linked in; the driver and cuBLASLt are looked up when the program runs, so
 # that one binary starts on machines without a GPU.
-set(LATHE_CUDA_ARCHITECTURES "80-real;90-real;100" CACHE STRING "GPU architectures, as CMAKE_CUDA_ARCHITECTURES")
+set(LATHE_CUDA_ARCHITECTURES "80-real;90a-real;100" CACHE STRING "GPU architectures, as CMAKE_CUDA_ARCHITECTURES")
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES ${LATHE_CUDA_ARCHITECTURES})
 endif()

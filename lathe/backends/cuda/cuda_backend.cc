@@ -132,7 +132,7 @@ class CudaBackend : public Backend {
     return device;
   }
 
-  const std::string choices_path_ = cache_path("cuda_products.txt");
+  const std::string choices_path_ = cache_path("cuda_product_kernels.txt");
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<Nccl> nccl_;
   Products products_;

@@ -6,6 +6,7 @@
 
 #include "lathe/backends/cuda/device.h"
 #include "lathe/backends/cuda/kernels/column_sums.h"
+#include "lathe/backends/cuda/kernels/weight_gradient.h"
 #include "lathe/core/error.h"
 
 namespace lathe::cuda {
@@ -46,7 +47,7 @@ struct Products::Plan {
   const CublasLt& library;
   cublasLtMatmulDesc_t matmul = nullptr;
   cublasLtMatrixLayout_t b = nullptr, a = nullptr, c = nullptr;
-  bool sums_apart = false;
+  int kernel = kLibrary;
   size_t workspace_bytes = 0;
   cublasLtMatmulAlgo_t algo{};
   float ms = INFINITY;  // of the chosen algorithm
@@ -54,6 +55,9 @@ struct Products::Plan {
 
 Products::Products(const CublasLt& library, bool tf32) : library_(library), tf32_(tf32) {
   check(library_.Create(&handle_), "opening the library");
+  cudaDeviceProp gpu{};
+  cuda::check(cudaGetDeviceProperties(&gpu, 0), "asking for the GPU");
+  multiprocessors_ = gpu.multiProcessorCount;
 }
 Products::~Products() { library_.Destroy(handle_); }
 
@@ -91,8 +95,10 @@ Products::Key Products::kind_of(const Key& key) {
   return kind;
 }
 
-std::unique_ptr<Products::Plan> Products::describe(const Product& p, bool sums_within) const {
+std::unique_ptr<Products::Plan> Products::describe(const Product& p, int kernel) const {
   auto plan = std::make_unique<Plan>(library_);
+  plan->kernel = kernel;
+  if (kernel >= kOwn) return plan;
   plan->workspace_bytes = workspace_bytes(p);
   const cublasComputeType_t compute =
       p.type == DType::f32 && tf32_ ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -104,11 +110,10 @@ std::unique_ptr<Products::Plan> Products::describe(const Product& p, bool sums_w
   set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (p.bias != nullptr) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-  if (p.a_sums != nullptr && sums_within) {
+  if (p.a_sums != nullptr && kernel == kLibrary) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
   }
-  plan->sums_apart = p.a_sums != nullptr && !sums_within;
   const auto layout = [&](cublasLtMatrixLayout_t* to, DType type, int64_t rows, int64_t cols) {
     check(library_.MatrixLayoutCreate(to, type_of(type), static_cast<uint64_t>(cols),
                                       static_cast<uint64_t>(rows), cols),
@@ -122,7 +127,11 @@ std::unique_ptr<Products::Plan> Products::describe(const Product& p, bool sums_w
 
 cublasStatus_t Products::run(const Plan& plan, const cublasLtMatmulAlgo_t& algo, cudaStream_t stream,
                              const Product& p, void* workspace) const {
-  const void* vector = p.bias != nullptr ? p.bias : plan.sums_apart ? nullptr : p.a_sums;
+  if (plan.kernel >= kOwn)
+    return weight_gradient(stream, p, plan.kernel - kOwn) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
+                                                                         : CUBLAS_STATUS_EXECUTION_FAILED;
+  const bool sums_apart = plan.kernel == kLibraryAndSums;
+  const void* vector = p.bias != nullptr ? p.bias : sums_apart ? nullptr : p.a_sums;
   if (vector != nullptr)
     check(library_.MatmulDescSetAttribute(plan.matmul, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector,
                                           sizeof(vector)),
@@ -132,7 +141,7 @@ cublasStatus_t Products::run(const Plan& plan, const cublasLtMatmulAlgo_t& algo,
   const cublasStatus_t status =
       library_.Matmul(handle_, plan.matmul, &one, p.b, plan.b, p.a, plan.a, &beta, addend, plan.c, p.c,
                       plan.c, &algo, workspace, plan.workspace_bytes, stream);
-  if (plan.sums_apart && status == CUBLAS_STATUS_SUCCESS)
+  if (sums_apart && status == CUBLAS_STATUS_SUCCESS)
     column_sums(stream, p.type, p.k, p.m, p.a, p.a_sums, workspace);
   return status;
 }
@@ -155,20 +164,36 @@ void Products::choose(Plan& plan, cudaStream_t stream, const Product& p, void* w
   library_.MatmulAlgoGetHeuristic(handle_, plan.matmul, plan.b, plan.a, plan.c, plan.c, preference,
                                   kCandidates, found, &count);
   library_.MatmulPreferenceDestroy(preference);
-  const Mark begin(true), end(true);
-  for (int i = 0; i < count; ++i) {
-    if (run(plan, found[i].algo, stream, p, workspace) != CUBLAS_STATUS_SUCCESS) continue;
-    cuda::check(cudaEventRecord(begin, stream), "timing a product");
-    for (int r = 0; r < kTimedRuns; ++r) (void)run(plan, found[i].algo, stream, p, workspace);
-    cuda::check(cudaEventRecord(end, stream), "timing a product");
-    cuda::check(cudaEventSynchronize(end), "timing a product");
-    float ms = 0;
-    cuda::check(cudaEventElapsedTime(&ms, begin, end), "timing a product");
-    if (ms < plan.ms) plan.ms = ms, plan.algo = found[i].algo;
-  }
+  for (int i = 0; i < count; ++i) time(plan, found[i].algo, stream, p, workspace);
 }
 
-bool Products::works(const Plan& plan) const {
+/// Takes the algorithm if it is faster than the plan's.
+void Products::time(Plan& plan, const cublasLtMatmulAlgo_t& algo, cudaStream_t stream, const Product& p,
+                    void* workspace) const {
+  if (run(plan, algo, stream, p, workspace) != CUBLAS_STATUS_SUCCESS) return;
+  const Mark begin(true), end(true);
+  cuda::check(cudaEventRecord(begin, stream), "timing a product");
+  for (int r = 0; r < kTimedRuns; ++r) (void)run(plan, algo, stream, p, workspace);
+  cuda::check(cudaEventRecord(end, stream), "timing a product");
+  cuda::check(cudaEventSynchronize(end), "timing a product");
+  float ms = 0;
+  cuda::check(cudaEventElapsedTime(&ms, begin, end), "timing a product");
+  if (ms < plan.ms) plan.ms = ms, plan.algo = algo;
+}
+
+/// Gradients of weights run beside other nodes: what leaves these multiprocessors may take longer.  How many
+/// the library's kernels hold is not known.  The weights are those under which whole steps were shortest.
+float Products::cost(const Plan& plan, const Product& p) const {
+  float share = 1;
+  if (plan.kernel >= kOwn) {
+    const auto blocks = static_cast<float>(weight_gradient_blocks(p, plan.kernel - kOwn));
+    share = std::min(blocks / static_cast<float>(multiprocessors_), 1.0f);
+  }
+  return plan.ms * (1 + 2 * share);
+}
+
+bool Products::works(const Plan& plan, const Product& p) const {
+  if (plan.kernel >= kOwn) return weight_gradient_accepts(p, plan.kernel - kOwn);
   cublasLtMatmulHeuristicResult_t result;
   return library_.MatmulAlgoCheck(handle_, plan.matmul, plan.b, plan.a, plan.c, plan.c, &plan.algo,
                                   &result) == CUBLAS_STATUS_SUCCESS &&
@@ -181,21 +206,25 @@ void Products::prepare(cudaStream_t stream, const Product& p, void* workspace) {
   auto& known = plans_[key];
   if (known != nullptr) return;
   if (const auto choice = choices_.find(kind); choice != choices_.end()) {
-    known = describe(p, !choice->second.sums_apart);
+    known = describe(p, choice->second.kernel);
     known->algo = choice->second.algo;
-    if (works(*known)) return;
+    if (works(*known, p)) return;
   }
   std::unique_ptr<Plan> best;
-  for (const bool sums_within : {true, false}) {
-    if (!sums_within && p.a_sums == nullptr) continue;
-    std::unique_ptr<Plan> plan = describe(p, sums_within);
-    choose(*plan, stream, p, workspace);
-    if (best == nullptr || plan->ms < best->ms) best = std::move(plan);
+  for (int kernel = kLibrary; kernel < kOwn + weight_gradient_ways(); ++kernel) {
+    if (kernel == kLibraryAndSums && p.a_sums == nullptr) continue;
+    if (kernel >= kOwn && !weight_gradient_accepts(p, kernel - kOwn)) continue;
+    std::unique_ptr<Plan> plan = describe(p, kernel);
+    if (kernel < kOwn)
+      choose(*plan, stream, p, workspace);
+    else
+      time(*plan, {}, stream, p, workspace);
+    if (best == nullptr || cost(*plan, p) < cost(*best, p)) best = std::move(plan);
   }
   if (std::isinf(best->ms))
     fail(ErrorCode::kInternal, "cuda: cuBLASLt has no algorithm for a product {} x {} x {} of {}", p.m, p.n,
          p.k, name_of(p.type));
-  choices_[kind] = {best->algo, best->sums_apart};
+  choices_[kind] = {best->algo, best->kernel};
   ++timed_;
   known = std::move(best);
 }
@@ -221,7 +250,7 @@ std::string Products::choices() const {
   std::string text = header() + "\n";
   for (const auto& [kind, choice] : choices_) {
     for (const int64_t number : kind) text += fmt::format("{} ", number);
-    text += choice.sums_apart ? "1" : "0";
+    text += std::to_string(choice.kernel);
     for (const uint64_t word : choice.algo.data) text += fmt::format(" {:x}", word);
     text += "\n";
   }
@@ -238,9 +267,9 @@ void Products::adopt(const std::string& choices) {
     Key kind{};
     Choice choice;
     for (int64_t& number : kind) words >> number;
-    words >> choice.sums_apart >> std::hex;
+    words >> choice.kernel >> std::hex;
     for (uint64_t& word : choice.algo.data) words >> word;
-    if (words.fail())
+    if (words.fail() || choice.kernel < kLibrary)
       fail(ErrorCode::kInvalidData, "choices of cuBLASLt's algorithms: found \"{}\", wants 17 numbers", line);
     found[kind] = choice;
   }

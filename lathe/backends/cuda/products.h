@@ -27,8 +27,9 @@ struct Product {
   float* a_sums = nullptr;       ///< [m]; with A transposed: Σ over k of A[k,m], the gradient of a bias
 };
 
-/// The matrix products of one device, by cuBLASLt.  For each kind (shape, layout, epilogue) the library's
-/// candidates are timed once.  Counts of tokens that differ by less than a quarter are of one kind.
+/// The matrix products of one device, by cuBLASLt or, gradients of weights, a kernel of its own.  For each
+/// kind (shape, layout, epilogue) the candidates are timed once.  Counts of tokens that differ by less than a
+/// quarter are of one kind.
 class Products {
  public:
   /// tf32: products of f32 round their operands to 10 bits of mantissa.
@@ -58,21 +59,27 @@ class Products {
  private:
   struct Plan;
   using Key = std::array<int64_t, 8>;
+  /// Who computes it; numbers from kOwn on are the ways of weight_gradient.h.
+  enum Kernel : int { kLibrary, kLibraryAndSums, kOwn };  // the second: a_sums by column_sums.h
   struct Choice {
     cublasLtMatmulAlgo_t algo{};
-    bool sums_apart = false;  ///< a_sums by a kernel of its own
+    int kernel = kLibrary;
   };
   Key key_of(const Product& p) const;
   static Key kind_of(const Key& key);
   std::string header() const;
-  std::unique_ptr<Plan> describe(const Product& p, bool sums_within) const;
+  std::unique_ptr<Plan> describe(const Product& p, int kernel) const;
   void choose(Plan& plan, cudaStream_t stream, const Product& p, void* workspace) const;
-  bool works(const Plan& plan) const;
+  void time(Plan& plan, const cublasLtMatmulAlgo_t& algo, cudaStream_t stream, const Product& p,
+            void* workspace) const;
+  float cost(const Plan& plan, const Product& p) const;
+  bool works(const Plan& plan, const Product& p) const;
   cublasStatus_t run(const Plan& plan, const cublasLtMatmulAlgo_t& algo, cudaStream_t stream,
                      const Product& p, void* workspace) const;
 
   const CublasLt& library_;
   bool tf32_;
+  int multiprocessors_ = 0;
   cublasLtHandle_t handle_ = nullptr;
   mutable std::mutex mutex_;
   std::map<Key, std::unique_ptr<Plan>> plans_;
