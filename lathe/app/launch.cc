@@ -45,9 +45,9 @@ constexpr const char* kUsage =
     "lathe launch --hosts A,B:2 [-n N] [--master_port P] glue|qa [flags]: on several, through ssh: N (1) on "
     "each, or "
     "the number behind its name\n"
-    "lathe launch --hostfile FILE [--master_port P] glue|qa [flags]: on the hosts of a file as MLX's "
-    "launcher "
-    "reads it, over RDMA where it names devices\n";
+    "lathe launch --hostfile FILE [--master_port P] glue|qa [flags]: on the hosts of a file in the form of "
+    "MLX's "
+    "launcher, over RDMA where it names devices\n";
 // When a rank has failed the others notice within seconds; those that do not are asked, then made to end.
 constexpr std::chrono::seconds kAsk{15}, kEnd{25};
 // Where a rank never came there is nothing to notice.

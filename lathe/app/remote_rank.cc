@@ -13,6 +13,7 @@
 #include "lathe/app/shell_text.h"
 #include "lathe/core/environment.h"
 #include "lathe/core/error.h"
+#include "lathe/core/rdma_devices.h"
 #include "lathe/io/json_file.h"
 
 extern char** environ;  // POSIX names it; no header of all systems does
@@ -25,7 +26,7 @@ constexpr std::array<std::string_view, 10> kForwarded = {
     "TRANSFORMERS_", "GLOO_",  "NCCL_", "OMP_", "CUDA_VISIBLE_DEVICES"};
 
 bool is_forwarded(std::string_view name) {
-  if (name == "LATHE_SSH") return false;
+  if (name == "LATHE_SSH" || name == kRdmaDevices) return false;  // the launcher's own
   std::string small(name);
   std::transform(small.begin(), small.end(), small.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -81,6 +82,13 @@ HostFile read_host_file(const std::string& path, int ranks) {
       fail(ErrorCode::kInvalidData, "{}: found \"{}\" for \"ssh\", wants a name as ssh takes it", where,
            file.hosts.back().name);
     const auto rdma = value_or<nlohmann::json>(host, "rdma", {}, where);
+    if (rdma.is_null()) continue;
+    const auto is_device = [](const nlohmann::json& x) {
+      return x.is_null() || x.is_string() || x.is_array();
+    };
+    if (!rdma.is_array() || !std::all_of(rdma.begin(), rdma.end(), is_device))
+      fail(ErrorCode::kInvalidData,
+           "{}: found {} for \"rdma\", wants a list of names, lists of names or null", where, rdma.dump());
     if (rdma.empty()) continue;
     if (rdma.size() != hosts.size())
       fail(ErrorCode::kInvalidData, "{}: found {} devices under \"rdma\", wants one for each of {} hosts",

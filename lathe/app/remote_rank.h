@@ -21,7 +21,8 @@ struct HostFile {
 
 /// JSON: a list of hosts, or an object with it under "hosts"; of each "ssh", "ips" (the first counts) and
 /// "rdma", a device's name to each host and null to itself.  `ranks` on each.  Source: MLX's documentation,
-/// "Launching Distributed Programs".  Errors: kNotFound, kIo; kInvalidData, naming file, host and key.
+/// "Launching Distributed Programs".  Errors: kNotFound, kIo; kInvalidData, naming file, host and key; kUsage
+/// where the file names RDMA devices, which are of hosts, and `ranks` is not 1.
 HostFile read_host_file(const std::string& path, int ranks);
 
 /// "a,user@b:2" as hosts; `ranks` for those that give no number.  Errors: kUsage, naming --hosts.

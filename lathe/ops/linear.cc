@@ -142,6 +142,8 @@ const OpDef linear_bwd_weight{
         [] {
           std::vector<Case> cases;
           for (const Shape& s : kSizes) cases.push_back({to_string(s), {{s[0], s[2]}, {s[0], s[1]}}});
+          // Several tiles, and more slices of the sums over rows than are on their way at once.
+          cases.push_back({"many rows", {{700, 320}, {700, 192}}});
           return cases;
         },
     .bound = {.ulp = kUlp, .terms = [](const Reference& r) { return static_cast<double>(r.rows(0)); }},

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -264,8 +266,11 @@ std::optional<double> parse_double(std::string_view text) {
   const bool all = error == std::errc() && end == text.data() + text.size();
 #else
   const bool negative = text.starts_with('-');
-  const std::string_view word = text.substr(negative ? 1 : 0);
-  if (word == "inf" || word == "nan") return std::copysign(word == "inf" ? HUGE_VAL : NAN, negative ? -1 : 1);
+  std::string word(text.substr(negative ? 1 : 0));
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (word == "inf" || word == "infinity") return negative ? -HUGE_VAL : HUGE_VAL;
+  if (word == "nan") return std::nan("");
   // A stream takes more: space before it, a second plus, hexadecimal digits.
   if (text.starts_with('+') || text.find_first_not_of("0123456789.eE+-") != text.npos) return std::nullopt;
   std::istringstream in{std::string(text)};

@@ -84,6 +84,8 @@ TEST(ParseDouble, TakesWholeNumbersOnly) {
   EXPECT_EQ(parse_double("-.5"), -0.5);
   EXPECT_EQ(parse_double("inf"), HUGE_VAL);
   EXPECT_EQ(parse_double("-inf"), -HUGE_VAL);
+  EXPECT_EQ(parse_double("Infinity"), HUGE_VAL);
+  EXPECT_TRUE(std::isnan(parse_double("NaN").value_or(0)));
   for (const auto* text : {"", "+", "+-1", "++1", "-0x1", "1,5", "1.5x", " 1", "1 ", "0x10", "two"}) {
     EXPECT_FALSE(parse_double(text)) << text;
   }

@@ -35,7 +35,7 @@ class Session {
   struct Options {
     int64_t num_labels = 2;  ///< columns of float targets
     ProgramOptions program;
-    size_t cached_programs = 64;  ///< compiled programs kept; the one unused longest goes first
+    size_t cached_programs = 128;  ///< compiled programs kept; the one unused longest goes first
   };
 
   /// A run that was started; `collect` waits for it.
@@ -67,7 +67,7 @@ class Session {
   std::string tuning() const { return backend_.tuning(); }
   void adopt_tuning(const std::string& text) { backend_.adopt_tuning(text); }
 
-  /// Batches must be packed to a multiple of this many tokens.
+  /// How batches must be filled up.
   TokenRounding token_rounding() const { return backend_.info().token_rounding; }
 
   /// The base's output for a batch: rows of hidden_size elements in the dtype of activations, one per token

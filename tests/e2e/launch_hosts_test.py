@@ -118,6 +118,8 @@ class LaunchHosts(RanksCase):
         a, b = {"ssh": "a", "rdma": [None, "x"]}, {"ssh": "b", "rdma": ["x", None]}
         for content, said in (([a, {"ips": []}], 'host 1: the key "ssh" is missing'), ([], "wants a list of one or more"),
                               ({"hosts": 3}, "wants a list"), ([a, {**b, "rdma": ["x"]}], "host 1: found 1 devices"),
+                              ([{"ssh": "a", "rdma": "x"}], 'host 0: found "x" for "rdma"'),
+                              ([a, {**b, "rdma": [3, None]}], 'host 1: found [3,null] for "rdma"'),
                               ([a, {"ssh": "b"}], "wants it for all 2 or none"), ([a, {**b, "ssh": "-x"}], '"-x"')):
             result = cl.run([cl.program(), "launch", "--hostfile", str(self.host_file(content)), "glue"])
             self.assertIn(said, result.stderr)

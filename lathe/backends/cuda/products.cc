@@ -54,10 +54,10 @@ struct Products::Plan {
 };
 
 Products::Products(const CublasLt& library, bool tf32) : library_(library), tf32_(tf32) {
-  check(library_.Create(&handle_), "opening the library");
   cudaDeviceProp gpu{};
   cuda::check(cudaGetDeviceProperties(&gpu, 0), "asking for the GPU");
   multiprocessors_ = gpu.multiProcessorCount;
+  check(library_.Create(&handle_), "opening the library");
 }
 Products::~Products() { library_.Destroy(handle_); }
 

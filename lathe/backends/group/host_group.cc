@@ -144,9 +144,7 @@ class HostGroup : public ProcessGroup {
 TransportLibrary find_transport(const std::string& name) {
   if (name == "ring") return {open_ring, "part of this program"};
   if (name.empty()) {
-    for (const char* devices : {kRdmaDevices, "JACCL_IBV_DEVICES", "MLX_IBV_DEVICES"})
-      if (std::getenv(devices) != nullptr)  // who names them has them
-        if (const TransportLibrary jaccl = find_transport("jaccl"); jaccl.open != nullptr) return jaccl;
+    if (std::getenv(kRdmaDevices) != nullptr) return find_transport("jaccl");  // all ranks, or none
     const TransportLibrary gloo = find_transport("gloo");
     return gloo.open != nullptr ? gloo : find_transport("ring");
   }

@@ -14,6 +14,7 @@
 
 #include "lathe/backends/group/call_thread.h"
 #include "lathe/backends/group/transport.h"
+#include "lathe/core/environment.h"
 #include "lathe/core/rdma_devices.h"
 
 // As jaccl/jaccl.h has them, which also includes the verbs' headers of macOS's newest SDK.
@@ -56,22 +57,28 @@ class DeviceFile {
           "FILE`, with what `mlx.distributed_config --backend jaccl --output FILE` wrote, or "
           "JACCL_IBV_DEVICES");
     }
-    const char* const folder = std::getenv("TMPDIR");
-    path_ = std::string(folder != nullptr ? folder : "/tmp") + "/lathe_rdma_XXXXXX";
+    const std::string folder = environment("TMPDIR");
+    path_ = (folder.empty() ? "/tmp" : folder) + "/lathe_rdma_XXXXXX";
     const int file = mkstemp(path_.data());
     const size_t bytes = std::strlen(text);
     const bool written = file >= 0 && write(file, text, bytes) == static_cast<ssize_t>(bytes);
     if (file >= 0) close(file);
-    if (!written) throw std::runtime_error("cannot write " + path_);
     setenv("JACCL_IBV_DEVICES", path_.c_str(), 1);
+    if (written) return;
+    remove();
+    throw std::runtime_error("cannot write " + path_);
   }
   ~DeviceFile() {
-    if (!path_.empty()) unlink(path_.c_str());
+    if (!path_.empty()) remove();
   }
   DeviceFile(const DeviceFile&) = delete;
   DeviceFile& operator=(const DeviceFile&) = delete;
 
  private:
+  void remove() const {
+    unlink(path_.c_str());
+    unsetenv("JACCL_IBV_DEVICES");
+  }
   std::string path_;  // empty: the user's own
 };
 
@@ -81,6 +88,9 @@ struct Mesh {
   std::shared_ptr<jaccl::Group> group;
   std::vector<char> mine, all;  // what a call sends and receives
   group::CallThread thread;
+
+  /// No call that was left behind has the memory.
+  bool usable() const { return !thread.stuck(); }
 
   void connect(const TransportOptions& o) {
     if (!jaccl::is_available())
@@ -107,6 +117,7 @@ template <typename T, int type>
 bool sum(void* self, T* values, size_t count) {
   if (count == 0) return true;
   Mesh& m = mesh(self);
+  if (!m.usable()) return false;
   const size_t bytes = count * sizeof(T);
   const char* const from = reinterpret_cast<const char*>(values);
   m.mine.assign(from, from + bytes);
@@ -128,6 +139,7 @@ bool gather(void* self, const void* mine, const size_t* bytes, void* all) {
   const size_t ranks = static_cast<size_t>(m.group->size()), own = static_cast<size_t>(m.group->rank());
   const size_t most = *std::max_element(bytes, bytes + ranks);
   if (most == 0) return true;
+  if (!m.usable()) return false;
   m.mine.assign(most, 0);
   m.all.resize(most * ranks);
   std::memcpy(m.mine.data(), mine, bytes[own]);

@@ -230,8 +230,14 @@ __device__ inline void share_of(const float (&d)[kCount], int part, float (&own)
 }
 #endif
 
+// Older GPUs know no clusters, and get an empty kernel.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define LT_CLUSTER(blocks)
+#else
+#define LT_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
+#endif
 template <typename W, typename T>
-__global__ void __cluster_dims__(W::kParts, 1, 1) __launch_bounds__(W::kThreads, 1)
+__global__ void LT_CLUSTER(W::kParts) __launch_bounds__(W::kThreads, 1)
     weight_gradient_kernel(const __grid_constant__ CUtensorMap a_map,
                            const __grid_constant__ CUtensorMap b_map, Target to) {
   follow();
