@@ -156,7 +156,7 @@ class SeveralProcesses(RanksCase):
             self.assertIn("rank 0 has learning_rate 0.001, rank 1 has 0.002", stderr)
 
     def test_the_launcher_says_what_it_wants(self):
-        for words, text in ((["launch"], "wants -n or --hosts and a command"), (["launch", "-n", "2", "info"], "glue or qa"),
+        for words, text in ((["launch"], "wants -n, --hosts or --hostfile and a command"), (["launch", "-n", "2", "info"], "glue or qa"),
                             (["launch", "-n", "0", "glue"], "at least 1"), (["launch", "-m", "2"], "unknown flag -m"),
                             (["launch", "-"], "unknown flag -"),
                             (["launch", "-n", "2000000000", "glue"], "wants at most 4096"),

@@ -1,4 +1,11 @@
 if(LATHE_CUDA)
+  set(cuda_options "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-lineinfo;-Werror=all-warnings>")
   target_link_libraries(lathe_cuda PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
-  target_compile_options(lathe_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-lineinfo;-Werror=all-warnings>")
+  target_compile_options(lathe_cuda PRIVATE ${cuda_options})
+  if(LATHE_TESTS)   # that kernels compile for the oldest GPUs of a release, too, whatever this build is for
+    add_library(lathe_cuda_oldest OBJECT ${kernels})
+    set_target_properties(lathe_cuda_oldest PROPERTIES CUDA_ARCHITECTURES 80-real)
+    target_link_libraries(lathe_cuda_oldest PRIVATE lathe_flags CUDA::cudart_static)
+    target_compile_options(lathe_cuda_oldest PRIVATE ${cuda_options})
+  endif()
 endif()
