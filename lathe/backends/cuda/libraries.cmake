@@ -1,5 +1,5 @@
 if(LATHE_CUDA)
-  set(cuda_options "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-lineinfo;-Werror=all-warnings>")
+  set(cuda_options "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Werror=all-warnings>")
   target_link_libraries(lathe_cuda PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
   target_compile_options(lathe_cuda PRIVATE ${cuda_options})
   if(LATHE_TESTS)   # that kernels compile for the oldest GPUs of a release, too, whatever this build is for
