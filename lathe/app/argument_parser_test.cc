@@ -1,6 +1,7 @@
 #include "lathe/app/argument_parser.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -194,8 +195,8 @@ class ConfigFile : public testing::Test {
     std::ofstream(path_) << text;
     return path_;
   }
-  std::string path_ =
-      testing::TempDir() + "lathe_config_" + std::to_string(reinterpret_cast<uintptr_t>(this)) + ".json";
+  // Of the process: tests run beside each other, and a sanitizer's heap gives all of them one address.
+  std::string path_ = testing::TempDir() + "lathe_config_" + std::to_string(getpid()) + ".json";
 };
 
 TEST_F(ConfigFile, OneLoneJsonFileHoldsEverything) {
