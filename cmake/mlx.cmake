@@ -1,6 +1,5 @@
 # The device mps as a module, lathe_mlx.so beside the programs: these load it when it is there and start without it.
 # MLX: that of build/venv-mlx (tools/setup.sh --mlx), of Homebrew, or under CMAKE_PREFIX_PATH.
-file(GLOB mlx_wheel ${PROJECT_SOURCE_DIR}/build/venv-mlx/lib/python3*/site-packages/mlx)
 find_package(MLX CONFIG HINTS ${mlx_wheel})
 if(NOT MLX_FOUND)
   message(FATAL_ERROR "MLX is not found. tools/setup.sh --mlx installs it.")

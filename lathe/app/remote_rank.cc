@@ -47,6 +47,11 @@ std::string script(const std::string& folder, const std::vector<std::string>& co
       shell_text({folder}), shell_text(command));
 }
 
+/// A name that is no option of ssh's, with something behind a "user@".
+bool can_be_host(const LaunchHost& host) {
+  return !host.name.substr(host.name.find('@') + 1).empty() && !host.name.starts_with('-');
+}
+
 }  // namespace
 
 std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks) {
@@ -58,7 +63,7 @@ std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks) {
     LaunchHost host{item.substr(0, colon), ranks, ""};
     if (colon != std::string::npos)
       host.ranks = whole_number("--hosts " + host.name, item.substr(colon + 1), 1);
-    if (address_of(host).empty() || host.name.starts_with('-'))
+    if (!can_be_host(host))
       fail(ErrorCode::kUsage, "--hosts: found \"{}\", wants names as a,b:2 (:2 for two processes)", list);
     hosts.push_back(std::move(host));
     begin = end + 1;
@@ -78,13 +83,14 @@ HostFile read_host_file(const std::string& path, int ranks) {
     const std::string where = fmt::format("{}: host {}", path, file.hosts.size());
     const auto ips = value_or<std::vector<std::string>>(host, "ips", {}, where);
     file.hosts.push_back({required<std::string>(host, "ssh", where), ranks, ips.empty() ? "" : ips[0]});
-    if (file.hosts.back().name.empty() || file.hosts.back().name.starts_with('-'))
+    if (!can_be_host(file.hosts.back()))
       fail(ErrorCode::kInvalidData, "{}: found \"{}\" for \"ssh\", wants a name as ssh takes it", where,
            file.hosts.back().name);
     const auto rdma = value_or<nlohmann::json>(host, "rdma", {}, where);
     if (rdma.is_null()) continue;
-    const auto is_device = [](const nlohmann::json& x) {
-      return x.is_null() || x.is_string() || x.is_array();
+    const auto is_name = [](const nlohmann::json& x) { return x.is_string(); };
+    const auto is_device = [&](const nlohmann::json& x) {
+      return x.is_null() || is_name(x) || (x.is_array() && std::all_of(x.begin(), x.end(), is_name));
     };
     if (!rdma.is_array() || !std::all_of(rdma.begin(), rdma.end(), is_device))
       fail(ErrorCode::kInvalidData,

@@ -12,8 +12,8 @@ struct LaunchHost {
   std::string ip = {};  ///< how the other machines reach it; empty: by its name
 };
 
-/// A file that says which machines, as MLX's launcher reads it and `mlx.distributed_config --output` writes
-/// it.
+/// What a file in the form of MLX's launcher, as `mlx.distributed_config --output` writes it, says of
+/// machines.
 struct HostFile {
   std::vector<LaunchHost> hosts;
   std::string rdma_devices;  ///< for kRdmaDevices; empty: the hosts name none

@@ -120,6 +120,8 @@ class LaunchHosts(RanksCase):
                               ({"hosts": 3}, "wants a list"), ([a, {**b, "rdma": ["x"]}], "host 1: found 1 devices"),
                               ([{"ssh": "a", "rdma": "x"}], 'host 0: found "x" for "rdma"'),
                               ([a, {**b, "rdma": [3, None]}], 'host 1: found [3,null] for "rdma"'),
+                              ([a, {**b, "rdma": [["x", 3], None]}], 'host 1: found [["x",3],null] for "rdma"'),
+                              ([{"ssh": "user@"}], 'host 0: found "user@" for "ssh"'),
                               ([a, {"ssh": "b"}], "wants it for all 2 or none"), ([a, {**b, "ssh": "-x"}], '"-x"')):
             result = cl.run([cl.program(), "launch", "--hostfile", str(self.host_file(content)), "glue"])
             self.assertIn(said, result.stderr)

@@ -109,13 +109,6 @@ void abort(void* self) {
     if (mesh(self).context) mesh(self).context->closeConnections();
   });
 }
-const char* why(void* self) { return mesh(self).thread.error.c_str(); }
-void close(void* self) {
-  if (mesh(self).thread.stuck())
-    mesh(self).thread.leave();
-  else
-    delete &mesh(self);
-}
 
 }  // namespace
 }  // namespace lathe::gloo_transport
@@ -144,8 +137,7 @@ extern "C" __attribute__((visibility("default"))) bool lathe_open_transport(
     std::snprintf(error, error_capacity, "%s", self->thread.error.c_str());
     return false;
   }
-  *transport = {
-      self.release(), sum<float, &gloo::sum<float>>, sum<bf16, add_bf16>, broadcast, gather, abort, why,
-      close};
+  *transport = {self.release(), sum<float, &gloo::sum<float>>, sum<bf16, add_bf16>,         broadcast, gather,
+                abort,          lathe::group::why_of<Mesh>,    lathe::group::close_of<Mesh>};
   return true;
 }

@@ -96,4 +96,19 @@ class CallThread {
   std::thread thread_;
 };
 
+/// Of transports that are a Self with a CallThread `thread`: Transport::why.
+template <typename Self>
+const char* why_of(void* self) {
+  return static_cast<Self*>(self)->thread.error.c_str();
+}
+/// And Transport::close: what a call that was left behind uses stays.
+template <typename Self>
+void close_of(void* self) {
+  Self* const transport = static_cast<Self*>(self);
+  if (transport->thread.stuck())
+    transport->thread.leave();
+  else
+    delete transport;
+}
+
 }  // namespace lathe::group

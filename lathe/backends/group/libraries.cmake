@@ -35,7 +35,6 @@ endif()
 
 # JACCL: MLX's library for RDMA over Thunderbolt, beside libmlx.dylib. Elsewhere a stand-in is linked in its place, for tests
 # alone: liblathe_jaccl_stand_in.so.
-file(GLOB mlx_wheel ${PROJECT_SOURCE_DIR}/build/venv-mlx/lib/python3*/site-packages/mlx)
 if(MLX_DIR)
   list(PREPEND mlx_wheel ${MLX_DIR}/../../..)
 endif()

@@ -152,13 +152,6 @@ bool gather(void* self, const void* mine, const size_t* bytes, void* all) {
 void abort(void* self) {
   mesh(self).thread.abort([] {});
 }
-const char* why(void* self) { return mesh(self).thread.error.c_str(); }
-void close(void* self) {
-  if (mesh(self).thread.stuck())
-    mesh(self).thread.leave();
-  else
-    delete &mesh(self);
-}
 
 }  // namespace
 }  // namespace lathe::jaccl_transport
@@ -172,13 +165,8 @@ extern "C" __attribute__((visibility("default"))) bool lathe_open_transport(
     std::snprintf(error, error_capacity, "%s", self->thread.error.c_str());
     return false;
   }
-  *transport = {self.release(),
-                sum<float, jaccl::Float32>,
-                sum<lathe::bf16, jaccl::BFloat16>,
-                broadcast,
-                gather,
-                abort,
-                why,
-                close};
+  *transport = {
+      self.release(), sum<float, jaccl::Float32>, sum<lathe::bf16, jaccl::BFloat16>, broadcast, gather,
+      abort,          lathe::group::why_of<Mesh>, lathe::group::close_of<Mesh>};
   return true;
 }
