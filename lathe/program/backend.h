@@ -145,6 +145,15 @@ class Backend {
   virtual void adopt_tuning(const std::string&) {}
   /// What `compile` will take beside arena and states, as far as it did not before for the same states.
   virtual size_t prepared_bytes(const Program&, const Selection&, const Bindings&) const { return 0; }
+  /// Runs one node alone, over memory of the caller and on this device's threads: its operands are read and
+  /// its results written where they lie (null: an optional input that is not given), and what the op updates
+  /// in place has one address.  workspace: what `impl` asks for, aligned as `info` says.  So another device
+  /// of the same memory gets its ops done.  Errors: kUnsupported where the device does not work on the host's
+  /// memory.
+  virtual Status run_node(const Program&, const Node&, const Impl&, std::span<std::byte* const> /*in*/,
+                          std::span<std::byte* const> /*out*/, std::byte* /*workspace*/) {
+    return {ErrorCode::kUnsupported, info().kind + " runs no single nodes over memory of others"};
+  }
   /// Errors: kInternal if the bindings do not fit the plan.
   virtual Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
                                                       const MemoryPlan& plan, const Bindings& bindings) = 0;

@@ -85,6 +85,16 @@ class Mlx(unittest.TestCase):
         for part in ("attention(", "adamw(", "LATHE_MPS_FALLBACK=1"):
             self.assertIn(part, result.stderr)
 
+    def test_every_op_runs_on_the_cpu_within_its_bound_over_arrays_of_mlx(self):
+        ops = pathlib.Path(cl.program()).parent / "lathe-ops"
+        def passed(**variables):
+            result = subprocess.run([ops, "test", "-b", DEVICE], capture_output=True, text=True,
+                                    env={**os.environ, **variables})
+            self.assertEqual(result.returncode, 0, result.stdout)
+            return int(re.search(r"(\d+) passed, 0 failed", result.stdout)[1])
+        own = passed()
+        self.assertGreater(passed(LATHE_MPS_FALLBACK="1"), 1.9 * own)  # all but views and what is fused twice
+
     def test_a_wrong_share_of_memory_ends_a_run_and_takes_no_other_device(self):
         wrong = {"PYTORCH_MPS_HIGH_WATERMARK_RATIO": "much"}
         result = cl.run(self.command(self.root / "wrong"), env={**os.environ, **wrong})

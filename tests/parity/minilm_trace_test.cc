@@ -27,6 +27,8 @@ class MiniLmTrace : public testing::TestWithParam<std::tuple<std::string, std::s
 TEST_P(MiniLmTrace, LossAndGradientNormEqualTheTrainers) {
   const auto& [device, trace] = GetParam();
   LATHE_NEEDS_DEVICE(device);
+  if (device == "mlx" && std::getenv("LATHE_TEST_SLOW_DEVICES") == nullptr)
+    GTEST_SKIP() << "minutes on MLX's build for the CPU: tests/slow/mlx_trace_test.py runs it";
   FileSystem& fs = real_file_system();
   const std::string train_file = test_data_dir() + "/glue/MRPC/train.tsv";
   if (!fs.exists(model_folder() + "/model.safetensors")) GTEST_SKIP() << "needs tools/fetch_test_model.sh";
@@ -78,8 +80,11 @@ TEST_P(MiniLmTrace, LossAndGradientNormEqualTheTrainers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mrpc, MiniLmTrace,
-                         testing::Combine(testing::Values("cpu", "cuda", "mps"),
-                                          testing::Values("plain", "accumulation")));
+                         testing::Combine(testing::Values("cpu", "cuda", kMlxDevice),
+                                          testing::Values("plain", "accumulation")),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_" + std::get<1>(test.param);
+                         });
 
 }  // namespace
 }  // namespace lathe

@@ -27,6 +27,15 @@ int64_t now_ns() {
       .count();
 }
 
+/// Without its memory yet.
+Call call_of(const CpuImpl& impl, const Node& node, const Program& program, ThreadPool& pool,
+             ProcessGroup* group) {
+  Call call{pool, impl.isa, node, program, {}, {}, nullptr};
+  call.blas = impl.blas;
+  call.group = group;
+  return call;
+}
+
 /// A fixed list of calls with fixed addresses.
 class CpuExecutable : public Executable {
  public:
@@ -54,9 +63,8 @@ class CpuExecutable : public Executable {
       const auto* impl = static_cast<const CpuImpl*>(selection[n]);
       if (impl->run == nullptr) continue;  // a view
       const Node& node = program.nodes()[n];
-      Call call{pool, impl->isa, node, program, {}, {}, bindings.arena.data + plan.workspaces[n]};
-      call.group = group;
-      call.blas = impl->blas;
+      Call call = call_of(*impl, node, program, pool, group);
+      call.workspace = bindings.arena.data + plan.workspaces[n];
       for (int id : node.in) call.in.push_back(address(id));
       for (int id : node.out) call.out.push_back(address(id));
       if (const auto use = packed_use(node, program, impl->isa)) {
@@ -236,6 +244,23 @@ class CpuBackend : public Backend {
   void adopt_tuning(const std::string& text) override {
     blas_.adopt(text);
     name_products();
+  }
+
+  Status run_node(const Program& program, const Node& node, const Impl& impl, std::span<std::byte* const> in,
+                  std::span<std::byte* const> out, std::byte* workspace) override {
+    const auto& mine = static_cast<const CpuImpl&>(impl);
+    if (mine.run == nullptr) return {ErrorCode::kUnsupported, "a view of memory runs nothing"};
+    Call call = call_of(mine, node, program, pool_, group_.get());
+    call.in.assign(in.begin(), in.end());
+    call.out.assign(out.begin(), out.end());
+    call.workspace = workspace;
+    if (node.op == &op::adamw) call.parameters = std::make_shared<PackedState>(call.output<float>(0));
+    try {
+      mine.run(call);
+    } catch (const Error& error) {
+      return {error.code(), error.what()};
+    }
+    return {};
   }
 
   Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,

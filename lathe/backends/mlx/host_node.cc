@@ -3,54 +3,90 @@
 #include <mlx/backend/cpu/encoder.h>
 #include <mlx/primitives.h>
 
+#include <cstring>
+#include <memory>
+
 namespace lathe::mlx {
 namespace {
 
-/// A program of one node on the host's device.  All operands are its inputs: what the node updates in place
-/// is a copy, and the result an output.
-class OneNode {
+/// The implementation that the host takes for a node; null if there is none.
+const Impl* implementation(const Backend& host, const Node& node, const Program& program) {
+  if (node.op->aliasing != Aliasing::kNone) return nullptr;  // views, which run nowhere
+  for (const Impl* impl : host.implementations(*node.op))
+    if (!impl->accepts || impl->accepts(node, program)) return impl;
+  return nullptr;
+}
+
+/// A node of a program on the host.
+class HostNode {
  public:
-  OneNode(const Call& call, Backend& host) {
+  HostNode(const Call& call, Backend& host) : host_(host) {
     std::vector<Value> in;
     for (size_t i = 0; i < call.in.size(); ++i)
       in.push_back(call.in[i] ? program_.input("in" + std::to_string(i), call.in_type(static_cast<int>(i)))
                               : Value{});
-    const std::vector<Value> out = program_.emit(*call.node.op, in, call.node.attrs);
-    for (size_t o = 0; o < out.size(); ++o) program_.output("out" + std::to_string(o), out[o]);
-    const Selection selection = select(program_, host);
-    const MemoryPlan plan = plan_memory(program_, selection, host.info().alignment);
-    Bindings bindings;
-    bindings.arena = host.allocate(plan.arena_bytes, Memory::kDevice).value();
-    executable_ = host.compile(program_, selection, plan, bindings).value();
+    (void)program_.emit(*call.node.op, in, call.node.attrs);
+    impl_ = implementation(host, node(), program_);
+    if (impl_->workspace_bytes) workspace_bytes_ = impl_->workspace_bytes(node(), program_);
   }
 
-  void run(const std::vector<std::span<const std::byte>>& in, const std::vector<std::span<std::byte>>& out) {
-    Event event;
-    executable_->run({in}, &event).check();
-    for (size_t o = 0; o < out.size(); ++o) executable_->read(event, o, out[o]).check();
+  const Node& node() const { return program_.nodes()[0]; }
+  /// Room for the workspace, wherever it begins.
+  size_t room() const { return workspace_bytes_ == 0 ? 0 : workspace_bytes_ + host_.info().alignment; }
+
+  void run(std::span<std::byte* const> in, std::span<std::byte* const> out, void* room) {
+    size_t space = this->room();
+    void* workspace =
+        room == nullptr ? nullptr : std::align(host_.info().alignment, workspace_bytes_, room, space);
+    host_.run_node(program_, node(), *impl_, in, out, static_cast<std::byte*>(workspace)).check();
   }
 
  private:
+  Backend& host_;  // HostImpl keeps it
   Program program_;
-  std::unique_ptr<Executable> executable_;
+  const Impl* impl_;
+  size_t workspace_bytes_ = 0;
 };
 
-/// That program as an operation of MLX on one of its CPU streams.
+/// The node as an operation of MLX on one of its CPU streams, over the memory of MLX's arrays.
 class HostPrimitive : public mx::Primitive {
  public:
-  HostPrimitive(mx::Stream stream, std::shared_ptr<OneNode> node)
+  HostPrimitive(mx::Stream stream, std::shared_ptr<HostNode> node)
       : Primitive(stream), node_(std::move(node)) {}
 
   void eval_cpu(const Arrays& inputs, Arrays& outputs) override {
-    std::vector<std::span<const std::byte>> in;
-    std::vector<std::span<std::byte>> out;
-    for (const mx::array& x : inputs) in.emplace_back(x.data<std::byte>(), x.nbytes());
+    const Node& node = node_->node();
+    std::vector<std::byte*> in, out;
+    for (const int id : node.in)
+      in.push_back(id < 0 ? nullptr
+                          : const_cast<std::byte*>(inputs[static_cast<size_t>(id)].data<std::byte>()));
     for (mx::array& x : outputs) {
       x.set_data(mx::allocator::malloc(x.nbytes()));
-      out.emplace_back(x.data<std::byte>(), x.nbytes());
+      out.push_back(x.data<std::byte>());
+    }
+    struct Copy {
+      std::byte *to, *from;
+      size_t bytes;
+    };
+    std::vector<Copy> copies;  // arrays of MLX do not change: what is updated is a new one
+    for (const InPlace& update : node.op->in_place) {
+      const size_t i = static_cast<size_t>(update.in), o = static_cast<size_t>(update.out);
+      copies.push_back({out[o], in[i], outputs[o].nbytes()});
+      in[i] = out[o];
+    }
+    auto& encoder = mx::cpu::get_command_encoder(stream());
+    void* room = nullptr;
+    if (const size_t bytes = node_->room(); bytes > 0) {
+      mx::array memory({static_cast<int>(bytes)}, mx::uint8, nullptr, {});
+      memory.set_data(mx::allocator::malloc(bytes));
+      room = memory.data<std::byte>();
+      encoder.add_temporary(memory);
     }
     // MLX keeps the arrays until what is dispatched has run.
-    mx::cpu::get_command_encoder(stream()).dispatch([node = node_, in, out] { node->run(in, out); });
+    encoder.dispatch([node = node_, in, out, copies, room] {
+      for (const Copy& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
+      node->run(in, out, room);
+    });
   }
   void eval_gpu(const Arrays&, Arrays&) override {
     fail(ErrorCode::kInternal, "mlx: a host node on a GPU stream");
@@ -58,7 +94,7 @@ class HostPrimitive : public mx::Primitive {
   const char* name() const override { return "LatheHostNode"; }
 
  private:
-  std::shared_ptr<OneNode> node_;
+  std::shared_ptr<HostNode> node_;
 };
 
 struct HostImpl : MlxImpl {
@@ -76,7 +112,7 @@ struct HostImpl : MlxImpl {
       shapes.push_back(shape_of(call.out_type(static_cast<int>(o)).shape));
       dtypes.push_back(dtype_of(call.out_type(static_cast<int>(o)).dtype));
     }
-    const auto node = std::make_shared<OneNode>(call, *host);
+    const auto node = std::make_shared<HostNode>(call, *host);
     return mx::array::make_arrays(shapes, dtypes, std::make_shared<HostPrimitive>(stream, node), in);
   }
 };
@@ -88,9 +124,12 @@ std::unique_ptr<MlxImpl> host_impl(std::shared_ptr<Backend> host, mx::Stream str
   impl->name = host->info().kind;
   impl->on_host = true;
   impl->accepts = [host](const Node& node, const Program& program) {
-    for (const Impl* theirs : host->implementations(*node.op))
-      if (!theirs->accepts || theirs->accepts(node, program)) return true;
-    return false;
+    return implementation(*host, node, program) != nullptr;
+  };
+  impl->workspace_bytes = [host](const Node& node, const Program& program) -> size_t {
+    const Impl* theirs = implementation(*host, node, program);
+    return (theirs->workspace_bytes ? theirs->workspace_bytes(node, program) : 0) +
+           (node.op->in_place.empty() ? 0 : update_bytes(node, program));
   };
   impl->host = std::move(host);
   return impl;
