@@ -12,6 +12,9 @@ namespace lathe::cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
+// k of a piece of a source whose lines run across the panels; also of a block of the sums of columns.  A
+// multiple of every kernel's groups, and every kernel's kc is one of it.
+constexpr int64_t kPackedLines = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -61,7 +64,7 @@ PackedB layout_b(const GemmKernel& kernel, DType compute, int64_t n, int64_t k) 
   return layout;
 }
 
-// Everything about one product that follows from its shape and the kernel.
+// Everything about one product that follows from its shape, the kernel and the number of threads.
 struct Plan {
   const GemmKernel& kernel;
   void (*column_sums)(const ColumnSums*);
@@ -69,36 +72,70 @@ struct Plan {
   DType compute;                        // what is summed: products of this
   int64_t k_padded, k_blocks, k_block;  // the blocks of k depend on k alone
   int64_t m_panels, n_panels;
+  int64_t first_packed;  // panels of a before it are read in place
+  int down, across;      // regions of c, one for each thread
+  // Of one operand a block stays in the cache, and the other one streams past it.  Where no two threads want
+  // the same block, it is packed when it is wanted; all else is packed before.
+  bool a_stays = true, in_time = false;
   int64_t m_step, n_step;  // panels of a block of c; the bits do not depend on it
   int64_t tiles_waiting;
-  int64_t first_packed;  // panels of a before it are read in place
-  size_t a_bytes, b_bytes, scratch_bytes;
+  size_t a_bytes, b_bytes, block_bytes, scratch_bytes;  // the last two for each thread
 
-  Plan(Isa isa, const Gemm& product)
+  Plan(Isa isa, const Gemm& product, int threads)
       : kernel(kernel_of(isa, product)),
         column_sums(kernel_of(isa, DType::f32).column_sums),
         g(product),
         compute(compute_type(product)) {
     k_padded = round_up(g.k, kernel.a_group);
     k_blocks = ceil_div(k_padded, kernel.kc);
-    k_block = round_up(ceil_div(k_padded, k_blocks), kernel.a_group);
+    k_block = std::min(round_up(ceil_div(k_padded, k_blocks), kPackedLines), k_padded);
     m_panels = ceil_div(g.m, kernel.mr);
     n_panels = ceil_div(g.n, kernel.nr);
     const bool in_place =
         kernel.rows_in_place && g.a_type == DType::bf16 && !g.a_transposed && g.k == k_padded;
     first_packed = g.integers ? m_panels : in_place ? g.m / kernel.mr : 0;
-    a_bytes = aligned((m_panels - first_packed) * kernel.mr * k_padded * element_bytes());
-    b_bytes = g.b_packed ? 0 : aligned(n_panels * kernel.nr * k_padded * element_bytes());
-    // A block of a takes a part of the cache; b streams past it, once per block.
-    n_step = std::min<int64_t>(kernel.columns / kernel.nr, n_panels);
-    const int64_t panel_bytes = kernel.mr * element_bytes() * (n_step == 1 ? k_padded : k_block);
-    m_step = std::clamp<int64_t>(second_level_cache() / 8 * (n_step == 1 ? 3 : 2) / panel_bytes, 1, m_panels);
+    cut(threads);
+    const bool a_in_time = across == 1 && first_packed == 0, b_in_time = down == 1 && !g.b_packed;
+    in_time = a_in_time || b_in_time;
+    a_stays = !b_in_time || (a_in_time && g.m >= g.n);
     // Sums wait for the last block of k; the tile before the current one waits to be stored.
+    const int64_t most = kernel.columns / kernel.nr, cache = second_level_cache() / 8;
+    int64_t &step = a_stays ? m_step : n_step, &other = a_stays ? n_step : m_step;
+    const int64_t panels = a_stays ? m_panels : n_panels, other_panels = a_stays ? n_panels : m_panels;
+    other = in_time && k_blocks == 1 ? other_panels : std::min(most, other_panels);
+    const int64_t width = (a_stays ? kernel.mr : kernel.nr) * element_bytes();
+    step = std::clamp<int64_t>(cache * (other == 1 ? 3 : 2) / (width * (other == 1 ? k_padded : k_block)), 1,
+                               panels);
     tiles_waiting = 1 + (k_blocks == 1 ? 1 : m_step * n_step);
+    a_bytes =
+        in_time && a_stays ? 0 : aligned((m_panels - first_packed) * kernel.mr * k_padded * element_bytes());
+    b_bytes =
+        g.b_packed || (in_time && !a_stays) ? 0 : aligned(n_panels * kernel.nr * k_padded * element_bytes());
+    block_bytes = in_time ? aligned(step * width * k_padded) : 0;
     scratch_bytes = aligned(tiles_waiting * kernel.mr * kernel.nr * static_cast<int64_t>(sizeof(float)));
   }
 
   int64_t element_bytes() const { return g.integers ? kernel.integer_bytes : kernel.bf16 ? 2 : 4; }
+  size_t bytes(int threads) const {
+    return a_bytes + b_bytes + static_cast<size_t>(threads) * (block_bytes + scratch_bytes);
+  }
+
+ private:
+  // The smallest largest region, and among those the most square one.
+  void cut(int threads) {
+    int64_t best_area = INT64_MAX, best_border = INT64_MAX;
+    for (int rows = 1; rows <= threads; ++rows) {
+      if (threads % rows != 0) continue;
+      const int64_t m = ceil_div(m_panels, rows) * kernel.mr;
+      const int64_t n = ceil_div(n_panels, threads / rows) * kernel.nr;
+      if (m * n < best_area || (m * n == best_area && m + n < best_border)) {
+        down = rows;
+        best_area = m * n;
+        best_border = m + n;
+      }
+    }
+    across = threads / down;
+  }
 };
 
 // Packs the panels of one matrix that fall to `part`: all panels × blocks of k are dealt out in order.
@@ -134,13 +171,58 @@ void pack_piece(const Packing& p, int64_t panel, int64_t first_packed, int64_t f
   p.kernel.pack(&pack);
 }
 
-void pack_share(const Packing& p, int64_t first_panel, int part, int parts) {
-  const int64_t panels = ceil_div(p.lines, p.panel), k_blocks = ceil_div(p.k_padded, p.kernel.kc);
-  const Share mine = share((panels - first_panel) * k_blocks, part, parts);
-  for (int64_t unit = mine.begin; unit < mine.end; ++unit) {
-    const int64_t k = unit % k_blocks * p.kernel.kc;
-    pack_piece(p, first_panel + unit / k_blocks, first_panel, k, std::min(k + p.kernel.kc, p.k_padded));
+/// Half-open ranges of panels and of k.
+struct Piece {
+  Share panels, k;
+};
+
+// The panels and k of one matrix in pieces small enough that the source of the next one is fetched while one
+// is packed.  Lines across the panels are read a few at a time, and much of each: they are far from each
+// other.
+class Pieces {
+ public:
+  Pieces(const Packing& p, Share panels, Share k)
+      : p_(p),
+        all_{panels, k},
+        width_(p.along_k ? 1 : 4),
+        k_step_(p.along_k ? 128 : kPackedLines),
+        across_(ceil_div(panels.end - panels.begin, width_)),
+        down_(ceil_div(k.end - k.begin, k_step_)) {}
+
+  long count() const { return across_ * down_; }
+  Piece operator[](long i) const {
+    const long panel = all_.panels.begin + (p_.along_k ? i / down_ : i % across_) * width_;
+    const long k = all_.k.begin + (p_.along_k ? i % down_ : i / across_) * k_step_;
+    return {{panel, std::min(panel + width_, all_.panels.end)}, {k, std::min(k + k_step_, all_.k.end)}};
   }
+  /// Packs a piece and fetches what the next one reads.
+  void pack(long i, int64_t first_packed) const {
+    if (i + 1 < count()) fetch((*this)[i + 1]);
+    const Piece piece = (*this)[i];
+    for (long panel = piece.panels.begin; panel < piece.panels.end; ++panel)
+      pack_piece(p_, panel, first_packed, piece.k.begin, piece.k.end);
+  }
+
+ private:
+  void fetch(const Piece& piece) const {
+    const Share lines{piece.panels.begin * p_.panel, std::min<long>(piece.panels.end * p_.panel, p_.lines)};
+    const Share k{piece.k.begin, std::min<long>(piece.k.end, p_.k)};
+    const auto [begin, end] = p_.along_k ? lines : k;
+    const auto [from, to] = p_.along_k ? k : lines;
+    const int64_t bytes = static_cast<int64_t>(size_of(p_.type));
+    for (long line = begin; line < end; ++line)
+      for (int64_t at = (line * p_.ld + from) * bytes; at < (line * p_.ld + to) * bytes; at += kAlignment)
+        __builtin_prefetch(static_cast<const char*>(p_.src) + at, 0, 2);
+  }
+  const Packing& p_;
+  Piece all_;
+  long width_, k_step_, across_, down_;
+};
+
+void pack_share(const Packing& p, int64_t first_panel, int part, int parts) {
+  const Pieces pieces(p, {first_panel, ceil_div(p.lines, p.panel)}, {0, p.k_padded});
+  const Share mine = share(pieces.count(), part, parts);
+  for (long i = mine.begin; i < mine.end; ++i) pieces.pack(i, first_panel);
 }
 
 Packing packing_of_a(const Plan& p, char* dst) {
@@ -155,20 +237,29 @@ Packing packing_of_b(const Plan& p, char* dst) {
           p.kernel.b_group, p.compute, dst};
 }
 
+// Adds k in [first_k, last_k), at most kPackedLines of them, to the sums over k of the columns [begin, end)
+// of a (transposed).
+void sum_lines(const Plan& p, int64_t begin, int64_t end, int64_t first_k, int64_t last_k) {
+  const Gemm& g = p.g;
+  const int64_t offset = (first_k * g.lda + begin) * static_cast<int64_t>(size_of(g.a_type));
+  const ColumnSums sums{static_cast<const char*>(g.a) + offset,
+                        kernel_type(g.a_type),
+                        g.lda,
+                        std::min(last_k, g.k) - first_k,
+                        end - begin,
+                        first_k > 0,
+                        g.a_sums + begin};
+  p.column_sums(&sums);
+}
+
 // The sums over k of the columns of a (transposed) that fall to `part`, in whole blocks of columns.
 void sum_share(const Plan& p, int part, int parts) {
   constexpr int64_t kBlock = 64;
   const Gemm& g = p.g;
   const Share blocks = share(ceil_div(g.m, kBlock), part, parts);
   const int64_t begin = blocks.begin * kBlock, end = std::min<int64_t>(blocks.end * kBlock, g.m);
-  if (begin >= end) return;
-  const ColumnSums sums{static_cast<const char*>(g.a) + begin * static_cast<int64_t>(size_of(g.a_type)),
-                        kernel_type(g.a_type),
-                        g.lda,
-                        g.k,
-                        end - begin,
-                        g.a_sums + begin};
-  p.column_sums(&sums);
+  for (int64_t k = 0; k < g.k && begin < end; k += kPackedLines)
+    sum_lines(p, begin, end, k, k + kPackedLines);
 }
 
 // Panels of c.
@@ -176,38 +267,29 @@ struct Block {
   Share m, n;
 };
 
-// c in blocks.  Every thread has a region of them: the smallest largest region, and among those the most
-// square one.
+// c in blocks: those of one region after another.
 class Blocks {
  public:
   Blocks(const Plan& p, int parts) : p_(p) {
-    int64_t best_area = INT64_MAX, best_border = INT64_MAX;
-    for (int down = 1; down <= parts; ++down) {
-      if (parts % down != 0) continue;
-      const int64_t m = ceil_div(p.m_panels, down) * p.kernel.mr;
-      const int64_t n = ceil_div(p.n_panels, parts / down) * p.kernel.nr;
-      if (m * n < best_area || (m * n == best_area && m + n < best_border)) {
-        down_ = down;
-        best_area = m * n;
-        best_border = m + n;
-      }
-    }
-    across_ = parts / down_;
-    const int64_t rows = ceil_div(p.m_panels, down_), columns = ceil_div(p.n_panels, across_);
+    const int64_t rows = ceil_div(p.m_panels, p.down), columns = ceil_div(p.n_panels, p.across);
     m_blocks_ = ceil_div(rows, p.m_step);
     n_blocks_ = ceil_div(columns, p.n_step);
     // Enough blocks that a thread that is done early finds one to take over.
-    if (parts > 1) m_blocks_ = std::clamp(ceil_div(kBlocksOfAThread, n_blocks_), m_blocks_, rows);
+    if (parts == 1) return;
+    if (p.in_time && p.a_stays)
+      n_blocks_ = std::clamp(ceil_div(kBlocksOfAThread, m_blocks_), n_blocks_, columns);
+    else
+      m_blocks_ = std::clamp(ceil_div(kBlocksOfAThread, n_blocks_), m_blocks_, rows);
   }
 
-  int64_t count() const { return down_ * across_ * m_blocks_ * n_blocks_; }
-  /// In the order of regions; within one, along n first, where a stays in the cache.  Some are empty.
+  int64_t count() const { return p_.down * p_.across * m_blocks_ * n_blocks_; }
+  /// What stays in the cache stays so over some indices that follow each other.  Some blocks are empty.
   Block operator[](int64_t index) const {
     const int64_t each = m_blocks_ * n_blocks_, region = index / each, in_region = index % each;
-    return {part_of(share(p_.m_panels, static_cast<int>(region / across_), down_), in_region / n_blocks_,
-                    m_blocks_),
-            part_of(share(p_.n_panels, static_cast<int>(region % across_), across_), in_region % n_blocks_,
-                    n_blocks_)};
+    const int64_t m = p_.a_stays ? in_region / n_blocks_ : in_region % m_blocks_;
+    const int64_t n = p_.a_stays ? in_region % n_blocks_ : in_region / m_blocks_;
+    return {part_of(share(p_.m_panels, static_cast<int>(region / p_.across), p_.down), m, m_blocks_),
+            part_of(share(p_.n_panels, static_cast<int>(region % p_.across), p_.across), n, n_blocks_)};
   }
 
  private:
@@ -217,20 +299,21 @@ class Blocks {
     return {whole.begin + part.begin, whole.begin + part.end};
   }
   const Plan& p_;
-  int down_ = 1, across_ = 1;
   int64_t m_blocks_, n_blocks_;
 };
 
-// The products of one thread.  a, b: packed; scratch: the sums that wait.
+// The products of one thread.  a, b: packed before; own: for the block that this thread packs and the sums
+// that wait.
 class Work {
  public:
-  Work(const Plan& plan, const char* a, const char* b, char* scratch)
+  Work(const Plan& plan, const char* a, const char* b, char* own)
       : p_(plan),
         kernel_(plan.kernel),
         g_(plan.g),
         a_(a),
         b_(b),
-        scratch_(reinterpret_cast<float*>(scratch)) {}
+        own_(own),
+        scratch_(reinterpret_cast<float*>(own + plan.block_bytes)) {}
 
   void begin() {
     if (kernel_.begin != nullptr) kernel_.begin();
@@ -240,23 +323,15 @@ class Work {
     if (kernel_.end != nullptr) kernel_.end();
   }
 
-  /// The tiles of a block take slots in turn, so that the last tile of the block before keeps its own until
-  /// the first tile of this one has stored it.
   void block(const Block& block) {
-    const auto [m, n] = block;
-    const int64_t tile_floats = static_cast<int64_t>(kernel_.mr) * kernel_.nr;
+    const Share stays = p_.a_stays ? block.m : block.n, other = p_.a_stays ? block.n : block.m;
     const int64_t first = slot_;
     for (int64_t k = 0; k < p_.k_padded; k += p_.k_block) {
-      const bool last = k + p_.k_block >= p_.k_padded;
+      if (p_.in_time) hold(block, k);
       if (p_.k_blocks > 1) slot_ = first;
-      for (long j = n.begin; j < n.end; ++j)
-        for (long i = m.begin; i < m.end; ++i) {
-          float* acc = scratch_ + slot_ * tile_floats;
-          tile(i, j, k, m, acc);
-          waiting_ = last;
-          if (last) waiting_store_ = store_of(i, j, acc), fetch_addend();
-          if (++slot_ == p_.tiles_waiting) slot_ = 0;
-        }
+      for (long streaming = other.begin; streaming < other.end; ++streaming)
+        for (long staying = stays.begin; staying < stays.end; ++staying)
+          p_.a_stays ? tile(staying, streaming, k, stays) : tile(streaming, staying, k, stays);
     }
   }
 
@@ -265,40 +340,72 @@ class Work {
     if (waiting_) kernel_.store(&waiting_store_);
   }
 
-  /// What the store will read: by then the next tile is done.
-  void fetch_addend() const {
-    const GemmStore& s = waiting_store_;
-    const int64_t bytes = static_cast<int64_t>(size_of(g_.c_type));
-    for (int64_t row = 0; s.addend != nullptr && row < s.rows; ++row)
-      for (int64_t at = 0; at < s.cols * bytes; at += kAlignment)
-        __builtin_prefetch(static_cast<const char*>(s.addend) + row * s.ldc * bytes + at);
+  /// Packs the block of k from k on of what stays, unless it is there.
+  void hold(const Block& block, int64_t k) {
+    const Share stays = p_.a_stays ? block.m : block.n;
+    if (held_.begin != stays.begin || held_.end != stays.end) held_ = stays, held_k_ = 0;
+    if (k < held_k_) return;
+    held_k_ = std::min<long>(k + p_.k_block, p_.k_padded);
+    const Packing packing = p_.a_stays ? packing_of_a(p_, own_) : packing_of_b(p_, own_);
+    const Pieces pieces(packing, stays, {k, held_k_});
+    const bool sums = p_.a_stays && g_.a_sums != nullptr && block.n.begin == 0;
+    for (long i = 0; i < pieces.count(); ++i) {
+      pieces.pack(i, stays.begin);
+      const Piece piece = pieces[i];
+      if (sums && piece.panels.end == stays.end && piece.k.begin < g_.k)
+        sum_lines(p_, stays.begin * kernel_.mr, std::min<int64_t>(stays.end * kernel_.mr, g_.m),
+                  piece.k.begin, piece.k.end);
+    }
   }
 
-  void tile(int64_t i, int64_t j, int64_t k, Share m, float* acc) {
+  /// What the store will read and where it will write: by then this tile is done, and maybe the next one.
+  void fetch(const GemmStore& s) const {
+    const int64_t bytes = static_cast<int64_t>(size_of(g_.c_type));
+    const auto rows = [&](const void* x) {
+      for (int64_t row = 0; row < s.rows; ++row)
+        for (int64_t at = 0; at < s.cols * bytes; at += kAlignment)
+          __builtin_prefetch(static_cast<const char*>(x) + row * s.ldc * bytes + at);
+    };
+    if (s.addend != nullptr) rows(s.addend);
+    if (!s.streams && s.addend != s.c) rows(s.c);
+  }
+
+  /// Tiles take slots in turn, so that the one before keeps its own until this one has stored it.
+  void tile(int64_t i, int64_t j, int64_t k, Share stays) {
     const int64_t bytes = p_.element_bytes();
+    const bool last = k + p_.k_block >= p_.k_padded;
+    float* acc = scratch_ + slot_ * kernel_.mr * kernel_.nr;
+    const GemmStore store = store_of(i, j, acc);
+    if (last) fetch(store);
     GemmTile t;
     if (i < p_.first_packed) {
       t.a = static_cast<const char*>(g_.a) + (i * kernel_.mr * g_.lda + k) * bytes;
       t.a_row_bytes = g_.lda * bytes;
       t.a_step_bytes = kernel_.a_group * bytes;
     } else {
-      t.a = a_ + ((i - p_.first_packed) * p_.k_padded + k) * kernel_.mr * bytes;
+      const bool own = p_.in_time && p_.a_stays;
+      t.a = (own ? own_ : a_) +
+            ((i - (own ? stays.begin : p_.first_packed)) * p_.k_padded + k) * kernel_.mr * bytes;
       t.a_row_bytes = kernel_.a_group * bytes;
       t.a_step_bytes = kernel_.a_group * kernel_.mr * bytes;
     }
-    t.b = b_ + (j * p_.k_padded + k) * kernel_.nr * bytes;
+    const bool own_b = !p_.a_stays;
+    t.b = (own_b ? own_ : b_) + ((j - (own_b ? stays.begin : 0)) * p_.k_padded + k) * kernel_.nr * bytes;
     t.k = std::min(p_.k_block, p_.k_padded - k);
     t.acc = acc;
     t.rows = static_cast<int>(std::min<int64_t>(kernel_.mr, g_.m - i * kernel_.mr));
     t.accumulate = k > 0;
     t.finish = waiting_ ? &waiting_store_ : nullptr;
-    // This tile's part of the panel of b that its block takes next: the same columns' next k, or the next
-    // columns.
-    const int64_t panel_bytes = kernel_.nr * p_.k_block * bytes, panel_end = (m.end - m.begin);
-    const Share part = share(panel_bytes / 64, static_cast<int>(i - m.begin), static_cast<int>(panel_end));
-    t.next_b = static_cast<const char*>(t.b) + panel_bytes + part.begin * 64;
-    t.next_b_bytes = (part.end - part.begin) * 64;
+    // This tile's part of the panel that streams past its block next: the same one's next k, or the next one.
+    const int64_t panel_bytes = (p_.a_stays ? kernel_.nr : kernel_.mr) * p_.k_block * bytes;
+    const Share part = share(panel_bytes / 64, static_cast<int>((p_.a_stays ? i : j) - stays.begin),
+                             static_cast<int>(stays.end - stays.begin));
+    t.next = static_cast<const char*>(p_.a_stays ? t.b : t.a) + panel_bytes + part.begin * 64;
+    t.next_bytes = (part.end - part.begin) * 64;
     kernel_.tile(&t);
+    waiting_ = last;
+    waiting_store_ = store;
+    if (++slot_ == p_.tiles_waiting) slot_ = 0;
   }
 
   GemmStore store_of(int64_t i, int64_t j, const float* acc) const {
@@ -326,7 +433,10 @@ class Work {
   const Gemm& g_;
   const char* a_;
   const char* b_;
+  char* own_;
   float* scratch_;
+  Share held_{0, 0};  // the panels that own_ holds
+  long held_k_ = 0;   // and how many k of them
   int64_t slot_ = 0;
   bool waiting_ = false;  // the sums of waiting_store_ are complete and not stored
   GemmStore waiting_store_{};
@@ -351,18 +461,19 @@ template <typename Pool>
 void run_gemm(Pool& pool, const Plan& p, void* workspace) {
   char* a = static_cast<char*>(workspace);
   char* b = a + p.a_bytes;
-  char* scratch = b + p.b_bytes;
+  char* own = b + p.b_bytes;
+  const bool sums_before = p.g.a_sums != nullptr && !(p.in_time && p.a_stays);
   if (p.a_bytes + p.b_bytes > 0)
     pool.run([&](int part, int parts) {
-      pack_share(packing_of_a(p, a), p.first_packed, part, parts);
-      if (!p.g.b_packed) pack_share(packing_of_b(p, b), 0, part, parts);
-      if (p.g.a_sums != nullptr) sum_share(p, part, parts);
+      if (p.a_bytes > 0) pack_share(packing_of_a(p, a), p.first_packed, part, parts);
+      if (p.b_bytes > 0) pack_share(packing_of_b(p, b), 0, part, parts);
+      if (sums_before) sum_share(p, part, parts);
     });
   const char* packed_b = p.g.b_packed ? static_cast<const char*>(p.g.b) : b;
   const Blocks blocks(p, pool.size());
   pool.deal(blocks.count());
   pool.run([&](int part, int) {
-    Work work(p, a, packed_b, scratch + static_cast<size_t>(part) * p.scratch_bytes);
+    Work work(p, a, packed_b, own + static_cast<size_t>(part) * (p.block_bytes + p.scratch_bytes));
     work.begin();
     for (long i; (i = pool.next_item(part)) >= 0;) work.block(blocks[i]);
     work.end();
@@ -386,17 +497,16 @@ size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads) {
   if (g.b_type != DType::f32 && g.b_type != compute_type(g))
     fail(ErrorCode::kUnsupported, "gemm: found {} · {}, wants f32 or the same on both sides; cast before",
          name_of(g.a_type), name_of(g.b_type));
-  const Plan p(isa, g);
-  return p.a_bytes + p.b_bytes + static_cast<size_t>(threads) * p.scratch_bytes;
+  return Plan(isa, g, threads).bytes(threads);
 }
 
 void gemm(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace) {
-  run_gemm(pool, Plan(isa, g), workspace);
+  run_gemm(pool, Plan(isa, g, pool.size()), workspace);
 }
 
 void gemm_single_thread(Isa isa, const Gemm& g, void* workspace) {
   OneThread self;
-  run_gemm(self, Plan(isa, g), workspace);
+  run_gemm(self, Plan(isa, g, 1), workspace);
 }
 
 PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k) {

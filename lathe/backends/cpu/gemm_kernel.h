@@ -30,8 +30,8 @@ struct GemmTile {
   bool accumulate;       ///< add to acc; else acc is not read
   /// Sums of an earlier tile in other memory, to be stored meanwhile; or null.
   const GemmStore* finish;
-  const void* next_b;  ///< the b panel that comes after this one, to be fetched into the cache meanwhile
-  int64_t next_b_bytes;
+  const void* next;  ///< what a later tile reads, to be fetched into the cache meanwhile
+  int64_t next_bytes;
 };
 
 /// The only place where results leave: c[rows][cols] = acc + bias + addend, rounded to the type of c.
@@ -79,11 +79,12 @@ struct GemmPack {
   void* dst;
 };
 
-/// out[j] = Σ over m rows of x[i][j], for n columns.
+/// out[j] (+)= Σ over m rows of x[i][j], for n columns.
 struct ColumnSums {
   const void* x;
   GemmType type;
   int64_t ldx, m, n;
+  bool accumulate;  ///< add to out; else to 0
   float* out;
 };
 

@@ -177,8 +177,8 @@ void tile_of(const GemmTile* t) {
       sum[i][j] = t->accumulate ? _mm512_load_ps(acc + i * kNr + 16 * j) : _mm512_setzero_ps();
   const float* a = static_cast<const float*>(t->a);
   const float* b = static_cast<const float*>(t->b);
-  const char* next = static_cast<const char*>(t->next_b);
-  const char* const next_end = next + t->next_b_bytes;
+  const char* next = static_cast<const char*>(t->next);
+  const char* const next_end = next + t->next_bytes;
   for (int64_t k = t->k / Dot::kWord; k > 0; --k, a += kMr, b += kNr) {
     if (next < next_end) _mm_prefetch(next, _MM_HINT_T1), next += 64;
     const __m512 b0 = _mm512_load_ps(b), b1 = _mm512_load_ps(b + 16);

@@ -13,11 +13,11 @@ namespace {
 template <void (*kStore)(const GemmStore*, int, int), int kStep>
 class Meanwhile {
  public:
-  explicit Meanwhile(const GemmTile* t) : finish_(t->finish), next_(static_cast<const char*>(t->next_b)) {
+  explicit Meanwhile(const GemmTile* t) : finish_(t->finish), next_(static_cast<const char*>(t->next)) {
     const int64_t steps = t->k / kStep;
     rows_ = finish_ == nullptr ? 0 : static_cast<int>((finish_->rows + steps - 1) / steps);
-    lines_ = static_cast<int>((t->next_b_bytes / 64 + steps - 1) / steps);
-    end_ = next_ + t->next_b_bytes;
+    lines_ = static_cast<int>((t->next_bytes / 64 + steps - 1) / steps);
+    end_ = next_ + t->next_bytes;
   }
   void step() {
     if (rows_ > 0) {

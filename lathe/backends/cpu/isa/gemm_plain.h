@@ -173,21 +173,17 @@ static void gemm_pack_line(const char* src, const GemmPack* p, int64_t count, fl
 }
 
 [[maybe_unused]] static void gemm_column_sums(const ColumnSums* s) {
-  constexpr int64_t kColumns = kGemmPiece, kRows = 64;
+  constexpr int64_t kColumns = kGemmPiece;
   const char* x = static_cast<const char*>(s->x);
   for (int64_t first = 0; first < s->n; first += kColumns) {
     const int64_t cols = gemm_piece(first, s->n);
-    float total[kColumns] = {};
-    for (int64_t block = 0; block < s->m; block += kRows) {
-      const int64_t end = block + kRows < s->m ? block + kRows : s->m;
-      float part[kColumns] = {}, row[kColumns];
-      for (int64_t i = block; i < end; ++i) {
-        gemm_widen_piece(x + (i * s->ldx + first) * gemm_bytes(s->type), s->type, cols, row);
-        for (int64_t j = 0; j < cols; ++j) part[j] += row[j];
-      }
-      for (int64_t j = 0; j < kColumns; ++j) total[j] += part[j];
+    float sum[kColumns] = {}, row[kColumns];
+    for (int64_t i = 0; i < s->m; ++i) {
+      gemm_widen_piece(x + (i * s->ldx + first) * gemm_bytes(s->type), s->type, cols, row);
+      for (int64_t j = 0; j < cols; ++j) sum[j] += row[j];
     }
-    for (int64_t j = 0; j < cols; ++j) s->out[first + j] = total[j];
+    for (int64_t j = 0; j < cols; ++j)
+      s->out[first + j] = (s->accumulate ? s->out[first + j] : 0.0f) + sum[j];
   }
 }
 
