@@ -11,16 +11,14 @@
 namespace lathe::cpu {
 namespace {
 
-constexpr size_t kAlignment = 64;
+constexpr int64_t kAlignment = 64;
 // k of a piece of a source whose lines run across the panels; also of a block of the sums of columns.  A
 // multiple of every kernel's groups, and every kernel's kc is one of it.
 constexpr int64_t kPackedLines = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
-size_t aligned(int64_t bytes) {
-  return (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-}
+size_t aligned(int64_t bytes) { return static_cast<size_t>(round_up(bytes, kAlignment)); }
 
 // Bytes of the second-level cache of one core, or a guess that fits most.
 int64_t second_level_cache() {
@@ -171,6 +169,34 @@ void pack_piece(const Packing& p, int64_t panel, int64_t first_packed, int64_t f
   p.kernel.pack(&pack);
 }
 
+// Rows of memory, as cache lines.
+struct Rows {
+  const char* first = nullptr;
+  int64_t count = 0, row_bytes = 0, pitch = 0;
+
+  /// The lines of part `part` of `parts`.
+  GemmFetch fetch(int64_t part, int64_t parts) const {
+    if (count == 0) return {};
+    const int64_t row_lines = row_bytes / kAlignment, all = count * row_lines;
+    const int64_t begin = all * part / parts, end = all * (part + 1) / parts;
+    const int64_t at = begin % row_lines * kAlignment;
+    return {first + begin / row_lines * pitch + at, end - begin, row_bytes - at, row_bytes, pitch};
+  }
+};
+
+// Where packing reads those panels and k.
+Rows rows_of(const Packing& p, Share panels, Share k) {
+  const Share lines{panels.begin * p.panel, std::min<long>(panels.end * p.panel, p.lines)};
+  const Share ks{k.begin, std::min<long>(k.end, p.k)};
+  const auto [begin, end] = p.along_k ? lines : ks;
+  const auto [from, to] = p.along_k ? ks : lines;
+  const int64_t bytes = static_cast<int64_t>(size_of(p.type));
+  if (begin >= end || from >= to) return {};
+  const char* first = static_cast<const char*>(p.src) + (begin * p.ld + from) * bytes;
+  const int64_t before = reinterpret_cast<uintptr_t>(first) % kAlignment;
+  return {first - before, end - begin, round_up(before + (to - from) * bytes, kAlignment), p.ld * bytes};
+}
+
 /// Half-open ranges of panels and of k.
 struct Piece {
   Share panels, k;
@@ -205,14 +231,10 @@ class Pieces {
 
  private:
   void fetch(const Piece& piece) const {
-    const Share lines{piece.panels.begin * p_.panel, std::min<long>(piece.panels.end * p_.panel, p_.lines)};
-    const Share k{piece.k.begin, std::min<long>(piece.k.end, p_.k)};
-    const auto [begin, end] = p_.along_k ? lines : k;
-    const auto [from, to] = p_.along_k ? k : lines;
-    const int64_t bytes = static_cast<int64_t>(size_of(p_.type));
-    for (long line = begin; line < end; ++line)
-      for (int64_t at = (line * p_.ld + from) * bytes; at < (line * p_.ld + to) * bytes; at += kAlignment)
-        __builtin_prefetch(static_cast<const char*>(p_.src) + at, 0, 2);
+    const Rows rows = rows_of(p_, piece.panels, piece.k);
+    for (int64_t row = 0; row < rows.count; ++row)
+      for (int64_t at = 0; at < rows.row_bytes; at += kAlignment)
+        __builtin_prefetch(rows.first + row * rows.pitch + at, 0, 2);
   }
   const Packing& p_;
   Piece all_;
@@ -262,9 +284,12 @@ void sum_share(const Plan& p, int part, int parts) {
     sum_lines(p, begin, end, k, k + kPackedLines);
 }
 
-// Panels of c.
+// Panels of c: those of the operand that stays in the cache, and those that stream past them, which are piece
+// `turn` of `turns`.  Then other panels stay: `next`, or none.
 struct Block {
-  Share m, n;
+  Share stays, streams;
+  int64_t turn, turns;
+  Share next;
 };
 
 // c in blocks: those of one region after another.
@@ -286,10 +311,13 @@ class Blocks {
   /// What stays in the cache stays so over some indices that follow each other.  Some blocks are empty.
   Block operator[](int64_t index) const {
     const int64_t each = m_blocks_ * n_blocks_, region = index / each, in_region = index % each;
-    const int64_t m = p_.a_stays ? in_region / n_blocks_ : in_region % m_blocks_;
-    const int64_t n = p_.a_stays ? in_region % n_blocks_ : in_region / m_blocks_;
-    return {part_of(share(p_.m_panels, static_cast<int>(region / p_.across), p_.down), m, m_blocks_),
-            part_of(share(p_.n_panels, static_cast<int>(region % p_.across), p_.across), n, n_blocks_)};
+    const Share m = share(p_.m_panels, static_cast<int>(region / p_.across), p_.down);
+    const Share n = share(p_.n_panels, static_cast<int>(region % p_.across), p_.across);
+    const Share staying = p_.a_stays ? m : n, streaming = p_.a_stays ? n : m;
+    const int64_t turns = p_.a_stays ? n_blocks_ : m_blocks_, count = each / turns;
+    const int64_t block = in_region / turns, turn = in_region % turns;
+    return {part_of(staying, block, count), part_of(streaming, turn, turns), turn, turns,
+            block + 1 < count ? part_of(staying, block + 1, count) : Share{0, 0}};
   }
 
  private:
@@ -324,14 +352,18 @@ class Work {
   }
 
   void block(const Block& block) {
-    const Share stays = p_.a_stays ? block.m : block.n, other = p_.a_stays ? block.n : block.m;
+    const auto [stays, streams, turn, turns, next] = block;
+    const Rows source = p_.in_time ? rows_of(packing(), next, {0, p_.k_padded}) : Rows{};
+    const int64_t tiles = p_.k_blocks * (streams.end - streams.begin) * (stays.end - stays.begin);
+    int64_t tile_index = turn * tiles;
     const int64_t first = slot_;
     for (int64_t k = 0; k < p_.k_padded; k += p_.k_block) {
       if (p_.in_time) hold(block, k);
       if (p_.k_blocks > 1) slot_ = first;
-      for (long streaming = other.begin; streaming < other.end; ++streaming)
-        for (long staying = stays.begin; staying < stays.end; ++staying)
-          p_.a_stays ? tile(staying, streaming, k, stays) : tile(streaming, staying, k, stays);
+      for (long stream = streams.begin; stream < streams.end; ++stream)
+        for (long stay = stays.begin; stay < stays.end; ++stay, ++tile_index)
+          tile(p_.a_stays ? stay : stream, p_.a_stays ? stream : stay, k, stays,
+               source.fetch(tile_index, tiles * turns));
     }
   }
 
@@ -340,15 +372,17 @@ class Work {
     if (waiting_) kernel_.store(&waiting_store_);
   }
 
+  Packing packing() const { return p_.a_stays ? packing_of_a(p_, own_) : packing_of_b(p_, own_); }
+
   /// Packs the block of k from k on of what stays, unless it is there.
   void hold(const Block& block, int64_t k) {
-    const Share stays = p_.a_stays ? block.m : block.n;
+    const Share stays = block.stays;
     if (held_.begin != stays.begin || held_.end != stays.end) held_ = stays, held_k_ = 0;
     if (k < held_k_) return;
     held_k_ = std::min<long>(k + p_.k_block, p_.k_padded);
-    const Packing packing = p_.a_stays ? packing_of_a(p_, own_) : packing_of_b(p_, own_);
+    const Packing packing = this->packing();
     const Pieces pieces(packing, stays, {k, held_k_});
-    const bool sums = p_.a_stays && g_.a_sums != nullptr && block.n.begin == 0;
+    const bool sums = p_.a_stays && g_.a_sums != nullptr && block.turn == 0;
     for (long i = 0; i < pieces.count(); ++i) {
       pieces.pack(i, stays.begin);
       const Piece piece = pieces[i];
@@ -371,7 +405,7 @@ class Work {
   }
 
   /// Tiles take slots in turn, so that the one before keeps its own until this one has stored it.
-  void tile(int64_t i, int64_t j, int64_t k, Share stays) {
+  void tile(int64_t i, int64_t j, int64_t k, Share stays, const GemmFetch& source) {
     const int64_t bytes = p_.element_bytes();
     const bool last = k + p_.k_block >= p_.k_padded;
     float* acc = scratch_ + slot_ * kernel_.mr * kernel_.nr;
@@ -402,6 +436,7 @@ class Work {
                              static_cast<int>(stays.end - stays.begin));
     t.next = static_cast<const char*>(p_.a_stays ? t.b : t.a) + panel_bytes + part.begin * 64;
     t.next_bytes = (part.end - part.begin) * 64;
+    t.source = source;
     kernel_.tile(&t);
     waiting_ = last;
     waiting_store_ = store;

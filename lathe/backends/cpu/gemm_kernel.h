@@ -18,6 +18,13 @@ enum class GemmType : uint8_t { kF32, kBf16, kF16 };
 /// That of f32, bf16 or f16.
 GemmType kernel_type(DType type);
 
+/// Cache lines of rows of `row_bytes` that begin `pitch` bytes from each other: `lines` of them from `at` on,
+/// of whose row `left` bytes remain.
+struct GemmFetch {
+  const char* at;
+  int64_t lines, left, row_bytes, pitch;
+};
+
 /// acc[rows][nr] (+)= a panel · b panel.
 struct GemmTile {
   const void* a;         ///< [k / a_group][mr][a_group], or rows in place
@@ -32,6 +39,7 @@ struct GemmTile {
   const GemmStore* finish;
   const void* next;  ///< what a later tile reads, to be fetched into the cache meanwhile
   int64_t next_bytes;
+  GemmFetch source;  ///< what is packed next, likewise; a kernel may leave it
 };
 
 /// The only place where results leave: c[rows][cols] = acc + bias + addend, rounded to the type of c.

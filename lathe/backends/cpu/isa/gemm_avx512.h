@@ -166,6 +166,14 @@ void pack_blocks(const GemmPack* p) {
   p->along_k ? pack_panel<Source, kWord, kRows, true>(p) : pack_panel<Source, kWord, kRows, false>(p);
 }
 
+inline void fetch_line(GemmFetch& source) {
+  _mm_prefetch(source.at, _MM_HINT_T1);
+  --source.lines, source.at += 64, source.left -= 64;
+  if (source.left > 0) return;
+  source.at += source.pitch - source.row_bytes;
+  source.left = source.row_bytes;
+}
+
 // A tile of kRows x 32 sums.  Dot: adds the products of the words of two registers.
 template <typename Dot, int kRows>
 void tile_of(const GemmTile* t) {
@@ -179,8 +187,10 @@ void tile_of(const GemmTile* t) {
   const float* b = static_cast<const float*>(t->b);
   const char* next = static_cast<const char*>(t->next);
   const char* const next_end = next + t->next_bytes;
+  GemmFetch source = t->source;
   for (int64_t k = t->k / Dot::kWord; k > 0; --k, a += kMr, b += kNr) {
     if (next < next_end) _mm_prefetch(next, _MM_HINT_T1), next += 64;
+    if (source.lines > 0) fetch_line(source);
     const __m512 b0 = _mm512_load_ps(b), b1 = _mm512_load_ps(b + 16);
     LATHE_UNROLL
     for (int i = 0; i < kRows; ++i) {
