@@ -299,14 +299,12 @@ class Blocks {
     const int64_t rows = ceil_div(p.m_panels, p.down), columns = ceil_div(p.n_panels, p.across);
     m_blocks_ = ceil_div(rows, p.m_step);
     n_blocks_ = ceil_div(columns, p.n_step);
-    // Enough blocks that a thread that is done early finds one to take over.  Where a block is packed once
-    // for all that streams past it, smaller pieces of that cost nothing.
+    // Enough blocks that a thread that is done early finds one to take over.  Less of what streams past costs
+    // nothing; where less stays, the other one streams past more often.
     if (parts == 1) return;
-    if (p.in_time && p.a_stays)
-      n_blocks_ = std::clamp(ceil_div(kBlocksInTime, m_blocks_), n_blocks_, columns);
-    else
-      m_blocks_ =
-          std::clamp(ceil_div(p.in_time ? kBlocksInTime : kBlocksOfAThread, n_blocks_), m_blocks_, rows);
+    int64_t &stays = p.a_stays ? m_blocks_ : n_blocks_, &streams = p.a_stays ? n_blocks_ : m_blocks_;
+    streams = std::clamp(ceil_div(kBlocksOfAThread, stays), streams, p.a_stays ? columns : rows);
+    stays = std::clamp(ceil_div(kFewestOfAThread, streams), stays, p.a_stays ? rows : columns);
   }
 
   int64_t count() const { return p_.down * p_.across * m_blocks_ * n_blocks_; }
@@ -323,7 +321,7 @@ class Blocks {
   }
 
  private:
-  static constexpr int64_t kBlocksOfAThread = 24, kBlocksInTime = 64;
+  static constexpr int64_t kBlocksOfAThread = 64, kFewestOfAThread = 8;
   static Share part_of(Share whole, int64_t index, int64_t count) {
     const Share part = share(whole.end - whole.begin, static_cast<int>(index), static_cast<int>(count));
     return {whole.begin + part.begin, whole.begin + part.end};
