@@ -47,7 +47,7 @@ void run_attention(const Call& c) {
 
 void run_attention_bwd(const Call& c) {
   attention_bwd(c.stream, c.beside(), describe(c, kBackward), c.in[0], c.in[1], c.in[2], c.input<float>(3),
-                c.out[0]);
+                c.out[0], c.workspace);
   c.join();
 }
 
@@ -73,7 +73,7 @@ bool plain_accepts(const Node& node, const Program& program) {
 std::vector<Entry> attention_entries() {
   return {{&op::attention, "tensor cores", run_attention<attention>, nullptr, tensor_cores_accept},
           {&op::attention, "plain", run_attention<attention_plain>, nullptr, plain_accepts},
-          {&op::attention_bwd, "tensor cores", run_attention_bwd, nullptr, tensor_cores_accept},
+          {&op::attention_bwd, "tensor cores", run_attention_bwd, backward_workspace, tensor_cores_accept},
           {&op::attention_bwd, "plain", run_attention_bwd_plain, backward_workspace, plain_accepts}};
 }
 

@@ -43,7 +43,7 @@ bool attention_on_tensor_cores(DType t, int64_t width) {
 }
 
 size_t attention_bwd_workspace_bytes(int64_t tokens, int64_t heads) {
-  return static_cast<size_t>(tokens * heads) * sizeof(float);
+  return static_cast<size_t>(tokens * heads) * 2 * sizeof(float);
 }
 
 void attention_delta(cudaStream_t stream, const Attention& a, const void* dy, const void* y, float* delta) {
@@ -65,9 +65,10 @@ void attention(cudaStream_t stream, const Attention& a, const void* qkv, void* y
 }
 
 void attention_bwd(cudaStream_t stream, cudaStream_t beside, const Attention& a, const void* dy,
-                   const void* qkv, const void* y, const float* lse, void* dqkv) {
-  if (a.t == DType::bf16) return attention_backward<__nv_bfloat16>(stream, beside, a, dy, qkv, y, lse, dqkv);
-  attention_backward<__half>(stream, beside, a, dy, qkv, y, lse, dqkv);
+                   const void* qkv, const void* y, const float* lse, void* dqkv, void* workspace) {
+  if (a.t == DType::bf16)
+    return attention_backward<__nv_bfloat16>(stream, beside, a, dy, qkv, y, lse, dqkv, workspace);
+  attention_backward<__half>(stream, beside, a, dy, qkv, y, lse, dqkv, workspace);
 }
 
 }  // namespace lathe::cuda

@@ -35,19 +35,20 @@ bool attention_on_tensor_cores(DType t, int64_t width);
 void attention(cudaStream_t stream, const Attention& a, const void* qkv, void* y, float* lse);
 
 /// dqkv, 0 at tokens ≥ cu[B], from y and lse as the forward pass gave them.  All tensors begin at multiples
-/// of 16 bytes.  A part is computed on `beside`, which may be `stream`.  Source: Dao 2023 alg. 2.
+/// of 16 bytes.  workspace: attention_bwd_workspace_bytes.  A part is computed on `beside`, which may be
+/// `stream`.  Source: Dao 2023 alg. 2.
 void attention_bwd(cudaStream_t stream, cudaStream_t beside, const Attention& a, const void* dy,
-                   const void* qkv, const void* y, const float* lse, void* dqkv);
+                   const void* qkv, const void* y, const float* lse, void* dqkv, void* workspace);
 
-/// The same in f32 arithmetic throughout, for every type and D.  workspace: attention_bwd_workspace_bytes.
+/// The same in f32 arithmetic throughout, for every type and D.
 void attention_plain(cudaStream_t stream, const Attention& a, const void* qkv, void* y, float* lse);
 void attention_bwd_plain(cudaStream_t stream, const Attention& a, const void* dy, const void* qkv,
                          const void* y, const float* lse, void* dqkv, void* workspace);
 
-/// Σ dy∘y of every head and token, [H, N] f32.
+/// Two f32 for every head and token.
 size_t attention_bwd_workspace_bytes(int64_t tokens, int64_t heads);
 
-/// That sum.  t, D: any.
+/// Σ dy∘y of every head and token, [H, N] f32.  t, D: any.
 void attention_delta(cudaStream_t stream, const Attention& a, const void* dy, const void* y, float* delta);
 
 }  // namespace lathe::cuda

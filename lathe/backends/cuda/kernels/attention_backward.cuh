@@ -1,45 +1,57 @@
 #pragma once
 // Launches of the backward kernels on the tensor cores.
+#include <algorithm>
+
 #include "lathe/backends/cuda/kernels/attention_dkv.cuh"
 #include "lathe/backends/cuda/kernels/attention_dq.cuh"
+#include "lathe/backends/cuda/kernels/attention_ring.cuh"
 #include "lathe/backends/cuda/kernels/attention_types.h"
 
 namespace lathe::cuda {
 
+/// Rows of more than `done` tokens; everything if that is 0.
 template <typename T, int DP, int W, bool kDrop>
 void launch_backward(cudaStream_t stream, cudaStream_t beside, const Attention& a, const T* dy, const T* qkv,
-                     const T* y, const float* lse, T* dqkv) {
+                     const T* y, const float* lse, T* dqkv, int done) {
   using Dkv = DkvShape<DP, W>;
   using Dq = DqShape<DP>;
   launch_tiles<attention_dkv_kernel<T, DP, W, kDrop>>(stream, blocks_of(a, Dkv::kKeys), Dkv::kThreads,
-                                                      Dkv::kBytes, a, dy, qkv, y, lse, dqkv);
-  if (a.tokens > Dkv::kKeys)
+                                                      Dkv::kBytes, a, dy, qkv, y, lse, dqkv, done);
+  const int whole = std::max(done, Dkv::kKeys);
+  if (a.tokens > whole)
     launch_tiles<attention_dq_kernel<T, DP, kDrop>>(beside, blocks_of(a, Dq::kQueries), Dq::kThreads,
-                                                    Dq::kBytes, a, dy, qkv, y, lse, dqkv, Dkv::kKeys);
+                                                    Dq::kBytes, a, dy, qkv, y, lse, dqkv, whole);
 }
 
 template <typename T, int DP, bool kDrop>
 void launch_backward(cudaStream_t stream, cudaStream_t beside, const Attention& a, const T* dy, const T* qkv,
-                     const T* y, const float* lse, T* dqkv) {
+                     const T* y, const float* lse, T* dqkv, int done) {
   if constexpr (DP <= 64)
     if (a.tokens <= 64 * a.rows)  // most rows fit a tile of 64 keys, which leaves fewer warps idle than 128
-      return launch_backward<T, DP, 4, kDrop>(stream, beside, a, dy, qkv, y, lse, dqkv);
-  launch_backward<T, DP, 8, kDrop>(stream, beside, a, dy, qkv, y, lse, dqkv);
+      return launch_backward<T, DP, 4, kDrop>(stream, beside, a, dy, qkv, y, lse, dqkv, done);
+  launch_backward<T, DP, 8, kDrop>(stream, beside, a, dy, qkv, y, lse, dqkv, done);
 }
 
 template <typename T, int DP>
 void launch_backward(cudaStream_t stream, cudaStream_t beside, const Attention& a, const T* dy, const T* qkv,
-                     const T* y, const float* lse, T* dqkv) {
-  if (a.dropout.threshold > 0) return launch_backward<T, DP, true>(stream, beside, a, dy, qkv, y, lse, dqkv);
-  launch_backward<T, DP, false>(stream, beside, a, dy, qkv, y, lse, dqkv);
+                     const T* y, const float* lse, T* dqkv, int done = 0) {
+  if (a.dropout.threshold > 0)
+    return launch_backward<T, DP, true>(stream, beside, a, dy, qkv, y, lse, dqkv, done);
+  launch_backward<T, DP, false>(stream, beside, a, dy, qkv, y, lse, dqkv, done);
 }
 
 /// `attention_bwd` for one type.
 template <typename T>
 void attention_backward(cudaStream_t stream, cudaStream_t beside, const Attention& a, const void* dy,
-                        const void* qkv, const void* y, const float* lse, void* dqkv) {
+                        const void* qkv, const void* y, const float* lse, void* dqkv, void* workspace) {
   const T *g = static_cast<const T*>(dy), *x = static_cast<const T*>(qkv), *out = static_cast<const T*>(y);
   T* to = static_cast<T*>(dqkv);
+  if (const int blocks = blocks_of_ring<T>(a); blocks > 0) {
+    launch_ring(stream, blocks, a, g, x, out, lse, static_cast<float*>(workspace), to);
+    const int done = blocks * kGroupTokens;
+    if (a.tokens > done) launch_backward<T, 64>(stream, beside, a, g, x, out, lse, to, done);
+    return;
+  }
   if (a.width <= 32) return launch_backward<T, 32>(stream, beside, a, g, x, out, lse, to);
   if (a.width <= 64) return launch_backward<T, 64>(stream, beside, a, g, x, out, lse, to);
   if (a.width <= 128) return launch_backward<T, 128>(stream, beside, a, g, x, out, lse, to);

@@ -1,7 +1,8 @@
 #pragma once
 // Backward attention on the tensor cores, gradients of keys and values: one block per head and tile of keys
 // of a row; the queries pass through shared memory in tiles, the next one on its way while one is computed.
-// A row whose keys are one tile gets the gradients of its queries from the same block.
+// A row whose keys are one tile gets the gradients of its queries from the same block.  Rows of up to `done`
+// tokens and tokens of no row are left alone if `done` > 0: attention_ring.cuh computes them.
 #include "lathe/backends/cuda/kernels/attention_mma.cuh"
 #include "lathe/backends/cuda/kernels/attention_tile.cuh"
 
@@ -219,7 +220,7 @@ template <typename T, int DP, int W, bool kDrop>
 __global__ void __launch_bounds__(DkvShape<DP, W>::kThreads, DkvShape<DP, W>::kBlocks)
     attention_dkv_kernel(const __grid_constant__ Attention a, const T* __restrict__ dy,
                          const T* __restrict__ qkv, const T* __restrict__ y, const float* __restrict__ lse,
-                         T* __restrict__ dqkv) {
+                         T* __restrict__ dqkv, int done) {
   follow();
   using Shape = DkvShape<DP, W>;
   constexpr int kRow = Shape::kRow, kKeys = Shape::kKeys, kQueries = Shape::kQueries,
@@ -228,7 +229,7 @@ __global__ void __launch_bounds__(DkvShape<DP, W>::kThreads, DkvShape<DP, W>::kB
   __shared__ AttentionMask mask;
   share_tile<kDrop, kKeys>(a, tile, mask);
   const int left = tile.length - tile.first, head = tile.head;
-  if (left <= 0) return;
+  if (left <= 0 || tile.length <= done || (done > 0 && tile.row == a.rows)) return;
   const int width = static_cast<int>(a.width), stride = stride_of(a, 3), out_stride = stride_of(a, 1);
   if (tile.row == a.rows) {
     for (int part = 0; part < 3; ++part)

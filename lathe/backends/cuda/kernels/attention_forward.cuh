@@ -1,6 +1,7 @@
 #pragma once
 // Forward attention on the tensor cores: one block per head and tile of queries of a row; the keys pass
 // through shared memory in tiles, the next one on its way while one is computed.
+#include "lathe/backends/cuda/kernels/attention_group_forward.cuh"
 #include "lathe/backends/cuda/kernels/attention_mma.cuh"
 #include "lathe/backends/cuda/kernels/attention_tile.cuh"
 #include "lathe/backends/cuda/kernels/attention_types.h"
@@ -17,10 +18,6 @@ struct ForwardShape {
   static constexpr int kBlocks = DP <= 64 ? (S == 2 ? 3 : 4) : 2;  // per multiprocessor
   static constexpr size_t kBytes = (kQueries + 4 * kKeys) * kRow * 2;
 };
-
-/// Exponentials relative to a score that is at most 2⁸ below the largest are as good as relative to that one:
-/// what was summed before is brought to a larger one only then.
-constexpr float kHeadroom = 8;
 
 /// One warp: 16 · S queries.  Scores: [16 queries, 32 keys], lane t with keys from 8 t on (`permuted`).
 template <typename T, int DP, int S, bool kDrop>
@@ -260,6 +257,7 @@ template <typename T>
 void attention_forward(cudaStream_t stream, const Attention& a, const void* qkv, void* y, float* lse) {
   const T* from = static_cast<const T*>(qkv);
   T* to = static_cast<T*>(y);
+  if (group_forward_accepts<T>(a)) return launch_group_forward<T>(stream, a, from, to, lse);
   if (a.width <= 32) return launch_forward<T, 32>(stream, a, from, to, lse);
   if (a.width <= 64) return launch_forward<T, 64>(stream, a, from, to, lse);
   if (a.width <= 128) return launch_forward<T, 128>(stream, a, from, to, lse);

@@ -198,6 +198,10 @@ __device__ inline float exp2_fast(float x) {
   return y;
 }
 
+/// Exponentials relative to a score that is at most 2⁸ below the largest are as good as relative to that one:
+/// what was summed before is brought to a larger one only then.
+constexpr float kHeadroom = 8;
+
 /// Stores 16 rows of results, [16, 8 · kResults] from `to` on: row r times factor[r / 8], of which the first
 /// `valid` rows and `width` columns exist.  All lanes of the warp call it.  scratch: 16 rows, kRow elements
 /// apart, that no other warp uses.  kSwapped: row r of the results is row swapped(r).

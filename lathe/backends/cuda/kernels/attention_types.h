@@ -9,6 +9,6 @@ template <typename T>
 void attention_forward(cudaStream_t stream, const Attention& a, const void* qkv, void* y, float* lse);
 template <typename T>
 void attention_backward(cudaStream_t stream, cudaStream_t beside, const Attention& a, const void* dy,
-                        const void* qkv, const void* y, const float* lse, void* dqkv);
+                        const void* qkv, const void* y, const float* lse, void* dqkv, void* workspace);
 
 }  // namespace lathe::cuda
