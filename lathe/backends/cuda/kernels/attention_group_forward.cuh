@@ -62,10 +62,10 @@ struct GroupForward {
   /// Zeros what is dropped of 64 keys; words: of query g, then g + 8, 8 keys from 8 t and 32 + 8 t on.
   __device__ static void drop(GroupSums& s, const uint4 (&words)[2][2], const AttentionMask& mask) {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) {
+    for (int i = 0; i < 32; i += 2) {
       const uint4& four = words[i / 2 % 2][i / 16];
       const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-      if (!mask.keeps(word[i / 4 % 4], i % 2)) s[i / 4][i % 4] = 0;
+      mask.drop(word[i / 4 % 4], s[i / 4][i % 4], s[i / 4][i % 4 + 1]);
     }
   }
 };

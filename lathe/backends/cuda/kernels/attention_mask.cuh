@@ -15,6 +15,7 @@ struct alignas(16) AttentionMask {
   /// for all queries and keys.
   uint32_t keys[14];
   uint32_t limit;  ///< the threshold in the upper half of a word; one of 2¹⁶ as 2¹⁶ − 1: kept_scale then is 0
+  uint32_t limits;  ///< in both halves
 
   /// Counter: (key / 8, head << 16 | query, sample, site).
   __device__ void prepare(const DropoutRule& rule, uint32_t seed, uint32_t step, int head, int32_t sample) {
@@ -27,6 +28,7 @@ struct alignas(16) AttentionMask {
     keys[1] ^= rule.site;
     keys[2] ^= kFactor1 * static_cast<uint32_t>(sample);
     limit = min(rule.threshold, 0xffffu) << 16;
+    limits = limit | limit >> 16;
   }
 
   /// The decisions on eight neighbouring keys from 8 · group on.
@@ -45,6 +47,14 @@ struct alignas(16) AttentionMask {
 
   /// Whether the lower or upper half of a word keeps its element.
   __device__ bool keeps(uint32_t word, int half) const { return (half == 0 ? word << 16 : word) >= limit; }
+
+  /// Zeros what the lower and the upper half of a word drop.
+  __device__ void drop(uint32_t word, float& of_lower, float& of_upper) const {
+    bool lower, upper;
+    __vibmax_u16x2(word, limits, &upper, &lower);
+    if (!lower) of_lower = 0;
+    if (!upper) of_upper = 0;
+  }
 };
 
 }  // namespace lathe::cuda

@@ -70,6 +70,9 @@ __global__ void __launch_bounds__(kGroupThreads, 3)
   const int cluster = static_cast<int>(blockIdx.x) / blocks, row = cluster / heads, head = cluster % heads;
   const int rows = static_cast<int>(a.rows), begin = a.cu[row],
             length = (row < rows ? a.cu[row + 1] : static_cast<int>(a.tokens)) - begin;
+  uint32_t seed = 0, update = 0;
+  int32_t sample = 0;
+  if (kDrop && row < rows) seed = a.dropout.rng[0], update = a.dropout.rng[1], sample = a.row_ids[row];
   const int stride = stride_of(a, 3), out_stride = stride_of(a, 1);
   if (row == rows) {
     for (int first = rank * kGroupTokens; first < length; first += blocks * kGroupTokens)
@@ -82,6 +85,16 @@ __global__ void __launch_bounds__(kGroupThreads, 3)
   if (tiles > blocks || rank >= tiles) return;
 
   const int first = rank * kGroupTokens, left = length - first;
+  const int64_t own_sums = static_cast<int64_t>(head) * a.tokens + begin, apart = a.heads * a.tokens;
+  const int token = thread / 2, there = first + min(token, left - 1);  // two threads a query
+  Vec8<T> own_dy[4], own_y[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int column = thread % 2 * 32 + 8 * i;
+    own_dy[i] = *reinterpret_cast<const Vec8<T>*>(head_of(a, dy, 1, 0, head, begin + there) + column);
+    own_y[i] = *reinterpret_cast<const Vec8<T>*>(head_of(a, y, 1, 0, head, begin + there) + column);
+  }
+  const float own_lse = lse[own_sums + there];
   const T* const from_q = head_of(a, qkv, 3, 0, head, begin);
   const T* const from_dy = head_of(a, dy, 1, 0, head, begin);
   const auto fetch = [&](int tile, int stage) {
@@ -97,7 +110,7 @@ __global__ void __launch_bounds__(kGroupThreads, 3)
   end_copies();
 
   if (thread == 0) {
-    if (kDrop) mask.prepare(a.dropout, a.dropout.rng[0], a.dropout.rng[1], head, a.row_ids[row]);
+    if (kDrop) mask.prepare(a.dropout, seed, update, head, sample);
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full));
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 4;" ::"r"(empty));
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -105,23 +118,14 @@ __global__ void __launch_bounds__(kGroupThreads, 3)
   }
   // lse in units of log 2 and −(1 − p) Σ dy∘y of this block's queries, for all blocks.
   float* const sums = reinterpret_cast<float*>(generic + M::kSums);
-  const int64_t own_sums = static_cast<int64_t>(head) * a.tokens + begin, apart = a.heads * a.tokens;
   {
-    const int token = thread / 2, there = min(token, left - 1);
-    const T* const from_dy = head_of(a, dy, 1, 0, head, begin + first + there) + thread % 2 * 32;
-    const T* const from_y = head_of(a, y, 1, 0, head, begin + first + there) + thread % 2 * 32;
     float sum = 0;
 #pragma unroll
-    for (int i = 0; i < 32; i += 8) {
-      float u[8], v[8];
-      load8(from_dy + i, u);
-      load8(from_y + i, v);
+    for (int i = 0; i < 4; ++i)
 #pragma unroll
-      for (int k = 0; k < 8; ++k) sum += u[k] * v[k];
-    }
+      for (int k = 0; k < 8; ++k) sum += to_float(own_dy[i].at[k]) * to_float(own_y[i].at[k]);
     sum += __shfl_xor_sync(kAllLanes, sum, 1);
-    const float value =
-        thread % 2 == 0 ? lse[own_sums + first + there] * kLog2E : sum * -(kDrop ? kept_part(a) : 1.f);
+    const float value = thread % 2 == 0 ? own_lse * kLog2E : sum * -(kDrop ? kept_part(a) : 1.f);
     sums[thread % 2 * kGroupTokens + token] = token < left || thread % 2 == 1 ? value : INFINITY;
     if (token < left) prepared[own_sums + first + token + thread % 2 * apart] = value;
   }
@@ -171,12 +175,12 @@ __global__ void __launch_bounds__(kGroupThreads, 3)
         const float2 l = *reinterpret_cast<const float2*>(of_tile + 16 * i + 8 * n);
         const float2 d = *reinterpret_cast<const float2*>(of_tile + kGroupTokens + 16 * i + 8 * n);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          float &p = s[2 * i + n][j], &x = dp[2 * i + n][j];
-          p = exp2_fast(p * scale - (j % 2 == 0 ? l.x : l.y));
-          const float drawn = p * (j % 2 == 0 ? d.x : d.y);
-          if (kDrop && !mask.keeps(words[i][2 * n + j / 2], j % 2)) p = 0;
-          x = p * x + drawn;
+        for (int j = 0; j < 4; j += 2) {
+          float *const p = s[2 * i + n] + j, *const x = dp[2 * i + n] + j;
+          p[0] = exp2_fast(p[0] * scale - l.x), p[1] = exp2_fast(p[1] * scale - l.y);
+          const float drawn[2] = {p[0] * d.x, p[1] * d.y};
+          if constexpr (kDrop) mask.drop(words[i][2 * n + j / 2], p[0], p[1]);
+          x[0] = p[0] * x[0] + drawn[0], x[1] = p[1] * x[1] + drawn[1];
         }
       }
       as_operand<T>(p_operand[i], s + 2 * i);
