@@ -4,6 +4,7 @@
 //
 // Lane 4 g + t holds of a result [16, 8] the elements (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
 // Source: PTX ISA, "Matrix Fragments for mma.m16n8k16", "ldmatrix", "movmatrix".
+#include "lathe/backends/cuda/kernels/cluster.cuh"
 #include "lathe/backends/cuda/kernels/common.cuh"
 
 namespace lathe::cuda {
@@ -13,10 +14,6 @@ namespace lathe::cuda {
 constexpr int kRowPad = 8;
 
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x % kWarp); }
-
-__device__ inline uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
 
 /// threadIdx.x, read anew: what is computed from it does not stay in registers from one tile to the next.
 __device__ inline unsigned fresh_thread() {

@@ -16,40 +16,6 @@ struct RingMemory {
   static constexpr size_t kBytes = kSums + 4 * kGroupTokens * sizeof(float) + 1024;  // 1024: to align
 };
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-__device__ inline int rank_in_ring() {
-  uint32_t rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return static_cast<int>(rank);
-}
-__device__ inline int blocks_in_ring() {
-  uint32_t blocks;
-  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(blocks));
-  return static_cast<int>(blocks);
-}
-__device__ inline void wait_in_ring(uint32_t barrier, int parity) {
-  uint32_t done = 0;
-  while (done == 0) {
-    asm volatile(
-        "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p;\n}"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-  }
-}
-__device__ inline uint32_t in_ring(uint32_t address, int rank) {
-  uint32_t there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-  return there;
-}
-__device__ inline void expect_sums(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-               "n"(RingMemory::kSentBytes)
-               : "memory");
-}
-#endif
-
 template <typename T, bool kDrop>
 __global__ void __launch_bounds__(kGroupThreads, 3)
     attention_ring_kernel(const __grid_constant__ Attention a, const T* __restrict__ dy,
@@ -66,7 +32,7 @@ __global__ void __launch_bounds__(kGroupThreads, 3)
   const uint32_t full = shared_address(barriers), empty = full + 8;
 
   const int thread = static_cast<int>(threadIdx.x), strip = thread / kWarp * 16;
-  const int rank = rank_in_ring(), blocks = blocks_in_ring(), heads = static_cast<int>(a.heads);
+  const int rank = rank_in_cluster(), blocks = blocks_in_cluster(), heads = static_cast<int>(a.heads);
   const int cluster = static_cast<int>(blockIdx.x) / blocks, row = cluster / heads, head = cluster % heads;
   const int rows = static_cast<int>(a.rows), begin = a.cu[row],
             length = (row < rows ? a.cu[row + 1] : static_cast<int>(a.tokens)) - begin;
@@ -111,10 +77,10 @@ __global__ void __launch_bounds__(kGroupThreads, 3)
 
   if (thread == 0) {
     if (kDrop) mask.prepare(a.dropout, seed, update, head, sample);
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full));
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 4;" ::"r"(empty));
+    init_barrier(full, 1);
+    init_barrier(empty, 4);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    if (tiles > 1) expect_sums(full);
+    if (tiles > 1) expect(full, M::kSentBytes);
   }
   // lse in units of log 2 and −(1 − p) Σ dy∘y of this block's queries, for all blocks.
   float* const sums = reinterpret_cast<float*>(generic + M::kSums);
@@ -216,14 +182,12 @@ __global__ void __launch_bounds__(kGroupThreads, 3)
                                : (thread < kGroupTokens ? INFINITY : 0.f);
     }
     if (step > 0) {
-      wait_in_ring(full, (step - 1) % 2);
+      await_barrier(full, (step - 1) % 2);
 #pragma unroll
       for (int j = 0; j < 8; ++j)
         *reinterpret_cast<float4*>(dq[j]) =
             *reinterpret_cast<const float4*>(generic + M::kReceived + j * kGroupThreads * 16 + thread * 16);
-      if (step + 1 < tiles) {
-        if (thread == 0) expect_sums(full);
-      }
+      if (step + 1 < tiles && thread == 0) expect(full, M::kSentBytes);
     } else {
 #pragma unroll
       for (int j = 0; j < 32; ++j) dq[j / 4][j % 4] = 0;
@@ -236,16 +200,16 @@ __global__ void __launch_bounds__(kGroupThreads, 3)
     commit_products();
     if (step > 0 && step + 1 < tiles && lane == 0)  // what was received has been read
       asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(
-                       in_ring(empty, rank + 1 == tiles ? 0 : rank + 1))
+                       in_block(empty, rank + 1 == tiles ? 0 : rank + 1))
                    : "memory");
     await_products<0>();
     hold(dq);
     if (step + 1 < tiles) {
       sums[(1 - stage) * 2 * kGroupTokens + thread] = of_next;
-      if (step > 0) wait_in_ring(empty, (step - 1) % 2);
+      if (step > 0) await_barrier(empty, (step - 1) % 2);
       const int next_block = rank == 0 ? tiles - 1 : rank - 1;
-      const uint32_t send_to = in_ring(memory + M::kReceived + thread * 16, next_block),
-                     send_full = in_ring(full, next_block);
+      const uint32_t send_to = in_block(memory + M::kReceived + thread * 16, next_block),
+                     send_full = in_block(full, next_block);
 #pragma unroll
       for (int j = 0; j < 8; ++j)
         asm volatile(

@@ -7,6 +7,7 @@
 
 #include <iterator>
 
+#include "lathe/backends/cuda/kernels/cluster.cuh"
 #include "lathe/backends/cuda/kernels/common.cuh"
 #include "lathe/backends/cuda/kernels/vector.cuh"
 #include "lathe/backends/cuda/kernels/weight_gradient.h"
@@ -42,46 +43,8 @@ struct Tiling {
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-__device__ inline uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-__device__ inline void init_barrier(uint32_t barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
-}
-
-/// Arrives, and expects `bytes` from the copy engine.
-__device__ inline void expect(uint32_t barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-}
-
-__device__ inline void wait(uint32_t barrier, int parity) {
-  uint32_t done = 0;
-  while (done == 0) {
-    asm volatile(
-        "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-  }
-}
-
-/// The address of the same place in another block of the cluster.
-__device__ inline uint32_t in_block(uint32_t address, int rank) {
-  uint32_t there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-  return there;
-}
-
 __device__ inline void arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-__device__ inline int rank_in_cluster() {
-  uint32_t rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return static_cast<int>(rank);
 }
 
 __device__ inline void sync_cluster() {
@@ -172,7 +135,7 @@ __device__ inline void produce(const CUtensorMap& a_map, const CUtensorMap& b_ma
                                int first_row, int first_col, uint32_t stages, uint32_t full, uint32_t empty) {
   for (int slice = begin, i = 0; slice < end; ++slice, ++i) {
     const int stage = i % W::kStages, round = i / W::kStages;
-    if (round > 0) wait(empty + 8 * stage, (round - 1) % 2);
+    if (round > 0) await_barrier(empty + 8 * stage, (round - 1) % 2);
     const uint32_t a = stages + stage * W::kStageBytes;
     expect(full + 8 * stage, W::kABytes + W::kBBytes);
     bring(a, a_map, slice * kSlice, first_row / kPanel, full + 8 * stage);
@@ -202,7 +165,7 @@ __device__ inline void consume(float (&d)[kCount], int count, uint32_t stages, u
   const int thread = static_cast<int>(threadIdx.x);
   for (int i = 0; i < count; ++i) {
     const int stage = i % W::kStages;
-    wait(full + 8 * stage, i / W::kStages % 2);
+    await_barrier(full + 8 * stage, i / W::kStages % 2);
     const uint32_t a = stages + stage * W::kStageBytes + thread / kGroup * kPanelBytes;
     const uint32_t b = stages + stage * W::kStageBytes + W::kABytes;
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
