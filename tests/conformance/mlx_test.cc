@@ -385,9 +385,8 @@ TEST_F(Mlx, WithTheSwitchTheyRunOnTheCpuWithOneWarningEach) {
     }
 }
 
-/// Its operands lie in MLX's memory, and so do its results and what it works on: the CPU's takes no more than
-/// that.
-TEST_F(Mlx, WhatRunsOnTheCpuTakesMemoryOfTheDeviceAlone) {
+/// Its operands lie in MLX's memory, and so do its results and what it works on.
+TEST_F(Mlx, MemoryOfAnUpdateOnTheCpuIsForeseen) {
   const Variable mask("LATHE_MLX_MASK", "adamw"), on("LATHE_MPS_FALLBACK", "1");
   const auto mlx = open_device(kMlxDevice);
   expect_foreseen(step_memory(*mlx, six_layers(256, 2, 0), {8, 8}, 0, 8, 8), "the update on the CPU");

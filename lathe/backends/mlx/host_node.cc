@@ -74,18 +74,11 @@ class HostPrimitive : public mx::Primitive {
       copies.push_back({out[o], in[i], outputs[o].nbytes()});
       in[i] = out[o];
     }
-    auto& encoder = mx::cpu::get_command_encoder(stream());
-    void* room = nullptr;
-    if (const size_t bytes = node_->room(); bytes > 0) {
-      mx::array memory({static_cast<int>(bytes)}, mx::uint8, nullptr, {});
-      memory.set_data(mx::allocator::malloc(bytes));
-      room = memory.data<std::byte>();
-      encoder.add_temporary(memory);
-    }
+    const auto room = std::make_shared<mx::allocator::Data>(mx::allocator::malloc(node_->room()));
     // MLX keeps the arrays until what is dispatched has run.
-    encoder.dispatch([node = node_, in, out, copies, room] {
+    mx::cpu::get_command_encoder(stream()).dispatch([node = node_, in, out, copies, room] {
       for (const Copy& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
-      node->run(in, out, room);
+      node->run(in, out, node->room() == 0 ? nullptr : room->buffer().raw_ptr());
     });
   }
   void eval_gpu(const Arrays&, Arrays&) override {

@@ -1,0 +1,91 @@
+#include "lathe/backends/cpu/cpu_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "lathe/ops/functional.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::cpu {
+namespace {
+
+/// Elements of f32 that begin `skew` bytes behind a multiple of 64, between guards.
+class Operand {
+ public:
+  Operand(int64_t count, size_t skew, float first) : count_(count), skew_(skew) {
+    memory_.assign(static_cast<size_t>(count) * 4 + 256, kGuard);
+    std::iota(begin(), begin() + count, first);
+  }
+  std::byte* data() { return reinterpret_cast<std::byte*>(begin()); }
+  float* begin() {
+    const auto at = reinterpret_cast<uintptr_t>(memory_.data());
+    return reinterpret_cast<float*>((at + 127) / 64 * 64 + skew_);
+  }
+  float operator[](int64_t i) { return begin()[i]; }
+  bool guards_hold() {
+    const auto inside = [&](const std::byte& b) { return &b >= data() && &b < data() + count_ * 4; };
+    return std::ranges::all_of(memory_, [&](const std::byte& b) { return inside(b) || b == kGuard; });
+  }
+
+ private:
+  static constexpr std::byte kGuard{0xa5};
+  int64_t count_;
+  size_t skew_;
+  std::vector<std::byte> memory_;
+};
+
+constexpr int64_t kCount = 1003;
+
+TEST(RunNode, ReadsAndWritesWhereOperandsLie) {
+  const auto backend = make_cpu_backend(2);
+  Program program;
+  const Type type{DType::f32, {kCount}};
+  (void)add(program.input("a", type), program.input("b", type));
+  const Node& node = program.nodes()[0];
+  for (const Impl* impl : backend->implementations(*node.op))
+    for (const size_t skew : {0, 4, 8, 60}) {  // MLX's arrays on Linux begin 8 bytes behind a multiple of 16
+      Operand a(kCount, skew, 1), b(kCount, 4, 1000), y(kCount, 8, -1);
+      const std::vector<std::byte*> in{a.data(), b.data()}, out{y.data()};
+      ASSERT_TRUE(backend->run_node(program, node, *impl, in, out, nullptr).ok()) << impl->name;
+      for (int64_t i = 0; i < kCount; ++i)
+        ASSERT_EQ(y[i], static_cast<float>(1001 + 2 * i)) << impl->name << ", element " << i;
+      EXPECT_TRUE(a.guards_hold() && b.guards_hold() && y.guards_hold()) << impl->name;
+      EXPECT_EQ(a[kCount - 1], static_cast<float>(kCount));
+    }
+}
+
+TEST(RunNode, UpdatesInPlace) {
+  const auto backend = make_cpu_backend(2);
+  Program program;
+  const Type type{DType::f32, {kCount}};
+  const Value sum = program.input("sum", type), more = program.input("more", type),
+              keep = program.input("keep", {DType::f32, {1}});
+  (void)program.emit(op::accumulate, {sum, more, keep});
+  const Node& node = program.nodes()[0];
+  Operand total(kCount, 8, 0), part(kCount, 8, 5), factor(1, 8, 1);
+  const std::vector<std::byte*> in{total.data(), part.data(), factor.data()}, out{total.data()};
+  for (float runs = 1; runs <= 2; ++runs) {
+    const Impl& impl = *backend->implementations(*node.op).front();
+    ASSERT_TRUE(backend->run_node(program, node, impl, in, out, nullptr).ok());
+    for (int64_t i = 0; i < kCount; ++i)
+      ASSERT_EQ(total[i], static_cast<float>(i) + runs * static_cast<float>(5 + i)) << i;
+  }
+  EXPECT_TRUE(total.guards_hold());
+}
+
+TEST(RunNode, RefusesViews) {
+  const auto backend = make_cpu_backend(1);
+  Program program;
+  (void)slice(program.input("x", {DType::f32, {kCount}}), 3, {5});
+  const Node& node = program.nodes()[0];
+  const Impl& view = *backend->implementations(*node.op).front();
+  EXPECT_EQ(backend->run_node(program, node, view, {}, {}, nullptr).code(), ErrorCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace lathe::cpu
