@@ -180,8 +180,8 @@ struct Case {
 };
 
 ThreadPool& pool_of(int threads) {
-  static ThreadPool one(1), two(2), three(3);
-  return threads == 1 ? one : threads == 2 ? two : three;
+  static ThreadPool one(1), two(2), three(3), sixteen(16);
+  return threads == 1 ? one : threads == 2 ? two : threads == 3 ? three : sixteen;
 }
 
 // Runs on `threads` threads, or within this one if 0.
@@ -199,12 +199,12 @@ Matrix run(const Case& test, Isa isa, int threads) {
   return c;
 }
 
-void check(const Case& test) {
+void check(const Case& test, std::initializer_list<int> pools = {1, 2, 3}) {
   for (Isa isa : available_isas()) {
     SCOPED_TRACE(name_of(isa));
     const Matrix first = run(test, isa, 0);
     test.expect_right(first);
-    for (int threads : {1, 2, 3})
+    for (int threads : pools)
       EXPECT_TRUE(run(test, isa, threads).same_bits(first)) << threads << " threads, " << test.name();
     if (::testing::Test::HasFailure()) return;
   }
@@ -253,6 +253,16 @@ TEST(Gemm, MoreThanOneBlockInEveryDirection) {
   check(variant(300, 515, 1030, 7 + 8));    // transposed a
   check(variant(300, 515, 1030, 7 + 128));  // f16
   check(variant(270, 600, 1030, 1 + 16));   // bf16 x, f32 weight, transposed
+}
+
+// Sixteen threads are four by four, or eight by two: of what more than three read each packs its own.
+TEST(Gemm, OfWhatManyThreadsReadEachPacksItsOwn) {
+  for (const Shape& s :
+       {Shape{150, 700, 70}, {700, 150, 130}, {290, 130, 600}, {130, 290, 33}, {65, 65, 1030}})
+    for (uint32_t v : {0u, 7u, 7u + 8u, 7u + 8u + 16u, 7u + 8u + 128u, 5u}) {
+      check(variant(s.m, s.n, s.k, v), {16});
+      if (HasFailure()) return;
+    }
 }
 
 TEST(Gemm, RowsDoNotDependOnTheOtherRows) {
@@ -369,19 +379,22 @@ TEST(Gemm, RefusesWhatItCannotCompute) {
 
 TEST(Gemm, SumsTheColumnsOfA) {
   for (DType type : {DType::f32, DType::bf16, DType::f16})
-    for (const Shape& s : {Shape{1, 3, 1},
-                           {5, 1, 17},
-                           {64, 2, 64},
-                           {63, 33, 65},
-                           {768, 4, 300},
-                           {130, 1, 1000},
-                           {100, 128, 1100}}) {  // three threads sum while they pack, fewer do before
+    for (const Shape& s :
+         {Shape{1, 3, 1},
+          {5, 1, 17},
+          {64, 2, 64},
+          {63, 33, 65},
+          {768, 4, 300},
+          {130, 1, 1000},
+          {130, 290, 700},
+          {290, 130, 600},
+          {100, 128, 1100}}) {  // three and sixteen threads sum while they pack, others before
       Case test({.m = s.m, .n = s.n, .k = s.k, .a_type = type, .b_type = type, .a_transposed = true}, false,
                 static_cast<uint32_t>(s.m));
       for (Isa isa : available_isas()) {
         const Matrix without = run(test, isa, 2);
         std::vector<Matrix> sums;
-        for (int threads : {1, 2, 3}) {
+        for (int threads : {1, 2, 3, 16}) {
           Matrix& sum = sums.emplace_back(DType::f32, 1, s.m, 0);
           Case with = test;
           with.g.a_sums = static_cast<float*>(sum.data());

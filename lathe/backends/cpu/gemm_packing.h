@@ -1,0 +1,68 @@
+#pragma once
+#include <stdint.h>
+
+#include "lathe/backends/cpu/gemm_kernel.h"
+#include "lathe/core/dtype.h"
+#include "lathe/core/thread_pool.h"
+
+// How the operands of gemm get into the panels that its kernels read.
+
+namespace lathe::cpu {
+
+// k of a piece of a source whose lines run across the panels; also of a block of the sums of columns.  A
+// multiple of every kernel's groups, and every kernel's kc is one of it.
+constexpr int64_t kPackedLines = 64;
+
+/// A matrix and where its panels go.
+struct Packing {
+  const GemmKernel& kernel;
+  const void* src;
+  DType type;
+  int64_t ld;
+  bool along_k;
+  int64_t lines, k, k_padded;  ///< lines: rows of a or columns of b
+  int panel, group;
+  DType round;
+  char* dst;
+};
+
+/// Packs k in [first_k, last_k) of one panel, both multiples of the group or the end of k, to where it lies
+/// behind `first_packed`.
+void pack_piece(const Packing& p, int64_t panel, int64_t first_packed, int64_t first_k, int64_t last_k);
+
+/// Rows of memory, as cache lines.
+struct Rows {
+  const char* first = nullptr;
+  int64_t count = 0, row_bytes = 0, pitch = 0;
+
+  /// The lines of part `part` of `parts`.
+  GemmFetch fetch(int64_t part, int64_t parts) const;
+};
+
+/// Where packing reads those panels and k.
+Rows rows_of(const Packing& p, Share panels, Share k);
+
+/// Half-open ranges of panels and of k.
+struct Piece {
+  Share panels, k;
+};
+
+/// The panels and k of one matrix in pieces small enough that the source of the next one is fetched while one
+/// is packed.  Lines across the panels are read a few at a time, and much of each: they are far from each
+/// other.
+class Pieces {
+ public:
+  Pieces(const Packing& p, Share panels, Share k);
+
+  long count() const { return across_ * down_; }
+  Piece operator[](long i) const;
+  /// Packs a piece and fetches what the next one reads.
+  void pack(long i, int64_t first_packed) const;
+
+ private:
+  const Packing& p_;
+  Piece all_;
+  long width_, k_step_, across_, down_;
+};
+
+}  // namespace lathe::cpu

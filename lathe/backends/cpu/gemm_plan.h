@@ -1,0 +1,87 @@
+#pragma once
+#include <stdint.h>
+
+#include "lathe/backends/cpu/gemm.h"
+#include "lathe/backends/cpu/gemm_kernel.h"
+#include "lathe/backends/cpu/gemm_packing.h"
+
+// How gemm cuts a product.
+
+namespace lathe::cpu {
+
+/// The kernel of a level for sums of products of f32, bf16 or f16.  Where there is no arithmetic on bf16, and
+/// for f16, of which two have an exact product in f32, it is that of f32, whose packing rounds.
+const GemmKernel& kernel_of(Isa isa, DType compute);
+
+/// What the operands of g are rounded to.
+DType compute_type(const Gemm& g);
+
+/// Everything about one product that follows from its shape, the kernel and the number of threads.
+///
+/// A core asks all others before it writes a line that more cores have read than its processor keeps count of
+/// (three on Sapphire Rapids: 50 ns a line instead of 6, docs/RESULTS.md).  So what few threads read they
+/// pack together; of what more of them read each packs its own copy.
+struct Plan {
+  const GemmKernel& kernel;
+  void (*column_sums)(const ColumnSums*);
+  const Gemm& g;
+  DType compute;                        // what is summed: products of this
+  int64_t k_padded, k_blocks, k_block;  // the blocks of k depend on k alone
+  int64_t m_panels, n_panels;
+  int64_t first_packed;  // panels of a before it are read in place
+  int down, across;      // regions of c, one for each thread
+  // Of one operand a block stays in the cache, and the other one streams past it.  What a thread packs for
+  // itself it packs when it is wanted; all else is packed before.
+  bool a_stays = true, stays_own = false, streams_own = false;
+  int64_t m_step, n_step;  // panels of a block of c; the bits do not depend on it
+  int64_t tiles_waiting;
+  size_t a_bytes, b_bytes;  // packed before
+  // Of each thread: the block that stays, its region's panels that stream past and how much of them is
+  // packed, and sums.
+  size_t block_bytes, stream_bytes, marks_bytes, scratch_bytes;
+
+  Plan(Isa isa, const Gemm& product, int threads);
+
+  int64_t element_bytes() const { return g.integers ? kernel.integer_bytes : kernel.bf16 ? 2 : 4; }
+  size_t thread_bytes() const { return block_bytes + stream_bytes + marks_bytes + scratch_bytes; }
+  size_t bytes(int threads) const {
+    return a_bytes + b_bytes + static_cast<size_t>(threads) * thread_bytes();
+  }
+  bool a_own() const { return a_stays ? stays_own : streams_own; }
+  bool b_own() const { return a_stays ? streams_own : stays_own; }
+  Packing packing_of_a(char* dst) const;
+  Packing packing_of_b(char* dst) const;
+
+ private:
+  void cut(int threads);
+};
+
+/// Panels that stream past are packed as many at a time.
+constexpr int64_t kStreamsTogether = 4;
+
+/// Panels of c: those of the operand that stays in the cache, and those that stream past them, which are
+/// piece `turn` of `turns`.  Then other panels stay: `next`, or none.
+struct Block {
+  Share stays, streams;
+  int64_t turn, turns;
+  Share next;
+  bool first;  ///< of its region: what stays is seen for the first time
+  int64_t region;
+  Share region_streams;  ///< all panels that stream past in this region
+};
+
+/// c in blocks: those of one region after another.
+class Blocks {
+ public:
+  Blocks(const Plan& p, int parts);
+
+  int64_t count() const { return p_.down * p_.across * m_blocks_ * n_blocks_; }
+  /// What stays in the cache stays so over some indices that follow each other.  Some blocks are empty.
+  Block operator[](int64_t index) const;
+
+ private:
+  const Plan& p_;
+  int64_t m_blocks_, n_blocks_;
+};
+
+}  // namespace lathe::cpu
