@@ -149,9 +149,8 @@ TEST(RoundedGradientsOfRanks, AreNotForOptimizersThatDoNotTakeThem) {
 }
 
 /// Each product is rounded where it is computed, by one node where the device has it.
-TEST(RoundedGradientsOfRanks, AreRoundedByTheProductsThemselves) {
-  LATHE_NEEDS_DEVICE("cuda");
-  const auto backend = open_device("cuda", {});
+void expect_no_casts_on(const std::string& device) {
+  const auto backend = open_device(device, {});
   const auto program = step_program(options(DType::bf16, true));
   fuse(*program, *backend, fusions());
   const auto count = [&](const OpDef& op) {
@@ -160,6 +159,13 @@ TEST(RoundedGradientsOfRanks, AreRoundedByTheProductsThemselves) {
   };
   EXPECT_EQ(count(op::linear_bwd_weight), 0);
   EXPECT_EQ(count(op::linear_bwd_weight_cast), 2 * 4 + 2);
+}
+
+TEST(RoundedGradients, AreRoundedByTheProductsThemselvesOnCpu) { expect_no_casts_on("cpu"); }
+
+TEST(RoundedGradients, AreRoundedByTheProductsThemselvesOnCuda) {
+  LATHE_NEEDS_DEVICE("cuda");
+  expect_no_casts_on("cuda");
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ Gemm weight_gradient(const Node& node, const Program& program) {
   Gemm g;
   g.m = dy.shape.back(), g.n = x.shape.back(), g.k = rows_of(dy);
   g.a_type = g.b_type = dy.dtype;
-  g.a_transposed = g.c_streams = true;  // 4 bytes per parameter, next read by the norm
+  g.c_type = program.type(node.out[0]).dtype;
+  g.a_transposed = g.c_streams = true;  // all parameters' gradients come before the norm reads this one
   g.lda = g.m, g.ldb = g.ldc = g.n;
   return g;
 }
@@ -127,6 +128,7 @@ std::vector<Entry> product_entries() {
           {&op::linear_bwd_input, run_product<input_gradient>, workspace<input_gradient>},
           {&op::linear_bwd_input_add, run_product<input_gradient>, workspace<input_gradient>},
           {&op::linear_bwd_weight, run_product<weight_gradient>, workspace<weight_gradient>},
+          {&op::linear_bwd_weight_cast, run_product<weight_gradient>, workspace<weight_gradient>},
           {&op::linear_int8, run_int8, int8_workspace, int8_accepts}};
 }
 

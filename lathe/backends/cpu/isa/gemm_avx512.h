@@ -76,12 +76,18 @@ void store_rows_as(const GemmStore* s, int begin, int end) {
                                          ? widen_bf16(_mm256_maskz_loadu_epi16(lanes, more16))
                                          : widen_f16(_mm256_maskz_loadu_epi16(lanes, more16)));
       }
-      if (kType != GemmType::kF32)
-        store_halves(c16 + j, lanes, kType == GemmType::kBf16 ? narrow(value) : narrow_f16(value));
-      else if (s->streams && lanes == 0xffff && reinterpret_cast<uintptr_t>(c + j) % 64 == 0)
+      const bool streams = s->streams && lanes == 0xffff;
+      if (kType != GemmType::kF32) {
+        const __m256i halves = kType == GemmType::kBf16 ? narrow(value) : narrow_f16(value);
+        if (streams && reinterpret_cast<uintptr_t>(c16 + j) % 32 == 0)
+          _mm256_stream_si256(reinterpret_cast<__m256i*>(c16 + j), halves);
+        else
+          store_halves(c16 + j, lanes, halves);
+      } else if (streams && reinterpret_cast<uintptr_t>(c + j) % 64 == 0) {
         _mm512_stream_ps(c + j, value);
-      else
+      } else {
         store_words(c + j, lanes, _mm512_castps_si512(value));
+      }
     }
   }
 }
