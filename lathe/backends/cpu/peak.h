@@ -12,8 +12,8 @@ struct Peak {
   double bf16_from_l2 = 0;  ///< with operands read from a buffer of 1 MiB per thread; bf16 without AMX
 };
 
-/// Measures the peaks of all levels up to `isa`, which takes about a tenth of a second for each kernel, and
-/// keeps the best.
+/// Measures the peaks of all levels up to `isa`, which takes about a tenth of a second for each kernel and up
+/// to a second where other programs have the cores, and keeps the best.
 Peak measure_peak(ThreadPool& pool, Isa isa);
 
 /// Bytes per second, read and written, of a copy of 512 MiB by all threads together.  Errors: kIo without
