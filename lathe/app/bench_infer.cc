@@ -108,6 +108,7 @@ std::vector<BenchReport> bench_infer(const BenchSettings& s) {
     report.notes.push_back(device.note());
     for (const std::string& dtype : s.dtypes) add_device(s, device, dtype, report);
   }
+  note_few_calls(report, s.steps);
   return {report};
 }
 

@@ -61,6 +61,7 @@ std::vector<BenchReport> bench_mlp(const BenchSettings& s) {
   row["batch"] = batch;
   add_speed(row, times, step_flops(batch), device, DType::f32);
   report.rows.push_back(std::move(row));
+  note_few_calls(report, s.steps);
   return {report};
 }
 

@@ -99,6 +99,50 @@ TEST(BenchWork, MedianAndLeast) {
   EXPECT_EQ(times_of({4, 1, 2, 3}).min_ms, 1);
 }
 
+/// Goes on when it is told to.
+struct HandClock {
+  using duration = std::chrono::milliseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<HandClock>;
+  static inline time_point time;
+  static time_point now() { return time; }
+};
+
+/// Calls that take `each`: how many there were, and what was found.
+std::pair<int, BenchTimes> timed_by_hand(std::chrono::milliseconds each) {
+  int calls = 0;
+  const BenchTimes times = time_calls<HandClock>(2, 10, [&] { ++calls, HandClock::time += each; });
+  return {calls, times};
+}
+
+TEST(BenchWork, CallsAreTimedAfterAWarmUp) {
+  const auto [calls, times] = timed_by_hand(std::chrono::milliseconds(5));
+  EXPECT_EQ(calls, 12);
+  EXPECT_EQ(times.calls, 10);
+  EXPECT_EQ(times.median_ms, 5);
+}
+
+TEST(BenchWork, PatienceEndsBetweenCalls) {
+  const auto [two_minutes, slow] = timed_by_hand(std::chrono::minutes(2));
+  EXPECT_EQ(two_minutes, 2);  // one to warm up
+  EXPECT_EQ(slow.calls, 1);
+  EXPECT_EQ(slow.median_ms, 120000);
+  const auto [eight_seconds, slower] = timed_by_hand(std::chrono::seconds(8));
+  EXPECT_EQ(eight_seconds, 2 + 4);  // the last one begins after 24 s
+  EXPECT_EQ(slower.calls, 4);
+}
+
+TEST(BenchWork, FewerCallsThanWantedAreNoted) {
+  BenchReport report;
+  for (const int calls : {10, 3, 10}) report.rows.push_back({{"calls", calls}});
+  note_few_calls(report, 3);
+  EXPECT_TRUE(report.notes.empty());
+  note_few_calls(report, 10);
+  ASSERT_EQ(report.notes.size(), 1U);
+  EXPECT_NE(report.notes[0].find("as few as 3 of 10 calls"), std::string::npos) << report.notes[0];
+}
+
 TEST(BenchWork, BatchHoldsItsRowsAndFillsUpWithZeros) {
   const std::array<int, 2> lengths = {3, 5};
   const PackedBatch batch = bench_batch(lengths, 100, true, {32, 32});

@@ -66,17 +66,23 @@ class Training {
 
 double milliseconds(const Span& span) { return static_cast<double>(span.end_ns - span.begin_ns) * 1e-6; }
 
-/// Milliseconds of every node of the program, the median over `steps` profiled steps.
-std::vector<double> node_times(Training& training, int steps) {
+/// Milliseconds of every node of the program, the median over so many profiled steps.
+struct NodeTimes {
+  std::vector<double> ms;
+  int calls = 0;
+};
+
+NodeTimes node_times(Training& training, int steps) {
   training.profile();
   std::map<int, std::vector<double>> samples;
-  for (int i = 0; i < steps; ++i) {
+  const auto profiled_step = [&] {
     training.step();
     for (const Span& span : training.timeline()) samples[span.node].push_back(milliseconds(span));
-  }
-  std::vector<double> ms(training.program().nodes().size(), 0);
-  for (auto& [node, all] : samples) ms[static_cast<size_t>(node)] = times_of(std::move(all)).median_ms;
-  return ms;
+  };
+  NodeTimes times{std::vector<double>(training.program().nodes().size(), 0),
+                  static_cast<int>(milliseconds_of_calls(steps, profiled_step).size())};
+  for (auto& [node, all] : samples) times.ms[static_cast<size_t>(node)] = times_of(std::move(all)).median_ms;
+  return times;
 }
 
 /// What a group of like nodes took together.
@@ -112,7 +118,7 @@ BenchReport profile_report(const BenchSettings& s, const BenchDevice& device, co
         fmt::format("a copy too large for the caches: {:.1f} GB/s; what one op has just written "
                     "and the next one reads may come faster",
                     *copy * 1e-9));
-  const std::vector<double> ms = node_times(training, s.steps);
+  const auto [ms, calls] = node_times(training, s.steps);
   std::map<std::string, Group> ops;
   double total = 0;
   for (size_t n = 0; n < ms.size(); ++n) {
@@ -130,9 +136,11 @@ BenchReport profile_report(const BenchSettings& s, const BenchDevice& device, co
     row["percent"] = six_digits(100 * op.ms / total);
     const double rate = op.bytes / op.ms * 1e3;
     row["bytes_per_s"] = six_digits(rate);
+    row["calls"] = calls;
     row["percent_of_copy"] = copy ? nlohmann::ordered_json(six_digits(100 * rate / *copy)) : nullptr;
     report.rows.push_back(std::move(row));
   }
+  note_few_calls(report, s.steps);
   return report;
 }
 
@@ -157,8 +165,8 @@ std::string shape_text(const Node& node, const Program& program, double flops) {
 void add_products(const BenchSettings& s, const BenchDevice& device, const std::string& dtype, int batch,
                   BenchReport& report) {
   Training training(s, device, dtype, batch);
-  for (int i = 0; i < kWarmup; ++i) training.step();
-  const std::vector<double> ms = node_times(training, s.steps);
+  milliseconds_of_calls(kWarmup, [&] { training.step(); });
+  const auto [ms, calls] = node_times(training, s.steps);
   const Program& program = training.program();
   std::map<std::tuple<std::string, double, std::string>, Group> groups;  // op, operations of one, shape
   Group sum;
@@ -175,7 +183,7 @@ void add_products(const BenchSettings& s, const BenchDevice& device, const std::
     row["shape"] = shape;
     row["count"] = g.count;
     row["flops"] = six_digits(g.flops);
-    add_speed(row, {g.ms, g.ms}, g.flops, device, bench_dtype(dtype));
+    add_speed(row, {g.ms, g.ms, calls}, g.flops, device, bench_dtype(dtype));
     row.erase("min_ms");
     report.rows.push_back(std::move(row));
   };
@@ -217,6 +225,7 @@ std::vector<BenchReport> bench_step(const BenchSettings& s) {
   row["steps"] = s.steps;
   row["arena_bytes"] = training.arena_bytes();
   report.rows.push_back(std::move(row));
+  note_few_calls(report, s.steps);
   std::vector<BenchReport> reports{std::move(report)};
   if (s.profile) reports.push_back(profile_report(s, device, dtype, batch, training));
   return reports;
@@ -241,6 +250,7 @@ std::vector<BenchReport> bench_gemm(const BenchSettings& s) {
     report.notes.push_back(fmt::format("bf16 with operands from the second cache: {:.3f} TFLOP/s",
                                        device.peak->bf16_from_l2 * 1e-12));
   for (const std::string& dtype : s.dtypes) add_products(s, device, dtype, batch, report);
+  note_few_calls(report, s.steps);
   return {report};
 }
 

@@ -1,5 +1,6 @@
 #include "lathe/app/bench_work.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -14,7 +15,8 @@ namespace lathe {
 BenchTimes times_of(std::vector<double> ms) {
   std::sort(ms.begin(), ms.end());
   const size_t middle = ms.size() / 2;
-  return {ms.size() % 2 == 1 ? ms[middle] : (ms[middle - 1] + ms[middle]) / 2, ms.front()};
+  return {ms.size() % 2 == 1 ? ms[middle] : (ms[middle - 1] + ms[middle]) / 2, ms.front(),
+          static_cast<int>(ms.size())};
 }
 
 std::optional<double> BenchDevice::peak_flops(DType dtype) const {
@@ -163,12 +165,22 @@ void add_speed(nlohmann::ordered_json& row, const BenchTimes& times, double flop
   const std::optional<double> peak = device.peak_flops(dtype);
   row["ms"] = six_digits(times.median_ms);
   row["min_ms"] = six_digits(times.min_ms);
+  row["calls"] = times.calls;
   row["flops_per_s"] = six_digits(per_second);
   row["percent_of_peak"] = peak ? nlohmann::ordered_json(six_digits(100 * per_second / *peak)) : nullptr;
   row["peak_flops_per_s"] = peak ? nlohmann::ordered_json(six_digits(*peak)) : nullptr;
   const std::optional<uint64_t> own = peak_device_bytes(device.kind);
   const std::optional<uint64_t> memory = own ? own : peak_resident_bytes();
   row["peak_memory_bytes"] = memory ? nlohmann::ordered_json(*memory) : nullptr;
+}
+
+void note_few_calls(BenchReport& report, int wanted) {
+  int fewest = wanted;
+  for (const nlohmann::ordered_json& row : report.rows) fewest = std::min(fewest, row["calls"].get<int>());
+  if (fewest < wanted)
+    report.notes.push_back(
+        fmt::format("medians of as few as {} of {} calls: none begins when those before it took {}", fewest,
+                    wanted, kPatience));
 }
 
 }  // namespace lathe

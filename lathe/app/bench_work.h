@@ -12,9 +12,10 @@
 
 namespace lathe {
 
-/// Milliseconds of a call.
+/// Milliseconds of a call, and of how many calls they are.
 struct BenchTimes {
   double median_ms = 0, min_ms = 0;
+  int calls = 0;
 };
 
 inline double milliseconds_since(std::chrono::steady_clock::time_point begin) {
@@ -23,16 +24,28 @@ inline double milliseconds_since(std::chrono::steady_clock::time_point begin) {
 
 BenchTimes times_of(std::vector<double> ms);
 
-/// Times `runs` calls after `warmup` others.
-template <typename F>
-BenchTimes time_calls(int warmup, int runs, F&& call) {
+/// Once calls in a row have taken this long, no further one begins.
+inline constexpr std::chrono::seconds kPatience{30};
+
+/// Milliseconds of each of `calls` calls, or of as many as begin within kPatience: the first always does.
+template <typename Clock = std::chrono::steady_clock, typename F>
+std::vector<double> milliseconds_of_calls(int calls, F&& call) {
   std::vector<double> ms;
-  for (int i = 0; i < warmup + runs; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+  const auto first = Clock::now();
+  for (auto begin = first; std::ssize(ms) < calls && (ms.empty() || begin - first < kPatience);) {
     call();
-    if (i >= warmup) ms.push_back(milliseconds_since(begin));
+    const auto end = Clock::now();
+    ms.push_back(std::chrono::duration<double, std::milli>(end - begin).count());
+    begin = end;
   }
-  return times_of(std::move(ms));
+  return ms;
+}
+
+/// Times `runs` calls after `warmup` others; fewer of both where they take longer than kPatience.
+template <typename Clock = std::chrono::steady_clock, typename F>
+BenchTimes time_calls(int warmup, int runs, F&& call) {
+  milliseconds_of_calls<Clock>(warmup, call);
+  return times_of(milliseconds_of_calls<Clock>(runs, call));
 }
 
 /// A device with its peak, which is measured before anything else.
@@ -80,8 +93,11 @@ double forward_flops(const ModelConfig& config, std::span<const int> lengths);
 nlohmann::ordered_json bench_row(const std::string& bench, const BenchDevice& device,
                                  const std::string& model, const std::string& dtype);
 
-/// Adds ms, min_ms, flops_per_s, percent_of_peak, peak_flops_per_s, peak_memory_bytes.
+/// Adds ms, min_ms, calls, flops_per_s, percent_of_peak, peak_flops_per_s, peak_memory_bytes.
 void add_speed(nlohmann::ordered_json& row, const BenchTimes& times, double flops, const BenchDevice& device,
                DType dtype);
+
+/// A note in the report where some of its rows are of fewer calls than were wanted.
+void note_few_calls(BenchReport& report, int wanted);
 
 }  // namespace lathe

@@ -106,6 +106,7 @@ bool check_device(const std::string& device, const std::function<void(const std:
   {
     const auto backend = open_device(device);
     kind = backend->info().kind;
+    say(fmt::format("{}: every op, {} updates, then three tables; this takes minutes", kind, kUpdates));
     const OpsVerdict ops = check_ops(*backend);
     good = ops.failed == 0;
     say(verdict(good, fmt::format("{}: ops against the reference: {} passed, {} failed", kind, ops.passed,

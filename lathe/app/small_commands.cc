@@ -131,15 +131,16 @@ int run_doctor(const std::vector<std::string>& args) {
   }
   if (!options.rest.empty())
     fail(ErrorCode::kUsage, "lathe doctor: found {}, wants flags alone\n{}", options.rest[0], kDoctorUsage);
+  const TerminalPort port = standard_port();
+  const auto say = [&](const std::string& line) { port.out(line + "\n"); };  // at once, into a pipe, too
   const DoctorReport report = examine(machine_facts());
-  for (const std::string& line : report.lines) print_line(line);
+  for (const std::string& line : report.lines) say(line);
   const std::string device = options.get("--device", "auto");
   if (options.has("--self_test")) {
-    const TerminalPort port = standard_port();
     const auto show = [&](const BenchReport& table) {
       port.out(terminal_text(table, port.width(), port.unicode));
     };
-    return check_device(device, print_line, show) ? report.exit_code : 1;
+    return check_device(device, say, show) ? report.exit_code : 1;
   }
   if (options.has("--device")) open_device(device);
   return report.exit_code;

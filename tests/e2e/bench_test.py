@@ -10,7 +10,7 @@ import unittest
 import command_line as cl
 
 MODEL = ["--model", str(cl.MODEL)]
-FIGURES = ["ms", "flops_per_s", "percent_of_peak", "peak_flops_per_s", "peak_memory_bytes"]
+FIGURES = ["ms", "calls", "flops_per_s", "percent_of_peak", "peak_flops_per_s", "peak_memory_bytes"]
 
 
 class Bench(unittest.TestCase):
@@ -34,14 +34,16 @@ class Bench(unittest.TestCase):
         row, = self.rows("step", *MODEL, "--batch", "2", "--seq", "16", "--dtype", "fp32", "--threads", "1",
                          "--steps", "3")
         self.assertLessEqual({"min_ms", "tokens_per_s", "first_step_ms"}, set(row))
-        self.assertEqual([row[k] for k in ("bench", "device", "model", "dtype", "threads", "batch", "seq", "steps")],
-                         ["step", "cpu", MODEL[1], "fp32", 1, 2, 16, 3])
+        self.assertEqual([row[k] for k in ("bench", "device", "model", "dtype", "threads", "batch", "seq", "steps",
+                                               "calls")],
+                         ["step", "cpu", MODEL[1], "fp32", 1, 2, 16, 3, 3])
         self.assertLessEqual(row["min_ms"], row["ms"])
         self.assertAlmostEqual(row["tokens_per_s"] * row["ms"] / (2 * 16 * 1e3), 1, places=4)
 
     def test_profile_names_the_ops_of_the_step(self):
         step, *ops = self.rows("step", *MODEL, "--batch", "2", "--seq", "16", "--steps", "3", "--profile")
         self.assertEqual(step["dtype"], "bf16")
+        self.assertEqual({row["calls"] for row in ops}, {3})
         self.assertLessEqual({"linear", "attention_bwd", "adamw"}, {row["op"] for row in ops})
         self.assertAlmostEqual(sum(row["percent"] for row in ops), 100, places=2)
 
