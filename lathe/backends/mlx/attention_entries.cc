@@ -165,13 +165,15 @@ Padding padding_of(const Node& node, const Program& program) {
 size_t calls_of(const Padding& p) { return p.rows * p.heads * p.length * ((p.length + 7) / 8); }
 
 /// kSquares: how many [B, H, L, L] of f32 are alive at once, as mlx_test finds them, with ops fused and not.
-/// Beside them twelve of the padded rows: q, k, v, y, dy and three gradients, and four of them in f32.
+/// Beside them twelve of the padded rows: q, k, v, y, dy and three gradients, and four of them in f32.  While
+/// masks are decided, what they are for may be there: one square.
 template <int kQkv, int kRows, int kSquares>
 size_t padded_bytes(const Node& node, const Program& program) {
   const Padding p = padding_of<kQkv, kRows>(node, program);
-  const size_t deciding = node.attrs.f("p") == 0 ? 0 : deciding_bytes(node, program, calls_of(p));
+  const size_t square = p.rows * p.heads * p.length * p.length * sizeof(float);
+  const size_t deciding = node.attrs.f("p") == 0 ? 0 : square + deciding_bytes(node, program, calls_of(p));
   const size_t computing =
-      p.rows * p.heads * p.length * p.length * kSquares * sizeof(float) +
+      kSquares * square +
       4 * p.rows * p.length * static_cast<size_t>(program.type(node.in[kQkv]).shape.back()) * sizeof(float);
   return std::max(deciding, computing);
 }
