@@ -395,6 +395,20 @@ TEST_F(Mlx, MemoryOfAnUpdateOnTheCpuIsForeseen) {
   expect_foreseen(step_memory(*mlx, six_layers(256, 2, 0), {8, 8}, 0, 8, 8), "the update on the CPU");
 }
 
+TEST_F(Mlx, MemoryOfGradientsAddedUpOnTheCpuIsForeseen) {
+  const Variable mask("LATHE_MLX_MASK", "accumulate"), on("LATHE_MPS_FALLBACK", "1");
+  const auto mlx = open_device(kMlxDevice);
+  Training training(*mlx, DType::f32, six_layers(256, 2, 0));
+  training.session->expect_rows(Session::Rows::kTrained, 8);
+  const PackedBatch batch = batch_of({8, 8}, 16);
+  const Session::Work work{ProgramKind::kAccumulate, {batch.tokens, batch.rows}};
+  const double foreseen = static_cast<double>(training.session->memory_need({&work, 1}).total());
+  const uint64_t before = *live_device_bytes(kMlxDevice);
+  for (int i = 0; i < 8; ++i) training.session->collect(training.session->accumulate(batch, {}));
+  expect_foreseen({foreseen, static_cast<double>(*peak_device_bytes(kMlxDevice) - before)},
+                  "accumulated on the CPU");
+}
+
 /// Metal alone runs them: here they are offered to be chosen.
 TEST_F(Mlx, OwnKernelsOfARunThatGoesOnAreTakenWhateverTheVerdict) {
   const TestFolder caches;

@@ -17,6 +17,16 @@ const Impl* implementation(const Backend& host, const Node& node, const Program&
   return nullptr;
 }
 
+/// What a node that updates works on beside states: each of them anew, gradients in parts and as one and,
+/// where it is an optimizer, which has several states, the squares of the norm.
+size_t update_bytes(const Node& node, const Program& program) {
+  if (node.op->in_place.empty()) return 0;
+  size_t bytes = bytes_of(program.type(node.in[0])) * (node.op->in_place.size() > 1 ? 3 : 2);
+  for (const InPlace& update : node.op->in_place)
+    bytes += bytes_of(program.type(node.out[static_cast<size_t>(update.out)]));
+  return bytes;
+}
+
 /// A node of a program on the host.
 class HostNode {
  public:
@@ -122,7 +132,7 @@ std::unique_ptr<MlxImpl> host_impl(std::shared_ptr<Backend> host, mx::Stream str
   impl->workspace_bytes = [host](const Node& node, const Program& program) -> size_t {
     const Impl* theirs = implementation(*host, node, program);
     return (theirs->workspace_bytes ? theirs->workspace_bytes(node, program) : 0) +
-           (node.op->in_place.empty() ? 0 : update_bytes(node, program));
+           update_bytes(node, program);
   };
   impl->host = std::move(host);
   return impl;

@@ -86,10 +86,6 @@ std::vector<Entry> loss_entries();
 std::vector<Entry> product_entries();
 std::vector<Entry> row_entries();
 
-/// What an optimizer's node works on beside states: new parameters and moments, gradients in parts and as
-/// one and, not fused, the squares of the norm.
-size_t update_bytes(const Node& node, const Program& program);
-
 mx::Dtype dtype_of(DType dtype);
 mx::Shape shape_of(const Shape& shape);
 /// A copy of host memory, of which the array alone is the owner.
