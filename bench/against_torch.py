@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The same work in Lathe and in PyTorch, in turns, on the same threads, and the ratios of their times.
 
-    against_torch.py [--lathe build/lathe] [--threads N] [--rounds 10] [--cases step,infer,mlp] [--json]
+    against_torch.py [--lathe build/lathe] [--threads N] [--rounds 10] [--cases step,infer,mlp]
+                     [--step_batches 8,32] [--json]
 
 Run it in a Python with torch and transformers. Each round times Lathe (one process of `lathe bench`, its median of
 three calls after its warm-up) and then PyTorch (the median of three calls, warmed up before the first round); the table
@@ -153,6 +154,8 @@ class Comparison:
 
     def steps(self):
         for batch, seq, dtype in STEPS:
+            if str(batch) not in self.options.step_batches.split(","):
+                continue
             name = f"step {batch} x {seq} {dtype}"
             rows = self.in_turns(name, ["step", "--model", "bert-base", "--batch", batch, "--seq", seq, "--dtype", dtype],
                                  lambda row: torch_step(self.torch, row["batch"], row["seq"], row["dtype"]))
@@ -185,9 +188,12 @@ def arguments():
                         else os.cpu_count(), help="of both")
     parser.add_argument("--rounds", type=int, default=10, help="turns of each case")
     parser.add_argument("--cases", default="step,infer,mlp", help="which, parted by commas")
+    parser.add_argument("--step_batches", default="8,32", help="rows of the steps, parted by commas")
     parser.add_argument("--json", action="store_true", help="JSON lines instead of a table")
     options = parser.parse_args()
     unknown = set(options.cases.split(",")) - {"step", "infer", "mlp"}
+    if set(options.step_batches.split(",")) - {str(batch) for batch, *_ in STEPS}:
+        parser.error(f"found {options.step_batches}; wants steps of 8 rows, of 32, or of both")
     if unknown or options.rounds < 1:
         parser.error(f"found {', '.join(sorted(unknown)) or options.rounds}; wants cases among step, infer, mlp and at "
                      "least one round")
