@@ -49,14 +49,15 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
   const auto backend = open_device(device.kind, {device.threads});
   Session::Options options;
   options.num_labels = kLabels;
-  options.program.dtype = bench_dtype(dtype, true);
-  const bool int8 = dtype == "int8";
+  options.program.dtype = bench_dtype(dtype, {"int8", "fp8"});
+  const nn::Quantization quantization = bench_quantization(dtype, *backend);
   Session session(*backend, *model.model, options);
   write_weights(session, model);
   std::vector<float> logits;
   const TokenRounding rounding = session.token_rounding();
   const auto reserve = [&](int64_t tokens, int64_t rows) {
-    session.reserve({{{ProgramKind::kEvaluate, bench_bucket(tokens, rows, rounding), false, false, int8}}});
+    session.reserve(
+        {{{ProgramKind::kEvaluate, bench_bucket(tokens, rows, rounding), false, false, quantization}}});
   };
   for (const int batch : s.batches) {
     std::vector<int> lengths = real_lengths(s, model, batch);
@@ -70,7 +71,7 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
     reserve(tokens, std::ssize(lengths));
     const PackedBatch packed = bench_batch(lengths, model.config.vocab_size, false, rounding);
     const BenchTimes times =
-        time_calls(kWarmup, s.steps, [&] { session.evaluate(packed, logits, {}, {}, int8); });
+        time_calls(kWarmup, s.steps, [&] { session.evaluate(packed, logits, {}, {}, quantization); });
     for (const float logit : logits)
       if (!std::isfinite(logit)) fail(ErrorCode::kNonFinite, "bench: a score is {}", logit);
     nlohmann::ordered_json row = bench_row("infer", device, s.model, dtype);

@@ -24,7 +24,8 @@ class Training {
       fail(ErrorCode::kUsage, "--seq: found {}, {} has {} positions", settings.seq, settings.model,
            model_.config.max_position_embeddings);
     Session::Options options;
-    options.program.dtype = bench_dtype(dtype);
+    options.program.dtype = bench_dtype(dtype, {"fp8"});
+    options.program.quantization = bench_quantization(dtype, *backend_);
     options.program.recompute_every = settings.recompute ? 1 : 0;
     session_ = std::make_unique<Session>(*backend_, *model_.model, options);
     write_weights(*session_, model_);
@@ -183,7 +184,7 @@ void add_products(const BenchSettings& s, const BenchDevice& device, const std::
     row["shape"] = shape;
     row["count"] = g.count;
     row["flops"] = six_digits(g.flops);
-    add_speed(row, {g.ms, g.ms, calls}, g.flops, device, bench_dtype(dtype));
+    add_speed(row, {g.ms, g.ms, calls}, g.flops, device, bench_dtype(dtype, {"fp8"}));
     row.erase("min_ms");
     report.rows.push_back(std::move(row));
   };
@@ -219,7 +220,7 @@ std::vector<BenchReport> bench_step(const BenchSettings& s) {
       {},
       {}};
   nlohmann::ordered_json row = shape_row(s, "step", device, dtype, batch);
-  add_speed(row, times, training.flops(), device, bench_dtype(dtype));
+  add_speed(row, times, training.flops(), device, bench_dtype(dtype, {"fp8"}));
   row["tokens_per_s"] = six_digits(batch * s.seq / times.median_ms * 1e3);
   row["first_step_ms"] = six_digits(first_ms);
   row["steps"] = s.steps;

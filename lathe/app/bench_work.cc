@@ -9,6 +9,7 @@
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/train/trainer.h"
 
 namespace lathe {
 
@@ -61,11 +62,19 @@ std::vector<BenchDevice> bench_devices(const BenchSettings& settings, bool all) 
   return found;
 }
 
-DType bench_dtype(const std::string& name, bool int8) {
-  if (name == "bf16" || (int8 && name == "int8")) return DType::bf16;
+DType bench_dtype(const std::string& name, const std::vector<std::string>& quantized) {
+  if (name == "bf16" || std::ranges::find(quantized, name) != quantized.end()) return DType::bf16;
   if (name == "fp16") return DType::f16;
   if (name == "fp32") return DType::f32;
-  fail(ErrorCode::kUsage, "--dtype: found {}, wants bf16, fp16 or fp32{}", name, int8 ? ", or int8" : "");
+  fail(ErrorCode::kUsage, "--dtype: found {}, wants bf16, fp16 or fp32{}{}", name,
+       quantized.empty() ? "" : ", or ", fmt::join(quantized, " or "));
+}
+
+nn::Quantization bench_quantization(const std::string& name, const Backend& backend) {
+  if (name == "int8") return nn::Quantization::kInt8;
+  if (name != "fp8") return nn::Quantization::kNone;
+  check_fp8(backend);
+  return nn::Quantization::kFp8;
 }
 
 bool is_bench_shape(const std::string& name) { return name == "bert-base" || name == "minilm"; }

@@ -66,9 +66,11 @@ BenchDevice unmeasured_device(const std::string& kind, int threads);
 /// The device that the settings name; for "auto" the best one, or with `all` every one but the reference.
 std::vector<BenchDevice> bench_devices(const BenchSettings& settings, bool all);
 
-/// "bf16", "fp16" or "fp32"; with `int8` also that, which is bf16 with linear layers in integers.  Errors:
-/// kUsage.
-DType bench_dtype(const std::string& name, bool int8 = false);
+/// Of activations: "bf16", "fp16" or "fp32"; also those of `quantized` ("int8", "fp8"), beside which
+/// activations are bf16.  Errors: kUsage.
+DType bench_dtype(const std::string& name, const std::vector<std::string>& quantized = {});
+/// What linear layers multiply in.  Errors: kUnsupported if the device has no fp8.
+nn::Quantization bench_quantization(const std::string& name, const Backend& backend);
 
 /// "bert-base" and "minilm" (6 layers of 384) with random weights, or what a model folder holds; a classifier
 /// of the given labels.  Errors: kUsage, kNotFound.

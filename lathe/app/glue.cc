@@ -335,7 +335,8 @@ class Glue {
   void predict(Trainer& trainer, const Texts& texts) {
     for (size_t i = 0; i < test_.size(); ++i) {
       const Predictions p = trainer.predict(test_[i]);
-      if (training_.int8) run_.say(LogLevel::kInfo, trainer.compare(p, trainer.predict(test_[i], false)));
+      if (evaluation_quantization(training_) != nn::Quantization::kNone)
+        run_.say(LogLevel::kInfo, trainer.compare(p, trainer.predict(test_[i], nn::Quantization::kNone)));
       std::string content = "index\tprediction\n";
       for (size_t row = 0; row < static_cast<size_t>(test_[i].size()); ++row)
         content += fmt::format("{}\t{}\n", row, prediction_text(texts.labels, p, row));

@@ -17,15 +17,16 @@ namespace lathe {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: lathe predict MODEL_DIR [--file FILE | TEXT…] [--json] [--bf16|--fp16] [--int8] [--threads N]\n"
-    "                     [--device auto|cpu|cuda|mps] [--batch_size 32] [--max_seq_length 128]\n"
+    "usage: lathe predict MODEL_DIR [--file FILE | TEXT…] [--json] [--bf16|--fp16] [--int8|--fp8]\n"
+    "                     [--threads N] [--device auto|cpu|cuda|mps] [--batch_size 32] [--max_seq_length "
+    "128]\n"
     "  Classifies each text, or each line of FILE (a tab parts the two texts of a pair; then every line is a "
     "pair).  For\n"
     "  every text it prints the label, its probability and the text, parted by tabs; with --json one object "
     "per line\n"
-    "  with all probabilities.  --int8 predicts with linear layers in 8-bit integers, and says on stderr how "
-    "often that\n"
-    "  agrees with what comes without it.\n";
+    "  with all probabilities.  --int8 predicts with linear layers in 8-bit integers, --fp8 (cuda) with "
+    "them in fp8;\n"
+    "  both say on stderr how often that agrees with what comes without it.\n";
 
 /// Adds a line to the texts, which are all single or all pairs.  place: for messages, "file:3".
 void add_line(TextDataset& data, const std::string& line, const std::string& place,
@@ -114,7 +115,8 @@ Syntax predict_syntax() {
            {"--json"},
            {"--bf16"},
            {"--fp16"},
-           {"--int8"}}};
+           {"--int8"},
+           {"--fp8"}}};
 }
 
 int run_predict(const std::vector<std::string>& args) {
@@ -128,6 +130,9 @@ int run_predict(const std::vector<std::string>& args) {
     fail(ErrorCode::kUsage, "lathe predict: wants texts or --file\n{}", kUsage);
   if (options.has("--bf16") && options.has("--fp16"))
     fail(ErrorCode::kUsage, "lathe predict: --bf16 and --fp16: found both, wants at most one");
+  if (options.has("--fp8") && (options.has("--fp16") || options.has("--int8")))
+    fail(ErrorCode::kUsage, "lathe predict: --fp8 and {}: found both, wants at most one",
+         options.has("--fp16") ? "--fp16" : "--int8");
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(options.rest[0]);
   const ModelConfig config = read_model_config(fs, folder);
@@ -144,6 +149,7 @@ int run_predict(const std::vector<std::string>& args) {
   training.bf16 = options.has("--bf16");
   training.fp16 = options.has("--fp16");
   training.int8 = options.has("--int8");
+  training.fp8 = options.has("--fp8");
   training.per_device_eval_batch_size = whole_number(options, "--batch_size", 32, 1);
   ThreadPool pool(threads);
   const int length =
@@ -155,7 +161,8 @@ int run_predict(const std::vector<std::string>& args) {
     fail(ErrorCode::kInvalidData, "{}\nSuch a model predicts at random; fine-tune it first.",
          to_string(trainer.load_report(), *model.model, folder));
   const Predictions p = trainer.predict(tokens);
-  if (training.int8) fmt::print(stderr, "{}\n", trainer.compare(p, trainer.predict(tokens, false)));
+  if (evaluation_quantization(training) != nn::Quantization::kNone)
+    fmt::print(stderr, "{}\n", trainer.compare(p, trainer.predict(tokens, nn::Quantization::kNone)));
   const size_t columns = static_cast<size_t>(p.columns);
   for (size_t row = 0; row < data.size(); ++row) {
     const std::string text = data.first[row] + (data.has_pairs() ? "\t" + data.second[row] : "");

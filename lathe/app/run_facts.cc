@@ -58,7 +58,8 @@ std::vector<std::pair<std::string, std::string>> run_environment(const TrainingA
   return {{"lathe", kVersion},
           {"device", fmt::format("{}: {}", backend.info().kind, backend.info().name)},
           {"processes", std::to_string(processes)},
-          {"precision", args.fp16   ? "fp16"
+          {"precision", args.fp8    ? "fp8"
+                        : args.fp16 ? "fp16"
                         : args.bf16 ? "bf16"
                                     : "fp32"},
           {"machine", host_name()},

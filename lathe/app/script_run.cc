@@ -169,7 +169,9 @@ nlohmann::json ScriptRun::evaluate(Trainer& trainer, const TokenizedDataset& dat
 void ScriptRun::report(const std::string& split, const nlohmann::json& metrics,
                        const nlohmann::json& to_write) {
   terminal_.print(metrics_block(split, metrics));
-  if (const std::string table = int8_table(split, metrics, precision_name(args_)); !table.empty())
+  if (const std::string table =
+          quantization_table(split, metrics, name_of(evaluation_quantization(args_)), precision_name(args_));
+      !table.empty())
     terminal_.print(table);
   if (!is_main(group_.get())) return;
   write(split + "_results.json", python_json(to_write, 4));

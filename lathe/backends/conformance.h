@@ -22,10 +22,12 @@ using ConformanceSink = std::function<void(const ConformanceResult&)>;
 
 /// Every op × accepting implementation × case × dtype of the backend against the reference, within the op's
 /// bound: outputs and workspace are poisoned with NaN before; guard bytes around every tensor and all inputs
-/// are unchanged behind; a second run gives the same bits; NaN appears where the reference has it.
+/// are unchanged behind; a second run gives the same bits; NaN appears where the reference has it.  An op
+/// that is OpDef::optional may be missing altogether.
 void conformance_test(Backend& backend, const ConformanceFilter& filter, const ConformanceSink& sink);
 
-/// Gradient rule of every differentiable op against finite differences of its reference in double precision.
+/// Gradient rule of every differentiable op against finite differences of its reference in double precision;
+/// not of ops that take no f32: what rounds its inputs to a few bits has no such differences.
 void conformance_grad(const ConformanceFilter& filter, const ConformanceSink& sink);
 
 /// Time of every implementation on its largest case; detail holds microseconds, GFLOP/s and GB/s.

@@ -33,7 +33,10 @@ Linear::Linear(Module& module, const std::vector<std::string>& names, int64_t in
 
 Value Linear::operator()(Value x) const {
   const Value weight = parameter(module_, weight_), bias = parameter(module_, bias_);
-  return module_->trace().int8 ? linear_int8(x, weight, bias) : linear(x, weight, bias);
+  const Quantization quantization = module_->trace().quantization;
+  if (quantization == Quantization::kInt8) return linear_int8(x, weight, bias);
+  const bool fp8 = quantization == Quantization::kFp8 && fits_fp8(weight.type());
+  return fp8 ? linear_fp8(x, weight, bias) : linear(x, weight, bias);
 }
 
 Embedding::Embedding(Module& module, const std::string& name, int64_t rows, int64_t width)

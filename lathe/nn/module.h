@@ -51,13 +51,17 @@ struct BatchValues {
   Value rng;            ///< [2] i32: seed, update step
 };
 
+/// What the linear layers of a trace multiply in: the dtype of activations, or fewer bits.  kInt8 has no
+/// gradient.  kFp8 wants activations in bf16; a layer whose widths are no multiples of 16 stays in bf16.
+enum class Quantization { kNone, kInt8, kFp8 };
+
 /// One tracing of a model into a program.
 struct Trace {
   std::vector<Value> blocks;  ///< one per block of the model
   BatchValues batch;
   DType dtype = DType::f32;  ///< of activations
   bool training = false;     ///< dropout acts
-  bool int8 = false;         ///< linear layers multiply in 8-bit integers; not while training
+  Quantization quantization = Quantization::kNone;
   /// Every so many layers the activations of one are computed anew in the backward pass; 0: all are kept.
   int64_t recompute_every = 0;
 };

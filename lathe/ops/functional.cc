@@ -27,6 +27,8 @@ Value rotary(Value qkv, Value positions, int64_t heads, double theta) {
 }
 Value linear(Value x, Value w, Value b) { return one(op::linear, {x, w, b}); }
 Value linear_int8(Value x, Value w, Value b) { return one(op::linear_int8, {x, w, b}); }
+Value linear_fp8(Value x, Value w, Value b) { return one(op::linear_fp8, {x, w, b}); }
+bool fits_fp8(const Type& w) { return w.shape[0] % 16 == 0 && w.shape[1] % 16 == 0; }
 Value layer_norm(Value x, Value gamma, Value beta, double eps) {
   return one(op::layer_norm, {x, gamma, beta}, {{"eps", eps}});
 }

@@ -189,6 +189,24 @@ const OpDef linear_bwd_input_add{
     .fuses = "t = linear_bwd_input(dy, w); dx = add(r, t)",
 };
 
+/// The same in fp8.
+const OpDef linear_fp8_bwd_input_add{
+    .name = "linear_fp8_bwd_input_add",
+    .signature = "dy[..,n] w[n,k]:f32 r[..,k]:dy -> dx[..,k]:dy",
+    .dtypes = {DType::bf16},
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases =
+        [] {
+          return std::vector<Case>{{"[40, 96, 16]", {{40, 16}, {16, 96}, {40, 96}}},
+                                   {"[7, 32, 48]", {{7, 48}, {48, 32}, {7, 32}}},
+                                   {"rank 3", {{2, 3, 32}, {32, 48}, {2, 3, 48}}}};
+        },
+    .bound = kBound,
+    .cost = cost,
+    .fuses = "t = linear_fp8_bwd_input(dy, w); dx = add(r, t)",
+};
+
 /// The weight's gradient rounded to the dtype of the activations.
 const OpDef linear_bwd_weight_cast{
     .name = "linear_bwd_weight_cast",

@@ -97,6 +97,7 @@ struct OpDef {
   std::function<Cost(const Node&, const Program&)> cost = {};
   std::vector<InPlace> in_place = {};
   Aliasing aliasing = Aliasing::kNone;
+  bool optional = false;     ///< a device may lack it; who wants it asks before
   bool commutative = false;  ///< inputs 0 and 1 may change places, to the same bits
   /// A fused op: the plain ops that it stands for, in the notation of lathe/program/fusion.h.  Null: a plain
   /// op.

@@ -185,6 +185,10 @@ void add_older_and_own(Fields& f) {
       {"int8", &T::int8, X,
        "Evaluate and predict with linear layers in 8-bit integers, the rest in bf16 or fp16, and show what "
        "that changes."},
+      {"fp8", &T::fp8, X,
+       "Train, evaluate and predict with linear layers in fp8, the rest in bf16, and show what that changes "
+       "in "
+       "evaluation; accelerate's mixed_precision: fp8. On cuda with an H100 or H200."},
       {"hf_compat_loss_scale", &T::hf_compat_loss_scale, X,
        "The loss scale of transformers 5 under gradient accumulation, for comparing bit by bit."},
       {"early_stopping_patience",

@@ -92,18 +92,20 @@ std::string metrics_block(std::string_view split, const json& metrics) {
   return out;
 }
 
-std::string int8_table(const std::string& split, const json& metrics, std::string_view precision) {
-  const std::string changes = split + "_int8_change_";
+std::string quantization_table(const std::string& split, const json& metrics, std::string_view name,
+                               std::string_view precision) {
+  const std::string changes = fmt::format("{}_{}_change_", split, name);
   std::string lines;
   for (const auto& [key, value] : metrics.items()) {
     if (!key.starts_with(changes)) continue;
-    const std::string name = key.substr(changes.size());
-    const double int8 = metrics.at(split + "_" + name).get<double>(), change = value.get<double>();
-    lines += fmt::format("  {:<24} {:>9.4f} {:>9.4f} {:>+9.4f}\n", name, int8 - change, int8, change);
+    const std::string metric = key.substr(changes.size());
+    const double quantized = metrics.at(split + "_" + metric).get<double>(), change = value.get<double>();
+    lines +=
+        fmt::format("  {:<24} {:>9.4f} {:>9.4f} {:>+9.4f}\n", metric, quantized - change, quantized, change);
   }
   if (lines.empty()) return lines;
-  return fmt::format("***** {}: int8 beside {} *****\n  {:<24} {:>9} {:>9} {:>9}\n{}", split, precision, "",
-                     precision, "int8", "change", lines);
+  return fmt::format("***** {}: {} beside {} *****\n  {:<24} {:>9} {:>9} {:>9}\n{}", split, name, precision,
+                     "", precision, name, "change", lines);
 }
 
 std::string duration_text(double seconds) {

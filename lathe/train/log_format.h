@@ -36,9 +36,11 @@ bool is_speed_key(std::string_view key);
 /// Source: trainer_pt_utils.py, log_metrics and metrics_format.
 std::string metrics_block(std::string_view split, const nlohmann::json& metrics);
 
-/// What 8-bit integers change in the metrics of an evaluation with --int8 (Trainer::evaluate), as a table of
-/// loss and metrics: with `precision`, with int8, change.  Empty where there is nothing to compare.
-std::string int8_table(const std::string& split, const nlohmann::json& metrics, std::string_view precision);
+/// What fewer bits change in the metrics of an evaluation with --int8 or --fp8 (Trainer::evaluate), as a
+/// table of loss and metrics: with `precision`, with `name` ("int8", "fp8"), change.  Empty where there is
+/// nothing to compare.
+std::string quantization_table(const std::string& split, const nlohmann::json& metrics, std::string_view name,
+                               std::string_view precision);
 
 /// 3725.5 → "1:02:05.50"
 std::string duration_text(double seconds);

@@ -16,15 +16,15 @@ TEST(LogLine, LooksLikeHuggingFaces) {
             "{'loss': 0.6975, 'grad_norm': 0.5073649883270264, 'learning_rate': 1e-05, 'epoch': 0.25}");
 }
 
-TEST(Int8Table, HasWhatThereIsToCompare) {
-  EXPECT_EQ(int8_table("eval", {{"eval_accuracy", 0.8554}, {"eval_loss", 0.5}, {"epoch", 1.0}}, "bf16"), "");
-  EXPECT_EQ(int8_table("eval",
-                       {{"eval_accuracy", 0.75},
-                        {"eval_int8_change_accuracy", -0.125},
-                        {"eval_loss", 0.5},
-                        {"eval_int8_change_loss", 0.0625},
-                        {"eval_runtime", 1.0}},
-                       "bf16"),
+TEST(QuantizationTable, HasWhatThereIsToCompare) {
+  EXPECT_EQ(quantization_table("eval", {{"eval_accuracy", 0.8554}, {"eval_loss", 0.5}}, "", "bf16"), "");
+  EXPECT_EQ(quantization_table("eval",
+                               {{"eval_accuracy", 0.75},
+                                {"eval_int8_change_accuracy", -0.125},
+                                {"eval_loss", 0.5},
+                                {"eval_int8_change_loss", 0.0625},
+                                {"eval_runtime", 1.0}},
+                               "int8", "bf16"),
             "***** eval: int8 beside bf16 *****\n"
             "                                bf16      int8    change\n"
             "  accuracy                    0.8750    0.7500   -0.1250\n"

@@ -55,7 +55,7 @@ class Builder {
   /// Logits.
   Value forward(bool training) {
     const Value base = this->base(training);
-    trace_.int8 = false;
+    trace_.quantization = nn::Quantization::kNone;
     return model_.head(base);
   }
 
@@ -104,7 +104,7 @@ class Builder {
     batch.rng = ints("rng", 2);
     trace_.dtype = options_.dtype;
     trace_.training = training;
-    trace_.int8 = options_.int8 && !training;
+    trace_.quantization = options_.quantization;
     trace_.recompute_every = training ? options_.recompute_every : 0;
     model_.set_trace(&trace_);
   }

@@ -34,9 +34,9 @@ struct ProgramOptions {
   double label_smoothing = 0;   ///< Targets::smoothing
   int64_t recompute_every = 0;  ///< nn::Trace's, in training
   bool base_given = false;      ///< the head alone: the base's output is an input
-  /// kEvaluate: the base's linear layers multiply in 8-bit integers.  The head does not: a classifier's work
-  /// is nothing beside the base's, and what it rounds goes straight into the scores.
-  bool int8 = false;
+  /// Of the base's linear layers, kInt8 in kEvaluate alone.  The head has none: a classifier's work is
+  /// nothing beside the base's, and what it rounds goes straight into the scores.
+  nn::Quantization quantization = nn::Quantization::kNone;
   /// kStep by AdamW, dtype bf16: gradients of linear layers' weights are bf16, as torch.autocast computes
   /// them, for the exchange between processes, norm and update.  A session sets it where its device has
   /// op::linear_bwd_weight_cast.

@@ -123,8 +123,8 @@ size_t Session::base_row_bytes() const {
 }
 
 float Session::evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base,
-                        std::optional<DType> dtype, bool int8) {
-  const Pending pending = run(ProgramKind::kEvaluate, &batch, {}, base, dtype, int8);
+                        std::optional<DType> dtype, nn::Quantization quantization) {
+  const Pending pending = run(ProgramKind::kEvaluate, &batch, {}, base, dtype, quantization);
   const Program& program = this->program(pending);
   const Type& type = program.type(program.outputs()[0].second);
   logits.resize(static_cast<size_t>(elements(type)));
@@ -140,7 +140,7 @@ Session::Planned Session::planned(const Work& work, int64_t recompute_every) con
   ProgramOptions options = options_.program;
   options.targets = work.targets;
   options.base_given = work.base_given;
-  options.int8 = work.int8;
+  if (work.kind == ProgramKind::kEvaluate) options.quantization = work.quantization;
   options.dtype = work.dtype.value_or(options.dtype);
   options.recompute_every = recompute_every;
   const bool trains = work.kind == ProgramKind::kStep || work.kind == ProgramKind::kAccumulate;
@@ -323,11 +323,11 @@ std::span<const std::byte> Session::content(const std::string& input, const Pack
 }
 
 Session::Compiled& Session::ready(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars,
-                                  BaseRows base, std::optional<DType> dtype, bool int8) {
+                                  BaseRows base, std::optional<DType> dtype, nn::Quantization quantization) {
   prepare(batch, scalars);
   base_ = base;
   if (dtype == options_.program.dtype) dtype.reset();
-  Work key{kind, {}, kind != ProgramKind::kBase, !base.empty(), int8, dtype};
+  Work key{kind, {}, kind != ProgramKind::kBase, !base.empty(), quantization, dtype};
   if (batch != nullptr) key.bucket = {batch->tokens, batch->rows};
   if (key.base_given && !model_.per_token()) key.bucket.tokens = 0;  // one program for batches of any length
   if (kind == ProgramKind::kEvaluate) key.targets = has_targets(*batch);
@@ -339,13 +339,13 @@ Session::Compiled& Session::ready(ProgramKind kind, const PackedBatch* batch, co
 }
 
 Session::StepPlan Session::plan_step(const PackedBatch& batch, const StepScalars& scalars) {
-  const Compiled& it = ready(ProgramKind::kStep, &batch, scalars, {}, {}, false);
+  const Compiled& it = ready(ProgramKind::kStep, &batch, scalars, {}, {}, nn::Quantization::kNone);
   return {*it.program, it.executable->launches(slot_).value()};
 }
 
 Session::Pending Session::run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars,
-                              BaseRows base, std::optional<DType> dtype, bool int8) {
-  const Compiled& it = ready(kind, batch, scalars, base, dtype, int8);
+                              BaseRows base, std::optional<DType> dtype, nn::Quantization quantization) {
+  const Compiled& it = ready(kind, batch, scalars, base, dtype, quantization);
   const auto& outputs = it.program->outputs();
   const auto gives = [&](const char* name) {
     return std::any_of(outputs.begin(), outputs.end(), [&](const auto& o) { return o.first == name; });

@@ -89,9 +89,9 @@ class Session {
 
   /// Forward pass without dropout, in `dtype` if it is given.  logits: as the problem says, rows of tokens
   /// behind the last row left out.  Returns the loss where the batch has targets, else 0.
-  /// int8: the base's linear layers multiply in 8-bit integers.
+  /// quantization: of the base's linear layers.
   float evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base = {},
-                 std::optional<DType> dtype = {}, bool int8 = false);
+                 std::optional<DType> dtype = {}, nn::Quantization quantization = nn::Quantization::kNone);
   /// Runs the base alone, without dropout.  Rows as in BaseRows.
   void run_base(const PackedBatch& batch, std::vector<std::byte>& rows);
   size_t base_row_bytes() const;
@@ -102,8 +102,9 @@ class Session {
   struct Work {
     ProgramKind kind = ProgramKind::kStep;
     Bucket bucket;
-    bool targets = true, base_given = false, int8 = false;
-    std::optional<DType> dtype;  ///< of activations, if another than in training
+    bool targets = true, base_given = false;
+    nn::Quantization quantization = nn::Quantization::kNone;  ///< of kEvaluate; others have the session's
+    std::optional<DType> dtype;                               ///< of activations, if another than in training
     auto operator<=>(const Work&) const = default;
   };
   /// From now on memory is foreseen for rows of up to so many tokens, in training or without, where a device
@@ -155,9 +156,9 @@ class Session {
   std::span<const std::byte> content(const std::string& input, const PackedBatch* batch) const;
   /// Compiles what a run wants and fills the slot with its inputs.
   Compiled& ready(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars, BaseRows base,
-                  std::optional<DType> dtype, bool int8);
+                  std::optional<DType> dtype, nn::Quantization quantization);
   Pending run(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars, BaseRows base = {},
-              std::optional<DType> dtype = {}, bool int8 = false);
+              std::optional<DType> dtype = {}, nn::Quantization quantization = nn::Quantization::kNone);
 
   Backend& backend_;
   TaskModel& model_;

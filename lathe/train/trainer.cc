@@ -26,6 +26,7 @@ Session::Options session_options(const AutoModel& model, const TrainingArguments
   Session::Options options;
   options.num_labels = std::max<int64_t>(1, static_cast<int64_t>(model.labels.size()));
   options.program.dtype = training_dtype(args);
+  options.program.quantization = training_quantization(args);
   options.program.recompute_every = recompute_every(args);
   constexpr int64_t kBucket_mb = 25;  // DistributedDataParallel's
   options.program.bucket_bytes = args.ddp_bucket_cap_mb.value_or(kBucket_mb) << 20;
@@ -231,7 +232,7 @@ void Trainer::reserve_memory(const Plan& plan) {
   std::vector<Session::Work> work;
   if (!train_base_) work = update_work(plan);
   if (eval_ != nullptr && eval_->size() > 0 && args_.eval_strategy != "no" && !eval_base_)
-    work.push_back(evaluation_work(*eval_, args_.int8));
+    work.push_back(evaluation_work(*eval_, evaluation_quantization(args_)));
   if (!work.empty()) session_->reserve(work);
 }
 

@@ -27,6 +27,9 @@
 
 namespace lathe {
 
+/// Errors: kUnsupported, naming what it takes, if the device has no products of fp8.
+void check_fp8(const Backend& backend);
+
 /// Scores of a whole data set, in its order.
 struct Predictions {
   std::vector<float> logits;  ///< [samples, columns], or [tokens, 2] for question answering
@@ -94,13 +97,14 @@ class Trainer {
 
   /// Keys with prefix: eval_loss, eval_<metric>, eval_runtime, eval_samples_per_second,
   /// eval_steps_per_second, epoch.  With --int8 they are those of 8-bit integers, and there are besides
-  /// eval_int8_change_loss and eval_int8_change_<metric>: each less what it is without --int8.
+  /// eval_int8_change_loss and eval_int8_change_<metric>: each less what it is without --int8.  So with
+  /// --fp8.
   nlohmann::json evaluate(const TokenizedDataset& data, const std::string& prefix = "eval");
-  Predictions predict(const TokenizedDataset& data) { return predict(data, args_.int8); }
-  /// With or without 8-bit integers, whatever --int8 says.
-  Predictions predict(const TokenizedDataset& data, bool int8);
+  Predictions predict(const TokenizedDataset& data) { return predict(data, evaluation_quantization(args_)); }
+  /// Whatever --int8 and --fp8 say.
+  Predictions predict(const TokenizedDataset& data, nn::Quantization quantization);
   /// How alike predictions with and without 8-bit integers are, as a sentence.
-  std::string compare(const Predictions& int8, const Predictions& other) const;
+  std::string compare(const Predictions& quantized, const Predictions& other) const;
 
   /// Weights, configuration and tokenizer into a folder, by rank 0.
   void save_model(const std::string& folder);
@@ -131,7 +135,7 @@ class Trainer {
   void set_batch_size(int64_t size);
   /// The runs of one update, each as large as any of the run.
   std::vector<Session::Work> update_work(const Plan& plan) const;
-  Session::Work evaluation_work(const TokenizedDataset& data, bool int8) const;
+  Session::Work evaluation_work(const TokenizedDataset& data, nn::Quantization quantization) const;
   /// All memory is there before the first step, or it is said what is missing.
   void reserve_memory(const Plan& plan);
   /// Says what of a checkpoint makes this run another one than that which was stopped.

@@ -18,11 +18,21 @@ std::vector<std::string> label_inputs(Problem problem) {
 
 }  // namespace
 
+void check_fp8(const Backend& backend) {
+  if (!backend.implementations(op::linear_fp8).empty()) return;
+  fail(ErrorCode::kUnsupported,
+       "fp8: device {} ({}) has no products of it, wants --device cuda with a GPU of compute capability 9.0 "
+       "(H100, "
+       "H200); --bf16 runs here",
+       backend.info().kind, backend.info().name);
+}
+
 void Trainer::check_arguments() {
   const std::string& kind = backend_.info().kind;
   const auto lacks = [&](const OpDef& op) { return backend_.implementations(op).empty(); };
   if (args_.int8 && lacks(op::linear_int8))
     fail(ErrorCode::kUnsupported, "--int8: device {} has no products of integers; --device cpu has", kind);
+  if (args_.fp8) check_fp8(backend_);
   if ((args_.optim == "sgd" && lacks(op::sgd)) || (args_.optim == "adafactor" && lacks(op::adafactor)))
     fail(ErrorCode::kUnsupported,
          "--optim {}: not there on device {} yet; --device cpu has it, and --optim adamw_torch runs here",

@@ -41,11 +41,13 @@ SamplerOptions Trainer::evaluation_options(int64_t samples) const {
   return options;
 }
 
-Session::Work Trainer::evaluation_work(const TokenizedDataset& data, bool int8) const {
-  // Besides integers nothing of an evaluation wants to be exact: what is f32 is bf16 then.
-  const DType dtype = int8 && evaluation_dtype() == DType::f32 ? DType::bf16 : evaluation_dtype();
+Session::Work Trainer::evaluation_work(const TokenizedDataset& data, nn::Quantization quantization) const {
+  // Besides so few bits nothing of an evaluation wants to be exact: what is f32 is bf16 then.
+  const DType dtype = quantization != nn::Quantization::kNone && evaluation_dtype() == DType::f32
+                          ? DType::bf16
+                          : evaluation_dtype();
   const Bucket bucket = largest_batch(data, evaluation_options(data.size()), session_->token_rounding(), 1);
-  return {ProgramKind::kEvaluate, bucket, true, false, int8, dtype};
+  return {ProgramKind::kEvaluate, bucket, true, false, quantization, dtype};
 }
 
 nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string& prefix) {
@@ -60,12 +62,13 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
     return metrics;
   };
   const MemoryMetrics memory(memory_stage(prefix), backend_);
-  nlohmann::json without_int8;
-  if (args_.int8) without_int8 = metrics_of(predict(data, false));
+  const nn::Quantization quantization = evaluation_quantization(args_);
+  nlohmann::json without;
+  if (quantization != nn::Quantization::kNone) without = metrics_of(predict(data, nn::Quantization::kNone));
   const auto started = std::chrono::steady_clock::now();
   nlohmann::json metrics = metrics_of(predict(data));
-  for (const auto& [key, value] : without_int8.items())
-    metrics[prefix + "_int8_change" + key.substr(prefix.size())] =
+  for (const auto& [key, value] : without.items())
+    metrics[fmt::format("{}_{}_change{}", prefix, name_of(quantization), key.substr(prefix.size()))] =
         metrics[key].get<double>() - value.get<double>();
   const int64_t batch = args_.per_device_eval_batch_size;
   add_speed(metrics, prefix, started, static_cast<double>(data.size()),
@@ -85,13 +88,14 @@ DType Trainer::evaluation_dtype() const {
   return args_.bf16_full_eval ? DType::bf16 : args_.fp16_full_eval ? DType::f16 : training_dtype(args_);
 }
 
-std::string Trainer::compare(const Predictions& int8, const Predictions& other) const {
+std::string Trainer::compare(const Predictions& quantized, const Predictions& other) const {
   const Problem problem = model_.model->problem();
-  const double found = agreement(problem, int8, other);
+  const double found = agreement(problem, quantized, other);
+  const std::string beside =
+      fmt::format("{} beside {}", name_of(evaluation_quantization(args_)), precision_name(args_));
   if (problem == Problem::kRegression)
-    return fmt::format("int8 beside {}: values differ by {:.4f} on average", precision_name(args_), found);
-  return fmt::format("int8 beside {}: the same prediction for {:.2f} % of the samples", precision_name(args_),
-                     100 * found);
+    return fmt::format("{}: values differ by {:.4f} on average", beside, found);
+  return fmt::format("{}: the same prediction for {:.2f} % of the samples", beside, 100 * found);
 }
 
 std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Session::Work& work) {
@@ -101,14 +105,15 @@ std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Ses
   BatchStream stream(data, options, session_->token_rounding(), 0, 0, 1, batches_ahead());
   const int64_t batches = Sampler(options).batches_per_epoch();
   const bool tokens = model_.model->per_token();
-  const bool base_kept = &data == eval_ && eval_base_ && !work.int8 && *work.dtype == training_dtype(args_);
+  const bool base_kept = &data == eval_ && eval_base_ && work.quantization == training_quantization(args_) &&
+                         *work.dtype == training_dtype(args_);
   session_->expect_rows(Session::Rows::kEvaluated, data.longest());
   if (!base_kept) session_->reserve({&work, 1});
   std::vector<BatchScores> all;
   for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
     const Session::BaseRows base = base_kept ? eval_base_->rows(*batch) : Session::BaseRows{};
     BatchScores& scores = all.emplace_back();
-    scores.loss = session_->evaluate(*batch, scores.logits, base, work.dtype, work.int8);
+    scores.loss = session_->evaluate(*batch, scores.logits, base, work.dtype, work.quantization);
     scores.rows = batch->rows;
     scores.units = tokens ? batch->real_tokens() : batch->rows;
     if (hooks_.on_evaluation_step) hooks_.on_evaluation_step(done, batches);
@@ -116,14 +121,14 @@ std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Ses
   return all;
 }
 
-Predictions Trainer::predict(const TokenizedDataset& data, bool int8) {
+Predictions Trainer::predict(const TokenizedDataset& data, nn::Quantization quantization) {
   Predictions out;
   if (model_.model->problem() == Problem::kQuestionAnswering) out.begins = data.begins;
   if (data.size() == 0) return out;
   out.has_loss = !data.labels.empty() || !data.targets.empty() || !data.start_positions.empty();
   double loss = 0, counted = 0;
   const bool filter = args_.logging_nan_inf_filter.value_or(false);
-  for (const BatchScores& batch : gather_scores(group(), scores(data, evaluation_work(data, int8)))) {
+  for (const BatchScores& batch : gather_scores(group(), scores(data, evaluation_work(data, quantization)))) {
     if (!filter || std::isfinite(batch.loss)) {
       loss += batch.loss * static_cast<double>(batch.rows);
       counted += static_cast<double>(batch.rows);

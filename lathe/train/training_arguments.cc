@@ -18,6 +18,10 @@ namespace {
 
 void check_contradictions(const TrainingArguments& args) {
   if (args.fp16 && args.bf16) fail(ErrorCode::kUsage, "--fp16 and --bf16: found both, wants at most one");
+  if (args.fp8 && (args.fp16 || args.fp16_full_eval))
+    fail(ErrorCode::kUsage, "--fp8 and {}: found both, wants at most one: all but products of fp8 is bf16",
+         args.fp16 ? "--fp16" : "--fp16_full_eval");
+  if (args.fp8 && args.int8) fail(ErrorCode::kUsage, "--fp8 and --int8: found both, wants at most one");
   if (args.fp16_full_eval && args.bf16_full_eval) {
     fail(ErrorCode::kUsage, "--fp16_full_eval and --bf16_full_eval: found both, wants at most one");
   }
@@ -269,12 +273,26 @@ std::vector<std::string> precision_notices(const TrainingArguments& args, std::s
 }
 
 DType training_dtype(const TrainingArguments& args) {
-  return args.bf16 ? DType::bf16 : args.fp16 ? DType::f16 : DType::f32;
+  return args.bf16 || args.fp8 ? DType::bf16 : args.fp16 ? DType::f16 : DType::f32;
+}
+
+nn::Quantization training_quantization(const TrainingArguments& args) {
+  return args.fp8 ? nn::Quantization::kFp8 : nn::Quantization::kNone;
+}
+
+nn::Quantization evaluation_quantization(const TrainingArguments& args) {
+  return args.int8 ? nn::Quantization::kInt8 : training_quantization(args);
+}
+
+std::string_view name_of(nn::Quantization quantization) {
+  return quantization == nn::Quantization::kInt8  ? "int8"
+         : quantization == nn::Quantization::kFp8 ? "fp8"
+                                                  : "";
 }
 
 std::string_view precision_name(const TrainingArguments& args) {
   if (args.bf16_full_eval || args.fp16_full_eval) return args.bf16_full_eval ? "bf16" : "fp16";
-  return args.bf16 ? "bf16" : args.fp16 ? "fp16" : "fp32";
+  return args.bf16 || args.fp8 ? "bf16" : args.fp16 ? "fp16" : "fp32";
 }
 
 // More steps than any run has, and still exact as a double.

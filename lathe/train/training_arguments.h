@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lathe/core/dtype.h"
+#include "lathe/nn/module.h"
 #include "lathe/optim/optimizer.h"
 
 namespace lathe {
@@ -36,7 +37,7 @@ struct TrainingArguments {
   double max_grad_norm = 1.0;  ///< 0: no clipping
   double label_smoothing_factor = 0;
 
-  bool bf16 = false, fp16 = false, bf16_full_eval = false, fp16_full_eval = false;
+  bool bf16 = false, fp16 = false, fp8 = false, bf16_full_eval = false, fp16_full_eval = false;
   std::optional<bool> tf32, activation_checkpointing, gradient_checkpointing;
   nlohmann::json activation_checkpointing_kwargs, gradient_checkpointing_kwargs;  ///< null or an object
   bool average_tokens_across_devices = true;
@@ -160,8 +161,13 @@ OptimizerOptions optimizer_of(const TrainingArguments& args);
 /// saying.
 std::vector<std::string> precision_notices(const TrainingArguments& args, std::string_view device);
 
-/// The dtype of activations: bf16 and f16 for autocast.
+/// The dtype of activations: bf16 and f16 for autocast; with fp8 bf16.
 DType training_dtype(const TrainingArguments& args);
+/// What linear layers multiply in, in training and in evaluation: kFp8 in both, kInt8 in evaluation alone.
+nn::Quantization training_quantization(const TrainingArguments& args);
+nn::Quantization evaluation_quantization(const TrainingArguments& args);
+/// "int8", "fp8", or "" for none.
+std::string_view name_of(nn::Quantization quantization);
 /// Of activations in evaluation: "bf16", "fp16" or "fp32".
 std::string_view precision_name(const TrainingArguments& args);
 

@@ -74,6 +74,10 @@ TEST(Validate, RefusesContradictions) {
               a.gradient_accumulation_steps = 3);
   EXPECT_SAYS("wants --dataloader_num_workers > 0", a.dataloader_prefetch_factor = 2);
   EXPECT_SAYS("--use_cpu and --device cuda", a.use_cpu = true; a.device = "cuda");
+  EXPECT_SAYS("--fp8 and --fp16: found both", a.fp8 = a.fp16 = true);
+  EXPECT_SAYS("--fp8 and --fp16_full_eval: found both", a.fp8 = a.fp16_full_eval = true);
+  EXPECT_SAYS("--fp8 and --int8: found both", a.fp8 = a.int8 = a.do_eval = true);
+  EXPECT_EQ(error_of([](auto& a) { a.fp8 = a.bf16 = true; }), "no error");
   EXPECT_SAYS("--int8: found neither --do_eval nor --do_predict", a.int8 = a.do_train = true);
   EXPECT_EQ(error_of([](auto& a) { a.int8 = true, a.eval_strategy = "epoch"; }), "no error");
   EXPECT_SAYS("--resume and --resume_from_checkpoint", a.resume = "auto"; a.resume_from_checkpoint = "x");

@@ -154,7 +154,7 @@ TEST_P(Families, EvaluationInFewerBitsStaysNear) {
   std::vector<float> full, bf16, int8;
   l.session->evaluate(batch(kAll), full);
   l.session->evaluate(batch(kAll), bf16, {}, DType::bf16);
-  l.session->evaluate(batch(kAll), int8, {}, {}, true);
+  l.session->evaluate(batch(kAll), int8, {}, {}, nn::Quantization::kInt8);
   const double size = distance(full, std::vector<float>(full.size(), 0)),
                layers = static_cast<double>(config_.num_hidden_layers),
                k = static_cast<double>(std::max(config_.hidden_size, config_.intermediate_size));

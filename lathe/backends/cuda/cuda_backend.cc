@@ -28,8 +28,8 @@ class CudaBackend : public Backend {
     info_.memory_bytes = properties.totalGlobalMem;
     info_.alignment = kAlignment;
     info_.token_rounding = {64, 64};  // half a tile of a product; fewer programs than with 32
-    for (auto entries : {elementwise_entries(), product_entries(), row_entries(), attention_entries(),
-                         loss_entries(), flat_entries()})
+    for (auto entries : {elementwise_entries(), product_entries(), fp8_entries(), row_entries(),
+                         attention_entries(), loss_entries(), flat_entries()})
       for (const Entry& entry : entries) {
         CudaImpl impl;
         impl.name = entry.name;

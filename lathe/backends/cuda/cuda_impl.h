@@ -80,6 +80,8 @@ struct CudaImpl : Impl {
 std::vector<Entry> attention_entries();
 std::vector<Entry> elementwise_entries();
 std::vector<Entry> flat_entries();
+/// Empty where the GPU has no products of fp8.
+std::vector<Entry> fp8_entries();
 std::vector<Entry> loss_entries();
 std::vector<Entry> product_entries();
 std::vector<Entry> row_entries();

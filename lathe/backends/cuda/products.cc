@@ -62,11 +62,23 @@ Products::Products(const CublasLt& library, bool tf32) : library_(library), tf32
 Products::~Products() { library_.Destroy(handle_); }
 
 bool Products::accepts(const Product& p) {
+  if (p.e4m3) return p.k % 16 == 0 && p.n % 16 == 0;
   const auto whole = [](int64_t count, DType type) {
     return count * static_cast<int64_t>(size_of(type)) % 16 == 0;
   };
   return whole(p.a_transposed ? p.m : p.k, p.type) && whole(p.b_transposed ? p.k : p.n, p.type) &&
          whole(p.n, p.c_type);
+}
+
+/// cuBLASLt takes scales by row on no other GPU.  Source: its documentation, "Scaling factors".
+bool Products::has_e4m3() {
+  int device = 0, major = 0, minor = 0;
+  cuda::check(cudaGetDevice(&device), "asking for the GPU");
+  cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+              "asking for the GPU");
+  cuda::check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+              "asking for the GPU");
+  return major == 9 && minor == 0;
 }
 
 size_t Products::workspace_bytes(const Product& p) {
@@ -79,7 +91,7 @@ Products::Key Products::key_of(const Product& p) const {
   const auto flag = [](bool set, int bit) { return int64_t{set} << bit; };
   const int64_t flags = flag(p.a_transposed, 0) | flag(p.b_transposed, 1) | flag(p.bias != nullptr, 2) |
                         flag(p.addend != nullptr, 3) | flag(p.a_sums != nullptr, 4) |
-                        flag(tf32_ && p.type == DType::f32, 5);
+                        flag(tf32_ && p.type == DType::f32, 5) | flag(p.e4m3, 6);
   const int64_t alignment = alignment_of(p.a) << 20 | alignment_of(p.b) << 10 | alignment_of(p.c);
   return {p.m, p.n, p.k, int64_t(p.type), int64_t(p.c_type), flags, alignment, alignment_of(p.addend)};
 }
@@ -114,15 +126,34 @@ std::unique_ptr<Products::Plan> Products::describe(const Product& p, int kernel)
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
   }
-  const auto layout = [&](cublasLtMatrixLayout_t* to, DType type, int64_t rows, int64_t cols) {
-    check(library_.MatrixLayoutCreate(to, type_of(type), static_cast<uint64_t>(cols),
-                                      static_cast<uint64_t>(rows), cols),
-          "describing a matrix");
+  if (p.e4m3) {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F});
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F});
+    point_at(*plan, p);  // the library looks for algorithms by them
+  }
+  const cudaDataType_t operands = p.e4m3 ? CUDA_R_8F_E4M3 : type_of(p.type);
+  const auto layout = [&](cublasLtMatrixLayout_t* to, cudaDataType_t type, int64_t rows, int64_t cols) {
+    check(
+        library_.MatrixLayoutCreate(to, type, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows), cols),
+        "describing a matrix");
   };
-  layout(&plan->b, p.type, p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n);
-  layout(&plan->a, p.type, p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k);
-  layout(&plan->c, p.c_type, p.m, p.n);
+  layout(&plan->b, operands, p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n);
+  layout(&plan->a, operands, p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k);
+  layout(&plan->c, type_of(p.c_type), p.m, p.n);
   return plan;
+}
+
+/// Tells the library of the vectors beside A, B and C.
+void Products::point_at(const Plan& plan, const Product& p) const {
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* vector) {
+    if (vector != nullptr)
+      check(library_.MatmulDescSetAttribute(plan.matmul, attribute, &vector, sizeof(vector)),
+            "describing a product");
+  };
+  const bool sums_apart = plan.kernel == kLibraryAndSums;
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias != nullptr ? p.bias : sums_apart ? nullptr : p.a_sums);
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.b_scales);
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a_scales);
 }
 
 cublasStatus_t Products::run(const Plan& plan, const cublasLtMatmulAlgo_t& algo, cudaStream_t stream,
@@ -130,18 +161,13 @@ cublasStatus_t Products::run(const Plan& plan, const cublasLtMatmulAlgo_t& algo,
   if (plan.kernel >= kOwn)
     return weight_gradient(stream, p, plan.kernel - kOwn) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
                                                                          : CUBLAS_STATUS_EXECUTION_FAILED;
-  const bool sums_apart = plan.kernel == kLibraryAndSums;
-  const void* vector = p.bias != nullptr ? p.bias : sums_apart ? nullptr : p.a_sums;
-  if (vector != nullptr)
-    check(library_.MatmulDescSetAttribute(plan.matmul, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector,
-                                          sizeof(vector)),
-          "describing a product");
+  point_at(plan, p);
   const float one = 1, beta = p.addend != nullptr ? 1.0f : 0.0f;
   const void* addend = p.addend != nullptr ? p.addend : p.c;
   const cublasStatus_t status =
       library_.Matmul(handle_, plan.matmul, &one, p.b, plan.b, p.a, plan.a, &beta, addend, plan.c, p.c,
                       plan.c, &algo, workspace, plan.workspace_bytes, stream);
-  if (sums_apart && status == CUBLAS_STATUS_SUCCESS)
+  if (plan.kernel == kLibraryAndSums && status == CUBLAS_STATUS_SUCCESS)
     column_sums(stream, p.type, p.k, p.m, p.a, p.a_sums, workspace);
   return status;
 }
@@ -223,7 +249,7 @@ void Products::prepare(cudaStream_t stream, const Product& p, void* workspace) {
   }
   if (std::isinf(best->ms))
     fail(ErrorCode::kInternal, "cuda: cuBLASLt has no algorithm for a product {} x {} x {} of {}", p.m, p.n,
-         p.k, name_of(p.type));
+         p.k, p.e4m3 ? "e4m3" : name_of(p.type));
   choices_[kind] = {best->algo, best->kernel};
   ++timed_;
   known = std::move(best);

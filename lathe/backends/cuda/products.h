@@ -18,13 +18,15 @@ namespace lathe::cuda {
 struct Product {
   int64_t m = 0, n = 0, k = 0;
   DType type = DType::f32;    ///< of A and B: f32, bf16 or f16
+  bool e4m3 = false;          ///< A and B are e4m3 instead; then A[m,k] and Bᵀ of B[n,k], and C is bf16
   DType c_type = DType::f32;  ///< of C, bias and addend
   bool a_transposed = false, b_transposed = false;
   const void *a = nullptr, *b = nullptr;
   void* c = nullptr;
-  const void* bias = nullptr;    ///< [n], added to every row
-  const void* addend = nullptr;  ///< [m,n]
-  float* a_sums = nullptr;       ///< [m]; with A transposed: Σ over k of A[k,m], the gradient of a bias
+  const float *a_scales = nullptr, *b_scales = nullptr;  ///< [m] and [n], of the rows of e4m3
+  const void* bias = nullptr;                            ///< [n], added to every row
+  const void* addend = nullptr;                          ///< [m,n]
+  float* a_sums = nullptr;  ///< [m]; with A transposed: Σ over k of A[k,m], the gradient of a bias
 };
 
 /// The matrix products of one device, by cuBLASLt or, gradients of weights, a kernel of its own.  For each
@@ -40,6 +42,8 @@ class Products {
 
   /// Whether `launch` takes it: rows must be multiples of 16 bytes, which the fast algorithms want.
   static bool accepts(const Product& p);
+  /// Whether this GPU multiplies e4m3 with scales by row.
+  static bool has_e4m3();
   /// Of the workspace of both; pointers are not looked at.
   static size_t workspace_bytes(const Product& p);
   /// Chooses the algorithm for products of this kind, unless it is known.  Runs candidates on the product's
@@ -69,6 +73,7 @@ class Products {
   static Key kind_of(const Key& key);
   std::string header() const;
   std::unique_ptr<Plan> describe(const Product& p, int kernel) const;
+  void point_at(const Plan& plan, const Product& p) const;
   void choose(Plan& plan, cudaStream_t stream, const Product& p, void* workspace) const;
   void time(Plan& plan, const cublasLtMatmulAlgo_t& algo, cudaStream_t stream, const Product& p,
             void* workspace) const;

@@ -21,8 +21,10 @@ std::optional<StatePlace> state_of(const Program& program, int value) {
 }
 
 RoundedInputs rounded_inputs(const Node& node, const Program& program) {
-  const bool forward = node.op == &op::linear;
-  if (!forward && node.op != &op::linear_bwd_input && node.op != &op::linear_bwd_input_add) return {};
+  const bool forward = node.op == &op::linear || node.op == &op::linear_fp8;
+  const bool backward = node.op == &op::linear_bwd_input || node.op == &op::linear_bwd_input_add ||
+                        node.op == &op::linear_fp8_bwd_input || node.op == &op::linear_fp8_bwd_input_add;
+  if (!forward && !backward) return {};
   const DType type = program.type(node.in[0]).dtype;
   if (type == DType::f32) return {};
   return {node.in[1], forward ? node.in[2] : -1, type};
