@@ -65,9 +65,7 @@ class Work {
         a_(a),
         b_(b),
         block_(own),
-        streams_(own + plan.block_bytes),
-        marks_(reinterpret_cast<int64_t*>(streams_ + plan.stream_bytes)),
-        scratch_(reinterpret_cast<float*>(streams_ + plan.stream_bytes + plan.marks_bytes)) {}
+        scratch_(reinterpret_cast<float*>(own + plan.block_bytes)) {}
 
   void begin() {
     if (kernel_.begin != nullptr) kernel_.begin();
@@ -79,23 +77,17 @@ class Work {
 
   void block(const Block& block) {
     const Share stays = block.stays, streams = block.streams;
-    const Rows source =
-        p_.stays_own ? rows_of(packing(p_.a_stays, block_), block.next, {0, p_.k_padded}) : Rows{};
+    const Rows source = p_.stays_own ? rows_of(packing_of_block(), block.next, {0, p_.k_padded}) : Rows{};
     const int64_t tiles = p_.k_blocks * (streams.end - streams.begin) * (stays.end - stays.begin);
     int64_t tile_index = block.turn * tiles;
     const int64_t first = slot_;
-    const bool sums = g_.a_sums != nullptr && p_.a_own() && block.region % p_.across == 0 &&
-                      (p_.a_stays ? block.turn == 0 : block.first);
     for (int64_t k = 0; k < p_.k_padded; k += p_.k_block) {
-      if (p_.stays_own) hold(block, k, sums && p_.a_stays);
+      if (p_.stays_own) hold(stays, k, block.turn == 0 && g_.a_sums != nullptr && p_.a_stays);
       if (p_.k_blocks > 1) slot_ = first;
-      for (long stream = streams.begin; stream < streams.end; ++stream) {
-        if (p_.streams_own) pack_streams(block, stream, k);
-        if (sums && !p_.a_stays) sum(stream, stream + 1, {k, k + p_.k_block});
+      for (long stream = streams.begin; stream < streams.end; ++stream)
         for (long stay = stays.begin; stay < stays.end; ++stay, ++tile_index)
-          tile(p_.a_stays ? stay : stream, p_.a_stays ? stream : stay, k, block,
+          tile(p_.a_stays ? stay : stream, p_.a_stays ? stream : stay, k, stays,
                source.fetch(tile_index, tiles * block.turns));
-      }
     }
   }
 
@@ -104,58 +96,30 @@ class Work {
     if (waiting_) kernel_.store(&waiting_store_);
   }
 
-  Packing packing(bool of_a, char* dst) const { return of_a ? p_.packing_of_a(dst) : p_.packing_of_b(dst); }
-
   /// Packs the block of k from k on of what stays, unless it is there; `sums`: and adds up its columns.
-  void hold(const Block& block, int64_t k, bool sums) {
-    const Share stays = block.stays;
-    if (held_region_ != block.region || held_.begin != stays.begin || held_.end != stays.end)
-      held_region_ = block.region, held_ = stays, held_k_ = 0;
+  void hold(Share stays, int64_t k, bool sums) {
+    if (held_.begin != stays.begin || held_.end != stays.end) held_ = stays, held_k_ = 0;
     if (k < held_k_) return;
     held_k_ = std::min<long>(k + p_.k_block, p_.k_padded);
-    const Packing packing = this->packing(p_.a_stays, block_);
+    const Packing packing = packing_of_block();
     const Pieces pieces(packing, stays, {k, held_k_});
     for (long i = 0; i < pieces.count(); ++i) {
       pieces.pack(i, stays.begin);
       const Piece piece = pieces[i];
-      if (sums && piece.panels.end == stays.end) sum(stays.begin, stays.end, piece.k);
+      if (sums && piece.panels.end == stays.end)
+        sum_lines(p_, stays.begin * kernel_.mr, std::min<int64_t>(stays.end * kernel_.mr, g_.m),
+                  piece.k.begin, piece.k.end);
     }
   }
 
-  /// Adds up the columns of those panels of a.
-  void sum(long begin, long end, Share k) {
-    for (long line = k.begin; line < std::min<long>(k.end, g_.k); line += kPackedLines)
-      sum_lines(p_, begin * kernel_.mr, std::min<int64_t>(end * kernel_.mr, g_.m), line,
-                std::min<long>(line + kPackedLines, k.end));
-  }
+  Packing packing_of_block() const { return p_.a_stays ? p_.packing_of_a(block_) : p_.packing_of_b(block_); }
 
-  /// Packs a panel that streams past, and its neighbours, unless they are there.
-  void pack_streams(const Block& block, long panel, int64_t k) {
-    const Share all = block.region_streams;
-    if (streams_region_ != block.region) {
-      streams_region_ = block.region;
-      std::fill_n(marks_, ceil_div(all.end - all.begin, kStreamsTogether), int64_t{0});
-    }
-    const int64_t group = (panel - all.begin) / kStreamsTogether;
-    if (k < marks_[group]) return;
-    marks_[group] = std::min(k + p_.k_block, p_.k_padded);
-    const long begin = all.begin + group * kStreamsTogether;
-    const Packing packing = this->packing(!p_.a_stays, streams_);
-    const Pieces pieces(packing, {begin, std::min<long>(begin + kStreamsTogether, all.end)},
-                        {k, marks_[group]});
-    for (long i = 0; i < pieces.count(); ++i) pieces.pack(i, all.begin);
-  }
-
-  /// Where panel i of an operand lies: in memory of this thread's own, or where it was packed before.
-  const char* panel_at(bool of_a, int64_t i, int64_t k, const Block& block) const {
-    const bool stays = of_a == p_.a_stays;
+  /// Where panel i of an operand lies: in the block that stays, or where it was packed before.
+  const char* panel_at(bool of_a, int64_t i, int64_t k, Share stays) const {
     const int64_t width = (of_a ? kernel_.mr : kernel_.nr) * p_.element_bytes();
-    const char* base = of_a ? a_ : b_;
-    int64_t first = of_a ? p_.first_packed : 0;
-    if (of_a ? p_.a_own() : p_.b_own()) {
-      base = stays ? block_ : streams_;
-      first = stays ? block.stays.begin : block.region_streams.begin;
-    }
+    const bool own = of_a ? p_.a_own() : p_.b_own();
+    const char* base = own ? block_ : of_a ? a_ : b_;
+    const int64_t first = own ? stays.begin : of_a ? p_.first_packed : 0;
     return base + ((i - first) * p_.k_padded + k) * width;
   }
 
@@ -172,7 +136,7 @@ class Work {
   }
 
   /// Tiles take slots in turn, so that the one before keeps its own until this one has stored it.
-  void tile(int64_t i, int64_t j, int64_t k, const Block& block, const GemmFetch& source) {
+  void tile(int64_t i, int64_t j, int64_t k, Share stays, const GemmFetch& source) {
     const int64_t bytes = p_.element_bytes();
     const bool last = k + p_.k_block >= p_.k_padded;
     float* acc = scratch_ + slot_ * kernel_.mr * kernel_.nr;
@@ -184,11 +148,11 @@ class Work {
       t.a_row_bytes = g_.lda * bytes;
       t.a_step_bytes = kernel_.a_group * bytes;
     } else {
-      t.a = panel_at(true, i, k, block);
+      t.a = panel_at(true, i, k, stays);
       t.a_row_bytes = kernel_.a_group * bytes;
       t.a_step_bytes = kernel_.a_group * kernel_.mr * bytes;
     }
-    t.b = panel_at(false, j, k, block);
+    t.b = panel_at(false, j, k, stays);
     t.k = std::min(p_.k_block, p_.k_padded - k);
     t.acc = acc;
     t.rows = static_cast<int>(std::min<int64_t>(kernel_.mr, g_.m - i * kernel_.mr));
@@ -196,8 +160,8 @@ class Work {
     t.finish = waiting_ ? &waiting_store_ : nullptr;
     // This tile's part of the panel that streams past its block next: the same one's next k, or the next one.
     const int64_t panel_bytes = (p_.a_stays ? kernel_.nr : kernel_.mr) * p_.k_block * bytes;
-    const Share part = share(panel_bytes / kLine, static_cast<int>((p_.a_stays ? i : j) - block.stays.begin),
-                             static_cast<int>(block.stays.end - block.stays.begin));
+    const Share part = share(panel_bytes / kLine, static_cast<int>((p_.a_stays ? i : j) - stays.begin),
+                             static_cast<int>(stays.end - stays.begin));
     t.next = static_cast<const char*>(p_.a_stays ? t.b : t.a) + panel_bytes + part.begin * kLine;
     t.next_bytes = (part.end - part.begin) * kLine;
     t.source = source;
@@ -232,10 +196,8 @@ class Work {
   const Gemm& g_;
   const char* a_;
   const char* b_;
-  char *block_, *streams_;
-  int64_t* marks_;  // of groups of panels that stream past: how many k of them are packed
+  char* block_;
   float* scratch_;
-  int64_t held_region_ = -1, streams_region_ = -1;
   Share held_{0, 0};  // the panels that block_ holds
   long held_k_ = 0;   // and how many k of them
   int64_t slot_ = 0;

@@ -10,7 +10,6 @@ namespace lathe::cpu {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int kMostReaders = 3;
 constexpr int64_t kBlocksOfAThread = 64, kFewestOfAThread = 8;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -69,11 +68,9 @@ Plan::Plan(Isa isa, const Gemm& product, int threads)
   const bool in_place = kernel.rows_in_place && g.a_type == DType::bf16 && !g.a_transposed && g.k == k_padded;
   first_packed = g.integers ? m_panels : in_place ? g.m / kernel.mr : 0;
   cut(threads);
-  const auto own = [](int readers) { return readers == 1 || readers > kMostReaders; };
-  const bool own_a = own(across) && first_packed == 0, own_b = own(down) && !g.b_packed;
+  const bool own_a = across == 1 && first_packed == 0, own_b = down == 1 && !g.b_packed;
   stays_own = own_a || own_b;
   a_stays = !own_b || (own_a && g.m >= g.n);
-  streams_own = own_a && own_b && (a_stays ? down : across) > kMostReaders;
   // Sums wait for the last block of k; the tile before the current one waits to be stored.
   const int64_t most = kernel.columns / kernel.nr, cache = second_level_cache() / 8;
   int64_t &step = a_stays ? m_step : n_step, &other = a_stays ? n_step : m_step;
@@ -83,15 +80,9 @@ Plan::Plan(Isa isa, const Gemm& product, int threads)
   step = std::clamp<int64_t>(cache * (other == 1 ? 3 : 2) / (width * (other == 1 ? k_padded : k_block)), 1,
                              panels);
   tiles_waiting = 1 + (k_blocks == 1 ? 1 : m_step * n_step);
-  const int64_t panel_of_a = kernel.mr * k_padded * element_bytes(),
-                panel_of_b = kernel.nr * k_padded * element_bytes();
-  a_bytes = a_own() ? 0 : aligned((m_panels - first_packed) * panel_of_a);
-  b_bytes = g.b_packed || b_own() ? 0 : aligned(n_panels * panel_of_b);
+  a_bytes = a_own() ? 0 : aligned((m_panels - first_packed) * kernel.mr * k_padded * element_bytes());
+  b_bytes = g.b_packed || b_own() ? 0 : aligned(n_panels * kernel.nr * k_padded * element_bytes());
   block_bytes = stays_own ? aligned(step * width * k_padded) : 0;
-  const int64_t streams = a_stays ? ceil_div(n_panels, across) : ceil_div(m_panels, down);
-  stream_bytes = streams_own ? aligned(streams * (a_stays ? panel_of_b : panel_of_a)) : 0;
-  marks_bytes =
-      streams_own ? aligned(ceil_div(streams, kStreamsTogether) * static_cast<int64_t>(sizeof(int64_t))) : 0;
   scratch_bytes = aligned(tiles_waiting * kernel.mr * kernel.nr * static_cast<int64_t>(sizeof(float)));
 }
 
@@ -140,14 +131,8 @@ Block Blocks::operator[](int64_t index) const {
   const Share staying = p_.a_stays ? m : n, streaming = p_.a_stays ? n : m;
   const int64_t turns = p_.a_stays ? n_blocks_ : m_blocks_, count = each / turns;
   const int64_t block = in_region / turns, turn = in_region % turns;
-  return {part_of(staying, block, count),
-          part_of(streaming, turn, turns),
-          turn,
-          turns,
-          block + 1 < count ? part_of(staying, block + 1, count) : Share{0, 0},
-          block == 0,
-          region,
-          streaming};
+  return {part_of(staying, block, count), part_of(streaming, turn, turns), turn, turns,
+          block + 1 < count ? part_of(staying, block + 1, count) : Share{0, 0}};
 }
 
 }  // namespace lathe::cpu

@@ -17,10 +17,6 @@ const GemmKernel& kernel_of(Isa isa, DType compute);
 DType compute_type(const Gemm& g);
 
 /// Everything about one product that follows from its shape, the kernel and the number of threads.
-///
-/// A core asks all others before it writes a line that more cores have read than its processor keeps count of
-/// (three on Sapphire Rapids: 50 ns a line instead of 6, docs/RESULTS.md).  So what few threads read they
-/// pack together; of what more of them read each packs its own copy.
 struct Plan {
   const GemmKernel& kernel;
   void (*column_sums)(const ColumnSums*);
@@ -30,25 +26,23 @@ struct Plan {
   int64_t m_panels, n_panels;
   int64_t first_packed;  // panels of a before it are read in place
   int down, across;      // regions of c, one for each thread
-  // Of one operand a block stays in the cache, and the other one streams past it.  What a thread packs for
-  // itself it packs when it is wanted; all else is packed before.
-  bool a_stays = true, stays_own = false, streams_own = false;
+  // Of one operand a block stays in the cache, and the other one streams past it.  Where one thread alone
+  // wants what stays, it packs that when it is wanted; all else is packed before, by all threads together.
+  bool a_stays = true, stays_own = false;
   int64_t m_step, n_step;  // panels of a block of c; the bits do not depend on it
   int64_t tiles_waiting;
-  size_t a_bytes, b_bytes;  // packed before
-  // Of each thread: the block that stays, its region's panels that stream past and how much of them is
-  // packed, and sums.
-  size_t block_bytes, stream_bytes, marks_bytes, scratch_bytes;
+  size_t a_bytes, b_bytes;            // packed before
+  size_t block_bytes, scratch_bytes;  // of each thread: the block that stays, and sums
 
   Plan(Isa isa, const Gemm& product, int threads);
 
   int64_t element_bytes() const { return g.integers ? kernel.integer_bytes : kernel.bf16 ? 2 : 4; }
-  size_t thread_bytes() const { return block_bytes + stream_bytes + marks_bytes + scratch_bytes; }
+  size_t thread_bytes() const { return block_bytes + scratch_bytes; }
   size_t bytes(int threads) const {
     return a_bytes + b_bytes + static_cast<size_t>(threads) * thread_bytes();
   }
-  bool a_own() const { return a_stays ? stays_own : streams_own; }
-  bool b_own() const { return a_stays ? streams_own : stays_own; }
+  bool a_own() const { return a_stays && stays_own; }
+  bool b_own() const { return !a_stays && stays_own; }
   Packing packing_of_a(char* dst) const;
   Packing packing_of_b(char* dst) const;
 
@@ -56,18 +50,12 @@ struct Plan {
   void cut(int threads);
 };
 
-/// Panels that stream past are packed as many at a time.
-constexpr int64_t kStreamsTogether = 4;
-
 /// Panels of c: those of the operand that stays in the cache, and those that stream past them, which are
 /// piece `turn` of `turns`.  Then other panels stay: `next`, or none.
 struct Block {
   Share stays, streams;
   int64_t turn, turns;
   Share next;
-  bool first;  ///< of its region: what stays is seen for the first time
-  int64_t region;
-  Share region_streams;  ///< all panels that stream past in this region
 };
 
 /// c in blocks: those of one region after another.

@@ -43,8 +43,8 @@ TEST(Gemm, MoreThanOneBlockInEveryDirection) {
   check(variant(270, 600, 1030, 1 + 16));   // bf16 x, f32 weight, transposed
 }
 
-// Sixteen threads are four by four, or eight by two: of what more than three read each packs its own.
-TEST(Gemm, OfWhatManyThreadsReadEachPacksItsOwn) {
+// Sixteen threads are four by four, or eight by two.
+TEST(Gemm, RegionsOfSixteenThreads) {
   for (const Shape& s :
        {Shape{150, 700, 70}, {700, 150, 130}, {290, 130, 600}, {130, 290, 33}, {65, 65, 1030}})
     for (uint32_t v : {0u, 7u, 7u + 8u, 7u + 8u + 16u, 7u + 8u + 128u, 5u}) {
@@ -167,16 +167,15 @@ TEST(Gemm, RefusesWhatItCannotCompute) {
 
 TEST(Gemm, SumsTheColumnsOfA) {
   for (DType type : {DType::f32, DType::bf16, DType::f16})
-    for (const Shape& s :
-         {Shape{1, 3, 1},
-          {5, 1, 17},
-          {64, 2, 64},
-          {63, 33, 65},
-          {768, 4, 300},
-          {130, 1, 1000},
-          {130, 290, 700},
-          {290, 130, 600},
-          {100, 128, 1100}}) {  // three and sixteen threads sum while they pack, others before
+    for (const Shape& s : {Shape{1, 3, 1},
+                           {5, 1, 17},
+                           {64, 2, 64},
+                           {63, 33, 65},
+                           {768, 4, 300},
+                           {130, 1, 1000},
+                           {130, 290, 700},
+                           {290, 130, 600},
+                           {100, 128, 1100}}) {  // three threads sum while they pack, others before
       Case test({.m = s.m, .n = s.n, .k = s.k, .a_type = type, .b_type = type, .a_transposed = true}, false,
                 static_cast<uint32_t>(s.m));
       for (Isa isa : available_isas()) {
