@@ -85,7 +85,7 @@ Selection select_proven(const Program& program, const Backend& backend) {
   for (size_t n = 0; n < selection.size(); ++n) {
     const Node& node = program.nodes()[n];
     for (const Impl* impl : backend.implementations(*node.op))
-      if (!selection[n]->key.empty() && impl->key.empty() && impl->accepts(node, program))
+      if (!selection[n]->key.empty() && impl->key.empty() && (!impl->accepts || impl->accepts(node, program)))
         selection[n] = impl;
   }
   return selection;
