@@ -1,26 +1,23 @@
 // lathe launch: starts the ranks of a run, as torchrun does: on this machine, or through ssh on several.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <utility>
 
 #include "lathe/app/argument_parser.h"
 #include "lathe/app/commands.h"
+#include "lathe/app/launch_settings.h"
 #include "lathe/app/options.h"
 #include "lathe/app/remote_rank.h"
 #include "lathe/app/signals.h"
@@ -38,86 +35,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kUsage =
-    "lathe launch -n N [--master_port P] glue|qa [flags]: trains with N processes on this machine, one per "
-    "GPU "
-    "or sharing its cores\n"
-    "lathe launch --hosts A,B:2 [-n N] [--master_port P] glue|qa [flags]: on several, through ssh: N (1) on "
-    "each, or "
-    "the number behind its name\n"
-    "lathe launch --hostfile FILE [--master_port P] glue|qa [flags]: on the hosts of a file in the form of "
-    "MLX's "
-    "launcher, over RDMA where it names devices\n";
 // When a rank has failed the others notice within seconds; those that do not are asked, then made to end.
 constexpr std::chrono::seconds kAsk{15}, kEnd{25};
 // Where a rank never came there is nothing to notice.
 constexpr std::chrono::seconds kAskAlone{0}, kEndAlone{5};
-constexpr int kMostRanks = 4096;  // more is a slip: each is a process here, or an ssh
-
-struct Settings {
-  int ranks = 0, port = 0;           ///< of all hosts
-  std::vector<LaunchHost> hosts;     ///< empty: this machine alone
-  std::string rdma_devices;          ///< see HostFile
-  std::vector<std::string> command;  ///< "glue" and its flags
-};
-
-/// A port that nobody listens on now.
-int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in name = {};
-  name.sin_family = AF_INET;
-  socklen_t bytes = sizeof name;
-  const bool found = bind(fd, reinterpret_cast<sockaddr*>(&name), bytes) == 0 &&
-                     getsockname(fd, reinterpret_cast<sockaddr*>(&name), &bytes) == 0;
-  close(fd);
-  if (!found) fail(ErrorCode::kIo, "no free port is found; name one with --master_port");
-  return ntohs(name.sin_port);
-}
-
-Settings parse(const std::vector<std::string>& args) {
-  Settings s;
-  std::string hosts, host_file;
-  size_t i = 0;
-  for (; i < args.size() && args[i].starts_with("-"); ++i) {
-    const size_t equals = args[i].find('=');
-    std::string flag = args[i].substr(0, equals);
-    std::replace(flag.begin() + std::min<long>(2, static_cast<long>(flag.size())), flag.end(), '-', '_');
-    if (!launch_syntax().has(flag))
-      fail(ErrorCode::kUsage, "lathe launch: unknown flag {}\n{}", flag, kUsage);
-    if (equals == std::string::npos && i + 1 == args.size())
-      fail(ErrorCode::kUsage, "{} wants a value\n{}", flag, kUsage);
-    const std::string value = equals == std::string::npos ? args[++i] : args[i].substr(equals + 1);
-    if (flag == "--hosts")
-      hosts = value;
-    else if (flag == "--hostfile")
-      host_file = value;
-    else
-      (flag == "--master_port" ? s.port : s.ranks) = whole_number(flag, value, 1);
-  }
-  s.command.assign(args.begin() + static_cast<long>(i), args.end());
-  if (!hosts.empty() && !host_file.empty())
-    fail(ErrorCode::kUsage, "lathe launch: found --hosts and --hostfile, wants one of them");
-  if (!hosts.empty()) s.hosts = parse_hosts(hosts, std::max(1, s.ranks));
-  if (!host_file.empty()) {
-    HostFile file = read_host_file(host_file, std::max(1, s.ranks));
-    s.hosts = std::move(file.hosts);
-    s.rdma_devices = std::move(file.rdma_devices);
-  }
-  if (!s.hosts.empty()) {
-    int64_t all = 0;
-    for (const LaunchHost& host : s.hosts) all += host.ranks;
-    s.ranks = static_cast<int>(std::min<int64_t>(all, std::numeric_limits<int>::max()));
-  }
-  if (s.ranks > kMostRanks)
-    fail(ErrorCode::kUsage, "lathe launch: found {} processes, wants at most {}", s.ranks, kMostRanks);
-  if (s.ranks == 0 || s.command.empty() || (s.command[0] != "glue" && s.command[0] != "qa"))
-    fail(ErrorCode::kUsage, "lathe launch wants -n, --hosts or --hostfile and a command, glue or qa\n{}",
-         kUsage);
-  // Which ports are free on another machine is not known: torchrun's.
-  constexpr int kUsualPort = 29500;
-  if (s.port == 0) s.port = s.hosts.empty() ? free_port() : kUsualPort;
-  return s;
-}
 
 /// Where the run of these words writes; empty where they are no valid command line.
 std::string output_folder(const std::vector<std::string>& command) {
@@ -142,7 +63,7 @@ struct Rank {
 
 class Launch {
  public:
-  explicit Launch(Settings settings) : settings_(std::move(settings)), path_(program_path()) {
+  explicit Launch(LaunchSettings settings) : settings_(std::move(settings)), path_(program_path()) {
     if (path_.empty()) fail(ErrorCode::kInternal, "the path of this program is not known");
     if (!settings_.hosts.empty())
       signal(SIGPIPE, SIG_IGN);  // an ssh that has ended is found by waiting for it
@@ -384,7 +305,7 @@ class Launch {
     return last.empty() ? "there is no checkpoint yet" : "last whole checkpoint: " + last;
   }
 
-  Settings settings_;
+  LaunchSettings settings_;
   std::string path_;
   std::vector<Rank> ranks_;
   std::optional<Failure> failed_;
@@ -393,22 +314,12 @@ class Launch {
 
 }  // namespace
 
-Syntax launch_syntax() {
-  return {kUsage,
-          {{"-n", "N"},
-           {"--nproc_per_node", "N"},
-           {"--hosts", "A,B:2"},
-           {"--hostfile", "FILE"},
-           {"--master_port", "PORT"}},
-          {"glue", "qa"}};
-}
-
 int run_launch(const std::vector<std::string>& args) {
   if (!args.empty() && (args[0] == "--help" || args[0] == "-h")) {
-    fmt::print("{}", kUsage);
+    fmt::print("{}", launch_syntax().usage);
     return 0;
   }
-  return Launch(parse(args)).run();
+  return Launch(launch_settings(args)).run();
 }
 
 }  // namespace lathe

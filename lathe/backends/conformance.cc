@@ -6,9 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "lathe/backends/conformance_bench.h"
 #include "lathe/backends/ref/ref_backend.h"
-#include "lathe/core/philox.h"
-#include "lathe/ops/ops.h"
 
 namespace lathe {
 namespace {
@@ -16,84 +15,6 @@ namespace {
 constexpr size_t kGuard = 256;  // bytes around every tensor
 constexpr std::byte kGuardByte{0xA5};
 constexpr std::byte kPoison{0xFF};  // all-ones is NaN in every float format
-
-double unit_random(uint32_t stream, uint32_t i) {
-  return static_cast<double>(philox({i, stream, 0, 0}, 2024, 11)[0]) / 2147483648.0 - 1.0;
-}
-
-/// One op with one case and one dtype, ready to run: its program, the content of its inputs, what the
-/// reference says.
-struct Bench {
-  Program program;
-  std::vector<Type> in_types;
-  std::vector<std::vector<std::byte>> inputs;
-  std::unique_ptr<Reference> expected;
-  const Node& node() const { return program.nodes()[0]; }
-};
-
-bool updates_in_place(const OpDef& op, size_t input) {
-  for (const InPlace& alias : op.in_place)
-    if (static_cast<size_t>(alias.in) == input) return true;
-  return false;
-}
-
-std::vector<InputRule> rules_for(const OpDef& op, size_t count) {
-  std::vector<InputRule> rules = input_rules(op);
-  while (rules.size() < count) rules.push_back(rules.back());  // variadic
-  return rules;
-}
-
-/// Draws, adjusts and rounds the inputs; then asks the reference.
-void fill(Bench& bench, const Case& c) {
-  const Node& node = bench.node();
-  Reference r{node, bench.in_types, {}, {}, {}, {}};
-  size_t ints = 0;
-  for (size_t i = 0; i < bench.in_types.size(); ++i) {
-    const Type& type = bench.in_types[i];
-    std::vector<double> x;
-    if (type.dtype == DType::i32 && type.shape != Shape{-1}) {
-      for (int32_t value : c.ints.at(ints)) x.push_back(value);
-      ++ints;
-    } else if (type.shape != Shape{-1}) {
-      for (int64_t k = 0; k < elements(type); ++k)
-        x.push_back(c.scale * unit_random(static_cast<uint32_t>(i), static_cast<uint32_t>(k)));
-    }
-    r.in.push_back(std::move(x));
-  }
-  if (c.adjust != nullptr) c.adjust(r);
-  for (size_t i = 0; i < r.in.size(); ++i) {
-    bench.inputs.emplace_back(r.in[i].size() * size_of(bench.in_types[i].dtype));
-    store_doubles(bench.in_types[i].dtype, bench.inputs[i].data(), r.in[i]);
-    r.in[i] = load_doubles(bench.in_types[i].dtype, bench.inputs[i].data(), r.in[i].size());
-  }
-  for (int id : node.out) {
-    r.out_types.push_back(bench.program.type(id));
-    r.out.emplace_back(static_cast<size_t>(elements(r.out_types.back())), 0.0);
-    r.magnitude.emplace_back(r.out.back().size(), 0.0);
-  }
-  node.op->reference(r);
-  bench.expected = std::make_unique<Reference>(std::move(r));
-}
-
-std::unique_ptr<Bench> make_bench(const OpDef& op, const Case& c, DType dtype) {
-  auto bench = std::make_unique<Bench>();
-  const std::vector<InputRule> rules = rules_for(op, c.in.size());
-  std::vector<Value> values;
-  for (size_t i = 0; i < c.in.size(); ++i) {
-    const Type type{rules[i].fixed_dtype ? rules[i].dtype : dtype, c.in[i]};
-    bench->in_types.push_back(type);
-    const std::string name = "in" + std::to_string(i);
-    if (c.in[i] == Shape{-1})
-      values.push_back({});
-    else
-      values.push_back(updates_in_place(op, i) ? bench->program.state(name, type)
-                                               : bench->program.input(name, type));
-  }
-  const std::vector<Value> out = bench->program.emit(op, values, c.attrs);
-  for (size_t o = 0; o < out.size(); ++o) bench->program.output("out" + std::to_string(o), out[o]);
-  fill(*bench, c);
-  return bench;
-}
 
 /// Every value apart from every other, with guards between them; views stay views.
 MemoryPlan guarded_plan(const Backend& backend, const Program& program, const Selection& selection) {
@@ -241,15 +162,6 @@ std::string test_one(Backend& backend, const Bench& bench, const Impl& impl) {
 }
 
 template <typename F>
-void for_each_case(const ConformanceFilter& filter, F f) {
-  for (const OpDef* op : all_ops()) {
-    if (!filter.op.empty() && filter.op != op->name) continue;
-    for (const Case& c : op->cases())
-      if (filter.case_name.empty() || filter.case_name == c.name) f(*op, c);
-  }
-}
-
-template <typename F>
 void for_each_impl(Backend& backend, const ConformanceFilter& filter, F f) {
   for_each_case(filter, [&](const OpDef& op, const Case& c) {
     for (DType dtype : op.dtypes) {
@@ -265,101 +177,6 @@ void for_each_impl(Backend& backend, const ConformanceFilter& filter, F f) {
       if (!any && op.fuses == nullptr && !lacked) f(op, c, dtype, *bench, static_cast<const Impl*>(nullptr));
     }
   });
-}
-
-/// Σ over outputs of dout · out for inputs x, by the reference alone.
-double weighted(const Node& node, const Reference& like, const std::vector<std::vector<double>>& x,
-                const std::vector<std::vector<double>>& dout) {
-  Reference r{node, like.in_types, like.out_types, x, {}, {}};
-  for (const auto& out : like.out) {
-    r.out.emplace_back(out.size(), 0.0);
-    r.magnitude.emplace_back(out.size(), 0.0);
-  }
-  node.op->reference(r);
-  double sum = 0;
-  for (size_t o = 0; o < dout.size(); ++o)
-    for (size_t i = 0; i < dout[o].size(); ++i) sum += dout[o][i] * r.out[o][i];
-  return sum;
-}
-
-/// The gradients by the op's rule, run by the reference backend.  Empty where the rule gives none.
-std::vector<std::vector<double>> rule_gradients(const OpDef& op, const Case& c, const Bench& bench,
-                                                const std::vector<std::vector<double>>& dout) {
-  Program program;
-  std::vector<Value> in;
-  for (size_t i = 0; i < c.in.size(); ++i)
-    in.push_back(c.in[i] == Shape{-1} ? Value{} : program.input("in" + std::to_string(i), bench.in_types[i]));
-  const auto out = program.emit(op, in, c.attrs);
-  std::vector<std::vector<std::byte>> contents = bench.inputs;
-  contents.erase(std::remove_if(contents.begin(), contents.end(), [](const auto& x) { return x.empty(); }),
-                 contents.end());
-  const Node node = program.nodes()[0];
-  Grad grad{program, node, {}};
-  for (size_t o = 0; o < out.size(); ++o) {
-    if (dout[o].empty()) {
-      grad.dout.emplace_back();
-      continue;
-    }
-    grad.dout.push_back(program.input("dout" + std::to_string(o), out[o].type()));
-    contents.emplace_back(dout[o].size() * size_of(out[o].type().dtype));
-    store_doubles(out[o].type().dtype, contents.back().data(), dout[o]);
-  }
-  const auto din = op.gradient(grad);
-  std::vector<std::pair<size_t, size_t>> sizes;
-  for (size_t i = 0; i < din.size(); ++i)
-    if (din[i]) {
-      program.output("d" + std::to_string(i), din[i]);
-      sizes.emplace_back(i, static_cast<size_t>(elements(din[i].type())));
-    }
-  const auto backend = make_ref_backend();
-  const Selection selection = select(program, *backend);
-  auto executable = backend->compile(program, selection, plan_memory(program, selection, 64), {}).value();
-  Slot slot;
-  for (const auto& content : contents) slot.inputs.emplace_back(content);
-  Event event;
-  executable->run(slot, &event).check();
-  std::vector<std::vector<double>> gradients(c.in.size());
-  for (size_t k = 0; k < sizes.size(); ++k) {
-    std::vector<std::byte> bytes(sizes[k].second * sizeof(float));
-    executable->read(event, k, bytes).check();
-    gradients[sizes[k].first] = load_doubles(DType::f32, bytes.data(), sizes[k].second);
-  }
-  return gradients;
-}
-
-std::string grad_one(const OpDef& op, const Case& c) {
-  const auto bench = make_bench(op, c, DType::f32);
-  const Reference& like = *bench->expected;
-  std::vector<std::vector<double>> dout;
-  for (size_t o = 0; o < like.out.size(); ++o) {
-    dout.emplace_back();
-    if (o > 0) continue;  // the other outputs (mean, rstd, lse) only serve the backward pass
-    for (size_t i = 0; i < like.out[o].size(); ++i)
-      dout[o].push_back(unit_random(99, static_cast<uint32_t>(i)));
-    std::vector<std::byte> stored(dout[o].size() * size_of(like.out_types[o].dtype));
-    store_doubles(like.out_types[o].dtype, stored.data(), dout[o]);
-    dout[o] = load_doubles(like.out_types[o].dtype, stored.data(), dout[o].size());
-  }
-  const auto gradients = rule_gradients(op, c, *bench, dout);
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    const size_t stride = gradients[i].size() / 24 + 1;
-    double largest = 0;
-    for (double g : gradients[i]) largest = std::max(largest, std::abs(g));
-    for (size_t e = 0; e < gradients[i].size(); e += stride) {
-      auto x = like.in;
-      const double h = 1e-4 * std::max(1.0, std::abs(x[i][e])) * std::min(1.0, c.scale == 0 ? 1.0 : c.scale);
-      x[i][e] += h;
-      const double above = weighted(bench->node(), like, x, dout);
-      x[i][e] -= 2 * h;
-      const double below = weighted(bench->node(), like, x, dout);
-      const double numeric = (above - below) / (2 * h), error = std::abs(numeric - gradients[i][e]);
-      // central differences are off by h²/6 of the third derivative; the stored gradient is rounded to f32
-      if (!(error <= 2e-5 * (std::abs(numeric) + largest) + 1e-7))
-        return fmt::format("input {}[{}]: rule gives {:.9g}, finite differences {:.9g}", i, e,
-                           gradients[i][e], numeric);
-    }
-  }
-  return "";
 }
 
 double seconds_of(Executable& executable, const Slot& slot) {
@@ -390,18 +207,6 @@ void conformance_test(Backend& backend, const ConformanceFilter& filter, const C
                   result.passed = result.detail.empty();
                   sink(result);
                 });
-}
-
-void conformance_grad(const ConformanceFilter& filter, const ConformanceSink& sink) {
-  for_each_case(filter, [&](const OpDef& op, const Case& c) {
-    const auto* none = op.gradient.target<std::vector<Value> (*)(const Grad&)>();
-    if ((none != nullptr && *none == not_differentiable) || c.scale == 0) return;
-    if (std::ranges::find(op.dtypes, DType::f32) == op.dtypes.end()) return;
-    ConformanceResult result{fmt::format("{} \"{}\" gradient", op.name, c.name)};
-    result.detail = grad_one(op, c);
-    result.passed = result.detail.empty();
-    sink(result);
-  });
 }
 
 void conformance_perf(Backend& backend, const ConformanceFilter& filter, const ConformanceSink& sink) {
