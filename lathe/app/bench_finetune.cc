@@ -34,6 +34,7 @@ TrainingArguments arguments(const BenchSettings& s, const std::string& dtype, bo
   args.learning_rate = head_only ? kHeadAlone : is_bench_shape(s.model) ? kFromScratch : kFineTuning;
   args.bf16 = dtype == "bf16";
   args.fp16 = dtype == "fp16";
+  args.fp8 = dtype == "fp8";
   args.freeze_base_model = head_only;
   args.save_strategy = "no";
   args.logging_strategy = "no";
@@ -72,6 +73,7 @@ void add_run(const BenchSettings& s, const BenchDevice& device, const std::strin
 }  // namespace
 
 std::vector<BenchReport> bench_finetune(const BenchSettings& s) {
+  for (const std::string& dtype : s.dtypes) (void)bench_dtype(dtype, {"fp8"});
   Data data;
   data.questions = bench_questions(s.data_dir);
   {

@@ -126,7 +126,8 @@ class Bench(unittest.TestCase):
         text = cl.run([cl.program(), "bench", "--help"]).stdout
         self.assertIn("--model bert-base --batch 8 --seq 128 --dtype bf16", text)
         for words, told in (((), "wants the name of one bench"), (("stepp",), "stepp"), (("mlp", "--seq", "8"), "--seq"),
-                            (("step", "--dtype", "fp8"), "fp8"), (("step", *MODEL, "--seq", "5000"), "positions"),
+                            (("step", "--dtype", "fp4"), "fp4"), (("finetune", "--dtype", "bf16,fp4"), "fp4"),
+                            (("step", *MODEL, "--seq", "5000"), "positions"),
                             (("step", "--devise", "cpu"), "--device"), (("step", "--batch", "2,5"), "takes one"),
                             (("step", "--dtype", "bf16,fp32"), "lathe bench step takes one"),
                             (("gemm", "--batch", "2,5"), "takes one"), (("finetune", "--batch", "2,5"), "takes one"),
@@ -135,6 +136,14 @@ class Bench(unittest.TestCase):
             result = cl.run([cl.program(), "bench", *words])
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(told, result.stderr)
+            self.assertEqual(result.stdout, "")
+
+    def test_fp8_is_refused_where_a_device_has_none(self):
+        for words in (("step", *MODEL, "--seq", "16"), ("infer", *MODEL), ("gemm", *MODEL, "--seq", "16")):
+            result = cl.run([cl.program(), "bench", *words, "--device", "cpu", "--dtype", "fp8"])
+            self.assertEqual(result.returncode, 1, words)
+            self.assertIn("fp8: device cpu", result.stderr)
+            self.assertIn("--bf16 runs here", result.stderr)
             self.assertEqual(result.stdout, "")
 
 

@@ -103,7 +103,8 @@ class MlxBackend : public Backend {
     info_.memory_remedy = std::string(kMemoryShare) + " above 1 allows more";
     info_.gap_remedy = "Set LATHE_MPS_FALLBACK=1 to run these on the CPU";
     fill_table();
-    if (fallback) fill_gaps(fallback);
+    if (fallback) host_ = host_impl(fallback, mx::new_thread_unsafe_stream(mx::Device::cpu));
+    host_backend_ = std::move(fallback);
     mx::set_compile_mode(compile_mode());
     forbid_tf32();
     if (mx::metal::is_available()) mx::set_wired_limit(device_number("max_recommended_working_set_size"));
@@ -154,6 +155,9 @@ class MlxBackend : public Backend {
     if (found != table_.end())
       for (const auto& impl : found->second)
         if (impl->key.empty() || kernels_.use(impl->key)) list.push_back(impl.get());
+    // Plain ops that the host has, alone: fused ones fall apart into them.
+    if (host_ && op.fuses == nullptr && !host_backend_->implementations(op).empty())
+      list.push_back(host_.get());
     return list;
   }
 
@@ -203,13 +207,6 @@ class MlxBackend : public Backend {
     }
   }
 
-  /// Plain ops alone: fused ones fall apart into them.
-  void fill_gaps(const std::shared_ptr<Backend>& host) {
-    const mx::Stream stream = mx::new_thread_unsafe_stream(mx::Device::cpu);
-    for (const OpDef* op : all_ops())
-      if (op->fuses == nullptr) table_[op->name].push_back(host_impl(host, stream));
-  }
-
   void warn_of_fallbacks(const Program& program, const Selection& selection) {
     const std::lock_guard lock(device_.mutex);
     for (size_t n = 0; n < selection.size(); ++n) {
@@ -234,6 +231,8 @@ class MlxBackend : public Backend {
   Warn warn_;
   std::set<std::string> warned_;  // ops
   std::map<std::string, std::vector<std::unique_ptr<MlxImpl>>> table_;
+  std::shared_ptr<Backend> host_backend_;  // LATHE_MPS_FALLBACK
+  std::unique_ptr<MlxImpl> host_;          // what it runs
   KernelChoices kernels_{KernelVerdicts::parse(read_cache(cache_path(KernelVerdicts::kFile))),
                          environment(kKernelSetting)};
 };
