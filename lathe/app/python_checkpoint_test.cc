@@ -73,7 +73,8 @@ TEST_F(PythonCheckpoint, ItsStateIsWrittenAgainBitForBit) {
   EXPECT_EQ(progress->adamw.weight_decay, 0.01);
   EXPECT_EQ(state_.global_step, 6);
   EXPECT_EQ(run_.skipped_updates, 0);
-  write_python_state(fs_, folder_.path(), session_, *progress, std::nullopt).check();
+  write_python_state(fs_, folder_.path(), session_, session_.gather_states(), *progress, std::nullopt)
+      .check();
   for (const char* name : {kOptimizerFile, kSchedulerFile})
     EXPECT_EQ(content_of(folder_ / name), content_of(join_path(kCheckpoint, name))) << name;
 }
@@ -82,7 +83,7 @@ TEST_F(PythonCheckpoint, TheScalerIsWrittenAgainAsItWas) {
   fs_.write_atomic(folder_ / kScalerFile, fs_.read(kGolden + kScalerFile).value()).check();
   const LossScaler::State scaler = read_python_scaler(fs_, folder_.path());
   EXPECT_EQ(scaler.scale, 4096);
-  write_python_state(fs_, folder_ / "written", session_, {}, scaler).check();
+  write_python_state(fs_, folder_ / "written", session_, session_.gather_states(), {}, scaler).check();
   EXPECT_EQ(content_of(folder_ / "written/scaler.pt"), content_of(kGolden + kScalerFile));
 }
 

@@ -28,6 +28,9 @@ class ProcessGroup {
   virtual Status broadcast(std::span<std::byte> bytes, int root) = 0;
   /// What every rank gave, by rank; sizes may differ.
   virtual Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine) = 0;
+  /// values: parts of counts[r] elements, at least one each, behind one another, of which this rank holds its
+  /// own; it gets the others'.
+  virtual Status gather_parts(std::span<float> values, std::span<const int64_t> counts) = 0;
   /// Returns when every rank has called it.
   virtual Status barrier() = 0;
 

@@ -132,6 +132,7 @@ std::vector<Case> adamw_cases() {
           {"rounded, odd", shapes(5003, 2049), decay_from(1001), {}, 1, adjust_scaled},
           {"rounded first", shapes(37, 30), decay_from(0), {}, 1, adjust_unclipped},
           {"rounded last", shapes(37, 30), decay_from(7), {}, 1, adjust_adamw},
+          {"rounded alone", shapes(5004, 5004), decay_from(0), {}, 1, adjust_adamw},
           {"rounded, idle", shapes(5003, 2000), {{"first", int64_t{2400}}}, {}, 1, adjust_idle},
           {"rounded, not finite", shapes(33, 8), decay_from(4), {}, 1, adjust_not_finite}};
 }

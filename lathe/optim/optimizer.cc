@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include "lathe/core/error.h"
+#include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"
+#include "lathe/optim/shards.h"
 
 namespace lathe {
 namespace {
@@ -68,41 +70,51 @@ StepFactors step_factors(const OptimizerOptions& options, int64_t t) {
       options);
 }
 
-Value append_update(const OptimizerOptions& options, const FlatParameters& parameters,
-                    const OptimizerValues& values, Value loss, Value hyper) {
+Value append_update(const OptimizerOptions& options, const FlatParameters& all_parameters,
+                    const OptimizerValues& values, Value loss, Value hyper, const Shards& shards) {
   Program& program = *values.parameters.program;
-  const FlatGradients& g = values.gradients;
-  if (g.rounded && !std::holds_alternative<AdamWOptions>(options))
+  if (values.gradients.rounded && !std::holds_alternative<AdamWOptions>(options))
     fail(ErrorCode::kInternal, "{}: rounded gradients are given, which adamw alone takes", name_of(options));
-  const Value norm = program.emit(op::grad_norm, {g.exact, hyper, g.rounded})[0];
-  std::vector<Value> in{values.parameters, g.exact};
+  if (!shards.empty() && std::holds_alternative<AdafactorOptions>(options))
+    fail(ErrorCode::kInternal, "adafactor works on whole tensors, not on shards");
+  const Value norm =
+      program.emit(op::grad_norm, {values.gradients.exact, hyper, values.gradients.rounded})[0];
+  const FlatGradients g = own_part(values.gradients, shards);
+  const FlatParameters parameters = own_part(all_parameters, shards);
+  const Value own =
+      shards.empty() ? values.parameters : slice(values.parameters, shards.begin(), {shards.count()});
+  std::vector<Value> in{own, g.exact};
   in.insert(in.end(), values.states.begin(), values.states.end());
   in.insert(in.end(), {norm, loss ? loss : norm, hyper});
-  std::visit(Overloaded{[&](const AdamWOptions& o) {
-                          in.push_back(g.rounded);
-                          program.emit(op::adamw, in,
-                                       {{"beta1", o.beta1},
-                                        {"beta2", o.beta2},
-                                        {"eps", o.eps},
-                                        {"weight_decay", o.weight_decay},
-                                        {"decayed", parameters.decayed},
-                                        {"first", g.first}});
-                        },
-                        [&](const SgdOptions& o) {
-                          program.emit(op::sgd, in,
-                                       {{"momentum", o.momentum},
-                                        {"nesterov", o.nesterov},
-                                        {"weight_decay", o.weight_decay},
-                                        {"decayed", parameters.decayed}});
-                        },
-                        [&](const AdafactorOptions& o) {
-                          program.emit(op::adafactor, in,
-                                       {{"tensors", matrices(parameters)},
-                                        {"clip_threshold", o.clip_threshold},
-                                        {"weight_decay", o.weight_decay},
-                                        {"decayed", parameters.decayed}});
-                        }},
-             options);
+  const std::vector<Value> updated =
+      std::visit(Overloaded{[&](const AdamWOptions& o) {
+                              in.push_back(g.rounded);
+                              return program.emit(op::adamw, in,
+                                                  {{"beta1", o.beta1},
+                                                   {"beta2", o.beta2},
+                                                   {"eps", o.eps},
+                                                   {"weight_decay", o.weight_decay},
+                                                   {"decayed", parameters.decayed},
+                                                   {"first", g.first}});
+                            },
+                            [&](const SgdOptions& o) {
+                              return program.emit(op::sgd, in,
+                                                  {{"momentum", o.momentum},
+                                                   {"nesterov", o.nesterov},
+                                                   {"weight_decay", o.weight_decay},
+                                                   {"decayed", parameters.decayed}});
+                            },
+                            [&](const AdafactorOptions& o) {
+                              return program.emit(op::adafactor, in,
+                                                  {{"tensors", matrices(parameters)},
+                                                   {"clip_threshold", o.clip_threshold},
+                                                   {"weight_decay", o.weight_decay},
+                                                   {"decayed", parameters.decayed}});
+                            }},
+                 options);
+  if (!shards.empty())
+    program.emit(op::all_gather, {values.parameters, updated[0]},
+                 {{"counts", Shape(shards.counts)}, {"rank", int64_t{shards.rank}}});
   return norm;
 }
 

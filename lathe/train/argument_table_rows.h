@@ -15,6 +15,7 @@ inline constexpr Support kWorks = Support::kWorks, kNoEffect = Support::kNoEffec
 
 inline constexpr std::string_view kNative = "the native step is one compiled program already";
 inline constexpr std::string_view kOneDevice = "a process uses one device";
+inline constexpr std::string_view kShards = "--zero_stage 1 shards the states of the optimizer";
 
 void add_output_and_schedule(Fields& f);
 void add_step_and_precision(Fields& f);

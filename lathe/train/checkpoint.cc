@@ -59,14 +59,10 @@ Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel&
 }
 
 Status write_run_state(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
-  std::vector<std::vector<float>> values;
   TensorMap tensors;
-  const std::vector<OptimizerState> states = content.session.optimizer_states();
-  values.reserve(states.size());
-  for (const OptimizerState& state : states) {
+  for (const auto& [name, values] : content.states) {
     if (in_python_files(content.session)) continue;
-    values.push_back(content.session.read_state(state.name));
-    tensors[state.name] = {DType::f32, {state.size}, std::as_bytes(std::span(values.back()))};
+    tensors[name] = {DType::f32, {static_cast<int64_t>(values.size())}, std::as_bytes(std::span(values))};
   }
   const RunState& run = content.run;
   const nlohmann::json state = {{"global_step", content.state.global_step},
@@ -96,7 +92,7 @@ Status write_optimizer_files(FileSystem& fs, const std::string& folder, const Ch
   const auto scaler = content.fp16 ? std::optional(content.run.loss_scaler) : std::nullopt;
   OptimizerProgress progress = content.optimizer;
   progress.by_metric = !content.run.metric_schedule.is_null();
-  return write_python_state(fs, folder, content.session, progress, scaler);
+  return write_python_state(fs, folder, content.session, content.states, progress, scaler);
 }
 
 /// What the files of a model take, with the optimizer's or without.

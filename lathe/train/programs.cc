@@ -277,9 +277,10 @@ class Builder {
     const Value hyper = program_->input("hyper", {DType::f32, {kHyperCount}});
     const FlatParameters parameters = flat_parameters(model_);
     OptimizerValues values{parameters_, grads, {}};
-    for (const OptimizerState& state : optimizer_states(options_.optimizer, parameters))
+    for (const OptimizerState& state :
+         optimizer_states(options_.optimizer, own_part(parameters, options_.shards)))
       values.states.push_back(flat(state.name.c_str(), state.size));
-    return append_update(options_.optimizer, parameters, values, loss, hyper);
+    return append_update(options_.optimizer, parameters, values, loss, hyper, options_.shards);
   }
 
   TaskModel& model_;

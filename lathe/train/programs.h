@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "lathe/models/task_model.h"
-#include "lathe/optim/optimizer.h"
+#include "lathe/optim/shards.h"
 
 namespace lathe {
 
@@ -45,6 +45,7 @@ struct ProgramOptions {
   int ranks = 1;                             ///< processes that train together
   DType gradient_wire = DType::f32;          ///< what of the gradients travels between them: or bf16
   int64_t bucket_bytes = int64_t{25} << 20;  ///< of gradients that are summed at once, about
+  Shards shards;                             ///< who of them holds which of the optimizer's states
 };
 
 /// The trainable parameters of a model in the order of nn::flat_layout.

@@ -52,8 +52,8 @@ Ref make_group(PickleBuilder& make, const OptimizerProgress& progress, double we
 }
 
 Status write_optimizer(FileSystem& fs, const std::string& path, const Session& session,
-                       const OptimizerProgress& progress) {
-  const std::vector<float> first = session.read_state("exp_avg"), second = session.read_state("exp_avg_sq");
+                       const StateValues& states, const OptimizerProgress& progress) {
+  const std::vector<float>&first = states.at("exp_avg"), &second = states.at("exp_avg_sq");
   const auto step = static_cast<float>(progress.applied);
   const TensorView step_view{DType::f32, {}, std::as_bytes(std::span(&step, 1))};
   const std::vector<Place> places = places_of(session.model().parameters(), session.layout());
@@ -221,8 +221,9 @@ OptimizerProgress read_groups(const Entries& root, const std::string& path,
 }  // namespace
 
 Status write_python_state(FileSystem& fs, const std::string& folder, const Session& session,
-                          const OptimizerProgress& progress, const std::optional<LossScaler::State>& scaler) {
-  Status status = write_optimizer(fs, join_path(folder, kOptimizerFile), session, progress);
+                          const StateValues& states, const OptimizerProgress& progress,
+                          const std::optional<LossScaler::State>& scaler) {
+  Status status = write_optimizer(fs, join_path(folder, kOptimizerFile), session, states, progress);
   if (status.ok() && !progress.by_metric)
     status = write_scheduler(fs, join_path(folder, kSchedulerFile), progress);
   if (status.ok() && scaler) status = write_scaler(fs, join_path(folder, kScalerFile), *scaler);

@@ -29,10 +29,12 @@ struct OptimizerProgress {
       false;  ///< the schedule reads metrics: scheduler.pt, which holds none of them, is left out
 };
 
-/// Writes optimizer.pt (param_groups[0]: parameters with weight decay, [1]: the rest, each in declared
-/// order; state[i]: step, exp_avg, exp_avg_sq), scheduler.pt and, with a scaler, scaler.pt.
+/// states: Session::gather_states.  Writes optimizer.pt (param_groups[0]: parameters with weight decay, [1]:
+/// the rest, each in declared order; state[i]: step, exp_avg, exp_avg_sq), scheduler.pt and, with a scaler,
+/// scaler.pt.
 Status write_python_state(FileSystem& fs, const std::string& folder, const Session& session,
-                          const OptimizerProgress& progress, const std::optional<LossScaler::State>& scaler);
+                          const StateValues& states, const OptimizerProgress& progress,
+                          const std::optional<LossScaler::State>& scaler);
 
 /// What optimizer.pt holds, its moments laid out flat.
 struct PythonOptimizer {

@@ -28,6 +28,8 @@ Session::Session(Backend& backend, TaskModel& model, const Options& options)
   if (backend.group() != nullptr) options_.program.ranks = backend.group()->size();
   // Who stores a product as bf16 gains from fewer bytes; for the others it would be one more pass.
   if (!backend.implementations(op::linear_bwd_weight_cast).empty()) options_.program.rounded_gradients = true;
+  if (options.shard_states && group() != nullptr)
+    options_.program.shards = shards_of(layout_.trainable, group()->size(), group()->rank());
   const auto allocate = [&](const char* name, int64_t count) {
     bindings_.states[name] =
         backend.allocate(static_cast<size_t>(count) * sizeof(float), Memory::kDevice).value();
@@ -72,8 +74,17 @@ int64_t Session::state_size(const std::string& name) const {
   return layout_.trainable;
 }
 
+/// States with an element per parameter are; others are small.
+bool Session::is_sharded(const std::string& name) const {
+  const std::vector<OptimizerState> states = optimizer_states();
+  return !options_.program.shards.empty() && std::ranges::any_of(states, [&](const OptimizerState& state) {
+    return state.name == name && state.size == layout_.trainable;
+  });
+}
+
 std::vector<float> Session::read_state(const std::string& name) const {
-  std::vector<float> values(static_cast<size_t>(state_size(name)), 0);
+  const int64_t count = is_sharded(name) ? options_.program.shards.count() : state_size(name);
+  std::vector<float> values(static_cast<size_t>(count), 0);
   const auto it = bindings_.states.find(name);
   if (it != bindings_.states.end())  // else nothing was trained yet: zeros
     backend_.copy_out(std::as_writable_bytes(std::span(values)), it->second, 0).check();
@@ -83,9 +94,38 @@ std::vector<float> Session::read_state(const std::string& name) const {
 void Session::write_state(const std::string& name, std::span<const float> values) {
   if (const int64_t wanted = state_size(name); static_cast<int64_t>(values.size()) != wanted)
     fail(ErrorCode::kShape, "state {}: {} values given, wants {}", name, values.size(), wanted);
+  const Shards& shards = options_.program.shards;
+  if (is_sharded(name))
+    values = values.subspan(static_cast<size_t>(shards.begin()), static_cast<size_t>(shards.count()));
   auto& buffer = bindings_.states[name];
   if (buffer.data == nullptr) buffer = backend_.allocate(values.size_bytes(), Memory::kDevice).value();
   backend_.copy_in(buffer, 0, bytes(values)).check();
+}
+
+StateValues Session::gather_states() const {
+  StateValues states;
+  const Shards& shards = options_.program.shards;
+  for (const OptimizerState& state : optimizer_states()) {
+    std::vector<float> own = read_state(state.name);
+    if (!is_sharded(state.name)) {
+      states[state.name] = std::move(own);
+      continue;
+    }
+    // Part by part: ranks behind the first, which may share its memory, never hold more than one of
+    // another's.
+    std::vector<float> whole, part;
+    if (shards.rank == 0) whole.reserve(static_cast<size_t>(state.size));
+    for (int r = 0; r < ranks(); ++r) {
+      if (r == shards.rank)
+        part = std::move(own);
+      else
+        part.resize(static_cast<size_t>(shards.counts[static_cast<size_t>(r)]));
+      group()->broadcast(std::as_writable_bytes(std::span(part)), r).check();
+      if (shards.rank == 0) whole.insert(whole.end(), part.begin(), part.end());
+    }
+    if (shards.rank == 0) states[state.name] = std::move(whole);
+  }
+  return states;
 }
 
 Session::Pending Session::step(const PackedBatch& batch, const StepScalars& scalars, BaseRows base) {

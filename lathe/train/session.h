@@ -28,6 +28,9 @@ struct StepScalars {
   bool stop = false;         ///< with several ranks: this one was asked to stop
 };
 
+/// Flat states by name.
+using StateValues = std::map<std::string, std::vector<float>>;
+
 /// A model on a device: its parameters, optimizer state and compiled programs.  Not for several threads at
 /// once.
 class Session {
@@ -36,6 +39,7 @@ class Session {
     int64_t num_labels = 2;  ///< columns of float targets
     ProgramOptions program;
     size_t cached_programs = 128;  ///< compiled programs kept; the one unused longest goes first
+    bool shard_states = false;     ///< each rank keeps its part (shards.h) of what the optimizer keeps
   };
 
   /// A run that was started; `collect` waits for it.
@@ -59,9 +63,13 @@ class Session {
   /// What the optimizer keeps, and its name.
   std::vector<OptimizerState> optimizer_states() const;
   std::string optimizer() const { return name_of(options_.program.optimizer); }
-  /// A whole flat state: "parameters", or one of optimizer_states.
+  /// A flat state: "parameters", or one of optimizer_states, of which ranks with shards read their part.
   std::vector<float> read_state(const std::string& name) const;
+  /// The whole of it, of which ranks with shards keep their part.
   void write_state(const std::string& name, std::span<const float> values);
+  /// All of optimizer_states, whole.  Where there are shards every rank must call it, and rank 0 gets them:
+  /// the others get none.
+  StateValues gather_states() const;
 
   /// What the device tuned for itself so far: Backend::tuning.
   std::string tuning() const { return backend_.tuning(); }
@@ -150,6 +158,7 @@ class Session {
   Compiled& compiled(const Work& work);
   void grow_arena(size_t bytes);
   int64_t state_size(const std::string& name) const;
+  bool is_sharded(const std::string& name) const;
   void check(const PackedBatch& batch) const;
   void number_positions(const PackedBatch& batch, int32_t padding);
   void prepare(const PackedBatch* batch, const StepScalars& scalars);

@@ -183,7 +183,7 @@ class Trainer {
   void find_best_checkpoint(const std::string& resume_from);
   std::string checkpoint_folder(int64_t step) const;
   std::string save_checkpoint();
-  void write_checkpoint_to(const std::string& folder);
+  void write_checkpoint_to(const std::string& folder, const StateValues& states);
   void rotate_checkpoints();
   void load_best_model();
   void log(nlohmann::ordered_json entry, bool of_training = false);

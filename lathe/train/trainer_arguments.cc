@@ -37,6 +37,10 @@ void Trainer::check_arguments() {
     fail(ErrorCode::kUnsupported,
          "--optim {}: not there on device {} yet; --device cpu has it, and --optim adamw_torch runs here",
          args_.optim, kind);
+  if (args_.zero_stage == 1 && args_.optim == "adafactor")
+    fail(ErrorCode::kUsage,
+         "--zero_stage: found 1 with --optim adafactor, whose state is of whole matrices, wants 0 or "
+         "adamw_torch");
   const Problem problem = model_.model->problem();
   if (args_.label_smoothing_factor != 0 && problem != Problem::kSingleLabel && problem != Problem::kMaskedLm)
     fail(ErrorCode::kUsage,

@@ -14,12 +14,14 @@ std::string Trainer::save_checkpoint() {
   share_counts();
   name_best_checkpoint();
   saved_this_step_ = true;
-  if (is_main(group())) write_checkpoint_to(folder);
+  // By all ranks: each has a part.
+  const StateValues states = args_.save_only_model ? StateValues{} : session_->gather_states();
+  if (is_main(group())) write_checkpoint_to(folder, states);
   if (group() != nullptr) group()->barrier().check();  // who goes on may read it
   return folder;
 }
 
-void Trainer::write_checkpoint_to(const std::string& folder) {
+void Trainer::write_checkpoint_to(const std::string& folder, const StateValues& states) {
   const int64_t applied = state_.global_step - run_.skipped_updates;
   const OptimizerProgress progress{.applied = applied,
                                    .schedule_step = applied,
@@ -29,6 +31,7 @@ void Trainer::write_checkpoint_to(const std::string& folder) {
                                    .fused = args_.optim == "adamw_torch_fused"};
   const CheckpointContent content{.model = model_,
                                   .session = *session_,
+                                  .states = states,
                                   .state = state_,
                                   .run = run_,
                                   .optimizer = progress,

@@ -92,6 +92,7 @@ struct TrainingArguments {
   std::optional<int64_t> ddp_bucket_cap_mb;
   std::string ddp_comm_hook = "no";  ///< or bf16: gradients travel between processes so
   int64_t ddp_timeout = 1800;        ///< seconds
+  int64_t zero_stage = 0;            ///< or 1: each process holds its part of the optimizer's states
   bool freeze_base_model = false;
   bool int8 = false;                  ///< evaluate and predict with linear layers in 8-bit integers
   bool hf_compat_loss_scale = false;  ///< the loss scale of transformers 5 under accumulation

@@ -17,7 +17,8 @@ namespace {
 /// A device with as much memory as the test says.
 class Limited : public ForwardingBackend {
  public:
-  Limited() : ForwardingBackend(open_device("cpu", {2})) {}
+  explicit Limited(std::shared_ptr<ProcessGroup> group = nullptr)
+      : ForwardingBackend(open_device("cpu", {.threads = 2, .group = std::move(group)})) {}
   std::optional<size_t> free;
   size_t allocated = 0;
 
@@ -95,6 +96,44 @@ TEST(Memory, IsForeseenToTheByteAndNotWantedTwice) {
   device.free = 0;
   for (const int64_t rows : {4, 3, 1}) EXPECT_EQ(error_of(session, step_of(rows)), "") << rows;
   EXPECT_NE(error_of(session, step_of(8)), "");
+}
+
+/// Three others are told of, of which none is there: whoever calls them fails.
+class FourRanks : public ProcessGroup {
+ public:
+  int rank() const override { return 1; }
+  int size() const override { return 4; }
+  int local_rank() const override { return 1; }
+  Status sum(std::span<float>, DType) override { return kNobody; }
+  Status broadcast(std::span<std::byte>, int) override { return kNobody; }
+  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte>) override {
+    return kNobody;
+  }
+  Status gather_parts(std::span<float>, std::span<const int64_t>) override { return kNobody; }
+  Status barrier() override { return kNobody; }
+  std::optional<int> gone() const override { return 0; }
+
+ private:
+  static inline const Status kNobody{ErrorCode::kIo, "nobody is there"};
+};
+
+TEST(Memory, OfShardedStatesIsThatOfTheRanksPart) {
+  for (const bool sharded : {false, true}) {
+    Limited device(std::make_shared<FourRanks>());
+    AutoModel m = model();
+    Session session(device, *m.model, {.shard_states = sharded});
+    initialize(session, m, 1);
+    const Session::Work work = step_of(4);
+    const MemoryNeed need = session.memory_need({&work, 1});
+    const int64_t all = session.layout().trainable;
+    const int64_t own = sharded ? shards_of(all, 4, 1).count() : all;
+    EXPECT_LE(std::abs(own - (sharded ? all / 4 : all)), 64);
+    EXPECT_EQ(need.states, 2 * sizeof(float) * static_cast<uint64_t>(own));
+    device.allocated = 0;
+    device.free = need.total();
+    session.reserve({&work, 1});
+    EXPECT_EQ(device.allocated, need.activations + need.states);
+  }
 }
 
 /// A run in flight may have it when the next bucket comes.

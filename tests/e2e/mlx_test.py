@@ -124,6 +124,20 @@ class Mlx(unittest.TestCase):
                     if key == "grad_norm" or "loss" in key:
                         self.assertAlmostEqual(b[key], a[key], delta=bound * a[key], msg=f"{ranks} ranks, {a}")
 
+    def test_sharded_states_leave_the_bits_as_they_are(self):
+        logs, files = [], []
+        for stage in ("0", "1"):
+            folder = self.root / f"stage{stage}"
+            command = self.command(folder, "--max_steps", "6", "--save_steps", "6", "--logging_steps", "1", "--zero_stage",
+                                   stage)
+            result = cl.run([command[0], "launch", "-n", "3", *command[1:], "--ddp_backend", "ring"])
+            self.assertEqual(result.returncode, 0, result.stderr)
+            logs.append(resume.history(folder))
+            files.append([(folder / "checkpoint-6" / name).read_bytes() for name in ("model.safetensors", "optimizer.pt")])
+        self.assertEqual(len([e for e in logs[0] if "grad_norm" in e]), 6)
+        self.assertEqual(logs[1], logs[0])
+        self.assertTrue(files[1] == files[0], "weights or moments have other bytes")
+
 
 class WithoutMlx(unittest.TestCase):
     def test_a_program_without_the_module_starts_and_says_what_to_do(self):

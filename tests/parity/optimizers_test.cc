@@ -6,7 +6,7 @@
 
 #include "lathe/ops/ops.h"
 #include "lathe/ops/optimizer.h"
-#include "lathe/optim/optimizer.h"
+#include "lathe/optim/shards.h"
 #include "lathe/program/autograd.h"
 #include "tests/device_under_test.h"
 
@@ -67,7 +67,7 @@ std::vector<std::vector<float>> train(Backend& backend, const json& row) {
   for (const OptimizerState& s : optimizer_states(options, parameters))
     v.states.push_back(state(s.name, std::vector<float>(static_cast<size_t>(s.size))));
   const Value hyper = program.input("hyper", {DType::f32, {kHyperCount}});
-  program.output("norm", append_update(options, parameters, v, {}, hyper));
+  program.output("norm", append_update(options, parameters, v, {}, hyper, {}));
   const auto executable = compiled(program, backend, bindings);
 
   std::vector<std::vector<float>> after;

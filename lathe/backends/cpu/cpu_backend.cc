@@ -27,6 +27,9 @@ int64_t now_ns() {
       .count();
 }
 
+/// Ops that change a state and keep its packed copies fresh.
+bool keeps_packed(const OpDef& op) { return &op == &op::adamw || &op == &op::all_gather; }
+
 /// Without its memory yet.
 Call call_of(const CpuImpl& impl, const Node& node, const Program& program, ThreadPool& pool,
              ProcessGroup* group) {
@@ -74,13 +77,16 @@ class CpuExecutable : public Executable {
         if (std::find(read.begin(), read.end(), state) == read.end()) read.push_back(state);
       }
       const auto state_of = [&](int value) { return plan.places[static_cast<size_t>(value)].state; };
-      if (node.op == &op::adamw)
-        call.parameters = state_of(node.in[0]) >= 0 ? parameters(state_of(node.in[0]))
-                                                    : std::make_shared<PackedState>(call.output<float>(0));
-      else
+      if (keeps_packed(*node.op)) {
+        const MemoryPlan::Place& place = plan.places[static_cast<size_t>(node.in[0])];
+        call.parameters =
+            place.state >= 0 ? parameters(place.state) : std::make_shared<PackedState>(call.output<float>(0));
+        if (place.state >= 0) call.origin = static_cast<int64_t>(place.offset / sizeof(float));
+      } else {
         for (const InPlace& update : node.op->in_place)
           if (const int state = state_of(node.in[static_cast<size_t>(update.in)]); state >= 0)
             written_.push_back(parameters(state));
+      }
       calls_.push_back({impl->run, static_cast<int>(n), std::move(call)});
     }
     spans_.resize(calls_.size());
@@ -143,7 +149,8 @@ class CpuExecutable : public Executable {
   };
   ThreadPool& pool_;
   Bindings bindings_;  // keeps the memory alive
-  // Whose packed weights this program reads, and what it changes by other means than adamw.
+  // Whose packed weights this program reads, and what it changes by ops that do not
+  // keep them fresh.
   std::vector<std::shared_ptr<PackedState>> read_, read_int8_, written_;
   struct Output {
     const std::byte* data;
@@ -254,7 +261,7 @@ class CpuBackend : public Backend {
     call.in.assign(in.begin(), in.end());
     call.out.assign(out.begin(), out.end());
     call.workspace = workspace;
-    if (node.op == &op::adamw) call.parameters = std::make_shared<PackedState>(call.output<float>(0));
+    if (keeps_packed(*node.op)) call.parameters = std::make_shared<PackedState>(call.output<float>(0));
     try {
       mine.run(call);
     } catch (const Error& error) {

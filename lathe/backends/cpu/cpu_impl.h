@@ -17,10 +17,12 @@ struct Call {
   const Program& program;
   std::vector<std::byte*> in, out;  ///< null for an optional input that is not given
   std::byte* workspace;
-  const void* packed_weight = nullptr;           ///< where packed_use says so
-  std::shared_ptr<PackedState> parameters = {};  ///< of adamw: what it updates
-  const Blas* blas = nullptr;                    ///< of blas_entries
-  ProcessGroup* group = nullptr;                 ///< of all_reduce: null where this process is alone
+  const void* packed_weight = nullptr;  ///< where packed_use says so
+  /// Of adamw and all_gather: the state that they change, of which operand 0 begins at element `origin`.
+  std::shared_ptr<PackedState> parameters = {};
+  int64_t origin = 0;
+  const Blas* blas = nullptr;     ///< of blas_entries
+  ProcessGroup* group = nullptr;  ///< of all_reduce, all_gather; null: this process is alone
 
   template <typename T>
   const T* input(int i) const {

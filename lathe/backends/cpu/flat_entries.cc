@@ -1,6 +1,7 @@
 // Views, which the memory plan has resolved, and the optimizer over flat arenas.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/rows.h"
@@ -31,6 +32,21 @@ void run_all_reduce(const Call& c) {
   if (!wide) rows.cast(dtype, DType::f32, count, c.out[0], sums);
   c.group->sum({sums, static_cast<size_t>(count)}, wire).check();
   if (!wide) rows.cast(DType::f32, dtype, count, sums, c.out[0]);
+}
+
+/// In place.  Copies of weights that others have updated are packed anew.
+void run_all_gather(const Call& c) {
+  const Shape& counts = c.node.attrs.shape("counts");
+  const int64_t rank = c.node.attrs.i("rank"), count = elements(c.in_type(1));
+  const int64_t begin = std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
+  float* const all = c.output<float>(0);
+  if (c.input<float>(1) != all + begin) {
+    std::copy_n(c.input<float>(1), count, all + begin);
+    c.parameters->changed();
+  }
+  if (c.group == nullptr) return;
+  c.group->gather_parts({all, static_cast<size_t>(elements(c.in_type(0)))}, counts).check();
+  c.parameters->changed_outside(c.pool, c.origin + begin, c.origin + begin + count);
 }
 
 double hyper_of(const Call& c, int input, Hyper h) { return c.input<float>(input)[static_cast<int>(h)]; }
@@ -73,10 +89,10 @@ void run_adamw(const Call& c) {
     gradients.first = c.node.attrs.i("first");
     gradients.last = gradients.first + elements(c.in_type(7));
   }
+  const Updated arrays{gradients, c.output<float>(0), c.output<float>(1), c.output<float>(2), c.origin};
   const auto update = [&](int64_t begin, int64_t count, double decay) {
     a.weight_decay = decay;
-    c.parameters->adamw(c.pool, c.isa, a, begin, count, gradients, c.output<float>(0), c.output<float>(1),
-                        c.output<float>(2));
+    c.parameters->adamw(c.pool, c.isa, a, c.origin + begin, count, arrays);
   };
   update(0, std::min(decayed, n), c.node.attrs.f("weight_decay"));
   if (decayed < n) update(decayed, n - decayed, 0);
@@ -89,6 +105,7 @@ std::vector<Entry> flat_entries() {
           {&op::concat, nullptr},
           {&op::accumulate, run_accumulate},
           {&op::all_reduce, run_all_reduce, all_reduce_workspace},
+          {&op::all_gather, run_all_gather},
           {&op::grad_norm, run_grad_norm, norm_workspace},
           {&op::adamw, run_adamw}};
 }

@@ -87,6 +87,7 @@ const void* PackedState::copy(const PackedUse& use, Isa isa) {
 
 void PackedState::cut() {
   pieces_.clear();
+  torn_.clear();  // whoever cuts packs all
   overlapping_ = false;
   int64_t covered = 0;
   for (size_t first = 0; first < copies_.size();) {
@@ -120,12 +121,35 @@ void PackedState::pack(const Piece& piece) const {
 }
 
 void PackedState::refresh(ThreadPool& pool) {
-  if (!stale_) return;
-  pool.run([&](int part, int parts) {
-    const Share mine = share(static_cast<long>(pieces_.size()), part, parts);
-    for (long i = mine.begin; i < mine.end; ++i) pack(pieces_[static_cast<size_t>(i)]);
-  });
+  if (stale_)
+    pool.run([&](int part, int parts) {
+      const Share mine = share(static_cast<long>(pieces_.size()), part, parts);
+      for (long i = mine.begin; i < mine.end; ++i) pack(pieces_[static_cast<size_t>(i)]);
+    });
+  else
+    for (const size_t i : torn_) pack(pieces_[i]);
   stale_ = false;
+  torn_.clear();
+}
+
+void PackedState::changed_outside(ThreadPool& pool, int64_t begin, int64_t end) {
+  int8_stale_ = true;
+  if (stale_ || overlapping_) {
+    stale_ = true;
+    return;
+  }
+  // Pieces lie in order: those before the range or astride of its begin, and those from its end on.
+  const auto before = std::partition_point(pieces_.begin(), pieces_.end(),
+                                           [&](const Piece& piece) { return piece.begin < begin; });
+  const auto behind =
+      std::partition_point(before, pieces_.end(), [&](const Piece& piece) { return piece.end <= end; });
+  const long first = before - pieces_.begin(), second = pieces_.end() - behind;
+  pool.run([&](int part, int parts) {
+    const Share mine = share(first + second, part, parts);
+    for (long i = mine.begin; i < mine.end; ++i)
+      pack(i < first ? pieces_[static_cast<size_t>(i)] : behind[i - first]);
+  });
+  std::erase_if(torn_, [&](size_t i) { return pieces_[i].begin < begin || pieces_[i].end > end; });
 }
 
 void PackedState::refresh_int8(ThreadPool& pool) {
@@ -156,18 +180,15 @@ void for_parts(const RowKernels& kernels, const Gradients& g, int64_t from, int6
 }  // namespace
 
 void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin, int64_t count,
-                        const Gradients& grad, float* param, float* m, float* v) {
+                        const Updated& arrays) {
   int8_stale_ = true;
   const RowKernels& kernels = row_kernels(isa);
   const int64_t end = begin + count;
   const auto update = [&](int64_t from, int64_t to) {
-    for_parts(kernels, grad, from, to, [&](int64_t at, int64_t n, const float* g) {
-      kernels.adamw(n, &a, g, param + at, m + at, v + at);
-    });
-  };
-  const auto inside = [&](int64_t at) {
-    return std::any_of(pieces_.begin(), pieces_.end(),
-                       [&](const Piece& piece) { return piece.begin < at && at < piece.end; });
+    for_parts(kernels, arrays.grad, from - arrays.origin, to - arrays.origin,
+              [&](int64_t at, int64_t n, const float* g) {
+                kernels.adamw(n, &a, g, arrays.param + at, arrays.m + at, arrays.v + at);
+              });
   };
   if (overlapping_) {
     stale_ = true;
@@ -177,7 +198,9 @@ void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin
     });
     return;
   }
-  if (inside(begin) || inside(end)) stale_ = true;
+  for (const int64_t border : {begin, end})
+    for (size_t i = 0; i < pieces_.size(); ++i)
+      if (pieces_[i].begin < border && border < pieces_[i].end) torn_.push_back(i);
   // Equal parts of the range, moved to the borders of pieces.
   const int64_t parts = std::min<int64_t>(pool.size() * kPartsOfAThread, count / kWorthAPart + 1);
   pool.deal(parts);

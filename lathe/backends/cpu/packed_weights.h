@@ -42,6 +42,13 @@ struct Gradients {
   int64_t first = INT64_MAX, last = INT64_MAX;
 };
 
+/// What an update reads and writes: arrays whose first element belongs to element `origin` of a state.
+struct Updated {
+  Gradients grad;
+  float *param = nullptr, *m = nullptr, *v = nullptr;
+  int64_t origin = 0;
+};
+
 /// Copies of the weights in one state (f32) as the products read them.  AdamW writes those of bf16 anew while
 /// it has the weights at hand; after any other change of the state they are stale, and packed anew before the
 /// next run.  Those in integers only inference reads: any change makes them stale.
@@ -57,11 +64,11 @@ class PackedState {
   /// Packs what is stale: the copies of bf16, or those in integers.
   void refresh(ThreadPool& pool);
   void refresh_int8(ThreadPool& pool);
-  /// Updates `count` parameters from element `begin` of the state on; gradients, m and v likewise are those
-  /// of the whole state.  Copies that were fresh stay so, but where weights share elements: those are packed
-  /// anew before the next run.
-  void adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin, int64_t count, const Gradients& grad,
-             float* param, float* m, float* v);
+  /// Updates the state's elements [begin, begin + count).  Copies that were fresh stay so, but where weights
+  /// share elements: those are packed anew before the next run.
+  void adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin, int64_t count, const Updated& arrays);
+  /// All elements but [begin, end) were changed: packs what reads them anew.
+  void changed_outside(ThreadPool& pool, int64_t begin, int64_t end);
 
  private:
   struct Copy {
@@ -91,6 +98,7 @@ class PackedState {
   };
   std::vector<Int8Copy> int8_copies_;
   bool stale_ = true, int8_stale_ = true;
+  std::vector<size_t> torn_;  // pieces of which only some elements were updated since they were packed
   bool overlapping_ = false;  // pieces of different weights share elements
 };
 

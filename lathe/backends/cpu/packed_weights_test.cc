@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "lathe/backends/cpu/cpu_backend.h"
 #include "lathe/core/float16.h"
@@ -42,7 +43,8 @@ std::span<const std::byte> bytes(const std::vector<T>& x) {
 /// Programs over one state `parameters` that holds W somewhere in its middle.
 class Machine {
  public:
-  explicit Machine(Isa isa) : isa_(isa), backend_(make_cpu_backend(3)) {
+  explicit Machine(Isa isa, std::shared_ptr<ProcessGroup> group = {})
+      : isa_(isa), backend_(make_cpu_backend(3, std::move(group))) {
     for (const char* name : {"parameters", "exp_avg", "exp_avg_sq"})
       states_[name] = backend_->allocate(kParameters * sizeof(float), Memory::kDevice).value();
   }
@@ -107,6 +109,24 @@ class Machine {
     return compile(*programs_.back());
   }
 
+  /// The update of one rank's part of the parameters, and the others' parts.
+  std::unique_ptr<Executable> sharded_optimizer(const Shape& counts, int64_t rank) {
+    auto program = std::make_unique<Program>();
+    const int64_t count = counts[static_cast<size_t>(rank)];
+    const int64_t begin = std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
+    const Type flat{DType::f32, {count}}, one{DType::f32, {1}};
+    const Value all = program->state("parameters", {DType::f32, {kParameters}});
+    const Value m = program->state("exp_avg", flat), v = program->state("exp_avg_sq", flat);
+    const Value g = program->input("g", flat), norm = program->input("norm", one),
+                loss = program->input("loss", one),
+                hyper = program->input("hyper", {DType::f32, {kHyperCount}});
+    const Value own =
+        program->emit(op::adamw, {slice(all, begin, {count}), g, m, v, norm, loss, hyper, {}})[0];
+    program->emit(op::all_gather, {all, own}, {{"counts", counts}, {"rank", rank}});
+    programs_.push_back(std::move(program));
+    return compile(*programs_.back());
+  }
+
   static std::vector<std::vector<uint16_t>> run(Executable& e, const Slot& slot) {
     Event event;
     e.run(slot, &event).check();
@@ -155,6 +175,61 @@ TEST(PackedWeights, AreThoseOfTheStateAfterEveryKindOfChange) {
       check("an update that was left out");
     }
   }
+}
+
+/// A rank among others that are not there: what they give is drawn.
+class LoneRank : public ProcessGroup {
+ public:
+  LoneRank(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int local_rank() const override { return rank_; }
+  Status sum(std::span<float>, DType) override { return {}; }
+  Status broadcast(std::span<std::byte>, int) override { return {}; }
+  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte>) override {
+    return Status(ErrorCode::kUnsupported, "nobody is there");
+  }
+  Status gather_parts(std::span<float> values, std::span<const int64_t> counts) override {
+    for (int64_t r = 0, at = 0; r < size_; at += counts[static_cast<size_t>(r++)])
+      for (int64_t i = at; r != rank_ && i < at + counts[static_cast<size_t>(r)]; ++i)
+        values[static_cast<size_t>(i)] = drawn(i, ++salt_);
+    return {};
+  }
+  Status barrier() override { return {}; }
+  std::optional<int> gone() const override { return {}; }
+
+ private:
+  int rank_, size_;
+  uint32_t salt_ = 100;
+};
+
+TEST(PackedWeights, FollowWhatOtherRanksUpdate) {
+  const std::vector<uint16_t> x = draw_bf16(kTokens * kIn, 1), dy = draw_bf16(kTokens * kOut, 2);
+  const std::vector<float> one = {1}, hyper = {0.3f, 0.1f, 0.001f, 0, 1};
+  // Ranges that end before W, within two of its rows, and behind it; W is all of one rank's, too.
+  for (const Shape& counts : {Shape{kBefore, 33 * kIn + 7, kParameters - kBefore - 33 * kIn - 7},
+                              Shape{5, kParameters - 5 - 11, 11},
+                              Shape{kBefore + 7 * kIn + 1, 20, kParameters - kBefore - 7 * kIn - 21}})
+    for (Isa isa : available_isas())
+      for (int rank = 0; rank < 3; ++rank) {
+        SCOPED_TRACE(fmt::format("{} rank {} of {}", name_of(isa), rank, to_string(counts)));
+        Machine machine(isa, std::make_shared<LoneRank>(rank, 3));
+        const auto packed = machine.products(true), plain = machine.products(false);
+        machine.write("parameters", draw(kParameters, 3));
+        const auto optimizer = machine.sharded_optimizer(counts, rank);
+        const std::vector<float> g = draw(counts[static_cast<size_t>(rank)], 5);
+        Event event;
+        // Behind a run that packed all copies, and behind an update that no run follows.
+        for (const bool runs_between : {true, false, true}) {
+          if (runs_between) Machine::run(*packed, {{bytes(x), bytes(dy)}});
+          optimizer->run({{bytes(g), bytes(one), bytes(one), bytes(hyper)}}, &event).check();
+          if (!runs_between) continue;
+          const std::vector<float> all = machine.read("parameters");
+          const std::vector<float> w(all.begin() + kBefore, all.begin() + kBefore + kOut * kIn);
+          EXPECT_EQ(Machine::run(*packed, {{bytes(x), bytes(dy)}}),
+                    Machine::run(*plain, {{bytes(x), bytes(dy), bytes(w)}}));
+        }
+      }
 }
 
 // Rows of a weight that is also read on its own: each element is updated once, and both copies follow.

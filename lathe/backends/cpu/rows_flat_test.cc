@@ -70,7 +70,7 @@ TEST(AdamW, IsThatOfDouble) {
       const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
         Tensors out{p0, m0, v0};
         PackedState(out[0].f32())
-            .adamw(pool, isa, a, 0, n, {g.f32()}, out[0].f32(), out[1].f32(), out[2].f32());
+            .adamw(pool, isa, a, 0, n, {{g.f32()}, out[0].f32(), out[1].f32(), out[2].f32()});
         return out;
       });
       std::vector<Expected> p, m, v;

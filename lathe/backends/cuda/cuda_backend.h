@@ -27,9 +27,9 @@ size_t peak_bytes();
 
 /// The first NVIDIA GPU, or with a group the one of the rank's local number: cuBLASLt for the products, own
 /// kernels for the rest, every program one CUDA graph. tf32: products of f32 round their operands to 10 bits
-/// of mantissa. group: all_reduce sums among these ranks through NCCL, beside the nodes that follow. Errors:
-/// kNotFound where `presence` says that it is not available, or NCCL is not here; kUsage if there are fewer
-/// GPUs than ranks on this machine.
+/// of mantissa. group: all_reduce sums among these ranks through NCCL, beside the nodes that follow, and
+/// all_gather gathers. Errors: kNotFound where `presence` says that it is not available, or NCCL is not here;
+/// kUsage if there are fewer GPUs than ranks on this machine.
 std::unique_ptr<Backend> make_cuda_backend(bool tf32 = false, std::shared_ptr<ProcessGroup> group = {});
 
 }  // namespace lathe::cuda

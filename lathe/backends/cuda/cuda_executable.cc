@@ -102,15 +102,18 @@ void CudaExecutable::use_rounded(Call& call, const MemoryPlan& plan) {
     remember(read_, state);
   }
   for (const InPlace& update : call.node.op->in_place) {
-    const int state = plan.places[static_cast<size_t>(call.node.in[static_cast<size_t>(update.in)])].state;
-    if (state < 0) continue;
-    if (call.node.op != &op::adamw || update.in != 0) {
-      remember(written_, rounded(state));
+    const MemoryPlan::Place& place =
+        plan.places[static_cast<size_t>(call.node.in[static_cast<size_t>(update.in)])];
+    if (place.state < 0) continue;
+    const bool rounds = call.node.op == &op::adamw || call.node.op == &op::all_gather;
+    if (!rounds || update.in != 0) {
+      remember(written_, rounded(place.state));
       continue;
     }
-    const RoundedState::Written copy = rounded(state)->written_by_adamw();
-    call.rounded = copy.data, call.rounded_type = copy.type;
-    updated_.emplace_back(rounded(state), copy);
+    const RoundedState::Written copy = rounded(place.state)->written_by_adamw();
+    if (copy.data != nullptr) call.rounded = copy.data + place.offset / sizeof(float) * size_of(copy.type);
+    call.rounded_type = copy.type;
+    updated_.emplace_back(rounded(place.state), copy);
   }
 }
 

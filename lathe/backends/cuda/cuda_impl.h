@@ -22,9 +22,9 @@ struct Call {
   Products& products;            ///< the matrix products of this device
   const void* weight = nullptr;  ///< a linear layer's weight rounded to the dtype of its activations
   const void* bias = nullptr;    ///< the same of its bias, where it has one
-  void* rounded = nullptr;       ///< of adamw: the rounded copy of its parameters that it writes, or null
+  void* rounded = nullptr;  ///< of adamw, all_gather: the rounded copy of operand 0 that it writes, or null
   DType rounded_type = DType::f32;
-  const Nccl* nccl = nullptr;  ///< of all_reduce: null where this process is alone
+  const Nccl* nccl = nullptr;  ///< of all_reduce, all_gather; null: this process is alone
 
   /// The stream for late outputs: it begins behind what was launched on `stream` so far, and runs beside what
   /// follows there.

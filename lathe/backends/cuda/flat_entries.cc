@@ -1,5 +1,6 @@
 // Views, which the memory plan has resolved, and the optimizer over flat arenas.
 #include <algorithm>
+#include <numeric>
 
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/adafactor.h"
@@ -33,6 +34,24 @@ void run_all_reduce(const Call& c) {
   cast(c.stream, type, DType::bf16, n, c.out[0], c.workspace);
   c.nccl->sum(c.stream, DType::bf16, c.workspace, static_cast<size_t>(n));
   cast(c.stream, DType::bf16, type, n, c.workspace, c.out[0]);
+}
+
+void run_all_gather(const Call& c) {
+  const Shape& counts = c.node.attrs.shape("counts");
+  const int64_t rank = c.node.attrs.i("rank"), count = elements(c.in_type(1)), all = elements(c.in_type(0));
+  const int64_t begin = std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
+  float* const to = c.output<float>(0);
+  const bool in_place = c.input<float>(1) == to + begin;  // then what updated it rounded it, too
+  if (!in_place) cast(c.stream, DType::f32, DType::f32, count, c.input<float>(1), to + begin);
+  if (c.nccl != nullptr) c.nccl->gather(c.stream, to, counts);
+  if (c.rounded == nullptr) return;
+  const auto round = [&](int64_t from, int64_t until) {
+    if (from < until)
+      cast(c.stream, DType::f32, c.rounded_type, until - from, to + from,
+           static_cast<std::byte*>(c.rounded) + static_cast<size_t>(from) * size_of(c.rounded_type));
+  };
+  round(0, in_place ? begin : all);
+  if (in_place) round(begin + count, all);
 }
 
 int64_t count_of(const Program& program, int value) { return value < 0 ? 0 : elements(program.type(value)); }
@@ -100,6 +119,7 @@ std::vector<Entry> flat_entries() {
           {&op::concat, "view", nullptr},
           {&op::accumulate, "map", run_accumulate},
           {&op::all_reduce, "nccl", run_all_reduce, all_reduce_workspace, nullptr, nullptr, 0, true},
+          {&op::all_gather, "nccl", run_all_gather},
           {&op::grad_norm, "blocks", run_grad_norm, norm_workspace},
           {&op::adamw, "one pass", run_adamw, adamw_workspace},
           {&op::sgd, "map", run_sgd},

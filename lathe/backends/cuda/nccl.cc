@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lathe/backends/cuda/device.h"
 
@@ -23,6 +24,9 @@ struct Library {
   int (*CommInitRank)(Comm*, int ranks, UniqueId, int rank) = nullptr;
   int (*CommAbort)(Comm) = nullptr;
   int (*AllReduce)(const void*, void*, size_t, int type, int op, Comm, cudaStream_t) = nullptr;
+  int (*Broadcast)(const void*, void*, size_t, int type, int root, Comm, cudaStream_t) = nullptr;
+  int (*GroupStart)() = nullptr;
+  int (*GroupEnd)() = nullptr;
   const char* (*GetErrorString)(int) = nullptr;
 };
 
@@ -43,6 +47,9 @@ std::optional<Library> open() {
   look_up(found.CommInitRank, "ncclCommInitRank");
   look_up(found.CommAbort, "ncclCommAbort");
   look_up(found.AllReduce, "ncclAllReduce");
+  look_up(found.Broadcast, "ncclBroadcast");
+  look_up(found.GroupStart, "ncclGroupStart");
+  look_up(found.GroupEnd, "ncclGroupEnd");
   look_up(found.GetErrorString, "ncclGetErrorString");
   if (!all) return {};
   return found;
@@ -80,6 +87,10 @@ Nccl::Nccl(ProcessGroup& group) : state_(std::make_unique<State>()) {
   for (size_t bytes = 8; bytes <= values.bytes; bytes *= 8)
     for (const DType dtype : {DType::f32, DType::bf16})
       sum(stream, dtype, values.data, bytes / size_of(dtype));
+  const size_t ranks = static_cast<size_t>(group.size());
+  for (size_t part = 1; part * ranks * sizeof(float) <= values.bytes; part *= 8)
+    gather(stream, reinterpret_cast<float*>(values.data),
+           std::vector<int64_t>(ranks, static_cast<int64_t>(part)));
   check(cudaStreamSynchronize(stream), "summing");
 }
 
@@ -91,6 +102,16 @@ Nccl::~Nccl() {
 void Nccl::sum(cudaStream_t stream, DType dtype, void* values, size_t count) const {
   const int type = dtype == DType::bf16 ? kBfloat16 : kFloat32;
   check_nccl(library().AllReduce(values, values, count, type, kSum, state_->comm, stream), "summing");
+}
+
+/// As one launch: broadcasts of a group are.
+void Nccl::gather(cudaStream_t stream, float* values, std::span<const int64_t> counts) const {
+  check_nccl(library().GroupStart(), "gathering");
+  for (size_t r = 0; r < counts.size(); values += counts[r++])
+    check_nccl(library().Broadcast(values, values, static_cast<size_t>(counts[r]), kFloat32,
+                                   static_cast<int>(r), state_->comm, stream),
+               "gathering");
+  check_nccl(library().GroupEnd(), "gathering");
 }
 
 }  // namespace lathe::cuda

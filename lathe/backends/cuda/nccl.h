@@ -2,12 +2,14 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <span>
 
 #include "lathe/core/process_group.h"
 
 namespace lathe::cuda {
 
-/// A rank's end of NCCL, which sums between GPUs.  The library is looked up when the program runs.
+/// A rank's end of NCCL, which sums and gathers between GPUs.  The library is looked up when the program
+/// runs.
 class Nccl {
  public:
   /// Joins the group's ranks, each with the device that is current; they agree on it through the group.
@@ -19,6 +21,9 @@ class Nccl {
 
   /// values[i] = Σ over ranks, f32 or bf16, in place, on the stream; may be captured.  Errors: kInternal.
   void sum(cudaStream_t stream, DType dtype, void* values, size_t count) const;
+  /// values: parts of counts[r] elements behind one another, of which this rank holds its own; it gets the
+  /// others'.  On the stream; may be captured.  Errors: kInternal.
+  void gather(cudaStream_t stream, float* values, std::span<const int64_t> counts) const;
 
  private:
   struct State;

@@ -27,8 +27,8 @@ struct RoundedInputs {
 RoundedInputs rounded_inputs(const Node& node, const Program& program);
 
 /// Copies of one flat f32 state rounded to the dtypes of activations, which is how products read weights.
-/// AdamW writes the copy that it knows of while it has the weights at hand; after any other change of the
-/// state a copy is stale, and rounded anew before the next run.
+/// AdamW writes the copy that it knows of while it has the weights at hand, and all_gather what other ranks
+/// updated; after any other change of the state a copy is stale, and rounded anew before the next run.
 class RoundedState {
  public:
   explicit RoundedState(const Buffer& state) : state_(state.data), count_(state.bytes / sizeof(float)) {}

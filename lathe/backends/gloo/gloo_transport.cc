@@ -95,8 +95,11 @@ bool gather(void* self, const void* mine, const size_t* bytes, void* all) {
   return m.thread.call([&] {
     std::vector<size_t> sizes(bytes, bytes + m.context->size);
     gloo::AllgathervOptions options(m.context);
-    options.setInput(static_cast<char*>(const_cast<void*>(mine)),
-                     sizes[static_cast<size_t>(m.context->rank)]);
+    const char* place = static_cast<const char*>(all);
+    for (int r = 0; r < m.context->rank; ++r) place += sizes[static_cast<size_t>(r)];
+    if (place != mine)  // without an input it takes what lies there
+      options.setInput(static_cast<char*>(const_cast<void*>(mine)),
+                       sizes[static_cast<size_t>(m.context->rank)]);
     options.setOutput(static_cast<char*>(all), sizes);
     options.setTag(m.tag++);
     gloo::allgatherv(options);

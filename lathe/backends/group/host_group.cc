@@ -96,6 +96,17 @@ class HostGroup : public ProcessGroup {
     return gathered;
   }
 
+  Status gather_parts(std::span<float> values, std::span<const int64_t> counts) override {
+    part_bytes_.clear();
+    const float* mine = values.data();
+    for (int r = 0; r < world_.size; ++r) {
+      const int64_t count = counts[static_cast<size_t>(r)];
+      if (r < world_.rank) mine += count;
+      part_bytes_.push_back(static_cast<size_t>(count) * sizeof(float));
+    }
+    return outcome(transport_.gather(transport_.self, mine, part_bytes_.data(), values.data()));
+  }
+
   Status barrier() override {
     float nothing = 0;
     return sum({&nothing, 1}, DType::f32);
@@ -134,7 +145,8 @@ class HostGroup : public ProcessGroup {
   const double timeout_s_;
   std::mutex mutex_;  // of transport_ while it is opened
   Transport transport_;
-  std::vector<bf16> rounded_;  // what sum sends
+  std::vector<bf16> rounded_;       // what sum sends
+  std::vector<size_t> part_bytes_;  // of gather_parts
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<Store> store_;  // last, so that it goes first: its thread calls abort()
 };

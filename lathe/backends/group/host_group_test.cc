@@ -127,6 +127,28 @@ TEST_P(HostGroup, ASumInBf16IsRoundedAtEachAdditionAndTheSameBitsForAll) {
   EXPECT_EQ(codes, all_zero());
 }
 
+TEST_P(HostGroup, GathersPartsWhereTheyLie) {
+  const auto codes = run_ranks(transport(), size(), [](ProcessGroup& group) {
+    for (const int64_t first : {1, 1000, 300000}) {
+      std::vector<int64_t> counts;
+      int64_t total = 0, begin = 0;
+      for (int r = 0; r < group.size(); ++r) {
+        if (r == group.rank()) begin = total;
+        counts.push_back(first + 17 * r);
+        total += counts.back();
+      }
+      const int64_t end = begin + counts[static_cast<size_t>(group.rank())];
+      std::vector<float> values(static_cast<size_t>(total), -1);
+      for (int64_t i = begin; i < end; ++i) values[static_cast<size_t>(i)] = static_cast<float>(i);
+      if (!group.gather_parts(values, counts).ok()) return 1;
+      for (int64_t i = 0; i < total; ++i)
+        if (values[static_cast<size_t>(i)] != static_cast<float>(i)) return 2;
+    }
+    return 0;
+  });
+  EXPECT_EQ(codes, all_zero());
+}
+
 TEST_P(HostGroup, GathersWhatEachRankGivesAndBroadcastsWhatOneHas) {
   const auto codes = run_ranks(transport(), size(), [](ProcessGroup& group) {
     const std::vector<std::byte> mine(static_cast<size_t>(group.rank()) * 1000, std::byte{7});

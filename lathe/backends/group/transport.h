@@ -27,7 +27,7 @@ struct Transport {
   bool (*sum)(void* self, float* values, size_t count) = nullptr;
   bool (*sum_bf16)(void* self, bf16* values, size_t count) = nullptr;
   bool (*broadcast)(void* self, void* data, size_t bytes, int root) = nullptr;
-  /// bytes[r]: what rank r gives; all: what they gave, behind one another.
+  /// bytes[r]: what rank r gives; all: what they gave, behind one another.  mine may be its place in all.
   bool (*gather)(void* self, const void* mine, const size_t* bytes, void* all) = nullptr;
   /// Makes the call that is under way fail; from any thread.
   void (*abort)(void* self) = nullptr;

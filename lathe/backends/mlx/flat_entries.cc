@@ -1,5 +1,6 @@
 // Views of flat arenas, here by value, and the optimizer over them.
 #include <cmath>
+#include <numeric>
 
 #include "lathe/backends/mlx/lowering.h"
 #include "lathe/backends/mlx/mlx_executable.h"
@@ -30,6 +31,18 @@ Arrays run_accumulate(const Call& c) {
 Arrays run_all_reduce(const Call& c) {
   const DType wire = c.node.attrs.b("bf16") ? DType::bf16 : DType::f32;
   return {c.ranks == nullptr ? c[0] : mx::astype(sum_among(*c.ranks, f32(c[0]), wire), c[0].dtype())};
+}
+
+Arrays run_all_gather(const Call& c) {
+  const Shape& counts = c.node.attrs.shape("counts");
+  if (c.ranks != nullptr) return {gather_among(*c.ranks, c[1], counts)};
+  const int64_t rank = c.node.attrs.i("rank");
+  const int begin = static_cast<int>(std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0}));
+  const int end = begin + static_cast<int>(c[1].size()), all = static_cast<int>(c[0].size());
+  Arrays parts{c[1]};
+  if (begin > 0) parts.insert(parts.begin(), mx::slice(c[0], {0}, {begin}));
+  if (end < all) parts.push_back(mx::slice(c[0], {end}, {all}));
+  return {mx::concatenate(parts)};
 }
 
 /// One number of `hyper`: [1].
@@ -193,6 +206,7 @@ std::vector<Entry> flat_entries() {
           {&op::concat, "copy", run_concat},
           {&op::accumulate, "map", run_accumulate},
           {&op::all_reduce, "host", run_all_reduce},
+          {&op::all_gather, "host", run_all_gather},
           {&op::grad_norm, "tree", run_grad_norm, nullptr, norm_bytes},
           {&op::adamw, "map", run_adamw, nullptr, own_update_bytes},
           {&op::sgd, "map", run_sgd, nullptr, own_update_bytes},

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "lathe/core/process_group.h"
+#include "lathe/core/shape.h"
 
 namespace lathe::mlx {
 
@@ -15,11 +16,13 @@ struct Ranks {
   std::shared_ptr<ProcessGroup> group;
   mx::Stream stream;
   std::optional<mx::array>
-      last;        ///< of the graph that is being built: sums follow one another, as on all ranks
-  Status failure;  ///< of the first sum that failed; read when what was started is done
+      last;        ///< of the graph that is being built: exchanges follow one another, as on all ranks
+  Status failure;  ///< of the first exchange that failed; read when what was started is done
 };
 
 /// Σ over the ranks of x, f32; wire: see ProcessGroup::sum.
 mx::array sum_among(Ranks& ranks, const mx::array& x, DType wire);
+/// What the ranks give, counts[r] elements f32 each, behind one another; `own`: what this one does.
+mx::array gather_among(Ranks& ranks, const mx::array& own, const Shape& counts);
 
 }  // namespace lathe::mlx

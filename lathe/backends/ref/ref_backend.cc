@@ -89,6 +89,8 @@ class RefExecutable : public Executable {
     node.op->reference(r);
     if (node.op == &op::all_reduce && group_ != nullptr)
       if (Status status = sum(r.out[0]); !status.ok()) return status;
+    if (node.op == &op::all_gather && group_ != nullptr)
+      if (Status status = gather(r.in[1], r.out[0]); !status.ok()) return status;
     for (size_t o = 0; o < node.out.size(); ++o)
       content_[static_cast<size_t>(node.out[o])] = std::move(r.out[o]);
     for (const InPlace& alias : node.op->in_place) {
@@ -107,6 +109,15 @@ class RefExecutable : public Executable {
     std::fill(values.begin(), values.end(), 0.0);
     for (const std::vector<std::byte>& bytes : all.value())
       for (size_t i = 0; i < values.size(); ++i) values[i] += load<double>(bytes.data(), i);
+    return {};
+  }
+
+  Status gather(const std::vector<double>& mine, std::vector<double>& all) {
+    auto parts = group_->all_gather(std::as_bytes(std::span(mine)));
+    if (!parts.ok()) return parts.status();
+    size_t at = 0;
+    for (const std::vector<std::byte>& bytes : parts.value())
+      for (size_t i = 0; i < bytes.size() / sizeof(double); ++i) all[at++] = load<double>(bytes.data(), i);
     return {};
   }
 
