@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <thread>
 
 #include "lathe/backends/cuda/cublaslt.h"
 #include "lathe/backends/cuda/cuda_executable.h"
@@ -46,6 +47,8 @@ class CudaBackend : public Backend {
     } catch (const Error&) {
       // A broken cache is as good as none, and is written anew.
     }
+    loading_ = std::jthread(
+        [this, device = current_device()](const std::stop_token& stop) { load_kernels(device, stop); });
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -121,6 +124,16 @@ class CudaBackend : public Backend {
   }
 
  private:
+  /// While data and model are read: a first step would wait for it.
+  void load_kernels(int device, const std::stop_token& stop) const {
+    try {
+      check(cudaSetDevice(device), "choosing the GPU");
+      products_.load_kernels(stop);
+    } catch (const Error&) {
+      // What is not loaded is loaded when it is launched, which says what is wrong.
+    }
+  }
+
   Status copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     const Status started = status_of(cudaMemcpyAsync(to, from, bytes, kind, device_.compute), "copying");
     return started.ok() ? status_of(cudaStreamSynchronize(device_.compute), "copying") : started;
@@ -140,6 +153,7 @@ class CudaBackend : public Backend {
   Device device_;
   DeviceInfo info_;
   std::map<const OpDef*, std::vector<CudaImpl>> table_;
+  std::jthread loading_;  // the last member: it uses the others
 };
 
 }  // namespace

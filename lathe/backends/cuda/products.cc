@@ -24,6 +24,9 @@ void check(cublasStatus_t status, const char* doing) {
     fail(ErrorCode::kInternal, "cuda: cuBLASLt: {}: status {}", doing, static_cast<int>(status));
 }
 
+/// An address for what is never run.
+float* anywhere() { return reinterpret_cast<float*>(uintptr_t{256}); }
+
 /// The largest power of two up to 256 that divides the address.
 uint32_t alignment_of(const void* pointer) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(pointer) | 256;
@@ -105,6 +108,20 @@ Products::Key Products::kind_of(const Key& key) {
   while (step * 8 <= tokens) step *= 2;
   tokens = (tokens + step - 1) / step * step;
   return kind;
+}
+
+/// A product of this kind, on addresses that only have their alignments.
+Product Products::example_of(const Key& kind) {
+  const auto [m, n, k, type, c_type, flags, alignments, addend] = kind;
+  const auto flag = [flags = flags](int bit) { return (flags >> bit & 1) != 0; };
+  const auto address = [](int64_t alignment) { return reinterpret_cast<float*>(alignment); };
+  Product p{m, n, k, DType(type), flag(6), DType(c_type), flag(0), flag(1)};
+  p.a = address(alignments >> 20), p.b = address(alignments >> 10 & 0x3ff), p.c = address(alignments & 0x3ff);
+  if (p.e4m3) p.a_scales = p.b_scales = anywhere();
+  if (flag(2)) p.bias = anywhere();
+  if (flag(3)) p.addend = address(addend);
+  if (flag(4)) p.a_sums = anywhere();
+  return p;
 }
 
 std::unique_ptr<Products::Plan> Products::describe(const Product& p, int kernel) const {
@@ -260,6 +277,31 @@ void Products::launch(cudaStream_t stream, const Product& p, void* workspace) {
   const auto found = plans_.find(key_of(p));
   if (found == plans_.end()) fail(ErrorCode::kInternal, "cuda: a product was not prepared");
   check(run(*found->second, found->second->algo, stream, p, workspace), "a product");
+}
+
+/// Launches are captured into graphs that are thrown away, so no memory is touched.  One that cannot be, or a
+/// choice of another program's, is left to whom it concerns.
+void Products::load_kernels(const std::stop_token& stop) const {
+  std::map<Key, Choice> choices;
+  {
+    const std::lock_guard lock(mutex_);
+    choices = choices_;
+  }
+  const Stream stream;
+  for (const auto& [kind, choice] : choices) {
+    if (stop.stop_requested()) return;
+    if (choice.kernel >= kOwn) continue;
+    const Product p = example_of(kind);
+    const auto plan = describe(p, choice.kernel);
+    plan->algo = choice.algo;
+    if (!works(*plan, p)) continue;
+    cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "loading kernels");
+    (void)run(*plan, plan->algo, stream, p, anywhere());
+    cudaGraph_t graph = nullptr;
+    cudaStreamEndCapture(stream, &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    cudaGetLastError();
+  }
 }
 
 // ---- choices as text

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 
 #include "lathe/backends/cuda/cublaslt.h"
@@ -57,6 +58,10 @@ class Products {
   /// Takes choices made before, so that products have the bits they had then.  Those of another library or
   /// GPU are left aside.  Errors: kInvalidData if the text is broken; nothing is taken then.
   void adopt(const std::string& choices);
+  /// Has the driver load the kernels of the choices known so far, which a kernel's first launch waits for: 30
+  /// to 120 ms for those of a step.  Launches nothing.  For a thread of its own; every other call may run
+  /// beside it.
+  void load_kernels(const std::stop_token& stop) const;
   /// Grows with every choice made by timing.
   size_t timed() const { return timed_; }
 
@@ -71,6 +76,7 @@ class Products {
   };
   Key key_of(const Product& p) const;
   static Key kind_of(const Key& key);
+  static Product example_of(const Key& kind);
   std::string header() const;
   std::unique_ptr<Plan> describe(const Product& p, int kernel) const;
   void point_at(const Plan& plan, const Product& p) const;
