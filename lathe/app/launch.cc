@@ -90,6 +90,7 @@ class Launch {
                        kBySsh = 255;  // exit codes: a shell's for signal n, less n; ssh's own
   struct Failure {
     int rank, code;
+    bool by_signal;
     std::string how;
     Clock::time_point when;
   };
@@ -242,22 +243,24 @@ class Launch {
     std::fflush(stderr);
   }
 
-  /// Of ranks that failed within one pause, one that a signal ended was the first: the others noticed it.
+  /// A rank that notices another's end says so and ends with an exit code. One that a signal ended, of which
+  /// none was sent from here, was therefore the first, however late the system reports it: the connections of
+  /// a process that is killed close before it can be waited for.
   void reap() {
     for (size_t r = 0; r < ranks_.size(); ++r) {
       int status = 0;
       if (ranks_[r].pid < 0 || waitpid(ranks_[r].pid, &status, WNOHANG) != ranks_[r].pid) continue;
       ranks_[r].pid = -1;
       if (ranks_[r].told >= 0) close(std::exchange(ranks_[r].told, -1));
-      const auto now = Clock::now();
-      const bool together =
-          failed_ && failed_->code < kBySignal && now - failed_->when < std::chrono::milliseconds(kPause_ms);
       const int code = WIFSIGNALED(status) ? kBySignal + WTERMSIG(status) : WEXITSTATUS(status);
       // The shell on another machine gives a signal's number so.
       const bool by_signal =
           WIFSIGNALED(status) || (!settings_.hosts.empty() && code > kBySignal && code < kBySsh);
-      if (code == 0 || (failed_ && !(by_signal && together))) continue;
-      failed_ = {static_cast<int>(r), code, how_it_ended(static_cast<int>(r), code, by_signal), now};
+      const bool cause = !failed_ || (by_signal && !failed_->by_signal && !sent_);
+      if (code == 0 || !cause) continue;
+      const auto when = failed_ ? failed_->when : Clock::now();
+      failed_ = {static_cast<int>(r), code, by_signal, how_it_ended(static_cast<int>(r), code, by_signal),
+                 when};
     }
   }
 
@@ -273,6 +276,7 @@ class Launch {
 
   /// To a rank elsewhere TERM goes by its pipe; where its ssh is made to end, it ends, too.
   void send(int signal) {
+    sent_ = true;
     for (const Rank& rank : ranks_) {
       if (rank.pid < 0) continue;
       if (rank.told >= 0 && signal != SIGKILL)
@@ -310,6 +314,7 @@ class Launch {
   std::vector<Rank> ranks_;
   std::optional<Failure> failed_;
   bool forwarded_ = false, asked_ = false;
+  bool sent_ = false;  ///< a signal to the ranks
 };
 
 }  // namespace

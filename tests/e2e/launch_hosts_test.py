@@ -20,6 +20,7 @@ SSH = """#!/bin/sh
 printf '%s\\n' "$*" >>"{log}"
 host=$1; shift
 case $host in *unknown*) echo "ssh: Could not resolve hostname" >&2; exit 255 ;; esac
+case $host in notices) exit 1 ;; crashes) sleep 0.5; kill -SEGV $$ ;; esac
 exec env -i PATH="$PATH" sh -c "$*"
 """
 
@@ -142,6 +143,11 @@ class LaunchHosts(RanksCase):
         self.assertTrue(re.search(r"error: rank 1 ended by signal 9 \(Killed\) on somebody@localhost; "
                                   r"last whole checkpoint: \S+", stderr), stderr)
         self.check_gone(ranks)
+
+    def test_the_rank_that_a_signal_ended_is_named_also_where_another_was_seen_to_end_before_it(self):
+        result = cl.run(self.hosts_command("crash", hosts="notices,crashes"), env=self.environment)
+        self.assertIn("error: rank 1 ended by signal 11 (Segmentation fault) on crashes", result.stderr)
+        self.assertEqual(result.returncode, 128 + signal.SIGSEGV, result.stderr)
 
     def test_ctrl_c_stops_all_behind_one_checkpoint(self):
         process, ranks = self.start_long("stopped")

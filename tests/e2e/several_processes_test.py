@@ -84,9 +84,7 @@ class SeveralProcesses(RanksCase):
         process = subprocess.Popen(self.command(ranks, name, "--num_train_epochs", "5000", "--save_steps", "10",
                                                 "--save_total_limit", "3", *more),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        until = time.monotonic() + 60
-        while not (self.root / name / "checkpoint-20").exists() and time.monotonic() < until:
-            time.sleep(0.01)
+        self.await_checkpoint(name, process)
         return process
 
     def test_a_rank_that_is_killed_ends_the_run_with_its_name_and_a_whole_checkpoint(self):
