@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "lathe/backends/cpu/cold_memory.h"
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/memory.h"
 #include "lathe/core/cache_file.h"
@@ -89,6 +90,7 @@ class CpuExecutable : public Executable {
       }
       calls_.push_back({impl->run, static_cast<int>(n), std::move(call)});
     }
+    find_cold();
     spans_.resize(calls_.size());
   }
 
@@ -134,6 +136,23 @@ class CpuExecutable : public Executable {
   std::vector<Span> timeline() const override { return profile_ ? spans_ : std::vector<Span>{}; }
 
  private:
+  void find_cold() {
+    std::vector<Touched> touched;
+    for (const Step& step : calls_) {
+      const Call& c = step.call;
+      Touched& mine = touched.emplace_back();
+      for (size_t i = 0; i < c.in.size(); ++i)
+        if (c.in[i] != nullptr) mine.push_back({c.in[i], bytes_of(c.in_type(static_cast<int>(i)))});
+      for (size_t i = 0; i < c.out.size(); ++i)
+        if (c.out[i] != nullptr) mine.push_back({c.out[i], bytes_of(c.out_type(static_cast<int>(i)))});
+    }
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      Call& c = calls_[i].call;
+      if (!c.out.empty() && c.out[0] != nullptr)
+        c.out_is_cold = is_cold(touched, i, {c.out[0], bytes_of(c.out_type(0))});
+    }
+  }
+
   void run_calls() {
     for (size_t c = 0; c < calls_.size(); ++c) {
       if (profile_) spans_[c] = {calls_[c].node, now_ns(), 0};

@@ -21,6 +21,7 @@ struct Call {
   /// Of adamw and all_gather: the state that they change, of which operand 0 begins at element `origin`.
   std::shared_ptr<PackedState> parameters = {};
   int64_t origin = 0;
+  bool out_is_cold = false;       ///< of out[0]: cold_memory.h
   const Blas* blas = nullptr;     ///< of blas_entries
   ProcessGroup* group = nullptr;  ///< of all_reduce, all_gather; null: this process is alone
 

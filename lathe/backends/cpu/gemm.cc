@@ -184,7 +184,7 @@ class Work {
     s.ldc = g_.ldc;
     s.bias = g_.bias == nullptr ? nullptr : g_.bias + column;
     s.addend = g_.addend == nullptr ? nullptr : static_cast<const char*>(g_.addend) + offset;
-    s.streams = g_.c_streams;
+    s.streams = g_.c_streams || (g_.c_cold && kernel_.outruns_stores);
     s.row_scale = g_.integers ? g_.scales.rows + row : nullptr;
     s.column_scale = g_.integers ? g_.scales.columns + column : nullptr;
     s.column_offset = g_.integers ? g_.scales.offsets + column : nullptr;
@@ -289,9 +289,11 @@ void pack_b(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, co
                         layout.width,
                         layout.group,
                         layout.rounded,
-                        static_cast<char*>(out)};
+                        static_cast<char*>(out),
+                        true};
   for (int64_t panel = part.first_n / layout.width; panel * layout.width < part.last_n; ++panel)
     pack_piece(packing, panel, 0, part.first_k, part.last_k);
+  if (packing.kernel.fence != nullptr) packing.kernel.fence();
 }
 
 }  // namespace lathe::cpu

@@ -43,6 +43,7 @@ struct Gemm {
   // in order.
   float* a_sums = nullptr;
   bool c_streams = false;  // c is large and not read soon: written past the caches where that is possible
+  bool c_cold = false;     // c lies in no cache: likewise, where the level's kernel gains by it
   bool integers = false;   // a, b: integers as the level's kernel wants them, b packed
   GemmScales scales = {};
 };

@@ -84,6 +84,7 @@ struct GemmPack {
   int64_t k, k_padded;
   int panel, group;
   GemmType round;  ///< an f32 destination takes f32 values rounded to this
+  bool streams;    ///< dst may be written past the caches, until `fence`
   void* dst;
 };
 
@@ -104,12 +105,15 @@ struct GemmKernel {
   bool rows_in_place;    ///< the tile reads bf16 rows of a where they lie
   int kc;                ///< k of a block at most (a b panel of it stays in L1 or L2); a multiple of a_group
   int columns;           ///< of c whose sums wait for the next block of k
+  bool outruns_stores;   ///< so fast that it waits for stores to memory in no cache, which then go past the
+                         ///< caches
   void (*begin)();       ///< before the tiles of a job, on its thread; may be null
   void (*end)();         ///< after them
   void (*tile)(const GemmTile*);
   void (*store)(const GemmStore*);
   void (*pack)(const GemmPack*);
   void (*column_sums)(const ColumnSums*);  ///< of f32 kernels
+  void (*fence)() = nullptr;  ///< behind it other threads see what pack wrote past the caches; null: at once
   // Of kernels of integers, which read rows of a in place, multiply exactly and add up in i32:
   int integer_bytes = 0;  ///< of a packed element; 0: floats
   int a_shift = 0;        ///< is added to the values of a

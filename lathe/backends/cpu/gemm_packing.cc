@@ -28,6 +28,7 @@ void pack_piece(const Packing& p, int64_t panel, int64_t first_packed, int64_t f
   pack.panel = p.panel;
   pack.group = p.group;
   pack.round = kernel_type(p.round);
+  pack.streams = p.streams;
   pack.dst = p.dst + ((panel - first_packed) * p.k_padded + first_k) * p.panel * dst_bytes;
   p.kernel.pack(&pack);
 }

@@ -24,6 +24,7 @@ struct Packing {
   int panel, group;
   DType round;
   char* dst;
+  bool streams = false;  ///< dst is not read soon
 };
 
 /// Packs k in [first_k, last_k) of one panel, both multiples of the group or the end of k, to where it lies

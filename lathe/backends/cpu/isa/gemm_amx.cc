@@ -94,12 +94,14 @@ const GemmKernel kGemmBf16Amx = {
     .rows_in_place = true,
     .kc = 512,
     .columns = kTileNr,
+    .outruns_stores = true,
     .begin = configure_tiles,
     .end = end,
     .tile = tile_amx,
     .store = store,
     .pack = gemm_pack_avx512bf16,
     .column_sums = nullptr,
+    .fence = end_stores,
 };
 
 }  // namespace lathe::cpu

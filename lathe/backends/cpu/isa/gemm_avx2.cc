@@ -49,6 +49,7 @@ const GemmKernel kGemmF32Avx2 = {
     .rows_in_place = false,
     .kc = 256,
     .columns = 512,
+    .outruns_stores = false,
     .begin = nullptr,
     .end = nullptr,
     .tile = tile,

@@ -59,12 +59,14 @@ const GemmKernel kGemmF32Avx512 = {
     .rows_in_place = false,
     .kc = 1024,
     .columns = 512,
+    .outruns_stores = false,
     .begin = nullptr,
     .end = end_stores,
     .tile = tile<DotF32>,
     .store = store,
     .pack = pack,
     .column_sums = gemm_column_sums,
+    .fence = end_stores,
 };
 
 }  // namespace lathe::cpu

@@ -132,39 +132,62 @@ inline void transpose16(__m512i* r) {
   for (int i = 0; i < 16; ++i) r[i] = t[i];
 }
 
-// Packs with a source that gives a block of 16 x 16 words as rows: lines of the panel (kAlong: lines of the
-// source run along k) or k.  kWord: elements of a word; kRows: lines of the panel become rows of dst.
+// Words to where `streams` writes them past the caches; aligned to 64 then.
+inline void store_packed(int32_t* to, bool streams, __m512i words) {
+  if (streams)
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), words);
+  else
+    _mm512_storeu_si512(to, words);
+}
+
+// Packs the block of 16 x 16 words from word k of line w on, of which `source` gives rows: lines of the panel
+// (kAlong: lines of the source run along k) or k.  kWord: elements of a word; kRows: lines of the panel
+// become rows of dst; kWhole: all 16 words of k are there; kFull: all 16 lines as well, and nothing is
+// masked.
+template <typename Source, int kWord, bool kRows, bool kAlong, bool kWhole, bool kFull>
+inline void pack_block(const Source& source, const GemmPack* p, int64_t k, int64_t w, bool streams) {
+  int32_t* dst = static_cast<int32_t*>(p->dst);
+  const int64_t k_words = p->k_padded / kWord;
+  const __mmask16 lines = kFull ? 0xffff : first_lanes(p->width - w);
+  const auto row = [&](int i) {
+    if (!kAlong) return source.template across<kWhole>((k + i) * kWord, w, lines);
+    return (lines >> i & 1) == 0 ? _mm512_setzero_si512() : source.template along_k<kWhole>(w + i, k * kWord);
+  };
+  // What a panel of less than 16 words writes beyond it the next k overwrites.
+  const auto put = [&](int i, __m512i words) {
+    int32_t* const to = kRows ? dst + (k * p->panel / 16 + w + i) * 16 : dst + (k + i) * p->panel + w;
+    if (kFull || (kRows ? w + i < p->panel : k + 16 < k_words))
+      store_packed(to, streams, words);
+    else if (!kRows && k + i < k_words)
+      store_words(to, first_lanes(p->panel - w), words);
+  };
+  if (kAlong == kRows) {
+    LATHE_UNROLL
+    for (int i = 0; i < 16; ++i) put(i, row(i));
+    return;
+  }
+  __m512i rows[16];
+  LATHE_UNROLL
+  for (int i = 0; i < 16; ++i) rows[i] = row(i);
+  transpose16(rows);
+  LATHE_UNROLL
+  for (int i = 0; i < 16; ++i) put(i, rows[i]);
+}
+
 template <typename Source, int kWord, bool kRows, bool kAlong>
 void pack_panel(const GemmPack* p) {
   const Source source{static_cast<const char*>(p->src), p};
-  int32_t* dst = static_cast<int32_t*>(p->dst);
-  const int64_t k_words = p->k_padded / kWord;
-  for (int64_t k = 0; k < k_words; k += 16) {
-    const bool whole = (k + 16) * kWord <= p->k;
+  const bool streams = p->streams && p->panel % 16 == 0 && reinterpret_cast<uintptr_t>(p->dst) % 64 == 0;
+  for (int64_t k = 0; k < p->k_padded / kWord; k += 16)
     for (int64_t w = 0; w < p->panel; w += 16) {
-      const __mmask16 lines = first_lanes(p->width - w);
-      __m512i rows[16];
-      LATHE_UNROLL
-      for (int i = 0; i < 16; ++i)
-        rows[i] = kAlong  ? (lines >> i & 1) == 0 ? _mm512_setzero_si512()
-                            : whole               ? source.template along_k<true>(w + i, k * kWord)
-                                                  : source.template along_k<false>(w + i, k * kWord)
-                   : whole ? source.template across<true>((k + i) * kWord, w, lines)
-                          : source.template across<false>((k + i) * kWord, w, lines);
-      if (kAlong != kRows) transpose16(rows);
-      if (kRows) {
-        for (int64_t i = 0; i < 16 && w + i < p->panel; ++i)
-          _mm512_storeu_si512(dst + (k * p->panel / 16 + w + i) * 16, rows[i]);
-      } else if (k + 16 <
-                 k_words) {  // what a panel of less than 16 words writes beyond it the next k overwrites
-        LATHE_UNROLL
-        for (int i = 0; i < 16; ++i) _mm512_storeu_si512(dst + (k + i) * p->panel + w, rows[i]);
-      } else {
-        for (int64_t i = 0; i < 16 && k + i < k_words; ++i)
-          store_words(dst + (k + i) * p->panel + w, first_lanes(p->panel - w), rows[i]);
-      }
+      const bool whole = (k + 16) * kWord <= p->k;
+      if (whole && w + 16 <= p->width)
+        pack_block<Source, kWord, kRows, kAlong, true, true>(source, p, k, w, streams);
+      else if (whole)
+        pack_block<Source, kWord, kRows, kAlong, true, false>(source, p, k, w, streams);
+      else
+        pack_block<Source, kWord, kRows, kAlong, false, false>(source, p, k, w, streams);
     }
-  }
 }
 
 template <typename Source, int kWord, bool kRows>

@@ -65,12 +65,14 @@ const GemmKernel kGemmBf16Avx512Bf16 = {
     .rows_in_place = false,
     .kc = 1024,
     .columns = 512,
+    .outruns_stores = false,
     .begin = nullptr,
     .end = end_stores,
     .tile = tile<DotBf16>,
     .store = store,
     .pack = gemm_pack_avx512bf16,
     .column_sums = gemm_column_sums,
+    .fence = end_stores,
 };
 
 }  // namespace lathe::cpu

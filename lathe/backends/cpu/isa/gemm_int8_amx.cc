@@ -64,6 +64,7 @@ const GemmKernel kGemmInt8Amx = {
     .rows_in_place = true,
     .kc = 768,
     .columns = kTileNr,
+    .outruns_stores = false,
     .begin = configure_tiles,
     .end = end,
     .tile = tile_int8,

@@ -53,6 +53,7 @@ const GemmKernel kGemmInt8Avx2 = {
     .rows_in_place = true,
     .kc = 512,
     .columns = 512,
+    .outruns_stores = false,
     .begin = nullptr,
     .end = nullptr,
     .tile = tile,

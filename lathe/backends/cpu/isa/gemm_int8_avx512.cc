@@ -22,6 +22,7 @@ const GemmKernel kGemmInt8Avx512 = {
     .rows_in_place = true,
     .kc = 512,
     .columns = 512,
+    .outruns_stores = false,
     .begin = nullptr,
     .end = nullptr,
     .tile = int8_tile<Dot>,

@@ -21,6 +21,7 @@ const GemmKernel kGemmInt8Avx512Vnni = {
     .rows_in_place = true,
     .kc = 1024,
     .columns = 512,
+    .outruns_stores = false,
     .begin = nullptr,
     .end = nullptr,
     .tile = int8_tile<Dot>,

@@ -53,6 +53,7 @@ const GemmKernel kGemmInt8NeonDot = {
     .rows_in_place = true,
     .kc = 1024,
     .columns = 512,
+    .outruns_stores = false,
     .begin = nullptr,
     .end = nullptr,
     .tile = tile,

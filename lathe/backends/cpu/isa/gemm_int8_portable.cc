@@ -28,6 +28,7 @@ const GemmKernel kGemmInt8Portable = {
     .rows_in_place = true,
     .kc = 1024,
     .columns = 512,
+    .outruns_stores = false,
     .begin = nullptr,
     .end = nullptr,
     .tile = tile,

@@ -70,6 +70,7 @@ const GemmKernel kGemmBf16NeonBf16 = {
     .rows_in_place = false,
     .kc = 512,
     .columns = 512,
+    .outruns_stores = false,
     .begin = nullptr,
     .end = nullptr,
     .tile = tile,

@@ -1,0 +1,45 @@
+#include "lathe/backends/cpu/cold_memory.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace lathe::cpu {
+namespace {
+
+constexpr size_t kCold = 64'000'000;
+constexpr std::less<const std::byte*> kBefore;
+
+/// What of `pieces` lies outside of `other`.
+Touched without(const Touched& pieces, std::span<const std::byte> other) {
+  Touched left;
+  for (const auto& piece : pieces) {
+    const std::byte *begin = piece.data(), *end = begin + piece.size();
+    const std::byte* cut_begin = std::clamp(other.data(), begin, end, kBefore);
+    const std::byte* cut_end = std::clamp(other.data() + other.size(), begin, end, kBefore);
+    if (cut_begin != begin) left.push_back({begin, cut_begin});
+    if (cut_end != end) left.push_back({std::max(cut_begin, cut_end, kBefore), end});
+  }
+  return left;
+}
+
+size_t bytes_of(const Touched& pieces) {
+  size_t bytes = 0;
+  for (const auto& piece : pieces) bytes += piece.size();
+  return bytes;
+}
+
+}  // namespace
+
+bool is_cold(std::span<const Touched> calls, size_t at, std::span<const std::byte> memory) {
+  Touched left{memory};  // not touched since
+  size_t since = 0;
+  for (size_t back = 1; back < calls.size() && since < kCold; ++back) {
+    const Touched& call = calls[(at + calls.size() - back) % calls.size()];
+    for (const auto& other : call) left = without(left, other);
+    if (2 * bytes_of(left) <= memory.size()) return false;
+    since += bytes_of(call);
+  }
+  return since >= kCold;
+}
+
+}  // namespace lathe::cpu

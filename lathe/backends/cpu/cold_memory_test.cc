@@ -1,0 +1,46 @@
+#include "lathe/backends/cpu/cold_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace lathe::cpu {
+namespace {
+
+// Addresses alone: nothing is read.
+std::span<const std::byte> at(size_t begin_MB, size_t MB) {
+  return {reinterpret_cast<const std::byte*>((1000 + begin_MB) * 1'000'000), MB * 1'000'000};
+}
+
+TEST(ColdMemory, IsWhatFewerThan64MBWereTouchedSinceIsNot) {
+  const std::vector<Touched> calls = {{at(0, 1)}, {at(10, 40), at(50, 23)}, {at(0, 1)}};
+  EXPECT_FALSE(is_cold(calls, 2, at(0, 1)));
+  const std::vector<Touched> more = {{at(0, 1)}, {at(10, 40), at(50, 24)}, {at(0, 1)}};
+  EXPECT_TRUE(is_cold(more, 2, at(0, 1)));
+}
+
+TEST(ColdMemory, TheListGoesRound) {
+  const std::vector<Touched> calls = {{at(0, 1)}, {at(10, 70)}, {at(0, 1)}};
+  EXPECT_FALSE(is_cold(calls, 0, at(0, 1)));  // the last call of the run before touched it
+  EXPECT_TRUE(is_cold(calls, 2, at(0, 1)));
+}
+
+TEST(ColdMemory, TheLargerPartDecides) {
+  const auto cold = [](const Touched& last) {
+    return is_cold(std::vector<Touched>{{at(20, 70)}, last, {at(0, 8)}}, 2, at(0, 8));
+  };
+  EXPECT_TRUE(cold({at(8, 1)}));  // begins where it ends
+  EXPECT_TRUE(cold({at(5, 10)}));
+  EXPECT_FALSE(cold({at(4, 10)}));
+  EXPECT_TRUE(cold({at(0, 3)}));
+  EXPECT_TRUE(cold({at(3, 2)}));  // out of its middle
+  EXPECT_FALSE(cold({at(1, 2), at(5, 2)}));
+  EXPECT_TRUE(cold({at(3, 2), at(3, 2), at(2, 2)}));  // what is touched twice counts once
+}
+
+TEST(ColdMemory, WhatNoOtherCallTouchesIsJudgedByTheWholeList) {
+  EXPECT_TRUE(is_cold(std::vector<Touched>{{at(0, 1)}, {at(10, 64)}}, 0, at(0, 1)));
+  EXPECT_FALSE(is_cold(std::vector<Touched>{{at(0, 1)}, {at(10, 63)}}, 0, at(0, 1)));
+  EXPECT_FALSE(is_cold(std::vector<Touched>{{at(0, 100)}}, 0, at(0, 100)));  // nothing else runs
+}
+
+}  // namespace
+}  // namespace lathe::cpu
