@@ -51,6 +51,18 @@ TEST(Program, DeadNodesGoAndUpdatesOfStatesStay) {
   EXPECT_STREQ(p.nodes()[0].op->name, "accumulate");
 }
 
+TEST(Program, ReadIsWhatANodeOrTheHostReads) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {4}}), gamma = p.input("gamma", {DType::f32, {4}});
+  const Value half = p.input("half", {DType::bf16, {2, 4}});
+  const std::vector<Value> out = p.emit(op::layer_norm, {relu(x), gamma, {}});
+  p.output("y", out[0]);
+  const std::vector<bool> read = p.read();
+  const auto is_read = [&](Value v) { return static_cast<bool>(read[static_cast<size_t>(v.id)]); };
+  EXPECT_TRUE(is_read(x) && is_read(gamma) && is_read(out[0]));
+  EXPECT_FALSE(is_read(half) || is_read(out[1]) || is_read(out[2]));
+}
+
 TEST(Autograd, SumsTheGradientsOfAValueUsedTwiceAndLeavesTheRestAlone) {
   Program p;
   const Value x = p.input("x", {DType::f32, {4}}), other = p.input("other", {DType::f32, {4}});

@@ -59,6 +59,15 @@ void Program::output(const std::string& name, Value value, bool of_last_run) {
   of_last_run_.push_back(of_last_run);
 }
 
+std::vector<bool> Program::read() const {
+  std::vector<bool> read(values_.size(), false);
+  for (const auto& [name, id] : outputs_) read[static_cast<size_t>(id)] = true;
+  for (const Node& node : nodes_)
+    for (const int id : node.in)
+      if (id >= 0) read[static_cast<size_t>(id)] = true;
+  return read;
+}
+
 void Program::remove_dead_nodes() {
   std::vector<bool> needed(values_.size(), false);
   for (const auto& [name, id] : outputs_) needed[static_cast<size_t>(id)] = true;

@@ -74,6 +74,9 @@ class Program {
   int64_t longest_row() const { return longest_row_; }
   void set_longest_row(int64_t tokens) { longest_row_ = tokens; }
 
+  /// By value: whether a node reads it or the host does.  A kernel need not write what nobody reads.
+  std::vector<bool> read() const;
+
   /// Keeps the nodes that an output or a state update needs; the rest goes.  Value ids stay.
   void remove_dead_nodes();
 

@@ -35,6 +35,7 @@ CudaExecutable::CudaExecutable(Device& device, const Program& program, const Sel
     outputs_.push_back({address(id), bytes_of(program.type(id)), !program.is_of_last_run(o)});
   }
   lay_out_ring();
+  const std::vector<bool> read = program.read();
   for (size_t n = 0; n < selection.size(); ++n) {
     const auto* impl = static_cast<const CudaImpl*>(selection[n]);
     if (impl->launch == nullptr) continue;  // a view
@@ -43,6 +44,7 @@ CudaExecutable::CudaExecutable(Device& device, const Program& program, const Sel
               device.side,    fork_, device.products};
     for (int id : node.in) call.in.push_back(address(id));
     for (int id : node.out) call.out.push_back(address(id));
+    call.out_is_read = node.out.empty() || read[static_cast<size_t>(node.out[0])];
     call.nccl = device.nccl;
     use_rounded(call, plan);
     steps_.push_back({impl, static_cast<int>(n), std::move(call)});

@@ -24,6 +24,7 @@ struct Call {
   const void* bias = nullptr;    ///< the same of its bias, where it has one
   void* rounded = nullptr;  ///< of adamw, all_gather: the rounded copy of operand 0 that it writes, or null
   DType rounded_type = DType::f32;
+  bool out_is_read = true;     ///< of out[0]: else it need not be written
   const Nccl* nccl = nullptr;  ///< of all_reduce, all_gather; null: this process is alone
 
   /// The stream for late outputs: it begins behind what was launched on `stream` so far, and runs beside what
