@@ -6,7 +6,8 @@
 The direction is the table of lathe_layer(... SEES ...) lines in CMakeLists.txt and nothing else; what a layer sees, it
 sees with all that lies below. Three rules stand beside the table: a device's folder lathe/backends/X is seen by
 lathe/backends alone; headers of device libraries appear only below lathe/backends; and the first statement of each CUDA
-kernel is `follow();`, on which lathe/backends/cuda/graph_edges.h relies.
+kernel is `follow();`, on which lathe/backends/cuda/graph.h relies, or a call of a function `…_that_follows`, which says it
+later, behind what touches nothing that kernels write.
 """
 import pathlib
 import re
@@ -16,7 +17,7 @@ LAYER = re.compile(r"^lathe_layer\(\s*(\w+)\s+FOLDER\s+(\S+?)(?:\s+SEES\s+([\w ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 DEVICE_LIBRARY = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|cutensor|cutlass/|nccl|nvToolsExt|nvtx|hip/|mlx/|mpi\.h|gloo/|jaccl/|"
                             r"Metal/|MetalPerformance|Accelerate/|dnnl|oneapi/)")
-KERNEL = re.compile(r"__global__\b[^;{]*\{\s*(follow\(\);)?")
+KERNEL = re.compile(r"__global__\b[^;{]*\{\s*(follow\(\);|\w+_that_follows\b)?")
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".inc"}
 
 

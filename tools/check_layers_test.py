@@ -60,6 +60,7 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(["lathe/core/a.cc:2: a kernel begins with follow();"],
                          found(core__a="\n__global__ void f(int n) {\n  g();\n  follow();\n}\n"))
         self.assertEqual([], found(core__a="__global__ void f(int n);\n__global__ void f(int n) {\n  follow();\n}\n"))
+        self.assertEqual([], found(core__a="__global__ void f(int n) {\n  g_that_follows<1>(n);\n}\n"))
 
     def test_own_tree_has_all_layers(self):
         root = pathlib.Path(__file__).parent.parent

@@ -233,18 +233,6 @@ const OpDef linear_gelu{
     .fuses = "x = linear(a, w, b); y = gelu(x)",
 };
 
-/// The gradient before the activation that comes before a linear layer; x: before it.
-const OpDef linear_bwd_input_gelu{
-    .name = "linear_bwd_input_gelu",
-    .signature = "dy[..,n] w[n,k]:f32 x[..,k]:dy -> dx[..,k]:dy",
-    .gradient = not_differentiable,
-    .reference = by_parts,
-    .cases = linear_bwd_input_add_cases,
-    .bound = kBound,
-    .cost = cost,
-    .fuses = "t = linear_bwd_input(dy, w); dx = gelu_bwd(t, x)",
-};
-
 /// BERT's embeddings.
 const OpDef embed_layer_norm{
     .name = "embed_layer_norm",

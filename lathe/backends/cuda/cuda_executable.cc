@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lathe/backends/cuda/graph_edges.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::cuda {
@@ -54,11 +53,7 @@ CudaExecutable::CudaExecutable(Device& device, const Program& program, const Sel
   graph_ = capture(false);
 }
 
-CudaExecutable::~CudaExecutable() {
-  cudaStreamSynchronize(device_.compute);
-  for (cudaGraphExec_t graph : {graph_, timed_graph_})
-    if (graph != nullptr) cudaGraphExecDestroy(graph);
-}
+CudaExecutable::~CudaExecutable() { cudaStreamSynchronize(device_.compute); }
 
 /// Places of inputs and outputs in the pieces that cross, and the memory of all runs in flight.
 void CudaExecutable::lay_out_ring() {
@@ -119,30 +114,12 @@ void CudaExecutable::use_rounded(Call& call, const MemoryPlan& plan) {
   }
 }
 
-Launches launches_of(cudaGraph_t graph) {
-  size_t count = 0;
-  check(cudaGraphGetNodes(graph, nullptr, &count), "counting a graph's nodes");
-  std::vector<cudaGraphNode_t> nodes(count);
-  check(cudaGraphGetNodes(graph, nodes.data(), &count), "counting a graph's nodes");
-  Launches launches;
-  for (cudaGraphNode_t node : nodes) {
-    cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
-    check(cudaGraphNodeGetType(node, &type), "counting a graph's nodes");
-    if (type == cudaGraphNodeTypeKernel) ++launches["kernel"];
-    if (type == cudaGraphNodeTypeMemcpy) ++launches["copy"];
-    if (type == cudaGraphNodeTypeMemset) ++launches["fill"];
-  }
-  return launches;
-}
-
-cudaGraphExec_t CudaExecutable::capture(bool timed) {
+std::unique_ptr<Graph> CudaExecutable::capture(bool timed) {
   const cudaStream_t stream = device_.compute;
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "capturing");
   const auto mark = [&](size_t i) {
     if (timed) check(cudaEventRecordWithFlags(*marks_[i], stream, cudaEventRecordExternal), "capturing");
   };
-  cudaGraph_t graph = nullptr;
-  try {
+  return std::make_unique<Graph>(stream, [&] {
     for (size_t i = 0; i < steps_.size(); ++i) {
       mark(i);
       Call call = steps_[i].call;
@@ -152,19 +129,7 @@ cudaGraphExec_t CudaExecutable::capture(bool timed) {
     join_late(nullptr);
     join_messages(nullptr);
     mark(steps_.size());
-  } catch (...) {
-    cudaStreamEndCapture(stream, &graph);
-    if (graph != nullptr) cudaGraphDestroy(graph);
-    throw;
-  }
-  check(cudaStreamEndCapture(stream, &graph), "capturing");
-  if (!timed) launches_ = launches_of(graph);
-  launch_ahead(graph);
-  cudaGraphExec_t executable = nullptr;
-  const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
-  cudaGraphDestroy(graph);
-  check(error, "making a graph of a program");
-  return executable;
+  });
 }
 
 void CudaExecutable::launch(const CudaImpl& impl, const Call& call) {
@@ -255,7 +220,7 @@ void CudaExecutable::launch(InFlight& flight) {
   }
   for (const auto& state : read_) state->refresh(compute);
   for (const Scatter& parts : scatters_) scatter(compute, parts, by_engine ? flight.staged : flight.inputs);
-  check(cudaGraphLaunch(profile_ ? timed_graph_ : graph_, compute), "launching a graph");
+  check(cudaGraphLaunch(profile_ ? *timed_graph_ : *graph_, compute), "launching a graph");
   for (const auto& state : written_) state->changed();
   for (const auto& [state, copy] : updated_) state->updated(copy);
   for (const Crossing& output : outputs_)

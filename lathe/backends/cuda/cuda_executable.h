@@ -6,6 +6,7 @@
 
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/device.h"
+#include "lathe/backends/cuda/graph.h"
 #include "lathe/backends/cuda/kernels/transfer.h"
 #include "lathe/backends/cuda/rounded_states.h"
 
@@ -34,7 +35,7 @@ class CudaExecutable : public Executable {
   Status wait(Event event) override;
   Status read(Event event, size_t index, std::span<std::byte> destination) override;
   /// The graph's nodes that are no events.
-  Result<Launches> launches(const Slot&) override { return launches_; }
+  Result<Launches> launches(const Slot&) override { return graph_->launches(); }
   void profile(bool on) override;
   std::vector<Span> timeline() const override;
 
@@ -60,7 +61,7 @@ class CudaExecutable : public Executable {
 
   void lay_out_ring();
   void use_rounded(Call& call, const MemoryPlan& plan);
-  cudaGraphExec_t capture(bool timed);
+  std::unique_ptr<Graph> capture(bool timed);
   void launch(InFlight& flight);
   Status copy_out(std::span<std::byte> to, const Crossing& output);
 
@@ -79,8 +80,7 @@ class CudaExecutable : public Executable {
   std::vector<Scatter> scatters_;
   Buffer pinned_, staged_;
   InFlight ring_[kRing];
-  cudaGraphExec_t graph_ = nullptr, timed_graph_ = nullptr;
-  Launches launches_;
+  std::unique_ptr<Graph> graph_, timed_graph_;
   Mark fork_, late_done_, messages_done_;
   struct Piece {
     const std::byte* data;

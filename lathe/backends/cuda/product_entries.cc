@@ -16,6 +16,8 @@ constexpr size_t kAlignment = 256;
 
 int64_t rows_of(const Type& type) { return elements(type) / type.shape.back(); }
 
+bool is_forward(const Node& node) { return node.op == &op::linear || node.op == &op::linear_gelu; }
+
 /// y[M,N] = x[M,K] · W[N,K]ᵀ
 Product forward(const Node& node, const Program& program) {
   const Type& x = program.type(node.in[0]);
@@ -65,13 +67,26 @@ Workspace workspace(const Node& node, const Program& program, const Product& p) 
     return aligned(static_cast<size_t>(elements(program.type(node.in[input]))) * size_of(p.type));
   };
   w.weight = rounded(1);
-  w.bias = node.op == &op::linear ? rounded(2) : 0;
+  w.bias = is_forward(node) ? rounded(2) : 0;
   return w;
 }
 
 template <Product (*kDescribe)(const Node&, const Program&)>
 size_t workspace_bytes(const Node& node, const Program& program) {
   return workspace(node, program, kDescribe(node, program)).total();
+}
+
+/// Whether the weight's state is as it was when the program began.
+bool is_settled(const Node& node, const Program& program) {
+  const auto place = state_of(program, node.in[1]);
+  for (const Node& before : program.nodes()) {
+    if (&before == &node) break;
+    for (const InPlace& update : before.op->in_place) {
+      const auto updated = state_of(program, before.in[static_cast<size_t>(update.in)]);
+      if (place && updated && updated->state == place->state) return false;
+    }
+  }
+  return place.has_value();
 }
 
 /// The product with its addresses.  Weights that no state holds are rounded into the workspace.
@@ -88,9 +103,11 @@ Product addressed(const Call& c, bool round) {
     return place;
   };
   if (!p.a_transposed) p.b = as_activations(1, c.weight, c.workspace + w.product);
-  if (c.node.op == &op::linear) p.bias = as_activations(2, c.bias, c.workspace + w.product + w.weight);
+  p.b_is_settled = c.weight != nullptr && is_settled(c.node, c.program);
+  if (is_forward(c.node)) p.bias = as_activations(2, c.bias, c.workspace + w.product + w.weight);
   if (p.a_transposed) p.a_sums = c.output<float>(1);
   if (c.node.op == &op::linear_bwd_input_add) p.addend = c.in[2];
+  if (c.node.op == &op::linear_gelu) p.gelu = c.out[1], p.c_is_read = c.out_is_read;
   return p;
 }
 
@@ -117,9 +134,13 @@ bool library_accepts(const Node& node, const Program& program) {
 }
 
 template <Product (*kDescribe)(const Node&, const Program&)>
-void add(std::vector<Entry>& entries, const OpDef& op, uint32_t late_outputs = 0) {
+void add_library(std::vector<Entry>& entries, const OpDef& op, uint32_t late_outputs = 0) {
   entries.push_back({&op, "cublaslt", run_library<kDescribe>, workspace_bytes<kDescribe>,
                      library_accepts<kDescribe>, prepare<kDescribe>, late_outputs});
+}
+template <Product (*kDescribe)(const Node&, const Program&)>
+void add(std::vector<Entry>& entries, const OpDef& op, uint32_t late_outputs = 0) {
+  add_library<kDescribe>(entries, op, late_outputs);
   entries.push_back(
       {&op, "plain", run_plain<kDescribe>, workspace_bytes<kDescribe>, nullptr, nullptr, late_outputs});
 }
@@ -142,6 +163,7 @@ std::vector<Entry> product_entries() {
   add<forward>(entries, op::linear);
   add<input_gradient>(entries, op::linear_bwd_input);
   add<input_gradient>(entries, op::linear_bwd_input_add);
+  add_library<forward>(entries, op::linear_gelu);
   add<weight_gradient>(entries, op::linear_bwd_weight, 0b11);
   add<weight_gradient>(entries, op::linear_bwd_weight_cast, 0b11);
   entries.push_back({&op::linear_int8, "dp4a", run_int8, int8_workspace});

@@ -5,7 +5,10 @@
 #include <sstream>
 
 #include "lathe/backends/cuda/device.h"
+#include "lathe/backends/cuda/graph.h"
 #include "lathe/backends/cuda/kernels/column_sums.h"
+#include "lathe/backends/cuda/kernels/elementwise.h"
+#include "lathe/backends/cuda/kernels/few_rows_product.h"
 #include "lathe/backends/cuda/kernels/weight_gradient.h"
 #include "lathe/core/error.h"
 
@@ -13,7 +16,9 @@ namespace lathe::cuda {
 namespace {
 
 constexpr size_t kMostWorkspace = size_t{32} << 20;  // NVIDIA's advice for Hopper
-constexpr int kCandidates = 8, kTimedRuns = 6;
+constexpr int kCandidates = 32, kTimedRuns = 6;
+/// Of the library's: of f32, what it names first is often not the fastest.
+int candidates(const Product& p) { return p.type == DType::f32 ? kCandidates : kCandidates / 4; }
 
 cudaDataType_t type_of(DType dtype) {
   return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
@@ -26,6 +31,41 @@ void check(cublasStatus_t status, const char* doing) {
 
 /// An address for what is never run.
 float* anywhere() { return reinterpret_cast<float*>(uintptr_t{256}); }
+
+/// A kernel that may compute a product instead of the library, in some ways.
+struct OwnKernel {
+  int (*ways)();
+  bool (*accepts)(const Product&, int way);
+  cudaError_t (*launch)(cudaStream_t, const Product&, int way);
+};
+/// Choices that are written down number the ways of all of them, one after the other.
+constexpr OwnKernel kOwnKernels[] = {
+    {weight_gradient_ways, weight_gradient_accepts, weight_gradient},
+    {few_rows_product_ways, few_rows_product_accepts, few_rows_product},
+};
+
+int own_ways() {
+  int ways = 0;
+  for (const OwnKernel& kernel : kOwnKernels) ways += kernel.ways();
+  return ways;
+}
+
+/// The own kernel of this number, and its way; null if there is none.
+std::pair<const OwnKernel*, int> own_kernel(int way) {
+  for (const OwnKernel& kernel : kOwnKernels) {
+    if (way < kernel.ways()) return {&kernel, way};
+    way -= kernel.ways();
+  }
+  return {nullptr, 0};
+}
+bool own_accepts(const Product& p, int number) {
+  const auto [kernel, way] = own_kernel(number);
+  return kernel != nullptr && kernel->accepts(p, way);
+}
+cudaError_t own_launch(cudaStream_t stream, const Product& p, int number) {
+  const auto [kernel, way] = own_kernel(number);
+  return kernel->launch(stream, p, way);
+}
 
 /// The largest power of two up to 256 that divides the address.
 uint32_t alignment_of(const void* pointer) {
@@ -56,7 +96,8 @@ struct Products::Plan {
   float ms = INFINITY;  // of the chosen algorithm
 };
 
-Products::Products(const CublasLt& library, bool tf32) : library_(library), tf32_(tf32) {
+Products::Products(const CublasLt& library, bool tf32, bool own)
+    : library_(library), tf32_(tf32), ways_(own ? own_ways() : 0) {
   cudaDeviceProp gpu{};
   cuda::check(cudaGetDeviceProperties(&gpu, 0), "asking for the GPU");
   multiprocessors_ = gpu.multiProcessorCount;
@@ -94,7 +135,8 @@ Products::Key Products::key_of(const Product& p) const {
   const auto flag = [](bool set, int bit) { return int64_t{set} << bit; };
   const int64_t flags = flag(p.a_transposed, 0) | flag(p.b_transposed, 1) | flag(p.bias != nullptr, 2) |
                         flag(p.addend != nullptr, 3) | flag(p.a_sums != nullptr, 4) |
-                        flag(tf32_ && p.type == DType::f32, 5) | flag(p.e4m3, 6);
+                        flag(tf32_ && p.type == DType::f32, 5) | flag(p.e4m3, 6) |
+                        flag(p.gelu != nullptr, 7) | flag(!p.c_is_read, 8);
   const int64_t alignment = alignment_of(p.a) << 20 | alignment_of(p.b) << 10 | alignment_of(p.c);
   return {p.m, p.n, p.k, int64_t(p.type), int64_t(p.c_type), flags, alignment, alignment_of(p.addend)};
 }
@@ -121,6 +163,8 @@ Product Products::example_of(const Key& kind) {
   if (flag(2)) p.bias = anywhere();
   if (flag(3)) p.addend = address(addend);
   if (flag(4)) p.a_sums = anywhere();
+  if (flag(7)) p.gelu = anywhere();
+  p.c_is_read = !flag(8);
   return p;
 }
 
@@ -176,16 +220,17 @@ void Products::point_at(const Plan& plan, const Product& p) const {
 cublasStatus_t Products::run(const Plan& plan, const cublasLtMatmulAlgo_t& algo, cudaStream_t stream,
                              const Product& p, void* workspace) const {
   if (plan.kernel >= kOwn)
-    return weight_gradient(stream, p, plan.kernel - kOwn) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
-                                                                         : CUBLAS_STATUS_EXECUTION_FAILED;
+    return own_launch(stream, p, plan.kernel - kOwn) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
+                                                                    : CUBLAS_STATUS_EXECUTION_FAILED;
   point_at(plan, p);
   const float one = 1, beta = p.addend != nullptr ? 1.0f : 0.0f;
   const void* addend = p.addend != nullptr ? p.addend : p.c;
   const cublasStatus_t status =
       library_.Matmul(handle_, plan.matmul, &one, p.b, plan.b, p.a, plan.a, &beta, addend, plan.c, p.c,
                       plan.c, &algo, workspace, plan.workspace_bytes, stream);
-  if (plan.kernel == kLibraryAndSums && status == CUBLAS_STATUS_SUCCESS)
-    column_sums(stream, p.type, p.k, p.m, p.a, p.a_sums, workspace);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (plan.kernel == kLibraryAndSums) column_sums(stream, p.type, p.k, p.m, p.a, p.a_sums, workspace);
+  if (p.gelu != nullptr) gelu(stream, p.c_type, p.m * p.n, p.c, p.gelu);
   return status;
 }
 
@@ -205,18 +250,23 @@ void Products::choose(Plan& plan, cudaStream_t stream, const Product& p, void* w
   cublasLtMatmulHeuristicResult_t found[kCandidates];
   int count = 0;
   library_.MatmulAlgoGetHeuristic(handle_, plan.matmul, plan.b, plan.a, plan.c, plan.c, preference,
-                                  kCandidates, found, &count);
+                                  candidates(p), found, &count);
   library_.MatmulPreferenceDestroy(preference);
   for (int i = 0; i < count; ++i) time(plan, found[i].algo, stream, p, workspace);
 }
 
-/// Takes the algorithm if it is faster than the plan's.
+/// Takes the algorithm if it is faster than the plan's.  Timed as a graph, as it will run: launches alone
+/// take longer than products of few rows.
 void Products::time(Plan& plan, const cublasLtMatmulAlgo_t& algo, cudaStream_t stream, const Product& p,
                     void* workspace) const {
   if (run(plan, algo, stream, p, workspace) != CUBLAS_STATUS_SUCCESS) return;
+  const Graph graph(stream, [&] {
+    for (int r = 0; r < kTimedRuns; ++r) (void)run(plan, algo, stream, p, workspace);
+  });
   const Mark begin(true), end(true);
+  cuda::check(cudaGraphLaunch(graph, stream), "timing a product");
   cuda::check(cudaEventRecord(begin, stream), "timing a product");
-  for (int r = 0; r < kTimedRuns; ++r) (void)run(plan, algo, stream, p, workspace);
+  cuda::check(cudaGraphLaunch(graph, stream), "timing a product");
   cuda::check(cudaEventRecord(end, stream), "timing a product");
   cuda::check(cudaEventSynchronize(end), "timing a product");
   float ms = 0;
@@ -225,8 +275,12 @@ void Products::time(Plan& plan, const cublasLtMatmulAlgo_t& algo, cudaStream_t s
 }
 
 /// Gradients of weights run beside other nodes: what leaves these multiprocessors may take longer.  How many
-/// the library's kernels hold is not known.  The weights are those under which whole steps were shortest.
+/// the library's kernels hold is not known.  Kernels for few rows read weights while what comes before them
+/// runs, which products behind one another do not show.  The weights are those under which whole steps and
+/// forward passes were shortest.
 float Products::cost(const Plan& plan, const Product& p) const {
+  constexpr float kReadsAhead = .75f;
+  if (!p.a_transposed) return plan.kernel >= kOwn ? kReadsAhead * plan.ms : plan.ms;
   float share = 1;
   if (plan.kernel >= kOwn) {
     const auto blocks = static_cast<float>(weight_gradient_blocks(p, plan.kernel - kOwn));
@@ -236,7 +290,7 @@ float Products::cost(const Plan& plan, const Product& p) const {
 }
 
 bool Products::works(const Plan& plan, const Product& p) const {
-  if (plan.kernel >= kOwn) return weight_gradient_accepts(p, plan.kernel - kOwn);
+  if (plan.kernel >= kOwn) return own_accepts(p, plan.kernel - kOwn);
   cublasLtMatmulHeuristicResult_t result;
   return library_.MatmulAlgoCheck(handle_, plan.matmul, plan.b, plan.a, plan.c, plan.c, &plan.algo,
                                   &result) == CUBLAS_STATUS_SUCCESS &&
@@ -254,9 +308,9 @@ void Products::prepare(cudaStream_t stream, const Product& p, void* workspace) {
     if (works(*known, p)) return;
   }
   std::unique_ptr<Plan> best;
-  for (int kernel = kLibrary; kernel < kOwn + weight_gradient_ways(); ++kernel) {
+  for (int kernel = kLibrary; kernel < kOwn + ways_; ++kernel) {
     if (kernel == kLibraryAndSums && p.a_sums == nullptr) continue;
-    if (kernel >= kOwn && !weight_gradient_accepts(p, kernel - kOwn)) continue;
+    if (kernel >= kOwn && !own_accepts(p, kernel - kOwn)) continue;
     std::unique_ptr<Plan> plan = describe(p, kernel);
     if (kernel < kOwn)
       choose(*plan, stream, p, workspace);
@@ -310,7 +364,7 @@ void Products::load_kernels(const std::stop_token& stop) const {
 std::string Products::header() const {
   cudaDeviceProp gpu{};
   cuda::check(cudaGetDeviceProperties(&gpu, 0), "asking for the GPU");
-  return fmt::format("cublaslt {} {}", library_.GetVersion(), gpu.name);
+  return fmt::format("cublaslt {} {}, {} ways of own kernels", library_.GetVersion(), gpu.name, ways_);
 }
 
 std::string Products::choices() const {

@@ -27,16 +27,19 @@ struct Product {
   const float *a_scales = nullptr, *b_scales = nullptr;  ///< [m] and [n], of the rows of e4m3
   const void* bias = nullptr;                            ///< [n], added to every row
   const void* addend = nullptr;                          ///< [m,n]
-  float* a_sums = nullptr;  ///< [m]; with A transposed: Σ over k of A[k,m], the gradient of a bias
+  float* a_sums = nullptr;    ///< [m]; with A transposed: Σ over k of A[k,m], the gradient of a bias
+  void* gelu = nullptr;       ///< [m,n]; takes gelu of C as it is stored
+  bool c_is_read = true;      ///< beside `gelu`; else C may be left as it is, or not
+  bool b_is_settled = false;  ///< nothing that was launched before it, and still runs, writes B
 };
 
-/// The matrix products of one device, by cuBLASLt or, gradients of weights, a kernel of its own.  For each
-/// kind (shape, layout, epilogue) the candidates are timed once.  Counts of tokens that differ by less than a
-/// quarter are of one kind.
+/// The matrix products of one device, by cuBLASLt or, gradients of weights and products of few rows, kernels
+/// of their own.  For each kind (shape, layout, epilogue) the candidates are timed once.
+/// Counts of tokens that differ by less than a quarter are of one kind.
 class Products {
  public:
-  /// tf32: products of f32 round their operands to 10 bits of mantissa.
-  Products(const CublasLt& library, bool tf32);
+  /// tf32: products of f32 round their operands to 10 bits of mantissa.  own: also by kernels of its own.
+  Products(const CublasLt& library, bool tf32, bool own = true);
   ~Products();
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
@@ -68,7 +71,8 @@ class Products {
  private:
   struct Plan;
   using Key = std::array<int64_t, 8>;
-  /// Who computes it; numbers from kOwn on are the ways of weight_gradient.h.
+  /// Who computes it; numbers from kOwn on are ways of own kernels.  The library knows no exact GELU, which
+  /// is a kernel behind it.
   enum Kernel : int { kLibrary, kLibraryAndSums, kOwn };  // the second: a_sums by column_sums.h
   struct Choice {
     cublasLtMatmulAlgo_t algo{};
@@ -90,6 +94,7 @@ class Products {
 
   const CublasLt& library_;
   bool tf32_;
+  int ways_;  ///< of own kernels
   int multiprocessors_ = 0;
   cublasLtHandle_t handle_ = nullptr;
   mutable std::mutex mutex_;

@@ -21,7 +21,7 @@ std::optional<StatePlace> state_of(const Program& program, int value) {
 }
 
 RoundedInputs rounded_inputs(const Node& node, const Program& program) {
-  const bool forward = node.op == &op::linear || node.op == &op::linear_fp8;
+  const bool forward = node.op == &op::linear || node.op == &op::linear_gelu || node.op == &op::linear_fp8;
   const bool backward = node.op == &op::linear_bwd_input || node.op == &op::linear_bwd_input_add ||
                         node.op == &op::linear_fp8_bwd_input || node.op == &op::linear_fp8_bwd_input_add;
   if (!forward && !backward) return {};

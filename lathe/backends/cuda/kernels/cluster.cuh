@@ -44,6 +44,11 @@ __device__ inline int blocks_in_cluster() {
   return static_cast<int>(blocks);
 }
 
+/// Waits for all threads of the cluster, which see then what each of them wrote.
+__device__ inline void sync_cluster() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
 /// The address of the same place in another block of the cluster.
 __device__ inline uint32_t in_block(uint32_t address, int rank) {
   uint32_t there;

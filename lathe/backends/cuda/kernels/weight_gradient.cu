@@ -3,30 +3,22 @@
 // groups of four warps multiply them, 64 rows of the tile each.  Both operands lie with m and n contiguous,
 // as the instructions can read them.  Columns of ones behind those of B give the sums of A. Source: PTX
 // ISA 9.0, "Asynchronous warpgroup level matrix instructions" and "Tensor copy instructions".
-#include <cuda.h>
-
 #include <iterator>
 
-#include "lathe/backends/cuda/kernels/cluster.cuh"
-#include "lathe/backends/cuda/kernels/common.cuh"
+#include "lathe/backends/cuda/kernels/tensor_map.h"
 #include "lathe/backends/cuda/kernels/vector.cuh"
+#include "lathe/backends/cuda/kernels/warpgroup_product.cuh"
 #include "lathe/backends/cuda/kernels/weight_gradient.h"
 #include "lathe/backends/cuda/products.h"
 
 namespace lathe::cuda {
 namespace {
 
-constexpr int kGroup = 4 * kWarp;  // threads that multiply together
-constexpr int kSlice = 64;         // rows of A and B that are brought at once
-constexpr int kPanel = 64;         // columns that the copy engine lays side by side: 128 bytes, swizzled
-constexpr int kPanelBytes = kSlice * kPanel * 2;
-constexpr size_t kMostShared = 227 << 10;
-
 /// Tiles of kGroups · 64 × kCols elements of C; sums over k in kParts parts.
 template <int kGroupsOf, int kColsOf, int kPartsOf>
 struct Tiling {
   static constexpr int kGroups = kGroupsOf, kRows = 64 * kGroups, kCols = kColsOf, kParts = kPartsOf;
-  static constexpr int kConsumers = kGroups * kGroup, kThreads = kConsumers + kWarp;
+  static constexpr int kConsumers = kGroups * kProductGroup, kThreads = kConsumers + kWarp;
   static constexpr int kABytes = kRows * kSlice * 2, kBBytes = kCols * kSlice * 2;
   static constexpr int kStageBytes = kABytes + kBBytes + kPanelBytes;  // the last: ones
   static constexpr int kStages = static_cast<int>((kMostShared - 2048) / kStageBytes);
@@ -41,84 +33,6 @@ struct Tiling {
   static_assert(kCols % kPanel == 0 && kShare % 8 == 0 && (kParts & (kParts - 1)) == 0 && kStages >= 3);
   static_assert(kOut + kRows * kPitch * 4 <= kStagesBytes);
 };
-
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-__device__ inline void arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-__device__ inline void sync_cluster() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-
-/// A box of panels from row `row` and panel `panel` on.
-__device__ inline void bring(uint32_t to, const CUtensorMap& map, int row, int panel, uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
-      "[%5];" ::"r"(to),
-      "l"(&map), "r"(0), "r"(row), "r"(panel), "r"(barrier)
-      : "memory");
-}
-/// Describes panels for the multiplying instructions.
-__device__ inline uint64_t describe(uint32_t address) {
-  constexpr uint64_t kSwizzle128 = 1, kEightRows = 8 * kPanel * 2;
-  return kSwizzle128 << 62 | kEightRows / 16 << 32 | uint64_t{kPanelBytes / 16} << 16 |
-         (address & 0x3ffff) / 16;
-}
-
-// clang-format off
-#define LT_D64 \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define LT_D68 \
-  LT_D64 ", " \
-  "%64, %65, %66, %67"
-#define LT_D96 \
-  LT_D68 ", " \
-  "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
-  "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define LT_D100 \
-  LT_D96 ", " \
-  "%96, %97, %98, %99"
-#define LT_F4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define LT_F32(i) LT_F4(i), LT_F4(i + 4), LT_F4(i + 8), LT_F4(i + 12), LT_F4(i + 16), LT_F4(i + 20), LT_F4(i + 24), LT_F4(i + 28)
-#define LT_MULTIPLY_TYPE(type, n, sums, a_operand, b_operand, ...)                              \
-  asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"                                        \
-               "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type                   \
-               " {" sums "}, " a_operand ", " b_operand ", p, 1, 1, 1, 1;\n}"                   \
-               : __VA_ARGS__ : "l"(a), "l"(b))
-#define LT_MULTIPLY(...)                            \
-  if constexpr (std::is_same_v<T, __half>)          \
-    LT_MULTIPLY_TYPE("f16", __VA_ARGS__);           \
-  else                                              \
-    LT_MULTIPLY_TYPE("bf16", __VA_ARGS__)
-// clang-format on
-
-/// d += Aᵀ·B for 64 rows of the tile, all its columns and, with kSums, those of ones, and 16 of k.
-template <typename T, bool kSums>
-__device__ inline void multiply(float (&d)[68], uint64_t a, uint64_t b) {
-  if constexpr (kSums) {
-    LT_MULTIPLY("136", LT_D68, "%68", "%69", LT_F32(0), LT_F32(32), LT_F4(64));
-  } else {
-    LT_MULTIPLY("128", LT_D64, "%64", "%65", LT_F32(0), LT_F32(32));
-  }
-}
-template <typename T, bool kSums>
-__device__ inline void multiply(float (&d)[100], uint64_t a, uint64_t b) {
-  if constexpr (kSums) {
-    LT_MULTIPLY("200", LT_D100, "%100", "%101", LT_F32(0), LT_F32(32), LT_F32(64), LT_F4(96));
-  } else {
-    LT_MULTIPLY("192", LT_D96, "%96", "%97", LT_F32(0), LT_F32(32), LT_F32(64));
-  }
-}
-
-template <int kPending>
-__device__ inline void wait_for_products() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
-}
-#endif
 
 /// What the kernel wants to know beside the two maps.
 struct Target {
@@ -138,8 +52,8 @@ __device__ inline void produce(const CUtensorMap& a_map, const CUtensorMap& b_ma
     if (round > 0) await_barrier(empty + 8 * stage, (round - 1) % 2);
     const uint32_t a = stages + stage * W::kStageBytes;
     expect(full + 8 * stage, W::kABytes + W::kBBytes);
-    bring(a, a_map, slice * kSlice, first_row / kPanel, full + 8 * stage);
-    bring(a + W::kABytes, b_map, slice * kSlice, first_col / kPanel, full + 8 * stage);
+    bring_panels(a, a_map, slice * kSlice, first_row / kPanel, full + 8 * stage);
+    bring_panels(a + W::kABytes, b_map, slice * kSlice, first_col / kPanel, full + 8 * stage);
   }
 }
 
@@ -150,7 +64,7 @@ __device__ inline void fill_ones(uint8_t* memory) {
   for (int i = static_cast<int>(threadIdx.x); i < W::kStages * kPieces; i += W::kConsumers)
     *reinterpret_cast<uint4*>(memory + (i / kPieces + 1) * W::kStageBytes - kPanelBytes + i % kPieces * 16) =
         make_uint4(pair, pair, pair, pair);
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  publish();
 }
 
 template <typename W>
@@ -166,18 +80,19 @@ __device__ inline void consume(float (&d)[kCount], int count, uint32_t stages, u
   for (int i = 0; i < count; ++i) {
     const int stage = i % W::kStages;
     await_barrier(full + 8 * stage, i / W::kStages % 2);
-    const uint32_t a = stages + stage * W::kStageBytes + thread / kGroup * kPanelBytes;
+    const uint32_t a = stages + stage * W::kStageBytes + thread / kProductGroup * kPanelBytes;
     const uint32_t b = stages + stage * W::kStageBytes + W::kABytes;
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    begin_slice();
 #pragma unroll
     for (int row = 0; row < kSlice; row += 16)
-      multiply<T, kSums>(d, describe(a + row * kPanel * 2), describe(b + row * kPanel * 2));
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    wait_for_products<1>();
-    if (i > 0 && thread % kGroup == 0)
+      multiply_slice<T, W::kCols + (kSums ? 8 : 0), 1, 1>(d, describe_operand(a + row * kPanel * 2),
+                                                          describe_operand(b + row * kPanel * 2));
+    commit_slice();
+    await_slices<1>();
+    if (i > 0 && thread % kProductGroup == 0)
       arrive(empty + 8 * ((i - 1) % W::kStages));  // the slice before is free
   }
-  wait_for_products<0>();
+  await_slices<0>();
 }
 
 /// d[part · kOwn …] for any part.
@@ -314,32 +229,6 @@ __global__ void LT_CLUSTER(W::kParts) __launch_bounds__(W::kThreads, 1)
 #endif
 }
 
-decltype(&cuTensorMapEncodeTiled) find_encode() {
-  void* entry = nullptr;
-  constexpr unsigned kVersion = 12000;  // the first that has it
-  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, kVersion, cudaEnableDefault,
-                                       nullptr) != cudaSuccess)
-    return nullptr;
-  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
-}
-
-/// x[rows, cols] as boxes of kSlice rows and `box_cols` columns, in panels; what is outside is zero.
-CUresult describe_rows(CUtensorMap& map, const void* x, DType type, int64_t rows, int64_t cols,
-                       int box_cols) {
-  static const auto encode = find_encode();
-  if (encode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  const auto number = [](int64_t value) { return static_cast<cuuint64_t>(value); };
-  const cuuint64_t sizes[3] = {kPanel, number(rows), number(cols / kPanel)};
-  const cuuint64_t strides[2] = {number(cols * 2), kPanel * 2};
-  const cuuint32_t box[3] = {kPanel, kSlice, static_cast<cuuint32_t>(box_cols / kPanel)};
-  const cuuint32_t steps[3] = {1, 1, 1};
-  const CUtensorMapDataType element =
-      type == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  return encode(&map, element, 3, const_cast<void*>(x), sizes, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-}
-
 template <typename W>
 dim3 grid_of(const Product& p) {
   return dim3(static_cast<unsigned>(ceil_div(p.m, W::kRows) * W::kParts),
@@ -349,8 +238,8 @@ dim3 grid_of(const Product& p) {
 template <typename W>
 cudaError_t launch(cudaStream_t stream, const Product& p) {
   CUtensorMap a, b;
-  if (describe_rows(a, p.a, p.type, p.k, p.m, W::kRows) != CUDA_SUCCESS ||
-      describe_rows(b, p.b, p.type, p.k, p.n, W::kCols) != CUDA_SUCCESS)
+  if (describe_panels(a, p.a, p.type, p.k, p.m, W::kRows) != CUDA_SUCCESS ||
+      describe_panels(b, p.b, p.type, p.k, p.n, W::kCols) != CUDA_SUCCESS)
     return cudaErrorInvalidValue;
   const Target to{static_cast<int>(p.m),  static_cast<int>(p.n),
                   static_cast<int>(p.k),  p.c,

@@ -1,4 +1,4 @@
-#include "lathe/backends/cuda/graph_edges.h"
+#include "lathe/backends/cuda/graph.h"
 
 #include <cuda.h>
 
@@ -78,7 +78,21 @@ bool launches_ahead() {
          major >= 9;
 }
 
-}  // namespace
+Launches launches_of(cudaGraph_t graph) {
+  size_t count = 0;
+  check(cudaGraphGetNodes(graph, nullptr, &count), "counting a graph's nodes");
+  std::vector<cudaGraphNode_t> nodes(count);
+  check(cudaGraphGetNodes(graph, nodes.data(), &count), "counting a graph's nodes");
+  Launches launches;
+  for (cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+    check(cudaGraphNodeGetType(node, &type), "counting a graph's nodes");
+    if (type == cudaGraphNodeTypeKernel) ++launches["kernel"];
+    if (type == cudaGraphNodeTypeMemcpy) ++launches["copy"];
+    if (type == cudaGraphNodeTypeMemset) ++launches["fill"];
+  }
+  return launches;
+}
 
 void launch_ahead(cudaGraph_t graph) {
   if (!launches_ahead()) return;
@@ -93,5 +107,27 @@ void launch_ahead(cudaGraph_t graph) {
     check(cudaGraphAddDependencies(graph, &edge.from, &edge.to, &ahead, 1), "changing a graph");
   }
 }
+
+}  // namespace
+
+Graph::Graph(cudaStream_t stream, const std::function<void()>& launches) {
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "capturing");
+  cudaGraph_t graph = nullptr;
+  try {
+    launches();
+  } catch (...) {
+    cudaStreamEndCapture(stream, &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    throw;
+  }
+  check(cudaStreamEndCapture(stream, &graph), "capturing");
+  launches_ = launches_of(graph);
+  launch_ahead(graph);
+  const cudaError_t error = cudaGraphInstantiate(&executable_, graph, 0);
+  cudaGraphDestroy(graph);
+  check(error, "making a graph");
+}
+
+Graph::~Graph() { cudaGraphExecDestroy(executable_); }
 
 }  // namespace lathe::cuda
