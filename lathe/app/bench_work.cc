@@ -3,7 +3,9 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "lathe/app/hub_terminal.h"
 #include "lathe/core/cpu_limits.h"
@@ -97,26 +99,28 @@ void write_weights(Session& session, const AutoModel& model) {
     return;
   }
   const float scale = static_cast<float>(model.config.initializer_range * std::sqrt(3.0) / 2147483648.0);
+  const auto& parameters = model.model->parameters();
+  size_t most = 0;
+  for (const nn::Parameter& p : parameters) most = std::max(most, static_cast<size_t>(elements(p.shape)));
+  const auto values = std::make_unique_for_overwrite<float[]>(most);  // its pages come with all threads
   size_t number = 0;
   ThreadPool pool;
-  std::vector<float> values;
-  const auto& parameters = model.model->parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    values.assign(static_cast<size_t>(elements(parameters[i].shape)),
-                  parameters[i].init == nn::Init::kOnes ? 1.0f : 0.0f);
-    if (parameters[i].init == nn::Init::kNormal || parameters[i].init == nn::Init::kTruncated) {
-      pool.run([&](int part, int parts) {
-        const Share mine = share(static_cast<long>(values.size()), part, parts);
-        for (size_t k = static_cast<size_t>(mine.begin); k < static_cast<size_t>(mine.end); ++k) {
-          // Knuth's multiplicative hash, stirred once more
-          uint32_t x = static_cast<uint32_t>(number + k + 1) * 2654435761u;
-          x = (x ^ (x >> 15)) * 2246822519u;
-          values[k] = scale * static_cast<float>(static_cast<int32_t>(x ^ (x >> 13)));
-        }
-      });
-      number += values.size();
-    }
-    session.write_parameter(static_cast<int>(i), values);
+    const nn::Parameter& p = parameters[i];
+    const size_t count = static_cast<size_t>(elements(p.shape));
+    const bool random = p.init == nn::Init::kNormal || p.init == nn::Init::kTruncated;
+    const float constant = p.init == nn::Init::kOnes ? 1.0f : 0.0f;
+    pool.run([&](int part, int parts) {
+      const Share mine = share(static_cast<long>(count), part, parts);
+      for (size_t k = static_cast<size_t>(mine.begin); k < static_cast<size_t>(mine.end); ++k) {
+        // Knuth's multiplicative hash, stirred once more
+        uint32_t x = static_cast<uint32_t>(number + k + 1) * 2654435761u;
+        x = (x ^ (x >> 15)) * 2246822519u;
+        values[k] = random ? scale * static_cast<float>(static_cast<int32_t>(x ^ (x >> 13))) : constant;
+      }
+    });
+    if (random) number += count;
+    session.write_parameter(static_cast<int>(i), {values.get(), count});
   }
 }
 
