@@ -6,7 +6,7 @@ namespace lathe {
 namespace {
 
 TEST(TokenRounding, FillsUpByAThirtySecondAtMost) {
-  constexpr TokenRounding kRounding{4, 32};
+  constexpr TokenRounding kRounding{2, 32};
   for (int64_t tokens = 1; tokens <= 5000; ++tokens) {
     const int64_t rounded = kRounding(tokens);
     ASSERT_GE(rounded, tokens);
@@ -17,7 +17,7 @@ TEST(TokenRounding, FillsUpByAThirtySecondAtMost) {
 }
 
 TEST(TokenRounding, MoreTokensAreNeverLessAndARoundNumberStays) {
-  for (const TokenRounding rounding : {TokenRounding{1, 1}, TokenRounding{4, 32}, TokenRounding{64, 64}})
+  for (const TokenRounding rounding : {TokenRounding{1, 1}, TokenRounding{2, 32}, TokenRounding{64, 64}})
     for (int64_t tokens = 1; tokens <= 5000; ++tokens) {
       ASSERT_LE(rounding(tokens), rounding(tokens + 1)) << tokens;
       ASSERT_EQ(rounding(rounding(tokens)), rounding(tokens)) << tokens;
@@ -25,7 +25,7 @@ TEST(TokenRounding, MoreTokensAreNeverLessAndARoundNumberStays) {
 }
 
 TEST(TokenRounding, HoldsItsBounds) {
-  constexpr TokenRounding kCpu{4, 32}, kGpu{64, 64};
+  constexpr TokenRounding kCpu{2, 32}, kGpu{64, 64};
   EXPECT_EQ(kCpu(11), 12);
   EXPECT_EQ(kCpu(257), 264);
   EXPECT_EQ(kCpu(1025), 1056);

@@ -216,9 +216,9 @@ TEST(Memory, TheLargestBatchIsAsLargeAsAnyThatComes) {
     options.size = d.size();
     options.batch_size = 7;
     options.strategy = strategy;
-    const Bucket largest = largest_batch(d, options, {4, 32}, 3);
+    const Bucket largest = largest_batch(d, options, {2, 32}, 3);
     Bucket seen;
-    BatchStream stream(d, options, {4, 32}, 0, 0, 3);
+    BatchStream stream(d, options, {2, 32}, 0, 0, 3);
     while (const PackedBatch* batch = stream.next()) {
       seen.tokens = std::max<int64_t>(seen.tokens, batch->tokens);
       seen.rows = std::max<int64_t>(seen.rows, batch->rows);

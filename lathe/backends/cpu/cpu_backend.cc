@@ -195,7 +195,7 @@ class CpuBackend : public Backend {
         pool_(threads),
         blas_(environment("LATHE_BLAS"), system_blas(), cache_path("cpu_products.txt"), pool_, chosen_isa()) {
     info_.kind = "cpu";
-    info_.token_rounding = {4, 32};  // products of few tokens take as long as they have rows
+    info_.token_rounding = {2, 32};  // products of few tokens take as long as they have rows
     name_products();
     info_.memory_bytes = host_memory().total.value_or(0);
     info_.alignment = kAlignment;

@@ -107,8 +107,8 @@ class Work {
       pieces.pack(i, stays.begin);
       const Piece piece = pieces[i];
       if (sums && piece.panels.end == stays.end)
-        sum_lines(p_, stays.begin * kernel_.mr, std::min<int64_t>(stays.end * kernel_.mr, g_.m),
-                  piece.k.begin, piece.k.end);
+        sum_lines(p_, stays.begin * p_.mr, std::min<int64_t>(stays.end * p_.mr, g_.m), piece.k.begin,
+                  piece.k.end);
     }
   }
 
@@ -116,7 +116,7 @@ class Work {
 
   /// Where panel i of an operand lies: in the block that stays, or where it was packed before.
   const char* panel_at(bool of_a, int64_t i, int64_t k, Share stays) const {
-    const int64_t width = (of_a ? kernel_.mr : kernel_.nr) * p_.element_bytes();
+    const int64_t width = (of_a ? p_.mr : kernel_.nr) * p_.element_bytes();
     const bool own = of_a ? p_.a_own() : p_.b_own();
     const char* base = own ? block_ : of_a ? a_ : b_;
     const int64_t first = own ? stays.begin : of_a ? p_.first_packed : 0;
@@ -144,22 +144,22 @@ class Work {
     if (last) fetch(store);
     GemmTile t;
     if (i < p_.first_packed) {
-      t.a = static_cast<const char*>(g_.a) + (i * kernel_.mr * g_.lda + k) * bytes;
+      t.a = static_cast<const char*>(g_.a) + (i * p_.mr * g_.lda + k) * bytes;
       t.a_row_bytes = g_.lda * bytes;
       t.a_step_bytes = kernel_.a_group * bytes;
     } else {
       t.a = panel_at(true, i, k, stays);
       t.a_row_bytes = kernel_.a_group * bytes;
-      t.a_step_bytes = kernel_.a_group * kernel_.mr * bytes;
+      t.a_step_bytes = kernel_.a_group * p_.mr * bytes;
     }
     t.b = panel_at(false, j, k, stays);
     t.k = std::min(p_.k_block, p_.k_padded - k);
     t.acc = acc;
-    t.rows = static_cast<int>(std::min<int64_t>(kernel_.mr, g_.m - i * kernel_.mr));
+    t.rows = static_cast<int>(std::min<int64_t>(p_.mr, g_.m - i * p_.mr));
     t.accumulate = k > 0;
     t.finish = waiting_ ? &waiting_store_ : nullptr;
     // This tile's part of the panel that streams past its block next: the same one's next k, or the next one.
-    const int64_t panel_bytes = (p_.a_stays ? kernel_.nr : kernel_.mr) * p_.k_block * bytes;
+    const int64_t panel_bytes = (p_.a_stays ? kernel_.nr : p_.mr) * p_.k_block * bytes;
     const Share part = share(panel_bytes / kLine, static_cast<int>((p_.a_stays ? i : j) - stays.begin),
                              static_cast<int>(stays.end - stays.begin));
     t.next = static_cast<const char*>(p_.a_stays ? t.b : t.a) + panel_bytes + part.begin * kLine;
@@ -172,11 +172,11 @@ class Work {
   }
 
   GemmStore store_of(int64_t i, int64_t j, const float* acc) const {
-    const int64_t row = i * kernel_.mr, column = j * kernel_.nr;
+    const int64_t row = i * p_.mr, column = j * kernel_.nr;
     GemmStore s;
     s.acc = acc;
     s.acc_ld = kernel_.nr;
-    s.rows = static_cast<int>(std::min<int64_t>(kernel_.mr, g_.m - row));
+    s.rows = static_cast<int>(std::min<int64_t>(p_.mr, g_.m - row));
     s.cols = static_cast<int>(std::min<int64_t>(kernel_.nr, g_.n - column));
     s.c_type = kernel_type(g_.c_type);
     const int64_t offset = (row * g_.ldc + column) * static_cast<int64_t>(size_of(g_.c_type));

@@ -99,16 +99,17 @@ struct ColumnSums {
 
 /// What one instruction set offers for one type of packed element.
 struct GemmKernel {
-  bool bf16;             ///< packed elements are bf16, else f32
-  int mr, nr;            ///< the micro-tile
-  int a_group, b_group;  ///< consecutive k that lie together; a_group is a multiple of b_group
-  bool rows_in_place;    ///< the tile reads bf16 rows of a where they lie
-  int kc;                ///< k of a block at most (a b panel of it stays in L1 or L2); a multiple of a_group
-  int columns;           ///< of c whose sums wait for the next block of k
-  bool outruns_stores;   ///< so fast that it waits for stores to memory in no cache, which then go past the
-                         ///< caches
-  void (*begin)();       ///< before the tiles of a job, on its thread; may be null
-  void (*end)();         ///< after them
+  bool bf16;              ///< packed elements are bf16, else f32
+  int mr, nr;             ///< the micro-tile
+  int a_group, b_group;   ///< consecutive k that lie together; a_group is a multiple of b_group
+  bool rows_in_place;     ///< the tile reads bf16 rows of a where they lie
+  bool any_rows = false;  ///< the tile takes a_step_bytes of any number of rows, and as long as it has rows
+  int kc;                 ///< k of a block at most (a b panel of it stays in L1 or L2); a multiple of a_group
+  int columns;            ///< of c whose sums wait for the next block of k
+  bool outruns_stores;    ///< so fast that it waits for stores to memory in no cache, which then go past the
+                          ///< caches
+  void (*begin)();        ///< before the tiles of a job, on its thread; may be null
+  void (*end)();          ///< after them
   void (*tile)(const GemmTile*);
   void (*store)(const GemmStore*);
   void (*pack)(const GemmPack*);

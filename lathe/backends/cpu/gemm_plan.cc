@@ -64,9 +64,10 @@ Plan::Plan(Isa isa, const Gemm& product, int threads)
   k_blocks = ceil_div(k_padded, kernel.kc);
   k_block = std::min(round_up(ceil_div(k_padded, k_blocks), kPackedLines), k_padded);
   m_panels = ceil_div(g.m, kernel.mr);
+  mr = kernel.any_rows ? static_cast<int>(ceil_div(g.m, m_panels)) : kernel.mr;
   n_panels = ceil_div(g.n, kernel.nr);
   const bool in_place = kernel.rows_in_place && g.a_type == DType::bf16 && !g.a_transposed && g.k == k_padded;
-  first_packed = g.integers ? m_panels : in_place ? g.m / kernel.mr : 0;
+  first_packed = g.integers ? m_panels : in_place ? g.m / mr : 0;
   cut(threads);
   const bool own_a = across == 1 && first_packed == 0, own_b = down == 1 && !g.b_packed;
   stays_own = own_a || own_b;
@@ -76,11 +77,11 @@ Plan::Plan(Isa isa, const Gemm& product, int threads)
   int64_t &step = a_stays ? m_step : n_step, &other = a_stays ? n_step : m_step;
   const int64_t panels = a_stays ? m_panels : n_panels, other_panels = a_stays ? n_panels : m_panels;
   other = stays_own && k_blocks == 1 ? other_panels : std::min(most, other_panels);
-  const int64_t width = (a_stays ? kernel.mr : kernel.nr) * element_bytes();
+  const int64_t width = (a_stays ? mr : kernel.nr) * element_bytes();
   step = std::clamp<int64_t>(cache * (other == 1 ? 3 : 2) / (width * (other == 1 ? k_padded : k_block)), 1,
                              panels);
   tiles_waiting = 1 + (k_blocks == 1 ? 1 : m_step * n_step);
-  a_bytes = a_own() ? 0 : aligned((m_panels - first_packed) * kernel.mr * k_padded * element_bytes());
+  a_bytes = a_own() ? 0 : aligned((m_panels - first_packed) * mr * k_padded * element_bytes());
   b_bytes = g.b_packed || b_own() ? 0 : aligned(n_panels * kernel.nr * k_padded * element_bytes());
   block_bytes = stays_own ? aligned(step * width * k_padded) : 0;
   scratch_bytes = aligned(tiles_waiting * kernel.mr * kernel.nr * static_cast<int64_t>(sizeof(float)));
@@ -91,7 +92,7 @@ void Plan::cut(int threads) {
   int64_t best_area = INT64_MAX, best_border = INT64_MAX;
   for (int rows = 1; rows <= threads; ++rows) {
     if (threads % rows != 0) continue;
-    const int64_t m = ceil_div(m_panels, rows) * kernel.mr;
+    const int64_t m = ceil_div(m_panels, rows) * mr;
     const int64_t n = ceil_div(n_panels, threads / rows) * kernel.nr;
     if (m * n < best_area || (m * n == best_area && m + n < best_border)) {
       down = rows;
@@ -103,8 +104,8 @@ void Plan::cut(int threads) {
 }
 
 Packing Plan::packing_of_a(char* dst) const {
-  return {kernel, g.a,      g.a_type,  g.lda,          !g.a_transposed, g.m,
-          g.k,    k_padded, kernel.mr, kernel.a_group, compute,         dst};
+  return {kernel, g.a,      g.a_type, g.lda,          !g.a_transposed, g.m,
+          g.k,    k_padded, mr,       kernel.a_group, compute,         dst};
 }
 
 Packing Plan::packing_of_b(char* dst) const {

@@ -23,6 +23,7 @@ struct Plan {
   const Gemm& g;
   DType compute;                        // what is summed: products of this
   int64_t k_padded, k_blocks, k_block;  // the blocks of k depend on k alone
+  int mr;  // rows of a panel of a: kernel.mr, or less where that makes panels even
   int64_t m_panels, n_panels;
   int64_t first_packed;  // panels of a before it are read in place
   int down, across;      // regions of c, one for each thread

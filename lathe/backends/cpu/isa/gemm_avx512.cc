@@ -57,6 +57,7 @@ const GemmKernel kGemmF32Avx512 = {
     .a_group = 1,
     .b_group = 1,
     .rows_in_place = false,
+    .any_rows = true,
     .kc = 1024,
     .columns = 512,
     .outruns_stores = false,

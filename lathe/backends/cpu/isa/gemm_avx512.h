@@ -217,7 +217,8 @@ void tile_of(const GemmTile* t) {
   const char* next = static_cast<const char*>(t->next);
   const char* const next_end = next + t->next_bytes;
   GemmFetch source = t->source;
-  for (int64_t k = t->k / Dot::kWord; k > 0; --k, a += kMr, b += kNr) {
+  const int64_t step = t->a_step_bytes / static_cast<int64_t>(sizeof(float));
+  for (int64_t k = t->k / Dot::kWord; k > 0; --k, a += step, b += kNr) {
     if (next < next_end) _mm_prefetch(next, _MM_HINT_T1), next += 64;
     if (source.lines > 0) fetch_line(source);
     const __m512 b0 = _mm512_load_ps(b), b1 = _mm512_load_ps(b + 16);

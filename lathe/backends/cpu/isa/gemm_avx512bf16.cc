@@ -63,6 +63,7 @@ const GemmKernel kGemmBf16Avx512Bf16 = {
     .a_group = 2,
     .b_group = 2,
     .rows_in_place = false,
+    .any_rows = true,
     .kc = 1024,
     .columns = 512,
     .outruns_stores = false,
