@@ -80,7 +80,13 @@ double time(cudaStream_t stream, const std::function<void(int i)>& launch) {
 
 int main(int argc, char** argv) {
   std::vector<int64_t> rows;
-  for (int i = 1; i < argc; ++i) rows.push_back(std::atoll(argv[i]));
+  for (int i = 1; i < argc; ++i) {
+    rows.push_back(std::atoll(argv[i]));
+    if (rows.back() < 1) {
+      fmt::print(stderr, "cuda_products_bench: found {}, wants numbers of rows from 1 on\n", argv[i]);
+      return 2;
+    }
+  }
   if (rows.empty()) rows = {12, 100, 884, 4096, 4608, 32768};
   if (cublaslt() == nullptr) {
     fmt::print(stderr, "{}\n", why_no_cublaslt());
@@ -96,14 +102,11 @@ int main(int argc, char** argv) {
       library.prepare(stream, operands.set(0), workspace.data);
       fmt::print(" library {:6.1f}",
                  time(stream, [&](int i) { library.launch(stream, operands.set(i), workspace.data); }));
-      const auto print_ways = [&](const char* name, int ways, auto accepts, auto launch) {
-        for (int way = 0; way < ways; ++way)
-          if (accepts(operands.set(0), way))
-            fmt::print("  {} {} {:.1f}", name, way, time(stream, [&](int i) {
-                         check(launch(stream, operands.set(i), way), "a product");
-                       }));
-      };
-      print_ways("few", few_rows_product_ways(), few_rows_product_accepts, few_rows_product);
+      for (int way = 0; way < few_rows_product_ways(); ++way)
+        if (few_rows_product_accepts(operands.set(0), way))
+          fmt::print("  way {} {:.1f}", way, time(stream, [&](int i) {
+                       check(few_rows_product(stream, operands.set(i), way), "a product");
+                     }));
       fmt::print("\n");
       std::fflush(stdout);
     }

@@ -2,7 +2,9 @@
 
 #include <cuda.h>
 
+#include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lathe/backends/cuda/device.h"
@@ -112,20 +114,23 @@ void launch_ahead(cudaGraph_t graph) {
 
 Graph::Graph(cudaStream_t stream, const std::function<void()>& launches) {
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "capturing");
-  cudaGraph_t graph = nullptr;
+  const auto end = [&] {
+    cudaGraph_t graph = nullptr;
+    const cudaError_t error = cudaStreamEndCapture(stream, &graph);
+    return std::pair{error,
+                     std::unique_ptr<CUgraph_st, decltype(&cudaGraphDestroy)>(graph, cudaGraphDestroy)};
+  };
   try {
     launches();
   } catch (...) {
-    cudaStreamEndCapture(stream, &graph);
-    if (graph != nullptr) cudaGraphDestroy(graph);
+    end();
     throw;
   }
-  check(cudaStreamEndCapture(stream, &graph), "capturing");
-  launches_ = launches_of(graph);
-  launch_ahead(graph);
-  const cudaError_t error = cudaGraphInstantiate(&executable_, graph, 0);
-  cudaGraphDestroy(graph);
-  check(error, "making a graph");
+  const auto [error, graph] = end();
+  check(error, "capturing");
+  launches_ = launches_of(graph.get());
+  launch_ahead(graph.get());
+  check(cudaGraphInstantiate(&executable_, graph.get(), 0), "making a graph");
 }
 
 Graph::~Graph() { cudaGraphExecDestroy(executable_); }

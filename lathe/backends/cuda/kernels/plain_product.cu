@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads)
 /// Up to kNarrow columns, A[m,k] · B[n,k]ᵀ, as heads have them: a block sums a row.
 template <typename T, typename C>
 __global__ void __launch_bounds__(kNarrowThreads)
-    few_columns_kernel(int n, int64_t k, const T* a, const T* b, Result<C> result) {
+    narrow_columns_kernel(int n, int64_t k, const T* a, const T* b, Result<C> result) {
   follow();
   const int64_t row = blockIdx.x;
   float sum[kNarrow] = {};
@@ -120,8 +120,8 @@ __global__ void __launch_bounds__(kNarrowThreads)
 /// Up to kNarrow rows, A[k,m]ᵀ · B[k,n], the gradients of a head's weight: a thread sums a column.
 template <typename T, typename C>
 __global__ void __launch_bounds__(kNarrowThreads)
-    few_rows_kernel(int m, int64_t n, int64_t k, int64_t part_terms, const T* a, const T* b,
-                    Result<C> result) {
+    narrow_rows_kernel(int m, int64_t n, int64_t k, int64_t part_terms, const T* a, const T* b,
+                       Result<C> result) {
   follow();
   const int64_t col = int64_t{blockIdx.x} * kNarrowThreads + threadIdx.x;
   if (col >= n) return;
@@ -180,11 +180,12 @@ void launch_sums(cudaStream_t stream, const Product& p, const Parts& parts, cons
   const auto number = [](int64_t count) { return static_cast<unsigned>(count); };
   const T *a = static_cast<const T*>(p.a), *b = static_cast<const T*>(p.b);
   if (has_few_columns(p)) {
-    few_columns_kernel<<<number(p.m), kNarrowThreads, 0, stream>>>(static_cast<int>(p.n), p.k, a, b, result);
+    narrow_columns_kernel<<<number(p.m), kNarrowThreads, 0, stream>>>(static_cast<int>(p.n), p.k, a, b,
+                                                                      result);
   } else if (has_few_rows(p)) {
     const dim3 grid(number(tiles_of(p)), 1, number(parts.count));
-    few_rows_kernel<<<grid, kNarrowThreads, 0, stream>>>(static_cast<int>(p.m), p.n, p.k, parts.terms, a, b,
-                                                         result);
+    narrow_rows_kernel<<<grid, kNarrowThreads, 0, stream>>>(static_cast<int>(p.m), p.n, p.k, parts.terms, a,
+                                                            b, result);
   } else {
     const dim3 grid(number(ceil_div(p.n, kTile)), number(ceil_div(p.m, kTile)), number(parts.count));
     product_kernel<T, C><<<grid, kThreads, 0, stream>>>(
