@@ -10,6 +10,8 @@
 #include <functional>
 #include <vector>
 
+#include "lathe/backends/cuda/cublaslt.h"
+#include "lathe/backends/cuda/cuda_backend.h"
 #include "lathe/backends/cuda/device.h"
 #include "lathe/backends/cuda/graph.h"
 #include "lathe/backends/cuda/kernels/few_rows_product.h"
@@ -88,8 +90,8 @@ int main(int argc, char** argv) {
     }
   }
   if (rows.empty()) rows = {12, 100, 884, 4096, 4608, 32768};
-  if (cublaslt() == nullptr) {
-    fmt::print(stderr, "{}\n", why_no_cublaslt());
+  if (const Presence gpu = presence(); !gpu.available) {
+    fmt::print(stderr, "cuda_products_bench: {}\n", gpu.detail);
     return 1;
   }
   const Stream stream;
