@@ -59,6 +59,7 @@ bool updates_in_place(const OpDef& op, size_t input) {
 std::unique_ptr<Bench> make_bench(const OpDef& op, const Case& c, DType dtype) {
   auto bench = std::make_unique<Bench>();
   const std::vector<InputRule> rules = rules_for(op, c.in.size());
+  bench->program.set_longest_row(c.longest_row);
   std::vector<Value> values;
   for (size_t i = 0; i < c.in.size(); ++i) {
     const Type type{rules[i].fixed_dtype ? rules[i].dtype : dtype, c.in[i]};

@@ -188,7 +188,7 @@ struct Layout {
   int64_t tokens, heads, width;
   std::vector<int32_t> cu;
   double p;
-  int64_t window = 0;
+  int64_t window = 0, longest_row = 0;
 };
 const std::vector<Layout> kLayouts = {
     {"one token", 1, 1, 1, {0, 1}, 0},
@@ -200,6 +200,9 @@ const std::vector<Layout> kLayouts = {
     {"width 64", 70, 1, 64, {0, 5, 70}, 0.1},
     {"long row", 255, 1, 64, {0, 150, 250}, 0.1},
     {"rows of several tiles", 520, 1, 64, {0, 190, 191, 191, 290}, 0.1},
+    {"rows of two tiles, their lengths known", 250, 1, 64, {0, 126, 250}, 0.1, 0, 126},
+    {"long row, its length known", 255, 1, 64, {0, 150, 250}, 0.1, 0, 150},
+    {"rows of several tiles, their lengths known", 520, 1, 64, {0, 190, 191, 191, 290}, 0.1, 0, 190},
     {"much padding behind", 400, 2, 64, {0, 70}, 0.1},
     {"width 24", 140, 2, 24, {0, 135, 135, 140}, 0},
     {"width 72", 90, 2, 72, {0, 83, 90}, 0.1},
@@ -224,6 +227,7 @@ std::vector<Case> cases(bool backward) {
     for (int32_t i = 0; i < rows; ++i) ids.push_back(3 + i);
     c.ints = {l.cu, ids, {42, 9}};
     c.scale = 2;
+    c.longest_row = l.longest_row;
     if (backward) c.adjust = adjust_backward;
     all.push_back(c);
   }

@@ -46,6 +46,7 @@ struct Case {
   /// Makes the drawn inputs fit one another, e.g. a second moment ≥ 0.  Called before they are rounded to
   /// their dtypes.
   void (*adjust)(Reference&) = nullptr;
+  int64_t longest_row = 0;  ///< Program::longest_row
 };
 
 /// Error bound of every implementation against the reference:

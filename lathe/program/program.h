@@ -70,7 +70,7 @@ class Program {
   int find(const std::string& name) const;
 
   /// Tokens of the longest row that any batch may have, 0: nobody knows.  A device that pads rows foresees
-  /// its memory by it; results do not depend on it.
+  /// its memory by it, and kernels for longer rows are left out.
   int64_t longest_row() const { return longest_row_; }
   void set_longest_row(int64_t tokens) { longest_row_ = tokens; }
 

@@ -183,8 +183,7 @@ Session::Planned Session::planned(const Work& work, int64_t recompute_every) con
   if (work.kind == ProgramKind::kEvaluate) options.quantization = work.quantization;
   options.dtype = work.dtype.value_or(options.dtype);
   options.recompute_every = recompute_every;
-  const bool trains = work.kind == ProgramKind::kStep || work.kind == ProgramKind::kAccumulate;
-  options.longest_row = trains ? longest_trained_ : std::max(longest_trained_, longest_evaluated_);
+  options.longest_row = longest_row(work.kind);
   Planned plan;
   plan.program = build_program(model_, work.kind, work.bucket, options_.num_labels, options);
   fuse(*plan.program, backend_, fusions());
@@ -223,6 +222,13 @@ void Session::expect_rows(Rows rows, int64_t longest) {
   known = std::max(known, longest);
 }
 
+/// Of a program of this kind; 0: nobody knows.  Rows of training are evaluated, too.
+int64_t Session::longest_row(ProgramKind kind) const {
+  if (kind == ProgramKind::kStep || kind == ProgramKind::kAccumulate) return longest_trained_;
+  if (kind == ProgramKind::kUpdate || longest_evaluated_ == 0) return 0;
+  return std::max(longest_trained_, longest_evaluated_);
+}
+
 MemoryNeed Session::memory_need(std::span<const Work> work) const { return memory_need(planned(work)); }
 
 void Session::reserve(std::span<const Work> work) { provide(planned(work), work); }
@@ -259,10 +265,11 @@ std::string Session::shortage(const MemoryNeed& need, uint64_t free, const Work&
 
 Session::Compiled& Session::compiled(const Work& work) {
   const auto found = cache_.find(work);
-  if (found != cache_.end()) {
+  if (found != cache_.end() && found->second.program->longest_row() == longest_row(work.kind)) {
     found->second.last_use = ++uses_;
     return found->second;
   }
+  if (found != cache_.end()) cache_.erase(found);
   while (cache_.size() >= options_.cached_programs) {
     auto oldest = cache_.begin();
     for (auto it = cache_.begin(); it != cache_.end(); ++it)
@@ -371,6 +378,10 @@ Session::Compiled& Session::ready(ProgramKind kind, const PackedBatch* batch, co
   if (batch != nullptr) key.bucket = {batch->tokens, batch->rows};
   if (key.base_given && !model_.per_token()) key.bucket.tokens = 0;  // one program for batches of any length
   if (kind == ProgramKind::kEvaluate) key.targets = has_targets(*batch);
+  const int64_t longest = longest_row(kind);
+  if (longest > 0 && batch != nullptr && batch->longest_row > longest)
+    fail(ErrorCode::kUsage, "a batch has a row of {} tokens, wants at most {}, which expect_rows was told",
+         batch->longest_row, longest);
   Compiled& it = compiled(key);
   slot_.inputs.clear();
   for (const ValueInfo& value : it.program->values())

@@ -115,8 +115,8 @@ class Session {
     std::optional<DType> dtype;                               ///< of activations, if another than in training
     auto operator<=>(const Work&) const = default;
   };
-  /// From now on memory is foreseen for rows of up to so many tokens, in training or without, where a device
-  /// pads them; never for shorter ones again.
+  /// From now on no row has more than so many tokens, or than were said before, in training or without:
+  /// programs and their memory are made for these.  A batch with a longer one is an error, kUsage.
   enum class Rows { kTrained, kEvaluated };
   void expect_rows(Rows rows, int64_t longest);
   /// What these runs take beyond what the session holds; planned without allocating anything.
@@ -176,6 +176,7 @@ class Session {
   Bindings bindings_;
   std::map<Work, Compiled> cache_;
   uint64_t uses_ = 0, frozen_version_ = 0;
+  int64_t longest_row(ProgramKind kind) const;
   int64_t longest_trained_ = 0, longest_evaluated_ = 0;  // rows, 0: nobody knows
   uint64_t granted_ = 0;  // bytes of activations that a device which holds them itself had free once
 

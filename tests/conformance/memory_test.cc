@@ -10,6 +10,7 @@
 #include "lathe/program/forwarding_backend.h"
 #include "lathe/train/batch_stream.h"
 #include "lathe/train/trainer.h"
+#include "tests/conformance/made_batch.h"
 
 namespace lathe {
 namespace {
@@ -168,6 +169,29 @@ TEST(Memory, OfTrainingIsForeseenForTheRowsOfTraining) {
   EXPECT_EQ(row_of(ProgramKind::kStep), 12);
   EXPECT_EQ(row_of(ProgramKind::kAccumulate), 12);
   EXPECT_EQ(row_of(ProgramKind::kEvaluate), 30);
+}
+
+TEST(Memory, ARowLongerThanWasSaidIsAnErrorUntilMoreIsSaid) {
+  Limited device;
+  AutoModel m = model();
+  Session session(device, *m.model, {});
+  initialize(session, m, 1);
+  const PackedBatch batch = made_batch({5, 12}, 32, 2, 1);
+  std::vector<float> expected, logits;
+  session.evaluate(batch, expected);
+  session.expect_rows(Session::Rows::kEvaluated, 11);
+  try {
+    session.evaluate(batch, logits);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_STREQ(error.what(),
+                 "a batch has a row of 12 tokens, wants at most 11, which expect_rows was told");
+  }
+  session.expect_rows(Session::Rows::kTrained, 12);  // rows of training are evaluated, too
+  session.evaluate(batch, logits);
+  EXPECT_EQ(logits, expected);
+  EXPECT_EQ(session.programs(), 1u);  // that for shorter rows is not kept
 }
 
 TEST(Memory, WhatIsSaidToFitDoesAndOneRowMoreDoesNot) {

@@ -28,6 +28,8 @@ Attention describe(const Call& c, const Places& at) {
   a.t = c.in_type(at.qkv).dtype;
   a.tokens = c.rows(at.qkv);
   a.rows = c.cols(at.row_ids);
+  const int64_t longest = c.program.longest_row();
+  a.longest = longest > 0 ? std::min(longest, a.tokens) : a.tokens;
   a.heads = c.node.attrs.i("heads");
   a.width = width_of(c.node, c.in_type(at.qkv));
   a.scale = static_cast<float>(scale == 0 ? 1 / std::sqrt(static_cast<double>(a.width)) : scale);

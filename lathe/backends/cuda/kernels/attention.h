@@ -19,6 +19,7 @@ namespace lathe::cuda {
 struct Attention {
   DType t = DType::f32;                                ///< of qkv, y and their gradients
   int64_t tokens = 0, rows = 0, heads = 0, width = 0;  ///< N, B, H, D ≤ 256
+  int64_t longest = 0;                                 ///< no row has more tokens; N at most
   float scale = 1;                                     ///< of the scores; any sign, not 0
   int window = 0;  ///< a query sees keys at most so many tokens away; 0: all of its row.  Plain kernels alone
   const int32_t* cu = nullptr;       ///< [B+1], ascending from 0, cu[B] ≤ N

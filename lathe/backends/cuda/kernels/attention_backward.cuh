@@ -18,7 +18,7 @@ void launch_backward(cudaStream_t stream, cudaStream_t beside, const Attention& 
   launch_tiles<attention_dkv_kernel<T, DP, W, kDrop>>(stream, blocks_of(a, Dkv::kKeys), Dkv::kThreads,
                                                       Dkv::kBytes, a, dy, qkv, y, lse, dqkv, done);
   const int whole = std::max(done, Dkv::kKeys);
-  if (a.tokens > whole)
+  if (a.longest > whole)
     launch_tiles<attention_dq_kernel<T, DP, kDrop>>(beside, blocks_of(a, Dq::kQueries), Dq::kThreads,
                                                     Dq::kBytes, a, dy, qkv, y, lse, dqkv, whole);
 }
@@ -49,7 +49,7 @@ void attention_backward(cudaStream_t stream, cudaStream_t beside, const Attentio
   if (const int blocks = blocks_of_ring<T>(a); blocks > 0) {
     launch_ring(stream, blocks, a, g, x, out, lse, static_cast<float*>(workspace), to);
     const int done = blocks * kGroupTokens;
-    if (a.tokens > done) launch_backward<T, 64>(stream, beside, a, g, x, out, lse, to, done);
+    if (a.longest > done) launch_backward<T, 64>(stream, beside, a, g, x, out, lse, to, done);
     return;
   }
   if (a.width <= 32) return launch_backward<T, 32>(stream, beside, a, g, x, out, lse, to);
