@@ -127,6 +127,30 @@ std::vector<Case> embed_layer_norm_cases() {
   return cases;
 }
 
+/// The same with dropout behind.
+std::vector<Case> embed_layer_norm_dropout_cases() {
+  std::vector<Case> cases = embed_layer_norm_cases();
+  for (Case& c : cases) {
+    const int64_t rows = c.in[1][0];
+    c.in.insert(c.in.end(), {{rows}, {rows}, {2}});
+    c.attrs = kDropout;
+    for (auto& ints : dropout_ints(rows)) c.ints.push_back(std::move(ints));
+  }
+  return cases;
+}
+
+std::vector<Case> dropout_cast_cases() {
+  std::vector<Case> cases;
+  for (int64_t n : {1, 8, 31, 33, 768})
+    cases.push_back({std::to_string(n), {{5, n}, {5}, {5}, {2}}, kDropout, dropout_ints(5)});
+  cases.push_back({"no positions",
+                   {{4, 40}, {4}, {-1}, {2}},
+                   {{"p", 0.5}, {"site", int64_t{1}}},
+                   dropout_ints(4, false)});
+  cases.push_back({"many rows", {{300, 72}, {300}, {300}, {2}}, kDropout, dropout_ints(300)});
+  return cases;
+}
+
 }  // namespace
 
 /// sum = dropout(x) + r and its normalisation: how BERT ends attention and its feed-forward network.
@@ -250,6 +274,41 @@ const OpDef embed_layer_norm{
         "w = gather_rows(word, ids); t = gather_rows(token_type, type_ids); a = add(w, t); "
         "p = gather_rows(position, position_ids); sum = add(a, p); "
         "y mean rstd = layer_norm(sum, gamma, beta)",
+};
+
+/// BERT's embeddings as the first layer takes them where it computes in bf16.
+const OpDef embed_layer_norm_dropout{
+    .name = "embed_layer_norm_dropout",
+    .signature =
+        "word[v,c] ids[n]:i32 token_type[t,c]:word type_ids[n]:i32 position[m,c]:word position_ids[n]:i32 "
+        "gamma[c]:f32 beta[c]:f32 sample_ids[n]:i32 positions[n]:i32? rng[2]:i32 -> "
+        "sum[n,c]:word mean[n]:f32 rstd[n]:f32 z[n,c]:bf16",
+    .dtypes = {DType::f32},
+    .attrs = {{"eps", 1e-12}, {"to", "bf16"}, {"p", 0.1}, {"site", int64_t{0}}},
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases = embed_layer_norm_dropout_cases,
+    .bound = kBound,
+    .cost = cost,
+    .fuses =
+        "w = gather_rows(word, ids); t = gather_rows(token_type, type_ids); a = add(w, t); "
+        "p = gather_rows(position, position_ids); sum = add(a, p); "
+        "y mean rstd = layer_norm(sum, gamma, beta); "
+        "r = cast(y); z = dropout(r, sample_ids, positions, rng)",
+};
+
+/// The gradient on its way back to the embeddings.
+const OpDef dropout_cast{
+    .name = "dropout_cast",
+    .signature = "x[n,c] sample_ids[n]:i32 positions[n]:i32? rng[2]:i32 -> y[n,c]:f32",
+    .dtypes = {DType::bf16},
+    .attrs = {{"p", 0.1}, {"site", int64_t{0}}, {"to", "f32"}},
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases = dropout_cast_cases,
+    .bound = kBound,
+    .cost = cost,
+    .fuses = "d = dropout(x, sample_ids, positions, rng); y = cast(d)",
 };
 
 }  // namespace lathe::op

@@ -131,10 +131,10 @@ struct Occupied {
 /// The last node beside which node n still runs, if every `late`-th has late outputs (0: none has).
 int runs_until(int n, int nodes, int late) {
   if (late == 0 || n % late != 0) return n;
-  return n + late < nodes ? n + late - 1 : nodes;
+  return n + 2 * late < nodes ? n + 2 * late - 1 : nodes;
 }
 
-void expect_no_overlap(int late) {
+void expect_no_overlap(int late, Late kind = Late::kNode) {
   Program p;
   Value x = p.input("x", {DType::f32, {10, 20}});
   std::vector<Value> kept;
@@ -147,6 +147,7 @@ void expect_no_overlap(int late) {
   Impl prompt, tardy;
   prompt.workspace_bytes = tardy.workspace_bytes = [](const Node&, const Program&) { return size_t{96}; };
   tardy.late_outputs = 1;
+  tardy.late = kind;
   const int nodes = static_cast<int>(p.nodes().size());
   Selection selection;
   for (int n = 0; n < nodes; ++n) selection.push_back(late != 0 && n % late == 0 ? &tardy : &prompt);
@@ -159,7 +160,8 @@ void expect_no_overlap(int late) {
     if (p.values()[id].producer >= 0) o.last = runs_until(o.first, nodes, late);
     for (int n = 0; n < nodes; ++n)
       for (int in : p.nodes()[static_cast<size_t>(n)].in)
-        if (in == static_cast<int>(id)) o.last = std::max(o.last, runs_until(n, nodes, late));
+        if (in == static_cast<int>(id))
+          o.last = std::max(o.last, kind == Late::kNode ? runs_until(n, nodes, late) : n);
     if (p.outputs()[0].second == static_cast<int>(id)) o.last = static_cast<int>(p.nodes().size());
     all.push_back(o);
   }
@@ -179,8 +181,32 @@ void expect_no_overlap(int late) {
 
 TEST(MemoryPlan, ValuesThatLiveAtTheSameTimeNeverOverlap) { expect_no_overlap(0); }
 
-TEST(MemoryPlan, WhatANodeWithLateOutputsTouchesStaysUntilTheNextOne) {
+TEST(MemoryPlan, WhatANodeWithLateOutputsTouchesStaysUntilTheSecondBehindIt) {
   for (const int late : {2, 3, 5}) expect_no_overlap(late);
+}
+
+TEST(MemoryPlan, WhatEndsLateKeepsItsWorkspaceAndGivesInputsFree) {
+  for (const int late : {2, 3, 5}) expect_no_overlap(late, Late::kEnd);
+}
+
+TEST(MemoryPlan, OneKindOfLateNodesDoesNotWaitForAnother) {
+  const auto gives_free = [](Late other) {  // whether something lies where x was
+    Program p;
+    const Value x = p.input("x", {DType::f32, {64}});
+    Value y = x;
+    for (int i = 0; i < 6; ++i) y = relu(y);
+    p.output("y", y);
+    Impl prompt, node, end;
+    node.late_outputs = end.late_outputs = 1;
+    end.late = other;
+    const MemoryPlan plan = plan_memory(p, {&node, &end, &end, &prompt, &prompt, &prompt}, 64);
+    const auto place = [&](size_t id) { return plan.places[id].offset; };
+    for (size_t id = 0; id < p.values().size(); ++id)
+      if (static_cast<int>(id) != x.id && place(id) == place(static_cast<size_t>(x.id))) return true;
+    return false;
+  };
+  EXPECT_TRUE(gives_free(Late::kNode));
+  EXPECT_FALSE(gives_free(Late::kEnd));
 }
 
 TEST(MemoryPlan, ViewsAndUpdatesLieInTheirStateAndPartsInTheirWhole) {

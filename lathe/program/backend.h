@@ -44,6 +44,13 @@ struct Held {
   int last = 0;  ///< index of the last node that reads it
 };
 
+/// What of a node with late outputs runs beside nodes that follow it.
+enum class Late {
+  kNode,  ///< all of it: its inputs and its workspace are read meanwhile
+  kEnd    ///< its last part, which reads the workspace alone
+};
+constexpr size_t kLateKinds = 2;
+
 /// One way of running one op on one device.  A backend owns an ordered list per op, best first.
 struct Impl {
   std::string name;
@@ -51,9 +58,10 @@ struct Impl {
   std::function<size_t(const Node&, const Program&)> workspace_bytes;  ///< 0 if empty
   /// Only where the device manages memory itself, for the estimate.
   std::function<Held(const Node&, const Program&)> holds;
-  /// Outputs (bit i: output i) that may still be computed while the nodes that follow run, until the next
-  /// node that has such outputs begins or one of them is read.  0: none.
+  /// Outputs (bit i: output i) that may still be computed while the nodes that follow run, until the second
+  /// node behind it begins that is late in the same way, or one of them is read.  0: none.
   uint32_t late_outputs = 0;
+  Late late = Late::kNode;
   /// Runs beside all that follows, behind the nodes of its kind alone, until one of its outputs is read (an
   /// exchange between processes).  Its tensors keep their places to the end of the program.
   bool own_queue = false;

@@ -88,16 +88,22 @@ struct Block {
   std::vector<Piece> parts;  // offsets from its beginning
 };
 
-/// The last node beside which each node may still run: itself, the one before the next with late outputs, or
-/// the last of all.
+/// The last node beside which each node may still run: itself, the one before the second behind it that is
+/// late in the same way, or the last of all.
 std::vector<int> last_beside(const Program& program, const Selection& selection) {
-  int last = static_cast<int>(program.nodes().size());
+  const int end = static_cast<int>(program.nodes().size());
+  struct Last {
+    int before_next, before_second;
+  };
+  Last last[kLateKinds];
+  std::fill(std::begin(last), std::end(last), Last{end, end});
   std::vector<int> beside(program.nodes().size());
-  for (int n = last - 1; n >= 0; --n) {
-    const size_t i = static_cast<size_t>(n);
-    const bool late = selection[i]->late_outputs != 0;
-    beside[i] = selection[i]->own_queue ? static_cast<int>(beside.size()) : late ? last : n;
-    if (late) last = n - 1;
+  for (int n = end - 1; n >= 0; --n) {
+    const Impl& impl = *selection[static_cast<size_t>(n)];
+    Last& of_kind = last[static_cast<size_t>(impl.late)];
+    const bool late = impl.late_outputs != 0;
+    beside[static_cast<size_t>(n)] = impl.own_queue ? end : late ? of_kind.before_second : n;
+    if (late) of_kind = {n - 1, of_kind.before_next};
   }
   return beside;
 }
@@ -112,10 +118,13 @@ std::vector<Lifetime> lifetimes(const Program& program, const Selection& selecti
     if (program.values()[id].kind == ValueKind::kInput) touch(static_cast<int>(id), 0);
   for (int n = 0; n < end; ++n) {
     const Node& node = program.nodes()[static_cast<size_t>(n)];
+    const Impl& impl = *selection[static_cast<size_t>(n)];
+    const bool reads_late = impl.own_queue || impl.late == Late::kNode;
     for (const int at : {n, beside[static_cast<size_t>(n)]}) {
       for (int id : node.in)
-        if (id >= 0) touch(id, at);
-      for (int id : node.out) touch(id, at);
+        if (id >= 0 && (at == n || reads_late)) touch(id, at);
+      for (size_t o = 0; o < node.out.size(); ++o)
+        if (at == n || reads_late || (impl.late_outputs >> o & 1) != 0) touch(node.out[o], at);
     }
   }
   for (const auto& [name, id] : program.outputs()) touch(id, end);

@@ -33,10 +33,10 @@ class CudaBackend : public Backend {
                          attention_entries(), loss_entries(), flat_entries()})
       for (const Entry& entry : entries) {
         CudaImpl impl;
+        impl.entry = entry;
         impl.name = entry.name;
-        impl.launch = entry.launch;
-        impl.prepare = entry.prepare;
         impl.late_outputs = entry.late_outputs;
+        impl.late = entry.late;
         impl.own_queue = entry.own_queue;
         if (entry.accepts != nullptr) impl.accepts = entry.accepts;
         if (entry.workspace_bytes != nullptr) impl.workspace_bytes = entry.workspace_bytes;

@@ -2,18 +2,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "lathe/ops/ops.h"
 
 namespace lathe::cuda {
 namespace {
 
-constexpr size_t kPieceAlignment = 16;
+constexpr size_t kPieceAlignment = 16, kOwnAlignment = 256;
 /// Inputs up to this size are read from pinned memory by the kernel that spreads them: the copy engine would
 /// take longer to begin.
 constexpr size_t kReadInPlace = size_t{256} << 10;
 
-size_t aligned(size_t bytes) { return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment; }
+size_t aligned(size_t bytes, size_t alignment = kPieceAlignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 }  // namespace
 
@@ -35,12 +38,29 @@ CudaExecutable::CudaExecutable(Device& device, const Program& program, const Sel
   }
   lay_out_ring();
   const std::vector<bool> read = program.read();
+  std::vector<size_t> own;  // where each node's own memory begins
+  size_t own_bytes = 0;
+  for (size_t n = 0; n < selection.size(); ++n) {
+    const Entry& entry = static_cast<const CudaImpl*>(selection[n])->entry;
+    own.push_back(own_bytes);
+    if (entry.own_bytes != nullptr)
+      own_bytes += aligned(entry.own_bytes(program.nodes()[n], program), kOwnAlignment);
+  }
+  if (own_bytes > 0) own_ = allocate(own_bytes, Memory::kDevice, device_.compute).value();
   for (size_t n = 0; n < selection.size(); ++n) {
     const auto* impl = static_cast<const CudaImpl*>(selection[n]);
-    if (impl->launch == nullptr) continue;  // a view
+    if (impl->entry.launch == nullptr) continue;  // a view
     const Node& node = program.nodes()[n];
-    Call call{device.compute, node,  program,        {}, {}, bindings.arena.data + plan.workspaces[n],
-              device.side,    fork_, device.products};
+    Call call{device.compute,
+              node,
+              program,
+              {},
+              {},
+              bindings.arena.data + plan.workspaces[n],
+              own_.data + own[n],
+              device.sides[static_cast<size_t>(impl->late)],
+              fork_,
+              device.products};
     for (int id : node.in) call.in.push_back(address(id));
     for (int id : node.out) call.out.push_back(address(id));
     call.out_is_read = node.out.empty() || read[static_cast<size_t>(node.out[0])];
@@ -49,7 +69,7 @@ CudaExecutable::CudaExecutable(Device& device, const Program& program, const Sel
     steps_.push_back({impl, static_cast<int>(n), std::move(call)});
   }
   for (const Step& step : steps_)
-    if (step.impl->prepare != nullptr) step.impl->prepare(step.call);
+    if (step.impl->entry.prepare != nullptr) step.impl->entry.prepare(step.call);
   graph_ = capture(false);
 }
 
@@ -119,30 +139,63 @@ std::unique_ptr<Graph> CudaExecutable::capture(bool timed) {
   const auto mark = [&](size_t i) {
     if (timed) check(cudaEventRecordWithFlags(*marks_[i], stream, cudaEventRecordExternal), "capturing");
   };
-  return std::make_unique<Graph>(stream, [&] {
+  const auto launches = [&] {
+    bool begun = timed;
     for (size_t i = 0; i < steps_.size(); ++i) {
       mark(i);
       Call call = steps_[i].call;
+      const CudaImpl& impl = *steps_[i].impl;
       if (timed) call.side = nullptr;  // one after another
-      launch(*steps_[i].impl, call);
+      if (timed && impl.entry.begin != nullptr) impl.entry.begin(call);
+      if (!begun && (impl.late_outputs != 0 || impl.entry.begin != nullptr)) begin(), begun = true;
+      launch(i, call);
     }
-    join_late(nullptr);
+    for (size_t kind = 0; kind < kLateKinds; ++kind) join_late(kind, late_[kind].size());
     join_messages(nullptr);
     mark(steps_.size());
-  });
+  };
+  return std::make_unique<Graph>(stream, launches, Region{own_.data, own_.bytes});
 }
 
-void CudaExecutable::launch(const CudaImpl& impl, const Call& call) {
+/// Launches beside what follows all that nodes behind can do before their turn.
+void CudaExecutable::begin() {
+  const cudaStream_t side = device_.sides[static_cast<size_t>(Late::kEnd)];
+  begun_.clear();
+  begun_.resize(steps_.size());
+  bool forked = false;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Entry& entry = steps_[i].impl->entry;
+    if (entry.begin == nullptr) continue;
+    Call call = steps_[i].call;
+    if (!std::exchange(forked, true)) (void)call.fork_to(side);
+    call.stream = side;
+    entry.begin(call);
+    check(cudaGetLastError(), call.node.op->name);
+    begun_[i] = std::make_unique<Mark>();
+    check(cudaEventRecord(*begun_[i], side), "capturing");
+  }
+}
+
+void CudaExecutable::launch(size_t step, const Call& call) {
+  const CudaImpl& impl = *steps_[step].impl;
   if (impl.own_queue && call.side != nullptr) return launch_message(impl, call);
+  if (step < begun_.size() && begun_[step] != nullptr && call.side != nullptr)
+    check(cudaStreamWaitEvent(device_.compute, *begun_[step]), "capturing");
   join_messages(&call);
-  join_late(impl.late_outputs != 0 ? nullptr : &call);
-  impl.launch(call);
+  join_late(call);
+  const bool is_late = impl.late_outputs != 0 && call.side != nullptr;
+  const auto kind = static_cast<size_t>(impl.late);
+  if (is_late && late_[kind].size() > 1) join_late(kind, 1);
+  impl.entry.launch(call);
   check(cudaGetLastError(), call.node.op->name);
-  if (impl.late_outputs == 0 || call.side == nullptr) return;
-  check(cudaEventRecord(late_done_, call.side), "capturing");
+  if (!is_late) return;
+  const bool second = !late_[kind].empty() && late_[kind].back().done == late_done_[kind][0];
+  LateNode node{{}, late_done_[kind][second ? 1 : 0]};
+  check(cudaEventRecord(node.done, call.side), "capturing");
   for (size_t o = 0; o < call.node.out.size(); ++o)
     if ((impl.late_outputs >> o & 1) != 0)
-      late_.push_back({call.out[o], bytes_of(call.out_type(static_cast<int>(o)))});
+      node.outputs.push_back({call.out[o], bytes_of(call.out_type(static_cast<int>(o)))});
+  late_[kind].push_back(std::move(node));
 }
 
 /// A node with own_queue begins behind what it reads, late outputs too, and nothing waits for it but who
@@ -150,9 +203,11 @@ void CudaExecutable::launch(const CudaImpl& impl, const Call& call) {
 void CudaExecutable::launch_message(const CudaImpl& impl, Call call) {
   check(cudaEventRecord(fork_, device_.compute), "capturing");
   check(cudaStreamWaitEvent(device_.messages, fork_), "capturing");
-  if (reads(call, late_)) check(cudaStreamWaitEvent(device_.messages, late_done_), "capturing");
+  for (const auto& late : late_)
+    for (const LateNode& node : late)
+      if (reads(call, node.outputs)) check(cudaStreamWaitEvent(device_.messages, node.done), "capturing");
   call.stream = device_.messages;
-  impl.launch(call);
+  impl.entry.launch(call);
   check(cudaGetLastError(), call.node.op->name);
   check(cudaEventRecord(messages_done_, device_.messages), "capturing");
   for (size_t o = 0; o < call.node.out.size(); ++o)
@@ -167,11 +222,22 @@ void CudaExecutable::join_messages(const Call* reader) {
   messages_.clear();
 }
 
-/// Waits on the device for late outputs, if `reader` reads memory of one of them; null: in any case.
-void CudaExecutable::join_late(const Call* reader) {
-  if (late_.empty() || (reader != nullptr && !reads(*reader, late_))) return;
-  check(cudaStreamWaitEvent(device_.compute, late_done_), "capturing");
-  late_.clear();
+/// Waits on the device for the first of the nodes that are late in this way.
+void CudaExecutable::join_late(size_t kind, size_t nodes) {
+  std::vector<LateNode>& late = late_[kind];
+  if (nodes == 0) return;
+  check(cudaStreamWaitEvent(device_.compute, late[nodes - 1].done), "capturing");
+  late.erase(late.begin(), late.begin() + static_cast<std::ptrdiff_t>(nodes));
+}
+
+/// Waits on the device for late nodes that write what `reader` reads, and those before them.
+void CudaExecutable::join_late(const Call& reader) {
+  for (size_t kind = 0; kind < kLateKinds; ++kind)
+    for (size_t nodes = late_[kind].size(); nodes > 0; --nodes)
+      if (reads(reader, late_[kind][nodes - 1].outputs)) {
+        join_late(kind, nodes);
+        break;
+      }
 }
 
 bool CudaExecutable::reads(const Call& reader, const std::vector<Piece>& pieces) {

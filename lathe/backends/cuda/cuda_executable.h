@@ -14,8 +14,9 @@ namespace lathe::cuda {
 
 /// What all programs of a device share.
 struct Device {
-  Stream compute, side;  ///< late outputs are computed on `side`
-  Stream copies;         ///< inputs travel here while the run before computes
+  Stream compute;
+  Stream sides[kLateKinds];  ///< what is late runs here, by Late
+  Stream copies;             ///< inputs travel here while the run before computes
   Products& products;
   RoundedStates& rounded;
   const Nccl* nccl = nullptr;
@@ -65,9 +66,11 @@ class CudaExecutable : public Executable {
   void launch(InFlight& flight);
   Status copy_out(std::span<std::byte> to, const Crossing& output);
 
-  void launch(const CudaImpl& impl, const Call& call);
+  void begin();
+  void launch(size_t step, const Call& call);
   void launch_message(const CudaImpl& impl, Call call);
-  void join_late(const Call* reader);
+  void join_late(size_t kind, size_t nodes);
+  void join_late(const Call& reader);
   void join_messages(const Call* reader);
 
   Device& device_;
@@ -78,17 +81,24 @@ class CudaExecutable : public Executable {
   std::vector<Crossing> inputs_, outputs_;
   size_t input_bytes_ = 0;
   std::vector<Scatter> scatters_;
-  Buffer pinned_, staged_;
+  Buffer pinned_, staged_, own_;
   InFlight ring_[kRing];
   std::unique_ptr<Graph> graph_, timed_graph_;
-  Mark fork_, late_done_, messages_done_;
   struct Piece {
     const std::byte* data;
     size_t bytes;
   };
   static bool reads(const Call& reader, const std::vector<Piece>& pieces);
-  std::vector<Piece> late_;                   // while capturing: what the side stream may still be writing
-  std::vector<Piece> messages_;               // the same of the stream of messages
+  /// What of a late node a side stream may still be computing.
+  struct LateNode {
+    std::vector<Piece> outputs;
+    cudaEvent_t done;
+  };
+  Mark fork_, late_done_[kLateKinds][2], messages_done_;
+  std::vector<std::unique_ptr<Mark>> begun_;  // by step
+  // While capturing:
+  std::vector<LateNode> late_[kLateKinds];    // by Late: the last two at most
+  std::vector<Piece> messages_;               // what the stream of messages may still be writing
   std::vector<std::unique_ptr<Mark>> marks_;  // of the timed graph: one before each step, and one behind all
   uint64_t ticket_ = 0;
   bool profile_ = false;

@@ -17,6 +17,7 @@ struct Call {
   const Program& program;
   std::vector<std::byte*> in, out;  ///< null for an optional input that is not given
   std::byte* workspace;
+  std::byte* own;                ///< own_bytes of this node alone, of its Graph's zeroed region
   cudaStream_t side = nullptr;   ///< null: nothing runs beside
   cudaEvent_t fork = nullptr;    ///< for `beside` and `join`
   Products& products;            ///< the matrix products of this device
@@ -29,11 +30,11 @@ struct Call {
 
   /// The stream for late outputs: it begins behind what was launched on `stream` so far, and runs beside what
   /// follows there.
-  cudaStream_t beside() const {
-    if (side == nullptr) return stream;
+  cudaStream_t beside() const { return side == nullptr ? stream : fork_to(side); }
+  cudaStream_t fork_to(cudaStream_t other) const {
     cudaEventRecord(fork, stream);
-    cudaStreamWaitEvent(side, fork);
-    return side;
+    cudaStreamWaitEvent(other, fork);
+    return other;
   }
 
   /// What follows on `stream` begins behind what was launched on `beside()` so far.
@@ -60,6 +61,7 @@ struct Call {
 
 /// One entry of a family's table: an op, the function that launches it (everything on `stream`, nothing
 /// waits, nothing is allocated: it runs under stream capture), its workspace, and which nodes it takes.
+/// Entries with more say it by name.
 struct Entry {
   const OpDef* op;
   const char* name;
@@ -69,12 +71,15 @@ struct Entry {
   void (*prepare)(const Call&) = nullptr;  ///< what has to be done once, outside of a capture
   uint32_t late_outputs = 0;               ///< Impl's; `launch` puts them on `beside`
   bool own_queue = false;                  ///< Impl's; `stream` is that queue then
+  Late late = Late::kNode;                 ///< Impl's
+  size_t (*own_bytes)(const Node&, const Program&) = nullptr;
+  /// What can be done before the node's turn, beside others: reads inputs of the program alone, writes `own`.
+  void (*begin)(const Call&) = nullptr;
 };
 
 /// An implementation on a GPU.
 struct CudaImpl : Impl {
-  void (*launch)(const Call&) = nullptr;
-  void (*prepare)(const Call&) = nullptr;
+  Entry entry;
 };
 
 /// The tables, one per family.  Of one op, the better implementation stands first.

@@ -63,7 +63,7 @@ Gradients gradients(const Call& c, int exact, int rounded, int64_t first) {
 }
 
 size_t norm_workspace(const Node& node, const Program& program) {
-  return grad_norm_workspace_bytes(count_of(program, node.in[0]) + count_of(program, node.in[2]));
+  return grad_norm_workspace_bytes(count_of(program, node.in[0]), count_of(program, node.in[2]));
 }
 
 void run_grad_norm(const Call& c) {

@@ -81,7 +81,7 @@ void run(const Call& c) {
     fp8_columns(c.stream, type, p.k, p.n, weight, value(at.b), scales(at.b_scales));
   if (has_bias(c.node) && c.bias == nullptr)
     cast(c.stream, DType::f32, DType::bf16, p.n, c.in[2], c.workspace + at.bias);
-  c.products.launch(c.stream, p, c.workspace);
+  c.products.launch(c.stream, p, c.workspace, c.own);
 }
 
 }  // namespace
@@ -90,7 +90,13 @@ std::vector<Entry> fp8_entries() {
   if (!Products::has_e4m3()) return {};
   std::vector<Entry> entries;
   for (const OpDef* op : {&op::linear_fp8, &op::linear_fp8_bwd_input, &op::linear_fp8_bwd_input_add})
-    entries.push_back({op, "cublaslt", run, workspace_bytes, accepts, prepare});
+    entries.push_back({.op = op,
+                       .name = "cublaslt",
+                       .launch = run,
+                       .workspace_bytes = workspace_bytes,
+                       .accepts = accepts,
+                       .prepare = prepare,
+                       .own_bytes = [](const Node&, const Program&) { return Products::kCounterBytes; }});
   return entries;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -80,13 +81,17 @@ bool launches_ahead() {
          major >= 9;
 }
 
-Launches launches_of(cudaGraph_t graph) {
+std::vector<cudaGraphNode_t> nodes_of(cudaGraph_t graph) {
   size_t count = 0;
-  check(cudaGraphGetNodes(graph, nullptr, &count), "counting a graph's nodes");
+  check(cudaGraphGetNodes(graph, nullptr, &count), "reading a graph");
   std::vector<cudaGraphNode_t> nodes(count);
-  check(cudaGraphGetNodes(graph, nodes.data(), &count), "counting a graph's nodes");
+  check(cudaGraphGetNodes(graph, nodes.data(), &count), "reading a graph");
+  return nodes;
+}
+
+Launches launches_of(cudaGraph_t graph) {
   Launches launches;
-  for (cudaGraphNode_t node : nodes) {
+  for (cudaGraphNode_t node : nodes_of(graph)) {
     cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
     check(cudaGraphNodeGetType(node, &type), "counting a graph's nodes");
     if (type == cudaGraphNodeTypeKernel) ++launches["kernel"];
@@ -94,6 +99,49 @@ Launches launches_of(cudaGraph_t graph) {
     if (type == cudaGraphNodeTypeMemset) ++launches["fill"];
   }
   return launches;
+}
+
+bool fills_with_zeros(cudaGraphNode_t node, const Region& region) {
+  cudaGraphNodeType type{};
+  cudaMemsetParams fill{};
+  if (cudaGraphNodeGetType(node, &type) != cudaSuccess || type != cudaGraphNodeTypeMemset) return false;
+  check(cudaGraphMemsetNodeGetParams(node, &fill), "reading a graph");
+  const auto* to = static_cast<const std::byte*>(fill.dst);
+  return fill.value == 0 && fill.height == 1 && region.data <= to &&
+         to + fill.width * fill.elementSize <= region.data + region.bytes;
+}
+
+/// What follows a node then follows what is before it.
+void leave_out(cudaGraph_t graph, cudaGraphNode_t node) {
+  std::vector<cudaGraphNode_t> before, behind;
+  for (const Edge& edge : edges_of(graph)) {
+    if (edge.to == node) before.push_back(edge.from);
+    if (edge.from == node) behind.push_back(edge.to);
+  }
+  check(cudaGraphDestroyNode(node), "changing a graph");
+  const std::vector<Edge> there = edges_of(graph);
+  for (cudaGraphNode_t from : before)
+    for (cudaGraphNode_t to : behind)
+      if (std::none_of(there.begin(), there.end(),
+                       [&](const Edge& edge) { return edge.from == from && edge.to == to; }))
+        check(cudaGraphAddDependencies(graph, &from, &to, nullptr, 1), "changing a graph");
+}
+
+/// All but the first fill, which nothing is before; that, too, if there is no other.
+void leave_out_fills(cudaGraph_t graph, const Region& zeroed) {
+  if (zeroed.bytes == 0) return;
+  cudaGraphNode_t first = nullptr;
+  bool others = false;
+  for (cudaGraphNode_t node : nodes_of(graph)) {
+    size_t before = 0;
+    if (!fills_with_zeros(node, zeroed)) continue;
+    check(cudaGraphNodeGetDependencies(node, nullptr, nullptr, &before), "reading a graph");
+    if (before > 0)
+      leave_out(graph, node), others = true;
+    else
+      first = node;
+  }
+  if (first != nullptr && !others) leave_out(graph, first);
 }
 
 void launch_ahead(cudaGraph_t graph) {
@@ -112,7 +160,7 @@ void launch_ahead(cudaGraph_t graph) {
 
 }  // namespace
 
-Graph::Graph(cudaStream_t stream, const std::function<void()>& launches) {
+Graph::Graph(cudaStream_t stream, const std::function<void()>& launches, Region zeroed) {
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "capturing");
   const auto end = [&] {
     cudaGraph_t graph = nullptr;
@@ -121,6 +169,7 @@ Graph::Graph(cudaStream_t stream, const std::function<void()>& launches) {
                      std::unique_ptr<CUgraph_st, decltype(&cudaGraphDestroy)>(graph, cudaGraphDestroy)};
   };
   try {
+    if (zeroed.bytes > 0) check(cudaMemsetAsync(zeroed.data, 0, zeroed.bytes, stream), "capturing");
     launches();
   } catch (...) {
     end();
@@ -128,6 +177,7 @@ Graph::Graph(cudaStream_t stream, const std::function<void()>& launches) {
   }
   const auto [error, graph] = end();
   check(error, "capturing");
+  leave_out_fills(graph.get(), zeroed);
   launches_ = launches_of(graph.get());
   launch_ahead(graph.get());
   check(cudaGraphInstantiate(&executable_, graph.get(), 0), "making a graph");

@@ -3,6 +3,7 @@
 
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/elementwise.h"
+#include "lathe/backends/cuda/kernels/gate.h"
 #include "lathe/backends/cuda/kernels/linear_int8.h"
 #include "lathe/backends/cuda/kernels/plain_product.h"
 #include "lathe/backends/cuda/products.h"
@@ -116,12 +117,17 @@ void prepare(const Call& c) {
   c.products.prepare(c.stream, addressed<kDescribe>(c, false), c.workspace);
 }
 /// Gradients of weights are read at the end of the step alone: they may come late.
-cudaStream_t stream_of(const Call& c, const Product& p) { return p.a_transposed ? c.beside() : c.stream; }
+cudaStream_t stream_of(const Call& c, const Product& p) {
+  if (!p.a_transposed || c.side == nullptr) return c.stream;
+  const cudaStream_t side = c.beside();
+  gate(side);
+  return side;
+}
 
 template <Product (*kDescribe)(const Node&, const Program&)>
 void run_library(const Call& c) {
   const Product p = addressed<kDescribe>(c, true);
-  c.products.launch(stream_of(c, p), p, c.workspace);
+  c.products.launch(stream_of(c, p), p, c.workspace, c.own);
 }
 template <Product (*kDescribe)(const Node&, const Program&)>
 void run_plain(const Call& c) {
@@ -133,10 +139,18 @@ bool library_accepts(const Node& node, const Program& program) {
   return Products::accepts(kDescribe(node, program));
 }
 
+size_t counter_bytes(const Node&, const Program&) { return Products::kCounterBytes; }
+
 template <Product (*kDescribe)(const Node&, const Program&)>
 void add_library(std::vector<Entry>& entries, const OpDef& op, uint32_t late_outputs = 0) {
-  entries.push_back({&op, "cublaslt", run_library<kDescribe>, workspace_bytes<kDescribe>,
-                     library_accepts<kDescribe>, prepare<kDescribe>, late_outputs});
+  entries.push_back({.op = &op,
+                     .name = "cublaslt",
+                     .launch = run_library<kDescribe>,
+                     .workspace_bytes = workspace_bytes<kDescribe>,
+                     .accepts = library_accepts<kDescribe>,
+                     .prepare = prepare<kDescribe>,
+                     .late_outputs = late_outputs,
+                     .own_bytes = counter_bytes});
 }
 template <Product (*kDescribe)(const Node&, const Program&)>
 void add(std::vector<Entry>& entries, const OpDef& op, uint32_t late_outputs = 0) {

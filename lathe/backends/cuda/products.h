@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -48,13 +49,16 @@ class Products {
   static bool accepts(const Product& p);
   /// Whether this GPU multiplies e4m3 with scales by row.
   static bool has_e4m3();
+  /// Of what an algorithm counts in, its tiles for example; aligned as a workspace is.
+  static constexpr size_t kCounterBytes = 256;
   /// Of the workspace of both; pointers are not looked at.
   static size_t workspace_bytes(const Product& p);
   /// Chooses the algorithm for products of this kind, unless it is known.  Runs candidates on the product's
   /// own memory, so that C is lost, and waits for them.  Errors: kInternal if there is none.
   void prepare(cudaStream_t stream, const Product& p, void* workspace);
-  /// Launches it; `prepare` was called for its kind.
-  void launch(cudaStream_t stream, const Product& p, void* workspace);
+  /// Launches it; `prepare` was called for its kind.  counter: kCounterBytes of a Graph's zeroed region, for
+  /// this launch alone: an algorithm that only counts takes them for its workspace.  Null: none.
+  void launch(cudaStream_t stream, const Product& p, void* workspace, std::byte* counter = nullptr);
 
   /// The algorithms chosen so far, as text: a line that names library and GPU, then one line per kind.
   std::string choices() const;
@@ -78,6 +82,11 @@ class Products {
     cublasLtMatmulAlgo_t algo{};
     int kernel = kLibrary;
   };
+  struct Scratch {
+    void* workspace;
+    std::byte* counter = nullptr;
+  };
+  using Algorithm = cublasLtMatmulHeuristicResult_t;
   Key key_of(const Product& p) const;
   static Key kind_of(const Key& key);
   static Product example_of(const Key& kind);
@@ -85,18 +94,19 @@ class Products {
   std::unique_ptr<Plan> describe(const Product& p, int kernel) const;
   void point_at(const Plan& plan, const Product& p) const;
   void choose(Plan& plan, cudaStream_t stream, const Product& p, void* workspace) const;
-  void time(Plan& plan, const cublasLtMatmulAlgo_t& algo, cudaStream_t stream, const Product& p,
+  void time(Plan& plan, const Algorithm& algorithm, cudaStream_t stream, const Product& p,
             void* workspace) const;
   float cost(const Plan& plan, const Product& p) const;
-  bool works(const Plan& plan, const Product& p) const;
-  cublasStatus_t run(const Plan& plan, const cublasLtMatmulAlgo_t& algo, cudaStream_t stream,
-                     const Product& p, void* workspace) const;
+  std::unique_ptr<Plan> adopted(const Choice& choice, const Product& p) const;
+  cublasStatus_t run(const Plan& plan, const Algorithm& algorithm, cudaStream_t stream, const Product& p,
+                     const Scratch& scratch) const;
 
   const CublasLt& library_;
   bool tf32_;
   int ways_;  ///< of own kernels
   int multiprocessors_ = 0;
   cublasLtHandle_t handle_ = nullptr;
+  std::byte* counters_ = nullptr;  ///< of runs that are timed
   mutable std::mutex mutex_;
   std::map<Key, std::unique_ptr<Plan>> plans_;
   std::map<Key, Choice> choices_;  // by kind

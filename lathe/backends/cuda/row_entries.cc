@@ -23,10 +23,16 @@ size_t layer_norm_bwd_workspace(const Node& node, const Program& program) {
   return layer_norm_bwd_workspace_bytes(size_of_value(program.type(node.in[0])));
 }
 
+/// The next node waits for dx alone.
+void finish_layer_norm_bwd(const Call& c, int64_t parts) {
+  layer_norm_bwd_sums(c.beside(), c.cols(0), parts, c.workspace, c.output<float>(1), c.output<float>(2));
+}
+
 void run_layer_norm_bwd(const Call& c) {
-  layer_norm_bwd(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), c.in[0], c.in[1],
-                 c.input<float>(2), c.input<float>(3), c.input<float>(4), c.out[0], c.output<float>(1),
-                 c.output<float>(2), c.workspace);
+  const int64_t parts =
+      layer_norm_bwd(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), c.in[0], c.in[1],
+                     c.input<float>(2), c.input<float>(3), c.input<float>(4), c.out[0], c.workspace);
+  finish_layer_norm_bwd(c, parts);
 }
 
 /// The rule of a node with attributes site and p; rng: its input of that name.
@@ -55,17 +61,34 @@ void run_add_layer_norm(const Call& c) {
 }
 
 void run_layer_norm_dropout_bwd(const Call& c) {
-  layer_norm_dropout_bwd(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), dropout_rule(c, 7),
-                         c.input<int32_t>(5), c.input<int32_t>(6), c.in[0], c.in[1], c.input<float>(2),
-                         c.input<float>(3), c.input<float>(4), c.out[0], c.out[3], c.output<float>(1),
-                         c.output<float>(2), c.workspace);
+  const int64_t parts =
+      layer_norm_dropout_bwd(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), dropout_rule(c, 7),
+                             c.input<int32_t>(5), c.input<int32_t>(6), c.in[0], c.in[1], c.input<float>(2),
+                             c.input<float>(3), c.input<float>(4), c.out[0], c.out[3], c.workspace);
+  finish_layer_norm_bwd(c, parts);
+}
+
+Embeddings embeddings(const Call& c) {
+  return {c.input<float>(0),   c.input<float>(2),   c.input<float>(4),
+          c.input<int32_t>(1), c.input<int32_t>(3), c.input<int32_t>(5)};
 }
 
 void run_embed_layer_norm(const Call& c) {
-  const Embeddings e{c.input<float>(0),   c.input<float>(2),   c.input<float>(4),
-                     c.input<int32_t>(1), c.input<int32_t>(3), c.input<int32_t>(5)};
-  embed_layer_norm(c.stream, size_of_value(c.out_type(1)), e, c.input<float>(6), c.input<float>(7), eps_of(c),
-                   c.output<float>(0), c.output<float>(1), c.output<float>(2), c.output<float>(3));
+  embed_layer_norm(c.stream, size_of_value(c.out_type(1)), embeddings(c), c.input<float>(6),
+                   c.input<float>(7), eps_of(c), c.output<float>(0), c.output<float>(1), c.output<float>(2),
+                   c.output<float>(3));
+}
+
+void run_embed_layer_norm_dropout(const Call& c) {
+  embed_layer_norm_dropout(c.stream, size_of_value(c.out_type(0)), embeddings(c), c.input<float>(6),
+                           c.input<float>(7), eps_of(c), dropout_rule(c, 10), c.input<int32_t>(8),
+                           c.input<int32_t>(9), c.output<float>(0), c.out[3], c.output<float>(1),
+                           c.output<float>(2));
+}
+
+void run_dropout_cast(const Call& c) {
+  dropout_cast(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), dropout_rule(c, 3),
+               c.input<int32_t>(1), c.input<int32_t>(2), c.in[0], c.output<float>(0));
 }
 
 void run_rotary(const Call& c) {
@@ -103,26 +126,76 @@ size_t scatter_workspace(const Node& node, const Program& program) {
   return scatter_add_rows_workspace_bytes(size_of_value(program.type(node.in[0])));
 }
 
+size_t order_bytes(const Node& node, const Program& program) {
+  return sort_rows_bytes(elements(program.type(node.in[1])));
+}
+
+/// Ids of the batch are there when a run begins.
+bool ids_are_input(const Call& c) {
+  return c.program.values()[static_cast<size_t>(c.node.in[1])].kind == ValueKind::kInput;
+}
+
+void sort_ids(const Call& c) {
+  sort_rows(c.stream, elements(c.in_type(1)), c.input<int32_t>(1), c.node.attrs.i("rows"), c.own);
+}
+
+void sort_input_ids(const Call& c) {
+  if (ids_are_input(c)) sort_ids(c);
+}
+
+template <bool kLate>
 void run_scatter_add_rows(const Call& c) {
-  scatter_add_rows(c.stream, c.in_type(0).dtype, c.out_type(0).dtype, size_of_value(c.in_type(0)), c.in[0],
-                   c.input<int32_t>(1), c.node.attrs.i("rows"), c.out[0], c.workspace);
+  if (!ids_are_input(c)) sort_ids(c);
+  scatter_add_rows(kLate ? c.beside() : c.stream, c.in_type(0).dtype, c.out_type(0).dtype,
+                   size_of_value(c.in_type(0)), c.in[0], c.own, c.node.attrs.i("rows"), c.out[0],
+                   c.workspace);
+}
+
+/// Sums for few table rows take little of the GPU for long: beside those of a large table.
+bool is_small_table(const Node& node, const Program& program) {
+  return node.attrs.i("rows") < program.type(node.in[0]).shape[0];
+}
+
+template <bool kLate>
+Entry scatter() {
+  return {.op = &op::scatter_add_rows,
+          .name = kLate ? "sorted, beside" : "sorted",
+          .launch = run_scatter_add_rows<kLate>,
+          .workspace_bytes = scatter_workspace,
+          .accepts = kLate ? is_small_table : nullptr,
+          .late_outputs = kLate,
+          .own_bytes = order_bytes,
+          .begin = sort_input_ids};
+}
+
+/// Gradients of gamma and beta are outputs 1 and 2.
+Entry layer_norm_backward(const OpDef& op, void (*run)(const Call&)) {
+  return {.op = &op,
+          .name = "warp per row",
+          .launch = run,
+          .workspace_bytes = layer_norm_bwd_workspace,
+          .late_outputs = 0b110,
+          .late = Late::kEnd};
 }
 
 }  // namespace
 
 std::vector<Entry> row_entries() {
   return {{&op::layer_norm, "warp per row", run_layer_norm},
-          {&op::layer_norm_bwd, "warp per row", run_layer_norm_bwd, layer_norm_bwd_workspace},
+          layer_norm_backward(op::layer_norm_bwd, run_layer_norm_bwd),
           {&op::dropout_add_layer_norm, "warp per row", run_dropout_add_layer_norm},
           {&op::add_layer_norm, "warp per row", run_add_layer_norm},
-          {&op::layer_norm_dropout_bwd, "warp per row", run_layer_norm_dropout_bwd, layer_norm_bwd_workspace},
+          layer_norm_backward(op::layer_norm_dropout_bwd, run_layer_norm_dropout_bwd),
           {&op::embed_layer_norm, "warp per row", run_embed_layer_norm},
+          {&op::embed_layer_norm_dropout, "warp per row", run_embed_layer_norm_dropout},
+          {&op::dropout_cast, "warp per row", run_dropout_cast},
           {&op::dropout, "warp per row", run_dropout},
           {&op::rotary, "pairs", run_rotary, nullptr, few_pairs},
           {&op::segment_mean, "columns", run_segment_mean},
           {&op::segment_mean_bwd, "columns", run_segment_mean_bwd},
           {&op::gather_rows, "warp per row", run_gather_rows},
-          {&op::scatter_add_rows, "sorted", run_scatter_add_rows, scatter_workspace}};
+          scatter<true>(),
+          scatter<false>()};
 }
 
 }  // namespace lathe::cuda

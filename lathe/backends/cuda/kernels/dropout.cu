@@ -12,9 +12,9 @@ constexpr int kBlockRows = kThreads / kWarp;
 constexpr int kVectors = 4;
 
 /// One warp per row.
-template <int kWidth, bool kResidual, typename T>
+template <int kWidth, bool kResidual, typename T, typename Out>
 __global__ void __launch_bounds__(kThreads)
-    dropout_kernel(int64_t rows, int64_t cols, DropoutSite site, const T* x, const T* residual, T* y) {
+    dropout_kernel(int64_t rows, int64_t cols, DropoutSite site, const T* x, const T* residual, Out* y) {
   follow();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t r = int64_t{kBlockRows} * blockIdx.x + threadIdx.x / kWarp, at = r * cols;
@@ -46,23 +46,35 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <bool kResidual, typename T, typename Out>
+void launch(cudaStream_t stream, RowsSize s, const DropoutSite& site, const T* x, const T* residual, Out* y) {
+  if (s.rows == 0 || s.cols == 0) return;
+  const bool vectors = s.cols % 8 == 0 && aligned16(x, residual, static_cast<const Out*>(y));
+  const auto kernel = vectors ? dropout_kernel<8, kResidual, T, Out> : dropout_kernel<1, kResidual, T, Out>;
+  kernel<<<static_cast<unsigned>(ceil_div(s.rows, kBlockRows)), kThreads, 0, stream>>>(s.rows, s.cols, site,
+                                                                                       x, residual, y);
+}
+
 }  // namespace
 
 void dropout(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule, const int32_t* sample_ids,
              const int32_t* positions, const void* x, const void* residual, void* y) {
-  if (s.rows == 0 || s.cols == 0) return;
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    const auto launch = [&](auto kernel) {
-      kernel<<<static_cast<unsigned>(ceil_div(s.rows, kBlockRows)), kThreads, 0, stream>>>(
-          s.rows, s.cols, DropoutSite{rule, sample_ids, positions}, static_cast<const T*>(x),
-          static_cast<const T*>(residual), static_cast<T*>(y));
-    };
-    const bool vectors = s.cols % 8 == 0 && aligned16(x, residual, static_cast<const void*>(y));
-    if (residual != nullptr)
-      vectors ? launch(dropout_kernel<8, true, T>) : launch(dropout_kernel<1, true, T>);
+    const DropoutSite site{rule, sample_ids, positions};
+    const T *in = static_cast<const T*>(x), *more = static_cast<const T*>(residual);
+    if (more != nullptr)
+      launch<true>(stream, s, site, in, more, static_cast<T*>(y));
     else
-      vectors ? launch(dropout_kernel<8, false, T>) : launch(dropout_kernel<1, false, T>);
+      launch<false>(stream, s, site, in, more, static_cast<T*>(y));
+  });
+}
+
+void dropout_cast(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,
+                  const int32_t* sample_ids, const int32_t* positions, const void* x, float* y) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    launch<false, T>(stream, s, {rule, sample_ids, positions}, static_cast<const T*>(x), nullptr, y);
   });
 }
 

@@ -59,11 +59,12 @@ struct Mixed {
   }
 };
 
+template <typename T>
 struct Squares {
-  Mixed g;
+  const T* g;
   template <int kWidth>
   __device__ void at(int64_t i, float (&to)[kWidth]) const {
-    g.at<kWidth>(i, to);
+    to_floats(load_vec<kWidth>(g + i), to);
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) to[j] *= to[j];
   }
@@ -189,16 +190,26 @@ void sgd(cudaStream_t stream, const Sgd& a, int64_t n, const float* g, const flo
   sgd_kernel<<<blocks_of(n, 1), kThreads, 0, stream>>>(n, constants, g, norm, loss, hyper, p, m);
 }
 
-size_t grad_norm_workspace_bytes(int64_t n) { return sum_workspace_bytes(n); }
-
-/// What is rounded comes first: its count is more often one of whole vectors.
-void grad_norm(cudaStream_t stream, const Gradients& g, const float* hyper, float* norm, void* workspace) {
-  const int64_t n = g.exact_count + g.rounded_count;
-  const Mixed mixed(g, 0);
-  if (mixed.takes<kFlat>())
-    sum_terms<kFlat>(stream, n, Squares{mixed}, Norm{hyper}, norm, workspace);
+/// Sums of squares in parts; returns their number.
+template <typename T>
+int64_t square_parts(cudaStream_t stream, int64_t n, const T* g, double* parts) {
+  if (n == 0) return 0;
+  if (aligned16(g))
+    sum_in_parts<16 / sizeof(T)>(stream, n, Squares<T>{g}, parts);
   else
-    sum_terms<1>(stream, n, Squares{mixed}, Norm{hyper}, norm, workspace);
+    sum_in_parts<1>(stream, n, Squares<T>{g}, parts);
+  return sum_blocks(n);
+}
+
+size_t grad_norm_workspace_bytes(int64_t exact_count, int64_t rounded_count) {
+  return sum_workspace_bytes(exact_count) + sum_workspace_bytes(rounded_count);
+}
+
+void grad_norm(cudaStream_t stream, const Gradients& g, const float* hyper, float* norm, void* workspace) {
+  double* const parts = static_cast<double*>(workspace);
+  int64_t count = square_parts(stream, g.rounded_count, static_cast<const __nv_bfloat16*>(g.rounded), parts);
+  count += square_parts(stream, g.exact_count, g.exact, parts + count);
+  finish_kernel<<<1, kSumThreads, 0, stream>>>(count, parts, Norm{hyper}, norm);
 }
 
 void adamw(cudaStream_t stream, const AdamW& a, const Gradients& g, const float* norm, const float* loss,

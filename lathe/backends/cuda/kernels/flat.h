@@ -25,7 +25,7 @@ void accumulate(cudaStream_t stream, int64_t n, const float* keep, const float* 
 
 /// norm = √Σ g² times hyper's kInverseScale.  Infinite where a g² is: beyond 1.8e19.
 void grad_norm(cudaStream_t stream, const Gradients& g, const float* hyper, float* norm, void* workspace);
-size_t grad_norm_workspace_bytes(int64_t n);
+size_t grad_norm_workspace_bytes(int64_t exact_count, int64_t rounded_count);
 
 /// One update of p, m, v in place.  The first `decayed` elements have weight decay.  `rounded`, if not null,
 /// gets p in storage `rounded_type`.  A norm or loss that is not finite leaves all four as they are.

@@ -4,6 +4,7 @@
 // beside that.
 #include <algorithm>
 #include <bit>
+#include <cub/block/block_radix_sort.cuh>
 
 #include "lathe/backends/cuda/kernels/rows.h"
 #include "lathe/backends/cuda/kernels/vector.cuh"
@@ -178,7 +179,7 @@ __global__ void __launch_bounds__(kPieceThreads)
 
 /// A table row that begins within piece blockIdx.x and goes on: its sums over the pieces, a share of them by
 /// each of kJoinShares threads.
-constexpr int kJoinThreads = 64, kJoinShares = 8;
+constexpr int kJoinThreads = 32, kJoinShares = 32;
 template <int kWidth, typename Out>
 __global__ void __launch_bounds__(kJoinThreads* kJoinShares) join_kernel(Pieces pieces, Out* out) {
   follow();
@@ -211,36 +212,42 @@ __global__ void __launch_bounds__(kJoinThreads* kJoinShares) join_kernel(Pieces 
   store_vec(out + id * pieces.cols + col, sum);
 }
 
-/// How the workspace is laid out: keys of sorted chunks, all keys in order, partial sums.
-struct Layout {
-  int64_t size, chunks;    ///< keys of a chunk, a power of two
-  int64_t length, pieces;  ///< rows of a piece
-  size_t ordered, partial, bytes;
+/// How an order is laid out: all keys in order, then those of sorted chunks, if there are several.
+struct Order {
+  int64_t size, chunks;  ///< keys of a chunk, a power of two
+  size_t sorted, bytes;
 
-  explicit Layout(RowsSize s) {
-    const auto rounded = std::bit_ceil(static_cast<uint64_t>(std::min(s.rows, kChunk)));
+  explicit Order(int64_t rows) {
+    const auto rounded = std::bit_ceil(static_cast<uint64_t>(std::min(rows, kChunk)));
     size = std::max<int64_t>(static_cast<int64_t>(rounded), kWarp);
-    chunks = ceil_div(s.rows, size);
-    length = std::max<int64_t>(ceil_div(s.rows, 512), 16);
-    pieces = ceil_div(s.rows, length);
-    ordered = static_cast<size_t>(chunks * size) * sizeof(Key);
-    partial = ordered + (chunks > 1 ? ordered : 0);
-    bytes = partial + static_cast<size_t>(2 * pieces * s.cols) * sizeof(float);
+    chunks = ceil_div(rows, size);
+    const size_t all = static_cast<size_t>(chunks * size) * sizeof(Key);
+    sorted = chunks > 1 ? all : 0;
+    bytes = sorted + all;
   }
 };
 
-/// The keys in order.
-const Key* sort(cudaStream_t stream, const Layout& layout, int64_t n, const int32_t* ids,
-                std::byte* workspace) {
-  Key* sorted = reinterpret_cast<Key*>(workspace);
-  const dim3 grid(static_cast<unsigned>(layout.size / kWarp), static_cast<unsigned>(layout.chunks));
-  rank_kernel<<<grid, kRankWarps * kWarp, 0, stream>>>(n, static_cast<int>(layout.size), ids, sorted);
-  if (layout.chunks == 1) return sorted;
-  Key* ordered = reinterpret_cast<Key*>(workspace + layout.ordered);
-  merge_kernel<<<static_cast<unsigned>(layout.chunks * kBlocksPerChunk), kMergeThreads, 0, stream>>>(
-      n, layout.chunks, sorted, ordered);
-  return ordered;
+/// All keys by one block, which leaves the other multiprocessors to what runs beside it.
+constexpr int kSortThreads = 1024, kSortKeys = 8;
+using BlockSort = cub::BlockRadixSort<uint32_t, kSortThreads, kSortKeys, uint32_t>;
+__global__ void __launch_bounds__(kSortThreads) sort_kernel(int n, int id_bits, const int32_t* ids, Key* to) {
+  follow();
+  extern __shared__ __align__(16) unsigned char scratch[];
+  uint32_t id[kSortKeys], row[kSortKeys];
+#pragma unroll
+  for (int k = 0; k < kSortKeys; ++k) {
+    row[k] = threadIdx.x * kSortKeys + static_cast<uint32_t>(k);
+    id[k] = row[k] < static_cast<uint32_t>(n) ? static_cast<uint32_t>(ids[row[k]]) : ~0u;
+  }
+  BlockSort(*reinterpret_cast<BlockSort::TempStorage*>(scratch)).SortBlockedToStriped(id, row, 0, id_bits);
+#pragma unroll
+  for (int k = 0; k < kSortKeys; ++k)
+    if (const int at = k * kSortThreads + static_cast<int>(threadIdx.x); at < n)
+      to[at] = static_cast<Key>(id[k]) << 32 | row[k];
 }
+
+int64_t piece_length(int64_t rows) { return std::max<int64_t>(ceil_div(rows, 512), 16); }
+int64_t piece_count(int64_t rows) { return ceil_div(rows, piece_length(rows)); }
 
 template <int kWidth, typename In, typename Out>
 void sum_pieces(cudaStream_t stream, const Pieces& pieces, const In* dy, int64_t table_rows, Out* out) {
@@ -274,22 +281,45 @@ void gather_rows(cudaStream_t stream, DType t, RowsSize s, const void* table, co
     launch(uint16_t{});
 }
 
-size_t scatter_add_rows_workspace_bytes(RowsSize s) { return Layout(s).bytes; }
+size_t sort_rows_bytes(int64_t rows) { return Order(rows).bytes; }
+
+void sort_rows(cudaStream_t stream, int64_t rows, const int32_t* ids, int64_t table_rows, void* order) {
+  if (rows == 0) return;
+  Key* const ordered = static_cast<Key*>(order);
+  if (rows <= kSortThreads * kSortKeys) {
+    constexpr int kBytes = sizeof(BlockSort::TempStorage);
+    static const cudaError_t allowed =
+        cudaFuncSetAttribute(sort_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+    static_cast<void>(allowed);  // a launch that asks for more than is allowed fails by itself
+    const int bits = std::bit_width(static_cast<uint64_t>(table_rows));  // the largest id of them is no row's
+    sort_kernel<<<1, kSortThreads, kBytes, stream>>>(static_cast<int>(rows), bits, ids, ordered);
+    return;
+  }
+  const Order layout(rows);
+  Key* const sorted = reinterpret_cast<Key*>(static_cast<std::byte*>(order) + layout.sorted);
+  const dim3 grid(static_cast<unsigned>(layout.size / kWarp), static_cast<unsigned>(layout.chunks));
+  rank_kernel<<<grid, kRankWarps * kWarp, 0, stream>>>(rows, static_cast<int>(layout.size), ids, sorted);
+  if (layout.chunks > 1)
+    merge_kernel<<<static_cast<unsigned>(layout.chunks * kBlocksPerChunk), kMergeThreads, 0, stream>>>(
+        rows, layout.chunks, sorted, ordered);
+}
+
+size_t scatter_add_rows_workspace_bytes(RowsSize s) {
+  return static_cast<size_t>(2 * piece_count(s.rows) * s.cols) * sizeof(float);
+}
 
 void scatter_add_rows(cudaStream_t stream, DType from, DType to, RowsSize s, const void* dy,
-                      const int32_t* ids, int64_t table_rows, void* dtable, void* workspace) {
+                      const void* order, int64_t table_rows, void* dtable, void* workspace) {
   if (s.rows == 0 || s.cols == 0) {
     cudaMemsetAsync(dtable, 0, static_cast<size_t>(table_rows * s.cols) * size_of(to), stream);
     return;
   }
-  const Layout layout(s);
-  std::byte* base = static_cast<std::byte*>(workspace);
   const Pieces pieces{s.rows,
                       s.cols,
-                      layout.length,
-                      layout.pieces,
-                      sort(stream, layout, s.rows, ids, base),
-                      reinterpret_cast<float*>(base + layout.partial)};
+                      piece_length(s.rows),
+                      piece_count(s.rows),
+                      static_cast<const Key*>(order),
+                      static_cast<float*>(workspace)};
   const bool vectors = s.cols % 8 == 0 && aligned16(dy, static_cast<const void*>(dtable));
   with_type(from, [&](auto* in) {
     with_type(to, [&](auto* out) {

@@ -120,12 +120,14 @@ struct Looked {
   }
 };
 
+/// Where the normalised rows go, behind dropout.
 template <typename T>
 struct Normal {
   const float *gamma, *beta;
   float eps;
   T* y;
   float *mean, *rstd;
+  DropoutSite site = {};
 };
 
 struct Statistics {
@@ -134,12 +136,13 @@ struct Statistics {
 
 template <int kWidth, typename T>
 __device__ inline void store_normal(const Normal<T>& n, int64_t at, int64_t col, const Statistics& s,
-                                    float (&x)[kWidth]) {
+                                    const DropoutRow& dropout, float (&x)[kWidth]) {
   const Vec<float, kWidth> gamma = load_vec<kWidth>(n.gamma + col);
   Vec<float, kWidth> beta{};
   if (n.beta != nullptr) beta = load_vec<kWidth>(n.beta + col);
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) x[j] = (x[j] - s.mean) * s.rstd * gamma.at[j] + beta.at[j];
+  dropout.apply(col, x);
   store_vec(n.y + at + col, x);
 }
 
@@ -171,9 +174,10 @@ __global__ void __launch_bounds__(kThreads) held_kernel(int64_t rows, int cols, 
       for (int j = 0; j < 8; ++j) squares += (x[v][j] - mean) * (x[v][j] - mean);
     }
   const Statistics s{mean, 1 / sqrtf(warp_sum(squares) / static_cast<float>(cols) + n.eps)};
+  const DropoutRow dropout = n.site.row(r);
 #pragma unroll
   for (int v = 0; v < kVectors; ++v)
-    if (col(v) < cols) store_normal(n, r * cols, col(v), s, x[v]);
+    if (col(v) < cols) store_normal(n, r * cols, col(v), s, dropout, x[v]);
   if (lane == 0) n.mean[r] = s.mean, n.rstd[r] = s.rstd;
 }
 
@@ -201,10 +205,11 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kWidth; ++j) squares += (x[j] - mean) * (x[j] - mean);
   }
   const Statistics s{mean, 1 / sqrtf(warp_sum(squares) / static_cast<float>(cols) + n.eps)};
+  const DropoutRow dropout = n.site.row(r);
   for (int64_t col = lane * kWidth; col < cols; col += kWarp * kWidth) {
     float x[kWidth];
     row.again(col, x);
-    store_normal(n, r * cols, col, s, x);
+    store_normal(n, r * cols, col, s, dropout, x);
   }
   if (lane == 0) n.mean[r] = s.mean, n.rstd[r] = s.rstd;
 }
@@ -246,6 +251,17 @@ void embed_layer_norm(cudaStream_t stream, RowsSize s, const Embeddings& e, cons
                       const float* beta, float eps, float* sum, float* y, float* mean, float* rstd) {
   const bool vectors = s.cols % 8 == 0 && aligned16(e.word, e.token_type, e.position, gamma, beta, sum, y);
   normalise(stream, s, vectors, Looked{e, sum}, Normal<float>{gamma, beta, eps, y, mean, rstd});
+}
+
+void embed_layer_norm_dropout(cudaStream_t stream, RowsSize s, const Embeddings& e, const float* gamma,
+                              const float* beta, float eps, const DropoutRule& rule,
+                              const int32_t* sample_ids, const int32_t* positions, float* sum, void* z,
+                              float* mean, float* rstd) {
+  __nv_bfloat16* const to = static_cast<__nv_bfloat16*>(z);
+  const bool vectors = s.cols % 8 == 0 && aligned16(e.word, e.token_type, e.position, gamma, beta, sum,
+                                                    static_cast<const float*>(z));
+  normalise(stream, s, vectors, Looked{e, sum},
+            Normal<__nv_bfloat16>{gamma, beta, eps, to, mean, rstd, {rule, sample_ids, positions}});
 }
 
 void dropout_add_layer_norm(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,

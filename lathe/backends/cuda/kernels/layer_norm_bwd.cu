@@ -199,9 +199,10 @@ __global__ void __launch_bounds__(kWarp* kColumnThreads) columns_kernel(Backward
   b.partial[(2 * int64_t{blockIdx.y} + threadIdx.y) * b.cols + col] = sum;
 }
 
+/// Returns the number of parts.
 template <bool kDropout, typename T>
-void launch(cudaStream_t stream, const Backward<T>& b, bool vectors, float* dgamma, float* dbeta) {
-  if (b.cols == 0) return;
+int64_t launch(cudaStream_t stream, const Backward<T>& b, bool vectors) {
+  if (b.cols == 0) return 0;
   int64_t blocks = block_count({b.rows, b.cols});
   const auto held = [&](auto kernel) {
     const int threads = held_warps(ceil_div(b.cols, kVectorCols)) * kWarp;
@@ -225,7 +226,7 @@ void launch(cudaStream_t stream, const Backward<T>& b, bool vectors, float* dgam
     if (b.rows > 0 && vectors) reread_kernel<8, kDropout><<<row_blocks, kThreads, 0, stream>>>(b);
     if (b.rows > 0 && !vectors) reread_kernel<1, kDropout><<<row_blocks, kThreads, 0, stream>>>(b);
   }
-  finish_sums(stream, blocks, b.partial, {b.cols, dgamma, dbeta});
+  return blocks;
 }
 
 }  // namespace
@@ -234,9 +235,15 @@ size_t layer_norm_bwd_workspace_bytes(RowsSize s) {
   return static_cast<size_t>(2 * block_count(s) * s.cols) * sizeof(float);
 }
 
-void layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy, const void* x,
-                    const float* gamma, const float* mean, const float* rstd, void* dx, float* dgamma,
-                    float* dbeta, void* workspace) {
+void layer_norm_bwd_sums(cudaStream_t stream, int64_t cols, int64_t parts, const void* workspace,
+                         float* dgamma, float* dbeta) {
+  if (cols == 0) return;
+  finish_sums(stream, parts, static_cast<const float*>(workspace), {cols, dgamma, dbeta});
+}
+
+int64_t layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy, const void* x,
+                       const float* gamma, const float* mean, const float* rstd, void* dx, void* workspace) {
+  int64_t parts = 0;
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     const bool vectors = s.cols % 8 == 0 && aligned16(dy, x, gamma, static_cast<const void*>(dx));
@@ -251,14 +258,16 @@ void layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy, co
                         nullptr,
                         {},
                         static_cast<float*>(workspace)};
-    launch<false>(stream, b, vectors, dgamma, dbeta);
+    parts = launch<false>(stream, b, vectors);
   });
+  return parts;
 }
 
-void layer_norm_dropout_bwd(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,
-                            const int32_t* sample_ids, const int32_t* positions, const void* dy,
-                            const void* x, const float* gamma, const float* mean, const float* rstd, void* dx,
-                            void* dd, float* dgamma, float* dbeta, void* workspace) {
+int64_t layer_norm_dropout_bwd(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,
+                               const int32_t* sample_ids, const int32_t* positions, const void* dy,
+                               const void* x, const float* gamma, const float* mean, const float* rstd,
+                               void* dx, void* dd, void* workspace) {
+  int64_t parts = 0;
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     const bool vectors = s.cols % 8 == 0 &&
@@ -274,8 +283,9 @@ void layer_norm_dropout_bwd(cudaStream_t stream, DType t, RowsSize s, const Drop
                         static_cast<T*>(dd),
                         {rule, sample_ids, positions},
                         static_cast<float*>(workspace)};
-    launch<true>(stream, b, vectors, dgamma, dbeta);
+    parts = launch<true>(stream, b, vectors);
   });
+  return parts;
 }
 
 }  // namespace lathe::cuda

@@ -9,7 +9,7 @@ constexpr int kSumThreads = 256;
 /// Vectors that a thread loads at once.
 constexpr int kSumVectors = 4;
 /// Blocks that are resident at once on a multiprocessor, and on 132 of them.
-constexpr int kSumResident = 8;
+constexpr int kSumResident = 4;
 constexpr int64_t kSumBlocks = 132 * kSumResident;
 
 /// The sum over a block of at most 1024 threads (whole warps), in every thread.  Every thread calls it;
@@ -27,7 +27,7 @@ __device__ inline T block_sum(T x, T* scratch) {
 }
 
 /// Σ of terms over all n elements.  `terms.at<kWidth>(i, to)` gives those of elements i … i + kWidth − 1.
-/// One block writes finish(sum) to `out`, several write their sums to `partial`.
+/// Blocks write their sums to `partial`; one that is alone writes finish(sum) to `out` if that is not null.
 template <int kWidth, typename Terms, typename Finish>
 __global__ void __launch_bounds__(kSumThreads, kSumResident)
     sum_kernel(int64_t n, Terms terms, Finish finish, double* partial, float* out) {
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kSumThreads, kSumResident)
   }
   sum = block_sum(sum, scratch);
   if (threadIdx.x != 0) return;
-  if (gridDim.x == 1)
+  if (gridDim.x == 1 && out != nullptr)
     *out = finish(sum);
   else
     partial[blockIdx.x] = sum;
@@ -91,6 +91,13 @@ inline int64_t sum_blocks(int64_t n) {
   return blocks < 1 ? 1 : blocks < kSumBlocks ? blocks : kSumBlocks;
 }
 inline size_t sum_workspace_bytes(int64_t n) { return static_cast<size_t>(sum_blocks(n)) * sizeof(double); }
+
+/// partial[0 … sum_blocks(n)): sums whose sum is that of all terms.
+template <int kWidth, typename Terms>
+void sum_in_parts(cudaStream_t stream, int64_t n, Terms terms, double* partial) {
+  sum_kernel<kWidth>
+      <<<static_cast<unsigned>(sum_blocks(n)), kSumThreads, 0, stream>>>(n, terms, Mean{1}, partial, nullptr);
+}
 
 /// *out = finish(Σ terms).  workspace: sum_workspace_bytes(n).  kWidth: 1, or 4 where addresses allow it.
 template <int kWidth, typename Terms, typename Finish>

@@ -39,17 +39,29 @@ struct Embeddings {
 void embed_layer_norm(cudaStream_t stream, RowsSize s, const Embeddings& e, const float* gamma,
                       const float* beta, float eps, float* sum, float* y, float* mean, float* rstd);
 
-/// dx: [rows, cols] (may be dy); dgamma, dbeta: [cols].  No rows: dgamma = dbeta = 0.
-void layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy, const void* x,
-                    const float* gamma, const float* mean, const float* rstd, void* dx, float* dgamma,
-                    float* dbeta, void* workspace);
+/// The same, and z = dropout(y) in bf16 instead of y.
+void embed_layer_norm_dropout(cudaStream_t stream, RowsSize s, const Embeddings& e, const float* gamma,
+                              const float* beta, float eps, const DropoutRule& rule,
+                              const int32_t* sample_ids, const int32_t* positions, float* sum, void* z,
+                              float* mean, float* rstd);
+
+/// dx: [rows, cols] (may be dy), and parts of the sums of columns in the workspace.  Returns their number.
+int64_t layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy, const void* x,
+                       const float* gamma, const float* mean, const float* rstd, void* dx, void* workspace);
 size_t layer_norm_bwd_workspace_bytes(RowsSize s);
+/// dgamma, dbeta: [cols], from these parts.  No rows: 0.
+void layer_norm_bwd_sums(cudaStream_t stream, int64_t cols, int64_t parts, const void* workspace,
+                         float* dgamma, float* dbeta);
 
 /// The same, and dd = dropout(dx): the gradients of r and x of dropout_add_layer_norm.
-void layer_norm_dropout_bwd(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,
-                            const int32_t* sample_ids, const int32_t* positions, const void* dy,
-                            const void* x, const float* gamma, const float* mean, const float* rstd, void* dx,
-                            void* dd, float* dgamma, float* dbeta, void* workspace);
+int64_t layer_norm_dropout_bwd(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,
+                               const int32_t* sample_ids, const int32_t* positions, const void* dy,
+                               const void* x, const float* gamma, const float* mean, const float* rstd,
+                               void* dx, void* dd, void* workspace);
+
+/// y = dropout(x) in f32, x in `t`.
+void dropout_cast(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,
+                  const int32_t* sample_ids, const int32_t* positions, const void* x, float* y);
 
 /// y = dropout(x), or residual + dropout(x) where residual is not null.  y may be x or residual.
 void dropout(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule, const int32_t* sample_ids,
@@ -75,10 +87,14 @@ void segment_mean_bwd(cudaStream_t stream, DType t, RowsSize s, const int32_t* c
 /// y[i] = table[ids[i]]; s: shape of y.  Every id must be a row of the table.
 void gather_rows(cudaStream_t stream, DType t, RowsSize s, const void* table, const int32_t* ids, void* y);
 
+/// The order in which scatter_add_rows takes rows: of ascending id, and of one id as they lie.
+void sort_rows(cudaStream_t stream, int64_t rows, const int32_t* ids, int64_t table_rows, void* order);
+size_t sort_rows_bytes(int64_t rows);
+
 /// dtable[v] = Σ dy[i] over ids[i] = v, of pieces of ascending i; 0 if there is none.  s: shape of dy, in
-/// storage `from`; dtable: [table_rows, s.cols] in storage `to`.
+/// storage `from`; dtable: [table_rows, s.cols] in storage `to`; order: sort_rows of the ids.
 void scatter_add_rows(cudaStream_t stream, DType from, DType to, RowsSize s, const void* dy,
-                      const int32_t* ids, int64_t table_rows, void* dtable, void* workspace);
+                      const void* order, int64_t table_rows, void* dtable, void* workspace);
 size_t scatter_add_rows_workspace_bytes(RowsSize s);
 
 }  // namespace lathe::cuda
