@@ -45,7 +45,7 @@ inline void decide(const DropoutRule& rule, uint32_t sample, uint32_t row, int64
 inline Floats keep(const DropoutRule& rule, const uint16_t* bits, Floats x) {
   Halves h;
   memcpy(&h, bits, sizeof h);
-  const Ints drawn = bits_as<Ints>(__builtin_convertvector(h, Uints));
+  const Ints drawn = bits_as<Ints>(widened(h));
   return drawn >= static_cast<int32_t>(rule.threshold) ? x * rule.scale : all(0);
 }
 
