@@ -114,7 +114,7 @@ TEST(Elementwise, IsThatOfDoubleForAllSizes) {
         std::function<void(const Rows&, void*)> run;
         std::function<Expected(double, double)> exact;
       };
-      const double short_form = t == DType::f32 ? 0 : 0x1p-16;  // see normal_short
+      const double short_form = t == DType::f32 ? 0 : 0x1p-16;  // see NormalShort
       const auto tanh_of = [](double x, double) { return Expected{std::tanh(x), 4 * kEps}; };
       const Op ops[] = {
           {[&](const Rows& r, void* y) { r.add(t, n, a.data(), b.data(), y); },

@@ -69,38 +69,47 @@ inline Normal normal(Floats x) {
   return {x < 0.f ? tail : 1.f - tail, bell};
 }
 
-/// The same for results of two bytes, with a relative error below 2⁻¹⁶ (of 1 − Φ for x < 0): a third of the
-/// work.
-inline Normal normal_short(Floats x) {
-  constexpr float kRound = 12582912.f;  // as in exp_sum
-  const Floats z = magnitude(x), a = -0.5f * (z * z);
-  const Floats shifted = a * 1.44269504f + kRound, r = a - (shifted - kRound) * 0.693147182f;
-  Floats e = all(4.127774059e-02f);
-  e = e * r + 1.675353917e-01f;
-  e = e * r + 5.000511831e-01f;
-  e = e * r + 1.f;
-  e = e * r + 1.f;
-  const Uints power = (bits_as<Uints>(shifted) - bits_as<uint32_t>(kRound)) << 23;
-  const Floats bell = a < -87.f ? all(0) : bits_as<Floats>(bits_as<Uints>(e) + power);
-  const Floats t = 1.f / (1.f + 0.31f * z);
-  Floats p = all(-7.392872913e-02f);
-  p = p * t + 1.804491866e-01f;
-  p = p * t + 1.574594941e-02f;
-  p = p * t + 1.334291616e-01f;
-  p = p * t + 1.204414226e-01f;
-  p = p * t + 1.238606894e-01f;
-  const Floats tail = bell * (t * p);
-  return {x < 0.f ? tail : 1.f - tail, bell};
+/// x in every lane, in a register for as long as it lives: a compiler reads constants of a loop anew each
+/// time.
+inline Floats held(float x) {
+  Floats v = all(x);
+#if defined(__AVX512F__)
+  asm("" : "+v"(v));
+#endif
+  return v;
 }
 
-/// Precise enough for a result of type T.
+/// `normal`, precise enough for a result of type T, with its constants.
 template <typename T>
-inline Normal normal_for(Floats x) {
-  if constexpr (sizeof(T) == 2)
-    return normal_short(x);
-  else
-    return normal(x);
-}
+struct NormalFor {
+  Normal operator()(Floats x) const { return normal(x); }
+};
+
+/// Results of two bytes: a relative error below 2⁻¹⁶ (of 1 − Φ for x < 0) with a third of the work.
+struct NormalShort {
+  Floats minus_half = held(-0.5f), log2_e = held(1.44269504f), ln2 = held(0.693147182f);
+  Floats round = held(12582912.f);  // as in exp_sum
+  Floats slope = held(0.31f), one = held(1.f);
+  Floats e2 = held(5.000511831e-01f), e3 = held(1.675353917e-01f), e4 = held(4.127774059e-02f);
+  Floats p0 = held(1.238606894e-01f), p1 = held(1.204414226e-01f), p2 = held(1.334291616e-01f),
+         p3 = held(1.574594941e-02f), p4 = held(1.804491866e-01f), p5 = held(-7.392872913e-02f);
+
+  Normal operator()(Floats x) const {
+    const Floats z = magnitude(x), a = minus_half * (z * z);
+    const Floats shifted = a * log2_e + round, r = a - (shifted - round) * ln2;
+    const Floats e = (((e4 * r + e3) * r + e2) * r + one) * r + one;
+    const Uints power = (bits_as<Uints>(shifted) - bits_as<Uints>(round)) << 23;
+    const Floats bell = a < -87.f ? all(0) : bits_as<Floats>(bits_as<Uints>(e) + power);
+    const Floats t = one / (one + slope * z);
+    const Floats p = ((((p5 * t + p4) * t + p3) * t + p2) * t + p1) * t + p0;
+    const Floats tail = bell * (t * p);
+    return {x < 0.f ? tail : one - tail, bell};
+  }
+};
+template <>
+struct NormalFor<Bf16> : NormalShort {};
+template <>
+struct NormalFor<F16> : NormalShort {};
 
 }  // namespace
 }  // namespace lathe::cpu::LATHE_ISA_NAMESPACE

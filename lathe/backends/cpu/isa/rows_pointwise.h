@@ -20,33 +20,37 @@ inline void zip(int64_t n, const void* as, const void* bs, void* ys, F f) {
 
 template <typename T>
 void gelu(int64_t n, const void* x, void* y) {
-  map<T, T>(n, x, y, [](Floats v) { return v * normal_for<T>(v).cdf; });
+  const NormalFor<T> normal;
+  map<T, T>(n, x, y, [&](Floats v) { return v * normal(v).cdf; });
 }
 template <typename T>
 void gelu_bwd(int64_t n, const void* dy, const void* x, void* dx) {
-  zip<T>(n, dy, x, dx, [](Floats d, Floats v) {
-    const Normal at = normal_for<T>(v);
+  const NormalFor<T> normal;
+  zip<T>(n, dy, x, dx, [&](Floats d, Floats v) {
+    const Normal at = normal(v);
     return d * (at.cdf + v * (at.bell * 0.398942280f));
   });
 }
 /// y[rows, cols] = gelu(x) of the first half of rows of 2 · cols, times the second half.
 template <typename T>
 void geglu(int64_t begin, int64_t end, int64_t cols, const void* x, void* y) {
+  const NormalFor<T> normal;
   for (int64_t row = begin; row < end; ++row) {
     const T* u = static_cast<const T*>(x) + row * 2 * cols;
     zip<T>(cols, u, u + cols, static_cast<T*>(y) + row * cols,
-           [](Floats a, Floats gate) { return a * normal_for<T>(a).cdf * gate; });
+           [&](Floats a, Floats gate) { return a * normal(a).cdf * gate; });
   }
 }
 template <typename T>
 void geglu_bwd(int64_t begin, int64_t end, int64_t cols, const void* dys, const void* xs, void* dxs) {
+  const NormalFor<T> normal;
   for (int64_t row = begin; row < end; ++row) {
     const T* dy = static_cast<const T*>(dys) + row * cols;
     const T* x = static_cast<const T*>(xs) + row * 2 * cols;
     T* dx = static_cast<T*>(dxs) + row * 2 * cols;
     for_vectors(cols, [&](int64_t i, auto w) {
       const Floats d = load(dy + i, w), u = load(x + i, w), gate = load(x + cols + i, w);
-      const Normal at = normal_for<T>(u);
+      const Normal at = normal(u);
       store(dx + i, d * gate * (at.cdf + u * (at.bell * 0.398942280f)), w);
       store(dx + cols + i, d * (u * at.cdf), w);
     });
