@@ -50,3 +50,9 @@ foreach(source ${benches})
   add_executable(${stem} EXCLUDE_FROM_ALL ${source})
   target_link_libraries(${stem} PRIVATE lathe_app)
 endforeach()
+
+# bench/cuda_timeline.cc: loaded by the CUDA driver into a program that is watched; built by name, where CUPTI is.
+if(LATHE_CUDA AND TARGET CUDA::cupti)
+  add_library(cuda_timeline MODULE EXCLUDE_FROM_ALL bench/cuda_timeline.cc)
+  target_link_libraries(cuda_timeline PRIVATE CUDA::cupti)
+endif()
