@@ -222,10 +222,11 @@ void Session::expect_rows(Rows rows, int64_t longest) {
   known = std::max(known, longest);
 }
 
-/// Of a program of this kind; 0: nobody knows.  Rows of training are evaluated, too.
+/// Of a program of this kind; 0: nobody knows.  Rows of training are evaluated, too, and a base serves both.
 int64_t Session::longest_row(ProgramKind kind) const {
   if (kind == ProgramKind::kStep || kind == ProgramKind::kAccumulate) return longest_trained_;
-  if (kind == ProgramKind::kUpdate || longest_evaluated_ == 0) return 0;
+  if (kind == ProgramKind::kUpdate) return 0;
+  if (kind == ProgramKind::kEvaluate && longest_evaluated_ == 0) return 0;
   return std::max(longest_trained_, longest_evaluated_);
 }
 

@@ -164,6 +164,8 @@ TEST(Memory, OfTrainingIsForeseenForTheRowsOfTraining) {
   };
   EXPECT_EQ(row_of(ProgramKind::kStep), 0);
   session.expect_rows(Session::Rows::kTrained, 12);
+  EXPECT_EQ(row_of(ProgramKind::kBase), 12);     // training runs it, of a frozen base
+  EXPECT_EQ(row_of(ProgramKind::kEvaluate), 0);  // anything may be evaluated
   session.expect_rows(Session::Rows::kEvaluated, 30);
   session.expect_rows(Session::Rows::kEvaluated, 20);
   EXPECT_EQ(row_of(ProgramKind::kStep), 12);
