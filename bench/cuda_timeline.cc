@@ -50,7 +50,9 @@ void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t b
 
 void finish() {
   cuptiActivityFlushAll(1);
-  std::fclose(file);
+  const bool failed = std::ferror(file) != 0;
+  if (std::fclose(file) != 0 || failed)
+    std::fprintf(stderr, "cuda_timeline: the timeline could not be written: is the disk full?\n");
 }
 
 }  // namespace

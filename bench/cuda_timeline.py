@@ -12,6 +12,7 @@ import collections
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,10 @@ def short(name):
 
 def last_run(path):
     """(begin, end, stream, blocks, threads, name) of the last run's kernels, in order of their beginning."""
-    rows = [line.rstrip("\n").split("\t") for line in pathlib.Path(path).read_text().splitlines()]
+    rows = [line.split("\t") for line in pathlib.Path(path).read_text().splitlines()]
+    for number, row in enumerate(rows, 1):
+        if len(row) != 6:
+            sys.exit(f"cuda_timeline: {path}: line {number} has {len(row)} fields, wants 6: the disk may be full")
     names = sorted({row[5] for row in rows})
     plain = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
     of = dict(zip(names, map(short, plain.splitlines())))
@@ -39,6 +43,11 @@ def last_run(path):
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
+    if not pathlib.Path(sys.argv[1]).is_file():
+        sys.exit(f"cuda_timeline: {sys.argv[1]} is not there; ninja -C build/release cuda_timeline builds it")
+    for tool in (sys.argv[2], "c++filt"):
+        if shutil.which(tool) is None:
+            sys.exit(f"cuda_timeline: {tool} is no program that can be run")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "timeline"
         environment = {**os.environ, "CUDA_INJECTION64_PATH": str(pathlib.Path(sys.argv[1]).resolve()),
