@@ -99,7 +99,8 @@ const OpDef scatter_add_rows{
                            {{"rows", int64_t{3}}, {"dtype", d}},
                            {many_ids(700, 2)}});
           }
-          all.push_back({"long", {{9001, 8}, {9001}}, {{"rows", int64_t{900}}}, {many_ids(9001, 800)}});
+          for (const int64_t n : {5000, 8192, 9001})
+            all.push_back({std::to_string(n), {{n, 8}, {n}}, {{"rows", int64_t{900}}}, {many_ids(n, 800)}});
           all.push_back(
               {"large vocabulary", {{9, 3}, {9}}, {{"rows", int64_t{119547}}}, {many_ids(9, 119547)}});
           return all;
