@@ -38,7 +38,11 @@ class Mpi(RanksCase):
                                                 "--save_total_limit", "3", launch=mpirun),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             self.await_checkpoint(name, run)
-            ranks = {variables_of(pid).get("OMPI_COMM_WORLD_RANK"): pid for pid in children_of(run.pid)}
+            ranks, listing = {}, time.monotonic()
+            while str(victim) not in ranks:
+                self.assertIsNone(run.poll(), "the run ended by itself")
+                self.assertLess(time.monotonic() - listing, BOUND_S, f"rank {victim} is not among {ranks}")
+                ranks = {variables_of(pid).get("OMPI_COMM_WORLD_RANK"): pid for pid in children_of(run.pid)}
             os.kill(ranks[str(victim)], signal.SIGKILL)
             begin = time.monotonic()
             _, stderr = run.communicate(timeout=120)
