@@ -48,7 +48,8 @@ void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, 
   out.longest_row = 0;
   out.rows = static_cast<int>(samples.size());
   for (int row = 0; row < out.rows; ++row) pack_row(data, samples[row], options.first_ordinal + row, out);
-  const auto padded = static_cast<size_t>(options.rounding(std::ssize(out.input_ids)));
+  const int64_t tokens = std::max<int64_t>(std::ssize(out.input_ids), options.least_tokens);
+  const auto padded = static_cast<size_t>(options.rounding(tokens));
   for (auto* list : {&out.input_ids, &out.token_type_ids, &out.position_ids, &out.sample_ids})
     list->resize(padded, 0);
   out.tokens = static_cast<int>(padded);
@@ -57,6 +58,22 @@ void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, 
   gather(data.start_positions, samples, 1, out.start_positions);
   gather(data.end_positions, samples, 1, out.end_positions);
   out.samples.assign(samples.begin(), samples.end());
+  out.all_input_ids.clear();
+}
+
+void pack_all_input_ids(const TokenizedDataset& data, std::span<const std::vector<int32_t>> samples,
+                        PackedBatch& out) {
+  const auto tokens = static_cast<size_t>(out.tokens);
+  out.all_input_ids.clear();
+  for (size_t rank = 0; rank < samples.size(); ++rank) {
+    for (const int32_t sample : samples[rank]) {
+      const auto ids = data.ids(sample);
+      out.all_input_ids.insert(out.all_input_ids.end(), ids.begin(), ids.end());
+    }
+    if (out.all_input_ids.size() > (rank + 1) * tokens)
+      fail(ErrorCode::kInternal, "pack: rank {} has more than the {} tokens of a batch", rank, tokens);
+    out.all_input_ids.resize((rank + 1) * tokens, 0);
+  }
 }
 
 }  // namespace lathe

@@ -25,6 +25,8 @@ struct PackedBatch {
   std::vector<float> targets;                           ///< [B · num_targets], or empty
   std::vector<int32_t> start_positions, end_positions;  ///< [B] token within the row, or empty
   std::vector<int32_t> samples;                         ///< [B] which samples of the data set they are
+  /// [ranks · N] input_ids of the batches that all ranks have at once, by rank; empty where one trains alone.
+  std::vector<int32_t> all_input_ids;
 
   /// Tokens of rows, without the filling.
   int real_tokens() const { return cu_seqlens.empty() ? 0 : cu_seqlens.back(); }
@@ -35,11 +37,17 @@ struct PackOptions {
   /// Ordinal of the batch's first sample in the global batch of this update: over all ranks and accumulated
   /// micro-batches, (micro_step · world_size + rank) · batch_size.
   int first_ordinal = 0;
+  int64_t least_tokens = 0;  ///< packed as if there were so many at least
 };
 
 /// Packs samples in the order given.  Reuses out's memory: no allocation once it has seen its largest batch.
 /// Errors: kUsage for an index outside the data set or a rounding to less than 1.
 void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, const PackOptions& options,
                 PackedBatch& out);
+
+/// Fills all_input_ids of a packed batch from the samples of each rank's.  They are of one size: N of `out`.
+/// Errors: kInternal where a rank has more tokens.
+void pack_all_input_ids(const TokenizedDataset& data, std::span<const std::vector<int32_t>> samples,
+                        PackedBatch& out);
 
 }  // namespace lathe

@@ -58,6 +58,18 @@ TEST(PackBatch, FillsUpWithTokensOfNoRow) {
   EXPECT_EQ(b.longest_row, 2);
 }
 
+TEST(PackBatch, IsAsLargeAsAnotherRanksBatch) {
+  PackedBatch b;
+  pack_batch(toy(), Ints{1}, {.rounding = {4, 4}, .least_tokens = 6}, b);
+  EXPECT_EQ(b.tokens, 8);
+  EXPECT_EQ(b.input_ids, (Ints{101, 102, 0, 0, 0, 0, 0, 0}));
+  EXPECT_TRUE(b.all_input_ids.empty());
+  pack_all_input_ids(toy(), std::vector<Ints>{{1}, {0, 0}, {2}}, b);
+  EXPECT_EQ(b.all_input_ids, (Ints{101, 102, 0,   0, 0,   0, 0, 0, 101, 7, 102, 101, 7, 102, 0, 0,  //
+                                   101, 8,   102, 9, 102, 0, 0, 0}));
+  message_of(ErrorCode::kInternal, [&] { pack_all_input_ids(toy(), std::vector<Ints>{{1}, {2, 2}}, b); });
+}
+
 TEST(PackBatch, ReusesItsMemory) {
   const auto data = toy();
   PackedBatch b;

@@ -142,7 +142,7 @@ class Backend {
   /// Host → device and device → host, synchronously.  copy_in: not while an executable runs.
   virtual Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) = 0;
   virtual Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) = 0;
-  /// The processes among which all_reduce sums and all_gather gathers; null: this one alone.
+  /// The processes among which all_reduce sums, and others gather; null: this one alone.
   virtual ProcessGroup* group() const { return nullptr; }
   /// All implementations of an op, best first.
   virtual std::vector<const Impl*> implementations(const OpDef& op) const = 0;

@@ -8,7 +8,9 @@
 
 namespace lathe {
 
-/// The micro-batches of a run from a given update on, packed ahead on a background thread.
+/// The micro-batches of a run from a given update on, packed ahead on a background thread.  Ranks that step
+/// together (SamplerOptions::even_batches) have batches of one size: that of the rank with the most tokens,
+/// which the others would wait for in any case.
 class BatchStream {
  public:
   /// ahead: batches that are packed before they are asked for, at least 1.
@@ -22,7 +24,8 @@ class BatchStream {
   std::unique_ptr<Prefetcher> prefetcher_;
 };
 
-/// The most tokens, packed, and the most rows that a micro-batch of the first `epochs` epochs has.
+/// The most tokens, packed, and the most rows that a micro-batch of the first `epochs` epochs has, on any
+/// rank of those that step together.
 Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& sampler, TokenRounding rounding,
                      int64_t epochs);
 

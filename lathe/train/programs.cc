@@ -1,6 +1,7 @@
 #include "lathe/train/programs.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "lathe/core/error.h"
@@ -36,12 +37,10 @@ class Builder {
       if (options_.targets) program_->output("loss", model_.loss(logits, targets()));
     } else {
       const Value loss = model_.loss(forward(true), targets());
-      std::vector<Value> gradients = backward(loss);
-      if (kind == ProgramKind::kStep && options_.rounded_gradients) round_weights(gradients);
       if (kind == ProgramKind::kStep)
-        step(loss, gradients);
+        step(loss);
       else
-        accumulate(loss, program_->emit(op::concat, gradients)[0]);
+        accumulate(loss, program_->emit(op::concat, backward(loss))[0]);
     }
     model_.set_trace(nullptr);
     program_->remove_dead_nodes();
@@ -132,10 +131,14 @@ class Builder {
     return t;
   }
 
-  void step(Value loss, const std::vector<Value>& gradients) {
+  /// The loss is shared in front of the backward pass: sums over ranks are made in the order in which they
+  /// stand.
+  void step(Value loss) {
     const bool alone = options_.ranks == 1;
     const Value mean = alone ? loss : shared_loss(loss);
     if (alone) program_->output("loss", loss);
+    std::vector<Value> gradients = backward(loss);
+    if (options_.rounded_gradients) round_weights(gradients);
     program_->output("grad_norm", update(joined(alone ? gradients : summed(gradients)), mean));
   }
 
@@ -158,9 +161,8 @@ class Builder {
 
   /// Whether a gradient is a product of activations that are bf16.
   bool is_bf16_product(Value gradient) const {
-    const int producer = program_->values()[static_cast<size_t>(gradient.id)].producer;
-    if (producer < 0) return false;
-    const Node& node = program_->nodes()[static_cast<size_t>(producer)];
+    if (producer(gradient) < 0) return false;
+    const Node& node = program_->nodes()[static_cast<size_t>(producer(gradient))];
     return node.op == &op::linear_bwd_weight && node.out[0] == gradient.id &&
            program_->type(node.in[0]).dtype == DType::bf16;
   }
@@ -178,8 +180,7 @@ class Builder {
     std::map<int, Value> rounded;                   // by the node that computes what is rounded
     for (size_t i = first; i < last; ++i) {
       const ValueInfo& exact = program_->values()[static_cast<size_t>(gradients[i].id)];
-      const int producer = exact.producer;
-      rounded[producer] = gradients[i] = program_->temporary({DType::bf16, exact.type.shape});
+      rounded[exact.producer] = gradients[i] = program_->temporary({DType::bf16, exact.type.shape});
     }
     std::vector<Node> nodes;
     for (size_t n = 0; n < program_->nodes().size(); ++n) {
@@ -224,37 +225,62 @@ class Builder {
     return program_->emit(op::all_reduce, {gradients}, {{"bf16", options_.gradient_wire == DType::bf16}})[0];
   }
 
-  /// The sums over the ranks of gradients that lie behind one another.  Cut from the end, since the backward
-  /// pass computes the last first, into buckets of one dtype and the given size; each is summed by a node of
-  /// its own, in the order in which they are complete, which is the same on every rank.
+  /// The sums over the ranks of gradients that lie behind one another, in buckets of one dtype; each is
+  /// summed by a node of its own, in the order in which they are complete, which is the same on every rank.
+  /// The backward pass computes the first of a dtype last: their bucket is waited for behind it, so it is
+  /// the smallest, and stands behind the rows of words, from which a table is still to be summed; the others
+  /// double up to the given size.
   std::vector<Value> summed(const std::vector<Value>& gradients) {
+    constexpr int64_t kGrowth = 8;  // the largest bucket, in smallest ones
+    constexpr int kLast = std::numeric_limits<int>::max();
     struct Bucket {
       std::vector<Value> parts;
       int complete = 0;  // the node that computes the last of its gradients
       Value sum;
     };
     std::vector<Bucket> buckets;
-    int64_t bytes = 0;
-    for (size_t i = gradients.size(); i-- > 0;) {
-      const int64_t more = static_cast<int64_t>(bytes_of(gradients[i].type()));
-      if (buckets.empty() || bytes + more > options_.bucket_bytes ||
-          buckets.back().parts[0].type().dtype != gradients[i].type().dtype)
-        buckets.emplace_back(), bytes = 0;
+    int64_t bytes = 0, most = options_.bucket_bytes / kGrowth;
+    for (const Value& gradient : gradients) {
+      const Value rows = sum_of_rows(gradient);
+      const int64_t more = static_cast<int64_t>(bytes_of(gradient.type()));
+      const bool joins = !rows && !buckets.empty() && !buckets.back().sum &&
+                         buckets.back().parts[0].type().dtype == gradient.type().dtype;
+      const bool full = joins && bytes + more > most;
+      if (full) most = std::min(2 * most, options_.bucket_bytes);
+      if (!joins || full) buckets.emplace_back(), bytes = 0;
       bytes += more;
       Bucket& bucket = buckets.back();
-      bucket.parts.insert(bucket.parts.begin(), gradients[i]);
-      bucket.complete =
-          std::max(bucket.complete, program_->values()[static_cast<size_t>(gradients[i].id)].producer);
+      bucket.sum = rows;
+      bucket.parts.push_back(gradient);
+      bucket.complete = joins ? std::max(bucket.complete, producer(gradient)) : kLast;
     }
     std::vector<Bucket*> order;
-    for (Bucket& bucket : buckets) order.push_back(&bucket);
+    for (Bucket& bucket : buckets)
+      if (!bucket.sum) order.push_back(&bucket);
     std::stable_sort(order.begin(), order.end(),
                      [](const Bucket* a, const Bucket* b) { return a->complete < b->complete; });
     for (Bucket* bucket : order) bucket->sum = summed(program_->emit(op::concat, bucket->parts)[0]);
     std::vector<Value> sums;
-    for (size_t b = buckets.size(); b-- > 0;) sums.push_back(buckets[b].sum);
+    for (const Bucket& bucket : buckets) sums.push_back(bucket.sum);
     return sums;
   }
+
+  /// The sum over the ranks of the gradient of the words' table, which is that of the rows of all ranks,
+  /// where less travels so than if the table did; else none.
+  Value sum_of_rows(Value gradient) {
+    if (producer(gradient) < 0) return {};
+    const Node node = program_->nodes()[static_cast<size_t>(producer(gradient))];
+    if (node.op != &op::scatter_add_rows || node.in[1] != trace_.batch.input_ids.id) return {};
+    const Type rows = program_->type(node.in[0]);
+    const int64_t all = options_.ranks * rows.shape[0];
+    if (rows.dtype != DType::f32 || all >= 2 * node.attrs.i("rows")) return {};
+    const Value own{program_.get(), node.in[0]};
+    const Value of_all = program_->emit(op::gather_ranks, {own}, {{"ranks", int64_t{options_.ranks}}})[0];
+    return program_->emit(op::scatter_add_rows, {of_all, ints("all_input_ids", all)}, node.attrs)[0];
+  }
+
+  /// The node that computes a value, or −1.
+  int producer(Value value) const { return program_->values()[static_cast<size_t>(value.id)].producer; }
 
   /// The gradients of all trainable parameters in the order of the layout.
   std::vector<Value> backward(Value loss) {

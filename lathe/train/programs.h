@@ -12,7 +12,9 @@ namespace lathe {
 ///
 /// Where several processes train (ProgramOptions::ranks), the gradients of an update are summed over them in
 /// buckets, loss is the mean over all of them, and behind it stands the output stop: on how many of them the
-/// input stop is 1.  kAccumulate then gives no loss: it adds it up in the state "loss", for kUpdate.
+/// input stop is 1.  The gradient of the words' table is summed from what the rows of all ranks give to it,
+/// PackedBatch::all_input_ids, where less travels so: then all ranks have batches of one size.  kAccumulate
+/// gives no loss: it adds it up in the state "loss", for kUpdate.
 enum class ProgramKind {
   kStep,        ///< forward, backward, clip, optimizer; outputs loss, grad_norm
   kAccumulate,  ///< forward, backward, gradients = keep · gradients + new ones; output loss
@@ -52,11 +54,11 @@ struct ProgramOptions {
 FlatParameters flat_parameters(const TaskModel& model);
 
 /// Traces one program.  Inputs by name: input_ids, token_type_ids, position_ids, sample_ids [N]; cu [B+1];
-/// row_ids, cls_index [B]; rng [2]; targets: labels, or values [B, K], or starts and ends; loss_weight [1]
-/// (dL/dloss; with several ranks dL/dloss of this one's share), keep [1], hyper [kHyperCount], stop [1]; base
-/// [N or B, hidden_size] in the dtype of activations.  Those that a program has no use for are not there;
-/// with base_given and tokens = 0 all that are [N] are not. num_labels: columns of `values`.  Errors:
-/// kInternal if base_given and the base is not frozen.
+/// all_input_ids [ranks · N]; row_ids, cls_index [B]; rng [2]; targets: labels, or values [B, K], or starts
+/// and ends; loss_weight [1] (dL/dloss; with several ranks dL/dloss of this one's share), keep [1], hyper
+/// [kHyperCount], stop [1]; base [N or B, hidden_size] in the dtype of activations.  Those that a program has
+/// no use for are not there; with base_given and tokens = 0 all that are [N] are not. num_labels: columns of
+/// `values`.  Errors: kInternal if base_given and the base is not frozen.
 std::unique_ptr<Program> build_program(TaskModel& model, ProgramKind kind, Bucket bucket, int64_t num_labels,
                                        const ProgramOptions& options);
 

@@ -187,7 +187,10 @@ Session::Planned Session::planned(const Work& work, int64_t recompute_every) con
   Planned plan;
   plan.program = build_program(model_, work.kind, work.bucket, options_.num_labels, options);
   fuse(*plan.program, backend_, fusions());
-  if (options.ranks > 1) hoist(*plan.program, op::all_reduce);
+  if (options.ranks > 1) {
+    hoist(*plan.program, op::all_reduce);
+    hoist(*plan.program, op::gather_ranks);
+  }
   plan.selection = select(*plan.program, backend_);
   plan.memory = plan_memory(*plan.program, plan.selection, backend_.info().alignment);
   return plan;
@@ -313,6 +316,7 @@ void Session::check(const PackedBatch& batch) const {
              limit);
   };
   within("token id", batch.input_ids, model_.vocab_size());
+  within("token id", batch.all_input_ids, model_.vocab_size());
   if (model_.type_vocab_size() > 1) within("token type", batch.token_type_ids, model_.type_vocab_size());
   within("position", batch.position_ids, model_.max_positions());
 }
@@ -348,6 +352,15 @@ void Session::number_positions(const PackedBatch& batch, int32_t padding) {
   }
 }
 
+const std::vector<int32_t>& Session::ids_of_all_ranks(const PackedBatch& batch) const {
+  const size_t wanted = static_cast<size_t>(ranks()) * batch.input_ids.size();
+  if (batch.all_input_ids.size() != wanted)
+    fail(ErrorCode::kUsage,
+         "a batch has {} token ids of all ranks, wants {}: those of {} batches of one size",
+         batch.all_input_ids.size(), wanted, ranks());
+  return batch.all_input_ids;
+}
+
 std::span<const std::byte> Session::content(const std::string& input, const PackedBatch* batch) const {
   if (input == "rng") return bytes(rng_);
   if (input == "hyper") return bytes(hyper_);
@@ -356,6 +369,7 @@ std::span<const std::byte> Session::content(const std::string& input, const Pack
   if (input == "stop") return std::as_bytes(std::span(&stop_, 1));
   if (input == "row_ids") return bytes(row_ids_);
   if (input == "input_ids") return bytes(batch->input_ids);
+  if (input == "all_input_ids") return bytes(ids_of_all_ranks(*batch));
   if (input == "token_type_ids") return bytes(one_type_.empty() ? batch->token_type_ids : one_type_);
   if (input == "position_ids") return bytes(batch->position_ids);
   if (input == "position_rows") return bytes(position_rows_);

@@ -162,6 +162,7 @@ class Session {
   void check(const PackedBatch& batch) const;
   void number_positions(const PackedBatch& batch, int32_t padding);
   void prepare(const PackedBatch* batch, const StepScalars& scalars);
+  const std::vector<int32_t>& ids_of_all_ranks(const PackedBatch& batch) const;
   std::span<const std::byte> content(const std::string& input, const PackedBatch* batch) const;
   /// Compiles what a run wants and fills the slot with its inputs.
   Compiled& ready(ProgramKind kind, const PackedBatch* batch, const StepScalars& scalars, BaseRows base,

@@ -253,6 +253,40 @@ TEST(Memory, TheLargestBatchIsAsLargeAsAnyThatComes) {
   }
 }
 
+TEST(Memory, RanksThatStepTogetherHaveBatchesOfOneSize) {
+  const TokenizedDataset d = data(50);
+  SamplerOptions options;
+  options.size = d.size();
+  options.batch_size = 7;
+  options.world_size = 3;
+  const Bucket largest = largest_batch(d, options, {2, 32}, 2);
+  std::vector<std::unique_ptr<BatchStream>> streams;
+  for (options.rank = 0; options.rank < 3; ++options.rank) {
+    EXPECT_EQ(largest_batch(d, options, {2, 32}, 2), largest);
+    streams.push_back(std::make_unique<BatchStream>(d, options, TokenRounding{2, 32}, 0, 0, 2));
+  }
+  Bucket seen;
+  for (int batches = 0;; ++batches) {
+    const PackedBatch* const first = streams[0]->next();
+    std::vector<int32_t> ids = first == nullptr ? std::vector<int32_t>{} : first->input_ids;
+    for (int rank = 1; rank < 3; ++rank) {
+      const PackedBatch* const batch = streams[static_cast<size_t>(rank)]->next();
+      ASSERT_EQ(batch == nullptr, first == nullptr);
+      if (batch == nullptr) continue;
+      ASSERT_EQ(batch->tokens, first->tokens);
+      EXPECT_EQ(batch->all_input_ids, first->all_input_ids);
+      ids.insert(ids.end(), batch->input_ids.begin(), batch->input_ids.end());
+      seen = {std::max<int64_t>(seen.tokens, batch->tokens), std::max<int64_t>(seen.rows, batch->rows)};
+    }
+    if (first == nullptr) {
+      EXPECT_EQ(batches, 2 * 3);  // 50 samples in 21 an update
+      break;
+    }
+    EXPECT_EQ(ids, first->all_input_ids);
+  }
+  EXPECT_EQ(seen, largest);
+}
+
 class AutoBatch : public testing::Test {
  protected:
   AutoBatch() : output_(std::filesystem::temp_directory_path() / "lathe_auto_batch_XXXXXX") {

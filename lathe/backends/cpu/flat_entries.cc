@@ -49,6 +49,16 @@ void run_all_gather(const Call& c) {
   c.parameters->changed_outside(c.pool, c.origin + begin, c.origin + begin + count);
 }
 
+void run_gather_ranks(const Call& c) {
+  const int64_t count = elements(c.in_type(0)), ranks = c.node.attrs.i("ranks");
+  float* const all = c.output<float>(0);
+  for (int64_t r = 0; r < ranks; ++r)
+    if (c.group == nullptr || r == c.group->rank()) std::copy_n(c.input<float>(0), count, all + r * count);
+  if (c.group == nullptr) return;
+  const Shape counts(static_cast<size_t>(ranks), count);
+  c.group->gather_parts({all, static_cast<size_t>(ranks * count)}, counts).check();
+}
+
 double hyper_of(const Call& c, int input, Hyper h) { return c.input<float>(input)[static_cast<int>(h)]; }
 
 size_t norm_workspace(const Node& node, const Program& program, Isa, int) {
@@ -106,6 +116,7 @@ std::vector<Entry> flat_entries() {
           {&op::accumulate, run_accumulate},
           {&op::all_reduce, run_all_reduce, all_reduce_workspace},
           {&op::all_gather, run_all_gather},
+          {&op::gather_ranks, run_gather_ranks},
           {&op::grad_norm, run_grad_norm, norm_workspace},
           {&op::adamw, run_adamw}};
 }

@@ -151,7 +151,7 @@ std::unique_ptr<Graph> CudaExecutable::capture(bool timed) {
       launch(i, call);
     }
     for (size_t kind = 0; kind < kLateKinds; ++kind) join_late(kind, late_[kind].size());
-    join_messages(nullptr);
+    join_messages(messages_.size());
     mark(steps_.size());
   };
   return std::make_unique<Graph>(stream, launches, Region{own_.data, own_.bytes});
@@ -181,7 +181,7 @@ void CudaExecutable::launch(size_t step, const Call& call) {
   if (impl.own_queue && call.side != nullptr) return launch_message(impl, call);
   if (step < begun_.size() && begun_[step] != nullptr && call.side != nullptr)
     check(cudaStreamWaitEvent(device_.compute, *begun_[step]), "capturing");
-  join_messages(&call);
+  join_messages(call);
   join_late(call);
   const bool is_late = impl.late_outputs != 0 && call.side != nullptr;
   const auto kind = static_cast<size_t>(impl.late);
@@ -209,17 +209,25 @@ void CudaExecutable::launch_message(const CudaImpl& impl, Call call) {
   call.stream = device_.messages;
   impl.entry.launch(call);
   check(cudaGetLastError(), call.node.op->name);
-  check(cudaEventRecord(messages_done_, device_.messages), "capturing");
+  Message message{{}, std::make_unique<Mark>()};
+  check(cudaEventRecord(*message.done, device_.messages), "capturing");
   for (size_t o = 0; o < call.node.out.size(); ++o)
-    messages_.push_back({call.out[o], bytes_of(call.out_type(static_cast<int>(o)))});
+    message.outputs.push_back({call.out[o], bytes_of(call.out_type(static_cast<int>(o)))});
+  messages_.push_back(std::move(message));
 }
 
-/// Waits on the device for the nodes with own_queue, if `reader` reads what one of them writes; null: in any
-/// case.
-void CudaExecutable::join_messages(const Call* reader) {
-  if (messages_.empty() || (reader != nullptr && !reads(*reader, messages_))) return;
-  check(cudaStreamWaitEvent(device_.compute, messages_done_), "capturing");
-  messages_.clear();
+/// Waits on the device for the first of the nodes with own_queue.
+void CudaExecutable::join_messages(size_t messages) {
+  if (messages == 0) return;
+  check(cudaStreamWaitEvent(device_.compute, *messages_[messages - 1].done), "capturing");
+  messages_.erase(messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(messages));
+}
+
+/// Waits on the device for the nodes with own_queue that write what `reader` reads, and those before them.
+void CudaExecutable::join_messages(const Call& reader) {
+  size_t messages = messages_.size();
+  while (messages > 0 && !reads(reader, messages_[messages - 1].outputs)) --messages;
+  join_messages(messages);
 }
 
 /// Waits on the device for the first of the nodes that are late in this way.

@@ -71,7 +71,8 @@ class CudaExecutable : public Executable {
   void launch_message(const CudaImpl& impl, Call call);
   void join_late(size_t kind, size_t nodes);
   void join_late(const Call& reader);
-  void join_messages(const Call* reader);
+  void join_messages(size_t messages);
+  void join_messages(const Call& reader);
 
   Device& device_;
   Bindings bindings_;  // keeps the memory alive
@@ -94,11 +95,16 @@ class CudaExecutable : public Executable {
     std::vector<Piece> outputs;
     cudaEvent_t done;
   };
-  Mark fork_, late_done_[kLateKinds][2], messages_done_;
+  /// What the stream of messages may still be writing.
+  struct Message {
+    std::vector<Piece> outputs;
+    std::unique_ptr<Mark> done;
+  };
+  Mark fork_, late_done_[kLateKinds][2];
   std::vector<std::unique_ptr<Mark>> begun_;  // by step
   // While capturing:
   std::vector<LateNode> late_[kLateKinds];    // by Late: the last two at most
-  std::vector<Piece> messages_;               // what the stream of messages may still be writing
+  std::vector<Message> messages_;             // one behind the other
   std::vector<std::unique_ptr<Mark>> marks_;  // of the timed graph: one before each step, and one behind all
   uint64_t ticket_ = 0;
   bool profile_ = false;

@@ -54,6 +54,14 @@ void run_all_gather(const Call& c) {
   if (in_place) round(begin + count, all);
 }
 
+void run_gather_ranks(const Call& c) {
+  const int64_t count = elements(c.in_type(0)), all = elements(c.out_type(0));
+  if (c.nccl != nullptr)
+    return c.nccl->gather(c.stream, c.input<float>(0), static_cast<size_t>(count), c.output<float>(0));
+  for (int64_t at = 0; at < all; at += count)
+    cast(c.stream, DType::f32, DType::f32, count, c.input<float>(0), c.output<float>(0) + at);
+}
+
 int64_t count_of(const Program& program, int value) { return value < 0 ? 0 : elements(program.type(value)); }
 
 Gradients gradients(const Call& c, int exact, int rounded, int64_t first) {
@@ -120,6 +128,7 @@ std::vector<Entry> flat_entries() {
           {&op::accumulate, "map", run_accumulate},
           {&op::all_reduce, "nccl", run_all_reduce, all_reduce_workspace, nullptr, nullptr, 0, true},
           {&op::all_gather, "nccl", run_all_gather},
+          {&op::gather_ranks, "nccl", run_gather_ranks, nullptr, nullptr, nullptr, 0, true},
           {&op::grad_norm, "blocks", run_grad_norm, norm_workspace},
           {&op::adamw, "one pass", run_adamw, adamw_workspace},
           {&op::sgd, "map", run_sgd},

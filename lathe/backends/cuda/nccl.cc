@@ -24,6 +24,7 @@ struct Library {
   int (*CommInitRank)(Comm*, int ranks, UniqueId, int rank) = nullptr;
   int (*CommAbort)(Comm) = nullptr;
   int (*AllReduce)(const void*, void*, size_t, int type, int op, Comm, cudaStream_t) = nullptr;
+  int (*AllGather)(const void*, void*, size_t, int type, Comm, cudaStream_t) = nullptr;
   int (*Broadcast)(const void*, void*, size_t, int type, int root, Comm, cudaStream_t) = nullptr;
   int (*GroupStart)() = nullptr;
   int (*GroupEnd)() = nullptr;
@@ -47,6 +48,7 @@ std::optional<Library> open() {
   look_up(found.CommInitRank, "ncclCommInitRank");
   look_up(found.CommAbort, "ncclCommAbort");
   look_up(found.AllReduce, "ncclAllReduce");
+  look_up(found.AllGather, "ncclAllGather");
   look_up(found.Broadcast, "ncclBroadcast");
   look_up(found.GroupStart, "ncclGroupStart");
   look_up(found.GroupEnd, "ncclGroupEnd");
@@ -88,9 +90,11 @@ Nccl::Nccl(ProcessGroup& group) : state_(std::make_unique<State>()) {
     for (const DType dtype : {DType::f32, DType::bf16})
       sum(stream, dtype, values.data, bytes / size_of(dtype));
   const size_t ranks = static_cast<size_t>(group.size());
-  for (size_t part = 1; part * ranks * sizeof(float) <= values.bytes; part *= 8)
-    gather(stream, reinterpret_cast<float*>(values.data),
-           std::vector<int64_t>(ranks, static_cast<int64_t>(part)));
+  float* const numbers = reinterpret_cast<float*>(values.data);
+  for (size_t part = 1; part * (ranks + 1) * sizeof(float) <= values.bytes; part *= 8) {
+    gather(stream, numbers, std::vector<int64_t>(ranks, static_cast<int64_t>(part)));
+    gather(stream, numbers, part, numbers + part);
+  }
   check(cudaStreamSynchronize(stream), "summing");
 }
 
@@ -112,6 +116,10 @@ void Nccl::gather(cudaStream_t stream, float* values, std::span<const int64_t> c
                                    static_cast<int>(r), state_->comm, stream),
                "gathering");
   check_nccl(library().GroupEnd(), "gathering");
+}
+
+void Nccl::gather(cudaStream_t stream, const float* values, size_t count, float* all) const {
+  check_nccl(library().AllGather(values, all, count, kFloat32, state_->comm, stream), "gathering");
 }
 
 }  // namespace lathe::cuda

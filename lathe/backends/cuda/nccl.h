@@ -24,6 +24,9 @@ class Nccl {
   /// values: parts of counts[r] elements behind one another, of which this rank holds its own; it gets the
   /// others'.  On the stream; may be captured.  Errors: kInternal.
   void gather(cudaStream_t stream, float* values, std::span<const int64_t> counts) const;
+  /// all: the `count` values of every rank, by rank; apart from them.  On the stream; may be captured.
+  /// Errors: kInternal.
+  void gather(cudaStream_t stream, const float* values, size_t count, float* all) const;
 
  private:
   struct State;

@@ -45,6 +45,15 @@ Arrays run_all_gather(const Call& c) {
   return {mx::concatenate(parts)};
 }
 
+Arrays run_gather_ranks(const Call& c) {
+  const int64_t ranks = c.node.attrs.i("ranks");
+  const mx::array own = mx::flatten(c[0]);
+  const Shape counts(static_cast<size_t>(ranks), static_cast<int64_t>(own.size()));
+  const mx::array all = c.ranks != nullptr ? gather_among(*c.ranks, own, counts)
+                                           : mx::concatenate(Arrays(static_cast<size_t>(ranks), own));
+  return {mx::reshape(all, {static_cast<int>(ranks) * c[0].shape(0), c[0].shape(1)})};
+}
+
 /// One number of `hyper`: [1].
 mx::array hyper_of(const mx::array& hyper, Hyper h) {
   const int i = static_cast<int>(h);
@@ -207,6 +216,7 @@ std::vector<Entry> flat_entries() {
           {&op::accumulate, "map", run_accumulate},
           {&op::all_reduce, "host", run_all_reduce},
           {&op::all_gather, "host", run_all_gather},
+          {&op::gather_ranks, "host", run_gather_ranks},
           {&op::grad_norm, "tree", run_grad_norm, nullptr, norm_bytes},
           {&op::adamw, "map", run_adamw, nullptr, own_update_bytes},
           {&op::sgd, "map", run_sgd, nullptr, own_update_bytes},

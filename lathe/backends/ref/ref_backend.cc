@@ -89,8 +89,9 @@ class RefExecutable : public Executable {
     node.op->reference(r);
     if (node.op == &op::all_reduce && group_ != nullptr)
       if (Status status = sum(r.out[0]); !status.ok()) return status;
-    if (node.op == &op::all_gather && group_ != nullptr)
-      if (Status status = gather(r.in[1], r.out[0]); !status.ok()) return status;
+    const bool gathers = node.op == &op::all_gather || node.op == &op::gather_ranks;
+    if (gathers && group_ != nullptr)
+      if (Status status = gather(r.in.back(), r.out[0]); !status.ok()) return status;
     for (size_t o = 0; o < node.out.size(); ++o)
       content_[static_cast<size_t>(node.out[o])] = std::move(r.out[o]);
     for (const InPlace& alias : node.op->in_place) {

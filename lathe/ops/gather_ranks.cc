@@ -1,0 +1,52 @@
+// Rows that each of the processes that train together gives, on all of them.
+#include <algorithm>
+
+#include "lathe/core/error.h"
+#include "lathe/ops/ops.h"
+
+namespace lathe::op {
+namespace {
+
+std::vector<Type> infer_gather_ranks(std::span<const Type> in, const Attrs& attrs) {
+  const int64_t ranks = attrs.i("ranks");
+  if (in[0].dtype != DType::f32 || in[0].shape.size() != 2 || ranks < 1)
+    fail(ErrorCode::kShape, "gather_ranks: found {} of {} ranks, wants f32[n,c] of at least one",
+         to_string(in[0]), ranks);
+  return {{DType::f32, {ranks * in[0].shape[0], in[0].shape[1]}}};
+}
+
+/// One process.
+void ref_gather_ranks(Reference& r) {
+  for (size_t i = 0; i < r.out[0].size(); ++i) r.out[0][i] = r.in[0][i % r.in[0].size()];
+}
+
+std::vector<Case> gather_ranks_cases() {
+  const auto of = [](const char* name, const Shape& shape, int64_t ranks) {
+    return Case{name, {shape}, {{"ranks", ranks}}};
+  };
+  return {of("alone", {3, 5}, 1), of("two", {37, 24}, 2), of("three, one row", {1, 768}, 3)};
+}
+
+Cost gather_ranks_cost(const Node& node, const Program& program) {
+  return {.bytes = static_cast<double>(bytes_of(program.type(node.in[0]))) +
+                   static_cast<double>(bytes_of(program.type(node.out[0])))};
+}
+
+}  // namespace
+
+/// The x of every rank of the backend's process group (Backend::group), one behind the other by rank; where
+/// there is no group, x so many times.  Every rank runs it with an x of the same shape.
+const OpDef gather_ranks{
+    .name = "gather_ranks",
+    .signature = "x[n,c]:f32 -> all[m,c]:f32",
+    .dtypes = {DType::f32},
+    .attrs = {{"ranks", int64_t{1}}},
+    .infer = infer_gather_ranks,
+    .gradient = not_differentiable,  // it stands behind the backward pass
+    .reference = ref_gather_ranks,
+    .cases = gather_ranks_cases,
+    .bound = {.ulp = 0},
+    .cost = gather_ranks_cost,
+};
+
+}  // namespace lathe::op
