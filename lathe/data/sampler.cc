@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "lathe/core/error.h"
-#include "lathe/data/balanced_groups.h"
 #include "lathe/data/torch_random.h"
 
 namespace lathe {
@@ -61,19 +60,22 @@ std::span<const int32_t> Sampler::order(int64_t epoch) {
   return order_;
 }
 
-void Sampler::batch(int64_t epoch, int64_t index, std::vector<int32_t>& out) {
+void Sampler::batch_of(int rank, int64_t epoch, int64_t index, std::vector<int32_t>& out) {
   if (index < 0 || index >= batches_)
     fail(ErrorCode::kUsage, "sampler: wants a batch below {}, found {}", batches_, index);
+  if (rank < 0 || rank >= options_.world_size)
+    fail(ErrorCode::kUsage, "sampler: wants a rank below {}, found {}", options_.world_size, rank);
   if (options_.strategy == SamplingStrategy::kBatchRebalance) {
     const Update& all = update(epoch, index / options_.accumulation);
-    const size_t micro = static_cast<size_t>(index % options_.accumulation);
-    const auto begin = all.samples.begin() + all.begin[micro];
-    out.assign(begin, begin + all.count[micro]);
+    const int64_t micro = index % options_.accumulation;
+    const SampleGroup& group = all.groups[static_cast<size_t>(micro * options_.world_size + rank)];
+    const auto begin = all.samples.begin() + group.begin;
+    out.assign(begin, begin + group.count);
     return;
   }
   const auto all = order(epoch);
   const int64_t size = options_.size;
-  const int64_t begin = (index * options_.world_size + options_.rank) * options_.batch_size;
+  const int64_t begin = (index * options_.world_size + rank) * options_.batch_size;
   int64_t end = begin + options_.batch_size;
   const bool wraps = options_.world_size > 1 && options_.even_batches;
   if (!wraps) end = std::min(end, size);
@@ -85,7 +87,8 @@ int64_t Sampler::ordinal(int64_t epoch, int64_t index) {
   const SamplerOptions& o = options_;
   const int64_t micro = index % o.accumulation;
   if (o.strategy != SamplingStrategy::kBatchRebalance) return (micro * o.world_size + o.rank) * o.batch_size;
-  return update(epoch, index / o.accumulation).begin[static_cast<size_t>(micro)];
+  const Update& all = update(epoch, index / o.accumulation);
+  return all.groups[static_cast<size_t>(micro * o.world_size + o.rank)].begin;
 }
 
 const Sampler::Update& Sampler::update(int64_t epoch, int64_t index) {
@@ -94,7 +97,7 @@ const Sampler::Update& Sampler::update(int64_t epoch, int64_t index) {
   const int64_t groups = int64_t{options_.accumulation} * options_.world_size;
   const int64_t begin = index * groups * options_.batch_size;
   const int64_t end = std::min(begin + groups * options_.batch_size, options_.size);
-  update_ = {epoch, index, {all.begin() + begin, all.begin() + end}, {}, {}};
+  update_ = {epoch, index, {all.begin() + begin, all.begin() + end}, {}};
   for (int64_t i = 0; static_cast<int64_t>(update_.samples.size()) < groups; ++i)  // every group has one
     update_.samples.push_back(all[static_cast<size_t>(i % options_.size)]);
   std::vector<int32_t>& samples = update_.samples;
@@ -102,13 +105,7 @@ const Sampler::Update& Sampler::update(int64_t epoch, int64_t index) {
                    [&](int32_t a, int32_t b) { return lengths_[a] > lengths_[b]; });
   std::vector<int32_t> lengths;
   for (const int32_t sample : samples) lengths.push_back(lengths_[static_cast<size_t>(sample)]);
-  const std::vector<SampleGroup> by_cost =
-      balanced_groups(lengths, options_.accumulation, options_.world_size);
-  for (int64_t micro = 0; micro < options_.accumulation; ++micro) {
-    const SampleGroup& mine = by_cost[static_cast<size_t>(micro * options_.world_size + options_.rank)];
-    update_.begin.push_back(mine.begin);
-    update_.count.push_back(mine.count);
-  }
+  update_.groups = balanced_groups(lengths, options_.accumulation, options_.world_size);
   return update_;
 }
 

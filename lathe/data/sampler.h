@@ -3,6 +3,8 @@
 #include <span>
 #include <vector>
 
+#include "lathe/data/balanced_groups.h"
+
 namespace lathe {
 
 enum class SamplingStrategy { kRandom, kSequential, kGroupByLength, kBatchRebalance };
@@ -41,17 +43,22 @@ class Sampler {
   std::span<const int32_t> order(int64_t epoch);
   /// Fills `out` with batch `index` of this rank; the last one may be short.  Reuses out's memory.
   /// Errors: kUsage if index is not below batches_per_epoch().
-  void batch(int64_t epoch, int64_t index, std::vector<int32_t>& out);
+  void batch(int64_t epoch, int64_t index, std::vector<int32_t>& out) {
+    batch_of(options_.rank, epoch, index, out);
+  }
+  /// The same for another rank, which has as many batches (even_batches).  Errors: kUsage, too, for a rank
+  /// outside the world.
+  void batch_of(int rank, int64_t epoch, int64_t index, std::vector<int32_t>& out);
   /// How many samples of the same update come before the first of that batch, over all ranks and
   /// micro-steps: what tells samples of an update apart.
   int64_t ordinal(int64_t epoch, int64_t index);
 
  private:
-  /// kBatchRebalance: the samples of an update, longest first, and which of them are this rank's.
+  /// kBatchRebalance: the samples of an update, longest first, and which of them are whose.
   struct Update {
     int64_t epoch = -1, index = -1;
     std::vector<int32_t> samples;
-    std::vector<int64_t> begin, count;  ///< by micro-step
+    std::vector<SampleGroup> groups;  ///< by micro-step and, within one, by rank
   };
   const Update& update(int64_t epoch, int64_t index);
 
