@@ -266,14 +266,15 @@ class Builder {
   }
 
   /// The sum over the ranks of the gradient of the words' table, which is that of the rows of all ranks,
-  /// where less travels so than if the table did; else none.
+  /// where less travels so; else none.  A table travels twice, to be summed and to be handed out, rows once.
   Value sum_of_rows(Value gradient) {
     if (producer(gradient) < 0) return {};
     const Node node = program_->nodes()[static_cast<size_t>(producer(gradient))];
     if (node.op != &op::scatter_add_rows || node.in[1] != trace_.batch.input_ids.id) return {};
     const Type rows = program_->type(node.in[0]);
     const int64_t all = options_.ranks * rows.shape[0];
-    if (rows.dtype != DType::f32 || all >= 2 * node.attrs.i("rows")) return {};
+    const size_t by_table = 2 * static_cast<size_t>(node.attrs.i("rows")) * size_of(options_.gradient_wire);
+    if (rows.dtype != DType::f32 || static_cast<size_t>(all) * size_of(rows.dtype) >= by_table) return {};
     const Value own{program_.get(), node.in[0]};
     const Value of_all = program_->emit(op::gather_ranks, {own}, {{"ranks", int64_t{options_.ranks}}})[0];
     return program_->emit(op::scatter_add_rows, {of_all, ints("all_input_ids", all)}, node.attrs)[0];

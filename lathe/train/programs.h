@@ -12,9 +12,9 @@ namespace lathe {
 ///
 /// Where several processes train (ProgramOptions::ranks), the gradients of an update are summed over them in
 /// buckets, loss is the mean over all of them, and behind it stands the output stop: on how many of them the
-/// input stop is 1.  The gradient of the words' table is summed from what the rows of all ranks give to it,
-/// PackedBatch::all_input_ids, where less travels so: then all ranks have batches of one size.  kAccumulate
-/// gives no loss: it adds it up in the state "loss", for kUpdate.
+/// input stop is 1.  kAccumulate then gives no loss: it adds it up in the state "loss", for kUpdate.  The
+/// gradient of the words' table is summed from what the rows of all ranks give to it,
+/// PackedBatch::all_input_ids, where less travels so: then all ranks have batches of one size.
 enum class ProgramKind {
   kStep,        ///< forward, backward, clip, optimizer; outputs loss, grad_norm
   kAccumulate,  ///< forward, backward, gradients = keep · gradients + new ones; output loss

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kWidth = 32, kTokens = 96, kRows = 3;
 
-std::unique_ptr<Program> step_program(int64_t words, int layers, int ranks, int64_t bucket_bytes) {
+std::unique_ptr<Program> step_program(int64_t words, int layers, int ranks, int64_t bucket_bytes,
+                                      DType wire = DType::f32) {
   ModelConfig c;
   c.vocab_size = words, c.hidden_size = kWidth, c.num_hidden_layers = layers, c.num_attention_heads = 4;
   c.intermediate_size = 4 * kWidth, c.max_position_embeddings = 32;
@@ -22,7 +23,7 @@ std::unique_ptr<Program> step_program(int64_t words, int layers, int ranks, int6
   o.dtype = DType::bf16;
   o.optimizer = AdamWOptions{};
   o.rounded_gradients = true;
-  o.ranks = ranks, o.bucket_bytes = bucket_bytes;
+  o.ranks = ranks, o.bucket_bytes = bucket_bytes, o.gradient_wire = wire;
   auto program = build_program(*m.model, ProgramKind::kStep, {kTokens, kRows}, 3, o);
   hoist(*program, op::all_reduce);
   hoist(*program, op::gather_ranks);
@@ -49,6 +50,20 @@ TEST(ExchangedGradients, AreSummedWhileThoseOfLayersBelowAreComputed) {
   EXPECT_EQ(products_before[0], 0);  // the loss is there before any gradient
   EXPECT_LE(products_before[1], 4);  // classifier, pooler and, of the last layer, the output and its input
   EXPECT_LE(products_before[2], 8);
+}
+
+/// A table is still to be summed from the rows of words: they go before what is complete about then.
+TEST(ExchangedGradients, OfTheFirstLayerStandBehindTheRowsOfWords) {
+  const auto program = step_program(1000, 2, 2, 10000);
+  const auto& nodes = program->nodes();
+  const auto rows =
+      std::find_if(nodes.begin(), nodes.end(), [](const Node& n) { return n.op == &op::gather_ranks; });
+  ASSERT_NE(rows, nodes.end());
+  const auto rounded = [&](const Node& n) {
+    return n.op == &op::all_reduce && program->type(n.out[0]).dtype == DType::bf16;
+  };
+  EXPECT_EQ(std::count_if(rows, nodes.end(), rounded), 1);
+  EXPECT_GE(std::count_if(nodes.begin(), rows, rounded), 2);
 }
 
 /// What is complete last is waited for.
@@ -79,6 +94,9 @@ TEST(ExchangedGradients, OfAFewWordsAreSummedAsATable) {
   // Each rank gets two thirds of 288 rows of the others, or sends and gets two thirds of the table.
   EXPECT_TRUE(types_of(*step_program(144, 1, 3, 10000), op::gather_ranks).empty());
   EXPECT_FALSE(types_of(*step_program(145, 1, 3, 10000), op::gather_ranks).empty());
+  // Rows travel in f32, a table then in half the bytes.
+  EXPECT_TRUE(types_of(*step_program(288, 1, 3, 10000, DType::bf16), op::gather_ranks).empty());
+  EXPECT_FALSE(types_of(*step_program(289, 1, 3, 10000, DType::bf16), op::gather_ranks).empty());
 }
 
 TEST(ExchangedGradients, AreNoneOfOneProcess) {
