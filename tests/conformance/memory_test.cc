@@ -137,6 +137,33 @@ TEST(Memory, OfShardedStatesIsThatOfTheRanksPart) {
   }
 }
 
+TEST(Session, WantsTheTokenIdsOfAllRanks) {
+  Limited device(std::make_shared<FourRanks>());
+  AutoModel m = model();
+  Session session(device, *m.model, {});
+  initialize(session, m, 1);
+  PackedBatch batch = made_batch({4, 4}, 8, 2, 0);
+  const auto found = [&] {
+    try {
+      session.collect(session.step(batch, {}));
+    } catch (const Error& error) {
+      return std::pair(std::optional(error.code()), std::string(error.what()));
+    }
+    return std::pair(std::optional<ErrorCode>(), std::string());
+  };
+  for (const size_t ids : {0, 8, 31, 33}) {
+    batch.all_input_ids.assign(ids, 1);
+    EXPECT_EQ(found(), std::pair(std::optional(ErrorCode::kUsage),
+                                 fmt::format("a batch has {} token ids of all ranks, wants 32: "
+                                             "those of 4 batches of one size",
+                                             ids)));
+  }
+  batch.all_input_ids.assign(32, 1);
+  EXPECT_EQ(found().second, "nobody is there");
+  batch.all_input_ids.back() = 40;
+  EXPECT_EQ(found().first, ErrorCode::kInvalidData);
+}
+
 /// A run in flight may have it when the next bucket comes.
 TEST(Memory, OfADeviceThatHoldsActivationsItselfIsAskedForOnce) {
   Limited device;
