@@ -165,7 +165,7 @@ const std::vector<Bench>& benches() {
         {"infer",
          "forward passes at lengths of real questions (TREC's with a folder's tokenizer)",
          bench_infer,
-         {"--model", "--batch", "--dtype", "--steps", "--data_dir"},
+         {"--model", "--batch", "--dtype", "--steps", "--data_dir", "--profile"},
          {"--batch", "--dtype"},
          infer},
         {"mlp", "forward and backward of a small network, fp32", bench_mlp, {"--batch", "--steps"}, {}, mlp},

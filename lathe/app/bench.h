@@ -41,7 +41,8 @@ std::vector<BenchReport> bench_gemm(const BenchSettings& settings);
 /// The ops of such a step, what the device launches for them, and a prediction for Apple's chips; runs
 /// nothing.
 std::vector<BenchReport> bench_plan(const BenchSettings& settings);
-/// Forward passes of a classifier at the lengths of real questions.
+/// Forward passes of a classifier at the lengths of real questions.  With `profile` a second report, as
+/// above.
 std::vector<BenchReport> bench_infer(const BenchSettings& settings);
 /// Forward and backward of three linear layers with ReLU between them.
 std::vector<BenchReport> bench_mlp(const BenchSettings& settings);

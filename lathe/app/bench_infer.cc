@@ -5,8 +5,10 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "lathe/app/bench_data.h"
+#include "lathe/app/bench_profile.h"
 #include "lathe/app/bench_work.h"
 
 namespace lathe {
@@ -44,7 +46,7 @@ std::vector<int> real_lengths(const BenchSettings& s, const AutoModel& model, in
 }
 
 void add_device(const BenchSettings& s, const BenchDevice& device, const std::string& dtype,
-                BenchReport& report) {
+                BenchReport& report, std::optional<OpProfile>& profile) {
   AutoModel model = bench_model(s.model, std::vector<std::string>(kLabels, "class"));
   const auto backend = open_device(device.kind, {device.threads});
   Session::Options options;
@@ -55,23 +57,25 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
   write_weights(session, model);
   std::vector<float> logits;
   const TokenRounding rounding = session.token_rounding();
-  const auto reserve = [&](int64_t tokens, int64_t rows) {
-    session.reserve(
-        {{{ProgramKind::kEvaluate, bench_bucket(tokens, rows, rounding), false, false, quantization}}});
+  const auto work_of = [&](int64_t tokens, int64_t rows) {
+    return Session::Work{ProgramKind::kEvaluate, bench_bucket(tokens, rows, rounding), false, false,
+                         quantization};
   };
   for (const int batch : s.batches) {
     std::vector<int> lengths = real_lengths(s, model, batch);
     const bool real = !lengths.empty();
     if (!real) {
-      reserve(fixed_tokens(batch), batch);  // what cannot fit is refused before the host lists its lengths
+      session.reserve({{work_of(fixed_tokens(batch),
+                                batch)}});  // what cannot fit is refused before the host lists its lengths
       lengths = fixed_lengths(batch);
     }
     const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
     session.expect_rows(Session::Rows::kEvaluated, *std::ranges::max_element(lengths));
-    reserve(tokens, std::ssize(lengths));
+    const Session::Work work = work_of(tokens, std::ssize(lengths));
+    session.reserve({{work}});
     const PackedBatch packed = bench_batch(lengths, model.config.vocab_size, false, rounding);
-    const BenchTimes times =
-        time_calls(kWarmup, s.steps, [&] { session.evaluate(packed, logits, {}, {}, quantization); });
+    const auto run = [&] { session.evaluate(packed, logits, {}, {}, quantization); };
+    const BenchTimes times = time_calls(kWarmup, s.steps, run);
     for (const float logit : logits)
       if (!std::isfinite(logit)) fail(ErrorCode::kNonFinite, "bench: a score is {}", logit);
     nlohmann::ordered_json row = bench_row("infer", device, s.model, dtype);
@@ -84,6 +88,11 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
     row["tokens_per_s"] = six_digits(packed.real_tokens() / times.median_ms * 1e3);
     row["texts_per_s"] = six_digits(static_cast<double>(lengths.size()) / times.median_ms * 1e3);
     report.rows.push_back(std::move(row));
+    if (!profile) continue;
+    nlohmann::ordered_json op_row = bench_row("profile", device, s.model, dtype);
+    op_row["batch"] = lengths.size();
+    const auto [program, executable] = session.prepared(work);
+    profile->add(op_row, program, node_times(executable, program, s.steps, run));
   }
 }
 
@@ -105,12 +114,18 @@ std::vector<BenchReport> bench_infer(const BenchSettings& s) {
                       {"peak_memory_bytes", "memory GiB", 2, 1.0 / (1 << 30)}},
                      {},
                      {"texts/s", {"device", "dtype", "batch"}, {"texts_per_s", "texts/s", 1}}};
+  std::vector<BenchReport> profiles;
   for (const BenchDevice& device : bench_devices(s, true)) {
     report.notes.push_back(device.note());
-    for (const std::string& dtype : s.dtypes) add_device(s, device, dtype, report);
+    std::optional<OpProfile> profile;
+    if (s.profile) profile.emplace(s.model, device);
+    for (const std::string& dtype : s.dtypes) add_device(s, device, dtype, report, profile);
+    if (profile) profiles.push_back(profile->report());
   }
-  note_few_calls(report, s.steps);
-  return {report};
+  std::vector<BenchReport> reports{std::move(report)};
+  reports.insert(reports.end(), profiles.begin(), profiles.end());
+  for (BenchReport& each : reports) note_few_calls(each, s.steps);
+  return reports;
 }
 
 }  // namespace lathe

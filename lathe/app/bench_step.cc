@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "lathe/app/bench_profile.h"
 #include "lathe/app/bench_work.h"
 #include "lathe/program/op.h"
 
@@ -49,9 +50,10 @@ class Training {
   }
   /// Waits for the last step.
   void finish() { session_->collect(last_); }
-  void profile() { last_.executable->profile(true); }
-  std::vector<Span> timeline() const { return last_.executable->timeline(); }
   const Program& program() const { return session_->program(last_); }
+  NodeTimes node_times(int steps) {
+    return lathe::node_times(*last_.executable, program(), steps, [this] { step(); });
+  }
   size_t arena_bytes() const { return session_->arena_bytes(); }
   double flops() const { return 3 * forward_flops(model_.config, lengths_); }
 
@@ -65,30 +67,9 @@ class Training {
   Session::Pending last_;
 };
 
-double milliseconds(const Span& span) { return static_cast<double>(span.end_ns - span.begin_ns) * 1e-6; }
-
-/// Milliseconds of every node of the program, the median over so many profiled steps.
-struct NodeTimes {
-  std::vector<double> ms;
-  int calls = 0;
-};
-
-NodeTimes node_times(Training& training, int steps) {
-  training.profile();
-  std::map<int, std::vector<double>> samples;
-  const auto profiled_step = [&] {
-    training.step();
-    for (const Span& span : training.timeline()) samples[span.node].push_back(milliseconds(span));
-  };
-  NodeTimes times{std::vector<double>(training.program().nodes().size(), 0),
-                  static_cast<int>(milliseconds_of_calls(steps, profiled_step).size())};
-  for (auto& [node, all] : samples) times.ms[static_cast<size_t>(node)] = times_of(std::move(all)).median_ms;
-  return times;
-}
-
 /// What a group of like nodes took together.
 struct Group {
-  double ms = 0, flops = 0, bytes = 0;
+  double ms = 0, flops = 0;
   int count = 0;
 };
 
@@ -98,51 +79,6 @@ nlohmann::ordered_json shape_row(const BenchSettings& s, const std::string& benc
   row["batch"] = batch;
   row["seq"] = s.seq;
   return row;
-}
-
-BenchReport profile_report(const BenchSettings& s, const BenchDevice& device, const std::string& dtype,
-                           int batch, Training& training) {
-  BenchReport report{
-      fmt::format("profile: {} {} x {} {}, milliseconds of each op", s.model, batch, s.seq, dtype),
-      {},
-      {{"op", "op"},
-       {"count", "nodes"},
-       {"ms", "ms", 2},
-       {"percent", "% of the step", 1},
-       {"bytes_per_s", "GB/s", 1, 1e-9},
-       {"percent_of_copy", "% of a copy", 0}},
-      {},
-      {"ms", {"op"}, {"ms", "ms", 2}}};
-  const std::optional<double> copy = measure_copy(device.kind, {device.threads});
-  if (copy)
-    report.notes.push_back(
-        fmt::format("a copy too large for the caches: {:.1f} GB/s; what one op has just written "
-                    "and the next one reads may come faster",
-                    *copy * 1e-9));
-  const auto [ms, calls] = node_times(training, s.steps);
-  std::map<std::string, Group> ops;
-  double total = 0;
-  for (size_t n = 0; n < ms.size(); ++n) {
-    const Node& node = training.program().nodes()[n];
-    Group& op = ops[node.op->name];
-    op.ms += ms[n], total += ms[n], ++op.count;
-    if (node.op->cost) op.bytes += node.op->cost(node, training.program()).bytes;
-  }
-  for (const auto& [name, op] : ops) {
-    if (op.ms == 0) continue;  // views
-    nlohmann::ordered_json row = shape_row(s, "profile", device, dtype, batch);
-    row["op"] = name;
-    row["count"] = op.count;
-    row["ms"] = six_digits(op.ms);
-    row["percent"] = six_digits(100 * op.ms / total);
-    const double rate = op.bytes / op.ms * 1e3;
-    row["bytes_per_s"] = six_digits(rate);
-    row["calls"] = calls;
-    row["percent_of_copy"] = copy ? nlohmann::ordered_json(six_digits(100 * rate / *copy)) : nullptr;
-    report.rows.push_back(std::move(row));
-  }
-  note_few_calls(report, s.steps);
-  return report;
 }
 
 /// The node computes a matrix product, or several.
@@ -167,7 +103,7 @@ void add_products(const BenchSettings& s, const BenchDevice& device, const std::
                   BenchReport& report) {
   Training training(s, device, dtype, batch);
   milliseconds_of_calls(kWarmup, [&] { training.step(); });
-  const auto [ms, calls] = node_times(training, s.steps);
+  const auto [ms, calls] = training.node_times(s.steps);
   const Program& program = training.program();
   std::map<std::tuple<std::string, double, std::string>, Group> groups;  // op, operations of one, shape
   Group sum;
@@ -228,7 +164,13 @@ std::vector<BenchReport> bench_step(const BenchSettings& s) {
   report.rows.push_back(std::move(row));
   note_few_calls(report, s.steps);
   std::vector<BenchReport> reports{std::move(report)};
-  if (s.profile) reports.push_back(profile_report(s, device, dtype, batch, training));
+  if (s.profile) {
+    OpProfile profile(s.model, device);
+    profile.add(shape_row(s, "profile", device, dtype, batch), training.program(),
+                training.node_times(s.steps));
+    reports.push_back(profile.report());
+    note_few_calls(reports.back(), s.steps);
+  }
   return reports;
 }
 

@@ -289,6 +289,11 @@ Session::Compiled& Session::compiled(const Work& work) {
   return cache_[work] = std::move(compiled);
 }
 
+Session::Prepared Session::prepared(const Work& work) {
+  const Compiled& it = compiled(work);
+  return {*it.program, *it.executable};
+}
+
 const Program& Session::program(const Pending& run) const {
   for (const auto& [key, compiled] : cache_)
     if (compiled.executable == run.executable) return *compiled.program;

@@ -126,6 +126,13 @@ class Session {
   /// fit.
   void reserve(std::span<const Work> work);
 
+  /// What such runs execute; compiled unless it is in the cache, where it stays until others replace it.
+  struct Prepared {
+    const Program& program;
+    Executable& executable;
+  };
+  Prepared prepared(const Work& work);
+
   /// Compiled programs in the cache, and bytes of the arena they share.
   size_t programs() const { return cache_.size(); }
   /// The program of a run whose executable is still in the cache.  Errors: kInternal if it is not.

@@ -47,6 +47,18 @@ class Bench(unittest.TestCase):
         self.assertLessEqual({"linear", "attention_bwd", "adamw"}, {row["op"] for row in ops})
         self.assertAlmostEqual(sum(row["percent"] for row in ops), 100, places=2)
 
+    def test_profile_names_the_ops_of_each_forward_pass(self):
+        rows = self.rows("infer", *MODEL, "--device", "cpu", "--batch", "1,3", "--dtype", "bf16,fp32", "--steps", "3", "--profile")
+        of = {(row["dtype"], row["batch"]): [] for row in rows if row["bench"] == "infer"}
+        self.assertEqual(len(of), 4)
+        for row in rows:
+            if row["bench"] == "profile":
+                of[row["dtype"], row["batch"]].append(row)
+        for ops in of.values():
+            self.assertLessEqual({"linear", "attention"}, {row["op"] for row in ops})
+            self.assertFalse([row for row in ops if row["op"].endswith("_bwd")])
+            self.assertAlmostEqual(sum(row["percent"] for row in ops), 100, places=2)
+
     def test_plan_counts_without_running(self):
         words = [*MODEL, "--batch", "2", "--seq", "16"]
         rows = [json.loads(line) for line in self.bench("plan", *words, "--json").splitlines()]
