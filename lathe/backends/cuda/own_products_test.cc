@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "lathe/backends/cuda/kernels/f32_product.h"
 #include "lathe/backends/cuda/kernels/few_rows_product.h"
 #include "lathe/backends/cuda/kernels/weight_gradient.h"
 #include "lathe/backends/cuda/products.h"
@@ -58,6 +59,14 @@ class Tensor {
   void fill(uint32_t seed) {
     for (size_t i = 0; i < count_; ++i)
       set(i, static_cast<float>(philox({static_cast<uint32_t>(i), seed, 0, 0}, 1, 2)[0] * 0x1p-31 - 1));
+    upload();
+  }
+  /// The same times powers of two from 2⁻²⁰ to 2²⁰.
+  void fill_with_sizes(uint32_t seed) {
+    for (size_t i = 0; i < count_; ++i) {
+      const auto words = philox({static_cast<uint32_t>(i), seed, 0, 0}, 1, 2);
+      set(i, static_cast<float>(std::ldexp(words[0] * 0x1p-31 - 1, static_cast<int>(words[1] % 41) - 20)));
+    }
     upload();
   }
   std::vector<unsigned char> content() const {
@@ -112,14 +121,13 @@ void check_tried(int tried) {
 /// Sum over k of a(i, k) · b(k, j), and of the magnitudes: each of the k additions in f32 may be off by
 /// 2⁻²⁴ of what is summed so far.
 struct Sum {
-  double value = 0, off = 0;
+  double value = 0, magnitude = 0, off = 0;
 };
 template <typename A, typename B>
 Sum sum_of(int64_t k, A a, B b) {
   Sum sum;
-  double magnitude = 0;
-  for (int64_t i = 0; i < k; ++i) sum.value += a(i) * b(i), magnitude += std::abs(a(i) * b(i));
-  sum.off = 0x1p-24 * static_cast<double>(k) * magnitude;
+  for (int64_t i = 0; i < k; ++i) sum.value += a(i) * b(i), sum.magnitude += std::abs(a(i) * b(i));
+  sum.off = 0x1p-24 * static_cast<double>(k) * sum.magnitude;
   return sum;
 }
 
@@ -208,6 +216,96 @@ TEST_F(OwnProducts, GradientOfAWeight) {
           EXPECT_EQ(c.content(), first);
           EXPECT_TRUE(c.behind_is_whole() && sums.behind_is_whole());
         }
+  check_tried(tried);
+}
+
+/// With all that the layout allows beside the product, against sums in double; then the same bits once more.
+void check_f32(int way, const Size& size, bool a_transposed, bool b_transposed, bool of_sizes, int& tried) {
+  const auto [m, n, k] = size;
+  SCOPED_TRACE(fmt::format("way {}, {} x {} x {}, transposed {} {}, of sizes {}", way, m, n, k, a_transposed,
+                           b_transposed, of_sizes));
+  constexpr DType f32 = DType::f32;
+  Tensor a(f32, m * k), b(f32, n * k), bias(f32, n + 1), addend(f32, m * n), c(f32, m * n), y(f32, m * n),
+      sums(f32, m);
+  of_sizes ? a.fill_with_sizes(1) : a.fill(1);
+  of_sizes ? b.fill_with_sizes(2) : b.fill(2);
+  bias.fill(3), addend.fill(4);
+  Product p{m, n, k, f32, false, f32, a_transposed, b_transposed, a.get(), b.get(), c.get()};
+  if (a_transposed) p.a_sums = static_cast<float*>(sums.get());
+  if (b_transposed) p.bias = static_cast<std::byte*>(bias.get()) + sizeof(float), p.gelu = y.get();
+  if (!a_transposed && !b_transposed) p.addend = addend.get();
+  if (!f32_product_accepts(p, way)) return;
+  ++tried;
+  finish(f32_product(nullptr, p, way), {&c, &y, &sums});
+  const auto of_a = [&](int64_t row, int64_t i) {
+    return a[static_cast<size_t>(a_transposed ? i * m + row : row * k + i)];
+  };
+  const auto of_b = [&](int64_t col, int64_t i) {
+    return b[static_cast<size_t>(b_transposed ? col * k + i : i * n + col)];
+  };
+  for (int64_t row = 0; row < m; row += m / 30 + 1) {
+    for (int64_t col = 0; col < n; ++col) {
+      const auto at = static_cast<size_t>(row * n + col);
+      const Sum sum = sum_of(
+          k, [&](int64_t i) { return of_a(row, i); }, [&](int64_t i) { return of_b(col, i); });
+      const double more = p.bias != nullptr     ? bias[static_cast<size_t>(col + 1)]
+                          : p.addend != nullptr ? addend[at]
+                                                : 0;
+      const double off = (0x1p-20 + 0x1p-24 * static_cast<double>(k) / 64) * sum.magnitude;  // f32_product.h
+      ASSERT_LE(std::abs(c[at] - (sum.value + more)), off + rounding(f32, sum.value + more))
+          << row << ", " << col;
+      if (p.gelu == nullptr) continue;
+      ASSERT_LE(std::abs(y[at] - gelu(c[at])), 4 * rounding(f32, c[at])) << row << ", " << col;
+    }
+    if (p.a_sums == nullptr) continue;
+    const Sum total = sum_of(
+        k, [&](int64_t i) { return of_a(row, i); }, [](int64_t) { return 1.0; });
+    ASSERT_LE(std::abs(sums[static_cast<size_t>(row)] - total.value), total.off + rounding(f32, total.value))
+        << row;
+  }
+  const auto first = c.content();
+  c.poison();
+  finish(f32_product(nullptr, p, way), {&c, &y, &sums});
+  EXPECT_EQ(c.content(), first);
+  EXPECT_TRUE(c.behind_is_whole() && y.behind_is_whole() && sums.behind_is_whole());
+}
+
+TEST_F(OwnProducts, OfF32) {
+  int tried = 0;
+  for (int way = 0; way < f32_product_ways(); ++way)
+    for (const Size& size :
+         {Size{64, 64, 64}, {4, 4, 4}, {132, 68, 36}, {200, 260, 300}, {300, 132, 1540}, {64, 448, 3004}})
+      for (const bool of_sizes : {false, true}) {
+        check_f32(way, size, false, true, of_sizes, tried);
+        check_f32(way, size, false, false, of_sizes, tried);
+        check_f32(way, size, true, false, of_sizes, tried);
+      }
+  for (int way = 0; way < f32_product_ways(); ++way)  // tokens are of any number
+    for (const int64_t tokens : {1, 67, 1001}) {
+      check_f32(way, {tokens, 68, 132}, false, true, false, tried);
+      check_f32(way, {tokens, 68, 132}, false, false, false, tried);
+      check_f32(way, {132, 68, tokens}, true, false, false, tried);
+    }
+  check_tried(tried);
+}
+
+TEST_F(OwnProducts, OfF32WhatIsNotFinite) {
+  Tensor a(DType::f32, 64 * 64), b(DType::f32, 64 * 64), c(DType::f32, 64 * 64);
+  a.fill(1), b.fill(2);
+  a.set(3 * 64 + 5, INFINITY), a.set(4 * 64 + 7, NAN), a.set(5 * 64, 3.3e38f), b.set(0, 1e-3f);
+  a.upload(), b.upload();
+  const Product p{64, 64, 64, DType::f32, false, DType::f32, false, false, a.get(), b.get(), c.get()};
+  int tried = 0;
+  for (int way = 0; way < f32_product_ways(); ++way) {
+    if (!f32_product_accepts(p, way)) continue;
+    ++tried;
+    finish(f32_product(nullptr, p, way), {&c});
+    for (size_t col = 0; col < 64; ++col) {
+      EXPECT_TRUE(std::isnan(c[3 * 64 + col]) && std::isnan(c[4 * 64 + col])) << col;
+      EXPECT_TRUE(std::isfinite(c[2 * 64 + col]) && std::isfinite(c[6 * 64 + col])) << col;
+    }
+    EXPECT_NEAR(c[5 * 64] / 3.3e35, 1, 1e-6);
+  }
   check_tried(tried);
 }
 

@@ -8,6 +8,7 @@
 #include "lathe/backends/cuda/graph.h"
 #include "lathe/backends/cuda/kernels/column_sums.h"
 #include "lathe/backends/cuda/kernels/elementwise.h"
+#include "lathe/backends/cuda/kernels/f32_product.h"
 #include "lathe/backends/cuda/kernels/few_rows_product.h"
 #include "lathe/backends/cuda/kernels/weight_gradient.h"
 #include "lathe/core/error.h"
@@ -41,11 +42,17 @@ struct OwnKernel {
   int (*ways)();
   bool (*accepts)(const Product&, int way);
   cudaError_t (*launch)(cudaStream_t, const Product&, int way);
+  int (*blocks)(const Product&, int way);  ///< each of a multiprocessor; null: not known
+  float weight;                            ///< what a millisecond of it counts
 };
+/// Kernels for few rows read weights while what comes before them runs, which products behind one another do
+/// not show: with .7 and .85 forward passes were about equally short, with 1 longer.
+constexpr float kReadsAhead = .75f;
 /// Choices that are written down number the ways of all of them, one after the other.
 constexpr OwnKernel kOwnKernels[] = {
-    {weight_gradient_ways, weight_gradient_accepts, weight_gradient},
-    {few_rows_product_ways, few_rows_product_accepts, few_rows_product},
+    {weight_gradient_ways, weight_gradient_accepts, weight_gradient, weight_gradient_blocks, 1},
+    {few_rows_product_ways, few_rows_product_accepts, few_rows_product, nullptr, kReadsAhead},
+    {f32_product_ways, f32_product_accepts, f32_product, f32_product_blocks, 1},
 };
 
 int own_ways() {
@@ -289,18 +296,18 @@ void Products::time(Plan& plan, const Algorithm& algorithm, cudaStream_t stream,
 }
 
 /// Gradients of weights run beside other nodes: what leaves these multiprocessors may take longer.  How many
-/// the library's kernels hold is not known.  Kernels for few rows read weights while what comes before them
-/// runs, which products behind one another do not show: with .7 and .85 forward passes were about equally
-/// short, with 1 longer.  The other weights are those under which whole steps were shortest.
+/// the library's kernels hold is not known.  The weights are those under which whole steps were shortest.
 float Products::cost(const Plan& plan, const Product& p) const {
-  constexpr float kReadsAhead = .75f;
-  if (!p.a_transposed) return plan.kernel >= kOwn ? kReadsAhead * plan.ms : plan.ms;
-  float share = 1;
+  const float held = p.type == DType::f32 ? 1 : 4;
+  float weight = 1, share = 1;
   if (plan.kernel >= kOwn) {
-    const auto blocks = static_cast<float>(weight_gradient_blocks(p, plan.kernel - kOwn));
-    share = std::min(blocks / static_cast<float>(multiprocessors_), 1.0f);
+    const auto [kernel, way] = own_kernel(plan.kernel - kOwn);
+    weight = kernel->weight;
+    if (kernel->blocks != nullptr)
+      share =
+          std::min(static_cast<float>(kernel->blocks(p, way)) / static_cast<float>(multiprocessors_), 1.0f);
   }
-  return plan.ms * (1 + 4 * share);
+  return plan.ms * weight * (p.a_transposed ? 1 + held * share : 1);
 }
 
 /// The plan of a choice made before; null if it does not serve this product.

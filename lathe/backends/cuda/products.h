@@ -34,8 +34,8 @@ struct Product {
   bool b_is_settled = false;  ///< nothing that was launched before it, and still runs, writes B
 };
 
-/// The matrix products of one device, by cuBLASLt or, gradients of weights and products of few rows, kernels
-/// of their own.  For each kind (shape, layout, epilogue) the candidates are timed once.
+/// The matrix products of one device, by cuBLASLt or, gradients of weights, products of few rows and those of
+/// f32, kernels of their own.  For each kind (shape, layout, epilogue) the candidates are timed once.
 /// Counts of tokens that differ by less than a quarter are of one kind.
 class Products {
  public:
