@@ -11,7 +11,7 @@ namespace lathe::cpu {
 inline constexpr int64_t kWorthThreads = 16384;
 
 /// Ranges per thread: enough that one who is done early takes over some of another's.
-inline constexpr int64_t kRangesOfAThread = 4;
+inline constexpr int64_t kRangesOfAThread = 8;
 
 /// f(begin, end) on ranges that together are `items`, whose work is `each` elements.  Ranges begin at
 /// multiples of `step`.
