@@ -91,7 +91,7 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
     if (!profile) continue;
     nlohmann::ordered_json op_row = bench_row("profile", device, s.model, dtype);
     op_row["batch"] = lengths.size();
-    const auto [program, executable] = session.prepared(work);
+    const auto [program, executable] = session.compile(work);
     profile->add(op_row, program, node_times(executable, program, s.steps, run));
   }
 }

@@ -127,11 +127,11 @@ class Session {
   void reserve(std::span<const Work> work);
 
   /// What such runs execute; compiled unless it is in the cache, where it stays until others replace it.
-  struct Prepared {
+  struct CompiledWork {
     const Program& program;
     Executable& executable;
   };
-  Prepared prepared(const Work& work);
+  CompiledWork compile(const Work& work);
 
   /// Compiled programs in the cache, and bytes of the arena they share.
   size_t programs() const { return cache_.size(); }
