@@ -190,6 +190,19 @@ TEST(BenchWork, NewWeightsScatterAsTheConfigurationSays) {
   const std::vector<float> scale =
       session.read_parameter(model.model->find("bert.embeddings.LayerNorm.weight"));
   EXPECT_EQ(scale, std::vector<float>(64, 1.0f));
+  // They are one sequence, however many are drawn at a time.
+  uint32_t number = 0;
+  for (size_t i = 0; i < model.model->parameters().size(); ++i) {
+    const nn::Parameter& p = model.model->parameters()[i];
+    if (p.init != nn::Init::kNormal && p.init != nn::Init::kTruncated) continue;
+    for (const float value : session.read_parameter(static_cast<int>(i))) {
+      uint32_t x = ++number * 2654435761u;
+      x = (x ^ (x >> 15)) * 2246822519u;
+      const float factor = static_cast<float>(0.02 * std::sqrt(3.0) / 2147483648.0);
+      ASSERT_EQ(value, factor * static_cast<float>(static_cast<int32_t>(x ^ (x >> 13)))) << p.name;
+    }
+  }
+  EXPECT_GT(number, 2 * words.size());  // more than one draw holds
 }
 
 TEST(BenchWork, WrongNamesAreUsageErrors) {

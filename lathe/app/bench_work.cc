@@ -93,14 +93,6 @@ AutoModel bench_model(const std::string& name, const std::vector<std::string>& l
   return from_config(config, head, std::nullopt);
 }
 
-namespace {
-
-bool is_drawn(const nn::Parameter& p) {
-  return p.init == nn::Init::kNormal || p.init == nn::Init::kTruncated;
-}
-
-}  // namespace
-
 void write_weights(Session& session, const AutoModel& model) {
   if (model.checkpoint) {
     initialize(session, model, 42);
@@ -109,46 +101,49 @@ void write_weights(Session& session, const AutoModel& model) {
   const float scale = static_cast<float>(model.config.initializer_range * std::sqrt(3.0) / 2147483648.0);
   const auto& parameters = model.model->parameters();
   const auto count_of = [](const nn::Parameter& p) { return static_cast<size_t>(elements(p.shape)); };
+  const auto is_drawn = [](const nn::Parameter& p) {
+    return p.init == nn::Init::kNormal || p.init == nn::Init::kTruncated;
+  };
   size_t most = 0;
   for (const nn::Parameter& p : parameters) most = std::max(most, count_of(p));
   const auto values = std::make_unique_for_overwrite<float[]>(most);  // its pages come with all threads
-  // Of one parameter, `number` others drawn before it.
-  const auto draw = [&](const nn::Parameter& p, size_t number, float* to, int part, int parts) {
+  struct Drawn {
+    size_t parameter, at, number;  // where its values lie, and how many were drawn before them
+  };
+  std::vector<Drawn> held;
+  const auto draw = [&](const Drawn& h, int part, int parts) {
+    const nn::Parameter& p = parameters[h.parameter];
     const bool random = is_drawn(p);
     const float constant = p.init == nn::Init::kOnes ? 1.0f : 0.0f;
     const Share mine = share(static_cast<long>(count_of(p)), part, parts);
     for (size_t k = static_cast<size_t>(mine.begin); k < static_cast<size_t>(mine.end); ++k) {
       // Knuth's multiplicative hash, stirred once more
-      uint32_t x = static_cast<uint32_t>(number + k + 1) * 2654435761u;
+      uint32_t x = static_cast<uint32_t>(h.number + k + 1) * 2654435761u;
       x = (x ^ (x >> 15)) * 2246822519u;
-      to[k] = random ? scale * static_cast<float>(static_cast<int32_t>(x ^ (x >> 13))) : constant;
+      values[h.at + k] = random ? scale * static_cast<float>(static_cast<int32_t>(x ^ (x >> 13))) : constant;
     }
+  };
+  ThreadPool pool;
+  const auto write_held = [&] {
+    pool.run([&](int part, int parts) {
+      for (const Drawn& h : held) draw(h, part, parts);
+    });
+    for (const Drawn& h : held)
+      session.write_parameter(static_cast<int>(h.parameter),
+                              {values.get() + h.at, count_of(parameters[h.parameter])});
+    held.clear();
   };
   // As many at once as the memory holds: threads of this pool and of the device's wait awake for their turns,
   // on the same cores.
-  ThreadPool pool;
-  size_t number = 0;
-  for (size_t first = 0, end = 0; first < parameters.size(); first = end) {
-    size_t held = 0;
-    while (end < parameters.size() && held + count_of(parameters[end]) <= most)
-      held += count_of(parameters[end++]);
-    const auto each = [&](auto f) {
-      size_t at = 0, drawn = number;
-      for (size_t i = first; i < end; ++i) {
-        const nn::Parameter& p = parameters[i];
-        f(i, p, values.get() + at, drawn);
-        at += count_of(p);
-        if (is_drawn(p)) drawn += count_of(p);
-      }
-      return drawn;
-    };
-    pool.run([&](int part, int parts) {
-      each([&](size_t, const nn::Parameter& p, float* to, size_t drawn) { draw(p, drawn, to, part, parts); });
-    });
-    number = each([&](size_t i, const nn::Parameter& p, float* from, size_t) {
-      session.write_parameter(static_cast<int>(i), {from, count_of(p)});
-    });
+  size_t at = 0, number = 0;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const size_t count = count_of(parameters[i]);
+    if (at + count > most) write_held(), at = 0;
+    held.push_back({i, at, number});
+    at += count;
+    if (is_drawn(parameters[i])) number += count;
   }
+  write_held();
 }
 
 Bucket bench_bucket(int64_t tokens, int64_t rows, TokenRounding rounding) { return {rounding(tokens), rows}; }
