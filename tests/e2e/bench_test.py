@@ -48,7 +48,8 @@ class Bench(unittest.TestCase):
         self.assertAlmostEqual(sum(row["percent"] for row in ops), 100, places=2)
 
     def test_profile_names_the_ops_of_each_forward_pass(self):
-        rows = self.rows("infer", *MODEL, "--device", "cpu", "--batch", "1,3", "--dtype", "bf16,fp32", "--steps", "3", "--profile")
+        rows = self.rows("infer", *MODEL, "--device", "cpu", "--batch", "1,3", "--dtype", "bf16,fp32", "--steps", "3",
+                         "--profile")
         of = {(row["dtype"], row["batch"]): [] for row in rows if row["bench"] == "infer"}
         self.assertEqual(len(of), 4)
         for row in rows:
