@@ -40,7 +40,8 @@ class Mpi(RanksCase):
             self.await_checkpoint(name, run)
             ranks, listing = {}, time.monotonic()
             while str(victim) not in ranks:
-                self.assertIsNone(run.poll(), "the run ended by itself")
+                if run.poll() is not None:
+                    self.fail(f"the run ended by itself: {run.communicate()[1]}")
                 self.assertLess(time.monotonic() - listing, BOUND_S, f"rank {victim} is not among {ranks}")
                 ranks = {variables_of(pid).get("OMPI_COMM_WORLD_RANK"): pid for pid in children_of(run.pid)}
             os.kill(ranks[str(victim)], signal.SIGKILL)
