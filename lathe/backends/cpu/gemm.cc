@@ -23,36 +23,47 @@ PackedB layout_b(const GemmKernel& kernel, DType compute, int64_t n, int64_t k) 
   return layout;
 }
 
+// Adds the lines of a piece of a (transposed), at most kPackedLines, to the sums of its columns; `first`: to
+// 0.
+void sum_lines(const Plan& p, const Piece& piece, float* sums, bool first) {
+  const Gemm& g = p.g;
+  const int64_t begin = piece.panels.begin * p.mr, end = std::min<int64_t>(piece.panels.end * p.mr, g.m);
+  const int64_t offset = (piece.k.begin * g.lda + begin) * static_cast<int64_t>(size_of(g.a_type));
+  const ColumnSums lines{static_cast<const char*>(g.a) + offset,
+                         kernel_type(g.a_type),
+                         g.lda,
+                         std::min<int64_t>(piece.k.end, g.k) - piece.k.begin,
+                         end - begin,
+                         !first,
+                         sums + begin};
+  p.column_sums(&lines);
+}
+
 // Packs the panels of one matrix that fall to `part`: all panels × blocks of k are dealt out in order.
-void pack_share(const Packing& p, int64_t first_panel, int part, int parts) {
-  const Pieces pieces(p, {first_panel, ceil_div(p.lines, p.panel)}, {0, p.k_padded});
+// `block_sums`, of a (transposed), or null: takes the sums over each block of kPackedLines k, [block][m], of
+// lines that are in the cache anyway.
+void pack_share(const Plan& p, const Packing& packing, int64_t first_panel, int part, int parts,
+                float* block_sums) {
+  const Pieces pieces(packing, {first_panel, ceil_div(packing.lines, packing.panel)}, {0, packing.k_padded});
   const Share mine = share(pieces.count(), part, parts);
-  for (long i = mine.begin; i < mine.end; ++i) pieces.pack(i, first_panel);
+  for (long i = mine.begin; i < mine.end; ++i) {
+    pieces.pack(i, first_panel);
+    if (block_sums == nullptr) continue;
+    const Piece piece = pieces[i];
+    sum_lines(p, piece, block_sums + piece.k.begin / kPackedLines * p.g.m, true);
+  }
 }
 
-// Adds k in [first_k, last_k), at most kPackedLines of them, to the sums over k of the columns [begin, end)
-// of a (transposed).
-void sum_lines(const Plan& p, int64_t begin, int64_t end, int64_t first_k, int64_t last_k) {
-  const Gemm& g = p.g;
-  const int64_t offset = (first_k * g.lda + begin) * static_cast<int64_t>(size_of(g.a_type));
-  const ColumnSums sums{static_cast<const char*>(g.a) + offset,
-                        kernel_type(g.a_type),
-                        g.lda,
-                        std::min(last_k, g.k) - first_k,
-                        end - begin,
-                        first_k > 0,
-                        g.a_sums + begin};
-  p.column_sums(&sums);
-}
-
-// The sums over k of the columns of a (transposed) that fall to `part`, in whole blocks of columns.
-void sum_share(const Plan& p, int part, int parts) {
-  constexpr int64_t kBlock = 64;
-  const Gemm& g = p.g;
-  const Share blocks = share(ceil_div(g.m, kBlock), part, parts);
-  const int64_t begin = blocks.begin * kBlock, end = std::min<int64_t>(blocks.end * kBlock, g.m);
-  for (int64_t k = 0; k < g.k && begin < end; k += kPackedLines)
-    sum_lines(p, begin, end, k, k + kPackedLines);
+// Adds up the blocks, for the columns that fall to `part`.
+void add_block_sums(const Plan& p, const float* block_sums, int part, int parts) {
+  constexpr int64_t kColumns = kLine / sizeof(float);
+  const Share lines = share(ceil_div(p.g.m, kColumns), part, parts);
+  const int64_t begin = lines.begin * kColumns, end = std::min<int64_t>(lines.end * kColumns, p.g.m);
+  if (begin >= end) return;
+  float* sums = p.g.a_sums;
+  std::copy(block_sums + begin, block_sums + end, sums + begin);
+  for (int64_t block = 1; block * kPackedLines < p.g.k; ++block)
+    for (int64_t i = begin; i < end; ++i) sums[i] += block_sums[block * p.g.m + i];
 }
 
 // The products of one thread.  a, b: packed before; own: memory of this thread alone.
@@ -107,8 +118,7 @@ class Work {
       pieces.pack(i, stays.begin);
       const Piece piece = pieces[i];
       if (sums && piece.panels.end == stays.end)
-        sum_lines(p_, stays.begin * p_.mr, std::min<int64_t>(stays.end * p_.mr, g_.m), piece.k.begin,
-                  piece.k.end);
+        sum_lines(p_, {stays, piece.k}, g_.a_sums, piece.k.begin == 0);
     }
   }
 
@@ -225,19 +235,23 @@ void run_gemm(Pool& pool, const Plan& p, void* workspace) {
   char* a = static_cast<char*>(workspace);
   char* b = a + p.a_bytes;
   char* own = b + p.b_bytes;
-  const bool sums_before = p.g.a_sums != nullptr && !p.a_own();
-  if (p.a_bytes + p.b_bytes > 0 || sums_before)
+  // Where threads own what they pack, they sum it, too.
+  float* block_sums =
+      p.g.a_sums == nullptr || p.a_own()
+          ? nullptr
+          : reinterpret_cast<float*>(own + static_cast<size_t>(pool.size()) * p.thread_bytes());
+  if (p.a_bytes + p.b_bytes > 0)
     pool.run([&](int part, int parts) {
-      if (p.a_bytes > 0) pack_share(p.packing_of_a(a), p.first_packed, part, parts);
-      if (p.b_bytes > 0) pack_share(p.packing_of_b(b), 0, part, parts);
-      if (sums_before) sum_share(p, part, parts);
+      if (p.a_bytes > 0) pack_share(p, p.packing_of_a(a), p.first_packed, part, parts, block_sums);
+      if (p.b_bytes > 0) pack_share(p, p.packing_of_b(b), 0, part, parts, nullptr);
     });
   const char* packed_b = p.g.b_packed ? static_cast<const char*>(p.g.b) : b;
   const Blocks blocks(p, pool.size());
   pool.deal(blocks.count());
-  pool.run([&](int part, int) {
+  pool.run([&](int part, int parts) {
     Work work(p, a, packed_b, own + static_cast<size_t>(part) * p.thread_bytes());
     work.begin();
+    if (block_sums != nullptr) add_block_sums(p, block_sums, part, parts);
     for (long i; (i = pool.next_item(part)) >= 0;) work.block(blocks[i]);
     work.end();
   });

@@ -84,6 +84,9 @@ Plan::Plan(Isa isa, const Gemm& product, int threads)
   a_bytes = a_own() ? 0 : aligned((m_panels - first_packed) * mr * k_padded * element_bytes());
   b_bytes = g.b_packed || b_own() ? 0 : aligned(n_panels * kernel.nr * k_padded * element_bytes());
   block_bytes = stays_own ? aligned(step * width * k_padded) : 0;
+  block_sums_bytes = g.a_transposed && !a_own()
+                         ? aligned(ceil_div(g.k, kPackedLines) * g.m * static_cast<int64_t>(sizeof(float)))
+                         : 0;
   scratch_bytes = aligned(tiles_waiting * kernel.mr * kernel.nr * static_cast<int64_t>(sizeof(float)));
 }
 

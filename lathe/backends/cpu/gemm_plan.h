@@ -34,13 +34,14 @@ struct Plan {
   int64_t tiles_waiting;
   size_t a_bytes, b_bytes;            // packed before
   size_t block_bytes, scratch_bytes;  // of each thread: the block that stays, and sums
+  size_t block_sums_bytes;            // a_sums over each block of k, where a is packed before
 
   Plan(Isa isa, const Gemm& product, int threads);
 
   int64_t element_bytes() const { return g.integers ? kernel.integer_bytes : kernel.bf16 ? 2 : 4; }
   size_t thread_bytes() const { return block_bytes + scratch_bytes; }
   size_t bytes(int threads) const {
-    return a_bytes + b_bytes + static_cast<size_t>(threads) * thread_bytes();
+    return a_bytes + b_bytes + static_cast<size_t>(threads) * thread_bytes() + block_sums_bytes;
   }
   bool a_own() const { return a_stays && stays_own; }
   bool b_own() const { return !a_stays && stays_own; }

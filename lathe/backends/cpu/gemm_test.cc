@@ -181,15 +181,16 @@ TEST(Gemm, RefusesWhatItCannotCompute) {
 
 TEST(Gemm, SumsTheColumnsOfA) {
   for (DType type : {DType::f32, DType::bf16, DType::f16})
-    for (const Shape& s : {Shape{1, 3, 1},
-                           {5, 1, 17},
-                           {64, 2, 64},
-                           {63, 33, 65},
-                           {768, 4, 300},
-                           {130, 1, 1000},
-                           {130, 290, 700},
-                           {290, 130, 600},
-                           {100, 128, 1100}}) {  // three threads sum while they pack, others before
+    for (const Shape& s :
+         {Shape{1, 3, 1},
+          {5, 1, 17},
+          {64, 2, 64},
+          {63, 33, 65},
+          {768, 4, 300},
+          {130, 1, 1000},
+          {130, 290, 700},
+          {290, 130, 600},
+          {100, 128, 1100}}) {  // three threads pack and sum each for itself, others together
       Case test({.m = s.m, .n = s.n, .k = s.k, .a_type = type, .b_type = type, .a_transposed = true}, false,
                 static_cast<uint32_t>(s.m));
       for (Isa isa : available_isas()) {
