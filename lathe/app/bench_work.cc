@@ -37,10 +37,8 @@ BenchDevice unmeasured_device(const std::string& kind, int threads) {
   BenchDevice device;
   device.kind = kind;
   device.threads = threads > 0 ? threads : default_threads();
-  for (const DeviceStatus& status : devices())
-    if (status.kind == kind)
-      device.name =
-          fmt::format("{}, {} thread{}", status.detail, device.threads, device.threads == 1 ? "" : "s");
+  device.name = fmt::format("{}, {} thread{}", device_status(kind).detail, device.threads,
+                            device.threads == 1 ? "" : "s");
   return device;
 }
 

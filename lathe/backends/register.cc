@@ -20,19 +20,25 @@ std::shared_ptr<Backend> fallback_device() { return cpu::make_cpu_backend(0); }
 
 }  // namespace
 
-std::vector<DeviceStatus> devices() {
-  const cuda::Presence gpu = cuda::presence();
-  const mlx::Presence apple = mlx::presence();
-  std::vector<DeviceStatus> list = {{"cuda", gpu.built, gpu.available, gpu.detail},
-                                    {"cpu", true, true, cpu::describe()},
-                                    {"ref", true, true, "reference, double precision, for tests"}};
-  const DeviceStatus mps{mlx::kKind, apple.built, apple.available, apple.detail};
-  if (mps.kind == "mps") {
-    list.insert(list.begin() + 1, mps);
-  } else {
-    list.insert(list.begin() + 1, {"mps", apple.built, false, "needs a Mac with Apple silicon"});
-    list.insert(list.end() - 1, mps);  // behind cpu: never what `auto` takes
+DeviceStatus device_status(const std::string& kind) {
+  if (kind == "cpu") return {kind, true, true, cpu::describe()};
+  if (kind == "ref") return {kind, true, true, "reference, double precision, for tests"};
+  if (kind == "cuda") {
+    const cuda::Presence gpu = cuda::presence();
+    return {kind, gpu.built, gpu.available, gpu.detail};
   }
+  const mlx::Presence apple = mlx::presence();
+  if (kind == mlx::kKind) return {kind, apple.built, apple.available, apple.detail};
+  if (kind == "mps") return {kind, apple.built, false, "needs a Mac with Apple silicon"};
+  fail(ErrorCode::kInternal, "device_status: no device is called {}", kind);
+}
+
+std::vector<DeviceStatus> devices() {
+  std::vector<std::string> kinds = {"cuda", "mps", "cpu"};
+  if (mlx::kKind != kinds[1]) kinds.emplace_back(mlx::kKind);  // behind cpu: never what `auto` takes
+  kinds.emplace_back("ref");
+  std::vector<DeviceStatus> list;
+  for (const std::string& kind : kinds) list.push_back(device_status(kind));
   return list;
 }
 

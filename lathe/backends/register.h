@@ -20,6 +20,8 @@ struct DeviceStatus {
 /// Every device that Lathe knows, in the order in which `auto` prefers them; "ref" is the oracle and never
 /// preferred.
 std::vector<DeviceStatus> devices();
+/// One of them.  Only its own driver is asked: that of a GPU takes 0.2 s to answer.
+DeviceStatus device_status(const std::string& kind);
 
 /// The levels of instruction sets of the cpu device: which this machine runs, worst first, and which one is
 /// used.
