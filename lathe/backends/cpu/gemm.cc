@@ -88,7 +88,8 @@ class Work {
 
   void block(const Block& block) {
     const Share stays = block.stays, streams = block.streams;
-    const Rows source = p_.stays_own ? rows_of(packing_of_block(), block.next, {0, p_.k_padded}) : Rows{};
+    const SourceRows source =
+        p_.stays_own ? rows_of(packing_of_block(), block.next, {0, p_.k_padded}) : SourceRows{};
     const int64_t tiles = p_.k_blocks * (streams.end - streams.begin) * (stays.end - stays.begin);
     int64_t tile_index = block.turn * tiles;
     const int64_t first = slot_;

@@ -33,7 +33,7 @@ void pack_piece(const Packing& p, int64_t panel, int64_t first_packed, int64_t f
   p.kernel.pack(&pack);
 }
 
-GemmFetch Rows::fetch(int64_t part, int64_t parts) const {
+GemmFetch SourceRows::fetch(int64_t part, int64_t parts) const {
   if (count == 0) return {};
   const int64_t row_lines = row_bytes / kLine, all = count * row_lines;
   const int64_t begin = all * part / parts, end = all * (part + 1) / parts;
@@ -41,7 +41,7 @@ GemmFetch Rows::fetch(int64_t part, int64_t parts) const {
   return {first + begin / row_lines * pitch + at, end - begin, row_bytes - at, row_bytes, pitch};
 }
 
-Rows rows_of(const Packing& p, Share panels, Share k) {
+SourceRows rows_of(const Packing& p, Share panels, Share k) {
   const Share lines{panels.begin * p.panel, std::min<long>(panels.end * p.panel, p.lines)};
   const Share ks{k.begin, std::min<long>(k.end, p.k)};
   const auto [begin, end] = p.along_k ? lines : ks;
@@ -70,7 +70,7 @@ Piece Pieces::operator[](long i) const {
 void Pieces::pack(long i, int64_t first_packed) const {
   if (i + 1 < count()) {
     const Piece next = (*this)[i + 1];
-    const Rows rows = rows_of(p_, next.panels, next.k);
+    const SourceRows rows = rows_of(p_, next.panels, next.k);
     for (int64_t row = 0; row < rows.count; ++row)
       for (int64_t at = 0; at < rows.row_bytes; at += kLine)
         __builtin_prefetch(rows.first + row * rows.pitch + at, 0, 2);

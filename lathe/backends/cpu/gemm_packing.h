@@ -32,7 +32,7 @@ struct Packing {
 void pack_piece(const Packing& p, int64_t panel, int64_t first_packed, int64_t first_k, int64_t last_k);
 
 /// Rows of memory, as cache lines.
-struct Rows {
+struct SourceRows {
   const char* first = nullptr;
   int64_t count = 0, row_bytes = 0, pitch = 0;
 
@@ -41,7 +41,7 @@ struct Rows {
 };
 
 /// Where packing reads those panels and k.
-Rows rows_of(const Packing& p, Share panels, Share k);
+SourceRows rows_of(const Packing& p, Share panels, Share k);
 
 /// Half-open ranges of panels and of k.
 struct Piece {
