@@ -19,8 +19,7 @@
 #include "lathe/backends/cuda/cuda_backend.h"
 #include "lathe/backends/cuda/device.h"
 #include "lathe/backends/cuda/graph.h"
-#include "lathe/backends/cuda/kernels/f32_product.h"
-#include "lathe/backends/cuda/kernels/few_rows_product.h"
+#include "lathe/backends/cuda/own_products.h"
 #include "lathe/backends/cuda/products.h"
 
 using namespace lathe;
@@ -149,14 +148,6 @@ double time(cudaStream_t stream, const std::function<void(int i)>& launch) {
   return ms[kRounds / 2] * 1e3 / kLaunches;
 }
 
-struct Own {
-  int (*ways)();
-  bool (*accepts)(const Product&, int way);
-  cudaError_t (*launch)(cudaStream_t, const Product&, int way);
-};
-constexpr Own kOwn[] = {{few_rows_product_ways, few_rows_product_accepts, few_rows_product},
-                        {f32_product_ways, f32_product_accepts, f32_product}};
-
 void measure(cudaStream_t stream, Products& library, std::byte* workspace, const ProductCase& of) {
   const Operands operands(stream, of);
   const bool is_f32 = of.shape.type == DType::f32;
@@ -167,10 +158,10 @@ void measure(cudaStream_t stream, Products& library, std::byte* workspace, const
   fmt::print("{:6} {:24}", is_f32 && of.shape.a_transposed ? of.shape.k : of.shape.m, of.name);
   library.prepare(stream, operands.set(0), workspace);
   report("library", [&](int i) { library.launch(stream, operands.set(i), workspace); });
-  for (const Own& own : kOwn)
+  for (const OwnProduct& own : own_products())
     for (int way = 0; way < own.ways(); ++way)
       if (own.accepts(operands.set(0), way))
-        report(fmt::format("way {}", way),
+        report(fmt::format("{} {}", own.name, way),
                [&](int i) { check(own.launch(stream, operands.set(i), way), "a product"); });
   fmt::print("\n");
   std::fflush(stdout);

@@ -8,9 +8,7 @@
 #include "lathe/backends/cuda/graph.h"
 #include "lathe/backends/cuda/kernels/column_sums.h"
 #include "lathe/backends/cuda/kernels/elementwise.h"
-#include "lathe/backends/cuda/kernels/f32_product.h"
-#include "lathe/backends/cuda/kernels/few_rows_product.h"
-#include "lathe/backends/cuda/kernels/weight_gradient.h"
+#include "lathe/backends/cuda/own_products.h"
 #include "lathe/core/error.h"
 
 namespace lathe::cuda {
@@ -36,47 +34,6 @@ void check(cublasStatus_t status, const char* doing) {
 
 /// An address for what is never run.
 float* anywhere() { return reinterpret_cast<float*>(uintptr_t{256}); }
-
-/// A kernel that may compute a product instead of the library, in some ways.
-struct OwnKernel {
-  int (*ways)();
-  bool (*accepts)(const Product&, int way);
-  cudaError_t (*launch)(cudaStream_t, const Product&, int way);
-  int (*blocks)(const Product&, int way);  ///< each of a multiprocessor; null: not known
-  float weight;                            ///< what a millisecond of it counts
-};
-/// Kernels for few rows read weights while what comes before them runs, which products behind one another do
-/// not show: with .7 and .85 forward passes were about equally short, with 1 longer.
-constexpr float kReadsAhead = .75f;
-/// Choices that are written down number the ways of all of them, one after the other.
-constexpr OwnKernel kOwnKernels[] = {
-    {weight_gradient_ways, weight_gradient_accepts, weight_gradient, weight_gradient_blocks, 1},
-    {few_rows_product_ways, few_rows_product_accepts, few_rows_product, nullptr, kReadsAhead},
-    {f32_product_ways, f32_product_accepts, f32_product, f32_product_blocks, 1},
-};
-
-int own_ways() {
-  int ways = 0;
-  for (const OwnKernel& kernel : kOwnKernels) ways += kernel.ways();
-  return ways;
-}
-
-/// The own kernel of this number, and its way; null if there is none.
-std::pair<const OwnKernel*, int> own_kernel(int way) {
-  for (const OwnKernel& kernel : kOwnKernels) {
-    if (way < kernel.ways()) return {&kernel, way};
-    way -= kernel.ways();
-  }
-  return {nullptr, 0};
-}
-bool own_accepts(const Product& p, int number) {
-  const auto [kernel, way] = own_kernel(number);
-  return kernel != nullptr && kernel->accepts(p, way);
-}
-cudaError_t own_launch(cudaStream_t stream, const Product& p, int number) {
-  const auto [kernel, way] = own_kernel(number);
-  return kernel->launch(stream, p, way);
-}
 
 /// The largest power of two up to 256 that divides the address.
 uint32_t alignment_of(const void* pointer) {
@@ -234,9 +191,11 @@ void Products::point_at(const Plan& plan, const Product& p) const {
 
 cublasStatus_t Products::run(const Plan& plan, const Algorithm& algorithm, cudaStream_t stream,
                              const Product& p, const Scratch& scratch) const {
-  if (plan.kernel >= kOwn)
-    return own_launch(stream, p, plan.kernel - kOwn) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
-                                                                    : CUBLAS_STATUS_EXECUTION_FAILED;
+  if (plan.kernel >= kOwn) {
+    const auto [kernel, way] = own_product(plan.kernel - kOwn);
+    return kernel->launch(stream, p, way) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
+                                                         : CUBLAS_STATUS_EXECUTION_FAILED;
+  }
   point_at(plan, p);
   const float one = 1, beta = p.addend != nullptr ? 1.0f : 0.0f;
   const void* addend = p.addend != nullptr ? p.addend : p.c;
@@ -301,7 +260,7 @@ float Products::cost(const Plan& plan, const Product& p) const {
   const float held = p.type == DType::f32 ? 1 : 4;
   float weight = 1, share = 1;
   if (plan.kernel >= kOwn) {
-    const auto [kernel, way] = own_kernel(plan.kernel - kOwn);
+    const auto [kernel, way] = own_product(plan.kernel - kOwn);
     weight = kernel->weight;
     if (kernel->blocks != nullptr)
       share =
