@@ -43,11 +43,14 @@ void await_change(const std::atomic<uint32_t>& word, uint32_t old, std::chrono::
 struct ThreadPool::State {
   int parts = 1;
   std::chrono::microseconds spin{0};
+  // Each on its own cache line, so that threads that finish disturb neither those that wait nor each other.
+  alignas(64) std::atomic<uint32_t> round{0};  // a new value starts a job, which lies beside it
   Job job = nullptr;
   void* context = nullptr;
-  // Apart by a cache line, so that threads that finish do not disturb those that wait.
-  alignas(64) std::atomic<uint32_t> round{0};  // a new value starts a job
-  alignas(64) std::atomic<uint32_t> busy{0};   // workers that have not finished this round
+  struct alignas(64) Round {
+    std::atomic<uint32_t> number{0};
+  };
+  std::unique_ptr<Round[]> finished;  // the last one that each part has finished; the caller's is not used
   bool stop = false;
   std::vector<std::thread> workers;
   struct alignas(64) Items {
@@ -57,7 +60,6 @@ struct ThreadPool::State {
   std::unique_ptr<Items[]> items;  // of each part
 
   void start_round() {
-    busy.store(static_cast<uint32_t>(parts - 1), std::memory_order_relaxed);
     round.fetch_add(1, std::memory_order_release);
     round.notify_all();
   }
@@ -74,7 +76,9 @@ struct ThreadPool::State {
       await_change(round, seen, spin);
       if (stop) return;
       job(context, part, parts);
-      if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) busy.notify_one();
+      std::atomic<uint32_t>& mine = finished[static_cast<size_t>(part)].number;
+      mine.store(seen + 1, std::memory_order_seq_cst);  // before notify_one looks for who sleeps
+      mine.notify_one();
     }
   }
 };
@@ -87,6 +91,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   const int usable = default_threads();
   s.parts = threads > 0 ? threads : usable;
   s.items = std::make_unique<State::Items[]>(static_cast<size_t>(s.parts));
+  s.finished = std::make_unique<State::Round[]>(static_cast<size_t>(s.parts));
   if (s.parts <= usable) s.spin = kSpin;  // spinning would take the core from a thread that has work
   // A pool that fills the machine ties its workers to cores.  A smaller one leaves the choice to the system,
   // which may have to place several pools side by side.  The caller's thread stays as it is.
@@ -135,8 +140,12 @@ void ThreadPool::run(Job job, void* context) {
     s.start_round();
   }
   job(context, 0, s.parts);
-  for (uint32_t left; (left = s.busy.load(std::memory_order_acquire)) != 0;)
-    await_change(s.busy, left, s.spin);
+  const uint32_t round = s.round.load(std::memory_order_relaxed);
+  for (int part = 1; part < s.parts; ++part) {
+    const std::atomic<uint32_t>& finished = s.finished[static_cast<size_t>(part)].number;
+    for (uint32_t last; (last = finished.load(std::memory_order_acquire)) != round;)
+      await_change(finished, last, s.spin);
+  }
 }
 
 }  // namespace lathe
