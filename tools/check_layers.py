@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails, with file:line, where an #include under lathe/ goes against the allowed direction.
+"""Fails, with file:line, where an #include under lathe/ goes against the allowed direction, or two types have one name.
 
     check_layers.py [ROOT]
 
@@ -8,6 +8,9 @@ sees with all that lies below. Three rules stand beside the table: a device's fo
 lathe/backends alone; headers of device libraries appear only below lathe/backends; and the first statement of each CUDA
 kernel is `follow();`, on which lathe/backends/cuda/graph.h relies, or a call of a function `…_that_follows`, which says it
 later, behind what touches nothing that kernels write.
+
+Two types of one name in one namespace break C++'s rule of one definition though nothing includes both: a linker keeps one
+of their destructors. Types in unnamed namespaces may share a name.
 """
 import pathlib
 import re
@@ -18,6 +21,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 DEVICE_LIBRARY = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|cutensor|cutlass/|nccl|nvToolsExt|nvtx|hip/|mlx/|mpi\.h|gloo/|jaccl/|"
                             r"Metal/|MetalPerformance|Accelerate/|dnnl|oneapi/)")
 KERNEL = re.compile(r"__global__\b[^;{]*\{\s*(follow\(\);|\w+_that_follows\b)?")
+NAMESPACE = re.compile(r"^(?:inline )?namespace ?([\w:]*) ?\{")
+TYPE = re.compile(r"^(?:struct|class|enum class|enum struct|enum|union)\s+(?:alignas\([^)]*\)\s+)?([\w:]+(?:<.*?>)?)[^;]*(?:\{|$)")
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".inc"}
 
 
@@ -66,18 +71,34 @@ def kernels_that_do_not_follow(text):
     return [text.count("\n", 0, kernel.start()) + 1 for kernel in KERNEL.finditer(text) if not kernel[1]]
 
 
+def types_of(text):
+    """(Line number, qualified name) of each type that is defined in namespaces with names alone."""
+    spaces, found = [], []
+    for number, line in enumerate(text.splitlines(), 1):
+        if space := NAMESPACE.match(line):
+            spaces.append(space[1])
+        elif line.startswith("}  // namespace") and spaces:
+            spaces.pop()
+        elif (a_type := TYPE.match(line)) and all(spaces):
+            found.append((number, "::".join([*spaces, a_type[1]])))
+    return found
+
+
 def check(root):
     """All violations under root/lathe, as file:line: text."""
     layers = read_layers((root / "CMakeLists.txt").read_text(encoding="utf-8"))
     if not layers:
         raise SystemExit("CMakeLists.txt: no lathe_layer line found")
-    found = []
+    found, types = [], {}
     for file in sorted((root / "lathe").rglob("*")):
         if file.suffix not in SUFFIXES:
             continue
         path = file.relative_to(root).as_posix()
         text = file.read_text(encoding="utf-8")
         found += [f"{path}:{line}: a kernel begins with follow();" for line in kernels_that_do_not_follow(text)]
+        for number, name in types_of(text):
+            if (first := types.setdefault(name, f"{path}:{number}")) != f"{path}:{number}":
+                found.append(f"{path}:{number}: {name} is defined at {first}, too")
         for number, line in enumerate(text.splitlines(), 1):
             include = INCLUDE.match(line)
             if include and (wrong := wrong_include(path, include[1], include[2], layers)):
@@ -87,7 +108,7 @@ def check(root):
 
 def main():
     found = check(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent))
-    print("\n".join(found) if found else "layers: every #include goes the allowed way")
+    print("\n".join(found) if found else "layers: every #include goes the allowed way, every type has a name of its own")
     sys.exit(1 if found else 0)
 
 

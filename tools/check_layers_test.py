@@ -56,6 +56,18 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(1, len(found(extra__a='#include "lathe/core/b.h"\n')))
         self.assertEqual(1, len(found(ops__a='#include "lathe/extra/b.h"\n')))
 
+    def test_two_types_of_one_name(self):
+        self.assertEqual(["lathe/ops/b.cc:2: lathe::A is defined at lathe/core/a.cc:3, too"], found(
+            core__a="namespace lathe {\nclass A;\nstruct A final : B {\n};\n}  // namespace lathe\n",
+            ops__b="namespace lathe {\nclass alignas(64) A {\n};\n}  // namespace lathe\n"))
+
+    def test_types_that_share_a_name_rightly(self):
+        self.assertEqual([], found(
+            core__a="namespace lathe {\nclass A {\n};\nstruct K<int> {};\nstruct K<double> {};\n}  // namespace lathe\n",
+            core__b="namespace lathe {\nstruct A::State {\n};\nstruct B::State {\n};\n"
+                    "namespace {\nstruct A {\n};\n}  // namespace\n}  // namespace lathe\n",
+            ops__c="namespace lathe::op {\nenum class A { kOne };\nA f(struct A);\n}  // namespace lathe::op\n"))
+
     def test_kernel_that_does_not_follow(self):
         self.assertEqual(["lathe/core/a.cc:2: a kernel begins with follow();"],
                          found(core__a="\n__global__ void f(int n) {\n  g();\n  follow();\n}\n"))

@@ -39,7 +39,7 @@ struct RunMemory {
   Bindings bindings;
 };
 
-RunMemory make_memory(Backend& backend, const Bench& bench, const MemoryPlan& plan) {
+RunMemory make_memory(Backend& backend, const TestBench& bench, const MemoryPlan& plan) {
   RunMemory memory;
   memory.bindings.arena = backend.allocate(plan.arena_bytes, Memory::kDevice).value();
   std::vector<std::byte> arena(plan.arena_bytes, kGuardByte);
@@ -60,7 +60,7 @@ RunMemory make_memory(Backend& backend, const Bench& bench, const MemoryPlan& pl
   return memory;
 }
 
-Slot make_slot(const Bench& bench) {
+Slot make_slot(const TestBench& bench) {
   Slot slot;
   for (size_t i = 0; i < bench.inputs.size(); ++i)
     if (!updates_in_place(*bench.node().op, i) && bench.in_types[i].shape != Shape{-1})
@@ -69,7 +69,7 @@ Slot make_slot(const Bench& bench) {
 }
 
 /// The first byte outside of tensors and workspace that is no guard byte any more, or an input that changed.
-std::string check_guards(Backend& backend, const Bench& bench, const MemoryPlan& plan,
+std::string check_guards(Backend& backend, const TestBench& bench, const MemoryPlan& plan,
                          const Bindings& bindings) {
   if (!backend.info().caller_memory || bench.node().op->aliasing != Aliasing::kNone) return "";
   std::vector<std::byte> arena(plan.arena_bytes);
@@ -93,8 +93,9 @@ std::string check_guards(Backend& backend, const Bench& bench, const MemoryPlan&
   return "";
 }
 
-std::vector<std::vector<std::byte>> run_once(Backend& backend, const Bench& bench, const Selection& selection,
-                                             const MemoryPlan& plan, std::string* fault) {
+std::vector<std::vector<std::byte>> run_once(Backend& backend, const TestBench& bench,
+                                             const Selection& selection, const MemoryPlan& plan,
+                                             std::string* fault) {
   RunMemory memory = make_memory(backend, bench, plan);
   auto executable = backend.compile(bench.program, selection, plan, memory.bindings).value();
   Event event;
@@ -118,7 +119,7 @@ bool right_beyond_f16(double found, double wanted, double bound) {
 }
 
 /// The worst element of one output: empty if all are within the bound.
-std::string compare(const Bench& bench, size_t output, const std::vector<std::byte>& bytes) {
+std::string compare(const TestBench& bench, size_t output, const std::vector<std::byte>& bytes) {
   const Reference& r = *bench.expected;
   const DType dtype = r.out_types[output].dtype;
   const std::vector<double> found = load_doubles(dtype, bytes.data(), r.out[output].size());
@@ -146,7 +147,7 @@ std::string compare(const Bench& bench, size_t output, const std::vector<std::by
   return detail;
 }
 
-std::string test_one(Backend& backend, const Bench& bench, const Impl& impl) {
+std::string test_one(Backend& backend, const TestBench& bench, const Impl& impl) {
   const Selection selection{&impl};
   const MemoryPlan plan = guarded_plan(backend, bench.program, selection);
   std::string fault, second_fault;
@@ -196,7 +197,7 @@ double seconds_of(Executable& executable, const Slot& slot) {
 
 void conformance_test(Backend& backend, const ConformanceFilter& filter, const ConformanceSink& sink) {
   for_each_impl(backend, filter,
-                [&](const OpDef& op, const Case& c, DType dtype, const Bench& bench, const Impl* impl) {
+                [&](const OpDef& op, const Case& c, DType dtype, const TestBench& bench, const Impl* impl) {
                   ConformanceResult result{fmt::format("{} {} \"{}\" {}", op.name, impl ? impl->name : "-",
                                                        c.name, name_of(dtype))};
                   try {
@@ -211,7 +212,7 @@ void conformance_test(Backend& backend, const ConformanceFilter& filter, const C
 
 void conformance_perf(Backend& backend, const ConformanceFilter& filter, const ConformanceSink& sink) {
   for_each_impl(backend, filter,
-                [&](const OpDef& op, const Case& c, DType dtype, const Bench& bench, const Impl* impl) {
+                [&](const OpDef& op, const Case& c, DType dtype, const TestBench& bench, const Impl* impl) {
                   if (impl == nullptr) return;
                   const Selection selection{impl};
                   const MemoryPlan plan = guarded_plan(backend, bench.program, selection);

@@ -13,7 +13,7 @@ std::vector<InputRule> rules_for(const OpDef& op, size_t count) {
 }
 
 /// Draws, adjusts and rounds the inputs; then asks the reference.
-void fill(Bench& bench, const Case& c) {
+void fill(TestBench& bench, const Case& c) {
   const Node& node = bench.node();
   Reference r{node, bench.in_types, {}, {}, {}, {}};
   size_t ints = 0;
@@ -56,8 +56,8 @@ bool updates_in_place(const OpDef& op, size_t input) {
   return false;
 }
 
-std::unique_ptr<Bench> make_bench(const OpDef& op, const Case& c, DType dtype) {
-  auto bench = std::make_unique<Bench>();
+std::unique_ptr<TestBench> make_bench(const OpDef& op, const Case& c, DType dtype) {
+  auto bench = std::make_unique<TestBench>();
   const std::vector<InputRule> rules = rules_for(op, c.in.size());
   bench->program.set_longest_row(c.longest_row);
   std::vector<Value> values;

@@ -15,7 +15,7 @@ double unit_random(uint32_t stream, uint32_t i);
 
 /// One op with one case and one dtype, ready to run: its program, the content of its inputs, what the
 /// reference says.
-struct Bench {
+struct TestBench {
   Program program;
   std::vector<Type> in_types;
   std::vector<std::vector<std::byte>> inputs;
@@ -24,7 +24,7 @@ struct Bench {
 };
 
 /// The content drawn, adjusted and rounded, the reference asked.
-std::unique_ptr<Bench> make_bench(const OpDef& op, const Case& c, DType dtype);
+std::unique_ptr<TestBench> make_bench(const OpDef& op, const Case& c, DType dtype);
 
 /// Whether the op writes an output over this input, which is a state of the bench's program then.
 bool updates_in_place(const OpDef& op, size_t input);

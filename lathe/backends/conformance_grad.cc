@@ -26,7 +26,7 @@ double weighted(const Node& node, const Reference& like, const std::vector<std::
 }
 
 /// The gradients by the op's rule, run by the reference backend.  Empty where the rule gives none.
-std::vector<std::vector<double>> rule_gradients(const OpDef& op, const Case& c, const Bench& bench,
+std::vector<std::vector<double>> rule_gradients(const OpDef& op, const Case& c, const TestBench& bench,
                                                 const std::vector<std::vector<double>>& dout) {
   Program program;
   std::vector<Value> in;
