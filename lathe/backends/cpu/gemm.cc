@@ -23,8 +23,8 @@ PackedB layout_b(const GemmKernel& kernel, DType compute, int64_t n, int64_t k) 
   return layout;
 }
 
-// Adds the lines of a piece of a (transposed), at most kPackedLines, to the sums of its columns; `first`: to
-// 0.
+// Adds the lines of a piece of a (transposed), at most kPackedLines, to the sums of its columns; the first
+// ones to 0.
 void sum_lines(const Plan& p, const Piece& piece, float* sums, bool first) {
   const Gemm& g = p.g;
   const int64_t begin = piece.panels.begin * p.mr, end = std::min<int64_t>(piece.panels.end * p.mr, g.m);
