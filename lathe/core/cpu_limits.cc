@@ -10,6 +10,8 @@
 
 #if defined(__linux__)
 #include <sched.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 namespace lathe {
@@ -25,7 +27,46 @@ double quota_in(const std::string& folder, bool v2) {
   return quota / period;
 }
 
+// Whether a list as Linux writes it, "0-7,16", has the number; read as far as it is a list.
+bool lists(const std::string& list, int cpu) {
+  std::istringstream text(list);
+  for (int first = 0, last = 0; text >> first; text.ignore()) {
+    last = first;
+    if (text.peek() == '-' && !(text.ignore() >> last)) break;
+    if (first <= cpu && cpu <= last) return true;
+  }
+  return false;
+}
+
+// How fast a core is beside the others, 1024 for the fastest of a machine; 0 where Linux does not tell.
+int capacity_of(int cpu, const std::string& root) {
+  std::istringstream text(
+      system_text(root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cpu_capacity"));
+  int capacity = 0;
+  return text >> capacity ? capacity : 0;
+}
+
+// Cores that threads may be given where there is no affinity mask.
+int unmasked_cores() {
+#if defined(__APPLE__)
+  int cores = 0;
+  size_t bytes = sizeof cores;
+  if (sysctlbyname("hw.perflevel0.physicalcpu", &cores, &bytes, nullptr, 0) == 0 && cores > 0) return cores;
+#endif
+  return static_cast<int>(std::thread::hardware_concurrency());
+}
+
 }  // namespace
+
+std::vector<int> fast_cores(const std::vector<int>& cpus, const std::string& root) {
+  const std::string list = system_text(root + "/sys/devices/cpu_core/cpus");
+  int most = 0;
+  for (const int cpu : cpus) most = std::max(most, capacity_of(cpu, root));
+  std::vector<int> fast;
+  for (const int cpu : cpus)
+    if (most > 0 ? 2 * capacity_of(cpu, root) >= most : lists(list, cpu)) fast.push_back(cpu);
+  return fast.empty() ? cpus : fast;
+}
 
 double cgroup_cpus(const std::string& cgroups, const std::string& mounts, const std::string& root) {
   double least = 0;
@@ -52,7 +93,7 @@ std::vector<int> allowed_cores() {
     seen.push_back(siblings);
     cores.push_back(cpu);
   }
-  return cores;
+  return fast_cores(cores);
 }
 
 bool restrict_to_cpus(const std::vector<int>& cpus) {
@@ -74,7 +115,7 @@ bool pin_to_cpu(int) { return false; }
 
 int default_threads() {
   int threads = static_cast<int>(allowed_cores().size());
-  if (threads == 0) threads = static_cast<int>(std::thread::hardware_concurrency());
+  if (threads == 0) threads = unmasked_cores();
   const double quota = cgroup_cpus(system_text("/proc/self/cgroup"), system_text("/proc/self/mountinfo"));
   if (quota > 0) threads = std::min(threads, static_cast<int>(std::ceil(quota)));
   return std::max(threads, 1);

@@ -5,8 +5,15 @@
 namespace lathe {
 
 /// Logical CPUs that the affinity mask of the calling thread allows, one per physical core (hyperthreads left
-/// out: the lowest number of each core), ascending.  Empty where the platform does not tell (macOS).
+/// out: the lowest number of each core), slow cores of hybrid processors left out, ascending.  Empty where
+/// the platform does not tell (macOS).
 std::vector<int> allowed_cores();
+
+/// Of `cpus`, those that are no efficiency cores: of ARM's, at least half of the largest cpu_capacity among
+/// them; of Intel's, those that the kernel lists as cpu_core, which compute twice as wide as the others.  A
+/// slower core holds up equal shares longer than it helps.  All where Linux does not tell kinds apart, or
+/// `cpus` has one kind alone.  `root` is put before every path that is read (for tests).
+std::vector<int> fast_cores(const std::vector<int>& cpus, const std::string& root = "");
 
 /// CPUs' worth of time that the cgroups of a process and their parents grant, v1 and v2; 0 if unlimited.
 /// `cgroups` and `mounts` are the texts of /proc/self/cgroup and /proc/self/mountinfo; `root` is put before
@@ -16,7 +23,8 @@ double cgroup_cpus(const std::string& cgroups, const std::string& mounts, const 
 /// Beyond what any machine has cores for: a larger number is a slip.
 inline constexpr int kMostThreads = 4096;
 
-/// Threads that compute: one per allowed core, at most the cgroup quota rounded up; at least 1.
+/// Threads that compute: one per allowed core (macOS: per performance core), at most the cgroup quota rounded
+/// up; at least 1.
 int default_threads();
 
 /// The calling thread, and those that it starts, run on these logical CPUs alone; false where that is not

@@ -198,10 +198,11 @@ TEST(CpuLimits, AffinityMaskIsHonoured) {
 }
 #endif
 
-class Cgroups : public ::testing::Test {
+// Files of a system, below a folder of their own.
+class SystemFiles : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "lathe-cgroups-XXXXXX").string();
+    std::string name = (std::filesystem::temp_directory_path() / "lathe-system-XXXXXX").string();
     ASSERT_NE(mkdtemp(name.data()), nullptr);
     root_ = name;
   }
@@ -211,10 +212,49 @@ class Cgroups : public ::testing::Test {
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
+  std::filesystem::path root_;
+};
+
+class FastCores : public SystemFiles {
+ protected:
+  using Cpus = std::vector<int>;
+  Cpus of(const Cpus& cpus) { return fast_cores(cpus, root_.string()); }
+  void capacity(int cpu, const std::string& text) {
+    write("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cpu_capacity", text);
+  }
+};
+
+TEST_F(FastCores, AllWhereTheSystemDoesNotTellKindsApart) { EXPECT_EQ(of({0, 2, 5}), (Cpus{0, 2, 5})); }
+
+TEST_F(FastCores, IntelsEfficiencyCoresAreLeftOut) {
+  write("/sys/devices/cpu_core/cpus", "0-3,8\n");
+  write("/sys/devices/cpu_atom/cpus", "4-7,9\n");
+  EXPECT_EQ(of({0, 2, 4, 5, 7, 8, 9}), (Cpus{0, 2, 8}));
+  EXPECT_EQ(of({5, 7}), (Cpus{5, 7}));  // the mask leaves no other
+}
+
+TEST_F(FastCores, ArmsBelowHalfOfTheFastestAreLeftOut) {
+  for (const int cpu : {0, 1, 2}) capacity(cpu, "250\n");
+  for (const int cpu : {3, 4, 5}) capacity(cpu, "760\n");
+  capacity(6, "1024\n");
+  EXPECT_EQ(of({0, 1, 2, 3, 4, 5, 6}), (Cpus{3, 4, 5, 6}));
+  EXPECT_EQ(of({0, 1}), (Cpus{0, 1}));
+}
+
+TEST_F(FastCores, TextThatIsNoListOrNumberIsIgnored) {
+  for (const char* text :
+       {"", "\n", "none\n", "-3\n", "4-\n", "7-4\n", "99999999999999\n", "3-99999999999999"}) {
+    write("/sys/devices/cpu_core/cpus", text);
+    capacity(1, text[0] == '-' ? "x\n" : "\n");
+    EXPECT_EQ(of({0, 1, 2}), (Cpus{0, 1, 2})) << text;
+  }
+}
+
+class Cgroups : public SystemFiles {
+ protected:
   double cpus(const std::string& cgroups, const std::string& mounts) {
     return cgroup_cpus(cgroups, mounts, root_.string());
   }
-  std::filesystem::path root_;
 };
 
 constexpr char kV2[] = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
