@@ -43,10 +43,14 @@ std::vector<Value> gather_gradient(const Grad& g) {
           Value{}};
 }
 
-Cost cost(const Node& node, const Program& program) {
+Cost cost_of_gather(const Node& node, const Program& program) {
   Cost cost;  // the rows touched, not the whole table
-  cost.bytes =
-      2.0 * static_cast<double>(bytes_of(program.type(node.op == &gather_rows ? node.out[0] : node.in[0])));
+  cost.bytes = 2.0 * static_cast<double>(bytes_of(program.type(node.out[0])));
+  return cost;
+}
+Cost cost_of_scatter(const Node& node, const Program& program) {
+  Cost cost;  // rows without an id are written, too
+  cost.bytes = static_cast<double>(bytes_of(program.type(node.in[0])) + bytes_of(program.type(node.out[0])));
   return cost;
 }
 
@@ -73,7 +77,7 @@ const OpDef gather_rows{
                                    {"large vocabulary", {{119547, 3}, {9}}, {}, {many_ids(9, 119547)}}};
         },
     .bound = {.ulp = 0},
-    .cost = cost,
+    .cost = cost_of_gather,
 };
 
 /// out[id] = Σ over i with ids[i] = id of dy[i], in ascending i; rows without an id are 0.
@@ -106,7 +110,7 @@ const OpDef scatter_add_rows{
           return all;
         },
     .bound = {.ulp = 2, .terms = [](const Reference& r) { return static_cast<double>(r.in[1].size()); }},
-    .cost = cost,
+    .cost = cost_of_scatter,
 };
 
 }  // namespace lathe::op

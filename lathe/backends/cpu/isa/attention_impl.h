@@ -66,15 +66,16 @@ inline Floats within(Floats x, int64_t column, int64_t cols, float fill) {
   return lane < static_cast<int32_t>(cols - column) ? x : all(fill);
 }
 
-/// f(column, bits) for every vector of a row of `keys` columns, the keys from `first` on; bits are the random
-/// bits of its columns, drawn only where something can be dropped.
+/// f(column, kept) for every vector of a row of `keys` columns, the keys from `first` on; kept(x) drops of a
+/// vector what is to be dropped, and may be asked only where something can be.
 template <typename F>
 inline void for_keys(const AttentionTask& t, int64_t query, int64_t first, int64_t keys, F f) {
-  uint16_t bits[kDecisions] = {};
+  Decisions decisions;
   const uint32_t row = t.head << 16 | static_cast<uint32_t>(query);
   for (int64_t c = 0; c < keys; c += kDecisions) {
-    if (t.dropout.threshold > 0) decide(t.dropout, t.sample, row, first + c, bits);
-    for (int i = 0; i < kDecisions && c + i < keys; i += kLanes) f(c + i, bits + i);
+    if (t.dropout.threshold > 0) decisions.draw(t.dropout, t.sample, row, first + c);
+    for (int i = 0; i < kDecisions && c + i < keys; i += kLanes)
+      f(c + i, [&](Floats x) { return decisions.keep(t.dropout, i, x); });
   }
 }
 
@@ -115,8 +116,7 @@ inline float softmax_row(const AttentionTask& t, int64_t query, int64_t first, i
     sum.set[s] += e;
   });
   if (t.dropout.threshold > 0)
-    for_keys(t, query, first, keys,
-             [&](int64_t c, const uint16_t* bits) { store(row + c, keep(t.dropout, bits, load(row + c))); });
+    for_keys(t, query, first, keys, [&](int64_t c, auto kept) { store(row + c, kept(load(row + c))); });
   const float shrink = fresh ? 0.f : exp_of(known.largest - largest);
   known = {largest, sum.total() + (fresh ? 0.f : known.sum * shrink)};
   return shrink;
@@ -163,11 +163,11 @@ void forward(const AttentionTask* task) {
 inline void softmax_row_bwd(const AttentionTask& t, int64_t query, int64_t first, int64_t keys, float delta,
                             float* p, float* dp) {
   const float lse = t.lse[query];
-  for_keys(t, query, first, keys, [&](int64_t c, const uint16_t* bits) {
+  for_keys(t, query, first, keys, [&](int64_t c, auto kept) {
     const Floats e = exp(load(p + c) - lse), d = load(dp + c);
     const bool drop = t.dropout.threshold > 0;
-    store(p + c, drop ? keep(t.dropout, bits, e) : e);
-    store(dp + c, e * ((drop ? keep(t.dropout, bits, d) : d) - delta));
+    store(p + c, drop ? kept(e) : e);
+    store(dp + c, e * ((drop ? kept(d) : d) - delta));
   });
 }
 

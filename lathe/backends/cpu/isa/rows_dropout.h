@@ -6,61 +6,87 @@
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
 
-/// Columns that one call of `decide` covers: eight per counter.
+/// Columns that are decided on together: eight per counter.
 constexpr int kDecisions = 8 * kLanes;
 
-/// Both halves of the 64-bit products c · m.
-inline void multiply(Uints c, uint32_t m, Uints& high, Uints& low) {
-  const Longs factor = Longs{} + m, c2 = bits_as<Longs>(c);
-  const Longs even = multiply_even(c2, factor), odd = multiply_even(c2 >> 32, factor);
-  constexpr uint64_t kLow = 0xffffffffu;
-  high = bits_as<Uints>((even >> 32) | (odd & ~kLow));
-  low = bits_as<Uints>((even & kLow) | (odd << 32));
-}
-
-/// bits[j]: the 16 random bits of column + j, for j < kDecisions; column is a multiple of 8.
-inline void decide(const DropoutRule& rule, uint32_t sample, uint32_t row, int64_t column, uint16_t* bits) {
-  // Lane l decides the group that makes the transposed words lie in the order of the columns.
-  Uints group;
-  for (int l = 0; l < kLanes; ++l) group[l] = static_cast<uint32_t>(kLanes / 4 * (l % 4) + l / 4);
-  Uints c[4] = {group + static_cast<uint32_t>(column / 8), Uints{} + row, Uints{} + sample,
-                Uints{} + rule.site};
+/// Seven rounds on counters whose words lie in the lower halves of 64 bits; the upper halves may be anything,
+/// since products read the lower ones alone.
+inline void philox(const DropoutRule& rule, Longs c[4]) {
   uint32_t k0 = rule.seed, k1 = rule.step;
   for (int round = 0; round < 7; ++round) {
-    Uints high0, low0, high2, low2;
-    multiply(c[0], 0xD2511F53u, high0, low0);
-    multiply(c[2], 0xCD9E8D57u, high2, low2);
-    c[0] = high2 ^ c[1] ^ k0;
-    c[1] = low2;
-    c[2] = high0 ^ c[3] ^ k1;
-    c[3] = low0;
+    const Longs p0 = multiply_even(c[0], Longs{} + 0xD2511F53u);
+    const Longs p2 = multiply_even(c[2], Longs{} + 0xCD9E8D57u);
+    c[0] = (p2 >> 32) ^ c[1] ^ k0;
+    c[1] = p2;
+    c[2] = (p0 >> 32) ^ c[3] ^ k1;
+    c[3] = p0;
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  transpose_blocks(c);
-  memcpy(bits, c, sizeof c);
 }
 
-/// x · scale where the bits say keep, else 0.
-inline Floats keep(const DropoutRule& rule, const uint16_t* bits, Floats x) {
-  Halves h;
-  memcpy(&h, bits, sizeof h);
-  const Ints drawn = bits_as<Ints>(widened(h));
-  return drawn >= static_cast<int32_t>(rule.threshold) ? x * rule.scale : all(0);
-}
+/// What dropout decides on kDecisions columns that follow each other.
+class Decisions {
+ public:
+  /// column: the first one, a multiple of 8.
+  void draw(const DropoutRule& rule, uint32_t sample, uint32_t row, int64_t column) {
+    // Lane l of 32 bits decides the group that makes the transposed words lie in the order of the columns.
+    const auto group = [](int l) { return static_cast<uint64_t>(kLanes / 4 * (l % 4) + l / 4); };
+    Longs even, odd;
+    for (int l = 0; l < kLanes / 2; ++l) even[l] = group(2 * l), odd[l] = group(2 * l + 1);
+    const uint64_t first = static_cast<uint64_t>(column / 8);
+    Longs c[4] = {even + first, Longs{} + row, Longs{} + sample, Longs{} + rule.site};
+    Longs d[4] = {odd + first, c[1], c[2], c[3]};
+    philox(rule, c);
+    philox(rule, d);
+    Uints words[4];
+    for (int i = 0; i < 4; ++i) words[i] = bits_as<Uints>((c[i] & 0xffffffffu) | d[i] << 32);
+    transpose_blocks(words);
+#if defined(__AVX512F__)
+    const __m512i last_dropped = _mm512_set1_epi16(static_cast<int16_t>(rule.threshold - 1));
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t kept = _mm512_cmpgt_epu16_mask(bits_as<__m512i>(words[i]), last_dropped);
+      kept_[i] = rule.threshold == 0 ? ~uint32_t{0} : kept;
+    }
+#else
+    memcpy(bits_, words, sizeof words);
+#endif
+  }
+
+  /// x · scale where the columns from i on, a multiple of kLanes, are kept, else 0.
+  Floats keep(const DropoutRule& rule, int64_t i, Floats x) const {
+#if defined(__AVX512F__)
+    const auto kept = static_cast<__mmask16>(kept_[i / 32] >> i % 32);
+    return bits_as<Floats>(_mm512_maskz_mul_ps(kept, bits_as<__m512>(x), _mm512_set1_ps(rule.scale)));
+#else
+    Halves h;
+    memcpy(&h, bits_ + i, sizeof h);
+    return bits_as<Ints>(widened(h)) >= static_cast<int32_t>(rule.threshold) ? x * rule.scale : all(0);
+#endif
+  }
+
+ private:
+#if defined(__AVX512F__)
+  uint32_t kept_[4];  // a bit for each column
+#else
+  uint16_t bits_[kDecisions];
+#endif
+};
 
 template <typename T, bool kResidual>
-void dropout_rows(int64_t begin, int64_t end, int64_t cols, const DropoutRule& rule,
-                  const int32_t* sample_ids, const int32_t* positions, const T* x, const T* residual, T* y) {
-  uint16_t bits[kDecisions];
+void dropout_rows(int64_t begin, int64_t end, int64_t cols, DropoutRule rule, const int32_t* sample_ids,
+                  const int32_t* positions, const T* x, const T* residual, T* y) {
+  Decisions decisions;
   for (int64_t row = begin; row < end; ++row) {
     const uint32_t sample = static_cast<uint32_t>(sample_ids[row]);
     const uint32_t position = positions == nullptr ? 0 : static_cast<uint32_t>(positions[row]);
     for (int64_t c = 0; c < cols; c += kDecisions) {
-      decide(rule, sample, position, c, bits);
+      decisions.draw(rule, sample, position, c);
       const int64_t at = row * cols + c, left = cols - c;
       for_vectors(left < kDecisions ? left : kDecisions, [&](int64_t i, auto w) {
-        Floats v = keep(rule, bits + i, load(x + at + i, w));
+        fetch(x + at + cols, i);
+        if constexpr (kResidual) fetch(residual + at + cols, i);
+        Floats v = decisions.keep(rule, i, load(x + at + i, w));
         if constexpr (kResidual) v += load(residual + at + i, w);
         store(y + at + i, v, w);
       });

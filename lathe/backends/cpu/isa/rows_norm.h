@@ -52,6 +52,8 @@ void layer_norm_bwd(int64_t begin, int64_t end, int64_t cols, const void* dys, c
     for_sums(cols, [&](int64_t i, auto w, int s) {
       const Floats d = load(dy + i, w), normal = (load(x + i, w) - m) * r, g = d * load(gamma + i, w);
       plain.set[s] += g;
+      fetch(x + cols, i);
+      fetch(dy + cols, i);
       skewed.set[s] += g * normal;
       store(dgamma + i, load(dgamma + i, w) + d * normal, w);
       store(dbeta + i, load(dbeta + i, w) + d, w);

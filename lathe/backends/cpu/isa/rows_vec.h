@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#include <utility>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
@@ -78,11 +80,22 @@ inline Floats load(const Bf16* p) {
 inline void store(float* p, Floats x) { memcpy(p, &x, sizeof x); }
 /// Rounds to nearest even; NaN stays a quiet NaN.
 inline void store(Bf16* p, Floats x) {
+#if defined(__AVX512F__)
+  const __m512i u = bits_as<__m512i>(x), up = _mm512_add_epi32(u, _mm512_set1_epi32(0x7fff));
+  const __mmask16 odd = _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000));
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(bits_as<__m512>(x), bits_as<__m512>(x), _CMP_UNORD_Q);
+  const __m512i even = _mm512_mask_add_epi32(up, odd, up, _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_mask_or_epi32(even, is_nan, u, _mm512_set1_epi32(0x400000));
+  alignas(64) static const uint16_t kUpper[32] = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+  const __m512i upper = _mm512_maskz_permutexvar_epi16(~__mmask32{0}, _mm512_load_si512(kUpper), rounded);
+  memcpy(p, &upper, 2 * kLanes);
+#else
   const Uints u = bits_as<Uints>(x);
   const Ints is_nan = x != x;
   const Uints rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const Halves h = narrowed(is_nan ? (u >> 16) | 0x40u : rounded);
   memcpy(p, &h, sizeof h);
+#endif
 }
 
 /// IEEE binary16, subnormals included on every level.
@@ -153,6 +166,13 @@ inline void store(T* p, Floats x, First w) {
   for (int i = 0; i < w.n; ++i) p[i] = part[i];
 }
 
+/// Fetches x[i …) into the cache where a line's worth of elements begins with i: what the next row reads,
+/// whose way from memory the hardware does not foresee in time.  There may be no such row.
+template <typename T>
+inline void fetch(const T* x, int64_t i) {
+  if (i % static_cast<int64_t>(64 / sizeof(T)) == 0) __builtin_prefetch(x + i);
+}
+
 /// f(i, width) for all vectors of [0, n).
 template <typename F>
 inline void for_vectors(int64_t n, F f) {
@@ -161,15 +181,27 @@ inline void for_vectors(int64_t n, F f) {
   if (i < n) f(i, First{static_cast<int>(n - i)});
 }
 
+/// Lane i becomes lane i + lane i ^ kHalf.
+template <int kHalf, size_t... kLane>
+inline Floats folded(Floats x, std::index_sequence<kLane...>) {
+  return x + __builtin_shufflevector(x, x, (kLane ^ kHalf)...);
+}
+template <int kHalf>
+inline float tree(Floats x) {
+  if constexpr (kHalf == 0)
+    return x[0];
+  else
+    return tree<kHalf / 2>(folded<kHalf>(x, std::make_index_sequence<kLanes>()));
+}
+
 /// kSumLanes sums.
 struct Sum {
   Floats set[kSets];
   float total() const {
-    float lane[kSumLanes];
-    for (int s = 0; s < kSets; ++s) store(lane + s * kLanes, set[s]);
-    for (int half = kSumLanes / 2; half > 0; half /= 2)
-      for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
-    return lane[0];
+    Sum half = *this;
+    for (int sets = kSets / 2; sets > 0; sets /= 2)
+      for (int s = 0; s < sets; ++s) half.set[s] += half.set[s + sets];
+    return tree<kLanes / 2>(half.set[0]);
   }
 };
 
