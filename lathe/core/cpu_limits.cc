@@ -79,6 +79,15 @@ double cgroup_cpus(const std::string& cgroups, const std::string& mounts, const 
 
 #if defined(__linux__)
 
+namespace {
+
+// The logical CPUs of a physical core as the kernel lists them; "" where it does not.
+std::string siblings_of(int cpu) {
+  return system_text("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+}
+
+}  // namespace
+
 std::vector<int> allowed_cores() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
@@ -87,13 +96,20 @@ std::vector<int> allowed_cores() {
   if (sched_getaffinity(0, sizeof mask, &mask) != 0) return cores;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &mask)) continue;
-    const std::string siblings =
-        system_text("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+    const std::string siblings = siblings_of(cpu);
     if (!siblings.empty() && std::find(seen.begin(), seen.end(), siblings) != seen.end()) continue;
     seen.push_back(siblings);
     cores.push_back(cpu);
   }
   return fast_cores(cores);
+}
+
+int core_of_this_thread(const std::vector<int>& cores) {
+  const int cpu = sched_getcpu();
+  const std::string siblings = siblings_of(cpu);
+  for (const int core : cores)
+    if (core == cpu || (!siblings.empty() && siblings_of(core) == siblings)) return core;
+  return -1;
 }
 
 bool restrict_to_cpus(const std::vector<int>& cpus) {
@@ -108,6 +124,7 @@ bool pin_to_cpu(int cpu) { return restrict_to_cpus({cpu}); }
 #else
 
 std::vector<int> allowed_cores() { return {}; }
+int core_of_this_thread(const std::vector<int>&) { return -1; }
 bool restrict_to_cpus(const std::vector<int>&) { return false; }
 bool pin_to_cpu(int) { return false; }
 

@@ -15,6 +15,10 @@ std::vector<int> allowed_cores();
 /// `cpus` has one kind alone.  `root` is put before every path that is read (for tests).
 std::vector<int> fast_cores(const std::vector<int>& cpus, const std::string& root = "");
 
+/// The one of `cores` on which the calling thread runs at this moment; −1: none, or the platform does not
+/// tell.
+int core_of_this_thread(const std::vector<int>& cores);
+
 /// CPUs' worth of time that the cgroups of a process and their parents grant, v1 and v2; 0 if unlimited.
 /// `cgroups` and `mounts` are the texts of /proc/self/cgroup and /proc/self/mountinfo; `root` is put before
 /// every path that is read (for tests).

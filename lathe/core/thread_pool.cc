@@ -87,15 +87,18 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   if (threads > kMostThreads)
     fail(ErrorCode::kUsage, "--threads: found {}, wants at most {} (0: one per core)", threads, kMostThreads);
   State& s = *state_;
-  const std::vector<int> cores = allowed_cores();
+  std::vector<int> cores = allowed_cores();
   const int usable = default_threads();
   s.parts = threads > 0 ? threads : usable;
   s.items = std::make_unique<State::Items[]>(static_cast<size_t>(s.parts));
   s.finished = std::make_unique<State::Round[]>(static_cast<size_t>(s.parts));
   if (s.parts <= usable) s.spin = kSpin;  // spinning would take the core from a thread that has work
-  // A pool that fills the machine ties its workers to cores.  A smaller one leaves the choice to the system,
-  // which may have to place several pools side by side.  The caller's thread stays as it is.
+  // A pool that fills the machine ties its workers to the cores that the caller does not run on: a worker
+  // there would take turns with it, each of some milliseconds.  A smaller one leaves the choice to the
+  // system, which may have to place several pools side by side.  The caller's thread stays as it is.
   const bool pin = s.parts > 1 && static_cast<size_t>(s.parts) == cores.size();
+  const auto callers = std::find(cores.begin(), cores.end(), core_of_this_thread(cores));
+  if (callers != cores.end()) std::rotate(cores.begin(), callers, cores.end());
   s.workers.reserve(static_cast<size_t>(s.parts - 1));
   try {
     for (int part = 1; part < s.parts; ++part)

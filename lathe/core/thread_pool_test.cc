@@ -1,6 +1,7 @@
 #include "lathe/core/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -195,6 +197,26 @@ TEST(CpuLimits, AffinityMaskIsHonoured) {
   })
       .join();
   EXPECT_EQ(seen, 1);
+}
+
+TEST(ThreadPool, WorkersLeaveTheCallersCoreAlone) {
+  const std::vector<int> cores = allowed_cores();
+  if (cores.size() < 2 || default_threads() != static_cast<int>(cores.size()))
+    GTEST_SKIP() << "wants two cores, and a thread for each";
+  for (const int core : {cores.front(), cores.back()}) {
+    // The system may move a thread between two looks, but hardly every time.
+    bool apart = false;
+    for (int attempt = 0; attempt < 5 && !apart; ++attempt)
+      std::thread([&] {
+        ASSERT_TRUE(pin_to_cpu(core));
+        ASSERT_TRUE(restrict_to_cpus(cores));  // the thread stays where it is
+        ThreadPool pool;
+        std::vector<int> seen(cores.size());
+        pool.run([&](int part, int) { seen[static_cast<size_t>(part)] = sched_getcpu(); });
+        apart = std::set<int>(seen.begin(), seen.end()).size() == cores.size();
+      }).join();
+    EXPECT_TRUE(apart) << "from core " << core;
+  }
 }
 #endif
 
