@@ -12,7 +12,7 @@ import time
 import unittest
 
 import command_line as cl
-from ranks import RanksCase, children_of, variables_of
+from ranks import RanksCase, children_of, has_saved, variables_of
 from resume_test import history
 
 HOSTS = "127.0.0.1,somebody@localhost:1"
@@ -64,7 +64,7 @@ class LaunchHosts(RanksCase):
                                                       "--save_total_limit", "3", **hosts),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=self.environment)
         until = time.monotonic() + 120
-        while not (self.root / name / "checkpoint-20").exists():
+        while not has_saved(self.root / name):
             self.assertLess(time.monotonic(), until, "no checkpoint came")
             self.assertIsNone(process.poll())
             time.sleep(0.01)

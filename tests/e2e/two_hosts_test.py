@@ -10,7 +10,7 @@ import time
 import unittest
 
 import command_line as cl
-from ranks import RanksCase, has_part, mpirun, without_mpi
+from ranks import RanksCase, has_saved, has_part, mpirun, without_mpi
 from resume_test import history
 
 BOUND_S = 30  # from the cut to the end of both ranks
@@ -130,7 +130,7 @@ class TwoHosts(RanksCase):
                                       "--save_total_limit", "3") for transport in self.transports()}
         until = time.monotonic() + 120
         for transport in runs:
-            while not (self.root / ("cut" + transport) / "checkpoint-20").exists():
+            while not has_saved(self.root / ("cut" + transport)):
                 self.assertLess(time.monotonic(), until, "no checkpoint came")
                 time.sleep(0.01)
         self.hosts.cut()
