@@ -54,8 +54,9 @@ void run(int threads, Rows::Size s, double seconds) {
   const Isa isa = chosen_isa();
   const Rows rows(pool, isa);
   const int64_t n = s.rows * s.cols, bytes = n * 2;
-  const auto memory = allocate_zeroed(static_cast<size_t>(kColdBytes));
-  std::vector<Operands> sets(static_cast<size_t>(std::max<int64_t>(1, kColdBytes / (bytes * kTensors))));
+  const int64_t all = std::max(kColdBytes, bytes * kTensors);
+  const auto memory = allocate_zeroed(static_cast<size_t>(all));
+  std::vector<Operands> sets(static_cast<size_t>(all / (bytes * kTensors)));
   uint32_t random = 1;
   for (size_t i = 0; i < sets.size(); ++i) {
     sets[i].mean.assign(static_cast<size_t>(s.rows), 0.f);
@@ -120,7 +121,11 @@ void run(int threads, Rows::Size s, double seconds) {
 
 int main(int argc, char** argv) {
   const auto number = [&](int i, double otherwise) { return argc > i ? std::atof(argv[i]) : otherwise; };
-  lathe::cpu::run(static_cast<int>(number(1, 0)),
-                  {static_cast<int64_t>(number(2, 1024)), static_cast<int64_t>(number(3, 768))},
-                  number(4, 0.3));
+  const lathe::cpu::Rows::Size size{static_cast<int64_t>(number(2, 1024)),
+                                    static_cast<int64_t>(number(3, 768))};
+  if (size.rows < 1 || size.cols < 1) {
+    fmt::print(stderr, "rows_bench: found {} rows of {} columns, wants at least 1\n", size.rows, size.cols);
+    return 2;
+  }
+  lathe::cpu::run(static_cast<int>(number(1, 0)), size, number(4, 0.3));
 }

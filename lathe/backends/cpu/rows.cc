@@ -325,30 +325,13 @@ size_t Rows::sum_of_squares_workspace_bytes(int64_t n) {
   return static_cast<size_t>((n + kSquaresBlock - 1) / kSquaresBlock + 1) * sizeof(double);
 }
 
-namespace {
-
-double squares_of(const RowKernels& kernels, DType dtype, int64_t n, const std::byte* x) {
-  if (dtype == DType::f32) return kernels.sum_of_squares(n, reinterpret_cast<const float*>(x));
-  constexpr int64_t kPiece = 2048;
-  float wide[kPiece];
-  double sum = 0;
-  for (int64_t i = 0; i < n; i += kPiece) {
-    const int64_t count = std::min(kPiece, n - i);
-    of(kernels, dtype).to_f32(count, at(x, i, dtype), wide);
-    sum += kernels.sum_of_squares(count, wide);
-  }
-  return sum;
-}
-
-}  // namespace
-
 double Rows::sum_of_squares(int64_t n, DType dtype, const void* x, void* workspace) const {
   double* sums = static_cast<double*>(workspace);
   const int64_t blocks = (n + kSquaresBlock - 1) / kSquaresBlock;
   for_shares(pool_, blocks, kSquaresBlock, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b * kSquaresBlock, count = std::min(kSquaresBlock, n - first);
-      sums[b] = squares_of(kernels_, dtype, count, at(x, first, dtype));
+      sums[b] = of(kernels_, dtype).sum_of_squares(count, at(x, first, dtype));
     }
   });
   for (int64_t step = 1; step < blocks; step *= 2)

@@ -11,21 +11,22 @@ using Tensors = std::vector<Tensor>;
 
 TEST(SumOfSquares, IsThatOfDoubleForAnyThreads) {
   for (Isa isa : available_isas())
-    for (int64_t n : {0, 1, 31, 32, 33, 1037, 16384, 16385, 300007}) {
-      Draw draw;
-      const Tensor x(DType::f32, n, draw.in(1e20));  // squares overflow f32
-      double want = 0;
-      for (int64_t i = 0; i < n; ++i) want += x[i] * x[i];
-      double first = -1;
-      for (int threads : {1, 2, 3}) {
-        ThreadPool pool(threads);
-        Workspace workspace(Rows::sum_of_squares_workspace_bytes(n));
-        const double got = Rows(pool, isa).sum_of_squares(n, DType::f32, x.f32(), workspace.data());
-        if (threads == 1) first = got;
-        EXPECT_EQ(got, first);
-        EXPECT_NEAR(got, want, want * 1e-12);
+    for (DType t : {DType::f32, DType::bf16, DType::f16})
+      for (int64_t n : {0, 1, 31, 32, 33, 1037, 16384, 16385, 300007}) {
+        Draw draw;
+        const Tensor x(t, n, draw.in(t == DType::f16 ? 1e3 : 1e20));  // squares overflow the type
+        double want = 0;
+        for (int64_t i = 0; i < n; ++i) want += x[i] * x[i];
+        double first = -1;
+        for (int threads : {1, 2, 3}) {
+          ThreadPool pool(threads);
+          Workspace workspace(Rows::sum_of_squares_workspace_bytes(n));
+          const double got = Rows(pool, isa).sum_of_squares(n, t, x.data(), workspace.data());
+          if (threads == 1) first = got;
+          EXPECT_EQ(got, first);
+          EXPECT_NEAR(got, want, want * 1e-12);
+        }
       }
-    }
 }
 
 // Blocks of zeros, such as an embedding has, are left alone; that must be what the formula gives.

@@ -73,6 +73,7 @@ class Decisions {
 #endif
 };
 
+/// `rule` is a copy, which no store can reach, so that what is made of it stays for all rows.
 template <typename T, bool kResidual>
 void dropout_rows(int64_t begin, int64_t end, int64_t cols, DropoutRule rule, const int32_t* sample_ids,
                   const int32_t* positions, const T* x, const T* residual, T* y) {

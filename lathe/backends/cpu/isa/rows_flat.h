@@ -6,24 +6,29 @@
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
 
-double sum_of_squares(int64_t n, const float* x) {
+template <typename T>
+double sum_of_squares(int64_t n, const void* xs) {
+  const T* x = static_cast<const T*>(xs);
   Doubles sum[2 * kSets] = {};
-  const auto add_set = [&](const float* from) {
-    for (int s = 0; s < 2 * kSets; ++s) {
-      HalfFloats part;
-      memcpy(&part, from + s * (kLanes / 2), sizeof part);
-      const Doubles wide = __builtin_convertvector(part, Doubles);
-      sum[s] += wide * wide;
+  const auto add_set = [&](const T* from) {
+    for (int s = 0; s < kSets; ++s) {
+      const Floats whole = load(from + s * kLanes);
+      HalfFloats part[2];
+      memcpy(part, &whole, sizeof part);
+      for (int half = 0; half < 2; ++half) {
+        const Doubles wide = __builtin_convertvector(part[half], Doubles);
+        sum[2 * s + half] += wide * wide;
+      }
     }
   };
   int64_t i = 0;
   // One stream alone: the processor's own fetching does not keep up.
-  constexpr int64_t kAhead = 4096 / sizeof(float);
+  constexpr int64_t kAhead = 4096 / sizeof(T), kLine = 64 / sizeof(T);
   for (; i + kSumLanes <= n; i += kSumLanes) {
-    for (int line = 0; line < kSumLanes; line += 16) __builtin_prefetch(x + i + kAhead + line);
+    for (int64_t line = 0; line < kSumLanes; line += kLine) __builtin_prefetch(x + i + kAhead + line);
     add_set(x + i);
   }
-  float rest[kSumLanes] = {};
+  T rest[kSumLanes] = {};
   for (int64_t j = i; j < n; ++j) rest[j - i] = x[j];
   add_set(rest);
   double lane[kSumLanes];

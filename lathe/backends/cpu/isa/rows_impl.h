@@ -29,6 +29,7 @@ constexpr StorageKernels storage_table() {
           to_f32<T>,
           from_f32<T>,
           dropout<T>,
+          sum_of_squares<T>,
           sum_rows_to<float, T, float>,
           sum_rows_to<Bf16, T, void>,
           sum_rows_to<F16, T, void>};
@@ -39,7 +40,6 @@ constexpr RowKernels row_table() {
           storage_table<Bf16>(),
           storage_table<F16>(),
           sum_blocks,
-          sum_of_squares,
           adamw,
           accumulate,
           log_sum_exp,

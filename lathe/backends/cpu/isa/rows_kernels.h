@@ -48,6 +48,7 @@ struct StorageKernels {
   void (*dropout)(int64_t begin, int64_t end, int64_t cols, const DropoutRule* rule,
                   const int32_t* sample_ids, const int32_t* positions, const void* x, const void* residual,
                   void* y);
+  double (*sum_of_squares)(int64_t n, const void* x);
   /// y[0 … n) = Σ over i < count of x[rows[i] · cols …), stored as the name says; x in this storage.
   void (*sum_rows_to_f32)(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count,
                           float* y);
@@ -63,7 +64,6 @@ struct RowKernels {
   /// out[c] = Σ of partial[b · cols + c] over b < blocks for c in [begin, end), as a balanced tree; partial
   /// is overwritten.
   void (*sum_blocks)(int64_t begin, int64_t end, int64_t cols, int64_t blocks, float* partial, float* out);
-  double (*sum_of_squares)(int64_t n, const float* x);
   void (*adamw)(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v);
   void (*accumulate)(int64_t n, float keep, const float* g, float* total);
   /// log Σ exp(x[i · stride]) over i < n.
