@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kSeconds = 0.1, kMostSeconds = 1;  // for each kernel
 constexpr int kCalls = 5;                           // at the least
+constexpr double kLongCall = 4e-3;                  // as long as a core may keep a thread waiting
 constexpr double kNear = 0.9;                       // of the fastest call
 constexpr int64_t kL2Bytes = 1 << 20;  // of operands: they do not fit the first cache, but the second
 
@@ -52,23 +53,24 @@ double seconds() {
 }
 
 /// Operations per second of the fastest of several calls of work(part, rounds), on all threads at once.  The
-/// number of rounds grows until a call is long against the start of the threads.  Where other programs have
-/// the cores few calls run undisturbed: it goes on, for a while, until some have come near the fastest.
+/// number of rounds grows until the work of a thread is long against the start of the others, and against
+/// their waits where other programs have the cores; waits themselves do not count.  There few calls run
+/// undisturbed: it goes on, for a while, until some have come near the fastest.
 template <typename F>
 double rate(ThreadPool& pool, F&& work) {
   std::vector<double> rates;
   int64_t rounds = 1000;
   const double begin = seconds();
   for (;;) {
-    double flops = 0;
+    double flops = 0, own = 0;
     const double start = seconds();
     pool.run([&](int part, int parts) {
-      const double mine = work(part, rounds);
-      if (part == 0) flops = mine * parts;
+      const double since = seconds(), mine = work(part, rounds);
+      if (part == 0) flops = mine * parts, own = seconds() - since;
     });
     const double end = seconds();
     rates.push_back(flops / (end - start));
-    if (end - start < 1e-3) rounds *= 2;
+    if (own < kLongCall) rounds *= 2;
     if (end - begin < kSeconds) continue;
     const double best = *std::ranges::max_element(rates);
     const auto near = std::ranges::count_if(rates, [&](double r) { return r > kNear * best; });

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "lathe/backends/cpu/isa/peak_kernels.h"
 
 namespace lathe::cpu {
@@ -22,6 +26,25 @@ TEST(Peak, EveryLevelReachesSomethingAndBf16IsNotBelowF32) {
     EXPECT_LT(peak.bf16, 1e14) << name_of(isa);
     EXPECT_GT(peak.bf16_from_l2, 0) << name_of(isa);
   }
+}
+
+// Where the threads of a call wait for cores, calls of a few microseconds would measure the waiting.
+TEST(Peak, IsOfTheSameOrderWhereOtherWorkHasTheCores) {
+  ThreadPool pool;
+  const Isa isa = available_isas().back();
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < pool.size(); ++i)
+    others.emplace_back([&] {
+      while (!stop.load(std::memory_order_relaxed)) {
+      }
+    });
+  const Peak beside = measure_peak(pool, isa);
+  stop = true;
+  for (std::thread& other : others) other.join();
+  const Peak alone = measure_peak(pool, isa);
+  EXPECT_GT(beside.f32, alone.f32 / 10);
+  EXPECT_GT(beside.bf16, alone.bf16 / 10);
 }
 
 }  // namespace
