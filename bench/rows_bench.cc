@@ -15,6 +15,7 @@
 #include "lathe/backends/cpu/memory.h"
 #include "lathe/backends/cpu/rows.h"
 #include "lathe/backends/cpu/rows_shares.h"
+#include "lathe/core/error.h"
 
 namespace lathe::cpu {
 namespace {
@@ -56,6 +57,7 @@ void run(int threads, Rows::Size s, double seconds) {
   const int64_t n = s.rows * s.cols, bytes = n * 2;
   const int64_t all = std::max(kColdBytes, bytes * kTensors);
   const auto memory = allocate_zeroed(static_cast<size_t>(all));
+  if (memory == nullptr) fail(ErrorCode::kMemory, "rows_bench: found no {} bytes of memory", all);
   std::vector<Operands> sets(static_cast<size_t>(all / (bytes * kTensors)));
   uint32_t random = 1;
   for (size_t i = 0; i < sets.size(); ++i) {
@@ -127,5 +129,10 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "rows_bench: found {} rows of {} columns, wants at least 1\n", size.rows, size.cols);
     return 2;
   }
-  lathe::cpu::run(static_cast<int>(number(1, 0)), size, number(4, 0.3));
+  try {
+    lathe::cpu::run(static_cast<int>(number(1, 0)), size, number(4, 0.3));
+  } catch (const lathe::Error& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 1;
+  }
 }
