@@ -10,7 +10,7 @@ import time
 import unittest
 
 import command_line as cl
-from ranks import RanksCase, has_saved, has_part, mpirun, without_mpi
+from ranks import RanksCase, has_part, has_saved, mpirun, without_mpi
 from resume_test import history
 
 BOUND_S = 30  # from the cut to the end of both ranks
