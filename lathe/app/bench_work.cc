@@ -172,11 +172,11 @@ PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool l
 
 double forward_flops(const ModelConfig& c, std::span<const int> lengths) {
   const double h = static_cast<double>(c.hidden_size), layers = static_cast<double>(c.num_hidden_layers);
-  const double weights = 4 * h * h + 2 * h * static_cast<double>(c.intermediate_size);
+  const double projections = 3 * h * h, rest = h * h + 2 * h * static_cast<double>(c.intermediate_size);
   double flops = 0;
   for (const int length : lengths) {
     const double n = length;
-    flops += 2 * layers * weights * n + 4 * layers * n * n * h;
+    flops += 2 * layers * projections * n + 4 * layers * n * n * h + 2 * rest * ((layers - 1) * n + 1);
   }
   return flops;
 }

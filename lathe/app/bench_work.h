@@ -88,7 +88,8 @@ Bucket bench_bucket(int64_t tokens, int64_t rows, TokenRounding rounding);
 PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool labels,
                         TokenRounding rounding);
 
-/// Matrix products of one forward pass, attention included; a training step has three times as many.
+/// Matrix products of one forward pass of a classifier, attention included; a training step has three times
+/// as many.
 double forward_flops(const ModelConfig& config, std::span<const int> lengths);
 
 /// {"bench", "device", "model", "dtype", "threads"}: how every row begins.

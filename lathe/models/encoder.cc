@@ -75,12 +75,13 @@ struct Layer {
         output_dropout(m, name + ".output.dropout", c.hidden_dropout_prob),
         act(c.hidden_act) {}
 
-  /// [N, C] → [N, C]
-  Value operator()(Value x) const {
-    const Value context = attention(query_key_value(x));
-    const Value attended = attention_norm(add(attention_dropout(attention_output(context)), x));
+  /// [N, C] → [N, C], or those of `wanted`
+  Value operator()(Value x, const TokenRows& wanted) const {
+    const Value context = wanted.of(attention(query_key_value(x)));
+    const Value attended =
+        attention_norm(add(wanted.drop(attention_dropout, attention_output(context)), wanted.of(x)));
     const Value expanded = activate(act, intermediate(attended));
-    return output_norm(add(output_dropout(output(expanded)), attended));
+    return output_norm(add(wanted.drop(output_dropout, output(expanded)), attended));
   }
 };
 
@@ -89,9 +90,13 @@ class Encoder : public EncoderModel {
  public:
   using EncoderModel::EncoderModel;
   /// [N, C]
-  Value base_output() override { return through(layers_, (*embeddings_)(trace())); }
+  Value base_output() override { return base_output_of({}); }
 
  protected:
+  /// [N, C], or the wanted rows of it.
+  Value base_output_of(const TokenRows& wanted) const {
+    return through(layers_, (*embeddings_)(trace()), wanted);
+  }
   /// For constructors: declares the base, and the head by `declare_head`, in the family's order.
   void declare_all(const std::function<void()>& declare_head) {
     if (family_.head_first) declare_head();
@@ -122,7 +127,7 @@ class SequenceClassification : public Encoder {
   }
   /// The first token's row, [B, C]; pooled where the pooler is the base's.
   Value base_output() override {
-    const Value first = gather_rows(Encoder::base_output(), trace().batch.cls_index);
+    const Value first = base_output_of({trace().batch.cls_index});
     return names_.in_base ? pooled(first) : first;
   }
   Value head(Value base) override {

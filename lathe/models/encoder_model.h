@@ -5,8 +5,21 @@
 
 #include "lathe/models/family.h"
 #include "lathe/models/task_model.h"
+#include "lathe/nn/layers.h"
+#include "lathe/ops/functional.h"
 
 namespace lathe {
+
+/// Rows of tokens that a layer's result is wanted for.  A classifier reads one row of each sample: the last
+/// layer computes no others behind its attention, in either direction.
+struct TokenRows {
+  Value index;  ///< [B] i32: the row of each sample's token; none: all tokens
+
+  /// x [N, C] → [N, C] or [B, C]
+  Value of(Value x) const { return index ? gather_rows(x, index) : x; }
+  /// Dropout of rows that `of` gave.  That of a sample's first token is the same either way.
+  Value drop(const nn::Dropout& dropout, Value x) const { return index ? dropout.rows(x) : dropout(x); }
+};
 
 /// What the models of all families share: the configuration and what follows from it.
 class EncoderModel : public TaskModel {
@@ -23,14 +36,15 @@ class EncoderModel : public TaskModel {
   double initializer_range() const override { return config_.initializer_range; }
 
  protected:
-  /// x through the layers, [N, C] → [N, C], in segments where the trace computes activations anew.
+  /// x through the layers, [N, C] → [N, C] or the wanted rows of it, in segments where the trace computes
+  /// activations anew.
   template <typename Layer>
-  Value through(const std::vector<Layer>& layers, Value x) const {
+  Value through(const std::vector<Layer>& layers, Value x, const TokenRows& wanted) const {
     for (size_t i = 0; i < layers.size(); ++i) {
       std::optional<SegmentScope> recomputed;
       const int64_t every = trace().recompute_every;
       if (every > 0 && static_cast<int64_t>(i) % every == 0) recomputed.emplace(*x.program);
-      x = layers[i](x);
+      x = layers[i](x, i + 1 == layers.size() ? wanted : TokenRows{});
     }
     return x;
   }

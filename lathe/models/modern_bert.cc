@@ -81,12 +81,12 @@ struct Layer {
         attention_dropout(m, name + ".attn.out_drop", c.attention_probs_dropout_prob),
         mlp_dropout(m, name + ".mlp.drop", c.mlp_dropout) {}
 
-  /// [N, C] → [N, C]
-  Value operator()(Value x) const {
+  /// [N, C] → [N, C], or those of `wanted`
+  Value operator()(Value x, const TokenRows& wanted) const {
     const Value qkv = query_key_value(attention_norm ? (*attention_norm)(x) : x);
-    const Value context = attention(rotary(qkv));
-    const Value attended = add(attention_dropout(attention_output(context)), x);
-    const Value expanded = mlp_dropout(geglu(input_and_gate(mlp_norm(attended))));
+    const Value context = wanted.of(attention(rotary(qkv)));
+    const Value attended = add(wanted.drop(attention_dropout, attention_output(context)), wanted.of(x));
+    const Value expanded = wanted.drop(mlp_dropout, geglu(input_and_gate(mlp_norm(attended))));
     return add(output(expanded), attended);
   }
 };
@@ -115,12 +115,15 @@ class ModernEncoder : public EncoderModel {
         final_norm_(norm_of(*this, c, "model.final_norm")),
         prediction_(*this, c) {}
   /// [N, C]
-  Value base_output() override {
-    const Value words = embedding_norm_(words_(trace().batch.input_ids));
-    return final_norm_(through(layers_, embedding_dropout_(cast(words, trace().dtype))));
-  }
+  Value base_output() override { return base_output_of({}); }
 
  protected:
+  /// [N, C], or the wanted rows of it.
+  Value base_output_of(const TokenRows& wanted) const {
+    const Value words = embedding_norm_(words_(trace().batch.input_ids));
+    return final_norm_(through(layers_, embedding_dropout_(cast(words, trace().dtype)), wanted));
+  }
+
   nn::Embedding words_;
 
  private:
@@ -149,9 +152,8 @@ class ModernClassification : public ModernEncoder {
         output_(*this, "classifier", c.hidden_size, num_labels, last(c)) {}
   /// The first token's row, or the mean of all, [B, C].
   Value base_output() override {
-    const Value tokens = ModernEncoder::base_output();
-    return config_.modern.mean_pooling ? segment_mean(tokens, trace().batch.cu)
-                                       : gather_rows(tokens, trace().batch.cls_index);
+    return config_.modern.mean_pooling ? segment_mean(ModernEncoder::base_output(), trace().batch.cu)
+                                       : base_output_of({trace().batch.cls_index});
   }
   Value head(Value base) override { return cast(output_(dropout_.rows(prediction_(base))), DType::f32); }
 

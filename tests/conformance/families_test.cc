@@ -7,6 +7,7 @@
 
 #include "lathe/backends/register.h"
 #include "lathe/io/json_file.h"
+#include "lathe/ops/ops.h"
 #include "lathe/train/auto_model.h"
 
 namespace lathe {
@@ -134,6 +135,27 @@ TEST_P(Families, ScoresOfATextDoNotDependOnTheTextsBesideIt) {
       EXPECT_EQ(together[static_cast<size_t>(3 * sample + k)], alone[static_cast<size_t>(k)]);
       EXPECT_EQ(turned[static_cast<size_t>(3 * (5 - sample) + k)], alone[static_cast<size_t>(k)]);
     }
+  }
+}
+
+/// Where only first tokens are read, the last layer computes no other row behind its attention; the head, of
+/// two layers, has a row for each sample as well.
+TEST_P(Families, TheLastLayerComputesOnlyTheRowsThatAreRead) {
+  const Loaded l = load(1);
+  const int64_t layers = config_.num_hidden_layers, tokens = 64, rows = 6;
+  const bool pools_all = config_.model_type == "modernbert" && config_.modern.mean_pooling;
+  const bool projects = config_.embedding_size > 0 && config_.embedding_size != config_.hidden_size;
+  const int64_t left_out = pools_all ? 0 : 3;
+  for (const ProgramKind kind : {ProgramKind::kEvaluate, ProgramKind::kStep}) {
+    const auto program = build_program(*l.model.model, kind, {tokens, rows}, 3, {});
+    int64_t of_tokens = 0, of_rows = 0;
+    for (const Node& node : program->nodes()) {
+      if (node.op != &op::linear) continue;
+      const int64_t lines = program->type(node.out[0]).shape[0];
+      of_tokens += lines == tokens, of_rows += lines == rows;
+    }
+    EXPECT_EQ(of_tokens, 4 * layers - left_out + projects);
+    EXPECT_EQ(of_rows, left_out + 2);
   }
 }
 
