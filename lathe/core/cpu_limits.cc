@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
-#include <thread>
 
 #include "lathe/core/cgroups.h"
 
 #if defined(__linux__)
+#include <pthread.h>
 #include <sched.h>
 #elif defined(__APPLE__)
 #include <sys/sysctl.h>
@@ -27,15 +27,17 @@ double quota_in(const std::string& folder, bool v2) {
   return quota / period;
 }
 
-// Whether a list as Linux writes it, "0-7,16", has the number; read as far as it is a list.
-bool lists(const std::string& list, int cpu) {
+// The numbers of a list as Linux writes it, "0-7,16"; read as far as it is a list.
+std::vector<int> listed(const std::string& list) {
+  constexpr int kMostCpus = 1 << 16;
+  std::vector<int> numbers;
   std::istringstream text(list);
   for (int first = 0, last = 0; text >> first; text.ignore()) {
     last = first;
     if (text.peek() == '-' && !(text.ignore() >> last)) break;
-    if (first <= cpu && cpu <= last) return true;
+    for (int i = std::max(first, 0); i <= std::min(last, kMostCpus); ++i) numbers.push_back(i);
   }
-  return false;
+  return numbers;
 }
 
 // How fast a core is beside the others, 1024 for the fastest of a machine; 0 where Linux does not tell.
@@ -59,12 +61,14 @@ int unmasked_cores() {
 }  // namespace
 
 std::vector<int> fast_cores(const std::vector<int>& cpus, const std::string& root) {
-  const std::string list = system_text(root + "/sys/devices/cpu_core/cpus");
+  const std::vector<int> wide = listed(system_text(root + "/sys/devices/cpu_core/cpus"));
   int most = 0;
   for (const int cpu : cpus) most = std::max(most, capacity_of(cpu, root));
   std::vector<int> fast;
   for (const int cpu : cpus)
-    if (most > 0 ? 2 * capacity_of(cpu, root) >= most : lists(list, cpu)) fast.push_back(cpu);
+    if (most > 0 ? 2 * capacity_of(cpu, root) >= most
+                 : std::find(wide.begin(), wide.end(), cpu) != wide.end())
+      fast.push_back(cpu);
   return fast.empty() ? cpus : fast;
 }
 
@@ -104,13 +108,20 @@ std::vector<int> allowed_cores() {
   return fast_cores(cores);
 }
 
-int core_of_this_thread(const std::vector<int>& cores) {
-  const int cpu = sched_getcpu();
-  const std::string siblings = siblings_of(cpu);
-  for (const int core : cores)
-    if (core == cpu || (!siblings.empty() && siblings_of(core) == siblings)) return core;
-  return -1;
+std::vector<int> cores_of_cpus(const std::vector<int>& cores) {
+  std::vector<int> all;
+  for (const int core : cores) {
+    std::vector<int> cpus = listed(siblings_of(core));
+    cpus.push_back(core);
+    for (const int cpu : cpus) {
+      if (static_cast<size_t>(cpu) >= all.size()) all.resize(static_cast<size_t>(cpu) + 1, -1);
+      all[static_cast<size_t>(cpu)] = core;
+    }
+  }
+  return all;
 }
+
+int current_cpu() { return sched_getcpu(); }
 
 bool restrict_to_cpus(const std::vector<int>& cpus) {
   cpu_set_t mask;
@@ -120,13 +131,21 @@ bool restrict_to_cpus(const std::vector<int>& cpus) {
 }
 
 bool pin_to_cpu(int cpu) { return restrict_to_cpus({cpu}); }
+bool pin_to_cpu(std::thread& thread, int cpu) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  CPU_SET(cpu, &mask);
+  return pthread_setaffinity_np(thread.native_handle(), sizeof mask, &mask) == 0;
+}
 
 #else
 
 std::vector<int> allowed_cores() { return {}; }
-int core_of_this_thread(const std::vector<int>&) { return -1; }
+std::vector<int> cores_of_cpus(const std::vector<int>&) { return {}; }
+int current_cpu() { return -1; }
 bool restrict_to_cpus(const std::vector<int>&) { return false; }
 bool pin_to_cpu(int) { return false; }
+bool pin_to_cpu(std::thread&, int) { return false; }
 
 #endif
 

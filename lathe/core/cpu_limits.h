@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace lathe {
@@ -15,9 +16,12 @@ std::vector<int> allowed_cores();
 /// `cpus` has one kind alone.  `root` is put before every path that is read (for tests).
 std::vector<int> fast_cores(const std::vector<int>& cpus, const std::string& root = "");
 
-/// The one of `cores` on which the calling thread runs at this moment; −1: none, or the platform does not
-/// tell.
-int core_of_this_thread(const std::vector<int>& cores);
+/// By number of logical CPU the one of `cores` to which it belongs, −1: none.  Numbers behind the end belong
+/// to none; empty where the platform does not tell.
+std::vector<int> cores_of_cpus(const std::vector<int>& cores);
+
+/// The logical CPU on which the calling thread runs at this moment; −1 where the platform does not tell.
+int current_cpu();
 
 /// CPUs' worth of time that the cgroups of a process and their parents grant, v1 and v2; 0 if unlimited.
 /// `cgroups` and `mounts` are the texts of /proc/self/cgroup and /proc/self/mountinfo; `root` is put before
@@ -35,7 +39,8 @@ int default_threads();
 /// possible.
 bool restrict_to_cpus(const std::vector<int>& cpus);
 
-/// Ties the calling thread to one logical CPU; false where that is not possible.
+/// Ties the calling thread, or another one, to one logical CPU; false where that is not possible.
 bool pin_to_cpu(int cpu);
+bool pin_to_cpu(std::thread& thread, int cpu);
 
 }  // namespace lathe

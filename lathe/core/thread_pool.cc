@@ -58,6 +58,17 @@ struct ThreadPool::State {
     long end = 0;
   };
   std::unique_ptr<Items[]> items;  // of each part
+  // Where workers are tied: the cores of all parts, the caller's that on which it ran last, and of all CPUs.
+  std::vector<int> tied, core_of_cpu;
+
+  // A worker on the caller's core would take turns with it, each of some milliseconds.  The system moves the
+  // caller as it likes: the worker that is tied to its new core gets the one that it left.
+  void leave_the_callers_core() {
+    const auto cpu = static_cast<size_t>(current_cpu());
+    if (cpu >= core_of_cpu.size() || core_of_cpu[cpu] < 0 || core_of_cpu[cpu] == tied[0]) return;
+    const auto met = std::find(tied.begin() + 1, tied.end(), core_of_cpu[cpu]);
+    if (pin_to_cpu(workers[static_cast<size_t>(met - tied.begin() - 1)], tied[0])) std::swap(*met, tied[0]);
+  }
 
   void start_round() {
     round.fetch_add(1, std::memory_order_release);
@@ -70,8 +81,7 @@ struct ThreadPool::State {
     for (std::thread& worker : workers) worker.join();
   }
 
-  void work(int part, int cpu) {
-    if (cpu >= 0) pin_to_cpu(cpu);
+  void work(int part) {
     for (uint32_t seen = 0;; ++seen) {
       await_change(round, seen, spin);
       if (stop) return;
@@ -93,16 +103,9 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   s.items = std::make_unique<State::Items[]>(static_cast<size_t>(s.parts));
   s.finished = std::make_unique<State::Round[]>(static_cast<size_t>(s.parts));
   if (s.parts <= usable) s.spin = kSpin;  // spinning would take the core from a thread that has work
-  // A pool that fills the machine ties its workers to the cores that the caller does not run on: a worker
-  // there would take turns with it, each of some milliseconds.  A smaller one leaves the choice to the
-  // system, which may have to place several pools side by side.  The caller's thread stays as it is.
-  const bool pin = s.parts > 1 && static_cast<size_t>(s.parts) == cores.size();
-  const auto callers = std::find(cores.begin(), cores.end(), core_of_this_thread(cores));
-  if (callers != cores.end()) std::rotate(cores.begin(), callers, cores.end());
   s.workers.reserve(static_cast<size_t>(s.parts - 1));
   try {
-    for (int part = 1; part < s.parts; ++part)
-      s.workers.emplace_back(&State::work, &s, part, pin ? cores[static_cast<size_t>(part)] : -1);
+    for (int part = 1; part < s.parts; ++part) s.workers.emplace_back(&State::work, &s, part);
   } catch (const std::system_error& error) {
     const size_t started = s.workers.size() + 1;
     s.stop_workers();
@@ -111,6 +114,13 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
          "the cgroup limit them",
          s.parts, started, error.what());
   }
+  // A pool that fills the machine ties its workers to cores.  A smaller one leaves the choice to the system,
+  // which may have to place several pools side by side.  The caller's thread stays as it is.
+  if (s.parts == 1 || static_cast<size_t>(s.parts) != cores.size()) return;
+  s.tied = std::move(cores);
+  for (size_t part = 1; part < s.tied.size(); ++part) pin_to_cpu(s.workers[part - 1], s.tied[part]);
+  s.core_of_cpu = cores_of_cpus(s.tied);
+  s.leave_the_callers_core();
 }
 
 ThreadPool::~ThreadPool() { state_->stop_workers(); }
@@ -138,6 +148,7 @@ int ThreadPool::size() const { return state_->parts; }
 void ThreadPool::run(Job job, void* context) {
   State& s = *state_;
   if (s.parts > 1) {
+    s.leave_the_callers_core();
     s.job = job;
     s.context = context;
     s.start_round();

@@ -218,6 +218,22 @@ TEST(ThreadPool, WorkersLeaveTheCallersCoreAlone) {
     EXPECT_TRUE(apart) << "from core " << core;
   }
 }
+
+TEST(ThreadPool, WorkersLeaveTheCoreToWhichTheCallerMoves) {
+  const std::vector<int> cores = allowed_cores();
+  if (cores.size() < 2 || default_threads() != static_cast<int>(cores.size()))
+    GTEST_SKIP() << "wants two cores, and a thread for each";
+  std::thread([&] {
+    ThreadPool pool;
+    for (const int core : {cores.back(), cores.front(), cores.back()}) {
+      ASSERT_TRUE(pin_to_cpu(core));
+      std::vector<int> seen(cores.size());
+      pool.run([&](int part, int) { seen[static_cast<size_t>(part)] = sched_getcpu(); });
+      EXPECT_EQ(seen[0], core);
+      EXPECT_EQ(std::set<int>(seen.begin(), seen.end()).size(), cores.size());
+    }
+  }).join();
+}
 #endif
 
 // Files of a system, below a folder of their own.
