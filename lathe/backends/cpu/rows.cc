@@ -12,6 +12,8 @@ namespace {
 
 /// Sums over rows are cut into this many blocks at most, and into none shorter than this.
 constexpr int64_t kMaxBlocks = 64, kMinBlockRows = 16;
+/// The blocks' sums of so many columns are added up by one thread: a cache line.
+constexpr int64_t kSumsOfALine = 16;
 constexpr int64_t kSquaresBlock = 16384;
 
 int64_t row_blocks(int64_t rows) {
@@ -199,7 +201,7 @@ void Rows::layer_norm_bwd(DType t, Size s, const void* dy, const void* x, const 
                            betas + b * s.cols);
     if (dropped != nullptr) drop(kernels, begin, end, s.cols, *dropped, dx, nullptr, dd);
   });
-  for_shares(pool_, s.cols, blocks, kLine, [&](int64_t begin, int64_t end) {
+  for_shares(pool_, s.cols, blocks, kSumsOfALine, [&](int64_t begin, int64_t end) {
     kernels_.sum_blocks(begin, end, s.cols, blocks, gammas, dgamma);
     kernels_.sum_blocks(begin, end, s.cols, blocks, betas, dbeta);
   });
@@ -215,7 +217,7 @@ void Rows::column_sums(DType t, Size s, const void* x, float* sums, void* worksp
   for_blocks(pool_, s, [&](int64_t b, int64_t begin, int64_t end) {
     of(kernels_, t).column_sums(begin, end, s.cols, x, partial + b * s.cols);
   });
-  for_shares(pool_, s.cols, blocks, kLine, [&](int64_t begin, int64_t end) {
+  for_shares(pool_, s.cols, blocks, kSumsOfALine, [&](int64_t begin, int64_t end) {
     kernels_.sum_blocks(begin, end, s.cols, blocks, partial, sums);
   });
 }
