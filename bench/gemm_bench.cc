@@ -127,7 +127,7 @@ void bench_layer(ThreadPool& pool, Isa isa, const Peak& peak, DType type, int64_
   const Gemm forward{.m = kTokens, .n = out, .k = in, .a_type = type, .c_type = type, .b_transposed = true};
   const Gemm grad_input{.m = kTokens, .n = in, .k = out, .a_type = type, .c_type = type};
   const Gemm grad_weight{
-      .m = out, .n = in, .k = kTokens, .a_type = type, .b_type = type, .a_transposed = true};
+      .m = out, .n = in, .k = kTokens, .a_type = type, .b_type = type, .c_type = type, .a_transposed = true};
   for (const Product& p : {Product{"forward", forward, false},
                            {"forward", forward, true},
                            {"grad_input", grad_input, false},

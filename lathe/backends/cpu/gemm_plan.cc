@@ -11,6 +11,9 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kBlocksOfAThread = 64, kFewestOfAThread = 8;
+// A row or column of operands that a region of c reads costs as much as so many of its sums: it comes from
+// other cores' caches.  Measured on 16 AMX cores, where 16 to 64 are alike (docs/RESULTS.md).
+constexpr int64_t kSumsOfABorder = 32;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -90,18 +93,15 @@ Plan::Plan(Isa isa, const Gemm& product, int threads)
   scratch_bytes = aligned(tiles_waiting * kernel.mr * kernel.nr * static_cast<int64_t>(sizeof(float)));
 }
 
-// The smallest largest region, and among those the most square one.
+// The regions whose largest costs least: sums and what they read.
 void Plan::cut(int threads) {
-  int64_t best_area = INT64_MAX, best_border = INT64_MAX;
+  int64_t best = INT64_MAX;
   for (int rows = 1; rows <= threads; ++rows) {
     if (threads % rows != 0) continue;
     const int64_t m = ceil_div(m_panels, rows) * mr;
     const int64_t n = ceil_div(n_panels, threads / rows) * kernel.nr;
-    if (m * n < best_area || (m * n == best_area && m + n < best_border)) {
-      down = rows;
-      best_area = m * n;
-      best_border = m + n;
-    }
+    const int64_t cost = m * n + kSumsOfABorder * (m + n);
+    if (cost < best) best = cost, down = rows;
   }
   across = threads / down;
 }

@@ -33,7 +33,7 @@ TEST(Gemm, EdgesOfTilesBlocksAndPanels) {
     }
 }
 
-// Blocks are up to 512 columns, 256 to 1024 of k, and rows for a quarter of the second cache: with several
+// Blocks are up to 512 columns, 256 to 4096 of k, and rows for a quarter of the second cache: with several
 // threads fewer, so that each has blocks.
 TEST(Gemm, MoreThanOneBlockInEveryDirection) {
   check(variant(460, 530, 1030, 0));        // f32
@@ -41,6 +41,8 @@ TEST(Gemm, MoreThanOneBlockInEveryDirection) {
   check(variant(300, 515, 1030, 7 + 8));    // transposed a
   check(variant(300, 515, 1030, 7 + 128));  // f16
   check(variant(270, 600, 1030, 1 + 16));   // bf16 x, f32 weight, transposed
+  check(variant(70, 66, 4130, 7));          // bf16, where blocks of k are the longest
+  check(variant(70, 66, 4130, 7 + 8));
 }
 
 // Sixteen threads are four by four, or eight by two.

@@ -4,9 +4,11 @@
 
 // Tiles 0-3 hold 32 x 32 sums, 4 and 5 rows of a, 6 and 7 columns of b: four loads feed four products.
 //
-// The products take 64 cycles a step, the loads that feed them half of that, if b lies in the first cache
-// and a comes from the second past it (hence the streaming loads).  What is left of a step does the vector
-// unit's work: an earlier tile is stored, and the next panel of b fetched.
+// The products take 64 cycles a step, the loads that feed them half of that, as far as b lies in the first
+// cache; a comes from the second past it (hence the streaming loads).  What is left of a step does the vector
+// unit's work: an earlier tile is stored, and the next panel of b fetched.  k is hardly ever cut: sixteen
+// threads wait longer for sums to be stored and loaded again than for long panels of b, and one or two are as
+// fast either way (docs/RESULTS.md).
 
 namespace lathe::cpu {
 namespace {
@@ -92,7 +94,7 @@ const GemmKernel kGemmBf16Amx = {
     .a_group = kStep,
     .b_group = 2,
     .rows_in_place = true,
-    .kc = 512,
+    .kc = 4096,
     .columns = kTileNr,
     .outruns_stores = true,
     .begin = configure_tiles,
