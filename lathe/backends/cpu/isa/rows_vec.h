@@ -75,7 +75,14 @@ inline Floats load(const float* p) {
 inline Floats load(const Bf16* p) {
   Halves x;
   memcpy(&x, p, sizeof x);
+#if defined(__AVX512F__)
+  alignas(64) static const uint16_t kToUpper[32] = {0, 0, 0, 1, 0, 2,  0, 3,  0, 4,  0, 5,  0, 6,  0, 7,
+                                                    0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
+  return bits_as<Floats>(_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, _mm512_load_si512(kToUpper),
+                                                        _mm512_castsi256_si512(bits_as<__m256i>(x))));
+#else
   return bits_as<Floats>(widened(x) << 16);
+#endif
 }
 inline void store(float* p, Floats x) { memcpy(p, &x, sizeof x); }
 /// Rounds to nearest even; NaN stays a quiet NaN.
