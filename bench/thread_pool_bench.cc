@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "lathe/core/error.h"
 #include "lathe/core/thread_pool.h"
 
 using namespace lathe;
@@ -34,7 +35,7 @@ void report(const char* name, ThreadPool& pool, double seconds, F job) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 0);
   const double seconds = argc > 2 ? std::atof(argv[2]) : 0.5;
   report("empty", pool, seconds, [&] { pool.run([](int, int) {}); });
@@ -45,4 +46,7 @@ int main(int argc, char** argv) {
       }
     });
   });
+} catch (const Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 2;
 }

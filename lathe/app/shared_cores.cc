@@ -23,7 +23,7 @@ std::string where(const std::vector<int>& cores) {
 }  // namespace
 
 int share_cores(ProcessGroup& group) {
-  const std::vector<int> cores = allowed_cores();
+  const std::vector<int> cores = compute_cores();
   const int threads = default_threads();
   const std::string mine = where(cores);
   const auto all = group.all_gather(std::as_bytes(std::span(mine))).value();

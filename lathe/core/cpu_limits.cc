@@ -105,7 +105,7 @@ std::vector<int> allowed_cores() {
     seen.push_back(siblings);
     cores.push_back(cpu);
   }
-  return fast_cores(cores);
+  return cores;
 }
 
 std::vector<int> cores_of_cpus(const std::vector<int>& cores) {
@@ -149,12 +149,19 @@ bool pin_to_cpu(std::thread&, int) { return false; }
 
 #endif
 
-int default_threads() {
-  int threads = static_cast<int>(allowed_cores().size());
-  if (threads == 0) threads = unmasked_cores();
+namespace {
+
+// A thread for each of those cores, as far as the quota goes.
+int threads_on(const std::vector<int>& cores) {
+  const int threads = cores.empty() ? unmasked_cores() : static_cast<int>(cores.size());
   const double quota = cgroup_cpus(system_text("/proc/self/cgroup"), system_text("/proc/self/mountinfo"));
-  if (quota > 0) threads = std::min(threads, static_cast<int>(std::ceil(quota)));
-  return std::max(threads, 1);
+  return std::max(quota > 0 ? std::min(threads, static_cast<int>(std::ceil(quota))) : threads, 1);
 }
+
+}  // namespace
+
+std::vector<int> compute_cores() { return fast_cores(allowed_cores()); }
+int default_threads() { return threads_on(compute_cores()); }
+int most_awake_threads() { return threads_on(allowed_cores()); }
 
 }  // namespace lathe

@@ -6,9 +6,11 @@
 namespace lathe {
 
 /// Logical CPUs that the affinity mask of the calling thread allows, one per physical core (hyperthreads left
-/// out: the lowest number of each core), slow cores of hybrid processors left out, ascending.  Empty where
-/// the platform does not tell (macOS).
+/// out: the lowest number of each core), ascending.  Empty where the platform does not tell (macOS).
 std::vector<int> allowed_cores();
+
+/// Those of them that compute, unless more threads are asked for: slow cores of hybrid processors left out.
+std::vector<int> compute_cores();
 
 /// Of `cpus`, those that are no efficiency cores: of ARM's, at least half of the largest cpu_capacity among
 /// them; of Intel's, those that the kernel lists as cpu_core, which compute twice as wide as the others.  A
@@ -31,9 +33,13 @@ double cgroup_cpus(const std::string& cgroups, const std::string& mounts, const 
 /// Beyond what any machine has cores for: a larger number is a slip.
 inline constexpr int kMostThreads = 4096;
 
-/// Threads that compute: one per allowed core (macOS: per performance core), at most the cgroup quota rounded
+/// Threads that compute: one per compute core (macOS: per performance core), at most the cgroup quota rounded
 /// up; at least 1.
 int default_threads();
+
+/// Threads that can be awake at once, none of them in another's way: one per allowed core, slow ones too
+/// (macOS: default_threads()), at most the quota likewise; at least 1.
+int most_awake_threads();
 
 /// The calling thread, and those that it starts, run on these logical CPUs alone; false where that is not
 /// possible.

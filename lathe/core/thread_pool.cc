@@ -97,12 +97,12 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   if (threads > kMostThreads)
     fail(ErrorCode::kUsage, "--threads: found {}, wants at most {} (0: one per core)", threads, kMostThreads);
   State& s = *state_;
-  std::vector<int> cores = allowed_cores();
-  const int usable = default_threads();
-  s.parts = threads > 0 ? threads : usable;
+  std::vector<int> cores = compute_cores();
+  s.parts = threads > 0 ? threads : default_threads();
   s.items = std::make_unique<State::Items[]>(static_cast<size_t>(s.parts));
   s.finished = std::make_unique<State::Round[]>(static_cast<size_t>(s.parts));
-  if (s.parts <= usable) s.spin = kSpin;  // spinning would take the core from a thread that has work
+  if (s.parts <= most_awake_threads())
+    s.spin = kSpin;  // beyond that it would take the core from one with work
   s.workers.reserve(static_cast<size_t>(s.parts - 1));
   try {
     for (int part = 1; part < s.parts; ++part) s.workers.emplace_back(&State::work, &s, part);

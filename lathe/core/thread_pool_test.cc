@@ -187,12 +187,12 @@ TEST(CpuLimits, DefaultIsWithinTheMachine) {
 
 #if defined(__linux__)
 TEST(CpuLimits, AffinityMaskIsHonoured) {
-  const std::vector<int> cores = allowed_cores();
+  const std::vector<int> cores = compute_cores();
   ASSERT_FALSE(cores.empty());
   int seen = 0;
   std::thread([&] {  // the mask belongs to this thread alone
     ASSERT_TRUE(pin_to_cpu(cores.back()));
-    EXPECT_EQ(allowed_cores(), std::vector<int>{cores.back()});
+    EXPECT_EQ(compute_cores(), std::vector<int>{cores.back()});
     seen = default_threads();
   })
       .join();
@@ -200,7 +200,7 @@ TEST(CpuLimits, AffinityMaskIsHonoured) {
 }
 
 TEST(ThreadPool, WorkersLeaveTheCallersCoreAlone) {
-  const std::vector<int> cores = allowed_cores();
+  const std::vector<int> cores = compute_cores();
   if (cores.size() < 2 || default_threads() != static_cast<int>(cores.size()))
     GTEST_SKIP() << "wants two cores, and a thread for each";
   for (const int core : {cores.front(), cores.back()}) {
@@ -220,7 +220,7 @@ TEST(ThreadPool, WorkersLeaveTheCallersCoreAlone) {
 }
 
 TEST(ThreadPool, WorkersLeaveTheCoreToWhichTheCallerMoves) {
-  const std::vector<int> cores = allowed_cores();
+  const std::vector<int> cores = compute_cores();
   if (cores.size() < 2 || default_threads() != static_cast<int>(cores.size()))
     GTEST_SKIP() << "wants two cores, and a thread for each";
   std::thread([&] {
