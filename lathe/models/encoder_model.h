@@ -10,14 +10,14 @@
 
 namespace lathe {
 
-/// Rows of tokens that a layer's result is wanted for.  A classifier reads one row of each sample: the last
-/// layer computes no others behind its attention, in either direction.
+/// Rows of tokens that a layer's result is wanted for.  A classifier reads those of first tokens: its last
+/// layer computes no others behind the attention, in either direction.
 struct TokenRows {
-  Value index;  ///< [B] i32: the row of each sample's token; none: all tokens
+  Value index;  ///< [B] i32: the row of each sample's first token; none: all tokens
 
   /// x [N, C] → [N, C] or [B, C]
   Value of(Value x) const { return index ? gather_rows(x, index) : x; }
-  /// Dropout of rows that `of` gave.  That of a sample's first token is the same either way.
+  /// Dropout of rows that `of` gave; a first token's mask is that of its sample.
   Value drop(const nn::Dropout& dropout, Value x) const { return index ? dropout.rows(x) : dropout(x); }
 };
 
