@@ -3,6 +3,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import tempfile
 import time
 import unittest
@@ -61,9 +62,18 @@ def lathe_launch(ranks, command):
     return [command[0], "launch", "-n", str(ranks), *command[1:]]
 
 
+def free_port():
+    """One that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def mpirun(ranks, command):
-    """Open MPI's launcher: several ranks to a core, also for root, in a container, and without a network."""
+    """Open MPI's launcher: several ranks to a core, also for root, in a container, and without a network.  It tells
+    ranks no MASTER_PORT, and that of other tests' ranks may be the usual one."""
     return ["mpirun", "-n", str(ranks), "--oversubscribe", *(["--allow-run-as-root"] if os.getuid() == 0 else []),
+            "-x", f"MASTER_PORT={free_port()}",
             "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo",
             *command, "--ddp_backend", "mpi"]
 
