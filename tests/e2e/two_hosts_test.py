@@ -119,7 +119,7 @@ class TwoHosts(RanksCase):
         command = self.command(2, "mpi_bits", *train, launch=mpirun)
         command = [word if word != "lo" else "10.77.0.0/24" for word in command]
         command[1:1] = ["--host", ",".join(self.hosts.addresses), "--mca", "plm_rsh_agent", str(agent),
-                        "-x", f"MASTER_ADDR={self.hosts.addresses[0]}", "-x", "MASTER_PORT=29502"]
+                        "-x", f"MASTER_ADDR={self.hosts.addresses[0]}"]
         result = cl.run(["ip", "netns", "exec", self.hosts.names[0], *command])
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual((self.root / "mpi_bits" / "model.safetensors").read_bytes(),
