@@ -78,8 +78,10 @@ struct Layer {
   /// [N, C] → [N, C], or those of `wanted`
   Value operator()(Value x, const TokenRows& wanted) const {
     const Value context = wanted.of(attention(query_key_value(x)));
+    // In front of dropout, whose gradient is then right behind the norm's, and fused into it.
+    const Value residual = wanted.of(x);
     const Value attended =
-        attention_norm(add(wanted.drop(attention_dropout, attention_output(context)), wanted.of(x)));
+        attention_norm(add(wanted.drop(attention_dropout, attention_output(context)), residual));
     const Value expanded = activate(act, intermediate(attended));
     return output_norm(add(wanted.drop(output_dropout, output(expanded)), attended));
   }

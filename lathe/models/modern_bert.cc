@@ -85,7 +85,8 @@ struct Layer {
   Value operator()(Value x, const TokenRows& wanted) const {
     const Value qkv = query_key_value(attention_norm ? (*attention_norm)(x) : x);
     const Value context = wanted.of(attention(rotary(qkv)));
-    const Value attended = add(wanted.drop(attention_dropout, attention_output(context)), wanted.of(x));
+    const Value residual = wanted.of(x);
+    const Value attended = add(wanted.drop(attention_dropout, attention_output(context)), residual);
     const Value expanded = wanted.drop(mlp_dropout, geglu(input_and_gate(mlp_norm(attended))));
     return add(output(expanded), attended);
   }
