@@ -6,13 +6,12 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import time
 import unittest
 
 import command_line as cl
-from ranks import RanksCase, children_of, has_saved, variables_of
+from ranks import RanksCase, children_of, free_port, has_saved, variables_of
 from resume_test import history
 
 HOSTS = "127.0.0.1,somebody@localhost:1"
@@ -23,12 +22,6 @@ case $host in *unknown*) echo "ssh: Could not resolve hostname" >&2; exit 255 ;;
 case $host in notices) exit 1 ;; crashes) sleep 0.5; kill -SEGV $$ ;; esac
 exec env -i PATH="$PATH" sh -c "$*"
 """
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return str(probe.getsockname()[1])
 
 
 def descendants(pid):
@@ -53,7 +46,7 @@ class LaunchHosts(RanksCase):
         cls.environment = {**os.environ, "LATHE_SSH": f"{ssh}", "HF_TOKEN": "hf_secret", "LATHE_ODD": "a'b \"c\" $d"}
 
     def hosts_command(self, name, *more, hosts=HOSTS, ranks=2, flag="--hosts"):
-        port = free_port()
+        port = str(free_port())
         return self.command(ranks, name, *more, "--ddp_backend", "ring",
                             launch=lambda _, words: [words[0], "launch", flag, str(hosts), "--master_port", port,
                                                      *words[1:]])

@@ -65,7 +65,7 @@ def lathe_launch(ranks, command):
 def free_port():
     """One that nobody listens on at this moment."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind(("", 0))
         return probe.getsockname()[1]
 
 
