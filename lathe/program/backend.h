@@ -65,6 +65,9 @@ struct Impl {
   /// Runs beside all that follows, behind the nodes of its kind alone, until one of its outputs is read (an
   /// exchange between processes).  Its tensors keep their places to the end of the program.
   bool own_queue = false;
+  /// Outputs that may be written where an input lies that nothing reads any more; of the inputs of one output
+  /// the first such one is taken.  What is written to stays near the thread that has just read it.
+  std::vector<InPlace> may_overwrite = {};
   /// Not empty: used only where a self-test has found it right and faster than the parts of its op
   /// (kernel_verdicts.h); names what that verdict holds for.
   std::string key = {};

@@ -10,7 +10,11 @@ namespace {
 class Roots {
  public:
   explicit Roots(const Program& program)
-      : program_(program), up_(program.values().size()), offset_(up_.size()), joined_(up_.size()) {
+      : program_(program),
+        up_(program.values().size()),
+        offset_(up_.size()),
+        joined_(up_.size()),
+        whole_(up_.size()) {
     for (size_t i = 0; i < up_.size(); ++i) up_[i] = static_cast<int>(i);
     for (const Node& node : program.nodes()) visit(node);
   }
@@ -29,6 +33,10 @@ class Roots {
     for (; up(id) != id; id = up(id)) total += offset_[static_cast<size_t>(id)];
     return total;
   }
+  /// A value with memory of its own that is no whole of others.
+  bool simple(int id) const { return up(id) == id && !whole_[static_cast<size_t>(id)]; }
+  /// From now on `id`, which is simple, lies where `under` does.
+  void lay_over(int id, int under) { link(id, under, 0); }
 
  private:
   int up(int id) const { return up_[static_cast<size_t>(id)]; }
@@ -45,6 +53,7 @@ class Roots {
       link(node.out[0], node.in[0], static_cast<size_t>(node.attrs.i("offset")) * element);
     }
     if (node.op->aliasing != Aliasing::kConcat) return;
+    whole_[static_cast<size_t>(node.out[0])] = true;
     size_t at = 0;
     for (int id : node.in) {
       const int whole = root(id);  // another one than id where id updates it in place
@@ -59,7 +68,7 @@ class Roots {
   const Program& program_;
   std::vector<int> up_;
   std::vector<size_t> offset_;
-  std::vector<bool> joined_;
+  std::vector<bool> joined_, whole_;
 };
 
 /// Node indices, inclusive.
@@ -129,6 +138,29 @@ std::vector<Lifetime> lifetimes(const Program& program, const Selection& selecti
   }
   for (const auto& [name, id] : program.outputs()) touch(id, end);
   return of;
+}
+
+/// Lays outputs over inputs of the same node that nothing reads any more, where implementations bear it.
+void overwrite(const Program& program, const Selection& selection, Roots& roots) {
+  std::vector<Lifetime> lives = lifetimes(program, selection, roots);
+  const auto life = [&](int id) -> Lifetime& { return lives[static_cast<size_t>(id)]; };
+  const auto bytes = [&](int id) { return bytes_of(program.type(id)); };
+  for (int n = 0; n < static_cast<int>(selection.size()); ++n) {
+    const Node& node = program.nodes()[static_cast<size_t>(n)];
+    for (const InPlace& pair : selection[static_cast<size_t>(n)]->may_overwrite) {
+      const int in = node.in[static_cast<size_t>(pair.in)], out = node.out[static_cast<size_t>(pair.out)];
+      if (in < 0 || !roots.simple(out)) continue;
+      const int under = roots.root(in);
+      const auto lies_there = [&](int id) { return id >= 0 && roots.root(id) == under; };
+      const bool is_free = roots.simple(under) && life(under).last == n && life(out).first == n &&
+                           program.values()[static_cast<size_t>(under)].kind == ValueKind::kTemp &&
+                           std::ranges::count_if(node.in, lies_there) == 1 &&
+                           std::ranges::none_of(node.out, lies_there);
+      if (!is_free || bytes(in) != bytes(out) || bytes(under) != bytes(out)) continue;
+      life(under).extend(life(out));
+      roots.lay_over(out, under);
+    }
+  }
 }
 
 std::vector<Block> blocks_of(const Program& program, const Selection& selection, const Roots& roots) {
@@ -212,7 +244,8 @@ size_t assign_offsets(std::vector<Block>& values, std::vector<Block>& workspaces
 }  // namespace
 
 MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment) {
-  const Roots roots(program);
+  Roots roots(program);
+  overwrite(program, selection, roots);
   std::vector<Block> blocks = blocks_of(program, selection, roots);
   std::vector<Block> workspaces = workspaces_of(program, selection);
   std::vector<Block> held = held_of(program, selection);

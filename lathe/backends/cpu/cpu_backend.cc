@@ -63,7 +63,6 @@ class CpuExecutable : public Executable {
       outputs_.push_back({address(id), bytes_of(program.type(id)), program.is_of_last_run(o)});
       for (auto& ring : ring_) ring.emplace_back(outputs_[o].of_last_run ? 0 : outputs_[o].bytes);
     }
-    const std::vector<bool> read = program.read();
     for (size_t n = 0; n < selection.size(); ++n) {
       const auto* impl = static_cast<const CpuImpl*>(selection[n]);
       if (impl->run == nullptr) continue;  // a view
@@ -72,7 +71,6 @@ class CpuExecutable : public Executable {
       call.workspace = bindings.arena.data + plan.workspaces[n];
       for (int id : node.in) call.in.push_back(address(id));
       for (int id : node.out) call.out.push_back(address(id));
-      call.out_is_read = node.out.empty() || read[static_cast<size_t>(node.out[0])];
       if (const auto use = packed_use(node, program, impl->isa)) {
         const auto state = parameters(use->state);
         call.packed_weight = state->copy(*use, impl->isa);
@@ -343,6 +341,7 @@ class CpuBackend : public Backend {
     impl.name = std::move(name);
     impl.isa = isa;
     impl.run = entry.run;
+    impl.may_overwrite = entry.may_overwrite;
     if (entry.accepts != nullptr) impl.accepts = entry.accepts;
     if (entry.workspace_bytes != nullptr)
       impl.workspace_bytes = [f = entry.workspace_bytes, isa, threads = pool_.size()](

@@ -22,7 +22,6 @@ struct Call {
   std::shared_ptr<PackedState> parameters = {};
   int64_t origin = 0;
   bool out_is_cold = false;       ///< of out[0]: cold_memory.h
-  bool out_is_read = true;        ///< of out[0]: else it need not be written
   const Blas* blas = nullptr;     ///< of blas_entries
   ProcessGroup* group = nullptr;  ///< of all_reduce, all_gather; null: this process is alone
 
@@ -52,13 +51,14 @@ struct CpuImpl : Impl {
 /// Implementations of one op, best first.
 using Implementations = std::vector<CpuImpl>;
 
-/// One entry of a family's table: an op, how to run it, and its workspace.  It becomes one CpuImpl per
-/// instruction set.
+/// One entry of a family's table: an op, how to run it, its workspace, and which inputs its outputs may lie
+/// over (Impl::may_overwrite).  It becomes one CpuImpl per instruction set.
 struct Entry {
   const OpDef* op;
   void (*run)(const Call&);
   size_t (*workspace_bytes)(const Node&, const Program&, Isa, int threads) = nullptr;
   bool (*accepts)(const Node&, const Program&) = nullptr;
+  std::vector<InPlace> may_overwrite = {};
 };
 
 /// The tables, one per family.

@@ -86,18 +86,19 @@ void run_mean_bwd(const Call& c) {
 }  // namespace
 
 std::vector<Entry> elementwise_entries() {
-  return {{&op::add, binary<&Rows::add>},
-          {&op::mul, binary<&Rows::mul>},
-          {&op::scale, run_scale},
+  const std::vector<InPlace> x = {{0, 0}}, a_or_b = {{0, 0}, {0, 1}};
+  return {{.op = &op::add, .run = binary<&Rows::add>, .may_overwrite = a_or_b},
+          {.op = &op::mul, .run = binary<&Rows::mul>, .may_overwrite = a_or_b},
+          {.op = &op::scale, .run = run_scale, .may_overwrite = x},
           {&op::cast, run_cast},
-          {&op::relu, unary<&Rows::relu>},
-          {&op::relu_bwd, binary<&Rows::relu_bwd>},
-          {&op::tanh, unary<&Rows::tanh>},
-          {&op::tanh_bwd, binary<&Rows::tanh_bwd>},
-          {&op::gelu, unary<&Rows::gelu>},
-          {&op::gelu_bwd, binary<&Rows::gelu_bwd>},
+          {.op = &op::relu, .run = unary<&Rows::relu>, .may_overwrite = x},
+          {.op = &op::relu_bwd, .run = binary<&Rows::relu_bwd>, .may_overwrite = a_or_b},
+          {.op = &op::tanh, .run = unary<&Rows::tanh>, .may_overwrite = x},
+          {.op = &op::tanh_bwd, .run = binary<&Rows::tanh_bwd>, .may_overwrite = a_or_b},
+          {.op = &op::gelu, .run = unary<&Rows::gelu>, .may_overwrite = x},
+          {.op = &op::gelu_bwd, .run = binary<&Rows::gelu_bwd>, .may_overwrite = a_or_b},
           {&op::geglu, run_geglu},
-          {&op::geglu_bwd, run_geglu_bwd},
+          {.op = &op::geglu_bwd, .run = run_geglu_bwd, .may_overwrite = {{0, 1}}},
           {&op::mean, run_mean, mean_workspace},
           {&op::mean_bwd, run_mean_bwd}};
 }

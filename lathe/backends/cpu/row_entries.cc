@@ -117,18 +117,27 @@ void run_scatter_add_rows(const Call& c) {
 }  // namespace
 
 std::vector<Entry> row_entries() {
-  return {{&op::layer_norm, run_layer_norm},
-          {&op::layer_norm_bwd, run_layer_norm_bwd<false>, layer_norm_bwd_workspace},
-          {&op::layer_norm_dropout_bwd, run_layer_norm_bwd<true>, layer_norm_bwd_workspace},
-          {&op::add_layer_norm, run_add_layer_norm},
-          {&op::dropout_add_layer_norm, run_dropout_add_layer_norm},
-          {&op::embed_layer_norm, run_embed_layer_norm},
-          {&op::dropout, run_dropout},
-          {&op::rotary, run_rotary, rotary_workspace},
-          {&op::segment_mean, run_segment_mean, segment_mean_workspace},
-          {&op::segment_mean_bwd, run_segment_mean_bwd},
-          {&op::gather_rows, run_gather_rows},
-          {&op::scatter_add_rows, run_scatter_add_rows, scatter_workspace}};
+  // sum over x; where the residual is not wanted any more, the norm over that
+  const std::vector<InPlace> sum_and_norm = {{0, 0}, {1, 1}};
+  return {
+      {.op = &op::layer_norm, .run = run_layer_norm, .may_overwrite = {{0, 0}}},
+      {.op = &op::layer_norm_bwd,
+       .run = run_layer_norm_bwd<false>,
+       .workspace_bytes = layer_norm_bwd_workspace,
+       .may_overwrite = {{0, 0}, {0, 1}}},
+      {.op = &op::layer_norm_dropout_bwd,
+       .run = run_layer_norm_bwd<true>,
+       .workspace_bytes = layer_norm_bwd_workspace,
+       .may_overwrite = {{0, 0}, {3, 1}}},
+      {.op = &op::add_layer_norm, .run = run_add_layer_norm, .may_overwrite = sum_and_norm},
+      {.op = &op::dropout_add_layer_norm, .run = run_dropout_add_layer_norm, .may_overwrite = sum_and_norm},
+      {&op::embed_layer_norm, run_embed_layer_norm},
+      {.op = &op::dropout, .run = run_dropout, .may_overwrite = {{0, 0}}},
+      {&op::rotary, run_rotary, rotary_workspace},
+      {&op::segment_mean, run_segment_mean, segment_mean_workspace},
+      {&op::segment_mean_bwd, run_segment_mean_bwd},
+      {&op::gather_rows, run_gather_rows},
+      {&op::scatter_add_rows, run_scatter_add_rows, scatter_workspace}};
 }
 
 }  // namespace lathe::cpu
