@@ -17,7 +17,8 @@ NAVIGATION = [
     ("Use", [("users", "Using Lathe"), ("flags", "Every flag"), ("hub", "The Hub"), ("distributed", "Several processes"),
              ("apple", "Apple silicon")]),
     ("Program", [("python", "Python"), ("cpp", "C++")]),
-    ("More", [("RESULTS", "Figures"), ("developers", "Developers"), ("add_an_op", "Adding an op"),
+    ("More", [("RESULTS", "Figures"), ("results_cpu", "Figures: CPUs"), ("results_cuda", "Figures: GPUs"),
+              ("results_mlx", "Figures: MLX"), ("developers", "Developers"), ("add_an_op", "Adding an op"),
               ("add_a_device", "Adding a device"), ("changelog", "Changelog")]),
 ]
 STYLE = """

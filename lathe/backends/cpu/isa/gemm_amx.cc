@@ -8,7 +8,7 @@
 // cache; a comes from the second past it (hence the streaming loads).  What is left of a step does the vector
 // unit's work: an earlier tile is stored, and the next panel of b fetched.  k is hardly ever cut: sixteen
 // threads wait longer for sums to be stored and loaded again than for long panels of b, and one or two are as
-// fast either way (docs/RESULTS.md).
+// fast either way (docs/results_cpu.md).
 
 namespace lathe::cpu {
 namespace {
