@@ -15,7 +15,8 @@ constexpr int64_t kLine = 64;
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 PackedB layout_b(const GemmKernel& kernel, DType compute, int64_t n, int64_t k) {
-  PackedB layout{kernel.bf16 ? DType::bf16 : DType::f32, kernel.nr, kernel.b_group};
+  PackedB layout{kernel.bf16 ? DType::bf16 : DType::f32, kernel.nr, kernel.b_columns, kernel.a_group,
+                 kernel.b_group};
   layout.k_padded = ceil_div(k, kernel.a_group) * kernel.a_group;
   layout.bytes =
       static_cast<size_t>(ceil_div(n, kernel.nr) * kernel.nr * layout.k_padded) * size_of(layout.type);
@@ -39,20 +40,38 @@ void sum_lines(const Plan& p, const Piece& piece, float* sums, bool first) {
   p.column_sums(&lines);
 }
 
-// Packs the panels of one matrix that fall to `part`: all panels × blocks of k are dealt out in order.
-// `block_sums`, of a (transposed), or null: takes the sums over each block of kPackedLines k, [block][m], of
-// lines that are in the cache anyway.
-void pack_share(const Plan& p, const Packing& packing, int64_t first_panel, int part, int parts,
-                float* block_sums) {
-  const Pieces pieces(packing, {first_panel, ceil_div(packing.lines, packing.panel)}, {0, packing.k_padded});
-  const Share mine = share(pieces.count(), part, parts);
-  for (long i = mine.begin; i < mine.end; ++i) {
-    pieces.pack(i, first_panel);
-    if (block_sums == nullptr) continue;
-    const Piece piece = pieces[i];
-    sum_lines(p, piece, block_sums + piece.k.begin / kPackedLines * p.g.m, true);
+// What is packed before the products, of both operands, in pieces: any part of them holds as large a part of
+// each operand, and of k where lines run across the panels, so that threads pack the rows that they have
+// written.
+class PackedBefore {
+ public:
+  /// `block_sums`, of a (transposed), or null: takes the sums over each block of kPackedLines k, [block][m],
+  /// of lines that are in the cache anyway.
+  PackedBefore(const Plan& plan, char* a, char* b, float* block_sums)
+      : p_(plan),
+        block_sums_(block_sums),
+        a_packing_(plan.packing_of_a(a)),
+        b_packing_(plan.packing_of_b(b)),
+        a_(a_packing_, {plan.first_packed, plan.a_bytes > 0 ? plan.m_panels : plan.first_packed},
+           {0, plan.k_padded}),
+        b_(b_packing_, {0, plan.b_bytes > 0 ? plan.n_panels : 0}, {0, plan.k_padded}) {}
+
+  long count() const { return a_.count() + b_.count(); }
+  void pack(long i) const {
+    const long of_a = i * a_.count() / count(), next = (i + 1) * a_.count() / count();
+    if (next == of_a) return b_.pack(i - of_a, 0);
+    a_.pack(of_a, p_.first_packed);
+    if (block_sums_ == nullptr) return;
+    const Piece piece = a_[of_a];
+    sum_lines(p_, piece, block_sums_ + piece.k.begin / kPackedLines * p_.g.m, true);
   }
-}
+
+ private:
+  const Plan& p_;
+  float* block_sums_;
+  Packing a_packing_, b_packing_;
+  Pieces a_, b_;
+};
 
 // Adds up the blocks, for the columns that fall to `part`.
 void add_block_sums(const Plan& p, const float* block_sums, int part, int parts) {
@@ -224,7 +243,7 @@ class OneThread {
     f(0, 1);
   }
   int size() const { return 1; }
-  void deal(long total) { total_ = total; }
+  void deal(long total) { total_ = total, next_ = 0; }
   long next_item(int) { return next_ < total_ ? next_++ : -1; }
 
  private:
@@ -241,11 +260,12 @@ void run_gemm(Pool& pool, const Plan& p, void* workspace) {
       p.g.a_sums == nullptr || p.a_own()
           ? nullptr
           : reinterpret_cast<float*>(own + static_cast<size_t>(pool.size()) * p.thread_bytes());
-  if (p.a_bytes + p.b_bytes > 0)
-    pool.run([&](int part, int parts) {
-      if (p.a_bytes > 0) pack_share(p, p.packing_of_a(a), p.first_packed, part, parts, block_sums);
-      if (p.b_bytes > 0) pack_share(p, p.packing_of_b(b), 0, part, parts, nullptr);
+  if (const PackedBefore packed(p, a, b, block_sums); packed.count() > 0) {
+    pool.deal(packed.count());
+    pool.run([&](int part, int) {
+      for (long i; (i = pool.next_item(part)) >= 0;) packed.pack(i);
     });
+  }
   const char* packed_b = p.g.b_packed ? static_cast<const char*>(p.g.b) : b;
   const Blocks blocks(p, pool.size());
   pool.deal(blocks.count());
@@ -302,6 +322,7 @@ void pack_b(Isa isa, const PackedB& layout, int64_t n, int64_t k, DType type, co
                         k,
                         layout.k_padded,
                         layout.width,
+                        layout.columns,
                         layout.group,
                         layout.rounded,
                         static_cast<char*>(out),

@@ -64,19 +64,20 @@ void gemm(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace);
 /// like.
 void gemm_single_thread(Isa isa, const Gemm& g, void* workspace);
 
-/// How a packed b lies in memory: columns in panels of `width`, k in groups: [panel][k /
-/// group][width][group], zero beyond n and k.  So AdamW can write the copies of the weights that the products
-/// read.
+/// How a packed b lies in memory: columns in panels of `width`, in which `columns` lie together over `depth`
+/// of k, and those in groups: [panel][k / depth][width / columns][depth / group][columns][group], zero beyond
+/// n and k.  So AdamW can write the copies of the weights that the products read.
 struct PackedB {
   DType type = DType::f32;  // of an element: f32 or bf16
-  int width = 0, group = 0;
+  int width = 0, columns = 0, depth = 0, group = 0;
   int64_t k_padded = 0;
   size_t bytes = 0;
   DType rounded = DType::f32;  // what the values of f32 elements are rounded to
 
   /// Where b[k][n] lies, in elements.
   int64_t index(int64_t k, int64_t n) const {
-    return (n / width) * width * k_padded + (k / group) * width * group + (n % width) * group + k % group;
+    return n / width * width * k_padded + k / depth * width * depth + n % width / columns * columns * depth +
+           k % depth / group * columns * group + n % columns * group + k % group;
   }
 };
 
@@ -85,7 +86,7 @@ PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k);
 
 /// Packs b ([k,n], or [n,k] if transposed; f32 or what the layout is for) to `out` (layout.bytes, aligned to
 /// 64), within the calling thread: the part with first_n ≤ n < last_n and first_k ≤ k < last_k.  Begins are
-/// multiples of the layout's width and group; ends too, or those of b.
+/// multiples of the layout's width and depth; ends too, or those of b.
 struct PartOfB {
   int64_t first_n, last_n, first_k, last_k;
 };

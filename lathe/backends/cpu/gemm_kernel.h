@@ -30,7 +30,7 @@ struct GemmTile {
   const void* a;         ///< [k / a_group][mr][a_group], or rows in place
   int64_t a_row_bytes;   ///< from row to row of a group; used by kernels that read rows in place
   int64_t a_step_bytes;  ///< from group to group of a
-  const void* b;         ///< [k / b_group][nr][b_group]
+  const void* b;         ///< a panel of b
   int64_t k;             ///< a multiple of both groups
   float* acc;            ///< [mr][nr], aligned to 64; i32 in a kernel of integers
   int rows;              ///< the first `rows` ≤ mr rows of acc are wanted
@@ -74,7 +74,8 @@ struct GemmQuantize {
   int32_t* offsets;  ///< [panel]: a_shift · Σ values
 };
 
-/// Packs one panel: dst[k_padded / group][panel][group], zero beyond `width` and `k`.
+/// Packs one panel: of a dst[k_padded / group][panel][group], of b as GemmKernel says; zero beyond `width`
+/// and `k`.
 struct GemmPack {
   const void* src;
   GemmType src_type;
@@ -83,6 +84,7 @@ struct GemmPack {
   int64_t width;  ///< ≤ panel
   int64_t k, k_padded;
   int panel, group;
+  int columns;     ///< of b: as in GemmKernel, each together; of a: panel
   GemmType round;  ///< an f32 destination takes f32 values rounded to this
   bool streams;    ///< dst may be written past the caches, until `fence`
   void* dst;
@@ -99,9 +101,12 @@ struct ColumnSums {
 
 /// What one instruction set offers for one type of packed element.
 struct GemmKernel {
-  bool bf16;              ///< packed elements are bf16, else f32
-  int mr, nr;             ///< the micro-tile
-  int a_group, b_group;   ///< consecutive k that lie together; a_group is a multiple of b_group
+  bool bf16;             ///< packed elements are bf16, else f32
+  int mr, nr;            ///< the micro-tile
+  int a_group, b_group;  ///< consecutive k that lie together; a_group is a multiple of b_group
+  /// Columns that lie together in a panel of b, which is [k / a_group][nr / columns][a_group /
+  /// b_group][columns][b_group]; where they are nr, that is [k / b_group][nr][b_group].
+  int b_columns;
   bool rows_in_place;     ///< the tile reads bf16 rows of a where they lie
   bool any_rows = false;  ///< the tile takes a_step_bytes of any number of rows, and as long as it has rows
   int kc;                 ///< k of a block at most (a b panel of it stays in L1 or L2); a multiple of a_group

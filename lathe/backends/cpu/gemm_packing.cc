@@ -26,6 +26,7 @@ void pack_piece(const Packing& p, int64_t panel, int64_t first_packed, int64_t f
   pack.k = std::min(last_k, p.k) - first_k;
   pack.k_padded = (last_k < p.k ? last_k : p.k_padded) - first_k;
   pack.panel = p.panel;
+  pack.columns = p.columns;
   pack.group = p.group;
   pack.round = kernel_type(p.round);
   pack.streams = p.streams;

@@ -21,7 +21,7 @@ struct Packing {
   int64_t ld;
   bool along_k;
   int64_t lines, k, k_padded;  ///< lines: rows of a or columns of b
-  int panel, group;
+  int panel, columns, group;   ///< as in GemmPack
   DType round;
   char* dst;
   bool streams = false;  ///< dst is not read soon

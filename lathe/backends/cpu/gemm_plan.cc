@@ -107,13 +107,13 @@ void Plan::cut(int threads) {
 }
 
 Packing Plan::packing_of_a(char* dst) const {
-  return {kernel, g.a,      g.a_type, g.lda,          !g.a_transposed, g.m,
-          g.k,    k_padded, mr,       kernel.a_group, compute,         dst};
+  return {kernel,   g.a, g.a_type, g.lda,          !g.a_transposed, g.m, g.k,
+          k_padded, mr,  mr,       kernel.a_group, compute,         dst};
 }
 
 Packing Plan::packing_of_b(char* dst) const {
-  return {kernel, g.b,      g.b_type,  g.ldb,          g.b_transposed, g.n,
-          g.k,    k_padded, kernel.nr, kernel.b_group, compute,        dst};
+  return {kernel,   g.b,       g.b_type,         g.ldb,          g.b_transposed, g.n, g.k,
+          k_padded, kernel.nr, kernel.b_columns, kernel.b_group, compute,        dst};
 }
 
 Blocks::Blocks(const Plan& p, int parts) : p_(p) {

@@ -97,7 +97,7 @@ void PackedState::cut() {
     overlapping_ |= w.offset < covered;
     covered = std::max(covered, w.offset + w.rows * w.cols);
     for (; last < copies_.size() && copies_[last]->use.same_place(w); ++last)
-      step = std::lcm(step, std::lcm(copies_[last]->layout.width, copies_[last]->layout.group));
+      step = std::lcm(step, std::lcm(copies_[last]->layout.width, copies_[last]->layout.depth));
     for (int64_t row = 0; row < w.rows; row += step)
       pieces_.push_back(
           {w.offset + row * w.cols, w.offset + std::min(row + step, w.rows) * w.cols, first, last});

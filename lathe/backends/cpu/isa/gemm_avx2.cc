@@ -46,6 +46,7 @@ const GemmKernel kGemmF32Avx2 = {
     .nr = kNr,
     .a_group = 1,
     .b_group = 1,
+    .b_columns = kNr,
     .rows_in_place = false,
     .kc = 256,
     .columns = 512,

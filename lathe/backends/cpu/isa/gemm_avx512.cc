@@ -56,6 +56,7 @@ const GemmKernel kGemmF32Avx512 = {
     .nr = kNr,
     .a_group = 1,
     .b_group = 1,
+    .b_columns = kNr,
     .rows_in_place = false,
     .any_rows = true,
     .kc = 1024,

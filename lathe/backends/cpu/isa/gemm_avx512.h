@@ -92,18 +92,48 @@ void store_rows_as(const GemmStore* s, int begin, int end) {
   }
 }
 
-// Rows [begin, end) of a store.
-inline void store_rows(const GemmStore* s, int begin, int end) {
-  constexpr GemmType kF32 = GemmType::kF32, kBf16 = GemmType::kBf16, kF16 = GemmType::kF16;
-  const bool whole = s->cols % 16 == 0;
-  if (s->c_type == kF32)
-    whole ? store_rows_as<kF32, true>(s, begin, end) : store_rows_as<kF32, false>(s, begin, end);
-  else if (s->c_type == kBf16)
-    whole ? store_rows_as<kBf16, true>(s, begin, end) : store_rows_as<kBf16, false>(s, begin, end);
-  else
-    whole ? store_rows_as<kF16, true>(s, begin, end) : store_rows_as<kF16, false>(s, begin, end);
+#if defined(__AVX512BF16__)
+// Rows of 32 bf16 that are cache lines: half as many stores.
+template <bool kBias, bool kAddend>
+void store_lines(const GemmStore* s, int begin, int end) {
+  const __m512 bias = kBias ? _mm512_loadu_ps(s->bias) : _mm512_setzero_ps();
+  const __m512 bias2 = kBias ? _mm512_loadu_ps(s->bias + 16) : _mm512_setzero_ps();
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t at = i * s->ldc * 2;
+    __m512 first = _mm512_loadu_ps(s->acc + i * s->acc_ld),
+           second = _mm512_loadu_ps(s->acc + i * s->acc_ld + 16);
+    if (kBias) first = _mm512_add_ps(first, bias), second = _mm512_add_ps(second, bias2);
+    if (kAddend) {
+      const __m512i more = _mm512_loadu_si512(static_cast<const char*>(s->addend) + at);
+      first = _mm512_add_ps(first, widen_bf16(_mm512_castsi512_si256(more)));
+      second = _mm512_add_ps(second, widen_bf16(_mm512_extracti64x4_epi64(more, 1)));
+    }
+    const __m512i line = (__m512i)_mm512_cvtne2ps_pbh(second, first);
+    char* const to = static_cast<char*>(s->c) + at;
+    if (s->streams)
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), line);
+    else
+      _mm512_store_si512(to, line);
+  }
 }
-[[maybe_unused]] void store(const GemmStore* s) { store_rows(s, 0, s->rows); }
+#endif
+
+// What stores rows [begin, end) of such a store.
+inline auto store_rows_of(const GemmStore* s) -> void (*)(const GemmStore*, int begin, int end) {
+  constexpr GemmType kF32 = GemmType::kF32, kBf16 = GemmType::kBf16, kF16 = GemmType::kF16;
+#if defined(__AVX512BF16__)
+  if (s->c_type == kBf16 && s->cols == 32 && s->ldc % 32 == 0 &&
+      reinterpret_cast<uintptr_t>(s->c) % 64 == 0) {
+    if (s->addend != nullptr) return s->bias != nullptr ? store_lines<true, true> : store_lines<false, true>;
+    return s->bias != nullptr ? store_lines<true, false> : store_lines<false, false>;
+  }
+#endif
+  const bool whole = s->cols % 16 == 0;
+  if (s->c_type == kF32) return whole ? store_rows_as<kF32, true> : store_rows_as<kF32, false>;
+  if (s->c_type == kBf16) return whole ? store_rows_as<kBf16, true> : store_rows_as<kBf16, false>;
+  return whole ? store_rows_as<kF16, true> : store_rows_as<kF16, false>;
+}
+[[maybe_unused]] void store(const GemmStore* s) { store_rows_of(s)(s, 0, s->rows); }
 // After the tiles of a job: streamed stores become visible in order.
 [[maybe_unused]] void end_stores() { _mm_sfence(); }
 
@@ -153,9 +183,13 @@ inline void pack_block(const Source& source, const GemmPack* p, int64_t k, int64
     if (!kAlong) return source.template across<kWhole>((k + i) * kWord, w, lines);
     return (lines >> i & 1) == 0 ? _mm512_setzero_si512() : source.template along_k<kWhole>(w + i, k * kWord);
   };
+  // Registers of words follow each other, or lie in rows of the panel.
+  const bool follow = kRows || p->columns < p->panel;
+  int32_t* const first = dst + k * p->panel + (follow ? w * 16 : w);
+  const int64_t step = follow ? 16 : p->panel;
   // What a panel of less than 16 words writes beyond it the next k overwrites.
   const auto put = [&](int i, __m512i words) {
-    int32_t* const to = kRows ? dst + (k * p->panel / 16 + w + i) * 16 : dst + (k + i) * p->panel + w;
+    int32_t* const to = first + i * step;
     if (kFull || (kRows ? w + i < p->panel : k + 16 < k_words))
       store_packed(to, streams, words);
     else if (!kRows && k + i < k_words)

@@ -62,6 +62,7 @@ const GemmKernel kGemmBf16Avx512Bf16 = {
     .nr = kNr,
     .a_group = 2,
     .b_group = 2,
+    .b_columns = kNr,
     .rows_in_place = false,
     .any_rows = true,
     .kc = 1024,

@@ -28,7 +28,7 @@ void tile_of(const GemmTile* t) {
       _tile_loadd(3, below + 16, kAccBytes);
     }
   }
-  Meanwhile<int8_store_rows, kStep> meanwhile(t);
+  Meanwhile<int8_store_rows_of, kStep> meanwhile(t);
   const char* a = static_cast<const char*>(t->a);
   const char* a_below = a + 16 * t->a_row_bytes;
   const char* b = static_cast<const char*>(t->b);
@@ -61,6 +61,7 @@ const GemmKernel kGemmInt8Amx = {
     .nr = kTileNr,
     .a_group = kStep,
     .b_group = 4,
+    .b_columns = kTileNr,
     .rows_in_place = true,
     .kc = 768,
     .columns = kTileNr,

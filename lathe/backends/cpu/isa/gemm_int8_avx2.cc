@@ -50,6 +50,7 @@ const GemmKernel kGemmInt8Avx2 = {
     .nr = kNr,
     .a_group = kWord,
     .b_group = kWord,
+    .b_columns = kNr,
     .rows_in_place = true,
     .kc = 512,
     .columns = 512,

@@ -19,6 +19,7 @@ const GemmKernel kGemmInt8Avx512 = {
     .nr = kNr,
     .a_group = Dot::kWord,
     .b_group = Dot::kWord,
+    .b_columns = kNr,
     .rows_in_place = true,
     .kc = 512,
     .columns = 512,

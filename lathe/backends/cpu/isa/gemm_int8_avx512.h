@@ -29,6 +29,9 @@ inline void int8_store_rows(const GemmStore* s, int begin, int end) {
     }
   }
 }
+inline auto int8_store_rows_of(const GemmStore*) -> void (*)(const GemmStore*, int begin, int end) {
+  return int8_store_rows;
+}
 [[maybe_unused]] void int8_store(const GemmStore* s) { int8_store_rows(s, 0, s->rows); }
 
 // A tile of kRows x 32 sums.  Dot: adds the products of the words of two registers.

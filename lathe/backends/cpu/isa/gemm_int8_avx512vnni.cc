@@ -18,6 +18,7 @@ const GemmKernel kGemmInt8Avx512Vnni = {
     .nr = kNr,
     .a_group = Dot::kWord,
     .b_group = Dot::kWord,
+    .b_columns = kNr,
     .rows_in_place = true,
     .kc = 1024,
     .columns = 512,

@@ -51,6 +51,7 @@ const GemmKernel kGemmInt8Neon = {
     .nr = kNr,
     .a_group = kGroup,
     .b_group = 1,
+    .b_columns = kNr,
     .rows_in_place = true,
     .kc = 512,
     .columns = 512,

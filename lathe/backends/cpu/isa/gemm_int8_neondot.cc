@@ -50,6 +50,7 @@ const GemmKernel kGemmInt8NeonDot = {
     .nr = kNr,
     .a_group = kGroup,
     .b_group = kWord,
+    .b_columns = kNr,
     .rows_in_place = true,
     .kc = 1024,
     .columns = 512,

@@ -25,6 +25,7 @@ const GemmKernel kGemmInt8Portable = {
     .nr = kNr,
     .a_group = 1,
     .b_group = 1,
+    .b_columns = kNr,
     .rows_in_place = true,
     .kc = 1024,
     .columns = 512,

@@ -67,6 +67,7 @@ const GemmKernel kGemmBf16NeonBf16 = {
     .nr = kNr,
     .a_group = kGroup,
     .b_group = kGroup,
+    .b_columns = kNr,
     .rows_in_place = false,
     .kc = 512,
     .columns = 512,
