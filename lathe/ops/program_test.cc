@@ -193,6 +193,35 @@ TEST(MemoryPlan, WhatEndsLateKeepsItsWorkspaceAndGivesInputsFree) {
   for (const int late : {2, 3, 5}) expect_no_overlap(late, Late::kEnd);
 }
 
+/// A chain of 256 bytes a value, in which each node reads and writes 512.
+TEST(MemoryPlan, WhatLiesApartTakesNoMemoryThatWasJustInUse) {
+  for (const int steps : {0, 1, 3, 20}) {
+    Program p;
+    Value x = p.input("x", {DType::f32, {64}});
+    std::vector<Value> values;
+    for (int i = 0; i < 12; ++i) values.push_back(x = relu(x));
+    p.output("y", x);
+    Impl impl;
+    impl.workspace_bytes = [](const Node&, const Program&) { return size_t{256}; };
+    impl.apart = static_cast<size_t>(512 * steps);
+    const MemoryPlan plan = plan_memory(p, Selection(p.nodes().size(), &impl), 64);
+    std::vector<std::pair<size_t, int>> used;  // a place, and the last node that reads what is there
+    int again = 0;
+    for (int n = 0; n < 12; ++n) {
+      const size_t output = plan.places[static_cast<size_t>(values[static_cast<size_t>(n)].id)].offset;
+      const size_t workspace = plan.workspaces[static_cast<size_t>(n)];
+      for (const auto& [place, last] : used) {
+        if (place != output && place != workspace) continue;
+        ++again;
+        EXPECT_GT(n - last, steps) << n;
+      }
+      used.emplace_back(output, n + 1);
+      used.emplace_back(workspace, n);
+    }
+    EXPECT_EQ(again > 0, steps < 12) << steps;
+  }
+}
+
 TEST(MemoryPlan, OneKindOfLateNodesDoesNotWaitForAnother) {
   const auto gives_free = [](Late other) {  // whether something lies where x was
     Program p;

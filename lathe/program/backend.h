@@ -68,6 +68,8 @@ struct Impl {
   /// Outputs that may be written where an input lies that nothing reads any more; of the inputs of one output
   /// the first such one is taken.  What is written to stays near the thread that has just read it.
   std::vector<InPlace> may_overwrite = {};
+  /// Outputs and workspace lie where nothing has lain while the nodes before read and wrote so many bytes.
+  size_t apart = 0;
   /// Not empty: used only where a self-test has found it right and faster than the parts of its op
   /// (kernel_verdicts.h); names what that verdict holds for.
   std::string key = {};

@@ -117,8 +117,27 @@ std::vector<int> last_beside(const Program& program, const Selection& selection)
   return beside;
 }
 
-/// When each value's memory is in use, by value; of parts their own, of wholes what is of no part.
-std::vector<Lifetime> lifetimes(const Program& program, const Selection& selection, const Roots& roots) {
+/// The node from which on nothing else lies where each node's outputs and workspace will (Impl::apart).
+std::vector<int> kept_free_from(const Program& program, const Selection& selection) {
+  std::vector<int> first(program.nodes().size());
+  std::vector<size_t> before{0};  // bytes that the nodes before each one read and write
+  for (size_t n = 0; n < first.size(); ++n) {
+    const Node& node = program.nodes()[n];
+    const size_t here = before.back(), apart = std::min(selection[n]->apart, here);
+    first[n] =
+        static_cast<int>(std::lower_bound(before.begin(), before.end(), here - apart) - before.begin());
+    size_t bytes = 0;
+    for (const std::vector<int>* ids : {&node.in, &node.out})
+      for (const int id : *ids) bytes += id < 0 ? 0 : bytes_of(program.type(id));
+    before.push_back(here + bytes);
+  }
+  return first;
+}
+
+/// When each value's memory is in use, by value; of parts their own, of wholes what is of no part.  `from`:
+/// the node from which on it is kept free for what each node writes; empty: that node.
+std::vector<Lifetime> lifetimes(const Program& program, const Selection& selection, const Roots& roots,
+                                const std::vector<int>& from = {}) {
   const int end = static_cast<int>(program.nodes().size());
   const std::vector<int> beside = last_beside(program, selection);
   std::vector<Lifetime> of(program.values().size(), Lifetime{end});
@@ -129,6 +148,8 @@ std::vector<Lifetime> lifetimes(const Program& program, const Selection& selecti
     const Node& node = program.nodes()[static_cast<size_t>(n)];
     const Impl& impl = *selection[static_cast<size_t>(n)];
     const bool reads_late = impl.own_queue || impl.late == Late::kNode;
+    if (!from.empty())
+      for (const int id : node.out) touch(id, from[static_cast<size_t>(n)]);
     for (const int at : {n, beside[static_cast<size_t>(n)]}) {
       for (int id : node.in)
         if (id >= 0 && (at == n || reads_late)) touch(id, at);
@@ -164,7 +185,8 @@ void overwrite(const Program& program, const Selection& selection, Roots& roots)
 }
 
 std::vector<Block> blocks_of(const Program& program, const Selection& selection, const Roots& roots) {
-  const std::vector<Lifetime> lives = lifetimes(program, selection, roots);
+  const std::vector<Lifetime> lives =
+      lifetimes(program, selection, roots, kept_free_from(program, selection));
   std::vector<Block> blocks;
   std::vector<size_t> block_of(lives.size());
   for (size_t id = 0; id < lives.size(); ++id) {
@@ -188,13 +210,13 @@ std::vector<Block> blocks_of(const Program& program, const Selection& selection,
 }
 
 std::vector<Block> workspaces_of(const Program& program, const Selection& selection) {
-  const std::vector<int> beside = last_beside(program, selection);
+  const std::vector<int> beside = last_beside(program, selection), from = kept_free_from(program, selection);
   std::vector<Block> blocks;
   for (size_t n = 0; n < selection.size(); ++n) {
     if (!selection[n]->workspace_bytes) continue;
     const size_t bytes = selection[n]->workspace_bytes(program.nodes()[n], program);
     const int node = static_cast<int>(n);
-    if (bytes > 0) blocks.push_back({node, bytes, 0, {node, beside[n]}, {}});
+    if (bytes > 0) blocks.push_back({node, bytes, 0, {from[n], beside[n]}, {}});
   }
   return blocks;
 }

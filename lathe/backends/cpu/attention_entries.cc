@@ -72,7 +72,11 @@ bool accepts(const Node& node, const Program& program) {
 
 std::vector<Entry> attention_entries() {
   return {{&op::attention, run_attention, forward_workspace, accepts},
-          {&op::attention_bwd, run_attention_bwd, backward_workspace, accepts}};
+          {.op = &op::attention_bwd,
+           .run = run_attention_bwd,
+           .workspace_bytes = backward_workspace,
+           .accepts = accepts,
+           .apart = true}};
 }
 
 }  // namespace lathe::cpu

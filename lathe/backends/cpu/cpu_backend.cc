@@ -21,6 +21,10 @@ namespace {
 constexpr size_t kAlignment = 64;
 constexpr size_t kPiece = size_t{1} << 20;         // of a copy
 constexpr size_t kWorthAsking = size_t{64} << 20;  // below: asking takes longer than it tells
+// A line that three other cores have read costs the next one that writes it some 50 ns, until that much other
+// memory has passed the caches (docs/results_cpu.md).
+constexpr int kSharers = 4;
+constexpr size_t kApart = 400'000'000;
 
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -342,6 +346,7 @@ class CpuBackend : public Backend {
     impl.isa = isa;
     impl.run = entry.run;
     impl.may_overwrite = entry.may_overwrite;
+    impl.apart = entry.apart && pool_.size() >= kSharers ? kApart : 0;
     if (entry.accepts != nullptr) impl.accepts = entry.accepts;
     if (entry.workspace_bytes != nullptr)
       impl.workspace_bytes = [f = entry.workspace_bytes, isa, threads = pool_.size()](

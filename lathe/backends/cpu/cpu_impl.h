@@ -52,13 +52,15 @@ struct CpuImpl : Impl {
 using Implementations = std::vector<CpuImpl>;
 
 /// One entry of a family's table: an op, how to run it, its workspace, and which inputs its outputs may lie
-/// over (Impl::may_overwrite).  It becomes one CpuImpl per instruction set.
+/// over (Impl::may_overwrite).  `apart`: it writes much beside that, which has a price where other threads
+/// have just read (Impl::apart).  It becomes one CpuImpl per instruction set.
 struct Entry {
   const OpDef* op;
   void (*run)(const Call&);
   size_t (*workspace_bytes)(const Node&, const Program&, Isa, int threads) = nullptr;
   bool (*accepts)(const Node&, const Program&) = nullptr;
   std::vector<InPlace> may_overwrite = {};
+  bool apart = false;
 };
 
 /// The tables, one per family.

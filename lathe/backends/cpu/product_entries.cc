@@ -125,13 +125,23 @@ void run_int8(const Call& c) {
 
 std::vector<Entry> product_entries() {
   return {{&op::linear, run_product<forward>, workspace<forward>},
-          {&op::linear_bwd_input, run_product<input_gradient>, workspace<input_gradient>},
+          {.op = &op::linear_bwd_input,
+           .run = run_product<input_gradient>,
+           .workspace_bytes = workspace<input_gradient>,
+           .apart = true},
           {.op = &op::linear_bwd_input_add,
            .run = run_product<input_gradient>,
            .workspace_bytes = workspace<input_gradient>,
-           .may_overwrite = {{0, 2}}},
-          {&op::linear_bwd_weight, run_product<weight_gradient>, workspace<weight_gradient>},
-          {&op::linear_bwd_weight_cast, run_product<weight_gradient>, workspace<weight_gradient>},
+           .may_overwrite = {{0, 2}},
+           .apart = true},
+          {.op = &op::linear_bwd_weight,
+           .run = run_product<weight_gradient>,
+           .workspace_bytes = workspace<weight_gradient>,
+           .apart = true},
+          {.op = &op::linear_bwd_weight_cast,
+           .run = run_product<weight_gradient>,
+           .workspace_bytes = workspace<weight_gradient>,
+           .apart = true},
           {&op::linear_int8, run_int8, int8_workspace, int8_accepts}};
 }
 

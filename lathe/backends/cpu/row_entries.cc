@@ -137,7 +137,10 @@ std::vector<Entry> row_entries() {
       {&op::segment_mean, run_segment_mean, segment_mean_workspace},
       {&op::segment_mean_bwd, run_segment_mean_bwd},
       {&op::gather_rows, run_gather_rows},
-      {&op::scatter_add_rows, run_scatter_add_rows, scatter_workspace}};
+      {.op = &op::scatter_add_rows,
+       .run = run_scatter_add_rows,
+       .workspace_bytes = scatter_workspace,
+       .apart = true}};
 }
 
 }  // namespace lathe::cpu
