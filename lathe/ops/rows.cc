@@ -98,6 +98,10 @@ const OpDef scatter_add_rows{
                 {"repeats-" + d, {{6, 33}, {6}}, {{"rows", int64_t{9}}, {"dtype", d}}, {{8, 0, 8, 8, 3, 0}}});
             all.push_back(
                 {"wide-" + d, {{3, 768}, {3}}, {{"rows", int64_t{40}}, {"dtype", d}}, {{11, 39, 11}}});
+            all.push_back({"large-" + d,
+                           {{40, 17}, {40}},
+                           {{"rows", int64_t{3000}}, {"dtype", d}},
+                           {many_ids(40, 3000)}});
             all.push_back({"few-rows-" + d,
                            {{700, 24}, {700}},
                            {{"rows", int64_t{3}}, {"dtype", d}},

@@ -1,7 +1,11 @@
 #include "lathe/backends/cpu/memory.h"
 
 #include <sys/mman.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +39,23 @@ std::shared_ptr<std::byte> allocate_zeroed(size_t bytes) {
   if (data == nullptr) return nullptr;
   std::memset(data, 0, padded);
   return {data, [](std::byte* p) { std::free(p); }};
+}
+
+void write_zeros(void* to, size_t bytes) {
+#if defined(__SSE2__)
+  char* at = static_cast<char*>(to);
+  const size_t before =
+      std::min(bytes, (kCacheLine - reinterpret_cast<uintptr_t>(to) % kCacheLine) % kCacheLine);
+  char* const end = at + before + (bytes - before) / kCacheLine * kCacheLine;
+  std::memset(at, 0, before);
+  for (at += before; at < end; at += kCacheLine)
+    for (size_t i = 0; i < kCacheLine; i += sizeof(__m128i))
+      _mm_stream_si128(reinterpret_cast<__m128i*>(at + i), _mm_setzero_si128());
+  std::memset(end, 0, (bytes - before) % kCacheLine);
+  _mm_sfence();  // other threads see them behind what this one does next
+#else
+  std::memset(to, 0, bytes);
+#endif
 }
 
 }  // namespace lathe::cpu

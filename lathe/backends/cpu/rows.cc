@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "lathe/backends/cpu/memory.h"
 #include "lathe/backends/cpu/rows_shares.h"
 #include "lathe/core/philox.h"
 
@@ -15,6 +16,7 @@ constexpr int64_t kMaxBlocks = 64, kMinBlockRows = 16;
 /// The blocks' sums of so many columns are added up by one thread: a cache line.
 constexpr int64_t kSumsOfALine = 16;
 constexpr int64_t kSquaresBlock = 16384;
+constexpr int64_t kSmallTable = 1024;  // rows
 
 int64_t row_blocks(int64_t rows) {
   return std::clamp<int64_t>((rows + kMinBlockRows - 1) / kMinBlockRows, 1, kMaxBlocks);
@@ -299,7 +301,13 @@ void Rows::scatter_add_rows(DType from, DType to, Size s, const void* dy, const 
       std::byte* row = at(dtable, v * s.cols + c_begin, to);
       const int64_t count = first[v + 1] - first[v];
       if (count == 0) {
-        std::memset(row, 0, static_cast<size_t>(c_end - c_begin) * size_of(to));
+        if (table_rows < kSmallTable) {
+          std::memset(row, 0, static_cast<size_t>(c_end - c_begin) * size_of(to));
+          continue;
+        }
+        const int64_t zero = v;
+        while (v + 1 < v_end && first[v + 2] == first[v + 1]) ++v;
+        write_zeros(row, static_cast<size_t>((v + 1 - zero) * s.cols) * size_of(to));
         continue;
       }
       const StorageKernels& kernels = of(kernels_, from);
@@ -313,7 +321,6 @@ void Rows::scatter_add_rows(DType from, DType to, Size s, const void* dy, const 
     }
   };
   // a small table is cut by columns, because all of dy may meet in one row
-  constexpr int64_t kSmallTable = 1024;
   if (table_rows < kSmallTable) {
     for_shares(pool_, s.cols, s.rows + table_rows, kLine,
                [&](int64_t begin, int64_t end) { sum_range(0, table_rows, begin, end); });
