@@ -137,7 +137,9 @@ class Step {
 };
 
 int run(int argc, char** argv) {
-  const auto argument = [&](int i, int other) { return argc > i ? std::atoi(argv[i]) : other; };
+  const auto argument = [&](int i, int other) {
+    return argc > i ? std::max(std::min(1, other), std::atoi(argv[i])) : other;
+  };
   ThreadPool pool(argument(1, 0));
   const int64_t tokens = argument(2, 1024), layers = argument(3, 12);
   const int rounds = argument(4, 10);
@@ -152,9 +154,8 @@ int run(int argc, char** argv) {
   for (const bool apart : {false, true})
     for (int pass = 0; pass < 3; ++pass)
       fmt::print(
-          "{{\"bench\":\"step_products\",\"isa\":\"{}\",\"threads\":{},\"tokens\":{},\"layers\":{},\"pass\":"
-          "\"{}\","
-          "\"workspace\":\"{}\",\"median_ms\":{:.3f},\"gflops\":{:.1f}}}\n",
+          "{{\"bench\":\"step_products\",\"isa\":\"{}\",\"threads\":{},\"tokens\":{},\"layers\":{},"
+          "\"pass\":\"{}\",\"workspace\":\"{}\",\"median_ms\":{:.3f},\"gflops\":{:.1f}}}\n",
           name_of(chosen_isa()), pool.size(), tokens, layers, kPasses[pass], apart ? "apart" : "one",
           median(times[apart][pass]) * 1e3, 1e-9 * step.flop() / median(times[apart][pass]));
   return 0;

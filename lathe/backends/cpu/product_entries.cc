@@ -1,4 +1,6 @@
 // The matrix products: linear and its backward products.
+#include <utility>
+
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/gemm.h"
 #include "lathe/backends/cpu/gemm_int8.h"
@@ -70,6 +72,11 @@ void run_product(const Call& c) {
 }
 
 template <Gemm (*kDescribe)(const Node&, const Program&)>
+Entry backward(const OpDef& op, std::vector<InPlace> may_overwrite = {}) {
+  return {&op, run_product<kDescribe>, workspace<kDescribe>, nullptr, std::move(may_overwrite), true};
+}
+
+template <Gemm (*kDescribe)(const Node&, const Program&)>
 bool blas_accepts(const Node& node, const Program& program) {
   return blas_takes(kDescribe(node, program));
 }
@@ -125,23 +132,10 @@ void run_int8(const Call& c) {
 
 std::vector<Entry> product_entries() {
   return {{&op::linear, run_product<forward>, workspace<forward>},
-          {.op = &op::linear_bwd_input,
-           .run = run_product<input_gradient>,
-           .workspace_bytes = workspace<input_gradient>,
-           .apart = true},
-          {.op = &op::linear_bwd_input_add,
-           .run = run_product<input_gradient>,
-           .workspace_bytes = workspace<input_gradient>,
-           .may_overwrite = {{0, 2}},
-           .apart = true},
-          {.op = &op::linear_bwd_weight,
-           .run = run_product<weight_gradient>,
-           .workspace_bytes = workspace<weight_gradient>,
-           .apart = true},
-          {.op = &op::linear_bwd_weight_cast,
-           .run = run_product<weight_gradient>,
-           .workspace_bytes = workspace<weight_gradient>,
-           .apart = true},
+          backward<input_gradient>(op::linear_bwd_input),
+          backward<input_gradient>(op::linear_bwd_input_add, {{0, 2}}),
+          backward<weight_gradient>(op::linear_bwd_weight),
+          backward<weight_gradient>(op::linear_bwd_weight_cast),
           {&op::linear_int8, run_int8, int8_workspace, int8_accepts}};
 }
 

@@ -4,12 +4,12 @@
 
 // Tiles 0-3 hold 32 x 32 sums, 4 and 5 rows of a, 6 and 7 columns of b: four loads feed four products.
 //
-// The products take 64 cycles a step, the loads that feed them 80 from the second cache: each waits for the
-// tile that it overwrites, so a step loads for the next one, each tile right behind the products that read it
-// last.  What is left of a step does the vector unit's work: an earlier tile is stored, and the next panel of
-// b fetched.  A tile of b is 16 lines in a row; so would be one of a, but its rows are read in place.  k is
-// hardly ever cut: sixteen threads wait longer for sums to be stored and loaded again than for long panels of
-// b, and one or two are as fast either way (docs/results_cpu.md).
+// The products take 64 cycles a step, the loads that feed them 80 from the second cache. A step loads for the
+// next one, each tile right behind the products that read it last: most of all where a core is shared.  What
+// is left of a step does the vector unit's work: an earlier tile is stored, and the next panel of b fetched.
+// A tile of b is 16 lines in a row; so would be one of a, but its rows are read in place.  k is hardly ever
+// cut: sixteen threads wait longer for sums to be stored and loaded again than for long panels of b, and one
+// or two are as fast either way (docs/results_cpu.md).
 
 namespace lathe::cpu {
 namespace {
