@@ -345,6 +345,28 @@ TEST(MemoryPlan, AnOutputLiesOverAnInputThatNothingReadsAnyMore) {
   EXPECT_NE(beside.places[static_cast<size_t>(b.id)].offset, beside.places[static_cast<size_t>(a.id)].offset);
 }
 
+TEST(MemoryPlan, AnOutputThatNothingReadsLeavesTheInputToTheNext) {
+  for (const bool sum_is_read : {false, true}) {
+    Program p;
+    const Type type{DType::f32, {4, 64}}, one{DType::f32, {64}};
+    const Value x = relu(p.input("x", type)), r = p.input("r", type);
+    const std::vector<Value> out = p.emit(op::add_layer_norm, {x, r, p.input("gamma", one), Value{}});
+    p.output("y", relu(out[1]));
+    if (sum_is_read) p.output("sum", relu(out[0]));
+    Impl impl;
+    impl.may_overwrite = {{0, 0}, {1, 0}};
+    Selection selection(p.nodes().size(), &impl);
+    const Impl apart;
+    selection[0] = &apart;
+    for (size_t n = 2; n < selection.size(); ++n) selection[n] = &apart;
+    const MemoryPlan plan = plan_memory(p, selection, 64);
+    const auto at = [&](Value v) { return plan.places[static_cast<size_t>(v.id)].offset; };
+    EXPECT_EQ(at(out[0]) == at(x), sum_is_read);
+    EXPECT_EQ(at(out[1]) == at(x), !sum_is_read);
+    EXPECT_NE(at(out[0]), at(out[1]));
+  }
+}
+
 TEST(MemoryPlan, ValuesThatLieOverOthersMeetNothingElse) { expect_no_overlap(0, Late::kNode, {{0, 0}}); }
 
 TEST(Program, EveryOpSaysHowManyInputsItWants) {

@@ -66,7 +66,8 @@ struct Impl {
   /// exchange between processes).  Its tensors keep their places to the end of the program.
   bool own_queue = false;
   /// Outputs that may be written where an input lies that nothing reads any more; of the inputs of one output
-  /// the first such one is taken.  What is written to stays near the thread that has just read it.
+  /// the first such one is taken, and none for an output that nothing reads.  What is written to stays near
+  /// the thread that has just read it.
   std::vector<InPlace> may_overwrite = {};
   /// Outputs and workspace lie where nothing has lain while the nodes before read and wrote so many bytes.
   size_t apart = 0;

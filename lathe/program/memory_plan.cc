@@ -170,7 +170,8 @@ void overwrite(const Program& program, const Selection& selection, Roots& roots)
     const Node& node = program.nodes()[static_cast<size_t>(n)];
     for (const InPlace& pair : selection[static_cast<size_t>(n)]->may_overwrite) {
       const int in = node.in[static_cast<size_t>(pair.in)], out = node.out[static_cast<size_t>(pair.out)];
-      if (in < 0 || !roots.simple(out)) continue;
+      const bool is_read = life(out).last > n;
+      if (in < 0 || !is_read || !roots.simple(out)) continue;
       const int under = roots.root(in);
       const auto lies_there = [&](int id) { return id >= 0 && roots.root(id) == under; };
       const bool is_free = roots.simple(under) && life(under).last == n && life(out).first == n &&

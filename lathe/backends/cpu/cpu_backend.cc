@@ -67,6 +67,7 @@ class CpuExecutable : public Executable {
       outputs_.push_back({address(id), bytes_of(program.type(id)), program.is_of_last_run(o)});
       for (auto& ring : ring_) ring.emplace_back(outputs_[o].of_last_run ? 0 : outputs_[o].bytes);
     }
+    const std::vector<bool> read = program.read();
     for (size_t n = 0; n < selection.size(); ++n) {
       const auto* impl = static_cast<const CpuImpl*>(selection[n]);
       if (impl->run == nullptr) continue;  // a view
@@ -75,6 +76,7 @@ class CpuExecutable : public Executable {
       call.workspace = bindings.arena.data + plan.workspaces[n];
       for (int id : node.in) call.in.push_back(address(id));
       for (int id : node.out) call.out.push_back(address(id));
+      call.out_is_read = read[static_cast<size_t>(node.out[0])];
       if (const auto use = packed_use(node, program, impl->isa)) {
         const auto state = parameters(use->state);
         call.packed_weight = state->copy(*use, impl->isa);

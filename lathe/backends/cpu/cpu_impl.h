@@ -22,6 +22,7 @@ struct Call {
   std::shared_ptr<PackedState> parameters = {};
   int64_t origin = 0;
   bool out_is_cold = false;       ///< of out[0]: cold_memory.h
+  bool out_is_read = true;        ///< of out[0]: else it need not be written
   const Blas* blas = nullptr;     ///< of blas_entries
   ProcessGroup* group = nullptr;  ///< of all_reduce, all_gather; null: this process is alone
 

@@ -29,25 +29,28 @@ void run_layer_norm(const Call& c) {
       .layer_norm(c.in_type(0).dtype, size_of_input(c, 0), c.in[0], norm_of(c, 1, 1), c.out[0]);
 }
 
+/// Where a sum goes whose norm is output 1: it becomes that in place where nothing else reads it.
+std::byte* sum_of(const Call& c) { return c.out[c.out_is_read ? 0 : 1]; }
+
 void run_add_layer_norm(const Call& c) {
   Rows(c.pool, c.isa)
       .add_layer_norm(c.in_type(0).dtype, size_of_input(c, 0), nullptr, c.in[0], c.in[1], norm_of(c, 2, 2),
-                      c.out[0], c.out[1]);
+                      sum_of(c), c.out[1]);
 }
 
 void run_dropout_add_layer_norm(const Call& c) {
   const Rows::Dropped dropped = dropped_of(c, 2);
   Rows(c.pool, c.isa)
       .add_layer_norm(c.in_type(0).dtype, size_of_input(c, 0), &dropped, c.in[0], c.in[1], norm_of(c, 5, 2),
-                      c.out[0], c.out[1]);
+                      sum_of(c), c.out[1]);
 }
 
 void run_embed_layer_norm(const Call& c) {
   const float* tables[] = {c.input<float>(0), c.input<float>(2), c.input<float>(4)};
   const int32_t* ids[] = {c.input<int32_t>(1), c.input<int32_t>(3), c.input<int32_t>(5)};
   Rows(c.pool, c.isa)
-      .embed_layer_norm(size_of_value(c.out_type(0)), tables, ids, norm_of(c, 6, 2), c.output<float>(0),
-                        c.output<float>(1));
+      .embed_layer_norm(size_of_value(c.out_type(0)), tables, ids, norm_of(c, 6, 2),
+                        reinterpret_cast<float*>(sum_of(c)), c.output<float>(1));
 }
 
 size_t layer_norm_bwd_workspace(const Node& node, const Program& program, Isa, int) {
@@ -117,8 +120,9 @@ void run_scatter_add_rows(const Call& c) {
 }  // namespace
 
 std::vector<Entry> row_entries() {
-  // sum over x; where the residual is not wanted any more, the norm over that
-  const std::vector<InPlace> sum_and_norm = {{0, 0}, {1, 1}};
+  // The sum over x, which no other thread has read; where nothing reads the sum, the norm.  The residual is
+  // an operand of products: many threads have read it, and its lines cost those who write them.
+  const std::vector<InPlace> sum_and_norm = {{0, 0}, {1, 0}, {1, 1}};
   return {
       {.op = &op::layer_norm, .run = run_layer_norm, .may_overwrite = {{0, 0}}},
       {.op = &op::layer_norm_bwd,

@@ -219,15 +219,19 @@ TEST(FusedRows, AreTheirKernelsOneAfterAnother) {
       const Rows::Dropped dropped{dropout_rule(1, 2, 3, 0.1), samples.data(), nullptr};
       const auto run = [&](ThreadPool& pool, bool fused) {
         Tensors out{{t, n}, {t, n}, {DType::f32, rows}, {DType::f32, rows},
-                    {t, n}, {t, n}, {DType::f32, cols}, {DType::f32, cols}};
+                    {t, n}, {t, n}, {DType::f32, cols}, {DType::f32, cols},
+                    x};
         const Rows k(pool, isa);
         const Rows::Norm norm{gamma.f32(), beta.f32(), 1e-5f, out[2].f32(), out[3].f32()};
         void *sum = out[0].data(), *y = out[1].data(), *dx = out[4].data(), *dd = out[5].data();
         if (fused) {
           k.add_layer_norm(t, s, nullptr, x.data(), r.data(), norm, sum, y);
+          void* x_and_y = out[8].data();  // the sum is kept nowhere
+          k.add_layer_norm(t, s, nullptr, x_and_y, r.data(), norm, x_and_y, x_and_y);
         } else {
           k.add(t, n, x.data(), r.data(), sum);
           k.layer_norm(t, s, sum, norm, y);
+          out[8] = out[1];
         }
         Workspace workspace(Rows::layer_norm_bwd_workspace_bytes(s));
         k.layer_norm_bwd(t, s, dy.data(), sum, norm.gamma, norm.mean, norm.rstd, dx, out[6].f32(),
