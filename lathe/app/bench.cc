@@ -52,7 +52,7 @@ const std::vector<BenchFlag>& flags() {
       {{"--profile", "", "also the milliseconds of each op"}, nullptr},
       {{"--plan", "", "the same as `lathe bench plan`"}, nullptr},
       {{"--json", "", "JSON lines instead of tables"}, nullptr},
-      {{"--html", "FILE", "also writes a page with tables and charts"}, nullptr},
+      {{"--html", "FILE", "also writes a page with tables and charts; of step with --profile"}, nullptr},
   };
   return list;
 }
@@ -120,7 +120,8 @@ BenchSettings settings_of(const Bench& bench, const Options& options) {
   s.seq = whole_number(options, "--seq", s.seq, 3);
   s.steps = whole_number(options, "--steps", s.steps, 1);
   s.epochs = whole_number(options, "--epochs", s.epochs, 1);
-  s.profile = options.has("--profile");
+  const bool page_of_step = options.has("--html") && bench.run == bench_step;  // else it has nothing to draw
+  s.profile = options.has("--profile") || page_of_step;
   s.recompute = options.has("--gradient_checkpointing");
   if (options.has("--batch")) {
     s.batches.clear();

@@ -129,6 +129,10 @@ class Bench(unittest.TestCase):
             self.assertIn("linear_bwd_weight", html)
             self.assertNotIn("<script", html)
             self.assertEqual([p.name for p in page.parent.iterdir()], ["page.html"])  # no temporary file stays
+            self.bench("step", *MODEL, "--batch", "2", "--seq", "16", "--steps", "2", "--html", str(page))
+            html = page.read_text(encoding="utf-8")
+            self.assertIn("<svg", html)
+            self.assertIn("adamw", html)
 
     def test_the_comparison_says_what_is_not_installed(self):
         result = cl.run([sys.executable, "-I", "-S", str(cl.ROOT / "bench" / "against_torch.py"), "--lathe", cl.program()])
