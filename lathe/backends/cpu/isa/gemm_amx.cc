@@ -1,4 +1,5 @@
 #include "lathe/backends/cpu/isa/amx_tiles.h"
+#include "lathe/backends/cpu/isa/fastest_way.h"
 #include "lathe/backends/cpu/isa/gemm_avx512.h"
 #include "lathe/backends/cpu/isa/gemm_meanwhile.h"
 
@@ -10,6 +11,10 @@
 // A tile of b is 16 lines in a row; so would be one of a, but its rows are read in place.  k is hardly ever
 // cut: sixteen threads wait longer for sums to be stored and loaded again than for long panels of b, and one
 // or two are as fast either way (docs/results_cpu.md).
+//
+// Rows of a and lines of b can be fetched into the first cache a step before they are loaded.  That is mostly
+// faster where a core is shared and slower where it is whole; which of the two it is changes many times a
+// second, so each thread finds out which way is the fastest.  The sums are the same.
 
 namespace lathe::cpu {
 namespace {
@@ -22,8 +27,15 @@ void end() {
   end_stores();
 }
 
-// kBelow: more than 16 rows.
-template <bool kBelow>
+// Eight rows of a tile, into the first cache.  Always inline: the compiler takes a call of what only fetches
+// for one without effect, and drops it.
+[[gnu::always_inline]] inline void fetch_rows(const char* first, int64_t pitch) {
+#pragma GCC unroll 8
+  for (int row = 0; row < 8; ++row) _mm_prefetch(first + row * pitch, _MM_HINT_T0);
+}
+
+// kBelow: more than 16 rows.  kFetch*: ahead, of a and b.
+template <bool kBelow, bool kFetchA, bool kFetchB>
 void tile_of(const GemmTile* t) {
   float* acc = t->acc;
   float* below = acc + 16 * kTileNr;
@@ -48,19 +60,27 @@ void tile_of(const GemmTile* t) {
   _tile_stream_loadd(4, a, a_row);
   _tile_loadd(7, b + kBTile, kBBytes);
   if (kBelow) _tile_stream_loadd(5, a_below, a_row);
+  const auto fetch = [&](int quarter) __attribute__((always_inline)) {
+    if (kFetchA) fetch_rows(a + t->a_step_bytes + quarter * 8 * a_row, a_row);
+    if (kFetchB) fetch_rows(b + 2 * kBTile + quarter * 8 * kBBytes, kBBytes);
+  };
   for (int64_t k = t->k - kStep; k > 0; k -= kStep) {
     a += t->a_step_bytes;
     a_below += t->a_step_bytes;
     b += 2 * kBTile;
     _tile_dpbf16ps(0, 4, 6);
+    fetch(0);
     if (!kBelow) _tile_loadd(6, b, kBBytes);
     _tile_dpbf16ps(1, 4, 7);
+    fetch(1);
     _tile_stream_loadd(4, a, a_row);
     meanwhile.step();
     if (kBelow) {
       _tile_dpbf16ps(2, 5, 6);
+      fetch(2);
       _tile_loadd(6, b, kBBytes);
       _tile_dpbf16ps(3, 5, 7);
+      fetch(3);
       _tile_stream_loadd(5, a_below, a_row);
     }
     _tile_loadd(7, b + kBTile, kBBytes);
@@ -79,7 +99,15 @@ void tile_of(const GemmTile* t) {
   _tile_stored(3, below + 16, kAccBytes);
 }
 
-void tile_amx(const GemmTile* t) { t->rows > 16 ? tile_of<true>(t) : tile_of<false>(t); }
+constexpr int kWays = 4;
+constexpr void (*kTiles[kWays])(const GemmTile*) = {tile_of<true, false, false>, tile_of<true, true, false>,
+                                                    tile_of<true, false, true>, tile_of<true, true, true>};
+
+void tile_amx(const GemmTile* t) {
+  if (t->rows <= 16) return tile_of<false, false, false>(t);
+  thread_local FastestWay<kWays> fastest;
+  fastest.turn([] { return __rdtsc(); }, [t](int way) { kTiles[way](t); });
+}
 
 }  // namespace
 
