@@ -153,25 +153,12 @@ class Work {
     return base + ((i - first) * p_.k_padded + k) * width;
   }
 
-  /// What the store will read and where it will write: by then this tile is done, and maybe the next one.
-  void fetch(const GemmStore& s) const {
-    const int64_t bytes = static_cast<int64_t>(size_of(g_.c_type));
-    const auto rows = [&](const void* x) {
-      for (int64_t row = 0; row < s.rows; ++row)
-        for (int64_t at = 0; at < s.cols * bytes; at += kLine)
-          __builtin_prefetch(static_cast<const char*>(x) + row * s.ldc * bytes + at);
-    };
-    if (s.addend != nullptr) rows(s.addend);
-    if (!s.streams && s.addend != s.c) rows(s.c);
-  }
-
   /// Tiles take slots in turn, so that the one before keeps its own until this one has stored it.
   void tile(int64_t i, int64_t j, int64_t k, Share stays, const GemmFetch& source) {
     const int64_t bytes = p_.element_bytes();
     const bool last = k + p_.k_block >= p_.k_padded;
     float* acc = scratch_ + slot_ * kernel_.mr * kernel_.nr;
     const GemmStore store = store_of(i, j, acc);
-    if (last) fetch(store);
     GemmTile t;
     if (i < p_.first_packed) {
       t.a = static_cast<const char*>(g_.a) + (i * p_.mr * g_.lda + k) * bytes;
