@@ -121,7 +121,8 @@ class Step {
   }
   void run(const Linear& l, int pass, bool apart, double (&seconds)[3]) {
     const size_t place = apart ? place_++ % kPlaces : 0;
-    const Gemm g = product(l, pass);
+    Gemm g = product(l, pass);
+    g.workspace_cold = apart;
     const double begin = now();
     gemm(pool_, isa_, g, workspaces_.get() + place * workspace_bytes_);
     seconds[pass] += now() - begin;

@@ -40,6 +40,7 @@ Call call_of(const CpuImpl& impl, const Node& node, const Program& program, Thre
              ProcessGroup* group) {
   Call call{pool, impl.isa, node, program, {}, {}, nullptr};
   call.blas = impl.blas;
+  call.workspace_is_cold = impl.apart > 0;
   call.group = group;
   return call;
 }

@@ -21,10 +21,11 @@ struct Call {
   /// Of adamw and all_gather: the state that they change, of which operand 0 begins at element `origin`.
   std::shared_ptr<PackedState> parameters = {};
   int64_t origin = 0;
-  bool out_is_cold = false;       ///< of out[0]: cold_memory.h
-  bool out_is_read = true;        ///< of out[0]: else it need not be written
-  const Blas* blas = nullptr;     ///< of blas_entries
-  ProcessGroup* group = nullptr;  ///< of all_reduce, all_gather; null: this process is alone
+  bool out_is_cold = false;        ///< of out[0]: cold_memory.h
+  bool workspace_is_cold = false;  ///< it lies apart (Impl::apart)
+  bool out_is_read = true;         ///< of out[0]: else it need not be written
+  const Blas* blas = nullptr;      ///< of blas_entries
+  ProcessGroup* group = nullptr;   ///< of all_reduce, all_gather; null: this process is alone
 
   template <typename T>
   const T* input(int i) const {

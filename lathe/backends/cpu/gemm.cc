@@ -50,8 +50,8 @@ class PackedBefore {
   PackedBefore(const Plan& plan, char* a, char* b, float* block_sums)
       : p_(plan),
         block_sums_(block_sums),
-        a_packing_(plan.packing_of_a(a)),
-        b_packing_(plan.packing_of_b(b)),
+        a_packing_(plan.packing_of_a(a, plan.g.workspace_cold)),
+        b_packing_(plan.packing_of_b(b, plan.g.workspace_cold)),
         a_(a_packing_, {plan.first_packed, plan.a_bytes > 0 ? plan.m_panels : plan.first_packed},
            {0, plan.k_padded}),
         b_(b_packing_, {0, plan.b_bytes > 0 ? plan.n_panels : 0}, {0, plan.k_padded}) {}
@@ -251,6 +251,7 @@ void run_gemm(Pool& pool, const Plan& p, void* workspace) {
     pool.deal(packed.count());
     pool.run([&](int part, int) {
       for (long i; (i = pool.next_item(part)) >= 0;) packed.pack(i);
+      if (p.kernel.fence != nullptr) p.kernel.fence();
     });
   }
   const char* packed_b = p.g.b_packed ? static_cast<const char*>(p.g.b) : b;

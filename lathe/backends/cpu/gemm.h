@@ -44,7 +44,8 @@ struct Gemm {
   float* a_sums = nullptr;
   bool c_streams = false;  // c is large and not read soon: written past the caches where that is possible
   bool c_cold = false;     // c lies in no cache: likewise, where the level's kernel gains by it
-  bool integers = false;   // a, b: integers as the level's kernel wants them, b packed
+  bool workspace_cold = false;  // so does the workspace: operands are packed past the caches
+  bool integers = false;        // a, b: integers as the level's kernel wants them, b packed
   GemmScales scales = {};
 };
 

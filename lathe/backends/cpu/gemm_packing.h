@@ -24,7 +24,7 @@ struct Packing {
   int panel, columns, group;   ///< as in GemmPack
   DType round;
   char* dst;
-  bool streams = false;  ///< dst is not read soon
+  bool streams = false;  ///< dst may be written past the caches, until the kernel's fence
 };
 
 /// Packs k in [first_k, last_k) of one panel, both multiples of the group or the end of k, to where it lies

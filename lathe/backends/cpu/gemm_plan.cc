@@ -106,14 +106,14 @@ void Plan::cut(int threads) {
   across = threads / down;
 }
 
-Packing Plan::packing_of_a(char* dst) const {
+Packing Plan::packing_of_a(char* dst, bool streams) const {
   return {kernel,   g.a, g.a_type, g.lda,          !g.a_transposed, g.m, g.k,
-          k_padded, mr,  mr,       kernel.a_group, compute,         dst};
+          k_padded, mr,  mr,       kernel.a_group, compute,         dst, streams};
 }
 
-Packing Plan::packing_of_b(char* dst) const {
+Packing Plan::packing_of_b(char* dst, bool streams) const {
   return {kernel,   g.b,       g.b_type,         g.ldb,          g.b_transposed, g.n, g.k,
-          k_padded, kernel.nr, kernel.b_columns, kernel.b_group, compute,        dst};
+          k_padded, kernel.nr, kernel.b_columns, kernel.b_group, compute,        dst, streams};
 }
 
 Blocks::Blocks(const Plan& p, int parts) : p_(p) {

@@ -45,8 +45,8 @@ struct Plan {
   }
   bool a_own() const { return a_stays && stays_own; }
   bool b_own() const { return !a_stays && stays_own; }
-  Packing packing_of_a(char* dst) const;
-  Packing packing_of_b(char* dst) const;
+  Packing packing_of_a(char* dst, bool streams = false) const;
+  Packing packing_of_b(char* dst, bool streams = false) const;
 
  private:
   void cut(int threads);

@@ -153,13 +153,13 @@ TEST(Gemm, PackedOnceGivesTheSameBits) {
 
 TEST(Gemm, WrittenPastTheCachesItHasTheSameBits) {
   for (Isa isa : available_isas())
-    for (uint32_t v : {0u, 7u, 16u, 16u + 5u, 1u, 128u + 16u + 5u})
+    for (uint32_t v : {0u, 7u, 7u + 8u, 16u, 16u + 5u, 1u, 128u + 16u + 5u})
       for (const Shape& s : {Shape{33, 70, 65}, {64, 96, 600}}) {
         Case test = variant(s.m, s.n, s.k, v);
-        const Matrix wanted = run(test, isa, 2);
-        for (bool Gemm::*how : {&Gemm::c_streams, &Gemm::c_cold}) {
+        const Matrix wanted = run(test, isa, 16);
+        for (bool Gemm::*how : {&Gemm::c_streams, &Gemm::c_cold, &Gemm::workspace_cold}) {
           test.g.*how = true;
-          EXPECT_TRUE(run(test, isa, 2).same_bits(wanted)) << name_of(isa) << " " << test.name();
+          EXPECT_TRUE(run(test, isa, 16).same_bits(wanted)) << name_of(isa) << " " << test.name();
           test.g.*how = false;
         }
       }

@@ -182,6 +182,7 @@ struct Case {
 
 inline ThreadPool& pool_of(int threads) {
   static ThreadPool one(1), two(2), three(3), sixteen(16);
+  EXPECT_TRUE(threads <= 3 || threads == 16) << "no pool of " << threads;
   return threads == 1 ? one : threads == 2 ? two : threads == 3 ? three : sixteen;
 }
 

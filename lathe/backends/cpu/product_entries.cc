@@ -63,6 +63,7 @@ Gemm product(const Call& c) {
   if (c.node.op == &op::linear) g.bias = c.input<float>(2), g.c_cold = c.out_is_cold;
   if (c.node.op == &op::linear_bwd_input_add) g.addend = c.in[2];
   if (c.out.size() > 1) g.a_sums = c.output<float>(1);
+  g.workspace_cold = c.workspace_is_cold;
   return g;
 }
 
