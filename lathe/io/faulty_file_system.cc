@@ -66,6 +66,7 @@ Result<std::string> FaultyFileSystem::read(const std::string& path) { return bas
 Result<MappedFile> FaultyFileSystem::map(const std::string& path) { return base_.map(path); }
 bool FaultyFileSystem::exists(const std::string& path) { return base_.exists(path); }
 bool FaultyFileSystem::is_directory(const std::string& path) { return base_.is_directory(path); }
+bool FaultyFileSystem::is_special(const std::string& path) { return base_.is_special(path); }
 bool FaultyFileSystem::is_writable(const std::string& path) { return base_.is_writable(path); }
 Result<std::vector<std::string>> FaultyFileSystem::list(const std::string& path) { return base_.list(path); }
 

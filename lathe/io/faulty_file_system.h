@@ -41,6 +41,7 @@ class FaultyFileSystem : public FileSystem {
   Result<std::vector<std::string>> list(const std::string& path) override;
   bool exists(const std::string& path) override;
   bool is_directory(const std::string& path) override;
+  bool is_special(const std::string& path) override;
   bool is_writable(const std::string& path) override;
   Result<uint64_t> free_bytes(const std::string& path) override;
 

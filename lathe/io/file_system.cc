@@ -91,7 +91,8 @@ class RealFile : public WritableFile {
   }
 
   Status sync() override {
-    return sync_descriptor(fd_.get()) == 0 ? Status() : failure("sync", path_, errno);
+    const bool done = sync_descriptor(fd_.get()) == 0 || errno == EINVAL;  // EINVAL: a device or a pipe
+    return done ? Status() : failure("sync", path_, errno);
   }
 
   Status close() override {
@@ -222,6 +223,12 @@ class RealFileSystem : public FileSystem {
     return stdfs::is_directory(path, ignored);
   }
 
+  bool is_special(const std::string& path) override {
+    std::error_code ignored;
+    const stdfs::file_status there = stdfs::status(path, ignored);
+    return stdfs::exists(there) && stdfs::is_other(there);
+  }
+
   bool is_writable(const std::string& path) override {
     const std::string nearest = nearest_existing(path);
     // A file stands where a folder is needed.
@@ -283,6 +290,7 @@ Status FileSystem::write(const std::string& path, const Writer& writer) {
 }
 
 Status FileSystem::write_atomic(const std::string& path, const Writer& writer) {
+  if (is_special(path)) return write(path, writer);
   TemporaryFile temporary(*this, temporary_name(path));
   Status status = write(temporary.path(), writer);
   if (status.ok()) status = rename(temporary.path(), path);

@@ -37,7 +37,7 @@ class WritableFile {
  public:
   virtual ~WritableFile() = default;
   virtual Status append(std::span<const std::byte> bytes) = 0;
-  /// Returns when the bytes are on the disk.
+  /// Returns when the bytes are on the disk, if they go to one.
   virtual Status sync() = 0;
   virtual Status close() = 0;
 };
@@ -69,6 +69,8 @@ class FileSystem {
   virtual Result<std::vector<std::string>> list(const std::string& path) = 0;
   virtual bool exists(const std::string& path) = 0;
   virtual bool is_directory(const std::string& path) = 0;
+  /// A device, a pipe or the like, links followed: neither a file nor a folder.
+  virtual bool is_special(const std::string& path) = 0;
   /// Whether a file can be written at, or a folder made at, `path` as far as permissions tell; asks the
   /// nearest folder that exists.
   virtual bool is_writable(const std::string& path) = 0;
@@ -81,7 +83,7 @@ class FileSystem {
 
   /// Writes a whole file: all of the new content stands under `path` or what was there before stays, whatever
   /// fails and whenever the process or the power stops.  Goes through `.tmp-<name>-<pid>-<n>` in the same
-  /// folder (created if missing): write, sync, rename, sync folder.
+  /// folder (created if missing): write, sync, rename, sync folder.  What is special is written in place.
   Status write_atomic(const std::string& path, const Writer& writer);
   Status write_atomic(const std::string& path, std::string_view content);
 };

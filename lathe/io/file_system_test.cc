@@ -1,9 +1,11 @@
 #include "lathe/io/file_system.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <span>
@@ -39,6 +41,25 @@ TEST(FileSystem, WriteAtomicThenReadAndMapGiveTheSameBytes) {
   EXPECT_EQ(fs.list(folder / "a/b").value(), std::vector<std::string>{"file.bin"});
   ASSERT_TRUE(fs.write_atomic(path, "").ok());
   EXPECT_EQ(fs.map(path).value().bytes().size(), 0u);
+}
+
+// As root a device would be replaced by a file.
+TEST(FileSystem, WhatIsNoFileIsWrittenInPlace) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  const std::string pipe = folder / "pipe", link = folder / "full";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDWR | O_NONBLOCK);
+  EXPECT_EQ(fs.write_atomic(pipe, "content").message(), "");
+  char arrived[16];
+  EXPECT_EQ(read(reader, arrived, sizeof arrived), 7);
+  close(reader);
+  std::filesystem::create_symlink("/dev/full", link);
+  if (fs.exists(link)) {
+    EXPECT_EQ(fs.write_atomic(link, "content").code(), ErrorCode::kIo);
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(fs.list(folder.path()).value(), (std::vector<std::string>{"full", "pipe"}));
 }
 
 TEST(FileSystem, MappedBytesOutliveTheResultThatGaveThem) {
