@@ -4,12 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <optional>
+#include <thread>
 
 #include "lathe/app/commands.h"
 #include "lathe/app/options.h"
 #include "lathe/app/terminal.h"
 #include "lathe/backends/register.h"
+#include "lathe/core/cpu_limits.h"
 #include "lathe/core/error.h"
 #include "lathe/core/version.h"
 #include "lathe/io/file_system.h"
@@ -107,6 +111,28 @@ std::vector<std::string> values_of(const Bench& bench, const Options& options, c
   return parts;
 }
 
+/// What the host of a virtual machine takes of its CPUs from now on.
+class Stolen {
+ public:
+  void tell(std::vector<BenchReport>& reports) const {
+    const std::optional<double> now = stolen_seconds();
+    if (!before_ || !now) return;
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin_;
+    const double percent = 100 * (*now - *before_) / (wall.count() * std::thread::hardware_concurrency());
+    for (BenchReport& report : reports)
+      for (auto& row : report.rows) row["stolen_percent"] = six_digits(percent);
+    if (percent >= kWorthTelling)
+      reports.front().notes.push_back(fmt::format(
+          "the host of this virtual machine took {:.0f} % of the CPUs' time: the figures are of the rest",
+          percent));
+  }
+
+ private:
+  static constexpr double kWorthTelling = 2;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::optional<double> before_ = stolen_seconds();
+};
+
 BenchSettings settings_of(const Bench& bench, const Options& options) {
   for (const auto& [flag, value] : options.values)
     if (!takes(bench, flag)) fail(ErrorCode::kUsage, "{} means nothing to lathe bench {}", flag, bench.name);
@@ -195,7 +221,9 @@ int run_bench(const std::vector<std::string>& args) {
     return 0;
   }
   const Bench& bench = find_bench(options);
-  const std::vector<BenchReport> reports = bench.run(settings_of(bench, options));
+  const Stolen stolen;
+  std::vector<BenchReport> reports = bench.run(settings_of(bench, options));
+  if (takes(bench, "--steps") || takes(bench, "--epochs")) stolen.tell(reports);  // else nothing ran
   for (const BenchReport& report : reports)
     port.out(options.has("--json") ? json_lines(report) : terminal_text(report, port.width(), port.unicode));
   if (options.has("--html")) {

@@ -1,5 +1,7 @@
 #include "lathe/core/cpu_limits.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -79,6 +81,16 @@ double cgroup_cpus(const std::string& cgroups, const std::string& mounts, const 
     if (quota > 0) least = least > 0 ? std::min(least, quota) : quota;
   }
   return least;
+}
+
+std::optional<double> stolen_seconds(const std::string& root) {
+  std::istringstream text(system_text(root + "/proc/stat"));  // proc(5): cpu user nice system idle iowait …
+  std::string cpu;
+  double ticks = 0;
+  text >> cpu;
+  for (int field = 0; field < 8; ++field) text >> ticks;  // … irq softirq steal
+  if (!text || cpu != "cpu") return {};
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 #if defined(__linux__)

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +30,10 @@ int current_cpu();
 /// `cgroups` and `mounts` are the texts of /proc/self/cgroup and /proc/self/mountinfo; `root` is put before
 /// every path that is read (for tests).
 double cgroup_cpus(const std::string& cgroups, const std::string& mounts, const std::string& root = "");
+
+/// Seconds that the host of this virtual machine has given its logical CPUs, all together, to others while
+/// they had work, since it started; nothing where the platform does not tell.  `root` as above.
+std::optional<double> stolen_seconds(const std::string& root = "");
 
 /// Beyond what any machine has cores for: a larger number is a slip.
 inline constexpr int kMostThreads = 4096;

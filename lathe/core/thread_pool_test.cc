@@ -253,6 +253,19 @@ class SystemFiles : public ::testing::Test {
   std::filesystem::path root_;
 };
 
+using StolenTime = SystemFiles;
+
+TEST_F(StolenTime, IsTheEighthFigureOfAllCpus) {
+  EXPECT_FALSE(stolen_seconds(root_.string()));
+  write("/proc/stat", "cpu  100 2 30 4000 5 0 6 250 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n");
+  EXPECT_EQ(stolen_seconds(root_.string()), 250. / static_cast<double>(sysconf(_SC_CLK_TCK)));
+  for (const char* text :
+       {"", "cpu  100 2 30 4000\n", "cpu0 1 2 3 4 5 6 7 8 9 10\n", "cpu  a b c d e f g h\n"}) {
+    write("/proc/stat", text);
+    EXPECT_FALSE(stolen_seconds(root_.string())) << text;
+  }
+}
+
 class FastCores : public SystemFiles {
  protected:
   using Cpus = std::vector<int>;

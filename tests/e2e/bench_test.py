@@ -25,6 +25,8 @@ class Bench(unittest.TestCase):
         for row in rows:
             for key in FIGURES if row["bench"] not in ("finetune", "profile") else []:
                 self.assertGreater(row[key], 0, (key, row))
+            if os.path.exists("/proc/stat"):
+                self.assertTrue(0 <= row["stolen_percent"] <= 100, row)
             if "percent_of_peak" in row:
                 self.assertAlmostEqual(row["percent_of_peak"] * row["peak_flops_per_s"] / 100 / row["flops_per_s"], 1,
                                        places=4)
