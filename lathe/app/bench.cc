@@ -2,12 +2,12 @@
 #include "lathe/app/bench.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <optional>
-#include <thread>
 
 #include "lathe/app/commands.h"
 #include "lathe/app/options.h"
@@ -118,7 +118,8 @@ class Stolen {
     const std::optional<double> now = stolen_seconds();
     if (!before_ || !now) return;
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin_;
-    const double percent = 100 * (*now - *before_) / (wall.count() * std::thread::hardware_concurrency());
+    const double cpus = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));  // also those not allowed here
+    const double percent = 100 * (*now - *before_) / (wall.count() * cpus);
     for (BenchReport& report : reports)
       for (auto& row : report.rows) row["stolen_percent"] = six_digits(percent);
     if (percent >= kWorthTelling)
