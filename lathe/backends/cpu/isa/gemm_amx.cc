@@ -13,8 +13,8 @@
 // or two are as fast either way (docs/results_cpu.md).
 //
 // Rows of a and lines of b can be fetched into the first cache a step before they are loaded.  That is mostly
-// faster where a core is shared and slower where it is whole; which of the two it is changes many times a
-// second, so each thread finds out which way is the fastest.  The sums are the same.
+// faster where a core is shared and slower where it is whole; which of the two it is changes several times
+// a second, so each thread finds out which way is the fastest.  The sums are the same.
 
 namespace lathe::cpu {
 namespace {
