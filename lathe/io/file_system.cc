@@ -226,7 +226,8 @@ class RealFileSystem : public FileSystem {
   bool is_special(const std::string& path) override {
     std::error_code ignored;
     const stdfs::file_status there = stdfs::status(path, ignored);
-    return stdfs::exists(there) && stdfs::is_other(there);
+    if (stdfs::exists(there) && stdfs::is_other(there)) return true;
+    return stdfs::read_symlink(path, ignored).string().rfind("/proc/", 0) == 0;
   }
 
   bool is_writable(const std::string& path) override {

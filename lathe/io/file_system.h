@@ -69,7 +69,8 @@ class FileSystem {
   virtual Result<std::vector<std::string>> list(const std::string& path) = 0;
   virtual bool exists(const std::string& path) = 0;
   virtual bool is_directory(const std::string& path) = 0;
-  /// A device, a pipe or the like, links followed: neither a file nor a folder.
+  /// A device, a pipe or the like, links followed: neither a file nor a folder.  Also a link into /proc, as
+  /// /dev/stdout is one.
   virtual bool is_special(const std::string& path) = 0;
   /// Whether a file can be written at, or a folder made at, `path` as far as permissions tell; asks the
   /// nearest folder that exists.

@@ -62,6 +62,20 @@ TEST(FileSystem, WhatIsNoFileIsWrittenInPlace) {
   EXPECT_EQ(fs.list(folder.path()).value(), (std::vector<std::string>{"full", "pipe"}));
 }
 
+// As /dev/stdout is one.
+TEST(FileSystem, ALinkToAStreamOfTheProcessStays) {
+  if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "no /proc";
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  const std::string link = folder / "stream", file = folder / "file";
+  const int stream = open(file.c_str(), O_RDWR | O_CREAT, 0600);
+  std::filesystem::create_symlink("/proc/self/fd/" + std::to_string(stream), link);
+  EXPECT_EQ(fs.write_atomic(link, "content").message(), "");
+  close(stream);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(fs.read(file).value(), "content");
+}
+
 TEST(FileSystem, MappedBytesOutliveTheResultThatGaveThem) {
   const TestFolder folder;
   FileSystem& fs = real_file_system();
