@@ -1,6 +1,7 @@
 // Matrix products in the order of a step of BERT-base in bf16, each on memory of its own that its producer
 // has just written, with the workspace at one place and, in turns, each time where others lay some time ago
-// (Impl::apart). step_products_bench [threads] [tokens] [layers] [rounds]: JSON lines, medians.
+// (Impl::apart), where operands are packed past the caches. step_products_bench [threads] [tokens] [layers]
+// [rounds]: JSON lines, medians.
 #include <fmt/core.h>
 #include <stdint.h>
 

@@ -119,7 +119,8 @@ class Stolen {
     if (!before_ || !now) return;
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin_;
     const double cpus = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));  // also those not allowed here
-    const double percent = 100 * (*now - *before_) / (wall.count() * cpus);
+    const double stolen = std::max(0., *now - *before_);  // a guest that moved to another host may count anew
+    const double percent = 100 * stolen / (wall.count() * cpus);
     for (BenchReport& report : reports)
       for (auto& row : report.rows) row["stolen_percent"] = six_digits(percent);
     if (percent >= kWorthTelling)
