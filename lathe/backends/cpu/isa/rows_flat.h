@@ -1,5 +1,6 @@
 // Optimizer, gradient norm and softmax losses on f32.
 #pragma once
+#include "lathe/backends/cpu/isa/fastest_way.h"
 #include "lathe/backends/cpu/isa/rows_kernels.h"
 #include "lathe/backends/cpu/isa/rows_math.h"
 
@@ -44,7 +45,10 @@ inline bool all_zero(Uints x) {
   return any == 0;
 }
 
-void adamw(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v) {
+/// kFetch: what comes 2 KB later is fetched into the first cache.
+template <bool kFetch>
+void adamw_part(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v) {
+  constexpr int64_t kAhead = 2048 / sizeof(float);
   const float decay = static_cast<float>(1 - a->lr * a->weight_decay), clip = static_cast<float>(a->clip);
   const float keep1 = static_cast<float>(a->beta1), take1 = static_cast<float>(1 - a->beta1);
   const float keep2 = static_cast<float>(a->beta2), take2 = static_cast<float>(1 - a->beta2);
@@ -55,6 +59,8 @@ void adamw(int64_t n, const AdamW* a, const float* grad, float* param, float* m,
     const Floats m1 = load(m + i, w) * keep1 + g * take1;
     const Floats v1 = load(v + i, w) * keep2 + g * g * take2;
     const Floats p = load(param + i, w) * decay;
+    if (kFetch)
+      for (const float* x : {param, m, v}) __builtin_prefetch(x + i + kAhead);
     store(m + i, m1, w);
     store(v + i, v1, w);
     store(param + i, p - step * m1 / (square_root(v1) / root + eps), w);
@@ -72,6 +78,23 @@ void adamw(int64_t n, const AdamW* a, const float* grad, float* param, float* m,
       for (int64_t j = i; j < i + kBlock; j += kLanes) update(j, Whole{});
     }
   for_vectors(n - i, [&](int64_t j, auto w) { update(i + j, w); });
+}
+
+/// Four streams, of which three are written: on some cores the processor's own fetching does not keep up, on
+/// others more of it is in the way.  Each thread finds out which; the results are the same.
+void adamw(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v) {
+#if defined(__x86_64__)
+  constexpr int64_t kTurn = 2048;
+  constexpr decltype(&adamw_part<true>) kParts[] = {adamw_part<false>, adamw_part<true>};
+  thread_local FastestWay<2> fastest;
+  int64_t i = 0;
+  for (; i + kTurn <= n; i += kTurn)
+    fastest.turn([] { return __rdtsc(); },
+                 [&](int way) { kParts[way](kTurn, a, grad + i, param + i, m + i, v + i); });
+  adamw_part<false>(n - i, a, grad + i, param + i, m + i, v + i);
+#else
+  adamw_part<false>(n, a, grad, param, m, v);
+#endif
 }
 
 void accumulate(int64_t n, float keep, const float* g, float* total) {
