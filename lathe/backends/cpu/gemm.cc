@@ -45,6 +45,15 @@ void sum_lines(const Plan& p, const Piece& piece, float* sums, bool first) {
 // written.
 class PackedBefore {
  public:
+  static int knt() {
+    static const int k = getenv("K_NT") ? atoi(getenv("K_NT")) : 0;
+    return k;
+  }
+  static Packing with(Packing p, bool s) {
+    Packing q{p.kernel,   p.src,   p.type,    p.ld,    p.along_k, p.lines, p.k,
+              p.k_padded, p.panel, p.columns, p.group, p.round,   p.dst,   s};
+    return q;
+  }
   /// `block_sums`, of a (transposed), or null: takes the sums over each block of kPackedLines k, [block][m],
   /// of lines that are in the cache anyway.
   PackedBefore(const Plan& plan, char* a, char* b, float* block_sums)
@@ -159,7 +168,7 @@ class Work {
     const bool last = k + p_.k_block >= p_.k_padded;
     float* acc = scratch_ + slot_ * kernel_.mr * kernel_.nr;
     const GemmStore store = store_of(i, j, acc);
-    GemmTile t;
+    GemmTile t{};
     if (i < p_.first_packed) {
       t.a = static_cast<const char*>(g_.a) + (i * p_.mr * g_.lda + k) * bytes;
       t.a_row_bytes = g_.lda * bytes;
@@ -182,6 +191,7 @@ class Work {
     t.next = static_cast<const char*>(p_.a_stays ? t.b : t.a) + panel_bytes + part.begin * kLine;
     t.next_bytes = (part.end - part.begin) * kLine;
     t.source = source;
+    if (store.addend != nullptr) t.addend = addend_of(store);
     kernel_.tile(&t);
     waiting_ = last;
     waiting_store_ = store;
@@ -206,6 +216,13 @@ class Work {
     s.column_scale = g_.integers ? g_.scales.columns + column : nullptr;
     s.column_offset = g_.integers ? g_.scales.offsets + column : nullptr;
     return s;
+  }
+
+  GemmFetch addend_of(const GemmStore& s) const {
+    const auto bytes = static_cast<int64_t>(size_of(g_.c_type));
+    return SourceRows{static_cast<const char*>(s.addend), s.rows, ceil_div(s.cols * bytes, kLine) * kLine,
+                      s.ldc * bytes}
+        .fetch(0, 1);
   }
 
   const Plan& p_;
@@ -251,6 +268,7 @@ void run_gemm(Pool& pool, const Plan& p, void* workspace) {
     pool.deal(packed.count());
     pool.run([&](int part, int) {
       for (long i; (i = pool.next_item(part)) >= 0;) packed.pack(i);
+      if (PackedBefore::knt() && p.kernel.fence) p.kernel.fence();
       if (p.kernel.fence != nullptr) p.kernel.fence();
     });
   }

@@ -40,6 +40,7 @@ struct GemmTile {
   const void* next;  ///< what a later tile reads, to be fetched into the cache meanwhile
   int64_t next_bytes;
   GemmFetch source;  ///< what is packed next, likewise; a kernel may leave it
+  GemmFetch addend;  ///< what this tile's own store will read, likewise
 };
 
 /// The only place where results leave: c[rows][cols] = acc + bias + addend, rounded to the type of c.

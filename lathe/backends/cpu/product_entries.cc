@@ -60,9 +60,10 @@ Gemm product(const Call& c) {
   Gemm g = kDescribe(c.node, c.program);
   g.a = c.in[0], g.b = c.in[1], g.c = c.out[0];
   if (c.packed_weight != nullptr) g.b = c.packed_weight, g.b_packed = true;
-  if (c.node.op == &op::linear) g.bias = c.input<float>(2), g.c_cold = c.out_is_cold;
+  if (c.node.op == &op::linear) g.bias = c.input<float>(2);
   if (c.node.op == &op::linear_bwd_input_add) g.addend = c.in[2];
   if (c.out.size() > 1) g.a_sums = c.output<float>(1);
+  g.c_cold = c.out_is_cold;
   g.workspace_cold = c.workspace_is_cold;
   return g;
 }

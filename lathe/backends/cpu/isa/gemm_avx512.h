@@ -229,7 +229,7 @@ void pack_blocks(const GemmPack* p) {
   p->along_k ? pack_panel<Source, kWord, kRows, true>(p) : pack_panel<Source, kWord, kRows, false>(p);
 }
 
-inline void fetch_line(GemmFetch& source) {
+[[gnu::always_inline]] inline void fetch_line(GemmFetch& source) {
   _mm_prefetch(source.at, _MM_HINT_T1);
   --source.lines, source.at += 64, source.left -= 64;
   if (source.left > 0) return;
@@ -250,7 +250,8 @@ void tile_of(const GemmTile* t) {
   const float* b = static_cast<const float*>(t->b);
   const char* next = static_cast<const char*>(t->next);
   const char* const next_end = next + t->next_bytes;
-  GemmFetch source = t->source;
+  GemmFetch source = t->source, addend = t->addend;
+  while (addend.lines > 0) fetch_line(addend);
   const int64_t step = t->a_step_bytes / static_cast<int64_t>(sizeof(float));
   for (int64_t k = t->k / Dot::kWord; k > 0; --k, a += step, b += kNr) {
     if (next < next_end) _mm_prefetch(next, _MM_HINT_T1), next += 64;
