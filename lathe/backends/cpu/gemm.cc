@@ -168,7 +168,7 @@ class Work {
     const bool last = k + p_.k_block >= p_.k_padded;
     float* acc = scratch_ + slot_ * kernel_.mr * kernel_.nr;
     const GemmStore store = store_of(i, j, acc);
-    GemmTile t{};
+    GemmTile t;
     if (i < p_.first_packed) {
       t.a = static_cast<const char*>(g_.a) + (i * p_.mr * g_.lda + k) * bytes;
       t.a_row_bytes = g_.lda * bytes;
@@ -191,7 +191,8 @@ class Work {
     t.next = static_cast<const char*>(p_.a_stays ? t.b : t.a) + panel_bytes + part.begin * kLine;
     t.next_bytes = (part.end - part.begin) * kLine;
     t.source = source;
-    if (store.addend != nullptr) t.addend = addend_of(store);
+    t.addend = static_cast<const char*>(store.addend);
+    t.addend_row_bytes = g_.ldc * static_cast<int64_t>(size_of(g_.c_type));
     kernel_.tile(&t);
     waiting_ = last;
     waiting_store_ = store;
@@ -216,13 +217,6 @@ class Work {
     s.column_scale = g_.integers ? g_.scales.columns + column : nullptr;
     s.column_offset = g_.integers ? g_.scales.offsets + column : nullptr;
     return s;
-  }
-
-  GemmFetch addend_of(const GemmStore& s) const {
-    const auto bytes = static_cast<int64_t>(size_of(g_.c_type));
-    return SourceRows{static_cast<const char*>(s.addend), s.rows, ceil_div(s.cols * bytes, kLine) * kLine,
-                      s.ldc * bytes}
-        .fetch(0, 1);
   }
 
   const Plan& p_;

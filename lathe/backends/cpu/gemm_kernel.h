@@ -39,8 +39,9 @@ struct GemmTile {
   const GemmStore* finish;
   const void* next;  ///< what a later tile reads, to be fetched into the cache meanwhile
   int64_t next_bytes;
-  GemmFetch source;  ///< what is packed next, likewise; a kernel may leave it
-  GemmFetch addend;  ///< what this tile's own store will read, likewise
+  GemmFetch source;          ///< what is packed next, likewise; a kernel may leave it
+  const char* addend;        ///< rows that this tile's own store will add, likewise; or null
+  int64_t addend_row_bytes;  ///< from row to row of it
 };
 
 /// The only place where results leave: c[rows][cols] = acc + bias + addend, rounded to the type of c.

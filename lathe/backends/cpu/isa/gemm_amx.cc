@@ -51,6 +51,7 @@ void tile_of(const GemmTile* t) {
       _tile_loadd(3, below + 16, kAccBytes);
     }
   }
+  fetch_addend(t);
   Meanwhile<store_rows_of, kStep> meanwhile(t);
   const int64_t a_row = t->a_row_bytes;
   const char* a = static_cast<const char*>(t->a);

@@ -229,12 +229,20 @@ void pack_blocks(const GemmPack* p) {
   p->along_k ? pack_panel<Source, kWord, kRows, true>(p) : pack_panel<Source, kWord, kRows, false>(p);
 }
 
-[[gnu::always_inline]] inline void fetch_line(GemmFetch& source) {
+inline void fetch_line(GemmFetch& source) {
   _mm_prefetch(source.at, _MM_HINT_T1);
   --source.lines, source.at += 64, source.left -= 64;
   if (source.left > 0) return;
   source.at += source.pitch - source.row_bytes;
   source.left = source.row_bytes;
+}
+
+// The rows that the store of this tile will add.  All at once: a tile's loop has no register left to do it
+// little by little.
+[[gnu::always_inline]] inline void fetch_addend(const GemmTile* t) {
+  const char* row = t->addend;
+  if (row == nullptr) return;
+  for (int i = 0; i < t->rows; ++i, row += t->addend_row_bytes) _mm_prefetch(row, _MM_HINT_T1);
 }
 
 // A tile of kRows x 32 sums.  Dot: adds the products of the words of two registers.
@@ -250,8 +258,8 @@ void tile_of(const GemmTile* t) {
   const float* b = static_cast<const float*>(t->b);
   const char* next = static_cast<const char*>(t->next);
   const char* const next_end = next + t->next_bytes;
-  GemmFetch source = t->source, addend = t->addend;
-  while (addend.lines > 0) fetch_line(addend);
+  GemmFetch source = t->source;
+  fetch_addend(t);
   const int64_t step = t->a_step_bytes / static_cast<int64_t>(sizeof(float));
   for (int64_t k = t->k / Dot::kWord; k > 0; --k, a += step, b += kNr) {
     if (next < next_end) _mm_prefetch(next, _MM_HINT_T1), next += 64;

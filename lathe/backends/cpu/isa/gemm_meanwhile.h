@@ -1,7 +1,7 @@
 #pragma once
 #include <immintrin.h>
 
-#include "lathe/backends/cpu/isa/gemm_avx512.h"
+#include "lathe/backends/cpu/gemm_kernel.h"
 
 // What the tiles of the AMX levels do beside their products.  Each file that includes this gets its own copy.
 
@@ -10,13 +10,12 @@ namespace {
 
 using StoreRows = void(const GemmStore*, int first, int last);
 
-// Stores rows of the earlier tile by kStoreOf(store) and fetches the next panel of b and the addend, in equal
-// parts over the steps of a tile, which take kStep elements of k each.
+// Stores rows of the earlier tile by kStoreOf(store) and fetches the next panel of b, in equal parts over the
+// steps of a tile, which take kStep elements of k each.
 template <StoreRows* (*kStoreOf)(const GemmStore*), int kStep>
 class Meanwhile {
  public:
-  explicit Meanwhile(const GemmTile* t)
-      : finish_(t->finish), next_(static_cast<const char*>(t->next)), addend_(t->addend) {
+  explicit Meanwhile(const GemmTile* t) : finish_(t->finish), next_(static_cast<const char*>(t->next)) {
     const int64_t steps = t->k / kStep;
     if (finish_ != nullptr) {
       store_ = kStoreOf(finish_);
@@ -24,7 +23,6 @@ class Meanwhile {
     }
     lines_ = static_cast<int>((t->next_bytes / 64 + steps - 1) / steps);
     end_ = next_ + t->next_bytes;
-    addend_lines_ = static_cast<int>((addend_.lines + steps - 1) / steps);
   }
   void step() {
     if (rows_ > 0) {
@@ -34,15 +32,13 @@ class Meanwhile {
       if (row_ == finish_->rows) rows_ = 0;
     }
     for (int i = 0; i < lines_ && next_ < end_; ++i, next_ += 64) _mm_prefetch(next_, _MM_HINT_T1);
-    for (int i = 0; i < addend_lines_ && addend_.lines > 0; ++i) fetch_line(addend_);
   }
 
  private:
   const GemmStore* finish_;
   const char *next_, *end_;
-  GemmFetch addend_;
   StoreRows* store_ = nullptr;
-  int lines_, addend_lines_, rows_ = 0, row_ = 0;
+  int lines_, rows_ = 0, row_ = 0;
 };
 
 }  // namespace
