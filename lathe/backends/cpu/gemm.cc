@@ -45,15 +45,6 @@ void sum_lines(const Plan& p, const Piece& piece, float* sums, bool first) {
 // written.
 class PackedBefore {
  public:
-  static int knt() {
-    static const int k = getenv("K_NT") ? atoi(getenv("K_NT")) : 0;
-    return k;
-  }
-  static Packing with(Packing p, bool s) {
-    Packing q{p.kernel,   p.src,   p.type,    p.ld,    p.along_k, p.lines, p.k,
-              p.k_padded, p.panel, p.columns, p.group, p.round,   p.dst,   s};
-    return q;
-  }
   /// `block_sums`, of a (transposed), or null: takes the sums over each block of kPackedLines k, [block][m],
   /// of lines that are in the cache anyway.
   PackedBefore(const Plan& plan, char* a, char* b, float* block_sums)
@@ -262,7 +253,6 @@ void run_gemm(Pool& pool, const Plan& p, void* workspace) {
     pool.deal(packed.count());
     pool.run([&](int part, int) {
       for (long i; (i = pool.next_item(part)) >= 0;) packed.pack(i);
-      if (PackedBefore::knt() && p.kernel.fence) p.kernel.fence();
       if (p.kernel.fence != nullptr) p.kernel.fence();
     });
   }
