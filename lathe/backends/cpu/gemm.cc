@@ -182,7 +182,7 @@ class Work {
     t.next = static_cast<const char*>(p_.a_stays ? t.b : t.a) + panel_bytes + part.begin * kLine;
     t.next_bytes = (part.end - part.begin) * kLine;
     t.source = source;
-    t.addend = static_cast<const char*>(store.addend);
+    t.addend = last ? static_cast<const char*>(store.addend) : nullptr;
     t.addend_row_bytes = g_.ldc * static_cast<int64_t>(size_of(g_.c_type));
     kernel_.tile(&t);
     waiting_ = last;

@@ -40,7 +40,7 @@ struct GemmTile {
   const void* next;  ///< what a later tile reads, to be fetched into the cache meanwhile
   int64_t next_bytes;
   GemmFetch source;          ///< what is packed next, likewise; a kernel may leave it
-  const char* addend;        ///< rows that this tile's own store will add, likewise; or null
+  const char* addend;        ///< rows that this tile's own store will add, likewise; null: none
   int64_t addend_row_bytes;  ///< from row to row of it
 };
 

@@ -237,8 +237,8 @@ inline void fetch_line(GemmFetch& source) {
   source.left = source.row_bytes;
 }
 
-// The rows that the store of this tile will add.  All at once: a tile's loop has no register left to do it
-// little by little.
+// The first line of each row (all of it in bf16) that the store of this tile will add.  All at once: a tile's
+// loop has no register left to do it little by little.
 [[gnu::always_inline]] inline void fetch_addend(const GemmTile* t) {
   const char* row = t->addend;
   if (row == nullptr) return;
