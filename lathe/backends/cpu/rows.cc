@@ -141,9 +141,10 @@ const RowKernels& row_kernels(Isa isa) {
       return kRowsAvx2;
     case Isa::kAvx512:
     case Isa::kAvx512Vnni:
+      return kRowsAvx512;
     case Isa::kAvx512Bf16:
     case Isa::kAmx:
-      return kRowsAvx512;
+      return kRowsAvx512Bf16;
 #elif defined(__aarch64__)
     case Isa::kNeon:
     case Isa::kNeonDot:

@@ -74,7 +74,7 @@ struct RowKernels {
 
 extern const RowKernels kRowsPortable;
 #if defined(__x86_64__)
-extern const RowKernels kRowsAvx2, kRowsAvx512;
+extern const RowKernels kRowsAvx2, kRowsAvx512, kRowsAvx512Bf16;
 #endif
 #if defined(__aarch64__)
 extern const RowKernels kRowsNeon;

@@ -1,6 +1,6 @@
 // Elementwise kernels.
 #pragma once
-#include "lathe/backends/cpu/isa/rows_math.h"
+#include "lathe/backends/cpu/isa/rows_gelu.h"
 
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
@@ -20,39 +20,36 @@ inline void zip(int64_t n, const void* as, const void* bs, void* ys, F f) {
 
 template <typename T>
 void gelu(int64_t n, const void* x, void* y) {
-  const NormalFor<T> normal;
-  map<T, T>(n, x, y, [&](Floats v) { return v * normal(v).cdf; });
+  const Gelu<T> gelu;
+  map<T, T>(n, x, y, [&](Floats v) { return gelu.value(v); });
 }
 template <typename T>
 void gelu_bwd(int64_t n, const void* dy, const void* x, void* dx) {
-  const NormalFor<T> normal;
-  zip<T>(n, dy, x, dx, [&](Floats d, Floats v) {
-    const Normal at = normal(v);
-    return d * (at.cdf + v * (at.bell * 0.398942280f));
-  });
+  const Gelu<T> gelu;
+  zip<T>(n, dy, x, dx, [&](Floats d, Floats v) { return d * gelu.slope(v); });
 }
 /// y[rows, cols] = gelu(x) of the first half of rows of 2 · cols, times the second half.
 template <typename T>
 void geglu(int64_t begin, int64_t end, int64_t cols, const void* x, void* y) {
-  const NormalFor<T> normal;
+  const Gelu<T> gelu;
   for (int64_t row = begin; row < end; ++row) {
     const T* u = static_cast<const T*>(x) + row * 2 * cols;
     zip<T>(cols, u, u + cols, static_cast<T*>(y) + row * cols,
-           [&](Floats a, Floats gate) { return a * normal(a).cdf * gate; });
+           [&](Floats a, Floats gate) { return gelu.value(a) * gate; });
   }
 }
 template <typename T>
 void geglu_bwd(int64_t begin, int64_t end, int64_t cols, const void* dys, const void* xs, void* dxs) {
-  const NormalFor<T> normal;
+  const Gelu<T> gelu;
   for (int64_t row = begin; row < end; ++row) {
     const T* dy = static_cast<const T*>(dys) + row * cols;
     const T* x = static_cast<const T*>(xs) + row * 2 * cols;
     T* dx = static_cast<T*>(dxs) + row * 2 * cols;
     for_vectors(cols, [&](int64_t i, auto w) {
       const Floats d = load(dy + i, w), u = load(x + i, w), gate = load(x + cols + i, w);
-      const Normal at = normal(u);
-      store(dx + i, d * gate * (at.cdf + u * (at.bell * 0.398942280f)), w);
-      store(dx + cols + i, d * (u * at.cdf), w);
+      const GeluAt at = gelu.at(u);
+      store(dx + i, d * gate * at.slope, w);
+      store(dx + cols + i, d * at.value, w);
     });
   }
 }
