@@ -74,6 +74,7 @@ struct ForwardSpace : Extents {
   Pieces pieces;
   Block* k = pieces.blocks(2 * deep * wide);
   Block* v = pieces.blocks(2 * deep * wide);
+  Block* v_right = pieces.blocks(2 * deep * wide);
   Block* q = pieces.blocks(2 * wide);
   Block* p = pieces.blocks(2 * deep);
   float* s = pieces.floats(keys * kStrip);
@@ -127,8 +128,8 @@ struct Running {
   __m512 top[2], sum[2];
 };
 
-/// Scores s[keys, 32] → exponentials, those that are dropped 0, as right operand p.  shrink: by what sums
-/// of earlier keys are to be multiplied.
+/// Scores s[keys, 32] → exponentials, those that are dropped 0, as right operand p; of up to 16 queries as
+/// left operand.  shrink: by what sums of earlier keys are to be multiplied.
 template <int kHalves>
 inline void softmax(const ForwardSpace& w, int64_t keys, float factor, Running& run, __m512* shrink,
                     Ahead& ahead) {
@@ -140,20 +141,25 @@ inline void softmax(const ForwardSpace& w, int64_t keys, float factor, Running& 
     for (int h = 0; h < kHalves; ++h) top[h] = _mm512_max_ps(top[h], _mm512_mul_ps(score(key, h), c));
   for (int64_t key = 0; key < w.keys && key < parts(keys, 32) * 32; key += 2) {
     ahead.step();
-    __m512i row[2];
-    for (int r = 0; r < 2; ++r) {
-      row[r] = _mm512_setzero_si512();
-      if (key + r >= keys) continue;
-      __m512 e[2] = {};
+    __m512 e[2][2] = {};
+    for (int r = 0; r < 2 && key + r < keys; ++r)
       for (int h = 0; h < kHalves; ++h) {
-        e[h] = exp2(_mm512_fmsub_ps(score(key + r, h), c, top[h]));
-        sum[r][h] = _mm512_add_ps(sum[r][h], e[h]);
+        e[r][h] = exp2(_mm512_fmsub_ps(score(key + r, h), c, top[h]));
+        sum[r][h] = _mm512_add_ps(sum[r][h], e[r][h]);
       }
-      row[r] = rounded(kept_of(w.kept, key + r), e[0], e[1]);
+    const int64_t line = key / 2 % 16;
+    if constexpr (kHalves == 1) {
+      const uint32_t kept = w.kept[2 * key] | uint32_t{w.kept[2 * key + 2]} << 16;
+      _mm512_store_si512(w.p[key / 32].word[line], paired(rounded(kept, e[0][0], e[1][0])));
+    } else {
+      const Zipped z = zip(rounded(kept_of(w.kept, key), e[0][0], e[0][1]),
+                           rounded(kept_of(w.kept, key + 1), e[1][0], e[1][1]));
+      for (int h = 0; h < 2; ++h) _mm512_store_si512(w.p[key / 32 * 2 + h].word[line], z.half[h]);
     }
-    const Zipped z = zip(row[0], row[1]);
-    for (int h = 0; h < 2; ++h) _mm512_store_si512(w.p[key / 32 * 2 + h].word[key / 2 % 16], z.half[h]);
   }
+  if constexpr (kHalves == 1)
+    for (Block* p = w.p; p < w.p + parts(keys, 32); ++p)
+      store_turned_block([&](int i) { return _mm512_load_si512(p->word[i]); }, p);
   for (int h = 0; h < kHalves; ++h) {
     shrink[h] = exp2(_mm512_sub_ps(run.top[h], top[h]));
     run.sum[h] = _mm512_fmadd_ps(run.sum[h], shrink[h], _mm512_add_ps(sum[0][h], sum[1][h]));
@@ -165,6 +171,31 @@ inline Rows rows_of(const void* x, int64_t stride, int64_t begin, int64_t count,
   return {static_cast<const Bf16*>(x) + begin * stride, stride, count, width};
 }
 
+/// y[16, columns] and y[columns, 32] times a factor for each query.
+inline void scale_rows(float* y, int64_t columns, __m512 factor) {
+  alignas(64) float row[16];
+  _mm512_store_ps(row, factor);
+  for (int r = 0; r < 16; ++r)
+    for (int64_t c = 0; c < columns; c += 16, y += 16)
+      _mm512_store_ps(y, _mm512_mul_ps(_mm512_load_ps(y), _mm512_set1_ps(row[r])));
+}
+inline void scale_columns(float* y, int64_t columns, __m512* factor) {
+  zip_factors(factor);
+  for (int64_t c = 0; c < columns; ++c)
+    for (int h = 0; h < 2; ++h, y += 16) _mm512_store_ps(y, _mm512_mul_ps(_mm512_load_ps(y), factor[h]));
+}
+
+/// The keys from `begin` on as operands; of the values, those that strips of more, and of up to 16 queries
+/// read.
+inline void take_keys(const AttentionTask& t, const ForwardSpace& w, int64_t begin, int64_t keys, bool many,
+                      bool few) {
+  const Rows v = rows_of(t.v, t.qkv_stride, begin, keys, t.width);
+  pack_left(rows_of(t.k, t.qkv_stride, begin, keys, t.width), w.k);
+  if (many) pack_left_turned(v, w.v);
+  if (few) pack_right(v, w.v_right);
+  key_groups(t, begin, parts(keys, 8), w.groups);
+}
+
 template <Multiply kMultiply>
 void forward(const AttentionTask* task) {
   const AttentionTask& t = *task;
@@ -173,9 +204,11 @@ void forward(const AttentionTask* task) {
   for (const void* x : {t.q, t.k, t.v}) ahead.add(x, t.qkv_stride, t.qkv_next);
   ahead.add(t.y, t.out_stride, t.out_next);
   const float factor = t.scale * kLog2E;
+  const int64_t y_row = w.wide * 32, in_last = t.length % kStrip;
+  const bool one_block = t.length <= kMaxKeys;
   for (int64_t query = 0; query < t.length; query += kStrip) {
     const int64_t queries = smaller(kStrip, t.length - query);
-    const int halves = queries > 16 ? 2 : 1;
+    const bool few = queries <= 16;
     pack_right_turned(rows_of(t.q, t.qkv_stride, query, queries, t.width), w.q);
     Running run;
     __m512 shrink[2] = {_mm512_set1_ps(1.f), _mm512_set1_ps(1.f)};
@@ -183,25 +216,19 @@ void forward(const AttentionTask* task) {
     const int64_t start = first_seen(t, query, kMaxKeys), end = end_seen(t, query, queries);
     for (int64_t begin = start; begin < end; begin += kMaxKeys) {
       const int64_t keys = smaller(kMaxKeys, t.length - begin), deep = parts(keys, 32);
-      if (query == 0 || t.length > kMaxKeys) {
-        pack_left(rows_of(t.k, t.qkv_stride, begin, keys, t.width), w.k);
-        pack_left_turned(rows_of(t.v, t.qkv_stride, begin, keys, t.width), w.v);
-        key_groups(t, begin, parts(keys, 8), w.groups);
-      }
-      kMultiply({parts(keys, 16), halves, w.wide, w.k, w.wide, w.q, 2, w.s, kStrip, false});
+      if (!one_block)
+        take_keys(t, w, begin, keys, !few, few);
+      else if (query == 0)
+        take_keys(t, w, begin, keys, !few, in_last > 0 && in_last <= 16);
+      kMultiply({parts(keys, 16), few ? 1 : 2, w.wide, w.k, w.wide, w.q, 2, w.s, kStrip, false});
       hide_unseen(t, query, queries, begin, keys, w.s);
-      decide(t, query, halves, keys, w.groups, w.kept);
-      halves == 2 ? softmax<2>(w, keys, factor, run, shrink, ahead)
-                  : softmax<1>(w, keys, factor, run, shrink, ahead);
-      if (begin > start) {
-        zip_factors(shrink);
-        for (int64_t d = 0; d < w.wide * 32; ++d)
-          for (int h = 0; h < 2; ++h) {
-            float* y = w.y + d * kStrip + 16 * h;
-            _mm512_store_ps(y, _mm512_mul_ps(_mm512_load_ps(y), shrink[h]));
-          }
-      }
-      kMultiply({2 * w.wide, 2, deep, w.v, deep, w.p, 2, w.y, kStrip, begin > start});
+      decide(t, query, few ? 1 : 2, keys, w.groups, w.kept);
+      few ? softmax<1>(w, keys, factor, run, shrink, ahead) : softmax<2>(w, keys, factor, run, shrink, ahead);
+      if (begin > start) few ? scale_rows(w.y, y_row, shrink[0]) : scale_columns(w.y, y_row, shrink);
+      if (few)
+        kMultiply({1, 2 * w.wide, deep, w.p, deep, w.v_right, 2 * w.wide, w.y, y_row, begin > start});
+      else
+        kMultiply({2 * w.wide, 2, deep, w.v, deep, w.p, 2, w.y, kStrip, begin > start});
     }
     __m512 inverse[2];
     for (int h = 0; h < 2; ++h) {
@@ -209,9 +236,14 @@ void forward(const AttentionTask* task) {
       _mm512_mask_storeu_ps(t.new_lse + query + 16 * h, there, log_of(run.sum[h], run.top[h]));
       inverse[h] = _mm512_div_ps(_mm512_set1_ps(kept_scale(t.dropout)), run.sum[h]);
     }
-    zip_factors(inverse);
-    store_turned(queries, t.width, w.y, inverse, static_cast<Bf16*>(t.y) + query * t.out_stride,
-                 t.out_stride);
+    Bf16* const y = static_cast<Bf16*>(t.y) + query * t.out_stride;
+    if (few) {
+      scale_rows(w.y, y_row, inverse[0]);
+      store_rows(queries, t.width, w.y, y_row, 1.f, y, t.out_stride);
+    } else {
+      zip_factors(inverse);
+      store_turned(queries, t.width, w.y, inverse, y, t.out_stride);
+    }
   }
 }
 

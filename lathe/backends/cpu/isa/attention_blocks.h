@@ -66,6 +66,14 @@ inline __m512i rounded(uint32_t kept, __m512 low, __m512 high) {
   return bits_of(_mm512_maskz_cvtne2ps_pbh(kept, high, low));
 }
 
+/// Two rows of 16 elements, one behind the other, as words.
+inline __m512i paired(__m512i rows) {
+  alignas(64) static const uint16_t kPlace[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                  21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                  11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return _mm512_permutexvar_epi16(_mm512_load_si512(kPlace), rows);
+}
+
 /// Two rows of 32 elements as words, 16 to a half.  Word i of half h holds column zipped(h, i).
 struct Zipped {
   __m512i half[2];
@@ -112,17 +120,23 @@ inline void pack_left(const Rows& x, Block* to) {
     }
 }
 
-/// The transpose of x as right operand with kStrip columns: to[k · 2 + column block].
+/// to = the transpose of rows row(0) … row(15) of words.
+template <typename F>
+inline void store_turned_block(F row, Block* to) {
+  __m512i word[16];
+  LATHE_UNROLL_BLOCKS
+  for (int i = 0; i < 16; ++i) word[i] = row(i);
+  turn(word);
+  LATHE_UNROLL_BLOCKS
+  for (int i = 0; i < 16; ++i) _mm512_store_si512(to->word[i], word[i]);
+}
+
+/// The transpose of x as right operand of up to two column blocks: to[k · 2 + column block].
 inline void pack_right_turned(const Rows& x, Block* to) {
   for (int64_t c = 0; c < x.cols; c += 32)
-    for (int64_t r = 0; r < 32; r += 16, ++to) {
+    for (int64_t r = 0; r < x.rows; r += 16) {
       const Columns from = x.from(r, c);
-      __m512i row[16];
-      LATHE_UNROLL_BLOCKS
-      for (int i = 0; i < 16; ++i) row[i] = from.row(i);
-      turn(row);
-      LATHE_UNROLL_BLOCKS
-      for (int i = 0; i < 16; ++i) _mm512_store_si512(to->word[i], row[i]);
+      store_turned_block([&](int i) { return from.row(i); }, to + c / 32 * 2 + r / 16);
     }
 }
 
