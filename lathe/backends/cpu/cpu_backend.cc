@@ -99,6 +99,7 @@ class CpuExecutable : public Executable {
       calls_.push_back({impl->run, static_cast<int>(n), std::move(call)});
     }
     find_cold();
+    find_table(program);
     spans_.resize(calls_.size());
   }
 
@@ -158,6 +159,21 @@ class CpuExecutable : public Executable {
       Call& c = calls_[i].call;
       if (!c.out.empty() && c.out[0] != nullptr)
         c.out_is_cold = is_cold(touched, i, {c.out[0], bytes_of(c.out_type(0))});
+    }
+  }
+
+  /// Rows of a table's gradient that are 0 need neither be written nor read.
+  void find_table(const Program& program) {
+    const TableGradient gradient = find_table_gradient(program);
+    if (gradient.scatter < 0) return;
+    const Shape& shape = program.type(program.nodes()[static_cast<size_t>(gradient.scatter)].out[0]).shape;
+    const auto table = std::make_shared<WrittenRows>();
+    *table = {gradient.begin, shape[1], std::vector<uint8_t>(static_cast<size_t>(shape[0]))};
+    for (Step& step : calls_) {
+      const auto& readers = gradient.readers;
+      if (step.node == gradient.scatter ||
+          std::find(readers.begin(), readers.end(), step.node) != readers.end())
+        step.call.table = table;
     }
   }
 

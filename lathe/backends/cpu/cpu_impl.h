@@ -24,8 +24,10 @@ struct Call {
   bool out_is_cold = false;        ///< of out[0]: cold_memory.h
   bool workspace_is_cold = false;  ///< it lies apart (Impl::apart)
   bool out_is_read = true;         ///< of out[0]: else it need not be written
-  const Blas* blas = nullptr;      ///< of blas_entries
-  ProcessGroup* group = nullptr;   ///< of all_reduce, all_gather; null: this process is alone
+  /// Of scatter_add_rows, and of what reads its sums: null where all rows are to be written.
+  std::shared_ptr<WrittenRows> table = {};
+  const Blas* blas = nullptr;     ///< of blas_entries
+  ProcessGroup* group = nullptr;  ///< of all_reduce, all_gather; null: this process is alone
 
   template <typename T>
   const T* input(int i) const {

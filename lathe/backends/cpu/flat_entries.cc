@@ -74,7 +74,8 @@ void run_grad_norm(const Call& c) {
   for (const int i : {0, 2})
     if (c.in[static_cast<size_t>(i)] != nullptr)
       sum += Rows(c.pool, c.isa)
-                 .sum_of_squares(elements(c.in_type(i)), c.in_type(i).dtype, c.input<void>(i), c.workspace);
+                 .sum_of_squares(elements(c.in_type(i)), c.in_type(i).dtype, c.input<void>(i), c.workspace,
+                                 i == 0 ? c.table.get() : nullptr);
   *c.output<float>(0) = static_cast<float>(std::sqrt(sum) * hyper_of(c, 1, Hyper::kInverseScale));
 }
 
@@ -93,7 +94,7 @@ void run_adamw(const Call& c) {
   a.clip = hyper(Hyper::kInverseScale) *
            static_cast<double>(max_norm > 0 ? std::min(1.0f, max_norm / (norm + 1e-6f)) : 1.0f);
   const int64_t n = elements(c.in_type(0)), decayed = c.node.attrs.i("decayed");
-  Gradients gradients{c.input<float>(1)};
+  Gradients gradients{.exact = c.input<float>(1), .table = c.table.get()};
   if (c.in[7] != nullptr) {
     gradients.rounded = c.in[7];
     gradients.first = c.node.attrs.i("first");

@@ -161,20 +161,29 @@ void PackedState::refresh_int8(ThreadPool& pool) {
 
 namespace {
 
-/// f(at, count, gradients) on parts of the elements [from, to); those that are bf16 in pieces that stay in
-/// the first cache.
+constexpr int64_t kPiece = 2048;
+alignas(64) constexpr float kZeros[kPiece] = {};
+
+/// f(at, count, gradients, row) on parts of the elements [from, to), row: of the table, or −1; those that are
+/// bf16 in pieces that stay in the first cache.
 template <typename F>
 void for_parts(const RowKernels& kernels, const Gradients& g, int64_t from, int64_t to, F f) {
   const int64_t first = std::clamp(g.first, from, to), last = std::clamp(g.last, from, to);
-  if (from < first) f(from, first - from, g.exact + from);
-  constexpr int64_t kPiece = 2048;
+  const auto exact = [&](int64_t begin, int64_t end, int64_t shift) {
+    if (begin >= end) return;
+    if (g.table == nullptr) return f(begin, end - begin, g.exact + begin - shift, int64_t{-1});
+    g.table->for_parts(begin - shift, end - shift, [&](int64_t i, int64_t stop, int64_t row) {
+      f(i + shift, stop - i, g.exact + i, row);
+    });
+  };
+  exact(from, first, 0);
   float wide[kPiece];
   for (int64_t at = first; at < last; at += kPiece) {
     const int64_t count = std::min(kPiece, last - at);
     kernels.bf16.to_f32(count, g.rounded + static_cast<size_t>(at - g.first) * size_of(DType::bf16), wide);
-    f(at, count, wide);
+    f(at, count, wide, int64_t{-1});
   }
-  if (last < to) f(last, to - last, g.exact + last - (g.last - g.first));
+  exact(last, to, g.last - g.first);
 }
 
 }  // namespace
@@ -184,32 +193,60 @@ void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin
   int8_stale_ = true;
   const RowKernels& kernels = row_kernels(isa);
   const int64_t end = begin + count;
+  const WrittenRows* const table = arrays.grad.table;
+  if (table == nullptr)
+    still_.clear();
+  else if (still_.size() != table->written.size() || still_m_ != arrays.m)
+    still_.assign(table->written.size(), 0);
+  still_m_ = arrays.m;
+  const bool decays = a.lr * a.weight_decay != 0;
   const auto update = [&](int64_t from, int64_t to) {
     for_parts(kernels, arrays.grad, from - arrays.origin, to - arrays.origin,
-              [&](int64_t at, int64_t n, const float* g) {
-                kernels.adamw(n, &a, g, arrays.param + at, arrays.m + at, arrays.v + at);
+              [&](int64_t at, int64_t n, const float* g, int64_t row) {
+                const auto run = [&](int64_t i, int64_t part, const float* grad) {
+                  return kernels.adamw(part, &a, grad, arrays.param + i, arrays.m + i, arrays.v + i);
+                };
+                if (row < 0 || table->is_written(row)) {
+                  run(at, n, g);
+                  if (row >= 0) still_[static_cast<size_t>(row)] = 0;
+                  return;
+                }
+                // No gradient: a row that has never had one stays as it is without weight decay.
+                uint8_t& is_still = still_[static_cast<size_t>(row)];
+                if (is_still && !decays) return;
+                bool still = n == table->cols;
+                for (int64_t i = 0; i < n; i += kPiece) still &= run(at + i, std::min(kPiece, n - i), kZeros);
+                is_still = still;
               });
+  };
+  // Where the row of the table begins that an element lies in, so that each is one thread's.
+  const auto begin_of_row = [&](int64_t at) {
+    if (table == nullptr) return at;
+    const int64_t into = at - arrays.origin - arrays.grad.element(table->begin);
+    const bool inside = 0 < into && into < table->end() - table->begin;
+    return inside ? std::max(begin, at - into % table->cols) : at;
   };
   if (overlapping_) {
     stale_ = true;
     pool.run([&](int part, int parts) {
       const Share mine = share(count, part, parts);
-      update(begin + mine.begin, begin + mine.end);
+      update(begin_of_row(begin + mine.begin), part + 1 == parts ? end : begin_of_row(begin + mine.end));
     });
     return;
   }
   for (const int64_t border : {begin, end})
     for (size_t i = 0; i < pieces_.size(); ++i)
       if (pieces_[i].begin < border && border < pieces_[i].end) torn_.push_back(i);
-  // Equal parts of the range, moved to the borders of pieces.
+  // Equal parts of the range, moved to the borders of pieces and of the table's rows.
   const int64_t parts = std::min<int64_t>(pool.size() * kPartsOfAThread, count / kWorthAPart + 1);
   pool.deal(parts);
   pool.run([&](int thread, int) {
     const auto cut_at = [&](int64_t p) {
-      const int64_t at = p == parts ? end : begin + count / parts * p;
+      if (p == parts) return end;
+      const int64_t at = begin_of_row(begin + count / parts * p);
       const auto next = std::upper_bound(pieces_.begin(), pieces_.end(), at,
                                          [](int64_t x, const Piece& piece) { return x < piece.begin; });
-      if (next == pieces_.begin() || at <= begin || at >= end) return at;
+      if (next == pieces_.begin() || at <= begin) return at;
       const Piece& piece = *std::prev(next);
       return at < piece.end ? std::clamp(piece.begin, begin, end) : at;
     };
@@ -251,6 +288,7 @@ bool PackedWeights::has(const Buffer& state, const PackedUse& use, Isa isa) cons
 
 void PackedWeights::changed(const Buffer& state) {
   const std::lock_guard lock(mutex_);
+  for (const auto& [memory, known] : states_) known.state->moments_changed();
   const auto known = states_.find(state.data);
   if (known != states_.end()) known->second.state->changed();
 }

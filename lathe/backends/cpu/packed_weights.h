@@ -35,11 +35,15 @@ std::optional<PackedUse> packed_use(const Node& node, const Program& program, Is
 size_t packed_bytes(const PackedUse& use, Isa isa);
 
 /// The gradients of a state: f32, but for the elements [first, last), whose gradients are bf16 and lie apart;
-/// `exact` holds the others behind one another.
+/// `exact` holds the others behind one another, a table of which only some rows are written among them.
 struct Gradients {
   const float* exact = nullptr;
   const std::byte* rounded = nullptr;
   int64_t first = INT64_MAX, last = INT64_MAX;
+  const WrittenRows* table = nullptr;
+
+  /// The element whose gradient is `exact[i]`.
+  int64_t element(int64_t i) const { return i < first ? i : i + last - first; }
 };
 
 /// What an update reads and writes: arrays whose first element belongs to element `origin` of a state.
@@ -61,6 +65,8 @@ class PackedState {
   const void* copy(const PackedUse& use, Isa isa);
   bool has(const PackedUse& use, Isa isa) const { return find(use, isa) != nullptr; }
   void changed() { stale_ = int8_stale_ = true; }
+  /// The moments of AdamW may have been changed.
+  void moments_changed() { still_.clear(); }
   /// Packs what is stale: the copies of bf16, or those in integers.
   void refresh(ThreadPool& pool);
   void refresh_int8(ThreadPool& pool);
@@ -100,6 +106,9 @@ class PackedState {
   bool stale_ = true, int8_stale_ = true;
   std::vector<size_t> torn_;  // pieces of which only some elements were updated since they were packed
   bool overlapping_ = false;  // pieces of different weights share elements
+  // By row of the gradients' table: whether its moments, which lie at still_m_, are known to be 0.
+  std::vector<uint8_t> still_;
+  const float* still_m_ = nullptr;
 };
 
 /// The packed states of a backend, by the memory of the state.
@@ -109,7 +118,7 @@ class PackedWeights {
   std::shared_ptr<PackedState> of(const Buffer& state);
   /// Whether there is such a copy of a weight in this memory.
   bool has(const Buffer& state, const PackedUse& use, Isa isa) const;
-  /// The host wrote into this memory.
+  /// The host wrote into this memory, which may be that of moments.
   void changed(const Buffer& state);
 
  private:

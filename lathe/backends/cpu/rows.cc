@@ -16,7 +16,6 @@ constexpr int64_t kMaxBlocks = 64, kMinBlockRows = 16;
 /// The blocks' sums of so many columns are added up by one thread: a cache line.
 constexpr int64_t kSumsOfALine = 16;
 constexpr int64_t kSquaresBlock = 16384;
-constexpr int64_t kSmallTable = 1024;  // rows
 
 int64_t row_blocks(int64_t rows) {
   return std::clamp<int64_t>((rows + kMinBlockRows - 1) / kMinBlockRows, 1, kMaxBlocks);
@@ -288,7 +287,7 @@ size_t Rows::scatter_add_rows_workspace_bytes(Size s, int64_t table_rows) {
 }
 
 void Rows::scatter_add_rows(DType from, DType to, Size s, const void* dy, const int32_t* ids,
-                            int64_t table_rows, void* dtable, void* workspace) const {
+                            int64_t table_rows, void* dtable, void* workspace, WrittenRows* rows) const {
   // counting sort: order[first[v] … first[v + 1]) are the rows of dy whose id is v, ascending
   int32_t* first = static_cast<int32_t*>(workspace);
   int32_t* order = first + table_rows + 1;
@@ -301,6 +300,10 @@ void Rows::scatter_add_rows(DType from, DType to, Size s, const void* dy, const 
     for (int64_t v = v_begin; v < v_end; ++v) {
       std::byte* row = at(dtable, v * s.cols + c_begin, to);
       const int64_t count = first[v + 1] - first[v];
+      if (rows != nullptr) {
+        rows->written[static_cast<size_t>(v)] = count > 0;
+        if (count == 0) continue;
+      }
       if (count == 0) {
         if (table_rows < kSmallTable) {
           std::memset(row, 0, static_cast<size_t>(c_end - c_begin) * size_of(to));
@@ -335,13 +338,22 @@ size_t Rows::sum_of_squares_workspace_bytes(int64_t n) {
   return static_cast<size_t>((n + kSquaresBlock - 1) / kSquaresBlock + 1) * sizeof(double);
 }
 
-double Rows::sum_of_squares(int64_t n, DType dtype, const void* x, void* workspace) const {
+double Rows::sum_of_squares(int64_t n, DType dtype, const void* x, void* workspace,
+                            const WrittenRows* table) const {
   double* sums = static_cast<double*>(workspace);
   const int64_t blocks = (n + kSquaresBlock - 1) / kSquaresBlock;
   for_shares(pool_, blocks, kSquaresBlock, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b * kSquaresBlock, count = std::min(kSquaresBlock, n - first);
-      sums[b] = of(kernels_, dtype).sum_of_squares(count, at(x, first, dtype));
+      const auto sum = of(kernels_, dtype).sum_of_squares;
+      if (table == nullptr) {
+        sums[b] = sum(count, at(x, first, dtype));
+        continue;
+      }
+      sums[b] = 0;
+      table->for_parts(first, first + count, [&](int64_t from, int64_t to, int64_t row) {
+        if (row < 0 || table->is_written(row)) sums[b] += sum(to - from, at(x, from, dtype));
+      });
     }
   });
   for (int64_t step = 1; step < blocks; step *= 2)

@@ -4,6 +4,7 @@
 
 #include "lathe/backends/cpu/isa.h"
 #include "lathe/backends/cpu/isa/rows_kernels.h"
+#include "lathe/backends/cpu/written_rows.h"
 #include "lathe/core/dtype.h"
 #include "lathe/core/thread_pool.h"
 
@@ -98,13 +99,16 @@ class Rows {
   /// y[i] = table[ids[i]]; s: shape of y.  Every id must be a row of the table.
   void gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y) const;
   /// dtable[v] = Σ dy[i] over ids[i] = v in ascending i, 0 if there is none.  s: shape of dy;
-  /// dtable: [table_rows, s.cols].
+  /// dtable: [table_rows, s.cols].  With `rows`, of a table of kSmallTable rows or more: writes only the rows
+  /// that have an id, and into `rows` which they are.
   void scatter_add_rows(DType from, DType to, Size s, const void* dy, const int32_t* ids, int64_t table_rows,
-                        void* dtable, void* workspace) const;
+                        void* dtable, void* workspace, WrittenRows* rows = nullptr) const;
+  static constexpr int64_t kSmallTable = 1024;
   static size_t scatter_add_rows_workspace_bytes(Size s, int64_t table_rows);
 
-  /// Σ x², in double.
-  double sum_of_squares(int64_t n, DType dtype, const void* x, void* workspace) const;
+  /// Σ x², in double.  table: within x.
+  double sum_of_squares(int64_t n, DType dtype, const void* x, void* workspace,
+                        const WrittenRows* table = nullptr) const;
   static size_t sum_of_squares_workspace_bytes(int64_t n);
   /// total = keep · total + g; keep = 0 does not read total.
   void accumulate(int64_t n, float keep, const float* g, float* total) const;
