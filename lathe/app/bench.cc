@@ -31,13 +31,13 @@ std::string whole(int value, const char* zero) { return value == 0 ? zero : std:
 /// All flags, in the order of help.  Those without default are taken by every bench.
 const std::vector<BenchFlag>& flags() {
   static const std::vector<BenchFlag> list = {
-      {{"--device", "auto|cpu|…", "what runs it; auto: the best (infer, finetune: all that are there)"},
+      {{"--device", "auto|cpu|…", "what runs it; auto: the best (infer, mlp, finetune: all that are there)"},
        [](const BenchSettings& s) { return s.device; }},
       {{"--threads", "N", "threads of the CPU"},
        [](const BenchSettings& s) { return whole(s.threads, "one per core"); }},
       {{"--model", "NAME", "bert-base or minilm (random weights), or a model folder"},
        [](const BenchSettings& s) { return s.model; }},
-      {{"--batch", "N", "rows (infer: several parted by commas)"},
+      {{"--batch", "N", "rows (infer, mlp: several parted by commas)"},
        [](const BenchSettings& s) { return joined(s.batches); }},
       {{"--seq", "N", "tokens per row (finetune: at most)"},
        [](const BenchSettings& s) { return std::to_string(s.seq); }},
@@ -160,6 +160,10 @@ BenchSettings settings_of(const Bench& bench, const Options& options) {
   return s;
 }
 
+bool is_profile(const BenchReport& report) {
+  return !report.rows.empty() && report.rows[0].value("bench", "") == "profile";
+}
+
 }  // namespace
 
 const std::vector<Bench>& benches() {
@@ -197,7 +201,12 @@ const std::vector<Bench>& benches() {
          {"--model", "--batch", "--dtype", "--steps", "--data_dir", "--profile"},
          {"--batch", "--dtype"},
          infer},
-        {"mlp", "forward and backward of a small network, fp32", bench_mlp, {"--batch", "--steps"}, {}, mlp},
+        {"mlp",
+         "forward and backward of a small network, fp32",
+         bench_mlp,
+         {"--batch", "--steps"},
+         {"--batch"},
+         mlp},
         {"finetune",
          "the Trainer on 1,000 questions (TREC's, else made), all weights and the head alone",
          bench_finetune,
@@ -226,8 +235,10 @@ int run_bench(const std::vector<std::string>& args) {
   const Stolen stolen;
   std::vector<BenchReport> reports = bench.run(settings_of(bench, options));
   if (takes(bench, "--steps") || takes(bench, "--epochs")) stolen.tell(reports);  // else nothing ran
-  for (const BenchReport& report : reports)
+  for (const BenchReport& report : reports) {
+    if (is_profile(report) && !options.has("--profile")) continue;  // drawn for the page alone
     port.out(options.has("--json") ? json_lines(report) : terminal_text(report, port.width(), port.unicode));
+  }
   if (options.has("--html")) {
     const std::string page = html_page(reports, fmt::format("lathe {} bench {}", kVersion, bench.name));
     real_file_system().write_atomic(options.get("--html"), page).check();

@@ -9,9 +9,9 @@
 
 namespace lathe {
 
-/// What the flags of `lathe bench` say; defaults as each bench wants them (bench_defaults).
+/// What the flags of `lathe bench` say; defaults as each bench wants them.
 struct BenchSettings {
-  std::string device = "auto";  ///< infer and finetune: all that are there
+  std::string device = "auto";  ///< infer, mlp and finetune: all that are there
   std::string model;            ///< "bert-base", "minilm" (random weights) or a model folder
   std::vector<std::string> dtypes;
   std::vector<int> batches;

@@ -31,36 +31,43 @@ double step_flops(double rows) {
   return flops;
 }
 
-}  // namespace
-
-std::vector<BenchReport> bench_mlp(const BenchSettings& s) {
-  const BenchDevice device = bench_devices(s, false).at(0);
-  const int batch = s.batches.at(0);
-  const auto backend = open_device(device.kind, {device.threads});
+void add_row(const BenchSettings& s, const BenchDevice& device, Backend& backend, int batch,
+             BenchReport& report) {
   SimpleModel model;
-  Compiled step = compile(*backend, model, [&](Value x) { return mean(model.forward(x)); },
+  Compiled step = compile(backend, model, [&](Value x) { return mean(model.forward(x)); },
                           {DType::f32, {batch, kWidths[0]}});
   std::vector<float> input(static_cast<size_t>(batch * kWidths[0]));
   TorchGenerator(1).normal(input);
   float loss = step.run(input);
   const BenchTimes times = time_calls(kWarmup, s.steps, [&] { loss = step.run(); });
   if (!std::isfinite(loss)) fail(ErrorCode::kNonFinite, "bench: the loss is {}", loss);
-  BenchReport report{
-      fmt::format("mlp: forward and backward of linear layers 1024, 512, 256, 10 on {} rows, fp32", batch),
-      {device.note()},
-      {{"device", "device"},
-       {"batch", "rows"},
-       {"ms", "median ms", 3},
-       {"min_ms", "least ms", 3},
-       {"flops_per_s", "TFLOP/s", 3, 1e-12},
-       {"percent_of_peak", "% of peak", 1},
-       {"peak_memory_bytes", "memory GiB", 2, 1.0 / (1 << 30)}},
-      {},
-      {}};
   nlohmann::ordered_json row = bench_row("mlp", device, "simple_model", "fp32");
   row["batch"] = batch;
   add_speed(row, times, step_flops(batch), device, DType::f32);
+  row["samples_per_s"] = six_digits(batch / times.median_ms * 1e3);
   report.rows.push_back(std::move(row));
+}
+
+}  // namespace
+
+std::vector<BenchReport> bench_mlp(const BenchSettings& s) {
+  BenchReport report{"mlp: forward and backward of linear layers 1024, 512, 256, 10, fp32",
+                     {},
+                     {{"device", "device"},
+                      {"batch", "rows"},
+                      {"ms", "median ms", 3},
+                      {"min_ms", "least ms", 3},
+                      {"samples_per_s", "rows/s", 0},
+                      {"flops_per_s", "TFLOP/s", 3, 1e-12},
+                      {"percent_of_peak", "% of peak", 1},
+                      {"peak_memory_bytes", "memory GiB", 2, 1.0 / (1 << 30)}},
+                     {},
+                     {"rows/s", {"device", "batch"}, {"samples_per_s", "rows/s", 0}}};
+  for (const BenchDevice& device : bench_devices(s, true)) {
+    report.notes.push_back(device.note());
+    const auto backend = open_device(device.kind, {device.threads});
+    for (const int batch : s.batches) add_row(s, device, *backend, batch, report);
+  }
   note_few_calls(report, s.steps);
   return {report};
 }

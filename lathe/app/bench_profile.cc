@@ -44,8 +44,9 @@ OpProfile::OpProfile(const std::string& model, const BenchDevice& device)
       copy_(measure_copy(device.kind, {device.threads})) {
   if (copy_)
     report_.notes.push_back(
-        fmt::format("a copy too large for the caches: {:.1f} GB/s; what one op has just written "
-                    "and the next one reads may come faster",
+        fmt::format("a copy too large for the caches: {:.1f} GB/s; what one op has just written and the "
+                    "next one reads may come faster, and rows of embeddings without a token are counted "
+                    "that a CPU leaves alone",
                     *copy_ * 1e-9));
 }
 

@@ -101,6 +101,7 @@ class Bench(unittest.TestCase):
         layers = [1024 * 512, 512 * 256, 256 * 10]
         flops = 2 * 64 * (2 * layers[0] + 3 * layers[1] + 3 * layers[2])
         self.assertAlmostEqual(row["flops_per_s"] * row["ms"] * 1e-3 / flops, 1, places=4)
+        self.assertEqual([row["batch"] for row in self.rows("mlp", "--batch", "3,8", "--steps", "1")], [3, 8])
 
     def test_infer_takes_every_batch_size(self):
         rows = self.rows("infer", *MODEL, "--steps", "2", "--data_dir", "/no/such/folder")
@@ -131,10 +132,13 @@ class Bench(unittest.TestCase):
             self.assertIn("linear_bwd_weight", html)
             self.assertNotIn("<script", html)
             self.assertEqual([p.name for p in page.parent.iterdir()], ["page.html"])  # no temporary file stays
-            self.bench("step", *MODEL, "--batch", "2", "--seq", "16", "--steps", "2", "--html", str(page))
+            words = ["step", *MODEL, "--batch", "2", "--seq", "16", "--steps", "2", "--html", str(page)]
+            self.assertEqual(len(self.bench(*words, "--json").splitlines()), 1)  # the profile is for the page alone
             html = page.read_text(encoding="utf-8")
             self.assertIn("<svg", html)
             self.assertIn("adamw", html)
+            self.bench("mlp", "--batch", "8,16", "--steps", "2", "--html", str(page))
+            self.assertEqual(page.read_text(encoding="utf-8").count("<rect"), 2)
 
     def test_the_comparison_says_what_is_not_installed(self):
         result = cl.run([sys.executable, "-I", "-S", str(cl.ROOT / "bench" / "against_torch.py"), "--lathe", cl.program()])
@@ -150,7 +154,7 @@ class Bench(unittest.TestCase):
                             (("step", "--devise", "cpu"), "--device"), (("step", "--batch", "2,5"), "takes one"),
                             (("step", "--dtype", "bf16,fp32"), "lathe bench step takes one"),
                             (("gemm", "--batch", "2,5"), "takes one"), (("finetune", "--batch", "2,5"), "takes one"),
-                            (("mlp", "--batch", "64,128"), "takes one"),
+                            (("plan", "--batch", "64,128"), "takes one"),
                             (("infer", "--batch", "2,x"), "whole number"), (("mlp", "--device", "toaster"), "toaster")):
             result = cl.run([cl.program(), "bench", *words])
             self.assertEqual(result.returncode, 2, words)
