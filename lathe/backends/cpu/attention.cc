@@ -53,6 +53,7 @@ AttentionTask task_of(const Attention& a, int64_t b, int64_t head, float* worksp
   t.window = a.window == 0 ? t.length : a.window;
   t.head = static_cast<uint32_t>(head);
   t.dropout = a.dropout;
+  t.results_are_cold = a.results_are_cold;
   if (a.dropout.threshold > 0) t.sample = static_cast<uint32_t>(a.sample_ids[b]);
   t.workspace = workspace;
   return t;

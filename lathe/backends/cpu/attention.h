@@ -29,6 +29,7 @@ struct Attention {
   int64_t window = 0;           ///< a query sees keys at most so many tokens away; 0: all of its sequence
   const int32_t* cu = nullptr;  ///< [B+1], ascending from 0, cu[B] ≤ N
   const int32_t* sample_ids = nullptr;  ///< [B]; read if dropout.threshold > 0
+  bool results_are_cold = false;        ///< no cache holds them: past the caches where a kernel can
   DropoutRule dropout = {};             ///< of the probabilities: row = head << 16 | query, column = key
 };
 

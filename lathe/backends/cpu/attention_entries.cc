@@ -25,6 +25,7 @@ Attention describe(const Call& c, const Places& at) {
   a.qkv_stride = c.cols(at.qkv);
   a.scale = static_cast<float>(c.node.attrs.f("scale"));
   a.window = c.node.attrs.i("window");
+  a.results_are_cold = c.out_is_cold;
   a.cu = c.input<int32_t>(at.cu);
   a.sample_ids = c.input<int32_t>(at.row_ids);
   a.dropout =

@@ -1,5 +1,7 @@
 #include "lathe/backends/cpu/attention.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "lathe/backends/cpu/rows.h"
@@ -242,6 +244,41 @@ TEST(Attention, IsThatOfDoubleForwardAndBackward) {
       expect_near(backward[1], want.dk);
       expect_near(backward[2], want.dv);
     }
+  });
+}
+
+// Results where no cache holds them, at the beginning of a line and elsewhere, and of widths that fill lines
+// and do not.
+TEST(Attention, PastTheCachesGivesTheSameBits) {
+  const Shape widths[] = {{"lines", 2, 64, {70, 16, 9, 33}, 3, 0.1}, {"parts", 3, 40, {70, 16, 9}, 1, 0.1}};
+  for_levels(attention_kernels, [&](Isa isa, DType t) {
+    for (const Shape& shape : widths)
+      for (const size_t skew : {size_t{0}, size_of(t)}) {
+        SCOPED_TRACE(fmt::format("{}, {} bytes behind a line", shape.name, skew));
+        Case c(shape, t);
+        ThreadPool pool(3);
+        const Tensors forward = run_forward(c, pool, isa), backward = run_backward(c, forward, pool, isa);
+        c.a.results_are_cold = true;
+        const size_t bytes = static_cast<size_t>(c.tokens * c.width) * size_of(t);
+        Workspace out(bytes + skew), d(3 * bytes + skew);
+        std::vector<float> lse(static_cast<size_t>(c.tokens * shape.heads));
+        Workspace space(attention_workspace_bytes(isa, t, c.longest(), shape.width, pool.size()));
+        Workspace space_bwd(attention_bwd_workspace_bytes(isa, t, c.longest(), shape.width, pool.size()));
+        std::byte* const y = static_cast<std::byte*>(out.data()) + skew;
+        std::byte* const dqkv = static_cast<std::byte*>(d.data()) + skew;
+        const auto part = [&](int which) { return dqkv + static_cast<size_t>(which * c.width) * size_of(t); };
+        attention(pool, isa, c.a, c.input(0), c.input(1), c.input(2), y, lse.data(), space.data());
+        attention_bwd(pool, isa, c.a, c.dout.data(), c.input(0), c.input(1), c.input(2), y, lse.data(),
+                      part(0), part(1), part(2), space_bwd.data());
+        EXPECT_EQ(std::memcmp(y, forward[0].data(), bytes), 0);
+        const size_t row = static_cast<size_t>(c.width) * size_of(t);
+        for (int which = 0; which < 3; ++which)
+          for (size_t token = 0; token < static_cast<size_t>(c.tokens); ++token)
+            EXPECT_EQ(std::memcmp(part(which) + 3 * token * row,
+                                  backward[static_cast<size_t>(which)].data() + token * row, row),
+                      0)
+                << "gradient " << which << ", token " << token;
+      }
   });
 }
 

@@ -8,7 +8,10 @@ namespace lathe::cpu {
 namespace isa_amx {
 namespace {
 
-void end() { _tile_release(); }
+void end() {
+  _tile_release();
+  end_stores();
+}
 
 template <bool kTwoRows, bool kTwoCols>
 inline void tiles(const Product& p, const Block* a, const Block* b, float* c) {

@@ -202,7 +202,7 @@ void forward(const AttentionTask* task) {
   const ForwardSpace w(t.length, t.width, t.workspace);
   Ahead ahead(t);
   for (const void* x : {t.q, t.k, t.v}) ahead.add(x, t.qkv_stride, t.qkv_next);
-  ahead.add(t.y, t.out_stride, t.out_next);
+  if (!t.results_are_cold) ahead.add(t.y, t.out_stride, t.out_next);
   const float factor = t.scale * kLog2E;
   const int64_t y_row = w.wide * 32, in_last = t.length % kStrip;
   const bool one_block = t.length <= kMaxKeys;
@@ -239,10 +239,10 @@ void forward(const AttentionTask* task) {
     Bf16* const y = static_cast<Bf16*>(t.y) + query * t.out_stride;
     if (few) {
       scale_rows(w.y, y_row, inverse[0]);
-      store_rows(queries, t.width, w.y, y_row, 1.f, y, t.out_stride);
+      store_rows(queries, t.width, w.y, y_row, 1.f, y, t.out_stride, t.results_are_cold);
     } else {
       zip_factors(inverse);
-      store_turned(queries, t.width, w.y, inverse, y, t.out_stride);
+      store_turned(queries, t.width, w.y, inverse, y, t.out_stride, t.results_are_cold);
     }
   }
 }
@@ -384,14 +384,15 @@ void backward(const AttentionTask* task) {
   Ahead ahead(t);
   for (const void* x : {t.q, t.k, t.v}) ahead.add(x, t.qkv_stride, t.qkv_next);
   for (const void* x : {t.dout, t.out}) ahead.add(x, t.out_stride, t.out_next);
-  for (const void* x : {t.dq, t.dk, t.dv}) ahead.add(x, t.qkv_stride, t.qkv_next);
+  if (!t.results_are_cold)
+    for (const void* x : {t.dq, t.dk, t.dv}) ahead.add(x, t.qkv_stride, t.qkv_next);
   constexpr int64_t kGroup = kGroupStrips * kStrip;
   const bool one_block = t.length <= kMaxKeys;
   const auto store_dq = [&](int64_t query, int64_t queries) {
     const __m512 scale[2] = {_mm512_set1_ps(t.scale), _mm512_set1_ps(t.scale)};
     for (int64_t at = 0; at < queries; at += kStrip)
       store_turned(smaller(kStrip, queries - at), t.width, w.dq + at * w.wide * 32, scale,
-                   static_cast<Bf16*>(t.dq) + (query + at) * t.qkv_stride, t.qkv_stride);
+                   static_cast<Bf16*>(t.dq) + (query + at) * t.qkv_stride, t.qkv_stride, t.results_are_cold);
   };
   for (int64_t begin = 0; begin < t.length; begin += kMaxKeys) {
     const int64_t keys = take_keys(t, w, begin);
@@ -404,9 +405,10 @@ void backward(const AttentionTask* task) {
       if (one_block) store_dq(query, queries);
     }
     const int64_t row = w.wide * 32, first = begin * t.qkv_stride;
-    store_rows(keys, t.width, w.dk, row, t.scale, static_cast<Bf16*>(t.dk) + first, t.qkv_stride);
+    store_rows(keys, t.width, w.dk, row, t.scale, static_cast<Bf16*>(t.dk) + first, t.qkv_stride,
+               t.results_are_cold);
     store_rows(keys, t.width, w.dv, row, kept_scale(t.dropout), static_cast<Bf16*>(t.dv) + first,
-               t.qkv_stride);
+               t.qkv_stride, t.results_are_cold);
   }
   for (int64_t query = 0; query < t.length && !one_block; query += kGroup) {
     const int64_t queries = smaller(kGroup, t.length - query);

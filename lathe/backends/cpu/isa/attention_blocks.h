@@ -177,29 +177,35 @@ inline void pack_left_turned(const Rows& x, Block* to) {
 }
 
 /// The first `count` of 32; without a mask where all are meant: a masked store takes Zen 4 many cycles.
-inline void store_first(Bf16* to, int64_t count, __m512i halves) {
-  if (count >= 32)
+/// cold: whole lines go past the caches.
+inline void store_first(Bf16* to, int64_t count, __m512i halves, bool cold) {
+  if (cold && count >= 32 && reinterpret_cast<uintptr_t>(to) % 64 == 0)
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), halves);
+  else if (count >= 32)
     _mm512_storeu_si512(to, halves);
   else
     _mm512_mask_storeu_epi16(to, first_of_32(count), halves);
 }
 
+/// Behind it other threads see what went past the caches.
+inline void end_stores() { _mm_sfence(); }
+
 /// y[rows, cols] = factor · x, columns zipped in each 32, rows `x_row` floats apart.
 inline void store_rows(int64_t rows, int64_t cols, const float* x, int64_t x_row, float factor, Bf16* y,
-                       int64_t stride) {
+                       int64_t stride, bool cold) {
   const __m512 f = _mm512_set1_ps(factor);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; c += 32) {
       const float* from = x + r * x_row + c;
       const __m512 low = _mm512_mul_ps(_mm512_load_ps(from), f);
       const __m512 high = _mm512_mul_ps(_mm512_load_ps(from + 16), f);
-      store_first(y + r * stride + c, cols - c, unzipped(rounded(low, high)));
+      store_first(y + r * stride + c, cols - c, unzipped(rounded(low, high)), cold);
     }
 }
 
 /// y[rows, cols] = the transpose of x[cols, 32] · factor, the columns of x zipped, a factor for each of them.
 inline void store_turned(int64_t rows, int64_t cols, const float* x, const __m512* factor, Bf16* y,
-                         int64_t stride) {
+                         int64_t stride, bool cold) {
   for (int64_t c = 0; c < cols; c += 32) {
     __m512i half[2][16];
     const auto line = [&](int64_t d) {
@@ -217,7 +223,7 @@ inline void store_turned(int64_t rows, int64_t cols, const float* x, const __m51
       LATHE_UNROLL_BLOCKS
       for (int i = 0; i < 16; ++i) {
         const int column = zipped(h, i), row = zipped(column / 16, column % 16);
-        if (row < rows) store_first(y + row * stride + c, cols - c, half[h][i]);
+        if (row < rows) store_first(y + row * stride + c, cols - c, half[h][i], cold);
       }
     }
   }

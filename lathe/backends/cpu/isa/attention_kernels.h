@@ -21,6 +21,7 @@ struct AttentionTask {
   const void *out, *dout;  ///< backward
   const float* lse;        ///< backward
   void *dq, *dk, *dv;
+  bool results_are_cold;  ///< y, or dq, dk and dv: they may be written past the caches
   float* workspace;
 };
 
