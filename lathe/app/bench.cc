@@ -148,8 +148,7 @@ BenchSettings settings_of(const Bench& bench, const Options& options) {
   s.seq = whole_number(options, "--seq", s.seq, 3);
   s.steps = whole_number(options, "--steps", s.steps, 1);
   s.epochs = whole_number(options, "--epochs", s.epochs, 1);
-  const bool page_of_step = options.has("--html") && bench.run == bench_step;  // else it has nothing to draw
-  s.profile = options.has("--profile") || page_of_step;
+  s.profile = options.has("--profile") || (options.has("--html") && bench.page_has_profile);
   s.recompute = options.has("--gradient_checkpointing");
   if (options.has("--batch")) {
     s.batches.clear();
@@ -182,7 +181,8 @@ const std::vector<Bench>& benches() {
          bench_step,
          {"--model", "--batch", "--seq", "--dtype", "--steps", "--profile", "--gradient_checkpointing"},
          {},
-         step},
+         step,
+         true},
         {"gemm",
          "the matrix products within such a step, as shares of the peak",
          bench_gemm,

@@ -30,6 +30,7 @@ struct Bench {
   std::vector<BenchReport> (*run)(const BenchSettings&);
   std::vector<std::string> flags, lists;
   BenchSettings defaults;
+  bool page_has_profile = false;  ///< also without --profile: else there is nothing to draw
 };
 const std::vector<Bench>& benches();
 

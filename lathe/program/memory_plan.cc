@@ -185,9 +185,9 @@ void overwrite(const Program& program, const Selection& selection, Roots& roots)
   }
 }
 
-std::vector<Block> blocks_of(const Program& program, const Selection& selection, const Roots& roots) {
-  const std::vector<Lifetime> lives =
-      lifetimes(program, selection, roots, kept_free_from(program, selection));
+std::vector<Block> blocks_of(const Program& program, const Selection& selection, const Roots& roots,
+                             const std::vector<int>& from) {
+  const std::vector<Lifetime> lives = lifetimes(program, selection, roots, from);
   std::vector<Block> blocks;
   std::vector<size_t> block_of(lives.size());
   for (size_t id = 0; id < lives.size(); ++id) {
@@ -210,8 +210,9 @@ std::vector<Block> blocks_of(const Program& program, const Selection& selection,
   return blocks;
 }
 
-std::vector<Block> workspaces_of(const Program& program, const Selection& selection) {
-  const std::vector<int> beside = last_beside(program, selection), from = kept_free_from(program, selection);
+std::vector<Block> workspaces_of(const Program& program, const Selection& selection,
+                                 const std::vector<int>& from) {
+  const std::vector<int> beside = last_beside(program, selection);
   std::vector<Block> blocks;
   for (size_t n = 0; n < selection.size(); ++n) {
     if (!selection[n]->workspace_bytes) continue;
@@ -269,8 +270,9 @@ size_t assign_offsets(std::vector<Block>& values, std::vector<Block>& workspaces
 MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment) {
   Roots roots(program);
   overwrite(program, selection, roots);
-  std::vector<Block> blocks = blocks_of(program, selection, roots);
-  std::vector<Block> workspaces = workspaces_of(program, selection);
+  const std::vector<int> from = kept_free_from(program, selection);
+  std::vector<Block> blocks = blocks_of(program, selection, roots, from);
+  std::vector<Block> workspaces = workspaces_of(program, selection, from);
   std::vector<Block> held = held_of(program, selection);
   MemoryPlan plan;
   plan.arena_bytes = assign_offsets(blocks, workspaces, held, alignment);

@@ -106,7 +106,7 @@ class Rows {
   static constexpr int64_t kSmallTable = 1024;
   static size_t scatter_add_rows_workspace_bytes(Size s, int64_t table_rows);
 
-  /// Σ x², in double.  table: within x.
+  /// Σ x², in double; of f32 to 10⁻¹², of numbers of two bytes to 3 · 2⁻²⁴ of itself.  table: within x.
   double sum_of_squares(int64_t n, DType dtype, const void* x, void* workspace,
                         const WrittenRows* table = nullptr) const;
   static size_t sum_of_squares_workspace_bytes(int64_t n);
