@@ -235,6 +235,7 @@ int run_bench(const std::vector<std::string>& args) {
   const Stolen stolen;
   std::vector<BenchReport> reports = bench.run(settings_of(bench, options));
   if (takes(bench, "--steps") || takes(bench, "--epochs")) stolen.tell(reports);  // else nothing ran
+  for (BenchReport& report : reports) note_more_than_peak(report);
   for (const BenchReport& report : reports) {
     if (is_profile(report) && !options.has("--profile")) continue;  // drawn for the page alone
     port.out(options.has("--json") ? json_lines(report) : terminal_text(report, port.width(), port.unicode));

@@ -94,6 +94,17 @@ double bar_value(const nlohmann::ordered_json& row, const BenchChart& chart) {
   return it == row.end() || !it->is_number() ? 0 : it->get<double>() * chart.value.scale;
 }
 
+void note_more_than_peak(BenchReport& report) {
+  constexpr double kPercent = 103;
+  const bool more = std::ranges::any_of(report.rows, [](const nlohmann::ordered_json& row) {
+    const auto percent = row.find("percent_of_peak");
+    return percent != row.end() && percent->is_number() && percent->get<double>() > kPercent;
+  });
+  if (more)
+    report.notes.emplace_back(
+        "more than the peak: something held the cores up while that was measured; measure again");
+}
+
 std::string json_lines(const BenchReport& report) {
   std::string text;
   for (const auto& row : report.rows) text += python_json(row, -1) + "\n";

@@ -33,6 +33,10 @@ struct BenchReport {
 /// x with six significant digits, as JSON lines hold it.
 double six_digits(double x);
 
+/// Adds a note where `percent_of_peak` is more than 103: the peak is measured first, and some hosts of
+/// virtual machines give less of their cores for a while.
+void note_more_than_peak(BenchReport& report);
+
 /// One object per line.
 std::string json_lines(const BenchReport& report);
 

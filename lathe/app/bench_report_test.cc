@@ -239,5 +239,18 @@ TEST(BenchData, TrecsRowsAreTheFirstAndTheLast) {
   EXPECT_GT(bench_tokenizer(folder, questions).vocab_size(), 30000);
 }
 
+TEST(BenchReport, SaysWhereAFigureIsMoreThanThePeak) {
+  BenchReport report;
+  for (const nlohmann::ordered_json& percent : {nlohmann::ordered_json(102.9), nlohmann::ordered_json()}) {
+    report.rows.push_back({{"percent_of_peak", percent}});
+    note_more_than_peak(report);
+    EXPECT_TRUE(report.notes.empty());
+  }
+  report.rows.push_back({{"percent_of_peak", 157.9}});
+  note_more_than_peak(report);
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_NE(report.notes[0].find("more than the peak"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lathe
