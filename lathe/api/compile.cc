@@ -90,7 +90,7 @@ Compiled compile(Backend& backend, nn::Module& module, const std::function<Value
   compiled.bindings_.states[kInput] = backend.allocate(bytes_of(input), Memory::kDevice).value();
   fuse(*compiled.program_, backend, fusions());
   const Selection selection = select(program, backend);
-  const MemoryPlan plan = plan_memory(program, selection, backend.info().alignment);
+  const MemoryPlan plan = plan_memory(program, selection, backend.info().alignment, backend.info().row_gap);
   if (backend.info().caller_memory)
     compiled.bindings_.arena = backend.allocate(plan.arena_bytes, Memory::kDevice).value();
   compiled.executable_ = backend.compile(program, selection, plan, compiled.bindings_).value();

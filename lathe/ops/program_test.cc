@@ -368,6 +368,80 @@ TEST(MemoryPlan, AnOutputThatNothingReadsLeavesTheInputToTheNext) {
 
 TEST(MemoryPlan, ValuesThatLieOverOthersMeetNothingElse) { expect_no_overlap(0, Late::kNode, {{0, 0}}); }
 
+/// Rows of 16 elements of two bytes, which `gap` wants 8 bytes further apart.
+struct Gaps {
+  static constexpr RowGap gap{32, 8};
+  Program p;
+  Impl takes, dense;
+  Gaps() { takes.gaps_in = 0b11, takes.gaps_out = 0b1, takes.may_overwrite = {{0, 0}}; }
+  Value two_bytes(const char* input, Shape shape = {4, 16}) {
+    return cast(p.input(input, {DType::f32, std::move(shape)}), DType::bf16);
+  }
+  void read(const char* output, Value x) { p.output(output, cast(x, DType::f32)); }
+  MemoryPlan plan(const std::vector<size_t>& dense_nodes = {}) {
+    Selection selection(p.nodes().size(), &takes);
+    for (const size_t n : dense_nodes) selection[n] = &dense;
+    return plan_memory(p, selection, 64, gap);
+  }
+  static int64_t ld(const MemoryPlan& plan, Value v) { return plan.places[static_cast<size_t>(v.id)].ld; }
+};
+
+TEST(MemoryPlan, AMatrixHasGapsWhereAllThatTouchesItTakesThem) {
+  Gaps g;
+  const Value a = g.two_bytes("x"), b = relu(a), c = relu(b);
+  g.read("y", c);
+  const MemoryPlan all = g.plan(), some = g.plan({3});
+  for (const Value v : {a, b, c}) {
+    EXPECT_EQ(g.ld(all, v), 20);
+    EXPECT_EQ(g.ld(some, v), 0) << "what reads c does not, and nodes know one distance";
+  }
+  const MemoryPlan none = plan_memory(g.p, Selection(g.p.nodes().size(), &g.takes), 64);
+  EXPECT_EQ(g.ld(none, a), 0);
+}
+
+TEST(MemoryPlan, WhatTheHostSeesHasNoGaps) {
+  Gaps g;
+  const Value x = g.p.input("x", {DType::bf16, {4, 16}}), a = relu(x);
+  g.read("y", relu(a));
+  const Value b = g.two_bytes("z"), c = relu(b);
+  g.p.output("c", c);
+  for (const Value v : {x, a, b, c}) EXPECT_EQ(g.ld(g.plan(), v), 0);
+}
+
+TEST(MemoryPlan, OnlyMatricesOfTwoBytesWhoseRowsAskForThemHaveGaps) {
+  for (const Shape& shape : {Shape{4, 17}, {2, 2, 16}, {64}}) {
+    Gaps g;
+    const Value a = g.two_bytes("x", shape), wide = relu(g.p.input("wide", {DType::f32, {4, 16}}));
+    g.read("y", relu(a));
+    g.p.output("z", relu(wide));
+    EXPECT_EQ(g.ld(g.plan(), a), 0) << to_string(shape);
+    EXPECT_EQ(g.ld(g.plan(), wide), 0);
+  }
+}
+
+TEST(MemoryPlan, MatricesThatMeetNowhereDecideForThemselves) {
+  Gaps g;
+  const Value far = g.two_bytes("z", {4, 32}), a = g.two_bytes("x");
+  g.read("a", a);
+  g.read("far", far);
+  const MemoryPlan plan = g.plan({0});  // that which writes `far`
+  EXPECT_EQ(g.ld(plan, far), 0);
+  EXPECT_EQ(g.ld(plan, a), 20);
+}
+
+TEST(MemoryPlan, WhatHasGapsTakesTheirRoomAndLiesOverItsInput) {
+  Gaps g;
+  const Value a = g.two_bytes("x"), b = relu(a), c = add(a, b), d = relu(c);
+  g.read("y", d);
+  const MemoryPlan plan = g.plan();
+  const auto at = [&](Value v) { return plan.places[static_cast<size_t>(v.id)].offset; };
+  constexpr size_t kBytes = 4 * 20 * 2;
+  EXPECT_TRUE(at(a) + kBytes <= at(b) || at(b) + kBytes <= at(a)) << at(a) << " and " << at(b);
+  EXPECT_EQ(at(c), at(a));
+  EXPECT_EQ(at(d), at(a));
+  for (const Value v : {a, b}) EXPECT_LE(at(v) + kBytes, plan.arena_bytes);
+}
+
 TEST(Program, EveryOpSaysHowManyInputsItWants) {
   for (const OpDef* op : all_ops()) {
     Program p;

@@ -26,11 +26,18 @@ struct Buffer {
   size_t bytes = 0;
 };
 
+/// Matrices of elements of two bytes whose rows are a multiple of `every` bytes long are better read with
+/// `bytes` between one row and the next: their lines fall on few sets of a cache else.  0: dense.
+struct RowGap {
+  size_t every = 0, bytes = 0;
+};
+
 struct DeviceInfo {
-  std::string kind;                         ///< "cpu", "cuda", "mps", "ref"
-  std::string name;                         ///< for people: "Intel Xeon, 2 threads, amx"
-  size_t memory_bytes = 0;                  ///< in all
-  size_t alignment = 64;                    ///< of every value in the arena, bytes
+  std::string kind;         ///< "cpu", "cuda", "mps", "ref"
+  std::string name;         ///< for people: "Intel Xeon, 2 threads, amx"
+  size_t memory_bytes = 0;  ///< in all
+  size_t alignment = 64;    ///< of every value in the arena, bytes
+  RowGap row_gap = {};
   TokenRounding token_rounding = {32, 32};  ///< of a batch that is packed for this device
   bool caller_memory =
       true;  ///< false: the device manages memory itself and a MemoryPlan is only an estimate
@@ -69,6 +76,9 @@ struct Impl {
   /// the first such one is taken, and none for an output that nothing reads.  What is written to stays near
   /// the thread that has just read it.
   std::vector<InPlace> may_overwrite = {};
+  /// Inputs and outputs (bit i) that may be matrices with gaps between their rows (MemoryPlan::Place); those
+  /// of one type have the same.
+  uint32_t gaps_in = 0, gaps_out = 0;
   /// Outputs and workspace lie where nothing has lain while the nodes before read and wrote so many bytes.
   size_t apart = 0;
   /// Not empty: used only where a self-test has found it right and faster than the parts of its op
@@ -86,6 +96,7 @@ struct MemoryPlan {
   struct Place {
     int state = -1;     ///< id of the state value in whose buffer it lies; −1: in the arena
     size_t offset = 0;  ///< bytes
+    int64_t ld = 0;     ///< elements from row to row of a matrix with gaps; 0: none
   };
   std::vector<Place> places;       ///< one per value
   std::vector<size_t> workspaces;  ///< one per node: offset in the arena; of no meaning if it has none
@@ -178,6 +189,6 @@ class Backend {
 Selection select(const Program& program, const Backend& backend);
 
 /// Lays all values of the program out: lifetimes → offsets in one arena, largest first.
-MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment);
+MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment, RowGap gap = {});
 
 }  // namespace lathe

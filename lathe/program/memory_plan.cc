@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "lathe/program/backend.h"
+#include "lathe/program/row_gaps.h"
 
 namespace lathe {
 namespace {
@@ -162,10 +162,11 @@ std::vector<Lifetime> lifetimes(const Program& program, const Selection& selecti
 }
 
 /// Lays outputs over inputs of the same node that nothing reads any more, where implementations bear it.
-void overwrite(const Program& program, const Selection& selection, Roots& roots) {
+void overwrite(const Program& program, const Selection& selection, const std::vector<int64_t>& ld,
+               Roots& roots) {
   std::vector<Lifetime> lives = lifetimes(program, selection, roots);
   const auto life = [&](int id) -> Lifetime& { return lives[static_cast<size_t>(id)]; };
-  const auto bytes = [&](int id) { return bytes_of(program.type(id)); };
+  const auto bytes = [&](int id) { return placed_bytes(program.type(id), ld[static_cast<size_t>(id)]); };
   for (int n = 0; n < static_cast<int>(selection.size()); ++n) {
     const Node& node = program.nodes()[static_cast<size_t>(n)];
     for (const InPlace& pair : selection[static_cast<size_t>(n)]->may_overwrite) {
@@ -178,7 +179,8 @@ void overwrite(const Program& program, const Selection& selection, Roots& roots)
                            program.values()[static_cast<size_t>(under)].kind == ValueKind::kTemp &&
                            std::ranges::count_if(node.in, lies_there) == 1 &&
                            std::ranges::none_of(node.out, lies_there);
-      if (!is_free || bytes(in) != bytes(out) || bytes(under) != bytes(out)) continue;
+      const bool same_rows = ld[static_cast<size_t>(in)] == ld[static_cast<size_t>(out)];
+      if (!is_free || !same_rows || bytes(in) != bytes(out) || bytes(under) != bytes(out)) continue;
       life(under).extend(life(out));
       roots.lay_over(out, under);
     }
@@ -186,7 +188,7 @@ void overwrite(const Program& program, const Selection& selection, Roots& roots)
 }
 
 std::vector<Block> blocks_of(const Program& program, const Selection& selection, const Roots& roots,
-                             const std::vector<int>& from) {
+                             const std::vector<int>& from, const std::vector<int64_t>& ld) {
   const std::vector<Lifetime> lives = lifetimes(program, selection, roots, from);
   std::vector<Block> blocks;
   std::vector<size_t> block_of(lives.size());
@@ -195,13 +197,14 @@ std::vector<Block> blocks_of(const Program& program, const Selection& selection,
                         program.values()[id].kind != ValueKind::kState;
     if (!placed) continue;
     block_of[id] = blocks.size();
-    blocks.push_back({static_cast<int>(id), bytes_of(program.type(static_cast<int>(id))), 0, lives[id], {}});
+    const size_t bytes = placed_bytes(program.type(static_cast<int>(id)), ld[id]);
+    blocks.push_back({static_cast<int>(id), bytes, 0, lives[id], {}});
   }
   for (size_t id = 0; id < lives.size(); ++id) {
     const int value = static_cast<int>(id), root = roots.root(value);
     if (lives[id].last < 0 || root == value) continue;
     if (program.values()[static_cast<size_t>(root)].kind == ValueKind::kState) continue;
-    Piece part{lives[id], bytes_of(program.type(value)), roots.offset(value)};
+    Piece part{lives[id], placed_bytes(program.type(value), ld[id]), roots.offset(value)};
     part.life.extend(lives[static_cast<size_t>(root)]);
     Block& block = blocks[block_of[static_cast<size_t>(root)]];
     block.life.extend(part.life);
@@ -267,11 +270,12 @@ size_t assign_offsets(std::vector<Block>& values, std::vector<Block>& workspaces
 
 }  // namespace
 
-MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment) {
+MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment, RowGap gap) {
+  const std::vector<int64_t> ld = row_gaps(program, selection, gap);
   Roots roots(program);
-  overwrite(program, selection, roots);
+  overwrite(program, selection, ld, roots);
   const std::vector<int> from = kept_free_from(program, selection);
-  std::vector<Block> blocks = blocks_of(program, selection, roots, from);
+  std::vector<Block> blocks = blocks_of(program, selection, roots, from, ld);
   std::vector<Block> workspaces = workspaces_of(program, selection, from);
   std::vector<Block> held = held_of(program, selection);
   MemoryPlan plan;
@@ -284,7 +288,7 @@ MemoryPlan plan_memory(const Program& program, const Selection& selection, size_
     const int root = roots.root(static_cast<int>(id));
     const bool state = program.values()[static_cast<size_t>(root)].kind == ValueKind::kState;
     plan.places.push_back(
-        {state ? root : -1, offset[static_cast<size_t>(root)] + roots.offset(static_cast<int>(id))});
+        {state ? root : -1, offset[static_cast<size_t>(root)] + roots.offset(static_cast<int>(id)), ld[id]});
   }
   return plan;
 }

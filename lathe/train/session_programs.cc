@@ -25,7 +25,8 @@ Session::Planned Session::planned(const Work& work, int64_t recompute_every) con
     hoist(*plan.program, op::gather_ranks);
   }
   plan.selection = select(*plan.program, backend_);
-  plan.memory = plan_memory(*plan.program, plan.selection, backend_.info().alignment);
+  plan.memory =
+      plan_memory(*plan.program, plan.selection, backend_.info().alignment, backend_.info().row_gap);
   return plan;
 }
 

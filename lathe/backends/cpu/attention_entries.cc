@@ -22,7 +22,8 @@ Attention describe(const Call& c, const Places& at) {
   a.sequences = c.cols(at.row_ids);
   a.heads = c.node.attrs.i("heads");
   a.width = width_of(c.node, c.in_type(at.qkv));
-  a.qkv_stride = c.cols(at.qkv);
+  a.qkv_stride = c.ld(at.qkv);
+  a.out_stride = c.node.op == &op::attention ? c.ld_out(0) : c.ld(0);
   a.scale = static_cast<float>(c.node.attrs.f("scale"));
   a.window = c.node.attrs.i("window");
   a.results_are_cold = c.out_is_cold;
@@ -72,12 +73,19 @@ bool accepts(const Node& node, const Program& program) {
 }  // namespace
 
 std::vector<Entry> attention_entries() {
-  return {{&op::attention, run_attention, forward_workspace, accepts},
+  return {{.op = &op::attention,
+           .run = run_attention,
+           .workspace_bytes = forward_workspace,
+           .accepts = accepts,
+           .gaps_in = 0b1,
+           .gaps_out = 0b1},
           {.op = &op::attention_bwd,
            .run = run_attention_bwd,
            .workspace_bytes = backward_workspace,
            .accepts = accepts,
-           .apart = true}};
+           .apart = true,
+           .gaps_in = 0b111,
+           .gaps_out = 0b1}};
 }
 
 }  // namespace lathe::cpu

@@ -14,11 +14,15 @@
 #include "lathe/core/environment.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/ops/ops.h"
+#include "lathe/program/row_gaps.h"
 
 namespace lathe::cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
+// Sixteen rows, a tile of AMX, that are a multiple of so many bytes apart fall on eight of the 64 sets of a
+// first cache at most (docs/results_cpu.md).
+constexpr size_t kCrowdedRows = 512;
 constexpr size_t kPiece = size_t{1} << 20;         // of a copy
 constexpr size_t kWorthAsking = size_t{64} << 20;  // below: asking takes longer than it tells
 // A line that three other cores have read costs the next one that writes it some 50 ns, until that much other
@@ -75,8 +79,9 @@ class CpuExecutable : public Executable {
       const Node& node = program.nodes()[n];
       Call call = call_of(*impl, node, program, pool, group);
       call.workspace = bindings.arena.data + plan.workspaces[n];
-      for (int id : node.in) call.in.push_back(address(id));
-      for (int id : node.out) call.out.push_back(address(id));
+      const auto ld = [&](int id) { return id < 0 ? 0 : plan.places[static_cast<size_t>(id)].ld; };
+      for (int id : node.in) call.in.push_back(address(id)), call.in_ld.push_back(ld(id));
+      for (int id : node.out) call.out.push_back(address(id)), call.out_ld.push_back(ld(id));
       call.out_is_read = read[static_cast<size_t>(node.out[0])];
       if (const auto use = packed_use(node, program, impl->isa)) {
         const auto state = parameters(use->state);
@@ -151,14 +156,16 @@ class CpuExecutable : public Executable {
       const Call& c = step.call;
       Touched& mine = touched.emplace_back();
       for (size_t i = 0; i < c.in.size(); ++i)
-        if (c.in[i] != nullptr) mine.push_back({c.in[i], bytes_of(c.in_type(static_cast<int>(i)))});
+        if (c.in[i] != nullptr)
+          mine.push_back({c.in[i], placed_bytes(c.in_type(static_cast<int>(i)), c.in_ld[i])});
       for (size_t i = 0; i < c.out.size(); ++i)
-        if (c.out[i] != nullptr) mine.push_back({c.out[i], bytes_of(c.out_type(static_cast<int>(i)))});
+        if (c.out[i] != nullptr)
+          mine.push_back({c.out[i], placed_bytes(c.out_type(static_cast<int>(i)), c.out_ld[i])});
     }
     for (size_t i = 0; i < calls_.size(); ++i) {
       Call& c = calls_[i].call;
       if (!c.out.empty() && c.out[0] != nullptr)
-        c.out_is_cold = is_cold(touched, i, {c.out[0], bytes_of(c.out_type(0))});
+        c.out_is_cold = is_cold(touched, i, {c.out[0], placed_bytes(c.out_type(0), c.out_ld[0])});
     }
   }
 
@@ -220,6 +227,7 @@ class CpuBackend : public Backend {
     name_products();
     info_.memory_bytes = host_memory().total.value_or(0);
     info_.alignment = kAlignment;
+    info_.row_gap = {kCrowdedRows, kAlignment};
     if (blas_.known() != nullptr)
       for (const Entry& entry : blas_entries()) add_blas(entry);
     for (auto entries : {elementwise_entries(), product_entries(), row_entries(), attention_entries(),
@@ -366,6 +374,8 @@ class CpuBackend : public Backend {
     impl.run = entry.run;
     impl.may_overwrite = entry.may_overwrite;
     impl.apart = entry.apart && pool_.size() >= kSharers ? kApart : 0;
+    impl.gaps_in = entry.gaps_in;
+    impl.gaps_out = entry.gaps_out;
     if (entry.accepts != nullptr) impl.accepts = entry.accepts;
     if (entry.workspace_bytes != nullptr)
       impl.workspace_bytes = [f = entry.workspace_bytes, isa, threads = pool_.size()](

@@ -4,6 +4,7 @@
 #include "lathe/backends/cpu/blas.h"
 #include "lathe/backends/cpu/isa.h"
 #include "lathe/backends/cpu/packed_weights.h"
+#include "lathe/backends/cpu/rows.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/program/backend.h"
 
@@ -17,7 +18,8 @@ struct Call {
   const Program& program;
   std::vector<std::byte*> in, out;  ///< null for an optional input that is not given
   std::byte* workspace;
-  const void* packed_weight = nullptr;  ///< where packed_use says so
+  std::vector<int64_t> in_ld = {}, out_ld = {};  ///< MemoryPlan::Place::ld; empty: no gaps
+  const void* packed_weight = nullptr;           ///< where packed_use says so
   /// Of adamw and all_gather: the state that they change, of which operand 0 begins at element `origin`.
   std::shared_ptr<PackedState> parameters = {};
   int64_t origin = 0;
@@ -42,6 +44,15 @@ struct Call {
   /// Elements in the last axis, and the product of the others.
   int64_t cols(int i) const { return in_type(i).shape.back(); }
   int64_t rows(int i) const { return elements(in_type(i)) / cols(i); }
+  /// Elements from row to row.
+  int64_t ld(int i) const { return ld_of(in_ld, i, in_type(i)); }
+  int64_t ld_out(int i) const { return ld_of(out_ld, i, out_type(i)); }
+  Rows::Size size(int i) const { return {rows(i), cols(i), ld(i)}; }
+
+  static int64_t ld_of(const std::vector<int64_t>& lds, int i, const Type& type) {
+    const int64_t ld = lds.empty() ? 0 : lds[static_cast<size_t>(i)];
+    return ld == 0 ? type.shape.back() : ld;
+  }
 };
 
 /// An implementation on the CPU: the instruction set it is for, and the function that runs a node.  It may
@@ -57,7 +68,7 @@ using Implementations = std::vector<CpuImpl>;
 
 /// One entry of a family's table: an op, how to run it, its workspace, and which inputs its outputs may lie
 /// over (Impl::may_overwrite).  `apart`: it writes much beside that, which has a price where other threads
-/// have just read (Impl::apart).  It becomes one CpuImpl per instruction set.
+/// have just read (Impl::apart).  gaps_in, gaps_out: as in Impl.  It becomes one CpuImpl per instruction set.
 struct Entry {
   const OpDef* op;
   void (*run)(const Call&);
@@ -65,6 +76,7 @@ struct Entry {
   bool (*accepts)(const Node&, const Program&) = nullptr;
   std::vector<InPlace> may_overwrite = {};
   bool apart = false;
+  uint32_t gaps_in = 0, gaps_out = 0;
 };
 
 /// The tables, one per family.

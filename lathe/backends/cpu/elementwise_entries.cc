@@ -9,17 +9,17 @@
 namespace lathe::cpu {
 namespace {
 
-using Unary = void (Rows::*)(DType, int64_t, const void*, void*) const;
-using Binary = void (Rows::*)(DType, int64_t, const void*, const void*, void*) const;
+using Unary = void (Rows::*)(DType, Rows::Size, const void*, void*) const;
+using Binary = void (Rows::*)(DType, Rows::Size, const void*, const void*, void*) const;
 
 template <Unary kMethod>
 void unary(const Call& c) {
-  (Rows(c.pool, c.isa).*kMethod)(c.in_type(0).dtype, elements(c.in_type(0)), c.in[0], c.out[0]);
+  (Rows(c.pool, c.isa).*kMethod)(c.in_type(0).dtype, c.size(0), c.in[0], c.out[0]);
 }
 
 template <Binary kMethod>
 void binary(const Call& c) {
-  (Rows(c.pool, c.isa).*kMethod)(c.in_type(0).dtype, elements(c.in_type(0)), c.in[0], c.in[1], c.out[0]);
+  (Rows(c.pool, c.isa).*kMethod)(c.in_type(0).dtype, c.size(0), c.in[0], c.in[1], c.out[0]);
 }
 
 void run_geglu(const Call& c) {
@@ -32,13 +32,12 @@ void run_geglu_bwd(const Call& c) {
 
 void run_scale(const Call& c) {
   Rows(c.pool, c.isa)
-      .scale(c.in_type(0).dtype, elements(c.in_type(0)), c.in[0],
-             static_cast<float>(c.node.attrs.f("factor")), c.out[0]);
+      .scale(c.in_type(0).dtype, c.size(0), c.in[0], static_cast<float>(c.node.attrs.f("factor")), c.out[0]);
 }
 
 void run_cast(const Call& c) {
   Rows(c.pool, c.isa)
-      .cast(c.in_type(0).dtype, c.out_type(0).dtype, elements(c.in_type(0)), c.in[0], c.out[0]);
+      .cast(c.in_type(0).dtype, c.out_type(0).dtype, c.size(0), c.in[0], c.out[0], c.ld_out(0));
 }
 
 /// Column sums of x seen as rows of one vector width, then their sum: blocked and in a fixed order.
@@ -87,16 +86,22 @@ void run_mean_bwd(const Call& c) {
 
 std::vector<Entry> elementwise_entries() {
   const std::vector<InPlace> x = {{0, 0}}, a_or_b = {{0, 0}, {0, 1}};
-  return {{.op = &op::add, .run = binary<&Rows::add>, .may_overwrite = a_or_b},
-          {.op = &op::mul, .run = binary<&Rows::mul>, .may_overwrite = a_or_b},
-          {.op = &op::scale, .run = run_scale, .may_overwrite = x},
-          {&op::cast, run_cast},
-          {.op = &op::relu, .run = unary<&Rows::relu>, .may_overwrite = x},
-          {.op = &op::relu_bwd, .run = binary<&Rows::relu_bwd>, .may_overwrite = a_or_b},
-          {.op = &op::tanh, .run = unary<&Rows::tanh>, .may_overwrite = x},
-          {.op = &op::tanh_bwd, .run = binary<&Rows::tanh_bwd>, .may_overwrite = a_or_b},
-          {.op = &op::gelu, .run = unary<&Rows::gelu>, .may_overwrite = x},
-          {.op = &op::gelu_bwd, .run = binary<&Rows::gelu_bwd>, .may_overwrite = a_or_b},
+  const auto unary_entry = [&](const OpDef& op, void (*run)(const Call&)) {
+    return Entry{.op = &op, .run = run, .may_overwrite = x, .gaps_in = 0b1, .gaps_out = 0b1};
+  };
+  const auto binary_entry = [&](const OpDef& op, void (*run)(const Call&)) {
+    return Entry{.op = &op, .run = run, .may_overwrite = a_or_b, .gaps_in = 0b11, .gaps_out = 0b1};
+  };
+  return {binary_entry(op::add, binary<&Rows::add>),
+          binary_entry(op::mul, binary<&Rows::mul>),
+          unary_entry(op::scale, run_scale),
+          {.op = &op::cast, .run = run_cast, .gaps_in = 0b1, .gaps_out = 0b1},
+          unary_entry(op::relu, unary<&Rows::relu>),
+          binary_entry(op::relu_bwd, binary<&Rows::relu_bwd>),
+          unary_entry(op::tanh, unary<&Rows::tanh>),
+          binary_entry(op::tanh_bwd, binary<&Rows::tanh_bwd>),
+          unary_entry(op::gelu, unary<&Rows::gelu>),
+          binary_entry(op::gelu_bwd, binary<&Rows::gelu_bwd>),
           {&op::geglu, run_geglu},
           {.op = &op::geglu_bwd, .run = run_geglu_bwd, .may_overwrite = {{0, 1}}},
           {&op::mean, run_mean, mean_workspace},

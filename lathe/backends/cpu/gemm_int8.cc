@@ -70,7 +70,7 @@ Gemm gemm_of(const GemmKernel& kernel, const Int8Product& p, const Space& space,
   g.c_type = p.type;
   g.a = space.values, g.lda = space.row_bytes / kernel.integer_bytes;
   g.b = w.values, g.b_packed = true;
-  g.c = p.y, g.ldc = p.n;
+  g.c = p.y, g.ldc = p.ldy;
   g.bias = p.bias;
   g.integers = true;
   g.scales = {space.scales, w.scales, w.offsets};
@@ -144,8 +144,8 @@ void int8_product(ThreadPool& pool, Isa isa, const Int8Product& p, void* workspa
     const Share mine = share(static_cast<long>(p.m), part, parts);
     GemmQuantize q{};
     q.src_type = kernel_type(p.type);
-    q.src = static_cast<const char*>(p.x) + mine.begin * p.k * static_cast<int64_t>(size_of(p.type));
-    q.ld = q.k = p.k;
+    q.src = static_cast<const char*>(p.x) + mine.begin * p.ldx * static_cast<int64_t>(size_of(p.type));
+    q.ld = p.ldx, q.k = p.k;
     q.rows = mine.end - mine.begin;
     q.dst = space.values + mine.begin * space.row_bytes;
     q.dst_row_bytes = space.row_bytes;

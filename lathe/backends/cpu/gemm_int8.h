@@ -9,6 +9,7 @@ struct GemmKernel;
 /// −127 … 127 times a scale of its own, as the op linear_int8 defines it.  Sums are exact.
 struct Int8Product {
   int64_t m = 0, n = 0, k = 0;  // each ≥ 1, k ≤ kInt8MostTerms
+  int64_t ldx = 0, ldy = 0;     // elements from row to row
   DType type = DType::f32;      // of x and y: f32, bf16 or f16
   const void* x = nullptr;
   const void* w = nullptr;  // f32, or what pack_int8 wrote

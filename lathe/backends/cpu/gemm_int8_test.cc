@@ -26,7 +26,8 @@ std::vector<float> product(int threads, Isa isa, int64_t m, int64_t n, int64_t k
   ThreadPool pool(threads);
   std::vector<float> y(static_cast<size_t>(m * n), NAN);
   std::vector<Line> copy(packed_int8_bytes(isa, n, k) / 64 + 1);
-  Int8Product p{.m = m, .n = n, .k = k, .x = x, .w = w.data(), .packed = packed, .y = y.data()};
+  Int8Product p{
+      .m = m, .n = n, .k = k, .ldx = k, .ldy = n, .x = x, .w = w.data(), .packed = packed, .y = y.data()};
   if (packed) {
     pack_int8(pool, isa, n, k, w.data(), copy.data());
     p.w = copy.data();

@@ -59,6 +59,11 @@ template <Gemm (*kDescribe)(const Node&, const Program&)>
 Gemm product(const Call& c) {
   Gemm g = kDescribe(c.node, c.program);
   g.a = c.in[0], g.b = c.in[1], g.c = c.out[0];
+  g.lda = c.ld(0);
+  if (g.a_transposed)
+    g.ldb = c.ld(1);
+  else
+    g.ldc = c.ld_out(0);
   if (c.packed_weight != nullptr) g.b = c.packed_weight, g.b_packed = true;
   if (c.node.op == &op::linear) g.bias = c.input<float>(2);
   if (c.node.op == &op::linear_bwd_input_add) g.addend = c.in[2];
@@ -74,8 +79,11 @@ void run_product(const Call& c) {
 }
 
 template <Gemm (*kDescribe)(const Node&, const Program&)>
-Entry backward(const OpDef& op, std::vector<InPlace> may_overwrite = {}) {
-  return {&op, run_product<kDescribe>, workspace<kDescribe>, nullptr, std::move(may_overwrite), true};
+Entry backward(const OpDef& op, uint32_t gaps_in, uint32_t gaps_out,
+               std::vector<InPlace> may_overwrite = {}) {
+  return {
+      &op,     run_product<kDescribe>, workspace<kDescribe>, nullptr, std::move(may_overwrite), true, gaps_in,
+      gaps_out};
 }
 
 template <Gemm (*kDescribe)(const Node&, const Program&)>
@@ -107,7 +115,7 @@ Int8Product int8_forward(const Node& node, const Program& program) {
   const Type& x = program.type(node.in[0]);
   const Type& w = program.type(node.in[1]);
   Int8Product p;
-  p.m = rows_of(x), p.n = w.shape[0], p.k = w.shape[1];
+  p.m = rows_of(x), p.n = p.ldy = w.shape[0], p.k = p.ldx = w.shape[1];
   p.type = x.dtype;
   return p;
 }
@@ -125,6 +133,7 @@ size_t int8_workspace(const Node& node, const Program& program, Isa isa, int thr
 void run_int8(const Call& c) {
   Int8Product p = int8_forward(c.node, c.program);
   p.x = c.in[0], p.w = c.in[1], p.y = c.out[0];
+  p.ldx = c.ld(0), p.ldy = c.ld_out(0);
   if (c.packed_weight != nullptr) p.w = c.packed_weight, p.packed = true;
   p.bias = c.input<float>(2);
   int8_product(c.pool, c.isa, p, c.workspace);
@@ -133,12 +142,21 @@ void run_int8(const Call& c) {
 }  // namespace
 
 std::vector<Entry> product_entries() {
-  return {{&op::linear, run_product<forward>, workspace<forward>},
-          backward<input_gradient>(op::linear_bwd_input),
-          backward<input_gradient>(op::linear_bwd_input_add, {{0, 2}}),
-          backward<weight_gradient>(op::linear_bwd_weight),
-          backward<weight_gradient>(op::linear_bwd_weight_cast),
-          {&op::linear_int8, run_int8, int8_workspace, int8_accepts}};
+  return {{.op = &op::linear,
+           .run = run_product<forward>,
+           .workspace_bytes = workspace<forward>,
+           .gaps_in = 0b1,
+           .gaps_out = 0b1},
+          backward<input_gradient>(op::linear_bwd_input, 0b1, 0b1),
+          backward<input_gradient>(op::linear_bwd_input_add, 0b101, 0b1, {{0, 2}}),
+          backward<weight_gradient>(op::linear_bwd_weight, 0b11, 0),
+          backward<weight_gradient>(op::linear_bwd_weight_cast, 0b11, 0),
+          {.op = &op::linear_int8,
+           .run = run_int8,
+           .workspace_bytes = int8_workspace,
+           .accepts = int8_accepts,
+           .gaps_in = 0b1,
+           .gaps_out = 0b1}};
 }
 
 std::vector<Entry> blas_entries() {

@@ -7,8 +7,6 @@
 namespace lathe::cpu {
 namespace {
 
-Rows::Size size_of_input(const Call& c, int i) { return {c.rows(i), c.cols(i)}; }
-
 Rows::Size size_of_value(const Type& type) { return {elements(type) / type.shape.back(), type.shape.back()}; }
 
 /// gamma and beta are inputs i and i + 1, mean and rstd outputs o and o + 1.
@@ -25,8 +23,7 @@ Rows::Dropped dropped_of(const Call& c, int i) {
 }
 
 void run_layer_norm(const Call& c) {
-  Rows(c.pool, c.isa)
-      .layer_norm(c.in_type(0).dtype, size_of_input(c, 0), c.in[0], norm_of(c, 1, 1), c.out[0]);
+  Rows(c.pool, c.isa).layer_norm(c.in_type(0).dtype, c.size(0), c.in[0], norm_of(c, 1, 1), c.out[0]);
 }
 
 /// Where a sum goes whose norm is output 1: it becomes that in place where nothing else reads it.
@@ -34,15 +31,15 @@ std::byte* sum_of(const Call& c) { return c.out[c.out_is_read ? 0 : 1]; }
 
 void run_add_layer_norm(const Call& c) {
   Rows(c.pool, c.isa)
-      .add_layer_norm(c.in_type(0).dtype, size_of_input(c, 0), nullptr, c.in[0], c.in[1], norm_of(c, 2, 2),
-                      sum_of(c), c.out[1]);
+      .add_layer_norm(c.in_type(0).dtype, c.size(0), nullptr, c.in[0], c.in[1], norm_of(c, 2, 2), sum_of(c),
+                      c.out[1]);
 }
 
 void run_dropout_add_layer_norm(const Call& c) {
   const Rows::Dropped dropped = dropped_of(c, 2);
   Rows(c.pool, c.isa)
-      .add_layer_norm(c.in_type(0).dtype, size_of_input(c, 0), &dropped, c.in[0], c.in[1], norm_of(c, 5, 2),
-                      sum_of(c), c.out[1]);
+      .add_layer_norm(c.in_type(0).dtype, c.size(0), &dropped, c.in[0], c.in[1], norm_of(c, 5, 2), sum_of(c),
+                      c.out[1]);
 }
 
 void run_embed_layer_norm(const Call& c) {
@@ -62,13 +59,13 @@ void run_layer_norm_bwd(const Call& c) {
   Rows::Dropped dropped;
   if (kDropout) dropped = dropped_of(c, 5);
   Rows(c.pool, c.isa)
-      .layer_norm_bwd(c.in_type(0).dtype, size_of_input(c, 0), c.in[0], c.in[1], c.input<float>(2),
-                      c.input<float>(3), c.input<float>(4), c.out[0], c.output<float>(1), c.output<float>(2),
-                      c.workspace, kDropout ? &dropped : nullptr, kDropout ? c.out[3] : nullptr);
+      .layer_norm_bwd(c.in_type(0).dtype, c.size(0), c.in[0], c.in[1], c.input<float>(2), c.input<float>(3),
+                      c.input<float>(4), c.out[0], c.output<float>(1), c.output<float>(2), c.workspace,
+                      kDropout ? &dropped : nullptr, kDropout ? c.out[3] : nullptr);
 }
 
 void run_dropout(const Call& c) {
-  Rows(c.pool, c.isa).dropout(c.in_type(0).dtype, size_of_input(c, 0), dropped_of(c, 1), c.in[0], c.out[0]);
+  Rows(c.pool, c.isa).dropout(c.in_type(0).dtype, c.size(0), dropped_of(c, 1), c.in[0], c.out[0]);
 }
 
 size_t rotary_workspace(const Node& node, const Program& program, Isa, int) {
@@ -81,7 +78,7 @@ void run_rotary(const Call& c) {
   const std::vector<float> frequencies = rotary_frequencies(width, c.node.attrs.f("theta"));
   const Rows::Turn turn{2 * heads, width / 2, frequencies.data(), c.input<int32_t>(1),
                         c.node.attrs.b("inverse")};
-  Rows(c.pool, c.isa).rotary(c.in_type(0).dtype, size_of_input(c, 0), turn, c.in[0], c.out[0], c.workspace);
+  Rows(c.pool, c.isa).rotary(c.in_type(0).dtype, c.size(0), turn, c.in[0], c.out[0], c.workspace);
 }
 
 size_t segment_mean_workspace(const Node& node, const Program& program, Isa, int) {
@@ -96,14 +93,15 @@ void run_segment_mean(const Call& c) {
 
 void run_segment_mean_bwd(const Call& c) {
   Rows(c.pool, c.isa)
-      .segment_mean_bwd(c.in_type(0).dtype, size_of_input(c, 0), c.input<int32_t>(1), c.in[0],
-                        c.node.attrs.i("tokens"), c.out[0]);
+      .segment_mean_bwd(c.in_type(0).dtype, c.size(0), c.input<int32_t>(1), c.in[0], c.node.attrs.i("tokens"),
+                        c.out[0]);
 }
 
 void run_gather_rows(const Call& c) {
   const DType dtype = c.in_type(0).dtype;
   Rows(c.pool, c.isa)
-      .gather_rows(dtype, dtype, size_of_value(c.out_type(0)), c.in[0], c.input<int32_t>(1), c.out[0]);
+      .gather_rows(dtype, dtype, {elements(c.out_type(0)) / c.cols(0), c.cols(0), c.ld_out(0)}, c.in[0],
+                   c.input<int32_t>(1), c.out[0], c.ld(0));
 }
 
 size_t scatter_workspace(const Node& node, const Program& program, Isa, int) {
@@ -113,8 +111,8 @@ size_t scatter_workspace(const Node& node, const Program& program, Isa, int) {
 
 void run_scatter_add_rows(const Call& c) {
   Rows(c.pool, c.isa)
-      .scatter_add_rows(c.in_type(0).dtype, c.out_type(0).dtype, size_of_input(c, 0), c.in[0],
-                        c.input<int32_t>(1), c.node.attrs.i("rows"), c.out[0], c.workspace, c.table.get());
+      .scatter_add_rows(c.in_type(0).dtype, c.out_type(0).dtype, c.size(0), c.in[0], c.input<int32_t>(1),
+                        c.node.attrs.i("rows"), c.out[0], c.workspace, c.table.get(), c.ld_out(0));
 }
 
 }  // namespace
@@ -124,27 +122,45 @@ std::vector<Entry> row_entries() {
   // an operand of products: many threads have read it, and its lines cost those who write them.
   const std::vector<InPlace> sum_and_norm = {{0, 0}, {1, 0}, {1, 1}};
   return {
-      {.op = &op::layer_norm, .run = run_layer_norm, .may_overwrite = {{0, 0}}},
+      {.op = &op::layer_norm,
+       .run = run_layer_norm,
+       .may_overwrite = {{0, 0}},
+       .gaps_in = 0b1,
+       .gaps_out = 0b1},
       {.op = &op::layer_norm_bwd,
        .run = run_layer_norm_bwd<false>,
        .workspace_bytes = layer_norm_bwd_workspace,
-       .may_overwrite = {{0, 0}, {0, 1}}},
+       .may_overwrite = {{0, 0}, {0, 1}},
+       .gaps_in = 0b11,
+       .gaps_out = 0b1},
       {.op = &op::layer_norm_dropout_bwd,
        .run = run_layer_norm_bwd<true>,
        .workspace_bytes = layer_norm_bwd_workspace,
-       .may_overwrite = {{0, 0}, {3, 1}}},
-      {.op = &op::add_layer_norm, .run = run_add_layer_norm, .may_overwrite = sum_and_norm},
-      {.op = &op::dropout_add_layer_norm, .run = run_dropout_add_layer_norm, .may_overwrite = sum_and_norm},
+       .may_overwrite = {{0, 0}, {3, 1}},
+       .gaps_in = 0b11,
+       .gaps_out = 0b1001},
+      {.op = &op::add_layer_norm,
+       .run = run_add_layer_norm,
+       .may_overwrite = sum_and_norm,
+       .gaps_in = 0b11,
+       .gaps_out = 0b11},
+      {.op = &op::dropout_add_layer_norm,
+       .run = run_dropout_add_layer_norm,
+       .may_overwrite = sum_and_norm,
+       .gaps_in = 0b11,
+       .gaps_out = 0b11},
       {&op::embed_layer_norm, run_embed_layer_norm},
-      {.op = &op::dropout, .run = run_dropout, .may_overwrite = {{0, 0}}},
+      {.op = &op::dropout, .run = run_dropout, .may_overwrite = {{0, 0}}, .gaps_in = 0b1, .gaps_out = 0b1},
       {&op::rotary, run_rotary, rotary_workspace},
       {&op::segment_mean, run_segment_mean, segment_mean_workspace},
       {&op::segment_mean_bwd, run_segment_mean_bwd},
-      {&op::gather_rows, run_gather_rows},
+      {.op = &op::gather_rows, .run = run_gather_rows, .gaps_in = 0b1, .gaps_out = 0b1},
       {.op = &op::scatter_add_rows,
        .run = run_scatter_add_rows,
        .workspace_bytes = scatter_workspace,
-       .apart = true}};
+       .apart = true,
+       .gaps_in = 0b1,
+       .gaps_out = 0b1}};
 }
 
 }  // namespace lathe::cpu

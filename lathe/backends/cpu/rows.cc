@@ -40,28 +40,34 @@ void for_groups(ThreadPool& pool, Rows::Size s, F f) {
 }
 
 // The kernels of rows [begin, end).
-void normalize(const StorageKernels& kernels, int64_t begin, int64_t end, int64_t cols, const void* x,
+void normalize(const StorageKernels& kernels, int64_t begin, int64_t end, Rows::Size s, const void* x,
                const Rows::Norm& norm, void* y) {
-  kernels.layer_norm(begin, end, cols, x, norm.gamma, norm.beta, norm.eps, y, norm.mean, norm.rstd);
+  kernels.layer_norm(begin, end, s.cols, s.ld, x, norm.gamma, norm.beta, norm.eps, y, norm.mean, norm.rstd);
 }
-void drop(const StorageKernels& kernels, int64_t begin, int64_t end, int64_t cols, const Rows::Dropped& d,
+void drop(const StorageKernels& kernels, int64_t begin, int64_t end, Rows::Size s, const Rows::Dropped& d,
           const void* x, const void* residual, void* y) {
-  kernels.dropout(begin, end, cols, &d.rule, d.sample_ids, d.positions, x, residual, y);
+  kernels.dropout(begin, end, s.cols, s.ld, &d.rule, d.sample_ids, d.positions, x, residual, y);
 }
 
-/// Elementwise work on n elements; a share begins on its own cache line.
+/// Elementwise work: f(first element, how many) on all of them; a share of those that follow each other
+/// begins on its own cache line.
 constexpr int64_t kLine = 64;
 template <typename F>
-void for_elements(ThreadPool& pool, int64_t n, F f) {
-  for_shares(pool, n, 1, kLine, [&](int64_t begin, int64_t end) { f(begin, end - begin); });
+void for_elements(ThreadPool& pool, Rows::Size s, F f) {
+  if (s.dense())
+    for_shares(pool, s.rows * s.cols, 1, kLine, [&](int64_t begin, int64_t end) { f(begin, end - begin); });
+  else
+    for_shares(pool, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) f(row * s.ld, s.cols);
+    });
 }
 template <typename Kernel>
-void unary(ThreadPool& pool, Kernel kernel, DType t, int64_t n, const void* x, void* y) {
-  for_elements(pool, n, [&](int64_t i, int64_t count) { kernel(count, at(x, i, t), at(y, i, t)); });
+void unary(ThreadPool& pool, Kernel kernel, DType t, Rows::Size s, const void* x, void* y) {
+  for_elements(pool, s, [&](int64_t i, int64_t count) { kernel(count, at(x, i, t), at(y, i, t)); });
 }
 template <typename Kernel>
-void binary(ThreadPool& pool, Kernel kernel, DType t, int64_t n, const void* a, const void* b, void* y) {
-  for_elements(pool, n,
+void binary(ThreadPool& pool, Kernel kernel, DType t, Rows::Size s, const void* a, const void* b, void* y) {
+  for_elements(pool, s,
                [&](int64_t i, int64_t count) { kernel(count, at(a, i, t), at(b, i, t), at(y, i, t)); });
 }
 
@@ -161,19 +167,23 @@ DropoutRule dropout_rule(uint32_t seed, uint32_t step, uint32_t site, double p) 
 
 void Rows::layer_norm(DType t, Size s, const void* x, const Norm& norm, void* y) const {
   for_shares(pool_, s.rows, s.cols, 1,
-             [&](int64_t begin, int64_t end) { normalize(of(kernels_, t), begin, end, s.cols, x, norm, y); });
+             [&](int64_t begin, int64_t end) { normalize(of(kernels_, t), begin, end, s, x, norm, y); });
 }
 
 void Rows::add_layer_norm(DType t, Size s, const Dropped* dropped, const void* x, const void* r,
                           const Norm& norm, void* sum, void* y) const {
   const StorageKernels& kernels = of(kernels_, t);
   for_groups(pool_, s, [&](int64_t begin, int64_t end) {
-    const int64_t i = begin * s.cols;
-    if (dropped == nullptr)
-      kernels.add((end - begin) * s.cols, at(x, i, t), at(r, i, t), at(sum, i, t));
+    const auto add = [&](int64_t i, int64_t count) {
+      kernels.add(count, at(x, i, t), at(r, i, t), at(sum, i, t));
+    };
+    if (dropped != nullptr)
+      drop(kernels, begin, end, s, *dropped, x, r, sum);
+    else if (s.dense())
+      add(begin * s.cols, (end - begin) * s.cols);
     else
-      drop(kernels, begin, end, s.cols, *dropped, x, r, sum);
-    normalize(kernels, begin, end, s.cols, sum, norm, y);
+      for (int64_t row = begin; row < end; ++row) add(row * s.ld, s.cols);
+    normalize(kernels, begin, end, s, sum, norm, y);
   });
 }
 
@@ -185,7 +195,7 @@ void Rows::embed_layer_norm(Size s, const float* const tables[3], const int32_t*
       kernels_.f32.add(s.cols, row(0), row(1), sum + i * s.cols);
       kernels_.f32.add(s.cols, sum + i * s.cols, row(2), sum + i * s.cols);
     }
-    normalize(kernels_.f32, begin, end, s.cols, sum, norm, y);
+    normalize(kernels_.f32, begin, end, s, sum, norm, y);
   });
 }
 
@@ -199,9 +209,9 @@ void Rows::layer_norm_bwd(DType t, Size s, const void* dy, const void* x, const 
   float* gammas = static_cast<float*>(workspace);
   float* betas = gammas + blocks * s.cols;
   for_blocks(pool_, s, [&](int64_t b, int64_t begin, int64_t end) {
-    kernels.layer_norm_bwd(begin, end, s.cols, dy, x, gamma, mean, rstd, dx, gammas + b * s.cols,
+    kernels.layer_norm_bwd(begin, end, s.cols, s.ld, dy, x, gamma, mean, rstd, dx, gammas + b * s.cols,
                            betas + b * s.cols);
-    if (dropped != nullptr) drop(kernels, begin, end, s.cols, *dropped, dx, nullptr, dd);
+    if (dropped != nullptr) drop(kernels, begin, end, s, *dropped, dx, nullptr, dd);
   });
   for_shares(pool_, s.cols, blocks, kSumsOfALine, [&](int64_t begin, int64_t end) {
     kernels_.sum_blocks(begin, end, s.cols, blocks, gammas, dgamma);
@@ -224,23 +234,23 @@ void Rows::column_sums(DType t, Size s, const void* x, float* sums, void* worksp
   });
 }
 
-void Rows::gelu(DType t, int64_t n, const void* x, void* y) const {
-  unary(pool_, of(kernels_, t).gelu, t, n, x, y);
+void Rows::gelu(DType t, Size s, const void* x, void* y) const {
+  unary(pool_, of(kernels_, t).gelu, t, s, x, y);
 }
-void Rows::relu(DType t, int64_t n, const void* x, void* y) const {
-  unary(pool_, of(kernels_, t).relu, t, n, x, y);
+void Rows::relu(DType t, Size s, const void* x, void* y) const {
+  unary(pool_, of(kernels_, t).relu, t, s, x, y);
 }
-void Rows::tanh(DType t, int64_t n, const void* x, void* y) const {
-  unary(pool_, of(kernels_, t).tanh, t, n, x, y);
+void Rows::tanh(DType t, Size s, const void* x, void* y) const {
+  unary(pool_, of(kernels_, t).tanh, t, s, x, y);
 }
-void Rows::gelu_bwd(DType t, int64_t n, const void* dy, const void* x, void* dx) const {
-  binary(pool_, of(kernels_, t).gelu_bwd, t, n, dy, x, dx);
+void Rows::gelu_bwd(DType t, Size s, const void* dy, const void* x, void* dx) const {
+  binary(pool_, of(kernels_, t).gelu_bwd, t, s, dy, x, dx);
 }
-void Rows::relu_bwd(DType t, int64_t n, const void* dy, const void* y, void* dx) const {
-  binary(pool_, of(kernels_, t).relu_bwd, t, n, dy, y, dx);
+void Rows::relu_bwd(DType t, Size s, const void* dy, const void* y, void* dx) const {
+  binary(pool_, of(kernels_, t).relu_bwd, t, s, dy, y, dx);
 }
-void Rows::tanh_bwd(DType t, int64_t n, const void* dy, const void* y, void* dx) const {
-  binary(pool_, of(kernels_, t).tanh_bwd, t, n, dy, y, dx);
+void Rows::tanh_bwd(DType t, Size s, const void* dy, const void* y, void* dx) const {
+  binary(pool_, of(kernels_, t).tanh_bwd, t, s, dy, y, dx);
 }
 void Rows::geglu(DType t, Size s, const void* x, void* y) const {
   for_shares(pool_, s.rows, s.cols, 1,
@@ -250,34 +260,42 @@ void Rows::geglu_bwd(DType t, Size s, const void* dy, const void* x, void* dx) c
   for_shares(pool_, s.rows, s.cols, 1,
              [&](int64_t begin, int64_t end) { of(kernels_, t).geglu_bwd(begin, end, s.cols, dy, x, dx); });
 }
-void Rows::add(DType t, int64_t n, const void* a, const void* b, void* y) const {
-  binary(pool_, of(kernels_, t).add, t, n, a, b, y);
+void Rows::add(DType t, Size s, const void* a, const void* b, void* y) const {
+  binary(pool_, of(kernels_, t).add, t, s, a, b, y);
 }
-void Rows::mul(DType t, int64_t n, const void* a, const void* b, void* y) const {
-  binary(pool_, of(kernels_, t).mul, t, n, a, b, y);
+void Rows::mul(DType t, Size s, const void* a, const void* b, void* y) const {
+  binary(pool_, of(kernels_, t).mul, t, s, a, b, y);
 }
-void Rows::scale(DType t, int64_t n, const void* x, float factor, void* y) const {
-  for_elements(pool_, n, [&](int64_t i, int64_t count) {
+void Rows::scale(DType t, Size s, const void* x, float factor, void* y) const {
+  for_elements(pool_, s, [&](int64_t i, int64_t count) {
     of(kernels_, t).scale(count, at(x, i, t), factor, at(y, i, t));
   });
 }
 
-void Rows::cast(DType from, DType to, int64_t n, const void* x, void* y) const {
-  for_elements(pool_, n, [&](int64_t i, int64_t count) {
-    convert(kernels_, from, to, count, at(x, i, from), at(y, i, to));
+void Rows::cast(DType from, DType to, Size s, const void* x, void* y, int64_t y_ld) const {
+  if (s.dense() && (y_ld == 0 || y_ld == s.cols))
+    return for_elements(pool_, s, [&](int64_t i, int64_t count) {
+      convert(kernels_, from, to, count, at(x, i, from), at(y, i, to));
+    });
+  const int64_t ld = y_ld == 0 ? s.cols : y_ld;
+  for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      convert(kernels_, from, to, s.cols, at(x, i * s.ld, from), at(y, i * ld, to));
   });
 }
 
 void Rows::dropout(DType t, Size s, const Dropped& dropped, const void* x, void* y) const {
   for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
-    drop(of(kernels_, t), begin, end, s.cols, dropped, x, nullptr, y);
+    drop(of(kernels_, t), begin, end, s, dropped, x, nullptr, y);
   });
 }
 
-void Rows::gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y) const {
+void Rows::gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y,
+                       int64_t table_ld) const {
+  const int64_t ld = table_ld == 0 ? s.cols : table_ld;
   for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      convert(kernels_, from, to, s.cols, at(table, ids[i] * s.cols, from), at(y, i * s.cols, to));
+      convert(kernels_, from, to, s.cols, at(table, ids[i] * ld, from), at(y, i * s.ld, to));
     }
   });
 }
@@ -287,7 +305,9 @@ size_t Rows::scatter_add_rows_workspace_bytes(Size s, int64_t table_rows) {
 }
 
 void Rows::scatter_add_rows(DType from, DType to, Size s, const void* dy, const int32_t* ids,
-                            int64_t table_rows, void* dtable, void* workspace, WrittenRows* rows) const {
+                            int64_t table_rows, void* dtable, void* workspace, WrittenRows* rows,
+                            int64_t table_ld) const {
+  const int64_t ld = table_ld == 0 ? s.cols : table_ld;
   // counting sort: order[first[v] … first[v + 1]) are the rows of dy whose id is v, ascending
   int32_t* first = static_cast<int32_t*>(workspace);
   int32_t* order = first + table_rows + 1;
@@ -298,7 +318,7 @@ void Rows::scatter_add_rows(DType from, DType to, Size s, const void* dy, const 
 
   const auto sum_range = [&](int64_t v_begin, int64_t v_end, int64_t c_begin, int64_t c_end) {
     for (int64_t v = v_begin; v < v_end; ++v) {
-      std::byte* row = at(dtable, v * s.cols + c_begin, to);
+      std::byte* row = at(dtable, v * ld + c_begin, to);
       const int64_t count = first[v + 1] - first[v];
       if (rows != nullptr) {
         rows->written[static_cast<size_t>(v)] = count > 0;
@@ -311,17 +331,17 @@ void Rows::scatter_add_rows(DType from, DType to, Size s, const void* dy, const 
         }
         const int64_t zero = v;
         while (v + 1 < v_end && first[v + 2] == first[v + 1]) ++v;
-        write_zeros(row, static_cast<size_t>((v + 1 - zero) * s.cols) * size_of(to));
+        write_zeros(row, static_cast<size_t>((v - zero) * ld + s.cols) * size_of(to));
         continue;
       }
       const StorageKernels& kernels = of(kernels_, from);
       const std::byte* x = at(dy, c_begin, from);
       const int64_t n = c_end - c_begin;
       if (to == DType::f32)
-        kernels.sum_rows_to_f32(n, s.cols, x, order + first[v], count, reinterpret_cast<float*>(row));
+        kernels.sum_rows_to_f32(n, s.ld, x, order + first[v], count, reinterpret_cast<float*>(row));
       else
-        (to == DType::bf16 ? kernels.sum_rows_to_bf16 : kernels.sum_rows_to_f16)(
-            n, s.cols, x, order + first[v], count, row);
+        (to == DType::bf16 ? kernels.sum_rows_to_bf16 : kernels.sum_rows_to_f16)(n, s.ld, x, order + first[v],
+                                                                                 count, row);
     }
   };
   // a small table is cut by columns, because all of dy may meet in one row

@@ -16,14 +16,21 @@ const RowKernels& row_kernels(Isa isa);
 
 /// Everything that is not a matrix product or attention, over all threads of a pool.
 ///
-/// Tensors are dense and row-major, their storage `t` is f32, bf16 or f16; arithmetic and statistics are f32.
+/// Tensors are row-major, and dense but where a Size says else; their storage `t` is f32, bf16 or f16;
+/// arithmetic and statistics are f32.
 /// An elementwise output may be its input.  Nothing allocates: a workspace is the caller's, 64-byte aligned,
 /// of `…_workspace_bytes`; its content before is of no matter.  Bits depend neither on the number of threads
 /// nor on the workspace.
 class Rows {
  public:
+  /// Of every matrix of a call that has as many rows and columns; `ld`: elements from row to row, for those
+  /// in storage `t`.
   struct Size {
-    int64_t rows, cols;
+    int64_t rows, cols, ld;
+    Size(int64_t m, int64_t n) : Size(m, n, n) {}
+    Size(int64_t m, int64_t n, int64_t row_to_row) : rows(m), cols(n), ld(row_to_row) {}
+    Size(int64_t elements) : Size(1, elements) {}
+    bool dense() const { return rows == 1 || ld == cols; }
   };
   /// What decides the dropout of rows: sample_ids, positions: [rows]; positions may be null: 0.
   struct Dropped {
@@ -59,22 +66,23 @@ class Rows {
   void column_sums(DType t, Size s, const void* x, float* sums, void* workspace) const;
   static size_t column_sums_workspace_bytes(Size s);
 
-  /// Elementwise over n elements.  gelu is the exact form x · Φ(x); its derivative takes x, those of relu and
+  /// Elementwise.  gelu is the exact form x · Φ(x); its derivative takes x, those of relu and
   /// tanh take y.
-  void gelu(DType t, int64_t n, const void* x, void* y) const;
-  void gelu_bwd(DType t, int64_t n, const void* dy, const void* x, void* dx) const;
-  void relu(DType t, int64_t n, const void* x, void* y) const;
-  void relu_bwd(DType t, int64_t n, const void* dy, const void* y, void* dx) const;
-  void tanh(DType t, int64_t n, const void* x, void* y) const;
-  void tanh_bwd(DType t, int64_t n, const void* dy, const void* y, void* dx) const;
+  void gelu(DType t, Size s, const void* x, void* y) const;
+  void gelu_bwd(DType t, Size s, const void* dy, const void* x, void* dx) const;
+  void relu(DType t, Size s, const void* x, void* y) const;
+  void relu_bwd(DType t, Size s, const void* dy, const void* y, void* dx) const;
+  void tanh(DType t, Size s, const void* x, void* y) const;
+  void tanh_bwd(DType t, Size s, const void* dy, const void* y, void* dx) const;
   /// y = gelu(input) · gate; s: shape of y, and dy; x and dx: rows of input and gate behind one another.
   void geglu(DType t, Size s, const void* x, void* y) const;
   void geglu_bwd(DType t, Size s, const void* dy, const void* x, void* dx) const;
-  void add(DType t, int64_t n, const void* a, const void* b, void* y) const;
-  void mul(DType t, int64_t n, const void* a, const void* b, void* y) const;
-  void scale(DType t, int64_t n, const void* x, float factor, void* y) const;
-  /// From storage `from` to storage `to`; equal ones copy.  Not in place when they differ.
-  void cast(DType from, DType to, int64_t n, const void* x, void* y) const;
+  void add(DType t, Size s, const void* a, const void* b, void* y) const;
+  void mul(DType t, Size s, const void* a, const void* b, void* y) const;
+  void scale(DType t, Size s, const void* x, float factor, void* y) const;
+  /// From storage `from` to storage `to`; equal ones copy.  Not in place when they differ.  s: of x; the rows
+  /// of y are `y_ld` elements apart, 0: as many as they have.
+  void cast(DType from, DType to, Size s, const void* x, void* y, int64_t y_ld = 0) const;
 
   /// y = dropout(x) (lathe/core/philox.h).
   void dropout(DType t, Size s, const Dropped& dropped, const void* x, void* y) const;
@@ -96,13 +104,16 @@ class Rows {
   /// dx: [tokens, s.cols]; 0 behind the last row.  s: shape of dy.
   void segment_mean_bwd(DType t, Size s, const int32_t* cu, const void* dy, int64_t tokens, void* dx) const;
 
-  /// y[i] = table[ids[i]]; s: shape of y.  Every id must be a row of the table.
-  void gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y) const;
+  /// y[i] = table[ids[i]]; s: shape of y.  Every id must be a row of the table, whose rows are `table_ld`
+  /// elements apart, 0: as many as they have.
+  void gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y,
+                   int64_t table_ld = 0) const;
   /// dtable[v] = Σ dy[i] over ids[i] = v in ascending i, 0 if there is none.  s: shape of dy;
-  /// dtable: [table_rows, s.cols].  With `rows`, of a table of kSmallTable rows or more: writes only the rows
-  /// that have an id, and into `rows` which they are.
+  /// dtable: [table_rows, s.cols], table_ld as above.  With `rows`, of a table of kSmallTable rows or more:
+  /// writes only the rows that have an id, and into `rows` which they are.
   void scatter_add_rows(DType from, DType to, Size s, const void* dy, const int32_t* ids, int64_t table_rows,
-                        void* dtable, void* workspace, WrittenRows* rows = nullptr) const;
+                        void* dtable, void* workspace, WrittenRows* rows = nullptr,
+                        int64_t table_ld = 0) const;
   static constexpr int64_t kSmallTable = 1024;
   static size_t scatter_add_rows_workspace_bytes(Size s, int64_t table_rows);
 

@@ -75,18 +75,18 @@ class Decisions {
 
 /// `rule` is a copy, which no store can reach, so that what is made of it stays for all rows.
 template <typename T, bool kResidual>
-void dropout_rows(int64_t begin, int64_t end, int64_t cols, DropoutRule rule, const int32_t* sample_ids,
-                  const int32_t* positions, const T* x, const T* residual, T* y) {
+void dropout_rows(int64_t begin, int64_t end, int64_t cols, int64_t ld, DropoutRule rule,
+                  const int32_t* sample_ids, const int32_t* positions, const T* x, const T* residual, T* y) {
   Decisions decisions;
   for (int64_t row = begin; row < end; ++row) {
     const uint32_t sample = static_cast<uint32_t>(sample_ids[row]);
     const uint32_t position = positions == nullptr ? 0 : static_cast<uint32_t>(positions[row]);
     for (int64_t c = 0; c < cols; c += kDecisions) {
       decisions.draw(rule, sample, position, c);
-      const int64_t at = row * cols + c, left = cols - c;
+      const int64_t at = row * ld + c, left = cols - c;
       for_vectors(left < kDecisions ? left : kDecisions, [&](int64_t i, auto w) {
-        fetch(x + at + cols, i);
-        if constexpr (kResidual) fetch(residual + at + cols, i);
+        fetch(x + at + ld, i);
+        if constexpr (kResidual) fetch(residual + at + ld, i);
         Floats v = decisions.keep(rule, i, load(x + at + i, w));
         if constexpr (kResidual) v += load(residual + at + i, w);
         store(y + at + i, v, w);
@@ -96,14 +96,15 @@ void dropout_rows(int64_t begin, int64_t end, int64_t cols, DropoutRule rule, co
 }
 
 template <typename T>
-void dropout(int64_t begin, int64_t end, int64_t cols, const DropoutRule* rule, const int32_t* sample_ids,
-             const int32_t* positions, const void* x, const void* residual, void* y) {
+void dropout(int64_t begin, int64_t end, int64_t cols, int64_t ld, const DropoutRule* rule,
+             const int32_t* sample_ids, const int32_t* positions, const void* x, const void* residual,
+             void* y) {
   const T *from = static_cast<const T*>(x), *base = static_cast<const T*>(residual);
   T* to = static_cast<T*>(y);
   if (base == nullptr) {
-    dropout_rows<T, false>(begin, end, cols, *rule, sample_ids, positions, from, base, to);
+    dropout_rows<T, false>(begin, end, cols, ld, *rule, sample_ids, positions, from, base, to);
   } else {
-    dropout_rows<T, true>(begin, end, cols, *rule, sample_ids, positions, from, base, to);
+    dropout_rows<T, true>(begin, end, cols, ld, *rule, sample_ids, positions, from, base, to);
   }
 }
 

@@ -19,13 +19,14 @@ struct AdamW {
   double clip = 1;                            ///< multiplies the gradient: clipping and loss scale
 };
 
-/// Kernels on rows stored as f32, bf16 or f16 (`void*`), for one thread.  [begin, end) are rows.
+/// Kernels on rows stored as f32, bf16 or f16 (`void*`), for one thread.  [begin, end) are rows, `ld`
+/// elements from each other where a kernel is told it, else as many as they have.
 struct StorageKernels {
   /// beta may be null: 0.
-  void (*layer_norm)(int64_t begin, int64_t end, int64_t cols, const void* x, const float* gamma,
+  void (*layer_norm)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* x, const float* gamma,
                      const float* beta, float eps, void* y, float* mean, float* rstd);
   /// dgamma, dbeta: sums over these rows alone.
-  void (*layer_norm_bwd)(int64_t begin, int64_t end, int64_t cols, const void* dy, const void* x,
+  void (*layer_norm_bwd)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* dy, const void* x,
                          const float* gamma, const float* mean, const float* rstd, void* dx, float* dgamma,
                          float* dbeta);
   void (*column_sums)(int64_t begin, int64_t end, int64_t cols, const void* x, float* sums);
@@ -45,17 +46,14 @@ struct StorageKernels {
   void (*scale)(int64_t n, const void* x, float factor, void* y);
   void (*to_f32)(int64_t n, const void* x, float* y);
   void (*from_f32)(int64_t n, const float* x, void* y);
-  void (*dropout)(int64_t begin, int64_t end, int64_t cols, const DropoutRule* rule,
+  void (*dropout)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const DropoutRule* rule,
                   const int32_t* sample_ids, const int32_t* positions, const void* x, const void* residual,
                   void* y);
   double (*sum_of_squares)(int64_t n, const void* x);
-  /// y[0 … n) = Σ over i < count of x[rows[i] · cols …), stored as the name says; x in this storage.
-  void (*sum_rows_to_f32)(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count,
-                          float* y);
-  void (*sum_rows_to_bf16)(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count,
-                           void* y);
-  void (*sum_rows_to_f16)(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count,
-                          void* y);
+  /// y[0 … n) = Σ over i < count of x[rows[i] · ld …), stored as the name says; x in this storage.
+  void (*sum_rows_to_f32)(int64_t n, int64_t ld, const void* x, const int32_t* rows, int64_t count, float* y);
+  void (*sum_rows_to_bf16)(int64_t n, int64_t ld, const void* x, const int32_t* rows, int64_t count, void* y);
+  void (*sum_rows_to_f16)(int64_t n, int64_t ld, const void* x, const int32_t* rows, int64_t count, void* y);
 };
 
 /// All row kernels of one instruction set.

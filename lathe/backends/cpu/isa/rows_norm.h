@@ -6,12 +6,12 @@ namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
 
 template <typename T>
-void layer_norm(int64_t begin, int64_t end, int64_t cols, const void* xs, const float* gamma,
+void layer_norm(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* xs, const float* gamma,
                 const float* beta, float eps, void* ys, float* mean, float* rstd) {
   const float n = static_cast<float>(cols);
   for (int64_t row = begin; row < end; ++row) {
-    const T* x = static_cast<const T*>(xs) + row * cols;
-    T* y = static_cast<T*>(ys) + row * cols;
+    const T* x = static_cast<const T*>(xs) + row * ld;
+    T* y = static_cast<T*>(ys) + row * ld;
     Sum sum{};
     for_sums(cols, [&](int64_t i, auto w, int s) { sum.set[s] += load(x + i, w); });
     const float near = sum.total() / n;
@@ -38,22 +38,22 @@ void layer_norm(int64_t begin, int64_t end, int64_t cols, const void* xs, const 
 }
 
 template <typename T>
-void layer_norm_bwd(int64_t begin, int64_t end, int64_t cols, const void* dys, const void* xs,
+void layer_norm_bwd(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* dys, const void* xs,
                     const float* gamma, const float* mean, const float* rstd, void* dxs, float* dgamma,
                     float* dbeta) {
   const float n = static_cast<float>(cols);
   for (int64_t i = 0; i < cols; ++i) dgamma[i] = dbeta[i] = 0;
   for (int64_t row = begin; row < end; ++row) {
-    const T* dy = static_cast<const T*>(dys) + row * cols;
-    const T* x = static_cast<const T*>(xs) + row * cols;
-    T* dx = static_cast<T*>(dxs) + row * cols;
+    const T* dy = static_cast<const T*>(dys) + row * ld;
+    const T* x = static_cast<const T*>(xs) + row * ld;
+    T* dx = static_cast<T*>(dxs) + row * ld;
     const float m = mean[row], r = rstd[row];
     Sum plain{}, skewed{};
     for_sums(cols, [&](int64_t i, auto w, int s) {
       const Floats d = load(dy + i, w), normal = (load(x + i, w) - m) * r, g = d * load(gamma + i, w);
       plain.set[s] += g;
-      fetch(x + cols, i);
-      fetch(dy + cols, i);
+      fetch(x + ld, i);
+      fetch(dy + ld, i);
       skewed.set[s] += g * normal;
       store(dgamma + i, load(dgamma + i, w) + d * normal, w);
       store(dbeta + i, load(dbeta + i, w) + d, w);
@@ -86,26 +86,26 @@ void sum_blocks(int64_t begin, int64_t end, int64_t cols, int64_t blocks, float*
               [&](int64_t i, auto w) { store(out + begin + i, load(partial + begin + i, w), w); });
 }
 
-/// y[0 … n) = Σ over i < count of x[rows[i] · cols …).
+/// y[0 … n) = Σ over i < count of x[rows[i] · ld …).
 template <typename From, typename To>
-void sum_rows(int64_t n, int64_t cols, const From* x, const int32_t* rows, int64_t count, To* y) {
+void sum_rows(int64_t n, int64_t ld, const From* x, const int32_t* rows, int64_t count, To* y) {
   constexpr int kWide = 4;
   int64_t i = 0;
   for (; i + kWide * kLanes <= n; i += kWide * kLanes) {
     Floats sum[kWide] = {};
     for (int64_t r = 0; r < count; ++r)
-      for (int k = 0; k < kWide; ++k) sum[k] += load(x + rows[r] * cols + i + k * kLanes);
+      for (int k = 0; k < kWide; ++k) sum[k] += load(x + rows[r] * ld + i + k * kLanes);
     for (int k = 0; k < kWide; ++k) store(y + i + k * kLanes, sum[k]);
   }
   for_vectors(n - i, [&](int64_t j, auto w) {
     Floats sum = all(0);
-    for (int64_t r = 0; r < count; ++r) sum += load(x + rows[r] * cols + i + j, w);
+    for (int64_t r = 0; r < count; ++r) sum += load(x + rows[r] * ld + i + j, w);
     store(y + i + j, sum, w);
   });
 }
 template <typename To, typename From, typename Out>
-void sum_rows_to(int64_t n, int64_t cols, const void* x, const int32_t* rows, int64_t count, Out* y) {
-  sum_rows(n, cols, static_cast<const From*>(x), rows, count, static_cast<To*>(y));
+void sum_rows_to(int64_t n, int64_t ld, const void* x, const int32_t* rows, int64_t count, Out* y) {
+  sum_rows(n, ld, static_cast<const From*>(x), rows, count, static_cast<To*>(y));
 }
 
 }  // namespace

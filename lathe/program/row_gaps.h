@@ -1,0 +1,13 @@
+#pragma once
+#include "lathe/program/backend.h"
+
+namespace lathe {
+
+/// MemoryPlan::Place::ld of every value.  A temporary matrix has gaps where RowGap asks for them and all that
+/// touches it takes them; so have all of its type that meet it in a node, or none of them.
+std::vector<int64_t> row_gaps(const Program& program, const Selection& selection, RowGap gap);
+
+/// Bytes from the first element to the end of the last row, with the gap behind it.
+size_t placed_bytes(const Type& type, int64_t ld);
+
+}  // namespace lathe

@@ -1,0 +1,70 @@
+// Gaps between the rows of activations change no bit.
+#include <gtest/gtest.h>
+
+#include "lathe/backends/register.h"
+#include "lathe/program/forwarding_backend.h"
+#include "lathe/train/auto_model.h"
+#include "tests/conformance/made_batch.h"
+
+namespace lathe {
+namespace {
+
+/// A device that asks for no gaps.
+class Dense : public ForwardingBackend {
+ public:
+  explicit Dense(std::shared_ptr<Backend> real) : ForwardingBackend(std::move(real)), info_(real_->info()) {
+    info_.row_gap = {};
+  }
+  const DeviceInfo& info() const override { return info_; }
+
+ private:
+  DeviceInfo info_;
+};
+
+/// Rows of 512, 1,024 and 1,536 bytes.
+AutoModel model() {
+  ModelConfig c;
+  c.vocab_size = 40, c.hidden_size = 256, c.num_hidden_layers = 2, c.num_attention_heads = 4;
+  c.intermediate_size = 512, c.max_position_embeddings = 32;
+  c.hidden_dropout_prob = 0.1, c.attention_probs_dropout_prob = 0.1, c.classifier_dropout = 0.1;
+  return from_config(c, {Problem::kSingleLabel, {"a", "b", "c"}}, std::nullopt);
+}
+
+struct Trained {
+  std::vector<float> parameters, logits, logits_int8;
+  size_t arena_bytes;
+};
+
+Trained train(Backend& backend, DType dtype) {
+  AutoModel m = model();
+  ProgramOptions options;
+  options.dtype = dtype;
+  Session session(backend, *m.model, {3, options});
+  initialize(session, m, 42);
+  StepScalars scalars;
+  scalars.learning_rate = 1e-3;
+  for (int number = 0; number < 3; ++number)
+    session.collect(session.step(made_batch({9, 32, 1, 17}, 64, 3, number), scalars));
+  Trained result;
+  const PackedBatch batch = made_batch({30, 2, 11}, 64, 3, 9);
+  session.evaluate(batch, result.logits);
+  session.evaluate(batch, result.logits_int8, {}, {}, nn::Quantization::kInt8);
+  result.parameters = session.read_state("parameters");
+  result.arena_bytes = session.arena_bytes();
+  return result;
+}
+
+TEST(RowGaps, ChangeNoBit) {
+  const std::shared_ptr<Backend> device = open_device("cpu", {2});
+  Dense dense(device);
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+    const Trained apart = train(*device, dtype), together = train(dense, dtype);
+    EXPECT_EQ(apart.parameters, together.parameters) << name_of(dtype);
+    EXPECT_EQ(apart.logits, together.logits) << name_of(dtype);
+    EXPECT_EQ(apart.logits_int8, together.logits_int8) << name_of(dtype);
+    EXPECT_EQ(apart.arena_bytes > together.arena_bytes, dtype != DType::f32);
+  }
+}
+
+}  // namespace
+}  // namespace lathe
