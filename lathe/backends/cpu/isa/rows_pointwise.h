@@ -5,17 +5,29 @@
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
 
+/// So far ahead operands are fetched: what the products in front have written lies in caches of other threads
+/// or in memory, and the processor's own fetching does not keep up.
+template <typename T>
+constexpr int64_t kFetchedAhead = 2048 / sizeof(T);
+
 template <typename From, typename To, typename F>
 inline void map(int64_t n, const void* xs, void* ys, F f) {
   const From* x = static_cast<const From*>(xs);
   To* y = static_cast<To*>(ys);
-  for_vectors(n, [&](int64_t i, auto w) { store(y + i, f(load(x + i, w)), w); });
+  for_vectors(n, [&](int64_t i, auto w) {
+    fetch(x + kFetchedAhead<From>, i);
+    store(y + i, f(load(x + i, w)), w);
+  });
 }
 template <typename T, typename F>
 inline void zip(int64_t n, const void* as, const void* bs, void* ys, F f) {
   const T *a = static_cast<const T*>(as), *b = static_cast<const T*>(bs);
   T* y = static_cast<T*>(ys);
-  for_vectors(n, [&](int64_t i, auto w) { store(y + i, f(load(a + i, w), load(b + i, w)), w); });
+  for_vectors(n, [&](int64_t i, auto w) {
+    fetch(a + kFetchedAhead<T>, i);
+    fetch(b + kFetchedAhead<T>, i);
+    store(y + i, f(load(a + i, w), load(b + i, w)), w);
+  });
 }
 
 template <typename T>
