@@ -24,12 +24,12 @@ const RowKernels& row_kernels(Isa isa);
 class Rows {
  public:
   /// Of every matrix of a call that has as many rows and columns; `ld`: elements from row to row, for those
-  /// in storage `t`.
+  /// in storage `t`.  geglu, rotary, segment_mean, column_sums and losses take dense ones alone.
   struct Size {
     int64_t rows, cols, ld;
     Size(int64_t m, int64_t n) : Size(m, n, n) {}
     Size(int64_t m, int64_t n, int64_t row_to_row) : rows(m), cols(n), ld(row_to_row) {}
-    Size(int64_t elements) : Size(1, elements) {}
+    Size(int64_t elements) : Size(1, elements) {}  ///< so many behind one another
     bool dense() const { return rows == 1 || ld == cols; }
   };
   /// What decides the dropout of rows: sample_ids, positions: [rows]; positions may be null: 0.

@@ -32,7 +32,6 @@ inline Normal normal(Floats x) {
 
 /// The same for results of two bytes, with a third of the work.
 inline Normal normal_short(Floats x) {
-  constexpr float kRound = 12582912.f;  // as in exp_sum
   const Floats z = magnitude(x), a = -0.5f * (z * z);
   const Floats shifted = a * 1.44269504f + kRound, r = a - (shifted - kRound) * 0.693147182f;
   Floats e = all(4.127774059e-02f);
@@ -96,7 +95,6 @@ class Pieces {
 
   /// z: of [0, kEnd), a number of two bytes.
   Floats operator()(Floats z) const {
-    constexpr float kRound = 12582912.f;  // 1.5 · 2²³: the lowest bits become those of the integer
     const Floats shifted = z * static_cast<float>(1 / kStep) + kRound;
     const Floats r = z * static_cast<float>(1 / kStep) - (shifted - kRound);
     const auto term = [&](int k) {

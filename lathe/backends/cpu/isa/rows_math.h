@@ -6,9 +6,11 @@
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
 
+/// 1.5 · 2²³: adding it rounds to an integer, which then lies in the lowest bits.
+constexpr float kRound = 12582912.f;
+
 /// e^(a + b) for |b| ≪ 1; results below 2⁻¹²⁶ become 0, above 2¹²⁸ infinity.
 inline Floats exp_sum(Floats a, Floats b) {
-  constexpr float kRound = 12582912.f;  // 1.5 · 2²³: adding it rounds to an integer
   constexpr float kLog2Hi = 0.693145752f, kLog2Lo = 1.42860677e-6f;
   constexpr float kSmallest = -87.3365402f;  // ln 2⁻¹²⁶
   const Floats capped = a > 89.f ? all(89.f) : a;
