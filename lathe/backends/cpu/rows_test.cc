@@ -267,7 +267,7 @@ TEST(Rows, WithGapsAreThoseWithout) {
         for (int64_t i = 0; i < m; ++i) ids.push_back(static_cast<int32_t>(m - 1 - i));
         const Rows::Dropped dropped{dropout_rule(1, 2, 3, 0.1), ids.data(), nullptr};
         Tensors out = same_for_all_threads([&](ThreadPool& pool) {
-          Tensors y(17, Tensor(t, m * ld));
+          Tensors y(19, Tensor(t, m * ld));
           for (int i = 0; i < 2; ++i) y.emplace_back(DType::f32, m);
           for (int i = 0; i < 2; ++i) y.emplace_back(DType::f32, n);
           const auto to = [&](size_t i) { return y[i].data(); };
@@ -283,13 +283,13 @@ TEST(Rows, WithGapsAreThoseWithout) {
           k.scale(t, s, a.data(), 0.3f, to(8));
           k.cast(t, t, s, a.data(), to(9), ld);
           k.dropout(t, s, dropped, a.data(), to(10));
-          const Rows::Norm norm{gamma.f32(), beta.f32(), 1e-5f, y[17].f32(), y[18].f32()};
+          const Rows::Norm norm{gamma.f32(), beta.f32(), 1e-5f, y[19].f32(), y[20].f32()};
           k.add_layer_norm(t, s, nullptr, a.data(), b.data(), norm, to(11), to(12));
-          k.add_layer_norm(t, s, &dropped, a.data(), b.data(), norm, to(11), to(12));
+          k.add_layer_norm(t, s, &dropped, a.data(), b.data(), norm, to(17), to(18));
           k.layer_norm(t, s, a.data(), norm, to(13));
           Workspace space(Rows::layer_norm_bwd_workspace_bytes(s));
-          k.layer_norm_bwd(t, s, b.data(), a.data(), norm.gamma, norm.mean, norm.rstd, to(14), y[19].f32(),
-                           y[20].f32(), space.data(), &dropped, to(15));
+          k.layer_norm_bwd(t, s, b.data(), a.data(), norm.gamma, norm.mean, norm.rstd, to(14), y[21].f32(),
+                           y[22].f32(), space.data(), &dropped, to(15));
           k.gather_rows(t, t, s, a.data(), ids.data(), to(16), ld);
           return y;
         });
