@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "lathe/backends/cpu/cold_memory.h"
+#include "lathe/backends/cpu/call_memory.h"
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/memory.h"
 #include "lathe/core/cache_file.h"
@@ -101,9 +101,10 @@ class CpuExecutable : public Executable {
           if (const int state = state_of(node.in[static_cast<size_t>(update.in)]); state >= 0)
             written_.push_back(parameters(state));
       }
-      calls_.push_back({impl->run, static_cast<int>(n), std::move(call)});
+      calls_.push_back({impl, static_cast<int>(n), std::move(call)});
     }
     find_cold();
+    find_pairs();
     find_table(program);
     spans_.resize(calls_.size());
   }
@@ -153,19 +154,49 @@ class CpuExecutable : public Executable {
   void find_cold() {
     std::vector<Touched> touched;
     for (const Step& step : calls_) {
-      const Call& c = step.call;
-      Touched& mine = touched.emplace_back();
-      for (size_t i = 0; i < c.in.size(); ++i)
-        if (c.in[i] != nullptr)
-          mine.push_back({c.in[i], placed_bytes(c.in_type(static_cast<int>(i)), c.in_ld[i])});
-      for (size_t i = 0; i < c.out.size(); ++i)
-        if (c.out[i] != nullptr)
-          mine.push_back({c.out[i], placed_bytes(c.out_type(static_cast<int>(i)), c.out_ld[i])});
+      Touched& mine = touched.emplace_back(inputs_of(step.call));
+      for (const auto& out : outputs_of(step.call)) mine.push_back(out);
     }
     for (size_t i = 0; i < calls_.size(); ++i) {
       Call& c = calls_[i].call;
       if (!c.out.empty() && c.out[0] != nullptr)
         c.out_is_cold = is_cold(touched, i, {c.out[0], placed_bytes(c.out_type(0), c.out_ld[0])});
+    }
+  }
+
+  static Touched inputs_of(const Call& c) {
+    Touched memory;
+    for (size_t i = 0; i < c.in.size(); ++i)
+      if (c.in[i] != nullptr)
+        memory.push_back({c.in[i], placed_bytes(c.in_type(static_cast<int>(i)), c.in_ld[i])});
+    return memory;
+  }
+  static Touched outputs_of(const Call& c) {
+    Touched memory;
+    for (size_t i = 0; i < c.out.size(); ++i)
+      if (c.out[i] != nullptr)
+        memory.push_back({c.out[i], placed_bytes(c.out_type(static_cast<int>(i)), c.out_ld[i])});
+    return memory;
+  }
+
+  /// Calls that may run together with the next one: neither writes what the other one touches.  Where
+  /// results and workspaces lie apart (Entry::apart) that is so.
+  void find_pairs() {
+    const auto written = [](const Step& step) {
+      Touched memory = outputs_of(step.call);
+      if (step.impl->workspace_bytes)
+        memory.push_back(
+            {step.call.workspace, step.impl->workspace_bytes(step.call.node, step.call.program)});
+      return memory;
+    };
+    for (size_t c = 0; c + 1 < calls_.size(); ++c) {
+      Step &step = calls_[c], &next = calls_[c + 1];
+      const WithNext* with_next = step.impl->with_next;
+      const bool same_kind = step.impl->isa == next.impl->isa && next.impl->blas == nullptr;
+      if (with_next == nullptr || !same_kind || !with_next->takes(step.call.node, next.call.node)) continue;
+      const Touched mine = written(step), others = written(next);
+      step.runs_next =
+          !meet(mine, others) && !meet(mine, inputs_of(next.call)) && !meet(others, inputs_of(step.call));
     }
   }
 
@@ -186,16 +217,24 @@ class CpuExecutable : public Executable {
 
   void run_calls() {
     for (size_t c = 0; c < calls_.size(); ++c) {
-      if (profile_) spans_[c] = {calls_[c].node, now_ns(), 0};
-      calls_[c].run(calls_[c].call);
-      if (profile_) spans_[c].end_ns = now_ns();
+      const Step& step = calls_[c];
+      if (profile_) {  // each alone, so that it has a time of its own
+        spans_[c] = {step.node, now_ns(), 0};
+        step.impl->run(step.call);
+        spans_[c].end_ns = now_ns();
+      } else if (step.runs_next) {
+        step.impl->with_next->run(step.call, calls_[++c].call);
+      } else {
+        step.impl->run(step.call);
+      }
     }
   }
 
   struct Step {
-    void (*run)(const Call&);
+    const CpuImpl* impl;
     int node;
     Call call;
+    bool runs_next = false;  ///< together with it
   };
   ThreadPool& pool_;
   Bindings bindings_;  // keeps the memory alive
@@ -376,6 +415,7 @@ class CpuBackend : public Backend {
     impl.apart = entry.apart && pool_.size() >= kSharers ? kApart : 0;
     impl.gaps_in = entry.gaps_in;
     impl.gaps_out = entry.gaps_out;
+    impl.with_next = entry.with_next;
     if (entry.accepts != nullptr) impl.accepts = entry.accepts;
     if (entry.workspace_bytes != nullptr)
       impl.workspace_bytes = [f = entry.workspace_bytes, isa, threads = pool_.size()](

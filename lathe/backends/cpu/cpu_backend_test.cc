@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "lathe/ops/functional.h"
@@ -76,6 +78,48 @@ TEST(RunNode, UpdatesInPlace) {
       ASSERT_EQ(total[i], static_cast<float>(i) + runs * static_cast<float>(5 + i)) << i;
   }
   EXPECT_TRUE(total.guards_hold());
+}
+
+/// Gradients of a linear layer's weight, bias and input: [96,80], [96] and [70,80].
+std::vector<std::vector<float>> gradients_of_linear(int threads, bool profiled) {
+  const auto backend = make_cpu_backend(threads);
+  Program program;
+  const Value dy = program.input("dy", {DType::f32, {70, 96}}),
+              x = program.input("x", {DType::f32, {70, 80}}), w = program.input("w", {DType::f32, {96, 80}});
+  const auto of_weight = program.emit(op::linear_bwd_weight, {dy, x});
+  program.output("dw", of_weight[0]);
+  program.output("db", of_weight[1]);
+  program.output("dx", program.emit(op::linear_bwd_input, {dy, w})[0]);
+  std::vector<std::vector<float>> in{std::vector<float>(70 * 96), std::vector<float>(70 * 80),
+                                     std::vector<float>(96 * 80)};
+  float next = 0;
+  for (auto& operand : in)
+    for (float& element : operand) element = std::sin(next += 1);
+  const Selection selection = select(program, *backend);
+  const MemoryPlan plan = plan_memory(program, selection, 64);
+  Bindings bindings{{}, backend->allocate(plan.arena_bytes, Memory::kDevice).value()};
+  const auto executable = backend->compile(program, selection, plan, bindings).value();
+  executable->profile(profiled);
+  Slot slot;
+  for (const auto& operand : in) slot.inputs.push_back(std::as_bytes(std::span(operand)));
+  Event event;
+  EXPECT_TRUE(executable->run(slot, &event).ok());
+  std::vector<std::vector<float>> out{std::vector<float>(96 * 80), std::vector<float>(96),
+                                      std::vector<float>(70 * 80)};
+  for (size_t o = 0; o < out.size(); ++o)
+    EXPECT_TRUE(executable->read(event, o, std::as_writable_bytes(std::span(out[o]))).ok());
+  EXPECT_EQ(
+      std::ranges::count_if(executable->timeline(), [](const Span& s) { return s.end_ns > s.begin_ns; }),
+      profiled ? 2 : 0);
+  return out;
+}
+
+// Four threads and more run both products together, but for a profile; fewer share one workspace.
+TEST(CpuExecutable, GradientsOfOneLayerRunTogetherWithTheBitsOfEachAlone) {
+  const auto alone = gradients_of_linear(1, true);
+  for (const int threads : {1, 2, 4, 7})
+    for (const bool profiled : {false, true})
+      EXPECT_EQ(gradients_of_linear(threads, profiled), alone) << threads << " threads, " << profiled;
 }
 
 TEST(RunNode, RefusesViews) {

@@ -23,7 +23,7 @@ struct Call {
   /// Of adamw and all_gather: the state that they change, of which operand 0 begins at element `origin`.
   std::shared_ptr<PackedState> parameters = {};
   int64_t origin = 0;
-  bool out_is_cold = false;        ///< of out[0]: cold_memory.h
+  bool out_is_cold = false;        ///< of out[0]: call_memory.h
   bool workspace_is_cold = false;  ///< it lies apart (Impl::apart)
   bool out_is_read = true;         ///< of out[0]: else it need not be written
   /// Of scatter_add_rows, and of what reads its sums: null where all rows are to be written.
@@ -55,12 +55,20 @@ struct Call {
   }
 };
 
+/// How a node runs together with the one behind it, so that threads that are done with the first go on with
+/// the second: `takes` tells of which nodes, both of one instruction set.
+struct WithNext {
+  bool (*takes)(const Node& node, const Node& next);
+  void (*run)(const Call& call, const Call& next);
+};
+
 /// An implementation on the CPU: the instruction set it is for, and the function that runs a node.  It may
 /// throw what another process makes fail.
 struct CpuImpl : Impl {
   Isa isa = Isa::kPortable;
   void (*run)(const Call&) = nullptr;
-  const Blas* blas = nullptr;  ///< the library that computes it, if one does
+  const WithNext* with_next = nullptr;  ///< null: the node runs alone
+  const Blas* blas = nullptr;           ///< the library that computes it, if one does
 };
 
 /// Implementations of one op, best first.
@@ -68,7 +76,8 @@ using Implementations = std::vector<CpuImpl>;
 
 /// One entry of a family's table: an op, how to run it, its workspace, and which inputs its outputs may lie
 /// over (Impl::may_overwrite).  `apart`: it writes much beside that, which has a price where other threads
-/// have just read (Impl::apart).  gaps_in, gaps_out: as in Impl.  It becomes one CpuImpl per instruction set.
+/// have just read (Impl::apart).  gaps_in, gaps_out: as in Impl; with_next: as in CpuImpl.  It becomes one
+/// CpuImpl per instruction set.
 struct Entry {
   const OpDef* op;
   void (*run)(const Call&);
@@ -77,6 +86,7 @@ struct Entry {
   std::vector<InPlace> may_overwrite = {};
   bool apart = false;
   uint32_t gaps_in = 0, gaps_out = 0;
+  const WithNext* with_next = nullptr;
 };
 
 /// The tables, one per family.

@@ -73,18 +73,6 @@ class PackedBefore {
   Pieces a_, b_;
 };
 
-// Adds up the blocks, for the columns that fall to `part`.
-void add_block_sums(const Plan& p, const float* block_sums, int part, int parts) {
-  constexpr int64_t kColumns = kLine / sizeof(float);
-  const Share lines = share(ceil_div(p.g.m, kColumns), part, parts);
-  const int64_t begin = lines.begin * kColumns, end = std::min<int64_t>(lines.end * kColumns, p.g.m);
-  if (begin >= end) return;
-  float* sums = p.g.a_sums;
-  std::copy(block_sums + begin, block_sums + end, sums + begin);
-  for (int64_t block = 1; block * kPackedLines < p.g.k; ++block)
-    for (int64_t i = begin; i < end; ++i) sums[i] += block_sums[block * p.g.m + i];
-}
-
 // The products of one thread.  a, b: packed before; own: memory of this thread alone.
 class Work {
  public:
@@ -103,6 +91,11 @@ class Work {
   void end() {
     finish();
     if (kernel_.end != nullptr) kernel_.end();
+  }
+  /// Stores what is summed.
+  void finish() {
+    if (waiting_) kernel_.store(&waiting_store_);
+    waiting_ = false;
   }
 
   void block(const Block& block) {
@@ -123,10 +116,6 @@ class Work {
   }
 
  private:
-  void finish() {
-    if (waiting_) kernel_.store(&waiting_store_);
-  }
-
   /// Packs the block of k from k on of what stays, unless it is there; `sums`: and adds up its columns.
   void hold(Share stays, int64_t k, bool sums) {
     if (held_.begin != stays.begin || held_.end != stays.end) held_ = stays, held_k_ = 0;
@@ -239,31 +228,131 @@ class OneThread {
   long next_ = 0, total_ = 0;
 };
 
+// A product and its workspace: what is packed before, then what each thread has for itself.
+class Product {
+ public:
+  Product(Isa isa, const Gemm& g, int threads, void* workspace)
+      : plan_(isa, g, threads),
+        a_(static_cast<char*>(workspace)),
+        b_(a_ + plan_.a_bytes),
+        own_(b_ + plan_.b_bytes),
+        // Where threads own what they pack, they sum it, too.
+        block_sums_(
+            g.a_sums == nullptr || plan_.a_own()
+                ? nullptr
+                : reinterpret_cast<float*>(own_ + static_cast<size_t>(threads) * plan_.thread_bytes())),
+        packed_(plan_, a_, b_, block_sums_),
+        blocks_(plan_, threads) {}
+  Product(const Product&) = delete;
+  Product& operator=(const Product&) = delete;
+
+  const GemmKernel& kernel() const { return plan_.kernel; }
+  const PackedBefore& packed() const { return packed_; }
+  const Blocks& blocks() const { return blocks_; }
+  Work work(int part) const {
+    return Work(plan_, a_, plan_.g.b_packed ? static_cast<const char*>(plan_.g.b) : b_,
+                own_ + static_cast<size_t>(part) * plan_.thread_bytes());
+  }
+
+  /// Adds up the sums over blocks, for the columns that fall to `part`.
+  void add_block_sums(int part, int parts) const {
+    if (block_sums_ == nullptr) return;
+    const Gemm& g = plan_.g;
+    constexpr int64_t kColumns = kLine / sizeof(float);
+    const Share lines = share(ceil_div(g.m, kColumns), part, parts);
+    const int64_t begin = lines.begin * kColumns, end = std::min<int64_t>(lines.end * kColumns, g.m);
+    if (begin >= end) return;
+    std::copy(block_sums_ + begin, block_sums_ + end, g.a_sums + begin);
+    for (int64_t block = 1; block * kPackedLines < g.k; ++block)
+      for (int64_t i = begin; i < end; ++i) g.a_sums[i] += block_sums_[block * g.m + i];
+  }
+
+ private:
+  Plan plan_;
+  char *a_, *b_, *own_;
+  float* block_sums_;
+  PackedBefore packed_;
+  Blocks blocks_;
+};
+
 template <typename Pool>
-void run_gemm(Pool& pool, const Plan& p, void* workspace) {
-  char* a = static_cast<char*>(workspace);
-  char* b = a + p.a_bytes;
-  char* own = b + p.b_bytes;
-  // Where threads own what they pack, they sum it, too.
-  float* block_sums =
-      p.g.a_sums == nullptr || p.a_own()
-          ? nullptr
-          : reinterpret_cast<float*>(own + static_cast<size_t>(pool.size()) * p.thread_bytes());
-  if (const PackedBefore packed(p, a, b, block_sums); packed.count() > 0) {
+void run_gemm(Pool& pool, const Product& product) {
+  if (const PackedBefore& packed = product.packed(); packed.count() > 0) {
     pool.deal(packed.count());
     pool.run([&](int part, int) {
       for (long i; (i = pool.next_item(part)) >= 0;) packed.pack(i);
-      if (p.kernel.fence != nullptr) p.kernel.fence();
+      if (product.kernel().fence != nullptr) product.kernel().fence();
     });
   }
-  const char* packed_b = p.g.b_packed ? static_cast<const char*>(p.g.b) : b;
-  const Blocks blocks(p, pool.size());
+  pool.deal(product.blocks().count());
+  pool.run([&](int part, int parts) {
+    Work work = product.work(part);
+    work.begin();
+    product.add_block_sums(part, parts);
+    for (long i; (i = pool.next_item(part)) >= 0;) work.block(product.blocks()[i]);
+    work.end();
+  });
+}
+
+// The items of two lists as one: each part's share holds its share of the first and, behind it, of the
+// second.
+class Both {
+ public:
+  Both(long first, long second, int parts) : first_(first), second_(second), parts_(parts) {}
+
+  long count() const { return first_ + second_; }
+  /// Calls of_first(index) or of_second(index).
+  template <typename F, typename G>
+  void at(long item, F&& of_first, G&& of_second) const {
+    int part = static_cast<int>(item * parts_ / count());  // or a later one, as shares are rounded
+    while (item >= begin(part + 1)) ++part;
+    const Share mine = share(first_, part, parts_);
+    const long i = mine.begin + item - begin(part);
+    if (i < mine.end)
+      of_first(i);
+    else
+      of_second(share(second_, part, parts_).begin + i - mine.end);
+  }
+
+ private:
+  long begin(int part) const {
+    return share(first_, part, parts_).begin + share(second_, part, parts_).begin;
+  }
+  long first_, second_;
+  int parts_;
+};
+
+void run_pair(ThreadPool& pool, const Product& first, const Product& second) {
+  const GemmKernel& kernel = first.kernel();
+  if (const Both packed(first.packed().count(), second.packed().count(), pool.size()); packed.count() > 0) {
+    pool.deal(packed.count());
+    pool.run([&](int part, int) {
+      for (long i; (i = pool.next_item(part)) >= 0;)
+        packed.at(
+            i, [&](long of_first) { first.packed().pack(of_first); },
+            [&](long of_second) { second.packed().pack(of_second); });
+      if (kernel.fence != nullptr) kernel.fence();
+    });
+  }
+  const Both blocks(first.blocks().count(), second.blocks().count(), pool.size());
   pool.deal(blocks.count());
   pool.run([&](int part, int parts) {
-    Work work(p, a, packed_b, own + static_cast<size_t>(part) * p.thread_bytes());
+    Work work = first.work(part), next = second.work(part);
     work.begin();
-    if (block_sums != nullptr) add_block_sums(p, block_sums, part, parts);
-    for (long i; (i = pool.next_item(part)) >= 0;) work.block(blocks[i]);
+    first.add_block_sums(part, parts);
+    second.add_block_sums(part, parts);
+    for (long i; (i = pool.next_item(part)) >= 0;)
+      blocks.at(
+          i,
+          [&](long of_first) {
+            next.finish();
+            work.block(first.blocks()[of_first]);
+          },
+          [&](long of_second) {
+            work.finish();
+            next.block(second.blocks()[of_second]);
+          });
+    next.finish();
     work.end();
   });
 }
@@ -289,12 +378,20 @@ size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads) {
 }
 
 void gemm(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace) {
-  run_gemm(pool, Plan(isa, g, pool.size()), workspace);
+  run_gemm(pool, Product(isa, g, pool.size(), workspace));
+}
+
+void gemm_pair(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace, const Gemm& next,
+               void* next_workspace) {
+  const Product first(isa, g, pool.size(), workspace), second(isa, next, pool.size(), next_workspace);
+  if (&first.kernel() == &second.kernel()) return run_pair(pool, first, second);
+  run_gemm(pool, first);
+  run_gemm(pool, second);
 }
 
 void gemm_single_thread(Isa isa, const Gemm& g, void* workspace) {
   OneThread self;
-  run_gemm(self, Plan(isa, g, 1), workspace);
+  run_gemm(self, Product(isa, g, 1, workspace));
 }
 
 PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k) {

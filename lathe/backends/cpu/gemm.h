@@ -61,8 +61,13 @@ size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads);
 /// of threads nor on the other rows.  No allocation, no errors.
 void gemm(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace);
 
-/// The same within the calling thread, for use inside a job of a pool: one call per attention head and the
-/// like.
+/// Computes g and `next`, each as `gemm` does, with the same bits; threads that are done with the first go on
+/// with the second.  Neither writes, c and workspaces, what the other one reads or writes.
+void gemm_pair(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace, const Gemm& next,
+               void* next_workspace);
+
+/// The same as `gemm` within the calling thread, for use inside a job of a pool: one call per attention head
+/// and the like.
 void gemm_single_thread(Isa isa, const Gemm& g, void* workspace);
 
 /// How a packed b lies in memory: columns in panels of `width`, in which `columns` lie together over `depth`

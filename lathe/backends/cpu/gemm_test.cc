@@ -55,6 +55,35 @@ TEST(Gemm, RegionsOfSixteenThreads) {
     }
 }
 
+// Counts of pieces and blocks that are no multiple of the threads', and smaller, and large ones.
+TEST(GemmPair, HasTheBitsOfEachAlone) {
+  const std::pair<Shape, Shape> pairs[] = {{{1, 1, 1}, {1, 1, 1}},
+                                           {{33, 17, 70}, {1, 40, 33}},
+                                           {{3, 5, 2}, {150, 700, 70}},
+                                           {{700, 150, 130}, {2, 3, 1}},
+                                           {{96, 200, 150}, {150, 200, 96}}};
+  for (const auto& [s, t] : pairs)
+    for (const uint32_t narrow : {0u, 7u, 7u + 128u})  // f32, bf16, f16
+      for (const uint32_t addend : {0u, 64u}) {
+        Case first = variant(s.m, s.n, s.k, narrow + 8);
+        const Case second = variant(t.m, t.n, t.k, narrow + addend);
+        std::vector<float> sums(static_cast<size_t>(s.m));
+        first.g.a_sums = sums.data();
+        for (const Isa isa : available_isas()) {
+          const Matrix c = run(first, isa, 0), d = run(second, isa, 0);
+          const std::vector<float> sums_alone = sums;
+          for (const int threads : {1, 2, 3, 16}) {
+            std::fill(sums.begin(), sums.end(), NAN);
+            const auto [paired, other] = run_pair(first, second, isa, threads);
+            EXPECT_TRUE(paired.same_bits(c)) << threads << " threads, " << first.name();
+            EXPECT_TRUE(other.same_bits(d)) << threads << " threads, " << second.name();
+            EXPECT_EQ(sums, sums_alone) << threads << " threads, " << first.name();
+          }
+          if (HasFailure()) return;
+        }
+      }
+}
+
 TEST(Gemm, RowsDoNotDependOnTheOtherRows) {
   for (uint32_t v : {0u, 7u, 16u, 16u + 7u, 128u + 7u}) {
     const Case whole = variant(70, 40, 600, v);

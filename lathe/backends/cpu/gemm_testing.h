@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lathe/backends/cpu/gemm.h"
@@ -199,6 +200,18 @@ inline Matrix run(const Case& test, Isa isa, int threads) {
     gemm(pool_of(threads), isa, g, workspace.data());
   EXPECT_TRUE(workspace.intact()) << test.name();
   return c;
+}
+
+// Runs two products as a pair.
+inline std::pair<Matrix, Matrix> run_pair(const Case& first, const Case& second, Isa isa, int threads) {
+  Matrix c = first.c, d = second.c;
+  Gemm g = first.g, next = second.g;
+  g.c = c.data(), next.c = d.data();
+  if (next.addend != nullptr && d.same_bits(second.addend)) next.addend = d.data();
+  Guarded workspace(gemm_workspace_bytes(isa, g, threads)), other(gemm_workspace_bytes(isa, next, threads));
+  gemm_pair(pool_of(threads), isa, g, workspace.data(), next, other.data());
+  EXPECT_TRUE(workspace.intact() && other.intact()) << first.name() << ", " << second.name();
+  return {std::move(c), std::move(d)};
 }
 
 inline void check(const Case& test, std::initializer_list<int> pools = {1, 2, 3}) {

@@ -78,12 +78,28 @@ void run_product(const Call& c) {
   gemm(c.pool, c.isa, product<kDescribe>(c), c.workspace);
 }
 
+/// The gradient of inputs behind that of weights, which reads the same dy.
+constexpr WithNext kWithInputs = {
+    [](const Node& node, const Node& next) {
+      return (next.op == &op::linear_bwd_input || next.op == &op::linear_bwd_input_add) &&
+             next.in[0] == node.in[0];
+    },
+    [](const Call& call, const Call& next) {
+      const Gemm products[] = {product<weight_gradient>(call), product<input_gradient>(next)};
+      gemm_pair(call.pool, call.isa, products[0], call.workspace, products[1], next.workspace);
+    }};
+
 template <Gemm (*kDescribe)(const Node&, const Program&)>
-Entry backward(const OpDef& op, uint32_t gaps_in, uint32_t gaps_out,
-               std::vector<InPlace> may_overwrite = {}) {
-  return {
-      &op,     run_product<kDescribe>, workspace<kDescribe>, nullptr, std::move(may_overwrite), true, gaps_in,
-      gaps_out};
+Entry backward(const OpDef& op, uint32_t gaps_in, uint32_t gaps_out, std::vector<InPlace> may_overwrite = {},
+               const WithNext* with_next = nullptr) {
+  return {.op = &op,
+          .run = run_product<kDescribe>,
+          .workspace_bytes = workspace<kDescribe>,
+          .may_overwrite = std::move(may_overwrite),
+          .apart = true,
+          .gaps_in = gaps_in,
+          .gaps_out = gaps_out,
+          .with_next = with_next};
 }
 
 template <Gemm (*kDescribe)(const Node&, const Program&)>
@@ -149,8 +165,8 @@ std::vector<Entry> product_entries() {
            .gaps_out = 0b1},
           backward<input_gradient>(op::linear_bwd_input, 0b1, 0b1),
           backward<input_gradient>(op::linear_bwd_input_add, 0b101, 0b1, {{0, 2}}),
-          backward<weight_gradient>(op::linear_bwd_weight, 0b11, 0),
-          backward<weight_gradient>(op::linear_bwd_weight_cast, 0b11, 0),
+          backward<weight_gradient>(op::linear_bwd_weight, 0b11, 0, {}, &kWithInputs),
+          backward<weight_gradient>(op::linear_bwd_weight_cast, 0b11, 0, {}, &kWithInputs),
           {.op = &op::linear_int8,
            .run = run_int8,
            .workspace_bytes = int8_workspace,

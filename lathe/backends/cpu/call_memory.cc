@@ -1,4 +1,4 @@
-#include "lathe/backends/cpu/cold_memory.h"
+#include "lathe/backends/cpu/call_memory.h"
 
 #include <algorithm>
 #include <functional>
@@ -29,6 +29,14 @@ size_t bytes_of(const Touched& pieces) {
 }
 
 }  // namespace
+
+bool meet(const Touched& a, const Touched& b) {
+  const auto meets = [](std::span<const std::byte> x, std::span<const std::byte> y) {
+    return kBefore(x.data(), y.data() + y.size()) && kBefore(y.data(), x.data() + x.size());
+  };
+  return std::ranges::any_of(
+      a, [&](const auto& x) { return std::ranges::any_of(b, [&](const auto& y) { return meets(x, y); }); });
+}
 
 bool is_cold(std::span<const Touched> calls, size_t at, std::span<const std::byte> memory) {
   Touched left{memory};  // not touched since

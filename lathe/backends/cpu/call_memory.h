@@ -5,8 +5,11 @@
 
 namespace lathe::cpu {
 
-/// What a call reads and writes, in any order.
+/// Memory that a call reads or writes, in any order.
 using Touched = std::vector<std::span<const std::byte>>;
+
+/// Whether a byte is in both.
+bool meet(const Touched& a, const Touched& b);
 
 /// For a list of calls that runs again and again: whether the larger part of `memory`, which call `at`
 /// writes, has left the caches by then.  A store to such memory first reads what it overwrites, unless it

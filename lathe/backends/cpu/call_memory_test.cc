@@ -1,4 +1,4 @@
-#include "lathe/backends/cpu/cold_memory.h"
+#include "lathe/backends/cpu/call_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,16 @@ namespace {
 // Addresses alone: nothing is read.
 std::span<const std::byte> at(size_t begin_MB, size_t MB) {
   return {reinterpret_cast<const std::byte*>((1000 + begin_MB) * 1'000'000), MB * 1'000'000};
+}
+
+TEST(Meet, FindsAByteThatIsInBoth) {
+  EXPECT_TRUE(meet({at(0, 2)}, {at(1, 2)}));
+  EXPECT_TRUE(meet({at(1, 2)}, {at(0, 2)}));
+  EXPECT_TRUE(meet({at(0, 9)}, {at(3, 1)}));
+  EXPECT_TRUE(meet({at(3, 1)}, {at(0, 9)}));
+  EXPECT_TRUE(meet({at(0, 1), at(5, 1)}, {at(8, 1), at(5, 1)}));
+  EXPECT_FALSE(meet({at(0, 2), at(5, 1)}, {at(2, 3), at(6, 1)}));  // ends where the other one begins
+  EXPECT_FALSE(meet({at(0, 2)}, {}));
 }
 
 TEST(ColdMemory, IsWhatFewerThan64MBWereTouchedSinceIsNot) {
