@@ -10,8 +10,9 @@
 namespace lathe::cpu {
 namespace {
 
-// Of an update: enough parts that a thread that is done early takes some over, none too small.
-constexpr int64_t kPartsOfAThread = 8, kWorthAPart = 1 << 14;
+// Of an update: enough parts that a thread that is done early takes some over, none too small; rows of a
+// table without a token make many of them empty.
+constexpr int64_t kPartsOfAThread = 64, kWorthAPart = 1 << 14;
 
 /// b of the product that reads W [rows, cols].
 PackedB layout_of(const PackedUse& w, Isa isa) {
