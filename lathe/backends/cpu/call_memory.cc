@@ -32,7 +32,8 @@ size_t bytes_of(const Touched& pieces) {
 
 bool meet(const Touched& a, const Touched& b) {
   const auto meets = [](std::span<const std::byte> x, std::span<const std::byte> y) {
-    return kBefore(x.data(), y.data() + y.size()) && kBefore(y.data(), x.data() + x.size());
+    return !x.empty() && !y.empty() && kBefore(x.data(), y.data() + y.size()) &&
+           kBefore(y.data(), x.data() + x.size());
   };
   return std::ranges::any_of(
       a, [&](const auto& x) { return std::ranges::any_of(b, [&](const auto& y) { return meets(x, y); }); });

@@ -18,6 +18,8 @@ TEST(Meet, FindsAByteThatIsInBoth) {
   EXPECT_TRUE(meet({at(0, 1), at(5, 1)}, {at(8, 1), at(5, 1)}));
   EXPECT_FALSE(meet({at(0, 2), at(5, 1)}, {at(2, 3), at(6, 1)}));  // ends where the other one begins
   EXPECT_FALSE(meet({at(0, 2)}, {}));
+  EXPECT_FALSE(meet({at(0, 2)}, {at(1, 0)}));
+  EXPECT_FALSE(meet({at(1, 0)}, {at(0, 2)}));
 }
 
 TEST(ColdMemory, IsWhatFewerThan64MBWereTouchedSinceIsNot) {

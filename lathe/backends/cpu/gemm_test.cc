@@ -55,7 +55,8 @@ TEST(Gemm, RegionsOfSixteenThreads) {
     }
 }
 
-// Counts of pieces and blocks that are no multiple of the threads', and smaller, and large ones.
+// Counts of pieces and blocks that are no multiple of the threads', and smaller, and large ones; two of one
+// type and of two, which may want two kernels.
 TEST(GemmPair, HasTheBitsOfEachAlone) {
   const std::pair<Shape, Shape> pairs[] = {{{1, 1, 1}, {1, 1, 1}},
                                            {{33, 17, 70}, {1, 40, 33}},
@@ -65,7 +66,7 @@ TEST(GemmPair, HasTheBitsOfEachAlone) {
   for (const auto& [s, t] : pairs)
     for (const uint32_t narrow : {0u, 7u, 7u + 128u})  // f32, bf16, f16
       for (const uint32_t addend : {0u, 64u}) {
-        Case first = variant(s.m, s.n, s.k, narrow + 8);
+        Case first = variant(s.m, s.n, s.k, (addend == 0 ? narrow : 7u) + 8);
         const Case second = variant(t.m, t.n, t.k, narrow + addend);
         std::vector<float> sums(static_cast<size_t>(s.m));
         first.g.a_sums = sums.data();
