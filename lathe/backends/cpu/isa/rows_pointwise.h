@@ -5,8 +5,8 @@
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
 
-/// So far ahead operands are fetched: what the products in front have written lies in caches of other threads
-/// or in memory, and the processor's own fetching does not keep up.
+/// So far ahead operands are fetched: behind a product that has just written them GELU gains by it
+/// (docs/results_cpu.md).
 template <typename T>
 constexpr int64_t kFetchedAhead = 2048 / sizeof(T);
 
