@@ -115,7 +115,7 @@ std::vector<std::vector<float>> gradients_of_linear(int threads, bool profiled) 
 }
 
 // Four threads and more run both products together, but for a profile; fewer share one workspace.
-TEST(CpuExecutable, GradientsOfOneLayerRunTogetherWithTheBitsOfEachAlone) {
+TEST(CpuExecutable, ThreadsDoBothGradientsOfALayerTogetherWithTheBitsOfEachAlone) {
   const auto alone = gradients_of_linear(1, true);
   for (const int threads : {1, 2, 4, 7})
     for (const bool profiled : {false, true})
