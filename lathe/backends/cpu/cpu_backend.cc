@@ -164,18 +164,13 @@ class CpuExecutable : public Executable {
     }
   }
 
-  static Touched inputs_of(const Call& c) {
+  static Touched inputs_of(const Call& c) { return memory_of(c.program, c.node.in, c.in, c.in_ld); }
+  static Touched outputs_of(const Call& c) { return memory_of(c.program, c.node.out, c.out, c.out_ld); }
+  static Touched memory_of(const Program& program, const std::vector<int>& ids,
+                           const std::vector<std::byte*>& data, const std::vector<int64_t>& ld) {
     Touched memory;
-    for (size_t i = 0; i < c.in.size(); ++i)
-      if (c.in[i] != nullptr)
-        memory.push_back({c.in[i], placed_bytes(c.in_type(static_cast<int>(i)), c.in_ld[i])});
-    return memory;
-  }
-  static Touched outputs_of(const Call& c) {
-    Touched memory;
-    for (size_t i = 0; i < c.out.size(); ++i)
-      if (c.out[i] != nullptr)
-        memory.push_back({c.out[i], placed_bytes(c.out_type(static_cast<int>(i)), c.out_ld[i])});
+    for (size_t i = 0; i < data.size(); ++i)
+      if (data[i] != nullptr) memory.push_back({data[i], placed_bytes(program.type(ids[i]), ld[i])});
     return memory;
   }
 

@@ -56,7 +56,8 @@ struct Call {
 };
 
 /// How a node runs together with the one behind it, so that threads that are done with the first go on with
-/// the second: `takes` tells of which nodes, both of one instruction set.
+/// the second: `takes` tells of which nodes, both of one instruction set.  Neither writes what the other one
+/// reads or writes.
 struct WithNext {
   bool (*takes)(const Node& node, const Node& next);
   void (*run)(const Call& call, const Call& next);
