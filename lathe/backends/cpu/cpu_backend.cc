@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <span>
 
 #include "lathe/backends/cpu/call_memory.h"
 #include "lathe/backends/cpu/cpu_impl.h"
@@ -106,6 +107,7 @@ class CpuExecutable : public Executable {
     find_cold();
     find_pairs();
     find_table(program);
+    find_squares();
     spans_.resize(calls_.size());
   }
 
@@ -210,6 +212,27 @@ class CpuExecutable : public Executable {
     }
   }
 
+  /// A norm need not read gradients whose squares were summed where they were computed.
+  void find_squares() {
+    std::vector<Touched> written;
+    for (const Step& step : calls_) written.push_back(outputs_of(step.call));
+    for (size_t n = 0; n < calls_.size(); ++n) {
+      Call& norm = calls_[n].call;
+      if (norm.node.op != &op::grad_norm || norm.in[2] == nullptr) continue;
+      const std::vector<size_t> parts = made_of(written, n, {norm.in[2], bytes_of(norm.in_type(2))});
+      std::vector<size_t> ends{0};  // of each part's sums
+      for (const size_t part : parts) {
+        const Step& step = calls_[part];
+        const int64_t sums = step.impl->squares == nullptr ? 0 : step.impl->squares(step.call);
+        if (sums > 0) ends.push_back(ends.back() + static_cast<size_t>(sums));
+      }
+      if (parts.empty() || ends.size() != parts.size() + 1) continue;
+      norm.squares = squares_.emplace_back(ends.back());
+      for (size_t i = 0; i < parts.size(); ++i)
+        calls_[parts[i]].call.squares = norm.squares.subspan(ends[i], ends[i + 1] - ends[i]);
+    }
+  }
+
   void run_calls() {
     for (size_t c = 0; c < calls_.size(); ++c) {
       const Step& step = calls_[c];
@@ -246,6 +269,7 @@ class CpuExecutable : public Executable {
   std::vector<std::vector<std::byte>> ring_[kRing];
   std::vector<Step> calls_;
   std::vector<Span> spans_;
+  std::vector<std::vector<double>> squares_;  // Call::squares, of each norm
   uint64_t ticket_ = 0;
   bool profile_ = false;
 };
@@ -411,6 +435,7 @@ class CpuBackend : public Backend {
     impl.gaps_in = entry.gaps_in;
     impl.gaps_out = entry.gaps_out;
     impl.with_next = entry.with_next;
+    impl.squares = entry.squares;
     if (entry.accepts != nullptr) impl.accepts = entry.accepts;
     if (entry.workspace_bytes != nullptr)
       impl.workspace_bytes = [f = entry.workspace_bytes, isa, threads = pool_.size()](

@@ -8,10 +8,13 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "lathe/core/float16.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"
+#include "lathe/ops/optimizer.h"
 
 namespace lathe::cpu {
 namespace {
@@ -120,6 +123,65 @@ TEST(CpuExecutable, ThreadsDoBothGradientsOfALayerTogetherWithTheBitsOfEachAlone
   for (const int threads : {1, 2, 4, 7})
     for (const bool profiled : {false, true})
       EXPECT_EQ(gradients_of_linear(threads, profiled), alone) << threads << " threads, " << profiled;
+}
+
+/// The norm of two layers' rounded gradients and of [3, 4] size², and those gradients, of inputs of some
+/// size.
+std::pair<float, std::vector<bf16>> norm_of_rounded(int threads, float size, bool changed) {
+  const auto backend = make_cpu_backend(threads);
+  Program program;
+  const auto input = [&](const char* name, const Shape& shape) {
+    return program.input(name, {DType::bf16, shape});
+  };
+  const Value dy = input("dy", {70, 96}), x = input("x", {70, 64});
+  const Value dz = input("dz", {70, 50}), z = input("z", {70, 32});
+  const Value w = program.input("w", {DType::f32, {96, 64}});
+  const Value one = program.emit(op::linear_bwd_weight_cast, {dy, x})[0];
+  program.output("dx", program.emit(op::linear_bwd_input, {dy, w})[0]);
+  const Value other = program.emit(op::linear_bwd_weight_cast, {dz, z})[0];
+  Value rounded = program.emit(op::concat, {one, other})[0];
+  if (changed) rounded = program.emit(op::all_reduce, {rounded})[0];
+  const Value exact = program.input("exact", {DType::f32, {2}}),
+              hyper = program.input("hyper", {DType::f32, {kHyperCount}});
+  program.output("norm", program.emit(op::grad_norm, {exact, hyper, rounded})[0]);
+  program.output("rounded", rounded);
+  const Selection selection = select(program, *backend);
+  const MemoryPlan plan = plan_memory(program, selection, 64);
+  const Bindings bindings{{}, backend->allocate(plan.arena_bytes, Memory::kDevice).value()};
+  const auto executable = backend->compile(program, selection, plan, bindings).value();
+  std::vector<std::vector<bf16>> operands;
+  float next = 0;
+  for (const int64_t count : {70 * 96, 70 * 64, 70 * 50, 70 * 32}) {
+    operands.emplace_back(static_cast<size_t>(count));
+    for (bf16& element : operands.back()) element = to_bf16(size * std::sin(next += 1));
+  }
+  const std::vector<float> weights(96 * 64, 0.5f), fixed{3 * size * size, 4 * size * size},
+      hypers(kHyperCount, 1);
+  Slot slot;
+  for (const auto& operand : operands) slot.inputs.push_back(std::as_bytes(std::span(operand)));
+  for (const auto& operand : {std::span(weights), std::span(fixed), std::span(hypers)})
+    slot.inputs.push_back(std::as_bytes(operand));
+  std::pair<float, std::vector<bf16>> found{0, std::vector<bf16>(96 * 64 + 50 * 32)};
+  for (int run = 0; run < 2; ++run) {
+    Event event;
+    EXPECT_TRUE(executable->run(slot, &event).ok());
+    EXPECT_TRUE(executable->read(event, 1, std::as_writable_bytes(std::span(&found.first, 1))).ok());
+    EXPECT_TRUE(executable->read(event, 2, std::as_writable_bytes(std::span(found.second))).ok());
+  }
+  return found;
+}
+
+// Of squares that f32 does not hold, too, and whether they are summed where the gradients come from or read.
+TEST(CpuExecutable, HasTheNormOfRoundedGradients) {
+  for (const float size : {1.f, 1e12f, 1e-15f})
+    for (const bool changed : {false, true}) {
+      const auto [norm, gradients] = norm_of_rounded(1, size, changed);
+      double squares = std::pow(5.0 * size * size, 2);
+      for (const bf16 g : gradients) squares += double{to_float(g)} * to_float(g);
+      EXPECT_NEAR(norm, std::sqrt(squares), std::sqrt(squares) * (0x1p-19 + 0x1p-24)) << size << changed;
+      for (const int threads : {2, 4, 7})
+        EXPECT_EQ(norm_of_rounded(threads, size, changed).first, norm) << threads << " threads";
+    }
 }
 
 TEST(RunNode, RefusesViews) {

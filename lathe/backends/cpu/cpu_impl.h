@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <vector>
 
 #include "lathe/backends/cpu/blas.h"
@@ -28,6 +29,9 @@ struct Call {
   bool out_is_read = true;         ///< of out[0]: else it need not be written
   /// Of scatter_add_rows, and of what reads its sums: null where all rows are to be written.
   std::shared_ptr<WrittenRows> table = {};
+  /// Of what computes gradients: takes sums of their squares (CpuImpl::squares).  Of grad_norm: those of all
+  /// its rounded gradients, which it need not read then.  Empty: none.
+  std::span<double> squares = {};
   const Blas* blas = nullptr;     ///< of blas_entries
   ProcessGroup* group = nullptr;  ///< of all_reduce, all_gather; null: this process is alone
 
@@ -68,8 +72,9 @@ struct WithNext {
 struct CpuImpl : Impl {
   Isa isa = Isa::kPortable;
   void (*run)(const Call&) = nullptr;
-  const WithNext* with_next = nullptr;  ///< null: the node runs alone
-  const Blas* blas = nullptr;           ///< the library that computes it, if one does
+  const WithNext* with_next = nullptr;        ///< null: the node runs alone
+  int64_t (*squares)(const Call&) = nullptr;  ///< how many sums Call::squares takes; 0 or null: none
+  const Blas* blas = nullptr;                 ///< the library that computes it, if one does
 };
 
 /// Implementations of one op, best first.
@@ -77,8 +82,8 @@ using Implementations = std::vector<CpuImpl>;
 
 /// One entry of a family's table: an op, how to run it, its workspace, and which inputs its outputs may lie
 /// over (Impl::may_overwrite).  `apart`: it writes much beside that, which has a price where other threads
-/// have just read (Impl::apart).  gaps_in, gaps_out: as in Impl; with_next: as in CpuImpl.  It becomes one
-/// CpuImpl per instruction set.
+/// have just read (Impl::apart).  gaps_in, gaps_out: as in Impl; with_next, squares: as in CpuImpl.  It
+/// becomes one CpuImpl per instruction set.
 struct Entry {
   const OpDef* op;
   void (*run)(const Call&);
@@ -88,6 +93,7 @@ struct Entry {
   bool apart = false;
   uint32_t gaps_in = 0, gaps_out = 0;
   const WithNext* with_next = nullptr;
+  int64_t (*squares)(const Call&) = nullptr;
 };
 
 /// The tables, one per family.

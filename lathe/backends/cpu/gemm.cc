@@ -179,7 +179,7 @@ class Work {
     if (++slot_ == p_.tiles_waiting) slot_ = 0;
   }
 
-  GemmStore store_of(int64_t i, int64_t j, const float* acc) const {
+  GemmStore store_of(int64_t i, int64_t j, const float* acc) {
     const int64_t row = i * p_.mr, column = j * kernel_.nr;
     GemmStore s;
     s.acc = acc;
@@ -192,6 +192,8 @@ class Work {
     s.ldc = g_.ldc;
     s.bias = g_.bias == nullptr ? nullptr : g_.bias + column;
     s.addend = g_.addend == nullptr ? nullptr : static_cast<const char*>(g_.addend) + offset;
+    s.squares = g_.squares == nullptr ? nullptr : g_.squares + i * p_.n_panels + j;
+    s.lanes = lanes_;
     s.streams = g_.c_streams || (g_.c_cold && kernel_.outruns_stores);
     s.row_scale = g_.integers ? g_.scales.rows + row : nullptr;
     s.column_scale = g_.integers ? g_.scales.columns + column : nullptr;
@@ -211,6 +213,7 @@ class Work {
   int64_t slot_ = 0;
   bool waiting_ = false;  // the sums of waiting_store_ are complete and not stored
   GemmStore waiting_store_{};
+  alignas(kLine) float lanes_[kLine / sizeof(float)];  // GemmStore::lanes
 };
 
 // A pool that is only the calling thread.
@@ -375,6 +378,16 @@ size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads) {
     fail(ErrorCode::kUnsupported, "gemm: found {} · {}, wants f32 or the same on both sides; cast before",
          name_of(g.a_type), name_of(g.b_type));
   return Plan(isa, g, threads).bytes(threads);
+}
+
+int64_t gemm_squares(Isa isa, const Gemm& g) {
+  if (g.integers) return 0;
+  const GemmKernel& kernel = kernel_of(isa, compute_type(g));
+  constexpr int64_t kOfALine = kLine / 2;
+  const bool lines = g.c_type == DType::bf16 && kernel.nr == kOfALine && g.n % kOfALine == 0 &&
+                     g.ldc % kOfALine == 0 && reinterpret_cast<uintptr_t>(g.c) % kLine == 0;
+  if (!kernel.sums_squares || !lines || g.bias != nullptr || g.addend != nullptr) return 0;
+  return ceil_div(g.m, kernel.mr) * (g.n / kOfALine);
 }
 
 void gemm(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace) {

@@ -195,6 +195,75 @@ TEST(Gemm, WrittenPastTheCachesItHasTheSameBits) {
       }
 }
 
+bool multiplies_bf16(Isa isa) { return isa == Isa::kAvx512Bf16 || isa == Isa::kAmx; }
+
+// 64 squares a lane are 64 roundings at most.
+TEST(Gemm, SumsTheSquaresOfWhatItStores) {
+  for (const Shape& s : {Shape{1, 32, 2}, {33, 64, 70}, {100, 96, 1100}, {200, 320, 40}}) {
+    const Gemm shape{.m = s.m,
+                     .n = s.n,
+                     .k = s.k,
+                     .a_type = DType::bf16,
+                     .b_type = DType::bf16,
+                     .c_type = DType::bf16,
+                     .a_transposed = true};
+    Case first(shape, false, 5), second(shape, false, 7);
+    for (const Isa isa : available_isas()) {
+      SCOPED_TRACE(std::string(name_of(isa)) + " " + first.name());
+      Gemm g = first.g;
+      g.c = first.c.data();
+      const auto count = static_cast<size_t>(gemm_squares(isa, g));
+      ASSERT_EQ(count > 0, multiplies_bf16(isa));
+      if (count == 0) continue;
+      const Matrix wanted = run(first, isa, 1), other = run(second, isa, 1);
+      double exact = 0;
+      for (int64_t i = 0; i < s.m; ++i)
+        for (int64_t j = 0; j < s.n; ++j) exact += double{wanted.get(i, j)} * wanted.get(i, j);
+      std::vector<double> of_one;
+      for (const int threads : {1, 2, 3, 16}) {
+        Guarded memory(count * sizeof(double)), others(count * sizeof(double));
+        Case with = first, next = second;
+        with.g.squares = reinterpret_cast<double*>(memory.data());
+        next.g.squares = reinterpret_cast<double*>(others.data());
+        const auto sums = [&] { return std::vector<double>(with.g.squares, with.g.squares + count); };
+        EXPECT_TRUE(run(with, isa, threads).same_bits(wanted)) << threads;
+        const std::vector<double> alone = sums();
+        EXPECT_NEAR(std::accumulate(alone.begin(), alone.end(), 0.0), exact, exact * 0x1p-18);
+        if (of_one.empty()) of_one = alone;
+        EXPECT_EQ(alone, of_one) << threads;
+        std::fill_n(with.g.squares, count, NAN);
+        const auto [c, d] = run_pair(with, next, isa, threads);
+        EXPECT_TRUE(c.same_bits(wanted) && d.same_bits(other)) << threads;
+        EXPECT_EQ(sums(), of_one) << threads;
+        EXPECT_TRUE(memory.intact() && others.intact());
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(Gemm, SumsSquaresOfLinesOfBf16Alone) {
+  for (const Isa isa : available_isas()) {
+    Case test = variant(33, 64, 70, 7 + 8);
+    Matrix c(DType::bf16, 33, 64, 0);
+    test.g.c = c.data(), test.g.ldc = 64;
+    const auto has = [&](auto change) {
+      Gemm g = test.g;
+      change(g);
+      return gemm_squares(isa, g) > 0;
+    };
+    EXPECT_EQ(has([](Gemm&) {}), multiplies_bf16(isa));
+    const float bias[64] = {};
+    EXPECT_FALSE(has([](Gemm& g) { g.c_type = DType::f32; }));
+    EXPECT_FALSE(has([](Gemm& g) { g.c_type = DType::f16; }));
+    EXPECT_FALSE(has([](Gemm& g) { g.n = 40; }));
+    EXPECT_FALSE(has([](Gemm& g) { g.ldc = 66; }));
+    EXPECT_FALSE(has([](Gemm& g) { g.c = static_cast<char*>(g.c) + 32; }));
+    EXPECT_FALSE(has([&](Gemm& g) { g.bias = bias; }));
+    EXPECT_FALSE(has([](Gemm& g) { g.addend = g.c; }));
+  }
+}
+
 TEST(Gemm, RefusesWhatItCannotCompute) {
   const auto code = [](const Gemm& g) {
     try {
