@@ -172,7 +172,7 @@ std::pair<float, std::vector<bf16>> norm_of_rounded(int threads, float size, boo
 }
 
 // Of squares that f32 does not hold, too, and whether they are summed where the gradients come from or read.
-TEST(CpuExecutable, HasTheNormOfRoundedGradients) {
+TEST(CpuExecutable, HasTheNormOfRoundedGradientsWhateverTheThreads) {
   for (const float size : {1.f, 1e12f, 1e-15f})
     for (const bool changed : {false, true}) {
       const auto [norm, gradients] = norm_of_rounded(1, size, changed);
