@@ -225,16 +225,20 @@ TEST(Gemm, SumsTheSquaresOfWhatItStores) {
         Case with = first, next = second;
         with.g.squares = reinterpret_cast<double*>(memory.data());
         next.g.squares = reinterpret_cast<double*>(others.data());
-        const auto sums = [&] { return std::vector<double>(with.g.squares, with.g.squares + count); };
+        const auto sums = [&](const Case& of) {
+          return std::vector<double>(of.g.squares, of.g.squares + count);
+        };
         EXPECT_TRUE(run(with, isa, threads).same_bits(wanted)) << threads;
-        const std::vector<double> alone = sums();
+        EXPECT_TRUE(run(next, isa, threads).same_bits(other)) << threads;
+        const std::vector<double> alone = sums(with), other_alone = sums(next);
         EXPECT_NEAR(std::accumulate(alone.begin(), alone.end(), 0.0), exact, exact * 0x1p-18);
         if (of_one.empty()) of_one = alone;
         EXPECT_EQ(alone, of_one) << threads;
-        std::fill_n(with.g.squares, count, NAN);
+        for (const Case* test : {&with, &next}) std::fill_n(test->g.squares, count, NAN);
         const auto [c, d] = run_pair(with, next, isa, threads);
         EXPECT_TRUE(c.same_bits(wanted) && d.same_bits(other)) << threads;
-        EXPECT_EQ(sums(), of_one) << threads;
+        EXPECT_EQ(sums(with), of_one) << threads;
+        EXPECT_EQ(sums(next), other_alone) << threads;
         EXPECT_TRUE(memory.intact() && others.intact());
         if (HasFailure()) return;
       }
