@@ -8,7 +8,7 @@
 
 #include "lathe/app/bench_profile.h"
 #include "lathe/app/bench_work.h"
-#include "lathe/program/op.h"
+#include "lathe/ops/ops.h"
 
 namespace lathe {
 namespace {
@@ -55,7 +55,10 @@ class Training {
     return lathe::node_times(*last_.executable, program(), steps, [this] { step(); });
   }
   size_t arena_bytes() const { return session_->arena_bytes(); }
-  double flops() const { return 3 * forward_flops(model_.config, lengths_); }
+  double flops() const {
+    const bool first_attention = !backend_->implementations(op::first_attention).empty();
+    return 3 * forward_flops(model_.config, lengths_, first_attention);
+  }
 
  private:
   AutoModel model_;
@@ -84,7 +87,7 @@ nlohmann::ordered_json shape_row(const BenchSettings& s, const std::string& benc
 /// The node computes a matrix product, or several.
 bool is_product(const Node& node) {
   const std::string_view name = node.op->name;
-  return name.starts_with("linear") || name.starts_with("attention");
+  return name.starts_with("linear") || name.find("attention") != name.npos;
 }
 
 /// "1024 x 768 x 3072" (rows, columns, length of the sums) for a linear layer's product, else what comes out.

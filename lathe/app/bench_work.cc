@@ -170,13 +170,16 @@ PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool l
   return batch;
 }
 
-double forward_flops(const ModelConfig& c, std::span<const int> lengths) {
+double forward_flops(const ModelConfig& c, std::span<const int> lengths, bool first_attention) {
   const double h = static_cast<double>(c.hidden_size), layers = static_cast<double>(c.num_hidden_layers);
+  const double heads = static_cast<double>(c.num_attention_heads);
   const double projections = 3 * h * h, rest = h * h + 2 * h * static_cast<double>(c.intermediate_size);
   double flops = 0;
   for (const int length : lengths) {
     const double n = length;
-    flops += 2 * layers * projections * n + 4 * layers * n * n * h + 2 * rest * ((layers - 1) * n + 1);
+    const double whole = 2 * projections * n + 4 * n * n * h;  // of a layer, up to its attention
+    const double last = first_attention ? 2 * projections + 4 * n * heads * h : whole;
+    flops += (layers - 1) * whole + last + 2 * rest * ((layers - 1) * n + 1);
   }
   return flops;
 }

@@ -77,7 +77,8 @@ struct Layer {
 
   /// [N, C] → [N, C], or those of `wanted`
   Value operator()(Value x, const TokenRows& wanted) const {
-    const Value context = wanted.of(attention(query_key_value(x)));
+    const Value context = wanted.first_attention ? attention.of_first(query_key_value, x)
+                                                 : wanted.of(attention(query_key_value(x)));
     // In front of dropout, whose gradient is then right behind the norm's, and fused into it.
     const Value residual = wanted.of(x);
     const Value attended =
@@ -129,7 +130,7 @@ class SequenceClassification : public Encoder {
   }
   /// The first token's row, [B, C]; pooled where the pooler is the base's.
   Value base_output() override {
-    const Value first = base_output_of({trace().batch.cls_index});
+    const Value first = base_output_of({trace().batch.cls_index, trace().first_attention});
     return names_.in_base ? pooled(first) : first;
   }
   Value head(Value base) override {

@@ -13,7 +13,8 @@ namespace lathe {
 /// Rows of tokens that a layer's result is wanted for.  A classifier reads those of first tokens: its last
 /// layer computes no others behind the attention, in either direction.
 struct TokenRows {
-  Value index;  ///< [B] i32: the row of each sample's first token; none: all tokens
+  Value index;                   ///< [B] i32: the row of each sample's first token; none: all tokens
+  bool first_attention = false;  ///< Trace::first_attention, for those rows
 
   /// x [N, C] → [N, C] or [B, C]
   Value of(Value x) const { return index ? gather_rows(x, index) : x; }

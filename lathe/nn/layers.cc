@@ -31,12 +31,14 @@ Linear::Linear(Module& module, const std::vector<std::string>& names, int64_t in
   if (options.bias) bias_ = module.add_block(biases);
 }
 
+Value Linear::weight() const { return parameter(module_, weight_); }
+Value Linear::bias() const { return parameter(module_, bias_); }
+
 Value Linear::operator()(Value x) const {
-  const Value weight = parameter(module_, weight_), bias = parameter(module_, bias_);
   const Quantization quantization = module_->trace().quantization;
-  if (quantization == Quantization::kInt8) return linear_int8(x, weight, bias);
-  const bool fp8 = quantization == Quantization::kFp8 && fits_fp8(weight.type());
-  return fp8 ? linear_fp8(x, weight, bias) : linear(x, weight, bias);
+  if (quantization == Quantization::kInt8) return linear_int8(x, weight(), bias());
+  const bool fp8 = quantization == Quantization::kFp8 && fits_fp8(weight().type());
+  return fp8 ? linear_fp8(x, weight(), bias()) : linear(x, weight(), bias());
 }
 
 Embedding::Embedding(Module& module, const std::string& name, int64_t rows, int64_t width)
@@ -78,12 +80,22 @@ Value Rotary::operator()(Value qkv) const {
 Attention::Attention(Module& module, const std::string& site, int64_t heads, double p, int64_t window)
     : module_(&module), heads_(heads), site_(dropout_site(site)), p_(p), window_(window) {}
 
+Attrs Attention::attrs() const {
+  return {{"heads", heads_}, {"p", module_->trace().training ? p_ : 0.0}, {"site", site_}};
+}
+
 Value Attention::operator()(Value qkv) const {
-  const Trace& trace = module_->trace();
-  const Attrs attrs = {
-      {"heads", heads_}, {"p", trace.training ? p_ : 0.0}, {"site", site_}, {"window", window_}};
-  return qkv.program->emit(op::attention, {qkv, trace.batch.cu, trace.batch.row_ids, trace.batch.rng},
-                           attrs)[0];
+  const BatchValues& batch = module_->trace().batch;
+  Attrs attrs = this->attrs();
+  attrs["window"] = window_;
+  return qkv.program->emit(op::attention, {qkv, batch.cu, batch.row_ids, batch.rng}, attrs)[0];
+}
+
+Value Attention::of_first(const Linear& query_key_value, Value x) const {
+  const BatchValues& batch = module_->trace().batch;
+  return x.program->emit(
+      op::first_attention,
+      {x, query_key_value.weight(), query_key_value.bias(), batch.cu, batch.row_ids, batch.rng}, attrs())[0];
 }
 
 }  // namespace lathe::nn

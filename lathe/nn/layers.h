@@ -23,6 +23,9 @@ class Linear {
          const LinearOptions& options = {});
   /// x [.., in] → [.., out]
   Value operator()(Value x) const;
+  /// The parameters themselves; bias: none where there is none.
+  Value weight() const;
+  Value bias() const;
 
  private:
   Module* module_;
@@ -91,8 +94,12 @@ class Attention {
   Attention(Module& module, const std::string& site, int64_t heads, double p, int64_t window = 0);
   /// qkv [N, 3 · heads · width] → [N, heads · width]
   Value operator()(Value qkv) const;
+  /// x [N, heads · width] → [B, heads · width]: of the first token of each row alone, without the keys and
+  /// values of the others.  Where the trace has first_attention, and without a window.
+  Value of_first(const Linear& query_key_value, Value x) const;
 
  private:
+  Attrs attrs() const;
   Module* module_;
   int64_t heads_, site_;
   double p_;

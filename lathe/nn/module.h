@@ -59,8 +59,9 @@ enum class Quantization { kNone, kInt8, kFp8 };
 struct Trace {
   std::vector<Value> blocks;  ///< one per block of the model
   BatchValues batch;
-  DType dtype = DType::f32;  ///< of activations
-  bool training = false;     ///< dropout acts
+  DType dtype = DType::f32;      ///< of activations
+  bool training = false;         ///< dropout acts
+  bool first_attention = false;  ///< op::first_attention is there, and faster
   Quantization quantization = Quantization::kNone;
   /// Every so many layers the activations of one are computed anew in the backward pass; 0: all are kept.
   int64_t recompute_every = 0;

@@ -5,6 +5,7 @@
 
 #include "lathe/core/philox.h"
 #include "lathe/ops/ops.h"
+#include "lathe/ops/rounding.h"
 
 namespace lathe::op {
 namespace {
@@ -36,18 +37,9 @@ struct Head {
     const double s = r.node.attrs.f("scale");
     return s == 0 ? 1 / std::sqrt(static_cast<double>(width)) : s;
   }
-  /// 0 if dropped, else 1 / (1 − p)
   double mask(int64_t query, int64_t key) const {
-    const double p = r.node.attrs.f("p");
-    if (p == 0) return 1;
-    const uint32_t sample_id =
-        static_cast<uint32_t>(r.in[static_cast<size_t>(in.row_ids)][static_cast<size_t>(row)]);
-    const auto& key_words = r.in[static_cast<size_t>(in.rng)];
-    const auto words = philox({static_cast<uint32_t>(key / 8), static_cast<uint32_t>(head << 16 | query),
-                               sample_id, static_cast<uint32_t>(r.node.attrs.i("site"))},
-                              static_cast<uint32_t>(static_cast<int64_t>(key_words[0])),
-                              static_cast<uint32_t>(static_cast<int64_t>(key_words[1])));
-    return dropout_bits(words, static_cast<int>(key % 8)) < dropout_threshold(p) ? 0 : dropout_scale(p);
+    return attention_mask(r.node.attrs, r.in[static_cast<size_t>(in.row_ids)][static_cast<size_t>(row)],
+                          r.in[static_cast<size_t>(in.rng)], head, query, key);
   }
   /// The keys that a query sees: from the first to before the second.
   std::pair<int64_t, int64_t> keys(int64_t query) const {
@@ -88,26 +80,13 @@ double longest(const Reference& r) {
 }
 constexpr double kUlp = 8, kBackwardUlp = 16;
 
-/// Products of bf16 and f16 tensors may take their probabilities, and the gradients of their scores, rounded
-/// to that dtype, as PyTorch does: each term x of a sum then is x (1 + δ), |δ| ≤ u, which moves the sum by at
-/// most u Σ|x|, and its rounded value by (1 + u) times that.  u is 2⁻⁸ or 2⁻¹¹; f16 has no finer steps than
-/// 2⁻²⁴ besides, so that a rounded factor may be off by 2⁻²⁵ however small it is.  The results are these as
-/// parts of `magnitude`, of which the bound allows ulp · 2⁻²⁴ · √terms.
-struct OperandRounding {
-  double relative = 0;  ///< times |x|
-  double absolute = 0;  ///< times the other factor of x
-};
-OperandRounding operand_rounding(const Reference& r, double ulp) {
-  const DType dtype = r.out_types[0].dtype;
-  if (dtype == DType::f32) return {};
-  const double unit = dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
-  const double allowed = ulp * 0x1p-24 * std::sqrt(longest(r));
-  return {unit * (1 + unit) / allowed, dtype == DType::f16 ? 0x1p-25 * (1 + unit) / allowed : 0};
+OperandRounding rounding_of(const Reference& r, double ulp) {
+  return operand_rounding(r.out_types[0].dtype, ulp, longest(r));
 }
 
 void ref_attention(Reference& r) {
   const int64_t tokens = r.dim(0, 0);
-  const OperandRounding rounding = operand_rounding(r, kUlp);
+  const OperandRounding rounding = rounding_of(r, kUlp);
   std::vector<double> p;
   for_each_head(r, kForward, [&](const Head& h) {
     for (int64_t t = 0; t < h.length; ++t) {
@@ -130,7 +109,7 @@ void ref_attention(Reference& r) {
 /// dq = scale · dS·k, dk = scale · dSᵀ·q, dv = (P ∘ mask)ᵀ·dy.
 void ref_attention_bwd(Reference& r) {
   const int64_t tokens = r.dim(0, 0);
-  const OperandRounding rounding = operand_rounding(r, kBackwardUlp);
+  const OperandRounding rounding = rounding_of(r, kBackwardUlp);
   for_each_head(r, kBackward, [&](const Head& h) {
     const auto accumulate = [&](size_t at, double term, double magnitude) {
       r.out[0][at] += term;
@@ -248,6 +227,17 @@ Cost cost(const Node& node, const Program& program) {
 }
 
 }  // namespace
+
+double attention_mask(const Attrs& attrs, double row_id, const std::vector<double>& rng, int64_t head,
+                      int64_t query, int64_t key) {
+  const double p = attrs.f("p");
+  if (p == 0) return 1;
+  const auto words = philox({static_cast<uint32_t>(key / 8), static_cast<uint32_t>(head << 16 | query),
+                             static_cast<uint32_t>(row_id), static_cast<uint32_t>(attrs.i("site"))},
+                            static_cast<uint32_t>(static_cast<int64_t>(rng[0])),
+                            static_cast<uint32_t>(static_cast<int64_t>(rng[1])));
+  return dropout_bits(words, static_cast<int>(key % 8)) < dropout_threshold(p) ? 0 : dropout_scale(p);
+}
 
 /// Attention over packed sequences.  qkv: [N, 3 · H · D], of each token q, k and v of every head, as the one
 /// product that computes them writes it; cu: [B+1], ascending; rows of tokens ≥ cu[B] give 0.  row_ids:

@@ -2,17 +2,11 @@
 // with bf16 or f16 activations it is read rounded to their dtype, and b may be, as torch.autocast does both.
 #include <cmath>
 
-#include "lathe/core/float16.h"
 #include "lathe/ops/ops.h"
+#include "lathe/ops/rounding.h"
 
 namespace lathe::op {
 namespace {
-
-double rounded(double w, DType dtype) {
-  if (dtype == DType::bf16) return to_float(to_bf16(static_cast<float>(w)));
-  if (dtype == DType::f16) return to_float(to_f16(static_cast<float>(w)));
-  return w;
-}
 
 constexpr double kUlp = 2;
 

@@ -103,6 +103,7 @@ class Builder {
     batch.rng = ints("rng", 2);
     trace_.dtype = options_.dtype;
     trace_.training = training;
+    trace_.first_attention = training && options_.first_attention;
     trace_.quantization = options_.quantization;
     trace_.recompute_every = training ? options_.recompute_every : 0;
     model_.set_trace(&trace_);
@@ -163,8 +164,8 @@ class Builder {
   bool is_bf16_product(Value gradient) const {
     if (producer(gradient) < 0) return false;
     const Node& node = program_->nodes()[static_cast<size_t>(producer(gradient))];
-    return node.op == &op::linear_bwd_weight && node.out[0] == gradient.id &&
-           program_->type(node.in[0]).dtype == DType::bf16;
+    return (node.op == &op::linear_bwd_weight || node.op == &op::first_attention_bwd) &&
+           node.out[0] == gradient.id && program_->type(node.in[0]).dtype == DType::bf16;
   }
 
   /// Rounds the longest run of gradients that are such products, each where it is computed.

@@ -25,6 +25,7 @@ Session::Session(Backend& backend, TaskModel& model, const Options& options)
   if (backend.group() != nullptr) options_.program.ranks = backend.group()->size();
   // Who stores a product as bf16 gains from fewer bytes; for the others it would be one more pass.
   if (!backend.implementations(op::linear_bwd_weight_cast).empty()) options_.program.rounded_gradients = true;
+  options_.program.first_attention = !backend.implementations(op::first_attention).empty();
   if (options.shard_states && group() != nullptr)
     options_.program.shards = shards_of(layout_.trainable, group()->size(), group()->rank());
   const auto allocate = [&](const char* name, int64_t count) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <set>
 #include <span>
 
@@ -220,16 +221,19 @@ class CpuExecutable : public Executable {
       Call& norm = calls_[n].call;
       if (norm.node.op != &op::grad_norm || norm.in[2] == nullptr) continue;
       const std::vector<size_t> parts = made_of(written, n, {norm.in[2], bytes_of(norm.in_type(2))});
-      std::vector<size_t> ends{0};  // of each part's sums
+      std::vector<size_t> sums;  // of each part
       for (const size_t part : parts) {
         const Step& step = calls_[part];
-        const int64_t sums = step.impl->squares == nullptr ? 0 : step.impl->squares(step.call);
-        if (sums > 0) ends.push_back(ends.back() + static_cast<size_t>(sums));
+        sums.push_back(step.impl->squares == nullptr ? 0
+                                                     : static_cast<size_t>(step.impl->squares(step.call)));
       }
-      if (parts.empty() || ends.size() != parts.size() + 1) continue;
-      norm.squares = squares_.emplace_back(ends.back());
-      for (size_t i = 0; i < parts.size(); ++i)
-        calls_[parts[i]].call.squares = norm.squares.subspan(ends[i], ends[i + 1] - ends[i]);
+      norm.squares = squares_.emplace_back(std::accumulate(sums.begin(), sums.end(), size_t{0}));
+      if (norm.squares.empty()) continue;
+      for (size_t i = 0, begin = 0; i < parts.size(); begin += sums[i++])
+        if (sums[i] > 0)
+          calls_[parts[i]].call.squares = norm.squares.subspan(begin, sums[i]);
+        else
+          norm.unsummed.push_back(written[parts[i]][0]);
     }
   }
 

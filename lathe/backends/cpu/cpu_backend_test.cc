@@ -44,7 +44,7 @@ class Operand {
   std::vector<std::byte> memory_;
 };
 
-constexpr int64_t kCount = 1003;
+constexpr int64_t kCount = 1003, kThird = 320;
 
 TEST(RunNode, ReadsAndWritesWhereOperandsLie) {
   const auto backend = make_cpu_backend(2);
@@ -125,8 +125,8 @@ TEST(CpuExecutable, ThreadsDoBothGradientsOfALayerTogetherWithTheBitsOfEachAlone
       EXPECT_EQ(gradients_of_linear(threads, profiled), alone) << threads << " threads, " << profiled;
 }
 
-/// The norm of two layers' rounded gradients and of [3, 4] size², and those gradients, of inputs of some
-/// size.
+/// The norm of two layers' rounded gradients, of a third one that a cast has rounded and of [3, 4] size², and
+/// those gradients, of inputs of some size.
 std::pair<float, std::vector<bf16>> norm_of_rounded(int threads, float size, bool changed) {
   const auto backend = make_cpu_backend(threads);
   Program program;
@@ -139,7 +139,8 @@ std::pair<float, std::vector<bf16>> norm_of_rounded(int threads, float size, boo
   const Value one = program.emit(op::linear_bwd_weight_cast, {dy, x})[0];
   program.output("dx", program.emit(op::linear_bwd_input, {dy, w})[0]);
   const Value other = program.emit(op::linear_bwd_weight_cast, {dz, z})[0];
-  Value rounded = program.emit(op::concat, {one, other})[0];
+  const Value third = cast(program.input("third", {DType::f32, {kThird}}), DType::bf16);
+  Value rounded = program.emit(op::concat, {one, third, other})[0];
   if (changed) rounded = program.emit(op::all_reduce, {rounded})[0];
   const Value exact = program.input("exact", {DType::f32, {2}}),
               hyper = program.input("hyper", {DType::f32, {kHyperCount}});
@@ -155,13 +156,13 @@ std::pair<float, std::vector<bf16>> norm_of_rounded(int threads, float size, boo
     operands.emplace_back(static_cast<size_t>(count));
     for (bf16& element : operands.back()) element = to_bf16(size * std::sin(next += 1));
   }
-  const std::vector<float> weights(96 * 64, 0.5f), fixed{3 * size * size, 4 * size * size},
-      hypers(kHyperCount, 1);
+  const std::vector<float> weights(96 * 64, 0.5f), thirds(kThird, 8 * size * size),
+      fixed{3 * size * size, 4 * size * size}, hypers(kHyperCount, 1);
   Slot slot;
   for (const auto& operand : operands) slot.inputs.push_back(std::as_bytes(std::span(operand)));
-  for (const auto& operand : {std::span(weights), std::span(fixed), std::span(hypers)})
+  for (const auto& operand : {std::span(weights), std::span(thirds), std::span(fixed), std::span(hypers)})
     slot.inputs.push_back(std::as_bytes(operand));
-  std::pair<float, std::vector<bf16>> found{0, std::vector<bf16>(96 * 64 + 50 * 32)};
+  std::pair<float, std::vector<bf16>> found{0, std::vector<bf16>(96 * 64 + kThird + 50 * 32)};
   for (int run = 0; run < 2; ++run) {
     Event event;
     EXPECT_TRUE(executable->run(slot, &event).ok());

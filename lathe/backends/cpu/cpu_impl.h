@@ -29,9 +29,10 @@ struct Call {
   bool out_is_read = true;         ///< of out[0]: else it need not be written
   /// Of scatter_add_rows, and of what reads its sums: null where all rows are to be written.
   std::shared_ptr<WrittenRows> table = {};
-  /// Of what computes gradients: takes sums of their squares (CpuImpl::squares).  Of grad_norm: those of all
-  /// its rounded gradients, which it need not read then.  Empty: none.
+  /// Of what computes gradients: takes sums of their squares (CpuImpl::squares).  Of grad_norm: those of its
+  /// rounded gradients but for `unsummed`, the only ones that it need read then.  Empty: none.
   std::span<double> squares = {};
+  std::vector<std::span<const std::byte>> unsummed = {};
   const Blas* blas = nullptr;     ///< of blas_entries
   ProcessGroup* group = nullptr;  ///< of all_reduce, all_gather; null: this process is alone
 

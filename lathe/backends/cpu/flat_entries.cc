@@ -83,11 +83,20 @@ std::optional<double> sum_of_known(std::span<const double> squares) {
 void run_grad_norm(const Call& c) {
   const std::optional<double> known = sum_of_known(c.squares);
   double sum = known.value_or(0);
-  for (const int i : {0, 2})
-    if (c.in[static_cast<size_t>(i)] != nullptr && (i == 0 || !known))
-      sum += Rows(c.pool, c.isa)
-                 .sum_of_squares(elements(c.in_type(i)), c.in_type(i).dtype, c.input<void>(i), c.workspace,
-                                 i == 0 ? c.table.get() : nullptr);
+  const auto read = [&](int i, std::span<const std::byte> part) {
+    const DType type = c.in_type(i).dtype;
+    sum += Rows(c.pool, c.isa)
+               .sum_of_squares(static_cast<int64_t>(part.size() / size_of(type)), type, part.data(),
+                               c.workspace, i == 0 ? c.table.get() : nullptr);
+  };
+  for (const int i : {0, 2}) {
+    const std::byte* const all = c.in[static_cast<size_t>(i)];
+    if (all == nullptr) continue;
+    if (i == 0 || !known)
+      read(i, {all, bytes_of(c.in_type(i))});
+    else
+      for (const auto& part : c.unsummed) read(i, part);
+  }
   *c.output<float>(0) = static_cast<float>(std::sqrt(sum) * hyper_of(c, 1, Hyper::kInverseScale));
 }
 
