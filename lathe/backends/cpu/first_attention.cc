@@ -53,9 +53,10 @@ class Pass {
         scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(width_)))),
         pieces_(workspace) {
     first_ = pieces_.take(a_.sequences * a_.columns * element_);
-    for (const Gemm& g : {to_rows(nullptr, 0, nullptr, nullptr, 0), whole(nullptr, nullptr, true, nullptr, 0),
-                          weight_gradient(nullptr, 0, nullptr, 0, nullptr)})
-      own_bytes_ = std::max(own_bytes_, (gemm_workspace_bytes(isa, g, 1) + 63) / 64 * 64);
+    make_room(to_rows(nullptr, 0, nullptr, nullptr, 0), kSlices);
+    make_room(from_rows(nullptr, 0, nullptr, nullptr, 0), kSlices);
+    make_room(whole(nullptr, nullptr, true, nullptr, 0), slices());
+    make_room(weight_gradient(nullptr, 0, nullptr, 0, nullptr), 1);
     own_ = pieces_.take(static_cast<int64_t>(own_bytes_) * threads);
   }
   size_t bytes() const { return pieces_.bytes(); }
@@ -130,15 +131,19 @@ class Pass {
     g.n = a_.columns, g.b_transposed = transposed;
     return g;
   }
+  int64_t slices() const { return a_.heads * kSlices; }
   /// Part `index` of `count` of the columns of c; may be empty.
-  static Gemm slice(Gemm g, int64_t index, int64_t count) {
+  static Share columns_of(const Gemm& g, int64_t index, int64_t count) {
     constexpr int64_t kPanel = 32;  // which no kernel's is beyond
     const Share panels = share((g.n + kPanel - 1) / kPanel, static_cast<int>(index), static_cast<int>(count));
-    const int64_t first = panels.begin * kPanel, last = std::min(panels.end * kPanel, g.n);
-    g.n = std::max<int64_t>(last - first, 0);
-    g.b = static_cast<const float*>(g.b) + first * (g.b_transposed ? g.ldb : 1);
-    g.c = at(g.c, first, g.c_type);
-    if (g.bias != nullptr) g.bias += first;
+    return {std::min(panels.begin * kPanel, g.n), std::min(panels.end * kPanel, g.n)};
+  }
+  static Gemm slice(Gemm g, int64_t index, int64_t count) {
+    const Share columns = columns_of(g, index, count);
+    g.n = columns.end - columns.begin;
+    g.b = static_cast<const float*>(g.b) + columns.begin * (g.b_transposed ? g.ldb : 1);
+    g.c = at(g.c, columns.begin, g.c_type);
+    if (g.bias != nullptr) g.bias += columns.begin;
     return g;
   }
   /// c [D, C] = a [B, D]ᵀ · b [B, C]
@@ -185,6 +190,16 @@ class Pass {
   std::byte* first_;  // [B, C]
 
  private:
+  /// For all slices of such a product.
+  void make_room(Gemm g, int64_t count) {
+    const Gemm whole = g;
+    for (int64_t i = 0; i < count; ++i) {
+      const Share columns = columns_of(whole, i, count);
+      g.n = columns.end - columns.begin;
+      if (g.n > 0) own_bytes_ = std::max(own_bytes_, (gemm_workspace_bytes(isa_, g, 1) + 63) / 64 * 64);
+    }
+  }
+
   std::byte* own_;  // of each thread, for its products
   size_t own_bytes_ = 0;
 };
@@ -203,16 +218,15 @@ class Forward : Pass {
   void run(ThreadPool& pool, const void* x, const float* w, const float* b,
            const FirstAttentionResults& out) {
     gather_first(x);
-    const int64_t slices = a_.heads * kSlices;
-    for_each(pool, slices, [&](int64_t i, int part) {
+    for_each(pool, slices(), [&](int64_t i, int part) {
       Gemm g = whole(first_, w, true, out.q, a_.columns);
       g.c_type = a_.t, g.bias = b;
-      multiply(slice(g, i, slices), part);
+      multiply(slice(g, i, slices()), part);
     });
     for (int64_t i = 0; i < a_.sequences; ++i)
       if (length(i) == 0)
         std::memset(at(out.q, i * a_.columns, a_.t), 0, static_cast<size_t>(a_.columns * element_));
-    for_each(pool, slices, [&](int64_t i, int part) {
+    for_each(pool, slices(), [&](int64_t i, int part) {
       const int64_t h = i / kSlices;
       multiply(slice(to_rows(at(out.q, of_head(h), a_.t), a_.columns, weight(w, kKey, h),
                              out.sought + row_of_head(h), rows_ld()),
@@ -222,7 +236,7 @@ class Forward : Pass {
     for_each_group(pool, [&](int64_t i, int64_t head, int64_t heads) { look(i, head, heads, x, out); });
     for (int64_t h = 0; h < a_.heads; ++h)
       std::fill(out.p + h * a_.tokens + a_.cu[a_.sequences], out.p + (h + 1) * a_.tokens, 0.f);
-    for_each(pool, slices, [&](int64_t i, int part) { values(i / kSlices, i % kSlices, w, b, out, part); });
+    for_each(pool, slices(), [&](int64_t i, int part) { values(i / kSlices, i % kSlices, w, b, out, part); });
   }
 
  private:
@@ -278,8 +292,7 @@ class Backward : Pass {
   void run(ThreadPool& pool, const void* dy, const void* x, const float* w, const float* b,
            const FirstAttentionResults& saved, void* dx, DType dw_type, void* dw, float* db) {
     gather_first(x);
-    const int64_t slices = a_.heads * kSlices;
-    for_each(pool, slices, [&](int64_t i, int part) {
+    for_each(pool, slices(), [&](int64_t i, int part) {
       const int64_t h = i / kSlices;
       multiply(slice(to_rows(at(dy, of_head(h), a_.t), a_.columns, weight(w, kValue, h),
                              vectors_ + (a_.heads + h) * a_.columns, mates_ * a_.columns),
@@ -288,16 +301,16 @@ class Backward : Pass {
     });
     for_each_group(pool,
                    [&](int64_t i, int64_t head, int64_t heads) { look(i, head, heads, dy, x, b, saved); });
-    for_each(pool, slices, [&](int64_t i, int part) {  // dq = dsought · Wkᵀ
+    for_each(pool, slices(), [&](int64_t i, int part) {  // dq = dsought · Wkᵀ
       const int64_t h = i / kSlices;
       Gemm g = from_rows(at(dsought_rounded_, row_of_head(h), a_.t), rows_ld(), weight(w, kKey, h),
                          at(dq_, of_head(h), a_.t), a_.columns);
       g.c_type = a_.t;
       multiply(slice(g, i % kSlices, kSlices), part);
     });
-    for_each(pool, slices, [&](int64_t i, int part) {  // of the first token: dq · Wq
+    for_each(pool, slices(), [&](int64_t i, int part) {  // of the first token: dq · Wq
       multiply(
-          slice(whole(dq_, w, false, vectors_ + (mates_ - 1) * a_.columns, mates_ * a_.columns), i, slices),
+          slice(whole(dq_, w, false, vectors_ + (mates_ - 1) * a_.columns, mates_ * a_.columns), i, slices()),
           part);
     });
     const auto gradient = [&](Part of, int64_t h, const void* of_rows, const void* rows, int64_t ld, int part,
