@@ -103,7 +103,8 @@ class Builder {
     batch.rng = ints("rng", 2);
     trace_.dtype = options_.dtype;
     trace_.training = training;
-    trace_.first_attention = training && options_.first_attention;
+    // A frozen base is what kBase gives, to the bit.
+    trace_.first_attention = training && options_.first_attention && !model_.base_frozen();
     trace_.quantization = options_.quantization;
     trace_.recompute_every = training ? options_.recompute_every : 0;
     model_.set_trace(&trace_);

@@ -155,8 +155,9 @@ class MlxBackend : public Backend {
     if (found != table_.end())
       for (const auto& impl : found->second)
         if (impl->key.empty() || kernels_.use(impl->key)) list.push_back(impl.get());
-    // Plain ops that the host has, alone: fused ones fall apart into them.
-    if (host_ && op.fuses == nullptr && !host_backend_->implementations(op).empty())
+    // Plain ops that the host has, alone: fused ones fall apart into them, and what may be missing is not
+    // wanted where it is not native.
+    if (host_ && op.fuses == nullptr && !op.optional && !host_backend_->implementations(op).empty())
       list.push_back(host_.get());
     return list;
   }
