@@ -1,6 +1,7 @@
 // lathe bench step and gemm: a whole training step, and the matrix products within it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -56,7 +57,8 @@ class Training {
   }
   size_t arena_bytes() const { return session_->arena_bytes(); }
   double flops() const {
-    const bool first_attention = !backend_->implementations(op::first_attention).empty();
+    const bool first_attention = std::ranges::any_of(
+        program().nodes(), [](const Node& node) { return node.op == &op::first_attention; });
     return 3 * forward_flops(model_.config, lengths_, first_attention);
   }
 
