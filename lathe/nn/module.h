@@ -61,7 +61,7 @@ struct Trace {
   BatchValues batch;
   DType dtype = DType::f32;      ///< of activations
   bool training = false;         ///< dropout acts
-  bool first_attention = false;  ///< op::first_attention is there, and faster
+  bool first_attention = false;  ///< the device has the op, and the base is trained
   Quantization quantization = Quantization::kNone;
   /// Every so many layers the activations of one are computed anew in the backward pass; 0: all are kept.
   int64_t recompute_every = 0;

@@ -17,9 +17,9 @@ namespace lathe::cpu {
 namespace {
 
 /// A workspace handed out piece by piece; without memory it counts.
-class Pieces {
+class Workspace {
  public:
-  explicit Pieces(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
+  explicit Workspace(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
   template <typename T = std::byte>
   T* take(int64_t count) {
     std::byte* const piece = memory_ == nullptr ? nullptr : memory_ + bytes_;
@@ -186,7 +186,7 @@ class Pass {
   const StorageKernels& kernels_;
   const RowKernels& exponentials_;
   const float scale_;
-  Pieces pieces_;
+  Workspace pieces_;
   std::byte* first_;  // [B, C]
 
  private:
