@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -139,6 +140,86 @@ std::vector<std::vector<std::byte>> run_once(Backend& backend, const TestBench& 
   return outputs;
 }
 
+/// A matrix that may have gaps between its rows where `gaps` has bit i.
+bool may_have_gaps(uint32_t gaps, size_t i, const Type& type) {
+  return i < 32 && (gaps >> i & 1) != 0 && type.shape.size() == 2 && size_of(type.dtype) == 2;
+}
+
+/// The op with its matrices cast from f32 in front of it and to f32 behind it, where they may have gaps: what
+/// lies between has them.
+struct GapsBench {
+  Program program;
+  Selection selection;
+  std::vector<std::vector<std::byte>> inputs;  ///< of those of the bench, in the same order
+
+  GapsBench(Backend& backend, const TestBench& bench, const Impl& impl) {
+    const Node& node = bench.node();
+    const Impl* const cast = backend.implementations(op::cast).front();
+    program.set_longest_row(bench.program.longest_row());
+    std::vector<Value> in;
+    for (size_t i = 0; i < bench.in_types.size(); ++i) {
+      const Type& type = bench.in_types[i];
+      const std::string name = "in" + std::to_string(i);
+      if (bench.program.find(name) < 0) {
+        in.push_back({});
+      } else if (may_have_gaps(impl.gaps_in, i, type)) {
+        inputs.emplace_back(static_cast<size_t>(elements(type)) * sizeof(float));
+        store_doubles(DType::f32, inputs.back().data(), bench.expected->in[i]);
+        in.push_back(program.emit(op::cast, {program.input(name, {DType::f32, type.shape})},
+                                  {{"to", std::string(name_of(type.dtype))}})[0]);
+        selection.push_back(cast);
+      } else {
+        inputs.push_back(bench.inputs[i]);
+        in.push_back(program.input(name, type));
+      }
+    }
+    const std::vector<Value> out = program.emit(*node.op, in, node.attrs);
+    selection.push_back(&impl);
+    for (size_t o = 0; o < out.size(); ++o) {
+      Value value = out[o];
+      if (may_have_gaps(impl.gaps_out, o, value.type())) {
+        value = program.emit(op::cast, {value}, {{"to", std::string("f32")}})[0];
+        selection.push_back(cast);
+      }
+      program.output("out" + std::to_string(o), value);
+    }
+  }
+};
+
+/// What an implementation that takes rows with gaps makes of them: other numbers than `dense`, of rows
+/// without gaps, or empty.  Gaps are NaN before.
+std::string test_gaps(Backend& backend, const TestBench& bench, const Impl& impl,
+                      const std::vector<std::vector<std::byte>>& dense) {
+  if ((impl.gaps_in | impl.gaps_out) == 0 || bench.node().op->aliasing != Aliasing::kNone) return "";
+  constexpr RowGap kEverywhere{.every = 2, .bytes = 64};
+  const GapsBench gaps(backend, bench, impl);
+  if (gaps.selection.size() == 1) return "";  // f32, or no matrix
+  const MemoryPlan plan = plan_memory(gaps.program, gaps.selection, backend.info().alignment, kEverywhere);
+  if (std::ranges::none_of(plan.places, [](const MemoryPlan::Place& place) { return place.ld > 0; }))
+    return "no rows with gaps, where some may have them";
+  Bindings bindings;
+  bindings.arena = backend.allocate(plan.arena_bytes, Memory::kDevice).value();
+  backend.copy_in(bindings.arena, 0, std::vector<std::byte>(plan.arena_bytes, kPoison)).check();
+  auto executable = backend.compile(gaps.program, gaps.selection, plan, bindings).value();
+  const Slot slot{{gaps.inputs.begin(), gaps.inputs.end()}};
+  Event event;
+  executable->run(slot, &event).check();
+  for (size_t o = 0; o < dense.size(); ++o) {
+    const Type& type = gaps.program.type(gaps.program.outputs()[o].second);
+    std::vector<std::byte> bytes(bytes_of(type));
+    executable->read(event, o, bytes).check();
+    const DType dense_type = bench.program.type(bench.node().out[o]).dtype;
+    const auto count = static_cast<size_t>(elements(type));
+    const std::vector<double> found = load_doubles(type.dtype, bytes.data(), count);
+    const std::vector<double> wanted = load_doubles(dense_type, dense[o].data(), count);
+    for (size_t i = 0; i < count; ++i)
+      if (found[i] != wanted[i] && !(std::isnan(found[i]) && std::isnan(wanted[i])))
+        return fmt::format("output {}[{}] is {} where rows have gaps, {} where they have none", o, i,
+                           found[i], wanted[i]);
+  }
+  return "";
+}
+
 /// What rounds to 2¹⁶ is infinity in f16.  `found` is right if some number within `bound` of `wanted` becomes
 /// it.
 constexpr double kF16Overflow = 65520;
@@ -195,7 +276,7 @@ std::string test_one(Backend& backend, const TestBench& bench, const Impl& impl)
       return fmt::format("output {} over input {} gives other bits", pairs[0].out, pairs[0].in);
     if (!third_fault.empty()) return third_fault;
   }
-  return "";
+  return test_gaps(backend, bench, impl, first);
 }
 
 template <typename F>

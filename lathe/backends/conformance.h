@@ -22,8 +22,9 @@ using ConformanceSink = std::function<void(const ConformanceResult&)>;
 
 /// Every op × accepting implementation × case × dtype of the backend against the reference, within the op's
 /// bound: outputs and workspace are poisoned with NaN before; guard bytes around every tensor and all inputs
-/// are unchanged behind; a second run gives the same bits; NaN appears where the reference has it.  An op
-/// that is OpDef::optional may be missing altogether.
+/// are unchanged behind; a second run gives the same bits, and so does one with gaps between the rows of
+/// matrices that may have them (Impl::gaps_in); NaN appears where the reference has it.  An op that is
+/// OpDef::optional may be missing altogether.
 void conformance_test(Backend& backend, const ConformanceFilter& filter, const ConformanceSink& sink);
 
 /// Gradient rule of every differentiable op against finite differences of its reference in double precision;
