@@ -278,27 +278,8 @@ class Product {
   Blocks blocks_;
 };
 
-template <typename Pool>
-void run_gemm(Pool& pool, const Product& product) {
-  if (const PackedBefore& packed = product.packed(); packed.count() > 0) {
-    pool.deal(packed.count());
-    pool.run([&](int part, int) {
-      for (long i; (i = pool.next_item(part)) >= 0;) packed.pack(i);
-      if (product.kernel().fence != nullptr) product.kernel().fence();
-    });
-  }
-  pool.deal(product.blocks().count());
-  pool.run([&](int part, int parts) {
-    Work work = product.work(part);
-    work.begin();
-    product.add_block_sums(part, parts);
-    for (long i; (i = pool.next_item(part)) >= 0;) work.block(product.blocks()[i]);
-    work.end();
-  });
-}
-
-// The items of two lists as one: each part's share holds its share of the first and, behind it, of the
-// second.
+// The items of two lists, of which one may be empty, as one: each part's share holds its share of the first
+// and, behind it, of the second.
 class Both {
  public:
   Both(long first, long second, int parts) : first_(first), second_(second), parts_(parts) {}
@@ -325,25 +306,30 @@ class Both {
   int parts_;
 };
 
-void run_pair(ThreadPool& pool, const Product& first, const Product& second) {
-  const GemmKernel& kernel = first.kernel();
-  if (const Both packed(first.packed().count(), second.packed().count(), pool.size()); packed.count() > 0) {
+// One product, or two at once.
+template <typename Pool>
+void run_products(Pool& pool, const Product& first, const Product* second) {
+  const auto items = [&](auto count_of) {
+    return Both(count_of(first), second == nullptr ? 0 : count_of(*second), pool.size());
+  };
+  const Both packed = items([](const Product& p) { return p.packed().count(); });
+  if (packed.count() > 0) {
     pool.deal(packed.count());
     pool.run([&](int part, int) {
       for (long i; (i = pool.next_item(part)) >= 0;)
         packed.at(
             i, [&](long of_first) { first.packed().pack(of_first); },
-            [&](long of_second) { second.packed().pack(of_second); });
-      if (kernel.fence != nullptr) kernel.fence();
+            [&](long of_second) { second->packed().pack(of_second); });
+      if (first.kernel().fence != nullptr) first.kernel().fence();
     });
   }
-  const Both blocks(first.blocks().count(), second.blocks().count(), pool.size());
+  const Both blocks = items([](const Product& p) { return p.blocks().count(); });
   pool.deal(blocks.count());
   pool.run([&](int part, int parts) {
-    Work work = first.work(part), next = second.work(part);
+    Work work = first.work(part), next = second == nullptr ? first.work(part) : second->work(part);
     work.begin();
     first.add_block_sums(part, parts);
-    second.add_block_sums(part, parts);
+    if (second != nullptr) second->add_block_sums(part, parts);
     for (long i; (i = pool.next_item(part)) >= 0;)
       blocks.at(
           i,
@@ -353,7 +339,7 @@ void run_pair(ThreadPool& pool, const Product& first, const Product& second) {
           },
           [&](long of_second) {
             work.finish();
-            next.block(second.blocks()[of_second]);
+            next.block(second->blocks()[of_second]);
           });
     next.finish();
     work.end();
@@ -391,20 +377,20 @@ int64_t gemm_squares(Isa isa, const Gemm& g) {
 }
 
 void gemm(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace) {
-  run_gemm(pool, Product(isa, g, pool.size(), workspace));
+  run_products(pool, Product(isa, g, pool.size(), workspace), nullptr);
 }
 
 void gemm_pair(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace, const Gemm& next,
                void* next_workspace) {
   const Product first(isa, g, pool.size(), workspace), second(isa, next, pool.size(), next_workspace);
-  if (&first.kernel() == &second.kernel()) return run_pair(pool, first, second);
-  run_gemm(pool, first);
-  run_gemm(pool, second);
+  const bool together = &first.kernel() == &second.kernel();
+  run_products(pool, first, together ? &second : nullptr);
+  if (!together) run_products(pool, second, nullptr);
 }
 
 void gemm_single_thread(Isa isa, const Gemm& g, void* workspace) {
   OneThread self;
-  run_gemm(self, Product(isa, g, 1, workspace));
+  run_products(self, Product(isa, g, 1, workspace), nullptr);
 }
 
 PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k) {
