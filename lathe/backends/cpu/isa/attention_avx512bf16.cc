@@ -49,6 +49,6 @@ constinit const AttentionKernels kAttentionBf16Avx512Bf16 = {
     isa_avx512bf16::forward_workspace,
     isa_avx512bf16::backward_workspace,
     nullptr,
-    isa_avx512bf16::end_stores};
+    end_stores};
 
 }  // namespace lathe::cpu

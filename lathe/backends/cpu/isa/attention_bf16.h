@@ -315,7 +315,7 @@ inline __m512 dots(const Rows& a, const Rows& b) {
   __m512i sum[16];
   LATHE_UNROLL_BLOCKS
   for (int i = 0; i < 16; ++i) sum[i] = _mm512_castps_si512(s[i]);
-  turn(sum);
+  transpose16(sum);
   for (int n = 8; n > 0; n /= 2)
     for (int i = 0; i < n; ++i)
       sum[i] =

@@ -6,6 +6,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+#include "lathe/backends/cpu/isa/avx512_shared.h"
+
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
 
@@ -87,30 +89,6 @@ inline __m512i unzipped(__m512i x) {
   return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0), x);
 }
 
-/// Rows of words become columns.
-inline void turn(__m512i* r) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 4) {  // words of four rows: t[i + c] is column c of each 128 bits
-    const __m512i a = _mm512_unpacklo_epi32(r[i], r[i + 1]), b = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-    const __m512i c = _mm512_unpacklo_epi32(r[i + 2], r[i + 3]);
-    const __m512i d = _mm512_unpackhi_epi32(r[i + 2], r[i + 3]);
-    t[i] = _mm512_unpacklo_epi64(a, c);
-    t[i + 1] = _mm512_unpackhi_epi64(a, c);
-    t[i + 2] = _mm512_unpacklo_epi64(b, d);
-    t[i + 3] = _mm512_unpackhi_epi64(b, d);
-  }
-  for (int c = 0; c < 4; ++c) {  // 128 bits of sixteen rows
-    const __m512i a = _mm512_shuffle_i32x4(t[c], t[c + 4], 0x88);
-    const __m512i b = _mm512_shuffle_i32x4(t[c + 8], t[c + 12], 0x88);
-    const __m512i d = _mm512_shuffle_i32x4(t[c], t[c + 4], 0xdd);
-    const __m512i e = _mm512_shuffle_i32x4(t[c + 8], t[c + 12], 0xdd);
-    r[c] = _mm512_shuffle_i32x4(a, b, 0x88);
-    r[c + 8] = _mm512_shuffle_i32x4(a, b, 0xdd);
-    r[c + 4] = _mm512_shuffle_i32x4(d, e, 0x88);
-    r[c + 12] = _mm512_shuffle_i32x4(d, e, 0xdd);
-  }
-}
-
 /// x as left operand: to[row block · depth + k].
 inline void pack_left(const Rows& x, Block* to) {
   for (int64_t r = 0; r < x.rows; r += 16)
@@ -126,7 +104,7 @@ inline void store_turned_block(F row, Block* to) {
   __m512i word[16];
   LATHE_UNROLL_BLOCKS
   for (int i = 0; i < 16; ++i) word[i] = row(i);
-  turn(word);
+  transpose16(word);
   LATHE_UNROLL_BLOCKS
   for (int i = 0; i < 16; ++i) _mm512_store_si512(to->word[i], word[i]);
 }
@@ -166,7 +144,7 @@ inline void pack_left_turned(const Rows& x, Block* to) {
         half[1][i] = z.half[1];
       }
       for (int h = 0; h < 2; ++h) {
-        turn(half[h]);
+        transpose16(half[h]);
         LATHE_UNROLL_BLOCKS
         for (int i = 0; i < 16; ++i) {
           const int row = zipped(h, i);
@@ -186,9 +164,6 @@ inline void store_first(Bf16* to, int64_t count, __m512i halves, bool cold) {
   else
     _mm512_mask_storeu_epi16(to, first_of_32(count), halves);
 }
-
-/// Behind it other threads see what went past the caches.
-inline void end_stores() { _mm_sfence(); }
 
 /// y[rows, cols] = factor · x, columns zipped in each 32, rows `x_row` floats apart.
 inline void store_rows(int64_t rows, int64_t cols, const float* x, int64_t x_row, float factor, Bf16* y,
@@ -219,7 +194,7 @@ inline void store_turned(int64_t rows, int64_t cols, const float* x, const __m51
       half[1][i] = z.half[1];
     }
     for (int h = 0; h < 2; ++h) {
-      turn(half[h]);
+      transpose16(half[h]);
       LATHE_UNROLL_BLOCKS
       for (int i = 0; i < 16; ++i) {
         const int column = zipped(h, i), row = zipped(column / 16, column % 16);

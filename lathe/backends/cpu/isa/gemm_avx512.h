@@ -1,6 +1,7 @@
 #pragma once
 #include <immintrin.h>
 
+#include "lathe/backends/cpu/isa/avx512_shared.h"
 #include "lathe/backends/cpu/isa/gemm_plain.h"
 
 // What the AVX-512 levels share.  Each file that includes this gets its own copy, compiled with its own
@@ -143,33 +144,6 @@ inline auto store_rows_of(const GemmStore* s) -> void (*)(const GemmStore*, int 
   return whole ? store_rows_as<kF16, true> : store_rows_as<kF16, false>;
 }
 [[maybe_unused]] void store(const GemmStore* s) { store_rows_of(s)(s, 0, s->rows); }
-// After the tiles of a job: streamed stores become visible in order.
-[[maybe_unused]] void end_stores() { _mm_sfence(); }
-
-// Rows r[i] of words become columns.
-inline void transpose16(__m512i* r) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 2) {  // pairs of rows: words
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4)  // fours: pairs of words; r[i + c] holds column c of each 128-bit lane
-    for (int h = 0; h < 2; ++h) {
-      r[i + 2 * h] = _mm512_unpacklo_epi64(t[i + h], t[i + 2 + h]);
-      r[i + 2 * h + 1] = _mm512_unpackhi_epi64(t[i + h], t[i + 2 + h]);
-    }
-  for (int c = 0; c < 4; ++c) {  // eights and sixteens: lanes
-    const __m512i low = _mm512_shuffle_i32x4(r[c], r[c + 4], 0x88),
-                  low2 = _mm512_shuffle_i32x4(r[c], r[c + 4], 0xdd);
-    const __m512i high = _mm512_shuffle_i32x4(r[c + 8], r[c + 12], 0x88);
-    const __m512i high2 = _mm512_shuffle_i32x4(r[c + 8], r[c + 12], 0xdd);
-    t[c] = _mm512_shuffle_i32x4(low, high, 0x88);
-    t[c + 8] = _mm512_shuffle_i32x4(low, high, 0xdd);
-    t[c + 4] = _mm512_shuffle_i32x4(low2, high2, 0x88);
-    t[c + 12] = _mm512_shuffle_i32x4(low2, high2, 0xdd);
-  }
-  for (int i = 0; i < 16; ++i) r[i] = t[i];
-}
 
 // Words to where `streams` writes them past the caches; aligned to 64 then.
 inline void store_packed(int32_t* to, bool streams, __m512i words) {
