@@ -102,6 +102,7 @@ void run(int threads, Rows::Size s, double seconds) {
       {"layer_norm_dropout_bwd", 4, [&](Operands& o) { bwd(o, &dropped); }},
       {"dropout", 2, [&](Operands& o) { rows.dropout(t, s, dropped, o.tensor[0], o.tensor[1]); }},
       {"gelu", 2, [&](Operands& o) { rows.gelu(t, n, o.tensor[0], o.tensor[1]); }},
+      {"gelu past the caches", 2, [&](Operands& o) { rows.gelu(t, n, o.tensor[0], o.tensor[1], true); }},
       {"gelu_bwd", 3, [&](Operands& o) { rows.gelu_bwd(t, n, o.tensor[0], o.tensor[1], o.tensor[2]); }}};
   for (const bool cold : {true, false}) {
     double copy = 0;

@@ -22,6 +22,10 @@ void binary(const Call& c) {
   (Rows(c.pool, c.isa).*kMethod)(c.in_type(0).dtype, c.size(0), c.in[0], c.in[1], c.out[0]);
 }
 
+void run_gelu(const Call& c) {
+  Rows(c.pool, c.isa).gelu(c.in_type(0).dtype, c.size(0), c.in[0], c.out[0], c.out_is_cold);
+}
+
 void run_geglu(const Call& c) {
   Rows(c.pool, c.isa).geglu(c.in_type(0).dtype, {c.rows(0), c.cols(0) / 2}, c.in[0], c.out[0]);
 }
@@ -100,7 +104,7 @@ std::vector<Entry> elementwise_entries() {
           binary_entry(op::relu_bwd, binary<&Rows::relu_bwd>),
           unary_entry(op::tanh, unary<&Rows::tanh>),
           binary_entry(op::tanh_bwd, binary<&Rows::tanh_bwd>),
-          unary_entry(op::gelu, unary<&Rows::gelu>),
+          unary_entry(op::gelu, run_gelu),
           binary_entry(op::gelu_bwd, binary<&Rows::gelu_bwd>),
           {&op::geglu, run_geglu},
           {.op = &op::geglu_bwd, .run = run_geglu_bwd, .may_overwrite = {{0, 1}}},

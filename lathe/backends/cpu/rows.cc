@@ -50,20 +50,25 @@ void drop(const StorageKernels& kernels, int64_t begin, int64_t end, Rows::Size 
 }
 
 /// Elementwise work: f(first element, how many) on all of them; a share of those that follow each other
-/// begins on its own cache line.
+/// begins on its own cache line.  Behind each share comes `fence`, unless it is null.
 constexpr int64_t kLine = 64;
 template <typename F>
-void for_elements(ThreadPool& pool, Rows::Size s, F f) {
-  if (s.dense())
-    for_shares(pool, s.rows * s.cols, 1, kLine, [&](int64_t begin, int64_t end) { f(begin, end - begin); });
-  else
-    for_shares(pool, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) f(row * s.ld, s.cols);
-    });
+void for_elements(ThreadPool& pool, Rows::Size s, F f, void (*fence)() = nullptr) {
+  const bool dense = s.dense();
+  for_shares(pool, dense ? s.rows * s.cols : s.rows, dense ? 1 : s.cols, dense ? kLine : 1,
+             [&](int64_t begin, int64_t end) {
+               if (dense)
+                 f(begin, end - begin);
+               else
+                 for (int64_t row = begin; row < end; ++row) f(row * s.ld, s.cols);
+               if (fence != nullptr) fence();
+             });
 }
 template <typename Kernel>
-void unary(ThreadPool& pool, Kernel kernel, DType t, Rows::Size s, const void* x, void* y) {
-  for_elements(pool, s, [&](int64_t i, int64_t count) { kernel(count, at(x, i, t), at(y, i, t)); });
+void unary(ThreadPool& pool, Kernel kernel, DType t, Rows::Size s, const void* x, void* y,
+           void (*fence)() = nullptr) {
+  for_elements(
+      pool, s, [&](int64_t i, int64_t count) { kernel(count, at(x, i, t), at(y, i, t)); }, fence);
 }
 template <typename Kernel>
 void binary(ThreadPool& pool, Kernel kernel, DType t, Rows::Size s, const void* a, const void* b, void* y) {
@@ -234,8 +239,9 @@ void Rows::column_sums(DType t, Size s, const void* x, float* sums, void* worksp
   });
 }
 
-void Rows::gelu(DType t, Size s, const void* x, void* y) const {
-  unary(pool_, of(kernels_, t).gelu, t, s, x, y);
+void Rows::gelu(DType t, Size s, const void* x, void* y, bool cold) const {
+  const StorageKernels& kernels = of(kernels_, t);
+  unary(pool_, cold ? kernels.gelu_cold : kernels.gelu, t, s, x, y, cold ? kernels_.fence : nullptr);
 }
 void Rows::relu(DType t, Size s, const void* x, void* y) const {
   unary(pool_, of(kernels_, t).relu, t, s, x, y);

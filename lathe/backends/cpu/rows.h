@@ -67,8 +67,8 @@ class Rows {
   static size_t column_sums_workspace_bytes(Size s);
 
   /// Elementwise.  gelu is the exact form x · Φ(x); its derivative takes x, those of relu and
-  /// tanh take y.
-  void gelu(DType t, Size s, const void* x, void* y) const;
+  /// tanh take y.  cold: y lies in no cache, and may be written past them.
+  void gelu(DType t, Size s, const void* x, void* y, bool cold = false) const;
   void gelu_bwd(DType t, Size s, const void* dy, const void* x, void* dx) const;
   void relu(DType t, Size s, const void* x, void* y) const;
   void relu_bwd(DType t, Size s, const void* dy, const void* y, void* dx) const;

@@ -165,6 +165,27 @@ TEST(Elementwise, IsThatOfDoubleForAllSizes) {
   });
 }
 
+// From places that lines begin at and others, rows that follow each other and rows with gaps.
+TEST(Elementwise, GeluPastTheCachesHasTheSameBits) {
+  for_levels([](Isa isa, DType t) {
+    Draw draw;
+    const int64_t rows = 300, cols = 107, ld = 128;
+    const Tensor x(t, rows * ld + 1, draw.in(3));
+    for (const Rows::Size s : {Rows::Size{1, rows * ld}, Rows::Size{rows, cols, ld}})
+      for (const int64_t first : {0, 1}) {
+        const auto run = [&](bool cold) {
+          return same_for_all_threads([&](ThreadPool& pool) {
+            Tensors y{{t, rows * ld + 1}};
+            const size_t skipped = static_cast<size_t>(first) * size_of(t);
+            Rows(pool, isa).gelu(t, s, x.data() + skipped, y[0].data() + skipped, cold);
+            return y;
+          });
+        };
+        EXPECT_TRUE(run(true)[0] == run(false)[0]);
+      }
+  });
+}
+
 TEST(Elementwise, MayWriteOverItsInput) {
   for_levels([](Isa isa, DType t) {
     const int64_t n = 40037;

@@ -15,7 +15,8 @@ constexpr StorageKernels storage_table() {
   return {layer_norm<T>,
           layer_norm_bwd<T>,
           column_sums<T>,
-          gelu<T>,
+          gelu<T, false>,
+          gelu<T, true>,
           relu<T>,
           tanh_row<T>,
           gelu_bwd<T>,
@@ -47,7 +48,8 @@ constexpr RowKernels row_table() {
           adamw,
           accumulate,
           log_sum_exp,
-          softmax_bwd};
+          softmax_bwd,
+          fence};
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ struct StorageKernels {
                          float* dbeta);
   void (*column_sums)(int64_t begin, int64_t end, int64_t cols, const void* x, float* sums);
   void (*gelu)(int64_t n, const void* x, void* y);
+  void (*gelu_cold)(int64_t n, const void* x, void* y);  ///< y may be written past the caches, until `fence`
   void (*relu)(int64_t n, const void* x, void* y);
   void (*tanh)(int64_t n, const void* x, void* y);
   void (*gelu_bwd)(int64_t n, const void* dy, const void* x, void* dx);
@@ -79,6 +80,8 @@ struct RowKernels {
   double (*log_sum_exp)(int64_t n, int64_t stride, const float* x);
   /// dx[i · stride] = factor · exp(x[i · stride] − lse)
   void (*softmax_bwd)(int64_t n, int64_t stride, const float* x, double lse, float factor, float* dx);
+  /// Behind it other threads see what went past the caches.
+  void (*fence)();
 };
 
 extern const RowKernels kRowsPortable;

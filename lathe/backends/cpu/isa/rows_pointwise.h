@@ -10,13 +10,17 @@ namespace {
 template <typename T>
 constexpr int64_t kFetchedAhead = 2048 / sizeof(T);
 
-template <typename From, typename To, typename F>
+/// kCold: y lies in no cache.
+template <typename From, typename To, bool kCold = false, typename F>
 inline void map(int64_t n, const void* xs, void* ys, F f) {
   const From* x = static_cast<const From*>(xs);
   To* y = static_cast<To*>(ys);
   for_vectors(n, [&](int64_t i, auto w) {
     fetch(x + kFetchedAhead<From>, i);
-    store(y + i, f(load(x + i, w)), w);
+    if constexpr (kCold)
+      stream(y + i, f(load(x + i, w)), w);
+    else
+      store(y + i, f(load(x + i, w)), w);
   });
 }
 template <typename T, typename F>
@@ -30,10 +34,10 @@ inline void zip(int64_t n, const void* as, const void* bs, void* ys, F f) {
   });
 }
 
-template <typename T>
+template <typename T, bool kCold>
 void gelu(int64_t n, const void* x, void* y) {
   const Gelu<T> gelu;
-  map<T, T>(n, x, y, [&](Floats v) { return gelu.value(v); });
+  map<T, T, kCold>(n, x, y, [&](Floats v) { return gelu.value(v); });
 }
 template <typename T>
 void gelu_bwd(int64_t n, const void* dy, const void* x, void* dx) {

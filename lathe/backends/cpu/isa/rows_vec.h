@@ -177,6 +177,31 @@ inline void store(T* p, Floats x, First w) {
   for (int i = 0; i < w.n; ++i) p[i] = part[i];
 }
 
+/// Stores past the caches, until `fence`, where the level and the place of two-byte elements allow it.
+template <typename T>
+inline void stream(T* p, Floats x, First w) {
+  store(p, x, w);
+}
+template <typename T>
+inline void stream(T* p, Floats x, Whole) {
+#if defined(__AVX512F__)
+  if (sizeof(T) == 2 && reinterpret_cast<uintptr_t>(p) % sizeof(__m256i) == 0) {
+    T part[kLanes];
+    store(part, x);
+    __m256i line;
+    memcpy(&line, part, sizeof line);
+    return _mm256_stream_si256(reinterpret_cast<__m256i*>(p), line);
+  }
+#endif
+  store(p, x);
+}
+/// Behind it other threads see what was streamed.
+inline void fence() {
+#if defined(__AVX512F__)
+  _mm_sfence();
+#endif
+}
+
 /// Fetches x[i …) into the cache where a line's worth of elements begins with i: what the next row reads,
 /// whose way from memory the hardware does not foresee in time.  There may be no such row.
 template <typename T>
