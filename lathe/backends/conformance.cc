@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -213,7 +214,8 @@ std::string test_gaps(Backend& backend, const TestBench& bench, const Impl& impl
     const std::vector<double> found = load_doubles(type.dtype, bytes.data(), count);
     const std::vector<double> wanted = load_doubles(dense_type, dense[o].data(), count);
     for (size_t i = 0; i < count; ++i)
-      if (found[i] != wanted[i] && !(std::isnan(found[i]) && std::isnan(wanted[i])))
+      if (std::bit_cast<uint64_t>(found[i]) != std::bit_cast<uint64_t>(wanted[i]) &&
+          !(std::isnan(found[i]) && std::isnan(wanted[i])))
         return fmt::format("output {}[{}] is {} where rows have gaps, {} where they have none", o, i,
                            found[i], wanted[i]);
   }
