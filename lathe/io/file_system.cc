@@ -227,7 +227,9 @@ class RealFileSystem : public FileSystem {
     std::error_code ignored;
     const stdfs::file_status there = stdfs::status(path, ignored);
     if (stdfs::exists(there) && stdfs::is_other(there)) return true;
-    return stdfs::read_symlink(path, ignored).string().rfind("/proc/", 0) == 0;
+    if (stdfs::read_symlink(path, ignored).string().starts_with("/proc/")) return true;
+    const std::string folder = stdfs::canonical(parent_folder(path), ignored).string();
+    return folder.starts_with("/proc/") || folder == "/dev/fd";
   }
 
   bool is_writable(const std::string& path) override {

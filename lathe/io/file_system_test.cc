@@ -76,6 +76,19 @@ TEST(FileSystem, ALinkToAStreamOfTheProcessStays) {
   EXPECT_EQ(fs.read(file).value(), "content");
 }
 
+// As in --html /dev/fd/1 with the output going to a file.
+TEST(FileSystem, AStreamOfTheProcessIsWrittenInPlace) {
+  if (!std::filesystem::exists("/dev/fd")) GTEST_SKIP() << "no /dev/fd";
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  const std::string file = folder / "file";
+  const int stream = open(file.c_str(), O_RDWR | O_CREAT, 0600);
+  EXPECT_EQ(fs.write_atomic("/dev/fd/" + std::to_string(stream), "content").message(), "");
+  close(stream);
+  EXPECT_EQ(fs.read(file).value(), "content");
+  EXPECT_EQ(fs.list(folder.path()).value(), std::vector<std::string>{"file"});
+}
+
 TEST(FileSystem, MappedBytesOutliveTheResultThatGaveThem) {
   const TestFolder folder;
   FileSystem& fs = real_file_system();
