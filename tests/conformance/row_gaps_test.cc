@@ -22,8 +22,10 @@ class Dense : public ForwardingBackend {
 };
 
 /// Rows of 512, 1,024 and 1,536 bytes.
-AutoModel model() {
+AutoModel model(const std::string& type) {
   ModelConfig c;
+  c.model_type = type;
+  c.modern.local = {false, true}, c.modern.window = 8, c.modern.mean_pooling = true;
   c.vocab_size = 40, c.hidden_size = 256, c.num_hidden_layers = 2, c.num_attention_heads = 4;
   c.intermediate_size = 512, c.max_position_embeddings = 32;
   c.hidden_dropout_prob = 0.1, c.attention_probs_dropout_prob = 0.1, c.classifier_dropout = 0.1;
@@ -35,8 +37,8 @@ struct Trained {
   size_t arena_bytes;
 };
 
-Trained train(Backend& backend, DType dtype) {
-  AutoModel m = model();
+Trained train(Backend& backend, const std::string& type, DType dtype) {
+  AutoModel m = model(type);
   ProgramOptions options;
   options.dtype = dtype;
   Session session(backend, *m.model, {3, options});
@@ -54,17 +56,21 @@ Trained train(Backend& backend, DType dtype) {
   return result;
 }
 
-TEST(RowGaps, ChangeNoBit) {
+class RowGaps : public testing::TestWithParam<const char*> {};
+
+TEST_P(RowGaps, ChangeNoBit) {
   const std::shared_ptr<Backend> device = open_device("cpu", {2});
   Dense dense(device);
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
-    const Trained apart = train(*device, dtype), together = train(dense, dtype);
+    const Trained apart = train(*device, GetParam(), dtype), together = train(dense, GetParam(), dtype);
     EXPECT_EQ(apart.parameters, together.parameters) << name_of(dtype);
     EXPECT_EQ(apart.logits, together.logits) << name_of(dtype);
     EXPECT_EQ(apart.logits_int8, together.logits_int8) << name_of(dtype);
     EXPECT_EQ(apart.arena_bytes > together.arena_bytes, dtype != DType::f32);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, RowGaps, testing::Values("bert", "modernbert"));
 
 }  // namespace
 }  // namespace lathe

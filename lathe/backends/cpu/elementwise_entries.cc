@@ -27,11 +27,12 @@ void run_gelu(const Call& c) {
 }
 
 void run_geglu(const Call& c) {
-  Rows(c.pool, c.isa).geglu(c.in_type(0).dtype, {c.rows(0), c.cols(0) / 2}, c.in[0], c.out[0]);
+  Rows(c.pool, c.isa)
+      .geglu(c.in_type(0).dtype, {c.rows(0), c.cols(0) / 2, c.ld_out(0)}, c.in[0], c.out[0], c.ld(0));
 }
 
 void run_geglu_bwd(const Call& c) {
-  Rows(c.pool, c.isa).geglu_bwd(c.in_type(0).dtype, {c.rows(0), c.cols(0)}, c.in[0], c.in[1], c.out[0]);
+  Rows(c.pool, c.isa).geglu_bwd(c.in_type(0).dtype, c.size(0), c.in[0], c.in[1], c.out[0], c.ld(1));
 }
 
 void run_scale(const Call& c) {
@@ -106,8 +107,12 @@ std::vector<Entry> elementwise_entries() {
           binary_entry(op::tanh_bwd, binary<&Rows::tanh_bwd>),
           unary_entry(op::gelu, run_gelu),
           binary_entry(op::gelu_bwd, binary<&Rows::gelu_bwd>),
-          {&op::geglu, run_geglu},
-          {.op = &op::geglu_bwd, .run = run_geglu_bwd, .may_overwrite = {{0, 1}}},
+          {.op = &op::geglu, .run = run_geglu, .gaps_in = 0b1, .gaps_out = 0b1},
+          {.op = &op::geglu_bwd,
+           .run = run_geglu_bwd,
+           .may_overwrite = {{0, 1}},
+           .gaps_in = 0b11,
+           .gaps_out = 0b1},
           {&op::mean, run_mean, mean_workspace},
           {&op::mean_bwd, run_mean_bwd}};
 }

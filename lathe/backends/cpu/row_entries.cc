@@ -88,13 +88,13 @@ size_t segment_mean_workspace(const Node& node, const Program& program, Isa, int
 void run_segment_mean(const Call& c) {
   Rows(c.pool, c.isa)
       .segment_mean(c.in_type(0).dtype, size_of_value(c.out_type(0)), c.input<int32_t>(1), c.in[0], c.out[0],
-                    c.workspace);
+                    c.workspace, c.ld(0));
 }
 
 void run_segment_mean_bwd(const Call& c) {
   Rows(c.pool, c.isa)
       .segment_mean_bwd(c.in_type(0).dtype, c.size(0), c.input<int32_t>(1), c.in[0], c.node.attrs.i("tokens"),
-                        c.out[0]);
+                        c.out[0], c.ld_out(0));
 }
 
 void run_gather_rows(const Call& c) {
@@ -151,9 +151,16 @@ std::vector<Entry> row_entries() {
        .gaps_out = 0b11},
       {&op::embed_layer_norm, run_embed_layer_norm},
       {.op = &op::dropout, .run = run_dropout, .may_overwrite = {{0, 0}}, .gaps_in = 0b1, .gaps_out = 0b1},
-      {&op::rotary, run_rotary, rotary_workspace},
-      {&op::segment_mean, run_segment_mean, segment_mean_workspace},
-      {&op::segment_mean_bwd, run_segment_mean_bwd},
+      {.op = &op::rotary,
+       .run = run_rotary,
+       .workspace_bytes = rotary_workspace,
+       .gaps_in = 0b1,
+       .gaps_out = 0b1},
+      {.op = &op::segment_mean,
+       .run = run_segment_mean,
+       .workspace_bytes = segment_mean_workspace,
+       .gaps_in = 0b1},
+      {.op = &op::segment_mean_bwd, .run = run_segment_mean_bwd, .gaps_out = 0b1},
       {.op = &op::gather_rows, .run = run_gather_rows, .gaps_in = 0b1, .gaps_out = 0b1},
       {.op = &op::scatter_add_rows,
        .run = run_scatter_add_rows,

@@ -232,7 +232,7 @@ void Rows::column_sums(DType t, Size s, const void* x, float* sums, void* worksp
   const int64_t blocks = row_blocks(s.rows);
   float* partial = static_cast<float*>(workspace);
   for_blocks(pool_, s, [&](int64_t b, int64_t begin, int64_t end) {
-    of(kernels_, t).column_sums(begin, end, s.cols, x, partial + b * s.cols);
+    of(kernels_, t).column_sums(begin, end, s.cols, s.ld, x, partial + b * s.cols);
   });
   for_shares(pool_, s.cols, blocks, kSumsOfALine, [&](int64_t begin, int64_t end) {
     kernels_.sum_blocks(begin, end, s.cols, blocks, partial, sums);
@@ -258,13 +258,16 @@ void Rows::relu_bwd(DType t, Size s, const void* dy, const void* y, void* dx) co
 void Rows::tanh_bwd(DType t, Size s, const void* dy, const void* y, void* dx) const {
   binary(pool_, of(kernels_, t).tanh_bwd, t, s, dy, y, dx);
 }
-void Rows::geglu(DType t, Size s, const void* x, void* y) const {
+void Rows::geglu(DType t, Size s, const void* x, void* y, int64_t x_ld) const {
+  const int64_t ld = x_ld == 0 ? 2 * s.cols : x_ld;
   for_shares(pool_, s.rows, s.cols, 1,
-             [&](int64_t begin, int64_t end) { of(kernels_, t).geglu(begin, end, s.cols, x, y); });
+             [&](int64_t begin, int64_t end) { of(kernels_, t).geglu(begin, end, s.cols, s.ld, ld, x, y); });
 }
-void Rows::geglu_bwd(DType t, Size s, const void* dy, const void* x, void* dx) const {
-  for_shares(pool_, s.rows, s.cols, 1,
-             [&](int64_t begin, int64_t end) { of(kernels_, t).geglu_bwd(begin, end, s.cols, dy, x, dx); });
+void Rows::geglu_bwd(DType t, Size s, const void* dy, const void* x, void* dx, int64_t x_ld) const {
+  const int64_t ld = x_ld == 0 ? 2 * s.cols : x_ld;
+  for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
+    of(kernels_, t).geglu_bwd(begin, end, s.cols, s.ld, ld, dy, x, dx);
+  });
 }
 void Rows::add(DType t, Size s, const void* a, const void* b, void* y) const {
   binary(pool_, of(kernels_, t).add, t, s, a, b, y);

@@ -24,7 +24,7 @@ const RowKernels& row_kernels(Isa isa);
 class Rows {
  public:
   /// Of every matrix of a call that has as many rows and columns; `ld`: elements from row to row, for those
-  /// in storage `t`.  geglu, rotary, segment_mean, column_sums and losses take dense ones alone.
+  /// in storage `t`.  Losses take dense ones alone.
   struct Size {
     int64_t rows, cols, ld;
     Size(int64_t m, int64_t n) : Size(m, n, n) {}
@@ -74,9 +74,10 @@ class Rows {
   void relu_bwd(DType t, Size s, const void* dy, const void* y, void* dx) const;
   void tanh(DType t, Size s, const void* x, void* y) const;
   void tanh_bwd(DType t, Size s, const void* dy, const void* y, void* dx) const;
-  /// y = gelu(input) · gate; s: shape of y, and dy; x and dx: rows of input and gate behind one another.
-  void geglu(DType t, Size s, const void* x, void* y) const;
-  void geglu_bwd(DType t, Size s, const void* dy, const void* x, void* dx) const;
+  /// y = gelu(input) · gate; s: shape of y, and dy; x and dx: rows of input and gate behind one another,
+  /// `x_ld` elements apart, 0: as many as they have.
+  void geglu(DType t, Size s, const void* x, void* y, int64_t x_ld = 0) const;
+  void geglu_bwd(DType t, Size s, const void* dy, const void* x, void* dx, int64_t x_ld = 0) const;
   void add(DType t, Size s, const void* a, const void* b, void* y) const;
   void mul(DType t, Size s, const void* a, const void* b, void* y) const;
   void scale(DType t, Size s, const void* x, float factor, void* y) const;
@@ -98,11 +99,14 @@ class Rows {
   void rotary(DType t, Size s, const Turn& turn, const void* x, void* y, void* workspace) const;
   static size_t rotary_workspace_bytes(int64_t rows, int64_t half);
 
-  /// y[b]: the mean of the rows of x from cu[b] to before cu[b+1], 0 where there is none.  s: shape of y.
-  void segment_mean(DType t, Size s, const int32_t* cu, const void* x, void* y, void* workspace) const;
+  /// y[b]: the mean of the rows of x from cu[b] to before cu[b+1], 0 where there is none.  s: shape of y; the
+  /// rows of x are `x_ld` elements apart, 0: as many as they have.
+  void segment_mean(DType t, Size s, const int32_t* cu, const void* x, void* y, void* workspace,
+                    int64_t x_ld = 0) const;
   static size_t segment_mean_workspace_bytes(Size s);
-  /// dx: [tokens, s.cols]; 0 behind the last row.  s: shape of dy.
-  void segment_mean_bwd(DType t, Size s, const int32_t* cu, const void* dy, int64_t tokens, void* dx) const;
+  /// dx: [tokens, s.cols], rows `dx_ld` apart as above; 0 behind the last row.  s: shape of dy.
+  void segment_mean_bwd(DType t, Size s, const int32_t* cu, const void* dy, int64_t tokens, void* dx,
+                        int64_t dx_ld = 0) const;
 
   /// y[i] = table[ids[i]]; s: shape of y.  Every id must be a row of the table, whose rows are `table_ld`
   /// elements apart, 0: as many as they have.

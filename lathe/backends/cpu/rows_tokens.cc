@@ -33,7 +33,7 @@ void Rows::rotary(DType t, Size s, const Turn& turn, const void* x, void* y, voi
   const StorageKernels& kernels = of(kernels_, t);
   for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t line = (by_position ? turn.positions[row] : row) * half, first = row * s.cols;
+      const int64_t line = (by_position ? turn.positions[row] : row) * half, first = row * s.ld;
       for (int64_t piece = 0; piece < turn.turned; ++piece) {
         const int64_t place = first + piece * 2 * half;
         kernels.rotate(half, cosines + line, sines + line, at(x, place, t), at(y, place, t));
@@ -49,12 +49,14 @@ size_t Rows::segment_mean_workspace_bytes(Size s) {
   return static_cast<size_t>(s.rows * s.cols) * sizeof(float);
 }
 
-void Rows::segment_mean(DType t, Size s, const int32_t* cu, const void* x, void* y, void* workspace) const {
+void Rows::segment_mean(DType t, Size s, const int32_t* cu, const void* x, void* y, void* workspace,
+                        int64_t x_ld) const {
+  const int64_t ld = x_ld == 0 ? s.cols : x_ld;
   const int64_t each = s.rows == 0 ? 0 : cu[s.rows] / s.rows * s.cols;
   for_shares(pool_, s.rows, each, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       float* sums = static_cast<float*>(workspace) + b * s.cols;
-      of(kernels_, t).column_sums(cu[b], cu[b + 1], s.cols, x, sums);
+      of(kernels_, t).column_sums(cu[b], cu[b + 1], s.cols, ld, x, sums);
       const float share = 1.f / static_cast<float>(std::max(1, cu[b + 1] - cu[b]));
       kernels_.f32.scale(s.cols, sums, share, sums);
       convert(kernels_, DType::f32, t, s.cols, sums, at(y, b * s.cols, t));
@@ -62,16 +64,17 @@ void Rows::segment_mean(DType t, Size s, const int32_t* cu, const void* x, void*
   });
 }
 
-void Rows::segment_mean_bwd(DType t, Size s, const int32_t* cu, const void* dy, int64_t tokens,
-                            void* dx) const {
+void Rows::segment_mean_bwd(DType t, Size s, const int32_t* cu, const void* dy, int64_t tokens, void* dx,
+                            int64_t dx_ld) const {
+  const int64_t ld = dx_ld == 0 ? s.cols : dx_ld;
   const size_t row_bytes = static_cast<size_t>(s.cols) * size_of(t);
   for (int64_t b = 0; b < s.rows; ++b) {
     if (cu[b] == cu[b + 1]) continue;
-    std::byte* first = at(dx, cu[b] * s.cols, t);
+    std::byte* first = at(dx, cu[b] * ld, t);
     of(kernels_, t).scale(s.cols, at(dy, b * s.cols, t), 1.f / static_cast<float>(cu[b + 1] - cu[b]), first);
-    for (int64_t n = cu[b] + 1; n < cu[b + 1]; ++n) std::memcpy(at(dx, n * s.cols, t), first, row_bytes);
+    for (int64_t n = cu[b] + 1; n < cu[b + 1]; ++n) std::memcpy(at(dx, n * ld, t), first, row_bytes);
   }
-  std::memset(at(dx, cu[s.rows] * s.cols, t), 0, static_cast<size_t>(tokens - cu[s.rows]) * row_bytes);
+  for (int64_t n = cu[s.rows]; n < tokens; ++n) std::memset(at(dx, n * ld, t), 0, row_bytes);
 }
 
 }  // namespace lathe::cpu

@@ -29,7 +29,7 @@ struct StorageKernels {
   void (*layer_norm_bwd)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* dy, const void* x,
                          const float* gamma, const float* mean, const float* rstd, void* dx, float* dgamma,
                          float* dbeta);
-  void (*column_sums)(int64_t begin, int64_t end, int64_t cols, const void* x, float* sums);
+  void (*column_sums)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* x, float* sums);
   void (*gelu)(int64_t n, const void* x, void* y);
   void (*gelu_cold)(int64_t n, const void* x, void* y);  ///< y may be written past the caches, until `fence`
   void (*relu)(int64_t n, const void* x, void* y);
@@ -37,9 +37,10 @@ struct StorageKernels {
   void (*gelu_bwd)(int64_t n, const void* dy, const void* x, void* dx);
   void (*relu_bwd)(int64_t n, const void* dy, const void* y, void* dx);
   void (*tanh_bwd)(int64_t n, const void* dy, const void* y, void* dx);
-  /// y, dy: rows of `cols`; x, dx: rows of twice as many.
-  void (*geglu)(int64_t begin, int64_t end, int64_t cols, const void* x, void* y);
-  void (*geglu_bwd)(int64_t begin, int64_t end, int64_t cols, const void* dy, const void* x, void* dx);
+  /// y, dy: rows of `cols`; x, dx: rows of twice as many, `x_ld` from each other.
+  void (*geglu)(int64_t begin, int64_t end, int64_t cols, int64_t ld, int64_t x_ld, const void* x, void* y);
+  void (*geglu_bwd)(int64_t begin, int64_t end, int64_t cols, int64_t ld, int64_t x_ld, const void* dy,
+                    const void* x, void* dx);
   /// cosines, sines: [half]; x, y: [2 · half].
   void (*rotate)(int64_t half, const float* cosines, const float* sines, const void* x, void* y);
   void (*add)(int64_t n, const void* a, const void* b, void* y);

@@ -67,10 +67,10 @@ void layer_norm_bwd(int64_t begin, int64_t end, int64_t cols, int64_t ld, const 
 }
 
 template <typename T>
-void column_sums(int64_t begin, int64_t end, int64_t cols, const void* xs, float* sums) {
+void column_sums(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* xs, float* sums) {
   for (int64_t i = 0; i < cols; ++i) sums[i] = 0;
   for (int64_t row = begin; row < end; ++row) {
-    const T* x = static_cast<const T*>(xs) + row * cols;
+    const T* x = static_cast<const T*>(xs) + row * ld;
     for_vectors(cols, [&](int64_t i, auto w) { store(sums + i, load(sums + i, w) + load(x + i, w), w); });
   }
 }
