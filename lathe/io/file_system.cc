@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
@@ -75,6 +76,29 @@ class Descriptor {
  private:
   int fd_;
 };
+
+/// N where the path, or what it links to, is /dev/fd/N, a stream that this process has open; else −1.  Opened
+/// by that name a file would be open anew: from its beginning, cut off, and for writing though the stream is
+/// for reading.
+int stream_of(const stdfs::path& path) {
+  constexpr int kMostLinks = 8;
+  std::error_code ignored;
+  const stdfs::path streams = stdfs::canonical("/dev/fd", ignored);
+  stdfs::path at = path;
+  for (int links = 0; links < kMostLinks && !streams.empty(); ++links) {
+    const stdfs::path folder = at.has_parent_path() ? at.parent_path() : ".";
+    if (stdfs::canonical(folder, ignored) == streams) {
+      const std::string name = at.filename();
+      int number = -1;
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+      return error == std::errc() && end == name.data() + name.size() ? number : -1;
+    }
+    const stdfs::path link = stdfs::read_symlink(at, ignored);
+    if (link.empty()) break;
+    at = folder / link;
+  }
+  return -1;
+}
 
 class RealFile : public WritableFile {
  public:
@@ -156,7 +180,9 @@ class RealFileSystem : public FileSystem {
   }
 
   Result<std::unique_ptr<WritableFile>> create(const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const int stream = stream_of(path);
+    const int fd = stream >= 0 ? ::fcntl(stream, F_DUPFD_CLOEXEC, 0)
+                               : ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return failure("create", path, errno);
     return std::unique_ptr<WritableFile>(new RealFile(path, fd));
   }
@@ -227,9 +253,7 @@ class RealFileSystem : public FileSystem {
     std::error_code ignored;
     const stdfs::file_status there = stdfs::status(path, ignored);
     if (stdfs::exists(there) && stdfs::is_other(there)) return true;
-    if (stdfs::read_symlink(path, ignored).string().starts_with("/proc/")) return true;
-    const std::string folder = stdfs::canonical(parent_folder(path), ignored).string();
-    return folder.starts_with("/proc/") || folder == "/dev/fd";
+    return stream_of(path) >= 0 || stdfs::read_symlink(path, ignored).string().starts_with("/proc/");
   }
 
   bool is_writable(const std::string& path) override {

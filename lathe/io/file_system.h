@@ -70,7 +70,7 @@ class FileSystem {
   virtual bool exists(const std::string& path) = 0;
   virtual bool is_directory(const std::string& path) = 0;
   /// A device, a pipe or the like, links followed: neither a file nor a folder.  Also a link into /proc, as
-  /// /dev/stdout is one, and what lies there or in /dev/fd.
+  /// /dev/stdout is one, and /dev/fd/N: what this process has open is written on with, as it was opened.
   virtual bool is_special(const std::string& path) = 0;
   /// Whether a file can be written at, or a folder made at, `path` as far as permissions tell; asks the
   /// nearest folder that exists.

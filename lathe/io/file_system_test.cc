@@ -89,6 +89,24 @@ TEST(FileSystem, AStreamOfTheProcessIsWrittenInPlace) {
   EXPECT_EQ(fs.list(folder.path()).value(), std::vector<std::string>{"file"});
 }
 
+// As in --html /dev/fd/3 with 3< file, also as root, and in --html /dev/stdout behind what was printed.
+TEST(FileSystem, AStreamOfTheProcessIsWrittenAsItWasOpened) {
+  if (!std::filesystem::exists("/dev/fd")) GTEST_SKIP() << "no /dev/fd";
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  const std::string file = folder / "file", link = folder / "link";
+  const int written = open(file.c_str(), O_WRONLY | O_CREAT, 0600), read_only = open(file.c_str(), O_RDONLY);
+  ASSERT_EQ(write(written, "before, ", 8), 8);
+  std::filesystem::create_symlink("/dev/fd/" + std::to_string(written), link);
+  EXPECT_EQ(fs.write_atomic("/dev/fd/" + std::to_string(written), "content").message(), "");
+  EXPECT_EQ(fs.write_atomic(link, ", more").message(), "");
+  EXPECT_EQ(fs.write_atomic("/dev/fd/" + std::to_string(read_only), "lost").code(), ErrorCode::kIo);
+  close(written);
+  close(read_only);
+  EXPECT_FALSE(fs.write_atomic("/dev/fd/" + std::to_string(written), "nowhere").ok());
+  EXPECT_EQ(fs.read(file).value(), "before, content, more");
+}
+
 TEST(FileSystem, MappedBytesOutliveTheResultThatGaveThem) {
   const TestFolder folder;
   FileSystem& fs = real_file_system();
