@@ -1,6 +1,7 @@
 #include "lathe/backends/cpu/gemm.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lathe/backends/cpu/gemm_kernel.h"
 #include "lathe/backends/cpu/gemm_packing.h"
@@ -73,17 +74,46 @@ class PackedBefore {
   Pieces a_, b_;
 };
 
+// Panels of an operand, from panel `begin` on.
+struct Panels {
+  const char* data;
+  int64_t begin;
+  int64_t panel_bytes, k_bytes;   // from panel to panel, and of one k
+  int64_t row_bytes, step_bytes;  // of a: as in GemmTile
+
+  const char* at(int64_t panel, int64_t k) const {
+    return data + (panel - begin) * panel_bytes + k * k_bytes;
+  }
+};
+
 // The products of one thread.  a, b: packed before; own: memory of this thread alone.
+//
+// Between two tiles a core multiplies nothing, so what is the same for all of them is worked out before.
 class Work {
  public:
   Work(const Plan& plan, const char* a, const char* b, char* own)
       : p_(plan),
         kernel_(plan.kernel),
         g_(plan.g),
-        a_(a),
-        b_(b),
         block_(own),
-        scratch_(reinterpret_cast<float*>(own + plan.block_bytes)) {}
+        scratch_(reinterpret_cast<float*>(own + plan.block_bytes)),
+        element_bytes_(plan.element_bytes()),
+        c_bytes_(static_cast<int64_t>(size_of(plan.g.c_type))) {
+    const int64_t a_width = p_.mr * element_bytes_, b_width = kernel_.nr * element_bytes_;
+    const int64_t row = g_.lda * element_bytes_, group = kernel_.a_group * element_bytes_;
+    rows_ = {static_cast<const char*>(g_.a), 0, p_.mr * row, element_bytes_, row, group};
+    a_ = {a, p_.first_packed, p_.k_padded * a_width, a_width, group, kernel_.a_group * a_width};
+    b_ = {b, 0, p_.k_padded * b_width, b_width, 0, 0};
+    if (p_.stays_own) own_panels().data = own;
+    tile_.addend_row_bytes = g_.ldc * c_bytes_;
+    for (GemmStore& s : stores_) {
+      s.acc_ld = kernel_.nr;
+      s.c_type = kernel_type(g_.c_type);
+      s.ldc = g_.ldc;
+      s.lanes = lanes_;
+      s.streams = g_.c_streams || (g_.c_cold && kernel_.outruns_stores);
+    }
+  }
 
   void begin() {
     if (kernel_.begin != nullptr) kernel_.begin();
@@ -94,24 +124,34 @@ class Work {
   }
   /// Stores what is summed.
   void finish() {
-    if (waiting_) kernel_.store(&waiting_store_);
-    waiting_ = false;
+    if (waiting_ != nullptr) kernel_.store(waiting_);
+    waiting_ = nullptr;
   }
 
   void block(const Block& block) {
     const Share stays = block.stays, streams = block.streams;
+    if (stays.begin == stays.end) return;
     const SourceRows source =
         p_.stays_own ? rows_of(packing_of_block(), block.next, {0, p_.k_padded}) : SourceRows{};
+    if (p_.stays_own) own_panels().begin = stays.begin;
+    // Each tile fetches its part of the panel that streams past the block next.
+    const int64_t panel = (p_.a_stays ? kernel_.nr : p_.mr) * p_.k_block * element_bytes_;
+    const int64_t part = ceil_div(ceil_div(panel, kLine), stays.end - stays.begin) * kLine;
     const int64_t tiles = p_.k_blocks * (streams.end - streams.begin) * (stays.end - stays.begin);
     int64_t tile_index = block.turn * tiles;
     const int64_t first = slot_;
     for (int64_t k = 0; k < p_.k_padded; k += p_.k_block) {
       if (p_.stays_own) hold(stays, k, block.turn == 0 && g_.a_sums != nullptr && p_.a_stays);
       if (p_.k_blocks > 1) slot_ = first;
+      tile_.k = std::min(p_.k_block, p_.k_padded - k);
       for (long stream = streams.begin; stream < streams.end; ++stream)
-        for (long stay = stays.begin; stay < stays.end; ++stay, ++tile_index)
-          tile(p_.a_stays ? stay : stream, p_.a_stays ? stream : stay, k, stays,
-               source.fetch(tile_index, tiles * block.turns));
+        for (long stay = stays.begin; stay < stays.end; ++stay, ++tile_index) {
+          const int64_t begin = std::min((stay - stays.begin) * part, panel);
+          tile_.next_bytes = std::min(part, panel - begin);
+          if (p_.stays_own) tile_.source = source.fetch(tile_index, tiles * block.turns);
+          const auto [i, j] = p_.a_stays ? std::pair{stay, stream} : std::pair{stream, stay};
+          tile(i, j, k, panel + begin);
+        }
     }
   }
 
@@ -131,88 +171,67 @@ class Work {
     }
   }
 
+  Panels& own_panels() { return p_.a_stays ? a_ : b_; }
   Packing packing_of_block() const { return p_.a_stays ? p_.packing_of_a(block_) : p_.packing_of_b(block_); }
 
-  /// Where panel i of an operand lies: in the block that stays, or where it was packed before.
-  const char* panel_at(bool of_a, int64_t i, int64_t k, Share stays) const {
-    const int64_t width = (of_a ? p_.mr : kernel_.nr) * p_.element_bytes();
-    const bool own = of_a ? p_.a_own() : p_.b_own();
-    const char* base = own ? block_ : of_a ? a_ : b_;
-    const int64_t first = own ? stays.begin : of_a ? p_.first_packed : 0;
-    return base + ((i - first) * p_.k_padded + k) * width;
-  }
-
+  /// `next`: where what is to be fetched begins, behind what this tile reads of the operand that streams.
   /// Tiles take slots in turn, so that the one before keeps its own until this one has stored it.
-  void tile(int64_t i, int64_t j, int64_t k, Share stays, const GemmFetch& source) {
-    const int64_t bytes = p_.element_bytes();
+  void tile(int64_t i, int64_t j, int64_t k, int64_t next) {
+    GemmTile& t = tile_;
     const bool last = k + p_.k_block >= p_.k_padded;
-    float* acc = scratch_ + slot_ * kernel_.mr * kernel_.nr;
-    const GemmStore store = store_of(i, j, acc);
-    GemmTile t;
-    if (i < p_.first_packed) {
-      t.a = static_cast<const char*>(g_.a) + (i * p_.mr * g_.lda + k) * bytes;
-      t.a_row_bytes = g_.lda * bytes;
-      t.a_step_bytes = kernel_.a_group * bytes;
-    } else {
-      t.a = panel_at(true, i, k, stays);
-      t.a_row_bytes = kernel_.a_group * bytes;
-      t.a_step_bytes = kernel_.a_group * p_.mr * bytes;
-    }
-    t.b = panel_at(false, j, k, stays);
-    t.k = std::min(p_.k_block, p_.k_padded - k);
-    t.acc = acc;
+    const Panels& a = i < p_.first_packed ? rows_ : a_;
+    t.a = a.at(i, k);
+    t.a_row_bytes = a.row_bytes;
+    t.a_step_bytes = a.step_bytes;
+    t.b = b_.at(j, k);
+    t.next = static_cast<const char*>(p_.a_stays ? t.b : t.a) + next;
+    t.acc = scratch_ + slot_ * kernel_.mr * kernel_.nr;
     t.rows = static_cast<int>(std::min<int64_t>(p_.mr, g_.m - i * p_.mr));
     t.accumulate = k > 0;
-    t.finish = waiting_ ? &waiting_store_ : nullptr;
-    // This tile's part of the panel that streams past its block next: the same one's next k, or the next one.
-    const int64_t panel_bytes = (p_.a_stays ? kernel_.nr : p_.mr) * p_.k_block * bytes;
-    const Share part = share(panel_bytes / kLine, static_cast<int>((p_.a_stays ? i : j) - stays.begin),
-                             static_cast<int>(stays.end - stays.begin));
-    t.next = static_cast<const char*>(p_.a_stays ? t.b : t.a) + panel_bytes + part.begin * kLine;
-    t.next_bytes = (part.end - part.begin) * kLine;
-    t.source = source;
-    t.addend = last ? static_cast<const char*>(store.addend) : nullptr;
-    t.addend_row_bytes = g_.ldc * static_cast<int64_t>(size_of(g_.c_type));
-    kernel_.tile(&t);
-    waiting_ = last;
-    waiting_store_ = store;
+    t.finish = waiting_;
+    t.addend = nullptr;
     if (++slot_ == p_.tiles_waiting) slot_ = 0;
+    if (!last) {
+      kernel_.tile(&t);
+      waiting_ = nullptr;
+      return;
+    }
+    GemmStore& store = stores_[waiting_ == &stores_[0] ? 1 : 0];
+    place(store, i, j);
+    t.addend = static_cast<const char*>(store.addend);
+    kernel_.tile(&t);
+    waiting_ = &store;
   }
 
-  GemmStore store_of(int64_t i, int64_t j, const float* acc) {
-    const int64_t row = i * p_.mr, column = j * kernel_.nr;
-    GemmStore s;
-    s.acc = acc;
-    s.acc_ld = kernel_.nr;
-    s.rows = static_cast<int>(std::min<int64_t>(p_.mr, g_.m - row));
+  /// Where the sums of tile_ are stored.
+  void place(GemmStore& s, int64_t i, int64_t j) const {
+    const int64_t row = i * p_.mr, column = j * kernel_.nr, offset = (row * g_.ldc + column) * c_bytes_;
+    s.acc = tile_.acc;
+    s.rows = tile_.rows;
     s.cols = static_cast<int>(std::min<int64_t>(kernel_.nr, g_.n - column));
-    s.c_type = kernel_type(g_.c_type);
-    const int64_t offset = (row * g_.ldc + column) * static_cast<int64_t>(size_of(g_.c_type));
     s.c = static_cast<char*>(g_.c) + offset;
-    s.ldc = g_.ldc;
     s.bias = g_.bias == nullptr ? nullptr : g_.bias + column;
     s.addend = g_.addend == nullptr ? nullptr : static_cast<const char*>(g_.addend) + offset;
     s.squares = g_.squares == nullptr ? nullptr : g_.squares + i * p_.n_panels + j;
-    s.lanes = lanes_;
-    s.streams = g_.c_streams || (g_.c_cold && kernel_.outruns_stores);
-    s.row_scale = g_.integers ? g_.scales.rows + row : nullptr;
-    s.column_scale = g_.integers ? g_.scales.columns + column : nullptr;
-    s.column_offset = g_.integers ? g_.scales.offsets + column : nullptr;
-    return s;
+    if (!g_.integers) return;
+    s.row_scale = g_.scales.rows + row;
+    s.column_scale = g_.scales.columns + column;
+    s.column_offset = g_.scales.offsets + column;
   }
 
   const Plan& p_;
   const GemmKernel& kernel_;
   const Gemm& g_;
-  const char* a_;
-  const char* b_;
   char* block_;
   float* scratch_;
-  Share held_{0, 0};  // the panels that block_ holds
-  long held_k_ = 0;   // and how many k of them
+  const int64_t element_bytes_, c_bytes_;
+  Panels rows_, a_, b_;  // rows of a in place; what is packed
+  Share held_{0, 0};     // the panels that block_ holds
+  long held_k_ = 0;      // and how many k of them
   int64_t slot_ = 0;
-  bool waiting_ = false;  // the sums of waiting_store_ are complete and not stored
-  GemmStore waiting_store_{};
+  GemmTile tile_{};
+  GemmStore stores_[2] = {};
+  const GemmStore* waiting_ = nullptr;  // the one of stores_ whose sums are complete, but not stored
   alignas(kLine) float lanes_[kLine / sizeof(float)];  // GemmStore::lanes
 };
 
