@@ -2,19 +2,21 @@
 """The same work in Lathe and in PyTorch, in turns, on the same threads, and the ratios of their times.
 
     against_torch.py [--lathe build/lathe] [--threads N] [--rounds 10] [--cases step,infer,mlp]
-                     [--step_batches 8,32] [--json]
+                     [--step_batches 8,32] [--step_dtypes bf16,fp32] [--json]
 
 Run it in a Python with torch and transformers. Each round times Lathe (one process of `lathe bench`, its median of
 three calls after its warm-up) and then PyTorch (the median of three calls, warmed up before the first round); the table
 holds medians over the rounds, of the ratios too, and the quartiles of the ratios. PyTorch is eager, as the Trainer runs
-it: a step is forward under autocast, backward, clipping and fused AdamW with dropout on; inference has padding and a
-mask, with weights cast to bf16 once, which is faster than autocast. Both get the same lengths and token ids.
+it: a step is forward under autocast, backward, clipping and fused AdamW with dropout on, in fp16 with the loss scaled;
+inference has padding and a mask, with weights cast to bf16 once, which is faster than autocast. Both get the same
+lengths and token ids.
 
 Peak memory and the time from start to the first finished step are those of a process of its own.
 """
 import argparse
 import contextlib
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
@@ -24,7 +26,7 @@ import sys
 import time
 
 CALLS = 3  # of each side in a round
-STEPS = [(8, 128, "bf16"), (8, 128, "fp32"), (32, 128, "bf16"), (32, 128, "fp32")]
+BATCHES, SEQ, DTYPES = (8, 32), 128, ("bf16", "fp16", "fp32")
 TEXTS = [1, 8, 64]
 
 
@@ -45,13 +47,16 @@ def torch_step(torch, batch, seq, dtype):
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
     ids, mask = token_ids(torch, [seq] * batch, model.config.vocab_size)
     labels = torch.arange(batch) % 2
+    scaler = torch.amp.GradScaler("cpu", enabled=dtype == "fp16")  # does nothing where it is not enabled
 
     def step():
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16"):
+        with torch.autocast("cpu", dtype=torch.float16 if dtype == "fp16" else torch.bfloat16, enabled=dtype != "fp32"):
             loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
-        loss.backward()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
         optimizer.zero_grad(set_to_none=True)
 
     return step
@@ -153,13 +158,12 @@ class Comparison:
               flush=True)
 
     def steps(self):
-        for batch, seq, dtype in STEPS:
-            if str(batch) not in self.options.step_batches.split(","):
-                continue
-            name = f"step {batch} x {seq} {dtype}"
-            rows = self.in_turns(name, ["step", "--model", "bert-base", "--batch", batch, "--seq", seq, "--dtype", dtype],
+        batches, dtypes = (chosen.split(",") for chosen in (self.options.step_batches, self.options.step_dtypes))
+        for batch, dtype in itertools.product(batches, dtypes):
+            name = f"step {batch} x {SEQ} {dtype}"
+            rows = self.in_turns(name, ["step", "--model", "bert-base", "--batch", batch, "--seq", SEQ, "--dtype", dtype],
                                  lambda row: torch_step(self.torch, row["batch"], row["seq"], row["dtype"]))
-            alone = self.alone(batch, seq, dtype)
+            alone = self.alone(batch, SEQ, dtype)
             self.add(f"{name}, start to first", "ms", statistics.median(row["first_step_ms"] for row in rows),
                      alone["first_step_ms"])
             if alone["peak_memory_bytes"] and rows[0]["peak_memory_bytes"]:
@@ -189,11 +193,14 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=10, help="turns of each case")
     parser.add_argument("--cases", default="step,infer,mlp", help="which, parted by commas")
     parser.add_argument("--step_batches", default="8,32", help="rows of the steps, parted by commas")
+    parser.add_argument("--step_dtypes", default="bf16,fp32", help="of the steps, parted by commas: bf16, fp16, fp32")
     parser.add_argument("--json", action="store_true", help="JSON lines instead of a table")
     options = parser.parse_args()
     unknown = set(options.cases.split(",")) - {"step", "infer", "mlp"}
-    if set(options.step_batches.split(",")) - {str(batch) for batch, *_ in STEPS}:
+    if set(options.step_batches.split(",")) - set(map(str, BATCHES)):
         parser.error(f"found {options.step_batches}; wants steps of 8 rows, of 32, or of both")
+    if set(options.step_dtypes.split(",")) - set(DTYPES):
+        parser.error(f"found {options.step_dtypes}; wants steps in {', '.join(DTYPES)}")
     if unknown or options.rounds < 1:
         parser.error(f"found {', '.join(sorted(unknown)) or options.rounds}; wants cases among step, infer, mlp and at "
                      "least one round")
