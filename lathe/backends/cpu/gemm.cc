@@ -114,6 +114,8 @@ class Work {
       s.streams = g_.c_streams || (g_.c_cold && kernel_.outruns_stores);
     }
   }
+  Work(const Work&) = delete;  // stores_ points into it
+  Work& operator=(const Work&) = delete;
 
   void begin() {
     if (kernel_.begin != nullptr) kernel_.begin();
