@@ -39,6 +39,13 @@ bool meet(const Touched& a, const Touched& b) {
       a, [&](const auto& x) { return std::ranges::any_of(b, [&](const auto& y) { return meets(x, y); }); });
 }
 
+Touched untouched(std::span<const Touched> calls, std::span<const std::byte> memory) {
+  Touched left{memory};
+  for (const Touched& call : calls)
+    for (const auto& other : call) left = without(left, other);
+  return left;
+}
+
 bool is_cold(std::span<const Touched> calls, size_t at, std::span<const std::byte> memory) {
   Touched left{memory};  // not touched since
   size_t since = 0;

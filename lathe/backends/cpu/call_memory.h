@@ -11,6 +11,9 @@ using Touched = std::vector<std::span<const std::byte>>;
 /// Whether a byte is in both.
 bool meet(const Touched& a, const Touched& b);
 
+/// What of `memory` none of the calls touches.
+Touched untouched(std::span<const Touched> calls, std::span<const std::byte> memory);
+
 /// For a list of calls that runs again and again: whether the larger part of `memory`, which call `at`
 /// writes, has left the caches by then.  A store to such memory first reads what it overwrites, unless it
 /// goes past the caches. A byte has left them when the calls behind the last one that touched it touch 64 MB,

@@ -54,6 +54,18 @@ TEST(ColdMemory, WhatNoOtherCallTouchesIsJudgedByTheWholeList) {
   EXPECT_FALSE(is_cold(std::vector<Touched>{{at(0, 100)}}, 0, at(0, 100)));  // nothing else runs
 }
 
+TEST(Untouched, IsWhatLiesInNoOperand) {
+  const std::vector<Touched> calls = {{at(0, 4), at(20, 4)}, {at(10, 2)}, {at(30, 5)}};
+  const Touched left = untouched(calls, at(2, 30));
+  ASSERT_EQ(left.size(), 3u);
+  for (const auto& [part, wanted] :
+       {std::pair{left[0], at(4, 6)}, {left[1], at(12, 8)}, {left[2], at(24, 6)}}) {
+    EXPECT_EQ(part.data(), wanted.data());
+    EXPECT_EQ(part.size(), wanted.size());
+  }
+  EXPECT_TRUE(untouched(calls, at(20, 4)).empty());
+}
+
 using Calls = std::vector<size_t>;
 
 TEST(MadeOf, FindsTheCallsThatWroteItLast) {

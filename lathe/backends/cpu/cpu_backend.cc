@@ -156,10 +156,7 @@ class CpuExecutable : public Executable {
  private:
   void find_cold() {
     std::vector<Touched> touched;
-    for (const Step& step : calls_) {
-      Touched& mine = touched.emplace_back(inputs_of(step.call));
-      for (const auto& out : outputs_of(step.call)) mine.push_back(out);
-    }
+    for (const Step& step : calls_) touched.push_back(touched_by(step.call));
     for (size_t i = 0; i < calls_.size(); ++i) {
       Call& c = calls_[i].call;
       if (!c.out.empty() && c.out[0] != nullptr)
@@ -167,6 +164,11 @@ class CpuExecutable : public Executable {
     }
   }
 
+  static Touched touched_by(const Call& c) {
+    Touched memory = inputs_of(c);
+    for (const auto& out : outputs_of(c)) memory.push_back(out);
+    return memory;
+  }
   static Touched inputs_of(const Call& c) { return memory_of(c.program, c.node.in, c.in, c.in_ld); }
   static Touched outputs_of(const Call& c) { return memory_of(c.program, c.node.out, c.out, c.out_ld); }
   static Touched memory_of(const Program& program, const std::vector<int>& ids,
@@ -205,12 +207,20 @@ class CpuExecutable : public Executable {
     const Shape& shape = program.type(program.nodes()[static_cast<size_t>(gradient.scatter)].out[0]).shape;
     const auto table = std::make_shared<WrittenRows>();
     *table = {gradient.begin, shape[1], std::vector<uint8_t>(static_cast<size_t>(shape[0]))};
+    std::vector<Touched> others;
+    std::span<const std::byte> memory;
     for (Step& step : calls_) {
       const auto& readers = gradient.readers;
-      if (step.node == gradient.scatter ||
-          std::find(readers.begin(), readers.end(), step.node) != readers.end())
+      const bool writes = step.node == gradient.scatter;
+      if (writes || std::find(readers.begin(), readers.end(), step.node) != readers.end())
         step.call.table = table;
+      else
+        others.push_back(touched_by(step.call));
+      if (writes) memory = {step.call.out[0], table->bytes()};
     }
+    if (!table->is_sparse()) return;
+    for (const auto& part : untouched(others, memory))
+      prefer_small_pages(const_cast<std::byte*>(part.data()), part.size());
   }
 
   /// A norm need not read gradients whose squares were summed where they were computed.

@@ -1,6 +1,7 @@
 #include "lathe/backends/cpu/memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -39,6 +40,17 @@ std::shared_ptr<std::byte> allocate_zeroed(size_t bytes) {
   if (data == nullptr) return nullptr;
   std::memset(data, 0, padded);
   return {data, [](std::byte* p) { std::free(p); }};
+}
+
+void prefer_small_pages(void* begin, size_t bytes) {
+#if defined(MADV_NOHUGEPAGE)
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto first = round_up(reinterpret_cast<uintptr_t>(begin), page);
+  const auto last = (reinterpret_cast<uintptr_t>(begin) + bytes) / page * page;
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_NOHUGEPAGE);  // advice
+#else
+  (void)begin, (void)bytes;
+#endif
 }
 
 void write_zeros(void* to, size_t bytes) {

@@ -1,6 +1,8 @@
 #include "lathe/backends/cpu/packed_weights.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <numeric>
 
 #include "lathe/backends/cpu/gemm_int8.h"
@@ -9,6 +11,12 @@
 
 namespace lathe::cpu {
 namespace {
+
+/// Whether all bits are 0.
+bool is_zero(const float* x, int64_t n) {
+  const size_t bytes = static_cast<size_t>(n) * sizeof(float);
+  return std::bit_cast<uint32_t>(x[0]) == 0 && std::memcmp(x, x + 1, bytes - sizeof(float)) == 0;
+}
 
 // Of an update: enough parts that a thread that is done early takes some over, none too small; rows of a
 // table without a token make many of them empty.
@@ -197,27 +205,33 @@ void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin
   const WrittenRows* const table = arrays.grad.table;
   if (table == nullptr)
     still_.clear();
-  else if (still_.size() != table->written.size() || still_m_ != arrays.m)
+  else if (still_.size() != table->written.size() || still_m_ != arrays.m) {
     still_.assign(table->written.size(), 0);
+    const int64_t at = arrays.grad.element(table->begin);
+    for (float* moments : {arrays.m, arrays.v})
+      if (table->is_sparse()) prefer_small_pages(moments + at, table->bytes());
+  }
   still_m_ = arrays.m;
-  const bool decays = a.lr * a.weight_decay != 0;
+  const float decay = static_cast<float>(1 - a.lr * a.weight_decay);
   const auto update = [&](int64_t from, int64_t to) {
     for_parts(kernels, arrays.grad, from - arrays.origin, to - arrays.origin,
               [&](int64_t at, int64_t n, const float* g, int64_t row) {
                 const auto run = [&](int64_t i, int64_t part, const float* grad) {
-                  return kernels.adamw(part, &a, grad, arrays.param + i, arrays.m + i, arrays.v + i);
+                  kernels.adamw(part, &a, grad, arrays.param + i, arrays.m + i, arrays.v + i);
                 };
-                if (row < 0 || table->is_written(row)) {
-                  run(at, n, g);
-                  if (row >= 0) still_[static_cast<size_t>(row)] = 0;
-                  return;
-                }
-                // No gradient: a row that has never had one stays as it is without weight decay.
+                if (row < 0) return run(at, n, g);
                 uint8_t& is_still = still_[static_cast<size_t>(row)];
-                if (is_still && !decays) return;
-                bool still = n == table->cols;
-                for (int64_t i = 0; i < n; i += kPiece) still &= run(at + i, std::min(kPiece, n - i), kZeros);
-                is_still = still;
+                if (table->is_written(row)) {
+                  is_still = 0;
+                  return run(at, n, g);
+                }
+                // No gradient: a row that has never had one decays, and nothing else.
+                if (!is_still)
+                  is_still = n == table->cols && is_zero(arrays.m + at, n) && is_zero(arrays.v + at, n);
+                if (!is_still)
+                  for (int64_t i = 0; i < n; i += kPiece) run(at + i, std::min(kPiece, n - i), kZeros);
+                else if (decay != 1)
+                  kernels.f32.scale(n, arrays.param + at, decay, arrays.param + at);
               });
   };
   // Where the row of the table begins that an element lies in, so that each is one thread's.

@@ -94,9 +94,9 @@ inline bool all_zero(Uints x) {
   return any == 0;
 }
 
-/// kFetch: what comes 2 KB later is fetched into the first cache.  Returns whether nothing changed.
+/// kFetch: what comes 2 KB later is fetched into the first cache.
 template <bool kFetch>
-bool adamw_part(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v) {
+void adamw_part(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v) {
   constexpr int64_t kAhead = 2048 / sizeof(float);
   const float decay = static_cast<float>(1 - a->lr * a->weight_decay), clip = static_cast<float>(a->clip);
   const float keep1 = static_cast<float>(a->beta1), take1 = static_cast<float>(1 - a->beta1);
@@ -117,37 +117,32 @@ bool adamw_part(int64_t n, const AdamW* a, const float* grad, float* param, floa
   // Rows of an embedding that no batch has touched: g, m and v are zero and stay so, and without decay p
   // stays as well.  They are seen to be zero, and neither p read nor anything written.
   constexpr int64_t kBlock = 8 * kLanes;
-  int64_t i = 0, still = 0;
+  int64_t i = 0;
   if (decay == 1)
     for (; i + kBlock <= n; i += kBlock) {
       Uints bits{};
       for (int64_t j = i; j < i + kBlock; j += kLanes)
         bits |= bits_as<Uints>(load(grad + j)) | bits_as<Uints>(load(m + j)) | bits_as<Uints>(load(v + j));
-      if (all_zero(bits)) {
-        ++still;
-        continue;
-      }
+      if (all_zero(bits)) continue;
       for (int64_t j = i; j < i + kBlock; j += kLanes) update(j, Whole{});
     }
   for_vectors(n - i, [&](int64_t j, auto w) { update(i + j, w); });
-  return still * kBlock == n;
 }
 
 /// Four streams, of which three are written: on some cores the processor's own fetching does not keep up, on
 /// others more of it is in the way.  Each thread finds out which; the results are the same.
-bool adamw(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v) {
+void adamw(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v) {
 #if defined(__x86_64__)
   constexpr int64_t kTurn = 2048;
   constexpr decltype(&adamw_part<true>) kParts[] = {adamw_part<false>, adamw_part<true>};
   thread_local FastestWay<2> fastest;
   int64_t i = 0;
-  bool still = true;
   for (; i + kTurn <= n; i += kTurn)
     fastest.turn([] { return __rdtsc(); },
-                 [&](int way) { still &= kParts[way](kTurn, a, grad + i, param + i, m + i, v + i); });
-  return adamw_part<false>(n - i, a, grad + i, param + i, m + i, v + i) && still;
+                 [&](int way) { kParts[way](kTurn, a, grad + i, param + i, m + i, v + i); });
+  adamw_part<false>(n - i, a, grad + i, param + i, m + i, v + i);
 #else
-  return adamw_part<false>(n, a, grad, param, m, v);
+  adamw_part<false>(n, a, grad, param, m, v);
 #endif
 }
 

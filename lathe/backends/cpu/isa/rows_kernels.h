@@ -74,8 +74,7 @@ struct RowKernels {
   /// out[c] = Σ of partial[b · cols + c] over b < blocks for c in [begin, end), as a balanced tree; partial
   /// is overwritten.
   void (*sum_blocks)(int64_t begin, int64_t end, int64_t cols, int64_t blocks, float* partial, float* out);
-  /// Returns whether nothing changed: gradient, m and v are 0, and there is no decay.
-  bool (*adamw)(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v);
+  void (*adamw)(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v);
   void (*accumulate)(int64_t n, float keep, const float* g, float* total);
   /// log Σ exp(x[i · stride]) over i < n.
   double (*log_sum_exp)(int64_t n, int64_t stride, const float* x);
