@@ -9,6 +9,8 @@
 #include "lathe/app/bench.h"
 #include "lathe/app/bench_data.h"
 #include "lathe/app/bench_work.h"
+#include "lathe/ops/ops.h"
+#include "lathe/train/programs.h"
 
 namespace lathe {
 namespace {
@@ -170,6 +172,39 @@ TEST(BenchWork, OperationsOfBertBase) {
   const double last = 8 * 3 * 768 * 768 + 2.0 * 1024 * 12 * 768;
   EXPECT_EQ(forward_flops(ModelConfig(), lengths, true),
             2 * (before * 11 / 12 + behind + last) + attention * 11 / 12);
+}
+
+// What the ops of a forward pass count, which also has the head's products.
+TEST(BenchWork, OperationsOfEachFamilyAreThoseOfItsProgram) {
+  constexpr int kRows = 3, kLength = 64, kHidden = 48;
+  const std::vector<int> lengths(kRows, kLength);
+  for (const nlohmann::json& own : std::vector<nlohmann::json>{
+           {{"model_type", "bert"}},
+           {{"model_type", "distilbert"},
+            {"dim", kHidden},
+            {"n_layers", 3},
+            {"n_heads", 4},
+            {"hidden_dim", 80}},
+           {{"model_type", "electra"}, {"embedding_size", 16}},
+           {{"model_type", "modernbert"}, {"local_attention", 20}, {"global_attn_every_n_layers", 2}},
+           {{"model_type", "modernbert"}, {"local_attention", 300}, {"classifier_pooling", "mean"}}}) {
+    nlohmann::json json = {{"vocab_size", 100},        {"hidden_size", kHidden},  {"num_hidden_layers", 3},
+                           {"num_attention_heads", 4}, {"intermediate_size", 80}, {"pad_token_id", 0}};
+    json.update(own);
+    SCOPED_TRACE(own.dump());
+    const ModelConfig config = parse_model_config(json, "config.json");
+    const AutoModel model = from_config(config, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+    ProgramOptions options;
+    options.targets = false;
+    const auto program =
+        build_program(*model.model, ProgramKind::kEvaluate, {kRows * kLength, kRows}, 2, options);
+    double counted = 0;
+    for (const Node& node : program->nodes())
+      if (node.op == &op::linear || node.op == &op::attention) counted += node.op->cost(node, *program).flops;
+    const double found = forward_flops(config, lengths, false);
+    EXPECT_LE(found, counted);
+    EXPECT_GE(found, counted - 2 * kRows * kHidden * (kHidden + 2));
+  }
 }
 
 TEST(BenchWork, NewWeightsScatterAsTheConfigurationSays) {

@@ -11,6 +11,8 @@
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/models/family.h"
+#include "lathe/ops/attention.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -171,15 +173,23 @@ PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool l
 }
 
 double forward_flops(const ModelConfig& c, std::span<const int> lengths, bool first_attention) {
-  const double h = static_cast<double>(c.hidden_size), layers = static_cast<double>(c.num_hidden_layers);
-  const double heads = static_cast<double>(c.num_attention_heads);
-  const double projections = 3 * h * h, rest = h * h + 2 * h * static_cast<double>(c.intermediate_size);
+  const bool modern = family_of(c.model_type, c.file).modern;
+  const double h = static_cast<double>(c.hidden_size), heads = static_cast<double>(c.num_attention_heads);
+  const double projections = 3 * h * h;
+  const double behind = h * h + (modern ? 3 : 2) * h * static_cast<double>(c.intermediate_size);
   double flops = 0;
   for (const int length : lengths) {
     const double n = length;
-    const double whole = 2 * projections * n + 4 * n * n * h;  // of a layer, up to its attention
-    const double last = first_attention ? 2 * projections + 4 * n * heads * h : whole;
-    flops += (layers - 1) * whole + last + 2 * rest * ((layers - 1) * n + 1);
+    if (c.embedding_size != c.hidden_size) flops += 2 * n * static_cast<double>(c.embedding_size) * h;
+    for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
+      const bool last = layer + 1 == c.num_hidden_layers;
+      const bool local = modern && c.modern.local[static_cast<size_t>(layer)];
+      if (last && first_attention)
+        flops += 2 * projections + 4 * n * heads * h;
+      else
+        flops += 2 * projections * n + 4 * op::attended_pairs(n, local ? c.modern.window : 0) * h;
+      flops += 2 * behind * (last && !c.modern.mean_pooling ? 1 : n);
+    }
   }
   return flops;
 }

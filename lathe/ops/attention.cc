@@ -1,5 +1,7 @@
 // Attention over packed sequences, all keys of a sequence or those within a window, with dropout of the
 // probabilities, and its backward pass.
+#include "lathe/ops/attention.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -219,14 +221,18 @@ Cost cost(const Node& node, const Program& program) {
   const Type& qkv = program.type(node.in[static_cast<size_t>(in.qkv)]);
   const double rows = static_cast<double>(program.type(node.in[static_cast<size_t>(in.row_ids)]).shape[0]);
   const double tokens = static_cast<double>(qkv.shape[0]), width = static_cast<double>(qkv.shape[1]) / 3;
-  double keys = tokens / std::max(1.0, rows);
-  if (const int64_t window = node.attrs.i("window"); window > 0)
-    keys = std::min(keys, static_cast<double>(2 * window + 1));
-  cost.flops = (node.op == &attention_bwd ? 10 : 4) * tokens * keys * width;
+  const double pairs = rows * attended_pairs(tokens / std::max(1.0, rows), node.attrs.i("window"));
+  cost.flops = (node.op == &attention_bwd ? 10 : 4) * pairs * width;
   return cost;
 }
 
 }  // namespace
+
+double attended_pairs(double tokens, int64_t window) {
+  const double before = static_cast<double>(window);
+  const bool within = 0 < window && before < tokens;
+  return within ? tokens * (2 * before + 1) - before * (before + 1) : tokens * tokens;
+}
 
 double attention_mask(const Attrs& attrs, double row_id, const std::vector<double>& rng, int64_t head,
                       int64_t query, int64_t key) {
