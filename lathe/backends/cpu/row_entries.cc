@@ -154,6 +154,7 @@ std::vector<Entry> row_entries() {
       {.op = &op::rotary,
        .run = run_rotary,
        .workspace_bytes = rotary_workspace,
+       .may_overwrite = {{0, 0}},
        .gaps_in = 0b1,
        .gaps_out = 0b1},
       {.op = &op::segment_mean,

@@ -88,8 +88,8 @@ class Rows {
   /// y = dropout(x) (lathe/core/philox.h).
   void dropout(DType t, Size s, const Dropped& dropped, const void* x, void* y) const;
 
-  /// y = x, of whose rows the first `turned` pieces of 2 · half columns are turned by their positions.
-  /// frequencies: [half]; back: by the negative angle.  positions ≥ 0.
+  /// y = x, which may be in place, of whose rows the first `turned` pieces of 2 · half columns are turned by
+  /// their positions. frequencies: [half]; back: by the negative angle.  positions ≥ 0.
   struct Turn {
     int64_t turned, half;
     const float* frequencies;

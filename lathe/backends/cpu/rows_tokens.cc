@@ -34,10 +34,8 @@ void Rows::rotary(DType t, Size s, const Turn& turn, const void* x, void* y, voi
   for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t line = (by_position ? turn.positions[row] : row) * half, first = row * s.ld;
-      for (int64_t piece = 0; piece < turn.turned; ++piece) {
-        const int64_t place = first + piece * 2 * half;
-        kernels.rotate(half, cosines + line, sines + line, at(x, place, t), at(y, place, t));
-      }
+      kernels.rotate(turn.turned, half, cosines + line, sines + line, at(x, first, t), at(y, first, t));
+      if (x == y) continue;
       const int64_t rest = turn.turned * 2 * half;
       std::memcpy(at(y, first + rest, t), at(x, first + rest, t),
                   static_cast<size_t>(s.cols - rest) * size_of(t));

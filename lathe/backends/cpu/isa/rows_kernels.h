@@ -41,8 +41,9 @@ struct StorageKernels {
   void (*geglu)(int64_t begin, int64_t end, int64_t cols, int64_t ld, int64_t x_ld, const void* x, void* y);
   void (*geglu_bwd)(int64_t begin, int64_t end, int64_t cols, int64_t ld, int64_t x_ld, const void* dy,
                     const void* x, void* dx);
-  /// cosines, sines: [half]; x, y: [2 · half].
-  void (*rotate)(int64_t half, const float* cosines, const float* sines, const void* x, void* y);
+  /// cosines, sines: [half]; x, y: [pieces][2 · half].
+  void (*rotate)(int64_t pieces, int64_t half, const float* cosines, const float* sines, const void* x,
+                 void* y);
   void (*add)(int64_t n, const void* a, const void* b, void* y);
   void (*mul)(int64_t n, const void* a, const void* b, void* y);
   void (*scale)(int64_t n, const void* x, float factor, void* y);

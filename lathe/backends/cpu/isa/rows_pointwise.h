@@ -72,14 +72,17 @@ void geglu_bwd(int64_t begin, int64_t end, int64_t cols, int64_t ld, int64_t x_l
 }
 /// Pairs (x[i], x[half + i]) turned: (a, b) → (a cos − b sin, b cos + a sin).
 template <typename T>
-void rotate(int64_t half, const float* cosines, const float* sines, const void* xs, void* ys) {
-  const T* x = static_cast<const T*>(xs);
-  T* y = static_cast<T*>(ys);
+void rotate(int64_t pieces, int64_t half, const float* cosines, const float* sines, const void* xs,
+            void* ys) {
   for_vectors(half, [&](int64_t i, auto w) {
-    const Floats a = load(x + i, w), b = load(x + half + i, w);
     const Floats c = load(cosines + i, w), s = load(sines + i, w);
-    store(y + i, a * c - b * s, w);
-    store(y + half + i, b * c + a * s, w);
+    const T* x = static_cast<const T*>(xs) + i;
+    T* y = static_cast<T*>(ys) + i;
+    for (int64_t piece = 0; piece < pieces; ++piece, x += 2 * half, y += 2 * half) {
+      const Floats a = load(x, w), b = load(x + half, w);
+      store(y, a * c - b * s, w);
+      store(y + half, b * c + a * s, w);
+    }
   });
 }
 /// NaN stays NaN.
