@@ -219,6 +219,7 @@ class CpuExecutable : public Executable {
       if (writes) memory = {step.call.out[0], table->bytes()};
     }
     if (!table->is_sparse()) return;
+    // Where other results lie as well, products may read them.
     for (const auto& part : untouched(others, memory))
       prefer_small_pages(const_cast<std::byte*>(part.data()), part.size());
   }
