@@ -9,7 +9,7 @@ import time
 import unittest
 
 import command_line as cl
-from ranks import RanksCase, children_of, is_running, mpirun, variables_of, without_mpi
+from ranks import RanksCase, children_of, is_running, mpirun, run_mpirun, start_mpirun, variables_of, without_mpi
 
 BOUND_S = 30  # from a rank's end to the run's
 
@@ -34,9 +34,9 @@ class Mpi(RanksCase):
     def test_a_rank_that_is_killed_is_named_and_leaves_a_whole_checkpoint(self):
         for victim in (0, 1):
             name = f"killed{victim}"
-            run = subprocess.Popen(self.command(2, name, "--num_train_epochs", "5000", "--save_steps", "10",
-                                                "--save_total_limit", "3", launch=mpirun),
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            run = start_mpirun(self.command(2, name, "--num_train_epochs", "5000", "--save_steps", "10",
+                                            "--save_total_limit", "3", launch=mpirun),
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             self.await_checkpoint(name, run)
             ranks, listing = {}, time.monotonic()
             while str(victim) not in ranks:
@@ -68,7 +68,7 @@ class Mpi(RanksCase):
         shell = ' '.join(f"'{w}'" for w in words[words.index(cl.program()):])
         words[words.index(cl.program()):] = ["sh", "-c", shell + " --learning_rate 1e-$((3 + OMPI_COMM_WORLD_RANK))"]
         begin = time.monotonic()
-        result = cl.run(words)
+        result = run_mpirun(words)
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("rank 0 has learning_rate 0.001, rank 1 has 0.0001", result.stderr)
         self.assertLess(time.monotonic() - begin, 2 * BOUND_S)
