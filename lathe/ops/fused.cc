@@ -82,6 +82,15 @@ std::vector<Case> layer_norm_dropout_bwd_cases() {
   return cases;
 }
 
+std::vector<Case> layer_norm_bwd_add_cases() {
+  std::vector<Case> cases;
+  for (int64_t n : {1, 31, 33, 384, 768})
+    cases.push_back({std::to_string(n), {{5, n}, {5, n}, {n}, {5}, {5}, {5, n}}});
+  cases.push_back({"rank 3", {{2, 3, 40}, {2, 3, 40}, {40}, {2, 3}, {2, 3}, {2, 3, 40}}});
+  cases.push_back({"many rows", {{300, 72}, {300, 72}, {72}, {300}, {300}, {300, 72}}});
+  return cases;
+}
+
 /// {rows, k, n} of a linear layer: edges of tiles and panels, a token count that is no multiple.
 const std::vector<Shape> kSizes = {{1, 1, 1},    {1, 32, 2},  {7, 31, 33},   {16, 64, 64},
                                    {33, 65, 17}, {40, 96, 6}, {130, 128, 96}};
@@ -205,6 +214,20 @@ const OpDef layer_norm_dropout_bwd{
     .fuses =
         "dx dgamma dbeta = layer_norm_bwd(dy, x, gamma, mean, rstd); "
         "dd = dropout(dx, sample_ids, positions, rng)",
+};
+
+/// r: the gradient that comes past a layer whose input is normalised, as ModernBERT's are.
+const OpDef layer_norm_bwd_add{
+    .name = "layer_norm_bwd_add",
+    .signature =
+        "dy[..,n] x[..,n]:dy gamma[n]:f32 mean[..]:f32 rstd[..]:f32 r[..,n]:dy -> "
+        "dx[..,n]:dy dgamma[n]:f32 dbeta[n]:f32",
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases = layer_norm_bwd_add_cases,
+    .bound = kBound,
+    .cost = cost,
+    .fuses = "t dgamma dbeta = layer_norm_bwd(dy, x, gamma, mean, rstd); dx = add(r, t)",
 };
 
 /// r: the gradient that comes past the layer.

@@ -78,8 +78,10 @@ TEST(Fusing, EveryFusedOpIsItsParts) {
     }
 }
 
-AutoModel model() {
+AutoModel model(const std::string& type) {
   ModelConfig c;
+  c.model_type = type;
+  c.modern.local = {false, true, true}, c.modern.window = 8;
   c.vocab_size = 20, c.hidden_size = 16, c.num_hidden_layers = 3, c.num_attention_heads = 2;
   c.intermediate_size = 32, c.max_position_embeddings = 32;
   c.hidden_dropout_prob = 0.2, c.attention_probs_dropout_prob = 0.1, c.classifier_dropout = 0.1;
@@ -104,9 +106,9 @@ struct Trained {
   std::map<std::string, int> nodes;  ///< of the step, by op
 };
 
-Trained train(bool fused, DType dtype, int64_t every) {
+Trained train(const std::string& type, bool fused, DType dtype, int64_t every) {
   Device device(fused);
-  AutoModel m = model();
+  AutoModel m = model(type);
   Session::Options options;
   options.program.dtype = dtype;
   options.program.recompute_every = every;
@@ -132,7 +134,7 @@ Trained train(bool fused, DType dtype, int64_t every) {
 TEST(Fusing, ATrainingStepOfBertIsThatOfItsParts) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const int64_t every : {0, 1, 2}) {
-      Trained plain = train(false, dtype, every), fused = train(true, dtype, every);
+      Trained plain = train("bert", false, dtype, every), fused = train("bert", true, dtype, every);
       EXPECT_EQ(fused.numbers, plain.numbers) << name_of(dtype) << " every " << every;
       // Three layers of two residual blocks, and the embeddings; what is left has no part beside it.
       for (const char* op : {"layer_norm", "gelu"}) EXPECT_EQ(fused.nodes[op], 0) << op;
@@ -147,6 +149,20 @@ TEST(Fusing, ATrainingStepOfBertIsThatOfItsParts) {
       EXPECT_EQ(fused.nodes["dropout_cast"], rounds ? 1 : 0);
       EXPECT_EQ(fused.nodes["dropout_add_layer_norm"], plain.nodes["layer_norm"] - 1);
       EXPECT_EQ(fused.nodes["linear_gelu"], plain.nodes["gelu"]);
+    }
+}
+
+TEST(Fusing, ATrainingStepOfModernBertIsThatOfItsParts) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t every : {0, 1, 2}) {
+      Trained plain = train("modernbert", false, dtype, every),
+              fused = train("modernbert", true, dtype, every);
+      EXPECT_EQ(fused.numbers, plain.numbers) << name_of(dtype) << " every " << every;
+      // Each of the six blocks has a sum; the first one's input is not normalised in front of it.
+      EXPECT_EQ(fused.nodes["layer_norm_bwd_add"], 5);
+      EXPECT_EQ(fused.nodes["linear_bwd_input_add"], 1);
+      // Recomputed, a layer's last sum and the next one's normalisation lie in different segments.
+      EXPECT_EQ(fused.nodes["add"], every == 0 ? 0 : 3);
     }
 }
 

@@ -54,15 +54,18 @@ size_t layer_norm_bwd_workspace(const Node& node, const Program& program, Isa, i
   return Rows::layer_norm_bwd_workspace_bytes(size_of_value(program.type(node.in[0])));
 }
 
-template <bool kDropout>
-void run_layer_norm_bwd(const Call& c) {
-  Rows::Dropped dropped;
-  if (kDropout) dropped = dropped_of(c, 5);
+void norm_bwd(const Call& c, const Rows::Dropped* dropped, void* dd, const void* past) {
   Rows(c.pool, c.isa)
       .layer_norm_bwd(c.in_type(0).dtype, c.size(0), c.in[0], c.in[1], c.input<float>(2), c.input<float>(3),
                       c.input<float>(4), c.out[0], c.output<float>(1), c.output<float>(2), c.workspace,
-                      kDropout ? &dropped : nullptr, kDropout ? c.out[3] : nullptr);
+                      dropped, dd, past);
 }
+void run_layer_norm_bwd(const Call& c) { norm_bwd(c, nullptr, nullptr, nullptr); }
+void run_layer_norm_dropout_bwd(const Call& c) {
+  const Rows::Dropped dropped = dropped_of(c, 5);
+  norm_bwd(c, &dropped, c.out[3], nullptr);
+}
+void run_layer_norm_bwd_add(const Call& c) { norm_bwd(c, nullptr, nullptr, c.in[5]); }
 
 void run_dropout(const Call& c) {
   Rows(c.pool, c.isa).dropout(c.in_type(0).dtype, c.size(0), dropped_of(c, 1), c.in[0], c.out[0]);
@@ -128,17 +131,23 @@ std::vector<Entry> row_entries() {
        .gaps_in = 0b1,
        .gaps_out = 0b1},
       {.op = &op::layer_norm_bwd,
-       .run = run_layer_norm_bwd<false>,
+       .run = run_layer_norm_bwd,
        .workspace_bytes = layer_norm_bwd_workspace,
        .may_overwrite = {{0, 0}, {0, 1}},
        .gaps_in = 0b11,
        .gaps_out = 0b1},
       {.op = &op::layer_norm_dropout_bwd,
-       .run = run_layer_norm_bwd<true>,
+       .run = run_layer_norm_dropout_bwd,
        .workspace_bytes = layer_norm_bwd_workspace,
        .may_overwrite = {{0, 0}, {3, 1}},
        .gaps_in = 0b11,
        .gaps_out = 0b1001},
+      {.op = &op::layer_norm_bwd_add,
+       .run = run_layer_norm_bwd_add,
+       .workspace_bytes = layer_norm_bwd_workspace,
+       .may_overwrite = {{0, 0}, {0, 1}},
+       .gaps_in = 0b100011,
+       .gaps_out = 0b1},
       {.op = &op::add_layer_norm,
        .run = run_add_layer_norm,
        .may_overwrite = sum_and_norm,

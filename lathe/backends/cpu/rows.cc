@@ -208,13 +208,13 @@ size_t Rows::layer_norm_bwd_workspace_bytes(Size s) { return 2 * column_sums_wor
 
 void Rows::layer_norm_bwd(DType t, Size s, const void* dy, const void* x, const float* gamma,
                           const float* mean, const float* rstd, void* dx, float* dgamma, float* dbeta,
-                          void* workspace, const Dropped* dropped, void* dd) const {
+                          void* workspace, const Dropped* dropped, void* dd, const void* past) const {
   const StorageKernels& kernels = of(kernels_, t);
   const int64_t blocks = row_blocks(s.rows);
   float* gammas = static_cast<float*>(workspace);
   float* betas = gammas + blocks * s.cols;
   for_blocks(pool_, s, [&](int64_t b, int64_t begin, int64_t end) {
-    kernels.layer_norm_bwd(begin, end, s.cols, s.ld, dy, x, gamma, mean, rstd, dx, gammas + b * s.cols,
+    kernels.layer_norm_bwd(begin, end, s.cols, s.ld, dy, x, gamma, mean, rstd, past, dx, gammas + b * s.cols,
                            betas + b * s.cols);
     if (dropped != nullptr) drop(kernels, begin, end, s, *dropped, dx, nullptr, dd);
   });

@@ -50,10 +50,10 @@ class Rows {
   /// y = (x − mean) · rstd · gamma + beta.  x, y: [rows, cols].
   void layer_norm(DType t, Size s, const void* x, const Norm& norm, void* y) const;
   /// dx: [rows, cols] (may be dy); dgamma, dbeta: [cols].  No rows: dgamma = dbeta = 0.  Where `dropped` is
-  /// not null also dd = dropout(dx).
+  /// not null also dd = dropout(dx); where `past` is not null it is added to dx.
   void layer_norm_bwd(DType t, Size s, const void* dy, const void* x, const float* gamma, const float* mean,
                       const float* rstd, void* dx, float* dgamma, float* dbeta, void* workspace,
-                      const Dropped* dropped = nullptr, void* dd = nullptr) const;
+                      const Dropped* dropped = nullptr, void* dd = nullptr, const void* past = nullptr) const;
   static size_t layer_norm_bwd_workspace_bytes(Size s);
   /// sum = x + r, or dropout(x) + r where `dropped` is not null, and y = layer_norm(sum) of what was stored.
   void add_layer_norm(DType t, Size s, const Dropped* dropped, const void* x, const void* r, const Norm& norm,

@@ -92,15 +92,18 @@ TEST(LayerNormBackward, IsThatOfDouble) {
       const Tensor dy(t, c.rows * c.cols, draw.in(1)), gamma(DType::f32, c.cols, draw.in(2));
       const Tensor mean(DType::f32, c.rows, draw.in(c.scale / 3));
       const Tensor rstd(DType::f32, c.rows, [&] { return draw.uniform(1, 2) / c.scale; });
+      const Tensor past(t, x.size(), draw.in(3 / c.scale));
       const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
-        Tensors out{{t, x.size()}, {DType::f32, c.cols}, {DType::f32, c.cols}};
+        Tensors out{{t, x.size()}, {DType::f32, c.cols}, {DType::f32, c.cols}, {t, x.size()}};
         Workspace workspace(Rows::layer_norm_bwd_workspace_bytes(s));
-        Rows(pool, isa).layer_norm_bwd(t, s, dy.data(), x.data(), gamma.f32(), mean.f32(), rstd.f32(),
-                                       out[0].data(), out[1].f32(), out[2].f32(), workspace.data());
+        for (const bool adds : {true, false})
+          Rows(pool, isa).layer_norm_bwd(t, s, dy.data(), x.data(), gamma.f32(), mean.f32(), rstd.f32(),
+                                         out[adds ? 3 : 0].data(), out[1].f32(), out[2].f32(),
+                                         workspace.data(), nullptr, nullptr, adds ? past.data() : nullptr);
         return out;
       });
       const double n = static_cast<double>(c.cols);
-      std::vector<Expected> dx, dgamma(static_cast<size_t>(c.cols)), dbeta(static_cast<size_t>(c.cols));
+      std::vector<Expected> dx, sum, dgamma(static_cast<size_t>(c.cols)), dbeta(static_cast<size_t>(c.cols));
       for (int64_t r = 0; r < c.rows; ++r) {
         double a = 0, b = 0, size_a = 0, size_b = 0;
         for (int64_t i = 0; i < c.cols; ++i) {
@@ -123,11 +126,13 @@ TEST(LayerNormBackward, IsThatOfDouble) {
           dx.push_back(
               {rstd[r] * (g - a - normal * b),
                kEps * rstd[r] * (4 * std::abs(g) + depth * size_a + depth * std::abs(normal) * size_b)});
+          sum.push_back({dx.back().value + past[at], dx.back().slack});
         }
       }
       expect_near(got[0], dx);
       expect_near(got[1], dgamma);
       expect_near(got[2], dbeta);
+      expect_near(got[3], sum);
     }
   });
 }
@@ -267,7 +272,7 @@ TEST(Rows, WithGapsAreThoseWithout) {
         for (int64_t i = 0; i < m; ++i) ids.push_back(static_cast<int32_t>(m - 1 - i));
         const Rows::Dropped dropped{dropout_rule(1, 2, 3, 0.1), ids.data(), nullptr};
         Tensors out = same_for_all_threads([&](ThreadPool& pool) {
-          Tensors y(19, Tensor(t, m * ld));
+          Tensors y(20, Tensor(t, m * ld));
           for (int i = 0; i < 2; ++i) y.emplace_back(DType::f32, m);
           for (int i = 0; i < 2; ++i) y.emplace_back(DType::f32, n);
           const auto to = [&](size_t i) { return y[i].data(); };
@@ -283,13 +288,15 @@ TEST(Rows, WithGapsAreThoseWithout) {
           k.scale(t, s, a.data(), 0.3f, to(8));
           k.cast(t, t, s, a.data(), to(9), ld);
           k.dropout(t, s, dropped, a.data(), to(10));
-          const Rows::Norm norm{gamma.f32(), beta.f32(), 1e-5f, y[19].f32(), y[20].f32()};
+          const Rows::Norm norm{gamma.f32(), beta.f32(), 1e-5f, y[20].f32(), y[21].f32()};
           k.add_layer_norm(t, s, nullptr, a.data(), b.data(), norm, to(11), to(12));
           k.add_layer_norm(t, s, &dropped, a.data(), b.data(), norm, to(17), to(18));
           k.layer_norm(t, s, a.data(), norm, to(13));
           Workspace space(Rows::layer_norm_bwd_workspace_bytes(s));
-          k.layer_norm_bwd(t, s, b.data(), a.data(), norm.gamma, norm.mean, norm.rstd, to(14), y[21].f32(),
-                           y[22].f32(), space.data(), &dropped, to(15));
+          k.layer_norm_bwd(t, s, b.data(), a.data(), norm.gamma, norm.mean, norm.rstd, to(14), y[22].f32(),
+                           y[23].f32(), space.data(), &dropped, to(15));
+          k.layer_norm_bwd(t, s, b.data(), a.data(), norm.gamma, norm.mean, norm.rstd, to(19), y[22].f32(),
+                           y[23].f32(), space.data(), nullptr, nullptr, a.data());
           k.gather_rows(t, t, s, a.data(), ids.data(), to(16), ld);
           return y;
         });

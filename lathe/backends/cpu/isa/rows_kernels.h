@@ -25,10 +25,11 @@ struct StorageKernels {
   /// beta may be null: 0.
   void (*layer_norm)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* x, const float* gamma,
                      const float* beta, float eps, void* y, float* mean, float* rstd);
-  /// dgamma, dbeta: sums over these rows alone.
+  /// past, or null: is added to dx, which may lie over any of the matrices.  dgamma, dbeta: sums over these
+  /// rows alone.
   void (*layer_norm_bwd)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* dy, const void* x,
-                         const float* gamma, const float* mean, const float* rstd, void* dx, float* dgamma,
-                         float* dbeta);
+                         const float* gamma, const float* mean, const float* rstd, const void* past, void* dx,
+                         float* dgamma, float* dbeta);
   void (*column_sums)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* x, float* sums);
   void (*gelu)(int64_t n, const void* x, void* y);
   void (*gelu_cold)(int64_t n, const void* x, void* y);  ///< y may be written past the caches, until `fence`

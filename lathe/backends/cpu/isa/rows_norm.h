@@ -39,13 +39,14 @@ void layer_norm(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void
 
 template <typename T>
 void layer_norm_bwd(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* dys, const void* xs,
-                    const float* gamma, const float* mean, const float* rstd, void* dxs, float* dgamma,
-                    float* dbeta) {
+                    const float* gamma, const float* mean, const float* rstd, const void* pasts, void* dxs,
+                    float* dgamma, float* dbeta) {
   const float n = static_cast<float>(cols);
   for (int64_t i = 0; i < cols; ++i) dgamma[i] = dbeta[i] = 0;
   for (int64_t row = begin; row < end; ++row) {
     const T* dy = static_cast<const T*>(dys) + row * ld;
     const T* x = static_cast<const T*>(xs) + row * ld;
+    const T* past = pasts == nullptr ? nullptr : static_cast<const T*>(pasts) + row * ld;
     T* dx = static_cast<T*>(dxs) + row * ld;
     const float m = mean[row], r = rstd[row];
     Sum plain{}, skewed{};
@@ -59,10 +60,17 @@ void layer_norm_bwd(int64_t begin, int64_t end, int64_t cols, int64_t ld, const 
       store(dbeta + i, load(dbeta + i, w) + d, w);
     });
     const float a = plain.total() / n, b = skewed.total() / n;
-    for_vectors(cols, [&](int64_t i, auto w) {
+    const auto slope = [&](int64_t i, auto w) {
       const Floats normal = (load(x + i, w) - m) * r, g = load(dy + i, w) * load(gamma + i, w);
-      store(dx + i, r * (g - a - normal * b), w);
-    });
+      return r * (g - a - normal * b);
+    };
+    if (past == nullptr)
+      for_vectors(cols, [&](int64_t i, auto w) { store(dx + i, slope(i, w), w); });
+    else
+      for_vectors(cols, [&](int64_t i, auto w) {
+        fetch(past + ld, i);
+        store(dx + i, load(past + i, w) + slope(i, w), w);
+      });
   }
 }
 
