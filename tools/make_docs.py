@@ -18,7 +18,7 @@ NAVIGATION = [
              ("apple", "Apple silicon")]),
     ("Program", [("python", "Python"), ("cpp", "C++")]),
     ("More", [("RESULTS", "Figures"), ("results_cpu", "Figures: CPUs"), ("results_cuda", "Figures: GPUs"),
-              ("results_mlx", "Figures: MLX"), ("developers", "Developers"), ("add_an_op", "Adding an op"),
+              ("results_mlx", "Figures: MLX"), ("results_cpu_history", "CPUs: the history"), ("developers", "Developers"), ("add_an_op", "Adding an op"),
               ("add_a_device", "Adding a device"), ("changelog", "Changelog")]),
 ]
 STYLE = """
