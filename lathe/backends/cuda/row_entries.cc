@@ -28,12 +28,14 @@ void finish_layer_norm_bwd(const Call& c, int64_t parts) {
   layer_norm_bwd_sums(c.beside(), c.cols(0), parts, c.workspace, c.output<float>(1), c.output<float>(2));
 }
 
-void run_layer_norm_bwd(const Call& c) {
+void norm_bwd(const Call& c, const void* past) {
   const int64_t parts =
       layer_norm_bwd(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), c.in[0], c.in[1],
-                     c.input<float>(2), c.input<float>(3), c.input<float>(4), c.out[0], c.workspace);
+                     c.input<float>(2), c.input<float>(3), c.input<float>(4), past, c.out[0], c.workspace);
   finish_layer_norm_bwd(c, parts);
 }
+void run_layer_norm_bwd(const Call& c) { norm_bwd(c, nullptr); }
+void run_layer_norm_bwd_add(const Call& c) { norm_bwd(c, c.in[5]); }
 
 /// The rule of a node with attributes site and p; rng: its input of that name.
 DropoutRule dropout_rule(const Call& c, int rng) {
@@ -183,6 +185,7 @@ Entry layer_norm_backward(const OpDef& op, void (*run)(const Call&)) {
 std::vector<Entry> row_entries() {
   return {{&op::layer_norm, "warp per row", run_layer_norm},
           layer_norm_backward(op::layer_norm_bwd, run_layer_norm_bwd),
+          layer_norm_backward(op::layer_norm_bwd_add, run_layer_norm_bwd_add),
           {&op::dropout_add_layer_norm, "warp per row", run_dropout_add_layer_norm},
           {&op::add_layer_norm, "warp per row", run_add_layer_norm},
           layer_norm_backward(op::layer_norm_dropout_bwd, run_layer_norm_dropout_bwd),

@@ -34,18 +34,27 @@ struct Backward {
   const T *dy, *x;
   const float *gamma, *mean, *rstd;
   T* dx;
-  T* dd;             ///< of a kernel with dropout
-  DropoutSite site;  ///< the same
-  float* partial;    ///< [blocks][2][cols]: dgamma and dbeta of each block's rows
+  float* partial;         ///< [blocks][2][cols]: dgamma and dbeta of each block's rows
+  const T* past = {};     ///< of a kernel that adds it to dx
+  T* dd = {};             ///< of a kernel with dropout
+  DropoutSite site = {};  ///< the same
 };
 
-/// Stores dx of kWidth columns, and dropout of what was stored.
-template <bool kDropout, int kWidth, typename T>
+/// What a kernel does besides.
+enum class Also { kNothing, kDropout, kAdd };
+
+/// Stores dx of kWidth columns, with what came past added, or also dropout of what was stored.
+template <Also kAlso, int kWidth, typename T>
 __device__ inline void store_gradient(const Backward<T>& b, int64_t at, int64_t col,
                                       const DropoutRow& dropout, float (&dx)[kWidth]) {
+  if constexpr (kAlso == Also::kAdd) {
+    const Vec<T, kWidth> past = load_vec<kWidth>(b.past + at + col);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) dx[j] += to_float(past.at[j]);
+  }
   const Vec<T, kWidth> stored = round_vec<T>(dx);
   store_vec(b.dx + at + col, stored);
-  if constexpr (kDropout) {
+  if constexpr (kAlso == Also::kDropout) {
     to_floats(stored, dx);
     dropout.apply(col, dx);
     store_vec(b.dd + at + col, dx);
@@ -84,7 +93,7 @@ __device__ inline void store_partial(const Backward<T>& b, const float (&dgamma)
 }
 
 /// cols is a multiple of 8 and at most 256 kVectors.  Columns beyond are zeros.
-template <int kVectors, bool kDropout, typename T>
+template <int kVectors, Also kAlso, typename T>
 __global__ void __launch_bounds__(held_warps(kVectors) * kWarp, resident_blocks(kVectors))
     held_kernel(Backward<T> b) {
   follow();
@@ -121,7 +130,7 @@ __global__ void __launch_bounds__(held_warps(kVectors) * kWarp, resident_blocks(
     sum = warp_sum(sum) * share;
     skew = warp_sum(skew) * share;
     DropoutRow dropout{};
-    if constexpr (kDropout) dropout = b.site.row(r);
+    if constexpr (kAlso == Also::kDropout) dropout = b.site.row(r);
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       if (col(v) >= cols) continue;
@@ -130,7 +139,7 @@ __global__ void __launch_bounds__(held_warps(kVectors) * kWarp, resident_blocks(
 #pragma unroll
       for (int j = 0; j < 8; ++j)
         dx[j] = rstd * (to_float(dy[v].at[j]) * gamma.at[j] - sum - normal(v, j) * skew);
-      store_gradient<kDropout>(b, r * cols, col(v), dropout, dx);
+      store_gradient<kAlso>(b, r * cols, col(v), dropout, dx);
     }
   }
   store_partial(b, dgamma, dbeta);
@@ -138,7 +147,7 @@ __global__ void __launch_bounds__(held_warps(kVectors) * kWarp, resident_blocks(
 
 /// dx alone, of any number of columns; the row is read twice.  dx may be dy: a lane reads its columns before
 /// it writes them.
-template <int kWidth, bool kDropout, typename T>
+template <int kWidth, Also kAlso, typename T>
 __global__ void __launch_bounds__(kThreads) reread_kernel(Backward<T> b) {
   follow();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -167,11 +176,11 @@ __global__ void __launch_bounds__(kThreads) reread_kernel(Backward<T> b) {
   sum = warp_sum(sum) / static_cast<float>(b.cols);
   skew = warp_sum(skew) / static_cast<float>(b.cols);
   DropoutRow dropout{};
-  if constexpr (kDropout) dropout = b.site.row(r);
+  if constexpr (kAlso == Also::kDropout) dropout = b.site.row(r);
   for_columns([&](int64_t col, float(&g)[kWidth], const float(&hat)[kWidth]) {
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) g[j] = rstd * (g[j] - sum - hat[j] * skew);
-    store_gradient<kDropout>(b, at, col, dropout, g);
+    store_gradient<kAlso>(b, at, col, dropout, g);
   });
 }
 
@@ -200,7 +209,7 @@ __global__ void __launch_bounds__(kWarp* kColumnThreads) columns_kernel(Backward
 }
 
 /// Returns the number of parts.
-template <bool kDropout, typename T>
+template <Also kAlso, typename T>
 int64_t launch(cudaStream_t stream, const Backward<T>& b, bool vectors) {
   if (b.cols == 0) return 0;
   int64_t blocks = block_count({b.rows, b.cols});
@@ -210,21 +219,21 @@ int64_t launch(cudaStream_t stream, const Backward<T>& b, bool vectors) {
   };
   if (vectors && b.cols <= kMostVectors * kVectorCols) {
     if (b.cols <= kVectorCols)
-      held(held_kernel<1, kDropout, T>);
+      held(held_kernel<1, kAlso, T>);
     else if (b.cols <= 2 * kVectorCols)
-      held(held_kernel<2, kDropout, T>);
+      held(held_kernel<2, kAlso, T>);
     else if (b.cols <= 3 * kVectorCols)
-      held(held_kernel<3, kDropout, T>);
+      held(held_kernel<3, kAlso, T>);
     else
-      held(held_kernel<4, kDropout, T>);
+      held(held_kernel<4, kAlso, T>);
   } else {
     // the columns first: dx may be dy
     blocks = std::min(blocks, kMostPieces);
     const dim3 grid(static_cast<unsigned>(ceil_div(b.cols, kWarp)), static_cast<unsigned>(blocks));
     columns_kernel<<<grid, dim3(kWarp, kColumnThreads), 0, stream>>>(b);
     const auto row_blocks = static_cast<unsigned>(ceil_div(b.rows, kBlockRows));
-    if (b.rows > 0 && vectors) reread_kernel<8, kDropout><<<row_blocks, kThreads, 0, stream>>>(b);
-    if (b.rows > 0 && !vectors) reread_kernel<1, kDropout><<<row_blocks, kThreads, 0, stream>>>(b);
+    if (b.rows > 0 && vectors) reread_kernel<8, kAlso><<<row_blocks, kThreads, 0, stream>>>(b);
+    if (b.rows > 0 && !vectors) reread_kernel<1, kAlso><<<row_blocks, kThreads, 0, stream>>>(b);
   }
   return blocks;
 }
@@ -242,23 +251,24 @@ void layer_norm_bwd_sums(cudaStream_t stream, int64_t cols, int64_t parts, const
 }
 
 int64_t layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy, const void* x,
-                       const float* gamma, const float* mean, const float* rstd, void* dx, void* workspace) {
+                       const float* gamma, const float* mean, const float* rstd, const void* past, void* dx,
+                       void* workspace) {
   int64_t parts = 0;
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    const bool vectors = s.cols % 8 == 0 && aligned16(dy, x, gamma, static_cast<const void*>(dx));
-    const Backward<T> b{s.rows,
-                        s.cols,
-                        static_cast<const T*>(dy),
-                        static_cast<const T*>(x),
-                        gamma,
-                        mean,
-                        rstd,
-                        static_cast<T*>(dx),
-                        nullptr,
-                        {},
-                        static_cast<float*>(workspace)};
-    parts = launch<false>(stream, b, vectors);
+    const bool vectors = s.cols % 8 == 0 && aligned16(dy, x, gamma, past, static_cast<const void*>(dx));
+    const Backward<T> b{.rows = s.rows,
+                        .cols = s.cols,
+                        .dy = static_cast<const T*>(dy),
+                        .x = static_cast<const T*>(x),
+                        .gamma = gamma,
+                        .mean = mean,
+                        .rstd = rstd,
+                        .dx = static_cast<T*>(dx),
+                        .partial = static_cast<float*>(workspace),
+                        .past = static_cast<const T*>(past)};
+    parts =
+        past == nullptr ? launch<Also::kNothing>(stream, b, vectors) : launch<Also::kAdd>(stream, b, vectors);
   });
   return parts;
 }
@@ -272,18 +282,18 @@ int64_t layer_norm_dropout_bwd(cudaStream_t stream, DType t, RowsSize s, const D
     using T = std::remove_pointer_t<decltype(type)>;
     const bool vectors = s.cols % 8 == 0 &&
                          aligned16(dy, x, gamma, static_cast<const void*>(dx), static_cast<const void*>(dd));
-    const Backward<T> b{s.rows,
-                        s.cols,
-                        static_cast<const T*>(dy),
-                        static_cast<const T*>(x),
-                        gamma,
-                        mean,
-                        rstd,
-                        static_cast<T*>(dx),
-                        static_cast<T*>(dd),
-                        {rule, sample_ids, positions},
-                        static_cast<float*>(workspace)};
-    parts = launch<true>(stream, b, vectors);
+    const Backward<T> b{.rows = s.rows,
+                        .cols = s.cols,
+                        .dy = static_cast<const T*>(dy),
+                        .x = static_cast<const T*>(x),
+                        .gamma = gamma,
+                        .mean = mean,
+                        .rstd = rstd,
+                        .dx = static_cast<T*>(dx),
+                        .partial = static_cast<float*>(workspace),
+                        .dd = static_cast<T*>(dd),
+                        .site = {rule, sample_ids, positions}};
+    parts = launch<Also::kDropout>(stream, b, vectors);
   });
   return parts;
 }

@@ -45,9 +45,11 @@ void embed_layer_norm_dropout(cudaStream_t stream, RowsSize s, const Embeddings&
                               const int32_t* sample_ids, const int32_t* positions, float* sum, void* z,
                               float* mean, float* rstd);
 
-/// dx: [rows, cols] (may be dy), and parts of the sums of columns in the workspace.  Returns their number.
+/// dx: [rows, cols] (may be dy), past added to it unless that is null, and parts of the sums of columns in
+/// the workspace.  Returns their number.
 int64_t layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy, const void* x,
-                       const float* gamma, const float* mean, const float* rstd, void* dx, void* workspace);
+                       const float* gamma, const float* mean, const float* rstd, const void* past, void* dx,
+                       void* workspace);
 size_t layer_norm_bwd_workspace_bytes(RowsSize s);
 /// dgamma, dbeta: [cols], from these parts.  No rows: 0.
 void layer_norm_bwd_sums(cudaStream_t stream, int64_t cols, int64_t parts, const void* workspace,
