@@ -193,7 +193,7 @@ std::vector<Entry> row_entries() {
           {&op::embed_layer_norm_dropout, "warp per row", run_embed_layer_norm_dropout},
           {&op::dropout_cast, "warp per row", run_dropout_cast},
           {&op::dropout, "warp per row", run_dropout},
-          {&op::rotary, "pairs", run_rotary, nullptr, few_pairs},
+          {&op::rotary, "block per token", run_rotary, nullptr, few_pairs},
           {&op::segment_mean, "columns", run_segment_mean},
           {&op::segment_mean_bwd, "columns", run_segment_mean_bwd},
           {&op::gather_rows, "warp per row", run_gather_rows},
