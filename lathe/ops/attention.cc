@@ -193,6 +193,10 @@ const std::vector<Layout> kLayouts = {
     {"window beyond the rows", 45, 2, 24, {0, 40, 45}, 0.1, 64},
     {"window, wide", 140, 1, 72, {0, 135, 138}, 0.1, 20},
     {"window, long row", 1310, 1, 8, {0, 1300, 1310}, 0.1, 33},
+    {"window, width 64, long row", 700, 1, 64, {0, 690}, 0.1, 64},
+    {"window, width 64, rows of several tiles", 520, 2, 64, {0, 190, 191, 191, 510}, 0, 30},
+    {"window, width 48, short rows", 125, 1, 48, {0, 100, 110, 120}, 0.1, 7},
+    {"window, width 40, beyond the rows", 90, 2, 40, {0, 60, 90}, 0, 64},
 };
 
 std::vector<Case> cases(bool backward) {

@@ -38,8 +38,9 @@ __global__ void __launch_bounds__(kLanes* kTokens)
 
 }  // namespace
 
-bool attention_on_tensor_cores(DType t, int64_t width) {
-  return (t == DType::bf16 || t == DType::f16) && width % 8 == 0 && width <= 256;
+bool attention_on_tensor_cores(DType t, int64_t width, bool window) {
+  if ((t != DType::bf16 && t != DType::f16) || width % 8 != 0) return false;
+  return window ? width > 32 && width <= 64 : width <= 256;
 }
 
 size_t attention_bwd_workspace_bytes(int64_t tokens, int64_t heads) {

@@ -21,15 +21,16 @@ struct Attention {
   int64_t tokens = 0, rows = 0, heads = 0, width = 0;  ///< N, B, H, D ≤ 256
   int64_t longest = 0;                                 ///< no row has more tokens; N at most
   float scale = 1;                                     ///< of the scores; any sign, not 0
-  int window = 0;  ///< a query sees keys at most so many tokens away; 0: all of its row.  Plain kernels alone
+  int window = 0;                    ///< a query sees keys at most so many tokens away; 0: all of its row
   const int32_t* cu = nullptr;       ///< [B+1], ascending from 0, cu[B] ≤ N
   const int32_t* row_ids = nullptr;  ///< [B]; read if dropout.threshold > 0
   DropoutRule dropout = {};          ///< of the probabilities: row = head << 16 | query, column = key
 };
 
-/// Whether the tensor cores' kernels take it: bf16 or f16, D a multiple of 8.  They round probabilities and
-/// gradients of scores to `t` where these are operands of products; scores and sums are f32.
-bool attention_on_tensor_cores(DType t, int64_t width);
+/// Whether the tensor cores' kernels take it: bf16 or f16, D a multiple of 8, with a window 40 to 64.  They
+/// round probabilities and gradients of scores to `t` where these are operands of products; scores and sums
+/// are f32.
+bool attention_on_tensor_cores(DType t, int64_t width, bool window);
 
 /// y and lse; both become 0 at tokens ≥ cu[B].  qkv and y begin at multiples of 16 bytes.
 /// Source: Dao 2023 alg. 1 (arXiv 2307.08691).

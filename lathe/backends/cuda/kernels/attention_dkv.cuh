@@ -76,7 +76,7 @@ __device__ inline void draw_transposed(uint32_t (&w)[4], const AttentionMask& ma
 }
 
 /// One warp: 16 keys, kColumns columns.  Scores: [16 keys, 16 queries], two results.
-template <typename T, int DP, int W, bool kDrop>
+template <typename T, int DP, int W, bool kDrop, bool kWindow>
 struct DkvWarp {
   using Shape = DkvShape<DP, W>;
   static constexpr int kRow = Shape::kRow;
@@ -108,15 +108,18 @@ struct DkvWarp {
     }
   }
 
-  /// Scores s and dy·v, in ds, become probabilities, 0 where dropped, and gradients of scores.
+  /// Scores s and dy·v, in ds, become probabilities, 0 where dropped, and gradients of scores.  ahead: from
+  /// the first key to the first query.
   __device__ static void gradients(float (&s)[2][4], float (&ds)[2][4], const uint32_t (&w)[4], float scale,
                                    const AttentionMask& mask, const float2 (&lse)[2],
-                                   const float2 (&delta)[2]) {
+                                   const float2 (&delta)[2], const Lane<kRow>& lane, int ahead, int window) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const int n = i / 4;
       float &p = s[n][i % 4], &d = ds[n][i % 4];
       p = exp2_fast(p * scale - (i % 2 == 0 ? lse[n].x : lse[n].y));
+      if (kWindow && abs(ahead + 8 * n + 2 * lane.t + i % 2 - swapped(lane.g + i / 2 % 2 * 8)) > window)
+        p = 0;
       const float drawn = p * (i % 2 == 0 ? delta[n].x : delta[n].y);
       if (kDrop && !mask.keeps(w[i / 2], i % 2)) p = 0;
       d = p * d + drawn;
@@ -138,7 +141,8 @@ struct DkvWarp {
   /// warp's first key, which is `key` of the row; `valid` keys are there from it on.  The gradients of scores
   /// become ds [key, query], 0 behind the valid keys, if `keep`.
   __device__ void step(const DkvMemory<T, DP, W>& memory, int at, const T* k, const T* v, T* ds, bool keep,
-                       int column, float scale, const AttentionMask& mask, int query, int key, int valid) {
+                       int column, float scale, const AttentionMask& mask, int query, int key, int valid,
+                       int window) {
     const Lane<kRow> lane(threadIdx.x);
     const T *const q = memory.q + at * kRow, *const dy = memory.dy + at * kRow;
     float2 lse[2], delta[2];
@@ -154,7 +158,7 @@ struct DkvWarp {
     products<false>(dp, v, dy, lane);
     uint32_t w[4], operand[4];
     if constexpr (kDrop) draw_transposed(w, mask, query, key, lane.g, lane.t);
-    gradients(p, dp, w, scale, mask, lse, delta);
+    gradients(p, dp, w, scale, mask, lse, delta, lane, query - key, window);
     as_operand<T>(operand, p);
     add(dv, operand, dy + column, lane);
     as_operand<T>(operand, dp);
@@ -216,7 +220,7 @@ __device__ inline void store_dq(const DkvMemory<T, DP, W>& memory, T* dq, int st
                                memory.q + warp * 16 * kScratchRow);
 }
 
-template <typename T, int DP, int W, bool kDrop>
+template <typename T, int DP, int W, bool kDrop, bool kWindow>
 __global__ void __launch_bounds__(DkvShape<DP, W>::kThreads, DkvShape<DP, W>::kBlocks)
     attention_dkv_kernel(const __grid_constant__ Attention a, const T* __restrict__ dy,
                          const T* __restrict__ qkv, const T* __restrict__ y, const float* __restrict__ lse,
@@ -254,15 +258,16 @@ __global__ void __launch_bounds__(DkvShape<DP, W>::kThreads, DkvShape<DP, W>::kB
   const T* const from_k = head_of(a, qkv, 3, 1, head, tile.begin + tile.first);
   copy_tile<T, DP, kKeys, kThreads, 16, Order::swapped>(memory.k, from_k, stride, left, width);
   copy_tile<T, DP, kKeys, kThreads, 16, Order::swapped>(memory.v, from_k + out_stride, stride, left, width);
-  fetch(0);
+  const int2 seen = reach<kWindow>(a, tile.first, kKeys, tile.length, kQueries);
+  fetch(seen.x);
   end_copies();
-  if (kQueries < tile.length) fetch(kQueries);
+  if (seen.x + kQueries < seen.y) fetch(seen.x + kQueries);
   end_copies();
 
-  DkvWarp<T, DP, W, kDrop> gradients;
+  DkvWarp<T, DP, W, kDrop, kWindow> gradients;
   // Whether this block has all keys of the row; then it takes all queries at once.  Read anew each time.
   const auto whole = [&] { return tile.length <= kKeys; };
-  for (int query = 0; query < tile.length; query += whole() ? kKeys : kQueries) {
+  for (int query = seen.x; query < seen.y; query += whole() ? kKeys : kQueries) {
     if (whole())
       wait_for_copies<0>();
     else
@@ -276,14 +281,15 @@ __global__ void __launch_bounds__(DkvShape<DP, W>::kThreads, DkvShape<DP, W>::kB
     const WarpPlace<DP, W> at;
     if (at.strip < left) {
       const T* const own_k = memory.k + at.strip * kRow;
-      if (query == 0) gradients.keep_keys(own_k);
+      if (query == seen.x) gradients.keep_keys(own_k);
 #pragma unroll 1
       for (int i = query; i < end; i += 16)
         gradients.step(memory, i % kKeys, own_k, memory.v + at.strip * kRow,
                        memory.ds + at.strip * Shape::kScoreRow + i % kKeys, whole() && at.column == 0,
-                       at.column, a.scale * kLog2E, mask, i, tile.first + at.strip, left - at.strip);
+                       at.column, a.scale * kLog2E, mask, i, tile.first + at.strip, left - at.strip,
+                       a.window);
     }
-    if (query + 2 * kQueries < tile.length) {
+    if (query + 2 * kQueries < seen.y) {
       __syncthreads();  // the tile is used up
       fetch(query + 2 * kQueries);
     }

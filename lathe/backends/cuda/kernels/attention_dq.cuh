@@ -20,7 +20,7 @@ struct DqShape {
 };
 
 /// One warp.  Scores of a strip: [16 queries, 32 keys], lane t with keys from 8 t on (Order::permuted).
-template <typename T, int DP, bool kDrop>
+template <typename T, int DP, bool kDrop, bool kWindow>
 struct DqWarp {
   using Shape = DqShape<DP>;
   static constexpr int kRow = Shape::kRow, S = Shape::kStrips;
@@ -68,13 +68,16 @@ struct DqWarp {
 
   /// 32 keys from `key` on, `valid` of which are there; k, v: of the first of them.  query: g's.
   __device__ void step(float scale, const AttentionMask& mask, const T* q, const T* dy, const T* k,
-                       const T* v, int query, int key, int valid) {
+                       const T* v, int query, int key, int valid, int window) {
     Scores s = {}, dp = {};
     products(s, q, k);
     products(dp, dy, v);
     if (valid < Shape::kStep)
 #pragma unroll
       for (int m = 0; m < S; ++m) hide_keys(s[m], lane.t, scale, valid);
+    if constexpr (kWindow)
+#pragma unroll
+      for (int m = 0; m < S; ++m) hide_far_keys(s[m], lane.t, scale, query + 16 * m - key, window);
     gradients(s, dp, scale, mask, query, key);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
@@ -91,7 +94,7 @@ struct DqWarp {
   }
 };
 
-template <typename T, int DP, bool kDrop>
+template <typename T, int DP, bool kDrop, bool kWindow>
 __global__ void __launch_bounds__(DqShape<DP>::kThreads, DqShape<DP>::kBlocks)
     attention_dq_kernel(const __grid_constant__ Attention a, const T* __restrict__ dy,
                         const T* __restrict__ qkv, const T* __restrict__ y, const float* __restrict__ lse,
@@ -113,8 +116,10 @@ __global__ void __launch_bounds__(DqShape<DP>::kThreads, DqShape<DP>::kBlocks)
   T* const own_y = stages + 2 * kKeys * kRow;    // before the second tile comes
   static_assert(Shape::kQueries <= 2 * kKeys);
   const T* const from_k = head_of(a, qkv, 3, 1, head, tile.begin);
+  const int2 seen = reach<kWindow>(a, tile.first, Shape::kQueries, tile.length, kKeys);
+  const auto stage_of = [&](int key) { return stages + (key - seen.x) / kKeys % 2 * 2 * kKeys * kRow; };
   const auto fetch = [&](int key) {
-    T* const to = stages + key / kKeys % 2 * 2 * kKeys * kRow;
+    T* const to = stage_of(key);
     const T* const from = from_k + static_cast<int64_t>(key) * stride;
     copy_tile<T, DP, kKeys, kThreads, 32, Order::permuted>(to, from, stride, tile.length - key, width);
     copy_tile<T, DP, kKeys, kThreads, 32, Order::permuted>(to + kKeys * kRow, from + out_stride, stride,
@@ -128,12 +133,12 @@ __global__ void __launch_bounds__(DqShape<DP>::kThreads, DqShape<DP>::kBlocks)
   copy_tile<T, DP, Shape::kQueries, kThreads, 16 * Shape::kStrips>(own_y, head_of(a, y, 1, 0, head, token),
                                                                    out_stride, left, width);
   end_copies();
-  fetch(0);
+  fetch(seen.x);
   end_copies();
 
   const int strip = static_cast<int>(threadIdx.x / kWarp) * 16 * Shape::kStrips,
             query = strip + lane_id() / 4;
-  DqWarp<T, DP, kDrop> warp{Lane<kRow>(threadIdx.x)};
+  DqWarp<T, DP, kDrop, kWindow> warp{Lane<kRow>(threadIdx.x)};
   lse += static_cast<int64_t>(head) * a.tokens + token;
 #pragma unroll
   for (int i = 0; i < 2 * Shape::kStrips; ++i)
@@ -148,17 +153,17 @@ __global__ void __launch_bounds__(DqShape<DP>::kThreads, DqShape<DP>::kBlocks)
       warp.delta[m][0] *= kDrop ? -kept_part(a) : -1.f;
       warp.delta[m][1] *= kDrop ? -kept_part(a) : -1.f;
     }
-  for (int key = 0; key < tile.length; key += kKeys) {
+  for (int key = seen.x; key < seen.y; key += kKeys) {
     wait_for_copies<0>();
     __syncthreads();
-    if (key + kKeys < tile.length) fetch(key + kKeys);
+    if (key + kKeys < seen.y) fetch(key + kKeys);
     end_copies();
     if (strip >= left) continue;
-    const T* const k = stages + key / kKeys % 2 * 2 * kKeys * kRow;
+    const T* const k = stage_of(key);
 #pragma unroll 1
     for (int at = 0; at < min(kKeys, tile.length - key); at += Shape::kStep)
       warp.step(a.scale * kLog2E, mask, q + strip * kRow, g + strip * kRow, k + at * kRow,
-                k + (kKeys + at) * kRow, tile.first + query, key + at, tile.length - key - at);
+                k + (kKeys + at) * kRow, tile.first + query, key + at, tile.length - key - at, a.window);
   }
   if (strip >= left) return;
   const float factor = a.scale * (kDrop ? kept_scale(a) : 1.f);

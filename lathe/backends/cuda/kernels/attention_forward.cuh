@@ -20,11 +20,12 @@ struct ForwardShape {
 };
 
 /// One warp: 16 · S queries.  Scores: [16 queries, 32 keys], lane t with keys from 8 t on (`permuted`).
-template <typename T, int DP, int S, bool kDrop>
+template <typename T, int DP, int S, bool kDrop, bool kWindow>
 struct ForwardWarp {
   using Shape = ForwardShape<DP, S>;
   using Scores = float[S][4][4];
   static constexpr int kRow = Shape::kRow;
+  static constexpr float kBelowAll = -0x1p100f;  // finite: a query may see none of the first keys
 
   Lane<kRow> lane;
   float scale;                  // of the scores, times log2 e
@@ -34,7 +35,7 @@ struct ForwardWarp {
 
   __device__ ForwardWarp(unsigned thread, float factor) : lane(thread), scale(factor), out{}, sum{} {
 #pragma unroll
-    for (int i = 0; i < 2 * S; ++i) base[i / 2][i % 2] = -INFINITY;
+    for (int i = 0; i < 2 * S; ++i) base[i / 2][i % 2] = kWindow ? kBelowAll : -INFINITY;
   }
 
   __device__ void products(Scores& s, const T* q, const T* keys) const {
@@ -140,12 +141,15 @@ struct ForwardWarp {
 
   /// 32 keys from `key` of the row on, of which `valid` are there.  query: g's.
   __device__ void step(const T* q, const T* keys, const T* values, const AttentionMask& mask, int query,
-                       int key, int valid) {
+                       int key, int valid, int window) {
     Scores s;
     products(s, q, keys);
     if (valid < Shape::kStep)
 #pragma unroll
       for (int m = 0; m < S; ++m) hide_keys(s[m], lane.t, scale, valid);
+    if constexpr (kWindow)
+#pragma unroll
+      for (int m = 0; m < S; ++m) hide_far_keys(s[m], lane.t, scale, query + 16 * m - key, window);
     exponentials(s);
     if constexpr (kDrop) drop(s, mask, query, key);
     weigh(s, values);
@@ -169,7 +173,7 @@ struct ForwardWarp {
   }
 };
 
-template <typename T, int DP, int S, bool kDrop>
+template <typename T, int DP, int S, bool kDrop, bool kWindow>
 __global__ void __launch_bounds__(ForwardShape<DP, S>::kThreads, ForwardShape<DP, S>::kBlocks)
     attention_forward_kernel(const __grid_constant__ Attention a, const T* __restrict__ qkv,
                              T* __restrict__ y, float* __restrict__ lse) {
@@ -203,15 +207,16 @@ __global__ void __launch_bounds__(ForwardShape<DP, S>::kThreads, ForwardShape<DP
   };
   copy_tile<T, DP, Shape::kQueries, kThreads, 16 * S>(q, head_of(a, qkv, 3, 0, head, tile.begin + tile.first),
                                                       in_stride, left, width);
-  fetch(0);
+  const int2 seen = reach<kWindow>(a, tile.first, Shape::kQueries, length, kKeys);
+  fetch(seen.x);
   end_copies();
-  if (kKeys < length) fetch(kKeys);
+  if (seen.x + kKeys < seen.y) fetch(seen.x + kKeys);
   end_copies();
 
   const int strip = static_cast<int>(threadIdx.x / kWarp) * 16 * S;
   T* const own_q = q + strip * kRow;
-  ForwardWarp<T, DP, S, kDrop> warp(threadIdx.x, a.scale * kLog2E);
-  for (int key = 0; key < length; key += kKeys) {
+  ForwardWarp<T, DP, S, kDrop, kWindow> warp(threadIdx.x, a.scale * kLog2E);
+  for (int key = seen.x; key < seen.y; key += kKeys) {
     wait_for_copies<1>();
     __syncthreads();
     const T* const keys = stages + key / kKeys % 2 * 2 * kKeys * kRow;
@@ -219,8 +224,8 @@ __global__ void __launch_bounds__(ForwardShape<DP, S>::kThreads, ForwardShape<DP
 #pragma unroll 1
       for (int at = 0; at < min(kKeys, length - key); at += Shape::kStep)
         warp.step(own_q, keys + at * kRow, keys + (kKeys + at) * kRow, mask, tile.first + strip + warp.lane.g,
-                  key + at, length - key - at);
-    if (key + 2 * kKeys < length) {
+                  key + at, length - key - at, a.window);
+    if (key + 2 * kKeys < seen.y) {
       __syncthreads();  // the tile is used up
       fetch(key + 2 * kKeys);
     }
@@ -232,24 +237,24 @@ __global__ void __launch_bounds__(ForwardShape<DP, S>::kThreads, ForwardShape<DP
              left - strip, width, own_q);
 }
 
-template <typename T, int DP, int S>
+template <typename T, int DP, int S, bool kWindow>
 void launch_forward(cudaStream_t stream, const Attention& a, const T* qkv, T* y, float* lse) {
   using Shape = ForwardShape<DP, S>;
   const dim3 grid = blocks_of(a, Shape::kQueries);
   if (a.dropout.threshold > 0)
-    launch_tiles<attention_forward_kernel<T, DP, S, true>>(stream, grid, Shape::kThreads, Shape::kBytes, a,
-                                                           qkv, y, lse);
+    launch_tiles<attention_forward_kernel<T, DP, S, true, kWindow>>(stream, grid, Shape::kThreads,
+                                                                    Shape::kBytes, a, qkv, y, lse);
   else
-    launch_tiles<attention_forward_kernel<T, DP, S, false>>(stream, grid, Shape::kThreads, Shape::kBytes, a,
-                                                            qkv, y, lse);
+    launch_tiles<attention_forward_kernel<T, DP, S, false, kWindow>>(stream, grid, Shape::kThreads,
+                                                                     Shape::kBytes, a, qkv, y, lse);
 }
 
-template <typename T, int DP>
+template <typename T, int DP, bool kWindow = false>
 void launch_forward(cudaStream_t stream, const Attention& a, const T* qkv, T* y, float* lse) {
   if constexpr (DP <= 64)
     if (a.tokens > 64 * a.rows)  // rows of 64 tokens would leave half the warps idle
-      return launch_forward<T, DP, 2>(stream, a, qkv, y, lse);
-  launch_forward<T, DP, 1>(stream, a, qkv, y, lse);
+      return launch_forward<T, DP, 2, kWindow>(stream, a, qkv, y, lse);
+  launch_forward<T, DP, 1, kWindow>(stream, a, qkv, y, lse);
 }
 
 /// One object file per type instantiates it.
@@ -257,6 +262,7 @@ template <typename T>
 void attention_forward(cudaStream_t stream, const Attention& a, const void* qkv, void* y, float* lse) {
   const T* from = static_cast<const T*>(qkv);
   T* to = static_cast<T*>(y);
+  if (a.window > 0) return launch_forward<T, 64, true>(stream, a, from, to, lse);
   if (group_forward_accepts<T>(a)) return launch_group_forward<T>(stream, a, from, to, lse);
   if (a.width <= 32) return launch_forward<T, 32>(stream, a, from, to, lse);
   if (a.width <= 64) return launch_forward<T, 64>(stream, a, from, to, lse);

@@ -236,4 +236,13 @@ __device__ inline void hide_keys(float (&s)[4][4], int t, float scale, int valid
     if (8 * t + i / 4 * 2 + i % 2 >= valid) s[i / 4][i % 4] = least;
 }
 
+/// The same of keys more than `window` tokens away from a strip's queries, whose g is `ahead` tokens behind
+/// the first of these keys.
+__device__ inline void hide_far_keys(float (&s)[4][4], int t, float scale, int ahead, int window) {
+  const float least = scale < 0 ? INFINITY : -INFINITY;
+#pragma unroll
+  for (int i = 0; i < 16; ++i)
+    if (abs(ahead + i / 2 % 2 * 8 - (8 * t + i / 4 * 2 + i % 2)) > window) s[i / 4][i % 4] = least;
+}
+
 }  // namespace lathe::cuda

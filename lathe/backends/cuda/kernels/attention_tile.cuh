@@ -77,6 +77,14 @@ __device__ inline void share_tile(const Attention& a, Tile& tile, AttentionMask&
   __syncthreads();
 }
 
+/// Of a row of `length` tokens those that tokens [first, first + count) may see or be seen by, from a
+/// multiple of `step` on.
+template <bool kWindow>
+__device__ inline int2 reach(const Attention& a, int first, int count, int length, int step) {
+  if (!kWindow) return {0, length};
+  return {max(0, first - a.window) / step * step, min(length, first + count + a.window)};
+}
+
 /// 1 / (1 − p), or 0 where all are dropped (1 / (1 − p) then is infinite).
 __device__ inline float kept_scale(const Attention& a) {
   return a.dropout.threshold > 0xffffu ? 0.f : a.dropout.scale;
