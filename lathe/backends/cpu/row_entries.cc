@@ -124,6 +124,7 @@ std::vector<Entry> row_entries() {
   // The sum over x, which no other thread has read; where nothing reads the sum, the norm.  The residual is
   // an operand of products: many threads have read it, and its lines cost those who write them.
   const std::vector<InPlace> sum_and_norm = {{0, 0}, {1, 0}, {1, 1}};
+  // Not over r of layer_norm_bwd_add for the same reason.
   return {
       {.op = &op::layer_norm,
        .run = run_layer_norm,

@@ -44,16 +44,9 @@ __global__ void __launch_bounds__(kThreads)
   store_vec(dx + at + cols, u);
 }
 
-/// launch(width) with the elements of a thread as a constant: as many as 16 bytes hold where rows and
-/// addresses allow it.
-template <typename T, typename... P, typename F>
-void with_width(int64_t cols, F launch, const P*... pointers) {
-  constexpr int kWidth = 16 / sizeof(T);
-  if (cols % kWidth == 0 && aligned16(pointers...))
-    launch(std::integral_constant<int, kWidth>{});
-  else
-    launch(std::integral_constant<int, 1>{});
-}
+/// Elements of a thread: as many as 16 bytes hold where rows and addresses allow it.
+template <typename T>
+constexpr int kVector = 16 / sizeof(T);
 
 unsigned blocks_for(int64_t n, int width) {
   return static_cast<unsigned>(ceil_div(n, int64_t{kThreads} * width));
@@ -66,14 +59,10 @@ void geglu(cudaStream_t stream, DType t, int64_t rows, int64_t cols, const void*
   if (n == 0) return;
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    const T* from = static_cast<const T*>(x);
-    T* to = static_cast<T*>(y);
-    with_width<T>(
-        cols,
-        [&](auto width) {
-          geglu_kernel<width()><<<blocks_for(n, width), kThreads, 0, stream>>>(n, cols, from, to);
-        },
-        from, to);
+    const bool vectors = cols % kVector<T> == 0 && aligned16(x, static_cast<const void*>(y));
+    const auto kernel = vectors ? geglu_kernel<kVector<T>, T> : geglu_kernel<1, T>;
+    kernel<<<blocks_for(n, vectors ? kVector<T> : 1), kThreads, 0, stream>>>(
+        n, cols, static_cast<const T*>(x), static_cast<T*>(y));
   });
 }
 
@@ -83,14 +72,10 @@ void geglu_bwd(cudaStream_t stream, DType t, int64_t rows, int64_t cols, const v
   if (n == 0) return;
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    const T *g = static_cast<const T*>(dy), *from = static_cast<const T*>(x);
-    T* to = static_cast<T*>(dx);
-    with_width<T>(
-        cols,
-        [&](auto width) {
-          geglu_bwd_kernel<width()><<<blocks_for(n, width), kThreads, 0, stream>>>(n, cols, g, from, to);
-        },
-        g, from, to);
+    const bool vectors = cols % kVector<T> == 0 && aligned16(dy, x, static_cast<const void*>(dx));
+    const auto kernel = vectors ? geglu_bwd_kernel<kVector<T>, T> : geglu_bwd_kernel<1, T>;
+    kernel<<<blocks_for(n, vectors ? kVector<T> : 1), kThreads, 0, stream>>>(
+        n, cols, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<T*>(dx));
   });
 }
 

@@ -40,6 +40,14 @@ struct Backward {
   DropoutSite site = {};  ///< the same
 };
 
+/// What all kernels read and write.
+template <typename T>
+Backward<T> backward_of(RowsSize s, const void* dy, const void* x, const float* gamma, const float* mean,
+                        const float* rstd, void* dx, void* workspace) {
+  return {s.rows, s.cols, static_cast<const T*>(dy), static_cast<const T*>(x),      gamma,
+          mean,   rstd,   static_cast<T*>(dx),       static_cast<float*>(workspace)};
+}
+
 /// What a kernel does besides.
 enum class Also { kNothing, kDropout, kAdd };
 
@@ -257,16 +265,8 @@ int64_t layer_norm_bwd(cudaStream_t stream, DType t, RowsSize s, const void* dy,
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     const bool vectors = s.cols % 8 == 0 && aligned16(dy, x, gamma, past, static_cast<const void*>(dx));
-    const Backward<T> b{.rows = s.rows,
-                        .cols = s.cols,
-                        .dy = static_cast<const T*>(dy),
-                        .x = static_cast<const T*>(x),
-                        .gamma = gamma,
-                        .mean = mean,
-                        .rstd = rstd,
-                        .dx = static_cast<T*>(dx),
-                        .partial = static_cast<float*>(workspace),
-                        .past = static_cast<const T*>(past)};
+    auto b = backward_of<T>(s, dy, x, gamma, mean, rstd, dx, workspace);
+    b.past = static_cast<const T*>(past);
     parts =
         past == nullptr ? launch<Also::kNothing>(stream, b, vectors) : launch<Also::kAdd>(stream, b, vectors);
   });
@@ -282,17 +282,9 @@ int64_t layer_norm_dropout_bwd(cudaStream_t stream, DType t, RowsSize s, const D
     using T = std::remove_pointer_t<decltype(type)>;
     const bool vectors = s.cols % 8 == 0 &&
                          aligned16(dy, x, gamma, static_cast<const void*>(dx), static_cast<const void*>(dd));
-    const Backward<T> b{.rows = s.rows,
-                        .cols = s.cols,
-                        .dy = static_cast<const T*>(dy),
-                        .x = static_cast<const T*>(x),
-                        .gamma = gamma,
-                        .mean = mean,
-                        .rstd = rstd,
-                        .dx = static_cast<T*>(dx),
-                        .partial = static_cast<float*>(workspace),
-                        .dd = static_cast<T*>(dd),
-                        .site = {rule, sample_ids, positions}};
+    auto b = backward_of<T>(s, dy, x, gamma, mean, rstd, dx, workspace);
+    b.dd = static_cast<T*>(dd);
+    b.site = {rule, sample_ids, positions};
     parts = launch<Also::kDropout>(stream, b, vectors);
   });
   return parts;
