@@ -18,8 +18,8 @@ NAVIGATION = [
              ("apple", "Apple silicon")]),
     ("Program", [("python", "Python"), ("cpp", "C++")]),
     ("More", [("RESULTS", "Figures"), ("results_cpu", "Figures: CPUs"), ("results_cuda", "Figures: GPUs"),
-              ("results_mlx", "Figures: MLX"), ("results_cpu_history", "CPUs: the history"), ("developers", "Developers"), ("add_an_op", "Adding an op"),
-              ("add_a_device", "Adding a device"), ("changelog", "Changelog")]),
+              ("results_mlx", "Figures: MLX"), ("results_cpu_history", "CPUs: the history"), ("developers", "Developers"),
+              ("add_an_op", "Adding an op"), ("add_a_device", "Adding a device"), ("changelog", "Changelog")]),
 ]
 STYLE = """
 :root { --ink: #1c2127; --paper: #fff; --soft: #f4f5f7; --line: #d9dde3; --link: #0b57a4; color-scheme: light dark; }

@@ -136,8 +136,8 @@ class RanksCase(unittest.TestCase):
         return command if ranks == 1 else launch(ranks, command)
 
     def run_ranks(self, ranks, name, *more, **keywords):
-        run = run_mpirun if keywords.get("launch") is mpirun and ranks > 1 else cl.run
-        result = run(self.command(ranks, name, *more, **keywords))
+        command = self.command(ranks, name, *more, **keywords)
+        result = (run_mpirun if command[0] == "mpirun" else cl.run)(command)
         self.assertEqual(result.returncode, 0, result.stderr)
         return history(self.root / name), result
 

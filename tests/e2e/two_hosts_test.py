@@ -9,8 +9,7 @@ import sys
 import time
 import unittest
 
-import command_line as cl
-from ranks import RanksCase, has_part, has_saved, mpirun, without_mpi
+from ranks import RanksCase, has_part, has_saved, mpirun, run_mpirun, without_mpi
 from resume_test import history
 
 BOUND_S = 30  # from the cut to the end of both ranks
@@ -120,7 +119,7 @@ class TwoHosts(RanksCase):
         command = [word if word != "lo" else "10.77.0.0/24" for word in command]
         command[1:1] = ["--host", ",".join(self.hosts.addresses), "--mca", "plm_rsh_agent", str(agent),
                         "-x", f"MASTER_ADDR={self.hosts.addresses[0]}"]
-        result = cl.run(["ip", "netns", "exec", self.hosts.names[0], *command])
+        result = run_mpirun(["ip", "netns", "exec", self.hosts.names[0], *command])
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual((self.root / "mpi_bits" / "model.safetensors").read_bytes(),
                          (self.root / "ring_bits" / "model.safetensors").read_bytes())
