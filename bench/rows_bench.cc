@@ -72,17 +72,23 @@ void run(int threads, Rows::Size s, double seconds) {
       sets[i].tensor[t] = x;
     }
   }
-  std::vector<float> gamma(static_cast<size_t>(s.cols), 1.f), beta(gamma), dgamma(gamma), dbeta(gamma);
+  // vectors of columns, each on its own cache lines, as a program's are
+  const int64_t stride = (s.cols + 15) / 16 * 16;
+  const auto vectors = allocate_zeroed(static_cast<size_t>(4 * stride) * sizeof(float));
+  if (vectors == nullptr) fail(ErrorCode::kMemory, "rows_bench: found no memory for vectors of {}", s.cols);
+  float* const gamma = reinterpret_cast<float*>(vectors.get());
+  float *const beta = gamma + stride, *const dgamma = beta + stride, *const dbeta = dgamma + stride;
+  std::fill(gamma, gamma + stride, 1.f);
   std::vector<int32_t> ids(static_cast<size_t>(s.rows), 0), positions(ids);
   for (size_t i = 0; i < ids.size(); ++i) positions[i] = static_cast<int32_t>(i);
   const Rows::Dropped dropped{dropout_rule(42, 1, 7, 0.1), ids.data(), positions.data()};
   const auto workspace = allocate_zeroed(Rows::layer_norm_bwd_workspace_bytes(s));
   const auto norm = [&](Operands& o) {
-    return Rows::Norm{gamma.data(), beta.data(), 1e-12f, o.mean.data(), o.rstd.data()};
+    return Rows::Norm{gamma, beta, 1e-12f, o.mean.data(), o.rstd.data()};
   };
   const auto bwd = [&](Operands& o, const Rows::Dropped* d) {
-    rows.layer_norm_bwd(DType::bf16, s, o.tensor[0], o.tensor[1], gamma.data(), o.mean.data(), o.rstd.data(),
-                        o.tensor[2], dgamma.data(), dbeta.data(), workspace.get(), d, o.tensor[3]);
+    rows.layer_norm_bwd(DType::bf16, s, o.tensor[0], o.tensor[1], gamma, o.mean.data(), o.rstd.data(),
+                        o.tensor[2], dgamma, dbeta, workspace.get(), d, o.tensor[3]);
   };
   const auto& t = DType::bf16;
   const std::vector<Case> cases = {

@@ -9,13 +9,16 @@ template <typename T>
 void layer_norm(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* xs, const float* gamma,
                 const float* beta, float eps, void* ys, float* mean, float* rstd) {
   const float n = static_cast<float>(cols);
+  const int64_t some = cols < kSumLanes ? cols : kSumLanes;
   for (int64_t row = begin; row < end; ++row) {
     const T* x = static_cast<const T*>(xs) + row * ld;
     T* y = static_cast<T*>(ys) + row * ld;
-    Sum sum{};
-    for_sums(cols, [&](int64_t i, auto w, int s) { sum.set[s] += load(x + i, w); });
-    const float near = sum.total() / n;
-    // the deviations from the rounded mean correct it: a constant row has variance 0 and y = beta
+    // Deviations are from the mean of the first few, which their own mean corrects: a constant row has
+    // variance 0 and y = beta.  The variance is some / n of the square of that correction or more, so that
+    // what is subtracted below costs n / some of f32's precision at most.
+    Sum first{};
+    for_sums(some, [&](int64_t i, auto w, int s) { first.set[s] += load(x + i, w); });
+    const float near = first.total() / static_cast<float>(some);
     Sum deviation{}, square{};
     for_sums(cols, [&](int64_t i, auto w, int s) {
       const Floats d = clear(load(x + i, w) - near, w);
@@ -26,12 +29,15 @@ void layer_norm(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void
     const float variance = square.total() / n - shift * shift;
     const float r = 1.f / sqrtf((variance < 0.f ? 0.f : variance) + eps);
     if (beta != nullptr)
-      for_vectors(cols, [&](int64_t i, auto w) {
-        store(y + i, (load(x + i, w) - m) * r * load(gamma + i, w) + load(beta + i, w), w);
+      for_results(cols, y, [&](int64_t i, auto w) {
+        fetch(x + ld, i);
+        return (load(x + i, w) - m) * r * load(gamma + i, w) + load(beta + i, w);
       });
     else
-      for_vectors(cols,
-                  [&](int64_t i, auto w) { store(y + i, (load(x + i, w) - m) * r * load(gamma + i, w), w); });
+      for_results(cols, y, [&](int64_t i, auto w) {
+        fetch(x + ld, i);
+        return (load(x + i, w) - m) * r * load(gamma + i, w);
+      });
     mean[row] = m;
     rstd[row] = r;
   }
@@ -51,25 +57,25 @@ void layer_norm_bwd(int64_t begin, int64_t end, int64_t cols, int64_t ld, const 
     const float m = mean[row], r = rstd[row];
     Sum plain{}, skewed{};
     for_sums(cols, [&](int64_t i, auto w, int s) {
-      const Floats d = load(dy + i, w), normal = (load(x + i, w) - m) * r, g = d * load(gamma + i, w);
-      plain.set[s] += g;
+      const Floats scale = load(gamma + i, w), of_gamma = load(dgamma + i, w), of_beta = load(dbeta + i, w);
+      const Floats d = load(dy + i, w), normal = (load(x + i, w) - m) * r, g = d * scale;
       fetch(x + ld, i);
-      fetch(dy + ld, i);
+      plain.set[s] += g;
       skewed.set[s] += g * normal;
-      store(dgamma + i, load(dgamma + i, w) + d * normal, w);
-      store(dbeta + i, load(dbeta + i, w) + d, w);
+      store(dgamma + i, of_gamma + d * normal, w);
+      store(dbeta + i, of_beta + d, w);
     });
-    const float a = plain.total() / n, b = skewed.total() / n;
+    const float a = plain.total() / n, b = skewed.total() / n * r;
     const auto slope = [&](int64_t i, auto w) {
-      const Floats normal = (load(x + i, w) - m) * r, g = load(dy + i, w) * load(gamma + i, w);
-      return r * (g - a - normal * b);
+      fetch(dy + ld, i);
+      return r * (load(dy + i, w) * load(gamma + i, w) - a - (load(x + i, w) - m) * b);
     };
     if (past == nullptr)
-      for_vectors(cols, [&](int64_t i, auto w) { store(dx + i, slope(i, w), w); });
+      for_results(cols, dx, slope);
     else
-      for_vectors(cols, [&](int64_t i, auto w) {
+      for_results(cols, dx, [&](int64_t i, auto w) {
         fetch(past + ld, i);
-        store(dx + i, load(past + i, w) + slope(i, w), w);
+        return load(past + i, w) + slope(i, w);
       });
   }
 }

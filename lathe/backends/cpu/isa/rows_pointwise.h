@@ -10,27 +10,23 @@ namespace {
 template <typename T>
 constexpr int64_t kFetchedAhead = 2048 / sizeof(T);
 
-/// kCold: y lies in no cache.
 template <typename From, typename To, bool kCold = false, typename F>
 inline void map(int64_t n, const void* xs, void* ys, F f) {
   const From* x = static_cast<const From*>(xs);
   To* y = static_cast<To*>(ys);
-  for_vectors(n, [&](int64_t i, auto w) {
+  for_results<kCold>(n, y, [&](int64_t i, auto w) {
     fetch(x + kFetchedAhead<From>, i);
-    if constexpr (kCold)
-      stream(y + i, f(load(x + i, w)), w);
-    else
-      store(y + i, f(load(x + i, w)), w);
+    return f(load(x + i, w));
   });
 }
 template <typename T, typename F>
 inline void zip(int64_t n, const void* as, const void* bs, void* ys, F f) {
   const T *a = static_cast<const T*>(as), *b = static_cast<const T*>(bs);
   T* y = static_cast<T*>(ys);
-  for_vectors(n, [&](int64_t i, auto w) {
+  for_results(n, y, [&](int64_t i, auto w) {
     fetch(a + kFetchedAhead<T>, i);
     fetch(b + kFetchedAhead<T>, i);
-    store(y + i, f(load(a + i, w), load(b + i, w)), w);
+    return f(load(a + i, w), load(b + i, w));
   });
 }
 

@@ -109,6 +109,19 @@ inline void store(Bf16* p, Floats x) {
 #endif
 }
 
+/// Two vectors that follow each other.
+template <typename T>
+inline void store(T* p, Floats x, Floats y) {
+  store(p, x);
+  store(p + kLanes, y);
+}
+#if defined(__AVX512BF16__)
+inline void store(Bf16* p, Floats x, Floats y) {
+  const __m512bh rounded = _mm512_cvtne2ps_pbh(bits_as<__m512>(y), bits_as<__m512>(x));
+  memcpy(p, &rounded, sizeof rounded);
+}
+#endif
+
 /// IEEE binary16, subnormals included on every level.
 inline Floats load(const F16* p) {
   Halves h;
@@ -177,23 +190,18 @@ inline void store(T* p, Floats x, First w) {
   for (int i = 0; i < w.n; ++i) p[i] = part[i];
 }
 
-/// Stores past the caches, until `fence`, where the level and the place of two-byte elements allow it.
+/// Stores two vectors past the caches, until `fence`, where the level and the place of two-byte elements
+/// allow it.
 template <typename T>
-inline void stream(T* p, Floats x, First w) {
-  store(p, x, w);
-}
-template <typename T>
-inline void stream(T* p, Floats x, Whole) {
+inline void stream(T* p, Floats x, Floats y) {
 #if defined(__AVX512F__)
-  if (sizeof(T) == 2 && reinterpret_cast<uintptr_t>(p) % sizeof(__m256i) == 0) {
-    T part[kLanes];
-    store(part, x);
-    __m256i line;
-    memcpy(&line, part, sizeof line);
-    return _mm256_stream_si256(reinterpret_cast<__m256i*>(p), line);
+  if (sizeof(T) == 2 && reinterpret_cast<uintptr_t>(p) % sizeof(__m512i) == 0) {
+    T both[2 * kLanes];
+    store(both, x, y);
+    return _mm512_stream_si512(reinterpret_cast<__m512i*>(p), _mm512_loadu_si512(both));
   }
 #endif
-  store(p, x);
+  store(p, x, y);
 }
 /// Behind it other threads see what was streamed.
 inline void fence() {
@@ -215,6 +223,20 @@ inline void for_vectors(int64_t n, F f) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) f(i, Whole{});
   if (i < n) f(i, First{static_cast<int>(n - i)});
+}
+
+/// y[i …) = f(i, width) for all vectors of [0, n), two at a time.  kCold: y lies in no cache.
+template <bool kCold = false, typename T, typename F>
+inline void for_results(int64_t n, T* y, F f) {
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    const Floats first = f(i, Whole{}), second = f(i + kLanes, Whole{});
+    if constexpr (kCold)
+      stream(y + i, first, second);
+    else
+      store(y + i, first, second);
+  }
+  for_vectors(n - i, [&](int64_t j, auto w) { store(y + i + j, f(i + j, w), w); });
 }
 
 /// Lane i becomes lane i + lane i ^ kHalf.
