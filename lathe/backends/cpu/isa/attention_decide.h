@@ -11,9 +11,6 @@
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
 
-constexpr uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier2 = 0xCD9E8D57u;
-constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
-
 inline uint32_t upper(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
 inline uint64_t product(uint32_t a, uint32_t m) { return uint64_t{a} * m; }
 

@@ -70,12 +70,12 @@ inline Floats within(Floats x, int64_t column, int64_t cols, float fill) {
 /// vector what is to be dropped, and may be asked only where something can be.
 template <typename F>
 inline void for_keys(const AttentionTask& t, int64_t query, int64_t first, int64_t keys, F f) {
-  Decisions decisions;
-  const uint32_t row = t.head << 16 | static_cast<uint32_t>(query);
+  Decisions decisions(t.dropout);
+  decisions.begin_row(t.sample, t.head << 16 | static_cast<uint32_t>(query));
   for (int64_t c = 0; c < keys; c += kDecisions) {
-    if (t.dropout.threshold > 0) decisions.draw(t.dropout, t.sample, row, first + c);
+    if (t.dropout.threshold > 0) decisions.draw<1>(first + c);
     for (int i = 0; i < kDecisions && c + i < keys; i += kLanes)
-      f(c + i, [&](Floats x) { return decisions.keep(t.dropout, i, x); });
+      f(c + i, [&](Floats x) { return decisions.keep(i, x); });
   }
 }
 

@@ -10,6 +10,9 @@ struct DropoutRule {
   uint32_t threshold;  ///< dropout_threshold(p); 0 drops nothing
   float scale;         ///< dropout_scale(p)
 };
+/// Philox: what words 0 and 2 of a counter are multiplied with, and what each round adds to the keys.
+constexpr uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier2 = 0xCD9E8D57u;
+constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
 
 /// One AdamW update, as torch: p *= 1 − lr·decay; m, v moving averages of g and g²;
 /// p −= lr / bias_correction1 · m / (√v / √bias_correction2 + eps).
