@@ -2,6 +2,7 @@
 // the last bit.
 #include <gtest/gtest.h>
 
+#include "lathe/backends/cpu/cpu_backend.h"
 #include "lathe/backends/ref/ref_backend.h"
 #include "lathe/core/philox.h"
 #include "lathe/ops/ops.h"
@@ -106,6 +107,12 @@ struct Trained {
   std::map<std::string, int> nodes;  ///< of the step, by op
 };
 
+std::map<std::string, int> nodes_of(Session& session, const Session::Pending& run) {
+  std::map<std::string, int> nodes;
+  for (const Node& node : session.program(run).nodes()) ++nodes[node.op->name];
+  return nodes;
+}
+
 Trained train(const std::string& type, bool fused, DType dtype, int64_t every) {
   Device device(fused);
   AutoModel m = model(type);
@@ -121,8 +128,7 @@ Trained train(const std::string& type, bool fused, DType dtype, int64_t every) {
     scalars.update_step = scalars.adam_step = step;
     const Session::Pending run = session.step(batch(), scalars);
     trained.numbers.push_back(session.collect(run).loss);
-    if (step == 1)
-      for (const Node& node : session.program(run).nodes()) ++trained.nodes[node.op->name];
+    if (step == 1) trained.nodes = nodes_of(session, run);
   }
   std::vector<float> logits;
   trained.numbers.push_back(session.evaluate(batch(), logits));
@@ -164,6 +170,39 @@ TEST(Fusing, ATrainingStepOfModernBertIsThatOfItsParts) {
       // Recomputed, a layer's last sum and the next one's normalisation lie in different segments.
       EXPECT_EQ(fused.nodes["add"], every == 0 ? 0 : 3);
     }
+}
+
+/// The ops of a step of bf16 on the CPU.
+std::map<std::string, int> nodes_on_cpu(const std::string& type) {
+  const auto device = cpu::make_cpu_backend(1);
+  AutoModel m = model(type);
+  Session::Options options;
+  options.program.dtype = DType::bf16;
+  Session session(*device, *m.model, options);
+  initialize(session, m, 42);
+  StepScalars scalars;
+  scalars.learning_rate = 1e-2;
+  scalars.update_step = scalars.adam_step = 1;
+  const Session::Pending run = session.step(batch(), scalars);
+  session.collect(run);
+  return nodes_of(session, run);
+}
+
+TEST(Fusing, TheCpuHasTheFusedOpsOfItsSteps) {
+  std::map<std::string, int> bert = nodes_on_cpu("bert"), modern = nodes_on_cpu("modernbert");
+  EXPECT_EQ(bert["dropout_add_layer_norm"], 6);
+  EXPECT_EQ(bert["layer_norm_dropout_bwd"], 6);
+  EXPECT_EQ(bert["linear_bwd_input_add"], 5);
+  EXPECT_EQ(bert["embed_layer_norm"], 1);
+  EXPECT_EQ(bert["first_attention_bwd_cast"], 1);
+  EXPECT_EQ(bert["add"], 1);
+  for (auto* nodes : {&bert, &modern}) {
+    EXPECT_GT((*nodes)["linear_bwd_weight_cast"], 0);
+    EXPECT_EQ((*nodes)["linear_bwd_weight"], 0);
+  }
+  EXPECT_EQ(modern["layer_norm_bwd_add"], 5);
+  for (const char* op : {"add_layer_norm", "dropout_add_layer_norm"}) EXPECT_EQ(modern[op], 3) << op;
+  EXPECT_EQ(modern["add"], 0);
 }
 
 }  // namespace
