@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 
 #include "lathe/backends/cpu/memory.h"
 #include "lathe/backends/cpu/rows_shares.h"
@@ -20,12 +21,37 @@ constexpr int64_t kSquaresBlock = 16384;
 int64_t row_blocks(int64_t rows) {
   return std::clamp<int64_t>((rows + kMinBlockRows - 1) / kMinBlockRows, 1, kMaxBlocks);
 }
-/// f(block, first row, last row) for all blocks of `rows`.
+/// So many blocks that follow each other are summed by the thread that made them, whose caches hold them: a
+/// power of two, so that all numbers of threads add the same tree.
+int64_t blocks_of_group(int64_t blocks, int threads) {
+  int64_t group = 1;
+  while (2 * group * kRangesOfAThread * threads <= blocks) group *= 2;
+  return group;
+}
+
+/// Sums over rows: those of each block, and where all of them go.
+struct BlockSums {
+  float *partial, *out;
+};
+/// f(block, first row, last row) for all blocks of rows leaves their sums, which are added up.
 template <typename F>
-void for_blocks(ThreadPool& pool, Rows::Size s, F f) {
-  const int64_t blocks = row_blocks(s.rows);
-  for_shares(pool, blocks, s.rows * s.cols / blocks, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) f(b, s.rows * b / blocks, s.rows * (b + 1) / blocks);
+void sum_rows(ThreadPool& pool, const RowKernels& kernels, Rows::Size s,
+              std::initializer_list<BlockSums> sums, F f) {
+  const int64_t blocks = row_blocks(s.rows), group = blocks_of_group(blocks, pool.size());
+  const int64_t groups = (blocks + group - 1) / group;
+  for_shares(pool, groups, s.rows * s.cols / groups, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t first = begin * group; first < std::min(blocks, end * group); first += group) {
+      const int64_t count = std::min(group, blocks - first);
+      for (int64_t b = first; b < first + count; ++b) f(b, s.rows * b / blocks, s.rows * (b + 1) / blocks);
+      for (const BlockSums& sum : sums) {
+        float* const partial = sum.partial + first * s.cols;
+        kernels.sum_blocks(0, s.cols, s.cols, 1, count, partial, partial);
+      }
+    }
+  });
+  for_shares(pool, s.cols, blocks, kSumsOfALine, [&](int64_t begin, int64_t end) {
+    for (const BlockSums& sum : sums)
+      kernels.sum_blocks(begin, end, s.cols, group, blocks, sum.partial, sum.out);
   });
 }
 
@@ -210,18 +236,14 @@ void Rows::layer_norm_bwd(DType t, Size s, const void* dy, const void* x, const 
                           const float* mean, const float* rstd, void* dx, float* dgamma, float* dbeta,
                           void* workspace, const Dropped* dropped, void* dd, const void* past) const {
   const StorageKernels& kernels = of(kernels_, t);
-  const int64_t blocks = row_blocks(s.rows);
   float* gammas = static_cast<float*>(workspace);
-  float* betas = gammas + blocks * s.cols;
-  for_blocks(pool_, s, [&](int64_t b, int64_t begin, int64_t end) {
-    kernels.layer_norm_bwd(begin, end, s.cols, s.ld, dy, x, gamma, mean, rstd, past, dx, gammas + b * s.cols,
-                           betas + b * s.cols);
-    if (dropped != nullptr) drop(kernels, begin, end, s, *dropped, dx, nullptr, dd);
-  });
-  for_shares(pool_, s.cols, blocks, kSumsOfALine, [&](int64_t begin, int64_t end) {
-    kernels_.sum_blocks(begin, end, s.cols, blocks, gammas, dgamma);
-    kernels_.sum_blocks(begin, end, s.cols, blocks, betas, dbeta);
-  });
+  float* betas = gammas + row_blocks(s.rows) * s.cols;
+  sum_rows(pool_, kernels_, s, {{gammas, dgamma}, {betas, dbeta}},
+           [&](int64_t b, int64_t begin, int64_t end) {
+             kernels.layer_norm_bwd(begin, end, s.cols, s.ld, dy, x, gamma, mean, rstd, past, dx,
+                                    gammas + b * s.cols, betas + b * s.cols);
+             if (dropped != nullptr) drop(kernels, begin, end, s, *dropped, dx, nullptr, dd);
+           });
 }
 
 size_t Rows::column_sums_workspace_bytes(Size s) {
@@ -229,13 +251,9 @@ size_t Rows::column_sums_workspace_bytes(Size s) {
 }
 
 void Rows::column_sums(DType t, Size s, const void* x, float* sums, void* workspace) const {
-  const int64_t blocks = row_blocks(s.rows);
   float* partial = static_cast<float*>(workspace);
-  for_blocks(pool_, s, [&](int64_t b, int64_t begin, int64_t end) {
+  sum_rows(pool_, kernels_, s, {{partial, sums}}, [&](int64_t b, int64_t begin, int64_t end) {
     of(kernels_, t).column_sums(begin, end, s.cols, s.ld, x, partial + b * s.cols);
-  });
-  for_shares(pool_, s.cols, blocks, kSumsOfALine, [&](int64_t begin, int64_t end) {
-    kernels_.sum_blocks(begin, end, s.cols, blocks, partial, sums);
   });
 }
 

@@ -76,9 +76,10 @@ struct StorageKernels {
 /// All row kernels of one instruction set.
 struct RowKernels {
   StorageKernels f32, bf16, f16;
-  /// out[c] = Σ of partial[b · cols + c] over b < blocks for c in [begin, end), as a balanced tree; partial
-  /// is overwritten.
-  void (*sum_blocks)(int64_t begin, int64_t end, int64_t cols, int64_t blocks, float* partial, float* out);
+  /// out[c] = Σ of partial[b · cols + c] over b = 0, step, 2 · step … < blocks for c in [begin, end), as a
+  /// balanced tree; partial is overwritten, and may be out.
+  void (*sum_blocks)(int64_t begin, int64_t end, int64_t cols, int64_t step, int64_t blocks, float* partial,
+                     float* out);
   void (*adamw)(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v);
   void (*accumulate)(int64_t n, float keep, const float* g, float* total);
   /// log Σ exp(x[i · stride]) over i < n.

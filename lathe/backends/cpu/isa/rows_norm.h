@@ -89,13 +89,15 @@ void column_sums(int64_t begin, int64_t end, int64_t cols, int64_t ld, const voi
   }
 }
 
-void sum_blocks(int64_t begin, int64_t end, int64_t cols, int64_t blocks, float* partial, float* out) {
-  for (int64_t step = 1; step < blocks; step *= 2)
+void sum_blocks(int64_t begin, int64_t end, int64_t cols, int64_t step, int64_t blocks, float* partial,
+                float* out) {
+  for (; step < blocks; step *= 2)
     for (int64_t b = 0; b + step < blocks; b += 2 * step) {
       float *to = partial + b * cols + begin, *from = partial + (b + step) * cols + begin;
       for_vectors(end - begin,
                   [&](int64_t i, auto w) { store(to + i, load(to + i, w) + load(from + i, w), w); });
     }
+  if (out == partial) return;
   for_vectors(end - begin,
               [&](int64_t i, auto w) { store(out + begin + i, load(partial + begin + i, w), w); });
 }
