@@ -29,11 +29,11 @@ int64_t blocks_of_group(int64_t blocks, int threads) {
   return group;
 }
 
-/// Sums over rows: those of each block, and where all of them go.
+/// Sums over rows of [rows, cols]: those of each block [blocks, cols], and of all [cols].
 struct BlockSums {
   float *partial, *out;
 };
-/// f(block, first row, last row) for all blocks of rows leaves their sums, which are added up.
+/// f(block, first row, last row) leaves a block's sums in `partial`; then they are added up.
 template <typename F>
 void sum_rows(ThreadPool& pool, const RowKernels& kernels, Rows::Size s,
               std::initializer_list<BlockSums> sums, F f) {

@@ -9,10 +9,9 @@ namespace {
 /// Columns that are decided on together: eight per counter.
 constexpr int kDecisions = 8 * kLanes;
 
-/// What dropout decides on kDecisions columns of a row that follow each other.  Counters are two to 64 bits
-/// apart: their words lie in the lower halves, and the upper ones may be anything, since products read the
-/// lower ones alone.  In the first two rounds one product of two depends on the row alone, and is computed
-/// once.
+/// What dropout decides on columns of a row that follow each other.  Counters lie in 64 bits a word: the
+/// upper halves may be anything, since products read the lower ones alone.  In the first two rounds one
+/// product of two depends on the row alone, and is computed once for it.
 class Decisions {
  public:
   static constexpr int kMaxBlocks = kLanes == 16 ? 2 : 1;  // as many as registers hold
@@ -24,6 +23,7 @@ class Decisions {
     }
   }
 
+  /// What `draw` decides from here on is of this row.
   void begin_row(uint32_t sample, uint32_t row) {
     const uint64_t p2 = uint64_t{sample} * kMultiplier2;
     const uint64_t p0 = uint64_t{static_cast<uint32_t>(p2 >> 32) ^ row ^ rule_.seed} * kMultiplier0;
@@ -32,7 +32,7 @@ class Decisions {
     row3_ = Longs{} + static_cast<uint32_t>(p0);
   }
 
-  /// kBlocks · kDecisions columns from `column` on, a multiple of 8.
+  /// Decides kBlocks · kDecisions columns from `column` on, a multiple of 8.
   template <int kBlocks>
   void draw(int64_t column) {
     // Lane l of 32 bits decides the group that makes the transposed words lie in the order of the columns.

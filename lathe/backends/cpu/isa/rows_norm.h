@@ -14,8 +14,8 @@ void layer_norm(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void
     const T* x = static_cast<const T*>(xs) + row * ld;
     T* y = static_cast<T*>(ys) + row * ld;
     // Deviations are from the mean of the first few, which their own mean corrects: a constant row has
-    // variance 0 and y = beta.  The variance is some / n of the square of that correction or more, so that
-    // what is subtracted below costs n / some of f32's precision at most.
+    // variance 0 and y = beta.  The variance is at least some / n of the square of that correction, so that
+    // the mean square below is 1 + n / some times the variance at most, and loses as much of f32's precision.
     Sum first{};
     for_sums(some, [&](int64_t i, auto w, int s) { first.set[s] += load(x + i, w); });
     const float near = first.total() / static_cast<float>(some);
