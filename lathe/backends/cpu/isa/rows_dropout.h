@@ -6,7 +6,7 @@
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
 
-/// Columns that are decided on together: eight per counter.
+/// Columns of a block that is decided on together: eight per counter.
 constexpr int kDecisions = 8 * kLanes;
 
 /// What dropout decides on columns of a row that follow each other.  Counters lie in 64 bits a word: the
