@@ -178,7 +178,8 @@ class Parser {
     std::vector<std::string> near;
     for (const auto* options : {&options_, &old_options_}) {
       std::vector<std::string_view> names;
-      for (const auto& option : *options) names.push_back(option.name);
+      for (const auto& option : *options)
+        if (what != "key" || !option.negated) names.push_back(option.name);
       if (near.empty()) near = nearest_names(name, names);
     }
     if (near.empty()) fail(ErrorCode::kUsage, "{}: unknown {}; --help lists all", found, what);
@@ -205,6 +206,12 @@ class Parser {
     for (const auto* options : {&options_, &old_options_}) {
       for (const auto& option : *options) {
         if (option.name != key || option.negated) continue;
+        if (option.field != nullptr && option.field->info->rules.secret &&
+            value == hidden_secret(*option.field->info)) {
+          result_.notices.push_back(fmt::format(
+              "{}: {} was left out where these settings were written; --{} gives it", path, key, key));
+          return;
+        }
         const bool optional =
             option.old != nullptr ? option.old->default_value.is_null() : option.field->info->optional;
         json typed;

@@ -88,11 +88,12 @@ Tokenizer demo_tokenizer() {
 }
 
 Syntax demo_syntax() {
-  return {kUsage,
-          {{"--output_dir", "DIR"},
-           {"--device", "NAME", "", {"auto", "cpu", "cuda", "mps"}},
-           {"--threads", "N"},
-           {"--bf16"}}};
+  return {.usage = kUsage,
+          .flags = {{"--output_dir", "DIR"},
+                    {"--device", "NAME", "", {"auto", "cpu", "cuda", "mps"}},
+                    {"--threads", "N"},
+                    {"--bf16"}},
+          .flags_alone = true};
 }
 
 int run_demo(const std::vector<std::string>& words) {

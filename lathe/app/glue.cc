@@ -225,7 +225,7 @@ class Glue {
     adopt_label_order(run_, config, texts);
     AutoModel model = from_pretrained(fs, folders, head_of(texts.labels, glue_.ignore_mismatched_sizes));
     run_.check_metric(metric_names(texts));
-    tokenize(texts, *model.tokenizer);
+    tokenize(texts, model);
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {
       for (size_t i = 0; i < validation_.size() && run_.wants_findings(); ++i)
@@ -292,14 +292,10 @@ class Glue {
     }
   }
 
-  void tokenize(Texts& texts, const Tokenizer& tokenizer) {
-    int length = static_cast<int>(glue_.max_seq_length);
-    if (length > tokenizer.model_max_length()) {
-      run_.say(LogLevel::kWarning, fmt::format("--max_seq_length {} is more than the model takes; using {}",
-                                               length, tokenizer.model_max_length()));
-      length = tokenizer.model_max_length();
-      glue_.max_seq_length = length;
-    }
+  void tokenize(Texts& texts, const AutoModel& model) {
+    const Tokenizer& tokenizer = *model.tokenizer;
+    run_.bound_length(glue_.max_seq_length, model);
+    const int length = static_cast<int>(glue_.max_seq_length);
     ThreadPool pool(static_cast<int>(training_.threads));
     if (texts.train) {
       truncate(*texts.train, glue_.max_train_samples);

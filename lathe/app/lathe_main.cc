@@ -1,13 +1,20 @@
 // The program: lathe COMMAND …; called run_glue or run_qa, it is that command.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "lathe/app/argument_parser.h"
 #include "lathe/app/commands.h"
-#include "lathe/app/signals.h"
+#include "lathe/core/environment.h"
 #include "lathe/core/error.h"
 #include "lathe/core/version.h"
 #include "lathe/io/file_system.h"
@@ -22,6 +29,20 @@ std::string help() {
   return text + "\nlathe COMMAND --help shows a command's flags and their defaults.\n";
 }
 
+/// The folder of the program, with a slash behind it, which a shell may have found in $PATH; "" if it is not
+/// found.
+std::string folder_of(const std::string& path) {
+  if (const size_t slash = path.rfind('/'); slash != std::string::npos) return path.substr(0, slash + 1);
+  const std::string folders = lathe::environment("PATH");
+  for (size_t begin = 0; begin <= folders.size();) {
+    const size_t end = std::min(folders.find(':', begin), folders.size());
+    const std::string folder = end == begin ? "./" : folders.substr(begin, end - begin) + "/";
+    if (access((folder + path).c_str(), X_OK) == 0) return folder;
+    begin = end + 1;
+  }
+  return "";
+}
+
 /// As HfArgumentParser does with a file beside the script; a lone configuration file stays alone.
 void prepend_arguments_file(const std::string& path, std::vector<std::string>& args) {
   if (args.size() == 1 && args[0].ends_with(".json")) return;
@@ -32,7 +53,7 @@ void prepend_arguments_file(const std::string& path, std::vector<std::string>& a
 }
 
 int dispatch(const std::string& path, std::vector<std::string> args) {
-  const std::string program = lathe::file_name(path), parent = path.substr(0, path.size() - program.size());
+  const std::string program = lathe::file_name(path);
   std::string name;
   if (program == "run_glue" || program == "run_qa") {
     name = program.substr(4);
@@ -48,23 +69,50 @@ int dispatch(const std::string& path, std::vector<std::string> args) {
     name = args[0];
     args.erase(args.begin());
   }
-  if (name == "glue" || name == "qa") prepend_arguments_file(parent + "run_" + name + ".args", args);
+  if (name == "glue" || name == "qa")
+    if (const std::string folder = folder_of(path); !folder.empty())
+      prepend_arguments_file(folder + "run_" + name + ".args", args);
   for (const lathe::Command& command : lathe::commands())
     if (name == command.name) return command.run(args);
   lathe::fail(lathe::ErrorCode::kUsage, "lathe: unknown command {}\n{}", name, help());
 }
 
+/// Files that are opened later are not to get the numbers of standard streams that are closed.
+void open_standard_streams() {
+  int descriptor = 0;
+  while (descriptor <= STDERR_FILENO && descriptor >= 0) descriptor = open("/dev/null", O_RDWR);
+  if (descriptor > STDERR_FILENO) close(descriptor);
+}
+
+/// `reason`: an errno, or 0 where it is not known any more.
+int unwritten(int reason) {
+  fmt::print(stderr, "error: standard output{}{}: it could not be written, and is not whole\n",
+             reason == 0 ? "" : ": ", reason == 0 ? "" : strerror(reason));
+  return 1;
+}
+
+/// Writes what is left of standard output.  The exit code.
+int end_with(int code) {
+  if (std::ferror(stdout) != 0) return unwritten(0);
+  return std::fflush(stdout) == 0 ? code : unwritten(errno);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  lathe::install_stop_signals();
+  open_standard_streams();
+  signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit of its size is an error of the one who writes it
   try {
-    return dispatch(argv[0], {argv + 1, argv + argc});
+    return end_with(dispatch(argv[0], {argv + 1, argv + argc}));
   } catch (const lathe::Error& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return lathe::exit_code(error.code());
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "error: out of memory; a smaller --per_device_train_batch_size needs less\n");
+    return 1;
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0) return unwritten(error.code().value());
+    fmt::print(stderr, "error: {} (a fault of lathe itself)\n", error.what());
     return 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {} (a fault of lathe itself)\n", error.what());

@@ -70,6 +70,7 @@ class Launch {
   }
 
   int run() {
+    const StopSignals signals;
     for (int rank = 0; rank < settings_.ranks; ++rank) ranks_.push_back(start(rank));
     while (running() > 0) {
       hear(kPause_ms);

@@ -18,13 +18,18 @@ Options parse_options(const std::vector<std::string>& args, const Syntax& syntax
   std::vector<Flag> flags = syntax.flags;
   flags.push_back({"--help"});
   Options options;
+  bool words_alone = false;
   for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i].rfind("--", 0) != 0 || args[i] == "--") {
-      if (args[i] != "--") options.rest.push_back(args[i]);
+    if (words_alone || (!args[i].starts_with("--") && args[i] != "-h")) {
+      options.rest.push_back(args[i]);
+      continue;
+    }
+    if (args[i] == "--") {
+      words_alone = true;
       continue;
     }
     const size_t equals = args[i].find('=');
-    std::string name = args[i].substr(0, equals);
+    std::string name = args[i] == "-h" ? "--help" : args[i].substr(0, equals);
     std::replace(name.begin() + 2, name.end(), '-', '_');
     const auto flag = std::find_if(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == name; });
     if (flag == flags.end()) {
@@ -35,6 +40,9 @@ Options parse_options(const std::vector<std::string>& args, const Syntax& syntax
            near.empty() ? "" : "; did you mean " + near[0] + "?", syntax.usage);
     }
     if (flag->value.empty()) {
+      if (equals != std::string::npos)
+        fail(ErrorCode::kUsage, "{}: a switch without a value; leave it out to have it off\n{}", args[i],
+             syntax.usage);
       options.values[name] = "";
     } else if (equals != std::string::npos) {
       options.values[name] = args[i].substr(equals + 1);
@@ -44,12 +52,15 @@ Options parse_options(const std::vector<std::string>& args, const Syntax& syntax
       fail(ErrorCode::kUsage, "{} wants a value\n{}", name, syntax.usage);
     }
   }
+  if (syntax.flags_alone && !options.rest.empty() && !options.has("--help"))
+    fail(ErrorCode::kUsage, "found {}, wants flags alone\n{}", options.rest[0], syntax.usage);
   return options;
 }
 
 std::vector<std::string> read_lines(const std::string& path) {
-  const std::string text = read_text(real_file_system(), path);
+  std::string text = read_text(real_file_system(), path);
   check_utf8(text, path);
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
   if (text.empty()) fail(ErrorCode::kInvalidData, "{}: the file is empty, wants a text in each line", path);
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {

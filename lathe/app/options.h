@@ -16,8 +16,9 @@ struct Flag {
 /// What may follow the name of a command: the one list behind parsing, help, completion and man page.
 struct Syntax {
   std::string usage;
-  std::vector<Flag> flags;              ///< --help is taken besides
+  std::vector<Flag> flags;              ///< --help and -h are taken besides
   std::vector<std::string> words = {};  ///< what the first other word may be; empty: anything
+  bool flags_alone = false;             ///< no other words are taken
 
   bool has(const std::string& flag) const;
 };
@@ -34,10 +35,13 @@ struct Options {
   }
 };
 
-/// Errors: kUsage for an unknown flag or a flag without its value; the usage is appended.
+/// Words behind "--" are none of them flags.
+/// Errors: kUsage for an unknown flag, a flag without its value, a switch with one, or words where flags
+/// alone are taken; the usage is appended.
 Options parse_options(const std::vector<std::string>& args, const Syntax& syntax);
 
-/// The lines of a text file (also .gz) without their ends.  Errors: kNotFound, kInvalidData.
+/// The lines of a text file (also .gz) without their ends and without a byte order mark.  Errors: kNotFound,
+/// kInvalidData.
 std::vector<std::string> read_lines(const std::string& path);
 
 /// A flag's value as a whole number of at least `low`.  Errors: kUsage.

@@ -152,14 +152,15 @@ int run_predict(const std::vector<std::string>& args) {
   training.fp8 = options.has("--fp8");
   training.per_device_eval_batch_size = whole_number(options, "--batch_size", 32, 1);
   ThreadPool pool(threads);
-  const int length =
-      std::min(whole_number(options, "--max_seq_length", 128, 3), model.tokenizer->model_max_length());
+  const int length = std::min(whole_number(options, "--max_seq_length", 128, 3), longest_text(model));
   const TokenizedDataset tokens = tokenize_dataset(data, *model.tokenizer, length, pool);
   const auto backend = open_device(options.get("--device", "auto"), {threads});
   Trainer trainer(*backend, model, training, nullptr, nullptr);
   if (!trainer.load_report().missing.empty())
     fail(ErrorCode::kInvalidData, "{}\nSuch a model predicts at random; fine-tune it first.",
          to_string(trainer.load_report(), *model.model, folder));
+  if (!trainer.load_report().unexpected.empty())
+    fmt::print(stderr, "{}\n", to_string(trainer.load_report(), *model.model, folder));
   const Predictions p = trainer.predict(tokens);
   if (evaluation_quantization(training) != nn::Quantization::kNone)
     fmt::print(stderr, "{}\n", trainer.compare(p, trainer.predict(tokens, nn::Quantization::kNone)));

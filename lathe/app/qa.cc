@@ -27,6 +27,7 @@ class Qa {
     run_.check_metric(metric_names());
     read_data(hub);
     AutoModel model = from_pretrained(fs, folders, {Problem::kQuestionAnswering, {}, false});
+    run_.bound_length(qa_.max_seq_length, model);
     make_features(*model.tokenizer);
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {
@@ -173,6 +174,10 @@ class Qa {
     const SquadDataset& squad = test ? test_ : eval_;
     postprocess(squad, test ? test_features_ : eval_features_, p);
     if (!test && run_.wants_findings()) run_.show(findings());
+    const auto answered = [](const SquadExample& example) { return !example.answers.empty(); };
+    // Where all questions may be without an answer that is one; else there is nothing to compare with.
+    if (!qa_.version_2_with_negative && std::none_of(squad.examples.begin(), squad.examples.end(), answered))
+      return {};
     return qa_.version_2_with_negative ? squad_v2_metrics(squad, answers_.answers)
                                        : squad_v1_metrics(squad, answers_.answers);
   }

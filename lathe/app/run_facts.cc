@@ -39,7 +39,7 @@ std::vector<std::string> without_secrets(const std::vector<BoundField>& fields,
              });
     });
     if (secret == fields.end()) continue;
-    const std::string hidden = fmt::format("<{}>", secret->info->name);
+    const std::string hidden = hidden_secret(*secret->info);
     const size_t equals = words[i].find('=');
     if (equals != std::string::npos)
       words[i].replace(equals + 1, std::string::npos, hidden);

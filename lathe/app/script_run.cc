@@ -141,6 +141,7 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   for (const std::string& line : banner_lines(banner)) say(LogLevel::kInfo, line);
   if (is_main(group_.get())) tracked_.begin_training(trainer, *backend_, processes(), terminal_.sink());
   terminal_.begin_progress("", plan.max_steps);
+  const StopSignals signals;
   TrainOutput output;
   try {
     output = trainer.train(resume_from);
@@ -154,6 +155,18 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   trainer.save_model(output_dir());
   report("train", metrics, metrics);
   trainer.save_state();
+  if (stop_signal() != 0) {  // too late for a checkpoint: the training is done
+    finish("interrupted");
+    fail(ErrorCode::kInterrupted, "interrupted behind the training; its model is in {}", output_dir());
+  }
+}
+
+void ScriptRun::bound_length(int64_t& max_seq_length, const AutoModel& model) {
+  const int64_t longest = longest_text(model);
+  if (max_seq_length <= longest) return;
+  say(LogLevel::kWarning,
+      fmt::format("--max_seq_length {} is more than the model takes; using {}", max_seq_length, longest));
+  max_seq_length = longest;
 }
 
 nlohmann::json ScriptRun::evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples) {

@@ -49,6 +49,8 @@ class ScriptRun {
   void train(Trainer& trainer, const std::string& resume_from, int64_t samples);
   /// Metrics of a data set, for `report`.  samples: its rows as the user counts them.
   nlohmann::json evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples);
+  /// Makes it what the model takes, and says so, where it is more.
+  void bound_length(int64_t& max_seq_length, const AutoModel& model);
   /// Prints "***** eval metrics *****" and merges the metrics into <split>_results.json and all_results.json.
   void report(const std::string& split, const nlohmann::json& metrics, const nlohmann::json& to_write);
   /// Refuses a --metric_for_best_model that no evaluation will have.  names: of the metrics beside loss and

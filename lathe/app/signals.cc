@@ -3,31 +3,45 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <mutex>
 
 namespace lathe {
 namespace {
 
+constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
+
 std::atomic<int> requested{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only touch a lock-free atomic");
 
+std::mutex mutex;
+int alive = 0;
+std::array<struct sigaction, kSignals.size()> before;
+
 void on_signal(int signal) {
-  if (requested.exchange(signal) != 0 && signal == SIGINT) _exit(130);
+  if (requested.exchange(signal) != 0) _exit(128 + signal);
 }
 
 }  // namespace
 
-void install_stop_signals() {
+StopSignals::StopSignals() {
+  const std::lock_guard lock(mutex);
+  if (alive++ > 0) return;
+  requested.store(0);
   struct sigaction action = {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;  // a read or write under way goes on: files are whole when the run stops
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before[i]);
+}
+
+StopSignals::~StopSignals() {
+  const std::lock_guard lock(mutex);
+  if (--alive > 0) return;
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
 }
 
 int stop_signal() { return requested.load(); }
-
-void clear_stop_signal() { requested.store(0); }
 
 }  // namespace lathe

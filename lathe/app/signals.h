@@ -2,14 +2,19 @@
 
 namespace lathe {
 
-/// Makes SIGINT and SIGTERM ask for a stop instead of ending the process; a SIGINT after that ends it at once
-/// with exit code 130.  Call once, from the program, never from the library.
-void install_stop_signals();
+/// While one lives, SIGINT and SIGTERM ask for a stop instead of ending the process; a second one ends it at
+/// once, with exit code 130 or 143.  Before and behind, both do what they did.  For work that can stop so
+/// that it goes on later, and asks; what never asks is to be ended.  They may be nested.  Made by the
+/// program, never by the library.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+};
 
 /// The signal that asked for a stop, or 0.  May be called from any thread.
 int stop_signal();
-
-/// Forgets a request.
-void clear_stop_signal();
 
 }  // namespace lathe

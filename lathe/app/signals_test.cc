@@ -3,32 +3,48 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <memory>
+#include <utility>
+
 namespace lathe {
 namespace {
 
-TEST(StopSignals, FirstOneIsRemembered) {
-  struct sigaction old_int, old_term;
-  sigaction(SIGINT, nullptr, &old_int);
-  sigaction(SIGTERM, nullptr, &old_term);
-  install_stop_signals();
-  EXPECT_EQ(stop_signal(), 0);
-  raise(SIGTERM);
-  EXPECT_EQ(stop_signal(), SIGTERM);
-  clear_stop_signal();
-  raise(SIGINT);
-  EXPECT_EQ(stop_signal(), SIGINT);
-  clear_stop_signal();
-  sigaction(SIGINT, &old_int, nullptr);
-  sigaction(SIGTERM, &old_term, nullptr);
+TEST(StopSignals, AreRememberedWhileSomebodyAsks) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const StopSignals signals;
+    EXPECT_EQ(stop_signal(), 0);
+    raise(signal);
+    EXPECT_EQ(stop_signal(), signal);
+  }
 }
 
-TEST(StopSignalsDeathTest, ASecondInterruptEndsTheProcessWith130) {
-  const auto interrupt_twice = [] {
-    install_stop_signals();
-    raise(SIGINT);
-    raise(SIGINT);
-  };
-  EXPECT_EXIT(interrupt_twice(), testing::ExitedWithCode(130), "");
+TEST(StopSignals, LastUntilTheLastOfThemIsGone) {
+  auto outer = std::make_unique<StopSignals>();
+  const auto inner = std::make_unique<StopSignals>();
+  outer.reset();
+  raise(SIGTERM);
+  EXPECT_EQ(stop_signal(), SIGTERM);
+}
+
+TEST(StopSignalsDeathTest, ASecondOneEndsTheProcess) {
+  for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    const auto twice = [number = signal] {
+      const StopSignals signals;
+      raise(number);
+      raise(number);
+    };
+    EXPECT_EXIT(twice(), testing::ExitedWithCode(code), "");
+  }
+}
+
+TEST(StopSignalsDeathTest, BehindThemASignalEndsTheProcess) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const auto behind = [signal] {
+      { const StopSignals signals; }
+      raise(signal);
+    };
+    EXPECT_EXIT(behind(), testing::KilledBySignal(signal), "");
+  }
 }
 
 }  // namespace

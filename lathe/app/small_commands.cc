@@ -48,9 +48,13 @@ Syntax tokenize_syntax() {
 }
 Syntax info_syntax() { return {kInfoUsage, {}}; }
 Syntax doctor_syntax() {
-  return {kDoctorUsage, {{"--device", "NAME", "", {"auto", "cpu", "cuda", "mps"}}, {"--self_test"}}};
+  return {.usage = kDoctorUsage,
+          .flags = {{"--device", "NAME", "", {"auto", "cpu", "cuda", "mps"}}, {"--self_test"}},
+          .flags_alone = true};
 }
-Syntax arguments_syntax() { return {kArgumentsUsage, {{"--json"}, {"--man"}}}; }
+Syntax arguments_syntax() {
+  return {.usage = kArgumentsUsage, .flags = {{"--json"}, {"--man"}}, .flags_alone = true};
+}
 
 int run_tokenize(const std::vector<std::string>& args) {
   const Options options = parse_options(args, tokenize_syntax());
@@ -129,8 +133,6 @@ int run_doctor(const std::vector<std::string>& args) {
     fmt::print("{}", kDoctorUsage);
     return 0;
   }
-  if (!options.rest.empty())
-    fail(ErrorCode::kUsage, "lathe doctor: found {}, wants flags alone\n{}", options.rest[0], kDoctorUsage);
   const TerminalPort port = standard_port();
   const auto say = [&](const std::string& line) { port.out(line + "\n"); };  // at once, into a pipe, too
   const DoctorReport report = examine(machine_facts());

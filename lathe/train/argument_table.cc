@@ -236,6 +236,8 @@ std::vector<std::string> check_fields(const std::vector<BoundField>& fields) {
   return notices;
 }
 
+std::string hidden_secret(const FieldInfo& info) { return fmt::format("<{}>", info.name); }
+
 nlohmann::ordered_json to_json(const std::vector<BoundField>& fields) {
   nlohmann::ordered_json out = nlohmann::ordered_json::object();
   for (const auto& field : fields) {
@@ -246,7 +248,7 @@ nlohmann::ordered_json to_json(const std::vector<BoundField>& fields) {
       const auto x = value.get<double>();
       if (std::abs(x) < 1e15 && x == std::trunc(x)) value = static_cast<int64_t>(x);
     }
-    if (info.rules.secret && !value.is_null()) value = "<" + std::string(info.name) + ">";
+    if (info.rules.secret && !value.is_null()) value = hidden_secret(info);
     out[std::string(info.name)] = value;
   }
   return out;

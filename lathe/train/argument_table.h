@@ -164,6 +164,9 @@ std::optional<std::string> check_field(const BoundField& field);
 /// The same for all; returns the notices.
 std::vector<std::string> check_fields(const std::vector<BoundField>& fields);
 
+/// What stands in the place of a secret: "<token>".
+std::string hidden_secret(const FieldInfo& info);
+
 /// All fields in table order, as Hugging Face writes them (500 rather than 500.0 for steps, secrets hidden);
 /// what training_args.json and --print_config hold.  Fields that only steer the program are left out.
 nlohmann::ordered_json to_json(const std::vector<BoundField>& fields);

@@ -102,6 +102,11 @@ Problem saved_problem(const ModelConfig& config) {
        architecture(config, Problem::kQuestionAnswering), architecture(config, Problem::kMaskedLm));
 }
 
+int longest_text(const AutoModel& model) {
+  return static_cast<int>(
+      std::min<int64_t>(model.tokenizer->model_max_length(), model.model->max_positions()));
+}
+
 LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed) {
   const auto write = [&](int index, std::span<const float> values) {
     session.write_parameter(index, values);
@@ -116,7 +121,8 @@ LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed) {
   if (!report.mismatched.empty() && !model.ignore_mismatched_sizes) {
     const LoadReport::Mismatch& m = report.mismatched[0];
     fail(ErrorCode::kInvalidData,
-         "{}: {} is {}, the model wants {}; --ignore_mismatched_sizes starts such weights anew",
+         "{}: {} is {}, the model wants {}; is config.json that of these weights? lathe glue "
+         "--ignore_mismatched_sizes starts such weights anew",
          model.checkpoint->file_of(m.name), m.name, m.found, m.wanted);
   }
   TorchGenerator generator(seed);

@@ -45,6 +45,9 @@ AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const Hea
 /// A model with new weights.
 AutoModel from_config(const ModelConfig& config, const HeadOptions& head, std::optional<Tokenizer> tokenizer);
 
+/// The most tokens of a text that both its tokenizer and its positions take.
+int longest_text(const AutoModel& model);
+
 /// What a classifier of this configuration is for, whatever head was saved: "problem_type", else regression
 /// where there is one label.
 Problem classification_problem(const ModelConfig& config);

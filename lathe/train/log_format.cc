@@ -78,6 +78,10 @@ bool is_speed_key(std::string_view key) {
   return key.ends_with("_runtime") || key.ends_with("_per_second") || key == "epoch" || key == "step";
 }
 
+bool is_change_key(std::string_view key) {
+  return key.find("_int8_change_") != key.npos || key.find("_fp8_change_") != key.npos;
+}
+
 std::string metrics_block(std::string_view split, const json& metrics) {
   std::map<std::string, std::string> lines;
   size_t key_width = 0, value_width = 0;

@@ -64,9 +64,16 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
   const MemoryMetrics memory(memory_stage(prefix), backend_);
   const nn::Quantization quantization = evaluation_quantization(args_);
   nlohmann::json without;
-  if (quantization != nn::Quantization::kNone) without = metrics_of(predict(data, nn::Quantization::kNone));
+  std::optional<Predictions> exact;
+  if (quantization != nn::Quantization::kNone) {
+    exact = predict(data, nn::Quantization::kNone);
+    without = metrics_of(*exact);
+  }
   const auto started = std::chrono::steady_clock::now();
-  nlohmann::json metrics = metrics_of(predict(data));
+  const Predictions predictions = predict(data);
+  nlohmann::json metrics = metrics_of(predictions);
+  if (exact && without.empty() && hooks_.message && model_.model->problem() != Problem::kQuestionAnswering)
+    hooks_.message(LogLevel::kInfo, compare(predictions, *exact));
   for (const auto& [key, value] : without.items())
     metrics[fmt::format("{}_{}_change{}", prefix, name_of(quantization), key.substr(prefix.size()))] =
         metrics[key].get<double>() - value.get<double>();

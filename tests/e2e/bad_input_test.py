@@ -334,7 +334,27 @@ class BadInput(unittest.TestCase):
         result = self.works([*self.command(), "--save_steps", "2", "--max_steps", "4"])
         self.assertIn("going on from", result.stderr)
 
+    def test_texts_longer_than_the_positions(self):
+        """What the tokenizer does not bound the model does."""
+        path = self.model / "tokenizer_config.json"
+        settings = json.loads(path.read_text())
+        settings.pop("model_max_length", None)
+        path.write_text(json.dumps(settings))
+        positions = json.loads((self.model / "config.json").read_text())["max_position_embeddings"]
+        long = "the old bridge " * positions
+        self.assertEqual(len(self.works([cl.program(), "predict", str(self.model), long, "--max_seq_length",
+                                         str(2 * positions)]).stdout.splitlines()), 1)
+        self.train.write_text(GOOD_CSV + f"{long},who\n")
+        result = self.works(self.command("--max_seq_length", str(2 * positions)))
+        self.assertIn(f"--max_seq_length {2 * positions} is more than the model takes; using {positions}", result.stderr)
+
     # ---- lathe predict
+
+    def test_weights_that_a_model_has_no_place_for_are_said(self):
+        path = self.model / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "num_hidden_layers": 1}))
+        result = self.works([cl.program(), "predict", str(self.model), "the old bridge"])
+        self.assertIn("not used by this model: bert.encoder.layer.1.", result.stderr)
 
     def test_lines_to_predict(self):
         path = self.root / "texts.txt"
@@ -439,11 +459,17 @@ class BadInput(unittest.TestCase):
         self.fails([cl.program(), "glu"], "glu", code=2)
         settings = self.root / "settings.json"
         for content, *words in (('{"learning_rate": "x"}', "--learning_rate", '"x"', "wants a number"),
-                                ('{"learning_rat": 1}', "learning_rat", "learning_rate"), ('{"a":', ":1:6", "JSON")):
+                                ('{"learning_rat": 1}', "learning_rat", "learning_rate"),
+                                ('{"no_dataloader_in_order": true}', "did you mean --dataloader_in_order?"),
+                                ('{"a":', ":1:6", "JSON")):
             settings.write_text(content)
             self.fails([cl.program(), "glue", str(settings)], settings, *words, code=2)
         self.fails([cl.program(), "predict", str(self.model), "--fil", "x"], "--fil", "--file", code=2)
         self.fails([cl.program(), "predict"], "model folder", code=2)
+        self.fails([cl.program(), "predict", str(self.model), "x", "--bf16=false"], "--bf16=false", "leave it out", code=2)
+        for command in ("demo", "arguments", "doctor"):
+            self.fails([cl.program(), command, "words"], "found words", "flags alone", code=2)
+            self.assertIn("usage", self.works([cl.program(), command, "-h"]).stdout)
         self.fails([cl.program(), "predict", str(self.model), "x", "--int8", "--fp16", "--bf16"], "--bf16 and --fp16", code=2)
 
     def test_int8_without_anything_to_predict(self):

@@ -4,8 +4,10 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 import command_line as cl
@@ -130,6 +132,43 @@ class Commands(unittest.TestCase):
         shown = json.loads(self.works([str(link), *self.command()[2:], "--print_config"]).stdout)
         self.assertEqual((shown["seed"], shown["learning_rate"]), (7, 1e-3))
 
+    def test_the_file_of_arguments_lies_beside_a_program_that_path_finds(self):
+        for folder, seed in (("bin", 7), ("here", 8)):
+            (self.root / folder).mkdir()
+            (self.root / folder / "run_glue.args").write_text(f"--seed {seed}\n")
+        (self.root / "bin" / "run_glue").symlink_to(cl.program())
+        shown = self.works(["run_glue", *self.command()[2:], "--print_config"], cwd=self.root / "here",
+                           env={**os.environ, "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"})
+        self.assertEqual(json.loads(shown.stdout)["seed"], 7)
+
+    def test_a_token_that_was_not_written_down_is_none(self):
+        shown = self.works(self.command("--token", "abc", "--print_config")).stdout
+        self.assertEqual(json.loads(shown)["token"], "<token>")
+        (self.root / "run.json").write_text(shown)
+        result = self.lathe("glue", self.root / "run.json")
+        self.assertIn("token was left out", result.stderr)
+        self.assertIsNone(read(self.out / "run.json")["settings"]["token"])
+
+    def test_a_signal_ends_what_cannot_go_on_later(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            reading, writing = os.pipe()  # nobody writes there, so that the program waits for its texts
+            with subprocess.Popen([cl.program(), "predict", str(cl.MODEL), "--file", "/dev/stdin"], stdin=reading,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+                maps = pathlib.Path(f"/proc/{process.pid}/maps")
+                while maps.exists() and "model.safetensors" not in maps.read_text():
+                    time.sleep(0.01)
+                process.send_signal(number)
+                self.assertEqual(process.wait(timeout=60), -number)
+            os.close(reading)
+            os.close(writing)
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        for words in (["predict", cl.MODEL, "who opened it"], ["arguments"], ["arguments", "--json"], ["--help"]):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([cl.program(), *map(str, words)], stdout=full, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(result.returncode, 1)
+            self.assertRegex(result.stderr, "error: standard output(: No space left on device)?: it could not be written")
+
     def test_the_printed_configuration_is_a_configuration_file(self):
         shown = self.works(self.command("--print_config")).stdout
         self.assertFalse(self.out.exists())
@@ -152,9 +191,9 @@ class Commands(unittest.TestCase):
     def test_old_flags_say_one_line_each(self):
         old = {"--no_cuda": [], "--use_ipex": [], "--evaluation_strategy": ["epoch"],
                "--per_gpu_train_batch_size": ["8"], "--group_by_length": [], "--fp16_backend": ["auto"]}
-        quiet = self.works(self.command()).stderr.count("[WARNING]")
+        quiet = self.works(self.command("--save_strategy", "no")).stderr.count("[WARNING]")
         for flag, value in old.items():
-            result = self.works(self.command("--overwrite_output_dir", flag, *value))
+            result = self.works(self.command("--save_strategy", "no", "--overwrite_output_dir", flag, *value))
             lines = [line for line in result.stderr.splitlines() if flag in line and "[WARNING]" in line]
             self.assertEqual(len(lines), 0 if flag == "--fp16_backend" else 1, result.stderr)
             self.assertEqual(result.stderr.count("[WARNING]"), quiet + len(lines), result.stderr)
@@ -202,6 +241,9 @@ class Commands(unittest.TestCase):
         self.assertTrue(1 / 3 <= float(probability) <= 1)
         (self.root / "texts.txt").write_text("the old bridge\r\nwho opened it\n")
         lines = self.lathe("predict", model, "--file", self.root / "texts.txt", "--json").stdout.splitlines()
+        (self.root / "marked.txt").write_text("the old bridge\r\nwho opened it\n", encoding="utf-8-sig")
+        self.assertEqual(self.lathe("predict", model, "--file", self.root / "marked.txt", "--json").stdout.splitlines(), lines)
+        self.assertEqual(len(self.lathe("predict", model, "--", "--bf16", "-h").stdout.splitlines()), 2)
         first, second = map(json.loads, lines)
         self.assertEqual([first["text"], second["text"]], ["the old bridge", "who opened it"])
         self.assertEqual(list(first["probabilities"]), list(labels))
@@ -219,6 +261,14 @@ class Commands(unittest.TestCase):
         result = cl.run([cl.program(), "predict", str(GOLDEN / "question_answering"), "the old bridge"])
         self.assertEqual(result.returncode, 1)
         self.assertIn("lathe qa", result.stderr)
+
+    def test_questions_without_answers_have_no_scores(self):
+        (self.root / "questions.json").write_text(json.dumps(
+            {"data": [{"id": "q", "question": "who opened it", "context": "the old bridge is small"}]}))
+        self.lathe("qa", "--model_name_or_path", GOLDEN / "question_answering", "--test_file", self.root / "questions.json",
+                   "--do_predict", "--max_seq_length", "32", "--doc_stride", "8", "--output_dir", self.out)
+        self.assertEqual(list(read(self.out / "predict_predictions.json")), ["q"])
+        self.assertFalse([key for key in read(self.out / "predict_results.json") if "match" in key or "f1" in key])
 
     def test_int8_shows_what_it_changes(self):
         self.works(self.command())
@@ -238,6 +288,13 @@ class Commands(unittest.TestCase):
             # values of 8 bits move a score of order 1 by less than this; a wrong scale would not
             self.assertLess(abs(scores["eval_int8_change_" + name]), 0.2)
         self.assertNotEqual(scores["eval_int8_change_loss"], 0)
+        self.assertRegex(result.stderr, r"int8 beside fp32: the same prediction for [0-9.]+ % of the samples")
+        self.assertNotIn("Int8", (self.out / "README.md").read_text())
+        self.assertIn("accuracy", json.loads(self.lathe("runs", self.out, "--json").stdout)["metric"])
+        unlabelled = self.root / "unlabelled.csv"
+        unlabelled.write_text("sentence1\nthe old bridge\nwho opened it\n")
+        result = self.lathe("glue", "--model_name_or_path", self.out, "--validation_file", unlabelled, "--do_eval", "--int8",
+                            "--output_dir", self.root / "unlabelled")
         self.assertRegex(result.stderr, r"int8 beside fp32: the same prediction for [0-9.]+ % of the samples")
         texts = ["the old bridge", "who opened it"]
         for model, words in (("classification", "the same prediction for 100.00 %"), ("multi_label", "the same"),

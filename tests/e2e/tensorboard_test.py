@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import struct
+import subprocess
 import tempfile
 import unittest
 
@@ -83,6 +84,14 @@ class Events(Runs):
         (path,) = glob.glob(f"{out}/runs/*/events.out.tfevents.*")
         self.assertRegex(path, r"/runs/[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[^/]+/events\.out\.tfevents\.\d+\.[^/]+\.\d+\.0$")
         self.check(path, history)
+
+    def test_what_is_printed_into_closed_streams_is_in_no_file(self):
+        out = self.root / "closed"
+        command = cl.glue_command(out, self.root / "train.csv", self.root / "dev.csv", "--logging_steps", "1",
+                                  "--report_to", "tensorboard")
+        self.assertEqual(subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *command]).returncode, 0)
+        (path,) = glob.glob(f"{out}/runs/*/events.out.tfevents.*")
+        self.check(path, json.loads((out / "trainer_state.json").read_text())["log_history"])
 
     def test_the_folder_is_that_of_the_flag_or_the_environment(self):
         for name, more, env in (("flag", ["--logging_dir", str(self.root / "flag")], {}),
