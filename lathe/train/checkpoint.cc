@@ -228,16 +228,6 @@ RunState run_of_python(const TrainerState& state, const OptimizerProgress& progr
   return run;
 }
 
-/// N of "checkpoint-N", −1 for other names.
-int64_t checkpoint_step(const std::string& name) {
-  const std::string prefix = "checkpoint-";
-  if (name.rfind(prefix, 0) != 0) return -1;
-  int64_t step = -1;
-  const char* end = name.data() + name.size();
-  const auto [at, error] = std::from_chars(name.data() + prefix.size(), end, step);
-  return error == std::errc() && at == end ? step : -1;
-}
-
 }  // namespace
 
 Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model, const Session& session,
@@ -306,6 +296,15 @@ std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::stri
   run = run_of_python(state, progress, folder);
   run.loss_scaler = read_python_scaler(fs, folder);
   return progress;
+}
+
+int64_t checkpoint_step(const std::string& name) {
+  const std::string prefix = "checkpoint-";
+  if (name.rfind(prefix, 0) != 0) return -1;
+  int64_t step = -1;
+  const char* end = name.data() + name.size();
+  const auto [at, error] = std::from_chars(name.data() + prefix.size(), end, step);
+  return error == std::errc() && at == end ? step : -1;
 }
 
 std::vector<std::string> checkpoints(FileSystem& fs, const std::string& folder) {

@@ -56,6 +56,8 @@ std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::stri
 
 /// The checkpoint with the highest step in a folder; empty if there is none.  Temporary folders never count.
 std::string last_checkpoint(FileSystem& fs, const std::string& folder);
+/// N of the name "checkpoint-N", −1 for other names.
+int64_t checkpoint_step(const std::string& name);
 /// All of them, by step.
 std::vector<std::string> checkpoints(FileSystem& fs, const std::string& folder);
 

@@ -23,7 +23,7 @@ bool EarlyStopping::step(double metric, std::optional<double> best, bool greater
   callbacks[kName] = {
       {"args", {{"early_stopping_patience", patience_}, {"early_stopping_threshold", threshold_}}},
       {"attributes", {{kCount, count_}}}};
-  return count_ >= patience_;
+  return exhausted();
 }
 
 }  // namespace lathe

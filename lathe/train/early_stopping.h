@@ -14,6 +14,8 @@ class EarlyStopping {
 
   /// Another evaluation; `best` is that of those before.  Writes the count into `callbacks`.  True: stop.
   bool step(double metric, std::optional<double> best, bool greater_is_better, nlohmann::json& callbacks);
+  /// Whether the run that was counted before has stopped early: this one has no update to make.
+  bool exhausted() const { return count_ >= patience_; }
 
  private:
   int64_t patience_, count_ = 0;

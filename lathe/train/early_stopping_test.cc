@@ -18,7 +18,10 @@ TEST(EarlyStopping, CountsEvaluationsWithoutGainAndGoesOnCounting) {
   EXPECT_EQ(callbacks["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"], 1);
 
   EarlyStopping resumed(2, 0.1, callbacks);
+  EXPECT_FALSE(resumed.exhausted());
   EXPECT_TRUE(resumed.step(0.8, 0.8, false, callbacks));
+  EXPECT_TRUE(EarlyStopping(2, 0.1, callbacks).exhausted());
+  EXPECT_FALSE(EarlyStopping(3, 0.1, callbacks).exhausted());
 }
 
 TEST(EarlyStopping, AMetricThatIsNoNumberIsNotBetterEvenAtFirst) {

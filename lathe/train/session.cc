@@ -100,6 +100,14 @@ void Session::write_state(const std::string& name, std::span<const float> values
   backend_.copy_in(buffer, 0, bytes(values)).check();
 }
 
+void Session::clear_states() {
+  for (const OptimizerState& state : optimizer_states()) {
+    const auto it = bindings_.states.find(state.name);
+    if (it == bindings_.states.end()) continue;  // nothing was trained yet: it comes as zeros
+    backend_.copy_in(it->second, 0, std::vector<std::byte>(it->second.bytes)).check();
+  }
+}
+
 StateValues Session::gather_states() const {
   StateValues states;
   const Shards& shards = options_.program.shards;

@@ -67,6 +67,8 @@ class Session {
   std::vector<float> read_state(const std::string& name) const;
   /// The whole of it, of which ranks with shards keep their part.
   void write_state(const std::string& name, std::span<const float> values);
+  /// Zeros in all of optimizer_states, as before the first update.
+  void clear_states();
   /// All of optimizer_states, whole.  Where there are shards every rank must call it, and rank 0 gets them:
   /// the others get none.
   StateValues gather_states() const;

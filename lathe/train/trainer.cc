@@ -34,6 +34,18 @@ Session::Options session_options(const AutoModel& model, const TrainingArguments
   return options;
 }
 
+/// True as long as this lives.
+class SetWhile {
+ public:
+  explicit SetWhile(bool& flag) : flag_(flag) { flag_ = true; }
+  ~SetWhile() { flag_ = false; }
+  SetWhile(const SetWhile&) = delete;
+  SetWhile& operator=(const SetWhile&) = delete;
+
+ private:
+  bool& flag_;
+};
+
 }  // namespace
 
 Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& args,
@@ -105,16 +117,18 @@ TrainOutput Trainer::train(const std::string& resume_from) {
   const MemoryMetrics memory(memory_stage("train"), backend_);
   const Plan plan = begin(resume_from);
   make_base_caches(plan);
-  in_training_ = true;
-  check_ranks(plan);
-  reserve_memory(plan);
-  try {
-    run_updates(plan);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kIo || group() == nullptr || !group()->gone()) throw;
-    throw Error(error.code(), fmt::format("{}. {}", error.what(), where_to_go_on()));
+  {
+    const SetWhile training(in_training_);
+    check_ranks(plan);
+    reserve_memory(plan);
+    set_aside_other_runs(resume_from);
+    try {
+      run_updates(plan);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kIo || group() == nullptr || !group()->gone()) throw;
+      throw Error(error.code(), fmt::format("{}. {}", error.what(), where_to_go_on()));
+    }
   }
-  in_training_ = false;
   train_base_.reset();
   if (scaler_ && run_.skipped_updates > 0)
     say(LogLevel::kInfo,
@@ -140,7 +154,10 @@ TrainOutput Trainer::train(const std::string& resume_from) {
   for (const auto& [key, value] : output.metrics.items()) entry[key] = value;
   log(std::move(entry));
   if (args_.load_best_model_at_end) load_best_model();
-  if (args_.save_strategy != "no") rotate_checkpoints();
+  if (args_.save_strategy != "no") {
+    rotate_checkpoints();
+    keep_best_checkpoint();
+  }
   return output;
 }
 
@@ -149,10 +166,12 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   run_ = {};
   if (args_.output_dir) remove_stale_temporaries(fs_, *args_.output_dir).check();
   std::optional<OptimizerProgress> python;
-  if (!resume_from.empty()) {
+  if (resume_from.empty()) {
+    session_->clear_states();  // a call of train before may have left some
+  } else {
     python = read_checkpoint(fs_, resume_from, model_, *session_, state_, run_);
     find_best_checkpoint(resume_from);
-    if (args_.auto_find_batch_size) set_batch_size(state_.train_batch_size);  // the sums of the run so far
+    if (args_.auto_find_batch_size) take_batch_size_of(resume_from);
   }
   const Plan plan = this->plan();
   if (!resume_from.empty()) say_other_arguments(resume_from);
@@ -163,7 +182,7 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   data_lag_ = args_.ignore_data_skip ? state_.global_step % plan.updates_per_epoch : 0;
   updates_collected_ = state_.global_step;
   started_.clear();
-  stop_asked_ = stopped_early_ = false;
+  stop_asked_ = false;
   first_step_ = state_.global_step;
   first_tokens_ = state_.num_input_tokens_seen;
   flos_ = tokens_ = 0;
@@ -184,6 +203,11 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   if (args_.early_stopping_patience)
     early_stopping_.emplace(*args_.early_stopping_patience, args_.early_stopping_threshold,
                             state_.stateful_callbacks);
+  stopped_early_ = early_stopping_ && early_stopping_->exhausted();
+  if (stopped_early_ && state_.global_step < plan.max_steps)
+    say(LogLevel::kInfo, fmt::format("{}: stopped early after step {}; a larger --early_stopping_patience "
+                                     "than {} goes on",
+                                     resume_from, state_.global_step, *args_.early_stopping_patience));
   return plan;
 }
 
@@ -327,7 +351,9 @@ void Trainer::after_update(const Plan& plan) {
     if (!args_.output_dir)
       fail(ErrorCode::kInterrupted, "interrupted after step {}; without --output_dir nothing was saved",
            step);
-    const std::string folder = saved_this_step_ ? last_checkpoint(fs_, *args_.output_dir) : save_checkpoint();
+    // To go on takes the optimizer's state, --save_only_model or not.
+    const std::string folder =
+        saved_this_step_ && !args_.save_only_model ? checkpoint_folder(step) : save_checkpoint(false);
     fail(ErrorCode::kInterrupted, "interrupted after step {}; go on with --resume_from_checkpoint {}", step,
          folder);
   }
@@ -359,7 +385,7 @@ void Trainer::evaluate_and_save(const Plan& plan, bool epoch_end) {
   const bool save = args_.save_strategy == "best" ? better : due(args_.save_strategy, state_.save_steps);
   if (save && args_.output_dir) {
     collect(0);
-    save_checkpoint();
+    save_checkpoint(args_.save_only_model);
     rotate_checkpoints();
   }
 }

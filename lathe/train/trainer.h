@@ -92,7 +92,8 @@ class Trainer {
   /// Errors: kUsage without training data.
   Plan plan() const;
 
-  /// `resume_from`: a checkpoint folder; empty: from the beginning.
+  /// `resume_from`: a checkpoint folder; empty: from the beginning, with the weights there are.  Checkpoints
+  /// in output_dir of later steps than it begins at are renamed old-checkpoint-N.
   TrainOutput train(const std::string& resume_from = "");
 
   /// Keys with prefix: eval_loss, eval_<metric>, eval_runtime, eval_samples_per_second,
@@ -133,6 +134,7 @@ class Trainer {
   /// Splits micro-batches, so that an update stays what it is, until they fit.
   void find_batch_size();
   void set_batch_size(int64_t size);
+  void take_batch_size_of(const std::string& checkpoint);
   /// The runs of one update, each as large as any of the run.
   std::vector<Session::Work> update_work(const Plan& plan) const;
   Session::Work evaluation_work(const TokenizedDataset& data, nn::Quantization quantization) const;
@@ -182,9 +184,13 @@ class Trainer {
   /// The best checkpoint of a run that goes on, after its folder was moved or spelled otherwise.
   void find_best_checkpoint(const std::string& resume_from);
   std::string checkpoint_folder(int64_t step) const;
-  std::string save_checkpoint();
-  void write_checkpoint_to(const std::string& folder, const StateValues& states);
+  std::string save_checkpoint(bool only_model);
+  void write_checkpoint_to(const std::string& folder, const StateValues& states, bool only_model);
+  /// Checkpoints in output_dir that another run wrote are not to be taken for this one's.
+  void set_aside_other_runs(const std::string& resume_from);
   void rotate_checkpoints();
+  /// save_total_limit 1 at the end.
+  void keep_best_checkpoint();
   void load_best_model();
   void log(nlohmann::ordered_json entry, bool of_training = false);
   /// What depends on the device or its group in the arguments.  Errors: kUsage, kUnsupported.

@@ -39,6 +39,16 @@ void Trainer::find_batch_size() {
                     wanted, args_.per_device_train_batch_size, args_.gradient_accumulation_steps));
 }
 
+/// The sums of a run that goes on are those of the run so far.
+void Trainer::take_batch_size_of(const std::string& checkpoint) {
+  const int64_t found = args_.per_device_train_batch_size;
+  set_batch_size(state_.train_batch_size);
+  if (args_.per_device_train_batch_size != found)
+    say(LogLevel::kInfo,
+        fmt::format("--auto_find_batch_size: takes {}, accumulated {} times, as {} did",
+                    args_.per_device_train_batch_size, args_.gradient_accumulation_steps, checkpoint));
+}
+
 std::vector<Session::Work> Trainer::update_work(const Plan& plan) const {
   const Bucket bucket =
       largest_batch(*train_, sampler_options(train_->size()), session_->token_rounding(), plan.epochs);

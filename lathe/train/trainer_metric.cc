@@ -66,6 +66,8 @@ bool Trainer::follow_metric(const nlohmann::json& metrics) {
 /// the best that can be loaded.  Source: transformers' Trainer._save_checkpoint.
 void Trainer::name_best_checkpoint() {
   if (args_.save_strategy == "no" || !state_.best_global_step) return;
+  // What there is of the steps before it began, find_best_checkpoint has found.
+  if (*state_.best_global_step <= first_step_) return;
   const std::string folder = checkpoint_folder(*state_.best_global_step);
   if (*state_.best_global_step == state_.global_step || fs_.is_directory(folder))
     state_.best_model_checkpoint = folder;

@@ -1,4 +1,7 @@
 // What a run leaves on the disk: checkpoints, the best of them, the model, its state.
+#include <algorithm>
+#include <filesystem>
+
 #include "lathe/train/python_format.h"
 #include "lathe/train/saved_arguments.h"
 #include "lathe/train/trainer.h"
@@ -9,19 +12,19 @@ std::string Trainer::checkpoint_folder(int64_t step) const {
   return join_path(*args_.output_dir, fmt::format("checkpoint-{}", step));
 }
 
-std::string Trainer::save_checkpoint() {
+std::string Trainer::save_checkpoint(bool only_model) {
   const std::string folder = checkpoint_folder(state_.global_step);
   share_counts();
   name_best_checkpoint();
   saved_this_step_ = true;
   // By all ranks: each has a part.
-  const StateValues states = args_.save_only_model ? StateValues{} : session_->gather_states();
-  if (is_main(group())) write_checkpoint_to(folder, states);
+  const StateValues states = only_model ? StateValues{} : session_->gather_states();
+  if (is_main(group())) write_checkpoint_to(folder, states, only_model);
   if (group() != nullptr) group()->barrier().check();  // who goes on may read it
   return folder;
 }
 
-void Trainer::write_checkpoint_to(const std::string& folder, const StateValues& states) {
+void Trainer::write_checkpoint_to(const std::string& folder, const StateValues& states, bool only_model) {
   const int64_t applied = state_.global_step - run_.skipped_updates;
   const OptimizerProgress progress{.applied = applied,
                                    .schedule_step = applied,
@@ -36,9 +39,30 @@ void Trainer::write_checkpoint_to(const std::string& folder, const StateValues& 
                                   .run = run_,
                                   .optimizer = progress,
                                   .args = args_,
-                                  .only_model = args_.save_only_model,
+                                  .only_model = only_model,
                                   .fp16 = args_.fp16};
   write_checkpoint(fs_, folder, content).check();
+}
+
+/// What would count as this run's, being of later steps than it begins at, gets another name.
+void Trainer::set_aside_other_runs(const std::string& resume_from) {
+  if (!is_main(group()) || !args_.output_dir) return;
+  std::string before, after;
+  for (const std::string& folder : checkpoints(fs_, *args_.output_dir)) {
+    const std::string name = file_name(folder);
+    std::error_code error;  // set where one of them is not there
+    if (checkpoint_step(name) <= first_step_ || std::filesystem::equivalent(folder, resume_from, error))
+      continue;
+    const std::string aside = join_path(*args_.output_dir, "old-" + name);
+    fs_.remove_all(aside).check();
+    fs_.rename(folder, aside).check();
+    before += (before.empty() ? "" : ", ") + name;
+    after += (after.empty() ? "" : ", ") + file_name(aside);
+  }
+  if (before.empty()) return;
+  say(LogLevel::kWarning, fmt::format("{}: {}: not of this run, which begins after step {}: renamed to {}, "
+                                      "which may be deleted",
+                                      *args_.output_dir, before, first_step_, after));
 }
 
 /// Deletes the oldest beyond save_total_limit; the best one stays.  Source: transformers'
@@ -56,6 +80,17 @@ void Trainer::rotate_checkpoints() {
     if (folder == best || folder == all.back()) continue;
     fs_.remove_all(folder).check();
   }
+}
+
+/// Of the two that a limit of 1 leaves while a run may be stopped, the last and the best, the best stays.
+/// Source: the end of transformers' Trainer._inner_training_loop.
+void Trainer::keep_best_checkpoint() {
+  if (!is_main(group()) || args_.save_total_limit != 1 || !args_.output_dir) return;
+  const std::vector<std::string> all = checkpoints(fs_, *args_.output_dir);
+  const std::string best = state_.best_model_checkpoint.value_or("");
+  if (std::find(all.begin(), all.end(), best) == all.end()) return;  // none, or that of another folder
+  for (const std::string& folder : all)
+    if (folder != best) fs_.remove_all(folder).check();
 }
 
 void Trainer::load_best_model() {

@@ -1,0 +1,210 @@
+// Runs that follow another one: in its output folder, from its checkpoint, of the same Trainer.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "lathe/backends/register.h"
+#include "lathe/io/test_folder.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+namespace {
+
+const std::string kModel = LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification";
+
+class SeveralRuns : public testing::Test {
+ protected:
+  SeveralRuns() {
+    for (int32_t sample = 0; sample < 4; ++sample) {
+      data_.input_ids.insert(data_.input_ids.end(), {2, 5 + sample, 3});
+      data_.type_ids.insert(data_.type_ids.end(), 3, 0);
+      data_.begins.push_back(3 * (sample + 1));
+      data_.labels.push_back(sample % 2);
+    }
+    args_.output_dir = folder_ / "out";
+    args_.per_device_train_batch_size = 4;
+    args_.learning_rate = 1e-2;
+    args_.save_strategy = "steps";
+    args_.save_steps = 1;
+    args_.max_steps = 3;
+    hooks_.message = [this](LogLevel level, const std::string& text) {
+      said_ += (level == LogLevel::kWarning ? "WARNING " : "") + text + "\n";
+    };
+  }
+
+  /// One evaluation after each update, with these scores.
+  void evaluate(std::vector<double> scores) {
+    args_.eval_strategy = "steps";
+    args_.eval_steps = 1;
+    args_.metric_for_best_model = "score";
+    args_.greater_is_better = true;
+    hooks_.compute_metrics = [scores = std::move(scores), next = size_t{0}](const TokenizedDataset&,
+                                                                            const Predictions&) mutable {
+      return MetricValues{{"score", scores.at(next++)}};
+    };
+  }
+
+  Trainer& trainer(const std::string& model = kModel) {
+    said_.clear();
+    model_ = from_pretrained(real_file_system(), model, {Problem::kSingleLabel, {}, false});
+    trainer_ = std::make_unique<Trainer>(*backend_, model_, args_, &data_, &data_, hooks_);
+    return *trainer_;
+  }
+
+  std::vector<float> weights() const { return trainer_->session().read_state("parameters"); }
+
+  /// The message of an error that ends the run; empty if there is none.
+  std::string error_of(const std::string& resume_from = "") {
+    try {
+      trainer().train(resume_from);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  /// A run that is asked to stop after its first update.
+  std::string error_of_stopped() {
+    hooks_.should_stop = [] { return true; };
+    const std::string error = error_of();
+    hooks_.should_stop = nullptr;
+    return error;
+  }
+
+  std::vector<std::string> found() { return real_file_system().list(*args_.output_dir).value(); }
+
+  using Names = std::vector<std::string>;
+  TestFolder folder_;
+  std::unique_ptr<Backend> backend_ = open_device("cpu", {1});
+  TokenizedDataset data_;
+  TrainingArguments args_;
+  TrainerHooks hooks_;
+  AutoModel model_;
+  std::unique_ptr<Trainer> trainer_;
+  std::string said_;
+};
+
+TEST_F(SeveralRuns, ARunSetsCheckpointsOfAnotherAside) {
+  trainer().train();
+  EXPECT_EQ(said_, "");
+  std::filesystem::create_directories(folder_ / "out/old-checkpoint-3/older");
+  args_.save_total_limit = 1;
+  args_.max_steps = 2;
+  trainer().train();
+  EXPECT_EQ(found(), (Names{"checkpoint-2", "old-checkpoint-1", "old-checkpoint-2", "old-checkpoint-3"}));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out/old-checkpoint-3/older"));
+  EXPECT_EQ(said_, "WARNING " + folder_ / "out" +
+                       ": checkpoint-1, checkpoint-2, checkpoint-3: not of this run, which begins after "
+                       "step 0: renamed to old-checkpoint-1, old-checkpoint-2, old-checkpoint-3, which may "
+                       "be deleted\n");
+  EXPECT_EQ(last_checkpoint(real_file_system(), folder_ / "out"), folder_ / "out/checkpoint-2");
+}
+
+TEST_F(SeveralRuns, AnErrorNamesNoCheckpointOfAnother) {
+  trainer().train();
+  args_.max_grad_norm = 0;
+  args_.learning_rate = 1e38;  // finite, and so are the first update's loss and norm
+  args_.save_strategy = "no";
+  const std::string error = error_of();
+  EXPECT_NE(error.find("There is no checkpoint yet."), std::string::npos) << error;
+}
+
+TEST_F(SeveralRuns, ARunThatGoesOnKeepsWhatItGoesOnFromAndWhatCameBefore) {
+  trainer().train();
+  std::filesystem::rename(folder_ / "out/checkpoint-2", folder_ / "out/checkpoint-9");
+  trainer().train(folder_ / "out/checkpoint-9/");
+  EXPECT_EQ(found(), (Names{"checkpoint-1", "checkpoint-3", "checkpoint-9", "old-checkpoint-3"}));
+}
+
+TEST_F(SeveralRuns, TheBestModelIsNoneOfAnother) {
+  evaluate({0.9, 0.1, 0.1});
+  args_.save_steps = 2;
+  trainer().train();  // its best step has no checkpoint
+  std::filesystem::create_directories(folder_ / "other");
+  std::filesystem::rename(folder_ / "out/checkpoint-2", folder_ / "other/checkpoint-2");
+  std::filesystem::remove_all(folder_ / "out");
+  args_.save_steps = args_.max_steps = 1;
+  evaluate({0.5});
+  trainer().train();  // another run's checkpoint of that step
+  args_.max_steps = 3;
+  evaluate({0.2});
+  trainer().train(folder_ / "other/checkpoint-2");
+  EXPECT_EQ(trainer_->state().best_global_step, 1);
+  EXPECT_EQ(trainer_->state().best_model_checkpoint, std::nullopt);
+}
+
+TEST_F(SeveralRuns, ASecondCallOfTrainBeginsWithoutMoments) {
+  args_.save_strategy = "no";
+  trainer().train();
+  trainer_->save_model(folder_ / "once");
+  trainer_->train();
+  const std::vector<float> twice = weights();
+  trainer(folder_ / "once").train();
+  EXPECT_EQ(weights(), twice);
+}
+
+TEST_F(SeveralRuns, AStoppedRunGoesOnWithSaveOnlyModelToo) {
+  trainer().train();
+  const std::vector<float> whole = weights();
+  args_.save_only_model = true;
+  for (const char* strategy : {"steps", "no"}) {
+    args_.save_strategy = strategy;
+    std::filesystem::remove_all(folder_ / "out");
+    EXPECT_NE(error_of_stopped().find("--resume_from_checkpoint " + folder_ / "out/checkpoint-1"),
+              std::string::npos);
+    EXPECT_EQ(error_of(folder_ / "out/checkpoint-1"), "");
+    EXPECT_EQ(weights(), whole);
+  }
+}
+
+TEST_F(SeveralRuns, ARunThatStoppedEarlyDoesNotGoOn) {
+  args_.max_steps = 9;
+  args_.early_stopping_patience = 2;
+  args_.load_best_model_at_end = true;
+  evaluate({0.9, 0.1, 0.1});
+  const double loss = trainer().train().training_loss;
+  const std::vector<float> best = weights();
+  const std::string last = folder_ / "out/checkpoint-3";
+  evaluate({});
+  const TrainOutput again = trainer().train(last);
+  EXPECT_EQ(again.global_step, 3);
+  EXPECT_EQ(again.training_loss, loss);
+  EXPECT_EQ(weights(), best);
+  EXPECT_NE(said_.find(last + ": stopped early after step 3; a larger --early_stopping_patience than 2"),
+            std::string::npos)
+      << said_;
+  args_.early_stopping_patience = 3;
+  evaluate({0.1});
+  EXPECT_EQ(trainer().train(last).global_step, 4);
+}
+
+TEST_F(SeveralRuns, EvaluationAfterAStoppedOneIsThatOutsideOfTraining) {
+  args_.bf16_full_eval = true;
+  EXPECT_NE(error_of_stopped(), "");
+  const double after = trainer_->evaluate(data_)["eval_loss"];
+  trainer_->save_model(folder_ / "stopped");
+  EXPECT_EQ(trainer(folder_ / "stopped").evaluate(data_)["eval_loss"], after);
+}
+
+TEST_F(SeveralRuns, ALimitOfOneLeavesTheBestAtTheEnd) {
+  args_.save_total_limit = 1;
+  args_.load_best_model_at_end = true;
+  evaluate({0.1, 0.9, 0.1});
+  trainer().train();
+  EXPECT_EQ(found(), Names{"checkpoint-2"});
+}
+
+TEST_F(SeveralRuns, ABatchSizeFoundByTheRunBeforeIsTaken) {
+  trainer().train();
+  args_.per_device_train_batch_size = 2;
+  args_.gradient_accumulation_steps = 2;
+  args_.auto_find_batch_size = true;
+  trainer().train(folder_ / "out/checkpoint-2");
+  EXPECT_NE(said_.find("--auto_find_batch_size: takes 4, accumulated 1 times, as " +
+                       folder_ / "out/checkpoint-2 did"),
+            std::string::npos)
+      << said_;
+}
+
+}  // namespace
+}  // namespace lathe
