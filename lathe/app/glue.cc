@@ -82,7 +82,7 @@ Texts read_task(const GlueArguments& glue, const TrainingArguments& training, co
 /// Labels of a model that was fine-tuned before; none for a bare encoder.
 LabelSet labels_of(const ModelConfig& config) {
   LabelSet set;
-  if (!config.json.contains("id2label")) return set;
+  if (!names_labels(config)) return set;
   const Problem problem = saved_problem(config);
   set.names = config_labels(config);
   if (problem == Problem::kRegression) set = {LabelKind::kRegression, {}};

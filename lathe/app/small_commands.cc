@@ -106,7 +106,7 @@ int run_info(const std::vector<std::string>& args) {
   const Tokenizer tokenizer = Tokenizer::load(folder);
   fmt::print("tokenizer       {} tokens, at most {} per text; the model has {} embeddings\n",
              tokenizer.vocab_size(), with_commas(tokenizer.model_max_length()), c.vocab_size);
-  if (c.json.contains("id2label")) {
+  if (names_labels(c)) {
     std::string labels;
     for (const std::string& label : config_labels(c)) labels += (labels.empty() ? "" : ", ") + label;
     fmt::print("labels          {}\n", labels);

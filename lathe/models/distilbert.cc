@@ -33,6 +33,7 @@ const Family kDistilBert{
               .output = ".ffn.lin2",
               .output_norm = ".output_layer_norm"},
     .own_head_dropout = true,
+    .attention_output_dropout = false,
     .classifier = {"pre_classifier", false, false, "relu", "classifier"},
     .flags = {{"sinusoidal_pos_embds", false}},
 };

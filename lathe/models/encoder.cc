@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "lathe/core/error.h"
+#include "lathe/io/json_file.h"
 #include "lathe/models/encoder_model.h"
 #include "lathe/models/modern_bert.h"
 #include "lathe/nn/layers.h"
@@ -62,7 +63,10 @@ struct Layer {
   nn::Dropout attention_dropout, output_dropout;
   std::string act;
 
-  Layer(nn::Module& m, const ModelConfig& c, const LayerNames& names, const std::string& name)
+  Layer(nn::Module& m, const ModelConfig& c, const Family& family, const std::string& name)
+      : Layer(m, c, family.layer, name, family.attention_output_dropout ? c.hidden_dropout_prob : 0) {}
+  Layer(nn::Module& m, const ModelConfig& c, const LayerNames& names, const std::string& name,
+        double attention_output_p)
       : query_key_value(m, {name + names.query, name + names.key, name + names.value}, c.hidden_size,
                         c.hidden_size),
         attention_output(m, name + names.attention_output, c.hidden_size, c.hidden_size),
@@ -71,7 +75,7 @@ struct Layer {
         output(m, name + names.output, c.intermediate_size, c.hidden_size),
         output_norm(m, name + names.output_norm, c.hidden_size, c.layer_norm_eps),
         attention(m, name + ".attention.self", c.num_attention_heads, c.attention_probs_dropout_prob),
-        attention_dropout(m, name + ".attention.output.dropout", c.hidden_dropout_prob),
+        attention_dropout(m, name + ".attention.output.dropout", attention_output_p),
         output_dropout(m, name + ".output.dropout", c.hidden_dropout_prob),
         act(c.hidden_act) {}
 
@@ -105,8 +109,7 @@ class Encoder : public EncoderModel {
     if (family_.head_first) declare_head();
     embeddings_.emplace(*this, config_, family_);
     for (int64_t i = 0; i < config_.num_hidden_layers; ++i)
-      layers_.emplace_back(*this, config_, family_.layer,
-                           fmt::format("{}{}{}", family_.base, family_.layers, i));
+      layers_.emplace_back(*this, config_, family_, fmt::format("{}{}{}", family_.base, family_.layers, i));
     if (!family_.head_first) declare_head();
   }
 
@@ -180,19 +183,30 @@ class MaskedLm : public Encoder {
   std::optional<nn::LayerNorm> norm_;
 };
 
+void check_masked_lm(const ModelConfig& config, const Family& family) {
+  if (family.masked_lm == nullptr && !family.modern)
+    fail(ErrorCode::kUnsupported,
+         "{}: Lathe has no masked-LM head for \"{}\"; it classifies and answers questions", config.file,
+         config.model_type);
+  // Its decoder has weights of its own, which a tied head would drop.
+  if (!value_or<bool>(config.json, "tie_word_embeddings", true, config.file))
+    fail(
+        ErrorCode::kUnsupported,
+        "{}: \"tie_word_embeddings\" is false, wants true: Lathe's masked-LM head has no weights of its own; "
+        "take a model whose head is tied",
+        config.file);
+}
+
 }  // namespace
 
 std::unique_ptr<TaskModel> make_model(const ModelConfig& config, Problem problem, int64_t num_labels) {
   const Family& family = family_of(config.model_type, config.file);
+  if (problem == Problem::kMaskedLm) check_masked_lm(config, family);
   if (family.modern) return make_modern_bert(config, problem, num_labels);
   switch (problem) {
     case Problem::kQuestionAnswering:
       return std::make_unique<QuestionAnswering>(config);
     case Problem::kMaskedLm:
-      if (family.masked_lm == nullptr)
-        fail(ErrorCode::kUnsupported,
-             "{}: Lathe has no masked-LM head for \"{}\"; it classifies and answers questions", config.file,
-             config.model_type);
       return std::make_unique<MaskedLm>(config, *family.masked_lm);
     default:
       return std::make_unique<SequenceClassification>(config, problem, num_labels);

@@ -65,6 +65,7 @@ struct Family {
   bool head_first = false;      ///< the head is declared before the base
   /// The heads' dropout has defaults of its own; false: it is hidden_dropout_prob.
   bool own_head_dropout = false;
+  bool attention_output_dropout = true;  ///< hidden_dropout_prob holds for the attention's output too
   ClassifierHead classifier;
   const MaskedLmHead* masked_lm = nullptr;  ///< null: Lathe has none for this family
   /// Keys that must have this value where they stand in config.json.

@@ -10,10 +10,15 @@ namespace {
 // What the shapes of the weights need: the two files belong together.
 constexpr const char* kWayOut = "take the config.json that was saved with the weights";
 
-int64_t positive(const nlohmann::json& json, const char* key, int64_t fallback, const std::string& file) {
+// What no model has: so large a number is a damaged file, found before memory and time are spent on it.
+constexpr int64_t kMostLayers = 10'000, kMostColumns = 1'000'000, kMostLabels = 1'000'000,
+                  kMostRows = 100'000'000;
+
+int64_t positive(const nlohmann::json& json, const char* key, int64_t fallback, int64_t most,
+                 const std::string& file) {
   const int64_t value = value_or<int64_t>(json, key, fallback, file);
-  if (value <= 0 || value > (int64_t{1} << 31))
-    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, wants 1 to 2147483648; {}", file, key, value, kWayOut);
+  if (value <= 0 || value > most)
+    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, wants 1 to {}; {}", file, key, value, most, kWayOut);
   return value;
 }
 
@@ -69,7 +74,7 @@ void check_sizes(const ModelConfig& c, const Family& family) {
          "heads",
          c.file, columns, c.hidden_size, heads, c.num_attention_heads, c.hidden_size / c.num_attention_heads);
   if (!family.positions_after_padding) return;
-  if (c.pad_token_id < 0 || c.pad_token_id + 1 >= c.max_position_embeddings)
+  if (c.pad_token_id < 0 || c.pad_token_id >= c.max_position_embeddings - 1)
     fail(ErrorCode::kInvalidData,
          "{}: \"pad_token_id\" is {}, wants 0 or more and below the {} positions, which are numbered behind "
          "it; {}",
@@ -87,20 +92,20 @@ ModelConfig parse_model_config(const nlohmann::json& json, const std::string& fi
   ModelConfig c = family.defaults;
   c.json = json;
   c.file = file;
-  const auto size = [&](int64_t& value, const char* key) {
-    if (key != nullptr) value = positive(json, key, value, file);
+  const auto size = [&](int64_t& value, const char* key, int64_t most) {
+    if (key != nullptr) value = positive(json, key, value, most, file);
   };
   const auto dropout = [&](double& value, const char* key) {
     if (key != nullptr) value = probability(json, key, value, file);
   };
-  size(c.vocab_size, "vocab_size");
-  size(c.hidden_size, keys.hidden_size);
-  size(c.embedding_size, keys.embedding_size);
-  size(c.num_hidden_layers, keys.num_hidden_layers);
-  size(c.num_attention_heads, keys.num_attention_heads);
-  size(c.intermediate_size, keys.intermediate_size);
-  size(c.max_position_embeddings, "max_position_embeddings");
-  size(c.type_vocab_size, keys.type_vocab_size);
+  size(c.vocab_size, "vocab_size", kMostRows);
+  size(c.hidden_size, keys.hidden_size, kMostColumns);
+  size(c.embedding_size, keys.embedding_size, kMostColumns);
+  size(c.num_hidden_layers, keys.num_hidden_layers, kMostLayers);
+  size(c.num_attention_heads, keys.num_attention_heads, kMostColumns);
+  size(c.intermediate_size, keys.intermediate_size, kMostColumns);
+  size(c.max_position_embeddings, "max_position_embeddings", kMostRows);
+  size(c.type_vocab_size, keys.type_vocab_size, kMostRows);
   c.pad_token_id = value_or<int64_t>(json, "pad_token_id", c.pad_token_id, file);
   c.hidden_act = value_or<std::string>(json, keys.hidden_act, c.hidden_act, file);
   dropout(c.hidden_dropout_prob, keys.hidden_dropout_prob);
@@ -128,16 +133,24 @@ ModelConfig read_model_config(FileSystem& fs, const std::string& folder) {
   return parse_model_config(read_json(fs, path), path);
 }
 
+bool names_labels(const ModelConfig& config) {
+  const auto it = config.json.find("id2label");
+  return it != config.json.end() && !it->is_null();
+}
+
 std::vector<std::string> config_labels(const ModelConfig& config) {
   std::vector<std::string> labels;
-  const auto it = config.json.find("id2label");
-  if (it == config.json.end() || !it->is_object()) {
-    const int64_t count = value_or<int64_t>(config.json, "num_labels", 2, config.file);
+  if (!names_labels(config)) {
+    const int64_t count = positive(config.json, "num_labels", 2, kMostLabels, config.file);
     for (int64_t i = 0; i < count; ++i) labels.push_back(fmt::format("LABEL_{}", i));
     return labels;
   }
-  for (size_t i = 0; i < it->size(); ++i)
-    labels.push_back(required<std::string>(*it, std::to_string(i), config.file + ": \"id2label\""));
+  const nlohmann::json& names = config.json["id2label"];
+  if (!names.is_object() || names.empty())
+    fail(ErrorCode::kInvalidData, "{}: \"id2label\" is {}, wants an object that names the labels by id; {}",
+         config.file, names.is_object() ? "empty" : fmt::format("of type {}", names.type_name()), kWayOut);
+  for (size_t i = 0; i < names.size(); ++i)
+    labels.push_back(required<std::string>(names, std::to_string(i), config.file + ": \"id2label\""));
   return labels;
 }
 

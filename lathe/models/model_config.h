@@ -38,8 +38,9 @@ struct ModelConfig {
 };
 
 /// Reads and checks a configuration; `file` is for messages.  Errors: kInvalidData for a missing or malformed
-/// key, for sizes that are not positive, for heads that do not divide hidden_size; kUnsupported for another
-/// model_type, hidden_act, position_embedding_type, or a decoder; the message names what there is.
+/// key, for sizes that are not positive or that no model has, for heads that do not divide hidden_size;
+/// kUnsupported for another model_type, hidden_act, position_embedding_type, or a decoder; the message names
+/// what there is.
 ModelConfig parse_model_config(const nlohmann::json& json, const std::string& file);
 
 /// The part of it that ModernBERT alone has; `config` has the rest.  Errors: as parse_model_config.
@@ -48,7 +49,11 @@ ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const Mode
 /// The configuration of a model folder.  Errors: kNotFound if there is none; as parse_model_config.
 ModelConfig read_model_config(FileSystem& fs, const std::string& folder);
 
-/// Labels of a classification head: names by id, from id2label; "LABEL_0" … if there are none.
+/// Whether it names labels, as that of a model with a classification head does: an id2label that is not null.
+bool names_labels(const ModelConfig& config);
+
+/// Labels of a classification head: names by id, from id2label; num_labels times "LABEL_0" … if that is
+/// absent or null.  Errors: kInvalidData if either is not one that a head can have.
 std::vector<std::string> config_labels(const ModelConfig& config);
 
 /// The config.json to write: the keys that were read, with architecture, labels and problem type brought up

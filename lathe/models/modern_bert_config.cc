@@ -89,6 +89,9 @@ ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const Mode
          kWayOut);
   m.window = window / 2;
   m.global_theta = theta_of(json, "full_attention", "global_rope_theta", m.global_theta, c.file);
+  // Version 4 takes null, unlike a key left out, for the global one.
+  const auto local_theta = json.find("local_rope_theta");
+  if (local_theta != json.end() && local_theta->is_null()) m.local_theta = m.global_theta;
   m.local_theta = theta_of(json, "sliding_attention", "local_rope_theta", m.local_theta, c.file);
   m.initializer_cutoff_factor =
       value_or<double>(json, "initializer_cutoff_factor", m.initializer_cutoff_factor, c.file);

@@ -41,6 +41,27 @@ TEST(ModernBertConfig, KeysOfVersionFourMeanWhatThoseOfVersionFiveMean) {
   }
 }
 
+/// Version 4: the global base; version 5's own key holds over it.
+TEST(ModernBertConfig, ALocalThetaOfNullIsTheGlobalOne) {
+  nlohmann::json json = config();
+  const auto thetas = [&] {
+    const ModernBertConfig m = parse_model_config(json, "config.json").modern;
+    return std::pair(m.global_theta, m.local_theta);
+  };
+  json["global_rope_theta"] = 8e4;
+  EXPECT_EQ(thetas(), std::pair(8e4, 1e4));
+  json["local_rope_theta"] = nullptr;
+  EXPECT_EQ(thetas(), std::pair(8e4, 8e4));
+  json.erase("global_rope_theta");
+  EXPECT_EQ(thetas(), std::pair(16e4, 16e4));
+  json["rope_parameters"] = {{"full_attention", {{"rope_theta", 5e4}}},
+                             {"sliding_attention", {{"rope_theta", 3e3}}}};
+  EXPECT_EQ(thetas(), std::pair(5e4, 3e3));
+  json["rope_parameters"] = nullptr;
+  json.erase("local_rope_theta");
+  EXPECT_EQ(thetas(), std::pair(16e4, 1e4));
+}
+
 TEST(ModernBertConfig, DefaultsAreThoseOfTransformers) {
   const ModelConfig c = parse_model_config(config(), "config.json");
   EXPECT_EQ(c.modern.local, std::vector<bool>({false, true, true, false}));

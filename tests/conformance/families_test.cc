@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "lathe/backends/register.h"
+#include "lathe/core/philox.h"
 #include "lathe/io/json_file.h"
 #include "lathe/ops/ops.h"
 #include "lathe/train/auto_model.h"
@@ -157,6 +159,43 @@ TEST_P(Families, TheLastLayerComputesOnlyTheRowsThatAreRead) {
     EXPECT_EQ(of_tokens, 4 * layers - left_out + projects);
     EXPECT_EQ(of_rows, left_out + 2);
   }
+}
+
+/// Dropout stands where transformers has it, and its masks come from the same sites for all families.
+TEST_P(Families, DropoutStandsWhereTransformersHasIt) {
+  const bool modern = config_.model_type == "modernbert", distil = config_.model_type == "distilbert",
+             pools = config_.model_type == "bert", own_head = distil || modern;
+  const std::string base = modern                                      ? "model"
+                           : pools                                     ? "bert"
+                           : distil || config_.model_type == "electra" ? config_.model_type
+                                                                       : "roberta";
+  std::set<int64_t> wanted{dropout_site(modern ? "model.embeddings.drop" : base + ".embeddings.dropout"),
+                           dropout_site(modern ? "drop" : "dropout")};
+  // Behind RoBERTa's and ELECTRA's dense layer and in front of it.
+  if (!pools && !own_head) wanted.insert(dropout_site("classifier.first_dropout"));
+  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
+    const std::string layer = fmt::format("{}{}{}", base,
+                                          modern   ? ".layers."
+                                          : distil ? ".transformer.layer."
+                                                   : ".encoder.layer.",
+                                          i);
+    if (!distil)
+      wanted.insert(dropout_site(layer + (modern ? ".attn.out_drop" : ".attention.output.dropout")));
+    wanted.insert(dropout_site(layer + (modern ? ".mlp.drop" : ".output.dropout")));
+  }
+  const Loaded l = load(1);
+  const auto program = build_program(*l.model.model, ProgramKind::kStep, {64, 6}, 3, {});
+  std::set<int64_t> found;
+  int64_t attentions = 0;
+  for (const Node& node : program->nodes()) {
+    if (node.op == &op::dropout) found.insert(node.attrs.i("site"));
+    if (node.op == &op::attention || node.op == &op::first_attention) {
+      ++attentions;
+      EXPECT_EQ(node.attrs.f("p"), 0.1);
+    }
+  }
+  EXPECT_EQ(found, wanted);
+  EXPECT_EQ(attentions, config_.num_hidden_layers);
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
