@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <mutex>
 
 #include "lathe/api/hf.h"
 #include "lathe/app/argument_parser.h"
@@ -225,7 +226,10 @@ class Run : private hf::Prepared {
                  hooks(std::move(compute_metrics), std::move(on_log), std::move(message))),
         tracked_(real_file_system(), facts()) {}
 
+  // One thread at a time has the trainer; a callback of it is of that thread.  Locked without the GIL, which
+  // callbacks want.
   std::string train(const std::string& resume) {
+    const std::lock_guard lock(mutex_);
     const std::string from =
         resume == "true" ? last_checkpoint(real_file_system(), args.output_dir.value_or("")) : resume;
     if (resume == "true" && from.empty())
@@ -246,18 +250,30 @@ class Run : private hf::Prepared {
     return python_json(told, -1);
   }
   std::string evaluate(const Dataset& data, const std::string& prefix) {
+    const std::lock_guard lock(mutex_);
     tracked_.begin_evaluation(trainer_, *device, 1, say_);
     const nlohmann::json metrics = trainer_.evaluate(data.data, prefix);
     tracked_.finish("finished");
     return python_json(metrics, -1);
   }
-  Predictions predict(const Dataset& data) { return trainer_.predict(data.data); }
+  Predictions predict(const Dataset& data) {
+    const std::lock_guard lock(mutex_);
+    return trainer_.predict(data.data);
+  }
   void save_model(const std::string& folder) {
+    const std::lock_guard lock(mutex_);
     trainer_.save_model(folder.empty() ? args.output_dir.value_or("") : folder);
   }
-  void save_state() { trainer_.save_state(); }
-  std::string state() const { return to_json_text(trainer_.state()); }
+  void save_state() {
+    const std::lock_guard lock(mutex_);
+    trainer_.save_state();
+  }
+  std::string state() const {
+    const std::lock_guard lock(mutex_);
+    return to_json_text(trainer_.state());
+  }
   std::string load_report(const Model& model) const {
+    const std::lock_guard lock(mutex_);
     return to_string(trainer_.load_report(), trainer_.model(), model.model.folder);
   }
   bool all_weights_are_there() const { return trainer_.load_report().missing.empty(); }
@@ -312,6 +328,7 @@ class Run : private hf::Prepared {
     return hooks;
   }
 
+  mutable std::recursive_mutex mutex_;
   LogSink say_;  // what the trainer's hooks are made of comes first
   Trainer trainer_;
   TrackedRun tracked_;
@@ -398,8 +415,8 @@ NB_MODULE(_lathe, m) {
       .def("predict", &predict)
       .def("save_model", &Run::save_model, Released())
       .def("save_state", &Run::save_state, Released())
-      .def("state", &Run::state)
-      .def("load_report", &Run::load_report)
+      .def("state", &Run::state, Released())
+      .def("load_report", &Run::load_report, Released())
       .def("all_weights_are_there", &Run::all_weights_are_there)
       .def_prop_ro("device_name", &Run::device_name);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The Python package: a tutorial's lines with one import changed, arrays in and out, errors, threads, Ctrl-C, and the wheel in
 a fresh environment. Skipped where the package was not built."""
+import concurrent.futures
 import csv
 import json
 import os
@@ -91,6 +92,10 @@ class Package(unittest.TestCase):
         self.assertEqual((classify(texts[0]), classify(pair), classify([pair])), ([one], one, [one]))
         self.assertEqual((classify(texts[0], top_k=1), classify(texts[:1], top_k=1)), ([one], [[one]]))
         self.assertEqual((len(classify(texts[0], top_k=None)), len(classify(texts, top_k=2)[1])), (3, 2))
+        with concurrent.futures.ThreadPoolExecutor(4) as threads:  # as those of a server
+            found = list(threads.map(classify, [texts[:1 + i % 2] for i in range(400)]))
+        for i, answers in enumerate(found):
+            self.assertEqual([a["label"] for a in answers], [a["label"] for a in classify(texts[:1 + i % 2])])
 
     def test_predictions_are_arrays_and_padding_changes_nothing(self):
         trainer = Trainer(self.model(), self.arguments(), train_dataset=self.train, compute_metrics=accuracy)

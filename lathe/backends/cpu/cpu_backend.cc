@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <set>
 #include <span>
@@ -55,8 +56,9 @@ Call call_of(const CpuImpl& impl, const Node& node, const Program& program, Thre
 class CpuExecutable : public Executable {
  public:
   CpuExecutable(const Program& program, const Selection& selection, const MemoryPlan& plan,
-                const Bindings& bindings, ThreadPool& pool, PackedWeights& packed, ProcessGroup* group)
-      : pool_(pool), bindings_(bindings) {
+                const Bindings& bindings, std::mutex& running, ThreadPool& pool, PackedWeights& packed,
+                ProcessGroup* group)
+      : running_(running), pool_(pool), bindings_(bindings) {
     const auto parameters = [&](int state) {
       return packed.of(bindings.states.at(program.values()[static_cast<size_t>(state)].name));
     };
@@ -113,6 +115,7 @@ class CpuExecutable : public Executable {
   }
 
   Status run(const Slot& slot, Event* event) override {
+    const std::lock_guard lock(running_);
     if (slot.inputs.size() != inputs_.size())
       return {ErrorCode::kInternal,
               fmt::format("{} inputs given, wants {}", slot.inputs.size(), inputs_.size())};
@@ -269,6 +272,7 @@ class CpuExecutable : public Executable {
     Call call;
     bool runs_next = false;  ///< together with it
   };
+  std::mutex& running_;  // the backend's
   ThreadPool& pool_;
   Bindings bindings_;  // keeps the memory alive
   // Whose packed weights this program reads, and what it changes by ops that do not
@@ -326,6 +330,7 @@ class CpuBackend : public Backend {
 
   size_t prepared_bytes(const Program& program, const Selection& selection,
                         const Bindings& bindings) const override {
+    const std::lock_guard lock(running_);
     std::set<std::pair<PackedUse, Isa>> counted;
     size_t bytes = 0;
     for (size_t n = 0; n < selection.size(); ++n) {
@@ -349,6 +354,7 @@ class CpuBackend : public Backend {
       const size_t end = std::min(from.size(), static_cast<size_t>(mine.end) * kPiece);
       if (begin < end) std::memcpy(to.data + offset + begin, from.data() + begin, end - begin);
     };
+    const std::lock_guard lock(running_);
     if (pieces > 1)
       pool_.run(copy);
     else
@@ -371,8 +377,12 @@ class CpuBackend : public Backend {
     return list;
   }
 
-  std::string tuning() const override { return blas_.tuning(); }
+  std::string tuning() const override {
+    const std::lock_guard lock(running_);
+    return blas_.tuning();
+  }
   void adopt_tuning(const std::string& text) override {
+    const std::lock_guard lock(running_);
     blas_.adopt(text);
     name_products();
   }
@@ -386,6 +396,7 @@ class CpuBackend : public Backend {
     call.out.assign(out.begin(), out.end());
     call.workspace = workspace;
     if (keeps_packed(*node.op)) call.parameters = std::make_shared<PackedState>(call.output<float>(0));
+    const std::lock_guard lock(running_);
     try {
       mine.run(call);
     } catch (const Error& error) {
@@ -406,9 +417,10 @@ class CpuBackend : public Backend {
         return Status(ErrorCode::kInternal,
                       fmt::format("no memory of {} is bound to state {}", to_string(value.type), value.name));
     }
+    const std::lock_guard lock(running_);
     try {
-      return std::unique_ptr<Executable>(
-          std::make_unique<CpuExecutable>(program, selection, plan, bindings, pool_, packed_, group_.get()));
+      return std::unique_ptr<Executable>(std::make_unique<CpuExecutable>(
+          program, selection, plan, bindings, running_, pool_, packed_, group_.get()));
     } catch (const Error& error) {
       return Status(error.code(), error.what());
     }
@@ -460,6 +472,9 @@ class CpuBackend : public Backend {
     return impl;
   }
 
+  /// Of those who run, copy and compile, from whatever threads: one at a time has the pool and the packed
+  /// weights.
+  mutable std::mutex running_;
   std::shared_ptr<ProcessGroup> group_;
   ThreadPool pool_;
   BlasChoice blas_;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -127,8 +128,7 @@ TEST(CpuExecutable, ThreadsDoBothGradientsOfALayerTogetherWithTheBitsOfEachAlone
 
 /// The norm of two layers' rounded gradients, of a third one that a cast has rounded and of [3, 4] size², and
 /// those gradients, of inputs of some size.
-std::pair<float, std::vector<bf16>> norm_of_rounded(int threads, float size, bool changed) {
-  const auto backend = make_cpu_backend(threads);
+std::pair<float, std::vector<bf16>> norm_of_rounded(Backend& backend, float size, bool changed) {
   Program program;
   const auto input = [&](const char* name, const Shape& shape) {
     return program.input(name, {DType::bf16, shape});
@@ -146,10 +146,10 @@ std::pair<float, std::vector<bf16>> norm_of_rounded(int threads, float size, boo
               hyper = program.input("hyper", {DType::f32, {kHyperCount}});
   program.output("norm", program.emit(op::grad_norm, {exact, hyper, rounded})[0]);
   program.output("rounded", rounded);
-  const Selection selection = select(program, *backend);
+  const Selection selection = select(program, backend);
   const MemoryPlan plan = plan_memory(program, selection, 64);
-  const Bindings bindings{{}, backend->allocate(plan.arena_bytes, Memory::kDevice).value()};
-  const auto executable = backend->compile(program, selection, plan, bindings).value();
+  const Bindings bindings{{}, backend.allocate(plan.arena_bytes, Memory::kDevice).value()};
+  const auto executable = backend.compile(program, selection, plan, bindings).value();
   std::vector<std::vector<bf16>> operands;
   float next = 0;
   for (const int64_t count : {70 * 96, 70 * 64, 70 * 50, 70 * 32}) {
@@ -176,13 +176,33 @@ std::pair<float, std::vector<bf16>> norm_of_rounded(int threads, float size, boo
 TEST(CpuExecutable, HasTheNormOfRoundedGradientsWhateverTheThreads) {
   for (const float size : {1.f, 1e12f, 1e-15f})
     for (const bool changed : {false, true}) {
-      const auto [norm, gradients] = norm_of_rounded(1, size, changed);
+      const auto [norm, gradients] = norm_of_rounded(*make_cpu_backend(1), size, changed);
       double squares = std::pow(5.0 * size * size, 2);
       for (const bf16 g : gradients) squares += double{to_float(g)} * to_float(g);
       EXPECT_NEAR(norm, std::sqrt(squares), std::sqrt(squares) * (0x1p-19 + 0x1p-24)) << size << changed;
       for (const int threads : {2, 4, 7})
-        EXPECT_EQ(norm_of_rounded(threads, size, changed).first, norm) << threads << " threads";
+        EXPECT_EQ(norm_of_rounded(*make_cpu_backend(threads), size, changed).first, norm)
+            << threads << " threads";
     }
+}
+
+TEST(CpuBackend, ThreadsOfTheCallerTakeTurns) {
+  for (const int threads : {1, 2, 3}) {
+    const auto backend = make_cpu_backend(threads);
+    const float alone = norm_of_rounded(*backend, 1, false).first;
+    const auto work = [&](std::byte filling) {
+      std::vector<std::byte> there(size_t{3} << 20, filling), back(there.size());
+      const Buffer buffer = backend->allocate(there.size(), Memory::kDevice).value();
+      for (int round = 0; round < 20; ++round) {
+        EXPECT_EQ(norm_of_rounded(*backend, 1, false).first, alone);
+        EXPECT_TRUE(backend->copy_in(buffer, 0, there).ok());
+        EXPECT_TRUE(backend->copy_out(back, buffer, 0).ok());
+        EXPECT_EQ(back, there);
+      }
+    };
+    std::jthread other(work, std::byte{1});
+    work(std::byte{2});
+  }
 }
 
 TEST(RunNode, RefusesViews) {
