@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "lathe/app/four_samples_testing.h"
 #include "lathe/backends/register.h"
 #include "lathe/io/test_folder.h"
 #include "lathe/train/trainer.h"
@@ -11,18 +12,11 @@
 namespace lathe {
 namespace {
 
-const std::string kModel = LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification";
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 class BestModel : public testing::Test {
  protected:
   BestModel() {
-    for (int32_t sample = 0; sample < 4; ++sample) {
-      data_.input_ids.insert(data_.input_ids.end(), {2, 5 + sample, 3});
-      data_.type_ids.insert(data_.type_ids.end(), 3, 0);
-      data_.begins.push_back(3 * (sample + 1));
-      data_.labels.push_back(sample % 2);
-    }
     args_.output_dir = folder_ / "out";
     args_.per_device_train_batch_size = 4;
     args_.eval_strategy = args_.save_strategy = "steps";
@@ -41,7 +35,7 @@ class BestModel : public testing::Test {
     };
     hooks.message = [&](LogLevel, const std::string& text) { said_ += text + "\n"; };
     args_.max_steps += static_cast<int64_t>(scores.size());
-    AutoModel model = from_pretrained(real_file_system(), kModel, {Problem::kSingleLabel, {}, false});
+    AutoModel model = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
     Trainer trainer(*backend_, model, args_, &data_, &data_, hooks);
     trainer.train(resume_from);
     return trainer.state();
@@ -53,7 +47,7 @@ class BestModel : public testing::Test {
 
   TestFolder folder_;
   std::unique_ptr<Backend> backend_ = open_device("cpu", {1});
-  TokenizedDataset data_;
+  TokenizedDataset data_ = four_samples();
   TrainingArguments args_ = [] {
     TrainingArguments args;
     args.max_steps = 0;

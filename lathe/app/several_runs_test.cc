@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "lathe/app/four_samples_testing.h"
 #include "lathe/backends/register.h"
 #include "lathe/io/test_folder.h"
 #include "lathe/train/trainer.h"
@@ -10,17 +11,9 @@
 namespace lathe {
 namespace {
 
-const std::string kModel = LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification";
-
 class SeveralRuns : public testing::Test {
  protected:
   SeveralRuns() {
-    for (int32_t sample = 0; sample < 4; ++sample) {
-      data_.input_ids.insert(data_.input_ids.end(), {2, 5 + sample, 3});
-      data_.type_ids.insert(data_.type_ids.end(), 3, 0);
-      data_.begins.push_back(3 * (sample + 1));
-      data_.labels.push_back(sample % 2);
-    }
     args_.output_dir = folder_ / "out";
     args_.per_device_train_batch_size = 4;
     args_.learning_rate = 1e-2;
@@ -44,7 +37,7 @@ class SeveralRuns : public testing::Test {
     };
   }
 
-  Trainer& trainer(const std::string& model = kModel) {
+  Trainer& trainer(const std::string& model = kTinyModel) {
     said_.clear();
     model_ = from_pretrained(real_file_system(), model, {Problem::kSingleLabel, {}, false});
     trainer_ = std::make_unique<Trainer>(*backend_, model_, args_, &data_, &data_, hooks_);
@@ -76,7 +69,7 @@ class SeveralRuns : public testing::Test {
   using Names = std::vector<std::string>;
   TestFolder folder_;
   std::unique_ptr<Backend> backend_ = open_device("cpu", {1});
-  TokenizedDataset data_;
+  TokenizedDataset data_ = four_samples();
   TrainingArguments args_;
   TrainerHooks hooks_;
   AutoModel model_;

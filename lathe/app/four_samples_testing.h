@@ -1,0 +1,23 @@
+// A model and data for runs of which a test looks at what they leave, not at what they learn.
+#pragma once
+#include <string>
+
+#include "lathe/data/tokenized.h"
+
+namespace lathe {
+
+inline const std::string kTinyModel = LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification";
+
+/// Four texts of three tokens, in two classes.
+inline TokenizedDataset four_samples() {
+  TokenizedDataset data;
+  for (int32_t sample = 0; sample < 4; ++sample) {
+    data.input_ids.insert(data.input_ids.end(), {2, 5 + sample, 3});
+    data.type_ids.insert(data.type_ids.end(), 3, 0);
+    data.begins.push_back(3 * (sample + 1));
+    data.labels.push_back(sample % 2);
+  }
+  return data;
+}
+
+}  // namespace lathe
