@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 
@@ -226,10 +227,8 @@ class Run : private hf::Prepared {
                  hooks(std::move(compute_metrics), std::move(on_log), std::move(message))),
         tracked_(real_file_system(), facts()) {}
 
-  // One thread at a time has the trainer; a callback of it is of that thread.  Locked without the GIL, which
-  // callbacks want.
   std::string train(const std::string& resume) {
-    const std::lock_guard lock(mutex_);
+    const Turn turn = wait_for_turn();
     const std::string from =
         resume == "true" ? last_checkpoint(real_file_system(), args.output_dir.value_or("")) : resume;
     if (resume == "true" && from.empty())
@@ -250,36 +249,46 @@ class Run : private hf::Prepared {
     return python_json(told, -1);
   }
   std::string evaluate(const Dataset& data, const std::string& prefix) {
-    const std::lock_guard lock(mutex_);
+    const Turn turn = wait_for_turn();
     tracked_.begin_evaluation(trainer_, *device, 1, say_);
     const nlohmann::json metrics = trainer_.evaluate(data.data, prefix);
     tracked_.finish("finished");
     return python_json(metrics, -1);
   }
   Predictions predict(const Dataset& data) {
-    const std::lock_guard lock(mutex_);
+    const Turn turn = wait_for_turn();
     return trainer_.predict(data.data);
   }
   void save_model(const std::string& folder) {
-    const std::lock_guard lock(mutex_);
+    const Turn turn = wait_for_turn();
     trainer_.save_model(folder.empty() ? args.output_dir.value_or("") : folder);
   }
   void save_state() {
-    const std::lock_guard lock(mutex_);
+    const Turn turn = wait_for_turn();
     trainer_.save_state();
   }
   std::string state() const {
-    const std::lock_guard lock(mutex_);
+    const Turn turn = wait_for_turn();
     return to_json_text(trainer_.state());
   }
   std::string load_report(const Model& model) const {
-    const std::lock_guard lock(mutex_);
+    const Turn turn = wait_for_turn();
     return to_string(trainer_.load_report(), trainer_.model(), model.model.folder);
   }
   bool all_weights_are_there() const { return trainer_.load_report().missing.empty(); }
   const std::string& device_name() const { return device->info().name; }
 
  private:
+  /// One thread at a time has the trainer; a callback of it is of that thread.  Without the GIL, which
+  /// callbacks want.  Ctrl-C ends the wait: a training is long, and in another thread does not hear of it.
+  using Turn = std::unique_lock<std::recursive_timed_mutex>;
+  Turn wait_for_turn() const {
+    Turn turn(mutex_, std::defer_lock);
+    while (!turn.try_lock_for(std::chrono::milliseconds(50)))
+      if (stop_is_wanted()) fail(ErrorCode::kInterrupted, "stopped: another thread has this trainer");
+    return turn;
+  }
+
   RunFacts facts() {
     const nb::object words = nb::module_::import_("sys").attr("orig_argv");
     return {.words = without_secrets(bind(args), nb::cast<std::vector<std::string>>(words)),
@@ -328,7 +337,7 @@ class Run : private hf::Prepared {
     return hooks;
   }
 
-  mutable std::recursive_mutex mutex_;
+  mutable std::recursive_timed_mutex mutex_;
   LogSink say_;  // what the trainer's hooks are made of comes first
   Trainer trainer_;
   TrackedRun tracked_;

@@ -1,6 +1,7 @@
 """Trainer and TrainingArguments."""
 import json
 import sys
+import threading
 import types
 import warnings
 from typing import NamedTuple, Optional
@@ -108,8 +109,7 @@ class Trainer:
         labels = labels_of(test_dataset)
         metrics = {} if loss is None else {f"{metric_key_prefix}_loss": loss}
         if labels is not None:
-            self._metrics.labels = labels
-            found = self._metrics(logits) if self._metrics.function else {}
+            found = self._metrics.of(logits, labels) if self._metrics.function else {}
             metrics.update({f"{metric_key_prefix}_{name}": value for name, value in found.items()})
         return PredictionOutput(logits, None if labels is None else np.asarray(labels), metrics)
 
@@ -129,13 +129,17 @@ class Trainer:
         return TrainerState(**json.loads(self._run.state()))
 
 
-class Metrics:
-    """Calls compute_metrics with the labels of the data set at hand."""
+class Metrics(threading.local):
+    """Calls compute_metrics with the labels of the data set at hand: each thread's own, as native code asks in the thread
+    that it was called in."""
 
     def __init__(self, function):
         self.function = function
         self.labels = None
 
     def __call__(self, logits):
-        found = self.function(EvalPrediction(logits, np.asarray(self.labels)))
+        return self.of(logits, self.labels)
+
+    def of(self, logits, labels):
+        found = self.function(EvalPrediction(logits, np.asarray(labels)))
         return {str(name): float(value) for name, value in found.items()}

@@ -94,8 +94,7 @@ class Package(unittest.TestCase):
         self.assertEqual((len(classify(texts[0], top_k=None)), len(classify(texts, top_k=2)[1])), (3, 2))
         with concurrent.futures.ThreadPoolExecutor(4) as threads:  # as those of a server
             found = list(threads.map(classify, [texts[:1 + i % 2] for i in range(400)]))
-        for i, answers in enumerate(found):
-            self.assertEqual([a["label"] for a in answers], [a["label"] for a in classify(texts[:1 + i % 2])])
+        self.assertEqual(found, [classify(texts[:1]), classify(texts)] * 200)
 
     def test_predictions_are_arrays_and_padding_changes_nothing(self):
         trainer = Trainer(self.model(), self.arguments(), train_dataset=self.train, compute_metrics=accuracy)
@@ -247,6 +246,51 @@ class Package(unittest.TestCase):
         done.set()
         thread.join()
         self.assertGreater(len(ticks), 20)
+
+    def test_threads_take_turns_at_a_trainer(self):
+        sizes, steps, others = [], [], []
+
+        def metrics(eval_pred):
+            logits, labels = eval_pred
+            sizes.append((len(logits), len(labels)))
+            steps.append(trainer.state.global_step)  # a callback has the turn of its thread
+            if not others:
+                others.append(threading.Thread(target=trainer.evaluate, args=(self.dev[:5],)))
+                others[0].start()
+                time.sleep(0.3)  # it waits now
+            return {}
+
+        trainer = Trainer(self.model(), self.arguments(eval_strategy="epoch"), train_dataset=self.train,
+                          eval_dataset=self.dev, compute_metrics=metrics)
+        trainer.train()
+        others[0].join()
+        self.assertEqual(sizes, [(12, 12)] * 3 + [(5, 5)])
+        self.assertEqual(steps, [6, 12, 18, 18])
+        del trainer  # `metrics` holds it by way of native code, where Python finds no circle
+
+    def test_ctrl_c_ends_the_wait_for_another_thread(self):
+        begun, go_on = threading.Event(), threading.Event()
+
+        def metrics(_):
+            begun.set()
+            go_on.wait()
+            return {}
+
+        trainer = Trainer(self.model(), self.arguments(), eval_dataset=self.dev, compute_metrics=metrics)
+        other = threading.Thread(target=trainer.evaluate)
+        other.start()
+        begun.wait()
+        ctrl_c = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+        late = threading.Timer(10, go_on.set)  # where the wait does not end
+        for timer in (ctrl_c, late):
+            timer.start()
+        try:
+            with self.assertRaisesRegex(KeyboardInterrupt, "another thread has this trainer"):
+                trainer.state
+        finally:
+            late.cancel()
+            go_on.set()
+            other.join()
 
     def test_ctrl_c_writes_a_checkpoint_and_raises(self):
         script = f"""if True:

@@ -365,6 +365,7 @@ class CpuBackend : public Backend {
 
   Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) override {
     if (offset + to.size() > from.bytes) return {ErrorCode::kInternal, "copy_out: out of the buffer"};
+    const std::lock_guard lock(running_);
     std::memcpy(to.data(), from.data + offset, to.size());
     return {};
   }

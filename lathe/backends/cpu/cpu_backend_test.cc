@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -200,9 +201,28 @@ TEST(CpuBackend, ThreadsOfTheCallerTakeTurns) {
         EXPECT_EQ(back, there);
       }
     };
-    std::jthread other(work, std::byte{1});
+    std::thread other(work, std::byte{1});  // not every libc++ has std::jthread
     work(std::byte{2});
+    other.join();
   }
+}
+
+TEST(CpuBackend, ThreadsSeeNoHalfOfACopy) {
+  const auto backend = make_cpu_backend(2);
+  const size_t bytes = size_t{8} << 20;
+  const Buffer buffer = backend->allocate(bytes, Memory::kDevice).value();
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    for (int round = 0; !done; ++round)
+      EXPECT_TRUE(backend->copy_in(buffer, 0, std::vector<std::byte>(bytes, std::byte(round & 0xFF))).ok());
+  });
+  for (int round = 0; round < 50; ++round) {
+    std::vector<std::byte> back(bytes);
+    EXPECT_TRUE(backend->copy_out(back, buffer, 0).ok());
+    EXPECT_EQ(std::count(back.begin(), back.end(), back[0]), static_cast<std::ptrdiff_t>(bytes)) << round;
+  }
+  done = true;
+  other.join();
 }
 
 TEST(RunNode, RefusesViews) {
