@@ -1,7 +1,6 @@
 #include "lathe/data/dataset.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <set>
 
@@ -29,12 +28,10 @@ std::string quoted_list(const std::vector<std::string>& names) {
 }
 
 float parse_target(const Table& table, const Column& column, size_t row) {
-  const std::string& text = column.values[row];
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || end != text.c_str() + text.size() || !(value > -1e30 && value < 1e30))
-    fail_label(table, row, column.name, text, "a number");
-  return static_cast<float>(value);
+  const auto value = table_detail::number_of(column.values[row]);
+  if (!value || !(*value > -1e30 && *value < 1e30))
+    fail_label(table, row, column.name, column.values[row], "a number");
+  return static_cast<float>(*value);
 }
 
 const std::vector<std::string>& text_values(const Table& table, const Column& column) {
@@ -43,16 +40,24 @@ const std::vector<std::string>& text_values(const Table& table, const Column& co
   return column.values;
 }
 
-// A class name, or its number as GLUE's files write it.
-int32_t glue_label(const GlueTask& task, const Table& table, const Column& column, size_t row) {
-  const std::string& value = column.values[row];
-  for (size_t id = 0; id < task.labels.size(); ++id)
-    if (value == task.labels[id] || value == std::to_string(id)) return static_cast<int32_t>(id);
-  fail_label(table, row, column.name, value,
-             "one of " + quoted_list(task.labels) + " or 0 to " + std::to_string(task.labels.size() - 1));
+bool is_number_text(ColumnType type) { return type == ColumnType::kInteger || type == ColumnType::kFloat; }
+
+// The class that a row names.  A column of numbers is compared by their values, as pandas reads it, not by
+// their spelling; a class that is spelled as the file does it comes first.
+std::string class_name(const LabelSet& set, const Column& column, size_t row) {
+  const std::string& text = column.values[row];
+  if (!is_number_text(column.type) || set.id_of(text) >= 0) return text;
+  return table_detail::number_name(text);
 }
 
-bool is_number_text(ColumnType type) { return type == ColumnType::kInteger || type == ColumnType::kFloat; }
+// A class name, or its number as GLUE's files write it.
+int32_t glue_label(const GlueTask& task, const Table& table, const Column& column, size_t row,
+                   const std::string& name) {
+  for (size_t id = 0; id < task.labels.size(); ++id)
+    if (name == task.labels[id] || name == std::to_string(id)) return static_cast<int32_t>(id);
+  fail_label(table, row, column.name, column.values[row],
+             "one of " + quoted_list(task.labels) + " or 0 to " + std::to_string(task.labels.size() - 1));
+}
 
 [[noreturn]] void fail_missing(const Table& table, const Column& column, size_t row) {
   fail_label(table, row, column.name, column.values[row], "a label in every row of a file to learn from");
@@ -82,7 +87,7 @@ std::vector<std::string> sorted_labels(const Table& table, const Column& column)
     const std::string& value = column.values[row];
     if (column.type != ColumnType::kList) {
       if (value.empty()) fail_missing(table, column, row);
-      distinct.insert(value);
+      distinct.insert(is_number_text(column.type) ? table_detail::number_name(value) : value);
     } else {
       for (const std::string& element : list_elements(value)) distinct.insert(element);
     }
@@ -115,9 +120,11 @@ LabelSet infer_labels(const Table& table, const Column& column) {
 }
 
 int32_t own_label(const LabelSet& set, const Table& table, const Column& column, size_t row,
-                  const std::string& value) {
-  const int id = set.id_of(value);
-  if (id < 0) fail_label(table, row, column.name, value, "one of the known labels " + quoted_list(set.names));
+                  const std::string& name) {
+  const int id = set.id_of(name);
+  if (id < 0)
+    fail_label(table, row, column.name, column.type == ColumnType::kList ? name : column.values[row],
+               "one of the known labels " + quoted_list(set.names));
   return id;
 }
 
@@ -140,13 +147,14 @@ void read_labels(const Table& table, const Column& column, TextDataset& out) {
   if (set.kind == LabelKind::kMultiLabel) out.targets.assign(table.rows() * classes, 0.0f);
   for (size_t row = 0; row < table.rows(); ++row) {
     const std::string& value = column.values[row];
-    const bool absent =
-        value.empty() || (set.kind == LabelKind::kClasses && value == "-1" && set.id_of(value) < 0);
+    bool absent = value.empty();
     if (set.kind == LabelKind::kRegression) {
-      out.targets.push_back(value.empty() ? -1.0f : parse_target(table, column, row));
+      out.targets.push_back(absent ? -1.0f : parse_target(table, column, row));
     } else if (set.kind == LabelKind::kClasses) {
-      out.labels.push_back(absent ? -1 : own_label(set, table, column, row, value));
-    } else if (!value.empty()) {
+      const std::string name = class_name(set, column, row);
+      absent |= name == "-1" && set.id_of(name) < 0;
+      out.labels.push_back(absent ? -1 : own_label(set, table, column, row, name));
+    } else if (!absent) {
       for (const std::string& element : list_elements(value))
         out.targets[row * classes + own_label(set, table, column, row, element)] = 1.0f;
     }
@@ -206,11 +214,12 @@ TextDataset dataset_from_glue_table(const GlueTask& task, const Table& table) {
   fill_absent_labels(out);
   if (column == nullptr) return out;
   for (size_t row = 0; row < table.rows(); ++row) {
-    const bool present = task.is_regression() || column->values[row] != "-1";
+    const std::string name = class_name(out.label_set, *column, row);
+    const bool present = task.is_regression() || name != "-1";
     if (task.is_regression())
       out.targets[row] = parse_target(table, *column, row);
     else if (present)
-      out.labels[row] = glue_label(task, table, *column, row);
+      out.labels[row] = glue_label(task, table, *column, row, name);
     note_label(table, row, present, out);
   }
   return out;

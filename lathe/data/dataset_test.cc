@@ -47,11 +47,34 @@ TEST(OwnFile, IntegersAreClassesInNumericOrder) {
   EXPECT_EQ(d.labels, (std::vector<int32_t>{1, 0, 1}));
 }
 
+TEST(OwnFile, NumbersAreClassesByTheirValue) {  // as pandas reads them
+  const auto d = dataset_from_table(csv("text,label\na, 1\nb,01\nc,+1\nd,2 \ne,\"2\"\n"));
+  EXPECT_EQ(d.label_set.names, (Values{"1", "2"}));
+  EXPECT_EQ(d.labels, (std::vector<int32_t>{0, 0, 0, 1, 1}));
+  const auto later = dataset_from_table(csv("text,label\na,2.0\nb, -1\nc,01\nd,\n"), &d.label_set);
+  EXPECT_EQ(later.labels, (std::vector<int32_t>{1, -1, 0, -1}));
+  const auto other = message_of(ErrorCode::kInvalidData,
+                                [&] { dataset_from_table(csv("text,label\na, 1\nb,03\n"), &d.label_set); });
+  EXPECT_TRUE(contains(other, "own.csv:3: column 'label': found '03', wants one of the known")) << other;
+}
+
+TEST(OwnFile, TextThatIsNoColumnOfNumbersStaysAsItIs) {
+  EXPECT_EQ(dataset_from_table(csv("text,label\na,1\nb,01\nc,x\n")).label_set.names,
+            (Values{"01", "1", "x"}));
+  EXPECT_EQ(dataset_from_table(json_table(R"([{"t": "a", "label": "1"}, {"t": "b", "label": "01"}])"))
+                .label_set.names,
+            (Values{"01", "1"}));
+  const LabelSet spelled{.kind = LabelKind::kClasses, .names = {"00", "01"}};
+  EXPECT_EQ(dataset_from_table(csv("text,label\na,01\nb,00\n"), &spelled).labels,
+            (std::vector<int32_t>{1, 0}));
+}
+
 TEST(OwnFile, FloatsAreRegression) {
   const auto d = dataset_from_table(csv("text,label\na,1.5\nb,2\n"));
   EXPECT_EQ(d.label_set.kind, LabelKind::kRegression);
   EXPECT_EQ(d.label_set.num_labels(), 1);
   EXPECT_EQ(d.targets, (std::vector<float>{1.5f, 2.0f}));
+  EXPECT_EQ(dataset_from_table(csv("text,label\na, 1.5 \nb,+02\n")).targets, d.targets);
   const auto bad = message_of(ErrorCode::kInvalidData,
                               [&] { dataset_from_table(csv("text,label\na,x\n"), &d.label_set); });
   EXPECT_TRUE(contains(bad, "own.csv:2: column 'label': found 'x', wants a number")) << bad;

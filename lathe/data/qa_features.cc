@@ -17,17 +17,17 @@ struct Positions {
 // The tokens that hold code points [first, last) of the context; {0, 0} if they are not all in this window.
 // Walks as run_qa does, with its two outcomes at the borders: past the last token of the context the special
 // token's {0, 0} counts as "begins before the answer", so that the walk ends at the closing SEP.
-Positions find_answer(const Encoding& window, int32_t first, int32_t last) {
+Positions find_answer(const Encoding& window, int64_t first, int64_t last) {
   const auto is_context = [&](size_t i) { return window.sequence_ids[i] == kContext; };
   size_t begin = 0, end = window.size();
   while (begin < window.size() && !is_context(begin)) ++begin;
   while (end > 0 && !is_context(end - 1)) --end;
-  if (begin >= end || last <= first) return {0, 0};
+  if (begin >= end) return {0, 0};
   if (window.offsets[begin][0] > first || window.offsets[end - 1][1] < last) return {0, 0};
   size_t start_token = begin;
   while (start_token < window.size() && window.offsets[start_token][0] <= first) ++start_token;
   size_t end_token = end;
-  while (end_token > 0 && window.offsets[end_token - 1][1] >= last) --end_token;
+  while (end_token > begin && window.offsets[end_token - 1][1] >= last) --end_token;
   return {static_cast<int32_t>(start_token) - 1, static_cast<int32_t>(end_token)};
 }
 
@@ -45,7 +45,7 @@ void add_positions(const SquadExample& example, const Encoding& window, Tokenize
   Positions found{0, 0};
   if (!example.answers.empty()) {
     const SquadAnswer& answer = example.answers.front();
-    const auto length = static_cast<int32_t>(count_code_points(answer.text));
+    const auto length = static_cast<int64_t>(count_code_points(answer.text));
     found = find_answer(window, answer.start, answer.start + length);
   }
   tokens.start_positions.push_back(found.start);

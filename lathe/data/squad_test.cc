@@ -108,12 +108,20 @@ TEST(QaFeatures, FirstTokenIsFoundAndTheLastOneStartsAtTheSeparator) {
 }
 
 TEST(QaFeatures, OddAnswersPointAtCls) {
-  for (const auto& d :
-       {one_question("a b", "", 0), one_question("a b", "zz", 40), one_question("  ", "x", 0)})
+  for (const auto& d : {one_question("a b", "zz", 40), one_question("a b", "zz", INT32_MAX - 1),
+                        one_question("  ", "x", 0), one_question("  ", "", 0)})
     EXPECT_EQ(train(d).tokens.start_positions, std::vector<int32_t>{0});
   SquadDataset none = one_question("a b", "a", 0);
   none.examples[0].answers.clear();
   EXPECT_EQ(train(none).tokens.end_positions, std::vector<int32_t>{0});
+}
+
+TEST(QaFeatures, AnAnswerWithoutTextPointsAtTheTokenThere) {  // as run_qa's two walks end
+  for (const auto& [start, token] : {std::pair{0, 3}, {1, 3}, {2, 4}, {4, 4}}) {
+    const QaFeatures f = train(one_question("a bcd e", "", start));
+    EXPECT_EQ(f.tokens.start_positions, std::vector<int32_t>{token}) << start;
+    EXPECT_EQ(f.tokens.end_positions, std::vector<int32_t>{token}) << start;
+  }
 }
 
 TEST(QaFeatures, AQuestionThatLeavesNoRoomIsNamed) {

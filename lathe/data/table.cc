@@ -1,5 +1,7 @@
 #include "lathe/data/table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "lathe/core/error.h"
@@ -29,6 +31,7 @@ void append_rows(Table& all, Table& part) {
     column.values.insert(column.values.end(), more->values.begin(), more->values.end());
     column.type = table_detail::joined_type(column.type, more->type);
   }
+  all.later_files.emplace_back(all.rows(), part.origin);
   all.lines.insert(all.lines.end(), part.lines.begin(), part.lines.end());
 }
 
@@ -47,7 +50,11 @@ const Column& Table::at(std::string_view name) const {
   fail(ErrorCode::kNotFound, "{}: no column '{}'; it has {}: rename one in the header", origin, name, known);
 }
 
-std::string Table::place(size_t row) const { return origin + ":" + std::to_string(lines[row]); }
+std::string Table::place(size_t row) const {
+  const auto file = std::find_if(later_files.rbegin(), later_files.rend(),
+                                 [&](const auto& later) { return later.first <= row; });
+  return fmt::format("{}:{}", file == later_files.rend() ? origin : file->second, lines[row]);
+}
 
 std::optional<TableFormat> table_format_of(std::string_view path) {
   if (path.ends_with(".gz")) path.remove_suffix(3);

@@ -3,20 +3,22 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lathe {
 
 /// How a text table is written.
 ///   kTsv       fields between tabs, never quoted (GLUE's files); BOM and CRLF tolerated
-///   kCsv       RFC 4180: commas, "…" with "" for a quote, line ends inside quotes
+///   kCsv       RFC 4180: commas, "…" with "" for a quote, line ends inside quotes; blank lines do not count
 ///   kJson      an array of objects, {"data": [objects]}, or JSON Lines (told apart by the content)
 ///   kJsonLines an object a line
 ///   kTrec      lines `COARSE:fine text`, columns "text" and "label" (the coarse class)
 enum class TableFormat { kTsv, kCsv, kJson, kJsonLines, kTrec };
 
 /// What all values of a column are.  kNull: all empty or absent; kInteger and kFloat: numbers, or text of CSV
-/// and TSV that reads as numbers; kList: JSON arrays of strings or numbers; kOther: other nested JSON.
+/// and TSV that reads as numbers, with blanks around them or not; kList: JSON arrays of strings or numbers;
+/// kOther: other nested JSON.
 enum class ColumnType { kNull, kInteger, kFloat, kString, kList, kOther };
 
 struct Column {
@@ -27,10 +29,11 @@ struct Column {
 
 /// A column-oriented table of text, with what messages need to name a place.
 struct Table {
-  std::string origin;           ///< file name
+  std::string origin;           ///< file name, of several the first one's
   std::vector<Column> columns;  ///< all with rows() values
-  std::vector<uint32_t> lines;  ///< [rows] line of the file on which a row begins, from 1
-  int64_t skipped_rows = 0;     ///< ragged rows left out (TableOptions::skip_ragged)
+  std::vector<uint32_t> lines;  ///< [rows] line of its file on which a row begins, from 1
+  std::vector<std::pair<size_t, std::string>> later_files;  ///< first row and name of each but the first
+  int64_t skipped_rows = 0;  ///< ragged rows left out (TableOptions::skip_ragged)
 
   size_t rows() const { return lines.size(); }
   /// Null if there is no such column.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "lathe/core/error.h"
 #include "lathe/data/table_parsers.h"
@@ -81,27 +82,12 @@ class RowCollector {
   std::unordered_map<std::string, size_t> index_;
 };
 
-Json parse_document(std::string_view bytes, const std::string& origin, uint32_t first_line) {
-  try {
-    return Json::parse(bytes);
-  } catch (const Json::parse_error& e) {
-    const size_t at = std::min(bytes.size(), e.byte == 0 ? 0 : e.byte - 1);
-    const auto line = first_line + std::count(bytes.begin(), bytes.begin() + static_cast<long>(at), '\n');
-    const size_t begin = at == 0 ? 0 : bytes.substr(0, at).rfind('\n') + 1;
-    fail(ErrorCode::kInvalidData, "{}:{}: malformed JSON at byte {} of the line, near '{}'", origin, line,
-         at - begin + 1, bytes.substr(begin, 40));
-  } catch (const Json::out_of_range&) {
-    fail(ErrorCode::kInvalidData, "{}:{}: a number is out of the range of a double, near '{}'", origin,
-         first_line, bytes.substr(0, 40));
-  }
-}
-
-// The parser keeps no positions: the line on which a row begins is found again by counting brackets outside
-// of strings.
-std::vector<uint32_t> lines_of_rows(std::string_view bytes, int row_depth) {
+// The lines on which what lies under `depth` brackets begins.  The parser keeps no positions: they are found
+// again by counting brackets outside of strings.
+std::vector<uint32_t> lines_of_rows(std::string_view bytes, size_t depth_of_rows) {
   std::vector<uint32_t> lines;
   uint32_t line = 1;
-  int depth = 0;
+  size_t depth = 0;
   bool in_string = false;
   for (size_t i = 0; i < bytes.size(); ++i) {
     const char c = bytes[i];
@@ -112,12 +98,62 @@ std::vector<uint32_t> lines_of_rows(std::string_view bytes, int row_depth) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
-      if (depth++ == row_depth) lines.push_back(line);
+      if (depth++ == depth_of_rows) lines.push_back(line);
     } else if (c == '}' || c == ']') {
       --depth;
     }
   }
   return lines;
+}
+
+// Refuses, while a document is parsed, an object that has a key twice: the parser would drop one of its
+// values.
+class KeysOnce {
+ public:
+  KeysOnce(std::string_view bytes, const std::string& origin, uint32_t first_line)
+      : bytes_(bytes), origin_(origin), first_line_(first_line) {}
+
+  bool operator()(Json::parse_event_t event, const Json& parsed) {
+    using Event = Json::parse_event_t;
+    if (event == Event::object_start || event == Event::array_start) {
+      if (begun_.size() == open_.size()) begun_.push_back(0);
+      ++begun_[open_.size()];
+      open_.emplace_back();
+    } else if (event == Event::object_end || event == Event::array_end) {
+      open_.pop_back();
+    } else if (event == Event::key && !open_.back().insert(parsed.get<std::string>()).second) {
+      const size_t depth = open_.size() - 1;
+      fail(ErrorCode::kInvalidData,
+           "{}:{}: found the key '{}' twice in one object, wants each once: rename one or leave it out",
+           origin_, first_line_ - 1 + lines_of_rows(bytes_, depth)[begun_[depth] - 1],
+           parsed.get<std::string>());
+    }
+    return true;
+  }
+
+ private:
+  std::string_view bytes_;
+  const std::string& origin_;
+  uint32_t first_line_;
+  std::vector<std::unordered_set<std::string>> open_;  // keys of what is open, the outermost first
+  std::vector<size_t> begun_;                          // by depth: how many of it have begun so far
+};
+
+Json parse_document(std::string_view bytes, const std::string& origin, uint32_t first_line) {
+  KeysOnce keys(bytes, origin, first_line);
+  try {
+    return Json::parse(
+        bytes, [&](int, Json::parse_event_t event, const Json& parsed) { return keys(event, parsed); });
+  } catch (const Json::parse_error& e) {
+    const size_t at = std::min(bytes.size(), e.byte == 0 ? 0 : e.byte - 1);
+    const auto line = first_line + std::count(bytes.begin(), bytes.begin() + static_cast<long>(at), '\n');
+    const size_t begin = at == 0 ? 0 : bytes.substr(0, at).rfind('\n') + 1;
+    fail(ErrorCode::kInvalidData, "{}:{}: malformed JSON at byte {} of the line, near '{}'", origin, line,
+         at - begin + 1, bytes.substr(begin, 40));
+  } catch (const Json::out_of_range&) {
+    fail(ErrorCode::kInvalidData, "{}:{}: a number is out of the range of a double, near '{}'", origin,
+         first_line, bytes.substr(0, 40));
+  }
 }
 
 bool first_line_is_a_row(std::string_view bytes) {

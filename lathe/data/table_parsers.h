@@ -1,4 +1,6 @@
 #pragma once
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "lathe/data/table.h"
@@ -15,7 +17,13 @@ void parse_json_lines(std::string_view bytes, Table& table);
 /// The type of a column that has values of both.
 ColumnType joined_type(ColumnType a, ColumnType b);
 
-/// kNull, kInteger, kFloat or kString, by the text of the values.
+/// kNull, kInteger, kFloat or kString, by the text of the values; blanks around numbers do not count.
 ColumnType type_of_text(const std::vector<std::string>& values);
+
+/// The value of a text that type_of_text takes for a number.
+std::optional<double> number_of(std::string_view text);
+
+/// One spelling for all those of a number: "1" for "01", " +1" and "1.0".  Other text as it is.
+std::string number_name(const std::string& text);
 
 }  // namespace lathe::table_detail

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "lathe/data/test_data.h"
 #include "lathe/io/test_folder.h"
 
@@ -58,6 +60,13 @@ TEST(Table, CsvFollowsRfc4180) {
   EXPECT_EQ(t.lines, (std::vector<uint32_t>{2, 4, 5, 7}));
 }
 
+TEST(Table, CsvLinesOfBlanksAreLeftOut) {  // as pandas leaves them out, of one column and of several
+  const Table t = parse(" \na,b\n \t\n1,2\n\t\n ,3\n", TableFormat::kCsv);
+  EXPECT_EQ(t.at("a").values, (Values{"1", " "}));
+  EXPECT_EQ(t.lines, (std::vector<uint32_t>{4, 6}));
+  EXPECT_EQ(parse("a\nx\n  \n\" \"\n", TableFormat::kCsv).at("a").values, (Values{"x", " "}));
+}
+
 TEST(Table, CsvTextBehindAClosingQuoteIsKept) {
   EXPECT_EQ(parse("a,b\n\"x\"y\"z,1\n", TableFormat::kCsv).at("a").values, (Values{"xy\"z"}));
 }
@@ -74,7 +83,7 @@ TEST(Table, TypesComeFromAllValues) {
   EXPECT_EQ(t.at("n").type, ColumnType::kNull);
   EXPECT_EQ(t.at("m").type, ColumnType::kInteger);
   EXPECT_EQ(t.at("f").values[2], "1e-3");
-  for (const char* word : {"nan", "inf", "0x10", "1e", ".", "-", "1 ", "1_000"})
+  for (const char* word : {"nan", "inf", "0x10", "1e", ".", "-", "+", "+-5", " ", "1 2", "1_000"})
     EXPECT_EQ(parse("a,b\n1," + std::string(word) + "\n", TableFormat::kCsv).at("b").type,
               ColumnType::kString)
         << word;
@@ -114,6 +123,19 @@ TEST(Table, JsonErrorsNameThePlace) {
   EXPECT_TRUE(contains(error_of("{\"rows\": [1],\n\"b\": 2}", TableFormat::kJson), "found object"));
   error_of("[]", TableFormat::kJson);
   error_of("{}", TableFormat::kJsonLines);
+}
+
+TEST(Table, AJsonKeyTwiceInOneObjectIsRefusedWithItsLine) {
+  const std::string wanted = " found the key 'a' twice in one object";
+  EXPECT_TRUE(contains(error_of("{\"a\": 1}\n{\"a\": 1, \"b\": 2, \"a\": 3}\n", TableFormat::kJsonLines),
+                       "t:2:" + wanted));
+  EXPECT_TRUE(
+      contains(error_of("[{\"a\": 1},\n{\"b\": [{}, {}]},\n{\"a\": 1, \"a\": 3}]", TableFormat::kJson),
+               "t:3:" + wanted));
+  EXPECT_TRUE(contains(error_of("{\"n\": 1, \"data\": [{\"b\": {\"c\": 0}},\n{\"b\": {\"a\": 1, \"a\": 3}}]}",
+                                TableFormat::kJson),
+                       "t:2:" + wanted));
+  EXPECT_EQ(parse("[{\"a\": {\"a\": [{\"a\": 1}, {\"a\": 1}]}}, {\"a\": 1}]", TableFormat::kJson).rows(), 2u);
 }
 
 TEST(Table, JsonKeysThatNeverComeAgainAreRefusedInsteadOfFillingTheMemory) {
@@ -162,6 +184,21 @@ TEST(Table, FormatComesFromTheName) {
   message_of(ErrorCode::kUsage, [] { read_table("a.xlsx"); });
   message_of(ErrorCode::kNotFound, [] { read_table("a.parquet"); });
   message_of(ErrorCode::kNotFound, [] { read_table("/no/such/file.tsv"); });
+}
+
+TEST(Table, RowsOfSeveralFilesKnowTheirs) {
+  const TestFolder folder;
+  std::vector<std::string> paths;
+  for (const char* name : {"one.csv", "two.csv", "three.csv"}) {
+    paths.push_back(folder / name);
+    std::ofstream(paths.back()) << "a,label\n\nx,1\n" << (paths.size() == 2 ? "y,2\n" : "");
+  }
+  const Table all = read_tables(paths);
+  ASSERT_EQ(all.rows(), 4u);
+  EXPECT_EQ(all.place(0), paths[0] + ":3");
+  EXPECT_EQ(all.place(1), paths[1] + ":3");
+  EXPECT_EQ(all.place(2), paths[1] + ":4");
+  EXPECT_EQ(all.place(3), paths[2] + ":3");
 }
 
 TEST(Table, ReadsPackedFiles) {

@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 #include "lathe/core/error.h"
 #include "lathe/data/table_parsers.h"
@@ -45,7 +48,8 @@ class CsvReader {
  public:
   CsvReader(std::string_view bytes, const std::string& origin) : bytes_(bytes), origin_(origin) {}
 
-  // False at the end.  `line` is where the record begins; a record of one empty unquoted field is blank.
+  // False at the end.  `line` is where the record begins; a record of one unquoted field that holds spaces
+  // and tabs at most is blank, as for pandas.
   bool next(std::vector<std::string>& fields, uint32_t& line, bool& blank) {
     if (at_ >= bytes_.size()) return false;
     fields.assign(1, "");
@@ -68,7 +72,7 @@ class CsvReader {
         break;
       } else {
         fields.back().push_back(c);
-        blank = false;
+        if (c != ' ' && c != '\t') blank = false;
       }
     }
     was_quoted_ = false;
@@ -105,11 +109,21 @@ class CsvReader {
   bool was_quoted_ = false;  // the field at hand began with a quoted part
 };
 
-bool is_integer(std::string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
+// Pandas reads a number with blanks around it as that number.
+std::string_view without_blanks(std::string_view text) {
+  constexpr const char* kBlanks = " \t\n\v\f\r";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+std::optional<int64_t> integer_of(std::string_view text) {
+  text = without_blanks(text);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
 }
 
 // Decimal digits, point and exponent; no "nan", "inf" or hexadecimal, which are words in a text column.
@@ -141,15 +155,27 @@ ColumnType type_of_text(const std::vector<std::string>& values) {
   ColumnType type = ColumnType::kNull;
   for (const std::string& value : values) {
     if (value.empty()) continue;
-    if (is_integer(value)) {
+    if (integer_of(value)) {
       if (type == ColumnType::kNull) type = ColumnType::kInteger;
-    } else if (is_decimal(value)) {
+    } else if (is_decimal(without_blanks(value))) {
       type = ColumnType::kFloat;
     } else {
       return ColumnType::kString;
     }
   }
   return type;
+}
+
+std::optional<double> number_of(std::string_view text) {
+  text = without_blanks(text);
+  if (!is_decimal(text)) return std::nullopt;
+  return std::strtod(std::string(text).c_str(), nullptr);
+}
+
+std::string number_name(const std::string& text) {
+  if (const auto integer = integer_of(text)) return std::to_string(*integer);
+  const auto number = number_of(text);
+  return number ? fmt::format("{}", *number) : text;
 }
 
 void parse_tsv(std::string_view bytes, const TableOptions& options, Table& table) {

@@ -6,11 +6,11 @@
 
 namespace lathe {
 
-/// Throws kInvalidData when what should be weights is the small text file that Git LFS puts in their place.
+/// Throws kInvalidData when a file of a model is the small text file that Git LFS puts in its place.
 inline void refuse_git_lfs_pointer(std::string_view content, const std::string& path) {
   if (!content.starts_with("version https://git-lfs")) return;
-  fail(ErrorCode::kInvalidData, "{}: found a Git LFS pointer, wants the weights: run `git lfs pull` there",
-       path);
+  fail(ErrorCode::kInvalidData,
+       "{}: found a Git LFS pointer, wants the file itself: run `git lfs pull` there", path);
 }
 
 }  // namespace lathe

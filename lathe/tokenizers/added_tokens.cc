@@ -80,7 +80,7 @@ void AddedTokenMatcher::cut(std::string_view text, std::vector<Match>* out) cons
     }
     if (token.lstrip) begin = std::max(trailing_space(text.substr(0, begin)), done);
     if (token.rstrip) end += leading_space(text.substr(end));
-    if (end <= done) continue;  // white space that the token before took
+    if (begin >= end) continue;  // its lstrip left nothing behind what the token before took
     if (done < begin) out->push_back({nullptr, done, begin});
     out->push_back({&token, begin, end});
     done = end;

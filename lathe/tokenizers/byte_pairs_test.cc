@@ -145,6 +145,17 @@ TEST(ByteLevel, RobertaTakesItsRulesFromTheConfiguration) {
   EXPECT_EQ(roberta.encode_pair("a", " a").type_ids, (Ids{0, 0, 0, 0, 0, 0}));
 }
 
+TEST(ByteLevel, OffsetsOfAnAddedTokenLoseTheBlanksThatWereFoundOnly) {
+  json j = byte_level_json();
+  j["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  j["model"]["vocab"][" <x>"] = 259;
+  j["added_tokens"] = {{{"id", 259}, {"content", " <x>"}, {"normalized", true}}};
+  const auto t = Tokenizer::from_files(std::vector<NamedFile>{{"tokenizer.json", j.dump()}}, "t");
+  const Encoding e = t.encode("a<x>", {.add_special_tokens = false});
+  EXPECT_EQ(e.ids, (Ids{258, 259}));  // found as "<x>"
+  EXPECT_EQ(e.offsets[1], (std::array<int32_t, 2>{1, 4}));
+}
+
 TEST(ByteLevel, WrittenFilesDescribeTheSameTokenizer) {
   const std::vector<NamedFile> files = {
       {"tokenizer.json", byte_level_json().dump()},

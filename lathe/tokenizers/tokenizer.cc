@@ -1,13 +1,14 @@
 #include "lathe/tokenizers/tokenizer.h"
 
 #include <algorithm>
-#include <fstream>
+#include <filesystem>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <unordered_map>
 
 #include "lathe/core/error.h"
+#include "lathe/io/file_system.h"
+#include "lathe/io/git_lfs.h"
 #include "lathe/tokenizers/byte_level.h"
 #include "lathe/tokenizers/byte_pairs.h"
 #include "lathe/tokenizers/tokenizer_spec.h"
@@ -143,10 +144,7 @@ struct Tokenizer::Impl {
 
   /// An added token that was found as `text`, which may begin and end with white space that it took.
   void put_added(int32_t id, std::string_view text, uint32_t begin, uint32_t end, Tokens* out) const {
-    if (spec.byte_level.trim_offsets) {
-      const byte_level::Blanks b = byte_level::blanks_of(text);
-      if (b.leading > 0 || b.trailing > 0) out->matched_blanks[out->ids.size()] = b;
-    }
+    if (spec.byte_level.trim_offsets) out->matched_blanks[out->ids.size()] = byte_level::blanks_of(text);
     out->put(id, begin, end);
     ++out->next_word;
   }
@@ -378,10 +376,12 @@ Tokenizer Tokenizer::load(const std::string& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
                            "added_tokens.json", "vocab.txt"}) {
     const std::string path = folder + "/" + name;
-    std::ifstream in(path, std::ios::binary);
-    if (!in) continue;
-    files.emplace_back(name, std::string(std::istreambuf_iterator<char>(in), {}));
-    if (in.bad()) fail(ErrorCode::kIo, "{}: cannot be read", path);
+    std::error_code unknown;  // then reading says why
+    if (std::filesystem::symlink_status(path, unknown).type() == std::filesystem::file_type::not_found)
+      continue;
+    std::string content = real_file_system().read(path).value();
+    refuse_git_lfs_pointer(content, path);
+    files.emplace_back(name, std::move(content));
   }
   return from_files(files, folder);
 }

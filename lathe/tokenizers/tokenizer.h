@@ -54,7 +54,8 @@ class Tokenizer {
   /// Where it names transformers' BERT class, or none, its do_lower_case (else true),
   /// strip_accents and tokenize_chinese_chars override the normaliser in tokenizer.json, as transformers
   /// does; without that file tokenizer.json stands alone.  Its truncation and padding are not used:
-  /// EncodeOptions say it. Errors: kNotFound if neither is there; kInvalidData for a malformed file;
+  /// EncodeOptions say it. Errors: kNotFound if neither is there; kIo or kNotFound for a file that is there
+  /// but cannot be read; kInvalidData for a malformed file or a Git LFS pointer;
   /// kUnsupported, naming what was found, for a component other than those that docs/models.md lists.
   static Tokenizer load(const std::string& folder);
   /// The same from bytes in memory, names as in a folder.  `origin` stands in messages.

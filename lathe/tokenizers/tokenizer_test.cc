@@ -4,9 +4,13 @@
 
 #include <climits>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
+#include "lathe/io/test_folder.h"
 #include "lathe/tokenizers/unicode.h"
 
 namespace lathe {
@@ -169,6 +173,55 @@ TEST(Tokenizer, TruncationThatCannotBeIsRefused) {
   EXPECT_TRUE(refused("a a a a a a", nullptr, {6, Truncation::kLongestFirst, 4}));
   EXPECT_FALSE(refused("a a a a a a", nullptr, {6, Truncation::kLongestFirst, 3}));
   EXPECT_TRUE(refused("a", nullptr, {-1}));
+}
+
+/// What the tokenizers library 0.22 gives for the same file.
+TEST(Tokenizer, AddedTokensOfWhiteSpaceAreFoundInWhatTheTokenBeforeTook) {
+  const auto added = [](int id, const char* content, bool lstrip, bool rstrip) {
+    return json{{"id", id},         {"content", content}, {"special", false},    {"normalized", false},
+                {"lstrip", lstrip}, {"rstrip", rstrip},   {"single_word", false}};
+  };
+  using Offsets = std::vector<std::array<int32_t, 2>>;
+  const auto expect = [&](const json& space, const char* text, const Ids& ids, const Offsets& offsets) {
+    json j = small_json();
+    j["added_tokens"] = {added(5, "<r>", false, true), space};
+    const Encoding e = from_json(j).encode(text, {.add_special_tokens = false});
+    EXPECT_EQ(e.ids, ids) << space << text;
+    EXPECT_EQ(e.offsets, offsets) << space << text;
+  };
+  const json one = added(6, " ", false, false), two = added(6, "  ", false, false);
+  expect(one, "<r> a", {5, 6, 3}, {{0, 4}, {3, 4}, {4, 5}});
+  expect(one, "a <r>  ", {3, 6, 5, 6, 6}, {{0, 1}, {1, 2}, {2, 7}, {5, 6}, {6, 7}});
+  expect(two, "<r> a", {5, 3}, {{0, 4}, {4, 5}});
+  expect(two, "<r>   a", {5, 6, 3}, {{0, 6}, {3, 5}, {6, 7}});
+  expect(added(6, " ", false, true), "<r>  a", {5, 6, 6, 3}, {{0, 5}, {3, 5}, {4, 5}, {5, 6}});
+  expect(added(6, " ", true, false), "<r> a", {5, 3}, {{0, 4}, {4, 5}});
+}
+
+TEST(Tokenizer, AFileThatIsThereButCannotBeReadIsNotAbsent) {
+  const auto error = [](const std::string& name, const std::function<void(const std::string&)>& put) {
+    const TestFolder folder;
+    std::ofstream(folder / "vocab.txt") << kVocabTxt;
+    put(folder / name);
+    try {
+      Tokenizer::load(folder.path());
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error("none", [](const std::string&) {}), "");
+  for (const std::string name : {"tokenizer.json", "tokenizer_config.json", "added_tokens.json"}) {
+    const auto dangling =
+        error(name, [](const std::string& path) { std::filesystem::create_symlink("nowhere", path); });
+    EXPECT_NE(dangling.find(name), std::string::npos) << dangling;
+    const auto folder = error(name, [](const std::string& path) { std::filesystem::create_directory(path); });
+    EXPECT_NE(folder.find(name + ": cannot read: Is a directory"), std::string::npos) << folder;
+    const auto pointer = error(name, [](const std::string& path) {
+      std::ofstream(path) << "version https://git-lfs.github.com/spec/v1\n";
+    });
+    EXPECT_NE(pointer.find(name + ": found a Git LFS pointer"), std::string::npos) << pointer;
+  }
 }
 
 TEST(Tokenizer, WithoutPostProcessorThereAreNoSpecialTokens) {
