@@ -129,6 +129,7 @@ struct Bindings {
 };
 
 /// A compiled program: replayable, with fixed addresses and no allocation where the device has caller_memory.
+/// For one thread at a time; several threads may each have one of the same device.
 class Executable {
  public:
   static constexpr int kRing = 4;

@@ -21,9 +21,9 @@ class CudaBackend : public Backend {
       : group_(std::move(group)),
         nccl_(group_ == nullptr ? nullptr : std::make_unique<Nccl>(*group_)),
         products_(*cublaslt(), tf32),
-        device_{{}, {}, {}, products_, rounded_, nccl_.get(), {}} {
+        device_{{}, current_device(), {}, {}, {}, products_, rounded_, nccl_.get(), {}} {
     cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, current_device()), "asking for the GPU");
+    check(cudaGetDeviceProperties(&properties, device_.ordinal), "asking for the GPU");
     info_.kind = "cuda";
     info_.name = presence().detail;
     info_.memory_bytes = properties.totalGlobalMem;
@@ -47,27 +47,35 @@ class CudaBackend : public Backend {
     } catch (const Error&) {
       // A broken cache is as good as none, and is written anew.
     }
-    loading_ = std::jthread(
-        [this, device = current_device()](const std::stop_token& stop) { load_kernels(device, stop); });
+    loading_ = std::jthread([this](const std::stop_token& stop) { load_kernels(stop); });
   }
 
   const DeviceInfo& info() const override { return info_; }
   ProcessGroup* group() const override { return group_.get(); }
 
   Result<Buffer> allocate(size_t bytes, Memory kind) override {
+    const Exclusive turn(device_);
     return cuda::allocate(bytes, kind, device_.compute);
   }
 
   std::optional<size_t> free_bytes() const override {
+    const Exclusive turn(device_);
     size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
     return free;
   }
 
-  std::string tuning() const override { return products_.choices(); }
-  void adopt_tuning(const std::string& text) override { products_.adopt(text); }
+  std::string tuning() const override {
+    const Exclusive turn(device_);
+    return products_.choices();
+  }
+  void adopt_tuning(const std::string& text) override {
+    const Exclusive turn(device_);
+    products_.adopt(text);
+  }
 
   size_t prepared_bytes(const Program& program, const Selection&, const Bindings& bindings) const override {
+    const Exclusive turn(device_);
     std::set<std::pair<int, DType>> counted;
     size_t bytes = 0;
     for (const Node& node : program.nodes()) {
@@ -84,12 +92,14 @@ class CudaBackend : public Backend {
 
   Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
     if (offset + from.size() > to.bytes) return {ErrorCode::kInternal, "copy_in: out of the buffer"};
+    const Exclusive turn(device_);
     rounded_.changed(to);
     return copy(to.data + offset, from.data(), from.size(), cudaMemcpyHostToDevice);
   }
 
   Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) override {
     if (offset + to.size() > from.bytes) return {ErrorCode::kInternal, "copy_out: out of the buffer"};
+    const Exclusive turn(device_);
     return copy(to.data(), from.data + offset, to.size(), cudaMemcpyDeviceToHost);
   }
 
@@ -113,6 +123,7 @@ class CudaBackend : public Backend {
         return Status(ErrorCode::kInternal,
                       fmt::format("no memory of {} is bound to state {}", to_string(value.type), value.name));
     }
+    const Exclusive turn(device_);
     try {
       const size_t timed = products_.timed();
       auto executable = std::make_unique<CudaExecutable>(device_, program, selection, plan, bindings);
@@ -125,9 +136,9 @@ class CudaBackend : public Backend {
 
  private:
   /// While data and model are read: a first step would wait for it.
-  void load_kernels(int device, const std::stop_token& stop) const {
+  void load_kernels(const std::stop_token& stop) const {
     try {
-      check(cudaSetDevice(device), "choosing the GPU");
+      check(cudaSetDevice(device_.ordinal), "choosing the GPU");
       products_.load_kernels(stop);
     } catch (const Error&) {
       // What is not loaded is loaded when it is launched, which says what is wrong.
@@ -150,7 +161,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<Nccl> nccl_;
   Products products_;
   RoundedStates rounded_;
-  Device device_;
+  mutable Device device_;  // who only asks takes turns, too
   DeviceInfo info_;
   std::map<const OpDef*, std::vector<CudaImpl>> table_;
   std::jthread loading_;  // the last member: it uses the others

@@ -73,7 +73,10 @@ CudaExecutable::CudaExecutable(Device& device, const Program& program, const Sel
   graph_ = capture(false);
 }
 
-CudaExecutable::~CudaExecutable() { cudaStreamSynchronize(device_.compute); }
+CudaExecutable::~CudaExecutable() {
+  const Exclusive turn(device_);
+  cudaStreamSynchronize(device_.compute);
+}
 
 /// Places of inputs and outputs in the pieces that cross, and the memory of all runs in flight.
 void CudaExecutable::lay_out_ring() {
@@ -284,6 +287,7 @@ Status CudaExecutable::run(const Slot& slot, Event* event) {
 
 /// Inputs in, the graph, outputs out: all behind one another on the device, nothing waits here.
 void CudaExecutable::launch(InFlight& flight) {
+  const Exclusive turn(device_);
   const cudaStream_t compute = device_.compute, copies = device_.copies;
   const bool by_engine = input_bytes_ > kReadInPlace;
   if (by_engine) {
@@ -325,6 +329,7 @@ Status CudaExecutable::read(Event event, size_t index, std::span<std::byte> dest
 }
 
 Status CudaExecutable::copy_out(std::span<std::byte> to, const Crossing& output) {
+  const Exclusive turn(device_);
   const cudaError_t started =
       cudaMemcpyAsync(to.data(), output.device, output.bytes, cudaMemcpyDeviceToHost, device_.compute);
   return status_of(started == cudaSuccess ? cudaStreamSynchronize(device_.compute) : started,
@@ -332,6 +337,7 @@ Status CudaExecutable::copy_out(std::span<std::byte> to, const Crossing& output)
 }
 
 void CudaExecutable::profile(bool on) {
+  const Exclusive turn(device_);
   if (on && timed_graph_ == nullptr) {
     for (size_t i = 0; i <= steps_.size(); ++i) marks_.push_back(std::make_unique<Mark>(true));
     timed_graph_ = capture(true);
@@ -340,6 +346,7 @@ void CudaExecutable::profile(bool on) {
 }
 
 std::vector<Span> CudaExecutable::timeline() const {
+  const Exclusive turn(device_);
   std::vector<Span> spans;
   if (!profile_ || cudaStreamSynchronize(device_.compute) != cudaSuccess) return spans;
   int64_t at = 0;

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,8 +13,10 @@
 
 namespace lathe::cuda {
 
-/// What all programs of a device share.
+/// What all programs of a device share.  Streams, products and rounded states are used in turns.
 struct Device {
+  std::mutex mutex;
+  int ordinal;  ///< the runtime's number of the GPU
   Stream compute;
   Stream sides[kLateKinds];  ///< what is late runs here, by Late
   Stream copies;             ///< inputs travel here while the run before computes
@@ -21,6 +24,16 @@ struct Device {
   RoundedStates& rounded;
   const Nccl* nccl = nullptr;
   Stream messages;  ///< nodes with own_queue run here
+};
+
+/// While it lives, its thread alone gives the device work: what one thread launches on a stream while another
+/// captures it would become a part of that one's graph.  The runtime's current GPU is each thread's own.
+class Exclusive {
+ public:
+  explicit Exclusive(Device& device) : lock_(device.mutex) { cudaSetDevice(device.ordinal); }
+
+ private:
+  std::lock_guard<std::mutex> lock_;
 };
 
 /// A program as one CUDA graph: captured once, replayed by every run.  A run copies its inputs through pinned
