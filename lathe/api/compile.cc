@@ -14,18 +14,6 @@ constexpr const char* kInput = "input";  // a state: it stays on the device from
 constexpr const char* kLoss = "loss";
 constexpr const char* kGradient = "gradient of ";
 
-/// The module writes to a trace for as long as this lives, also when the loss throws.
-class TraceScope {
- public:
-  TraceScope(nn::Module& module, const nn::Trace& trace) : module_(module) { module_.set_trace(&trace); }
-  ~TraceScope() { module_.set_trace(nullptr); }
-  TraceScope(const TraceScope&) = delete;
-  TraceScope& operator=(const TraceScope&) = delete;
-
- private:
-  nn::Module& module_;
-};
-
 void trace_step(Program& program, nn::Module& module, const std::function<Value(Value)>& loss_of,
                 const Type& input, bool backward) {
   nn::Trace trace;
@@ -35,7 +23,7 @@ void trace_step(Program& program, nn::Module& module, const std::function<Value(
     trace.blocks.push_back(program.state(p.name, {DType::f32, block.shape}));
     if (p.trainable) trainable.push_back(trace.blocks.back());
   }
-  const TraceScope scope(module, trace);
+  const nn::TraceScope scope(module, trace);
   const Value loss = loss_of(program.state(kInput, input));
   if (!loss || loss.type() != Type{DType::f32, {1}})
     fail(ErrorCode::kShape, "compile: the loss is {}, wants f32[1]; take its mean",

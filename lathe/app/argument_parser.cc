@@ -99,7 +99,9 @@ class Parser {
   }
 
   static json value_of(const Option& option, const std::vector<std::string>& values) {
-    if (option.kind() == Kind::kBool && values.empty()) return !option.negated;
+    const bool alone = option.kind() == Kind::kBool ||
+                       (option.old == nullptr && !option.field->info->rules.booleans.empty());
+    if (alone && values.empty()) return !option.negated;
     if (option.old != nullptr && option.old->switches && values.empty()) return "true";
     if (values.empty()) {
       fail(ErrorCode::kUsage, "--{}: found no value, wants one ({})", option.name, name_of(option.kind()));
@@ -110,7 +112,7 @@ class Parser {
 
   void apply(const Option& option, const json& value) {
     if (option.old == nullptr) {
-      option.field->set(value);
+      option.field->set(option.field->info->from_boolean(value));
     } else if (option.old->wins) {
       winning_.emplace_back(&option, value);
     } else {
@@ -217,7 +219,8 @@ class Parser {
         json typed;
         if (option.old != nullptr && option.old->switches && value.is_boolean()) return;
         try {
-          typed = value_from_json(key, option.kind(), optional, value);
+          typed = value_from_json(key, option.kind(), optional,
+                                  option.old == nullptr ? option.field->info->from_boolean(value) : value);
         } catch (const Error& e) {
           fail(ErrorCode::kUsage, "{}: {}", path, e.what());
         }

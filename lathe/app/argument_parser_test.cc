@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "lathe/core/error.h"
+#include "lathe/io/test_folder.h"
 
 namespace lathe {
 namespace {
@@ -161,6 +162,20 @@ TEST(ArgumentParser, OldNamesAreMappedWithANotice) {
   EXPECT_EQ(parsed("--group_by_length").training.train_sampling_strategy, "group_by_length");
   EXPECT_TRUE(parsed("--use_ipex false --fp16_backend auto --past_index -1").notices.empty());
   EXPECT_EQ(parsed("--fp16_backend apex").notices.size(), 1u);
+}
+
+TEST(ArgumentParser, ATextThatWasABooleanTakesOne) {
+  const auto counted = [](const std::string& words) {
+    return parsed(words).training.include_num_input_tokens_seen;
+  };
+  for (const char* yes : {"", "=True", " true", " all"})
+    EXPECT_EQ(counted(std::string("--include_num_input_tokens_seen") + yes), "all") << yes;
+  for (const char* no : {"=False", " false", " no"})
+    EXPECT_EQ(counted(std::string("--include_num_input_tokens_seen") + no), "no") << no;
+  EXPECT_EQ(counted("--include_num_input_tokens_seen --do_train"), "all");
+  const TestFolder folder;
+  std::ofstream(folder / "run.json") << R"({"include_num_input_tokens_seen": true})";
+  EXPECT_EQ(counted(folder / "run.json"), "all");
 }
 
 TEST(ArgumentParser, TheOldNameOfTheTokenTakesItWithoutShowingIt) {

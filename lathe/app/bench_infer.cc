@@ -15,7 +15,7 @@ namespace lathe {
 namespace {
 
 constexpr int kWarmup = 3;
-constexpr int kLabels = 6;  // TREC's coarse classes
+const std::vector<std::string> kLabels{"ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"};  // TREC's coarse classes
 
 /// Lengths of questions as BERT's tokenizer cuts them, special tokens included; in turns.
 constexpr std::array<int, 16> kLengths = {11, 9, 14, 7, 13, 22, 10, 12, 8, 16, 15, 31, 9, 11, 13, 10};
@@ -47,10 +47,10 @@ std::vector<int> real_lengths(const BenchSettings& s, const AutoModel& model, in
 
 void add_device(const BenchSettings& s, const BenchDevice& device, const std::string& dtype,
                 BenchReport& report, std::optional<OpProfile>& profile) {
-  AutoModel model = bench_model(s.model, std::vector<std::string>(kLabels, "class"));
+  AutoModel model = bench_model(s.model, kLabels);
   const auto backend = open_device(device.kind, {device.threads});
   Session::Options options;
-  options.num_labels = kLabels;
+  options.num_labels = static_cast<int64_t>(kLabels.size());
   options.program.dtype = bench_dtype(dtype, {"int8", "fp8"});
   const nn::Quantization quantization = bench_quantization(dtype, *backend);
   Session session(*backend, *model.model, options);

@@ -192,14 +192,18 @@ MetricValues metrics_of(const Texts& texts, const TokenizedDataset& data, const 
   return {{"accuracy", accuracy(classes, data.labels)}};
 }
 
-/// The names of what metrics_of gives.
+/// The names of what an evaluation gives: the loss, and what metrics_of does.
 std::vector<std::string> metric_names(const Texts& texts) {
+  if (!texts.validation.empty() && !texts.validation[0].labelled) return {};
   if (texts.task == nullptr) {
     const LabelKind kind = texts.labels.kind;
-    return {kind == LabelKind::kRegression ? "mse" : kind == LabelKind::kMultiLabel ? "f1" : "accuracy"};
+    return {"loss", kind == LabelKind::kRegression   ? "mse"
+                    : kind == LabelKind::kMultiLabel ? "f1"
+                                                     : "accuracy"};
   }
   std::vector<std::string> names = texts.task->metrics;
   if (names.size() > 1) names.emplace_back("combined_score");
+  names.insert(names.begin(), "loss");
   return names;
 }
 
@@ -226,6 +230,7 @@ class Glue {
     AutoModel model = from_pretrained(fs, folders, head_of(texts.labels, glue_.ignore_mismatched_sizes));
     run_.check_metric(metric_names(texts));
     tokenize(texts, model);
+    run_.check_ranks({{"validation data", summary(validation_)}, {"test data", summary(test_)}});
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {
       for (size_t i = 0; i < validation_.size() && run_.wants_findings(); ++i)

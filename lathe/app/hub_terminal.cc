@@ -54,7 +54,8 @@ HubSettings hub_on(Terminal& terminal, const std::optional<std::string>& token) 
                                                                     uint64_t total) {
     bars->show(file, done, total);
   };
-  settings.should_stop = [signals = std::make_shared<StopSignals>()] { return stop_signal() != 0; };
+  settings.should_stop = [] { return stop_signal() != 0; };
+  settings.while_asking = [] { return std::make_shared<StopSignals>(); };
   return settings;
 }
 

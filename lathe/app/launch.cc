@@ -306,7 +306,7 @@ class Launch {
 
   std::string where_to_go_on() const {
     const std::string folder = output_folder(settings_.command);
-    const std::string last = folder.empty() ? "" : last_checkpoint(real_file_system(), folder);
+    const std::string last = folder.empty() ? "" : checkpoint_to_resume(real_file_system(), folder);
     return last.empty() ? "there is no checkpoint yet" : "last whole checkpoint: " + last;
   }
 

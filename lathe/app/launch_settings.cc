@@ -75,6 +75,9 @@ LaunchSettings launch_settings(const std::vector<std::string>& args) {
     for (const LaunchHost& host : s.hosts) all += host.ranks;
     s.ranks = static_cast<int>(std::min<int64_t>(all, std::numeric_limits<int>::max()));
   }
+  constexpr int kLastPort = 65535;
+  if (s.port > kLastPort)
+    fail(ErrorCode::kUsage, "--master_port: found {}, wants 1 to {}", s.port, kLastPort);
   if (s.ranks > kMostRanks)
     fail(ErrorCode::kUsage, "lathe launch: found {} processes, wants at most {}", s.ranks, kMostRanks);
   if (s.ranks == 0 || s.command.empty() || (s.command[0] != "glue" && s.command[0] != "qa"))

@@ -48,8 +48,7 @@ std::vector<std::pair<std::string, Json>> last_evaluation(const TrainerState& st
   std::vector<std::pair<std::string, Json>> found;
   for (auto entry = state.log_history.rbegin(); entry != state.log_history.rend() && found.empty(); ++entry)
     for (const auto& [key, value] : entry->items())
-      if (key.starts_with("eval_") && !is_speed_key(key) && !is_change_key(key))
-        found.emplace_back(title_of(key), value);
+      if (is_score_key(key)) found.emplace_back(title_of(key), value);
   // The loss comes first, as in Python, where it is the first to be known.
   std::stable_partition(found.begin(), found.end(), [](const auto& f) { return f.first == "Loss"; });
   return found;
@@ -145,8 +144,7 @@ std::vector<Row> evaluations(const TrainerState& state) {
                {"Step", rounded(entry["step"])},
                {"Validation Loss", rounded(entry["eval_loss"])}};
     for (const auto& [key, value] : entry.items())
-      if (key.starts_with("eval_") && key != "eval_loss" && !is_speed_key(key) && !is_change_key(key))
-        row.emplace_back(title_of(key), rounded(value));
+      if (is_score_key(key) && key != "eval_loss") row.emplace_back(title_of(key), rounded(value));
     rows.push_back(std::move(row));
   }
   return rows;

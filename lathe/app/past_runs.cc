@@ -68,9 +68,7 @@ std::string metric_text(const PastRun& run) {
   entries.emplace_back(run.results);  // of an evaluation after the log
   for (const Json& entry : entries)
     for (const auto& [key, value] : entry.items()) {
-      if (!key.starts_with("eval_") || !value.is_number() || is_speed_key(key) || is_change_key(key) ||
-          key == "eval_samples")
-        continue;
+      if (!is_score_key(key) || !value.is_number()) continue;
       const std::string text = fmt::format("{} {:.4g}", key.substr(5), value.get<double>());
       if (key != "eval_loss") return text;
       if (loss.empty()) loss = text;

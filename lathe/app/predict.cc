@@ -22,11 +22,13 @@ constexpr const char* kUsage =
     "128]\n"
     "  Classifies each text, or each line of FILE (a tab parts the two texts of a pair; then every line is a "
     "pair).  For\n"
-    "  every text it prints the label, its probability and the text, parted by tabs; with --json one object "
-    "per line\n"
-    "  with all probabilities.  --int8 predicts with linear layers in 8-bit integers, --fp8 (cuda) with "
-    "them in fp8;\n"
-    "  both say on stderr how often that agrees with what comes without it.\n";
+    "  every text it prints the label, its probability and the text, parted by tabs; of a regression the "
+    "values,\n"
+    "  of several labels those above one half, each with its probability. With\n"
+    "  --json one object per line with all probabilities or values.  --int8 predicts with linear layers in "
+    "8-bit\n"
+    "  integers, --fp8 (cuda) with them in fp8; both say on stderr how often that agrees with what comes "
+    "without it.\n";
 
 /// Adds a line to the texts, which are all single or all pairs.  place: for messages, "file:3".
 void add_line(TextDataset& data, const std::string& line, const std::string& place,
@@ -78,11 +80,13 @@ std::vector<double> probabilities(Problem problem, const float* logits, size_t c
 }
 
 std::string line_of(const AutoModel& model, const std::string& text, const std::vector<double>& p) {
-  if (model.model->problem() == Problem::kRegression) return fmt::format("{:.4f}\t{}", p[0], text);
-  if (model.model->problem() == Problem::kMultiLabel) {
+  const Problem problem = model.model->problem();
+  if (problem == Problem::kRegression && p.size() == 1) return fmt::format("{:.4f}\t{}", p[0], text);
+  if (problem == Problem::kRegression || problem == Problem::kMultiLabel) {
     std::string names;
     for (size_t k = 0; k < p.size(); ++k)
-      if (p[k] > 0.5) names += fmt::format("{}{} {:.4f}", names.empty() ? "" : ", ", model.labels[k], p[k]);
+      if (problem == Problem::kRegression || p[k] > 0.5)
+        names += fmt::format("{}{} {:.4f}", names.empty() ? "" : ", ", model.labels[k], p[k]);
     return fmt::format("{}\t{}", names.empty() ? "-" : names, text);
   }
   const size_t best = static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin());
@@ -94,11 +98,16 @@ std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
   nlohmann::ordered_json json;
   json["text"] = data.first[row];
   if (data.has_pairs()) json["text_pair"] = data.second[row];
-  if (model.model->problem() == Problem::kRegression) {
+  const auto put_all = [&](const char* key) {
+    for (size_t k = 0; k < p.size(); ++k) json[key][model.labels[k]] = p[k];
+  };
+  if (model.model->problem() != Problem::kRegression) {
+    json["label"] = model.labels[static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin())];
+    put_all("probabilities");
+  } else if (p.size() == 1) {
     json["value"] = p[0];
   } else {
-    json["label"] = model.labels[static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin())];
-    for (size_t k = 0; k < p.size(); ++k) json["probabilities"][model.labels[k]] = p[k];
+    put_all("values");
   }
   return python_json(json, -1, false);
 }

@@ -11,6 +11,17 @@
 namespace lathe {
 namespace {
 
+/// Of what scores depend on beside tokens.
+std::string checksum(const SquadDataset& data) {
+  Checksum sum;
+  for (const std::string& context : data.contexts) sum.add(context);
+  for (const SquadExample& example : data.examples) {
+    sum.add(example.id);
+    for (const SquadAnswer& answer : example.answers) sum.add(answer.text);
+  }
+  return sum.text();
+}
+
 class Qa {
  public:
   Qa(Terminal& terminal, CommandLine<QaArguments>& line, RunFacts facts, std::shared_ptr<ProcessGroup> group)
@@ -24,11 +35,14 @@ class Qa {
     FileSystem& fs = real_file_system();
     const HubSettings hub = run_.hub(qa_.token);
     const ModelFolders folders = fetch_folders(qa_, hub);
-    run_.check_metric(metric_names());
     read_data(hub);
+    run_.check_metric(metric_names());
     AutoModel model = from_pretrained(fs, folders, {Problem::kQuestionAnswering, {}, false});
     run_.bound_length(qa_.max_seq_length, model);
     make_features(*model.tokenizer);
+    run_.check_ranks({{"validation questions", checksum(eval_)},
+                      {"test questions", checksum(test_)},
+                      {"test data", summary({&test_features_.tokens, 1})}});
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {
       return score(data, p);
@@ -90,15 +104,18 @@ class Qa {
     return find_squad_files(version_2, data_dir, root);
   }
 
-  /// Files by split: own files before those of --dataset_name.
+  /// Files by split, those of --dataset_name or own ones.
   SplitFiles find_files(const HubSettings& hub) {
     SplitFiles files;
-    if (qa_.train_file) files["train"] = {*qa_.train_file};
-    if (qa_.validation_file) files["validation"] = {*qa_.validation_file};
+    if (!qa_.dataset_name) {
+      if (qa_.train_file) files["train"] = {*qa_.train_file};
+      if (qa_.validation_file) files["validation"] = {*qa_.validation_file};
+      return files;
+    }
     std::vector<std::string> wanted;
-    if (training_.do_train && !qa_.train_file) wanted.emplace_back("train");
-    if (needs_validation() && !qa_.validation_file) wanted.emplace_back("validation");
-    if (!qa_.dataset_name || wanted.empty()) return files;
+    if (training_.do_train) wanted.emplace_back("train");
+    if (needs_validation()) wanted.emplace_back("validation");
+    if (wanted.empty()) return files;
     if (const auto local = local_squad()) {
       for (const std::string& split : wanted) {
         const std::string& path = split == "train" ? local->train : local->validation;
@@ -112,11 +129,9 @@ class Qa {
       }
       return files;
     }
-    for (auto& [split, paths] :
-         fetch_splits(real_file_system(),
-                      {*qa_.dataset_name, qa_.dataset_config_name, qa_.cache_dir.value_or("")}, wanted, hub))
-      files[split] = paths;
-    return files;
+    return fetch_splits(real_file_system(),
+                        {*qa_.dataset_name, qa_.dataset_config_name, qa_.cache_dir.value_or("")}, wanted,
+                        hub);
   }
 
   bool needs_validation() const {
@@ -126,6 +141,10 @@ class Qa {
   void read_data(const HubSettings& hub) {
     SplitFiles files = find_files(hub);
     if (training_.do_train) train_ = read(files["train"], "training", std::nullopt);
+    if (!train_.first_unlabelled.empty())
+      fail(ErrorCode::kInvalidData,
+           "{}: found no \"answers\", wants them for every question to learn from: [] says that it has none",
+           train_.first_unlabelled);
     if (training_.do_eval || training_.eval_strategy != "no")
       eval_ = read(files["validation"], "validation", qa_.max_eval_samples);
     if (training_.do_predict)
@@ -169,21 +188,25 @@ class Qa {
     answers_ = postprocess_qa(data, features, starts, ends, options);
   }
 
+  /// Where all questions may be without an answer that is one; else there is nothing to compare with.
+  bool can_score(const SquadDataset& squad) const {
+    const auto answered = [](const SquadExample& example) { return !example.answers.empty(); };
+    return qa_.version_2_with_negative || std::any_of(squad.examples.begin(), squad.examples.end(), answered);
+  }
+
   MetricValues score(const TokenizedDataset& data, const Predictions& p) {
     const bool test = &data == &test_features_.tokens;
     const SquadDataset& squad = test ? test_ : eval_;
     postprocess(squad, test ? test_features_ : eval_features_, p);
     if (!test && run_.wants_findings()) run_.show(findings());
-    const auto answered = [](const SquadExample& example) { return !example.answers.empty(); };
-    // Where all questions may be without an answer that is one; else there is nothing to compare with.
-    if (!qa_.version_2_with_negative && std::none_of(squad.examples.begin(), squad.examples.end(), answered))
-      return {};
+    if (!can_score(squad)) return {};
     return qa_.version_2_with_negative ? squad_v2_metrics(squad, answers_.answers)
                                        : squad_v1_metrics(squad, answers_.answers);
   }
 
-  /// The names of what `score` gives.
+  /// The names of what `score` gives; evaluations have no loss here, as in run_qa.
   std::vector<std::string> metric_names() const {
+    if (!can_score(eval_)) return {};
     if (!qa_.version_2_with_negative) return {"exact_match", "f1"};
     std::vector<std::string> names;
     for (const char* part : {"", "HasAns_", "NoAns_"})

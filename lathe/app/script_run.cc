@@ -19,12 +19,16 @@ constexpr const char* kDefaultOutput = "trainer_output";
 
 int64_t trainable_parameters(const TaskModel& model) { return nn::flat_layout(model.parameters()).trainable; }
 
+bool is_set_aside(const std::string& name) {
+  return name.starts_with(kSetAside) && checkpoint_step(name.substr(std::string_view(kSetAside).size())) >= 0;
+}
+
 /// Whether the folder holds nothing but what a run that ended before its first checkpoint leaves.
 bool is_left_over(const std::vector<std::string>& names) {
   const bool ran = std::find(names.begin(), names.end(), kRunFile) != names.end();
   return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
     return name.starts_with(".tmp-") ||
-           (ran && (name == kRunFile || name == "report.html" || name == "runs"));
+           (ran && (name == kRunFile || name == "report.html" || name == "runs" || is_set_aside(name)));
   });
 }
 
@@ -62,13 +66,14 @@ std::string ScriptRun::checkpoint_to_go_on_from() {
   if (args_.resume_from_checkpoint) {
     const std::string& from = *args_.resume_from_checkpoint;
     if (from != "true" && from != "True") return from;
-    const std::string last = last_checkpoint(fs_, folder);
+    const std::string last = checkpoint_to_resume(fs_, folder);
     if (last.empty())
-      fail(ErrorCode::kNotFound, "--resume_from_checkpoint: {} holds no checkpoint-N", folder);
+      fail(ErrorCode::kNotFound,
+           "--resume_from_checkpoint: {} holds no checkpoint-N that a run can go on from", folder);
     return last;
   }
   if (!args_.do_train || !fs_.is_directory(folder)) return "";
-  const std::string last = last_checkpoint(fs_, folder);
+  const std::string last = checkpoint_to_resume(fs_, folder);
   const bool resume = args_.resume.value_or("") == "auto";
   if (args_.overwrite_output_dir && !resume) return "";
   if (!last.empty()) {
@@ -127,7 +132,7 @@ TrainerHooks ScriptRun::hooks() {
 }
 
 void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t samples) {
-  const Trainer::Plan plan = trainer.plan();
+  const Trainer::Plan plan = trainer.plan(resume_from);
   TrainingBanner banner;
   banner.examples = samples;
   banner.epochs = plan.epochs;
@@ -197,12 +202,17 @@ void ScriptRun::report(const std::string& split, const nlohmann::json& metrics,
 
 void ScriptRun::check_metric(std::vector<std::string> names) const {
   if (!args_.metric_for_best_model || args_.eval_strategy == "no") return;
-  if (args_.prediction_loss_only) names.clear();
-  names.insert(names.begin(), "loss");
+  if (args_.prediction_loss_only)
+    std::erase_if(names, [](const std::string& name) { return name != "loss"; });
   std::string wanted = *args_.metric_for_best_model;
   if (wanted.starts_with("eval_")) wanted = wanted.substr(5);
   if (is_speed_key("eval_" + wanted) || std::find(names.begin(), names.end(), wanted) != names.end()) return;
-  fail(ErrorCode::kUsage, "--metric_for_best_model: found {}, wants one of {}", *args_.metric_for_best_model,
+  if (names.empty())
+    fail(ErrorCode::kUsage,
+         "--metric_for_best_model: found {}, but the validation data give no metric to follow",
+         *args_.metric_for_best_model);
+  fail(ErrorCode::kUsage, "--metric_for_best_model: found {}{}, wants one of {}",
+       *args_.metric_for_best_model, wanted == "loss" ? " (as where none is given)" : "",
        fmt::join(names, ", "));
 }
 

@@ -53,8 +53,10 @@ class ScriptRun {
   void bound_length(int64_t& max_seq_length, const AutoModel& model);
   /// Prints "***** eval metrics *****" and merges the metrics into <split>_results.json and all_results.json.
   void report(const std::string& split, const nlohmann::json& metrics, const nlohmann::json& to_write);
-  /// Refuses a --metric_for_best_model that no evaluation will have.  names: of the metrics beside loss and
-  /// speed.  Errors: kUsage.
+  /// Several ranks: what they have read beside what the trainer compares.  Errors: kUsage.
+  void check_ranks(const nlohmann::json& facts) const { check_alike(group_.get(), facts); }
+  /// Refuses a --metric_for_best_model that no evaluation will have.  names: of the metrics beside speed, the
+  /// loss first if there is one.  Errors: kUsage.
   void check_metric(std::vector<std::string> names) const;
   /// Whether somebody wants to see what an evaluation found.
   bool wants_findings() const { return is_main(group_.get()) && reports_to(args_, "html"); }
@@ -129,6 +131,7 @@ int run_script(const std::string& command, std::string_view summary, const std::
   const std::string transport = line.training.ddp_backend.value_or("nccl");
   const auto group =
       join_processes(transport == "nccl" ? "" : transport, static_cast<double>(line.training.ddp_timeout));
+  check_alike(group.get(), common_flags(line.config()));
   Terminal terminal = is_main(group.get()) ? Terminal(line.training) : quiet_terminal(line.training);
   if (is_main(group.get()))
     for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);

@@ -5,6 +5,7 @@
 
 #include "lathe/app/four_samples_testing.h"
 #include "lathe/backends/register.h"
+#include "lathe/io/faulty_file_system.h"
 #include "lathe/io/test_folder.h"
 #include "lathe/train/trainer.h"
 
@@ -37,19 +38,19 @@ class SeveralRuns : public testing::Test {
     };
   }
 
-  Trainer& trainer(const std::string& model = kTinyModel) {
+  Trainer& trainer(const std::string& model = kTinyModel, FileSystem& fs = real_file_system()) {
     said_.clear();
     model_ = from_pretrained(real_file_system(), model, {Problem::kSingleLabel, {}, false});
-    trainer_ = std::make_unique<Trainer>(*backend_, model_, args_, &data_, &data_, hooks_);
+    trainer_ = std::make_unique<Trainer>(*backend_, model_, args_, &data_, &data_, hooks_, fs);
     return *trainer_;
   }
 
   std::vector<float> weights() const { return trainer_->session().read_state("parameters"); }
 
   /// The message of an error that ends the run; empty if there is none.
-  std::string error_of(const std::string& resume_from = "") {
+  std::string error_of(const std::string& resume_from = "", FileSystem& fs = real_file_system()) {
     try {
-      trainer().train(resume_from);
+      trainer(kTinyModel, fs).train(resume_from);
     } catch (const Error& error) {
       return error.what();
     }
@@ -62,6 +63,14 @@ class SeveralRuns : public testing::Test {
     const std::string error = error_of();
     hooks_.should_stop = nullptr;
     return error;
+  }
+
+  /// The steps at which the log has this key.
+  std::vector<int64_t> logged(const char* key) const {
+    std::vector<int64_t> steps;
+    for (const auto& entry : trainer_->state().log_history)
+      if (entry.contains(key)) steps.push_back(entry["step"]);
+    return steps;
   }
 
   std::vector<std::string> found() { return real_file_system().list(*args_.output_dir).value(); }
@@ -91,6 +100,31 @@ TEST_F(SeveralRuns, ARunSetsCheckpointsOfAnotherAside) {
                        "step 0: renamed to old-checkpoint-1, old-checkpoint-2, old-checkpoint-3, which may "
                        "be deleted\n");
   EXPECT_EQ(last_checkpoint(real_file_system(), folder_ / "out"), folder_ / "out/checkpoint-2");
+}
+
+TEST_F(SeveralRuns, AFaultWhileCheckpointsAreSetAsideLosesNone) {
+  trainer().train();
+  const std::filesystem::path kept = folder_ / "kept", out = folder_ / "out";
+  std::filesystem::rename(out, kept);
+  args_.save_strategy = "no";
+  int64_t faults = 0;
+  for (std::string error = "?"; !error.empty(); ++faults) {
+    std::filesystem::remove_all(out);
+    std::filesystem::copy(kept, out, std::filesystem::copy_options::recursive);
+    FaultyFileSystem fs(real_file_system(), {.fail_at = faults});
+    error = error_of("", fs);
+    for (const std::string name : {"checkpoint-1", "checkpoint-2", "checkpoint-3"}) {
+      const bool there = std::filesystem::exists(out / name);
+      EXPECT_NE(there, std::filesystem::exists(out / ("old-" + name))) << faults << " " << name;
+      EXPECT_FALSE(there && error.empty()) << name;
+    }
+    if (!error.empty()) {
+      EXPECT_NE(error.find(out), std::string::npos) << error;
+      EXPECT_EQ(error_of(), "");  // the same command again
+      EXPECT_EQ(found(), (Names{"old-checkpoint-1", "old-checkpoint-2", "old-checkpoint-3"}));
+    }
+  }
+  EXPECT_GT(faults, 6);  // one for each name that makes room and for each that is changed
 }
 
 TEST_F(SeveralRuns, AnErrorNamesNoCheckpointOfAnother) {
@@ -171,12 +205,54 @@ TEST_F(SeveralRuns, ARunThatStoppedEarlyDoesNotGoOn) {
   EXPECT_EQ(trainer().train(last).global_step, 4);
 }
 
+TEST_F(SeveralRuns, ARunThatStopsEarlyEndsItsEpoch) {
+  args_.per_device_train_batch_size = 1;  // four updates per epoch
+  args_.logging_strategy = args_.save_strategy = "epoch";
+  args_.max_steps = 40;
+  args_.early_stopping_patience = 1;
+  evaluate({0.1, 0.2, 0.3, 0.4, 0.9, 0.1});
+  EXPECT_EQ(trainer().train().global_step, 6);
+  EXPECT_EQ(found(), (Names{"checkpoint-4", "checkpoint-6"}));
+  EXPECT_EQ(logged("loss"), (std::vector<int64_t>{4, 6}));
+  EXPECT_EQ(logged("eval_score"), (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST_F(SeveralRuns, ARunThatIsStoppedLogsItsEpochOnce) {
+  args_.per_device_train_batch_size = 1;
+  args_.logging_strategy = "epoch";
+  args_.max_steps = 6;
+  trainer().train();
+  const auto whole = trainer_->state().log_history;
+  EXPECT_EQ(logged("loss"), (std::vector<int64_t>{4, 6}));
+  std::filesystem::remove_all(folder_ / "out");
+  EXPECT_NE(error_of_stopped(), "");
+  EXPECT_EQ(error_of(folder_ / "out/checkpoint-1"), "");
+  EXPECT_EQ(logged("loss"), (std::vector<int64_t>{4, 6}));
+  EXPECT_EQ(trainer_->state().log_history[0], whole[0]);
+}
+
 TEST_F(SeveralRuns, EvaluationAfterAStoppedOneIsThatOutsideOfTraining) {
   args_.bf16_full_eval = true;
   EXPECT_NE(error_of_stopped(), "");
   const double after = trainer_->evaluate(data_)["eval_loss"];
   trainer_->save_model(folder_ / "stopped");
   EXPECT_EQ(trainer(folder_ / "stopped").evaluate(data_)["eval_loss"], after);
+}
+
+TEST_F(SeveralRuns, ATrainerWhoseModelAnotherHasFrozenSaysSo) {
+  Trainer& first = trainer();
+  args_.freeze_base_model = true;
+  const Trainer second(*backend_, model_, args_, &data_, &data_);
+  try {
+    first.train();
+    ADD_FAILURE() << "the base is no parameter of the first any more";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("a model of its own"), std::string::npos) << error.what();
+  }
+  AutoModel twin = twin_of(model_);
+  args_.freeze_base_model = false;
+  Trainer third(*backend_, twin, args_, &data_, &data_);
+  EXPECT_EQ(third.train().global_step, 3);
 }
 
 TEST_F(SeveralRuns, ALimitOfOneLeavesTheBestAtTheEnd) {

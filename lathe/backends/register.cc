@@ -74,7 +74,7 @@ std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, doubl
   const group::TransportLibrary library = group::find_transport(transport);
   if (library.open == nullptr)
     fail(ErrorCode::kNotFound, "rank {} of {}: {}", world->rank, world->size, library.detail);
-  return group::join(*world, library.open, timeout_s);
+  return group::join(*world, library, timeout_s);
 }
 
 std::vector<DeviceStatus> transports() {

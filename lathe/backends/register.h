@@ -48,8 +48,8 @@ std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOption
 /// Meets the processes that a launcher (lathe launch, torchrun, mpirun, srun) has started beside this one;
 /// null where its variables name none.  transport: "gloo", "ring", "mpi", or "" for
 /// gloo or, where that is not here, ring.
-/// Errors: kUsage for variables that do not fit, kNotFound where the transport is not here, kIo where not all
-/// come within timeout_s.
+/// Errors: kUsage for variables that do not fit and where ranks take other transports, kNotFound where it is
+/// not here, kIo where not all come within timeout_s.
 std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, double timeout_s);
 
 /// Transports between processes that are libraries of their own, and whether they load here: "gloo", "mpi".

@@ -10,9 +10,9 @@
 namespace lathe {
 
 /// Processes ("ranks") that train one model together, and what they tell each other over the host's network.
-/// Every rank makes the same calls in the same order, one at a time.  A call that fails says which rank is
-/// gone; after that all calls fail.
-/// Errors: kIo, "rank 1 is gone: ..." or that the others did not come within the group's timeout.
+/// Every rank makes the same calls in the same order, one at a time.  Errors: kIo, "rank 1 is gone: ..." or
+/// that the others did not come within the group's timeout, and so for all calls from then on; kInternal, on
+/// every rank, where they do not make the same call: it names two that differ.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;

@@ -103,6 +103,9 @@ double pearson(std::span<const float> predictions, std::span<const float> labels
 
 double spearman(std::span<const float> predictions, std::span<const float> labels) {
   check_lengths("spearmanr", predictions.size(), labels.size());
+  const auto is_nan = [](float value) { return std::isnan(value); };  // it has no rank
+  for (const auto& values : {predictions, labels})
+    if (std::any_of(values.begin(), values.end(), is_nan)) return std::numeric_limits<double>::quiet_NaN();
   return pearson_of(average_ranks(predictions), average_ranks(labels));
 }
 

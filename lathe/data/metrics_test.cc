@@ -52,6 +52,9 @@ TEST(Metrics, UndefinedOnesAreAsInPython) {
   EXPECT_EQ(matthews_correlation(zeros, mixed), 0);
   const std::vector<float> flat{1, 1, 1}, rising{1, 2, 3};
   EXPECT_TRUE(std::isnan(pearson(flat, rising)));
+  const std::vector<float> broken{1, std::nanf(""), 3};
+  EXPECT_TRUE(std::isnan(spearman(broken, rising)));
+  EXPECT_TRUE(std::isnan(spearman(rising, broken)));
   message_of(ErrorCode::kUsage, [&] { accuracy(zeros, std::vector<int32_t>{0}); });
   message_of(ErrorCode::kUsage, [] { pearson({}, {}); });
 }

@@ -110,6 +110,7 @@ const Sampler::Update& Sampler::update(int64_t epoch, int64_t index) {
 }
 
 std::vector<int32_t> length_grouped_order(std::span<const int32_t> lengths, int group, uint64_t seed) {
+  if (group < 1) fail(ErrorCode::kUsage, "sampler: wants groups of 1 and more samples, found {}", group);
   const auto n = static_cast<int64_t>(lengths.size());
   std::vector<int32_t> order = TorchGenerator(seed).randperm(n);
   const int64_t mega = std::clamp<int64_t>(n / (int64_t{group} * 4), 1, 50) * group;

@@ -71,6 +71,7 @@ class Sampler {
 };
 
 /// The samples 0 … lengths.size()−1, random, but near neighbours of like length and the longest one first.
+/// Errors: kUsage for a group below 1.
 std::vector<int32_t> length_grouped_order(std::span<const int32_t> lengths, int group, uint64_t seed);
 
 }  // namespace lathe

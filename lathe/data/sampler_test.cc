@@ -49,6 +49,7 @@ TEST(Sampler, EpochHoldsEverySampleOnce) {
 }
 
 TEST(Sampler, GroupsByLengthAsTransformers) {
+  message_of(ErrorCode::kUsage, [] { length_grouped_order(pseudo(10, 9, 1), 0, 1); });
   for (const auto& c : golden("reference.json", "length_grouped")) {
     const uint64_t seed = c["seed"];
     const auto lengths = pseudo(c["n"].get<size_t>(), 120, seed);

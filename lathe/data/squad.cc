@@ -41,10 +41,13 @@ std::string answer_text(const json& value, const std::string& where) {
   return value.get<std::string>();
 }
 
+// Whether it says what its answers are, and be it none.
+bool is_labelled(const json& qa) { return qa.contains("answers") && !qa["answers"].is_null(); }
+
 // A list of {text, answer_start} (SQuAD) or {text: […], answer_start: […]} (rows of the datasets library).
 std::vector<SquadAnswer> read_answers(const json& qa, const std::string& where) {
   std::vector<SquadAnswer> out;
-  if (!qa.contains("answers") || qa["answers"].is_null()) return out;  // a test file
+  if (!is_labelled(qa)) return out;
   const json& answers = qa["answers"];
   if (answers.is_object()) {
     const json& texts = array_of(answers, "text", where + ".answers");
@@ -112,6 +115,7 @@ class SquadReader {
                          .question = required<std::string>(qa, "question", where),
                          .context = static_cast<int32_t>(data_.contexts.size()) - 1,
                          .answers = read_answers(qa, where)};
+    if (!is_labelled(qa) && data_.first_unlabelled.empty()) data_.first_unlabelled = where;
     if (!ids_.insert(example.id).second)
       fail(ErrorCode::kInvalidData, "{}: id '{}' stands for an earlier question too; wants distinct ids",
            where, example.id);
@@ -155,6 +159,7 @@ SquadDataset squad_from_json(const json& document, const std::string& origin) {
 SquadDataset read_squad(const std::string& path) { return read_squad(std::vector<std::string>{path}); }
 
 SquadDataset read_squad(const std::vector<std::string>& paths) {
+  if (paths.empty()) fail(ErrorCode::kUsage, "no file of questions is given; wants one or more");
   SquadReader reader(paths.front());
   for (const std::string& path : paths)
     reader.add(is_parquet(path) ? parquet_document(path) : read_json(real_file_system(), path), path);

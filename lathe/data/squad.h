@@ -30,6 +30,8 @@ struct SquadDataset {
   int64_t uncertain_starts = 0;   ///< questions marked "start_uncertain": kept, for a report
   int64_t misplaced_answers = 0;  ///< answers whose text is not what stands at their start in the context
   std::string first_misplaced;    ///< id of the first question that has one
+  std::string
+      first_unlabelled;  ///< place of the first question without "answers", as in a test file; or empty
 
   const std::string& context_of(const SquadExample& example) const { return contexts[example.context]; }
   /// Keeps the first questions only; no effect if there are no more.

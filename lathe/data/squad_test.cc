@@ -26,6 +26,7 @@ TEST(Squad, ReadsArticles) {
   EXPECT_EQ(d.uncertain_starts, 1);
   EXPECT_EQ(d.misplaced_answers, 1);  // "ran" is not at 3; the others, counted in code points, are right
   EXPECT_EQ(d.first_misplaced, "c");
+  EXPECT_EQ(d.first_unlabelled, "");
 }
 
 TEST(Squad, ReadsRowsAsTheDatasetsLibraryWritesThem) {
@@ -37,6 +38,14 @@ TEST(Squad, ReadsRowsAsTheDatasetsLibraryWritesThem) {
     ASSERT_EQ(d.examples.size(), 1u);
     EXPECT_EQ(d.examples[0].answers[0].start, 2);
   }
+}
+
+TEST(Squad, KnowsTheFirstQuestionThatDoesNotSayItsAnswers) {
+  const SquadDataset d = read(R"([{"id": "a", "question": "q", "context": "c", "answers": []},
+                                  {"id": "b", "question": "q", "context": "c", "answers": null},
+                                  {"id": "c", "question": "q", "context": "c"}])");
+  EXPECT_NE(d.first_unlabelled.find("[1]"), std::string::npos) << d.first_unlabelled;
+  message_of(ErrorCode::kUsage, [] { read_squad(std::vector<std::string>{}); });
 }
 
 TEST(Squad, ErrorsNameThePlace) {

@@ -125,6 +125,8 @@ std::string fetch_snapshot(FileSystem& fs, const HubRepo& repo, const std::strin
   cache.create();
   FileFetcher fetcher(fs, cache, client);
   for (const std::string& file : wanted) fetcher.fetch(listing.commit, file);
+  if (settings.should_stop && settings.should_stop())  // since the last answer: nobody asks behind this
+    fail(ErrorCode::kInterrupted, "{}: stopped; what was fetched is kept", repo.name);
   cache.set_ref(repo.revision,
                 listing.commit);  // last: until then an older snapshot stays what the name means
   return cache.snapshot(listing.commit);

@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct HubSettings {
   /// What the user should know: waits, new tries.  From any thread, as should_stop.
   std::function<void(const std::string& line)> message;
   std::function<bool()> should_stop;
+  /// What it gives is held as long as the Hub is asked and answers: what should_stop needs to know of a stop.
+  std::function<std::shared_ptr<const void>()> while_asking;
 };
 
 /// From HF_ENDPOINT, HF_TOKEN (HUGGING_FACE_HUB_TOKEN, the file HF_TOKEN_PATH or $HF_HOME/token),
@@ -46,7 +49,8 @@ struct HubListing {
 /// for the network, kInterrupted where should_stop says so.
 class HubClient {
  public:
-  HubClient(const HubSettings& settings, const HubRepo& repo) : settings_(settings), repo_(repo) {}
+  HubClient(const HubSettings& settings, const HubRepo& repo)
+      : settings_(settings), repo_(repo), held_(settings.while_asking ? settings.while_asking() : nullptr) {}
 
   static constexpr int kTries = 5;
 
@@ -73,6 +77,7 @@ class HubClient {
 
   const HubSettings& settings_;
   const HubRepo& repo_;
+  const std::shared_ptr<const void> held_;
   HttpClient http_;
 };
 

@@ -10,7 +10,7 @@ std::string find_model(FileSystem& fs, const std::string& name_or_path, const st
                        const std::string& cache_dir, std::vector<std::string>& looked_at) {
   const std::string path = expand_home(name_or_path);
   if (fs.is_directory(path)) return path;
-  if (!is_hub_name(name_or_path))
+  if (fs.exists(path) || !is_hub_name(name_or_path))
     fail(ErrorCode::kNotFound,
          "{}: {}, wants a folder with config.json and weights, or a model's name (\"bert-base-cased\")",
          name_or_path, fs.exists(path) ? "found a file" : "there is no such folder");

@@ -6,6 +6,7 @@ namespace lathe {
 namespace {
 
 constexpr const char* kWayOut = "take the config.json that was saved with the weights";
+constexpr int64_t kMostTokens = 100'000'000;  // of a window: no model has more positions
 
 /// Which layers attend within the window, by the list of version 5 or the number of version 4.
 std::vector<bool> local_layers(const nlohmann::json& json, const ModelConfig& c) {
@@ -84,9 +85,9 @@ ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const Mode
   ModernBertConfig m;
   m.local = local_layers(json, c);
   const int64_t window = value_or<int64_t>(json, "local_attention", 2 * m.window, c.file);
-  if (window < 2)
-    fail(ErrorCode::kInvalidData, "{}: \"local_attention\" is {}, wants 2 or more; {}", c.file, window,
-         kWayOut);
+  if (window < 2 || window > kMostTokens)
+    fail(ErrorCode::kInvalidData, "{}: \"local_attention\" is {}, wants 2 to {}; {}", c.file, window,
+         kMostTokens, kWayOut);
   m.window = window / 2;
   m.global_theta = theta_of(json, "full_attention", "global_rope_theta", m.global_theta, c.file);
   // Version 4 takes null, unlike a key left out, for the global one.

@@ -86,7 +86,8 @@ TEST(ModernBertConfig, SaysWhatItCannotCompute) {
   says("layer_types", {"x", "x", "x", "x"}, "\"full_attention\" or \"sliding_attention\"");
   says("rope_parameters", {{"full_attention", {{"rope_type", "yarn"}}}}, "wants \"default\"");
   says("rope_scaling", {{"factor", 2}}, "wants none");
-  says("local_attention", 1, "wants 2 or more");
+  says("local_attention", 1, "wants 2 to 100000000");
+  says("local_attention", int64_t{1} << 62, "wants 2 to 100000000");
   says("global_attn_every_n_layers", 0, "wants 1 or more");
   says("global_rope_theta", -1, "wants a number above 0");
   says("classifier_pooling", "max", "wants cls or mean");

@@ -1,4 +1,5 @@
 #pragma once
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct Parameter {
 struct FlatLayout {
   std::vector<int64_t> offset;  ///< by parameter, in its arena
   int64_t trainable = 0, decayed = 0, frozen = 0;
+  bool operator==(const FlatLayout&) const = default;
 };
 FlatLayout flat_layout(const std::vector<Parameter>& parameters);
 
@@ -68,7 +70,8 @@ struct Trace {
 };
 
 /// The root of a model: its parameters in declared order, and the trace that its layers write to.
-/// Layers hold a pointer to their module: a module stays where it was made.
+/// Layers hold a pointer to their module: a module stays where it was made.  Several threads may trace it;
+/// what its parameters are is not to change meanwhile.
 class Module {
  public:
   Module() = default;
@@ -98,13 +101,29 @@ class Module {
 
   /// For layers, while they are traced.  Errors: kInternal outside of a trace.
   const Trace& trace() const;
-  /// Sets the trace that layers write to; null ends it.
-  void set_trace(const Trace* trace) { trace_ = trace; }
 
  private:
+  friend class TraceScope;
   std::vector<Parameter> parameters_;
   std::vector<Block> blocks_;
   const Trace* trace_ = nullptr;
+  std::mutex tracing_;
+};
+
+/// A module's layers write to a trace for as long as this lives, which is within one thread.  Others that
+/// would trace the module wait.
+class TraceScope {
+ public:
+  TraceScope(Module& module, const Trace& trace) : turn_(module.tracing_), module_(module) {
+    module_.trace_ = &trace;
+  }
+  ~TraceScope() { module_.trace_ = nullptr; }
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+
+ private:
+  const std::lock_guard<std::mutex> turn_;
+  Module& module_;
 };
 
 }  // namespace lathe::nn

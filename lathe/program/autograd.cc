@@ -88,8 +88,9 @@ std::vector<Value> gradients(Value loss, Value seed, const std::vector<Value>& w
   for (const Value& w : wrt) {
     result.push_back(grad[static_cast<size_t>(w.id)]);
     if (!result.back())
-      fail(ErrorCode::kInternal, "autograd: no gradient flows to value {} {}", w.id,
-           program.values()[static_cast<size_t>(w.id)].name);
+      fail(ErrorCode::kInternal,
+           "autograd: what is differentiated does not depend on value {} {}: freeze that, or leave it out",
+           w.id, program.values()[static_cast<size_t>(w.id)].name);
   }
   return result;
 }

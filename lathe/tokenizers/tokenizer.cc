@@ -278,9 +278,11 @@ struct Tokenizer::Impl {
         fail(ErrorCode::kUsage, "tokenizer: max_length {} has no room for the {} special tokens; wants more",
              options.max_length, special_tokens);
       }
-      if (options.stride > options.max_length - count_special(spec.single)) {
+      const int own = options.max_length - count_special(spec.single);
+      const int most = own >= 0 ? own : options.max_length;  // less than special tokens take, without them
+      if (options.stride > most) {
         fail(ErrorCode::kUsage, "tokenizer: stride {} with max_length {}; wants at most {}", options.stride,
-             options.max_length, std::max(0, options.max_length - count_special(spec.single)));
+             options.max_length, most);
       }
       room = static_cast<size_t>(options.max_length - special_tokens);
     }

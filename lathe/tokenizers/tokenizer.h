@@ -61,7 +61,7 @@ class Tokenizer {
   /// The same from bytes in memory, names as in a folder.  `origin` stands in messages.
   static Tokenizer from_files(std::span<const NamedFile> files, const std::string& origin);
 
-  /// Truncates to options.max_length by options.truncation.  stride is ignored.
+  /// Truncates to options.max_length by options.truncation; of stride it is checked alone that it can be.
   /// Errors: kUsage if the text cannot be cut to max_length that way (as the fast tokenizer refuses).
   Encoding encode(std::string_view text, const EncodeOptions& options = {}) const;
   Encoding encode_pair(std::string_view first, std::string_view second,

@@ -169,6 +169,8 @@ TEST(Tokenizer, TruncationThatCannotBeIsRefused) {
   EXPECT_FALSE(refused("hello", "a world", {5, Truncation::kOnlySecond}));
   EXPECT_TRUE(refused("hello world a", nullptr, {4, Truncation::kOnlySecond}));
   EXPECT_TRUE(refused("a", nullptr, {1}));
+  EXPECT_FALSE(refused("a a", nullptr, {1, Truncation::kLongestFirst, 0, false}));
+  EXPECT_TRUE(refused("a a", nullptr, {1, Truncation::kLongestFirst, 2, false}));
   EXPECT_TRUE(refused("a a a a a a", nullptr, {6, Truncation::kLongestFirst, 5}));
   EXPECT_TRUE(refused("a a a a a a", nullptr, {6, Truncation::kLongestFirst, 4}));
   EXPECT_FALSE(refused("a a a a a a", nullptr, {6, Truncation::kLongestFirst, 3}));

@@ -152,6 +152,14 @@ Support FieldInfo::support() const {
   return grade == Grade::kMust || grade == Grade::kLathe ? Support::kWorks : Support::kNotYet;
 }
 
+json FieldInfo::from_boolean(const json& value) const {
+  if (rules.booleans.empty()) return value;
+  std::optional<bool> flag;
+  if (value.is_boolean()) flag = value.get<bool>();
+  if (value.is_string()) flag = parse_bool(value.get<std::string>());
+  return flag ? json(rules.booleans.at(*flag ? 1 : 0)) : value;
+}
+
 json value_from_text(std::string_view flag, Kind kind, const std::string& text) {
   const std::string found = "'" + text + "'";
   switch (kind) {

@@ -26,7 +26,9 @@ struct FieldRules {
   std::optional<Support> support = {};         ///< default: kWorks where graded must or lathe, else kNotYet
   std::string_view reason = {};                ///< why it has no effect or is not there yet, or what to do
   std::vector<std::string_view> choices = {};  ///< values that work; empty: any
-  std::vector<std::string_view> later = {};    ///< values Hugging Face knows and Lathe does not do yet
+  std::vector<std::string_view> booleans =
+      {};                                    ///< what false and true, or the flag alone, stand for: {no, all}
+  std::vector<std::string_view> later = {};  ///< values Hugging Face knows and Lathe does not do yet
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool below_high = false;  ///< high itself is excluded
   bool whole = false;       ///< printed without fraction where integral (Python's 500, not 500.0)
@@ -49,6 +51,8 @@ struct FieldInfo {
   Support support() const;
   /// Whether there is a --no_<name>.
   bool negatable() const { return kind == Kind::kBool && (rules.negatable || default_value == true); }
+  /// What a Boolean, or a word for one, stands for by rules.booleans; all else as it is.
+  nlohmann::json from_boolean(const nlohmann::json& value) const;
 };
 
 /// A field known to the table only: no member, its value is kept in TrainingArguments::other.

@@ -38,7 +38,7 @@ void add_logging(Fields& f) {
        &T::include_num_input_tokens_seen,
        S,
        "Count the tokens seen, with padding (all) or without, and log them and their number per second.",
-       {.support = kWorks, .choices = {"no", "all", "non_padding"}}},
+       {.support = kWorks, .choices = {"no", "all", "non_padding"}, .booleans = {"no", "all"}}},
       {"log_level", &T::log_level, M, "How much is said on stderr; passive is info.", {.choices = levels}},
       {"log_level_replica",
        &T::log_level_replica,

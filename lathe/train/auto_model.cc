@@ -1,5 +1,8 @@
 #include "lathe/train/auto_model.h"
 
+#include <map>
+#include <string_view>
+
 #include "lathe/core/error.h"
 #include "lathe/data/torch_random.h"
 #include "lathe/io/json_file.h"
@@ -26,10 +29,24 @@ std::string problem_type(Problem problem) {
   }
 }
 
+/// Labels are told apart by their names: those of data, of predictions, in label2id.
+void check_labels(const std::vector<std::string>& labels, const std::string& origin) {
+  std::map<std::string_view, size_t> ids;
+  for (size_t id = 0; id < labels.size(); ++id) {
+    const auto [known, is_new] = ids.try_emplace(labels[id], id);
+    if (!is_new)
+      fail(ErrorCode::kInvalidData, "{}: \"{}\" is the name of {} and {}, wants a name of its own for each",
+           origin, labels[id], known->second, id);
+  }
+}
+
 AutoModel make(const ModelConfig& config, const HeadOptions& head) {
   AutoModel model;
   model.config = config;
-  if (classifies(head.problem)) model.labels = head.labels.empty() ? config_labels(config) : head.labels;
+  if (classifies(head.problem)) {
+    model.labels = head.labels.empty() ? config_labels(config) : head.labels;
+    check_labels(model.labels, head.labels.empty() ? config.file + ": \"id2label\"" : "id2label");
+  }
   model.model = make_model(config, head.problem, static_cast<int64_t>(model.labels.size()));
   return model;
 }
@@ -79,6 +96,17 @@ AutoModel from_config(const ModelConfig& config, const HeadOptions& head,
   AutoModel model = make(config, head);
   model.tokenizer = std::move(tokenizer);
   return model;
+}
+
+AutoModel twin_of(const AutoModel& model) {
+  return {
+      .folder = model.folder,
+      .config = model.config,
+      .labels = model.labels,
+      .model = make_model(model.config, model.model->problem(), static_cast<int64_t>(model.labels.size())),
+      .checkpoint = model.checkpoint,
+      .tokenizer = model.tokenizer,
+      .ignore_mismatched_sizes = model.ignore_mismatched_sizes};
 }
 
 Problem classification_problem(const ModelConfig& config) {

@@ -19,7 +19,7 @@ struct AutoModel {
   ModelConfig config;
   std::vector<std::string> labels;  ///< of a classification head
   std::unique_ptr<TaskModel> model;
-  std::unique_ptr<Checkpoint> checkpoint;  ///< null: all weights are new
+  std::shared_ptr<Checkpoint> checkpoint;  ///< null: all weights are new
   std::optional<Tokenizer> tokenizer;
   bool ignore_mismatched_sizes = false;  ///< weights of another shape start anew; false: an error
 };
@@ -37,13 +37,17 @@ struct ModelFolders {
 };
 
 /// Reads config.json, tokenizer and weights (mapped, not copied) of a model folder.
-/// Errors: kNotFound, kInvalidData or kUnsupported, naming the file.
+/// Errors: kNotFound, kInvalidData or kUnsupported, naming the file; kInvalidData for two labels of one name.
 AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadOptions& head);
 /// The same of parts from several folders.
 AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const HeadOptions& head);
 
 /// A model with new weights.
 AutoModel from_config(const ModelConfig& config, const HeadOptions& head, std::optional<Tokenizer> tokenizer);
+
+/// The same model once more, with modules of its own, of which nothing is frozen; weights come from the same
+/// checkpoint.
+AutoModel twin_of(const AutoModel& model);
 
 /// The most tokens of a text that both its tokenizer and its positions take.
 int longest_text(const AutoModel& model);

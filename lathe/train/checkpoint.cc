@@ -198,6 +198,22 @@ void read_own_state(FileSystem& fs, const std::string& folder, const Safetensors
   run.metric_schedule = json.value("metric_schedule", nlohmann::json());
 }
 
+bool holds(FileSystem& fs, const std::string& folder, const char* file) {
+  return fs.exists(join_path(folder, file));
+}
+
+/// Whether a checkpoint is Lathe's own; else it is of Hugging Face's Trainer.  Errors: kNotFound if it is
+/// neither.
+bool is_own(FileSystem& fs, const std::string& folder) {
+  if (holds(fs, folder, kStateFile)) return true;
+  if (!holds(fs, folder, kOptimizerFile))
+    fail(ErrorCode::kNotFound,
+         "{}: {} and {} not found; a checkpoint to resume from is a folder checkpoint-N written by Lathe "
+         "or Hugging Face's Trainer without --save_only_model",
+         folder, kStateFile, kOptimizerFile);
+  return false;
+}
+
 /// file: lathe_state.safetensors; null: a checkpoint of Python's Trainer, of which AdamW's is read.
 void check_optimizer(const SafetensorsFile* file, const std::string& folder, const Session& session) {
   const std::string path = join_path(folder, file != nullptr ? kStateFile : kOptimizerFile);
@@ -265,15 +281,16 @@ Status write_checkpoint(FileSystem& fs, const std::string& folder, const Checkpo
   return transaction.commit();
 }
 
+TrainerState read_trainer_state(FileSystem& fs, const std::string& folder) {
+  is_own(fs, folder);
+  const std::string path = join_path(folder, "trainer_state.json");
+  return trainer_state_from(parse_python_json(fs.read(path).value(), path), path);
+}
+
 std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::string& folder,
                                                  const AutoModel& model, Session& session,
                                                  TrainerState& state, RunState& run) {
-  const bool own = fs.exists(join_path(folder, kStateFile));
-  if (!own && !fs.exists(join_path(folder, kOptimizerFile)))
-    fail(ErrorCode::kNotFound,
-         "{}: {} and {} not found; a checkpoint to resume from is a folder checkpoint-N written by Lathe "
-         "or Hugging Face's Trainer without --save_only_model",
-         folder, kStateFile, kOptimizerFile);
+  const bool own = is_own(fs, folder);
   std::optional<SafetensorsFile> file;
   if (own) {
     file = SafetensorsFile::open(fs, join_path(folder, kStateFile));
@@ -286,8 +303,7 @@ std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::stri
   if (!report.missing.empty())
     fail(ErrorCode::kInvalidData, "{}: a checkpoint of another model\n{}", folder,
          to_string(report, *model.model, folder));
-  const std::string state_path = join_path(folder, "trainer_state.json");
-  state = trainer_state_from(parse_python_json(fs.read(state_path).value(), state_path), state_path);
+  state = read_trainer_state(fs, folder);
   if (own) {
     read_own_state(fs, folder, *file, session, run);
     return std::nullopt;
@@ -322,6 +338,14 @@ std::vector<std::string> checkpoints(FileSystem& fs, const std::string& folder) 
 std::string last_checkpoint(FileSystem& fs, const std::string& folder) {
   const auto all = checkpoints(fs, folder);
   return all.empty() ? "" : all.back();
+}
+
+std::string checkpoint_to_resume(FileSystem& fs, const std::string& folder) {
+  const auto all = checkpoints(fs, folder);
+  const auto last = std::find_if(all.rbegin(), all.rend(), [&](const std::string& path) {
+    return holds(fs, path, kStateFile) || holds(fs, path, kOptimizerFile);
+  });
+  return last == all.rend() ? "" : *last;
 }
 
 }  // namespace lathe

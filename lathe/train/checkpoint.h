@@ -54,10 +54,18 @@ std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::stri
                                                  const AutoModel& model, Session& session,
                                                  TrainerState& state, RunState& run);
 
+/// How far a checkpoint is.  Errors: kNotFound if there is none; kIo or kInvalidData for its
+/// trainer_state.json.
+TrainerState read_trainer_state(FileSystem& fs, const std::string& folder);
+
 /// The checkpoint with the highest step in a folder; empty if there is none.  Temporary folders never count.
 std::string last_checkpoint(FileSystem& fs, const std::string& folder);
+/// The last of those that a run can go on from: --save_only_model writes others.
+std::string checkpoint_to_resume(FileSystem& fs, const std::string& folder);
 /// N of the name "checkpoint-N", −1 for other names.
 int64_t checkpoint_step(const std::string& name);
+/// What stands in front of the name of a checkpoint that another run has set aside.
+inline constexpr const char* kSetAside = "old-";
 /// All of them, by step.
 std::vector<std::string> checkpoints(FileSystem& fs, const std::string& folder);
 

@@ -78,8 +78,9 @@ bool is_speed_key(std::string_view key) {
   return key.ends_with("_runtime") || key.ends_with("_per_second") || key == "epoch" || key == "step";
 }
 
-bool is_change_key(std::string_view key) {
-  return key.find("_int8_change_") != key.npos || key.find("_fp8_change_") != key.npos;
+bool is_score_key(std::string_view key) {
+  const bool change = key.find("_int8_change_") != key.npos || key.find("_fp8_change_") != key.npos;
+  return key.starts_with("eval_") && !is_speed_key(key) && !change && key != "eval_samples";
 }
 
 std::string metrics_block(std::string_view split, const json& metrics) {

@@ -31,9 +31,9 @@ void add_speed(nlohmann::json& metrics, const std::string& split, std::chrono::s
 
 /// Whether a key of the log history says how long or when, not how good ("eval_runtime", "epoch").
 bool is_speed_key(std::string_view key);
-/// Whether it says what fewer bits change in a metric ("eval_int8_change_accuracy"), which is no score of the
-/// model.
-bool is_change_key(std::string_view key);
+/// Whether it says how good the model is in an evaluation ("eval_loss", "eval_accuracy"), not what fewer bits
+/// change in that ("eval_int8_change_accuracy") or how much was evaluated.
+bool is_score_key(std::string_view key);
 
 /// "***** train metrics *****" and one aligned line per metric, sorted, each ended by a newline.
 /// Source: trainer_pt_utils.py, log_metrics and metrics_format.

@@ -16,6 +16,14 @@ TEST(LogLine, LooksLikeHuggingFaces) {
             "{'loss': 0.6975, 'grad_norm': 0.5073649883270264, 'learning_rate': 1e-05, 'epoch': 0.25}");
 }
 
+TEST(ScoreKey, IsOfAnEvaluationAndSaysHowGood) {
+  for (const char* score : {"eval_loss", "eval_accuracy", "eval_mnli_mm_accuracy"})
+    EXPECT_TRUE(is_score_key(score)) << score;
+  for (const char* other : {"loss", "epoch", "step", "eval_runtime", "eval_samples",
+                            "eval_samples_per_second", "eval_int8_change_accuracy", "eval_fp8_change_loss"})
+    EXPECT_FALSE(is_score_key(other)) << other;
+}
+
 TEST(QuantizationTable, HasWhatThereIsToCompare) {
   EXPECT_EQ(quantization_table("eval", {{"eval_accuracy", 0.8554}, {"eval_loss", 0.5}}, "", "bf16"), "");
   EXPECT_EQ(quantization_table("eval",

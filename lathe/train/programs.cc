@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "lathe/core/error.h"
 #include "lathe/ops/functional.h"
@@ -42,7 +43,6 @@ class Builder {
       else
         accumulate(loss, program_->emit(op::concat, backward(loss))[0]);
     }
-    model_.set_trace(nullptr);
     program_->remove_dead_nodes();
     return std::move(program_);
   }
@@ -107,7 +107,7 @@ class Builder {
     trace_.first_attention = training && options_.first_attention && !model_.base_frozen();
     trace_.quantization = options_.quantization;
     trace_.recompute_every = training ? options_.recompute_every : 0;
-    model_.set_trace(&trace_);
+    tracing_.emplace(model_, trace_);
   }
 
   Targets targets() {
@@ -319,6 +319,7 @@ class Builder {
   nn::FlatLayout layout_;
   std::unique_ptr<Program> program_;
   nn::Trace trace_;
+  std::optional<nn::TraceScope> tracing_;
   Value parameters_;
   std::vector<Value> trainable_;
 };

@@ -1,5 +1,7 @@
 #include "lathe/train/ranks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -50,6 +52,12 @@ std::vector<BatchScores> scores_in(std::span<const std::byte> bytes) {
   return all;
 }
 
+/// "none" where a flag is not given.
+std::string text_of(const nlohmann::json& value) {
+  if (value.is_null()) return "none";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 }  // namespace
 
 std::vector<double> sum_over(ProcessGroup* group, const std::vector<double>& mine) {
@@ -73,16 +81,75 @@ std::string text_of_main(ProcessGroup* group, const std::string& mine) {
 
 void check_alike(ProcessGroup* group, const nlohmann::json& mine) {
   if (group == nullptr) return;
-  const std::vector<std::string> all = texts_of_all(*group, mine.dump());
+  const std::vector<std::string> all =
+      texts_of_all(*group, mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   const nlohmann::json first = nlohmann::json::parse(all[0]);
   for (size_t rank = 1; rank < all.size(); ++rank) {
     const nlohmann::json other = nlohmann::json::parse(all[rank]);
-    for (const auto& [name, value] : first.items())
-      if (other.value(name, nlohmann::json()) != value)
-        fail(ErrorCode::kUsage, "rank 0 has {} {}, rank {} has {}: all ranks must do the same run", name,
-             value.dump(), rank, other.value(name, nlohmann::json()).dump());
+    nlohmann::json either = first;
+    either.update(other);
+    for (const auto& item : either.items()) {
+      const std::string& name = item.key();
+      const nlohmann::json here = first.value(name, nlohmann::json());
+      const nlohmann::json there = other.value(name, nlohmann::json());
+      if (here == there) continue;
+      static_cast<void>(group->barrier());  // who ends closes connections that others may still read from
+      fail(ErrorCode::kUsage,
+           "{}: rank 0 has {}, rank {} has {}: all ranks must do the same run, with the same flags, data and "
+           "model",
+           name, text_of(here), rank, text_of(there));
+    }
   }
 }
+
+nlohmann::json common_flags(const nlohmann::ordered_json& settings) {
+  // Where files lie (what is read from them is compared; rank 0 alone writes), and what is a process's own.
+  constexpr std::string_view kOwn[] = {"model_name_or_path",
+                                       "config_name",
+                                       "tokenizer_name",
+                                       "cache_dir",
+                                       "token",
+                                       "train_file",
+                                       "validation_file",
+                                       "test_file",
+                                       "data_dir",
+                                       "output_dir",
+                                       "logging_dir",
+                                       "resume_from_checkpoint",
+                                       "threads",
+                                       "local_rank",
+                                       "log_level",
+                                       "log_level_replica",
+                                       "disable_tqdm"};
+  nlohmann::json flags = nlohmann::json::object();
+  for (const auto& [name, value] : settings.items())
+    if (std::find(std::begin(kOwn), std::end(kOwn), name) == std::end(kOwn)) flags["--" + name] = value;
+  return flags;
+}
+
+std::string summary(std::span<const TokenizedDataset> parts) {
+  int64_t samples = 0;
+  Checksum sum;
+  for (const TokenizedDataset& part : parts) {
+    samples += part.size();
+    sum.add(part.input_ids).add(part.type_ids).add(part.begins).add(part.labels).add(part.targets);
+    sum.add(part.start_positions).add(part.end_positions);
+  }
+  return fmt::format("{} samples with {}", samples, sum.text());
+}
+
+Checksum& Checksum::add(std::span<const std::byte> bytes) {
+  const auto add_word = [this](uint32_t word) { sum_ = (sum_ ^ word) * 0x100000001b3; };
+  add_word(static_cast<uint32_t>(bytes.size()));
+  for (size_t i = 0; i < bytes.size(); i += sizeof(uint32_t)) {
+    uint32_t word = 0;
+    std::memcpy(&word, bytes.data() + i, std::min(sizeof word, bytes.size() - i));
+    add_word(word);
+  }
+  return *this;
+}
+
+std::string Checksum::text() const { return fmt::format("the checksum {:016x}", sum_); }
 
 std::vector<BatchScores> gather_scores(ProcessGroup* group, std::vector<BatchScores> mine) {
   if (group == nullptr) return mine;

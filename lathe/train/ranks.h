@@ -1,10 +1,12 @@
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "lathe/core/process_group.h"
+#include "lathe/data/tokenized.h"
 
 namespace lathe {
 
@@ -25,6 +27,24 @@ std::string text_of_main(ProcessGroup* group, const std::string& mine);
 /// Errors: kUsage, on every rank, where the members of `mine` (an object) are not the same on all of them:
 /// names the first such member, the rank, and both values.
 void check_alike(ProcessGroup* group, const nlohmann::json& mine);
+/// For check_alike, of a command's settings: the flags that must be the same on all ranks.
+nlohmann::json common_flags(const nlohmann::ordered_json& settings);
+/// For check_alike: how many samples, and a checksum of tokens, labels, targets and positions.
+std::string summary(std::span<const TokenizedDataset> parts);
+
+/// Of what is too much to be told: FNV-1a over words of 4 bytes, and over how many bytes there are.
+class Checksum {
+ public:
+  Checksum& add(std::span<const std::byte> bytes);
+  template <typename Values>
+  Checksum& add(const Values& values) {
+    return add(std::as_bytes(std::span(values)));
+  }
+  std::string text() const;  ///< "the checksum 0123456789abcdef"
+
+ private:
+  uint64_t sum_ = 0xcbf29ce484222325;
+};
 
 /// Scores of one batch of an evaluation.
 struct BatchScores {

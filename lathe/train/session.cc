@@ -194,6 +194,9 @@ void Session::check(const PackedBatch& batch) const {
   within("token id", batch.all_input_ids, model_.vocab_size());
   if (model_.type_vocab_size() > 1) within("token type", batch.token_type_ids, model_.type_vocab_size());
   within("position", batch.position_ids, model_.max_positions());
+  for (size_t row = 0; row + 1 < batch.cu_seqlens.size(); ++row)
+    if (batch.cu_seqlens[row] >= batch.cu_seqlens[row + 1])
+      fail(ErrorCode::kInvalidData, "row {} of a batch has no tokens; wants at least one", row);
 }
 
 void Session::prepare(const PackedBatch* batch, const StepScalars& scalars) {

@@ -10,6 +10,10 @@
 namespace lathe {
 
 Session::Planned Session::planned(const Work& work, int64_t recompute_every) const {
+  if (nn::flat_layout(model_.parameters()) != layout_)
+    fail(ErrorCode::kUsage,
+         "parameters of the model were frozen or thawed since this trainer was made, as another one with "
+         "--freeze_base_model does; give each a model of its own");
   ProgramOptions options = options_.program;
   options.targets = work.targets;
   options.base_given = work.base_given;

@@ -7,6 +7,7 @@
 
 #include "lathe/io/directory_transaction.h"
 #include "lathe/train/batch_stream.h"
+#include "lathe/train/check_dataset.h"
 #include "lathe/train/python_format.h"
 
 namespace lathe {
@@ -59,14 +60,21 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
       hooks_(std::move(hooks)),
       fs_(fs) {
   check_arguments();
+  if (train_ != nullptr) check_data(*train_, "training data");
+  if (eval_ != nullptr) check_data(*eval_, "evaluation data");
   const MemoryMetrics memory(memory_stage("init"), backend_);
   if (args_.freeze_base_model) model_.model->set_trainable(model_.model->base_prefix(), false);
   session_ = std::make_unique<Session>(backend_, *model_.model, session_options(model_, args_));
   if (train_ != nullptr) session_->expect_rows(Session::Rows::kTrained, train_->longest());
   if (eval_ != nullptr) session_->expect_rows(Session::Rows::kEvaluated, eval_->longest());
   load_report_ = initialize(*session_, model_, static_cast<uint64_t>(args_.seed));
+  check_ranks();
   if (args_.auto_find_batch_size && train_ != nullptr) find_batch_size();
   memory.finish(init_memory_);
+}
+
+void Trainer::check_data(const TokenizedDataset& data, const char* what) const {
+  check_dataset(data, model_.model->problem(), std::ssize(model_.labels), what);
 }
 
 SamplerOptions Trainer::sampler_options(int64_t samples) const {
@@ -89,6 +97,8 @@ SamplerOptions Trainer::sampler_options(int64_t samples) const {
 Trainer::Plan Trainer::plan() const {
   if (train_ == nullptr || train_->size() == 0)
     fail(ErrorCode::kUsage, "training wants a training data set with at least one sample");
+  if (!is_labelled(*train_, model_.model->problem()))
+    fail(ErrorCode::kInvalidData, "training data: found no labels, wants one for every sample");
   Plan plan;
   plan.batches_per_epoch = Sampler(sampler_options(train_->size()), train_->lengths()).batches_per_epoch();
   if (plan.batches_per_epoch == 0)
@@ -110,6 +120,11 @@ Trainer::Plan Trainer::plan() const {
     plan.epochs = static_cast<int64_t>(std::ceil(args_.num_train_epochs));
   }
   return plan;
+}
+
+Trainer::Plan Trainer::plan(const std::string& resume_from) {
+  if (args_.auto_find_batch_size && !resume_from.empty()) take_batch_size_of(resume_from);
+  return plan();
 }
 
 TrainOutput Trainer::train(const std::string& resume_from) {
@@ -171,9 +186,8 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   } else {
     python = read_checkpoint(fs_, resume_from, model_, *session_, state_, run_);
     find_best_checkpoint(resume_from);
-    if (args_.auto_find_batch_size) take_batch_size_of(resume_from);
   }
-  const Plan plan = this->plan();
+  const Plan plan = this->plan(resume_from);
   if (!resume_from.empty()) say_other_arguments(resume_from);
   if (python)
     say_how_python_goes_on(plan, resume_from, *python);
@@ -327,7 +341,7 @@ void Trainer::adapt_loss_scale(bool finite_loss) {
 }
 
 std::string Trainer::where_to_go_on() const {
-  const std::string last = args_.output_dir ? last_checkpoint(fs_, *args_.output_dir) : "";
+  const std::string last = args_.output_dir ? checkpoint_to_resume(fs_, *args_.output_dir) : "";
   return last.empty() ? "There is no checkpoint yet." : "Last good checkpoint: " + last;
 }
 
@@ -335,13 +349,12 @@ void Trainer::after_update(const Plan& plan) {
   const int64_t step = state_.global_step;
   const bool epoch_end = data_updates() % plan.updates_per_epoch == 0 || step == plan.max_steps;
   const bool by_steps = args_.logging_strategy == "steps" && step % state_.logging_steps == 0;
+  const bool by_epochs = args_.logging_strategy == "epoch";
   saved_this_step_ = false;
-  if (by_steps || (args_.logging_first_step && step == 1) ||
-      (args_.logging_strategy == "epoch" && epoch_end)) {
-    collect(0);
-    log_progress();
-  }
-  evaluate_and_save(plan, epoch_end);
+  if (by_steps || (args_.logging_first_step && step == 1) || (by_epochs && epoch_end)) log_progress();
+  const bool better = evaluate_if_due(plan, epoch_end);
+  if (by_epochs && stopped_early_) log_progress();  // an early stop is the end of its epoch
+  save_if_due(plan, epoch_end || stopped_early_, better);
   if (step == plan.max_steps) collect(0);
   if (hooks_.on_step) hooks_.on_step(step, plan.max_steps, last_loss_);
   // Ranks stop together: what one of them was asked reaches all with the loss of an update.
@@ -360,6 +373,7 @@ void Trainer::after_update(const Plan& plan) {
 }
 
 void Trainer::log_progress() {
+  collect(0);
   if (run_.updates_since_log == 0) return;
   nlohmann::ordered_json entry;
   entry["loss"] = run_.loss_since_log / static_cast<double>(run_.updates_since_log);
@@ -370,24 +384,30 @@ void Trainer::log_progress() {
   log(std::move(entry), true);
 }
 
-void Trainer::evaluate_and_save(const Plan& plan, bool epoch_end) {
+bool Trainer::is_due(const Plan& plan, const std::string& strategy, int64_t every, bool epoch_end) const {
   const int64_t step = state_.global_step;
-  const auto due = [&](const std::string& strategy, int64_t every) {
-    return strategy == "epoch" ? epoch_end
-                               : strategy == "steps" && (step % every == 0 || step == plan.max_steps);
-  };
-  const double position = args_.eval_strategy == "epoch" ? state_.epoch : static_cast<double>(step);
-  bool better = false;
-  if (eval_ != nullptr && due(args_.eval_strategy, state_.eval_steps) && position >= args_.eval_delay) {
-    collect(0);
-    better = follow_metric(evaluate(*eval_));
-  }
-  const bool save = args_.save_strategy == "best" ? better : due(args_.save_strategy, state_.save_steps);
-  if (save && args_.output_dir) {
-    collect(0);
-    save_checkpoint(args_.save_only_model);
-    rotate_checkpoints();
-  }
+  return strategy == "epoch" ? epoch_end
+                             : strategy == "steps" && (step % every == 0 || step == plan.max_steps);
+}
+
+bool Trainer::evaluate_if_due(const Plan& plan, bool epoch_end) {
+  const double position =
+      args_.eval_strategy == "epoch" ? state_.epoch : static_cast<double>(state_.global_step);
+  if (eval_ == nullptr || !is_due(plan, args_.eval_strategy, state_.eval_steps, epoch_end) ||
+      position < args_.eval_delay)
+    return false;
+  collect(0);
+  return follow_metric(evaluate(*eval_));
+}
+
+void Trainer::save_if_due(const Plan& plan, bool epoch_end, bool better) {
+  const bool due = args_.save_strategy == "best"
+                       ? better
+                       : is_due(plan, args_.save_strategy, state_.save_steps, epoch_end);
+  if (!due || !args_.output_dir) return;
+  collect(0);
+  save_checkpoint(args_.save_only_model);
+  rotate_checkpoints();
 }
 
 void Trainer::log(nlohmann::ordered_json entry, bool of_training) {

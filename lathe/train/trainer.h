@@ -48,8 +48,8 @@ double agreement(Problem problem, const Predictions& a, const Predictions& b);
 
 /// What a trainer tells and asks while it runs.  Every member may be empty.
 struct TrainerHooks {
-  /// Metrics of an evaluation without their prefix ("accuracy"), for the data set given to `evaluate`; not
-  /// asked where that has no labels.
+  /// Metrics of an evaluation, with or without its prefix ("accuracy"), for the data set given to `evaluate`;
+  /// not asked where that has no labels.
   std::function<MetricValues(const TokenizedDataset&, const Predictions&)> compute_metrics;
   /// A new line of the log history: loss lines, evaluations, the final summary.
   std::function<void(const nlohmann::ordered_json&)> on_log;
@@ -60,7 +60,8 @@ struct TrainerHooks {
   /// After every evaluation batch.
   std::function<void(int64_t batch, int64_t batches)> on_evaluation_step;
   std::function<void(LogLevel, const std::string&)> message;
-  /// Asked after every update; true: write a checkpoint and stop with kInterrupted.
+  /// Asked after every update, and every batch of an evaluation that is not part of a training; true: write a
+  /// checkpoint, where something is trained, and stop with kInterrupted.
   std::function<bool()> should_stop;
 };
 
@@ -76,9 +77,10 @@ struct TrainOutput {
 /// fp32 its losses are those of the Trainer on a CPU.  Where the backend has a process group, its ranks do
 /// one run together, as Hugging Face's do under accelerate: each takes its share of every update's samples
 /// and of an evaluation's, gets the same losses and metrics, and rank 0 alone writes files.  `backend`,
-/// `model` and the data sets must outlive it. Errors: kUsage, kNonFinite (a loss or gradient norm that is not
-/// finite, unless logging_nan_inf_filter is given; with fp16 only where LossScaler::hopeless; the message
-/// names step and last checkpoint), kInterrupted, kIo.
+/// `model` and the data sets must outlive it.  Trainers, each in its thread, may share a model, whose weights
+/// lie in each of them; one that freezes its base wants one of its own (twin_of).  Errors: kUsage, kNonFinite
+/// (a loss or gradient norm that is not finite, unless logging_nan_inf_filter is given; with fp16 only where
+/// LossScaler::hopeless; the message names step and last checkpoint), kInterrupted, kIo.
 class Trainer {
  public:
   Trainer(Backend& backend, AutoModel& model, const TrainingArguments& args,
@@ -91,6 +93,9 @@ class Trainer {
   };
   /// Errors: kUsage without training data.
   Plan plan() const;
+  /// The same for train(resume_from): --auto_find_batch_size takes the batch size of the checkpoint.
+  /// Errors: besides, those of read_trainer_state.
+  Plan plan(const std::string& resume_from);
 
   /// `resume_from`: a checkpoint folder; empty: from the beginning, with the weights there are.  Checkpoints
   /// in output_dir of later steps than it begins at are renamed old-checkpoint-N.
@@ -154,8 +159,11 @@ class Trainer {
   void make_base_caches(const Plan& plan);
   std::unique_ptr<BaseCache> make_base_cache(const TokenizedDataset& data, const std::string& when) const;
   void run_updates(const Plan& plan);
-  /// Several ranks: all of them do the same run.  Errors: kUsage.
+  /// Several ranks: all of them were made for the same run.  Errors: kUsage.
+  void check_ranks();
+  /// And are at the same place of it.
   void check_ranks(const Plan& plan);
+  std::string weights_checksum() const;
   /// Adds what all ranks have counted since the last time to the state.
   void share_counts();
   ProcessGroup* group() const { return backend_.group(); }
@@ -175,8 +183,13 @@ class Trainer {
   /// "Last good checkpoint: ...", or that there is none.
   std::string where_to_go_on() const;
   void after_update(const Plan& plan);
+  /// The mean loss since the last such line, if there was an update.
   void log_progress();
-  void evaluate_and_save(const Plan& plan, bool epoch_end);
+  /// Whether a strategy, "steps" or "epoch", has something to do after this update.
+  bool is_due(const Plan& plan, const std::string& strategy, int64_t every, bool epoch_end) const;
+  /// True: the model is better than at any evaluation before.
+  bool evaluate_if_due(const Plan& plan, bool epoch_end);
+  void save_if_due(const Plan& plan, bool epoch_end, bool better);
   /// Early stopping, schedule and best model after an evaluation.  True: it was the best so far.
   bool follow_metric(const nlohmann::json& metrics);
   /// Once a checkpoint is written: which one is that of the best step.
@@ -207,6 +220,8 @@ class Trainer {
   double best_model_metric(const nlohmann::json& metrics) const;
   bool greater_is_better() const;
   void say(LogLevel level, const std::string& text) const;
+  /// Errors: kInvalidData where the model cannot be trained or scored on it.
+  void check_data(const TokenizedDataset& data, const char* what) const;
   SamplerOptions sampler_options(int64_t samples) const;
   SamplerOptions evaluation_options(int64_t samples) const;
   /// The scores of this rank's batches.

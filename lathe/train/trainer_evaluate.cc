@@ -3,7 +3,9 @@
 #include <chrono>
 #include <cmath>
 
+#include "lathe/core/error.h"
 #include "lathe/train/batch_stream.h"
+#include "lathe/train/check_dataset.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -17,8 +19,8 @@ std::vector<int32_t> best_classes(const Predictions& p) {
 }
 
 double agreement(Problem problem, const Predictions& a, const Predictions& b) {
+  if (a.logits.empty()) return 1;
   const size_t columns = static_cast<size_t>(a.columns), samples = a.logits.size() / columns;
-  if (samples == 0) return 1;
   const std::vector<int32_t> classes_a = best_classes(a), classes_b = best_classes(b);
   double sum = 0;
   for (size_t sample = 0; sample < samples; ++sample) {
@@ -58,7 +60,7 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
     const bool known = predictions.has_loss || model_.model->problem() == Problem::kQuestionAnswering;
     if (hooks_.compute_metrics && known && !args_.prediction_loss_only)
       for (const auto& [key, value] : hooks_.compute_metrics(data, predictions))
-        metrics[prefix + "_" + key] = value;
+        metrics[key.starts_with(prefix + "_") ? key : prefix + "_" + key] = value;
     return metrics;
   };
   const MemoryMetrics memory(memory_stage(prefix), backend_);
@@ -124,6 +126,8 @@ std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Ses
     scores.rows = batch->rows;
     scores.units = tokens ? batch->real_tokens() : batch->rows;
     if (hooks_.on_evaluation_step) hooks_.on_evaluation_step(done, batches);
+    if (!in_training_ && done < batches && hooks_.should_stop && hooks_.should_stop())
+      fail(ErrorCode::kInterrupted, "stopped after {} of {} batches of an evaluation", done, batches);
   }
   return all;
 }
@@ -132,7 +136,8 @@ Predictions Trainer::predict(const TokenizedDataset& data, nn::Quantization quan
   Predictions out;
   if (model_.model->problem() == Problem::kQuestionAnswering) out.begins = data.begins;
   if (data.size() == 0) return out;
-  out.has_loss = !data.labels.empty() || !data.targets.empty() || !data.start_positions.empty();
+  if (&data != eval_) check_data(data, "data");
+  out.has_loss = is_labelled(data, model_.model->problem());
   double loss = 0, counted = 0;
   const bool filter = args_.logging_nan_inf_filter.value_or(false);
   for (const BatchScores& batch : gather_scores(group(), scores(data, evaluation_work(data, quantization)))) {

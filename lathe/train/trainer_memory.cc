@@ -42,7 +42,7 @@ void Trainer::find_batch_size() {
 /// The sums of a run that goes on are those of the run so far.
 void Trainer::take_batch_size_of(const std::string& checkpoint) {
   const int64_t found = args_.per_device_train_batch_size;
-  set_batch_size(state_.train_batch_size);
+  set_batch_size(read_trainer_state(fs_, checkpoint).train_batch_size);
   if (args_.per_device_train_batch_size != found)
     say(LogLevel::kInfo,
         fmt::format("--auto_find_batch_size: takes {}, accumulated {} times, as {} did",

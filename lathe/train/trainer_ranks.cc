@@ -1,26 +1,32 @@
 // What a trainer tells the other ranks beside gradients.
-#include <bit>
-
 #include "lathe/train/argument_table.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
 
+void Trainer::check_ranks() {
+  if (group() == nullptr) return;
+  nlohmann::json facts = common_flags(to_json(bind(args_)));
+  for (const auto& [name, value] : model_.config.json.items()) facts["config.json, " + name] = value;
+  facts["labels"] = model_.labels;
+  facts["training data"] = summary({train_, train_ == nullptr ? size_t{0} : 1});
+  facts["validation data"] = summary({eval_, eval_ == nullptr ? size_t{0} : 1});
+  facts["weights"] = weights_checksum();
+  check_alike(group(), facts);
+}
+
 void Trainer::check_ranks(const Plan& plan) {
   if (group() == nullptr) return;
-  nlohmann::json facts = to_json(bind(args_));
-  for (const char* own : {"output_dir", "threads", "local_rank", "log_level", "log_level_replica",
-                          "disable_tqdm", "resume_from_checkpoint"})
-    facts.erase(own);
-  facts["training samples"] = train_->size();
-  facts["validation samples"] = eval_ == nullptr ? 0 : eval_->size();
-  facts["updates"] = plan.max_steps;
-  facts["updates done"] = state_.global_step;
-  uint64_t sum = 0xcbf29ce484222325;  // FNV-1a over words
-  for (const float value : session_->read_state("parameters"))
-    sum = (sum ^ std::bit_cast<uint32_t>(value)) * 0x100000001b3;
-  facts["weights with the checksum"] = sum;
-  check_alike(group(), facts);
+  check_alike(
+      group(),
+      {{"updates", plan.max_steps}, {"updates done", state_.global_step}, {"weights", weights_checksum()}});
+}
+
+std::string Trainer::weights_checksum() const {
+  Checksum sum;
+  for (size_t i = 0; i < model_.model->parameters().size(); ++i)
+    sum.add(session_->read_parameter(static_cast<int>(i)));
+  return sum.text();
 }
 
 void Trainer::share_counts() {

@@ -53,7 +53,7 @@ void Trainer::set_aside_other_runs(const std::string& resume_from) {
     std::error_code error;  // set where one of them is not there
     if (checkpoint_step(name) <= first_step_ || std::filesystem::equivalent(folder, resume_from, error))
       continue;
-    const std::string aside = join_path(*args_.output_dir, "old-" + name);
+    const std::string aside = join_path(*args_.output_dir, kSetAside + name);
     fs_.remove_all(aside).check();
     fs_.rename(folder, aside).check();
     before += (before.empty() ? "" : ", ") + name;

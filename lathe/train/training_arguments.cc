@@ -118,6 +118,13 @@ void derive_evaluation(TrainingArguments& args) {
   }
 }
 
+/// A name comes before own files, as in run_glue and run_qa.  name: the flag that gives it; empty: none does.
+void note_unread(const char* flag, const std::optional<std::string>& file, const std::string& name,
+                 std::vector<std::string>& notices) {
+  if (file && !name.empty())
+    notices.push_back(fmt::format("--{} is not read: --{} names the data; give one of them", flag, name));
+}
+
 void note_nothing_to_do(const TrainingArguments& training, std::vector<std::string>& notices) {
   if (training.do_train || training.do_eval || training.do_predict) return;
   notices.push_back("there is nothing to do: pass --do_train, --do_eval and/or --do_predict");
@@ -245,6 +252,10 @@ std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& 
   }
   std::vector<std::string> notices = check_fields(bind(args));
   if (!args.task_name && !args.dataset_name) check_files(args, training, "--task_name");
+  for (const auto& [flag, file] : {std::pair{"train_file", &args.train_file},
+                                   {"validation_file", &args.validation_file},
+                                   {"test_file", &args.test_file}})
+    note_unread(flag, *file, args.task_name ? "task_name" : args.dataset_name ? "dataset_name" : "", notices);
   note_nothing_to_do(training, notices);
   return notices;
 }
@@ -252,6 +263,9 @@ std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& 
 std::vector<std::string> validate(QaArguments& args, const TrainingArguments& training) {
   std::vector<std::string> notices = check_fields(bind(args));
   if (!args.dataset_name) check_files(args, training, "--dataset_name");
+  for (const auto& [flag, file] :
+       {std::pair{"train_file", &args.train_file}, {"validation_file", &args.validation_file}})
+    note_unread(flag, *file, args.dataset_name ? "dataset_name" : "", notices);
   note_nothing_to_do(training, notices);
   return notices;
 }

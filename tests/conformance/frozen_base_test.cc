@@ -77,7 +77,8 @@ class FrozenBase : public testing::TestWithParam<Setting> {
   };
 
   AutoModel make_model() const {
-    std::vector<std::string> labels(GetParam().problem == Problem::kRegression ? 1 : kLabels, "x");
+    std::vector<std::string> labels{"x", "y", "z"};
+    labels.resize(GetParam().problem == Problem::kRegression ? 1 : kLabels);
     return from_config(parse_model_config(config_, "config.json"), {GetParam().problem, labels},
                        std::nullopt);
   }

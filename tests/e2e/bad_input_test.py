@@ -160,6 +160,10 @@ class BadInput(unittest.TestCase):
         labels = {**config, "id2label": {"0": "a", "2": "b"}}
         (self.model / "config.json").write_text(json.dumps(labels))
         self.fails([cl.program(), "predict", str(self.model), "x"], f'{self.model}/config.json: "id2label"', '"1"')
+        labels = {**config, "id2label": {"0": "a", "1": "b", "2": "a"}}  # its probabilities would be lost in an object
+        (self.model / "config.json").write_text(json.dumps(labels))
+        self.fails([cl.program(), "predict", str(self.model), "x", "--json"], f'{self.model}/config.json: "id2label"', '"a"',
+                   "0 and 2", "a name of its own")
 
     def test_every_activation_trains(self):
         config = json.loads((self.model / "config.json").read_text())
@@ -263,6 +267,19 @@ class BadInput(unittest.TestCase):
         result = self.works([cl.program(), "predict", str(self.out), "--file", str(self.root / "long.txt")])
         self.assertEqual(len(result.stdout.splitlines()), 3)
 
+    def test_a_file_is_no_model(self):
+        (self.root / "some").mkdir()
+        (self.root / "some" / "config.json").write_text("{}")
+        result = cl.run([cl.program(), "info", "some/config.json"], cwd=self.root)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("some/config.json: found a file, wants a folder with config.json", result.stderr)
+
+    def test_own_files_beside_a_name_are_said_to_be_unread(self):
+        notices = cl.run([*self.command(), "--task_name", "mrpc", "--data_dir", str(self.root / "nowhere")]).stderr
+        for flag in ("train_file", "validation_file"):
+            self.assertIn(f"--{flag} is not read: --task_name names the data", notices)
+        self.assertNotIn("test_file", notices)
+
     def test_squad_file_with_a_fault(self):
         path = self.root / "train.json"
         command = [cl.program(), "qa", "--model_name_or_path", str(self.model), "--train_file", str(path),
@@ -271,6 +288,8 @@ class BadInput(unittest.TestCase):
         self.fails(command, path)
         path.write_text('{"data": [{"paragraphs": [{"context": "the old bridge"}]}]}')
         self.fails(command, path, "qas")
+        path.write_text('{"data": [{"paragraphs": [{"context": "the old bridge", "qas": [{"id": "q", "question": "who"}]}]}]}')
+        self.fails(command, path, "qas[0]", 'found no "answers"', "[] says that it has none")
         answer = {"id": "q", "question": "who", "answers": [{"text": "old", "answer_start": 99}]}
         path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "the old bridge", "qas": [answer]}]}]}))
         warning = self.works(command).stderr
@@ -293,19 +312,37 @@ class BadInput(unittest.TestCase):
     def test_what_a_run_leaves_that_ended_before_its_first_checkpoint_is_written_over(self):
         (self.out / "runs" / "Jan01_00-00-00_host").mkdir(parents=True)
         (self.out / "report.html").write_text("mine")
-        self.fails(self.command(), "not empty", code=2, keep=["report.html", "runs", "runs/Jan01_00-00-00_host"])
+        (self.out / "old-checkpoint-3").mkdir()  # it has begun over another, and set that one's checkpoints aside
+        self.fails(self.command(), "not empty", code=2,
+                   keep=["old-checkpoint-3", "report.html", "runs", "runs/Jan01_00-00-00_host"])
         (self.out / "run.json").write_text("{}")
         (self.out / ".tmp-checkpoint-3-1-0").mkdir()
         self.works([*self.command(), "--report_to", "html", "--max_steps", "1"])
         self.assertIn("step 1 of 1", (self.out / "report.html").read_text())
+        self.assertTrue((self.out / "old-checkpoint-3").exists())
 
     def test_a_metric_that_no_evaluation_has_is_refused_before_training(self):
         best = ["--eval_strategy", "epoch", "--save_strategy", "epoch", "--load_best_model_at_end",
                 "--metric_for_best_model"]
         message = self.fails([*self.command(), *best, "foo"], "--metric_for_best_model: found foo", code=2)
         self.assertIn("wants one of loss, accuracy", message)
+        self.dev.write_text("sentence1,sentence2\nred ship,old bridge\n")  # no labels, no metrics
+        message = self.fails([*self.command(), *best[:-1]], "--metric_for_best_model: found loss", code=2)
+        self.assertIn("the validation data give no metric to follow", message)
+        self.dev.write_text(GOOD_CSV)
         for name in ("eval_accuracy", "loss"):
             self.works([*self.command(), *best, name, "--max_steps", "1", "--overwrite_output_dir"])
+
+    def test_questions_have_no_loss_to_follow(self):
+        path = self.root / "questions.json"
+        answer = {"id": "q", "question": "who", "answers": [{"text": "old", "answer_start": 4}]}
+        path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "the old bridge", "qas": [answer]}]}]}))
+        command = [cl.program(), "qa", "--model_name_or_path", str(self.model), "--train_file", str(path),
+                   "--validation_file", str(path), "--do_train", "--eval_strategy", "epoch", "--save_strategy", "epoch",
+                   "--load_best_model_at_end", "--max_seq_length", "64", "--doc_stride", "16", "--output_dir", str(self.out)]
+        message = self.fails(command, "--metric_for_best_model: found loss (as where none is given)", code=2)
+        self.assertIn("wants one of exact_match, f1", message)
+        self.works([*command, "--metric_for_best_model", "f1", "--num_train_epochs", "1"])
 
     def mount_small_disk(self, size):
         disk = self.root / "disk"

@@ -162,6 +162,23 @@ class Commands(unittest.TestCase):
             os.close(reading)
             os.close(writing)
 
+    def test_a_signal_ends_a_script_that_reads(self):
+        texts = self.root / "texts.csv"
+        os.mkfifo(texts)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            command = [cl.program(), "glue", "--model_name_or_path", str(cl.MODEL), "--validation_file", str(texts), "--do_eval",
+                       "--output_dir", str(self.out)]
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+                writing = None
+                while writing is None and process.poll() is None:
+                    try:
+                        writing = os.open(texts, os.O_WRONLY | os.O_NONBLOCK)  # there is a reader, who waits from now on
+                    except OSError:
+                        time.sleep(0.01)
+                process.send_signal(number)
+                self.assertEqual(process.wait(timeout=60), -number)
+            os.close(writing)
+
     def test_output_that_cannot_be_written_is_an_error(self):
         for words in (["predict", cl.MODEL, "who opened it"], ["arguments"], ["arguments", "--json"], ["--help"]):
             with open("/dev/full", "w") as full:
@@ -255,6 +272,13 @@ class Commands(unittest.TestCase):
         self.assertIsInstance(value["value"], float)
         line = self.lathe("predict", GOLDEN / "regression", "the old bridge").stdout.split("\t")
         self.assertAlmostEqual(float(line[0]), value["value"], places=4)
+        values = self.root / "values"  # a regression of several numbers
+        shutil.copytree(GOLDEN / "multi_label", values)
+        (values / "config.json").write_text(json.dumps({**read(values / "config.json"), "problem_type": "regression"}))
+        of_all = json.loads(self.lathe("predict", values, "the old bridge", "--json").stdout)["values"]
+        self.assertEqual(list(of_all), list(read(values / "config.json")["id2label"].values()))
+        shown, text = self.lathe("predict", values, "the old bridge").stdout.rstrip("\n").split("\t")
+        self.assertEqual((shown, text), (", ".join(f"{name} {x:.4f}" for name, x in of_all.items()), "the old bridge"))
         several = json.loads(self.lathe("predict", GOLDEN / "multi_label", "the old bridge", "--json").stdout)
         self.assertEqual(len(several["probabilities"]), 4)
         self.assertTrue(all(0 < p < 1 for p in several["probabilities"].values()))

@@ -70,7 +70,7 @@ class Mpi(RanksCase):
         begin = time.monotonic()
         result = run_mpirun(words)
         self.assertNotEqual(result.returncode, 0)
-        self.assertIn("rank 0 has learning_rate 0.001, rank 1 has 0.0001", result.stderr)
+        self.assertIn("--learning_rate: rank 0 has 0.001, rank 1 has 0.0001", result.stderr)
         self.assertLess(time.monotonic() - begin, 2 * BOUND_S)
 
 

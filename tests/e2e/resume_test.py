@@ -96,6 +96,23 @@ class Resume(unittest.TestCase):
             self.check_same(folder)
             self.assertFalse([n for n in os.listdir(folder) if n.startswith(".tmp-")])
 
+    def test_a_run_goes_on_from_the_last_checkpoint_that_has_what_it_takes(self):
+        folder = self.root / "model_only"
+        self.assertEqual(cl.run(self.command(folder)).returncode, 0)
+        *others, last = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+        for name in ("lathe_state.safetensors", "optimizer.pt"):  # as --save_only_model leaves them out
+            (last / name).unlink()
+        result = cl.run(self.command(folder))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(f"going on from {others[-1]}", result.stderr)
+        self.check_same(folder)
+        for path in folder.glob("checkpoint-*"):
+            for name in ("lathe_state.safetensors", "optimizer.pt"):
+                (path / name).unlink()
+        result = cl.run(self.command(folder))
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("is not empty; give --overwrite_output_dir", result.stderr)
+
     def test_ignoring_the_data_seen_begins_the_epoch_anew(self):
         """With a learning rate of 0 and no dropout a loss is a function of the samples of its update alone.  Each epoch
         has 24 batches: four groups of five and a short one of four."""
@@ -114,6 +131,16 @@ class Resume(unittest.TestCase):
                        str(self.root / "still" / "checkpoint-7"))
         # update 8 is the first of the second epoch again, as in transformers' Trainer
         self.assertEqual(again, whole[:7] + whole[5:13])
+
+    def test_a_found_batch_size_is_that_of_the_checkpoint_from_the_banner_on(self):
+        result = cl.run(self.command(self.root / "found", "--save_strategy", "no", "--auto_find_batch_size",
+                                     "--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "2",
+                                     "--resume_from_checkpoint", str(self.reference / "checkpoint-60")))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for line in ("takes 8, accumulated 1 times", "Instantaneous batch size per device = 8",
+                     "Gradient Accumulation steps = 1"):
+            self.assertIn(line, result.stderr)
+        self.assertEqual(history(self.root / "found"), history(self.reference))
 
     def test_resuming_another_run_says_what_differs(self):
         checkpoint = self.reference / "checkpoint-60"

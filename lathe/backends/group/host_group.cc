@@ -22,9 +22,11 @@ constexpr double kVerdict_s = 5;  // between a broken connection and word of who
 
 class HostGroup : public ProcessGroup {
  public:
-  HostGroup(const World& world, OpenTransport open, double timeout_s) : world_(world), timeout_s_(timeout_s) {
+  HostGroup(const World& world, const TransportLibrary& transport, double timeout_s)
+      : world_(world), timeout_s_(timeout_s) {
     if (world.rank == 0) server_ = std::make_unique<StoreServer>(world.port, world.size);
     store_ = std::make_unique<Store>(world.address, world.port, world.rank, timeout_s, [this] { abort(); });
+    check_transports(transport.name);
     TransportOptions options;
     options.rank = world.rank;
     options.size = world.size;
@@ -43,7 +45,7 @@ class HostGroup : public ProcessGroup {
     };
     std::array<char, 512> error = {};
     Transport opened;
-    if (!open(&options, &opened, error.data(), error.size())) failed(error.data()).check();
+    if (!transport.open(&options, &opened, error.data(), error.size())) failed(error.data()).check();
     const std::lock_guard lock(mutex_);
     transport_ = opened;
   }
@@ -64,26 +66,24 @@ class HostGroup : public ProcessGroup {
   int local_rank() const override { return world_.local_rank; }
 
   Status sum(std::span<float> values, DType wire) override {
+    if (const Status same = begin(Call::kSum, values.size() * size_of(wire)); !same.ok()) return same;
     if (wire == DType::bf16) return sum_as_bf16(values);
     return outcome(transport_.sum(transport_.self, values.data(), values.size()));
   }
 
   Status broadcast(std::span<std::byte> bytes, int root) override {
+    if (const Status same = begin(Call::kBroadcast, bytes.size()); !same.ok()) return same;
     return outcome(transport_.broadcast(transport_.self, bytes.data(), bytes.size(), root));
   }
 
   Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine) override {
-    const size_t ranks = static_cast<size_t>(world_.size);
-    const uint64_t own = mine.size();
-    std::vector<uint64_t> sizes(ranks);
-    const std::vector<size_t> eight(ranks, sizeof own);
-    if (!transport_.gather(transport_.self, &own, eight.data(), sizes.data())) return outcome(false);
+    if (const Status same = begin(Call::kGather, mine.size()); !same.ok()) return same;
     // No rank gives nothing: a byte goes before what it gives.
     std::vector<std::byte> padded(1), all;
     padded.insert(padded.end(), mine.begin(), mine.end());
     std::vector<size_t> with_byte;
     size_t total = 0;
-    for (const uint64_t size : sizes) with_byte.push_back(size + 1), total += size + 1;
+    for (const Begun& begun : begun_) with_byte.push_back(begun.bytes + 1), total += begun.bytes + 1;
     all.resize(total);
     if (!transport_.gather(transport_.self, padded.data(), with_byte.data(), all.data()))
       return outcome(false);
@@ -97,6 +97,7 @@ class HostGroup : public ProcessGroup {
   }
 
   Status gather_parts(std::span<float> values, std::span<const int64_t> counts) override {
+    if (const Status same = begin(Call::kGatherParts, values.size_bytes()); !same.ok()) return same;
     part_bytes_.clear();
     const float* mine = values.data();
     for (int r = 0; r < world_.size; ++r) {
@@ -115,6 +116,63 @@ class HostGroup : public ProcessGroup {
   std::optional<int> gone() const override { return store_->gone(0); }
 
  private:
+  enum class Call : uint64_t { kSum, kBroadcast, kGather, kGatherParts };
+  /// What a rank is about to do.
+  struct Begun {
+    Call call;
+    uint64_t bytes;
+    std::string text() const {
+      constexpr std::array kNames = {"sums", "broadcasts", "gathers", "gathers parts of"};
+      return fmt::format("{} {} bytes", kNames[static_cast<size_t>(call)], bytes);
+    }
+  };
+
+  /// Rank 0 compares what all have.  They ask for the outcome before they tell theirs: it may end then.
+  void check_transports(const std::string& mine) {
+    const std::string outcome_key = "transports";
+    store_->ask(outcome_key).check();
+    store_->set(transport_key(world_.rank), mine).check();
+    if (world_.rank == 0) store_->set(outcome_key, compare_transports(mine)).check();
+    const std::string different = text(store_->wait_for(outcome_key));
+    if (!different.empty()) fail(ErrorCode::kUsage, "{}", different);
+  }
+
+  static std::string transport_key(int rank) { return "transport/" + std::to_string(rank); }
+
+  /// What is to be said where they differ, else "".
+  std::string compare_transports(const std::string& mine) const {
+    std::string different;
+    for (int rank = 1; rank < world_.size; ++rank)
+      if (const std::string other = text(store_->get(transport_key(rank))); other != mine)
+        different = fmt::format(
+            "--ddp_backend: rank 0 has {}, rank {} has {}: all ranks must take one, which all have installed",
+            mine, rank, other);
+    return different;
+  }
+
+  std::string text(const Result<std::vector<char>>& told) const {
+    if (!told.ok()) failed(told.status().message()).check();
+    const std::vector<char> content = Result(told).value();
+    return {content.begin(), content.end()};
+  }
+
+  /// Ranks that do not make the same call would take what the others send for what it is not; Gloo, on a
+  /// thread of its own, ends the process where more comes than is wanted.
+  Status begin(Call call, uint64_t bytes) {
+    const Begun mine = {call, bytes};
+    begun_.resize(static_cast<size_t>(world_.size));
+    const std::vector<size_t> sizes(begun_.size(), sizeof mine);
+    if (!transport_.gather(transport_.self, &mine, sizes.data(), begun_.data())) return outcome(false);
+    const Begun& first = begun_.front();
+    for (size_t rank = 1; rank < begun_.size(); ++rank) {
+      const Begun& other = begun_[rank];
+      if (other.call == first.call && (other.bytes == first.bytes || call == Call::kGather)) continue;
+      return {ErrorCode::kInternal, fmt::format("rank 0 {}, rank {} {}: the ranks do not do the same run",
+                                                first.text(), rank, other.text())};
+    }
+    return {};
+  }
+
   void abort() {
     const std::lock_guard lock(mutex_);
     if (transport_.abort != nullptr) transport_.abort(transport_.self);
@@ -147,6 +205,7 @@ class HostGroup : public ProcessGroup {
   Transport transport_;
   std::vector<bf16> rounded_;       // what sum sends
   std::vector<size_t> part_bytes_;  // of gather_parts
+  std::vector<Begun> begun_;        // by the ranks, with the call under way
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<Store> store_;  // last, so that it goes first: its thread calls abort()
 };
@@ -154,7 +213,7 @@ class HostGroup : public ProcessGroup {
 }  // namespace
 
 TransportLibrary find_transport(const std::string& name) {
-  if (name == "ring") return {open_ring, "part of this program"};
+  if (name == "ring") return {name, open_ring, "part of this program"};
   if (name.empty()) {
     if (std::getenv(kRdmaDevices) != nullptr) return find_transport("jaccl");  // all ranks, or none
     const TransportLibrary gloo = find_transport("gloo");
@@ -165,7 +224,7 @@ TransportLibrary find_transport(const std::string& name) {
   for (const std::string& path : part_places(file)) {
     if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
       if (void* entry = dlsym(library, kTransportEntry))
-        return {reinterpret_cast<OpenTransport>(entry), path};
+        return {name, reinterpret_cast<OpenTransport>(entry), path};
     } else if (const char* error = dlerror(); error != nullptr && why.empty()) {
       why = error;
     }
@@ -174,11 +233,12 @@ TransportLibrary find_transport(const std::string& name) {
                             : name == "mpi"   ? "Open MPI (Debian, Ubuntu: libopenmpi-dev)"
                             : name == "jaccl" ? "MLX for macOS"
                                               : name;
-  return {nullptr, fmt::format("{} is not here or does not load ({}); it is built where {} is installed",
-                               file, why, needs)};
+  return {name, nullptr,
+          fmt::format("{} is not here or does not load ({}); it is built where {} is installed", file, why,
+                      needs)};
 }
 
-std::unique_ptr<ProcessGroup> join(const World& world, OpenTransport transport, double timeout_s) {
+std::unique_ptr<ProcessGroup> join(const World& world, const TransportLibrary& transport, double timeout_s) {
   return std::make_unique<HostGroup>(world, transport, timeout_s);
 }
 

@@ -11,6 +11,7 @@ namespace lathe::group {
 
 /// Whether the transport of that name ("ring", "gloo") is here; else why not, and what to do.
 struct TransportLibrary {
+  std::string name;
   OpenTransport open = nullptr;  ///< null: it is not here
   std::string detail;
 };
@@ -19,7 +20,8 @@ struct TransportLibrary {
 TransportLibrary find_transport(const std::string& name);
 
 /// Meets the other ranks at the world's address and connects to each.  Rank 0 keeps the store.
-/// Errors: kIo where not all come within timeout_s.
-std::unique_ptr<ProcessGroup> join(const World& world, OpenTransport transport, double timeout_s);
+/// Errors: kIo where not all come within timeout_s; kUsage where rank 0 and another have not the same
+/// transport, naming both.
+std::unique_ptr<ProcessGroup> join(const World& world, const TransportLibrary& transport, double timeout_s);
 
 }  // namespace lathe::group

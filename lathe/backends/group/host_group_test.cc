@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <future>
 
 #include "lathe/backends/group/socket.h"
 #include "lathe/core/float16.h"
@@ -49,7 +51,7 @@ std::vector<int> run_ranks(const std::string& transport, int size,
     int code = 99;
     try {
       setenv(kRdmaDevices, rdma_devices(size).c_str(), 1);
-      const auto group = join(local_world(rank, size, port), find_transport(transport).open, kTimeout_s);
+      const auto group = join(local_world(rank, size, port), find_transport(transport), kTimeout_s);
       code = work(*group);
       (void)group->barrier();
     } catch (const std::exception& error) {
@@ -165,6 +167,50 @@ TEST_P(HostGroup, GathersWhatEachRankGivesAndBroadcastsWhatOneHas) {
   EXPECT_EQ(codes, all_zero());
 }
 
+TEST_P(HostGroup, CallsThatDifferAreAnErrorOfAllRanks) {
+  using Call = std::function<Status(ProcessGroup&, size_t)>;
+  const Call sum = [](ProcessGroup& group, size_t size) {
+    std::vector<float> values(size);
+    return group.sum(values);
+  };
+  const Call broadcast = [](ProcessGroup& group, size_t size) {
+    std::vector<std::byte> bytes(size);
+    return group.broadcast(bytes, 0);
+  };
+  const Call parts = [](ProcessGroup& group, size_t size) {
+    std::vector<float> values(size * static_cast<size_t>(group.size()));
+    const std::vector<int64_t> counts(static_cast<size_t>(group.size()), static_cast<int64_t>(size));
+    return group.gather_parts(values, counts);
+  };
+  const Call gather = [](ProcessGroup& group, size_t size) {
+    return group.all_gather(std::vector<std::byte>(size)).status();
+  };
+  struct Pair {
+    Call first, last;
+    size_t first_size, last_size;
+    std::string wanted;
+  };
+  const std::vector<Pair> pairs = {
+      {sum, sum, 1000, 300000, "sums 4000 bytes, rank {} sums 1200000 bytes"},
+      {sum, sum, 300000, 1000, "sums 1200000 bytes, rank {} sums 4000 bytes"},
+      {broadcast, broadcast, 10, 20, "broadcasts 10 bytes, rank {} broadcasts 20 bytes"},
+      {parts, parts, 10, 20, "rank {} gathers parts of"},
+      {sum, gather, 8, 32, "sums 32 bytes, rank {} gathers 32 bytes"}};
+  for (const Pair& pair : pairs) {
+    const auto codes = run_ranks(transport(), size(), [&](ProcessGroup& group) {
+      const bool last = group.rank() + 1 == group.size();
+      const Status status = (last ? pair.last : pair.first)(group, last ? pair.last_size : pair.first_size);
+      if (status.ok()) return 1;
+      if (status.message().find(fmt::format(fmt::runtime(pair.wanted), group.size() - 1)) !=
+          std::string::npos)
+        return 0;
+      std::fprintf(stderr, "%s\n", status.message().c_str());
+      return 2;
+    });
+    EXPECT_EQ(codes, all_zero()) << pair.wanted;
+  }
+}
+
 TEST_P(HostGroup, ARankThatIsKilledIsNamedByAllOthers) {
   const auto begin = std::chrono::steady_clock::now();
   const int victim = size() - 1;
@@ -207,31 +253,42 @@ INSTANTIATE_TEST_SUITE_P(Transports, HostGroup,
 
 TEST(HostGroupAlone, WithoutTheOthersItEndsInTime) {
   for (const char* name : {"gloo", "ring"}) {
-    const OpenTransport open = find_transport(name).open;
-    if (open == nullptr) continue;
-    EXPECT_THROW(join(local_world(0, 2, free_port()), open, 0.5), Error) << name;
-    EXPECT_THROW(join(local_world(1, 2, free_port()), open, 0.5), Error) << name;
+    const TransportLibrary library = find_transport(name);
+    if (library.open == nullptr) continue;
+    EXPECT_THROW(join(local_world(0, 2, free_port()), library, 0.5), Error) << name;
+    EXPECT_THROW(join(local_world(1, 2, free_port()), library, 0.5), Error) << name;
   }
 }
 
-/// What `join` says where it fails.
-std::string why_not(const World& world, OpenTransport open) {
-  try {
-    join(world, open, 5);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+/// What `join` says to two ranks with these transports, where it fails.
+std::array<std::string, 2> why_not(const std::string& first, const std::string& second) {
+  const int port = free_port();
+  const auto why = [port](int rank, const std::string& transport) -> std::string {
+    try {
+      join(local_world(rank, 2, port), find_transport(transport), 5);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  auto other = std::async(std::launch::async, why, 1, second);
+  const std::string said = why(0, first);
+  return {said, other.get()};
+}
+
+TEST(HostGroupAlone, RanksWithOtherTransportsSayBoth) {
+  if (const TransportLibrary gloo = find_transport("gloo"); gloo.open == nullptr) GTEST_SKIP() << gloo.detail;
+  for (const std::string& said : why_not("ring", "gloo"))
+    EXPECT_TRUE(said.starts_with("--ddp_backend: rank 0 has ring, rank 1 has gloo")) << said;
 }
 
 TEST(Jaccl, WantsTheDevicesOfAllRanks) {
-  const OpenTransport open = find_transport("jaccl_stand_in").open;
-  if (open == nullptr) GTEST_SKIP() << "MLX's headers are not here";
+  const std::string name = "jaccl_stand_in";
+  if (find_transport(name).open == nullptr) GTEST_SKIP() << "MLX's headers are not here";
   unsetenv(kRdmaDevices);
-  const World world = local_world(0, 2, free_port());
-  EXPECT_NE(why_not(world, open).find("lathe launch --hostfile"), std::string::npos);
+  EXPECT_NE(why_not(name, name)[0].find("lathe launch --hostfile"), std::string::npos);
   setenv(kRdmaDevices, "[[null]]", 1);
-  EXPECT_NE(why_not(world, open).find("found the RDMA devices of 1 ranks, wants those of 2"),
+  EXPECT_NE(why_not(name, name)[0].find("found the RDMA devices of 1 ranks, wants those of 2"),
             std::string::npos);
   unsetenv(kRdmaDevices);
 }

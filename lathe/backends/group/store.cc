@@ -200,11 +200,18 @@ Status Store::set(const std::string& key, std::span<const char> value) {
 }
 
 Result<std::vector<char>> Store::get(const std::string& key) {
+  if (const Status asked = ask(key); !asked.ok()) return asked;
+  return wait_for(key);
+}
+
+Status Store::ask(const std::string& key) {
+  const std::lock_guard lock(state_->sending);
+  if (send_frame(state_->fd, {Frame::Kind::kGet, key, {}})) return {};
+  return {ErrorCode::kIo, "rank 0 is gone"};
+}
+
+Result<std::vector<char>> Store::wait_for(const std::string& key) {
   State& s = *state_;
-  {
-    const std::lock_guard lock(s.sending);
-    if (!send_frame(s.fd, {Frame::Kind::kGet, key, {}})) return Status(ErrorCode::kIo, "rank 0 is gone");
-  }
   std::unique_lock lock(s.mutex);
   const bool came =
       s.changed.wait_for(lock, seconds(s.timeout_s), [&] { return s.gone || s.values.contains(key); });

@@ -36,6 +36,9 @@ class Store {
   Status set(const std::string& key, std::span<const char> value);
   /// Waits until the key is set.  Errors: kIo when a rank is gone or the time is up.
   Result<std::vector<char>> get(const std::string& key);
+  /// `get` in two parts: what was asked for comes as soon as it is set, though rank 0 may end then.
+  Status ask(const std::string& key);
+  Result<std::vector<char>> wait_for(const std::string& key);
   /// The first rank that was found to be gone; waits for it for so long.
   std::optional<int> gone(double wait_s) const;
   /// The address of this machine by which it reaches rank 0.

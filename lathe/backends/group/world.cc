@@ -8,6 +8,7 @@ namespace lathe::group {
 namespace {
 
 constexpr int kDefaultPort = 29500;  // torchrun's
+constexpr int kLastPort = 65535;     // of TCP
 
 /// Names of one launcher's variables.
 struct Launcher {
@@ -50,7 +51,11 @@ std::string address_of_rank_0(const Environment& environment, const Launcher& la
 int port(const Environment& environment, const Launcher& launcher) {
   const char* held = environment("TORCHELASTIC_USE_AGENT_STORE");
   const int next = held != nullptr && std::string_view(held) == "True" ? 1 : 0;
-  if (const auto given = number(environment, "MASTER_PORT")) return *given + next;
+  if (const auto given = number(environment, "MASTER_PORT")) {
+    if (*given < 1 || *given > kLastPort - next)
+      fail(ErrorCode::kUsage, "MASTER_PORT: found {}, wants 1 to {}", *given, kLastPort - next);
+    return *given + next;
+  }
   constexpr int kFirst = 15000, kPorts = 10000;  // jobs of one machine must not meet
   const auto job = number(environment, launcher.job);
   return job ? kFirst + *job % kPorts : kDefaultPort;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 
 #include "lathe/core/error.h"
@@ -79,6 +80,31 @@ TEST(World, BrokenValuesAreNamed) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()), "RANK: found x, wants a whole number of at least 0");
+  }
+}
+
+TEST(World, APortIsOneOfTcps) {
+  const auto with_port = [](const char* port, const char* held) {
+    return world_of({{"RANK", "0"},
+                     {"WORLD_SIZE", "2"},
+                     {"MASTER_ADDR", "a"},
+                     {"MASTER_PORT", port},
+                     {"TORCHELASTIC_USE_AGENT_STORE", held}});
+  };
+  EXPECT_EQ(with_port("1", "")->port, 1);
+  EXPECT_EQ(with_port("65535", "")->port, 65535);
+  EXPECT_EQ(with_port("65534", "True")->port, 65535);
+  const std::vector<std::array<const char*, 3>> wrong = {
+      {"0", "", "MASTER_PORT: found 0, wants 1 to 65535"},
+      {"65536", "", "MASTER_PORT: found 65536, wants 1 to 65535"},
+      {"65535", "True", "MASTER_PORT: found 65535, wants 1 to 65534"}};
+  for (const auto& [port, held, message] : wrong) {
+    try {
+      with_port(port, held);
+      ADD_FAILURE() << port;
+    } catch (const Error& error) {
+      EXPECT_TRUE(std::string(error.what()).starts_with(message)) << error.what();
+    }
   }
 }
 

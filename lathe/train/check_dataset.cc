@@ -1,0 +1,44 @@
+#include "lathe/train/check_dataset.h"
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+namespace {
+
+/// There may be none at all.
+template <typename T>
+void check_count(const std::vector<T>& values, int64_t wanted, const char* name, const char* what) {
+  if (!values.empty() && std::ssize(values) != wanted)
+    fail(ErrorCode::kInvalidData, "{}: found {} {}, wants {}", what, values.size(), name, wanted);
+}
+
+}  // namespace
+
+void check_dataset(const TokenizedDataset& data, Problem problem, int64_t labels, const char* what) {
+  for (int64_t i = 0; i < data.size(); ++i)
+    if (data.length(i) < 1)
+      fail(ErrorCode::kInvalidData, "{}: sample {} has no tokens, wants at least one: is its text empty?",
+           what, i);
+  check_count(data.labels, data.size(), "labels", what);
+  check_count(data.targets, data.size() * data.num_targets, "targets", what);
+  check_count(data.start_positions, data.size(), "start positions", what);
+  if (data.end_positions.size() != data.start_positions.size())
+    fail(ErrorCode::kInvalidData, "{}: found {} end positions, wants {} as there are start positions", what,
+         data.end_positions.size(), data.start_positions.size());
+  if (!data.targets.empty() && data.num_targets != labels)
+    fail(ErrorCode::kInvalidData, "{}: found {} targets for each sample, wants {}", what, data.num_targets,
+         labels);
+  if (problem != Problem::kSingleLabel) return;
+  for (int64_t i = 0; i < std::ssize(data.labels); ++i)
+    if (data.labels[i] >= labels)
+      fail(ErrorCode::kInvalidData, "{}: sample {} has the label {}, wants one below {}", what, i,
+           data.labels[i], labels);
+}
+
+bool is_labelled(const TokenizedDataset& data, Problem problem) {
+  if (problem == Problem::kQuestionAnswering) return !data.start_positions.empty();
+  if (problem == Problem::kMultiLabel || problem == Problem::kRegression) return !data.targets.empty();
+  return !data.labels.empty();
+}
+
+}  // namespace lathe

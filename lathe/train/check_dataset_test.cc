@@ -1,0 +1,73 @@
+#include "lathe/train/check_dataset.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+namespace {
+
+/// Three samples of two tokens.
+TokenizedDataset rows() {
+  TokenizedDataset data;
+  data.input_ids.assign(6, 1);
+  data.type_ids.assign(6, 0);
+  data.begins = {0, 2, 4, 6};
+  return data;
+}
+
+std::string message(const TokenizedDataset& data, Problem problem, int64_t labels) {
+  try {
+    check_dataset(data, problem, labels, "data");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidData);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CheckDataset, NamesASampleWithoutTokens) {
+  TokenizedDataset data = rows();
+  EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "");
+  data.begins = {0, 2, 2, 6};
+  EXPECT_EQ(message(data, Problem::kSingleLabel, 2),
+            "data: sample 1 has no tokens, wants at least one: is its text empty?");
+}
+
+TEST(CheckDataset, WantsOneLabelForEachSampleThatTheHeadHas) {
+  TokenizedDataset data = rows();
+  EXPECT_FALSE(is_labelled(data, Problem::kSingleLabel));
+  data.labels = {0, -100, 1};
+  EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "");
+  EXPECT_TRUE(is_labelled(data, Problem::kSingleLabel));
+  EXPECT_FALSE(is_labelled(data, Problem::kRegression));
+  EXPECT_EQ(message(data, Problem::kSingleLabel, 1), "data: sample 2 has the label 1, wants one below 1");
+  data.labels.pop_back();
+  EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "data: found 2 labels, wants 3");
+}
+
+TEST(CheckDataset, WantsAsManyTargetsAsTheHeadHas) {
+  TokenizedDataset data = rows();
+  data.targets.assign(6, 0);
+  data.num_targets = 2;
+  EXPECT_EQ(message(data, Problem::kMultiLabel, 2), "");
+  EXPECT_TRUE(is_labelled(data, Problem::kMultiLabel));
+  EXPECT_EQ(message(data, Problem::kMultiLabel, 3), "data: found 2 targets for each sample, wants 3");
+  data.num_targets = 1;
+  EXPECT_EQ(message(data, Problem::kRegression, 1), "data: found 6 targets, wants 3");
+}
+
+TEST(CheckDataset, WantsBothEndsOfAnAnswer) {
+  TokenizedDataset data = rows();
+  data.start_positions = {0, 0, 1};
+  data.end_positions = {0, 0, 1};
+  EXPECT_EQ(message(data, Problem::kQuestionAnswering, 0), "");
+  data.end_positions.clear();
+  EXPECT_EQ(message(data, Problem::kQuestionAnswering, 0),
+            "data: found 0 end positions, wants 3 as there are start positions");
+}
+
+}  // namespace
+}  // namespace lathe
