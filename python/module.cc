@@ -8,9 +8,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
-#include <memory>
 #include <mutex>
 
 #include "lathe/api/hf.h"
@@ -116,10 +116,15 @@ struct Model {
         bool ignore_mismatched_sizes, const std::string& revision, const std::string& cache_dir) {
     const std::string folder = fetched(name, revision, cache_dir, {true, true});
     HeadOptions head{Problem::kSingleLabel, labels, ignore_mismatched_sizes};
-    if (problem.empty() && labels.empty())
-      head.problem = classification_problem(read_model_config(real_file_system(), folder));
-    if (problem == "regression") head.problem = Problem::kRegression, head.labels = {"LABEL_0"};
+    const ModelConfig config = read_model_config(real_file_system(), folder);
+    const bool config_says = !value_or<std::string>(config.json, "problem_type", "", config.file).empty();
+    if (problem.empty() && (labels.empty() || config_says)) head.problem = classification_problem(config);
+    if (problem.empty() && !config_says && labels.size() == 1) head.problem = Problem::kRegression;
+    if (problem == "regression") head.problem = Problem::kRegression;
     if (problem == "multi_label_classification") head.problem = Problem::kMultiLabel;
+    if (problem == "regression" && labels.empty()) head.labels = {"LABEL_0"};
+    if (head.problem == Problem::kRegression && labels.size() > 1)
+      fail(ErrorCode::kUnsupported, "regression: found {} labels, wants one value per text", labels.size());
     model = from_pretrained(real_file_system(), folder, head);
   }
   const char* problem() const {
@@ -188,49 +193,35 @@ Encoded encode(const Tokenizer& tokenizer, const std::vector<std::string>& first
           to_numpy(std::move(tokens.begins))};
 }
 
-/// A Python function that C++ may hold and call without the GIL.
-class Callback {
- public:
-  explicit Callback(nb::object function)
-      : function_(new nb::object(std::move(function)), [](nb::object* p) {
-          const nb::gil_scoped_acquire gil;
-          delete p;
-        }) {}
-  const nb::object& operator*() const { return *function_; }
-
-  /// Calls it with a line for the user.  A Ctrl-C that reaches Python meanwhile is kept for the next question
-  /// whether to stop.
-  template <typename... Args>
-  void tell(std::atomic<bool>& interrupted, Args&&... args) const {
-    const nb::gil_scoped_acquire gil;
-    try {
-      (*function_)(std::forward<Args>(args)...);
-    } catch (const nb::python_error& error) {
-      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
-      interrupted = true;
-    }
-  }
-
- private:
-  std::shared_ptr<nb::object> function_;
-};
-
-/// A trainer on the device that its arguments name.  compute_metrics: (logits [rows, columns]) →
-/// dict of floats; on_log: takes a line of the log; message: (warning?, text).
+/// A trainer on the device that its arguments name, of a model of its own.  compute_metrics:
+/// (logits [rows, columns]) → dict of floats; on_log: takes a line of the log; message: (warning?, text).
 class Run : private hf::Prepared {
  public:
-  Run(Model& model, const Arguments& arguments, const Dataset* train, const Dataset* eval,
+  Run(const Model& model, const Arguments& arguments, const Dataset* train, const Dataset* eval,
       nb::object compute_metrics, nb::object on_log, nb::object message)
       : Prepared(arguments.values),
-        trainer_(*device, model.model, args, train == nullptr ? nullptr : &train->data,
-                 eval == nullptr ? nullptr : &eval->data,
-                 hooks(std::move(compute_metrics), std::move(on_log), std::move(message))),
+        callbacks_{std::move(compute_metrics), std::move(on_log), std::move(message)},
+        model_(twin_of(model.model)),
+        trainer_(*device, model_, args, train == nullptr ? nullptr : &train->data,
+                 eval == nullptr ? nullptr : &eval->data, hooks()),
         tracked_(real_file_system(), facts()) {}
+
+  /// tp_traverse and tp_clear: a callback may refer to what holds the trainer.
+  static int traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (!nb::inst_ready(self)) return 0;
+    for (const nb::object& callback : nb::inst_ptr<Run>(self)->callbacks_) Py_VISIT(callback.ptr());
+    return 0;
+  }
+  static int clear(PyObject* self) {
+    for (nb::object& callback : nb::inst_ptr<Run>(self)->callbacks_) callback = nb::none();
+    return 0;
+  }
 
   std::string train(const std::string& resume) {
     const Turn turn = wait_for_turn();
     const std::string from =
-        resume == "true" ? last_checkpoint(real_file_system(), args.output_dir.value_or("")) : resume;
+        resume == "true" ? checkpoint_to_resume(real_file_system(), args.output_dir.value_or("")) : resume;
     if (resume == "true" && from.empty())
       fail(ErrorCode::kNotFound, "resume_from_checkpoint: {} holds no checkpoint-N",
            args.output_dir.value_or(""));
@@ -243,6 +234,7 @@ class Run : private hf::Prepared {
       throw;
     }
     tracked_.finish("finished");
+    end_if_asked("the training");
     const nlohmann::json told = {{"global_step", output.global_step},
                                  {"training_loss", output.training_loss},
                                  {"metrics", output.metrics}};
@@ -253,11 +245,14 @@ class Run : private hf::Prepared {
     tracked_.begin_evaluation(trainer_, *device, 1, say_);
     const nlohmann::json metrics = trainer_.evaluate(data.data, prefix);
     tracked_.finish("finished");
+    end_if_asked("the evaluation");
     return python_json(metrics, -1);
   }
   Predictions predict(const Dataset& data) {
     const Turn turn = wait_for_turn();
-    return trainer_.predict(data.data);
+    Predictions predictions = trainer_.predict(data.data);
+    end_if_asked("the prediction");
+    return predictions;
   }
   void save_model(const std::string& folder) {
     const Turn turn = wait_for_turn();
@@ -271,10 +266,6 @@ class Run : private hf::Prepared {
     const Turn turn = wait_for_turn();
     return to_json_text(trainer_.state());
   }
-  std::string load_report(const Model& model) const {
-    const Turn turn = wait_for_turn();
-    return to_string(trainer_.load_report(), trainer_.model(), model.model.folder);
-  }
   bool all_weights_are_there() const { return trainer_.load_report().missing.empty(); }
   const std::string& device_name() const { return device->info().name; }
 
@@ -287,6 +278,12 @@ class Run : private hf::Prepared {
     while (!turn.try_lock_for(std::chrono::milliseconds(50)))
       if (stop_is_wanted()) fail(ErrorCode::kInterrupted, "stopped: another thread has this trainer");
     return turn;
+  }
+
+  /// Of a Ctrl-C that nobody was left to ask about.  Errors: kInterrupted.
+  void end_if_asked(const char* what) {
+    if (interrupted_.exchange(false))
+      fail(ErrorCode::kInterrupted, "stopped behind {}, which is whole", what);
   }
 
   RunFacts facts() {
@@ -308,37 +305,53 @@ class Run : private hf::Prepared {
     }));
   }
 
-  TrainerHooks hooks(nb::object compute_metrics, nb::object on_log, nb::object message) {
+  enum CallbackOf { kMetrics, kLog, kMessage };
+
+  /// Calls a callback with a line for the user.  A Ctrl-C that reaches Python meanwhile is kept for the next
+  /// question whether to stop.
+  template <typename... Line>
+  void tell(CallbackOf of, const Line&... line) {
+    const nb::gil_scoped_acquire gil;
+    try {
+      callbacks_[of](line...);
+    } catch (const nb::python_error& error) {
+      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
+      interrupted_ = true;
+    }
+  }
+
+  MetricValues metrics(const Predictions& p) {
+    const nb::gil_scoped_acquire gil;
+    const auto found =
+        nb::cast<nb::dict>(callbacks_[kMetrics](to_numpy(p.logits, static_cast<size_t>(p.columns))));
+    MetricValues values;
+    for (const auto& [name, value] : found)
+      values.emplace_back(nb::cast<std::string>(name), nb::cast<double>(value));
+    return values;
+  }
+
+  TrainerHooks hooks() {
     TrainerHooks hooks;
-    const bool has_metrics = !compute_metrics.is_none(), finds = reports_to(args, "html");
+    const bool has_metrics = !callbacks_[kMetrics].is_none(), finds = reports_to(args, "html");
     if (has_metrics || finds)
-      hooks.compute_metrics = [this, has_metrics, finds, call = Callback(std::move(compute_metrics))](
-                                  const TokenizedDataset& data, const Predictions& p) {
+      hooks.compute_metrics = [this, has_metrics, finds](const TokenizedDataset& data, const Predictions& p) {
         if (finds) show_findings(data, p);
-        MetricValues values;
-        if (!has_metrics) return values;
-        const nb::gil_scoped_acquire gil;
-        const nb::dict found =
-            nb::cast<nb::dict>((*call)(to_numpy(p.logits, static_cast<size_t>(p.columns))));
-        for (const auto& [name, value] : found)
-          values.emplace_back(nb::cast<std::string>(name), nb::cast<double>(value));
-        return values;
+        return has_metrics ? metrics(p) : MetricValues{};
       };
-    const auto interrupted = std::make_shared<std::atomic<bool>>(false);
-    hooks.on_log = [call = Callback(std::move(on_log)), interrupted](const nlohmann::ordered_json& entry) {
-      call.tell(*interrupted, log_line(entry));
-    };
+    hooks.on_log = [this](const nlohmann::ordered_json& entry) { tell(kLog, log_line(entry)); };
     hooks.on_record = [this](const nlohmann::ordered_json& entry) { tracked_.record(entry); };
-    say_ = [call = Callback(std::move(message)), interrupted](LogLevel level, const std::string& text) {
-      call.tell(*interrupted, level >= LogLevel::kWarning, text);
-    };
     hooks.message = say_;
-    hooks.should_stop = [interrupted] { return interrupted->exchange(false) || stop_is_wanted(); };
+    hooks.should_stop = [this] { return interrupted_.exchange(false) || stop_is_wanted(); };
     return hooks;
   }
 
   mutable std::recursive_timed_mutex mutex_;
-  LogSink say_;  // what the trainer's hooks are made of comes first
+  std::atomic<bool> interrupted_ = false;  // what the trainer's hooks are made of comes first
+  std::array<nb::object, 3> callbacks_;    // by CallbackOf
+  const LogSink say_ = [this](LogLevel level, const std::string& text) {
+    tell(kMessage, level >= LogLevel::kWarning, text);
+  };
+  AutoModel model_;
   Trainer trainer_;
   TrackedRun tracked_;
 };
@@ -414,18 +427,20 @@ NB_MODULE(_lathe, m) {
                     const std::optional<Array<int32_t>>&, const std::optional<Array<float>>&, int>(),
            nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg());
 
-  nb::class_<Run>(m, "Run")
-      .def(nb::init<Model&, const Arguments&, const Dataset*, const Dataset*, nb::object, nb::object,
+  PyType_Slot collected[] = {{Py_tp_traverse, reinterpret_cast<void*>(&Run::traverse)},
+                             {Py_tp_clear, reinterpret_cast<void*>(&Run::clear)},
+                             {0, nullptr}};
+  nb::class_<Run>(m, "Run", nb::type_slots(collected))
+      .def(nb::init<const Model&, const Arguments&, const Dataset*, const Dataset*, nb::object, nb::object,
                     nb::object>(),
-           nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(), nb::arg(), nb::arg(),
-           nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg())
+           nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(), nb::arg(), nb::arg(), nb::arg().none(),
+           nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg())
       .def("train", &Run::train, Released())
       .def("evaluate", &Run::evaluate, Released())
       .def("predict", &predict)
       .def("save_model", &Run::save_model, Released())
       .def("save_state", &Run::save_state, Released())
       .def("state", &Run::state, Released())
-      .def("load_report", &Run::load_report, Released())
       .def("all_weights_are_there", &Run::all_weights_are_there)
       .def_prop_ro("device_name", &Run::device_name);
 }

@@ -22,32 +22,50 @@ class DataCollatorWithPadding:
 
 
 def labels_of(rows):
-    """The labels of all rows; None where they have none."""
+    """The labels of all rows; None where they have none.  ValueError where some have one."""
     for key in ("labels", "label"):
-        if len(rows) > 0 and key in rows[0]:
+        with_label = [key in row for row in rows]
+        if any(with_label):
+            if not all(with_label):
+                raise ValueError(f"row {with_label.index(False)}: has no {key!r}, wants one as other rows have")
             return [row[key] for row in rows]
     return None
 
 
+def whole_numbers(values, dtype, place):
+    """The values as `dtype`.  ValueError for what it does not hold as it is."""
+    found = np.asarray(values)
+    if found.size > 0 and found.dtype.kind not in "iub":
+        raise ValueError(f"{place}: found values of type {found.dtype}, wants whole numbers")
+    taken = found.astype(dtype)
+    if (taken != found).any():
+        limits = np.iinfo(dtype)
+        raise ValueError(f"{place}: found {found[taken != found].flat[0]}, wants numbers from {limits.min} to {limits.max}")
+    return taken
+
+
 def real_tokens(row, index):
-    """ids and type ids of row number `index`, without what attention_mask leaves out.  ValueError where they have not the
-    length of the ids."""
-    ids = np.asarray(row["input_ids"], dtype=np.int32)
+    """ids and type ids of row number `index`, without what attention_mask leaves out.  ValueError where it has no tokens, or
+    what stands beside the ids has not their length."""
+    if "input_ids" not in row:
+        raise ValueError(f"row {index}: found {sorted(row)}, wants input_ids: map the tokenizer over the texts first")
+    ids = whole_numbers(row["input_ids"], np.int32, f"row {index}: input_ids")
     if ids.ndim != 1:
         raise ValueError(f"row {index}: input_ids has the shape {list(ids.shape)}, wants one dimension")
 
-    def beside(key, dtype):
-        if row.get(key) is None:
-            return None
-        values = np.asarray(row[key], dtype=dtype)
-        if values.shape != ids.shape:
+    def beside(key):
+        values = None if row.get(key) is None else np.asarray(row[key])
+        if values is not None and values.shape != ids.shape:
             raise ValueError(f"row {index}: {key} has {values.size} values, wants {ids.size} as input_ids has")
         return values
 
-    types, mask = beside("token_type_ids", np.uint8), beside("attention_mask", bool)
-    if types is None:
-        types = np.zeros(ids.shape, np.uint8)
-    return (ids, types) if mask is None else (ids[mask], types[mask])
+    types, mask = beside("token_type_ids"), beside("attention_mask")
+    types = np.zeros(ids.shape, np.uint8) if types is None else whole_numbers(types, np.uint8, f"row {index}: token_type_ids")
+    if mask is not None:
+        ids, types = ids[mask.astype(bool)], types[mask.astype(bool)]
+    if len(ids) == 0:
+        raise ValueError(f"row {index}: has no tokens, wants at least one: is its text empty?")
+    return ids, types
 
 
 def classes_of(labels, count):
@@ -69,9 +87,8 @@ def classes_of(labels, count):
 def to_dataset(rows, model):
     """A data set for the native code.  ValueError for rows without tokens or labels that the model has not."""
     rows = list(rows)
-    if not rows or "input_ids" not in rows[0]:
-        raise ValueError(f"found {f'rows with {sorted(rows[0])}' if rows else 'no rows'}, wants rows with input_ids: "
-                         "map the tokenizer over the texts first")
+    if not rows:
+        raise ValueError("found no rows, wants at least one with input_ids")
     tokens = [real_tokens(row, index) for index, row in enumerate(rows)]
     begins = np.cumsum([0] + [len(ids) for ids, _ in tokens], dtype=np.int64)
     classes = targets = None
@@ -82,6 +99,8 @@ def to_dataset(rows, model):
             classes = classes_of(labels, len(model.labels))
         else:
             matrix = np.asarray(labels, dtype=np.float32)
+            if matrix.ndim > 2:
+                raise ValueError(f"found labels of the shape {list(matrix.shape[1:])}, wants one dimension per row")
             columns = 1 if matrix.ndim == 1 else matrix.shape[1]
             if columns != len(model.labels):
                 raise ValueError(f"found {columns} labels per row, wants {len(model.labels)}")

@@ -22,6 +22,18 @@ def strategy_of(name, value, table):
     return table[value]
 
 
+def refuse_what_is_no_text(name, values):
+    for index, value in enumerate(values):
+        if not isinstance(value, str):
+            raise ValueError(f"{name}: found {value!r} in row {index}, wants a text (the second one of a pair goes into "
+                             "text_pair)")
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{name}: row {index}: found half of a surrogate pair, {value[error.start]!r}, which is no "
+                             f"text, at {error.start}: str.encode(errors='replace').decode() replaces it") from None
+
+
 class Tokenizer:
     """BERT's WordPiece; ids equal those of transformers' fast tokenizer."""
 
@@ -39,6 +51,8 @@ class Tokenizer:
         alone truncates, as in transformers.  return_tensors: None for lists, "np" for arrays."""
         single = isinstance(text, str)
         first = [text] if single else list(text)
+        if not single and isinstance(text_pair, str):
+            raise ValueError("text_pair: found one text, wants a list of them as text is")
         second = [] if text_pair is None else [text_pair] if single else list(text_pair)
         if second and len(second) != len(first):
             raise ValueError(f"text_pair: found {len(second)} texts, wants {len(first)} as text has")
@@ -52,7 +66,12 @@ class Tokenizer:
         limit = max_length or self.model_max_length
         if limit >= NO_LIMIT:
             truncation, padding = "do_not_truncate", "do_not_pad" if padding == "max_length" else padding
-        ids, types, begins = self._native.encode(first, second, min(limit, NO_LIMIT), truncation)
+        try:
+            ids, types, begins = self._native.encode(first, second, min(limit, NO_LIMIT), truncation)
+        except TypeError:
+            refuse_what_is_no_text("text", first)
+            refuse_what_is_no_text("text_pair", second)
+            raise
         rows = [slice(a, b) for a, b in zip(begins[:-1], begins[1:])]
         width = 0
         if padding != "do_not_pad" and rows:
@@ -109,15 +128,15 @@ class AutoModelForSequenceClassification:
     @staticmethod
     def from_pretrained(name_or_path, *, num_labels=None, id2label=None, label2id=None, problem_type=None,
                         ignore_mismatched_sizes=False, revision="main", cache_dir=None):
-        """num_labels, id2label or label2id make a new head where the folder has none of that size; one label means
-        regression, as in transformers."""
+        """num_labels, id2label or label2id make a new head where the folder has none of that size.  Without problem_type it is
+        the one in config.json, else one label means regression, as in transformers."""
         if id2label:
             labels = [id2label[i] if i in id2label else id2label[str(i)] for i in range(len(id2label))]
         elif label2id:
             labels = sorted(label2id, key=lambda name: int(label2id[name]))
         else:
             labels = [f"LABEL_{i}" for i in range(num_labels or 0)]
-        problem = problem_type or ("regression" if len(labels) == 1 else "")
+        problem = problem_type or ""
         known = ("", "regression", "single_label_classification", "multi_label_classification")
         if problem not in known:
             raise ValueError(f"problem_type: found {problem!r}, wants one of {', '.join(known[1:])}")

@@ -1,5 +1,7 @@
 """Trainer and TrainingArguments."""
+import contextlib
 import json
+import os
 import sys
 import threading
 import types
@@ -44,7 +46,8 @@ def word_of(name, value):
 
 class TrainingArguments:
     """Every field of transformers' TrainingArguments and Lathe's own (`lathe arguments` shows them), by keyword.
-    ValueError for an unknown or wrong one; a warning for one that has no effect."""
+    ValueError for an unknown or wrong one; a warning for one that has no effect.  They are checked together, and do not
+    change afterwards."""
 
     def __init__(self, output_dir=None, **settings):
         if output_dir is not None:
@@ -52,10 +55,13 @@ class TrainingArguments:
         for name in settings:
             _lathe.Arguments.check_name(name)
         words = [word for name, value in settings.items() if value is not None for word in word_of(name, value)]
-        self._native = _lathe.Arguments(words)
-        for notice in self._native.notices:
+        native = _lathe.Arguments(words)
+        for notice in native.notices:
             warnings.warn(notice, stacklevel=2)
-        self.__dict__.update(json.loads(self._native.json()))
+        self.__dict__.update(json.loads(native.json()), _native=native)
+
+    def __setattr__(self, name, value):
+        raise AttributeError(f"TrainingArguments do not change: give {name}={value!r} when you make them")
 
     def to_dict(self):
         return {name: value for name, value in self.__dict__.items() if name != "_native"}
@@ -72,36 +78,51 @@ def say(is_warning, text):
 
 class Trainer:
     """Fine-tunes as transformers' Trainer does, natively; other Python threads run meanwhile.  Ctrl-C writes a checkpoint and
-    raises KeyboardInterrupt.  Every Trainer starts from the weights of the model's folder."""
+    raises KeyboardInterrupt.  Every Trainer starts from the weights of the model's folder.  What it is made with is taken
+    then, and does not change."""
+
+    model = property(lambda self: self._model)
+    args = property(lambda self: self._args)
+    train_dataset = property(lambda self: self._train_rows)
+    eval_dataset = property(lambda self: self._eval_rows)
+    compute_metrics = property(lambda self: self._metrics.function)
 
     def __init__(self, model, args=None, data_collator=None, train_dataset=None, eval_dataset=None,
                  processing_class=None, compute_metrics=None, tokenizer=None):
-        self.model = model
-        self.args = args or TrainingArguments()
-        self.eval_dataset = eval_dataset
+        self._model = model
+        self._args = args or TrainingArguments()
+        self._train_rows = train_dataset
+        self._eval_rows = eval_dataset
         self._metrics = Metrics(compute_metrics)
         if processing_class or tokenizer:
             model._native.use_tokenizer((processing_class or tokenizer)._native)
         self._train = None if train_dataset is None else to_dataset(train_dataset, model)
         self._eval = None if eval_dataset is None else to_dataset(eval_dataset, model)
-        self._run = _lathe.Run(model._native, self.args._native, self._train, self._eval,
-                               self._metrics if compute_metrics else None,
-                               show, say)
+        self._made_in = os.getpid()
+        self._native = _lathe.Run(model._native, self.args._native, self._train, self._eval,
+                                  self._metrics if compute_metrics else None, show, say)
+
+    @property
+    def _run(self):
+        if os.getpid() != self._made_in:
+            raise RuntimeError("a Trainer or pipeline works in the process that made it: fork copies none of its threads; make "
+                               "it in the child")
+        return self._native
 
     def train(self, resume_from_checkpoint=None):
         """resume_from_checkpoint: a checkpoint's folder, or True for the newest in output_dir."""
         resume = "true" if resume_from_checkpoint is True else str(resume_from_checkpoint or "")
-        self._metrics.labels = None if self.eval_dataset is None else labels_of(self.eval_dataset)
-        out = json.loads(self._run.train(resume))
+        with self._metrics.of_rows(self.eval_dataset):
+            out = json.loads(self._run.train(resume))
         return TrainOutput(out["global_step"], out["training_loss"], out["metrics"])
 
     def evaluate(self, eval_dataset=None, metric_key_prefix="eval"):
         rows = self.eval_dataset if eval_dataset is None else eval_dataset
         if rows is None:
             raise ValueError("evaluate: there is no eval_dataset; give one here or to Trainer")
-        self._metrics.labels = labels_of(rows)
         native = self._eval if eval_dataset is None else to_dataset(rows, self.model)
-        return json.loads(self._run.evaluate(native, metric_key_prefix))
+        with self._metrics.of_rows(rows):
+            return json.loads(self._run.evaluate(native, metric_key_prefix))
 
     def predict(self, test_dataset, metric_key_prefix="test"):
         """Logits of all rows; with labels also their loss and metrics."""
@@ -110,7 +131,8 @@ class Trainer:
         metrics = {} if loss is None else {f"{metric_key_prefix}_loss": loss}
         if labels is not None:
             found = self._metrics.of(logits, labels) if self._metrics.function else {}
-            metrics.update({f"{metric_key_prefix}_{name}": value for name, value in found.items()})
+            prefix = f"{metric_key_prefix}_"
+            metrics.update({name if name.startswith(prefix) else prefix + name: value for name, value in found.items()})
         return PredictionOutput(logits, None if labels is None else np.asarray(labels), metrics)
 
     def save_model(self, output_dir=None):
@@ -136,6 +158,15 @@ class Metrics(threading.local):
     def __init__(self, function):
         self.function = function
         self.labels = None
+
+    @contextlib.contextmanager
+    def of_rows(self, rows):
+        """Meanwhile the data set at hand is this one; then the one before it, as compute_metrics may evaluate another."""
+        before, self.labels = self.labels, None if rows is None else labels_of(rows)
+        try:
+            yield
+        finally:
+            self.labels = before
 
     def __call__(self, logits):
         return self.of(logits, self.labels)

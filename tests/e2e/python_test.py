@@ -3,6 +3,7 @@
 a fresh environment. Skipped where the package was not built."""
 import concurrent.futures
 import csv
+import gc
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ import time
 import unittest
 import unittest.mock
 import warnings
+import weakref
 
 import command_line as cl
 
@@ -201,9 +203,11 @@ class Package(unittest.TestCase):
             TrainingArguments(eval_strategy="sometimes")
         with self.assertRaisesRegex(FileNotFoundError, "no-such-model"):
             AutoTokenizer.from_pretrained("./no-such-model")
+        with self.assertRaisesRegex(ValueError, 'id2label: .*"a".*0 and 2'):
+            AutoModelForSequenceClassification.from_pretrained(cl.MODEL, id2label={0: "a", 1: "b", 2: "a"})
         with self.assertRaisesRegex(ValueError, "from 0 to 2.*num_labels"):
             Trainer(self.model(), self.arguments(), train_dataset=[{**self.train[0], "label": 7}])
-        with self.assertRaisesRegex(ValueError, "wants rows with input_ids"):
+        with self.assertRaisesRegex(ValueError, "row 0: found .*'text'.*, wants input_ids"):
             Trainer(self.model(), self.arguments(), train_dataset=[{"text": "x", "label": 0}])
 
         for key in ("token_type_ids", "attention_mask"):  # native code would read past its end
@@ -230,6 +234,94 @@ class Package(unittest.TestCase):
             warnings.simplefilter("always")
             TrainingArguments(no_cuda=True)
         self.assertIn("use_cpu", str(caught[0].message))
+
+    def test_rows_that_are_none_are_named(self):
+        row = self.dev[0]
+        trainer = Trainer(self.model(), self.arguments(), eval_dataset=self.dev)
+        for broken, message in (
+                ({**row, "input_ids": [i + 2**32 for i in row["input_ids"]]}, "row 1: input_ids: found 4294967"),
+                ({**row, "input_ids": [i + .5 for i in row["input_ids"]]}, "row 1: input_ids: found values of type float64"),
+                ({**row, "token_type_ids": [256] * len(row["input_ids"])}, "row 1: token_type_ids: found 256, wants numbers "
+                                                                          "from 0 to 255"),
+                ({**row, "attention_mask": [0] * len(row["input_ids"])}, "row 1: has no tokens"),
+                ({**row, "input_ids": [], "token_type_ids": [], "attention_mask": []}, "row 1: has no tokens"),
+                ({"label": 1}, "row 1: found ['label'], wants input_ids"),
+                ({key: row[key] for key in row if key != "label"}, "row 1: has no 'label'")):
+            with self.assertRaises(ValueError) as raised:
+                trainer.evaluate([row, broken])
+            self.assertIn(message, str(raised.exception))
+
+    def test_texts_that_are_none_are_named(self):
+        for call, message in ((lambda: self.tokenizer(["a", "b \ud83d"]), "text: row 1: found half of a surrogate pair"),
+                              (lambda: self.tokenizer([b"a"]), "text: found b'a' in row 0, wants a text"),
+                              (lambda: self.tokenizer([("a", "b")]), "the second one of a pair goes into text_pair"),
+                              (lambda: self.tokenizer("a", ["b"]), "text_pair: found ['b'] in row 0"),
+                              (lambda: self.tokenizer(["a", "b", "c"], "xyz"), "text_pair: found one text")):
+            with self.assertRaises(ValueError) as raised:
+                call()
+            self.assertIn(message, str(raised.exception))
+
+    def test_what_was_taken_does_not_change(self):
+        args = self.arguments()
+        with self.assertRaises(AttributeError) as raised:
+            args.learning_rate = 1
+        self.assertIn("give learning_rate=1 when you make them", str(raised.exception))
+        trainer = Trainer(self.model(), args, train_dataset=self.train, eval_dataset=self.dev, compute_metrics=accuracy)
+        for name, value in (("args", args), ("train_dataset", self.train), ("eval_dataset", self.dev),
+                            ("compute_metrics", accuracy), ("model", trainer.model)):
+            self.assertIs(getattr(trainer, name), value)
+            with self.assertRaises(AttributeError):
+                setattr(trainer, name, value)
+
+    def test_the_head_of_a_saved_model_stays_what_it_is(self):
+        def saved(labels, problem):
+            model = AutoModelForSequenceClassification.from_pretrained(cl.MODEL, id2label=dict(enumerate(labels)),
+                                                                       problem_type=problem, ignore_mismatched_sizes=True)
+            Trainer(model, self.arguments()).save_model(self.root / problem)
+            return AutoModelForSequenceClassification.from_pretrained(
+                self.root / problem, id2label=dict(enumerate(labels)))
+
+        several = saved(LABELS, "multi_label_classification")
+        self.assertEqual((several.problem, several.labels), ("multi_label_classification", LABELS))
+        quality = saved(["quality"], "regression")
+        self.assertEqual((quality.problem, quality.labels), ("regression", ["quality"]))
+        with self.assertRaisesRegex(NotImplementedError, "regression: found 3 labels, wants one value"):
+            saved(LABELS, "regression")
+
+    def test_a_child_that_uses_its_parents_trainer_is_told(self):
+        trainer = Trainer(self.model(), self.arguments(), eval_dataset=self.dev)
+        trainer.evaluate()
+        child = os.fork()
+        if child == 0:
+            try:
+                trainer.evaluate()
+            except RuntimeError as error:
+                os._exit(7 if "make it in the child" in str(error) else 1)
+            os._exit(1)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+
+    def test_ctrl_c_ends_an_evaluation(self):
+        trainer = Trainer(self.model(), self.arguments(per_device_eval_batch_size=1), train_dataset=self.train,
+                          eval_dataset=self.dev * 20000)
+        ctrl_c = threading.Timer(1, signal.raise_signal, [signal.SIGINT])
+        ctrl_c.start()
+        with self.assertRaisesRegex(KeyboardInterrupt, "stopped after [0-9]+ of 240000 batches of an evaluation"):
+            trainer.evaluate()
+        self.assertGreater(trainer.train().global_step, 1)  # it does not hear of that any more
+
+    def test_metrics_may_evaluate_other_rows_meanwhile(self):
+        seen = []
+
+        def metrics(eval_pred):
+            seen.append((len(eval_pred.predictions), len(eval_pred.label_ids)))
+            if len(eval_pred.predictions) == len(self.dev):
+                trainer.evaluate(self.dev[:5])
+            return accuracy(eval_pred)
+
+        trainer = Trainer(self.model(), self.arguments(eval_strategy="epoch", num_train_epochs=2), train_dataset=self.train,
+                          eval_dataset=self.dev, compute_metrics=metrics)
+        trainer.train()
+        self.assertEqual(seen, [(12, 12), (5, 5)] * 2)
 
     def test_other_threads_run_while_it_trains(self):
         trainer = Trainer(self.model(), self.arguments(num_train_epochs=60), train_dataset=self.train)
@@ -266,7 +358,32 @@ class Package(unittest.TestCase):
         others[0].join()
         self.assertEqual(sizes, [(12, 12)] * 3 + [(5, 5)])
         self.assertEqual(steps, [6, 12, 18, 18])
-        del trainer  # `metrics` holds it by way of native code, where Python finds no circle
+
+    def test_trainers_of_one_model_share_nothing(self):
+        model = self.model()
+        settings = [{"seed": seed, "freeze_base_model": seed == 2, "output_dir": self.root / str(seed)} for seed in (1, 2, 3)]
+
+        def losses(model, more):
+            trainer = Trainer(model, self.arguments(**more), train_dataset=self.train)
+            trainer.train()
+            return [line["loss"] for line in trainer.state.log_history if "loss" in line]
+
+        with concurrent.futures.ThreadPoolExecutor(3) as threads:
+            found = list(threads.map(losses, [model] * 3, settings))
+        self.assertEqual(found, [losses(self.model(), more) for more in settings])
+
+    def test_a_trainer_that_its_metrics_refer_to_is_collected(self):
+        def evaluated():
+            def metrics(_):
+                return {"step": trainer.state.global_step}
+
+            trainer = Trainer(self.model(), self.arguments(), eval_dataset=self.dev, compute_metrics=metrics)
+            self.assertEqual(trainer.evaluate()["eval_step"], 0)
+            return weakref.ref(trainer)
+
+        trainer = evaluated()
+        gc.collect()
+        self.assertIsNone(trainer())
 
     def test_ctrl_c_ends_the_wait_for_another_thread(self):
         begun, go_on = threading.Event(), threading.Event()
