@@ -72,6 +72,7 @@ Status write_run_state(FileSystem& fs, const std::string& folder, const Checkpoi
                                 {"updates_per_epoch", run.updates_per_epoch},
                                 {"data_seed", run.data_seed},
                                 {"seed", run.seed},
+                                {"training_data", run.training_data},
                                 {"skipped_updates", run.skipped_updates},
                                 {"loss_scale", run.loss_scaler.scale},
                                 {"loss_scale_growth_tracker", run.loss_scaler.growth_tracker},
@@ -190,6 +191,7 @@ void read_own_state(FileSystem& fs, const std::string& folder, const Safetensors
   run.updates_per_epoch = required<int64_t>(json, "updates_per_epoch", path);
   run.data_seed = static_cast<uint64_t>(required<int64_t>(json, "data_seed", path));
   run.seed = static_cast<uint64_t>(required<int64_t>(json, "seed", path));
+  run.training_data = value_or<std::string>(json, "training_data", "", path);
   run.skipped_updates = value_or<int64_t>(json, "skipped_updates", 0, path);
   const LossScaler::State fresh;
   run.loss_scaler = {value_or<double>(json, "loss_scale", fresh.scale, path),

@@ -19,6 +19,7 @@ struct RunState {
   int64_t updates_per_epoch = 0;  ///< 0: not known (a checkpoint of Python's Trainer); with another batch
                                   ///< size the position in the data would be another
   uint64_t data_seed = 0, seed = 0;
+  std::string training_data = {};  ///< their `summary`; empty: not known
   int64_t skipped_updates = 0;  ///< left out because a gradient overflowed: schedule and AdamW did not go on
   LossScaler::State loss_scaler = {};
   nlohmann::json metric_schedule = {};  ///< MetricSchedule::state, null without one

@@ -212,6 +212,7 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   run_.updates_per_epoch = plan.updates_per_epoch;
   run_.data_seed = sampler_options(1).seed;
   run_.seed = static_cast<uint64_t>(args_.seed);
+  run_.training_data = summary({train_, 1});
   make_schedule(plan);
   early_stopping_.reset();
   if (args_.early_stopping_patience)

@@ -30,6 +30,9 @@ void Trainer::warn_of_differences(const Plan& plan, const std::string& checkpoin
   found.compare("data seed", run_.data_seed, sampler_options(1).seed,
                 "another order of the data; --data_seed or --seed sets it");
   found.compare("seed", run_.seed, static_cast<uint64_t>(args_.seed), "other dropout masks; --seed sets it");
+  if (!run_.training_data.empty())  // old checkpoints do not say
+    found.compare("training data of", run_.training_data, summary({train_, 1}),
+                  "it goes on with other samples");
   if (!found.text().empty())
     say(LogLevel::kWarning, fmt::format("{}: {}: the run goes on, but not as the one that was stopped",
                                         checkpoint, found.text()));

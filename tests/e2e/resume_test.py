@@ -156,6 +156,16 @@ class Resume(unittest.TestCase):
             for word in words:
                 self.assertIn(word, result.stderr)
 
+    def test_resuming_with_other_data_says_so(self):
+        rows = (self.root / "train.csv").read_text().splitlines()
+        other = self.root / "other.csv"
+        other.write_text("\n".join([*rows[:-2], rows[-1], rows[-2]]) + "\n")
+        result = cl.run(self.command(self.root / "other", "--overwrite_output_dir", "--train_file", str(other), "--save_strategy",
+                                     "no", "--resume_from_checkpoint", str(self.reference / "checkpoint-60")))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stderr, "training data of 192 samples with the checksum [0-9a-f]{16} there and 192 samples with "
+                                        "the checksum [0-9a-f]{16} here .it goes on with other samples")
+
     def test_what_a_kill_leaves_is_never_taken_for_a_model_or_a_checkpoint(self):
         folder = self.root / "leftovers"
         self.assertEqual(cl.run(self.command(folder)).returncode, 0)
