@@ -16,7 +16,7 @@ void check_count(const std::vector<T>& values, int64_t wanted, const char* name,
 
 void check_dataset(const TokenizedDataset& data, Problem problem, int64_t labels, const char* what) {
   for (int64_t i = 0; i < data.size(); ++i)
-    if (data.length(i) < 1)
+    if (data.begins[i] >= data.begins[i + 1])
       fail(ErrorCode::kInvalidData, "{}: sample {} has no tokens, wants at least one: is its text empty?",
            what, i);
   check_count(data.labels, data.size(), "labels", what);
