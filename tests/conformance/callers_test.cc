@@ -6,25 +6,13 @@
 #include "lathe/backends/register.h"
 #include "lathe/io/test_folder.h"
 #include "lathe/train/trainer.h"
+#include "tests/conformance/made_batch.h"
 #include "tests/device_under_test.h"
 
 namespace lathe {
 namespace {
 
 class Callers : public testing::TestWithParam<const char*> {};
-
-TokenizedDataset data() {
-  TokenizedDataset d;
-  for (int i = 0; i < 24; ++i) {
-    for (int t = 0; t < 5 + i % 7; ++t) {
-      d.input_ids.push_back((3 * i + 5 * t) % 40);
-      d.type_ids.push_back(0);
-    }
-    d.begins.push_back(static_cast<int64_t>(d.input_ids.size()));
-    d.labels.push_back(i % 2);
-  }
-  return d;
-}
 
 /// The losses of three updates of a model with this hidden size, and of an evaluation behind them.
 std::vector<double> losses(Backend& device, int hidden) {
@@ -37,7 +25,7 @@ std::vector<double> losses(Backend& device, int hidden) {
   args.output_dir = folder.path();
   args.learning_rate = 1e-2;
   args.max_steps = 3, args.logging_steps = 1, args.save_strategy = "no";
-  const TokenizedDataset rows = data();
+  const TokenizedDataset rows = made_samples(24);
   Trainer trainer(device, model, args, &rows, &rows);
   trainer.train();
   std::vector<double> all;

@@ -29,4 +29,18 @@ inline PackedBatch made_batch(const std::vector<int>& lengths, int tokens, int c
   return b;
 }
 
+/// Samples of 5 to 11 tokens with made-up content, in two classes; ids below 40.
+inline TokenizedDataset made_samples(int count) {
+  TokenizedDataset d;
+  for (int i = 0; i < count; ++i) {
+    for (int t = 0; t < 5 + i % 7; ++t) {
+      d.input_ids.push_back((3 * i + 5 * t) % 40);
+      d.type_ids.push_back(0);
+    }
+    d.begins.push_back(static_cast<int64_t>(d.input_ids.size()));
+    d.labels.push_back(i % 2);
+  }
+  return d;
+}
+
 }  // namespace lathe

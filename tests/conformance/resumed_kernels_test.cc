@@ -8,6 +8,7 @@
 #include "lathe/program/forwarding_backend.h"
 #include "lathe/program/kernel_choices.h"
 #include "lathe/train/trainer.h"
+#include "tests/conformance/made_batch.h"
 
 namespace lathe {
 namespace {
@@ -36,19 +37,6 @@ class OnTrial : public ForwardingBackend {
   KernelChoices choices_;
 };
 
-TokenizedDataset data() {
-  TokenizedDataset d;
-  for (int i = 0; i < 40; ++i) {
-    for (int t = 0; t < 5 + i % 7; ++t) {
-      d.input_ids.push_back((3 * i + 5 * t) % 40);
-      d.type_ids.push_back(0);
-    }
-    d.begins.push_back(static_cast<int64_t>(d.input_ids.size()));
-    d.labels.push_back(i % 2);
-  }
-  return d;
-}
-
 /// The losses of six updates, whose weights are saved after three.
 std::vector<double> losses(bool good, const std::string& folder, const std::string& resume_from = "") {
   ModelConfig config;
@@ -61,7 +49,7 @@ std::vector<double> losses(bool good, const std::string& folder, const std::stri
   args.learning_rate = 1e-2;
   args.max_steps = 6, args.save_steps = 3, args.save_strategy = "steps";
   args.logging_steps = 1;
-  const TokenizedDataset train = data();
+  const TokenizedDataset train = made_samples(40);
   OnTrial device(good);
   Trainer trainer(device, model, args, &train, nullptr);
   trainer.train(resume_from);
