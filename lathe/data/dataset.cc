@@ -87,7 +87,7 @@ std::vector<std::string> sorted_labels(const Table& table, const Column& column)
     const std::string& value = column.values[row];
     if (column.type != ColumnType::kList) {
       if (value.empty()) fail_missing(table, column, row);
-      distinct.insert(is_number_text(column.type) ? table_detail::number_name(value) : value);
+      distinct.insert(class_name({}, column, row));
     } else {
       for (const std::string& element : list_elements(value)) distinct.insert(element);
     }
@@ -214,12 +214,14 @@ TextDataset dataset_from_glue_table(const GlueTask& task, const Table& table) {
   fill_absent_labels(out);
   if (column == nullptr) return out;
   for (size_t row = 0; row < table.rows(); ++row) {
-    const std::string name = class_name(out.label_set, *column, row);
-    const bool present = task.is_regression() || name != "-1";
-    if (task.is_regression())
+    bool present = true;
+    if (task.is_regression()) {
       out.targets[row] = parse_target(table, *column, row);
-    else if (present)
-      out.labels[row] = glue_label(task, table, *column, row, name);
+    } else {
+      const std::string name = class_name(out.label_set, *column, row);
+      present = name != "-1";
+      if (present) out.labels[row] = glue_label(task, table, *column, row, name);
+    }
     note_label(table, row, present, out);
   }
   return out;

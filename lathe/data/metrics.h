@@ -23,7 +23,7 @@ double binary_f1(std::span<const int32_t> predictions, std::span<const int32_t> 
 double matthews_correlation(std::span<const int32_t> predictions, std::span<const int32_t> labels);
 /// NaN where either side is constant.
 double pearson(std::span<const float> predictions, std::span<const float> labels);
-/// Ties get the mean of their ranks.
+/// Ties get the mean of their ranks; NaN where a value is NaN.
 double spearman(std::span<const float> predictions, std::span<const float> labels);
 double mean_squared_error(std::span<const float> predictions, std::span<const float> labels);
 

@@ -121,7 +121,7 @@ class KeysOnce {
       open_.emplace_back();
     } else if (event == Event::object_end || event == Event::array_end) {
       open_.pop_back();
-    } else if (event == Event::key && !open_.back().insert(parsed.get<std::string>()).second) {
+    } else if (event == Event::key && !open_.back().insert(parsed.get_ref<const std::string&>()).second) {
       const size_t depth = open_.size() - 1;
       fail(ErrorCode::kInvalidData,
            "{}:{}: found the key '{}' twice in one object, wants each once: rename one or leave it out",
