@@ -21,14 +21,19 @@ class DataCollatorWithPadding:
         self.tokenizer = tokenizer
 
 
+MISSING = object()
+LABEL_KEYS = ("labels", "label")
+
+
 def labels_of(rows):
     """The labels of all rows; None where they have none.  ValueError where some have one."""
-    for key in ("labels", "label"):
-        with_label = [key in row for row in rows]
+    by_row = [[row.get(key, MISSING) for key in LABEL_KEYS] for row in rows]  # once: a data set may decode each row it gives
+    for key, labels in zip(LABEL_KEYS, zip(*by_row)):
+        with_label = [label is not MISSING for label in labels]
         if any(with_label):
             if not all(with_label):
                 raise ValueError(f"row {with_label.index(False)}: has no {key!r}, wants one as other rows have")
-            return [row[key] for row in rows]
+            return list(labels)
     return None
 
 
