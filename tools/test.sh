@@ -31,6 +31,8 @@ fi
 
 step "layers and format"
 tools/check_layers.py
+tracked=$(git ls-files --cached --ignored --exclude-standard)  # what is built is not to be committed
+if [ -n "$tracked" ]; then echo "committed, though .gitignore names it: $tracked"; exit 1; fi
 tools/format.sh --check
 
 cuda=""   # where nvcc is: the cuda device too, for one architecture (tests that need a GPU are skipped without one)

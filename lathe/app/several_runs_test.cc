@@ -117,6 +117,7 @@ TEST_F(SeveralRuns, AFaultWhileCheckpointsAreSetAsideLosesNone) {
       const bool there = std::filesystem::exists(out / name);
       EXPECT_NE(there, std::filesystem::exists(out / ("old-" + name))) << faults << " " << name;
       EXPECT_FALSE(there && error.empty()) << name;
+      EXPECT_NE(there, said_.find("old-" + name) != std::string::npos) << said_;
     }
     if (!error.empty()) {
       EXPECT_NE(error.find(out), std::string::npos) << error;

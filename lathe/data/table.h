@@ -70,7 +70,7 @@ Table parse_table(std::string_view bytes, TableFormat format, const TableOptions
 /// The format that a file name stands for, ".gz" ignored; nothing if the extension is unknown.
 std::optional<TableFormat> table_format_of(std::string_view path);
 
-/// Elements of a kList value: strings without quotes, numbers in their text form.
+/// Elements of a kList value: strings without quotes, numbers in their text form.  Errors: kInvalidData.
 std::vector<std::string> list_elements(const std::string& value);
 
 }  // namespace lathe

@@ -210,8 +210,12 @@ void parse_json(std::string_view bytes, Table& table) {
 }  // namespace table_detail
 
 std::vector<std::string> list_elements(const std::string& value) {
+  const auto list = table_detail::Json::parse(value, nullptr, /*allow_exceptions=*/false);
+  if (!table_detail::is_flat_list(list))
+    fail(ErrorCode::kInvalidData, "found {}, wants a list of strings and numbers, as a kList column has",
+         value.substr(0, 40));
   std::vector<std::string> out;
-  for (const auto& element : table_detail::Json::parse(value))
+  for (const auto& element : list)
     out.push_back(element.is_string() ? element.get<std::string>() : table_detail::number_text(element));
   return out;
 }

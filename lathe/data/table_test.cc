@@ -101,6 +101,8 @@ TEST(Table, JsonKeepsTheOrderOfItsKeys) {
   EXPECT_EQ(t.at("f").values, (Values{"0.5", ""}));
   EXPECT_EQ(t.at("tags").type, ColumnType::kList);
   EXPECT_EQ(list_elements(t.at("tags").values[0]), (Values{"a", "b"}));
+  for (const char* none : {"", "a", "1", R"({"a": 1})", "[[1]]", "[1"})
+    EXPECT_THROW(list_elements(none), Error);
   EXPECT_EQ(t.at("flag").values, (Values{"True", ""}));
   EXPECT_EQ(t.at("meta").type, ColumnType::kOther);
   EXPECT_EQ(t.at("late").type, ColumnType::kNull);

@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
@@ -79,6 +78,14 @@ std::vector<uint64_t> sizes(const json& entry, const char* key, const std::strin
   return out;
 }
 
+/// Nothing where they are more than 2^64, or a dimension is beyond an int64_t or negative.
+std::optional<uint64_t> bits_of(const Shape& shape, int bits_of_one) {
+  uint64_t bits = static_cast<uint64_t>(bits_of_one);
+  for (const int64_t d : shape)
+    if (d < 0 || __builtin_mul_overflow(bits, static_cast<uint64_t>(d), &bits)) return {};
+  return bits;
+}
+
 Declared declared(const std::string& name, const json& entry, const std::string& where) {
   Declared out{.name = name};
   out.type_name = required<std::string>(entry, "dtype", where);
@@ -88,14 +95,9 @@ Declared declared(const std::string& name, const json& entry, const std::string&
          "{}: unknown dtype \"{}\"; wants one of the safetensors dtypes (F32, BF16, …); the file is damaged "
          "or newer than this Lathe",
          where, out.type_name.substr(0, 40));
-  uint64_t bits = static_cast<uint64_t>(out.type->bits);
-  bool overflow = false;
-  for (const uint64_t d : sizes(entry, "shape", where)) {
-    overflow |= d > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-    out.shape.push_back(static_cast<int64_t>(d));
-    overflow |= __builtin_mul_overflow(bits, d, &bits);
-  }
-  if (overflow)
+  for (const uint64_t d : sizes(entry, "shape", where)) out.shape.push_back(static_cast<int64_t>(d));
+  const std::optional<uint64_t> bits = bits_of(out.shape, out.type->bits);
+  if (!bits)
     fail(ErrorCode::kInvalidData, "{}: the shape {} is larger than any memory; {}", where,
          entry["shape"].dump().substr(0, 80), kDamaged);
   const std::vector<uint64_t> offsets = sizes(entry, "data_offsets", where);
@@ -104,9 +106,9 @@ Declared declared(const std::string& name, const json& entry, const std::string&
          where, entry["data_offsets"].dump().substr(0, 80), kDamaged);
   out.begin = offsets[0];
   out.end = offsets[1];
-  if (bits % 8 != 0 || out.end - out.begin != bits / 8)
+  if (*bits % 8 != 0 || out.end - out.begin != *bits / 8)
     fail(ErrorCode::kInvalidData, "{}: found {} bytes at [{}, {}), wants {} for {} {}; {}", where,
-         out.end - out.begin, out.begin, out.end, bits / 8, out.type_name, to_string(out.shape), kDamaged);
+         out.end - out.begin, out.begin, out.end, *bits / 8, out.type_name, to_string(out.shape), kDamaged);
   return out;
 }
 
@@ -240,6 +242,9 @@ Status check_tensor(const std::string& name, const TensorView& tensor, const std
   if (name == kMetadataKey)
     return Status(ErrorCode::kInvalidData, fmt::format("{}: a tensor may not be named {}", path, name));
   const Type type{tensor.dtype, tensor.shape};
+  if (!bits_of(tensor.shape, 8))
+    return Status(ErrorCode::kShape, fmt::format("{}: tensor \"{}\": the shape {} is larger than any memory",
+                                                 path, name, to_string(tensor.shape)));
   if (tensor.bytes.size() == bytes_of(type)) return {};
   return Status(ErrorCode::kShape, fmt::format("{}: tensor \"{}\": found {} bytes, wants {} for {}", path,
                                                name, tensor.bytes.size(), bytes_of(type), to_string(type)));

@@ -92,6 +92,12 @@ TEST(Safetensors, TheWriterRefusesWhatItsReaderWould) {
   FileSystem& fs = real_file_system();
   const std::vector<std::byte> bytes(4);
   EXPECT_EQ(write_safetensors(fs, folder / "f", {{"x", {DType::f32, {2}, bytes}}}).code(), ErrorCode::kShape);
+  for (const Shape& shape : {Shape{int64_t{1} << 62, 4}, Shape{-1, -1}, Shape{-1, 0}})  // of 0, 4, 0 bytes
+    EXPECT_EQ(write_safetensors(fs, folder / "f",
+                                {{"x", {DType::f32, shape, std::span(bytes).first(shape[1] == -1 ? 4 : 0)}}})
+                  .code(),
+              ErrorCode::kShape)
+        << to_string(shape);
   EXPECT_EQ(write_safetensors(fs, folder / "f", {{"\xff", {DType::f32, {1}, bytes}}}).code(),
             ErrorCode::kInvalidData);
   EXPECT_EQ(write_safetensors(fs, folder / "f", {{"__metadata__", {DType::f32, {1}, bytes}}}).code(),

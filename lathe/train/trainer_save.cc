@@ -48,21 +48,24 @@ void Trainer::write_checkpoint_to(const std::string& folder, const StateValues& 
 void Trainer::set_aside_other_runs(const std::string& resume_from) {
   if (!is_main(group()) || !args_.output_dir) return;
   std::string before, after;
+  Status status;
   for (const std::string& folder : checkpoints(fs_, *args_.output_dir)) {
     const std::string name = file_name(folder);
     std::error_code error;  // set where one of them is not there
     if (checkpoint_step(name) <= first_step_ || std::filesystem::equivalent(folder, resume_from, error))
       continue;
     const std::string aside = join_path(*args_.output_dir, kSetAside + name);
-    fs_.remove_all(aside).check();
-    fs_.rename(folder, aside).check();
+    status = fs_.remove_all(aside);
+    if (status.ok()) status = fs_.rename(folder, aside);
+    if (!status.ok()) break;
     before += (before.empty() ? "" : ", ") + name;
     after += (after.empty() ? "" : ", ") + file_name(aside);
   }
-  if (before.empty()) return;
-  say(LogLevel::kWarning, fmt::format("{}: {}: not of this run, which begins after step {}: renamed to {}, "
-                                      "which may be deleted",
-                                      *args_.output_dir, before, first_step_, after));
+  if (!before.empty())
+    say(LogLevel::kWarning, fmt::format("{}: {}: not of this run, which begins after step {}: renamed to {}, "
+                                        "which may be deleted",
+                                        *args_.output_dir, before, first_step_, after));
+  status.check();
 }
 
 /// Deletes the oldest beyond save_total_limit; the best one stays.  Source: transformers'
