@@ -28,15 +28,15 @@ Product describe(const Node& node, const Program& program) {
   return p;
 }
 
-/// The workspace: the product's, both operands and their scales, the bias where no rounded copy of a state
-/// holds it.
+/// The workspace: the product's, both operands and their scales, the bias where it is not read in a
+/// state's copy.
 struct Layout {
   size_t a = 0, b = 0, a_scales = 0, b_scales = 0, bias = 0, bytes = 0;
 };
 
 Layout layout(const Node& node, const Program& program, const Product& p) {
   const auto m = static_cast<size_t>(p.m), n = static_cast<size_t>(p.n), k = static_cast<size_t>(p.k);
-  const bool rounds_bias = has_bias(node) && !state_of(program, node.in[2]);
+  const bool rounds_bias = has_bias(node) && rounded_inputs(node, program).bias < 0;
   Layout at;
   at.a = aligned(Products::workspace_bytes(p));
   at.b = at.a + aligned(m * k);

@@ -53,7 +53,8 @@ Product weight_gradient(const Node& node, const Program& program) {
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// The workspace: the product's, then weight and bias rounded, where no rounded copy of a state holds them.
+/// The workspace: the product's, then weight and bias, where they are not read as a state or its copy has
+/// them.
 struct Workspace {
   size_t product = 0, weight = 0, bias = 0;
   size_t total() const { return product + weight + bias; }
@@ -62,13 +63,16 @@ struct Workspace {
 Workspace workspace(const Node& node, const Program& program, const Product& p) {
   Workspace w;
   w.product = aligned(std::max(Products::workspace_bytes(p), plain_product_workspace_bytes(p)));
-  if (p.a_transposed || p.type == DType::f32) return w;  // no weight, or one that is read as it is
-  const auto rounded = [&](size_t input) -> size_t {
-    if (node.in.size() <= input || node.in[input] < 0 || state_of(program, node.in[input])) return 0;
-    return aligned(static_cast<size_t>(elements(program.type(node.in[input]))) * size_of(p.type));
+  if (p.a_transposed) return w;
+  const bool exact = p.type == DType::f32;
+  const RoundedInputs copies = rounded_inputs(node, program);
+  const auto own = [&](int input) {
+    return aligned(static_cast<size_t>(elements(program.type(input))) * size_of(p.type));
   };
-  w.weight = rounded(1);
-  w.bias = is_forward(node) ? rounded(2) : 0;
+  if (!exact && copies.weight < 0) w.weight = own(node.in[1]);
+  const int bias = is_forward(node) ? node.in[2] : -1;
+  const bool as_it_is = exact ? on_vectors(program, bias, p.type) : copies.bias >= 0;
+  if (bias >= 0 && !as_it_is) w.bias = own(bias);
   return w;
 }
 
@@ -90,22 +94,21 @@ bool is_settled(const Node& node, const Program& program) {
   return place.has_value();
 }
 
-/// The product with its addresses.  Weights that no state holds are rounded into the workspace.
+/// The product with its addresses.  What it does not read as it is is written into the workspace.
 template <Product (*kDescribe)(const Node&, const Program&)>
-Product addressed(const Call& c, bool round) {
+Product addressed(const Call& c, bool write) {
   Product p = kDescribe(c.node, c.program);
   const Workspace w = workspace(c.node, c.program, p);
   p.a = c.in[0], p.b = c.in[1], p.c = c.out[0];
-  const auto as_activations = [&](int input, const void* copy, std::byte* place) -> const void* {
+  const auto as_read = [&](int input, const void* copy, size_t own_bytes, std::byte* own) -> const void* {
     const void* given = c.in[static_cast<size_t>(input)];
-    if (given == nullptr || p.type == DType::f32) return given;
-    if (copy != nullptr) return copy;
-    if (round) cast(c.stream, DType::f32, p.type, elements(c.in_type(input)), given, place);
-    return place;
+    if (own_bytes == 0) return copy != nullptr ? copy : given;
+    if (write) cast(c.stream, DType::f32, p.type, elements(c.in_type(input)), given, own);
+    return own;
   };
-  if (!p.a_transposed) p.b = as_activations(1, c.weight, c.workspace + w.product);
+  if (!p.a_transposed) p.b = as_read(1, c.weight, w.weight, c.workspace + w.product);
+  if (is_forward(c.node)) p.bias = as_read(2, c.bias, w.bias, c.workspace + w.product + w.weight);
   p.b_is_settled = c.weight != nullptr && is_settled(c.node, c.program);
-  if (is_forward(c.node)) p.bias = as_activations(2, c.bias, c.workspace + w.product + w.weight);
   if (p.a_transposed) p.a_sums = c.output<float>(1);
   if (c.node.op == &op::linear_bwd_input_add) p.addend = c.in[2];
   if (c.node.op == &op::linear_gelu) p.gelu = c.out[1], p.c_is_read = c.out_is_read;

@@ -41,6 +41,9 @@ uint32_t alignment_of(const void* pointer) {
   return static_cast<uint32_t>(address & (~address + 1));
 }
 
+/// The library writes sums in vectors and asks for no alignment.
+bool sums_on_vectors(const Product& p) { return alignment_of(p.a_sums) >= 16; }
+
 }  // namespace
 
 /// A product's description for the library, which sees row-major matrices as their transposes:
@@ -108,7 +111,7 @@ Products::Key Products::key_of(const Product& p) const {
   const int64_t flags = flag(p.a_transposed, 0) | flag(p.b_transposed, 1) | flag(p.bias != nullptr, 2) |
                         flag(p.addend != nullptr, 3) | flag(p.a_sums != nullptr, 4) |
                         flag(tf32_ && p.type == DType::f32, 5) | flag(p.e4m3, 6) |
-                        flag(p.gelu != nullptr, 7) | flag(!p.c_is_read, 8);
+                        flag(p.gelu != nullptr, 7) | flag(!p.c_is_read, 8) | flag(!sums_on_vectors(p), 9);
   const int64_t alignment = alignment_of(p.a) << 20 | alignment_of(p.b) << 10 | alignment_of(p.c);
   return {p.m, p.n, p.k, int64_t(p.type), int64_t(p.c_type), flags, alignment, alignment_of(p.addend)};
 }
@@ -134,7 +137,7 @@ Product Products::example_of(const Key& kind) {
   if (p.e4m3) p.a_scales = p.b_scales = anywhere();
   if (flag(2)) p.bias = anywhere();
   if (flag(3)) p.addend = address(addend);
-  if (flag(4)) p.a_sums = anywhere();
+  if (flag(4)) p.a_sums = flag(9) ? address(sizeof(float)) : anywhere();
   if (flag(7)) p.gelu = anywhere();
   p.c_is_read = !flag(8);
   return p;
@@ -292,6 +295,7 @@ void Products::prepare(cudaStream_t stream, const Product& p, void* workspace) {
   std::unique_ptr<Plan> best;
   for (int kernel = kLibrary; kernel < kOwn + ways_; ++kernel) {
     if (kernel == kLibraryAndSums && p.a_sums == nullptr) continue;
+    if (kernel == kLibrary && !sums_on_vectors(p)) continue;
     if (kernel >= kOwn && !own_accepts(p, kernel - kOwn)) continue;
     std::unique_ptr<Plan> plan = describe(p, kernel);
     if (kernel < kOwn)

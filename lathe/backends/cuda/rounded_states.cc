@@ -20,6 +20,11 @@ std::optional<StatePlace> state_of(const Program& program, int value) {
   return {};
 }
 
+bool on_vectors(const Program& program, int value, DType type) {
+  const auto place = state_of(program, value);
+  return !place || place->offset * static_cast<int64_t>(size_of(type)) % 16 == 0;
+}
+
 RoundedInputs rounded_inputs(const Node& node, const Program& program) {
   const bool forward = node.op == &op::linear || node.op == &op::linear_gelu || node.op == &op::linear_fp8;
   const bool backward = node.op == &op::linear_bwd_input || node.op == &op::linear_bwd_input_add ||
@@ -27,7 +32,11 @@ RoundedInputs rounded_inputs(const Node& node, const Program& program) {
   if (!forward && !backward) return {};
   const DType type = program.type(node.in[0]).dtype;
   if (type == DType::f32) return {};
-  return {node.in[1], forward ? node.in[2] : -1, type};
+  RoundedInputs inputs{.type = type};
+  if (state_of(program, node.in[1])) inputs.weight = node.in[1];
+  const int bias = forward ? node.in[2] : -1;
+  if (bias >= 0 && state_of(program, bias) && on_vectors(program, bias, type)) inputs.bias = bias;
+  return inputs;
 }
 
 const RoundedState::Copy* RoundedState::find(DType type) const {

@@ -19,7 +19,11 @@ struct StatePlace {
 /// The state of which `value` is a view; none if it is computed or an input.
 std::optional<StatePlace> state_of(const Program& program, int value);
 
-/// The values (ids, or −1) that a product reads rounded to the dtype of its activations.
+/// Whether the value, read as this type where a state holds it, begins on a multiple of 16 bytes.  cuBLASLt
+/// reads a bias in vectors and asks for no alignment, so that one on other addresses is copied first.
+bool on_vectors(const Program& program, int value, DType type);
+
+/// The values (ids, or −1) that a product reads in rounded copies of states.
 struct RoundedInputs {
   int weight = -1, bias = -1;
   DType type = DType::f32;
