@@ -2,7 +2,7 @@
 #               (installs MLX into build/venv-mlx)
 # make demo     installs what is missing, builds, fine-tunes a small BERT in under a minute, answers five questions
 # make deb      dist/lathe_VERSION_ARCH.deb, a Debian package
-# make wheel    dist/lathe-VERSION-….whl: the program and the Python package, for the python3 on the path
+# make wheel    dist/lathe-VERSION-….whl: the program and the Python package, for the python3 on the path; both take CUDA=1
 # make docs     site/index.html: the docs with every flag, to be read in a browser without the network
 # make test     everything that CI runs
 # make test-full  also what is long or large
@@ -23,19 +23,19 @@ demo:
 
 # What goes into a package: $(call package,OPTIONS)
 define package
-	@tools/configure.sh build/package -DCMAKE_BUILD_TYPE=Release -DLATHE_TESTS=OFF -DLATHE_EXAMPLES=OFF $(1)
+	@tools/configure.sh build/package -DCMAKE_BUILD_TYPE=Release -DLATHE_TESTS=OFF -DLATHE_EXAMPLES=OFF $(if $(CUDA),-DLATHE_CUDA=ON) $(1)
 	@cmake --build build/package -j $$(getconf _NPROCESSORS_ONLN)
 endef
 
 deb:
-	@tools/setup.sh
+	@tools/setup.sh --deb
 	$(call package,-DLATHE_PYTHON=OFF)
 	@cpack -G DEB --config build/package/CPackConfig.cmake -B build/package/deb
 	@mkdir -p dist && mv build/package/deb/*.deb dist/ && ls -l dist/*.deb
 
 wheel:
 	@tools/setup.sh --wheel
-	$(call package,-DLATHE_PYTHON_PROGRAM=$(CURDIR)/build/venv-wheel/bin/python3)
+	$(call package,-DLATHE_PYTHON_PROGRAM=$$(echo build/venv-wheel/bin/python3.*))
 	@build/venv-wheel/bin/python3 tools/make_wheel.py build/package dist
 
 docs: build

@@ -9,7 +9,9 @@ set_target_properties(lathe_lathe PROPERTIES EXPORT_NAME lathe)
 target_link_libraries(lathe_lathe INTERFACE lathe_api)
 
 set(lathe_installed lathe_flags lathe_lathe)
-foreach(layer core program ops nn optim io tokenizers data models train group ref cpu cuda mlx backends api)
+get_property(layers GLOBAL PROPERTY LATHE_LAYERS)
+list(REMOVE_ITEM layers app)   # the command line
+foreach(layer ${layers})
   set_target_properties(lathe_${layer} PROPERTIES EXPORT_NAME ${layer})
   list(APPEND lathe_installed lathe_${layer})
 endforeach()
@@ -20,8 +22,7 @@ install(EXPORT lathe-targets NAMESPACE lathe:: DESTINATION ${package_dir} COMPON
 # Public headers: neither the command line, nor the inside of a device, nor what only tests use.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/lathe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library
         FILES_MATCHING PATTERN "*.h" PATTERN "ops/list.inc"
-        PATTERN "lathe/app" EXCLUDE PATTERN "backends/cpu" EXCLUDE PATTERN "backends/cuda" EXCLUDE PATTERN "backends/mlx" EXCLUDE PATTERN "backends/ref" EXCLUDE
-        PATTERN "backends/group" EXCLUDE PATTERN "backends/gloo" EXCLUDE PATTERN "backends/mpi" EXCLUDE PATTERN "backends/jaccl" EXCLUDE
+        PATTERN "lathe/app" EXCLUDE REGEX "/lathe/backends/[^/.]+$" EXCLUDE
         PATTERN "testdata" EXCLUDE PATTERN "testdata.h" EXCLUDE PATTERN "test_data.h" EXCLUDE
         PATTERN "test_folder.h" EXCLUDE PATTERN "faulty_file_system.h" EXCLUDE PATTERN "curl_library.h" EXCLUDE)
 
@@ -34,10 +35,13 @@ install(FILES ${PROJECT_BINARY_DIR}/lathe-config.cmake ${PROJECT_BINARY_DIR}/lat
         DESTINATION ${package_dir} COMPONENT library)
 
 install(TARGETS program_lathe program_lathe-ops RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-foreach(link run_glue run_qa)   # lathe is that command when it is called so
-  install(CODE "file(CREATE_LINK lathe \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/${link}\" SYMBOLIC)"
-          COMPONENT programs)
+set(links ${PROJECT_BINARY_DIR}/links)
+file(MAKE_DIRECTORY ${links})
+foreach(script run_glue run_qa)   # lathe is that command when it is called so; shells look for completions by its name
+  file(CREATE_LINK lathe ${links}/${script} SYMBOLIC)
+  file(CREATE_LINK lathe.fish ${links}/${script}.fish SYMBOLIC)
 endforeach()
+install(FILES ${links}/run_glue ${links}/run_qa DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # What the program itself says of its words: completions and the manual page.
 if(NOT CMAKE_CROSSCOMPILING)
@@ -49,12 +53,16 @@ if(NOT CMAKE_CROSSCOMPILING)
                      COMMAND program_lathe completion fish >${said}/lathe.fish
                      COMMAND program_lathe arguments --man >${said}/lathe.1)
   add_custom_target(lathe_said ALL DEPENDS ${said}/lathe.1)
-  install(FILES ${said}/lathe.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME lathe)
+  set(completions ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${said}/lathe.bash DESTINATION ${completions} RENAME lathe)
+  install(FILES ${links}/run_glue ${links}/run_qa DESTINATION ${completions})
   install(FILES ${said}/_lathe DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-  install(FILES ${said}/lathe.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  install(FILES ${said}/lathe.fish ${links}/run_glue.fish ${links}/run_qa.fish
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
   install(FILES ${said}/lathe.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
 install(FILES packaging/lathe-ops.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 file(GLOB docs CONFIGURE_DEPENDS docs/*.md)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${docs} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -53,7 +53,7 @@ target_compile_options(lathe_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:$<BUILD_INTERFACE:${lathe_warnings};$<$<CONFIG:Release>:${lathe_optimise};-g1>>>")
 target_compile_features(lathe_flags INTERFACE cxx_std_20)
 target_include_directories(lathe_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-                           $<INSTALL_INTERFACE:include>)
+                           $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 # lathe_static_library(VAR name): the archive if LATHE_STATIC and it exists, else the shared library, as a target
 # lathe_third_party::name.  The installed package looks for the same library where it is used (lathe-config.cmake.in).
@@ -101,6 +101,7 @@ function(lathe_layer name)
   endif()
   add_library(lathe_${name} STATIC ${sources})
   add_library(lathe::${name} ALIAS lathe_${name})
+  set_property(GLOBAL APPEND PROPERTY LATHE_LAYERS ${name})
   target_link_libraries(lathe_${name} PUBLIC lathe_flags)
   lathe_quick_to_compile(lathe_${name} ${name})
   foreach(dep ${L_SEES})

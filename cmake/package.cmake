@@ -1,12 +1,11 @@
 # cpack -G DEB: the component `programs` as a Debian package (make deb). Parts that stand on libraries of a Python wheel of
-# this machine are no part of it.
+# this machine are no part of it. cpack --config CPackSourceConfig.cmake: the sources.
 set(CPACK_PACKAGE_NAME lathe)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "native fine-tuning of transformers")
 set(CPACK_PACKAGE_DESCRIPTION
     "Lathe takes a Hugging Face BERT, labelled text and the flags of run_glue.py\nor run_qa.py, and gives back a Hugging Face folder. It is one program in C++\nand needs neither Python nor PyTorch. With the same seed it gives the same\ndata order, the same schedule and, in fp32 without dropout, the same losses.")
 set(CPACK_PACKAGE_CONTACT "The Lathe project <lathe@localhost>")
-set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL programs)
@@ -22,6 +21,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libcurl4 | libcurl4t64, ca-certificates")   # opened when something is fetched
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/packaging/debian/layout.cmake)
-set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ
-                                                WORLD_EXECUTE)
+set(CPACK_SOURCE_GENERATOR TGZ)
+string(REGEX REPLACE "([+.()])" "[\\1]" here ${PROJECT_SOURCE_DIR})
+set(CPACK_SOURCE_IGNORE_FILES "^${here}/([.]git|build[^/]*|dist|site)(/|$)" /__pycache__/)
 include(CPack)

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Fails, with file:line, where an #include under lathe/ goes against the allowed direction, or two types have one name.
+"""Fails, with file:line, where an #include under lathe/ goes against the allowed direction, a folder is no layer, or two
+types have one name.
 
     check_layers.py [ROOT]
 
 The direction is the table of lathe_layer(... SEES ...) lines in CMakeLists.txt and nothing else; what a layer sees, it
-sees with all that lies below. Three rules stand beside the table: a device's folder lathe/backends/X is seen by
+sees with all that lies below. Every folder of lathe/ and lathe/backends/ stands in it, but for those of transports, which
+no layer links (NAME_transport.cc). Three rules stand beside the table: a device's folder lathe/backends/X is seen by
 lathe/backends alone; headers of device libraries appear only below lathe/backends; and the first statement of each CUDA
 kernel is `follow();`, on which lathe/backends/cuda/graph.h relies, or a call of a function `…_that_follows`, which says it
 later, behind what touches nothing that kernels write.
@@ -56,7 +58,7 @@ def wrong_include(path, bracket, included, layers):
         return f'write "{included}" from the root or in <>' if bracket == '"' else None
     source, target = layer_of(path, layers), layer_of(included, layers)
     if source is None:
-        return None if path.count("/") == 1 else f"{path.rsplit('/', 1)[0]} is no layer of CMakeLists.txt"
+        return None
     if target is None:
         return f"{included} stands in no layer of CMakeLists.txt"
     if target not in layers[source]:
@@ -64,6 +66,17 @@ def wrong_include(path, bracket, included, layers):
     if target.startswith("lathe/backends/") and not below_backends:
         return f"{target} is seen by lathe/backends alone"
     return None
+
+
+def folders_of_no_layer(root, layers):
+    """Folders whose sources no layer compiles."""
+    found = []
+    for folder in sorted([*(root / "lathe").glob("*"), *(root / "lathe" / "backends").glob("*")]):
+        path = folder.relative_to(root).as_posix()
+        if folder.is_dir() and path not in layers and not any(folder.glob("*_transport.cc")):
+            if any(file.suffix in SUFFIXES for file in folder.iterdir()):
+                found.append(path)
+    return found
 
 
 def kernels_that_do_not_follow(text):
@@ -89,7 +102,9 @@ def check(root):
     layers = read_layers((root / "CMakeLists.txt").read_text(encoding="utf-8"))
     if not layers:
         raise SystemExit("CMakeLists.txt: no lathe_layer line found")
-    found, types = [], {}
+    found = [f"{folder}: is no layer; a line lathe_layer(...) in CMakeLists.txt makes it one"
+             for folder in folders_of_no_layer(root, layers)]
+    types = {}
     for file in sorted((root / "lathe").rglob("*")):
         if file.suffix not in SUFFIXES:
             continue

@@ -53,7 +53,10 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(1, len(found(ops__a='#include "a.h"\n')))
 
     def test_folder_that_is_no_layer(self):
-        self.assertEqual(1, len(found(extra__a='#include "lathe/core/b.h"\n')))
+        wrong = "lathe/{}: is no layer; a line lathe_layer(...) in CMakeLists.txt makes it one"
+        self.assertEqual([wrong.format("extra")], found(extra__a='#include "lathe/core/b.h"\n'))
+        self.assertEqual([wrong.format("backends/vulkan")], found(backends__vulkan__device='#include "lathe/ops/a.h"\n'))
+        self.assertEqual([], found(backends__gloo__gloo_transport='#include <gloo/context.h>\n', core__parts__a="\n"))
         self.assertEqual(1, len(found(ops__a='#include "lathe/extra/b.h"\n')))
 
     def test_two_types_of_one_name(self):

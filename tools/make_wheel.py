@@ -69,7 +69,10 @@ def add(wheel, name, content, mode):
 
 
 def main(build, dist):
-    module = next((build / "python" / "lathe").glob("_lathe.*.so"))
+    module = build / "python" / "lathe" / f"_lathe{sysconfig.get_config_var('EXT_SUFFIX')}"
+    if not module.is_file():
+        sys.exit(f"make_wheel.py: {module} is not there: the build found no nanobind for {sys.executable}, or was made for "
+                 "another Python; make wheel builds it")
     program = build / "lathe"
     version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
     python = module.name.split("-")[1]  # _lathe.cpython-311-….so

@@ -2,6 +2,7 @@
 # Installs what the build needs: Debian 12, Ubuntu 24.04 (apt) or macOS (Homebrew). Says first what is missing and what
 # it will run; sudo only if not root; does nothing where everything is there.
 #   --mlx       also MLX, for the device mps: build/venv-mlx, from its wheel
+#   --deb       also what `make deb` needs: what finds out which libraries a package needs
 #   --wheel     also what `make wheel` needs: Python's headers, and build/venv-wheel with nanobind
 #   --docs      also what `make docs` needs: build/venv-docs, with a reader of Markdown
 #   --cross     also what tools/cross_macos.sh needs: build/venv-cross, with Zig's clang and a reader of Mach-O
@@ -16,25 +17,28 @@ cd "$(dirname "$0")/.."
 # Every package by name, once.
 APT_BUILD="g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libutf8proc-dev zlib1g-dev libssl-dev
            libcurl4-openssl-dev libgloo-dev"
-APT_WHEEL="python3-dev python3-venv binutils"
-APT_TEST="libgtest-dev libbenchmark-dev $APT_WHEEL clang-format-14 clang-19 libclang-rt-19-dev zsh fish lintian ruby
+APT_DEB="dpkg-dev file"
+APT_VENV="python3-venv"
+APT_WHEEL="python3-dev $APT_VENV binutils"
+APT_TEST="libgtest-dev libbenchmark-dev $APT_DEB $APT_WHEEL clang-format-14 clang-19 libclang-rt-19-dev zsh fish lintian ruby
           libopenmpi-dev openmpi-bin iproute2 libopenblas0-pthread"
 APT_PACKAGES="debootstrap chromium fonts-dejavu-core slurm-wlm munge"   # a root to install into, a browser for the docs
 APT_FULL="g++-aarch64-linux-gnu qemu-user-static"   # on x86-64
 BREW_BUILD="cmake ninja ccache pkg-config fmt nlohmann-json utf8proc"
 BREW_TEST="googletest google-benchmark python@3"
 
-mlx=no wheel=no docs=no cross=no test_too=no full=no dry_run=no
+mlx=no deb=no wheel=no docs=no cross=no test_too=no full=no dry_run=no
 for argument in "$@"; do
   case $argument in
     --mlx) mlx=yes ;;
+    --deb) deb=yes ;;
     --wheel) wheel=yes ;;
     --docs) docs=yes ;;
     --cross) cross=yes ;;
     --test) test_too=yes ;;
     --full) test_too=yes full=yes ;;
     --dry-run) dry_run=yes ;;
-    *) echo "setup.sh: found $argument, knows --mlx, --wheel, --docs, --cross, --test, --full and --dry-run" >&2; exit 2 ;;
+    *) echo "setup.sh: found $argument, knows --mlx, --deb, --wheel, --docs, --cross, --test, --full and --dry-run" >&2; exit 2 ;;
   esac
 done
 
@@ -83,25 +87,30 @@ setup_brew() {
   run brew install $missing
 }
 
-# setup_venv FOLDER REQUIREMENTS [OPTIONS]: a Python with these wheels; without them tests skip and say so. With OPTIONS
-# of pip, first what these give, if anything.
+library_of() { "$1" -c 'import os; print(os.path.realpath(os.__file__))' 2>/dev/null; }   # tells Pythons apart
+
+# setup_venv FOLDER REQUIREMENTS [OPTIONS]: the python3 on the path with these wheels. With OPTIONS of pip, first what
+# these give, if anything.
 setup_venv() {
-  if [ -x "$1/bin/python3" ] && cmp -s "$2" "$1/installed.txt"; then return; fi
+  if cmp -s "$2" "$1/installed.txt" && [ "$(library_of "$1/bin/python3")" = "$(library_of python3)" ]; then return; fi
   echo "Missing Python wheels in $1: $(tr '\n' ' ' <"$2")"
-  run python3 -m venv --clear "$1"
+  run python3 -m venv --clear "$1" || exit 1
   # shellcheck disable=SC2086  # a list of words
   if [ -n "${3:-}" ]; then run "$1/bin/pip" install --quiet --disable-pip-version-check --retries 1 $3 2>/dev/null || true; fi
-  if run "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2"; then
-    run cp "$2" "$1/installed.txt"
-  else
-    echo "The wheels could not be fetched. Tests that need them will be reported as skipped." >&2
+  if ! run "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2"; then
+    echo "setup.sh: pip could not fetch the wheels of $2. They come from the network, or from where pip is told to look." >&2
+    return 1
   fi
+  run cp "$2" "$1/installed.txt"
 }
+
+setup_venv_or_skip() { setup_venv "$@" || echo "Tests that need them will be reported as skipped." >&2; }
 
 if command -v apt-get >/dev/null; then
   wanted=$APT_BUILD
+  if [ $deb = yes ]; then wanted="$wanted $APT_DEB"; fi
   if [ $wheel = yes ]; then wanted="$wanted $APT_WHEEL"; fi
-  if [ $docs = yes ]; then wanted="$wanted python3-venv"; fi
+  if [ $mlx = yes ] || [ $docs = yes ] || [ $cross = yes ]; then wanted="$wanted $APT_VENV"; fi
   if [ $test_too = yes ]; then wanted="$wanted $APT_TEST"; fi
   # shellcheck disable=SC2086  # lists of words
   setup_apt $wanted
@@ -118,14 +127,14 @@ else
   echo "setup.sh knows apt (Debian, Ubuntu) and Homebrew (macOS). Install by hand: $APT_BUILD" >&2
   exit 1
 fi
-if [ $mlx = yes ]; then setup_venv build/venv-mlx tools/requirements-mlx.txt; fi
+if [ $mlx = yes ]; then setup_venv_or_skip build/venv-mlx tools/requirements-mlx.txt; fi
 if [ $wheel = yes ]; then setup_venv build/venv-wheel tools/requirements-wheel.txt; fi
 if [ $docs = yes ]; then setup_venv build/venv-docs tools/requirements-docs.txt; fi
-if [ $cross = yes ]; then setup_venv build/venv-cross tools/requirements-cross.txt; fi
-if [ $test_too = yes ]; then setup_venv build/venv tools/requirements-test.txt; fi
+if [ $cross = yes ]; then setup_venv_or_skip build/venv-cross tools/requirements-cross.txt; fi
+if [ $test_too = yes ]; then setup_venv_or_skip build/venv tools/requirements-test.txt; fi
 if [ $full = yes ]; then
   if [ -z "${LATHE_HF_PYTHON:-}" ]; then   # PyTorch's own index has a build without CUDA, a tenth of the size
-    setup_venv build/venv-full tools/requirements-full.txt "--index-url https://download.pytorch.org/whl/cpu torch"
+    setup_venv_or_skip build/venv-full tools/requirements-full.txt "--index-url https://download.pytorch.org/whl/cpu torch"
   elif "$LATHE_HF_PYTHON" -c 'import torch, transformers'; then echo "torch and transformers: those of $LATHE_HF_PYTHON"
   else
     echo "setup.sh: LATHE_HF_PYTHON is $LATHE_HF_PYTHON, which has no torch and transformers. Unset it, or name one that" \

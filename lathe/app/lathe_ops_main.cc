@@ -28,6 +28,7 @@ Options parse(int argc, char** argv) {
   if (argc < 2) lathe::fail(ErrorCode::kUsage, "{}", kUsage);
   Options options;
   options.mode = argv[1];
+  if (options.mode == "--help") return options;
   for (int i = 2; i < argc; i += 2) {
     const std::string flag = argv[i];
     std::string* target = flag == "-o"   ? &options.filter.op
@@ -49,6 +50,10 @@ int run(const Options& options) {
     if (!result.passed || options.mode == "perf")
       fmt::print("{} {}: {}\n", result.passed ? "      " : "FAILED", result.id, result.detail);
   };
+  if (options.mode == "--help") {
+    fmt::print("{}", kUsage);
+    return 0;
+  }
   if (options.mode == "support") {
     const auto reference = open_device("ref"), device = open_device(options.backend);
     fmt::print("{}", support_table({reference.get(), device.get()}));

@@ -1,5 +1,12 @@
 # What Debian's policy asks of the files that are about to be packed: copyright, and changelogs and manual pages
 # compressed without a time.
+if(NOT CPACK_GENERATOR STREQUAL "DEB")
+  return()
+endif()
+find_program(DPKG_SHLIBDEPS dpkg-shlibdeps)
+if(NOT DPKG_SHLIBDEPS)
+  message(FATAL_ERROR "dpkg-shlibdeps is not here; without it the package would name no library that it needs. tools/setup.sh --deb installs it.")
+endif()
 set(root ${CPACK_TEMPORARY_DIRECTORY})
 if(EXISTS ${root}/programs)
   set(root ${root}/programs)
@@ -24,3 +31,5 @@ endforeach()
 foreach(link run_glue run_qa)
   file(CREATE_LINK lathe.1.gz ${root}/usr/share/man/man1/${link}.1.gz SYMBOLIC)
 endforeach()
+file(CHMOD_RECURSE ${root}/usr DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
+     WORLD_READ WORLD_EXECUTE)   # whatever umask was

@@ -3,9 +3,11 @@
 where there is no dpkg."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -19,9 +21,9 @@ TOLERATED = {"embedded-library", "maintscript-calls-ldconfig", "bogus-mail-host"
              "bogus-mail-host-in-debian-changelog", "initial-upload-closes-no-bugs"}
 
 
-def make_deb(folder):
+def make_deb(folder, umask=-1):
     """The package, built from the files of the build."""
-    result = cl.run(["cpack", "-G", "DEB", "--config", str(BUILD / "CPackConfig.cmake"), "-B", str(folder)])
+    result = cl.run(["cpack", "-G", "DEB", "--config", str(BUILD / "CPackConfig.cmake"), "-B", str(folder)], umask=umask)
     assert result.returncode == 0, result.stdout + result.stderr
     return next(folder.glob("lathe_*.deb"))
 
@@ -31,7 +33,7 @@ class Deb(unittest.TestCase):
     def setUpClass(cls):
         cls.temp = tempfile.TemporaryDirectory()
         cls.root = pathlib.Path(cls.temp.name) / "root"
-        cls.deb = make_deb(pathlib.Path(cls.temp.name) / "dist")
+        cls.deb = make_deb(pathlib.Path(cls.temp.name) / "dist", umask=0o077)  # nobody else may see what is made
         subprocess.run(["dpkg", "-x", str(cls.deb), str(cls.root)], check=True)
 
     @classmethod
@@ -56,6 +58,34 @@ class Deb(unittest.TestCase):
             self.assertIn(wanted, files)
         self.assertEqual([f for f in files if not f.startswith(("usr/bin/", "usr/lib/lathe/", "usr/share/"))], [])
         self.assertEqual([f for f in files if f.endswith((".a", ".h"))], [])
+
+    def test_everybody_may_read_all_of_it(self):
+        listed = subprocess.run(["dpkg-deb", "-c", str(self.deb)], check=True, capture_output=True, text=True).stdout
+        modes = {line.split()[0] for line in listed.splitlines()}
+        self.assertLessEqual(modes, {"drwxr-xr-x", "-rwxr-xr-x", "-rw-r--r--", "lrwxrwxrwx"})
+
+    def test_is_not_made_without_what_finds_its_libraries(self):
+        layout = cl.ROOT / "packaging" / "debian" / "layout.cmake"
+        result = cl.run([shutil.which("cmake"), "-DCPACK_GENERATOR=DEB", f"-DCPACK_TEMPORARY_DIRECTORY={self.temp.name}/none",
+                         "-P", str(layout)], env={"PATH": self.temp.name})
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("dpkg-shlibdeps is not here", result.stderr)
+
+    def test_an_archive_is_laid_out_as_it_is_installed(self):
+        folder = pathlib.Path(self.temp.name) / "archive"
+        result = cl.run(["cpack", "-G", "TGZ", "--config", str(BUILD / "CPackConfig.cmake"), "-B", str(folder)])
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
+            self.assertTrue([name for name in archive.getnames() if name.endswith("/doc/lathe/LICENSE")])
+
+    def test_the_sources_are_those_of_the_tree(self):
+        folder = pathlib.Path(self.temp.name) / "source"
+        result = cl.run(["cpack", "--config", str(BUILD / "CPackSourceConfig.cmake"), "-B", str(folder)])
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
+            names = {name.partition("/")[2] for name in archive.getnames()}
+        self.assertEqual({"LICENSE", "CMakeLists.txt", "lathe/lathe.h", "tools/setup.sh"} - names, set())
+        self.assertEqual([name for name in names if re.match(r"build|dist/|site/|\.git/|.*\.pyc$", name)], [])
 
     def test_program_runs_from_where_it_was_unpacked(self):
         program = self.root / "usr" / "bin" / "lathe"

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -31,6 +32,7 @@ class Install(unittest.TestCase):
         cls.prefix = cls.root / "prefix"
         result = cl.run(["cmake", "--install", str(BUILD), "--prefix", str(cls.prefix), "--strip"])
         assert result.returncode == 0, result.stdout + result.stderr
+        cls.manifest = set((BUILD / "install_manifest.txt").read_text(encoding="utf-8").splitlines())
         # A project of its own, out of reach of the tree's headers.
         cls.project = cls.root / "project"
         shutil.copytree(cl.ROOT / "examples", cls.project)
@@ -47,8 +49,8 @@ class Install(unittest.TestCase):
     def tearDownClass(cls):
         cls.temp.cleanup()
 
-    def configure(self, folder, *more):
-        command = ["cmake", "-S", str(self.project), "-B", str(folder), f"-DCMAKE_PREFIX_PATH={self.prefix}",
+    def configure(self, folder, *more, project=None):
+        command = ["cmake", "-S", str(project or self.project), "-B", str(folder), f"-DCMAKE_PREFIX_PATH={self.prefix}",
                    "-DCMAKE_BUILD_TYPE=Debug", f"-DCMAKE_CXX_COMPILER={cached('CMAKE_CXX_COMPILER')}",
                    f"-DCMAKE_CXX_FLAGS={cached('CMAKE_CXX_FLAGS')}", *more]
         return cl.run(command)
@@ -85,6 +87,7 @@ class Install(unittest.TestCase):
         self.assertIn("--doc_stride", self.succeed(cl.run([str(binaries / "run_qa"), "--help"])))
         self.assertIn("usage: lathe COMMAND", self.succeed(cl.run([str(binaries / "lathe"), "--help"])))
         self.assertIn("layer_norm", self.succeed(cl.run([str(binaries / "lathe-ops"), "support", "-b", "cpu"])))
+        self.assertIn("usage: lathe-ops", self.succeed(cl.run([str(binaries / "lathe-ops"), "--help"])))
 
     def test_the_core_binary_is_small_and_its_first_line_is_there_at_once(self):
         program = self.prefix / "bin" / "lathe"
@@ -104,7 +107,9 @@ class Install(unittest.TestCase):
         share = self.prefix / "share"
         for name in ("doc/lathe/LICENSE", "doc/lathe/README.md", "doc/lathe/docs/users.md", "man/man1/lathe.1",
                      "bash-completion/completions/lathe", "zsh/site-functions/_lathe",
-                     "fish/vendor_completions.d/lathe.fish"):
+                     "bash-completion/completions/run_glue", "bash-completion/completions/run_qa",
+                     "fish/vendor_completions.d/lathe.fish", "fish/vendor_completions.d/run_glue.fish",
+                     "fish/vendor_completions.d/run_qa.fish"):
             self.assertGreater((share / name).stat().st_size, 500, name)
         page = (share / "man" / "man1" / "lathe.1").read_text(encoding="utf-8")
         table = json.loads(self.succeed(cl.run([str(self.prefix / "bin" / "lathe"), "arguments", "--json"])))
@@ -112,23 +117,64 @@ class Install(unittest.TestCase):
             if row["support"] in ("works", "no effect"):
                 self.assertIn(f"\\fB\\-\\-{row['name']}\\fR", page)
 
+    def test_the_docs_show_files_that_are_there(self):
+        docs = self.prefix / "share" / "doc" / "lathe" / "docs"
+        links = re.findall(r"\]\(([^)#:]+)", (docs / "cpp.md").read_text(encoding="utf-8"))
+        self.assertIn("../examples/finetune.cc", links)
+        for link in links:
+            self.assertTrue((docs / link).is_file(), link)
+
+    def test_the_manifest_names_each_file(self):
+        files = {str(path) for path in self.prefix.rglob("*") if path.is_symlink() or path.is_file()}
+        self.assertEqual(files, self.manifest)
+
+    def test_a_transport_that_does_not_load_says_why(self):
+        program, part = self.root / "broken" / "bin" / "lathe", self.root / "broken" / "lib" / "lathe" / "liblathe_gloo.so"
+        for path in (program, part):
+            path.parent.mkdir(parents=True)
+        shutil.copy(self.prefix / "bin" / "lathe", program)
+        part.write_text("no library\n")
+        said = cl.run([str(program), "doctor"]).stdout
+        self.assertRegex(said, r"lib/lathe/liblathe_gloo\.so does not load \(.+\)")
+        self.assertIn("liblathe_mpi.so is not here", said)
+
+    def test_a_component_that_the_package_does_not_have(self):
+        project = self.root / "wings"
+        project.mkdir()
+        (project / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(wings LANGUAGES CXX)\n"
+                                                "find_package(lathe REQUIRED COMPONENTS wings)\n")
+        result = self.configure(project / "build", project=project)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("lathe_FOUND to FALSE", " ".join(result.stderr.split()))
+
+    def test_folders_of_another_layout(self):
+        """Absolute ones, too; configured alone."""
+        build, programs = self.root / "layout", self.root / "programs"
+        self.succeed(self.configure(build, "-DLATHE_TESTS=OFF", "-DLATHE_EXAMPLES=OFF", "-DLATHE_PYTHON=OFF",
+                                    f"-DCMAKE_INSTALL_BINDIR={programs}", "-DCMAKE_INSTALL_INCLUDEDIR=headers", project=cl.ROOT))
+        targets = next(build.glob("CMakeFiles/Export/*/lathe-targets.cmake")).read_text(encoding="utf-8")
+        self.assertIn('"${_IMPORT_PREFIX}/headers"', targets)
+        script = (build / "cmake_install.cmake").read_text(encoding="utf-8")
+        self.assertIn(f'"{programs}/run_glue', script)
+        self.assertNotIn(f"${{CMAKE_INSTALL_PREFIX}}/{programs}", script)
+
     def complete(self, shell, script):
         """The words that a shell offers; None where it is not installed."""
         if shutil.which(shell) is None:
             return None
         share = self.prefix / "share"
-        out = cl.run([shell, "-c", script], env=dict(os.environ, SHARE=str(share)))
+        out = cl.run([shell, "-c", script], env=dict(os.environ, SHARE=str(share), XDG_DATA_DIRS=str(share),
+                                                     PATH=f"{self.prefix / 'bin'}:{os.environ['PATH']}"))
         self.assertEqual(out.stderr, "")
         return [line.split("\t")[0] for line in out.stdout.split("\n") if line]
 
     def in_bash(self, *words):
-        return self.complete("bash", f"""source $SHARE/bash-completion/completions/lathe
+        return self.complete("bash", f"""source $SHARE/bash-completion/completions/{words[0]}
             COMP_WORDS=({' '.join(f"'{w}'" for w in words)}) COMP_CWORD={len(words) - 1}
             _lathe; printf '%s\\n' "${{COMPREPLY[@]}}" """)
 
     def in_fish(self, *words):
-        return self.complete("fish", "source $SHARE/fish/vendor_completions.d/lathe.fish;"
-                                     f"complete -C '{' '.join(words)}'")
+        return self.complete("fish", f"complete -C '{' '.join(words)}'")  # of a program on the path, by a file below $XDG_DATA_DIRS
 
     def in_zsh(self, *words):
         """The builtins that offer words are replaced by ones that print those that fit."""
@@ -155,8 +201,8 @@ class Install(unittest.TestCase):
                 self.assertEqual(sorted(words("lathe", "launch", "-n", "2", "")), ["glue", "qa"])
                 self.assertEqual(words("lathe", "bench", "inf"), ["infer"])
                 self.assertEqual(sorted(words("lathe", "completion", "")), ["bash", "fish", "zsh"])
-                if shell != "fish":  # there run_glue wraps lathe glue
-                    self.assertEqual(words("run_glue", "--max_seq"), ["--max_seq_length"])
+                self.assertEqual(words("run_glue", "--max_seq"), ["--max_seq_length"])
+                self.assertEqual(words("run_qa", "--doc_s"), ["--doc_stride"])
 
     def test_headers_are_the_public_ones(self):
         self.assertIn("lathe/lathe.h", self.headers)

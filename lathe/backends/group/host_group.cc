@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <mutex>
 #include <utility>
 
@@ -220,22 +221,22 @@ TransportLibrary find_transport(const std::string& name) {
     return gloo.open != nullptr ? gloo : find_transport("ring");
   }
   const std::string file = "liblathe_" + name + ".so";
-  std::string why;
+  std::string why = file + " is not here";
   for (const std::string& path : part_places(file)) {
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) continue;
+    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
       if (void* entry = dlsym(library, kTransportEntry))
         return {name, reinterpret_cast<OpenTransport>(entry), path};
-    } else if (const char* error = dlerror(); error != nullptr && why.empty()) {
-      why = error;
-    }
+    const char* text = dlerror();
+    why = fmt::format("{} does not load ({})", path, text == nullptr ? "no reason given" : text);
   }
   const std::string needs = name == "gloo"    ? "Gloo (Debian, Ubuntu: libgloo-dev)"
                             : name == "mpi"   ? "Open MPI (Debian, Ubuntu: libopenmpi-dev)"
                             : name == "jaccl" ? "MLX for macOS"
                                               : name;
   return {name, nullptr,
-          fmt::format("{} is not here or does not load ({}); it is built where {} is installed", file, why,
-                      needs)};
+          fmt::format("{}; it is built where {} is installed, and needs that to load", why, needs)};
 }
 
 std::unique_ptr<ProcessGroup> join(const World& world, const TransportLibrary& transport, double timeout_s) {
