@@ -48,7 +48,7 @@ class FileBars {
 
 HubSettings hub_on(Terminal& terminal, const std::optional<std::string>& token) {
   HubSettings settings = hub_settings();
-  if (token) settings.token = *token;
+  if (token) settings.token = hub_token(*token);
   settings.message = [&terminal](const std::string& line) { terminal.log(LogLevel::kWarning, line); };
   settings.progress = [bars = std::make_shared<FileBars>(terminal)](const std::string& file, uint64_t done,
                                                                     uint64_t total) {

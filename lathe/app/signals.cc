@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <exception>
 #include <mutex>
 
 namespace lathe {
@@ -13,6 +14,7 @@ namespace {
 constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
 
 std::atomic<int> requested{0};
+std::atomic<bool> heard{false};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only touch a lock-free atomic");
 
 std::mutex mutex;
@@ -29,6 +31,7 @@ StopSignals::StopSignals() {
   const std::lock_guard lock(mutex);
   if (alive++ > 0) return;
   requested.store(0);
+  heard.store(false);
   struct sigaction action = {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
@@ -37,11 +40,19 @@ StopSignals::StopSignals() {
 }
 
 StopSignals::~StopSignals() {
-  const std::lock_guard lock(mutex);
-  if (--alive > 0) return;
-  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
+  {
+    const std::lock_guard lock(mutex);
+    if (--alive > 0) return;
+    for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
+  }
+  if (std::uncaught_exceptions() > 0) return;  // the work has ended, of another rank's stop perhaps
+  if (const int signal = requested.load(); signal != 0 && !heard.load()) raise(signal);
 }
 
-int stop_signal() { return requested.load(); }
+int stop_signal() {
+  const int signal = requested.load();
+  if (signal != 0) heard.store(true);
+  return signal;
+}
 
 }  // namespace lathe

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <memory>
+#include <stdexcept>
 #include <utility>
 
 namespace lathe {
@@ -45,6 +46,24 @@ TEST(StopSignalsDeathTest, BehindThemASignalEndsTheProcess) {
     };
     EXPECT_EXIT(behind(), testing::KilledBySignal(signal), "");
   }
+}
+
+TEST(StopSignalsDeathTest, WhatNobodyAskedAboutIsNotLost) {
+  const auto unasked = [] {
+    const StopSignals outer;
+    const StopSignals inner;
+    raise(SIGTERM);
+  };
+  EXPECT_EXIT(unasked(), testing::KilledBySignal(SIGTERM), "");
+}
+
+TEST(StopSignals, AnErrorThatEndsTheWorkHasTheLastWord) {
+  const auto ended = [] {
+    const StopSignals signals;
+    raise(SIGTERM);
+    throw std::runtime_error("stopped, as another rank was asked to");
+  };
+  EXPECT_THROW(ended(), std::runtime_error);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <regex>
 #include <set>
 
@@ -51,6 +52,41 @@ std::optional<int> rank_of(const std::string& path) {
   if (format == TableFormat::kJson || format == TableFormat::kJsonLines) return 2;
   return std::nullopt;
 }
+
+bool is_part_of(const std::string& path, const std::string& config) {
+  const std::vector<std::string> parts = parts_of(path);
+  return std::find(parts.begin(), parts.end(), config) != parts.end() ||
+         parts.back().substr(0, parts.back().find('.')) == config;
+}
+
+bool is_word_in(const std::string& path, const std::string& config) {
+  const auto ends_at = [&](size_t at) {
+    return at >= path.size() || std::isalnum(static_cast<unsigned char>(path[at])) == 0;
+  };
+  for (size_t at = path.find(config); at != std::string::npos; at = path.find(config, at + 1))
+    if ((at == 0 || ends_at(at - 1)) && ends_at(at + config.size())) return true;
+  return false;
+}
+
+/// The files that belong to a configuration, by their names.
+std::vector<std::string> files_of(const std::string& config, const std::vector<std::string>& files) {
+  std::vector<std::string> parts, words;
+  for (const std::string& file : files) {
+    if (is_part_of(file, config)) parts.push_back(file);
+    if (is_word_in(file, config)) words.push_back(file);
+  }
+  return parts.empty() ? words : parts;
+}
+
+/// Rows, and not a description of them.
+bool holds_rows(const std::string& path) {
+  const std::string base = file_name(path);
+  return rank_of(path) && base != "dataset_infos.json" && base != "dataset_info.json" &&
+         !base.starts_with(".");
+}
+
+/// <config>/<split>/<n>.parquet.
+bool is_converted(const std::string& path) { return is_parquet(path) && parts_of(path).size() == 3; }
 
 std::string split_of(const std::string& path) {
   const std::set<std::string> words = words_of(path);
@@ -142,16 +178,22 @@ std::optional<SplitFiles> cached_splits(FileSystem& fs, const HubDataset& datase
   return only(splits, wanted, folder);
 }
 
-/// Nothing where the Hub has no such revision.
+/// Whether the Hub converted anything of a data set.
+bool has_converted(const HubRepo& repo, const HubSettings& settings) {
+  const auto listing = HubClient(settings, repo).list_if_there();
+  return listing && std::any_of(listing->files.begin(), listing->files.end(), is_converted);
+}
+
+/// Nothing where the Hub has nothing converted.
 std::optional<SplitFiles> fetched_splits(FileSystem& fs, const HubDataset& dataset,
                                          const std::vector<std::string>& wanted, const std::string& revision,
                                          const HubSettings& settings) {
   const HubRepo repo{RepoKind::kDataset, dataset.name, revision};
-  if (revision == kConverted && !HubClient(settings, repo).has_revision()) return std::nullopt;
+  if (revision == kConverted && !has_converted(repo, settings)) return std::nullopt;
   SplitFiles splits;
   std::vector<std::string> listed;
-  const std::string folder =
-      fetch_snapshot(fs, repo, dataset.cache_dir, settings, [&](const std::vector<std::string>& files) {
+  const std::string folder = fetch_snapshot(
+      fs, repo, dataset.cache_dir, settings, [&](const std::vector<std::string>& files, const ReadFile&) {
         listed = files;
         splits = splits_of(files, dataset, revision);
         std::vector<std::string> out;
@@ -177,8 +219,7 @@ SplitFiles converted_splits(const std::vector<std::string>& files, const std::op
                             const std::string& name) {
   std::map<std::string, SplitFiles> configs;
   for (const std::string& file : files)
-    if (const auto parts = parts_of(file); parts.size() == 3 && is_parquet(file))
-      configs[parts[0]][parts[1]].push_back(file);
+    if (is_converted(file)) configs[parts_of(file)[0]][parts_of(file)[1]].push_back(file);
   std::vector<std::string> names;
   for (const auto& [known, splits] : configs) names.push_back(known);
   std::string chosen = config.value_or(names.size() == 1 ? names[0] : "default");
@@ -199,16 +240,11 @@ SplitFiles converted_splits(const std::vector<std::string>& files, const std::op
 }
 
 SplitFiles named_splits(const std::vector<std::string>& files, const std::optional<std::string>& config) {
+  std::vector<std::string> tables;
+  std::copy_if(files.begin(), files.end(), std::back_inserter(tables), holds_rows);
   std::map<int, SplitFiles> by_rank;
-  for (const std::string& file : files) {
-    const auto rank = rank_of(file);
-    const std::string base = file_name(file);
-    // Descriptions of a data set, not its rows.
-    if (!rank || base == "dataset_infos.json" || base == "dataset_info.json" || base.starts_with("."))
-      continue;
-    if (config && file.find(*config) == std::string::npos) continue;
-    by_rank[*rank][split_of(file)].push_back(file);
-  }
+  for (const std::string& file : config ? files_of(*config, tables) : tables)
+    by_rank[*rank_of(file)][split_of(file)].push_back(file);
   if (by_rank.empty()) return {};
   SplitFiles out = by_rank.begin()->second;
   for (auto& [split, paths] : out) std::sort(paths.begin(), paths.end());

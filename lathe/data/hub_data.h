@@ -19,8 +19,9 @@ SplitFiles converted_splits(const std::vector<std::string>& files, const std::op
                             const std::string& name);
 
 /// Of any other branch: files that read_table reads, by the word train, validation (valid, dev, val) or test
-/// in their paths, and with a config those alone that have its name in theirs; a file without any of these
-/// words is training data.  Parquet before csv and tsv before json, jsonl.
+/// in their paths; a file without any of these words is training data.  With a config those alone that lie in
+/// a folder of its name or are called so, or where there are none those that have it as a word ("en" in
+/// "train-en.csv", not in "french.csv").  Parquet before csv and tsv before json, jsonl.
 SplitFiles named_splits(const std::vector<std::string>& files, const std::optional<std::string>& config);
 
 /// Whether files that are named "…-00000-of-00003…" are all there are of them.  Nothing where a name does not
@@ -37,8 +38,8 @@ struct HubDataset {
 /// Local files of the splits that are wanted, each not empty: from the cache where they are there and
 /// known to be all (by what the Hub listed when they were fetched, or by their names), without the network,
 /// else fetched.  Offline, files that Python fetched and whose names do not tell are taken with a message.
-/// The converted branch comes first, then main. Errors: kNotFound, listing the splits there are, and as
-/// fetch_snapshot; offline what is missing.
+/// The converted branch comes first where there is Parquet in it, then main. Errors: kNotFound, listing the
+/// splits there are, and as fetch_snapshot; offline what is missing.
 SplitFiles fetch_splits(FileSystem& fs, const HubDataset& dataset, const std::vector<std::string>& wanted,
                         const HubSettings& settings);
 

@@ -37,6 +37,14 @@ TEST(HubData, OtherFilesByTheWordsInTheirPaths) {
                                {"validation", {"data/Dev.csv"}}}));
   EXPECT_EQ(named_splits({"questions.jsonl"}, std::nullopt), (SplitFiles{{"train", {"questions.jsonl"}}}));
   EXPECT_EQ(named_splits({"de/train.csv", "en/train.csv"}, "en"), (SplitFiles{{"train", {"en/train.csv"}}}));
+  const SplitFiles english = {{"train", {"en/train.csv"}}};
+  EXPECT_EQ(named_splits({"en/train.csv", "french/train.csv", "open/train.csv", "en-de/train.csv"}, "en"),
+            english);
+  EXPECT_EQ(named_splits({"en/README.md", "train-en.csv", "train-french.csv"}, "en"),
+            (SplitFiles{{"train", {"train-en.csv"}}}));
+  EXPECT_EQ(named_splits({"train/en.csv", "train/en_de.csv", "open.csv"}, "en"),
+            (SplitFiles{{"train", {"train/en.csv"}}}));
+  EXPECT_TRUE(named_splits({"french/train.csv"}, "en").empty());
   EXPECT_TRUE(named_splits({"latest.csv"}, std::nullopt).contains("train"));  // "test" is no word in it
   EXPECT_TRUE(named_splits({"README.md"}, std::nullopt).empty());
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <exception>
 
 #include "lathe/core/error.h"
 #include "lathe/core/trimmed.h"
@@ -22,10 +23,22 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-/// What the callbacks see.
+/// What the callbacks see, and what they throw: it goes on its way behind libcurl's C.
 struct Transfer {
   const HttpRequest& request;
   HttpResponse response;
+  std::exception_ptr thrown;
+
+  /// What `ask` says; false, too, where it throws.
+  template <typename Ask>
+  bool asked(const Ask& ask) {
+    try {
+      return ask();
+    } catch (...) {
+      thrown = std::current_exception();
+      return false;
+    }
+  }
 };
 
 size_t on_header(char* data, size_t, size_t bytes, void* context) {
@@ -43,9 +56,11 @@ size_t on_header(char* data, size_t, size_t bytes, void* context) {
 }
 
 size_t on_body(char* data, size_t, size_t bytes, void* context) {
-  auto& [request, response] = *static_cast<Transfer*>(context);
-  if (request.sink && (response.status == 200 || response.status == 206)) {
-    if (request.sink(response, {reinterpret_cast<const std::byte*>(data), bytes})) return bytes;
+  auto& transfer = *static_cast<Transfer*>(context);
+  HttpResponse& response = transfer.response;
+  if (transfer.request.sink && (response.status == 200 || response.status == 206)) {
+    const std::span content(reinterpret_cast<const std::byte*>(data), bytes);
+    if (transfer.asked([&] { return transfer.request.sink(response, content); })) return bytes;
     response.stopped = true;
     return 0;
   }
@@ -55,9 +70,10 @@ size_t on_body(char* data, size_t, size_t bytes, void* context) {
 }
 
 int on_progress(void* context, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-  auto& [request, response] = *static_cast<Transfer*>(context);
-  if (!request.should_stop || !request.should_stop()) return 0;
-  response.stopped = true;
+  auto& transfer = *static_cast<Transfer*>(context);
+  const auto& should_stop = transfer.request.should_stop;
+  if (transfer.asked([&] { return !should_stop || !should_stop(); })) return 0;
+  transfer.response.stopped = true;
   return 1;
 }
 
@@ -142,10 +158,11 @@ HttpResponse HttpClient::perform(const HttpRequest& request) {
   if (request.begin)
     headers.add(fmt::format("Range: bytes={}-{}", *request.begin,
                             request.end ? std::to_string(*request.end - 1) : std::string()));
-  Transfer transfer{request, {}};
+  Transfer transfer{request, {}, {}};
   char detail[CURL_ERROR_SIZE] = "";
   state_->prepare(request, headers, transfer, detail);
   const CURLcode code = state_->curl.easy_perform(state_->easy);
+  if (transfer.thrown) std::rethrow_exception(transfer.thrown);
   if (code != CURLE_OK) transfer.response.failure = failure_text(state_->curl, code, detail, request);
   return std::move(transfer.response);
 }
@@ -174,12 +191,13 @@ std::string without_userinfo(std::string_view url) {
 }
 
 std::string url_joined(const std::string& base, const std::string& location) {
-  if (location.find("://") != std::string::npos) return location;
+  const size_t mark = location.find_first_of(":/?#");
+  if (mark != std::string::npos && location.compare(mark, 3, "://") == 0) return location;
   if (location.starts_with("//")) return base.substr(0, base.find("//")) + location;
   const size_t path = base.find('/', base.find("://") + 3);
   const std::string origin = base.substr(0, path);
   if (location.starts_with("/")) return origin + location;
-  return base.substr(0, base.rfind('/') + 1) + location;
+  return base.substr(0, base.rfind('/', base.find_first_of("?#")) + 1) + location;
 }
 
 }  // namespace lathe

@@ -46,7 +46,8 @@ class HttpClient {
   ~HttpClient();
   HttpClient(HttpClient&&) noexcept;
 
-  /// Never throws because of what the network does: that stands in the response.
+  /// Never throws because of what the network does: that stands in the response.  What the sink or
+  /// should_stop throws ends the transfer.
   HttpResponse perform(const HttpRequest& request);
 
  private:

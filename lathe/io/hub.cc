@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "lathe/io/hub_download.h"
 #include "lathe/io/json_file.h"
@@ -25,13 +26,12 @@ constexpr std::array<std::string_view, 9> kTokenizerFiles = {"tokenizer.json",
                                                              "spiece.model",
                                                              "sentencepiece.bpe.model"};
 
-/// Kinds of weights, best first: the whole file, the index of its shards, how a shard's name begins and ends.
+/// Kinds of weights, best first: the whole file, the index of its shards.
 struct WeightFiles {
-  std::string_view whole, index, shard_begin, shard_end;
+  std::string_view whole, index;
 };
-constexpr std::array<WeightFiles, 2> kWeights = {
-    {{"model.safetensors", "model.safetensors.index.json", "model-", ".safetensors"},
-     {"pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-", ".bin"}}};
+constexpr std::array<WeightFiles, 2> kWeights = {{{"model.safetensors", "model.safetensors.index.json"},
+                                                  {"pytorch_model.bin", "pytorch_model.bin.index.json"}}};
 
 /// One file of a snapshot: the blob, unless it is there, and the link to it.
 class FileFetcher {
@@ -41,8 +41,10 @@ class FileFetcher {
   void fetch(const std::string& commit, const std::string& name) {
     if (fs_.exists(cache_.file(commit, name))) return;
     const RemoteFile file = client_.describe(commit, name);
+    cache_.create();
     const auto lock = lock_blob(file);
     if (!fs_.exists(cache_.blob(file.etag))) fetch_blob(file);
+    throw_away(incomplete(file));
     cache_.link(commit, name, file.etag);
   }
 
@@ -51,7 +53,7 @@ class FileFetcher {
     const HubSettings& settings = client_.settings();
     double said = 0;
     return cache_.lock(file.etag, [&](double seconds) {
-      if (settings.should_stop && settings.should_stop())
+      if (settings.is_stopped())
         fail(ErrorCode::kInterrupted, "{}: stopped while another process fetched it", file.name);
       if (!settings.message || seconds < said + kSayWaiting_s) return;
       said = seconds;
@@ -60,26 +62,32 @@ class FileFetcher {
     });
   }
 
+  std::string incomplete(const RemoteFile& file) const { return cache_.blob(file.etag) + ".incomplete"; }
+
+  void throw_away(const std::string& path) {
+    for (const std::string& part : part_files(fs_, path)) fs_.remove_all(part).check();
+    fs_.remove_all(path).check();
+  }
+
   void fetch_blob(const RemoteFile& file) {
-    const std::string incomplete = cache_.blob(file.etag) + ".incomplete";
-    const bool resumed = fs_.exists(incomplete);
-    download_bytes(fs_, client_, file, incomplete);
-    bool right = has_right_hash(fs_, incomplete, file.etag);
+    const std::string path = incomplete(file);
+    const bool resumed = fs_.exists(path);
+    download_bytes(fs_, client_, file, path);
+    bool right = has_right_hash(fs_, path, file.etag);
     if (!right && resumed) {  // what lay there may have been something else
-      fs_.remove_all(incomplete).check();
-      download_bytes(fs_, client_, file, incomplete);
-      right = has_right_hash(fs_, incomplete, file.etag);
+      throw_away(path);
+      download_bytes(fs_, client_, file, path);
+      right = has_right_hash(fs_, path, file.etag);
     }
     if (!right) {
-      fs_.remove_all(incomplete).check();
+      throw_away(path);
       fail(ErrorCode::kInvalidData,
            "{} of \"{}\": what {} sent has not the hash {} that it announced, and was thrown away; try "
-           "again, or "
-           "another HF_ENDPOINT",
+           "again, or another HF_ENDPOINT",
            file.name, client_.repo().name, without_userinfo(client_.settings().endpoint), file.etag);
     }
-    fs_.sync(incomplete).check();
-    fs_.rename(incomplete, cache_.blob(file.etag)).check();
+    fs_.sync(path).check();
+    fs_.rename(path, cache_.blob(file.etag)).check();
     if (client_.settings().progress) client_.settings().progress(file.name, file.size, file.size);
   }
 
@@ -92,26 +100,44 @@ bool contains(const std::vector<std::string>& files, std::string_view name) {
   return std::find(files.begin(), files.end(), name) != files.end();
 }
 
-std::vector<std::string> weight_files(const std::vector<std::string>& files) {
-  for (const WeightFiles& kind : kWeights) {
-    if (contains(files, kind.whole)) return {std::string(kind.whole)};
-    if (!contains(files, kind.index)) continue;
-    std::vector<std::string> out{std::string(kind.index)};
-    for (const std::string& file : files)
-      if (file.starts_with(kind.shard_begin) && file.ends_with(kind.shard_end)) out.push_back(file);
-    return out;
-  }
-  return {};
+/// The files that an index of shards names.
+std::set<std::string> shards_of(const nlohmann::json& index, const std::string& path) {
+  const auto weight_map = required<nlohmann::json>(index, "weight_map", path);
+  std::set<std::string> shards;
+  for (const auto& item : weight_map.items())
+    shards.insert(required<std::string>(weight_map, item.key(), path + ": weight_map"));
+  return shards;
 }
 
-bool has_shards(FileSystem& fs, const std::string& folder, std::string_view index) {
-  const std::string path = join_path(folder, index);
-  const nlohmann::json json = read_json(fs, path);
-  const auto weight_map = required<nlohmann::json>(json, "weight_map", path);
-  for (const auto& item : weight_map.items())
-    if (!item.value().is_string() || !fs.exists(join_path(folder, item.value().get<std::string>())))
-      return false;
-  return true;
+std::vector<std::string> weight_files(const std::vector<std::string>& files, const std::string& name,
+                                      const ReadFile& read) {
+  for (const auto& [whole, index_name] : kWeights) {
+    if (contains(files, whole)) return {std::string(whole)};
+    if (!contains(files, index_name)) continue;
+    const std::string index(index_name);
+    std::vector<std::string> out{index};
+    for (const std::string& shard : shards_of(parse_json(read(index), index), index)) {
+      if (!contains(files, shard))
+        fail(ErrorCode::kNotFound, "model \"{}\" has not the file {} that its {} names", name, shard, index);
+      out.push_back(shard);
+    }
+    return out;
+  }
+  fail(ErrorCode::kNotFound,
+       "model \"{}\" has neither model.safetensors nor pytorch_model.bin; wants one of them", name);
+}
+
+std::vector<std::string> missing_weights(FileSystem& fs, const std::string& folder) {
+  for (const auto& [whole, index_name] : kWeights) {
+    if (fs.exists(join_path(folder, whole))) return {};
+    const std::string index = join_path(folder, index_name);
+    if (!fs.exists(index)) continue;
+    std::vector<std::string> missing;
+    for (const std::string& shard : shards_of(read_json(fs, index), index))
+      if (!fs.exists(join_path(folder, shard))) missing.push_back(shard);
+    return missing;
+  }
+  return {"model.safetensors"};
 }
 
 }  // namespace
@@ -120,40 +146,41 @@ std::string fetch_snapshot(FileSystem& fs, const HubRepo& repo, const std::strin
                            const HubSettings& settings, const ChooseFiles& choose) {
   HubClient client(settings, repo);
   const HubListing listing = client.list();
-  const std::vector<std::string> wanted = choose(listing.files);
   HubCache cache(fs, hub_cache_folder(cache_dir), repo);
-  cache.create();
   FileFetcher fetcher(fs, cache, client);
-  for (const std::string& file : wanted) fetcher.fetch(listing.commit, file);
-  if (settings.should_stop && settings.should_stop())  // since the last answer: nobody asks behind this
+  const ReadFile read = [&](const std::string& file) {
+    fetcher.fetch(listing.commit, file);
+    return fs.read(cache.file(listing.commit, file)).value();
+  };
+  for (const std::string& file : choose(listing.files, read)) fetcher.fetch(listing.commit, file);
+  // Behind all files: until then an older snapshot stays what the name means.
+  cache.set_ref(repo.revision, listing.commit);
+  if (settings.is_stopped())  // since the last answer: nobody asks behind this
     fail(ErrorCode::kInterrupted, "{}: stopped; what was fetched is kept", repo.name);
-  cache.set_ref(repo.revision,
-                listing.commit);  // last: until then an older snapshot stays what the name means
   return cache.snapshot(listing.commit);
 }
 
-bool is_whole_model(FileSystem& fs, const std::string& folder, const ModelNeed& need) {
+std::vector<std::string> missing_files(FileSystem& fs, const std::string& folder, const ModelNeed& need) {
   const auto has = [&](std::string_view name) { return fs.exists(join_path(folder, name)); };
-  if (!has("config.json") && need.weights) return false;
-  if (need.tokenizer && !has("tokenizer.json") && !has("vocab.txt") && !has("vocab.json")) return false;
-  if (!need.weights) return true;
-  for (const WeightFiles& kind : kWeights)
-    if (has(kind.whole) || (has(kind.index) && has_shards(fs, folder, kind.index))) return true;
-  return false;
+  std::vector<std::string> missing;
+  if (!has("config.json") && (need.weights || !need.tokenizer)) missing.emplace_back("config.json");
+  if (need.tokenizer && !has("tokenizer.json") && !has("vocab.txt") && !has("vocab.json"))
+    missing.emplace_back("tokenizer.json");
+  if (!need.weights) return missing;
+  const std::vector<std::string> weights = missing_weights(fs, folder);
+  missing.insert(missing.end(), weights.begin(), weights.end());
+  return missing;
 }
 
 std::vector<std::string> choose_model_files(const std::vector<std::string>& files, const ModelNeed& need,
-                                            const std::string& name) {
+                                            const std::string& name, const ReadFile& read) {
   std::vector<std::string> out;
   if (contains(files, "config.json")) out.emplace_back("config.json");
   if (need.tokenizer)
     for (const std::string_view file : kTokenizerFiles)
       if (contains(files, file)) out.emplace_back(file);
   if (!need.weights) return out;
-  const std::vector<std::string> weights = weight_files(files);
-  if (weights.empty())
-    fail(ErrorCode::kNotFound,
-         "model \"{}\" has neither model.safetensors nor pytorch_model.bin; wants one of them", name);
+  const std::vector<std::string> weights = weight_files(files, name, read);
   out.insert(out.end(), weights.begin(), weights.end());
   return out;
 }
@@ -161,22 +188,25 @@ std::vector<std::string> choose_model_files(const std::vector<std::string>& file
 std::string fetch_model(FileSystem& fs, const std::string& name_or_path, const std::string& revision,
                         const std::string& cache_dir, const ModelNeed& need, const HubSettings& settings) {
   std::vector<std::string> looked_at;
-  const std::string found = find_model(fs, name_or_path, revision, cache_dir, looked_at);
-  if (found == expand_home(name_or_path) || (!found.empty() && is_whole_model(fs, found, need))) return found;
-  if (settings.offline) {
-    if (!found.empty()) return found;
+  const std::vector<std::string> found = find_models(fs, name_or_path, revision, cache_dir, looked_at);
+  for (const std::string& folder : found)
+    if (folder == expand_home(name_or_path) || missing_files(fs, folder, need).empty()) return folder;
+  if (settings.offline && !found.empty())
     fail(ErrorCode::kNotFound,
-         "model \"{}\" (revision {}) is not on this machine, and HF_HUB_OFFLINE is set. Looked at:\n  "
-         "{}\nUnset "
-         "HF_HUB_OFFLINE to fetch it, give the folder of a model (config.json and model.safetensors), or set "
-         "HF_HOME "
-         "to the Hugging Face cache that holds it.",
+         "model \"{}\" (revision {}) is on this machine in part: {} has no {}, and HF_HUB_OFFLINE is set. "
+         "Unset it to fetch what is missing, or set HF_HOME to the Hugging Face cache that holds it.",
+         name_or_path, revision, found.front(), fmt::join(missing_files(fs, found.front(), need), ", "));
+  if (settings.offline)
+    fail(ErrorCode::kNotFound,
+         "model \"{}\" (revision {}) is not on this machine, and HF_HUB_OFFLINE is set. Looked at:\n  {}\n"
+         "Unset HF_HUB_OFFLINE to fetch it, give the folder of a model (config.json and model.safetensors), "
+         "or set HF_HOME to the Hugging Face cache that holds it.",
          name_or_path, revision, fmt::join(looked_at, "\n  "));
-  }
   try {
-    return fetch_snapshot(
-        fs, {RepoKind::kModel, name_or_path, revision}, cache_dir, settings,
-        [&](const std::vector<std::string>& files) { return choose_model_files(files, need, name_or_path); });
+    return fetch_snapshot(fs, {RepoKind::kModel, name_or_path, revision}, cache_dir, settings,
+                          [&](const std::vector<std::string>& files, const ReadFile& read) {
+                            return choose_model_files(files, need, name_or_path, read);
+                          });
   } catch (const Error& e) {  // the name may have been meant for a folder
     if (!found.empty() || e.code() == ErrorCode::kInterrupted) throw;
     fail(e.code(), "{}\nOn this machine (HF_HOME names another cache) it was looked for at:\n  {}", e.what(),

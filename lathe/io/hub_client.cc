@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -31,12 +32,12 @@ double seconds_or(const char* name, double fallback) {
 
 std::string token_from_environment() {
   for (const char* name : {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
-    if (std::string token(trimmed(environment(name))); !token.empty()) return token;
+    if (std::string token = hub_token(environment(name)); !token.empty()) return token;
   std::string path = environment("HF_TOKEN_PATH");
   path = path.empty() ? join_path(hub_home(), "token") : expand_home(path);
   FileSystem& fs = real_file_system();
   if (!fs.exists(path) || fs.is_directory(path)) return "";
-  return std::string(trimmed(fs.read(path).value()));
+  return hub_token(fs.read(path).value());
 }
 
 bool is_hex(std::string_view text, size_t digits) {
@@ -52,12 +53,16 @@ std::string bare_etag(std::string_view etag) {
 
 const char* kind_name(const HubRepo& repo) { return repo.kind == RepoKind::kModel ? "model" : "data set"; }
 
-std::string page_of(const HubSettings& settings, const HubRepo& repo) {
-  return fmt::format("{}/{}{}", without_userinfo(settings.endpoint),
-                     repo.kind == RepoKind::kModel ? "" : "datasets/", repo.name);
+std::string page_of(const std::string& endpoint, const HubRepo& repo) {
+  return fmt::format("{}/{}{}", endpoint, repo.kind == RepoKind::kModel ? "" : "datasets/", repo.name);
 }
 
 }  // namespace
+
+std::string hub_token(std::string_view given) {
+  const std::string_view token = trimmed(given);
+  return std::string(token.substr(0, token.find_first_of(" \t\r\n")));
+}
 
 HubSettings hub_settings() {
   HubSettings settings;
@@ -82,7 +87,8 @@ bool HubClient::is_passing(const HttpResponse& response) {
   return !response.failure.empty() && status < 400;
 }
 
-void HubClient::wait(const HttpResponse& response, int attempt, const std::string& what) const {
+void HubClient::wait(const HttpResponse& response, int attempt, const std::string& what,
+                     const std::function<bool()>& should_stop) const {
   double seconds = 0.5 * static_cast<double>(1 << std::min(attempt - 1, 5));
   if (const std::string after = response.header("retry-after"); !after.empty()) {
     const double asked = std::atof(after.c_str());  // a date, the other form, gives 0: the usual wait
@@ -98,7 +104,7 @@ void HubClient::wait(const HttpResponse& response, int attempt, const std::strin
         response.failure.empty() ? fmt::format("HTTP {}", response.status) : response.failure, seconds));
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < end) {
-    if (settings_.should_stop && settings_.should_stop())
+    if (should_stop && should_stop())
       fail(ErrorCode::kInterrupted, "{}: stopped; what was fetched is kept", what);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -106,8 +112,8 @@ void HubClient::wait(const HttpResponse& response, int attempt, const std::strin
 
 void HubClient::raise(const HttpResponse& response, const std::string& file) const {
   const std::string name = fmt::format("{} \"{}\"", kind_name(repo_), repo_.name);
-  const std::string page = page_of(settings_, repo_), code = response.header("x-error-code");
   const std::string hub = without_userinfo(settings_.endpoint), tokens = hub + "/settings/tokens";
+  const std::string page = page_of(hub, repo_), code = response.header("x-error-code");
   const std::string item = file.empty() ? name : fmt::format("{} of {}", file, name);
   if (response.stopped) fail(ErrorCode::kInterrupted, "{}: stopped; what was fetched is kept", item);
   const int status = response.status;
@@ -120,6 +126,18 @@ void HubClient::raise(const HttpResponse& response, const std::string& file) con
          repo_.revision, page);
   if (code == "EntryNotFound")
     fail(ErrorCode::kNotFound, "{} (revision {}) has no file {}", name, repo_.revision, file);
+  if (status == 407)
+    fail(ErrorCode::kIo,
+         "{}: the proxy wants a user and password (HTTP 407): give them as http://user:password@host:port in "
+         "https_proxy and http_proxy",
+         item);
+  if (status == 0 || !response.failure.empty())
+    fail(
+        ErrorCode::kIo,
+        "{}: {}{} with {}. Check the network, a proxy (https_proxy) or HF_ENDPOINT; give the same command to "
+        "go on",
+        item, response.failure.empty() ? "no answer" : response.failure,
+        is_passing(response) ? fmt::format(" after {} tries", kTries) : "", hub);
   if (status == 401 && !settings_.token.empty())
     fail(ErrorCode::kNotFound,
          "{}: {} does not know it, or does not accept the token (HTTP 401): check the name, and HF_TOKEN "
@@ -137,12 +155,6 @@ void HubClient::raise(const HttpResponse& response, const std::string& file) con
   if (status == 429)
     fail(ErrorCode::kIo, "{}: too many requests (HTTP 429), also after {} tries; try later{}", item, kTries,
          settings_.token.empty() ? ", or set HF_TOKEN, which raises the limits" : "");
-  if (status == 0 || !response.failure.empty())
-    fail(ErrorCode::kIo,
-         "{}: {} after {} tries with {}. Check the network, a proxy (https_proxy) or HF_ENDPOINT; give the "
-         "same "
-         "command to go on",
-         item, response.failure.empty() ? "no answer" : response.failure, kTries, hub);
   fail(status == 404 ? ErrorCode::kNotFound : ErrorCode::kIo, "{}: {} answers HTTP {}{}", item, hub, status,
        response.header("x-error-message").empty() ? "" : ": " + response.header("x-error-message"));
 }
@@ -154,7 +166,7 @@ HttpResponse HubClient::ask(HttpRequest request, const std::string& what) {
   for (int attempt = 1;; ++attempt) {
     HttpResponse response = http_.perform(request);
     if (!is_passing(response) || attempt == kTries) return response;
-    wait(response, attempt, what);
+    wait(response, attempt, what, settings_.should_stop);
   }
 }
 
@@ -164,41 +176,42 @@ std::string HubClient::listing_url() const {
                      percent_encoded(repo_.name, true), percent_encoded(repo_.revision, false));
 }
 
-bool HubClient::has_revision() {
+HttpResponse HubClient::ask_for_listing() {
   HttpRequest request;
   request.url = listing_url();
-  const HttpResponse response = ask(request, repo_.name);
-  if (response.ok()) return true;
-  if (response.header("x-error-code") == "RevisionNotFound") return false;
-  raise(response, "");
+  return ask(request, repo_.name);
 }
 
-HubListing HubClient::list() {
-  HttpRequest request;
-  request.url = listing_url();
-  const HttpResponse response = ask(request, repo_.name);
+HubListing HubClient::list() { return listing_of(ask_for_listing()); }
+
+std::optional<HubListing> HubClient::list_if_there() {
+  const HttpResponse response = ask_for_listing();
+  if (response.header("x-error-code") == "RevisionNotFound") return std::nullopt;
+  return listing_of(response);
+}
+
+HubListing HubClient::listing_of(const HttpResponse& response) const {
   if (!response.ok()) raise(response, "");
-  const nlohmann::json json = parse_json(response.body, request.url);
-  HubListing out{required<std::string>(json, "sha", request.url), {}};
+  const std::string url = without_userinfo(listing_url());
+  const nlohmann::json json = parse_json(response.body, url);
+  HubListing out{required<std::string>(json, "sha", url), {}};
   if (!is_hex(out.commit, 40))
-    fail(ErrorCode::kInvalidData, "{}: \"sha\": found \"{}\", wants a commit's 40 digits", request.url,
-         out.commit);
-  const auto siblings = required<nlohmann::json>(json, "siblings", request.url);
-  if (!siblings.is_array())
-    fail(ErrorCode::kInvalidData, "{}: \"siblings\": wants a list of files", request.url);
+    fail(ErrorCode::kInvalidData, "{}: \"sha\": found \"{}\", wants a commit's 40 digits", url, out.commit);
+  const auto siblings = required<nlohmann::json>(json, "siblings", url);
+  if (!siblings.is_array()) fail(ErrorCode::kInvalidData, "{}: \"siblings\": wants a list of files", url);
   for (const auto& sibling : siblings) {
-    auto file = required<std::string>(sibling, "rfilename", request.url);
+    auto file = required<std::string>(sibling, "rfilename", url);
     if (!is_inside(file))
-      fail(ErrorCode::kInvalidData, "{}: found the file name \"{}\", which leads out of its folder",
-           request.url, file);
+      fail(ErrorCode::kInvalidData, "{}: found the file name \"{}\", which leads out of its folder", url,
+           file);
     out.files.push_back(std::move(file));
   }
   return out;
 }
 
 RemoteFile HubClient::describe(const std::string& commit, const std::string& file) {
-  const std::string url =
-      fmt::format("{}/resolve/{}/{}", page_of(settings_, repo_), commit, percent_encoded(file, true));
+  const std::string url = fmt::format("{}/resolve/{}/{}", page_of(settings_.endpoint, repo_), commit,
+                                      percent_encoded(file, true));
   HttpRequest request;
   request.url = url;
   request.head = true;
@@ -219,8 +232,8 @@ RemoteFile HubClient::describe(const std::string& commit, const std::string& fil
   if (!response.failure.empty() || response.status == 0 || response.status >= 400) raise(response, file);
   const auto wrong = [&](const char* header, const std::string& found, const char* wanted) {
     fail(ErrorCode::kInvalidData,
-         "{}: {}: found \"{}\", wants {}: this is no Hugging Face Hub, or a proxy changed it", url, header,
-         found, wanted);
+         "{}: {}: found \"{}\", wants {}: this is no Hugging Face Hub, or a proxy changed it",
+         without_userinfo(url), header, found, wanted);
   };
   if (const std::string found = said["x-repo-commit"]; found != commit)
     wrong("X-Repo-Commit", found, "the commit that was asked for");
@@ -230,7 +243,8 @@ RemoteFile HubClient::describe(const std::string& commit, const std::string& fil
   std::string size = said["x-linked-size"];
   if (size.empty() && response.status < 300) size = response.header("content-length");
   const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), out.size);
-  if (error != std::errc() || end != size.data() + size.size())
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();  // what a file system can count
+  if (error != std::errc() || end != size.data() + size.size() || out.size > kMost)
     wrong("X-Linked-Size", size, "a number of bytes");
   return out;
 }

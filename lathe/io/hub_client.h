@@ -1,7 +1,9 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lathe/io/http.h"
@@ -18,9 +20,11 @@ struct HubSettings {
   double download_timeout_s = 10;  ///< for the longest stall of a download
   /// A file's bytes so far, from one thread at a time; `done == total` comes once, last.
   std::function<void(const std::string& file, uint64_t done, uint64_t total)> progress;
-  /// What the user should know: waits, new tries.  From any thread, as should_stop.
+  /// What the user should know: waits, new tries.  From any thread.
   std::function<void(const std::string& line)> message;
+  /// From the thread alone that asks for something; what it throws ends the work.
   std::function<bool()> should_stop;
+  bool is_stopped() const { return should_stop && should_stop(); }
   /// What it gives is held as long as the Hub is asked and answers: what should_stop needs to know of a stop.
   std::function<std::shared_ptr<const void>()> while_asking;
 };
@@ -29,6 +33,9 @@ struct HubSettings {
 /// HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE, HF_HUB_ETAG_TIMEOUT, HF_HUB_DOWNLOAD_TIMEOUT.
 /// Errors: kUsage for an endpoint that is no http or https URL.
 HubSettings hub_settings();
+
+/// A token as it may stand in a header: the first word of what was given.
+std::string hub_token(std::string_view given);
 
 /// A file as the Hub describes it.
 struct RemoteFile {
@@ -55,15 +62,16 @@ class HubClient {
   static constexpr int kTries = 5;
 
   HubListing list();
-  /// Whether the repository has its revision.  Errors: as list, but for that one.
-  bool has_revision();
+  /// Nothing where the repository has no such revision.
+  std::optional<HubListing> list_if_there();
   RemoteFile describe(const std::string& commit, const std::string& file);
 
   /// Whether another try makes sense after this answer.
   static bool is_passing(const HttpResponse& response);
   /// Waits before try number `attempt` (from 1) as the answer asks, or 0.5, 1, 2, 4 s.
-  /// Errors: kIo where the Hub asks for more than kMostWait_s; kInterrupted.
-  void wait(const HttpResponse& response, int attempt, const std::string& what) const;
+  /// Errors: kIo where the Hub asks for more than kMostWait_s; kInterrupted where should_stop says so.
+  void wait(const HttpResponse& response, int attempt, const std::string& what,
+            const std::function<bool()>& should_stop) const;
   /// Throws what an answer that is no success means to the user.
   [[noreturn]] void raise(const HttpResponse& response, const std::string& file) const;
 
@@ -74,6 +82,8 @@ class HubClient {
   static constexpr double kMostWait_s = 300;
   HttpResponse ask(HttpRequest request, const std::string& what);
   std::string listing_url() const;
+  HttpResponse ask_for_listing();
+  HubListing listing_of(const HttpResponse& response) const;
 
   const HubSettings& settings_;
   const HubRepo& repo_;

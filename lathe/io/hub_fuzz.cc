@@ -165,7 +165,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   settings.message = [&](const std::string&) { waits = true; };
   settings.should_stop = [&] { return waits.load(); };
   static constexpr size_t kMostFiles = 8;
-  const auto choose = [](const std::vector<std::string>& files) {
+  const auto choose = [](const std::vector<std::string>& files, const lathe::ReadFile&) {
     return std::vector(files.begin(), files.begin() + static_cast<long>(std::min(files.size(), kMostFiles)));
   };
   constexpr int kRuns = 3;  // the later ones go on with what the first left

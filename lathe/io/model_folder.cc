@@ -6,10 +6,11 @@
 
 namespace lathe {
 
-std::string find_model(FileSystem& fs, const std::string& name_or_path, const std::string& revision,
-                       const std::string& cache_dir, std::vector<std::string>& looked_at) {
+std::vector<std::string> find_models(FileSystem& fs, const std::string& name_or_path,
+                                     const std::string& revision, const std::string& cache_dir,
+                                     std::vector<std::string>& looked_at) {
   const std::string path = expand_home(name_or_path);
-  if (fs.is_directory(path)) return path;
+  if (fs.is_directory(path)) return {path};
   if (fs.exists(path) || !is_hub_name(name_or_path))
     fail(ErrorCode::kNotFound,
          "{}: {}, wants a folder with config.json and weights, or a model's name (\"bert-base-cased\")",
@@ -17,22 +18,25 @@ std::string find_model(FileSystem& fs, const std::string& name_or_path, const st
   if (!is_inside(revision))
     fail(ErrorCode::kUsage, "revision \"{}\": wants a branch, tag or commit", revision);
   looked_at.push_back(path);
+  std::vector<std::string> found;
   for (const std::string& name : hub_name_forms(name_or_path)) {
     const HubCache cache(fs, hub_cache_folder(cache_dir), {RepoKind::kModel, name, revision});
     const std::string commit = cache.commit_of(revision), snapshot = cache.snapshot(commit);
-    if (fs.is_directory(snapshot)) return snapshot;
-    looked_at.push_back(commit == revision && fs.is_directory(cache.folder())
-                            ? fmt::format("{} (and refs/{})", snapshot, revision)
-                            : snapshot);
+    if (fs.is_directory(snapshot))
+      found.push_back(snapshot);
+    else
+      looked_at.push_back(commit == revision && fs.is_directory(cache.folder())
+                              ? fmt::format("{} (and refs/{})", snapshot, revision)
+                              : snapshot);
   }
-  return "";
+  return found;
 }
 
 std::string resolve_model(FileSystem& fs, const std::string& name_or_path, const std::string& revision,
                           const std::string& cache_dir) {
   std::vector<std::string> looked_at;
-  if (std::string found = find_model(fs, name_or_path, revision, cache_dir, looked_at); !found.empty())
-    return found;
+  if (const auto found = find_models(fs, name_or_path, revision, cache_dir, looked_at); !found.empty())
+    return found.front();
   fail(ErrorCode::kNotFound,
        "model \"{}\" (revision {}) is not on this machine. Looked at:\n  {}\nGive the folder of a model "
        "(config.json and "

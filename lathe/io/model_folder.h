@@ -9,14 +9,16 @@
 
 namespace lathe {
 
-/// The folder of a model that is named by folder or by Hub name ("bert-base-cased",
-/// "google-bert/bert-base-cased": both forms find either).  A folder that exists wins; else the local Hugging
-/// Face cache (hub_cache.h) with the commit from refs/<revision>, or `revision` itself.  "" if it is not
-/// there; then looked_at says where it was looked for.  Errors: kNotFound for what can be no name, kUsage.
-std::string find_model(FileSystem& fs, const std::string& name_or_path, const std::string& revision,
-                       const std::string& cache_dir, std::vector<std::string>& looked_at);
+/// The folders of a model that is named by folder or by Hub name ("bert-base-cased",
+/// "google-bert/bert-base-cased": both forms find either).  A folder that exists is the only one; else those
+/// in the local Hugging Face cache (hub_cache.h) with the commit from refs/<revision>, or `revision` itself,
+/// the name's own form first.  looked_at says where there was none.  Errors: kNotFound for what can be no
+/// name, kUsage.
+std::vector<std::string> find_models(FileSystem& fs, const std::string& name_or_path,
+                                     const std::string& revision, const std::string& cache_dir,
+                                     std::vector<std::string>& looked_at);
 
-/// The same without the network; fetch_model (hub.h) is the one that fetches.
+/// The first of them, without the network; fetch_model (hub.h) is the one that fetches.
 /// Throws kNotFound listing every place looked at and what to do.
 std::string resolve_model(FileSystem& fs, const std::string& name_or_path,
                           const std::string& revision = "main", const std::string& cache_dir = "");

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import unittest
 
 import command_line as cl
@@ -201,6 +202,21 @@ class OtherDataSets(DataCase):
         self.assertEqual(self.rows_of(taken), 24)
         self.assertIn("train is taken as it lies in the cache, 2 files", taken.stderr + taken.stdout)
         self.assertEqual(self.rows_of(self.learn("asked")), 36)
+
+    def test_a_cache_that_cannot_be_written_and_is_whole(self):
+        self.add_dataset("someone/parts", {f"train-{i}.csv": self.csv(12, 10 + i) for i in range(2)}, "main")
+        self.assertEqual(self.rows_of(self.learn("first")), 24)
+        # As Python leaves it: the Hub is asked what else there is.
+        next(self.root.rglob("datasets--someone--parts/.lathe/*.json")).unlink()
+        locks = self.home / "hub" / ".locks"
+        shutil.rmtree(locks)
+        locks.write_text("no folder can be made here")
+        self.assertEqual(self.rows_of(self.learn("again")), 24)
+
+    def test_a_converted_branch_without_parquet(self):
+        self.add_dataset("someone/parts", {"train.csv": self.csv(12, 1)}, "main")
+        self.add_dataset("someone/parts", {"README.md": b"nothing yet"})
+        self.assertEqual(self.rows_of(self.learn("main")), 12)
 
     @needs_parquet
     def test_a_configuration_that_is_here_is_not_taken_for_another(self):

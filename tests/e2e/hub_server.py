@@ -1,5 +1,6 @@
 """A Hugging Face Hub on loopback, as far as downloads need one: api/…/revision, api/…/tree, resolve with redirects to a
 "CDN" on another port, ranges, tokens; and faults on demand: statuses, cut connections, wrong bytes, stalls."""
+import base64
 import hashlib
 import http.server
 import json
@@ -49,6 +50,7 @@ class Hub:
         self.models, self.datasets, self.moved = {}, {}, {}
         self.faults = {}     # file name, or "" for the API → [Fault]
         self.requests = []   # (method, path, headers)
+        self.password = ""   # "user:password", which the API and the files then want
         self.lock = threading.Lock()
         self.stopping = threading.Event()
         self.cdn = _Server(self, _Cdn)
@@ -171,8 +173,15 @@ class _Web(_Handler):
     def do_HEAD(self):
         self.do_GET()
 
+    def do_CONNECT(self):   # as a proxy that wants a password
+        self.note()
+        self.answer(407)
+
     def do_GET(self):
         self.note()
+        basic = "Basic " + base64.b64encode(self.hub.password.encode()).decode()
+        if self.hub.password and self.headers.get("Authorization") != basic:
+            return self.answer(401, {"WWW-Authenticate": "Basic"})
         path = urllib.parse.urlparse(self.path).path
         for kind, repositories in (("datasets", self.hub.datasets), ("models", self.hub.models)):
             match = re.fullmatch(rf"/api/{kind}/([^/]+(?:/[^/]+)?)/(revision|tree)/([^/]+)/?", path)

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -110,6 +111,19 @@ class Fetching(HubCase):
     def test_offline_says_what_is_missing(self):
         self.fails(self.info(HF_HUB_OFFLINE="1"), MODEL, "HF_HUB_OFFLINE", "models--google-bert--bert-base-cased")
         self.assertEqual(self.hub.requests, [])
+        self.succeeds(self.info())
+        next(self.cache().glob("snapshots/*/model.safetensors")).unlink()
+        self.fails(self.info(HF_HUB_OFFLINE="1"), "on this machine in part", "has no model.safetensors", "HF_HUB_OFFLINE")
+
+    def test_the_form_of_a_name_that_is_whole(self):
+        self.hub.moved["bert-base-cased"] = MODEL
+        self.succeeds(self.info("bert-base-cased"))
+        partial = self.cache() / "snapshots" / "0" / "config.json"   # as Python leaves it
+        partial.parent.mkdir(parents=True)
+        (self.cache() / "refs").mkdir()
+        (self.cache() / "refs" / "main").write_text("0")
+        partial.write_bytes(self.files["config.json"])
+        self.assertIn("/models--bert-base-cased/", self.succeeds(self.info(HF_HUB_OFFLINE="1")).stdout)
 
     def test_revisions(self):
         old = self.hub.models[MODEL].refs["main"]
@@ -156,6 +170,17 @@ class Fetching(HubCase):
         self.assertEqual((self.cache(name) / "blobs" / hashlib.sha256(content).hexdigest()).read_bytes(), content)
 
 
+    def test_shards_are_those_that_the_index_names(self):
+        sharded = cl.ROOT / "tests/golden/formats/sharded"
+        files = {k: v for k, v in self.files.items() if k != "model.safetensors"} | {
+            p.name.replace("model-0", "part-0"): p.read_bytes().replace(b'"model-0', b'"part-0') for p in sharded.iterdir()}
+        self.hub.models["a/sharded"] = hub_server.Repository(files | {"model-old.safetensors": b"x"})
+        self.succeeds(self.info("a/sharded"))
+        self.succeeds(self.info("a/sharded", HF_HUB_OFFLINE="1"))
+        self.assertEqual(self.hub.count("HEAD", "part-0"), 4)
+        self.assertEqual(self.hub.count("HEAD", "model-old"), 0)
+
+
 class Tokens(HubCase):
     def test_private_and_gated(self):
         self.hub.models["a/private"] = hub_server.Repository(self.files, "private")
@@ -168,6 +193,28 @@ class Tokens(HubCase):
         self.home.joinpath("token").write_text(hub_server.TOKEN + "\n")
         self.succeeds(self.info("a/gated"))
         self.check_cache()
+
+    def test_a_token_is_one_word(self):
+        self.home.mkdir()
+        self.home.joinpath("token").write_text(hub_server.TOKEN + "\nX-Second: 1\n")
+        self.hub.models["a/private"] = hub_server.Repository(self.files, "private")
+        self.succeeds(self.info("a/private"))
+        self.assertFalse(any("X-Second" in headers for _, _, headers in self.hub.requests))
+
+    def test_an_endpoint_that_wants_a_password(self):
+        self.hub.password = "me:pass-word"
+        endpoint = self.hub.url.replace("://", "://me:pass-word@")
+        self.hub.fail("", Fault(on="api", body=b"[]"))
+        self.assertNotIn("pass-word", self.fails(self.info(HF_ENDPOINT=endpoint), "wants an object").stderr)
+        self.hub.fail("config.json", Fault(on="head", headers={"X-Repo-Commit": "main"}))
+        self.assertNotIn("pass-word", self.fails(self.info(HF_ENDPOINT=endpoint), "X-Repo-Commit").stderr)
+        self.succeeds(self.info(HF_ENDPOINT=endpoint))
+
+    def test_a_proxy_that_wants_a_password(self):
+        self.hub.fail("", Fault(on="api", status=407))
+        for environment in ({}, {"HF_ENDPOINT": "https://hub.invalid", "https_proxy": self.hub.url}):
+            result = self.fails(self.info(**environment), "the proxy wants a user and password (HTTP 407)")
+            self.assertNotIn("tries", result.stderr)
 
     def test_the_password_of_the_endpoint_is_not_shown(self):
         self.hub.models["a/gated"] = hub_server.Repository(self.files, "gated")
@@ -251,8 +298,23 @@ class BadLines(HubCase):
         blob = self.cache() / "blobs" / (hashlib.sha256(self.files["model.safetensors"]).hexdigest() + ".incomplete")
         blob.parent.mkdir(parents=True)
         blob.write_bytes(b"something else")
+        pathlib.Path(f"{blob}.part0").write_bytes(b"something else")
         self.succeeds(self.info())
         self.check_cache()
+        self.assertEqual(list(blob.parent.glob("*.incomplete*")), [])
+
+    def test_what_comes_again_is_no_progress(self):
+        self.hub.models["a/model"] = hub_server.Repository(self.files | {"model.safetensors": bytes(3 << 20)})
+        for _ in range(3):   # whole answers break off, and there are no ranges
+            self.hub.fail("model.safetensors", Fault(cut=2 << 20))
+            self.hub.fail("model.safetensors", Fault(status=416))
+        run = subprocess.Popen([cl.program(), "info", "a/model"], env=self.environment(), stderr=subprocess.PIPE, text=True)
+        waits = []
+        while len(waits) < 3:
+            waits += re.findall(r"trying again in (\S+) s", run.stderr.readline())
+        run.kill()
+        run.communicate()
+        self.assertEqual(waits, ["0.5", "1", "2"])
 
     def test_too_many_requests(self):
         self.hub.fail("", Fault(on="api", status=429, headers={"Retry-After": "1"}))
