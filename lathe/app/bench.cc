@@ -42,7 +42,7 @@ const std::vector<BenchFlag>& flags() {
       {{"--seq", "N", "tokens per row (finetune: at most)"},
        [](const BenchSettings& s) { return std::to_string(s.seq); }},
       {{"--dtype", "bf16|fp16|fp32",
-        "of activations; several parted by commas but for step (infer: also int8; on cuda all but "
+        "of activations; several parted by commas but for step and plan (infer: also int8; on cuda all but "
         "mlp and plan: fp8; both compared with the peak of bf16)"},
        [](const BenchSettings& s) { return joined(s.dtypes); }},
       {{"--steps", "N", "calls that are timed"},

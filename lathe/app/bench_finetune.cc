@@ -78,6 +78,7 @@ std::vector<BenchReport> bench_finetune(const BenchSettings& s) {
   data.questions = bench_questions(s.data_dir);
   {
     const AutoModel model = make_model(s, data.questions);
+    check_seq(s, model);
     ThreadPool pool(s.threads);
     data.train = tokenize_dataset(data.questions.train, *model.tokenizer, s.seq, pool);
     data.heldout = tokenize_dataset(data.questions.heldout, *model.tokenizer, s.seq, pool);

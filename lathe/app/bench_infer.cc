@@ -17,19 +17,27 @@ namespace {
 constexpr int kWarmup = 3;
 const std::vector<std::string> kLabels{"ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"};  // TREC's coarse classes
 
+using Turn = std::array<int, 16>;
 /// Lengths of questions as BERT's tokenizer cuts them, special tokens included; in turns.
-constexpr std::array<int, 16> kLengths = {11, 9, 14, 7, 13, 22, 10, 12, 8, 16, 15, 31, 9, 11, 13, 10};
+constexpr Turn kLengths = {11, 9, 14, 7, 13, 22, 10, 12, 8, 16, 15, 31, 9, 11, 13, 10};
 
-std::vector<int> fixed_lengths(int batch) {
+/// kLengths, cut where the model ends.
+Turn fixed_lengths(const AutoModel& model) {
+  Turn turn = kLengths;
+  for (int& length : turn) length = static_cast<int>(std::min<int64_t>(length, model.model->max_positions()));
+  return turn;
+}
+
+std::vector<int> in_turns(const Turn& turn, int batch) {
   std::vector<int> lengths;
-  for (int i = 0; i < batch; ++i) lengths.push_back(kLengths[static_cast<size_t>(i) % kLengths.size()]);
+  for (int i = 0; i < batch; ++i) lengths.push_back(turn[static_cast<size_t>(i) % turn.size()]);
   return lengths;
 }
 
-int64_t fixed_tokens(int batch) {
-  const auto rest = kLengths.begin() + batch % std::ssize(kLengths);
-  return batch / std::ssize(kLengths) * std::accumulate(kLengths.begin(), kLengths.end(), int64_t{0}) +
-         std::accumulate(kLengths.begin(), rest, int64_t{0});
+int64_t tokens_of(const Turn& turn, int batch) {
+  const auto rest = turn.begin() + batch % std::ssize(turn);
+  return batch / std::ssize(turn) * std::accumulate(turn.begin(), turn.end(), int64_t{0}) +
+         std::accumulate(turn.begin(), rest, int64_t{0});
 }
 
 /// Rows of TREC with the model's own tokenizer, where both are there; else empty.
@@ -40,15 +48,16 @@ std::vector<int> real_lengths(const BenchSettings& s, const AutoModel& model, in
   rows.truncate(static_cast<size_t>(batch));
   ThreadPool pool(1);
   const TokenizedDataset tokens =
-      tokenize_dataset(rows, *model.tokenizer, static_cast<int>(model.config.max_position_embeddings), pool);
+      tokenize_dataset(rows, *model.tokenizer, static_cast<int>(model.model->max_positions()), pool);
   const std::vector<int32_t> lengths = tokens.lengths();
   return {lengths.begin(), lengths.end()};
 }
 
 void add_device(const BenchSettings& s, const BenchDevice& device, const std::string& dtype,
-                BenchReport& report, std::optional<OpProfile>& profile) {
+                BenchReport& report, OpProfile* profile) {
   AutoModel model = bench_model(s.model, kLabels);
-  const auto backend = open_device(device.kind, {device.threads});
+  const auto note = [&](const std::string& text) { report.notes.push_back(dtype + ": " + text); };
+  const auto backend = open_device(device.kind, {device.threads, false, note});
   Session::Options options;
   options.num_labels = static_cast<int64_t>(kLabels.size());
   options.program.dtype = bench_dtype(dtype, {"int8", "fp8"});
@@ -65,9 +74,10 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
     std::vector<int> lengths = real_lengths(s, model, batch);
     const bool real = !lengths.empty();
     if (!real) {
-      session.reserve({{work_of(fixed_tokens(batch),
-                                batch)}});  // what cannot fit is refused before the host lists its lengths
-      lengths = fixed_lengths(batch);
+      const Turn turn = fixed_lengths(model);
+      // What cannot fit is refused before the host lists its lengths.
+      session.reserve({{work_of(tokens_of(turn, batch), batch)}});
+      lengths = in_turns(turn, batch);
     }
     const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
     session.expect_rows(Session::Rows::kEvaluated, *std::ranges::max_element(lengths));
@@ -88,7 +98,7 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
     row["tokens_per_s"] = six_digits(packed.real_tokens() / times.median_ms * 1e3);
     row["texts_per_s"] = six_digits(static_cast<double>(lengths.size()) / times.median_ms * 1e3);
     report.rows.push_back(std::move(row));
-    if (!profile) continue;
+    if (profile == nullptr) continue;
     nlohmann::ordered_json op_row = bench_row("profile", device, s.model, dtype);
     op_row["batch"] = lengths.size();
     const auto [program, executable] = session.compile(work);
@@ -114,16 +124,14 @@ std::vector<BenchReport> bench_infer(const BenchSettings& s) {
                       {"peak_memory_bytes", "memory GiB", 2, 1.0 / (1 << 30)}},
                      {},
                      {"texts/s", {"device", "dtype", "batch"}, {"texts_per_s", "texts/s", 1}}};
-  std::vector<BenchReport> profiles;
+  std::vector<OpProfile> profiles;
   for (const BenchDevice& device : bench_devices(s, true)) {
     report.notes.push_back(device.note());
-    std::optional<OpProfile> profile;
-    if (s.profile) profile.emplace(s.model, device);
+    OpProfile* const profile = s.profile ? &profiles.emplace_back(s.model, device) : nullptr;
     for (const std::string& dtype : s.dtypes) add_device(s, device, dtype, report, profile);
-    if (profile) profiles.push_back(profile->report());
   }
   std::vector<BenchReport> reports{std::move(report)};
-  reports.insert(reports.end(), profiles.begin(), profiles.end());
+  for (const OpProfile& profile : profiles) reports.push_back(profile.report());  // once all rows are there
   for (BenchReport& each : reports) note_few_calls(each, s.steps);
   return reports;
 }

@@ -144,9 +144,7 @@ std::vector<BenchReport> bench_plan(const BenchSettings& s) {
   const int rows = s.batches.at(0);
   const std::unique_ptr<Backend> backend = open_device(s.device, {s.threads});
   const AutoModel model = bench_model(s.model, {"a", "b"});
-  if (s.seq > model.config.max_position_embeddings)
-    fail(ErrorCode::kUsage, "--seq: found {}, {} has {} positions", s.seq, s.model,
-         model.config.max_position_embeddings);
+  check_seq(s, model);
   Session::Options options;
   options.program.dtype = bench_dtype(dtype);
   options.program.recompute_every = s.recompute ? 1 : 0;

@@ -41,14 +41,7 @@ OpProfile::OpProfile(const std::string& model, const BenchDevice& device)
                {"percent_of_copy", "% of a copy", 0}},
               {},
               {"ms", {"dtype", "batch", "op"}, {"ms", "ms", 2}}},
-      copy_(measure_copy(device.kind, {device.threads})) {
-  if (copy_)
-    report_.notes.push_back(
-        fmt::format("a copy too large for the caches: {:.1f} GB/s; what one op has just written and the "
-                    "next one reads may come faster, and rows of embeddings without a token are counted "
-                    "that a CPU leaves alone",
-                    *copy_ * 1e-9));
-}
+      device_(device) {}
 
 void OpProfile::add(const nlohmann::ordered_json& row, const Program& program, const NodeTimes& times) {
   struct Sum {
@@ -71,12 +64,26 @@ void OpProfile::add(const nlohmann::ordered_json& row, const Program& program, c
     line["count"] = op.count;
     line["ms"] = six_digits(op.ms);
     line["percent"] = six_digits(100 * op.ms / total);
-    const double rate = op.bytes / op.ms * 1e3;
-    line["bytes_per_s"] = six_digits(rate);
+    line["bytes_per_s"] = six_digits(op.bytes / op.ms * 1e3);
     line["calls"] = times.calls;
-    line["percent_of_copy"] = copy_ ? nlohmann::ordered_json(six_digits(100 * rate / *copy_)) : nullptr;
     report_.rows.push_back(std::move(line));
   }
+}
+
+BenchReport OpProfile::report() const {
+  BenchReport report = report_;
+  const std::optional<double> copy = measure_copy(device_.kind, {device_.threads});
+  if (copy)
+    report.notes.push_back(
+        fmt::format("a copy too large for the caches: {:.1f} GB/s; what one op has just written and the "
+                    "next one reads may come faster, and rows of embeddings without a token are counted "
+                    "that a CPU leaves alone",
+                    *copy * 1e-9));
+  for (nlohmann::ordered_json& row : report.rows) {
+    const double percent = copy ? 100 * row["bytes_per_s"].get<double>() / *copy : 0;
+    row["percent_of_copy"] = copy ? nlohmann::ordered_json(six_digits(percent)) : nullptr;
+  }
+  return report;
 }
 
 }  // namespace lathe

@@ -22,15 +22,16 @@ NodeTimes node_times(Executable& executable, const Program& program, int runs,
 /// Milliseconds of each op of programs that run on one device, beside what a copy reaches there.
 class OpProfile {
  public:
-  /// `model`: its name, for the title.  Measures a copy.
+  /// `model`: its name, for the title.
   OpProfile(const std::string& model, const BenchDevice& device);
   /// A row for each op of the program: `row` (with "dtype" and "batch") and what its nodes took together.
   void add(const nlohmann::ordered_json& row, const Program& program, const NodeTimes& times);
-  const BenchReport& report() const { return report_; }
+  /// Of all programs.  Measures a copy, whose buffers count from then on in the peak of the process's memory.
+  BenchReport report() const;
 
  private:
   BenchReport report_;
-  std::optional<double> copy_;  // bytes per second
+  BenchDevice device_;
 };
 
 }  // namespace lathe

@@ -22,9 +22,7 @@ class Training {
   Training(const BenchSettings& settings, const BenchDevice& device, const std::string& dtype, int rows)
       : model_(bench_model(settings.model, {"a", "b"})),
         backend_(open_device(device.kind, {device.threads})) {
-    if (settings.seq > model_.config.max_position_embeddings)
-      fail(ErrorCode::kUsage, "--seq: found {}, {} has {} positions", settings.seq, settings.model,
-           model_.config.max_position_embeddings);
+    check_seq(settings, model_);
     Session::Options options;
     options.program.dtype = bench_dtype(dtype, {"fp8"});
     options.program.quantization = bench_quantization(dtype, *backend_);

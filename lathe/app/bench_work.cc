@@ -93,6 +93,13 @@ AutoModel bench_model(const std::string& name, const std::vector<std::string>& l
   return from_config(config, head, std::nullopt);
 }
 
+void check_seq(const BenchSettings& settings, const AutoModel& model) {
+  const int64_t longest = model.model->max_positions();
+  if (settings.seq > longest)
+    fail(ErrorCode::kUsage, "--seq: found {}, wants at most {}: {} has no more positions", settings.seq,
+         longest, settings.model);
+}
+
 void write_weights(Session& session, const AutoModel& model) {
   if (model.checkpoint) {
     initialize(session, model, 42);

@@ -75,6 +75,8 @@ nn::Quantization bench_quantization(const std::string& name, const Backend& back
 /// "bert-base" and "minilm" (6 layers of 384) with random weights, or what a model folder holds; a classifier
 /// of the given labels.  Errors: kUsage, kNotFound.
 AutoModel bench_model(const std::string& name, const std::vector<std::string>& labels);
+/// Errors: kUsage if --seq is more than the model takes.
+void check_seq(const BenchSettings& settings, const AutoModel& model);
 /// Whether the name is one of the two.
 bool is_bench_shape(const std::string& name);
 

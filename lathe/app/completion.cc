@@ -15,7 +15,9 @@ constexpr const char* kUsage =
     "  Prints a script that completes commands, flags and values. For good, from the next shell on:\n"
     "    lathe completion bash >~/.local/share/bash-completion/completions/lathe\n"
     "    lathe completion zsh >DIR/_lathe        (DIR: a folder of $fpath)\n"
-    "    lathe completion fish >~/.config/fish/completions/lathe.fish\n";
+    "    lathe completion fish >~/.config/fish/completions/lathe.fish\n"
+    "  bash and fish look for the command's name: for run_glue and run_qa put links beside these files,\n"
+    "  run_glue to lathe and run_glue.fish to lathe.fish.\n";
 
 /// The text within single quotes; fish escapes within them, the other shells end them.
 std::string quoted(const std::string& text, const char* quote) {
@@ -183,7 +185,7 @@ int run_completion(const std::vector<std::string>& args) {
   if (options.has("--help"))
     fmt::print("{}", kUsage);
   else
-    fmt::print("{}", completion_script(options.rest.size() == 1 ? options.rest[0] : "", commands()));
+    fmt::print("{}", completion_script(fmt::format("{}", fmt::join(options.rest, " ")), commands()));
   return 0;
 }
 

@@ -20,25 +20,22 @@ HtmlReport::HtmlReport(FileSystem& fs, std::string path, std::string name, RunFa
       source_(std::move(source)),
       say_(std::move(say)),
       measured_at_(source_.now()),
+      measured_evaluation_(source_.evaluation_seconds()),
       measured_tokens_(source_.trained_tokens()) {
   if (say_) say_(LogLevel::kInfo, "report: " + path_);
 }
 
 void HtmlReport::measure(const nlohmann::ordered_json& entry) {
-  const double now = source_.now();
-  if (entry.contains("eval_runtime")) {
-    evaluating_ += entry["eval_runtime"].get<double>();
-    return;
-  }
   if (!entry.contains("loss")) return;
   RunSample sample{.step = entry.value("step", int64_t{0}),
                    .tokens_per_second = {},
                    .resident_bytes = source_.resident_bytes(),
                    .device_bytes = source_.device_bytes()};
-  const double seconds = now - measured_at_ - evaluating_;
+  const double now = source_.now(), evaluation = source_.evaluation_seconds();
+  const double seconds = now - measured_at_ - (evaluation - measured_evaluation_);
   const int64_t tokens = source_.trained_tokens();
   if (seconds > 0) sample.tokens_per_second = static_cast<double>(tokens - measured_tokens_) / seconds;
-  measured_at_ = now, measured_tokens_ = tokens, evaluating_ = 0;
+  measured_at_ = now, measured_evaluation_ = evaluation, measured_tokens_ = tokens;
   samples_.push_back(sample);
   if (samples_.size() <= kSamples) return;
   std::vector<RunSample> half;  // a long run keeps every second one

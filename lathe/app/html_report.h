@@ -17,7 +17,8 @@ class HtmlReport : public Tracker {
   /// What changes while a run goes on.
   struct Source {
     std::function<const TrainerState&()> state;
-    std::function<int64_t()> trained_tokens;  ///< of this process
+    std::function<int64_t()> trained_tokens;     ///< as Trainer's
+    std::function<double()> evaluation_seconds;  ///< likewise
     std::function<std::optional<double>()> resident_bytes, device_bytes;
     std::function<double()> now;  ///< seconds
   };
@@ -38,8 +39,8 @@ class HtmlReport : public Tracker {
   LogSink say_;
   Findings findings_;
   std::vector<RunSample> samples_;
-  double measured_at_, evaluating_ = 0;  ///< of the last log line; seconds of evaluations since
-  int64_t measured_tokens_ = 0;
+  double measured_at_, measured_evaluation_;  ///< clock and seconds of evaluations at the last log line
+  int64_t measured_tokens_;
   std::optional<double> written_at_;
   bool failed_ = false;
 };

@@ -98,6 +98,17 @@ std::string metadata(const CardFacts& facts, const std::string& name, const Trai
   return out + "    metrics:\n" + results;
 }
 
+std::string optimizer_text(const TrainingArguments& args) {
+  std::string name = "OptimizerNames.";  // as Python prints its enumeration
+  for (const char c : args.optim) name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  const std::string more = args.optim_args.value_or("No additional optimizer arguments");
+  if (args.optim.find("adam") == args.optim.npos)
+    return fmt::format("Use {} and the args are:\n{}", name, more);
+  return fmt::format("Use {} with betas=({},{}) and epsilon={} and optimizer_args={}", name,
+                     python_repr(args.adam_beta1), python_repr(args.adam_beta2),
+                     python_repr(args.adam_epsilon), more);
+}
+
 std::string hyperparameters(const TrainingArguments& args, int ranks) {
   std::string out;
   const auto say = [&out](const char* name, const auto& value) {
@@ -112,12 +123,7 @@ std::string hyperparameters(const TrainingArguments& args, int ranks) {
   if (steps > 1) say("gradient_accumulation_steps", steps);
   if (ranks * steps > 1) say("total_train_batch_size", batch * ranks * steps);
   if (ranks > 1) say("total_eval_batch_size", args.per_device_eval_batch_size * ranks);
-  std::string optimizer = "OptimizerNames.";  // as Python prints its enumeration
-  for (const char c : args.optim) optimizer += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  say("optimizer",
-      fmt::format("Use {} with betas=({},{}) and epsilon={} and optimizer_args={}", optimizer,
-                  python_repr(args.adam_beta1), python_repr(args.adam_beta2), python_repr(args.adam_epsilon),
-                  args.optim_args.value_or("No additional optimizer arguments")));
+  say("optimizer", optimizer_text(args));
   say("lr_scheduler_type", args.lr_scheduler_type);
   const double warmup = args.warmup_steps != 0 ? args.warmup_steps : args.warmup_ratio;
   if (warmup != 0) say("lr_scheduler_warmup_steps", python_repr(warmup));
@@ -136,7 +142,7 @@ std::vector<Row> evaluations(const TrainerState& state) {
   std::vector<Row> rows;
   std::string loss = "No log";
   for (const Json& entry : state.log_history) {
-    if (entry.contains("train_runtime")) break;
+    if (entry.contains("train_loss")) break;  // train_runtime may stand in every line of the log
     if (entry.contains("loss")) loss = rounded(entry["loss"]);
     if (!entry.contains("eval_loss")) continue;
     Row row = {{"Training Loss", loss},

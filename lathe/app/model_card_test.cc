@@ -36,6 +36,33 @@ TEST(ModelCard, IsThatOfTheTrainer) {
   EXPECT_EQ(mine.substr(0, mine.find("- Lathe")), before_versions(theirs));
 }
 
+/// With --include_num_input_tokens_seen train_runtime stands in every line of the log.
+TEST(ModelCard, ShowsEvaluationsOfARunWhoseLogLinesHaveTheRuntime) {
+  TrainerState state;
+  using Json = nlohmann::ordered_json;
+  state.log_history = {Json{{"loss", 0.75}, {"train_runtime", 1.5}, {"epoch", 1}, {"step", 3}},
+                       Json{{"eval_loss", 0.5}, {"epoch", 1}, {"step", 3}},
+                       Json{{"train_runtime", 2.5}, {"train_loss", 0.75}, {"epoch", 1}, {"step", 3}},
+                       Json{{"eval_loss", 0.25}, {"epoch", 1}, {"step", 3}}};
+  const std::string card = model_card({.base_model = "models/mine"}, {}, state, 1);
+  const std::string table = card.substr(card.find("### Training results"));
+  EXPECT_NE(table.find("| 0.75          | 1     | 3    | 0.5             |\n"), std::string::npos) << table;
+  EXPECT_EQ(table.find("0.25"), std::string::npos) << table;
+}
+
+TEST(ModelCard, NamesOfAnOptimizerWhatItHas) {
+  TrainingArguments args;
+  args.optim = "sgd";
+  const auto has = [&](const std::string& line) {
+    return model_card({.base_model = "models/mine"}, args, {}, 1).find(line) != std::string::npos;
+  };
+  EXPECT_TRUE(has(
+      "- optimizer: Use OptimizerNames.SGD and the args are:\nNo additional optimizer arguments\n- lr_sch"));
+  args.optim = "adafactor";
+  args.optim_args = "decay_rate=-0.7";
+  EXPECT_TRUE(has("- optimizer: Use OptimizerNames.ADAFACTOR and the args are:\ndecay_rate=-0.7\n"));
+}
+
 TEST(ModelCard, AModelOfAFolderOnOwnDataHasNoLinksAndNoResults) {
   TrainingArguments args;
   args.output_dir = "1e5";  // a number, to YAML

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "lathe/app/argument_parser.h"
 #include "lathe/core/error.h"
@@ -78,6 +79,9 @@ int whole_number(const Options& options, const std::string& flag, int fallback, 
 int whole_number(const std::string& flag, const std::string& text, int low) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range)
+    fail(ErrorCode::kUsage, "{}: found {}, wants a whole number from {} to {}", flag, text, low,
+         std::numeric_limits<int>::max());
   if (error != std::errc() || end != text.data() + text.size() || value < low)
     fail(ErrorCode::kUsage, "{}: found {}, wants a whole number of at least {}", flag, text, low);
   return value;

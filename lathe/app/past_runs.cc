@@ -18,6 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kStateFile = "trainer_state.json";
+constexpr const char* kOfTheEnd = "train_loss";  // train_runtime may stand in every line of the log
 constexpr int kDepth = 5;
 
 std::optional<nlohmann::json> read_json(FileSystem& fs, const std::string& path) {
@@ -98,7 +99,7 @@ PastRun read_run(FileSystem& fs, const std::string& folder) {
     run.state = newest_state(fs, folder, false);
     const auto& history = run.state.log_history;
     const bool ended = std::any_of(history.begin(), history.end(),
-                                   [](const Json& entry) { return entry.contains("train_runtime"); });
+                                   [](const Json& entry) { return entry.contains(kOfTheEnd); });
     run.status = ended ? "finished" : "unfinished";
     // A pickle that cannot be read only means that the arguments are not known.
     for (const std::string& from : {folder, last_checkpoint(fs, folder)}) try {
@@ -164,7 +165,9 @@ BenchReport runs_table(const std::vector<PastRun>& runs) {
     row["step"] = run.state.global_step;
     row["steps"] = run.state.max_steps;
     row["metric"] = text(metric_text(run));
-    row["seconds"] = values.contains("train_runtime") ? Json(values.at("train_runtime")) : Json();
+    row["seconds"] = values.contains(kOfTheEnd) && values.contains("train_runtime")
+                         ? Json(values.at("train_runtime"))
+                         : Json();
     row["started"] = text(run.started);
     report.rows.push_back(std::move(row));
   }

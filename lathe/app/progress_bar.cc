@@ -54,7 +54,9 @@ std::string ProgressBar::line(int width, bool unicode, double now) const {
   };
   std::string tail = fmt::format(" {}/{} [{}<{}, {}", amount(done_), amount(total_), clock_text(now - start_),
                                  left, rate_text(rate_, unit_));
-  tail += loss_ ? fmt::format(", loss={:.4g}]", *loss_) : "]";
+  const std::string loss = loss_ ? fmt::format(", loss={:.4g}", *loss_) : "";
+  if (static_cast<int>(head.size() + tail.size() + loss.size()) < width) tail += loss;
+  tail += "]";
   const int cells = width - static_cast<int>(head.size() + tail.size()) - 2;
   if (cells >= 4) return head + "|" + drawn_bar(share, cells, unicode) + "|" + tail;
   return (head + tail).substr(0, static_cast<size_t>(std::max(width, 0)));

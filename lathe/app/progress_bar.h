@@ -19,7 +19,7 @@ class ProgressBar {
   bool update(int64_t done, std::optional<double> loss, double now);
 
   /// " 45%|####      | 155/345 [00:12<00:15, 12.60it/s, loss=0.4532]" in at most `width` columns: the bar
-  /// gives way first, then the line is cut.
+  /// gives way first, then the loss, then the line is cut.
   std::string line(int width, bool unicode, double now) const;
 
  private:

@@ -10,6 +10,7 @@
 #include "lathe/io/testdata.h"
 #include "lathe/io/torch_file.h"
 #include "lathe/train/checkpoint.h"
+#include "lathe/train/metric_schedule.h"
 
 namespace lathe {
 namespace {
@@ -48,9 +49,48 @@ class PythonCheckpoint : public testing::Test {
   TestFolder folder_;
   std::unique_ptr<Backend> backend_ = open_device("cpu", {1});
   AutoModel model_ = from_pretrained(fs_, kCheckpoint, {Problem::kSingleLabel, {}, false});
-  Session session_{*backend_, *model_.model, {}};
+  Session session_ = session_of(AdamWOptions{});
   TrainerState state_;
   RunState run_;
+
+  Session session_of(const OptimizerOptions& optimizer) {
+    Session::Options options;
+    options.program.optimizer = optimizer;
+    return {*backend_, *model_.model, options};
+  }
+  /// What another run with the same optimizer has after it read what this one wrote.
+  StateValues read_again(const OptimizerOptions& optimizer, const StateValues& states,
+                         const OptimizerProgress& progress) {
+    write_python_state(fs_, folder_.path(), session_of(optimizer), states, progress, std::nullopt).check();
+    Session next = session_of(optimizer);
+    for (const OptimizerState& kept : next.optimizer_states())
+      next.write_state(kept.name, std::vector<float>(static_cast<size_t>(kept.size), 9));
+    const OptimizerProgress found = read_python_state(fs_, folder_.path(), next, progress.applied);
+    EXPECT_EQ(found.applied, progress.applied);
+    EXPECT_EQ(found.learning_rate, progress.learning_rate);
+    EXPECT_EQ(found.adamw.weight_decay, progress.adamw.weight_decay);
+    EXPECT_EQ(found.sgd.momentum, progress.sgd.momentum);
+    EXPECT_EQ(found.metric_schedule, progress.metric_schedule);
+    return next.gather_states();
+  }
+  /// Other numbers in every place.
+  StateValues numbered(const OptimizerOptions& optimizer) {
+    StateValues states;
+    for (const OptimizerState& kept : session_of(optimizer).optimizer_states())
+      for (int64_t i = 0; i < kept.size; ++i) states[kept.name].push_back(static_cast<float>(i) + 0.5f);
+    return states;
+  }
+  /// "step exp_avg_sq_row[3] …": what the file holds of parameter 0.
+  std::string kept_of_first() {
+    const TorchFile file = TorchFile::open(fs_, folder_ / kOptimizerFile);
+    const auto* state = file.root().as<PickleValue::Dict>()->find("state")->as<PickleValue::Dict>()->find(0);
+    std::string text;
+    for (const auto& [key, value] :
+         state == nullptr ? decltype(PickleValue::Dict::items)() : state->as<PickleValue::Dict>()->items)
+      text += *key->as<std::string>() +
+              (value->as<TensorView>() == nullptr ? "" : to_string(value->as<TensorView>()->shape)) + " ";
+    return text;
+  }
 
   std::string error_reading(const std::string& folder, ErrorCode code) {
     return error_of([&] { read_checkpoint(fs_, folder, model_, session_, state_, run_); }, code);
@@ -85,6 +125,110 @@ TEST_F(PythonCheckpoint, TheScalerIsWrittenAgainAsItWas) {
   EXPECT_EQ(scaler.scale, 4096);
   write_python_state(fs_, folder_ / "written", session_, session_.gather_states(), {}, scaler).check();
   EXPECT_EQ(content_of(folder_ / "written/scaler.pt"), content_of(kGolden + kScalerFile));
+}
+
+const OptimizerProgress kProgress{.applied = 6,
+                                  .schedule_step = 6,
+                                  .base_learning_rate = 1e-3,
+                                  .learning_rate = 5e-4,
+                                  .adamw = {.weight_decay = 0.25}};
+
+TEST_F(PythonCheckpoint, EveryOptimizerIsWrittenAndReadBitForBit) {
+  const SgdOptions sgd{.momentum = 0.9};
+  OptimizerProgress progress = kProgress;
+  progress.sgd = sgd;
+  EXPECT_EQ(read_again(sgd, numbered(sgd), progress), numbered(sgd));
+  EXPECT_EQ(kept_of_first(), "momentum_buffer[115, 16] ");
+  const AdafactorOptions adafactor;
+  progress.sgd = {};
+  EXPECT_EQ(read_again(adafactor, numbered(adafactor), progress), numbered(adafactor));
+  EXPECT_EQ(kept_of_first(), "step exp_avg_sq_row[115] exp_avg_sq_col[16] RMS ");
+  EXPECT_EQ(read_again(SgdOptions{}, numbered(SgdOptions{}), progress),
+            (StateValues{{"momentum_buffer", {0}}}));  // which nothing reads
+  EXPECT_EQ(kept_of_first(), "");
+}
+
+TEST_F(PythonCheckpoint, AMomentumThatOneSideLacksBeginsAtZero) {
+  write_python_state(fs_, folder_.path(), session_of(SgdOptions{}), {}, kProgress, std::nullopt).check();
+  const SgdOptions sgd{.momentum = 0.9};
+  Session session = session_of(sgd);
+  session.write_state("momentum_buffer", numbered(sgd).at("momentum_buffer"));
+  read_python_state(fs_, folder_.path(), session, 6);
+  EXPECT_EQ(session.read_state("momentum_buffer"),
+            std::vector<float>(static_cast<size_t>(session.layout().trainable)));
+}
+
+TEST_F(PythonCheckpoint, FactorsLieBehindOneAnother) {
+  const std::vector<nn::Parameter> parameters = {{.name = "bias", .shape = {2}, .decay = false},
+                                                 {.name = "weight", .shape = {2, 3}}};
+  PickleBuilder make;
+  const std::vector<float> row = {1, 2}, col = {3, 4, 5}, squares = {6, 7};
+  const auto tensor = [&](const std::vector<float>& values) {
+    return make.tensor({DType::f32, {std::ssize(values)}, std::as_bytes(std::span(values))});
+  };
+  const auto group = [&](int64_t number, bool relative) {
+    return make.dict({{"params", make.list({make.number(number)})},
+                      {"lr", make.real(0.1)},
+                      {"weight_decay", make.number(0)},
+                      {"clip_threshold", make.real(1)},
+                      {"decay_rate", make.real(-0.8)},
+                      {"beta1", make.none()},
+                      {"relative_step", make.boolean(relative)}});
+  };
+  const auto weight = make.dict({{"step", make.number(3)},
+                                 {"exp_avg_sq_row", tensor(row)},
+                                 {"exp_avg_sq_col", tensor(col)},
+                                 {"RMS", make.number(0)}});
+  const auto bias = make.dict({{"step", make.number(3)}, {"exp_avg_sq", tensor(squares)}});
+  const std::vector<std::pair<int64_t, PickleBuilder::Ref>> numbers = {{0, weight}, {1, bias}};
+  const auto root = [&](bool relative) {
+    return make.dict({{"state", make.dict(numbers)},
+                      {"param_groups", make.list({group(0, relative), group(1, relative)})}});
+  };
+  const auto read = [&](bool relative) {
+    return python_optimizer_from(*root(relative), "optimizer.pt", parameters, nn::flat_layout(parameters));
+  };
+  const PythonOptimizer found = read(false);
+  EXPECT_EQ(found.optimizer, "adafactor");
+  EXPECT_EQ(found.progress.applied, 3);
+  EXPECT_EQ(found.states, (StateValues{{"exp_avg_sq_factors", {1, 2, 3, 4, 5, 6, 7}}}));
+  EXPECT_NE(error_of([&] { read(true); }, ErrorCode::kUnsupported).find("settings that Lathe has not"),
+            std::string::npos);
+}
+
+TEST_F(PythonCheckpoint, TheScheduleOfMetricsGoesOn) {
+  MetricSchedule schedule("reduce_lr_on_plateau", 1e-3, {{"patience", 0}, {"factor", 0.5}});
+  OptimizerProgress progress = kProgress;
+  progress.metric_schedule = schedule.python_state();  // its best is an infinity
+  EXPECT_EQ(read_again(AdamWOptions{}, numbered(AdamWOptions{}), progress), numbered(AdamWOptions{}));
+  for (const double loss : {1.0, 2.0}) schedule.step(loss);
+  progress.metric_schedule = schedule.python_state();
+  read_again(AdamWOptions{}, numbered(AdamWOptions{}), progress);
+  with(kSchedulerFile, fs_.read(folder_ / kSchedulerFile).value());
+  read_checkpoint(fs_, folder_.path(), model_, session_, state_, run_);
+  EXPECT_EQ(run_.metric_schedule, schedule.state());
+}
+
+TEST_F(PythonCheckpoint, AnotherOptimizerIsNamedAsItIs) {
+  Session sgd = session_of(SgdOptions{});
+  const auto error = [&](const std::string& folder, Session& session) {
+    return error_of([&] { read_python_state(fs_, folder, session, 6); }, ErrorCode::kInvalidData);
+  };
+  EXPECT_NE(error(kCheckpoint, sgd).find("written by the optimizer adamw, this run's is sgd"),
+            std::string::npos);
+  write_python_state(fs_, folder_.path(), sgd, {}, {}, std::nullopt).check();
+  EXPECT_NE(error(folder_.path(), session_).find("written by the optimizer sgd, this run's is adamw"),
+            std::string::npos);
+}
+
+TEST_F(PythonCheckpoint, TheSumOfLossesKnowsHowManyItHolds) {
+  read_checkpoint(fs_, kCheckpoint, model_, session_, state_, run_);
+  EXPECT_EQ(run_.loss_updates, 6);
+  std::string text = fs_.read(join_path(kCheckpoint, "trainer_state.json")).value();
+  for (size_t at; (at = text.find("\"loss\"")) != std::string::npos;) text.replace(at, 6, "\"other\"");
+  read_checkpoint(fs_, with("trainer_state.json", text), model_, session_, state_, run_);
+  EXPECT_EQ(run_.loss_updates, 0);
+  EXPECT_EQ(run_.total_loss, 0);
 }
 
 TEST_F(PythonCheckpoint, StateOfAnotherModelIsAnError) {

@@ -13,7 +13,7 @@ namespace lathe {
 /// How fast and how large a run was up to an update.
 struct RunSample {
   int64_t step = 0;
-  std::optional<double> tokens_per_second;  ///< without padding, evaluations left out
+  std::optional<double> tokens_per_second;  ///< of all processes; no padding, no evaluations
   std::optional<double> resident_bytes, device_bytes;
 };
 

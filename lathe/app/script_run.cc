@@ -120,10 +120,14 @@ TrainerHooks ScriptRun::hooks() {
   TrainerHooks hooks;
   hooks.on_log = [this](const nlohmann::ordered_json& entry) { terminal_.print(log_line(entry)); };
   hooks.on_record = [this](const nlohmann::ordered_json& entry) { tracked_.record(entry); };
-  hooks.on_step = [this](int64_t step, int64_t, double loss) { terminal_.update_progress(step, loss); };
+  hooks.on_step = [this](int64_t step, int64_t, std::optional<double> loss) {
+    terminal_.update_progress(step, loss);
+  };
   hooks.on_evaluation_step = [this](int64_t batch, int64_t batches) {
-    if (batch == 1) terminal_.begin_progress("evaluation", batches);
-    terminal_.update_progress(batch);
+    if (batch == 0)
+      terminal_.begin_progress("evaluation", batches);
+    else
+      terminal_.update_progress(batch);
     if (batch == batches) terminal_.end_progress();
   };
   hooks.message = terminal_.sink();
@@ -133,6 +137,7 @@ TrainerHooks ScriptRun::hooks() {
 
 void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t samples) {
   const Trainer::Plan plan = trainer.plan(resume_from);
+  const int64_t first_step = resume_from.empty() ? 0 : read_trainer_state(fs_, resume_from).global_step;
   TrainingBanner banner;
   banner.examples = samples;
   banner.epochs = plan.epochs;
@@ -145,7 +150,7 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   banner.trainable_parameters = trainable_parameters(trainer.model());
   for (const std::string& line : banner_lines(banner)) say(LogLevel::kInfo, line);
   if (is_main(group_.get())) tracked_.begin_training(trainer, *backend_, processes(), terminal_.sink());
-  terminal_.begin_progress("", plan.max_steps);
+  terminal_.begin_progress("", plan.max_steps, first_step);
   const StopSignals signals;
   TrainOutput output;
   try {

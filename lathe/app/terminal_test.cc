@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "lathe/app/screen_testing.h"
+
 namespace lathe {
 namespace {
 
@@ -13,6 +15,8 @@ TEST(ProgressBar, ShowsShareRateTimesAndLoss) {
   EXPECT_EQ(bar.line(80, false, 112.0).size(), 80u);
   EXPECT_EQ(bar.line(60, false, 112.0), " 44%|###     | 155/345 [00:12<00:14, 12.92it/s, loss=0.4532]");
   EXPECT_EQ(bar.line(50, false, 112.0), " 44% 155/345 [00:12<00:14, 12.92it/s, loss=0.4532]");
+  EXPECT_EQ(bar.line(49, false, 112.0), " 44%|####      | 155/345 [00:12<00:14, 12.92it/s]");
+  EXPECT_EQ(bar.line(39, false, 112.0), " 44% 155/345 [00:12<00:14, 12.92it/s]");
   EXPECT_EQ(bar.line(12, false, 112.0), " 44% 155/345");
   EXPECT_EQ(bar.line(0, false, 112.0), "");
 }
@@ -59,19 +63,6 @@ TEST(ProgressBar, EighthsOfACellWhereTheLocaleHasThem) {
       bar.line(static_cast<int>(std::string(" 12%| | 1/8 [00:01<00:07, 1.00it/s]").size()) + 3, true, 1.0);
   EXPECT_EQ(line, " 12%|▌   | 1/8 [00:01<00:07, 1.00it/s]");
 }
-
-struct Screen {
-  std::string out, err;
-  double now = 0;
-  TerminalPort port(bool interactive = true) {
-    return {.out = [this](std::string_view text) { out += text; },
-            .err = [this](std::string_view text) { err += text; },
-            .width = [] { return 81; },
-            .now = [this] { return now; },
-            .unicode = false,
-            .interactive = interactive};
-  }
-};
 
 TEST(Terminal, DropsMessagesBelowTheLevel) {
   Screen screen;

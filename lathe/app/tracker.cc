@@ -20,6 +20,7 @@ std::unique_ptr<Tracker> html_report(FileSystem& fs, const RunFacts& facts, cons
   HtmlReport::Source source;
   source.state = [&trainer]() -> const TrainerState& { return trainer.state(); };
   source.trained_tokens = [&trainer] { return trainer.trained_tokens(); };
+  source.evaluation_seconds = [&trainer] { return trainer.evaluation_seconds(); };
   source.resident_bytes = [] { return as_double(resident_bytes()); };
   source.device_bytes = [&backend]() -> std::optional<double> {
     const auto free = backend.info().kind == "cpu" ? std::nullopt : backend.free_bytes();

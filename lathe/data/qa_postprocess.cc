@@ -56,7 +56,6 @@ class Postprocessor {
 
   void begin_question() {
     spans_.clear();
-    null_ = {};
     has_window_ = false;
   }
 
@@ -77,13 +76,13 @@ class Postprocessor {
   }
 
   void finish_question(const SquadExample& example, QaPredictions& out) {
-    const bool v2 = options_.version_2_with_negative;
-    if (v2) spans_.push_back(null_);
+    const bool may_be_null = options_.version_2_with_negative && has_window_;
+    if (may_be_null) spans_.push_back(null_);
     std::stable_sort(spans_.begin(), spans_.end(),
                      [](const Span& a, const Span& b) { return above(a.score, b.score); });
     if (spans_.size() > static_cast<size_t>(options_.n_best_size)) spans_.resize(options_.n_best_size);
     const auto is_null = [](const Span& s) { return s.begin == 0 && s.end == 0; };
-    if (v2 && std::none_of(spans_.begin(), spans_.end(), is_null)) spans_.push_back(null_);
+    if (may_be_null && std::none_of(spans_.begin(), spans_.end(), is_null)) spans_.push_back(null_);
 
     std::vector<QaCandidate> candidates;
     const std::string& context = data_.context_of(example);
@@ -139,7 +138,7 @@ class Postprocessor {
   const SquadDataset& data_;
   const QaPostprocessOptions& options_;
   std::vector<Span> spans_;
-  Span null_;
+  Span null_;  // the last one of any question
   bool has_window_ = false;
   std::vector<int32_t> starts_, ends_;
 };

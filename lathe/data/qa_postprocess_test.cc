@@ -127,6 +127,11 @@ TEST(PostprocessQa, QuestionsWithoutAWindowAreEmpty) {
   const auto p = postprocess_qa(c.data, c.features, std::span(c.start).first(tokens),
                                 std::span(c.end).first(tokens), {});
   EXPECT_EQ(p.answers[1].text, "empty");
+  const auto v2 = postprocess_qa(c.data, c.features, std::span(c.start).first(tokens),
+                                 std::span(c.end).first(tokens), {.version_2_with_negative = true});
+  ASSERT_EQ(v2.nbest[1].size(), 1u);
+  EXPECT_EQ(v2.nbest[1][0].probability, 1);
+  EXPECT_EQ(v2.null_odds[1], c.start[0] + c.end[0]);  // of the question before
 }
 
 TEST(PostprocessQa, NonFiniteLogitsDoNotBreakIt) {

@@ -11,6 +11,7 @@
 #include "lathe/io/pickle_writer.h"
 #include "lathe/io/safetensors.h"
 #include "lathe/io/torch_file.h"
+#include "lathe/train/metric_schedule.h"
 #include "lathe/train/python_format.h"
 #include "lathe/train/python_rng.h"
 #include "lathe/train/saved_arguments.h"
@@ -18,13 +19,8 @@
 namespace lathe {
 namespace {
 
-constexpr int kFormatVersion = 2;  // 1: with the moments, which optimizer.pt has since
+constexpr int kFormatVersion = 2;  // 1: with AdamW's moments, which optimizer.pt has since
 constexpr const char* kStateFile = "lathe_state.safetensors";
-
-constexpr const char* kAdamW = "adamw";
-
-/// Whether the optimizer's state stands in Python's files alone: those are AdamW's.
-bool in_python_files(const Session& session) { return session.optimizer() == kAdamW; }
 
 /// Names and shapes of the trainable parameters in the order of the flat arenas: what moments belong to.
 std::string layout_text(const TaskModel& model) {
@@ -59,14 +55,10 @@ Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel&
 }
 
 Status write_run_state(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
-  TensorMap tensors;
-  for (const auto& [name, values] : content.states) {
-    if (in_python_files(content.session)) continue;
-    tensors[name] = {DType::f32, {static_cast<int64_t>(values.size())}, std::as_bytes(std::span(values))};
-  }
   const RunState& run = content.run;
   const nlohmann::json state = {{"global_step", content.state.global_step},
                                 {"total_loss", run.total_loss},
+                                {"loss_updates", run.loss_updates},
                                 {"loss_since_log", run.loss_since_log},
                                 {"updates_since_log", run.updates_since_log},
                                 {"updates_per_epoch", run.updates_per_epoch},
@@ -78,7 +70,7 @@ Status write_run_state(FileSystem& fs, const std::string& folder, const Checkpoi
                                 {"loss_scale_growth_tracker", run.loss_scaler.growth_tracker},
                                 {"loss_scale_bad_losses", run.loss_scaler.bad_losses},
                                 {"metric_schedule", run.metric_schedule}};
-  return write_safetensors(fs, join_path(folder, kStateFile), tensors,
+  return write_safetensors(fs, join_path(folder, kStateFile), {},
                            {{"format", "lathe"},
                             {"optimizer", content.session.optimizer()},
                             {"format_version", std::to_string(kFormatVersion)},
@@ -87,12 +79,21 @@ Status write_run_state(FileSystem& fs, const std::string& folder, const Checkpoi
                             {"tuning", content.session.tuning()}});
 }
 
-/// optimizer.pt, scheduler.pt and, with fp16, scaler.pt, of optimizers and schedules that they are read of.
+/// The place and the settings of a schedule that reads metrics; null for others.
+nlohmann::json python_schedule(const TrainingArguments& args, const RunState& run) {
+  if (!MetricSchedule::is(args.lr_scheduler_type)) return {};
+  MetricSchedule schedule(args.lr_scheduler_type, args.learning_rate, args.lr_scheduler_kwargs);
+  if (!run.metric_schedule.is_null()) schedule.restore(run.metric_schedule);
+  return schedule.python_state();
+}
+
+/// optimizer.pt, scheduler.pt and, with fp16, scaler.pt.
 Status write_optimizer_files(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
-  if (!in_python_files(content.session)) return {};
   const auto scaler = content.fp16 ? std::optional(content.run.loss_scaler) : std::nullopt;
   OptimizerProgress progress = content.optimizer;
-  progress.by_metric = !content.run.metric_schedule.is_null();
+  const OptimizerOptions options = optimizer_of(content.args);
+  if (const auto* sgd = std::get_if<SgdOptions>(&options)) progress.sgd = *sgd;
+  progress.metric_schedule = python_schedule(content.args, content.run);
   return write_python_state(fs, folder, content.session, content.states, progress, scaler);
 }
 
@@ -172,20 +173,21 @@ void check_format(const SafetensorsFile& file, const std::string& path, const Ta
        path, there, here);
 }
 
-/// Moments, tuning and run of a checkpoint that Lathe wrote.
+/// Optimizer, tuning and run of a checkpoint that Lathe wrote.
 void read_own_state(FileSystem& fs, const std::string& folder, const SafetensorsFile& file, Session& session,
-                    RunState& run) {
+                    const TrainerState& state, RunState& run) {
   const std::string path = join_path(folder, kStateFile);
   const auto tuning = file.metadata().find("tuning");  // checkpoints of the first version have none
   if (tuning != file.metadata().end()) session.adopt_tuning(tuning->second);
-  if (in_python_files(session) && file.find("exp_avg") == nullptr) {
-    read_python_state(fs, folder, session);
-  } else {
-    for (const OptimizerState& kept : session.optimizer_states())
-      session.write_state(kept.name, moments(file, kept.name, path));
+  const std::vector<OptimizerState> states = session.optimizer_states();
+  if (file.find(states.front().name) == nullptr) {
+    read_python_state(fs, folder, session, state.global_step);
+  } else {  // old checkpoints
+    for (const OptimizerState& kept : states) session.write_state(kept.name, moments(file, kept.name, path));
   }
   const nlohmann::json json = parse_python_json(metadata(file, "state", path), path);
   run.total_loss = required<double>(json, "total_loss", path);
+  run.loss_updates = value_or<int64_t>(json, "loss_updates", state.global_step, path);
   run.loss_since_log = required<double>(json, "loss_since_log", path);
   run.updates_since_log = required<int64_t>(json, "updates_since_log", path);
   run.updates_per_epoch = required<int64_t>(json, "updates_per_epoch", path);
@@ -216,11 +218,9 @@ bool is_own(FileSystem& fs, const std::string& folder) {
   return false;
 }
 
-/// file: lathe_state.safetensors; null: a checkpoint of Python's Trainer, of which AdamW's is read.
-void check_optimizer(const SafetensorsFile* file, const std::string& folder, const Session& session) {
-  const std::string path = join_path(folder, file != nullptr ? kStateFile : kOptimizerFile);
-  std::string there = kAdamW;  // before there were others
-  if (file != nullptr && file->metadata().contains("optimizer")) there = file->metadata().at("optimizer");
+void check_optimizer(const SafetensorsFile& file, const std::string& path, const Session& session) {
+  const auto found = file.metadata().find("optimizer");
+  const std::string there = found == file.metadata().end() ? "adamw" : found->second;  // once the only one
   if (there != session.optimizer())
     fail(ErrorCode::kInvalidData,
          "{}: written by the optimizer {}, this run's is {}; resume with the same --optim", path, there,
@@ -235,14 +235,16 @@ RunState run_of_python(const TrainerState& state, const OptimizerProgress& progr
   if (run.skipped_updates < 0)
     fail(ErrorCode::kInvalidData, "{}: {} has {} updates, trainer_state.json {}: not of one checkpoint",
          folder, kOptimizerFile, progress.applied, state.global_step);
-  int64_t logged = 0;
   for (const auto& entry : state.log_history) {
     const auto step = entry.find("step"), loss = entry.find("loss");
     if (loss == entry.end() || !loss->is_number() || step == entry.end() || !step->is_number_integer())
       continue;
-    run.total_loss += loss->get<double>() * static_cast<double>(step->get<int64_t>() - logged);
-    logged = step->get<int64_t>();
+    run.total_loss += loss->get<double>() * static_cast<double>(step->get<int64_t>() - run.loss_updates);
+    run.loss_updates = step->get<int64_t>();
   }
+  if (!progress.metric_schedule.is_null())
+    run.metric_schedule =
+        MetricSchedule::state_of_python(progress.metric_schedule, join_path(folder, kSchedulerFile));
   return run;
 }
 
@@ -297,8 +299,8 @@ std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::stri
   if (own) {
     file = SafetensorsFile::open(fs, join_path(folder, kStateFile));
     check_format(*file, join_path(folder, kStateFile), *model.model);
+    check_optimizer(*file, join_path(folder, kStateFile), session);
   }
-  check_optimizer(own ? &*file : nullptr, folder, session);
   const auto checkpoint = open_checkpoint(fs, folder);
   const LoadReport report = load_parameters(
       *model.model, *checkpoint, [&](int i, std::span<const float> v) { session.write_parameter(i, v); });
@@ -307,10 +309,10 @@ std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::stri
          to_string(report, *model.model, folder));
   state = read_trainer_state(fs, folder);
   if (own) {
-    read_own_state(fs, folder, *file, session, run);
+    read_own_state(fs, folder, *file, session, state, run);
     return std::nullopt;
   }
-  const OptimizerProgress progress = read_python_state(fs, folder, session);
+  const OptimizerProgress progress = read_python_state(fs, folder, session, state.global_step);
   run = run_of_python(state, progress, folder);
   run.loss_scaler = read_python_scaler(fs, folder);
   return progress;

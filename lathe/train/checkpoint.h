@@ -13,7 +13,8 @@ namespace lathe {
 
 /// What a run needs beside weights, optimizer state and trainer_state.json to go on with the same bits.
 struct RunState {
-  double total_loss = 0;      ///< sum of the losses of all updates
+  double total_loss = 0;      ///< sum of the losses of all updates that are known
+  int64_t loss_updates = 0;   ///< how many: a checkpoint of Python's Trainer holds those that were logged
   double loss_since_log = 0;  ///< the same since the last log line
   int64_t updates_since_log = 0;
   int64_t updates_per_epoch = 0;  ///< 0: not known (a checkpoint of Python's Trainer); with another batch

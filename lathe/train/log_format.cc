@@ -65,13 +65,15 @@ std::string log_line(const nlohmann::ordered_json& logs) {
 }
 
 void add_speed(nlohmann::json& metrics, const std::string& split, std::chrono::steady_clock::time_point begin,
-               double samples, double steps, double tokens) {
+               std::optional<double> samples, std::optional<double> steps, std::optional<double> tokens) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const auto rate = [&](double n) { return python_round(n / std::max(seconds, 1e-9), 3); };
+  const auto add_rate = [&](const char* what, std::optional<double> n) {
+    if (n) metrics[split + what] = python_round(*n / std::max(seconds, 1e-9), 3);
+  };
   metrics[split + "_runtime"] = python_round(seconds, 4);
-  if (samples > 0) metrics[split + "_samples_per_second"] = rate(samples);
-  if (steps > 0) metrics[split + "_steps_per_second"] = rate(steps);
-  if (tokens > 0) metrics[split + "_tokens_per_second"] = rate(tokens);
+  add_rate("_samples_per_second", samples);
+  add_rate("_steps_per_second", steps);
+  add_rate("_tokens_per_second", tokens);
 }
 
 bool is_speed_key(std::string_view key) {

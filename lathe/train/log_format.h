@@ -24,10 +24,10 @@ using LogSink = std::function<void(LogLevel, const std::string& line)>;
 /// log history as it is printed; total_flos is left out.
 std::string log_line(const nlohmann::ordered_json& logs);
 
-/// Adds <split>_runtime, _samples_per_second and _steps_per_second, as transformers' speed_metrics rounds
-/// them.
+/// Adds <split>_runtime and, of what is counted, _samples_per_second, _steps_per_second and
+/// _tokens_per_second, as transformers' speed_metrics rounds them.
 void add_speed(nlohmann::json& metrics, const std::string& split, std::chrono::steady_clock::time_point begin,
-               double samples, double steps, double tokens = 0);
+               std::optional<double> samples, std::optional<double> steps, std::optional<double> tokens = {});
 
 /// Whether a key of the log history says how long or when, not how good ("eval_runtime", "epoch").
 bool is_speed_key(std::string_view key);

@@ -1,8 +1,11 @@
 #include "lathe/train/metric_schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
+#include "lathe/core/error.h"
+#include "lathe/io/json_file.h"
 #include "lathe/train/schedule_settings.h"
 
 namespace lathe {
@@ -54,6 +57,7 @@ bool MetricSchedule::is(std::string_view name) {
 }
 
 void MetricSchedule::step(double metric) {
+  ++evaluations_;
   if (greedy_)
     greedy(smoothed(metric));
   else
@@ -143,10 +147,9 @@ void MetricSchedule::reset() {
 }
 
 nlohmann::json MetricSchedule::state() const {
-  nlohmann::json state = {{"learning_rate", rate_}, {"bad", bad_},
-                          {"good", good_},          {"cooling", cooling_},
-                          {"warming", warming_},    {"until_reset", until_reset_},
-                          {"recent", recent_},      {"window_sum", window_sum_}};
+  nlohmann::json state = {{"learning_rate", rate_},      {"bad", bad_},         {"good", good_},
+                          {"cooling", cooling_},         {"warming", warming_}, {"until_reset", until_reset_},
+                          {"evaluations", evaluations_}, {"recent", recent_},   {"window_sum", window_sum_}};
   if (best_ != kInfinity && best_ != -kInfinity) state["best"] = best_;  // JSON has no infinity
   return state;
 }
@@ -159,8 +162,69 @@ void MetricSchedule::restore(const nlohmann::json& state) {
   cooling_ = state.at("cooling");
   warming_ = state.at("warming");
   until_reset_ = state.at("until_reset");
+  evaluations_ = state.value("evaluations", int64_t{0});  // old checkpoints do not say
   recent_ = state.at("recent").get<std::vector<double>>();
   window_sum_ = state.at("window_sum");
+}
+
+nlohmann::json MetricSchedule::python_state() const {
+  const auto both = [](double value) { return nlohmann::json::array({value, value}); };
+  nlohmann::json state = {{"mode", greater_ ? "max" : "min"},
+                          {"factor", factor_},
+                          {"threshold", threshold_},
+                          {"threshold_mode", relative_ ? "rel" : "abs"},
+                          {"min_lrs", both(least_)},
+                          {"eps", eps_},
+                          {"patience", patience_},
+                          {"cooldown", cooldown_},
+                          {"_last_lr", both(rate_)},
+                          {"best", best_},
+                          {"num_bad_epochs", bad_},
+                          {"cooldown_counter", cooling_},
+                          {"last_epoch", evaluations_}};
+  if (!greedy_) {
+    state["default_min_lr"] = least_;
+    state["mode_worse"] = greater_ ? -kInfinity : kInfinity;
+    return state;
+  }
+  state.update({{"max_lrs", both(most_)},
+                {"_init_lrs", both(first_)},
+                {"warmup", warmup_},
+                {"warmup_counter", warming_},
+                {"num_good_epochs", good_},
+                {"reset_start", until_reset_},
+                {"reset_start_original", reset_start_},
+                {"smooth", smooth_},
+                {"window_size", window_}});
+  if (smooth_)
+    state["_streaming_avg"] = {{"window_size", window_}, {"values", recent_}, {"sum", window_sum_}};
+  return state;
+}
+
+nlohmann::json MetricSchedule::state_of_python(const nlohmann::json& python, const std::string& file) {
+  // Those that reduce_lr_on_plateau has not are as they are here.
+  const auto count = [&](const char* key, int64_t otherwise) {
+    return value_or<int64_t>(python, key, otherwise, file);
+  };
+  const auto rates = required<std::vector<double>>(python, "_last_lr", file);
+  if (rates.empty() || std::ranges::any_of(rates, [&](double rate) { return rate != rates.front(); }))
+    fail(ErrorCode::kUnsupported, "{}: \"_last_lr\": found {}, wants one learning rate for all parameters",
+         file, nlohmann::json(rates).dump());
+  const auto window = value_or<nlohmann::json>(python, "_streaming_avg", nlohmann::json::object(), file);
+  nlohmann::json state = {
+      {"learning_rate", rates.front()},
+      {"bad", required<int64_t>(python, "num_bad_epochs", file)},
+      {"good", count("num_good_epochs", 0)},
+      {"cooling", required<int64_t>(python, "cooldown_counter", file)},
+      {"warming", count("warmup_counter", 0)},
+      {"until_reset", count("reset_start", 500)},
+      {"evaluations", required<int64_t>(python, "last_epoch", file)},
+      {"recent", value_or<std::vector<double>>(window, "values", {}, file)},
+      {"window_sum", value_or<double>(window, "sum", 0, file)},
+  };
+  const auto best = required<double>(python, "best", file);
+  if (std::isfinite(best)) state["best"] = best;
+  return state;
 }
 
 }  // namespace lathe

@@ -26,6 +26,13 @@ class MetricSchedule {
   nlohmann::json state() const;
   void restore(const nlohmann::json& state);
 
+  /// state_dict() of the Python object at this place, with its settings and two groups of parameters; where
+  /// nothing was measured yet, "best" is an infinity, which no JSON text can hold.
+  nlohmann::json python_state() const;
+  /// `state` out of it, of either schedule.  `file` is for messages.  Errors: kInvalidData; kUnsupported if
+  /// the groups' learning rates are not the same.
+  static nlohmann::json state_of_python(const nlohmann::json& python, const std::string& file);
+
  private:
   bool better(double value) const;
   double smoothed(double value);
@@ -41,7 +48,7 @@ class MetricSchedule {
   int64_t patience_ = 10, cooldown_ = 0, warmup_ = 0, window_ = 50, reset_start_ = 500;
   // what it remembers
   double rate_, best_, window_sum_ = 0;
-  int64_t bad_ = 0, good_ = 0, cooling_ = 0, warming_ = 0, until_reset_ = 500;
+  int64_t bad_ = 0, good_ = 0, cooling_ = 0, warming_ = 0, until_reset_ = 500, evaluations_ = 0;
   std::vector<double> recent_;  ///< metrics in the window
 };
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lathe/core/error.h"
-#include "lathe/io/pickle_writer.h"
+#include "lathe/io/pickle_json.h"
 #include "lathe/io/torch_file.h"
 
 namespace lathe {
@@ -12,75 +12,154 @@ namespace {
 
 using Ref = PickleBuilder::Ref;
 using Values = PickleValue::Dict;
+using Items = std::vector<std::pair<std::string, Ref>>;
 
-/// A trainable parameter where its moments lie in the flat arenas.
+// As Session::optimizer names them.
+constexpr std::string_view kAdamW = "adamw", kSgd = "sgd", kAdafactor = "adafactor";
+
+/// A tensor that an optimizer keeps of a parameter, and where it lies in which of the flat states.
+struct Part {
+  const char *key, *state;
+  size_t offset;
+  Shape shape;
+};
+
+/// A trainable parameter.
 struct Place {
   const nn::Parameter* parameter;
-  size_t offset, count;
+  size_t offset;  ///< in the flat arena
+  std::vector<Part> parts = {};
 };
 
 /// In the order of Python's numbers: those with weight decay, then the rest.
 std::vector<Place> places_of(const std::vector<nn::Parameter>& parameters, const nn::FlatLayout& layout) {
   std::vector<Place> places;
   for (size_t i = 0; i < parameters.size(); ++i)
-    if (parameters[i].trainable)
-      places.push_back({&parameters[i], static_cast<size_t>(layout.offset[i]),
-                        static_cast<size_t>(elements(parameters[i].shape))});
+    if (parameters[i].trainable) places.push_back({&parameters[i], static_cast<size_t>(layout.offset[i])});
   std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.offset < b.offset; });
   return places;
 }
 
-Ref make_group(PickleBuilder& make, const OptimizerProgress& progress, double weight_decay,
-               std::pair<size_t, size_t> numbers) {
+/// Adafactor keeps of a matrix a mean for each row, then one for each column.  Source: op::adafactor.
+void add_factors(std::vector<Place>& places) {
+  size_t kept = 0;
+  const auto part = [&](const char* key, const Shape& shape) {
+    const size_t offset = kept;
+    kept += static_cast<size_t>(elements(shape));
+    return Part{key, "exp_avg_sq_factors", offset, shape};
+  };
+  for (Place& place : places) {
+    const Shape& shape = place.parameter->shape;
+    if (shape.size() == 2) {
+      place.parts.push_back(part("exp_avg_sq_row", {shape[0]}));
+      place.parts.push_back(part("exp_avg_sq_col", {shape[1]}));
+    } else {
+      place.parts.push_back(part("exp_avg_sq", shape));
+    }
+  }
+}
+
+/// What the optimizer keeps of each.
+void add_parts(std::vector<Place>& places, std::string_view optimizer, const OptimizerProgress& progress) {
+  if (optimizer == kAdafactor) return add_factors(places);
+  if (optimizer == kSgd && progress.sgd.momentum == 0) return;
+  for (Place& place : places) {
+    const auto part = [&](const char* key) { return Part{key, key, place.offset, place.parameter->shape}; };
+    place.parts = optimizer == kSgd ? std::vector{part("momentum_buffer")}
+                                    : std::vector{part("exp_avg"), part("exp_avg_sq")};
+  }
+}
+
+/// What a group of parameters says of its optimizer, in the order of Python's.
+Items settings_of(PickleBuilder& make, std::string_view optimizer, const OptimizerProgress& progress) {
+  const Ref no = make.boolean(false), none = make.none();
+  if (optimizer == kSgd)
+    return {{"momentum", make.real(progress.sgd.momentum)},
+            {"dampening", make.real(progress.sgd.dampening)},
+            {"nesterov", make.boolean(progress.sgd.nesterov)},
+            {"maximize", no},
+            {"foreach", none},
+            {"differentiable", no},
+            {"fused", none}};
+  if (optimizer == kAdafactor)
+    return {{"eps", make.tuple({make.real(1e-30), make.real(1e-3)})},
+            {"clip_threshold", make.real(AdafactorOptions{}.clip_threshold)},
+            {"decay_rate", make.real(AdafactorOptions{}.decay_rate)},
+            {"beta1", none},
+            {"scale_parameter", no},
+            {"relative_step", no},
+            {"warmup_init", no}};
+  const AdamWOptions& adamw = progress.adamw;
+  return {{"betas", make.tuple({make.real(adamw.beta1), make.real(adamw.beta2)})},
+          {"eps", make.real(adamw.eps)},
+          {"amsgrad", no},
+          {"maximize", no},
+          {"foreach", none},
+          {"capturable", no},
+          {"differentiable", no},
+          {"fused", progress.fused ? make.boolean(true) : none},
+          {"decoupled_weight_decay", make.boolean(true)}};
+}
+
+Ref make_group(PickleBuilder& make, std::string_view optimizer, const OptimizerProgress& progress,
+               double weight_decay, std::pair<size_t, size_t> numbers) {
   std::vector<Ref> params;
   for (size_t i = numbers.first; i < numbers.second; ++i)
     params.push_back(make.number(static_cast<int64_t>(i)));
-  const AdamWOptions& adamw = progress.adamw;
-  return make.dict({{"weight_decay", make.real(weight_decay)},
-                    {"lr", make.real(progress.learning_rate)},
-                    {"betas", make.tuple({make.real(adamw.beta1), make.real(adamw.beta2)})},
-                    {"eps", make.real(adamw.eps)},
-                    {"amsgrad", make.boolean(false)},
-                    {"maximize", make.boolean(false)},
-                    {"foreach", make.none()},
-                    {"capturable", make.boolean(false)},
-                    {"differentiable", make.boolean(false)},
-                    {"fused", progress.fused ? make.boolean(true) : make.none()},
-                    {"decoupled_weight_decay", make.boolean(true)},
-                    {"initial_lr", make.real(progress.base_learning_rate)},
-                    {"params", make.list(std::move(params))}});
+  Items items = {{"weight_decay", make.real(weight_decay)}, {"lr", make.real(progress.learning_rate)}};
+  for (auto& setting : settings_of(make, optimizer, progress)) items.push_back(std::move(setting));
+  if (progress.metric_schedule.is_null())
+    items.emplace_back("initial_lr", make.real(progress.base_learning_rate));
+  items.emplace_back("params", make.list(std::move(params)));
+  return make.dict(items);
+}
+
+/// What the optimizer keeps of a parameter, and its count of updates.  step: the count as AdamW has it.
+Items state_of(PickleBuilder& make, std::string_view optimizer, const Place& place, const StateValues& states,
+               const TensorView& step, int64_t applied) {
+  Items items;
+  if (optimizer == kAdamW) items.emplace_back("step", make.tensor(step));
+  if (optimizer == kAdafactor) items.emplace_back("step", make.number(applied));
+  for (const Part& part : place.parts) {
+    const std::span<const float> own =
+        std::span(states.at(part.state)).subspan(part.offset, static_cast<size_t>(elements(part.shape)));
+    items.emplace_back(part.key, make.tensor({DType::f32, part.shape, std::as_bytes(own)}));
+  }
+  if (optimizer == kAdafactor)
+    items.emplace_back("RMS", make.number(0));  // each update sets it, then reads it
+  return items;
 }
 
 Status write_optimizer(FileSystem& fs, const std::string& path, const Session& session,
                        const StateValues& states, const OptimizerProgress& progress) {
-  const std::vector<float>&first = states.at("exp_avg"), &second = states.at("exp_avg_sq");
+  const std::string optimizer = session.optimizer();
   const auto step = static_cast<float>(progress.applied);
   const TensorView step_view{DType::f32, {}, std::as_bytes(std::span(&step, 1))};
-  const std::vector<Place> places = places_of(session.model().parameters(), session.layout());
+  std::vector<Place> places = places_of(session.model().parameters(), session.layout());
+  add_parts(places, optimizer, progress);
   PickleBuilder make;
   std::vector<std::pair<int64_t, Ref>> state;
   size_t decayed = 0;
   for (size_t i = 0; i < places.size(); ++i) {
-    const auto part = [&](const std::vector<float>& values) {
-      const std::span<const float> own = std::span(values).subspan(places[i].offset, places[i].count);
-      return make.tensor({DType::f32, places[i].parameter->shape, std::as_bytes(own)});
-    };
-    state.emplace_back(static_cast<int64_t>(i), make.dict({{"step", make.tensor(step_view)},
-                                                           {"exp_avg", part(first)},
-                                                           {"exp_avg_sq", part(second)}}));
+    const Items items = state_of(make, optimizer, places[i], states, step_view, progress.applied);
+    if (!items.empty()) state.emplace_back(static_cast<int64_t>(i), make.dict(items));
     decayed += places[i].parameter->decay ? 1 : 0;
   }
   if (progress.applied == 0) state.clear();  // as torch, whose first update makes it
-  const Ref root = make.dict(
-      {{"state", make.dict(state)},
-       {"param_groups", make.list({make_group(make, progress, progress.adamw.weight_decay, {0, decayed}),
-                                   make_group(make, progress, 0, {decayed, places.size()})})}});
+  const auto group = [&](double weight_decay, size_t first, size_t end) {
+    return make_group(make, optimizer, progress, weight_decay, {first, end});
+  };
+  const Ref root = make.dict({{"state", make.dict(state)},
+                              {"param_groups", make.list({group(progress.adamw.weight_decay, 0, decayed),
+                                                          group(0, decayed, places.size())})}});
   return write_torch_file(fs, path, *root);
 }
 
-/// torch.optim.lr_scheduler.LambdaLR, which all of get_scheduler's schedules are but one.
+/// torch.optim.lr_scheduler.LambdaLR, which all of get_scheduler's schedules are but those that read metrics.
 Status write_scheduler(FileSystem& fs, const std::string& path, const OptimizerProgress& progress) {
   PickleBuilder make;
+  if (!progress.metric_schedule.is_null())
+    return write_torch_file(fs, path, *pickle_of(make, progress.metric_schedule));
   const auto both = [&make](double value) { return make.list({make.real(value), make.real(value)}); };
   const std::vector<std::pair<std::string, Ref>> none;
   return write_torch_file(fs, path,
@@ -162,15 +241,15 @@ int64_t steps_of(const Entries& state, const std::string& path, const std::strin
   return whole_number(step, path, what);
 }
 
-void read_moment(const Entries& state, const char* key, const Place& place, const std::string& path,
-                 std::vector<float>& out) {
-  const auto& tensor = state.get<TensorView>(key);
-  if (tensor.shape != place.parameter->shape)
+void read_part(const Entries& state, const Part& part, const std::string& name, const std::string& path,
+               std::vector<float>& out) {
+  const auto& tensor = state.get<TensorView>(part.key);
+  if (tensor.shape != part.shape)
     fail(ErrorCode::kInvalidData,
          "{}: {} of {}: found shape {}, wants {}: the state of another model, or its parameters in another "
          "order",
-         path, key, place.parameter->name, to_string(tensor.shape), to_string(place.parameter->shape));
-  to_f32(tensor, out.data() + place.offset);
+         path, part.key, name, to_string(tensor.shape), to_string(part.shape));
+  to_f32(tensor, out.data() + part.offset);
 }
 
 /// The numbers of param_groups[index], which must go on from `next`.
@@ -185,8 +264,55 @@ size_t check_params(const Entries& group, const std::string& path, size_t next) 
   return next;
 }
 
-OptimizerProgress read_groups(const Entries& root, const std::string& path,
-                              const std::vector<Place>& places) {
+bool is_true(const Entries& group, const char* key) {
+  const PickleValue* value = group.find(key);
+  return value != nullptr && value->as<bool>() != nullptr && *value->as<bool>();
+}
+
+/// Whether a group is of the Adafactor that Lathe has.
+bool is_adafactor(const Entries& group) {
+  const AdafactorOptions ours;
+  const PickleValue* beta1 = group.find("beta1");
+  return group.find("clip_threshold") != nullptr && group.real("clip_threshold") == ours.clip_threshold &&
+         group.real("decay_rate") == ours.decay_rate && (beta1 == nullptr || beta1->is_none()) &&
+         !is_true(group, "scale_parameter") && !is_true(group, "relative_step");
+}
+
+/// Whose settings a group of parameters has.
+std::string_view optimizer_of(const Entries& group, const std::string& path) {
+  if (group.find("betas") != nullptr && !is_true(group, "amsgrad")) return kAdamW;
+  if (group.find("dampening") != nullptr && !is_true(group, "maximize")) return kSgd;
+  if (is_adafactor(group)) return kAdafactor;
+  fail(ErrorCode::kUnsupported,
+       "{}: the state of an optimizer other than AdamW, SGD and the Trainer's Adafactor, or with settings "
+       "that Lathe has not; with --model_name_or_path in place of --resume_from_checkpoint a new run begins "
+       "from its weights",
+       path);
+}
+
+void read_settings(const Entries& group, const std::string& path, PythonOptimizer& out) {
+  out.optimizer = optimizer_of(group, path);
+  OptimizerProgress& progress = out.progress;
+  if (out.optimizer == kSgd)
+    progress.sgd = {.momentum = group.real("momentum"),
+                    .dampening = group.real("dampening"),
+                    .nesterov = is_true(group, "nesterov")};
+  if (out.optimizer == kAdamW) {
+    const auto& betas = group.get<PickleValue::Tuple>("betas").items;
+    const double* beta1 = betas.size() == 2 ? betas[0]->as<double>() : nullptr;
+    const double* beta2 = betas.size() == 2 ? betas[1]->as<double>() : nullptr;
+    if (beta1 == nullptr || beta2 == nullptr)
+      fail(ErrorCode::kInvalidData, "{}: betas: wants two numbers", path);
+    progress.adamw = {*beta1, *beta2, group.real("eps")};
+  }
+  progress.adamw.weight_decay = group.real("weight_decay");
+  progress.learning_rate = group.real("lr");
+  progress.base_learning_rate =
+      group.find("initial_lr") == nullptr ? progress.learning_rate : group.real("initial_lr");
+}
+
+void read_groups(const Entries& root, const std::string& path, const std::vector<Place>& places,
+                 PythonOptimizer& out) {
   const auto& groups = root.get<PickleValue::List>("param_groups").items;
   if (groups.size() != 2)
     fail(ErrorCode::kUnsupported, "{}: found {} groups of parameters, wants 2: with weight decay and without",
@@ -200,22 +326,18 @@ OptimizerProgress read_groups(const Entries& root, const std::string& path,
          "{}: found {} parameters with weight decay and {} without, this model trains {} and {}; resume with "
          "the same model, labels and --freeze_base_model",
          path, first, all - first, decay, places.size() - decay);
-  const PickleValue* amsgrad = decayed.find("amsgrad");
-  if (decayed.find("betas") == nullptr ||
-      (amsgrad != nullptr && amsgrad->as<bool>() != nullptr && *amsgrad->as<bool>()))
-    fail(ErrorCode::kUnsupported, "{}: the state of an optimizer other than AdamW, which Lathe has not",
-         path);
-  OptimizerProgress out;
-  const auto& betas = decayed.get<PickleValue::Tuple>("betas").items;
-  const double* beta1 = betas.size() == 2 ? betas[0]->as<double>() : nullptr;
-  const double* beta2 = betas.size() == 2 ? betas[1]->as<double>() : nullptr;
-  if (beta1 == nullptr || beta2 == nullptr)
-    fail(ErrorCode::kInvalidData, "{}: betas: wants two numbers", path);
-  out.adamw = {*beta1, *beta2, decayed.real("eps"), decayed.real("weight_decay")};
-  out.learning_rate = decayed.real("lr");
-  out.base_learning_rate =
-      decayed.find("initial_lr") == nullptr ? out.learning_rate : decayed.real("initial_lr");
-  return out;
+  read_settings(decayed, path, out);
+}
+
+void read_scheduler(FileSystem& fs, const std::string& path, OptimizerProgress& progress) {
+  progress.schedule_step = progress.applied;
+  if (!fs.exists(path)) return;
+  const TorchFile file = TorchFile::open(fs, path);
+  const Entries root(&file.root(), path, "the file");
+  if (root.find("num_bad_epochs") != nullptr)
+    progress.metric_schedule = json_of(file.root());
+  else
+    progress.schedule_step = whole_number(root.real("last_epoch"), path, "last_epoch");
 }
 
 }  // namespace
@@ -224,8 +346,7 @@ Status write_python_state(FileSystem& fs, const std::string& folder, const Sessi
                           const StateValues& states, const OptimizerProgress& progress,
                           const std::optional<LossScaler::State>& scaler) {
   Status status = write_optimizer(fs, join_path(folder, kOptimizerFile), session, states, progress);
-  if (status.ok() && !progress.by_metric)
-    status = write_scheduler(fs, join_path(folder, kSchedulerFile), progress);
+  if (status.ok()) status = write_scheduler(fs, join_path(folder, kSchedulerFile), progress);
   if (status.ok() && scaler) status = write_scaler(fs, join_path(folder, kScalerFile), *scaler);
   return status;
 }
@@ -234,40 +355,51 @@ PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string
                                       const std::vector<nn::Parameter>& parameters,
                                       const nn::FlatLayout& layout) {
   const Entries entries(&root, path, "the file");
-  const std::vector<Place> places = places_of(parameters, layout);
+  std::vector<Place> places = places_of(parameters, layout);
   PythonOptimizer out;
-  out.progress = read_groups(entries, path, places);
-  out.exp_avg.resize(static_cast<size_t>(layout.trainable));
-  out.exp_avg_sq.resize(out.exp_avg.size());
+  read_groups(entries, path, places, out);
+  add_parts(places, out.optimizer, out.progress);
+  for (const Place& place : places)
+    for (const Part& part : place.parts) {
+      std::vector<float>& values = out.states[part.state];
+      values.resize(std::max(values.size(), part.offset + static_cast<size_t>(elements(part.shape))));
+    }
   const Entries states(entries.find("state"), path, "state");
   int64_t& applied = out.progress.applied;
   for (size_t i = 0; i < places.size() && !states.dict().items.empty(); ++i) {
     const std::string& name = places[i].parameter->name;
+    if (places[i].parts.empty()) continue;
     const Entries state(states.dict().find(static_cast<int64_t>(i)), path, "state of " + name);
-    const int64_t steps = steps_of(state, path, name);
+    const int64_t steps = out.optimizer == kSgd ? 0 : steps_of(state, path, name);
     if (i > 0 && steps != applied)
       fail(ErrorCode::kInvalidData, "{}: {}: found {} updates, the parameters before it have {}", path, name,
            steps, applied);
     applied = steps;
-    read_moment(state, "exp_avg", places[i], path, out.exp_avg);
-    read_moment(state, "exp_avg_sq", places[i], path, out.exp_avg_sq);
+    for (const Part& part : places[i].parts) read_part(state, part, name, path, out.states[part.state]);
   }
   return out;
 }
 
-OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Session& session) {
+OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Session& session,
+                                    int64_t updates) {
   const std::string path = join_path(folder, kOptimizerFile);
   PythonOptimizer state = python_optimizer_from(TorchFile::open(fs, path).root(), path,
                                                 session.model().parameters(), session.layout());
-  session.write_state("exp_avg", state.exp_avg);
-  session.write_state("exp_avg_sq", state.exp_avg_sq);
-  state.progress.schedule_step = state.progress.applied;
-  if (const std::string schedule = join_path(folder, kSchedulerFile); fs.exists(schedule)) {
-    const TorchFile scheduler = TorchFile::open(fs, schedule);
-    state.progress.schedule_step =
-        Entries(&scheduler.root(), schedule, "the file").get<int64_t>("last_epoch");
+  if (state.optimizer != session.optimizer())
+    fail(ErrorCode::kInvalidData,
+         "{}: written by the optimizer {}, this run's is {}; resume with the same --optim", path,
+         state.optimizer, session.optimizer());
+  for (const OptimizerState& kept : session.optimizer_states()) {
+    std::vector<float>& values = state.states[kept.name];
+    // Other sizes: SGD with a momentum there or here alone.
+    if (std::ssize(values) != kept.size) values.assign(static_cast<size_t>(kept.size), 0);
+    session.write_state(kept.name, values);
   }
-  return state.progress;
+  OptimizerProgress& progress = state.progress;
+  if (state.optimizer == kSgd) progress.applied = updates;
+  read_scheduler(fs, join_path(folder, kSchedulerFile), progress);
+  if (state.optimizer == kSgd) progress.applied = progress.schedule_step;
+  return progress;
 }
 
 LossScaler::State read_python_scaler(FileSystem& fs, const std::string& folder) {

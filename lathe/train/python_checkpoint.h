@@ -1,4 +1,5 @@
 #pragma once
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,34 +24,40 @@ struct OptimizerProgress {
   int64_t applied = 0;        ///< updates that touched the weights: AdamW's t
   int64_t schedule_step = 0;  ///< of the learning rate: the same, where both files are of one run
   double base_learning_rate = 0, learning_rate = 0;
-  AdamWOptions adamw;
-  bool fused = true;  ///< torch's fused kernels, in Python
-  bool by_metric =
-      false;  ///< the schedule reads metrics: scheduler.pt, which holds none of them, is left out
+  AdamWOptions adamw;   ///< of other optimizers the weight decay alone
+  bool fused = true;    ///< torch's fused kernels, in Python: AdamW's
+  SgdOptions sgd = {};  ///< of SGD, but for the weight decay
+  /// MetricSchedule::python_state; null where the learning rate follows the updates.
+  nlohmann::json metric_schedule = {};
 };
 
 /// states: Session::gather_states.  Writes optimizer.pt (param_groups[0]: parameters with weight decay, [1]:
-/// the rest, each in declared order; state[i]: step, exp_avg, exp_avg_sq), scheduler.pt and, with a scaler,
-/// scaler.pt.
+/// the rest, each in declared order; state[i]: AdamW's step, exp_avg, exp_avg_sq; SGD's momentum_buffer;
+/// Adafactor's step, exp_avg_sq_row and exp_avg_sq_col of a matrix, exp_avg_sq of a vector), scheduler.pt
+/// and, with a scaler, scaler.pt.
 Status write_python_state(FileSystem& fs, const std::string& folder, const Session& session,
                           const StateValues& states, const OptimizerProgress& progress,
                           const std::optional<LossScaler::State>& scaler);
 
-/// What optimizer.pt holds, its moments laid out flat.
+/// What optimizer.pt holds.
 struct PythonOptimizer {
+  std::string optimizer;  ///< as Session::optimizer
   OptimizerProgress progress;
-  std::vector<float> exp_avg, exp_avg_sq;
+  StateValues states;  ///< zeros where nothing was updated yet; none of SGD without momentum
 };
-/// From the content of a file, for a model of these parameters.
+/// From the content of a file, for a model of these parameters.  Of SGD it does not know what was applied.
 /// Errors: kInvalidData naming what is missing, the parameter that has another shape, or whose count of
-/// updates is another; kUnsupported for optimizers other than AdamW.
+/// updates is another; kUnsupported for optimizers and settings that Lathe has not.
 PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string& path,
                                       const std::vector<nn::Parameter>& parameters,
                                       const nn::FlatLayout& layout);
 
-/// Reads optimizer.pt into the session's moments, and scheduler.pt where it is.
-/// Errors: kNotFound; those of python_optimizer_from and TorchFile::open.
-OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Session& session);
+/// Reads optimizer.pt into the session's states, and scheduler.pt where it is.  updates: of the run, all of
+/// which were applied where neither file says how many.
+/// Errors: kNotFound; kInvalidData if another optimizer than the session's wrote it; those of
+/// python_optimizer_from and TorchFile::open.
+OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Session& session,
+                                    int64_t updates);
 /// scaler.pt; a fresh one where there is none.
 LossScaler::State read_python_scaler(FileSystem& fs, const std::string& folder);
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "lathe/io/pickle_writer.h"
+#include "lathe/io/pickle_json.h"
 #include "lathe/io/torch_file.h"
 #include "lathe/train/argument_table.h"
 #include "lathe/train/python_format.h"
@@ -29,22 +29,6 @@ constexpr std::array<std::pair<std::string_view, const char*>, 6> kEnumerations 
     {"hub_strategy", "transformers.trainer_utils.HubStrategy"},
 }};
 
-Ref ref_of(PickleBuilder& b, const nlohmann::ordered_json& value) {
-  if (value.is_boolean()) return b.boolean(value.get<bool>());
-  if (value.is_number_integer()) return b.number(value.get<int64_t>());
-  if (value.is_number()) return b.real(value.get<double>());
-  if (value.is_string()) return b.text(value.get<std::string>());
-  if (value.is_array()) {
-    std::vector<Ref> items;
-    for (const auto& item : value) items.push_back(ref_of(b, item));
-    return b.list(std::move(items));
-  }
-  if (!value.is_object()) return b.none();
-  std::vector<std::pair<std::string, Ref>> items;
-  for (const auto& [key, item] : value.items()) items.emplace_back(key, ref_of(b, item));
-  return b.dict(items);
-}
-
 /// AcceleratorConfig's attributes: Python's Trainer asks the object for them.
 Ref accelerator_config(PickleBuilder& b, const nlohmann::ordered_json& given) {
   nlohmann::ordered_json config = {{"split_batches", false},       {"dispatch_batches", nullptr},
@@ -52,41 +36,15 @@ Ref accelerator_config(PickleBuilder& b, const nlohmann::ordered_json& given) {
                                    {"non_blocking", false},        {"gradient_accumulation_kwargs", nullptr},
                                    {"use_configured_state", false}};
   if (given.is_object()) config.update(given);
-  return b.object("transformers.trainer_pt_utils.AcceleratorConfig", b.tuple({}), ref_of(b, config));
+  return b.object("transformers.trainer_pt_utils.AcceleratorConfig", b.tuple({}), pickle_of(b, config));
 }
 
 Ref field_ref(PickleBuilder& b, const FieldInfo& info, const nlohmann::ordered_json& value) {
   if (info.rules.secret) return b.none();
   if (info.name == "accelerator_config") return accelerator_config(b, value);
   for (const auto& [name, type] : kEnumerations)
-    if (info.name == name && value.is_string()) return b.object(type, b.tuple({ref_of(b, value)}));
-  return ref_of(b, value);
-}
-
-json json_of(const PickleValue& value) {
-  if (const auto* x = value.as<bool>()) return *x;
-  if (const auto* x = value.as<int64_t>()) return *x;
-  if (const auto* x = value.as<double>()) return *x;
-  if (const auto* x = value.as<std::string>()) return *x;
-  if (const auto* x = value.as<PickleValue::Name>()) return x->name;
-  json out;
-  const auto add = [&out](const std::vector<const PickleValue*>& items) {
-    out = json::array();
-    for (const PickleValue* item : items) out.push_back(json_of(*item));
-  };
-  if (const auto* list = value.as<PickleValue::List>()) add(list->items);
-  if (const auto* tuple = value.as<PickleValue::Tuple>()) add(tuple->items);
-  if (const auto* dict = value.as<PickleValue::Dict>()) {
-    out = json::object();
-    for (const auto& [key, item] : dict->items)
-      if (const auto* name = key->as<std::string>()) out[*name] = json_of(*item);
-  }
-  if (const auto* object = value.as<PickleValue::Object>()) {
-    if (object->state != nullptr) return json_of(*object->state);
-    const auto& arguments = object->arguments->as<PickleValue::Tuple>()->items;
-    if (arguments.size() == 1) return json_of(*arguments[0]);  // an enumeration's value
-  }
-  return out;
+    if (info.name == name && value.is_string()) return b.object(type, b.tuple({pickle_of(b, value)}));
+  return pickle_of(b, value);
 }
 
 bool is_nothing(const json& value) {

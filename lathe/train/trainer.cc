@@ -152,7 +152,7 @@ TrainOutput Trainer::train(const std::string& resume_from) {
                     run_.skipped_updates, state_.global_step, scaler_->scale()));
   TrainOutput output;
   output.global_step = state_.global_step;
-  output.training_loss = run_.total_loss / static_cast<double>(std::max<int64_t>(1, state_.global_step));
+  output.training_loss = run_.total_loss / static_cast<double>(std::max<int64_t>(1, run_.loss_updates));
   const double samples = args_.max_steps > 0
                              ? static_cast<double>(args_.max_steps * args_.per_device_train_batch_size *
                                                    args_.gradient_accumulation_steps * session_->ranks())
@@ -165,6 +165,7 @@ TrainOutput Trainer::train(const std::string& resume_from) {
   output.metrics["total_flos"] = state_.total_flos;
   output.metrics["train_loss"] = output.training_loss;
   output.metrics["epoch"] = state_.epoch;
+  if (counts_tokens()) output.metrics["num_input_tokens_seen"] = state_.num_input_tokens_seen;
   nlohmann::ordered_json entry;
   for (const auto& [key, value] : output.metrics.items()) entry[key] = value;
   log(std::move(entry));
@@ -199,7 +200,8 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   stop_asked_ = false;
   first_step_ = state_.global_step;
   first_tokens_ = state_.num_input_tokens_seen;
-  flos_ = tokens_ = 0;
+  flos_ = tokens_ = real_tokens_ = 0;
+  last_loss_.reset();
   update_loss_ = 0;
   finite_loss_ = true;
   if (args_.fp16) scaler_.emplace(run_.loss_scaler);
@@ -207,7 +209,7 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   state_.num_train_epochs = plan.epochs;
   state_.train_batch_size = args_.per_device_train_batch_size;
   state_.logging_steps = interval_steps(args_.logging_steps, plan.max_steps);
-  state_.eval_steps = interval_steps(args_.eval_steps.value_or(args_.logging_steps), plan.max_steps);
+  if (args_.eval_steps) state_.eval_steps = interval_steps(*args_.eval_steps, plan.max_steps);
   state_.save_steps = interval_steps(args_.save_steps, plan.max_steps);
   run_.updates_per_epoch = plan.updates_per_epoch;
   run_.data_seed = sampler_options(1).seed;
@@ -253,12 +255,12 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
   if (scaler_) scalars.loss_scale = scaler_->scale();
   scalars.seed = static_cast<uint32_t>(args_.seed);
   scalars.max_grad_norm = args_.max_grad_norm;
-  scalars.loss_weight = args_.hf_compat_loss_scale ? session_->ranks() : 1.0 / static_cast<double>(count);
   scalars.stop = group() != nullptr && hooks_.should_stop && hooks_.should_stop();
   for (int64_t micro = 0; micro < count; ++micro) {
     const PackedBatch* batch = stream.next();
     if (batch == nullptr) fail(ErrorCode::kInternal, "the data ended at update {}", state_.global_step);
     scalars.first_micro = micro == 0;
+    scalars.loss_weight = loss_weight(*batch, first, count);
     const Session::BaseRows base = train_base_ ? train_base_->rows(*batch) : Session::BaseRows{};
     started_.push_back(
         {count == 1 ? session_->step(*batch, scalars, base) : session_->accumulate(*batch, scalars, base),
@@ -277,11 +279,21 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
   ++state_.global_step;
 }
 
+double Trainer::loss_weight(const PackedBatch& batch, int64_t first, int64_t count) const {
+  if (!args_.hf_compat_loss_scale || model_.model->problem() == Problem::kQuestionAnswering)
+    return 1.0 / static_cast<double>(count);
+  if (args_.label_smoothing_factor == 0) return session_->ranks();
+  const int64_t batch_size = args_.per_device_train_batch_size;
+  int64_t samples = count * batch_size;
+  if (session_->ranks() == 1) samples = std::min(samples, train_->size() - first * batch_size);
+  return static_cast<double>(batch.rows) / static_cast<double>(samples);
+}
+
 void Trainer::count_tokens(const PackedBatch& batch) {
   const double padded = static_cast<double>(std::max(batch.longest_row, pad_to_)) * batch.rows;
   flos_ += 6.0 * padded * static_cast<double>(non_embedding_parameters(*model_.model));
   const bool all = args_.include_num_input_tokens_seen == "all";
-  trained_tokens_ += batch.real_tokens();
+  real_tokens_ += static_cast<double>(batch.real_tokens());
   if (counts_tokens()) tokens_ += all ? padded : static_cast<double>(batch.real_tokens());
 }
 
@@ -319,6 +331,7 @@ void Trainer::end_update(double loss) {
          step, python_repr(loss), python_repr(last_norm_), where_to_go_on());
   }
   run_.total_loss += loss;
+  ++run_.loss_updates;
   run_.loss_since_log += loss;
   ++run_.updates_since_log;
 }
@@ -412,14 +425,12 @@ void Trainer::save_if_due(const Plan& plan, bool epoch_end, bool better) {
 }
 
 void Trainer::log(nlohmann::ordered_json entry, bool of_training) {
+  share_counts();
   entry["epoch"] = state_.epoch;
-  if (counts_tokens()) {
-    share_counts();
-    entry["num_input_tokens_seen"] = state_.num_input_tokens_seen;
-  }
+  if (counts_tokens()) entry["num_input_tokens_seen"] = state_.num_input_tokens_seen;
   if (counts_tokens() && of_training) {
     nlohmann::json speed;
-    add_speed(speed, "train", started_at_, 0, 0,
+    add_speed(speed, "train", started_at_, {}, {},
               static_cast<double>(state_.num_input_tokens_seen - first_tokens_));
     entry.update(nlohmann::ordered_json(speed));
   }

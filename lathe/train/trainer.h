@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,9 +56,10 @@ struct TrainerHooks {
   std::function<void(const nlohmann::ordered_json&)> on_log;
   /// The same line as the last of state().log_history, with its step: for trackers.
   std::function<void(const nlohmann::ordered_json&)> on_record;
-  /// After every update; loss of the update before.
-  std::function<void(int64_t step, int64_t max_steps, double loss)> on_step;
-  /// After every evaluation batch.
+  /// After every update; loss of the newest one whose outcome was read: most often the one before, none at
+  /// first.
+  std::function<void(int64_t step, int64_t max_steps, std::optional<double> loss)> on_step;
+  /// Before the first batch of an evaluation, as batch 0, and after each.
   std::function<void(int64_t batch, int64_t batches)> on_evaluation_step;
   std::function<void(LogLevel, const std::string&)> message;
   /// Asked after every update, and every batch of an evaluation that is not part of a training; true: write a
@@ -69,7 +71,7 @@ struct TrainOutput {
   int64_t global_step = 0;
   double training_loss = 0;
   nlohmann::json metrics;  ///< train_runtime, train_samples_per_second, train_steps_per_second, total_flos,
-                           ///< train_loss, epoch
+                           ///< train_loss, epoch; num_input_tokens_seen where it is asked for
 };
 
 /// Fine-tunes a model as Hugging Face's Trainer does: order of the data, schedule, accumulation, clipping,
@@ -118,8 +120,10 @@ class Trainer {
   void save_state();
 
   const TrainerState& state() const { return state_; }
-  /// Tokens, padding left out, that this process has trained on since it began.
+  /// Tokens, padding left out, that all ranks have trained on since they began, up to the last log line.
   int64_t trained_tokens() const { return trained_tokens_; }
+  /// Seconds spent in `evaluate`, within a training or not.
+  double evaluation_seconds() const { return evaluation_seconds_; }
   /// Length to which a padding trainer would fill rows; counts in total_flos alone.  0: the longest of the
   /// batch.
   void pad_to(int length) { pad_to_ = length; }
@@ -173,6 +177,11 @@ class Trainer {
   void start_update(const Plan& plan, class BatchStream& stream);
   /// Reads the outcomes of all runs but the `keep` newest: on a device that runs ahead, one run late.
   void collect(size_t keep);
+  /// What a batch's mean loss counts for in the update of `count` batches from the epoch's `first` on.  With
+  /// --hf_compat_loss_scale as in transformers 5, which tells models and label smoothing how many samples the
+  /// update has: classifiers then add up means, label smoothing divides by it, question answering is not
+  /// told.
+  double loss_weight(const PackedBatch& batch, int64_t first, int64_t count) const;
   void count_tokens(const PackedBatch& batch);
   /// The loss of a run as it is summed up: where it is not finite and the filter is on, the mean since the
   /// last log line.
@@ -258,14 +267,17 @@ class Trainer {
   bool finite_loss_ = true;  ///< of all of them
   int64_t updates_collected_ = 0;
   bool stopped_early_ = false;
-  int64_t trained_tokens_ = 0;
+  int64_t trained_tokens_ = 0;  ///< of all ranks
+  double evaluation_seconds_ = 0;
   int64_t first_step_ = 0;    ///< of this call of train
   int64_t first_tokens_ = 0;  ///< num_input_tokens_seen then
   std::chrono::steady_clock::time_point started_at_;
-  nlohmann::json init_memory_;    ///< metrics of the constructor, until they are told
-  bool stop_asked_ = false;       ///< several ranks: one of them was asked to stop
-  double flos_ = 0, tokens_ = 0;  ///< of this rank, since share_counts
-  double last_loss_ = 0, last_norm_ = 0, last_learning_rate_ = 0;
+  nlohmann::json init_memory_;  ///< metrics of the constructor, until they are told
+  bool stop_asked_ = false;     ///< several ranks: one of them was asked to stop
+  /// Of this rank, since share_counts: tokens as they were asked for, and those without padding.
+  double flos_ = 0, tokens_ = 0, real_tokens_ = 0;
+  std::optional<double> last_loss_;
+  double last_norm_ = 0, last_learning_rate_ = 0;
   int pad_to_ = 0;
   bool saved_this_step_ = false;
   bool in_training_ = false;

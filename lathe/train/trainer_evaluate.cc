@@ -9,6 +9,23 @@
 #include "lathe/train/trainer.h"
 
 namespace lathe {
+namespace {
+
+/// Adds the seconds of its life to a sum.
+class Seconds {
+ public:
+  explicit Seconds(double& sum) : sum_(sum) {}
+  ~Seconds() { sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  Seconds(const Seconds&) = delete;
+  Seconds& operator=(const Seconds&) = delete;
+
+ private:
+  double& sum_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
 std::vector<int32_t> best_classes(const Predictions& p) {
   std::vector<int32_t> classes;
   for (size_t row = 0; row < p.logits.size(); row += static_cast<size_t>(p.columns)) {
@@ -63,6 +80,7 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
         metrics[key.starts_with(prefix + "_") ? key : prefix + "_" + key] = value;
     return metrics;
   };
+  const Seconds seconds(evaluation_seconds_);
   const MemoryMetrics memory(memory_stage(prefix), backend_);
   const nn::Quantization quantization = evaluation_quantization(args_);
   nlohmann::json without;
@@ -79,7 +97,7 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
   for (const auto& [key, value] : without.items())
     metrics[fmt::format("{}_{}_change{}", prefix, name_of(quantization), key.substr(prefix.size()))] =
         metrics[key].get<double>() - value.get<double>();
-  const int64_t batch = args_.per_device_eval_batch_size;
+  const int64_t batch = args_.per_device_eval_batch_size * session_->ranks();
   add_speed(metrics, prefix, started, static_cast<double>(data.size()),
             static_cast<double>((data.size() + batch - 1) / batch));
   add_memory(memory, metrics);
@@ -118,6 +136,10 @@ std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Ses
                          *work.dtype == training_dtype(args_);
   session_->expect_rows(Session::Rows::kEvaluated, data.longest());
   if (!base_kept) session_->reserve({&work, 1});
+  const auto tell = [&](int64_t done) {
+    if (hooks_.on_evaluation_step) hooks_.on_evaluation_step(done, batches);
+  };
+  tell(0);
   std::vector<BatchScores> all;
   for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
     const Session::BaseRows base = base_kept ? eval_base_->rows(*batch) : Session::BaseRows{};
@@ -125,7 +147,7 @@ std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Ses
     scores.loss = session_->evaluate(*batch, scores.logits, base, work.dtype, work.quantization);
     scores.rows = batch->rows;
     scores.units = tokens ? batch->real_tokens() : batch->rows;
-    if (hooks_.on_evaluation_step) hooks_.on_evaluation_step(done, batches);
+    tell(done);
     if (!in_training_ && done < batches && hooks_.should_stop && hooks_.should_stop())
       fail(ErrorCode::kInterrupted, "stopped after {} of {} batches of an evaluation", done, batches);
   }

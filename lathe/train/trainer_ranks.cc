@@ -30,10 +30,11 @@ std::string Trainer::weights_checksum() const {
 }
 
 void Trainer::share_counts() {
-  const std::vector<double> sums = sum_over(group(), {flos_, tokens_});
+  const std::vector<double> sums = sum_over(group(), {flos_, tokens_, real_tokens_});
   state_.total_flos += sums[0];
   state_.num_input_tokens_seen += static_cast<int64_t>(sums[1]);
-  flos_ = tokens_ = 0;
+  trained_tokens_ += static_cast<int64_t>(sums[2]);
+  flos_ = tokens_ = real_tokens_ = 0;
 }
 
 }  // namespace lathe

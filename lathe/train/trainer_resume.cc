@@ -21,6 +21,19 @@ class Differences {
   std::string text_;
 };
 
+/// Of the optimizer here, which is the one there.
+void compare_settings(Differences& found, const OptimizerProgress& there, const OptimizerOptions& here) {
+  if (const auto* adamw = std::get_if<AdamWOptions>(&here)) {
+    found.compare("beta1", there.adamw.beta1, adamw->beta1, "--adam_beta1 sets it");
+    found.compare("beta2", there.adamw.beta2, adamw->beta2, "--adam_beta2 sets it");
+    found.compare("epsilon", there.adamw.eps, adamw->eps, "--adam_epsilon sets it");
+  } else if (const auto* sgd = std::get_if<SgdOptions>(&here)) {
+    found.compare("momentum", there.sgd.momentum, sgd->momentum, "--optim_args sets it");
+    found.compare("dampening", there.sgd.dampening, sgd->dampening, "--optim_args sets it");
+    found.compare("nesterov", there.sgd.nesterov, sgd->nesterov, "--optim_args sets it");
+  }
+}
+
 }  // namespace
 
 void Trainer::warn_of_differences(const Plan& plan, const std::string& checkpoint) const {
@@ -57,13 +70,17 @@ void Trainer::say_how_python_goes_on(const Plan& plan, const std::string& checkp
                 static_cast<double>(updates / plan.updates_per_epoch) +
                     static_cast<double>(batches) / static_cast<double>(plan.batches_per_epoch),
                 "another place in the data; the same data and batch size keep it");
-  found.compare("learning rate", there.base_learning_rate, args_.learning_rate, "--learning_rate sets it");
   found.compare("weight decay", there.adamw.weight_decay, args_.weight_decay, "--weight_decay sets it");
-  found.compare("beta1", there.adamw.beta1, args_.adam_beta1, "--adam_beta1 sets it");
-  found.compare("beta2", there.adamw.beta2, args_.adam_beta2, "--adam_beta2 sets it");
-  found.compare("epsilon", there.adamw.eps, args_.adam_epsilon, "--adam_epsilon sets it");
-  found.compare("step of the schedule", there.schedule_step, there.applied,
-                "the optimizer's counts for the learning rate");
+  compare_settings(found, there, optimizer_of(args_));
+  const bool by_metric = !there.metric_schedule.is_null();
+  if (!by_metric) {
+    found.compare("learning rate", there.base_learning_rate, args_.learning_rate, "--learning_rate sets it");
+    found.compare("step of the schedule", there.schedule_step, there.applied,
+                  "the optimizer's counts for the learning rate");
+  }
+  const auto followed = [](bool metric) { return std::string(metric ? "evaluations" : "updates"); };
+  found.compare("learning rate by", followed(by_metric),
+                followed(MetricSchedule::is(args_.lr_scheduler_type)), "--lr_scheduler_type sets it");
   if (!found.text().empty())
     say(LogLevel::kWarning, fmt::format("{}: {}: the run goes on, but not as the one that was stopped",
                                         checkpoint, found.text()));

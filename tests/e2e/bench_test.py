@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 import unittest
@@ -11,6 +12,27 @@ import command_line as cl
 
 MODEL = ["--model", str(cl.MODEL)]
 FIGURES = ["ms", "calls", "flops_per_s", "percent_of_peak", "peak_flops_per_s", "peak_memory_bytes"]
+
+
+def short_model(folder, positions):
+    """The tiny model with so few positions."""
+    shutil.copytree(cl.MODEL, folder, dirs_exist_ok=True)
+    config = json.loads((folder / "config.json").read_text())
+    config["max_position_embeddings"] = positions
+    (folder / "config.json").write_text(json.dumps(config))
+    raw = (cl.MODEL / "model.safetensors").read_bytes()
+    begin = 8 + int.from_bytes(raw[:8], "little")
+    header, data = json.loads(raw[8:begin]), b""
+    for name in set(header) - {"__metadata__"}:
+        tensor = header[name]
+        values = raw[begin:][slice(*tensor["data_offsets"])]
+        if name.endswith("position_embeddings.weight"):
+            values = values[:len(values) // tensor["shape"][0] * positions]
+            tensor["shape"][0] = positions
+        tensor["data_offsets"] = [len(data), len(data) + len(values)]
+        data += values
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
 class Bench(unittest.TestCase):
@@ -61,6 +83,10 @@ class Bench(unittest.TestCase):
             self.assertLessEqual({"linear", "attention"}, {row["op"] for row in ops})
             self.assertFalse([row for row in ops if row["op"].endswith("_bwd")])
             self.assertAlmostEqual(sum(row["percent"] for row in ops), 100, places=2)
+        copied = 2 ** 28  # a copy measures with more
+        without = self.rows("infer", *MODEL, "--batch", "1", "--steps", "1")
+        self.assertLess(max(row["peak_memory_bytes"] for row in rows if row["bench"] == "infer"),
+                        without[0]["peak_memory_bytes"] + copied)
 
     def test_plan_counts_without_running(self):
         words = [*MODEL, "--batch", "2", "--seq", "16"]
@@ -114,6 +140,16 @@ class Bench(unittest.TestCase):
         self.assertEqual([(row["batch"], row["dtype"]) for row in rows],
                          [(2, "bf16"), (5, "bf16"), (2, "int8"), (5, "int8")])
 
+    def test_models_of_few_positions(self):
+        with tempfile.TemporaryDirectory() as folder:
+            short_model(pathlib.Path(folder), 16)
+            row, = self.rows("infer", "--model", folder, "--batch", "16", "--steps", "1", "--data_dir", "/no/such/folder")
+            self.assertEqual(row["longest"], 16)
+            for bench in ("finetune", "step", "plan"):
+                result = cl.run([cl.program(), "bench", bench, "--model", folder, "--device", "cpu", "--seq", "17"])
+                self.assertEqual(result.returncode, 2, result.stderr)
+                self.assertIn(f"--seq: found 17, wants at most 16: {folder} has no more positions", result.stderr)
+
     def test_finetune_trains_all_and_the_head(self):
         rows = self.rows("finetune", *MODEL, "--epochs", "1", "--seq", "32", "--data_dir", "/no/such/folder")
         self.assertEqual([(row["trained"], row["samples"], row["data"]) for row in rows],
@@ -152,6 +188,7 @@ class Bench(unittest.TestCase):
     def test_help_shows_defaults_and_mistakes_are_usage_errors(self):
         text = cl.run([cl.program(), "bench", "--help"]).stdout
         self.assertIn("--model bert-base --batch 8 --seq 128 --dtype bf16", text)
+        self.assertIn("several parted by commas but for step and plan", text)
         for words, told in (((), "wants the name of one bench"), (("stepp",), "stepp"), (("mlp", "--seq", "8"), "--seq"),
                             (("step", "--dtype", "fp4"), "fp4"), (("finetune", "--dtype", "bf16,fp4"), "fp4"),
                             (("step", *MODEL, "--seq", "5000"), "positions"),
@@ -159,7 +196,8 @@ class Bench(unittest.TestCase):
                             (("step", "--dtype", "bf16,fp32"), "lathe bench step takes one"),
                             (("gemm", "--batch", "2,5"), "takes one"), (("finetune", "--batch", "2,5"), "takes one"),
                             (("plan", "--batch", "64,128"), "takes one"),
-                            (("infer", "--batch", "2,x"), "whole number"), (("mlp", "--device", "toaster"), "toaster")):
+                            (("infer", "--batch", "2,x"), "whole number"),
+                            (("infer", "--batch", "99999999999"), "wants a whole number from 1 to 2147483647"), (("mlp", "--device", "toaster"), "toaster")):
             result = cl.run([cl.program(), "bench", *words])
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(told, result.stderr)

@@ -359,6 +359,9 @@ class Commands(unittest.TestCase):
         rows = {row["name"]: row for row in table["training"]}
         self.assertEqual(rows["learning_rate"]["default"], 5e-5)
         self.assertIn("learning_rate", self.lathe("arguments").stdout)
+        shells = cl.run([cl.program(), "completion", "bash", "zsh"])
+        self.assertEqual(shells.returncode, 2)
+        self.assertIn("found 'bash zsh', wants bash, zsh or fish", shells.stderr)
 
 
 @unittest.skipUnless(numpy and (DATA / "vocab").is_dir(), "needs the wheels numpy and safetensors, and LATHE_DATA_DIR")

@@ -152,6 +152,12 @@ class Runs(unittest.TestCase):
         shutil.copytree(self.a / "checkpoint-3", killed / "checkpoint-3")
         (row,) = [json.loads(line) for line in self.lathe("runs", "other", "--json").splitlines()]
         self.assertEqual((row["run"], row["state"], row["step"]), ("other/killed", "unfinished", 3))
+        # Its log lines have the runtime where tokens are counted; only the last one has the mean loss.
+        log = [{"step": 4, "loss": 1.0, "train_runtime": 2.5}, {"step": 4, "train_loss": 1.0, "train_runtime": 3.5}]
+        for count, state, seconds in ((1, "unfinished", None), (2, "finished", 3.5)):
+            (killed / "trainer_state.json").write_text(json.dumps({"global_step": 4, "log_history": log[:count]}))
+            (row,) = [json.loads(line) for line in self.lathe("runs", "other", "--json").splitlines()]
+            self.assertEqual((row["state"], row["seconds"]), (state, seconds))
         (killed / "trainer_state.json").write_text("{")  # damaged: said, and no other run is hidden
         self.assertEqual(self.lathe("runs", "other", "--json"), "")
         for history, told in (('"x"', "a list"), ("[5]", "an object"), ('[{"step": "x", "loss": 1}]', "a number")):

@@ -73,12 +73,22 @@ class SeveralProcesses(RanksCase):
             result = cl.run(command)
             self.assertEqual(result.returncode, 0, result.stderr)
             results = json.loads((self.root / name / "eval_results.json").read_text())
+            steps = results["eval_steps_per_second"] / results["eval_samples_per_second"] * 45  # of 8 texts for each process
+            self.assertAlmostEqual(steps, -(-45 // (8 * ranks)), delta=0.1)
             predictions = (self.root / name / "predict_results_None.txt").read_text()
             outputs.append(({k: v for k, v in results.items() if not k.endswith(("_runtime", "_per_second"))},
                             predictions))
         self.assertEqual(outputs[0][1].count("\n"), 46)
         self.assertEqual(outputs[1], outputs[0])  # a batch of an evaluation is computed by itself: the same bits
         self.assertEqual(outputs[2], outputs[0])
+
+    def test_the_report_counts_the_tokens_of_all(self):
+        self.run_ranks(2, "reported", "--report_to", "html", "--logging_steps", "36", "--save_strategy", "no",
+                       "--include_num_input_tokens_seen", "non_padding")
+        page = (self.root / "reported" / "report.html").read_text()
+        log = json.loads((self.root / "reported" / "trainer_state.json").read_text())["log_history"]
+        tick = re.search(r'aria-label="tokens per second.*?<text[^>]*>([\d.]+)(k?)<', page, re.DOTALL)
+        self.assertAlmostEqual(float(tick[1]) * (1000 if tick[2] else 1) / log[0]["train_tokens_per_second"], 1, delta=0.25)
 
     def start_long(self, name, *more, ranks=2):
         process = subprocess.Popen(self.command(ranks, name, "--num_train_epochs", "5000", "--save_steps", "10",

@@ -1,0 +1,96 @@
+// What a trainer tells while it runs and counts of itself.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "lathe/app/four_samples_testing.h"
+#include "lathe/backends/register.h"
+#include "lathe/io/test_folder.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+namespace {
+
+class Told : public testing::Test {
+ protected:
+  Told() {
+    args_.output_dir = folder_ / "out";
+    args_.per_device_train_batch_size = args_.per_device_eval_batch_size = 2;
+    args_.max_steps = 4;
+    args_.logging_steps = 1;
+    args_.save_steps = 2;
+  }
+
+  Trainer trainer() { return Trainer(*backend_, model_, args_, &data_, &data_, hooks_); }
+
+  TestFolder folder_;
+  std::unique_ptr<Backend> backend_ = open_device("cpu", {1});
+  TokenizedDataset data_ = four_samples();
+  AutoModel model_ = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
+  TrainingArguments args_;
+  TrainerHooks hooks_;
+};
+
+TEST_F(Told, AnEvaluationBeforeItsFirstBatchAndAfterEach) {
+  std::vector<std::pair<int64_t, int64_t>> told;
+  hooks_.on_evaluation_step = [&](int64_t batch, int64_t batches) { told.emplace_back(batch, batches); };
+  trainer().evaluate(data_);
+  EXPECT_EQ(told, (std::vector<std::pair<int64_t, int64_t>>{{0, 2}, {1, 2}, {2, 2}}));
+}
+
+TEST_F(Told, NoLossBeforeOneIsKnown) {
+  args_.logging_steps = 100;
+  std::vector<std::optional<double>> losses;
+  hooks_.on_step = [&](int64_t, int64_t, std::optional<double> loss) { losses.push_back(loss); };
+  Trainer twice = trainer();
+  for (const char* from : {"", "out/checkpoint-2"}) {
+    losses.clear();
+    twice.train(*from == '\0' ? "" : folder_ / from);
+    ASSERT_GE(losses.size(), 2u);
+    EXPECT_EQ(losses[0], std::nullopt);
+    EXPECT_GT(losses.back().value(), 0);
+  }
+}
+
+/// With fewer bits it evaluates twice, and reports the runtime of the second time.
+TEST_F(Told, TheSecondsOfAllItsEvaluations) {
+  constexpr std::chrono::milliseconds kPause{20};
+  hooks_.compute_metrics = [&](const TokenizedDataset&, const Predictions&) {
+    std::this_thread::sleep_for(kPause);
+    return MetricValues{{"score", 1}};
+  };
+  args_.int8 = true;
+  Trainer t = trainer();
+  const double first = t.evaluate(data_).at("eval_runtime");
+  EXPECT_GE(t.evaluation_seconds(), first + std::chrono::duration<double>(kPause).count());
+  const double before = t.evaluation_seconds();
+  t.evaluate(data_);
+  EXPECT_GT(t.evaluation_seconds(), before);
+}
+
+TEST_F(Told, TokensUpToTheLogLine) {
+  std::vector<int64_t> tokens;
+  const Trainer* running = nullptr;
+  hooks_.on_record = [&](const nlohmann::ordered_json& entry) {
+    if (entry.contains("loss")) tokens.push_back(running->trained_tokens());
+  };
+  args_.include_num_input_tokens_seen = "all";
+  Trainer t = trainer();
+  running = &t;
+  const TrainOutput output = t.train();
+  EXPECT_EQ(tokens, (std::vector<int64_t>{6, 12, 18, 24}));  // two texts of three tokens in each update
+  EXPECT_EQ(output.metrics.at("num_input_tokens_seen"), 24);
+}
+
+/// all_results.json is updated in place: rates of the run before must not stay beside its runtime.
+TEST_F(Told, RatesOfARunThatHasNothingLeftToDo) {
+  trainer().train();
+  const nlohmann::json metrics = trainer().train(folder_ / "out/checkpoint-4").metrics;
+  EXPECT_EQ(metrics.at("train_samples_per_second"), 0.0);
+  EXPECT_EQ(metrics.at("train_steps_per_second"), 0.0);
+}
+
+}  // namespace
+}  // namespace lathe
