@@ -10,7 +10,6 @@
 #include "lathe/backends/conformance.h"
 #include "lathe/backends/register.h"
 #include "lathe/core/cache_file.h"
-#include "lathe/core/environment.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -63,7 +62,7 @@ Trace train(Backend& backend, int updates) {
 
 /// Before all else, so that the rest sees the device as runs will; not where a setting decides.
 void try_own_kernels(const std::string& device, const std::function<void(const std::string&)>& say) {
-  if (!environment(kKernelSetting).empty()) return;
+  if (!kernel_setting().empty()) return;
   setenv(kKernelSetting, "all", 1);
   const struct Unset {
     ~Unset() { unsetenv(kKernelSetting); }

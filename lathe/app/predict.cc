@@ -163,7 +163,8 @@ int run_predict(const std::vector<std::string>& args) {
   ThreadPool pool(threads);
   const int length = std::min(whole_number(options, "--max_seq_length", 128, 3), longest_text(model));
   const TokenizedDataset tokens = tokenize_dataset(data, *model.tokenizer, length, pool);
-  const auto backend = open_device(options.get("--device", "auto"), {threads});
+  const auto warn = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
+  const auto backend = open_device(options.get("--device", "auto"), {threads, false, warn});
   Trainer trainer(*backend, model, training, nullptr, nullptr);
   if (!trainer.load_report().missing.empty())
     fail(ErrorCode::kInvalidData, "{}\nSuch a model predicts at random; fine-tune it first.",

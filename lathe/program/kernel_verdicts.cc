@@ -5,6 +5,9 @@
 #include <cmath>
 #include <sstream>
 
+#include "lathe/core/environment.h"
+#include "lathe/core/error.h"
+
 namespace lathe {
 
 KernelVerdicts KernelVerdicts::parse(const std::string& text) {
@@ -37,6 +40,13 @@ bool KernelVerdicts::use(const std::string& key, const std::string& setting) con
   if (setting == "none") return false;
   const auto found = verdicts_.find(key);
   return found != verdicts_.end() && found->second.good();
+}
+
+std::string kernel_setting() {
+  const std::string setting = environment(kKernelSetting);
+  if (!setting.empty() && setting != "all" && setting != "none")
+    fail(ErrorCode::kUsage, "{}: found '{}', wants all or none", kKernelSetting, setting);
+  return setting;
 }
 
 }  // namespace lathe

@@ -35,5 +35,7 @@ class KernelVerdicts {
 
 /// The variable that holds the setting.
 constexpr const char* kKernelSetting = "LATHE_MPS_KERNELS";
+/// Its value: "all", "none", or empty where it is not set.  Errors: throws kUsage for any other.
+std::string kernel_setting();
 
 }  // namespace lathe

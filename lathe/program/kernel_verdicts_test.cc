@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "lathe/core/error.h"
+
 namespace lathe {
 namespace {
 
@@ -26,6 +30,25 @@ TEST(KernelVerdicts, ASettingDecidesAlone) {
   verdicts.set(kKey, {false, 10, 20});
   EXPECT_TRUE(verdicts.use(kKey, "all"));
   EXPECT_TRUE(verdicts.use("of which nothing is known", "all"));
+}
+
+TEST(KernelVerdicts, AMisspeltSettingIsAnError) {
+  const auto setting = [](const char* value) {
+    setenv(kKernelSetting, value, 1);
+    const struct Unset {
+      ~Unset() { unsetenv(kKernelSetting); }
+    } unset;
+    return kernel_setting();
+  };
+  EXPECT_EQ(kernel_setting(), "");
+  for (const char* right : {"", "all", "none"}) EXPECT_EQ(setting(right), right);
+  try {
+    setting("nome");
+    FAIL() << "it was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_STREQ(error.what(), "LATHE_MPS_KERNELS: found 'nome', wants all or none");
+  }
 }
 
 TEST(KernelVerdicts, TheTextGivesThemBack) {

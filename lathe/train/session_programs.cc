@@ -8,6 +8,18 @@
 #include "lathe/train/session.h"
 
 namespace lathe {
+namespace {
+
+/// What runs before the last gave, and can still be read: where a device manages memory itself, it lies
+/// there.
+uint64_t bytes_of_earlier_runs(const Program& program) {
+  uint64_t bytes = 0;
+  for (size_t o = 0; o < program.outputs().size(); ++o)
+    if (!program.is_of_last_run(o)) bytes += bytes_of(program.type(program.outputs()[o].second));
+  return (Executable::kRing - 1) * bytes;
+}
+
+}  // namespace
 
 Session::Planned Session::planned(const Work& work, int64_t recompute_every) const {
   if (nn::flat_layout(model_.parameters()) != layout_)
@@ -48,7 +60,8 @@ MemoryNeed Session::memory_need(std::span<const Planned> plans) const {
       if (value.kind == ValueKind::kState && !bindings_.states.contains(value.name) &&
           fresh.insert(value.name).second)
         need.states += bytes_of(value.type);
-    need.activations = std::max<uint64_t>(need.activations, plan.memory.arena_bytes);
+    const uint64_t earlier = backend_.info().caller_memory ? 0 : bytes_of_earlier_runs(*plan.program);
+    need.activations = std::max<uint64_t>(need.activations, plan.memory.arena_bytes + earlier);
     need.prepared =
         std::max<uint64_t>(need.prepared, backend_.prepared_bytes(*plan.program, plan.selection, bindings_));
   }

@@ -12,7 +12,7 @@ class Lathe < Formula
   depends_on arch: :arm64
   depends_on "fmt"
   depends_on macos: :sonoma # MLX wants macOS 14
-  depends_on "mlx"
+  depends_on "mlx" # lathe_mlx.so takes the version alone that it was built with
   depends_on "utf8proc"
 
   uses_from_macos "curl"
@@ -24,6 +24,13 @@ class Lathe < Formula
     system "cmake", "-S", ".", "-B", "build", "-G", "Ninja", *args, *std_cmake_args
     system "cmake", "--build", "build"
     system "cmake", "--install", "build", "--strip"
+  end
+
+  def caveats
+    <<~EOS
+      The device mps takes the version of mlx alone that Lathe was built with.
+      When mlx has been upgraded: brew reinstall --build-from-source lathe
+    EOS
   end
 
   test do

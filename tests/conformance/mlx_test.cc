@@ -67,9 +67,10 @@ PackedBatch batch_of(const std::vector<int>& lengths, int tokens) {
 
 struct Training {
   explicit Training(Backend& backend, DType dtype = DType::f32, const ModelConfig& config = small_config(),
-                    int64_t recompute_every = 0)
-      : model(make_model(config, Problem::kSingleLabel, 2)) {
+                    int64_t recompute_every = 0, int64_t classes = 2)
+      : model(make_model(config, Problem::kSingleLabel, classes)) {
     Session::Options options;
+    options.num_labels = classes;
     options.program.dtype = dtype;
     options.program.recompute_every = recompute_every;
     session = std::make_unique<Session>(backend, *model, options);
@@ -253,10 +254,12 @@ StepMemory step_memory(Backend& mlx, const ModelConfig& config, const std::vecto
   return {foreseen, static_cast<double>(*peak_device_bytes(kMlxDevice) - before)};
 }
 
+/// How far MLX is ahead of what it computes, and so what it takes, is as its threads get cores: half as much
+/// with them for itself.
 void expect_foreseen(const StepMemory& memory, const std::string& what) {
   ::testing::Test::RecordProperty(what, fmt::format("{} foreseen, found {}", memory.foreseen, memory.found));
   EXPECT_GE(memory.foreseen, memory.found) << what;
-  EXPECT_LE(memory.foreseen, 1.5 * memory.found) << what;
+  EXPECT_LE(memory.foreseen, 2.2 * memory.found) << what;
 }
 
 ModelConfig six_layers(int64_t width, int64_t heads, double dropout) {
@@ -286,10 +289,11 @@ TEST_F(Mlx, MemoryOfAStepIsForeseenByTheLongestRowThatMayCome) {
   std::vector<int> one_long(8, 8);
   one_long[3] = 256;
   const std::vector<int> equal(4, 128), padded(4, 130);
+  const std::vector<int> fewer(one_long.begin(), one_long.begin() + 6);
   const auto narrow = [](double dropout) { return six_layers(32, 8, dropout); };
   const std::vector<std::pair<ModelConfig, std::vector<int>>> cases{
-      {narrow(0), equal},    {narrow(0), padded},  {narrow(.1), equal},
-      {narrow(0), one_long}, {narrow(.1), padded}, {narrow(.1), one_long}};
+      {narrow(0), equal},  {narrow(0), padded},  {narrow(0), fewer},
+      {narrow(.1), equal}, {narrow(.1), padded}, {narrow(.1), one_long}};
   for (const auto& [config, lengths] : cases) {
     const int longest = *std::ranges::max_element(lengths);
     expect_foreseen(
@@ -310,8 +314,9 @@ Error error_of_a_step(Backend& mlx) {
   return {ErrorCode::kInternal, ""};
 }
 
+constexpr const char* kShare = "PYTORCH_MPS_HIGH_WATERMARK_RATIO";
+
 TEST_F(Mlx, TheMemoryThatARunMayTakeIsSetAsForPyTorch) {
-  constexpr const char* kShare = "PYTORCH_MPS_HIGH_WATERMARK_RATIO";
   const auto free_with = [&](const char* share) {
     const Variable set(kShare, share);
     return open_device(kMlxDevice)->free_bytes();
@@ -407,6 +412,61 @@ TEST_F(Mlx, MemoryOfGradientsAddedUpOnTheCpuIsForeseen) {
   for (int i = 0; i < 8; ++i) training.session->collect(training.session->accumulate(batch, {}));
   expect_foreseen({foreseen, static_cast<double>(*peak_device_bytes(kMlxDevice) - before)},
                   "accumulated on the CPU");
+}
+
+struct LimitedRun {
+  DType dtype;
+  ModelConfig config;
+  std::vector<int> lengths;
+  ProgramKind kind = ProgramKind::kStep;
+  int64_t classes = 2;
+};
+
+/// With the limit at what is foreseen, where the run is just accepted: MLX is ahead of what it computes as
+/// far as its limit, and beyond it takes what it cannot do without alone.
+StepMemory limited_memory(const LimitedRun& run) {
+  const PackedBatch batch = batch_of(run.lengths, std::accumulate(run.lengths.begin(), run.lengths.end(), 0));
+  const Session::Work work{run.kind, {batch.tokens, batch.rows}, true};
+  const auto training_on = [&](Backend& device) {
+    auto training = std::make_unique<Training>(device, run.dtype, run.config, 0, run.classes);
+    for (const Session::Rows rows : {Session::Rows::kTrained, Session::Rows::kEvaluated})
+      training->session->expect_rows(rows, *std::ranges::max_element(run.lengths));
+    return training;
+  };
+  const auto unlimited = open_device(kMlxDevice);
+  auto planned = training_on(*unlimited);
+  const double foreseen = static_cast<double>(planned->session->memory_need({&work, 1}).total());
+  const double limit = static_cast<double>(*live_device_bytes(kMlxDevice)) + foreseen + 4096;
+  planned.reset();
+  const Variable share(
+      kShare, fmt::format("{}", limit / static_cast<double>(unlimited->info().memory_bytes)).c_str());
+  const auto limited = open_device(kMlxDevice);
+  const auto accepted = training_on(*limited);
+  const uint64_t before = *live_device_bytes(kMlxDevice), most = *peak_device_bytes(kMlxDevice);
+  std::vector<float> logits;
+  for (int i = 0; i < 2; ++i)
+    if (run.kind == ProgramKind::kStep)
+      accepted->session->collect(accepted->step(batch));
+    else
+      accepted->session->evaluate(batch, logits);
+  EXPECT_GT(*peak_device_bytes(kMlxDevice), most) << "the peak was that of an earlier step";
+  return {foreseen, static_cast<double>(*peak_device_bytes(kMlxDevice) - before)};
+}
+
+/// The feed-forward network, most of such a step, and the loss over many classes: values of the forward pass
+/// that the backward pass can compute anew are not kept, and what these ops work on is counted.
+TEST_F(Mlx, ARunThatIsAcceptedKeepsToTheLimit) {
+  ModelConfig deep = six_layers(32, 2, 0);
+  deep.intermediate_size = 1024;
+  const std::vector<int> rows(64, 16);
+  for (const LimitedRun& run : {LimitedRun{DType::f32, tiny_config(), rows, ProgramKind::kEvaluate, 20000},
+                                LimitedRun{DType::bf16, deep, rows}, LimitedRun{DType::f32, deep, rows}}) {
+    const StepMemory memory = limited_memory(run);
+    RecordProperty(fmt::format("{} {}", static_cast<int>(run.kind), name_of(run.dtype)),
+                   fmt::format("{} foreseen, found {}", memory.foreseen, memory.found));
+    EXPECT_LE(memory.found, 1.15 * memory.foreseen)
+        << static_cast<int>(run.kind) << " " << name_of(run.dtype);
+  }
 }
 
 /// Metal alone runs them: here they are offered to be chosen.

@@ -2,10 +2,14 @@
 // its test).
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <numeric>
 
 #include "lathe/models/encoder.h"
 #include "lathe/ops/functional.h"
+#include "lathe/ops/ops.h"
 #include "lathe/train/session.h"
 #include "tests/device_under_test.h"
 
@@ -89,6 +93,42 @@ TEST_F(MpsFaults, ADimensionBeyondThirtyTwoBitsIsRefusedAndNotWrapped) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("4294967304"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("below 2^31"), std::string::npos) << error.what();
+  }
+}
+
+using Bounds = std::array<int32_t, 4>;  // of three rows
+constexpr Bounds kTokens{0, 3, 8, 10}, kEach{0, 1, 2, 3};
+
+std::span<float> row_of(std::vector<float>& x, const Bounds& bounds, size_t row) {
+  const size_t width = x.size() / static_cast<size_t>(bounds.back());
+  const auto begin = static_cast<size_t>(bounds[row]), end = static_cast<size_t>(bounds[row + 1]);
+  return std::span(x).subspan(begin * width, (end - begin) * width);
+}
+
+/// Rows of which an element is not finite.
+std::vector<size_t> broken_rows(std::vector<float> x, const Bounds& bounds) {
+  std::vector<size_t> rows;
+  for (size_t row = 0; row < 3; ++row)
+    if (!std::ranges::all_of(row_of(x, bounds, row), [](float value) { return std::isfinite(value); }))
+      rows.push_back(row);
+  return rows;
+}
+
+TEST_F(MpsFaults, ATextThatOverflowsLeavesTheOthersOfItsBatchAlone) {
+  const std::vector<int32_t> ids{0, 1, 2}, rng{1, 2};
+  Program program;
+  const Value qkv = program.input("qkv", {DType::f32, {10, 3 * 8}});
+  const Value cu = program.input("cu", {DType::i32, {4}}), row_ids = program.input("ids", {DType::i32, {3}});
+  const Value seed = program.input("rng", {DType::i32, {2}});
+  program.output("attention", program.emit(op::attention, {qkv, cu, row_ids, seed}, op::attention.attrs)[0]);
+  program.output("mean", segment_mean(qkv, cu));
+  for (size_t row = 0; row < 3; ++row) {
+    std::vector<float> values(10 * 3 * 8, 0.5f);
+    std::ranges::fill(row_of(values, kTokens, row), INFINITY);
+    const auto out = run(program, {std::as_bytes(std::span(values)), std::as_bytes(std::span(kTokens)),
+                                   std::as_bytes(std::span(ids)), std::as_bytes(std::span(rng))});
+    EXPECT_EQ(broken_rows(out[0], kTokens), std::vector{row}) << "attention";
+    EXPECT_EQ(broken_rows(out[1], kEach), std::vector{row}) << "mean";
   }
 }
 

@@ -5,6 +5,7 @@ import os
 import pathlib
 import platform
 import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -85,6 +86,24 @@ class Mlx(unittest.TestCase):
         for part in ("attention(", "adamw(", "LATHE_MPS_FALLBACK=1"):
             self.assertIn(part, result.stderr)
 
+    def test_predict_and_bench_tell_which_ops_run_on_the_cpu(self):
+        parted = {**os.environ, "LATHE_MLX_MASK": "attention", "LATHE_MPS_FALLBACK": "1"}
+        told = f"device {DEVICE} has no implementation of attention: it runs on the CPU"
+        result = cl.run([cl.program(), "predict", str(cl.MODEL), "who", "--device", DEVICE], env=parted)
+        self.assertEqual((result.returncode, result.stderr.count(told)), (0, 1), result.stderr)
+        result = cl.run([cl.program(), "bench", "infer", "--model", str(cl.MODEL), "--device", DEVICE, "--batch", "1",
+                         "--steps", "1", "--dtype", "fp32"], env=parted)
+        self.assertEqual((result.returncode, result.stdout.count(told)), (0, 1), result.stdout + result.stderr)
+
+    def test_a_misspelt_choice_of_own_kernels_ends_a_run(self):
+        wrong = {**os.environ, "LATHE_MPS_KERNELS": "nome"}
+        result = cl.run([cl.program(), "predict", str(cl.MODEL), "who", "--device", DEVICE], env=wrong)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("error: LATHE_MPS_KERNELS: found 'nome', wants all or none", result.stderr)
+        self.assertRegex(doctor(**wrong), rf"\[GOOD\] device {DEVICE}: .*no runs: LATHE_MPS_KERNELS: found 'nome'")
+        result = cl.run([cl.program(), "doctor", "--self-test", "--device", DEVICE], env=wrong)
+        self.assertEqual(result.returncode, 2, result.stderr)
+
     def test_every_op_runs_on_the_cpu_within_its_bound_over_arrays_of_mlx(self):
         ops = pathlib.Path(cl.program()).parent / "lathe-ops"
         def passed(**variables):
@@ -141,9 +160,15 @@ class Mlx(unittest.TestCase):
 
 class WithoutMlx(unittest.TestCase):
     def test_a_program_without_the_module_starts_and_says_what_to_do(self):
-        said = doctor(LATHE_MLX_MODULE="/nowhere/lathe_mlx.so")
+        with tempfile.TemporaryDirectory() as folder:
+            alone = shutil.copy(cl.program(), pathlib.Path(folder) / "lathe")
+            said = subprocess.run([alone, "doctor"], capture_output=True, text=True).stdout
         self.assertIn("make MLX=1", said)
         self.assertIn("[GOOD] device cpu", said)
+
+    def test_a_named_module_that_is_not_there_is_told(self):
+        said = doctor(LATHE_MLX_MODULE="/nowhere/lathe_mlx.so")
+        self.assertIn("LATHE_MLX_MODULE: found '/nowhere/lathe_mlx.so', which does not exist", said)
 
     def test_a_module_that_is_none_is_told(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -164,6 +189,26 @@ class WithoutMlx(unittest.TestCase):
                 said = doctor(LATHE_MLX_MODULE=str(other))
                 self.assertIn(wanted, said)
                 self.assertEqual("[GOOD] device " + DEVICE in said, bits == mine)
+
+    @unittest.skipIf(platform.system() == "Darwin", "a changed library is not signed")
+    def test_another_version_of_mlx_is_told(self):
+        module = pathlib.Path(cl.program()).parent / "lathe_mlx.so"
+        if not module.exists():
+            self.skipTest("lathe_mlx.so is not built (make MLX=1)")
+        needed = subprocess.run(["ldd", module], capture_output=True, text=True).stdout
+        libraries = dict(re.findall(r"(\S+) => (/\S+)", needed))
+        version = re.search(r"device mlx: MLX (\d+\.\d+\.\d+)", doctor())[1]
+        with tempfile.TemporaryDirectory() as folder:
+            found = "9" + version[1:]
+            (pathlib.Path(folder) / "libmlx.so").write_bytes(
+                pathlib.Path(libraries["libmlx.so"]).read_bytes().replace(f"\0{version}\0".encode(), f"\0{found}\0".encode()))
+            search = os.pathsep.join([folder, *{os.path.dirname(path) for path in libraries.values()}])
+            self.assertIn(f"found MLX {found}, wants {version}", doctor(LD_LIBRARY_PATH=search))
+            lacking = pathlib.Path(folder) / "lathe_mlx.so"
+            lacking.write_bytes(module.read_bytes().replace(b"_ZN3mlx4core6arange", b"_ZN3mlx4core6brange"))
+            said = doctor(LATHE_MLX_MODULE=str(lacking))
+            self.assertIn("built for another version of MLX", said)
+            self.assertNotIn("glibc", said)
 
     @unittest.skipIf(platform.system() == "Darwin", "a Mac has mps")
     def test_mps_wants_a_mac(self):

@@ -44,11 +44,13 @@ struct Attention {
     const mx::array distance = mx::abs(mx::subtract(mx::reshape(place, {length, 1}), place));
     return mx::logical_and(keys, mx::less_equal(distance, mx::array(static_cast<int>(window))));
   }
-  /// The token of every place, 0 where there is none: [B · L].
+  /// The token of every place: [B · L].  Where there is none, the row's last: one of another row that is not
+  /// finite would become NaN here, times the probability 0.
   mx::array token_of() const {
     return of_rows("token_of", [&] {
       const mx::array token = mx::add(mx::reshape(starts(), {rows, 1}), c.constants.range(length));
-      return mx::flatten(mx::where(valid(), token, mx::array(0)));
+      const mx::array last = mx::reshape(mx::subtract(ends(), mx::array(1)), {rows, 1});
+      return mx::flatten(mx::maximum(mx::minimum(token, last), mx::array(0)));
     });
   }
   /// The place of every token, 0 for tokens behind the last row: [N].
@@ -164,16 +166,18 @@ Padding padding_of(const Node& node, const Program& program) {
 }
 size_t calls_of(const Padding& p) { return p.rows * p.heads * p.length * ((p.length + 7) / 8); }
 
-/// kSquares: how many [B, H, L, L] of f32 are alive at once, as mlx_test finds them, with ops fused and not.
+/// kSquares: how many [B, H, L, L] of f32 are alive at once, as mlx_test finds them, with ops fused and not;
+/// two more with dropout.
 /// Beside them twelve of the padded rows: q, k, v, y, dy and three gradients, and four of them in f32.  While
 /// masks are decided, what they are for may be there: one square.
 template <int kQkv, int kRows, int kSquares>
 size_t padded_bytes(const Node& node, const Program& program) {
   const Padding p = padding_of<kQkv, kRows>(node, program);
   const size_t square = p.rows * p.heads * p.length * p.length * sizeof(float);
-  const size_t deciding = node.attrs.f("p") == 0 ? 0 : square + deciding_bytes(node, program, calls_of(p));
+  const bool drops = node.attrs.f("p") != 0;
+  const size_t deciding = drops ? square + deciding_bytes(node, program, calls_of(p)) : 0;
   const size_t computing =
-      kSquares * square +
+      (kSquares + (drops ? 2 : 0)) * square +
       4 * p.rows * p.length * static_cast<size_t>(program.type(node.in[kQkv]).shape.back()) * sizeof(float);
   return std::max(deciding, computing);
 }
@@ -197,7 +201,7 @@ int64_t length_bucket(int64_t longest) {
 std::vector<Entry> attention_entries() {
   return {{&op::attention, "padded", run_attention, host_knows_rows<1>, padded_bytes<0, 2, 5>,
            padded_masks<0, 2>},
-          {&op::attention_bwd, "padded", run_attention_bwd, host_knows_rows<4>, padded_bytes<1, 5, 10>,
+          {&op::attention_bwd, "padded", run_attention_bwd, host_knows_rows<4>, padded_bytes<1, 5, 7>,
            padded_masks<1, 5>}};
 }
 

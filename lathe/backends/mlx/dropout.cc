@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lathe/backends/mlx/mlx_executable.h"
 #include "lathe/core/philox.h"
 
 namespace lathe::mlx {

@@ -101,13 +101,20 @@ Arrays run_mean_bwd(const Call& c) {
 }  // namespace
 
 std::vector<Entry> elementwise_entries() {
-  return {{&op::add, "map", run_add},        {&op::mul, "map", run_mul},
-          {&op::scale, "map", run_scale},    {&op::cast, "map", run_cast},
-          {&op::relu, "map", run_relu},      {&op::relu_bwd, "map", run_relu_bwd},
-          {&op::tanh, "map", run_tanh},      {&op::tanh_bwd, "map", run_tanh_bwd},
-          {&op::gelu, "map", run_gelu},      {&op::gelu_bwd, "map", run_gelu_bwd},
-          {&op::geglu, "halves", run_geglu}, {&op::geglu_bwd, "halves", run_geglu_bwd},
-          {&op::mean, "tree", run_mean},     {&op::mean_bwd, "map", run_mean_bwd}};
+  return {{&op::add, "map", run_add},
+          {&op::mul, "map", run_mul},
+          {&op::scale, "map", run_scale},
+          {&op::cast, "map", run_cast},
+          {&op::relu, "map", run_relu},
+          {&op::relu_bwd, "map", run_relu_bwd},
+          {&op::tanh, "map", run_tanh},
+          {&op::tanh_bwd, "map", run_tanh_bwd},
+          {&op::gelu, "map", run_gelu, nullptr, working_bytes<0, 4, 12>},
+          {&op::gelu_bwd, "map", run_gelu_bwd, nullptr, working_bytes<1, 4, 13>},
+          {&op::geglu, "halves", run_geglu, nullptr, working_bytes<0, 4, 5>},
+          {&op::geglu_bwd, "halves", run_geglu_bwd, nullptr, working_bytes<1, 12>},
+          {&op::mean, "tree", run_mean},
+          {&op::mean_bwd, "map", run_mean_bwd}};
 }
 
 }  // namespace lathe::mlx

@@ -15,10 +15,26 @@ namespace {
 
 constexpr const char* kFile = "lathe_mlx.so";
 
-/// LATHE_MLX_MODULE alone if it is set.
+constexpr const char* kNamed = "LATHE_MLX_MODULE";
+
+/// The named file alone if one is named.
 std::vector<std::string> candidates() {
-  const std::string named = environment("LATHE_MLX_MODULE");
+  const std::string named = environment(kNamed);
   return named.empty() ? part_places(kFile) : std::vector{named};
+}
+
+std::string absence() {
+  const std::string named = environment(kNamed);
+  if (named.empty()) return "not built: `make MLX=1` builds lathe_mlx.so (needs MLX)";
+  return fmt::format("{}: found '{}', which does not exist, wants the path of a lathe_mlx.so", kNamed, named);
+}
+
+/// What to do where the loader gave this reason.
+const char* way_out(const std::string& reason) {
+  if (reason.find("3mlx4core") != std::string::npos)  // a symbol of MLX
+    return "it is built for another version of MLX than the libmlx found here: build it anew with `make "
+           "MLX=1`, or reinstall Lathe";
+  return "MLX wants macOS 14 or later, or glibc 2.35";
 }
 
 struct Loaded {
@@ -31,14 +47,13 @@ Loaded load() {
   std::error_code error;
   const auto place = std::ranges::find_if(
       places, [&](const std::string& path) { return std::filesystem::exists(path, error); });
-  if (place == places.end())
-    return {nullptr, {false, false, "not built: `make MLX=1` builds lathe_mlx.so (needs MLX)"}};
+  if (place == places.end()) return {nullptr, {false, false, absence()}};
   Loaded loaded{nullptr, {true, false, ""}};
   void* handle = dlopen(place->c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
-    const char* why = dlerror();
-    loaded.presence.detail = fmt::format("{} does not load ({}); MLX wants macOS 14 or later, or glibc 2.35",
-                                         *place, why == nullptr ? "no reason given" : why);
+    const char* told = dlerror();
+    const std::string reason = told == nullptr ? "no reason given" : told;
+    loaded.presence.detail = fmt::format("{} does not load ({}); {}", *place, reason, way_out(reason));
     return loaded;
   }
   const auto entry = reinterpret_cast<ModuleEntry>(dlsym(handle, kModuleEntry));

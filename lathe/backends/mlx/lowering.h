@@ -91,6 +91,18 @@ mx::Shape shape_of(const Shape& shape);
 /// A copy of host memory, of which the array alone is the owner.
 mx::array array_of(std::span<const std::byte> bytes, const mx::Shape& shape, mx::Dtype dtype);
 
+/// How functions are compiled here.  On a CPU, MLX compiles every fused kernel with the system's C++
+/// compiler, a second each, and on NVIDIA's GPUs with NVRTC, many seconds each, more than a test gains: there
+/// only with LATHE_MLX_FUSE.
+mx::CompileMode compile_mode();
+
+/// What an op works on beside its results, as so many bytes per element of input kIn: with ops fused and not.
+template <int kIn, int kFused, int kUnfused = kFused>
+size_t working_bytes(const Node& node, const Program& program) {
+  const bool fused = compile_mode() == mx::CompileMode::enabled;
+  return static_cast<size_t>(elements(program.type(node.in[kIn]))) * (fused ? kFused : kUnfused);
+}
+
 inline mx::array f32(const mx::array& x) { return mx::astype(x, mx::float32); }
 /// A constant that takes part in f32 arithmetic.
 inline mx::array number(double x) { return mx::array(static_cast<float>(x)); }

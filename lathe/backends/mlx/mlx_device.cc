@@ -235,12 +235,28 @@ class MlxBackend : public Backend {
   std::shared_ptr<Backend> host_backend_;  // LATHE_MPS_FALLBACK
   std::unique_ptr<MlxImpl> host_;          // what it runs
   KernelChoices kernels_{KernelVerdicts::parse(read_cache(cache_path(KernelVerdicts::kFile))),
-                         environment(kKernelSetting)};
+                         kernel_setting()};
 };
+
+/// Of MLX's headers.
+std::string built_version() {
+  return fmt::format("{}.{}.{}", MLX_VERSION_MAJOR, MLX_VERSION_MINOR, MLX_VERSION_PATCH);
+}
+/// A library of a later day than its version's release adds ".dev…".
+bool is_built_version(const std::string& found) {
+  return found == built_version() || found.starts_with(built_version() + ".dev");
+}
 
 }  // namespace
 
 bool describe(std::string* detail) {
+  if (!is_built_version(mx::version())) {
+    *detail = fmt::format(
+        "found MLX {}, wants {}, for which lathe_mlx.so is built: build it anew with `make "
+        "MLX=1`, or reinstall Lathe",
+        mx::version(), built_version());
+    return false;
+  }
 #if defined(__APPLE__)
   if (!mx::metal::is_available()) {
     *detail = "MLX finds no GPU; it wants Apple silicon, and a process that is not translated by Rosetta";
@@ -254,6 +270,7 @@ bool describe(std::string* detail) {
   try {
     if (const std::optional<size_t> most = most_bytes())
       *detail += fmt::format(", {:.1f} GiB of {:.1f} for runs", gib(*most), gib(memory_bytes()));
+    (void)kernel_setting();
   } catch (
       const Error& error) {  // the device is there all the same: a run on it says so, none goes elsewhere
     *detail += fmt::format(", no runs: {}", error.what());

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "lathe/backends/mlx/mlx_backend.h"
-#include "lathe/backends/mlx/recomputation.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::mlx {
@@ -15,9 +14,9 @@ namespace {
 
 /// Primitives that give another view of memory and launch nothing.
 bool is_view(const std::string& primitive) {
-  static const std::set<std::string> names = {"AsStrided", "Broadcast",    "BroadcastAxes", "ExpandDims",
-                                              "Flatten",   "Reshape",      "Slice",         "Split",
-                                              "Squeeze",   "StopGradient", "Transpose",     "Unflatten"};
+  static const std::set<std::string> names = {
+      "AsStrided", "Broadcast", "BroadcastAxes", "Depends",      "ExpandDims", "Flatten",  "Reshape",
+      "Slice",     "Split",     "Squeeze",       "StopGradient", "Transpose",  "Unflatten"};
   return names.contains(primitive) || primitive.starts_with("View ");  // with the dtype
 }
 
@@ -41,6 +40,15 @@ int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+/// MLX computes equal parts of a graph once, and would keep what the backward pass shall compute anew.  They
+/// are equal no more where the latter wait for what comes before them; so the order, too, is the plan's.
+void hold_back(Call& call, const Waiting& waiting, const std::vector<std::optional<mx::array>>& values) {
+  Arrays before;
+  for (const int id : waiting.values) before.push_back(*values[static_cast<size_t>(id)]);
+  auto& input = call.in[waiting.input];
+  input = mx::depends({*input}, before)[0];
 }
 
 }  // namespace
@@ -131,21 +139,6 @@ Compiled& MlxExecutable::function_for(int longest) {
   return *functions_.front().function;
 }
 
-/// MLX computes equal parts of a graph once, and would keep what the backward pass shall compute anew.  They
-/// are equal no more where the first of them waits for what comes before it; so the order, too, is the
-/// plan's.
-void MlxExecutable::compute_anew(Call& call, const std::vector<int>& behind,
-                                 const std::vector<std::optional<mx::array>>& values) const {
-  const auto flows = std::ranges::find_if(call.node.in, [&](int id) {  // not a parameter
-    return id >= 0 && program_.values()[static_cast<size_t>(id)].kind == ValueKind::kTemp;
-  });
-  const auto i = flows == call.node.in.end() ? 0 : flows - call.node.in.begin();
-  Arrays before;
-  for (const int id : behind) before.push_back(*values[static_cast<size_t>(id)]);
-  auto& input = call.in[static_cast<size_t>(i)];
-  input = mx::depends({*input}, before)[0];
-}
-
 void MlxExecutable::lower_node(size_t n, int longest, Shared& shared,
                                std::vector<std::optional<mx::array>>& values) {
   const Node& node = program_.nodes()[n];
@@ -153,7 +146,7 @@ void MlxExecutable::lower_node(size_t n, int longest, Shared& shared,
       node, program_, {}, longest, device_.constants, shared, device_.ranks ? &*device_.ranks : nullptr};
   for (const int id : node.in) call.in.push_back(id < 0 ? std::nullopt : values[static_cast<size_t>(id)]);
   if (const auto found = recomputations_.find(n); found != recomputations_.end())
-    compute_anew(call, found->second, values);
+    hold_back(call, found->second, values);
   const Arrays out = static_cast<const MlxImpl*>(selection_[n])->lower(call);
   for (size_t o = 0; o < out.size(); ++o) {
     const Type& type = program_.type(node.out[o]);

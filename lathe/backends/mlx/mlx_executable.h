@@ -6,6 +6,7 @@
 
 #include "lathe/backends/mlx/compiled.h"
 #include "lathe/backends/mlx/lowering.h"
+#include "lathe/backends/mlx/recomputation.h"
 
 namespace lathe::mlx {
 
@@ -14,11 +15,6 @@ namespace lathe::mlx {
 struct Cell {
   mx::array value;  ///< flat; a run puts another in its place
 };
-
-/// How functions are compiled here.  On a CPU, MLX compiles every fused kernel with the system's C++
-/// compiler, a second each, and on NVIDIA's GPUs with NVRTC, many seconds each, more than a test gains: there
-/// only with LATHE_MLX_FUSE.
-mx::CompileMode compile_mode();
 
 /// What all programs of a device share.  MLX's calls are made under `mutex`, on `stream`.
 struct Device {
@@ -66,8 +62,6 @@ class MlxExecutable : public Executable {
   Compiled& function_for(int longest);
   /// Outputs, then the states that changed.  timed: every node is waited for and measured.
   Arrays lower(const Arrays& inputs, int longest, bool timed);
-  void compute_anew(Call& call, const std::vector<int>& behind,
-                    const std::vector<std::optional<mx::array>>& values) const;
   void lower_node(size_t n, int longest, Shared& shared, std::vector<std::optional<mx::array>>& values);
   Arrays inputs_of(const Slot& slot);
   void take(Arrays results, uint64_t ticket);
@@ -76,7 +70,7 @@ class MlxExecutable : public Executable {
   Device& device_;
   const Program& program_;
   Selection selection_;
-  const std::map<size_t, std::vector<int>> recomputations_;
+  const std::map<size_t, Waiting> recomputations_;
   std::vector<int> inputs_;  // value ids
   std::vector<State> states_;
   std::vector<size_t> bounds_;  // which inputs are the bounds of rows of attention

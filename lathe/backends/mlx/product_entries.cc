@@ -33,6 +33,16 @@ Arrays run_linear_bwd_weight(const Call& c) {
   return {mx::matmul(mx::transpose(dy), x), mx::sum(dy, 0)};
 }
 
+/// Of a weight in another dtype than the activations a copy in theirs.
+size_t rounded_weight(const Node& node, const Program& program) {
+  const Type &x = program.type(node.in[0]), &w = program.type(node.in[1]);
+  return x.dtype == w.dtype ? 0 : bytes_of({x.dtype, w.shape});
+}
+size_t widened_operands(const Node& node, const Program& program) {
+  const Type &dy = program.type(node.in[0]), &x = program.type(node.in[1]);
+  return dy.dtype == DType::f32 ? 0 : bytes_of({DType::f32, dy.shape}) + bytes_of({DType::f32, x.shape});
+}
+
 // ---- linear_int8: the rule stands in lathe/ops/linear_int8.cc
 
 mx::array bits_of(const mx::array& x) { return mx::view(x, mx::uint32); }
@@ -103,9 +113,9 @@ Arrays run_linear_int8(const Call& c) {
 }  // namespace
 
 std::vector<Entry> product_entries() {
-  return {{&op::linear, "matmul", run_linear},
-          {&op::linear_bwd_input, "matmul", run_linear_bwd_input},
-          {&op::linear_bwd_weight, "matmul", run_linear_bwd_weight},
+  return {{&op::linear, "matmul", run_linear, nullptr, rounded_weight},
+          {&op::linear_bwd_input, "matmul", run_linear_bwd_input, nullptr, rounded_weight},
+          {&op::linear_bwd_weight, "matmul", run_linear_bwd_weight, nullptr, widened_operands},
           {&op::linear_int8, "exact f32", run_linear_int8}};
 }
 

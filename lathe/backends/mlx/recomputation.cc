@@ -1,7 +1,12 @@
 #include "lathe/backends/mlx/recomputation.h"
 
+#include <algorithm>
 #include <numeric>
+#include <set>
+#include <string_view>
 #include <tuple>
+
+#include "lathe/ops/ops.h"
 
 namespace lathe::mlx {
 namespace {
@@ -16,11 +21,12 @@ std::vector<size_t> last_readers(const Program& program) {
   return last;
 }
 
-std::vector<size_t> beginnings(const Program& program) {
+/// With which nodes gradient checkpointing begins to compute something once more.
+std::set<size_t> beginnings(const Program& program) {
   std::map<std::tuple<const OpDef*, Attrs, std::vector<int>>, const Node*> nodes;  // of segments
   std::vector<int> same(program.values().size());  // of what is computed once more the first, else itself
   std::iota(same.begin(), same.end(), 0);
-  std::vector<size_t> begins;
+  std::set<size_t> begins;
   for (size_t n = 0; n < program.nodes().size(); ++n) {
     const Node& node = program.nodes()[n];
     std::vector<int> in;
@@ -36,24 +42,46 @@ std::vector<size_t> beginnings(const Program& program) {
     }
     const auto found = nodes.find(key);
     if (found == nodes.end()) continue;
-    if (!reads_anew) begins.push_back(n);
+    if (!reads_anew) begins.insert(n);
     for (size_t o = 0; o < node.out.size(); ++o)
       same[static_cast<size_t>(node.out[o])] = found->second->out[o];
   }
   return begins;
 }
 
+/// Whether the op takes a gradient and, second, what it computes anew: what the forward op has computed of
+/// the same, or rounded.
+bool repeats(const OpDef& op) {
+  static const std::set<std::string_view> names{op::attention_bwd.name, op::gelu_bwd.name, op::geglu_bwd.name,
+                                                op::layer_norm_bwd.name, op::linear_bwd_input.name};
+  return names.contains(op.name);
+}
+
+/// Of a node of a segment, which is no parameter.
+size_t flowing_input(const Node& node, const Program& program) {
+  const auto found = std::ranges::find_if(node.in, [&](int id) {
+    return id >= 0 && program.values()[static_cast<size_t>(id)].kind == ValueKind::kTemp;
+  });
+  return found == node.in.end() ? 0 : static_cast<size_t>(found - node.in.begin());
+}
+
 }  // namespace
 
-std::map<size_t, std::vector<int>> recomputations(const Program& program) {
+std::map<size_t, Waiting> recomputations(const Program& program) {
   const std::vector<size_t> last = last_readers(program);
-  std::map<size_t, std::vector<int>> all;
+  const std::set<size_t> checkpointed = beginnings(program);
+  std::map<size_t, Waiting> all;
   size_t since = 0;
-  for (const size_t begin : beginnings(program)) {
-    for (size_t n = since; n < begin; ++n)
-      for (const int id : program.nodes()[n].out)
-        if (last[static_cast<size_t>(id)] >= begin) all[begin].push_back(id);
-    since = begin;
+  for (size_t n = 0; n < program.nodes().size(); ++n) {
+    const Node& node = program.nodes()[n];
+    const bool repeating = repeats(*node.op);
+    if (!repeating && !checkpointed.contains(n)) continue;
+    Waiting& waiting = all[n];
+    waiting.input = repeating ? 1 : flowing_input(node, program);
+    if (repeating) waiting.values.push_back(node.in[0]);
+    for (; since < n; ++since)
+      for (const int id : program.nodes()[since].out)
+        if (last[static_cast<size_t>(id)] >= n) waiting.values.push_back(id);
   }
   return all;
 }

@@ -1,4 +1,6 @@
 // Layer normalisation, dropout, rotary positions, means of rows of tokens, picking rows and adding them up.
+#include <limits>
+
 #include "lathe/backends/mlx/dropout.h"
 #include "lathe/ops/ops.h"
 #include "lathe/ops/rotary.h"
@@ -79,9 +81,16 @@ Segments segments_of(const mx::array& cu, int tokens) {
   return {f32(mx::logical_and(mx::less_equal(begin, token), mx::less(token, end))),
           f32(mx::maximum(mx::subtract(end, begin), mx::array(1)))};
 }
+/// In a product, what is not finite in one row would make the others NaN: 0 · ∞.  So it is counted apart.
 Arrays run_segment_mean(const Call& c) {
   const Segments s = segments_of(c[1], c.rows(0));
-  return {mx::astype(mx::divide(mx::matmul(s.holds, f32(c[0])), s.tokens), c.in_dtype(0))};
+  const mx::array x = f32(c[0]), finite = mx::isfinite(x);
+  const mx::array sum = mx::matmul(s.holds, mx::where(finite, x, number(0)));
+  const mx::array broken = mx::matmul(s.holds, f32(mx::logical_not(finite)));
+  const mx::array mean =
+      mx::where(mx::greater(broken, number(0)), number(std::numeric_limits<double>::quiet_NaN()),
+                mx::divide(sum, s.tokens));
+  return {mx::astype(mean, c.in_dtype(0))};
 }
 Arrays run_segment_mean_bwd(const Call& c) {
   const Segments s = segments_of(c[1], static_cast<int>(c.out_type(0).shape[0]));
@@ -127,11 +136,11 @@ Arrays scatter_by_scan(const Call& c) {
 }  // namespace
 
 std::vector<Entry> row_entries() {
-  return {{&op::layer_norm, "two passes", run_layer_norm},
-          {&op::layer_norm_bwd, "two passes", run_layer_norm_bwd},
+  return {{&op::layer_norm, "two passes", run_layer_norm, nullptr, working_bytes<0, 10, 6>},
+          {&op::layer_norm_bwd, "two passes", run_layer_norm_bwd, nullptr, working_bytes<1, 18, 10>},
           {&op::dropout, "map", run_dropout, nullptr, dropout_workspace, dropout_masks},
-          {&op::rotary, "pairs", run_rotary},
-          {&op::segment_mean, "product", run_segment_mean},
+          {&op::rotary, "pairs", run_rotary, nullptr, working_bytes<0, 12, 10>},
+          {&op::segment_mean, "product", run_segment_mean, nullptr, working_bytes<0, 13>},
           {&op::segment_mean_bwd, "product", run_segment_mean_bwd},
           {&op::gather_rows, "take", run_gather},
           {&op::scatter_add_rows, "product", scatter_by_product, few_rows},
