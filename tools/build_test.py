@@ -9,8 +9,6 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-
-
 # Not of the make that runs this.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("CUDA", "MLX", "MAKEFLAGS", "MAKELEVEL")}
 

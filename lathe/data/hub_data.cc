@@ -184,6 +184,21 @@ bool has_converted(const HubRepo& repo, const HubSettings& settings) {
   return listing && std::any_of(listing->files.begin(), listing->files.end(), is_converted);
 }
 
+[[noreturn]] void fail_without_split(const HubDataset& dataset, const std::string& split,
+                                     const SplitFiles& splits, const std::vector<std::string>& files) {
+  if (splits.empty() && dataset.config && !named_splits(files, std::nullopt).empty())
+    fail(ErrorCode::kUsage,
+         "--dataset_config_name: data set \"{}\": found \"{}\", wants what stands as a word in the path of a "
+         "file "
+         "with rows: give another, or leave it out to take them all",
+         dataset.name, *dataset.config);
+  fail(ErrorCode::kNotFound,
+       "data set \"{}\"{} has no split {}; it has {}: give own files (--train_file, --validation_file, "
+       "--test_file) or leave out what needs it",
+       dataset.name, dataset.config ? " (" + *dataset.config + ")" : "", split,
+       splits.empty() ? "no Parquet, csv, tsv or json files" : joined(names_of(splits)));
+}
+
 /// Nothing where the Hub has nothing converted.
 std::optional<SplitFiles> fetched_splits(FileSystem& fs, const HubDataset& dataset,
                                          const std::vector<std::string>& wanted, const std::string& revision,
@@ -198,13 +213,7 @@ std::optional<SplitFiles> fetched_splits(FileSystem& fs, const HubDataset& datas
         splits = splits_of(files, dataset, revision);
         std::vector<std::string> out;
         for (const std::string& split : wanted) {
-          if (!splits.contains(split))
-            fail(ErrorCode::kNotFound,
-                 "data set \"{}\"{} has no split {}; it has {}: give own files (--train_file, "
-                 "--validation_file, "
-                 "--test_file) or leave out what needs it",
-                 dataset.name, dataset.config ? " (" + *dataset.config + ")" : "", split,
-                 splits.empty() ? "no Parquet, csv, tsv or json files" : joined(names_of(splits)));
+          if (!splits.contains(split)) fail_without_split(dataset, split, splits, files);
           out.insert(out.end(), splits[split].rbegin(), splits[split].rend());
         }
         return out;

@@ -169,7 +169,6 @@ class Fetching(HubCase):
         self.fails(self.info(name), "safetensors")
         self.assertEqual((self.cache(name) / "blobs" / hashlib.sha256(content).hexdigest()).read_bytes(), content)
 
-
     def test_shards_are_those_that_the_index_names(self):
         sharded = cl.ROOT / "tests/golden/formats/sharded"
         files = {k: v for k, v in self.files.items() if k != "model.safetensors"} | {
