@@ -38,9 +38,9 @@ wheel:
 	$(call package,-DLATHE_PYTHON_PROGRAM=$$(echo build/venv-wheel/bin/python3.*))
 	@build/venv-wheel/bin/python3 tools/make_wheel.py build/package dist
 
-docs: build
+docs:
 	@tools/setup.sh --docs
-	@build/venv-docs/bin/python3 tools/make_docs.py build/lathe site
+	@build/venv-docs/bin/python3 tools/make_docs.py site
 
 test:
 	@tools/test.sh

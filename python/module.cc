@@ -185,7 +185,8 @@ Encoded encode(const Tokenizer& tokenizer, const std::vector<std::string>& first
           TokenizedDataset part;
           for (long i = begin; i < end; ++i)
             part.append(second.empty() ? tokenizer.encode(first[i], options)
-                                       : tokenizer.encode_pair(first[i], second[i], options));
+                                       : tokenizer.encode_pair(first[i], second[i], options),
+                        tokenizer);
           return part;
         }));
   }
@@ -193,15 +194,22 @@ Encoded encode(const Tokenizer& tokenizer, const std::vector<std::string>& first
           to_numpy(std::move(tokens.begins))};
 }
 
-/// A trainer on the device that its arguments name, of a model of its own.  compute_metrics:
-/// (logits [rows, columns]) → dict of floats; on_log: takes a line of the log; message: (warning?, text).
+AutoModel twin_with(const AutoModel& model, const Tokenizer* tokenizer) {
+  AutoModel twin = twin_of(model);
+  if (tokenizer != nullptr) twin.tokenizer = *tokenizer;
+  return twin;
+}
+
+/// A trainer on the device that its arguments name, of a model of its own, with another tokenizer where one
+/// is given.  compute_metrics: (logits [rows, columns]) → dict of floats; on_log: takes a line of the log;
+/// message: (warning?, text).
 class Run : private hf::Prepared {
  public:
-  Run(const Model& model, const Arguments& arguments, const Dataset* train, const Dataset* eval,
-      nb::object compute_metrics, nb::object on_log, nb::object message)
+  Run(const Model& model, const Tokenizer* tokenizer, const Arguments& arguments, const Dataset* train,
+      const Dataset* eval, nb::object compute_metrics, nb::object on_log, nb::object message)
       : Prepared(arguments.values),
         callbacks_{std::move(compute_metrics), std::move(on_log), std::move(message)},
-        model_(twin_of(model.model)),
+        model_(twin_with(model.model, tokenizer)),
         trainer_(*device, model_, args, train == nullptr ? nullptr : &train->data,
                  eval == nullptr ? nullptr : &eval->data, hooks()),
         tracked_(real_file_system(), facts()) {}
@@ -267,7 +275,6 @@ class Run : private hf::Prepared {
     return to_json_text(trainer_.state());
   }
   bool all_weights_are_there() const { return trainer_.load_report().missing.empty(); }
-  const std::string& device_name() const { return device->info().name; }
 
  private:
   /// One thread at a time has the trainer; a callback of it is of that thread.  Without the GIL, which
@@ -392,7 +399,6 @@ NB_MODULE(_lathe, m) {
       .def("decode",
            [](const Tokenizer& t, const std::vector<int32_t>& ids, bool skip) { return t.decode(ids, skip); })
       .def("token", [](const Tokenizer& t, int32_t id) { return t.id_to_token(id); })
-      .def("special_tokens", &Tokenizer::num_special_tokens)
       .def("files",
            [](const Tokenizer& t) {
              nb::dict files;
@@ -418,9 +424,7 @@ NB_MODULE(_lathe, m) {
       .def_prop_ro("folder", [](const Model& model) { return model.model.folder; })
       .def_prop_ro("config", [](const Model& model) { return python_json(model.model.config.json, -1); })
       .def_prop_ro("problem", &Model::problem)
-      .def_prop_ro("tokenizer", [](const Model& model) { return *model.model.tokenizer; })
-      .def("use_tokenizer",
-           [](Model& model, const Tokenizer& tokenizer) { model.model.tokenizer = tokenizer; });
+      .def_prop_ro("tokenizer", [](const Model& model) { return *model.model.tokenizer; });
 
   nb::class_<Dataset>(m, "Dataset")
       .def(nb::init<const Array<int32_t>&, const Array<uint8_t>&, const Array<int64_t>&,
@@ -431,16 +435,15 @@ NB_MODULE(_lathe, m) {
                              {Py_tp_clear, reinterpret_cast<void*>(&Run::clear)},
                              {0, nullptr}};
   nb::class_<Run>(m, "Run", nb::type_slots(collected))
-      .def(nb::init<const Model&, const Arguments&, const Dataset*, const Dataset*, nb::object, nb::object,
-                    nb::object>(),
-           nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(), nb::arg(), nb::arg(), nb::arg().none(),
-           nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg())
+      .def(nb::init<const Model&, const Tokenizer*, const Arguments&, const Dataset*, const Dataset*,
+                    nb::object, nb::object, nb::object>(),
+           nb::keep_alive<1, 5>(), nb::keep_alive<1, 6>(), nb::arg(), nb::arg().none(), nb::arg(),
+           nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg())
       .def("train", &Run::train, Released())
       .def("evaluate", &Run::evaluate, Released())
       .def("predict", &predict)
       .def("save_model", &Run::save_model, Released())
       .def("save_state", &Run::save_state, Released())
       .def("state", &Run::state, Released())
-      .def("all_weights_are_there", &Run::all_weights_are_there)
-      .def_prop_ro("device_name", &Run::device_name);
+      .def("all_weights_are_there", &Run::all_weights_are_there);
 }

@@ -14,7 +14,7 @@ cmake --build build/coverage -j "$cores" --target lathe_mlx_module metal_simulat
 find build/coverage -name '*.gcda' -delete
 
 export LATHE_MLX_MODULE=$PWD/build/coverage/lathe_mlx.so
-ctest --test-dir build/release -j "$cores" --output-on-failure --no-tests=error -LE '^(slow|gpu)$' -R '[Mm]lx|Mps'
+ctest --test-dir build/release -j "$cores" --output-on-failure --no-tests=error -LE '^slow$' -R '[Mm]lx|Mps'
 LATHE_BINARY_DIR=$PWD/build/coverage python3 tests/conformance/metal_kernels_test.py MetalKernels.test_first_lanes_first
 
 # Module and simulator have some files in common, templates and inlined functions have their lines several times: a line ran if

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""make_docs.py LATHE OUT: the site of the docs, from README.md, docs/*.md, the changelog, and the flags that the program LATHE
-prints. Every page stands alone: no script, font or picture comes from elsewhere, and none may (Content-Security-Policy).
+"""make_docs.py OUT: the site of the docs, from README.md, docs/*.md and the changelog. Every page stands alone: no script, font or
+picture comes from elsewhere, and none may (Content-Security-Policy).
 
 Own instead of mkdocs: its pages want a server for their search, and its themes more files than the docs have."""
 import html
 import pathlib
 import re
-import subprocess
 import sys
 
 from markdown_it import MarkdownIt
@@ -70,16 +69,14 @@ def section(text, title):
     return re.search(rf"^## {title}\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL).group(0)
 
 
-def sources(program):
+def sources():
     """Page → Markdown."""
     pages = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
     pages["index"] = pages.pop("quick_start")
+    pages["flags"] = pages.pop("arguments")
     pages["changelog"] = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     pages["limits"] = "# Differences and limits\n\n" + section(readme, "How it differs") + section(readme, "Limits")
-    flags = subprocess.run([program, "arguments"], check=True, capture_output=True, text=True).stdout
-    pages["flags"] = ("# Every flag\n\nWhat `lathe glue` and `lathe qa` take, as `lathe arguments` prints it. The smaller commands say "
-                      "theirs with `--help`.\n\n" + flags)
     return pages
 
 
@@ -97,7 +94,8 @@ def target(link, pages):
     path, _, anchor = link.partition("#")
     if not path.endswith(".md") or path.startswith("../tests/"):
         return None
-    stem = {"quick_start": "index", "CHANGELOG": "changelog", "README": "limits"}.get(pathlib.Path(path).stem, pathlib.Path(path).stem)
+    stem = {"quick_start": "index", "arguments": "flags", "CHANGELOG": "changelog", "README": "limits"}.get(
+        pathlib.Path(path).stem, pathlib.Path(path).stem)
     if stem not in pages:
         raise SystemExit(f"make_docs.py: a link leads to {link}, of which there is no page")
     return stem + ".html" + ("#" + anchor if anchor else "")
@@ -166,8 +164,8 @@ def page(stem, text, pages):
 """
 
 
-def main(program, out):
-    pages = sources(program)
+def main(out):
+    pages = sources()
     out.mkdir(parents=True, exist_ok=True)
     for stem, text in pages.items():
         (out / f"{stem}.html").write_text(page(stem, text, pages), encoding="utf-8")
@@ -175,6 +173,6 @@ def main(program, out):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 2:
         sys.exit(__doc__)
-    main(sys.argv[1], pathlib.Path(sys.argv[2]))
+    main(pathlib.Path(sys.argv[1]))

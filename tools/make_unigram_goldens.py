@@ -13,7 +13,7 @@ import math
 
 import make_tokenizer_goldens as common
 from charsmap import charsmap
-from make_tokenizer_goldens import ALPHABET, DATA, decode_case, fields_case, normalizer_case, random_case, squad_case
+from make_tokenizer_goldens import DATA, decode_case, fields_case, normalizer_case, random_case, squad_case
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 common.TARGET = common.ROOT / "lathe/tokenizers/testdata/unigram_goldens.json"

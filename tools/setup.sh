@@ -20,12 +20,12 @@ APT_BUILD="g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev
 APT_DEB="dpkg-dev file"
 APT_VENV="python3-venv"
 APT_WHEEL="python3-dev $APT_VENV binutils"
-APT_TEST="libgtest-dev libbenchmark-dev $APT_DEB $APT_WHEEL clang-format-14 clang-19 libclang-rt-19-dev zsh fish lintian ruby
+APT_TEST="libgtest-dev $APT_DEB $APT_WHEEL clang-format-14 clang-19 libclang-rt-19-dev zsh fish lintian ruby
           libopenmpi-dev openmpi-bin iproute2 libopenblas0-pthread"
 APT_PACKAGES="debootstrap chromium fonts-dejavu-core slurm-wlm munge"   # a root to install into, a browser for the docs
 APT_FULL="g++-aarch64-linux-gnu qemu-user-static"   # on x86-64
 BREW_BUILD="cmake ninja ccache pkg-config fmt nlohmann-json utf8proc"
-BREW_TEST="googletest google-benchmark python@3"
+BREW_TEST="googletest python@3"
 
 mlx=no deb=no wheel=no docs=no cross=no test_too=no full=no dry_run=no
 for argument in "$@"; do

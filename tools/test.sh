@@ -80,5 +80,5 @@ if [ $full = yes ]; then
   run_ctest build/release
 else
   step "all tests, release build"
-  run_ctest build/release -LE '^(slow|gpu)$'
+  run_ctest build/release -LE '^slow$'
 fi

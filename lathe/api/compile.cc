@@ -40,15 +40,27 @@ void trace_step(Program& program, nn::Module& module, const std::function<Value(
 
 /// Source: torch.nn.Linear.reset_parameters: kaiming_uniform_(a=√5) is uniform in ±1/√in, and so is the bias.
 void initialize(Compiled& compiled, const nn::Module& module, uint64_t seed) {
+  constexpr std::string_view kWeight = ".weight";
+  constexpr float kMost = 2;  // of kTruncated, in standard deviations
   TorchGenerator generator(seed);
-  float bound = 0;  // of the layer whose bias may follow
+  std::string bias;  // of the linear layer before
+  float bound = 0;   // of its numbers
   for (const nn::Parameter& p : module.parameters()) {
     std::vector<float> values(static_cast<size_t>(elements(p.shape)),
                               p.init == nn::Init::kOnes ? 1.0f : 0.0f);
-    if (p.init == nn::Init::kNormal)
+    const float stddev = p.stddev > 0 ? static_cast<float>(p.stddev) : 1;
+    const bool drawn = p.init == nn::Init::kNormal || p.init == nn::Init::kTruncated;
+    if (p.init == nn::Init::kNormal && p.stddev == 0 && !p.table && p.name.ends_with(kWeight)) {
+      bias = p.name.substr(0, p.name.size() - kWeight.size()) + ".bias";
       bound = static_cast<float>(1 / std::sqrt(static_cast<double>(p.shape.back())));
-    if (p.init == nn::Init::kOnes) bound = 0;
-    if (p.init != nn::Init::kOnes && bound > 0) generator.uniform(values, -bound, bound);
+      generator.uniform(values, -bound, bound);
+    } else if (p.name == bias && !drawn) {
+      generator.uniform(values, -bound, bound);
+    } else if (p.init == nn::Init::kNormal) {
+      generator.normal(values, 0, stddev);
+    } else if (p.init == nn::Init::kTruncated) {
+      generator.truncated_normal(values, stddev, kMost * stddev);
+    }
     compiled.set_parameter(p.name, values);
   }
 }

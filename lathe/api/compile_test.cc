@@ -7,6 +7,7 @@
 #include "lathe/backends/register.h"
 #include "lathe/nn/layers.h"
 #include "lathe/ops/functional.h"
+#include "lathe/program/op.h"
 
 namespace lathe {
 namespace {
@@ -138,6 +139,39 @@ TEST(Compile, LayersComputedTogetherKeepTheirNames) {
             "a.weight and b.weight are computed together: train both or freeze both");
 }
 
+TEST(Compile, ParametersStartAsTheyAreDeclared) {
+  struct Declared : nn::Module {
+    nn::Linear first{*this, "first", kIn, 5};
+    int gate = add_parameter({"gate", {5}});
+    nn::Linear zeros{*this, "zeros", 5, 5, {.init = nn::Init::kZeros}};
+    nn::Linear wide{*this, "wide", 5, 400, {.stddev = 100}};
+    nn::Linear cut{*this, "cut", 5, 400, {.init = nn::Init::kTruncated, .stddev = 0.02}};
+    nn::Embedding table{*this, "table", 400, 5};
+    int drawn = add_parameter({"drawn", {2000}, nn::Init::kNormal});
+    nn::LayerNorm norm{*this, "norm", 5, 1e-5};
+  } model;
+  const auto device = open_device("cpu", {1});
+  const Compiled step = compile(*device, model, [&](Value x) { return mean(model.first(x)); },
+                                {DType::f32, {kRows, kIn}}, {.backward = false});
+  // largest magnitude and standard deviation
+  const auto spread = [&](const char* name) {
+    double largest = 0, squares = 0;
+    const std::vector<float> values = step.parameter(name);
+    for (const double x : values) largest = std::max(largest, std::abs(x)), squares += x * x;
+    return std::pair(largest, std::sqrt(squares / static_cast<double>(values.size())));
+  };
+  for (const char* name : {"gate", "zeros.weight", "zeros.bias", "wide.bias", "cut.bias", "norm.bias"})
+    EXPECT_EQ(spread(name).first, 0) << name;
+  EXPECT_GT(spread("first.bias").first, 0);
+  EXPECT_LE(spread("first.bias").first, 1 / std::sqrt(7.0));
+  EXPECT_EQ(step.parameter("norm.weight"), std::vector<float>(5, 1));
+  // The standard deviation of 2,000 drawn numbers is off by 1.6 %, four times of which is 6.4 %.
+  for (const char* name : {"table.weight", "drawn"}) EXPECT_NEAR(spread(name).second, 1, 0.064) << name;
+  EXPECT_NEAR(spread("wide.weight").second, 100, 6.4);
+  EXPECT_LE(spread("cut.weight").first, 0.04f);
+  EXPECT_NEAR(spread("cut.weight").second, 0.02 * 0.88, 0.02 * 0.064);  // 0.88: what is cut off at 2 is gone
+}
+
 TEST(Compile, WrongUseSaysWhatIsWanted) {
   const auto device = open_device("cpu", {1});
   SmallModel model;
@@ -154,6 +188,39 @@ TEST(Compile, WrongUseSaysWhatIsWanted) {
             }),
             "compile: the loss is f32[4, 5], wants f32[1]; take its mean");
   EXPECT_EQ(message_of([&] { model.fc1(Value{}); }), "a layer was called outside of a trace");
+  EXPECT_EQ(message_of([&] {
+              compile(
+                  *device, model, [&](Value) { return mean(model.fc1(Value{})); }, type);
+            }),
+            "linear: x is not given");
+  Program other;
+  const Value foreign = other.state("other", {DType::f32, {1}});
+  static const OpDef own{.name = "own", .signature = "x[..] -> y[..]:x"};
+  EXPECT_EQ(message_of([&] {
+              compile(*device, model, [&](Value x) { return mean(emit(own, {model.fc1(x)})[0]); }, type,
+                      {.backward = false});
+            }),
+            "device cpu has no implementation of:\n  own(f32[4, 5])");
+  EXPECT_EQ(message_of([&] {
+              compile(
+                  *device, model, [&](Value) { return foreign; }, type);
+            }),
+            "output loss: the value belongs to another program");
+  EXPECT_EQ(message_of([&] {
+              compile(
+                  *device, model,
+                  [&](Value x) {
+                    small_step(*device, model, {});
+                    return model.loss(x);
+                  },
+                  type);
+            }),
+            "a module is traced while it is being traced");
+  EXPECT_EQ(message_of([] {
+              nn::Module module;
+              nn::Linear(module, std::vector<std::string>{}, kIn, 4);
+            }),
+            "a layer of no parameters was declared");
   EXPECT_EQ(message_of([&] { small_step(*device, model, {}); }), "");
 }
 

@@ -5,7 +5,6 @@
 namespace lathe::hf {
 
 Prepared::Prepared(TrainingArguments arguments) : args(std::move(arguments)) {
-  if (!args.output_dir) args.output_dir = "trainer_output";
   validate(args);
   device = open_device(args.use_cpu ? "cpu" : args.device,
                        {static_cast<int>(args.threads), args.tf32.value_or(false)});

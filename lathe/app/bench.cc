@@ -12,7 +12,6 @@
 #include "lathe/app/commands.h"
 #include "lathe/app/options.h"
 #include "lathe/app/terminal.h"
-#include "lathe/backends/register.h"
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/error.h"
 #include "lathe/core/version.h"

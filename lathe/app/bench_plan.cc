@@ -39,10 +39,6 @@ struct Count {
 /// A view of memory: nothing is launched for it.
 bool computes(const Node& node) { return node.op->aliasing == Aliasing::kNone; }
 
-Cost cost_of(const Node& node, const Program& program) {
-  return node.op->cost ? node.op->cost(node, program) : elementwise_cost(node, program, 1);
-}
-
 Count& operator+=(Count& count, const Cost& cost) {
   ++count.nodes, count.flops += cost.flops, count.bytes += cost.bytes;
   return count;
@@ -59,7 +55,7 @@ BenchReport ops_report(const std::string& title, const std::string& device,
   Count all;
   for (const Node& node : program.nodes()) {
     if (!computes(node)) continue;
-    const Cost cost = cost_of(node, program);
+    const Cost cost = node.op->cost(node, program);
     ops[node.op->name] += cost;
     all += cost;
   }
@@ -114,7 +110,7 @@ BenchReport prediction_report(const nlohmann::ordered_json& first, const Program
     int64_t ops = 0;
     for (const Node& node : program.nodes()) {
       if (!computes(node)) continue;
-      const Cost cost = cost_of(node, program);
+      const Cost cost = node.op->cost(node, program);
       const double by_flops = cost.flops / (chip.cores * assumed.core_flops * assumed.product_share);
       const double by_bytes = cost.bytes / (chip.bandwidth * 1e9 * assumed.bandwidth_share);
       const double least = assumed.launch_us * 1e-6;

@@ -9,6 +9,7 @@
 #include "lathe/app/bench.h"
 #include "lathe/app/bench_data.h"
 #include "lathe/app/bench_work.h"
+#include "lathe/data/test_data.h"
 #include "lathe/ops/ops.h"
 #include "lathe/train/programs.h"
 
@@ -263,9 +264,7 @@ TEST(BenchData, WithoutTrecTheQuestionsAreTheDemos) {
 }
 
 TEST(BenchData, TrecsRowsAreTheFirstAndTheLast) {
-  const char* variable = std::getenv("LATHE_DATA_DIR");
-  const std::string folder =
-      variable != nullptr ? variable : std::string(LATHE_SOURCE_DIR) + "/../shared/data";
+  const std::string folder = test_data_dir();
   const auto all = read_trec(folder);
   if (!all) GTEST_SKIP() << "needs trec/train_5500.label";
   const Questions questions = bench_questions(folder);

@@ -33,6 +33,7 @@ class BestModel : public testing::Test {
     hooks.compute_metrics = [&](const TokenizedDataset&, const Predictions&) {
       return MetricValues{{"score", scores.at(next++)}};
     };
+    hooks.should_stop = [&] { return stop_ && next == scores.size(); };
     hooks.message = [&](LogLevel, const std::string& text) { said_ += text + "\n"; };
     args_.max_steps += static_cast<int64_t>(scores.size());
     AutoModel model = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
@@ -53,6 +54,7 @@ class BestModel : public testing::Test {
     args.max_steps = 0;
     return args;
   }();
+  bool stop_ = false;  // behind the last score
   std::string said_;
 };
 
@@ -72,6 +74,20 @@ TEST_F(BestModel, IsNoneWhereTheBestWasNotSaved) {
   const TrainerState state = train({0.9, 0.1, 0.1, 0.1});
   EXPECT_EQ(state.best_global_step, 1);
   EXPECT_EQ(state.best_model_checkpoint, std::nullopt);
+}
+
+TEST_F(BestModel, IsNoneThatWasSavedBecauseTheRunWasStopped) {
+  args_.save_steps = 2;
+  args_.load_best_model_at_end = true;
+  args_.max_steps = 1;  // one more than there are scores
+  stop_ = true;
+  EXPECT_THROW(train({0.1, 0.5, 0.9}), Error);
+  EXPECT_TRUE(is_there("checkpoint-3"));
+  stop_ = false;
+  args_.max_steps = 3;
+  const TrainerState state = train({0.4}, folder_ / "out/checkpoint-3");
+  EXPECT_EQ(state.best_global_step, 3);
+  EXPECT_EQ(state.best_model_checkpoint, folder_ / "out/checkpoint-2");
 }
 
 TEST_F(BestModel, IsNeverOneWhoseMetricIsNotFinite) {
@@ -98,6 +114,25 @@ TEST_F(BestModel, IsForgottenWhereItIsGone) {
   const TrainerState state = train({0.1}, folder_ / "out/checkpoint-2");
   EXPECT_EQ(state.best_model_checkpoint, std::nullopt);
   EXPECT_NE(said_.find(folder_ / "out/checkpoint-1, is not there any more"), std::string::npos) << said_;
+}
+
+TEST_F(BestModel, WantsDataToEvaluate) {
+  AutoModel model = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
+  const auto error_of_trainer = [&] {
+    try {
+      const Trainer trainer(*backend_, model, args_, &data_, nullptr);
+      return std::string("no error");
+    } catch (const Error& refusal) {
+      EXPECT_EQ(refusal.code(), ErrorCode::kUsage);
+      return std::string(refusal.what());
+    }
+  };
+  EXPECT_EQ(error_of_trainer(),
+            "--eval_strategy steps: found no evaluation data, wants some, or --eval_strategy no");
+  args_.eval_strategy = "no";
+  EXPECT_EQ(error_of_trainer(), "no error");
+  args_.eval_on_start = true;
+  EXPECT_EQ(error_of_trainer(), "--eval_on_start: found no evaluation data, wants some");
 }
 
 }  // namespace

@@ -89,10 +89,7 @@ Tokenizer demo_tokenizer() {
 
 Syntax demo_syntax() {
   return {.usage = kUsage,
-          .flags = {{"--output_dir", "DIR"},
-                    {"--device", "NAME", "", {"auto", "cpu", "cuda", "mps"}},
-                    {"--threads", "N"},
-                    {"--bf16"}},
+          .flags = {{"--output_dir", "DIR"}, device_flag(), {"--threads", "N"}, {"--bf16"}},
           .flags_alone = true};
 }
 

@@ -6,14 +6,15 @@
 
 namespace lathe {
 
-std::vector<std::vector<int64_t>> confusion_matrix(std::span<const int32_t> labels,
-                                                   std::span<const int32_t> found, size_t classes) {
-  std::vector<std::vector<int64_t>> matrix(classes, std::vector<int64_t>(classes));
-  const auto known = [&](int32_t label) { return label >= 0 && static_cast<size_t>(label) < classes; };
-  for (size_t i = 0; i < std::min(labels.size(), found.size()); ++i)
-    if (known(labels[i]) && known(found[i]))
-      ++matrix[static_cast<size_t>(labels[i])][static_cast<size_t>(found[i])];
-  return matrix;
+Confusion confusion_of(std::span<const int32_t> labels, std::span<const int32_t> found, size_t shown) {
+  Confusion confusion{std::vector(shown, std::vector<int64_t>(shown)), std::vector<int64_t>(shown)};
+  const auto is_shown = [&](int32_t label) { return label >= 0 && static_cast<size_t>(label) < shown; };
+  for (size_t i = 0; i < std::min(labels.size(), found.size()); ++i) {
+    if (!is_shown(labels[i])) continue;
+    ++confusion.samples[static_cast<size_t>(labels[i])];
+    if (is_shown(found[i])) ++confusion.counts[static_cast<size_t>(labels[i])][static_cast<size_t>(found[i])];
+  }
+  return confusion;
 }
 
 std::vector<Example> worst_examples(std::span<const double> badness, size_t most,

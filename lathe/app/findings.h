@@ -13,21 +13,28 @@ struct Example {
   double score = 0;
 };
 
-/// What an evaluation shows beside its metrics.  Empty members are not there.
-struct Findings {
-  std::string data;                             ///< which data set, for people
-  std::vector<std::string> labels;              ///< of rows and columns of `confusion`
-  std::vector<std::vector<int64_t>> confusion;  ///< [label wanted][label found] samples
-  std::string score;                            ///< what Example::score is: "loss", "F1"
-  std::vector<Example> worst;                   ///< worst first
+/// How often samples with a label were given each one, of the first labels alone: of many a matrix of all
+/// would fill the memory.
+struct Confusion {
+  std::vector<std::vector<int64_t>> counts;  ///< [label wanted][label found]
+  std::vector<int64_t> samples;              ///< [label wanted], whatever was found
 
-  bool empty() const { return confusion.empty() && worst.empty(); }
+  bool operator==(const Confusion&) const = default;
 };
 
-/// How many samples with a label were given each one.  labels, found: per sample, outside [0, classes) for
-/// none.
-std::vector<std::vector<int64_t>> confusion_matrix(std::span<const int32_t> labels,
-                                                   std::span<const int32_t> found, size_t classes);
+/// What an evaluation shows beside its metrics.  Empty members are not there.
+struct Findings {
+  std::string data;                 ///< which data set, for people
+  std::vector<std::string> labels;  ///< all; the first ones are those of `confusion`
+  Confusion confusion;
+  std::string score;           ///< what Example::score is: "loss", "F1"
+  std::vector<Example> worst;  ///< worst first
+
+  bool empty() const { return confusion.counts.empty() && worst.empty(); }
+};
+
+/// Of the labels [0, shown).  labels, found: per sample, -1 for none.
+Confusion confusion_of(std::span<const int32_t> labels, std::span<const int32_t> found, size_t shown);
 
 /// The samples with the highest `badness`, worst first and at most `most`; `example` makes one of a sample's
 /// number.

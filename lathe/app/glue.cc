@@ -146,9 +146,12 @@ void adopt_label_order(ScriptRun& run, const ModelConfig& config, Texts& texts) 
     return;
   }
   if (texts.labels == before) return;
+  const auto ids = texts.labels.ids();
+  std::vector<int32_t> renumbered;
+  for (const std::string& name : before.names) renumbered.push_back(ids.at(name));
   const auto renumber = [&](TextDataset& data) {
     for (int32_t& label : data.labels)
-      if (label >= 0) label = texts.labels.id_of(before.names[static_cast<size_t>(label)]);
+      if (label >= 0) label = renumbered[static_cast<size_t>(label)];
     data.label_set = texts.labels;
   };
   if (texts.train) renumber(*texts.train);
@@ -273,8 +276,14 @@ class Glue {
     }));
   }
 
+  static std::string columns_of(const TextDataset& data) {
+    if (data.text_columns.empty()) return "";
+    return fmt::format(", texts in {}", fmt::join(data.text_columns, " and "));
+  }
+
   void say_files(const Texts& texts) {
-    if (texts.train) run_.say(LogLevel::kInfo, "training data: " + texts.train->origin);
+    if (texts.train)
+      run_.say(LogLevel::kInfo, "training data: " + texts.train->origin + columns_of(*texts.train));
     for (const TextDataset& data : texts.validation)
       run_.say(LogLevel::kInfo, "validation data: " + data.origin);
     for (const TextDataset& data : texts.test) run_.say(LogLevel::kInfo, "test data: " + data.origin);

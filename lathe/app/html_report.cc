@@ -6,7 +6,8 @@
 namespace lathe {
 namespace {
 
-constexpr double kLeastPause = 10;  // seconds between pages for the sake of log lines alone
+constexpr double kLeastPause = 10;         // seconds between pages for the sake of log lines alone
+constexpr double kLeastPauseInPages = 20;  // between any two: so many times what the last one took
 constexpr size_t kSamples = 2000;
 
 }  // namespace
@@ -45,8 +46,9 @@ void HtmlReport::measure(const nlohmann::ordered_json& entry) {
 
 void HtmlReport::record(const nlohmann::ordered_json& entry) {
   measure(entry);
-  const bool log_line = entry.contains("loss");
-  if (!log_line || !written_at_ || source_.now() - *written_at_ >= kLeastPause) write();
+  const double pause =
+      std::max(entry.contains("loss") ? kLeastPause : 0, kLeastPauseInPages * write_seconds_);
+  if (!written_at_ || source_.now() - *written_at_ >= pause) write();
 }
 
 void HtmlReport::show(const Findings& findings) { findings_ = findings; }
@@ -58,9 +60,11 @@ void HtmlReport::finish(const RunFacts& facts) {
 
 void HtmlReport::write() {
   if (failed_) return;
+  const double begin = source_.now();
   const Status status =
       fs_.write_atomic(path_, run_page(name_, facts_, source_.state(), samples_, findings_));
   written_at_ = source_.now();
+  write_seconds_ = *written_at_ - begin;
   failed_ = !status.ok();
   if (failed_ && say_) say_(LogLevel::kWarning, "the report ends here: " + status.message());
 }

@@ -11,7 +11,8 @@
 namespace lathe {
 
 /// --report_to html: OUTPUT_DIR/report.html, written anew, whole or not at all, at every evaluation, at the
-/// end, and at log lines no more often than every ten seconds.
+/// end, and at log lines no more often than every ten seconds; before the end only where the pages take no
+/// more than a twentieth of the time.
 class HtmlReport : public Tracker {
  public:
   /// What changes while a run goes on.
@@ -42,6 +43,7 @@ class HtmlReport : public Tracker {
   double measured_at_, measured_evaluation_;  ///< clock and seconds of evaluations at the last log line
   int64_t measured_tokens_;
   std::optional<double> written_at_;
+  double write_seconds_ = 0;  ///< of the last page
   bool failed_ = false;
 };
 

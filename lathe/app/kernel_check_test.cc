@@ -9,7 +9,7 @@
 #include "lathe/core/cache_file.h"
 #include "lathe/io/test_folder.h"
 #include "lathe/ops/ops.h"
-#include "lathe/program/forwarding_backend.h"
+#include "lathe/program/forwarding_backend_testing.h"
 
 namespace lathe {
 namespace {

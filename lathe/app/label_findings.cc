@@ -45,7 +45,7 @@ double badness_of(const LabelSet& set, const TokenizedDataset& data, const Predi
 
 Findings label_findings(const LabelSet& set, const std::string& origin, const TokenizedDataset& data,
                         const Predictions& p, const std::function<std::string(size_t)>& text) {
-  constexpr size_t kWorst = 20;
+  constexpr size_t kWorst = 20, kMostLabels = 100;
   const bool classes = set.kind == LabelKind::kClasses;
   const size_t samples = static_cast<size_t>(data.size());
   Findings findings{.data = origin};
@@ -55,7 +55,7 @@ Findings label_findings(const LabelSet& set, const std::string& origin, const To
     return findings;
   if (classes) {
     findings.labels = set.names;
-    findings.confusion = confusion_matrix(data.labels, best_classes(p), set.names.size());
+    findings.confusion = confusion_of(data.labels, best_classes(p), std::min(set.names.size(), kMostLabels));
   }
   findings.score = classes ? "loss" : set.kind == LabelKind::kRegression ? "distance" : "wrong labels";
   std::vector<double> badness(samples);

@@ -14,6 +14,7 @@
 
 #include "lathe/app/argument_parser.h"
 #include "lathe/app/commands.h"
+#include "lathe/app/terminal.h"
 #include "lathe/core/environment.h"
 #include "lathe/core/error.h"
 #include "lathe/core/version.h"
@@ -48,7 +49,7 @@ void prepend_arguments_file(const std::string& path, std::vector<std::string>& a
   if (args.size() == 1 && args[0].ends_with(".json")) return;
   const std::vector<std::string> words = lathe::read_arguments_file(path);
   if (words.empty()) return;
-  fmt::print(stderr, "[INFO] the flags in {} come first\n", path);
+  lathe::print_error(fmt::format("[INFO] the flags in {} come first\n", path));
   args.insert(args.begin(), words.begin(), words.end());
 }
 
@@ -86,8 +87,8 @@ void open_standard_streams() {
 
 /// `reason`: an errno, or 0 where it is not known any more.
 int unwritten(int reason) {
-  fmt::print(stderr, "error: standard output{}{}: it could not be written, and is not whole\n",
-             reason == 0 ? "" : ": ", reason == 0 ? "" : strerror(reason));
+  lathe::print_error(fmt::format("error: standard output{}{}: it could not be written, and is not whole\n",
+                                 reason == 0 ? "" : ": ", reason == 0 ? "" : strerror(reason)));
   return 1;
 }
 
@@ -105,17 +106,17 @@ int main(int argc, char** argv) {
   try {
     return end_with(dispatch(argv[0], {argv + 1, argv + argc}));
   } catch (const lathe::Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    lathe::print_error(fmt::format("error: {}\n", error.what()));
     return lathe::exit_code(error.code());
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "error: out of memory; a smaller --per_device_train_batch_size needs less\n");
+    lathe::print_error("error: out of memory; a smaller --per_device_train_batch_size needs less\n");
     return 1;
   } catch (const std::system_error& error) {
     if (std::ferror(stdout) != 0) return unwritten(error.code().value());
-    fmt::print(stderr, "error: {} (a fault of lathe itself)\n", error.what());
+    lathe::print_error(fmt::format("error: {} (a fault of lathe itself)\n", error.what()));
     return 1;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {} (a fault of lathe itself)\n", error.what());
+    lathe::print_error(fmt::format("error: {} (a fault of lathe itself)\n", error.what()));
     return 1;
   }
 }

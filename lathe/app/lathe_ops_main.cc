@@ -4,7 +4,9 @@
 
 #include <cstdio>
 #include <cstring>
+#include <exception>
 
+#include "lathe/app/terminal.h"
 #include "lathe/backends/conformance.h"
 #include "lathe/backends/register.h"
 
@@ -79,7 +81,10 @@ int main(int argc, char** argv) {
   try {
     return run(parse(argc, argv));
   } catch (const lathe::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    lathe::print_error(fmt::format("{}\n", error.what()));
     return lathe::exit_code(error.code());
+  } catch (const std::exception& error) {
+    lathe::print_error(fmt::format("{}\n", error.what()));
+    return 1;
   }
 }

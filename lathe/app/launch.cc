@@ -21,6 +21,7 @@
 #include "lathe/app/options.h"
 #include "lathe/app/remote_rank.h"
 #include "lathe/app/signals.h"
+#include "lathe/app/terminal.h"
 #include "lathe/core/error.h"
 #include "lathe/core/program_path.h"
 #include "lathe/core/rdma_devices.h"
@@ -40,14 +41,15 @@ constexpr std::chrono::seconds kAsk{15}, kEnd{25};
 // Where a rank never came there is nothing to notice.
 constexpr std::chrono::seconds kAskAlone{0}, kEndAlone{5};
 
-/// Where the run of these words writes; empty where they are no valid command line.
+/// Where the run of these words writes; empty where they are no valid command line, or ask for
+/// help.
 std::string output_folder(const std::vector<std::string>& command) {
   const std::vector<std::string> flags(command.begin() + 1, command.end());
   try {
     const TrainingArguments training = command[0] == "glue"
                                            ? parse_command_line<GlueArguments>(flags).training
                                            : parse_command_line<QaArguments>(flags).training;
-    return training.output_dir.value_or("trainer_output");
+    return training.output_dir.value_or("");
   } catch (const Error&) {
     return "";
   }
@@ -81,7 +83,7 @@ class Launch {
     hear(0);
     if (!failed_) return 0;
     if (stop_signal() == 0)
-      fmt::print(stderr, "error: rank {} {}; {}\n", failed_->rank, failed_->how, where_to_go_on());
+      print_error(fmt::format("error: rank {} {}; {}\n", failed_->rank, failed_->how, where_to_go_on()));
     return failed_->code;
   }
 
@@ -163,8 +165,7 @@ class Launch {
     pointers.push_back(nullptr);
     execvp(pointers[0], pointers.data());
     constexpr int kNotFound = 127;  // a shell's exit code for it
-    fmt::print(stderr, "error: {}: {}\n", words[0], std::strerror(errno));
-    std::fflush(stderr);
+    print_error(fmt::format("error: {}: {}\n", words[0], std::strerror(errno)));
     _exit(kNotFound);
   }
 
@@ -239,9 +240,8 @@ class Launch {
     std::string& text = ranks_[static_cast<size_t>(r)].line;
     size_t at = 0;
     for (size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
-      fmt::print(stderr, "[rank {}] {}\n", r, text.substr(at, end - at));
+      print_error(fmt::format("[rank {}] {}\n", r, text.substr(at, end - at)));
     text.erase(0, at);
-    std::fflush(stderr);
   }
 
   /// A rank that notices another's end says so and ends with an exit code. One that a signal ended, of which

@@ -8,12 +8,15 @@
 #include "lathe/core/error.h"
 #include "lathe/data/text.h"
 #include "lathe/io/gzip.h"
+#include "lathe/train/training_arguments.h"
 
 namespace lathe {
 
 bool Syntax::has(const std::string& flag) const {
   return std::any_of(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == flag; });
 }
+
+Flag device_flag() { return {"--device", "NAME", "", {kDeviceChoices.begin(), kDeviceChoices.end()}}; }
 
 Options parse_options(const std::vector<std::string>& args, const Syntax& syntax) {
   std::vector<Flag> flags = syntax.flags;

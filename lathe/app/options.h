@@ -23,6 +23,9 @@ struct Syntax {
   bool has(const std::string& flag) const;
 };
 
+/// --device of a small command.
+Flag device_flag();
+
 /// The words of a small command: flags with a value, switches, and the rest.
 struct Options {
   std::map<std::string, std::string> values;  ///< "--file" → "x.txt"; a switch → ""

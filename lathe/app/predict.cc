@@ -7,9 +7,9 @@
 #include "lathe/app/commands.h"
 #include "lathe/app/hub_terminal.h"
 #include "lathe/app/options.h"
+#include "lathe/app/terminal.h"
 #include "lathe/backends/register.h"
 #include "lathe/data/text.h"
-#include "lathe/io/json_file.h"
 #include "lathe/train/python_format.h"
 #include "lathe/train/trainer.h"
 
@@ -99,7 +99,9 @@ std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
   json["text"] = data.first[row];
   if (data.has_pairs()) json["text_pair"] = data.second[row];
   const auto put_all = [&](const char* key) {
-    for (size_t k = 0; k < p.size(); ++k) json[key][model.labels[k]] = p[k];
+    nlohmann::ordered_json::object_t values;  // labels are distinct: json[label] would look through all
+    for (size_t k = 0; k < p.size(); ++k) values.emplace_back(model.labels[k], p[k]);
+    json[key] = std::move(values);
   };
   if (model.model->problem() != Problem::kRegression) {
     json["label"] = model.labels[static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin())];
@@ -117,7 +119,7 @@ std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
 Syntax predict_syntax() {
   return {kUsage,
           {{"--file", "FILE"},
-           {"--device", "NAME", "", {"auto", "cpu", "cuda", "mps"}},
+           device_flag(),
            {"--threads", "N"},
            {"--batch_size", "N"},
            {"--max_seq_length", "N"},
@@ -163,17 +165,16 @@ int run_predict(const std::vector<std::string>& args) {
   ThreadPool pool(threads);
   const int length = std::min(whole_number(options, "--max_seq_length", 128, 3), longest_text(model));
   const TokenizedDataset tokens = tokenize_dataset(data, *model.tokenizer, length, pool);
-  const auto warn = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
+  const auto warn = [](const std::string& text) { print_error(text + "\n"); };
   const auto backend = open_device(options.get("--device", "auto"), {threads, false, warn});
   Trainer trainer(*backend, model, training, nullptr, nullptr);
   if (!trainer.load_report().missing.empty())
     fail(ErrorCode::kInvalidData, "{}\nSuch a model predicts at random; fine-tune it first.",
          to_string(trainer.load_report(), *model.model, folder));
-  if (!trainer.load_report().unexpected.empty())
-    fmt::print(stderr, "{}\n", to_string(trainer.load_report(), *model.model, folder));
+  if (!trainer.load_report().unexpected.empty()) warn(to_string(trainer.load_report(), *model.model, folder));
   const Predictions p = trainer.predict(tokens);
   if (evaluation_quantization(training) != nn::Quantization::kNone)
-    fmt::print(stderr, "{}\n", trainer.compare(p, trainer.predict(tokens, nn::Quantization::kNone)));
+    warn(trainer.compare(p, trainer.predict(tokens, nn::Quantization::kNone)));
   const size_t columns = static_cast<size_t>(p.columns);
   for (size_t row = 0; row < data.size(); ++row) {
     const std::string text = data.first[row] + (data.has_pairs() ? "\t" + data.second[row] : "");

@@ -21,9 +21,10 @@ extern char** environ;  // POSIX names it; no header of all systems does
 namespace lathe {
 namespace {
 
-constexpr std::array<std::string_view, 10> kForwarded = {
-    "LATHE_",        "JACCL_", "MLX_",  "HF_",  "HUGGING_FACE_",
-    "TRANSFORMERS_", "GLOO_",  "NCCL_", "OMP_", "CUDA_VISIBLE_DEVICES"};
+/// How the names begin of what Lathe and its libraries read.
+constexpr auto kForwarded = std::to_array<std::string_view>(
+    {"LATHE_", "JACCL_", "MLX_", "HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_", "GLOO_", "NCCL_",
+     "OMP_", "PYTORCH_", "SSL_CERT_", "CUDA_VISIBLE_DEVICES", "TENSORBOARD_LOGGING_DIR", "XDG_CACHE_HOME"});
 
 bool is_forwarded(std::string_view name) {
   if (name == "LATHE_SSH" || name == kRdmaDevices) return false;  // the launcher's own

@@ -108,19 +108,20 @@ std::string evaluations(const std::vector<Json>& history) {
 
 /// Rows: the label wanted, columns: the label found; a cell is as dark as its share of its row.
 std::string confusion(const Findings& findings) {
-  if (findings.confusion.empty()) return "";
+  const size_t classes = findings.confusion.counts.size();
+  if (classes == 0) return "";
   std::string html = "<h2>Confusion matrix</h2>\n";
-  html +=
-      fmt::format("<p>{}: rows are labels, columns what was predicted.</p>\n<div class=\"scroll\"><table>\n",
-                  escaped(findings.data));
-  const size_t classes = std::min(findings.confusion.size(), kRows);
+  html += fmt::format(
+      "<p>{}: rows are labels, columns what was predicted{}.</p>\n<div class=\"scroll\"><table>\n",
+      escaped(findings.data),
+      classes < findings.labels.size() ? fmt::format("; the first {} of {}", classes, findings.labels.size())
+                                       : "");
   html += "<tr><th></th>";
   for (size_t k = 0; k < classes; ++k) html += fmt::format("<th>{}</th>", escaped(findings.labels[k]));
   html += "</tr>\n";
   for (size_t wanted = 0; wanted < classes; ++wanted) {
-    const std::vector<int64_t>& row = findings.confusion[wanted];
-    int64_t all = 0;
-    for (const int64_t count : row) all += count;
+    const std::vector<int64_t>& row = findings.confusion.counts[wanted];
+    const int64_t all = findings.confusion.samples[wanted];
     html += fmt::format("<tr><th>{}</th>", escaped(findings.labels[wanted]));
     for (size_t found = 0; found < classes; ++found)
       html += fmt::format("<td class=\"share\" style=\"--share:{}%\">{}</td>",

@@ -1,5 +1,6 @@
 #include "lathe/app/run_page.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -36,7 +37,7 @@ TrainerState history(int64_t steps) {
 TEST(RunPage, HoldsEverySectionAndNothingFromElsewhere) {
   const Findings findings{.data = "dev.csv",
                           .labels = {"yes", "<no>"},
-                          .confusion = {{3, 1}, {0, 0}},
+                          .confusion = {{{3, 1}, {0, 0}}, {4, 0}},
                           .score = "loss",
                           .worst = {{"a <script>", "yes", "<no>", 2.5}}};
   const std::string page =
@@ -50,6 +51,16 @@ TEST(RunPage, HoldsEverySectionAndNothingFromElsewhere) {
     EXPECT_NE(page.find(part), std::string::npos) << part;
   for (const char* part : {"<script", "http", "src=", "href=", "url(", "@import"})
     EXPECT_EQ(page.find(part), std::string::npos) << part;
+}
+
+TEST(RunPage, SaysThatItShowsTheFirstLabelsOnly) {
+  Findings findings{.data = "dev.csv", .labels = {"a", "b", "c"}, .confusion = {{{1, 2}, {0, 0}}, {6, 0}}};
+  const std::string page = run_page("r", facts(), {}, {}, findings);
+  EXPECT_NE(page.find("what was predicted; the first 2 of 3."), std::string::npos);
+  EXPECT_NE(page.find("--share:10%"), std::string::npos);  // one of six
+  EXPECT_EQ(page.find("<th>c</th>"), std::string::npos);
+  findings.labels.pop_back();
+  EXPECT_NE(run_page("r", facts(), {}, {}, findings).find("what was predicted.<"), std::string::npos);
 }
 
 TEST(RunPage, ALongRunIsNoLargerThanAMediumOne) {
@@ -82,17 +93,22 @@ struct Bench {
   TestFolder folder;
   TrainerState state = history(1);
   double now = 0, evaluation = 0;
+  double page_seconds = 0;  // that a page takes
   int64_t tokens = 0;
   std::string path = join_path(folder.path(), "report.html");
   std::vector<std::string> said;
-  HtmlReport report{real_file_system(),
-                    path,
-                    "r",
-                    facts(),
-                    {[this]() -> const TrainerState& { return state; }, [this] { return tokens; },
-                     [this] { return evaluation; }, [] { return std::optional<double>(); },
-                     [] { return std::optional<double>(); }, [this] { return now; }},
-                    [this](LogLevel, const std::string& line) { said.push_back(line); }};
+  HtmlReport report{
+      real_file_system(),
+      path,
+      "r",
+      facts(),
+      {[this]() -> const TrainerState& {
+         now += page_seconds;
+         return state;
+       },
+       [this] { return tokens; }, [this] { return evaluation; }, [] { return std::optional<double>(); },
+       [] { return std::optional<double>(); }, [this] { return now; }},
+      [this](LogLevel, const std::string& line) { said.push_back(line); }};
   std::string page() { return real_file_system().read(path).value(); }
 };
 
@@ -114,6 +130,24 @@ TEST(HtmlReport, LogLinesWriteItNowAndThenEvaluationsAlways) {
   end.state = "finished";
   b.report.finish(end);
   EXPECT_NE(b.page().find("finished: step 3 of"), std::string::npos);
+}
+
+TEST(HtmlReport, PagesTakeATwentiethOfTheTimeAtMost) {
+  Bench b;
+  b.page_seconds = 1;
+  const auto is_written = [&](int64_t step, double now, const char* loss) {
+    b.state.global_step = step;
+    b.now = now;
+    b.report.record({{loss, 1}, {"step", step}});
+    return b.page().find(fmt::format("step {} of", step)) != std::string::npos;
+  };
+  EXPECT_TRUE(is_written(1, 0, "eval_loss"));  // until 1
+  EXPECT_FALSE(is_written(2, 20, "eval_loss"));
+  EXPECT_FALSE(is_written(3, 20, "loss"));
+  EXPECT_TRUE(is_written(4, 21, "eval_loss"));
+  EXPECT_FALSE(is_written(5, 22, "eval_loss"));
+  b.report.finish(facts());
+  EXPECT_NE(b.page().find("step 5 of"), std::string::npos);
 }
 
 /// All that they took, which is more than the runtime that they report.
@@ -139,8 +173,8 @@ TEST(HtmlReport, AnErrorIsSaidOnce) {
 
 TEST(Findings, CountAndOrder) {
   const std::array<int32_t, 5> labels = {0, 1, 1, 2, -1}, found = {0, 1, 0, 7, 0};
-  EXPECT_EQ(confusion_matrix(labels, found, 3),
-            (std::vector<std::vector<int64_t>>{{1, 0, 0}, {1, 1, 0}, {0, 0, 0}}));
+  EXPECT_EQ(confusion_of(labels, found, 3), (Confusion{{{1, 0, 0}, {1, 1, 0}, {0, 0, 0}}, {1, 2, 1}}));
+  EXPECT_EQ(confusion_of(labels, found, 1), (Confusion{{{1}}, {1}}));
   const std::array<double, 4> badness = {1, std::nan(""), 3, 1};
   std::vector<double> order;
   for (const Example& e : worst_examples(badness, 3, [](size_t i) { return Example{"", "", "", double(i)}; }))

@@ -84,5 +84,15 @@ TEST_F(Saving, AFaultAtAnyMomentLeavesOnlyWholeFiles) {
   }
 }
 
+TEST_F(Saving, WantsAFolder) {
+  try {
+    trainer(real_file_system()).save_model("");
+    ADD_FAILURE() << "wrote into the working directory";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("wants a folder"), std::string::npos) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace lathe

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "lathe/app/shared_cores.h"
 #include "lathe/app/signals.h"
@@ -15,8 +16,6 @@
 namespace lathe {
 namespace {
 
-constexpr const char* kDefaultOutput = "trainer_output";
-
 int64_t trainable_parameters(const TaskModel& model) { return nn::flat_layout(model.parameters()).trainable; }
 
 bool is_set_aside(const std::string& name) {
@@ -27,16 +26,24 @@ bool is_set_aside(const std::string& name) {
 bool is_left_over(const std::vector<std::string>& names) {
   const bool ran = std::find(names.begin(), names.end(), kRunFile) != names.end();
   return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-    return name.starts_with(".tmp-") ||
-           (ran && (name == kRunFile || name == "report.html" || name == "runs" || is_set_aside(name)));
+    // A full disk may have taken the folder of TensorBoard's files and no run.json.  It is only added to.
+    return name.starts_with(kTemporaryPrefix) || name == "runs" ||
+           (ran && (name == kRunFile || name == "report.html" || is_set_aside(name)));
   });
 }
 
 /// Makes and removes a folder there: permissions alone do not tell (read-only disks, /proc).
 void check_writable(FileSystem& fs, const std::string& folder) {
-  std::string existing = folder;
-  while (!fs.exists(existing) && parent_folder(existing) != existing) existing = parent_folder(existing);
+  std::string existing = join_path(parent_folder(folder), file_name(folder));
   std::string why = "there is a file in its path";
+  while (!fs.exists(existing) && parent_folder(existing) != existing) {
+    std::error_code error;  // set where it is no link
+    if (const std::filesystem::path target = std::filesystem::read_symlink(existing, error); !error) {
+      why = fmt::format("{} is a link to {}, which is not there", existing, target.string());
+      break;
+    }
+    existing = parent_folder(existing);
+  }
   if (fs.is_directory(existing)) {
     const DirectoryTransaction probe(fs, join_path(existing, "probe"));
     if (probe.status().ok()) return;
@@ -50,9 +57,7 @@ void check_writable(FileSystem& fs, const std::string& folder) {
 
 ScriptRun::ScriptRun(Terminal& terminal, TrainingArguments& args, RunFacts facts,
                      std::shared_ptr<ProcessGroup> group, FileSystem& fs)
-    : terminal_(terminal), args_(args), group_(std::move(group)), fs_(fs), tracked_(fs, std::move(facts)) {
-  if (!args_.output_dir) args_.output_dir = kDefaultOutput;
-}
+    : terminal_(terminal), args_(args), group_(std::move(group)), fs_(fs), tracked_(fs, std::move(facts)) {}
 
 std::string ScriptRun::prepare_output() {
   return text_of_main(group_.get(), is_main(group_.get()) ? checkpoint_to_go_on_from() : "");

@@ -22,9 +22,8 @@ namespace lathe {
 /// the result files.
 class ScriptRun {
  public:
-  /// Fills in the default output folder.  group: those that train together, of which rank 0 alone touches the
-  /// output folder; null: this process is alone.  facts: command and settings.  `args` and `terminal` must
-  /// outlive it.
+  /// group: those that train together, of which rank 0 alone touches the output folder; null: this process is
+  /// alone.  facts: command and settings.  `args` (validated) and `terminal` must outlive it.
   ScriptRun(Terminal& terminal, TrainingArguments& args, RunFacts facts,
             std::shared_ptr<ProcessGroup> group = {}, FileSystem& fs = real_file_system());
 

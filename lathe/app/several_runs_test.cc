@@ -12,6 +12,36 @@
 namespace lathe {
 namespace {
 
+/// No folder is deleted whole: a kill comes meanwhile.
+class KilledWhileDeleting : public FaultyFileSystem {
+ public:
+  KilledWhileDeleting() : FaultyFileSystem(real_file_system(), {}) {}
+  Status remove_all(const std::string& path) override {
+    if (!is_directory(path)) return FaultyFileSystem::remove_all(path);
+    const std::vector<std::string> names = list(path).value();
+    for (size_t i = 0; i < names.size() / 2; ++i)
+      if (Status status = FaultyFileSystem::remove_all(join_path(path, names[i])); !status.ok())
+        return status;
+    return {ErrorCode::kIo, "killed"};
+  }
+};
+
+/// The second of two ranks, of which the first says what this one does.
+class SecondRank : public ProcessGroup {
+ public:
+  int rank() const override { return 1; }
+  int size() const override { return 2; }
+  int local_rank() const override { return 1; }
+  Status sum(std::span<float>, DType) override { return {}; }
+  Status broadcast(std::span<std::byte>, int) override { return {}; }
+  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine) override {
+    return std::vector(2, std::vector(mine.begin(), mine.end()));
+  }
+  Status gather_parts(std::span<float>, std::span<const int64_t>) override { return {}; }
+  Status barrier() override { return {}; }
+  std::optional<int> gone() const override { return {}; }
+};
+
 class SeveralRuns : public testing::Test {
  protected:
   SeveralRuns() {
@@ -102,6 +132,19 @@ TEST_F(SeveralRuns, ARunSetsCheckpointsOfAnotherAside) {
   EXPECT_EQ(last_checkpoint(real_file_system(), folder_ / "out"), folder_ / "out/checkpoint-2");
 }
 
+TEST_F(SeveralRuns, OfManyCheckpointsSetAsideAFewAreNamed) {
+  for (int step = 1; step <= 100; ++step)
+    std::filesystem::create_directories(folder_ / ("out/checkpoint-" + std::to_string(step)));
+  args_.save_strategy = "no";
+  trainer().train();
+  EXPECT_EQ(found().size(), 100u);
+  EXPECT_EQ(said_,
+            "WARNING " + folder_ / "out" +
+                ": checkpoint-1, checkpoint-2, checkpoint-3, … checkpoint-100 (100 in all): not of this "
+                "run, which begins after step 0: renamed to old-checkpoint-1, old-checkpoint-2, "
+                "old-checkpoint-3, … old-checkpoint-100 (100 in all), which may be deleted\n");
+}
+
 TEST_F(SeveralRuns, AFaultWhileCheckpointsAreSetAsideLosesNone) {
   trainer().train();
   const std::filesystem::path kept = folder_ / "kept", out = folder_ / "out";
@@ -126,6 +169,39 @@ TEST_F(SeveralRuns, AFaultWhileCheckpointsAreSetAsideLosesNone) {
     }
   }
   EXPECT_GT(faults, 6);  // one for each name that makes room and for each that is changed
+}
+
+TEST_F(SeveralRuns, WhatIsHalfDeletedIsNoCheckpoint) {
+  args_.save_total_limit = 1;
+  args_.load_best_model_at_end = true;
+  KilledWhileDeleting fs;
+  args_.max_steps = 2;
+  const auto files_of = [&](const std::string& name) {
+    const std::string folder = join_path(*args_.output_dir, name);
+    return Names{join_path(folder, "config.json"), join_path(folder, "lathe_state.safetensors")};
+  };
+  for (const auto& [scores, old] : {std::pair(std::vector{0.1, 0.2}, false),    // the one before goes
+                                    std::pair(std::vector{0.9, 0.1}, false),    // the last goes at the end
+                                    std::pair(std::vector{0.1, 0.2}, true)}) {  // what bears the name goes
+    std::filesystem::remove_all(folder_ / "out");
+    for (const std::string& name : old ? Names{"checkpoint-1", "old-checkpoint-1"} : Names{})
+      for (const std::string& path : files_of(name))
+        ASSERT_TRUE(real_file_system().write_atomic(path, "x").ok());
+    evaluate(scores);
+    EXPECT_EQ(error_of("", fs), "killed");
+    for (const std::string& name : found()) {
+      if (name.starts_with(kTemporaryPrefix)) continue;
+      for (const std::string& path : files_of(name)) EXPECT_TRUE(std::filesystem::exists(path)) << path;
+    }
+  }
+}
+
+TEST_F(SeveralRuns, ARankThatIsNotTheMainOneLeavesTheFolderAlone) {
+  const std::string left = folder_ / "out/.tmp-checkpoint-9-999999999-0";
+  ASSERT_TRUE(real_file_system().create_directories(left).ok());
+  backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});
+  trainer().train();
+  EXPECT_TRUE(std::filesystem::exists(left));
 }
 
 TEST_F(SeveralRuns, AnErrorNamesNoCheckpointOfAnother) {

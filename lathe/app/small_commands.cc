@@ -9,7 +9,6 @@
 #include "lathe/app/hub_terminal.h"
 #include "lathe/app/options.h"
 #include "lathe/app/terminal.h"
-#include "lathe/io/json_file.h"
 #include "lathe/train/auto_model.h"
 #include "lathe/train/log_format.h"
 #include "lathe/train/python_format.h"
@@ -48,9 +47,7 @@ Syntax tokenize_syntax() {
 }
 Syntax info_syntax() { return {kInfoUsage, {}}; }
 Syntax doctor_syntax() {
-  return {.usage = kDoctorUsage,
-          .flags = {{"--device", "NAME", "", {"auto", "cpu", "cuda", "mps"}}, {"--self_test"}},
-          .flags_alone = true};
+  return {.usage = kDoctorUsage, .flags = {device_flag(), {"--self_test"}}, .flags_alone = true};
 }
 Syntax arguments_syntax() {
   return {.usage = kArgumentsUsage, .flags = {{"--json"}, {"--man"}}, .flags_alone = true};

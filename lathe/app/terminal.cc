@@ -27,11 +27,13 @@ int columns() {
   return 80;
 }
 
+void write(std::FILE* stream, std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+  std::fflush(stream);
+}
+
 std::function<void(std::string_view)> writer(std::FILE* stream) {
-  return [stream](std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stream);
-    std::fflush(stream);
-  };
+  return [stream](std::string_view text) { write(stream, text); };
 }
 
 bool bar_wanted(const TrainingArguments& args) {
@@ -52,6 +54,8 @@ TerminalPort standard_port() {
       .unicode = locale_is_utf8(),
       .interactive = isatty(STDERR_FILENO) == 1 && environment("TERM") != "dumb"};
 }
+
+void print_error(std::string_view text) { write(stderr, text); }
 
 Terminal::Terminal(LogLevel level, bool progress, TerminalPort port)
     : level_(level), progress_(progress && port.interactive), port_(std::move(port)) {}

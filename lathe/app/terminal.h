@@ -23,6 +23,8 @@ struct TerminalPort {
 };
 /// The process's own streams.
 TerminalPort standard_port();
+/// Writes to stderr where there is no Terminal.  What cannot be written is lost: there is nobody to tell.
+void print_error(std::string_view text);
 
 /// All that a program says while it runs: results and log dictionaries on stdout, messages on stderr, and,
 /// where stderr is a terminal, a progress bar below them.  Every method may be called from any thread.

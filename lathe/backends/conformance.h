@@ -31,7 +31,7 @@ void conformance_test(Backend& backend, const ConformanceFilter& filter, const C
 /// not of ops that take no f32: what rounds its inputs to a few bits has no such differences.
 void conformance_grad(const ConformanceFilter& filter, const ConformanceSink& sink);
 
-/// Time of every implementation on its largest case; detail holds microseconds, GFLOP/s and GB/s.
+/// Time of every implementation on each case that it takes; detail holds microseconds, GFLOP/s and GB/s.
 void conformance_perf(Backend& backend, const ConformanceFilter& filter, const ConformanceSink& sink);
 
 /// A table op × backend: the names of the implementations, "-" where there is none.

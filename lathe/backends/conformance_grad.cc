@@ -47,7 +47,7 @@ std::vector<std::vector<double>> rule_gradients(const OpDef& op, const Case& c, 
     contents.emplace_back(dout[o].size() * size_of(out[o].type().dtype));
     store_doubles(out[o].type().dtype, contents.back().data(), dout[o]);
   }
-  const auto din = op.gradient(grad);
+  const auto din = gradient_of(grad);
   std::vector<std::pair<size_t, size_t>> sizes;
   for (size_t i = 0; i < din.size(); ++i)
     if (din[i]) {
@@ -85,6 +85,8 @@ std::string grad_one(const OpDef& op, const Case& c) {
   }
   const auto gradients = rule_gradients(op, c, *bench, dout);
   for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].empty() && !like.in[i].empty() && has_gradient(like.in_types[i].dtype))
+      return fmt::format("input {}: the rule gives no gradient", i);
     const size_t stride = gradients[i].size() / 24 + 1;
     double largest = 0;
     for (double g : gradients[i]) largest = std::max(largest, std::abs(g));

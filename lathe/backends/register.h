@@ -11,7 +11,7 @@ namespace lathe {
 
 /// What a device is called and whether it can be used here.
 struct DeviceStatus {
-  std::string kind;        ///< "cpu", "cuda", "mps", "ref"
+  std::string kind;        ///< "cpu", "cuda", "mps", "mlx", "ref"
   bool built = false;      ///< its code is in this binary
   bool available = false;  ///< and this machine has it
   std::string detail;      ///< its name, or why it is not there and what to do
@@ -46,13 +46,14 @@ struct DeviceOptions {
 std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOptions& options = {});
 
 /// Meets the processes that a launcher (lathe launch, torchrun, mpirun, srun) has started beside this one;
-/// null where its variables name none.  transport: "gloo", "ring", "mpi", or "" for
-/// gloo or, where that is not here, ring.
+/// null where its variables name none.  transport: "gloo", "ring", "mpi", "jaccl", or ""
+/// for gloo or, where that is not here, ring.
 /// Errors: kUsage for variables that do not fit and where ranks take other transports, kNotFound where it is
 /// not here, kIo where not all come within timeout_s.
 std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, double timeout_s);
 
-/// Transports between processes that are libraries of their own, and whether they load here: "gloo", "mpi".
+/// Transports between processes that are libraries of their own, and whether they load here: "gloo", "mpi",
+/// on a Mac "jaccl".
 std::vector<DeviceStatus> transports();
 
 /// Floating-point operations per second that a device reaches, a multiply-add counted as two: the cpu with

@@ -4,12 +4,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/error.h"
+#include "lathe/core/start_thread.h"
 
 namespace lathe {
 namespace {
@@ -105,14 +105,12 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
     s.spin = kSpin;  // beyond that it would take the core from one with work
   s.workers.reserve(static_cast<size_t>(s.parts - 1));
   try {
-    for (int part = 1; part < s.parts; ++part) s.workers.emplace_back(&State::work, &s, part);
-  } catch (const std::system_error& error) {
+    for (int part = 1; part < s.parts; ++part)
+      s.workers.push_back(start_thread([&s, part] { s.work(part); }));
+  } catch (const Error& error) {
     const size_t started = s.workers.size() + 1;
     s.stop_workers();
-    fail(ErrorCode::kMemory,
-         "wants {} threads, and the system gave {}: {}; --threads takes fewer, `ulimit -u` and the pids of "
-         "the cgroup limit them",
-         s.parts, started, error.what());
+    fail(error.code(), "wants {} threads, has {}: {}; --threads takes fewer", s.parts, started, error.what());
   }
   // A pool that fills the machine ties its workers to cores.  A smaller one leaves the choice to the system,
   // which may have to place several pools side by side.  The caller's thread stays as it is.

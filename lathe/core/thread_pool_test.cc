@@ -20,7 +20,7 @@
 
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/error.h"
-#include "lathe/core/sanitized.h"
+#include "lathe/core/sanitized_testing.h"
 
 namespace lathe {
 namespace {
@@ -159,8 +159,10 @@ TEST(ThreadPool, JoinsThoseThatStartedWhereTheSystemGivesNoMore) {
       },
       "");
   if (!limits_hold) GTEST_SKIP() << "this system holds no process to a limit of its address space";
-  EXPECT_EXIT(start_more_threads_than_fit(), testing::ExitedWithCode(3),
-              "wants 1000 threads, and the system gave [0-9]+:");
+  EXPECT_EXIT(
+      start_more_threads_than_fit(), testing::ExitedWithCode(3),
+      "wants 1000 threads, has [0-9]+: the system gives no more threads: .+; `ulimit -u` and the pids "
+      "of the cgroup limit them; --threads takes fewer");
 }
 #endif
 

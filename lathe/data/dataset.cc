@@ -15,6 +15,8 @@ namespace {
 
 constexpr const char* kLabelColumn = "label";
 
+using LabelIds = std::unordered_map<std::string_view, int32_t>;
+
 std::string quoted_list(const std::vector<std::string>& names) {
   std::string out;
   for (size_t i = 0; i < names.size() && i < 30; ++i) out += (i ? ", '" : "'") + names[i] + "'";
@@ -44,9 +46,9 @@ bool is_number_text(ColumnType type) { return type == ColumnType::kInteger || ty
 
 // The class that a row names.  A column of numbers is compared by their values, as pandas reads it, not by
 // their spelling; a class that is spelled as the file does it comes first.
-std::string class_name(const LabelSet& set, const Column& column, size_t row) {
+std::string class_name(const LabelIds& ids, const Column& column, size_t row) {
   const std::string& text = column.values[row];
-  if (!is_number_text(column.type) || set.id_of(text) >= 0) return text;
+  if (!is_number_text(column.type) || ids.contains(text)) return text;
   return table_detail::number_name(text);
 }
 
@@ -119,13 +121,13 @@ LabelSet infer_labels(const Table& table, const Column& column) {
   }
 }
 
-int32_t own_label(const LabelSet& set, const Table& table, const Column& column, size_t row,
-                  const std::string& name) {
-  const int id = set.id_of(name);
-  if (id < 0)
+int32_t own_label(const LabelSet& set, const LabelIds& ids, const Table& table, const Column& column,
+                  size_t row, const std::string& name) {
+  const auto found = ids.find(name);
+  if (found == ids.end())
     fail_label(table, row, column.name, column.type == ColumnType::kList ? name : column.values[row],
                "one of the known labels " + quoted_list(set.names));
-  return id;
+  return found->second;
 }
 
 void note_label(const Table& table, size_t row, bool present, TextDataset& out) {
@@ -135,6 +137,7 @@ void note_label(const Table& table, size_t row, bool present, TextDataset& out) 
 
 void read_labels(const Table& table, const Column& column, TextDataset& out) {
   const LabelSet& set = out.label_set;
+  const LabelIds ids = set.ids();
   const size_t classes = set.names.size();
   if (column.type == ColumnType::kOther)
     fail(ErrorCode::kInvalidData, "{}: column '{}' holds nested JSON; wants labels", table.origin,
@@ -151,12 +154,12 @@ void read_labels(const Table& table, const Column& column, TextDataset& out) {
     if (set.kind == LabelKind::kRegression) {
       out.targets.push_back(absent ? -1.0f : parse_target(table, column, row));
     } else if (set.kind == LabelKind::kClasses) {
-      const std::string name = class_name(set, column, row);
-      absent |= name == "-1" && set.id_of(name) < 0;
-      out.labels.push_back(absent ? -1 : own_label(set, table, column, row, name));
+      const std::string name = class_name(ids, column, row);
+      absent |= name == "-1" && !ids.contains(name);
+      out.labels.push_back(absent ? -1 : own_label(set, ids, table, column, row, name));
     } else if (!absent) {
       for (const std::string& element : list_elements(value))
-        out.targets[row * classes + own_label(set, table, column, row, element)] = 1.0f;
+        out.targets[row * classes + own_label(set, ids, table, column, row, element)] = 1.0f;
     }
     note_label(table, row, !absent, out);
   }
@@ -171,21 +174,22 @@ void fill_absent_labels(TextDataset& out) {
 
 }  // namespace
 
-int LabelSet::id_of(std::string_view name) const {
-  const auto found = std::find(names.begin(), names.end(), name);
-  return found == names.end() ? -1 : static_cast<int>(found - names.begin());
+std::unordered_map<std::string_view, int32_t> LabelSet::ids() const {
+  std::unordered_map<std::string_view, int32_t> ids;
+  for (size_t id = 0; id < names.size(); ++id) ids.try_emplace(names[id], static_cast<int32_t>(id));
+  return ids;
 }
 
 bool LabelSet::adopt(const std::vector<std::pair<std::string, int>>& label2id) {
   if (kind == LabelKind::kRegression || label2id.size() != names.size()) return false;
+  std::unordered_map<std::string, const std::string*> own;
+  for (const std::string& name : names) own.try_emplace(to_lower(name), &name);
   std::vector<std::string> ordered(names.size());
   for (const auto& [model_name, id] : label2id) {
-    const auto match = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
-      return to_lower(name) == to_lower(model_name);
-    });
-    if (match == names.end() || id < 0 || id >= static_cast<int>(names.size()) || !ordered[id].empty())
+    const auto match = own.find(to_lower(model_name));
+    if (match == own.end() || id < 0 || id >= static_cast<int>(names.size()) || !ordered[id].empty())
       return false;
-    ordered[id] = *match;
+    ordered[id] = *match->second;
   }
   if (std::set<std::string>(ordered.begin(), ordered.end()).size() != names.size()) return false;
   names = std::move(ordered);
@@ -213,12 +217,13 @@ TextDataset dataset_from_glue_table(const GlueTask& task, const Table& table) {
   if (column == nullptr) column = table.find(kLabelColumn);
   fill_absent_labels(out);
   if (column == nullptr) return out;
+  const LabelIds ids = out.label_set.ids();
   for (size_t row = 0; row < table.rows(); ++row) {
     bool present = true;
     if (task.is_regression()) {
       out.targets[row] = parse_target(table, *column, row);
     } else {
-      const std::string name = class_name(out.label_set, *column, row);
+      const std::string name = class_name(ids, *column, row);
       present = name != "-1";
       if (present) out.labels[row] = glue_label(task, table, *column, row, name);
     }
@@ -241,12 +246,25 @@ TextDataset read_glue_file(const GlueTask& task, const std::string& path) {
 
 namespace {
 
+/// Who has a number of the row there did not mean it for a text; transformers' tokenizers refuse it, too.
+[[noreturn]] void refuse_numbers_for_text(const Table& table, const Column& column) {
+  size_t row = 0;
+  while (column.values[row].empty()) ++row;
+  fail(ErrorCode::kInvalidData,
+       "{}: column '{}': found '{}', wants text, as one of the first two columns beside '{}'; leave the "
+       "column out, or call those of the texts sentence1 and sentence2",
+       table.place(row), column.name, column.values[row], kLabelColumn);
+}
+
 std::vector<std::string> find_text_columns(const Table& table) {
   if (table.find("sentence1") && table.find("sentence2")) return {"sentence1", "sentence2"};
   std::vector<std::string> names;
   for (const Column& column : table.columns)
     // A column without a name is the row number that pandas writes.
-    if (column.name != kLabelColumn && !column.name.empty() && names.size() < 2) names.push_back(column.name);
+    if (column.name != kLabelColumn && !column.name.empty() && names.size() < 2) {
+      if (is_number_text(column.type)) refuse_numbers_for_text(table, column);
+      names.push_back(column.name);
+    }
   if (names.empty())
     fail(ErrorCode::kInvalidData,
          "{}: no text column beside '{}'; wants one or two, such as sentence1, sentence2", table.origin,

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,8 +21,8 @@ struct LabelSet {
 
   /// Outputs of the head: one per class, 1 for regression.
   int num_labels() const { return kind == LabelKind::kRegression ? 1 : static_cast<int>(names.size()); }
-  /// -1 if there is no such class.
-  int id_of(std::string_view name) const;
+  /// The id of every name, as a view of `names`; of equal names the first one's.
+  std::unordered_map<std::string_view, int32_t> ids() const;
   /// Takes over the order of a model's label2id if its names are these names, upper and lower case alike.
   /// Returns whether it did; else nothing changes.
   bool adopt(const std::vector<std::pair<std::string, int>>& label2id);
@@ -53,11 +54,11 @@ struct TextDataset {
 TextDataset read_glue_file(const GlueTask& task, const std::string& path);
 
 /// A user's own file: label column `label`; texts sentence1 and sentence2 if there, else the first one or two
-/// other columns.  known = nullptr: the labels are found in the file, a list column is multi-label, a column
-/// of floats is regression, else the sorted distinct values are the classes.  Otherwise labels must be in
-/// *known.  text_columns: the texts are these columns; empty: as above. Errors: as read_glue_file; kNotFound
-/// without a label column if known is null; kInvalidData without a text column; kNotFound without one of
-/// text_columns.
+/// other columns, which must not be numbers.  known = nullptr: the labels are found in the file, a list
+/// column is multi-label, a column of floats is regression, else the sorted distinct values are the classes.
+/// Otherwise labels must be in *known.  text_columns: the texts are these columns; empty: as above. Errors:
+/// as read_glue_file; kNotFound without a label column if known is null; kInvalidData without a text column,
+/// or for one of numbers; kNotFound without one of text_columns.
 TextDataset read_own_file(const std::string& path, const LabelSet* known = nullptr,
                           const std::vector<std::string>& text_columns = {});
 /// Several files: their rows one after the other.

@@ -21,10 +21,11 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 TEST(OwnFile, ClassesAreTheSortedLabels) {
-  const auto d = dataset_from_table(csv("idx,note,label\n1,hello,pos\n2,bye,neg\n3,so,pos\n"));
+  const auto d =
+      dataset_from_table(csv("title,note,extra,label\none,hello,1,pos\n2,bye,2,neg\nthree,so,3,pos\n"));
   EXPECT_EQ(d.label_set.names, (Values{"neg", "pos"}));
   EXPECT_EQ(d.labels, (std::vector<int32_t>{1, 0, 1}));
-  EXPECT_EQ(d.first, (Values{"1", "2", "3"}));  // the first two other columns, as run_glue takes them
+  EXPECT_EQ(d.first, (Values{"one", "2", "three"}));  // the first two other columns, as run_glue takes them
   EXPECT_EQ(d.second, (Values{"hello", "bye", "so"}));
   EXPECT_TRUE(d.labelled);
 }
@@ -39,6 +40,20 @@ TEST(OwnFile, PandasRowNumberIsNoText) {
   const auto d = dataset_from_table(csv(",text,label\n0,hi,a\n1,ho,b\n"));
   EXPECT_EQ(d.first, (Values{"hi", "ho"}));
   EXPECT_FALSE(d.has_pairs());
+}
+
+TEST(OwnFile, AColumnOfNumbersIsNoTextUnlessItIsNamedSo) {
+  const auto refused = [](const Table& table) {
+    return message_of(ErrorCode::kInvalidData, [&] { dataset_from_table(table); });
+  };
+  EXPECT_EQ(refused(csv("idx,text,label\n7,hi,a\n8,ho,b\n")),
+            "own.csv:2: column 'idx': found '7', wants text, as one of the first two columns beside 'label'; "
+            "leave the column out, or call those of the texts sentence1 and sentence2");
+  for (const char* row : {R"({"text": "hi", "score": 1.5, "label": "a"})", R"({"text": 3, "label": "a"})"})
+    EXPECT_TRUE(contains(refused(json_table(row)), "wants text")) << row;
+  const auto d = dataset_from_table(csv("sentence1,sentence2,label\n1,2,a\n"));
+  EXPECT_EQ(d.first, Values{"1"});
+  EXPECT_EQ(dataset_from_table(json_table(R"({"text": "3", "label": "a"})")).first, Values{"3"});
 }
 
 TEST(OwnFile, IntegersAreClassesInNumericOrder) {
@@ -186,6 +201,24 @@ TEST(LabelSet, AdoptsAModelsOrder) {
   EXPECT_EQ(set.names, (Values{"contradiction", "entailment", "neutral"}));
 }
 
+TEST(LabelSet, OfManyNamesEveryRowGetsItsOwn) {
+  constexpr int kClasses = 3000;
+  LabelSet set;
+  std::vector<std::pair<std::string, int>> label2id;
+  std::string rows = "text,label\n";
+  for (int i = 0; i < kClasses; ++i) {
+    set.names.push_back(fmt::format("Class {}", i));
+    label2id.emplace_back(fmt::format("CLASS {}", i), kClasses - 1 - i);
+    rows += fmt::format("row {},Class {}\n", i, i);
+  }
+  ASSERT_TRUE(set.adopt(label2id));
+  EXPECT_EQ(set.names.front(), "Class 2999");
+  const auto d = dataset_from_table(csv(rows), &set);
+  for (int i = 0; i < kClasses; ++i) EXPECT_EQ(d.labels[static_cast<size_t>(i)], kClasses - 1 - i);
+  set.names = {"a", "b", "a"};
+  EXPECT_EQ(set.ids().at("a"), 0);
+}
+
 TEST(TextDataset, TruncateKeepsTheFirstRows) {
   auto d = dataset_from_table(
       json_table(R"([{"t": "x", "u": "p", "label": ["a"]}, {"t": "y", "u": "q", "label": ["b"]}])"));
@@ -199,7 +232,6 @@ TEST(TextDataset, TruncateKeepsTheFirstRows) {
 TEST(GlueTask, NamesAreFoundInAnySpelling) {
   EXPECT_EQ(glue_task("STS-B").name, "stsb");
   EXPECT_EQ(glue_task("MRPC").labels, (Values{"not_equivalent", "equivalent"}));
-  EXPECT_EQ(glue_tasks().size(), 9u);
   const auto message = message_of(ErrorCode::kUsage, [] { glue_task("mrcp"); });
   EXPECT_TRUE(contains(message, "found 'mrcp', wants one of cola mnli")) << message;
 }
@@ -283,6 +315,19 @@ TEST(FindTaskFiles, MnliHasTwoOfEach) {
   const auto files = find_task_files(glue_task("mnli"), folder.path(), "");
   EXPECT_EQ(files.validation, (Values{folder / "MNLI/dev_matched.tsv", folder / "MNLI/dev_mismatched.tsv"}));
   EXPECT_EQ(files.test.size(), 2u);
+}
+
+TEST(FindTaskFiles, MismatchedFilesOfMnliAloneDoNotStandForTheMatchedOnes) {
+  const TestFolder folder;
+  for (const char* name : {"dev_mismatched", "test_mismatched"})
+    touch(folder / ("mismatched/" + std::string(name) + ".tsv"));
+  const auto files = find_task_files(glue_task("mnli"), folder / "mismatched", "");
+  const auto dev = message_of(ErrorCode::kNotFound, [&] { files.require_validation(); });
+  EXPECT_TRUE(contains(dev, "mnli: no dev_matched.tsv; looked in " + folder / "mismatched")) << dev;
+  const auto test = message_of(ErrorCode::kNotFound, [&] { files.require_test(); });
+  EXPECT_TRUE(contains(test, "mnli: no test_matched.tsv; looked in " + folder / "mismatched")) << test;
+  touch(folder / "mismatched/dev_matched.tsv");
+  EXPECT_EQ(find_task_files(glue_task("mnli"), folder / "mismatched", "").require_validation().size(), 2u);
 }
 
 TEST(FindTaskFiles, ListsWhereItLooked) {

@@ -1,6 +1,7 @@
 #include "lathe/data/glue_tasks.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "lathe/core/error.h"
 #include "lathe/io/file_system.h"
@@ -152,13 +153,21 @@ void add_candidates(const std::string& root, std::string_view name, std::vector<
   }
 }
 
-[[noreturn]] void fail_missing(const TaskFiles& files, const char* file) {
+[[noreturn]] void fail_missing(const TaskFiles& files, const std::string& file) {
   fail(ErrorCode::kNotFound, "{}: no {}; looked in {}", files.task, file, list_folders(files.looked_in));
 }
 
-}  // namespace
+/// MNLI's mismatched file is the second one: what comes of the first bears the matched one's name.
+const std::vector<std::string>& require(const TaskFiles& files, const std::vector<std::string>& found,
+                                        const std::string& stem) {
+  const bool mnli = files.task == "mnli";
+  if (found.empty() ||
+      (mnli && std::filesystem::path(found[0]).filename().string().find("_mismatched") != std::string::npos))
+    fail_missing(files, stem + (mnli ? "_matched.tsv" : ".tsv"));
+  return found;
+}
 
-std::span<const GlueTask> glue_tasks() { return task_table(); }
+}  // namespace
 
 const GlueTask& glue_task(std::string_view name) {
   const std::string wanted = plain_name(name);
@@ -179,14 +188,10 @@ const std::string& TaskFiles::require_train() const {
 }
 
 const std::vector<std::string>& TaskFiles::require_validation() const {
-  if (validation.empty()) fail_missing(*this, task == "mnli" ? "dev_matched.tsv" : "dev.tsv");
-  return validation;
+  return require(*this, validation, "dev");
 }
 
-const std::vector<std::string>& TaskFiles::require_test() const {
-  if (test.empty()) fail_missing(*this, task == "mnli" ? "test_matched.tsv" : "test.tsv");
-  return test;
-}
+const std::vector<std::string>& TaskFiles::require_test() const { return require(*this, test, "test"); }
 
 bool has_task_files(const GlueTask& task, const std::string& env_dir) {
   std::vector<std::string> folders;

@@ -1,5 +1,4 @@
 #pragma once
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,9 +17,8 @@ struct GlueTask {
   bool is_regression() const { return labels.empty(); }
 };
 
-/// cola mnli mrpc qnli qqp rte sst2 stsb wnli.
-std::span<const GlueTask> glue_tasks();
-/// Upper or lower case, with or without hyphen.  Errors: kUsage, listing the names.
+/// Of cola mnli mrpc qnli qqp rte sst2 stsb wnli, in upper or lower case, with or without hyphen.  Errors:
+/// kUsage, listing the names.
 const GlueTask& glue_task(std::string_view name);
 
 /// Where the files of a task are; empty: there is none.  MNLI has two of validation and test, matched first.

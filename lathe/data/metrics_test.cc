@@ -120,7 +120,7 @@ TEST(SquadMetrics, VersionTwoHasThirteenKeys) {
 TEST(SquadMetrics, PublishedPredictionsScoreAsPublished) {
   LATHE_NEEDS_DATA("squad/dev-v1.1-a.json");
   const std::string folder = test_data_dir() + "/squad/";
-  const SquadDataset data = read_squad(folder + "dev-v1.1-a.json");
+  const SquadDataset data = read_squad({folder + "dev-v1.1-a.json"});
   ASSERT_EQ(data.examples.size(), 5696u);
   struct Case {
     const char* file;

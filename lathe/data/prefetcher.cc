@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "lathe/core/start_thread.h"
+
 namespace lathe {
 
 // Batch k lives in slot k % slots.size().  The producer may fill it once batch k - slots.size() is released.
@@ -52,7 +54,7 @@ struct Prefetcher::State {
 };
 
 Prefetcher::Prefetcher(Fill fill, size_t slots) : state_(std::make_unique<State>(std::move(fill), slots)) {
-  state_->thread = std::thread([state = state_.get()] { state->produce(); });
+  state_->thread = start_thread([state = state_.get()] { state->produce(); });
 }
 
 Prefetcher::~Prefetcher() {

@@ -68,7 +68,7 @@ QaFeatures make_features(const SquadDataset& data, const Tokenizer& tokenizer,
         QaFeatures part;
         for (long i = begin; i < end; ++i) {
           for (const Encoding& window : windows_of(data, data.examples[i], tokenizer, encode)) {
-            part.tokens.append(window);
+            part.tokens.append(window, tokenizer);
             part.example.push_back(static_cast<int32_t>(i));
             if (train)
               add_positions(data.examples[i], window, part.tokens);

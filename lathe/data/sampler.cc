@@ -40,6 +40,7 @@ Sampler::Sampler(SamplerOptions options, std::span<const int32_t> lengths)
 }
 
 std::span<const int32_t> Sampler::order(int64_t epoch) {
+  if (epoch < 0) fail(ErrorCode::kUsage, "sampler: wants an epoch of 0 or more, found {}", epoch);
   if (epoch == epoch_) return order_;
   const uint64_t seed = options_.seed + static_cast<uint64_t>(epoch);
   switch (options_.strategy) {

@@ -39,7 +39,7 @@ class Sampler {
   /// Batches of this rank in an epoch.
   int64_t batches_per_epoch() const { return batches_; }
   /// The order of all samples in an epoch, before it is cut into batches.  Valid until another epoch is asked
-  /// for.
+  /// for.  Errors, also of what follows: kUsage for an epoch below 0.
   std::span<const int32_t> order(int64_t epoch);
   /// Fills `out` with batch `index` of this rank; the last one may be short.  Reuses out's memory.
   /// Errors: kUsage if index is not below batches_per_epoch().

@@ -85,6 +85,7 @@ TEST(Sampler, RefusesOptionsThatMakeNoSense) {
   Sampler sampler({.size = 5, .batch_size = 2});
   std::vector<int32_t> batch;
   message_of(ErrorCode::kUsage, [&] { sampler.batch(0, 3, batch); });
+  message_of(ErrorCode::kUsage, [&] { sampler.batch(-1, 0, batch); });
   message_of(ErrorCode::kUsage, [&] { sampler.batch_of(1, 0, 0, batch); });
   message_of(ErrorCode::kUsage, [&] { sampler.batch_of(-1, 0, 0, batch); });
 }

@@ -156,8 +156,6 @@ SquadDataset squad_from_json(const json& document, const std::string& origin) {
   return reader.take();
 }
 
-SquadDataset read_squad(const std::string& path) { return read_squad(std::vector<std::string>{path}); }
-
 SquadDataset read_squad(const std::vector<std::string>& paths) {
   if (paths.empty()) fail(ErrorCode::kUsage, "no file of questions is given; wants one or more");
   SquadReader reader(paths.front());

@@ -38,11 +38,10 @@ struct SquadDataset {
   void truncate(size_t examples_kept);
 };
 
-/// Reads SQuAD v1.1 or v2 JSON (articles, paragraphs, questions), also .gz; also {"data": [rows]} or an array
-/// of rows {id, question, context, answers: {text: […], answer_start: […]}} as run_qa takes own files.
-/// Errors: kNotFound, kIo; kInvalidData, naming file, place, value found and wanted.
-SquadDataset read_squad(const std::string& path);
-/// The rows of several files, in Parquet or as above.
+/// Reads the rows of one file or several, each SQuAD v1.1 or v2 JSON (articles, paragraphs, questions), also
+/// .gz; also {"data": [rows]} or an array of rows {id, question, context, answers: {text: […], answer_start:
+/// […]}} as run_qa takes own files; or such rows in Parquet.
+/// Errors: kUsage for none; kNotFound, kIo; kInvalidData, naming file, place, value found and wanted.
 SquadDataset read_squad(const std::vector<std::string>& paths);
 SquadDataset squad_from_json(const nlohmann::json& document, const std::string& origin);
 

@@ -45,7 +45,7 @@ TEST(Squad, KnowsTheFirstQuestionThatDoesNotSayItsAnswers) {
                                   {"id": "b", "question": "q", "context": "c", "answers": null},
                                   {"id": "c", "question": "q", "context": "c"}])");
   EXPECT_NE(d.first_unlabelled.find("[1]"), std::string::npos) << d.first_unlabelled;
-  message_of(ErrorCode::kUsage, [] { read_squad(std::vector<std::string>{}); });
+  message_of(ErrorCode::kUsage, [] { read_squad({}); });
 }
 
 TEST(Squad, ErrorsNameThePlace) {
@@ -70,7 +70,7 @@ TEST(Squad, ErrorsNameThePlace) {
 
 TEST(Squad, CountsOfTheRebuiltFile) {
   LATHE_NEEDS_DATA("squad/train-v1.1-rebuilt.json.gz");
-  const SquadDataset d = read_squad(test_data_dir() + "/squad/train-v1.1-rebuilt.json.gz");
+  const SquadDataset d = read_squad({test_data_dir() + "/squad/train-v1.1-rebuilt.json.gz"});
   EXPECT_EQ(d.examples.size(), 87599u);
   EXPECT_EQ(d.contexts.size(), 18896u);
   EXPECT_EQ(d.uncertain_starts, 8207);
@@ -170,7 +170,7 @@ TEST(QaFeatures, RealFilesAsTransformers) {
   LATHE_NEEDS_DATA("squad/train-v1.1-part.json");
   ThreadPool pool;
   for (const auto& c : golden("squad_features.json")) {
-    const SquadDataset data = read_squad(test_data_dir() + "/" + c["file"].get<std::string>());
+    const SquadDataset data = read_squad({test_data_dir() + "/" + c["file"].get<std::string>()});
     std::ifstream vocab(test_data_dir() + "/vocab/" + c["vocabulary"].get<std::string>() + "/vocab.txt");
     const std::vector<NamedFile> files{
         {"vocab.txt", std::string(std::istreambuf_iterator<char>(vocab), {})},

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "lathe/core/error.h"
 #include "lathe/data/table_parsers.h"
 #include "lathe/data/text.h"
+#include "lathe/io/keys_once.h"
 
 namespace lathe {
 namespace table_detail {
@@ -106,50 +106,22 @@ std::vector<uint32_t> lines_of_rows(std::string_view bytes, size_t depth_of_rows
   return lines;
 }
 
-// Refuses, while a document is parsed, an object that has a key twice: the parser would drop one of its
-// values.
-class KeysOnce {
- public:
-  KeysOnce(std::string_view bytes, const std::string& origin, uint32_t first_line)
-      : bytes_(bytes), origin_(origin), first_line_(first_line) {}
-
-  bool operator()(Json::parse_event_t event, const Json& parsed) {
-    using Event = Json::parse_event_t;
-    if (event == Event::object_start || event == Event::array_start) {
-      if (begun_.size() == open_.size()) begun_.push_back(0);
-      ++begun_[open_.size()];
-      open_.emplace_back();
-    } else if (event == Event::object_end || event == Event::array_end) {
-      open_.pop_back();
-    } else if (event == Event::key && !open_.back().insert(parsed.get_ref<const std::string&>()).second) {
-      const size_t depth = open_.size() - 1;
-      fail(ErrorCode::kInvalidData,
-           "{}:{}: found the key '{}' twice in one object, wants each once: rename one or leave it out",
-           origin_, first_line_ - 1 + lines_of_rows(bytes_, depth)[begun_[depth] - 1],
-           parsed.get<std::string>());
-    }
-    return true;
-  }
-
- private:
-  std::string_view bytes_;
-  const std::string& origin_;
-  uint32_t first_line_;
-  std::vector<std::unordered_set<std::string>> open_;  // keys of what is open, the outermost first
-  std::vector<size_t> begun_;                          // by depth: how many of it have begun so far
-};
-
 Json parse_document(std::string_view bytes, const std::string& origin, uint32_t first_line) {
-  KeysOnce keys(bytes, origin, first_line);
+  const auto line_of = [&](size_t at) {
+    return first_line + std::count(bytes.begin(), bytes.begin() + static_cast<long>(at), '\n');
+  };
+  const auto refuse = [&](const DuplicateKey& twice) {
+    fail(ErrorCode::kInvalidData,
+         "{}:{}: found the key '{}' twice in one object, wants each once: rename one or leave it out", origin,
+         line_of(twice.object), twice.key);
+  };
   try {
-    return Json::parse(
-        bytes, [&](int, Json::parse_event_t event, const Json& parsed) { return keys(event, parsed); });
+    return parse_keys_once<Json>(bytes, refuse);
   } catch (const Json::parse_error& e) {
     const size_t at = std::min(bytes.size(), e.byte == 0 ? 0 : e.byte - 1);
-    const auto line = first_line + std::count(bytes.begin(), bytes.begin() + static_cast<long>(at), '\n');
     const size_t begin = at == 0 ? 0 : bytes.substr(0, at).rfind('\n') + 1;
-    fail(ErrorCode::kInvalidData, "{}:{}: malformed JSON at byte {} of the line, near '{}'", origin, line,
-         at - begin + 1, bytes.substr(begin, 40));
+    fail(ErrorCode::kInvalidData, "{}:{}: malformed JSON at byte {} of the line, near '{}'", origin,
+         line_of(at), at - begin + 1, bytes.substr(begin, 40));
   } catch (const Json::out_of_range&) {
     fail(ErrorCode::kInvalidData, "{}:{}: a number is out of the range of a double, near '{}'", origin,
          first_line, bytes.substr(0, 40));

@@ -127,6 +127,29 @@ TEST(Table, JsonErrorsNameThePlace) {
   error_of("{}", TableFormat::kJsonLines);
 }
 
+TEST(Table, ManyJsonRowsAreReadAlikeInEveryShape) {
+  std::string lines, list;
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string row =
+        fmt::format(R"({{"text": "row {}", "label": {}, "more": [{{"n": {{}}}}]}})", i, i % 3);
+    lines += row + "\n";
+    list += (i == 0 ? "" : ",\n") + row;
+  }
+  const Table wanted = parse(lines, TableFormat::kJsonLines);
+  const auto expect_same = [&](const Table& found) {
+    ASSERT_EQ(found.columns.size(), wanted.columns.size());
+    for (size_t c = 0; c < wanted.columns.size(); ++c) {
+      EXPECT_EQ(found.columns[c].values, wanted.columns[c].values);
+      EXPECT_EQ(found.columns[c].type, wanted.columns[c].type);
+    }
+    EXPECT_EQ(found.rows(), wanted.rows());
+  };
+  expect_same(parse("[" + list + "]", TableFormat::kJson));
+  expect_same(parse("{\"data\": [" + list + "]}", TableFormat::kJson));
+  EXPECT_TRUE(contains(error_of("[" + list + ",\n{\"b\": [{\"a\": 1,\n\"a\": 2}]}]", TableFormat::kJson),
+                       "t:20001: found the key 'a' twice"));
+}
+
 TEST(Table, AJsonKeyTwiceInOneObjectIsRefusedWithItsLine) {
   const std::string wanted = " found the key 'a' twice in one object";
   EXPECT_TRUE(contains(error_of("{\"a\": 1}\n{\"a\": 1, \"b\": 2, \"a\": 3}\n", TableFormat::kJsonLines),

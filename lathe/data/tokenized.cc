@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lathe/core/error.h"
 #include "lathe/data/parallel_parts.h"
 
 namespace lathe {
@@ -18,14 +19,18 @@ int TokenizedDataset::longest() const {
   return longest;
 }
 
-void TokenizedDataset::append(const Encoding& encoding) {
+void TokenizedDataset::append(const Encoding& encoding, const Tokenizer& tokenizer) {
   input_ids.insert(input_ids.end(), encoding.ids.begin(), encoding.ids.end());
-  for (const int32_t type : encoding.type_ids) type_ids.push_back(static_cast<uint8_t>(type));
+  const bool types = tokenizer.gives_types();
+  for (const int32_t type : encoding.type_ids) type_ids.push_back(types ? static_cast<uint8_t>(type) : 0);
   begins.push_back(static_cast<int64_t>(input_ids.size()));
 }
 
 TokenizedDataset tokenize_dataset(const TextDataset& dataset, const Tokenizer& tokenizer, int max_length,
                                   ThreadPool& pool) {
+  if (dataset.has_pairs() && dataset.second.size() != dataset.size())
+    fail(ErrorCode::kUsage, "{}: found {} second texts, wants {} as there are first ones", dataset.origin,
+         dataset.second.size(), dataset.size());
   const EncodeOptions options{.max_length = max_length, .truncation = Truncation::kLongestFirst};
   const auto parts =
       parallel_parts<TokenizedDataset>(pool, static_cast<long>(dataset.size()), [&](long begin, long end) {
@@ -33,7 +38,8 @@ TokenizedDataset tokenize_dataset(const TextDataset& dataset, const Tokenizer& t
         for (long i = begin; i < end; ++i)
           part.append(dataset.has_pairs()
                           ? tokenizer.encode_pair(dataset.first[i], dataset.second[i], options)
-                          : tokenizer.encode(dataset.first[i], options));
+                          : tokenizer.encode(dataset.first[i], options),
+                      tokenizer);
         return part;
       });
   TokenizedDataset out;

@@ -32,7 +32,8 @@ struct TokenizedDataset {
   std::vector<int32_t> lengths() const;
   /// Tokens of the longest sample, 0 where there is none.
   int longest() const;
-  void append(const Encoding& encoding);
+  /// Of a tokenizer that gives models no types all are 0.
+  void append(const Encoding& encoding, const Tokenizer& tokenizer);
   /// Tokens and positions of all parts, in order; not their labels and targets.
   void append(std::span<const TokenizedDataset> parts);
 };
@@ -40,7 +41,7 @@ struct TokenizedDataset {
 /// Texts to tokens, truncated longest first to max_length (special tokens included); labels come along where
 /// there are any.
 /// The result does not depend on the number of threads.
-/// Errors: kUsage as Tokenizer::encode.
+/// Errors: kUsage as Tokenizer::encode, and for pairs of which some lack a text.
 TokenizedDataset tokenize_dataset(const TextDataset& dataset, const Tokenizer& tokenizer, int max_length,
                                   ThreadPool& pool);
 

@@ -1,6 +1,9 @@
 #include "lathe/data/tokenized.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "lathe/data/test_data.h"
 
@@ -10,8 +13,9 @@ namespace {
 using Ints = std::vector<int32_t>;
 
 // ids: [CLS] 2, [SEP] 3, a 5, b 6, c 7
-Tokenizer toy_tokenizer() {
-  const std::vector<NamedFile> files{{"vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\n"}};
+Tokenizer toy_tokenizer(const std::string& config = "{}") {
+  const std::vector<NamedFile> files{{"vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\n"},
+                                     {"tokenizer_config.json", config}};
   return Tokenizer::from_files(files, "test");
 }
 
@@ -39,6 +43,22 @@ TEST(TokenizeDataset, PutsSamplesSideBySide) {
             (std::vector<uint8_t>{0, 0, 0, 0, 1, 1}));
   EXPECT_EQ(t.labels, (Ints{0, 1, 1, -1}));
   EXPECT_EQ(t.num_targets, 1);
+}
+
+TEST(TokenizeDataset, TypesAreThoseThatTransformersPasses) {
+  ThreadPool pool(1);
+  const auto has_types = [&](const std::string& config) {
+    const TokenizedDataset t = tokenize_dataset(toy_pairs(), toy_tokenizer(config), 6, pool);
+    EXPECT_EQ(t.type_ids.size(), t.input_ids.size());
+    return std::ranges::count(t.type_ids, 1) > 0;
+  };
+  for (const char* name : {"BertTokenizer", "ElectraTokenizerFast"})
+    EXPECT_TRUE(has_types(fmt::format(R"({{"tokenizer_class": "{}"}})", name))) << name;
+  for (const char* name : {"TokenizersBackend", "PreTrainedTokenizerFast", "DistilBertTokenizer"})
+    EXPECT_FALSE(has_types(fmt::format(R"({{"tokenizer_class": "{}"}})", name))) << name;
+  EXPECT_FALSE(has_types(R"({"model_input_names": ["input_ids", "attention_mask"]})"));
+  EXPECT_TRUE(has_types(R"({"tokenizer_class": "TokenizersBackend",
+                            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]})"));
 }
 
 TEST(TokenizeDataset, DoesNotDependOnTheThreads) {
@@ -69,6 +89,16 @@ TEST(TokenizeDataset, OfAFileWithoutLabelsThereAreNone) {
   d.labelled = false;
   ThreadPool pool(1);
   EXPECT_TRUE(tokenize_dataset(d, toy_tokenizer(), 6, pool).labels.empty());
+}
+
+TEST(TokenizeDataset, WantsASecondTextForEachFirst) {
+  ThreadPool pool(1);
+  TextDataset d = toy_pairs();
+  for (const size_t count : {size_t{1}, size_t{5}}) {
+    d.second.resize(count);
+    EXPECT_EQ(message_of(ErrorCode::kUsage, [&] { tokenize_dataset(d, toy_tokenizer(), 6, pool); }),
+              "toy: found " + std::to_string(count) + " second texts, wants 4 as there are first ones");
+  }
 }
 
 TEST(TokenizeDataset, AFaultOnAThreadReachesTheCaller) {

@@ -83,6 +83,9 @@ void TorchGenerator::normal(std::span<float> out, float mean, float stddev) {
 }
 
 void TorchGenerator::truncated_normal(std::span<float> out, float stddev, float most) {
+  if (!(most >= stddev / 2))
+    fail(ErrorCode::kUnsupported, "truncated_normal: wants a bound of {} or more, found {}", stddev / 2,
+         most);
   const auto beyond = [&](float x) { return std::abs(x) > most; };
   normal(out, 0, stddev);
   std::vector<float> others(out.size());

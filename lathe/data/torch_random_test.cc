@@ -48,9 +48,16 @@ TEST(TorchGenerator, GoesOnAsPyTorchFromOneKindToTheNext) {
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], wanted[i], kNormalBound) << i;
 }
 
-TEST(TorchGenerator, RefusesSizesThatPyTorchTreatsInAnotherWay) {
+TEST(TorchGenerator, RefusesWhatPyTorchTreatsInAnotherWay) {
   message_of(ErrorCode::kUnsupported, [] { TorchGenerator(1).randperm(int64_t{1} << 32); });
   message_of(ErrorCode::kUnsupported, [] { TorchGenerator(1).randperm(-1); });
+  std::vector<float> x(20);
+  for (const float most : {0.9f, 0.0f, -1.0f, std::nanf("")})
+    message_of(ErrorCode::kUnsupported, [&] { TorchGenerator(1).truncated_normal(x, 2, most); });
+  TorchGenerator(1).truncated_normal(x, 2, 1);
+  for (const float value : x) EXPECT_LE(std::abs(value), 1);
+  TorchGenerator(1).truncated_normal(x, 0, 0);
+  EXPECT_EQ(x, std::vector<float>(20));
 }
 
 }  // namespace

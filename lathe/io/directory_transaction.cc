@@ -1,5 +1,6 @@
 #include "lathe/io/directory_transaction.h"
 
+#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -12,7 +13,6 @@
 namespace lathe {
 namespace {
 
-constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kReplacedSuffix = ".replaced";
 
 /// Syncs every file and folder below, then the folder itself.
@@ -36,8 +36,17 @@ Status remove_after_sync(FileSystem& fs, const std::string& parent, const std::s
   return {};
 }
 
+/// A process that has ended can be signalled until its parent has waited for it.  Linux tells.
+bool has_ended(FileSystem& fs, long pid) {
+  Result<std::string> stat = fs.read(fmt::format("/proc/{}/stat", pid));
+  if (!stat.ok()) return false;
+  const std::string& text = stat.value();
+  const size_t state = text.rfind(") ");  // behind the program's name, which may hold anything
+  return state != std::string::npos && std::string_view("ZX").find(text[state + 2]) != std::string_view::npos;
+}
+
 /// Whether `.tmp-<name>-<pid>-<n>` belongs to another process that is alive.
-bool in_use(std::string_view name) {
+bool in_use(FileSystem& fs, std::string_view name) {
   const size_t n = name.rfind('-');
   if (n == std::string_view::npos || n == 0) return false;
   const size_t p = name.rfind('-', n - 1);
@@ -45,7 +54,7 @@ bool in_use(std::string_view name) {
   long pid = 0;
   const auto [end, error] = std::from_chars(name.data() + p + 1, name.data() + n, pid);
   if (error != std::errc() || end != name.data() + n || pid <= 0 || pid == getpid()) return false;
-  return kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM;
+  return (kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM) && !has_ended(fs, pid);
 }
 
 }  // namespace
@@ -105,6 +114,14 @@ Status DirectoryTransaction::publish() {
   return remove_after_sync(fs_, parent, replaced);
 }
 
+Status remove_folder(FileSystem& fs, const std::string& folder) {
+  const std::string removed = temporary_name(folder);
+  Status status = fs.rename(folder, removed);
+  if (!status.ok()) return status.code() == ErrorCode::kNotFound ? Status() : status;
+  status = fs.sync(parent_folder(folder));
+  return status.ok() ? fs.remove_all(removed) : status;
+}
+
 Status remove_stale_temporaries(FileSystem& fs, const std::string& folder) {
   if (!fs.is_directory(folder)) return {};
   Result<std::vector<std::string>> names = fs.list(folder);
@@ -112,7 +129,7 @@ Status remove_stale_temporaries(FileSystem& fs, const std::string& folder) {
   for (const std::string& name : names.value()) {
     const std::string path = join_path(folder, name);
     Status status;
-    if (name.starts_with(kTemporaryPrefix) && !in_use(name)) {
+    if (name.starts_with(kTemporaryPrefix) && !in_use(fs, name)) {
       status = fs.remove_all(path);
     } else if (name.size() > kReplacedSuffix.size() && name.ends_with(kReplacedSuffix) &&
                fs.is_directory(path)) {

@@ -46,6 +46,10 @@ class DirectoryTransaction {
   bool done_ = false;
 };
 
+/// Removes a folder such that none bears its name that is not whole: it goes under a temporary one.  Nothing
+/// there is success.
+Status remove_folder(FileSystem& fs, const std::string& folder);
+
 /// Clears what killed processes left in `folder`: removes `.tmp-*` (but those of another process that is
 /// alive), gives `X.replaced` its name back where X is missing, removes it where X is there.  To be called
 /// before this process begins to write there.  A folder that is not there is success.

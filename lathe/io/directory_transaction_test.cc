@@ -1,6 +1,7 @@
 #include "lathe/io/directory_transaction.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <map>
@@ -163,6 +164,35 @@ TEST(DirectoryTransaction, FilesLeftUnderItsOwnNameDoNotGetIn) {
   ASSERT_TRUE(transaction.write("model", "x").ok());
   ASSERT_TRUE(transaction.commit().ok());
   EXPECT_EQ(content_of(folder / "c"), (Content{{"model", "x"}}));
+}
+
+TEST(RemoveFolder, RemovesItUnderATemporaryName) {
+  for (int64_t at = 0;; ++at) {
+    const TestFolder folder;
+    ASSERT_TRUE(save_old(folder / "c").ok());
+    FaultyFileSystem fs(real_file_system(), {.fail_at = at});
+    const Status status = remove_folder(fs, folder / "c/");
+    EXPECT_EQ(real_file_system().exists(folder / "c"), at == 0);
+    ASSERT_TRUE(remove_stale_temporaries(real_file_system(), folder.path()).ok());
+    EXPECT_EQ(real_file_system().list(folder.path()).value().size(), at == 0 ? 1u : 0u);
+    EXPECT_EQ(status.ok(), fs.operations() <= at);
+    if (status.ok()) break;
+  }
+  EXPECT_TRUE(remove_folder(real_file_system(), "not there").ok());
+}
+
+TEST(RemoveStaleTemporaries, WhatAProcessLeftIsStaleBeforeItsParentHasWaitedForIt) {
+  if (!real_file_system().exists("/proc/self/stat")) GTEST_SKIP() << "no /proc";
+  const TestFolder folder;
+  const pid_t ended = fork();
+  if (ended == 0) _exit(0);
+  siginfo_t info;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(ended), &info, WEXITED | WNOWAIT), 0);
+  ASSERT_TRUE(
+      real_file_system().create_directories(folder / (".tmp-c-" + std::to_string(ended) + "-0")).ok());
+  ASSERT_TRUE(remove_stale_temporaries(real_file_system(), folder.path()).ok());
+  EXPECT_TRUE(real_file_system().list(folder.path()).value().empty());
+  EXPECT_EQ(waitpid(ended, nullptr, 0), ended);
 }
 
 TEST(RemoveStaleTemporaries, KeepsWhatALivingProcessWrites) {

@@ -224,8 +224,11 @@ class RealFileSystem : public FileSystem {
   }
 
   Status remove_all(const std::string& path) override {
-    std::error_code error;
-    stdfs::remove_all(path, error);
+    // What another process removes at the same time is gone as well: then there is less to list.
+    constexpr int kMostTimes = 100;
+    std::error_code error = std::make_error_code(std::errc::no_such_file_or_directory);
+    for (int times = 0; times < kMostTimes && error == std::errc::no_such_file_or_directory; ++times)
+      stdfs::remove_all(path, error);
     return error ? failure("remove", path, error.value()) : Status();
   }
 
@@ -332,7 +335,8 @@ Status FileSystem::write_atomic(const std::string& path, std::string_view conten
 
 std::string temporary_name(const std::string& path) {
   static std::atomic<uint64_t> counter{0};
-  const std::string name = fmt::format(".tmp-{}-{}-{}", file_name(path), getpid(), counter.fetch_add(1));
+  const std::string name =
+      fmt::format("{}{}-{}-{}", kTemporaryPrefix, file_name(path), getpid(), counter.fetch_add(1));
   return join_path(parent_folder(path), name);
 }
 

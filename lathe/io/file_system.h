@@ -91,6 +91,8 @@ class FileSystem {
 
 FileSystem& real_file_system();
 
+/// How the names of what is not whole yet begin.
+inline constexpr std::string_view kTemporaryPrefix = ".tmp-";
 /// `<folder>/.tmp-<name>-<pid>-<n>` for the last part of `path`; a new name at each call.
 std::string temporary_name(const std::string& path);
 /// Text as bytes.

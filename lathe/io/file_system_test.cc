@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <set>
 #include <span>
 
@@ -144,6 +145,19 @@ TEST(FileSystem, ReleasedBytesLeaveTheMemoryOfTheProcessAndCanBeReadAgain) {
   const MappedFile copy(std::as_bytes(std::span(owned)), nullptr);
   copy.release(copy.bytes());
   EXPECT_EQ(copy.text(), "content");
+}
+
+TEST(FileSystem, ThreadsThatRemoveTheSameFolderAllSucceed) {
+  FileSystem& fs = real_file_system();
+  for (int round = 0; round < 20; ++round) {
+    const TestFolder folder;
+    for (int file = 0; file < 50; ++file) std::ofstream(folder / std::to_string(file)) << file;
+    const auto remove = [&] { return fs.remove_all(folder.path()).message(); };
+    auto other = std::async(std::launch::async, remove);
+    EXPECT_EQ(remove(), "");
+    EXPECT_EQ(other.get(), "");
+    EXPECT_FALSE(fs.exists(folder.path()));
+  }
 }
 
 TEST(FileSystem, MissingFilesAreNotFoundAndNamed) {

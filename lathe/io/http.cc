@@ -6,6 +6,7 @@
 #include <cctype>
 #include <exception>
 
+#include "lathe/core/environment.h"
 #include "lathe/core/error.h"
 #include "lathe/core/trimmed.h"
 #include "lathe/core/version.h"
@@ -96,7 +97,9 @@ std::string failure_text(const CurlLibrary& curl, CURLcode code, const char* det
   if (code == CURLE_OPERATION_TIMEDOUT)
     return fmt::format("no answer, or less than {} bytes a second, for {:g} s", kSlowBytes,
                        request.timeout_s);
-  return detail[0] != '\0' ? detail : curl.easy_strerror(code);
+  const std::string text = detail[0] != '\0' ? detail : curl.easy_strerror(code);
+  return code == CURLE_PEER_FAILED_VERIFICATION ? text + " (SSL_CERT_FILE names the certificates to trust)"
+                                                : text;
 }
 
 }  // namespace
@@ -122,6 +125,11 @@ struct HttpClient::State {
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
 #endif
+    // libcurl takes the certificates it was built with and leaves these to its callers.
+    if (const std::string file = environment("SSL_CERT_FILE"); !file.empty())
+      set(CURLOPT_CAINFO, file.c_str());
+    if (const std::string folder = environment("SSL_CERT_DIR"); !folder.empty())
+      set(CURLOPT_CAPATH, folder.c_str());
     set(CURLOPT_HTTPHEADER, headers.get());
     set(CURLOPT_NOSIGNAL, 1L);  // threads
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.timeout_s * 1000));

@@ -38,7 +38,7 @@ struct HttpRequest {
 };
 
 /// One connection, kept open between requests to a host.  One thread at a time.  Proxies and certificates are
-/// what libcurl finds (http_proxy, https_proxy, no_proxy, all_proxy; SSL_CERT_FILE).
+/// what libcurl finds (http_proxy, https_proxy, no_proxy, all_proxy; SSL_CERT_FILE, SSL_CERT_DIR).
 class HttpClient {
  public:
   /// Errors: kUnsupported without libcurl.

@@ -16,16 +16,6 @@ namespace {
 
 constexpr double kSayWaiting_s = 10;
 
-constexpr std::array<std::string_view, 9> kTokenizerFiles = {"tokenizer.json",
-                                                             "tokenizer_config.json",
-                                                             "special_tokens_map.json",
-                                                             "added_tokens.json",
-                                                             "vocab.txt",
-                                                             "vocab.json",
-                                                             "merges.txt",
-                                                             "spiece.model",
-                                                             "sentencepiece.bpe.model"};
-
 /// Kinds of weights, best first: the whole file, the index of its shards.
 struct WeightFiles {
   std::string_view whole, index;
@@ -164,8 +154,7 @@ std::vector<std::string> missing_files(FileSystem& fs, const std::string& folder
   const auto has = [&](std::string_view name) { return fs.exists(join_path(folder, name)); };
   std::vector<std::string> missing;
   if (!has("config.json") && (need.weights || !need.tokenizer)) missing.emplace_back("config.json");
-  if (need.tokenizer && !has("tokenizer.json") && !has("vocab.txt") && !has("vocab.json"))
-    missing.emplace_back("tokenizer.json");
+  if (need.tokenizer && !has("tokenizer.json") && !has("vocab.txt")) missing.emplace_back("tokenizer.json");
   if (!need.weights) return missing;
   const std::vector<std::string> weights = missing_weights(fs, folder);
   missing.insert(missing.end(), weights.begin(), weights.end());
@@ -177,7 +166,7 @@ std::vector<std::string> choose_model_files(const std::vector<std::string>& file
   std::vector<std::string> out;
   if (contains(files, "config.json")) out.emplace_back("config.json");
   if (need.tokenizer)
-    for (const std::string_view file : kTokenizerFiles)
+    for (const char* file : kTokenizerFiles)
       if (contains(files, file)) out.emplace_back(file);
   if (!need.weights) return out;
   const std::vector<std::string> weights = weight_files(files, name, read);

@@ -27,7 +27,8 @@ TEST(Hub, SafetensorsFirstPicklesLast) {
   EXPECT_EQ(chosen({"model.safetensors", "pytorch_model.bin", "README.md"}, weights),
             Names{"model.safetensors"});
   EXPECT_EQ(chosen({"pytorch_model.bin", "tf_model.h5"}, weights), Names{"pytorch_model.bin"});
-  EXPECT_EQ(chosen({"tokenizer.json", "model.safetensors"}, {false, true}), Names{"tokenizer.json"});
+  EXPECT_EQ(chosen({"merges.txt", "tokenizer.json", "vocab.json", "model.safetensors"}, {false, true}),
+            Names{"tokenizer.json"});
   EXPECT_THROW(chosen({"config.json", "tf_model.h5"}, weights), Error);
 }
 
@@ -66,6 +67,8 @@ TEST(Hub, AModelIsWholeWithAllThatItsIndexNames) {
   EXPECT_EQ(missing(weights), Names{"model-2.safetensors"});
   put("model-2.safetensors", "x");
   EXPECT_EQ(missing(weights), Names{});
+  put("vocab.json", "{}");  // of which no tokenizer is read
+  put("merges.txt", "x");
   EXPECT_EQ(missing(all), Names{"tokenizer.json"});
   put("vocab.txt", "x");
   EXPECT_EQ(missing(all), Names{});

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <type_traits>
 
 #include "lathe/io/gzip.h"
+#include "lathe/io/keys_once.h"
 
 namespace lathe {
 namespace {
@@ -50,24 +50,6 @@ void check_depth(std::string_view text, const std::string& file, int limit) {
     }
   }
 }
-
-/// Fails at the second occurrence of a key in one object.
-class DuplicateKeys {
- public:
-  explicit DuplicateKeys(const std::string& file) : file_(file) {}
-  bool operator()(int, json::parse_event_t event, json& value) {
-    if (event == json::parse_event_t::object_start) open_.emplace_back();
-    if (event == json::parse_event_t::object_end) open_.pop_back();
-    if (event == json::parse_event_t::key && !open_.back().insert(value.get<std::string>()).second)
-      fail(ErrorCode::kInvalidData, "{}: the key {} occurs twice in one object", file_,
-           printable(value.dump()));
-    return true;
-  }
-
- private:
-  const std::string& file_;
-  std::vector<std::set<std::string>> open_;
-};
 
 /// What the parser says, without its own prefix and position.
 std::string_view reason_of(std::string_view what) {
@@ -188,9 +170,13 @@ const json* look_up(const json& object, std::string_view key, const std::string&
 
 json parse_json(std::string_view text, const std::string& file, const JsonLimits& limits) {
   check_depth(text, file, limits.depth);
+  const auto refuse = [&](const DuplicateKey& twice) {
+    fail(ErrorCode::kInvalidData, "{}: the key {} occurs twice in one object",
+         place(text, twice.object, file), printable(json(twice.key).dump()));
+  };
   try {
     if (limits.duplicate_keys) return json::parse(text.begin(), text.end());
-    return json::parse(text.begin(), text.end(), DuplicateKeys(file));
+    return parse_keys_once<json>(text, refuse);
   } catch (const json::parse_error& error) {
     const size_t offset = std::min(error.byte > 0 ? error.byte - 1 : 0, text.size());
     fail(ErrorCode::kInvalidData,

@@ -1,9 +1,11 @@
 #include "lathe/io/json_file.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "lathe/io/keys_once.h"
 #include "lathe/io/test_folder.h"
 #include "lathe/io/testdata.h"
 
@@ -42,9 +44,37 @@ TEST(Json, DepthIsLimitedOutsideOfStrings) {
 
 TEST(Json, TheLastOfDuplicateKeysCountsUnlessRefused) {
   EXPECT_EQ(parse_json("{\"a\":1,\"a\":2}", "f")["a"], 2);
-  EXPECT_NE(parse_error("{\"a\":1,\"a\":2}", {.duplicate_keys = false}).find("\"a\" occurs twice"),
-            std::string::npos);
-  EXPECT_EQ(parse_error("[{\"a\":{\"a\":1}},{\"a\":1}]", {.duplicate_keys = false}), "");
+  const auto refused = [](std::string_view text) { return parse_error(text, {.duplicate_keys = false}); };
+  EXPECT_EQ(refused("[1,\n {\"a\":1,\n\"a\":2}]"), "f.json:2:2: the key \"a\" occurs twice in one object");
+  EXPECT_EQ(refused("[{\"a\":{\"a\":1}},{\"a\":1}]"), "");
+}
+
+TEST(Json, KeysOnceReadsWhatParseReadsAndFindsTheObjectThatHasOneTwice) {
+  const auto found = [](std::string_view text) -> std::string {
+    try {
+      const auto refuse = [](const DuplicateKey& twice) { throw twice; };
+      EXPECT_EQ(parse_keys_once<json>(text, refuse), json::parse(text)) << text;
+      EXPECT_EQ(parse_keys_once<nlohmann::ordered_json>(text, refuse), nlohmann::ordered_json::parse(text));
+    } catch (const DuplicateKey& twice) {
+      return fmt::format("{} {}", twice.key, twice.object);
+    } catch (const json::parse_error& error) {
+      return fmt::format("error {}", error.byte);
+    } catch (const json::out_of_range&) {
+      return "range";
+    }
+    return "";
+  };
+  EXPECT_EQ(
+      found(R"({"z": [1, -2, 3.5, null, true, "\u00e9\n", [], {}, [[{"a": {}}]]], "a": {"z": [{"a": 1}]}})"),
+      "");
+  EXPECT_EQ(found("\xEF\xBB\xBF 7"), "");
+  EXPECT_EQ(found(R"([{"b": [{}, "\\\"{[", {"a": 1}]}, {"a": 1, "b": {"a": 2, "c": [], "\u0061": 3}}])"),
+            "a 48");
+  EXPECT_EQ(found(R"({"a": {"b": 1}, "b": {"a": [1]}, "a": 2})"), "a 0");
+  EXPECT_EQ(found("\xEF\xBB\xBF{\"a\": 1, \"a\": 2}"), "a 3");
+  EXPECT_EQ(found("{\"a\": 1, \"b\" \"a\": 2}"), "error 16");  // before the key
+  EXPECT_EQ(found("[1] 2"), "error 5");
+  EXPECT_EQ(found("[1e999, {\"a\": 1, \"a\": 2}]"), "range");
 }
 
 TEST(Json, AByteOrderMarkIsSkippedAndNumbersBeyondDoubleAreErrors) {

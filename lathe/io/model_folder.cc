@@ -32,17 +32,4 @@ std::vector<std::string> find_models(FileSystem& fs, const std::string& name_or_
   return found;
 }
 
-std::string resolve_model(FileSystem& fs, const std::string& name_or_path, const std::string& revision,
-                          const std::string& cache_dir) {
-  std::vector<std::string> looked_at;
-  if (const auto found = find_models(fs, name_or_path, revision, cache_dir, looked_at); !found.empty())
-    return found.front();
-  fail(ErrorCode::kNotFound,
-       "model \"{}\" (revision {}) is not on this machine. Looked at:\n  {}\nGive the folder of a model "
-       "(config.json and "
-       "model.safetensors), or fetch it with `hf download {}`, or set HF_HOME to the Hugging Face cache that "
-       "holds it.",
-       name_or_path, revision, fmt::join(looked_at, "\n  "), name_or_path);
-}
-
 }  // namespace lathe

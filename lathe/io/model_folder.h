@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,6 +10,10 @@
 
 namespace lathe {
 
+/// The files that a tokenizer is read from: tokenizer.json or vocab.txt, and what says more of it.
+inline constexpr std::array<const char*, 5> kTokenizerFiles = {
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"};
+
 /// The folders of a model that is named by folder or by Hub name ("bert-base-cased",
 /// "google-bert/bert-base-cased": both forms find either).  A folder that exists is the only one; else those
 /// in the local Hugging Face cache (hub_cache.h) with the commit from refs/<revision>, or `revision` itself,
@@ -17,11 +22,6 @@ namespace lathe {
 std::vector<std::string> find_models(FileSystem& fs, const std::string& name_or_path,
                                      const std::string& revision, const std::string& cache_dir,
                                      std::vector<std::string>& looked_at);
-
-/// The first of them, without the network; fetch_model (hub.h) is the one that fetches.
-/// Throws kNotFound listing every place looked at and what to do.
-std::string resolve_model(FileSystem& fs, const std::string& name_or_path,
-                          const std::string& revision = "main", const std::string& cache_dir = "");
 
 /// The weights of a model folder under one set of names, whichever files hold them.
 class Checkpoint {

@@ -30,7 +30,9 @@ class Environment {
   bool had_ = false;
 };
 
-class ResolveModel : public testing::Test {
+using Folders = std::vector<std::string>;
+
+class FindModels : public testing::Test {
  protected:
   void put(const std::string& model, const std::string& revision = "main",
            const std::string& commit = "abc") {
@@ -41,80 +43,83 @@ class ResolveModel : public testing::Test {
   std::string snapshot(const std::string& model, const std::string& commit = "abc") {
     return folder_ / ("hub/models--" + model + "/snapshots/" + commit);
   }
-  std::string resolve(const std::string& name, const std::string& revision = "main") {
-    return resolve_model(real_file_system(), name, revision);
+  /// Of each form of the name, the name's own first; `looked_at_` says where there was none.
+  Folders find(const std::string& name, const std::string& revision = "main",
+               const std::string& cache_dir = "") {
+    looked_at_.clear();
+    return find_models(real_file_system(), name, revision, cache_dir, looked_at_);
   }
+  Folders looked_at_;
   TestFolder folder_;
   std::string home_ = folder_.path();
   Environment hub_cache_{"HF_HUB_CACHE", nullptr}, old_hub_cache_{"HUGGINGFACE_HUB_CACHE", nullptr};
   Environment hf_home_{"HF_HOME", home_.c_str()}, xdg_{"XDG_CACHE_HOME", nullptr};
 };
 
-TEST_F(ResolveModel, AFolderIsItself) {
-  EXPECT_EQ(resolve(folder_.path()), folder_.path());
+TEST_F(FindModels, AFolderIsItself) {
+  EXPECT_EQ(find(folder_.path()), Folders{folder_.path()});
   const Environment home("HOME", home_.c_str());
-  EXPECT_EQ(resolve("~/"), home_ + "/");
+  EXPECT_EQ(find("~/"), Folders{home_ + "/"});
 }
 
-TEST_F(ResolveModel, BothFormsOfANameFindEitherInTheCache) {
+TEST_F(FindModels, BothFormsOfANameFindEitherInTheCache) {
   put("google-bert--bert-base-cased");
-  EXPECT_EQ(resolve("google-bert/bert-base-cased"), snapshot("google-bert--bert-base-cased"));
-  EXPECT_EQ(resolve("bert-base-cased"), snapshot("google-bert--bert-base-cased"));
+  EXPECT_EQ(find("google-bert/bert-base-cased"), Folders{snapshot("google-bert--bert-base-cased")});
+  EXPECT_EQ(find("bert-base-cased"), Folders{snapshot("google-bert--bert-base-cased")});
   put("bert-base-uncased");
-  EXPECT_EQ(resolve("bert-base-uncased"), snapshot("bert-base-uncased"));
-  EXPECT_EQ(resolve("google-bert/bert-base-uncased"), snapshot("bert-base-uncased"));
+  EXPECT_EQ(find("bert-base-uncased"), Folders{snapshot("bert-base-uncased")});
+  EXPECT_EQ(find("google-bert/bert-base-uncased"), Folders{snapshot("bert-base-uncased")});
   put("FacebookAI--roberta-base");
-  EXPECT_EQ(resolve("roberta-base"), snapshot("FacebookAI--roberta-base"));
+  EXPECT_EQ(find("roberta-base"), Folders{snapshot("FacebookAI--roberta-base")});
   put("plain");
-  EXPECT_THROW(resolve("somebody/plain"), Error);  // another's model of that name is another model
+  EXPECT_EQ(find("somebody/plain"), Folders{});  // another's model of that name is another model
 }
 
-TEST_F(ResolveModel, RevisionsAreBranchesTagsOrCommits) {
+TEST_F(FindModels, RevisionsAreBranchesTagsOrCommits) {
   put("org--m", "main", "c1");
   put("org--m", "v2", "c2");
   put("org--m", "refs/pr/1", "c3");
-  EXPECT_EQ(resolve("org/m"), snapshot("org--m", "c1"));
-  EXPECT_EQ(resolve("org/m", "v2"), snapshot("org--m", "c2"));
-  EXPECT_EQ(resolve("org/m", "c2"), snapshot("org--m", "c2"));
-  EXPECT_EQ(resolve("org/m", "refs/pr/1"), snapshot("org--m", "c3"));
-  EXPECT_THROW(resolve("org/m", "v3"), Error);
-  EXPECT_NE(error_of([&] { resolve("org/m", "../../x"); }, ErrorCode::kUsage), "");
+  EXPECT_EQ(find("org/m"), Folders{snapshot("org--m", "c1")});
+  EXPECT_EQ(find("org/m", "v2"), Folders{snapshot("org--m", "c2")});
+  EXPECT_EQ(find("org/m", "c2"), Folders{snapshot("org--m", "c2")});
+  EXPECT_EQ(find("org/m", "refs/pr/1"), Folders{snapshot("org--m", "c3")});
+  EXPECT_EQ(find("org/m", "v3"), Folders{});
+  EXPECT_NE(error_of([&] { find("org/m", "../../x"); }, ErrorCode::kUsage), "");
   ASSERT_TRUE(real_file_system().write_atomic(folder_ / "hub/models--org--m/refs/bad", "../../..").ok());
-  EXPECT_NE(error_of([&] { resolve("org/m", "bad"); }, ErrorCode::kInvalidData), "");
+  EXPECT_NE(error_of([&] { find("org/m", "bad"); }, ErrorCode::kInvalidData), "");
 }
 
-TEST_F(ResolveModel, TheCacheComesFromTheArgumentThenTheEnvironment) {
+TEST_F(FindModels, TheCacheComesFromTheArgumentThenTheEnvironment) {
   put("org--m");
   const std::string hub = folder_ / "hub", none = folder_ / "none";
   {
     const Environment other("HF_HOME", none.c_str());
-    EXPECT_THROW(resolve("org/m"), Error);
-    EXPECT_EQ(resolve_model(real_file_system(), "org/m", "main", hub), snapshot("org--m"));
+    EXPECT_EQ(find("org/m"), Folders{});
+    EXPECT_EQ(find("org/m", "main", hub), Folders{snapshot("org--m")});
     const Environment old_name("HUGGINGFACE_HUB_CACHE", hub.c_str());
-    EXPECT_EQ(resolve("org/m"), snapshot("org--m"));
+    EXPECT_EQ(find("org/m"), Folders{snapshot("org--m")});
     const Environment name("HF_HUB_CACHE", none.c_str());
-    EXPECT_THROW(resolve("org/m"), Error);
+    EXPECT_EQ(find("org/m"), Folders{});
   }
   ASSERT_TRUE(real_file_system().create_directories(folder_ / ".cache/huggingface").ok());
   ASSERT_TRUE(real_file_system().rename(hub, folder_ / ".cache/huggingface/hub").ok());
   const Environment no_hf_home("HF_HOME", nullptr), home("HOME", home_.c_str());
-  EXPECT_EQ(resolve("org/m"), folder_ / ".cache/huggingface/hub/models--org--m/snapshots/abc");
+  EXPECT_EQ(find("org/m"), Folders{folder_ / ".cache/huggingface/hub/models--org--m/snapshots/abc"});
 }
 
-TEST_F(ResolveModel, NotFoundListsEveryPlaceAndTheWayOut) {
-  const std::string message = error_of([&] { resolve("bert-base-cased"); }, ErrorCode::kNotFound);
-  for (const char* part : {"model \"bert-base-cased\" (revision main)", "\n  bert-base-cased\n",
-                           "models--bert-base-cased/snapshots/main", "models--google-bert--bert-base-cased",
-                           "hf download", "HF_HOME"})
-    EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
+TEST_F(FindModels, WhereItLookedIsSaid) {
+  EXPECT_EQ(find("org/m"), Folders{});
+  EXPECT_EQ(looked_at_, (Folders{"org/m", snapshot("org--m", "main")}));
+  put("org--m", "v2");
+  EXPECT_EQ(find("org/m"), Folders{});
+  EXPECT_EQ(looked_at_, (Folders{"org/m", snapshot("org--m", "main") + " (and refs/main)"}));
 }
 
-TEST_F(ResolveModel, WhatCannotBeANameIsTakenForAPath) {
+TEST_F(FindModels, WhatCannotBeANameIsTakenForAPath) {
   ASSERT_TRUE(real_file_system().write_atomic(folder_ / "file", "x").ok());
   for (const std::string& name : {std::string("./gone"), std::string("/gone/too"), std::string("a/b/c"),
                                   std::string("../x"), std::string("a b"), std::string(), folder_ / "file"})
-    EXPECT_NE(error_of([&] { resolve(name); }, ErrorCode::kNotFound).find("wants a folder"),
-              std::string::npos)
+    EXPECT_NE(error_of([&] { find(name); }, ErrorCode::kNotFound).find("wants a folder"), std::string::npos)
         << name;
 }
 

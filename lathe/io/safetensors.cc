@@ -211,11 +211,6 @@ void SafetensorsFile::release(std::string_view name) const {
   if (found != entries_.end()) file_.release(found->second.view.bytes);
 }
 
-std::string_view SafetensorsFile::stored_dtype(std::string_view name) const {
-  const auto found = entries_.find(name);
-  return found == entries_.end() ? std::string_view() : found->second.dtype;
-}
-
 namespace {
 
 /// A string as JSON text; not ok if it is not UTF-8.

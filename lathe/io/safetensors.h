@@ -27,8 +27,6 @@ class SafetensorsFile {
   /// Null if there is none of that name.  BOOL reads as u8.  Throws kUnsupported for a dtype that Lathe does
   /// not compute with (I8, I16, U16, U32, U64, C64, F8_*, F6_*, F4).
   const TensorView* find(std::string_view name) const;
-  /// The dtype as the file spells it ("BF16"); empty if there is no such tensor.
-  std::string_view stored_dtype(std::string_view name) const;
   /// The tensor's bytes are not wanted soon (MappedFile::release).
   void release(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }

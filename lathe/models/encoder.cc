@@ -25,11 +25,12 @@ struct Embeddings {
   std::optional<nn::Linear> projection;
 
   Embeddings(nn::Module& m, const ModelConfig& c, const Family& family)
-      : word(m, part(family, "word_embeddings"), c.vocab_size, embedding_size(c)),
+      : word(m, part(family, "word_embeddings"), c.vocab_size, embedding_size(c), c.pad_token_id),
         dropout(m, part(family, "dropout"), c.hidden_dropout_prob) {
     const int64_t width = embedding_size(c);
     const auto add_positions = [&] {
-      position.emplace(m, part(family, "position_embeddings"), c.max_position_embeddings, width);
+      position.emplace(m, part(family, "position_embeddings"), c.max_position_embeddings, width,
+                       family.positions_after_padding ? c.pad_token_id : -1);
     };
     if (!family.positions_last) add_positions();
     if (c.type_vocab_size > 0)

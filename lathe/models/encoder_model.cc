@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lathe/core/error.h"
 #include "lathe/ops/functional.h"
 
 namespace lathe {
@@ -20,7 +21,9 @@ std::optional<int64_t> EncoderModel::position_padding() const {
 
 Value activate(const std::string& name, Value x) {
   if (name == "relu") return relu(x);
-  return name == "tanh" ? tanh(x) : gelu(x);
+  if (name == "tanh") return tanh(x);
+  if (name == "gelu" || name == "gelu_python") return gelu(x);
+  fail(ErrorCode::kUnsupported, "activation: found \"{}\", wants gelu, gelu_python, relu or tanh", name);
 }
 
 }  // namespace lathe

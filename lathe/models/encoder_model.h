@@ -55,6 +55,7 @@ class EncoderModel : public TaskModel {
 };
 
 /// The activation of that name in config.json: gelu, gelu_python (the same function), relu or tanh.
+/// Errors: kUnsupported for others.
 Value activate(const std::string& name, Value x);
 
 }  // namespace lathe

@@ -106,7 +106,8 @@ ModelConfig parse_model_config(const nlohmann::json& json, const std::string& fi
   size(c.intermediate_size, keys.intermediate_size, kMostColumns);
   size(c.max_position_embeddings, "max_position_embeddings", kMostRows);
   size(c.type_vocab_size, keys.type_vocab_size, kMostRows);
-  c.pad_token_id = value_or<int64_t>(json, "pad_token_id", c.pad_token_id, file);
+  const bool no_padding = json.contains("pad_token_id") && json["pad_token_id"].is_null();
+  c.pad_token_id = no_padding ? -1 : value_or<int64_t>(json, "pad_token_id", c.pad_token_id, file);
   c.hidden_act = value_or<std::string>(json, keys.hidden_act, c.hidden_act, file);
   dropout(c.hidden_dropout_prob, keys.hidden_dropout_prob);
   dropout(c.attention_probs_dropout_prob, keys.attention_probs_dropout_prob);
@@ -149,8 +150,14 @@ std::vector<std::string> config_labels(const ModelConfig& config) {
   if (!names.is_object() || names.empty())
     fail(ErrorCode::kInvalidData, "{}: \"id2label\" is {}, wants an object that names the labels by id; {}",
          config.file, names.is_object() ? "empty" : fmt::format("of type {}", names.type_name()), kWayOut);
-  for (size_t i = 0; i < names.size(); ++i)
-    labels.push_back(required<std::string>(names, std::to_string(i), config.file + ": \"id2label\""));
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string id = std::to_string(i);
+    const auto name = names.find(id);
+    if (name != names.end() && (name->is_number() || name->is_boolean()))
+      labels.push_back(name->dump());  // as label2id has it for a key
+    else
+      labels.push_back(required<std::string>(names, id, config.file + ": \"id2label\""));
+  }
   return labels;
 }
 

@@ -71,6 +71,9 @@ TEST(ModelConfig, LabelsAreNamedByIdOrCounted) {
   EXPECT_EQ(labels({{"num_labels", 1'000'000}}).size(), 1'000'000u);
   // As in transformers, the names count, not the number beside them.
   EXPECT_EQ(labels({{"id2label", {{"1", "b"}, {"0", "a"}}}, {"num_labels", 0}}), Names({"a", "b"}));
+  // run_glue writes classes of its own files as it read them.
+  EXPECT_EQ(labels({{"id2label", {{"0", 10}, {"1", -2}}}}), Names({"10", "-2"}));
+  EXPECT_EQ(labels({{"id2label", {{"0", false}, {"1", 1.5}}}}), Names({"false", "1.5"}));
 }
 
 TEST(ModelConfig, LabelsThatNoHeadHasAreRefused) {
@@ -84,6 +87,8 @@ TEST(ModelConfig, LabelsThatNoHeadHasAreRefused) {
   says({{"id2label", Json::array({"a", "b"})}}, "\"id2label\" is of type array, wants an object");
   says({{"id2label", "a"}}, "\"id2label\" is of type string, wants an object");
   says({{"id2label", {{"0", "a"}, {"2", "c"}}}}, "\"1\"");
+  says({{"id2label", {{"0", "a"}, {"1", nullptr}}}}, "\"1\"");
+  says({{"id2label", {{"0", Json::array({"a"})}}}}, "\"0\"");
 }
 
 /// An untied decoder has weights that a tied head would drop; other heads have none.

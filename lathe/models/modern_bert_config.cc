@@ -96,6 +96,10 @@ ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const Mode
   m.local_theta = theta_of(json, "sliding_attention", "local_rope_theta", m.local_theta, c.file);
   m.initializer_cutoff_factor =
       value_or<double>(json, "initializer_cutoff_factor", m.initializer_cutoff_factor, c.file);
+  if (!(m.initializer_cutoff_factor >= 0.5))  // TorchGenerator::truncated_normal
+    fail(ErrorCode::kUnsupported,
+         "{}: \"initializer_cutoff_factor\" is {}, wants 0.5 or more: Lathe draws no weights nearer to 0; {}",
+         c.file, m.initializer_cutoff_factor, kWayOut);
   const auto flag = [&](bool& value, const char* key) { value = value_or<bool>(json, key, value, c.file); };
   flag(m.norm_bias, "norm_bias");
   flag(m.attention_bias, "attention_bias");

@@ -90,6 +90,7 @@ TEST(ModernBertConfig, SaysWhatItCannotCompute) {
   says("local_attention", int64_t{1} << 62, "wants 2 to 100000000");
   says("global_attn_every_n_layers", 0, "wants 1 or more");
   says("global_rope_theta", -1, "wants a number above 0");
+  for (const double factor : {0.4, 0.0, -1.0}) says("initializer_cutoff_factor", factor, "wants 0.5 or more");
   says("classifier_pooling", "max", "wants cls or mean");
   says("mlp_dropout", 1.5, "wants a probability");
   says("num_attention_heads", 16, "an even one");

@@ -41,10 +41,13 @@ Value Linear::operator()(Value x) const {
   return fp8 ? linear_fp8(x, weight(), bias()) : linear(x, weight(), bias());
 }
 
-Embedding::Embedding(Module& module, const std::string& name, int64_t rows, int64_t width)
-    : module_(&module), weight_(module.add_parameter({name + ".weight", {rows, width}, Init::kNormal})) {}
+Embedding::Embedding(Module& module, const std::string& name, int64_t rows, int64_t width, int64_t padding)
+    : module_(&module),
+      weight_(module.add_parameter(
+          {.name = name + ".weight", .shape = {rows, width}, .init = Init::kNormal, .table = true})),
+      padding_(padding) {}
 
-Value Embedding::operator()(Value ids) const { return gather_rows(table(), ids); }
+Value Embedding::operator()(Value ids) const { return gather_rows(table(), ids, padding_); }
 Value Embedding::table() const { return parameter(module_, weight_); }
 
 LayerNorm::LayerNorm(Module& module, const std::string& name, int64_t width, double eps, bool bias)
@@ -69,8 +72,7 @@ Value Dropout::rows(Value x) const { return apply(x, module_->trace().batch.row_
 Value Dropout::apply(Value x, Value sample_ids, Value positions) const {
   const Trace& trace = module_->trace();
   if (!trace.training || p_ == 0) return x;
-  return x.program->emit(op::dropout, {x, sample_ids, positions, trace.batch.rng},
-                         {{"p", p_}, {"site", site_}})[0];
+  return emit(op::dropout, {x, sample_ids, positions, trace.batch.rng}, {{"p", p_}, {"site", site_}})[0];
 }
 
 Value Rotary::operator()(Value qkv) const {
@@ -88,14 +90,14 @@ Value Attention::operator()(Value qkv) const {
   const BatchValues& batch = module_->trace().batch;
   Attrs attrs = this->attrs();
   attrs["window"] = window_;
-  return qkv.program->emit(op::attention, {qkv, batch.cu, batch.row_ids, batch.rng}, attrs)[0];
+  return emit(op::attention, {qkv, batch.cu, batch.row_ids, batch.rng}, attrs)[0];
 }
 
 Value Attention::of_first(const Linear& query_key_value, Value x) const {
   const BatchValues& batch = module_->trace().batch;
-  return x.program->emit(
-      op::first_attention,
-      {x, query_key_value.weight(), query_key_value.bias(), batch.cu, batch.row_ids, batch.rng}, attrs())[0];
+  return emit(op::first_attention,
+              {x, query_key_value.weight(), query_key_value.bias(), batch.cu, batch.row_ids, batch.rng},
+              attrs())[0];
 }
 
 }  // namespace lathe::nn

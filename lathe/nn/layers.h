@@ -32,10 +32,11 @@ class Linear {
   int weight_, bias_ = -1;  // −1: none
 };
 
-/// Rows of the table `name`.weight [rows, width].
+/// Rows of the table `name`.weight [rows, width].  Row `padding` gets no gradient, −1: every row gets one.
+/// Source: torch.nn.Embedding's padding_idx.
 class Embedding {
  public:
-  Embedding(Module& module, const std::string& name, int64_t rows, int64_t width);
+  Embedding(Module& module, const std::string& name, int64_t rows, int64_t width, int64_t padding = -1);
   /// ids [n] → [n, width] f32
   Value operator()(Value ids) const;
   /// The table itself, for layers tied to it.
@@ -44,6 +45,7 @@ class Embedding {
  private:
   Module* module_;
   int weight_;
+  int64_t padding_;
 };
 
 /// Layer normalisation with parameters `name`.weight and, with `bias`, `name`.bias [width].

@@ -45,6 +45,7 @@ int Module::declare(Parameter parameter) {
 int Module::add_parameter(Parameter parameter) { return add_block({declare(std::move(parameter))}); }
 
 int Module::add_block(const std::vector<int>& parameters) {
+  if (parameters.empty()) fail(ErrorCode::kInternal, "a layer of no parameters was declared");
   const auto at = [&](int index) -> const Parameter& { return parameters_[static_cast<size_t>(index)]; };
   Block block{parameters, at(parameters.front()).shape};
   for (size_t i = 1; i < parameters.size(); ++i) {
@@ -74,6 +75,11 @@ const Parameter& Module::first_of(const Block& block) const {
 const Trace& Module::trace() const {
   if (trace_ == nullptr) fail(ErrorCode::kInternal, "a layer was called outside of a trace");
   return *trace_;
+}
+
+TraceScope::TraceScope(Module& module, const Trace& trace) : turn_(module.tracing_), module_(module) {
+  if (module_.trace_ != nullptr) fail(ErrorCode::kUsage, "a module is traced while it is being traced");
+  module_.trace_ = &trace;
 }
 
 }  // namespace lathe::nn

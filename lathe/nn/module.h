@@ -23,6 +23,7 @@ struct Parameter {
   bool decay = true;      ///< takes part in weight decay (HF: all but biases and LayerNorm)
   bool trainable = true;  ///< false: frozen; has neither gradient nor optimizer state
   double stddev = 0;      ///< of kNormal and kTruncated; 0: the model's own
+  bool table = false;     ///< its rows are looked up: PyTorch starts it otherwise than what is multiplied
 };
 
 /// Offsets of all parameters, in elements, in two flat arenas: the trainable ones (first those with weight
@@ -96,7 +97,7 @@ class Module {
   /// A parameter of a block that is added later.  Returns its index.  Errors: kInternal if the name is taken.
   int declare(Parameter parameter);
   /// Parameters that were declared for it, of the same width and weight decay, with no other parameter of
-  /// that weight decay between them.  Returns the index of the block.  Errors: kInternal.
+  /// that weight decay between them.  Returns the index of the block.  Errors: kInternal, also for none.
   int add_block(const std::vector<int>& parameters);
 
   /// For layers, while they are traced.  Errors: kInternal outside of a trace.
@@ -107,22 +108,20 @@ class Module {
   std::vector<Parameter> parameters_;
   std::vector<Block> blocks_;
   const Trace* trace_ = nullptr;
-  std::mutex tracing_;
+  std::recursive_mutex tracing_;  // so that a thread that has it finds out
 };
 
 /// A module's layers write to a trace for as long as this lives, which is within one thread.  Others that
-/// would trace the module wait.
+/// would trace the module wait.  Errors: kUsage where the thread itself is tracing the module.
 class TraceScope {
  public:
-  TraceScope(Module& module, const Trace& trace) : turn_(module.tracing_), module_(module) {
-    module_.trace_ = &trace;
-  }
+  TraceScope(Module& module, const Trace& trace);
   ~TraceScope() { module_.trace_ = nullptr; }
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
 
  private:
-  const std::lock_guard<std::mutex> turn_;
+  const std::lock_guard<std::recursive_mutex> turn_;
   Module& module_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lathe/core/error.h"
 #include "lathe/core/philox.h"
 #include "lathe/ops/ops.h"
 #include "lathe/ops/rounding.h"
@@ -238,6 +239,13 @@ double attended_pairs(double tokens, int64_t window) {
   return within ? tokens * (2 * before + 1) - before * (before + 1) : tokens * tokens;
 }
 
+void check_heads(const char* op, int64_t columns, const Attrs& attrs) {
+  const int64_t heads = attrs.i("heads");
+  if (heads < 1 || columns % heads != 0)
+    fail(ErrorCode::kShape, "{}: found {} columns and {} heads, wants a multiple of the heads", op, columns,
+         heads);
+}
+
 double attention_mask(const Attrs& attrs, double row_id, const std::vector<double>& rng, int64_t head,
                       int64_t query, int64_t key) {
   const double p = attrs.f("p");
@@ -259,6 +267,8 @@ const OpDef attention{
     .signature = "qkv[N,3C] cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> y[N,C]:qkv lse[@heads,N]:f32",
     .attrs =
         {{"heads", int64_t{1}}, {"scale", 0.0}, {"p", 0.0}, {"site", int64_t{0}}, {"window", int64_t{0}}},
+    .check = [](std::span<const Type> in,
+                const Attrs& attrs) { check_heads("attention", in[0].shape[1] / 3, attrs); },
     .gradient =
         [](const Grad& g) {
           auto d = g.program.emit(attention_bwd,
@@ -281,6 +291,8 @@ const OpDef attention_bwd{
         "dqkv[N,3C]:dy",
     .attrs =
         {{"heads", int64_t{1}}, {"scale", 0.0}, {"p", 0.0}, {"site", int64_t{0}}, {"window", int64_t{0}}},
+    .check = [](std::span<const Type> in,
+                const Attrs& attrs) { check_heads("attention_bwd", in[0].shape[1], attrs); },
     .gradient = not_differentiable,
     .reference = ref_attention_bwd,
     .cases = [] { return cases(true); },

@@ -1,10 +1,15 @@
 #pragma once
 #include <cstdint>
 
+#include "lathe/program/attrs.h"
+
 namespace lathe::op {
 
 /// Pairs of a query and a key that it sees in a row of so many tokens: all, or with a window > 0 those that
 /// are at most so many tokens apart.
 double attended_pairs(double tokens, int64_t window);
+
+/// Errors: kShape unless the columns are those of whole heads.
+void check_heads(const char* op, int64_t columns, const Attrs& attrs);
 
 }  // namespace lathe::op

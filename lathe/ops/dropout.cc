@@ -45,7 +45,9 @@ const OpDef dropout{
     .attrs = {{"p", 0.1}, {"site", int64_t{0}}},
     .gradient =
         [](const Grad& g) {
-          return g.program.emit(dropout, {g.dout[0], g.in(1), g.in(2), g.in(3)}, g.node.attrs);
+          auto d = g.program.emit(dropout, {g.dout[0], g.in(1), g.in(2), g.in(3)}, g.node.attrs);
+          d.resize(4);
+          return d;
         },
     .reference = ref_dropout,
     .cases = cases,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lathe/ops/attention.h"
 #include "lathe/ops/ops.h"
 #include "lathe/ops/rounding.h"
 
@@ -294,6 +295,8 @@ const OpDef first_attention{
         "x[N,C] w[3C,C]:f32 b[3C]:f32 cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> "
         "y[B,C]:x q[B,C]:x sought[B,@heads,C]:f32 seen[B,@heads,C]:x p[@heads,N]:f32",
     .attrs = kAttrs,
+    .check = [](std::span<const Type> in,
+                const Attrs& attrs) { check_heads("first_attention", in[0].shape[1], attrs); },
     .gradient =
         [](const Grad& g) {
           const auto d = g.program.emit(first_attention_bwd,
@@ -319,6 +322,8 @@ const OpDef first_attention_bwd{
         "seen[B,@heads,C]:dy p[@heads,N]:f32 cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> "
         "dw[3C,C]:f32 dx[N,C]:dy db[3C]:f32",
     .attrs = kAttrs,
+    .check = [](std::span<const Type> in,
+                const Attrs& attrs) { check_heads("first_attention_bwd", in[0].shape[1], attrs); },
     .gradient = not_differentiable,
     .reference = ref_backward,
     .cases = [] { return cases(true); },

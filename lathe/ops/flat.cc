@@ -9,11 +9,17 @@ namespace lathe::op {
 namespace {
 
 std::vector<Type> infer_slice(std::span<const Type> in, const Attrs& attrs) {
-  const int64_t offset = attrs.i("offset"), count = elements(attrs.shape("shape"));
-  if (offset < 0 || offset + count > elements(in[0]))
-    fail(ErrorCode::kShape, "slice: {} elements from {} on do not lie in {}", count, offset,
+  if (in[0].shape.size() != 1) fail(ErrorCode::kShape, "slice: x is {}, wants x[n]", to_string(in[0]));
+  const int64_t offset = attrs.i("offset"), most = elements(in[0]);
+  const Shape& shape = attrs.shape("shape");
+  int64_t count = 1;
+  bool fits = 0 <= offset && offset <= most;
+  for (const int64_t dimension : shape)
+    fits = fits && dimension >= 0 && !__builtin_mul_overflow(count, dimension, &count);
+  if (!fits || count > most - offset)
+    fail(ErrorCode::kShape, "slice: {} from {} on does not lie in {}", to_string(shape), offset,
          to_string(in[0]));
-  return {{in[0].dtype, attrs.shape("shape")}};
+  return {{in[0].dtype, shape}};
 }
 
 std::vector<Type> infer_concat(std::span<const Type> in, const Attrs&) {

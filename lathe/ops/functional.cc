@@ -6,7 +6,7 @@ namespace lathe {
 namespace {
 
 Value one(const OpDef& op, const std::vector<Value>& in, const Attrs& attrs = {}) {
-  return in[0].program->emit(op, in, attrs)[0];
+  return emit(op, in, attrs)[0];
 }
 
 }  // namespace
@@ -32,7 +32,9 @@ bool fits_fp8(const Type& w) { return w.shape[0] % 16 == 0 && w.shape[1] % 16 ==
 Value layer_norm(Value x, Value gamma, Value beta, double eps) {
   return one(op::layer_norm, {x, gamma, beta}, {{"eps", eps}});
 }
-Value gather_rows(Value x, Value ids) { return one(op::gather_rows, {x, ids}); }
+Value gather_rows(Value x, Value ids, int64_t padding) {
+  return one(op::gather_rows, {x, ids}, {{"padding", padding}});
+}
 Value slice(Value x, int64_t offset, const Shape& shape) {
   return one(op::slice, {x}, {{"offset", offset}, {"shape", shape}});
 }

@@ -4,6 +4,7 @@
 namespace lathe {
 
 // Ordinary calls for model code: each appends one node to the program of its arguments.  Shapes as in the op.
+// Errors: kShape where they are others or an argument is missing.
 
 Value add(Value a, Value b);
 Value scale(Value x, double factor);
@@ -29,9 +30,9 @@ Value linear_fp8(Value x, Value w, Value b);
 bool fits_fp8(const Type& w);
 /// beta: [n] or none
 Value layer_norm(Value x, Value gamma, Value beta, double eps);
-/// x [m, c], ids [n] → [n, c]
-Value gather_rows(Value x, Value ids);
-/// A view of `shape` elements of a flat tensor.
+/// x [m, c], ids [n] → [n, c].  Row `padding` of x gets no gradient, −1: every row gets one.
+Value gather_rows(Value x, Value ids, int64_t padding = -1);
+/// A view of `shape` elements of a flat tensor, x [n]; it has no gradient.
 Value slice(Value x, int64_t offset, const Shape& shape);
 
 }  // namespace lathe

@@ -312,15 +312,18 @@ const OpDef embed_layer_norm{
         "word[v,c] ids[n]:i32 token_type[t,c]:word type_ids[n]:i32 position[m,c]:word position_ids[n]:i32 "
         "gamma[c]:f32 beta[c]:f32 -> sum[n,c]:word y[n,c]:word mean[n]:f32 rstd[n]:f32",
     .dtypes = {DType::f32},
-    .attrs = {{"eps", 1e-12}},
+    .attrs = {{"eps", 1e-12},
+              {"padding", int64_t{-1}},
+              {"type_padding", int64_t{-1}},
+              {"position_padding", int64_t{-1}}},
     .gradient = not_differentiable,
     .reference = by_parts,
     .cases = embed_layer_norm_cases,
     .bound = kBound,
     .cost = cost,
     .fuses =
-        "w = gather_rows(word, ids); t = gather_rows(token_type, type_ids); a = add(w, t); "
-        "p = gather_rows(position, position_ids); sum = add(a, p); "
+        "w = gather_rows(word, ids); t = gather_rows(token_type, type_ids) padding:type_padding; "
+        "a = add(w, t); p = gather_rows(position, position_ids) padding:position_padding; sum = add(a, p); "
         "y mean rstd = layer_norm(sum, gamma, beta)",
 };
 
@@ -332,15 +335,21 @@ const OpDef embed_layer_norm_dropout{
         "gamma[c]:f32 beta[c]:f32 sample_ids[n]:i32 positions[n]:i32? rng[2]:i32 -> "
         "sum[n,c]:word mean[n]:f32 rstd[n]:f32 z[n,c]:bf16",
     .dtypes = {DType::f32},
-    .attrs = {{"eps", 1e-12}, {"to", "bf16"}, {"p", 0.1}, {"site", int64_t{0}}},
+    .attrs = {{"eps", 1e-12},
+              {"to", "bf16"},
+              {"p", 0.1},
+              {"site", int64_t{0}},
+              {"padding", int64_t{-1}},
+              {"type_padding", int64_t{-1}},
+              {"position_padding", int64_t{-1}}},
     .gradient = not_differentiable,
     .reference = by_parts,
     .cases = embed_layer_norm_dropout_cases,
     .bound = kBound,
     .cost = cost,
     .fuses =
-        "w = gather_rows(word, ids); t = gather_rows(token_type, type_ids); a = add(w, t); "
-        "p = gather_rows(position, position_ids); sum = add(a, p); "
+        "w = gather_rows(word, ids); t = gather_rows(token_type, type_ids) padding:type_padding; "
+        "a = add(w, t); p = gather_rows(position, position_ids) padding:position_padding; sum = add(a, p); "
         "y mean rstd = layer_norm(sum, gamma, beta); "
         "r = cast(y); z = dropout(r, sample_ids, positions, rng)",
 };

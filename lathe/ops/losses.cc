@@ -199,7 +199,8 @@ const OpDef mse{
     .dtypes = {DType::f32},
     .gradient =
         [](const Grad& g) {
-          return std::vector<Value>{g.program.emit(mse_bwd, {g.dout[0], g.in(0), g.in(1)})[0], Value{}};
+          return std::vector<Value>{g.program.emit(mse_bwd, {g.dout[0], g.in(0), g.in(1)})[0],
+                                    g.program.emit(mse_bwd, {g.dout[0], g.in(1), g.in(0)})[0]};
         },
     .reference =
         [](Reference& r) {
@@ -236,8 +237,10 @@ const OpDef bce_with_logits{
     .dtypes = {DType::f32},
     .gradient =
         [](const Grad& g) {
+          const Value of_each = g.program.emit(mean_bwd, {g.dout[0], g.in(0)})[0];
+          const Value x = g.program.emit(scale, {g.in(0)}, {{"factor", -1.0}})[0];
           return std::vector<Value>{g.program.emit(bce_with_logits_bwd, {g.dout[0], g.in(0), g.in(1)})[0],
-                                    Value{}};
+                                    g.program.emit(mul, {of_each, x})[0]};
         },
     .reference =
         [](Reference& r) {

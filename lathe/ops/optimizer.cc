@@ -54,14 +54,13 @@ void ref_adamw(Reference& r) {
   const double weight_decay = r.node.attrs.f("weight_decay");
   const size_t decayed = static_cast<size_t>(r.node.attrs.i("decayed"));
   const auto hyper = [&](Hyper h) { return hyper_of(r, 6, h); };
-  const double norm = r.in[4][0], loss = r.in[5][0], max_norm = hyper(Hyper::kMaxGradNorm);
+  const double norm = r.in[4][0], loss = r.in[5][0], factor = gradient_factor(r.in[6].data(), norm);
   const bool apply = std::isfinite(norm) && std::isfinite(loss);
-  const double clip = max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
   for (size_t i = 0; i < r.in[0].size(); ++i) {
     const double gradient = gradient_at(r, i);
     double p = r.in[0][i], m = r.in[2][i], v = r.in[3][i], square = 0;
     if (apply) {
-      const double g = gradient * hyper(Hyper::kInverseScale) * clip;
+      const double g = gradient * factor;
       if (i < decayed) p *= 1 - hyper(Hyper::kLearningRate) * weight_decay;
       m = beta1 * m + (1 - beta1) * g;
       square = (1 - beta2) * g * g;

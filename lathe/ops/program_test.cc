@@ -1,5 +1,8 @@
 // The program and its passes, on programs made of real ops.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <limits>
 
 #include "lathe/core/error.h"
 #include "lathe/ops/functional.h"
@@ -29,6 +32,105 @@ TEST(Program, ShapeErrorNamesOpInputFoundAndWanted) {
   EXPECT_EQ(message_of([&] { linear(x, half, {}); }), "linear: w is bf16[3, 8], wants f32");
   EXPECT_EQ(message_of([&] { add(x, w); }),
             "add: b has leading dimensions [3, 7], the inputs before have [4, 8]");
+}
+
+TEST(Program, WhatIsNoSizeOfATensorIsNamed) {
+  Program p;
+  const auto input = [&](const Shape& shape) {
+    return message_of([&] { p.input("x", {DType::f32, shape}); });
+  };
+  EXPECT_EQ(input({-1, 4}), "x: f32[-1, 4] is no size of a tensor");
+  constexpr int64_t kHalf = int64_t{1} << 62;
+  EXPECT_EQ(input({kHalf + 1, 4}), "x: f32[4611686018427387905, 4] is no size of a tensor");
+  EXPECT_NE(message_of([&] { p.state("s", {DType::f32, {kHalf}}); }), "");
+  const Value tall = p.input("tall", {DType::f32, {int64_t{1} << 32, 1}});
+  const Value wide = p.input("wide", {DType::f32, {int64_t{1} << 32, 1}});
+  EXPECT_EQ(message_of([&] { linear(tall, wide, {}); }),
+            "linear: f32[4294967296, 4294967296] is no size of a tensor");
+  EXPECT_EQ(message_of([&] { gelu(p.input("no rows", {DType::f32, {0, 4}})); }), "");
+}
+
+TEST(Program, RowsOfNoElementsAreRefused) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {2, 0}}), none = p.input("none", {DType::f32, {0}});
+  const Value y = p.input("y", {DType::f32, {2, 4}}), w = p.input("w", {DType::f32, {0, 4}});
+  EXPECT_EQ(message_of([&] {
+              linear(x, p.input("u", {DType::f32, {3, 0}}), {});
+            }),
+            "linear: x is f32[2, 0], wants rows of at least one element");
+  EXPECT_EQ(message_of([&] { linear(y, w, {}); }),
+            "linear: y is f32[2, 0], wants rows of at least one element");
+  EXPECT_EQ(message_of([&] { layer_norm(none, none, {}, 1e-5); }),
+            "layer_norm: x is f32[0], wants rows of at least one element");
+  EXPECT_EQ(message_of([&] { geglu(x); }), "geglu: x is f32[2, 0], wants rows of at least one element");
+}
+
+TEST(Program, AValueThatIsNotGivenIsNamed) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {4}});
+  EXPECT_EQ(message_of([&] { relu(Value{}); }), "relu: no input is given");
+  EXPECT_EQ(message_of([&] { add(Value{}, x); }), "add: a is not given");
+  EXPECT_EQ(message_of([&] { cast(Value{}, DType::bf16); }),
+            "no value is given where one with a type is wanted");
+  EXPECT_EQ(message_of([&] { p.emit(op::slice, {Value{}}); }), "slice: x is not given");
+  EXPECT_EQ(message_of([&] { p.emit(op::concat, {x, Value{}}); }), "concat: x is not given");
+}
+
+TEST(Program, ASliceLiesWithinItsTensor) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {4}});
+  const auto cut = [&](int64_t offset, const Shape& shape) {
+    return message_of([&] { slice(x, offset, shape); });
+  };
+  EXPECT_EQ(cut(0, {2, 2}), "");
+  EXPECT_EQ(cut(3, {2}), "slice: [2] from 3 on does not lie in f32[4]");
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(cut(kMost - 1, {4}), "slice: [4] from 9223372036854775806 on does not lie in f32[4]");
+  for (const int64_t offset : {int64_t{-1}, kMost}) EXPECT_NE(cut(offset, {1}), "") << offset;
+  for (const Shape& shape : {Shape{-2, -2}, {-1}, {int64_t{1} << 62, 4}, {4, int64_t{1} << 62, 0, 4}})
+    EXPECT_NE(cut(0, shape), "") << to_string(shape);
+  EXPECT_EQ(message_of([&] {
+              slice(p.input("y", {DType::f32, {2, 2}}), 0, {4});
+            }),
+            "slice: x is f32[2, 2], wants x[n]");
+}
+
+TEST(Program, AttentionWantsWholeHeads) {
+  Program p;
+  const auto input = [&](const char* name, const Shape& shape, DType dtype = DType::f32) {
+    return p.input(name, {dtype, shape});
+  };
+  const Value cu = input("cu", {3}, DType::i32), ids = input("ids", {2}, DType::i32),
+              rng = input("rng", {2}, DType::i32);
+  const Value x = input("x", {5, 8}), w = input("w", {24, 8}), b = input("b", {24});
+  const Value qkv = linear(x, w, b);
+  for (const int64_t heads : {3, 0, -1, 16}) {
+    const auto wants = [&](const char* op) {
+      return fmt::format("{}: found 8 columns and {} heads, wants a multiple of the heads", op, heads);
+    };
+    const Attrs attrs{{"heads", heads}};
+    EXPECT_EQ(message_of([&] { p.emit(op::attention, {qkv, cu, ids, rng}, attrs); }), wants("attention"));
+    EXPECT_EQ(message_of([&] {
+                p.emit(op::first_attention, {x, w, b, cu, ids, rng}, attrs);
+              }),
+              wants("first_attention"));
+  }
+  EXPECT_EQ(message_of([&] { p.emit(op::attention, {qkv, cu, ids, rng}, {{"heads", int64_t{4}}}); }), "");
+}
+
+TEST(Program, OnlyItsOwnValuesAreOutputs) {
+  Program p, other;
+  const auto error_of = [&](Value value) {
+    try {
+      p.output("y", value);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error_of(other.input("x", {DType::f32, {1}})), "output y: the value belongs to another program");
+  EXPECT_EQ(error_of({}), "output y: no value is given");
+  EXPECT_EQ(error_of(p.input("x", {DType::f32, {1}})), "");
 }
 
 TEST(Program, DumpsOneLinePerNode) {
@@ -74,6 +176,65 @@ TEST(Autograd, SumsTheGradientsOfAValueUsedTwiceAndLeavesTheRestAlone) {
   // mean_bwd, relu_bwd of x and the sum: nothing for `other`
   EXPECT_EQ(p.nodes().size() - forward, 3u);
   EXPECT_THROW(gradients(loss, seed, {seed}, op::add), Error);
+}
+
+/// Why there are no gradients of mean(y) + mean(x) with regard to x, empty if there are some.
+std::string refusal(const std::function<Value(Value x)>& y, ErrorCode code = ErrorCode::kUnsupported) {
+  Program p;
+  const Value x = p.input("x", {DType::f32, {4, 4}}), seed = p.input("seed", {DType::f32, {1}});
+  const Value loss = add(mean(x), mean(y(x)));  // part of the gradient is there
+  try {
+    gradients(loss, seed, {x}, op::add);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Autograd, AGradientThatNoRuleGivesIsAnErrorAndNotLeftOut) {
+  const auto wants = [](const char* op, const char* input) {
+    return fmt::format("{}: gives no gradient of {}, which depends on what is trained", op, input);
+  };
+  EXPECT_EQ(refusal([](Value x) { return linear_int8(x, x, {}); }), wants("linear_int8", "x"));
+  EXPECT_EQ(refusal([](Value x) { return x.program->emit(op::concat, {x, x})[0]; }), wants("concat", "x"));
+  EXPECT_EQ(refusal([](Value x) {
+              return x.program->emit(op::gelu_bwd, {x, x})[0];
+            }),
+            wants("gelu_bwd", "dy"));
+  EXPECT_EQ(refusal([&](Value x) {
+              const Value ids = x.program->input("ids", {DType::i32, {2}});
+              return slice(x.program->emit(op::concat, {gather_rows(x, ids)})[0], 0, {2});
+            }),
+            wants("slice", "x"));
+  // numbers that are no floats have none
+  EXPECT_EQ(refusal([](Value x) { return gather_rows(x, x.program->input("ids", {DType::i32, {2}})); }), "");
+  // the mean of a row serves the backward pass alone
+  EXPECT_EQ(
+      refusal([](Value x) {
+        return x.program->emit(op::layer_norm, {x, x.program->input("gamma", {DType::f32, {4}}), {}})[1];
+      }),
+      "layer_norm: gives no gradient through its output mean, which the loss depends on");
+}
+
+TEST(Autograd, ARuleGivesAGradientOfTheRightTypePerInput) {
+  static const OpDef none{.name = "none", .signature = "x[..] -> y[..]:x"};
+  EXPECT_EQ(refusal([](Value x) { return x.program->emit(none, {x})[0]; }),
+            "none: gives no gradient of x, which depends on what is trained");
+  static const OpDef few{.name = "few",
+                         .signature = "a[..] b[..]:a -> y[..]:a",
+                         .gradient = [](const Grad& g) { return std::vector<Value>{g.dout[0]}; }};
+  EXPECT_EQ(refusal(
+                [](Value x) {
+                  return x.program->emit(few, {x, x})[0];
+                },
+                ErrorCode::kInternal),
+            "few: its rule gives 1 gradients, wants one for each of 2 inputs");
+  static const OpDef other{.name = "other", .signature = "x[..] -> y[..]:x", .gradient = [](const Grad& g) {
+                             return std::vector<Value>{mean(g.dout[0])};
+                           }};
+  EXPECT_EQ(refusal([](Value x) { return x.program->emit(other, {x})[0]; }, ErrorCode::kInternal),
+            "other: its gradient of x is f32[1], wants f32[4, 4]");
 }
 
 /// Ops by name, in the order of nodes.
@@ -449,6 +610,30 @@ TEST(Program, EveryOpSaysHowManyInputsItWants) {
     EXPECT_NE(message_of([&] { p.emit(*op, {}); }).find("0 inputs given, wants"), std::string::npos)
         << op->name;
   }
+}
+
+TEST(MemoryPlan, WhatWasUpdatedInPlaceIsNotReadAnyMore) {
+  const Impl impl;
+  const auto refusal = [&](const std::function<void(Program&, Value old, Value updated)>& read) {
+    Program p;
+    const Value g = p.input("g", {DType::f32, {4}}), keep = p.input("keep", {DType::f32, {1}});
+    const Value old = p.state("total", {DType::f32, {4}});
+    read(p, old, p.emit(op::accumulate, {old, g, keep})[0]);
+    try {
+      plan_memory(p, Selection(p.nodes().size(), &impl), 64);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string why = ": reads value 2, which accumulate has updated in place: read what that gives";
+  EXPECT_EQ(refusal([](Program&, Value old, Value) { relu(old); }), "relu" + why);
+  EXPECT_EQ(refusal([](Program& p, Value old, Value) { p.output("y", old); }), "output y" + why);
+  EXPECT_EQ(refusal([](Program& p, Value old, Value updated) {
+              p.emit(op::accumulate, {old, updated, p.input("k", {DType::f32, {1}})});
+            }),
+            "accumulate" + why);
+  EXPECT_EQ(refusal([](Program& p, Value, Value updated) { p.output("y", relu(updated)); }), "");
 }
 
 TEST(MemoryPlan, WhatANodeHoldsLivesToItsLastReader) {

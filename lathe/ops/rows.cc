@@ -16,14 +16,16 @@ void ref_gather(Reference& r) {
 }
 
 void ref_scatter(Reference& r) {
-  const int64_t cols = r.cols(0);
-  for (size_t i = 0; i < r.in[1].size(); ++i)
+  const int64_t cols = r.cols(0), padding = r.node.attrs.i("padding");
+  for (size_t i = 0; i < r.in[1].size(); ++i) {
+    if (static_cast<int64_t>(r.in[1][i]) == padding) continue;
     for (int64_t c = 0; c < cols; ++c) {
       const size_t at = static_cast<size_t>(static_cast<int64_t>(r.in[1][i]) * cols + c);
       const double dy = r.in[0][i * static_cast<size_t>(cols) + static_cast<size_t>(c)];
       r.out[0][at] += dy;
       r.magnitude[0][at] += std::abs(dy);
     }
+  }
 }
 
 std::vector<Type> infer_scatter(std::span<const Type> in, const Attrs& attrs) {
@@ -39,7 +41,9 @@ std::vector<Type> infer_scatter(std::span<const Type> in, const Attrs& attrs) {
 std::vector<Value> gather_gradient(const Grad& g) {
   const Type& x = g.in(0).type();
   return {g.program.emit(scatter_add_rows, {g.dout[0], g.in(1)},
-                         {{"rows", x.shape[0]}, {"dtype", std::string(name_of(x.dtype))}})[0],
+                         {{"rows", x.shape[0]},
+                          {"dtype", std::string(name_of(x.dtype))},
+                          {"padding", g.node.attrs.i("padding")}})[0],
           Value{}};
 }
 
@@ -63,10 +67,12 @@ std::vector<int32_t> many_ids(int64_t count, int64_t rows) {
 
 }  // namespace
 
-/// y[i] = x[ids[i]].  Ids lie in [0, m): the caller has checked them.
+/// y[i] = x[ids[i]].  Ids lie in [0, m): the caller has checked them.  `padding` is the row that is not
+/// trained, −1: none; it matters to the gradient alone.  Source: torch.nn.Embedding's padding_idx.
 const OpDef gather_rows{
     .name = "gather_rows",
     .signature = "x[m,c] ids[n]:i32 -> y[n,c]:x",
+    .attrs = {{"padding", int64_t{-1}}},
     .gradient = gather_gradient,
     .reference = ref_gather,
     .cases =
@@ -80,11 +86,11 @@ const OpDef gather_rows{
     .cost = cost_of_gather,
 };
 
-/// out[id] = Σ over i with ids[i] = id of dy[i], in ascending i; rows without an id are 0.
+/// out[id] = Σ over i with ids[i] = id of dy[i], in ascending i; rows without an id are 0, and row `padding`.
 const OpDef scatter_add_rows{
     .name = "scatter_add_rows",
     .signature = "dy[n,c] ids[n]:i32 -> out[@rows,c]",
-    .attrs = {{"rows", int64_t{0}}, {"dtype", std::string("f32")}},
+    .attrs = {{"rows", int64_t{0}}, {"dtype", std::string("f32")}, {"padding", int64_t{-1}}},
     .infer = infer_scatter,
     .gradient = not_differentiable,
     .reference = ref_scatter,
@@ -106,9 +112,25 @@ const OpDef scatter_add_rows{
                            {{700, 24}, {700}},
                            {{"rows", int64_t{3}}, {"dtype", d}},
                            {many_ids(700, 2)}});
+            all.push_back({"padding-" + d,
+                           {{60, 24}, {60}},
+                           {{"rows", int64_t{3000}}, {"dtype", d}, {"padding", int64_t{1}}},
+                           {many_ids(60, 3000)}});
+            all.push_back({"padding, few-rows-" + d,
+                           {{700, 24}, {700}},
+                           {{"rows", int64_t{3}}, {"dtype", d}, {"padding", int64_t{0}}},
+                           {many_ids(700, 2)}});
+            all.push_back({"padding alone-" + d,
+                           {{5, 17}, {5}},
+                           {{"rows", int64_t{2000}}, {"dtype", d}, {"padding", int64_t{1999}}},
+                           {{1999, 1999, 1999, 1999, 1999}}});
           }
           for (const int64_t n : {5000, 8192, 9001})
-            all.push_back({std::to_string(n), {{n, 8}, {n}}, {{"rows", int64_t{900}}}, {many_ids(n, 800)}});
+            for (const int64_t padding : {-1, 1})
+              all.push_back({std::to_string(n) + (padding < 0 ? "" : ", padding"),
+                             {{n, 8}, {n}},
+                             {{"rows", int64_t{900}}, {"padding", padding}},
+                             {many_ids(n, 800)}});
           all.push_back(
               {"large vocabulary", {{9, 3}, {9}}, {{"rows", int64_t{119547}}}, {many_ids(9, 119547)}});
           return all;

@@ -77,9 +77,18 @@ std::vector<Value> gradients(Value loss, Value seed, const std::vector<Value>& w
       fail(ErrorCode::kInternal, "autograd: {} is fused; differentiate its parts and fuse behind that",
            node.op->name);
     const Node seen = recomputation.node(node);
-    const std::vector<Value> din = node.op->gradient({program, seen, std::move(dout)});
+    for (size_t o = node.op->differentiable_outputs; o < dout.size(); ++o)
+      if (dout[o])
+        fail(ErrorCode::kUnsupported,
+             "{}: gives no gradient through its output {}, which the loss depends on", node.op->name,
+             output_names(*node.op)[o]);
+    const std::vector<Value> din = gradient_of({program, seen, std::move(dout)});
     for (size_t i = 0; i < din.size(); ++i) {
-      if (!din[i] || node.in[i] < 0 || !reached[static_cast<size_t>(node.in[i])]) continue;
+      if (node.in[i] < 0 || !reached[static_cast<size_t>(node.in[i])]) continue;
+      if (!has_gradient(program.type(node.in[i]).dtype)) continue;
+      if (!din[i])
+        fail(ErrorCode::kUnsupported, "{}: gives no gradient of {}, which depends on what is trained",
+             node.op->name, input_name(*node.op, i));
       Value& total = grad[static_cast<size_t>(node.in[i])];
       total = total ? program.emit(sum, {total, din[i]})[0] : din[i];
     }

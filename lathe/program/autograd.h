@@ -11,8 +11,8 @@ namespace lathe {
 ///
 /// A rule finds the values of a segment (SegmentScope) computed once more, right before it and in the same
 /// way, so to the same bits; only what flowed into the segment, or from it to others, is kept from the
-/// forward pass.  What no rule reads of that goes with Program::remove_dead_nodes.  Errors: kInternal if no
-/// gradient flows to a w (the message names it).
+/// forward pass.  What no rule reads of that goes with Program::remove_dead_nodes.  Errors: kUnsupported if
+/// an op on the way has no gradient (the message names it); kInternal if none flows to a w (it names that).
 std::vector<Value> gradients(Value loss, Value seed, const std::vector<Value>& wrt, const OpDef& sum);
 
 }  // namespace lathe

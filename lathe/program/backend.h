@@ -15,9 +15,8 @@
 
 namespace lathe {
 
-/// Kinds of memory that a backend hands out: its own; host memory that it copies from fast; visible to both
-/// sides.
-enum class Memory { kDevice, kPinned, kShared };
+/// Kinds of memory that a backend hands out: its own; host memory that it copies from fast.
+enum class Memory { kDevice, kPinned };
 
 /// A piece of memory and its owner.
 struct Buffer {
@@ -33,7 +32,7 @@ struct RowGap {
 };
 
 struct DeviceInfo {
-  std::string kind;         ///< "cpu", "cuda", "mps", "ref"
+  std::string kind;         ///< "cpu", "cuda", "mps", "mlx", "ref"
   std::string name;         ///< for people: "Intel Xeon, 2 threads, amx"
   size_t memory_bytes = 0;  ///< in all
   size_t alignment = 64;    ///< of every value in the arena, bytes
@@ -189,7 +188,8 @@ class Backend {
 /// for which the backend has none.
 Selection select(const Program& program, const Backend& backend);
 
-/// Lays all values of the program out: lifetimes → offsets in one arena, largest first.
+/// Lays all values of the program out: lifetimes → offsets in one arena, largest first.  Errors: kInternal if
+/// a value is read behind a node that updates it in place.
 MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment, RowGap gap = {});
 
 }  // namespace lathe

@@ -268,9 +268,26 @@ size_t assign_offsets(std::vector<Block>& values, std::vector<Block>& workspaces
   return (end + alignment - 1) / alignment * alignment;
 }
 
+/// The old content of what a node updates in place is gone behind it.
+void check_updates(const Program& program) {
+  std::vector<const OpDef*> updated(program.values().size(), nullptr);
+  const auto check_read = [&](const std::string& reader, int id) {
+    if (id < 0 || updated[static_cast<size_t>(id)] == nullptr) return;
+    fail(ErrorCode::kInternal, "{}: reads value {}, which {} has updated in place: read what that gives",
+         reader, id, updated[static_cast<size_t>(id)]->name);
+  };
+  for (const Node& node : program.nodes()) {
+    for (const int id : node.in) check_read(node.op->name, id);
+    for (const InPlace& alias : node.op->in_place)
+      updated[static_cast<size_t>(node.in[static_cast<size_t>(alias.in)])] = node.op;
+  }
+  for (const auto& [name, id] : program.outputs()) check_read("output " + name, id);
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment, RowGap gap) {
+  check_updates(program);
   const std::vector<int64_t> ld = row_gaps(program, selection, gap);
   Roots roots(program);
   overwrite(program, selection, ld, roots);

@@ -20,6 +20,8 @@ struct Term {
 
 struct Signature {
   std::vector<Term> in, out;
+  /// Of input i; an op that takes any number has one term for all of them.
+  const Term& input(size_t i) const { return in[std::min(i, in.size() - 1)]; }
 };
 
 Term parse_term(const OpDef& op, const std::string& text) {
@@ -140,6 +142,13 @@ class Binder {
   bool has_batch_ = false;
 };
 
+/// A product over nothing has no meaning, and kernels divide by the width of rows.
+void check_rows(const OpDef& op, const Term& term, const Type& type) {
+  if (term.dims.size() > 1 && type.shape.back() == 0 && term.dims.back() != "..")
+    fail(ErrorCode::kShape, "{}: {} is {}, wants rows of at least one element", op.name, term.name,
+         to_string(type));
+}
+
 void check_dtype(const OpDef& op, const Term& term, const Type& type,
                  const std::map<std::string, DType>& known) {
   DType wanted;
@@ -163,27 +172,33 @@ std::vector<Type> infer_types(const OpDef& op, std::span<const Type> in, const A
   if (op.aliasing == Aliasing::kConcat ? in.empty() : in.size() != signature.in.size())
     fail(ErrorCode::kShape, "{}: {} inputs given, wants {}: {}", op.name, in.size(), signature.in.size(),
          op.signature);
+  const auto is_given = [&](size_t i) { return in[i].shape != Shape{-1}; };
+  for (size_t i = 0; i < in.size(); ++i)
+    if (!is_given(i) && !signature.input(i).optional)
+      fail(ErrorCode::kShape, "{}: {} is not given", op.name, signature.input(i).name);
   if (op.infer) return op.infer(in, attrs);
   Binder binder(op, attrs);
   std::map<std::string, DType> dtypes;
   for (size_t i = 0; i < in.size(); ++i) {
     const Term& term = signature.in[i];
-    if (in[i].shape == Shape{-1}) {
-      if (!term.optional) fail(ErrorCode::kShape, "{}: {} is not given", op.name, term.name);
-      continue;
-    }
+    if (!is_given(i)) continue;
     check_dtype(op, term, in[i], dtypes);
     dtypes[term.name] = in[i].dtype;
     binder.match(term, in[i]);
+    check_rows(op, term, in[i]);
   }
+  if (op.check) op.check(in, attrs);
   std::vector<Type> out;
   for (const Term& term : signature.out) {
     Type type{DType::f32, binder.shape_of(term)};
     if (!term.suffix.empty() && !dtype_of(term.suffix, &type.dtype)) type.dtype = dtypes.at(term.suffix);
+    check_rows(op, term, type);
     out.push_back(type);
   }
   return out;
 }
+
+std::string input_name(const OpDef& op, size_t i) { return parse(op).input(i).name; }
 
 std::vector<InputRule> input_rules(const OpDef& op) {
   std::vector<InputRule> rules;
@@ -235,6 +250,25 @@ int64_t Reference::rows(int input) const {
 }
 
 std::vector<Value> not_differentiable(const Grad& grad) { return std::vector<Value>(grad.node.in.size()); }
+
+std::vector<Value> gradient_of(const Grad& grad) {
+  const OpDef& op = *grad.node.op;
+  const std::vector<Value> din = op.gradient ? op.gradient(grad) : not_differentiable(grad);
+  if (din.size() != grad.node.in.size())
+    fail(ErrorCode::kInternal, "{}: its rule gives {} gradients, wants one for each of {} inputs", op.name,
+         din.size(), grad.node.in.size());
+  for (size_t i = 0; i < din.size(); ++i) {
+    const Value in = grad.in(static_cast<int>(i));
+    if (din[i] && in && din[i].type() != in.type())
+      fail(ErrorCode::kInternal, "{}: its gradient of {} is {}, wants {}", op.name, input_name(op, i),
+           to_string(din[i].type()), to_string(in.type()));
+  }
+  return din;
+}
+
+bool has_gradient(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f64;
+}
 
 Cost elementwise_cost(const Node& node, const Program& program, double flops) {
   Cost cost;

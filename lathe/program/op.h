@@ -90,8 +90,13 @@ struct OpDef {
   Attrs attrs = {};                          ///< names and defaults
   /// Replaces the signature's rule where it cannot say it.  Throws kShape.
   std::function<std::vector<Type>(std::span<const Type> in, const Attrs&)> infer = {};
-  /// dL/d(inputs), one per input; no value = none.  Set to `not_differentiable` where there is none.
+  /// What the inputs must satisfy besides the signature.  Throws kShape.
+  std::function<void(std::span<const Type> in, const Attrs&)> check = {};
+  /// dL/d(inputs), one per input, of its type; no value for one of integers, or where there is no gradient:
+  /// then autograd fails if one is wanted.  Set to `not_differentiable` where there is none at all.
   std::function<std::vector<Value>(const Grad&)> gradient = {};
+  /// Gradients flow in through the first so many outputs.  The others are there for the backward pass.
+  size_t differentiable_outputs = 1;
   std::function<void(Reference&)> reference = {};
   std::function<std::vector<Case>()> cases = {};
   Bound bound = {};
@@ -112,11 +117,17 @@ struct OpDef {
 
 /// The gradient of an op that has none: no value for every input.
 std::vector<Value> not_differentiable(const Grad& grad);
+/// What the op's rule gives.  Errors: kInternal, naming the op, unless it is one per input, of its type.
+std::vector<Value> gradient_of(const Grad& grad);
+/// Whether a value of the dtype has a gradient: it holds no integers.
+bool has_gradient(DType dtype);
 
 /// Types of the outputs for the given inputs, by `infer` or the signature.  An input that is not given has an
-/// empty dtype-f32 type with shape {−1}.  Errors: kShape.
+/// empty dtype-f32 type with shape {−1}.  Errors: kShape; also where rows have no elements.
 std::vector<Type> infer_types(const OpDef& op, std::span<const Type> in, const Attrs& attrs);
 
+/// Name of input `i` in the signature, also of one of any number.
+std::string input_name(const OpDef& op, size_t i);
 /// Names of the inputs in the signature, and whether each has a fixed dtype (":f32") or is optional.
 struct InputRule {
   std::string name;

@@ -8,8 +8,21 @@
 #include "lathe/program/op.h"
 
 namespace lathe {
+namespace {
 
-const Type& Value::type() const { return program->type(id); }
+void check_size(std::string_view of, const Type& type) {
+  int64_t bytes = static_cast<int64_t>(size_of(type.dtype));
+  for (const int64_t dimension : type.shape)
+    if (dimension < 0 || __builtin_mul_overflow(bytes, dimension, &bytes))
+      fail(ErrorCode::kShape, "{}: {} is no size of a tensor", of, to_string(type));
+}
+
+}  // namespace
+
+const Type& Value::type() const {
+  if (program == nullptr) fail(ErrorCode::kShape, "no value is given where one with a type is wanted");
+  return program->type(id);
+}
 
 Value Program::add(ValueInfo info) {
   values_.push_back(std::move(info));
@@ -18,11 +31,13 @@ Value Program::add(ValueInfo info) {
 
 Value Program::input(const std::string& name, Type type) {
   if (find(name) >= 0) fail(ErrorCode::kInternal, "program: the name {} is taken", name);
+  check_size(name, type);
   return add({std::move(type), ValueKind::kInput, name});
 }
 
 Value Program::state(const std::string& name, Type type) {
   if (find(name) >= 0) fail(ErrorCode::kInternal, "program: the name {} is taken", name);
+  check_size(name, type);
   return add({std::move(type), ValueKind::kState, name});
 }
 
@@ -45,8 +60,10 @@ std::vector<Value> Program::emit(const OpDef& op, const std::vector<Value>& in, 
     node.in.push_back(v ? v.id : -1);
     types.push_back(v ? v.type() : Type{DType::f32, {-1}});
   }
+  std::vector<Type> out_types = infer_types(op, types, node.attrs);
+  for (const Type& type : out_types) check_size(op.name, type);
   std::vector<Value> out;
-  for (Type& type : infer_types(op, types, node.attrs)) {
+  for (Type& type : out_types) {
     out.push_back(add({std::move(type), ValueKind::kTemp, "", static_cast<int>(nodes_.size())}));
     node.out.push_back(out.back().id);
   }
@@ -55,6 +72,9 @@ std::vector<Value> Program::emit(const OpDef& op, const std::vector<Value>& in, 
 }
 
 void Program::output(const std::string& name, Value value, bool of_last_run) {
+  if (value.program != this)
+    fail(ErrorCode::kInternal, "output {}: {}", name,
+         value ? "the value belongs to another program" : "no value is given");
   outputs_.emplace_back(name, value.id);
   of_last_run_.push_back(of_last_run);
 }
@@ -123,6 +143,12 @@ std::string Program::dump() const {
   }
   for (const auto& [name, id] : outputs_) text += fmt::format("output {} = {}\n", name, label(id));
   return text;
+}
+
+std::vector<Value> emit(const OpDef& op, const std::vector<Value>& in, const Attrs& attrs) {
+  const auto given = std::ranges::find_if(in, [](const Value& v) { return static_cast<bool>(v); });
+  if (given == in.end()) fail(ErrorCode::kShape, "{}: no input is given", op.name);
+  return given->program->emit(op, in, attrs);
 }
 
 SegmentScope::SegmentScope(Program& program) : program_(program) {

@@ -18,6 +18,7 @@ struct Value {
 
   explicit operator bool() const { return program != nullptr; }
   bool operator==(const Value&) const = default;
+  /// Errors: kShape if there is no value.
   const Type& type() const;
 };
 
@@ -44,6 +45,7 @@ struct Node {
 };
 
 /// A straight-line SSA program: the whole training step, traced once per shape bucket.  Nodes run in order.
+/// No tensor has a negative dimension or more bytes than an int64_t counts: kShape.
 class Program {
  public:
   Program() = default;
@@ -58,7 +60,8 @@ class Program {
   /// not admit the inputs; the message names op, input, found and wanted.
   std::vector<Value> emit(const OpDef& op, const std::vector<Value>& in, const Attrs& attrs = {});
   /// Names a value that the host reads after a run.  One `of_last_run` can be read until the next run alone,
-  /// and is not copied before: for what is large and rarely wanted.
+  /// and is not copied before: for what is large and rarely wanted.  Errors: kInternal for no value, or one
+  /// of another program.
   void output(const std::string& name, Value value, bool of_last_run = false);
 
   const std::vector<ValueInfo>& values() const { return values_; }
@@ -100,6 +103,9 @@ class Program {
   int segment_ = -1, segments_ = 0;
   int64_t longest_row_ = 0;
 };
+
+/// Appends a node to the program of its inputs.  Errors: kShape if none is given; as Program::emit.
+std::vector<Value> emit(const OpDef& op, const std::vector<Value>& in, const Attrs& attrs = {});
 
 /// Nodes that are emitted while this lives form a segment: of its values the backward pass keeps none, it
 /// computes them once more from what flowed into the segment (gradient checkpointing).  Scopes do not nest.

@@ -27,9 +27,10 @@ Selection select(const Program& program, const Backend& backend) {
     std::string list;
     for (const std::string& gap : gaps) list += "\n  " + gap;
     const std::string& own = backend.info().gap_remedy;
-    const std::string remedy = (own.empty() ? "Use" : own + ", or use") + " --device cpu, which has them all";
-    fail(ErrorCode::kUnsupported, "device {} has no implementation of:{}\n{}.", backend.info().kind, list,
-         remedy);
+    const std::string other = (own.empty() ? "Use" : own + ", or use") + " --device cpu, which has them all.";
+    const bool is_cpu = backend.info().kind == "cpu";  // an op of the caller's own
+    fail(ErrorCode::kUnsupported, "device {} has no implementation of:{}{}", backend.info().kind, list,
+         is_cpu ? "" : "\n" + other);
   }
   return selection;
 }

@@ -43,25 +43,23 @@ size_t leading_space(std::string_view text) {
 
 }  // namespace
 
-AddedTokenMatcher::AddedTokenMatcher(std::vector<Entry> entries) : entries_(std::move(entries)) {
+AddedTokenMatcher::AddedTokenMatcher(std::vector<Entry> entries, bool split_special)
+    : entries_(std::move(entries)), split_special_(split_special) {
   std::erase_if(entries_, [](const Entry& e) { return e.pattern.empty(); });
-  const auto first = [](const Entry& e) { return static_cast<uint8_t>(e.pattern[0]); };
-  std::stable_sort(entries_.begin(), entries_.end(), [&](const Entry& a, const Entry& b) {
-    return first(a) != first(b) ? first(a) < first(b) : a.pattern.size() > b.pattern.size();
-  });
-  for (uint32_t i = 0; i < entries_.size(); ++i) {
-    auto& range = range_[first(entries_[i])];
-    if (range[1] == 0) range[0] = i;
-    range[1] = i + 1;
-  }
+  // Of equal texts a trie keeps the last.
+  for (size_t i = entries_.size(); i-- > 0;) patterns_.insert(entries_[i].pattern, static_cast<int32_t>(i));
 }
 
 const AddedTokenMatcher::Entry* AddedTokenMatcher::longest_at(std::string_view rest) const {
-  const auto [begin, end] = range_[static_cast<uint8_t>(rest[0])];
-  for (uint32_t i = begin; i < end; ++i) {
-    if (rest.starts_with(entries_[i].pattern)) return &entries_[i];
+  const Entry* longest = nullptr;
+  uint32_t node = ByteTrie::kRoot;
+  for (const char c : rest) {
+    const ByteTrie::Edge* edge = patterns_.find(node, static_cast<uint8_t>(c));
+    if (edge == nullptr) break;
+    if (edge->id >= 0) longest = &entries_[static_cast<size_t>(edge->id)];
+    node = edge->to;
   }
-  return nullptr;
+  return longest;
 }
 
 void AddedTokenMatcher::cut(std::string_view text, std::vector<Match>* out) const {
@@ -75,6 +73,7 @@ void AddedTokenMatcher::cut(std::string_view text, std::vector<Match>* out) cons
     size_t begin = at, end = at + entry->pattern.size();
     at = end;
     const AddedToken& token = entry->token;
+    if (token.special && split_special_) continue;
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {
       continue;
     }

@@ -1,9 +1,10 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "lathe/tokenizers/byte_trie.h"
 
 namespace lathe {
 
@@ -31,8 +32,9 @@ class AddedTokenMatcher {
   };
 
   AddedTokenMatcher() = default;
-  /// Entries with an empty pattern are left out; of equal patterns the first counts.
-  explicit AddedTokenMatcher(std::vector<Entry> entries);
+  /// Entries with an empty pattern are left out; of equal patterns the first counts.  split_special: where a
+  /// special token wins, the text stays plain.
+  AddedTokenMatcher(std::vector<Entry> entries, bool split_special);
   bool empty() const { return entries_.empty(); }
   /// Cuts text (valid UTF-8) into matches and the plain text between them; appends to *out.
   void cut(std::string_view text, std::vector<Match>* out) const;
@@ -40,8 +42,9 @@ class AddedTokenMatcher {
  private:
   const Entry* longest_at(std::string_view rest) const;
 
-  std::vector<Entry> entries_;                        // by first byte, then the longest first
-  std::array<std::array<uint32_t, 2>, 256> range_{};  // of entries_, by first byte
+  std::vector<Entry> entries_;
+  ByteTrie patterns_;  // their places in entries_
+  bool split_special_ = false;
 };
 
 }  // namespace lathe

@@ -9,6 +9,7 @@
 #include "lathe/core/error.h"
 #include "lathe/io/file_system.h"
 #include "lathe/io/git_lfs.h"
+#include "lathe/io/model_folder.h"
 #include "lathe/tokenizers/byte_level.h"
 #include "lathe/tokenizers/byte_pairs.h"
 #include "lathe/tokenizers/tokenizer_spec.h"
@@ -123,8 +124,8 @@ struct Tokenizer::Impl {
       if (pattern.text != token.content) decoded_as[token.id] = pattern.text;
       normalized.push_back({pattern.text, token});
     }
-    raw_tokens = AddedTokenMatcher(std::move(raw));
-    normalized_tokens = AddedTokenMatcher(std::move(normalized));
+    raw_tokens = AddedTokenMatcher(std::move(raw), spec.split_special_tokens);
+    normalized_tokens = AddedTokenMatcher(std::move(normalized), spec.split_special_tokens);
     std::sort(special.begin(), special.end());
     if (spec.byte_level.trim_offsets) find_blanks();
     const auto find = [this](const std::string& token) {
@@ -286,7 +287,7 @@ struct Tokenizer::Impl {
       }
       room = static_cast<size_t>(options.max_length - special_tokens);
     }
-    return truncate(first.ids.size(), n_second, room, options);
+    return truncate(first.ids.size(), n_second, room, options, spec.truncates_left);
   }
 
   /// One window of each text (numbers i, j) put into the template.  Windows that overflow keep type ids 0 and
@@ -375,8 +376,7 @@ Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) 
 
 Tokenizer Tokenizer::load(const std::string& folder) {
   std::vector<NamedFile> files;
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                           "added_tokens.json", "vocab.txt"}) {
+  for (const char* name : kTokenizerFiles) {
     const std::string path = folder + "/" + name;
     std::error_code unknown;  // then reading says why
     if (std::filesystem::symlink_status(path, unknown).type() == std::filesystem::file_type::not_found)
@@ -449,6 +449,7 @@ int32_t Tokenizer::pad_id() const { return impl_->pad; }
 int32_t Tokenizer::unk_id() const { return impl_->unk; }
 int32_t Tokenizer::mask_id() const { return impl_->mask; }
 int Tokenizer::model_max_length() const { return impl_->spec.model_max_length; }
+bool Tokenizer::gives_types() const { return impl_->spec.gives_types; }
 
 int Tokenizer::num_special_tokens(bool pair) const {
   return impl_->count_special(pair ? impl_->spec.pair : impl_->spec.single);

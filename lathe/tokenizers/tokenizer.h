@@ -53,10 +53,12 @@ class Tokenizer {
   /// trim_offsets (else true) override those in tokenizer.json.
   /// Where it names transformers' BERT class, or none, its do_lower_case (else true),
   /// strip_accents and tokenize_chinese_chars override the normaliser in tokenizer.json, as transformers
-  /// does; without that file tokenizer.json stands alone.  Its truncation and padding are not used:
-  /// EncodeOptions say it. Errors: kNotFound if neither is there; kIo or kNotFound for a file that is there
-  /// but cannot be read; kInvalidData for a malformed file or a Git LFS pointer;
-  /// kUnsupported, naming what was found, for a component other than those that docs/models.md lists.
+  /// does; without that file tokenizer.json stands alone.  Its truncation and padding are not used, as
+  /// EncodeOptions say it, but for truncation's direction where no truncation_side is in
+  /// tokenizer_config.json; that file's split_special_tokens counts, too. Errors: kNotFound if neither is
+  /// there; kIo or kNotFound for a file that is there but cannot be read; kInvalidData for a malformed file
+  /// or a Git LFS pointer; kUnsupported, naming what was found, for a component other than those that
+  /// docs/models.md lists.
   static Tokenizer load(const std::string& folder);
   /// The same from bytes in memory, names as in a folder.  `origin` stands in messages.
   static Tokenizer from_files(std::span<const NamedFile> files, const std::string& origin);
@@ -87,11 +89,15 @@ class Tokenizer {
   int32_t mask_id() const;
   /// `model_max_length` of tokenizer_config.json; INT32_MAX if it is absent or larger.
   int model_max_length() const;
+  /// Whether transformers passes type ids on to the model: `model_input_names` of tokenizer_config.json has
+  /// token_type_ids; where it has none, those of the class that it names, and where it names none, WordPiece.
+  bool gives_types() const;
   /// Special tokens that encode adds to one text or to a pair.
   int num_special_tokens(bool pair) const;
 
   /// What belongs into a saved model folder: tokenizer.json, tokenizer_config.json, special_tokens_map.json
-  /// and vocab.txt; byte for byte as loaded where the file existed, generated where not.
+  /// and vocab.txt; byte for byte as loaded where the file existed, generated where not; and
+  /// added_tokens.json where it existed.
   std::vector<NamedFile> files() const;
 
  private:

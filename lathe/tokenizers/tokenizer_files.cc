@@ -67,8 +67,9 @@ const NormalizerRules* only_rules(const TokenizerSpec& spec) {
 
 /// Of a tokenizer that a vocab.txt made: BERT's.
 std::string tokenizer_json(const TokenizerSpec& spec) {
-  json vocab = json::object();
-  for (const auto& [token, id] : spec.vocabulary) vocab.push_back({token, id});
+  json::object_t vocab;  // whose own ways of adding look through all keys
+  vocab.reserve(spec.vocabulary.size());
+  for (const auto& [token, id] : spec.vocabulary) vocab.emplace_back(token, id);
   const json out = {
       {"version", "1.0"},
       {"truncation", nullptr},
@@ -84,7 +85,7 @@ std::string tokenizer_json(const TokenizerSpec& spec) {
         {"unk_token", spec.names.unk},
         {"continuing_subword_prefix", spec.prefix},
         {"max_input_chars_per_word", spec.max_chars},
-        {"vocab", vocab}}}};
+        {"vocab", std::move(vocab)}}}};
   return out.dump(2);
 }
 
@@ -136,6 +137,8 @@ std::string tokenizer_config(const TokenizerSpec& spec) {
   }
   if (spec.model_max_length != INT_MAX) out["model_max_length"] = spec.model_max_length;
   out["tokenizer_class"] = bert ? "BertTokenizer" : "PreTrainedTokenizerFast";
+  if (!bert && spec.gives_types)  // which that class does not by itself
+    out["model_input_names"] = {"input_ids", "token_type_ids", "attention_mask"};
   return out.dump(2) + "\n";
 }
 

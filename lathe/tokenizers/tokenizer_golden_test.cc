@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "lathe/core/error.h"
-#include "lathe/core/sanitized.h"
+#include "lathe/core/sanitized_testing.h"
 #include "lathe/tokenizers/tokenizer.h"
 #include "lathe/tokenizers/tokenizer_spec.h"
 #include "lathe/tokenizers/unicode.h"

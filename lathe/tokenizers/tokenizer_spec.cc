@@ -18,6 +18,12 @@ using nlohmann::json;
 constexpr const char* kNameKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                      "pad_token", "cls_token", "mask_token"};
 
+/// transformers' classes whose model_input_names has token_type_ids, of those that take texts alone.
+constexpr const char* kClassesWithTypes[] = {
+    "BertTokenizer",     "ConvBertTokenizer",  "DPRContextEncoderTokenizer", "DPRQuestionEncoderTokenizer",
+    "DebertaTokenizer",  "DebertaV2Tokenizer", "ElectraTokenizer",           "FNetTokenizer",
+    "LayoutLMTokenizer", "LxmertTokenizer",    "MobileBertTokenizer",        "SqueezeBertTokenizer"};
+
 bool is_token(const json& value) {
   return value.is_string() || (value.is_object() && value.contains("content"));
 }
@@ -180,6 +186,9 @@ class Reader {
     take_names(bert || roberta);
     if (bert) apply_bert_rules(config);
     if (roberta) apply_roberta_rules(*config);
+    spec_.gives_types = gives_types(config);
+    spec_.truncates_left = truncates_left(main, config);
+    spec_.split_special_tokens = config && config->flag(config->root(), "split_special_tokens", false);
     merge_added_tokens(tokens_, &spec_);
     number_added_tokens(vocabulary_, origin_, &spec_);
     if (pieces && !vocabulary_.contains(spec_.names.unk)) {
@@ -223,6 +232,29 @@ class Reader {
   }
   static bool names_no_class(const JsonDocument& config) {
     return JsonDocument::get(config.root(), "tokenizer_class") == nullptr;
+  }
+
+  /// Source: PreTrainedTokenizerBase.model_input_names and AutoTokenizer of transformers 5.24.
+  bool gives_types(const std::optional<JsonDocument>& config) const {
+    if (config && JsonDocument::get(config->root(), "model_input_names") != nullptr) {
+      const json& names = config->list(config->root(), "model_input_names");
+      return std::find(names.begin(), names.end(), "token_type_ids") != names.end();
+    }
+    // Then the class is the model's: BERT's, or one of a family that has no types.
+    if (!config || names_no_class(*config)) return spec_.model == ModelKind::kWordPiece;
+    return std::any_of(std::begin(kClassesWithTypes), std::end(kClassesWithTypes),
+                       [&](const char* name) { return is_class(*config, name); });
+  }
+
+  static bool truncates_left(const std::optional<JsonDocument>& main,
+                             const std::optional<JsonDocument>& config) {
+    if (const json* side = config ? JsonDocument::get(config->root(), "truncation_side") : nullptr) {
+      if (*side != "left" && *side != "right") config->wrong("truncation_side", "left or right", *side);
+      return *side == "left";
+    }
+    const json* truncation = main ? JsonDocument::get(main->root(), "truncation") : nullptr;
+    const json* side = truncation != nullptr ? JsonDocument::get(*truncation, "direction") : nullptr;
+    return side != nullptr && *side == "Left";
   }
 
   void read_configuration(const std::optional<JsonDocument>& config, const std::optional<JsonDocument>& map,

@@ -63,6 +63,9 @@ struct TokenizerSpec {
   DecoderRules decoder;
   SpecialTokenNames names;
   int model_max_length = INT_MAX;
+  bool gives_types = true;            ///< models are given type ids
+  bool truncates_left = false;        ///< a text that is too long loses its beginning
+  bool split_special_tokens = false;  ///< in a text they are words as others
 };
 
 /// Reads the files of a folder.  Errors as Tokenizer::load.

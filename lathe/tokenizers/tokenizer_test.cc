@@ -115,6 +115,64 @@ TEST(Tokenizer, FilesKeepWhatWasLoadedAndDescribeTheSame) {
   }
 }
 
+TEST(Tokenizer, AVocabTxtOfManyTokensIsWrittenWithAllOfThem) {
+  std::string vocab = kVocabTxt;
+  for (int i = 0; i < 5000; ++i) vocab += "token" + std::to_string(i) + "\n";
+  const std::vector<NamedFile> files = {{"vocab.txt", vocab}};
+  const Tokenizer t = Tokenizer::from_files(files, "model");
+  for (const NamedFile& f : t.files()) {
+    if (f.first != "tokenizer.json") continue;
+    const auto written = nlohmann::ordered_json::parse(f.second);
+    int32_t id = 0;
+    for (const auto& [token, value] : written["model"]["vocab"].items()) {
+      EXPECT_EQ(value, id);
+      EXPECT_EQ(t.id_to_token(id++), token);
+    }
+    EXPECT_EQ(id, 5014);
+  }
+}
+
+TEST(Tokenizer, AWrittenConfigurationKeepsTheTypes) {
+  const auto config = [](const Tokenizer& tokenizer) {
+    for (const NamedFile& f : tokenizer.files()) {
+      if (f.first == "tokenizer_config.json") return json::parse(f.second);
+    }
+    return json();
+  };
+  const json other =
+      config(from_json(small_json()));  // without [PAD] and [MASK] not transformers' BERT class
+  EXPECT_EQ(other["tokenizer_class"], "PreTrainedTokenizerFast");
+  EXPECT_EQ(other["model_input_names"], json({"input_ids", "token_type_ids", "attention_mask"}));
+  const std::vector<NamedFile> vocab = {{"vocab.txt", kVocabTxt}};
+  EXPECT_FALSE(config(Tokenizer::from_files(vocab, "model")).contains("model_input_names"));
+}
+
+TEST(Tokenizer, TruncatesOnTheLeftWhereTheFilesSaySo) {
+  const Tokenizer t = from_vocab(R"({"truncation_side": "left"})");
+  EXPECT_EQ(t.encode("hello world a", {.max_length = 4}).ids, (Ids{2, 7, 9, 3}));
+  EXPECT_EQ(t.encode_pair("hello world a", "e", {.max_length = 6}).ids, (Ids{2, 7, 9, 3, 11, 3}));
+  const auto windows = t.encode_with_overflow("hello world a e !", {.max_length = 5, .stride = 1});
+  ASSERT_EQ(windows.size(), 2u);
+  EXPECT_EQ(windows[0].ids, (Ids{2, 9, 11, 8, 3}));
+  EXPECT_EQ(windows[1].ids, (Ids{2, 5, 7, 9, 3}));
+  EXPECT_EQ(windows[0].offsets[1], (std::array<int32_t, 2>{12, 13}));
+
+  json j = small_json();
+  j["truncation"] = {{"direction", "Left"}, {"max_length", 3}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  EXPECT_EQ(from_json(j).encode("aa a", {.max_length = 4}).ids, (Ids{2, 4, 3, 1}));
+  const std::vector<NamedFile> files = {{"tokenizer.json", j.dump()},
+                                        {"tokenizer_config.json", R"({"truncation_side": "right"})"}};
+  EXPECT_EQ(Tokenizer::from_files(files, "model").encode("aa a", {.max_length = 4}).ids, (Ids{2, 3, 4, 1}));
+  expect_error({{"vocab.txt", kVocabTxt}, {"tokenizer_config.json", R"({"truncation_side": "up"})"}},
+               ErrorCode::kInvalidData, "truncation_side: wants left or right, found \"up\"");
+}
+
+TEST(Tokenizer, SpecialTokensInATextAreSplitWhereTheFilesSaySo) {
+  const Tokenizer t = from_vocab(R"({"split_special_tokens": true, "do_lower_case": false,
+    "added_tokens_decoder": {"14": {"content": "<x>"}}})");
+  EXPECT_EQ(t.encode("a[SEP]<x>").ids, (Ids{2, 9, 1, 1, 1, 14, 3}));  // "[", "SEP" and "]" are unknown
+}
+
 TEST(Tokenizer, InvalidUtf8IsReadAsReplacementCharacters) {
   EXPECT_EQ(unicode::repair("a\xff\xe4\xb8z\xed\xa0\x80"), "a\uFFFD\uFFFDz\uFFFD\uFFFD\uFFFD");
   EXPECT_TRUE(unicode::is_valid("a\u00e9\u4e16\U0001F600 \uFFFF"));
@@ -198,6 +256,28 @@ TEST(Tokenizer, AddedTokensOfWhiteSpaceAreFoundInWhatTheTokenBeforeTook) {
   expect(two, "<r>   a", {5, 6, 3}, {{0, 6}, {3, 5}, {6, 7}});
   expect(added(6, " ", false, true), "<r>  a", {5, 6, 6, 3}, {{0, 5}, {3, 5}, {4, 5}, {5, 6}});
   expect(added(6, " ", true, false), "<r> a", {5, 3}, {{0, 4}, {4, 5}});
+}
+
+TEST(Tokenizer, OfManyAddedTokensTheLongestIsFoundAndOfEqualOnesTheFirst) {
+  const auto added = [](int id, const std::string& content, bool normalized) {
+    return json{{"id", id},        {"content", content}, {"special", false},    {"normalized", normalized},
+                {"lstrip", false}, {"rstrip", false},    {"single_word", false}};
+  };
+  json j = small_json();
+  j["added_tokens"] = json::array();
+  std::string text;
+  Ids wanted;
+  for (int i = 0; i < 2000; ++i) {
+    const std::string content = "<" + std::to_string(i);  // also where longer ones begin
+    j["added_tokens"].push_back(added(5 + i, content, false));
+    text += content + "a";
+    wanted.insert(wanted.end(), {5 + i, 3});
+  }
+  EXPECT_EQ(from_json(j).encode(text, {.add_special_tokens = false}).ids, wanted);
+  // Alike once they are in lower case.
+  j["added_tokens"] = {added(5, "xY", true), added(6, "Xy", true), added(7, "xyz", true),
+                       added(8, "xyzzz", true)};
+  EXPECT_EQ(from_json(j).encode("xyxyzxYZZ.", {.add_special_tokens = false}).ids, (Ids{5, 7, 7, 0, 0}));
 }
 
 TEST(Tokenizer, AFileThatIsThereButCannotBeReadIsNotAbsent) {

@@ -10,7 +10,7 @@ namespace {
 
 /// Windows of `length` tokens over n; neighbours share `stride`.  Length 0 keeps nothing and overflows
 /// everything.
-std::vector<Window> slide(size_t n, size_t length, size_t stride) {
+std::vector<Window> slide(size_t n, size_t length, size_t stride, bool left) {
   if (length >= n) return {{0, n}};
   if (length == 0) return {{0, 0}, {0, n}};
   if (stride >= length) {
@@ -21,10 +21,11 @@ std::vector<Window> slide(size_t n, size_t length, size_t stride) {
          stride, length);
   }
   std::vector<Window> out;
-  for (size_t begin = 0;; begin += length - stride) {
+  for (size_t begin = 0; out.empty() || out.back().end < n; begin += length - stride)
     out.push_back({begin, std::min(begin + length, n)});
-    if (out.back().end == n) return out;
-  }
+  if (left)
+    for (Window& w : out) w = {n - w.end, n - w.begin};
+  return out;
 }
 
 /// How many tokens of two texts stay under kLongestFirst: the shorter one whole if it fits into half the
@@ -41,7 +42,8 @@ std::pair<size_t, size_t> share(size_t first, size_t second, size_t room) {
 
 }  // namespace
 
-Windows truncate(size_t n_first, std::ptrdiff_t n_second, size_t room, const EncodeOptions& options) {
+Windows truncate(size_t n_first, std::ptrdiff_t n_second, size_t room, const EncodeOptions& options,
+                 bool left) {
   const bool pair = n_second >= 0;
   const size_t second = pair ? static_cast<size_t>(n_second) : 0;
   const auto stride = static_cast<size_t>(options.stride);
@@ -72,8 +74,8 @@ Windows truncate(size_t n_first, std::ptrdiff_t n_second, size_t room, const Enc
     keep -= excess;
   }
   Windows out;
-  out.first = slide(n_first, keep_first, stride);
-  if (pair) out.second = slide(second, keep_second, stride);
+  out.first = slide(n_first, keep_first, stride, left);
+  if (pair) out.second = slide(second, keep_second, stride, left);
   return out;
 }
 

@@ -18,10 +18,12 @@ struct Windows {
   std::vector<Window> first, second;  ///< second is empty if there is no second text
 };
 
-/// Cuts texts of n_first and n_second tokens (n_second < 0: there is none) to `room` tokens together.
+/// Cuts texts of n_first and n_second tokens (n_second < 0: there is none) to `room` tokens together; `left`:
+/// their beginnings give way, and windows begin at the end.
 /// Source: truncate_encodings of the `tokenizers` crate.
 /// Errors: kUsage if the text that may be cut is too short for it, is not there, or if stride leaves no
 /// progress.
-Windows truncate(size_t n_first, std::ptrdiff_t n_second, size_t room, const EncodeOptions& options);
+Windows truncate(size_t n_first, std::ptrdiff_t n_second, size_t room, const EncodeOptions& options,
+                 bool left);
 
 }  // namespace lathe

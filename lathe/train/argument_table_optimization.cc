@@ -1,7 +1,19 @@
 // Schedule, optimizer, precision, and what a step is.
 #include "lathe/train/argument_table_rows.h"
+#include "lathe/train/lr_schedule.h"
+#include "lathe/train/metric_schedule.h"
 
 namespace lathe::training_rows {
+
+namespace {
+
+std::vector<std::string_view> schedules() {
+  std::vector<std::string_view> names(LrSchedule::names().begin(), LrSchedule::names().end());
+  names.insert(names.end(), MetricSchedule::names().begin(), MetricSchedule::names().end());
+  return names;
+}
+
+}  // namespace
 
 void add_output_and_schedule(Fields& f) {
   const Fields rows = {
@@ -23,9 +35,7 @@ void add_output_and_schedule(Fields& f) {
        &T::lr_scheduler_type,
        M,
        "How the learning rate changes over the run.",
-       {.choices = {"linear", "cosine", "cosine_with_restarts", "polynomial", "constant",
-                    "constant_with_warmup", "inverse_sqrt", "cosine_with_min_lr", "cosine_warmup_with_min_lr",
-                    "warmup_stable_decay", "reduce_lr_on_plateau", "greedy"}}},
+       {.choices = schedules()}},
       {"lr_scheduler_kwargs",
        &T::lr_scheduler_kwargs,
        S,

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string_view>
+#include <typeinfo>
 
 #include "lathe/core/error.h"
 #include "lathe/data/torch_random.h"
@@ -54,11 +55,11 @@ AutoModel make(const ModelConfig& config, const HeadOptions& head) {
 /// New values of one parameter.
 void draw(const nn::Parameter& p, const TaskModel& model, const ModelConfig& config,
           TorchGenerator& generator, std::vector<float>& values) {
+  const double stddev = p.stddev > 0 ? p.stddev : model.initializer_range();
   values.assign(static_cast<size_t>(elements(p.shape)), p.init == nn::Init::kOnes ? 1.0f : 0.0f);
   if (p.init != nn::Init::kNormal && p.init != nn::Init::kTruncated) return;
-  generator.normal(values, 0, static_cast<float>(config.initializer_range));
+  generator.normal(values, 0, static_cast<float>(stddev));
   if (p.init == nn::Init::kTruncated) {  // transformers draws twice: as any linear layer, then as its own
-    const double stddev = p.stddev > 0 ? p.stddev : config.initializer_range;
     generator.truncated_normal(values, static_cast<float>(stddev),
                                static_cast<float>(stddev * config.modern.initializer_cutoff_factor));
     return;
@@ -93,20 +94,29 @@ AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const Hea
 
 AutoModel from_config(const ModelConfig& config, const HeadOptions& head,
                       std::optional<Tokenizer> tokenizer) {
+  // What is saved has to be read again.
+  parse_model_config(
+      config_to_write(config, architecture(config, head.problem), head.labels, problem_type(head.problem)),
+      config.file);
   AutoModel model = make(config, head);
   model.tokenizer = std::move(tokenizer);
   return model;
 }
 
 AutoModel twin_of(const AutoModel& model) {
-  return {
-      .folder = model.folder,
-      .config = model.config,
-      .labels = model.labels,
-      .model = make_model(model.config, model.model->problem(), static_cast<int64_t>(model.labels.size())),
-      .checkpoint = model.checkpoint,
-      .tokenizer = model.tokenizer,
-      .ignore_mismatched_sizes = model.ignore_mismatched_sizes};
+  auto twin = make_model(model.config, model.model->problem(), static_cast<int64_t>(model.labels.size()));
+  const TaskModel &made = *twin, &given = *model.model;
+  if (typeid(made) != typeid(given))
+    fail(ErrorCode::kUnsupported,
+         "twin_of: found a model that is a program's own, wants one of from_pretrained or from_config; make "
+         "it twice");
+  return {.folder = model.folder,
+          .config = model.config,
+          .labels = model.labels,
+          .model = std::move(twin),
+          .checkpoint = model.checkpoint,
+          .tokenizer = model.tokenizer,
+          .ignore_mismatched_sizes = model.ignore_mismatched_sizes};
 }
 
 Problem classification_problem(const ModelConfig& config) {
@@ -119,6 +129,7 @@ Problem classification_problem(const ModelConfig& config) {
 Problem saved_problem(const ModelConfig& config) {
   const auto architectures =
       value_or<std::vector<std::string>>(config.json, "architectures", {}, config.file);
+  if (architectures.empty()) return classification_problem(config);
   for (Problem problem : {Problem::kQuestionAnswering, Problem::kMaskedLm})
     for (const std::string& name : architectures)
       if (name == architecture(config, problem)) return problem;

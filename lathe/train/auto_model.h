@@ -42,11 +42,11 @@ AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadO
 /// The same of parts from several folders.
 AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const HeadOptions& head);
 
-/// A model with new weights.
+/// A model with new weights.  Errors: as parse_model_config for what a config.json may not say.
 AutoModel from_config(const ModelConfig& config, const HeadOptions& head, std::optional<Tokenizer> tokenizer);
 
 /// The same model once more, with modules of its own, of which nothing is frozen; weights come from the same
-/// checkpoint.
+/// checkpoint.  Errors: kUnsupported for a TaskModel of a program's own, which a configuration does not make.
 AutoModel twin_of(const AutoModel& model);
 
 /// The most tokens of a text that both its tokenizer and its positions take.
@@ -57,13 +57,14 @@ int longest_text(const AutoModel& model);
 Problem classification_problem(const ModelConfig& config);
 
 /// The problem that a saved model was trained for, from "architectures", "problem_type" and the number of
-/// labels. Errors: kInvalidData if it has no head that Lathe knows.
+/// labels; classification where no architecture is named. Errors: kInvalidData if one is that Lathe does not
+/// know.
 Problem saved_problem(const ModelConfig& config);
 
 /// Writes all weights into the session: those of the checkpoint, then new ones for what it lacks, drawn in
-/// declared order from a generator seeded `seed`: N(0, initializer_range), or as their family has it,
-/// biases 0, LayerNorm 1.  Returns the report. Errors: kInvalidData for weights that are not finite, or of
-/// another shape without model.ignore_mismatched_sizes. Source: BertPreTrainedModel._init_weights after
+/// declared order from a generator seeded `seed`: N(0, initializer_range), or as the parameter says, biases
+/// 0, LayerNorm 1.  Returns the report. Errors: kInvalidData for weights that are not finite, or of another
+/// shape without model.ignore_mismatched_sizes. Source: BertPreTrainedModel._init_weights after
 /// set_seed(seed), as run_glue calls them.
 LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed);
 

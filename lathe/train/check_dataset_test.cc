@@ -36,6 +36,42 @@ TEST(CheckDataset, NamesASampleWithoutTokens) {
             "data: sample 1 has no tokens, wants at least one: is its text empty?");
 }
 
+TEST(CheckDataset, WantsBeginsOfSamplesAndTheirTokens) {
+  const auto with = [](std::vector<int64_t> begins) {
+    TokenizedDataset data = rows();
+    data.begins = std::move(begins);
+    return message(data, Problem::kSingleLabel, 2);
+  };
+  EXPECT_EQ(with({}), "data: found no begins of samples, wants one for each and the end of the last");
+  EXPECT_EQ(with({-2, 2}), "data: sample 0 begins at token -2, wants 0 or more");
+  EXPECT_EQ(with({0}), "");
+  EXPECT_EQ(with({0, 2, 5}), "");
+  EXPECT_EQ(with({0, 2, 7}), "data: found 6 token ids, wants 7, where the last sample ends");
+  TokenizedDataset data = rows();
+  for (const size_t count : {size_t{0}, size_t{5}}) {
+    data.type_ids.resize(count);
+    EXPECT_EQ(message(data, Problem::kSingleLabel, 2),
+              "data: found " + std::to_string(count) + " type ids, wants 6, where the last sample ends");
+  }
+}
+
+TEST(CheckDataset, WantsWhatTheHeadLearnsFrom) {
+  TokenizedDataset data = rows();
+  data.start_positions = data.end_positions = {0, 0, 1};
+  EXPECT_EQ(message(data, Problem::kSingleLabel, 2),
+            "data: found start positions, wants labels for this head");
+  data.labels = {0, 1, 1};
+  EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "");
+  data.start_positions.clear();
+  data.end_positions.clear();
+  EXPECT_EQ(message(data, Problem::kRegression, 1), "data: found labels, wants targets for this head");
+  EXPECT_EQ(message(data, Problem::kQuestionAnswering, 0),
+            "data: found labels, wants start positions for this head");
+  data.labels.clear();
+  data.targets = {0, 1, 1};
+  EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "data: found targets, wants labels for this head");
+}
+
 TEST(CheckDataset, WantsOneLabelForEachSampleThatTheHeadHas) {
   TokenizedDataset data = rows();
   EXPECT_FALSE(is_labelled(data, Problem::kSingleLabel));

@@ -92,6 +92,8 @@ Status write_optimizer_files(FileSystem& fs, const std::string& folder, const Ch
   const auto scaler = content.fp16 ? std::optional(content.run.loss_scaler) : std::nullopt;
   OptimizerProgress progress = content.optimizer;
   const OptimizerOptions options = optimizer_of(content.args);
+  progress.adamw.weight_decay = content.args.weight_decay;
+  if (const auto* adamw = std::get_if<AdamWOptions>(&options)) progress.adamw = *adamw;
   if (const auto* sgd = std::get_if<SgdOptions>(&options)) progress.sgd = *sgd;
   progress.metric_schedule = python_schedule(content.args, content.run);
   return write_python_state(fs, folder, content.session, content.states, progress, scaler);

@@ -26,10 +26,7 @@ struct RunState {
   nlohmann::json metric_schedule = {};  ///< MetricSchedule::state, null without one
 };
 
-/// Writes `folder` (…/checkpoint-N) whole or not at all: model folder, trainer_state.json, training_args.json
-/// and .bin and, unless only_model, the files of python_checkpoint.h with the moments, and
-/// lathe_state.safetensors with RunState and what the device tuned.  Checks the free space first. Errors: kIo
-/// (disk full, not writable); what was there before stays.
+/// What a checkpoint holds.
 struct CheckpointContent {
   const AutoModel& model;
   const Session& session;
@@ -40,6 +37,11 @@ struct CheckpointContent {
   const TrainingArguments& args;
   bool only_model = false, fp16 = false;
 };
+
+/// Writes `folder` (…/checkpoint-N) whole or not at all: model folder, trainer_state.json, training_args.json
+/// and .bin and, unless only_model, the files of python_checkpoint.h with the moments, and
+/// lathe_state.safetensors with RunState and what the device tuned.  Checks the free space first. Errors: kIo
+/// (disk full, not writable); what was there before stays.
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content);
 
 /// Writes the model alone (weights, configuration, tokenizer) into an existing or new folder, each file whole

@@ -56,12 +56,12 @@ struct ProgramOptions {
 /// The trainable parameters of a model in the order of nn::flat_layout.
 FlatParameters flat_parameters(const TaskModel& model);
 
-/// Traces one program.  Inputs by name: input_ids, token_type_ids, position_ids, sample_ids [N]; cu [B+1];
-/// all_input_ids [ranks · N]; row_ids, cls_index [B]; rng [2]; targets: labels, or values [B, K], or starts
-/// and ends; loss_weight [1] (dL/dloss; with several ranks dL/dloss of this one's share), keep [1], hyper
-/// [kHyperCount], stop [1]; base [N or B, hidden_size] in the dtype of activations.  Those that a program has
-/// no use for are not there; with base_given and tokens = 0 all that are [N] are not. num_labels: columns of
-/// `values`.  Errors: kInternal if base_given and the base is not frozen.
+/// Traces one program.  Inputs by name: input_ids, token_type_ids, position_ids, position_rows, sample_ids
+/// [N]; cu [B+1]; all_input_ids [ranks · N]; row_ids, cls_index [B]; rng [2]; targets: labels, or values [B,
+/// K], or starts and ends; loss_weight [1] (dL/dloss; with several ranks dL/dloss of this one's share), keep
+/// [1], hyper [kHyperCount], stop [1]; base [N or B, hidden_size] in the dtype of activations.  Those that a
+/// program has no use for are not there; with base_given and tokens = 0 all that are [N] are not. num_labels:
+/// columns of `values`.  Errors: kInternal if base_given and the base is not frozen.
 std::unique_ptr<Program> build_program(TaskModel& model, ProgramKind kind, Bucket bucket, int64_t num_labels,
                                        const ProgramOptions& options);
 

@@ -14,6 +14,13 @@ std::span<const std::byte> bytes(const Container& values) {
   return std::as_bytes(std::span(values));
 }
 
+const nn::Parameter& parameter(const TaskModel& model, int index) {
+  const std::vector<nn::Parameter>& all = model.parameters();
+  if (index < 0 || index >= std::ssize(all))
+    fail(ErrorCode::kUsage, "the model has no parameter {}, wants 0 to {}", index, std::ssize(all) - 1);
+  return all[static_cast<size_t>(index)];
+}
+
 bool has_targets(const PackedBatch& batch) {
   return !batch.labels.empty() || !batch.targets.empty() || !batch.start_positions.empty();
 }
@@ -37,7 +44,7 @@ Session::Session(Backend& backend, TaskModel& model, const Options& options)
 }
 
 void Session::write_parameter(int index, std::span<const float> values) {
-  const nn::Parameter& p = model_.parameters()[static_cast<size_t>(index)];
+  const nn::Parameter& p = parameter(model_, index);
   if (static_cast<int64_t>(values.size()) != elements(p.shape))
     fail(ErrorCode::kShape, "parameter {}: {} values given, wants {}", p.name, values.size(),
          to_string(p.shape));
@@ -52,7 +59,7 @@ void Session::write_parameter(int index, std::span<const float> values) {
 }
 
 std::vector<float> Session::read_parameter(int index) const {
-  const nn::Parameter& p = model_.parameters()[static_cast<size_t>(index)];
+  const nn::Parameter& p = parameter(model_, index);
   std::vector<float> values(static_cast<size_t>(elements(p.shape)));
   backend_
       .copy_out(std::as_writable_bytes(std::span(values)),

@@ -57,7 +57,7 @@ class Session {
   /// Where the backend has a group, its ranks train together: an update is of the mean of their losses.
   Session(Backend& backend, TaskModel& model, const Options& options);
 
-  /// Content of parameter `index` of the model.  Errors: kShape if the size differs.
+  /// Content of parameter `index` of the model.  Errors: kUsage if there is none; kShape if the size differs.
   void write_parameter(int index, std::span<const float> values);
   std::vector<float> read_parameter(int index) const;
   /// What the optimizer keeps, and its name.

@@ -180,7 +180,8 @@ TrainOutput Trainer::train(const std::string& resume_from) {
 Trainer::Plan Trainer::begin(const std::string& resume_from) {
   state_ = {};
   run_ = {};
-  if (args_.output_dir) remove_stale_temporaries(fs_, *args_.output_dir).check();
+  if (args_.output_dir && is_main(group())) remove_stale_temporaries(fs_, *args_.output_dir).check();
+  if (group() != nullptr) group()->barrier().check();  // others read what it gives its name back
   std::optional<OptimizerProgress> python;
   if (resume_from.empty()) {
     session_->clear_states();  // a call of train before may have left some
@@ -229,7 +230,7 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
 }
 
 void Trainer::run_updates(const Plan& plan) {
-  if (args_.eval_on_start && eval_ != nullptr && state_.global_step == 0) evaluate(*eval_);
+  if (args_.eval_on_start && state_.global_step == 0) evaluate(*eval_);
   const int64_t epoch = data_updates() / plan.updates_per_epoch;
   const int64_t update = data_updates() % plan.updates_per_epoch;
   const int64_t accumulation = args_.gradient_accumulation_steps;
@@ -407,8 +408,7 @@ bool Trainer::is_due(const Plan& plan, const std::string& strategy, int64_t ever
 bool Trainer::evaluate_if_due(const Plan& plan, bool epoch_end) {
   const double position =
       args_.eval_strategy == "epoch" ? state_.epoch : static_cast<double>(state_.global_step);
-  if (eval_ == nullptr || !is_due(plan, args_.eval_strategy, state_.eval_steps, epoch_end) ||
-      position < args_.eval_delay)
+  if (!is_due(plan, args_.eval_strategy, state_.eval_steps, epoch_end) || position < args_.eval_delay)
     return false;
   collect(0);
   return follow_metric(evaluate(*eval_));
@@ -420,6 +420,11 @@ void Trainer::save_if_due(const Plan& plan, bool epoch_end, bool better) {
                        : is_due(plan, args_.save_strategy, state_.save_steps, epoch_end);
   if (!due || !args_.output_dir) return;
   collect(0);
+  // The best step has a checkpoint only where one was due at that step: until then the one before it stays
+  // the best that can be loaded.  What a stop saves is none of them, or the run that goes on would end with
+  // another model than one that never stopped.  Source: transformers' Trainer._save_checkpoint.
+  if (state_.best_global_step == state_.global_step)
+    state_.best_model_checkpoint = checkpoint_folder(state_.global_step);
   save_checkpoint(args_.save_only_model);
   rotate_checkpoints();
 }

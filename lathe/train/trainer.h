@@ -85,6 +85,8 @@ struct TrainOutput {
 /// LossScaler::hopeless; the message names step and last checkpoint), kInterrupted, kIo.
 class Trainer {
  public:
+  /// Errors: those of check_dataset; kUsage for arguments that do not fit the head, the data or the
+  /// processes; kUnsupported for what the device lacks.
   Trainer(Backend& backend, AutoModel& model, const TrainingArguments& args,
           const TokenizedDataset* train_dataset, const TokenizedDataset* eval_dataset,
           TrainerHooks hooks = {}, FileSystem& fs = real_file_system());
@@ -114,7 +116,7 @@ class Trainer {
   /// How alike predictions with and without 8-bit integers are, as a sentence.
   std::string compare(const Predictions& quantized, const Predictions& other) const;
 
-  /// Weights, configuration and tokenizer into a folder, by rank 0.
+  /// Weights, configuration and tokenizer into a folder, by rank 0.  Errors: kUsage where `folder` is empty.
   void save_model(const std::string& folder);
   /// trainer_state.json into output_dir, by rank 0.
   void save_state();
@@ -156,9 +158,6 @@ class Trainer {
   /// The same for a checkpoint of Python's Trainer, which holds other facts, and what it leaves open.
   void say_how_python_goes_on(const Plan& plan, const std::string& checkpoint,
                               const OptimizerProgress& there) const;
-  AdamWOptions adamw_options() const {
-    return {args_.adam_beta1, args_.adam_beta2, args_.adam_epsilon, args_.weight_decay};
-  }
   /// Makes the caches of the base's output that this run can use, and says where there is none.
   void make_base_caches(const Plan& plan);
   std::unique_ptr<BaseCache> make_base_cache(const TokenizedDataset& data, const std::string& when) const;
@@ -201,8 +200,6 @@ class Trainer {
   void save_if_due(const Plan& plan, bool epoch_end, bool better);
   /// Early stopping, schedule and best model after an evaluation.  True: it was the best so far.
   bool follow_metric(const nlohmann::json& metrics);
-  /// Once a checkpoint is written: which one is that of the best step.
-  void name_best_checkpoint();
   /// The best checkpoint of a run that goes on, after its folder was moved or spelled otherwise.
   void find_best_checkpoint(const std::string& resume_from);
   std::string checkpoint_folder(int64_t step) const;

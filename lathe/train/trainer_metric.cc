@@ -62,17 +62,6 @@ bool Trainer::follow_metric(const nlohmann::json& metrics) {
   return true;
 }
 
-/// The best step has a checkpoint only where one was saved at that step: until then the one before it stays
-/// the best that can be loaded.  Source: transformers' Trainer._save_checkpoint.
-void Trainer::name_best_checkpoint() {
-  if (args_.save_strategy == "no" || !state_.best_global_step) return;
-  // What there is of the steps before it began, find_best_checkpoint has found.
-  if (*state_.best_global_step <= first_step_) return;
-  const std::string folder = checkpoint_folder(*state_.best_global_step);
-  if (*state_.best_global_step == state_.global_step || fs_.is_directory(folder))
-    state_.best_model_checkpoint = folder;
-}
-
 /// After a folder was moved, or named otherwise than before, the best checkpoint is looked for beside the one
 /// that the run goes on from, where the state says, and in the output folder.
 void Trainer::find_best_checkpoint(const std::string& resume_from) {

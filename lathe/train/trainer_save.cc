@@ -1,12 +1,29 @@
 // What a run leaves on the disk: checkpoints, the best of them, the model, its state.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
+#include "lathe/io/directory_transaction.h"
 #include "lathe/train/python_format.h"
 #include "lathe/train/saved_arguments.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
+namespace {
+
+/// Names, each behind the prefix; of many the first few and the last.
+std::string listed(const std::vector<std::string>& names, const std::string& prefix) {
+  constexpr size_t kMost = 10, kFirst = 3;
+  const auto joined = [&](size_t count) {
+    const auto end = names.begin() + static_cast<long>(count);
+    return prefix + fmt::format("{}", fmt::join(names.begin(), end, ", " + prefix));
+  };
+  if (names.size() <= kMost) return joined(names.size());
+  return fmt::format("{}, … {}{} ({} in all)", joined(kFirst), prefix, names.back(), names.size());
+}
+
+}  // namespace
 
 std::string Trainer::checkpoint_folder(int64_t step) const {
   return join_path(*args_.output_dir, fmt::format("checkpoint-{}", step));
@@ -15,7 +32,6 @@ std::string Trainer::checkpoint_folder(int64_t step) const {
 std::string Trainer::save_checkpoint(bool only_model) {
   const std::string folder = checkpoint_folder(state_.global_step);
   share_counts();
-  name_best_checkpoint();
   saved_this_step_ = true;
   // By all ranks: each has a part.
   const StateValues states = only_model ? StateValues{} : session_->gather_states();
@@ -30,7 +46,6 @@ void Trainer::write_checkpoint_to(const std::string& folder, const StateValues& 
                                    .schedule_step = applied,
                                    .base_learning_rate = args_.learning_rate,
                                    .learning_rate = next_learning_rate(),
-                                   .adamw = adamw_options(),
                                    .fused = args_.optim == "adamw_torch_fused"};
   const CheckpointContent content{.model = model_,
                                   .session = *session_,
@@ -47,7 +62,7 @@ void Trainer::write_checkpoint_to(const std::string& folder, const StateValues& 
 /// What would count as this run's, being of later steps than it begins at, gets another name.
 void Trainer::set_aside_other_runs(const std::string& resume_from) {
   if (!is_main(group()) || !args_.output_dir) return;
-  std::string before, after;
+  std::vector<std::string> names;
   Status status;
   for (const std::string& folder : checkpoints(fs_, *args_.output_dir)) {
     const std::string name = file_name(folder);
@@ -55,16 +70,16 @@ void Trainer::set_aside_other_runs(const std::string& resume_from) {
     if (checkpoint_step(name) <= first_step_ || std::filesystem::equivalent(folder, resume_from, error))
       continue;
     const std::string aside = join_path(*args_.output_dir, kSetAside + name);
-    status = fs_.remove_all(aside);
+    status = remove_folder(fs_, aside);
     if (status.ok()) status = fs_.rename(folder, aside);
     if (!status.ok()) break;
-    before += (before.empty() ? "" : ", ") + name;
-    after += (after.empty() ? "" : ", ") + file_name(aside);
+    names.push_back(name);
   }
-  if (!before.empty())
-    say(LogLevel::kWarning, fmt::format("{}: {}: not of this run, which begins after step {}: renamed to {}, "
-                                        "which may be deleted",
-                                        *args_.output_dir, before, first_step_, after));
+  if (!names.empty())
+    say(LogLevel::kWarning,
+        fmt::format("{}: {}: not of this run, which begins after step {}: renamed to {}, "
+                    "which may be deleted",
+                    *args_.output_dir, listed(names, ""), first_step_, listed(names, kSetAside)));
   status.check();
 }
 
@@ -81,7 +96,7 @@ void Trainer::rotate_checkpoints() {
   for (const std::string& folder : all) {
     if (static_cast<int64_t>(checkpoints(fs_, *args_.output_dir).size()) <= limit) break;
     if (folder == best || folder == all.back()) continue;
-    fs_.remove_all(folder).check();
+    remove_folder(fs_, folder).check();
   }
 }
 
@@ -93,7 +108,7 @@ void Trainer::keep_best_checkpoint() {
   const std::string best = state_.best_model_checkpoint.value_or("");
   if (std::find(all.begin(), all.end(), best) == all.end()) return;  // none, or that of another folder
   for (const std::string& folder : all)
-    if (folder != best) fs_.remove_all(folder).check();
+    if (folder != best) remove_folder(fs_, folder).check();
 }
 
 void Trainer::load_best_model() {
@@ -110,6 +125,7 @@ void Trainer::load_best_model() {
 }
 
 void Trainer::save_model(const std::string& folder) {
+  if (folder.empty()) fail(ErrorCode::kUsage, "save_model: found \"\", wants a folder");
   if (is_main(group())) write_model(fs_, folder, model_, *session_, args_.save_safetensors).check();
   if (is_main(group())) write_arguments(fs_, folder, args_).check();
 }

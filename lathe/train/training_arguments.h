@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,9 @@
 #include "lathe/optim/optimizer.h"
 
 namespace lathe {
+
+/// What --device takes, here and in the other commands.
+inline constexpr std::array<std::string_view, 5> kDeviceChoices = {"auto", "cpu", "cuda", "mps", "mlx"};
 
 /// How a run trains, under the names and defaults of Hugging Face's TrainingArguments.  What each member
 /// means stands in the table of fields (argument_table.h), which also feeds the command line and the docs.

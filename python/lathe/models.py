@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from . import _lathe
-from .data import BatchEncoding, to_dataset
+from .data import BatchEncoding
 
 
 # What the arguments of a tokenizer may be, and what they mean.
@@ -35,7 +35,7 @@ def refuse_what_is_no_text(name, values):
 
 
 class Tokenizer:
-    """BERT's WordPiece; ids equal those of transformers' fast tokenizer."""
+    """WordPiece, byte-level BPE or Unigram; ids equal those of transformers' fast tokenizer."""
 
     def __init__(self, native):
         self._native = native

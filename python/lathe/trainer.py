@@ -94,13 +94,12 @@ class Trainer:
         self._train_rows = train_dataset
         self._eval_rows = eval_dataset
         self._metrics = Metrics(compute_metrics)
-        if processing_class or tokenizer:
-            model._native.use_tokenizer((processing_class or tokenizer)._native)
         self._train = None if train_dataset is None else to_dataset(train_dataset, model)
         self._eval = None if eval_dataset is None else to_dataset(eval_dataset, model)
         self._made_in = os.getpid()
-        self._native = _lathe.Run(model._native, self.args._native, self._train, self._eval,
-                                  self._metrics if compute_metrics else None, show, say)
+        tokenizer = processing_class or tokenizer
+        self._native = _lathe.Run(model._native, tokenizer._native if tokenizer else None, self.args._native, self._train,
+                                  self._eval, self._metrics if compute_metrics else None, show, say)
 
     @property
     def _run(self):

@@ -112,6 +112,34 @@ TEST_P(Families, TrainingWithDropoutGivesTheSameBitsWithAnyNumberOfThreads) {
   }
 }
 
+/// Texts may hold the padding token.  torch.nn.Embedding's padding_idx: its row gets no gradient; so of
+/// words, and of the positions that are numbered behind it.
+TEST_P(Families, ThePaddingTokenIsNotTrained) {
+  PackedBatch b = batch(kAll);
+  const auto pad = static_cast<size_t>(config_.pad_token_id);
+  for (const size_t token : {2u, 9u, 14u}) b.input_ids[token] = static_cast<int32_t>(pad);
+  const Loaded l = load(2);
+  int tables = 0;
+  const auto& parameters = l.model.model->parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const std::string& name = parameters[i].name;
+    const bool words = name.ends_with("word_embeddings.weight") || name.ends_with("tok_embeddings.weight");
+    if (!words && !(l.model.model->position_padding() && name.ends_with("position_embeddings.weight")))
+      continue;
+    ++tables;
+    const std::vector<float> before = l.session->read_parameter(static_cast<int>(i));
+    l.session->collect(l.session->step(b, {.learning_rate = 1e-3}));
+    const std::vector<float> after = l.session->read_parameter(static_cast<int>(i));
+    const size_t width = static_cast<size_t>(parameters[i].shape[1]);
+    for (size_t at = 0; at < width; ++at) {
+      EXPECT_EQ(after[pad * width + at], before[pad * width + at]) << name;
+      const size_t other = words ? static_cast<size_t>(b.input_ids[1]) : pad + 1;
+      EXPECT_NE(after[other * width + at], before[other * width + at]) << name;
+    }
+  }
+  EXPECT_EQ(tables, l.model.model->position_padding() ? 2 : 1);
+}
+
 /// Masks belong to samples: a batch's loss is the mean of those of its samples alone, whatever their order.
 /// The scores are the same bits; of the means each has at most a sum of six terms and a division.
 TEST_P(Families, MasksDoNotDependOnThePacking) {

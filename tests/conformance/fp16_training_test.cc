@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 
 #include "lathe/backends/register.h"
 #include "lathe/core/error.h"
 #include "lathe/core/philox.h"
 #include "lathe/io/json_file.h"
+#include "lathe/io/test_folder.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -40,8 +39,7 @@ TokenizedDataset make_data(int64_t samples, uint32_t seed, float outlier) {
 
 class Fp16Training : public testing::Test {
  protected:
-  Fp16Training() : output_(std::filesystem::temp_directory_path() / "lathe_fp16_XXXXXX") {
-    EXPECT_NE(mkdtemp(output_.data()), nullptr);
+  Fp16Training() {
     config_ = read_json(real_file_system(),
                         std::string(LATHE_SOURCE_DIR) + "/tests/golden/tiny_bert/classification/config.json");
     config_["hidden_dropout_prob"] = config_["attention_probs_dropout_prob"] = 0.1;
@@ -52,9 +50,8 @@ class Fp16Training : public testing::Test {
     args_.warmup_steps = 3;
     args_.logging_steps = 1;
     args_.save_strategy = "no";
-    args_.output_dir = output_;
+    args_.output_dir = output_.path();
   }
-  ~Fp16Training() override { std::filesystem::remove_all(output_); }
 
   struct Run {
     std::vector<double> losses, norms, rates;
@@ -119,7 +116,7 @@ class Fp16Training : public testing::Test {
 
   nlohmann::json config_;
   TrainingArguments args_;
-  std::string output_;
+  TestFolder output_;
   TokenizedDataset train_ = make_data(43, 1, 0), eval_ = make_data(11, 2, 0);
 };
 
@@ -170,7 +167,7 @@ TEST_F(Fp16Training, ARunThatStoppedAndWentOnGivesTheSameBits) {
     ASSERT_GT(first, 0);
     for (int64_t stop : {first, first + 1}) {  // before the overflow, and at once behind it
       train(stop);
-      const Run resumed = train(0, output_ + "/checkpoint-" + std::to_string(stop));
+      const Run resumed = train(0, output_ / "checkpoint-" + std::to_string(stop));
       EXPECT_TRUE(resumed == wanted) << "stopped after " << stop << ", accumulation " << accumulation;
     }
   }

@@ -1,13 +1,11 @@
 // With a frozen base its output is kept from epoch to epoch: the same bits as running it every time.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-
 #include "lathe/backends/register.h"
 #include "lathe/core/error.h"
 #include "lathe/core/philox.h"
 #include "lathe/io/json_file.h"
+#include "lathe/io/test_folder.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -52,8 +50,7 @@ TokenizedDataset make_data(Problem problem, int64_t samples, uint32_t seed) {
 
 class FrozenBase : public testing::TestWithParam<Setting> {
  protected:
-  FrozenBase() : output_(std::filesystem::temp_directory_path() / "lathe_frozen_base_XXXXXX") {
-    EXPECT_NE(mkdtemp(output_.data()), nullptr);
+  FrozenBase() {
     const Setting& s = GetParam();
     config_ = read_json(real_file_system(),
                         std::string(LATHE_SOURCE_DIR) + "/tests/golden/tiny_bert/classification/config.json");
@@ -66,9 +63,8 @@ class FrozenBase : public testing::TestWithParam<Setting> {
     args_.logging_steps = 1;
     args_.eval_strategy = "epoch";
     args_.save_strategy = "no";
-    args_.output_dir = output_;
+    args_.output_dir = output_.path();
   }
-  ~FrozenBase() override { std::filesystem::remove_all(output_); }
 
   struct Run {
     std::vector<double> log;   // losses, norms and evaluations, in their order
@@ -114,7 +110,7 @@ class FrozenBase : public testing::TestWithParam<Setting> {
 
   nlohmann::json config_;
   TrainingArguments args_;
-  std::string output_;
+  TestFolder output_;
   TokenizedDataset train_ = make_data(GetParam().problem, 43, 1),
                    eval_ = make_data(GetParam().problem, 11, 2);
 };
@@ -131,7 +127,7 @@ TEST_P(FrozenBase, ItsKeptOutputGivesTheSameBits) {
 TEST_P(FrozenBase, ARunThatStoppedAndWentOnGivesTheSameBits) {
   const Run wanted = train(false);
   train(true, 2);
-  const Run resumed = train(true, 0, output_ + "/checkpoint-2");
+  const Run resumed = train(true, 0, output_ / "checkpoint-2");
   EXPECT_EQ(resumed.log, wanted.log);
   EXPECT_EQ(resumed.state, wanted.state);
 }
@@ -204,14 +200,15 @@ TEST_P(FrozenBaseCache, ABaseThatIsTrainedTakesNoOutputOfIt) {
 class FrozenQaCache : public FrozenBase {};
 
 TEST_P(FrozenQaCache, ADataSetTooLargeForItIsSaid) {
-  args_.eval_delay = 1000;  // the data set below is never read, only measured
-  eval_.begins.back() = int64_t{1} << 40;
+  args_.eval_delay = 1000;  // the data set is never read, only measured
   const auto backend = open_device("cpu", {2});
   AutoModel model = make_model();
   std::vector<std::string> messages;
   TrainerHooks hooks;
   hooks.message = [&](LogLevel, const std::string& text) { messages.push_back(text); };
-  Trainer(*backend, model, args_, &train_, &eval_, hooks).train();
+  Trainer trainer(*backend, model, args_, &train_, &eval_, hooks);
+  eval_.begins.back() = int64_t{1} << 40;
+  trainer.train();
   ASSERT_EQ(messages.size(), 1u);
   EXPECT_NE(messages[0].find("The base runs at every evaluation: to keep its output takes 134217728 MB"),
             std::string::npos)

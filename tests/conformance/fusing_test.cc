@@ -6,7 +6,7 @@
 #include "lathe/backends/ref/ref_backend.h"
 #include "lathe/core/philox.h"
 #include "lathe/ops/ops.h"
-#include "lathe/program/forwarding_backend.h"
+#include "lathe/program/forwarding_backend_testing.h"
 #include "lathe/program/fuse.h"
 #include "lathe/train/auto_model.h"
 

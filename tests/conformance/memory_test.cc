@@ -1,13 +1,12 @@
 // Out of memory is foreseen, and what is said to fit does.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <regex>
 
 #include "lathe/backends/register.h"
 #include "lathe/core/error.h"
-#include "lathe/program/forwarding_backend.h"
+#include "lathe/io/test_folder.h"
+#include "lathe/program/forwarding_backend_testing.h"
 #include "lathe/train/batch_stream.h"
 #include "lathe/train/trainer.h"
 #include "tests/conformance/made_batch.h"
@@ -316,16 +315,14 @@ TEST(Memory, RanksThatStepTogetherHaveBatchesOfOneSize) {
 
 class AutoBatch : public testing::Test {
  protected:
-  AutoBatch() : output_(std::filesystem::temp_directory_path() / "lathe_auto_batch_XXXXXX") {
-    EXPECT_NE(mkdtemp(output_.data()), nullptr);
-    args_.output_dir = output_;
+  AutoBatch() {
+    args_.output_dir = output_.path();
     args_.per_device_train_batch_size = 12, args_.gradient_accumulation_steps = 2;
     args_.num_train_epochs = 2;
     args_.logging_steps = 1;
     args_.save_strategy = "no";
     args_.learning_rate = 1e-2;
   }
-  ~AutoBatch() override { std::filesystem::remove_all(output_); }
 
   std::vector<double> losses(Limited& device, const std::string& resume_from = "") {
     AutoModel m = model();
@@ -355,7 +352,7 @@ class AutoBatch : public testing::Test {
   }
 
   TrainingArguments args_;
-  std::string output_;
+  TestFolder output_;
   TokenizedDataset train_ = data(50);
   std::vector<std::string> messages_;
   int64_t size_ = 0, accumulation_ = 0;
@@ -386,9 +383,9 @@ TEST_F(AutoBatch, LeavesABatchThatFitsAndGoesOnWithThatOfTheCheckpoint) {
   const std::vector<double> wanted = losses(device);
   EXPECT_EQ(size_, 4);
   device.free.reset();
-  EXPECT_EQ(losses(device, output_ + "/checkpoint-2"), wanted);
+  EXPECT_EQ(losses(device, output_ / "checkpoint-2"), wanted);
   EXPECT_EQ(size_, 4);
-  args_.output_dir = output_ + "/other";
+  args_.output_dir = output_ / "other";
   losses(device);
   EXPECT_EQ(size_, 12);
 }

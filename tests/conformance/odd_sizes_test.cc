@@ -22,7 +22,7 @@ constexpr Sizes kSizes[] = {
 using Case = std::tuple<const char*, Sizes, DType>;
 class OddSizes : public testing::TestWithParam<Case> {};
 
-/// The losses of four updates and of an evaluation behind them.
+/// The losses of four updates.
 std::vector<float> losses(const char* kind, const Sizes& sizes, DType dtype) {
   const nlohmann::json json = {{"model_type", sizes.model_type}, {"vocab_size", 40},
                                {"hidden_size", sizes.hidden},    {"num_hidden_layers", 2},

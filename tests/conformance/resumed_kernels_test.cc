@@ -5,7 +5,7 @@
 #include "lathe/backends/register.h"
 #include "lathe/io/test_folder.h"
 #include "lathe/ops/ops.h"
-#include "lathe/program/forwarding_backend.h"
+#include "lathe/program/forwarding_backend_testing.h"
 #include "lathe/program/kernel_choices.h"
 #include "lathe/train/trainer.h"
 #include "tests/conformance/made_batch.h"

@@ -7,7 +7,7 @@
 
 #include "lathe/backends/register.h"
 #include "lathe/ops/ops.h"
-#include "lathe/program/forwarding_backend.h"
+#include "lathe/program/forwarding_backend_testing.h"
 #include "lathe/program/fuse.h"
 #include "lathe/train/auto_model.h"
 #include "tests/conformance/made_batch.h"

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lathe/backends/register.h"
-#include "lathe/program/forwarding_backend.h"
+#include "lathe/program/forwarding_backend_testing.h"
 #include "lathe/train/auto_model.h"
 #include "tests/conformance/made_batch.h"
 

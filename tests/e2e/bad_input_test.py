@@ -296,6 +296,22 @@ class BadInput(unittest.TestCase):
         for word in (f"{path}: 1 answers are not", "question 'q'", "training takes the place"):
             self.assertIn(word, warning)
 
+    def test_an_evaluation_strategy_evaluates_without_do_eval_and_wants_data(self):
+        by_epoch = [word for word in self.command("--eval_strategy", "epoch") if word != "--do_eval"]
+        for start in ([], ["launch", "-n", "2"]):
+            self.works([by_epoch[0], *start, *by_epoch[1:], "--overwrite_output_dir"])
+            history = json.loads((self.out / "trainer_state.json").read_text())["log_history"]
+            self.assertEqual([line["epoch"] for line in history if "eval_loss" in line], [1, 2, 3])
+            self.assertIn("eval_accuracy", json.loads((self.out / "eval_results.json").read_text()))
+        shutil.rmtree(self.out)
+        qa = [cl.program(), "qa", "--model_name_or_path", str(self.model), "--train_file", str(self.train), "--do_train",
+              "--output_dir", str(self.out), "--eval_strategy", "epoch"]
+        at = by_epoch.index("--validation_file")
+        for command in (qa, by_epoch[:at] + by_epoch[at + 2:]):
+            self.fails(command, "--eval_strategy epoch", "--validation_file", code=2)
+        at_start = [word for word in self.command("--eval_on_start") if word != "--do_eval"]
+        self.fails(at_start, "--eval_on_start: found no evaluation data", code=2)
+
     # ---- the output
 
     def test_output_folder_that_cannot_be_written(self):
@@ -303,6 +319,10 @@ class BadInput(unittest.TestCase):
         for folder, code in ((self.root / "file", 2), (self.root / "file" / "below", 1), ("/proc/lathe", 1)):
             self.fails([*self.command(), "--output_dir", str(folder)], "--output_dir", folder, code=code)
         self.assertEqual((self.root / "file").read_text(), "mine")
+        (self.root / "link").symlink_to("nowhere/deep")
+        for folder in (self.root / "link", f"{self.root / 'link'}/", self.root / "link" / "below"):
+            self.fails([*self.command(), "--output_dir", str(folder)],
+                       f"{self.root / 'link'} is a link to nowhere/deep, which is not there")
 
     def test_output_folder_that_is_not_empty(self):
         self.out.mkdir()
@@ -320,6 +340,10 @@ class BadInput(unittest.TestCase):
         self.works([*self.command(), "--report_to", "html", "--max_steps", "1"])
         self.assertIn("step 1 of 1", (self.out / "report.html").read_text())
         self.assertTrue((self.out / "old-checkpoint-3").exists())
+
+    def test_what_is_left_of_a_run_whose_disk_was_full_is_written_over(self):
+        (self.out / "runs" / "Jan01_00-00-00_host").mkdir(parents=True)
+        self.works([*self.command(), "--max_steps", "1"])
 
     def test_a_metric_that_no_evaluation_has_is_refused_before_training(self):
         best = ["--eval_strategy", "epoch", "--save_strategy", "epoch", "--load_best_model_at_end",
@@ -419,7 +443,9 @@ class BadInput(unittest.TestCase):
         result = cl.run([*self.command(), "--learning_rate", "1e30", "--save_steps", "1"])
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn("not finite", result.stderr)
-        for name in [p.name for p in self.out.glob("checkpoint-*")]:  # whatever was saved before is good
+        saved = [p.name for p in self.out.glob("checkpoint-*")]
+        self.assertTrue(saved)
+        for name in saved:  # what was saved before is good
             header, data = split_weights(self.out / name / "model.safetensors")
             self.assertTrue(all(abs(x) < float("inf") for (x,) in struct.iter_unpack("<f", data)), name)
 

@@ -186,6 +186,14 @@ class Commands(unittest.TestCase):
             self.assertEqual(result.returncode, 1)
             self.assertRegex(result.stderr, "error: standard output(: No space left on device)?: it could not be written")
 
+    def test_an_error_that_cannot_be_written_keeps_its_exit_code(self):
+        ops = str(pathlib.Path(cl.program()).with_name("lathe-ops"))
+        glue = ["glue", "--nonsense"]
+        for words, code in (([cl.program(), *glue], 2), ([cl.program(), "launch", "-n", "2", *glue], 2),
+                            ([cl.program(), "--help"], 1), ([ops, "nonsense"], 2)):
+            with open("/dev/full", "w") as full:
+                self.assertEqual(subprocess.run(words, stdout=full, stderr=full).returncode, code, words)
+
     def test_the_printed_configuration_is_a_configuration_file(self):
         shown = self.works(self.command("--print_config")).stdout
         self.assertFalse(self.out.exists())

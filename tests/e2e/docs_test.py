@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -64,7 +63,7 @@ class Blocks(unittest.TestCase):
 
 
 def make_site(folder):
-    made = cl.run([sys.executable, str(cl.ROOT / "tools" / "make_docs.py"), cl.program(), str(folder)])
+    made = cl.run([sys.executable, str(cl.ROOT / "tools" / "make_docs.py"), str(folder)])
     assert made.returncode == 0, made.stdout + made.stderr
 
 
@@ -110,6 +109,11 @@ class Site(unittest.TestCase):
         text = (self.site / "flags.html").read_text(encoding="utf-8")
         for flag in ("--learning_rate", "--doc_stride", "--task_name", "--ddp_backend"):
             self.assertIn(f'<code class="flag">{flag}</code>', text)
+        self.assertEqual(text.count("<h1"), 1, "one table, once")
+
+    def test_tables_are_whole(self):
+        for path in self.site.glob("*.html"):
+            self.assertNotIn("<p>|", path.read_text(encoding="utf-8"), path.name)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 """The commands that tutorials print, on a machine with nothing prepared: --task_name mrpc and --dataset_name squad from a Hub,
 then offline, with the scores of the same data in local files; other data sets; and Parquet that is damaged or cannot be read."""
 import json
-import os
 import pathlib
 import random
 import shutil

@@ -6,6 +6,7 @@ import http.server
 import json
 import re
 import socket
+import ssl
 import threading
 import time
 import urllib.parse
@@ -89,6 +90,12 @@ class _Server:
         self.port = self.http.server_address[1]
         self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self.thread.start()
+
+    def encrypt(self, certificate, key):
+        """From now on it speaks TLS."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self.http.socket = context.wrap_socket(self.http.socket, server_side=True)
 
     def close(self):
         self.http.shutdown()

@@ -8,6 +8,7 @@ import pathlib
 import random
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -214,6 +215,17 @@ class Tokens(HubCase):
         for environment in ({}, {"HF_ENDPOINT": "https://hub.invalid", "https_proxy": self.hub.url}):
             result = self.fails(self.info(**environment), "the proxy wants a user and password (HTTP 407)")
             self.assertNotIn("tries", result.stderr)
+
+    @unittest.skipUnless(shutil.which("openssl"), "no openssl to make a certificate with")
+    def test_a_certificate_of_ones_own(self):
+        certificate, key = self.root / "own.pem", self.root / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-subj", "/CN=hub", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+                       check=True, capture_output=True)
+        self.hub.web.encrypt(certificate, key)
+        endpoint = self.hub.url.replace("http:", "https:")
+        self.fails(self.info(HF_ENDPOINT=endpoint), "certificate", "SSL_CERT_FILE")
+        self.succeeds(self.info(HF_ENDPOINT=endpoint, SSL_CERT_FILE=str(certificate)))
 
     def test_the_password_of_the_endpoint_is_not_shown(self):
         self.hub.models["a/gated"] = hub_server.Repository(self.files, "gated")

@@ -210,6 +210,8 @@ class Install(unittest.TestCase):
         for inside in ("lathe/app/", "lathe/backends/cpu/", "lathe/backends/ref/"):
             self.assertEqual([h for h in self.headers if h.startswith(inside)], [])
         self.assertEqual([h for h in self.headers if "test" in h.rsplit("/", 1)[1] or h.endswith(".cc")], [])
+        for_tests = [h for h in self.headers if "For tests: " in (self.prefix / "include" / h).read_text(encoding="utf-8")]
+        self.assertEqual(for_tests, [])
 
 
 if __name__ == "__main__":

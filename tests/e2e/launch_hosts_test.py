@@ -3,7 +3,6 @@
 line on this machine, in an environment of its own, as sshd does."""
 import json
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -15,6 +14,9 @@ from ranks import RanksCase, children_of, free_port, has_saved, variables_of
 from resume_test import history
 
 HOSTS = "127.0.0.1,somebody@localhost:1"
+# What Lathe and its libraries read beside what begins with LATHE_ or HF_.
+READ = ("HUGGINGFACE_HUB_CACHE", "PYTORCH_ENABLE_MPS_FALLBACK", "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "SSL_CERT_FILE",
+        "TENSORBOARD_LOGGING_DIR", "XDG_CACHE_HOME", "https_proxy")
 SSH = """#!/bin/sh
 printf '%s\\n' "$*" >>"{log}"
 host=$1; shift
@@ -43,7 +45,8 @@ class LaunchHosts(RanksCase):
         ssh = cls.root / "ssh"
         ssh.write_text(SSH.format(log=cls.log))
         ssh.chmod(0o755)
-        cls.environment = {**os.environ, "LATHE_SSH": f"{ssh}", "HF_TOKEN": "hf_secret", "LATHE_ODD": "a'b \"c\" $d"}
+        cls.environment = {**os.environ, "LATHE_SSH": f"{ssh}", "HF_TOKEN": "hf_secret", "LATHE_ODD": "a'b \"c\" $d",
+                           **{name: str(cls.root / name) for name in READ}}
 
     def hosts_command(self, name, *more, hosts=HOSTS, ranks=2, flag="--hosts"):
         port = str(free_port())
@@ -86,6 +89,8 @@ class LaunchHosts(RanksCase):
         process.communicate(timeout=120)
         self.assertEqual(found["HF_TOKEN"], "hf_secret")
         self.assertEqual(found["LATHE_ODD"], self.environment["LATHE_ODD"])
+        for name in READ:
+            self.assertEqual(found.get(name), self.environment[name], name)
         self.assertEqual((found["MASTER_ADDR"], found["LOCAL_RANK"], found["WORLD_SIZE"]), ("127.0.0.1", "0", "2"))
         self.assertNotIn("LATHE_SSH", found)
         self.assertIn("somebody@localhost", self.log.read_text())

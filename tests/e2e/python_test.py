@@ -201,6 +201,8 @@ class Package(unittest.TestCase):
             TrainingArguments(learning_rat=1)
         with self.assertRaisesRegex(ValueError, "--eval_strategy: found 'sometimes', wants one of"):
             TrainingArguments(eval_strategy="sometimes")
+        with self.assertRaisesRegex(ValueError, "--eval_strategy epoch: found no evaluation data"):
+            Trainer(self.model(), self.arguments(eval_strategy="epoch"), train_dataset=self.train)
         with self.assertRaisesRegex(FileNotFoundError, "no-such-model"):
             AutoTokenizer.from_pretrained("./no-such-model")
         with self.assertRaisesRegex(ValueError, 'id2label: .*"a".*0 and 2'):
@@ -371,6 +373,22 @@ class Package(unittest.TestCase):
         with concurrent.futures.ThreadPoolExecutor(3) as threads:
             found = list(threads.map(losses, [model] * 3, settings))
         self.assertEqual(found, [losses(self.model(), more) for more in settings])
+
+    def test_a_trainers_tokenizer_is_saved_with_its_model_and_not_that_of_another(self):
+        limited = self.root / "limited"
+        shutil.copytree(cl.MODEL, limited)
+        config = json.loads((limited / "tokenizer_config.json").read_text())
+        (limited / "tokenizer_config.json").write_text(json.dumps({**config, "model_max_length": 17}))
+        model = self.model()
+        before = Trainer(model, self.arguments())
+        Trainer(model, self.arguments(), processing_class=AutoTokenizer.from_pretrained(limited)).save_model(self.root / "given")
+        after = Trainer(model, self.arguments())
+        for trainer, name in ((before, "before"), (after, "after")):
+            trainer.save_model(self.root / name)
+        found = {name: AutoTokenizer.from_pretrained(self.root / name).model_max_length for name in ("before", "given", "after")}
+        own = self.tokenizer.model_max_length
+        self.assertEqual(found, {"before": own, "given": 17, "after": own})
+        self.assertEqual(model.tokenizer.model_max_length, own)
 
     def test_a_trainer_that_its_metrics_refer_to_is_collected(self):
         def evaluated():

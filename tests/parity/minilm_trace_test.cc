@@ -9,17 +9,12 @@
 #include "lathe/backends/register.h"
 #include "lathe/data/test_data.h"
 #include "lathe/io/json_file.h"
+#include "lathe/io/testdata.h"
 #include "lathe/train/trainer.h"
 #include "tests/device_under_test.h"
 
 namespace lathe {
 namespace {
-
-std::string model_folder() {
-  const char* variable = std::getenv("LATHE_MODEL_DIR");
-  const std::string root = variable ? variable : std::string(LATHE_SOURCE_DIR) + "/build/models";
-  return root + "/all-MiniLM-L6-v2";
-}
 
 /// A device, and the name of a trace.
 class MiniLmTrace : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
@@ -30,8 +25,9 @@ TEST_P(MiniLmTrace, LossAndGradientNormEqualTheTrainers) {
   if (device == "mlx" && std::getenv("LATHE_TEST_SLOW_DEVICES") == nullptr)
     GTEST_SKIP() << "minutes on MLX's build for the CPU: tests/slow/mlx_trace_test.py runs it";
   FileSystem& fs = real_file_system();
+  const std::string model_folder = test_model_folder("all-MiniLM-L6-v2");
   const std::string train_file = test_data_dir() + "/glue/MRPC/train.tsv";
-  if (!fs.exists(model_folder() + "/model.safetensors")) GTEST_SKIP() << "needs tools/fetch_test_model.sh";
+  if (!fs.exists(model_folder + "/model.safetensors")) GTEST_SKIP() << "needs tools/fetch_test_model.sh";
   if (!fs.exists(train_file)) GTEST_SKIP() << "needs ../shared/data or LATHE_DATA_DIR";
   const std::string golden_path =
       std::string(LATHE_SOURCE_DIR) + "/tests/golden/minilm_mrpc/" + trace + ".json";
@@ -49,12 +45,12 @@ TEST_P(MiniLmTrace, LossAndGradientNormEqualTheTrainers) {
   args.logging_steps = 1;
   args.save_strategy = "no";
 
-  nlohmann::json config = read_json(fs, model_folder() + "/config.json");
+  nlohmann::json config = read_json(fs, model_folder + "/config.json");
   config["hidden_dropout_prob"] = config["attention_probs_dropout_prob"] = 0.0;
   AutoModel model =
       from_config(parse_model_config(config, "config.json"),
-                  {Problem::kSingleLabel, {"not_equivalent", "equivalent"}}, Tokenizer::load(model_folder()));
-  model.checkpoint = open_checkpoint(fs, model_folder());
+                  {Problem::kSingleLabel, {"not_equivalent", "equivalent"}}, Tokenizer::load(model_folder));
+  model.checkpoint = open_checkpoint(fs, model_folder);
   ThreadPool pool(2);
   const TokenizedDataset train =
       tokenize_dataset(read_glue_file(glue_task("mrpc"), train_file), *model.tokenizer, 128, pool);

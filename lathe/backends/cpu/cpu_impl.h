@@ -34,7 +34,7 @@ struct Call {
   std::span<double> squares = {};
   std::vector<std::span<const std::byte>> unsummed = {};
   const Blas* blas = nullptr;     ///< of blas_entries
-  ProcessGroup* group = nullptr;  ///< of all_reduce, all_gather; null: this process is alone
+  ProcessGroup* group = nullptr;  ///< of all_reduce, all_gather, gather_ranks; null: this process is alone
 
   template <typename T>
   const T* input(int i) const {

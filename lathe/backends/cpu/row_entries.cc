@@ -115,7 +115,8 @@ size_t scatter_workspace(const Node& node, const Program& program, Isa, int) {
 void run_scatter_add_rows(const Call& c) {
   Rows(c.pool, c.isa)
       .scatter_add_rows(c.in_type(0).dtype, c.out_type(0).dtype, c.size(0), c.in[0], c.input<int32_t>(1),
-                        c.node.attrs.i("rows"), c.out[0], c.workspace, c.table.get(), c.ld_out(0));
+                        c.node.attrs.i("rows"), c.node.attrs.i("padding"), c.out[0], c.workspace,
+                        c.table.get(), c.ld_out(0));
 }
 
 }  // namespace

@@ -332,8 +332,8 @@ size_t Rows::scatter_add_rows_workspace_bytes(Size s, int64_t table_rows) {
 }
 
 void Rows::scatter_add_rows(DType from, DType to, Size s, const void* dy, const int32_t* ids,
-                            int64_t table_rows, void* dtable, void* workspace, WrittenRows* rows,
-                            int64_t table_ld) const {
+                            int64_t table_rows, int64_t padding, void* dtable, void* workspace,
+                            WrittenRows* rows, int64_t table_ld) const {
   const int64_t ld = table_ld == 0 ? s.cols : table_ld;
   // counting sort: order[first[v] … first[v + 1]) are the rows of dy whose id is v, ascending
   int32_t* first = static_cast<int32_t*>(workspace);
@@ -346,7 +346,7 @@ void Rows::scatter_add_rows(DType from, DType to, Size s, const void* dy, const 
   const auto sum_range = [&](int64_t v_begin, int64_t v_end, int64_t c_begin, int64_t c_end) {
     for (int64_t v = v_begin; v < v_end; ++v) {
       std::byte* row = at(dtable, v * ld + c_begin, to);
-      const int64_t count = first[v + 1] - first[v];
+      const int64_t count = v == padding ? 0 : first[v + 1] - first[v];
       if (rows != nullptr) {
         rows->written[static_cast<size_t>(v)] = count > 0;
         if (count == 0) continue;

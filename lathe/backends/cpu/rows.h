@@ -112,11 +112,11 @@ class Rows {
   /// elements apart, 0: as many as they have.
   void gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y,
                    int64_t table_ld = 0) const;
-  /// dtable[v] = Σ dy[i] over ids[i] = v in ascending i, 0 if there is none.  s: shape of dy;
-  /// dtable: [table_rows, s.cols], table_ld as above.  With `rows`, of a table of kSmallTable rows or more:
-  /// writes only the rows that have an id, and into `rows` which they are.
+  /// dtable[v] = Σ dy[i] over ids[i] = v in ascending i, 0 if there is none and for v = padding.  s: shape of
+  /// dy; dtable: [table_rows, s.cols], table_ld as above.  With `rows`, of a table of kSmallTable rows or
+  /// more: writes only the rows that have an id, and into `rows` which they are.
   void scatter_add_rows(DType from, DType to, Size s, const void* dy, const int32_t* ids, int64_t table_rows,
-                        void* dtable, void* workspace, WrittenRows* rows = nullptr,
+                        int64_t padding, void* dtable, void* workspace, WrittenRows* rows = nullptr,
                         int64_t table_ld = 0) const;
   static constexpr int64_t kSmallTable = 1024;
   static size_t scatter_add_rows_workspace_bytes(Size s, int64_t table_rows);

@@ -315,7 +315,7 @@ TEST(Rows, WithGapsAreThoseWithout) {
           ThreadPool pool(2);
           Tensor& table = out.emplace_back(t, table_rows * ld);
           Workspace space(Rows::scatter_add_rows_workspace_bytes(s, table_rows));
-          Rows(pool, isa).scatter_add_rows(t, t, s, a.data(), ids.data(), table_rows, table.data(),
+          Rows(pool, isa).scatter_add_rows(t, t, s, a.data(), ids.data(), table_rows, -1, table.data(),
                                            space.data(), nullptr, ld);
         }
         return out;
@@ -369,7 +369,7 @@ TEST(ScatterAddRows, SumsInAscendingOrder) {
           const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
             Tensors out{{to, table_rows * cols}};
             Workspace workspace(Rows::scatter_add_rows_workspace_bytes({n, cols}, table_rows));
-            Rows(pool, isa).scatter_add_rows(from, to, {n, cols}, dy.data(), ids.data(), table_rows,
+            Rows(pool, isa).scatter_add_rows(from, to, {n, cols}, dy.data(), ids.data(), table_rows, -1,
                                              out[0].data(), workspace.data());
             return out;
           });

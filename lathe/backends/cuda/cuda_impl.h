@@ -26,7 +26,7 @@ struct Call {
   void* rounded = nullptr;  ///< of adamw, all_gather: the rounded copy of operand 0 that it writes, or null
   DType rounded_type = DType::f32;
   bool out_is_read = true;     ///< of out[0]: else it need not be written
-  const Nccl* nccl = nullptr;  ///< of all_reduce, all_gather; null: this process is alone
+  const Nccl* nccl = nullptr;  ///< of all_reduce, all_gather, gather_ranks; null: this process is alone
 
   /// The stream for late outputs: it begins behind what was launched on `stream` so far, and runs beside what
   /// follows there.

@@ -38,7 +38,7 @@ class Mark {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Memory of the device (kDevice, zero) or of the host where copies are fast (the others).  Errors: kMemory.
+/// Memory of the device (kDevice, zero) or of the host where copies are fast (kPinned).  Errors: kMemory.
 Result<Buffer> allocate(size_t bytes, Memory kind, cudaStream_t stream);
 
 }  // namespace lathe::cuda

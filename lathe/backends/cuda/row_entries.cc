@@ -149,8 +149,8 @@ template <bool kLate>
 void run_scatter_add_rows(const Call& c) {
   if (!ids_are_input(c)) sort_ids(c);
   scatter_add_rows(kLate ? c.beside() : c.stream, c.in_type(0).dtype, c.out_type(0).dtype,
-                   size_of_value(c.in_type(0)), c.in[0], c.own, c.node.attrs.i("rows"), c.out[0],
-                   c.workspace);
+                   size_of_value(c.in_type(0)), c.in[0], c.own, c.node.attrs.i("rows"),
+                   c.node.attrs.i("padding"), c.out[0], c.workspace);
 }
 
 /// Sums for few table rows take little of the GPU for long: beside those of a large table.

@@ -23,7 +23,11 @@ class CallThread {
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe, &before);
-    thread_ = std::thread([this] { work(); });
+    try {
+      thread_ = std::thread([this] { work(); });
+    } catch (const std::exception& failure) {
+      error = std::string("no thread: ") + failure.what();
+    }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   ~CallThread() {
@@ -32,7 +36,7 @@ class CallThread {
       ended_ = true;
       changed_.notify_all();
     }
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   /// Runs it on the thread.  False: it threw (`error` says what), or the group is aborted.
@@ -65,7 +69,7 @@ class CallThread {
   bool stuck() const { return stuck_; }
   void leave() { thread_.detach(); }
 
-  std::string error;  ///< of the first call that failed
+  std::string error;  ///< of the first call that failed, or why there is no thread
 
  private:
   static constexpr std::chrono::milliseconds kGrace{500};

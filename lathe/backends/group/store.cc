@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lathe/backends/group/socket.h"
+#include "lathe/core/start_thread.h"
 
 namespace lathe::group {
 namespace {
@@ -37,7 +38,7 @@ struct StoreServer::State {
     if (pipe(ends) != 0) fail(ErrorCode::kIo, "a pipe cannot be made");
     wake_read = Descriptor(ends[0]);
     wake_write = Descriptor(ends[1]);
-    thread = std::thread([this] { serve(); });
+    thread = start_thread([this] { serve(); });
   }
   ~State() {
     const char stop = 0;
@@ -181,7 +182,7 @@ Store::Store(const std::string& address, int port, int rank, double timeout_s, s
   s.local_address = group::local_address(s.fd);
   if (!send_frame(s.fd, {Frame::Kind::kHello, std::to_string(rank), {}}))
     fail(ErrorCode::kIo, "rank {}: rank 0 at {}, port {}, closed the connection", rank, address, port);
-  s.thread = std::thread([&s] { s.listen(); });
+  s.thread = start_thread([&s] { s.listen(); });
 }
 
 Store::~Store() {

@@ -75,16 +75,21 @@ mx::array gradients_of(const Call& c) {
   return mx::concatenate(parts);
 }
 
+/// What gradients of this norm are multiplied by, so that it is no greater than the hyper input has it.
+mx::array clip_of(const mx::array& hyper, const mx::array& norm) {
+  const mx::array most = hyper_of(hyper, Hyper::kMaxGradNorm);
+  return mx::where(mx::greater(most, number(0)),
+                   mx::minimum(number(1), mx::divide(most, mx::add(norm, number(1e-6)))), number(1));
+}
+
 Arrays run_adamw(const Call& c) {
   const Attrs& a = c.node.attrs;
   const mx::array &p = c[0], &m = c[2], &v = c[3], &norm = c[4], &loss = c[5];
   const auto hyper = [&](Hyper h) { return hyper_of(c[6], h); };
-  const mx::array rate = hyper(Hyper::kLearningRate), most = hyper(Hyper::kMaxGradNorm);
+  const mx::array rate = hyper(Hyper::kLearningRate);
   const mx::array apply = mx::logical_and(mx::isfinite(norm), mx::isfinite(loss));
-  const mx::array clip =
-      mx::where(mx::greater(most, number(0)),
-                mx::minimum(number(1), mx::divide(most, mx::add(norm, number(1e-6)))), number(1));
-  const mx::array g = mx::multiply(mx::multiply(gradients_of(c), hyper(Hyper::kInverseScale)), clip);
+  const mx::array g =
+      mx::multiply(mx::multiply(gradients_of(c), hyper(Hyper::kInverseScale)), clip_of(c[6], norm));
   const double beta1 = a.f("beta1"), beta2 = a.f("beta2");
   const mx::array m2 = mx::add(mx::multiply(number(beta1), m), mx::multiply(number(1 - beta1), g));
   const mx::array v2 =
@@ -106,11 +111,8 @@ struct Scaled {
   mx::array g, apply, rate, take;
 };
 Scaled scaled(const Call& c) {
-  const mx::array &norm = c[3], &loss = c[4], most = hyper_of(c[5], Hyper::kMaxGradNorm);
-  const mx::array clip =
-      mx::where(mx::greater(most, number(0)),
-                mx::minimum(number(1), mx::divide(most, mx::add(norm, number(1e-6)))), number(1));
-  return {mx::multiply(mx::multiply(c[1], hyper_of(c[5], Hyper::kInverseScale)), clip),
+  const mx::array &norm = c[3], &loss = c[4];
+  return {mx::multiply(mx::multiply(c[1], hyper_of(c[5], Hyper::kInverseScale)), clip_of(c[5], norm)),
           mx::logical_and(mx::isfinite(norm), mx::isfinite(loss)), hyper_of(c[5], Hyper::kLearningRate),
           hyper_of(c[5], Hyper::kTake)};
 }

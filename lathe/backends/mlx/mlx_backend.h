@@ -25,8 +25,8 @@ Presence presence();
 /// The device on MLX.  It is a module of its own (lathe_mlx.so), loaded by the first call, so that programs
 /// start where MLX is not installed.  With LATHE_MPS_FALLBACK=1 or PYTORCH_ENABLE_MPS_FALLBACK=1, ops without
 /// an implementation run on the device that `fallback` opens, and `warn`, if not empty, is told of each once.
-/// all_reduce and all_gather work among `group` (null: this process is alone), and a run waits for them.
-/// Errors: kNotFound where `presence` says that it is not available.
+/// all_reduce, all_gather and gather_ranks work among `group` (null: this process is alone), and a run waits
+/// for them. Errors: kNotFound where `presence` says that it is not available.
 std::unique_ptr<Backend> make_mlx_backend(std::shared_ptr<Backend> (*fallback)(),
                                           std::shared_ptr<ProcessGroup> group,
                                           std::function<void(const std::string&)> warn);

@@ -106,10 +106,18 @@ constexpr int64_t kProductRows = 512;
 
 bool few_rows(const Node& node, const Program&) { return node.attrs.i("rows") <= kProductRows; }
 
+/// The rows that are added up, those of the padding's id 0, f32 [n, c].
+mx::array added_rows(const Call& c) {
+  const int64_t padding = c.node.attrs.i("padding");
+  if (padding < 0) return f32(c[0]);
+  const mx::array other = mx::not_equal(c[1], mx::array(static_cast<int>(padding)));
+  return mx::where(mx::reshape(other, {static_cast<int>(c[1].size()), 1}), f32(c[0]), number(0));
+}
+
 Arrays scatter_by_product(const Call& c) {
   const int rows = static_cast<int>(c.out_type(0).shape[0]);
   const mx::array takes = mx::equal(mx::reshape(c.constants.range(rows), {rows, 1}), c[1]);
-  return {mx::astype(mx::matmul(f32(takes), f32(c[0])), dtype_of(c.out_type(0).dtype))};
+  return {mx::astype(mx::matmul(f32(takes), added_rows(c)), dtype_of(c.out_type(0).dtype))};
 }
 
 /// Adds the rows of equal ids, which lie behind one another, up towards the last of them, in ⌈log₂ n⌉ steps.
@@ -117,7 +125,7 @@ Arrays scatter_by_scan(const Call& c) {
   const int n = static_cast<int>(c[1].size()), cols = c.cols(0);
   const mx::array order = mx::argsort(c[1], 0);  // stable
   const mx::array ids = mx::take(c[1], order, 0);
-  mx::array sums = mx::take(f32(c[0]), order, 0);
+  mx::array sums = mx::take(added_rows(c), order, 0);
   for (int distance = 1; distance < n; distance *= 2) {
     const mx::array same = mx::equal(mx::slice(ids, {distance}, {n}), mx::slice(ids, {0}, {n - distance}));
     const mx::array before = mx::where(mx::reshape(same, {n - distance, 1}),

@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kMergeThreads)
 
 /// Sorted keys [p · length, (p + 1) · length) are piece p.
 struct Pieces {
-  int64_t n, cols, length, count;
+  int64_t n, cols, length, count, padding;
   const Key* keys;
   float* partial;  ///< [count][2][cols]: the sum of the id that piece p begins within, and of the one that
                    ///< begins within p and goes on behind it
@@ -162,8 +162,10 @@ __global__ void __launch_bounds__(kPieceThreads)
 #pragma unroll
     for (int k = 0; k < kRowsAtOnce; ++k) {
       if (first + k >= end) break;
+      if (id_of(key[k]) != pieces.padding) {
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) sum[j] += to_float(row[k].at[j]);
+        for (int j = 0; j < kWidth; ++j) sum[j] += to_float(row[k].at[j]);
+      }
       const bool over = id_of(key[k]) != id_of(key[k + 1]);
       if (!over && first + k + 1 < end) continue;
       if (over && !within)
@@ -309,7 +311,7 @@ size_t scatter_add_rows_workspace_bytes(RowsSize s) {
 }
 
 void scatter_add_rows(cudaStream_t stream, DType from, DType to, RowsSize s, const void* dy,
-                      const void* order, int64_t table_rows, void* dtable, void* workspace) {
+                      const void* order, int64_t table_rows, int64_t padding, void* dtable, void* workspace) {
   if (s.rows == 0 || s.cols == 0) {
     cudaMemsetAsync(dtable, 0, static_cast<size_t>(table_rows * s.cols) * size_of(to), stream);
     return;
@@ -318,6 +320,7 @@ void scatter_add_rows(cudaStream_t stream, DType from, DType to, RowsSize s, con
                       s.cols,
                       piece_length(s.rows),
                       piece_count(s.rows),
+                      padding,
                       static_cast<const Key*>(order),
                       static_cast<float*>(workspace)};
   const bool vectors = s.cols % 8 == 0 && aligned16(dy, static_cast<const void*>(dtable));

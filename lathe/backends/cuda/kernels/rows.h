@@ -93,10 +93,11 @@ void gather_rows(cudaStream_t stream, DType t, RowsSize s, const void* table, co
 void sort_rows(cudaStream_t stream, int64_t rows, const int32_t* ids, int64_t table_rows, void* order);
 size_t sort_rows_bytes(int64_t rows);
 
-/// dtable[v] = Σ dy[i] over ids[i] = v, of pieces of ascending i; 0 if there is none.  s: shape of dy, in
-/// storage `from`; dtable: [table_rows, s.cols] in storage `to`; order: sort_rows of the ids.
+/// dtable[v] = Σ dy[i] over ids[i] = v, of pieces of ascending i; 0 if there is none and for v = padding.
+/// s: shape of dy, in storage `from`; dtable: [table_rows, s.cols] in storage `to`; order: sort_rows of the
+/// ids.
 void scatter_add_rows(cudaStream_t stream, DType from, DType to, RowsSize s, const void* dy,
-                      const void* order, int64_t table_rows, void* dtable, void* workspace);
+                      const void* order, int64_t table_rows, int64_t padding, void* dtable, void* workspace);
 size_t scatter_add_rows_workspace_bytes(RowsSize s);
 
 }  // namespace lathe::cuda

@@ -1,1 +1,0 @@
-// Keeps a folder without sources a valid library.

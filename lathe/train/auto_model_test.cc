@@ -1,0 +1,58 @@
+#include "lathe/train/auto_model.h"
+
+#include <gtest/gtest.h>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+namespace {
+
+ModelConfig tiny() {
+  ModelConfig config;
+  config.vocab_size = 40, config.hidden_size = 32, config.num_hidden_layers = 1;
+  config.num_attention_heads = 2, config.intermediate_size = 32, config.max_position_embeddings = 32;
+  return config;
+}
+
+std::string error_of(const ModelConfig& config, ErrorCode code) {
+  try {
+    from_config(config, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+    return "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code);
+    return error.what();
+  }
+}
+
+TEST(AutoModel, OfAConfigurationThatAFileMayNotHaveIsRefused) {
+  ModelConfig config = tiny();
+  EXPECT_EQ(error_of(config, ErrorCode::kInvalidData), "no error");
+  for (const char* act : {"nonsense", "swish"}) {
+    config.hidden_act = act;
+    EXPECT_NE(error_of(config, ErrorCode::kUnsupported).find("wants gelu, gelu_python, relu or tanh"),
+              std::string::npos);
+  }
+  for (const int64_t heads : {3, 0, -1}) {
+    config = tiny();
+    config.num_attention_heads = heads;
+    EXPECT_NE(error_of(config, ErrorCode::kInvalidData).find("\"num_attention_heads\""), std::string::npos);
+  }
+  config = tiny();
+  config.hidden_dropout_prob = 1.5;
+  EXPECT_NE(error_of(config, ErrorCode::kInvalidData).find("wants a probability"), std::string::npos);
+}
+
+TEST(AutoModel, ASavedModelThatNamesNoArchitectureClassifies) {
+  ModelConfig config = tiny();
+  for (const nlohmann::json& none : {nlohmann::json(nullptr), nlohmann::json::array()}) {
+    config.json = {{"architectures", none}};
+    EXPECT_EQ(saved_problem(config), Problem::kSingleLabel);
+    config.json["num_labels"] = 1;
+    EXPECT_EQ(saved_problem(config), Problem::kRegression);
+  }
+  config.json["architectures"] = {"BertForTokenClassification"};
+  EXPECT_THROW(saved_problem(config), Error);
+}
+
+}  // namespace
+}  // namespace lathe
