@@ -40,24 +40,22 @@ void trace_step(Program& program, nn::Module& module, const std::function<Value(
 
 /// Source: torch.nn.Linear.reset_parameters: kaiming_uniform_(a=√5) is uniform in ±1/√in, and so is the bias.
 void initialize(Compiled& compiled, const nn::Module& module, uint64_t seed) {
-  constexpr std::string_view kWeight = ".weight";
   constexpr float kMost = 2;  // of kTruncated, in standard deviations
   TorchGenerator generator(seed);
-  std::string bias;  // of the linear layer before
-  float bound = 0;   // of its numbers
+  float bound = 0;  // of the numbers of a linear layer; 0: it was told how to start
   for (const nn::Parameter& p : module.parameters()) {
     std::vector<float> values(static_cast<size_t>(elements(p.shape)),
                               p.init == nn::Init::kOnes ? 1.0f : 0.0f);
     const float stddev = p.stddev > 0 ? static_cast<float>(p.stddev) : 1;
-    const bool drawn = p.init == nn::Init::kNormal || p.init == nn::Init::kTruncated;
-    if (p.init == nn::Init::kNormal && p.stddev == 0 && !p.table && p.name.ends_with(kWeight)) {
-      bias = p.name.substr(0, p.name.size() - kWeight.size()) + ".bias";
-      bound = static_cast<float>(1 / std::sqrt(static_cast<double>(p.shape.back())));
-      generator.uniform(values, -bound, bound);
-    } else if (p.name == bias && !drawn) {
+    if (p.of_linear && p.shape.size() == 2) {  // its bias comes behind
+      const bool told = p.init != nn::Init::kNormal || p.stddev != 0;
+      bound = told ? 0 : static_cast<float>(1 / std::sqrt(static_cast<double>(p.shape.back())));
+    }
+    if (p.of_linear && bound > 0) {
       generator.uniform(values, -bound, bound);
     } else if (p.init == nn::Init::kNormal) {
       generator.normal(values, 0, stddev);
+      nn::clear_padding(p, values);
     } else if (p.init == nn::Init::kTruncated) {
       generator.truncated_normal(values, stddev, kMost * stddev);
     }

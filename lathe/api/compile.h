@@ -62,9 +62,10 @@ class Compiled {
 /// identity; layers that need a packed batch (attention) cannot be traced so.
 ///
 /// Parameters start as PyTorch makes the same layers after torch.manual_seed(seed): in declared order, those
-/// of nn::Linear uniform in ±1/√in, those of nn::Embedding normal, those of nn::LayerNorm 1 and 0.  Others,
-/// and layers whose options say so, start as declared: kNormal and kTruncated with their standard deviation,
-/// 1 where none is named, kTruncated within two of it.  The bias of a layer that is told how to start is 0.
+/// of nn::Linear uniform in ±1/√in, those of nn::Embedding normal but the padding's row, which is 0, those of
+/// nn::LayerNorm 1 and 0.  Others, and layers whose options say so, start as declared: kNormal and kTruncated
+/// with their standard deviation, 1 where none is named, kTruncated within two of it.  The bias of a layer
+/// that is told how to start is 0.
 /// Errors: kShape if the loss is not f32 [1] or the input not f32; kUnsupported, kInternal as
 /// `select` and `gradients`.
 Compiled compile(Backend& backend, nn::Module& module, const std::function<Value(Value)>& loss,

@@ -143,10 +143,12 @@ TEST(Compile, ParametersStartAsTheyAreDeclared) {
   struct Declared : nn::Module {
     nn::Linear first{*this, "first", kIn, 5};
     int gate = add_parameter({"gate", {5}});
+    int weight = add_parameter({"own.weight", {2000}, nn::Init::kNormal}),
+        bias = add_parameter({"own.bias", {5}, nn::Init::kOnes});
     nn::Linear zeros{*this, "zeros", 5, 5, {.init = nn::Init::kZeros}};
     nn::Linear wide{*this, "wide", 5, 400, {.stddev = 100}};
     nn::Linear cut{*this, "cut", 5, 400, {.init = nn::Init::kTruncated, .stddev = 0.02}};
-    nn::Embedding table{*this, "table", 400, 5};
+    nn::Embedding table{*this, "table", 400, 5, 7};
     int drawn = add_parameter({"drawn", {2000}, nn::Init::kNormal});
     nn::LayerNorm norm{*this, "norm", 5, 1e-5};
   } model;
@@ -164,9 +166,12 @@ TEST(Compile, ParametersStartAsTheyAreDeclared) {
     EXPECT_EQ(spread(name).first, 0) << name;
   EXPECT_GT(spread("first.bias").first, 0);
   EXPECT_LE(spread("first.bias").first, 1 / std::sqrt(7.0));
-  EXPECT_EQ(step.parameter("norm.weight"), std::vector<float>(5, 1));
+  for (const char* name : {"norm.weight", "own.bias"})
+    EXPECT_EQ(step.parameter(name), std::vector<float>(5, 1)) << name;
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(step.parameter("table.weight")[7 * 5 + i], 0) << "padding";
   // The standard deviation of 2,000 drawn numbers is off by 1.6 %, four times of which is 6.4 %.
-  for (const char* name : {"table.weight", "drawn"}) EXPECT_NEAR(spread(name).second, 1, 0.064) << name;
+  for (const char* name : {"table.weight", "drawn", "own.weight"})
+    EXPECT_NEAR(spread(name).second, 1, 0.064) << name;
   EXPECT_NEAR(spread("wide.weight").second, 100, 6.4);
   EXPECT_LE(spread("cut.weight").first, 0.04f);
   EXPECT_NEAR(spread("cut.weight").second, 0.02 * 0.88, 0.02 * 0.064);  // 0.88: what is cut off at 2 is gone

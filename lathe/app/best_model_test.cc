@@ -132,7 +132,8 @@ TEST_F(BestModel, WantsDataToEvaluate) {
   args_.eval_strategy = "no";
   EXPECT_EQ(error_of_trainer(), "no error");
   args_.eval_on_start = true;
-  EXPECT_EQ(error_of_trainer(), "--eval_on_start: found no evaluation data, wants some");
+  EXPECT_EQ(error_of_trainer(),
+            "--eval_on_start: found no evaluation data, wants some; scripts take it with --do_eval");
 }
 
 }  // namespace

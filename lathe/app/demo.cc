@@ -28,7 +28,7 @@ ModelConfig demo_config(const Tokenizer& tokenizer) {
   config.num_attention_heads = 4;
   config.intermediate_size = 256;
   config.max_position_embeddings = 64;
-  config.json["pad_token_id"] = tokenizer.pad_id();
+  config.pad_token_id = tokenizer.pad_id();
   return config;
 }
 

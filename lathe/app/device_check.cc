@@ -31,7 +31,7 @@ ModelConfig small_config(const Tokenizer& tokenizer) {
   config.num_attention_heads = 2;
   config.intermediate_size = 64;
   config.max_position_embeddings = 64;
-  config.json["pad_token_id"] = tokenizer.pad_id();
+  config.pad_token_id = tokenizer.pad_id();
   return config;
 }
 

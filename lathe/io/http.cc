@@ -98,8 +98,9 @@ std::string failure_text(const CurlLibrary& curl, CURLcode code, const char* det
     return fmt::format("no answer, or less than {} bytes a second, for {:g} s", kSlowBytes,
                        request.timeout_s);
   const std::string text = detail[0] != '\0' ? detail : curl.easy_strerror(code);
-  return code == CURLE_PEER_FAILED_VERIFICATION ? text + " (SSL_CERT_FILE names the certificates to trust)"
-                                                : text;
+  return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE
+             ? text + " (SSL_CERT_FILE names the certificates to trust)"
+             : text;
 }
 
 }  // namespace

@@ -63,6 +63,13 @@ void check_supported(const nlohmann::json& json, const Family& family, const std
          file, family.keys.hidden_act, act);
 }
 
+constexpr int64_t kNoToken = -1;
+
+int64_t padding_of(const nlohmann::json& json, int64_t fallback, const std::string& file) {
+  const bool none = json.contains("pad_token_id") && json["pad_token_id"].is_null();
+  return none ? kNoToken : value_or<int64_t>(json, "pad_token_id", fallback, file);
+}
+
 void check_sizes(const ModelConfig& c, const Family& family) {
   const char *columns = family.keys.hidden_size, *heads = family.keys.num_attention_heads;
   if (c.hidden_size % c.num_attention_heads != 0)
@@ -78,7 +85,8 @@ void check_sizes(const ModelConfig& c, const Family& family) {
     fail(ErrorCode::kInvalidData,
          "{}: \"pad_token_id\" is {}, wants 0 or more and below the {} positions, which are numbered behind "
          "it; {}",
-         c.file, c.pad_token_id, c.max_position_embeddings, kWayOut);
+         c.file, c.pad_token_id == kNoToken ? "null" : std::to_string(c.pad_token_id),
+         c.max_position_embeddings, kWayOut);
 }
 
 }  // namespace
@@ -106,8 +114,7 @@ ModelConfig parse_model_config(const nlohmann::json& json, const std::string& fi
   size(c.intermediate_size, keys.intermediate_size, kMostColumns);
   size(c.max_position_embeddings, "max_position_embeddings", kMostRows);
   size(c.type_vocab_size, keys.type_vocab_size, kMostRows);
-  const bool no_padding = json.contains("pad_token_id") && json["pad_token_id"].is_null();
-  c.pad_token_id = no_padding ? -1 : value_or<int64_t>(json, "pad_token_id", c.pad_token_id, file);
+  c.pad_token_id = padding_of(json, c.pad_token_id, file);
   c.hidden_act = value_or<std::string>(json, keys.hidden_act, c.hidden_act, file);
   dropout(c.hidden_dropout_prob, keys.hidden_dropout_prob);
   dropout(c.attention_probs_dropout_prob, keys.attention_probs_dropout_prob);
@@ -153,8 +160,10 @@ std::vector<std::string> config_labels(const ModelConfig& config) {
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string id = std::to_string(i);
     const auto name = names.find(id);
-    if (name != names.end() && (name->is_number() || name->is_boolean()))
+    if (name != names.end() && name->is_number())
       labels.push_back(name->dump());  // as label2id has it for a key
+    else if (name != names.end() && name->is_boolean())
+      labels.push_back(name->get<bool>() ? "True" : "False");  // as data files are read
     else
       labels.push_back(required<std::string>(names, id, config.file + ": \"id2label\""));
   }
@@ -164,7 +173,8 @@ std::vector<std::string> config_labels(const ModelConfig& config) {
 nlohmann::json config_to_write(const ModelConfig& config, const std::string& architecture,
                                const std::vector<std::string>& labels, const std::string& problem_type) {
   nlohmann::json json = config.json;
-  const ConfigKeys& keys = family_of(config.model_type, config.file).keys;
+  const Family& family = family_of(config.model_type, config.file);
+  const ConfigKeys& keys = family.keys;
   const auto put = [&json](const char* key, const auto& value) {
     if (key != nullptr) json[key] = value;
   };
@@ -178,6 +188,9 @@ nlohmann::json config_to_write(const ModelConfig& config, const std::string& arc
   put(keys.intermediate_size, config.intermediate_size);
   json["max_position_embeddings"] = config.max_position_embeddings;
   put(keys.type_vocab_size, config.type_vocab_size);
+  if (padding_of(json, family.defaults.pad_token_id, config.file) != config.pad_token_id)
+    json["pad_token_id"] =
+        config.pad_token_id == kNoToken ? nlohmann::json() : nlohmann::json(config.pad_token_id);
   put(keys.hidden_act, config.hidden_act);
   put(keys.hidden_dropout_prob, config.hidden_dropout_prob);
   put(keys.attention_probs_dropout_prob, config.attention_probs_dropout_prob);

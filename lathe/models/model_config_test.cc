@@ -63,6 +63,24 @@ TEST(ModelConfig, SizesThatNoModelHasAreRefused) {
                {"config.json: \"pad_token_id\" is"});
 }
 
+TEST(ModelConfig, ThePaddingTokenIsWrittenAsItIsRead) {
+  for (const char* type : {"bert", "roberta", "modernbert"})
+    for (const Json& given : {Json(3), Json(0), Json(nullptr)}) {
+      if (given.is_null() && type == std::string("roberta")) continue;
+      ModelConfig config = tiny(type, {{"pad_token_id", given}});
+      EXPECT_EQ(config.pad_token_id, given.is_null() ? -1 : given.get<int64_t>());
+      const auto written = [&] { return config_to_write(config, "X", {}, ""); };
+      EXPECT_EQ(written()["pad_token_id"], given);
+      config.json.erase("pad_token_id");  // a configuration that a program made
+      EXPECT_EQ(parse_model_config(written(), "config.json").pad_token_id, config.pad_token_id);
+    }
+  expect_words(error_of(ErrorCode::kInvalidData,
+                        [] {
+                          tiny("roberta", {{"pad_token_id", nullptr}});
+                        }),
+               {"config.json: \"pad_token_id\" is null, wants 0 or more"});
+}
+
 TEST(ModelConfig, LabelsAreNamedByIdOrCounted) {
   const auto labels = [](const Json& more) { return config_labels(tiny("bert", more)); };
   using Names = std::vector<std::string>;
@@ -73,7 +91,7 @@ TEST(ModelConfig, LabelsAreNamedByIdOrCounted) {
   EXPECT_EQ(labels({{"id2label", {{"1", "b"}, {"0", "a"}}}, {"num_labels", 0}}), Names({"a", "b"}));
   // run_glue writes classes of its own files as it read them.
   EXPECT_EQ(labels({{"id2label", {{"0", 10}, {"1", -2}}}}), Names({"10", "-2"}));
-  EXPECT_EQ(labels({{"id2label", {{"0", false}, {"1", 1.5}}}}), Names({"false", "1.5"}));
+  EXPECT_EQ(labels({{"id2label", {{"0", false}, {"1", 1.5}}}}), Names({"False", "1.5"}));
 }
 
 TEST(ModelConfig, LabelsThatNoHeadHasAreRefused) {

@@ -109,7 +109,8 @@ class ModernEncoder : public EncoderModel {
  public:
   ModernEncoder(const ModelConfig& c, Problem problem)
       : EncoderModel(c, problem),
-        words_(*this, "model.embeddings.tok_embeddings", c.vocab_size, c.hidden_size, c.pad_token_id),
+        words_(*this, "model.embeddings.tok_embeddings", c.vocab_size, c.hidden_size, c.pad_token_id,
+               nn::Init::kTruncated),
         embedding_norm_(norm_of(*this, c, "model.embeddings.norm")),
         embedding_dropout_(*this, "model.embeddings.drop", c.hidden_dropout_prob),
         layers_(layers(c)),

@@ -24,8 +24,10 @@ Linear::Linear(Module& module, const std::vector<std::string>& names, int64_t in
   std::vector<int> weights, biases;
   for (const std::string& name : names) {
     weights.push_back(
-        module.declare({name + ".weight", {out, in}, options.init, true, true, options.stddev}));
-    if (options.bias) biases.push_back(module.declare({name + ".bias", {out}, Init::kZeros, false}));
+        module.declare({name + ".weight", {out, in}, options.init, true, true, options.stddev, true}));
+    if (options.bias)
+      biases.push_back(module.declare(
+          {.name = name + ".bias", .shape = {out}, .init = Init::kZeros, .decay = false, .of_linear = true}));
   }
   weight_ = module.add_block(weights);
   if (options.bias) bias_ = module.add_block(biases);
@@ -41,10 +43,11 @@ Value Linear::operator()(Value x) const {
   return fp8 ? linear_fp8(x, weight(), bias()) : linear(x, weight(), bias());
 }
 
-Embedding::Embedding(Module& module, const std::string& name, int64_t rows, int64_t width, int64_t padding)
+Embedding::Embedding(Module& module, const std::string& name, int64_t rows, int64_t width, int64_t padding,
+                     Init init)
     : module_(&module),
       weight_(module.add_parameter(
-          {.name = name + ".weight", .shape = {rows, width}, .init = Init::kNormal, .table = true})),
+          {.name = name + ".weight", .shape = {rows, width}, .init = init, .padding = padding})),
       padding_(padding) {}
 
 Value Embedding::operator()(Value ids) const { return gather_rows(table(), ids, padding_); }

@@ -36,7 +36,8 @@ class Linear {
 /// Source: torch.nn.Embedding's padding_idx.
 class Embedding {
  public:
-  Embedding(Module& module, const std::string& name, int64_t rows, int64_t width, int64_t padding = -1);
+  Embedding(Module& module, const std::string& name, int64_t rows, int64_t width, int64_t padding = -1,
+            Init init = Init::kNormal);
   /// ids [n] → [n, width] f32
   Value operator()(Value ids) const;
   /// The table itself, for layers tied to it.

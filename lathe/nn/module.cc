@@ -6,6 +6,11 @@
 
 namespace lathe::nn {
 
+void clear_padding(const Parameter& p, std::vector<float>& values) {
+  if (p.padding < 0 || p.padding >= p.shape[0]) return;
+  std::fill_n(values.begin() + static_cast<long>(p.padding * p.shape[1]), p.shape[1], 0.0f);
+}
+
 FlatLayout flat_layout(const std::vector<Parameter>& parameters) {
   FlatLayout layout;
   layout.offset.resize(parameters.size());

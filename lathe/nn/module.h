@@ -20,11 +20,15 @@ struct Parameter {
   std::string name;
   Shape shape;
   Init init = Init::kZeros;
-  bool decay = true;      ///< takes part in weight decay (HF: all but biases and LayerNorm)
-  bool trainable = true;  ///< false: frozen; has neither gradient nor optimizer state
-  double stddev = 0;      ///< of kNormal and kTruncated; 0: the model's own
-  bool table = false;     ///< its rows are looked up: PyTorch starts it otherwise than what is multiplied
+  bool decay = true;       ///< takes part in weight decay (HF: all but biases and LayerNorm)
+  bool trainable = true;   ///< false: frozen; has neither gradient nor optimizer state
+  double stddev = 0;       ///< of kNormal and kTruncated; 0: the model's own
+  bool of_linear = false;  ///< of a linear layer, which PyTorch starts in a way of its own
+  int64_t padding = -1;    ///< row of a table that is not trained; −1: none
 };
+
+/// Makes the padding's row of new values 0, as torch.nn.Embedding does.
+void clear_padding(const Parameter& parameter, std::vector<float>& values);
 
 /// Offsets of all parameters, in elements, in two flat arenas: the trainable ones (first those with weight
 /// decay, then the rest, each in declared order: the order of Hugging Face's optimizer groups) and the frozen

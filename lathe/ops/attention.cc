@@ -277,6 +277,7 @@ const OpDef attention{
           d.resize(4);
           return d;
         },
+    .auxiliary_outputs = 1,
     .reference = ref_attention,
     .cases = [] { return cases(false); },
     .bound = {.ulp = kUlp, .terms = longest},

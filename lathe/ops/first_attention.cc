@@ -305,6 +305,7 @@ const OpDef first_attention{
                                         g.node.attrs);
           return std::vector<Value>{d[1], d[0], d[2], {}, {}, {}};
         },
+    .auxiliary_outputs = 4,
     .reference = ref_forward,
     .cases = [] { return cases(false); },
     .bound = {.ulp = kUlp, .terms = terms},

@@ -102,6 +102,7 @@ const OpDef layer_norm{
           if (!g.in(2)) d[2] = {};
           return d;
         },
+    .auxiliary_outputs = 2,
     .reference = ref_layer_norm,
     .cases =
         [] {

@@ -63,6 +63,14 @@ TEST(Program, RowsOfNoElementsAreRefused) {
   EXPECT_EQ(message_of([&] { layer_norm(none, none, {}, 1e-5); }),
             "layer_norm: x is f32[0], wants rows of at least one element");
   EXPECT_EQ(message_of([&] { geglu(x); }), "geglu: x is f32[2, 0], wants rows of at least one element");
+  // no tokens, which are columns of the second output
+  EXPECT_EQ(message_of([&] {
+              p.emit(op::attention,
+                     {p.input("qkv", {DType::f32, {0, 24}}), p.input("cu", {DType::i32, {1}}),
+                      p.input("row_ids", {DType::i32, {0}}), p.input("rng", {DType::i32, {2}})},
+                     {{"heads", int64_t{2}}});
+            }),
+            "");
 }
 
 TEST(Program, AValueThatIsNotGivenIsNamed) {
@@ -215,6 +223,18 @@ TEST(Autograd, AGradientThatNoRuleGivesIsAnErrorAndNotLeftOut) {
         return x.program->emit(op::layer_norm, {x, x.program->input("gamma", {DType::f32, {4}}), {}})[1];
       }),
       "layer_norm: gives no gradient through its output mean, which the loss depends on");
+}
+
+TEST(Autograd, GradientsFlowInThroughAllOutputsButAuxiliaryOnes) {
+  static const OpDef twice{
+      .name = "twice", .signature = "x[..] -> y[..]:x z[..]:x", .gradient = [](const Grad& g) {
+        return std::vector<Value>{add(g.dout[0], g.dout[1])};
+      }};
+  EXPECT_EQ(refusal([](Value x) {
+              const std::vector<Value> both = x.program->emit(twice, {x});
+              return add(both[0], both[1]);
+            }),
+            "");
 }
 
 TEST(Autograd, ARuleGivesAGradientOfTheRightTypePerInput) {
@@ -634,6 +654,19 @@ TEST(MemoryPlan, WhatWasUpdatedInPlaceIsNotReadAnyMore) {
             }),
             "accumulate" + why);
   EXPECT_EQ(refusal([](Program& p, Value, Value updated) { p.output("y", relu(updated)); }), "");
+}
+
+TEST(MemoryPlan, AViewOfWhatWasUpdatedInPlaceIsNotReadAnyMore) {
+  const Impl impl;
+  Program p;
+  const Value g = p.input("g", {DType::f32, {4}}), keep = p.input("keep", {DType::f32, {1}});
+  const Value total = p.state("total", {DType::f32, {4}}), half = slice(total, 0, {2});
+  relu(half);  // still there
+  EXPECT_NO_THROW(plan_memory(p, Selection(p.nodes().size(), &impl), 64));
+  p.emit(op::accumulate, {total, g, keep});
+  EXPECT_NO_THROW(plan_memory(p, Selection(p.nodes().size(), &impl), 64));
+  relu(half);
+  EXPECT_THROW(plan_memory(p, Selection(p.nodes().size(), &impl), 64), Error);
 }
 
 TEST(MemoryPlan, WhatANodeHoldsLivesToItsLastReader) {

@@ -77,7 +77,7 @@ std::vector<Value> gradients(Value loss, Value seed, const std::vector<Value>& w
       fail(ErrorCode::kInternal, "autograd: {} is fused; differentiate its parts and fuse behind that",
            node.op->name);
     const Node seen = recomputation.node(node);
-    for (size_t o = node.op->differentiable_outputs; o < dout.size(); ++o)
+    for (size_t o = dout.size() - node.op->auxiliary_outputs; o < dout.size(); ++o)
       if (dout[o])
         fail(ErrorCode::kUnsupported,
              "{}: gives no gradient through its output {}, which the loss depends on", node.op->name,

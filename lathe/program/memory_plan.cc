@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 
 #include "lathe/program/row_gaps.h"
 
@@ -271,10 +272,16 @@ size_t assign_offsets(std::vector<Block>& values, std::vector<Block>& workspaces
 /// The old content of what a node updates in place is gone behind it.
 void check_updates(const Program& program) {
   std::vector<const OpDef*> updated(program.values().size(), nullptr);
-  const auto check_read = [&](const std::string& reader, int id) {
-    if (id < 0 || updated[static_cast<size_t>(id)] == nullptr) return;
-    fail(ErrorCode::kInternal, "{}: reads value {}, which {} has updated in place: read what that gives",
-         reader, id, updated[static_cast<size_t>(id)]->name);
+  const std::function<void(const std::string&, int)> check_read = [&](const std::string& reader, int id) {
+    if (id < 0) return;
+    if (updated[static_cast<size_t>(id)] != nullptr)
+      fail(ErrorCode::kInternal, "{}: reads value {}, which {} has updated in place: read what that gives",
+           reader, id, updated[static_cast<size_t>(id)]->name);
+    const int producer = program.values()[static_cast<size_t>(id)].producer;
+    if (producer < 0) return;
+    const Node& node = program.nodes()[static_cast<size_t>(producer)];
+    if (node.op->aliasing == Aliasing::kNone) return;
+    for (const int seen : node.in) check_read(reader, seen);  // a view's content is that of its inputs
   };
   for (const Node& node : program.nodes()) {
     for (const int id : node.in) check_read(node.op->name, id);

@@ -142,9 +142,11 @@ class Binder {
   bool has_batch_ = false;
 };
 
-/// A product over nothing has no meaning, and kernels divide by the width of rows.
-void check_rows(const OpDef& op, const Term& term, const Type& type) {
-  if (term.dims.size() > 1 && type.shape.back() == 0 && term.dims.back() != "..")
+/// A product over nothing has no meaning, and kernels divide by the width of rows.  The rows of the first
+/// input may be none, also where they are another's columns.
+void check_rows(const OpDef& op, const Signature& signature, const Term& term, const Type& type) {
+  if (term.dims.size() < 2 || type.shape.back() != 0 || term.dims.back() == "..") return;
+  if (term.dims.back() != signature.in[0].dims[0])
     fail(ErrorCode::kShape, "{}: {} is {}, wants rows of at least one element", op.name, term.name,
          to_string(type));
 }
@@ -185,14 +187,14 @@ std::vector<Type> infer_types(const OpDef& op, std::span<const Type> in, const A
     check_dtype(op, term, in[i], dtypes);
     dtypes[term.name] = in[i].dtype;
     binder.match(term, in[i]);
-    check_rows(op, term, in[i]);
+    check_rows(op, signature, term, in[i]);
   }
   if (op.check) op.check(in, attrs);
   std::vector<Type> out;
   for (const Term& term : signature.out) {
     Type type{DType::f32, binder.shape_of(term)};
     if (!term.suffix.empty() && !dtype_of(term.suffix, &type.dtype)) type.dtype = dtypes.at(term.suffix);
-    check_rows(op, term, type);
+    check_rows(op, signature, term, type);
     out.push_back(type);
   }
   return out;

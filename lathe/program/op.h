@@ -95,8 +95,8 @@ struct OpDef {
   /// dL/d(inputs), one per input, of its type; no value for one of integers, or where there is no gradient:
   /// then autograd fails if one is wanted.  Set to `not_differentiable` where there is none at all.
   std::function<std::vector<Value>(const Grad&)> gradient = {};
-  /// Gradients flow in through the first so many outputs.  The others are there for the backward pass.
-  size_t differentiable_outputs = 1;
+  /// The last so many outputs are there for the backward pass: no gradient flows in through them.
+  size_t auxiliary_outputs = 0;
   std::function<void(Reference&)> reference = {};
   std::function<std::vector<Case>()> cases = {};
   Bound bound = {};

@@ -28,7 +28,8 @@ Selection select(const Program& program, const Backend& backend) {
     for (const std::string& gap : gaps) list += "\n  " + gap;
     const std::string& own = backend.info().gap_remedy;
     const std::string other = (own.empty() ? "Use" : own + ", or use") + " --device cpu, which has them all.";
-    const bool is_cpu = backend.info().kind == "cpu";  // an op of the caller's own
+    const bool is_cpu =
+        backend.info().kind == "cpu";  // it lacks ops of the caller's own, and those of other devices
     fail(ErrorCode::kUnsupported, "device {} has no implementation of:{}{}", backend.info().kind, list,
          is_cpu ? "" : "\n" + other);
   }

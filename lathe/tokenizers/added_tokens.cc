@@ -47,7 +47,10 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<Entry> entries, bool split_spec
     : entries_(std::move(entries)), split_special_(split_special) {
   std::erase_if(entries_, [](const Entry& e) { return e.pattern.empty(); });
   // Of equal texts a trie keeps the last.
-  for (size_t i = entries_.size(); i-- > 0;) patterns_.insert(entries_[i].pattern, static_cast<int32_t>(i));
+  for (size_t i = entries_.size(); i-- > 0;) {
+    patterns_.insert(entries_[i].pattern, static_cast<int32_t>(i));
+    begins_[static_cast<uint8_t>(entries_[i].pattern[0])] = true;
+  }
 }
 
 const AddedTokenMatcher::Entry* AddedTokenMatcher::longest_at(std::string_view rest) const {
@@ -65,7 +68,8 @@ const AddedTokenMatcher::Entry* AddedTokenMatcher::longest_at(std::string_view r
 void AddedTokenMatcher::cut(std::string_view text, std::vector<Match>* out) const {
   size_t done = 0;  // everything before it is in *out
   for (size_t at = 0; at < text.size();) {
-    const Entry* entry = longest_at(text.substr(at));
+    const bool begins = begins_[static_cast<uint8_t>(text[at])];
+    const Entry* entry = begins ? longest_at(text.substr(at)) : nullptr;
     if (entry == nullptr) {
       ++at;
       continue;

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -43,7 +44,8 @@ class AddedTokenMatcher {
   const Entry* longest_at(std::string_view rest) const;
 
   std::vector<Entry> entries_;
-  ByteTrie patterns_;  // their places in entries_
+  ByteTrie patterns_;               // their places in entries_
+  std::array<bool, 256> begins_{};  // whether one begins with this byte: most bytes of a text begin none
   bool split_special_ = false;
 };
 

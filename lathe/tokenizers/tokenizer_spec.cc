@@ -240,7 +240,7 @@ class Reader {
       const json& names = config->list(config->root(), "model_input_names");
       return std::find(names.begin(), names.end(), "token_type_ids") != names.end();
     }
-    // Then the class is the model's: BERT's, or one of a family that has no types.
+    // Then the class is the model's: BERT's, or one of a family that has no types, whose words are no pieces.
     if (!config || names_no_class(*config)) return spec_.model == ModelKind::kWordPiece;
     return std::any_of(std::begin(kClassesWithTypes), std::end(kClassesWithTypes),
                        [&](const char* name) { return is_class(*config, name); });

@@ -64,11 +64,7 @@ void draw(const nn::Parameter& p, const TaskModel& model, const ModelConfig& con
                                static_cast<float>(stddev * config.modern.initializer_cutoff_factor));
     return;
   }
-  const bool positions = model.position_padding() && p.name.ends_with("position_embeddings.weight");
-  if (!positions && !p.name.ends_with("word_embeddings.weight")) return;
-  const int64_t pad = config.pad_token_id;
-  if (pad >= 0 && pad < p.shape[0])
-    std::fill_n(values.begin() + static_cast<long>(pad * p.shape[1]), p.shape[1], 0.0f);
+  nn::clear_padding(p, values);
 }
 
 }  // namespace

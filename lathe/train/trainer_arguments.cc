@@ -34,7 +34,8 @@ void Trainer::check_arguments() {
     fail(ErrorCode::kUsage, "--eval_strategy {}: found no evaluation data, wants some, or --eval_strategy no",
          args_.eval_strategy);
   if (eval_ == nullptr && train_ != nullptr && args_.eval_on_start)
-    fail(ErrorCode::kUsage, "--eval_on_start: found no evaluation data, wants some");
+    fail(ErrorCode::kUsage,
+         "--eval_on_start: found no evaluation data, wants some; scripts take it with --do_eval");
   if (args_.int8 && lacks(op::linear_int8))
     fail(ErrorCode::kUnsupported, "--int8: device {} has no products of integers; --device cpu has", kind);
   if (args_.fp8) check_fp8(backend_);

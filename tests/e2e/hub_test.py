@@ -225,6 +225,7 @@ class Tokens(HubCase):
         self.hub.web.encrypt(certificate, key)
         endpoint = self.hub.url.replace("http:", "https:")
         self.fails(self.info(HF_ENDPOINT=endpoint), "certificate", "SSL_CERT_FILE")
+        self.fails(self.info(HF_ENDPOINT=endpoint, SSL_CERT_FILE="/not/there.pem"), "/not/there.pem (SSL_CERT_FILE")
         self.succeeds(self.info(HF_ENDPOINT=endpoint, SSL_CERT_FILE=str(certificate)))
 
     def test_the_password_of_the_endpoint_is_not_shown(self):

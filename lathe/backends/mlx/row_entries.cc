@@ -109,7 +109,7 @@ bool few_rows(const Node& node, const Program&) { return node.attrs.i("rows") <=
 /// The rows that are added up, those of the padding's id 0, f32 [n, c].
 mx::array added_rows(const Call& c) {
   const int64_t padding = c.node.attrs.i("padding");
-  if (padding < 0) return f32(c[0]);
+  if (padding < 0 || padding >= c.out_type(0).shape[0]) return f32(c[0]);
   const mx::array other = mx::not_equal(c[1], mx::array(static_cast<int>(padding)));
   return mx::where(mx::reshape(other, {static_cast<int>(c[1].size()), 1}), f32(c[0]), number(0));
 }
