@@ -41,8 +41,7 @@ constexpr std::chrono::seconds kAsk{15}, kEnd{25};
 // Where a rank never came there is nothing to notice.
 constexpr std::chrono::seconds kAskAlone{0}, kEndAlone{5};
 
-/// Where the run of these words writes; empty where they are no valid command line, or ask for
-/// help.
+/// Where the run of these words writes; empty where they are no valid command line, or ask for help.
 std::string output_folder(const std::vector<std::string>& command) {
   const std::vector<std::string> flags(command.begin() + 1, command.end());
   try {

@@ -189,8 +189,7 @@ bool has_converted(const HubRepo& repo, const HubSettings& settings) {
   if (splits.empty() && dataset.config && !named_splits(files, std::nullopt).empty())
     fail(ErrorCode::kUsage,
          "--dataset_config_name: data set \"{}\": found \"{}\", wants what stands as a word in the path of a "
-         "file "
-         "with rows: give another, or leave it out to take them all",
+         "file with rows: give another, or leave it out to take them all",
          dataset.name, *dataset.config);
   fail(ErrorCode::kNotFound,
        "data set \"{}\"{} has no split {}; it has {}: give own files (--train_file, --validation_file, "

@@ -37,8 +37,9 @@ struct HttpRequest {
   std::function<bool()> should_stop;  ///< asked about once a second
 };
 
-/// One connection, kept open between requests to a host.  One thread at a time.  Proxies and certificates are
-/// what libcurl finds (http_proxy, https_proxy, no_proxy, all_proxy; SSL_CERT_FILE, SSL_CERT_DIR).
+/// One connection, kept open between requests to a host.  One thread at a time.  Proxies are what
+/// libcurl finds (http_proxy, https_proxy, no_proxy, all_proxy), certificates its own or those of
+/// SSL_CERT_FILE and SSL_CERT_DIR.
 class HttpClient {
  public:
   /// Errors: kUnsupported without libcurl.

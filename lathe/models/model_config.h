@@ -52,9 +52,9 @@ ModelConfig read_model_config(FileSystem& fs, const std::string& folder);
 /// Whether it names labels, as that of a model with a classification head does: an id2label that is not null.
 bool names_labels(const ModelConfig& config);
 
-/// Labels of a classification head: names by id, from id2label, numbers and booleans as their JSON;
-/// num_labels times "LABEL_0" … if that is absent or null.  Errors: kInvalidData if either is not one that a
-/// head can have.
+/// Labels of a classification head: names by id, from id2label, numbers as their JSON, booleans as True and
+/// False; num_labels times "LABEL_0" … if that is absent or null.  Errors: kInvalidData if either is not one
+/// that a head can have.
 std::vector<std::string> config_labels(const ModelConfig& config);
 
 /// The config.json to write: the keys that were read, with architecture, labels and problem type brought up

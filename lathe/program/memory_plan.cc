@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <functional>
 
 #include "lathe/program/row_gaps.h"
 
@@ -269,24 +268,24 @@ size_t assign_offsets(std::vector<Block>& values, std::vector<Block>& workspaces
   return (end + alignment - 1) / alignment * alignment;
 }
 
-/// The old content of what a node updates in place is gone behind it.
+/// The old content of what a node updates in place is gone behind it, also from views that were made before.
 void check_updates(const Program& program) {
   std::vector<const OpDef*> updated(program.values().size(), nullptr);
-  const std::function<void(const std::string&, int)> check_read = [&](const std::string& reader, int id) {
-    if (id < 0) return;
-    if (updated[static_cast<size_t>(id)] != nullptr)
-      fail(ErrorCode::kInternal, "{}: reads value {}, which {} has updated in place: read what that gives",
-           reader, id, updated[static_cast<size_t>(id)]->name);
-    const int producer = program.values()[static_cast<size_t>(id)].producer;
-    if (producer < 0) return;
-    const Node& node = program.nodes()[static_cast<size_t>(producer)];
-    if (node.op->aliasing == Aliasing::kNone) return;
-    for (const int seen : node.in) check_read(reader, seen);  // a view's content is that of its inputs
+  const auto check_read = [&](const std::string& reader, int id) {
+    if (id < 0 || updated[static_cast<size_t>(id)] == nullptr) return;
+    fail(ErrorCode::kInternal, "{}: reads value {}, which {} has updated in place: read what that gives",
+         reader, id, updated[static_cast<size_t>(id)]->name);
   };
+  std::vector<const Node*> views;  // so far
   for (const Node& node : program.nodes()) {
     for (const int id : node.in) check_read(node.op->name, id);
+    if (node.op->aliasing != Aliasing::kNone) views.push_back(&node);
+    if (node.op->in_place.empty()) continue;
     for (const InPlace& alias : node.op->in_place)
       updated[static_cast<size_t>(node.in[static_cast<size_t>(alias.in)])] = node.op;
+    for (const Node* view : views)
+      for (const int id : view->in)
+        if (updated[static_cast<size_t>(id)] != nullptr) updated[static_cast<size_t>(view->out[0])] = node.op;
   }
   for (const auto& [name, id] : program.outputs()) check_read("output " + name, id);
 }

@@ -28,8 +28,8 @@ Selection select(const Program& program, const Backend& backend) {
     for (const std::string& gap : gaps) list += "\n  " + gap;
     const std::string& own = backend.info().gap_remedy;
     const std::string other = (own.empty() ? "Use" : own + ", or use") + " --device cpu, which has them all.";
-    const bool is_cpu =
-        backend.info().kind == "cpu";  // it lacks ops of the caller's own, and those of other devices
+    // The cpu lacks ops of the caller's own, and those of other devices.
+    const bool is_cpu = backend.info().kind == "cpu";
     fail(ErrorCode::kUnsupported, "device {} has no implementation of:{}{}", backend.info().kind, list,
          is_cpu ? "" : "\n" + other);
   }
