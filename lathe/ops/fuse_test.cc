@@ -6,6 +6,7 @@
 #include "lathe/core/error.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"
+#include "lathe/ops/ops_of_testing.h"
 #include "lathe/program/autograd.h"
 
 namespace lathe {
@@ -33,12 +34,6 @@ class Device : public Backend {
  private:
   DeviceInfo info_;
 };
-
-std::string ops_of(const Program& p) {
-  std::string names;
-  for (const Node& node : p.nodes()) names += (names.empty() ? "" : " ") + std::string(node.op->name);
-  return names;
-}
 
 std::string fused(Program& p, const Device& device = {}) {
   fuse(p, device, fusions());
