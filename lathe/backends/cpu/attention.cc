@@ -13,17 +13,28 @@ const AttentionKernels& pick(DType t, const AttentionKernels& f32, const Attenti
   return t == DType::bf16 ? bf16 : t == DType::f16 ? f16 : f32;
 }
 
-/// f(sequence, head, workspace) for every head of every sequence, dealt to the threads.
+/// How many queries of a sequence one thread computes: all, or of a longer one as many as a block has keys;
+/// where a window is narrower than that, as many as see no more than one block.
+int64_t queries_of_task(int64_t length, int64_t window) {
+  constexpr int64_t kBlock = 512, kStrip = 64;
+  if (length <= kBlock) return kBlock;
+  const int64_t sharing = (kBlock - 32 - 2 * window) / kStrip * kStrip;
+  return window > 0 && sharing >= kBlock / 4 ? sharing : kBlock;
+}
+
+/// f(sequence, head, first query, workspace) for every head of every sequence, `queries` at a time, dealt to
+/// the threads.
 template <typename F>
-void for_tasks(ThreadPool& pool, const Attention& a, const AttentionKernels& kernels, void* workspace,
-               int64_t floats, F f) {
-  pool.deal(a.sequences * a.heads);
+void for_tasks(ThreadPool& pool, const Attention& a, const AttentionKernels& kernels, int64_t longest,
+               int64_t queries, void* workspace, int64_t floats, F f) {
+  const int64_t tasks = std::max<int64_t>(1, (longest + queries - 1) / queries);
+  pool.deal(a.sequences * a.heads * tasks);
   pool.run([&](int part, int) {
     float* mine = static_cast<float*>(workspace) + part * floats;
     if (kernels.begin != nullptr) kernels.begin();
     for (long task; (task = pool.next_item(part)) >= 0;) {
-      const int64_t b = task / a.heads;
-      if (a.cu[b + 1] > a.cu[b]) f(b, task % a.heads, mine);
+      const int64_t head = task / tasks, b = head / a.heads, first = task % tasks * queries;
+      if (a.cu[b + 1] - a.cu[b] > first) f(b, head % a.heads, first, mine);
     }
     if (kernels.end != nullptr) kernels.end();
   });
@@ -39,9 +50,12 @@ const std::byte* shift(const void* x, int64_t elements, DType t) {
 int64_t stride(int64_t given, const Attention& a) { return given == 0 ? a.heads * a.width : given; }
 
 /// A task without its tensors.
-AttentionTask task_of(const Attention& a, int64_t b, int64_t head, float* workspace) {
+AttentionTask task_of(const Attention& a, int64_t b, int64_t head, int64_t first, int64_t queries,
+                      float* workspace) {
   AttentionTask t{};
   t.length = a.cu[b + 1] - a.cu[b];
+  t.first = first;
+  t.count = std::min(queries, t.length - first);
   t.width = a.width;
   t.qkv_stride = stride(a.qkv_stride, a);
   t.out_stride = stride(a.out_stride, a);
@@ -108,9 +122,10 @@ size_t attention_bwd_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t 
 void attention(ThreadPool& pool, Isa isa, const Attention& a, const void* q, const void* k, const void* v,
                void* out, float* lse, void* workspace) {
   const AttentionKernels& kernels = attention_kernels(isa, a.t);
-  const int64_t floats = kernels.forward_workspace(longest(a), a.width);
-  for_tasks(pool, a, kernels, workspace, floats, [&](int64_t b, int64_t head, float* mine) {
-    AttentionTask t = task_of(a, b, head, mine);
+  const int64_t most = longest(a), queries = queries_of_task(most, a.window);
+  const int64_t floats = kernels.forward_workspace(most, a.width);
+  const auto compute = [&](int64_t b, int64_t head, int64_t first, float* mine) {
+    AttentionTask t = task_of(a, b, head, first, queries, mine);
     const int64_t qkv = a.cu[b] * t.qkv_stride + head * a.width;
     t.q = shift(q, qkv, a.t);
     t.k = shift(k, qkv, a.t);
@@ -118,7 +133,8 @@ void attention(ThreadPool& pool, Isa isa, const Attention& a, const void* q, con
     t.y = shift(out, a.cu[b] * t.out_stride + head * a.width, a.t);
     t.new_lse = lse + head * a.tokens + a.cu[b];
     kernels.forward(&t);
-  });
+  };
+  for_tasks(pool, a, kernels, most, queries, workspace, floats, compute);
   clear_rest(a, out, stride(a.out_stride, a));
   for (int64_t h = 0; h < a.heads; ++h)
     std::fill(lse + h * a.tokens + a.cu[a.sequences], lse + (h + 1) * a.tokens, 0.f);
@@ -128,9 +144,10 @@ void attention_bwd(ThreadPool& pool, Isa isa, const Attention& a, const void* do
                    const void* k, const void* v, const void* out, const float* lse, void* dq, void* dk,
                    void* dv, void* workspace) {
   const AttentionKernels& kernels = attention_kernels(isa, a.t);
-  const int64_t floats = kernels.backward_workspace(longest(a), a.width);
-  for_tasks(pool, a, kernels, workspace, floats, [&](int64_t b, int64_t head, float* mine) {
-    AttentionTask t = task_of(a, b, head, mine);
+  const int64_t most = std::max<int64_t>(longest(a), 1);
+  const int64_t floats = kernels.backward_workspace(most, a.width);
+  const auto compute = [&](int64_t b, int64_t head, int64_t, float* mine) {
+    AttentionTask t = task_of(a, b, head, 0, most, mine);
     const int64_t qkv = a.cu[b] * t.qkv_stride + head * a.width;
     const int64_t outs = a.cu[b] * t.out_stride + head * a.width;
     t.q = shift(q, qkv, a.t);
@@ -143,7 +160,8 @@ void attention_bwd(ThreadPool& pool, Isa isa, const Attention& a, const void* do
     t.dk = shift(dk, qkv, a.t);
     t.dv = shift(dv, qkv, a.t);
     kernels.backward(&t);
-  });
+  };
+  for_tasks(pool, a, kernels, most, most, workspace, floats, compute);
   for (void* x : {dq, dk, dv}) clear_rest(a, x, stride(a.qkv_stride, a));
 }
 

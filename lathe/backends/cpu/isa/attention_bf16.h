@@ -3,8 +3,10 @@
 // so that a query's largest score and its sums need no sums across lanes.  Probabilities and gradients of
 // scores are rounded to bf16 once, as operands.
 //
-// A strip is 32 queries.  Keys are taken in blocks of up to kMaxKeys, so the workspace does not grow with the
-// sequence beyond that.  A source of isa/ defines LATHE_ISA_NAMESPACE, includes this and gives its product.
+// A strip is 32 queries.  Keys are taken in blocks of up to kMaxKeys, whose operands are packed once for as
+// many queries, so the workspace of the forward pass does not grow with the sequence beyond that; the
+// backward pass keeps the f32 gradients of all queries of a longer one.  Of a block a strip multiplies what
+// its window shows. A source of isa/ defines LATHE_ISA_NAMESPACE, includes this and gives its product.
 #pragma once
 #include <initializer_list>
 
@@ -17,7 +19,7 @@ namespace {
 
 typedef void (*Multiply)(const Product&);
 
-constexpr int64_t kStrip = 32, kGroupStrips = 4, kMaxKeys = 512;
+constexpr int64_t kStrip = 32, kGroupStrips = 4, kMaxKeys = 512, kMaxStrips = kMaxKeys / kStrip;
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 /// Hands out pieces of a workspace, or counts them if there is none yet.
@@ -40,19 +42,20 @@ struct Extents {
 };
 
 /// Fetches what the next task reads and writes, little by little: its rows lie too far from each other for
-/// the processor to guess them.
+/// the processor to guess them.  Nothing where a sequence is several tasks, most of which read the same keys.
 class Ahead {
  public:
-  explicit Ahead(const AttentionTask& t) : lines_(parts(t.width, 32)), end_(t.length * lines_) {
-    const int64_t steps = parts(t.length, kStrip) * parts(t.length, 2);
-    each_ = parts(end_, steps);
+  explicit Ahead(const AttentionTask& t)
+      : lines_(parts(t.width, 32)), end_(t.count < t.length ? 0 : t.length * lines_) {
+    for (int64_t query = 0; query < t.length; query += kStrip)
+      steps_ += parts(end_seen(t, query, kStrip) - first_seen(t, query, kStrip), 2);
   }
   void add(const void* x, int64_t stride, int64_t next) {
     tensors_[count_++] = {static_cast<const char*>(x) + 2 * next, 2 * stride};
   }
   /// Called for every pair of keys and strip of queries.
   void step() {
-    for (int64_t i = 0; i < each_ && at_ < end_; ++i, ++at_) {
+    for (due_ += end_; at_ < due_ && at_ < end_ * steps_; at_ += steps_) {
       for (int n = 0; n < count_; ++n) _mm_prefetch(tensors_[n].at + 64 * line_, _MM_HINT_T1);
       if (++line_ < lines_) continue;
       line_ = 0;
@@ -67,7 +70,7 @@ class Ahead {
   };
   Tensor tensors_[8];
   int count_ = 0;
-  int64_t lines_, end_, each_, at_ = 0, line_ = 0;
+  int64_t lines_, end_, steps_ = 0, due_ = 0, at_ = 0, line_ = 0;  // due, at: lines · steps
 };
 
 struct ForwardSpace : Extents {
@@ -78,10 +81,12 @@ struct ForwardSpace : Extents {
   Block* q = pieces.blocks(2 * wide);
   Block* p = pieces.blocks(2 * deep);
   float* s = pieces.floats(keys * kStrip);
-  float* y = pieces.floats(wide * 32 * kStrip);
   uint16_t* kept = reinterpret_cast<uint16_t*>(pieces.floats(keys));
   KeyGroup* groups = reinterpret_cast<KeyGroup*>(pieces.floats(keys / 2));
-  ForwardSpace(int64_t length, int64_t width, float* base) : Extents(length, width), pieces{base} {}
+  float* y;  ///< of each strip that waits for another block of keys
+  ForwardSpace(int64_t length, int64_t width, float* base) : Extents(length, width), pieces{base} {
+    y = pieces.floats((length > kMaxKeys ? kMaxStrips : 1) * wide * 32 * kStrip);
+  }
 };
 int64_t forward_workspace(int64_t length, int64_t width) {
   return ForwardSpace(length, width, nullptr).pieces.used;
@@ -196,6 +201,52 @@ inline void take_keys(const AttentionTask& t, const ForwardSpace& w, int64_t beg
   key_groups(t, begin, parts(keys, 8), w.groups);
 }
 
+/// Scores, softmax and products of one strip with the keys of the block from `begin` on that it sees; y: its
+/// sums, of earlier blocks, too.
+template <Multiply kMultiply>
+inline void forward_strip(const AttentionTask& t, const ForwardSpace& w, int64_t query, int64_t begin,
+                          int64_t block_keys, Running& run, float* y, Ahead& ahead) {
+  const int64_t queries = smaller(kStrip, t.length - query), y_row = w.wide * 32;
+  const bool few = queries <= 16, add = begun_before(t, query, begin);
+  const auto [from, keys] = seen_of_block(t, query, queries, begin, block_keys);
+  const int64_t deep = parts(keys, 32), block_deep = parts(block_keys, 32);
+  __m512 shrink[2];
+  pack_right_turned(rows_of(t.q, t.qkv_stride, query, queries, t.width), w.q);
+  kMultiply(
+      {parts(keys, 16), few ? 1 : 2, w.wide, w.k + from / 16 * w.wide, w.wide, w.q, 2, w.s, kStrip, false});
+  hide_unseen(t, query, queries, begin + from, keys, w.s);
+  decide(t, query, few ? 1 : 2, keys, w.groups + from / 8, w.kept);
+  const float factor = t.scale * kLog2E;
+  few ? softmax<1>(w, keys, factor, run, shrink, ahead) : softmax<2>(w, keys, factor, run, shrink, ahead);
+  if (add) few ? scale_rows(y, y_row, shrink[0]) : scale_columns(y, y_row, shrink);
+  if (few)
+    kMultiply(
+        {1, 2 * w.wide, deep, w.p, deep, w.v_right + from / 32 * 2 * w.wide, 2 * w.wide, y, y_row, add});
+  else
+    kMultiply({2 * w.wide, 2, deep, w.v + from / 32, block_deep, w.p, 2, y, kStrip, add});
+}
+
+/// The results of a strip whose keys have all been taken.
+inline void finish_strip(const AttentionTask& t, const ForwardSpace& w, int64_t query, const Running& run,
+                         float* y) {
+  const int64_t queries = smaller(kStrip, t.length - query), y_row = w.wide * 32;
+  __m512 inverse[2];
+  for (int h = 0; h < 2; ++h) {
+    const __mmask16 there = static_cast<__mmask16>(first_of_32(queries - 16 * h));
+    _mm512_mask_storeu_ps(t.new_lse + query + 16 * h, there, log_of(run.sum[h], run.top[h]));
+    inverse[h] = _mm512_div_ps(_mm512_set1_ps(kept_scale(t.dropout)), run.sum[h]);
+  }
+  Bf16* const to = static_cast<Bf16*>(t.y) + query * t.out_stride;
+  if (queries <= 16) {
+    scale_rows(y, y_row, inverse[0]);
+    store_rows(queries, t.width, y, y_row, 1.f, to, t.out_stride, t.results_are_cold);
+  } else {
+    zip_factors(inverse);
+    store_turned(queries, t.width, y, inverse, to, t.out_stride, t.results_are_cold);
+  }
+}
+
+/// Its queries take each block of keys that they see one after the other.
 template <Multiply kMultiply>
 void forward(const AttentionTask* task) {
   const AttentionTask& t = *task;
@@ -203,46 +254,22 @@ void forward(const AttentionTask* task) {
   Ahead ahead(t);
   for (const void* x : {t.q, t.k, t.v}) ahead.add(x, t.qkv_stride, t.qkv_next);
   if (!t.results_are_cold) ahead.add(t.y, t.out_stride, t.out_next);
-  const float factor = t.scale * kLog2E;
-  const int64_t y_row = w.wide * 32, in_last = t.length % kStrip;
-  const bool one_block = t.length <= kMaxKeys;
-  for (int64_t query = 0; query < t.length; query += kStrip) {
-    const int64_t queries = smaller(kStrip, t.length - query);
-    const bool few = queries <= 16;
-    pack_right_turned(rows_of(t.q, t.qkv_stride, query, queries, t.width), w.q);
-    Running run;
-    __m512 shrink[2] = {_mm512_set1_ps(1.f), _mm512_set1_ps(1.f)};
-    for (int h = 0; h < 2; ++h) run.top[h] = _mm512_set1_ps(kNoneSeen), run.sum[h] = _mm512_setzero_ps();
-    const int64_t start = first_seen(t, query, kMaxKeys), end = end_seen(t, query, queries);
-    for (int64_t begin = start; begin < end; begin += kMaxKeys) {
-      const int64_t keys = smaller(kMaxKeys, t.length - begin), deep = parts(keys, 32);
-      if (!one_block)
-        take_keys(t, w, begin, keys, !few, few);
-      else if (query == 0)
-        take_keys(t, w, begin, keys, !few, in_last > 0 && in_last <= 16);
-      kMultiply({parts(keys, 16), few ? 1 : 2, w.wide, w.k, w.wide, w.q, 2, w.s, kStrip, false});
-      hide_unseen(t, query, queries, begin, keys, w.s);
-      decide(t, query, few ? 1 : 2, keys, w.groups, w.kept);
-      few ? softmax<1>(w, keys, factor, run, shrink, ahead) : softmax<2>(w, keys, factor, run, shrink, ahead);
-      if (begin > start) few ? scale_rows(w.y, y_row, shrink[0]) : scale_columns(w.y, y_row, shrink);
-      if (few)
-        kMultiply({1, 2 * w.wide, deep, w.p, deep, w.v_right, 2 * w.wide, w.y, y_row, begin > start});
-      else
-        kMultiply({2 * w.wide, 2, deep, w.v, deep, w.p, 2, w.y, kStrip, begin > start});
-    }
-    __m512 inverse[2];
-    for (int h = 0; h < 2; ++h) {
-      const __mmask16 there = static_cast<__mmask16>(first_of_32(queries - 16 * h));
-      _mm512_mask_storeu_ps(t.new_lse + query + 16 * h, there, log_of(run.sum[h], run.top[h]));
-      inverse[h] = _mm512_div_ps(_mm512_set1_ps(kept_scale(t.dropout)), run.sum[h]);
-    }
-    Bf16* const y = static_cast<Bf16*>(t.y) + query * t.out_stride;
-    if (few) {
-      scale_rows(w.y, y_row, inverse[0]);
-      store_rows(queries, t.width, w.y, y_row, 1.f, y, t.out_stride, t.results_are_cold);
-    } else {
-      zip_factors(inverse);
-      store_turned(queries, t.width, w.y, inverse, y, t.out_stride, t.results_are_cold);
+  Running run[kMaxStrips];
+  for (Running& of : run)
+    for (int h = 0; h < 2; ++h) of.top[h] = _mm512_set1_ps(kNoneSeen), of.sum[h] = _mm512_setzero_ps();
+  const int64_t in_last = t.count % kStrip;
+  const int64_t start = first_seen(t, t.first, kStrip), end = end_seen(t, t.first, t.count);
+  const bool one_block = end - start <= kMaxKeys;
+  for (int64_t begin = start; begin < end; begin += kMaxKeys) {
+    const int64_t keys = smaller(kMaxKeys, end - begin);
+    take_keys(t, w, begin, keys, t.count > 16, in_last > 0 && in_last <= 16);
+    for (int64_t strip = 0; strip * kStrip < t.count; ++strip) {
+      const int64_t at = strip * kStrip, query = t.first + at;
+      const int64_t last = end_seen(t, query, smaller(kStrip, t.count - at));
+      if (last <= begin || first_seen(t, query, kStrip) >= begin + keys) continue;
+      float* const y = w.y + (one_block ? 0 : strip) * w.wide * 32 * kStrip;
+      forward_strip<kMultiply>(t, w, query, begin, keys, run[strip], y, ahead);
+      if (last <= begin + keys) finish_strip(t, w, query, run[strip], y);
     }
   }
 }
@@ -263,20 +290,28 @@ struct BackwardSpace : Extents {
   float* dp = pieces.floats(keys * kStrip);
   float* dk = pieces.floats(keys * wide * 32);
   float* dv = pieces.floats(keys * wide * 32);
-  float* dq = pieces.floats(kGroupStrips * wide * 32 * kStrip);
   uint16_t* kept = reinterpret_cast<uint16_t*>(pieces.floats(keys));
   KeyGroup* groups = reinterpret_cast<KeyGroup*>(pieces.floats(keys / 2));
-  BackwardSpace(int64_t length, int64_t width, float* base) : Extents(length, width), pieces{base} {}
+  bool one_block;
+  float* dq;  ///< of a group, or of all strips where they wait for more blocks of keys
+  BackwardSpace(int64_t length, int64_t width, float* base)
+      : Extents(length, width), pieces{base}, one_block(length <= kMaxKeys) {
+    dq = pieces.floats((one_block ? kGroupStrips : parts(length, kStrip)) * wide * 32 * kStrip);
+  }
+  float* dq_of(int64_t query) const {
+    return dq + (one_block ? query / kStrip % kGroupStrips : query / kStrip) * wide * 32 * kStrip;
+  }
 };
 int64_t backward_workspace(int64_t length, int64_t width) {
   return BackwardSpace(length, width, nullptr).pieces.used;
 }
 
 /// Scores and gradients of probabilities [keys, 32] of a strip → probabilities as left operand, gradients of
-/// scores as left and right operand.  lse2: log₂ of the sums of exponentials.
+/// scores as left and right operand, the left ones from key `from` of the block on.  lse2: log₂ of the sums
+/// of exponentials.
 template <int kHalves>
-inline void softmax_bwd(const BackwardSpace& w, int64_t keys, int64_t strip, float factor, float scale,
-                        const __m512* lse2, const __m512* minus_delta, Ahead& ahead) {
+inline void softmax_bwd(const BackwardSpace& w, int64_t from, int64_t keys, int64_t strip, float factor,
+                        float scale, const __m512* lse2, const __m512* minus_delta, Ahead& ahead) {
   const __m512 c = _mm512_set1_ps(factor), kept_factor = _mm512_set1_ps(scale);
   for (int64_t key = 0; key < parts(keys, 32) * 32; key += 2) {
     ahead.step();
@@ -294,7 +329,7 @@ inline void softmax_bwd(const BackwardSpace& w, int64_t keys, int64_t strip, flo
                                                       static_cast<__mmask16>(kept >> 16 * h)));
       }
       row[r] = rounded(g[0], g[1]);
-      const int64_t block = (key + r) / 16 * kGroupStrips + strip, line = (key + r) % 16;
+      const int64_t block = (from + key + r) / 16 * kGroupStrips + strip, line = (key + r) % 16;
       _mm512_store_si512(w.p[block].word[line], rounded(kept, e[0], e[1]));
       _mm512_store_si512(w.ds[block].word[line], row[r]);
     }
@@ -334,49 +369,62 @@ inline int64_t take_keys(const AttentionTask& t, const BackwardSpace& w, int64_t
   return keys;
 }
 
-/// The operands of one strip of queries from its scores, and their share of dq from the keys from `begin` on.
+/// No probabilities and gradients of scores of a strip and keys [from, end) of the block.
+inline void clear_operands(const BackwardSpace& w, int64_t strip, int64_t from, int64_t end) {
+  for (int64_t row = from / 16; row < end / 16; ++row) {
+    w.p[row * kGroupStrips + strip] = {};
+    w.ds[row * kGroupStrips + strip] = {};
+  }
+}
+
+/// The operands of one strip of queries from its scores, for the keys `seen` of the block from `begin` on,
+/// and their share of dq.
 template <Multiply kMultiply>
-inline void backward_strip(const AttentionTask& t, const BackwardSpace& w, int64_t query, int64_t strip,
-                           int64_t begin, int64_t keys, bool add, Ahead& ahead) {
-  const int64_t queries = smaller(kStrip, t.length - query), deep = parts(keys, 32);
+inline void backward_strip(const AttentionTask& t, const BackwardSpace& w, int64_t query, int64_t begin,
+                           int64_t block_keys, Seen seen, Ahead& ahead) {
+  const int64_t queries = smaller(kStrip, t.length - query), strip = query / kStrip % kGroupStrips;
+  const auto [from, keys] = seen;
   const int halves = queries > 16 ? 2 : 1;
   const Rows dy = rows_of(t.dout, t.out_stride, query, queries, t.width);
   const Rows y = rows_of(t.out, t.out_stride, query, queries, t.width);
   pack_right_turned(rows_of(t.q, t.qkv_stride, query, queries, t.width), w.q_turned);
   pack_right_turned(dy, w.dy_turned);
-  kMultiply({parts(keys, 16), halves, w.wide, w.k, w.wide, w.q_turned, 2, w.s, kStrip, false});
-  hide_unseen(t, query, queries, begin, keys, w.s);
-  kMultiply({parts(keys, 16), halves, w.wide, w.v, w.wide, w.dy_turned, 2, w.dp, kStrip, false});
+  const int64_t rows = parts(keys, 16), first = from / 16 * w.wide;
+  kMultiply({rows, halves, w.wide, w.k + first, w.wide, w.q_turned, 2, w.s, kStrip, false});
+  hide_unseen(t, query, queries, begin + from, keys, w.s);
+  kMultiply({rows, halves, w.wide, w.v + first, w.wide, w.dy_turned, 2, w.dp, kStrip, false});
   __m512 lse2[2], minus_delta[2];
   for (int h = 0; h < halves; ++h) {
-    const int64_t first = 16 * h, left = queries - first;
+    const int64_t half = 16 * h, left = queries - half;
     const __mmask16 there = static_cast<__mmask16>(first_of_32(left));
-    lse2[h] = _mm512_mul_ps(_mm512_maskz_loadu_ps(there, t.lse + query + first), _mm512_set1_ps(kLog2E));
-    const Rows a{dy.data + first * dy.stride, dy.stride, left, dy.cols};
-    const Rows b{y.data + first * y.stride, y.stride, left, y.cols};
+    lse2[h] = _mm512_mul_ps(_mm512_maskz_loadu_ps(there, t.lse + query + half), _mm512_set1_ps(kLog2E));
+    const Rows a{dy.data + half * dy.stride, dy.stride, left, dy.cols};
+    const Rows b{y.data + half * y.stride, y.stride, left, y.cols};
     minus_delta[h] = _mm512_sub_ps(_mm512_setzero_ps(), dots(a, b));
   }
-  decide(t, query, halves, keys, w.groups, w.kept);
+  decide(t, query, halves, keys, w.groups + from / 8, w.kept);
   const float factor = t.scale * kLog2E, scale = kept_scale(t.dropout);
-  halves == 2 ? softmax_bwd<2>(w, keys, strip, factor, scale, lse2, minus_delta, ahead)
-              : softmax_bwd<1>(w, keys, strip, factor, scale, lse2, minus_delta, ahead);
-  float* dq = w.dq + strip * w.wide * 32 * kStrip;
-  kMultiply({2 * w.wide, 2, deep, w.k_turned, deep, w.ds_right, 2, dq, kStrip, add});
+  halves == 2 ? softmax_bwd<2>(w, from, keys, strip, factor, scale, lse2, minus_delta, ahead)
+              : softmax_bwd<1>(w, from, keys, strip, factor, scale, lse2, minus_delta, ahead);
+  kMultiply({2 * w.wide, 2, parts(keys, 32), w.k_turned + from / 32, parts(block_keys, 32), w.ds_right, 2,
+             w.dq_of(query), kStrip, begun_before(t, query, begin)});
 }
 
-/// What a group of up to kGroupStrips strips adds to dk and dv of these keys, whose operands they have left.
+/// What a group of up to kGroupStrips strips adds to dk and dv of the keys `seen` of a block, whose operands
+/// they have left.
 template <Multiply kMultiply>
 inline void add_keys(const AttentionTask& t, const BackwardSpace& w, int64_t query, int64_t queries,
-                     int64_t keys, bool add) {
-  const int64_t wide = 2 * w.wide, strips = parts(queries, kStrip);
+                     Seen seen, bool add) {
+  const int64_t wide = 2 * w.wide, strips = parts(queries, kStrip), rows = parts(seen.keys, 16);
+  const int64_t operand = seen.from / 16 * kGroupStrips, sum = seen.from * wide * 16;
   pack_right(rows_of(t.q, t.qkv_stride, query, queries, t.width), w.q);
   pack_right(rows_of(t.dout, t.out_stride, query, queries, t.width), w.dy);
-  kMultiply({parts(keys, 16), wide, strips, w.p, kGroupStrips, w.dy, wide, w.dv, wide * 16, add});
-  kMultiply({parts(keys, 16), wide, strips, w.ds, kGroupStrips, w.q, wide, w.dk, wide * 16, add});
+  kMultiply({rows, wide, strips, w.p + operand, kGroupStrips, w.dy, wide, w.dv + sum, wide * 16, add});
+  kMultiply({rows, wide, strips, w.ds + operand, kGroupStrips, w.q, wide, w.dk + sum, wide * 16, add});
 }
 
-/// One pass gives dk and dv, key block by key block; a second one dq, group by group.  If all keys fit one
-/// block the first gives dq, too.
+/// Block of keys by block of keys; a query's gradient is whole when the last block that it sees has been
+/// taken.
 template <Multiply kMultiply>
 void backward(const AttentionTask* task) {
   const AttentionTask& t = *task;
@@ -387,38 +435,35 @@ void backward(const AttentionTask* task) {
   if (!t.results_are_cold)
     for (const void* x : {t.dq, t.dk, t.dv}) ahead.add(x, t.qkv_stride, t.qkv_next);
   constexpr int64_t kGroup = kGroupStrips * kStrip;
-  const bool one_block = t.length <= kMaxKeys;
-  const auto store_dq = [&](int64_t query, int64_t queries) {
-    const __m512 scale[2] = {_mm512_set1_ps(t.scale), _mm512_set1_ps(t.scale)};
-    for (int64_t at = 0; at < queries; at += kStrip)
-      store_turned(smaller(kStrip, queries - at), t.width, w.dq + at * w.wide * 32, scale,
-                   static_cast<Bf16*>(t.dq) + (query + at) * t.qkv_stride, t.qkv_stride, t.results_are_cold);
-  };
+  const __m512 scale[2] = {_mm512_set1_ps(t.scale), _mm512_set1_ps(t.scale)};
   for (int64_t begin = 0; begin < t.length; begin += kMaxKeys) {
-    const int64_t keys = take_keys(t, w, begin);
+    const int64_t keys = take_keys(t, w, begin), row = w.wide * 32;
     const int64_t start = first_seen(t, begin, kGroup), end = end_seen(t, begin, keys);
+    const bool adds = seen_of_block(t, start, smaller(kGroup, t.length - start), begin, keys).keys < keys;
+    if (adds)  // the first group, too, which does not see all keys
+      for (float* sums : {w.dk, w.dv}) memset(sums, 0, static_cast<size_t>(w.keys * row) * sizeof *sums);
     for (int64_t query = start; query < end; query += kGroup) {
       const int64_t queries = smaller(kGroup, t.length - query);
+      const Seen all = seen_of_block(t, query, queries, begin, keys);
+      for (int64_t at = 0; at < queries; at += kStrip) {
+        const Seen seen = seen_of_block(t, query + at, smaller(kStrip, queries - at), begin, keys);
+        if (seen.keys > 0) backward_strip<kMultiply>(t, w, query + at, begin, keys, seen, ahead);
+        const Seen there = seen.keys > 0 ? seen : Seen{all.from, 0};
+        clear_operands(w, at / kStrip, all.from, there.from);
+        clear_operands(w, at / kStrip, there.end(), all.end());
+      }
+      add_keys<kMultiply>(t, w, query, queries, all, adds || query > start);
+      if (end_seen(t, query, queries) > begin + keys) continue;
       for (int64_t at = 0; at < queries; at += kStrip)
-        backward_strip<kMultiply>(t, w, query + at, at / kStrip, begin, keys, false, ahead);
-      add_keys<kMultiply>(t, w, query, queries, keys, query > start);
-      if (one_block) store_dq(query, queries);
+        store_turned(smaller(kStrip, queries - at), t.width, w.dq_of(query + at), scale,
+                     static_cast<Bf16*>(t.dq) + (query + at) * t.qkv_stride, t.qkv_stride,
+                     t.results_are_cold);
     }
-    const int64_t row = w.wide * 32, first = begin * t.qkv_stride;
+    const int64_t first = begin * t.qkv_stride;
     store_rows(keys, t.width, w.dk, row, t.scale, static_cast<Bf16*>(t.dk) + first, t.qkv_stride,
                t.results_are_cold);
     store_rows(keys, t.width, w.dv, row, kept_scale(t.dropout), static_cast<Bf16*>(t.dv) + first,
                t.qkv_stride, t.results_are_cold);
-  }
-  for (int64_t query = 0; query < t.length && !one_block; query += kGroup) {
-    const int64_t queries = smaller(kGroup, t.length - query);
-    const int64_t start = first_seen(t, query, kMaxKeys), end = end_seen(t, query, queries);
-    for (int64_t begin = start; begin < end; begin += kMaxKeys) {
-      const int64_t keys = take_keys(t, w, begin);
-      for (int64_t at = 0; at < queries; at += kStrip)
-        backward_strip<kMultiply>(t, w, query + at, at / kStrip, begin, keys, begin > start, ahead);
-    }
-    store_dq(query, queries);
   }
 }
 

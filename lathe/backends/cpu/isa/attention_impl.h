@@ -1,6 +1,7 @@
-// Attention of one head of one sequence in f32.  Scores of kQueries queries against up to kMaxKeys keys lie
-// in a tile of the workspace; matrices are [keys or queries, padded(width)] f32 there.  A source of isa/
-// defines LATHE_ISA_NAMESPACE, includes this and defines its tables as `attention_table<T>()`.
+// Attention of one head of one sequence in f32.  Scores of kQueries queries against those of up to kMaxKeys
+// keys that their window shows lie in a tile of the workspace; matrices are [keys or queries, padded(width)]
+// f32 there. The backward pass keeps the gradients of all queries of a sequence that has more keys.  A source
+// of isa/ defines LATHE_ISA_NAMESPACE, includes this and defines its tables as `attention_table<T>()`.
 #pragma once
 #include "lathe/backends/cpu/isa/attention_kernels.h"
 #include "lathe/backends/cpu/isa/attention_tiles.h"
@@ -25,17 +26,20 @@ struct Pieces {
   }
 };
 struct ForwardSpace {
-  int64_t keys, width;
+  int64_t length, width;
   Pieces pieces;
+  int64_t keys = smaller(length, kMaxKeys);
   float* kt = pieces.take(keys, width);
   float* v = pieces.take(keys, width);
   float* q = pieces.take(kQueries, width);
-  float* y = pieces.take(kQueries, width);
+  float* y = pieces.take(length > kMaxKeys ? kMaxKeys : kQueries, width);  ///< all that wait for more keys
   float* p = pieces.take(kQueries, keys);
 };
 struct BackwardSpace {
-  int64_t keys, width;
+  int64_t length, width;
   Pieces pieces;
+  int64_t keys = smaller(length, kMaxKeys);
+  bool one_block = length <= kMaxKeys;
   float* kt = pieces.take(keys, width);
   float* vt = pieces.take(keys, width);
   float* k = pieces.take(keys, width);
@@ -43,13 +47,13 @@ struct BackwardSpace {
   float* dv = pieces.take(keys, width);
   float* q = pieces.take(kQueries, width);
   float* dy = pieces.take(kQueries, width);
-  float* dq = pieces.take(kQueries, width);
+  float* dq = pieces.take(one_block ? kQueries : length, width);  ///< all that wait for more keys
   float* p = pieces.take(kQueries, keys);
   float* dp = pieces.take(kQueries, keys);
 };
 template <typename Space>
 Space space_of(int64_t length, int64_t width, float* base) {
-  return {smaller(length, kMaxKeys), width, {base}};
+  return {length, width, {base}};
 }
 int64_t forward_workspace(int64_t length, int64_t width) {
   return space_of<ForwardSpace>(length, width, nullptr).pieces.used;
@@ -122,39 +126,55 @@ inline float softmax_row(const AttentionTask& t, int64_t query, int64_t first, i
   return shrink;
 }
 
+/// Adds to y what the queries from `query` on see of the block of keys from `begin` on; known, y: of earlier
+/// blocks, too.
+template <typename T>
+inline void forward_queries(const AttentionTask& t, const ForwardSpace& w, int64_t query, int64_t queries,
+                            int64_t begin, int64_t block_keys, RowSum* known, float* y) {
+  const int64_t wide = padded(t.width), key_row = padded(w.keys), extra = -queries & (kTile - 1);
+  const auto [from, keys] = seen_of_block(t, query, queries, begin, block_keys);
+  const bool add = begun_before(t, query, begin);
+  unpack(queries, t.width, extra, static_cast<const T*>(t.q) + query * t.qkv_stride, t.qkv_stride, t.scale,
+         w.q);
+  product<false>(queries, keys, t.width, left(w.q, wide), transposed(w.kt + from * t.width, t.width), w.p,
+                 key_row);
+  hide_unseen(t, query, queries, begin + from, keys, w.p, key_row);
+  for (int64_t i = 0; i < queries; ++i) {
+    const float shrink = softmax_row(t, query + i, begin + from, keys, !add, w.p + i * key_row, known[i]);
+    for (int64_t d = 0; add && d < wide; ++d) y[i * wide + d] *= shrink;
+  }
+  const Left p = left(w.p, key_row);
+  const Right v = right(w.v + from * wide, wide);
+  add ? product<true>(queries, wide, keys, p, v, y, wide)
+      : product<false>(queries, wide, keys, p, v, y, wide);
+}
+
 template <typename T>
 void forward(const AttentionTask* task) {
   const AttentionTask& t = *task;
   const ForwardSpace w = space_of<ForwardSpace>(t.length, t.width, t.workspace);
-  const int64_t wide = padded(t.width), key_row = padded(w.keys);
-  for (int64_t begin = 0; begin < t.length; begin += kQueries) {
-    const int64_t queries = smaller(kQueries, t.length - begin), extra = -queries & (kTile - 1);
-    unpack(queries, t.width, extra, static_cast<const T*>(t.q) + begin * t.qkv_stride, t.qkv_stride, t.scale,
-           w.q);
-    RowSum known[kQueries];
-    for (RowSum& row : known) row = {kNoneSeen, 0};
-    const int64_t start = first_seen(t, begin, kMaxKeys), end = end_seen(t, begin, queries);
-    for (int64_t first = start; first < end; first += kMaxKeys) {
-      const int64_t keys = smaller(kMaxKeys, t.length - first);
-      if (begin == 0 || t.length > kMaxKeys) {
-        transpose(keys, t.width, static_cast<const T*>(t.k) + first * t.qkv_stride, t.qkv_stride, w.kt);
-        unpack(keys, t.width, 0, static_cast<const T*>(t.v) + first * t.qkv_stride, t.qkv_stride, 1.f, w.v);
-      }
-      product<false>(queries, keys, t.width, left(w.q, wide), transposed(w.kt, t.width), w.p, key_row);
-      hide_unseen(t, begin, queries, first, keys, w.p, key_row);
+  const int64_t wide = padded(t.width);
+  RowSum known[kMaxKeys];
+  for (int64_t i = 0; i < t.count; ++i) known[i] = {kNoneSeen, 0};
+  const int64_t start = first_seen(t, t.first, 32), end = end_seen(t, t.first, t.count);
+  const bool one_block = end - start <= kMaxKeys;
+  for (int64_t begin = start; begin < end; begin += kMaxKeys) {
+    const int64_t keys = smaller(kMaxKeys, end - begin), key = begin * t.qkv_stride;
+    transpose(keys, t.width, static_cast<const T*>(t.k) + key, t.qkv_stride, w.kt);
+    unpack(keys, t.width, 0, static_cast<const T*>(t.v) + key, t.qkv_stride, 1.f, w.v);
+    for (int64_t at = 0; at < t.count; at += kQueries) {
+      const int64_t query = t.first + at, queries = smaller(kQueries, t.count - at);
+      const int64_t last = end_seen(t, query, queries);
+      if (last <= begin || first_seen(t, query, 32) >= begin + keys) continue;
+      float* const y = w.y + (one_block ? 0 : at) * wide;
+      forward_queries<T>(t, w, query, queries, begin, keys, known + at, y);
+      if (last > begin + keys) continue;
+      T* out = static_cast<T*>(t.y) + query * t.out_stride;
       for (int64_t i = 0; i < queries; ++i) {
-        const float shrink =
-            softmax_row(t, begin + i, first, keys, first == start, w.p + i * key_row, known[i]);
-        for (int64_t d = 0; first > start && d < wide; ++d) w.y[i * wide + d] *= shrink;
+        const RowSum& row = known[at + i];
+        t.new_lse[query + i] = static_cast<float>(double{row.largest} + ::log(double{row.sum}));
+        pack(1, t.width, y + i * wide, 1.f / row.sum, out + i * t.out_stride, t.out_stride);
       }
-      const Left p = left(w.p, key_row);
-      first > start ? product<true>(queries, wide, keys, p, right(w.v, wide), w.y, wide)
-                    : product<false>(queries, wide, keys, p, right(w.v, wide), w.y, wide);
-    }
-    T* out = static_cast<T*>(t.y) + begin * t.out_stride;
-    for (int64_t i = 0; i < queries; ++i) {
-      t.new_lse[begin + i] = static_cast<float>(double{known[i].largest} + ::log(double{known[i].sum}));
-      pack(1, t.width, w.y + i * wide, 1.f / known[i].sum, out + i * t.out_stride, t.out_stride);
     }
   }
 }
@@ -188,65 +208,59 @@ inline int64_t take_keys(const AttentionTask& t, const BackwardSpace& w, int64_t
   return keys;
 }
 
-/// Probabilities and gradients of scores of the queries from `begin` on; returns how many.
+/// Probabilities and gradients of scores of the queries from `query` on for the keys `seen` of the block from
+/// `begin` on.
 template <typename T>
-inline int64_t take_queries(const AttentionTask& t, const BackwardSpace& w, int64_t begin, int64_t first,
-                            int64_t keys) {
-  const int64_t queries = smaller(kQueries, t.length - begin), extra = -queries & (kTile - 1);
+inline void take_queries(const AttentionTask& t, const BackwardSpace& w, int64_t query, int64_t queries,
+                         int64_t begin, Seen seen) {
+  const int64_t extra = -queries & (kTile - 1), first = seen.from * t.width;
   const int64_t wide = padded(t.width), key_row = padded(w.keys);
-  const T* douts = static_cast<const T*>(t.dout) + begin * t.out_stride;
-  const T* outs = static_cast<const T*>(t.out) + begin * t.out_stride;
-  unpack(queries, t.width, extra, static_cast<const T*>(t.q) + begin * t.qkv_stride, t.qkv_stride, t.scale,
+  const T* douts = static_cast<const T*>(t.dout) + query * t.out_stride;
+  const T* outs = static_cast<const T*>(t.out) + query * t.out_stride;
+  unpack(queries, t.width, extra, static_cast<const T*>(t.q) + query * t.qkv_stride, t.qkv_stride, t.scale,
          w.q);
   unpack(queries, t.width, extra, douts, t.out_stride, 1.f, w.dy);
-  product<false>(queries, keys, t.width, left(w.q, wide), transposed(w.kt, t.width), w.p, key_row);
-  hide_unseen(t, begin, queries, first, keys, w.p, key_row);
-  product<false>(queries, keys, t.width, left(w.dy, wide), transposed(w.vt, t.width), w.dp, key_row);
+  product<false>(queries, seen.keys, t.width, left(w.q, wide), transposed(w.kt + first, t.width), w.p,
+                 key_row);
+  hide_unseen(t, query, queries, begin + seen.from, seen.keys, w.p, key_row);
+  product<false>(queries, seen.keys, t.width, left(w.dy, wide), transposed(w.vt + first, t.width), w.dp,
+                 key_row);
   for (int64_t i = 0; i < queries; ++i) {
     const float delta = dot(t.width, douts + i * t.out_stride, outs + i * t.out_stride);
-    softmax_row_bwd(t, begin + i, first, keys, delta, w.p + i * key_row, w.dp + i * key_row);
+    softmax_row_bwd(t, query + i, begin + seen.from, seen.keys, delta, w.p + i * key_row, w.dp + i * key_row);
   }
-  return queries;
 }
 
-/// One pass gives dk and dv, key block by key block; a second one dq, query block by query block.  If all
-/// keys fit one block the first gives dq, too.
+/// Block of keys by block of keys; a query's gradient is whole when the last block that it sees has been
+/// taken.
 template <typename T>
 void backward(const AttentionTask* task) {
   const AttentionTask& t = *task;
   const BackwardSpace w = space_of<BackwardSpace>(t.length, t.width, t.workspace);
   const int64_t wide = padded(t.width), key_row = padded(w.keys);
-  const bool one_block = t.length <= kMaxKeys;
   const Left ds = left(w.dp, key_row);
-  const auto store_dq = [&](int64_t begin, int64_t queries) {
-    pack(queries, t.width, w.dq, t.scale, static_cast<T*>(t.dq) + begin * t.qkv_stride, t.qkv_stride);
-  };
-  for (int64_t first = 0; first < t.length; first += kMaxKeys) {
-    const int64_t keys = take_keys<T>(t, w, first);
+  for (int64_t begin = 0; begin < t.length; begin += kMaxKeys) {
+    const int64_t keys = take_keys<T>(t, w, begin);
     memset(w.dk, 0, static_cast<size_t>(key_row * wide) * sizeof(float));
     memset(w.dv, 0, static_cast<size_t>(key_row * wide) * sizeof(float));
-    const int64_t end = end_seen(t, first, keys);
-    for (int64_t begin = first_seen(t, first, kQueries); begin < end; begin += kQueries) {
-      const int64_t queries = take_queries<T>(t, w, begin, first, keys);
-      product<true>(keys, wide, queries, left_transposed(w.p, key_row), right(w.dy, wide), w.dv, wide);
-      product<true>(keys, wide, queries, left_transposed(w.dp, key_row), right(w.q, wide), w.dk, wide);
-      if (!one_block) continue;
-      product<false>(queries, wide, keys, ds, right(w.k, wide), w.dq, wide);
-      store_dq(begin, queries);
+    const int64_t end = end_seen(t, begin, keys);
+    for (int64_t query = first_seen(t, begin, kQueries); query < end; query += kQueries) {
+      const int64_t queries = smaller(kQueries, t.length - query);
+      const Seen seen = seen_of_block(t, query, queries, begin, keys);
+      const int64_t from = seen.from * wide;
+      take_queries<T>(t, w, query, queries, begin, seen);
+      const Left p = left_transposed(w.p, key_row), turned_ds = left_transposed(w.dp, key_row);
+      product<true>(seen.keys, wide, queries, p, right(w.dy, wide), w.dv + from, wide);
+      product<true>(seen.keys, wide, queries, turned_ds, right(w.q, wide), w.dk + from, wide);
+      float* const dq = w.dq + (w.one_block ? 0 : query) * wide;
+      const Right k = right(w.k + from, wide);
+      begun_before(t, query, begin) ? product<true>(queries, wide, seen.keys, ds, k, dq, wide)
+                                    : product<false>(queries, wide, seen.keys, ds, k, dq, wide);
+      if (end_seen(t, query, queries) <= begin + keys)
+        pack(queries, t.width, dq, t.scale, static_cast<T*>(t.dq) + query * t.qkv_stride, t.qkv_stride);
     }
-    pack(keys, t.width, w.dk, 1.f, static_cast<T*>(t.dk) + first * t.qkv_stride, t.qkv_stride);
-    pack(keys, t.width, w.dv, 1.f, static_cast<T*>(t.dv) + first * t.qkv_stride, t.qkv_stride);
-  }
-  for (int64_t begin = 0; begin < t.length && !one_block; begin += kQueries) {
-    const int64_t queries = smaller(kQueries, t.length - begin);
-    const int64_t start = first_seen(t, begin, kMaxKeys), end = end_seen(t, begin, queries);
-    for (int64_t first = start; first < end; first += kMaxKeys) {
-      const int64_t keys = take_keys<T>(t, w, first);
-      take_queries<T>(t, w, begin, first, keys);
-      first > start ? product<true>(queries, wide, keys, ds, right(w.k, wide), w.dq, wide)
-                    : product<false>(queries, wide, keys, ds, right(w.k, wide), w.dq, wide);
-    }
-    store_dq(begin, queries);
+    pack(keys, t.width, w.dk, 1.f, static_cast<T*>(t.dk) + begin * t.qkv_stride, t.qkv_stride);
+    pack(keys, t.width, w.dv, 1.f, static_cast<T*>(t.dv) + begin * t.qkv_stride, t.qkv_stride);
   }
 }
 

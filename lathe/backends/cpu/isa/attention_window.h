@@ -23,6 +23,24 @@ inline bool all_seen(const AttentionTask& t, int64_t query, int64_t queries, int
   return key + keys - 1 - query <= t.window && query + queries - 1 - key <= t.window;
 }
 
+/// Of a block of keys those that some of the queries sees: `keys` from its key `from` on, in whole groups of
+/// 32, the last one of a block as long as it is.
+struct Seen {
+  int64_t from, keys;
+  int64_t end() const { return from + (keys + 31) / 32 * 32; }
+};
+/// Of the `keys` keys from `begin` on.  None: keys ≤ 0.
+inline Seen seen_of_block(const AttentionTask& t, int64_t query, int64_t queries, int64_t begin,
+                          int64_t keys) {
+  const int64_t before = query - t.window - begin, from = before > 0 ? before / 32 * 32 : 0;
+  const int64_t count = end_seen(t, query, queries) - begin - from;
+  return {from, smaller(keys - from, (count + 31) / 32 * 32)};
+}
+/// The queries from `query` on, a multiple of 32, have seen keys before `begin`, a multiple of 32, too.
+inline bool begun_before(const AttentionTask& t, int64_t query, int64_t begin) {
+  return first_seen(t, query, 32) < begin;
+}
+
 /// Largest score of a query that has seen no key yet: e^(−∞ − this) is 0, not NaN.
 constexpr float kNoneSeen = -__FLT_MAX__;
 
