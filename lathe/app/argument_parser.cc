@@ -15,6 +15,25 @@ namespace {
 
 using nlohmann::json;
 
+/// "<hub_token>"; transformers writes <HUB_TOKEN>, whether there is one or not.
+bool is_hidden_secret(const std::string& key, const json& value) {
+  if (!value.is_string()) return false;
+  auto text = value.get<std::string>();
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text == fmt::format("<{}>", key);
+}
+
+/// The value as this field takes it: transformers writes the words of --debug, and before 5 of --fsdp, as
+/// lists.
+json from_python(const FieldInfo& info, const json& value) {
+  const auto is_text = [](const json& item) { return item.is_string(); };
+  if (info.kind != Kind::kText || info.support() == Support::kWorks || !value.is_array() ||
+      !std::all_of(value.begin(), value.end(), is_text))
+    return info.from_boolean(value);
+  if (value.empty()) return info.default_value;
+  return fmt::format("{}", fmt::join(value.get<std::vector<std::string>>(), " "));
+}
+
 /// What a name on the command line stands for: a field, the "no_" of one, or an old name.
 struct Option {
   std::string name;
@@ -208,10 +227,10 @@ class Parser {
     for (const auto* options : {&options_, &old_options_}) {
       for (const auto& option : *options) {
         if (option.name != key || option.negated) continue;
-        if (option.field != nullptr && option.field->info->rules.secret &&
-            value == hidden_secret(*option.field->info)) {
-          result_.notices.push_back(fmt::format(
-              "{}: {} was left out where these settings were written; --{} gives it", path, key, key));
+        if (key.ends_with("token") && is_hidden_secret(key, value)) {
+          if (option.field != nullptr && option.field->info->support() == Support::kWorks)
+            result_.notices.push_back(fmt::format(
+                "{}: {} was left out where these settings were written; --{} gives it", path, key, key));
           return;
         }
         const bool optional =
@@ -220,7 +239,7 @@ class Parser {
         if (option.old != nullptr && option.old->switches && value.is_boolean()) return;
         try {
           typed = value_from_json(key, option.kind(), optional,
-                                  option.old == nullptr ? option.field->info->from_boolean(value) : value);
+                                  option.old == nullptr ? from_python(*option.field->info, value) : value);
         } catch (const Error& e) {
           fail(ErrorCode::kUsage, "{}: {}", path, e.what());
         }

@@ -189,6 +189,26 @@ TEST(ArgumentParser, TheOldNameOfTheTokenTakesItWithoutShowingIt) {
   }
 }
 
+/// TrainingArguments.to_json_string() of transformers 5.24 and, with lists for --fsdp, 4.x.
+TEST(ArgumentParser, TextsThatTransformersWritesAsListsAndHiddenTokens) {
+  const TestFolder folder;
+  const auto read = [&](const std::string& json) {
+    std::ofstream(folder / "run.json") << json;
+    return parsed(folder / "run.json");
+  };
+  const auto line = read(R"({"debug": [], "fsdp": [], "hub_token": "<HUB_TOKEN>", "token": "<TOKEN>",
+                             "push_to_hub_token": "<PUSH_TO_HUB_TOKEN>"})");
+  EXPECT_EQ(line.notices.size(), 1u);
+  EXPECT_NE(line.notices.at(0).find("token was left out where"), std::string::npos) << line.notices.at(0);
+  EXPECT_EQ(line.script.token, std::nullopt);
+  TrainingArguments training = line.training;
+  training.output_dir = "out";
+  EXPECT_TRUE(validate(training).empty());
+  training = read(R"({"debug": ["underflow_overflow"]})").training;
+  EXPECT_EQ(training.other.at("debug"), "underflow_overflow");  // which validate refuses, saying why
+  EXPECT_THROW(read(R"({"run_name": []})"), Error);
+}
+
 TEST(ArgumentParser, PerGpuBatchSizeWinsWhereverItStands) {
   const auto line = parsed("--per_gpu_train_batch_size 4 --per_device_train_batch_size 16");
   EXPECT_EQ(line.training.per_device_train_batch_size, 4);

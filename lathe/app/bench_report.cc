@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "lathe/app/progress_bar.h"
+#include "lathe/app/visible_text.h"
 #include "lathe/train/python_format.h"
 
 namespace lathe {
@@ -38,13 +39,15 @@ std::string table_text(const BenchReport& report) {
   std::vector<std::string> lines(report.rows.size() + 1);
   for (const BenchColumn& column : report.columns) {
     const bool right = is_number_column(report, column);
-    size_t width = width_of(column.title);
-    for (const auto& row : report.rows) width = std::max(width, width_of(cell_text(row, column)));
-    const auto add = [&](std::string& line, const std::string& cell) {
-      line += "  " + padded(cell, width, right);
+    const std::string title = visible_line(column.title);
+    size_t width = width_of(title);
+    const auto cell = [&](const auto& row) { return visible_line(cell_text(row, column)); };
+    for (const auto& row : report.rows) width = std::max(width, width_of(cell(row)));
+    const auto add = [&](std::string& line, const std::string& text) {
+      line += "  " + padded(text, width, right);
     };
-    add(lines[0], column.title);
-    for (size_t i = 0; i < report.rows.size(); ++i) add(lines[i + 1], cell_text(report.rows[i], column));
+    add(lines[0], title);
+    for (size_t i = 0; i < report.rows.size(); ++i) add(lines[i + 1], cell(report.rows[i]));
   }
   std::string text;
   for (std::string& line : lines) text += without_trailing_blanks(std::move(line));

@@ -35,6 +35,13 @@ BenchReport report_of(const std::string& model) {
   return report;
 }
 
+TEST(BenchReport, ACellIsALineWithoutControlCharacters) {
+  const BenchReport report{
+      "runs", {}, {{"run", "a\x1b"}, {"b", "b"}}, {{{"run", "one\n\x1b[31m"}, {"b", 1}}}, {}};
+  EXPECT_EQ(terminal_text(report, 80, false), "runs\n\n  a\\x1b          b\n  one\\n\\x1b[31m  1\n\n");
+  EXPECT_EQ(json_lines(report), "{\"run\": \"one\\n\\u001b[31m\", \"b\": 1}\n");
+}
+
 TEST(BenchReport, JsonLinesAreTheRowsInOrder) {
   const BenchReport report = report_of("bert");
   std::istringstream lines(json_lines(report));

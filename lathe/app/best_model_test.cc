@@ -39,7 +39,12 @@ class BestModel : public testing::Test {
     AutoModel model = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
     Trainer trainer(*backend_, model, args_, &data_, &data_, hooks);
     trainer.train(resume_from);
+    trainer.save_model(folder_ / "last");
     return trainer.state();
+  }
+
+  std::string weights(const std::string& folder) const {
+    return real_file_system().read(folder_ / (folder + "/model.safetensors")).value();
   }
 
   bool is_there(const std::string& checkpoint) const {
@@ -67,6 +72,8 @@ TEST_F(BestModel, IsTheLastBestThatWasSaved) {
   EXPECT_EQ(state.best_model_checkpoint, folder_ / "out/checkpoint-2");
   EXPECT_NE(said_.find("loaded the best model from " + folder_ / "out/checkpoint-2"), std::string::npos)
       << said_;
+  EXPECT_TRUE(weights("last") == weights("out/checkpoint-2"));
+  EXPECT_FALSE(weights("last") == weights("out/checkpoint-4"));
 }
 
 TEST_F(BestModel, IsNoneWhereTheBestWasNotSaved) {

@@ -43,8 +43,10 @@ std::string names(const std::vector<Flag>& flags) {
   return text + "--help";
 }
 
-/// `case` branches that set `values` to what a flag, or a command's first word, chooses from.
-std::string value_cases(const std::vector<Command>& commands, const char* begin, const char* end) {
+/// `case` branches that set `values` to what a flag, or a command's first word, chooses from.  or_files: what
+/// they do besides where files are as good.
+std::string value_cases(const std::vector<Command>& commands, const char* begin, const char* end,
+                        const char* or_files) {
   std::string text;
   for (const Command& command : commands) {
     const Syntax syntax = command.syntax();
@@ -53,8 +55,8 @@ std::string value_cases(const std::vector<Command>& commands, const char* begin,
         text += fmt::format("    {}:{}) values={}{}{} ;;\n", command.name, flag.name, begin,
                             fmt::join(flag.choices, " "), end);
     if (!syntax.words.empty())
-      text += fmt::format("    {0}:{0}) values={1}{2}{3} ;;\n", command.name, begin,
-                          fmt::join(syntax.words, " "), end);
+      text += fmt::format("    {0}:{0}) values={1}{2}{3}{4} ;;\n", command.name, begin,
+                          fmt::join(syntax.words, " "), end, syntax.or_files ? or_files : "");
   }
   return text;
 }
@@ -94,7 +96,7 @@ _lathe() {{
 }}
 complete -o bashdefault -o default -F _lathe lathe run_glue run_qa
 )",
-                     all, flags, value_cases(commands, "'", "'"));
+                     all, flags, value_cases(commands, "'", "'", ""));
 }
 
 /// name:meaning, as _describe wants it.
@@ -115,7 +117,7 @@ std::string zsh_script(const std::vector<Command>& commands) {
   }
   return fmt::format(R"(#compdef lathe run_glue run_qa
 _lathe() {{
-  local command=${{words[1]:t}} before=${{words[CURRENT-1]}} i
+  local command=${{words[1]:t}} before=${{words[CURRENT-1]}} files= i
   local -a commands flags values
   commands=(
 {0}  )
@@ -136,13 +138,14 @@ _lathe() {{
   case $command:$before in
 {2}  esac
   if [[ ${{words[CURRENT]}} == -* ]]; then _describe -o flag flags
-  elif (( $#values )); then compadd -- $values
-  else _files
+  else
+    (( $#values )) && compadd -- $values
+    [[ $#values == 0 || -n $files ]] && _files
   fi
 }}
 if [[ $funcstack[1] == _lathe ]]; then _lathe "$@"; else compdef _lathe lathe run_glue run_qa; fi
 )",
-                     all, flags, value_cases(commands, "(", ")"));
+                     all, flags, value_cases(commands, "(", ")", "; files=yes"));
 }
 
 std::string fish_script(const std::vector<Command>& commands) {
@@ -164,7 +167,8 @@ std::string fish_script(const std::vector<Command>& commands) {
         what += " -r";
       line(seen, what, flag.meaning);
     }
-    if (!syntax.words.empty()) line(seen, fmt::format("-f -a '{}'", fmt::join(syntax.words, " ")), "");
+    if (!syntax.words.empty())
+      line(seen, fmt::format("{}-a '{}'", syntax.or_files ? "" : "-f ", fmt::join(syntax.words, " ")), "");
   }
   return text + "complete -c run_glue -w 'lathe glue'\ncomplete -c run_qa -w 'lathe qa'\n";
 }

@@ -7,6 +7,7 @@
 #include "lathe/app/commands.h"
 #include "lathe/app/options.h"
 #include "lathe/app/script_run.h"
+#include "lathe/app/signals.h"
 
 namespace lathe {
 namespace {
@@ -117,6 +118,10 @@ int run_demo(const std::vector<std::string>& words) {
   TrainerHooks hooks = run.hooks();
   hooks.compute_metrics = [](const TokenizedDataset& data, const Predictions& p) {
     return MetricValues{{"accuracy", accuracy(best_classes(p), data.labels)}};
+  };
+  hooks.should_stop = [] {
+    if (stop_signal() != 0) fail(ErrorCode::kInterrupted, "interrupted; lathe demo begins anew");
+    return false;
   };
   Trainer trainer(backend, model, args, &train, &heldout, hooks);
   run.train(trainer, "", train.size());

@@ -79,10 +79,17 @@ Texts read_task(const GlueArguments& glue, const TrainingArguments& training, co
   return texts;
 }
 
+/// Whether its architecture is one with a classifier.  id2label is no sign of one that it lacks: transformers
+/// 5 leaves that out where two classes have no names.
+bool is_classifier(const ModelConfig& config) {
+  const auto names = value_or<std::vector<std::string>>(config.json, "architectures", {}, config.file);
+  return std::ranges::find(names, architecture(config, Problem::kSingleLabel)) != names.end();
+}
+
 /// Labels of a model that was fine-tuned before; none for a bare encoder.
 LabelSet labels_of(const ModelConfig& config) {
   LabelSet set;
-  if (!names_labels(config)) return set;
+  if (!names_labels(config) && !is_classifier(config)) return set;
   const Problem problem = saved_problem(config);
   set.names = config_labels(config);
   if (problem == Problem::kRegression) set = {LabelKind::kRegression, {}};
@@ -287,22 +294,44 @@ class Glue {
     for (const TextDataset& data : texts.validation)
       run_.say(LogLevel::kInfo, "validation data: " + data.origin);
     for (const TextDataset& data : texts.test) run_.say(LogLevel::kInfo, "test data: " + data.origin);
+    if (texts.train) say_empty_texts(*texts.train);
+    for (const auto* split : {&texts.validation, &texts.test})
+      for (const TextDataset& data : *split) say_empty_texts(data);
+  }
+
+  /// Every text is there; an empty cell may be one or a gap.
+  void say_empty_texts(const TextDataset& data) {
+    if (data.empty_texts.count > 0)
+      run_.say(LogLevel::kWarning,
+               fmt::format("{}: cells without text: {}, the first at {}; they are taken for empty texts",
+                           data.origin, data.empty_texts.count, data.first_empty_text));
+  }
+
+  /// Of a ClassLabel with -1 in some rows those that have a class are learnt from and scored.
+  void leave_out_unclassified(TextDataset& data) {
+    if (data.unclassified == 0 || !data.labelled) return;
+    run_.say(LogLevel::kWarning,
+             fmt::format("{}: rows without a label (-1 of a ClassLabel): {} of {}; they are left out",
+                         data.origin, data.unclassified, data.size()));
+    data.keep_labelled();
   }
 
   /// Every row to learn from has a label; of a file to evaluate all have, or none.
-  void check_labels(const Texts& texts) {
+  void check_labels(Texts& texts) {
     const auto refuse = [](const TextDataset& data, const char* wanted) {
       fail(ErrorCode::kInvalidData, "{}: found no label, wants {}: give it one, or leave the row out",
            data.unlabelled_row, wanted);
     };
     if (texts.train && !texts.train->unlabelled_row.empty())
       refuse(*texts.train, "one in every row of a file to learn from");
-    for (const TextDataset& data : texts.validation) {
+    if (texts.train) leave_out_unclassified(*texts.train);
+    for (TextDataset& data : texts.validation) {
       if (!data.labelled)
         run_.say(LogLevel::kWarning,
                  data.origin + " has no labels: no loss and no metrics of it are reported");
       else if (!data.unlabelled_row.empty())
         refuse(data, "one as in the other rows");
+      leave_out_unclassified(data);
     }
   }
 

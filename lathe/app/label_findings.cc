@@ -8,6 +8,7 @@
 namespace lathe {
 
 std::string prediction_text(const LabelSet& set, const Predictions& p, size_t row) {
+  if (!is_predicted(p, row)) return "nan";
   const float* logits = &p.logits[row * static_cast<size_t>(p.columns)];
   if (set.kind == LabelKind::kRegression) return fmt::format("{:3.3f}", logits[0]);
   if (set.kind == LabelKind::kClasses)

@@ -8,7 +8,8 @@
 
 namespace lathe {
 
-/// What a model says of a sample, as people read it: a label, labels with commas, a number.  row: of `p`.
+/// What a model says of a sample, as people read it: a label, labels with commas, a number; "nan" where it
+/// says nothing.  row: of `p`.
 std::string prediction_text(const LabelSet& set, const Predictions& p, size_t row);
 
 /// Confusion matrix and worst examples of a data set with labels; nothing where a sample has none.  set: what

@@ -10,10 +10,14 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <string>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "lathe/app/argument_parser.h"
 #include "lathe/app/commands.h"
+#include "lathe/app/signals.h"
 #include "lathe/app/terminal.h"
 #include "lathe/core/environment.h"
 #include "lathe/core/error.h"
@@ -59,11 +63,12 @@ int dispatch(const std::string& path, std::vector<std::string> args) {
   if (program == "run_glue" || program == "run_qa") {
     name = program.substr(4);
   } else {
-    if (args.empty() || args[0] == "--help" || args[0] == "-h") {
+    if (args.size() > 1 && args[0] == "help") args = {args[1], "--help"};
+    if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
       fmt::print("{}", help());
       return args.empty() ? 2 : 0;
     }
-    if (args[0] == "--version") {
+    if (args[0] == "--version" || args[0] == "version") {
       fmt::print("lathe {}\n", lathe::kVersion);
       return 0;
     }
@@ -75,7 +80,12 @@ int dispatch(const std::string& path, std::vector<std::string> args) {
       prepend_arguments_file(folder + "run_" + name + ".args", args);
   for (const lathe::Command& command : lathe::commands())
     if (name == command.name) return command.run(args);
-  lathe::fail(lathe::ErrorCode::kUsage, "lathe: unknown command {}\n{}", name, help());
+  std::vector<std::string_view> names;
+  for (const lathe::Command& command : lathe::commands()) names.emplace_back(command.name);
+  const auto near = lathe::nearest_names(name, names);
+  const bool like_one = !near.empty() && name.size() > 2;  // two letters are near to any two
+  lathe::fail(lathe::ErrorCode::kUsage, "lathe: unknown command {}{}\n{}", name,
+              like_one ? fmt::format("; did you mean {}?", near[0]) : "", help());
 }
 
 /// Files that are opened later are not to get the numbers of standard streams that are closed.
@@ -107,6 +117,8 @@ int main(int argc, char** argv) {
     return end_with(dispatch(argv[0], {argv + 1, argv + argc}));
   } catch (const lathe::Error& error) {
     lathe::print_error(fmt::format("error: {}\n", error.what()));
+    if (error.code() == lathe::ErrorCode::kInterrupted && lathe::stop_signal() != 0)
+      lathe::end_by_signal(lathe::stop_signal());
     return lathe::exit_code(error.code());
   } catch (const std::bad_alloc&) {
     lathe::print_error("error: out of memory; a smaller --per_device_train_batch_size needs less\n");

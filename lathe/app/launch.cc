@@ -66,8 +66,8 @@ class Launch {
  public:
   explicit Launch(LaunchSettings settings) : settings_(std::move(settings)), path_(program_path()) {
     if (path_.empty()) fail(ErrorCode::kInternal, "the path of this program is not known");
-    if (!settings_.hosts.empty())
-      signal(SIGPIPE, SIG_IGN);  // an ssh that has ended is found by waiting for it
+    // The ranks go on where nobody reads what they say; an ssh that has ended is found by waiting for it.
+    signal(SIGPIPE, SIG_IGN);
   }
 
   int run() {
@@ -81,8 +81,8 @@ class Launch {
     }
     hear(0);
     if (!failed_) return 0;
-    if (stop_signal() == 0)
-      print_error(fmt::format("error: rank {} {}; {}\n", failed_->rank, failed_->how, where_to_go_on()));
+    if (stop_signal() != 0) end_by_signal(stop_signal());
+    print_error(fmt::format("error: rank {} {}; {}\n", failed_->rank, failed_->how, where_to_go_on()));
     return failed_->code;
   }
 

@@ -43,12 +43,17 @@ std::string title_of(std::string key) {
   return key;
 }
 
+constexpr const char* kTokens = "num_input_tokens_seen";
+
 /// What the last evaluation of a run found, by title.
 std::vector<std::pair<std::string, Json>> last_evaluation(const TrainerState& state) {
   std::vector<std::pair<std::string, Json>> found;
-  for (auto entry = state.log_history.rbegin(); entry != state.log_history.rend() && found.empty(); ++entry)
+  for (auto entry = state.log_history.rbegin(); entry != state.log_history.rend() && found.empty(); ++entry) {
     for (const auto& [key, value] : entry->items())
       if (is_score_key(key)) found.emplace_back(title_of(key), value);
+    if (!found.empty() && entry->contains(kTokens))
+      found.emplace_back("Num Input Tokens Seen", (*entry)[kTokens]);
+  }
   // The loss comes first, as in Python, where it is the first to be known.
   std::stable_partition(found.begin(), found.end(), [](const auto& f) { return f.first == "Loss"; });
   return found;
@@ -151,6 +156,7 @@ std::vector<Row> evaluations(const TrainerState& state) {
                {"Validation Loss", rounded(entry["eval_loss"])}};
     for (const auto& [key, value] : entry.items())
       if (is_score_key(key) && key != "eval_loss") row.emplace_back(title_of(key), rounded(value));
+    if (entry.contains(kTokens)) row.emplace_back("Input Tokens Seen", rounded(entry[kTokens]));
     rows.push_back(std::move(row));
   }
   return rows;

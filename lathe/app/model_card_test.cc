@@ -50,6 +50,17 @@ TEST(ModelCard, ShowsEvaluationsOfARunWhoseLogLinesHaveTheRuntime) {
   EXPECT_EQ(table.find("0.25"), std::string::npos) << table;
 }
 
+TEST(ModelCard, TellsTheTokensThatWereSeen) {
+  TrainerState state;
+  using Json = nlohmann::ordered_json;
+  const Json entry = {{"eval_loss", 0.5}, {"epoch", 1}, {"num_input_tokens_seen", 742}, {"step", 3}};
+  state.log_history = {entry, Json{{"train_loss", 0.75}, {"epoch", 1}, {"step", 3}}};
+  const std::string card = model_card({.base_model = "models/mine"}, {}, state, 1);
+  EXPECT_NE(card.find("\n- Loss: 0.5\n- Num Input Tokens Seen: 742\n"), std::string::npos) << card;
+  EXPECT_NE(card.find("| Validation Loss | Input Tokens Seen |\n"), std::string::npos) << card;
+  EXPECT_NE(card.find("| 0.5             | 742               |\n"), std::string::npos) << card;
+}
+
 TEST(ModelCard, NamesOfAnOptimizerWhatItHas) {
   TrainingArguments args;
   args.optim = "sgd";

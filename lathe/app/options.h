@@ -18,6 +18,7 @@ struct Syntax {
   std::string usage;
   std::vector<Flag> flags;              ///< --help and -h are taken besides
   std::vector<std::string> words = {};  ///< what the first other word may be; empty: anything
+  bool or_files = false;                ///< or a file or folder
   bool flags_alone = false;             ///< no other words are taken
 
   bool has(const std::string& flag) const;

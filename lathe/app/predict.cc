@@ -24,7 +24,8 @@ constexpr const char* kUsage =
     "pair).  For\n"
     "  every text it prints the label, its probability and the text, parted by tabs; of a regression the "
     "values,\n"
-    "  of several labels those above one half, each with its probability. With\n"
+    "  of several labels those above one half, each with its probability; nan where the model says nothing,\n"
+    "  because a logit is not finite (with --json null, the label, too). With\n"
     "  --json one object per line with all probabilities or values.  --int8 predicts with linear layers in "
     "8-bit\n"
     "  integers, --fp8 (cuda) with them in fp8; both say on stderr how often that agrees with what comes "
@@ -64,9 +65,12 @@ TextDataset read_texts(const Options& options) {
   return data;
 }
 
-/// Softmax over classes; a sigmoid each for several labels; the value itself for regression.
+/// Softmax over classes; a sigmoid each for several labels; the value itself for regression.  NaN, all of
+/// them, where a logit is not finite.
 std::vector<double> probabilities(Problem problem, const float* logits, size_t count) {
   std::vector<double> p(logits, logits + count);
+  if (!std::all_of(p.begin(), p.end(), [](double x) { return std::isfinite(x); }))
+    return std::vector<double>(count, NAN);
   if (problem == Problem::kRegression) return p;
   if (problem == Problem::kMultiLabel) {
     for (double& x : p) x = 1 / (1 + std::exp(-x));
@@ -81,6 +85,7 @@ std::vector<double> probabilities(Problem problem, const float* logits, size_t c
 
 std::string line_of(const AutoModel& model, const std::string& text, const std::vector<double>& p) {
   const Problem problem = model.model->problem();
+  if (std::isnan(p[0])) return fmt::format("{}nan\t{}", problem == Problem::kSingleLabel ? "-\t" : "", text);
   if (problem == Problem::kRegression && p.size() == 1) return fmt::format("{:.4f}\t{}", p[0], text);
   if (problem == Problem::kRegression || problem == Problem::kMultiLabel) {
     std::string names;
@@ -98,16 +103,21 @@ std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
   nlohmann::ordered_json json;
   json["text"] = data.first[row];
   if (data.has_pairs()) json["text_pair"] = data.second[row];
+  const auto number = [](double x) -> nlohmann::ordered_json {
+    if (std::isnan(x)) return nullptr;
+    return x;
+  };
   const auto put_all = [&](const char* key) {
     nlohmann::ordered_json::object_t values;  // labels are distinct: json[label] would look through all
-    for (size_t k = 0; k < p.size(); ++k) values.emplace_back(model.labels[k], p[k]);
+    for (size_t k = 0; k < p.size(); ++k) values.emplace_back(model.labels[k], number(p[k]));
     json[key] = std::move(values);
   };
   if (model.model->problem() != Problem::kRegression) {
-    json["label"] = model.labels[static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin())];
+    const auto best = static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin());
+    json["label"] = std::isnan(p[0]) ? nlohmann::ordered_json() : nlohmann::ordered_json(model.labels[best]);
     put_all("probabilities");
   } else if (p.size() == 1) {
-    json["value"] = p[0];
+    json["value"] = number(p[0]);
   } else {
     put_all("values");
   }
@@ -167,7 +177,11 @@ int run_predict(const std::vector<std::string>& args) {
   const TokenizedDataset tokens = tokenize_dataset(data, *model.tokenizer, length, pool);
   const auto warn = [](const std::string& text) { print_error(text + "\n"); };
   const auto backend = open_device(options.get("--device", "auto"), {threads, false, warn});
-  Trainer trainer(*backend, model, training, nullptr, nullptr);
+  TrainerHooks hooks;
+  hooks.message = [&](LogLevel level, const std::string& text) {
+    if (level == LogLevel::kWarning) warn(text);
+  };
+  Trainer trainer(*backend, model, training, nullptr, nullptr, hooks);
   if (!trainer.load_report().missing.empty())
     fail(ErrorCode::kInvalidData, "{}\nSuch a model predicts at random; fine-tune it first.",
          to_string(trainer.load_report(), *model.model, folder));
@@ -179,8 +193,8 @@ int run_predict(const std::vector<std::string>& args) {
   for (size_t row = 0; row < data.size(); ++row) {
     const std::string text = data.first[row] + (data.has_pairs() ? "\t" + data.second[row] : "");
     const std::vector<double> scores = probabilities(problem, &p.logits[row * columns], columns);
-    fmt::print("{}\n",
-               options.has("--json") ? json_of(model, data, row, scores) : line_of(model, text, scores));
+    fmt::print("{}\n", options.has("--json") ? json_of(model, data, row, scores)
+                                             : text_for_stdout(line_of(model, text, scores)));
   }
   return 0;
 }

@@ -40,7 +40,7 @@ int list(const Options& options, const TerminalPort& port) {
     try {
       runs.push_back(read_run(real_file_system(), folder));
     } catch (const Error& error) {  // one damaged file does not hide the other runs
-      port.err(fmt::format("[WARNING] {}\n", error.what()));
+      print_error(fmt::format("[WARNING] {}\n", error.what()));
     }
   }
   show(options, port, runs_table(runs));
@@ -50,7 +50,10 @@ int list(const Options& options, const TerminalPort& port) {
 }  // namespace
 
 Syntax runs_syntax() {
-  return {kUsage, {{"--json", "", "JSON lines instead of tables"}, {"--metric", "NAME", "what to plot"}}};
+  return {.usage = kUsage,
+          .flags = {{"--json", "", "JSON lines instead of tables"}, {"--metric", "NAME", "what to plot"}},
+          .words = {"compare", "plot"},
+          .or_files = true};
 }
 
 int run_runs(const std::vector<std::string>& args) {

@@ -1,11 +1,13 @@
 #include "lathe/app/script_run.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "lathe/app/shared_cores.h"
+#include "lathe/app/shell_text.h"
 #include "lathe/app/signals.h"
 #include "lathe/io/directory_transaction.h"
 #include "lathe/io/hub_cache.h"
@@ -57,7 +59,14 @@ void check_writable(FileSystem& fs, const std::string& folder) {
 
 ScriptRun::ScriptRun(Terminal& terminal, TrainingArguments& args, RunFacts facts,
                      std::shared_ptr<ProcessGroup> group, FileSystem& fs)
-    : terminal_(terminal), args_(args), group_(std::move(group)), fs_(fs), tracked_(fs, std::move(facts)) {}
+    : terminal_(terminal),
+      args_(args),
+      group_(std::move(group)),
+      fs_(fs),
+      words_(facts.words),
+      tracked_(fs, std::move(facts)) {
+  signal(SIGPIPE, SIG_IGN);  // a run goes on where nobody reads any more what it says
+}
 
 std::string ScriptRun::prepare_output() {
   return text_of_main(group_.get(), is_main(group_.get()) ? checkpoint_to_go_on_from() : "");
@@ -68,6 +77,7 @@ std::string ScriptRun::checkpoint_to_go_on_from() {
   if (fs_.exists(folder) && !fs_.is_directory(folder))
     fail(ErrorCode::kUsage, "--output_dir: {} is a file, wants a folder", folder);
   check_writable(fs_, folder);
+  keep_others_out();
   if (args_.resume_from_checkpoint) {
     const std::string& from = *args_.resume_from_checkpoint;
     if (from != "true" && from != "True") return from;
@@ -92,6 +102,13 @@ std::string ScriptRun::checkpoint_to_go_on_from() {
     fail(ErrorCode::kUsage, "--output_dir: {} is not empty; give --overwrite_output_dir to write into it",
          folder);
   return "";
+}
+
+void ScriptRun::keep_others_out() {
+  if (!args_.do_train || lock_.take(output_dir())) return;
+  fail(ErrorCode::kUsage,
+       "--output_dir: another run is training into {}; wait for its end or give another folder",
+       output_dir());
 }
 
 Backend& ScriptRun::open_device() {
@@ -154,14 +171,20 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   banner.total_steps = plan.max_steps;
   banner.trainable_parameters = trainable_parameters(trainer.model());
   for (const std::string& line : banner_lines(banner)) say(LogLevel::kInfo, line);
-  if (is_main(group_.get())) tracked_.begin_training(trainer, *backend_, processes(), terminal_.sink());
+  if (is_main(group_.get())) {
+    fs_.create_directories(output_dir()).check();
+    keep_others_out();  // where the folder was not there before
+    tracked_.begin_training(trainer, *backend_, processes(), terminal_.sink());
+  }
   terminal_.begin_progress("", plan.max_steps, first_step);
   const StopSignals signals;
   TrainOutput output;
   try {
     output = trainer.train(resume_from);
-  } catch (const Error&) {
+  } catch (const Error& error) {
     finish("interrupted");
+    if (error.code() == ErrorCode::kInterrupted && is_main(group_.get()))
+      fail_with_the_way_on(trainer.state().global_step);
     throw;
   }
   terminal_.end_progress();
@@ -174,6 +197,16 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
     finish("interrupted");
     fail(ErrorCode::kInterrupted, "interrupted behind the training; its model is in {}", output_dir());
   }
+}
+
+void ScriptRun::fail_with_the_way_on(int64_t step) const {
+  const std::string folder = join_path(output_dir(), fmt::format("checkpoint-{}", step));
+  if (!fs_.is_directory(folder)) return;
+  const bool of_a_file = words_.size() == 3 && words_[2].ends_with(".json");  // no flags beside it
+  fail(ErrorCode::kInterrupted, "interrupted after step {}; go on with {}", step,
+       of_a_file ? fmt::format("\"resume_from_checkpoint\": {} in {}",
+                               python_json(nlohmann::json(folder), -1, false), words_[2])
+                 : shell_text({"--resume_from_checkpoint", folder}));
 }
 
 void ScriptRun::bound_length(int64_t& max_seq_length, const AutoModel& model) {

@@ -12,6 +12,7 @@
 #include "lathe/app/terminal.h"
 #include "lathe/app/tracked_run.h"
 #include "lathe/backends/register.h"
+#include "lathe/io/folder_lock.h"
 #include "lathe/train/python_format.h"
 #include "lathe/train/ranks.h"
 #include "lathe/train/trainer.h"
@@ -23,13 +24,15 @@ namespace lathe {
 class ScriptRun {
  public:
   /// group: those that train together, of which rank 0 alone touches the output folder; null: this process is
-  /// alone.  facts: command and settings.  `args` (validated) and `terminal` must outlive it.
+  /// alone.  facts: command and settings.  `args` (validated) and `terminal` must outlive it.  From here on a
+  /// write to a pipe that nobody reads fails instead of ending the process.
   ScriptRun(Terminal& terminal, TrainingArguments& args, RunFacts facts,
             std::shared_ptr<ProcessGroup> group = {}, FileSystem& fs = real_file_system());
 
-  /// Checks that the output folder can be used and finds the checkpoint to go on from (empty: none), by the
-  /// rules of transformers 4: a folder with content is an error without --overwrite_output_dir, unless it
-  /// holds checkpoints, with which the run goes on.  Errors: kUsage, kIo.
+  /// Checks that the output folder can be used, keeps other runs from training into it and finds the
+  /// checkpoint to go on from (empty: none), by the rules of transformers 4: a folder with content is an
+  /// error without --overwrite_output_dir, unless it holds checkpoints, with which the run goes on.  Errors:
+  /// kUsage, kIo.
   std::string prepare_output();
 
   /// Opens the device that the arguments ask for and says what the precision flags come to there.  Ranks that
@@ -43,7 +46,7 @@ class ScriptRun {
   TrainerHooks hooks();
 
   /// Trains, saves the model and writes run.json, train_results.json, all_results.json and
-  /// trainer_state.json.
+  /// trainer_state.json.  Errors: the trainer's; kInterrupted says how to go on.
   /// samples: of the training set.
   void train(Trainer& trainer, const std::string& resume_from, int64_t samples);
   /// Metrics of a data set, for `report`.  samples: its rows as the user counts them.
@@ -72,6 +75,9 @@ class ScriptRun {
 
  private:
   std::string checkpoint_to_go_on_from();
+  void keep_others_out();
+  /// kInterrupted, with what a user does to go on, where the checkpoint of that step is there.
+  void fail_with_the_way_on(int64_t step) const;
   int processes() const { return group_ == nullptr ? 1 : group_->size(); }
   void check_ddp_backend(const std::string& device) const;
 
@@ -79,7 +85,9 @@ class ScriptRun {
   TrainingArguments& args_;
   std::shared_ptr<ProcessGroup> group_;
   FileSystem& fs_;
+  FolderLock lock_;  // of the output folder, while it is trained into
   std::unique_ptr<Backend> backend_;
+  std::vector<std::string> words_;  // of the command
   TrackedRun tracked_;
 };
 

@@ -106,6 +106,7 @@ class SeveralRuns : public testing::Test {
   std::vector<std::string> found() { return real_file_system().list(*args_.output_dir).value(); }
 
   using Names = std::vector<std::string>;
+  using Steps = std::vector<int64_t>;
   TestFolder folder_;
   std::unique_ptr<Backend> backend_ = open_device("cpu", {1});
   TokenizedDataset data_ = four_samples();
@@ -254,8 +255,8 @@ TEST_F(SeveralRuns, AStoppedRunGoesOnWithSaveOnlyModelToo) {
   for (const char* strategy : {"steps", "no"}) {
     args_.save_strategy = strategy;
     std::filesystem::remove_all(folder_ / "out");
-    EXPECT_NE(error_of_stopped().find("--resume_from_checkpoint " + folder_ / "out/checkpoint-1"),
-              std::string::npos);
+    EXPECT_EQ(error_of_stopped(),
+              "interrupted after step 1; its checkpoint is " + folder_ / "out/checkpoint-1");
     EXPECT_EQ(error_of(folder_ / "out/checkpoint-1"), "");
     EXPECT_EQ(weights(), whole);
   }
@@ -268,6 +269,8 @@ TEST_F(SeveralRuns, ARunThatStoppedEarlyDoesNotGoOn) {
   evaluate({0.9, 0.1, 0.1});
   const double loss = trainer().train().training_loss;
   const std::vector<float> best = weights();
+  trainer(folder_ / "out/checkpoint-1");
+  EXPECT_EQ(weights(), best);
   const std::string last = folder_ / "out/checkpoint-3";
   evaluate({});
   const TrainOutput again = trainer().train(last);
@@ -306,6 +309,39 @@ TEST_F(SeveralRuns, ARunThatIsStoppedLogsItsEpochOnce) {
   EXPECT_EQ(error_of(folder_ / "out/checkpoint-1"), "");
   EXPECT_EQ(logged("loss"), (std::vector<int64_t>{4, 6}));
   EXPECT_EQ(trainer_->state().log_history[0], whole[0]);
+}
+
+TEST_F(SeveralRuns, WhatComesAtTheStartComesOnce) {
+  args_.logging_first_step = args_.eval_on_start = true;
+  args_.eval_delay = 2;
+  evaluate({0.1, 0.2, 0.3});
+  trainer().train();
+  EXPECT_EQ(logged("loss"), Steps{1});
+  EXPECT_EQ(logged("eval_score"), (Steps{0, 2, 3}));
+  evaluate({0.2, 0.3});
+  trainer().train(folder_ / "out/checkpoint-1");
+  EXPECT_EQ(logged("loss"), Steps{1});
+  EXPECT_EQ(logged("eval_score"), (Steps{0, 2, 3}));
+}
+
+TEST_F(SeveralRuns, TheSeedOfTheDataAloneGivesTheirOrder) {
+  args_.per_device_train_batch_size = 1;
+  args_.learning_rate = 0;  // a loss tells its sample
+  args_.logging_steps = 1;
+  args_.max_steps = 4;
+  args_.save_strategy = "no";
+  const auto losses = [&](int64_t seed, std::optional<int64_t> data_seed) {
+    args_.seed = seed, args_.data_seed = data_seed;
+    trainer().train();
+    std::vector<double> all;
+    for (const auto& entry : trainer_->state().log_history)
+      if (entry.contains("loss")) all.push_back(entry["loss"]);
+    return all;
+  };
+  const auto wanted = losses(7, {});
+  EXPECT_EQ(wanted.size(), 4u);
+  EXPECT_EQ(losses(42, 7), wanted);
+  EXPECT_NE(losses(42, {}), wanted);
 }
 
 TEST_F(SeveralRuns, EvaluationAfterAStoppedOneIsThatOutsideOfTraining) {

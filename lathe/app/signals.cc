@@ -1,10 +1,13 @@
 #include "lathe/app/signals.h"
 
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <mutex>
 
@@ -13,16 +16,31 @@ namespace {
 
 constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
 
+/// timeout, systemd, Slurm and a terminal signal a process and its group, a launcher its ranks besides: what
+/// comes so soon is the same request.
+constexpr int64_t kOneRequest_ns = 1'000'000'000;
+
 std::atomic<int> requested{0};
+std::atomic<int64_t> requested_at_ns{0};
 std::atomic<bool> heard{false};
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only touch a lock-free atomic");
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free,
+              "a signal handler may only touch a lock-free atomic");
 
 std::mutex mutex;
 int alive = 0;
 std::array<struct sigaction, kSignals.size()> before;
 
-void on_signal(int signal) {
-  if (requested.exchange(signal) != 0) _exit(128 + signal);
+void on_signal(int number) {
+  timespec time = {};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  const int64_t now = int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  int64_t first = 0;
+  if (requested_at_ns.compare_exchange_strong(first, now)) {
+    requested.store(number);
+  } else if (now - first > kOneRequest_ns) {
+    signal(number, SIG_DFL);
+    raise(number);  // it is blocked until this handler returns, and then ends the process
+  }
 }
 
 }  // namespace
@@ -31,12 +49,17 @@ StopSignals::StopSignals() {
   const std::lock_guard lock(mutex);
   if (alive++ > 0) return;
   requested.store(0);
+  requested_at_ns.store(0);
   heard.store(false);
   struct sigaction action = {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;  // a read or write under way goes on: files are whole when the run stops
-  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before[i]);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], nullptr, &before[i]);
+    // A shell lets what it starts in the background ignore the Ctrl-C that is meant for another.
+    if (before[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
+  }
 }
 
 StopSignals::~StopSignals() {
@@ -53,6 +76,13 @@ int stop_signal() {
   const int signal = requested.load();
   if (signal != 0) heard.store(true);
   return signal;
+}
+
+void end_by_signal(int number) {
+  std::fflush(nullptr);
+  signal(number, SIG_DFL);
+  raise(number);
+  _exit(128 + number);  // it is blocked: a shell's exit code for it
 }
 
 }  // namespace lathe

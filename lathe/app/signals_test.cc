@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <memory>
 #include <stdexcept>
-#include <utility>
+#include <thread>
 
 namespace lathe {
 namespace {
@@ -27,14 +28,40 @@ TEST(StopSignals, LastUntilTheLastOfThemIsGone) {
   EXPECT_EQ(stop_signal(), SIGTERM);
 }
 
-TEST(StopSignalsDeathTest, ASecondOneEndsTheProcess) {
-  for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
-    const auto twice = [number = signal] {
+TEST(StopSignals, ThatComeTogetherAreOneRequest) {
+  const StopSignals signals;
+  for (const int signal : {SIGTERM, SIGTERM, SIGINT, SIGTERM}) raise(signal);
+  EXPECT_EQ(stop_signal(), SIGTERM);
+}
+
+TEST(StopSignals, ThatAreIgnoredStayIgnored) {
+  for (const int number : {SIGTERM, SIGINT}) {
+    const auto before = signal(number, SIG_IGN);
+    {
       const StopSignals signals;
       raise(number);
-      raise(number);
+      EXPECT_EQ(stop_signal(), 0);
+    }
+    EXPECT_EQ(signal(number, before), SIG_IGN);
+  }
+}
+
+TEST(StopSignalsDeathTest, ASecondOneEndsTheProcess) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const auto twice = [signal] {
+      const StopSignals signals;
+      raise(signal);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+      raise(signal);
     };
-    EXPECT_EXIT(twice(), testing::ExitedWithCode(code), "");
+    EXPECT_EXIT(twice(), testing::KilledBySignal(signal), "");
+  }
+}
+
+TEST(StopSignalsDeathTest, TheEndIsThatOfTheSignal) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const StopSignals signals;
+    EXPECT_EXIT(end_by_signal(signal), testing::KilledBySignal(signal), "");
   }
 }
 

@@ -9,6 +9,7 @@
 #include "lathe/app/hub_terminal.h"
 #include "lathe/app/options.h"
 #include "lathe/app/terminal.h"
+#include "lathe/app/visible_text.h"
 #include "lathe/train/auto_model.h"
 #include "lathe/train/log_format.h"
 #include "lathe/train/python_format.h"
@@ -95,17 +96,18 @@ int run_info(const std::vector<std::string>& args) {
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(options.rest[0]);
   const ModelConfig c = read_model_config(fs, folder);
-  fmt::print("folder          {}\n", folder);
+  fmt::print("folder          {}\n", visible_line(folder));
   fmt::print("model           {}: {} layers, {} columns, {} heads, {} inner columns, {} positions\n",
-             c.model_type, c.num_hidden_layers, c.hidden_size, c.num_attention_heads, c.intermediate_size,
-             c.max_position_embeddings);
+             visible_line(c.model_type), c.num_hidden_layers, c.hidden_size, c.num_attention_heads,
+             c.intermediate_size, c.max_position_embeddings);
   fmt::print("architectures   {}\n", python_json(c.json.value("architectures", nlohmann::json::array()), -1));
   const Tokenizer tokenizer = Tokenizer::load(folder);
   fmt::print("tokenizer       {} tokens, at most {} per text; the model has {} embeddings\n",
              tokenizer.vocab_size(), with_commas(tokenizer.model_max_length()), c.vocab_size);
   if (names_labels(c)) {
     std::string labels;
-    for (const std::string& label : config_labels(c)) labels += (labels.empty() ? "" : ", ") + label;
+    for (const std::string& label : config_labels(c))
+      labels += (labels.empty() ? "" : ", ") + visible_line(label);
     fmt::print("labels          {}\n", labels);
   }
   const auto checkpoint = open_checkpoint(fs, folder);
@@ -119,7 +121,7 @@ int run_info(const std::vector<std::string>& args) {
              with_commas(total), with_commas(bytes));
   for (const std::string& name : checkpoint->names()) {
     const TensorView* view = checkpoint->find(name);
-    fmt::print("  {:<60} {}\n", name, to_string(Type{view->dtype, view->shape}));
+    fmt::print("  {:<60} {}\n", visible_line(name), to_string(Type{view->dtype, view->shape}));
   }
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "lathe/app/visible_text.h"
 #include "lathe/core/environment.h"
 
 namespace lathe {
@@ -32,10 +33,6 @@ void write(std::FILE* stream, std::string_view text) {
   std::fflush(stream);
 }
 
-std::function<void(std::string_view)> writer(std::FILE* stream) {
-  return [stream](std::string_view text) { write(stream, text); };
-}
-
 bool bar_wanted(const TrainingArguments& args) {
   return !args.disable_tqdm.value_or(log_level_from(args.log_level) > LogLevel::kWarning);
 }
@@ -44,8 +41,8 @@ bool bar_wanted(const TrainingArguments& args) {
 
 TerminalPort standard_port() {
   return {
-      .out = writer(stdout),
-      .err = writer(stderr),
+      .out = [](std::string_view text) { write(stdout, text_for_stdout(text)); },
+      .err = [](std::string_view text) { write(stderr, text); },
       .width = columns,
       .now =
           [] {
@@ -55,7 +52,12 @@ TerminalPort standard_port() {
       .interactive = isatty(STDERR_FILENO) == 1 && environment("TERM") != "dumb"};
 }
 
-void print_error(std::string_view text) { write(stderr, text); }
+std::string text_for_stdout(std::string_view text) {
+  static const bool shown = isatty(STDOUT_FILENO) == 1;
+  return shown ? visible_text(text) : std::string(text);
+}
+
+void print_error(std::string_view text) { write(stderr, visible_text(text)); }
 
 Terminal::Terminal(LogLevel level, bool progress, TerminalPort port)
     : level_(level), progress_(progress && port.interactive), port_(std::move(port)) {}
@@ -63,11 +65,15 @@ Terminal::Terminal(LogLevel level, bool progress, TerminalPort port)
 Terminal::Terminal(const TrainingArguments& args, TerminalPort port)
     : Terminal(log_level_from(args.log_level), bar_wanted(args), std::move(port)) {}
 
+Terminal::~Terminal() {
+  if (!bars_.empty()) port_.err("\n");
+}
+
 void Terminal::log(LogLevel level, std::string_view line) {
   if (level < level_) return;
   const std::lock_guard lock(mutex_);
   wipe();
-  port_.err(fmt::format("[{}] {}\n", name_of(level), line));
+  port_.err(fmt::format("[{}] {}\n", name_of(level), visible_text(line)));
   draw();
 }
 
@@ -85,7 +91,7 @@ void Terminal::print(std::string_view text) {
 void Terminal::begin_progress(std::string label, int64_t total, int64_t done, ProgressUnit unit) {
   if (!progress_) return;
   const std::lock_guard lock(mutex_);
-  bars_.emplace_back(std::move(label), total, done, port_.now(), unit);
+  bars_.emplace_back(visible_line(label), total, done, port_.now(), unit);
   draw();
 }
 

@@ -15,27 +15,35 @@ namespace lathe {
 
 /// Where a Terminal writes and reads its surroundings; replaced in tests.
 struct TerminalPort {
-  std::function<void(std::string_view)> out, err;  ///< stdout and stderr, flushed
-  std::function<int()> width;                      ///< columns of stderr
-  std::function<double()> now;                     ///< seconds
-  bool unicode = false;                            ///< the locale is UTF-8
-  bool interactive = false;                        ///< stderr is a terminal that moves its cursor
+  /// stdout and stderr, flushed; of the process's own stdout a terminal gets visible_text.
+  std::function<void(std::string_view)> out, err;
+  std::function<int()> width;   ///< columns of stderr
+  std::function<double()> now;  ///< seconds
+  bool unicode = false;         ///< the locale is UTF-8
+  bool interactive = false;     ///< stderr is a terminal that moves its cursor
 };
 /// The process's own streams.
 TerminalPort standard_port();
-/// Writes to stderr where there is no Terminal.  What cannot be written is lost: there is nobody to tell.
+/// Text for stdout, as a terminal there is to get it: visible_text; anything else gets what is meant.
+std::string text_for_stdout(std::string_view text);
+/// Writes to stderr where there is no Terminal, as visible_text.  What cannot be written is lost: there is
+/// nobody to tell.
 void print_error(std::string_view text);
 
 /// All that a program says while it runs: results and log dictionaries on stdout, messages on stderr, and,
-/// where stderr is a terminal, a progress bar below them.  Every method may be called from any thread.
+/// where stderr is a terminal, a progress bar below them.  Every method may be called from any thread.  What
+/// is written behind its end begins a line.
 class Terminal {
  public:
   /// level: messages below it are dropped.  progress: false turns the bar off.
   Terminal(LogLevel level, bool progress, TerminalPort port = standard_port());
   /// As --log_level and --disable_tqdm say; like Hugging Face, no bar with --log_level error or critical.
   explicit Terminal(const TrainingArguments& args, TerminalPort port = standard_port());
+  ~Terminal();
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
 
-  /// "[INFO] line" on stderr.
+  /// "[INFO] line" on stderr, as visible_text.
   void log(LogLevel level, std::string_view line);
   /// The same as a LogSink for the library.  The terminal must outlive it.
   LogSink sink();

@@ -114,6 +114,34 @@ TEST(Terminal, TextStandsAboveTheBar) {
   EXPECT_TRUE(screen.err.ends_with("\x1b[K\n")) << screen.err;
 }
 
+TEST(Terminal, WhatComesBehindABarThatWasBrokenOffBeginsALine) {
+  Screen screen;
+  for (const int bars : {1, 2}) {
+    {
+      Terminal terminal(LogLevel::kInfo, true, screen.port());
+      for (int i = 0; i < bars; ++i) terminal.begin_progress("", 10);
+    }
+    EXPECT_TRUE(screen.err.ends_with("\x1b[K\n")) << screen.err;
+  }
+  screen.err.clear();
+  {
+    Terminal terminal(LogLevel::kInfo, true, screen.port());
+    terminal.begin_progress("", 10);
+    terminal.end_progress();
+    screen.err.clear();
+  }
+  EXPECT_EQ(screen.err, "");
+}
+
+TEST(Terminal, MessagesAndBarsShowControlCharacters) {
+  Screen screen;
+  Terminal terminal(LogLevel::kInfo, true, screen.port());
+  terminal.log(LogLevel::kInfo, "label \x1b[31m\nof two lines");
+  EXPECT_EQ(screen.err, "[INFO] label \\x1b[31m\nof two lines\n");
+  terminal.begin_progress("model\x07\n", 10);
+  EXPECT_NE(screen.err.find("\rmodel\\x07\\n:   0%|"), std::string::npos) << screen.err;
+}
+
 TEST(Terminal, AnInnerBarIsWipedAndTheOuterComesBack) {
   Screen screen;
   Terminal terminal(LogLevel::kInfo, true, screen.port());

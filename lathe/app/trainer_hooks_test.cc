@@ -84,6 +84,22 @@ TEST_F(Told, TokensUpToTheLogLine) {
   EXPECT_EQ(output.metrics.at("num_input_tokens_seen"), 24);
 }
 
+/// As in Python's Trainer: evaluations within a training measure nothing, and log nothing of it.
+TEST_F(Told, MemoryOfTheStartWithWhatComesFirstAndOfEvaluationsOutsideOfATraining) {
+  args_.skip_memory_metrics = false;
+  args_.eval_strategy = "steps", args_.eval_steps = 1;
+  Trainer t = trainer();
+  const nlohmann::json metrics = t.train().metrics, after = t.evaluate(data_);
+  for (const char* key : {"before_init_mem_cpu", "init_mem_cpu_alloc_delta", "train_mem_cpu_alloc_delta"})
+    EXPECT_TRUE(metrics.contains(key)) << key;
+  EXPECT_TRUE(after.contains("eval_mem_cpu_alloc_delta"));
+  EXPECT_FALSE(after.contains("init_mem_cpu_alloc_delta"));
+  for (const auto& entry : t.state().log_history) {
+    const bool evaluation = entry.contains("eval_loss");
+    EXPECT_FALSE(evaluation && entry.dump().find("_mem_") != std::string::npos) << entry;
+  }
+}
+
 /// all_results.json is updated in place: rates of the run before must not stay beside its runtime.
 TEST_F(Told, RatesOfARunThatHasNothingLeftToDo) {
   trainer().train();

@@ -36,6 +36,17 @@ TEST(BalancedGroups, BatchesAreThoseOfTransformers) {
   }
 }
 
+TEST(BalancedGroups, AnEpochDoesNotDependOnTheOneBefore) {
+  const std::vector<int32_t> lengths = {9, 80, 3, 44, 12, 7, 61, 5};
+  const SamplerOptions options{.size = 8, .batch_size = 6, .strategy = SamplingStrategy::kBatchRebalance};
+  Sampler second(options, lengths), fresh(options, lengths);
+  std::vector<int32_t> batch, wanted;
+  second.batch(0, 0, batch);
+  second.batch(1, 0, batch);
+  fresh.batch(1, 0, wanted);
+  EXPECT_EQ(batch, wanted);
+}
+
 TEST(BalancedGroups, OrdinalsTellTheSamplesOfAnUpdateApart) {
   const std::vector<int32_t> lengths = {9, 80, 3, 44, 12, 7, 61, 5, 30, 31, 8, 2, 90};
   SamplerOptions options;

@@ -1,5 +1,7 @@
 #include "lathe/data/dataset.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <set>
@@ -16,6 +18,15 @@ namespace {
 constexpr const char* kLabelColumn = "label";
 
 using LabelIds = std::unordered_map<std::string_view, int32_t>;
+
+constexpr std::string_view kUnnamed = "LABEL_";
+
+/// Whether they are what transformers calls classes that have no names.
+bool are_unnamed(const std::vector<std::string>& names) {
+  for (size_t id = 0; id < names.size(); ++id)
+    if (names[id] != fmt::format("{}{}", kUnnamed, id)) return false;
+  return true;
+}
 
 std::string quoted_list(const std::vector<std::string>& names) {
   std::string out;
@@ -36,10 +47,23 @@ float parse_target(const Table& table, const Column& column, size_t row) {
   return static_cast<float>(*value);
 }
 
-const std::vector<std::string>& text_values(const Table& table, const Column& column) {
-  if (column.type == ColumnType::kList || column.type == ColumnType::kOther)
-    fail(ErrorCode::kInvalidData, "{}: column '{}' holds nested JSON, wants text", table.origin, column.name);
-  return column.values;
+/// Takes the texts of these columns, one or two.
+void read_texts(const Table& table, const std::vector<const Column*>& columns, TextDataset& out) {
+  for (const Column* column : columns) {
+    if (column->type == ColumnType::kList || column->type == ColumnType::kOther)
+      fail(ErrorCode::kInvalidData,
+           "{}: column '{}' holds nested JSON or bytes that are no UTF-8, wants text", table.origin,
+           column->name);
+    if (column->absent.count > 0)
+      fail(
+          ErrorCode::kInvalidData,
+          "{}: column '{}': found no text, wants one in every row: write \"\" for an empty one, or leave the "
+          "row or the column out",
+          table.place(column->absent.first), column->name);
+    out.empty_texts.add(column->empty);
+    (column == columns.front() ? out.first : out.second) = column->values;
+  }
+  if (out.empty_texts.count > 0) out.first_empty_text = table.place(out.empty_texts.first);
 }
 
 bool is_number_text(ColumnType type) { return type == ColumnType::kInteger || type == ColumnType::kFloat; }
@@ -83,17 +107,25 @@ void refuse_words_for_no_number(const Table& table, const Column& column) {
                "otherwise");
 }
 
+/// Whether it is datasets' -1 for "no label".
+bool is_no_class(const Column& column, size_t row) {
+  return column.class_label && column.values[row] == "-1";
+}
+
 std::vector<std::string> sorted_labels(const Table& table, const Column& column) {
   std::set<std::string> distinct;
   for (size_t row = 0; row < column.values.size(); ++row) {
     const std::string& value = column.values[row];
     if (column.type != ColumnType::kList) {
       if (value.empty()) fail_missing(table, column, row);
-      distinct.insert(class_name({}, column, row));
+      if (!is_no_class(column, row)) distinct.insert(class_name({}, column, row));
     } else {
       for (const std::string& element : list_elements(value)) distinct.insert(element);
     }
   }
+  if (distinct.empty())
+    fail(ErrorCode::kInvalidData, "{}: column '{}' names no class in any row; wants some to learn from",
+         table.origin, column.name);
   std::vector<std::string> names(distinct.begin(), distinct.end());
   if (is_number_text(column.type))
     std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
@@ -126,7 +158,8 @@ int32_t own_label(const LabelSet& set, const LabelIds& ids, const Table& table, 
   const auto found = ids.find(name);
   if (found == ids.end())
     fail_label(table, row, column.name, column.type == ColumnType::kList ? name : column.values[row],
-               "one of the known labels " + quoted_list(set.names));
+               "one of the known labels " + quoted_list(set.names) +
+                   (are_unnamed(set.names) ? fmt::format(" or 0 to {}", set.names.size() - 1) : ""));
   return found->second;
 }
 
@@ -161,7 +194,10 @@ void read_labels(const Table& table, const Column& column, TextDataset& out) {
       for (const std::string& element : list_elements(value))
         out.targets[row * classes + own_label(set, ids, table, column, row, element)] = 1.0f;
     }
-    note_label(table, row, !absent, out);
+    if (absent && is_no_class(column, row))
+      ++out.unclassified;
+    else
+      note_label(table, row, !absent, out);
   }
 }
 
@@ -176,7 +212,12 @@ void fill_absent_labels(TextDataset& out) {
 
 std::unordered_map<std::string_view, int32_t> LabelSet::ids() const {
   std::unordered_map<std::string_view, int32_t> ids;
-  for (size_t id = 0; id < names.size(); ++id) ids.try_emplace(names[id], static_cast<int32_t>(id));
+  const auto add = [&](size_t id, std::string_view name) { ids.try_emplace(name, static_cast<int32_t>(id)); };
+  const bool unnamed = are_unnamed(names);
+  for (size_t id = 0; id < names.size(); ++id) {
+    add(id, names[id]);
+    if (unnamed) add(id, std::string_view(names[id]).substr(kUnnamed.size()));
+  }
   return ids;
 }
 
@@ -205,13 +246,24 @@ void TextDataset::truncate(size_t rows) {
     targets.resize(label_set.kind == LabelKind::kMultiLabel ? rows * label_set.names.size() : rows);
 }
 
+void TextDataset::keep_labelled() {
+  size_t kept = 0;
+  for (size_t row = 0; row < labels.size(); ++row) {
+    if (labels[row] < 0) continue;
+    std::swap(first[kept], first[row]);
+    if (has_pairs()) std::swap(second[kept], second[row]);
+    labels[kept++] = labels[row];
+  }
+  if (!labels.empty()) truncate(kept);
+}
+
 TextDataset dataset_from_glue_table(const GlueTask& task, const Table& table) {
   // A file of the task may also be a plain table with run_glue's names.
   const bool own_names = table.find(task.first_column) == nullptr && table.find(task.first_key) != nullptr;
   TextDataset out{.origin = table.origin, .first = {}, .skipped_rows = table.skipped_rows};
-  out.first = text_values(table, table.at(own_names ? task.first_key : task.first_column));
-  if (!task.second_key.empty())
-    out.second = text_values(table, table.at(own_names ? task.second_key : task.second_column));
+  std::vector<const Column*> texts{&table.at(own_names ? task.first_key : task.first_column)};
+  if (!task.second_key.empty()) texts.push_back(&table.at(own_names ? task.second_key : task.second_column));
+  read_texts(table, texts, out);
   out.label_set = {task.is_regression() ? LabelKind::kRegression : LabelKind::kClasses, task.labels};
   const Column* column = own_names ? nullptr : table.find(task.label_column);
   if (column == nullptr) column = table.find(kLabelColumn);
@@ -278,8 +330,9 @@ TextDataset dataset_from_table(const Table& table, const LabelSet* known,
                                const std::vector<std::string>& text_columns) {
   TextDataset out{.origin = table.origin, .first = {}};
   out.text_columns = text_columns.empty() ? find_text_columns(table) : text_columns;
-  out.first = text_values(table, table.at(out.text_columns[0]));
-  if (out.text_columns.size() == 2) out.second = text_values(table, table.at(out.text_columns[1]));
+  std::vector<const Column*> texts;
+  for (const std::string& name : out.text_columns) texts.push_back(&table.at(name));
+  read_texts(table, texts, out);
   const Column* column = table.find(kLabelColumn);
   if (column == nullptr && known == nullptr) table.at(kLabelColumn);
   out.label_set = known != nullptr ? *known : infer_labels(table, *column);

@@ -21,7 +21,8 @@ struct LabelSet {
 
   /// Outputs of the head: one per class, 1 for regression.
   int num_labels() const { return kind == LabelKind::kRegression ? 1 : static_cast<int>(names.size()); }
-  /// The id of every name, as a view of `names`; of equal names the first one's.
+  /// The id of every name, as a view of `names`; of equal names the first one's.  Where they are LABEL_0,
+  /// LABEL_1, …, which stand for classes without names, those of "0", "1", … too.
   std::unordered_map<std::string_view, int32_t> ids() const;
   /// Takes over the order of a model's label2id if its names are these names, upper and lower case alike.
   /// Returns whether it did; else nothing changes.
@@ -39,18 +40,23 @@ struct TextDataset {
   std::vector<float> targets;       ///< kRegression: [rows]; kMultiLabel: [rows · names] 0 or 1
   bool labelled = false;            ///< false: no row has a label (a test file)
   std::string unlabelled_row = {};  ///< "file:line" of the first row without one; "" if all have one
-  int64_t skipped_rows = 0;         ///< damaged rows of GLUE files that were left out
+  size_t unclassified = 0;   ///< rows with -1 in a ClassLabel of Parquet; unlabelled_row is none of them
+  int64_t skipped_rows = 0;  ///< damaged rows of GLUE files that were left out
+  Gaps empty_texts = {};     ///< empty cells of TSV and CSV where texts are
+  std::string first_empty_text = {};           ///< "file:line" of the first; "" if there is none
   std::vector<std::string> text_columns = {};  ///< where a user's own file has its texts
 
   size_t size() const { return first.size(); }
   bool has_pairs() const { return !second.empty(); }
   /// Keeps the first rows only (--max_train_samples and its like); no effect if there are no more.
   void truncate(size_t rows);
+  /// kClasses: leaves out the rows without a label.
+  void keep_labelled();
 };
 
 /// One file of a GLUE task in GLUE's own layout, or a table with the task's text keys and `label`.
 /// Errors: as read_table; kInvalidData, naming file, line, value and known labels, for a label outside the
-/// set.
+/// set, and naming the place for a text that JSON or Parquet have not.
 TextDataset read_glue_file(const GlueTask& task, const std::string& path);
 
 /// A user's own file: label column `label`; texts sentence1 and sentence2 if there, else the first one or two
@@ -58,7 +64,8 @@ TextDataset read_glue_file(const GlueTask& task, const std::string& path);
 /// column is multi-label, a column of floats is regression, else the sorted distinct values are the classes.
 /// Otherwise labels must be in *known.  text_columns: the texts are these columns; empty: as above. Errors:
 /// as read_glue_file; kNotFound without a label column if known is null; kInvalidData without a text column,
-/// or for one of numbers; kNotFound without one of text_columns.
+/// or for one of numbers; kNotFound without one of text_columns.  A -1 in a ClassLabel of Parquet is no
+/// label.
 TextDataset read_own_file(const std::string& path, const LabelSet* known = nullptr,
                           const std::vector<std::string>& text_columns = {});
 /// Several files: their rows one after the other.

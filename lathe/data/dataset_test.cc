@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "lathe/data/test_data.h"
 #include "lathe/io/test_folder.h"
@@ -93,6 +94,9 @@ TEST(OwnFile, FloatsAreRegression) {
   const auto bad = message_of(ErrorCode::kInvalidData,
                               [&] { dataset_from_table(csv("text,label\na,x\n"), &d.label_set); });
   EXPECT_TRUE(contains(bad, "own.csv:2: column 'label': found 'x', wants a number")) << bad;
+  const auto huge =
+      message_of(ErrorCode::kInvalidData, [] { dataset_from_table(csv("text,label\na,1.5\nb,1e39\n")); });
+  EXPECT_TRUE(contains(huge, "own.csv:3: column 'label': found '1e39'")) << huge;
 }
 
 TEST(OwnFile, ListsAreMultiLabel) {
@@ -123,6 +127,12 @@ TEST(OwnFile, TestFilesNeedNoLabels) {
   EXPECT_EQ(minus.labels, (std::vector<int32_t>{-1, -1}));
   EXPECT_FALSE(minus.labelled);
   message_of(ErrorCode::kNotFound, [] { dataset_from_table(csv("text\na\n")); });
+}
+
+TEST(OwnFile, AClassMayBeNamedAsTheMissingLabel) {
+  const LabelSet known{.kind = LabelKind::kClasses, .names = {"-1", "1"}};
+  const auto d = dataset_from_table(csv("text,label\na,-1\nb,1\n"), &known);
+  EXPECT_EQ(d.labels, (std::vector<int32_t>{0, 1}));
 }
 
 TEST(OwnFile, FilesOfOneRunHaveTheSameTextColumns) {
@@ -191,11 +201,100 @@ TEST(OwnFile, AWordForNoNumberIsNoClassBesideNumbers) {
   EXPECT_EQ(dataset_from_table(csv("text,label\na,1\nb,other\n")).label_set.names, (Values{"1", "other"}));
 }
 
+TEST(OwnFile, ATextThatIsMissingIsRefusedWithItsPlace) {
+  const std::string pair = R"({"sentence1": "a", "sentence2": "b", "label": "x"})";
+  const LabelSet known{.kind = LabelKind::kClasses, .names = {"x"}};
+  for (const char* row : {R"({"sentence1": "a", "label": "x"})", R"({"sentence1": "a", "sentence2": null})"})
+    for (const LabelSet* set : {static_cast<const LabelSet*>(nullptr), &known})
+      for (const std::string& rows : {pair + "\n" + row + "\n" + pair, pair + "\n" + row})
+        EXPECT_EQ(message_of(ErrorCode::kInvalidData, [&] { dataset_from_table(json_table(rows), set); }),
+                  "own.json:2: column 'sentence2': found no text, wants one in every row: write \"\" for an "
+                  "empty one, or leave the row or the column out");
+  const auto late = message_of(ErrorCode::kInvalidData, [&] {
+    dataset_from_table(json_table("{\"label\": \"x\"}\n{\"label\": \"x\", \"text\": \"a\"}"));
+  });
+  EXPECT_TRUE(contains(late, "own.json:1: column 'text': found no text")) << late;
+  const auto task = message_of(ErrorCode::kInvalidData, [&] {
+    dataset_from_glue_table(glue_task("sst2"), json_table(R"([{"sentence": null, "label": 1}])"));
+  });
+  EXPECT_TRUE(contains(task, "own.json:1: column 'sentence': found no text")) << task;
+  const auto written = dataset_from_table(json_table(R"({"sentence1": "", "sentence2": "b", "label": "x"})"));
+  EXPECT_EQ(written.first, Values{""});
+  EXPECT_EQ(written.empty_texts.count, 0u);
+  // A label or another column may lack what it likes.
+  EXPECT_EQ(
+      dataset_from_table(json_table(R"({"sentence1": "a", "sentence2": "b", "more": null})"), &known).size(),
+      1u);
+}
+
+TEST(OwnFile, EmptyCellsAreCountedTexts) {
+  const auto d = dataset_from_table(csv("text,more,label\na,b,x\nc,,x\n\n,d,x\n\"\",,x\n e, ,x\n"));
+  EXPECT_EQ(d.first, (Values{"a", "c", "", "", " e"}));
+  EXPECT_EQ(d.empty_texts.count, 4u);
+  EXPECT_EQ(d.first_empty_text, "own.csv:3");
+  EXPECT_EQ(dataset_from_table(csv("text,label\na,x\nb,x\n")).first_empty_text, "");
+}
+
+TEST(OwnFile, GapsOfALaterFileAreFoundThere) {
+  const TestFolder folder;
+  const auto write = [&](const char* name, const char* content) {
+    std::ofstream(folder / name) << content;
+    return folder / name;
+  };
+  const std::string full = write("full.csv", "text,label\na,x\nb,x\n");
+  const std::string gap = write("gap.csv", "text,label\nc,x\n\"\",x\n");
+  const auto d = read_own_files({full, gap, full, gap});
+  EXPECT_EQ(d.empty_texts.count, 2u);
+  EXPECT_EQ(d.first_empty_text, gap + ":3");
+  const std::string null = write("null.jsonl", R"({"text": null, "label": "x"})");
+  const auto refused = message_of(ErrorCode::kInvalidData, [&] { read_own_files({full, null}); });
+  EXPECT_TRUE(contains(refused, null + ":1: column 'text': found no text")) << refused;
+}
+
+TEST(OwnFile, MinusOneOfAClassLabelIsNoLabel) {
+  Table table = csv("text,more,label\na,1x,1\nb,2x,-1\nc,3x,0\nd,4x,-1\n");
+  EXPECT_EQ(dataset_from_table(table).label_set.names, (Values{"-1", "0", "1"}));
+  table.columns[2].class_label = true;
+  auto d = dataset_from_table(table);
+  EXPECT_EQ(d.label_set.names, (Values{"0", "1"}));
+  EXPECT_EQ(d.labels, (std::vector<int32_t>{1, -1, 0, -1}));
+  EXPECT_EQ(d.unclassified, 2u);
+  EXPECT_EQ(d.unlabelled_row, "");
+  EXPECT_TRUE(d.labelled);
+  d.keep_labelled();
+  EXPECT_EQ(d.first, (Values{"a", "c"}));
+  EXPECT_EQ(d.second, (Values{"1x", "3x"}));
+  EXPECT_EQ(d.labels, (std::vector<int32_t>{1, 0}));
+  Table hidden = csv("text,label\na,-1\nb,-1\n");
+  hidden.columns[1].class_label = true;
+  EXPECT_FALSE(dataset_from_table(hidden, &d.label_set).labelled);
+  const auto none = message_of(ErrorCode::kInvalidData, [&] { dataset_from_table(hidden); });
+  EXPECT_TRUE(contains(none, "own.csv: column 'label' names no class")) << none;
+}
+
+TEST(OwnFile, NumbersStandForClassesWithoutNames) {
+  const LabelSet plain{.kind = LabelKind::kClasses, .names = {"LABEL_0", "LABEL_1", "LABEL_2"}};
+  const auto d = dataset_from_table(csv("text,label\na,2\nb,00\nc,-1\n"), &plain);
+  EXPECT_EQ(d.labels, (std::vector<int32_t>{2, 0, -1}));
+  EXPECT_EQ(d.label_set, plain);
+  EXPECT_EQ(dataset_from_table(csv("text,label\na,LABEL_1\n"), &plain).labels, std::vector<int32_t>{1});
+  const auto refused = [](const LabelSet& set) {
+    return message_of(ErrorCode::kInvalidData, [&] { dataset_from_table(csv("text,label\na,3\n"), &set); });
+  };
+  EXPECT_EQ(refused(plain),
+            "own.csv:2: column 'label': found '3', wants one of the known labels 'LABEL_0', 'LABEL_1', "
+            "'LABEL_2' or 0 to 2");
+  const LabelSet other{.kind = LabelKind::kClasses, .names = {"LABEL_0", "LABEL_3"}};
+  EXPECT_TRUE(contains(refused(other), "known labels 'LABEL_0', 'LABEL_3'")) << refused(other);
+}
+
 TEST(LabelSet, AdoptsAModelsOrder) {
   LabelSet set{.kind = LabelKind::kClasses, .names = {"entailment", "neutral", "contradiction"}};
   EXPECT_FALSE(set.adopt({{"LABEL_0", 0}, {"LABEL_1", 1}, {"LABEL_2", 2}}));
   EXPECT_FALSE(set.adopt({{"entailment", 0}, {"neutral", 0}, {"contradiction", 1}}));
   EXPECT_FALSE(set.adopt({{"entailment", 0}, {"ENTAILMENT", 1}, {"neutral", 2}}));
+  EXPECT_FALSE(set.adopt({{"entailment", 0}, {"neutral", 1}, {"contradiction", 1 << 20}}));
+  EXPECT_FALSE(set.adopt({{"entailment", -1}, {"neutral", 1}, {"contradiction", 2}}));
   EXPECT_EQ(set.names[0], "entailment");
   EXPECT_TRUE(set.adopt({{"CONTRADICTION", 0}, {"Entailment", 1}, {"neutral", 2}}));
   EXPECT_EQ(set.names, (Values{"contradiction", "entailment", "neutral"}));
@@ -247,6 +346,18 @@ TEST(GlueFile, LabelsAreNumbersOrNames) {
   EXPECT_EQ(message, "dev.tsv:3: column 'label': found '2', wants one of 'negative', 'positive' or 0 to 1");
   const Table missing = parse_table("index\tquestion\n0\tq\n", TableFormat::kTsv, {}, "dev.tsv");
   message_of(ErrorCode::kNotFound, [&] { dataset_from_glue_table(glue_task("qnli"), missing); });
+}
+
+TEST(GlueFile, SomeAreOddAsTheyArePublished) {
+  const TestFolder folder;
+  const auto read = [&](const char* task, const char* bytes) {
+    std::ofstream(folder / "file.tsv") << bytes;
+    return read_glue_file(glue_task(task), folder / "file.tsv");
+  };
+  EXPECT_EQ(read("cola", "gj04\t1\t\tA b.\n").first, Values{"A b."});
+  EXPECT_EQ(read("cola", "index\tsentence\n0\tA b.\n").first, Values{"A b."});
+  EXPECT_EQ(read("qqp", "id\tquestion1\tquestion2\tis_duplicate\n0\ta\tb\t1\n1\tc\n2\td\te\t0\n").labels,
+            (std::vector<int32_t>{1, 0}));
 }
 
 struct Counts {

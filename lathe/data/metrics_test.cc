@@ -117,6 +117,32 @@ TEST(SquadMetrics, VersionTwoHasThirteenKeys) {
   EXPECT_DOUBLE_EQ(value_of(right, "NoAns_f1"), 100);
 }
 
+/// One question with these answers, as JSON.
+SquadDataset asked(const std::string& answers) {
+  const std::string row =
+      R"([{"id": "1", "context": "the red fox", "question": "q", "answers": )" + answers + "}]";
+  return squad_from_json(parse_json(row, "asked"), "asked");
+}
+
+TEST(SquadMetrics, WhatNormalisesToNothingIsAnAnswerInVersionOneAlone) {
+  const std::vector<SquadPrediction> article{{"a"}}, nothing{{""}};
+  const SquadDataset the = asked(R"({"text": ["the"], "answer_start": [0]})");
+  const auto first = squad_v1_metrics(the, article);
+  EXPECT_EQ(value_of(first, "exact_match"), 100);
+  EXPECT_EQ(value_of(first, "f1"), 0);
+  EXPECT_EQ(value_of(squad_v2_metrics(the, article), "f1"), 100);
+  const SquadDataset both = asked(R"({"text": ["the", "red"], "answer_start": [0, 4]})");
+  EXPECT_EQ(value_of(squad_v1_metrics(both, nothing), "exact_match"), 100);
+  EXPECT_EQ(value_of(squad_v2_metrics(both, nothing), "exact"), 0);
+}
+
+TEST(SquadMetrics, WithoutAnAnswerableQuestionThereAreNoKeysOfThose) {
+  const SquadDataset none = asked(R"({"text": [], "answer_start": []})");
+  const auto v = squad_v2_metrics(none, std::vector<SquadPrediction>{{""}});
+  EXPECT_EQ(v.size(), 10u);
+  EXPECT_EQ(value_of(v, "NoAns_exact"), 100);
+}
+
 TEST(SquadMetrics, PublishedPredictionsScoreAsPublished) {
   LATHE_NEEDS_DATA("squad/dev-v1.1-a.json");
   const std::string folder = test_data_dir() + "/squad/";

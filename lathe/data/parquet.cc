@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "lathe/core/environment.h"
@@ -20,7 +21,13 @@ constexpr const char* kPartName = "liblathe_parquet.dylib";
 constexpr const char* kPartName = "liblathe_parquet.so";
 #endif
 
-LatheParquetRows open_part() {
+/// The part's functions.
+struct Part {
+  LatheParquetRows rows;
+  LatheParquetEntry entry;
+};
+
+Part open_part() {
   const std::string named = environment("LATHE_PARQUET");
   const std::vector<std::string> places = named.empty() ? part_places(kPartName) : std::vector{named};
   std::string why;
@@ -30,7 +37,9 @@ LatheParquetRows open_part() {
       continue;
     }
     if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL))
-      if (void* rows = dlsym(handle, "lathe_parquet_rows")) return reinterpret_cast<LatheParquetRows>(rows);
+      if (void* rows = dlsym(handle, "lathe_parquet_rows"))
+        if (void* entry = dlsym(handle, "lathe_parquet_entry"))
+          return {reinterpret_cast<LatheParquetRows>(rows), reinterpret_cast<LatheParquetEntry>(entry)};
     const char* text = dlerror();
     why += fmt::format("\n  {}: {}", place, text == nullptr ? "cannot be opened" : text);
   }
@@ -42,9 +51,26 @@ LatheParquetRows open_part() {
        kPartName, why);
 }
 
-LatheParquetRows rows_of_part() {
-  static const LatheParquetRows rows = open_part();
-  return rows;
+const Part& the_part() {
+  static const Part part = open_part();
+  return part;
+}
+
+/// What a function of the part gives to a sink.  read: (part, sink, context, error, error_bytes) -> 0 or 1.
+template <typename Read>
+std::string text_of(const std::string& path, Read read) {
+  if (!real_file_system().exists(path))
+    fail(ErrorCode::kNotFound, "{}: there is no such file; check the path", path);
+  std::string text;
+  const auto sink = [](void* context, const char* bytes, size_t count) {
+    static_cast<std::string*>(context)->append(bytes, count);
+    return 0;
+  };
+  char error[500] = "";
+  if (read(the_part(), sink, &text, error, sizeof error) != 0)
+    fail(ErrorCode::kInvalidData, "{}: cannot be read as Parquet: {}; fetch or save the file again", path,
+         error);
+  return text;
 }
 
 }  // namespace
@@ -52,24 +78,25 @@ LatheParquetRows rows_of_part() {
 bool is_parquet(std::string_view path) { return path.ends_with(".parquet"); }
 
 std::string parquet_rows(const std::string& path) {
-  if (!real_file_system().exists(path))
-    fail(ErrorCode::kNotFound, "{}: there is no such file; check the path", path);
-  const LatheParquetRows rows = rows_of_part();
-  std::string text;
-  const auto sink = [](void* context, const char* bytes, size_t count) {
-    static_cast<std::string*>(context)->append(bytes, count);
-    return 0;
-  };
-  char error[500] = "";
-  if (rows(path.c_str(), sink, &text, error, sizeof error) != 0)
-    fail(ErrorCode::kInvalidData, "{}: cannot be read as Parquet: {}; fetch or save the file again", path,
-         error);
-  return text;
+  return text_of(path, [&](const Part& part, auto... to) { return part.rows(path.c_str(), to...); });
+}
+
+std::set<std::string> parquet_class_labels(const std::string& path) {
+  const std::string entry = text_of(
+      path, [&](const Part& part, auto... to) { return part.entry(path.c_str(), "huggingface", to...); });
+  const auto json = nlohmann::json::parse(entry, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json::json_pointer features("/info/features");
+  std::set<std::string> names;
+  if (!json.contains(features) || !json[features].is_object()) return names;
+  for (const auto& [name, feature] : json[features].items())
+    if (feature.is_object() && feature.contains("_type") && feature["_type"] == "ClassLabel")
+      names.insert(name);
+  return names;
 }
 
 Status parquet_status() {
   try {
-    rows_of_part();
+    the_part();
     return {};
   } catch (const Error& missing) {
     return {missing.code(), missing.what()};

@@ -1,4 +1,5 @@
 #pragma once
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,10 @@ bool is_parquet(std::string_view path);
 /// program or in the folder of libraries it is installed with. Errors: kUnsupported with the way to get the
 /// part; kNotFound; kInvalidData for a damaged file.
 std::string parquet_rows(const std::string& path);
+
+/// The columns of a Parquet file that the datasets library wrote as ClassLabel, by the entry "huggingface" of
+/// its schema.  Errors: as parquet_rows.
+std::set<std::string> parquet_class_labels(const std::string& path);
 
 /// Whether that part is here.  Errors: kUnsupported as parquet_rows.
 Status parquet_status();

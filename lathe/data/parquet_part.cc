@@ -2,7 +2,10 @@
 
 #include <arrow/api.h>
 #include <arrow/io/file.h>
+#include <arrow/util/float16.h>
+#include <arrow/util/utf8.h>
 #include <parquet/arrow/reader.h>
+#include <parquet/file_reader.h>
 
 #include <charconv>
 #include <cmath>
@@ -41,6 +44,13 @@ void append_string(std::string& out, std::string_view text) {
     }
   }
   out += '"';
+}
+
+void append_bytes(std::string& out, std::string_view bytes) {
+  if (arrow::util::ValidateUTF8(bytes))
+    append_string(out, bytes);
+  else
+    out += "{\"bytes\":" + std::to_string(bytes.size()) + "}";
 }
 
 template <typename T>
@@ -127,6 +137,9 @@ void append_value(std::string& out, const arrow::Array& array, int64_t row, int 
       return append_number(out, at<arrow::UInt32Array>(array, row));
     case Type::UINT64:
       return append_number(out, at<arrow::UInt64Array>(array, row));
+    case Type::HALF_FLOAT:
+      return append_float(out,
+                          arrow::util::Float16::FromBits(at<arrow::HalfFloatArray>(array, row)).ToFloat());
     case Type::FLOAT:
       return append_float(out, at<arrow::FloatArray>(array, row));
     case Type::DOUBLE:
@@ -135,27 +148,61 @@ void append_value(std::string& out, const arrow::Array& array, int64_t row, int 
       return append_string(out, view_at<arrow::StringArray>(array, row));
     case Type::LARGE_STRING:
       return append_string(out, view_at<arrow::LargeStringArray>(array, row));
+    case Type::BINARY:
+      return append_bytes(out, view_at<arrow::BinaryArray>(array, row));
+    case Type::LARGE_BINARY:
+      return append_bytes(out, view_at<arrow::LargeBinaryArray>(array, row));
+    case Type::BINARY_VIEW:
+      return append_bytes(out, view_at<arrow::BinaryViewArray>(array, row));
+    case Type::FIXED_SIZE_BINARY:
+      return append_bytes(out, view_at<arrow::FixedSizeBinaryArray>(array, row));
     case Type::LIST:
       return append_list<arrow::ListArray>(out, array, row, depth);
     case Type::LARGE_LIST:
       return append_list<arrow::LargeListArray>(out, array, row, depth);
     case Type::FIXED_SIZE_LIST:
       return append_list<arrow::FixedSizeListArray>(out, array, row, depth);
+    case Type::LIST_VIEW:
+      return append_list<arrow::ListViewArray>(out, array, row, depth);
+    case Type::LARGE_LIST_VIEW:
+      return append_list<arrow::LargeListViewArray>(out, array, row, depth);
+    case Type::MAP:
+      return append_list<arrow::MapArray>(out, array, row, depth);
     case Type::STRUCT:
       return append_struct(out, static_cast<const arrow::StructArray&>(array), row, depth);
     case Type::DICTIONARY: {
       const auto& coded = static_cast<const arrow::DictionaryArray&>(array);
       return append_value(out, *coded.dictionary(), coded.GetValueIndex(row), depth + 1);
     }
-    default:
-      return append_string(out, checked(array.GetScalar(row))->ToString());
+    case Type::EXTENSION:
+      return append_value(out, *static_cast<const arrow::ExtensionArray&>(array).storage(), row, depth + 1);
+    default: {
+      const std::string text = checked(array.GetScalar(row))->ToString();
+      if (arrow::is_decimal(array.type_id()))
+        out += text;
+      else
+        append_string(out, text);
+    }
   }
 }
 
-void read_rows(const char* path, LatheTextSink sink, void* context) {
+std::unique_ptr<parquet::arrow::FileReader> open_file(const char* path) {
   parquet::arrow::FileReaderBuilder builder;
   check(builder.Open(checked(arrow::io::ReadableFile::Open(path))));
-  const std::unique_ptr<parquet::arrow::FileReader> reader = checked(builder.Build());
+  return checked(builder.Build());
+}
+
+void read_entry(const char* path, const char* key, LatheTextSink sink, void* context) {
+  const auto reader = open_file(path);
+  const auto entries = reader->parquet_reader()->metadata()->key_value_metadata();
+  if (entries == nullptr || !entries->Contains(key)) return;
+  const std::string value = checked(entries->Get(key));
+  if (sink(context, value.data(), value.size()) != 0) throw std::runtime_error("stopped");
+}
+
+void read_rows(const char* path, LatheTextSink sink, void* context) {
+  arrow::util::InitializeUTF8();
+  const auto reader = open_file(path);
   const auto batches = checked(reader->GetRecordBatchReader());
   std::string text;
   const auto flush = [&] {
@@ -177,13 +224,11 @@ void read_rows(const char* path, LatheTextSink sink, void* context) {
   flush();
 }
 
-}  // namespace
-
-extern "C" __attribute__((visibility("default"))) int lathe_parquet_rows(const char* path, LatheTextSink sink,
-                                                                         void* context, char* error,
-                                                                         size_t error_bytes) {
+/// Runs it; returns 0, or 1 with the reason in `error`.
+template <typename Work>
+int guarded(char* error, size_t error_bytes, Work work) {
   try {
-    read_rows(path, sink, context);
+    work();
     return 0;
   } catch (const std::exception& e) {
     std::snprintf(error, error_bytes, "%s", e.what());
@@ -191,4 +236,18 @@ extern "C" __attribute__((visibility("default"))) int lathe_parquet_rows(const c
     std::snprintf(error, error_bytes, "an unknown fault");
   }
   return 1;
+}
+
+}  // namespace
+
+#define LATHE_DOOR extern "C" __attribute__((visibility("default")))
+
+LATHE_DOOR int lathe_parquet_rows(const char* path, LatheTextSink sink, void* context, char* error,
+                                  size_t error_bytes) {
+  return guarded(error, error_bytes, [&] { read_rows(path, sink, context); });
+}
+
+LATHE_DOOR int lathe_parquet_entry(const char* path, const char* key, LatheTextSink sink, void* context,
+                                   char* error, size_t error_bytes) {
+  return guarded(error, error_bytes, [&] { read_entry(path, key, sink, context); });
 }

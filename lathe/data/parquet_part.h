@@ -10,9 +10,17 @@ extern "C" {
 typedef int (*LatheTextSink)(void* context, const char* text, size_t bytes);
 
 /// Gives every row of a Parquet file to the sink as a line of JSON, nested values included: dates and other
-/// values that JSON lacks as text, NaN as null, floats always with a point.  Returns 0, or 1 with a reason in
+/// values that JSON lacks as text, NaN as null, floats always with a point, decimals as numbers, maps as
+/// lists of objects, bytes that are no UTF-8 as {"bytes": how many}.  Returns 0, or 1 with a reason in
 /// `error`, ended by a zero byte.
 typedef int (*LatheParquetRows)(const char* path, LatheTextSink sink, void* context, char* error,
                                 size_t error_bytes);
 int lathe_parquet_rows(const char* path, LatheTextSink sink, void* context, char* error, size_t error_bytes);
+
+/// Gives the value of an entry of the file's metadata to the sink; nothing where there is none.  Returns as
+/// above.
+typedef int (*LatheParquetEntry)(const char* path, const char* key, LatheTextSink sink, void* context,
+                                 char* error, size_t error_bytes);
+int lathe_parquet_entry(const char* path, const char* key, LatheTextSink sink, void* context, char* error,
+                        size_t error_bytes);
 }

@@ -134,13 +134,33 @@ TEST(PostprocessQa, QuestionsWithoutAWindowAreEmpty) {
   EXPECT_EQ(v2.null_odds[1], c.start[0] + c.end[0]);  // of the question before
 }
 
+TEST(PostprocessQa, OfEqualLogitsTheLastComeFirst) {
+  Case c = make_case({"x y"});
+  std::fill(c.start.begin(), c.start.end(), 0.5f);
+  std::fill(c.end.begin(), c.end.end(), 0.5f);
+  const QaPredictions p = postprocess_qa(c.data, c.features, c.start, c.end, {.n_best_size = 2});
+  EXPECT_EQ(p.answers[0].text, "y");  // behind it the separator
+  const QaPredictions v2 =
+      postprocess_qa(c.data, c.features, c.start, c.end, {.version_2_with_negative = true});
+  EXPECT_EQ(v2.null_odds[0], 0);  // not above the threshold
+  EXPECT_EQ(v2.answers[0].text, "y");
+}
+
 TEST(PostprocessQa, NonFiniteLogitsDoNotBreakIt) {
   Case c = make_case({"x y z", "u v w"});
+  const QaFeatures& f = c.features;
+  const size_t middle = 5;  // y; the first word is token 4
+  c.start[middle] = std::nanf("");
+  std::fill(c.end.begin(), c.end.end(), 0.5f);
+  c.end[middle] = 1;
+  EXPECT_EQ(postprocess_qa(c.data, f, c.start, c.end, {.n_best_size = 1}).answers[0].text, "y");
   std::fill(c.start.begin(), c.start.end(), std::nanf(""));
-  for (const bool v2 : {false, true})
-    EXPECT_EQ(
-        postprocess_qa(c.data, c.features, c.start, c.end, {.version_2_with_negative = v2}).answers.size(),
-        2u);
+  for (const bool v2 : {false, true}) {
+    const auto p = postprocess_qa(c.data, f, c.start, c.end, {.version_2_with_negative = v2});
+    ASSERT_EQ(p.answers.size(), 2u);
+    EXPECT_EQ(p.answers[0].text, "z");  // all scores are alike
+    EXPECT_EQ(p.answers[1].text, "w");
+  }
 }
 
 TEST(PostprocessQa, RefusesWhatDoesNotFit) {

@@ -61,6 +61,27 @@ TEST(Sampler, GroupsByLengthAsTransformers) {
   }
 }
 
+TEST(Sampler, GroupsByLengthOverAllBatchesOfAnUpdate) {
+  const auto lengths = pseudo(30, 90, 3);
+  Sampler sampler({.size = 30,
+                   .batch_size = 4,
+                   .strategy = SamplingStrategy::kGroupByLength,
+                   .seed = 5,
+                   .length_group = 8},
+                  lengths);
+  const auto order = sampler.order(0);
+  EXPECT_EQ(std::vector<int32_t>(order.begin(), order.end()), length_grouped_order(lengths, 8, 5));
+}
+
+TEST(Sampler, OrdinalsTellTheSamplesOfAnUpdateApart) {
+  SamplerOptions options{.size = 48, .batch_size = 4};
+  options.accumulation = 3, options.world_size = 2;
+  std::set<int64_t> seen;
+  for (options.rank = 0; options.rank < 2; ++options.rank)
+    for (int64_t index = 3; index < 6; ++index) seen.insert(Sampler(options).ordinal(0, index));
+  EXPECT_EQ(seen, (std::set<int64_t>{0, 4, 8, 12, 16, 20}));
+}
+
 TEST(Sampler, ShardsAsAccelerate) {
   for (const auto& c : golden("reference.json", "shards")) {
     for (int rank = 0; rank < c["world"].get<int>(); ++rank) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "lathe/core/error.h"
 #include "lathe/data/parquet.h"
@@ -30,12 +31,29 @@ void append_rows(Table& all, Table& part) {
            part.origin, all.origin);
     column.values.insert(column.values.end(), more->values.begin(), more->values.end());
     column.type = table_detail::joined_type(column.type, more->type);
+    column.absent.add(more->absent, all.rows());
+    column.empty.add(more->empty, all.rows());
+    column.class_label |= more->class_label;
   }
   all.later_files.emplace_back(all.rows(), part.origin);
   all.lines.insert(all.lines.end(), part.lines.begin(), part.lines.end());
 }
 
+Table parquet_table(const std::string& path, std::string_view rows) {
+  Table table = parse_table(rows, TableFormat::kJsonLines, {}, path);
+  const std::set<std::string> class_labels = parquet_class_labels(path);
+  for (Column& column : table.columns) column.class_label = class_labels.contains(column.name);
+  return table;
+}
+
 }  // namespace
+
+void Gaps::add(const Gaps& more, size_t rows_before) {
+  if (more.count == 0) return;
+  const size_t row = rows_before + more.first;
+  first = count == 0 ? row : std::min(first, row);
+  count += more.count;
+}
 
 const Column* Table::find(std::string_view name) const {
   for (const Column& column : columns)
@@ -100,7 +118,7 @@ Table parse_table(std::string_view bytes, TableFormat format, const TableOptions
 }
 
 Table read_table(const std::string& path, const TableOptions& options) {
-  if (is_parquet(path)) return parse_table(parquet_rows(path), TableFormat::kJsonLines, options, path);
+  if (is_parquet(path)) return parquet_table(path, parquet_rows(path));
   const auto format = table_format_of(path);
   if (!format)
     fail(ErrorCode::kUsage,
@@ -112,14 +130,20 @@ Table read_table(const std::string& path, const TableOptions& options) {
 
 Table read_tables(const std::vector<std::string>& paths) {
   Table all;
-  for (const std::string& path : paths) {
-    Table part = read_table(path);
+  const auto add = [&](Table part) {
     if (all.columns.empty())
       all = std::move(part);
     else
       append_rows(all, part);
+  };
+  for (const std::string& path : paths) {
+    if (!is_parquet(path))
+      add(read_table(path));
+    else if (const std::string rows = parquet_rows(path);
+             !rows.empty())  // more shards than rows leave some empty
+      add(parquet_table(path, rows));
   }
-  return all;
+  return all.columns.empty() ? read_table(paths.front()) : all;
 }
 
 }  // namespace lathe

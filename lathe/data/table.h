@@ -21,10 +21,21 @@ enum class TableFormat { kTsv, kCsv, kJson, kJsonLines, kTrec };
 /// kOther: other nested JSON.
 enum class ColumnType { kNull, kInteger, kFloat, kString, kList, kOther };
 
+/// Cells without a value: how many, and the row of the first.
+struct Gaps {
+  size_t count = 0, first = 0;
+
+  /// Counts those of rows that come after `rows_before` others, too.
+  void add(const Gaps& more, size_t rows_before = 0);
+};
+
 struct Column {
   std::string name;
   std::vector<std::string> values;  ///< text form as in the file; of a list its JSON; "" if absent
   ColumnType type = ColumnType::kNull;
+  Gaps absent = {};          ///< of JSON and Parquet: null, or no such key
+  Gaps empty = {};           ///< of TSV and CSV: nothing between the separators
+  bool class_label = false;  ///< of Parquet: a ClassLabel of the datasets library, whose -1 is no class
 };
 
 /// A column-oriented table of text, with what messages need to name a place.
@@ -59,8 +70,8 @@ struct TableOptions {
 /// 1000 different keys of JSON objects.
 Table read_table(const std::string& path, const TableOptions& options = {});
 
-/// The rows of several files, one after the other.  Errors: as read_table; kInvalidData where their columns
-/// differ.
+/// The rows of several files, one after the other.  Errors: as read_table, but Parquet without rows is left
+/// out beside files with some; kInvalidData where their columns differ.
 Table read_tables(const std::vector<std::string>& paths);
 
 /// The same from memory.  `origin` stands in messages.

@@ -50,7 +50,8 @@ class RowCollector {
       const auto [found, is_new] = index_.try_emplace(key, table_.columns.size());
       if (is_new) add_column(key, line);
       Column& column = table_.columns[found->second];
-      column.values.resize(table_.rows());
+      fill(column);
+      if (value.is_null()) column.absent.add({1, table_.rows()});
       Cell cell = cell_of(value);
       column.values.push_back(std::move(cell.text));
       column.type = joined_type(column.type, cell.type);
@@ -59,13 +60,19 @@ class RowCollector {
   }
 
   void finish() {
-    for (Column& column : table_.columns) column.values.resize(table_.rows());
+    for (Column& column : table_.columns) fill(column);
     if (table_.columns.empty())
       fail(ErrorCode::kInvalidData, "{}: no rows with columns; wants objects {{\"column\": value, …}}",
            table_.origin);
   }
 
  private:
+  // Rows up to here that lack the key.
+  void fill(Column& column) {
+    column.absent.add({table_.rows() - column.values.size(), column.values.size()});
+    column.values.resize(table_.rows());
+  }
+
   void add_column(const std::string& key, uint32_t line) {
     // Every row has a cell in every column: keys that are new in each row would fill the memory with nothing.
     constexpr size_t kMostColumns = 1000;

@@ -60,6 +60,18 @@ TEST(Table, CsvFollowsRfc4180) {
   EXPECT_EQ(t.lines, (std::vector<uint32_t>{2, 4, 5, 7}));
 }
 
+TEST(Table, CsvSeveralFieldsOfARowAreQuoted) {  // as pandas writes sentence pairs
+  const Table t = parse("a,b,c\n\"x, 1\",\"y, 2\",\"\"\n\"x\",y,\"z\"\"\"\n", TableFormat::kCsv);
+  EXPECT_EQ(t.at("a").values, (Values{"x, 1", "x"}));
+  EXPECT_EQ(t.at("b").values, (Values{"y, 2", "y"}));
+  EXPECT_EQ(t.at("c").values, (Values{"", "z\""}));
+}
+
+TEST(Table, CsvLinesMayEndInACarriageReturnAlone) {
+  const Table t = parse("a,b\r1,2\r3,4\r", TableFormat::kCsv);
+  EXPECT_EQ(t.at("b").values, (Values{"2", "4"}));
+}
+
 TEST(Table, CsvLinesOfBlanksAreLeftOut) {  // as pandas leaves them out, of one column and of several
   const Table t = parse(" \na,b\n \t\n1,2\n\t\n ,3\n", TableFormat::kCsv);
   EXPECT_EQ(t.at("a").values, (Values{"1", " "}));
@@ -184,6 +196,7 @@ TEST(Table, TrecLinesAreTextAndCoarseLabel) {
   const Table t = parse("DESC:manner How did it ?\nENTY:cremat What films ?\n", TableFormat::kTrec);
   EXPECT_EQ(t.at("text").values, (Values{"How did it ?", "What films ?"}));
   EXPECT_EQ(t.at("label").values, (Values{"DESC", "ENTY"}));
+  EXPECT_TRUE(contains(error_of(":manner How did it ?\n", TableFormat::kTrec), "t:1: found ':manner"));
   EXPECT_TRUE(
       contains(error_of("DESC:manner How\nno label here\n", TableFormat::kTrec), "t:2: found 'no label"));
 }
@@ -224,6 +237,24 @@ TEST(Table, RowsOfSeveralFilesKnowTheirs) {
   EXPECT_EQ(all.place(1), paths[1] + ":3");
   EXPECT_EQ(all.place(2), paths[1] + ":4");
   EXPECT_EQ(all.place(3), paths[2] + ":3");
+}
+
+TEST(Table, SeveralFilesAreOneTable) {
+  const TestFolder folder;
+  const auto with = [&](const std::string& name, const std::string& bytes) {
+    std::ofstream(folder / name) << bytes;
+    return folder / name;
+  };
+  const std::string ten = with("ten.csv", "text,label\nx,10\n");
+  EXPECT_EQ(read_tables({ten, with("two.csv", "label,text\ntwo,y\n")}).at("label").type, ColumnType::kString);
+  for (const char* header : {"text,label,more\ny,1,z\n", "text,more\ny,1\n"}) {
+    const std::string other = with("other.csv", header);
+    EXPECT_EQ(message_of(ErrorCode::kInvalidData,
+                         [&] {
+                           read_tables({ten, other});
+                         }),
+              other + ": its columns are not those of " + ten + "; wants the same in every file");
+  }
 }
 
 TEST(Table, ReadsPackedFiles) {

@@ -39,8 +39,12 @@ void add_columns(const std::vector<std::string>& names, Table& table) {
        table.origin, line, found, table.columns.size(), separator);
 }
 
-void set_types(Table& table) {
-  for (Column& column : table.columns) column.type = type_of_text(column.values);
+void finish_columns(Table& table) {
+  for (Column& column : table.columns) {
+    column.type = type_of_text(column.values);
+    for (size_t row = 0; row < column.values.size(); ++row)
+      if (column.values[row].empty()) column.empty.add({1, row});
+  }
 }
 
 // One record of RFC 4180; a quote that does not open a field is text, as pandas reads it.
@@ -198,7 +202,7 @@ void parse_tsv(std::string_view bytes, const TableOptions& options, Table& table
       fail_ragged(table, line_number, fields.size(), "tab");
     }
   }
-  set_types(table);
+  finish_columns(table);
 }
 
 void parse_csv(std::string_view bytes, const TableOptions& options, Table& table) {
@@ -217,7 +221,7 @@ void parse_csv(std::string_view bytes, const TableOptions& options, Table& table
     for (size_t i = 0; i < fields.size(); ++i) table.columns[i].values.push_back(std::move(fields[i]));
     table.lines.push_back(line);
   }
-  set_types(table);
+  finish_columns(table);
 }
 
 void parse_trec(std::string_view bytes, Table& table) {

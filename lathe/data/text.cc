@@ -87,6 +87,11 @@ size_t find_invalid_utf8(std::string_view text) {
 void check_utf8(std::string_view bytes, const std::string& origin) {
   const size_t bad = find_invalid_utf8(bytes);
   if (bad == std::string_view::npos) return;
+  if (bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF"))
+    fail(ErrorCode::kInvalidData,
+         "{}: begins as UTF-16 text does; wants UTF-8 text: convert the file, e.g. with iconv -f utf-16 -t "
+         "utf-8",
+         origin);
   const auto line = 1 + std::count(bytes.begin(), bytes.begin() + static_cast<long>(bad), '\n');
   const size_t line_begin = bytes.substr(0, bad).rfind('\n') + 1;
   fail(

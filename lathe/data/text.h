@@ -10,7 +10,8 @@ namespace lathe {
 /// npos if it is well-formed.
 size_t find_invalid_utf8(std::string_view text);
 
-/// Errors: kInvalidData "origin:line: byte …" where the text of a file is not well-formed UTF-8.
+/// Errors: kInvalidData "origin:line: byte …" where the text of a file is not well-formed UTF-8; of UTF-16
+/// that begins with its mark it says so.
 void check_utf8(std::string_view bytes, const std::string& origin);
 
 /// The code points of a text, U+FFFD for every byte that is no part of well-formed UTF-8.

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <string>
+
+#include "lathe/data/test_data.h"
 
 namespace lathe {
 namespace {
@@ -16,6 +19,21 @@ TEST(Text, FindsWhatIsNoUtf8) {
   EXPECT_EQ(find_invalid_utf8("\xED\xA0\x80"), 0u);      // surrogate
   EXPECT_EQ(find_invalid_utf8("\xF4\x90\x80\x80"), 0u);  // beyond U+10FFFF
   EXPECT_EQ(find_invalid_utf8("x\xF0\x9F\x98"), 1u);
+}
+
+TEST(Text, SaysHowAFileBecomesUtf8) {
+  const auto refused = [](std::string_view bytes) {
+    return message_of(ErrorCode::kInvalidData, [&] { check_utf8(bytes, "t"); });
+  };
+  EXPECT_EQ(
+      refused("a\nx\xE4y"),
+      "t:2: byte 2 of the line is 0xe4, no UTF-8; wants UTF-8 text: convert the file, e.g. with iconv -f "
+      "latin1 -t utf-8");
+  for (const std::string_view bytes :
+       {std::string_view("\xFF\xFEt\0", 4), std::string_view("\xFE\xFF\0t", 4)})
+    EXPECT_EQ(refused(bytes),
+              "t: begins as UTF-16 text does; wants UTF-8 text: convert the file, e.g. with iconv -f utf-16 "
+              "-t utf-8");
 }
 
 TEST(Text, EncodesWhatItDecodes) {

@@ -48,6 +48,30 @@ Status save_old(const std::string& target) {
   return save(fs, target, kOld);
 }
 
+/// What comes to the disk, in this order.
+class Recorder : public FaultyFileSystem {
+ public:
+  explicit Recorder(bool can_exchange = true)
+      : FaultyFileSystem(real_file_system(), {.can_exchange = can_exchange}) {}
+  Status rename(const std::string& from, const std::string& to) override {
+    log.push_back("rename");
+    return FaultyFileSystem::rename(from, to);
+  }
+  Status exchange(const std::string& a, const std::string& b) override {
+    log.push_back("exchange");
+    return FaultyFileSystem::exchange(a, b);
+  }
+  Status sync(const std::string& path) override {
+    log.push_back("sync " + file_name(path));
+    return FaultyFileSystem::sync(path);
+  }
+  Status remove_all(const std::string& path) override {
+    log.push_back("remove");
+    return FaultyFileSystem::remove_all(path);
+  }
+  std::vector<std::string> log;
+};
+
 void expect_only(const std::string& folder, const std::string& name) {
   EXPECT_EQ(real_file_system().list(folder).value(), std::vector<std::string>{name});
 }
@@ -67,6 +91,29 @@ TEST(DirectoryTransaction, ReplacesAFolderAndNothingOfTheOldOneStays) {
     ASSERT_TRUE(save(fs, folder / "c", kNew).ok());
     EXPECT_EQ(content_of(folder / "c"), kNew);
     expect_only(folder.path(), "c");
+  }
+}
+
+TEST(DirectoryTransaction, TheDiskKnowsOfAllBelowBeforeTheNameAndOfTheNameBeforeItIsSaid) {
+  const TestFolder folder;
+  Recorder fs;
+  DirectoryTransaction transaction(fs, folder / "out/c");
+  ASSERT_TRUE(transaction.write("tokenizer/vocab", "x").ok());
+  const std::string temporary = file_name(transaction.folder());
+  ASSERT_TRUE(transaction.commit().ok());
+  EXPECT_EQ(fs.log, (std::vector<std::string>{"sync vocab", "sync tokenizer", "sync " + temporary, "rename",
+                                              "sync out"}));
+}
+
+TEST(DirectoryTransaction, TheOldFolderGoesWhenTheDiskKnowsOfTheNewOne) {
+  for (const bool can_exchange : {true, false}) {
+    const TestFolder folder;
+    ASSERT_TRUE(save_old(folder / "out/c").ok());
+    Recorder fs(can_exchange);
+    ASSERT_TRUE(save(fs, folder / "out/c", kNew).ok());
+    ASSERT_GE(fs.log.size(), 3u);
+    EXPECT_EQ(std::vector(fs.log.end() - 3, fs.log.end()),
+              (std::vector<std::string>{can_exchange ? "exchange" : "rename", "sync out", "remove"}));
   }
 }
 
@@ -179,6 +226,14 @@ TEST(RemoveFolder, RemovesItUnderATemporaryName) {
     if (status.ok()) break;
   }
   EXPECT_TRUE(remove_folder(real_file_system(), "not there").ok());
+}
+
+TEST(RemoveFolder, ItsContentGoesWhenTheDiskKnowsThatItHasNoName) {
+  const TestFolder folder;
+  ASSERT_TRUE(save_old(folder / "out/c").ok());
+  Recorder fs;
+  ASSERT_TRUE(remove_folder(fs, folder / "out/c").ok());
+  EXPECT_EQ(fs.log, (std::vector<std::string>{"rename", "sync out", "remove"}));
 }
 
 TEST(RemoveStaleTemporaries, WhatAProcessLeftIsStaleBeforeItsParentHasWaitedForIt) {

@@ -39,6 +39,11 @@ const char* learnt_from(Problem problem) {
 }  // namespace
 
 void check_dataset(const TokenizedDataset& data, Problem problem, int64_t labels, const char* what) {
+  if (problem == Problem::kMaskedLm)
+    fail(ErrorCode::kUnsupported,
+         "{}: the model is a masked LM, which learns a label for each token; a Trainer wants a head with "
+         "labels for each sample: train a masked LM with a Session",
+         what);
   check_tokens(data, what);
   check_count(data.labels, data.size(), "labels", what);
   check_count(data.targets, data.size() * data.num_targets, "targets", what);

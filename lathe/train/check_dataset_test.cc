@@ -36,6 +36,23 @@ TEST(CheckDataset, NamesASampleWithoutTokens) {
             "data: sample 1 has no tokens, wants at least one: is its text empty?");
 }
 
+TEST(CheckDataset, RefusesAMaskedLm) {
+  TokenizedDataset data = rows();
+  for (const size_t labels : {0, 3, 6}) {
+    data.labels.assign(labels, 0);
+    try {
+      check_dataset(data, Problem::kMaskedLm, 2, "data");
+      ADD_FAILURE() << labels;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      EXPECT_EQ(error.what(),
+                std::string("data: the model is a masked LM, which learns a label for each token; "
+                            "a Trainer wants a head with labels for each sample: train a masked LM "
+                            "with a Session"));
+    }
+  }
+}
+
 TEST(CheckDataset, WantsBeginsOfSamplesAndTheirTokens) {
   const auto with = [](std::vector<int64_t> begins) {
     TokenizedDataset data = rows();

@@ -31,6 +31,11 @@ TEST(EarlyStopping, AMetricThatIsNoNumberIsNotBetterEvenAtFirst) {
   EXPECT_TRUE(stopping.step(std::numeric_limits<double>::quiet_NaN(), {}, true, callbacks));
 }
 
+TEST(EarlyStopping, AGainMustBeMoreThanTheThreshold) {
+  nlohmann::json callbacks;
+  EXPECT_TRUE(EarlyStopping(1, 0.25, callbacks).step(0.75, 1.0, false, callbacks));
+}
+
 TEST(EarlyStopping, KnowsWhichWayIsBetter) {
   nlohmann::json callbacks;
   EarlyStopping stopping(1, 0, callbacks);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "lathe/core/error.h"
@@ -33,6 +34,10 @@ TEST(LrSchedule, EqualsTransformersOnEverySchedule) {
 TEST(LrSchedule, DegenerateRunsStayFinite) {
   EXPECT_EQ(LrSchedule("linear", 0, 0, 1e-3).factor(0), 0.0);
   EXPECT_EQ(LrSchedule("polynomial", 5, 5, 1e-3).factor(5), 1e-7 / 1e-3);
+}
+
+TEST(LrSchedule, InverseSqrtWithoutWarmupFallsAsAfterTenThousandUpdates) {
+  EXPECT_DOUBLE_EQ(LrSchedule("inverse_sqrt", 0, 1000, 1e-3).factor(100), 1 / std::sqrt(1.01));
 }
 
 std::string error_of(const std::string& name, const json& kwargs, double rate = 5e-5) {

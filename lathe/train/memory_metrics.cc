@@ -24,6 +24,7 @@ void MemoryMetrics::finish(nlohmann::json& metrics) const {
   if (stage_.empty()) return;
   const std::string prefix = stage_ + "_mem_";
   const auto now = resident_bytes(), peak = peak_resident_bytes();
+  if (resident_ && stage_ == "init") metrics["before_init_mem_cpu"] = *resident_;
   if (resident_ && now) {
     metrics[prefix + "cpu_alloc_delta"] = difference(*now, *resident_);
     if (peak) metrics[prefix + "cpu_peaked_delta"] = std::max<int64_t>(0, difference(*peak, *now));

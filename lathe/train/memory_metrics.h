@@ -10,8 +10,9 @@ namespace lathe {
 
 /// What a stage ("init", "train", "eval") takes of memory, from here to `finish`, under the names of the
 /// Trainer: <stage>_mem_cpu_alloc_delta, what it leaves allocated, and _peaked_delta, what it had beyond that
-/// for a while; on other devices than the CPU also <stage>_mem_gpu_alloc_delta.  In bytes; those that the
-/// platform does not tell are not there.
+/// for a while; on other devices than the CPU also <stage>_mem_gpu_alloc_delta; for "init" also
+/// before_init_mem_cpu, what was there at its start.  In bytes; those that the platform does not tell are not
+/// there.
 /// Source: transformers' TrainerMemoryTracker, which samples the resident memory.
 class MemoryMetrics {
  public:

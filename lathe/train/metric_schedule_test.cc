@@ -38,6 +38,28 @@ TEST(MetricSchedule, EqualsTorchAndTransformersAndGoesOnFromItsState) {
   EXPECT_EQ(seen.size(), MetricSchedule::names().size());
 }
 
+TEST(MetricSchedule, AResetLeavesNothingOfWhatWasBefore) {
+  const json kwargs = {{"patience", 0},  {"factor", 0.5},    {"min_lr", 0.5},
+                       {"smooth", true}, {"window_size", 4}, {"reset_start", 1}};
+  MetricSchedule schedule("greedy", 1.0, kwargs);
+  json wanted = schedule.state();
+  schedule.step(1);
+  schedule.step(2);  // the rate falls to min_lr, where it stays for one evaluation
+  EXPECT_FALSE(schedule.state().contains("best"));
+  wanted["evaluations"] = 2;
+  EXPECT_EQ(schedule.state(), wanted);
+}
+
+TEST(MetricSchedule, BeforeTheFirstEvaluationThereIsNoBestInAStateEither) {
+  for (const char* mode : {"min", "max"}) {
+    const json kwargs = {{"mode", mode}};
+    MetricSchedule schedule("reduce_lr_on_plateau", 1e-3, kwargs);
+    schedule.restore(MetricSchedule("reduce_lr_on_plateau", 1e-3, kwargs).state());
+    schedule.step(0.5);
+    EXPECT_EQ(schedule.state().value("best", 0.0), 0.5) << mode;
+  }
+}
+
 /// A schedule of these settings after these metrics, beside state_dict() of the Python object.
 void expect_python_state(const std::string& name, const char* kwargs, std::vector<double> metrics,
                          const char* text) {

@@ -10,7 +10,8 @@ namespace lathe {
 
 /// Writes training_args.json, every field as to_json gives it, and training_args.bin, which torch.load with
 /// weights_only=False makes a transformers.TrainingArguments of: its fields under their names, enumerations
-/// as such, no secrets, none of Lathe's own.
+/// as such, no secrets, none of Lathe's own.  A Trainer takes dataclasses.replace of that, which has what
+/// __post_init__ sets.
 /// Source: transformers 5.23 trainer.py, _save; training_args.py for the types.
 Status write_arguments(FileSystem& fs, const std::string& folder, const TrainingArguments& args);
 

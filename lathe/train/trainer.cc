@@ -382,8 +382,7 @@ void Trainer::after_update(const Plan& plan) {
     // To go on takes the optimizer's state, --save_only_model or not.
     const std::string folder =
         saved_this_step_ && !args_.save_only_model ? checkpoint_folder(step) : save_checkpoint(false);
-    fail(ErrorCode::kInterrupted, "interrupted after step {}; go on with --resume_from_checkpoint {}", step,
-         folder);
+    fail(ErrorCode::kInterrupted, "interrupted after step {}; its checkpoint is {}", step, folder);
   }
 }
 

@@ -43,8 +43,13 @@ struct Predictions {
 /// The class with the highest score, per sample.
 std::vector<int32_t> best_classes(const Predictions& predictions);
 
-/// The share of samples for which both predict the same: the class, or every label of several.  For
-/// regression the mean distance of the values.
+/// Whether all logits of a row are finite, as they must be to mean something.
+bool is_predicted(const Predictions& predictions, size_t row);
+/// The number of samples of which not all are.
+int64_t unpredicted(const Predictions& predictions);
+
+/// The share of samples for which both predict the same: the class, or every label of several; not where one
+/// predicts nothing.  For regression the mean distance of the values, NaN with such a sample.
 double agreement(Problem problem, const Predictions& a, const Predictions& b);
 
 /// What a trainer tells and asks while it runs.  Every member may be empty.
@@ -110,8 +115,9 @@ class Trainer {
   /// eval_int8_change_loss and eval_int8_change_<metric>: each less what it is without --int8.  So with
   /// --fp8.
   nlohmann::json evaluate(const TokenizedDataset& data, const std::string& prefix = "eval");
-  Predictions predict(const TokenizedDataset& data) { return predict(data, evaluation_quantization(args_)); }
-  /// Whatever --int8 and --fp8 say.
+  /// Warns of samples without a prediction.
+  Predictions predict(const TokenizedDataset& data);
+  /// Whatever --int8 and --fp8 say, and without a warning.
   Predictions predict(const TokenizedDataset& data, nn::Quantization quantization);
   /// How alike predictions with and without 8-bit integers are, as a sentence.
   std::string compare(const Predictions& quantized, const Predictions& other) const;

@@ -35,14 +35,33 @@ std::vector<int32_t> best_classes(const Predictions& p) {
   return classes;
 }
 
+bool is_predicted(const Predictions& p, size_t row) {
+  const auto begin = p.logits.begin() + static_cast<long>(row) * p.columns;
+  return std::all_of(begin, begin + p.columns, [](float x) { return std::isfinite(x); });
+}
+
+int64_t unpredicted(const Predictions& p) {
+  if (p.logits.empty()) return 0;
+  const bool tokens = !p.begins.empty();
+  const size_t samples = tokens ? p.begins.size() - 1 : p.logits.size() / static_cast<size_t>(p.columns);
+  int64_t count = 0;
+  for (size_t sample = 0; sample < samples; ++sample) {
+    size_t row = tokens ? static_cast<size_t>(p.begins[sample]) : sample;
+    const size_t end = tokens ? static_cast<size_t>(p.begins[sample + 1]) : sample + 1;
+    while (row < end && is_predicted(p, row)) ++row;
+    count += row < end;
+  }
+  return count;
+}
+
 double agreement(Problem problem, const Predictions& a, const Predictions& b) {
   if (a.logits.empty()) return 1;
   const size_t columns = static_cast<size_t>(a.columns), samples = a.logits.size() / columns;
   const std::vector<int32_t> classes_a = best_classes(a), classes_b = best_classes(b);
   double sum = 0;
   for (size_t sample = 0; sample < samples; ++sample) {
-    bool same = classes_a[sample] == classes_b[sample];
-    if (problem == Problem::kMultiLabel) same = true;
+    bool same = is_predicted(a, sample) && is_predicted(b, sample);
+    if (problem != Problem::kMultiLabel) same &= classes_a[sample] == classes_b[sample];
     for (size_t i = sample * columns; i < (sample + 1) * columns; ++i) {
       if (problem == Problem::kRegression) sum += std::abs(a.logits[i] - b.logits[i]);
       if (problem == Problem::kMultiLabel) same &= (a.logits[i] > 0) == (b.logits[i] > 0);
@@ -81,7 +100,8 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
     return metrics;
   };
   const Seconds seconds(evaluation_seconds_);
-  const MemoryMetrics memory(memory_stage(prefix), backend_);
+  // Within a training it is the training's memory.  Source: transformers' TrainerMemoryTracker.
+  const MemoryMetrics memory(in_training_ ? "" : memory_stage(prefix), backend_);
   const nn::Quantization quantization = evaluation_quantization(args_);
   nlohmann::json without;
   std::optional<Predictions> exact;
@@ -100,10 +120,10 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
   const int64_t batch = args_.per_device_eval_batch_size * session_->ranks();
   add_speed(metrics, prefix, started, static_cast<double>(data.size()),
             static_cast<double>((data.size() + batch - 1) / batch));
-  add_memory(memory, metrics);
   nlohmann::ordered_json entry;
   for (const auto& [key, value] : metrics.items()) entry[key] = value;
   log(std::move(entry));
+  if (!in_training_) add_memory(memory, metrics);
   if (state_.global_step > 0) metrics["epoch"] = state_.epoch;
   if (counts_tokens()) metrics["num_input_tokens_seen"] = state_.num_input_tokens_seen;
   return metrics;
@@ -152,6 +172,20 @@ std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Ses
       fail(ErrorCode::kInterrupted, "stopped after {} of {} batches of an evaluation", done, batches);
   }
   return all;
+}
+
+Predictions Trainer::predict(const TokenizedDataset& data) {
+  Predictions p = predict(data, evaluation_quantization(args_));
+  const int64_t count = unpredicted(p);
+  if (count > 0 && (group() == nullptr || group()->rank() == 0))
+    say(LogLevel::kWarning,
+        fmt::format(
+            "{} of {} samples have no prediction: their logits are not finite. {}", count, data.size(),
+            evaluation_dtype() == DType::f16
+                ? "fp16 holds no value beyond 65504; bf16 and fp32 hold those up to 3e38"
+                : "Within the model values grow beyond 3e38, the most that bf16 and fp32 hold: take other "
+                  "weights, such as those of an earlier checkpoint"));
+  return p;
 }
 
 Predictions Trainer::predict(const TokenizedDataset& data, nn::Quantization quantization) {

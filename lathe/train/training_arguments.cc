@@ -144,6 +144,8 @@ void check_metric_followers(const TrainingArguments& args, std::vector<std::stri
     notices.push_back(
         "--early_stopping_patience without --load_best_model_at_end: the run ends with its last weights, not "
         "the best");
+  if (args.early_stopping_threshold != 0 && !args.early_stopping_patience)
+    notices.push_back("--early_stopping_threshold changes nothing without --early_stopping_patience");
 }
 
 /// Built once for its checks: a setting that is missing or misspelt must not wait for the data.

@@ -237,6 +237,18 @@ TEST(Validate, WhatHasNoEffectIsANotice) {
   EXPECT_EQ(notices[1], "--dataloader_pin_memory changes nothing here: the CPU reads batches where they lie");
 }
 
+TEST(Validate, AThresholdWithoutPatienceIsANotice) {
+  TrainingArguments args;
+  args.output_dir = "out";
+  args.early_stopping_threshold = 0.5;
+  const auto notices = validate(args);
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_NE(notices[0].find("--early_stopping_threshold changes nothing"), std::string::npos) << notices[0];
+  args.eval_strategy = "epoch", args.early_stopping_patience = 1, args.load_best_model_at_end = true;
+  args.save_strategy = "epoch";
+  EXPECT_TRUE(validate(args).empty());
+}
+
 TEST(Validate, GlueWantsATaskOrFiles) {
   TrainingArguments training;
   training.do_train = training.do_eval = true;

@@ -148,6 +148,23 @@ TEST_F(Fp16Training, AnOverflowIsLeftOutAndScheduleAndAdamWWait) {
   EXPECT_NE(run.messages[0].find("scale is 8192"), std::string::npos) << run.messages[0];
 }
 
+// Of AdamW's first update each step is the learning rate, but for eps; of a later one less.
+TEST_F(Fp16Training, TheFirstUpdateThatIsAppliedIsAdamWsFirst) {
+  train_ = make_data(4, 1, 3000);  // one batch, which overflows until the scale is 32
+  args_.lr_scheduler_type = "constant";
+  args_.weight_decay = 0;
+  args_.max_steps = 11;
+  const Run before = train();
+  ASSERT_EQ(before.skipped(), 11);
+  args_.max_steps = 12;
+  const Run after = train();
+  ASSERT_EQ(after.skipped(), 11);
+  const auto parameters = (after.state.size() - static_cast<size_t>(eval_.size())) / 3;
+  float most = 0;
+  for (size_t i = 0; i < parameters; ++i) most = std::max(most, std::abs(after.state[i] - before.state[i]));
+  EXPECT_NEAR(most, args_.learning_rate, 0x1p-23);  // weights near 1 are rounded
+}
+
 TEST_F(Fp16Training, TheSameBitsWithAnyNumberOfThreads) {
   train_ = make_data(43, 1, 3000);
   const Run wanted = train(0, "", 1);

@@ -217,6 +217,41 @@ class BadInput(unittest.TestCase):
             self.assertEqual([key for key in results if key in ("eval_loss", "eval_accuracy")], [])
             self.assertEqual(results["eval_samples"], 1)
 
+    def test_texts_that_are_missing(self):
+        lines = self.root / "lines.jsonl"
+        rows = [{"sentence1": f"the old bridge {word}", "label": word} for word in ("who", "what", "where")] * 4
+        lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        gaps = self.root / "gaps.jsonl"
+        for gap in ({"label": "who"}, {"sentence1": None, "label": "who"}):
+            gaps.write_text("".join(json.dumps(row) + "\n" for row in [*rows[:4], gap, *rows[4:]]))
+            for more in (["--train_file", gaps], ["--validation_file", gaps], ["--do_predict", "--test_file", gaps]):
+                command = self.command("--train_file", lines, "--validation_file", lines)
+                self.fails([*command, *map(str, more)], f"{gaps}:5: column 'sentence1': found no text", 'write ""')
+        self.train.write_text(GOOD_CSV + ",who\nred ship,what\n,what\n")
+        said = self.works(self.command("--num_train_epochs", "1")).stderr
+        self.assertEqual(said.count("cells without text"), 1, said)
+        self.assertIn(f"{self.train}: cells without text: 2, the first at {self.train}:14", said)
+
+    def test_a_model_whose_classes_have_no_names(self):
+        config = json.loads((self.model / "config.json").read_text())
+        for key in ("id2label", "label2id"):  # transformers 5 leaves them out where there are two
+            config.pop(key)
+        (self.model / "config.json").write_text(json.dumps(config | {"num_labels": 3}))
+        command = [cl.program(), "glue", "--model_name_or_path", str(self.model), "--output_dir", str(self.out), "--use_cpu"]
+        for content in ("text\ngood ship\nold ship\n", "text,label\ngood ship,1\nold ship,1\n"):
+            self.dev.write_text(content)
+            self.works([*command, "--do_predict", "--test_file", str(self.dev)])
+            predicted = [line.split("\t")[1] for line in (self.out / "predict_results_None.txt").read_text().splitlines()[1:]]
+            self.assertEqual(len(predicted), 2)
+            self.assertLessEqual(set(predicted), {"LABEL_0", "LABEL_1", "LABEL_2"})
+        self.works([*command, "--do_eval", "--validation_file", str(self.dev)])
+        accuracy = json.loads((self.out / "eval_results.json").read_text())["eval_accuracy"]
+        self.assertEqual(accuracy, predicted.count("LABEL_1") / 2)
+        self.dev.write_text("text,label\ngood ship,3\n")
+        result = cl.run([*command, "--do_eval", "--validation_file", str(self.dev)])
+        self.assertIn(f"{self.dev}:2: column 'label': found '3', wants one of the known labels 'LABEL_0', 'LABEL_1', "
+                      "'LABEL_2' or 0 to 2", result.stderr)
+
     def glue_folder(self, train_row):
         folder = self.root / "MRPC"
         folder.mkdir(exist_ok=True)

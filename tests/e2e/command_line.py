@@ -36,6 +36,19 @@ def run(command, **keywords):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **keywords)
 
 
+def shown_by(run, controller):
+    """All that a process writes to a terminal until it ends; controller: the side of os.openpty() that is kept."""
+    shown = b""
+    try:
+        while piece := os.read(controller, 4096):
+            shown += piece
+    except OSError:  # Linux says so that nobody has the other side open
+        pass
+    os.close(controller)
+    run.wait(timeout=60)
+    return shown
+
+
 def on_one_core():
     """Keeps this process and its children to one core, where the system lets it: threads that wait for each other spin, which
     tests that run beside this one would stretch fivefold."""

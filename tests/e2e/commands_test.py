@@ -179,6 +179,24 @@ class Commands(unittest.TestCase):
                 self.assertEqual(process.wait(timeout=60), -number)
             os.close(writing)
 
+    def test_control_characters_of_others_do_not_reach_a_terminal(self):
+        folder = self.root / "painted"
+        shutil.copytree(cl.MODEL, folder)
+        config = read(folder / "config.json")
+        paint = "\x1b[31m\x1b]0;title\x07\x9b1m"
+        config["id2label"] = {key: f"{paint}{name}" for key, name in config["id2label"].items()}
+        config["label2id"] = {name: int(key) for key, name in config["id2label"].items()}
+        (folder / "config.json").write_text(json.dumps(config))
+        plain = self.lathe("predict", folder, "the old bridge").stdout
+        self.assertTrue(plain.startswith(paint), plain)
+        for words in (["predict", folder, f"the old {paint} bridge"], ["info", folder], ["runs", folder / paint]):
+            controller, terminal = os.openpty()
+            run = subprocess.Popen([cl.program(), *map(str, words)], stdout=terminal, stderr=terminal)
+            os.close(terminal)
+            shown = cl.shown_by(run, controller)
+            self.assertIn(rb"\x1b[31m\x1b]0;title\x07\x9b1m", shown, words)
+            self.assertNotRegex(shown, rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]", words)
+
     def test_output_that_cannot_be_written_is_an_error(self):
         for words in (["predict", cl.MODEL, "who opened it"], ["arguments"], ["arguments", "--json"], ["--help"]):
             with open("/dev/full", "w") as full:
@@ -294,6 +312,51 @@ class Commands(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("lathe qa", result.stderr)
 
+    @unittest.skipIf(numpy is None, "needs numpy and safetensors")
+    def test_logits_that_are_not_finite_are_no_predictions(self):
+        folders = {}
+        for kind in ("classification", "multi_label", "regression", "question_answering"):
+            folders[kind] = folder = self.root / f"overflowing_{kind}"
+            shutil.copytree(GOLDEN / kind, folder)
+            tensors = load_file(str(folder / "model.safetensors"))
+            # one column of layer 0's output is of the order of its input's sum times 3e4: beyond 65504, within fp32
+            tensors["bert.encoder.layer.0.output.dense.weight"][3] = 3e4
+            save_file(tensors, str(folder / "model.safetensors"), {"format": "pt"})
+        said = "2 of 2 samples have no prediction: their logits are not finite"
+        texts = ["the old bridge", "who opened it"]
+
+        def strict(line):
+            return json.loads(line, parse_constant=self.fail)
+
+        for kind, shown in (("classification", "-\tnan"), ("multi_label", "nan"), ("regression", "nan")):
+            result = self.lathe("predict", folders[kind], *texts, "--fp16")
+            self.assertEqual(result.stdout, "".join(f"{shown}\t{text}\n" for text in texts))
+            self.assertEqual(result.stderr.count(said), 1, result.stderr)
+            self.assertIn("fp16 holds no value beyond 65504", result.stderr)
+            row = strict(self.lathe("predict", folders[kind], texts[0], "--fp16", "--json").stdout)
+            if kind == "regression":
+                self.assertEqual(row, {"text": texts[0], "value": None})
+            else:
+                self.assertIsNone(row["label"])
+                self.assertEqual(set(row["probabilities"].values()), {None})
+            self.assertNotIn("no prediction", self.lathe("predict", folders[kind], *texts).stderr)
+        result = self.lathe("predict", folders["classification"], *texts, "--fp16", "--int8")
+        self.assertIn("the same prediction for 0.00 % of the samples", result.stderr)
+        self.assertEqual(result.stderr.count(said), 1, result.stderr)
+        names = list(read(folders["classification"] / "config.json")["id2label"].values())
+        (self.root / "two.csv").write_text("sentence1,label\n" + "".join(f"{t},{n}\n" for t, n in zip(texts, names)))
+        result = self.lathe("glue", "--model_name_or_path", folders["classification"], "--validation_file", self.root / "two.csv",
+                            "--test_file", self.root / "two.csv", "--do_eval", "--do_predict", "--fp16", "--use_cpu",
+                            "--ignore_mismatched_sizes", "--output_dir", self.out)
+        self.assertEqual(result.stderr.count(said), 2, result.stderr)  # of the evaluation and of the prediction
+        self.assertEqual((self.out / "predict_results_None.txt").read_text(), "index\tprediction\n0\tnan\n1\tnan\n")
+        (self.root / "questions.json").write_text(json.dumps(
+            {"data": [{"id": str(i), "question": "who opened it", "context": "the old bridge is small"} for i in range(2)]}))
+        result = self.lathe("qa", "--model_name_or_path", folders["question_answering"], "--test_file", self.root / "questions.json",
+                            "--do_predict", "--fp16", "--use_cpu", "--max_seq_length", "32", "--doc_stride", "8",
+                            "--output_dir", self.root / "answers")
+        self.assertEqual(result.stderr.count(said), 1, result.stderr)
+
     def test_questions_without_answers_have_no_scores(self):
         (self.root / "questions.json").write_text(json.dumps(
             {"data": [{"id": "q", "question": "who opened it", "context": "the old bridge is small"}]}))
@@ -367,6 +430,16 @@ class Commands(unittest.TestCase):
         rows = {row["name"]: row for row in table["training"]}
         self.assertEqual(rows["learning_rate"]["default"], 5e-5)
         self.assertIn("learning_rate", self.lathe("arguments").stdout)
+        self.assertEqual(self.lathe("help").stdout, self.lathe("--help").stdout)
+        self.assertEqual(self.lathe("help", "glue").stdout, self.lathe("glue", "--help").stdout)
+        self.assertEqual(self.lathe("help", "launch").stdout, self.lathe("launch", "--help").stdout)
+        self.assertEqual(self.lathe("version").stdout, self.lathe("--version").stdout)
+        for words, said in ((["gleu"], "unknown command gleu; did you mean glue?\n"),
+                            (["help", "predcit"], "unknown command predcit; did you mean predict?\n"),
+                            (["nonsense"], "unknown command nonsense\n"), (["x"], "unknown command x\n")):
+            unknown = cl.run([cl.program(), *words])
+            self.assertEqual(unknown.returncode, 2)
+            self.assertIn(said, unknown.stderr)
         shells = cl.run([cl.program(), "completion", "bash", "zsh"])
         self.assertEqual(shells.returncode, 2)
         self.assertIn("found 'bash zsh', wants bash, zsh or fish", shells.stderr)

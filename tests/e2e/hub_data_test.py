@@ -252,6 +252,89 @@ class OtherDataSets(DataCase):
 
 
 @needs_parquet
+class ParquetColumns(DataCase):
+    def learn(self, table, *more):
+        paths = [self.root / "train.parquet", self.root / "dev.parquet"]
+        for path in paths:
+            pyarrow.parquet.write_table(table, path)
+        return cl.run(self.command("glue", "o", "--model_name_or_path", str(cl.MODEL), "--train_file", str(paths[0]),
+                                   "--validation_file", str(paths[1]), "--overwrite_output_dir", *more),
+                      env=self.environment())
+
+    def config(self):
+        return json.loads((self.root / "o" / "config.json").read_text())
+
+    def texts(self, rows=8):
+        return [row["sentence1"] for row in pairs(rows, 1)]
+
+    def test_minus_one_of_a_class_label_is_no_label(self):
+        features = {"sentence1": {"dtype": "string", "_type": "Value"}, "label": {"names": ["a", "b"], "_type": "ClassLabel"}}
+        table = pyarrow.table({"sentence1": self.texts(), "label": [0, 1, -1, 1, 0, -1, -1, 1]})
+        marked = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+        test = self.root / "test.parquet"
+        pyarrow.parquet.write_table(marked, test)
+        said = self.learn(marked, "--do_predict", "--test_file", str(test))
+        self.assertEqual(said.returncode, 0, said.stderr)
+        for split in ("train", "dev"):
+            self.assertEqual(said.stderr.count(f"{split}.parquet: rows without a label (-1 of a ClassLabel): 3 of 8"), 1, said.stderr)
+        self.assertEqual(self.config()["id2label"], {"0": "0", "1": "1"})
+        results = json.loads((self.root / "o" / "all_results.json").read_text())
+        self.assertEqual((results["train_samples"], results["eval_samples"]), (5, 5))
+        self.assertEqual(len((self.root / "o" / "predict_results_None.txt").read_text().splitlines()), 1 + 8)
+        self.assertEqual(self.learn(table).returncode, 0)     # without the entry it is a class like others
+        self.assertEqual(self.config()["id2label"], {"0": "-1", "1": "0", "2": "1"})
+
+    def test_decimals_and_half_floats_are_numbers(self):
+        numbers = [f"{i}.{i}7" for i in range(8)]
+        for values in (pyarrow.array(numbers).cast(pyarrow.decimal128(6, 3)), pyarrow.array(numbers).cast(pyarrow.decimal256(40, 3)),
+                       pyarrow.array([float(n) for n in numbers]).cast(pyarrow.float16())):
+            said = self.learn(pyarrow.table({"sentence1": self.texts(), "label": values}))
+            self.assertEqual(said.returncode, 0, said.stderr)
+            self.assertEqual(self.config()["problem_type"], "regression", values.type)
+        whole = pyarrow.array([i % 2 for i in range(8)]).cast(pyarrow.decimal128(20, 0))
+        self.assertEqual(self.learn(pyarrow.table({"sentence1": self.texts(), "label": whole})).returncode, 0)
+        self.assertEqual(self.config()["id2label"], {"0": "0", "1": "1"})
+
+    def test_maps_and_list_views_are_no_text(self):
+        pairs_of = pyarrow.array([[("a", "b")]] * 8, pyarrow.map_(pyarrow.string(), pyarrow.string()))
+        views = pyarrow.array([["a", "b"]] * 8, pyarrow.list_view(pyarrow.string()))
+        for column in (pairs_of, views):
+            said = self.learn(pyarrow.table({"sentence1": column, "label": [0, 1] * 4}))
+            self.assertIn("column 'sentence1' holds nested JSON", self.fails(said).stderr, column.type)
+        self.assertEqual(self.learn(pyarrow.table({"sentence1": self.texts(), "label": views})).returncode, 0)
+        self.assertEqual(self.config()["problem_type"], "multi_label_classification")
+
+    def test_bytes_that_are_no_text_lie_beside_texts(self):
+        table = pyarrow.table({"sentence1": self.texts(), "sentence2": self.texts(), "label": [0, 1] * 4,
+                               "sha": [b"\xff\x00\xd8"] * 8})
+        said = self.learn(table)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        said = self.learn(table.drop(["sentence2"]).select([1, 0, 2]))
+        self.assertIn("column 'sha' holds nested JSON or bytes that are no UTF-8", self.fails(said).stderr)
+
+    def test_texts_that_are_null(self):
+        texts = self.texts()
+        texts[3] = None
+        said = self.learn(pyarrow.table({"sentence1": texts, "label": [0, 1] * 4}))
+        self.assertIn("train.parquet:4: column 'sentence1': found no text", self.fails(said).stderr)
+
+    def test_empty_shards_are_left_out(self):
+        rows = [{"sentence1": text, "label": "ab"[i % 2]} for i, text in enumerate(self.texts())]
+        empty = pyarrow.Table.from_pylist(rows).slice(0, 0)
+        sink = pyarrow.BufferOutputStream()
+        pyarrow.parquet.write_table(empty, sink)
+        empty = sink.getvalue().to_pybytes()
+        self.add_dataset("someone/shards", {"x/train/0000.parquet": empty, "x/train/0001.parquet": parquet(rows),
+                                            "x/train/0002.parquet": empty, "x/validation/0000.parquet": parquet(rows)})
+        said = self.run_on_hub("glue", "o", "--dataset_name", "someone/shards")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertEqual(json.loads((self.root / "o" / "all_results.json").read_text())["train_samples"], 8)
+        self.add_dataset("someone/none", {"x/train/0000.parquet": empty, "x/train/0001.parquet": empty,
+                                          "x/validation/0000.parquet": parquet(rows)})
+        self.fails(self.run_on_hub("glue", "none", "--dataset_name", "someone/none"), "0000.parquet", "the file is empty")
+
+
+@needs_parquet
 class DamagedParquet(DataCase):
     def read(self, content):
         path = self.root / "x.parquet"

@@ -288,7 +288,7 @@ class BadLines(HubCase):
         self.assertTrue(hub_server.wait_until(arrived))
         run.send_signal(signal.SIGTERM)
         error = run.communicate(timeout=60)[1]
-        self.assertEqual(run.returncode, 1)
+        self.assertEqual(run.returncode, -signal.SIGTERM)
         self.assertIn("stopped; what was fetched is kept", error)
         self.hub.faults.clear()
         before = len(self.hub.requests)

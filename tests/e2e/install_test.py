@@ -200,6 +200,7 @@ class Install(unittest.TestCase):
                 self.assertEqual(words("lathe", "launch", "-n", "2", "glue", "--learning_r"), ["--learning_rate"])
                 self.assertEqual(sorted(words("lathe", "launch", "-n", "2", "")), ["glue", "qa"])
                 self.assertEqual(words("lathe", "bench", "inf"), ["infer"])
+                self.assertEqual(words("lathe", "runs", "com"), ["compare"])
                 self.assertEqual(sorted(words("lathe", "completion", "")), ["bash", "fish", "zsh"])
                 self.assertEqual(words("run_glue", "--max_seq"), ["--max_seq_length"])
                 self.assertEqual(words("run_qa", "--doc_s"), ["--doc_stride"])

@@ -151,8 +151,8 @@ class LaunchHosts(RanksCase):
         process, ranks = self.start_long("stopped")
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=120)
-        self.assertEqual(process.returncode, 1, stderr)
-        self.assertEqual(len(set(re.findall(r"--resume_from_checkpoint (\S+)", stderr))), 1, stderr)
+        self.assertEqual(process.returncode, -signal.SIGINT, stderr)
+        self.assertEqual(len(re.findall(r"--resume_from_checkpoint (\S+)", stderr)), 1, stderr)
         self.check_gone(ranks)
 
     def test_ranks_end_where_the_launcher_is_killed(self):

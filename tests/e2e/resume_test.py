@@ -13,7 +13,8 @@ import unittest
 
 import command_line as cl
 
-STEPS = ["--save_steps", "10", "--logging_steps", "5", "--seed", "7"]  # 3 × 24 updates, dropout as in the model
+# 3 × 24 updates, dropout as in the model.  Each checkpoint but the last stands between two lines of the log.
+STEPS = ["--save_steps", "10", "--logging_steps", "9", "--seed", "7"]
 MODEL_DROPOUT = 0.1
 UNIT = 2.0 ** -24  # half the distance of fp32 numbers near 1
 # A row of a packed batch is computed by itself, so its loss has the same bits in any batch; the mean of 8 of them takes 7
@@ -95,6 +96,21 @@ class Resume(unittest.TestCase):
                 self.assertIn("going on from", result.stderr)
             self.check_same(folder)
             self.assertFalse([n for n in os.listdir(folder) if n.startswith(".tmp-")])
+
+    def test_a_second_run_keeps_out_of_a_folder_that_is_trained_into(self):
+        folder = self.root / "shared"
+        first = subprocess.Popen(self.command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not (folder / "run.json").exists():
+            self.assertIsNone(first.poll())
+            time.sleep(0.005)
+        first.send_signal(signal.SIGSTOP)
+        for more in ([], ["--overwrite_output_dir"]):
+            result = cl.run(self.command(folder, *more))
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(f"another run is training into {folder}", result.stderr)
+        first.send_signal(signal.SIGCONT)
+        self.assertEqual(first.wait(), 0)
+        self.check_same(folder)
 
     def test_a_run_goes_on_from_the_last_checkpoint_that_has_what_it_takes(self):
         folder = self.root / "model_only"
@@ -205,7 +221,7 @@ class Resume(unittest.TestCase):
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         _, stderr = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 1)
+        self.assertEqual(process.returncode, -signal.SIGTERM)
         self.assertIn("--resume_from_checkpoint", stderr)
         checkpoint = pathlib.Path(stderr.rsplit("--resume_from_checkpoint ", 1)[1].split()[0])
         self.assertTrue((checkpoint / "lathe_state.safetensors").exists())

@@ -4,6 +4,7 @@
 Runs in $LATHE_HF_PYTHON, a Python with torch, transformers and accelerate (tools/setup.sh --full makes one).  Dropout 0,
 fp32, CPU: the losses of a right run are those of the Trainer within LOSS_BOUND, the bound of the 50-update trace.
 """
+import dataclasses
 import json
 import os
 import pathlib
@@ -99,6 +100,15 @@ class Relay(unittest.TestCase):
                          (1e-3, UPDATES, transformers.SchedulerType(schedule)))
         self.assertEqual(json.loads(args.to_json_string())["weight_decay"], 0.01)
         self.assertEqual(args.device.type, "cpu")
+
+    def test_a_trainer_takes_the_arguments(self):
+        checkpoint = self.lathe("second", self.python("first", stop=LEG)) / f"checkpoint-{UPDATES}"
+        args = torch.load(checkpoint / "training_args.bin", weights_only=False)
+        args = dataclasses.replace(args, output_dir=str(self.root / "third"), max_steps=1, report_to="none")
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(checkpoint)
+        rows = list(self.rows(transformers.AutoTokenizer.from_pretrained(checkpoint)))
+        trained = transformers.Trainer(model=model, args=args, train_dataset=rows, eval_dataset=rows).train()
+        self.assertEqual((trained.global_step, args.learning_rate), (1, 1e-3))
 
     def log(self, checkpoint):
         history = json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]

@@ -85,6 +85,40 @@ TEST(RunNode, UpdatesInPlace) {
   EXPECT_TRUE(total.guards_hold());
 }
 
+TEST(RunNode, ALossThatIsNotFiniteKeepsAnOptimizerFromItsUpdate) {
+  const auto backend = make_cpu_backend(2);
+  const Attrs matrix{{"tensors", Shape{kCount, 1}}}, momentum{{"momentum", 0.9}};
+  for (const OpDef* op : {&op::adamw, &op::sgd, &op::adafactor}) {
+    const bool factored = op == &op::adafactor;
+    std::vector<int64_t> sizes{kCount, kCount, factored ? kCount + 1 : kCount, 1, 1, kHyperCount};
+    if (op == &op::adamw) sizes.insert(sizes.begin() + 3, kCount);
+    const size_t norm = sizes.size() - 3, loss = norm + 1, hyper = norm + 2;
+    Program program;
+    std::vector<Value> values;
+    for (const int64_t size : sizes)
+      values.push_back(program.input("in" + std::to_string(values.size()), {DType::f32, {size}}));
+    if (op == &op::adamw) values.emplace_back();  // no rounded gradients
+    (void)program.emit(*op, values, factored ? matrix : op == &op::sgd ? momentum : Attrs{});
+    const Node& node = program.nodes()[0];
+    for (const Impl* impl : backend->implementations(*op))
+      for (const float found : {1.f, INFINITY, NAN}) {
+        std::vector<Operand> operands;
+        for (const int64_t size : sizes) operands.emplace_back(size, 0, 1);
+        operands[loss].begin()[0] = found;
+        std::fill_n(operands[hyper].begin(), kHyperCount, 0.5f);
+        std::vector<std::byte*> in, out;
+        for (Operand& operand : operands) in.push_back(operand.data());
+        if (op == &op::adamw) in.push_back(nullptr);
+        for (size_t i = 0; i < norm; ++i)
+          if (i != 1) out.push_back(in[i]);  // all but the gradients
+        std::vector<std::byte> space(impl->workspace_bytes ? impl->workspace_bytes(node, program) + 64 : 64);
+        ASSERT_TRUE(backend->run_node(program, node, *impl, in, out, space.data()).ok()) << impl->name;
+        for (size_t i = 0; i < norm; ++i)
+          EXPECT_EQ(operands[i][7] == 8, i == 1 || !std::isfinite(found)) << op->name << " " << i;
+      }
+  }
+}
+
 /// Gradients of a linear layer's weight, bias and input: [96,80], [96] and [70,80].
 std::vector<std::vector<float>> gradients_of_linear(int threads, bool profiled) {
   const auto backend = make_cpu_backend(threads);

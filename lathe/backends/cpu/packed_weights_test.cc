@@ -15,7 +15,7 @@
 namespace lathe::cpu {
 namespace {
 
-constexpr int64_t kTokens = 37, kIn = 70, kOut = 45, kBefore = 13, kAfter = 29;
+constexpr int64_t kTokens = 37, kIn = 70, kOut = 45, kBefore = 13, kAfter = 29, kPart = 20;
 constexpr int64_t kParameters = kBefore + kOut * kIn + kAfter;
 
 float drawn(int64_t i, uint32_t salt) {
@@ -86,12 +86,14 @@ class Machine {
     programs_.push_back(std::move(program));
     return compile(*programs_.back());
   }
-  /// y = x Wᵀ with some rows of W.
+  /// y = x Wᵀ with some rows of W, bf16 and in integers.
   std::unique_ptr<Executable> part() {
     auto program = std::make_unique<Program>();
     const Value x = program->input("x", {DType::bf16, {kTokens, kIn}});
     const Value all = program->state("parameters", {DType::f32, {kParameters}});
-    program->output("y", linear(x, slice(all, kBefore + 7 * kIn, {20, kIn}), {}));
+    const Value w = slice(all, kBefore + 7 * kIn, {kPart, kIn});
+    program->output("y", linear(x, w, {}));
+    program->output("y8", linear_int8(x, w, {}));
     programs_.push_back(std::move(program));
     return compile(*programs_.back());
   }
@@ -250,6 +252,39 @@ TEST(PackedWeights, MayShareElements) {
     };
     EXPECT_EQ(after_update(true), after_update(false));
   }
+}
+
+TEST(PackedWeights, OfAProgramThatComesLaterAreThere) {
+  const std::vector<uint16_t> x = draw_bf16(kTokens * kIn, 1), dy = draw_bf16(kTokens * kOut, 2);
+  for (Isa isa : available_isas()) {
+    const auto of_part = [&](bool later) {
+      Machine machine(isa);
+      machine.write("parameters", draw(kParameters, 3));
+      const auto whole = machine.products(true);
+      if (later) Machine::run(*whole, {{bytes(x), bytes(dy)}});
+      const auto part = machine.part();
+      Event event;
+      part->run({{bytes(x)}}, &event).check();
+      std::vector<std::vector<uint16_t>> out(2, std::vector<uint16_t>(kTokens * kPart));
+      for (size_t i = 0; i < out.size(); ++i)
+        part->read(event, i, std::as_writable_bytes(std::span(out[i]))).check();
+      return out;
+    };
+    EXPECT_EQ(of_part(true), of_part(false)) << name_of(isa);
+  }
+}
+
+TEST(PackedWeights, OfMemoryThatIsGivenOutAgainAreOthers) {
+  std::vector<float> memory(16);
+  const auto buffer = [&](std::shared_ptr<int> owner) {
+    return Buffer{std::move(owner), reinterpret_cast<std::byte*>(memory.data()), 64};
+  };
+  PackedWeights states;
+  auto owner = std::make_shared<int>();
+  const auto first = states.of(buffer(owner));
+  EXPECT_EQ(states.of(buffer(owner)), first);
+  owner = std::make_shared<int>();
+  EXPECT_NE(states.of(buffer(owner)), first);
 }
 
 TEST(PackedWeights, WantMemoryWithAnOwner) {

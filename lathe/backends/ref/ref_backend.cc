@@ -38,6 +38,7 @@ class RefExecutable : public Executable {
 
   Status run(const Slot& slot, Event* event) override {
     size_t input = 0;
+    if (Status status = check_inputs(slot); !status.ok()) return status;
     for (size_t id = 0; id < content_.size(); ++id) {
       const ValueInfo& value = program_.values()[id];
       const size_t count = static_cast<size_t>(elements(value.type));
@@ -75,6 +76,20 @@ class RefExecutable : public Executable {
   std::vector<Span> timeline() const override { return spans_; }
 
  private:
+  Status check_inputs(const Slot& slot) const {
+    std::vector<size_t> wanted;
+    for (const ValueInfo& value : program_.values())
+      if (value.kind == ValueKind::kInput) wanted.push_back(bytes_of(value.type));
+    if (slot.inputs.size() != wanted.size())
+      return {ErrorCode::kInternal,
+              fmt::format("{} inputs given, wants {}", slot.inputs.size(), wanted.size())};
+    for (size_t i = 0; i < wanted.size(); ++i)
+      if (slot.inputs[i].size() != wanted[i])
+        return {ErrorCode::kInternal,
+                fmt::format("input {}: {} bytes given, wants {}", i, slot.inputs[i].size(), wanted[i])};
+    return {};
+  }
+
   Status run_node(const Node& node) {
     Reference r{node, {}, {}, {}, {}, {}};
     for (int id : node.in) {

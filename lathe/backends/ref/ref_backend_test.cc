@@ -1,0 +1,39 @@
+#include "lathe/backends/ref/ref_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "lathe/ops/functional.h"
+
+namespace lathe {
+namespace {
+
+TEST(RefBackend, RefusesInputsOfAnotherSize) {
+  const auto backend = make_ref_backend();
+  Program program;
+  const Value a = program.input("a", {DType::f32, {3}}), b = program.input("b", {DType::f32, {3}});
+  program.output("sum", add(a, b));
+  const Selection selection = select(program, *backend);
+  const MemoryPlan plan = plan_memory(program, selection, 64);
+  const Bindings bindings{{}, backend->allocate(plan.arena_bytes, Memory::kDevice).value()};
+  auto executable = backend->compile(program, selection, plan, bindings);
+  ASSERT_TRUE(executable.ok());
+  const std::vector<std::byte> bytes(16);
+  const auto run = [&](std::vector<size_t> sizes) {
+    Slot slot;
+    for (const size_t size : sizes) slot.inputs.emplace_back(bytes.data(), size);
+    Event event;
+    const Status status = executable.value()->run(slot, &event);
+    return status.ok() ? std::string() : status.message();
+  };
+  EXPECT_EQ(run({12, 12}), "");
+  EXPECT_EQ(run({12, 8}), "input 1: 8 bytes given, wants 12");
+  EXPECT_EQ(run({16, 12}), "input 0: 16 bytes given, wants 12");
+  EXPECT_EQ(run({12}), "1 inputs given, wants 2");
+  EXPECT_EQ(run({12, 12, 12}), "3 inputs given, wants 2");
+}
+
+}  // namespace
+}  // namespace lathe

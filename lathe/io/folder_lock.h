@@ -1,0 +1,23 @@
+#pragma once
+#include <string>
+
+namespace lathe {
+
+/// Keeps two processes from writing into one folder.  The lock is the folder's own (flock(2)): it leaves no
+/// file behind and goes with its process, however that ends.
+class FolderLock {
+ public:
+  FolderLock() = default;
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+  /// False where another FolderLock holds `folder`.  True where this one does from now on, until it goes;
+  /// also where nothing can be held: no such folder, or a file system without flock.
+  bool take(const std::string& folder);
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace lathe

@@ -1,0 +1,33 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+namespace {
+
+constexpr float kNan = NAN, kInf = INFINITY;
+
+Predictions of(std::vector<float> logits) {
+  return {.logits = std::move(logits), .columns = 2, .begins = {}};
+}
+
+TEST(Agreement, WhatIsNotFiniteAgreesWithNothing) {
+  const Predictions a = of({1, 2, kNan, kNan, kInf, 0, 2, 1});
+  EXPECT_EQ(agreement(Problem::kSingleLabel, a, a), 0.5);
+  EXPECT_EQ(agreement(Problem::kMultiLabel, a, a), 0.5);
+  EXPECT_EQ(agreement(Problem::kSingleLabel, of({1, 2}), of({1, kNan})), 0);
+  EXPECT_TRUE(std::isnan(agreement(Problem::kRegression, of({1, kNan}), of({1, 2}))));
+}
+
+TEST(Unpredicted, CountsSamplesNotLogits) {
+  EXPECT_EQ(unpredicted(of({1, 2, kNan, kNan, -kInf, 0})), 2);
+  EXPECT_EQ(unpredicted({}), 0);
+  Predictions answers = of({1, 2, 3, 4, kInf, 6});  // two questions, of one token and of two
+  answers.begins = {0, 1, 3};
+  EXPECT_EQ(unpredicted(answers), 1);
+}
+
+}  // namespace
+}  // namespace lathe

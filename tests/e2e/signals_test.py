@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""A request to stop a training reaches its end: a checkpoint and run.json, whoever is asked how often, whether or not
+somebody still reads what the run says, and a way to go on that works when it is pasted."""
+import json
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import command_line as cl
+from ranks import children_of, lathe_launch
+from resume_test import model_with_dropout
+
+
+def state_of(folder):
+    return json.loads((folder / "run.json").read_text())["state"]
+
+
+class Signals(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temp = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.temp.name)
+        model_with_dropout(cls.root / "model")
+        cl.write_csv(cls.root / "train.csv", 192, 1)
+        cl.write_csv(cls.root / "dev.csv", 30, 2)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temp.cleanup()
+
+    def command(self, folder, *more, ranks=1):
+        """Of a run that is not at its end when a test asks it to stop: 24 updates an epoch, each said in a line."""
+        command = cl.glue_command(folder, self.root / "train.csv", self.root / "dev.csv", "--num_train_epochs", "2000",
+                                  "--logging_steps", "1", "--save_strategy", "no", *more)
+        command[command.index(str(cl.MODEL))] = str(self.root / "model")
+        return command if ranks == 1 else lathe_launch(ranks, command)
+
+    def start(self, command, **keywords):
+        """Begun, and behind its first update."""
+        run = subprocess.Popen(command, stdout=subprocess.PIPE, **{"stderr": subprocess.PIPE, **keywords})
+        self.addCleanup(run.kill)
+        while b"'loss'" not in (line := run.stdout.readline()):
+            self.assertTrue(line, "it has ended before its first update")
+        return run
+
+    def check_stopped(self, folder, run, number):
+        self.assertEqual(run.returncode, -number)
+        self.assertEqual(state_of(folder), "interrupted")
+        self.assertTrue(list(folder.glob("checkpoint-*/lathe_state.safetensors")))
+        self.assertFalse([n for n in os.listdir(folder) if n.startswith(".tmp-")])
+
+    def test_a_run_goes_on_where_nobody_reads_and_stops_as_it_is_asked(self):
+        for ranks in (1, 2):
+            folder = self.root / f"unread{ranks}"
+            run = self.start(self.command(folder, ranks=ranks), stderr=subprocess.STDOUT)
+            run.stdout.close()
+            with self.assertRaises(subprocess.TimeoutExpired):
+                run.wait(timeout=1)  # updates take milliseconds, each writes a line
+            run.send_signal(signal.SIGINT)
+            run.wait(timeout=60)
+            self.check_stopped(folder, run, signal.SIGINT)
+
+    def test_help_that_nobody_reads_to_its_end_is_no_error(self):
+        for command in (["glue", "--help"], ["arguments"]):
+            reading, writing = os.pipe()
+            os.close(reading)
+            result = subprocess.run([cl.program(), *command], stdout=writing, stderr=subprocess.PIPE, timeout=60)
+            os.close(writing)
+            self.assertEqual((result.stderr, result.returncode), (b"", -signal.SIGPIPE))
+
+    def test_signals_that_come_together_are_one_request(self):
+        folder = self.root / "together"
+        run = self.start(self.command(folder), stderr=subprocess.DEVNULL)
+        run.send_signal(signal.SIGSTOP)
+        for number in (signal.SIGINT, signal.SIGTERM):  # two of one kind may become one while they wait
+            run.send_signal(number)
+        run.send_signal(signal.SIGCONT)
+        run.communicate(timeout=60)
+        self.assertIn(run.returncode, (-signal.SIGINT, -signal.SIGTERM))
+        self.check_stopped(folder, run, -run.returncode)
+
+    def test_a_launcher_and_its_ranks_may_be_asked_together(self):
+        for attempt in range(3):
+            folder = self.root / f"all_asked{attempt}"
+            run = self.start(self.command(folder, ranks=2))
+            for pid in (*children_of(run.pid), run.pid):
+                os.kill(pid, signal.SIGTERM)
+            _, stderr = run.communicate(timeout=60)
+            self.assertNotIn(b"is gone", stderr)
+            self.check_stopped(folder, run, signal.SIGTERM)
+
+    def test_what_the_parent_ignores_is_ignored(self):
+        folder = self.root / "background"
+        run = self.start(self.command(folder), stderr=subprocess.DEVNULL,
+                         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+        run.send_signal(signal.SIGINT)
+        for _ in range(50):  # it goes on: a stop comes behind the update at hand
+            self.assertIn(b"'loss'", run.stdout.readline())
+        run.send_signal(signal.SIGTERM)
+        run.communicate(timeout=60)
+        self.check_stopped(folder, run, signal.SIGTERM)
+
+    def test_ctrl_c_ends_the_loop_of_a_shell(self):
+        for ranks in (1, 2):
+            command = shlex.join(self.command(self.root / f"loop{ranks}" / "NAME", ranks=ranks)).replace("NAME", "$name")
+            shell = self.start(["bash", "-c", f"for name in one two; do {command}; done"], start_new_session=True)
+            os.killpg(shell.pid, signal.SIGINT)
+            shell.communicate(timeout=60)
+            self.assertEqual(shell.returncode, -signal.SIGINT)
+            self.assertEqual(state_of(self.root / f"loop{ranks}" / "one"), "interrupted")
+            self.assertEqual(os.listdir(self.root / f"loop{ranks}"), ["one"])
+
+    def test_an_error_behind_a_bar_begins_a_line(self):
+        folder = self.root / "bar"
+        controller, terminal = os.openpty()
+        run = self.start(self.command(folder), stderr=terminal, env={**os.environ, "TERM": "xterm"})
+        os.close(terminal)
+        run.send_signal(signal.SIGINT)
+        run.stdout.close()
+        shown = cl.shown_by(run, controller)
+        self.assertIn(b"/48000 [", shown)
+        self.assertRegex(shown, rb"\nerror: interrupted")
+
+    def stopped(self, command):
+        """The step of the checkpoint that it has left, and how to go on, as it was said."""
+        run = self.start(command)
+        run.send_signal(signal.SIGINT)
+        _, stderr = run.communicate(timeout=60)
+        said = re.search(r"error: interrupted after step (\d+); go on with (.*)\n", stderr.decode())
+        self.assertTrue(said, stderr)
+        return int(said[1]), said[2]
+
+    def check_goes_on(self, command, step):
+        run = self.start(command, stderr=subprocess.DEVNULL)
+        first = run.stdout.readline()  # of two lines that were read
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=60)
+        self.assertAlmostEqual(float(re.search(rb"'epoch': ([\d.]+)", first)[1]), (step + 2) / 24, delta=1e-3)
+
+    def test_the_flag_that_goes_on_can_be_pasted(self):
+        command = self.command(self.root / "with blank" / "$HOME it's", "--overwrite_output_dir")
+        step, flag = self.stopped(command)
+        self.check_goes_on(["bash", "-c", f"exec {shlex.join(command)} {flag}"], step)
+
+    def test_a_run_of_a_file_goes_on_with_a_setting_in_it(self):
+        command = self.command(self.root / "of a file", "--overwrite_output_dir")
+        shown = json.loads(cl.run([*command, "--print_config"]).stdout)
+        file = self.root / "settings.json"
+        file.write_text(json.dumps({**shown, "print_config": False}))
+        command = [cl.program(), "glue", str(file)]
+        step, setting = self.stopped(command)
+        self.assertTrue(setting.endswith(f" in {file}"), setting)
+        file.write_text(json.dumps({**json.loads(file.read_text()), **json.loads("{" + setting.removesuffix(f" in {file}") + "}")}))
+        self.check_goes_on(command, step)
+
+    def test_the_demo_does_not_go_on_and_says_so(self):
+        folder = self.root / "demo"
+        run = self.start([cl.program(), "demo", "--output_dir", str(folder), "--device", "cpu"])
+        run.send_signal(signal.SIGINT)
+        _, stderr = run.communicate(timeout=60)
+        self.assertTrue(stderr.endswith(b"error: interrupted; lathe demo begins anew\n"), stderr)
+        self.assertEqual(run.returncode, -signal.SIGINT)
+        self.assertEqual(list(folder.iterdir()), [])
+
+
+if __name__ == "__main__":
+    cl.main()
