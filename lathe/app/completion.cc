@@ -76,7 +76,7 @@ _lathe() {{
     run_glue|run_qa) command=${{command#run_}} ;;
     *)
       if (( COMP_CWORD == 1 )); then
-        mapfile -t COMPREPLY < <(compgen -W '{0} --help --version' -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W '{0} help version --help --version' -- "$word")
         return
       fi
       command=${{COMP_WORDS[1]}} ;;
@@ -96,7 +96,7 @@ _lathe() {{
 }}
 complete -o bashdefault -o default -F _lathe lathe run_glue run_qa
 )",
-                     all, flags, value_cases(commands, "'", "'", ""));
+                     all, flags, value_cases(commands, "'", "'", "; compopt -o plusdirs 2>/dev/null"));
 }
 
 /// name:meaning, as _describe wants it.

@@ -82,8 +82,9 @@ Texts read_task(const GlueArguments& glue, const TrainingArguments& training, co
 /// Whether its architecture is one with a classifier.  id2label is no sign of one that it lacks: transformers
 /// 5 leaves that out where two classes have no names.
 bool is_classifier(const ModelConfig& config) {
-  const auto names = value_or<std::vector<std::string>>(config.json, "architectures", {}, config.file);
-  return std::ranges::find(names, architecture(config, Problem::kSingleLabel)) != names.end();
+  const auto names = config.json.find("architectures");
+  return names != config.json.end() && names->is_array() &&
+         std::find(names->begin(), names->end(), architecture(config, Problem::kSingleLabel)) != names->end();
 }
 
 /// Labels of a model that was fine-tuned before; none for a bare encoder.

@@ -31,7 +31,8 @@ std::string help() {
                                  lathe::kVersion);
   for (const lathe::Command& command : lathe::commands())
     text += fmt::format("  {:<10} {}\n", command.name, command.summary);
-  return text + "\nlathe COMMAND --help shows a command's flags and their defaults.\n";
+  return text +
+         "\nlathe COMMAND --help, or lathe help COMMAND, shows a command's flags and their defaults.\n";
 }
 
 /// The folder of the program, with a slash behind it, which a shell may have found in $PATH; "" if it is not
@@ -80,7 +81,7 @@ int dispatch(const std::string& path, std::vector<std::string> args) {
       prepend_arguments_file(folder + "run_" + name + ".args", args);
   for (const lathe::Command& command : lathe::commands())
     if (name == command.name) return command.run(args);
-  std::vector<std::string_view> names;
+  std::vector<std::string_view> names{"help", "version"};
   for (const lathe::Command& command : lathe::commands()) names.emplace_back(command.name);
   const auto near = lathe::nearest_names(name, names);
   const bool like_one = !near.empty() && name.size() > 2;  // two letters are near to any two

@@ -81,8 +81,10 @@ class Launch {
     }
     hear(0);
     if (!failed_) return 0;
-    if (stop_signal() != 0) end_by_signal(stop_signal());
-    print_error(fmt::format("error: rank {} {}; {}\n", failed_->rank, failed_->how, where_to_go_on()));
+    if (stop_signal() == 0)
+      print_error(fmt::format("error: rank {} {}; {}\n", failed_->rank, failed_->how, where_to_go_on()));
+    else if (failed_->by_signal)  // else it could not save
+      end_by_signal(stop_signal());
     return failed_->code;
   }
 

@@ -77,7 +77,15 @@ std::string ScriptRun::checkpoint_to_go_on_from() {
   if (fs_.exists(folder) && !fs_.is_directory(folder))
     fail(ErrorCode::kUsage, "--output_dir: {} is a file, wants a folder", folder);
   check_writable(fs_, folder);
-  keep_others_out();
+  if (args_.do_train) {
+    fs_.create_directories(folder).check();
+    if (!lock_.take(folder))
+      fail(ErrorCode::kUsage,
+           "--output_dir: another process, probably a run that trains into it, holds {} (flock); wait for "
+           "its end or "
+           "give another folder",
+           folder);
+  }
   if (args_.resume_from_checkpoint) {
     const std::string& from = *args_.resume_from_checkpoint;
     if (from != "true" && from != "True") return from;
@@ -102,13 +110,6 @@ std::string ScriptRun::checkpoint_to_go_on_from() {
     fail(ErrorCode::kUsage, "--output_dir: {} is not empty; give --overwrite_output_dir to write into it",
          folder);
   return "";
-}
-
-void ScriptRun::keep_others_out() {
-  if (!args_.do_train || lock_.take(output_dir())) return;
-  fail(ErrorCode::kUsage,
-       "--output_dir: another run is training into {}; wait for its end or give another folder",
-       output_dir());
 }
 
 Backend& ScriptRun::open_device() {
@@ -171,13 +172,9 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   banner.total_steps = plan.max_steps;
   banner.trainable_parameters = trainable_parameters(trainer.model());
   for (const std::string& line : banner_lines(banner)) say(LogLevel::kInfo, line);
-  if (is_main(group_.get())) {
-    fs_.create_directories(output_dir()).check();
-    keep_others_out();  // where the folder was not there before
-    tracked_.begin_training(trainer, *backend_, processes(), terminal_.sink());
-  }
-  terminal_.begin_progress("", plan.max_steps, first_step);
   const StopSignals signals;
+  if (is_main(group_.get())) tracked_.begin_training(trainer, *backend_, processes(), terminal_.sink());
+  terminal_.begin_progress("", plan.max_steps, first_step);
   TrainOutput output;
   try {
     output = trainer.train(resume_from);

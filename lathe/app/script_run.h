@@ -75,7 +75,6 @@ class ScriptRun {
 
  private:
   std::string checkpoint_to_go_on_from();
-  void keep_others_out();
   /// kInterrupted, with what a user does to go on, where the checkpoint of that step is there.
   void fail_with_the_way_on(int64_t step) const;
   int processes() const { return group_ == nullptr ? 1 : group_->size(); }

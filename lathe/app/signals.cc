@@ -39,7 +39,12 @@ void on_signal(int number) {
     requested.store(number);
   } else if (now - first > kOneRequest_ns) {
     signal(number, SIG_DFL);
-    raise(number);  // it is blocked until this handler returns, and then ends the process
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    sigprocmask(SIG_UNBLOCK, &one, nullptr);
+    raise(number);
+    _exit(128 + number);  // process 1 of a container does not end by a signal
   }
 }
 
@@ -82,7 +87,7 @@ void end_by_signal(int number) {
   std::fflush(nullptr);
   signal(number, SIG_DFL);
   raise(number);
-  _exit(128 + number);  // it is blocked: a shell's exit code for it
+  _exit(128 + number);  // it is blocked, or this is process 1 of a container: a shell's exit code for it
 }
 
 }  // namespace lathe

@@ -5,7 +5,7 @@
 namespace lathe {
 namespace {
 
-constexpr unsigned char kFirst = 0x20, kDelete = 0x7f, kFirstOfTwo = 0xc2, kBehindLast = 0xa0;
+constexpr unsigned char kFirst = 0x20, kDelete = 0x7f, kFirstOfTwo = 0xc2, kSecond = 0x80, kBehindLast = 0xa0;
 
 }  // namespace
 
@@ -16,7 +16,8 @@ std::string visible_text(std::string_view text) {
     const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : kBehindLast;
     if ((c < kFirst && c != '\n' && c != '\t') || c == kDelete)
       out += fmt::format("\\x{:02x}", c);
-    else if (c == kFirstOfTwo && next < kBehindLast)  // U+0080 to U+009F: 0xc2 and the same number
+    else if (c == kFirstOfTwo && kSecond <= next &&
+             next < kBehindLast)  // U+0080 to U+009F: 0xc2 and the same number
       out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[++i]));
     else
       out += text[i];

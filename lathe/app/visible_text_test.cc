@@ -18,7 +18,10 @@ TEST(VisibleText, ShowsControlCharactersByNumber) {
 
 TEST(VisibleText, LeavesTheRestAsItIs) {
   for (const char* text : {"", "two\tcolumns\nand lines", "\xc2\xa0 \xc3\xbc \xe6\xbc\xa2 \xf0\x9f\x98\x80",
-                           "back\\slash", "cut \xc2"})
+                           "back\\slash", "cut \xc2",
+                           "\xc2"
+                           "A",
+                           "\xc2:"})
     EXPECT_EQ(visible_text(text), text);
 }
 

@@ -21,11 +21,12 @@ using LabelIds = std::unordered_map<std::string_view, int32_t>;
 
 constexpr std::string_view kUnnamed = "LABEL_";
 
-/// Whether they are what transformers calls classes that have no names.
-bool are_unnamed(const std::vector<std::string>& names) {
-  for (size_t id = 0; id < names.size(); ++id)
-    if (names[id] != fmt::format("{}{}", kUnnamed, id)) return false;
-  return true;
+/// Whether they are classes with the names that transformers gives those that have none.  Several labels are
+/// given by name: in lists of 0 and 1 a number may mean something else.
+bool are_unnamed(const LabelSet& set) {
+  for (size_t id = 0; id < set.names.size(); ++id)
+    if (set.names[id] != fmt::format("{}{}", kUnnamed, id)) return false;
+  return set.kind == LabelKind::kClasses;
 }
 
 std::string quoted_list(const std::vector<std::string>& names) {
@@ -58,7 +59,7 @@ void read_texts(const Table& table, const std::vector<const Column*>& columns, T
       fail(
           ErrorCode::kInvalidData,
           "{}: column '{}': found no text, wants one in every row: write \"\" for an empty one, or leave the "
-          "row or the column out",
+          "row or the column out (texts are sentence1 and sentence2, or the first two columns)",
           table.place(column->absent.first), column->name);
     out.empty_texts.add(column->empty);
     (column == columns.front() ? out.first : out.second) = column->values;
@@ -159,7 +160,9 @@ int32_t own_label(const LabelSet& set, const LabelIds& ids, const Table& table, 
   if (found == ids.end())
     fail_label(table, row, column.name, column.type == ColumnType::kList ? name : column.values[row],
                "one of the known labels " + quoted_list(set.names) +
-                   (are_unnamed(set.names) ? fmt::format(" or 0 to {}", set.names.size() - 1) : ""));
+                   (are_unnamed(set) ? fmt::format(" or 0 to {}; a --train_file with these labels names them",
+                                                   set.names.size() - 1)
+                                     : ""));
   return found->second;
 }
 
@@ -213,7 +216,7 @@ void fill_absent_labels(TextDataset& out) {
 std::unordered_map<std::string_view, int32_t> LabelSet::ids() const {
   std::unordered_map<std::string_view, int32_t> ids;
   const auto add = [&](size_t id, std::string_view name) { ids.try_emplace(name, static_cast<int32_t>(id)); };
-  const bool unnamed = are_unnamed(names);
+  const bool unnamed = are_unnamed(*this);
   for (size_t id = 0; id < names.size(); ++id) {
     add(id, names[id]);
     if (unnamed) add(id, std::string_view(names[id]).substr(kUnnamed.size()));
@@ -308,15 +311,25 @@ namespace {
        table.place(row), column.name, column.values[row], kLabelColumn);
 }
 
+/// Whether a column may be one of texts: not nested, not bytes, some value in it.
+bool may_be_text(const Column& column) {
+  return column.type != ColumnType::kList && column.type != ColumnType::kOther &&
+         column.type != ColumnType::kNull;
+}
+
 std::vector<std::string> find_text_columns(const Table& table) {
   if (table.find("sentence1") && table.find("sentence2")) return {"sentence1", "sentence2"};
   std::vector<std::string> names;
+  // A column without a name is the row number that pandas writes.
+  const auto take = [&](const Column& column) {
+    if (column.name == kLabelColumn || column.name.empty() || names.size() == 2) return;
+    if (is_number_text(column.type)) refuse_numbers_for_text(table, column);
+    names.push_back(column.name);
+  };
   for (const Column& column : table.columns)
-    // A column without a name is the row number that pandas writes.
-    if (column.name != kLabelColumn && !column.name.empty() && names.size() < 2) {
-      if (is_number_text(column.type)) refuse_numbers_for_text(table, column);
-      names.push_back(column.name);
-    }
+    if (may_be_text(column)) take(column);
+  for (const Column& column : table.columns)
+    if (names.empty()) take(column);  // what is wrong with it is said when it is read
   if (names.empty())
     fail(ErrorCode::kInvalidData,
          "{}: no text column beside '{}'; wants one or two, such as sentence1, sentence2", table.origin,

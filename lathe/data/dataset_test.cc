@@ -209,7 +209,8 @@ TEST(OwnFile, ATextThatIsMissingIsRefusedWithItsPlace) {
       for (const std::string& rows : {pair + "\n" + row + "\n" + pair, pair + "\n" + row})
         EXPECT_EQ(message_of(ErrorCode::kInvalidData, [&] { dataset_from_table(json_table(rows), set); }),
                   "own.json:2: column 'sentence2': found no text, wants one in every row: write \"\" for an "
-                  "empty one, or leave the row or the column out");
+                  "empty one, or leave the row or the column out (texts are sentence1 and sentence2, or the "
+                  "first two columns)");
   const auto late = message_of(ErrorCode::kInvalidData, [&] {
     dataset_from_table(json_table("{\"label\": \"x\"}\n{\"label\": \"x\", \"text\": \"a\"}"));
   });
@@ -283,9 +284,30 @@ TEST(OwnFile, NumbersStandForClassesWithoutNames) {
   };
   EXPECT_EQ(refused(plain),
             "own.csv:2: column 'label': found '3', wants one of the known labels 'LABEL_0', 'LABEL_1', "
-            "'LABEL_2' or 0 to 2");
+            "'LABEL_2' or 0 to 2; a --train_file with these labels names them");
   const LabelSet other{.kind = LabelKind::kClasses, .names = {"LABEL_0", "LABEL_3"}};
   EXPECT_TRUE(contains(refused(other), "known labels 'LABEL_0', 'LABEL_3'")) << refused(other);
+}
+
+TEST(OwnFile, NumbersInListsAreNames) {
+  const LabelSet several{.kind = LabelKind::kMultiLabel, .names = {"LABEL_0", "LABEL_1"}};
+  const Table hot =
+      parse_table("{\"text\": \"a\", \"label\": [0, 1]}\n", TableFormat::kJsonLines, {}, "own.jsonl");
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInvalidData, [&] { dataset_from_table(hot, &several); }),
+                       "known labels 'LABEL_0', 'LABEL_1'"));
+}
+
+TEST(OwnFile, TextsAreTheFirstColumnsThatMayHoldThem) {
+  const auto texts = [](const char* row) {
+    return dataset_from_table(parse_table(row, TableFormat::kJsonLines, {}, "own.jsonl")).text_columns;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(texts(R"({"ids": [1], "text": "a", "note": null, "info": {"x": 1}, "more": "b", "label": 1})"),
+            (Names{"text", "more"}));
+  EXPECT_EQ(texts(R"({"text": "a", "note": null, "label": 1})"), Names{"text"});
+  EXPECT_TRUE(
+      contains(message_of(ErrorCode::kInvalidData, [&] { texts(R"({"info": {"x": 1}, "label": 1})"); }),
+               "column 'info' holds nested JSON"));
 }
 
 TEST(LabelSet, AdoptsAModelsOrder) {

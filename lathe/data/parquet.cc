@@ -36,10 +36,14 @@ Part open_part() {
       why += fmt::format("\n  {}: not there", place);
       continue;
     }
-    if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL))
-      if (void* rows = dlsym(handle, "lathe_parquet_rows"))
-        if (void* entry = dlsym(handle, "lathe_parquet_entry"))
-          return {reinterpret_cast<LatheParquetRows>(rows), reinterpret_cast<LatheParquetEntry>(entry)};
+    if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      void* const rows = dlsym(handle, "lathe_parquet_rows");
+      void* const entry = dlsym(handle, "lathe_parquet_entry");
+      if (rows != nullptr && entry != nullptr)
+        return {reinterpret_cast<LatheParquetRows>(rows), reinterpret_cast<LatheParquetEntry>(entry)};
+      fail(ErrorCode::kUnsupported,
+           "{} is of another version of Lathe than this program: install both together", place);
+    }
     const char* text = dlerror();
     why += fmt::format("\n  {}: {}", place, text == nullptr ? "cannot be opened" : text);
   }

@@ -137,13 +137,18 @@ Table read_tables(const std::vector<std::string>& paths) {
       append_rows(all, part);
   };
   for (const std::string& path : paths) {
-    if (!is_parquet(path))
+    if (!is_parquet(path)) {
       add(read_table(path));
-    else if (const std::string rows = parquet_rows(path);
-             !rows.empty())  // more shards than rows leave some empty
-      add(parquet_table(path, rows));
+      continue;
+    }
+    std::string rows = parquet_rows(path);
+    if (rows.empty()) continue;  // more shards than rows leave some empty
+    Table part = parquet_table(path, rows);
+    rows = {};
+    add(std::move(part));
   }
-  return all.columns.empty() ? read_table(paths.front()) : all;
+  if (all.columns.empty()) return read_table(paths.front());  // says that it has no rows
+  return all;
 }
 
 }  // namespace lathe

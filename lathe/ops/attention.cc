@@ -260,13 +260,18 @@ double attention_mask(const Attrs& attrs, double row_id, const std::vector<doubl
 /// Attention over packed sequences.  qkv: [N, 3 · H · D], of each token q, k and v of every head, as the one
 /// product that computes them writes it; cu: [B+1], ascending; rows of tokens ≥ cu[B] give 0.  row_ids:
 /// ordinal of each row's sample in the global batch; rng = {seed, update step}.  scale 0: 1/√D.  window:
-/// a query sees the keys of its row that are at most so many tokens away; 0: all of them.  lse: natural log
-/// of the sum of the exponentials of the scaled scores.
+/// a query sees the keys of its row that are at most so many tokens away; 0: all of them.  longest: no row
+/// has more tokens, for which a device plans memory; 0: it is not known.  lse: natural log of the sum of the
+/// exponentials of the scaled scores.
 const OpDef attention{
     .name = "attention",
     .signature = "qkv[N,3C] cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> y[N,C]:qkv lse[@heads,N]:f32",
-    .attrs =
-        {{"heads", int64_t{1}}, {"scale", 0.0}, {"p", 0.0}, {"site", int64_t{0}}, {"window", int64_t{0}}},
+    .attrs = {{"heads", int64_t{1}},
+              {"scale", 0.0},
+              {"p", 0.0},
+              {"site", int64_t{0}},
+              {"window", int64_t{0}},
+              {"longest", int64_t{0}}},
     .check = [](std::span<const Type> in,
                 const Attrs& attrs) { check_heads("attention", in[0].shape[1] / 3, attrs); },
     .gradient =
@@ -290,8 +295,12 @@ const OpDef attention_bwd{
     .signature =
         "dy[N,C] qkv[N,3C]:dy y[N,C]:dy lse[@heads,N]:f32 cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> "
         "dqkv[N,3C]:dy",
-    .attrs =
-        {{"heads", int64_t{1}}, {"scale", 0.0}, {"p", 0.0}, {"site", int64_t{0}}, {"window", int64_t{0}}},
+    .attrs = {{"heads", int64_t{1}},
+              {"scale", 0.0},
+              {"p", 0.0},
+              {"site", int64_t{0}},
+              {"window", int64_t{0}},
+              {"longest", int64_t{0}}},
     .check = [](std::span<const Type> in,
                 const Attrs& attrs) { check_heads("attention_bwd", in[0].shape[1], attrs); },
     .gradient = not_differentiable,

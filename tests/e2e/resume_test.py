@@ -107,7 +107,7 @@ class Resume(unittest.TestCase):
         for more in ([], ["--overwrite_output_dir"]):
             result = cl.run(self.command(folder, *more))
             self.assertEqual(result.returncode, 2)
-            self.assertIn(f"another run is training into {folder}", result.stderr)
+            self.assertIn(f"holds {folder} (flock)", result.stderr)
         first.send_signal(signal.SIGCONT)
         self.assertEqual(first.wait(), 0)
         self.check_same(folder)

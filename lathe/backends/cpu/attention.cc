@@ -13,11 +13,11 @@ const AttentionKernels& pick(DType t, const AttentionKernels& f32, const Attenti
   return t == DType::bf16 ? bf16 : t == DType::f16 ? f16 : f32;
 }
 
-/// How many queries of a sequence one thread computes: all, or of a longer one as many as a block has keys;
-/// where a window is narrower than that, as many as see no more than one block.
-int64_t queries_of_task(int64_t length, int64_t window) {
+/// How many queries of a sequence one thread computes: all, or beside sequences of more tokens than a block
+/// has keys as many as those; where a window is narrower than that, as many as see no more than one block.
+int64_t queries_of_task(int64_t longest, int64_t window) {
   constexpr int64_t kBlock = 512, kStrip = 64;
-  if (length <= kBlock) return kBlock;
+  if (longest <= kBlock) return kBlock;
   const int64_t sharing = (kBlock - 32 - 2 * window) / kStrip * kStrip;
   return window > 0 && sharing >= kBlock / 4 ? sharing : kBlock;
 }

@@ -19,8 +19,8 @@ const AttentionKernels& attention_kernels(Isa isa, DType t);
 /// their gradients: [N, H, D], tokens `qkv_stride` elements apart; out and dout: [N, H, D], `out_stride`
 /// apart; each is f32, bf16 or f16 (`t`).  Scores, probabilities and sums are f32; what is stored is rounded
 /// once. Where the processor multiplies bf16, products of bf16 tensors take probabilities and gradients of
-/// scores rounded to bf16. Every (sequence, head), forward each 512 queries of it, is computed by one thread:
-/// bits do not depend on the number of threads.
+/// scores rounded to bf16. Every (sequence, head), forward up to 512 of its queries beside a longer sequence,
+/// is computed by one thread: bits depend neither on the number of threads nor on the other sequences.
 struct Attention {
   DType t = DType::f32;
   int64_t tokens = 0, sequences = 0, heads = 0, width = 0;  ///< N, B, H, D ≤ 256
@@ -46,8 +46,8 @@ void attention_bwd(ThreadPool& pool, Isa isa, const Attention& a, const void* do
                    void* dv, void* workspace);
 
 /// Workspace of either, 64-byte aligned, for sequences of up to `longest` tokens (N if nothing is known).
-/// Keys are taken in blocks of up to 512, so it grows no more from there on, but for the f32 gradients of
-/// queries where products are of bf16.
+/// Keys are taken in blocks of up to 512, so it grows no more from there on, but backward for the f32
+/// gradients of queries.
 size_t attention_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads);
 size_t attention_bwd_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads);
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "lathe/backends/cpu/attention.h"
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/first_attention.h"
@@ -14,6 +16,21 @@ struct Places {
 constexpr Places kForward{0, 1, 2, 3}, kBackward{1, 4, 5, 6};
 
 int64_t width_of(const Node& node, const Type& qkv) { return qkv.shape[1] / 3 / node.attrs.i("heads"); }
+
+/// Tokens of a row that memory is planned for.
+int64_t longest_of(const Node& node, const Type& qkv) {
+  const int64_t longest = node.attrs.i("longest"), tokens = qkv.shape[0];
+  return longest == 0 ? tokens : std::min(longest, tokens);
+}
+
+void check_rows(const Call& c, const Places& at) {
+  const int32_t* cu = c.input<int32_t>(at.cu);
+  const int64_t longest = longest_of(c.node, c.in_type(at.qkv)), rows = c.cols(at.row_ids);
+  for (int64_t row = 0; row < rows; ++row)
+    if (cu[row + 1] - cu[row] > longest)
+      fail(ErrorCode::kShape, "attention: row {} has {} tokens, wants at most {}", row, cu[row + 1] - cu[row],
+           longest);
+}
 
 Attention describe(const Call& c, const Places& at) {
   const auto* rng = c.input<uint32_t>(at.rng);
@@ -42,6 +59,7 @@ Byte* part_of(const Attention& a, int part, Byte* qkv) {
 }
 
 void run_attention(const Call& c) {
+  check_rows(c, kForward);
   const Attention a = describe(c, kForward);
   const std::byte* qkv = c.in[0];
   attention(c.pool, c.isa, a, qkv, part_of(a, 1, qkv), part_of(a, 2, qkv), c.out[0], c.output<float>(1),
@@ -49,6 +67,7 @@ void run_attention(const Call& c) {
 }
 
 void run_attention_bwd(const Call& c) {
+  check_rows(c, kBackward);
   const Attention a = describe(c, kBackward);
   const std::byte* qkv = c.in[1];
   std::byte* dqkv = c.out[0];
@@ -58,12 +77,12 @@ void run_attention_bwd(const Call& c) {
 
 size_t forward_workspace(const Node& node, const Program& program, Isa isa, int threads) {
   const Type& qkv = program.type(node.in[kForward.qkv]);
-  return attention_workspace_bytes(isa, qkv.dtype, qkv.shape[0], width_of(node, qkv), threads);
+  return attention_workspace_bytes(isa, qkv.dtype, longest_of(node, qkv), width_of(node, qkv), threads);
 }
 
 size_t backward_workspace(const Node& node, const Program& program, Isa isa, int threads) {
   const Type& qkv = program.type(node.in[kBackward.qkv]);
-  return attention_bwd_workspace_bytes(isa, qkv.dtype, qkv.shape[0], width_of(node, qkv), threads);
+  return attention_bwd_workspace_bytes(isa, qkv.dtype, longest_of(node, qkv), width_of(node, qkv), threads);
 }
 
 bool accepts(const Node& node, const Program& program) {

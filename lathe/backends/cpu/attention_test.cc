@@ -293,6 +293,28 @@ TEST(Attention, PastTheCachesGivesTheSameBits) {
   });
 }
 
+TEST(Attention, ASequenceHasTheSameBitsBesideALongerOne) {
+  for (const int64_t window : {0, 64}) {
+    const Shape two{"", 2, 16, {400, 700}, 0, 0.1, 0, 2, window}, one{"", 2, 16, {400}, 0, 0.1, 0, 2, window};
+    for_levels(attention_kernels, [&](Isa isa, DType t) {
+      const Case both(two, t);
+      Case alone(one, t);
+      alone.samples[0] = both.samples[0];
+      for (int64_t i = 0; i < alone.qkv.size(); ++i) alone.qkv.set(i, static_cast<float>(both.qkv[i]));
+      for (int64_t i = 0; i < alone.dout.size(); ++i) alone.dout.set(i, static_cast<float>(both.dout[i]));
+      ThreadPool pool(2);
+      const Tensors wanted = run_forward(alone, pool, isa), found = run_forward(both, pool, isa);
+      const Tensors wanted_bwd = run_backward(alone, wanted, pool, isa),
+                    found_bwd = run_backward(both, found, pool, isa);
+      for (int64_t i = 0; i < alone.tokens * alone.width; ++i) {
+        ASSERT_EQ(found[0][i], wanted[0][i]) << i;
+        for (size_t which = 0; which < 3; ++which)
+          ASSERT_EQ(found_bwd[which][i], wanted_bwd[which][i]) << which << ' ' << i;
+      }
+    });
+  }
+}
+
 /// Σ dout ∘ out in double as a function of qkv.
 double objective(const Case& c) {
   double total = 0;

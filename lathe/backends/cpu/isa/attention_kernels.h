@@ -9,7 +9,7 @@ namespace lathe::cpu {
 /// One head of one sequence: pointers to its first token.
 struct AttentionTask {
   int64_t length, width;
-  int64_t first, count;            ///< forward: the queries to compute, all or up to 512 of a longer sequence
+  int64_t first, count;            ///< forward: the queries to compute, at most 512
   int64_t qkv_stride, out_stride;  ///< elements between tokens
   int64_t qkv_next, out_next;      ///< elements to where the thread probably goes on
   int64_t window;                  ///< a query sees keys at most so many tokens away
