@@ -163,8 +163,9 @@ class Install(unittest.TestCase):
         if shutil.which(shell) is None:
             return None
         share = self.prefix / "share"
-        out = cl.run([shell, "-c", script], env=dict(os.environ, SHARE=str(share), XDG_DATA_DIRS=str(share),
-                                                     PATH=f"{self.prefix / 'bin'}:{os.environ['PATH']}"))
+        environment = dict(os.environ, SHARE=str(share), XDG_DATA_DIRS=str(share),
+                           PATH=f"{self.prefix / 'bin'}:{os.environ['PATH']}")
+        out = cl.run([shell, "-c", script], cwd=share, env=environment)  # files are offered, too
         self.assertEqual(out.stderr, "")
         return [line.split("\t")[0] for line in out.stdout.split("\n") if line]
 
