@@ -82,8 +82,7 @@ std::string ScriptRun::checkpoint_to_go_on_from() {
     if (!lock_.take(folder))
       fail(ErrorCode::kUsage,
            "--output_dir: another process, probably a run that trains into it, holds {} (flock); wait for "
-           "its end or "
-           "give another folder",
+           "its end or give another folder",
            folder);
   }
   if (args_.resume_from_checkpoint) {

@@ -75,7 +75,7 @@ struct Layer {
         intermediate(m, name + names.intermediate, c.hidden_size, c.intermediate_size),
         output(m, name + names.output, c.intermediate_size, c.hidden_size),
         output_norm(m, name + names.output_norm, c.hidden_size, c.layer_norm_eps),
-        attention(m, name + ".attention.self", c.num_attention_heads, c.attention_probs_dropout_prob,
+        attention(m, name + ".attention.self", c.num_attention_heads, c.attention_probs_dropout_prob, 0,
                   c.max_position_embeddings),
         attention_dropout(m, name + ".attention.output.dropout", attention_output_p),
         output_dropout(m, name + ".output.dropout", c.hidden_dropout_prob),

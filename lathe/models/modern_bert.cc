@@ -77,7 +77,7 @@ struct Layer {
         rotary(m, c.num_attention_heads,
                c.modern.local[index] ? c.modern.local_theta : c.modern.global_theta),
         attention(m, name + ".attn", c.num_attention_heads, c.attention_probs_dropout_prob,
-                  c.max_position_embeddings, c.modern.local[index] ? c.modern.window : 0),
+                  c.modern.local[index] ? c.modern.window : 0, c.max_position_embeddings),
         attention_dropout(m, name + ".attn.out_drop", c.attention_probs_dropout_prob),
         mlp_dropout(m, name + ".mlp.drop", c.mlp_dropout) {}
 

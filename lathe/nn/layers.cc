@@ -82,9 +82,9 @@ Value Rotary::operator()(Value qkv) const {
   return rotary(qkv, module_->trace().batch.position_ids, heads_, theta_);
 }
 
-Attention::Attention(Module& module, const std::string& site, int64_t heads, double p, int64_t longest,
-                     int64_t window)
-    : module_(&module), heads_(heads), site_(dropout_site(site)), p_(p), longest_(longest), window_(window) {}
+Attention::Attention(Module& module, const std::string& site, int64_t heads, double p, int64_t window,
+                     int64_t longest)
+    : module_(&module), heads_(heads), site_(dropout_site(site)), p_(p), window_(window), longest_(longest) {}
 
 Attrs Attention::attrs() const {
   return {{"heads", heads_}, {"p", module_->trace().training ? p_ : 0.0}, {"site", site_}};
@@ -93,8 +93,8 @@ Attrs Attention::attrs() const {
 Value Attention::operator()(Value qkv) const {
   const BatchValues& batch = module_->trace().batch;
   Attrs attrs = this->attrs();
-  attrs["longest"] = longest_;
   attrs["window"] = window_;
+  attrs["longest"] = longest_;
   return emit(op::attention, {qkv, batch.cu, batch.row_ids, batch.rng}, attrs)[0];
 }
 

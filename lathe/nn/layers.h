@@ -93,10 +93,10 @@ class Rotary {
 /// Attention of each row's tokens over one another, with dropout of the probabilities at a named site.
 class Attention {
  public:
-  /// longest: no row has more tokens, 0: it is not known.  window: over those at most so many tokens away; 0:
-  /// all.
-  Attention(Module& module, const std::string& site, int64_t heads, double p, int64_t longest = 0,
-            int64_t window = 0);
+  /// window: over those at most so many tokens away; 0: all.  longest: no row has more tokens; 0: it is not
+  /// known.
+  Attention(Module& module, const std::string& site, int64_t heads, double p, int64_t window = 0,
+            int64_t longest = 0);
   /// qkv [N, 3 · heads · width] → [N, heads · width]
   Value operator()(Value qkv) const;
   /// x [N, heads · width] → [B, heads · width]: of the first token of each row alone, without the keys and
@@ -108,7 +108,7 @@ class Attention {
   Module* module_;
   int64_t heads_, site_;
   double p_;
-  int64_t longest_, window_;
+  int64_t window_, longest_;
 };
 
 }  // namespace lathe::nn

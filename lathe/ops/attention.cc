@@ -231,6 +231,10 @@ Cost cost(const Node& node, const Program& program) {
   return cost;
 }
 
+/// Of attention and its backward pass.
+const Attrs kAttrs{{"heads", int64_t{1}}, {"scale", 0.0},         {"p", 0.0},
+                   {"site", int64_t{0}},  {"window", int64_t{0}}, {"longest", int64_t{0}}};
+
 }  // namespace
 
 double attended_pairs(double tokens, int64_t window) {
@@ -266,12 +270,7 @@ double attention_mask(const Attrs& attrs, double row_id, const std::vector<doubl
 const OpDef attention{
     .name = "attention",
     .signature = "qkv[N,3C] cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> y[N,C]:qkv lse[@heads,N]:f32",
-    .attrs = {{"heads", int64_t{1}},
-              {"scale", 0.0},
-              {"p", 0.0},
-              {"site", int64_t{0}},
-              {"window", int64_t{0}},
-              {"longest", int64_t{0}}},
+    .attrs = kAttrs,
     .check = [](std::span<const Type> in,
                 const Attrs& attrs) { check_heads("attention", in[0].shape[1] / 3, attrs); },
     .gradient =
@@ -295,12 +294,7 @@ const OpDef attention_bwd{
     .signature =
         "dy[N,C] qkv[N,3C]:dy y[N,C]:dy lse[@heads,N]:f32 cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> "
         "dqkv[N,3C]:dy",
-    .attrs = {{"heads", int64_t{1}},
-              {"scale", 0.0},
-              {"p", 0.0},
-              {"site", int64_t{0}},
-              {"window", int64_t{0}},
-              {"longest", int64_t{0}}},
+    .attrs = kAttrs,
     .check = [](std::span<const Type> in,
                 const Attrs& attrs) { check_heads("attention_bwd", in[0].shape[1], attrs); },
     .gradient = not_differentiable,

@@ -3,38 +3,22 @@
 somebody still reads what the run says, and a way to go on that works when it is pasted."""
 import json
 import os
-import pathlib
 import re
+import resource
 import shlex
 import signal
 import subprocess
-import tempfile
-import time
-import unittest
 
 import command_line as cl
-from ranks import children_of, lathe_launch
-from resume_test import model_with_dropout
+from ranks import RanksCase, children_of, lathe_launch
 
 
 def state_of(folder):
     return json.loads((folder / "run.json").read_text())["state"]
 
 
-class Signals(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.temp = tempfile.TemporaryDirectory()
-        cls.root = pathlib.Path(cls.temp.name)
-        model_with_dropout(cls.root / "model")
-        cl.write_csv(cls.root / "train.csv", 192, 1)
-        cl.write_csv(cls.root / "dev.csv", 30, 2)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temp.cleanup()
-
-    def command(self, folder, *more, ranks=1):
+class Signals(RanksCase):
+    def endless(self, folder, *more, ranks=1):
         """Of a run that is not at its end when a test asks it to stop: 24 updates an epoch, each said in a line."""
         command = cl.glue_command(folder, self.root / "train.csv", self.root / "dev.csv", "--num_train_epochs", "2000",
                                   "--logging_steps", "1", "--save_strategy", "no", *more)
@@ -58,7 +42,7 @@ class Signals(unittest.TestCase):
     def test_a_run_goes_on_where_nobody_reads_and_stops_as_it_is_asked(self):
         for ranks in (1, 2):
             folder = self.root / f"unread{ranks}"
-            run = self.start(self.command(folder, ranks=ranks), stderr=subprocess.STDOUT)
+            run = self.start(self.endless(folder, ranks=ranks), stderr=subprocess.STDOUT)
             run.stdout.close()
             with self.assertRaises(subprocess.TimeoutExpired):
                 run.wait(timeout=1)  # updates take milliseconds, each writes a line
@@ -76,7 +60,7 @@ class Signals(unittest.TestCase):
 
     def test_signals_that_come_together_are_one_request(self):
         folder = self.root / "together"
-        run = self.start(self.command(folder), stderr=subprocess.DEVNULL)
+        run = self.start(self.endless(folder), stderr=subprocess.DEVNULL)
         run.send_signal(signal.SIGSTOP)
         for number in (signal.SIGINT, signal.SIGTERM):  # two of one kind may become one while they wait
             run.send_signal(number)
@@ -88,16 +72,26 @@ class Signals(unittest.TestCase):
     def test_a_launcher_and_its_ranks_may_be_asked_together(self):
         for attempt in range(3):
             folder = self.root / f"all_asked{attempt}"
-            run = self.start(self.command(folder, ranks=2))
+            run = self.start(self.endless(folder, ranks=2))
             for pid in (*children_of(run.pid), run.pid):
                 os.kill(pid, signal.SIGTERM)
             _, stderr = run.communicate(timeout=60)
             self.assertNotIn(b"is gone", stderr)
             self.check_stopped(folder, run, signal.SIGTERM)
 
+    def test_a_checkpoint_that_cannot_be_written_is_an_error_of_the_launcher_too(self):
+        folder = self.root / "no_room"
+        run = self.start(self.endless(folder, ranks=2),  # more than run.json has, less than the model
+                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50000, 50000)))
+        run.send_signal(signal.SIGTERM)
+        _, stderr = run.communicate(timeout=60)
+        self.assertIn(b"File too large", stderr)
+        self.assertEqual(run.returncode, 1)
+        self.assertEqual(list(folder.glob("checkpoint-*")), [])
+
     def test_what_the_parent_ignores_is_ignored(self):
         folder = self.root / "background"
-        run = self.start(self.command(folder), stderr=subprocess.DEVNULL,
+        run = self.start(self.endless(folder), stderr=subprocess.DEVNULL,
                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
         run.send_signal(signal.SIGINT)
         for _ in range(50):  # it goes on: a stop comes behind the update at hand
@@ -108,7 +102,7 @@ class Signals(unittest.TestCase):
 
     def test_ctrl_c_ends_the_loop_of_a_shell(self):
         for ranks in (1, 2):
-            command = shlex.join(self.command(self.root / f"loop{ranks}" / "NAME", ranks=ranks)).replace("NAME", "$name")
+            command = shlex.join(self.endless(self.root / f"loop{ranks}" / "NAME", ranks=ranks)).replace("NAME", "$name")
             shell = self.start(["bash", "-c", f"for name in one two; do {command}; done"], start_new_session=True)
             os.killpg(shell.pid, signal.SIGINT)
             shell.communicate(timeout=60)
@@ -119,7 +113,7 @@ class Signals(unittest.TestCase):
     def test_an_error_behind_a_bar_begins_a_line(self):
         folder = self.root / "bar"
         controller, terminal = os.openpty()
-        run = self.start(self.command(folder), stderr=terminal, env={**os.environ, "TERM": "xterm"})
+        run = self.start(self.endless(folder), stderr=terminal, env={**os.environ, "TERM": "xterm"})
         os.close(terminal)
         run.send_signal(signal.SIGINT)
         run.stdout.close()
@@ -144,12 +138,12 @@ class Signals(unittest.TestCase):
         self.assertAlmostEqual(float(re.search(rb"'epoch': ([\d.]+)", first)[1]), (step + 2) / 24, delta=1e-3)
 
     def test_the_flag_that_goes_on_can_be_pasted(self):
-        command = self.command(self.root / "with blank" / "$HOME it's", "--overwrite_output_dir")
+        command = self.endless(self.root / "with blank" / "$HOME it's", "--overwrite_output_dir")
         step, flag = self.stopped(command)
         self.check_goes_on(["bash", "-c", f"exec {shlex.join(command)} {flag}"], step)
 
     def test_a_run_of_a_file_goes_on_with_a_setting_in_it(self):
-        command = self.command(self.root / "of a file", "--overwrite_output_dir")
+        command = self.endless(self.root / "of a file", "--overwrite_output_dir")
         shown = json.loads(cl.run([*command, "--print_config"]).stdout)
         file = self.root / "settings.json"
         file.write_text(json.dumps({**shown, "print_config": False}))

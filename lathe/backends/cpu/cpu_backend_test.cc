@@ -259,6 +259,34 @@ TEST(CpuBackend, ThreadsSeeNoHalfOfACopy) {
   other.join();
 }
 
+// A model's attention has memory for as many tokens as it has positions.
+TEST(CpuExecutable, RefusesRowsThatAttentionHasNoMemoryFor) {
+  const auto backend = make_cpu_backend({1});
+  Program program;
+  const Value qkv = program.input("qkv", {DType::f32, {40, 24}}), cu = program.input("cu", {DType::i32, {3}});
+  const Value ids = program.input("ids", {DType::i32, {2}}), rng = program.input("rng", {DType::i32, {2}});
+  program.output("y", program.emit(op::attention, {qkv, cu, ids, rng}, {{"longest", int64_t{32}}})[0]);
+  const Selection selection = select(program, *backend);
+  const MemoryPlan plan = plan_memory(program, selection, 64);
+  const Bindings bindings{{}, backend->allocate(plan.arena_bytes, Memory::kDevice).value()};
+  auto executable = backend->compile(program, selection, plan, bindings);
+  ASSERT_TRUE(executable.ok());
+  const std::vector<float> values(40 * 24);
+  const std::vector<int32_t> zeros(2);
+  const auto run = [&](std::vector<int32_t> begins) {
+    Slot slot;
+    for (const auto bytes :
+         {std::as_bytes(std::span(values)), std::as_bytes(std::span<const int32_t>(begins)),
+          std::as_bytes(std::span(zeros)), std::as_bytes(std::span(zeros))})
+      slot.inputs.emplace_back(bytes.data(), bytes.size());
+    Event event;
+    const Status status = executable.value()->run(slot, &event);
+    return status.ok() ? std::string() : status.message();
+  };
+  EXPECT_EQ(run({0, 8, 40}), "");
+  EXPECT_EQ(run({0, 7, 40}), "attention: row 1 has 33 tokens, wants at most 32");
+}
+
 TEST(RunNode, RefusesViews) {
   const auto backend = make_cpu_backend(1);
   Program program;
