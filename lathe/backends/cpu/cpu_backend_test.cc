@@ -261,7 +261,7 @@ TEST(CpuBackend, ThreadsSeeNoHalfOfACopy) {
 
 // A model's attention has memory for as many tokens as it has positions.
 TEST(CpuExecutable, RefusesRowsThatAttentionHasNoMemoryFor) {
-  const auto backend = make_cpu_backend({1});
+  const auto backend = make_cpu_backend(1);
   Program program;
   const Value qkv = program.input("qkv", {DType::f32, {40, 24}}), cu = program.input("cu", {DType::i32, {3}});
   const Value ids = program.input("ids", {DType::i32, {2}}), rng = program.input("rng", {DType::i32, {2}});
