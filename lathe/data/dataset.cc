@@ -53,8 +53,8 @@ void read_texts(const Table& table, const std::vector<const Column*>& columns, T
   for (const Column* column : columns) {
     if (column->type == ColumnType::kList || column->type == ColumnType::kOther)
       fail(ErrorCode::kInvalidData,
-           "{}: column '{}' holds nested JSON or bytes that are no UTF-8, wants text", table.origin,
-           column->name);
+           "{}: column '{}' holds nested JSON or bytes that are no UTF-8, wants text",
+           table.place(column->nested.first), column->name);
     if (column->absent.count > 0)
       fail(
           ErrorCode::kInvalidData,

@@ -308,6 +308,13 @@ TEST(OwnFile, TextsAreTheFirstColumnsThatMayHoldThem) {
   EXPECT_TRUE(
       contains(message_of(ErrorCode::kInvalidData, [&] { texts(R"({"info": {"x": 1}, "label": 1})"); }),
                "column 'info' holds nested JSON"));
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInvalidData,
+                                  [&] {
+                                    texts(
+                                        "{\"text\": \"a\", \"label\": 1}\n"
+                                        "{\"text\": [[\"a\"]], \"label\": 0}\n");
+                                  }),
+                       "own.jsonl:2: column 'text' holds nested JSON"));
 }
 
 TEST(LabelSet, AdoptsAModelsOrder) {

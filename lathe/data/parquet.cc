@@ -23,7 +23,7 @@ constexpr const char* kPartName = "liblathe_parquet.so";
 
 /// The part's functions.
 struct Part {
-  LatheParquetRows rows;
+  LatheParquetChosen rows;
   LatheParquetEntry entry;
 };
 
@@ -37,10 +37,10 @@ Part open_part() {
       continue;
     }
     if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-      void* const rows = dlsym(handle, "lathe_parquet_rows");
+      void* const rows = dlsym(handle, "lathe_parquet_chosen");
       void* const entry = dlsym(handle, "lathe_parquet_entry");
       if (rows != nullptr && entry != nullptr)
-        return {reinterpret_cast<LatheParquetRows>(rows), reinterpret_cast<LatheParquetEntry>(entry)};
+        return {reinterpret_cast<LatheParquetChosen>(rows), reinterpret_cast<LatheParquetEntry>(entry)};
       fail(ErrorCode::kUnsupported,
            "{} is of another version of Lathe than this program: install both together", place);
     }
@@ -81,8 +81,12 @@ std::string text_of(const std::string& path, Read read) {
 
 bool is_parquet(std::string_view path) { return path.ends_with(".parquet"); }
 
-std::string parquet_rows(const std::string& path) {
-  return text_of(path, [&](const Part& part, auto... to) { return part.rows(path.c_str(), to...); });
+std::string parquet_rows(const std::string& path, ParquetColumnWanted wanted) {
+  const auto ask = [](void* context, const char* name, int nested) {
+    return static_cast<int>((*static_cast<ParquetColumnWanted*>(context))(name, nested != 0));
+  };
+  return text_of(path,
+                 [&](const Part& part, auto... to) { return part.rows(path.c_str(), ask, &wanted, to...); });
 }
 
 std::set<std::string> parquet_class_labels(const std::string& path) {

@@ -9,11 +9,15 @@ namespace lathe {
 
 bool is_parquet(std::string_view path);
 
-/// The rows of a Parquet file as JSON Lines (parquet_part.h says how).  Reading them is the work of a part of
-/// its own, linked with Apache Arrow, which is opened here: $LATHE_PARQUET names it, else it lies beside the
-/// program or in the folder of libraries it is installed with. Errors: kUnsupported with the way to get the
-/// part; kNotFound; kInvalidData for a damaged file.
-std::string parquet_rows(const std::string& path);
+/// Whether a column is wanted; nested: a list, a map or a struct.
+using ParquetColumnWanted = bool (*)(std::string_view name, bool nested);
+
+/// The rows of a Parquet file as JSON Lines (parquet_part.h says how); columns that are not wanted are not
+/// read, and {} stands for each of their values.  Reading them is the work of a part of its own, linked with
+/// Apache Arrow, which is opened here: $LATHE_PARQUET names it, else it lies beside the program or in the
+/// folder of libraries it is installed with. Errors: kUnsupported with the way to get the part; kNotFound;
+/// kInvalidData for a damaged file, with row and column where a value is.
+std::string parquet_rows(const std::string& path, ParquetColumnWanted wanted);
 
 /// The columns of a Parquet file that the datasets library wrote as ClassLabel, by the entry "huggingface" of
 /// its schema.  Errors: as parquet_rows.

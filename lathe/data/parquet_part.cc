@@ -7,13 +7,16 @@
 #include <parquet/arrow/reader.h>
 #include <parquet/file_reader.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace {
 
@@ -200,10 +203,67 @@ void read_entry(const char* path, const char* key, LatheTextSink sink, void* con
   if (sink(context, value.data(), value.size()) != 0) throw std::runtime_error("stopped");
 }
 
-void read_rows(const char* path, LatheTextSink sink, void* context) {
+/// The columns of a file, and the leaves of those that are wanted.
+struct Columns {
+  std::vector<std::string> names;
+  std::vector<bool> wanted;
+  std::vector<int> leaves;
+};
+
+Columns choose(const parquet::SchemaDescriptor& schema, LatheColumnWanted wanted, void* context) {
+  Columns columns;
+  const auto* root = schema.group_node();
+  for (int i = 0; i < root->field_count(); ++i) columns.names.push_back(root->field(i)->name());
+  columns.wanted.resize(columns.names.size());
+  for (int leaf = 0; leaf < schema.num_columns(); ++leaf) {
+    const auto* column = schema.GetColumnRoot(leaf);
+    if (wanted(context, column->name().c_str(), column->is_group() || column->is_repeated()) == 0) continue;
+    columns.wanted[static_cast<size_t>(root->FieldIndex(*column))] = true;
+    columns.leaves.push_back(leaf);
+  }
+  return columns;
+}
+
+/// Names the first row that is not as its type says: offsets and codes of a damaged file lead anywhere.
+void check_values(const arrow::RecordBatch& batch, int64_t rows_before) {
+  for (int i = 0; i < batch.num_columns(); ++i) {
+    const auto& column = *batch.column(i);
+    const arrow::Status fault = column.ValidateFull();
+    if (fault.ok()) continue;
+    int64_t sound = 0, unsound = column.length();  // so many rows of the beginning
+    while (unsound - sound > 1) {
+      const int64_t rows = (sound + unsound) / 2;
+      (column.Slice(0, rows)->ValidateFull().ok() ? sound : unsound) = rows;
+    }
+    throw std::runtime_error("row " + std::to_string(rows_before + unsound) + ", column '" +
+                             batch.column_name(i) + "': " + fault.message());
+  }
+}
+
+void append_row(std::string& out, const Columns& columns, const arrow::RecordBatch& batch, int64_t row) {
+  int next = 0;
+  for (size_t i = 0; i < columns.names.size(); ++i) {
+    out += i > 0 ? ',' : '{';
+    append_string(out, columns.names[i]);
+    out += ':';
+    if (columns.wanted[i])
+      append_value(out, *batch.column(next++), row, 1);
+    else
+      out += "{}";
+  }
+  out += "}\n";
+}
+
+void read_rows(const char* path, LatheColumnWanted wanted, void* wanted_context, LatheTextSink sink,
+               void* context) {
   arrow::util::InitializeUTF8();
   const auto reader = open_file(path);
-  const auto batches = checked(reader->GetRecordBatchReader());
+  const Columns columns = choose(*reader->parquet_reader()->metadata()->schema(), wanted, wanted_context);
+  std::vector<int> groups(static_cast<size_t>(reader->num_row_groups()));
+  std::iota(groups.begin(), groups.end(), 0);
+  const auto batches = checked(reader->GetRecordBatchReader(groups, columns.leaves));
+  const auto kept = std::count(columns.wanted.begin(), columns.wanted.end(), true);
+  int64_t rows_before = 0;
   std::string text;
   const auto flush = [&] {
     if (!text.empty() && sink(context, text.data(), text.size()) != 0) throw std::runtime_error("stopped");
@@ -213,13 +273,14 @@ void read_rows(const char* path, LatheTextSink sink, void* context) {
     std::shared_ptr<arrow::RecordBatch> batch;
     check(batches->ReadNext(&batch));
     if (batch == nullptr) break;
-    check(batch->ValidateFull());  // offsets and codes of a damaged file lead anywhere
-    const auto rows = checked(batch->ToStructArray());
-    for (int64_t row = 0; row < rows->length(); ++row) {
-      append_struct(text, *rows, row, 0);
-      text += '\n';
+    if (batch->num_columns() != kept) throw std::runtime_error("its schema does not fit its columns");
+    check(batch->Validate());
+    check_values(*batch, rows_before);
+    for (int64_t row = 0; row < batch->num_rows(); ++row) {
+      append_row(text, columns, *batch, row);
       if (text.size() >= kChunkBytes) flush();
     }
+    rows_before += batch->num_rows();
   }
   flush();
 }
@@ -242,9 +303,9 @@ int guarded(char* error, size_t error_bytes, Work work) {
 
 #define LATHE_DOOR extern "C" __attribute__((visibility("default")))
 
-LATHE_DOOR int lathe_parquet_rows(const char* path, LatheTextSink sink, void* context, char* error,
-                                  size_t error_bytes) {
-  return guarded(error, error_bytes, [&] { read_rows(path, sink, context); });
+LATHE_DOOR int lathe_parquet_chosen(const char* path, LatheColumnWanted wanted, void* wanted_context,
+                                    LatheTextSink sink, void* context, char* error, size_t error_bytes) {
+  return guarded(error, error_bytes, [&] { read_rows(path, wanted, wanted_context, sink, context); });
 }
 
 LATHE_DOOR int lathe_parquet_entry(const char* path, const char* key, LatheTextSink sink, void* context,

@@ -1,11 +1,14 @@
 #include "lathe/data/squad.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "lathe/core/error.h"
 #include "lathe/data/parquet.h"
+#include "lathe/data/table_parsers.h"
 #include "lathe/data/text.h"
+#include "lathe/io/gzip.h"
 #include "lathe/io/json_file.h"
 
 namespace lathe {
@@ -39,6 +42,25 @@ std::string answer_text(const json& value, const std::string& where) {
   if (!value.is_string())
     fail(ErrorCode::kInvalidData, "{}: \"text\": found {}, wants a string", where, value.type_name());
   return value.get<std::string>();
+}
+
+// An integer by its decimal text.
+std::string question_id(const json& qa, const std::string& where) {
+  const auto id = required<json>(qa, "id", where);
+  if (id.is_number_integer()) return id.dump();
+  if (!id.is_string())
+    fail(ErrorCode::kInvalidData, "{}: \"id\": found {}, wants a string or an integer", where,
+         id.is_structured() ? id.type_name() : id.dump());
+  return id.get<std::string>();
+}
+
+// A row on this line of its file.
+json json_row(std::string_view line, uint32_t number, const std::string& file) {
+  try {
+    return parse_json(line, file);
+  } catch (const Error&) {  // once more, for the place, behind as many lines as stand before it
+    return parse_json(std::string(number - 1, '\n').append(line), file);
+  }
 }
 
 // Whether it says what its answers are, and be it none.
@@ -85,6 +107,27 @@ class SquadReader {
     }
   }
 
+  void add_lines(std::string_view text, const std::string& file) {
+    table_detail::for_each_json_line(text, [&](std::string_view line, uint32_t number) {
+      const json row = json_row(line, number, file);
+      const std::string where = file + ":" + std::to_string(number);
+      if (row.is_object() && row.contains("paragraphs"))
+        read_article(row, where);
+      else
+        read_row(row, where);
+    });
+  }
+
+  void add_text(std::string_view text, const std::string& file) {
+    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+    if (table_detail::are_json_lines(text)) return add_lines(text, file);
+    const json document = parse_json(text, file);
+    if (document.is_object() && document.contains("context"))
+      read_row(document, file);  // the only one
+    else
+      add(document, file);
+  }
+
   SquadDataset take() {
     if (data_.examples.empty())
       fail(ErrorCode::kInvalidData, "{}: no question in it; wants at least one", data_.origin);
@@ -111,7 +154,7 @@ class SquadReader {
   }
 
   void add_question(const json& qa, const std::string& where) {
-    SquadExample example{.id = required<std::string>(qa, "id", where),
+    SquadExample example{.id = question_id(qa, where),
                          .question = required<std::string>(qa, "question", where),
                          .context = static_cast<int32_t>(data_.contexts.size()) - 1,
                          .answers = read_answers(qa, where)};
@@ -133,15 +176,11 @@ class SquadReader {
   std::unordered_set<std::string> ids_;
 };
 
-json parquet_document(const std::string& path) {
-  const std::string lines = parquet_rows(path);
-  json rows = json::array();
-  for (size_t at = 0; at < lines.size();) {
-    const size_t end = lines.find('\n', at);
-    rows.push_back(parse_json(std::string_view(lines).substr(at, end - at), path));
-    at = end + 1;
-  }
-  return rows;
+// Whether a column of Parquet is read.
+bool is_asked_for(std::string_view column, bool) {
+  constexpr std::string_view kAsked[] = {"id",      "context",         "question",
+                                         "answers", "start_uncertain", "paragraphs"};
+  return std::find(std::begin(kAsked), std::end(kAsked), column) != std::end(kAsked);
 }
 
 }  // namespace
@@ -156,11 +195,21 @@ SquadDataset squad_from_json(const json& document, const std::string& origin) {
   return reader.take();
 }
 
+SquadDataset squad_from_text(std::string_view text, const std::string& origin) {
+  SquadReader reader(origin);
+  reader.add_text(text, origin);
+  return reader.take();
+}
+
 SquadDataset read_squad(const std::vector<std::string>& paths) {
   if (paths.empty()) fail(ErrorCode::kUsage, "no file of questions is given; wants one or more");
   SquadReader reader(paths.front());
-  for (const std::string& path : paths)
-    reader.add(is_parquet(path) ? parquet_document(path) : read_json(real_file_system(), path), path);
+  for (const std::string& path : paths) {
+    if (is_parquet(path))
+      reader.add_lines(parquet_rows(path, is_asked_for), path);
+    else
+      reader.add_text(read_text(real_file_system(), path), path);
+  }
   return reader.take();
 }
 

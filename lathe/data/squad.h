@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lathe/core/thread_pool.h"
@@ -40,10 +41,13 @@ struct SquadDataset {
 
 /// Reads the rows of one file or several, each SQuAD v1.1 or v2 JSON (articles, paragraphs, questions), also
 /// .gz; also {"data": [rows]} or an array of rows {id, question, context, answers: {text: […], answer_start:
-/// […]}} as run_qa takes own files; or such rows in Parquet.
+/// […]}} as run_qa takes own files; or such rows one a line (JSON Lines, told apart by the content) or in
+/// Parquet. An id may be an integer, too.
 /// Errors: kUsage for none; kNotFound, kIo; kInvalidData, naming file, place, value found and wanted.
 SquadDataset read_squad(const std::vector<std::string>& paths);
+/// The same from memory: a document, or the text of one or of JSON Lines.
 SquadDataset squad_from_json(const nlohmann::json& document, const std::string& origin);
+SquadDataset squad_from_text(std::string_view text, const std::string& origin);
 
 struct QaFeatureOptions {
   int max_seq_length = 384;

@@ -1,13 +1,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "lathe/core/error.h"
 #include "lathe/data/metrics.h"
 #include "lathe/data/squad.h"
-#include "lathe/io/json_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
@@ -18,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }();
   static lathe::ThreadPool pool(1);
   try {
-    const lathe::SquadDataset squad = lathe::squad_from_json(lathe::parse_json(bytes, "fuzz"), "fuzz");
+    const lathe::SquadDataset squad = lathe::squad_from_text(bytes, "fuzz");
     std::vector<lathe::SquadPrediction> predictions;
     for (const auto& example : squad.examples)
       predictions.push_back({example.answers.empty() ? example.question : example.answers.back().text});

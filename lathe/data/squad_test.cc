@@ -1,9 +1,13 @@
 #include "lathe/data/squad.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <fstream>
 
 #include "lathe/data/test_data.h"
 #include "lathe/io/json_file.h"
+#include "lathe/io/test_folder.h"
 
 namespace lathe {
 namespace {
@@ -66,6 +70,65 @@ TEST(Squad, ErrorsNameThePlace) {
   error(R"([{"id": "a", "question": "q", "context": "c", "answers": {"text": ["c"], "answer_start": []}}])");
   error(R"([{"id": "a", "question": "q", "context": "c", "answers": [5]}])");
   error(R"([{"id": "a", "question": "q", "context": "c"}, {"id": "a", "question": "q", "context": "c"}])");
+}
+
+TEST(Squad, AnIdMayBeAnInteger) {  // predictions are keyed by its text
+  const auto ids = [](const std::string& id) {
+    return fmt::format(R"([{{"id": "a", "question": "q", "context": "c"}},
+                           {{"id": {}, "question": "q", "context": "c"}}])",
+                       id);
+  };
+  EXPECT_EQ(read(ids("18446744073709551615")).examples[1].id, "18446744073709551615");
+  EXPECT_EQ(read(ids("-7")).examples[1].id, "-7");
+  for (const auto& [id, found] :
+       {std::pair{"1.5", "1.5"}, {"null", "null"}, {"true", "true"}, {"[1]", "array"}})
+    EXPECT_EQ(message_of(ErrorCode::kInvalidData, [&] { read(ids(id)); }),
+              fmt::format("s.json: data[1]: \"id\": found {}, wants a string or an integer", found));
+  message_of(ErrorCode::kInvalidData, [] {
+    read(R"([{"id": 1, "question": "q", "context": "c"}, {"id": "1", "question": "q", "context": "c"}])");
+  });
+}
+
+std::string row(const std::string& id) {
+  return fmt::format(
+      R"({{"id": "{}", "question": "q", "context": "c d", "answers": {{"text": ["d"], "answer_start": [2]}}}})",
+      id);
+}
+
+TEST(Squad, ReadsARowALine) {
+  const TestFolder folder;
+  const std::string one_row = row("a"), article = parse_json(kArticle, "s").dump();
+  for (const auto& [text, examples] : {std::pair{row("a") + "\n" + row("b"), 2u},
+                                       {"\xEF\xBB\xBF\n" + row("a") + "\r\n \n" + row("b") + "\n", 2u},
+                                       {one_row, 1u},
+                                       {one_row + "\n", 1u},
+                                       {article, 3u},
+                                       {article + "\n", 3u},
+                                       {kArticle, 3u},
+                                       {"[" + one_row + "]\n", 1u},
+                                       {"{\"data\":\n[" + one_row + "]}\n", 1u}})
+    for (const char* name : {"s.json", "s.jsonl"}) {
+      std::ofstream(folder / name) << text;
+      const SquadDataset d = read_squad({folder / name});
+      EXPECT_EQ(d.examples.size(), examples) << text;
+      EXPECT_EQ(d.examples[0].id, "a");
+      EXPECT_FALSE(d.examples[0].answers.empty());
+    }
+}
+
+TEST(Squad, ErrorsOfRowsNameTheirLine) {
+  const auto error = [](const std::string& text) {
+    return message_of(ErrorCode::kInvalidData, [&] { squad_from_text(text, "s.jsonl"); });
+  };
+  EXPECT_EQ(error(row("a") + "\n\n{\"id\": \"b\"}\n"), "s.jsonl:3: the key \"context\" is missing");
+  const std::string malformed = error(row("a") + "\n" + row("b") + "\n{\"id\": }\n");
+  EXPECT_TRUE(malformed.starts_with("s.jsonl:3:8: not valid JSON")) << malformed;
+  EXPECT_NE(error(row("a") + "\n5\n").find("s.jsonl:2: \"context\" is looked for in"), std::string::npos);
+  EXPECT_TRUE(
+      error(row("a") + "\n" + row("a")).starts_with("s.jsonl:2: id 'a' stands for an earlier question"));
+  EXPECT_EQ(squad_from_text(row("a") + "\n" + R"({"id": "b", "question": "q", "context": "c"})", "s.jsonl")
+                .first_unlabelled,
+            "s.jsonl:2");
 }
 
 TEST(Squad, CountsOfTheRebuiltFile) {

@@ -33,11 +33,16 @@ void append_rows(Table& all, Table& part) {
     column.type = table_detail::joined_type(column.type, more->type);
     column.absent.add(more->absent, all.rows());
     column.empty.add(more->empty, all.rows());
+    column.nested.add(more->nested, all.rows());
     column.class_label |= more->class_label;
   }
   all.later_files.emplace_back(all.rows(), part.origin);
   all.lines.insert(all.lines.end(), part.lines.begin(), part.lines.end());
 }
+
+/// Whether a column of Parquet is read: one that may hold texts or labels.  Of the others, such as
+/// embeddings, it is enough that they are there.
+bool may_be_used(std::string_view name, bool nested) { return !nested || name == "label"; }
 
 Table parquet_table(const std::string& path, std::string_view rows) {
   Table table = parse_table(rows, TableFormat::kJsonLines, {}, path);
@@ -118,7 +123,7 @@ Table parse_table(std::string_view bytes, TableFormat format, const TableOptions
 }
 
 Table read_table(const std::string& path, const TableOptions& options) {
-  if (is_parquet(path)) return parquet_table(path, parquet_rows(path));
+  if (is_parquet(path)) return parquet_table(path, parquet_rows(path, may_be_used));
   const auto format = table_format_of(path);
   if (!format)
     fail(ErrorCode::kUsage,
@@ -141,7 +146,7 @@ Table read_tables(const std::vector<std::string>& paths) {
       add(read_table(path));
       continue;
     }
-    std::string rows = parquet_rows(path);
+    std::string rows = parquet_rows(path, may_be_used);
     if (rows.empty()) continue;  // more shards than rows leave some empty
     Table part = parquet_table(path, rows);
     rows = {};

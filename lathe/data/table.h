@@ -21,7 +21,7 @@ enum class TableFormat { kTsv, kCsv, kJson, kJsonLines, kTrec };
 /// kOther: other nested JSON.
 enum class ColumnType { kNull, kInteger, kFloat, kString, kList, kOther };
 
-/// Cells without a value: how many, and the row of the first.
+/// Cells that have no value, or none that is text: how many, and the row of the first.
 struct Gaps {
   size_t count = 0, first = 0;
 
@@ -35,6 +35,7 @@ struct Column {
   ColumnType type = ColumnType::kNull;
   Gaps absent = {};          ///< of JSON and Parquet: null, or no such key
   Gaps empty = {};           ///< of TSV and CSV: nothing between the separators
+  Gaps nested = {};          ///< of JSON and Parquet: lists, objects and bytes that are no UTF-8
   bool class_label = false;  ///< of Parquet: a ClassLabel of the datasets library, whose -1 is no class
 };
 

@@ -13,6 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kBlanks = " \t\r\n";
+
 bool is_flat_list(const Json& value) {
   return value.is_array() && std::all_of(value.begin(), value.end(),
                                          [](const Json& e) { return e.is_string() || e.is_number(); });
@@ -53,6 +55,8 @@ class RowCollector {
       fill(column);
       if (value.is_null()) column.absent.add({1, table_.rows()});
       Cell cell = cell_of(value);
+      if (cell.type == ColumnType::kList || cell.type == ColumnType::kOther)
+        column.nested.add({1, table_.rows()});
       column.values.push_back(std::move(cell.text));
       column.type = joined_type(column.type, cell.type);
     }
@@ -135,14 +139,6 @@ Json parse_document(std::string_view bytes, const std::string& origin, uint32_t 
   }
 }
 
-bool first_line_is_a_row(std::string_view bytes) {
-  const std::string_view line = bytes.substr(0, bytes.find('\n'));
-  if (!Json::accept(line)) return false;
-  if (bytes.find_first_not_of(" \t\r\n", line.size()) != std::string_view::npos) return true;
-  const Json only = Json::parse(line);
-  return !only.contains("data") || !only["data"].is_array();
-}
-
 }  // namespace
 
 ColumnType joined_type(ColumnType a, ColumnType b) {
@@ -156,24 +152,28 @@ ColumnType joined_type(ColumnType a, ColumnType b) {
 
 void parse_json_lines(std::string_view bytes, Table& table) {
   RowCollector rows(table);
-  uint32_t line_number = 0;
-  while (!bytes.empty()) {
-    const size_t end = bytes.find('\n');
-    const std::string_view line = bytes.substr(0, end);
-    bytes.remove_prefix(end == std::string_view::npos ? bytes.size() : end + 1);
-    ++line_number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    rows.add(parse_document(line, table.origin, line_number), line_number);
-  }
+  for_each_json_line(bytes, [&](std::string_view line, uint32_t number) {
+    rows.add(parse_document(line, table.origin, number), number);
+  });
   rows.finish();
 }
 
+bool are_json_lines(std::string_view bytes) {
+  bytes.remove_prefix(std::min(bytes.find_first_not_of(kBlanks), bytes.size()));
+  const size_t end = bytes.find('\n');
+  return bytes.starts_with('{') && bytes.find_first_not_of(kBlanks, end) != std::string_view::npos &&
+         Json::accept(bytes.substr(0, end));
+}
+
 void parse_json(std::string_view bytes, Table& table) {
-  const size_t first = bytes.find_first_not_of(" \t\r\n");
-  if (bytes[first] == '{' && first_line_is_a_row(bytes.substr(first))) return parse_json_lines(bytes, table);
+  if (are_json_lines(bytes)) return parse_json_lines(bytes, table);
   const Json document = parse_document(bytes, table.origin, 1);
   const bool wrapped = document.is_object() && document.contains("data");
   const Json& list = wrapped ? document["data"] : document;
+  const std::string_view text = bytes.substr(0, bytes.find_last_not_of(kBlanks) + 1);
+  const size_t first = bytes.find_first_not_of(kBlanks);
+  if (document.is_object() && !list.is_array() && text.find('\n', first) == std::string_view::npos)
+    return parse_json_lines(bytes, table);  // a row alone
   if (!list.is_array())
     fail(ErrorCode::kInvalidData,
          "{}: wants an array of objects, {{\"data\": [objects]}} or an object a line; found {}", table.origin,

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,21 @@ void parse_csv(std::string_view bytes, const TableOptions& options, Table& table
 void parse_trec(std::string_view bytes, Table& table);
 void parse_json(std::string_view bytes, Table& table);
 void parse_json_lines(std::string_view bytes, Table& table);
+
+/// Whether JSON text without a BOM is JSON Lines of more than one line: the first one is an object by itself.
+/// (An object on the only line may be a document or a row.)
+bool are_json_lines(std::string_view bytes);
+
+/// Calls row(line, number from 1) for every line that is not blank.
+template <typename Row>
+void for_each_json_line(std::string_view bytes, const Row& row) {
+  for (uint32_t number = 1; !bytes.empty(); ++number) {
+    const size_t end = bytes.find('\n');
+    const std::string_view line = bytes.substr(0, end);
+    bytes.remove_prefix(end == std::string_view::npos ? bytes.size() : end + 1);
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) row(line, number);
+  }
+}
 
 /// The type of a column that has values of both.
 ColumnType joined_type(ColumnType a, ColumnType b);

@@ -78,7 +78,7 @@ const std::vector<Field<QaArguments>>& qa_fields() {
       {"dataset_name", &Q::dataset_name, M,
        "Data set by its name on the Hugging Face Hub: squad, squad_v2 or one like them."},
       {"dataset_config_name", &Q::dataset_config_name, M, "Its configuration, where it has several."},
-      {"train_file", &Q::train_file, M, "Own training data in SQuAD's JSON, or Parquet."},
+      {"train_file", &Q::train_file, M, "Own training data in SQuAD's JSON, JSON Lines, or Parquet."},
       {"validation_file", &Q::validation_file, M, "Own validation data."},
       {"test_file", &Q::test_file, M, "Own test data."},
       {"overwrite_cache", &Q::overwrite_cache, M, "Tokenise again.", kCache},

@@ -314,6 +314,35 @@ class ParquetColumns(DataCase):
         said = self.learn(table.select(["sha", "label"]))
         self.assertIn("column 'sha' holds nested JSON or bytes that are no UTF-8", self.fails(said).stderr)
 
+    def test_bytes_that_are_no_text_are_named_with_their_row(self):
+        texts = [text.encode() for text in self.texts()]
+        texts[5] = b"caf\xe9"
+        said = self.learn(pyarrow.table({"sentence1": texts, "label": [0, 1] * 4}))
+        self.assertIn("train.parquet:6: column 'sentence1' holds nested JSON or bytes that are no UTF-8", self.fails(said).stderr)
+        # Of the type string, and not among the first rows that are read at once.
+        many = [b"text"] * 70000 + texts
+        column = pyarrow.Array.from_buffers(pyarrow.string(), len(many), pyarrow.array(many, pyarrow.binary()).buffers())
+        said = self.learn(pyarrow.table({"sentence1": column, "label": [0, 1] * (len(many) // 2)}))
+        self.assertIn("train.parquet: cannot be read as Parquet: row 70006, column 'sentence1': ", self.fails(said).stderr)
+
+    def test_nested_columns_that_nobody_asks_for_are_not_read(self):
+        deep = pyarrow.array([1] * 8)
+        for _ in range(60):     # more than are converted
+            deep = pyarrow.StructArray.from_arrays([deep], ["x"])
+        asked = pyarrow.table({"sentence1": self.texts(), "label": [["a"], ["b"]] * 4})
+        self.assertEqual(self.learn(asked.add_column(0, "deep", deep)).returncode, 0)
+        self.assertEqual(self.config()["problem_type"], "multi_label_classification")
+        self.assertIn("column 'deep' holds nested JSON", self.fails(self.learn(asked.select(["label"]).append_column("deep", deep))).stderr)
+        path = self.root / "questions.parquet"
+        rows = pyarrow.Table.from_pylist([row | {"id": i} for i, row in enumerate(questions(8, 1))])
+        pyarrow.parquet.write_table(rows.add_column(1, "deep", deep), path)
+        said = cl.run([cl.program(), "qa", "--model_name_or_path", str(cl.MODEL.parent / "question_answering"), "--do_eval",
+                       "--validation_file", str(path), "--max_seq_length", "48", "--doc_stride", "16", "--use_cpu",
+                       "--output_dir", str(self.root / "answers")], env=self.environment())
+        self.assertEqual(said.returncode, 0, said.stderr)
+        answers = json.loads((self.root / "answers" / "eval_predictions.json").read_text())
+        self.assertEqual(list(answers), [str(i) for i in range(8)])
+
     def test_texts_that_are_null(self):
         texts = self.texts()
         texts[3] = None
