@@ -124,10 +124,11 @@ int run_demo(const std::vector<std::string>& words) {
     return false;
   };
   Trainer trainer(backend, model, args, &train, &heldout, hooks);
-  run.train(trainer, "", train.size());
-  const nlohmann::json metrics = run.evaluate(trainer, heldout, heldout.size());
-  run.report("eval", metrics, metrics);
-  run.finish();
+  run.carry_out([&] {
+    run.train(trainer, "", train.size());
+    const nlohmann::json metrics = run.evaluate(trainer, heldout, heldout.size());
+    run.report("eval", metrics, metrics);
+  });
   classify_new_questions(run.output_dir());
   return 0;
 }

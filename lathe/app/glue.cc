@@ -252,11 +252,12 @@ class Glue {
                     validation_.empty() ? nullptr : &validation_[0], hooks);
     trainer.pad_to(glue_.pad_to_max_length ? static_cast<int>(glue_.max_seq_length) : 0);
     say_load_report(run_, trainer, model);
-    if (training_.do_train) run_.train(trainer, resume_from, train_->size());
-    if (training_.do_eval) evaluate(trainer);
-    if (training_.do_predict) predict(trainer, texts);
-    if (training_.do_train) run_.write_card(trainer, card_facts());
-    run_.finish();
+    run_.carry_out([&] {
+      if (training_.do_train) run_.train(trainer, resume_from, train_->size());
+      if (training_.do_eval) evaluate(trainer);
+      if (training_.do_predict) predict(trainer, texts);
+      if (training_.do_train) run_.write_card(trainer, card_facts());
+    });
     return 0;
   }
 

@@ -41,17 +41,33 @@ constexpr std::chrono::seconds kAsk{15}, kEnd{25};
 // Where a rank never came there is nothing to notice.
 constexpr std::chrono::seconds kAskAlone{0}, kEndAlone{5};
 
-/// Where the run of these words writes; empty where they are no valid command line, or ask for help.
-std::string output_folder(const std::vector<std::string>& command) {
+/// What the run of these words does; nothing where they are no valid command line.
+struct Intent {
+  bool only_shows = false;  ///< its flags or its settings
+  std::string output_folder;
+};
+Intent intent_of(const std::vector<std::string>& command) {
   const std::vector<std::string> flags(command.begin() + 1, command.end());
+  const auto intent = [](const auto& line) {
+    return Intent{line.help || line.training.print_config, line.training.output_dir.value_or("")};
+  };
   try {
-    const TrainingArguments training = command[0] == "glue"
-                                           ? parse_command_line<GlueArguments>(flags).training
-                                           : parse_command_line<QaArguments>(flags).training;
-    return training.output_dir.value_or("");
+    return command[0] == "glue" ? intent(parse_command_line<GlueArguments>(flags))
+                                : intent(parse_command_line<QaArguments>(flags));
   } catch (const Error&) {
-    return "";
+    return {};
   }
+}
+
+volatile sig_atomic_t pause_asked = 0;  // by Ctrl-Z
+
+void on_pause(int) { pause_asked = 1; }
+
+/// Unless it is ignored, as where there is no job control.
+void catch_pause() {
+  struct sigaction before = {};
+  sigaction(SIGTSTP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) signal(SIGTSTP, on_pause);
 }
 
 /// A process of the run, and what it says on the pipe that all but rank 0 write to.
@@ -71,12 +87,18 @@ class Launch {
   }
 
   int run() {
+    if (intent_of(settings_.command).only_shows) {
+      signal(SIGPIPE, SIG_DFL);
+      run_words(words());
+    }
     const StopSignals signals;
+    catch_pause();
     for (int rank = 0; rank < settings_.ranks; ++rank) ranks_.push_back(start(rank));
     while (running() > 0) {
       hear(kPause_ms);
       reap();
       forward_stop();
+      if (pause_asked != 0) pause();
       if (failed_) end_others();
     }
     hear(0);
@@ -128,10 +150,12 @@ class Launch {
     return started;
   }
 
-  /// In the child.  A process group of its own: Ctrl-C comes through the launcher, once.
+  /// In the child.  A process group of its own: Ctrl-C comes through the launcher, once.  To the terminal
+  /// that is one in the background, which `stty tostop` would stop when it writes.
   static void leave_behind(const int* said, const int* told, pid_t parent) {
     setpgid(0, 0);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGTTOU, SIG_IGN);
 #if defined(__linux__)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
@@ -155,9 +179,14 @@ class Launch {
     for (const auto& [name, value] : variables(rank, rank, settings_.ranks, "127.0.0.1"))
       setenv(name.c_str(), value.c_str(), 1);
     unsetenv("TORCHELASTIC_USE_AGENT_STORE");
-    std::vector<std::string> words = settings_.command;
-    words.insert(words.begin(), path_);
-    run_words(words);
+    run_words(words());
+  }
+
+  /// Of one rank.
+  std::vector<std::string> words() const {
+    std::vector<std::string> all = settings_.command;
+    all.insert(all.begin(), path_);
+    return all;
   }
 
   [[noreturn]] static void run_words(const std::vector<std::string>& words) {
@@ -197,9 +226,7 @@ class Launch {
     if (!settings_.rdma_devices.empty()) all.emplace_back(kRdmaDevices, settings_.rdma_devices);
     for (auto& own : variables(rank, local_rank, host->ranks, address_of(settings_.hosts[0])))
       all.push_back(std::move(own));
-    std::vector<std::string> words = settings_.command;
-    words.insert(words.begin(), path_);
-    return remote_rank(host->name, std::filesystem::current_path().string(), words, all);
+    return remote_rank(host->name, std::filesystem::current_path().string(), words(), all);
   }
 
   static void tell(const Rank& rank, const std::string& text) {
@@ -279,13 +306,28 @@ class Launch {
   /// To a rank elsewhere TERM goes by its pipe; where its ssh is made to end, it ends, too.
   void send(int signal) {
     sent_ = true;
+    send(signal, signal == SIGKILL ? "" : "TERM");
+  }
+
+  /// name: of what a rank elsewhere gets; empty: its ssh gets the signal.
+  void send(int signal, const std::string& name) {
     for (const Rank& rank : ranks_) {
       if (rank.pid < 0) continue;
-      if (rank.told >= 0 && signal != SIGKILL)
-        tell(rank, "TERM\n");
+      if (rank.told >= 0 && !name.empty())
+        tell(rank, name + "\n");
       else
         kill(rank.pid, signal);
     }
+  }
+
+  /// Ctrl-Z comes to this process alone.  The ranks stop before it, and go on with it.
+  void pause() {
+    pause_asked = 0;
+    send(SIGSTOP, "STOP");
+    signal(SIGTSTP, SIG_DFL);
+    raise(SIGTSTP);  // comes back when the shell lets it go on
+    catch_pause();
+    send(SIGCONT, "CONT");
   }
 
   void forward_stop() {
@@ -306,7 +348,7 @@ class Launch {
   }
 
   std::string where_to_go_on() const {
-    const std::string folder = output_folder(settings_.command);
+    const std::string folder = intent_of(settings_.command).output_folder;
     const std::string last = folder.empty() ? "" : checkpoint_to_resume(real_file_system(), folder);
     return last.empty() ? "there is no checkpoint yet" : "last whole checkpoint: " + last;
   }

@@ -51,28 +51,26 @@ class Qa {
                     eval_.examples.empty() ? nullptr : &eval_features_.tokens, hooks);
     trainer.pad_to(qa_.pad_to_max_length ? static_cast<int>(qa_.max_seq_length) : 0);
     say_load_report(run_, trainer, model);
-    if (training_.do_train) run_.train(trainer, resume_from, train_features_.tokens.size());
-    if (training_.do_eval) {
-      const nlohmann::json metrics =
-          run_.evaluate(trainer, eval_features_.tokens, eval_features_.tokens.size());
-      run_.report("eval", metrics, metrics);
-      write_predictions("eval", eval_);
-    }
-    if (training_.do_predict) predict(trainer);
-    if (training_.do_train) {
-      const std::string dataset = qa_.dataset_name.value_or(""), part = qa_.dataset_config_name.value_or("");
-      run_.write_card(trainer, {.base_model = qa_.model_name_or_path,
-                                .task = "question-answering",
-                                .task_name = "Question Answering",
-                                .dataset = part.empty() ? dataset : dataset + " " + part,
-                                .dataset_tag = dataset,
-                                .dataset_args = part});
-    }
-    run_.finish();
+    run_.carry_out([&] {
+      if (training_.do_train) run_.train(trainer, resume_from, train_features_.tokens.size());
+      if (training_.do_eval) evaluate(trainer);
+      if (training_.do_predict) predict(trainer);
+      if (training_.do_train) run_.write_card(trainer, card_facts());
+    });
     return 0;
   }
 
  private:
+  CardFacts card_facts() const {
+    const std::string dataset = qa_.dataset_name.value_or(""), part = qa_.dataset_config_name.value_or("");
+    return {.base_model = qa_.model_name_or_path,
+            .task = "question-answering",
+            .task_name = "Question Answering",
+            .dataset = part.empty() ? dataset : dataset + " " + part,
+            .dataset_tag = dataset,
+            .dataset_args = part};
+  }
+
   SquadDataset read(const std::vector<std::string>& paths, const char* what,
                     const std::optional<int64_t>& limit) {
     const std::string& path = paths.front();
@@ -234,6 +232,13 @@ class Qa {
     run_.write(split + "_predictions.json", predictions_json(data, answers_));
     run_.write(split + "_nbest_predictions.json", nbest_json(data, answers_));
     if (qa_.version_2_with_negative) run_.write(split + "_null_odds.json", null_odds_json(data, answers_));
+  }
+
+  void evaluate(Trainer& trainer) {
+    const nlohmann::json metrics =
+        run_.evaluate(trainer, eval_features_.tokens, eval_features_.tokens.size());
+    run_.report("eval", metrics, metrics);
+    write_predictions("eval", eval_);
   }
 
   void predict(Trainer& trainer) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -68,6 +69,18 @@ ScriptRun::ScriptRun(Terminal& terminal, TrainingArguments& args, RunFacts facts
   signal(SIGPIPE, SIG_IGN);  // a run goes on where nobody reads any more what it says
 }
 
+ScriptRun::~ScriptRun() {
+  for (const std::string& folder : made_) rmdir(folder.c_str());  // which one with content withstands
+}
+
+void ScriptRun::make_output_folder() {
+  const std::string& folder = *args_.output_dir;
+  for (std::string at = join_path(parent_folder(folder), file_name(folder)); !fs_.exists(at);
+       at = parent_folder(at))
+    made_.push_back(at);
+  fs_.create_directories(folder).check();
+}
+
 std::string ScriptRun::prepare_output() {
   return text_of_main(group_.get(), is_main(group_.get()) ? checkpoint_to_go_on_from() : "");
 }
@@ -78,12 +91,14 @@ std::string ScriptRun::checkpoint_to_go_on_from() {
     fail(ErrorCode::kUsage, "--output_dir: {} is a file, wants a folder", folder);
   check_writable(fs_, folder);
   if (args_.do_train) {
-    fs_.create_directories(folder).check();
-    if (!lock_.take(folder))
+    make_output_folder();
+    if (!lock_.take(folder)) {
+      made_.clear();  // two have made it at once
       fail(ErrorCode::kUsage,
            "--output_dir: another process, probably a run that trains into it, holds {} (flock); wait for "
            "its end or give another folder",
            folder);
+    }
   }
   if (args_.resume_from_checkpoint) {
     const std::string& from = *args_.resume_from_checkpoint;
@@ -117,16 +132,16 @@ Backend& ScriptRun::open_device() {
     const int threads = share_cores(*group_);
     if (args_.threads == 0) args_.threads = threads;
   }
-  backend_ =
-      lathe::open_device(kind, {static_cast<int>(args_.threads), args_.tf32.value_or(false),
-                                [this](const std::string& text) { say(LogLevel::kWarning, text); }, group_});
+  backend_ = lathe::open_device(
+      kind, {static_cast<int>(args_.threads), args_.tf32.value_or(false),
+             [this](const std::string& text) { terminal_.log(LogLevel::kWarning, text); }, group_});
   if (group_ != nullptr) {
     check_ddp_backend(backend_->info().kind);
     // Rank 0's checkpoint names its choice for all.
     if (backend_->info().kind != "cuda")
       backend_->adopt_tuning(text_of_main(group_.get(), backend_->tuning()));
   }
-  say(LogLevel::kInfo, fmt::format("device {}: {}", backend_->info().kind, backend_->info().name));
+  terminal_.log(LogLevel::kInfo, fmt::format("device {}: {}", backend_->info().kind, backend_->info().name));
   for (const std::string& notice : precision_notices(args_, backend_->info().kind))
     say(LogLevel::kWarning, notice);
   return *backend_;
@@ -157,6 +172,27 @@ TrainerHooks ScriptRun::hooks() {
   return hooks;
 }
 
+void ScriptRun::carry_out(const std::function<void()>& work) {
+  std::optional<StopSignals> signals;  // without a training nothing is lost where a signal ends the process
+  if (args_.do_train) signals.emplace();
+  try {
+    work();
+  } catch (const Error& error) {
+    if (!args_.do_train) throw;
+    tracked_.finish("interrupted");
+    // A rank that has stopped leaves others waiting for it, which were asked to stop, too.
+    const bool stopped =
+        error.code() == ErrorCode::kInterrupted || (group_ != nullptr && group_->gone().has_value());
+    if (trained_ && stopped && stop_signal() != 0) fail_behind_the_training();
+    throw;
+  }
+  tracked_.finish("finished");
+}
+
+void ScriptRun::fail_behind_the_training() const {
+  fail(ErrorCode::kInterrupted, "interrupted behind the training; its model is in {}", output_dir());
+}
+
 void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t samples) {
   const Trainer::Plan plan = trainer.plan(resume_from);
   const int64_t first_step = resume_from.empty() ? 0 : read_trainer_state(fs_, resume_from).global_step;
@@ -178,7 +214,7 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   try {
     output = trainer.train(resume_from);
   } catch (const Error& error) {
-    finish("interrupted");
+    tracked_.finish("interrupted");
     if (error.code() == ErrorCode::kInterrupted && is_main(group_.get()))
       fail_with_the_way_on(trainer.state().global_step);
     throw;
@@ -189,9 +225,10 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   trainer.save_model(output_dir());
   report("train", metrics, metrics);
   trainer.save_state();
-  if (stop_signal() != 0) {  // too late for a checkpoint: the training is done
-    finish("interrupted");
-    fail(ErrorCode::kInterrupted, "interrupted behind the training; its model is in {}", output_dir());
+  trained_ = true;
+  if (stop_signal() != 0) {  // too late for a checkpoint
+    tracked_.finish("interrupted");
+    fail_behind_the_training();
   }
 }
 

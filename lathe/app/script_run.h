@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -28,6 +29,8 @@ class ScriptRun {
   /// write to a pipe that nobody reads fails instead of ending the process.
   ScriptRun(Terminal& terminal, TrainingArguments& args, RunFacts facts,
             std::shared_ptr<ProcessGroup> group = {}, FileSystem& fs = real_file_system());
+  /// Takes away the folders that prepare_output made, where they are empty.
+  ~ScriptRun();
 
   /// Checks that the output folder can be used, keeps other runs from training into it and finds the
   /// checkpoint to go on from (empty: none), by the rules of transformers 4: a folder with content is an
@@ -44,6 +47,10 @@ class ScriptRun {
 
   /// Messages, log lines, progress bars and stop signals.
   TrainerHooks hooks();
+
+  /// All that a run does once its trainer is there.  Where it trains, a stop or an error behind the training
+  /// is told by run.json, too, and what the training gave stays.  Errors: those of `work`; kInterrupted.
+  void carry_out(const std::function<void()>& work);
 
   /// Trains, saves the model and writes run.json, train_results.json, all_results.json and
   /// trainer_state.json.  Errors: the trainer's; kInterrupted says how to go on.
@@ -63,18 +70,21 @@ class ScriptRun {
   /// Whether somebody wants to see what an evaluation found.
   bool wants_findings() const { return is_main(group_.get()) && reports_to(args_, "html"); }
   void show(const Findings& findings) { tracked_.show(findings); }
-  /// The run is over: its trackers and run.json say so.
-  void finish(const std::string& state = "finished") { tracked_.finish(state); }
   /// Writes the model card, README.md.
   void write_card(const Trainer& trainer, CardFacts facts);
   /// Writes a file into the output folder.
   void write(const std::string& name, const std::string& content);
 
   const std::string& output_dir() const { return *args_.output_dir; }
-  void say(LogLevel level, const std::string& text) { terminal_.log(level, text); }
+  /// What is the same for all ranks: rank 0 alone says it.
+  void say(LogLevel level, const std::string& text) {
+    if (is_main(group_.get())) terminal_.log(level, text);
+  }
 
  private:
   std::string checkpoint_to_go_on_from();
+  void make_output_folder();
+  [[noreturn]] void fail_behind_the_training() const;
   /// kInterrupted, with what a user does to go on, where the checkpoint of that step is there.
   void fail_with_the_way_on(int64_t step) const;
   int processes() const { return group_ == nullptr ? 1 : group_->size(); }
@@ -84,7 +94,9 @@ class ScriptRun {
   TrainingArguments& args_;
   std::shared_ptr<ProcessGroup> group_;
   FileSystem& fs_;
-  FolderLock lock_;  // of the output folder, while it is trained into
+  FolderLock lock_;                // of the output folder, while it is trained into
+  std::vector<std::string> made_;  // the output folder and those above it, the deepest first
+  bool trained_ = false;
   std::unique_ptr<Backend> backend_;
   std::vector<std::string> words_;  // of the command
   TrackedRun tracked_;

@@ -112,8 +112,8 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
   const auto started = std::chrono::steady_clock::now();
   const Predictions predictions = predict(data);
   nlohmann::json metrics = metrics_of(predictions);
-  if (exact && without.empty() && hooks_.message && model_.model->problem() != Problem::kQuestionAnswering)
-    hooks_.message(LogLevel::kInfo, compare(predictions, *exact));
+  if (exact && without.empty() && model_.model->problem() != Problem::kQuestionAnswering)
+    say(LogLevel::kInfo, compare(predictions, *exact));
   for (const auto& [key, value] : without.items())
     metrics[fmt::format("{}_{}_change{}", prefix, name_of(quantization), key.substr(prefix.size()))] =
         metrics[key].get<double>() - value.get<double>();
@@ -177,7 +177,7 @@ std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Ses
 Predictions Trainer::predict(const TokenizedDataset& data) {
   Predictions p = predict(data, evaluation_quantization(args_));
   const int64_t count = unpredicted(p);
-  if (count > 0 && (group() == nullptr || group()->rank() == 0))
+  if (count > 0)
     say(LogLevel::kWarning,
         fmt::format(
             "{} of {} samples have no prediction: their logits are not finite. {}", count, data.size(),

@@ -78,6 +78,23 @@ class BadInput(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         return result
 
+    # ---- the output folder
+
+    def test_a_run_that_fails_takes_away_the_folders_that_it_made_and_no_others(self):
+        missing = ["--model_name_or_path", str(self.root / "nowhere")]
+        self.out = self.root / "made" / "by it"
+        self.fails([*self.command(), *missing], "nowhere")
+        self.assertFalse(self.out.parent.exists())
+        self.train.write_text(GOOD_CSV.replace("who,who", "who,"))
+        self.fails(self.command(), "wants a label in every row")
+        self.assertFalse(self.out.parent.exists())
+        self.out.parent.mkdir()
+        self.fails(self.command(), "wants a label in every row")
+        self.assertEqual(files_below(self.root / "made"), [])
+        self.out.mkdir()
+        self.fails(self.command(), "wants a label in every row")
+        self.assertEqual(files_below(self.root / "made"), ["by it"])
+
     # ---- the model folder
 
     def test_truncated_weights(self):

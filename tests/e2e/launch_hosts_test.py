@@ -54,11 +54,12 @@ class LaunchHosts(RanksCase):
                             launch=lambda _, words: [words[0], "launch", flag, str(hosts), "--master_port", port,
                                                      *words[1:]])
 
-    def start_long(self, name, **hosts):
+    def start_long(self, name, preexec_fn=None, **hosts):
         """The launcher, and its ranks by number."""
         process = subprocess.Popen(self.hosts_command(name, "--num_train_epochs", "50000", "--save_steps", "10",
                                                       "--save_total_limit", "3", **hosts),
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=self.environment)
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=self.environment,
+                                   preexec_fn=preexec_fn)
         until = time.monotonic() + 120
         while not has_saved(self.root / name):
             self.assertLess(time.monotonic(), until, "no checkpoint came")
@@ -153,6 +154,17 @@ class LaunchHosts(RanksCase):
         _, stderr = process.communicate(timeout=120)
         self.assertEqual(process.returncode, -signal.SIGINT, stderr)
         self.assertEqual(len(re.findall(r"--resume_from_checkpoint (\S+)", stderr)), 1, stderr)
+        self.check_gone(ranks)
+
+    def test_ctrl_z_stops_all_until_the_launcher_goes_on(self):
+        process, ranks = self.start_long("paused", preexec_fn=os.setpgrp)  # as a shell with job control starts it
+        all_of_it = [process.pid, *ranks.values()]
+        for number, states in ((signal.SIGTSTP, "T"), (signal.SIGCONT, "RSD"), (signal.SIGTSTP, "T"), (signal.SIGCONT, "RSD")):
+            process.send_signal(number)
+            self.await_states(all_of_it, states)
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, -signal.SIGTERM, stderr)
         self.check_gone(ranks)
 
     def test_ranks_end_where_the_launcher_is_killed(self):

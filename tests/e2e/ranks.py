@@ -148,6 +148,13 @@ class RanksCase(unittest.TestCase):
             self.assertLess(time.monotonic(), until, "no checkpoint came")
             time.sleep(0.01)
 
+    def await_states(self, pids, wanted):
+        """Until each of these processes is in one of the states, as /proc has them."""
+        until = time.monotonic() + 10
+        while not all(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in wanted for pid in pids):
+            self.assertLess(time.monotonic(), until, f"they are not all in {wanted}")
+            time.sleep(0.01)
+
     def check_goes_on(self, name):
         """What is left of a run that was broken off is a whole checkpoint."""
         goes_on, result = self.run_ranks(1, name, "--max_steps", "1")  # which has been done: it only reads

@@ -12,7 +12,7 @@ import time
 import unittest
 
 import command_line as cl
-from ranks import RanksCase, children_of, has_part
+from ranks import RanksCase, children_of, has_part, lathe_launch
 from resume_test import history, model_with_dropout
 
 
@@ -163,6 +163,29 @@ class SeveralProcesses(RanksCase):
             _, stderr = process.communicate(timeout=60)
             self.assertEqual(process.returncode, 2, stderr)
             self.assertIn("--learning_rate: rank 0 has 0.001, rank 1 has 0.002", stderr)
+
+    def test_what_is_the_same_for_all_is_said_once(self):
+        train = self.root / "gaps.csv"
+        train.write_text((self.root / "train.csv").read_text() + ",person\n")
+        command = self.command(2, "gaps", "--max_seq_length", "4000", "--train_file", str(train), "--max_steps", "2",
+                               "--logging_strategy", "no", "--ignore_mismatched_sizes")
+        result = cl.run(command)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for words in ("cells without text: 1", "--max_seq_length 4000 is more than the model takes"):
+            self.assertEqual(result.stderr.count(words), 1, result.stderr)
+        self.assertNotIn("[rank 1]", result.stderr)
+        result = cl.run([*command, "--max_steps", "3", "--seed", "8"])  # goes on from another run's checkpoint
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr.count("not as the one that was stopped"), 1, result.stderr)
+        self.assertNotIn("[rank 1]", result.stderr)
+
+    def test_what_only_shows_something_starts_nothing(self):
+        for flag in ("--help", "--print_config"):
+            command = self.command(1, "shown", flag)
+            alone, several = cl.run(command), cl.run(lathe_launch(2, command))
+            self.assertEqual((several.stdout, several.stderr, several.returncode), (alone.stdout, alone.stderr, 0))
+            self.assertTrue(several.stdout)
+        self.assertFalse((self.root / "shown").exists())
 
     def test_the_launcher_says_what_it_wants(self):
         for words, text in ((["launch"], "wants -n, --hosts or --hostfile and a command"), (["launch", "-n", "2", "info"], "glue or qa"),

@@ -3,11 +3,16 @@
 somebody still reads what the run says, and a way to go on that works when it is pasted."""
 import json
 import os
+import pty
 import re
 import resource
+import select
 import shlex
 import signal
 import subprocess
+import sys
+import time
+import unittest
 
 import command_line as cl
 from ranks import RanksCase, children_of, lathe_launch
@@ -35,6 +40,9 @@ class Signals(RanksCase):
 
     def check_stopped(self, folder, run, number):
         self.assertEqual(run.returncode, -number)
+        self.check_saved(folder)
+
+    def check_saved(self, folder):
         self.assertEqual(state_of(folder), "interrupted")
         self.assertTrue(list(folder.glob("checkpoint-*/lathe_state.safetensors")))
         self.assertFalse([n for n in os.listdir(folder) if n.startswith(".tmp-")])
@@ -89,6 +97,27 @@ class Signals(RanksCase):
         self.assertEqual(run.returncode, 1)
         self.assertEqual(list(folder.glob("checkpoint-*")), [])
 
+    def test_a_stop_behind_the_training_leaves_its_results(self):
+        cl.write_csv(self.root / "long.csv", 30000, 3)  # in batches of one: seconds
+        for ranks, split in ((1, "eval"), (1, "predict"), (2, "eval")):
+            folder = self.root / f"behind_{split}{ranks}"
+            command = self.endless(folder, "--max_steps", "2", "--per_device_eval_batch_size", "1",
+                                   *(["--do_predict", "--test_file", str(self.root / "long.csv")] if split == "predict" else
+                                     ["--validation_file", str(self.root / "long.csv")]), ranks=ranks)
+            run = self.start(command)
+            while f"***** {'train' if split == 'eval' else 'eval'} metrics".encode() not in (line := run.stdout.readline()):
+                self.assertTrue(line, "it has ended before its metrics")
+            run.send_signal(signal.SIGINT)
+            _, stderr = run.communicate(timeout=60)
+            self.assertEqual(run.returncode, -signal.SIGINT, stderr)
+            self.assertEqual(state_of(folder), "interrupted")
+            self.assertIn(f"error: interrupted behind the training; its model is in {folder}\n", stderr.decode())
+            self.assertNotIn(b"is gone", stderr)
+            self.assertIn("train_loss", json.loads((folder / "all_results.json").read_text()))
+            self.assertEqual((folder / "eval_results.json").exists(), split == "predict")
+            shown = cl.run([cl.program(), "runs", str(folder)])
+            self.assertRegex(shown.stdout, r"interrupted +2 +2 ")
+
     def test_what_the_parent_ignores_is_ignored(self):
         folder = self.root / "background"
         run = self.start(self.endless(folder), stderr=subprocess.DEVNULL,
@@ -109,6 +138,57 @@ class Signals(RanksCase):
             self.assertEqual(shell.returncode, -signal.SIGINT)
             self.assertEqual(state_of(self.root / f"loop{ranks}" / "one"), "interrupted")
             self.assertEqual(os.listdir(self.root / f"loop{ranks}"), ["one"])
+
+    def in_a_terminal(self, script):
+        """A shell with job control, which runs this in a terminal of its own: its id, and the side of the terminal that is kept."""
+        pid, controller = pty.fork()
+        if pid == 0:
+            os.execvp("bash", ["bash", "-m", "-c", script])
+        self.addCleanup(os.close, controller)
+        self.addCleanup(self.end_of, pid)
+        return pid, controller
+
+    def end_of(self, shell):
+        """Of a shell and all that it has started, where they still are."""
+        for group in {*children_of(shell), shell}:
+            for pid in (*children_of(group), group):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        os.waitpid(shell, 0)
+
+    def read_until(self, controller, words, seconds=60):
+        shown, until = b"", time.monotonic() + seconds
+        while words not in shown:
+            ready, _, _ = select.select([controller], [], [], max(0, until - time.monotonic()))
+            self.assertTrue(ready, f"{words} did not come; it said {shown[-2000:]}")
+            shown += os.read(controller, 4096)
+        return shown
+
+    @unittest.skipUnless(sys.platform == "linux", "reads /proc")
+    def test_ctrl_z_stops_the_ranks_too_and_fg_goes_on(self):
+        folder = self.root / "paused"
+        shell, controller = self.in_a_terminal(
+            f"{shlex.join(self.endless(folder, '--disable_tqdm', ranks=2))}; echo code $?; read -r line; fg")
+        self.read_until(controller, b"'loss'")
+        [launcher] = children_of(shell)
+        ranks = children_of(launcher)
+        self.assertEqual(len(ranks), 2)
+        os.write(controller, b"\x1a")
+        self.read_until(controller, f"code {128 + signal.SIGTSTP}".encode())
+        self.await_states([launcher, *ranks], "T")
+        os.write(controller, b"\n")
+        self.read_until(controller, b"'loss'")
+        self.await_states([launcher, *ranks], "RSD")
+        os.write(controller, b"\x03")
+        self.read_until(controller, b"] error: interrupted after step")
+        self.check_saved(folder)
+
+    def test_ranks_write_to_a_terminal_that_stops_who_is_in_the_background(self):
+        command = self.endless(self.root / "tostop", "--max_steps", "3", ranks=2)
+        _, controller = self.in_a_terminal(f"stty tostop; {shlex.join(command)}; echo code $?")
+        self.assertIn(b"eval_accuracy", self.read_until(controller, b"code 0"))
 
     def test_an_error_behind_a_bar_begins_a_line(self):
         folder = self.root / "bar"
@@ -160,7 +240,7 @@ class Signals(RanksCase):
         _, stderr = run.communicate(timeout=60)
         self.assertTrue(stderr.endswith(b"error: interrupted; lathe demo begins anew\n"), stderr)
         self.assertEqual(run.returncode, -signal.SIGINT)
-        self.assertEqual(list(folder.iterdir()), [])
+        self.assertFalse(folder.exists())
 
 
 if __name__ == "__main__":
