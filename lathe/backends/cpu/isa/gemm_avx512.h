@@ -212,14 +212,6 @@ void pack_blocks(const GemmPack* p) {
   p->along_k ? pack_panel<Source, kWord, kRows, true>(p) : pack_panel<Source, kWord, kRows, false>(p);
 }
 
-inline void fetch_line(GemmFetch& source) {
-  _mm_prefetch(source.at, _MM_HINT_T1);
-  --source.lines, source.at += 64, source.left -= 64;
-  if (source.left > 0) return;
-  source.at += source.pitch - source.row_bytes;
-  source.left = source.row_bytes;
-}
-
 // The first line of each row (all of it in bf16) that the store of this tile will add.  All at once: a tile's
 // loop has no register left to do it little by little.
 [[gnu::always_inline]] inline void fetch_addend(const GemmTile* t) {
@@ -246,7 +238,7 @@ void tile_of(const GemmTile* t) {
   const int64_t step = t->a_step_bytes / static_cast<int64_t>(sizeof(float));
   for (int64_t k = t->k / Dot::kWord; k > 0; --k, a += step, b += kNr) {
     if (next < next_end) _mm_prefetch(next, _MM_HINT_T1), next += 64;
-    if (source.lines > 0) fetch_line(source);
+    if (source.lines > 0) gemm_fetch_line(source);
     const __m512 b0 = _mm512_load_ps(b), b1 = _mm512_load_ps(b + 16);
     LATHE_UNROLL
     for (int i = 0; i < kRows; ++i) {

@@ -1,14 +1,14 @@
-#include <arm_neon.h>
-
-#include "lathe/backends/cpu/isa/gemm_plain.h"
+#define LATHE_ISA_NAMESPACE isa_neon
+#include "lathe/backends/cpu/isa/gemm_vectors.h"
 
 namespace lathe::cpu {
+namespace isa_neon {
 namespace {
 
 constexpr int kMr = 8, kNr = 12;  // 24 of 32 registers hold sums
 
 void tile(const GemmTile* t) {
-  if (t->finish != nullptr) gemm_store_plain(t->finish);
+  if (t->finish != nullptr) store_by_vectors(t->finish);
   float32x4_t sum[kMr][3];
   float* acc = t->acc;
   LATHE_UNROLL
@@ -37,23 +37,24 @@ void tile(const GemmTile* t) {
 }
 
 }  // namespace
+}  // namespace isa_neon
 
 const GemmKernel kGemmF32Neon = {
     .bf16 = false,
-    .mr = kMr,
-    .nr = kNr,
+    .mr = isa_neon::kMr,
+    .nr = isa_neon::kNr,
     .a_group = 1,
     .b_group = 1,
-    .b_columns = kNr,
+    .b_columns = isa_neon::kNr,
     .rows_in_place = false,
     .kc = 256,
     .columns = 512,
     .outruns_stores = false,
     .begin = nullptr,
     .end = nullptr,
-    .tile = tile,
-    .store = gemm_store_plain,
-    .pack = gemm_pack_f32,
+    .tile = isa_neon::tile,
+    .store = isa_neon::store_by_vectors,
+    .pack = isa_neon::pack_by_vectors,
     .column_sums = gemm_column_sums,
 };
 

@@ -172,6 +172,15 @@ static void gemm_pack_line(const char* src, const GemmPack* p, int64_t count, fl
   }
 }
 
+// The next line of what is packed next, into the second cache.
+[[maybe_unused]] static inline void gemm_fetch_line(GemmFetch& source) {
+  __builtin_prefetch(source.at, 0, 2);
+  --source.lines, source.at += 64, source.left -= 64;
+  if (source.left > 0) return;
+  source.at += source.pitch - source.row_bytes;
+  source.left = source.row_bytes;
+}
+
 [[maybe_unused]] static void gemm_column_sums(const ColumnSums* s) {
   constexpr int64_t kColumns = kGemmPiece;
   const char* x = static_cast<const char*>(s->x);
