@@ -207,14 +207,12 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   banner.total_steps = plan.max_steps;
   banner.trainable_parameters = trainable_parameters(trainer.model());
   for (const std::string& line : banner_lines(banner)) say(LogLevel::kInfo, line);
-  const StopSignals signals;
   if (is_main(group_.get())) tracked_.begin_training(trainer, *backend_, processes(), terminal_.sink());
   terminal_.begin_progress("", plan.max_steps, first_step);
   TrainOutput output;
   try {
     output = trainer.train(resume_from);
   } catch (const Error& error) {
-    tracked_.finish("interrupted");
     if (error.code() == ErrorCode::kInterrupted && is_main(group_.get()))
       fail_with_the_way_on(trainer.state().global_step);
     throw;
@@ -226,10 +224,7 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   report("train", metrics, metrics);
   trainer.save_state();
   trained_ = true;
-  if (stop_signal() != 0) {  // too late for a checkpoint
-    tracked_.finish("interrupted");
-    fail_behind_the_training();
-  }
+  if (stop_signal() != 0) fail_behind_the_training();  // too late for a checkpoint
 }
 
 void ScriptRun::fail_with_the_way_on(int64_t step) const {

@@ -52,7 +52,7 @@ class ScriptRun {
   /// is told by run.json, too, and what the training gave stays.  Errors: those of `work`; kInterrupted.
   void carry_out(const std::function<void()>& work);
 
-  /// Trains, saves the model and writes run.json, train_results.json, all_results.json and
+  /// Within carry_out: trains, saves the model and writes run.json, train_results.json, all_results.json and
   /// trainer_state.json.  Errors: the trainer's; kInterrupted says how to go on.
   /// samples: of the training set.
   void train(Trainer& trainer, const std::string& resume_from, int64_t samples);
