@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "lathe/backends/cpu/isa/peak_kernels.h"
@@ -14,8 +15,9 @@ namespace {
 
 constexpr double kSeconds = 0.1, kMostSeconds = 1;  // for each kernel
 constexpr int kCalls = 5;                           // at the least
-constexpr double kLongCall = 4e-3;                  // as long as a core may keep a thread waiting
+constexpr double kCallSeconds = 4e-3;               // as long as a core may keep a thread waiting
 constexpr double kNear = 0.9;                       // of the fastest call
+constexpr int64_t kRounds = 10000;                  // between two looks at the clock: 20 to 500 µs
 constexpr int64_t kL2Bytes = 1 << 20;  // of operands: they do not fit the first cache, but the second
 
 struct alignas(64) Line {
@@ -52,32 +54,6 @@ double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Operations per second of the fastest of several calls of work(part, rounds), on all threads at once.  The
-/// number of rounds grows until the work of a thread is long against the start of the others, and against
-/// their waits where other programs have the cores; waits themselves do not count.  There few calls run
-/// undisturbed: it goes on, for a while, until some have come near the fastest.
-template <typename F>
-double rate(ThreadPool& pool, F&& work) {
-  std::vector<double> rates;
-  int64_t rounds = 1000;
-  const double begin = seconds();
-  for (;;) {
-    double flops = 0, own = 0;
-    const double start = seconds();
-    pool.run([&](int part, int parts) {
-      const double since = seconds(), mine = work(part, rounds);
-      if (part == 0) flops = mine * parts, own = seconds() - since;
-    });
-    const double end = seconds();
-    rates.push_back(flops / (end - start));
-    if (own < kLongCall) rounds *= 2;
-    if (end - begin < kSeconds) continue;
-    const double best = *std::ranges::max_element(rates);
-    const auto near = std::ranges::count_if(rates, [&](double r) { return r > kNear * best; });
-    if (near >= kCalls || end - begin > kMostSeconds) return best;
-  }
-}
-
 /// Random bf16 in ±[0.5, 1): the clock of a processor at its power limit depends on how many bits change.
 class Operands {
  public:
@@ -106,13 +82,13 @@ class Operands {
 Peak measure_peak(ThreadPool& pool, Isa isa) {
   Peak peak;
   const auto plain = [&](double (*loop)(int64_t)) {
-    return loop == nullptr ? 0.0 : rate(pool, [=](int, int64_t rounds) { return loop(rounds); });
+    return loop == nullptr ? 0.0 : measure_rate(pool, [=](int) { return loop(kRounds); });
   };
   const Operands operands(pool);
   const auto with_operands = [&](double (*loop)(int64_t, const char*, int64_t)) {
-    return loop == nullptr ? 0.0 : rate(pool, [&](int part, int64_t rounds) {
-      return loop(rounds, operands.of(part), kL2Bytes);
-    });
+    return loop == nullptr
+               ? 0.0
+               : measure_rate(pool, [&](int part) { return loop(kRounds, operands.of(part), kL2Bytes); });
   };
   for (const Isa level : available_isas()) {
     const PeakKernel* kernel = level <= isa ? kernel_of(level) : nullptr;
@@ -126,15 +102,47 @@ Peak measure_peak(ThreadPool& pool, Isa isa) {
   return peak;
 }
 
+double measure_rate(ThreadPool& pool, const std::function<double(int part)>& work) {
+  struct alignas(64) Own {
+    double rate = 0;
+  };
+  std::vector<Own> own(static_cast<size_t>(pool.size()));
+  std::vector<double> rates;
+  const double begin = seconds();
+  for (;;) {
+    pool.run([&](int part, int) {
+      const double start = seconds();
+      double done = 0, took = 0;
+      while (took < kCallSeconds) {
+        done += work(part);
+        took = seconds() - start;
+      }
+      own[static_cast<size_t>(part)].rate = done / took;
+    });
+    rates.push_back(
+        std::accumulate(own.begin(), own.end(), 0.0, [](double sum, Own o) { return sum + o.rate; }));
+    const double took = seconds() - begin;
+    if (took < kSeconds) continue;
+    const double best = *std::ranges::max_element(rates);
+    const auto near = std::ranges::count_if(rates, [&](double r) { return r > kNear * best; });
+    if (near >= kCalls || took > kMostSeconds) return best;
+  }
+}
+
 double measure_copy(ThreadPool& pool) {
-  constexpr long kBytes = 512l << 20;
+  constexpr long kBytes = 512l << 20, kPieces = 8;  // of each thread
   const auto from = allocate_zeroed(kBytes), to = allocate_zeroed(kBytes);
   if (from == nullptr || to == nullptr)
     fail(ErrorCode::kIo, "out of memory: 1 GiB wanted to measure how fast it is");
+  // In pieces that are dealt out, so that a slow thread does not decide.
+  const long pieces = kPieces * pool.size();
   const auto each = [&](auto&& f) {
-    pool.run([&](int part, int parts) {
-      const Share mine = share(kBytes, part, parts);
-      f(to.get() + mine.begin, from.get() + mine.begin, static_cast<size_t>(mine.end - mine.begin));
+    pool.deal(pieces);
+    pool.run([&](int part, int) {
+      for (long i; (i = pool.next_item(part)) >= 0;) {
+        const Share piece = share(kBytes, static_cast<int>(i), static_cast<int>(pieces));
+        f(to.get() + piece.begin, from.get() + piece.begin, static_cast<size_t>(piece.end - piece.begin));
+      }
     });
   };
   each([](std::byte*, std::byte* x, size_t n) {

@@ -1,4 +1,6 @@
 #pragma once
+#include <functional>
+
 #include "lathe/backends/cpu/isa.h"
 #include "lathe/core/thread_pool.h"
 
@@ -12,9 +14,15 @@ struct Peak {
   double bf16_from_l2 = 0;  ///< with operands read from a buffer of 1 MiB per thread; bf16 without AMX
 };
 
-/// Measures the peaks of all levels up to `isa`, which takes about a tenth of a second for each kernel and up
-/// to a second where other programs have the cores, and keeps the best.
+/// Measures the peaks of all levels up to `isa` by measure_rate() and keeps the best.
 Peak measure_peak(ThreadPool& pool, Isa isa);
+
+/// What all threads do in a second, each as often as it can: the sum of their rates in one call of a few
+/// milliseconds, the fastest of several.  Where some have a core to themselves and others share one, work
+/// that is dealt out gets that much, while the slowest thread times their number would be less.  work(part):
+/// some microseconds of work of one thread, and how much it was.  It takes a tenth of a second, and up to one
+/// until some calls have come near the fastest, as few run undisturbed where other programs have the cores.
+double measure_rate(ThreadPool& pool, const std::function<double(int part)>& work);
 
 /// Bytes per second, read and written, of a copy of 512 MiB by all threads together.  Errors: kIo without
 /// memory.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -26,6 +27,18 @@ TEST(Peak, EveryLevelReachesSomethingAndBf16IsNotBelowF32) {
     EXPECT_LT(peak.bf16, 1e14) << name_of(isa);
     EXPECT_GT(peak.bf16_from_l2, 0) << name_of(isa);
   }
+}
+
+// As where two threads share a core and a third has one to itself.
+TEST(Peak, CountsWhatEachThreadDoes) {
+  ThreadPool pool(3);
+  const double rate = measure_rate(pool, [](int part) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return part == 0 ? 1.0 : 4.0;
+  });
+  // A sleep takes a millisecond at the least: at most 9,000, while the slowest thread three times is 3,000.
+  EXPECT_LE(rate, 9000);
+  EXPECT_GT(rate, 3000);
 }
 
 // Where the threads of a call wait for cores, calls of a few microseconds would measure the waiting.
