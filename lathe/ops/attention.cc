@@ -24,6 +24,7 @@ struct Head {
   const Reference& r;
   Places in;
   int64_t begin, length, width, heads, head, row;
+  double scale;
 
   /// Where element d of token t lies in [N, C], and q (part 0), k or v of it in [N, 3 C].
   size_t index(int64_t t, int64_t d) const {
@@ -36,10 +37,6 @@ struct Head {
   double q(int64_t t, int64_t d) const { return r.in[static_cast<size_t>(in.qkv)][index(0, t, d)]; }
   double k(int64_t t, int64_t d) const { return r.in[static_cast<size_t>(in.qkv)][index(1, t, d)]; }
   double v(int64_t t, int64_t d) const { return r.in[static_cast<size_t>(in.qkv)][index(2, t, d)]; }
-  double scale() const {
-    const double s = r.node.attrs.f("scale");
-    return s == 0 ? 1 / std::sqrt(static_cast<double>(width)) : s;
-  }
   double mask(int64_t query, int64_t key) const {
     return attention_mask(r.node.attrs, r.in[static_cast<size_t>(in.row_ids)][static_cast<size_t>(row)],
                           r.in[static_cast<size_t>(in.rng)], head, query, key);
@@ -56,7 +53,7 @@ struct Head {
     double largest = -INFINITY, sum = 0;
     const auto [first, end] = keys(query);
     for (int64_t t = first; t < end; ++t) {
-      for (int64_t d = 0; d < width; ++d) p[static_cast<size_t>(t)] += q(query, d) * k(t, d) * scale();
+      for (int64_t d = 0; d < width; ++d) p[static_cast<size_t>(t)] += q(query, d) * k(t, d) * scale;
       largest = std::max(largest, p[static_cast<size_t>(t)]);
     }
     for (int64_t t = first; t < end; ++t)
@@ -69,11 +66,13 @@ struct Head {
 template <typename F>
 void for_each_head(Reference& r, const Places& in, F f) {
   const int64_t heads = r.node.attrs.i("heads"), width = r.cols(in.qkv) / 3 / heads;
+  const double given = r.node.attrs.f("scale");
+  const double scale = given == 0 ? 1 / std::sqrt(static_cast<double>(width)) : given;
   const auto& bounds = r.in[static_cast<size_t>(in.cu)];
   for (size_t row = 0; row + 1 < bounds.size(); ++row)
     for (int64_t h = 0; h < heads; ++h) {
       const int64_t begin = static_cast<int64_t>(bounds[row]), end = static_cast<int64_t>(bounds[row + 1]);
-      f(Head{r, in, begin, end - begin, width, heads, h, static_cast<int64_t>(row)});
+      f(Head{r, in, begin, end - begin, width, heads, h, static_cast<int64_t>(row), scale});
     }
 }
 
@@ -97,13 +96,15 @@ void ref_attention(Reference& r) {
       r.out[1][static_cast<size_t>(h.head * tokens + h.begin + t)] = lse;
       r.magnitude[1][static_cast<size_t>(h.head * tokens + h.begin + t)] = 1 + std::abs(lse);
       const auto [first, end] = h.keys(t);
-      for (int64_t s = first; s < end; ++s)
+      for (int64_t s = first; s < end; ++s) {
+        const double mask = h.mask(t, s), kept = p[static_cast<size_t>(s)] * mask;
         for (int64_t d = 0; d < h.width; ++d) {
-          const double mask = h.mask(t, s), term = p[static_cast<size_t>(s)] * mask * h.v(s, d);
+          const double term = kept * h.v(s, d);
           r.out[0][h.index(t, d)] += term;
           r.magnitude[0][h.index(t, d)] += std::abs(term) * (1 + std::abs(lse) + rounding.relative) +
                                            mask * std::abs(h.v(s, d)) * rounding.absolute;
         }
+      }
     }
   });
 }
@@ -129,16 +130,16 @@ void ref_attention_bwd(Reference& r) {
         const double mask = h.mask(t, s);
         double score = 0, dp = 0, dp_magnitude = 0, score_magnitude = 0;
         for (int64_t d = 0; d < h.width; ++d) {
-          score += h.q(t, d) * h.k(s, d) * h.scale();
-          score_magnitude += std::abs(h.q(t, d) * h.k(s, d)) * h.scale();
+          score += h.q(t, d) * h.k(s, d) * h.scale;
+          score_magnitude += std::abs(h.q(t, d) * h.k(s, d)) * h.scale;
           dp += h.at(0, t, d) * h.v(s, d) * mask;
           dp_magnitude += std::abs(h.at(0, t, d) * h.v(s, d)) * mask;
         }
         const double lse = r.in[3][static_cast<size_t>(h.head * tokens + h.begin + t)];
         const double probability = std::exp(score - lse), error = 1 + score_magnitude + std::abs(lse);
-        const double ds = probability * (dp - delta) * h.scale();
-        const double ds_magnitude = probability * (dp_magnitude + delta_magnitude) * h.scale() * error +
-                                    std::abs(ds) * rounding.relative + h.scale() * rounding.absolute;
+        const double ds = probability * (dp - delta) * h.scale;
+        const double ds_magnitude = probability * (dp_magnitude + delta_magnitude) * h.scale * error +
+                                    std::abs(ds) * rounding.relative + h.scale * rounding.absolute;
         for (int64_t d = 0; d < h.width; ++d) {
           accumulate(h.index(0, t, d), ds * h.k(s, d), ds_magnitude * std::abs(h.k(s, d)));
           accumulate(h.index(1, s, d), ds * h.q(t, d), ds_magnitude * std::abs(h.q(t, d)));
