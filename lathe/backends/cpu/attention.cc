@@ -91,6 +91,7 @@ const AttentionKernels& attention_kernels(Isa isa, DType t) {
   switch (isa) {
 #if defined(__x86_64__)
     case Isa::kAvx2:
+    case Isa::kAvx2Vnni:
       return pick(t, kAttentionF32Avx2, kAttentionBf16Avx2, kAttentionF16Avx2);
     case Isa::kAvx512:
     case Isa::kAvx512Vnni:

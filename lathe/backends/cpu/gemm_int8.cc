@@ -84,6 +84,8 @@ const GemmKernel& int8_kernel(Isa isa) {
 #if defined(__x86_64__)
     case Isa::kAvx2:
       return kGemmInt8Avx2;
+    case Isa::kAvx2Vnni:
+      return kGemmInt8Avx2Vnni;
     case Isa::kAvx512:
       return kGemmInt8Avx512;
     case Isa::kAvx512Vnni:

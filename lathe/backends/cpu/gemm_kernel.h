@@ -146,6 +146,7 @@ extern const GemmKernel kGemmF32Neon;
 extern const GemmKernel kGemmBf16NeonBf16;
 extern const GemmKernel kGemmInt8Portable;
 extern const GemmKernel kGemmInt8Avx2;
+extern const GemmKernel kGemmInt8Avx2Vnni;
 extern const GemmKernel kGemmInt8Avx512;
 extern const GemmKernel kGemmInt8Avx512Vnni;
 extern const GemmKernel kGemmInt8Amx;

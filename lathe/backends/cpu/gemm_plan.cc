@@ -48,7 +48,7 @@ const GemmKernel& kernel_of(Isa isa, DType compute) {
   if (isa == Isa::kAmx && bf16) return kGemmBf16Amx;
   if (isa == Isa::kAvx512Bf16 && bf16) return kGemmBf16Avx512Bf16;
   if (isa >= Isa::kAvx512 && isa <= Isa::kAmx) return kGemmF32Avx512;
-  if (isa == Isa::kAvx2) return kGemmF32Avx2;
+  if (isa == Isa::kAvx2 || isa == Isa::kAvx2Vnni) return kGemmF32Avx2;
 #elif defined(__aarch64__)
   if (isa == Isa::kNeonBf16 && bf16) return kGemmBf16NeonBf16;
   if (isa >= Isa::kNeon && isa <= Isa::kNeonBf16) return kGemmF32Neon;

@@ -22,8 +22,8 @@
 namespace lathe::cpu {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512,  Isa::kAvx512Vnni, Isa::kAvx512Bf16,
-                        Isa::kAmx,      Isa::kNeon, Isa::kNeonDot, Isa::kNeonBf16};
+constexpr Isa kAll[] = {Isa::kPortable,   Isa::kAvx2, Isa::kAvx2Vnni, Isa::kAvx512,  Isa::kAvx512Vnni,
+                        Isa::kAvx512Bf16, Isa::kAmx,  Isa::kNeon,     Isa::kNeonDot, Isa::kNeonBf16};
 
 #if defined(__x86_64__)
 
@@ -62,6 +62,7 @@ void add_levels(std::vector<Isa>& levels) {
   const bool fma = bit(one.ecx, 12), f16c = bit(one.ecx, 29);
   if ((saved & kYmm) != kYmm || !fma || !f16c || !bit(seven.ebx, 5)) return;
   levels.push_back(Isa::kAvx2);
+  if (bit(seven_one.eax, 4)) levels.push_back(Isa::kAvx2Vnni);
   const bool f = bit(seven.ebx, 16), dq = bit(seven.ebx, 17), cd = bit(seven.ebx, 28);
   const bool bw = bit(seven.ebx, 30), vl = bit(seven.ebx, 31);
   if ((saved & kZmm) != kZmm || !f || !dq || !cd || !bw || !vl) return;
@@ -118,6 +119,8 @@ std::string_view name_of(Isa isa) {
       return "portable";
     case Isa::kAvx2:
       return "avx2";
+    case Isa::kAvx2Vnni:
+      return "avx2_vnni";
     case Isa::kAvx512:
       return "avx512";
     case Isa::kAvx512Vnni:

@@ -5,11 +5,23 @@
 
 namespace lathe::cpu {
 
-/// Instruction sets for which kernels exist, worst first.  Each x86 level includes those before it; so does
-/// each ARM level.
-enum class Isa { kPortable, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx, kNeon, kNeonDot, kNeonBf16 };
+/// Instruction sets for which kernels exist, worst first.  Each x86 level includes those before it, but for
+/// kAvx2Vnni, AVX-VNNI, which processors with AVX-512 may lack; so does each ARM level.
+enum class Isa {
+  kPortable,
+  kAvx2,
+  kAvx2Vnni,
+  kAvx512,
+  kAvx512Vnni,
+  kAvx512Bf16,
+  kAmx,
+  kNeon,
+  kNeonDot,
+  kNeonBf16
+};
 
-/// "portable", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx", "neon", "neon_dot", "neon_bf16"
+/// "portable", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx", "neon", "neon_dot",
+/// "neon_bf16"
 std::string_view name_of(Isa isa);
 
 /// All levels that this machine runs, worst first; never empty.  For kAmx the kernel has granted the tile

@@ -2,6 +2,7 @@
 # flag of this kind, and files in isa/ share no inline code with the rest, so the binary starts on any machine.
 # Levels of another architecture are left out of the build.
 set(isa_avx2 -mavx2 -mfma -mf16c)
+set(isa_avx2vnni ${isa_avx2} -mavxvnni)
 set(isa_avx512 ${isa_avx2} -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mprefer-vector-width=512)
 set(isa_avx512vnni ${isa_avx512} -mavx512vnni)
 set(isa_avx512bf16 ${isa_avx512vnni} -mavx512bf16)
@@ -9,7 +10,7 @@ set(isa_amx ${isa_avx512bf16} -mamx-tile -mamx-bf16 -mamx-int8)
 set(isa_neon)
 set(isa_neondot -march=armv8.2-a+dotprod)
 set(isa_neonbf16 -march=armv8.2-a+bf16)
-set(isa_levels_x86 avx2 avx512 avx512vnni avx512bf16 amx)
+set(isa_levels_x86 avx2 avx2vnni avx512 avx512vnni avx512bf16 amx)
 set(isa_levels_arm neon neondot neonbf16)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
   set(isa_other ${isa_levels_arm})

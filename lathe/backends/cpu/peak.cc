@@ -30,6 +30,7 @@ const PeakKernel* kernel_of(Isa isa) {
       return &kPeakPortable;
 #if defined(__x86_64__)
     case Isa::kAvx2:
+    case Isa::kAvx2Vnni:
       return &kPeakAvx2;
     case Isa::kAvx512:
     case Isa::kAvx512Vnni:

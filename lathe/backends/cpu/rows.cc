@@ -174,6 +174,7 @@ const RowKernels& row_kernels(Isa isa) {
   switch (isa) {
 #if defined(__x86_64__)
     case Isa::kAvx2:
+    case Isa::kAvx2Vnni:
       return kRowsAvx2;
     case Isa::kAvx512:
     case Isa::kAvx512Vnni:
