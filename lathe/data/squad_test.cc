@@ -123,6 +123,8 @@ TEST(Squad, ErrorsOfRowsNameTheirLine) {
   EXPECT_EQ(error(row("a") + "\n\n{\"id\": \"b\"}\n"), "s.jsonl:3: the key \"context\" is missing");
   const std::string malformed = error(row("a") + "\n" + row("b") + "\n{\"id\": }\n");
   EXPECT_TRUE(malformed.starts_with("s.jsonl:3:8: not valid JSON")) << malformed;
+  const std::string beyond = error(row("a") + "\n" + row("b") + "\n{\"id\": \"c\", \"score\": 1e999}\n");
+  EXPECT_TRUE(beyond.starts_with("s.jsonl:3:22: not valid JSON: number overflow")) << beyond;
   EXPECT_NE(error(row("a") + "\n5\n").find("s.jsonl:2: \"context\" is looked for in"), std::string::npos);
   EXPECT_TRUE(
       error(row("a") + "\n" + row("a")).starts_with("s.jsonl:2: id 'a' stands for an earlier question"));

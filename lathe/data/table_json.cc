@@ -121,6 +121,7 @@ Json parse_document(std::string_view bytes, const std::string& origin, uint32_t 
   const auto line_of = [&](size_t at) {
     return first_line + std::count(bytes.begin(), bytes.begin() + static_cast<long>(at), '\n');
   };
+  const auto begin_of_line = [&](size_t at) { return at == 0 ? 0 : bytes.substr(0, at).rfind('\n') + 1; };
   const auto refuse = [&](const DuplicateKey& twice) {
     fail(ErrorCode::kInvalidData,
          "{}:{}: found the key '{}' twice in one object, wants each once: rename one or leave it out", origin,
@@ -130,12 +131,13 @@ Json parse_document(std::string_view bytes, const std::string& origin, uint32_t 
     return parse_keys_once<Json>(bytes, refuse);
   } catch (const Json::parse_error& e) {
     const size_t at = std::min(bytes.size(), e.byte == 0 ? 0 : e.byte - 1);
-    const size_t begin = at == 0 ? 0 : bytes.substr(0, at).rfind('\n') + 1;
+    const size_t begin = begin_of_line(at);
     fail(ErrorCode::kInvalidData, "{}:{}: malformed JSON at byte {} of the line, near '{}'", origin,
          line_of(at), at - begin + 1, bytes.substr(begin, 40));
   } catch (const Json::out_of_range&) {
+    const size_t at = place_beyond_double(bytes);
     fail(ErrorCode::kInvalidData, "{}:{}: a number is out of the range of a double, near '{}'", origin,
-         first_line, bytes.substr(0, 40));
+         line_of(at), bytes.substr(begin_of_line(at), 40));
   }
 }
 

@@ -190,6 +190,8 @@ TEST(Table, JsonNumbersBeyondADoubleAreInvalidData) {
         message_of(ErrorCode::kInvalidData, [&] { parse_table(text, TableFormat::kJson, {}, "t"); });
     EXPECT_NE(message.find("t:1: a number is out of the range of a double"), std::string::npos) << message;
   }
+  EXPECT_TRUE(contains(error_of("[{\"a\": \"x\"},\n{\"a\": [1e999]}]", TableFormat::kJson),
+                       "t:2: a number is out of the range of a double, near '{\"a\": [1e999]}]'"));
 }
 
 TEST(Table, TrecLinesAreTextAndCoarseLabel) {

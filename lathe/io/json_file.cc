@@ -183,7 +183,8 @@ json parse_json(std::string_view text, const std::string& file, const JsonLimits
          "{}: not valid JSON: {}; mend the text there, or fetch or save the file again",
          place(text, offset, file), printable(reason_of(error.what())));
   } catch (const json::exception& error) {
-    fail(ErrorCode::kInvalidData, "{}: not valid JSON: {}", file, printable(reason_of(error.what())));
+    fail(ErrorCode::kInvalidData, "{}: not valid JSON: {}", place(text, place_beyond_double(text), file),
+         printable(reason_of(error.what())));
   }
 }
 

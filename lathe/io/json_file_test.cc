@@ -79,7 +79,9 @@ TEST(Json, KeysOnceReadsWhatParseReadsAndFindsTheObjectThatHasOneTwice) {
 
 TEST(Json, AByteOrderMarkIsSkippedAndNumbersBeyondDoubleAreErrors) {
   EXPECT_EQ(parse_json("\xEF\xBB\xBF[1]", "f")[0], 1);
-  EXPECT_NE(parse_error("[1e999]"), "");
+  EXPECT_EQ(parse_error("[1e999]"), "f.json:1:2: not valid JSON: number overflow parsing '1e999'");
+  EXPECT_TRUE(parse_error("{\"a\": \"1e999\",\n\"a\": [-1e999 ], \"b\": 1e999}").starts_with("f.json:2:7: "));
+  EXPECT_TRUE(parse_error("\n 1e999", {.duplicate_keys = false}).starts_with("f.json:2:2: "));
 }
 
 TEST(Json, RequiredNamesFileKeyFoundAndWanted) {

@@ -85,6 +85,10 @@ size_t place_of_bracket(std::string_view text, size_t bracket);
 
 }  // namespace keys_once_detail
 
+/// Where the first number stands that no double holds: what Json::parse throws for it, out_of_range, does not
+/// tell.  0 where there is none.
+size_t place_beyond_double(std::string_view text);
+
 /// As Json::parse, with `refuse`, which throws, for the first DuplicateKey: Json::parse drops one of the
 /// values.
 template <typename Json, typename Refuse>
