@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -70,7 +69,8 @@ ScriptRun::ScriptRun(Terminal& terminal, TrainingArguments& args, RunFacts facts
 }
 
 ScriptRun::~ScriptRun() {
-  for (const std::string& folder : made_) rmdir(folder.c_str());  // which one with content withstands
+  for (const std::string& folder : made_)  // which one with content withstands
+    static_cast<void>(fs_.remove_empty_folder(folder));
 }
 
 void ScriptRun::make_output_folder() {

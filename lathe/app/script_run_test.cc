@@ -1,10 +1,11 @@
-// The bars of a run, on a clock that the test moves.
+// The bars of a run, on a clock that the test moves, and its output folder.
 #include "lathe/app/script_run.h"
 
 #include <gtest/gtest.h>
 
 #include "lathe/app/four_samples_testing.h"
 #include "lathe/app/screen_testing.h"
+#include "lathe/io/faulty_file_system.h"
 #include "lathe/io/test_folder.h"
 
 namespace lathe {
@@ -71,6 +72,29 @@ TEST_F(Bars, OfAResumedTrainingBeginsWhereThatDoes) {
   EXPECT_FALSE(shown("0/4 ")) << screen_.err;
   EXPECT_TRUE(shown("2/4 [00:00<?, ?it/s]")) << screen_.err;
   EXPECT_TRUE(shown("3/4 [00:02<00:02, 2.00s/it]")) << screen_.err;
+}
+
+TEST(OutputFolder, IsTakenAwayThroughTheFileSystem) {
+  const TestFolder folder;
+  Screen screen;
+  Terminal terminal{LogLevel::kInfo, true, screen.port()};
+  TrainingArguments args;
+  args.output_dir = folder / "above/out";
+  args.do_train = true;
+  int64_t made = 0;
+  {
+    FaultyFileSystem fs(real_file_system(), {});
+    {
+      ScriptRun run(terminal, args, {}, nullptr, fs);
+      run.prepare_output();
+      made = fs.operations();
+    }
+    EXPECT_EQ(fs.operations(), made + 2);
+    EXPECT_FALSE(real_file_system().exists(folder / "above"));
+  }
+  FaultyFileSystem fs(real_file_system(), {.crash_at = made});
+  ScriptRun(terminal, args, {}, nullptr, fs).prepare_output();
+  EXPECT_TRUE(real_file_system().is_directory(folder / "above/out"));
 }
 
 }  // namespace

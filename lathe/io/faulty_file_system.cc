@@ -107,4 +107,9 @@ Status FaultyFileSystem::remove_all(const std::string& path) {
   return fault.ok() ? base_.remove_all(path) : fault;
 }
 
+Status FaultyFileSystem::remove_empty_folder(const std::string& path) {
+  Status fault = step("remove folder", path);
+  return fault.ok() ? base_.remove_empty_folder(path) : fault;
+}
+
 }  // namespace lathe

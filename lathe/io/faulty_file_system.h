@@ -11,8 +11,8 @@ namespace lathe {
 
 /// For tests: passes everything on to another file system until the fault that `Plan` asks for.  Operations
 /// that change the disk are counted from 0: create, append, sync, close, rename, exchange,
-/// create_directories, remove_all.  A sync is counted but does not reach the disk, which would only cost
-/// time. Not thread-safe.
+/// create_directories, remove_all, remove_empty_folder.  A sync is counted but does not reach the disk, which
+/// would only cost time.  Not thread-safe.
 class FaultyFileSystem : public FileSystem {
  public:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
@@ -38,6 +38,7 @@ class FaultyFileSystem : public FileSystem {
   Status sync(const std::string& path) override;
   Status create_directories(const std::string& path) override;
   Status remove_all(const std::string& path) override;
+  Status remove_empty_folder(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& path) override;
   bool exists(const std::string& path) override;
   bool is_directory(const std::string& path) override;

@@ -232,6 +232,10 @@ class RealFileSystem : public FileSystem {
     return error ? failure("remove", path, error.value()) : Status();
   }
 
+  Status remove_empty_folder(const std::string& path) override {
+    return ::rmdir(path.c_str()) == 0 ? Status() : failure("remove folder", path, errno);
+  }
+
   Result<std::vector<std::string>> list(const std::string& path) override {
     std::vector<std::string> names;
     std::error_code error;

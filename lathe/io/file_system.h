@@ -65,6 +65,8 @@ class FileSystem {
   virtual Status create_directories(const std::string& path) = 0;
   /// Nothing there is success.
   virtual Status remove_all(const std::string& path) = 0;
+  /// Removes a folder that nothing is in.  Errors: kIo, too, where something is.
+  virtual Status remove_empty_folder(const std::string& path) = 0;
   /// Names (not paths) in the folder, sorted, without "." and "..".
   virtual Result<std::vector<std::string>> list(const std::string& path) = 0;
   virtual bool exists(const std::string& path) = 0;

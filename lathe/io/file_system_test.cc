@@ -160,6 +160,21 @@ TEST(FileSystem, ThreadsThatRemoveTheSameFolderAllSucceed) {
   }
 }
 
+TEST(FileSystem, AFolderIsRemovedOnlyWhereItIsEmpty) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  ASSERT_TRUE(fs.write_atomic(folder / "a/x", "1").ok());
+  EXPECT_EQ(fs.remove_empty_folder(folder / "a").code(), ErrorCode::kIo);
+  EXPECT_EQ(fs.read(folder / "a/x").value(), "1");
+  EXPECT_EQ(fs.remove_empty_folder(folder / "none").code(), ErrorCode::kNotFound);
+  ASSERT_TRUE(fs.remove_all(folder / "a/x").ok());
+  FaultyFileSystem faulty(fs, {.fail_at = 0});
+  EXPECT_EQ(faulty.remove_empty_folder(folder / "a").code(), ErrorCode::kIo);
+  EXPECT_TRUE(fs.is_directory(folder / "a"));
+  EXPECT_TRUE(faulty.remove_empty_folder(folder / "a").ok());
+  EXPECT_FALSE(fs.exists(folder / "a"));
+}
+
 TEST(FileSystem, MissingFilesAreNotFoundAndNamed) {
   const TestFolder folder;
   FileSystem& fs = real_file_system();
