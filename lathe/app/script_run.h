@@ -76,9 +76,9 @@ class ScriptRun {
   void write(const std::string& name, const std::string& content);
 
   const std::string& output_dir() const { return *args_.output_dir; }
-  /// What is the same for all ranks: rank 0 alone says it.
+  /// What is the same for all ranks: said by those that speaks_for_all.
   void say(LogLevel level, const std::string& text) {
-    if (is_main(group_.get())) terminal_.log(level, text);
+    if (speaks_for_all(group_.get(), args_.log_level_replica)) terminal_.log(level, text);
   }
 
  private:
@@ -151,7 +151,7 @@ int run_script(const std::string& command, std::string_view summary, const std::
       join_processes(transport == "nccl" ? "" : transport, static_cast<double>(line.training.ddp_timeout));
   check_alike(group.get(), common_flags(line.config()));
   Terminal terminal = is_main(group.get()) ? Terminal(line.training) : quiet_terminal(line.training);
-  if (is_main(group.get()))
+  if (speaks_for_all(group.get(), line.training.log_level_replica))
     for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);
   const int code = Job(terminal, line, facts_of(command, args, line), group).run();
   // Who has ended closes connections that others may still read from; a rank that fails here has done its

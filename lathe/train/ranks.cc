@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lathe/train/log_format.h"
+
 namespace lathe {
 namespace {
 
@@ -59,6 +61,10 @@ std::string text_of(const nlohmann::json& value) {
 }
 
 }  // namespace
+
+bool speaks_for_all(const ProcessGroup* group, const std::string& log_level_replica) {
+  return is_main(group) || log_level_from(log_level_replica) < LogLevel::kWarning;
+}
 
 std::vector<double> sum_over(ProcessGroup* group, const std::vector<double>& mine) {
   if (group == nullptr) return mine;

@@ -13,8 +13,11 @@ namespace lathe {
 /// What ranks that train together tell each other beside gradients.  group null: this process is alone, and
 /// each call gives what it was given.
 
-/// The one rank that writes and speaks.
+/// The one rank that writes.
 inline bool is_main(const ProcessGroup* group) { return group == nullptr || group->rank() == 0; }
+/// Whether this one says what is the same for all ranks: the first does, and where --log_level_replica asks
+/// for more than warnings, so do the others.
+bool speaks_for_all(const ProcessGroup* group, const std::string& log_level_replica);
 
 /// Sums of a few numbers over the ranks, exact for whole numbers below 2^53.  Errors: throws the group's.
 std::vector<double> sum_over(ProcessGroup* group, const std::vector<double>& mine);

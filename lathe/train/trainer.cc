@@ -445,7 +445,7 @@ void Trainer::log(nlohmann::ordered_json entry, bool of_training) {
 }
 
 void Trainer::say(LogLevel level, const std::string& text) const {
-  if (hooks_.message && is_main(group())) hooks_.message(level, text);
+  if (hooks_.message && speaks_for_all(group(), args_.log_level_replica)) hooks_.message(level, text);
 }
 
 }  // namespace lathe

@@ -66,7 +66,7 @@ struct TrainerHooks {
   std::function<void(int64_t step, int64_t max_steps, std::optional<double> loss)> on_step;
   /// Before the first batch of an evaluation, as batch 0, and after each.
   std::function<void(int64_t batch, int64_t batches)> on_evaluation_step;
-  /// What is the same for all ranks: rank 0 alone tells it.
+  /// What is the same for all ranks: told by those that speaks_for_all.
   std::function<void(LogLevel, const std::string&)> message;
   /// Asked after every update, and every batch of an evaluation that is not part of a training; true: write a
   /// checkpoint, where something is trained, and stop with kInterrupted.

@@ -121,6 +121,18 @@ class UnlikeRanks(RanksCase):
                 "--disable_tqdm")):
             self.assertEqual(code, 0, said)
 
+    def test_what_ranks_beside_the_first_say(self):
+        """What is the same for all is said once, or by all where they are asked for more than warnings."""
+        def messages(said):
+            return [line for line in said.splitlines() if line.startswith("[")]
+        train = self.glue(*TRAIN, "--do_eval", "--threads", "1", "--max_seq_length", "9999", "--overwrite_output_dir")
+        for level, all_say in (("warning", False), ("info", True)):
+            (first, code), (second, other) = self.start(train, [*train, "--log_level_replica", level])
+            self.assertEqual((code, other), (0, 0), first + second)
+            for text in ("[WARNING] --max_seq_length", "Running training", "Running Evaluation"):
+                self.assertIn(text, first)
+            self.assertEqual(messages(second), messages(first) if all_say else [])
+
     @unittest.skipUnless(has_part("gloo"), "built without Gloo (Debian, Ubuntu: libgloo-dev)")
     def test_transports(self):
         for names in (("ring", "gloo"), ("gloo", "ring"), ("ring", "gloo", "ring"), ("ring", "ring", "gloo")):
