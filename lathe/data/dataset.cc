@@ -288,7 +288,10 @@ TextDataset dataset_from_glue_table(const GlueTask& task, const Table& table) {
 }
 
 TextDataset read_glue_file(const GlueTask& task, const std::string& path) {
-  if (is_parquet(path)) return dataset_from_glue_table(task, read_table(path));
+  const std::set<std::string, std::less<>> asked = {task.first_key,     task.second_key,   task.first_column,
+                                                    task.second_column, task.label_column, kLabelColumn};
+  const auto wanted = [&](std::string_view name, bool) { return asked.contains(name); };
+  if (is_parquet(path)) return dataset_from_glue_table(task, read_table(path, {}, wanted));
   const std::string bytes = read_text(real_file_system(), path);
   TableOptions options;
   // CoLA's test file has a header, its train and dev files have none.
@@ -337,6 +340,24 @@ std::vector<std::string> find_text_columns(const Table& table) {
   return names;
 }
 
+/// The table of a user's own files.  Of Parquet the label and the texts are read; where it is not told what
+/// these lie in, the first two columns that are not nested, and all of those if one of the two holds no text.
+Table read_own_table(const std::vector<std::string>& paths, const std::vector<std::string>& text_columns) {
+  std::vector<std::string> asked = text_columns;
+  bool more = false;
+  const auto wanted = [&](std::string_view name, bool nested) {
+    if (name == kLabelColumn || std::find(asked.begin(), asked.end(), name) != asked.end()) return true;
+    if (!text_columns.empty() || nested || name.empty()) return false;
+    if (asked.size() < 2) return asked.emplace_back(name), true;
+    if (name == "sentence1" || name == "sentence2") return true;
+    more = true;
+    return false;
+  };
+  Table table = read_tables(paths, wanted);
+  const auto is_text = [&](const std::string& name) { return may_be_text(table.at(name)); };
+  return more && !std::all_of(asked.begin(), asked.end(), is_text) ? read_tables(paths) : table;
+}
+
 }  // namespace
 
 TextDataset dataset_from_table(const Table& table, const LabelSet* known,
@@ -363,7 +384,7 @@ TextDataset read_own_file(const std::string& path, const LabelSet* known,
 
 TextDataset read_own_files(const std::vector<std::string>& paths, const LabelSet* known,
                            const std::vector<std::string>& text_columns) {
-  return dataset_from_table(read_tables(paths), known, text_columns);
+  return dataset_from_table(read_own_table(paths, text_columns), known, text_columns);
 }
 
 }  // namespace lathe

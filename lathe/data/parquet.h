@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -10,7 +11,7 @@ namespace lathe {
 bool is_parquet(std::string_view path);
 
 /// Whether a column is wanted; nested: a list, a map or a struct.
-using ParquetColumnWanted = bool (*)(std::string_view name, bool nested);
+using ParquetColumnWanted = std::function<bool(std::string_view name, bool nested)>;
 
 /// The rows of a Parquet file as JSON Lines (parquet_part.h says how); columns that are not wanted are not
 /// read, and {} stands for each of their values.  Reading them is the work of a part of its own, linked with

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "lathe/core/error.h"
-#include "lathe/data/parquet.h"
 #include "lathe/data/table_parsers.h"
 #include "lathe/data/text.h"
 #include "lathe/io/gzip.h"
@@ -40,10 +39,6 @@ void append_rows(Table& all, Table& part) {
   all.lines.insert(all.lines.end(), part.lines.begin(), part.lines.end());
 }
 
-/// Whether a column of Parquet is read: one that may hold texts or labels.  Of the others, such as
-/// embeddings, it is enough that they are there.
-bool may_be_used(std::string_view name, bool nested) { return !nested || name == "label"; }
-
 Table parquet_table(const std::string& path, std::string_view rows) {
   Table table = parse_table(rows, TableFormat::kJsonLines, {}, path);
   const std::set<std::string> class_labels = parquet_class_labels(path);
@@ -52,6 +47,8 @@ Table parquet_table(const std::string& path, std::string_view rows) {
 }
 
 }  // namespace
+
+bool may_be_used(std::string_view name, bool nested) { return !nested || name == "label"; }
 
 void Gaps::add(const Gaps& more, size_t rows_before) {
   if (more.count == 0) return;
@@ -122,8 +119,8 @@ Table parse_table(std::string_view bytes, TableFormat format, const TableOptions
   return table;
 }
 
-Table read_table(const std::string& path, const TableOptions& options) {
-  if (is_parquet(path)) return parquet_table(path, parquet_rows(path, may_be_used));
+Table read_table(const std::string& path, const TableOptions& options, const ParquetColumnWanted& wanted) {
+  if (is_parquet(path)) return parquet_table(path, parquet_rows(path, wanted));
   const auto format = table_format_of(path);
   if (!format)
     fail(ErrorCode::kUsage,
@@ -133,7 +130,7 @@ Table read_table(const std::string& path, const TableOptions& options) {
   return parse_table(read_text(real_file_system(), path), *format, options, path);
 }
 
-Table read_tables(const std::vector<std::string>& paths) {
+Table read_tables(const std::vector<std::string>& paths, const ParquetColumnWanted& wanted) {
   Table all;
   const auto add = [&](Table part) {
     if (all.columns.empty())
@@ -146,7 +143,7 @@ Table read_tables(const std::vector<std::string>& paths) {
       add(read_table(path));
       continue;
     }
-    std::string rows = parquet_rows(path, may_be_used);
+    std::string rows = parquet_rows(path, wanted);
     if (rows.empty()) continue;  // more shards than rows leave some empty
     Table part = parquet_table(path, rows);
     rows = {};

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "lathe/data/parquet.h"
+
 namespace lathe {
 
 /// How a text table is written.
@@ -63,17 +65,22 @@ struct TableOptions {
   bool skip_ragged = false;
 };
 
+/// Whether a column of Parquet may hold texts or labels.
+bool may_be_used(std::string_view name, bool nested);
+
 /// Reads a whole file; ".gz" after the extension is unpacked.  Format by extension: .tsv, .csv, .json, .jsonl
 /// (.ndjson), .label or .txt (TREC), .parquet (parquet.h).
 /// Errors: kUsage for another extension; kNotFound or kIo from the file system; kInvalidData, naming file,
 /// line, column, what was found and what is wanted, for invalid UTF-8, an empty file, a duplicate or missing
 /// column name, a ragged row, an open quote, malformed JSON or TREC lines; more than
-/// 1000 different keys of JSON objects.
-Table read_table(const std::string& path, const TableOptions& options = {});
+/// 1000 different keys of JSON objects.  wanted: the columns of Parquet whose values are read; those of the
+/// others are kOther.
+Table read_table(const std::string& path, const TableOptions& options = {},
+                 const ParquetColumnWanted& wanted = may_be_used);
 
 /// The rows of several files, one after the other.  Errors: as read_table, but Parquet without rows is left
 /// out beside files with some; kInvalidData where their columns differ.
-Table read_tables(const std::vector<std::string>& paths);
+Table read_tables(const std::vector<std::string>& paths, const ParquetColumnWanted& wanted = may_be_used);
 
 /// The same from memory.  `origin` stands in messages.
 Table parse_table(std::string_view bytes, TableFormat format, const TableOptions& options,

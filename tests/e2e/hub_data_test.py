@@ -343,6 +343,33 @@ class ParquetColumns(DataCase):
         answers = json.loads((self.root / "answers" / "eval_predictions.json").read_text())
         self.assertEqual(list(answers), [str(i) for i in range(8)])
 
+    def test_flat_columns_that_nobody_asks_for_are_not_read(self):
+        bytes_ = pyarrow.array([b"caf\xe9"] * 8, pyarrow.binary())
+        damaged = pyarrow.Array.from_buffers(pyarrow.string(), 8, bytes_.buffers())     # reading it is refused
+        texts, labels = self.texts(), [0, 1] * 4
+        for table in (pyarrow.table({"text": texts, "other": texts, "label": labels, "html": damaged}),
+                      pyarrow.table({"a": texts, "b": texts, "html": damaged, "sentence1": texts, "label": labels, "sentence2": texts})):
+            said = self.learn(table)
+            self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertIn("texts in sentence1 and sentence2", said.stderr)
+        nothing = pyarrow.array([None] * 8, pyarrow.string())
+        said = self.learn(pyarrow.table({"a": nothing, "b": texts, "c": texts, "label": labels, "sentence1": texts}))
+        self.assertIn("texts in b and c", said.stderr)
+        said = self.learn(pyarrow.table({"a": nothing, "b": texts, "html": damaged, "label": labels}))
+        self.assertIn("row 1, column 'html': ", self.fails(said).stderr)
+        # What the training texts lie in is all that is read of other files, and a task names its columns.
+        train, test = self.root / "told.csv", self.root / "test.parquet"
+        train.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in zip(texts, labels)))
+        pyarrow.parquet.write_table(pyarrow.table({"html": damaged, "text": texts, "label": labels}), test)
+        said = cl.run(self.command("glue", "told", "--model_name_or_path", str(cl.MODEL), "--train_file", str(train),
+                                   "--validation_file", str(test)), env=self.environment())
+        self.assertEqual(said.returncode, 0, said.stderr)
+        sst2 = pyarrow.table({"html": damaged, "sentence": texts, "label": labels})
+        pyarrow.parquet.write_table(sst2, test)
+        self.add_dataset("nyu-mll/glue", {f"sst2/{split}/0000.parquet": test.read_bytes() for split in ("train", "validation")})
+        said = self.run_on_hub("glue", "sst2", "--task_name", "sst2")
+        self.assertEqual(said.returncode, 0, said.stderr)
+
     def test_texts_that_are_null(self):
         texts = self.texts()
         texts[3] = None
