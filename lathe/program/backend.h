@@ -107,6 +107,20 @@ struct Slot {
   std::vector<std::span<const std::byte>> inputs;
 };
 
+/// Refuses a slot that does not hold `inputs`.  bytes: how many one of them has (a member or a function).
+/// Errors: kInternal.
+template <typename Inputs, typename Bytes>
+Status check_inputs(const Slot& slot, const Inputs& inputs, Bytes bytes) {
+  if (slot.inputs.size() != inputs.size())
+    return {ErrorCode::kInternal,
+            fmt::format("{} inputs given, wants {}", slot.inputs.size(), inputs.size())};
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (const size_t wanted = std::invoke(bytes, inputs[i]); slot.inputs[i].size() != wanted)
+      return {ErrorCode::kInternal,
+              fmt::format("input {}: {} bytes given, wants {}", i, slot.inputs[i].size(), wanted)};
+  return {};
+}
+
 /// A run that was started.  Outputs of the last `Executable::kRing` runs can be read.
 struct Event {
   uint64_t ticket = 0;

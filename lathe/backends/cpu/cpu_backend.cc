@@ -116,15 +116,9 @@ class CpuExecutable : public Executable {
 
   Status run(const Slot& slot, Event* event) override {
     const std::lock_guard lock(running_);
-    if (slot.inputs.size() != inputs_.size())
-      return {ErrorCode::kInternal,
-              fmt::format("{} inputs given, wants {}", slot.inputs.size(), inputs_.size())};
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (slot.inputs[i].size() != inputs_[i].second)
-        return {ErrorCode::kInternal, fmt::format("input {}: {} bytes given, wants {}", i,
-                                                  slot.inputs[i].size(), inputs_[i].second)};
+    if (Status status = check_inputs(slot, inputs_, &Input::second); !status.ok()) return status;
+    for (size_t i = 0; i < inputs_.size(); ++i)
       std::memcpy(inputs_[i].first, slot.inputs[i].data(), inputs_[i].second);
-    }
     for (const auto& state : read_) state->refresh(pool_);
     for (const auto& state : read_int8_) state->refresh_int8(pool_);
     try {
@@ -283,7 +277,8 @@ class CpuExecutable : public Executable {
     size_t bytes;
     bool of_last_run;
   };
-  std::vector<std::pair<std::byte*, size_t>> inputs_;
+  using Input = std::pair<std::byte*, size_t>;
+  std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   std::vector<std::vector<std::byte>> ring_[kRing];
   std::vector<Step> calls_;

@@ -264,19 +264,13 @@ bool CudaExecutable::reads(const Call& reader, const std::vector<Piece>& pieces)
 }
 
 Status CudaExecutable::run(const Slot& slot, Event* event) {
-  if (slot.inputs.size() != inputs_.size())
-    return {ErrorCode::kInternal,
-            fmt::format("{} inputs given, wants {}", slot.inputs.size(), inputs_.size())};
+  if (Status status = check_inputs(slot, inputs_, &Crossing::bytes); !status.ok()) return status;
   InFlight& flight = ring_[++ticket_ % kRing];
   flight.ticket = ticket_;
   try {
     check(cudaEventSynchronize(flight.done), "a run");
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (slot.inputs[i].size() != inputs_[i].bytes)
-        return {ErrorCode::kInternal, fmt::format("input {}: {} bytes given, wants {}", i,
-                                                  slot.inputs[i].size(), inputs_[i].bytes)};
+    for (size_t i = 0; i < inputs_.size(); ++i)
       std::memcpy(flight.inputs + inputs_[i].offset, slot.inputs[i].data(), inputs_[i].bytes);
-    }
     launch(flight);
   } catch (const Error& error) {
     return {error.code(), error.what()};

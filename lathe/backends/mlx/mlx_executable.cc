@@ -181,13 +181,14 @@ Arrays MlxExecutable::lower(const Arrays& inputs, int longest, bool timed) {
   return results;
 }
 
+Status MlxExecutable::check(const Slot& slot) const {
+  return check_inputs(slot, inputs_, [&](int id) { return bytes_of(program_.type(id)); });
+}
+
 Arrays MlxExecutable::inputs_of(const Slot& slot) {
   Arrays inputs;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const Type& type = program_.type(inputs_[i]);
-    if (slot.inputs[i].size() != bytes_of(type))
-      fail(ErrorCode::kInternal, "mlx: an input of {} bytes, wants {}", slot.inputs[i].size(),
-           to_string(type));
     inputs.push_back(array_of(slot.inputs[i], shape_of(type.shape), dtype_of(type.dtype)));
   }
   for (const State& state : states_) {
@@ -218,9 +219,7 @@ void MlxExecutable::take(Arrays results, uint64_t ticket) {
 }
 
 Status MlxExecutable::run(const Slot& slot, Event* event) {
-  if (slot.inputs.size() != inputs_.size())
-    return {ErrorCode::kInternal,
-            fmt::format("mlx: {} inputs given, wants {}", slot.inputs.size(), inputs_.size())};
+  if (Status status = check(slot); !status.ok()) return status;
   return guarded(device_, "running", [&] {
     const int longest = longest_row(slot);
     Arrays results;
@@ -240,6 +239,7 @@ Status MlxExecutable::run(const Slot& slot, Event* event) {
 
 Result<Launches> MlxExecutable::launches(const Slot& slot) {
   Launches launches;
+  if (Status status = check(slot); !status.ok()) return status;
   const Status status = guarded(device_, "counting launches", [&] {
     const struct Fusing {
       Fusing() { mx::set_compile_mode(mx::CompileMode::enabled); }

@@ -58,6 +58,7 @@ class MlxExecutable : public Executable {
   };
 
   void follow_states(const Bindings& bindings);
+  Status check(const Slot& slot) const;
   int longest_row(const Slot& slot) const;
   Compiled& function_for(int longest);
   /// Outputs, then the states that changed.  timed: every node is waited for and measured.

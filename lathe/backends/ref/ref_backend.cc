@@ -34,11 +34,14 @@ class RefExecutable : public Executable {
         plan_(plan),
         bindings_(bindings),
         group_(group),
-        content_(program.values().size()) {}
+        content_(program.values().size()) {
+    for (const ValueInfo& value : program.values())
+      if (value.kind == ValueKind::kInput) input_bytes_.push_back(bytes_of(value.type));
+  }
 
   Status run(const Slot& slot, Event* event) override {
     size_t input = 0;
-    if (Status status = check_inputs(slot); !status.ok()) return status;
+    if (Status status = check_inputs(slot, input_bytes_, std::identity()); !status.ok()) return status;
     for (size_t id = 0; id < content_.size(); ++id) {
       const ValueInfo& value = program_.values()[id];
       const size_t count = static_cast<size_t>(elements(value.type));
@@ -76,20 +79,6 @@ class RefExecutable : public Executable {
   std::vector<Span> timeline() const override { return spans_; }
 
  private:
-  Status check_inputs(const Slot& slot) const {
-    std::vector<size_t> wanted;
-    for (const ValueInfo& value : program_.values())
-      if (value.kind == ValueKind::kInput) wanted.push_back(bytes_of(value.type));
-    if (slot.inputs.size() != wanted.size())
-      return {ErrorCode::kInternal,
-              fmt::format("{} inputs given, wants {}", slot.inputs.size(), wanted.size())};
-    for (size_t i = 0; i < wanted.size(); ++i)
-      if (slot.inputs[i].size() != wanted[i])
-        return {ErrorCode::kInternal,
-                fmt::format("input {}: {} bytes given, wants {}", i, slot.inputs[i].size(), wanted[i])};
-    return {};
-  }
-
   Status run_node(const Node& node) {
     Reference r{node, {}, {}, {}, {}, {}};
     for (int id : node.in) {
@@ -141,6 +130,7 @@ class RefExecutable : public Executable {
   MemoryPlan plan_;
   Bindings bindings_;
   ProcessGroup* group_;
+  std::vector<size_t> input_bytes_;
   std::vector<std::vector<double>> content_;
   std::vector<std::vector<double>> outputs_[kRing];
   std::vector<Span> spans_;
