@@ -18,7 +18,8 @@ struct Data {
 };
 
 AutoModel make_model(const BenchSettings& s, const Questions& questions) {
-  AutoModel model = bench_model(s.model, questions.train.label_set.names);
+  AutoModel model =
+      bench_model(s.model, questions.train.label_set.names, {.weights = true, .tokenizer = true});
   if (model.tokenizer) return model;
   Tokenizer tokenizer = bench_tokenizer(s.data_dir, questions);
   ModelConfig config = model.config;

@@ -10,6 +10,7 @@
 #include "lathe/app/bench_data.h"
 #include "lathe/app/bench_work.h"
 #include "lathe/data/test_data.h"
+#include "lathe/io/test_folder.h"
 #include "lathe/ops/ops.h"
 #include "lathe/train/programs.h"
 
@@ -260,6 +261,21 @@ TEST(BenchWork, WrongNamesAreUsageErrors) {
   settings.device = "toaster";
   EXPECT_THROW(bench_devices(settings, false), Error);
   EXPECT_THROW(bench_model("no/such/folder", {"a", "b"}), Error);
+}
+
+TEST(BenchWork, AFolderNeedsNoTokenizerAndNoWeights) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  const std::string tiny = LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification";
+  EXPECT_THROW(bench_model(folder.path(), {"a", "b"}), Error);
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    fs.write_atomic(folder / name, fs.read(join_path(tiny, name)).value()).check();
+    const AutoModel model = bench_model(folder.path(), {"a", "b"});
+    EXPECT_EQ(model.checkpoint != nullptr, name == std::string("model.safetensors"));
+    EXPECT_FALSE(model.tokenizer);
+    EXPECT_EQ(model.config.hidden_size, bench_model(tiny, {"a", "b"}).config.hidden_size);
+    EXPECT_THROW(bench_model(folder.path(), {"a", "b"}, {.weights = true, .tokenizer = true}), Error);
+  }
 }
 
 TEST(BenchData, WithoutTrecTheQuestionsAreTheDemos) {

@@ -81,11 +81,17 @@ nn::Quantization bench_quantization(const std::string& name, const Backend& back
 
 bool is_bench_shape(const std::string& name) { return name == "bert-base" || name == "minilm"; }
 
-AutoModel bench_model(const std::string& name, const std::vector<std::string>& labels) {
+AutoModel bench_model(const std::string& name, const std::vector<std::string>& labels,
+                      const ModelNeed& need) {
   const HeadOptions head{Problem::kSingleLabel, labels, true};
   if (!is_bench_shape(name)) {
     FileSystem& fs = real_file_system();
-    return from_pretrained(fs, named_model(name), head);
+    const std::string folder = named_model(name);
+    const auto holds = [&](const ModelNeed& part) { return missing_files(fs, folder, part).empty(); };
+    ModelFolders folders{folder, folder, folder};
+    if (!need.weights && !holds({.weights = true, .tokenizer = false})) folders.weights.clear();
+    if (!need.tokenizer && !holds({.weights = false, .tokenizer = true})) folders.tokenizer.clear();
+    return from_pretrained(fs, folders, head);
   }
   ModelConfig config;
   if (name == "minilm")

@@ -8,6 +8,7 @@
 
 #include "lathe/app/bench.h"
 #include "lathe/backends/register.h"
+#include "lathe/io/hub.h"
 #include "lathe/train/auto_model.h"
 
 namespace lathe {
@@ -72,9 +73,10 @@ DType bench_dtype(const std::string& name, const std::vector<std::string>& quant
 /// What linear layers multiply in.  Errors: kUnsupported if the device has no fp8.
 nn::Quantization bench_quantization(const std::string& name, const Backend& backend);
 
-/// "bert-base" and "minilm" (6 layers of 384) with random weights, or what a model folder holds; a classifier
-/// of the given labels.  Errors: kUsage, kNotFound.
-AutoModel bench_model(const std::string& name, const std::vector<std::string>& labels);
+/// "bert-base" and "minilm" (6 layers of 384) with random weights, or what a model folder holds, which may
+/// lack what is not needed; a classifier of the given labels.  Errors: kUsage, kNotFound.
+AutoModel bench_model(const std::string& name, const std::vector<std::string>& labels,
+                      const ModelNeed& need = {.weights = false, .tokenizer = false});
 /// Errors: kUsage if --seq is more than the model takes.
 void check_seq(const BenchSettings& settings, const AutoModel& model);
 /// Whether the name is one of the two.

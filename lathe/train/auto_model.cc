@@ -77,7 +77,8 @@ AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const Hea
   AutoModel model = make(read_model_config(fs, folders.config), head);
   model.folder = folders.weights;
   model.ignore_mismatched_sizes = head.ignore_mismatched_sizes;
-  model.checkpoint = open_checkpoint(fs, folders.weights);
+  if (!folders.weights.empty()) model.checkpoint = open_checkpoint(fs, folders.weights);
+  if (folders.tokenizer.empty()) return model;
   model.tokenizer = Tokenizer::load(folders.tokenizer);
   if (model.tokenizer->vocab_size() > model.config.vocab_size)
     fail(ErrorCode::kInvalidData,

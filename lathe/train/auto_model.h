@@ -31,7 +31,7 @@ struct HeadOptions {
   bool ignore_mismatched_sizes = false;
 };
 
-/// Where the parts of a model lie.
+/// Where the parts of a model lie.  No weights: all are new; no tokenizer: the model has none.
 struct ModelFolders {
   std::string weights, config, tokenizer;
 };
