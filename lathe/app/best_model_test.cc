@@ -76,6 +76,17 @@ TEST_F(BestModel, IsTheLastBestThatWasSaved) {
   EXPECT_FALSE(weights("last") == weights("out/checkpoint-4"));
 }
 
+TEST_F(BestModel, IsTheFirstOfEqualOnesGreatestOrLeast) {
+  for (const bool greater : {true, false}) {
+    args_.greater_is_better = greater;
+    args_.max_steps = 0;
+    const double better = greater ? 0.9 : 0.1, worse = 1 - better;
+    const TrainerState state = train({0.5, worse, better, better});
+    EXPECT_EQ(state.best_global_step, 3) << greater;
+    EXPECT_EQ(state.best_metric, better);
+  }
+}
+
 TEST_F(BestModel, IsNoneWhereTheBestWasNotSaved) {
   args_.save_steps = 2;
   const TrainerState state = train({0.9, 0.1, 0.1, 0.1});

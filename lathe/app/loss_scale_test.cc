@@ -51,6 +51,30 @@ TEST_F(LossScale, LabelSmoothingDividesByTheSamplesOfTheUpdate) {
   EXPECT_GT(std::abs(loss(false, Problem::kSingleLabel, data, 3) - even), 10 * kRounding);
 }
 
+/// The last group of an epoch may be short: it is the mean of the batches that it has.
+TEST_F(LossScale, AShortGroupIsTheMeanOfItsOwnBatches) {
+  TokenizedDataset data = four_samples();
+  data.input_ids.resize(9), data.type_ids.resize(9), data.begins.resize(4), data.labels.resize(3);
+  args_.per_device_train_batch_size = 1;
+  args_.train_sampling_strategy = "sequential";
+  args_.learning_rate = 0;  // all updates are at the same weights
+  args_.output_dir = folder_ / "out";
+  const auto logged = [&](int64_t accumulation, int64_t updates) {
+    args_.gradient_accumulation_steps = accumulation, args_.max_steps = updates;
+    AutoModel model = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
+    Trainer trainer(*backend_, model, args_, &data, nullptr);
+    trainer.train();
+    return trainer.state().log_history;
+  };
+  const auto single = logged(1, 3), pairs = logged(2, 2);
+  EXPECT_NEAR(pairs[0].at("loss"),
+              (single[0].at("loss").get<double>() + single[1].at("loss").get<double>()) / 2, kRounding);
+  for (const char* key : {"loss", "grad_norm"})
+    EXPECT_NEAR(pairs[1].at(key), single[2].at(key).get<double>(), kRounding) << key;
+  EXPECT_EQ(pairs[0].at("epoch"), 2.0 / 3);
+  EXPECT_EQ(pairs[1].at("epoch"), 1.0);
+}
+
 TEST_F(LossScale, QuestionAnsweringIsNotTold) {
   TokenizedDataset data = four_samples();
   data.labels.clear();

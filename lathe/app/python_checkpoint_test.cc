@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "lathe/app/four_samples_testing.h"
 #include "lathe/backends/register.h"
 #include "lathe/io/pickle_writer.h"
 #include "lathe/io/test_folder.h"
@@ -11,6 +12,7 @@
 #include "lathe/io/torch_file.h"
 #include "lathe/train/checkpoint.h"
 #include "lathe/train/metric_schedule.h"
+#include "lathe/train/trainer.h"
 
 namespace lathe {
 namespace {
@@ -166,33 +168,38 @@ TEST_F(PythonCheckpoint, FactorsLieBehindOneAnother) {
   const auto tensor = [&](const std::vector<float>& values) {
     return make.tensor({DType::f32, {std::ssize(values)}, std::as_bytes(std::span(values))});
   };
-  const auto group = [&](int64_t number, bool relative) {
+  const auto group = [&](int64_t number, const std::string& set) {
     return make.dict({{"params", make.list({make.number(number)})},
                       {"lr", make.real(0.1)},
                       {"weight_decay", make.number(0)},
                       {"clip_threshold", make.real(1)},
                       {"decay_rate", make.real(-0.8)},
                       {"beta1", make.none()},
-                      {"relative_step", make.boolean(relative)}});
+                      {"scale_parameter", make.boolean(set == "scale_parameter")},
+                      {"relative_step", make.boolean(set == "relative_step")}});
   };
   const auto weight = make.dict({{"step", make.number(3)},
                                  {"exp_avg_sq_row", tensor(row)},
                                  {"exp_avg_sq_col", tensor(col)},
                                  {"RMS", make.number(0)}});
-  const auto bias = make.dict({{"step", make.number(3)}, {"exp_avg_sq", tensor(squares)}});
-  const std::vector<std::pair<int64_t, PickleBuilder::Ref>> numbers = {{0, weight}, {1, bias}};
-  const auto root = [&](bool relative) {
-    return make.dict({{"state", make.dict(numbers)},
-                      {"param_groups", make.list({group(0, relative), group(1, relative)})}});
+  const auto root = [&](const std::string& set, int64_t steps) {
+    const auto bias = make.dict({{"step", make.number(steps)}, {"exp_avg_sq", tensor(squares)}});
+    const std::vector<std::pair<int64_t, PickleBuilder::Ref>> numbers = {{0, weight}, {1, bias}};
+    return make.dict(
+        {{"state", make.dict(numbers)}, {"param_groups", make.list({group(0, set), group(1, set)})}});
   };
-  const auto read = [&](bool relative) {
-    return python_optimizer_from(*root(relative), "optimizer.pt", parameters, nn::flat_layout(parameters));
+  const auto read = [&](const std::string& set, int64_t steps = 3) {
+    return python_optimizer_from(*root(set, steps), "optimizer.pt", parameters, nn::flat_layout(parameters));
   };
-  const PythonOptimizer found = read(false);
+  const PythonOptimizer found = read("");
   EXPECT_EQ(found.optimizer, "adafactor");
   EXPECT_EQ(found.progress.applied, 3);
   EXPECT_EQ(found.states, (StateValues{{"exp_avg_sq_factors", {1, 2, 3, 4, 5, 6, 7}}}));
-  EXPECT_NE(error_of([&] { read(true); }, ErrorCode::kUnsupported).find("settings that Lathe has not"),
+  for (const char* set : {"relative_step", "scale_parameter"})
+    EXPECT_NE(error_of([&] { read(set); }, ErrorCode::kUnsupported).find("settings that Lathe has not"),
+              std::string::npos);
+  EXPECT_NE(error_of([&] { read("", 4); }, ErrorCode::kInvalidData)
+                .find("bias: found 4 updates, the parameters before it have 3"),
             std::string::npos);
 }
 
@@ -229,6 +236,67 @@ TEST_F(PythonCheckpoint, TheSumOfLossesKnowsHowManyItHolds) {
   read_checkpoint(fs_, with("trainer_state.json", text), model_, session_, state_, run_);
   EXPECT_EQ(run_.loss_updates, 0);
   EXPECT_EQ(run_.total_loss, 0);
+}
+
+/// A line of the log is the mean since the one before.  Updates that an overflow left out are no steps of the
+/// optimizer.
+TEST_F(PythonCheckpoint, AnFp16RunGoesOnWithItsLossesItsScaleAndItsSkippedUpdates) {
+  with(kScalerFile, fs_.read(kGolden + kScalerFile).value());
+  nlohmann::json state = nlohmann::json::parse(fs_.read(folder_ / "trainer_state.json").value());
+  state["global_step"] = 8;
+  state["log_history"] = {
+      {{"loss", 3.0}, {"step", 2}}, {{"eval_loss", 9.0}, {"step", 2}}, {{"loss", 1.0}, {"step", 8}}};
+  fs_.write_atomic(folder_ / "trainer_state.json", state.dump()).check();
+  read_checkpoint(fs_, folder_.path(), model_, session_, state_, run_);
+  EXPECT_EQ(run_.skipped_updates, 2);
+  EXPECT_EQ(run_.total_loss, 2 * 3.0 + 6 * 1.0);
+  EXPECT_EQ(run_.loss_updates, 8);
+  const LossScaler::State scaler = read_python_scaler(fs_, kGolden);
+  EXPECT_EQ(run_.loss_scaler.scale, scaler.scale);
+  EXPECT_EQ(run_.loss_scaler.growth_tracker, scaler.growth_tracker);
+}
+
+/// What torch takes from optimizer.pt in place of its arguments.
+TEST_F(PythonCheckpoint, HoldsTheSettingsOfTheRun) {
+  const TokenizedDataset data = four_samples();
+  TrainingArguments args;
+  args.output_dir = folder_ / "out";
+  args.save_steps = 3, args.max_steps = 4;
+  args.learning_rate = 0.5, args.weight_decay = 0.25;
+  args.adam_beta1 = 0.75, args.adam_beta2 = 0.875, args.adam_epsilon = 0.125;
+  args.optim_args = "momentum=0.5";
+  for (const char* optimizer : {"adamw_torch", "sgd"}) {
+    args.optim = optimizer;
+    Trainer trainer(*backend_, model_, args, &data, nullptr);
+    trainer.train();
+    const OptimizerProgress found =
+        read_python_state(fs_, folder_ / "out/checkpoint-3", trainer.session(), trainer.state().global_step);
+    EXPECT_EQ(found.applied, 3);
+    EXPECT_EQ(found.schedule_step, 3);
+    EXPECT_EQ(found.base_learning_rate, 0.5);
+    EXPECT_EQ(found.learning_rate, 0.125);  // of the next update, the last of four
+    EXPECT_EQ(found.adamw.weight_decay, 0.25);
+    const bool adamw = optimizer == std::string("adamw_torch");
+    const AdamWOptions wanted = adamw ? AdamWOptions{0.75, 0.875, 0.125} : AdamWOptions{};
+    EXPECT_EQ(found.adamw.beta1, wanted.beta1);
+    EXPECT_EQ(found.adamw.beta2, wanted.beta2);
+    EXPECT_EQ(found.adamw.eps, wanted.eps);
+    EXPECT_EQ(found.sgd.momentum, adamw ? 0 : 0.5);
+    EXPECT_FALSE(fs_.exists(folder_ / "out/checkpoint-3/scaler.pt"));
+  }
+}
+
+TEST_F(PythonCheckpoint, HoldsTheLossScaleOfAnFp16Run) {
+  const TokenizedDataset data = four_samples();
+  TrainingArguments args;
+  args.output_dir = folder_ / "out";
+  args.save_steps = 2, args.max_steps = 3;
+  args.fp16 = true;
+  Trainer trainer(*backend_, model_, args, &data, nullptr);
+  trainer.train();
+  const LossScaler::State found = read_python_scaler(fs_, folder_ / "out/checkpoint-2");
+  EXPECT_EQ(found.scale, 65536);  // torch's first
+  EXPECT_EQ(found.growth_tracker, 2);
 }
 
 TEST_F(PythonCheckpoint, StateOfAnotherModelIsAnError) {

@@ -84,6 +84,46 @@ TEST_F(Saving, AFaultAtAnyMomentLeavesOnlyWholeFiles) {
   }
 }
 
+/// A run that goes on takes its learning rate, loss scale and reported losses from these.
+TEST_F(Saving, ACheckpointKeepsEveryNumberOfARun) {
+  Trainer t = trainer(real_file_system());
+  const RunState run{.total_loss = 1.5,
+                     .loss_updates = 2,
+                     .loss_since_log = 0.25,
+                     .updates_since_log = 3,
+                     .updates_per_epoch = 4,
+                     .data_seed = 5,
+                     .seed = 6,
+                     .training_data = "a summary",
+                     .skipped_updates = 7,
+                     .loss_scaler = {.scale = 0.5, .growth_tracker = 8, .bad_losses = 9},
+                     .metric_schedule = {{"best", 10}}};
+  TrainerState state;
+  state.global_step = 11;
+  const TrainingArguments args;
+  const std::string folder = join_path(folder_, "checkpoint-11");
+  write_checkpoint(real_file_system(), folder,
+                   {model_, t.session(), t.session().gather_states(), state, run, {.applied = 4}, args})
+      .check();
+  RunState found;
+  TrainerState found_state;
+  EXPECT_FALSE(read_checkpoint(real_file_system(), folder, model_, t.session(), found_state, found));
+  EXPECT_EQ(found_state.global_step, 11);
+  EXPECT_EQ(found.total_loss, run.total_loss);
+  EXPECT_EQ(found.loss_updates, run.loss_updates);
+  EXPECT_EQ(found.loss_since_log, run.loss_since_log);
+  EXPECT_EQ(found.updates_since_log, run.updates_since_log);
+  EXPECT_EQ(found.updates_per_epoch, run.updates_per_epoch);
+  EXPECT_EQ(found.data_seed, run.data_seed);
+  EXPECT_EQ(found.seed, run.seed);
+  EXPECT_EQ(found.training_data, run.training_data);
+  EXPECT_EQ(found.skipped_updates, run.skipped_updates);
+  EXPECT_EQ(found.loss_scaler.scale, run.loss_scaler.scale);
+  EXPECT_EQ(found.loss_scaler.growth_tracker, run.loss_scaler.growth_tracker);
+  EXPECT_EQ(found.loss_scaler.bad_losses, run.loss_scaler.bad_losses);
+  EXPECT_EQ(found.metric_schedule, run.metric_schedule);
+}
+
 TEST_F(Saving, WantsAFolder) {
   try {
     trainer(real_file_system()).save_model("");

@@ -1,6 +1,7 @@
 // Runs that follow another one: in its output folder, from its checkpoint, of the same Trainer.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "lathe/app/four_samples_testing.h"
@@ -249,7 +250,7 @@ TEST_F(SeveralRuns, ASecondCallOfTrainBeginsWithoutMoments) {
 }
 
 TEST_F(SeveralRuns, AStoppedRunGoesOnWithSaveOnlyModelToo) {
-  trainer().train();
+  const double loss = trainer().train().training_loss;
   const std::vector<float> whole = weights();
   args_.save_only_model = true;
   for (const char* strategy : {"steps", "no"}) {
@@ -257,7 +258,7 @@ TEST_F(SeveralRuns, AStoppedRunGoesOnWithSaveOnlyModelToo) {
     std::filesystem::remove_all(folder_ / "out");
     EXPECT_EQ(error_of_stopped(),
               "interrupted after step 1; its checkpoint is " + folder_ / "out/checkpoint-1");
-    EXPECT_EQ(error_of(folder_ / "out/checkpoint-1"), "");
+    EXPECT_EQ(trainer().train(folder_ / "out/checkpoint-1").training_loss, loss);
     EXPECT_EQ(weights(), whole);
   }
 }
@@ -350,6 +351,148 @@ TEST_F(SeveralRuns, EvaluationAfterAStoppedOneIsThatOutsideOfTraining) {
   const double after = trainer_->evaluate(data_)["eval_loss"];
   trainer_->save_model(folder_ / "stopped");
   EXPECT_EQ(trainer(folder_ / "stopped").evaluate(data_)["eval_loss"], after);
+}
+
+/// --bf16_full_eval is for evaluations outside of a training; those within are in its dtype.
+TEST_F(SeveralRuns, FullEvaluationIsNotThatOfATraining) {
+  args_.save_strategy = "no";
+  args_.eval_strategy = "steps", args_.eval_steps = 3;
+  std::vector<double> within, after;
+  for (const bool full : {false, true}) {
+    args_.bf16_full_eval = full;
+    trainer().train();
+    for (const auto& entry : trainer_->state().log_history)
+      if (entry.contains("eval_loss")) within.push_back(entry["eval_loss"]);
+    after.push_back(trainer_->evaluate(data_)["eval_loss"]);
+  }
+  ASSERT_EQ(within.size(), 2u);
+  EXPECT_EQ(within[0], within[1]);
+  EXPECT_EQ(after[0], within[0]);
+  EXPECT_NE(after[1], after[0]);
+}
+
+/// What a frozen base gives is kept of the evaluation data alone.
+TEST_F(SeveralRuns, OtherDataThanThoseWhoseBaseIsKeptAreEvaluatedAnew) {
+  args_.freeze_base_model = true;
+  args_.eval_strategy = "steps", args_.eval_steps = 3;
+  trainer().train();
+  TokenizedDataset other = four_samples();
+  for (int32_t& id : other.input_ids) id += 20;
+  const nlohmann::json found = trainer_->evaluate(other);
+  EXPECT_NE(found["eval_loss"], trainer_->evaluate(data_)["eval_loss"]);
+  trainer_->save_model(folder_ / "trained");
+  EXPECT_EQ(trainer(folder_ / "trained").evaluate(other)["eval_loss"], found["eval_loss"]);
+}
+
+TEST_F(SeveralRuns, ItsLastStepIsSavedAndEvaluatedThoughNoneIsDue) {
+  args_.save_steps = 2;
+  evaluate({0.1, 0.2});
+  args_.eval_steps = 2;
+  trainer().train();
+  EXPECT_EQ(found(), (Names{"checkpoint-2", "checkpoint-3"}));
+  EXPECT_EQ(logged("eval_score"), (Steps{2, 3}));
+}
+
+TEST_F(SeveralRuns, APartOfAnEpochIsTheUpdatesThatItBegins) {
+  args_.per_device_train_batch_size = 1;  // four updates per epoch
+  args_.max_steps = -1;
+  for (const auto& [epochs, updates] : {std::pair{0.3, 2}, {1.0, 4}, {1.1, 5}}) {
+    args_.num_train_epochs = epochs;
+    EXPECT_EQ(trainer().plan().max_steps, updates) << epochs;
+    EXPECT_EQ(trainer().plan().epochs, epochs > 1 ? 2 : 1) << epochs;
+  }
+}
+
+TEST_F(SeveralRuns, ABatchThatIsNotFullIsLeftOutWhereAskedFor) {
+  args_.per_device_train_batch_size = 3;  // of four samples
+  EXPECT_EQ(trainer().plan().updates_per_epoch, 2);
+  args_.dataloader_drop_last = true;
+  EXPECT_EQ(trainer().plan().updates_per_epoch, 1);
+  trainer_->train();
+  EXPECT_EQ(trainer_->state().epoch, 3);  // one update each
+}
+
+TEST_F(SeveralRuns, RatesGrowAsLongAsTheWarmupSays) {
+  args_.save_strategy = "no";
+  args_.max_steps = 4;
+  args_.logging_steps = 1;
+  args_.learning_rate = 0.5;
+  const auto rates = [&] {
+    trainer().train();
+    std::vector<double> all;
+    for (const auto& entry : trainer_->state().log_history)
+      if (entry.contains("learning_rate")) all.push_back(entry["learning_rate"]);
+    return all;
+  };
+  EXPECT_EQ(rates(), (std::vector<double>{0.5, 0.375, 0.25, 0.125}));
+  args_.warmup_steps = 2;
+  EXPECT_EQ(rates(), (std::vector<double>{0, 0.25, 0.5, 0.25}));
+  args_.warmup_steps = 0, args_.warmup_ratio = 0.25;
+  EXPECT_EQ(rates().at(0), 0);
+  EXPECT_EQ(rates().at(1), 0.5);
+}
+
+/// Plain SGD goes as far as the gradient is long, or may be: torch divides by the norm and 1e-6.
+TEST_F(SeveralRuns, AnUpdateIsAsLongAsTheGradientMayBe) {
+  args_.save_strategy = "no";
+  args_.optim = "sgd";
+  args_.max_steps = 1, args_.logging_steps = 1;
+  args_.learning_rate = 1;
+  for (const double most : {0.01, 0.0}) {  // 0: no limit
+    args_.max_grad_norm = most;
+    Trainer& t = trainer();
+    const std::vector<float> before = weights();
+    t.train();
+    const std::vector<float> after = weights();
+    double sum = 0;
+    for (size_t i = 0; i < before.size(); ++i) sum += std::pow(double{after[i]} - double{before[i]}, 2);
+    const double norm = t.state().log_history.at(0).at("grad_norm");
+    EXPECT_GT(norm, 1);
+    // The norm is a sum of so many squares in f32; what is added to weights of about 1 is rounded to 2^-24.
+    const double n = static_cast<double>(before.size()), wanted = most > 0 ? most : norm;
+    EXPECT_NEAR(std::sqrt(sum), wanted, wanted * (n * 0x1p-25 + 1e-6) + std::sqrt(n) * 0x1p-24) << most;
+  }
+}
+
+/// A learning rate of 0 leaves masks as all that can change a loss.
+TEST_F(SeveralRuns, MasksAreOtherOnesInEachUpdateAndWithEachSeed) {
+  args_.save_strategy = "no";
+  args_.learning_rate = 0;
+  args_.train_sampling_strategy = "sequential";
+  args_.logging_steps = 1;
+  const auto losses = [&](int64_t seed, double dropout) {
+    ModelConfig config = read_model_config(real_file_system(), kTinyModel);
+    config.hidden_dropout_prob = dropout;
+    AutoModel model = from_config(config, {Problem::kSingleLabel, config_labels(config)}, std::nullopt);
+    model.checkpoint = open_checkpoint(real_file_system(), kTinyModel);
+    args_.seed = seed;
+    Trainer trainer(*backend_, model, args_, &data_, nullptr);
+    trainer.train();
+    std::vector<double> all;
+    for (const auto& entry : trainer.state().log_history)
+      if (entry.contains("loss")) all.push_back(entry["loss"]);
+    return all;
+  };
+  const std::vector<double> without = losses(7, 0), with = losses(7, 0.1), other = losses(8, 0.1);
+  EXPECT_EQ(without, std::vector<double>(3, without.at(0)));
+  EXPECT_EQ(losses(7, 0.1), with);
+  for (size_t i = 0; i < with.size(); ++i) {
+    EXPECT_NE(with[i], without[i]);
+    EXPECT_NE(with[i], with[(i + 1) % with.size()]);
+    EXPECT_NE(with[i], other.at(i));
+  }
+}
+
+TEST_F(SeveralRuns, NewWeightsFollowTheSeed) {
+  const auto drawn = [&](int64_t seed) {
+    AutoModel model = from_config(read_model_config(real_file_system(), kTinyModel),
+                                  {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+    args_.seed = seed, args_.data_seed = 1;
+    return Trainer(*backend_, model, args_, &data_, nullptr).session().read_state("parameters");
+  };
+  const std::vector<float> seven = drawn(7);
+  EXPECT_EQ(drawn(7), seven);
+  EXPECT_NE(drawn(8), seven);
 }
 
 TEST_F(SeveralRuns, ATrainerWhoseModelAnotherHasFrozenSaysSo) {

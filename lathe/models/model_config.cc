@@ -89,6 +89,18 @@ void check_sizes(const ModelConfig& c, const Family& family) {
          c.max_position_embeddings, kWayOut);
 }
 
+/// What files mostly leave out stands there only where reading them would give something else: in a
+/// configuration that a program made or changed.
+void put_others(nlohmann::json& json, const ModelConfig& config, const Family& family) {
+  const ModelConfig there = parse_model_config(json, config.file);
+  const auto put = [&](const char* key, double value, double read) {
+    if (key != nullptr && value != read) json[key] = value;
+  };
+  put(family.keys.classifier_dropout, config.classifier_dropout, there.classifier_dropout);
+  put(family.keys.qa_dropout, config.qa_dropout, there.qa_dropout);
+  if (family.modern) put_modern_bert_config(json, config.modern, there.modern);
+}
+
 }  // namespace
 
 ModelConfig parse_model_config(const nlohmann::json& json, const std::string& file) {
@@ -212,6 +224,7 @@ nlohmann::json config_to_write(const ModelConfig& config, const std::string& arc
     json.erase("problem_type");
   else
     json["problem_type"] = problem_type;
+  put_others(json, config, family);
   return json;
 }
 

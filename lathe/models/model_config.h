@@ -46,6 +46,10 @@ ModelConfig parse_model_config(const nlohmann::json& json, const std::string& fi
 /// The part of it that ModernBERT alone has; `config` has the rest.  Errors: as parse_model_config.
 ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const ModelConfig& config);
 
+/// Puts into json what `config` says otherwise than `there`, which json gives when it is read.
+void put_modern_bert_config(nlohmann::json& json, const ModernBertConfig& config,
+                            const ModernBertConfig& there);
+
 /// The configuration of a model folder.  Errors: kNotFound if there is none; as parse_model_config.
 ModelConfig read_model_config(FileSystem& fs, const std::string& folder);
 

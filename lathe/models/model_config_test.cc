@@ -81,6 +81,98 @@ TEST(ModelConfig, ThePaddingTokenIsWrittenAsItIsRead) {
                {"config.json: \"pad_token_id\" is null, wants 0 or more"});
 }
 
+/// A program may make a configuration, or change one that was read: what is saved has to say the same.
+TEST(ModelConfig, WhatAProgramSaysIsWritten) {
+  const auto again = [](const ModelConfig& config) {
+    return parse_model_config(config_to_write(config, "X", {}, ""), "config.json");
+  };
+  for (const char* type : {"bert", "roberta", "electra", "distilbert", "modernbert"}) {
+    ModelConfig config = tiny(type);
+    const Json before = config_to_write(config, "X", {}, "");
+    EXPECT_FALSE(before.contains("classifier_dropout") || before.contains("layer_types")) << type;
+    config.classifier_dropout = 0.25;
+    EXPECT_EQ(again(config).classifier_dropout, 0.25) << type;
+    config.classifier_dropout = 0;
+    EXPECT_EQ(again(config).classifier_dropout, 0) << type;
+  }
+  ModelConfig distil = tiny("distilbert");
+  distil.qa_dropout = 0.25;
+  EXPECT_EQ(again(distil).qa_dropout, 0.25);
+  ModelConfig config = tiny("modernbert");
+  ModernBertConfig& m = config.modern;
+  m.local = {true};
+  m.window = 4, m.global_theta = 5e4, m.local_theta = 3e3, m.initializer_cutoff_factor = 3;
+  m.norm_bias = m.attention_bias = m.mlp_bias = m.classifier_bias = m.mean_pooling = true;
+  m.decoder_bias = false, m.classifier_activation = "gelu_python";
+  const ModernBertConfig found = again(config).modern;
+  EXPECT_EQ(found.local, m.local);
+  EXPECT_EQ(found.window, m.window);
+  EXPECT_EQ(found.global_theta, m.global_theta);
+  EXPECT_EQ(found.local_theta, m.local_theta);
+  EXPECT_EQ(found.initializer_cutoff_factor, m.initializer_cutoff_factor);
+  EXPECT_TRUE(found.norm_bias && found.attention_bias && found.mlp_bias && found.classifier_bias);
+  EXPECT_TRUE(found.mean_pooling);
+  EXPECT_FALSE(found.decoder_bias);
+  EXPECT_EQ(found.classifier_activation, m.classifier_activation);
+  m.local.clear();
+  expect_words(error_of(ErrorCode::kInvalidData, [&] { again(config); }),
+               {"\"layer_types\" names 0 layers, wants 1"});
+}
+
+/// What a run computes with, by the names that families give it in config.json.
+TEST(ModelConfig, EveryFamilysKeysAreRead) {
+  struct Keys {
+    const char *type, *hidden, *attention, *classifier, *act, *eps, *answers = "qa_dropout",
+                                                                    *mlp = "mlp_dropout";
+  };
+  const Keys all[] = {
+      {"bert", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "hidden_act",
+       "layer_norm_eps"},
+      {"roberta", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "hidden_act",
+       "layer_norm_eps"},
+      {"xlm-roberta", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout",
+       "hidden_act", "layer_norm_eps"},
+      {"electra", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "hidden_act",
+       "layer_norm_eps"},
+      {"distilbert", "dropout", "attention_dropout", "seq_classif_dropout", "activation", "layer_norm_eps"},
+      {"modernbert", "embedding_dropout", "attention_dropout", "classifier_dropout", "hidden_activation",
+       "norm_eps", "classifier_dropout"}};
+  for (const Keys& keys : all) {
+    const bool modern = keys.type == std::string("modernbert"),
+               distil = keys.type == std::string("distilbert");
+    const std::string act = modern ? "gelu_python" : "relu";  // the only other one that it takes
+    Json json = {{keys.hidden, 0.11}, {keys.attention, 0.12},      {keys.mlp, 0.14}, {keys.answers, 0.15},
+                 {keys.act, act},     {"initializer_range", 0.25}, {keys.eps, 0.5}};
+    json[keys.classifier] = 0.13;
+    const ModelConfig c = tiny(keys.type, json);
+    EXPECT_EQ(c.hidden_dropout_prob, 0.11) << keys.type;
+    EXPECT_EQ(c.attention_probs_dropout_prob, 0.12) << keys.type;
+    EXPECT_EQ(c.classifier_dropout, 0.13) << keys.type;
+    EXPECT_EQ(c.qa_dropout, modern ? 0.13 : distil ? 0.15 : 0) << keys.type;
+    EXPECT_EQ(c.mlp_dropout, modern ? 0.14 : 0) << keys.type;
+    EXPECT_EQ(c.hidden_act, act) << keys.type;
+    EXPECT_EQ(c.initializer_range, 0.25) << keys.type;
+    EXPECT_EQ(c.layer_norm_eps, distil ? 1e-12 : 0.5) << keys.type;
+    json.erase(keys.classifier);
+    // Families whose head has a key of its own have a default of its own; the others take hidden's.
+    const double otherwise = modern ? 0 : distil ? 0.2 : 0.11;
+    EXPECT_EQ(tiny(keys.type, json).classifier_dropout, otherwise) << keys.type;
+  }
+}
+
+/// Ten stands in front of two as a text, in which order the keys of an object come.
+TEST(ModelConfig, MoreThanTenLabelsKeepTheirIds) {
+  Json names = Json::object();
+  std::vector<std::string> wanted;
+  for (int i = 0; i < 12; ++i)
+    wanted.push_back(fmt::format("class {}", 11 - i)), names[std::to_string(i)] = wanted.back();
+  const ModelConfig config = tiny("bert", {{"id2label", names}});
+  EXPECT_EQ(config_labels(config), wanted);
+  const Json written = config_to_write(config, "X", wanted, "");
+  EXPECT_EQ(written["id2label"], names);
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(written["label2id"][wanted[static_cast<size_t>(i)]], i);
+}
+
 TEST(ModelConfig, LabelsAreNamedByIdOrCounted) {
   const auto labels = [](const Json& more) { return config_labels(tiny("bert", more)); };
   using Names = std::vector<std::string>;

@@ -116,4 +116,32 @@ ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const Mode
   return m;
 }
 
+void put_modern_bert_config(nlohmann::json& json, const ModernBertConfig& config,
+                            const ModernBertConfig& there) {
+  const auto put = [&](const char* key, const auto& value, const auto& read) {
+    if (value != read) json[key] = value;
+  };
+  put("norm_bias", config.norm_bias, there.norm_bias);
+  put("attention_bias", config.attention_bias, there.attention_bias);
+  put("mlp_bias", config.mlp_bias, there.mlp_bias);
+  put("classifier_bias", config.classifier_bias, there.classifier_bias);
+  put("decoder_bias", config.decoder_bias, there.decoder_bias);
+  put("classifier_activation", config.classifier_activation, there.classifier_activation);
+  put("initializer_cutoff_factor", config.initializer_cutoff_factor, there.initializer_cutoff_factor);
+  put("local_attention", 2 * config.window, 2 * there.window);
+  if (config.mean_pooling != there.mean_pooling)
+    json["classifier_pooling"] = config.mean_pooling ? "mean" : "cls";
+  if (config.local != there.local) {
+    json["layer_types"] = nlohmann::json::array();
+    for (const bool local : config.local)
+      json["layer_types"].push_back(local ? "sliding_attention" : "full_attention");
+  }
+  // Version 5's key, which holds over version 4's.
+  const auto put_theta = [&](const char* type, double value, double read) {
+    if (value != read) json["rope_parameters"][type] = {{"rope_type", "default"}, {"rope_theta", value}};
+  };
+  put_theta("full_attention", config.global_theta, there.global_theta);
+  put_theta("sliding_attention", config.local_theta, there.local_theta);
+}
+
 }  // namespace lathe

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "lathe/core/error.h"
 #include "lathe/io/test_folder.h"
@@ -145,6 +146,30 @@ TEST(Tokenizer, AWrittenConfigurationKeepsTheTypes) {
   EXPECT_EQ(other["model_input_names"], json({"input_ids", "token_type_ids", "attention_mask"}));
   const std::vector<NamedFile> vocab = {{"vocab.txt", kVocabTxt}};
   EXPECT_FALSE(config(Tokenizer::from_files(vocab, "model")).contains("model_input_names"));
+}
+
+/// transformers' BERT class takes them from tokenizer_config.json alone.
+TEST(Tokenizer, AWrittenConfigurationKeepsTheRules) {
+  const std::string text = "Hello héllos \xe4\xb8\x96 world";
+  for (const auto& [lower, strip, chinese] : {std::tuple{json(true), json(nullptr), json(true)},
+                                              {json(false), json(nullptr), json(false)},
+                                              {json(false), json(true), json(true)},
+                                              {json(true), json(false), json(true)}}) {
+    const json given = {
+        {"do_lower_case", lower}, {"strip_accents", strip}, {"tokenize_chinese_chars", chinese}};
+    const Tokenizer first = from_vocab(given.dump());
+    std::vector<NamedFile> files;
+    for (const NamedFile& f : first.files())
+      if (f.first == "tokenizer.json") files.push_back(f);
+    ASSERT_EQ(files.size(), 1u);
+    files = Tokenizer::from_files(files, "model").files();
+    json written;
+    for (const NamedFile& f : files)
+      if (f.first == "tokenizer_config.json") written = json::parse(f.second);
+    EXPECT_EQ(written["tokenizer_class"], "BertTokenizer");
+    for (const auto& [key, value] : given.items()) EXPECT_EQ(written[key], value) << key << given;
+    EXPECT_EQ(Tokenizer::from_files(files, "model").encode(text), first.encode(text)) << given;
+  }
 }
 
 TEST(Tokenizer, TruncatesOnTheLeftWhereTheFilesSaySo) {

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <map>
 
 #include "lathe/backends/register.h"
 #include "lathe/core/philox.h"
 #include "lathe/io/json_file.h"
+#include "lathe/models/encoder.h"
 #include "lathe/ops/ops.h"
 #include "lathe/train/auto_model.h"
 
@@ -189,7 +190,19 @@ TEST_P(Families, TheLastLayerComputesOnlyTheRowsThatAreRead) {
   }
 }
 
-/// Dropout stands where transformers has it, and its masks come from the same sites for all families.
+/// The sites of a program's dropout, with their probabilities; attention's under the site 0, which no name
+/// has.
+std::map<int64_t, double> dropout_of(const Program& program) {
+  std::map<int64_t, double> found;
+  for (const Node& node : program.nodes()) {
+    const bool attends = node.op == &op::attention || node.op == &op::first_attention;
+    if (attends || node.op == &op::dropout) found[attends ? 0 : node.attrs.i("site")] = node.attrs.f("p");
+  }
+  return found;
+}
+
+/// Dropout stands where transformers has it, with the probability that it has there, and its masks come from
+/// the same sites for all families.
 TEST_P(Families, DropoutStandsWhereTransformersHasIt) {
   const bool modern = config_.model_type == "modernbert", distil = config_.model_type == "distilbert",
              pools = config_.model_type == "bert", own_head = distil || modern;
@@ -197,33 +210,39 @@ TEST_P(Families, DropoutStandsWhereTransformersHasIt) {
                            : pools                                     ? "bert"
                            : distil || config_.model_type == "electra" ? config_.model_type
                                                                        : "roberta";
-  std::set<int64_t> wanted{dropout_site(modern ? "model.embeddings.drop" : base + ".embeddings.dropout"),
-                           dropout_site(modern ? "drop" : "dropout")};
-  // Behind RoBERTa's and ELECTRA's dense layer and in front of it.
-  if (!pools && !own_head) wanted.insert(dropout_site("classifier.first_dropout"));
+  constexpr double kHidden = 0.1, kAttention = 0.2, kMlp = 0.3, kClassifier = 0.4, kAnswers = 0.5;
+  config_.hidden_dropout_prob = kHidden, config_.attention_probs_dropout_prob = kAttention;
+  config_.mlp_dropout = kMlp, config_.classifier_dropout = kClassifier;
+  if (own_head) config_.qa_dropout = kAnswers;
+  std::map<int64_t, double> wanted{
+      {0, kAttention},
+      {dropout_site(modern ? "model.embeddings.drop" : base + ".embeddings.dropout"), kHidden}};
+  int64_t attentions = 0;
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
     const std::string layer = fmt::format("{}{}{}", base,
                                           modern   ? ".layers."
                                           : distil ? ".transformer.layer."
                                                    : ".encoder.layer.",
                                           i);
-    if (!distil)
-      wanted.insert(dropout_site(layer + (modern ? ".attn.out_drop" : ".attention.output.dropout")));
-    wanted.insert(dropout_site(layer + (modern ? ".mlp.drop" : ".output.dropout")));
+    if (modern)
+      wanted[dropout_site(layer + ".attn.out_drop")] = kAttention;
+    else if (!distil)
+      wanted[dropout_site(layer + ".attention.output.dropout")] = kHidden;
+    wanted[dropout_site(layer + (modern ? ".mlp.drop" : ".output.dropout"))] = modern ? kMlp : kHidden;
   }
+  std::map<int64_t, double> of_answers = wanted;
+  if (own_head) of_answers[dropout_site(modern ? "drop" : "qa_outputs.dropout")] = kAnswers;
+  wanted[dropout_site(modern ? "drop" : "dropout")] = kClassifier;
+  // Behind RoBERTa's and ELECTRA's dense layer and in front of it.
+  if (!pools && !own_head) wanted[dropout_site("classifier.first_dropout")] = kClassifier;
   const Loaded l = load(1);
   const auto program = build_program(*l.model.model, ProgramKind::kStep, {64, 6}, 3, {});
-  std::set<int64_t> found;
-  int64_t attentions = 0;
-  for (const Node& node : program->nodes()) {
-    if (node.op == &op::dropout) found.insert(node.attrs.i("site"));
-    if (node.op == &op::attention || node.op == &op::first_attention) {
-      ++attentions;
-      EXPECT_EQ(node.attrs.f("p"), 0.1);
-    }
-  }
-  EXPECT_EQ(found, wanted);
+  EXPECT_EQ(dropout_of(*program), wanted);
+  for (const Node& node : program->nodes())
+    attentions += node.op == &op::attention || node.op == &op::first_attention;
   EXPECT_EQ(attentions, config_.num_hidden_layers);
+  const auto answers = make_model(config_, Problem::kQuestionAnswering);
+  EXPECT_EQ(dropout_of(*build_program(*answers, ProgramKind::kStep, {64, 6}, 2, {})), of_answers);
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {

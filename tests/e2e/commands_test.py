@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The commands as a user types them, the files they write and what is in those files."""
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -405,6 +406,108 @@ class Commands(unittest.TestCase):
         predicted = self.lathe("predict", self.out, "--file", self.root / "texts.txt", "--max_seq_length", "32")
         wanted = [line.split("\t")[1] for line in (self.out / "predict_results_None.txt").read_text().splitlines()[1:]]
         self.assertEqual([line.split("\t")[0] for line in predicted.stdout.splitlines()], wanted)
+
+    def labelled(self, name, texts, labels):
+        path = self.root / name
+        path.write_text("".join(json.dumps({"text": t, "label": l}) + "\n" for t, l in zip(texts, labels)))
+        return path
+
+    def scored(self, model, *more):
+        self.works([cl.program(), "glue", "--model_name_or_path", str(model), "--output_dir", str(self.out), "--use_cpu", "--do_eval",
+                    "--overwrite_output_dir", *map(str, more)])
+        return read(self.out / "all_results.json")
+
+    def test_classes_are_numbered_as_in_the_model_that_goes_on(self):
+        """Its names are not in the order of the alphabet, in which those of files come; a file that lacks a class does not
+        number the others anew.  With a learning rate of 0 and no dropout training has the loss of an evaluation."""
+        model = self.root / "model"
+        shutil.copytree(GOLDEN / "classification", model)
+        names = {"0": "place", "1": "thing", "2": "person"}
+        (model / "config.json").write_text(json.dumps({**read(model / "config.json"), "id2label": names,
+                                                       "label2id": {name: int(i) for i, name in names.items()}}))
+        texts = [line.rsplit(",", 1)[0] for line in self.train.read_text().splitlines()[1:]]
+        rows = [json.loads(line) for line in self.lathe("predict", model, *texts, "--json").stdout.splitlines()]
+        labels = [names[str(i % 3)] for i in range(len(rows))]
+
+        def check(found, part, *losses):
+            wanted = [(row, label) for row, label in zip(rows, labels) if label in part]
+            self.assertEqual(found["eval_accuracy"], sum(row["label"] == label for row, label in wanted) / len(wanted))
+            loss = sum(-math.log(row["probabilities"][label]) for row, label in wanted) / len(wanted)
+            for key in losses:  # a sum of at most 48 in fp32, of losses of about 1: 48 * 2^-24, and what a softmax rounds
+                self.assertAlmostEqual(found[key], loss, delta=1e-5)
+
+        whole = self.labelled("whole.json", texts, labels)
+        few = self.labelled("few.json", *zip(*[pair for pair in zip(texts, labels) if pair[1] != "person"]))
+        check(self.scored(model, "--validation_file", few), ("place", "thing"), "eval_loss")
+        train = ["--train_file", whole, "--do_train", "--learning_rate", "0", "--num_train_epochs", "1"]
+        check(self.scored(model, *train, "--validation_file", whole), names.values(), "eval_loss", "train_loss")
+        check(self.scored(model, *train, "--validation_file", few, "--do_predict", "--test_file", whole), ("place", "thing"),
+              "eval_loss")
+        predicted = (self.out / "predict_results_None.txt").read_text().splitlines()[1:]
+        self.assertEqual([line.split("\t")[1] for line in predicted], [row["label"] for row in rows])
+        self.assertEqual(read(self.out / "config.json")["id2label"], names)
+        found = self.scored(model, *train, "--validation_file", whole, "--max_train_samples", "9", "--max_eval_samples", "5")
+        self.assertEqual((found["train_samples"], found["eval_samples"]), (9, 5))
+
+    def test_scores_of_several_labels_and_of_values(self):
+        texts = [line.rsplit(",", 1)[0] for line in self.train.read_text().splitlines()[1:]]
+        model = GOLDEN / "multi_label"
+        rows = [json.loads(line)["probabilities"] for line in self.lathe("predict", model, *texts, "--json").stdout.splitlines()]
+        shown = [line.split("\t")[0] for line in self.lathe("predict", model, *texts).stdout.splitlines()]
+        predicted = [[name for name, p in row.items() if p > 0.5] for row in rows]
+        self.assertEqual(shown, [", ".join(f"{name} {row[name]:.4f}" for name in names) or "-"
+                                 for names, row in zip(predicted, rows)])
+        wanted = [[list(row)[i % 4], list(row)[(i + 1) % 4]] for i, row in enumerate(rows)]
+        both = sum(len(set(a) & set(b)) for a, b in zip(predicted, wanted))
+        either = sum(len(a) + len(b) for a, b in zip(predicted, wanted))
+        self.assertTrue(0 < both < either / 2)
+        path = self.labelled("several.json", texts, wanted)
+        self.assertAlmostEqual(self.scored(model, "--validation_file", path)["eval_f1"], 2 * both / either, places=9)
+        model = GOLDEN / "regression"
+        values = [json.loads(line)["value"] for line in self.lathe("predict", model, *texts, "--json").stdout.splitlines()]
+        path = self.labelled("values.json", texts, [0.25 * i for i in range(len(texts))])
+        error = sum((v - 0.25 * i) ** 2 for i, v in enumerate(values)) / len(values)
+        found = self.scored(model, "--validation_file", path)
+        for key in ("eval_mse", "eval_loss"):  # a sum of 48 squares in fp32: 51 roundings of 2^-24
+            self.assertAlmostEqual(found[key] / error, 1, delta=1e-5)
+
+    def test_answers_are_scored_and_bounded_as_the_flags_say(self):
+        """What it answered is right by definition, and of a file with other answers wrong."""
+        contexts = [" ".join(2 * (cl.WORDS[i:] + cl.WORDS[:i])) for i in range(6)]  # each of several windows
+
+        def answers(folder, right, *more):
+            """Of questions whose answers are these, or all wrong."""
+            data = [{"id": str(i), "question": "who opened it", "context": context,
+                     "answers": {"text": [right[i] if right else "xyz"], "answer_start": [0]}}
+                    for i, context in enumerate(contexts)]
+            (self.root / "questions.json").write_text(json.dumps({"data": data}))
+            self.lathe("qa", "--model_name_or_path", GOLDEN / "question_answering", "--max_seq_length", "32", "--doc_stride", "16",
+                       "--validation_file", self.root / "questions.json", "--do_eval", "--output_dir", self.root / folder, *more)
+            found = [list(read(self.root / folder / f"eval_{name}.json").values()) for name in ("predictions", "nbest_predictions")]
+            return (read(self.root / folder / "eval_results.json"), *found)
+
+        scores, free, nbest = answers("wrong", None)
+        self.assertEqual(scores["eval_exact_match"], 0)
+        question, *tokens = [len(json.loads(self.lathe("tokenize", GOLDEN / "question_answering", text).stdout)["ids"]) - 2
+                             for text in ("who opened it", *contexts)]
+        room = 32 - 3 - question  # of a window, of which 16 tokens are those of the one before
+        windows = sum(1 + math.ceil((count - room) / (room - 16)) for count in tokens)
+        self.assertGreaterEqual(windows, 2 * len(contexts))
+        self.assertEqual(scores["eval_samples"], windows)
+        self.assertTrue(any(" " in text for text in free))
+        self.assertTrue(any(len(best) > 3 for best in nbest))
+        other = shutil.copy(self.root / "questions.json", self.root / "wrong.json")
+        self.assertEqual(answers("right", free, "--do_predict", "--test_file", other)[0]["eval_exact_match"], 100)
+        self.assertEqual(read(self.root / "right" / "predict_results.json")["predict_exact_match"], 0)
+        few, found, _ = answers("few", None, "--max_eval_samples", "2")  # of questions, then of their windows
+        self.assertEqual((few["eval_samples"], len(found)), (2, 2))
+        _, short, nbest = answers("short", None, "--max_answer_length", "1", "--n_best_size", "3")
+        self.assertFalse([text for text in short if " " in text])
+        self.assertTrue(all(len(best) <= 3 for best in nbest))
+        for threshold, wanted in (("1e9", free), ("-1e9", [""] * len(free))):
+            found = answers("null" + threshold, free, "--version_2_with_negative", "--null_score_diff_threshold", threshold)
+            self.assertEqual(found[1], wanted)
+            self.assertEqual(found[0]["eval_exact"], 100 if wanted == free else 0)
 
     def test_tokenize_prints_an_object_per_line(self):
         (self.root / "texts.txt").write_text("the old bridge\nwho opened it\tthe red ship\n\n")
