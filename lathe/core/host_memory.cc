@@ -35,6 +35,43 @@ std::optional<uint64_t> number_in(const std::string& path) {
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
+/// The smaller one, of those that are known.
+std::optional<uint64_t> least(std::optional<uint64_t> a, std::optional<uint64_t> b) {
+  return a && b ? std::min(*a, *b) : a ? a : b;
+}
+
+/// What one cgroup grants; empty where it sets no limit.  Source: the kernel's admin-guide, cgroup-v2.rst and
+/// cgroup-v1/memory.rst.
+struct Cgroup {
+  std::optional<uint64_t> limit, room, reachable;  ///< reachable: with swap
+
+  /// `swap`: free on the machine.
+  Cgroup(const CgroupFolder& folder, uint64_t swap) {
+    const auto number = [&](const char* v2, const char* v1) {
+      return number_in(folder.path + "/memory." + (folder.v2 ? v2 : v1));
+    };
+    limit = number("max", "limit_in_bytes");
+    // Beyond that the system slows its processes down until they hardly move.
+    if (folder.v2) limit = least(limit, number_in(folder.path + "/memory.high"));
+    const auto used = number("current", "usage_in_bytes");
+    if (!used) limit.reset();
+    if (!limit) return;
+    // What is used counts pages of files, which the system takes back when others are wanted.
+    const std::string stat = system_text(folder.path + "/memory.stat"), total = folder.v2 ? "" : "total_";
+    const uint64_t files =
+        line_of(stat, total + "active_file").value_or(0) + line_of(stat, total + "inactive_file").value_or(0);
+    const auto left = [](uint64_t of, uint64_t taken) { return of > taken ? of - taken : 0; };
+    room = left(*limit, left(*used, files));
+    reachable = *room + swap;
+    // Of swap alone, or in the first version of memory and swap together.
+    const auto more = number("swap.max", "memsw.limit_in_bytes");
+    const auto more_used = number("swap.current", "memsw.usage_in_bytes");
+    if (!more || !more_used) return;
+    reachable =
+        least(reachable, folder.v2 ? *room + left(*more, *more_used) : left(*more, left(*more_used, files)));
+  }
+};
+
 }  // namespace
 
 HostMemory host_memory(const std::string& meminfo, const std::string& cgroups, const std::string& mounts,
@@ -47,19 +84,13 @@ HostMemory host_memory(const std::string& meminfo, const std::string& cgroups, c
   memory.total = bytes("MemTotal:");
   memory.free = bytes("MemAvailable:");
   const uint64_t swap = bytes("SwapFree:").value_or(0);
-  for (const CgroupFolder& folder : cgroup_folders("memory", cgroups, mounts, root)) {
-    const auto limit = number_in(folder.path + (folder.v2 ? "/memory.max" : "/memory.limit_in_bytes"));
-    const auto used = number_in(folder.path + (folder.v2 ? "/memory.current" : "/memory.usage_in_bytes"));
-    if (!limit || !used) continue;
-    // What is used counts pages of files, which the system takes back when others are wanted.
-    const std::string stat = system_text(folder.path + "/memory.stat"), total = folder.v2 ? "" : "total_";
-    const uint64_t files =
-        line_of(stat, total + "active_file").value_or(0) + line_of(stat, total + "inactive_file").value_or(0);
-    const uint64_t held = *used > files ? *used - files : 0, room = *limit > held ? *limit - held : 0;
-    memory.total = std::min(memory.total.value_or(*limit), *limit);
-    memory.free = std::min(memory.free.value_or(room), room);
-  }
   if (memory.free) memory.reachable = *memory.free + swap;
+  for (const CgroupFolder& folder : cgroup_folders("memory", cgroups, mounts, root)) {
+    const Cgroup cgroup(folder, swap);
+    memory.total = least(memory.total, cgroup.limit);
+    memory.free = least(memory.free, cgroup.room);
+    memory.reachable = least(memory.reachable, cgroup.reachable);
+  }
   return memory;
 }
 

@@ -91,6 +91,38 @@ TEST_F(CgroupMemory, TheFirstVersionReadsItsOwnFiles) {
   EXPECT_EQ(memory("4:cpu:/job\n", kV1).free, 800 * kMiB);
 }
 
+TEST_F(CgroupMemory, SwapCountsAsFarAsItIsGranted) {
+  write("/sys/fs/cgroup/memory.max", std::to_string(100 * kMiB));
+  write("/sys/fs/cgroup/memory.current", std::to_string(10 * kMiB));
+  EXPECT_EQ(memory("0::/\n", kV2).reachable, 140 * kMiB);
+  write("/sys/fs/cgroup/memory.swap.max", std::to_string(30 * kMiB));
+  write("/sys/fs/cgroup/memory.swap.current", std::to_string(10 * kMiB));
+  EXPECT_EQ(memory("0::/\n", kV2).reachable, 110 * kMiB);
+  write("/sys/fs/cgroup/memory.swap.max", "0\n");
+  EXPECT_EQ(memory("0::/\n", kV2).reachable, 90 * kMiB);
+  write("/sys/fs/cgroup/memory.swap.max", "max\n");
+  EXPECT_EQ(memory("0::/\n", kV2).reachable, 140 * kMiB);
+}
+
+TEST_F(CgroupMemory, TheFirstVersionGrantsSwapAndMemoryTogether) {
+  write("/sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(100 * kMiB));
+  write("/sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(60 * kMiB));
+  write("/sys/fs/cgroup/memory/memory.stat", "total_active_file " + std::to_string(10 * kMiB) + "\n");
+  EXPECT_EQ(memory("4:memory:/\n", kV1).reachable, 100 * kMiB);
+  write("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", std::to_string(120 * kMiB));
+  write("/sys/fs/cgroup/memory/memory.memsw.usage_in_bytes", std::to_string(65 * kMiB));
+  EXPECT_EQ(memory("4:memory:/\n", kV1).reachable, 65 * kMiB);  // 120 - (65 - 10)
+}
+
+TEST_F(CgroupMemory, WhereTheSystemSlowsAProcessDownIsALimit) {
+  write("/sys/fs/cgroup/memory.max", "max\n");
+  write("/sys/fs/cgroup/memory.high", std::to_string(300 * kMiB));
+  write("/sys/fs/cgroup/memory.current", std::to_string(100 * kMiB));
+  EXPECT_EQ(memory("0::/\n", kV2).free, 200 * kMiB);
+  write("/sys/fs/cgroup/memory.max", std::to_string(250 * kMiB));
+  EXPECT_EQ(memory("0::/\n", kV2).free, 150 * kMiB);
+}
+
 TEST_F(CgroupMemory, MoreInUseThanTheLimitLeavesNothing) {
   write("/sys/fs/cgroup/memory.max", "100");
   write("/sys/fs/cgroup/memory.current", "200");
