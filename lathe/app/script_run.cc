@@ -9,6 +9,7 @@
 #include "lathe/app/shared_cores.h"
 #include "lathe/app/shell_text.h"
 #include "lathe/app/signals.h"
+#include "lathe/core/environment.h"
 #include "lathe/io/directory_transaction.h"
 #include "lathe/io/hub_cache.h"
 #include "lathe/io/json_file.h"

@@ -10,4 +10,9 @@ inline std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+/// "~" and "~/x" in the home folder: $HOME, or where there is no such variable, as in services, what the
+/// password database has for this user; unchanged where that knows none.  Source: Python's
+/// os.path.expanduser.
+std::string expand_home(const std::string& path);
+
 }  // namespace lathe

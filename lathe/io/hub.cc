@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "lathe/core/environment.h"
 #include "lathe/io/hub_download.h"
 #include "lathe/io/json_file.h"
 #include "lathe/io/model_folder.h"

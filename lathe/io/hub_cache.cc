@@ -71,11 +71,6 @@ std::vector<std::string> hub_name_forms(const std::string& name) {
   return out;
 }
 
-std::string expand_home(const std::string& path) {
-  if (path != "~" && !path.starts_with("~/")) return path;
-  return environment("HOME") + path.substr(1);
-}
-
 std::string hub_home() {
   if (const std::string home = environment("HF_HOME"); !home.empty()) return expand_home(home);
   const std::string cache = environment("XDG_CACHE_HOME");

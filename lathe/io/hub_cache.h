@@ -24,8 +24,6 @@ bool is_hub_name(std::string_view name);
 bool is_inside(std::string_view part);
 /// The name as given, then its other form ("bert-base-cased", "google-bert/bert-base-cased").
 std::vector<std::string> hub_name_forms(const std::string& name);
-/// "~" and "~/x" below $HOME; "" where there is no such variable.
-std::string expand_home(const std::string& path);
 
 /// The folder of the local Hugging Face cache; it need not exist: `cache_dir`, or $HF_HUB_CACHE,
 /// $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub (the first

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lathe/core/environment.h"
 #include "lathe/io/hub_cache.h"
 
 namespace lathe {

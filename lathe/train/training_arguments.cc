@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdlib>
 
+#include "lathe/core/environment.h"
 #include "lathe/core/error.h"
 #include "lathe/train/argument_table.h"
 #include "lathe/train/lr_schedule.h"
@@ -87,19 +87,13 @@ void check_int8(const TrainingArguments& args) {
         "--int8: found neither --do_eval nor --do_predict, wants one of them: training is never in integers");
 }
 
-std::string with_home(const std::string& path) {
-  const char* home = std::getenv("HOME");
-  const bool tilde = path == "~" || path.starts_with("~/");
-  return tilde && home != nullptr ? home + path.substr(1) : path;
-}
-
 void derive_output(TrainingArguments& args, std::vector<std::string>& notices) {
   if (!args.output_dir || args.output_dir->empty()) {
     args.output_dir = "trainer_output";
     notices.push_back("--output_dir is not given: writing to trainer_output");
   }
-  args.output_dir = with_home(*args.output_dir);
-  if (args.logging_dir) args.logging_dir = with_home(*args.logging_dir);
+  args.output_dir = expand_home(*args.output_dir);
+  if (args.logging_dir) args.logging_dir = expand_home(*args.logging_dir);
   if (args.use_cpu) args.device = "cpu";
 }
 

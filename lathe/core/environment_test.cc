@@ -1,0 +1,36 @@
+#include "lathe/core/environment.h"
+
+#include <gtest/gtest.h>
+#include <pwd.h>
+#include <unistd.h>
+
+namespace lathe {
+namespace {
+
+class Home : public testing::Test {
+ protected:
+  ~Home() override { saved_.empty() ? unsetenv("HOME") : setenv("HOME", saved_.c_str(), 1); }
+  std::string saved_ = environment("HOME");
+};
+
+TEST_F(Home, IsWhatTheEnvironmentSays) {
+  setenv("HOME", "/some/where", 1);
+  EXPECT_EQ(expand_home("~"), "/some/where");
+  EXPECT_EQ(expand_home("~/x"), "/some/where/x");
+  EXPECT_EQ(expand_home("~other/x"), "~other/x");
+  EXPECT_EQ(expand_home("x/~"), "x/~");
+  setenv("HOME", "", 1);
+  EXPECT_EQ(expand_home("~/x"), "/x");  // as in Python
+}
+
+TEST_F(Home, IsThatOfThePasswordDatabaseWithoutTheVariable) {
+  const passwd* user = getpwuid(getuid());
+  if (user == nullptr) GTEST_SKIP() << "needs a user whom the password database knows";
+  const std::string folder = user->pw_dir;
+  unsetenv("HOME");
+  EXPECT_EQ(expand_home("~"), folder);
+  EXPECT_EQ(expand_home("~/x"), folder + "/x");
+}
+
+}  // namespace
+}  // namespace lathe
