@@ -14,7 +14,7 @@
 namespace lathe {
 namespace {
 
-constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
+constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
 
 /// timeout, systemd, Slurm and a terminal signal a process and its group, a launcher its ranks besides: what
 /// comes so soon is the same request.

@@ -2,11 +2,12 @@
 
 namespace lathe {
 
-/// While one lives, SIGINT and SIGTERM ask for a stop instead of ending the process; a second one, which
-/// comes more than a second after the first, ends it at once.  One that is ignored stays so.  Before and
-/// behind, both do what they did; behind the last one so does a signal that came and nobody asked about,
-/// unless an error ends the work.  For work that can stop so that it goes on later, and asks; what never asks
-/// is to be ended. They may be nested.  Made by the program, never by the library.
+/// While one lives, SIGINT, SIGTERM and SIGHUP, of a terminal that is gone, ask for a stop instead of ending
+/// the process; a second one, which comes more than a second after the first, ends it at once.  One that is
+/// ignored, as by nohup, stays so.  Before and behind, they do what they did; behind the last one so does a
+/// signal that came and nobody asked about, unless an error ends the work.  For work that can stop so that it
+/// goes on later, and asks; what never asks is to be ended. They may be nested.  Made by the program, never
+/// by the library.
 class StopSignals {
  public:
   StopSignals();

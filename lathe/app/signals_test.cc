@@ -12,7 +12,7 @@ namespace lathe {
 namespace {
 
 TEST(StopSignals, AreRememberedWhileSomebodyAsks) {
-  for (const int signal : {SIGTERM, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     const StopSignals signals;
     EXPECT_EQ(stop_signal(), 0);
     raise(signal);
@@ -35,7 +35,7 @@ TEST(StopSignals, ThatComeTogetherAreOneRequest) {
 }
 
 TEST(StopSignals, ThatAreIgnoredStayIgnored) {
-  for (const int number : {SIGTERM, SIGINT}) {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     const auto before = signal(number, SIG_IGN);
     {
       const StopSignals signals;
@@ -47,7 +47,7 @@ TEST(StopSignals, ThatAreIgnoredStayIgnored) {
 }
 
 TEST(StopSignalsDeathTest, ASecondOneEndsTheProcess) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const auto twice = [signal] {
       const StopSignals signals;
       raise(signal);
@@ -59,14 +59,14 @@ TEST(StopSignalsDeathTest, ASecondOneEndsTheProcess) {
 }
 
 TEST(StopSignalsDeathTest, TheEndIsThatOfTheSignal) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const StopSignals signals;
     EXPECT_EXIT(end_by_signal(signal), testing::KilledBySignal(signal), "");
   }
 }
 
 TEST(StopSignalsDeathTest, BehindThemASignalEndsTheProcess) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const auto behind = [signal] {
       { const StopSignals signals; }
       raise(signal);
