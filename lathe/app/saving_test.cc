@@ -3,8 +3,12 @@
 
 #include <filesystem>
 #include <map>
+#include <new>
 
+#include "lathe/app/four_samples_testing.h"
 #include "lathe/backends/register.h"
+#include "lathe/core/host_memory.h"
+#include "lathe/core/sanitized_testing.h"
 #include "lathe/io/faulty_file_system.h"
 #include "lathe/train/trainer.h"
 
@@ -62,6 +66,12 @@ TEST_F(Saving, AModelThatDoesNotFitLeavesWhatWasThereAndSaysSo) {
   EXPECT_EQ(again.model->parameters().size(), model_.model->parameters().size());
 }
 
+TEST_F(Saving, ADiskThatDoesNotTellItsRoomIsWrittenTo) {
+  FaultyFileSystem fs(real_file_system(), {.tells_room = false});
+  trainer(fs).save_model(folder_);
+  EXPECT_EQ(files_of(folder_).count("model.safetensors"), 1u);
+}
+
 TEST_F(Saving, AFaultAtAnyMomentLeavesOnlyWholeFiles) {
   trainer(real_file_system()).save_model(folder_);
   const auto whole = files_of(folder_);
@@ -103,7 +113,7 @@ TEST_F(Saving, ACheckpointKeepsEveryNumberOfARun) {
   const TrainingArguments args;
   const std::string folder = join_path(folder_, "checkpoint-11");
   write_checkpoint(real_file_system(), folder,
-                   {model_, t.session(), t.session().gather_states(), state, run, {.applied = 4}, args})
+                   {model_, t.session(), t.session().gather_shards(), state, run, {.applied = 4}, args})
       .check();
   RunState found;
   TrainerState found_state;
@@ -122,6 +132,59 @@ TEST_F(Saving, ACheckpointKeepsEveryNumberOfARun) {
   EXPECT_EQ(found.loss_scaler.growth_tracker, run.loss_scaler.growth_tracker);
   EXPECT_EQ(found.loss_scaler.bad_losses, run.loss_scaler.bad_losses);
   EXPECT_EQ(found.metric_schedule, run.metric_schedule);
+}
+
+/// A checkpoint holds the weights and two states of their size; what is planned before a training leaves no
+/// room for one of the three.
+TEST_F(Saving, ACheckpointTakesLessMemoryThanOneStateOfTheModel) {
+  if (LT_SANITIZED || !peak_resident_bytes()) GTEST_SKIP() << "the memory of this process is not known";
+  ModelConfig config;
+  config.vocab_size = 60000, config.hidden_size = 64, config.num_hidden_layers = 1;
+  config.num_attention_heads = 1, config.intermediate_size = 64, config.max_position_embeddings = 8;
+  const int64_t state_bytes = config.vocab_size * config.hidden_size * int64_t{sizeof(float)};
+  const TokenizedDataset data = four_samples();
+  for (const bool safetensors : {true, false}) {
+    AutoModel model = from_config(config, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+    TrainingArguments args;
+    args.output_dir = folder_;
+    args.max_steps = args.logging_steps = args.save_steps = 1;
+    args.save_safetensors = safetensors;
+    uint64_t before = 0;
+    std::optional<int64_t> grown;
+    TrainerHooks hooks;
+    // Right before the checkpoint, then behind it.
+    hooks.on_record = [&](const nlohmann::ordered_json& entry) {
+      if (entry.contains("loss")) {
+        reset_peak_resident();
+        before = peak_resident_bytes().value();
+      } else {
+        grown = static_cast<int64_t>(peak_resident_bytes().value()) - static_cast<int64_t>(before);
+      }
+    };
+    FaultyFileSystem unsynced(real_file_system(), {});  // spares the disk
+    Trainer(*backend_, model, args, &data, nullptr, hooks, unsynced).train();
+    ASSERT_TRUE(grown.has_value());
+    EXPECT_LT(*grown, state_bytes) << safetensors;
+    const std::string checkpoint = join_path(folder_, "checkpoint-1/");
+    EXPECT_GT(real_file_system().read(checkpoint + "optimizer.pt").value().size(), 2 * state_bytes);
+    std::filesystem::remove_all(checkpoint);
+  }
+}
+
+TEST_F(Saving, MemoryThatEndsInItIsNoMatterOfTheBatch) {
+  class Short : public FaultyFileSystem {
+   public:
+    using FaultyFileSystem::FaultyFileSystem;
+    Result<std::unique_ptr<WritableFile>> create(const std::string&) override { throw std::bad_alloc(); }
+  } fs(real_file_system(), {});
+  try {
+    trainer(fs).save_model(folder_);
+    ADD_FAILURE() << "saved without memory";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kMemory);
+    EXPECT_TRUE(std::string(error.what()).starts_with(folder_ + ": out of memory while it was saved"))
+        << error.what();
+  }
 }
 
 TEST_F(Saving, WantsAFolder) {

@@ -71,6 +71,7 @@ bool FaultyFileSystem::is_writable(const std::string& path) { return base_.is_wr
 Result<std::vector<std::string>> FaultyFileSystem::list(const std::string& path) { return base_.list(path); }
 
 Result<uint64_t> FaultyFileSystem::free_bytes(const std::string& path) {
+  if (!plan_.tells_room) return Status(ErrorCode::kUnsupported, "free_bytes: made unsupported");
   if (plan_.disk_bytes == kNever) return base_.free_bytes(path);
   return static_cast<uint64_t>(plan_.disk_bytes - written_bytes_);
 }

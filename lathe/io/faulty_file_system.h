@@ -23,6 +23,7 @@ class FaultyFileSystem : public FileSystem {
         kNever;  ///< appends beyond so many bytes in all: what fits is written, then "no space"
     bool lose_unsynced = false;  ///< bytes not synced before the crash are lost, as when the power fails
     bool can_exchange = true;    ///< false: exchange is kUnsupported
+    bool tells_room = true;      ///< false: free_bytes is kUnsupported
   };
 
   FaultyFileSystem(FileSystem& base, const Plan& plan) : base_(base), plan_(plan) {}

@@ -274,6 +274,8 @@ class RealFileSystem : public FileSystem {
     struct statvfs info {};
     const std::string nearest = nearest_existing(path);
     if (statvfs(nearest.c_str(), &info) != 0) return failure("ask for free space", nearest, errno);
+    if (info.f_blocks == 0)
+      return Status(ErrorCode::kUnsupported, nearest + ": the file system does not say how large it is");
     return static_cast<uint64_t>(info.f_bavail) * static_cast<uint64_t>(info.f_frsize);
   }
 };

@@ -78,6 +78,7 @@ class FileSystem {
   /// nearest folder that exists.
   virtual bool is_writable(const std::string& path) = 0;
   /// Bytes free for this user on the disk that holds `path` (or the nearest folder above that exists).
+  /// Errors: kUnsupported where it does not say how large it is, like ramfs and some of FUSE.
   virtual Result<uint64_t> free_bytes(const std::string& path) = 0;
 
   /// Writes and syncs a file under its own name, folders made as needed; not atomic: for what lies in a

@@ -219,6 +219,12 @@ TEST(FileSystem, WritableAsksTheNearestFolderThatExists) {
   EXPECT_GT(fs.free_bytes(folder / "not/yet/there").value(), 0u);
 }
 
+TEST(FileSystem, WhatDoesNotSayHowLargeItIsIsNotFull) {
+  if (!std::filesystem::exists("/proc/self")) GTEST_SKIP() << "needs a file system without blocks";
+  const Status status = real_file_system().free_bytes("/proc").status();
+  EXPECT_EQ(status.code(), ErrorCode::kUnsupported) << status.message();
+}
+
 TEST(FileSystem, AFolderWithoutWritePermissionIsNotWritable) {
   const TestFolder folder;
   FileSystem& fs = real_file_system();

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "lathe/io/tensor_source.h"
 #include "lathe/io/tensor_view.h"
 
 namespace lathe {
@@ -40,9 +41,9 @@ struct PickleValue {
     const PickleValue* state = nullptr;  ///< its attributes, mostly a dict; null: none
   };
 
-  /// A storage is a tensor of one dimension.
+  /// A storage is a tensor of one dimension.  What was read holds views, what is to be written sources, too.
   std::variant<std::monostate, bool, int64_t, double, std::string, List, Tuple, Dict, Name, TensorView,
-               Object>
+               Object, const TensorSource*>
       value;
 
   /// Null if it holds something else.

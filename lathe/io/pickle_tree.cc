@@ -77,8 +77,8 @@ const PickleValue* PickleValue::Dict::find(int64_t key) const {
 }
 
 const char* PickleValue::kind() const {
-  constexpr const char* kKinds[] = {"None",  "bool", "int",  "float",  "str",   "list",
-                                    "tuple", "dict", "name", "tensor", "object"};
+  constexpr const char* kKinds[] = {"None",  "bool", "int",  "float",  "str",    "list",
+                                    "tuple", "dict", "name", "tensor", "object", "tensor"};
   return kKinds[value.index()];
 }
 

@@ -30,7 +30,7 @@ std::string_view storage_class(DType dtype) {
 
 class Pickler {
  public:
-  explicit Pickler(std::vector<TensorView>& storages) : storages_(storages) {}
+  explicit Pickler(std::vector<TensorSource>& storages) : storages_(storages) {}
 
   std::string run(const PickleValue& root) {
     out_ = "\x80\x02";
@@ -119,7 +119,7 @@ class Pickler {
   }
 
   /// _rebuild_tensor_v2(storage, offset 0, size, stride, requires_grad, backward hooks)
-  void put(const TensorView& tensor) {
+  void put(const TensorSource& tensor) {
     global("torch._utils", "_rebuild_tensor_v2");
     out_ += "((";
     text("storage");
@@ -139,8 +139,10 @@ class Pickler {
     out_ += ")RtR";
     storages_.push_back(tensor);
   }
+  void put(const TensorView& tensor) { put(source_of(tensor)); }
+  void put(const TensorSource* tensor) { put(*tensor); }
 
-  std::vector<TensorView>& storages_;
+  std::vector<TensorSource>& storages_;
   std::string out_;
 };
 
@@ -158,7 +160,7 @@ PickleBuilder::Ref PickleBuilder::dict(const std::vector<std::pair<int64_t, Ref>
   return add(std::move(out));
 }
 
-std::string pickle(const PickleValue& root, std::vector<TensorView>& storages) {
+std::string pickle(const PickleValue& root, std::vector<TensorSource>& storages) {
   return Pickler(storages).run(root);
 }
 

@@ -19,6 +19,10 @@ class PickleBuilder {
   Ref real(double value) { return add(value); }
   Ref text(std::string value) { return add(std::move(value)); }
   Ref tensor(const TensorView& value) { return add(value); }
+  Ref tensor(TensorSource value) {
+    sources_.push_back(std::move(value));
+    return add<const TensorSource*>(&sources_.back());
+  }
   /// Called with `arguments`, a tuple; or, with attributes, made without a call and given them.
   Ref object(std::string type, Ref arguments, Ref attributes = nullptr) {
     return add(PickleValue::Object{std::move(type), arguments, attributes});
@@ -36,12 +40,13 @@ class PickleBuilder {
   }
 
   std::deque<PickleValue> values_;  // addresses stay
+  std::deque<TensorSource> sources_;
 };
 
 /// A value as a pickle of protocol 2 that torch.load takes, also with weights_only=True.  `storages` gets the
 /// tensors in the order in which they come: the one at [k] is the storage with key k.  Errors: kInvalidData
 /// for an element type that torch has not.
 /// Source: CPython Lib/pickletools.py; torch/serialization.py, _save.
-std::string pickle(const PickleValue& root, std::vector<TensorView>& storages);
+std::string pickle(const PickleValue& root, std::vector<TensorSource>& storages);
 
 }  // namespace lathe

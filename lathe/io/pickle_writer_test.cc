@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "lathe/io/test_folder.h"
 #include "lathe/io/testdata.h"
@@ -79,12 +80,33 @@ TEST(PickleWriter, NumbersAtTheEdgesOfTheirOperations) {
   EXPECT_EQ(described(TorchFile::open(fs, folder / "f.pt").root()), described(*root));
 }
 
+/// The reader checks the CRC, which is of several parts here.
+TEST(PickleWriter, ASourceIsWrittenAsItsBytesAre) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  std::vector<int32_t> values(700001);  // 2.7 MiB
+  std::iota(values.begin(), values.end(), 5);
+  const TensorView view{DType::i32, {std::ssize(values)}, std::as_bytes(std::span(values))};
+  PickleBuilder make;
+  write_torch_file(fs, folder / "a/f.pt", *make.list({make.tensor(view)})).check();
+  write_torch_file(fs, folder / "b/f.pt", *make.list({make.tensor(source_of(view))})).check();
+  EXPECT_EQ(fs.read(folder / "b/f.pt").value(), fs.read(folder / "a/f.pt").value());
+  const TorchFile file = TorchFile::open(fs, folder / "b/f.pt");
+  const auto* read = file.root().as<PickleValue::List>()->items.at(0)->as<TensorView>();
+  ASSERT_NE(read, nullptr);
+  EXPECT_TRUE(std::ranges::equal(read->bytes, view.bytes));
+  TensorSource broken = source_of(view);
+  broken.read = [](size_t, std::span<std::byte>) { return Status(ErrorCode::kInternal, "gone"); };
+  EXPECT_EQ(write_torch_file(fs, folder / "c/f.pt", *make.tensor(broken)).code(), ErrorCode::kInternal);
+  EXPECT_FALSE(fs.exists(folder / "c/f.pt"));
+}
+
 TEST(PickleWriter, ObjectsReadBackOnlyWhereTheyAreAskedFor) {
   PickleBuilder b;
   const auto kind = b.object("some.module.Kind", b.tuple({b.text("linear")}));
   const auto whole =
       b.object("some.module.Settings", b.tuple({}), b.dict({{"rate", b.real(0.5)}, {"kind", kind}}));
-  std::vector<TensorView> storages;
+  std::vector<TensorSource> storages;
   const std::string bytes = pickle(*whole, storages);
   const StorageReader none = [](const std::string&) { return std::span<const std::byte>(); };
   const PickleTree tree = unpickle(as_bytes(bytes), "file", none, true);

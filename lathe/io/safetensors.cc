@@ -222,9 +222,9 @@ Result<std::string> quoted(const std::string& text, const std::string& path) {
   }
 }
 
-using Ordered = std::vector<const TensorMap::value_type*>;
+using Ordered = std::vector<const TensorSources::value_type*>;
 
-Ordered in_file_order(const TensorMap& tensors) {
+Ordered in_file_order(const TensorSources& tensors) {
   Ordered out;
   for (const auto& item : tensors) out.push_back(&item);
   std::stable_sort(out.begin(), out.end(), [](const auto* a, const auto* b) {
@@ -233,17 +233,16 @@ Ordered in_file_order(const TensorMap& tensors) {
   return out;
 }
 
-Status check_tensor(const std::string& name, const TensorView& tensor, const std::string& path) {
+Status check_tensor(const std::string& name, const TensorSource& tensor, const std::string& path) {
   if (name == kMetadataKey)
     return Status(ErrorCode::kInvalidData, fmt::format("{}: a tensor may not be named {}", path, name));
-  const Type type{tensor.dtype, tensor.shape};
   if (!bits_of(tensor.shape, 8))
     return Status(ErrorCode::kShape, fmt::format("{}: tensor \"{}\": the shape {} is larger than any memory",
                                                  path, name, to_string(tensor.shape)));
-  if (tensor.bytes.size() == bytes_of(type)) return {};
-  return Status(ErrorCode::kShape, fmt::format("{}: tensor \"{}\": found {} bytes, wants {} for {}", path,
-                                               name, tensor.bytes.size(), bytes_of(type), to_string(type)));
+  return {};
 }
+
+size_t bytes_in(const TensorSource& tensor) { return bytes_of(Type{tensor.dtype, tensor.shape}); }
 
 /// Length and JSON, padded.  Keys and spaces as the Python package writes them.
 Result<std::string> make_header(const Ordered& tensors, const std::map<std::string, std::string>& metadata,
@@ -266,7 +265,7 @@ Result<std::string> make_header(const Ordered& tensors, const std::map<std::stri
     const auto& [name, tensor] = *item;
     Result<std::string> key = quoted(name, path);
     if (!key.ok()) return key;
-    const uint64_t end = offset + tensor.bytes.size();
+    const uint64_t end = offset + bytes_in(tensor);
     add(key.value(),
         fmt::format("{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
                     kStoredTypes[rank_of(tensor.dtype)].name, fmt::join(tensor.shape, ","), offset, end));
@@ -283,16 +282,29 @@ Result<std::string> make_header(const Ordered& tensors, const std::map<std::stri
 
 Status write_safetensors(FileSystem& fs, const std::string& path, const TensorMap& tensors,
                          const std::map<std::string, std::string>& metadata) {
+  TensorSources sources;
   for (const auto& [name, tensor] : tensors) {
-    Status status = check_tensor(name, tensor, path);
-    if (!status.ok()) return status;
+    const TensorSource& source = sources[name] = source_of(tensor);
+    if (Status status = check_tensor(name, source, path); !status.ok()) return status;
+    if (const size_t wanted = bytes_in(source); tensor.bytes.size() != wanted)
+      return {ErrorCode::kShape,
+              fmt::format("{}: tensor \"{}\": found {} bytes, wants {} for {}", path, name,
+                          tensor.bytes.size(), wanted, to_string(Type{tensor.dtype, tensor.shape}))};
   }
+  return write_safetensors(fs, path, sources, metadata);
+}
+
+Status write_safetensors(FileSystem& fs, const std::string& path, const TensorSources& tensors,
+                         const std::map<std::string, std::string>& metadata) {
+  for (const auto& [name, tensor] : tensors)
+    if (Status status = check_tensor(name, tensor, path); !status.ok()) return status;
   const Ordered ordered = in_file_order(tensors);
   Result<std::string> header = make_header(ordered, metadata, path);
   if (!header.ok()) return header.status();
   return fs.write_atomic(path, [&](const Sink& sink) {
     Status status = sink(as_bytes(header.value()));
-    for (size_t i = 0; i < ordered.size() && status.ok(); ++i) status = sink(ordered[i]->second.bytes);
+    for (size_t i = 0; i < ordered.size() && status.ok(); ++i)
+      status = write_tensor(ordered[i]->second, sink);
     return status;
   });
 }

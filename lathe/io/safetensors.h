@@ -6,6 +6,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/io/file_system.h"
+#include "lathe/io/tensor_source.h"
 #include "lathe/io/tensor_view.h"
 
 namespace lathe {
@@ -47,8 +48,10 @@ class SafetensorsFile {
 
 /// Writes atomically the bytes that the Python package would: tensors by dtype (widest first), then name;
 /// header padded with spaces to a multiple of 8.  Returns kShape if a view's bytes do not fit its shape,
-/// kInvalidData if a name is not UTF-8 or is "__metadata__".
+/// kInvalidData if a name is not UTF-8 or is "__metadata__", and what a source returns.
 Status write_safetensors(FileSystem& fs, const std::string& path, const TensorMap& tensors,
+                         const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+Status write_safetensors(FileSystem& fs, const std::string& path, const TensorSources& tensors,
                          const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
 }  // namespace lathe

@@ -79,9 +79,9 @@ TEST(Safetensors, WritesTheBytesOfThePythonPackage) {
 TEST(Safetensors, AnEmptyMapAndMetadataSurvive) {
   const TestFolder folder;
   const std::map<std::string, std::string> metadata = {{"a", "1"}, {"b", "\"quoted\""}};
-  ASSERT_TRUE(write_safetensors(real_file_system(), folder / "f", {}, metadata).ok());
+  ASSERT_TRUE(write_safetensors(real_file_system(), folder / "f", TensorMap(), metadata).ok());
   EXPECT_EQ(open_file(folder / "f").metadata(), metadata);
-  ASSERT_TRUE(write_safetensors(real_file_system(), folder / "g", {}, {}).ok());
+  ASSERT_TRUE(write_safetensors(real_file_system(), folder / "g", TensorMap(), {}).ok());
   EXPECT_TRUE(open_file(folder / "g").names().empty());
 }
 
@@ -100,8 +100,36 @@ TEST(Safetensors, TheWriterRefusesWhatItsReaderWould) {
             ErrorCode::kInvalidData);
   EXPECT_EQ(write_safetensors(fs, folder / "f", {{"__metadata__", {DType::f32, {1}, bytes}}}).code(),
             ErrorCode::kInvalidData);
-  EXPECT_EQ(write_safetensors(fs, folder / "f", {}, {{"k", "\xff"}}).code(), ErrorCode::kInvalidData);
+  EXPECT_EQ(write_safetensors(fs, folder / "f", TensorMap(), {{"k", "\xff"}}).code(),
+            ErrorCode::kInvalidData);
   EXPECT_TRUE(fs.list(folder.path()).value().empty());
+}
+
+TEST(Safetensors, OfASourceAPartIsAskedForAtATime) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  constexpr int kMany = 700001;  // 2.7 MiB
+  const std::vector<float> values = counting(kMany);
+  size_t next = 0, largest = 0;
+  TensorSource source = source_of({DType::f32, {kMany}, std::as_bytes(std::span(values))});
+  const TensorSource whole = source;
+  source.read = [&](size_t begin, std::span<std::byte> out) {
+    EXPECT_EQ(begin, next);
+    next = begin + out.size();
+    largest = std::max(largest, out.size());
+    return whole.read(begin, out);
+  };
+  ASSERT_TRUE(write_safetensors(fs, folder / "f", {{"empty", {DType::f32, {0}}}, {"x", source}}).ok());
+  EXPECT_EQ(floats(open_file(folder / "f").find("x")), values);
+  EXPECT_EQ(next, values.size() * sizeof(float));
+  EXPECT_LE(largest, size_t{1} << 20);
+  source.read = [](size_t begin, std::span<std::byte>) {
+    return begin == 0 ? Status() : Status(ErrorCode::kInternal, "gone");
+  };
+  const std::string before = fs.read(folder / "f").value();
+  EXPECT_EQ(write_safetensors(fs, folder / "f", {{"x", source}}).code(), ErrorCode::kInternal);
+  EXPECT_EQ(fs.read(folder / "f").value(), before);
+  EXPECT_EQ(fs.list(folder.path()).value().size(), 1u);
 }
 
 TEST(Safetensors, AFullDiskKeepsTheOldFile) {

@@ -70,7 +70,7 @@ TorchFile TorchFile::parse(MappedFile file, const std::string& path, bool object
 }
 
 Status write_torch_file(FileSystem& fs, const std::string& path, const PickleValue& root) {
-  std::vector<TensorView> storages;
+  std::vector<TensorSource> storages;
   const std::string content = pickle(root, storages);
   // torch names the folder in the archive after the file.
   const std::string name = file_name(path), folder = name.substr(0, name.find_last_of('.')) + "/";
@@ -81,7 +81,8 @@ Status write_torch_file(FileSystem& fs, const std::string& path, const PickleVal
          {std::pair(".format_version", "1"), {".storage_alignment", "64"}, {"byteorder", "little"}})
       if (status.ok()) status = zip.add(folder + record, as_bytes(text));
     for (size_t key = 0; key < storages.size() && status.ok(); ++key)
-      status = zip.add(fmt::format("{}data/{}", folder, key), storages[key].bytes);
+      status = zip.add(fmt::format("{}data/{}", folder, key),
+                       [&](const Sink& to) { return write_tensor(storages[key], to); });
     if (status.ok()) status = zip.add(folder + "version", as_bytes("3\n"));
     return status.ok() ? zip.finish() : status;
   });

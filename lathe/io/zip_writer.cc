@@ -31,9 +31,10 @@ class Record {
   std::string text_;
 };
 
-uint32_t crc_of(std::span<const std::byte> content) {
+/// CRC of what had `before` and goes on with `content`.
+uint32_t crc_of(uint32_t before, std::span<const std::byte> content) {
   constexpr size_t kPart = size_t{1} << 30;  // zlib counts in 32 bits
-  uLong crc = crc32(0, nullptr, 0);
+  uLong crc = before;
   for (size_t done = 0; done < content.size(); done += kPart)
     crc = crc32(crc, reinterpret_cast<const Bytef*>(content.data() + done),
                 static_cast<uInt>(std::min(content.size() - done, kPart)));
@@ -83,12 +84,23 @@ void ZipWriter::put(std::span<const std::byte> bytes) {
 }
 
 Status ZipWriter::add(std::string_view name, std::span<const std::byte> content) {
+  return add(name, [&](const Sink& sink) { return sink(content); });
+}
+
+Status ZipWriter::add(std::string_view name, const Writer& content) {
   const uint64_t header_at = at_;
-  const uint32_t crc = crc_of(content);
   put(as_bytes(local_header(name, at_)));
-  put(content);
-  put(as_bytes(descriptor(crc, content.size())));
-  directory_ += directory_entry(name, header_at, crc, content.size());
+  const uint64_t content_at = at_;
+  uint32_t crc = 0;
+  const Status status = content([&](std::span<const std::byte> part) {
+    crc = crc_of(crc, part);
+    put(part);
+    return status_;
+  });
+  if (status_.ok()) status_ = status;
+  const uint64_t bytes = at_ - content_at;
+  put(as_bytes(descriptor(crc, bytes)));
+  directory_ += directory_entry(name, header_at, crc, bytes);
   ++entries_;
   return status_;
 }

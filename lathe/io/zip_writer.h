@@ -17,6 +17,8 @@ class ZipWriter {
   explicit ZipWriter(Sink sink) : sink_(std::move(sink)) {}
 
   Status add(std::string_view name, std::span<const std::byte> content);
+  /// The content is what `content` gives to the sink that it gets.  Errors: its own, too.
+  Status add(std::string_view name, const Writer& content);
   /// Writes the directory.  Nothing may be added afterwards.
   Status finish();
 

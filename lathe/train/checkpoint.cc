@@ -33,14 +33,13 @@ std::string layout_text(const TaskModel& model) {
 
 Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel& model,
                      const Session& session, bool safetensors) {
-  std::vector<std::vector<float>> values;
-  TensorMap tensors;
+  TensorSources tensors;
   const auto& parameters = model.model->parameters();
-  values.reserve(parameters.size());
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    values.push_back(session.read_parameter(static_cast<int>(i)));
-    tensors[parameters[i].name] = {DType::f32, parameters[i].shape, std::as_bytes(std::span(values.back()))};
-  }
+  for (size_t i = 0; i < parameters.size(); ++i)
+    tensors[parameters[i].name] = {DType::f32, parameters[i].shape,
+                                   [&session, i](size_t begin, std::span<std::byte> out) {
+                                     return session.read_parameter(static_cast<int>(i), begin, out);
+                                   }};
   const std::string path = join_path(folder, "model.safetensors"),
                     bin = join_path(folder, "pytorch_model.bin");
   if (safetensors) {
@@ -70,7 +69,7 @@ Status write_run_state(FileSystem& fs, const std::string& folder, const Checkpoi
                                 {"loss_scale_growth_tracker", run.loss_scaler.growth_tracker},
                                 {"loss_scale_bad_losses", run.loss_scaler.bad_losses},
                                 {"metric_schedule", run.metric_schedule}};
-  return write_safetensors(fs, join_path(folder, kStateFile), {},
+  return write_safetensors(fs, join_path(folder, kStateFile), TensorMap(),
                            {{"format", "lathe"},
                             {"optimizer", content.session.optimizer()},
                             {"format_version", std::to_string(kFormatVersion)},
@@ -96,7 +95,7 @@ Status write_optimizer_files(FileSystem& fs, const std::string& folder, const Ch
   if (const auto* adamw = std::get_if<AdamWOptions>(&options)) progress.adamw = *adamw;
   if (const auto* sgd = std::get_if<SgdOptions>(&options)) progress.sgd = *sgd;
   progress.metric_schedule = python_schedule(content.args, content.run);
-  return write_python_state(fs, folder, content.session, content.states, progress, scaler);
+  return write_python_state(fs, folder, content.session, content.shards, progress, scaler);
 }
 
 /// What the files of a model take, with the optimizer's or without.
@@ -114,8 +113,7 @@ Status check_space(FileSystem& fs, const std::string& folder, uint64_t wanted, c
   constexpr uint64_t kBlocks = 64 << 10;  // the disk gives whole blocks, and the folder takes some
   constexpr double kMega = 1 << 20;
   Result<uint64_t> free = fs.free_bytes(folder);
-  if (!free.ok()) return free.status();
-  if (free.value() >= wanted + kBlocks) return {};
+  if (!free.ok() || free.value() >= wanted + kBlocks) return {};  // a disk that does not tell is tried
   return {
       ErrorCode::kIo,
       fmt::format("{}: found {:.1f} MB free on the disk, wants {:.1f} MB to save; {}. Checkpoints written "

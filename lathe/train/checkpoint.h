@@ -30,7 +30,7 @@ struct RunState {
 struct CheckpointContent {
   const AutoModel& model;
   const Session& session;
-  const StateValues& states;  ///< Session::gather_states; of no matter with only_model
+  const StateValues& shards;  ///< Session::gather_shards; of no matter with only_model
   const TrainerState& state;
   const RunState& run;
   OptimizerProgress optimizer;

@@ -59,14 +59,15 @@ void Session::write_parameter(int index, std::span<const float> values) {
 }
 
 std::vector<float> Session::read_parameter(int index) const {
-  const nn::Parameter& p = parameter(model_, index);
-  std::vector<float> values(static_cast<size_t>(elements(p.shape)));
-  backend_
-      .copy_out(std::as_writable_bytes(std::span(values)),
-                bindings_.states.at(p.trainable ? "parameters" : "frozen"),
-                static_cast<size_t>(layout_.offset[static_cast<size_t>(index)]) * sizeof(float))
-      .check();
+  std::vector<float> values(static_cast<size_t>(elements(parameter(model_, index).shape)));
+  read_parameter(index, 0, std::as_writable_bytes(std::span(values))).check();
   return values;
+}
+
+Status Session::read_parameter(int index, size_t begin, std::span<std::byte> out) const {
+  const nn::Parameter& p = parameter(model_, index);
+  const size_t at = static_cast<size_t>(layout_.offset[static_cast<size_t>(index)]) * sizeof(float);
+  return backend_.copy_out(out, bindings_.states.at(p.trainable ? "parameters" : "frozen"), at + begin);
 }
 
 std::vector<OptimizerState> Session::optimizer_states() const {
@@ -89,11 +90,16 @@ bool Session::is_sharded(const std::string& name) const {
 
 std::vector<float> Session::read_state(const std::string& name) const {
   const int64_t count = is_sharded(name) ? options_.program.shards.count() : state_size(name);
-  std::vector<float> values(static_cast<size_t>(count), 0);
-  const auto it = bindings_.states.find(name);
-  if (it != bindings_.states.end())  // else nothing was trained yet: zeros
-    backend_.copy_out(std::as_writable_bytes(std::span(values)), it->second, 0).check();
+  std::vector<float> values(static_cast<size_t>(count));
+  read_state(name, 0, std::as_writable_bytes(std::span(values))).check();
   return values;
+}
+
+Status Session::read_state(const std::string& name, size_t begin, std::span<std::byte> out) const {
+  const auto it = bindings_.states.find(name);
+  if (it != bindings_.states.end()) return backend_.copy_out(out, it->second, begin);
+  std::ranges::fill(out, std::byte{0});  // nothing was trained yet
+  return {};
 }
 
 void Session::write_state(const std::string& name, std::span<const float> values) {
@@ -115,15 +121,12 @@ void Session::clear_states() {
   }
 }
 
-StateValues Session::gather_states() const {
+StateValues Session::gather_shards() const {
   StateValues states;
   const Shards& shards = options_.program.shards;
   for (const OptimizerState& state : optimizer_states()) {
+    if (!is_sharded(state.name)) continue;
     std::vector<float> own = read_state(state.name);
-    if (!is_sharded(state.name)) {
-      states[state.name] = std::move(own);
-      continue;
-    }
     // Part by part: ranks behind the first, which may share its memory, never hold more than one of
     // another's.
     std::vector<float> whole, part;

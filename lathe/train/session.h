@@ -60,18 +60,21 @@ class Session {
   /// Content of parameter `index` of the model.  Errors: kUsage if there is none; kShape if the size differs.
   void write_parameter(int index, std::span<const float> values);
   std::vector<float> read_parameter(int index) const;
+  /// Its bytes from `begin` on, as many as `out` has.
+  Status read_parameter(int index, size_t begin, std::span<std::byte> out) const;
   /// What the optimizer keeps, and its name.
   std::vector<OptimizerState> optimizer_states() const;
   std::string optimizer() const { return name_of(options_.program.optimizer); }
   /// A flat state: "parameters", or one of optimizer_states, of which ranks with shards read their part.
   std::vector<float> read_state(const std::string& name) const;
+  Status read_state(const std::string& name, size_t begin, std::span<std::byte> out) const;
   /// The whole of it, of which ranks with shards keep their part.
   void write_state(const std::string& name, std::span<const float> values);
   /// Zeros in all of optimizer_states, as before the first update.
   void clear_states();
-  /// All of optimizer_states, whole.  Where there are shards every rank must call it, and rank 0 gets them:
-  /// the others get none.
-  StateValues gather_states() const;
+  /// The whole of those of optimizer_states of which each rank keeps its part; read_state has all of the
+  /// others.  Where there are shards every rank must call it, and rank 0 gets them: the others get none.
+  StateValues gather_shards() const;
 
   /// What the device tuned for itself so far: Backend::tuning.
   std::string tuning() const { return backend_.tuning(); }

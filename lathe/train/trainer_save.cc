@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <new>
 
 #include "lathe/io/directory_transaction.h"
 #include "lathe/train/python_format.h"
@@ -23,6 +24,19 @@ std::string listed(const std::vector<std::string>& names, const std::string& pre
   return fmt::format("{}, … {}{} ({} in all)", joined(kFirst), prefix, names.back(), names.size());
 }
 
+/// Runs what saves into a folder.  Memory that ends in it is no matter of the batch, as it is elsewhere.
+template <typename Save>
+void saving(const std::string& folder, const Save& save) {
+  try {
+    save();
+  } catch (const std::bad_alloc&) {
+    fail(ErrorCode::kMemory,
+         "{}: out of memory while it was saved; give this process more. Checkpoints written before are "
+         "whole.",
+         folder);
+  }
+}
+
 }  // namespace
 
 std::string Trainer::checkpoint_folder(int64_t step) const {
@@ -33,14 +47,16 @@ std::string Trainer::save_checkpoint(bool only_model) {
   const std::string folder = checkpoint_folder(state_.global_step);
   share_counts();
   saved_this_step_ = true;
-  // By all ranks: each has a part.
-  const StateValues states = only_model ? StateValues{} : session_->gather_states();
-  if (is_main(group())) write_checkpoint_to(folder, states, only_model);
+  saving(folder, [&] {
+    // By all ranks: each has a part.
+    const StateValues shards = only_model ? StateValues{} : session_->gather_shards();
+    if (is_main(group())) write_checkpoint_to(folder, shards, only_model);
+  });
   if (group() != nullptr) group()->barrier().check();  // who goes on may read it
   return folder;
 }
 
-void Trainer::write_checkpoint_to(const std::string& folder, const StateValues& states, bool only_model) {
+void Trainer::write_checkpoint_to(const std::string& folder, const StateValues& shards, bool only_model) {
   const int64_t applied = state_.global_step - run_.skipped_updates;
   const OptimizerProgress progress{.applied = applied,
                                    .schedule_step = applied,
@@ -49,7 +65,7 @@ void Trainer::write_checkpoint_to(const std::string& folder, const StateValues& 
                                    .fused = args_.optim == "adamw_torch_fused"};
   const CheckpointContent content{.model = model_,
                                   .session = *session_,
-                                  .states = states,
+                                  .shards = shards,
                                   .state = state_,
                                   .run = run_,
                                   .optimizer = progress,
@@ -126,8 +142,11 @@ void Trainer::load_best_model() {
 
 void Trainer::save_model(const std::string& folder) {
   if (folder.empty()) fail(ErrorCode::kUsage, "save_model: found \"\", wants a folder");
-  if (is_main(group())) write_model(fs_, folder, model_, *session_, args_.save_safetensors).check();
-  if (is_main(group())) write_arguments(fs_, folder, args_).check();
+  if (!is_main(group())) return;
+  saving(folder, [&] {
+    write_model(fs_, folder, model_, *session_, args_.save_safetensors).check();
+    write_arguments(fs_, folder, args_).check();
+  });
 }
 
 void Trainer::save_state() {
