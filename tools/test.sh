@@ -66,7 +66,7 @@ step "fuzzing, $fuzz_seconds s each"
 tools/fuzz.sh "$fuzz_seconds"
 
 if [ $full = yes ]; then
-  for isa in portable avx2 avx512 avx512_vnni avx512_bf16 amx neon neon_dot neon_bf16; do
+  for isa in portable avx2 avx2_vnni avx512 avx512_vnni avx512_bf16 amx neon neon_dot neon_bf16; do
     step "conformance and parity with LATHE_ISA=$isa"
     if LATHE_ISA=$isa build/release/lathe-ops support -b cpu >/dev/null; then
       LATHE_ISA=$isa run_ctest build/release -L '^(conformance|parity)$'

@@ -187,9 +187,9 @@ void read_cpu(MachineFacts& f) {
   const std::string text = text_of("/proc/cpuinfo");
   f.cpu_model = proc_value(text, "model name");
   std::istringstream flags(proc_value(text, "flags") + " " + proc_value(text, "Features"));
-  constexpr std::string_view kTelling[] = {"fma",         "avx2",        "avx512f",     "avx512bw",
-                                           "avx512_bf16", "avx512_vnni", "avx512_fp16", "amx_tile",
-                                           "amx_bf16",    "asimd",       "bf16",        "sve"};
+  constexpr std::string_view kTelling[] = {
+      "fma",         "avx2",     "avx_vnni", "avx512f", "avx512bw", "avx512_bf16", "avx512_vnni",
+      "avx512_fp16", "amx_tile", "amx_bf16", "asimd",   "bf16",     "sve"};
   for (std::string flag; flags >> flag;) {
     if (std::find(std::begin(kTelling), std::end(kTelling), flag) != std::end(kTelling))
       f.cpu_features.push_back(flag);

@@ -213,6 +213,31 @@ TEST_F(PythonCheckpoint, FactorsLieBehindOneAnother) {
             std::string::npos);
 }
 
+TEST_F(PythonCheckpoint, SettingsOfAdamWThatLatheHasNotAreRefused) {
+  const std::vector<nn::Parameter> parameters = {{.name = "bias", .shape = {1}, .decay = false},
+                                                 {.name = "weight", .shape = {1, 1}}};
+  const auto read = [&](const std::string& set) {
+    PickleBuilder make;
+    const auto group = [&](int64_t number) {
+      return make.dict({{"params", make.list({make.number(number)})},
+                        {"lr", make.real(0.1)},
+                        {"betas", make.tuple({make.real(0.9), make.real(0.999)})},
+                        {"eps", make.real(1e-8)},
+                        {"weight_decay", make.number(0)},
+                        {"amsgrad", make.boolean(set == "amsgrad")},
+                        {"maximize", make.boolean(set == "maximize")}});
+    };
+    const auto root = make.dict({{"state", make.dict(std::vector<std::pair<int64_t, PickleBuilder::Ref>>())},
+                                 {"param_groups", make.list({group(0), group(1)})}});
+    return python_optimizer_from(*root, "optimizer.pt", parameters, nn::flat_layout(parameters)).optimizer;
+  };
+  EXPECT_EQ(read(""), "adamw");
+  for (const char* set : {"amsgrad", "maximize"})
+    EXPECT_NE(error_of([&] { read(set); }, ErrorCode::kUnsupported).find("settings that Lathe has not"),
+              std::string::npos)
+        << set;
+}
+
 TEST_F(PythonCheckpoint, TheScheduleOfMetricsGoesOn) {
   MetricSchedule schedule("reduce_lr_on_plateau", 1e-3, {{"patience", 0}, {"factor", 0.5}});
   OptimizerProgress progress = kProgress;

@@ -11,7 +11,16 @@
 namespace lathe {
 namespace {
 
-TEST(StopSignals, AreRememberedWhileSomebodyAsks) {
+/// None is ignored, as nohup has it for whom it starts.
+class StopSignalsTest : public testing::Test {
+ protected:
+  StopSignalsTest() {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
+  }
+};
+using StopSignalsDeathTest = StopSignalsTest;
+
+TEST_F(StopSignalsTest, AreRememberedWhileSomebodyAsks) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     const StopSignals signals;
     EXPECT_EQ(stop_signal(), 0);
@@ -20,7 +29,7 @@ TEST(StopSignals, AreRememberedWhileSomebodyAsks) {
   }
 }
 
-TEST(StopSignals, LastUntilTheLastOfThemIsGone) {
+TEST_F(StopSignalsTest, LastUntilTheLastOfThemIsGone) {
   auto outer = std::make_unique<StopSignals>();
   const auto inner = std::make_unique<StopSignals>();
   outer.reset();
@@ -28,13 +37,13 @@ TEST(StopSignals, LastUntilTheLastOfThemIsGone) {
   EXPECT_EQ(stop_signal(), SIGTERM);
 }
 
-TEST(StopSignals, ThatComeTogetherAreOneRequest) {
+TEST_F(StopSignalsTest, ThatComeTogetherAreOneRequest) {
   const StopSignals signals;
   for (const int signal : {SIGTERM, SIGTERM, SIGINT, SIGTERM}) raise(signal);
   EXPECT_EQ(stop_signal(), SIGTERM);
 }
 
-TEST(StopSignals, ThatAreIgnoredStayIgnored) {
+TEST_F(StopSignalsTest, ThatAreIgnoredStayIgnored) {
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     const auto before = signal(number, SIG_IGN);
     {
@@ -46,7 +55,7 @@ TEST(StopSignals, ThatAreIgnoredStayIgnored) {
   }
 }
 
-TEST(StopSignalsDeathTest, ASecondOneEndsTheProcess) {
+TEST_F(StopSignalsDeathTest, ASecondOneEndsTheProcess) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const auto twice = [signal] {
       const StopSignals signals;
@@ -58,14 +67,14 @@ TEST(StopSignalsDeathTest, ASecondOneEndsTheProcess) {
   }
 }
 
-TEST(StopSignalsDeathTest, TheEndIsThatOfTheSignal) {
+TEST_F(StopSignalsDeathTest, TheEndIsThatOfTheSignal) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const StopSignals signals;
     EXPECT_EXIT(end_by_signal(signal), testing::KilledBySignal(signal), "");
   }
 }
 
-TEST(StopSignalsDeathTest, BehindThemASignalEndsTheProcess) {
+TEST_F(StopSignalsDeathTest, BehindThemASignalEndsTheProcess) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const auto behind = [signal] {
       { const StopSignals signals; }
@@ -75,7 +84,7 @@ TEST(StopSignalsDeathTest, BehindThemASignalEndsTheProcess) {
   }
 }
 
-TEST(StopSignalsDeathTest, WhatNobodyAskedAboutIsNotLost) {
+TEST_F(StopSignalsDeathTest, WhatNobodyAskedAboutIsNotLost) {
   const auto unasked = [] {
     const StopSignals outer;
     const StopSignals inner;
@@ -84,7 +93,7 @@ TEST(StopSignalsDeathTest, WhatNobodyAskedAboutIsNotLost) {
   EXPECT_EXIT(unasked(), testing::KilledBySignal(SIGTERM), "");
 }
 
-TEST(StopSignals, AnErrorThatEndsTheWorkHasTheLastWord) {
+TEST_F(StopSignalsTest, AnErrorThatEndsTheWorkHasTheLastWord) {
   const auto ended = [] {
     const StopSignals signals;
     raise(SIGTERM);

@@ -19,8 +19,12 @@ TEST_F(Home, IsWhatTheEnvironmentSays) {
   EXPECT_EQ(expand_home("~/x"), "/some/where/x");
   EXPECT_EQ(expand_home("~other/x"), "~other/x");
   EXPECT_EQ(expand_home("x/~"), "x/~");
-  setenv("HOME", "", 1);
-  EXPECT_EQ(expand_home("~/x"), "/x");  // as in Python
+  // As in Python:
+  for (const char* root : {"", "/"}) {
+    setenv("HOME", root, 1);
+    EXPECT_EQ(expand_home("~/x"), "/x");
+    EXPECT_EQ(expand_home("~"), "/");
+  }
 }
 
 TEST_F(Home, IsThatOfThePasswordDatabaseWithoutTheVariable) {

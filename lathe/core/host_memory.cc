@@ -40,35 +40,36 @@ std::optional<uint64_t> least(std::optional<uint64_t> a, std::optional<uint64_t>
   return a && b ? std::min(*a, *b) : a ? a : b;
 }
 
+/// Of a - b what is left.
+uint64_t left(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
 /// What one cgroup grants; empty where it sets no limit.  Source: the kernel's admin-guide, cgroup-v2.rst and
 /// cgroup-v1/memory.rst.
 struct Cgroup {
-  std::optional<uint64_t> limit, room, reachable;  ///< reachable: with swap
+  std::optional<uint64_t> limit, room;
+  std::optional<uint64_t> swap;           ///< of the second version
+  std::optional<uint64_t> room_and_swap;  ///< of the first
 
-  /// `swap`: free on the machine.
-  Cgroup(const CgroupFolder& folder, uint64_t swap) {
+  explicit Cgroup(const CgroupFolder& folder) {
     const auto number = [&](const char* v2, const char* v1) {
       return number_in(folder.path + "/memory." + (folder.v2 ? v2 : v1));
     };
-    limit = number("max", "limit_in_bytes");
-    // Beyond that the system slows its processes down until they hardly move.
-    if (folder.v2) limit = least(limit, number_in(folder.path + "/memory.high"));
-    const auto used = number("current", "usage_in_bytes");
-    if (!used) limit.reset();
-    if (!limit) return;
     // What is used counts pages of files, which the system takes back when others are wanted.
     const std::string stat = system_text(folder.path + "/memory.stat"), total = folder.v2 ? "" : "total_";
     const uint64_t files =
         line_of(stat, total + "active_file").value_or(0) + line_of(stat, total + "inactive_file").value_or(0);
-    const auto left = [](uint64_t of, uint64_t taken) { return of > taken ? of - taken : 0; };
-    room = left(*limit, left(*used, files));
-    reachable = *room + swap;
-    // Of swap alone, or in the first version of memory and swap together.
+    const auto used = number("current", "usage_in_bytes");
+    if (used) limit = number("max", "limit_in_bytes");
+    // Beyond that the system slows its processes down until they hardly move.
+    if (used && folder.v2) limit = least(limit, number_in(folder.path + "/memory.high"));
+    if (limit) room = left(*limit, left(*used, files));
     const auto more = number("swap.max", "memsw.limit_in_bytes");
     const auto more_used = number("swap.current", "memsw.usage_in_bytes");
     if (!more || !more_used) return;
-    reachable =
-        least(reachable, folder.v2 ? *room + left(*more, *more_used) : left(*more, left(*more_used, files)));
+    if (folder.v2)
+      swap = left(*more, *more_used);
+    else
+      room_and_swap = left(*more, left(*more_used, files));
   }
 };
 
@@ -83,14 +84,15 @@ HostMemory host_memory(const std::string& meminfo, const std::string& cgroups, c
   };
   memory.total = bytes("MemTotal:");
   memory.free = bytes("MemAvailable:");
-  const uint64_t swap = bytes("SwapFree:").value_or(0);
-  if (memory.free) memory.reachable = *memory.free + swap;
+  std::optional<uint64_t> swap = bytes("SwapFree:").value_or(0), room_and_swap;
   for (const CgroupFolder& folder : cgroup_folders("memory", cgroups, mounts, root)) {
-    const Cgroup cgroup(folder, swap);
+    const Cgroup cgroup(folder);
     memory.total = least(memory.total, cgroup.limit);
     memory.free = least(memory.free, cgroup.room);
-    memory.reachable = least(memory.reachable, cgroup.reachable);
+    swap = least(swap, cgroup.swap);
+    room_and_swap = least(room_and_swap, cgroup.room_and_swap);
   }
+  if (memory.free) memory.reachable = least(*memory.free + *swap, room_and_swap);
   return memory;
 }
 

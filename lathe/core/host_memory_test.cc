@@ -104,6 +104,14 @@ TEST_F(CgroupMemory, SwapCountsAsFarAsItIsGranted) {
   EXPECT_EQ(memory("0::/\n", kV2).reachable, 140 * kMiB);
 }
 
+TEST_F(CgroupMemory, SwapMayBeLimitedAlone) {
+  write("/sys/fs/cgroup/a/memory.max", "max\n");
+  write("/sys/fs/cgroup/a/memory.current", "1\n");
+  write("/sys/fs/cgroup/a/memory.swap.max", "0\n");
+  write("/sys/fs/cgroup/a/memory.swap.current", "0\n");
+  EXPECT_EQ(memory("0::/a/b\n", kV2).reachable, 800 * kMiB);
+}
+
 TEST_F(CgroupMemory, TheFirstVersionGrantsSwapAndMemoryTogether) {
   write("/sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(100 * kMiB));
   write("/sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(60 * kMiB));

@@ -344,6 +344,8 @@ std::vector<std::string> find_text_columns(const Table& table) {
 /// these lie in, the first two columns that are not nested, and all of those if one of the two holds no text.
 Table read_own_table(const std::vector<std::string>& paths, const std::vector<std::string>& text_columns) {
   std::vector<std::string> asked = text_columns;
+  // A column of other files may be among the first two in their place.
+  if (asked.empty() && !std::all_of(paths.begin(), paths.end(), is_parquet)) return read_tables(paths);
   bool more = false;
   const auto wanted = [&](std::string_view name, bool nested) {
     if (name == kLabelColumn || std::find(asked.begin(), asked.end(), name) != asked.end()) return true;
@@ -354,8 +356,15 @@ Table read_own_table(const std::vector<std::string>& paths, const std::vector<st
     return false;
   };
   Table table = read_tables(paths, wanted);
-  const auto is_text = [&](const std::string& name) { return may_be_text(table.at(name)); };
-  return more && !std::all_of(asked.begin(), asked.end(), is_text) ? read_tables(paths) : table;
+  const auto is_text = [&](const std::string& name) {  // files without rows may have had others
+    const Column* column = table.find(name);
+    return column != nullptr && may_be_text(*column);
+  };
+  if (more && !std::all_of(asked.begin(), asked.end(), is_text)) {
+    table = {};
+    table = read_tables(paths);
+  }
+  return table;
 }
 
 }  // namespace

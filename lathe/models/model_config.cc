@@ -92,6 +92,10 @@ void check_sizes(const ModelConfig& c, const Family& family) {
 /// What files mostly leave out stands there only where reading them would give something else: in a
 /// configuration that a program made or changed.
 void put_others(nlohmann::json& json, const ModelConfig& config, const Family& family) {
+  // A file's list of layers is that of another number of them.
+  if (const auto types = json.find("layer_types");
+      types != json.end() && std::ssize(*types) != config.num_hidden_layers)
+    json.erase(types);
   const ModelConfig there = parse_model_config(json, config.file);
   const auto put = [&](const char* key, double value, double read) {
     if (key != nullptr && value != read) json[key] = value;

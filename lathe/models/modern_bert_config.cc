@@ -136,12 +136,13 @@ void put_modern_bert_config(nlohmann::json& json, const ModernBertConfig& config
     for (const bool local : config.local)
       json["layer_types"].push_back(local ? "sliding_attention" : "full_attention");
   }
-  // Version 5's key, which holds over version 4's.
-  const auto put_theta = [&](const char* type, double value, double read) {
-    if (value != read) json["rope_parameters"][type] = {{"rope_type", "default"}, {"rope_theta", value}};
+  if (config.global_theta == there.global_theta && config.local_theta == there.local_theta) return;
+  // Version 5's key, which holds over version 4's, of which one may stand for both.
+  const auto rope = [](double theta) {
+    return nlohmann::json{{"rope_type", "default"}, {"rope_theta", theta}};
   };
-  put_theta("full_attention", config.global_theta, there.global_theta);
-  put_theta("sliding_attention", config.local_theta, there.local_theta);
+  json["rope_parameters"]["full_attention"] = rope(config.global_theta);
+  json["rope_parameters"]["sliding_attention"] = rope(config.local_theta);
 }
 
 }  // namespace lathe

@@ -288,8 +288,9 @@ bool is_adafactor(const Entries& group) {
 
 /// Whose settings a group of parameters has.
 std::string_view optimizer_of(const Entries& group, const std::string& path) {
-  if (group.find("betas") != nullptr && !is_true(group, "amsgrad")) return kAdamW;
-  if (group.find("dampening") != nullptr && !is_true(group, "maximize")) return kSgd;
+  const bool maximize = is_true(group, "maximize");
+  if (group.find("betas") != nullptr && !is_true(group, "amsgrad") && !maximize) return kAdamW;
+  if (group.find("dampening") != nullptr && !maximize) return kSgd;
   if (is_adafactor(group)) return kAdafactor;
   fail(ErrorCode::kUnsupported,
        "{}: the state of an optimizer other than AdamW, SGD and the Trainer's Adafactor, or with settings "

@@ -166,6 +166,24 @@ class Signals(RanksCase):
             shown += os.read(controller, 4096)
         return shown
 
+    def test_the_end_of_the_terminal_leaves_a_checkpoint(self):
+        for ranks in (1, 2):
+            folder = self.root / f"hung_up{ranks}"
+            command = self.endless(folder, ranks=ranks)
+            pid, controller = pty.fork()
+            if pid == 0:
+                signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup
+                os.execv(command[0], command)
+            self.read_until(controller, b"'loss'")
+            os.close(controller)
+            until = time.monotonic() + 60
+            while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0) and time.monotonic() < until:
+                time.sleep(0.02)
+            if ended == (0, 0):
+                self.end_of(pid)
+            self.assertEqual(os.waitstatus_to_exitcode(ended[1]), -signal.SIGHUP)
+            self.check_saved(folder)
+
     @unittest.skipUnless(sys.platform == "linux", "reads /proc")
     def test_ctrl_z_stops_the_ranks_too_and_fg_goes_on(self):
         folder = self.root / "paused"
