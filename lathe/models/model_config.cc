@@ -94,7 +94,7 @@ void check_sizes(const ModelConfig& c, const Family& family) {
 void put_others(nlohmann::json& json, const ModelConfig& config, const Family& family) {
   // A file's list of layers is that of another number of them.
   if (const auto types = json.find("layer_types");
-      types != json.end() && std::ssize(*types) != config.num_hidden_layers)
+      family.modern && types != json.end() && std::ssize(*types) != config.num_hidden_layers)
     json.erase(types);
   const ModelConfig there = parse_model_config(json, config.file);
   const auto put = [&](const char* key, double value, double read) {
