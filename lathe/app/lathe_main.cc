@@ -122,7 +122,9 @@ int main(int argc, char** argv) {
       lathe::end_by_signal(lathe::stop_signal());
     return lathe::exit_code(error.code());
   } catch (const std::bad_alloc&) {
-    lathe::print_error("error: out of memory; a smaller --per_device_train_batch_size needs less\n");
+    lathe::print_error(
+        "error: out of memory; give this process more, or take a smaller model or "
+        "--per_device_train_batch_size\n");
     return 1;
   } catch (const std::system_error& error) {
     if (std::ferror(stdout) != 0) return unwritten(error.code().value());

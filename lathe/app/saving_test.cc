@@ -171,6 +171,40 @@ TEST_F(Saving, ACheckpointTakesLessMemoryThanOneStateOfTheModel) {
   }
 }
 
+/// It is read from where it lies in the files to where it is kept: the two states of its size, and no copy.
+TEST_F(Saving, GoingOnTakesLessMemoryThanOneMoreStateOfTheModel) {
+  if (LT_SANITIZED || !peak_resident_bytes()) GTEST_SKIP() << "the memory of this process is not known";
+  ModelConfig config;  // of many tensors, none of which is most of it
+  config.vocab_size = 8000, config.hidden_size = 256, config.num_hidden_layers = 2;
+  config.num_attention_heads = 4, config.intermediate_size = 4096, config.max_position_embeddings = 8;
+  const TokenizedDataset data = four_samples();
+  const auto made = [&] { return from_config(config, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt); };
+  const std::string checkpoint = join_path(folder_, "checkpoint-1");
+  FaultyFileSystem unsynced(real_file_system(), {});  // spares the disk
+  for (const bool own : {true, false}) {
+    TrainingArguments args;
+    args.output_dir = folder_;
+    args.max_steps = args.save_steps = 1;
+    args.save_safetensors = own;
+    {
+      AutoModel model = made();
+      Trainer(*backend_, model, args, &data, nullptr, {}, unsynced).train();
+    }
+    if (!own) std::filesystem::remove(join_path(checkpoint, "lathe_state.safetensors"));
+    AutoModel model = made();
+    Trainer trainer(*backend_, model, args, &data, nullptr, {}, unsynced);
+    const int64_t state_bytes = trainer.session().layout().trainable * int64_t{sizeof(float)};
+    reset_peak_resident();
+    const auto before = static_cast<int64_t>(peak_resident_bytes().value());
+    trainer.train(checkpoint);
+    const int64_t grown = static_cast<int64_t>(peak_resident_bytes().value()) - before;
+    EXPECT_EQ(trainer.state().global_step, 1);
+    EXPECT_GT(grown, 2 * state_bytes);
+    EXPECT_LT(grown, 3 * state_bytes) << own;
+    std::filesystem::remove_all(checkpoint);
+  }
+}
+
 TEST_F(Saving, MemoryThatEndsInItIsNoMatterOfTheBatch) {
   class Short : public FaultyFileSystem {
    public:

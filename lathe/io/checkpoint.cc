@@ -35,7 +35,10 @@ class WeightFile {
     return found == state_dict_->tensors().end() ? nullptr : &found->second;
   }
   void release(std::string_view name) const {
-    if (safetensors_ != nullptr) safetensors_->release(name);
+    if (safetensors_ != nullptr)
+      safetensors_->release(name);
+    else if (const TensorView* tensor = find(name))
+      state_dict_->release(*tensor);
   }
 
  private:

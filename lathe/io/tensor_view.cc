@@ -80,6 +80,14 @@ const float* as_f32(const TensorView& tensor) {
                                                         : nullptr;
 }
 
+std::span<const float> f32_of(const TensorView& tensor, std::vector<float>& room) {
+  const auto count = static_cast<size_t>(elements(tensor.shape));
+  if (const float* stored = as_f32(tensor)) return {stored, count};
+  room.resize(count);
+  to_f32(tensor, room.data());
+  return room;
+}
+
 std::optional<int64_t> find_non_finite(const TensorView& tensor) {
   switch (tensor.dtype) {
     case DType::f32:

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lathe/core/dtype.h"
 #include "lathe/core/shape.h"
@@ -27,6 +28,8 @@ void to_f32(const TensorView& tensor, float* out);
 
 /// The elements where they lie, if they are all there, f32 and at an address fit for it; else null.
 const float* as_f32(const TensorView& tensor);
+/// All elements as float: where they lie (as_f32), else converted into `room`.
+std::span<const float> f32_of(const TensorView& tensor, std::vector<float>& room);
 
 /// Index of the first NaN or infinity; none in integer tensors.
 std::optional<int64_t> find_non_finite(const TensorView& tensor);

@@ -38,6 +38,13 @@ std::vector<float> floats(const TensorView& tensor) {
 TEST(TensorView, EveryTypeConvertsToFloatFromAnyAddress) {
   const std::vector<float> wanted = {0.f, 1.f, 5.f};
   EXPECT_EQ(floats(Unaligned<float>({0, 1, 5}).view(DType::f32)), wanted);
+  std::vector<float> room;
+  const Unaligned<float> unaligned({0, 1, 5});
+  const std::span<const float> converted = f32_of(unaligned.view(DType::f32), room);
+  EXPECT_EQ(converted.data(), room.data());
+  EXPECT_EQ(room, wanted);
+  const TensorView aligned{DType::f32, {3}, std::as_bytes(std::span(wanted))};
+  EXPECT_EQ(f32_of(aligned, room).data(), wanted.data());
   EXPECT_EQ(floats(Unaligned<double>({0, 1, 5}).view(DType::f64)), wanted);
   EXPECT_EQ(floats(Unaligned<int64_t>({0, 1, 5}).view(DType::i64)), wanted);
   EXPECT_EQ(floats(Unaligned<int32_t>({0, 1, 5}).view(DType::i32)), wanted);

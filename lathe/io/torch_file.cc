@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "lathe/io/git_lfs.h"
 #include "lathe/io/pickle_writer.h"
 #include "lathe/io/zip_archive.h"
@@ -62,11 +64,22 @@ TorchFile TorchFile::parse(MappedFile file, const std::string& path, bool object
       text_of(archive.read(prefix + "byteorder")) != "little")
     fail(ErrorCode::kUnsupported, "{}: found big-endian data, wants little-endian; {}", path, kSaveAgain);
   TorchFile out;
-  out.tree_ = unpickle(
-      archive.read(prefix + "data.pkl"), path,
-      [&](const std::string& key) { return archive.read(fmt::format("{}data/{}", prefix, key)); }, objects);
+  const auto storage = [&](const std::string& key) {
+    const std::span<const std::byte> bytes = archive.read(fmt::format("{}data/{}", prefix, key));
+    file.release(bytes);  // the CRC has read all of it
+    return bytes;
+  };
+  out.tree_ = unpickle(archive.read(prefix + "data.pkl"), path, storage, objects);
   out.file_ = std::move(file);
   return out;
+}
+
+void TorchFile::release(const TensorView& tensor) const {
+  const std::span<const std::byte> all = file_.bytes(), part = tensor.bytes;
+  // What was not contiguous is a copy elsewhere.
+  const std::less_equal<> before;
+  if (before(all.data(), part.data()) && before(part.data() + part.size(), all.data() + all.size()))
+    file_.release(part);
 }
 
 Status write_torch_file(FileSystem& fs, const std::string& path, const PickleValue& root) {

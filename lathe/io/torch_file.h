@@ -21,6 +21,8 @@ class TorchFile {
   static TorchFile parse(MappedFile file, const std::string& path, bool objects = false);
 
   const PickleValue& root() const { return *tree_.root; }
+  /// A tensor's bytes are not wanted soon (MappedFile::release).
+  void release(const TensorView& tensor) const;
 
  private:
   MappedFile file_;
@@ -38,6 +40,8 @@ class StateDict {
   static StateDict open(FileSystem& fs, const std::string& path);
   /// The views are valid while this object or a copy of it lives.
   const TensorMap& tensors() const { return tensors_; }
+  /// As TorchFile::release.
+  void release(const TensorView& tensor) const { file_.release(tensor); }
 
  private:
   explicit StateDict(TorchFile file) : file_(std::move(file)) {}

@@ -59,6 +59,15 @@ TEST(StateDict, ViewsStridesAndTypesComeOutDense) {
   EXPECT_EQ(tensors.at("empty").shape, (Shape{0, 3}));
 }
 
+/// What is not wanted soon comes again from the file; what was not contiguous is no part of it.
+TEST(StateDict, ReleasedTensorsAreReadAgain) {
+  const StateDict file = StateDict::open(real_file_system(), testdata("views.bin"));
+  std::map<std::string, std::vector<float>> before;
+  for (const auto& [name, tensor] : file.tensors()) before[name] = floats(tensor);
+  for (const auto& [name, tensor] : file.tensors()) file.release(tensor);
+  for (const auto& [name, tensor] : file.tensors()) EXPECT_EQ(floats(tensor), before[name]) << name;
+}
+
 TEST(TorchFile, ReadsAnOptimizersState) {
   const TorchFile file = open_file("optimizer.pt");
   const auto* root = file.root().as<PickleValue::Dict>();

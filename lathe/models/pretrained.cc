@@ -72,14 +72,7 @@ LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
     }
     used.insert(name);
     check_finite(*view, name, checkpoint.file_of(name));
-    const size_t count = static_cast<size_t>(elements(p.shape));
-    const float* stored = as_f32(*view);
-    if (stored == nullptr) {
-      values.resize(count);
-      to_f32(*view, values.data());
-      stored = values.data();
-    }
-    write(static_cast<int>(i), {stored, count});
+    write(static_cast<int>(i), f32_of(*view, values));
     checkpoint.release(name);
   }
   for (const std::string& name : checkpoint.names())

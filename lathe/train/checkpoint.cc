@@ -149,12 +149,14 @@ const std::string& metadata(const SafetensorsFile& file, const std::string& key,
   return it->second;
 }
 
-std::vector<float> moments(const SafetensorsFile& file, const std::string& name, const std::string& path) {
+/// AdamW's, of a checkpoint of the first version.
+void read_moments(const SafetensorsFile& file, const std::string& name, const std::string& path,
+                  Session& session) {
   const TensorView* view = file.find(name);
   if (view == nullptr) fail(ErrorCode::kInvalidData, "{}: tensor {} is missing", path, name);
-  std::vector<float> values(static_cast<size_t>(elements(view->shape)));
-  to_f32(*view, values.data());
-  return values;
+  std::vector<float> room;
+  session.write_state(name, f32_of(*view, room));
+  file.release(name);
 }
 
 void check_format(const SafetensorsFile& file, const std::string& path, const TaskModel& model) {
@@ -183,7 +185,7 @@ void read_own_state(FileSystem& fs, const std::string& folder, const Safetensors
   if (file.find(states.front().name) == nullptr) {
     read_python_state(fs, folder, session, state.global_step);
   } else {  // old checkpoints
-    for (const OptimizerState& kept : states) session.write_state(kept.name, moments(file, kept.name, path));
+    for (const OptimizerState& kept : states) read_moments(file, kept.name, path, session);
   }
   const nlohmann::json json = parse_python_json(metadata(file, "state", path), path);
   run.total_loss = required<double>(json, "total_loss", path);

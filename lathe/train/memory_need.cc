@@ -32,6 +32,8 @@ int64_t rows_that_fit(const MemoryShortage& s, int64_t most, bool recompute) {
 }
 
 std::string way_out(const MemoryShortage& s) {
+  if (s.need.states + s.need.prepared > s.free)
+    return "no batch is small enough: wants more memory or a smaller model";
   const bool trains = s.kind == ProgramKind::kStep || s.kind == ProgramKind::kAccumulate;
   const int64_t fit = rows_that_fit(s, s.bucket.rows - 1, s.recomputes);
   const int64_t recomputed = trains && !s.recomputes ? rows_that_fit(s, s.bucket.rows, true) : 0;

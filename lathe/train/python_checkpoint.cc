@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "lathe/core/error.h"
 #include "lathe/io/pickle_json.h"
@@ -249,15 +250,15 @@ int64_t steps_of(const Entries& state, const std::string& path, const std::strin
   return whole_number(step, path, what);
 }
 
-void read_part(const Entries& state, const Part& part, const std::string& name, const std::string& path,
-               std::vector<float>& out) {
+const TensorView* tensor_of(const Entries& state, const Part& part, const std::string& name,
+                            const std::string& path) {
   const auto& tensor = state.get<TensorView>(part.key);
   if (tensor.shape != part.shape)
     fail(ErrorCode::kInvalidData,
          "{}: {} of {}: found shape {}, wants {}: the state of another model, or its parameters in another "
          "order",
          path, part.key, name, to_string(tensor.shape), to_string(part.shape));
-  to_f32(tensor, out.data() + part.offset);
+  return &tensor;
 }
 
 /// The numbers of param_groups[index], which must go on from `next`.
@@ -338,6 +339,25 @@ void read_groups(const Entries& root, const std::string& path, const std::vector
   read_settings(decayed, path, out);
 }
 
+void read_states(const std::vector<PythonOptimizer::Part>& parts, const TorchFile& file, Session& session) {
+  std::vector<float> room;
+  for (const OptimizerState& kept : session.optimizer_states()) {
+    std::vector<PythonOptimizer::Part> found;
+    std::ranges::copy_if(parts, std::back_inserter(found),
+                         [&](const auto& part) { return part.state == kept.name; });
+    int64_t size = 0;
+    for (const auto& part : found) size += elements(part.tensor->shape);
+    if (size != kept.size) {  // no update yet, or SGD with a momentum there or here alone
+      session.clear_state(kept.name);
+      continue;
+    }
+    for (const auto& part : found) {
+      session.write_state(kept.name, part.offset, f32_of(*part.tensor, room));
+      file.release(*part.tensor);
+    }
+  }
+}
+
 void read_scheduler(FileSystem& fs, const std::string& path, OptimizerProgress& progress) {
   progress.schedule_step = progress.applied;
   if (!fs.exists(path)) return;
@@ -368,11 +388,6 @@ PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string
   PythonOptimizer out;
   read_groups(entries, path, places, out);
   add_parts(places, out.optimizer, out.progress);
-  for (const Place& place : places)
-    for (const Part& part : place.parts) {
-      std::vector<float>& values = out.states[part.state];
-      values.resize(std::max(values.size(), part.offset + static_cast<size_t>(elements(part.shape))));
-    }
   const Entries states(entries.find("state"), path, "state");
   int64_t& applied = out.progress.applied;
   for (size_t i = 0; i < places.size() && !states.dict().items.empty(); ++i) {
@@ -384,7 +399,8 @@ PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string
       fail(ErrorCode::kInvalidData, "{}: {}: found {} updates, the parameters before it have {}", path, name,
            steps, applied);
     applied = steps;
-    for (const Part& part : places[i].parts) read_part(state, part, name, path, out.states[part.state]);
+    for (const Part& part : places[i].parts)
+      out.parts.push_back({part.state, part.offset, tensor_of(state, part, name, path)});
   }
   return out;
 }
@@ -392,18 +408,14 @@ PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string
 OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Session& session,
                                     int64_t updates) {
   const std::string path = join_path(folder, kOptimizerFile);
-  PythonOptimizer state = python_optimizer_from(TorchFile::open(fs, path).root(), path,
-                                                session.model().parameters(), session.layout());
+  const TorchFile file = TorchFile::open(fs, path);
+  PythonOptimizer state =
+      python_optimizer_from(file.root(), path, session.model().parameters(), session.layout());
   if (state.optimizer != session.optimizer())
     fail(ErrorCode::kInvalidData,
          "{}: written by the optimizer {}, this run's is {}; resume with the same --optim", path,
          state.optimizer, session.optimizer());
-  for (const OptimizerState& kept : session.optimizer_states()) {
-    std::vector<float>& values = state.states[kept.name];
-    // Other sizes: SGD with a momentum there or here alone.
-    if (std::ssize(values) != kept.size) values.assign(static_cast<size_t>(kept.size), 0);
-    session.write_state(kept.name, values);
-  }
+  read_states(state.parts, file, session);
   OptimizerProgress& progress = state.progress;
   if (state.optimizer == kSgd) progress.applied = updates;
   read_scheduler(fs, join_path(folder, kSchedulerFile), progress);

@@ -41,19 +41,27 @@ Status write_python_state(FileSystem& fs, const std::string& folder, const Sessi
 
 /// What optimizer.pt holds.
 struct PythonOptimizer {
+  /// A tensor of the file, and where its elements lie in which of the flat states.
+  struct Part {
+    std::string state;
+    size_t offset = 0;
+    const TensorView* tensor = nullptr;
+  };
   std::string optimizer;  ///< as Session::optimizer
   OptimizerProgress progress;
-  StateValues states;  ///< zeros where nothing was updated yet; none of SGD without momentum
+  std::vector<Part> parts;  ///< of all of its states; none where nothing was updated, or SGD has no momentum
 };
-/// From the content of a file, for a model of these parameters.  Of SGD it does not know what was applied.
+/// From the content of a file, which must outlive it, for a model of these parameters.  Of SGD it does not
+/// know what was applied.
 /// Errors: kInvalidData naming what is missing, the parameter that has another shape, or whose count of
 /// updates is another; kUnsupported for optimizers and settings that Lathe has not.
 PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string& path,
                                       const std::vector<nn::Parameter>& parameters,
                                       const nn::FlatLayout& layout);
 
-/// Reads optimizer.pt into the session's states, and scheduler.pt where it is.  updates: of the run, all of
-/// which were applied where neither file says how many.
+/// Reads optimizer.pt into the session's states, a tensor at a time once all of the file was found good, and
+/// scheduler.pt where it is.  updates: of the run, all of which were applied where neither file says how
+/// many.
 /// Errors: kNotFound; kInvalidData if another optimizer than the session's wrote it; those of
 /// python_optimizer_from and TorchFile::open.
 OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Session& session,

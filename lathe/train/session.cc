@@ -14,6 +14,9 @@ std::span<const std::byte> bytes(const Container& values) {
   return std::as_bytes(std::span(values));
 }
 
+/// Bytes of a state that are copied at once where they go by way of memory of their own.
+constexpr size_t kPart = size_t{1} << 20;
+
 const nn::Parameter& parameter(const TaskModel& model, int index) {
   const std::vector<nn::Parameter>& all = model.parameters();
   if (index < 0 || index >= std::ssize(all))
@@ -48,14 +51,20 @@ void Session::write_parameter(int index, std::span<const float> values) {
   if (static_cast<int64_t>(values.size()) != elements(p.shape))
     fail(ErrorCode::kShape, "parameter {}: {} values given, wants {}", p.name, values.size(),
          to_string(p.shape));
-  if (!p.trainable) {
-    const std::vector<float> before = read_parameter(index);
-    if (std::memcmp(before.data(), values.data(), values.size_bytes()) != 0) ++frozen_version_;
+  const Buffer& buffer = bindings_.states.at(p.trainable ? "parameters" : "frozen");
+  const size_t at = static_cast<size_t>(layout_.offset[static_cast<size_t>(index)]) * sizeof(float);
+  if (!p.trainable && !holds(buffer, at, bytes(values))) ++frozen_version_;
+  backend_.copy_in(buffer, at, bytes(values)).check();
+}
+
+bool Session::holds(const Buffer& buffer, size_t begin, std::span<const std::byte> values) const {
+  std::vector<std::byte> part(std::min(values.size(), kPart));
+  for (; !values.empty(); values = values.subspan(part.size()), begin += part.size()) {
+    part.resize(std::min(values.size(), kPart));
+    backend_.copy_out(part, buffer, begin).check();
+    if (std::memcmp(part.data(), values.data(), part.size()) != 0) return false;
   }
-  backend_
-      .copy_in(bindings_.states.at(p.trainable ? "parameters" : "frozen"),
-               static_cast<size_t>(layout_.offset[static_cast<size_t>(index)]) * sizeof(float), bytes(values))
-      .check();
+  return true;
 }
 
 std::vector<float> Session::read_parameter(int index) const {
@@ -82,8 +91,9 @@ int64_t Session::state_size(const std::string& name) const {
 
 /// States with an element per parameter are; others are small.
 bool Session::is_sharded(const std::string& name) const {
+  if (options_.program.shards.empty()) return false;
   const std::vector<OptimizerState> states = optimizer_states();
-  return !options_.program.shards.empty() && std::ranges::any_of(states, [&](const OptimizerState& state) {
+  return std::ranges::any_of(states, [&](const OptimizerState& state) {
     return state.name == name && state.size == layout_.trainable;
   });
 }
@@ -105,20 +115,40 @@ Status Session::read_state(const std::string& name, size_t begin, std::span<std:
 void Session::write_state(const std::string& name, std::span<const float> values) {
   if (const int64_t wanted = state_size(name); static_cast<int64_t>(values.size()) != wanted)
     fail(ErrorCode::kShape, "state {}: {} values given, wants {}", name, values.size(), wanted);
-  const Shards& shards = options_.program.shards;
-  if (is_sharded(name))
-    values = values.subspan(static_cast<size_t>(shards.begin()), static_cast<size_t>(shards.count()));
-  auto& buffer = bindings_.states[name];
-  if (buffer.data == nullptr) buffer = backend_.allocate(values.size_bytes(), Memory::kDevice).value();
-  backend_.copy_in(buffer, 0, bytes(values)).check();
+  write_state(name, 0, values);
+}
+
+void Session::write_state(const std::string& name, size_t begin, std::span<const float> values) {
+  const auto wanted = static_cast<size_t>(state_size(name));
+  if (begin > wanted || values.size() > wanted - begin)
+    fail(ErrorCode::kShape, "state {}: values from {} to {} given, it has {}", name, begin,
+         begin + values.size(), wanted);
+  size_t own = 0, own_end = wanted;
+  if (is_sharded(name)) {
+    const Shards& shards = options_.program.shards;
+    own = static_cast<size_t>(shards.begin());
+    own_end = own + static_cast<size_t>(shards.count());
+  }
+  Buffer& buffer = bindings_.states[name];
+  if (buffer.data == nullptr)
+    buffer = backend_.allocate((own_end - own) * sizeof(float), Memory::kDevice).value();
+  const size_t first = std::max(begin, own), end = std::min(begin + values.size(), own_end);
+  if (first >= end) return;
+  const auto mine = values.subspan(first - begin, end - first);
+  backend_.copy_in(buffer, (first - own) * sizeof(float), bytes(mine)).check();
+}
+
+void Session::clear_state(const std::string& name) {
+  const auto it = bindings_.states.find(name);
+  if (it == bindings_.states.end()) return;  // nothing was trained yet: it comes as zeros
+  const size_t size = it->second.bytes;
+  const std::vector<std::byte> zeros(std::min(size, kPart));
+  for (size_t at = 0; at < size; at += kPart)
+    backend_.copy_in(it->second, at, std::span(zeros).first(std::min(kPart, size - at))).check();
 }
 
 void Session::clear_states() {
-  for (const OptimizerState& state : optimizer_states()) {
-    const auto it = bindings_.states.find(state.name);
-    if (it == bindings_.states.end()) continue;  // nothing was trained yet: it comes as zeros
-    backend_.copy_in(it->second, 0, std::vector<std::byte>(it->second.bytes)).check();
-  }
+  for (const OptimizerState& state : optimizer_states()) clear_state(state.name);
 }
 
 StateValues Session::gather_shards() const {

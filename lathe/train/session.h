@@ -68,9 +68,12 @@ class Session {
   /// A flat state: "parameters", or one of optimizer_states, of which ranks with shards read their part.
   std::vector<float> read_state(const std::string& name) const;
   Status read_state(const std::string& name, size_t begin, std::span<std::byte> out) const;
-  /// The whole of it, of which ranks with shards keep their part.
+  /// The whole of it, or its elements from `begin` on, of which ranks with shards keep their part.
+  /// Errors: kShape if they are not of its size, or reach beyond it.
   void write_state(const std::string& name, std::span<const float> values);
-  /// Zeros in all of optimizer_states, as before the first update.
+  void write_state(const std::string& name, size_t begin, std::span<const float> values);
+  /// Zeros in one of optimizer_states, or in all of them, as before the first update.
+  void clear_state(const std::string& name);
   void clear_states();
   /// The whole of those of optimizer_states of which each rank keeps its part; read_state has all of the
   /// others.  Where there are shards every rank must call it, and rank 0 gets them: the others get none.
@@ -170,6 +173,7 @@ class Session {
   Compiled& compiled(const Work& work);
   void grow_arena(size_t bytes);
   int64_t state_size(const std::string& name) const;
+  bool holds(const Buffer& buffer, size_t begin, std::span<const std::byte> values) const;
   bool is_sharded(const std::string& name) const;
   void check(const PackedBatch& batch) const;
   void number_positions(const PackedBatch& batch, int32_t padding);

@@ -182,14 +182,16 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   run_ = {};
   if (args_.output_dir && is_main(group())) remove_stale_temporaries(fs_, *args_.output_dir).check();
   if (group() != nullptr) group()->barrier().check();  // others read what it gives its name back
+  const Plan plan = this->plan(resume_from);
   std::optional<OptimizerProgress> python;
   if (resume_from.empty()) {
     session_->clear_states();  // a call of train before may have left some
   } else {
+    // Before the states take their part.  What runs of a frozen base is known with its weights alone.
+    if (!model_.model->base_frozen()) reserve_memory(plan);
     python = read_checkpoint(fs_, resume_from, model_, *session_, state_, run_);
     find_best_checkpoint(resume_from);
   }
-  const Plan plan = this->plan(resume_from);
   if (!resume_from.empty()) say_other_arguments(resume_from);
   if (python)
     say_how_python_goes_on(plan, resume_from, *python);

@@ -136,6 +136,28 @@ TEST(Memory, OfShardedStatesIsThatOfTheRanksPart) {
   }
 }
 
+TEST(Session, OfAPartOfAShardedStateARankTakesItsOwn) {
+  Limited device(std::make_shared<FourRanks>());
+  AutoModel m = model();
+  Session session(device, *m.model, {.shard_states = true});
+  const Shards shards = shards_of(session.layout().trainable, 4, 1);
+  const auto first = static_cast<size_t>(shards.begin()), count = static_cast<size_t>(shards.count());
+  const auto all = static_cast<size_t>(session.layout().trainable);
+  std::vector<float> whole(all);
+  for (size_t i = 0; i < all; ++i) whole[i] = static_cast<float>(i + 1);
+  const std::vector<float> own(whole.begin() + shards.begin(),
+                               whole.begin() + shards.begin() + shards.count());
+  // Before it, over its begin, within, over its end, behind it.
+  const size_t cuts[] = {0, first - 5, first + 7, first + count / 2, first + count + 3, all};
+  for (size_t i = 0; i + 1 < std::size(cuts); ++i)
+    session.write_state("exp_avg", cuts[i], std::span(whole).subspan(cuts[i], cuts[i + 1] - cuts[i]));
+  EXPECT_EQ(session.read_state("exp_avg"), own);
+  session.write_state("exp_avg_sq", whole);
+  EXPECT_EQ(session.read_state("exp_avg_sq"), own);
+  for (const auto& [begin, size] : {std::pair(size_t{0}, all + 1), {size_t{1}, all}, {all + 1, size_t{0}}})
+    EXPECT_THROW(session.write_state("exp_avg", begin, std::vector<float>(size)), Error);
+}
+
 TEST(Session, WantsTheTokenIdsOfAllRanks) {
   Limited device(std::make_shared<FourRanks>());
   AutoModel m = model();
@@ -253,7 +275,11 @@ TEST(Memory, NoRowFitsOrTheDeviceDoesNotTell) {
   Session session(device, *m.model, {});
   initialize(session, m, 1);
   device.free = 1000;
+  EXPECT_NE(error_of(session, step_of(2)).find("no batch is small enough"), std::string::npos);
+  const Session::Work work = step_of(2);
+  device.free = session.memory_need({&work, 1}).states + 1000;
   EXPECT_NE(error_of(session, step_of(2)).find("not one such row fits"), std::string::npos);
+  device.free = 1000;
   const std::string evaluating = error_of(session, {ProgramKind::kEvaluate, {64, 2}});
   EXPECT_NE(evaluating.find("evaluating a batch of 2 (64 tokens)"), std::string::npos) << evaluating;
   device.free.reset();
@@ -388,6 +414,23 @@ TEST_F(AutoBatch, LeavesABatchThatFitsAndGoesOnWithThatOfTheCheckpoint) {
   args_.output_dir = output_ / "other";
   losses(device);
   EXPECT_EQ(size_, 12);
+}
+
+/// Those of the checkpoint are counted before they are read.
+TEST_F(AutoBatch, ARunThatGoesOnWithoutRoomSaysSoWithItsStates) {
+  args_.save_strategy = "steps", args_.save_steps = 2;
+  Limited device;
+  losses(device);
+  device.free = bytes_for(12) - 1;
+  try {
+    losses(device, output_ / "checkpoint-2");
+    FAIL() << "goes on";
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_EQ(error.code(), ErrorCode::kMemory);
+    for (const char* part : {"training on a batch of 12 ", " for optimizer and gradients; cpu has "})
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
 }
 
 TEST_F(AutoBatch, FindsTheBatchAtOnceWhateverWasAskedFor) {

@@ -31,8 +31,10 @@ PackedB layout_of(const PackedUse& w, Isa isa) {
 std::shared_ptr<std::byte> allocate(size_t bytes) {
   auto data = allocate_zeroed(bytes);
   if (data == nullptr)
-    fail(ErrorCode::kMemory, "out of memory: {} bytes wanted for a packed weight; a smaller batch needs less",
-         bytes);
+    fail(
+        ErrorCode::kMemory,
+        "out of memory: {} bytes wanted for a packed weight; give this process more, or take a smaller model",
+        bytes);
   return data;
 }
 

@@ -43,8 +43,8 @@ Result<Buffer> allocate(size_t bytes, Memory kind, cudaStream_t stream) {
   if (error != cudaSuccess) {
     cudaGetLastError();  // it would be reported once more by the next launch
     if (error != cudaErrorMemoryAllocation) return status_of(error, "allocating");
-    return Status(ErrorCode::kMemory, fmt::format("out of {} memory: {} bytes wanted; a smaller batch needs "
-                                                  "less",
+    return Status(ErrorCode::kMemory, fmt::format("out of {} memory: {} bytes wanted; a smaller batch or "
+                                                  "model needs less",
                                                   device ? "GPU" : "pinned", bytes));
   }
   std::shared_ptr<void> owner(data, [device, bytes](void* p) {
