@@ -1,6 +1,8 @@
 // lathe qa: what run_qa.py does.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lathe/app/commands.h"
 #include "lathe/app/script_run.h"
 #include "lathe/core/environment.h"
@@ -71,12 +73,10 @@ class Qa {
             .dataset_args = part};
   }
 
-  SquadDataset read(const std::vector<std::string>& paths, const char* what,
-                    const std::optional<int64_t>& limit) {
+  SquadDataset read(const std::vector<std::string>& paths, const char* what, QuestionIds ids) {
     const std::string& path = paths.front();
     run_.say(LogLevel::kInfo, fmt::format("{} data: {}", what, path));
-    SquadDataset data = read_squad(paths);
-    if (limit) data.truncate(static_cast<size_t>(*limit));
+    SquadDataset data = read_squad(paths, ids);
     if (data.uncertain_starts > 0)
       run_.say(LogLevel::kInfo, fmt::format("{}: {} of {} questions have an answer start that was guessed",
                                             path, data.uncertain_starts, data.examples.size()));
@@ -86,6 +86,27 @@ class Qa {
           fmt::format("{}: {} answers are not what stands at their answer_start in the context, the first "
                       "that of question '{}': training takes the place, scoring the text, as run_qa does",
                       path, data.misplaced_answers, data.first_misplaced));
+    return data;
+  }
+
+  /// Questions whose answers are compared, where they have some.
+  SquadDataset read_to_answer(const std::vector<std::string>& paths, const char* what,
+                              const std::optional<int64_t>& limit) {
+    SquadDataset data = read(paths, what, QuestionIds::kDistinct);
+    const auto count = std::ssize(data.examples);
+    const auto unanswered = std::ranges::count_if(
+        data.examples, [](const SquadExample& example) { return example.answers.empty(); });
+    if (!data.first_unlabelled.empty() && data.unlabelled < count)
+      fail(ErrorCode::kInvalidData,
+           "{}: found no \"answers\", which other questions have; wants them for all of them or for none: [] "
+           "says that a question has none",
+           data.first_unlabelled);
+    if (!qa_.version_2_with_negative && data.unlabelled == 0 && unanswered > 0)
+      run_.say(LogLevel::kWarning,
+               fmt::format("{}: {} of {} questions have no answer, and whatever is predicted for them counts "
+                           "as wrong; --version_2_with_negative takes none for an answer",
+                           paths.front(), unanswered, count));
+    if (limit) data.truncate(static_cast<size_t>(*limit));
     return data;
   }
 
@@ -113,9 +134,14 @@ class Qa {
     std::vector<std::string> wanted;
     if (training_.do_train) wanted.emplace_back("train");
     if (needs_validation()) wanted.emplace_back("validation");
+    if (training_.do_predict && !qa_.test_file) wanted.emplace_back("test");
     if (wanted.empty()) return files;
     if (const auto local = local_squad()) {
       for (const std::string& split : wanted) {
+        if (split == "test")
+          fail(ErrorCode::kUsage,
+               "--do_predict: SQuAD's test questions are not public; give --test_file, or --do_eval, which "
+               "writes what it predicts for the validation questions, too");
         const std::string& path = split == "train" ? local->train : local->validation;
         if (path.empty())
           fail(ErrorCode::kNotFound,
@@ -132,22 +158,19 @@ class Qa {
                         hub);
   }
 
-  bool needs_validation() const {
-    return training_.do_eval || training_.eval_strategy != "no" || (training_.do_predict && !qa_.test_file);
-  }
+  bool needs_validation() const { return training_.do_eval || training_.eval_strategy != "no"; }
 
   void read_data(const HubSettings& hub) {
     SplitFiles files = find_files(hub);
-    if (training_.do_train) train_ = read(files["train"], "training", std::nullopt);
+    if (training_.do_train) train_ = read(files["train"], "training", QuestionIds::kAny);
     if (!train_.first_unlabelled.empty())
       fail(ErrorCode::kInvalidData,
            "{}: found no \"answers\", wants them for every question to learn from: [] says that it has none",
            train_.first_unlabelled);
-    if (training_.do_eval || training_.eval_strategy != "no")
-      eval_ = read(files["validation"], "validation", qa_.max_eval_samples);
+    if (needs_validation()) eval_ = read_to_answer(files["validation"], "validation", qa_.max_eval_samples);
     if (training_.do_predict)
-      test_ = read(qa_.test_file ? std::vector{*qa_.test_file} : files["validation"], "test",
-                   qa_.max_predict_samples);
+      test_ = read_to_answer(qa_.test_file ? std::vector{*qa_.test_file} : files["test"], "test",
+                             qa_.max_predict_samples);
     if (training_.do_train && qa_.max_train_samples)
       train_.truncate(static_cast<size_t>(*qa_.max_train_samples));
   }
@@ -186,18 +209,19 @@ class Qa {
     answers_ = postprocess_qa(data, features, starts, ends, options);
   }
 
-  /// Where all questions may be without an answer that is one; else there is nothing to compare with.
+  /// Whether there is something to compare with.  With negatives no answer is one, where the data say so.
   bool can_score(const SquadDataset& squad) const {
     const auto answered = [](const SquadExample& example) { return !example.answers.empty(); };
-    return qa_.version_2_with_negative || std::any_of(squad.examples.begin(), squad.examples.end(), answered);
+    return squad.unlabelled == 0 &&
+           (qa_.version_2_with_negative || std::ranges::any_of(squad.examples, answered));
   }
 
   MetricValues score(const TokenizedDataset& data, const Predictions& p) {
     const bool test = &data == &test_features_.tokens;
     const SquadDataset& squad = test ? test_ : eval_;
     postprocess(squad, test ? test_features_ : eval_features_, p);
-    if (!test && run_.wants_findings()) run_.show(findings());
     if (!can_score(squad)) return {};
+    if (!test && run_.wants_findings()) run_.show(findings());
     return qa_.version_2_with_negative ? squad_v2_metrics(squad, answers_.answers)
                                        : squad_v1_metrics(squad, answers_.answers);
   }
@@ -242,7 +266,8 @@ class Qa {
   }
 
   void predict(Trainer& trainer) {
-    nlohmann::json metrics = trainer.evaluate(test_features_.tokens, "predict");
+    // run_qa's names: those of its QuestionAnsweringTrainer.predict, and the count that it adds itself.
+    nlohmann::json metrics = trainer.test(test_features_.tokens);
     metrics["predict_samples"] = test_features_.tokens.size();
     run_.report("predict", metrics, metrics);
     write_predictions("predict", test_);

@@ -259,8 +259,9 @@ nlohmann::json ScriptRun::evaluate(Trainer& trainer, const TokenizedDataset& dat
 void ScriptRun::report(const std::string& split, const nlohmann::json& metrics,
                        const nlohmann::json& to_write) {
   terminal_.print(metrics_block(split, metrics));
+  const std::string prefix = split == "predict" ? "test" : split;  // of its metrics, as in run_qa
   if (const std::string table =
-          quantization_table(split, metrics, name_of(evaluation_quantization(args_)), precision_name(args_));
+          quantization_table(prefix, metrics, name_of(evaluation_quantization(args_)), precision_name(args_));
       !table.empty())
     terminal_.print(table);
   if (!is_main(group_.get())) return;

@@ -70,6 +70,21 @@ TEST_F(Told, TheSecondsOfAllItsEvaluations) {
   EXPECT_GT(t.evaluation_seconds(), before);
 }
 
+TEST_F(Told, ATestSetIsNoPartOfTheLog) {
+  hooks_.compute_metrics = [](const TokenizedDataset&, const Predictions&) {
+    return MetricValues{{"score", 1}, {"HasAns_total", 2}};
+  };
+  Trainer t = trainer();
+  t.train();
+  const size_t logged = t.state().log_history.size();
+  const nlohmann::json found = t.test(data_);
+  EXPECT_EQ(t.state().log_history.size(), logged);
+  for (const char* key : {"test_loss", "test_score", "test_runtime"}) EXPECT_TRUE(found.contains(key)) << key;
+  EXPECT_FALSE(found.contains("epoch"));
+  EXPECT_EQ(found.at("test_HasAns_total").dump(), "2");  // a count is an integer, a score is none
+  EXPECT_EQ(found.at("test_score").dump(), "1.0");
+}
+
 TEST_F(Told, TokensUpToTheLogLine) {
   std::vector<int64_t> tokens;
   const Trainer* running = nullptr;

@@ -60,6 +60,10 @@ void add_offsets(const Encoding& window, std::vector<std::array<int32_t, 2>>& of
 
 QaFeatures make_features(const SquadDataset& data, const Tokenizer& tokenizer,
                          const QaFeatureOptions& options, ThreadPool& pool, bool train) {
+  if (tokenizer.pads_left())
+    fail(ErrorCode::kUnsupported,
+         "tokenizer_config.json: padding_side: found left, for which run_qa puts the context before the "
+         "question; Lathe wants right, which is the default");
   const EncodeOptions encode{.max_length = std::min(options.max_seq_length, tokenizer.model_max_length()),
                              .truncation = Truncation::kOnlySecond,
                              .stride = options.doc_stride};

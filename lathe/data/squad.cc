@@ -63,13 +63,13 @@ json json_row(std::string_view line, uint32_t number, const std::string& file) {
   }
 }
 
-// Whether it says what its answers are, and be it none.
-bool is_labelled(const json& qa) { return qa.contains("answers") && !qa["answers"].is_null(); }
+// Not for what is missing or null; a list may be empty.
+bool has_value(const json& qa, const char* key) { return qa.contains(key) && !qa[key].is_null(); }
 
 // A list of {text, answer_start} (SQuAD) or {text: […], answer_start: […]} (rows of the datasets library).
 std::vector<SquadAnswer> read_answers(const json& qa, const std::string& where) {
   std::vector<SquadAnswer> out;
-  if (!is_labelled(qa)) return out;
+  if (!has_value(qa, "answers")) return out;
   const json& answers = qa["answers"];
   if (answers.is_object()) {
     const json& texts = array_of(answers, "text", where + ".answers");
@@ -94,7 +94,10 @@ std::vector<SquadAnswer> read_answers(const json& qa, const std::string& where) 
 
 class SquadReader {
  public:
-  explicit SquadReader(const std::string& origin) { data_.origin = origin; }
+  explicit SquadReader(const std::string& origin, QuestionIds ids = QuestionIds::kDistinct)
+      : ids_wanted_(ids) {
+    data_.origin = origin;
+  }
 
   void add(const json& document, const std::string& origin) {
     const json& list = document.is_array() ? document : array_of(document, "data", origin);
@@ -154,12 +157,13 @@ class SquadReader {
   }
 
   void add_question(const json& qa, const std::string& where) {
-    SquadExample example{.id = question_id(qa, where),
+    const bool any_id = ids_wanted_ == QuestionIds::kAny;
+    SquadExample example{.id = any_id && !has_value(qa, "id") ? "" : question_id(qa, where),
                          .question = required<std::string>(qa, "question", where),
                          .context = static_cast<int32_t>(data_.contexts.size()) - 1,
                          .answers = read_answers(qa, where)};
-    if (!is_labelled(qa) && data_.first_unlabelled.empty()) data_.first_unlabelled = where;
-    if (!ids_.insert(example.id).second)
+    if (!has_value(qa, "answers") && data_.unlabelled++ == 0) data_.first_unlabelled = where;
+    if (!any_id && !ids_.insert(example.id).second)
       fail(ErrorCode::kInvalidData, "{}: id '{}' stands for an earlier question too; wants distinct ids",
            where, example.id);
     if (qa.contains("start_uncertain") && qa["start_uncertain"] == true) ++data_.uncertain_starts;
@@ -167,12 +171,13 @@ class SquadReader {
     for (const SquadAnswer& answer : example.answers) {
       const auto start = static_cast<size_t>(answer.start);
       if (slice_code_points(context, start, context.size()).starts_with(answer.text)) continue;
-      if (data_.misplaced_answers++ == 0) data_.first_misplaced = example.id;
+      if (data_.misplaced_answers++ == 0) data_.first_misplaced = example.id.empty() ? where : example.id;
     }
     data_.examples.push_back(std::move(example));
   }
 
   SquadDataset data_;
+  QuestionIds ids_wanted_;
   std::unordered_set<std::string> ids_;
 };
 
@@ -201,9 +206,9 @@ SquadDataset squad_from_text(std::string_view text, const std::string& origin) {
   return reader.take();
 }
 
-SquadDataset read_squad(const std::vector<std::string>& paths) {
+SquadDataset read_squad(const std::vector<std::string>& paths, QuestionIds ids) {
   if (paths.empty()) fail(ErrorCode::kUsage, "no file of questions is given; wants one or more");
-  SquadReader reader(paths.front());
+  SquadReader reader(paths.front(), ids);
   for (const std::string& path : paths) {
     if (is_parquet(path))
       reader.add_lines(parquet_rows(path, is_asked_for), path);

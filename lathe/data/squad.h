@@ -18,7 +18,7 @@ struct SquadAnswer {
 };
 
 struct SquadExample {
-  std::string id, question;
+  std::string id, question;          ///< the id may be empty where QuestionIds::kAny was asked for
   int32_t context = 0;               ///< index into SquadDataset::contexts
   std::vector<SquadAnswer> answers;  ///< empty: the question has no answer (v2)
 };
@@ -30,21 +30,24 @@ struct SquadDataset {
   std::vector<SquadExample> examples;
   int64_t uncertain_starts = 0;   ///< questions marked "start_uncertain": kept, for a report
   int64_t misplaced_answers = 0;  ///< answers whose text is not what stands at their start in the context
-  std::string first_misplaced;    ///< id of the first question that has one
-  std::string
-      first_unlabelled;  ///< place of the first question without "answers", as in a test file; or empty
+  std::string first_misplaced;    ///< id of the first question that has one, or its place
+  int64_t unlabelled = 0;         ///< questions of the files without "answers", as in a test file
+  std::string first_unlabelled;   ///< place of the first of them, or empty
 
   const std::string& context_of(const SquadExample& example) const { return contexts[example.context]; }
   /// Keeps the first questions only; no effect if there are no more.
   void truncate(size_t examples_kept);
 };
 
+/// Predictions are keyed by ids; what is only learned from may have none, or one of them twice.
+enum class QuestionIds { kDistinct, kAny };
+
 /// Reads the rows of one file or several, each SQuAD v1.1 or v2 JSON (articles, paragraphs, questions), also
 /// .gz; also {"data": [rows]} or an array of rows {id, question, context, answers: {text: […], answer_start:
 /// […]}} as run_qa takes own files; or such rows one a line (JSON Lines, told apart by the content) or in
 /// Parquet. An id may be an integer, too.
 /// Errors: kUsage for none; kNotFound, kIo; kInvalidData, naming file, place, value found and wanted.
-SquadDataset read_squad(const std::vector<std::string>& paths);
+SquadDataset read_squad(const std::vector<std::string>& paths, QuestionIds ids = QuestionIds::kDistinct);
 /// The same from memory: a document, or the text of one or of JSON Lines.
 SquadDataset squad_from_json(const nlohmann::json& document, const std::string& origin);
 SquadDataset squad_from_text(std::string_view text, const std::string& origin);
@@ -70,7 +73,8 @@ struct QaFeatures {
 /// offsets instead.  max_seq_length is lowered to the tokenizer's own maximum.  An answer that begins in the
 /// last token of its window starts at the closing SEP, as in run_qa without padding.
 /// The result does not depend on the number of threads.
-/// Errors: kUsage, naming the question, where a question leaves no room for a window of its context.
+/// Errors: kUsage, naming the question, where a question leaves no room for a window of its context;
+/// kUnsupported for a tokenizer that pads left, for which run_qa puts the context first.
 QaFeatures make_train_features(const SquadDataset& data, const Tokenizer& tokenizer,
                                const QaFeatureOptions& options, ThreadPool& pool);
 QaFeatures make_validation_features(const SquadDataset& data, const Tokenizer& tokenizer,

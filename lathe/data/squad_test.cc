@@ -49,7 +49,22 @@ TEST(Squad, KnowsTheFirstQuestionThatDoesNotSayItsAnswers) {
                                   {"id": "b", "question": "q", "context": "c", "answers": null},
                                   {"id": "c", "question": "q", "context": "c"}])");
   EXPECT_NE(d.first_unlabelled.find("[1]"), std::string::npos) << d.first_unlabelled;
+  EXPECT_EQ(d.unlabelled, 2);
   message_of(ErrorCode::kUsage, [] { read_squad({}); });
+}
+
+TEST(Squad, WhatIsOnlyLearnedFromNeedsNoIds) {
+  const TestFolder folder;
+  const std::string path = folder / "s.json";
+  std::ofstream(path) << R"([{"id": "a", "question": "q", "context": "c", "answers": []},
+                             {"id": "a", "question": "q", "context": "c", "answers": []},
+                             {"question": "q", "context": "c", "answers": {"text": ["d"], "answer_start": [0]}}])";
+  const SquadDataset d = read_squad({path}, QuestionIds::kAny);
+  ASSERT_EQ(d.examples.size(), 3u);
+  EXPECT_EQ(d.examples[2].id, "");
+  EXPECT_NE(d.first_misplaced.find("[2]"), std::string::npos) << d.first_misplaced;
+  EXPECT_NE(message_of(ErrorCode::kInvalidData, [&] { read_squad({path}); }).find("distinct"),
+            std::string::npos);
 }
 
 TEST(Squad, ErrorsNameThePlace) {
@@ -202,6 +217,17 @@ TEST(QaFeatures, AQuestionThatLeavesNoRoomIsNamed) {
   const auto message =
       message_of(ErrorCode::kUsage, [] { train(one_question("a b c d e f g", "a", 0), 4, 3); });
   EXPECT_NE(message.find("one: question 'q'"), std::string::npos) << message;
+}
+
+TEST(QaFeatures, ATokenizerThatPadsLeftIsRefused) {
+  const std::vector<NamedFile> files{{"vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"},
+                                     {"tokenizer_config.json", R"({"padding_side": "left"})"}};
+  const Tokenizer left = Tokenizer::from_files(files, "test");
+  ThreadPool pool(1);
+  const auto message = message_of(ErrorCode::kUnsupported, [&] {
+    make_validation_features(one_question("a a", "a", 0), left, {}, pool);
+  });
+  EXPECT_NE(message.find("padding_side: found left"), std::string::npos) << message;
 }
 
 TEST(QaFeatures, TruncateKeepsTheFirstSamples) {

@@ -223,6 +223,9 @@ nlohmann::json config_to_write(const ModelConfig& config, const std::string& arc
       json["label2id"][labels[i]] = i;
     }
     json.erase("num_labels");
+  } else if (const auto it = json.find("id2label"); it == json.end() || !it->is_object() || it->size() != 2) {
+    // Of the classifier that this was: by them transformers counts the outputs of its head.
+    for (const char* key : {"id2label", "label2id", "num_labels"}) json.erase(key);
   }
   if (problem_type.empty())
     json.erase("problem_type");

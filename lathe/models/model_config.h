@@ -62,7 +62,8 @@ bool names_labels(const ModelConfig& config);
 std::vector<std::string> config_labels(const ModelConfig& config);
 
 /// The config.json to write: the keys that were read, with architecture, labels and problem type brought up
-/// to date. problem_type is left out if empty.
+/// to date. problem_type is left out if empty. Without labels, as for question answering, those of another
+/// head than one of two outputs, an answer's start and end, are left out.
 nlohmann::json config_to_write(const ModelConfig& config, const std::string& architecture,
                                const std::vector<std::string>& labels, const std::string& problem_type);
 

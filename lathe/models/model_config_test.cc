@@ -173,6 +173,18 @@ TEST(ModelConfig, MoreThanTenLabelsKeepTheirIds) {
   for (int i = 0; i < 12; ++i) EXPECT_EQ(written["label2id"][wanted[static_cast<size_t>(i)]], i);
 }
 
+/// transformers gives a head for questions as many outputs as config.json has labels.
+TEST(ModelConfig, ForQuestionsOnlyTwoLabelsOfTheSourceStay) {
+  const auto written = [](const Json& more) { return config_to_write(tiny("bert", more), "X", {}, ""); };
+  const Json three = {{"id2label", {{"0", "a"}, {"1", "b"}, {"2", "c"}}},
+                      {"label2id", {{"a", 0}, {"b", 1}, {"c", 2}}}};
+  for (const Json& more : {three, Json{{"num_labels", 3}}, Json{{"id2label", nullptr}, {"num_labels", 1}}})
+    for (const char* key : {"id2label", "label2id", "num_labels"})
+      EXPECT_FALSE(written(more).contains(key)) << key << " " << more;
+  const Json two = {{"id2label", {{"0", "a"}, {"1", "b"}}}, {"label2id", {{"a", 0}, {"b", 1}}}};
+  for (const auto& [key, value] : two.items()) EXPECT_EQ(written(two)[key], value);
+}
+
 TEST(ModelConfig, LabelsAreNamedByIdOrCounted) {
   const auto labels = [](const Json& more) { return config_labels(tiny("bert", more)); };
   using Names = std::vector<std::string>;

@@ -449,6 +449,7 @@ int32_t Tokenizer::pad_id() const { return impl_->pad; }
 int32_t Tokenizer::unk_id() const { return impl_->unk; }
 int32_t Tokenizer::mask_id() const { return impl_->mask; }
 int Tokenizer::model_max_length() const { return impl_->spec.model_max_length; }
+bool Tokenizer::pads_left() const { return impl_->spec.pads_left; }
 bool Tokenizer::gives_types() const { return impl_->spec.gives_types; }
 
 int Tokenizer::num_special_tokens(bool pair) const {

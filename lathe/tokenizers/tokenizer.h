@@ -89,6 +89,9 @@ class Tokenizer {
   int32_t mask_id() const;
   /// `model_max_length` of tokenizer_config.json; INT32_MAX if it is absent or larger.
   int model_max_length() const;
+  /// Whether `padding_side` of tokenizer_config.json is left.  Lathe pads nothing; run_qa turns pairs round
+  /// then.
+  bool pads_left() const;
   /// Whether transformers passes type ids on to the model: `model_input_names` of tokenizer_config.json has
   /// token_type_ids; where it has none, those of the class that it names, and where it names none, WordPiece.
   bool gives_types() const;

@@ -188,6 +188,7 @@ class Reader {
     if (roberta) apply_roberta_rules(*config);
     spec_.gives_types = gives_types(config);
     spec_.truncates_left = truncates_left(main, config);
+    spec_.pads_left = config && is_left(*config, "padding_side").value_or(false);
     spec_.split_special_tokens = config && config->flag(config->root(), "split_special_tokens", false);
     merge_added_tokens(tokens_, &spec_);
     number_added_tokens(vocabulary_, origin_, &spec_);
@@ -246,12 +247,17 @@ class Reader {
                        [&](const char* name) { return is_class(*config, name); });
   }
 
+  /// Of a side that the file may name.
+  static std::optional<bool> is_left(const JsonDocument& config, const char* key) {
+    const json* side = JsonDocument::get(config.root(), key);
+    if (side == nullptr) return std::nullopt;
+    if (*side != "left" && *side != "right") config.wrong(key, "left or right", *side);
+    return *side == "left";
+  }
+
   static bool truncates_left(const std::optional<JsonDocument>& main,
                              const std::optional<JsonDocument>& config) {
-    if (const json* side = config ? JsonDocument::get(config->root(), "truncation_side") : nullptr) {
-      if (*side != "left" && *side != "right") config->wrong("truncation_side", "left or right", *side);
-      return *side == "left";
-    }
+    if (const auto left = config ? is_left(*config, "truncation_side") : std::nullopt) return *left;
     const json* truncation = main ? JsonDocument::get(main->root(), "truncation") : nullptr;
     const json* side = truncation != nullptr ? JsonDocument::get(*truncation, "direction") : nullptr;
     return side != nullptr && *side == "Left";

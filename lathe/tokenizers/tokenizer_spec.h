@@ -65,6 +65,7 @@ struct TokenizerSpec {
   int model_max_length = INT_MAX;
   bool gives_types = true;            ///< models are given type ids
   bool truncates_left = false;        ///< a text that is too long loses its beginning
+  bool pads_left = false;             ///< `padding_side`
   bool split_special_tokens = false;  ///< in a text they are words as others
 };
 

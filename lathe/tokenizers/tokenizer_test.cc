@@ -190,6 +190,9 @@ TEST(Tokenizer, TruncatesOnTheLeftWhereTheFilesSaySo) {
   EXPECT_EQ(Tokenizer::from_files(files, "model").encode("aa a", {.max_length = 4}).ids, (Ids{2, 3, 4, 1}));
   expect_error({{"vocab.txt", kVocabTxt}, {"tokenizer_config.json", R"({"truncation_side": "up"})"}},
                ErrorCode::kInvalidData, "truncation_side: wants left or right, found \"up\"");
+  EXPECT_FALSE(t.pads_left());
+  EXPECT_FALSE(from_vocab(R"({"padding_side": "right"})").pads_left());
+  EXPECT_TRUE(from_vocab(R"({"padding_side": "left"})").pads_left());
 }
 
 TEST(Tokenizer, SpecialTokensInATextAreSplitWhereTheFilesSaySo) {

@@ -116,6 +116,9 @@ class Trainer {
   /// eval_int8_change_loss and eval_int8_change_<metric>: each less what it is without --int8.  So with
   /// --fp8.
   nlohmann::json evaluate(const TokenizedDataset& data, const std::string& prefix = "eval");
+  /// The same of a test set, with the prefix "test" and without epoch.  It is no part of the log.
+  /// Source: transformers' Trainer.predict.
+  nlohmann::json test(const TokenizedDataset& data);
   /// Warns of samples without a prediction.
   Predictions predict(const TokenizedDataset& data);
   /// Whatever --int8 and --fp8 say, and without a warning.
@@ -237,6 +240,8 @@ class Trainer {
   void check_data(const TokenizedDataset& data, const char* what) const;
   SamplerOptions sampler_options(int64_t samples) const;
   SamplerOptions evaluation_options(int64_t samples) const;
+  /// Loss, scores and speed of an evaluation, with `prefix`.
+  nlohmann::json measure(const TokenizedDataset& data, const std::string& prefix);
   /// The scores of this rank's batches.
   std::vector<BatchScores> scores(const TokenizedDataset& data, const Session::Work& work);
   DType evaluation_dtype() const;

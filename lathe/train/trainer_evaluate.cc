@@ -24,6 +24,12 @@ class Seconds {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
+/// Counts are integers, as in Python.
+nlohmann::json metric_value(const std::string& name, double value) {
+  if (name == "total" || name.ends_with("_total")) return static_cast<int64_t>(value);
+  return value;
+}
+
 }  // namespace
 
 std::vector<int32_t> best_classes(const Predictions& p) {
@@ -88,7 +94,7 @@ Session::Work Trainer::evaluation_work(const TokenizedDataset& data, nn::Quantiz
   return {ProgramKind::kEvaluate, bucket, true, false, quantization, dtype};
 }
 
-nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string& prefix) {
+nlohmann::json Trainer::measure(const TokenizedDataset& data, const std::string& prefix) {
   const auto metrics_of = [&](const Predictions& predictions) {
     nlohmann::json metrics;
     if (predictions.has_loss) metrics[prefix + "_loss"] = predictions.loss;
@@ -96,12 +102,9 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
     const bool known = predictions.has_loss || model_.model->problem() == Problem::kQuestionAnswering;
     if (hooks_.compute_metrics && known && !args_.prediction_loss_only)
       for (const auto& [key, value] : hooks_.compute_metrics(data, predictions))
-        metrics[key.starts_with(prefix + "_") ? key : prefix + "_" + key] = value;
+        metrics[key.starts_with(prefix + "_") ? key : prefix + "_" + key] = metric_value(key, value);
     return metrics;
   };
-  const Seconds seconds(evaluation_seconds_);
-  // Within a training it is the training's memory.  Source: transformers' TrainerMemoryTracker.
-  const MemoryMetrics memory(in_training_ ? "" : memory_stage(prefix), backend_);
   const nn::Quantization quantization = evaluation_quantization(args_);
   nlohmann::json without;
   std::optional<Predictions> exact;
@@ -120,6 +123,14 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
   const int64_t batch = args_.per_device_eval_batch_size * session_->ranks();
   add_speed(metrics, prefix, started, static_cast<double>(data.size()),
             static_cast<double>((data.size() + batch - 1) / batch));
+  return metrics;
+}
+
+nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string& prefix) {
+  const Seconds seconds(evaluation_seconds_);
+  // Within a training it is the training's memory.  Source: transformers' TrainerMemoryTracker.
+  const MemoryMetrics memory(in_training_ ? "" : memory_stage(prefix), backend_);
+  nlohmann::json metrics = measure(data, prefix);
   nlohmann::ordered_json entry;
   for (const auto& [key, value] : metrics.items()) entry[key] = value;
   log(std::move(entry));
@@ -128,6 +139,8 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
   if (counts_tokens()) metrics["num_input_tokens_seen"] = state_.num_input_tokens_seen;
   return metrics;
 }
+
+nlohmann::json Trainer::test(const TokenizedDataset& data) { return measure(data, "test"); }
 
 /// *_full_eval concerns evaluation outside of training.  Source: transformers' Trainer.evaluation_loop.
 DType Trainer::evaluation_dtype() const {

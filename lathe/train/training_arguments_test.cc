@@ -284,6 +284,20 @@ TEST(Validate, NothingToDoIsSaid) {
   EXPECT_NE(notices[0].find("nothing to do"), std::string::npos);
 }
 
+TEST(Validate, OfQuestionsThereIsNoLossAlone) {
+  QaArguments args;
+  args.model_name_or_path = "bert";
+  args.dataset_name = "squad";
+  TrainingArguments training;
+  training.do_train = training.prediction_loss_only = true;
+  EXPECT_NO_THROW(validate(args, training));
+  for (bool TrainingArguments::*evaluates : {&TrainingArguments::do_eval, &TrainingArguments::do_predict}) {
+    TrainingArguments evaluating = training;
+    evaluating.*evaluates = true;
+    EXPECT_THROW(validate(args, evaluating), Error);
+  }
+}
+
 TEST(Steps, WarmupAndIntervalsAsStepsOrShares) {
   TrainingArguments args;
   EXPECT_EQ(warmup_steps(args, 345), 0);

@@ -365,6 +365,29 @@ class Commands(unittest.TestCase):
                    "--do_predict", "--max_seq_length", "32", "--doc_stride", "8", "--output_dir", self.out)
         self.assertEqual(list(read(self.out / "predict_predictions.json")), ["q"])
         self.assertFalse([key for key in read(self.out / "predict_results.json") if "match" in key or "f1" in key])
+        self.ask([{}, {}], "--version_2_with_negative")  # no answer is none that is right
+        self.assertFalse([key for key in read(self.out / "predict_results.json") if "exact" in key or "total" in key])
+        said = self.ask([{"answers": []}, {}], "--version_2_with_negative", code=1).stderr
+        self.assertIn("questions.json: data[1]: found no \"answers\", which other questions have", said)
+
+    def ask(self, questions, *flags, code=0):
+        rows = [{"id": str(i), "question": "who opened it", "context": "the old bridge is small", **more}
+                for i, more in enumerate(questions)]
+        (self.root / "questions.json").write_text(json.dumps({"data": rows}))
+        result = cl.run([cl.program(), "qa", "--model_name_or_path", str(GOLDEN / "question_answering"), "--test_file",
+                         str(self.root / "questions.json"), "--do_predict", "--max_seq_length", "32", "--doc_stride", "8",
+                         "--output_dir", str(self.out), *flags])
+        self.assertEqual(result.returncode, code, result.stderr)
+        return result
+
+    def test_questions_without_an_answer_are_counted_where_they_cannot_be_right(self):
+        one = {"text": ["old"], "answer_start": [4]}
+        said = self.ask([{"answers": one}, {"answers": []}, {"answers": one}]).stderr
+        self.assertIn("1 of 3 questions have no answer", said)
+        self.assertIn("--version_2_with_negative", said)
+        self.assertNotIn("have no answer", self.ask([{"answers": one}, {"answers": []}], "--version_2_with_negative").stderr)
+        self.assertIn('"test_NoAns_total": 1,', (self.out / "predict_results.json").read_text())
+        self.assertNotIn("have no answer", self.ask([{"answers": one}]).stderr)
 
     def test_int8_shows_what_it_changes(self):
         self.works(self.command())
@@ -498,7 +521,7 @@ class Commands(unittest.TestCase):
         self.assertTrue(any(len(best) > 3 for best in nbest))
         other = shutil.copy(self.root / "questions.json", self.root / "wrong.json")
         self.assertEqual(answers("right", free, "--do_predict", "--test_file", other)[0]["eval_exact_match"], 100)
-        self.assertEqual(read(self.root / "right" / "predict_results.json")["predict_exact_match"], 0)
+        self.assertEqual(read(self.root / "right" / "predict_results.json")["test_exact_match"], 0)  # run_qa's name
         few, found, _ = answers("few", None, "--max_eval_samples", "2")  # of questions, then of their windows
         self.assertEqual((few["eval_samples"], len(found)), (2, 2))
         _, short, nbest = answers("short", None, "--max_answer_length", "1", "--n_best_size", "3")

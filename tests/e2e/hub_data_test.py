@@ -141,6 +141,25 @@ class Tutorials(DataCase):
         self.assertEqual(scores(self.root / "offline"), expected)
         self.check_cache()
 
+    def test_questions_of_the_test_split_are_predicted(self):
+        splits = {"train": questions(16, 1), "validation": questions(8, 2), "test": questions(6, 3)}
+        for name in ("someone/three", "someone/two"):
+            self.add_dataset(name, {f"default/{split}/0000.parquet": parquet(rows) for split, rows in splits.items()
+                                    if name == "someone/three" or split != "test"})
+        self.succeeds(self.run_on_hub("qa", "three", "--dataset_name", "someone/three", "--do_predict"))
+        predicted = json.loads((self.root / "three" / "predict_predictions.json").read_text())
+        self.assertEqual(list(predicted), [row["id"] for row in splits["test"]])
+        result = self.run_on_hub("qa", "two", "--dataset_name", "someone/two", "--do_predict")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("has no split test", result.stderr)
+        local = self.root / "squad"
+        local.mkdir()
+        write_squad(local / "train-v1.1.json", splits["train"])
+        write_squad(local / "dev-v1.1.json", splits["validation"])
+        result = self.run_on_hub("qa", "local", "--dataset_name", "squad", "--data_dir", str(local), "--do_predict")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--test_file", result.stderr)
+
     def test_regression_and_two_validation_sets(self):
         draw = random.Random(5)
         rows = [{"sentence1": sentence(draw), "sentence2": sentence(draw), "label": draw.randrange(20) / 4} for _ in range(16)]
