@@ -282,7 +282,8 @@ Status write_checkpoint(FileSystem& fs, const std::string& folder, const Checkpo
       return s;
     if (const Status s = write_run_state(fs, transaction.folder(), content); !s.ok()) return s;
   }
-  if (const Status s = write_arguments(fs, transaction.folder(), content.args); !s.ok()) return s;
+  if (const Status s = write_arguments(fs, transaction.folder(), content.args, content.device); !s.ok())
+    return s;
   if (const Status s = transaction.write("trainer_state.json", trainer_state); !s.ok()) return s;
   return transaction.commit();
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lathe/io/file_system.h"
@@ -35,6 +36,7 @@ struct CheckpointContent {
   const RunState& run;
   OptimizerProgress optimizer;
   const TrainingArguments& args;
+  std::string_view device;  ///< the kind that the run is on
   bool only_model = false, fp16 = false;
 };
 

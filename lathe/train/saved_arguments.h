@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "lathe/io/file_system.h"
 #include "lathe/train/training_arguments.h"
@@ -10,10 +11,12 @@ namespace lathe {
 
 /// Writes training_args.json, every field as to_json gives it, and training_args.bin, which torch.load with
 /// weights_only=False makes a transformers.TrainingArguments of: its fields under their names, enumerations
-/// as such, no secrets, none of Lathe's own.  A Trainer takes dataclasses.replace of that, which has what
-/// __post_init__ sets.
-/// Source: transformers 5.23 trainer.py, _save; training_args.py for the types.
-Status write_arguments(FileSystem& fs, const std::string& folder, const TrainingArguments& args);
+/// as such, no secrets, none of Lathe's own; and what __post_init__ sets, so that a Trainer takes it, for one
+/// process on `device`, a kind of BackendInfo.  As transformers' own it trains on a machine like this one;
+/// dataclasses.replace of it, which runs __post_init__ anew, on others and in transformers 4, too.
+/// Source: transformers 5.24 trainer.py, _save; training_args.py, __post_init__; accelerate 1.15 state.py.
+Status write_arguments(FileSystem& fs, const std::string& folder, const TrainingArguments& args,
+                       std::string_view device);
 
 /// The fields of training_args.json, else of training_args.bin (an enumeration is its value, an object the
 /// dict of its attributes), by name; empty if neither is there.

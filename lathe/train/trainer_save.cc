@@ -70,6 +70,7 @@ void Trainer::write_checkpoint_to(const std::string& folder, const StateValues& 
                                   .run = run_,
                                   .optimizer = progress,
                                   .args = args_,
+                                  .device = backend_.info().kind,
                                   .only_model = only_model,
                                   .fp16 = args_.fp16};
   write_checkpoint(fs_, folder, content).check();
@@ -145,7 +146,7 @@ void Trainer::save_model(const std::string& folder) {
   if (!is_main(group())) return;
   saving(folder, [&] {
     write_model(fs_, folder, model_, *session_, args_.save_safetensors).check();
-    write_arguments(fs_, folder, args_).check();
+    write_arguments(fs_, folder, args_, backend_.info().kind).check();
   });
 }
 

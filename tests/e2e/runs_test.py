@@ -38,10 +38,10 @@ class Loads(html.parser.HTMLParser):
 
 
 class Stand(pickle.Unpickler):
-    """The classes of transformers by name alone, as that is not installed; they keep what they are made of."""
+    """The classes of the Trainer by name alone, as it is not installed; they keep what they are made of."""
 
     def find_class(self, module, name):
-        assert module.startswith("transformers."), module
+        assert module.split(".")[0] in ("transformers", "accelerate", "torch"), module
 
         class Made(types.SimpleNamespace):
             def __init__(self, *arguments):
@@ -189,6 +189,8 @@ class Runs(unittest.TestCase):
             self.assertEqual(type(args.save_strategy).__name__, "SaveStrategy")
             self.assertEqual(args.save_strategy.arguments, ("epoch",))
             self.assertFalse(args.accelerator_config.split_batches)
+            self.assertEqual((type(args._setup_devices).__name__, args._setup_devices.arguments), ("device", ("cpu",)))
+            self.assertEqual(args.report_to, [])  # html is Lathe's own
             self.assertFalse(hasattr(args, "threads"))
 
 

@@ -4,7 +4,6 @@
 Runs in $LATHE_HF_PYTHON, a Python with torch, transformers and accelerate (tools/setup.sh --full makes one).  Dropout 0,
 fp32, CPU: the losses of a right run are those of the Trainer within LOSS_BOUND, the bound of the 50-update trace.
 """
-import dataclasses
 import json
 import os
 import pathlib
@@ -34,6 +33,18 @@ GREEDY = {"lr_scheduler_type": "greedy", **BY_METRIC,
 SGD = {"optim": "sgd", "optim_args": "momentum=0.9,nesterov=true", **COSINE}
 ADAFACTOR = {"optim": "adafactor", **COSINE}
 LABELS = ["person", "place", "thing"]
+
+TRAIN_WITH = """
+import dataclasses, json, sys, torch, transformers
+checkpoint, root = sys.argv[1:]
+args = torch.load(checkpoint + "/training_args.bin", weights_only=False)
+args = CHANGE
+args.output_dir, args.max_steps = root + "/third", 1
+model = transformers.AutoModelForSequenceClassification.from_pretrained(checkpoint)
+rows = torch.load(root + "/rows.bin", weights_only=False)
+trainer = transformers.Trainer(model=model, args=args, train_dataset=rows, eval_dataset=rows)
+print(json.dumps([trainer.train().global_step, args.learning_rate]))
+"""
 
 
 class StopAt(transformers.TrainerCallback):
@@ -102,13 +113,16 @@ class Relay(unittest.TestCase):
         self.assertEqual(args.device.type, "cpu")
 
     def test_a_trainer_takes_the_arguments(self):
+        """In a process of its own: what other arguments leave behind in this one would do for them."""
         checkpoint = self.lathe("second", self.python("first", stop=LEG)) / f"checkpoint-{UPDATES}"
-        args = torch.load(checkpoint / "training_args.bin", weights_only=False)
-        args = dataclasses.replace(args, output_dir=str(self.root / "third"), max_steps=1, report_to="none")
-        model = transformers.AutoModelForSequenceClassification.from_pretrained(checkpoint)
         rows = list(self.rows(transformers.AutoTokenizer.from_pretrained(checkpoint)))
-        trained = transformers.Trainer(model=model, args=args, train_dataset=rows, eval_dataset=rows).train()
-        self.assertEqual((trained.global_step, args.learning_rate), (1, 1e-3))
+        torch.save(rows, self.root / "rows.bin")
+        for change in ("args", "dataclasses.replace(args)"):
+            with self.subTest(change):
+                result = cl.run([sys.executable, "-c", TRAIN_WITH.replace("CHANGE", change), str(checkpoint),
+                                 str(self.root)])
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(json.loads(result.stdout.splitlines()[-1]), [1, 1e-3])
 
     def log(self, checkpoint):
         history = json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]
