@@ -278,6 +278,29 @@ TEST(BenchWork, AFolderNeedsNoTokenizerAndNoWeights) {
   }
 }
 
+TEST(BenchWork, AFolderOfWeightsThatAreNotWholeIsRefused) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  const std::string sharded = LATHE_SOURCE_DIR "/tests/golden/formats/sharded";
+  const auto error = [&]() -> std::string {
+    try {
+      bench_model(folder.path(), {"a", "b"});
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  const std::string last = "model-00004-of-00004.safetensors";
+  for (const std::string& name : fs.list(sharded).value())
+    if (name != last) fs.write_atomic(folder / name, fs.read(join_path(sharded, name)).value()).check();
+  EXPECT_NE(error().find(last + ": this shard is missing"), std::string::npos) << error();
+  const std::string whole = fs.read(join_path(sharded, last)).value();
+  fs.write_atomic(folder / last, whole.substr(0, whole.size() / 2)).check();
+  EXPECT_NE(error().find(last + ": "), std::string::npos) << error();
+  fs.write_atomic(folder / last, whole).check();
+  EXPECT_EQ(error(), "no error");
+}
+
 TEST(BenchData, WithoutTrecTheQuestionsAreTheDemos) {
   const Questions questions = bench_questions("");
   EXPECT_EQ(questions.origin, "demo");

@@ -11,6 +11,7 @@
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/core/thread_pool.h"
+#include "lathe/io/model_folder.h"
 #include "lathe/models/family.h"
 #include "lathe/ops/attention.h"
 #include "lathe/train/trainer.h"
@@ -87,10 +88,11 @@ AutoModel bench_model(const std::string& name, const std::vector<std::string>& l
   if (!is_bench_shape(name)) {
     FileSystem& fs = real_file_system();
     const std::string folder = named_model(name);
-    const auto holds = [&](const ModelNeed& part) { return missing_files(fs, folder, part).empty(); };
     ModelFolders folders{folder, folder, folder};
-    if (!need.weights && !holds({.weights = true, .tokenizer = false})) folders.weights.clear();
-    if (!need.tokenizer && !holds({.weights = false, .tokenizer = true})) folders.tokenizer.clear();
+    // Weights that are there but not whole are a fault to be told.
+    if (!need.weights && !has_weights(fs, folder)) folders.weights.clear();
+    if (!need.tokenizer && !missing_files(fs, folder, {.weights = false, .tokenizer = true}).empty())
+      folders.tokenizer.clear();
     return from_pretrained(fs, folders, head);
   }
   ModelConfig config;

@@ -74,7 +74,8 @@ DType bench_dtype(const std::string& name, const std::vector<std::string>& quant
 nn::Quantization bench_quantization(const std::string& name, const Backend& backend);
 
 /// "bert-base" and "minilm" (6 layers of 384) with random weights, or what a model folder holds, which may
-/// lack what is not needed; a classifier of the given labels.  Errors: kUsage, kNotFound.
+/// lack what is not needed; a classifier of the given labels.  Errors: kUsage, kNotFound; those of
+/// open_checkpoint for weights that are there, needed or not.
 AutoModel bench_model(const std::string& name, const std::vector<std::string>& labels,
                       const ModelNeed& need = {.weights = false, .tokenizer = false});
 /// Errors: kUsage if --seq is more than the model takes.

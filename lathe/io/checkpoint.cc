@@ -14,6 +14,10 @@
 namespace lathe {
 namespace {
 
+/// What open_checkpoint opens, best first.
+constexpr std::array<std::string_view, 4> kWeightFiles = {
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"};
+
 /// One file of weights, of either format.
 class WeightFile {
  public:
@@ -134,9 +138,12 @@ std::unique_ptr<Checkpoint> open_sharded(FileSystem& fs, const std::string& inde
 
 }  // namespace
 
+bool has_weights(FileSystem& fs, const std::string& folder) {
+  return std::ranges::any_of(kWeightFiles, [&](auto name) { return fs.exists(join_path(folder, name)); });
+}
+
 std::unique_ptr<Checkpoint> open_checkpoint(FileSystem& fs, const std::string& folder) {
-  for (const std::string_view name : {"model.safetensors", "model.safetensors.index.json",
-                                      "pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+  for (const std::string_view name : kWeightFiles) {
     const std::string path = join_path(folder, name);
     if (fs.exists(path)) return name.ends_with(".json") ? open_sharded(fs, path) : open_single(fs, path);
   }

@@ -38,6 +38,9 @@ class Checkpoint {
   virtual std::string file_of(std::string_view name) const = 0;
 };
 
+/// Whether the folder has one of the files that open_checkpoint opens, be it whole or damaged.
+bool has_weights(FileSystem& fs, const std::string& folder);
+
 /// Opens, in this order, model.safetensors, model.safetensors.index.json with its shards, pytorch_model.bin,
 /// pytorch_model.bin.index.json with its shards.  Throws kNotFound when there is none of them (naming the
 /// weights of other frameworks that are there), kInvalidData when a file is damaged, a shard is missing or a

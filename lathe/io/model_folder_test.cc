@@ -178,10 +178,12 @@ class BrokenCheckpoint : public testing::Test {
 };
 
 TEST_F(BrokenCheckpoint, AnEmptyFolderAndOtherFrameworksAreNotFound) {
+  EXPECT_FALSE(has_weights(real_file_system(), folder_.path()));
   EXPECT_NE(error(ErrorCode::kNotFound).find("found none of them"), std::string::npos);
   put("tf_model.h5", "x");
   EXPECT_NE(error(ErrorCode::kNotFound).find("found tf_model.h5, which Lathe does not read"),
             std::string::npos);
+  EXPECT_FALSE(has_weights(real_file_system(), folder_.path()));
 }
 
 TEST_F(BrokenCheckpoint, AnIndexMustMatchItsShards) {
@@ -190,6 +192,7 @@ TEST_F(BrokenCheckpoint, AnIndexMustMatchItsShards) {
   ASSERT_TRUE(write_safetensors(real_file_system(), folder_ / "s1.safetensors", tensors).ok());
   const std::string index = "model.safetensors.index.json";
   put(index, R"({"weight_map":{"a":"s1.safetensors","b":"s2.safetensors"}})");
+  EXPECT_TRUE(has_weights(real_file_system(), folder_.path()));
   EXPECT_NE(error(ErrorCode::kNotFound).find("s2.safetensors: this shard is missing"), std::string::npos);
   put(index, R"({"weight_map":{"a":"s1.safetensors","b":"s1.safetensors"}})");
   EXPECT_NE(error(ErrorCode::kInvalidData).find("tensor \"b\" is missing"), std::string::npos);
