@@ -393,6 +393,12 @@ TEST_F(SeveralRuns, ItsLastStepIsSavedAndEvaluatedThoughNoneIsDue) {
   EXPECT_EQ(logged("eval_score"), (Steps{2, 3}));
 }
 
+TEST_F(SeveralRuns, ItsLastStepAloneIsSavedWhereNoneIsBetween) {
+  args_.save_steps = 0;
+  trainer().train();
+  EXPECT_EQ(found(), (Names{"checkpoint-3"}));
+}
+
 TEST_F(SeveralRuns, APartOfAnEpochIsTheUpdatesThatItBegins) {
   args_.per_device_train_batch_size = 1;  // four updates per epoch
   args_.max_steps = -1;

@@ -402,8 +402,9 @@ void Trainer::log_progress() {
 
 bool Trainer::is_due(const Plan& plan, const std::string& strategy, int64_t every, bool epoch_end) const {
   const int64_t step = state_.global_step;
-  return strategy == "epoch" ? epoch_end
-                             : strategy == "steps" && (step % every == 0 || step == plan.max_steps);
+  return strategy == "epoch"
+             ? epoch_end
+             : strategy == "steps" && ((every > 0 && step % every == 0) || step == plan.max_steps);
 }
 
 bool Trainer::evaluate_if_due(const Plan& plan, bool epoch_end) {

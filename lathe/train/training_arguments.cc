@@ -46,7 +46,7 @@ void check_contradictions(const TrainingArguments& args) {
 void check_interval(std::string_view flag, std::string_view strategy_flag, const std::string& strategy,
                     double steps) {
   if (strategy != "steps") return;
-  if (steps == 0)
+  if (steps == 0 && flag != "save_steps")  // that is a checkpoint at the end alone
     fail(ErrorCode::kUsage, "--{}: found 0, wants more than 0 with --{} steps", flag, strategy_flag);
   if (steps > 1 && steps != std::floor(steps)) {
     fail(ErrorCode::kUsage, "--{}: found {}, wants a whole number (or a share of the run, below 1)", flag,
@@ -63,7 +63,7 @@ void check_best_model(const TrainingArguments& args) {
          "--save_strategy best)",
          args.eval_strategy, args.save_strategy);
   }
-  if (args.eval_strategy != "steps") return;
+  if (args.eval_strategy != "steps" || args.save_steps == 0) return;
   const double eval = *args.eval_steps, save = args.save_steps;
   if ((eval < 1) != (save < 1)) {
     fail(ErrorCode::kUsage,
