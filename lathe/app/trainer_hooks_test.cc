@@ -1,4 +1,5 @@
 // What a trainer tells while it runs and counts of itself.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -113,6 +114,24 @@ TEST_F(Told, MemoryOfTheStartWithWhatComesFirstAndOfEvaluationsOutsideOfATrainin
     const bool evaluation = entry.contains("eval_loss");
     EXPECT_FALSE(evaluation && entry.dump().find("_mem_") != std::string::npos) << entry;
   }
+}
+
+/// As in Python's Trainer: what is due by steps comes before what the end of the epoch brings.
+TEST_F(Told, EvaluationsByStepsBeforeTheLogLineOfTheirEpoch) {
+  const auto history = [&](const char* evaluated) {
+    args_.logging_strategy = "epoch", args_.eval_strategy = evaluated, args_.eval_steps = 1;
+    Trainer t = trainer();
+    t.train();
+    std::vector<std::string> told;
+    for (const auto& entry : t.state().log_history)
+      for (const char* key : {"loss", "eval_loss"})
+        if (entry.contains(key)) told.push_back(fmt::format("{} {}", entry["step"].get<int>(), key));
+    return told;
+  };
+  using Words = std::vector<std::string>;  // two updates an epoch
+  EXPECT_EQ(history("steps"),
+            Words({"1 eval_loss", "2 eval_loss", "2 loss", "3 eval_loss", "4 eval_loss", "4 loss"}));
+  EXPECT_EQ(history("epoch"), Words({"2 loss", "2 eval_loss", "4 loss", "4 eval_loss"}));
 }
 
 /// all_results.json is updated in place: rates of the run before must not stay beside its runtime.

@@ -368,9 +368,12 @@ void Trainer::after_update(const Plan& plan) {
   const bool by_steps = args_.logging_strategy == "steps" && step % state_.logging_steps == 0;
   const bool by_epochs = args_.logging_strategy == "epoch";
   saved_this_step_ = false;
-  if (by_steps || (args_.logging_first_step && step == 1) || (by_epochs && epoch_end)) log_progress();
+  // What is due by steps comes before the end of the epoch.  Source: transformers' Trainer.
+  const bool log_first = args_.eval_strategy != "steps";
+  if (by_steps || (args_.logging_first_step && step == 1) || (by_epochs && epoch_end && log_first))
+    log_progress();
   const bool better = evaluate_if_due(plan, epoch_end);
-  if (by_epochs && stopped_early_) log_progress();  // an early stop is the end of its epoch
+  if (by_epochs && (epoch_end || stopped_early_)) log_progress();  // an early stop is the end of its epoch
   save_if_due(plan, epoch_end || stopped_early_, better);
   if (step == plan.max_steps) collect(0);
   if (hooks_.on_step) hooks_.on_step(step, plan.max_steps, last_loss_);
