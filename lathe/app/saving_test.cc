@@ -112,8 +112,7 @@ TEST_F(Saving, ACheckpointKeepsEveryNumberOfARun) {
   state.global_step = 11;
   const TrainingArguments args;
   const std::string folder = join_path(folder_, "checkpoint-11");
-  write_checkpoint(real_file_system(), folder,
-                   {model_, t.session(), t.session().gather_shards(), state, run, {.applied = 4}, args})
+  write_checkpoint(real_file_system(), folder, {model_, t.session(), state, run, {.applied = 4}, args})
       .check();
   RunState found;
   TrainerState found_state;

@@ -95,7 +95,7 @@ Status write_optimizer_files(FileSystem& fs, const std::string& folder, const Ch
   if (const auto* adamw = std::get_if<AdamWOptions>(&options)) progress.adamw = *adamw;
   if (const auto* sgd = std::get_if<SgdOptions>(&options)) progress.sgd = *sgd;
   progress.metric_schedule = python_schedule(content.args, content.run);
-  return write_python_state(fs, folder, content.session, content.shards, progress, scaler);
+  return write_python_state(fs, folder, content.session, progress, scaler);
 }
 
 /// What the files of a model take, with the optimizer's or without.

@@ -31,7 +31,6 @@ struct RunState {
 struct CheckpointContent {
   const AutoModel& model;
   const Session& session;
-  const StateValues& shards;  ///< Session::gather_shards; of no matter with only_model
   const TrainerState& state;
   const RunState& run;
   OptimizerProgress optimizer;
@@ -42,8 +41,9 @@ struct CheckpointContent {
 
 /// Writes `folder` (…/checkpoint-N) whole or not at all: model folder, trainer_state.json, training_args.json
 /// and .bin and, unless only_model, the files of python_checkpoint.h with the moments, and
-/// lathe_state.safetensors with RunState and what the device tuned.  Checks the free space first. Errors: kIo
-/// (disk full, not writable); what was there before stays.
+/// lathe_state.safetensors with RunState and what the device tuned.  Unless only_model the other ranks must
+/// be in Session::serve_states.  Checks the free space first. Errors: kIo (disk full, not writable); what was
+/// there before stays.
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content);
 
 /// Writes the model alone (weights, configuration, tokenizer) into an existing or new folder, each file whole

@@ -115,32 +115,29 @@ Ref make_group(PickleBuilder& make, std::string_view optimizer, const OptimizerP
   return make.dict(items);
 }
 
-TensorSource content_of(const Part& part, const Session& session, const StateValues& shards) {
-  if (const auto it = shards.find(part.state); it != shards.end()) {
-    const auto own = std::span(it->second).subspan(part.offset, static_cast<size_t>(elements(part.shape)));
-    return source_of({DType::f32, part.shape, std::as_bytes(own)});
-  }
+TensorSource content_of(const Part& part, const Session& session) {
   return {DType::f32, part.shape,
-          [&session, state = part.state, at = part.offset * sizeof(float)](
-              size_t begin, std::span<std::byte> out) { return session.read_state(state, at + begin, out); }};
+          [&session, state = part.state, at = part.offset * sizeof(float)](size_t begin,
+                                                                           std::span<std::byte> out) {
+            return session.read_whole_state(state, at + begin, out);
+          }};
 }
 
 /// What the optimizer keeps of a parameter, and its count of updates.  step: the count as AdamW has it.
-Items state_of(PickleBuilder& make, const Session& session, const Place& place, const StateValues& shards,
-               const TensorView& step, int64_t applied) {
+Items state_of(PickleBuilder& make, const Session& session, const Place& place, const TensorView& step,
+               int64_t applied) {
   const std::string optimizer = session.optimizer();
   Items items;
   if (optimizer == kAdamW) items.emplace_back("step", make.tensor(step));
   if (optimizer == kAdafactor) items.emplace_back("step", make.number(applied));
-  for (const Part& part : place.parts)
-    items.emplace_back(part.key, make.tensor(content_of(part, session, shards)));
+  for (const Part& part : place.parts) items.emplace_back(part.key, make.tensor(content_of(part, session)));
   if (optimizer == kAdafactor)
     items.emplace_back("RMS", make.number(0));  // each update sets it, then reads it
   return items;
 }
 
 Status write_optimizer(FileSystem& fs, const std::string& path, const Session& session,
-                       const StateValues& shards, const OptimizerProgress& progress) {
+                       const OptimizerProgress& progress) {
   const std::string optimizer = session.optimizer();
   const auto step = static_cast<float>(progress.applied);
   const TensorView step_view{DType::f32, {}, std::as_bytes(std::span(&step, 1))};
@@ -150,7 +147,7 @@ Status write_optimizer(FileSystem& fs, const std::string& path, const Session& s
   std::vector<std::pair<int64_t, Ref>> state;
   size_t decayed = 0;
   for (size_t i = 0; i < places.size(); ++i) {
-    const Items items = state_of(make, session, places[i], shards, step_view, progress.applied);
+    const Items items = state_of(make, session, places[i], step_view, progress.applied);
     if (!items.empty()) state.emplace_back(static_cast<int64_t>(i), make.dict(items));
     decayed += places[i].parameter->decay ? 1 : 0;
   }
@@ -372,9 +369,8 @@ void read_scheduler(FileSystem& fs, const std::string& path, OptimizerProgress& 
 }  // namespace
 
 Status write_python_state(FileSystem& fs, const std::string& folder, const Session& session,
-                          const StateValues& shards, const OptimizerProgress& progress,
-                          const std::optional<LossScaler::State>& scaler) {
-  Status status = write_optimizer(fs, join_path(folder, kOptimizerFile), session, shards, progress);
+                          const OptimizerProgress& progress, const std::optional<LossScaler::State>& scaler) {
+  Status status = write_optimizer(fs, join_path(folder, kOptimizerFile), session, progress);
   if (status.ok()) status = write_scheduler(fs, join_path(folder, kSchedulerFile), progress);
   if (status.ok() && scaler) status = write_scaler(fs, join_path(folder, kScalerFile), *scaler);
   return status;

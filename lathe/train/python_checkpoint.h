@@ -34,10 +34,9 @@ struct OptimizerProgress {
 /// Writes optimizer.pt (param_groups[0]: parameters with weight decay, [1]: the rest, each in declared order;
 /// state[i]: AdamW's step, exp_avg, exp_avg_sq; SGD's momentum_buffer; Adafactor's step, exp_avg_sq_row and
 /// exp_avg_sq_col of a matrix, exp_avg_sq of a vector), scheduler.pt and, with a scaler, scaler.pt.
-/// shards: Session::gather_shards; other states are read from the session, a part at a time.
+/// States are read from the session a part at a time: by Session::read_whole_state.
 Status write_python_state(FileSystem& fs, const std::string& folder, const Session& session,
-                          const StateValues& shards, const OptimizerProgress& progress,
-                          const std::optional<LossScaler::State>& scaler);
+                          const OptimizerProgress& progress, const std::optional<LossScaler::State>& scaler);
 
 /// What optimizer.pt holds.
 struct PythonOptimizer {

@@ -151,27 +151,51 @@ void Session::clear_states() {
   for (const OptimizerState& state : optimizer_states()) clear_state(state.name);
 }
 
-StateValues Session::gather_shards() const {
-  StateValues states;
+Status Session::read_whole_state(const std::string& name, size_t begin, std::span<std::byte> out) const {
+  if (!is_sharded(name)) return read_state(name, begin, out);
+  const std::vector<OptimizerState> states = optimizer_states();
+  const auto state = std::ranges::find(states, name, &OptimizerState::name);
   const Shards& shards = options_.program.shards;
-  for (const OptimizerState& state : optimizer_states()) {
-    if (!is_sharded(state.name)) continue;
-    std::vector<float> own = read_state(state.name);
-    // Part by part: ranks behind the first, which may share its memory, never hold more than one of
-    // another's.
-    std::vector<float> whole, part;
-    if (shards.rank == 0) whole.reserve(static_cast<size_t>(state.size));
-    for (int r = 0; r < ranks(); ++r) {
-      if (r == shards.rank)
-        part = std::move(own);
-      else
-        part.resize(static_cast<size_t>(shards.counts[static_cast<size_t>(r)]));
-      group()->broadcast(std::as_writable_bytes(std::span(part)), r).check();
-      if (shards.rank == 0) whole.insert(whole.end(), part.begin(), part.end());
-    }
-    if (shards.rank == 0) states[state.name] = std::move(whole);
+  Status status;
+  for (int r = 0; r < ranks() && status.ok(); ++r) {
+    const size_t first = static_cast<size_t>(shards.begin(r)) * sizeof(float);
+    const size_t last = first + static_cast<size_t>(shards.counts[static_cast<size_t>(r)]) * sizeof(float);
+    const size_t from = std::max(begin, first), to = std::min(begin + out.size(), last);
+    if (from >= to) continue;
+    const auto part = out.subspan(from - begin, to - from);
+    PartRequest request{state - states.begin(), r, static_cast<int64_t>(from - first), std::ssize(part)};
+    if (r != shards.rank) status = group()->broadcast(std::as_writable_bytes(std::span(&request, 1)), 0);
+    if (status.ok()) status = exchange(request, part);
   }
-  return states;
+  return status;
+}
+
+Status Session::serve_states() const {
+  std::vector<std::byte> part;
+  while (!options_.program.shards.empty()) {
+    PartRequest request;
+    Status status = group()->broadcast(std::as_writable_bytes(std::span(&request, 1)), 0);
+    if (!status.ok() || request.bytes == 0) return status;
+    part.resize(static_cast<size_t>(request.bytes));
+    if (status = exchange(request, part); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status Session::end_reads() const {
+  if (options_.program.shards.empty()) return {};
+  PartRequest none;
+  return group()->broadcast(std::as_writable_bytes(std::span(&none, 1)), 0);
+}
+
+/// Its owner reads the part, and it goes to all, but for what rank 0 itself has.
+Status Session::exchange(const PartRequest& request, std::span<std::byte> part) const {
+  if (request.rank == options_.program.shards.rank) {
+    const std::string name = optimizer_states()[static_cast<size_t>(request.state)].name;
+    const Status status = read_state(name, static_cast<size_t>(request.begin), part);
+    if (!status.ok() || request.rank == 0) return status;
+  }
+  return group()->broadcast(part, static_cast<int>(request.rank));
 }
 
 Session::Pending Session::step(const PackedBatch& batch, const StepScalars& scalars, BaseRows base) {

@@ -28,9 +28,6 @@ struct StepScalars {
   bool stop = false;         ///< with several ranks: this one was asked to stop
 };
 
-/// Flat states by name.
-using StateValues = std::map<std::string, std::vector<float>>;
-
 /// A model on a device: its parameters, optimizer state and compiled programs.  Not for several threads at
 /// once.
 class Session {
@@ -75,9 +72,12 @@ class Session {
   /// Zeros in one of optimizer_states, or in all of them, as before the first update.
   void clear_state(const std::string& name);
   void clear_states();
-  /// The whole of those of optimizer_states of which each rank keeps its part; read_state has all of the
-  /// others.  Where there are shards every rank must call it, and rank 0 gets them: the others get none.
-  StateValues gather_shards() const;
+  /// As read_state, of the whole of a state of which each rank keeps its part: for rank 0, while the others
+  /// are in serve_states.
+  Status read_whole_state(const std::string& name, size_t begin, std::span<std::byte> out) const;
+  /// Gives rank 0 what it asks for until it calls end_reads.  Both return at once where nothing is sharded.
+  Status serve_states() const;
+  Status end_reads() const;
 
   /// What the device tuned for itself so far: Backend::tuning.
   std::string tuning() const { return backend_.tuning(); }
@@ -175,6 +175,12 @@ class Session {
   int64_t state_size(const std::string& name) const;
   bool holds(const Buffer& buffer, size_t begin, std::span<const std::byte> values) const;
   bool is_sharded(const std::string& name) const;
+  /// A part of a state that rank 0 asks for; none: it asks no more.
+  struct PartRequest {
+    int64_t state = 0;  ///< index in optimizer_states
+    int64_t rank = 0, begin = 0, bytes = 0;
+  };
+  Status exchange(const PartRequest& request, std::span<std::byte> part) const;
   void check(const PackedBatch& batch) const;
   void number_positions(const PackedBatch& batch, int32_t padding);
   void prepare(const PackedBatch* batch, const StepScalars& scalars);

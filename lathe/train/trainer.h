@@ -214,7 +214,7 @@ class Trainer {
   void find_best_checkpoint(const std::string& resume_from);
   std::string checkpoint_folder(int64_t step) const;
   std::string save_checkpoint(bool only_model);
-  void write_checkpoint_to(const std::string& folder, const StateValues& shards, bool only_model);
+  void write_checkpoint_to(const std::string& folder, bool only_model);
   /// Checkpoints in output_dir that another run wrote are not to be taken for this one's.
   void set_aside_other_runs(const std::string& resume_from);
   void rotate_checkpoints();

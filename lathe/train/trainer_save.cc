@@ -24,6 +24,20 @@ std::string listed(const std::vector<std::string>& names, const std::string& pre
   return fmt::format("{}, … {}{} ({} in all)", joined(kFirst), prefix, names.back(), names.size());
 }
 
+/// Lets the ranks go that serve states, whatever comes.  Where that fails, so does what they do next.
+class EndOfReads {
+ public:
+  explicit EndOfReads(const Session* session) : session_(session) {}
+  ~EndOfReads() {
+    if (session_ != nullptr) static_cast<void>(session_->end_reads());
+  }
+  EndOfReads(const EndOfReads&) = delete;
+  EndOfReads& operator=(const EndOfReads&) = delete;
+
+ private:
+  const Session* session_;
+};
+
 /// Runs what saves into a folder.  Memory that ends in it is no matter of the batch, as it is elsewhere.
 template <typename Save>
 void saving(const std::string& folder, const Save& save) {
@@ -48,15 +62,17 @@ std::string Trainer::save_checkpoint(bool only_model) {
   share_counts();
   saved_this_step_ = true;
   saving(folder, [&] {
-    // By all ranks: each has a part.
-    const StateValues shards = only_model ? StateValues{} : session_->gather_shards();
-    if (is_main(group())) write_checkpoint_to(folder, shards, only_model);
+    if (is_main(group()))
+      write_checkpoint_to(folder, only_model);
+    else if (!only_model)
+      session_->serve_states().check();
   });
   if (group() != nullptr) group()->barrier().check();  // who goes on may read it
   return folder;
 }
 
-void Trainer::write_checkpoint_to(const std::string& folder, const StateValues& shards, bool only_model) {
+void Trainer::write_checkpoint_to(const std::string& folder, bool only_model) {
+  const EndOfReads end(only_model ? nullptr : session_.get());
   const int64_t applied = state_.global_step - run_.skipped_updates;
   const OptimizerProgress progress{.applied = applied,
                                    .schedule_step = applied,
@@ -65,7 +81,6 @@ void Trainer::write_checkpoint_to(const std::string& folder, const StateValues& 
                                    .fused = args_.optim == "adamw_torch_fused"};
   const CheckpointContent content{.model = model_,
                                   .session = *session_,
-                                  .shards = shards,
                                   .state = state_,
                                   .run = run_,
                                   .optimizer = progress,

@@ -1,7 +1,10 @@
 // Out of memory is foreseen, and what is said to fit does.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <barrier>
 #include <regex>
+#include <thread>
 
 #include "lathe/backends/register.h"
 #include "lathe/core/error.h"
@@ -156,6 +159,63 @@ TEST(Session, OfAPartOfAShardedStateARankTakesItsOwn) {
   EXPECT_EQ(session.read_state("exp_avg_sq"), own);
   for (const auto& [begin, size] : {std::pair(size_t{0}, all + 1), {size_t{1}, all}, {all + 1, size_t{0}}})
     EXPECT_THROW(session.write_state("exp_avg", begin, std::vector<float>(size)), Error);
+}
+
+/// Three ranks of this process, each in a thread of its own, that broadcast alone.
+class Broadcasting : public FourRanks {
+ public:
+  struct Place {
+    std::barrier<> all{3};
+    std::span<std::byte> sent;
+    std::atomic<size_t> largest = 0;
+  };
+  Broadcasting(int rank, Place& place) : rank_(rank), place_(place) {}
+  int rank() const override { return rank_; }
+  int size() const override { return 3; }
+  Status broadcast(std::span<std::byte> bytes, int root) override {
+    if (rank_ == root) place_.sent = bytes, place_.largest = std::max<size_t>(place_.largest, bytes.size());
+    place_.all.arrive_and_wait();
+    EXPECT_EQ(bytes.size(), place_.sent.size());
+    if (rank_ != root) std::ranges::copy(place_.sent, bytes.begin());
+    place_.all.arrive_and_wait();
+    return {};
+  }
+
+ private:
+  int rank_;
+  Place& place_;
+};
+
+TEST(Session, TheFirstRankReadsAnyPartOfAShardedState) {
+  Broadcasting::Place place;
+  std::vector<float> whole, read;
+  const auto part = [&](int rank) {
+    Limited device(std::make_shared<Broadcasting>(rank, place));
+    AutoModel m = model();
+    Session session(device, *m.model, {.shard_states = true});
+    if (rank == 0) {
+      whole.resize(static_cast<size_t>(session.layout().trainable));
+      for (size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i + 1);
+      read.resize(whole.size());
+    }
+    place.all.arrive_and_wait();
+    session.write_state("exp_avg_sq", whole);
+    if (rank != 0) return session.serve_states().check();
+    const size_t third = whole.size() / 3, size = whole.size() / 2 - 5;  // the second part is of all ranks
+    for (const size_t begin : {size_t{0}, third - 7, size + 3, whole.size() - size})
+      session
+          .read_whole_state("exp_avg_sq", begin * sizeof(float),
+                            std::as_writable_bytes(std::span(read).subspan(begin, size)))
+          .check();
+    session.end_reads().check();
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (const int rank : {1, 2}) threads.emplace_back(part, rank);
+    part(0);
+  }
+  EXPECT_EQ(read, whole);
+  EXPECT_LT(place.largest, whole.size() / 2 * sizeof(float));  // no more than was asked for
 }
 
 TEST(Session, WantsTheTokenIdsOfAllRanks) {

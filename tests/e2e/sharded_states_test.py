@@ -99,6 +99,15 @@ class ShardedStates(RanksCase):
             self.assertIn(f"rank {victim} ended by signal 9 (Killed); last whole checkpoint: ", stderr)
             self.check_goes_on(name)
 
+    def test_a_checkpoint_that_cannot_be_written_ends_all_ranks(self):
+        """The others give the first what it writes, and must not wait for it to ask on."""
+        command = self.command(2, "full", "--save_steps", "4", *SHARDED)
+        weights = (self.root / "model" / "model.safetensors").stat().st_size
+        limited = subprocess.run(["bash", "-c", 'ulimit -f "$1"; shift; exec "$@"', "-", str(weights * 3 // 2 // 1024), *command],
+                                 capture_output=True, text=True, timeout=100)
+        self.assertEqual(limited.returncode, 1, limited.stderr)
+        self.assertIn("optimizer.pt", limited.stderr)
+
     def test_what_it_cannot_do_is_said(self):
         for more, told in ((("--zero_stage", "2"), "--zero_stage"), ((*SHARDED, "--optim", "adafactor"), "adafactor"),
                            (("--deepspeed", "{}"), "--zero_stage 1"), (("--fsdp", "shard_grad_op"), "--zero_stage 1")):
