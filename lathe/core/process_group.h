@@ -36,6 +36,9 @@ class ProcessGroup {
 
   /// The first rank that was found to be gone.
   virtual std::optional<int> gone() const = 0;
+
+  /// Ranks of this machine, as far as whoever started them tells; else 1.
+  virtual int local_size() const { return 1; }
 };
 
 }  // namespace lathe

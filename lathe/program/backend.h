@@ -39,7 +39,8 @@ struct DeviceInfo {
   RowGap row_gap = {};
   TokenRounding token_rounding = {32, 32};  ///< of a batch that is packed for this device
   bool caller_memory =
-      true;  ///< false: the device manages memory itself and a MemoryPlan is only an estimate
+      true;                  ///< false: the device manages memory itself and a MemoryPlan is only an estimate
+  bool host_memory = false;  ///< its memory is the machine's, which ranks there share
   std::string memory_remedy;  ///< what lets a run take more memory, where something does
   std::string gap_remedy;     ///< what runs ops without an implementation elsewhere, where something does
 };

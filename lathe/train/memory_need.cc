@@ -53,10 +53,11 @@ std::string to_string(const MemoryShortage& s) {
   if (s.need.states > 0) parts += fmt::format(", {} for optimizer and gradients", gib(s.need.states));
   if (s.need.prepared > 0)
     parts += fmt::format(", {} for weights as products read them", gib(s.need.prepared));
+  const std::string each = s.sharers > 1 ? fmt::format(" for each of {} processes", s.sharers) : "";
   const std::string more = s.remedy.empty() ? "" : "; " + s.remedy;
-  return fmt::format("out of memory: {} a batch of {} ({} tokens) wants {}: {}; {} has {} free; {}{}",
+  return fmt::format("out of memory: {} a batch of {} ({} tokens) wants {}: {}; {} has {} free{}; {}{}",
                      evaluates ? "evaluating" : "training on", s.bucket.rows, s.bucket.tokens,
-                     gib(s.need.total()), parts, s.device, gib(s.free), way_out(s), more);
+                     gib(s.need.total()), parts, s.device, gib(s.free), each, way_out(s), more);
 }
 
 }  // namespace lathe

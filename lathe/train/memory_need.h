@@ -23,6 +23,7 @@ struct MemoryShortage {
   bool recomputes = false;  ///< with gradient checkpointing
   MemoryNeed need;
   uint64_t free = 0;
+  int sharers = 1;  ///< processes that have so much each
   std::string device;
   std::string remedy;  ///< DeviceInfo::memory_remedy
   TokenRounding rounding;

@@ -129,9 +129,14 @@ class Session {
   void expect_rows(Rows rows, int64_t longest);
   /// What these runs take beyond what the session holds; planned without allocating anything.
   MemoryNeed memory_need(std::span<const Work> work) const;
+  /// What the device has free for this process, as it is when all ranks ask: each must, and what they share
+  /// (DeviceInfo::host_memory) is divided among them.  Empty where the device does not tell.
+  std::optional<uint64_t> free_share() const;
   /// Allocates all that these runs take but what the device prepares for itself.  Runs of smaller buckets
-  /// then find their memory, too.  Errors: kMemory if the device has not enough; the message says what would
-  /// fit.
+  /// then find their memory, too.  Errors: kMemory if that is more than `free`, or the device has not enough;
+  /// the message says what would fit.
+  void reserve(std::span<const Work> work, std::optional<uint64_t> free);
+  /// The same without other ranks: all is this process's that the device has free.
   void reserve(std::span<const Work> work);
 
   /// What such runs execute; compiled unless it is in the cache, where it stays until others replace it.
@@ -168,7 +173,7 @@ class Session {
   std::vector<Planned> planned(std::span<const Work> work) const;
   MemoryNeed memory_need(std::span<const Planned> plans) const;
   /// Allocates what the plans want.
-  void provide(std::span<const Planned> plans, std::span<const Work> work);
+  void provide(std::span<const Planned> plans, std::span<const Work> work, std::optional<uint64_t> free);
   std::string shortage(const MemoryNeed& need, uint64_t free, const Work& largest) const;
   Compiled& compiled(const Work& work);
   void grow_arena(size_t bytes);

@@ -5,6 +5,7 @@
 #include "lathe/ops/ops.h"
 #include "lathe/program/fuse.h"
 #include "lathe/program/hoist.h"
+#include "lathe/train/ranks.h"
 #include "lathe/train/session.h"
 
 namespace lathe {
@@ -86,15 +87,27 @@ int64_t Session::longest_row(ProgramKind kind) const {
 
 MemoryNeed Session::memory_need(std::span<const Work> work) const { return memory_need(planned(work)); }
 
-void Session::reserve(std::span<const Work> work) { provide(planned(work), work); }
+/// Who asks last sees what all others hold, and none of them takes more before: the least answer is right.
+std::optional<uint64_t> Session::free_share() const {
+  std::optional<uint64_t> free = backend_.free_bytes();
+  if (group() == nullptr || !free) return free;
+  if (backend_.info().host_memory) *free /= static_cast<uint64_t>(group()->local_size());
+  return static_cast<uint64_t>(least_over(group(), static_cast<int64_t>(*free)));
+}
 
-void Session::provide(std::span<const Planned> plans, std::span<const Work> work) {
+void Session::reserve(std::span<const Work> work) { reserve(work, backend_.free_bytes()); }
+
+void Session::reserve(std::span<const Work> work, std::optional<uint64_t> free) {
+  provide(planned(work), work, free);
+}
+
+void Session::provide(std::span<const Planned> plans, std::span<const Work> work,
+                      std::optional<uint64_t> free) {
   size_t largest = 0;
   for (size_t i = 1; i < plans.size(); ++i)
     if (plans[i].memory.arena_bytes > plans[largest].memory.arena_bytes) largest = i;
   const MemoryNeed need = memory_need(plans);
   if (need.activations == 0 && need.states == 0) return;
-  const auto free = backend_.free_bytes();
   if (free && need.total() > *free) throw Error(ErrorCode::kMemory, shortage(need, *free, work[largest]));
   for (const Planned& plan : plans)
     for (const ValueInfo& value : plan.program->values())
@@ -114,8 +127,10 @@ std::string Session::shortage(const MemoryNeed& need, uint64_t free, const Work&
     const Planned plan = planned(smaller, recompute ? std::max<int64_t>(every, 1) : 0);
     return memory_need(std::span(&plan, 1)).total();
   };
-  return to_string(MemoryShortage{largest.kind, largest.bucket, every > 0, need, free, backend_.info().kind,
-                                  backend_.info().memory_remedy, token_rounding(), need_of});
+  const int sharers = group() != nullptr && backend_.info().host_memory ? group()->local_size() : 1;
+  return to_string(MemoryShortage{largest.kind, largest.bucket, every > 0, need, free, sharers,
+                                  backend_.info().kind, backend_.info().memory_remedy, token_rounding(),
+                                  need_of});
 }
 
 Session::Compiled& Session::compiled(const Work& work) {
@@ -132,7 +147,7 @@ Session::Compiled& Session::compiled(const Work& work) {
     cache_.erase(oldest);
   }
   Planned plan = planned(work, options_.program.recompute_every);
-  provide(std::span(&plan, 1), std::span(&work, 1));
+  provide(std::span(&plan, 1), std::span(&work, 1), backend_.free_bytes());
   Compiled compiled;
   compiled.executable = backend_.compile(*plan.program, plan.selection, plan.memory, bindings_).value();
   compiled.program = std::move(plan.program);

@@ -135,7 +135,7 @@ TrainOutput Trainer::train(const std::string& resume_from) {
   {
     const SetWhile training(in_training_);
     check_ranks(plan);
-    reserve_memory(plan);
+    if (model_.model->base_frozen()) reserve_memory(plan);
     set_aside_other_runs(resume_from);
     try {
       run_updates(plan);
@@ -183,12 +183,12 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   if (args_.output_dir && is_main(group())) remove_stale_temporaries(fs_, *args_.output_dir).check();
   if (group() != nullptr) group()->barrier().check();  // others read what it gives its name back
   const Plan plan = this->plan(resume_from);
+  // Before states are read.  What runs of a frozen base is known with its weights alone.
+  if (!model_.model->base_frozen()) reserve_memory(plan);
   std::optional<OptimizerProgress> python;
   if (resume_from.empty()) {
     session_->clear_states();  // a call of train before may have left some
   } else {
-    // Before the states take their part.  What runs of a frozen base is known with its weights alone.
-    if (!model_.model->base_frozen()) reserve_memory(plan);
     python = read_checkpoint(fs_, resume_from, model_, *session_, state_, run_);
     find_best_checkpoint(resume_from);
   }

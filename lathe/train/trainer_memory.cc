@@ -16,7 +16,7 @@ void Trainer::set_batch_size(int64_t size) {
 }
 
 void Trainer::find_batch_size() {
-  const auto free = backend_.free_bytes();
+  const auto free = session_->free_share();
   const int64_t wanted = args_.per_device_train_batch_size;
   const int64_t whole = wanted * args_.gradient_accumulation_steps;
   const auto fits = [&](int64_t size) {
@@ -62,7 +62,8 @@ void Trainer::reserve_memory(const Plan& plan) {
   if (!train_base_) work = update_work(plan);
   if (eval_ != nullptr && eval_->size() > 0 && args_.eval_strategy != "no" && !eval_base_)
     work.push_back(evaluation_work(*eval_, evaluation_quantization(args_)));
-  if (!work.empty()) session_->reserve(work);
+  const auto free = session_->free_share();  // also where another rank alone has something to reserve
+  if (!work.empty()) session_->reserve(work, free);
 }
 
 /// HF keeps dropout on in a frozen base: with it the output is another one in every epoch.  Evaluation has

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <barrier>
+#include <cstring>
 #include <regex>
 #include <thread>
 
@@ -38,6 +39,7 @@ class Limited : public ForwardingBackend {
   }
 
   mutable int64_t longest_row = -1;  // of the last program that was planned
+  void have_own_memory() { info_.host_memory = false; }
   void hold_activations() { info_.caller_memory = false; }
 
  private:
@@ -137,6 +139,55 @@ TEST(Memory, OfShardedStatesIsThatOfTheRanksPart) {
     session.reserve({&work, 1});
     EXPECT_EQ(device.allocated, need.activations + need.states);
   }
+}
+
+/// Some of four that run on one machine; one of the others tells less than this one, or the same.
+class Neighbours : public FourRanks {
+ public:
+  explicit Neighbours(int local_size, double other = 1e18) : local_size_(local_size), other_(other) {}
+  int local_size() const override { return local_size_; }
+  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine) override {
+    std::vector all(4, std::vector(mine.begin(), mine.end()));
+    if (mine.size() == sizeof other_) std::memcpy(all[3].data(), &other_, sizeof other_);
+    return all;
+  }
+  Status barrier() override { return {}; }
+
+ private:
+  int local_size_;
+  double other_;
+};
+
+TEST(Memory, OfAMachineIsDividedAmongItsRanks) {
+  Limited device(std::make_shared<Neighbours>(2));
+  AutoModel m = model();
+  Session session(device, *m.model, {});
+  EXPECT_FALSE(session.free_share());
+  const Session::Work work = step_of(4);
+  device.free = 2 * session.memory_need({&work, 1}).total() - 2;
+  EXPECT_EQ(session.free_share(), *device.free / 2);
+  try {
+    session.reserve({&work, 1}, session.free_share());
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kMemory);
+    EXPECT_NE(std::string(error.what()).find(" GiB free for each of 2 processes; a batch of "),
+              std::string::npos)
+        << error.what();
+  }
+  *device.free += 2;
+  session.reserve({&work, 1}, session.free_share());
+  device.free = 1000;
+  device.have_own_memory();
+  EXPECT_EQ(session.free_share(), 1000u);
+}
+
+TEST(Memory, ThatAnotherRankHasNotIsNotThere) {
+  Limited device(std::make_shared<Neighbours>(2, 300));
+  AutoModel m = model();
+  Session session(device, *m.model, {});
+  device.free = 1000;
+  EXPECT_EQ(session.free_share(), 300u);
 }
 
 TEST(Session, OfAPartOfAShardedStateARankTakesItsOwn) {
@@ -474,6 +525,29 @@ TEST_F(AutoBatch, LeavesABatchThatFitsAndGoesOnWithThatOfTheCheckpoint) {
   args_.output_dir = output_ / "other";
   losses(device);
   EXPECT_EQ(size_, 12);
+}
+
+TEST_F(AutoBatch, RanksOfOneMachineHaveAPartOfItsMemory) {
+  args_.auto_find_batch_size = true;
+  const auto size = [&](int local_size, size_t free) {
+    Limited device(std::make_shared<Neighbours>(local_size));
+    device.free = free;
+    AutoModel m = model();
+    return Trainer(device, m, args_, &train_, nullptr).arguments().per_device_train_batch_size;
+  };
+  const size_t some = bytes_for(6);
+  EXPECT_GT(size(1, some), size(2, some));
+  EXPECT_EQ(size(1, some), size(2, 2 * some));
+  args_.auto_find_batch_size = false;
+  Limited device(std::make_shared<Neighbours>(2));
+  device.free = bytes_for(12);
+  try {
+    losses(device);
+    FAIL() << "trains";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(" free for each of 2 processes"), std::string::npos)
+        << error.what();
+  }
 }
 
 /// Those of the checkpoint are counted before they are read.

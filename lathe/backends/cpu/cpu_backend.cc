@@ -298,6 +298,7 @@ class CpuBackend : public Backend {
     info_.token_rounding = {2, 32};  // products of few tokens take as long as they have rows
     name_products();
     info_.memory_bytes = host_memory().total.value_or(0);
+    info_.host_memory = true;
     info_.alignment = kAlignment;
     info_.row_gap = {kCrowdedRows, kAlignment};
     if (blas_.known() != nullptr)

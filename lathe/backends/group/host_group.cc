@@ -65,6 +65,7 @@ class HostGroup : public ProcessGroup {
   int rank() const override { return world_.rank; }
   int size() const override { return world_.size; }
   int local_rank() const override { return world_.local_rank; }
+  int local_size() const override { return world_.local_size; }
 
   Status sum(std::span<float> values, DType wire) override {
     if (const Status same = begin(Call::kSum, values.size() * size_of(wire)); !same.ok()) return same;

@@ -1,5 +1,6 @@
 #include "lathe/backends/group/world.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "lathe/core/error.h"
@@ -36,10 +37,14 @@ std::optional<int> number(const Environment& environment, const char* name) {
   return value;
 }
 
+int local_size(const Environment& environment, const Launcher& launcher, int size) {
+  if (number(environment, launcher.nodes) == 1) return size;
+  return std::max(1, number(environment, launcher.local_size).value_or(1));
+}
+
 std::string address_of_rank_0(const Environment& environment, const Launcher& launcher, int size) {
   if (const char* given = environment("MASTER_ADDR"); given != nullptr && *given != '\0') return given;
-  const auto nodes = number(environment, launcher.nodes), local = number(environment, launcher.local_size);
-  if (nodes == 1 || local == size) return "127.0.0.1";
+  if (local_size(environment, launcher, size) == size) return "127.0.0.1";
   const char* list = launcher.node_list == nullptr ? nullptr : environment(launcher.node_list);
   if (list != nullptr && *list != '\0') return first_node(list);
   fail(ErrorCode::kUsage,
@@ -75,6 +80,7 @@ std::optional<World> world(const Environment& environment) {
     found.rank = *rank;
     found.size = *size;
     found.local_rank = number(environment, launcher.local_rank).value_or(*rank);
+    found.local_size = local_size(environment, launcher, *size);
     found.address = address_of_rank_0(environment, launcher, *size);
     found.port = port(environment, launcher);
     return found;

@@ -9,6 +9,7 @@ namespace lathe::group {
 /// This process among those that a launcher has started, and where rank 0 waits for the others.
 struct World {
   int rank = 0, size = 1, local_rank = 0;
+  int local_size = 1;   ///< ranks of this machine; 1 where that is not told
   std::string address;  ///< of rank 0's machine
   int port = 0;
 };

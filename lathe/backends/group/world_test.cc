@@ -27,12 +27,14 @@ TEST(World, TorchrunsVariables) {
   const auto w = world_of({{"RANK", "5"},
                            {"WORLD_SIZE", "8"},
                            {"LOCAL_RANK", "1"},
+                           {"LOCAL_WORLD_SIZE", "4"},
                            {"MASTER_ADDR", "node1"},
                            {"MASTER_PORT", "4000"}});
   ASSERT_TRUE(w);
   EXPECT_EQ(w->rank, 5);
   EXPECT_EQ(w->size, 8);
   EXPECT_EQ(w->local_rank, 1);
+  EXPECT_EQ(w->local_size, 4);
   EXPECT_EQ(w->address, "node1");
   EXPECT_EQ(w->port, 4000);
 }
@@ -52,6 +54,7 @@ TEST(World, OpenMpiOnOneMachineNeedsNoAddress) {
                                                   {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                                                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
   EXPECT_EQ(world_of(variables)->address, "127.0.0.1");
+  EXPECT_EQ(world_of(variables)->local_size, 2);
   variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
   EXPECT_THROW(world_of(variables), Error);
 }
@@ -67,6 +70,7 @@ TEST(World, SlurmsFirstNodeKeepsTheStore) {
   EXPECT_EQ(w->address, "gpu07");
   EXPECT_EQ(w->port, 15000 + 3456);
   EXPECT_EQ(w->local_rank, 1);
+  EXPECT_EQ(w->local_size, 1);  // nobody says
 }
 
 TEST(World, ABatchScriptOfSlurmIsOneProcess) {
