@@ -31,7 +31,7 @@ class BestModel : public testing::Test {
     size_t next = 0;
     TrainerHooks hooks;
     hooks.compute_metrics = [&](const TokenizedDataset&, const Predictions&) {
-      return MetricValues{{"score", scores.at(next++)}};
+      return MetricValues{{*args_.metric_for_best_model, scores.at(next++)}};
     };
     hooks.should_stop = [&] { return stop_ && next == scores.size(); };
     hooks.message = [&](LogLevel, const std::string& text) { said_ += text + "\n"; };
@@ -84,6 +84,15 @@ TEST_F(BestModel, IsTheFirstOfEqualOnesGreatestOrLeast) {
     const TrainerState state = train({0.5, worse, better, better});
     EXPECT_EQ(state.best_global_step, 3) << greater;
     EXPECT_EQ(state.best_metric, better);
+  }
+}
+
+TEST_F(BestModel, IsTheGreatestOrOfLossesTheLeastWhereNothingIsSaid) {
+  args_.greater_is_better.reset();
+  for (const auto& [metric, step] : {std::pair{"score", 2}, {"score_loss", 3}}) {
+    args_.metric_for_best_model = metric;
+    args_.max_steps = 0;
+    EXPECT_EQ(train({0.5, 0.9, 0.1}).best_global_step, step) << metric;
   }
 }
 

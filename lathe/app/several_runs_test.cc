@@ -43,6 +43,19 @@ class SecondRank : public ProcessGroup {
   std::optional<int> gone() const override { return {}; }
 };
 
+/// One of which the first says something else.
+class UnlikeRank : public SecondRank {
+ public:
+  std::string mine, others;
+  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> told) override {
+    std::string first(reinterpret_cast<const char*>(told.data()), told.size());
+    const size_t at = mine.empty() ? std::string::npos : first.find(mine);
+    if (at != std::string::npos) first.replace(at, mine.size(), others);
+    const auto bytes = std::as_bytes(std::span(first));
+    return std::vector<std::vector<std::byte>>{{bytes.begin(), bytes.end()}, {told.begin(), told.end()}};
+  }
+};
+
 class SeveralRuns : public testing::Test {
  protected:
   SeveralRuns() {
@@ -206,6 +219,47 @@ TEST_F(SeveralRuns, ARankThatIsNotTheMainOneLeavesTheFolderAlone) {
   EXPECT_TRUE(std::filesystem::exists(left));
 }
 
+TEST_F(SeveralRuns, ARankKeepsItsShardOfTheStatesWhereAskedFor) {
+  backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});
+  const size_t whole = trainer().session().read_state("exp_avg").size();
+  args_.zero_stage = 1;
+  EXPECT_LT(trainer().session().read_state("exp_avg").size(), whole / 2 + 64);  // of whole vectors
+}
+
+TEST_F(SeveralRuns, RanksGoOnFromOneStepWithTheSameWeights) {
+  trainer().train();
+  const auto rank = std::make_shared<UnlikeRank>();
+  backend_ = open_device("cpu", {.threads = 1, .group = rank});
+  for (const auto& [mine, others] : {std::pair{"\"updates done\":1", "\"updates done\":2"},
+                                     {"\"weights\":\"the checksum ", "\"weights\":\"the checksum 0"}}) {
+    trainer();
+    rank->mine = mine, rank->others = others;
+    try {
+      trainer_->train(folder_ / "out/checkpoint-1");
+      ADD_FAILURE() << mine;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      EXPECT_NE(std::string(error.what()).find(": rank 0 has "), std::string::npos) << error.what();
+    }
+    rank->mine.clear();
+  }
+}
+
+/// transformers 5 takes a classifier's loss for a sum and multiplies it by the number of ranks.
+TEST_F(SeveralRuns, RanksAddUpTheirMeansWhereTransformersDoes) {
+  backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});
+  args_.save_strategy = "no";
+  args_.max_steps = 1, args_.logging_steps = 1;
+  const auto logged = [&](bool compat) {
+    args_.hf_compat_loss_scale = compat;
+    trainer().train();
+    return trainer_->state().log_history.at(0);
+  };
+  const auto means = logged(false), sums = logged(true);
+  for (const char* key : {"loss", "grad_norm"})
+    EXPECT_EQ(sums.at(key), 2 * means.at(key).get<double>()) << key;
+}
+
 TEST_F(SeveralRuns, AnErrorNamesNoCheckpointOfAnother) {
   trainer().train();
   args_.max_grad_norm = 0;
@@ -298,6 +352,16 @@ TEST_F(SeveralRuns, ARunThatStopsEarlyEndsItsEpoch) {
   EXPECT_EQ(logged("eval_score"), (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
 }
 
+TEST_F(SeveralRuns, AnEpochEndsWithTheUpdateOfItsLastBatch) {
+  args_.per_device_train_batch_size = 1,
+  args_.gradient_accumulation_steps = 3;  // of three batches and of one
+  args_.logging_strategy = args_.save_strategy = args_.eval_strategy = "epoch";
+  args_.max_steps = 4;
+  trainer().train();
+  EXPECT_EQ(found(), (Names{"checkpoint-2", "checkpoint-4"}));
+  for (const char* key : {"loss", "eval_loss"}) EXPECT_EQ(logged(key), (Steps{2, 4})) << key;
+}
+
 TEST_F(SeveralRuns, ARunThatIsStoppedLogsItsEpochOnce) {
   args_.per_device_train_batch_size = 1;
   args_.logging_strategy = "epoch";
@@ -310,6 +374,19 @@ TEST_F(SeveralRuns, ARunThatIsStoppedLogsItsEpochOnce) {
   EXPECT_EQ(error_of(folder_ / "out/checkpoint-1"), "");
   EXPECT_EQ(logged("loss"), (std::vector<int64_t>{4, 6}));
   EXPECT_EQ(trainer_->state().log_history[0], whole[0]);
+}
+
+TEST_F(SeveralRuns, LabelsThatTheModelHasNotAreRefusedInDataToEvaluateToo) {
+  model_ = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
+  TokenizedDataset other = four_samples();
+  other.labels[2] = 99;
+  try {
+    const Trainer refused(*backend_, model_, args_, &data_, &other);
+    ADD_FAILURE() << "the model has two classes";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidData);
+    EXPECT_NE(std::string(error.what()).find("evaluation data"), std::string::npos) << error.what();
+  }
 }
 
 TEST_F(SeveralRuns, WhatComesAtTheStartComesOnce) {
@@ -382,6 +459,53 @@ TEST_F(SeveralRuns, OtherDataThanThoseWhoseBaseIsKeptAreEvaluatedAnew) {
   EXPECT_NE(found["eval_loss"], trainer_->evaluate(data_)["eval_loss"]);
   trainer_->save_model(folder_ / "trained");
   EXPECT_EQ(trainer(folder_ / "trained").evaluate(other)["eval_loss"], found["eval_loss"]);
+}
+
+/// The base that is kept is that of the training's dtype.
+TEST_F(SeveralRuns, AFullEvaluationInAnotherDtypeRunsTheBaseAnew) {
+  args_.freeze_base_model = true;
+  args_.bf16_full_eval = true;
+  args_.eval_strategy = "steps", args_.eval_steps = 3;
+  trainer().train();
+  const nlohmann::json found = trainer_->evaluate(data_);
+  trainer_->save_model(folder_ / "trained");
+  EXPECT_EQ(trainer(folder_ / "trained").evaluate(data_)["eval_loss"], found["eval_loss"]);
+}
+
+TEST_F(SeveralRuns, ALossIsTheMeanOfSamplesNotOfBatches) {
+  args_.per_device_eval_batch_size = 4;
+  const double wanted = trainer().evaluate(data_)["eval_loss"];
+  args_.per_device_eval_batch_size = 3;                                               // and a batch of one
+  EXPECT_NEAR(trainer().evaluate(data_)["eval_loss"], wanted, 8 * 0x1p-24 * wanted);  // sums of four, in f32
+}
+
+TEST_F(SeveralRuns, WhatHasNoLabelsHasNoScores) {
+  evaluate({});  // a score that is asked for is one too many
+  TokenizedDataset unlabelled = four_samples();
+  unlabelled.labels.clear();
+  const nlohmann::json found = trainer().evaluate(unlabelled);
+  EXPECT_TRUE(found.contains("eval_runtime"));
+  for (const char* key : {"eval_loss", "eval_score"}) EXPECT_FALSE(found.contains(key)) << key;
+}
+
+/// The gradient of a squared error may be finite where the error itself is not.
+TEST_F(SeveralRuns, ALossThatIsNotFiniteTouchesNoWeight) {
+  data_.labels.clear();
+  data_.targets = {0, 1, 1e29f, 0};
+  data_.num_targets = 1;
+  args_.logging_steps = 1;
+  AutoModel model = from_pretrained(real_file_system(), kTinyModel, {Problem::kRegression, {"x"}, true});
+  Trainer trainer(*backend_, model, args_, &data_, nullptr);
+  const std::vector<float> before = trainer.session().read_state("parameters");
+  try {
+    trainer.train();
+    ADD_FAILURE() << "the loss is infinite";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNonFinite);
+    EXPECT_TRUE(std::string(error.what()).starts_with("step 1: loss inf, gradient norm ")) << error.what();
+    EXPECT_EQ(std::string(error.what()).find("norm inf"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(trainer.session().read_state("parameters"), before);
 }
 
 TEST_F(SeveralRuns, ItsLastStepIsSavedAndEvaluatedThoughNoneIsDue) {
@@ -489,6 +613,36 @@ TEST_F(SeveralRuns, MasksAreOtherOnesInEachUpdateAndWithEachSeed) {
   }
 }
 
+/// A learning rate of 0 leaves the samples of an update as all that can change its loss.  Source:
+/// transformers' Trainer._get_train_sampler, whose groups are as large as an update.
+TEST_F(SeveralRuns, LengthsAreGroupedOverAllBatchesOfAnUpdate) {
+  data_ = {};
+  for (int32_t sample = 0; sample < 12; ++sample) {
+    for (int32_t token = 0; token <= sample; ++token)
+      data_.input_ids.push_back(5 + (7 * sample + token) % 90);
+    data_.begins.push_back(std::ssize(data_.input_ids));
+    data_.labels.push_back(sample % 3 % 2);
+  }
+  data_.type_ids.resize(data_.input_ids.size());
+  args_.save_strategy = "no";
+  args_.learning_rate = 0;
+  args_.logging_steps = 1;
+  args_.max_steps = 6;  // two epochs
+  args_.train_sampling_strategy = "group_by_length";
+  const auto losses = [&](int64_t batch_size) {
+    args_.per_device_train_batch_size = batch_size, args_.gradient_accumulation_steps = 4 / batch_size;
+    trainer().train();
+    std::vector<double> all;
+    for (const auto& entry : trainer_->state().log_history)
+      if (entry.contains("loss")) all.push_back(entry["loss"]);
+    return all;
+  };
+  const std::vector<double> whole = losses(4), single = losses(1);
+  ASSERT_EQ(whole.size(), 6u);
+  for (size_t i = 0; i < whole.size(); ++i)  // a mean in f32: three additions and a division
+    EXPECT_NEAR(single.at(i), whole[i], 4 * 0x1p-24 * whole[i]) << i;
+}
+
 TEST_F(SeveralRuns, NewWeightsFollowTheSeed) {
   const auto drawn = [&](int64_t seed) {
     AutoModel model = from_config(read_model_config(real_file_system(), kTinyModel),
@@ -525,6 +679,29 @@ TEST_F(SeveralRuns, ALimitOfOneLeavesTheBestAtTheEnd) {
   EXPECT_EQ(found(), Names{"checkpoint-2"});
 }
 
+/// A run that is killed goes on from the last one.
+TEST_F(SeveralRuns, ALimitOfOneLeavesTheBestAndTheLastMeanwhile) {
+  args_.save_total_limit = 1;
+  for (const bool load : {false, true}) {
+    args_.load_best_model_at_end = load;
+    evaluate({0.9, 0.1, 0.1});
+    std::vector<Names> meanwhile;
+    hooks_.on_step = [&](int64_t, int64_t, std::optional<double>) { meanwhile.push_back(found()); };
+    trainer().train();
+    EXPECT_EQ(meanwhile,
+              (std::vector<Names>{
+                  {"checkpoint-1"}, {"checkpoint-1", "checkpoint-2"}, {"checkpoint-1", "checkpoint-3"}}));
+    EXPECT_EQ(found(), Names{"checkpoint-1"});
+    std::filesystem::remove_all(folder_ / "out");
+  }
+}
+
+TEST_F(SeveralRuns, ALimitOfNoneLeavesAll) {
+  args_.save_total_limit = 0;
+  trainer().train();
+  EXPECT_EQ(found(), (Names{"checkpoint-1", "checkpoint-2", "checkpoint-3"}));
+}
+
 TEST_F(SeveralRuns, ABatchSizeFoundByTheRunBeforeIsTaken) {
   trainer().train();
   args_.per_device_train_batch_size = 2;
@@ -535,6 +712,9 @@ TEST_F(SeveralRuns, ABatchSizeFoundByTheRunBeforeIsTaken) {
                        folder_ / "out/checkpoint-2 did"),
             std::string::npos)
       << said_;
+  args_.per_device_train_batch_size = 3;  // an update of six cannot be made of fours
+  EXPECT_EQ(trainer().plan(folder_ / "out/checkpoint-2").updates_per_epoch, 1);
+  EXPECT_EQ(trainer_->arguments().per_device_train_batch_size, 3);
 }
 
 }  // namespace

@@ -149,6 +149,25 @@ TEST(MemoryPlan, ViewsAndUpdatesLieInTheirStateAndPartsInTheirWhole) {
   EXPECT_EQ(place(b).offset, place(whole).offset + 80);
 }
 
+TEST(MemoryPlan, InputsFromTheStartOutputsToTheEndAndWholesBetweenKeepTheirPlace) {
+  Program p;
+  const Type type{DType::f32, {64}};
+  const Value x = p.input("x", type), late = p.input("late", type), early = relu(x);
+  p.output("early", early);
+  const Value whole = p.emit(op::concat, {relu(early), tanh(early)})[0];
+  std::vector<Value> meanwhile{relu(x)};
+  for (int i = 0; i < 4; ++i) meanwhile.push_back(relu(meanwhile.back()));
+  p.output("y", add(meanwhile.back(), late));
+  p.output("z", relu(whole));
+  const Impl impl;
+  const MemoryPlan plan = plan_memory(p, Selection(p.nodes().size(), &impl), 64);
+  const auto begin = [&](Value v) { return plan.places[static_cast<size_t>(v.id)].offset; };
+  const auto end = [&](Value v) { return begin(v) + bytes_of(v.type()); };
+  for (const Value kept : {late, early, whole})
+    for (const Value v : meanwhile)
+      EXPECT_TRUE(end(v) <= begin(kept) || end(kept) <= begin(v)) << kept.id << " and " << v.id;
+}
+
 /// Two gradients of a flat whole, computed one after the other, and an activation that is needed until the
 /// second: it lies where the second will be.
 TEST(MemoryPlan, APartGivesRoomUntilItIsWritten) {

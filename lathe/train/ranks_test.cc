@@ -2,10 +2,106 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 
 namespace lathe {
 namespace {
+
+/// Three ranks that make one call.
+class Ranks : public ProcessGroup {
+ public:
+  /// What call(group, rank) gives on `rank`.
+  template <typename Call>
+  auto give(int rank, const Call& call) {
+    told_.clear();
+    for (rank_ = 0; rank_ < size(); ++rank_) EXPECT_THROW(call(this, rank_), Error) << "nobody else has told";
+    rank_ = rank;
+    return call(this, rank);
+  }
+  int rank() const override { return rank_; }
+  int size() const override { return 3; }
+  int local_rank() const override { return rank_; }
+  Status sum(std::span<float>, DType) override { return {}; }
+  Status broadcast(std::span<std::byte>, int) override { return {}; }
+  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine) override {
+    if (std::ssize(told_) == size()) return told_;
+    told_.emplace_back(mine.begin(), mine.end());
+    return Status(ErrorCode::kIo, "the others have told nothing yet");
+  }
+  Status gather_parts(std::span<float>, std::span<const int64_t>) override { return {}; }
+  Status barrier() override { return {}; }
+  std::optional<int> gone() const override { return {}; }
+
+ private:
+  int rank_ = 0;
+  std::vector<std::vector<std::byte>> told_;
+};
+
+TEST(Ranks, HaveOneSumOneLeastAndTheTextOfTheFirst) {
+  Ranks ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(ranks.give(rank,
+                         [](auto* g, int r) {
+                           return sum_over(g, {r + 1.0, r * 10.0});
+                         }),
+              (std::vector<double>{6, 30}));
+    EXPECT_EQ(ranks.give(rank, [](auto* g, int r) { return least_over(g, std::array{7, 3, 5}[r]); }), 3);
+    EXPECT_EQ(ranks.give(rank, [](auto* g, int r) { return text_of_main(g, std::string(1, "abc"[r])); }),
+              "a");
+  }
+}
+
+TEST(Ranks, ThatAreNotAlikeSaySoOnEachOfThem) {
+  Ranks ranks;
+  using Facts = std::array<nlohmann::json, 3>;
+  const auto error = [&](const Facts& facts, int rank) -> std::string {
+    try {
+      ranks.give(rank, [&](auto* g, int r) {
+        check_alike(g, facts[static_cast<size_t>(r)]);
+        return 0;
+      });
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::kUsage);
+      return std::string(e.what()).substr(0, std::string(e.what()).find(": all"));
+    }
+    return "";
+  };
+  const nlohmann::json same = {{"--seed", 7}, {"labels", {"a", "b"}}};
+  nlohmann::json other = same, less = same;
+  other["--seed"] = 8;
+  less.erase("--seed");
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(error({same, same, same}, rank), "");
+    EXPECT_EQ(error({same, other, same}, rank), "--seed: rank 0 has 7, rank 1 has 8");
+    EXPECT_EQ(error({same, same, other}, rank), "--seed: rank 0 has 7, rank 2 has 8");
+    EXPECT_EQ(error({same, same, less}, rank), "--seed: rank 0 has 7, rank 2 has none");
+    EXPECT_EQ(error({less, same, same}, rank), "--seed: rank 0 has none, rank 1 has 7");
+  }
+}
+
+TEST(Ranks, HaveTheScoresOfAllBatchesInTheirOrder) {
+  Ranks ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::vector<BatchScores> all = ranks.give(rank, [](auto* g, int r) {
+      std::vector<BatchScores> mine;  // of five batches
+      for (int batch = r; batch < 5; batch += 3) {
+        const float score = static_cast<float>(batch);
+        mine.push_back({score / 4, batch, 2 * batch, {score, score / 2}});
+      }
+      return gather_scores(g, mine);
+    });
+    ASSERT_EQ(all.size(), 5u);
+    for (int batch = 0; batch < 5; ++batch) {
+      const BatchScores& scores = all[static_cast<size_t>(batch)];
+      const float score = static_cast<float>(batch);
+      EXPECT_EQ(scores.logits, (std::vector<float>{score, score / 2}));
+      EXPECT_EQ(scores.loss, score / 4);
+      EXPECT_EQ(scores.rows, batch);
+      EXPECT_EQ(scores.units, 2 * batch);
+    }
+  }
+}
 
 TokenizedDataset two_samples() {
   TokenizedDataset data;

@@ -21,6 +21,11 @@ TEST(Agreement, WhatIsNotFiniteAgreesWithNothing) {
   EXPECT_TRUE(std::isnan(agreement(Problem::kRegression, of({1, kNan}), of({1, 2}))));
 }
 
+/// As numpy.argmax has it.
+TEST(BestClasses, AreTheFirstOfEqualOnes) {
+  EXPECT_EQ(best_classes(of({1, 1, 1, 2, 2, 1})), (std::vector<int32_t>{0, 1, 0}));
+}
+
 TEST(Unpredicted, CountsSamplesNotLogits) {
   EXPECT_EQ(unpredicted(of({1, 2, kNan, kNan, -kInf, 0})), 2);
   EXPECT_EQ(unpredicted({}), 0);

@@ -99,6 +99,21 @@ TEST(ExchangedGradients, OfAFewWordsAreSummedAsATable) {
   EXPECT_FALSE(types_of(*step_program(289, 1, 3, 10000, DType::bf16), op::gather_ranks).empty());
 }
 
+/// Ranks of which one has an infinite loss leave the update out together.
+TEST(ExchangedGradients, AreAppliedWhereTheLossOfAllRanksIsFinite) {
+  const auto program = step_program(1000, 1, 2, 10000);
+  const auto& nodes = program->nodes();
+  const auto maker_of = [&](int id) -> const Node& {
+    return nodes.at(static_cast<size_t>(program->values()[static_cast<size_t>(id)].producer));
+  };
+  const auto update =
+      std::find_if(nodes.begin(), nodes.end(), [](const Node& n) { return n.op == &op::adamw; });
+  ASSERT_NE(update, nodes.end());
+  const Node& loss = maker_of(update->in[5]);
+  ASSERT_EQ(loss.op, &op::slice);
+  EXPECT_EQ(maker_of(loss.in[0]).op, &op::all_reduce);
+}
+
 TEST(ExchangedGradients, AreNoneOfOneProcess) {
   const auto program = step_program(1000, 1, 1, 10000);
   EXPECT_TRUE(types_of(*program, op::gather_ranks).empty());

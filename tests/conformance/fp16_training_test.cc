@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "lathe/backends/register.h"
 #include "lathe/core/error.h"
 #include "lathe/core/philox.h"
 #include "lathe/io/json_file.h"
 #include "lathe/io/test_folder.h"
+#include "lathe/train/python_checkpoint.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -165,6 +167,32 @@ TEST_F(Fp16Training, TheFirstUpdateThatIsAppliedIsAdamWsFirst) {
   EXPECT_NEAR(most, args_.learning_rate, 0x1p-23);  // weights near 1 are rounded
 }
 
+// A line of the log waits for all updates before it: without one they must not run ahead of their loss scale.
+TEST_F(Fp16Training, TheLogChangesNothing) {
+  train_ = make_data(43, 1, 3000);
+  const Run wanted = train();
+  ASSERT_GT(wanted.skipped(), 0);
+  args_.logging_steps = 100;
+  EXPECT_EQ(train().state, wanted.state);
+}
+
+// The optimizer and the schedule of Python's Trainer do not see what was left out.
+TEST_F(Fp16Training, PythonFindsTheUpdatesThatWereApplied) {
+  train_ = make_data(4, 1, 3000);
+  args_.max_steps = 12;
+  args_.save_strategy = "steps", args_.save_steps = 12;
+  ASSERT_EQ(train().skipped(), 11);
+  const auto backend = open_device("cpu", {1});
+  AutoModel model = make_model();
+  Trainer trainer(*backend, model, args_, &train_, &eval_);
+  const OptimizerProgress found =
+      read_python_state(real_file_system(), output_ / "checkpoint-12", trainer.session(), 12);
+  EXPECT_EQ(found.applied, 1);
+  EXPECT_EQ(found.schedule_step, 1);
+  EXPECT_EQ(found.base_learning_rate, 1e-3);
+  EXPECT_EQ(found.learning_rate, 1e-3 / 3);  // of three steps of warmup
+}
+
 TEST_F(Fp16Training, TheSameBitsWithAnyNumberOfThreads) {
   train_ = make_data(43, 1, 3000);
   const Run wanted = train(0, "", 1);
@@ -196,6 +224,25 @@ TEST_F(Fp16Training, ALossThatNeverIsFiniteStopsTheRun) {
             std::string::npos)
       << run.error;
   EXPECT_NE(run.error.find("--bf16"), std::string::npos);
+}
+
+// As transformers logs with its --logging_nan_inf_filter: such a loss counts as the mean of those since the
+// last log, itself among them as 0.
+TEST_F(Fp16Training, ALossThatIsNotFiniteCountsAsTheMeanOfThoseBefore) {
+  train_ = make_data(43, 1, 1e29f);  // its square is infinite
+  args_.learning_rate = 0;
+  args_.max_steps = 11;  // an epoch
+  std::vector<double> each = train().losses;
+  ASSERT_EQ(each.size(), 11u);
+  const auto bad = static_cast<size_t>(std::find(each.begin(), each.end(), 0.0) - each.begin());
+  ASSERT_LT(bad, 11u);
+  for (const double loss : each) EXPECT_TRUE(std::isfinite(loss));
+  args_.logging_steps = 11;
+  const double before = std::accumulate(each.begin(), each.begin() + static_cast<long>(bad), 0.0);
+  each[bad] = before / static_cast<double>(bad + 1);
+  const Run run = train();
+  ASSERT_EQ(run.losses.size(), 1u);
+  EXPECT_DOUBLE_EQ(run.losses[0], std::accumulate(each.begin(), each.end(), 0.0) / 11);
 }
 
 // The scale is data: the loss has the same bits with any, the norm is that of gradients without it, and where

@@ -46,8 +46,9 @@ class Limited : public ForwardingBackend {
   DeviceInfo info_ = real_->info();
 };
 
-AutoModel model() {
+AutoModel model(const std::string& type = "bert", int64_t types = 2) {
   ModelConfig c;
+  c.model_type = type, c.type_vocab_size = types;
   c.vocab_size = 40, c.hidden_size = 32, c.num_hidden_layers = 3, c.num_attention_heads = 4;
   c.intermediate_size = 128, c.max_position_embeddings = 32;
   c.hidden_dropout_prob = c.attention_probs_dropout_prob = c.classifier_dropout = 0;
@@ -294,6 +295,73 @@ TEST(Session, WantsTheTokenIdsOfAllRanks) {
   EXPECT_EQ(found().second, "nobody is there");
   batch.all_input_ids.back() = 40;
   EXPECT_EQ(found().first, ErrorCode::kInvalidData);
+}
+
+/// Rows outside of a table would be read from somewhere else.
+TEST(Session, RefusesWhatTheModelHasNoRowFor) {
+  const auto device = open_device("cpu", {1});
+  AutoModel m = model();
+  Session session(*device, *m.model, {});
+  initialize(session, m, 1);
+  using Ids = std::vector<int32_t> PackedBatch::*;
+  for (const auto& [ids, what, limit] : {std::tuple{Ids(&PackedBatch::input_ids), "token id", 40},
+                                         {Ids(&PackedBatch::token_type_ids), "token type", 2},
+                                         {Ids(&PackedBatch::position_ids), "position", 32}})
+    for (const int32_t id : {limit, -1}) {
+      PackedBatch batch = made_batch({4, 3}, 8, 2, 0);
+      (batch.*ids)[5] = id;
+      try {
+        session.step(batch, {});
+        ADD_FAILURE() << what << " " << id << ": no error";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kInvalidData);
+        const std::string wanted = fmt::format("{} {} lies outside of the model's {};", what, id, limit);
+        EXPECT_TRUE(std::string(error.what()).starts_with(wanted)) << error.what();
+      }
+    }
+}
+
+/// A tokenizer of pairs may go with it.
+TEST(Session, OfAModelWithOneTokenTypeReadsThatForAllTokens) {
+  const auto device = open_device("cpu", {1});
+  AutoModel m = model("bert", 1);
+  Session session(*device, *m.model, {});
+  initialize(session, m, 1);
+  PackedBatch batch = made_batch({4, 3}, 8, 2, 0);
+  std::vector<float> wanted, logits;
+  session.evaluate(batch, wanted);
+  std::fill(batch.token_type_ids.begin() + 2, batch.token_type_ids.end(), 1);
+  session.evaluate(batch, logits);
+  EXPECT_EQ(logits, wanted);
+}
+
+/// RoBERTa's positions count tokens that are no padding, also within a text, from behind the padding's own.
+TEST(Session, GivesPaddingWithinATextNoPositionOfRoberta) {
+  const auto device = open_device("cpu", {1});
+  AutoModel m = model("roberta");
+  Session session(*device, *m.model, {});
+  initialize(session, m, 1);
+  const auto padding = static_cast<int32_t>(m.config.pad_token_id);
+  PackedBatch batch = made_batch({3, 2}, 8, 2, 0);
+  batch.input_ids = {5, padding, 7, 8, 9, 0, 0, 0};
+  const auto& all = m.model->parameters();
+  const auto table = std::find_if(all.begin(), all.end(), [](const nn::Parameter& p) {
+    return p.name.find("position_embeddings") != std::string::npos;
+  });
+  ASSERT_NE(table, all.end());
+  const int index = static_cast<int>(table - all.begin());
+  std::vector<float> rows = session.read_parameter(index), before, after;
+  session.evaluate(batch, before);
+  const auto changes = [&](int32_t row) {
+    std::vector<float> other = rows;
+    std::fill_n(other.begin() + row * 32, 32, 0.5f);
+    other[static_cast<size_t>(row) * 32] = -0.5f;  // LayerNorm does not see what all columns have
+    session.write_parameter(index, other);
+    session.evaluate(batch, after);
+    return after != before;
+  };
+  for (const int32_t read : {0, 1, 2}) EXPECT_TRUE(changes(padding + read)) << read;
+  EXPECT_FALSE(changes(padding + 3));  // three tokens, of which one is padding
 }
 
 /// A run in flight may have it when the next bucket comes.

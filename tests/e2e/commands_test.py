@@ -494,6 +494,22 @@ class Commands(unittest.TestCase):
         for key in ("eval_mse", "eval_loss"):  # a sum of 48 squares in fp32: 51 roundings of 2^-24
             self.assertAlmostEqual(found[key] / error, 1, delta=1e-5)
 
+    def test_other_files_have_their_texts_in_the_columns_of_the_first(self):
+        """They may have more columns, which would be taken for texts."""
+        texts = [line.rsplit(",", 1)[0] for line in self.train.read_text().splitlines()[1:]]
+        model, values = GOLDEN / "regression", [0.25 * i for i in range(len(texts))]
+        plain, noted = self.labelled("plain.json", texts, values), self.root / "noted.json"
+        noted.write_text("".join(json.dumps({"note": f"seen by {i}", **json.loads(line)}) + "\n"
+                                 for i, line in enumerate(plain.read_text().splitlines())))
+        wanted = self.scored(model, "--validation_file", plain)["eval_mse"]
+        self.assertNotEqual(self.scored(model, "--validation_file", noted)["eval_mse"], wanted)
+        self.assertEqual(self.scored(model, "--train_file", plain, "--validation_file", noted)["eval_mse"], wanted)
+        predicted = []
+        for path in (plain, noted):
+            self.scored(model, "--validation_file", plain, "--do_predict", "--test_file", path)
+            predicted.append((self.out / "predict_results_None.txt").read_text())
+        self.assertEqual(*predicted)
+
     def test_answers_are_scored_and_bounded_as_the_flags_say(self):
         """What it answered is right by definition, and of a file with other answers wrong."""
         contexts = [" ".join(2 * (cl.WORDS[i:] + cl.WORDS[:i])) for i in range(6)]  # each of several windows
