@@ -216,6 +216,8 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kInterrupted && is_main(group_.get()))
       fail_with_the_way_on(trainer.state().global_step);
+    if (error.code() == ErrorCode::kIo && is_main(group_.get()) && trainer.finished())
+      save_model_alone(trainer);
     throw;
   }
   terminal_.end_progress();
@@ -236,6 +238,16 @@ void ScriptRun::fail_with_the_way_on(int64_t step) const {
        of_a_file ? fmt::format("\"resume_from_checkpoint\": {} in {}",
                                python_json(nlohmann::json(folder), -1, false), words_[2])
                  : shell_text({"--resume_from_checkpoint", folder}));
+}
+
+void ScriptRun::save_model_alone(Trainer& trainer) {
+  try {
+    trainer.save_model_alone();
+    say(LogLevel::kWarning,
+        fmt::format("the run failed behind its last step; the trained model alone is in {}", output_dir()));
+  } catch (const Error&) {
+    // What failed before is what is told.
+  }
 }
 
 void ScriptRun::bound_length(int64_t& max_seq_length, const AutoModel& model) {

@@ -87,6 +87,8 @@ class ScriptRun {
   [[noreturn]] void fail_behind_the_training() const;
   /// kInterrupted, with what a user does to go on, where the checkpoint of that step is there.
   void fail_with_the_way_on(int64_t step) const;
+  /// Tries it where the last checkpoint failed, for want of room most often: the model is smaller.
+  void save_model_alone(Trainer& trainer);
   int processes() const { return group_ == nullptr ? 1 : group_->size(); }
   void check_ddp_backend(const std::string& device) const;
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "lathe/app/four_samples_testing.h"
 #include "lathe/app/screen_testing.h"
 #include "lathe/io/faulty_file_system.h"
@@ -72,6 +74,115 @@ TEST_F(Bars, OfAResumedTrainingBeginsWhereThatDoes) {
   EXPECT_FALSE(shown("0/4 ")) << screen_.err;
   EXPECT_TRUE(shown("2/4 [00:00<?, ?it/s]")) << screen_.err;
   EXPECT_TRUE(shown("3/4 [00:02<00:02, 2.00s/it]")) << screen_.err;
+}
+
+/// Evaluates and saves at steps 2 and 4 on a disk of `room` bytes; the model is best at step 2.
+class FullDisk : public Bars {
+ protected:
+  FullDisk() {
+    args_.eval_strategy = "steps";
+    args_.eval_steps = 2;
+    args_.metric_for_best_model = "score";
+    args_.greater_is_better = true;
+  }
+
+  /// What it ends with; empty where all is saved.
+  std::string error_with(int64_t room) {
+    screen_.err.clear();
+    std::filesystem::remove_all(folder_ / "out");
+    FaultyFileSystem fs(real_file_system(), {.disk_bytes = room});
+    ScriptRun run(terminal_, args_, {}, nullptr, fs);
+    TrainerHooks hooks = run.hooks();
+    hooks.compute_metrics = [score = 1.0](const TokenizedDataset&, const Predictions&) mutable {
+      return MetricValues{{"score", score /= 2}};
+    };
+    AutoModel model = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
+    Trainer trainer(run.open_device(), model, args_, &data_, &data_, hooks, fs);
+    try {
+      run.train(trainer, "", data_.size());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo);
+      return error.what();
+    }
+    return "";
+  }
+
+  std::string weights(const std::string& name) const {
+    Result<std::string> found = real_file_system().read(folder_ / ("out/" + name + "model.safetensors"));
+    return found.ok() ? found.value() : "";
+  }
+
+  static constexpr int64_t kStep = 1 << 15, kEnough = int64_t{8} << 20;
+};
+
+TEST_F(FullDisk, AModelIsSavedWhereItsLastCheckpointDoesNotFit) {
+  for (const bool best : {false, true}) {
+    args_.load_best_model_at_end = best;
+    ASSERT_EQ(error_with(kEnough), "");
+    const std::string model = weights("");
+    ASSERT_EQ(model, weights(best ? "checkpoint-2/" : "checkpoint-4/"));
+    int saved = 0, lost = 0;
+    std::string error = "?";
+    for (int64_t room = 0; !error.empty(); room += kStep) {
+      error = error_with(room);
+      const std::string found = weights("");
+      EXPECT_EQ(
+          shown("the run failed behind its last step; the trained model alone is in " + folder_ / "out"),
+          !error.empty() && !found.empty());
+      EXPECT_TRUE(found.empty() || found == model) << room;
+      const bool of_the_last = error.starts_with(folder_ / "out/checkpoint-4: found ");
+      EXPECT_TRUE(of_the_last || found.empty() || error.empty()) << error;
+      (found.empty() ? lost : saved) += of_the_last;
+    }
+    EXPECT_GT(saved, 2) << best;
+    EXPECT_GT(lost, 2) << best;
+  }
+}
+
+TEST_F(FullDisk, NoModelIsSavedOfARunThatDidNotBegin) {
+  ASSERT_EQ(error_with(kEnough), "");
+  std::filesystem::remove(folder_ / "out/model.safetensors");
+  std::filesystem::remove(folder_ / "out/checkpoint-4/lathe_state.safetensors");
+  std::filesystem::create_directory(folder_ / "out/checkpoint-4/lathe_state.safetensors");
+  ScriptRun run(terminal_, args_, {});
+  Trainer again = trainer(run);
+  try {
+    run.train(again, folder_ / "out/checkpoint-4", data_.size());
+    ADD_FAILURE() << "went on from half a checkpoint";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+  }
+  EXPECT_EQ(weights(""), "");
+}
+
+TEST_F(FullDisk, IsToldBeforeItIsFull) {
+  struct Case {
+    std::string strategy;
+    int64_t limit;
+    std::string wanted;
+  };
+  for (const auto& [strategy, limit, wanted] :
+       {Case{"steps", 0, "4 checkpoints and the model take "},
+        Case{"steps", 1, "2 checkpoints and the model "},
+        Case{"epoch", 0, "1 checkpoint and the model take "}, Case{"no", 0, "the model takes "}}) {
+    args_.save_strategy = strategy;
+    args_.save_steps = 1;
+    args_.save_total_limit = limit;
+    int told = 0;
+    for (int64_t room = 0;; room += 4 * kStep) {
+      const std::string error = error_with(room);
+      const size_t at = screen_.err.find(" MB free on the disk, " + wanted);
+      if (at == std::string::npos) {
+        EXPECT_TRUE(error.empty() || limit > 0) << error;  // this disk gets nothing back from what is deleted
+        break;
+      }
+      EXPECT_LT(at, screen_.err.find("evaluation:")) << screen_.err;
+      ++told;
+    }
+    EXPECT_GT(told, 1);
+    EXPECT_EQ(error_with(kEnough), "");
+    EXPECT_FALSE(shown("MB free on the disk")) << screen_.err;
+  }
 }
 
 TEST(OutputFolder, IsTakenAwayThroughTheFileSystem) {

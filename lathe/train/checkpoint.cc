@@ -98,6 +98,8 @@ Status write_optimizer_files(FileSystem& fs, const std::string& folder, const Ch
   return write_python_state(fs, folder, content.session, progress, scaler);
 }
 
+constexpr uint64_t kBlocks = 64 << 10;  // the disk gives whole blocks, and the folder takes some
+
 /// What the files of a model take, with the optimizer's or without.
 uint64_t model_bytes(const AutoModel& model, const Session& session, bool with_optimizer) {
   const nn::FlatLayout& layout = session.layout();
@@ -106,20 +108,19 @@ uint64_t model_bytes(const AutoModel& model, const Session& session, bool with_o
     if (with_optimizer) bytes += static_cast<uint64_t>(state.size) * sizeof(float);
   bytes += model.model->parameters().size() * 2048;  // names and shapes in all headers, ample
   for (const auto& [name, content] : model_files(model)) bytes += content.size();
-  return bytes;
+  return bytes + kBlocks;
 }
 
 Status check_space(FileSystem& fs, const std::string& folder, uint64_t wanted, const char* way_out) {
-  constexpr uint64_t kBlocks = 64 << 10;  // the disk gives whole blocks, and the folder takes some
   constexpr double kMega = 1 << 20;
   Result<uint64_t> free = fs.free_bytes(folder);
-  if (!free.ok() || free.value() >= wanted + kBlocks) return {};  // a disk that does not tell is tried
+  if (!free.ok() || free.value() >= wanted) return {};  // a disk that does not tell is tried
   return {
       ErrorCode::kIo,
       fmt::format("{}: found {:.1f} MB free on the disk, wants {:.1f} MB to save; {}. Checkpoints written "
                   "before are whole.",
-                  folder, static_cast<double>(free.value()) / kMega,
-                  static_cast<double>(wanted + kBlocks) / kMega, way_out)};
+                  folder, static_cast<double>(free.value()) / kMega, static_cast<double>(wanted) / kMega,
+                  way_out)};
 }
 
 Status write_model_files(FileSystem& fs, const std::string& folder, const AutoModel& model,
@@ -252,6 +253,10 @@ RunState run_of_python(const TrainerState& state, const OptimizerProgress& progr
 
 }  // namespace
 
+uint64_t checkpoint_bytes(const AutoModel& model, const Session& session, bool only_model) {
+  return model_bytes(model, session, !only_model) + (64 << 10);  // the small files of Python
+}
+
 Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model, const Session& session,
                    bool safetensors) {
   const char* way_out =
@@ -264,8 +269,8 @@ Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& m
 
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
   const std::string trainer_state = to_json_text(content.state);
-  const uint64_t wanted = model_bytes(content.model, content.session, !content.only_model) +
-                          trainer_state.size() + (64 << 10);  // the small ones of Python
+  const uint64_t wanted =
+      checkpoint_bytes(content.model, content.session, content.only_model) + trainer_state.size();
   if (const Status s = check_space(fs, folder, wanted, "make room or set --save_total_limit"); !s.ok())
     return s;
   DirectoryTransaction transaction(fs, folder);

@@ -46,6 +46,10 @@ struct CheckpointContent {
 /// there before stays.
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content);
 
+/// Bytes that a checkpoint takes on the disk, amply, but for its log history; only_model: a model folder,
+/// too.
+uint64_t checkpoint_bytes(const AutoModel& model, const Session& session, bool only_model);
+
 /// Writes the model alone (weights, configuration, tokenizer) into an existing or new folder, each file whole
 /// or not at all.  safetensors: model.safetensors, else pytorch_model.bin; the other one is removed, for a
 /// folder holds one model.

@@ -137,6 +137,7 @@ TrainOutput Trainer::train(const std::string& resume_from) {
     check_ranks(plan);
     if (model_.model->base_frozen()) reserve_memory(plan);
     set_aside_other_runs(resume_from);
+    warn_of_space(plan);
     try {
       run_updates(plan);
     } catch (const Error& error) {
@@ -180,6 +181,8 @@ TrainOutput Trainer::train(const std::string& resume_from) {
 Trainer::Plan Trainer::begin(const std::string& resume_from) {
   state_ = {};
   run_ = {};
+  updates_collected_ = 0;
+  stopped_early_ = false;
   if (args_.output_dir && is_main(group())) remove_stale_temporaries(fs_, *args_.output_dir).check();
   if (group() != nullptr) group()->barrier().check();  // others read what it gives its name back
   const Plan plan = this->plan(resume_from);

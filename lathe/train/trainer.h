@@ -128,6 +128,12 @@ class Trainer {
 
   /// Weights, configuration and tokenizer into a folder, by rank 0.  Errors: kUsage where `folder` is empty.
   void save_model(const std::string& folder);
+  /// Whether train has made all of its updates, even if it failed behind them.
+  bool finished() const {
+    return stopped_early_ || (state_.max_steps > 0 && updates_collected_ == state_.max_steps);
+  }
+  /// What save_model would have written into output_dir, had the last checkpoint not failed.
+  void save_model_alone();
   /// trainer_state.json into output_dir, by rank 0.
   void save_state();
 
@@ -215,6 +221,10 @@ class Trainer {
   std::string checkpoint_folder(int64_t step) const;
   std::string save_checkpoint(bool only_model);
   void write_checkpoint_to(const std::string& folder, bool only_model);
+  /// A warning where the disk has no room for what this run is going to save.
+  void warn_of_space(const Plan& plan) const;
+  /// How many checkpoints will be added at most, before --save_total_limit takes the first of them away.
+  int64_t checkpoints_to_come(const Plan& plan) const;
   /// Checkpoints in output_dir that another run wrote are not to be taken for this one's.
   void set_aside_other_runs(const std::string& resume_from);
   void rotate_checkpoints();

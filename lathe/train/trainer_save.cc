@@ -115,6 +115,40 @@ void Trainer::set_aside_other_runs(const std::string& resume_from) {
   status.check();
 }
 
+int64_t Trainer::checkpoints_to_come(const Plan& plan) const {
+  if (args_.save_strategy == "no" || first_step_ >= plan.max_steps) return 0;
+  int64_t count = 1;  // of "best" nobody knows
+  if (args_.save_strategy == "epoch") count = plan.epochs - first_step_ / plan.updates_per_epoch;
+  if (args_.save_strategy == "steps")
+    count = 1 + (plan.max_steps - 1) / state_.save_steps - first_step_ / state_.save_steps;
+  const int64_t limit = args_.save_total_limit.value_or(0);
+  if (limit <= 0) return count;
+  const int64_t best = limit == 1 && args_.load_best_model_at_end ? 1 : 0;
+  const int64_t there = std::ssize(checkpoints(fs_, *args_.output_dir));
+  return std::min(count, std::max<int64_t>(1, limit + best + 1 - there));
+}
+
+void Trainer::warn_of_space(const Plan& plan) const {
+  if (!is_main(group()) || !args_.output_dir) return;
+  Result<uint64_t> free = fs_.free_bytes(*args_.output_dir);
+  if (!free.ok()) return;  // nobody knows
+  const int64_t count = checkpoints_to_come(plan);
+  const auto bytes = [&](bool only_model) {
+    return static_cast<double>(checkpoint_bytes(model_, *session_, only_model));
+  };
+  const double wanted = static_cast<double>(count) * bytes(args_.save_only_model) + bytes(true);
+  if (static_cast<double>(free.value()) >= wanted) return;
+  constexpr double kMega = 1 << 20;
+  say(LogLevel::kWarning,
+      fmt::format(
+          "{}: found {:.1f} MB free on the disk, {}the model {} {:.1f} MB at most; make room in time"
+          "{}, or the run ends where it is full",
+          *args_.output_dir, static_cast<double>(free.value()) / kMega,
+          count == 0 ? "" : fmt::format("{} checkpoint{} and ", count, count == 1 ? "" : "s"),
+          count == 0 ? "takes" : "take", wanted / kMega,
+          count == 0 ? "" : " or save less (--save_total_limit, --save_only_model, --save_strategy)"));
+}
+
 /// Deletes the oldest beyond save_total_limit; the best one stays.  Source: transformers'
 /// _sorted_checkpoints.
 void Trainer::rotate_checkpoints() {
@@ -163,6 +197,12 @@ void Trainer::save_model(const std::string& folder) {
     write_model(fs_, folder, model_, *session_, args_.save_safetensors).check();
     write_arguments(fs_, folder, args_, backend_.info().kind).check();
   });
+}
+
+void Trainer::save_model_alone() {
+  // Where the last step is the best its checkpoint is the one that failed, and its weights are here.
+  if (args_.load_best_model_at_end && state_.best_global_step != state_.global_step) load_best_model();
+  save_model(*args_.output_dir);
 }
 
 void Trainer::save_state() {

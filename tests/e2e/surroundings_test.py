@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""What disks, permissions and a missing /proc do to a run."""
+import hashlib
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+import command_line as cl
+
+class Surroundings(unittest.TestCase):
+    def setUp(self):
+        self.temp = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temp.cleanup)
+        self.root = pathlib.Path(self.temp.name)
+        cl.write_csv(self.root / "train.csv", 24, 1)
+        cl.write_csv(self.root / "dev.csv", 9, 2)
+        self.out = self.root / "out"
+
+    def command(self, *more):
+        return cl.glue_command(self.out, self.root / "train.csv", self.root / "dev.csv", "--threads", "1", *more)
+
+    def works(self, command, **keywords):
+        result = cl.run(command, **keywords)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def fails(self, command, *words, code=1, **keywords):
+        result = cl.run(command, **keywords)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        for word in words:
+            self.assertIn(str(word), result.stderr)
+        return result
+
+    def mount(self, name, kind, options):
+        """A folder at which such a file system lies for the test's time."""
+        folder = self.root / name
+        folder.mkdir(exist_ok=True)
+        if shutil.which("mount") is None or cl.run(["mount", "-t", kind, "-o", options, kind, str(folder)]).returncode != 0:
+            self.skipTest(f"needs the right to mount a {kind}")
+        self.addCleanup(cl.run, ["umount", str(folder)])
+        return folder
+
+    def weights(self, folder):
+        return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+    def test_a_disk_without_room_for_the_last_checkpoint_takes_the_model(self):
+        self.works(self.command())
+        wanted = self.weights(self.out)
+        bytes_of = sum(path.stat().st_size for path in self.out.rglob("*") if path.is_file() and "checkpoint" not in str(path))
+        self.out = self.mount("small", "tmpfs", f"size={bytes_of + (256 << 10)}") / "out"
+        result = self.fails(self.command(), f"{self.out}/checkpoint-9: found ", "the trained model alone is in")
+        self.assertIn("1 checkpoint and the model take ", result.stderr)
+        self.assertEqual(self.weights(self.out), wanted)
+
+
+if __name__ == "__main__":
+    cl.main()
