@@ -147,6 +147,19 @@ TEST_F(SeveralRuns, ARunSetsCheckpointsOfAnotherAside) {
   EXPECT_EQ(last_checkpoint(real_file_system(), folder_ / "out"), folder_ / "out/checkpoint-2");
 }
 
+/// A container's image that holds the folder of a run.
+TEST_F(SeveralRuns, WhereTheDiskCannotRenameFoldersThoseOfAnotherGoAsideAndOldOnesGo) {
+  trainer().train();
+  args_.save_total_limit = 1;
+  FaultyFileSystem fs(real_file_system(), {.renames_folders = false});
+  EXPECT_EQ(error_of(folder_ / "out/checkpoint-1", fs), "");
+  EXPECT_EQ(found(), (Names{"checkpoint-3", "old-checkpoint-2", "old-checkpoint-3"}));
+  EXPECT_EQ(checkpoint_to_resume(real_file_system(), folder_ / "out"), folder_ / "out/checkpoint-3");
+  for (const char* name : {"model.safetensors", "lathe_state.safetensors", "optimizer.pt"})
+    EXPECT_EQ(real_file_system().read(folder_ / ("out/old-checkpoint-3/" + std::string(name))).value().size(),
+              real_file_system().read(folder_ / ("out/checkpoint-3/" + std::string(name))).value().size());
+}
+
 TEST_F(SeveralRuns, OfManyCheckpointsSetAsideAFewAreNamed) {
   for (int step = 1; step <= 100; ++step)
     std::filesystem::create_directories(folder_ / ("out/checkpoint-" + std::to_string(step)));

@@ -57,6 +57,29 @@ bool in_use(FileSystem& fs, std::string_view name) {
   return (kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM) && !has_ended(fs, pid);
 }
 
+bool cannot(const Status& status) { return !status.ok() && status.code() == ErrorCode::kUnsupported; }
+
+Status remove_in_place(FileSystem& fs, const std::string& folder, const std::vector<std::string>& first) {
+  Status status;
+  for (const std::string& name : first)
+    if (status.ok()) status = fs.remove_all(join_path(folder, name));
+  if (status.ok() && !first.empty()) status = fs.sync(folder);
+  return status.ok() ? fs.remove_all(folder) : status;
+}
+
+Status move_files(FileSystem& fs, const std::string& from, const std::string& to,
+                  const std::vector<std::string>& first) {
+  Result<std::vector<std::string>> names = fs.list(from);
+  if (!names.ok()) return names.status();
+  std::stable_partition(names.value().begin(), names.value().end(), [&](const std::string& name) {
+    return std::find(first.begin(), first.end(), name) != first.end();
+  });
+  Status status = fs.create_directories(to);
+  for (const std::string& name : names.value())
+    if (status.ok()) status = rename_folder(fs, join_path(from, name), join_path(to, name));
+  return status.ok() ? fs.remove_empty_folder(from) : status;
+}
+
 }  // namespace
 
 DirectoryTransaction::DirectoryTransaction(FileSystem& fs, std::string target)
@@ -114,12 +137,19 @@ Status DirectoryTransaction::publish() {
   return remove_after_sync(fs_, parent, replaced);
 }
 
-Status remove_folder(FileSystem& fs, const std::string& folder) {
+Status remove_folder(FileSystem& fs, const std::string& folder, const std::vector<std::string>& first) {
   const std::string removed = temporary_name(folder);
   Status status = fs.rename(folder, removed);
+  if (cannot(status)) return remove_in_place(fs, folder, first);
   if (!status.ok()) return status.code() == ErrorCode::kNotFound ? Status() : status;
   status = fs.sync(parent_folder(folder));
   return status.ok() ? fs.remove_all(removed) : status;
+}
+
+Status rename_folder(FileSystem& fs, const std::string& from, const std::string& to,
+                     const std::vector<std::string>& first) {
+  const Status status = fs.rename(from, to);
+  return cannot(status) ? move_files(fs, from, to, first) : status;
 }
 
 Status remove_stale_temporaries(FileSystem& fs, const std::string& folder) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lathe/io/file_system.h"
 
@@ -46,9 +47,15 @@ class DirectoryTransaction {
   bool done_ = false;
 };
 
-/// Removes a folder such that none bears its name that is not whole: it goes under a temporary one.  Nothing
+/// Removes a folder such that none bears its name that is not whole: it goes under a temporary one.  Where
+/// the disk cannot rename it, the files `first`, by which it counts as whole, go before the rest.  Nothing
 /// there is success.
-Status remove_folder(FileSystem& fs, const std::string& folder);
+Status remove_folder(FileSystem& fs, const std::string& folder, const std::vector<std::string>& first = {});
+
+/// Renames a folder to a name that nothing bears; in the same way, where the disk cannot rename folders, its
+/// files move one by one, `first` before all others.
+Status rename_folder(FileSystem& fs, const std::string& from, const std::string& to,
+                     const std::vector<std::string>& first = {});
 
 /// Clears what killed processes left in `folder`: removes `.tmp-*` (but those of another process that is
 /// alive), gives `X.replaced` its name back where X is missing, removes it where X is there.  To be called

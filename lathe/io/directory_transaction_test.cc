@@ -236,6 +236,53 @@ TEST(RemoveFolder, ItsContentGoesWhenTheDiskKnowsThatItHasNoName) {
   EXPECT_EQ(fs.log, (std::vector<std::string>{"rename", "sync out", "remove"}));
 }
 
+/// As a checkpoint is, which counts as one by its "state".
+const Content kCheckpoint = {{"a model", "weights"}, {"state", "moments"}, {"tokenizer/vocab", "words"}};
+
+TEST(RemoveFolder, WhereTheDiskCannotRenameItHalfOfItDoesNotCount) {
+  for (int64_t at = 0;; ++at) {
+    const TestFolder folder;
+    FaultyFileSystem unsynced(real_file_system(), {});
+    ASSERT_TRUE(save(unsynced, folder / "c", kCheckpoint).ok());
+    FaultyFileSystem fs(real_file_system(), {.fail_at = at, .renames_folders = false});
+    const Status status = remove_folder(fs, folder / "c", {"state"});
+    const bool there = real_file_system().exists(folder / "c");
+    EXPECT_EQ(there, !status.ok()) << at;
+    EXPECT_EQ(there && content_of(folder / "c") == kCheckpoint,
+              there && real_file_system().exists(folder / "c/state"));
+    if (status.ok()) {
+      EXPECT_EQ(fs.operations(), at);
+      EXPECT_GT(at, 2);
+      break;
+    }
+  }
+}
+
+TEST(RenameFolder, OneByOneWhereTheDiskCannotRenameFolders) {
+  for (const bool can : {true, false}) {
+    for (int64_t at = 0;; ++at) {
+      const TestFolder folder;
+      FaultyFileSystem unsynced(real_file_system(), {});
+      ASSERT_TRUE(save(unsynced, folder / "c", kCheckpoint).ok());
+      FaultyFileSystem fs(real_file_system(), {.fail_at = at, .renames_folders = can});
+      const Status status = rename_folder(fs, folder / "c", folder / "old-c", {"state"});
+      Content found;
+      for (const std::string& name : real_file_system().list(folder.path()).value())
+        for (const auto& [file, text] : content_of(folder / name))
+          EXPECT_TRUE(found.emplace(file, text).second) << file;
+      EXPECT_EQ(found, kCheckpoint) << at;
+      if (real_file_system().exists(folder / "c/state")) {
+        EXPECT_EQ(content_of(folder / "c"), kCheckpoint) << at;
+      }
+      if (status.ok()) {
+        expect_only(folder.path(), "old-c");
+        EXPECT_GE(at, can ? 1 : 6);
+        break;
+      }
+    }
+  }
+}
+
 TEST(RemoveStaleTemporaries, WhatAProcessLeftIsStaleBeforeItsParentHasWaitedForIt) {
   if (!real_file_system().exists("/proc/self/stat")) GTEST_SKIP() << "no /proc";
   const TestFolder folder;

@@ -86,6 +86,9 @@ Result<std::unique_ptr<WritableFile>> FaultyFileSystem::create(const std::string
 
 Status FaultyFileSystem::rename(const std::string& from, const std::string& to) {
   Status fault = step("rename", from);
+  const bool is_new = file_name(from).starts_with(kTemporaryPrefix);
+  if (fault.ok() && !plan_.renames_folders && !is_new && base_.is_directory(from))
+    return Status(ErrorCode::kUnsupported, fmt::format("{}: cannot rename to {}", from, to));
   return fault.ok() ? base_.rename(from, to) : fault;
 }
 

@@ -21,9 +21,10 @@ class FaultyFileSystem : public FileSystem {
     int64_t crash_at = kNever;  ///< from this operation on nothing reaches the disk, as after kill -9
     int64_t disk_bytes =
         kNever;  ///< appends beyond so many bytes in all: what fits is written, then "no space"
-    bool lose_unsynced = false;  ///< bytes not synced before the crash are lost, as when the power fails
-    bool can_exchange = true;    ///< false: exchange is kUnsupported
-    bool tells_room = true;      ///< false: free_bytes is kUnsupported
+    bool lose_unsynced = false;   ///< bytes not synced before the crash are lost, as when the power fails
+    bool can_exchange = true;     ///< false: exchange is kUnsupported
+    bool renames_folders = true;  ///< false: kUnsupported but for new ones, as on overlayfs
+    bool tells_room = true;       ///< false: free_bytes is kUnsupported
   };
 
   FaultyFileSystem(FileSystem& base, const Plan& plan) : base_(base), plan_(plan) {}

@@ -188,7 +188,10 @@ class RealFileSystem : public FileSystem {
   }
 
   Status rename(const std::string& from, const std::string& to) override {
-    return std::rename(from.c_str(), to.c_str()) == 0 ? Status() : failure("rename to " + to, from, errno);
+    if (std::rename(from.c_str(), to.c_str()) == 0) return {};
+    const int error = errno;
+    const Status failed = failure("rename to " + to, from, error);
+    return error == EXDEV && is_directory(from) ? Status(ErrorCode::kUnsupported, failed.message()) : failed;
   }
 
   Status exchange(const std::string& a, const std::string& b) override {

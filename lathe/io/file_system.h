@@ -56,7 +56,8 @@ class FileSystem {
   virtual Result<MappedFile> map(const std::string& path) = 0;
   /// Opens for writing and cuts to zero bytes what is there.
   virtual Result<std::unique_ptr<WritableFile>> create(const std::string& path) = 0;
-  /// A file replaces a file in one step; a folder takes the place of an empty folder at most.
+  /// A file replaces a file in one step; a folder takes the place of an empty folder at most.  kUnsupported
+  /// for a folder that the disk format cannot move: on overlayfs one of a lower layer.
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   /// Swaps two names in one step.  kUnsupported where the system or its disk format cannot.
   virtual Status exchange(const std::string& a, const std::string& b) = 0;

@@ -326,6 +326,11 @@ std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::stri
   return progress;
 }
 
+const std::vector<std::string>& state_files() {
+  static const std::vector<std::string> names = {kStateFile, kOptimizerFile};
+  return names;
+}
+
 int64_t checkpoint_step(const std::string& name) {
   const std::string prefix = "checkpoint-";
   if (name.rfind(prefix, 0) != 0) return -1;
@@ -355,7 +360,8 @@ std::string last_checkpoint(FileSystem& fs, const std::string& folder) {
 std::string checkpoint_to_resume(FileSystem& fs, const std::string& folder) {
   const auto all = checkpoints(fs, folder);
   const auto last = std::find_if(all.rbegin(), all.rend(), [&](const std::string& path) {
-    return holds(fs, path, kStateFile) || holds(fs, path, kOptimizerFile);
+    return std::any_of(state_files().begin(), state_files().end(),
+                       [&](const std::string& name) { return fs.exists(join_path(path, name)); });
   });
   return last == all.rend() ? "" : *last;
 }

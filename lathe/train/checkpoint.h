@@ -72,6 +72,8 @@ TrainerState read_trainer_state(FileSystem& fs, const std::string& folder);
 std::string last_checkpoint(FileSystem& fs, const std::string& folder);
 /// The last of those that a run can go on from: --save_only_model writes others.
 std::string checkpoint_to_resume(FileSystem& fs, const std::string& folder);
+/// A checkpoint's files without which no run goes on from it.
+const std::vector<std::string>& state_files();
 /// N of the name "checkpoint-N", −1 for other names.
 int64_t checkpoint_step(const std::string& name);
 /// What stands in front of the name of a checkpoint that another run has set aside.

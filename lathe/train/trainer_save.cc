@@ -103,7 +103,7 @@ void Trainer::set_aside_other_runs(const std::string& resume_from) {
       continue;
     const std::string aside = join_path(*args_.output_dir, kSetAside + name);
     status = remove_folder(fs_, aside);
-    if (status.ok()) status = fs_.rename(folder, aside);
+    if (status.ok()) status = rename_folder(fs_, folder, aside, state_files());
     if (!status.ok()) break;
     names.push_back(name);
   }
@@ -119,7 +119,7 @@ int64_t Trainer::checkpoints_to_come(const Plan& plan) const {
   if (args_.save_strategy == "no" || first_step_ >= plan.max_steps) return 0;
   int64_t count = 1;  // of "best" nobody knows
   if (args_.save_strategy == "epoch") count = plan.epochs - first_step_ / plan.updates_per_epoch;
-  if (args_.save_strategy == "steps")
+  if (args_.save_strategy == "steps" && state_.save_steps > 0)  // 0: at the end alone
     count = 1 + (plan.max_steps - 1) / state_.save_steps - first_step_ / state_.save_steps;
   const int64_t limit = args_.save_total_limit.value_or(0);
   if (limit <= 0) return count;
@@ -162,7 +162,7 @@ void Trainer::rotate_checkpoints() {
   for (const std::string& folder : all) {
     if (static_cast<int64_t>(checkpoints(fs_, *args_.output_dir).size()) <= limit) break;
     if (folder == best || folder == all.back()) continue;
-    remove_folder(fs_, folder).check();
+    remove_folder(fs_, folder, state_files()).check();
   }
 }
 
@@ -174,7 +174,7 @@ void Trainer::keep_best_checkpoint() {
   const std::string best = state_.best_model_checkpoint.value_or("");
   if (std::find(all.begin(), all.end(), best) == all.end()) return;  // none, or that of another folder
   for (const std::string& folder : all)
-    if (folder != best) remove_folder(fs_, folder).check();
+    if (folder != best) remove_folder(fs_, folder, state_files()).check();
 }
 
 void Trainer::load_best_model() {

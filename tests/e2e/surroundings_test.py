@@ -44,6 +44,31 @@ class Surroundings(unittest.TestCase):
     def weights(self, folder):
         return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
+    def test_folders_in_the_lower_layer_of_an_overlay_are_set_aside_and_deleted(self):
+        """As where the image of a container holds the output of an earlier run."""
+        image = self.root / "image"
+        saves = ["--save_steps", "3", "--save_total_limit", "2"]
+        self.out = image / "out"
+        self.works(self.command(*saves))
+        checkpoints = sorted(path.name for path in self.out.glob("checkpoint-*"))
+        self.assertEqual(checkpoints, ["checkpoint-6", "checkpoint-9"])
+        for i, (more, wanted) in enumerate((
+                (["--num_train_epochs", "4"], ["checkpoint-12", "checkpoint-9"]),
+                (["--overwrite_output_dir"], [*checkpoints, "old-checkpoint-6", "old-checkpoint-9"]),
+                (["--resume_from_checkpoint", "checkpoint-6"], [*checkpoints, "old-checkpoint-9"]))):
+            over = self.mount(f"over{i}", "tmpfs", "size=64m")  # what lies on an overlay may be no upper layer
+            for name in ("upper", "work"):
+                (over / name).mkdir()
+            layers = f"lowerdir={image},upperdir={over / 'upper'},workdir={over / 'work'},redirect_dir=off"
+            self.out = self.mount(f"merged{i}", "overlay", layers) / "out"
+            more = [str(self.out / word) if word.startswith("checkpoint-") else word for word in more]
+            self.works(self.command(*saves, *more))
+            self.assertEqual(sorted(path.name for path in self.out.glob("*checkpoint-*")), wanted)
+            self.assertEqual([path for path in self.out.iterdir() if path.name.startswith(".tmp-")], [])
+            for path in self.out.glob("old-*"):
+                self.assertEqual(self.weights(path), self.weights(image / "out" / path.name.removeprefix("old-")))
+                self.assertTrue((path / "lathe_state.safetensors").exists())
+
     def test_a_disk_without_room_for_the_last_checkpoint_takes_the_model(self):
         self.works(self.command())
         wanted = self.weights(self.out)
