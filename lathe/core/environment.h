@@ -15,4 +15,8 @@ inline std::string environment(const char* name) {
 /// os.path.expanduser.
 std::string expand_home(const std::string& path);
 
+/// `$NAME` and `${NAME}` become what these variables are set to; of others they stay.  Source: Python's
+/// os.path.expandvars.
+std::string expand_variables(const std::string& text);
+
 }  // namespace lathe

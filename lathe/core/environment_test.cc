@@ -4,6 +4,8 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <map>
+
 namespace lathe {
 namespace {
 
@@ -35,6 +37,26 @@ TEST_F(Home, IsThatOfThePasswordDatabaseWithoutTheVariable) {
   unsetenv("HOME");
   EXPECT_EQ(expand_home("~"), folder.empty() ? "/" : folder);
   EXPECT_EQ(expand_home("~/x"), folder + "/x");
+}
+
+/// Each of them as Python's os.path.expandvars has it.
+TEST(Variables, AreExpandedAsInPython) {
+  setenv("LATHE_TEST_A", "/a b", 1);
+  setenv("LATHE_TEST_B", "$LATHE_TEST_A", 1);
+  unsetenv("LATHE_TEST_C");
+  for (const auto& [text, wanted] :
+       std::map<std::string, std::string>{{"", ""},
+                                          {"plain/$", "plain/$"},
+                                          {"$LATHE_TEST_A", "/a b"},
+                                          {"x${LATHE_TEST_A}x/$LATHE_TEST_A/x", "x/a bx//a b/x"},
+                                          {"$LATHE_TEST_AB/$LATHE_TEST_A-B", "$LATHE_TEST_AB//a b-B"},
+                                          {"$LATHE_TEST_C/${LATHE_TEST_C}", "$LATHE_TEST_C/${LATHE_TEST_C}"},
+                                          {"$LATHE_TEST_B", "$LATHE_TEST_A"},  // once
+                                          {"$$LATHE_TEST_A ${} ${LATHE_TEST_A", "$/a b ${} ${LATHE_TEST_A"},
+                                          {"${LATHE_TEST_C$LATHE_TEST_A}", "${LATHE_TEST_C$LATHE_TEST_A}"}})
+    EXPECT_EQ(expand_variables(text), wanted) << text;
+  unsetenv("LATHE_TEST_A");
+  unsetenv("LATHE_TEST_B");
 }
 
 }  // namespace

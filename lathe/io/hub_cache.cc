@@ -71,16 +71,18 @@ std::vector<std::string> hub_name_forms(const std::string& name) {
   return out;
 }
 
+std::string hub_path(const char* name) { return expand_variables(expand_home(environment(name))); }
+
 std::string hub_home() {
-  if (const std::string home = environment("HF_HOME"); !home.empty()) return expand_home(home);
-  const std::string cache = environment("XDG_CACHE_HOME");
-  return join_path(cache.empty() ? expand_home("~/.cache") : expand_home(cache), "huggingface");
+  if (const std::string home = hub_path("HF_HOME"); !home.empty()) return home;
+  const std::string cache = hub_path("XDG_CACHE_HOME");
+  return join_path(cache.empty() ? expand_home("~/.cache") : cache, "huggingface");
 }
 
 std::string hub_cache_folder(const std::string& cache_dir) {
   if (!cache_dir.empty()) return expand_home(cache_dir);
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
-    if (const std::string value = environment(name); !value.empty()) return expand_home(value);
+    if (const std::string value = hub_path(name); !value.empty()) return value;
   return join_path(hub_home(), "hub");
 }
 

@@ -29,6 +29,8 @@ std::vector<std::string> hub_name_forms(const std::string& name);
 /// $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub (the first
 /// that is set).
 std::string hub_cache_folder(const std::string& cache_dir = "");
+/// The path that one of the Hub's variables names: "~" and variables in it expanded, as huggingface_hub does.
+std::string hub_path(const char* name);
 /// $HF_HOME, $XDG_CACHE_HOME/huggingface or ~/.cache/huggingface.
 std::string hub_home();
 

@@ -33,8 +33,8 @@ double seconds_or(const char* name, double fallback) {
 std::string token_from_environment() {
   for (const char* name : {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
     if (std::string token = hub_token(environment(name)); !token.empty()) return token;
-  std::string path = environment("HF_TOKEN_PATH");
-  path = path.empty() ? join_path(hub_home(), "token") : expand_home(path);
+  std::string path = hub_path("HF_TOKEN_PATH");
+  if (path.empty()) path = join_path(hub_home(), "token");
   FileSystem& fs = real_file_system();
   if (!fs.exists(path) || fs.is_directory(path)) return "";
   return hub_token(fs.read(path).value());

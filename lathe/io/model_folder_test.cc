@@ -107,6 +107,23 @@ TEST_F(FindModels, TheCacheComesFromTheArgumentThenTheEnvironment) {
   EXPECT_EQ(find("org/m"), Folders{folder_ / ".cache/huggingface/hub/models--org--m/snapshots/abc"});
 }
 
+TEST_F(FindModels, VariablesInThePathOfTheCacheAreExpanded) {
+  put("org--m");
+  const Environment at("LATHE_TEST_FOLDER", home_.c_str());
+  {
+    const Environment home("HF_HOME", "$LATHE_TEST_FOLDER");
+    EXPECT_EQ(find("org/m"), Folders{snapshot("org--m")});
+  }
+  {
+    const Environment cache("HF_HUB_CACHE", "${LATHE_TEST_FOLDER}/hub");
+    EXPECT_EQ(find("org/m"), Folders{snapshot("org--m")});
+  }
+  ASSERT_TRUE(real_file_system().create_directories(folder_ / "huggingface").ok());
+  ASSERT_TRUE(real_file_system().rename(folder_ / "hub", folder_ / "huggingface/hub").ok());
+  const Environment no_home("HF_HOME", nullptr), xdg("XDG_CACHE_HOME", "$LATHE_TEST_FOLDER");
+  EXPECT_EQ(find("org/m"), Folders{folder_ / "huggingface/hub/models--org--m/snapshots/abc"});
+}
+
 TEST_F(FindModels, WhereItLookedIsSaid) {
   EXPECT_EQ(find("org/m"), Folders{});
   EXPECT_EQ(looked_at_, (Folders{"org/m", snapshot("org--m", "main")}));
