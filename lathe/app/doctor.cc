@@ -98,7 +98,9 @@ void judge_memory(const MachineFacts& f, Report& report) {
 
 void judge_disk(const MachineFacts& f, Report& report) {
   const std::string where = "working folder " + f.folder;
-  if (!f.folder_writable) {
+  if (f.folder.empty()) {
+    report.bad("working folder: it is not there any more", "cd to one that is");
+  } else if (!f.folder_writable) {
     report.bad(where + " is not writable", "pass an --output_dir that is");
   } else if (!f.folder_free) {
     report.bad(where, "its free space is unknown; watch it yourself");
@@ -110,6 +112,10 @@ void judge_disk(const MachineFacts& f, Report& report) {
     report.good(fmt::format("{}, {} free", where, gib(*f.folder_free)));
   }
   const std::string cache = "Hugging Face cache " + f.cache;
+  if (!f.cache_writable)
+    return report.bad(
+        fmt::format("{} {}", cache, f.cache_exists ? "is not writable" : "can be neither read nor made"),
+        "to fetch models set HF_HOME to a folder that is yours");
   const std::string state = f.cache_exists ? "" : ", made when the first model is fetched";
   if (f.cache_free && static_cast<double>(*f.cache_free) < kEnoughDisk)
     return report.bad(fmt::format("{}{}, {} free", cache, state, gib(*f.cache_free)),
@@ -250,10 +256,11 @@ MachineFacts machine_facts() {
   f.cpu_quota = cgroup_cpus(text_of("/proc/self/cgroup"), text_of("/proc/self/mountinfo"));
   std::error_code error;
   f.folder = std::filesystem::current_path(error).string();
-  f.folder_writable = real_file_system().is_writable(f.folder);
+  f.folder_writable = !f.folder.empty() && real_file_system().is_writable(f.folder);
   f.folder_free = free_bytes(f.folder);
   f.cache = hub_cache_folder();
   f.cache_exists = real_file_system().is_directory(f.cache);
+  f.cache_writable = real_file_system().is_writable(f.cache);
   f.cache_free = free_bytes(f.cache);
   return f;
 }

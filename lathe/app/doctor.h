@@ -20,9 +20,10 @@ struct MachineFacts {
   int logical_cpus = 0, cores = 0, threads = 0;  ///< of the machine; allowed physical ones; used by default
   double cpu_quota = 0;                          ///< CPUs that the cgroup grants; 0: unlimited
   std::optional<uint64_t> memory_total, memory_free;
-  std::string folder, cache;  ///< working folder, Hugging Face cache
+  std::string folder, cache;  ///< working folder, empty where it was deleted; Hugging Face cache
   std::optional<uint64_t> folder_free, cache_free;
-  bool folder_writable = false, cache_exists = false;
+  /// The cache's: that it can be made, where it does not exist.
+  bool folder_writable = false, cache_exists = false, cache_writable = false;
   std::vector<DeviceStatus> devices;
   /// Libraries that are opened when they are needed: libcurl, Parquet, gloo, mpi.  kind: what it is called.
   std::vector<DeviceStatus> parts;

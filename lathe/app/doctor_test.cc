@@ -26,6 +26,7 @@ MachineFacts healthy() {
       .cache_free = 100 * kGiB,
       .folder_writable = true,
       .cache_exists = true,
+      .cache_writable = true,
       .devices = {{"cuda", false, false, "not built into this binary"}, {"cpu", true, true, "A CPU, amx"}}};
 }
 
@@ -62,6 +63,14 @@ TEST(Doctor, EveryTroubleHasARemedy) {
   EXPECT_EQ(examine(f).exit_code, 0);  // it trains, if slowly
   f.folder_writable = false;
   EXPECT_NE(bad_lines(f).find("/work is not writable: pass an --output_dir that is"), std::string::npos);
+  f.folder = "";
+  EXPECT_NE(bad_lines(f).find("working folder: it is not there any more: cd to one that is\n"),
+            std::string::npos);
+  f.cache_writable = false;
+  EXPECT_NE(bad_lines(f).find("cache /cache is not writable: to fetch models set HF_HOME"),
+            std::string::npos);
+  f.cache_exists = false;
+  EXPECT_NE(bad_lines(f).find("cache /cache can be neither read nor made: to fetch"), std::string::npos);
 }
 
 TEST(Doctor, PartsThatAreOpenedWhenNeededAreNamed) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What disks, permissions and a missing /proc do to a run."""
 import hashlib
+import os
 import pathlib
 import shutil
 import tempfile
@@ -77,6 +78,19 @@ class Surroundings(unittest.TestCase):
         result = self.fails(self.command(), f"{self.out}/checkpoint-9: found ", "the trained model alone is in")
         self.assertIn("1 checkpoint and the model take ", result.stderr)
         self.assertEqual(self.weights(self.out), wanted)
+
+    def test_doctor_names_a_cache_that_cannot_be_made_and_a_working_folder_that_is_gone(self):
+        file = self.root / "file"
+        file.write_text("")
+        environment = {**os.environ, "HF_HOME": str(file)}
+        for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+            environment.pop(name, None)
+        said = cl.run([cl.program(), "doctor"], env=environment).stdout
+        self.assertIn(f"[BAD]  Hugging Face cache {file}/hub can be neither read nor made: ", said)
+        gone = self.root / "gone"
+        gone.mkdir()
+        said = cl.run(["sh", "-c", 'cd "$1" && rmdir "$1" && exec "$2" doctor', "sh", str(gone), cl.program()]).stdout
+        self.assertIn("[BAD]  working folder: it is not there any more", said)
 
 
 if __name__ == "__main__":
