@@ -122,7 +122,9 @@ PastRun read_run(FileSystem& fs, const std::string& folder) {
   return run;
 }
 
-std::vector<std::string> find_runs(FileSystem& fs, const std::string& folder) {
+std::vector<std::string> find_runs(FileSystem& fs, const std::string& folder,
+                                   std::vector<std::string>& closed) {
+  fs.can_look_for(folder).check();
   if (!fs.is_directory(folder)) fail(ErrorCode::kNotFound, "{}: there is no such folder", folder);
   std::vector<std::string> found;
   const auto look = [&](const auto& self, const std::string& at, int depth) -> void {
@@ -131,7 +133,8 @@ std::vector<std::string> find_runs(FileSystem& fs, const std::string& folder) {
       return;
     }
     Result<std::vector<std::string>> names = fs.list(at);
-    if (!names.ok() || depth == 0) return;  // others' folders may be closed
+    if (!names.ok() || !fs.can_look_for(join_path(at, kRunFile)).ok()) closed.push_back(at);
+    if (!names.ok() || depth == 0) return;
     for (const std::string& name : names.value())
       if (!name.starts_with('.') && fs.is_directory(join_path(at, name)))
         self(self, at == "." ? name : join_path(at, name), depth - 1);

@@ -31,10 +31,13 @@ void show(const Options& options, const TerminalPort& port, const BenchReport& r
 }
 
 int list(const Options& options, const TerminalPort& port) {
-  std::vector<std::string> folders = options.rest, found;
+  std::vector<std::string> folders = options.rest, found, closed;
   if (folders.empty()) folders = {"."};
   for (const std::string& folder : folders)
-    for (std::string& run : find_runs(real_file_system(), folder)) found.push_back(std::move(run));
+    for (std::string& run : find_runs(real_file_system(), folder, closed)) found.push_back(std::move(run));
+  if (!closed.empty())
+    print_error(fmt::format("[WARNING] what runs lie here is not known, for want of permission: {}\n",
+                            fmt::join(closed, ", ")));
   std::vector<PastRun> runs;
   for (const std::string& folder : found) {
     try {

@@ -28,8 +28,9 @@ bool is_run(FileSystem& fs, const std::string& folder);
 PastRun read_run(FileSystem& fs, const std::string& folder);
 
 /// Output folders at and below `folder`, by name; not within another run, nor deeper than five folders.
-/// Errors: kNotFound.
-std::vector<std::string> find_runs(FileSystem& fs, const std::string& folder);
+/// `closed` gets those in which nobody may look.  Errors: kNotFound.
+std::vector<std::string> find_runs(FileSystem& fs, const std::string& folder,
+                                   std::vector<std::string>& closed);
 
 /// A row per run: run, model, task, state, step, steps, metric, seconds, started.
 BenchReport runs_table(const std::vector<PastRun>& runs);

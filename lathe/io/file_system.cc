@@ -313,6 +313,12 @@ FileSystem& real_file_system() {
   return instance;
 }
 
+Status FileSystem::can_look_for(const std::string& path) {
+  if (exists(path)) return {};
+  const Status status = read(path).status();
+  return status.code() == ErrorCode::kNotFound ? Status() : status;
+}
+
 Status FileSystem::write(const std::string& path, const Writer& writer) {
   const std::string folder = parent_folder(path);
   if (!is_directory(folder)) {

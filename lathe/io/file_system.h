@@ -82,6 +82,10 @@ class FileSystem {
   /// Errors: kUnsupported where it does not say how large it is, like ramfs and some of FUSE.
   virtual Result<uint64_t> free_bytes(const std::string& path) = 0;
 
+  /// Whether it can be told if something is at `path`.  Errors: kIo, where a folder above may not be
+  /// searched.
+  Status can_look_for(const std::string& path);
+
   /// Writes and syncs a file under its own name, folders made as needed; not atomic: for what lies in a
   /// temporary folder.
   Status write(const std::string& path, const Writer& writer);

@@ -235,6 +235,28 @@ TEST(FileSystem, AFolderWithoutWritePermissionIsNotWritable) {
   ASSERT_EQ(chmod(folder.path().c_str(), 0700), 0);
 }
 
+TEST(FileSystem, WhatPermissionsHideIsNotAbsent) {
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  ASSERT_TRUE(fs.write_atomic(folder / "closed/file", "x").ok());
+  ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
+  for (const char* name : {"closed/file", "closed/none", "none/below", "closed/file/below", "closed"})
+    EXPECT_TRUE(fs.can_look_for(folder / name).ok()) << name;
+  ASSERT_EQ(chmod((folder / "closed").c_str(), 0), 0);
+  const bool root = geteuid() == 0;  // whom permissions do not bind
+  ASSERT_TRUE(!root || seteuid(65534) == 0);
+  for (const char* name : {"closed/file", "closed/none"}) {
+    const Status status = fs.can_look_for(folder / name);
+    EXPECT_EQ(status.message(), folder / name +
+                                    ": cannot open: Permission denied; check the permissions or "
+                                    "choose another place");
+  }
+  EXPECT_TRUE(fs.can_look_for(folder / "closed").ok());
+  EXPECT_TRUE(fs.can_look_for(folder / "none").ok());
+  ASSERT_TRUE(!root || seteuid(0) == 0);
+  ASSERT_EQ(chmod((folder / "closed").c_str(), 0700), 0);
+}
+
 /// The content of a folder must be the file `f` with `old` or `fresh` and, beyond that, temporaries only.
 void expect_old_or_new(const std::string& folder, const std::string& old, const std::string& fresh,
                        bool may_leave_temporaries) {

@@ -148,6 +148,7 @@ ModelConfig parse_model_config(const nlohmann::json& json, const std::string& fi
 
 ModelConfig read_model_config(FileSystem& fs, const std::string& folder) {
   const std::string path = join_path(folder, "config.json");
+  fs.can_look_for(path).check();
   if (!fs.exists(path))
     fail(ErrorCode::kNotFound,
          "{}: not found; a model folder holds config.json, weights and a tokenizer: copy config.json there "

@@ -213,6 +213,7 @@ bool holds(FileSystem& fs, const std::string& folder, const char* file) {
 /// neither.
 bool is_own(FileSystem& fs, const std::string& folder) {
   if (holds(fs, folder, kStateFile)) return true;
+  fs.can_look_for(join_path(folder, kStateFile)).check();
   if (!holds(fs, folder, kOptimizerFile))
     fail(ErrorCode::kNotFound,
          "{}: {} and {} not found; a checkpoint to resume from is a folder checkpoint-N written by Lathe "

@@ -9,6 +9,9 @@ import unittest
 
 import command_line as cl
 
+NOBODY = 65534
+
+
 class Surroundings(unittest.TestCase):
     def setUp(self):
         self.temp = tempfile.TemporaryDirectory()
@@ -78,6 +81,45 @@ class Surroundings(unittest.TestCase):
         result = self.fails(self.command(), f"{self.out}/checkpoint-9: found ", "the trained model alone is in")
         self.assertIn("1 checkpoint and the model take ", result.stderr)
         self.assertEqual(self.weights(self.out), wanted)
+
+    def test_what_may_not_be_read_is_not_called_absent(self):
+        if os.geteuid() == 0 and shutil.which("setpriv") is None:
+            self.skipTest("needs a user whom permissions bind, or setpriv")
+        user = [] if os.geteuid() else ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
+        self.root.chmod(0o777)
+        snapshot = self.root / "home" / "hub" / "models--some--model" / "snapshots" / ("0" * 40)
+        shutil.copytree(cl.MODEL, snapshot)
+        (snapshot.parents[1] / "refs").mkdir()
+        (snapshot.parents[1] / "refs" / "main").write_text("0" * 40)
+        shutil.copytree(cl.MODEL, self.root / "model")
+        self.works(self.command("--save_steps", "3"))
+        checkpoint = self.out / "checkpoint-9"
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(self.root / "home")}
+        for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+            environment.pop(name, None)
+        denied = "Permission denied; check the permissions"
+
+        def closed(folder, command, *words, code=1, modes=(0o700, 0o744)):
+            for mode in modes if os.geteuid() == 0 else (0o000,):
+                before = folder.stat().st_mode
+                folder.chmod(mode)
+                try:
+                    return self.fails([*user, *command], *words, code=code, env=environment)
+                finally:
+                    folder.chmod(before)
+
+        lathe, other = cl.program(), str(self.root / "other")
+        for model in (str(self.root / "model"), str(self.root / "model" / "..")):
+            closed(self.root / "model", [lathe, "info", model], model, denied)
+        closed(self.root / "model", [lathe, "predict", str(self.root / "model"), "text"], "config.json: cannot open: " + denied)
+        closed(checkpoint, [*self.command("--resume_from_checkpoint", str(checkpoint)), "--output_dir", other],
+               f"{checkpoint}/lathe_state.safetensors: cannot open: " + denied)
+        for folder in (self.root / "home", snapshot.parent):
+            closed(folder, [lathe, "info", "some/model"], f"{snapshot.parent}/", denied)
+        doctor = closed(self.root / "home", [lathe, "doctor"], code=0)
+        self.assertIn(f"[BAD]  Hugging Face cache {self.root}/home/hub can be neither read nor made", doctor.stdout)
+        runs = closed(self.out, [lathe, "runs", str(self.root)], "for want of permission: " + str(self.out), code=0)
+        self.assertIn("0 runs", runs.stdout)
 
     def test_doctor_names_a_cache_that_cannot_be_made_and_a_working_folder_that_is_gone(self):
         file = self.root / "file"
