@@ -4,6 +4,9 @@
 
 #if defined(__APPLE__)
 #include <mach-o/dyld.h>
+#else
+#include <sys/auxv.h>
+#include <unistd.h>
 #endif
 
 namespace lathe {
@@ -15,6 +18,9 @@ std::string program_path() {
   if (_NSGetExecutablePath(path, &size) != 0) return "";
 #else
   const char* path = "/proc/self/exe";
+  // Without /proc, as in a chroot, the name that it was started by.
+  if (access(path, F_OK) != 0) path = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  if (path == nullptr) return "";
 #endif
   std::error_code error;
   const auto program = std::filesystem::canonical(path, error);

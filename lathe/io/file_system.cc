@@ -30,8 +30,27 @@ constexpr size_t kWriteChunkBytes = size_t{64} << 20;
 
 std::string reason_of(int error) { return std::generic_category().message(error); }
 
+/// The path itself or the nearest folder above it that exists.
+std::string nearest_existing(std::string path) {
+  std::error_code ignored;
+  while (!stdfs::exists(path, ignored)) {
+    const std::string above = parent_folder(path);
+    if (above == path) return above;
+    path = above;
+  }
+  return path;
+}
+
+/// Whether what is short on a disk is not its bytes.  Some have no such number.
+bool lacks_inodes(const std::string& path) {
+  struct statvfs info {};
+  return statvfs(nearest_existing(path).c_str(), &info) == 0 && info.f_files > 0 && info.f_favail == 0;
+}
+
 /// What the user can do about it.
-std::string_view way_out(int error) {
+std::string_view way_out(int error, const std::string& path) {
+  if (error == ENOSPC && lacks_inodes(path))
+    return "; no more files fit on that disk (df -i): remove some; what was there before is whole";
   switch (error) {
     case ENOENT:
     case ENOTDIR:
@@ -52,7 +71,7 @@ std::string_view way_out(int error) {
 
 Status failure(std::string_view what, const std::string& path, int error) {
   const ErrorCode code = error == ENOENT || error == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kIo;
-  return Status(code, fmt::format("{}: cannot {}: {}{}", path, what, reason_of(error), way_out(error)));
+  return Status(code, fmt::format("{}: cannot {}: {}{}", path, what, reason_of(error), way_out(error, path)));
 }
 
 int sync_descriptor(int fd) {
@@ -134,17 +153,6 @@ struct Mapping {
   size_t bytes;
   ~Mapping() { munmap(address, bytes); }
 };
-
-/// The path itself or the nearest folder above it that exists.
-std::string nearest_existing(std::string path) {
-  std::error_code ignored;
-  while (!stdfs::exists(path, ignored)) {
-    const std::string above = parent_folder(path);
-    if (above == path) return above;
-    path = above;
-  }
-  return path;
-}
 
 class RealFileSystem : public FileSystem {
  public:

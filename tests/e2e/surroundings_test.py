@@ -82,6 +82,25 @@ class Surroundings(unittest.TestCase):
         self.assertIn("1 checkpoint and the model take ", result.stderr)
         self.assertEqual(self.weights(self.out), wanted)
 
+    def test_a_disk_without_room_for_more_files_is_told_from_a_full_one(self):
+        self.out = self.mount("small", "tmpfs", "nr_inodes=12,size=64m") / "out"
+        self.fails(self.command(), "No space left on device; no more files fit on that disk (df -i)")
+
+    def test_without_proc_ranks_and_parts_are_found(self):
+        """As in a chroot."""
+        script = 'mount -t tmpfs none /proc && exec "$@"'
+        without_proc = ["unshare", "-m", "sh", "-c", script, "sh"]
+        if shutil.which("unshare") is None or cl.run([*without_proc, "true"]).returncode != 0:
+            self.skipTest("needs the right to hide /proc")
+        self.works([*without_proc, cl.program(), "launch", "-n", "2", *self.command("--max_steps", "1")[1:]])
+        # Found on the path, and by a link in another folder.
+        (self.root / "bin").mkdir()
+        (self.root / "bin" / "lathe").symlink_to(cl.program())
+        path = {**os.environ, "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"}
+        doctor = [cl.run([*start, "lathe", "doctor"], env=path).stdout for start in ([], without_proc)]
+        parts = [[line for line in text.splitlines() if "Parquet" in line or "gloo" in line] for text in doctor]
+        self.assertEqual(parts[0], parts[1])
+
     def test_what_may_not_be_read_is_not_called_absent(self):
         if os.geteuid() == 0 and shutil.which("setpriv") is None:
             self.skipTest("needs a user whom permissions bind, or setpriv")
