@@ -128,12 +128,16 @@ std::vector<std::string> find_runs(FileSystem& fs, const std::string& folder,
   if (!fs.is_directory(folder)) fail(ErrorCode::kNotFound, "{}: there is no such folder", folder);
   std::vector<std::string> found;
   const auto look = [&](const auto& self, const std::string& at, int depth) -> void {
+    if (!fs.can_look_for(join_path(at, kRunFile)).ok()) {
+      closed.push_back(at);
+      return;
+    }
     if (is_run(fs, at)) {
       found.push_back(at);
       return;
     }
     Result<std::vector<std::string>> names = fs.list(at);
-    if (!names.ok() || !fs.can_look_for(join_path(at, kRunFile)).ok()) closed.push_back(at);
+    if (!names.ok()) closed.push_back(at);
     if (!names.ok() || depth == 0) return;
     for (const std::string& name : names.value())
       if (!name.starts_with('.') && fs.is_directory(join_path(at, name)))
