@@ -66,6 +66,17 @@ TEST_F(Saving, AModelThatDoesNotFitLeavesWhatWasThereAndSaysSo) {
   EXPECT_EQ(again.model->parameters().size(), model_.model->parameters().size());
 }
 
+/// Who reads the folder takes model.safetensors where both are there.
+TEST_F(Saving, WeightsOfTheOtherFormatDoNotStay) {
+  for (const bool safetensors : {true, false, true}) {
+    TrainingArguments args;
+    args.save_safetensors = safetensors;
+    Trainer(*backend_, model_, args, nullptr, nullptr).save_model(folder_);
+    EXPECT_EQ(files_of(folder_).contains("model.safetensors"), safetensors);
+    EXPECT_EQ(files_of(folder_).contains("pytorch_model.bin"), !safetensors);
+  }
+}
+
 TEST_F(Saving, ADiskThatDoesNotTellItsRoomIsWrittenTo) {
   FaultyFileSystem fs(real_file_system(), {.tells_room = false});
   trainer(fs).save_model(folder_);

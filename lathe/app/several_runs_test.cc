@@ -289,6 +289,16 @@ TEST_F(SeveralRuns, ARunThatGoesOnKeepsWhatItGoesOnFromAndWhatCameBefore) {
   EXPECT_EQ(found(), (Names{"checkpoint-1", "checkpoint-3", "checkpoint-9", "old-checkpoint-3"}));
 }
 
+TEST_F(SeveralRuns, ACheckpointThatLacksWeightsIsNoneToGoOnFrom) {
+  trainer().train();
+  std::filesystem::copy_file(LATHE_SOURCE_DIR "/tests/golden/tiny_bert/masked_lm/model.safetensors",
+                             folder_ / "out/checkpoint-2/model.safetensors",
+                             std::filesystem::copy_options::overwrite_existing);
+  const std::string error = error_of(folder_ / "out/checkpoint-2");
+  for (const char* part : {"checkpoint-2: a checkpoint of another model", "classifier.weight"})
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+}
+
 TEST_F(SeveralRuns, TheBestModelIsNoneOfAnother) {
   evaluate({0.9, 0.1, 0.1});
   args_.save_steps = 2;
@@ -483,6 +493,20 @@ TEST_F(SeveralRuns, AFullEvaluationInAnotherDtypeRunsTheBaseAnew) {
   const nlohmann::json found = trainer_->evaluate(data_);
   trainer_->save_model(folder_ / "trained");
   EXPECT_EQ(trainer(folder_ / "trained").evaluate(data_)["eval_loss"], found["eval_loss"]);
+}
+
+/// Weights in integers are kept from one evaluation to the next, but not behind an update.
+TEST_F(SeveralRuns, AnEvaluationInIntegersIsOfTheWeightsAsTheyAre) {
+  args_.int8 = true;
+  for (const char* optimizer : {"sgd", "adafactor", "adamw_torch"}) {
+    args_.optim = optimizer;
+    const nlohmann::json before = trainer().evaluate(data_);
+    trainer_->train();
+    const nlohmann::json after = trainer_->evaluate(data_);
+    EXPECT_NE(after["eval_loss"], before["eval_loss"]);
+    trainer_->save_model(folder_ / "trained");
+    EXPECT_EQ(trainer(folder_ / "trained").evaluate(data_)["eval_loss"], after["eval_loss"]) << optimizer;
+  }
 }
 
 TEST_F(SeveralRuns, ALossIsTheMeanOfSamplesNotOfBatches) {

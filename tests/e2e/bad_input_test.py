@@ -469,6 +469,11 @@ class BadInput(unittest.TestCase):
         result = self.works([cl.program(), "predict", str(self.model), "the old bridge"])
         self.assertIn("not used by this model: bert.encoder.layer.1.", result.stderr)
 
+    def test_a_model_without_a_classifier_does_not_classify(self):
+        weights = cl.MODEL.parent / "masked_lm" / "model.safetensors"
+        (self.model / "model.safetensors").write_bytes(weights.read_bytes())
+        self.fails([cl.program(), "predict", str(self.model), "the old bridge"], "classifier.weight", "predicts at random")
+
     def test_lines_to_predict(self):
         path = self.root / "texts.txt"
         command = [cl.program(), "predict", str(self.model), "--file", str(path)]

@@ -294,6 +294,14 @@ class Commands(unittest.TestCase):
         self.assertAlmostEqual(sum(first["probabilities"].values()), 1, places=6)
         self.assertEqual(first["label"], max(first["probabilities"], key=first["probabilities"].get))
 
+    def test_predict_cuts_texts_where_it_is_told(self):
+        def probabilities(text, *more):
+            return json.loads(self.lathe("predict", GOLDEN / "classification", text, "--json", *more).stdout)["probabilities"]
+
+        short, long = "the old bridge", "the old bridge who opened it"  # of one token a word, and two around them
+        self.assertNotEqual(probabilities(long), probabilities(short))
+        self.assertEqual(probabilities(long, "--max_seq_length", "5"), probabilities(short))
+
     def test_predict_gives_values_and_several_labels(self):
         value = json.loads(self.lathe("predict", GOLDEN / "regression", "the old bridge", "--json").stdout)
         self.assertIsInstance(value["value"], float)
