@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "lathe/app/progress_bar.h"
 #include "lathe/app/visible_text.h"
+#include "lathe/core/strtod_c.h"
 #include "lathe/train/python_format.h"
 
 namespace lathe {
@@ -75,7 +75,7 @@ std::string chart_text(const BenchReport& report, int width, bool unicode) {
 
 }  // namespace
 
-double six_digits(double x) { return std::strtod(fmt::format("{:.6g}", x).c_str(), nullptr); }
+double six_digits(double x) { return strtod_c(fmt::format("{:.6g}", x).c_str()); }
 
 std::string cell_text(const nlohmann::ordered_json& row, const BenchColumn& column) {
   const auto it = row.find(column.key);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "lathe/core/comma_locale_testing.h"
 #include "lathe/data/test_data.h"
 #include "lathe/io/test_folder.h"
 
@@ -83,6 +84,17 @@ TEST(OwnFile, TextThatIsNoColumnOfNumbersStaysAsItIs) {
   const LabelSet spelled{.kind = LabelKind::kClasses, .names = {"00", "01"}};
   EXPECT_EQ(dataset_from_table(csv("text,label\na,01\nb,00\n"), &spelled).labels,
             (std::vector<int32_t>{1, 0}));
+}
+
+// Such as programs with a graphical interface set: '.' ends a number of the C library there.
+TEST(OwnFile, FloatsKeepTheirFractionUnderALocaleWithAComma) {
+  const CommaLocale locale;
+  if (!locale) GTEST_SKIP() << "needs a locale with a decimal comma, or localedef to make one";
+  const std::vector<float> wanted = {0.25f, -1.5f};
+  EXPECT_EQ(dataset_from_table(csv("text,label\na,0.25\nb,-1.5\n")).targets, wanted);
+  EXPECT_EQ(dataset_from_table(json_table(R"([{"text": "a", "label": 0.25}, {"text": "b", "label": -1.5}])"))
+                .targets,
+            wanted);
 }
 
 TEST(OwnFile, FloatsAreRegression) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 
 #include "lathe/core/error.h"
+#include "lathe/core/strtod_c.h"
 #include "lathe/data/table_parsers.h"
 
 namespace lathe::table_detail {
@@ -173,7 +173,7 @@ ColumnType type_of_text(const std::vector<std::string>& values) {
 std::optional<double> number_of(std::string_view text) {
   text = without_blanks(text);
   if (!is_decimal(text)) return std::nullopt;
-  return std::strtod(std::string(text).c_str(), nullptr);
+  return strtod_c(std::string(text).c_str());
 }
 
 std::string number_name(const std::string& text) {

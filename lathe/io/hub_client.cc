@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "lathe/core/environment.h"
 #include "lathe/core/error.h"
+#include "lathe/core/strtod_c.h"
 #include "lathe/core/trimmed.h"
 #include "lathe/io/json_file.h"
 
@@ -26,7 +26,7 @@ bool is_true(std::string value) {
 }
 
 double seconds_or(const char* name, double fallback) {
-  const double value = std::atof(environment(name).c_str());
+  const double value = strtod_c(environment(name).c_str());
   return value > 0 ? value : fallback;
 }
 
@@ -91,7 +91,7 @@ void HubClient::wait(const HttpResponse& response, int attempt, const std::strin
                      const std::function<bool()>& should_stop) const {
   double seconds = 0.5 * static_cast<double>(1 << std::min(attempt - 1, 5));
   if (const std::string after = response.header("retry-after"); !after.empty()) {
-    const double asked = std::atof(after.c_str());  // a date, the other form, gives 0: the usual wait
+    const double asked = strtod_c(after.c_str());  // a date, the other form, gives 0: the usual wait
     if (asked > kMostWait_s)
       fail(ErrorCode::kIo, "{}: the Hub asks to come back in {:.0f} s (HTTP {}); try again then{}", what,
            asked, response.status,

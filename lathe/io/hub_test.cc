@@ -6,6 +6,8 @@
 #include <fstream>
 #include <thread>
 
+#include "lathe/core/comma_locale_testing.h"
+#include "lathe/core/environment.h"
 #include "lathe/io/faulty_file_system.h"
 #include "lathe/io/http.h"
 #include "lathe/io/hub_download.h"
@@ -72,6 +74,15 @@ TEST(Hub, AModelIsWholeWithAllThatItsIndexNames) {
   EXPECT_EQ(missing(all), Names{"tokenizer.json"});
   put("vocab.txt", "x");
   EXPECT_EQ(missing(all), Names{});
+}
+
+TEST(HubSettings, TimeoutsKeepTheirFractionUnderALocaleWithAComma) {
+  const CommaLocale locale;
+  if (!locale) GTEST_SKIP() << "needs a locale with a decimal comma, or localedef to make one";
+  const std::string before = environment("HF_HUB_ETAG_TIMEOUT");
+  setenv("HF_HUB_ETAG_TIMEOUT", "0.5", 1);
+  EXPECT_EQ(hub_settings().api_timeout_s, 0.5);
+  before.empty() ? unsetenv("HF_HUB_ETAG_TIMEOUT") : setenv("HF_HUB_ETAG_TIMEOUT", before.c_str(), 1);
 }
 
 TEST(HubCache, LinksAreRelativeAndRefsOnlyForNames) {

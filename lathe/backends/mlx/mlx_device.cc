@@ -15,6 +15,7 @@
 #include "lathe/core/cache_file.h"
 #include "lathe/core/environment.h"
 #include "lathe/core/host_memory.h"
+#include "lathe/core/strtod_c.h"
 #include "lathe/ops/ops.h"
 #include "lathe/program/kernel_choices.h"
 
@@ -73,7 +74,7 @@ std::optional<size_t> most_bytes() {
   const std::string set = environment(kMemoryShare);
   if (set.empty()) return recommended == 0 ? std::nullopt : std::optional(recommended);
   char* end = nullptr;
-  const double share = std::strtod(set.c_str(), &end);
+  const double share = strtod_c(set.c_str(), &end);
   if (*end != 0 || !(share >= 0 && share <= 2))
     fail(ErrorCode::kUsage, "{}: found '{}', wants a number from 0 to 2", kMemoryShare, set);
   if (share == 0) return {};
