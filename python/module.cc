@@ -235,12 +235,15 @@ class Run : private hf::Prepared {
            args.output_dir.value_or(""));
     tracked_.begin_training(trainer_, *device, 1, say_);
     TrainOutput output;
+    training_ = true;
     try {
       output = trainer_.train(from);
     } catch (...) {
+      training_ = false;
       tracked_.finish("interrupted");
       throw;
     }
+    training_ = false;
     tracked_.finish("finished");
     end_if_asked("the training");
     const nlohmann::json told = {{"global_step", output.global_step},
@@ -327,12 +330,23 @@ class Run : private hf::Prepared {
     }
   }
 
+  /// What compute_metrics gives.  A Ctrl-C that reaches it in a training is kept, too; it is asked once more,
+  /// as the choice of the best checkpoint may want its values.
   MetricValues metrics(const Predictions& p) {
     const nb::gil_scoped_acquire gil;
-    const auto found =
-        nb::cast<nb::dict>(callbacks_[kMetrics](to_numpy(p.logits, static_cast<size_t>(p.columns))));
+    const auto ask = [&] {
+      return nb::cast<nb::dict>(callbacks_[kMetrics](to_numpy(p.logits, static_cast<size_t>(p.columns))));
+    };
+    std::optional<nb::dict> found;
+    try {
+      found = ask();
+    } catch (const nb::python_error& error) {
+      if (!training_ || !error.matches(PyExc_KeyboardInterrupt)) throw;
+      interrupted_ = true;
+    }
+    if (!found) found = ask();
     MetricValues values;
-    for (const auto& [name, value] : found)
+    for (const auto& [name, value] : *found)
       values.emplace_back(nb::cast<std::string>(name), nb::cast<double>(value));
     return values;
   }
@@ -353,6 +367,7 @@ class Run : private hf::Prepared {
   }
 
   mutable std::recursive_timed_mutex mutex_;
+  bool training_ = false;
   std::atomic<bool> interrupted_ = false;  // what the trainer's hooks are made of comes first
   std::array<nb::object, 3> callbacks_;    // by CallbackOf
   const LogSink say_ = [this](LogLevel level, const std::string& text) {

@@ -445,6 +445,28 @@ class Package(unittest.TestCase):
         self.assertRegex(rest, "stopped: .*checkpoint")
         self.assertTrue(list((self.root / "out").glob("checkpoint-*/lathe_state.safetensors")), rest)
 
+    def test_ctrl_c_in_compute_metrics_of_a_training_writes_a_checkpoint_too(self):
+        calls = []
+
+        def metrics(prediction):
+            calls.append(len(prediction.predictions))
+            if len(calls) == 2:
+                signal.raise_signal(signal.SIGINT)
+            return accuracy(prediction)
+
+        settings = {"eval_strategy": "epoch", "metric_for_best_model": "accuracy"}
+        trainer = Trainer(self.model(), self.arguments(**settings), train_dataset=self.train, eval_dataset=self.dev,
+                          compute_metrics=metrics)
+        with self.assertRaisesRegex(KeyboardInterrupt, "interrupted after step 12; its checkpoint is .*checkpoint-12"):
+            trainer.train()
+        self.assertTrue((self.root / "out" / "checkpoint-12" / "lathe_state.safetensors").is_file())
+        self.assertEqual(calls, [12, 12, 12])  # it is asked again for what the stop took
+        self.assertEqual([line["epoch"] for line in trainer.state.log_history if "eval_accuracy" in line], [1, 2])
+        self.assertEqual(trainer.train().global_step, 18)  # that does not hear of it any more
+        calls[:] = [12]
+        with self.assertRaises(KeyboardInterrupt):  # behind a training nothing is lost
+            trainer.evaluate()
+
 
 class Wheel(unittest.TestCase):
     def test_wheel_brings_module_and_program_into_a_fresh_environment(self):
