@@ -228,6 +228,8 @@ class Run : private hf::Prepared {
 
   std::string train(const std::string& resume) {
     const Turn turn = wait_for_turn();
+    FolderLock lock;
+    hold_output_dir(lock);
     const std::string from =
         resume == "true" ? checkpoint_to_resume(real_file_system(), args.output_dir.value_or("")) : resume;
     if (resume == "true" && from.empty())

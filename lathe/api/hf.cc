@@ -10,10 +10,26 @@ Prepared::Prepared(TrainingArguments arguments) : args(std::move(arguments)) {
                        {static_cast<int>(args.threads), args.tf32.value_or(false)});
 }
 
+void Prepared::hold_output_dir(FolderLock& lock) const {
+  // Where it cannot be made nothing is held, and what wants to write into it says so.
+  [[maybe_unused]] const Status ignored = real_file_system().create_directories(*args.output_dir);
+  if (!lock.take(*args.output_dir))
+    fail(ErrorCode::kUsage,
+         "output_dir: another run, in this process or another, trains into {} (flock); wait for its end or "
+         "give another folder",
+         *args.output_dir);
+}
+
 Trainer::Trainer(AutoModel& model, const TrainingArguments& arguments, const TokenizedDataset& train_dataset,
                  const TokenizedDataset& eval_dataset, TrainerHooks hooks)
     : Prepared(arguments),
       lathe::Trainer(*device, model, args, &train_dataset, &eval_dataset, std::move(hooks)),
       eval_dataset_(eval_dataset) {}
+
+TrainOutput Trainer::train(const std::string& resume_from) {
+  FolderLock lock;
+  hold_output_dir(lock);
+  return lathe::Trainer::train(resume_from);
+}
 
 }  // namespace lathe::hf

@@ -1,6 +1,8 @@
 #pragma once
 #include <memory>
+#include <string>
 
+#include "lathe/io/folder_lock.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe::hf {
@@ -9,6 +11,10 @@ namespace lathe::hf {
 struct Prepared {
   /// Errors: as `validate` and `open_device`.
   explicit Prepared(TrainingArguments arguments);
+
+  /// Keeps other runs out of output_dir, which it makes, while `lock` lives: those of this process, too.
+  /// Errors: kUsage where one is in there.
+  void hold_output_dir(FolderLock& lock) const;
 
   TrainingArguments args;
   std::unique_ptr<Backend> device;
@@ -23,6 +29,8 @@ class Trainer : private Prepared, public lathe::Trainer {
           const TokenizedDataset& eval_dataset, TrainerHooks hooks = {});
 
   const DeviceInfo& device_info() const { return device->info(); }
+  /// Errors: besides, kUsage where another run trains into output_dir, in a thread or a process.
+  TrainOutput train(const std::string& resume_from = "");
   /// Of the data set it was made with.
   nlohmann::json evaluate() { return lathe::Trainer::evaluate(eval_dataset_); }
   using lathe::Trainer::evaluate;

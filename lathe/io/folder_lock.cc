@@ -9,7 +9,9 @@
 namespace lathe {
 
 FolderLock::~FolderLock() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ < 0) return;
+  ::flock(fd_, LOCK_UN);  // a child that was forked meanwhile has the lock open, too
+  ::close(fd_);
 }
 
 bool FolderLock::take(const std::string& folder) {

@@ -3,8 +3,8 @@
 
 namespace lathe {
 
-/// Keeps two processes from writing into one folder.  The lock is the folder's own (flock(2)): it leaves no
-/// file behind and goes with its process, however that ends.
+/// Keeps two runs, of one process or of two, from writing into one folder.  The lock is the folder's own
+/// (flock(2)): it leaves no file behind and goes with its process, however that ends.
 class FolderLock {
  public:
   FolderLock() = default;

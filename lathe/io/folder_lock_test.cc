@@ -47,6 +47,22 @@ TEST(FolderLock, GoesWithAProcessThatIsKilled) {
   ::close(pipe[0]), ::close(pipe[1]);
 }
 
+TEST(FolderLock, GoesThoughAForkedChildHasItOpen) {
+  const TestFolder folder;
+  auto first = std::make_unique<FolderLock>();
+  ASSERT_TRUE(first->take(folder.path()));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(1);
+  }
+  first.reset();
+  FolderLock second;
+  EXPECT_TRUE(second.take(folder.path()));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
 TEST(FolderLock, HoldsNothingWhereThereIsNoFolder) {
   const TestFolder folder;
   FolderLock first, second;

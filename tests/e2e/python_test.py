@@ -374,6 +374,18 @@ class Package(unittest.TestCase):
             found = list(threads.map(losses, [model] * 3, settings))
         self.assertEqual(found, [losses(self.model(), more) for more in settings])
 
+    def test_a_second_trainer_keeps_out_of_a_folder_that_one_trains_into(self):
+        second = Trainer(self.model(), self.arguments(), train_dataset=self.train)
+
+        def metrics(_):
+            with self.assertRaisesRegex(ValueError, f"another run.* trains into {self.root / 'out'}"):
+                second.train()
+            return {}
+
+        Trainer(self.model(), self.arguments(eval_strategy="epoch"), train_dataset=self.train, eval_dataset=self.dev,
+                compute_metrics=metrics).train()
+        self.assertEqual(second.train().global_step, 18)  # its turn
+
     def test_a_trainers_tokenizer_is_saved_with_its_model_and_not_that_of_another(self):
         limited = self.root / "limited"
         shutil.copytree(cl.MODEL, limited)

@@ -1,0 +1,39 @@
+#include "lathe/api/hf.h"
+
+#include <gtest/gtest.h>
+
+#include "lathe/io/test_folder.h"
+
+namespace lathe {
+namespace {
+
+TEST(HfTrainer, KeepsOutOfTheFolderThatAnotherOfThisProcessTrainsInto) {
+  const TestFolder folder;
+  const TokenizedDataset data{.input_ids = {2, 5, 3}, .type_ids = {0, 0, 0}, .begins = {0, 3}, .labels = {1}};
+  AutoModel model =
+      from_pretrained(real_file_system(), LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification",
+                      {Problem::kSingleLabel, {}, false});
+  TrainingArguments args;
+  args.output_dir = folder / "out";
+  args.use_cpu = true;
+  args.threads = 1;
+  args.max_steps = 2;
+  args.save_strategy = "steps";
+  args.save_steps = 1;
+  hf::Trainer second(model, args, data, data);
+  std::string refused;
+  TrainerHooks hooks;
+  hooks.on_step = [&](int64_t, int64_t, std::optional<double>) {
+    try {
+      second.train();
+    } catch (const Error& error) {
+      refused = error.what();
+    }
+  };
+  hf::Trainer(model, args, data, data, std::move(hooks)).train();
+  EXPECT_NE(refused.find("trains into " + *args.output_dir), std::string::npos) << refused;
+  EXPECT_EQ(second.train().global_step, 2);  // its turn
+}
+
+}  // namespace
+}  // namespace lathe
