@@ -40,7 +40,9 @@ class Install(unittest.TestCase):
         cls.headers = sorted(p.relative_to(include).as_posix() for p in include.rglob("*.*"))
         with open(cls.project / "CMakeLists.txt", "a", encoding="utf-8") as lists:
             lists.write("add_executable(all_headers all_headers.cc)\n"
-                        "target_link_libraries(all_headers PRIVATE lathe::lathe)\n")
+                        "target_link_libraries(all_headers PRIVATE lathe::lathe)\n"
+                        "add_library(plugin MODULE finetune.cc)\n"
+                        "target_link_libraries(plugin PRIVATE lathe::lathe)\n")
         with open(cls.project / "all_headers.cc", "w", encoding="utf-8") as source:
             source.writelines(f"#include <{name}>\n" for name in cls.headers if name.endswith(".h"))
             source.write("int main() {}\n")
@@ -74,6 +76,13 @@ class Install(unittest.TestCase):
         self.assertIn("'eval_accuracy': ", out)
         self.assertTrue((model / "model.safetensors").is_file())
         self.assertTrue((model / "tokenizer.json").is_file())
+
+    def test_libraries_of_the_machine_are_shared_ones_unless_asked_otherwise(self):
+        for wish, wanted in (("OFF", ".so"), ("ON", ".a")):
+            build = self.root / f"static_{wish}"
+            self.succeed(self.configure(build, f"-DLATHE_STATIC={wish}"))
+            found = re.search(r"LATHE_LIBRARY_z:FILEPATH=(.*)", (build / "CMakeCache.txt").read_text(encoding="utf-8"))
+            self.assertEqual(pathlib.Path(found[1]).suffix, wanted)
 
     def test_a_missing_library_is_named_with_the_way_out(self):
         result = self.configure(self.root / "without", "-DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON")
