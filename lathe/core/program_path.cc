@@ -1,5 +1,6 @@
 #include "lathe/core/program_path.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #if defined(__APPLE__)
@@ -9,7 +10,18 @@
 #include <unistd.h>
 #endif
 
+#include "lathe/core/environment.h"
+
 namespace lathe {
+namespace {
+
+/// Made when it is first asked for: what adds to it runs before main.
+std::vector<std::string>& added_folders() {
+  static std::vector<std::string> folders;
+  return folders;
+}
+
+}  // namespace
 
 std::string program_path() {
 #if defined(__APPLE__)
@@ -31,8 +43,21 @@ std::string program_folder() { return std::filesystem::path(program_path()).pare
 
 std::vector<std::string> part_places(const std::string& file) {
   const std::filesystem::path folder = program_folder();
-  const std::filesystem::path installed = folder / ".." / LATHE_LIBRARY_FOLDER / "lathe";
-  return {(folder / file).string(), (folder / ".." / file).string(), (installed / file).string()};
+  std::vector<std::filesystem::path> folders = {folder, folder / "..",
+                                                folder / ".." / LATHE_LIBRARY_FOLDER / "lathe"};
+  if (const std::string named = environment("LATHE_PARTS"); !named.empty())
+    folders.insert(folders.begin(), named);
+  folders.insert(folders.end(), added_folders().begin(), added_folders().end());
+  std::vector<std::string> places;
+  for (const std::filesystem::path& place : folders) places.push_back((place / file).string());
+  return places;
+}
+
+bool add_part_folder(const std::string& folder) {
+  std::vector<std::string>& folders = added_folders();
+  // Each target that links Lathe brings the source.
+  if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(folder);
+  return true;
 }
 
 }  // namespace lathe

@@ -45,7 +45,8 @@ class Install(unittest.TestCase):
                         "target_link_libraries(plugin PRIVATE lathe::lathe)\n")
         with open(cls.project / "all_headers.cc", "w", encoding="utf-8") as source:
             source.writelines(f"#include <{name}>\n" for name in cls.headers if name.endswith(".h"))
-            source.write("int main() {}\n")
+            source.write('#include <cstdio>\n'
+                         'int main() { for (auto& place : lathe::part_places("part.so")) std::puts(place.c_str()); }\n')
 
     @classmethod
     def tearDownClass(cls):
@@ -68,6 +69,9 @@ class Install(unittest.TestCase):
         out = self.succeed(cl.run([str(build / "simple_model"), "cpu", "2"]))
         self.assertIn("device cpu", out)
         self.assertIn("gradient of fc3.bias[0] 0.100000", out)  # each of ten outputs weighs 1/10 in the mean
+
+        out = self.succeed(cl.run([str(build / "all_headers")]))
+        self.assertEqual(pathlib.Path(out.split("\n")[-2]), self.prefix / cached("CMAKE_INSTALL_LIBDIR") / "lathe" / "part.so")
 
         train, dev, model = self.root / "train.csv", self.root / "dev.csv", self.root / "model"
         cl.write_csv(train, 48, 1)
