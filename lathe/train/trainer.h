@@ -86,9 +86,10 @@ struct TrainOutput {
 /// one run together, as Hugging Face's do under accelerate: each takes its share of every update's samples
 /// and of an evaluation's, gets the same losses and metrics, and rank 0 alone writes files.  `backend`,
 /// `model` and the data sets must outlive it.  Trainers, each in its thread, may share a model, whose weights
-/// lie in each of them; one that freezes its base wants one of its own (twin_of).  Errors: kUsage, kNonFinite
-/// (a loss or gradient norm that is not finite, unless logging_nan_inf_filter is given; with fp16 only where
-/// LossScaler::hopeless; the message names step and last checkpoint), kInterrupted, kIo.
+/// lie in each of them; one that freezes its base wants one of its own (twin_of).  Those that train at once
+/// want an output_dir each: hf::Trainer and the program refuse a second one, this class does not.  Errors:
+/// kUsage, kNonFinite (a loss or gradient norm that is not finite, unless logging_nan_inf_filter is given;
+/// with fp16 only where LossScaler::hopeless; the message names step and last checkpoint), kInterrupted, kIo.
 class Trainer {
  public:
   /// Errors: those of check_dataset; kUsage for arguments that do not fit the head, the data or the
