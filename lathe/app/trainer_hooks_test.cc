@@ -142,5 +142,17 @@ TEST_F(Told, RatesOfARunThatHasNothingLeftToDo) {
   EXPECT_EQ(metrics.at("train_steps_per_second"), 0.0);
 }
 
+TEST_F(Told, ARunWithoutEndBeginsAndStopsWhereItIsAsked) {
+  args_.max_steps = 1'000'000'000'000'000;
+  hooks_.should_stop = [] { return true; };
+  try {
+    trainer().train();
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInterrupted);
+    EXPECT_NE(std::string(error.what()).find("interrupted after step 1;"), std::string::npos) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace lathe

@@ -29,7 +29,7 @@ void add_output_and_schedule(Fields& f) {
        M,
        "Passes over the training set; may be a fraction.",
        {.low = 0, .high = 1e9}},
-      {"max_steps", &T::max_steps, M, "Number of updates; above 0 it overrides the epochs."},
+      {"max_steps", &T::max_steps, M, "Number of updates; above 0 it overrides the epochs.", {.high = 1e15}},
       {"learning_rate", &T::learning_rate, M, "Peak learning rate.", {.low = 0}},
       {"lr_scheduler_type",
        &T::lr_scheduler_type,

@@ -74,11 +74,14 @@ BatchStream::BatchStream(const TokenizedDataset& data, const SamplerOptions& sam
 
 Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options, TokenRounding rounding,
                      int64_t epochs) {
+  constexpr int64_t kMostSamples = 10'000'000;  // a second or two
+  constexpr int64_t kEpoch = 1000;              // its order takes as long as so many samples
   const std::vector<int32_t> lengths = data.lengths();
   Sampler sampler(options, lengths);
   Round round(options);
   Bucket largest;
   if (options.strategy == SamplingStrategy::kSequential) epochs = 1;  // they are all alike
+  epochs = std::min(epochs, std::max<int64_t>(1, kMostSamples / (options.size + kEpoch)));
   for (int64_t epoch = 0; epoch < epochs; ++epoch)
     for (int64_t index = 0; index < sampler.batches_per_epoch(); ++index) {
       round.take(sampler, lengths, epoch, index);

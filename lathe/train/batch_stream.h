@@ -25,7 +25,9 @@ class BatchStream {
 };
 
 /// The most tokens, packed, and the most rows that a micro-batch of the first `epochs` epochs has, on any
-/// rank of those that step together.
+/// rank of those that step together.  Of a run of about ten million samples and more, or ten thousand
+/// epochs, the first epochs alone are looked through, one at least: a run that is to go on until it is
+/// stopped must begin.  A larger batch that comes later gets its memory then.
 Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& sampler, TokenRounding rounding,
                      int64_t epochs);
 

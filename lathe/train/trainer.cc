@@ -155,8 +155,9 @@ TrainOutput Trainer::train(const std::string& resume_from) {
   output.global_step = state_.global_step;
   output.training_loss = run_.total_loss / static_cast<double>(std::max<int64_t>(1, run_.loss_updates));
   const double samples = args_.max_steps > 0
-                             ? static_cast<double>(args_.max_steps * args_.per_device_train_batch_size *
-                                                   args_.gradient_accumulation_steps * session_->ranks())
+                             ? static_cast<double>(args_.max_steps) *
+                                   static_cast<double>(args_.per_device_train_batch_size *
+                                                       args_.gradient_accumulation_steps * session_->ranks())
                              : static_cast<double>(train_->size()) * args_.num_train_epochs;
   const double steps = static_cast<double>(state_.global_step - first_step_);
   add_speed(output.metrics, "train", started_at_,

@@ -72,6 +72,8 @@ TEST(Validate, RefusesContradictions) {
   EXPECT_SAYS("--fp16_full_eval and --bf16_full_eval", a.fp16_full_eval = a.bf16_full_eval = true);
   EXPECT_SAYS("found 1000000000 x 3 samples per update", a.per_device_train_batch_size = 1'000'000'000;
               a.gradient_accumulation_steps = 3);
+  EXPECT_SAYS("--max_steps: found 9223372036854775807, wants at most 1000000000000000",
+              a.max_steps = INT64_MAX);
   EXPECT_SAYS("wants --dataloader_num_workers > 0", a.dataloader_prefetch_factor = 2);
   EXPECT_SAYS("--use_cpu and --device cuda", a.use_cpu = true; a.device = "cuda");
   EXPECT_SAYS("--fp8 and --fp16: found both", a.fp8 = a.fp16 = true);
