@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <thread>
 
 #include "lathe/app/four_samples_testing.h"
@@ -140,6 +141,35 @@ TEST_F(Told, RatesOfARunThatHasNothingLeftToDo) {
   const nlohmann::json metrics = trainer().train(folder_ / "out/checkpoint-4").metrics;
   EXPECT_EQ(metrics.at("train_samples_per_second"), 0.0);
   EXPECT_EQ(metrics.at("train_steps_per_second"), 0.0);
+}
+
+/// Whoever has made them: lathe::Trainer is a program's, too.
+TEST_F(Told, ArgumentsAreChecked) {
+  const auto error = [&](const std::function<void(TrainingArguments&)>& change) -> std::string {
+    TrainingArguments args = args_;
+    change(args);
+    try {
+      Trainer(*backend_, model_, args, &data_, &data_);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::kUsage);
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error([](auto& a) { a.gradient_accumulation_steps = 0; }),
+            "--gradient_accumulation_steps: found 0, wants at least 1 and at most 1000000000");
+  for (const auto& [steps, flag] : {std::pair{&TrainingArguments::logging_steps, "--logging_steps: found 0"},
+                                    {&TrainingArguments::save_steps, "--save_steps: found 0"}})
+    EXPECT_TRUE(error([&](auto& a) { a.*steps = 0; }).starts_with(flag)) << flag;
+  EXPECT_TRUE(
+      error([](auto& a) { a.eval_strategy = "epochs"; }).starts_with("--eval_strategy: found 'epochs'"));
+}
+
+TEST_F(Told, ArgumentsThatOthersImply) {
+  args_.output_dir.reset();  // writes nothing
+  args_.eval_strategy = "epoch", args_.early_stopping_patience = 1;
+  EXPECT_EQ(trainer().arguments().metric_for_best_model, "loss");
+  EXPECT_EQ(trainer().arguments().output_dir, std::nullopt);
 }
 
 TEST_F(Told, ARunWithoutEndBeginsAndStopsWhereItIsAsked) {

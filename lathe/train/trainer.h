@@ -92,8 +92,8 @@ struct TrainOutput {
 /// with fp16 only where LossScaler::hopeless; the message names step and last checkpoint), kInterrupted, kIo.
 class Trainer {
  public:
-  /// Errors: those of check_dataset; kUsage for arguments that do not fit the head, the data or the
-  /// processes; kUnsupported for what the device lacks.
+  /// Errors: those of validate_for_trainer, whose notices it does not tell, and of check_dataset; kUsage for
+  /// arguments that do not fit the head, the data or the processes; kUnsupported for what the device lacks.
   Trainer(Backend& backend, AutoModel& model, const TrainingArguments& args,
           const TokenizedDataset* train_dataset, const TokenizedDataset* eval_dataset,
           TrainerHooks hooks = {}, FileSystem& fs = real_file_system());
@@ -146,7 +146,7 @@ class Trainer {
   /// Length to which a padding trainer would fill rows; counts in total_flos alone.  0: the longest of the
   /// batch.
   void pad_to(int length) { pad_to_ = length; }
-  /// As given, but for the batch size that --auto_find_batch_size has found.
+  /// As validate_for_trainer leaves them, but for the batch size that --auto_find_batch_size has found.
   const TrainingArguments& arguments() const { return args_; }
   /// Whether the output of a frozen base may be kept from epoch to epoch, as it is by default.  The result is
   /// the same, bit for bit, on devices that store activations in their dtype (`ref` computes on in double).

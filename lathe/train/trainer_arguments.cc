@@ -27,7 +27,9 @@ void check_fp8(const Backend& backend) {
        backend.info().kind, backend.info().name);
 }
 
+/// Notices are for who gives the arguments, and said there (hf::Prepared, the parser of the command line).
 void Trainer::check_arguments() {
+  validate_for_trainer(args_);
   const std::string& kind = backend_.info().kind;
   const auto lacks = [&](const OpDef& op) { return backend_.implementations(op).empty(); };
   if (eval_ == nullptr && args_.eval_strategy != "no")

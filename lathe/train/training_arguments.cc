@@ -215,11 +215,16 @@ int64_t recompute_every(const TrainingArguments& args) {
 }
 
 std::vector<std::string> validate(TrainingArguments& args) {
+  std::vector<std::string> notices = validate_for_trainer(args);
+  check_int8(args);
+  derive_output(args, notices);
+  return notices;
+}
+
+std::vector<std::string> validate_for_trainer(TrainingArguments& args) {
   std::vector<std::string> notices = check_fields(bind(args));
   check_contradictions(args);
-  derive_output(args, notices);
   derive_evaluation(args);
-  check_int8(args);
   derive_checkpointing(args);
   check_interval("logging_steps", "logging_strategy", args.logging_strategy, args.logging_steps);
   check_interval("eval_steps", "eval_strategy", args.eval_strategy, args.eval_steps.value_or(1));

@@ -147,6 +147,9 @@ struct QaArguments {
 /// Errors: kUsage, naming the flag, the value found and the value wanted.
 /// Source: transformers 5.23 training_args.py, __post_init__ and _validate_args.
 std::vector<std::string> validate(TrainingArguments& args);
+/// The same for a trainer alone, which need not write, and evaluates where it is told to: output_dir stays as
+/// given, and nothing is asked of do_eval and do_predict.
+std::vector<std::string> validate_for_trainer(TrainingArguments& args);
 
 /// The same for the arguments of the scripts: every field, and that there is data for what is to be done.
 std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& training);
