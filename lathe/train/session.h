@@ -35,7 +35,7 @@ class Session {
   struct Options {
     int64_t num_labels = 2;  ///< columns of float targets
     ProgramOptions program;
-    size_t cached_programs = 128;  ///< compiled programs kept; the one unused longest goes first
+    size_t cached_programs = 128;  ///< programs kept, 1 at least; the one unused longest goes first
     bool shard_states = false;     ///< each rank keeps its part (shards.h) of what the optimizer keeps
   };
 

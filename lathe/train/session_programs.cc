@@ -140,7 +140,7 @@ Session::Compiled& Session::compiled(const Work& work) {
     return found->second;
   }
   if (found != cache_.end()) cache_.erase(found);
-  while (cache_.size() >= options_.cached_programs) {
+  while (!cache_.empty() && cache_.size() >= options_.cached_programs) {
     auto oldest = cache_.begin();
     for (auto it = cache_.begin(); it != cache_.end(); ++it)
       if (it->second.last_use < oldest->second.last_use) oldest = it;
