@@ -4,10 +4,16 @@
 
 namespace lathe::hf {
 
-Prepared::Prepared(TrainingArguments arguments) : args(std::move(arguments)) {
-  validate(args);
+Prepared::Prepared(TrainingArguments arguments, const std::function<void(const std::string&)>& warn)
+    : args(std::move(arguments)) {
+  const auto tell = [&](const std::vector<std::string>& notices) {
+    for (const std::string& notice : notices)
+      if (warn) warn(notice);
+  };
+  tell(validate(args));
   device = open_device(args.use_cpu ? "cpu" : args.device,
-                       {static_cast<int>(args.threads), args.tf32.value_or(false)});
+                       {static_cast<int>(args.threads), args.tf32.value_or(false), warn});
+  tell(precision_notices(args, device->info().kind));
 }
 
 void Prepared::hold_output_dir(FolderLock& lock) const {
@@ -22,7 +28,10 @@ void Prepared::hold_output_dir(FolderLock& lock) const {
 
 Trainer::Trainer(AutoModel& model, const TrainingArguments& arguments, const TokenizedDataset& train_dataset,
                  const TokenizedDataset& eval_dataset, TrainerHooks hooks)
-    : Prepared(arguments),
+    : Prepared(arguments,
+               [tell = hooks.message](const std::string& text) {
+                 if (tell) tell(LogLevel::kWarning, text);
+               }),
       lathe::Trainer(*device, model, args, &train_dataset, &eval_dataset, std::move(hooks)),
       eval_dataset_(eval_dataset) {}
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -9,8 +10,9 @@ namespace lathe::hf {
 
 /// Arguments that were checked, and the device that they ask for.
 struct Prepared {
+  /// warn: takes the notices of `validate`, of the device and of the precision on it; may be empty.
   /// Errors: as `validate` and `open_device`.
-  explicit Prepared(TrainingArguments arguments);
+  explicit Prepared(TrainingArguments arguments, const std::function<void(const std::string&)>& warn = {});
 
   /// Keeps other runs out of output_dir, which it makes, while `lock` lives: those of this process, too.
   /// Errors: kUsage where one is in there.
@@ -22,7 +24,7 @@ struct Prepared {
 
 /// `Trainer(model, args, train_dataset, eval_dataset)`, as Hugging Face has it: lathe::Trainer on a device of
 /// its own, the one that `args` name (`use_cpu`, `device`, `threads`); without output_dir it writes into
-/// trainer_output.  `model` and the data sets must outlive it.
+/// trainer_output.  hooks.message is told the notices, too.  `model` and the data sets must outlive it.
 class Trainer : private Prepared, public lathe::Trainer {
  public:
   Trainer(AutoModel& model, const TrainingArguments& args, const TokenizedDataset& train_dataset,

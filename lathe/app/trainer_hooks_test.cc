@@ -7,6 +7,7 @@
 #include <functional>
 #include <thread>
 
+#include "lathe/api/hf.h"
 #include "lathe/app/four_samples_testing.h"
 #include "lathe/backends/register.h"
 #include "lathe/io/test_folder.h"
@@ -170,6 +171,19 @@ TEST_F(Told, ArgumentsThatOthersImply) {
   args_.eval_strategy = "epoch", args_.early_stopping_patience = 1;
   EXPECT_EQ(trainer().arguments().metric_for_best_model, "loss");
   EXPECT_EQ(trainer().arguments().output_dir, std::nullopt);
+}
+
+TEST_F(Told, NoticesOfTheArguments) {
+  std::vector<std::string> told;
+  hooks_.message = [&](LogLevel level, const std::string& text) {
+    if (level == LogLevel::kWarning) told.push_back(text);
+  };
+  args_.device = "cpu", args_.threads = 1;
+  args_.early_stopping_threshold = 0.5, args_.fp16 = true;
+  hf::Trainer(model_, args_, data_, data_, hooks_);
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_TRUE(told[0].starts_with("--early_stopping_threshold changes nothing")) << told[0];
+  EXPECT_TRUE(told[1].starts_with("--fp16: computes in float16 on the CPU")) << told[1];
 }
 
 TEST_F(Told, ARunWithoutEndBeginsAndStopsWhereItIsAsked) {
