@@ -1,5 +1,7 @@
 #include "lathe/train/session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -247,6 +249,23 @@ float Session::evaluate(const PackedBatch& batch, std::vector<float>& logits, Ba
 }
 
 void Session::check(const PackedBatch& batch) const {
+  const std::vector<int32_t>& begins = batch.cu_seqlens;
+  if (batch.rows < 1 || std::ssize(begins) != int64_t{batch.rows} + 1 || begins.front() != 0 ||
+      begins.back() > batch.tokens)
+    fail(ErrorCode::kInvalidData,
+         "a batch of {} rows and {} tokens has {} cu_seqlens{}; wants one more than rows, from 0 to at most "
+         "the tokens",
+         batch.rows, batch.tokens, begins.size(),
+         begins.empty() ? "" : fmt::format(", from {} to {}", begins.front(), begins.back()));
+  if (std::ssize(batch.sample_ids) != batch.tokens)
+    fail(ErrorCode::kInvalidData, "a batch of {} tokens has {} sample_ids, wants as many", batch.tokens,
+         batch.sample_ids.size());
+  if (model_.position_padding() && batch.position_ids.size() != batch.input_ids.size())
+    fail(ErrorCode::kInvalidData, "a batch of {} input_ids has {} position_ids, wants as many",
+         batch.input_ids.size(), batch.position_ids.size());
+  for (const int32_t first : batch.cls_index)
+    if (first < 0 || first >= batch.tokens)
+      fail(ErrorCode::kInvalidData, "cls_index {} lies outside of a batch of {} tokens", first, batch.tokens);
   const auto within = [](const char* what, const std::vector<int32_t>& values, int64_t limit) {
     for (int32_t value : values)
       if (value < 0 || value >= limit)
