@@ -159,9 +159,7 @@ TEST_F(Told, ArgumentsAreChecked) {
   };
   EXPECT_EQ(error([](auto& a) { a.gradient_accumulation_steps = 0; }),
             "--gradient_accumulation_steps: found 0, wants at least 1 and at most 1000000000");
-  for (const auto& [steps, flag] : {std::pair{&TrainingArguments::logging_steps, "--logging_steps: found 0"},
-                                    {&TrainingArguments::save_steps, "--save_steps: found 0"}})
-    EXPECT_TRUE(error([&](auto& a) { a.*steps = 0; }).starts_with(flag)) << flag;
+  EXPECT_TRUE(error([](auto& a) { a.logging_steps = 0; }).starts_with("--logging_steps: found 0"));
   EXPECT_TRUE(
       error([](auto& a) { a.eval_strategy = "epochs"; }).starts_with("--eval_strategy: found 'epochs'"));
 }

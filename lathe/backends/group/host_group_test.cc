@@ -34,7 +34,7 @@ std::string rdma_devices(int size) {
   return all + "]";
 }
 
-World local_world(int rank, int size, int port) { return {rank, size, rank, "127.0.0.1", port}; }
+World local_world(int rank, int size, int port) { return {rank, size, rank, size, "127.0.0.1", port}; }
 
 /// Runs `work` as every rank, each in a process of its own; the exit code of each, or −signal.  An Error's
 /// message goes to stderr.
