@@ -245,7 +245,7 @@ void ScriptRun::save_model_alone(Trainer& trainer) {
     trainer.save_model_alone();
     say(LogLevel::kWarning,
         fmt::format("the run failed behind its last step; the trained model alone is in {}", output_dir()));
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // What failed before is what is told.
   }
 }

@@ -75,7 +75,7 @@ TEST_F(Told, TheSecondsOfAllItsEvaluations) {
 
 TEST_F(Told, ATestSetIsNoPartOfTheLog) {
   hooks_.compute_metrics = [](const TokenizedDataset&, const Predictions&) {
-    return MetricValues{{"score", 1}, {"HasAns_total", 2}};
+    return MetricValues{{"score", 1}, {"HasAns_total", 2}, {"loss_total", 0.75}, {"NoAns_total", NAN}};
   };
   Trainer t = trainer();
   t.train();
@@ -86,6 +86,8 @@ TEST_F(Told, ATestSetIsNoPartOfTheLog) {
   EXPECT_FALSE(found.contains("epoch"));
   EXPECT_EQ(found.at("test_HasAns_total").dump(), "2");  // a count is an integer, a score is none
   EXPECT_EQ(found.at("test_score").dump(), "1.0");
+  EXPECT_EQ(found.at("test_loss_total").dump(), "0.75");
+  EXPECT_EQ(found.at("test_NoAns_total").dump(), "null");
 }
 
 TEST_F(Told, TokensUpToTheLogLine) {

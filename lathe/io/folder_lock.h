@@ -1,4 +1,6 @@
 #pragma once
+#include <sys/types.h>
+
 #include <string>
 
 namespace lathe {
@@ -18,6 +20,7 @@ class FolderLock {
 
  private:
   int fd_ = -1;
+  pid_t owner_ = 0;  ///< the process that took it
 };
 
 }  // namespace lathe

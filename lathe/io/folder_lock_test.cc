@@ -63,6 +63,20 @@ TEST(FolderLock, GoesThoughAForkedChildHasItOpen) {
   ::waitpid(child, nullptr, 0);
 }
 
+TEST(FolderLock, StaysThoughAForkedChildUnwinds) {
+  const TestFolder folder;
+  auto first = std::make_unique<FolderLock>();
+  ASSERT_TRUE(first->take(folder.path()));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    first.reset();
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  FolderLock second;
+  EXPECT_FALSE(second.take(folder.path()));
+}
+
 TEST(FolderLock, HoldsNothingWhereThereIsNoFolder) {
   const TestFolder folder;
   FolderLock first, second;

@@ -12,7 +12,7 @@ namespace lathe {
 /// Writes training_args.json, every field as to_json gives it, and training_args.bin, which torch.load with
 /// weights_only=False makes a transformers.TrainingArguments of: its fields under their names, enumerations
 /// as such, no secrets, none of Lathe's own; and what __post_init__ sets, so that a Trainer takes it, for one
-/// process on `device`, a kind of BackendInfo.  As transformers' own it trains on a machine like this one;
+/// process on `device`, a DeviceInfo::kind.  As transformers' own it trains on a machine like this one;
 /// dataclasses.replace of it, which runs __post_init__ anew, on others and in transformers 4, too.
 /// Source: transformers 5.24 trainer.py, _save; training_args.py, __post_init__; accelerate 1.15 state.py.
 Status write_arguments(FileSystem& fs, const std::string& folder, const TrainingArguments& args,

@@ -89,10 +89,12 @@ MemoryNeed Session::memory_need(std::span<const Work> work) const { return memor
 
 /// Who asks last sees what all others hold, and none of them takes more before: the least answer is right.
 std::optional<uint64_t> Session::free_share() const {
-  std::optional<uint64_t> free = backend_.free_bytes();
-  if (group() == nullptr || !free) return free;
-  if (backend_.info().host_memory) *free /= static_cast<uint64_t>(group()->local_size());
-  return static_cast<uint64_t>(least_over(group(), static_cast<int64_t>(*free)));
+  const std::optional<uint64_t> free = backend_.free_bytes();
+  if (group() == nullptr) return free;
+  constexpr int64_t kUnknown = INT64_MAX;  // asked all the same, as all ranks must
+  const int sharers = backend_.info().host_memory ? group()->local_size() : 1;
+  const int64_t least = least_over(group(), free ? static_cast<int64_t>(*free) / sharers : kUnknown);
+  return least == kUnknown ? std::nullopt : std::optional(static_cast<uint64_t>(least));
 }
 
 void Session::reserve(std::span<const Work> work) { reserve(work, backend_.free_bytes()); }

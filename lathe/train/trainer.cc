@@ -187,16 +187,18 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   if (args_.output_dir && is_main(group())) remove_stale_temporaries(fs_, *args_.output_dir).check();
   if (group() != nullptr) group()->barrier().check();  // others read what it gives its name back
   const Plan plan = this->plan(resume_from);
+  if (resume_from.empty()) session_->clear_states();  // a call of train before may have left some
   // Before states are read.  What runs of a frozen base is known with its weights alone.
-  if (!model_.model->base_frozen()) reserve_memory(plan);
+  if (!model_.model->base_frozen()) {
+    const SetWhile training(in_training_);
+    reserve_memory(plan);
+  }
   std::optional<OptimizerProgress> python;
-  if (resume_from.empty()) {
-    session_->clear_states();  // a call of train before may have left some
-  } else {
+  if (!resume_from.empty()) {
     python = read_checkpoint(fs_, resume_from, model_, *session_, state_, run_);
     find_best_checkpoint(resume_from);
+    say_other_arguments(resume_from);
   }
-  if (!resume_from.empty()) say_other_arguments(resume_from);
   if (python)
     say_how_python_goes_on(plan, resume_from, *python);
   else if (!resume_from.empty())

@@ -24,9 +24,11 @@ class Seconds {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-/// Counts are integers, as in Python.
+/// The counts of SQuAD's scores are integers, as in Python.
 nlohmann::json metric_value(const std::string& name, double value) {
-  if (name == "total" || name.ends_with("_total")) return static_cast<int64_t>(value);
+  constexpr double kMost = int64_t{1} << 53;
+  const bool is_count = (name == "total" || name.ends_with("_total")) && value >= 0 && value < kMost;
+  if (is_count && std::trunc(value) == value) return static_cast<int64_t>(value);
   return value;
 }
 

@@ -29,7 +29,10 @@ class EndOfReads {
  public:
   explicit EndOfReads(const Session* session) : session_(session) {}
   ~EndOfReads() {
-    if (session_ != nullptr) static_cast<void>(session_->end_reads());
+    try {
+      if (session_ != nullptr) static_cast<void>(session_->end_reads());
+    } catch (...) {  // memory ended, most likely
+    }
   }
   EndOfReads(const EndOfReads&) = delete;
   EndOfReads& operator=(const EndOfReads&) = delete;
@@ -202,7 +205,7 @@ void Trainer::save_model(const std::string& folder) {
 void Trainer::save_model_alone() {
   // Where the last step is the best its checkpoint is the one that failed, and its weights are here.
   if (args_.load_best_model_at_end && state_.best_global_step != state_.global_step) load_best_model();
-  save_model(*args_.output_dir);
+  save_model(args_.output_dir.value_or(""));
 }
 
 void Trainer::save_state() {

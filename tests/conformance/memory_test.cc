@@ -262,9 +262,10 @@ TEST(Session, TheFirstRankReadsAnyPartOfAShardedState) {
     session.end_reads().check();
   };
   {
-    std::vector<std::jthread> threads;
+    std::vector<std::thread> threads;  // not every libc++ has std::jthread
     for (const int rank : {1, 2}) threads.emplace_back(part, rank);
     part(0);
+    for (std::thread& thread : threads) thread.join();
   }
   EXPECT_EQ(read, whole);
   EXPECT_LT(place.largest, whole.size() / 2 * sizeof(float));  // no more than was asked for
@@ -615,6 +616,35 @@ TEST_F(AutoBatch, RanksOfOneMachineHaveAPartOfItsMemory) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find(" free for each of 2 processes"), std::string::npos)
         << error.what();
+  }
+}
+
+/// --bf16_full_eval concerns evaluations outside of a training.
+TEST_F(AutoBatch, EvaluationsWithinATrainingAreForeseenAsTheyRun) {
+  args_.per_device_train_batch_size = 1;
+  args_.per_device_eval_batch_size = 50;
+  args_.eval_strategy = "epoch", args_.bf16_full_eval = true;
+  Limited device;
+  AutoModel m = model();
+  Trainer trainer(device, m, args_, &train_, &train_);
+  const TokenRounding rounding = trainer.session().token_rounding();
+  const SamplerOptions all{.size = 50, .batch_size = 50, .strategy = SamplingStrategy::kSequential};
+  const Session::Work exact{ProgramKind::kEvaluate,
+                            largest_batch(train_, all, rounding, 1),
+                            true,
+                            false,
+                            nn::Quantization::kNone,
+                            DType::f32};
+  const SamplerOptions one{.size = 50, .batch_size = 1};
+  const Session::Work work[] = {
+      {ProgramKind::kAccumulate, largest_batch(train_, one, rounding, 2)}, {ProgramKind::kUpdate, {}}, exact};
+  device.free = trainer.session().memory_need(work).total() - 1;
+  try {
+    trainer.train();
+    FAIL() << "trains";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kMemory);
+    EXPECT_EQ(trainer.state().global_step, 0) << error.what();
   }
 }
 
