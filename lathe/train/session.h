@@ -130,7 +130,7 @@ class Session {
   /// What these runs take beyond what the session holds; planned without allocating anything.
   MemoryNeed memory_need(std::span<const Work> work) const;
   /// What the device has free for this process, as it is when all ranks ask: each must, and what they share
-  /// (DeviceInfo::host_memory) is divided among them.  Empty where the device does not tell.
+  /// (DeviceInfo::host_memory) is divided among them.  Empty where no rank's device tells.
   std::optional<uint64_t> free_share() const;
   /// Allocates all that these runs take but what the device prepares for itself.  Runs of smaller buckets
   /// then find their memory, too.  Errors: kMemory if that is more than `free`, or the device has not enough;

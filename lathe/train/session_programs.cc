@@ -91,7 +91,7 @@ MemoryNeed Session::memory_need(std::span<const Work> work) const { return memor
 std::optional<uint64_t> Session::free_share() const {
   const std::optional<uint64_t> free = backend_.free_bytes();
   if (group() == nullptr) return free;
-  constexpr int64_t kUnknown = INT64_MAX;  // asked all the same, as all ranks must
+  constexpr int64_t kUnknown = int64_t{1} << 62;  // asked all the same, as all ranks must
   const int sharers = backend_.info().host_memory ? group()->local_size() : 1;
   const int64_t least = least_over(group(), free ? static_cast<int64_t>(*free) / sharers : kUnknown);
   return least == kUnknown ? std::nullopt : std::optional(static_cast<uint64_t>(least));
