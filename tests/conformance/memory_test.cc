@@ -1,60 +1,19 @@
 // Out of memory is foreseen, and what is said to fit does.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <barrier>
 #include <cmath>
 #include <cstring>
 #include <regex>
-#include <thread>
 
-#include "lathe/backends/register.h"
 #include "lathe/core/error.h"
 #include "lathe/io/test_folder.h"
-#include "lathe/program/forwarding_backend_testing.h"
 #include "lathe/train/batch_stream.h"
 #include "lathe/train/trainer.h"
+#include "tests/conformance/limited_device.h"
 #include "tests/conformance/made_batch.h"
 
 namespace lathe {
 namespace {
-
-/// A device with as much memory as the test says.
-class Limited : public ForwardingBackend {
- public:
-  explicit Limited(std::shared_ptr<ProcessGroup> group = nullptr)
-      : ForwardingBackend(open_device("cpu", {.threads = 2, .group = std::move(group)})) {}
-  std::optional<size_t> free;
-  size_t allocated = 0;
-
-  Result<Buffer> allocate(size_t bytes, Memory kind) override {
-    allocated += bytes;
-    return real_->allocate(bytes, kind);
-  }
-  std::optional<size_t> free_bytes() const override { return free; }
-  const DeviceInfo& info() const override { return info_; }
-  size_t prepared_bytes(const Program& program, const Selection& selection,
-                        const Bindings& bindings) const override {
-    longest_row = program.longest_row();
-    return real_->prepared_bytes(program, selection, bindings);
-  }
-
-  mutable int64_t longest_row = -1;  // of the last program that was planned
-  void have_own_memory() { info_.host_memory = false; }
-  void hold_activations() { info_.caller_memory = false; }
-
- private:
-  DeviceInfo info_ = real_->info();
-};
-
-AutoModel model(const std::string& type = "bert", int64_t types = 2) {
-  ModelConfig c;
-  c.model_type = type, c.type_vocab_size = types;
-  c.vocab_size = 40, c.hidden_size = 32, c.num_hidden_layers = 3, c.num_attention_heads = 4;
-  c.intermediate_size = 128, c.max_position_embeddings = 32;
-  c.hidden_dropout_prob = c.attention_probs_dropout_prob = c.classifier_dropout = 0;
-  return from_config(c, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
-}
 
 /// Rows of 2 to 32 tokens.
 TokenizedDataset data(int samples) {
@@ -104,25 +63,6 @@ TEST(Memory, IsForeseenToTheByteAndNotWantedTwice) {
   for (const int64_t rows : {4, 3, 1}) EXPECT_EQ(error_of(session, step_of(rows)), "") << rows;
   EXPECT_NE(error_of(session, step_of(8)), "");
 }
-
-/// Three others are told of, of which none is there: whoever calls them fails.
-class FourRanks : public ProcessGroup {
- public:
-  int rank() const override { return 1; }
-  int size() const override { return 4; }
-  int local_rank() const override { return 1; }
-  Status sum(std::span<float>, DType) override { return kNobody; }
-  Status broadcast(std::span<std::byte>, int) override { return kNobody; }
-  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte>) override {
-    return kNobody;
-  }
-  Status gather_parts(std::span<float>, std::span<const int64_t>) override { return kNobody; }
-  Status barrier() override { return kNobody; }
-  std::optional<int> gone() const override { return 0; }
-
- private:
-  static inline const Status kNobody{ErrorCode::kIo, "nobody is there"};
-};
 
 TEST(Memory, OfShardedStatesIsThatOfTheRanksPart) {
   for (const bool sharded : {false, true}) {
@@ -192,180 +132,6 @@ TEST(Memory, ThatAnotherRankHasNotIsNotThere) {
   Session session(device, *m.model, {});
   device.free = 1000;
   EXPECT_EQ(session.free_share(), 300u);
-}
-
-TEST(Session, OfAPartOfAShardedStateARankTakesItsOwn) {
-  Limited device(std::make_shared<FourRanks>());
-  AutoModel m = model();
-  Session session(device, *m.model, {.shard_states = true});
-  const Shards shards = shards_of(session.layout().trainable, 4, 1);
-  const auto first = static_cast<size_t>(shards.begin()), count = static_cast<size_t>(shards.count());
-  const auto all = static_cast<size_t>(session.layout().trainable);
-  std::vector<float> whole(all);
-  for (size_t i = 0; i < all; ++i) whole[i] = static_cast<float>(i + 1);
-  const std::vector<float> own(whole.begin() + shards.begin(),
-                               whole.begin() + shards.begin() + shards.count());
-  // Before it, over its begin, within, over its end, behind it.
-  const size_t cuts[] = {0, first - 5, first + 7, first + count / 2, first + count + 3, all};
-  for (size_t i = 0; i + 1 < std::size(cuts); ++i)
-    session.write_state("exp_avg", cuts[i], std::span(whole).subspan(cuts[i], cuts[i + 1] - cuts[i]));
-  EXPECT_EQ(session.read_state("exp_avg"), own);
-  session.write_state("exp_avg_sq", whole);
-  EXPECT_EQ(session.read_state("exp_avg_sq"), own);
-  for (const auto& [begin, size] : {std::pair(size_t{0}, all + 1), {size_t{1}, all}, {all + 1, size_t{0}}})
-    EXPECT_THROW(session.write_state("exp_avg", begin, std::vector<float>(size)), Error);
-}
-
-/// Three ranks of this process, each in a thread of its own, that broadcast alone.
-class Broadcasting : public FourRanks {
- public:
-  struct Place {
-    std::barrier<> all{3};
-    std::span<std::byte> sent;
-    std::atomic<size_t> largest = 0;
-  };
-  Broadcasting(int rank, Place& place) : rank_(rank), place_(place) {}
-  int rank() const override { return rank_; }
-  int size() const override { return 3; }
-  Status broadcast(std::span<std::byte> bytes, int root) override {
-    if (rank_ == root) place_.sent = bytes, place_.largest = std::max<size_t>(place_.largest, bytes.size());
-    place_.all.arrive_and_wait();
-    EXPECT_EQ(bytes.size(), place_.sent.size());
-    if (rank_ != root) std::ranges::copy(place_.sent, bytes.begin());
-    place_.all.arrive_and_wait();
-    return {};
-  }
-
- private:
-  int rank_;
-  Place& place_;
-};
-
-TEST(Session, TheFirstRankReadsAnyPartOfAShardedState) {
-  Broadcasting::Place place;
-  std::vector<float> whole, read;
-  const auto part = [&](int rank) {
-    Limited device(std::make_shared<Broadcasting>(rank, place));
-    AutoModel m = model();
-    Session session(device, *m.model, {.shard_states = true});
-    if (rank == 0) {
-      whole.resize(static_cast<size_t>(session.layout().trainable));
-      for (size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i + 1);
-      read.resize(whole.size());
-    }
-    place.all.arrive_and_wait();
-    session.write_state("exp_avg_sq", whole);
-    if (rank != 0) return session.serve_states().check();
-    const size_t third = whole.size() / 3, size = whole.size() / 2 - 5;  // the second part is of all ranks
-    for (const size_t begin : {size_t{0}, third - 7, size + 3, whole.size() - size})
-      session
-          .read_whole_state("exp_avg_sq", begin * sizeof(float),
-                            std::as_writable_bytes(std::span(read).subspan(begin, size)))
-          .check();
-    session.end_reads().check();
-  };
-  {
-    std::vector<std::thread> threads;  // not every libc++ has std::jthread
-    for (const int rank : {1, 2}) threads.emplace_back(part, rank);
-    part(0);
-    for (std::thread& thread : threads) thread.join();
-  }
-  EXPECT_EQ(read, whole);
-  EXPECT_LT(place.largest, whole.size() / 2 * sizeof(float));  // no more than was asked for
-}
-
-TEST(Session, WantsTheTokenIdsOfAllRanks) {
-  Limited device(std::make_shared<FourRanks>());
-  AutoModel m = model();
-  Session session(device, *m.model, {});
-  initialize(session, m, 1);
-  PackedBatch batch = made_batch({4, 4}, 8, 2, 0);
-  const auto found = [&] {
-    try {
-      session.collect(session.step(batch, {}));
-    } catch (const Error& error) {
-      return std::pair(std::optional(error.code()), std::string(error.what()));
-    }
-    return std::pair(std::optional<ErrorCode>(), std::string());
-  };
-  for (const size_t ids : {0, 8, 31, 33}) {
-    batch.all_input_ids.assign(ids, 1);
-    EXPECT_EQ(found(), std::pair(std::optional(ErrorCode::kUsage),
-                                 fmt::format("a batch has {} token ids of all ranks, wants 32: "
-                                             "those of 4 batches of one size",
-                                             ids)));
-  }
-  batch.all_input_ids.assign(32, 1);
-  EXPECT_EQ(found().second, "nobody is there");
-  batch.all_input_ids.back() = 40;
-  EXPECT_EQ(found().first, ErrorCode::kInvalidData);
-}
-
-/// Rows outside of a table would be read from somewhere else.
-TEST(Session, RefusesWhatTheModelHasNoRowFor) {
-  const auto device = open_device("cpu", {1});
-  AutoModel m = model();
-  Session session(*device, *m.model, {});
-  initialize(session, m, 1);
-  using Ids = std::vector<int32_t> PackedBatch::*;
-  for (const auto& [ids, what, limit] : {std::tuple{Ids(&PackedBatch::input_ids), "token id", 40},
-                                         {Ids(&PackedBatch::token_type_ids), "token type", 2},
-                                         {Ids(&PackedBatch::position_ids), "position", 32}})
-    for (const int32_t id : {limit, -1}) {
-      PackedBatch batch = made_batch({4, 3}, 8, 2, 0);
-      (batch.*ids)[5] = id;
-      try {
-        session.step(batch, {});
-        ADD_FAILURE() << what << " " << id << ": no error";
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ErrorCode::kInvalidData);
-        const std::string wanted = fmt::format("{} {} lies outside of the model's {};", what, id, limit);
-        EXPECT_TRUE(std::string(error.what()).starts_with(wanted)) << error.what();
-      }
-    }
-}
-
-/// A tokenizer of pairs may go with it.
-TEST(Session, OfAModelWithOneTokenTypeReadsThatForAllTokens) {
-  const auto device = open_device("cpu", {1});
-  AutoModel m = model("bert", 1);
-  Session session(*device, *m.model, {});
-  initialize(session, m, 1);
-  PackedBatch batch = made_batch({4, 3}, 8, 2, 0);
-  std::vector<float> wanted, logits;
-  session.evaluate(batch, wanted);
-  std::fill(batch.token_type_ids.begin() + 2, batch.token_type_ids.end(), 1);
-  session.evaluate(batch, logits);
-  EXPECT_EQ(logits, wanted);
-}
-
-/// RoBERTa's positions count tokens that are no padding, also within a text, from behind the padding's own.
-TEST(Session, GivesPaddingWithinATextNoPositionOfRoberta) {
-  const auto device = open_device("cpu", {1});
-  AutoModel m = model("roberta");
-  Session session(*device, *m.model, {});
-  initialize(session, m, 1);
-  const auto padding = static_cast<int32_t>(m.config.pad_token_id);
-  PackedBatch batch = made_batch({3, 2}, 8, 2, 0);
-  batch.input_ids = {5, padding, 7, 8, 9, 0, 0, 0};
-  const auto& all = m.model->parameters();
-  const auto table = std::find_if(all.begin(), all.end(), [](const nn::Parameter& p) {
-    return p.name.find("position_embeddings") != std::string::npos;
-  });
-  ASSERT_NE(table, all.end());
-  const int index = static_cast<int>(table - all.begin());
-  std::vector<float> rows = session.read_parameter(index), before, after;
-  session.evaluate(batch, before);
-  const auto changes = [&](int32_t row) {
-    std::vector<float> other = rows;
-    std::fill_n(other.begin() + row * 32, 32, 0.5f);
-    other[static_cast<size_t>(row) * 32] = -0.5f;  // LayerNorm does not see what all columns have
-    session.write_parameter(index, other);
-    session.evaluate(batch, after);
-    return after != before;
-  };
-  for (const int32_t read : {0, 1, 2}) EXPECT_TRUE(changes(padding + read)) << read;
-  EXPECT_FALSE(changes(padding + 3));  // three tokens, of which one is padding
 }
 
 /// A run in flight may have it when the next bucket comes.
