@@ -96,7 +96,7 @@ class Qa {
     const auto count = std::ssize(data.examples);
     const auto unanswered = std::ranges::count_if(
         data.examples, [](const SquadExample& example) { return example.answers.empty(); });
-    if (!data.first_unlabelled.empty() && data.unlabelled < count)
+    if (data.unlabelled > 0 && data.unlabelled < count)
       fail(ErrorCode::kInvalidData,
            "{}: found no \"answers\", which other questions have; wants them for all of them or for none: [] "
            "says that a question has none",

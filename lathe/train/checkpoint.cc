@@ -205,7 +205,7 @@ void read_own_state(FileSystem& fs, const std::string& folder, const Safetensors
   run.metric_schedule = json.value("metric_schedule", nlohmann::json());
 }
 
-bool holds(FileSystem& fs, const std::string& folder, const char* file) {
+bool holds(FileSystem& fs, const std::string& folder, const std::string& file) {
   return fs.exists(join_path(folder, file));
 }
 
@@ -362,7 +362,7 @@ std::string checkpoint_to_resume(FileSystem& fs, const std::string& folder) {
   const auto all = checkpoints(fs, folder);
   const auto last = std::find_if(all.rbegin(), all.rend(), [&](const std::string& path) {
     return std::any_of(state_files().begin(), state_files().end(),
-                       [&](const std::string& name) { return fs.exists(join_path(path, name)); });
+                       [&](const std::string& name) { return holds(fs, path, name); });
   });
   return last == all.rend() ? "" : *last;
 }

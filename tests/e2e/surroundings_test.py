@@ -107,8 +107,8 @@ class Surroundings(unittest.TestCase):
             self.skipTest("needs a user whom permissions bind, or setpriv")
         user = [] if os.geteuid() else ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
         self.root.chmod(0o777)
-        if cl.run([*user, cl.program(), "info", str(self.root)]).returncode not in (0, 1) or \
-                cl.run([*user, "test", "-x", str(self.root)]).returncode != 0:
+        tried = ([cl.program(), "version"], ["test", "-x", str(self.root)])
+        if any(cl.run([*user, *command]).returncode != 0 for command in tried):
             self.skipTest("needs a build and a folder of tests that others may enter")
         snapshot = self.root / "home" / "hub" / "models--some--model" / "snapshots" / ("0" * 40)
         shutil.copytree(cl.MODEL, snapshot)
