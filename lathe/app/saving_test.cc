@@ -8,7 +8,7 @@
 #include "lathe/app/four_samples_testing.h"
 #include "lathe/backends/register.h"
 #include "lathe/core/host_memory.h"
-#include "lathe/core/sanitized_testing.h"
+#include "lathe/core/sanitized.h"
 #include "lathe/io/faulty_file_system.h"
 #include "lathe/train/trainer.h"
 
@@ -147,7 +147,7 @@ TEST_F(Saving, ACheckpointKeepsEveryNumberOfARun) {
 /// A checkpoint holds the weights and two states of their size; what is planned before a training leaves no
 /// room for one of the three.
 TEST_F(Saving, ACheckpointTakesLessMemoryThanOneStateOfTheModel) {
-  if (LT_SANITIZED || !peak_resident_bytes()) GTEST_SKIP() << "the memory of this process is not known";
+  if (LATHE_SANITIZED || !peak_resident_bytes()) GTEST_SKIP() << "the memory of this process is not known";
   ModelConfig config;
   config.vocab_size = 60000, config.hidden_size = 64, config.num_hidden_layers = 1;
   config.num_attention_heads = 1, config.intermediate_size = 64, config.max_position_embeddings = 8;
@@ -183,7 +183,7 @@ TEST_F(Saving, ACheckpointTakesLessMemoryThanOneStateOfTheModel) {
 
 /// It is read from where it lies in the files to where it is kept: the two states of its size, and no copy.
 TEST_F(Saving, GoingOnTakesLessMemoryThanOneMoreStateOfTheModel) {
-  if (LT_SANITIZED || !peak_resident_bytes()) GTEST_SKIP() << "the memory of this process is not known";
+  if (LATHE_SANITIZED || !peak_resident_bytes()) GTEST_SKIP() << "the memory of this process is not known";
   ModelConfig config;  // of many tensors, none of which is most of it
   config.vocab_size = 8000, config.hidden_size = 256, config.num_hidden_layers = 2;
   config.num_attention_heads = 4, config.intermediate_size = 4096, config.max_position_embeddings = 8;

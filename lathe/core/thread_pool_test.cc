@@ -20,7 +20,7 @@
 
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/error.h"
-#include "lathe/core/sanitized_testing.h"
+#include "lathe/core/sanitized.h"
 
 namespace lathe {
 namespace {
@@ -120,7 +120,7 @@ TEST(ThreadPool, RefusesMoreThreadsThanAnyMachineHasCores) {
   }
 }
 
-#if defined(__linux__) && !LT_SANITIZED  // they take address space of their own accord
+#if defined(__linux__) && !LATHE_SANITIZED  // they take address space of their own accord
 constexpr rlim_t kRoom = rlim_t{256} << 20;
 
 // In a process of its own: its address space has room for the stacks of a few threads only.

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "lathe/core/error.h"
-#include "lathe/core/sanitized_testing.h"
+#include "lathe/core/sanitized.h"
 #include "lathe/tokenizers/tokenizer.h"
 #include "lathe/tokenizers/tokenizer_spec.h"
 #include "lathe/tokenizers/unicode.h"
@@ -172,7 +172,7 @@ std::vector<std::string> split(const std::string& text, char by) {
 
 /// Which of the texts of a long case are run.  A digest is of all of them, so that it is compared where all
 /// are run.
-constexpr bool kAllTexts = LT_SANITIZED == 0;
+constexpr bool kAllTexts = LATHE_SANITIZED == 0;
 bool is_run(size_t n) { return kAllTexts || n % 16 == 0; }
 
 json fields_case(const Tokenizer& t, const std::string& path) {

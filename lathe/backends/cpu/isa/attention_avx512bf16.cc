@@ -9,23 +9,23 @@ namespace {
 template <int kCols>
 inline void tile(const Product& p, const Block* a, int first, const Block* b, float* c) {
   __m512 sum[8][kCols];
-  LATHE_UNROLL_BLOCKS
+  LATHE_UNROLL
   for (int r = 0; r < 8; ++r)
     for (int n = 0; n < kCols; ++n)
       sum[r][n] = p.add ? _mm512_load_ps(c + r * p.c_row + 16 * n) : _mm512_setzero_ps();
   for (int64_t k = 0; k < p.depth; ++k, ++a, b += p.b_row)
     for (int w = 0; w < 16; ++w) {
       __m512i column[kCols];
-      LATHE_UNROLL_BLOCKS
+      LATHE_UNROLL
       for (int n = 0; n < kCols; ++n) column[n] = _mm512_load_si512(b[n].word[w]);
-      LATHE_UNROLL_BLOCKS
+      LATHE_UNROLL
       for (int r = 0; r < 8; ++r) {
         const __m512i x = _mm512_set1_epi32(static_cast<int>(a->word[first + r][w]));
         for (int n = 0; n < kCols; ++n)
           sum[r][n] = _mm512_dpbf16_ps(sum[r][n], bf16_of(x), bf16_of(column[n]));
       }
     }
-  LATHE_UNROLL_BLOCKS
+  LATHE_UNROLL
   for (int r = 0; r < 8; ++r)
     for (int n = 0; n < kCols; ++n) _mm512_store_ps(c + r * p.c_row + 16 * n, sum[r][n]);
 }

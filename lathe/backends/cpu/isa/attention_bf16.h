@@ -344,11 +344,11 @@ inline __m512 dots(const Rows& a, const Rows& b) {
   __m512 s[16] = {};
   for (int64_t c = 0; c < a.cols; c += 32) {
     const Columns x = a.from(0, c), y = b.from(0, c);
-    LATHE_UNROLL_BLOCKS
+    LATHE_UNROLL
     for (int i = 0; i < 16; ++i) s[i] = _mm512_dpbf16_ps(s[i], bf16_of(x.row(i)), bf16_of(y.row(i)));
   }
   __m512i sum[16];
-  LATHE_UNROLL_BLOCKS
+  LATHE_UNROLL
   for (int i = 0; i < 16; ++i) sum[i] = _mm512_castps_si512(s[i]);
   transpose16(sum);
   for (int n = 8; n > 0; n /= 2)

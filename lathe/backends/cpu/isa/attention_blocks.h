@@ -7,16 +7,10 @@
 #include <stdint.h>
 
 #include "lathe/backends/cpu/isa/avx512_shared.h"
+#include "lathe/backends/cpu/isa/unroll.h"
 
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
-
-// Before a loop over registers: they stay registers only if it is unrolled early.
-#if defined(__clang__)
-#define LATHE_UNROLL_BLOCKS _Pragma("unroll")
-#else
-#define LATHE_UNROLL_BLOCKS _Pragma("GCC unroll 16")
-#endif
 
 typedef uint16_t Bf16;
 
@@ -102,10 +96,10 @@ inline void pack_left(const Rows& x, Block* to) {
 template <typename F>
 inline void store_turned_block(F row, Block* to) {
   __m512i word[16];
-  LATHE_UNROLL_BLOCKS
+  LATHE_UNROLL
   for (int i = 0; i < 16; ++i) word[i] = row(i);
   transpose16(word);
-  LATHE_UNROLL_BLOCKS
+  LATHE_UNROLL
   for (int i = 0; i < 16; ++i) _mm512_store_si512(to->word[i], word[i]);
 }
 
@@ -137,7 +131,7 @@ inline void pack_left_turned(const Rows& x, Block* to) {
     for (int64_t k = 0; k < depth; ++k) {
       const Columns from = x.from(32 * k, c);
       __m512i half[2][16];
-      LATHE_UNROLL_BLOCKS
+      LATHE_UNROLL
       for (int i = 0; i < 16; ++i) {
         const Zipped z = zip(from.row(2 * i), from.row(2 * i + 1));
         half[0][i] = z.half[0];
@@ -145,7 +139,7 @@ inline void pack_left_turned(const Rows& x, Block* to) {
       }
       for (int h = 0; h < 2; ++h) {
         transpose16(half[h]);
-        LATHE_UNROLL_BLOCKS
+        LATHE_UNROLL
         for (int i = 0; i < 16; ++i) {
           const int row = zipped(h, i);
           _mm512_store_si512(to[(c / 16 + row / 16) * depth + k].word[row % 16], half[h][i]);
@@ -187,7 +181,7 @@ inline void store_turned(int64_t rows, int64_t cols, const float* x, const __m51
       return rounded(_mm512_mul_ps(_mm512_load_ps(x + d * 32), factor[0]),
                      _mm512_mul_ps(_mm512_load_ps(x + d * 32 + 16), factor[1]));
     };
-    LATHE_UNROLL_BLOCKS
+    LATHE_UNROLL
     for (int i = 0; i < 16; ++i) {
       const Zipped z = zip(line(c + 2 * i), line(c + 2 * i + 1));
       half[0][i] = z.half[0];
@@ -195,7 +189,7 @@ inline void store_turned(int64_t rows, int64_t cols, const float* x, const __m51
     }
     for (int h = 0; h < 2; ++h) {
       transpose16(half[h]);
-      LATHE_UNROLL_BLOCKS
+      LATHE_UNROLL
       for (int i = 0; i < 16; ++i) {
         const int column = zipped(h, i), row = zipped(column / 16, column % 16);
         if (row < rows) store_first(y + row * stride + c, cols - c, half[h][i], cold);

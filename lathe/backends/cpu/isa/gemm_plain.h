@@ -8,16 +8,10 @@
 #endif
 
 #include "lathe/backends/cpu/gemm_kernel.h"
+#include "lathe/backends/cpu/isa/unroll.h"
 
 // Packing, storing and column sums as plain loops.  Every kernel file that includes this gets its own copy,
 // compiled for its own instruction set: hence `static`, never `inline` alone.
-
-// Before a loop over registers: they stay registers only if it is unrolled early.
-#if defined(__clang__)
-#define LATHE_UNROLL _Pragma("unroll")
-#else
-#define LATHE_UNROLL _Pragma("GCC unroll 16")
-#endif
 
 namespace lathe::cpu {
 namespace {
