@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NAVIGATION = [
     ("Start", [("index", "Quick start"), ("from_run_glue", "From run_glue.py"), ("limits", "Differences and limits")]),
-    ("Use", [("users", "Using Lathe"), ("flags", "Every flag"), ("hub", "The Hub"), ("distributed", "Several processes"),
-             ("apple", "Apple silicon")]),
+    ("Use", [("users", "Using Lathe"), ("flags", "Every flag"), ("models", "Models and tokenizers"), ("hub", "The Hub"),
+             ("distributed", "Several processes"), ("apple", "Apple silicon")]),
     ("Program", [("python", "Python"), ("cpp", "C++")]),
     ("More", [("RESULTS", "Figures"), ("results_cpu", "Figures: CPUs"), ("results_cuda", "Figures: GPUs"),
               ("results_mlx", "Figures: MLX"), ("results_cpu_history", "CPUs: the history"), ("developers", "Developers"),
