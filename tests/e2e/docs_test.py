@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The docs: their shell and Python blocks run as they stand, the site's links lead somewhere, and nothing on it comes from
-elsewhere."""
+"""The docs: their shell and Python blocks run as they stand, what they name is there, the site's links lead somewhere, and
+nothing on it comes from elsewhere."""
 import html.parser
 import os
 import pathlib
@@ -60,6 +60,59 @@ class Blocks(unittest.TestCase):
         if not list((BUILD / "python" / "lathe").glob("_lathe.*")):
             self.skipTest("the Python package was not built")
         self.assertIn("'score': ", self.run_all("python.md", "python", [sys.executable, "-c"]).stdout)
+
+
+class Names(unittest.TestCase):
+    """What README.md and the docs write in code is there by that name; pages of figures tell of the past and are left out."""
+
+    FOREIGN = {"--no-python", "--over"}  # of torchrun, and of MLX's launcher
+    PLACEHOLDERS = re.compile(r"foo|KIND|NAME")
+
+    @classmethod
+    def setUpClass(cls):
+        pages = [cl.ROOT / "README.md", *(p for p in (cl.ROOT / "docs").glob("*.md") if not p.name.lower().startswith("results"))]
+        cls.texts = {page: page.read_text(encoding="utf-8") for page in pages}
+        files = [path for top in ("lathe", "python", "tests", "tools", "bench", "cmake", "packaging")
+                 for path in (cl.ROOT / top).rglob("*")
+                 if path.is_file() and path.suffix in (".cc", ".h", ".cu", ".metal", ".py", ".sh", ".cmake", ".txt", "")
+                 and "golden" not in path.parts and "fuzz" not in path.parts and path.name != "docs_test.py"]
+        cls.files = {path.name for path in files}
+        cls.source = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in files)
+
+    def in_code(self, pattern):
+        """(page, what of its code matches)"""
+        for page, text in self.texts.items():
+            spans = re.findall(r"^```.*?\n(.*?)^```$|`([^`\n]+)`", text, re.MULTILINE | re.DOTALL)
+            for found in sorted({name for span in spans for name in re.findall(pattern, "".join(span))}):
+                if not self.PLACEHOLDERS.search(found):
+                    yield page.name, found
+
+    def test_files(self):
+        tops = "lathe|docs|tools|tests|bench|examples|packaging|python|cmake"
+        for page, path in self.in_code(rf"(?<![\w/.~$-])(?:{tops})/[\w./*-]+"):
+            roots = (cl.ROOT, cl.ROOT / "python")  # the Python package is lathe, too
+            self.assertTrue(any(list(root.glob(path.rstrip("/."))) for root in roots), f"{page}: {path}")
+        for page, text in self.texts.items():
+            for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+                self.assertTrue((page.parent / link).exists(), f"{page.name}: {link}")
+
+    def test_tests(self):
+        for page, name in self.in_code(r"\b[a-z]\w*_test\b"):
+            self.assertTrue({f"{name}.cc", f"{name}.py"} & self.files, f"{page}: {name}")
+        tests = set(re.findall(r"^TEST(?:_F)?\((\w+), (\w+)\)", self.source, re.MULTILINE))
+        for page, name in self.in_code(r"^[A-Z]\w+\.[A-Z]\w+$"):
+            self.assertTrue(tuple(name.split(".")) in tests, f"{page}: {name}")
+
+    def test_flags_variables_and_targets(self):
+        said = self.source + "".join(cl.run([cl.program(), command, "--help"]).stdout for command in ("glue", "qa"))
+        makefile = (cl.ROOT / "Makefile").read_text(encoding="utf-8")
+        flag = r"(?<![\w-])--[a-z][\w-]*"
+        for pattern, known in ((flag, self.FOREIGN | set(re.findall(flag, said))),
+                               (r"\b(?:LATHE|HF|PYTORCH|TRANSFORMERS)(?:_[A-Z]+)+\b",
+                                set(re.findall(r"[A-Z]+(?:_[A-Z]+)+", said))),
+                               (r"^make ([a-z-]+)", set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)))):
+            for page, name in self.in_code(pattern):
+                self.assertTrue(name in known, f"{page}: {name}")
 
 
 def make_site(folder):
