@@ -210,6 +210,10 @@ TEST(Table, BadFilesAreNamedWithTheirPlace) {
   EXPECT_TRUE(contains(error_of("a\tb\n", TableFormat::kTsv), "no row"));
   EXPECT_TRUE(
       contains(error_of("a\tb\ta\n1\t2\t3\n", TableFormat::kTsv), "columns 1 and 3 are both named 'a'"));
+  EXPECT_TRUE(contains(error_of("text;label\na, b;x\n", TableFormat::kCsv),
+                       "t:1: found one column, 'text;label', wants columns parted by commas"));
+  EXPECT_TRUE(contains(error_of("text\tlabel\na\tx\n", TableFormat::kCsv), "parted by tabs as .tsv"));
+  EXPECT_EQ(parse("a;b,label\nx,1\n", TableFormat::kCsv).columns[0].name, "a;b");
   const std::string missing =
       message_of(ErrorCode::kNotFound, [] { parse("a,b\n1,2\n", TableFormat::kCsv).at("label"); });
   EXPECT_EQ(missing, "t: no column 'label'; it has 'a', 'b': rename one in the header");
