@@ -9,6 +9,7 @@
 #include "lathe/app/options.h"
 #include "lathe/app/terminal.h"
 #include "lathe/backends/register.h"
+#include "lathe/data/table.h"
 #include "lathe/data/text.h"
 #include "lathe/train/python_format.h"
 #include "lathe/train/trainer.h"
@@ -60,8 +61,13 @@ TextDataset read_texts(const Options& options) {
   }
   if (!options.has("--file")) return data;
   const std::string path = options.get("--file");
+  const std::vector<std::string> lines = read_lines(path);
+  if (const auto kind = table_format_of(path);
+      kind == TableFormat::kCsv || kind == TableFormat::kJson || kind == TableFormat::kJsonLines)
+    print_error(fmt::format(
+        "{0}: each line is taken for a text; for a table: lathe glue --do_predict --test_file {0}\n", path));
   size_t number = 0;
-  for (const std::string& line : read_lines(path)) add(line, fmt::format("{}:{}", path, ++number));
+  for (const std::string& line : lines) add(line, fmt::format("{}:{}", path, ++number));
   return data;
 }
 
@@ -159,10 +165,10 @@ int run_predict(const std::vector<std::string>& args) {
   const ModelConfig config = read_model_config(fs, folder);
   const Problem problem = saved_problem(config);
   if (problem == Problem::kQuestionAnswering || problem == Problem::kMaskedLm)
-    fail(ErrorCode::kUnsupported,
-         "{}: a {}; lathe predict classifies texts. For question answering: lathe qa "
-         "--do_predict --test_file FILE",
-         folder, architecture(config, problem));
+    fail(ErrorCode::kUnsupported, "{}: a {}; lathe predict classifies texts. {}", folder,
+         architecture(config, problem),
+         problem == Problem::kMaskedLm ? "Fine-tune it first: lathe glue --do_train"
+                                       : "For question answering: lathe qa --do_predict --test_file FILE");
   AutoModel model = from_pretrained(fs, folder, {problem, {}, false});
   const TextDataset data = read_texts(options);
   const int threads = whole_number(options, "--threads", 0, 0);

@@ -294,6 +294,18 @@ class Commands(unittest.TestCase):
         self.assertAlmostEqual(sum(first["probabilities"].values()), 1, places=6)
         self.assertEqual(first["label"], max(first["probabilities"], key=first["probabilities"].get))
 
+    def test_predict_tells_the_way_for_tables_and_for_models_without_a_classifier(self):
+        table = self.root / "table.csv"
+        table.write_text("text,label\nthe old bridge,x\n")
+        result = self.lathe("predict", GOLDEN / "classification", "--file", table)
+        self.assertEqual(len(result.stdout.splitlines()), 2)
+        self.assertIn(f"{table}: each line is taken for a text; for a table: lathe glue --do_predict --test_file {table}", result.stderr)
+        table.rename(self.root / "table.txt")
+        self.assertEqual(self.lathe("predict", GOLDEN / "classification", "--file", self.root / "table.txt").stderr, "")
+        result = cl.run([cl.program(), "predict", str(GOLDEN / "masked_lm"), "the old bridge"])
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("a BertForMaskedLM; lathe predict classifies texts. Fine-tune it first: lathe glue --do_train", result.stderr)
+
     def test_predict_cuts_texts_where_it_is_told(self):
         def probabilities(text, *more):
             return json.loads(self.lathe("predict", GOLDEN / "classification", text, "--json", *more).stdout)["probabilities"]
