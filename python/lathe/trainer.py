@@ -161,7 +161,8 @@ class Metrics(threading.local):
     @contextlib.contextmanager
     def of_rows(self, rows):
         """Meanwhile the data set at hand is this one; then the one before it, as compute_metrics may evaluate another."""
-        before, self.labels = self.labels, None if rows is None else labels_of(rows)
+        wanted = self.function is not None and rows is not None
+        before, self.labels = self.labels, labels_of(rows) if wanted else None
         try:
             yield
         finally:

@@ -302,6 +302,19 @@ class Package(unittest.TestCase):
             os._exit(1)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
 
+    def test_rows_are_not_read_again_where_no_metric_wants_their_labels(self):
+        class Counted(list):
+            reads = 0
+
+            def __iter__(self):
+                Counted.reads += 1
+                return super().__iter__()
+
+        trainer = Trainer(self.model(), self.arguments(), eval_dataset=Counted(self.dev))
+        taken = Counted.reads
+        trainer.evaluate()
+        self.assertEqual(Counted.reads, taken)
+
     def test_ctrl_c_ends_an_evaluation(self):
         trainer = Trainer(self.model(), self.arguments(per_device_eval_batch_size=1), train_dataset=self.train,
                           eval_dataset=self.dev * 20000)
