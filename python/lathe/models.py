@@ -119,6 +119,10 @@ class Model:
         self.num_labels = len(self.labels)
         self.config = BatchEncoding(json.loads(native.config))
 
+    def __call__(self, *_, **__):
+        raise NotImplementedError("a model does not compute by itself: Trainer(model).predict(rows) gives logits, "
+                                  'pipeline("text-classification", model) labels')
+
     @property
     def tokenizer(self):
         return Tokenizer(self._native.tokenizer)

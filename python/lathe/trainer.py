@@ -67,6 +67,23 @@ class TrainingArguments:
         return {name: value for name, value in self.__dict__.items() if name != "_native"}
 
 
+# What transformers' Trainer takes besides, and what does it here.
+NOT_THERE = {"callbacks": "early stopping is TrainingArguments(early_stopping_patience=...), logs are in state.log_history",
+             "optimizers": "optim and lr_scheduler_type of TrainingArguments choose them",
+             "optimizer_cls_and_kwargs": "optim and optim_args of TrainingArguments choose it",
+             "model_init": "give model, from which every Trainer starts anew",
+             "compute_loss_func": "the loss is that of the model's problem_type",
+             "preprocess_logits_for_metrics": "compute_metrics gets all logits"}
+
+
+def refuse_what_is_not_there(settings):
+    for name, value in settings.items():
+        if name not in NOT_THERE:
+            raise TypeError(f"Trainer: unexpected argument {name!r}")
+        if any(part is not None for part in (value if isinstance(value, (list, tuple)) else [value])):
+            raise NotImplementedError(f"Trainer: {name} is not there: {NOT_THERE[name]}")
+
+
 def show(line):
     print(line, flush=True)
 
@@ -88,7 +105,8 @@ class Trainer:
     compute_metrics = property(lambda self: self._metrics.function)
 
     def __init__(self, model, args=None, data_collator=None, train_dataset=None, eval_dataset=None,
-                 processing_class=None, compute_metrics=None, tokenizer=None):
+                 processing_class=None, compute_metrics=None, tokenizer=None, **others):
+        refuse_what_is_not_there(others)
         self._model = model
         self._args = args or TrainingArguments()
         self._train_rows = train_dataset

@@ -203,6 +203,15 @@ class Package(unittest.TestCase):
             TrainingArguments(eval_strategy="sometimes")
         with self.assertRaisesRegex(ValueError, "--eval_strategy epoch: found no evaluation data"):
             Trainer(self.model(), self.arguments(eval_strategy="epoch"), train_dataset=self.train)
+        with self.assertRaisesRegex(NotImplementedError, "Trainer: callbacks .*early_stopping_patience"):
+            Trainer(self.model(), self.arguments(), train_dataset=self.train, callbacks=[object()])
+        with self.assertRaisesRegex(NotImplementedError, "Trainer: optimizers .*optim and lr_scheduler_type"):
+            Trainer(self.model(), self.arguments(), train_dataset=self.train, optimizers=(object(), None))
+        Trainer(self.model(), self.arguments(), train_dataset=self.train, callbacks=[], optimizers=(None, None), model_init=None)
+        with self.assertRaisesRegex(TypeError, "train_datset"):
+            Trainer(self.model(), self.arguments(), train_datset=self.train)
+        with self.assertRaisesRegex(NotImplementedError, "a model does not compute by itself.*predict"):
+            self.model()(**self.train[0])
         with self.assertRaisesRegex(FileNotFoundError, "no-such-model"):
             AutoTokenizer.from_pretrained("./no-such-model")
         with self.assertRaisesRegex(ValueError, 'id2label: .*"a".*0 and 2'):
