@@ -267,8 +267,10 @@ class Launch {
   void pass_on(int r) {
     std::string& text = ranks_[static_cast<size_t>(r)].line;
     size_t at = 0;
-    for (size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
-      print_error(fmt::format("[rank {}] {}\n", r, text.substr(at, end - at)));
+    for (size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
+      const bool returns = end > at && text[end - 1] == '\r';  // as ssh ends what it says itself
+      print_error(fmt::format("[rank {}] {}\n", r, text.substr(at, end - at - (returns ? 1 : 0))));
+    }
     text.erase(0, at);
   }
 

@@ -20,7 +20,7 @@ READ = ("HUGGINGFACE_HUB_CACHE", "PYTORCH_ENABLE_MPS_FALLBACK", "PYTORCH_MPS_HIG
 SSH = """#!/bin/sh
 printf '%s\\n' "$*" >>"{log}"
 host=$1; shift
-case $host in *unknown*) echo "ssh: Could not resolve hostname" >&2; exit 255 ;; esac
+case $host in *unknown*) printf 'ssh: Could not resolve hostname\\r\\n' >&2; exit 255 ;; esac
 case $host in notices) exit 1 ;; crashes) sleep 0.5; kill -SEGV $$ ;; esac
 exec env -i PATH="$PATH" sh -c "$*"
 """
@@ -177,6 +177,7 @@ class LaunchHosts(RanksCase):
         result = cl.run(self.hosts_command("unknown", hosts="127.0.0.1,unknown"), env=self.environment)
         self.assertEqual(result.returncode, 255, result.stderr)
         self.assertIn("rank 1 ended with exit code 255 on unknown (ssh's own code", result.stderr)
+        self.assertIn("[rank 1] ssh: Could not resolve hostname\n", result.stderr)
         for hosts in ("a,,b", "a:0", "-oProxyCommand=x"):
             result = cl.run([cl.program(), "launch", "--hosts", hosts, "glue"], env=self.environment)
             self.assertEqual(result.returncode, 2, hosts)
