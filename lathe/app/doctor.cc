@@ -124,12 +124,14 @@ void judge_disk(const MachineFacts& f, Report& report) {
 }
 
 void judge_devices(const MachineFacts& f, Report& report) {
-  bool cpu = false;
+  bool cpu = false, chosen = false;
   for (const auto& device : f.devices) {
     if (device.kind == "ref") continue;
     cpu = cpu || (device.kind == "cpu" && device.available);
     if (device.available) {
-      report.good(fmt::format("device {}: {}", device.kind, device.detail));
+      report.good(fmt::format("device {}: {}{}", device.kind, device.detail,
+                              chosen ? "" : "; --device auto takes it"));
+      chosen = true;
     } else {
       report.bad(fmt::format("device {}", device.kind), device.detail + "; --device auto takes another");
     }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace lathe {
 namespace {
 
@@ -45,6 +47,18 @@ TEST(Doctor, AHealthyMachineLacksDevicesOnly) {
   EXPECT_EQ(examine(healthy()).exit_code, 0);
   EXPECT_EQ(examine(healthy()).lines[1], "[GOOD] CPU A CPU (avx2 amx_bf16)");
   EXPECT_EQ(examine(healthy()).lines[2], "[GOOD] instruction set amx; available: portable, avx2, amx");
+}
+
+TEST(Doctor, TellsTheDeviceThatAutoTakes) {
+  MachineFacts facts = healthy();
+  const auto has = [&](const std::string& line) {
+    const std::vector<std::string> lines = examine(facts).lines;
+    return std::find(lines.begin(), lines.end(), "[GOOD] device " + line) != lines.end();
+  };
+  EXPECT_TRUE(has("cpu: A CPU, amx; --device auto takes it"));
+  facts.devices[0] = {"cuda", true, true, "A GPU"};
+  EXPECT_TRUE(has("cuda: A GPU; --device auto takes it"));
+  EXPECT_TRUE(has("cpu: A CPU, amx"));
 }
 
 TEST(Doctor, EveryTroubleHasARemedy) {
