@@ -52,6 +52,9 @@ Models and data sets that were fetched by name; shared with Python.
 A checkpoint, from which the same command goes on.
 .SH EXIT STATUS
 0; 2 for wrong usage; 1 for everything else.
+What Ctrl-C, SIGTERM or SIGHUP stopped ends by that signal: 130, 143 and 129 in a shell.
+.SH SEE ALSO
+.BR lathe-ops (1)
 )";
 
 }  // namespace
