@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "lathe/app/four_sample_runs_testing.h"
+#include "lathe/data/test_data.h"
 
 namespace lathe {
 namespace {
@@ -132,6 +133,10 @@ TEST_F(RunUpdates, ABatchThatIsNotFullIsLeftOutWhereAskedFor) {
   EXPECT_EQ(trainer().plan().updates_per_epoch, 1);
   trainer_->train();
   EXPECT_EQ(trainer_->state().epoch, 3);  // one update each
+  args_.per_device_train_batch_size = 5;
+  EXPECT_EQ(message_of(ErrorCode::kUsage, [&] { trainer().plan(); }),
+            "--dataloader_drop_last leaves no batch: 4 samples, batches of 5; lower "
+            "--per_device_train_batch_size or leave the flag out");
 }
 
 TEST_F(RunUpdates, RatesGrowAsLongAsTheWarmupSays) {

@@ -102,7 +102,9 @@ Trainer::Plan Trainer::plan() const {
   Plan plan;
   plan.batches_per_epoch = Sampler(sampler_options(train_->size()), train_->lengths()).batches_per_epoch();
   if (plan.batches_per_epoch == 0)
-    fail(ErrorCode::kUsage, "--dataloader_drop_last leaves no batch: {} samples, batches of {}",
+    fail(ErrorCode::kUsage,
+         "--dataloader_drop_last leaves no batch: {} samples, batches of {}; lower "
+         "--per_device_train_batch_size or leave the flag out",
          train_->size(), args_.per_device_train_batch_size);
   if (args_.max_steps <= 0 && args_.num_train_epochs == 0)
     fail(ErrorCode::kUsage,
