@@ -102,6 +102,8 @@ class Names(unittest.TestCase):
         tests = set(re.findall(r"^TEST(?:_F)?\((\w+), (\w+)\)", self.source, re.MULTILINE))
         for page, name in self.in_code(r"^[A-Z]\w+\.[A-Z]\w+$"):
             self.assertTrue(tuple(name.split(".")) in tests, f"{page}: {name}")
+        for page, suite in self.in_code(r"-R unit\.(\w+)"):
+            self.assertTrue(suite in dict(tests), f"{page}: {suite}")
 
     def test_flags_variables_and_targets(self):
         said = self.source + "".join(cl.run([cl.program(), command, "--help"]).stdout for command in ("glue", "qa"))
