@@ -15,15 +15,13 @@ namespace lathe {
 namespace {
 
 constexpr const char* kUsage =
-    "lathe launch -n N [--master_port P] glue|qa [flags]: trains with N processes on this machine, one per "
-    "GPU "
-    "or sharing its cores\n"
-    "lathe launch --hosts A,B:2 [-n N] [--master_port P] glue|qa [flags]: on several, through ssh: N (1) on "
-    "each, or "
-    "the number behind its name\n"
-    "lathe launch --hostfile FILE [--master_port P] glue|qa [flags]: on the hosts of a file in the form of "
-    "MLX's "
-    "launcher, over RDMA where it names devices\n";
+    "usage: lathe launch -n N [--master_port P] glue|qa [flags]\n"
+    "       lathe launch --hosts A,B:2 [-n N] [--master_port P] glue|qa [flags]\n"
+    "       lathe launch --hostfile FILE [--master_port P] glue|qa [flags]\n"
+    "  Trains with several processes: N on this machine, one per GPU or sharing its cores; through ssh N (1) "
+    "on each host, or\n"
+    "  the number behind its name; or on the hosts of a file in the form of MLX's launcher, over RDMA where "
+    "it names devices.\n";
 constexpr int kMostRanks = 4096;  // more is a slip: each is a process here, or an ssh
 
 /// A port that nobody listens on now.
@@ -80,7 +78,10 @@ LaunchSettings launch_settings(const std::vector<std::string>& args) {
     fail(ErrorCode::kUsage, "--master_port: found {}, wants 1 to {}", s.port, kLastPort);
   if (s.ranks > kMostRanks)
     fail(ErrorCode::kUsage, "lathe launch: found {} processes, wants at most {}", s.ranks, kMostRanks);
-  if (s.ranks == 0 || s.command.empty() || (s.command[0] != "glue" && s.command[0] != "qa"))
+  if (!s.command.empty() && s.command[0] != "glue" && s.command[0] != "qa")
+    fail(ErrorCode::kUsage, "lathe launch: found the command '{}', wants glue or qa\n{}", s.command[0],
+         kUsage);
+  if (s.ranks == 0 || s.command.empty())
     fail(ErrorCode::kUsage, "lathe launch wants -n, --hosts or --hostfile and a command, glue or qa\n{}",
          kUsage);
   // Which ports are free on another machine is not known: torchrun's.

@@ -594,7 +594,13 @@ class Commands(unittest.TestCase):
         self.assertIn("learning_rate", self.lathe("arguments").stdout)
         self.assertEqual(self.lathe("help").stdout, self.lathe("--help").stdout)
         self.assertEqual(self.lathe("help", "glue").stdout, self.lathe("glue", "--help").stdout)
-        self.assertEqual(self.lathe("help", "launch").stdout, self.lathe("launch", "--help").stdout)
+        said = self.lathe("help", "launch").stdout
+        self.assertEqual(said, self.lathe("launch", "--help").stdout)
+        self.assertTrue(said.startswith("usage: lathe launch -n N "), said)
+        self.assertLessEqual(max(map(len, said.splitlines())), 120)
+        result = cl.run([cl.program(), "launch", "-n", "2", "predict"])
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("found the command 'predict', wants glue or qa", result.stderr)
         self.assertEqual(self.lathe("version").stdout, self.lathe("--version").stdout)
         for words, said in ((["gleu"], "unknown command gleu; did you mean glue?\n"),
                             (["help", "predcit"], "unknown command predcit; did you mean predict?\n"),
