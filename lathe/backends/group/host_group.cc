@@ -26,7 +26,8 @@ class HostGroup : public ProcessGroup {
   HostGroup(const World& world, const TransportLibrary& transport, double timeout_s)
       : world_(world), timeout_s_(timeout_s) {
     if (world.rank == 0) server_ = std::make_unique<StoreServer>(world.port, world.size);
-    store_ = std::make_unique<Store>(world.address, world.port, world.rank, timeout_s, [this] { abort(); });
+    store_ = std::make_unique<Store>(world.address, world.port, world.rank, world.size, timeout_s,
+                                     [this] { abort(); });
     check_transports(transport.name);
     TransportOptions options;
     options.rank = world.rank;
@@ -153,6 +154,7 @@ class HostGroup : public ProcessGroup {
   }
 
   std::string text(const Result<std::vector<char>>& told) const {
+    if (told.status().code() == ErrorCode::kUsage) told.status().check();
     if (!told.ok()) failed(told.status().message()).check();
     const std::vector<char> content = Result(told).value();
     return {content.begin(), content.end()};

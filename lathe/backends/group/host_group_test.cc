@@ -282,6 +282,34 @@ TEST(HostGroupAlone, RanksWithOtherTransportsSayBoth) {
     EXPECT_TRUE(said.starts_with("--ddp_backend: rank 0 has ring, rank 1 has gloo")) << said;
 }
 
+/// Two ranks that have met at a port, on the ring.
+std::array<std::unique_ptr<ProcessGroup>, 2> pair_at(int port) {
+  auto other = std::async(std::launch::async,
+                          [port] { return join(local_world(1, 2, port), find_transport("ring"), 5); });
+  auto first = join(local_world(0, 2, port), find_transport("ring"), 5);
+  return {std::move(first), other.get()};
+}
+
+TEST(HostGroupAlone, ARankOfAnotherRunAtTheSamePortIsSentAwayAndHarmsNone) {
+  const int port = free_port();
+  const auto pair = pair_at(port);
+  const auto expect_refused = [&](const World& world, const std::string& wanted) {
+    try {
+      join(world, find_transport("ring"), 30);
+      ADD_FAILURE() << "it was let in";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      EXPECT_NE(std::string(error.what()).find(wanted), std::string::npos) << error.what();
+    }
+  };
+  expect_refused(local_world(1, 2, port), "it has a rank 1 already");
+  expect_refused(local_world(2, 3, port), "it has 2 processes, this one 3");
+  auto other = std::async(std::launch::async, [&] { return pair[1]->barrier().ok(); });
+  EXPECT_TRUE(pair[0]->barrier().ok());
+  EXPECT_TRUE(other.get());
+  EXPECT_FALSE(pair[0]->gone().has_value());
+}
+
 TEST(Jaccl, WantsTheDevicesOfAllRanks) {
   const std::string name = "jaccl_stand_in";
   if (find_transport(name).open == nullptr) GTEST_SKIP() << "MLX's headers are not here";

@@ -77,8 +77,10 @@ Descriptor listen_on(int port) {
   }
   constexpr int kWaiting = 1024;  // ranks that may knock at once
   if (bound != 0 || listen(fd, kWaiting) != 0)
-    fail(ErrorCode::kIo, "port {} cannot be used ({}); set MASTER_PORT to one that is free", port,
-         std::strerror(errno));
+    fail(ErrorCode::kIo,
+         "port {} cannot be used ({}); name one that is free with --master_port of lathe launch, else "
+         "MASTER_PORT",
+         port, std::strerror(errno));
   return fd;
 }
 
@@ -157,8 +159,9 @@ std::optional<Frame> FrameReader::next() {
   uint32_t head[3];
   if (broken_ || bytes_.size() < sizeof head) return {};
   std::memcpy(head, bytes_.data(), sizeof head);
-  const bool known = head[0] - static_cast<uint32_t>(Frame::Kind::kHello) <=
-                     static_cast<uint32_t>(Frame::Kind::kGone) - static_cast<uint32_t>(Frame::Kind::kHello);
+  const bool known =
+      head[0] - static_cast<uint32_t>(Frame::Kind::kHello) <=
+      static_cast<uint32_t>(Frame::Kind::kRefused) - static_cast<uint32_t>(Frame::Kind::kHello);
   broken_ = !known || head[1] > kMostBytes || head[2] > kMostBytes;
   const size_t key = sizeof head, value = key + head[1], end = value + head[2];
   if (broken_ || bytes_.size() < end) return {};

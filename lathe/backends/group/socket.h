@@ -24,11 +24,12 @@ class Descriptor {
 /// What ranks and their store tell each other.
 struct Frame {
   enum class Kind : uint32_t {
-    kHello = 0x4c544831,  ///< key: the rank as text; any other first frame is no rank of ours
+    kHello = 0x4c544831,  ///< key: the rank, value: how many; any other first frame is no rank of ours
     kSet,
     kGet,
     kValue,
-    kGone,  ///< key: the rank as text
+    kGone,     ///< key: the rank as text
+    kRefused,  ///< key: why a rank that said hello is none of this run
   };
   Kind kind = Kind::kGet;
   std::string key;

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -29,7 +30,8 @@ struct StoreServer::State {
   struct Peer {
     Descriptor fd;
     FrameReader reader;
-    int rank = -1;                   // −1: it has not said
+    int rank = -1;  // −1: it has not said, or is refused
+    bool refused = false;
     std::vector<std::string> waits;  // keys it asked for that are not set yet
   };
 
@@ -66,11 +68,16 @@ struct StoreServer::State {
   bool hear(Peer& peer) {
     if (!peer.reader.read(peer.fd)) return false;
     while (const auto frame = peer.reader.next()) {
+      if (peer.refused) continue;  // it closes: what an end here would break off is the answer
       if (peer.rank < 0 && frame->kind != Frame::Kind::kHello) return false;
       switch (frame->kind) {
         case Frame::Kind::kHello:
+          if (const std::string why = why_refused(*frame); !why.empty()) {
+            send_frame(peer.fd, {Frame::Kind::kRefused, why, {}});
+            peer.refused = true;
+            break;
+          }
           peer.rank = rank_in(*frame);
-          if (peer.rank < 0 || peer.rank >= size) return false;
           for (const int rank : gone) tell_gone(peer, rank);
           break;
         case Frame::Kind::kSet:
@@ -85,6 +92,17 @@ struct StoreServer::State {
       }
     }
     return true;
+  }
+
+  /// Of two runs at one port the later one's ranks must not pass for this one's.
+  std::string why_refused(const Frame& hello) const {
+    const int rank = rank_in(hello);
+    if (const std::string told(hello.value.begin(), hello.value.end()); told != std::to_string(size))
+      return fmt::format("it has {} processes, this one {}", size, told);
+    if (rank < 0 || rank >= size) return fmt::format("found rank {}, wants one below {}", rank, size);
+    const bool there = std::any_of(peers.begin(), peers.end(), [&](const Peer& p) { return p.rank == rank; });
+    const bool was_there = std::find(gone.begin(), gone.end(), rank) != gone.end();
+    return there || was_there ? fmt::format("it has a rank {} already", rank) : "";
   }
 
   void set(const std::string& key, const std::vector<char>& value) {
@@ -132,6 +150,11 @@ struct Store::State {
     while (reader.read(fd))
       while (const auto frame = reader.next()) {
         if (frame->kind == Frame::Kind::kGone) note_gone(rank_in(*frame));
+        if (frame->kind == Frame::Kind::kRefused) {
+          const std::lock_guard lock(mutex);
+          refused = frame->key;
+          changed.notify_all();
+        }
         if (frame->kind != Frame::Kind::kValue) continue;
         const std::lock_guard lock(mutex);
         values[frame->key] = frame->value;
@@ -151,7 +174,7 @@ struct Store::State {
   }
 
   Descriptor fd;
-  std::string local_address;
+  std::string place, local_address;
   double timeout_s = 0;
   std::function<void()> on_gone;
   std::mutex sending;
@@ -159,11 +182,13 @@ struct Store::State {
   mutable std::condition_variable changed;
   std::map<std::string, std::vector<char>> values;
   std::optional<int> gone;
+  std::string refused;  // why
   bool closing = false;
   std::thread thread;
 };
 
-Store::Store(const std::string& address, int port, int rank, double timeout_s, std::function<void()> on_gone)
+Store::Store(const std::string& address, int port, int rank, int size, double timeout_s,
+             std::function<void()> on_gone)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.timeout_s = timeout_s;
@@ -180,7 +205,9 @@ Store::Store(const std::string& address, int port, int rank, double timeout_s, s
   }
   tune(s.fd);
   s.local_address = group::local_address(s.fd);
-  if (!send_frame(s.fd, {Frame::Kind::kHello, std::to_string(rank), {}}))
+  s.place = fmt::format("{}, port {}", address, port);
+  const std::string ranks = std::to_string(size);
+  if (!send_frame(s.fd, {Frame::Kind::kHello, std::to_string(rank), {ranks.begin(), ranks.end()}}))
     fail(ErrorCode::kIo, "rank {}: rank 0 at {}, port {}, closed the connection", rank, address, port);
   s.thread = start_thread([&s] { s.listen(); });
 }
@@ -214,9 +241,15 @@ Status Store::ask(const std::string& key) {
 Result<std::vector<char>> Store::wait_for(const std::string& key) {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
-  const bool came =
-      s.changed.wait_for(lock, seconds(s.timeout_s), [&] { return s.gone || s.values.contains(key); });
+  const bool came = s.changed.wait_for(
+      lock, seconds(s.timeout_s), [&] { return s.gone || !s.refused.empty() || s.values.contains(key); });
   if (const auto it = s.values.find(key); it != s.values.end()) return it->second;
+  if (!s.refused.empty())
+    return Status(
+        ErrorCode::kUsage,
+        fmt::format("at {} (MASTER_ADDR, MASTER_PORT), there is another run: {}; give each a port of "
+                    "its own (--master_port of lathe launch, else MASTER_PORT)",
+                    s.place, s.refused));
   if (came) return Status(ErrorCode::kIo, fmt::format("rank {} is gone", *s.gone));
   return Status(ErrorCode::kIo, fmt::format("not all ranks came within {} s (--ddp_timeout)", s.timeout_s));
 }

@@ -13,6 +13,7 @@ namespace lathe::group {
 
 /// Where ranks meet: values by key, kept by rank 0, and word of who is gone.  Every rank holds one connection
 /// to rank 0; one that closes, or whose machine does not answer for 18 s, is a rank that is gone.
+/// Ranks of another run that come to the same port are sent away, and their end is no news.
 class StoreServer {
  public:
   /// Listens on all addresses of this machine.  port 0: any that is free.  Errors: kIo if the port is taken.
@@ -30,11 +31,13 @@ class Store {
  public:
   /// Tries to reach rank 0 for `timeout_s`.  on_gone is called once, on a thread of its own, when the first
   /// rank is found to be gone.  Errors: kIo, naming the address.
-  Store(const std::string& address, int port, int rank, double timeout_s, std::function<void()> on_gone);
+  Store(const std::string& address, int port, int rank, int size, double timeout_s,
+        std::function<void()> on_gone);
   ~Store();
 
   Status set(const std::string& key, std::span<const char> value);
-  /// Waits until the key is set.  Errors: kIo when a rank is gone or the time is up.
+  /// Waits until the key is set.  Errors: kIo when a rank is gone or the time is up; kUsage where rank 0 is
+  /// of another run: it has another number of ranks, or this rank already.
   Result<std::vector<char>> get(const std::string& key);
   /// `get` in two parts: what was asked for comes as soon as it is set, though rank 0 may end then.
   Status ask(const std::string& key);
