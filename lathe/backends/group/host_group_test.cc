@@ -1,7 +1,10 @@
 #include "lathe/backends/group/host_group.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -280,6 +283,28 @@ TEST(HostGroupAlone, RanksWithOtherTransportsSayBoth) {
   if (const TransportLibrary gloo = find_transport("gloo"); gloo.open == nullptr) GTEST_SKIP() << gloo.detail;
   for (const std::string& said : why_not("ring", "gloo"))
     EXPECT_TRUE(said.starts_with("--ddp_backend: rank 0 has ring, rank 1 has gloo")) << said;
+}
+
+/// A firewall's silence: nobody takes connections here, and no more of them fit the queue.
+TEST(HostGroupAlone, AnAddressThatDoesNotAnswerIsTriedNoLongerThanItIsTold) {
+  const Descriptor full(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof name;
+  const auto address = reinterpret_cast<sockaddr*>(&name);
+  ASSERT_EQ(bind(full, address, bytes), 0);
+  ASSERT_EQ(listen(full, 0), 0);
+  ASSERT_EQ(getsockname(full, address, &bytes), 0);
+  std::vector<Descriptor> queue;
+  for (int i = 0; i < 4; ++i) {
+    queue.emplace_back(socket(AF_INET, SOCK_STREAM, 0));
+    fcntl(queue.back(), F_SETFL, O_NONBLOCK);
+    (void)connect(queue.back(), address, bytes);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(join(local_world(1, 2, port_of(full)), find_transport("ring"), 0.5), Error);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
 /// Two ranks that have met at a port, on the ring.

@@ -39,7 +39,7 @@ class Ring {
       throw Broken{"not all ranks came"};
     const std::string next = text.data();
     const size_t space = next.rfind(' ');
-    next_ = connect_to(next.substr(0, space), std::atoi(next.c_str() + space + 1));
+    next_ = connect_to(next.substr(0, space), std::atoi(next.c_str() + space + 1), kConnect_ms);
     if (next_ < 0) throw Broken{"the next rank does not answer at " + next};
     const std::array<uint32_t, 2> hello = {kMagic, static_cast<uint32_t>(rank_)};
     tune(next_);

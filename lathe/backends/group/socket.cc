@@ -46,6 +46,25 @@ bool send_all(int fd, const void* data, size_t bytes) {
   return true;
 }
 
+/// −1 where nobody answers in time; the system alone would try for two minutes.
+Descriptor connect_within(const addrinfo& to, int limit_ms) {
+  Descriptor fd = new_socket(to.ai_family, to.ai_socktype, to.ai_protocol);
+  const int flags = fcntl(fd, F_GETFL);
+  fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+  if (connect(fd, to.ai_addr, to.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS) return Descriptor();
+    pollfd wanted{fd, POLLOUT, 0};
+    int ready = 0, error = 0;
+    do ready = poll(&wanted, 1, limit_ms);
+    while (ready < 0 && errno == EINTR);
+    socklen_t bytes = sizeof error;
+    if (ready <= 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0 || error != 0)
+      return Descriptor();
+  }
+  fcntl(fd, F_SETFL, flags);
+  return fd;
+}
+
 }  // namespace
 
 Descriptor::~Descriptor() {
@@ -92,16 +111,14 @@ int port_of(int fd) {
                                           : reinterpret_cast<sockaddr_in&>(name).sin_port);
 }
 
-Descriptor connect_to(const std::string& address, int port) {
+Descriptor connect_to(const std::string& address, int port, int limit_ms) {
   addrinfo hints = {}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   const int error = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (error != 0) fail(ErrorCode::kIo, "MASTER_ADDR {}: {}", address, gai_strerror(error));
   Descriptor connected;
-  for (const addrinfo* a = found; a != nullptr && connected < 0; a = a->ai_next) {
-    Descriptor fd = new_socket(a->ai_family, a->ai_socktype, a->ai_protocol);
-    if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) == 0) connected = std::move(fd);
-  }
+  for (const addrinfo* a = found; a != nullptr && connected < 0; a = a->ai_next)
+    connected = connect_within(*a, limit_ms);
   freeaddrinfo(found);
   return connected;
 }

@@ -39,8 +39,9 @@ struct Frame {
 /// A socket that listens on every address of this machine; port 0: any.  Errors: kIo.
 Descriptor listen_on(int port);
 int port_of(int fd);
-/// One attempt to connect; −1 where nobody answers.  Errors: kIo if the name is not known.
-Descriptor connect_to(const std::string& address, int port);
+/// One attempt to connect, of at most so long for each address of the name; −1 where nobody answers.
+/// Errors: kIo if the name is not known.
+Descriptor connect_to(const std::string& address, int port, int limit_ms);
 /// The address of this end of a connection.
 std::string local_address(int fd);
 /// Small frames leave at once, and an end that does not answer closes the connection after 18 s.

@@ -195,7 +195,9 @@ Store::Store(const std::string& address, int port, int rank, int size, double ti
   s.on_gone = std::move(on_gone);
   const auto until = Clock::now() + seconds(timeout_s);
   constexpr std::chrono::milliseconds kBetween{50};  // rank 0 may not have come so far
-  while ((s.fd = connect_to(address, port)) < 0) {
+  constexpr double kAttempt_s = 5;
+  const double attempt_s = std::min(kAttempt_s, timeout_s);
+  while ((s.fd = connect_to(address, port, static_cast<int>(attempt_s * 1e3))) < 0) {
     if (Clock::now() > until)
       fail(ErrorCode::kIo,
            "rank {}: rank 0 does not answer at {}, port {} (MASTER_ADDR, MASTER_PORT), within {} s "
