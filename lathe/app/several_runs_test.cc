@@ -36,8 +36,9 @@ class SecondRank : public ProcessGroup {
     return std::vector(2, std::vector(mine.begin(), mine.end()));
   }
   Status gather_parts(std::span<float>, std::span<const int64_t>) override { return {}; }
-  Status barrier() override { return {}; }
-  std::optional<int> gone() const override { return {}; }
+  Status barrier() override { return gone_ ? Status(ErrorCode::kIo, "rank 0 is gone") : Status(); }
+  std::optional<int> gone() const override { return gone_; }
+  std::optional<int> gone_;
 };
 
 /// One of which the first says something else.
@@ -179,6 +180,26 @@ TEST_F(SeveralRuns, RanksGoOnFromOneStepWithTheSameWeights) {
     }
     rank->mine.clear();
   }
+}
+
+TEST_F(SeveralRuns, ARankThatIsGoneEndsAnEvaluationBeforeItsLastBatch) {
+  const auto rank = std::make_shared<SecondRank>();
+  backend_ = open_device("cpu", {.threads = 1, .group = rank});
+  args_.per_device_eval_batch_size = 1;
+  int64_t seen = 0;
+  hooks_.on_evaluation_step = [&](int64_t batch, int64_t batches) {
+    EXPECT_EQ(batches, 2);
+    seen = batch;
+    if (batch == 1) rank->gone_ = 0;
+  };
+  try {
+    trainer().evaluate(data_);
+    ADD_FAILURE() << "it went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+    EXPECT_STREQ(error.what(), "rank 0 is gone");
+  }
+  EXPECT_EQ(seen, 1);
 }
 
 /// transformers 5 takes a classifier's loss for a sum and multiplies it by the number of ranks.
