@@ -202,6 +202,16 @@ TEST_F(SeveralRuns, ARankThatIsGoneEndsAnEvaluationBeforeItsLastBatch) {
   EXPECT_EQ(seen, 1);
 }
 
+TEST_F(SeveralRuns, RanksThatAreToStopDuringAnEvaluationStopBehindIt) {
+  backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});
+  args_.eval_strategy = "steps";
+  args_.eval_steps = 1;
+  bool asked = false;
+  hooks_.on_evaluation_step = [&](int64_t, int64_t) { asked = true; };
+  hooks_.should_stop = [&] { return asked; };
+  EXPECT_EQ(error_of(), "interrupted after step 1; its checkpoint is " + folder_ / "out/checkpoint-1");
+}
+
 /// transformers 5 takes a classifier's loss for a sum and multiplies it by the number of ranks.
 TEST_F(SeveralRuns, RanksAddUpTheirMeansWhereTransformersDoes) {
   backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});

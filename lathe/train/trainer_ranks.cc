@@ -30,10 +30,12 @@ std::string Trainer::weights_checksum() const {
 }
 
 void Trainer::share_counts() {
-  const std::vector<double> sums = sum_over(group(), {flos_, tokens_, real_tokens_});
+  const bool stop = in_training_ && group() != nullptr && hooks_.should_stop && hooks_.should_stop();
+  const std::vector<double> sums = sum_over(group(), {flos_, tokens_, real_tokens_, stop ? 1.0 : 0.0});
   state_.total_flos += sums[0];
   state_.num_input_tokens_seen += static_cast<int64_t>(sums[1]);
   trained_tokens_ += static_cast<int64_t>(sums[2]);
+  stop_asked_ = stop_asked_ || sums[3] > 0;  // behind an evaluation: the next update may bring another
   flos_ = tokens_ = real_tokens_ = 0;
 }
 
