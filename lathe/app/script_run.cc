@@ -138,6 +138,8 @@ Backend& ScriptRun::open_device() {
              [this](const std::string& text) { terminal_.log(LogLevel::kWarning, text); }, group_});
   if (group_ != nullptr) {
     check_ddp_backend(backend_->info().kind);
+    // Others round otherwise, and the ranks' weights would drift apart.
+    if (backend_->info().kind == "cpu") check_ranks({{"instructions (LATHE_ISA)", cpu_levels().chosen}});
     // Rank 0's checkpoint names its choice for all.
     if (backend_->info().kind != "cuda")
       backend_->adopt_tuning(text_of_main(group_.get(), backend_->tuning()));

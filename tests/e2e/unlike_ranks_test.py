@@ -2,6 +2,7 @@
 """Ranks that are told different things: before anything else is exchanged every one of them ends, and says what differs."""
 import json
 import os
+import pathlib
 import subprocess
 import unittest
 
@@ -11,6 +12,13 @@ from ranks_options_test import write_squad
 
 EVALUATE = ("--do_eval",)
 TRAIN = ("--do_train", "--per_device_train_batch_size", str(ROWS // 2), "--max_steps", "2", "--save_strategy", "no")
+
+
+def has_avx2():
+    try:
+        return " avx2 " in pathlib.Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
 
 
 class UnlikeRanks(RanksCase):
@@ -113,6 +121,14 @@ class UnlikeRanks(RanksCase):
                        "rank 1 has")
             self.check(command, ["--config_name", str(self.root / "other_config")],
                        "config.json, hidden_dropout_prob: rank 0 has 0.1, rank 1 has 0.2")
+
+    @unittest.skipUnless(has_avx2(), "this processor has one level of instructions")
+    def test_processors(self):
+        """Each rank updates its weights by itself: other roundings would take them apart."""
+        for command in (self.glue(*TRAIN), self.glue(*EVALUATE)):
+            for said, code in self.start(command, ["env", "LATHE_ISA=portable", *command]):
+                self.assertEqual(code, 2, said)
+                self.assertRegex(said, r"instructions \(LATHE_ISA\): rank 0 has \w+, rank 1 has portable: all ranks must")
 
     def test_what_is_a_ranks_own(self):
         """Paths to the same files, and what a rank beside the first says."""
