@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
+#include <cstdlib>
 
 #include "lathe/core/error.h"
 
@@ -16,15 +18,16 @@ struct Launcher {
   const char *rank, *size, *local_rank;
   const char *nodes, *local_size;  ///< how many machines, or how many ranks on this one; null: not told
   const char *node_list, *job;
+  const char* step;  ///< of the job: several may run at once
 };
 
 constexpr Launcher kLaunchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK", nullptr, "LOCAL_WORLD_SIZE", nullptr, nullptr},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", nullptr, "LOCAL_WORLD_SIZE", nullptr, nullptr, nullptr},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", nullptr,
-     "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr},
+     "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr, nullptr},
     // SLURM_NTASKS stands in a batch script, too, which is one process; the step's number of tasks does not.
     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_NUM_NODES", nullptr,
-     "SLURM_STEP_NODELIST", "SLURM_JOB_ID"}};
+     "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_ID"}};
 
 std::optional<int> number(const Environment& environment, const char* name) {
   const char* text = name == nullptr ? nullptr : environment(name);
@@ -61,9 +64,13 @@ int port(const Environment& environment, const Launcher& launcher) {
       fail(ErrorCode::kUsage, "MASTER_PORT: found {}, wants 1 to {}", *given, kLastPort - next);
     return *given + next;
   }
-  constexpr int kFirst = 15000, kPorts = 10000;  // jobs of one machine must not meet
   const auto job = number(environment, launcher.job);
-  return job ? kFirst + *job % kPorts : kDefaultPort;
+  if (!job) return kDefaultPort;
+  // Jobs of one machine must not meet, nor steps of one job; neighbours of either lie apart.
+  constexpr int kFirst = 15000, kPorts = 10000, kBetweenSteps = 1009;
+  const char* step = launcher.step == nullptr ? nullptr : environment(launcher.step);
+  const uint64_t number_of_step = step == nullptr ? 0 : std::strtoull(step, nullptr, 10);
+  return kFirst + static_cast<int>((static_cast<uint64_t>(*job) + number_of_step * kBetweenSteps) % kPorts);
 }
 
 }  // namespace

@@ -73,6 +73,24 @@ TEST(World, SlurmsFirstNodeKeepsTheStore) {
   EXPECT_EQ(w->local_size, 1);  // nobody says
 }
 
+/// srun … & srun … & wait: they may share a node.
+TEST(World, StepsOfOneSlurmJobHavePortsOfTheirOwn) {
+  const auto port_of = [](const char* job, const char* step) {
+    return world_of({{"SLURM_PROCID", "0"},
+                     {"SLURM_STEP_NUM_TASKS", "2"},
+                     {"SLURM_STEP_NUM_NODES", "1"},
+                     {"SLURM_JOB_ID", job},
+                     {"SLURM_STEP_ID", step}})
+        ->port;
+  };
+  EXPECT_EQ(port_of("123456", "0"), 15000 + 3456);
+  EXPECT_NE(port_of("123456", "1"), port_of("123456", "0"));
+  EXPECT_NE(port_of("123456", "1"), port_of("123457", "0"));  // the next job's
+  const int interactive = port_of("123456", "4294967290");
+  EXPECT_GE(interactive, 15000);
+  EXPECT_LT(interactive, 25000);
+}
+
 TEST(World, ABatchScriptOfSlurmIsOneProcess) {
   EXPECT_FALSE(world_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}));
 }
