@@ -219,12 +219,18 @@ class Launch {
     fail(ErrorCode::kInternal, "rank {} has no host", rank);
   }
 
-  /// The program, the folder and the data are at the same place on each host.
+  /// The program, the folder and the data are at the same place on each host, which may be named twice.
   RemoteRank remote_of(int rank) const {
-    const auto [host, local_rank] = place_of(rank);
+    auto [host, local_rank] = place_of(rank);
+    int local_size = 0;
+    for (const LaunchHost& other : settings_.hosts) {
+      if (other.name != host->name) continue;
+      if (&other < host) local_rank += other.ranks;
+      local_size += other.ranks;
+    }
     auto all = forwarded_variables();
     if (!settings_.rdma_devices.empty()) all.emplace_back(kRdmaDevices, settings_.rdma_devices);
-    for (auto& own : variables(rank, local_rank, host->ranks, address_of(settings_.hosts[0])))
+    for (auto& own : variables(rank, local_rank, local_size, address_of(settings_.hosts[0])))
       all.push_back(std::move(own));
     return remote_rank(host->name, std::filesystem::current_path().string(), words(), all);
   }

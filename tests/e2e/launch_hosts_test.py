@@ -84,15 +84,16 @@ class LaunchHosts(RanksCase):
         self.assertEqual(result.stdout.count("***** train metrics *****"), 1, "rank 0 alone prints")
 
     def test_the_environment_goes_along_but_not_on_the_command_line(self):
-        process, ranks = self.start_long("variables")
-        found = variables_of(ranks["1"])
+        process, ranks = self.start_long("variables", hosts=HOSTS + ",127.0.0.1")
+        found, twice = variables_of(ranks["1"]), variables_of(ranks["2"])
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=120)
         self.assertEqual(found["HF_TOKEN"], "hf_secret")
         self.assertEqual(found["LATHE_ODD"], self.environment["LATHE_ODD"])
         for name in READ:
             self.assertEqual(found.get(name), self.environment[name], name)
-        self.assertEqual((found["MASTER_ADDR"], found["LOCAL_RANK"], found["WORLD_SIZE"]), ("127.0.0.1", "0", "2"))
+        self.assertEqual((found["MASTER_ADDR"], found["LOCAL_RANK"], found["WORLD_SIZE"]), ("127.0.0.1", "0", "3"))
+        self.assertEqual((twice["LOCAL_RANK"], twice["LOCAL_WORLD_SIZE"]), ("1", "2"), "the second GPU of a host named twice")
         self.assertNotIn("LATHE_SSH", found)
         self.assertIn("somebody@localhost", self.log.read_text())
         self.assertNotIn("hf_secret", self.log.read_text())
