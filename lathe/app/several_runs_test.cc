@@ -202,6 +202,13 @@ TEST_F(SeveralRuns, ARankThatIsGoneEndsAnEvaluationBeforeItsLastBatch) {
   EXPECT_EQ(seen, 1);
 }
 
+TEST_F(SeveralRuns, ABatchForOneOfTwoRanksIsLeftOutAndTheErrorCountsThem) {
+  backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});
+  args_.dataloader_drop_last = true;
+  EXPECT_EQ(error_of(),
+            "--dataloader_drop_last leaves no batch: 4 samples, batches of 4 for each of 2 processes");
+}
+
 TEST_F(SeveralRuns, RanksThatAreToStopDuringAnEvaluationStopBehindIt) {
   backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});
   args_.eval_strategy = "steps";

@@ -103,9 +103,10 @@ Trainer::Plan Trainer::plan() const {
   plan.batches_per_epoch = Sampler(sampler_options(train_->size()), train_->lengths()).batches_per_epoch();
   if (plan.batches_per_epoch == 0)
     fail(ErrorCode::kUsage,
-         "--dataloader_drop_last leaves no batch: {} samples, batches of {}; lower "
+         "--dataloader_drop_last leaves no batch: {} samples, batches of {}{}; lower "
          "--per_device_train_batch_size or leave the flag out",
-         train_->size(), args_.per_device_train_batch_size);
+         train_->size(), args_.per_device_train_batch_size,
+         group() == nullptr ? "" : fmt::format(" for each of {} processes", group()->size()));
   if (args_.max_steps <= 0 && args_.num_train_epochs == 0)
     fail(ErrorCode::kUsage,
          "--num_train_epochs: found 0, wants more than 0, or --max_steps; a run that does not train leaves "
