@@ -43,13 +43,14 @@ constexpr std::chrono::seconds kAskAlone{0}, kEndAlone{5};
 
 /// What the run of these words does; nothing where they are no valid command line.
 struct Intent {
-  bool only_shows = false;  ///< its flags or its settings
-  std::string output_folder;
+  bool only_shows = false;    ///< its flags or its settings
+  std::string output_folder;  ///< of a training
 };
 Intent intent_of(const std::vector<std::string>& command) {
   const std::vector<std::string> flags(command.begin() + 1, command.end());
   const auto intent = [](const auto& line) {
-    return Intent{line.help || line.training.print_config, line.training.output_dir.value_or("")};
+    return Intent{line.help || line.training.print_config,
+                  line.training.do_train ? line.training.output_dir.value_or("") : ""};
   };
   try {
     return command[0] == "glue" ? intent(parse_command_line<GlueArguments>(flags))
@@ -104,7 +105,7 @@ class Launch {
     hear(0);
     if (!failed_) return 0;
     if (stop_signal() == 0)
-      print_error(fmt::format("error: rank {} {}; {}\n", failed_->rank, failed_->how, where_to_go_on()));
+      print_error(fmt::format("error: rank {} {}{}\n", failed_->rank, failed_->how, where_to_go_on()));
     else if (failed_->by_signal)  // else it could not save
       end_by_signal(stop_signal());
     return failed_->code;
@@ -357,8 +358,9 @@ class Launch {
 
   std::string where_to_go_on() const {
     const std::string folder = intent_of(settings_.command).output_folder;
-    const std::string last = folder.empty() ? "" : checkpoint_to_resume(real_file_system(), folder);
-    return last.empty() ? "there is no checkpoint yet" : "last whole checkpoint: " + last;
+    if (folder.empty()) return "";  // nothing is lost
+    const std::string last = checkpoint_to_resume(real_file_system(), folder);
+    return last.empty() ? "; there is no checkpoint yet" : "; last whole checkpoint: " + last;
   }
 
   LaunchSettings settings_;

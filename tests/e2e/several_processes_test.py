@@ -179,6 +179,14 @@ class SeveralProcesses(RanksCase):
         self.assertEqual(result.stderr.count("not as the one that was stopped"), 1, result.stderr)
         self.assertNotIn("[rank 1]", result.stderr)
 
+    def test_a_run_that_only_evaluates_has_no_checkpoint_to_tell_of(self):
+        command = self.command(2, "only")
+        command.remove("--do_train")
+        command[command.index(str(self.root / "dev.csv"))] = "none.csv"
+        result = cl.run(command)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, r"error: rank \d ended with exit code 1\n")
+
     def test_what_only_shows_something_starts_nothing(self):
         for flag in ("--help", "--print_config"):
             command = self.command(1, "shown", flag)
