@@ -60,12 +60,18 @@ std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks) {
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
     const std::string item = list.substr(begin, end - begin);
-    const size_t colon = item.find(':');
+    const size_t bracket = item.find(']');  // an IPv6 address has colons of its own
+    const size_t colon = item.find(':', bracket == std::string::npos ? 0 : bracket);
     LaunchHost host{item.substr(0, colon), ranks, ""};
+    std::erase_if(host.name, [](char c) { return c == '[' || c == ']'; });
+    const bool bare = bracket == std::string::npos && colon != item.rfind(':');
+    if (bare || !can_be_host(host))
+      fail(ErrorCode::kUsage,
+           "--hosts: found \"{}\", wants names as a,b:2 (:2 for two processes), IPv6 addresses as "
+           "[::1],[::2]:2",
+           list);
     if (colon != std::string::npos)
       host.ranks = whole_number("--hosts " + host.name, item.substr(colon + 1), 1);
-    if (!can_be_host(host))
-      fail(ErrorCode::kUsage, "--hosts: found \"{}\", wants names as a,b:2 (:2 for two processes)", list);
     hosts.push_back(std::move(host));
     begin = end + 1;
   }

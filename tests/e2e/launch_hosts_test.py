@@ -174,6 +174,19 @@ class LaunchHosts(RanksCase):
         process.communicate(timeout=60)
         self.check_gone(ranks)
 
+    def test_hosts_by_their_ipv6_addresses(self):
+        """They reach ssh without brackets, as it wants them, and the others as the first one's address."""
+        self.log.write_text("")
+        result = cl.run(self.hosts_command("six", "--max_steps", "1", "--ddp_timeout", "1",
+                                           hosts="[unknown::1]:2,somebody@[unknown::2]", ranks=3), env=self.environment)
+        self.assertIn("on unknown::1 (ssh's own code", result.stderr)
+        hosts = sorted(line.split()[0] for line in self.log.read_text().splitlines())
+        self.assertEqual(hosts, ["somebody@unknown::2", "unknown::1", "unknown::1"])
+        for bare in ("::1", "a,fe80::1:2"):
+            result = cl.run([cl.program(), "launch", "--hosts", bare, "glue"])
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(f'--hosts: found "{bare}", wants names as a,b:2 (:2 for two processes), IPv6 addresses as', result.stderr)
+
     def test_a_host_that_is_not_there_is_named(self):
         result = cl.run(self.hosts_command("unknown", hosts="127.0.0.1,unknown"), env=self.environment)
         self.assertEqual(result.returncode, 255, result.stderr)
