@@ -4,6 +4,7 @@
 #include "lathe/data/parallel_parts.h"
 #include "lathe/data/squad.h"
 #include "lathe/data/text.h"
+#include "lathe/tokenizers/unicode.h"
 
 namespace lathe {
 namespace {
@@ -45,7 +46,7 @@ void add_positions(const SquadExample& example, const Encoding& window, Tokenize
   Positions found{0, 0};
   if (!example.answers.empty()) {
     const SquadAnswer& answer = example.answers.front();
-    const auto length = static_cast<int64_t>(count_code_points(answer.text));
+    const auto length = static_cast<int64_t>(unicode::length(answer.text));
     found = find_answer(window, answer.start, answer.start + length);
   }
   tokens.start_positions.push_back(found.start);

@@ -6,6 +6,7 @@
 
 #include "lathe/data/test_data.h"
 #include "lathe/data/text.h"
+#include "lathe/tokenizers/unicode.h"
 
 namespace lathe {
 namespace {
@@ -33,7 +34,7 @@ void add_question(const std::string& context, Case& c) {
   std::vector<std::array<int32_t, 2>> words;
   int32_t at = 0;
   for (const auto word : split_words(context)) {
-    const auto length = static_cast<int32_t>(count_code_points(word));
+    const auto length = static_cast<int32_t>(unicode::length(word));
     words.push_back({at, at + length});
     at += length + 1;
   }

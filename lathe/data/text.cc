@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "lathe/core/error.h"
+#include "lathe/tokenizers/unicode.h"
 
 namespace lathe {
 namespace {
@@ -17,20 +18,9 @@ struct Decoded {
 };
 
 Decoded decode_one(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[at + i]); };
-  const uint8_t lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const int length = lead >= 0xF0 && lead < 0xF5 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead >= 0xF5 || at + length > text.size()) return {0xFFFD, 0};
-  char32_t code_point = lead & (0xFF >> (length + 1));
-  for (int i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return {0xFFFD, 0};
-    code_point = code_point << 6 | (byte(i) & 0x3F);
-  }
-  static constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (code_point < kSmallest[length] || code_point > 0x10FFFF) return {0xFFFD, 0};
-  if (code_point >= 0xD800 && code_point < 0xE000) return {0xFFFD, 0};
-  return {code_point, length};
+  const int bytes = unicode::sequence_length(text.substr(at));
+  if (bytes < 0) return {0xFFFD, 0};
+  return {unicode::decode(text, &at), bytes};
 }
 
 size_t byte_of_code_point(std::string_view text, size_t index, size_t from = 0) {
@@ -75,17 +65,8 @@ bool is_final_sigma(const std::vector<char32_t>& text, size_t at) {
 
 }  // namespace
 
-size_t find_invalid_utf8(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const int bytes = decode_one(text, at).bytes;
-    if (bytes == 0) return at;
-    at += bytes;
-  }
-  return std::string_view::npos;
-}
-
 void check_utf8(std::string_view bytes, const std::string& origin) {
-  const size_t bad = find_invalid_utf8(bytes);
+  const size_t bad = unicode::find_invalid(bytes);
   if (bad == std::string_view::npos) return;
   if (bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF"))
     fail(ErrorCode::kInvalidData,
@@ -112,24 +93,7 @@ std::vector<char32_t> decode_utf8(std::string_view text) {
   return out;
 }
 
-void append_utf8(std::string& out, char32_t c) {
-  const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(byte)); };
-  if (c < 0x80) {
-    put(c);
-  } else if (c < 0x800) {
-    put(0xC0 | c >> 6), put(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    put(0xE0 | c >> 12), put(0x80 | (c >> 6 & 0x3F)), put(0x80 | (c & 0x3F));
-  } else {
-    put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 0x3F)), put(0x80 | (c >> 6 & 0x3F)), put(0x80 | (c & 0x3F));
-  }
-}
-
-size_t count_code_points(std::string_view text) {
-  size_t count = 0;
-  for (const char c : text) count += (c & 0xC0) != 0x80;
-  return count;
-}
+void append_utf8(std::string& out, char32_t c) { unicode::append_utf8(c, &out); }
 
 std::string_view slice_code_points(std::string_view text, size_t begin, size_t end) {
   if (end <= begin) return {};
@@ -198,12 +162,12 @@ bool is_word_character(char32_t c) {
 std::string python_float(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  std::string text = fmt::format("{}", value);
+  std::string text = fmt::format("{}", value);  // its exponent form begins where Python's does
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }
 
-std::string python_json_string(std::string_view text) {
+std::string python_json_string(std::string_view text, bool ensure_ascii) {
   std::string out = "\"";
   for (const char32_t c : decode_utf8(text)) {
     switch (c) {
@@ -229,8 +193,8 @@ std::string python_json_string(std::string_view text) {
         out += "\\f";
         break;
       default:
-        if (c >= 0x20 && c < 0x7F) {
-          out.push_back(static_cast<char>(c));
+        if (c >= 0x20 && (c < 0x7F || !ensure_ascii)) {
+          append_utf8(out, c);
         } else if (c < 0x10000) {
           out += fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
         } else {

@@ -6,10 +6,6 @@
 
 namespace lathe {
 
-/// Byte offset of the first ill-formed part of `text` as UTF-8 (surrogates and overlong forms included);
-/// npos if it is well-formed.
-size_t find_invalid_utf8(std::string_view text);
-
 /// Errors: kInvalidData "origin:line: byte …" where the text of a file is not well-formed UTF-8; of UTF-16
 /// that begins with its mark it says so.
 void check_utf8(std::string_view bytes, const std::string& origin);
@@ -18,8 +14,6 @@ void check_utf8(std::string_view bytes, const std::string& origin);
 std::vector<char32_t> decode_utf8(std::string_view text);
 void append_utf8(std::string& out, char32_t code_point);
 
-/// Number of code points of well-formed UTF-8.
-size_t count_code_points(std::string_view text);
 /// The code points [begin, end) of well-formed UTF-8; an end beyond the text is the text's end.
 std::string_view slice_code_points(std::string_view text, size_t begin, size_t end);
 
@@ -37,7 +31,8 @@ bool is_word_character(char32_t code_point);
 /// A float as Python prints it (`repr`): shortest digits that read back as the same double, "1e-05", "2.0",
 /// "Infinity", "NaN" as `json.dumps` writes them.
 std::string python_float(double value);
-/// A JSON string literal as `json.dumps` writes it: ASCII only, other characters as \uXXXX.
-std::string python_json_string(std::string_view text);
+/// A JSON string literal as `json.dumps` writes it: characters outside ASCII as \uXXXX unless `ensure_ascii`
+/// is off.  Every byte that is no part of well-formed UTF-8 becomes U+FFFD.
+std::string python_json_string(std::string_view text, bool ensure_ascii = true);
 
 }  // namespace lathe

@@ -204,8 +204,13 @@ TEST(Tokenizer, SpecialTokensInATextAreSplitWhereTheFilesSaySo) {
 TEST(Tokenizer, InvalidUtf8IsReadAsReplacementCharacters) {
   EXPECT_EQ(unicode::repair("a\xff\xe4\xb8z\xed\xa0\x80"), "a\uFFFD\uFFFDz\uFFFD\uFFFD\uFFFD");
   EXPECT_TRUE(unicode::is_valid("a\u00e9\u4e16\U0001F600 \uFFFF"));
-  for (const char* bad : {"\xc0\x80", "\xe0\x9f\xbf", "\xf4\x90\x80\x80", "abcdefgh\x80", "\xf0\x9f\x98"}) {
-    EXPECT_FALSE(unicode::is_valid(bad));
+  for (const auto& [text, bad] : {std::pair("ab\xff", 2u), std::pair("\xc3", 0u),             // cut short
+                                  std::pair("a\xc0\x80", 1u), std::pair("\xe0\x9f\xbf", 0u),  // overlong
+                                  std::pair("\xed\xa0\x80", 0u),                              // a surrogate
+                                  std::pair("\xf4\x90\x80\x80", 0u),  // beyond U+10FFFF
+                                  std::pair("abcdefgh\x80", 8u), std::pair("x\xf0\x9f\x98", 1u)}) {
+    EXPECT_EQ(unicode::find_invalid(text), bad);
+    EXPECT_FALSE(unicode::is_valid(text));
   }
   const Encoding e = from_vocab().encode("a\xff!");  // clean_text drops U+FFFD; the offsets count it
   EXPECT_EQ(e.ids, (Ids{2, 9, 8, 3}));

@@ -26,23 +26,6 @@ bool is_ascii8(const char* p) {
   return (word & 0x8080808080808080u) == 0;
 }
 
-/// Length of the well-formed sequence at the front of s, or minus the length of the ill-formed part there
-/// (table 3-7 of the Unicode standard: the second byte's range depends on the first).
-int sequence_length(std::string_view s) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(s[i]); };
-  const uint8_t lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4) return -1;
-  const int wanted = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  const uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  for (int i = 1; i < wanted; ++i) {
-    const bool there = static_cast<size_t>(i) < s.size();
-    if (!there || byte(i) < (i == 1 ? low : 0x80) || byte(i) > (i == 1 ? high : 0xBF)) return -i;
-  }
-  return wanted;
-}
-
 }  // namespace
 
 CharInfo info(uint32_t cp) {
@@ -109,17 +92,33 @@ size_t length(std::string_view text) {
                                            [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
 }
 
-bool is_valid(std::string_view text) {
+int sequence_length(std::string_view s) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(s[i]); };
+  const uint8_t lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead < 0xC2 || lead > 0xF4) return -1;
+  // the second byte's range depends on the first
+  const int wanted = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  const uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  for (int i = 1; i < wanted; ++i) {
+    const bool there = static_cast<size_t>(i) < s.size();
+    if (!there || byte(i) < (i == 1 ? low : 0x80) || byte(i) > (i == 1 ? high : 0xBF)) return -i;
+  }
+  return wanted;
+}
+
+size_t find_invalid(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     if (i + 8 <= text.size() && is_ascii8(text.data() + i)) {
       i += 8;
       continue;
     }
     const int n = sequence_length(text.substr(i));
-    if (n < 0) return false;
+    if (n < 0) return i;
     i += static_cast<size_t>(n);
   }
-  return true;
+  return std::string_view::npos;
 }
 
 std::string repair(std::string_view text) {

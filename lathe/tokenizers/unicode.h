@@ -67,7 +67,12 @@ uint32_t decode_back(std::string_view text, size_t* at);
 void append_utf8(uint32_t cp, std::string* out);
 /// Code points in valid UTF-8.
 size_t length(std::string_view text);
-bool is_valid(std::string_view text);
+/// Length of the well-formed sequence at the front of `text`, or minus the length of the ill-formed part
+/// there (table 3-7 of the Unicode standard: no surrogates, no overlong forms).  text: not empty.
+int sequence_length(std::string_view text);
+/// Byte offset of the first ill-formed part; npos if there is none.
+size_t find_invalid(std::string_view text);
+inline bool is_valid(std::string_view text) { return find_invalid(text) == std::string_view::npos; }
 /// text with every maximal ill-formed part replaced by U+FFFD (Unicode 3.9, "substitution of maximal
 /// subparts").
 std::string repair(std::string_view text);

@@ -9,55 +9,13 @@
 #include <limits>
 #include <sstream>
 
-#include "lathe/core/error.h"
+#include "lathe/data/text.h"
 #include "lathe/io/json_file.h"
 
 namespace lathe {
 namespace {
 
 using nlohmann::json;
-
-constexpr char32_t kReplacement = 0xFFFD;
-
-/// Reads one code point at `i` and moves past it; kReplacement and one byte further where it is malformed.
-char32_t next_code_point(std::string_view s, size_t& i) {
-  const auto byte = [&](size_t at) { return static_cast<unsigned char>(s[at]); };
-  const unsigned char lead = byte(i);
-  const int length = lead < 0x80                   ? 1
-                     : lead >= 0xC2 && lead < 0xE0 ? 2
-                     : (lead & 0xF0) == 0xE0       ? 3
-                     : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                   : 0;
-  if (length == 1) return byte(i++);
-  if (length == 0 || i + static_cast<size_t>(length) > s.size()) return ++i, kReplacement;
-  char32_t c = lead & (0x7Fu >> length);
-  for (int k = 1; k < length; ++k) {
-    if ((byte(i + k) & 0xC0) != 0x80) return ++i, kReplacement;
-    c = (c << 6) | (byte(i + k) & 0x3Fu);
-  }
-  constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (c < kLeast[length] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return ++i, kReplacement;
-  i += static_cast<size_t>(length);
-  return c;
-}
-
-void append_utf8(std::string& out, char32_t c) {
-  if (c < 0x80) {
-    out += static_cast<char>(c);
-  } else if (c < 0x800) {
-    out += static_cast<char>(0xC0 | (c >> 6));
-    out += static_cast<char>(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    out += static_cast<char>(0xE0 | (c >> 12));
-    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (c & 0x3F));
-  } else {
-    out += static_cast<char>(0xF0 | (c >> 18));
-    out += static_cast<char>(0x80 | ((c >> 12) & 0x3F));
-    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (c & 0x3F));
-  }
-}
 
 /// \n, \t, ... of one character, or empty.
 std::string_view short_escape(char32_t c) {
@@ -75,34 +33,6 @@ std::string_view short_escape(char32_t c) {
   }
 }
 
-void append_json_string(std::string& out, std::string_view s, bool ensure_ascii) {
-  out += '"';
-  for (size_t i = 0; i < s.size();) {
-    const char32_t c = next_code_point(s, i);
-    if (const auto escape = short_escape(c); !escape.empty()) {
-      out += escape;
-    } else if (c == '"') {
-      out += "\\\"";
-    } else if (c == '\b' || c == '\f') {
-      out += c == '\b' ? "\\b" : "\\f";
-    } else if (c < 0x20 || (ensure_ascii && c >= 0x7F && c < 0x10000)) {
-      out += fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
-    } else if (ensure_ascii && c >= 0x10000) {
-      const auto low = static_cast<uint32_t>(c) - 0x10000;
-      out += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (low >> 10), 0xDC00 + (low & 0x3FF));
-    } else {
-      append_utf8(out, c);
-    }
-  }
-  out += '"';
-}
-
-std::string json_number(double x) {
-  if (std::isnan(x)) return "NaN";
-  if (std::isinf(x)) return x > 0 ? "Infinity" : "-Infinity";
-  return python_repr(x);
-}
-
 struct JsonStyle {
   int indent;
   bool ensure_ascii;
@@ -115,9 +45,9 @@ void append_json(std::string& out, const J& value, const JsonStyle& style, int d
   };
   const char* separator = style.indent >= 0 ? "," : ", ";
   if (value.is_string()) {
-    append_json_string(out, value.template get_ref<const std::string&>(), style.ensure_ascii);
+    out += python_json_string(value.template get_ref<const std::string&>(), style.ensure_ascii);
   } else if (value.is_number_float()) {
-    out += json_number(value.template get<double>());
+    out += python_float(value.template get<double>());
   } else if (value.is_structured() && !value.empty()) {
     out += value.is_object() ? '{' : '[';
     bool first = true;
@@ -126,7 +56,7 @@ void append_json(std::string& out, const J& value, const JsonStyle& style, int d
       first = false;
       new_line(depth + 1);
       if (value.is_object()) {
-        append_json_string(out, it.key(), style.ensure_ascii);
+        out += python_json_string(it.key(), style.ensure_ascii);
         out += ": ";
       }
       append_json(out, *it, style, depth + 1);
@@ -142,8 +72,7 @@ void append_repr_string(std::string& out, std::string_view s) {
   const bool has_single = s.find('\'') != std::string_view::npos;
   const char quote = has_single && s.find('"') == std::string_view::npos ? '"' : '\'';
   out += quote;
-  for (size_t i = 0; i < s.size();) {
-    const char32_t c = next_code_point(s, i);
+  for (const char32_t c : decode_utf8(s)) {
     if (const auto escape = short_escape(c); !escape.empty()) {
       out += escape;
     } else if (c == static_cast<char32_t>(quote)) {
@@ -204,10 +133,7 @@ void unmark_python_words(json& value) {
 std::string python_repr(double x) {
   if (std::isnan(x)) return "nan";
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
-  std::string text =
-      fmt::format("{}", x);  // shortest round trip; exponent form below 1e-4 and from 1e16, as Python
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text;
+  return python_float(x);
 }
 
 std::string python_repr(const nlohmann::ordered_json& value) {
