@@ -4,7 +4,8 @@
 
 #include "lathe/app/findings.h"
 #include "lathe/data/dataset.h"
-#include "lathe/train/trainer.h"
+#include "lathe/data/tokenized.h"
+#include "lathe/train/predictions.h"
 
 namespace lathe {
 

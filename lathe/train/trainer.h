@@ -21,6 +21,7 @@
 #include "lathe/train/lr_schedule.h"
 #include "lathe/train/memory_metrics.h"
 #include "lathe/train/metric_schedule.h"
+#include "lathe/train/predictions.h"
 #include "lathe/train/ranks.h"
 #include "lathe/train/session.h"
 #include "lathe/train/trainer_state.h"
@@ -30,27 +31,6 @@ namespace lathe {
 
 /// Errors: kUnsupported, naming what it takes, if the device has no products of fp8.
 void check_fp8(const Backend& backend);
-
-/// Scores of a whole data set, in its order.
-struct Predictions {
-  std::vector<float> logits;  ///< [samples, columns], or [tokens, 2] for question answering
-  int64_t columns = 0;
-  std::vector<int64_t> begins;  ///< question answering: first token of each sample, [samples+1]
-  double loss = 0;              ///< example-weighted mean, without what the filter drops; 0 without targets
-  bool has_loss = false;
-};
-
-/// The class with the highest score, per sample.
-std::vector<int32_t> best_classes(const Predictions& predictions);
-
-/// Whether all logits of a row are finite, as they must be to mean something.
-bool is_predicted(const Predictions& predictions, size_t row);
-/// The number of samples of which not all are.
-int64_t unpredicted(const Predictions& predictions);
-
-/// The share of samples for which both predict the same: the class, or every label of several; not where one
-/// predicts nothing.  For regression the mean distance of the values, NaN with such a sample.
-double agreement(Problem problem, const Predictions& a, const Predictions& b);
 
 /// What a trainer tells and asks while it runs.  Every member may be empty.
 struct TrainerHooks {

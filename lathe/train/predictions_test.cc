@@ -1,8 +1,8 @@
+#include "lathe/train/predictions.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
-
-#include "lathe/train/trainer.h"
 
 namespace lathe {
 namespace {
