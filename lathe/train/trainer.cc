@@ -171,9 +171,7 @@ TrainOutput Trainer::train(const std::string& resume_from) {
   output.metrics["train_loss"] = output.training_loss;
   output.metrics["epoch"] = state_.epoch;
   if (counts_tokens()) output.metrics["num_input_tokens_seen"] = state_.num_input_tokens_seen;
-  nlohmann::ordered_json entry;
-  for (const auto& [key, value] : output.metrics.items()) entry[key] = value;
-  log(std::move(entry));
+  log(nlohmann::ordered_json(output.metrics));
   if (args_.load_best_model_at_end) load_best_model();
   if (args_.save_strategy != "no") {
     rotate_checkpoints();

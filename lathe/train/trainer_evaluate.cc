@@ -87,9 +87,7 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
   // Within a training it is the training's memory.  Source: transformers' TrainerMemoryTracker.
   const MemoryMetrics memory(in_training_ ? "" : memory_stage(prefix), backend_);
   nlohmann::json metrics = measure(data, prefix);
-  nlohmann::ordered_json entry;
-  for (const auto& [key, value] : metrics.items()) entry[key] = value;
-  log(std::move(entry));
+  log(nlohmann::ordered_json(metrics));
   if (!in_training_) add_memory(memory, metrics);
   if (state_.global_step > 0) metrics["epoch"] = state_.epoch;
   if (counts_tokens()) metrics["num_input_tokens_seen"] = state_.num_input_tokens_seen;
