@@ -10,6 +10,7 @@
 
 #include "lathe/backends/conformance_bench.h"
 #include "lathe/backends/ref/ref_backend.h"
+#include "lathe/core/ceil_div.h"
 
 namespace lathe {
 namespace {
@@ -28,7 +29,7 @@ MemoryPlan guarded_plan(const Backend& backend, const Program& program, const Se
   for (size_t id = 0; id < plan.places.size(); ++id) {
     if (plan.places[id].state >= 0) continue;
     plan.places[id].offset = at;
-    at += (bytes_of(program.type(static_cast<int>(id))) + kGuard + alignment - 1) / alignment * alignment;
+    at += round_up(bytes_of(program.type(static_cast<int>(id))) + kGuard, alignment);
   }
   plan.workspaces = {at};
   const size_t workspace = selection[0]->workspace_bytes ? selection[0]->workspace_bytes(node, program) : 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 #include "lathe/data/torch_random.h"
 
@@ -14,10 +15,10 @@ int64_t count_batches(const SamplerOptions& o) {
     const int64_t samples = int64_t{o.batch_size} * o.accumulation * o.world_size;
     return (o.size / samples + (!o.drop_last && o.size % samples > 0 ? 1 : 0)) * o.accumulation;
   }
-  const int64_t whole = o.size / o.batch_size, all = (o.size + o.batch_size - 1) / o.batch_size;
+  const int64_t whole = o.size / o.batch_size, all = ceil_div(o.size, o.batch_size);
   if (o.drop_last) return whole / o.world_size;
   if (o.world_size == 1) return all;
-  if (o.even_batches) return (all + o.world_size - 1) / o.world_size;
+  if (o.even_batches) return ceil_div(all, o.world_size);
   return all / o.world_size + (o.rank < all % o.world_size ? 1 : 0);
 }
 

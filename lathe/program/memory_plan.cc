@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/program/row_gaps.h"
 
 namespace lathe {
@@ -258,14 +259,14 @@ size_t assign_offsets(std::vector<Block>& values, std::vector<Block>& workspaces
     for (const Piece& other : placed) {
       if (other.life.last < block.life.first || block.life.last < other.life.first) continue;
       if (at + block.bytes <= other.offset) break;
-      at = std::max(at, (other.offset + other.bytes + alignment - 1) / alignment * alignment);
+      at = std::max(at, round_up(other.offset + other.bytes, alignment));
     }
     block.offset = at;
     if (block.parts.empty()) place({block.life, block.bytes, at});
     for (const Piece& part : block.parts) place({part.life, part.bytes, at + part.offset});
     end = std::max(end, at + block.bytes);
   }
-  return (end + alignment - 1) / alignment * alignment;
+  return round_up(end, alignment);
 }
 
 /// The old content of what a node updates in place is gone behind it, also from views that were made before.

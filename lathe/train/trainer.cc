@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/io/directory_transaction.h"
 #include "lathe/train/batch_stream.h"
 #include "lathe/train/check_dataset.h"
@@ -113,10 +114,10 @@ Trainer::Plan Trainer::plan() const {
          "out "
          "--do_train");
   const int64_t accumulation = args_.gradient_accumulation_steps;
-  plan.updates_per_epoch = (plan.batches_per_epoch + accumulation - 1) / accumulation;
+  plan.updates_per_epoch = ceil_div(plan.batches_per_epoch, accumulation);
   if (args_.max_steps > 0) {
     plan.max_steps = args_.max_steps;
-    plan.epochs = (plan.max_steps + plan.updates_per_epoch - 1) / plan.updates_per_epoch;
+    plan.epochs = ceil_div(plan.max_steps, plan.updates_per_epoch);
   } else {
     plan.max_steps =
         static_cast<int64_t>(std::ceil(args_.num_train_epochs * static_cast<double>(plan.updates_per_epoch)));

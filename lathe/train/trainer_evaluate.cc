@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 #include "lathe/train/batch_stream.h"
 #include "lathe/train/check_dataset.h"
@@ -78,7 +79,7 @@ nlohmann::json Trainer::measure(const TokenizedDataset& data, const std::string&
         metrics[key].get<double>() - value.get<double>();
   const int64_t batch = args_.per_device_eval_batch_size * session_->ranks();
   add_speed(metrics, prefix, started, static_cast<double>(data.size()),
-            static_cast<double>((data.size() + batch - 1) / batch));
+            static_cast<double>(ceil_div(data.size(), batch)));
   return metrics;
 }
 

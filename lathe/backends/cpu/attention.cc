@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "lathe/core/ceil_div.h"
+
 namespace lathe::cpu {
 namespace {
 
@@ -27,7 +29,7 @@ int64_t queries_of_task(int64_t longest, int64_t window) {
 template <typename F>
 void for_tasks(ThreadPool& pool, const Attention& a, const AttentionKernels& kernels, int64_t longest,
                int64_t queries, void* workspace, int64_t floats, F f) {
-  const int64_t tasks = std::max<int64_t>(1, (longest + queries - 1) / queries);
+  const int64_t tasks = std::max<int64_t>(1, ceil_div(longest, queries));
   pool.deal(a.sequences * a.heads * tasks);
   pool.run([&](int part, int) {
     float* mine = static_cast<float*>(workspace) + part * floats;

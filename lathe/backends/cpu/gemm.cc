@@ -6,6 +6,7 @@
 #include "lathe/backends/cpu/gemm_kernel.h"
 #include "lathe/backends/cpu/gemm_packing.h"
 #include "lathe/backends/cpu/gemm_plan.h"
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 
 namespace lathe::cpu {
@@ -13,14 +14,11 @@ namespace {
 
 constexpr int64_t kLine = 64;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 PackedB layout_b(const GemmKernel& kernel, DType compute, int64_t n, int64_t k) {
   PackedB layout{kernel.bf16 ? DType::bf16 : DType::f32, kernel.nr, kernel.b_columns, kernel.a_group,
                  kernel.b_group};
-  layout.k_padded = ceil_div(k, kernel.a_group) * kernel.a_group;
-  layout.bytes =
-      static_cast<size_t>(ceil_div(n, kernel.nr) * kernel.nr * layout.k_padded) * size_of(layout.type);
+  layout.k_padded = round_up(k, kernel.a_group);
+  layout.bytes = static_cast<size_t>(round_up(n, kernel.nr) * layout.k_padded) * size_of(layout.type);
   if (!kernel.bf16) layout.rounded = compute;
   return layout;
 }

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "lathe/backends/cpu/gemm_kernel.h"
+#include "lathe/core/ceil_div.h"
 
 namespace lathe::cpu {
 namespace {
 
-int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 constexpr int64_t kLine = 64;
 
 // Pieces of memory behind one another, each aligned to a cache line.
@@ -37,7 +37,7 @@ struct Weights {
 
   Weights(const GemmKernel& kernel, int64_t n, int64_t k, void* base)
       : k_padded(round_up(k, kernel.a_group)),
-        panels((n + kernel.nr - 1) / kernel.nr),
+        panels(ceil_div(n, kernel.nr)),
         panel_bytes(k_padded * kernel.nr * kernel.integer_bytes),
         pieces(base),
         scales(pieces.take<float>(panels * kernel.nr * 4)),

@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "lathe/backends/cpu/gemm.h"
+#include "lathe/core/ceil_div.h"
 
 namespace lathe::cpu {
 namespace {
 
 constexpr int64_t kLine = 64;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
@@ -51,7 +50,7 @@ SourceRows rows_of(const Packing& p, Share panels, Share k) {
   if (begin >= end || from >= to) return {};
   const char* first = static_cast<const char*>(p.src) + (begin * p.ld + from) * bytes;
   const int64_t before = reinterpret_cast<uintptr_t>(first) % kLine;
-  return {first - before, end - begin, ceil_div(before + (to - from) * bytes, kLine) * kLine, p.ld * bytes};
+  return {first - before, end - begin, round_up(before + (to - from) * bytes, kLine), p.ld * bytes};
 }
 
 Pieces::Pieces(const Packing& p, Share panels, Share k)

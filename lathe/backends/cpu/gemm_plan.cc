@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lathe/backends/cpu/gemm_int8.h"
+#include "lathe/core/ceil_div.h"
 
 namespace lathe::cpu {
 namespace {
@@ -15,8 +16,6 @@ constexpr int64_t kBlocksOfAThread = 64, kFewestOfAThread = 8;
 // other cores' caches.  Measured on 16 AMX cores, where 16 to 64 are alike (docs/results_cpu_history.md).
 constexpr int64_t kSumsOfABorder = 32;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 size_t aligned(int64_t bytes) { return static_cast<size_t>(round_up(bytes, kAlignment)); }
 
 // Bytes of the second-level cache of one core, or a guess that fits most.

@@ -11,12 +11,12 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "lathe/core/ceil_div.h"
+
 namespace lathe::cpu {
 namespace {
 
 constexpr size_t kCacheLine = 64, kBigPage = size_t{2} << 20;
-
-size_t round_up(size_t n, size_t step) { return (n + step - 1) / step * step; }
 
 /// Fresh pages are zero: they come into being at the first touch, near the thread that works on them.
 std::shared_ptr<std::byte> map_pages(size_t bytes) {

@@ -7,6 +7,7 @@
 
 #include "lathe/backends/cpu/memory.h"
 #include "lathe/backends/cpu/rows_shares.h"
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/philox.h"
 
 namespace lathe::cpu {
@@ -38,7 +39,7 @@ template <typename F>
 void sum_rows(ThreadPool& pool, const RowKernels& kernels, Rows::Size s,
               std::initializer_list<BlockSums> sums, F f) {
   const int64_t blocks = row_blocks(s.rows), group = blocks_of_group(blocks, pool.size());
-  const int64_t groups = (blocks + group - 1) / group;
+  const int64_t groups = ceil_div(blocks, group);
   for_shares(pool, groups, s.rows * s.cols / groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t first = begin * group; first < std::min(blocks, end * group); first += group) {
       const int64_t count = std::min(group, blocks - first);
