@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <thread>
 
+#include "lathe/core/cgroups.h"
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/data/parquet.h"
@@ -149,15 +149,7 @@ void judge_parts(const MachineFacts& f, Report& report) {
   }
 }
 
-// ---- reading the machine
-// ---------------------------------------------------------------------------------------
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+// ---- reading the machine ----
 
 #if defined(__APPLE__)
 
@@ -192,7 +184,7 @@ std::string proc_value(const std::string& text, const std::string& name) {
 }
 
 void read_cpu(MachineFacts& f) {
-  const std::string text = text_of("/proc/cpuinfo");
+  const std::string text = system_text("/proc/cpuinfo");
   f.cpu_model = proc_value(text, "model name");
   std::istringstream flags(proc_value(text, "flags") + " " + proc_value(text, "Features"));
   constexpr std::string_view kTelling[] = {
@@ -255,7 +247,7 @@ MachineFacts machine_facts() {
   f.logical_cpus = static_cast<int>(std::thread::hardware_concurrency());
   f.cores = static_cast<int>(allowed_cores().size());
   f.threads = default_threads();
-  f.cpu_quota = cgroup_cpus(text_of("/proc/self/cgroup"), text_of("/proc/self/mountinfo"));
+  f.cpu_quota = cgroup_cpus(system_text("/proc/self/cgroup"), system_text("/proc/self/mountinfo"));
   std::error_code error;
   f.folder = std::filesystem::current_path(error).string();
   f.folder_writable = !f.folder.empty() && real_file_system().is_writable(f.folder);

@@ -27,6 +27,12 @@ std::optional<uint64_t> line_of(const std::string& text, const std::string& name
   return {};
 }
 
+/// Line "NAME NUMBER kB" of a text, in bytes.
+std::optional<uint64_t> bytes_of(const std::string& text, const std::string& name) {
+  const auto kib = line_of(text, name);
+  return kib ? std::optional(*kib * 1024) : std::nullopt;
+}
+
 /// A file that holds a number, and not "max".
 std::optional<uint64_t> number_in(const std::string& path) {
   const std::string text = system_text(path);
@@ -78,13 +84,9 @@ struct Cgroup {
 HostMemory host_memory(const std::string& meminfo, const std::string& cgroups, const std::string& mounts,
                        const std::string& root) {
   HostMemory memory;
-  const auto bytes = [&](const char* name) -> std::optional<uint64_t> {
-    const auto kib = line_of(meminfo, name);
-    return kib ? std::optional(*kib * 1024) : std::nullopt;
-  };
-  memory.total = bytes("MemTotal:");
-  memory.free = bytes("MemAvailable:");
-  std::optional<uint64_t> swap = bytes("SwapFree:").value_or(0), room_and_swap;
+  memory.total = bytes_of(meminfo, "MemTotal:");
+  memory.free = bytes_of(meminfo, "MemAvailable:");
+  std::optional<uint64_t> swap = bytes_of(meminfo, "SwapFree:").value_or(0), room_and_swap;
   for (const CgroupFolder& folder : cgroup_folders("memory", cgroups, mounts, root)) {
     const Cgroup cgroup(folder);
     memory.total = least(memory.total, cgroup.limit);
@@ -136,20 +138,12 @@ HostMemory host_memory() {
                      system_text("/proc/self/mountinfo"));
 }
 
-/// Bytes of a line "VmHWM:    123456 kB" of /proc/self/status.
-static std::optional<uint64_t> status_bytes(const std::string& key) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.rfind(key, 0) == 0) return std::stoull(line.substr(key.size())) * 1024;
-  return {};
-}
-
 // Not getrusage: its value begins with what the process was that called exec.
-std::optional<uint64_t> peak_resident_bytes() { return status_bytes("VmHWM:"); }
+std::optional<uint64_t> peak_resident_bytes() { return bytes_of(system_text("/proc/self/status"), "VmHWM:"); }
 
 void reset_peak_resident() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
-std::optional<uint64_t> resident_bytes() { return status_bytes("VmRSS:"); }
+std::optional<uint64_t> resident_bytes() { return bytes_of(system_text("/proc/self/status"), "VmRSS:"); }
 
 #endif
 
