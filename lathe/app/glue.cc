@@ -147,7 +147,7 @@ void adopt_label_order(ScriptRun& run, const ModelConfig& config, Texts& texts) 
     if (id.is_number_integer()) label2id.emplace_back(name, id.get<int>());
   const LabelSet before = texts.labels;
   if (!texts.labels.adopt(label2id)) {
-    if (texts.task != nullptr && !label2id.empty() && label2id[0].first.rfind("LABEL_", 0) != 0)
+    if (texts.task != nullptr && !label2id.empty() && !label2id[0].first.starts_with("LABEL_"))
       run.say(LogLevel::kWarning,
               fmt::format("the model's label2id has other names than {}; its labels are not used",
                           texts.task->name));

@@ -55,7 +55,7 @@ std::vector<CgroupFolder> cgroup_folders(const std::string& controller, const st
       // What is mounted may be a cgroup below the top: paths are relative to it, and outside of it unseen.
       std::string path = line.substr(second + 1);
       const std::string above = mount.root == "/" ? "" : mount.root;
-      path = path.compare(0, above.size(), above) == 0 ? path.substr(above.size()) : "";
+      path = path.starts_with(above) ? path.substr(above.size()) : "";
       if (path == "/") path.clear();
       for (size_t slash = 0; slash != std::string::npos;) {
         folders.push_back({root + mount.point + path, v2});

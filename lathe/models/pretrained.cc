@@ -8,12 +8,12 @@ namespace lathe {
 namespace {
 
 std::string replace_end(const std::string& name, const std::string& end, const std::string& with) {
-  if (name.size() < end.size() || name.compare(name.size() - end.size(), end.size(), end) != 0) return name;
+  if (!name.ends_with(end)) return name;
   return name.substr(0, name.size() - end.size()) + with;
 }
 
 std::string without_prefix(const std::string& name, const std::string& prefix) {
-  return name.rfind(prefix, 0) == 0 ? name.substr(prefix.size()) : name;
+  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
 /// The names under which a checkpoint may hold a parameter, likeliest first.

@@ -38,7 +38,7 @@ int Module::find(const std::string& name) const {
 
 void Module::set_trainable(const std::string& prefix, bool trainable) {
   for (Parameter& p : parameters_)
-    if (p.name.rfind(prefix, 0) == 0) p.trainable = trainable;
+    if (p.name.starts_with(prefix)) p.trainable = trainable;
 }
 
 int Module::declare(Parameter parameter) {

@@ -334,7 +334,7 @@ const std::vector<std::string>& state_files() {
 
 int64_t checkpoint_step(const std::string& name) {
   const std::string prefix = "checkpoint-";
-  if (name.rfind(prefix, 0) != 0) return -1;
+  if (!name.starts_with(prefix)) return -1;
   int64_t step = -1;
   const char* end = name.data() + name.size();
   const auto [at, error] = std::from_chars(name.data() + prefix.size(), end, step);

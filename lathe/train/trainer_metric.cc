@@ -25,7 +25,7 @@ double Trainer::next_learning_rate() const {
 
 double Trainer::best_model_metric(const nlohmann::json& metrics) const {
   std::string key = *args_.metric_for_best_model;
-  if (key.rfind("eval_", 0) != 0) key = "eval_" + key;
+  if (!key.starts_with("eval_")) key = "eval_" + key;
   if (!metrics.contains(key)) {
     std::string known;
     for (const auto& [name, value] : metrics.items()) known += (known.empty() ? "" : ", ") + name;

@@ -492,7 +492,7 @@ std::string describe() {
   std::string model = "CPU";
   std::ifstream cpuinfo("/proc/cpuinfo");
   for (std::string line; std::getline(cpuinfo, line);)
-    if (line.rfind("model name", 0) == 0) {
+    if (line.starts_with("model name")) {
       model = line.substr(line.find(':') + 2);
       break;
     }
