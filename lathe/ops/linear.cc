@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lathe/ops/ops.h"
+#include "lathe/ops/product_cost.h"
 #include "lathe/ops/rounding.h"
 
 namespace lathe::op {
@@ -76,6 +77,8 @@ std::vector<Value> linear_gradient(const Grad& g) {
 const std::vector<Shape> kSizes = {{1, 1, 1},    {1, 32, 2},  {7, 31, 33},   {16, 64, 64},
                                    {33, 65, 17}, {40, 96, 6}, {130, 128, 96}};
 
+}  // namespace
+
 Cost product_cost(const Node& node, const Program& program) {
   Cost cost = elementwise_cost(node, program, 0);
   const Type& a = program.type(node.in[0]);
@@ -89,8 +92,6 @@ Cost product_cost(const Node& node, const Program& program) {
   cost.flops = 2 * rows * nk;
   return cost;
 }
-
-}  // namespace
 
 const OpDef linear{
     .name = "linear",

@@ -10,6 +10,7 @@
 
 #include "lathe/core/float16.h"
 #include "lathe/ops/ops.h"
+#include "lathe/ops/product_cost.h"
 
 namespace lathe::op {
 namespace {
@@ -133,14 +134,6 @@ void not_finite(Reference& r) {
 /// {rows, k, n}: a row alone, counts that are no multiples of a tile, operands beyond what a thread keeps.
 const std::vector<Shape> kSizes = {{1, 16, 16},  {1, 32, 48},  {7, 48, 32},
                                    {33, 64, 80}, {40, 96, 16}, {130, 128, 96}};
-
-Cost product_cost(const Node& node, const Program& program) {
-  Cost cost = elementwise_cost(node, program, 0);
-  const Type& x = program.type(node.in[0]);
-  cost.flops = 2 * static_cast<double>(elements(x)) / static_cast<double>(x.shape.back()) *
-               static_cast<double>(elements(program.type(node.in[1])));
-  return cost;
-}
 
 }  // namespace
 

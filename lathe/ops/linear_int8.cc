@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "lathe/ops/ops.h"
+#include "lathe/ops/product_cost.h"
 
 namespace lathe::op {
 namespace {
@@ -86,14 +87,6 @@ std::vector<Case> linear_int8_cases() {
   cases.push_back({"not finite", {{4, 70}, {9, 70}, {9}}, {}, {}, 1, not_finite});
   cases.push_back({"large", {{4, 70}, {9, 70}, {9}}, {}, {}, 1e6});
   return cases;
-}
-
-Cost product_cost(const Node& node, const Program& program) {
-  Cost cost = elementwise_cost(node, program, 0);
-  const Type& x = program.type(node.in[0]);
-  cost.flops = 2 * static_cast<double>(elements(x)) / static_cast<double>(x.shape.back()) *
-               static_cast<double>(elements(program.type(node.in[1])));
-  return cost;
 }
 
 }  // namespace
