@@ -206,7 +206,8 @@ TEST_F(SeveralRuns, ABatchForOneOfTwoRanksIsLeftOutAndTheErrorCountsThem) {
   backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});
   args_.dataloader_drop_last = true;
   EXPECT_EQ(error_of(),
-            "--dataloader_drop_last leaves no batch: 4 samples, batches of 4 for each of 2 processes");
+            "--dataloader_drop_last leaves no batch: 4 samples, batches of 4 for each of 2 processes; "
+            "lower --per_device_train_batch_size or leave the flag out");
 }
 
 TEST_F(SeveralRuns, RanksThatAreToStopDuringAnEvaluationStopBehindIt) {
