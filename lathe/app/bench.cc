@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "lathe/app/commands.h"
+#include "lathe/app/help.h"
 #include "lathe/app/options.h"
 #include "lathe/app/terminal.h"
 #include "lathe/core/cpu_limits.h"
@@ -76,11 +77,12 @@ std::string usage() {
     for (const BenchFlag& flag : flags())
       if (takes(bench, flag.name) && flag.show != nullptr)
         defaults += fmt::format(" {} {}", flag.name, flag.show(bench.defaults));
-    text += fmt::format("            by default{}\n", defaults);
+    text += fmt::format("            {}\n", wrapped("by default" + defaults, 12, 12));
   }
   text += "\n";
   for (const BenchFlag& flag : flags())
-    text += fmt::format("  {:<22} {}\n", fmt::format("{} {}", flag.name, flag.value), flag.meaning);
+    text += fmt::format("  {:<25} {}\n", fmt::format("{} {}", flag.name, flag.value),
+                        wrapped(flag.meaning, 28, 28));
   return text;
 }
 

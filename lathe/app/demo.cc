@@ -13,7 +13,7 @@ namespace lathe {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: lathe demo [--output_dir build/demo] [--device auto|cpu|cuda|mps] [--threads N] [--bf16]\n"
+    "usage: lathe demo [--output_dir lathe_demo] [--device auto|cpu|cuda|mps] [--threads N] [--bf16]\n"
     "  Trains a small BERT from scratch on questions of six classes that a grammar makes, evaluates it on "
     "questions\n"
     "  from templates it has not seen, writes a Hugging Face folder, and classifies five new questions from "
@@ -35,7 +35,7 @@ ModelConfig demo_config(const Tokenizer& tokenizer) {
 
 TrainingArguments demo_arguments(const Options& options) {
   TrainingArguments args;
-  args.output_dir = options.get("--output_dir", "build/demo");
+  args.output_dir = options.get("--output_dir", "lathe_demo");
   args.device = options.get("--device", "auto");
   args.threads = whole_number(options, "--threads", 0, 0);
   args.bf16 = options.has("--bf16");

@@ -12,27 +12,6 @@ constexpr size_t kIndent = 38;  // where the meanings start
 
 constexpr char kGlue = '\x1f';  // a space at which no line breaks
 
-/// Words from column `column` on, broken at `width`, further lines indented to `indent`.
-std::string wrapped(const std::string& text, size_t column, size_t indent, size_t width) {
-  std::istringstream words(text);
-  std::string out;
-  bool first = true;
-  for (std::string word; words >> word;) {
-    if (!first && column + 1 + word.size() > width) {
-      out += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (!first) {
-      out += ' ';
-      ++column;
-    }
-    out += word;
-    column += word.size();
-    first = false;
-  }
-  std::replace(out.begin(), out.end(), kGlue, ' ');
-  return out;
-}
-
 std::string description(const FieldInfo& info) {
   std::string text(info.help);
   if (!info.rules.choices.empty()) text += fmt::format(" One of {}.", fmt::join(info.rules.choices, ", "));
@@ -100,6 +79,26 @@ nlohmann::ordered_json table_json(const HelpSection& section) {
 }
 
 }  // namespace
+
+std::string wrapped(const std::string& text, size_t column, size_t indent, size_t width) {
+  std::istringstream words(text);
+  std::string out;
+  bool first = true;
+  for (std::string word; words >> word;) {
+    if (!first && column + 1 + word.size() > width) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (!first) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+    first = false;
+  }
+  std::replace(out.begin(), out.end(), kGlue, ' ');
+  return out;
+}
 
 std::vector<Flag> flags_of(const HelpSection& section) {
   std::vector<Flag> flags;

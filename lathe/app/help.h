@@ -34,6 +34,9 @@ Syntax script_syntax() {
   return syntax;
 }
 
+/// The words of `text` from column `column` on, broken at `width`, further lines indented to `indent`.
+std::string wrapped(const std::string& text, size_t column, size_t indent, size_t width = 100);
+
 /// The text of --help: usage, then each section's flags with type, meaning, choices and default; flags that
 /// are accepted at their default only and old names as lists at the end.  Lines are at most `width` columns
 /// wide.

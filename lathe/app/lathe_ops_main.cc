@@ -70,7 +70,9 @@ int run(const Options& options) {
   } else {
     fail(ErrorCode::kUsage, "lathe-ops: unknown mode {}\n{}", options.mode, kUsage);
   }
-  if (passed + failed == 0) fail(ErrorCode::kUsage, "lathe-ops: no op or case of that name");
+  if (passed + failed == 0)
+    fail(ErrorCode::kUsage, "lathe-ops: found no case for -o '{}' -c '{}'; `lathe-ops support` lists the ops",
+         options.filter.op, options.filter.case_name);
   fmt::print("{} passed, {} failed\n", passed, failed);
   return failed == 0 ? 0 : 1;
 }

@@ -427,7 +427,7 @@ class CpuBackend : public Backend {
 
  private:
   void name_products() {
-    info_.name = fmt::format("{}, {} threads", describe(), pool_.size());
+    info_.name = fmt::format("{}, {} thread{}", describe(), pool_.size(), pool_.size() == 1 ? "" : "s");
     if (blas_.used() != nullptr) info_.name += ", products of fp32 by " + blas_.used()->name;
   }
 
