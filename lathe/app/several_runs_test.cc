@@ -1,6 +1,7 @@
 // Runs that follow another one: in its output folder, from its checkpoint, of the same Trainer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -51,6 +52,14 @@ class UnlikeRank : public SecondRank {
     if (at != std::string::npos) first.replace(at, mine.size(), others);
     const auto bytes = std::as_bytes(std::span(first));
     return std::vector<std::vector<std::byte>>{{bytes.begin(), bytes.end()}, {told.begin(), told.end()}};
+  }
+};
+/// One of which the first has a model of zeros.
+class RankBesideZeros : public SecondRank {
+ public:
+  Status broadcast(std::span<std::byte> bytes, int) override {
+    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    return {};
   }
 };
 class SeveralRuns : public FourSampleRuns {};
@@ -208,6 +217,15 @@ TEST_F(SeveralRuns, ABatchForOneOfTwoRanksIsLeftOutAndTheErrorCountsThem) {
   EXPECT_EQ(error_of(),
             "--dataloader_drop_last leaves no batch: 4 samples, batches of 4 for each of 2 processes; "
             "lower --per_device_train_batch_size or leave the flag out");
+}
+
+/// It alone writes checkpoints, perhaps where the others do not see them.
+TEST_F(SeveralRuns, RanksTakeTheBestModelFromTheFirst) {
+  backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<RankBesideZeros>()});
+  args_.load_best_model_at_end = true;
+  evaluate({0.9, 0.1, 0.1});
+  trainer().train();
+  EXPECT_EQ(weights(), std::vector<float>(weights().size(), 0));
 }
 
 TEST_F(SeveralRuns, RanksThatAreToStopDuringAnEvaluationStopBehindIt) {

@@ -173,7 +173,10 @@ TrainOutput Trainer::train(const std::string& resume_from) {
   output.metrics["epoch"] = state_.epoch;
   if (counts_tokens()) output.metrics["num_input_tokens_seen"] = state_.num_input_tokens_seen;
   log(nlohmann::ordered_json(output.metrics));
-  if (args_.load_best_model_at_end) load_best_model();
+  if (args_.load_best_model_at_end) {
+    if (is_main(group())) load_best_model();  // others may not see what it has written, or not yet
+    take_weights_of_main();
+  }
   if (args_.save_strategy != "no") {
     rotate_checkpoints();
     keep_best_checkpoint();

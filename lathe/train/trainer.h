@@ -213,6 +213,7 @@ class Trainer {
   /// save_total_limit 1 at the end.
   void keep_best_checkpoint();
   void load_best_model();
+  void take_weights_of_main();
   void log(nlohmann::ordered_json entry, bool of_training = false);
   /// What depends on the device or its group in the arguments.  Errors: kUsage, kUnsupported.
   void check_arguments();

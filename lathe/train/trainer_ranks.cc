@@ -29,6 +29,15 @@ std::string Trainer::weights_checksum() const {
   return sum.text();
 }
 
+void Trainer::take_weights_of_main() {
+  if (group() == nullptr) return;
+  for (size_t i = 0; i < model_.model->parameters().size(); ++i) {
+    std::vector<float> values = session_->read_parameter(static_cast<int>(i));
+    group()->broadcast(std::as_writable_bytes(std::span(values)), 0).check();
+    if (!is_main(group())) session_->write_parameter(static_cast<int>(i), values);
+  }
+}
+
 void Trainer::share_counts() {
   const bool stop = in_training_ && group() != nullptr && hooks_.should_stop && hooks_.should_stop();
   const std::vector<double> sums = sum_over(group(), {flos_, tokens_, real_tokens_, stop ? 1.0 : 0.0});
