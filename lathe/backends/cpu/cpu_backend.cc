@@ -17,6 +17,7 @@
 #include "lathe/core/environment.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/ops/ops.h"
+#include "lathe/program/bindings.h"
 #include "lathe/program/row_gaps.h"
 
 namespace lathe::cpu {
@@ -62,12 +63,7 @@ class CpuExecutable : public Executable {
     const auto parameters = [&](int state) {
       return packed.of(bindings.states.at(program.values()[static_cast<size_t>(state)].name));
     };
-    const auto address = [&](int id) -> std::byte* {
-      if (id < 0) return nullptr;
-      const MemoryPlan::Place& place = plan.places[static_cast<size_t>(id)];
-      if (place.state < 0) return bindings.arena.data + place.offset;
-      return bindings.states.at(program.values()[static_cast<size_t>(place.state)].name).data + place.offset;
-    };
+    const auto address = [&](int id) { return address_of(id, program, plan, bindings); };
     for (size_t id = 0; id < program.values().size(); ++id)
       if (program.values()[id].kind == ValueKind::kInput)
         inputs_.push_back({address(static_cast<int>(id)), bytes_of(program.values()[id].type)});
@@ -406,16 +402,7 @@ class CpuBackend : public Backend {
 
   Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
                                               const MemoryPlan& plan, const Bindings& bindings) override {
-    if (bindings.arena.bytes < plan.arena_bytes)
-      return Status(ErrorCode::kInternal,
-                    fmt::format("the arena has {} bytes, wants {}", bindings.arena.bytes, plan.arena_bytes));
-    for (const ValueInfo& value : program.values()) {
-      if (value.kind != ValueKind::kState) continue;
-      const auto it = bindings.states.find(value.name);
-      if (it == bindings.states.end() || it->second.bytes < bytes_of(value.type))
-        return Status(ErrorCode::kInternal,
-                      fmt::format("no memory of {} is bound to state {}", to_string(value.type), value.name));
-    }
+    if (Status status = check_bindings(program, plan, bindings); !status.ok()) return status;
     const std::lock_guard lock(running_);
     try {
       return std::unique_ptr<Executable>(std::make_unique<CpuExecutable>(

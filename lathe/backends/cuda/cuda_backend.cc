@@ -9,6 +9,7 @@
 #include "lathe/backends/cuda/nccl.h"
 #include "lathe/backends/cuda/products.h"
 #include "lathe/core/cache_file.h"
+#include "lathe/program/bindings.h"
 
 namespace lathe::cuda {
 namespace {
@@ -113,16 +114,7 @@ class CudaBackend : public Backend {
 
   Result<std::unique_ptr<Executable>> compile(const Program& program, const Selection& selection,
                                               const MemoryPlan& plan, const Bindings& bindings) override {
-    if (bindings.arena.bytes < plan.arena_bytes)
-      return Status(ErrorCode::kInternal,
-                    fmt::format("the arena has {} bytes, wants {}", bindings.arena.bytes, plan.arena_bytes));
-    for (const ValueInfo& value : program.values()) {
-      if (value.kind != ValueKind::kState) continue;
-      const auto it = bindings.states.find(value.name);
-      if (it == bindings.states.end() || it->second.bytes < bytes_of(value.type))
-        return Status(ErrorCode::kInternal,
-                      fmt::format("no memory of {} is bound to state {}", to_string(value.type), value.name));
-    }
+    if (Status status = check_bindings(program, plan, bindings); !status.ok()) return status;
     const Exclusive turn(device_);
     try {
       const size_t timed = products_.timed();

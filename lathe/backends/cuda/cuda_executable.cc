@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lathe/ops/ops.h"
+#include "lathe/program/bindings.h"
 
 namespace lathe::cuda {
 namespace {
@@ -23,12 +24,7 @@ size_t aligned(size_t bytes, size_t alignment = kPieceAlignment) {
 CudaExecutable::CudaExecutable(Device& device, const Program& program, const Selection& selection,
                                const MemoryPlan& plan, const Bindings& bindings)
     : device_(device), bindings_(bindings) {
-  const auto address = [&](int id) -> std::byte* {
-    if (id < 0) return nullptr;
-    const MemoryPlan::Place& place = plan.places[static_cast<size_t>(id)];
-    if (place.state < 0) return bindings.arena.data + place.offset;
-    return bindings.states.at(program.values()[static_cast<size_t>(place.state)].name).data + place.offset;
-  };
+  const auto address = [&](int id) { return address_of(id, program, plan, bindings); };
   for (size_t id = 0; id < program.values().size(); ++id)
     if (program.values()[id].kind == ValueKind::kInput)
       inputs_.push_back({address(static_cast<int>(id)), bytes_of(program.values()[id].type)});

@@ -8,6 +8,7 @@
 
 #include "lathe/backends/mlx/mlx_backend.h"
 #include "lathe/ops/ops.h"
+#include "lathe/program/bindings.h"
 
 namespace lathe::mlx {
 namespace {
@@ -95,16 +96,14 @@ MlxExecutable::~MlxExecutable() {
 }
 
 void MlxExecutable::follow_states(const Bindings& bindings) {
+  check_states(program_, bindings).check();
   std::map<int, size_t> holder;  // value → state
   for (size_t id = 0; id < program_.values().size(); ++id) {
     const ValueInfo& value = program_.values()[id];
     if (value.kind != ValueKind::kState) continue;
-    const auto bound = bindings.states.find(value.name);
-    if (bound == bindings.states.end() || bound->second.bytes < bytes_of(value.type))
-      fail(ErrorCode::kInternal, "no memory of {} is bound to state {}", to_string(value.type), value.name);
     holder[static_cast<int>(id)] = states_.size();
-    states_.push_back(
-        {static_cast<int>(id), static_cast<int>(id), std::static_pointer_cast<Cell>(bound->second.owner)});
+    states_.push_back({static_cast<int>(id), static_cast<int>(id),
+                       std::static_pointer_cast<Cell>(bindings.states.at(value.name).owner)});
   }
   for (const Node& node : program_.nodes())
     for (const InPlace& alias : node.op->in_place) {

@@ -1,0 +1,32 @@
+#include "lathe/program/bindings.h"
+
+#include <fmt/format.h>
+
+namespace lathe {
+
+Status check_states(const Program& program, const Bindings& bindings) {
+  for (const ValueInfo& value : program.values()) {
+    if (value.kind != ValueKind::kState) continue;
+    const auto bound = bindings.states.find(value.name);
+    if (bound == bindings.states.end() || bound->second.bytes < bytes_of(value.type))
+      return {ErrorCode::kInternal,
+              fmt::format("no memory of {} is bound to state {}", to_string(value.type), value.name)};
+  }
+  return {};
+}
+
+Status check_bindings(const Program& program, const MemoryPlan& plan, const Bindings& bindings) {
+  if (bindings.arena.bytes < plan.arena_bytes)
+    return {ErrorCode::kInternal,
+            fmt::format("the arena has {} bytes, wants {}", bindings.arena.bytes, plan.arena_bytes)};
+  return check_states(program, bindings);
+}
+
+std::byte* address_of(int id, const Program& program, const MemoryPlan& plan, const Bindings& bindings) {
+  if (id < 0) return nullptr;
+  const MemoryPlan::Place& place = plan.places[static_cast<size_t>(id)];
+  if (place.state < 0) return bindings.arena.data + place.offset;
+  return bindings.states.at(program.values()[static_cast<size_t>(place.state)].name).data + place.offset;
+}
+
+}  // namespace lathe

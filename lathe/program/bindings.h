@@ -1,0 +1,19 @@
+#pragma once
+#include <cstddef>
+
+#include "lathe/core/error.h"
+#include "lathe/program/backend.h"
+#include "lathe/program/program.h"
+
+namespace lathe {
+
+/// Refuses memory that does not hold the program's states.  Errors: kInternal, naming the first of them.
+Status check_states(const Program& program, const Bindings& bindings);
+
+/// Besides, an arena that is smaller than the plan's.
+Status check_bindings(const Program& program, const MemoryPlan& plan, const Bindings& bindings);
+
+/// Where a value lies.  Null for an id below 0: an operand that is left out.
+std::byte* address_of(int id, const Program& program, const MemoryPlan& plan, const Bindings& bindings);
+
+}  // namespace lathe
