@@ -223,6 +223,8 @@ TEST(Tokenizer, EmptyTextGivesOnlySpecialTokens) {
   EXPECT_EQ(t.encode(" \t\u200b").ids, (Ids{2, 3}));
   EXPECT_EQ(t.encode_pair("", "").ids, (Ids{2, 3, 3}));
   EXPECT_EQ(t.encode("", {.add_special_tokens = false}).size(), 0u);
+  EXPECT_EQ(t.num_special_tokens(false), 2);
+  EXPECT_EQ(t.num_special_tokens(true), 3);
 }
 
 /// A megabyte of these takes quadratic code minutes, linear code milliseconds: of the processor's time, which
