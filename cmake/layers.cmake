@@ -28,6 +28,12 @@ function(lathe_precompile target name)
   if(name IN_LIST LATHE_PRECOMPILED)
     target_precompile_headers(${target} PRIVATE <functional> <map> <optional> <string> <variant> <vector> <fmt/format.h>
                               <nlohmann/json.hpp> ${ARGN})
+    # Without these ccache keeps nothing that was compiled with such headers.  Source: its manual, "Precompiled headers".
+    if(CCACHE)
+      set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
+                            "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${CCACHE}")
+    endif()
+    target_compile_options(${target} PRIVATE "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
   endif()
 endfunction()
 option(LATHE_ONLY_THREADED_TESTS "Of the tests beside the code only the files with a TEST that has Thread in its name")
