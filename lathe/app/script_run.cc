@@ -137,12 +137,13 @@ Backend& ScriptRun::open_device() {
       kind, {static_cast<int>(args_.threads), args_.tf32.value_or(false),
              [this](const std::string& text) { terminal_.log(LogLevel::kWarning, text); }, group_});
   if (group_ != nullptr) {
-    check_ddp_backend(backend_->info().kind);
+    const std::string device = backend_->info().kind;
+    check_ddp_backend(device);
     // Others round otherwise, and the ranks' weights would drift apart.
-    if (backend_->info().kind == "cpu") check_ranks({{"instructions (LATHE_ISA)", cpu_levels().chosen}});
+    check_ranks({{"device (--device)", device},
+                 {"instructions (LATHE_ISA)", device == "cpu" ? cpu_levels().chosen : ""}});
     // Rank 0's checkpoint names its choice for all.
-    if (backend_->info().kind != "cuda")
-      backend_->adopt_tuning(text_of_main(group_.get(), backend_->tuning()));
+    if (device != "cuda") backend_->adopt_tuning(text_of_main(group_.get(), backend_->tuning()));
   }
   terminal_.log(LogLevel::kInfo, fmt::format("device {}: {}", backend_->info().kind, backend_->info().name));
   for (const std::string& notice : precision_notices(args_, backend_->info().kind))
