@@ -164,8 +164,8 @@ class Trainer {
   /// And are at the same place of it.
   void check_ranks(const Plan& plan);
   std::string weights_checksum() const;
-  /// Adds what all ranks have counted since the last time to the state.  Within a training it tells them,
-  /// too, which was asked to stop.
+  /// Adds what all ranks have counted since the last time to the state.  Within a training it tells all,
+  /// too, whether one was asked to stop.
   void share_counts();
   ProcessGroup* group() const { return backend_.group(); }
   /// The place in the data, in updates from the start of the first epoch.
