@@ -141,7 +141,8 @@ Backend& ScriptRun::open_device() {
     check_ddp_backend(device);
     // Others round otherwise, and the ranks' weights would drift apart.
     check_ranks({{"device (--device)", device},
-                 {"instructions (LATHE_ISA)", device == "cpu" ? cpu_levels().chosen : ""}});
+                 {"instructions (LATHE_ISA=avx2, say, makes them alike)",
+                  device == "cpu" ? cpu_levels().chosen : ""}});
     // Rank 0's checkpoint names its choice for all.
     if (device != "cuda") backend_->adopt_tuning(text_of_main(group_.get(), backend_->tuning()));
   }

@@ -136,9 +136,9 @@ std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Ses
     scores.rows = batch->rows;
     scores.units = tokens ? batch->real_tokens() : batch->rows;
     tell(done);
-    if (group() != nullptr && group()->gone()) group()->barrier().check();  // which says who it is
     if (!in_training_ && done < batches && hooks_.should_stop && hooks_.should_stop())
       fail(ErrorCode::kInterrupted, "stopped after {} of {} batches of an evaluation", done, batches);
+    if (group() != nullptr && group()->gone()) group()->barrier().check();  // which says who it is
   }
   return all;
 }

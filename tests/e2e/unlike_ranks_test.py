@@ -128,7 +128,7 @@ class UnlikeRanks(RanksCase):
         for command in (self.glue(*TRAIN), self.glue(*EVALUATE)):
             for said, code in self.start(command, ["env", "LATHE_ISA=portable", *command]):
                 self.assertEqual(code, 2, said)
-                self.assertRegex(said, r"instructions \(LATHE_ISA\): rank 0 has \w+, rank 1 has portable: all ranks must")
+                self.assertRegex(said, r"instructions \(LATHE_ISA=avx2, say, makes them alike\): rank 0 has \w+, rank 1 has portable: all ranks must")
 
     def test_what_is_a_ranks_own(self):
         """Paths to the same files, and what a rank beside the first says."""
