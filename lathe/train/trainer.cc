@@ -132,7 +132,9 @@ Trainer::Plan Trainer::plan(const std::string& resume_from) {
 }
 
 TrainOutput Trainer::train(const std::string& resume_from) {
-  started_at_ = std::chrono::steady_clock::now();
+  state_ = {};
+  run_ = {};
+  course_ = {};
   const MemoryMetrics memory(memory_stage("train"), backend_);
   const Plan plan = begin(resume_from);
   make_base_caches(plan);
@@ -150,11 +152,11 @@ TrainOutput Trainer::train(const std::string& resume_from) {
     }
   }
   train_base_.reset();
-  if (scaler_ && run_.skipped_updates > 0)
+  if (course_.scaler && run_.skipped_updates > 0)
     say(LogLevel::kInfo,
         fmt::format("fp16: {} of {} updates were left out because a gradient overflowed; the "
                     "loss scale is {}",
-                    run_.skipped_updates, state_.global_step, scaler_->scale()));
+                    run_.skipped_updates, state_.global_step, course_.scaler->scale()));
   TrainOutput output;
   output.global_step = state_.global_step;
   output.training_loss = run_.total_loss / static_cast<double>(std::max<int64_t>(1, run_.loss_updates));
@@ -163,8 +165,8 @@ TrainOutput Trainer::train(const std::string& resume_from) {
                                    static_cast<double>(args_.per_device_train_batch_size *
                                                        args_.gradient_accumulation_steps * session_->ranks())
                              : static_cast<double>(train_->size()) * args_.num_train_epochs;
-  const double steps = static_cast<double>(state_.global_step - first_step_);
-  add_speed(output.metrics, "train", started_at_,
+  const double steps = static_cast<double>(state_.global_step - course_.first_step);
+  add_speed(output.metrics, "train", course_.started_at,
             samples * steps / static_cast<double>(std::max<int64_t>(1, plan.max_steps)), steps);
   add_memory(memory, output.metrics);
   share_counts();
@@ -185,10 +187,6 @@ TrainOutput Trainer::train(const std::string& resume_from) {
 }
 
 Trainer::Plan Trainer::begin(const std::string& resume_from) {
-  state_ = {};
-  run_ = {};
-  updates_collected_ = 0;
-  stopped_early_ = false;
   if (args_.output_dir && is_main(group())) remove_stale_temporaries(fs_, *args_.output_dir).check();
   if (group() != nullptr) group()->barrier().check();  // others read what it gives its name back
   const Plan plan = this->plan(resume_from);
@@ -208,17 +206,11 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
     say_how_python_goes_on(plan, resume_from, *python);
   else if (!resume_from.empty())
     warn_of_differences(plan, resume_from);
-  data_lag_ = args_.ignore_data_skip ? state_.global_step % plan.updates_per_epoch : 0;
-  updates_collected_ = state_.global_step;
-  started_.clear();
-  stop_asked_ = false;
-  first_step_ = state_.global_step;
-  first_tokens_ = state_.num_input_tokens_seen;
-  flos_ = tokens_ = real_tokens_ = 0;
-  last_loss_.reset();
-  update_loss_ = 0;
-  finite_loss_ = true;
-  if (args_.fp16) scaler_.emplace(run_.loss_scaler);
+  course_.data_lag = args_.ignore_data_skip ? state_.global_step % plan.updates_per_epoch : 0;
+  course_.updates_collected = state_.global_step;
+  course_.first_step = state_.global_step;
+  course_.first_tokens = state_.num_input_tokens_seen;
+  if (args_.fp16) course_.scaler.emplace(run_.loss_scaler);
   state_.max_steps = plan.max_steps;
   state_.num_train_epochs = plan.epochs;
   state_.train_batch_size = args_.per_device_train_batch_size;
@@ -230,12 +222,11 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   run_.seed = static_cast<uint64_t>(args_.seed);
   run_.training_data = summary({train_, 1});
   make_schedule(plan);
-  early_stopping_.reset();
   if (args_.early_stopping_patience)
-    early_stopping_.emplace(*args_.early_stopping_patience, args_.early_stopping_threshold,
-                            state_.stateful_callbacks);
-  stopped_early_ = early_stopping_ && early_stopping_->exhausted();
-  if (stopped_early_ && state_.global_step < plan.max_steps)
+    course_.early_stopping.emplace(*args_.early_stopping_patience, args_.early_stopping_threshold,
+                                   state_.stateful_callbacks);
+  course_.stopped_early = course_.early_stopping && course_.early_stopping->exhausted();
+  if (course_.stopped_early && state_.global_step < plan.max_steps)
     say(LogLevel::kInfo, fmt::format("{}: stopped early after step {}; a larger --early_stopping_patience "
                                      "than {} goes on",
                                      resume_from, state_.global_step, *args_.early_stopping_patience));
@@ -249,7 +240,7 @@ void Trainer::run_updates(const Plan& plan) {
   const int64_t accumulation = args_.gradient_accumulation_steps;
   BatchStream stream(*train_, sampler_options(train_->size()), session_->token_rounding(), epoch,
                      update * accumulation, epoch + plan.epochs + 1, batches_ahead());
-  while (state_.global_step < plan.max_steps && !stopped_early_) {
+  while (state_.global_step < plan.max_steps && !course_.stopped_early) {
     start_update(plan, stream);
     after_update(plan);
   }
@@ -260,13 +251,13 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
   const int64_t first = data_updates() % plan.updates_per_epoch * accumulation;
   const int64_t count =
       std::min(accumulation, plan.batches_per_epoch - first);  // the last group may be short
-  if (scaler_) collect(0);  // what the last update did decides over this one
+  if (course_.scaler) collect(0);  // what the last update did decides over this one
   const int64_t applied = state_.global_step - run_.skipped_updates;
   StepScalars scalars;
   scalars.learning_rate = next_learning_rate();
   scalars.update_step = state_.global_step + 1;
   scalars.adam_step = applied + 1;
-  if (scaler_) scalars.loss_scale = scaler_->scale();
+  if (course_.scaler) scalars.loss_scale = course_.scaler->scale();
   scalars.seed = static_cast<uint32_t>(args_.seed);
   scalars.max_grad_norm = args_.max_grad_norm;
   scalars.stop = group() != nullptr && hooks_.should_stop && hooks_.should_stop();
@@ -276,17 +267,17 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
     scalars.first_micro = micro == 0;
     scalars.loss_weight = loss_weight(*batch, first, count);
     const Session::BaseRows base = train_base_ ? train_base_->rows(*batch) : Session::BaseRows{};
-    started_.push_back(
+    course_.started.push_back(
         {count == 1 ? session_->step(*batch, scalars, base) : session_->accumulate(*batch, scalars, base),
          scalars.loss_weight, count == 1});
     count_tokens(*batch);
     collect(1);
   }
   if (count > 1) {
-    started_.push_back({session_->update(scalars), scalars.loss_weight, true});
+    course_.started.push_back({session_->update(scalars), scalars.loss_weight, true});
     collect(1);
   }
-  last_learning_rate_ = scalars.learning_rate;
+  course_.last_learning_rate = scalars.learning_rate;
   const int64_t epoch = data_updates() / plan.updates_per_epoch;
   state_.epoch = static_cast<double>(epoch) +
                  static_cast<double>(first + count) / static_cast<double>(plan.batches_per_epoch);
@@ -305,44 +296,44 @@ double Trainer::loss_weight(const PackedBatch& batch, int64_t first, int64_t cou
 
 void Trainer::count_tokens(const PackedBatch& batch) {
   const double padded = static_cast<double>(std::max(batch.longest_row, pad_to_)) * batch.rows;
-  flos_ += 6.0 * padded * static_cast<double>(non_embedding_parameters(*model_.model));
+  course_.flos += 6.0 * padded * static_cast<double>(non_embedding_parameters(*model_.model));
   const bool all = args_.include_num_input_tokens_seen == "all";
-  real_tokens_ += static_cast<double>(batch.real_tokens());
-  if (counts_tokens()) tokens_ += all ? padded : static_cast<double>(batch.real_tokens());
+  course_.real_tokens += static_cast<double>(batch.real_tokens());
+  if (counts_tokens()) course_.tokens += all ? padded : static_cast<double>(batch.real_tokens());
 }
 
 void Trainer::collect(size_t keep) {
-  while (started_.size() > keep) {
-    const Started run = std::move(started_.front());
-    started_.pop_front();
+  while (course_.started.size() > keep) {
+    const Started run = std::move(course_.started.front());
+    course_.started.pop_front();
     const Session::Outcome outcome = session_->collect(run.run);
     if (run.run.has_loss) {
-      finite_loss_ = finite_loss_ && std::isfinite(outcome.loss);
-      update_loss_ += filtered_loss(outcome.loss * run.loss_weight);
+      course_.finite_loss = course_.finite_loss && std::isfinite(outcome.loss);
+      course_.update_loss += filtered_loss(outcome.loss * run.loss_weight);
     }
-    if (run.run.has_norm) last_norm_ = outcome.grad_norm;
-    stop_asked_ = stop_asked_ || outcome.stop > 0;
-    if (run.ends_update) end_update(std::exchange(update_loss_, 0.0));
+    if (run.run.has_norm) course_.last_norm = outcome.grad_norm;
+    course_.stop_asked = course_.stop_asked || outcome.stop > 0;
+    if (run.ends_update) end_update(std::exchange(course_.update_loss, 0.0));
   }
 }
 
 double Trainer::filtered_loss(double loss) const {
-  if (std::isfinite(loss) || !args_.logging_nan_inf_filter.value_or(scaler_.has_value())) return loss;
-  return (run_.loss_since_log + update_loss_) / static_cast<double>(1 + run_.updates_since_log);
+  if (std::isfinite(loss) || !args_.logging_nan_inf_filter.value_or(course_.scaler.has_value())) return loss;
+  return (run_.loss_since_log + course_.update_loss) / static_cast<double>(1 + run_.updates_since_log);
 }
 
 void Trainer::end_update(double loss) {
-  last_loss_ = loss;
-  const int64_t step = ++updates_collected_;
-  const bool finite_loss = std::exchange(finite_loss_, true);
-  if (scaler_) {
+  course_.last_loss = loss;
+  const int64_t step = ++course_.updates_collected;
+  const bool finite_loss = std::exchange(course_.finite_loss, true);
+  if (course_.scaler) {
     adapt_loss_scale(finite_loss);
-  } else if (!args_.logging_nan_inf_filter && (!finite_loss || !std::isfinite(last_norm_))) {
+  } else if (!args_.logging_nan_inf_filter && (!finite_loss || !std::isfinite(course_.last_norm))) {
     fail(ErrorCode::kNonFinite,
          "step {}: loss {}, gradient norm {}: not finite. The weights were not touched by this step. A "
          "smaller --learning_rate, more --warmup_steps or fp32 may help; with --logging_nan_inf_filter "
          "the run leaves such steps out and goes on. {}",
-         step, python_repr(loss), python_repr(last_norm_), where_to_go_on());
+         step, python_repr(loss), python_repr(course_.last_norm), where_to_go_on());
   }
   run_.total_loss += loss;
   ++run_.loss_updates;
@@ -351,10 +342,10 @@ void Trainer::end_update(double loss) {
 }
 
 void Trainer::adapt_loss_scale(bool finite_loss) {
-  if (!scaler_->finish(finite_loss, std::isfinite(last_norm_))) ++run_.skipped_updates;
-  run_.loss_scaler = scaler_->state();
-  if (!scaler_->hopeless()) return;
-  const LossScaler::State& state = scaler_->state();
+  if (!course_.scaler->finish(finite_loss, std::isfinite(course_.last_norm))) ++run_.skipped_updates;
+  run_.loss_scaler = course_.scaler->state();
+  if (!course_.scaler->hopeless()) return;
+  const LossScaler::State& state = course_.scaler->state();
   const std::string found =
       state.bad_losses < LossScaler::kMostBadLosses
           ? fmt::format("gradients overflow with every loss scale down to {}", state.scale)
@@ -365,7 +356,7 @@ void Trainer::adapt_loss_scale(bool finite_loss) {
   fail(ErrorCode::kNonFinite,
        "step {}: --fp16: {}. These updates were left out. Values beyond 65504 do not fit float16: --bf16 or "
        "fp32 hold them; a smaller --learning_rate may help. {}",
-       updates_collected_, found, where_to_go_on());
+       course_.updates_collected, found, where_to_go_on());
 }
 
 std::string Trainer::where_to_go_on() const {
@@ -378,26 +369,27 @@ void Trainer::after_update(const Plan& plan) {
   const bool epoch_end = data_updates() % plan.updates_per_epoch == 0 || step == plan.max_steps;
   const bool by_steps = args_.logging_strategy == "steps" && step % state_.logging_steps == 0;
   const bool by_epochs = args_.logging_strategy == "epoch";
-  saved_this_step_ = false;
+  course_.saved_this_step = false;
   // What is due by steps comes before the end of the epoch.  Source: transformers' Trainer.
   const bool log_first = args_.eval_strategy != "steps";
   if (by_steps || (args_.logging_first_step && step == 1) || (by_epochs && epoch_end && log_first))
     log_progress();
   const bool better = evaluate_if_due(plan, epoch_end);
-  if (by_epochs && (epoch_end || stopped_early_)) log_progress();  // an early stop is the end of its epoch
-  save_if_due(plan, epoch_end || stopped_early_, better);
+  if (by_epochs && (epoch_end || course_.stopped_early))
+    log_progress();  // an early stop is the end of its epoch
+  save_if_due(plan, epoch_end || course_.stopped_early, better);
   if (step == plan.max_steps) collect(0);
-  if (hooks_.on_step) hooks_.on_step(step, plan.max_steps, last_loss_);
+  if (hooks_.on_step) hooks_.on_step(step, plan.max_steps, course_.last_loss);
   // Ranks stop together: what one of them was asked reaches all with the loss of an update.
-  const bool stop = group() != nullptr ? stop_asked_ : hooks_.should_stop && hooks_.should_stop();
-  if (step < plan.max_steps && stop && !stopped_early_) {
+  const bool stop = group() != nullptr ? course_.stop_asked : hooks_.should_stop && hooks_.should_stop();
+  if (step < plan.max_steps && stop && !course_.stopped_early) {
     collect(0);
     if (!args_.output_dir)
       fail(ErrorCode::kInterrupted, "interrupted after step {}; without --output_dir nothing was saved",
            step);
     // To go on takes the optimizer's state, --save_only_model or not.
     const std::string folder =
-        saved_this_step_ && !args_.save_only_model ? checkpoint_folder(step) : save_checkpoint(false);
+        course_.saved_this_step && !args_.save_only_model ? checkpoint_folder(step) : save_checkpoint(false);
     fail(ErrorCode::kInterrupted, "interrupted after step {}; its checkpoint is {}", step, folder);
   }
 }
@@ -407,8 +399,8 @@ void Trainer::log_progress() {
   if (run_.updates_since_log == 0) return;
   nlohmann::ordered_json entry;
   entry["loss"] = run_.loss_since_log / static_cast<double>(run_.updates_since_log);
-  entry["grad_norm"] = last_norm_;
-  entry["learning_rate"] = last_learning_rate_;
+  entry["grad_norm"] = course_.last_norm;
+  entry["learning_rate"] = course_.last_learning_rate;
   run_.loss_since_log = 0;
   run_.updates_since_log = 0;
   log(std::move(entry), true);
@@ -451,8 +443,8 @@ void Trainer::log(nlohmann::ordered_json entry, bool of_training) {
   if (counts_tokens()) entry["num_input_tokens_seen"] = state_.num_input_tokens_seen;
   if (counts_tokens() && of_training) {
     nlohmann::json speed;
-    add_speed(speed, "train", started_at_, {}, {},
-              static_cast<double>(state_.num_input_tokens_seen - first_tokens_));
+    add_speed(speed, "train", course_.started_at, {}, {},
+              static_cast<double>(state_.num_input_tokens_seen - course_.first_tokens));
     entry.update(nlohmann::ordered_json(speed));
   }
   if (hooks_.on_log) hooks_.on_log(entry);

@@ -111,7 +111,7 @@ class Trainer {
   void save_model(const std::string& folder);
   /// Whether train has made all of its updates, even if it failed behind them.
   bool finished() const {
-    return stopped_early_ || (state_.max_steps > 0 && updates_collected_ == state_.max_steps);
+    return course_.stopped_early || (state_.max_steps > 0 && course_.updates_collected == state_.max_steps);
   }
   /// What save_model would have written into output_dir, had the last checkpoint not failed.
   void save_model_alone();
@@ -169,7 +169,7 @@ class Trainer {
   void share_counts();
   ProcessGroup* group() const { return backend_.group(); }
   /// The place in the data, in updates from the start of the first epoch.
-  int64_t data_updates() const { return state_.global_step - data_lag_; }
+  int64_t data_updates() const { return state_.global_step - course_.data_lag; }
   /// One update from its micro-batches.
   void start_update(const Plan& plan, class BatchStream& stream);
   /// Reads the outcomes of all runs but the `keep` newest: on a device that runs ahead, one run late.
@@ -247,10 +247,6 @@ class Trainer {
   TrainerHooks hooks_;
   FileSystem& fs_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<LrSchedule> schedule_;
-  std::optional<MetricSchedule> metric_schedule_;  ///< in its place
-  std::optional<EarlyStopping> early_stopping_;
-  std::optional<LossScaler> scaler_;                   ///< with fp16
   std::unique_ptr<BaseCache> train_base_, eval_base_;  ///< null: the base runs every time
   bool keep_base_output_ = true;
   LoadReport load_report_;
@@ -262,26 +258,34 @@ class Trainer {
     double loss_weight;
     bool ends_update;
   };
-  std::deque<Started> started_;
-  /// Updates by which the data lies behind: with --ignore_data_skip a resumed run begins its epoch anew.
-  int64_t data_lag_ = 0;
-  double update_loss_ = 0;   ///< of the runs of an update that were collected
-  bool finite_loss_ = true;  ///< of all of them
-  int64_t updates_collected_ = 0;
-  bool stopped_early_ = false;
+  /// What one call of train keeps, beside what checkpoints hold: the next begins with another.
+  struct Course {
+    std::chrono::steady_clock::time_point started_at = std::chrono::steady_clock::now();
+    int64_t first_step = 0;    ///< of this call of train
+    int64_t first_tokens = 0;  ///< num_input_tokens_seen then
+    /// Updates by which the data lies behind: with --ignore_data_skip a resumed run begins its epoch anew.
+    int64_t data_lag = 0;
+    std::unique_ptr<LrSchedule> schedule;
+    std::optional<MetricSchedule> metric_schedule;  ///< in its place
+    std::optional<EarlyStopping> early_stopping;
+    std::optional<LossScaler> scaler;  ///< with fp16
+    std::deque<Started> started;
+    double update_loss = 0;   ///< of the runs of an update that were collected
+    bool finite_loss = true;  ///< of all of them
+    int64_t updates_collected = 0;
+    std::optional<double> last_loss;
+    double last_norm = 0, last_learning_rate = 0;
+    /// Of this rank, since share_counts: tokens as they were asked for, and those without padding.
+    double flos = 0, tokens = 0, real_tokens = 0;
+    bool stopped_early = false;
+    bool stop_asked = false;  ///< several ranks: one of them was asked to stop
+    bool saved_this_step = false;
+  };
+  Course course_;
   int64_t trained_tokens_ = 0;  ///< of all ranks
   double evaluation_seconds_ = 0;
-  int64_t first_step_ = 0;    ///< of this call of train
-  int64_t first_tokens_ = 0;  ///< num_input_tokens_seen then
-  std::chrono::steady_clock::time_point started_at_;
   nlohmann::json init_memory_;  ///< metrics of the constructor, until they are told
-  bool stop_asked_ = false;     ///< several ranks: one of them was asked to stop
-  /// Of this rank, since share_counts: tokens as they were asked for, and those without padding.
-  double flos_ = 0, tokens_ = 0, real_tokens_ = 0;
-  std::optional<double> last_loss_;
-  double last_norm_ = 0, last_learning_rate_ = 0;
   int pad_to_ = 0;
-  bool saved_this_step_ = false;
   bool in_training_ = false;
 };
 

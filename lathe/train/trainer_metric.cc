@@ -8,19 +8,19 @@
 namespace lathe {
 
 void Trainer::make_schedule(const Plan& plan) {
-  metric_schedule_.reset();
   if (!MetricSchedule::is(args_.lr_scheduler_type)) {
-    schedule_ = std::make_unique<LrSchedule>(args_.lr_scheduler_type, warmup_steps(args_, plan.max_steps),
-                                             plan.max_steps, args_.learning_rate, args_.lr_scheduler_kwargs);
+    course_.schedule =
+        std::make_unique<LrSchedule>(args_.lr_scheduler_type, warmup_steps(args_, plan.max_steps),
+                                     plan.max_steps, args_.learning_rate, args_.lr_scheduler_kwargs);
     return;
   }
-  metric_schedule_.emplace(args_.lr_scheduler_type, args_.learning_rate, args_.lr_scheduler_kwargs);
-  if (!run_.metric_schedule.is_null()) metric_schedule_->restore(run_.metric_schedule);
+  course_.metric_schedule.emplace(args_.lr_scheduler_type, args_.learning_rate, args_.lr_scheduler_kwargs);
+  if (!run_.metric_schedule.is_null()) course_.metric_schedule->restore(run_.metric_schedule);
 }
 
 double Trainer::next_learning_rate() const {
-  if (metric_schedule_) return metric_schedule_->learning_rate();
-  return schedule_->learning_rate(state_.global_step - run_.skipped_updates);
+  if (course_.metric_schedule) return course_.metric_schedule->learning_rate();
+  return course_.schedule->learning_rate(state_.global_step - run_.skipped_updates);
 }
 
 double Trainer::best_model_metric(const nlohmann::json& metrics) const {
@@ -43,13 +43,13 @@ bool Trainer::follow_metric(const nlohmann::json& metrics) {
   if (!args_.metric_for_best_model) return false;
   const double value = best_model_metric(metrics);
   const bool greater = greater_is_better();
-  if (metric_schedule_) {
-    metric_schedule_->step(value);
-    run_.metric_schedule = metric_schedule_->state();
+  if (course_.metric_schedule) {
+    course_.metric_schedule->step(value);
+    run_.metric_schedule = course_.metric_schedule->state();
   }
-  if (early_stopping_ &&
-      early_stopping_->step(value, state_.best_metric, greater, state_.stateful_callbacks)) {
-    stopped_early_ = true;
+  if (course_.early_stopping &&
+      course_.early_stopping->step(value, state_.best_metric, greater, state_.stateful_callbacks)) {
+    course_.stopped_early = true;
     say(LogLevel::kInfo,
         fmt::format("stopping early after step {}: {} evaluations in a row without a better {}",
                     state_.global_step, *args_.early_stopping_patience, *args_.metric_for_best_model));

@@ -40,12 +40,14 @@ void Trainer::take_weights_of_main() {
 
 void Trainer::share_counts() {
   const bool stop = in_training_ && group() != nullptr && hooks_.should_stop && hooks_.should_stop();
-  const std::vector<double> sums = sum_over(group(), {flos_, tokens_, real_tokens_, stop ? 1.0 : 0.0});
+  const std::vector<double> sums =
+      sum_over(group(), {course_.flos, course_.tokens, course_.real_tokens, stop ? 1.0 : 0.0});
   state_.total_flos += sums[0];
   state_.num_input_tokens_seen += static_cast<int64_t>(sums[1]);
   trained_tokens_ += static_cast<int64_t>(sums[2]);
-  stop_asked_ = stop_asked_ || sums[3] > 0;  // behind an evaluation: the next update may bring another
-  flos_ = tokens_ = real_tokens_ = 0;
+  course_.stop_asked =
+      course_.stop_asked || sums[3] > 0;  // behind an evaluation: the next update may bring another
+  course_.flos = course_.tokens = course_.real_tokens = 0;
 }
 
 }  // namespace lathe

@@ -63,7 +63,7 @@ std::string Trainer::checkpoint_folder(int64_t step) const {
 std::string Trainer::save_checkpoint(bool only_model) {
   const std::string folder = checkpoint_folder(state_.global_step);
   share_counts();
-  saved_this_step_ = true;
+  course_.saved_this_step = true;
   saving(folder, [&] {
     if (is_main(group()))
       write_checkpoint_to(folder, only_model);
@@ -102,7 +102,8 @@ void Trainer::set_aside_other_runs(const std::string& resume_from) {
   for (const std::string& folder : checkpoints(fs_, *args_.output_dir)) {
     const std::string name = file_name(folder);
     std::error_code error;  // set where one of them is not there
-    if (checkpoint_step(name) <= first_step_ || std::filesystem::equivalent(folder, resume_from, error))
+    if (checkpoint_step(name) <= course_.first_step ||
+        std::filesystem::equivalent(folder, resume_from, error))
       continue;
     const std::string aside = join_path(*args_.output_dir, kSetAside + name);
     status = remove_folder(fs_, aside);
@@ -114,16 +115,16 @@ void Trainer::set_aside_other_runs(const std::string& resume_from) {
     say(LogLevel::kWarning,
         fmt::format("{}: {}: not of this run, which begins after step {}: renamed to {}, "
                     "which may be deleted",
-                    *args_.output_dir, listed(names, ""), first_step_, listed(names, kSetAside)));
+                    *args_.output_dir, listed(names, ""), course_.first_step, listed(names, kSetAside)));
   status.check();
 }
 
 int64_t Trainer::checkpoints_to_come(const Plan& plan) const {
-  if (args_.save_strategy == "no" || first_step_ >= plan.max_steps) return 0;
+  if (args_.save_strategy == "no" || course_.first_step >= plan.max_steps) return 0;
   int64_t count = 1;  // of "best" nobody knows
-  if (args_.save_strategy == "epoch") count = plan.epochs - first_step_ / plan.updates_per_epoch;
+  if (args_.save_strategy == "epoch") count = plan.epochs - course_.first_step / plan.updates_per_epoch;
   if (args_.save_strategy == "steps" && state_.save_steps > 0)  // 0: at the end alone
-    count = 1 + (plan.max_steps - 1) / state_.save_steps - first_step_ / state_.save_steps;
+    count = 1 + (plan.max_steps - 1) / state_.save_steps - course_.first_step / state_.save_steps;
   const int64_t limit = args_.save_total_limit.value_or(0);
   if (limit <= 0) return count;
   const int64_t best = limit == 1 && args_.load_best_model_at_end ? 1 : 0;
