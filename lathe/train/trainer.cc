@@ -142,8 +142,12 @@ TrainOutput Trainer::train(const std::string& resume_from) {
     const SetWhile training(in_training_);
     check_ranks(plan);
     if (model_.model->base_frozen()) reserve_memory(plan);
-    set_aside_other_runs(resume_from);
-    warn_of_space(plan);
+    if (keeps_checkpoints()) {
+      checkpoint_folder().set_aside_other_runs(course_.first_step, resume_from);
+      checkpoint_folder().warn_of_space(checkpoints_to_come(plan),
+                                        checkpoint_bytes(model_, *session_, args_.save_only_model),
+                                        checkpoint_bytes(model_, *session_, true));
+    }
     try {
       run_updates(plan);
     } catch (const Error& error) {
@@ -179,9 +183,9 @@ TrainOutput Trainer::train(const std::string& resume_from) {
     if (is_main(group())) load_best_model();  // others may not see what it has written, or not yet
     take_weights_of_main();
   }
-  if (args_.save_strategy != "no") {
-    rotate_checkpoints();
-    keep_best_checkpoint();
+  if (args_.save_strategy != "no" && keeps_checkpoints()) {
+    checkpoint_folder().rotate(state_.best_model_checkpoint);
+    checkpoint_folder().keep_best(state_.best_model_checkpoint);
   }
   return output;
 }
@@ -199,7 +203,9 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   std::optional<OptimizerProgress> python;
   if (!resume_from.empty()) {
     python = read_checkpoint(fs_, resume_from, model_, *session_, state_, run_);
-    find_best_checkpoint(resume_from);
+    if (state_.best_model_checkpoint)
+      state_.best_model_checkpoint =
+          checkpoint_folder().find_best(*state_.best_model_checkpoint, resume_from);
     say_other_arguments(resume_from);
   }
   if (python)
@@ -388,8 +394,9 @@ void Trainer::after_update(const Plan& plan) {
       fail(ErrorCode::kInterrupted, "interrupted after step {}; without --output_dir nothing was saved",
            step);
     // To go on takes the optimizer's state, --save_only_model or not.
-    const std::string folder =
-        course_.saved_this_step && !args_.save_only_model ? checkpoint_folder(step) : save_checkpoint(false);
+    const std::string folder = course_.saved_this_step && !args_.save_only_model
+                                   ? checkpoint_folder().at_step(step)
+                                   : save_checkpoint(false);
     fail(ErrorCode::kInterrupted, "interrupted after step {}; its checkpoint is {}", step, folder);
   }
 }
@@ -432,9 +439,9 @@ void Trainer::save_if_due(const Plan& plan, bool epoch_end, bool better) {
   // the best that can be loaded.  What a stop saves is none of them, or the run that goes on would end with
   // another model than one that never stopped.  Source: transformers' Trainer._save_checkpoint.
   if (state_.best_global_step == state_.global_step)
-    state_.best_model_checkpoint = checkpoint_folder(state_.global_step);
+    state_.best_model_checkpoint = checkpoint_folder().at_step(state_.global_step);
   save_checkpoint(args_.save_only_model);
-  rotate_checkpoints();
+  if (keeps_checkpoints()) checkpoint_folder().rotate(state_.best_model_checkpoint);
 }
 
 void Trainer::log(nlohmann::ordered_json entry, bool of_training) {

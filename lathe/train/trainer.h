@@ -15,6 +15,7 @@
 #include "lathe/train/auto_model.h"
 #include "lathe/train/base_cache.h"
 #include "lathe/train/checkpoint.h"
+#include "lathe/train/checkpoint_folder.h"
 #include "lathe/train/early_stopping.h"
 #include "lathe/train/log_format.h"
 #include "lathe/train/loss_scaler.h"
@@ -198,20 +199,12 @@ class Trainer {
   void save_if_due(const Plan& plan, bool epoch_end, bool better);
   /// Early stopping, schedule and best model after an evaluation.  True: it was the best so far.
   bool follow_metric(const nlohmann::json& metrics);
-  /// The best checkpoint of a run that goes on, after its folder was moved or spelled otherwise.
-  void find_best_checkpoint(const std::string& resume_from);
-  std::string checkpoint_folder(int64_t step) const;
+  CheckpointFolder checkpoint_folder() const;
+  bool keeps_checkpoints() const { return is_main(group()) && args_.output_dir; }
   std::string save_checkpoint(bool only_model);
   void write_checkpoint_to(const std::string& folder, bool only_model);
-  /// A warning where the disk has no room for what this run is going to save.
-  void warn_of_space(const Plan& plan) const;
-  /// How many checkpoints will be added at most, before --save_total_limit takes the first of them away.
+  /// How many of them this run writes, whatever --save_total_limit takes away.
   int64_t checkpoints_to_come(const Plan& plan) const;
-  /// Checkpoints in output_dir that another run wrote are not to be taken for this one's.
-  void set_aside_other_runs(const std::string& resume_from);
-  void rotate_checkpoints();
-  /// save_total_limit 1 at the end.
-  void keep_best_checkpoint();
   void load_best_model();
   void take_weights_of_main();
   void log(nlohmann::ordered_json entry, bool of_training = false);

@@ -1,7 +1,5 @@
 // What follows a metric of the evaluations: the learning rate, early stopping, the best model.
-#include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "lathe/train/trainer.h"
 
@@ -60,28 +58,6 @@ bool Trainer::follow_metric(const nlohmann::json& metrics) {
   state_.best_metric = value;
   if (args_.save_strategy != "no") state_.best_global_step = state_.global_step;
   return true;
-}
-
-/// After a folder was moved, or named otherwise than before, the best checkpoint is looked for beside the one
-/// that the run goes on from, where the state says, and in the output folder.
-void Trainer::find_best_checkpoint(const std::string& resume_from) {
-  if (!state_.best_model_checkpoint) return;
-  const std::string recorded = *state_.best_model_checkpoint, name = file_name(recorded);
-  std::vector<std::string> places{join_path(parent_folder(resume_from), name), recorded};
-  if (args_.output_dir) places.push_back(join_path(*args_.output_dir, name));
-  const auto found = std::find_if(places.begin(), places.end(),
-                                  [&](const std::string& place) { return fs_.is_directory(place); });
-  state_.best_model_checkpoint.reset();
-  if (found == places.end()) {
-    say(LogLevel::kWarning, fmt::format("{}: the best checkpoint that it names, {}, is not there any more: "
-                                        "goes on without one",
-                                        resume_from, recorded));
-    return;
-  }
-  // Spelled as `checkpoints` spells it, so that it is known again among those that may be deleted.
-  std::error_code error;
-  const bool own = args_.output_dir && std::filesystem::equivalent(*found, places.back(), error) && !error;
-  state_.best_model_checkpoint = own ? places.back() : *found;
 }
 
 }  // namespace lathe
