@@ -63,9 +63,11 @@ std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks) {
     const size_t bracket = item.find(']');  // an IPv6 address has colons of its own
     const size_t colon = item.find(':', bracket == std::string::npos ? 0 : bracket);
     LaunchHost host{item.substr(0, colon), ranks, ""};
+    const bool opened = item.find('[') < bracket;
+    const bool broken = bracket == std::string::npos ? opened || colon != item.rfind(':')
+                                                     : !opened || bracket + 1 != host.name.size();
     std::erase_if(host.name, [](char c) { return c == '[' || c == ']'; });
-    const bool bare = bracket == std::string::npos && colon != item.rfind(':');
-    if (bare || !can_be_host(host))
+    if (broken || !can_be_host(host))
       fail(ErrorCode::kUsage,
            "--hosts: found \"{}\", wants names as a,b:2 (:2 for two processes), IPv6 addresses as "
            "[::1],[::2]:2",

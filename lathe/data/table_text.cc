@@ -217,7 +217,7 @@ void parse_csv(std::string_view bytes, const TableOptions& options, Table& table
       if (fields.size() == 1 && fields[0].find_first_of(";\t") != std::string::npos)
         fail(ErrorCode::kInvalidData,
              "{}:{}: found one column, '{}', wants columns parted by commas; save the table so, or parted by "
-             "tabs as .tsv; a column of this name alone wants another one",
+             "tabs as .tsv (the name of a single column has neither ; nor a tab)",
              table.origin, line, fields[0]);
       add_columns(fields, table);
       continue;

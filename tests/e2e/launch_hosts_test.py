@@ -182,10 +182,10 @@ class LaunchHosts(RanksCase):
         self.assertRegex(result.stderr, r"on (unknown::1|somebody@unknown::2) \(ssh's own code")  # whichever is seen first
         hosts = sorted(line.split()[0] for line in self.log.read_text().splitlines())
         self.assertEqual(hosts, ["somebody@unknown::2", "unknown::1", "unknown::1"])
-        for bare in ("::1", "a,fe80::1:2"):
-            result = cl.run([cl.program(), "launch", "--hosts", bare, "glue"])
+        for broken in ("::1", "a,fe80::1:2", "[a", "a]", "[a]b"):
+            result = cl.run([cl.program(), "launch", "--hosts", broken, "glue"])
             self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertIn(f'--hosts: found "{bare}", wants names as a,b:2 (:2 for two processes), IPv6 addresses as', result.stderr)
+            self.assertIn(f'--hosts: found "{broken}", wants names as a,b:2 (:2 for two processes), IPv6 addresses as', result.stderr)
 
     def test_a_host_that_is_not_there_is_named(self):
         result = cl.run(self.hosts_command("unknown", hosts="127.0.0.1,unknown"), env=self.environment)
