@@ -76,7 +76,7 @@ std::string usage() {
     std::string defaults;
     for (const BenchFlag& flag : flags())
       if (takes(bench, flag.name) && flag.show != nullptr)
-        defaults += fmt::format(" {} {}", flag.name, flag.show(bench.defaults));
+        defaults += fmt::format(" {}{}{}", flag.name, kGlue, flag.show(bench.defaults));
     text += fmt::format("            {}\n", wrapped("by default" + defaults, 12, 12));
   }
   text += "\n";

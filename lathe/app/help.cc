@@ -10,8 +10,6 @@ namespace {
 
 constexpr size_t kIndent = 38;  // where the meanings start
 
-constexpr char kGlue = '\x1f';  // a space at which no line breaks
-
 std::string description(const FieldInfo& info) {
   std::string text(info.help);
   if (!info.rules.choices.empty()) text += fmt::format(" One of {}.", fmt::join(info.rules.choices, ", "));

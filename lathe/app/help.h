@@ -34,6 +34,8 @@ Syntax script_syntax() {
   return syntax;
 }
 
+/// In a text for `wrapped`: a space at which no line breaks.
+constexpr char kGlue = '\x1f';
 /// The words of `text` from column `column` on, broken at `width`, further lines indented to `indent`.
 std::string wrapped(const std::string& text, size_t column, size_t indent, size_t width = 100);
 

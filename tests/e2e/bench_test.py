@@ -187,6 +187,9 @@ class Bench(unittest.TestCase):
 
     def test_help_shows_defaults_and_mistakes_are_usage_errors(self):
         text = cl.run([cl.program(), "bench", "--help"]).stdout
+        self.assertLessEqual(max(len(line) for line in text.splitlines()), 100)
+        self.assertIn("--batch 1,2,4,8,16,32,64", text)  # a flag and its value stay together
+        text = " ".join(text.split())
         self.assertIn("--model bert-base --batch 8 --seq 128 --dtype bf16", text)
         self.assertIn("several parted by commas but for step and plan", text)
         for words, told in (((), "wants the name of one bench"), (("stepp",), "stepp"), (("mlp", "--seq", "8"), "--seq"),
