@@ -18,10 +18,9 @@ constexpr const char* kUsage =
     "usage: lathe launch -n N [--master_port P] glue|qa [flags]\n"
     "       lathe launch --hosts A,B:2 [-n N] [--master_port P] glue|qa [flags]\n"
     "       lathe launch --hostfile FILE [--master_port P] glue|qa [flags]\n"
-    "  Trains with several processes: N on this machine, one per GPU or sharing its cores; through ssh N (1) "
-    "on each host, or\n"
-    "  the number behind its name; or on the hosts of a file in the form of MLX's launcher, over RDMA where "
-    "it names devices.\n";
+    "  Trains with several processes: N on this machine, one per GPU or sharing its cores; through\n"
+    "  ssh N (1) on each host, or the number behind its name; or on the hosts of a file in the form\n"
+    "  of MLX's launcher, over RDMA where it names devices.\n";
 constexpr int kMostRanks = 4096;  // more is a slip: each is a process here, or an ssh
 
 /// A port that nobody listens on now.
