@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "lathe/app/argument_parser.h"
@@ -208,7 +209,8 @@ class Launch {
             {"WORLD_SIZE", std::to_string(settings_.ranks)},
             {"LOCAL_WORLD_SIZE", std::to_string(local_size)},
             {"MASTER_ADDR", address},
-            {"MASTER_PORT", std::to_string(settings_.port)}};
+            {"MASTER_PORT", std::to_string(settings_.port)},
+            {"TORCHELASTIC_RUN_ID", run_}};
   }
 
   /// The host that a rank runs on, and which of the host's ranks it is.
@@ -365,6 +367,7 @@ class Launch {
 
   LaunchSettings settings_;
   std::string path_;
+  std::string run_ = fmt::format("{:08x}", std::random_device{}());  ///< its name, no other run's
   std::vector<Rank> ranks_;
   std::optional<Failure> failed_;
   bool forwarded_ = false, asked_ = false;

@@ -25,9 +25,8 @@ class HostGroup : public ProcessGroup {
  public:
   HostGroup(const World& world, const TransportLibrary& transport, double timeout_s)
       : world_(world), timeout_s_(timeout_s) {
-    if (world.rank == 0) server_ = std::make_unique<StoreServer>(world.port, world.size);
-    store_ = std::make_unique<Store>(world.address, world.port, world.rank, world.size, timeout_s,
-                                     [this] { abort(); });
+    if (world.rank == 0) server_ = std::make_unique<StoreServer>(world);
+    store_ = std::make_unique<Store>(world, timeout_s, [this] { abort(); });
     check_transports(transport.name);
     TransportOptions options;
     options.rank = world.rank;

@@ -37,7 +37,9 @@ std::string rdma_devices(int size) {
   return all + "]";
 }
 
-World local_world(int rank, int size, int port) { return {rank, size, rank, size, "127.0.0.1", port}; }
+World local_world(int rank, int size, int port) {
+  return {rank, size, rank, size, "127.0.0.1", port, "test"};
+}
 
 /// Runs `work` as every rank, each in a process of its own; the exit code of each, or −signal.  An Error's
 /// message goes to stderr.
@@ -329,6 +331,9 @@ TEST(HostGroupAlone, ARankOfAnotherRunAtTheSamePortIsSentAwayAndHarmsNone) {
   };
   expect_refused(local_world(1, 2, port), "it has a rank 1 already");
   expect_refused(local_world(2, 3, port), "it has 2 processes, this one 3");
+  World other_name = local_world(1, 2, port);
+  other_name.run = "night";
+  expect_refused(other_name, "it is called test, this one night");
   auto other = std::async(std::launch::async, [&] { return pair[1]->barrier().ok(); });
   EXPECT_TRUE(pair[0]->barrier().ok());
   EXPECT_TRUE(other.get());

@@ -24,7 +24,8 @@ class Descriptor {
 /// What ranks and their store tell each other.
 struct Frame {
   enum class Kind : uint32_t {
-    kHello = 0x4c544831,  ///< key: the rank, value: how many; any other first frame is no rank of ours
+    kHello = 0x4c544831,  ///< key: the rank, value: how many, a space and the run's name; any other first
+                          ///< frame is no rank of ours
     kSet,
     kGet,
     kValue,

@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "lathe/backends/group/socket.h"
@@ -35,7 +36,7 @@ struct StoreServer::State {
     std::vector<std::string> waits;  // keys it asked for that are not set yet
   };
 
-  State(int port, int world) : listening(listen_on(port)), size(world) {
+  explicit State(const World& world) : listening(listen_on(world.port)), size(world.size), run(world.run) {
     int ends[2];
     if (pipe(ends) != 0) fail(ErrorCode::kIo, "a pipe cannot be made");
     wake_read = Descriptor(ends[0]);
@@ -97,8 +98,13 @@ struct StoreServer::State {
   /// Of two runs at one port the later one's ranks must not pass for this one's.
   std::string why_refused(const Frame& hello) const {
     const int rank = rank_in(hello);
-    if (const std::string told(hello.value.begin(), hello.value.end()); told != std::to_string(size))
-      return fmt::format("it has {} processes, this one {}", size, told);
+    const std::string told(hello.value.begin(), hello.value.end());
+    const size_t space = std::min(told.find(' '), told.size());
+    if (told.substr(0, space) != std::to_string(size))
+      return fmt::format("it has {} processes, this one {}", size, told.substr(0, space));
+    if (const std::string name = told.substr(std::min(space + 1, told.size()));
+        !name.empty() && !run.empty() && name != run)
+      return fmt::format("it is called {}, this one {}", run, name);
     if (rank < 0 || rank >= size) return fmt::format("found rank {}, wants one below {}", rank, size);
     const bool there = std::any_of(peers.begin(), peers.end(), [&](const Peer& p) { return p.rank == rank; });
     const bool was_there = std::find(gone.begin(), gone.end(), rank) != gone.end();
@@ -133,13 +139,14 @@ struct StoreServer::State {
 
   Descriptor listening, wake_read, wake_write;
   int size;
+  std::string run;
   std::vector<Peer> peers;
   std::vector<int> gone;  // in the order in which it was noticed
   std::map<std::string, std::vector<char>> values;
   std::thread thread;  // the last member: it uses the others
 };
 
-StoreServer::StoreServer(int port, int size) : state_(std::make_unique<State>(port, size)) {}
+StoreServer::StoreServer(const World& world) : state_(std::make_unique<State>(world)) {}
 StoreServer::~StoreServer() = default;
 int StoreServer::port() const { return port_of(state_->listening); }
 
@@ -187,9 +194,9 @@ struct Store::State {
   std::thread thread;
 };
 
-Store::Store(const std::string& address, int port, int rank, int size, double timeout_s,
-             std::function<void()> on_gone)
+Store::Store(const World& world, double timeout_s, std::function<void()> on_gone)
     : state_(std::make_unique<State>()) {
+  const auto& [address, port, rank] = std::tie(world.address, world.port, world.rank);
   State& s = *state_;
   s.timeout_s = timeout_s;
   s.on_gone = std::move(on_gone);
@@ -208,8 +215,8 @@ Store::Store(const std::string& address, int port, int rank, int size, double ti
   tune(s.fd);
   s.local_address = group::local_address(s.fd);
   s.place = fmt::format("{}, port {}", address, port);
-  const std::string ranks = std::to_string(size);
-  if (!send_frame(s.fd, {Frame::Kind::kHello, std::to_string(rank), {ranks.begin(), ranks.end()}}))
+  const std::string who = fmt::format("{} {}", world.size, world.run);
+  if (!send_frame(s.fd, {Frame::Kind::kHello, std::to_string(rank), {who.begin(), who.end()}}))
     fail(ErrorCode::kIo, "rank {}: rank 0 at {}, port {}, closed the connection", rank, address, port);
   s.thread = start_thread([&s] { s.listen(); });
 }

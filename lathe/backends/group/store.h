@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lathe/backends/group/world.h"
 #include "lathe/core/error.h"
 
 namespace lathe::group {
@@ -16,8 +17,9 @@ namespace lathe::group {
 /// Ranks of another run that come to the same port are sent away, and their end is no news.
 class StoreServer {
  public:
-  /// Listens on all addresses of this machine.  port 0: any that is free.  Errors: kIo if the port is taken.
-  StoreServer(int port, int size);
+  /// Listens on all addresses of this machine at the world's port, 0: any that is free.  Errors: kIo if it is
+  /// taken.
+  explicit StoreServer(const World& world);
   ~StoreServer();
   int port() const;
 
@@ -31,13 +33,12 @@ class Store {
  public:
   /// Tries to reach rank 0 for `timeout_s`.  on_gone is called once, on a thread of its own, when the first
   /// rank is found to be gone.  Errors: kIo, naming the address.
-  Store(const std::string& address, int port, int rank, int size, double timeout_s,
-        std::function<void()> on_gone);
+  Store(const World& world, double timeout_s, std::function<void()> on_gone);
   ~Store();
 
   Status set(const std::string& key, std::span<const char> value);
   /// Waits until the key is set.  Errors: kIo when a rank is gone or the time is up; kUsage where rank 0 is
-  /// of another run: it has another number of ranks, or this rank already.
+  /// of another run: it has another name or number of ranks, or this rank already.
   Result<std::vector<char>> get(const std::string& key);
   /// `get` in two parts: what was asked for comes as soon as it is set, though rank 0 may end then.
   Status ask(const std::string& key);

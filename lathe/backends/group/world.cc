@@ -19,15 +19,17 @@ struct Launcher {
   const char *nodes, *local_size;  ///< how many machines, or how many ranks on this one; null: not told
   const char *node_list, *job;
   const char* step;  ///< of the job: several may run at once
+  const char* run;   ///< its name; null: that is the job and the step
 };
 
 constexpr Launcher kLaunchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK", nullptr, "LOCAL_WORLD_SIZE", nullptr, nullptr, nullptr},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", nullptr, "LOCAL_WORLD_SIZE", nullptr, nullptr, nullptr,
+     "TORCHELASTIC_RUN_ID"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", nullptr,
-     "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr, nullptr},
+     "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr, nullptr, "PMIX_NAMESPACE"},
     // SLURM_NTASKS stands in a batch script, too, which is one process; the step's number of tasks does not.
     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_NUM_NODES", nullptr,
-     "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_ID"}};
+     "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_ID", nullptr}};
 
 std::optional<int> number(const Environment& environment, const char* name) {
   const char* text = name == nullptr ? nullptr : environment(name);
@@ -73,6 +75,15 @@ int port(const Environment& environment, const Launcher& launcher) {
   return kFirst + static_cast<int>((static_cast<uint64_t>(*job) + number_of_step * kBetweenSteps) % kPorts);
 }
 
+std::string run_name(const Environment& environment, const Launcher& launcher) {
+  const auto text = [&](const char* name) {
+    const char* found = name == nullptr ? nullptr : environment(name);
+    return std::string(found == nullptr ? "" : found);
+  };
+  if (launcher.run != nullptr) return text(launcher.run);
+  return text(launcher.job) + "." + text(launcher.step);
+}
+
 }  // namespace
 
 std::optional<World> world(const Environment& environment) {
@@ -90,6 +101,7 @@ std::optional<World> world(const Environment& environment) {
     found.local_size = local_size(environment, launcher, *size);
     found.address = address_of_rank_0(environment, launcher, *size);
     found.port = port(environment, launcher);
+    found.run = run_name(environment, launcher);
     return found;
   }
   return {};

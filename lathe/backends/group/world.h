@@ -12,6 +12,7 @@ struct World {
   int local_size = 1;   ///< ranks of this machine; 1 where that is not told
   std::string address;  ///< of rank 0's machine
   int port = 0;
+  std::string run;  ///< what the launcher calls this run; empty where it has no name for it
 };
 
 /// An environment variable; null where it is not set.
@@ -21,7 +22,8 @@ using Environment = std::function<const char*(const char* name)>;
 /// order: RANK, WORLD_SIZE, LOCAL_RANK (torchrun, lathe launch), OMPI_COMM_WORLD_* (mpirun of Open MPI),
 /// SLURM_* (srun).  MASTER_ADDR and MASTER_PORT are taken wherever they are set; else rank 0 is this machine
 /// where all ranks are on it, or the first node of the job's list, and the port follows from the numbers of
-/// the job and the step. Errors: kUsage for values that are no numbers or do not fit, and where MASTER_ADDR
+/// the job and the step.  A run's name is TORCHELASTIC_RUN_ID, PMIX_NAMESPACE (Open MPI), or the job and the
+/// step.  Errors: kUsage for values that are no numbers or do not fit, and where MASTER_ADDR
 /// is wanted. Source: docs of torchrun, Open MPI ("Environment variables"), srun ("OUTPUT ENVIRONMENT
 /// VARIABLES").
 std::optional<World> world(const Environment& environment);

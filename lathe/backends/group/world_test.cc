@@ -29,8 +29,10 @@ TEST(World, TorchrunsVariables) {
                            {"LOCAL_RANK", "1"},
                            {"LOCAL_WORLD_SIZE", "4"},
                            {"MASTER_ADDR", "node1"},
-                           {"MASTER_PORT", "4000"}});
+                           {"MASTER_PORT", "4000"},
+                           {"TORCHELASTIC_RUN_ID", "night"}});
   ASSERT_TRUE(w);
+  EXPECT_EQ(w->run, "night");
   EXPECT_EQ(w->rank, 5);
   EXPECT_EQ(w->size, 8);
   EXPECT_EQ(w->local_rank, 1);
@@ -53,6 +55,7 @@ TEST(World, OpenMpiOnOneMachineNeedsNoAddress) {
                                                   {"OMPI_COMM_WORLD_SIZE", "2"},
                                                   {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                                                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  EXPECT_EQ(world_of(variables)->run, "");
   EXPECT_EQ(world_of(variables)->address, "127.0.0.1");
   EXPECT_EQ(world_of(variables)->local_size, 2);
   variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
@@ -65,8 +68,10 @@ TEST(World, SlurmsFirstNodeKeepsTheStore) {
                            {"SLURM_LOCALID", "1"},
                            {"SLURM_STEP_NUM_NODES", "2"},
                            {"SLURM_STEP_NODELIST", "gpu[07-08]"},
-                           {"SLURM_JOB_ID", "123456"}});
+                           {"SLURM_JOB_ID", "123456"},
+                           {"SLURM_STEP_ID", "0"}});
   ASSERT_TRUE(w);
+  EXPECT_EQ(w->run, "123456.0");
   EXPECT_EQ(w->address, "gpu07");
   EXPECT_EQ(w->port, 15000 + 3456);
   EXPECT_EQ(w->local_rank, 1);
