@@ -183,6 +183,7 @@ const std::vector<Layout> kLayouts = {
     {"width 64", 70, 1, 64, {0, 5, 70}, 0.1},
     {"long row", 255, 1, 64, {0, 150, 250}, 0.1},
     {"rows of several tiles", 520, 1, 64, {0, 190, 191, 191, 290}, 0.1},
+    {"short rows and a long one", 256, 1, 64, {0, 190, 191, 191, 250}, 0.1},
     {"rows of two tiles, their lengths known", 250, 1, 64, {0, 126, 250}, 0.1, 0, 126},
     {"long row, its length known", 255, 1, 64, {0, 150, 250}, 0.1, 0, 150},
     {"rows of several tiles, their lengths known", 520, 1, 64, {0, 190, 191, 191, 290}, 0.1, 0, 190},

@@ -1,6 +1,7 @@
 // What the attention kernels have in common on the host, and the sums Σ dy∘y.
 #include <type_traits>
 
+#include "lathe/backends/cuda/kernels/attention_dq.cuh"
 #include "lathe/backends/cuda/kernels/attention_tile.cuh"
 #include "lathe/backends/cuda/kernels/attention_types.h"
 
@@ -40,7 +41,18 @@ __global__ void __launch_bounds__(kLanes* kTokens)
 
 bool attention_on_tensor_cores(DType t, int64_t width, bool window) {
   if ((t != DType::bf16 && t != DType::f16) || width % 8 != 0) return false;
-  return window ? width > 32 && width <= 64 : width <= 256;
+  if (window) return width > 32 && width <= 64;
+  return width <= (block_has(DqShape<256>::kBytes) ? 256 : 128);
+}
+
+bool block_has(size_t bytes) {
+  static const size_t most = [] {
+    int device = 0, shared = 0;
+    if (cudaGetDevice(&device) == cudaSuccess)
+      cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    return static_cast<size_t>(shared);
+  }();
+  return bytes + 1024 <= most;
 }
 
 size_t attention_bwd_workspace_bytes(int64_t tokens, int64_t heads) {

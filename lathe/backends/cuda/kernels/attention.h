@@ -27,9 +27,10 @@ struct Attention {
   DropoutRule dropout = {};          ///< of the probabilities: row = head << 16 | query, column = key
 };
 
-/// Whether the tensor cores' kernels take it: bf16 or f16, D a multiple of 8, with a window 40 to 64.  They
-/// round probabilities and gradients of scores to `t` where these are operands of products; scores and sums
-/// are f32.
+/// Whether the tensor cores' kernels take it: bf16 or f16, D a multiple of 8, with a window 40 to 64, and up
+/// to 128 where blocks have little shared memory (compute capability 8.6, 8.9, 12.0).  They round
+/// probabilities and gradients of scores to `t` where these are operands of products; scores and sums are
+/// f32.
 bool attention_on_tensor_cores(DType t, int64_t width, bool window);
 
 /// y and lse; both become 0 at tokens ≥ cu[B].  qkv and y begin at multiples of 16 bytes.

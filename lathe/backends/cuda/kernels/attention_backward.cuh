@@ -26,8 +26,9 @@ void launch_backward(cudaStream_t stream, cudaStream_t beside, const Attention& 
 template <typename T, int DP, bool kDrop, bool kWindow>
 void launch_backward(cudaStream_t stream, cudaStream_t beside, const Attention& a, const T* dy, const T* qkv,
                      const T* y, const float* lse, T* dqkv, int done) {
+  // Most rows fit a tile of 64 keys, which leaves fewer warps idle than 128; or for 128 there is no room.
   if constexpr (DP <= 64)
-    if (a.tokens <= 64 * a.rows)  // most rows fit a tile of 64 keys, which leaves fewer warps idle than 128
+    if (a.tokens <= 64 * a.rows || !block_has(DkvShape<DP, 8>::kBytes))
       return launch_backward<T, DP, 4, kDrop, kWindow>(stream, beside, a, dy, qkv, y, lse, dqkv, done);
   launch_backward<T, DP, 8, kDrop, kWindow>(stream, beside, a, dy, qkv, y, lse, dqkv, done);
 }
