@@ -62,7 +62,7 @@ class CudaBackend : public Backend {
   std::optional<size_t> free_bytes() const override {
     const Exclusive turn(device_);
     size_t free = 0, total = 0;
-    if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
+    if (!status_of(cudaMemGetInfo(&free, &total), "asking for memory").ok()) return {};
     return free;
   }
 

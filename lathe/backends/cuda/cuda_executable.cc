@@ -342,7 +342,7 @@ std::vector<Span> CudaExecutable::timeline() const {
   int64_t at = 0;
   for (size_t i = 0; i < steps_.size(); ++i) {
     float ms = 0;
-    if (cudaEventElapsedTime(&ms, *marks_[i], *marks_[i + 1]) != cudaSuccess) return {};
+    if (!status_of(cudaEventElapsedTime(&ms, *marks_[i], *marks_[i + 1]), "timing").ok()) return {};
     const int64_t end = at + static_cast<int64_t>(static_cast<double>(ms) * 1e6);
     spans.push_back({steps_[i].node, at, end});
     at = end;

@@ -21,6 +21,7 @@ size_t peak_bytes() { return most_held; }
 
 Status status_of(cudaError_t error, const char* doing) {
   if (error == cudaSuccess) return {};
+  cudaGetLastError();  // it would be reported once more by the next launch
   const ErrorCode code = error == cudaErrorMemoryAllocation ? ErrorCode::kMemory : ErrorCode::kInternal;
   return {code, fmt::format("cuda: {}: {}", doing, cudaGetErrorString(error))};
 }
@@ -40,9 +41,8 @@ Result<Buffer> allocate(size_t bytes, Memory kind, cudaStream_t stream) {
   void* data = nullptr;
   const bool device = kind == Memory::kDevice;
   const cudaError_t error = device ? cudaMalloc(&data, bytes) : cudaMallocHost(&data, bytes);
-  if (error != cudaSuccess) {
-    cudaGetLastError();  // it would be reported once more by the next launch
-    if (error != cudaErrorMemoryAllocation) return status_of(error, "allocating");
+  if (const Status status = status_of(error, "allocating"); !status.ok()) {
+    if (status.code() != ErrorCode::kMemory) return status;
     return Status(ErrorCode::kMemory, fmt::format("out of {} memory: {} bytes wanted; a smaller batch or "
                                                   "model needs less",
                                                   device ? "GPU" : "pinned", bytes));

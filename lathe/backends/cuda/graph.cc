@@ -172,7 +172,7 @@ Graph::Graph(cudaStream_t stream, const std::function<void()>& launches, Region 
     if (zeroed.bytes > 0) check(cudaMemsetAsync(zeroed.data, 0, zeroed.bytes, stream), "capturing");
     launches();
   } catch (...) {
-    end();
+    (void)status_of(end().first, "capturing");
     throw;
   }
   const auto [error, graph] = end();

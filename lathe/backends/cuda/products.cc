@@ -132,7 +132,7 @@ Products::Key Products::kind_of(const Key& key) {
 /// A product of this kind, on addresses that only have their alignments.
 Product Products::example_of(const Key& kind) {
   const auto [m, n, k, type, c_type, flags, alignments, addend] = kind;
-  const auto flag = [flags = flags](int bit) { return (flags >> bit & 1) != 0; };
+  const auto flag = [set = flags](int bit) { return (set >> bit & 1) != 0; };
   const auto address = [](int64_t alignment) { return reinterpret_cast<float*>(alignment); };
   Product p{m, n, k, DType(type), flag(6), DType(c_type), flag(0), flag(1)};
   p.a = address(alignments >> 20), p.b = address(alignments >> 10 & 0x3ff), p.c = address(alignments & 0x3ff);
@@ -198,8 +198,8 @@ cublasStatus_t Products::run(const Plan& plan, const Algorithm& algorithm, cudaS
                              const Product& p, const Scratch& scratch) const {
   if (plan.kernel >= kOwn) {
     const auto [kernel, way] = own_product(plan.kernel - kOwn);
-    return kernel->launch(stream, p, way) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
-                                                         : CUBLAS_STATUS_EXECUTION_FAILED;
+    return status_of(kernel->launch(stream, p, way), kernel->name).ok() ? CUBLAS_STATUS_SUCCESS
+                                                                        : CUBLAS_STATUS_EXECUTION_FAILED;
   }
   point_at(plan, p);
   const float one = 1, beta = p.addend != nullptr ? 1.0f : 0.0f;
