@@ -172,6 +172,7 @@ Presence look() {
     return {true, false, fmt::format("no NVIDIA GPU is found ({})", cudaGetErrorString(error))};
   cudaDeviceProp properties{};
   if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) return {true, false, "the GPU does not answer"};
+  if (const std::string old = why_too_old(properties); !old.empty()) return {true, false, old};
   if (cublaslt() == nullptr) return {true, false, why_no_cublaslt()};
   return {true, true,
           fmt::format("{}, {:.0f} GiB", properties.name,

@@ -28,6 +28,12 @@ Status status_of(cudaError_t error, const char* doing) {
 
 void check(cudaError_t error, const char* doing) { status_of(error, doing).check(); }
 
+std::string why_too_old(const cudaDeviceProp& gpu) {
+  if (gpu.major >= 8) return "";
+  return fmt::format("the GPU, {}, has compute capability {}.{}, wants 8.0 or higher", gpu.name, gpu.major,
+                     gpu.minor);
+}
+
 Stream::Stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream"); }
 Stream::~Stream() { cudaStreamDestroy(stream_); }
 

@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <string>
 
 #include "lathe/program/backend.h"
 
@@ -12,6 +13,9 @@ namespace lathe::cuda {
 Status status_of(cudaError_t error, const char* doing);
 /// Throws it.
 void check(cudaError_t error, const char* doing);
+
+/// Why the kernels of this project do not run on a GPU: it is older than they are compiled for; else empty.
+std::string why_too_old(const cudaDeviceProp& gpu);
 
 /// A stream that does not wait for the default one.
 class Stream {
