@@ -56,6 +56,7 @@ class CudaBackend : public Backend {
 
   Result<Buffer> allocate(size_t bytes, Memory kind) override {
     const Exclusive turn(device_);
+    rounded_.forget_freed();
     return cuda::allocate(bytes, kind, device_.compute);
   }
 

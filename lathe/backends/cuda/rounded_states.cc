@@ -82,6 +82,11 @@ bool RoundedStates::has(const Buffer& state, DType type) const {
   return it != states_.end() && !it->second.owner.expired() && it->second.state->has(type);
 }
 
+void RoundedStates::forget_freed() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(states_, [](const auto& known) { return known.second.owner.expired(); });
+}
+
 void RoundedStates::changed(const Buffer& state) {
   const std::lock_guard lock(mutex_);
   const auto it = states_.find(state.data);

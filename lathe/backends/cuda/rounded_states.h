@@ -70,6 +70,8 @@ class RoundedStates {
  public:
   std::shared_ptr<RoundedState> of(const Buffer& state);
   bool has(const Buffer& state, DType type) const;
+  /// Frees the copies of states that are freed.
+  void forget_freed();
   /// The host wrote into this memory.
   void changed(const Buffer& state);
 
