@@ -1,5 +1,6 @@
 #include "lathe/backends/cuda/cuda_backend.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <thread>
@@ -195,9 +196,12 @@ std::unique_ptr<Backend> make_cuda_backend(bool tf32, std::shared_ptr<ProcessGro
     check(cudaGetDeviceCount(&count), "asking for the GPUs");
     // A launcher may show each rank its own GPU alone, or all ranks of the machine all of them.
     const int device = count == 1 ? 0 : group->local_rank();
-    if (device >= count)
-      fail(ErrorCode::kUsage, "rank {}: GPU {} is wanted, there are {}: start as many processes as GPUs",
-           group->rank(), device, count);
+    // By the number of ranks, too: each of them ends then, and none waits for the last.
+    const int ranks = std::max(group->local_rank() + 1, group->local_size());
+    if (count > 1 && ranks > count)
+      fail(ErrorCode::kUsage,
+           "rank {}: {} ranks of this machine want a GPU each, there are {}: start as many processes as GPUs",
+           group->rank(), ranks, count);
     check(cudaSetDevice(device), "choosing the GPU");
   }
   return std::make_unique<CudaBackend>(tf32, std::move(group));

@@ -17,7 +17,8 @@ using Comm = struct ncclComm*;
 struct UniqueId {
   char internal[128];
 };
-constexpr int kSuccess = 0, kFloat32 = 7, kBfloat16 = 9, kSum = 0;  // ncclSuccess, ncclFloat32, …
+constexpr int kSuccess = 0, kInvalidUsage = 5;        // ncclSuccess, …
+constexpr int kFloat32 = 7, kBfloat16 = 9, kSum = 0;  // ncclFloat32, …
 
 struct Library {
   int (*GetUniqueId)(UniqueId*) = nullptr;
@@ -81,7 +82,14 @@ Nccl::Nccl(ProcessGroup& group) : state_(std::make_unique<State>()) {
   UniqueId id = {};
   if (group.rank() == 0) check_nccl(library().GetUniqueId(&id), "asking for an id");
   group.broadcast(std::as_writable_bytes(std::span(id.internal)), 0).check();
-  check_nccl(library().CommInitRank(&state_->comm, group.size(), id, group.rank()), "joining the ranks");
+  const int joined = library().CommInitRank(&state_->comm, group.size(), id, group.rank());
+  if (joined == kInvalidUsage)
+    fail(
+        ErrorCode::kUsage,
+        "nccl: joining the ranks: {}; two ranks on one GPU are answered so: start as many processes as GPUs, "
+        "or train with --device cpu",
+        library().GetErrorString(joined));
+  check_nccl(joined, "joining the ranks");
   // Ways of summing are connected when one is first taken, which depends on the size: none of it in a
   // capture.
   const Stream stream;

@@ -13,7 +13,8 @@ namespace lathe::cuda {
 class Nccl {
  public:
   /// Joins the group's ranks, each with the device that is current; they agree on it through the group.
-  /// Errors: kNotFound where the library is not here, kInternal with NCCL's words, those of the group.
+  /// Errors: kNotFound where the library is not here, kUsage where two have one device, kInternal with NCCL's
+  /// words, those of the group.
   explicit Nccl(ProcessGroup& group);
   ~Nccl();
   Nccl(const Nccl&) = delete;
