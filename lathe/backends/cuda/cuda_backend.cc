@@ -17,6 +17,11 @@ namespace {
 
 constexpr size_t kAlignment = 256;  // what cuBLASLt's fastest algorithms and vector loads want
 
+/// "NVIDIA H200, 141 GiB"
+std::string describe(const cudaDeviceProp& gpu) {
+  return fmt::format("{}, {:.0f} GiB", gpu.name, static_cast<double>(gpu.totalGlobalMem) / (1 << 30));
+}
+
 class CudaBackend : public Backend {
  public:
   CudaBackend(bool tf32, std::shared_ptr<ProcessGroup> group)
@@ -24,11 +29,10 @@ class CudaBackend : public Backend {
         nccl_(group_ == nullptr ? nullptr : std::make_unique<Nccl>(*group_)),
         products_(*cublaslt(), tf32),
         device_{{}, current_device(), {}, {}, {}, products_, rounded_, nccl_.get(), {}} {
-    cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, device_.ordinal), "asking for the GPU");
+    const cudaDeviceProp gpu = current_gpu();
     info_.kind = "cuda";
-    info_.name = presence().detail;
-    info_.memory_bytes = properties.totalGlobalMem;
+    info_.name = describe(gpu);
+    info_.memory_bytes = gpu.totalGlobalMem;
     info_.alignment = kAlignment;
     info_.token_rounding = {64, 64};  // half a tile of a product; fewer programs than with 32
     for (auto entries : {elementwise_entries(), product_entries(), fp8_entries(), row_entries(),
@@ -176,9 +180,7 @@ Presence look() {
   if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) return {true, false, "the GPU does not answer"};
   if (const std::string old = why_too_old(properties); !old.empty()) return {true, false, old};
   if (cublaslt() == nullptr) return {true, false, why_no_cublaslt()};
-  return {true, true,
-          fmt::format("{}, {:.0f} GiB", properties.name,
-                      static_cast<double>(properties.totalGlobalMem) / (1 << 30))};
+  return {true, true, describe(properties)};
 }
 
 }  // namespace

@@ -28,6 +28,14 @@ Status status_of(cudaError_t error, const char* doing) {
 
 void check(cudaError_t error, const char* doing) { status_of(error, doing).check(); }
 
+cudaDeviceProp current_gpu() {
+  int device = 0;
+  cudaDeviceProp gpu{};
+  check(cudaGetDevice(&device), "asking for the GPU");
+  check(cudaGetDeviceProperties(&gpu, device), "asking for the GPU");
+  return gpu;
+}
+
 std::string why_too_old(const cudaDeviceProp& gpu) {
   if (gpu.major >= 8) return "";
   return fmt::format("the GPU, {}, has compute capability {}.{}, wants 8.0 or higher", gpu.name, gpu.major,

@@ -14,6 +14,8 @@ Status status_of(cudaError_t error, const char* doing);
 /// Throws it.
 void check(cudaError_t error, const char* doing);
 
+/// The GPU that is current.  Throws.
+cudaDeviceProp current_gpu();
 /// Why the kernels of this project do not run on a GPU: it is older than they are compiled for; else empty.
 std::string why_too_old(const cudaDeviceProp& gpu);
 

@@ -71,9 +71,7 @@ struct Products::Plan {
 
 Products::Products(const CublasLt& library, bool tf32, bool own)
     : library_(library), tf32_(tf32), ways_(own ? own_ways() : 0) {
-  cudaDeviceProp gpu{};
-  cuda::check(cudaGetDeviceProperties(&gpu, 0), "asking for the GPU");
-  multiprocessors_ = gpu.multiProcessorCount;
+  multiprocessors_ = current_gpu().multiProcessorCount;
   check(library_.Create(&handle_), "opening the library");
   cuda::check(cudaMalloc(reinterpret_cast<void**>(&counters_), kTimedRuns * kCounterBytes), "allocating");
 }
@@ -364,9 +362,8 @@ void Products::load_kernels(const std::stop_token& stop) const {
 // ------------------------------------------------------------------------------------------
 
 std::string Products::header() const {
-  cudaDeviceProp gpu{};
-  cuda::check(cudaGetDeviceProperties(&gpu, 0), "asking for the GPU");
-  return fmt::format("cublaslt {} {}, {} ways of own kernels", library_.GetVersion(), gpu.name, ways_);
+  return fmt::format("cublaslt {} {}, {} ways of own kernels", library_.GetVersion(), current_gpu().name,
+                     ways_);
 }
 
 std::string Products::choices() const {
