@@ -1,6 +1,7 @@
 // The one file that names the backends.
 #include "lathe/backends/register.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "lathe/backends/cpu/cpu_backend.h"
@@ -10,6 +11,7 @@
 #include "lathe/backends/group/host_group.h"
 #include "lathe/backends/mlx/mlx_backend.h"
 #include "lathe/backends/ref/ref_backend.h"
+#include "lathe/core/cpu_limits.h"
 
 namespace lathe {
 
@@ -97,7 +99,9 @@ std::optional<DevicePeak> measure_peak(const std::string& kind, const DeviceOpti
     return DevicePeak{peak.f32, peak.bf16, peak.bf16, peak.bf16};  // tensor cores take f16 as fast as bf16
   }
   if (kind != "cpu") return {};
-  ThreadPool pool(options.threads);
+  // More threads than can be awake take turns, each at full speed in its own: together more than the cores.
+  const int wanted = options.threads > 0 ? options.threads : default_threads();
+  ThreadPool pool(std::min(wanted, most_awake_threads()));
   const cpu::Peak peak = cpu::measure_peak(pool, cpu::chosen_isa());
   return DevicePeak{peak.f32, peak.bf16, peak.f32, peak.bf16_from_l2};  // products of f16 are those of f32
 }

@@ -57,7 +57,7 @@ std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, doubl
 std::vector<DeviceStatus> transports();
 
 /// Floating-point operations per second that a device reaches, a multiply-add counted as two: the cpu with
-/// operands in registers, all threads together; cuda in one large product.
+/// operands in registers, all threads together that can be awake at once; cuda in one large product.
 struct DevicePeak {
   double f32 = 0, bf16 = 0, f16 = 0;
   double bf16_from_l2 = 0;  ///< with operands from the second cache, where that is less

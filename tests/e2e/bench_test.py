@@ -64,6 +64,18 @@ class Bench(unittest.TestCase):
         self.assertLessEqual(row["min_ms"], row["ms"])
         self.assertAlmostEqual(row["tokens_per_s"] * row["ms"] / (2 * 16 * 1e3), 1, places=4)
 
+    @unittest.skipUnless(hasattr(os, "sched_setaffinity"), "this system ties no process to cores")
+    def test_threads_that_share_a_core_have_its_peak(self):
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(cores)})
+        def peak(threads):
+            return self.rows("mlp", "--batch", "8", "--steps", "1", "--threads", threads)[0]["peak_flops_per_s"]
+        try:
+            # Taking turns, each at full speed in its own, eight had three times as much; other programs hold one up, too.
+            self.assertTrue(any(peak("8") < 2 * peak("1") for _ in range(5)))
+        finally:
+            os.sched_setaffinity(0, cores)
+
     def test_profile_names_the_ops_of_the_step(self):
         step, *ops = self.rows("step", *MODEL, "--batch", "2", "--seq", "16", "--steps", "3", "--profile")
         self.assertEqual(step["dtype"], "bf16")
