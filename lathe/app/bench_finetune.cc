@@ -3,7 +3,8 @@
 
 #include "lathe/app/bench_data.h"
 #include "lathe/app/bench_work.h"
-#include "lathe/core/host_memory.h"
+#include "lathe/models/family.h"
+#include "lathe/ops/ops.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -43,6 +44,18 @@ TrainingArguments arguments(const BenchSettings& s, const std::string& dtype, bo
   return args;
 }
 
+/// Matrix products of all epochs but for the head's.  A frozen base runs forward alone, once where it has no
+/// dropout.
+double training_flops(const AutoModel& model, const Backend& backend, const TokenizedDataset& train,
+                      double epochs, bool head_only) {
+  const std::vector<int32_t> lengths = train.lengths();
+  const double passes = model.model->base_dropout() > 0 ? epochs : 1;
+  if (head_only) return passes * forward_flops(model.config, lengths, false);
+  const bool modern = family_of(model.config.model_type, model.config.file).modern;
+  const bool first_attention = !modern && !backend.implementations(op::first_attention).empty();
+  return 3 * epochs * forward_flops(model.config, lengths, first_attention);
+}
+
 void add_run(const BenchSettings& s, const BenchDevice& device, const std::string& dtype, const Data& data,
              bool head_only, BenchReport& report) {
   AutoModel model = make_model(s, data.questions);
@@ -62,12 +75,18 @@ void add_run(const BenchSettings& s, const BenchDevice& device, const std::strin
   row["epochs"] = s.epochs;
   row["learning_rate"] = args.learning_rate;
   row["data"] = data.questions.origin;
-  row["seconds"] = six_digits(output.metrics.at("train_runtime"));
+  const double seconds = output.metrics.at("train_runtime");
+  const auto updates = static_cast<double>(output.global_step);
+  const double ms = 1e3 * seconds / updates;
+  add_speed(row, {ms, ms, static_cast<int>(output.global_step)},
+            training_flops(model, *backend, data.train, s.epochs, head_only) / updates, device,
+            bench_dtype(dtype, {"fp8"}));
+  row.erase("min_ms");
+  row["seconds"] = six_digits(seconds);
   row["samples_per_s"] = six_digits(output.metrics.at("train_samples_per_second"));
+  row["tokens_per_s"] = six_digits(s.epochs * static_cast<double>(data.train.tokens()) / seconds);
   row["train_loss"] = six_digits(output.training_loss);
   row["accuracy"] = six_digits(evaluation.at("eval_accuracy"));
-  const std::optional<uint64_t> memory = peak_resident_bytes();
-  row["peak_memory_bytes"] = memory ? nlohmann::ordered_json(*memory) : nullptr;
   report.rows.push_back(std::move(row));
 }
 
@@ -92,7 +111,11 @@ std::vector<BenchReport> bench_finetune(const BenchSettings& s) {
        {"dtype", "dtype"},
        {"trained", "trained"},
        {"seconds", "seconds", 2},
+       {"ms", "ms an update", 1},
        {"samples_per_s", "samples/s", 1},
+       {"tokens_per_s", "tokens/s", 0},
+       {"flops_per_s", "TFLOP/s", 3, 1e-12},
+       {"percent_of_peak", "% of peak", 1},
        {"train_loss", "loss", 4},
        {"accuracy", "accuracy", 4},
        {"peak_memory_bytes", "memory GiB", 2, 1.0 / (1 << 30)}},

@@ -45,7 +45,7 @@ class Bench(unittest.TestCase):
     def rows(self, *words):
         rows = [json.loads(line) for line in self.bench(*words, "--json").splitlines()]
         for row in rows:
-            for key in FIGURES if row["bench"] not in ("finetune", "profile") else []:
+            for key in FIGURES if row["bench"] != "profile" else []:
                 self.assertGreater(row[key], 0, (key, row))
             if os.path.exists("/proc/stat"):
                 self.assertTrue(0 <= row["stolen_percent"] <= 100, row)
@@ -169,6 +169,11 @@ class Bench(unittest.TestCase):
         for row in rows:
             self.assertGreater(row["samples_per_s"], 0)
             self.assertTrue(0 <= row["accuracy"] <= 1, row)
+            self.assertAlmostEqual(row["ms"] * row["calls"] / row["seconds"] / 1e3, 1, places=4)
+            self.assertEqual(row["calls"], 32)  # 1,000 by 32
+            self.assertTrue(1000 * 3 < row["tokens_per_s"] * row["seconds"] < 1000 * 32, row)
+        every, head = (row["flops_per_s"] * row["seconds"] for row in rows)
+        self.assertTrue(1.5 < every / head < 3, rows)  # a frozen base has no backward pass
 
     def test_tables_and_a_page(self):
         with tempfile.TemporaryDirectory() as folder:
