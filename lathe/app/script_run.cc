@@ -220,7 +220,7 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kInterrupted && is_main(group_.get()))
       fail_with_the_way_on(trainer.state().global_step);
-    if (error.code() == ErrorCode::kIo && is_main(group_.get()) && trainer.finished())
+    if (error.code() == ErrorCode::kIo && is_main(group_.get()) && (trainer.finished() || trainer.stopping()))
       save_model_alone(trainer);
     throw;
   }
@@ -248,7 +248,13 @@ void ScriptRun::save_model_alone(Trainer& trainer) {
   try {
     trainer.save_model_alone();
     say(LogLevel::kWarning,
-        fmt::format("the run failed behind its last step; the trained model alone is in {}", output_dir()));
+        trainer.finished()
+            ? fmt::format("the run failed behind its last step; the trained model alone is in {}",
+                          output_dir())
+            : fmt::format(
+                  "stopped after step {} without a checkpoint; the model alone is in {}: a run can begin "
+                  "with it (--model_name_or_path), but not go on",
+                  trainer.state().global_step, output_dir()));
   } catch (const std::exception&) {
     // What failed before is what is told.
   }

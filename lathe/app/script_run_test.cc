@@ -96,12 +96,13 @@ class FullDisk : public Bars {
     hooks.compute_metrics = [score = 1.0](const TokenizedDataset&, const Predictions&) mutable {
       return MetricValues{{"score", score /= 2}};
     };
+    hooks.should_stop = [&] { return stops_; };
     AutoModel model = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
     Trainer trainer(run.open_device(), model, args_, &data_, &data_, hooks, fs);
     try {
       run.train(trainer, "", data_.size());
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kIo);
+      EXPECT_EQ(error.code(), is_stop(error.what()) ? ErrorCode::kInterrupted : ErrorCode::kIo);
       return error.what();
     }
     return "";
@@ -112,6 +113,9 @@ class FullDisk : public Bars {
     return found.ok() ? found.value() : "";
   }
 
+  static bool is_stop(const std::string& error) { return error.starts_with("interrupted after step "); }
+
+  bool stops_ = false;  // after its first update
   static constexpr int64_t kStep = 1 << 15, kEnough = int64_t{8} << 20;
 };
 
@@ -137,6 +141,26 @@ TEST_F(FullDisk, AModelIsSavedWhereItsLastCheckpointDoesNotFit) {
     EXPECT_GT(saved, 2) << best;
     EXPECT_GT(lost, 2) << best;
   }
+}
+
+TEST_F(FullDisk, AModelIsSavedWhereTheCheckpointOfAStopDoesNotFit) {
+  stops_ = true;
+  ASSERT_TRUE(is_stop(error_with(kEnough)));
+  EXPECT_EQ(weights(""), "");
+  const std::string model = weights("checkpoint-1/");
+  int saved = 0, lost = 0;
+  for (int64_t room = 0;; room += kStep) {
+    const std::string error = error_with(room);
+    if (is_stop(error)) break;
+    const std::string found = weights("");
+    EXPECT_TRUE(found.empty() || found == model) << room;
+    EXPECT_TRUE(error.starts_with(folder_ / "out/checkpoint-1: found ") || found.empty()) << error;
+    EXPECT_EQ(shown("stopped after step 1 without a checkpoint; the model alone is in " + folder_ / "out"),
+              !found.empty());
+    ++(found.empty() ? lost : saved);
+  }
+  EXPECT_GT(saved, 2);
+  EXPECT_GT(lost, 2);
 }
 
 TEST_F(FullDisk, NoModelIsSavedOfARunThatDidNotBegin) {

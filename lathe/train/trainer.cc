@@ -390,6 +390,7 @@ void Trainer::after_update(const Plan& plan) {
   const bool stop = group() != nullptr ? course_.stop_asked : hooks_.should_stop && hooks_.should_stop();
   if (step < plan.max_steps && stop && !course_.stopped_early) {
     collect(0);
+    course_.stopping = true;
     if (!args_.output_dir)
       fail(ErrorCode::kInterrupted, "interrupted after step {}; without --output_dir nothing was saved",
            step);

@@ -114,7 +114,10 @@ class Trainer {
   bool finished() const {
     return course_.stopped_early || (state_.max_steps > 0 && course_.updates_collected == state_.max_steps);
   }
-  /// What save_model would have written into output_dir, had the last checkpoint not failed.
+  /// Whether train was asked to stop and has ended its update: what may fail then is the checkpoint.
+  bool stopping() const { return course_.stopping; }
+  /// What save_model would have written into output_dir, had the last checkpoint not failed.  Of a run that
+  /// stops it is the model of its last step, the best or not: that has a checkpoint.
   void save_model_alone();
   /// trainer_state.json into output_dir, by rank 0.
   void save_state();
@@ -272,6 +275,7 @@ class Trainer {
     double flos = 0, tokens = 0, real_tokens = 0;
     bool stopped_early = false;
     bool stop_asked = false;  ///< several ranks: one of them was asked to stop
+    bool stopping = false;
     bool saved_this_step = false;
   };
   Course course_;

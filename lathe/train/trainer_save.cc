@@ -111,7 +111,8 @@ void Trainer::save_model(const std::string& folder) {
 
 void Trainer::save_model_alone() {
   // Where the last step is the best its checkpoint is the one that failed, and its weights are here.
-  if (args_.load_best_model_at_end && state_.best_global_step != state_.global_step) load_best_model();
+  if (finished() && args_.load_best_model_at_end && state_.best_global_step != state_.global_step)
+    load_best_model();
   save_model(args_.output_dir.value_or(""));
 }
 
