@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
@@ -513,6 +514,66 @@ class Commands(unittest.TestCase):
         found = self.scored(model, "--validation_file", path)
         for key in ("eval_mse", "eval_loss"):  # a sum of 48 squares in fp32: 51 roundings of 2^-24
             self.assertAlmostEqual(found[key] / error, 1, delta=1e-5)
+
+    def of_task(self, task, model, files, *more):
+        """A run of this task on tables of these lines: their columns, then the rows."""
+        (self.root / "data").mkdir(exist_ok=True)
+        for name, lines in files.items():
+            (self.root / "data" / f"{name}.tsv").write_text("".join("\t".join(map(str, line)) + "\n" for line in lines))
+        return self.lathe("glue", "--model_name_or_path", GOLDEN / model, "--task_name", task, "--data_dir", self.root / "data",
+                          "--do_predict", "--use_cpu", "--threads", "1", "--output_dir", self.out, "--overwrite_output_dir", *more)
+
+    def predicted(self, name):
+        head, *rows = (self.out / f"predict_results_{name}.txt").read_text().splitlines()
+        self.assertEqual(head, "index\tprediction")
+        self.assertEqual([row.split("\t")[0] for row in rows], [str(i) for i in range(len(rows))])
+        return [row.split("\t")[1] for row in rows]
+
+    def test_mnli_scores_what_matches_and_what_does_not_each_by_itself(self):
+        columns = ("index", "sentence1", "sentence2", "gold_label")
+        texts = {"matched": cl.WORDS[:9], "mismatched": cl.WORDS[9:14]}
+        classes = ["entailment", "neutral", "contradiction"]
+        files = {f"test_{part}": [columns, *((i, word, "the ship", "neutral") for i, word in enumerate(words))]
+                 for part, words in texts.items()}
+        self.of_task("mnli", "classification", files)
+        found = {"matched": self.predicted("mnli"), "mismatched": self.predicted("mnli-mm")}
+        right = {"matched": 6, "mismatched": 2}  # of nine, and of five
+        for part, words in texts.items():
+            labels = [one if i < right[part] else classes[(classes.index(one) + 1) % 3] for i, one in enumerate(found[part])]
+            files[f"dev_{part}"] = [columns, *((i, word, "the ship", label)
+                                               for i, (word, label) in enumerate(zip(words, labels)))]
+        self.of_task("mnli", "classification", files, "--do_eval")
+        scores = read(self.out / "eval_results.json")
+        self.assertEqual({key: scores[key] for key in scores if "accuracy" in key or "samples" in key and "per" not in key},
+                         {"eval_accuracy": 6 / 9, "eval_samples": 9, "eval_accuracy_mm": 2 / 5, "eval_samples_mm": 5})
+        self.assertNotEqual(scores["eval_loss"], scores["eval_loss_mm"])
+
+    def test_stsb_has_both_correlations_and_their_mean(self):
+        columns = ("index", "sentence1", "sentence2", "score")
+        rows = [(word, "the ship") for word in cl.WORDS]
+        files = {"test": [columns, *((i, *row, 0) for i, row in enumerate(rows))]}
+        self.of_task("stsb", "regression", files)
+        values = [float(value) for value in self.predicted("stsb")]  # three digits of each
+        one_of_each = {value: row for value, row in zip(values, rows)}
+        values = sorted(one_of_each)
+        scores = [5 * (i + 1 == len(values)) + i / 100 for i in range(len(values))]  # in their order, and far from a line
+        files["dev"] = [columns, *((i, *one_of_each[value], score) for i, (value, score) in enumerate(zip(values, scores)))]
+        self.of_task("stsb", "regression", files, "--do_eval")
+        found = read(self.out / "eval_results.json")
+        self.assertAlmostEqual(found["eval_spearmanr"], 1, delta=1e-12)
+        mean = sum(values) / len(values)
+        spread = math.sqrt(sum((value - mean) ** 2 for value in values))
+        # A rounding by 0.0005 of each value turns the vector of them by no more than this, and the cosine by less.
+        bound = 2 * 0.0005 * math.sqrt(len(values)) / spread
+        pearson = statistics.correlation(values, scores)
+        self.assertLess(pearson, 1 - 3 * bound)
+        self.assertAlmostEqual(found["eval_pearson"], pearson, delta=bound)
+        self.assertAlmostEqual(found["eval_combined_score"], (found["eval_pearson"] + found["eval_spearmanr"]) / 2, delta=1e-12)
+        files["train"] = files["dev"]
+        self.of_task("stsb", "regression", files, "--do_train", "--max_steps", "1", "--eval_strategy", "epoch",
+                     "--metric_for_best_model", "combined_score")
+        state = read(self.out / "trainer_state.json")
+        self.assertEqual(state["best_metric"], state["log_history"][0]["eval_combined_score"])
 
     def test_other_files_have_their_texts_in_the_columns_of_the_first(self):
         """They may have more columns, which would be taken for texts."""
