@@ -339,6 +339,11 @@ class Glue {
 
   void tokenize(Texts& texts, const AutoModel& model) {
     const Tokenizer& tokenizer = *model.tokenizer;
+    if (tokenizer.pads_left())
+      fail(
+          ErrorCode::kUnsupported,
+          "tokenizer_config.json: padding_side: found left, with which a model of run_glue classifies by the "
+          "padding in front of a text; Lathe wants right, which is the default");
     run_.bound_length(glue_.max_seq_length, model);
     const int length = static_cast<int>(glue_.max_seq_length);
     ThreadPool pool(static_cast<int>(training_.threads));

@@ -569,6 +569,17 @@ class BadInput(unittest.TestCase):
         state.write_bytes(state.read_bytes()[:1000])
         self.fails([*self.command(), *resume], state, keep=kept)
 
+    # ---- the tokenizer
+
+    def test_a_tokenizer_that_pads_left(self):
+        """A model of transformers then classifies by a padding token, with other logits than Lathe's, which pads nothing."""
+        path = self.model / "tokenizer_config.json"
+        settings = json.loads(path.read_text())
+        path.write_text(json.dumps({**settings, "padding_side": "left"}))
+        self.fails(self.command(), "tokenizer_config.json: padding_side: found left", "wants right")
+        path.write_text(json.dumps({**settings, "padding_side": "right"}))
+        self.works([*self.command(), "--max_steps", "1"])
+
     # ---- the command line
 
     def test_unknown_words(self):
