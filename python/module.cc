@@ -200,15 +200,47 @@ AutoModel twin_with(const AutoModel& model, const Tokenizer* tokenizer) {
   return twin;
 }
 
+/// What a run calls in Python.
+class Callbacks {
+ protected:
+  enum CallbackOf { kMetrics, kLog, kMessage };
+
+  Callbacks(nb::object compute_metrics, nb::object on_log, nb::object message)
+      : callbacks_{std::move(compute_metrics), std::move(on_log), std::move(message)} {}
+
+  /// Calls a callback with a line for the user.  A Ctrl-C that reaches Python meanwhile is kept for the next
+  /// question whether to stop.
+  template <typename... Line>
+  void tell(CallbackOf of, const Line&... line) {
+    const nb::gil_scoped_acquire gil;
+    try {
+      callbacks_[of](line...);
+    } catch (const nb::python_error& error) {
+      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
+      interrupted_ = true;
+    }
+  }
+
+  std::atomic<bool> interrupted_ = false;
+  std::array<nb::object, 3> callbacks_;  // by CallbackOf
+  const LogSink say_ = [this](LogLevel level, const std::string& text) {
+    tell(kMessage, level >= LogLevel::kWarning, text);
+  };
+};
+
 /// A trainer on the device that its arguments name, of a model of its own, with another tokenizer where one
 /// is given.  compute_metrics: (logits [rows, columns]) → dict of floats; on_log: takes a line of the log;
 /// message: (warning?, text).
-class Run : private hf::Prepared {
+class Run : private Callbacks, private hf::Prepared {
  public:
   Run(const Model& model, const Tokenizer* tokenizer, const Arguments& arguments, const Dataset* train,
       const Dataset* eval, nb::object compute_metrics, nb::object on_log, nb::object message)
-      : Prepared(arguments.values),
-        callbacks_{std::move(compute_metrics), std::move(on_log), std::move(message)},
+      : Callbacks(std::move(compute_metrics), std::move(on_log), std::move(message)),
+        Prepared(arguments.values,
+                 [this, known = arguments.notices](const std::string& notice) {
+                   if (std::find(known.begin(), known.end(), notice) == known.end())
+                     say_(LogLevel::kWarning, notice);
+                 }),
         model_(twin_with(model.model, tokenizer)),
         trainer_(*device, model_, args, train == nullptr ? nullptr : &train->data,
                  eval == nullptr ? nullptr : &eval->data, hooks()),
@@ -317,21 +349,6 @@ class Run : private hf::Prepared {
     }));
   }
 
-  enum CallbackOf { kMetrics, kLog, kMessage };
-
-  /// Calls a callback with a line for the user.  A Ctrl-C that reaches Python meanwhile is kept for the next
-  /// question whether to stop.
-  template <typename... Line>
-  void tell(CallbackOf of, const Line&... line) {
-    const nb::gil_scoped_acquire gil;
-    try {
-      callbacks_[of](line...);
-    } catch (const nb::python_error& error) {
-      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
-      interrupted_ = true;
-    }
-  }
-
   /// What compute_metrics gives.  A Ctrl-C that reaches it in a training is kept, too; it is asked once more,
   /// as the choice of the best checkpoint may want its values.
   MetricValues metrics(const Predictions& p) {
@@ -370,11 +387,6 @@ class Run : private hf::Prepared {
 
   mutable std::recursive_timed_mutex mutex_;
   bool training_ = false;
-  std::atomic<bool> interrupted_ = false;  // what the trainer's hooks are made of comes first
-  std::array<nb::object, 3> callbacks_;    // by CallbackOf
-  const LogSink say_ = [this](LogLevel level, const std::string& text) {
-    tell(kMessage, level >= LogLevel::kWarning, text);
-  };
   AutoModel model_;
   Trainer trainer_;
   TrackedRun tracked_;

@@ -2,8 +2,10 @@
 """The Python package: a tutorial's lines with one import changed, arrays in and out, errors, threads, Ctrl-C, and the wheel in
 a fresh environment. Skipped where the package was not built."""
 import concurrent.futures
+import contextlib
 import csv
 import gc
+import io
 import json
 import os
 import pathlib
@@ -245,6 +247,16 @@ class Package(unittest.TestCase):
             warnings.simplefilter("always")
             TrainingArguments(no_cuda=True)
         self.assertIn("use_cpu", str(caught[0].message))
+
+    def test_what_the_device_makes_of_the_precision_is_told_and_other_notices_once(self):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            arguments = self.arguments(fp16=True, early_stopping_threshold=0.1)
+        self.assertEqual(len(caught), 1)
+        told = io.StringIO()
+        with contextlib.redirect_stderr(told):
+            Trainer(self.model(), arguments, train_dataset=self.train)
+        self.assertRegex(told.getvalue(), r"\Alathe: --fp16: computes in float16 on the CPU.*\n\Z")
 
     def test_rows_that_are_none_are_named(self):
         row = self.dev[0]
