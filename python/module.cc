@@ -262,11 +262,9 @@ class Run : private Callbacks, private hf::Prepared {
     const Turn turn = wait_for_turn();
     FolderLock lock;
     hold_output_dir(lock);
-    const std::string from =
-        resume == "true" ? checkpoint_to_resume(real_file_system(), args.output_dir.value_or("")) : resume;
-    if (resume == "true" && from.empty())
-      fail(ErrorCode::kNotFound, "resume_from_checkpoint: {} holds no checkpoint-N",
-           args.output_dir.value_or(""));
+    const CheckpointFolder checkpoints(real_file_system(), args,
+                                       [this](const std::string& text) { say_(LogLevel::kWarning, text); });
+    const std::string from = resume == "true" ? checkpoints.wanted_to_go_on_from() : resume;
     tracked_.begin_training(trainer_, *device, 1, say_);
     TrainOutput output;
     training_ = true;

@@ -13,6 +13,7 @@
 #include "lathe/io/directory_transaction.h"
 #include "lathe/io/hub_cache.h"
 #include "lathe/io/json_file.h"
+#include "lathe/train/checkpoint_folder.h"
 #include "lathe/train/log_format.h"
 #include "lathe/train/python_format.h"
 
@@ -101,19 +102,16 @@ std::string ScriptRun::checkpoint_to_go_on_from() {
            folder);
     }
   }
+  const CheckpointFolder checkpoints(fs_, args_,
+                                     [this](const std::string& text) { say(LogLevel::kWarning, text); });
   if (args_.resume_from_checkpoint) {
     const std::string& from = *args_.resume_from_checkpoint;
-    if (from != "true" && from != "True") return from;
-    const std::string last = checkpoint_to_resume(fs_, folder);
-    if (last.empty())
-      fail(ErrorCode::kNotFound,
-           "--resume_from_checkpoint: {} holds no checkpoint-N that a run can go on from", folder);
-    return last;
+    return from == "true" || from == "True" ? checkpoints.wanted_to_go_on_from() : from;
   }
   if (!args_.do_train || !fs_.is_directory(folder)) return "";
-  const std::string last = checkpoint_to_resume(fs_, folder);
   const bool resume = args_.resume.value_or("") == "auto";
   if (args_.overwrite_output_dir && !resume) return "";
+  const std::string last = checkpoints.to_go_on_from();
   if (!last.empty()) {
     say(LogLevel::kInfo,
         fmt::format("going on from {}; to train from the beginning, give --overwrite_output_dir or "

@@ -217,7 +217,8 @@ bool is_own(FileSystem& fs, const std::string& folder) {
   if (!holds(fs, folder, kOptimizerFile))
     fail(ErrorCode::kNotFound,
          "{}: {} and {} not found; a checkpoint to resume from is a folder checkpoint-N written by Lathe "
-         "or Hugging Face's Trainer without --save_only_model",
+         "or Hugging Face's Trainer without --save_only_model; with a model alone a new run begins "
+         "(--model_name_or_path)",
          folder, kStateFile, kOptimizerFile);
   return false;
 }

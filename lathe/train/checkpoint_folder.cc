@@ -28,6 +28,27 @@ std::string CheckpointFolder::at_step(int64_t step) const {
   return join_path(*args_.output_dir, fmt::format("checkpoint-{}", step));
 }
 
+std::string CheckpointFolder::to_go_on_from() const {
+  const std::string found = checkpoint_to_resume(fs_, *args_.output_dir);
+  const std::string last = last_checkpoint(fs_, *args_.output_dir);
+  if (!found.empty() && found != last)
+    warn_(fmt::format("{}: found no optimizer's state, which --save_only_model leaves out: goes on from {}",
+                      last, found));
+  return found;
+}
+
+std::string CheckpointFolder::wanted_to_go_on_from() const {
+  const std::string found = to_go_on_from();
+  if (!found.empty()) return found;
+  const std::string last = last_checkpoint(fs_, *args_.output_dir);
+  fail(ErrorCode::kNotFound, "--resume_from_checkpoint: {} holds no checkpoint-N that a run can go on from{}",
+       *args_.output_dir,
+       last.empty() ? ""
+                    : fmt::format("; {} is of --save_only_model, without the optimizer's state: a new run "
+                                  "begins with its weights by --model_name_or_path {}",
+                                  file_name(last), last));
+}
+
 void CheckpointFolder::set_aside_other_runs(int64_t first_step, const std::string& resume_from) const {
   std::vector<std::string> names;
   Status status;

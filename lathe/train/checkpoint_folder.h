@@ -21,6 +21,11 @@ class CheckpointFolder {
 
   /// …/checkpoint-<step>.
   std::string at_step(int64_t step) const;
+  /// The last that a run can go on from; "" if there is none.  A warning where there are later ones, of
+  /// --save_only_model.
+  std::string to_go_on_from() const;
+  /// The same for --resume_from_checkpoint true.  Errors: kNotFound.
+  std::string wanted_to_go_on_from() const;
   /// What would count as this run's, being of later steps than it begins at, gets another name
   /// (old-checkpoint-N), `resume_from` excepted, and is named in a warning.
   void set_aside_other_runs(int64_t first_step, const std::string& resume_from) const;

@@ -31,6 +31,46 @@ class CheckpointFolderTest : public ::testing::Test {
   std::string said_;
 };
 
+TEST_F(CheckpointFolderTest, ARunGoesOnFromTheLastThatIsNotAModelAlone) {
+  fill();
+  const std::string last = made().at_step(10);  // behind 4, by number
+  std::filesystem::create_directories(last);
+  EXPECT_EQ(made().to_go_on_from(), "");
+  const auto make_whole = [](const std::string& checkpoint) {
+    real_file_system().write_atomic(join_path(checkpoint, "optimizer.pt"), "").check();
+  };
+  make_whole(made().at_step(2));
+  EXPECT_EQ(made().to_go_on_from(), made().at_step(2));
+  EXPECT_EQ(said_, last + ": found no optimizer's state, which --save_only_model leaves out: goes on from " +
+                       made().at_step(2) + "\n");
+  said_.clear();
+  make_whole(last);
+  EXPECT_EQ(made().wanted_to_go_on_from(), last);
+  EXPECT_EQ(said_, "");
+}
+
+TEST_F(CheckpointFolderTest, WhereOnlyModelsAreItSaysWhatCanBeDoneWithThem) {
+  const auto error = [&] {
+    try {
+      made().wanted_to_go_on_from();
+    } catch (const Error& found) {
+      EXPECT_EQ(found.code(), ErrorCode::kNotFound);
+      return std::string(found.what());
+    }
+    return std::string();
+  };
+  const std::string none =
+      "--resume_from_checkpoint: " + folder_ / "out" + " holds no checkpoint-N that a run can go on from";
+  EXPECT_EQ(error(), none);
+  fill();
+  EXPECT_EQ(error(),
+            none +
+                "; checkpoint-4 is of --save_only_model, without the optimizer's state: a new run begins "
+                "with its weights by --model_name_or_path " +
+                made().at_step(4));
+  EXPECT_EQ(said_, "");
+}
+
 TEST_F(CheckpointFolderTest, RotatesAllButTheNewestAndTheBest) {
   struct Case {
     std::optional<int64_t> limit;

@@ -149,6 +149,13 @@ class Package(unittest.TestCase):
         self.assertEqual([line.get("loss") for line in whole.state.log_history],
                          [line.get("loss") for line in resumed.state.log_history])
 
+    def test_of_models_alone_it_is_said_what_can_be_done_with_them(self):
+        arguments = self.arguments(save_strategy="epoch", save_only_model=True)
+        trainer = Trainer(self.model(), arguments, train_dataset=self.train)
+        trainer.train()
+        with self.assertRaisesRegex(FileNotFoundError, "checkpoint-18 is of --save_only_model.*--model_name_or_path"):
+            trainer.train(resume_from_checkpoint=True)
+
     def test_reports_are_written(self):
         args = self.arguments(report_to=["tensorboard", "html"], run_name="of Python", eval_strategy="epoch",
                               logging_dir=self.root / "events")

@@ -121,6 +121,7 @@ class Resume(unittest.TestCase):
         result = cl.run(self.command(folder))
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn(f"going on from {others[-1]}", result.stderr)
+        self.assertIn(f"{last}: found no optimizer's state, which --save_only_model leaves out", result.stderr)
         self.check_same(folder)
         for path in folder.glob("checkpoint-*"):
             for name in ("lathe_state.safetensors", "optimizer.pt"):
@@ -128,6 +129,11 @@ class Resume(unittest.TestCase):
         result = cl.run(self.command(folder))
         self.assertEqual(result.returncode, 2)
         self.assertIn("is not empty; give --overwrite_output_dir", result.stderr)
+        for word in ("true", "True"):
+            result = cl.run(self.command(folder, "--resume_from_checkpoint", word))
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(f"{last.name} is of --save_only_model, without the optimizer's state: a new run begins with its "
+                          f"weights by --model_name_or_path {last}", result.stderr)
 
     def test_ignoring_the_data_seen_begins_the_epoch_anew(self):
         """With a learning rate of 0 and no dropout a loss is a function of the samples of its update alone.  Each epoch
