@@ -94,6 +94,7 @@ TEST_F(Saving, AFaultAtAnyMomentLeavesOnlyWholeFiles) {
     try {
       trainer(fs).save_model(folder_);
       EXPECT_GT(at, 10);
+      for (const auto& [name, content] : whole) EXPECT_EQ(files_of(folder_).at(name), content) << name;
       break;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(folder_), std::string::npos) << error.what();
@@ -142,6 +143,41 @@ TEST_F(Saving, ACheckpointKeepsEveryNumberOfARun) {
   EXPECT_EQ(found.loss_scaler.growth_tracker, run.loss_scaler.growth_tracker);
   EXPECT_EQ(found.loss_scaler.bad_losses, run.loss_scaler.bad_losses);
   EXPECT_EQ(found.metric_schedule, run.metric_schedule);
+}
+
+TEST_F(Saving, ACheckpointThatIsNotOfThisModelRunOrProgramIsRefused) {
+  FileSystem& fs = real_file_system();
+  Trainer t = trainer(fs);
+  TrainingArguments of_sgd;
+  of_sgd.optim = "sgd";
+  Trainer other(*backend_, model_, of_sgd, nullptr, nullptr);
+  const std::string folder = join_path(folder_, "checkpoint-1");
+  const std::string weights = join_path(folder, "model.safetensors"),
+                    own = join_path(folder, "lathe_state.safetensors");
+  /// Of one whose file has other bytes, as many, in place of these.
+  const auto error = [&](const Session& writer, const std::string& file, const std::string& bytes,
+                         const std::string& others) -> std::string {
+    write_checkpoint(fs, folder, {model_, writer, {}, {}, {}, TrainingArguments()}).check();
+    std::string content = fs.read(file).value();
+    fs.write_atomic(file, content.replace(content.find(bytes), bytes.size(), others)).check();
+    RunState run;
+    TrainerState state;
+    try {
+      read_checkpoint(fs, folder, model_, t.session(), state, run);
+    } catch (const Error& found) {
+      EXPECT_EQ(found.code(), ErrorCode::kInvalidData);
+      return found.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error(t.session(), own, R"("2")", R"("2")"), "");
+  EXPECT_EQ(error(t.session(), own, R"("format_version":"2")", R"("format_version":"3")"),
+            own + ": format version 3, this Lathe reads up to 2; use a newer one");
+  EXPECT_EQ(error(other.session(), own, R"("2")", R"("2")"),
+            own + ": written by the optimizer sgd, this run's is adamw; resume with the same --optim");
+  const std::string renamed = error(t.session(), weights, "classifier.weight", "classifier.Weight");
+  EXPECT_TRUE(renamed.starts_with(folder + ": a checkpoint of another model\n")) << renamed;
+  EXPECT_NE(renamed.find("classifier.weight"), std::string::npos) << renamed;
 }
 
 /// A checkpoint holds the weights and two states of their size; what is planned before a training leaves no
