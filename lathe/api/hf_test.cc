@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lathe/io/test_folder.h"
+#include "lathe/core/test_folder.h"
 
 namespace lathe {
 namespace {

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "lathe/core/error.h"
-#include "lathe/io/test_folder.h"
+#include "lathe/core/test_folder.h"
 
 namespace lathe {
 namespace {

@@ -9,8 +9,8 @@
 #include "lathe/app/bench.h"
 #include "lathe/app/bench_data.h"
 #include "lathe/app/bench_work.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/data/test_data.h"
-#include "lathe/io/test_folder.h"
 #include "lathe/ops/ops.h"
 #include "lathe/train/programs.h"
 

@@ -7,7 +7,7 @@
 
 #include "lathe/app/four_samples_testing.h"
 #include "lathe/backends/register.h"
-#include "lathe/io/test_folder.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {

@@ -7,7 +7,7 @@
 
 #include "lathe/backends/register.h"
 #include "lathe/core/cache_file.h"
-#include "lathe/io/test_folder.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/ops/ops.h"
 #include "lathe/program/forwarding_backend_testing.h"
 

@@ -7,8 +7,8 @@
 
 #include "lathe/app/four_samples_testing.h"
 #include "lathe/backends/register.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/io/pickle_writer.h"
-#include "lathe/io/test_folder.h"
 #include "lathe/io/testdata.h"
 #include "lathe/io/torch_file.h"
 #include "lathe/train/checkpoint.h"

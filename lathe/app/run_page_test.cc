@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "lathe/app/html_report.h"
-#include "lathe/io/test_folder.h"
+#include "lathe/core/test_folder.h"
 
 namespace lathe {
 namespace {

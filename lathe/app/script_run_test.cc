@@ -7,8 +7,8 @@
 
 #include "lathe/app/four_samples_testing.h"
 #include "lathe/app/screen_testing.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/io/faulty_file_system.h"
-#include "lathe/io/test_folder.h"
 
 namespace lathe {
 namespace {

@@ -10,7 +10,7 @@
 #include "lathe/api/hf.h"
 #include "lathe/app/four_samples_testing.h"
 #include "lathe/backends/register.h"
-#include "lathe/io/test_folder.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {

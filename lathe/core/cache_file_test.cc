@@ -1,30 +1,25 @@
 #include "lathe/core/cache_file.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+
+#include "lathe/core/test_folder.h"
 
 namespace lathe {
 namespace {
 
 class CacheFile : public testing::Test {
  protected:
-  CacheFile() {
-    folder_ = std::filesystem::temp_directory_path() / ("lathe_cache_" + std::to_string(getpid()));
-    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
-  }
-  ~CacheFile() override {
-    unsetenv("XDG_CACHE_HOME");
-    std::filesystem::remove_all(folder_);
-  }
-  std::filesystem::path folder_;
+  CacheFile() { setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1); }
+  ~CacheFile() override { unsetenv("XDG_CACHE_HOME"); }
+  TestFolder folder_;
 };
 
 TEST_F(CacheFile, IsReadAsItWasWritten) {
   const std::string path = cache_path("a.txt");
-  EXPECT_EQ(path, folder_ / "lathe" / "a.txt");
+  EXPECT_EQ(path, folder_ / "lathe/a.txt");
   EXPECT_EQ(read_cache(path), "");  // there is none yet
   write_cache(path, "one\n");
   write_cache(path, "two\nlines\n");

@@ -2,9 +2,10 @@
 #include <stdlib.h>
 
 #include <clocale>
-#include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "lathe/core/test_folder.h"
 
 namespace lathe {
 
@@ -15,26 +16,17 @@ class CommaLocale {
   CommaLocale() {
     for (const char* name : {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "fr_FR.utf8"})
       if (std::setlocale(LC_NUMERIC, name) != nullptr) return;
-    folder_ = (std::filesystem::temp_directory_path() / "lathe-locale-XXXXXX").string();
-    if (mkdtemp(folder_.data()) == nullptr) {
-      folder_.clear();
-      return;
-    }
-    std::ofstream(folder_ + "/source")
+    std::ofstream(folder_ / "source")
         << "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n";
     // Of the other categories, which this lacks, it warns.
     const std::string make =
-        "localedef -c -i '" + folder_ + "/source' '" + folder_ + "/comma' > /dev/null 2>&1";
+        "localedef -c -i '" + folder_ / "source" + "' '" + folder_ / "comma" + "' > /dev/null 2>&1";
     [[maybe_unused]] const int status = std::system(make.c_str());
-    setenv("LOCPATH", folder_.c_str(), 1);
+    setenv("LOCPATH", folder_.path().c_str(), 1);
     std::setlocale(LC_NUMERIC, "comma");
     unsetenv("LOCPATH");
   }
-  ~CommaLocale() {
-    std::setlocale(LC_NUMERIC, before_.c_str());
-    std::error_code ignored;
-    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
-  }
+  ~CommaLocale() { std::setlocale(LC_NUMERIC, before_.c_str()); }
   CommaLocale(const CommaLocale&) = delete;
   CommaLocale& operator=(const CommaLocale&) = delete;
 
@@ -42,7 +34,8 @@ class CommaLocale {
   explicit operator bool() const { return *std::localeconv()->decimal_point == ','; }
 
  private:
-  std::string before_ = std::setlocale(LC_NUMERIC, nullptr), folder_;
+  std::string before_ = std::setlocale(LC_NUMERIC, nullptr);
+  TestFolder folder_;
 };
 
 }  // namespace lathe

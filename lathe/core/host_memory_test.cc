@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "lathe/core/test_folder.h"
+
 namespace lathe {
 namespace {
 
@@ -35,20 +37,16 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 class CgroupMemory : public testing::Test {
  protected:
-  CgroupMemory() : root_((std::filesystem::temp_directory_path() / "lathe_memory_XXXXXX").string()) {
-    EXPECT_NE(mkdtemp(root_.data()), nullptr);
-  }
-  ~CgroupMemory() override { std::filesystem::remove_all(root_); }
   void write(const std::string& path, const std::string& text) const {
-    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
+    std::filesystem::create_directories(std::filesystem::path(root_.path() + path).parent_path());
+    std::ofstream(root_.path() + path) << text;
   }
   /// A machine of 1000 MiB, 800 of them free, and 50 MiB of swap.
   HostMemory memory(const std::string& cgroups, const std::string& mounts) const {
     return host_memory("MemTotal: 1024000 kB\nMemFree: 1 kB\nMemAvailable: 819200 kB\nSwapFree: 51200 kB\n",
-                       cgroups, mounts, root_);
+                       cgroups, mounts, root_.path());
   }
-  std::string root_;
+  TestFolder root_;
 };
 
 const char* const kV2 = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -21,6 +20,7 @@
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/error.h"
 #include "lathe/core/sanitized.h"
+#include "lathe/core/test_folder.h"
 
 namespace lathe {
 namespace {
@@ -241,37 +241,31 @@ TEST(ThreadPool, WorkersLeaveTheCoreToWhichTheCallerMoves) {
 // Files of a system, below a folder of their own.
 class SystemFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "lathe-system-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
   void write(const std::string& path, const std::string& text) {
-    const std::filesystem::path file = root_.string() + path;
+    const std::filesystem::path file = root_.path() + path;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  std::filesystem::path root_;
+  TestFolder root_;
 };
 
 using StolenTime = SystemFiles;
 
 TEST_F(StolenTime, IsTheEighthFigureOfAllCpus) {
-  EXPECT_FALSE(stolen_seconds(root_.string()));
+  EXPECT_FALSE(stolen_seconds(root_.path()));
   write("/proc/stat", "cpu  100 2 30 4000 5 0 6 250 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n");
-  EXPECT_EQ(stolen_seconds(root_.string()), 250. / static_cast<double>(sysconf(_SC_CLK_TCK)));
+  EXPECT_EQ(stolen_seconds(root_.path()), 250. / static_cast<double>(sysconf(_SC_CLK_TCK)));
   for (const char* text :
        {"", "cpu  100 2 30 4000\n", "cpu0 1 2 3 4 5 6 7 8 9 10\n", "cpu  a b c d e f g h\n"}) {
     write("/proc/stat", text);
-    EXPECT_FALSE(stolen_seconds(root_.string())) << text;
+    EXPECT_FALSE(stolen_seconds(root_.path())) << text;
   }
 }
 
 class FastCores : public SystemFiles {
  protected:
   using Cpus = std::vector<int>;
-  Cpus of(const Cpus& cpus) { return fast_cores(cpus, root_.string()); }
+  Cpus of(const Cpus& cpus) { return fast_cores(cpus, root_.path()); }
   void capacity(int cpu, const std::string& text) {
     write("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cpu_capacity", text);
   }
@@ -306,7 +300,7 @@ TEST_F(FastCores, TextThatIsNoListOrNumberIsIgnored) {
 class Cgroups : public SystemFiles {
  protected:
   double cpus(const std::string& cgroups, const std::string& mounts) {
-    return cgroup_cpus(cgroups, mounts, root_.string());
+    return cgroup_cpus(cgroups, mounts, root_.path());
   }
 };
 

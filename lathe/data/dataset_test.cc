@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "lathe/core/comma_locale_testing.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/data/test_data.h"
-#include "lathe/io/test_folder.h"
 
 namespace lathe {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <fstream>
 
+#include "lathe/core/test_folder.h"
 #include "lathe/data/test_data.h"
 #include "lathe/io/json_file.h"
-#include "lathe/io/test_folder.h"
 
 namespace lathe {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <fstream>
 
+#include "lathe/core/test_folder.h"
 #include "lathe/data/test_data.h"
-#include "lathe/io/test_folder.h"
 
 namespace lathe {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "lathe/core/test_folder.h"
 #include "lathe/io/faulty_file_system.h"
-#include "lathe/io/test_folder.h"
 
 namespace lathe {
 namespace {

@@ -11,8 +11,8 @@
 #include <set>
 #include <span>
 
+#include "lathe/core/test_folder.h"
 #include "lathe/io/faulty_file_system.h"
-#include "lathe/io/test_folder.h"
 
 namespace lathe {
 namespace {

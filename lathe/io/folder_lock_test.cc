@@ -7,8 +7,8 @@
 #include <csignal>
 #include <memory>
 
+#include "lathe/core/test_folder.h"
 #include "lathe/io/file_system.h"
-#include "lathe/io/test_folder.h"
 
 namespace lathe {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "lathe/io/test_folder.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/io/testdata.h"
 
 namespace lathe {

@@ -8,10 +8,10 @@
 
 #include "lathe/core/comma_locale_testing.h"
 #include "lathe/core/environment.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/io/faulty_file_system.h"
 #include "lathe/io/http.h"
 #include "lathe/io/hub_download.h"
-#include "lathe/io/test_folder.h"
 #include "lathe/io/testdata.h"
 
 namespace lathe {

@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "lathe/core/test_folder.h"
 #include "lathe/io/keys_once.h"
-#include "lathe/io/test_folder.h"
 #include "lathe/io/testdata.h"
 
 namespace lathe {

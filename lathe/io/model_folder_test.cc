@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <map>
 
+#include "lathe/core/test_folder.h"
 #include "lathe/io/safetensors.h"
-#include "lathe/io/test_folder.h"
 #include "lathe/io/testdata.h"
 
 namespace lathe {

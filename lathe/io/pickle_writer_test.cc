@@ -6,7 +6,7 @@
 #include <bit>
 #include <numeric>
 
-#include "lathe/io/test_folder.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/io/testdata.h"
 #include "lathe/io/torch_file.h"
 #include "lathe/io/zip_archive.h"

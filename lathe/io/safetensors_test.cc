@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "lathe/core/test_folder.h"
 #include "lathe/io/faulty_file_system.h"
-#include "lathe/io/test_folder.h"
 #include "lathe/io/testdata.h"
 
 namespace lathe {

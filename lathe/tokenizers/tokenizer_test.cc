@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "lathe/core/error.h"
-#include "lathe/io/test_folder.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/tokenizers/unicode.h"
 
 namespace lathe {

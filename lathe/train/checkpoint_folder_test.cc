@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
+#include "lathe/core/test_folder.h"
 #include "lathe/io/faulty_file_system.h"
-#include "lathe/io/test_folder.h"
 
 namespace lathe {
 namespace {

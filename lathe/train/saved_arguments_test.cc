@@ -4,8 +4,8 @@
 
 #include <map>
 
+#include "lathe/core/test_folder.h"
 #include "lathe/io/pickle_json.h"
-#include "lathe/io/test_folder.h"
 #include "lathe/io/torch_file.h"
 
 namespace lathe {

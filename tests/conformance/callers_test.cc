@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "lathe/backends/register.h"
-#include "lathe/io/test_folder.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/train/trainer.h"
 #include "tests/conformance/made_batch.h"
 #include "tests/device_under_test.h"

@@ -4,8 +4,8 @@
 #include "lathe/backends/register.h"
 #include "lathe/core/error.h"
 #include "lathe/core/philox.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/io/json_file.h"
-#include "lathe/io/test_folder.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {

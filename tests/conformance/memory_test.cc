@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "lathe/core/error.h"
-#include "lathe/io/test_folder.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/train/batch_stream.h"
 #include "lathe/train/trainer.h"
 #include "tests/conformance/limited_device.h"

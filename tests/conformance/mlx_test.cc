@@ -10,7 +10,7 @@
 
 #include "lathe/backends/mlx/mlx_backend.h"
 #include "lathe/core/cache_file.h"
-#include "lathe/io/test_folder.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/models/encoder.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"

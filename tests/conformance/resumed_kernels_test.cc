@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lathe/backends/register.h"
-#include "lathe/io/test_folder.h"
+#include "lathe/core/test_folder.h"
 #include "lathe/ops/ops.h"
 #include "lathe/program/forwarding_backend_testing.h"
 #include "lathe/program/kernel_choices.h"

@@ -16,6 +16,7 @@
 #include "lathe/backends/cpu/cpu_backend.h"
 #include "lathe/core/cache_file.h"
 #include "lathe/core/error.h"
+#include "lathe/core/test_folder.h"
 
 namespace lathe::cpu {
 namespace {
@@ -174,16 +175,11 @@ TEST(Blas, SumsThatDifferFromCallToCallAreFoundWrong) {
 
 class BlasChoiceTest : public testing::Test {
  protected:
-  ~BlasChoiceTest() override { std::filesystem::remove_all(folder_); }
   BlasChoice choice(const std::string& setting, const std::string& system) {
     return {setting, system, cache_, pool_, chosen_isa()};
   }
-  const std::string folder_ = [] {
-    std::string name = (std::filesystem::temp_directory_path() / "lathe_blas_XXXXXX").string();
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    return name;
-  }();
-  const std::string cache_ = folder_ + "/kept/products.txt";
+  TestFolder folder_;
+  const std::string cache_ = folder_ / "kept/products.txt";
   ThreadPool pool_{1};
 };
 
