@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
 #include "lathe/tokenizers/unicode.h"
@@ -168,42 +169,9 @@ std::string python_float(double value) {
 }
 
 std::string python_json_string(std::string_view text, bool ensure_ascii) {
-  std::string out = "\"";
-  for (const char32_t c : decode_utf8(text)) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\b':
-        out += "\\b";
-        break;
-      case '\f':
-        out += "\\f";
-        break;
-      default:
-        if (c >= 0x20 && (c < 0x7F || !ensure_ascii)) {
-          append_utf8(out, c);
-        } else if (c < 0x10000) {
-          out += fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
-        } else {
-          const uint32_t pair = static_cast<uint32_t>(c) - 0x10000;
-          out += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (pair >> 10), 0xDC00 + (pair & 0x3FF));
-        }
-    }
-  }
-  return out + "\"";
+  std::string valid;
+  for (const char32_t c : decode_utf8(text)) append_utf8(valid, c);
+  return nlohmann::json(std::move(valid)).dump(-1, ' ', ensure_ascii);
 }
 
 }  // namespace lathe

@@ -70,8 +70,8 @@ TEST(Text, PrintsFloatsAsPython) {
 }
 
 TEST(Text, WritesJsonStringsAsPython) {
-  EXPECT_EQ(python_json_string("a\"b\\\n\t\x01\x7F\xC3\xA4\xF0\x9F\x98\x80"),
-            "\"a\\\"b\\\\\\n\\t\\u0001\\u007f\\u00e4\\ud83d\\ude00\"");
+  EXPECT_EQ(python_json_string("a\"b\\\n\t\r\b\f\x01\x7F\xC3\xA4\xF0\x9F\x98\x80"),
+            "\"a\\\"b\\\\\\n\\t\\r\\b\\f\\u0001\\u007f\\u00e4\\ud83d\\ude00\"");
 }
 
 }  // namespace
