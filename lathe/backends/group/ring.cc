@@ -9,10 +9,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <vector>
 
-#include "lathe/backends/group/ring_order.h"
+#include "lathe/backends/group/ring_transport.h"
 #include "lathe/backends/group/socket.h"
 
 namespace lathe::group {
@@ -20,11 +19,6 @@ namespace {
 
 constexpr uint32_t kMagic = 0x4c545247;  // "LTRG": what does not begin so is no rank of ours
 constexpr int kConnect_ms = 20000;       // all ranks have come when they connect
-
-/// Why a call ends.
-struct Broken {
-  std::string why;
-};
 
 std::string errno_text(const char* doing) { return std::string(doing) + ": " + std::strerror(errno); }
 
@@ -115,50 +109,14 @@ class Ring {
                   }};
 };
 
-Ring& ring(void* self) { return *static_cast<Ring*>(self); }
-
-/// False, with the reason kept, where it throws or an earlier call did.
-bool guarded(void* self, auto call) {
-  Ring& r = ring(self);
-  if (!r.error.empty()) return false;
-  try {
-    call(r);
-  } catch (const Broken& broken) {
-    r.error = broken.why;
-  }
-  return r.error.empty();
-}
-
-template <typename T>
-bool sum(void* self, T* values, size_t count) {
-  return guarded(self, [&](Ring& r) { r.order.sum(values, count); });
-}
-bool broadcast(void* self, void* data, size_t bytes, int root) {
-  return guarded(self, [&](Ring& r) { r.order.broadcast(static_cast<char*>(data), bytes, root); });
-}
-bool gather(void* self, const void* mine, const size_t* bytes, void* all) {
-  return guarded(
-      self, [&](Ring& r) { r.order.gather(static_cast<const char*>(mine), bytes, static_cast<char*>(all)); });
-}
-void abort(void* self) { ring(self).abort(); }
-const char* why(void* self) { return ring(self).error.c_str(); }
-void close(void* self) { delete &ring(self); }
-
 }  // namespace
 
 bool open_ring(const TransportOptions* options, Transport* transport, char* error, size_t error_capacity) {
-  const auto failed = [&](const std::string& why) {
-    std::snprintf(error, error_capacity, "%s", why.c_str());
-    return false;
-  };
   try {
-    auto self = std::make_unique<Ring>(*options);
-    *transport = {self.release(), sum<float>, sum<bf16>, broadcast, gather, abort, why, close};
-    return true;
-  } catch (const Broken& broken) {
-    return failed(broken.why);
+    return RingTransport<Ring>::open(options, transport, error, error_capacity);
   } catch (const Error& broken) {
-    return failed(broken.what());
+    std::snprintf(error, error_capacity, "%s", broken.what());
+    return false;
   }
 }
 

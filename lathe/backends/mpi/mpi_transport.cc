@@ -7,26 +7,18 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <string>
 #include <thread>
 
-#include "lathe/backends/group/ring_order.h"
-#include "lathe/backends/group/transport.h"
+#include "lathe/backends/group/ring_transport.h"
 
 namespace lathe::mpi_transport {
 namespace {
 
-using group::Transport;
+using group::Broken;
 using group::TransportOptions;
 using Clock = std::chrono::steady_clock;
-
-/// Why a call ends.
-struct Broken {
-  std::string why;
-};
 
 void check(int code, const char* doing) {
   if (code == MPI_SUCCESS) return;
@@ -171,58 +163,12 @@ class Ring {
                          }};
 };
 
-Ring& ring(void* self) { return *static_cast<Ring*>(self); }
-
-/// False, with the reason kept, where it throws or an earlier call did.
-template <typename Call>
-bool guarded(void* self, const Call& call) {
-  Ring& r = ring(self);
-  if (!r.error.empty()) return false;
-  try {
-    call(r.order);
-  } catch (const Broken& broken) {
-    r.error = broken.why;
-  }
-  return r.error.empty();
-}
-
-template <typename T>
-bool sum(void* self, T* values, size_t count) {
-  return guarded(self, [&](group::RingOrder& order) { order.sum(values, count); });
-}
-bool broadcast(void* self, void* data, size_t bytes, int root) {
-  return guarded(self,
-                 [&](group::RingOrder& order) { order.broadcast(static_cast<char*>(data), bytes, root); });
-}
-bool gather(void* self, const void* mine, const size_t* bytes, void* all) {
-  return guarded(self, [&](group::RingOrder& order) {
-    order.gather(static_cast<const char*>(mine), bytes, static_cast<char*>(all));
-  });
-}
-void abort(void* self) { ring(self).abort(); }
-const char* why(void* self) { return ring(self).error.c_str(); }
-void close(void* self) { delete &ring(self); }
-
 }  // namespace
 }  // namespace lathe::mpi_transport
 
 extern "C" __attribute__((visibility("default"))) bool lathe_open_transport(
     const lathe::group::TransportOptions* options, lathe::group::Transport* transport, char* error,
     size_t error_capacity) {
-  using namespace lathe::mpi_transport;
-  using lathe::bf16;
-  try {
-    *transport = {std::make_unique<Ring>(*options).release(),
-                  sum<float>,
-                  sum<bf16>,
-                  broadcast,
-                  gather,
-                  abort,
-                  why,
-                  close};
-    return true;
-  } catch (const Broken& broken) {
-    std::snprintf(error, error_capacity, "%s", broken.why.c_str());
-    return false;
-  }
+  return lathe::group::RingTransport<lathe::mpi_transport::Ring>::open(options, transport, error,
+                                                                       error_capacity);
 }
