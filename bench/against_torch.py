@@ -20,6 +20,7 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -204,6 +205,10 @@ def arguments():
     if unknown or options.rounds < 1:
         parser.error(f"found {', '.join(sorted(unknown)) or options.rounds}; wants cases among step, infer, mlp and at "
                      "least one round")
+    if options.threads < 1:
+        parser.error(f"--threads: found {options.threads}; wants at least 1")
+    if shutil.which(options.lathe) is None:
+        parser.error(f"--lathe: found {options.lathe}, which is no program; wants the path of a built lathe")
     return options
 
 

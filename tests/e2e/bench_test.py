@@ -197,10 +197,11 @@ class Bench(unittest.TestCase):
         result = cl.run([sys.executable, "-I", "-S", str(cl.ROOT / "bench" / "against_torch.py"), "--lathe", cl.program()])
         self.assertEqual(result.returncode, 77, result.stderr)
         self.assertIn("skipped: torch is not installed", result.stdout)
-        for words in (("--step_dtypes", "fp8"), ("--step_batches", "9"), ("--cases", "stepp")):
+        for words in (("--step_dtypes", "fp8"), ("--step_batches", "9"), ("--cases", "stepp"), ("--threads", "0"),
+                      ("--lathe", "/no/such/lathe")):
             result = cl.run([sys.executable, "-I", "-S", str(cl.ROOT / "bench" / "against_torch.py"), *words])
             self.assertEqual(result.returncode, 2, words)
-            self.assertIn(f"found {words[1]}; wants", result.stderr)
+            self.assertRegex(result.stderr, f"found {words[1]}(, which is no program)?; wants")
 
     def test_help_shows_defaults_and_mistakes_are_usage_errors(self):
         text = cl.run([cl.program(), "bench", "--help"]).stdout
