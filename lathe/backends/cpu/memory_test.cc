@@ -1,8 +1,13 @@
 #include "lathe/backends/cpu/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <string>
 #include <vector>
 
 namespace lathe::cpu {
@@ -19,6 +24,49 @@ TEST(WriteZeros, WritesTheseBytesAndNoOthers) {
       EXPECT_EQ(std::count(last, memory.end(), 'x'), memory.end() - last) << begin << ", " << bytes;
     }
 }
+
+#if defined(__linux__)
+/// What the system was told of the memory in which `at` lies, of proc(5)'s VmFlags: "hg", big pages are
+/// wanted, or "nh", none are.  "" where it does not say.
+std::string advice_on(const void* at) {
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  std::ifstream maps("/proc/self/smaps");
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2)
+      here = begin <= address && address < end;
+    if (!here || !line.starts_with("VmFlags:")) continue;
+    for (const char* flag : {"hg", "nh"})
+      if (line.find(std::string(" ") + flag) != line.npos) return flag;
+  }
+  return "";
+}
+
+/// Not where an emulator keeps the advice to itself, or the system has no big pages.
+bool advice_is_told() {
+  constexpr size_t kBytes = size_t{4} << 20;
+  void* const probe = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (probe == MAP_FAILED) return false;
+  madvise(probe, kBytes, MADV_HUGEPAGE);
+  const bool told = advice_on(probe) == "hg";
+  munmap(probe, kBytes);
+  return told;
+}
+
+TEST(AllocateZeroed, AsksForBigPagesUnlessToldOtherwise) {
+  if (!advice_is_told()) GTEST_SKIP() << "this system tells nothing of big pages";
+  constexpr size_t kBigPage = size_t{2} << 20, kBytes = 8 * kBigPage, kHalf = kBytes / 2;
+  const auto memory = allocate_zeroed(kBytes);
+  ASSERT_NE(memory, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.get()) % kBigPage, 0U);
+  EXPECT_EQ(advice_on(memory.get()), "hg");
+  EXPECT_EQ(advice_on(memory.get() + kBytes - 1), "hg");
+  prefer_small_pages(memory.get() + kHalf, kHalf);
+  EXPECT_EQ(advice_on(memory.get()), "hg");
+  EXPECT_EQ(advice_on(memory.get() + kHalf), "nh");
+}
+#endif
 
 }  // namespace
 }  // namespace lathe::cpu
