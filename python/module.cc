@@ -19,9 +19,9 @@
 #include "lathe/app/tracked_run.h"
 #include "lathe/core/version.h"
 #include "lathe/data/parallel_parts.h"
+#include "lathe/data/python_format.h"
 #include "lathe/io/hub.h"
 #include "lathe/io/json_file.h"
-#include "lathe/train/python_format.h"
 
 namespace nb = nanobind;
 

@@ -7,7 +7,7 @@
 #include "lathe/app/progress_bar.h"
 #include "lathe/app/visible_text.h"
 #include "lathe/core/strtod_c.h"
-#include "lathe/train/python_format.h"
+#include "lathe/data/python_format.h"
 
 namespace lathe {
 namespace {

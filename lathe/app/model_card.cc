@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "lathe/core/version.h"
+#include "lathe/data/python_format.h"
 #include "lathe/io/file_system.h"
 #include "lathe/train/log_format.h"
-#include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "lathe/app/runs.h"
 #include "lathe/core/error.h"
+#include "lathe/data/python_format.h"
 #include "lathe/train/checkpoint.h"
 #include "lathe/train/log_format.h"
-#include "lathe/train/python_format.h"
 #include "lathe/train/saved_arguments.h"
 
 namespace lathe {

@@ -9,9 +9,9 @@
 #include "lathe/app/options.h"
 #include "lathe/app/terminal.h"
 #include "lathe/backends/register.h"
+#include "lathe/data/python_format.h"
 #include "lathe/data/table.h"
 #include "lathe/data/text.h"
-#include "lathe/train/python_format.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {

@@ -8,8 +8,8 @@
 
 #include "lathe/app/shell_text.h"
 #include "lathe/core/version.h"
+#include "lathe/data/python_format.h"
 #include "lathe/io/event_file.h"
-#include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "lathe/app/html.h"
 #include "lathe/app/line_chart.h"
+#include "lathe/data/python_format.h"
 #include "lathe/train/log_format.h"
-#include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {

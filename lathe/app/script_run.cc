@@ -10,12 +10,12 @@
 #include "lathe/app/shell_text.h"
 #include "lathe/app/signals.h"
 #include "lathe/core/environment.h"
+#include "lathe/data/python_format.h"
 #include "lathe/io/directory_transaction.h"
 #include "lathe/io/hub_cache.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/checkpoint_folder.h"
 #include "lathe/train/log_format.h"
-#include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {

@@ -13,8 +13,8 @@
 #include "lathe/app/terminal.h"
 #include "lathe/app/tracked_run.h"
 #include "lathe/backends/register.h"
+#include "lathe/data/python_format.h"
 #include "lathe/io/folder_lock.h"
-#include "lathe/train/python_format.h"
 #include "lathe/train/ranks.h"
 #include "lathe/train/trainer.h"
 

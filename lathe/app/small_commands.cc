@@ -10,9 +10,9 @@
 #include "lathe/app/options.h"
 #include "lathe/app/terminal.h"
 #include "lathe/app/visible_text.h"
+#include "lathe/data/python_format.h"
 #include "lathe/train/auto_model.h"
 #include "lathe/train/log_format.h"
-#include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {

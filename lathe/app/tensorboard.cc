@@ -5,8 +5,8 @@
 #include <ctime>
 
 #include "lathe/core/environment.h"
+#include "lathe/data/python_format.h"
 #include "lathe/train/argument_table.h"
-#include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {

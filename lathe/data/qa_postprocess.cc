@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "lathe/core/error.h"
+#include "lathe/data/python_format.h"
 #include "lathe/data/text.h"
 
 namespace lathe {

@@ -3,8 +3,8 @@
 #include <unordered_map>
 
 #include "lathe/core/error.h"
+#include "lathe/data/python_format.h"
 #include "lathe/data/table_parsers.h"
-#include "lathe/data/text.h"
 #include "lathe/io/keys_once.h"
 
 namespace lathe {

@@ -1,11 +1,8 @@
 #include "lathe/data/text.h"
 
-#include <fmt/format.h>
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
 #include "lathe/tokenizers/unicode.h"
@@ -158,20 +155,6 @@ bool is_word_character(char32_t c) {
   const auto kind = category(c);
   return (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO) ||
          (kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO);
-}
-
-std::string python_float(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  std::string text = fmt::format("{}", value);  // its exponent form begins where Python's does
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text;
-}
-
-std::string python_json_string(std::string_view text, bool ensure_ascii) {
-  std::string valid;
-  for (const char32_t c : decode_utf8(text)) append_utf8(valid, c);
-  return nlohmann::json(std::move(valid)).dump(-1, ' ', ensure_ascii);
 }
 
 }  // namespace lathe

@@ -28,11 +28,4 @@ std::string to_lower(std::string_view text);
 /// A character of `\w` in Python's `re`: a letter, a number or the underscore.
 bool is_word_character(char32_t code_point);
 
-/// A float as Python prints it (`repr`): shortest digits that read back as the same double, "1e-05", "2.0",
-/// "Infinity", "NaN" as `json.dumps` writes them.
-std::string python_float(double value);
-/// A JSON string literal as `json.dumps` writes it: characters outside ASCII as \uXXXX unless `ensure_ascii`
-/// is off.  Every byte that is no part of well-formed UTF-8 becomes U+FFFD.
-std::string python_json_string(std::string_view text, bool ensure_ascii = true);
-
 }  // namespace lathe

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <string>
 
 #include "lathe/data/test_data.h"
@@ -54,24 +53,6 @@ TEST(Text, LowersAsPython) {
   EXPECT_EQ(to_lower("\xC4\xB0"), "i\xCC\x87");
   EXPECT_EQ(to_lower("\xCE\x91\xCE\xA3 \xCE\xA3"), "\xCE\xB1\xCF\x82 \xCF\x83");  // final only after a letter
   EXPECT_EQ(to_lower("\xCE\x91\xCE\xA3.\xCE\x91"), "\xCE\xB1\xCF\x83.\xCE\xB1");
-}
-
-TEST(Text, PrintsFloatsAsPython) {
-  EXPECT_EQ(python_float(0), "0.0");
-  EXPECT_EQ(python_float(-0.0), "-0.0");
-  EXPECT_EQ(python_float(1e-5), "1e-05");
-  EXPECT_EQ(python_float(1e-4), "0.0001");
-  EXPECT_EQ(python_float(1e16), "1e+16");
-  EXPECT_EQ(python_float(123456789012345680), "1.2345678901234568e+17");
-  EXPECT_EQ(python_float(1e15), "1000000000000000.0");
-  EXPECT_EQ(python_float(double{0.1f}), "0.10000000149011612");
-  EXPECT_EQ(python_float(std::numeric_limits<double>::infinity()), "Infinity");
-  EXPECT_EQ(python_float(std::numeric_limits<double>::quiet_NaN()), "NaN");
-}
-
-TEST(Text, WritesJsonStringsAsPython) {
-  EXPECT_EQ(python_json_string("a\"b\\\n\t\r\b\f\x01\x7F\xC3\xA4\xF0\x9F\x98\x80"),
-            "\"a\\\"b\\\\\\n\\t\\r\\b\\f\\u0001\\u007f\\u00e4\\ud83d\\ude00\"");
 }
 
 }  // namespace

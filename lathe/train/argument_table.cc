@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "lathe/core/error.h"
-#include "lathe/train/python_format.h"
+#include "lathe/data/python_format.h"
 
 namespace lathe {
 namespace {

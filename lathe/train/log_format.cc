@@ -7,7 +7,7 @@
 #include <map>
 
 #include "lathe/core/error.h"
-#include "lathe/train/python_format.h"
+#include "lathe/data/python_format.h"
 
 namespace lathe {
 namespace {

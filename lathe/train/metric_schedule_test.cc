@@ -6,8 +6,8 @@
 #include <set>
 
 #include "lathe/core/error.h"
+#include "lathe/data/python_format.h"
 #include "lathe/io/testdata.h"
-#include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "lathe/core/error.h"
+#include "lathe/data/python_format.h"
 #include "lathe/train/argument_table.h"
-#include "lathe/train/python_format.h"
 #include "lathe/train/training_arguments.h"
 
 namespace lathe {

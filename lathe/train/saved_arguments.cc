@@ -6,10 +6,10 @@
 #include <array>
 #include <utility>
 
+#include "lathe/data/python_format.h"
 #include "lathe/io/pickle_json.h"
 #include "lathe/io/torch_file.h"
 #include "lathe/train/argument_table.h"
-#include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "lathe/core/ceil_div.h"
+#include "lathe/data/python_format.h"
 #include "lathe/io/directory_transaction.h"
 #include "lathe/train/batch_stream.h"
 #include "lathe/train/check_dataset.h"
-#include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {

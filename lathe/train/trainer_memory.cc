@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "lathe/core/host_memory.h"
+#include "lathe/data/python_format.h"
 #include "lathe/train/batch_stream.h"
-#include "lathe/train/python_format.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {

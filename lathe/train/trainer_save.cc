@@ -1,7 +1,7 @@
 // What a run leaves on the disk: checkpoints, the best of them, the model, its state.
 #include <new>
 
-#include "lathe/train/python_format.h"
+#include "lathe/data/python_format.h"
 #include "lathe/train/saved_arguments.h"
 #include "lathe/train/trainer.h"
 

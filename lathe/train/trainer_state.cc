@@ -1,7 +1,7 @@
 #include "lathe/train/trainer_state.h"
 
+#include "lathe/data/python_format.h"
 #include "lathe/io/json_file.h"
-#include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {

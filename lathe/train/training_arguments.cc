@@ -8,10 +8,10 @@
 
 #include "lathe/core/environment.h"
 #include "lathe/core/error.h"
+#include "lathe/data/python_format.h"
 #include "lathe/train/argument_table.h"
 #include "lathe/train/lr_schedule.h"
 #include "lathe/train/metric_schedule.h"
-#include "lathe/train/python_format.h"
 
 namespace lathe {
 namespace {

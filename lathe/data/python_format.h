@@ -1,10 +1,17 @@
 #pragma once
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace lathe {
+
+/// A float as Python prints it (`repr`): shortest digits that read back as the same double, "1e-05", "2.0",
+/// "Infinity", "NaN" as `json.dumps` writes them.
+std::string python_float(double value);
+/// A JSON string literal as `json.dumps` writes it: characters outside ASCII as \uXXXX unless `ensure_ascii`
+/// is off.  Every byte that is no part of well-formed UTF-8 becomes U+FFFD.
+std::string python_json_string(std::string_view text, bool ensure_ascii = true);
 
 /// The shortest text that reads back as x, laid out as Python's repr(float): 1e-05, 0.25, 3.0, nan, inf.
 std::string python_repr(double x);

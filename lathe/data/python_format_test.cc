@@ -1,10 +1,12 @@
-#include "lathe/train/python_format.h"
+#include "lathe/data/python_format.h"
 
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
 #include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "lathe/core/error.h"
@@ -39,6 +41,24 @@ TEST(PythonRepr, DictKeepsOrderAndQuotesAsPython) {
   EXPECT_EQ(python_repr(logs),
             "{'loss': 0.6975, 'learning_rate': 1e-05, 'note': \"it's\", 'n': 3, 'b': True}");
   EXPECT_EQ(python_repr(ordered_json({nullptr, "a'b\"c\n"})), "[None, 'a\\'b\"c\\n']");
+}
+
+TEST(PythonJson, PrintsFloatsAsPython) {
+  EXPECT_EQ(python_float(0), "0.0");
+  EXPECT_EQ(python_float(-0.0), "-0.0");
+  EXPECT_EQ(python_float(1e-5), "1e-05");
+  EXPECT_EQ(python_float(1e-4), "0.0001");
+  EXPECT_EQ(python_float(1e16), "1e+16");
+  EXPECT_EQ(python_float(123456789012345680), "1.2345678901234568e+17");
+  EXPECT_EQ(python_float(1e15), "1000000000000000.0");
+  EXPECT_EQ(python_float(double{0.1f}), "0.10000000149011612");
+  EXPECT_EQ(python_float(std::numeric_limits<double>::infinity()), "Infinity");
+  EXPECT_EQ(python_float(std::numeric_limits<double>::quiet_NaN()), "NaN");
+}
+
+TEST(PythonJson, WritesStringsAsPython) {
+  EXPECT_EQ(python_json_string("a\"b\\\n\t\r\b\f\x01\x7F\xC3\xA4\xF0\x9F\x98\x80"),
+            "\"a\\\"b\\\\\\n\\t\\r\\b\\f\\u0001\\u007f\\u00e4\\ud83d\\ude00\"");
 }
 
 TEST(PythonJson, DumpEqualsPythons) {

@@ -1,4 +1,4 @@
-#include "lathe/train/python_format.h"
+#include "lathe/data/python_format.h"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "lathe/data/text.h"
@@ -129,6 +130,20 @@ void unmark_python_words(json& value) {
 }
 
 }  // namespace
+
+std::string python_float(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  std::string text = fmt::format("{}", value);  // its exponent form begins where Python's does
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string python_json_string(std::string_view text, bool ensure_ascii) {
+  std::string valid;
+  for (const char32_t c : decode_utf8(text)) append_utf8(valid, c);
+  return nlohmann::json(std::move(valid)).dump(-1, ' ', ensure_ascii);
+}
 
 std::string python_repr(double x) {
   if (std::isnan(x)) return "nan";
