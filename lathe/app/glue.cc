@@ -37,7 +37,7 @@ std::vector<std::string> splits_for(const TrainingArguments& training, bool mnli
     if (!mnli) wanted.emplace_back(split);
   };
   if (training.do_train) wanted.emplace_back("train");
-  want(training.do_eval || training.eval_strategy != "no", "validation");
+  want(training.do_eval, "validation");
   want(training.do_predict, "test");
   return wanted;
 }
@@ -68,7 +68,7 @@ Texts read_task(const GlueArguments& glue, const TrainingArguments& training, co
                               ? task_on_hub(*texts.task, glue, training, hub)
                               : find_task_files(*texts.task, data_dir, root);
   if (training.do_train) texts.train = read_glue_file(*texts.task, files.require_train());
-  if (training.do_eval || training.eval_strategy != "no")
+  if (training.do_eval)
     for (const std::string& path : files.require_validation())
       texts.validation.push_back(read_glue_file(*texts.task, path));
   if (training.do_predict)
@@ -131,8 +131,7 @@ Texts read_files(const GlueArguments& glue, const TrainingArguments& training, c
     text_columns = data.text_columns;
     return data;
   };
-  if (files.contains("validation") && (training.do_eval || training.eval_strategy != "no"))
-    texts.validation.push_back(read(files["validation"]));
+  if (files.contains("validation") && training.do_eval) texts.validation.push_back(read(files["validation"]));
   if (files.contains("test") && training.do_predict) texts.test.push_back(read(files["test"]));
   if (known) texts.labels = *known;
   return texts;

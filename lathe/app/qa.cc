@@ -133,7 +133,7 @@ class Qa {
     }
     std::vector<std::string> wanted;
     if (training_.do_train) wanted.emplace_back("train");
-    if (needs_validation()) wanted.emplace_back("validation");
+    if (training_.do_eval) wanted.emplace_back("validation");
     if (training_.do_predict && !qa_.test_file) wanted.emplace_back("test");
     if (wanted.empty()) return files;
     if (const auto local = local_squad()) {
@@ -158,8 +158,6 @@ class Qa {
                         hub);
   }
 
-  bool needs_validation() const { return training_.do_eval || training_.eval_strategy != "no"; }
-
   void read_data(const HubSettings& hub) {
     SplitFiles files = find_files(hub);
     if (training_.do_train) train_ = read(files["train"], "training", QuestionIds::kAny);
@@ -167,7 +165,7 @@ class Qa {
       fail(ErrorCode::kInvalidData,
            "{}: found no \"answers\", wants them for every question to learn from: [] says that it has none",
            train_.first_unlabelled);
-    if (needs_validation()) eval_ = read_to_answer(files["validation"], "validation", qa_.max_eval_samples);
+    if (training_.do_eval) eval_ = read_to_answer(files["validation"], "validation", qa_.max_eval_samples);
     if (training_.do_predict)
       test_ = read_to_answer(qa_.test_file ? std::vector{*qa_.test_file} : files["test"], "test",
                              qa_.max_predict_samples);

@@ -264,8 +264,7 @@ std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& 
 std::vector<std::string> validate(QaArguments& args, const TrainingArguments& training) {
   std::vector<std::string> notices = check_fields(bind(args));
   if (!args.dataset_name) check_files(args, training, "--dataset_name");
-  if (training.prediction_loss_only &&
-      (training.do_eval || training.do_predict || training.eval_strategy != "no"))
+  if (training.prediction_loss_only && (training.do_eval || training.do_predict))
     fail(ErrorCode::kUsage,
          "--prediction_loss_only: evaluations of questions have no loss, as in run_qa; leave it out");
   for (const auto& [flag, file] :
