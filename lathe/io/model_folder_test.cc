@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cinttypes>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "lathe/core/test_folder.h"
@@ -182,6 +186,32 @@ TEST(Checkpoint, AShardedTensorKnowsItsFile) {
   const auto checkpoint = open_checkpoint(real_file_system(), format_folder("sharded"));
   EXPECT_NE(checkpoint->file_of("classifier.bias").find("/model-0000"), std::string::npos);
 }
+
+#if defined(__linux__)
+/// The file to which this memory is mapped; "" if to none.
+std::string mapped_file(const std::byte* at) {
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2 && begin <= address &&
+        address < end)
+      return line.find('/') == line.npos ? "" : line.substr(line.find('/'));
+  }
+  return "";
+}
+
+/// Weights of a large model take no memory beside those of the device.
+TEST(Checkpoint, TensorsLieInTheMappedFile) {
+  for (const char* form : {"f32", "sharded", "bin"}) {
+    const auto checkpoint = open_checkpoint(real_file_system(), format_folder(form));
+    for (const std::string& name : checkpoint->names())
+      EXPECT_EQ(mapped_file(checkpoint->find(name)->bytes.data()),
+                std::filesystem::canonical(checkpoint->file_of(name)))
+          << form << ", " << name;
+  }
+}
+#endif
 
 class BrokenCheckpoint : public testing::Test {
  protected:
