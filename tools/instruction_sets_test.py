@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import unittest
@@ -49,13 +50,15 @@ class InstructionSets(unittest.TestCase):
                 self.assertEqual(leaking_flags(words), [], file)
 
     def test_kernels_share_no_inline_code(self):
-        seen = 0
+        nm, seen = shutil.which(cached("CMAKE_NM")), 0
+        if nm is None:
+            self.skipTest(f"CMake found no nm for {BUILD}")
         for file, words in self.commands.items():
             object_file = BUILD / words[words.index("-o") + 1]
             if not file.startswith(KERNELS) or not object_file.exists():
                 continue
             seen += 1
-            text = subprocess.run([cached("CMAKE_NM") or "nm", "-C", str(object_file)], capture_output=True, text=True,
+            text = subprocess.run([nm, "-C", str(object_file)], capture_output=True, text=True,
                                   timeout=60, check=True).stdout
             self.assertEqual(shared_symbols(text), [],
                              f"{file}: the linker may keep this code for all of the program; move it into an unnamed namespace")
