@@ -14,6 +14,7 @@
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/memory.h"
 #include "lathe/core/cache_file.h"
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/environment.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/ops/ops.h"
@@ -341,7 +342,7 @@ class CpuBackend : public Backend {
   Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
     if (offset + from.size() > to.bytes) return {ErrorCode::kInternal, "copy_in: out of the buffer"};
     // By all threads: the pages of large buffers come into being here.
-    const long pieces = static_cast<long>((from.size() + kPiece - 1) / kPiece);
+    const long pieces = static_cast<long>(ceil_div(from.size(), kPiece));
     auto copy = [&](int part, int parts) {
       const Share mine = share(pieces, part, parts);
       const size_t begin = static_cast<size_t>(mine.begin) * kPiece;

@@ -8,6 +8,7 @@
 #include "lathe/backends/cpu/gemm.h"
 #include "lathe/backends/cpu/rows.h"
 #include "lathe/backends/cpu/rows_shares.h"
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/philox.h"
 
 // Both passes are a list of jobs.  Products with the weights go head by head, what sees the tokens goes by a
@@ -91,7 +92,7 @@ class Pass {
   /// f(sequence, first head, how many) for all groups of heads of all sequences.
   template <typename F>
   void for_each_group(ThreadPool& pool, F f) const {
-    const int64_t groups = (a_.heads + kTogether - 1) / kTogether;
+    const int64_t groups = ceil_div(a_.heads, kTogether);
     for_each(pool, a_.sequences * groups, [&](int64_t i, int) {
       const int64_t first = i % groups * kTogether;
       f(i / groups, first, std::min(kTogether, a_.heads - first));
@@ -135,7 +136,7 @@ class Pass {
   /// Part `index` of `count` of the columns of c; may be empty.
   static Share columns_of(const Gemm& g, int64_t index, int64_t count) {
     constexpr int64_t kPanel = 32;  // which no kernel's is beyond
-    const Share panels = share((g.n + kPanel - 1) / kPanel, static_cast<int>(index), static_cast<int>(count));
+    const Share panels = share(ceil_div(g.n, kPanel), static_cast<int>(index), static_cast<int>(count));
     return {std::min(panels.begin * kPanel, g.n), std::min(panels.end * kPanel, g.n)};
   }
   static Gemm slice(Gemm g, int64_t index, int64_t count) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "lathe/backends/cpu/rows.h"
+#include "lathe/core/ceil_div.h"
 
 namespace lathe::cpu {
 
@@ -23,7 +24,7 @@ void for_shares(ThreadPool& pool, int64_t items, int64_t each, int64_t step, F f
   pool.deal(ranges);
   pool.run([&](int part, int) {
     for (long i; (i = pool.next_item(part)) >= 0;) {
-      const Share s = share((items + step - 1) / step, static_cast<int>(i), ranges);
+      const Share s = share(ceil_div(items, step), static_cast<int>(i), ranges);
       const int64_t begin = s.begin * step, end = std::min<int64_t>(items, s.end * step);
       if (begin < end) f(begin, end);
     }

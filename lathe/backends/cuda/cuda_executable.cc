@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/ops/ops.h"
 #include "lathe/program/bindings.h"
 
@@ -15,9 +16,7 @@ constexpr size_t kPieceAlignment = 16, kOwnAlignment = 256;
 /// take longer to begin.
 constexpr size_t kReadInPlace = size_t{256} << 10;
 
-size_t aligned(size_t bytes, size_t alignment = kPieceAlignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
+size_t aligned(size_t bytes, size_t alignment = kPieceAlignment) { return round_up(bytes, alignment); }
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include "lathe/backends/cuda/kernels/fp8.h"
 #include "lathe/backends/cuda/products.h"
 #include "lathe/backends/cuda/rounded_states.h"
+#include "lathe/core/ceil_div.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::cuda {
@@ -12,7 +13,7 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+size_t aligned(size_t bytes) { return round_up(bytes, kAlignment); }
 
 bool is_forward(const Node& node) { return node.op == &op::linear_fp8; }
 bool has_bias(const Node& node) { return is_forward(node) && node.in[2] >= 0; }

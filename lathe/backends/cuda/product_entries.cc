@@ -8,6 +8,7 @@
 #include "lathe/backends/cuda/kernels/plain_product.h"
 #include "lathe/backends/cuda/products.h"
 #include "lathe/backends/cuda/rounded_states.h"
+#include "lathe/core/ceil_div.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::cuda {
@@ -51,7 +52,7 @@ Product weight_gradient(const Node& node, const Program& program) {
   return p;
 }
 
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+size_t aligned(size_t bytes) { return round_up(bytes, kAlignment); }
 
 /// The workspace: the product's, then weight and bias, where they are not read as a state or its copy has
 /// them.

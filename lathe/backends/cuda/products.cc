@@ -9,6 +9,7 @@
 #include "lathe/backends/cuda/kernels/column_sums.h"
 #include "lathe/backends/cuda/kernels/elementwise.h"
 #include "lathe/backends/cuda/own_products.h"
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 
 namespace lathe::cuda {
@@ -123,7 +124,7 @@ Products::Key Products::kind_of(const Key& key) {
   int64_t& tokens = kind[a_transposed ? 2 : 0];
   int64_t step = 1;
   while (step * 8 <= tokens) step *= 2;
-  tokens = (tokens + step - 1) / step * step;
+  tokens = round_up(tokens, step);
   return kind;
 }
 

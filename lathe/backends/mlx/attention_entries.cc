@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "lathe/backends/mlx/dropout.h"
+#include "lathe/core/ceil_div.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::mlx {
@@ -160,7 +161,7 @@ Padding padding_of(const Node& node, const Program& program) {
   const size_t rows = static_cast<size_t>(std::max<int64_t>(1, program.type(node.in[kRows]).shape[0]));
   const size_t tokens = static_cast<size_t>(program.type(node.in[kQkv]).shape[0]);
   const size_t known = static_cast<size_t>(program.longest_row());
-  const size_t longest = std::min(tokens, known > 0 ? known : 2 * ((tokens + rows - 1) / rows));
+  const size_t longest = std::min(tokens, known > 0 ? known : 2 * ceil_div(tokens, rows));
   return {rows, static_cast<size_t>(node.attrs.i("heads")),
           static_cast<size_t>(length_bucket(static_cast<int64_t>(longest)))};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lathe/backends/mlx/metal_launch.h"
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/philox.h"
 #include "lathe/ops/ops.h"
 

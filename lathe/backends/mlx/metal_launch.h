@@ -24,8 +24,6 @@ using Templates = std::vector<std::pair<std::string, mx::fast::TemplateArg>>;
 Arrays launch(const MetalKernel& kernel, const Arrays& in, const std::vector<mx::Shape>& shapes,
               const std::vector<mx::Dtype>& dtypes, Grid grid, const Templates& templates);
 
-inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
-
 template <size_t N>
 mx::array words(const std::array<int64_t, N>& values) {
   std::array<uint32_t, N> as_words;
