@@ -338,7 +338,7 @@ class Glue {
 
   void tokenize(Texts& texts, const AutoModel& model) {
     const Tokenizer& tokenizer = *model.tokenizer;
-    if (tokenizer.pads_left())
+    if (tokenizer.pads_left() && !model.config.modern.mean_pooling)  // its mean leaves padding out
       fail(
           ErrorCode::kUnsupported,
           "tokenizer_config.json: padding_side: found left, with which a model of run_glue classifies by the "

@@ -580,6 +580,15 @@ class BadInput(unittest.TestCase):
         path.write_text(json.dumps({**settings, "padding_side": "right"}))
         self.works([*self.command(), "--max_steps", "1"])
 
+    def test_a_tokenizer_that_pads_left_is_taken_where_a_model_takes_the_mean_of_its_tokens(self):
+        source = cl.ROOT / "tests" / "golden" / "tiny_modernbert" / "mean_pooling"
+        config = {**json.loads((source / "config.json").read_text()), "vocab_size": 115}  # of the tokenizer
+        (self.model / "config.json").write_text(json.dumps(config))
+        shutil.copy(source / "model.safetensors", self.model)
+        path = self.model / "tokenizer_config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "padding_side": "left"}))
+        self.works([*self.command("--max_seq_length", "20"), "--max_steps", "1"])
+
     # ---- the command line
 
     def test_unknown_words(self):
