@@ -1,21 +1,24 @@
 #pragma once
 #include <stdlib.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace lathe {
 
-/// For tests: a fresh folder, removed with all in it at the end.
+/// For tests: a fresh folder, removed with all in it at the end.  Throws where none can be made: without one
+/// a test would write below the root.
 class TestFolder {
  public:
   TestFolder() : path_((std::filesystem::temp_directory_path() / "lathe-test-XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+    if (mkdtemp(path_.data()) == nullptr) throw std::system_error(errno, std::generic_category(), path_);
   }
   ~TestFolder() {
     std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+    std::filesystem::remove_all(path_, ignored);
   }
   TestFolder(const TestFolder&) = delete;
   TestFolder& operator=(const TestFolder&) = delete;
