@@ -12,19 +12,20 @@ namespace {
 
 class CacheFile : public testing::Test {
  protected:
-  CacheFile() { setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1); }
+  CacheFile() { setenv("XDG_CACHE_HOME", home_.c_str(), 1); }
   ~CacheFile() override { unsetenv("XDG_CACHE_HOME"); }
   TestFolder folder_;
+  const std::string home_ = folder_ / "cache";  // which is not there yet
 };
 
 TEST_F(CacheFile, IsReadAsItWasWritten) {
   const std::string path = cache_path("a.txt");
-  EXPECT_EQ(path, folder_ / "lathe/a.txt");
+  EXPECT_EQ(path, home_ + "/lathe/a.txt");
   EXPECT_EQ(read_cache(path), "");  // there is none yet
   write_cache(path, "one\n");
   write_cache(path, "two\nlines\n");
   EXPECT_EQ(read_cache(path), "two\nlines\n");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / "lathe"), {}), 1);  // nothing beside
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(home_ + "/lathe"), {}), 1);  // nothing beside
 }
 
 TEST_F(CacheFile, AFolderThatCannotBeMadeIsNoFault) {
