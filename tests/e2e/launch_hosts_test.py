@@ -94,6 +94,8 @@ class LaunchHosts(RanksCase):
             self.assertEqual(found.get(name), self.environment[name], name)
         self.assertEqual((found["MASTER_ADDR"], found["LOCAL_RANK"], found["WORLD_SIZE"]), ("127.0.0.1", "0", "3"))
         self.assertEqual((twice["LOCAL_RANK"], twice["LOCAL_WORLD_SIZE"]), ("1", "2"), "the second GPU of a host named twice")
+        self.assertRegex(found["TORCHELASTIC_RUN_ID"], r"\A[0-9a-f]{8}\Z")
+        self.assertEqual(found["TORCHELASTIC_RUN_ID"], twice["TORCHELASTIC_RUN_ID"], "the name of the run")
         self.assertNotIn("LATHE_SSH", found)
         self.assertIn("somebody@localhost", self.log.read_text())
         self.assertNotIn("hf_secret", self.log.read_text())
