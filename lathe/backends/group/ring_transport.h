@@ -14,7 +14,7 @@ struct Broken {
 
 /// What a Ring is as a Transport.  It is made of TransportOptions, its constructor and the exchange of its
 /// RingOrder `order` throw Broken, it keeps in `error` why the first call failed, and its abort() may be
-/// called from any thread.  Nothing here is linked.
+/// called from any thread.  All of it stands in this header: a module links nothing of this folder.
 template <typename Ring>
 class RingTransport {
  public:
