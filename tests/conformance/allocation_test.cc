@@ -1,4 +1,4 @@
-// A run of the CPU is a fixed list of work: once its program is compiled nothing is allocated by new any more.
+// A run of the CPU is a fixed list of work: once its program is compiled no new allocates anything.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
