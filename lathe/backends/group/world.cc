@@ -81,7 +81,8 @@ std::string run_name(const Environment& environment, const Launcher& launcher) {
     return std::string(found == nullptr ? "" : found);
   };
   if (launcher.run != nullptr) return text(launcher.run);
-  return text(launcher.job) + "." + text(launcher.step);
+  const std::string job = text(launcher.job);
+  return job.empty() ? "" : job + "." + text(launcher.step);
 }
 
 }  // namespace

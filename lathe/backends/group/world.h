@@ -23,9 +23,8 @@ using Environment = std::function<const char*(const char* name)>;
 /// SLURM_* (srun).  MASTER_ADDR and MASTER_PORT are taken wherever they are set; else rank 0 is this machine
 /// where all ranks are on it, or the first node of the job's list, and the port follows from the numbers of
 /// the job and the step.  A run's name is TORCHELASTIC_RUN_ID, PMIX_NAMESPACE (Open MPI), or the job and the
-/// step.  Errors: kUsage for values that are no numbers or do not fit, and where MASTER_ADDR
-/// is wanted. Source: docs of torchrun, Open MPI ("Environment variables"), srun ("OUTPUT ENVIRONMENT
-/// VARIABLES").
+/// step.  Errors: kUsage for values that are no numbers or do not fit, and where MASTER_ADDR is wanted.
+/// Source: docs of torchrun, Open MPI ("Environment variables"), srun ("OUTPUT ENVIRONMENT VARIABLES").
 std::optional<World> world(const Environment& environment);
 
 /// The first name of a list as Slurm writes it: "gpu[03-05,9],login" → "gpu03".

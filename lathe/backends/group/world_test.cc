@@ -56,6 +56,8 @@ TEST(World, OpenMpiOnOneMachineNeedsNoAddress) {
                                                   {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                                                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
   EXPECT_EQ(world_of(variables)->run, "");
+  variables["PMIX_NAMESPACE"] = "1517158401";
+  EXPECT_EQ(world_of(variables)->run, "1517158401");
   EXPECT_EQ(world_of(variables)->address, "127.0.0.1");
   EXPECT_EQ(world_of(variables)->local_size, 2);
   variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
@@ -94,6 +96,15 @@ TEST(World, StepsOfOneSlurmJobHavePortsOfTheirOwn) {
   const int interactive = port_of("123456", "4294967290");
   EXPECT_GE(interactive, 15000);
   EXPECT_LT(interactive, 25000);
+}
+
+TEST(World, WithoutAJobSlurmsRunHasNoName) {
+  EXPECT_EQ(world_of({{"SLURM_PROCID", "0"},
+                      {"SLURM_STEP_NUM_TASKS", "2"},
+                      {"SLURM_STEP_NUM_NODES", "1"},
+                      {"SLURM_STEP_ID", "0"}})
+                ->run,
+            "");
 }
 
 TEST(World, ABatchScriptOfSlurmIsOneProcess) {
