@@ -9,6 +9,11 @@ if(LATHE_TESTS)
   find_package(GTest REQUIRED)
   include(GoogleTest)
   add_custom_target(unit_tests)   # the tests beside the code
+  # The source folder's name stands in one small file of its own, so that ccache finds every test in other clones, too.
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/source_folder.cc CONTENT
+       "#include \"lathe/core/source_folder_testing.h\"\nconst char* lathe::source_folder() { return \"@PROJECT_SOURCE_DIR@\"; }\n" @ONLY)
+  add_library(lathe_test_paths STATIC ${PROJECT_BINARY_DIR}/generated/source_folder.cc)
+  target_include_directories(lathe_test_paths PRIVATE ${PROJECT_SOURCE_DIR})
 endif()
 # lathe_quick_to_compile(target name): without optimisation where LATHE_QUICK_TO_COMPILE lists the layer NAME. For
 # sanitized builds, whose time goes into compiling what runs for an instant.
@@ -31,7 +36,7 @@ function(lathe_precompile target name)
     # Without these ccache keeps nothing that was compiled with such headers.  Source: its manual, "Precompiled headers".
     if(CCACHE)
       set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
-                            "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${CCACHE}")
+                            "${lathe_ccache};CCACHE_SLOPPINESS=pch_defines,time_macros;${CCACHE}")
     endif()
     target_compile_options(${target} PRIVATE "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
   endif()
@@ -50,8 +55,7 @@ function(lathe_gtest target label)
   if(LATHE_QUICK_TO_COMPILE AND NOT target IN_LIST LATHE_OPTIMISED_TESTS)
     target_compile_options(${target} PRIVATE -O0)
   endif()
-  target_compile_definitions(${target} PRIVATE LATHE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
-                                               LATHE_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_link_libraries(${target} PRIVATE lathe_test_paths)
   if(label MATCHES "^(slow|parity)$")   # parity: 100 updates of a real model, on the portable kernels too
     set(timeout 7200)
   else()

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/core/test_folder.h"
 
 namespace lathe {
@@ -10,9 +11,8 @@ namespace {
 TEST(HfTrainer, KeepsOutOfTheFolderThatAnotherOfThisProcessTrainsInto) {
   const TestFolder folder;
   const TokenizedDataset data{.input_ids = {2, 5, 3}, .type_ids = {0, 0, 0}, .begins = {0, 3}, .labels = {1}};
-  AutoModel model =
-      from_pretrained(real_file_system(), LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification",
-                      {Problem::kSingleLabel, {}, false});
+  AutoModel model = from_pretrained(real_file_system(), source_path("tests/golden/tiny_bert/classification"),
+                                    {Problem::kSingleLabel, {}, false});
   TrainingArguments args;
   args.output_dir = folder / "out";
   args.use_cpu = true;

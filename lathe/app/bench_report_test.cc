@@ -9,6 +9,7 @@
 #include "lathe/app/bench.h"
 #include "lathe/app/bench_data.h"
 #include "lathe/app/bench_work.h"
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/core/test_folder.h"
 #include "lathe/data/test_data.h"
 #include "lathe/ops/ops.h"
@@ -266,7 +267,7 @@ TEST(BenchWork, WrongNamesAreUsageErrors) {
 TEST(BenchWork, AFolderNeedsNoTokenizerAndNoWeights) {
   const TestFolder folder;
   FileSystem& fs = real_file_system();
-  const std::string tiny = LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification";
+  const std::string tiny = source_path("tests/golden/tiny_bert/classification");
   EXPECT_THROW(bench_model(folder.path(), {"a", "b"}), Error);
   for (const char* name : {"config.json", "model.safetensors"}) {
     fs.write_atomic(folder / name, fs.read(join_path(tiny, name)).value()).check();
@@ -281,7 +282,7 @@ TEST(BenchWork, AFolderNeedsNoTokenizerAndNoWeights) {
 TEST(BenchWork, AFolderOfWeightsThatAreNotWholeIsRefused) {
   const TestFolder folder;
   FileSystem& fs = real_file_system();
-  const std::string sharded = LATHE_SOURCE_DIR "/tests/golden/formats/sharded";
+  const std::string sharded = source_path("tests/golden/formats/sharded");
   const auto error = [&]() -> std::string {
     try {
       bench_model(folder.path(), {"a", "b"});

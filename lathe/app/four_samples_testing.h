@@ -2,11 +2,12 @@
 #pragma once
 #include <string>
 
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/data/tokenized.h"
 
 namespace lathe {
 
-inline const std::string kTinyModel = LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification";
+inline const std::string kTinyModel = source_path("tests/golden/tiny_bert/classification");
 
 /// Four texts of three tokens, in two classes.
 inline TokenizedDataset four_samples() {

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "lathe/core/source_folder_testing.h"
+
 namespace lathe {
 namespace {
 
@@ -42,7 +44,7 @@ TEST(Help, MarkdownHasARowPerFlag) {
 }
 
 TEST(Help, ThePageInTheDocsIsOfToday) {
-  std::ifstream file(LATHE_SOURCE_DIR "/docs/arguments.md");
+  std::ifstream file(source_path("docs/arguments.md"));
   std::ostringstream page;
   page << file.rdbuf();
   EXPECT_EQ(page.str(), arguments_page()) << "lathe arguments > docs/arguments.md";

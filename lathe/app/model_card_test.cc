@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/io/file_system.h"
 
 namespace lathe {
 namespace {
 
-const std::string kGolden = LATHE_SOURCE_DIR "/tests/golden/model_card/";
+const std::string kGolden = source_path("tests/golden/model_card/");
 
 TEST(ModelCard, IsThatOfTheTrainer) {
   FileSystem& fs = real_file_system();

@@ -7,6 +7,7 @@
 
 #include "lathe/app/four_samples_testing.h"
 #include "lathe/backends/register.h"
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/core/test_folder.h"
 #include "lathe/io/pickle_writer.h"
 #include "lathe/io/testdata.h"
@@ -20,7 +21,7 @@ namespace {
 
 using StateValues = std::map<std::string, std::vector<float>>;  // flat, by name
 
-const std::string kGolden = LATHE_SOURCE_DIR "/tests/golden/python_checkpoint/";
+const std::string kGolden = source_path("tests/golden/python_checkpoint/");
 const std::string kCheckpoint = kGolden + "checkpoint-6";
 
 /// Every value of a file, tensors by their bits.

@@ -9,13 +9,14 @@
 #include "lathe/backends/register.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/core/sanitized.h"
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/io/faulty_file_system.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
 namespace {
 
-const std::string kModel = LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification";
+const std::string kModel = source_path("tests/golden/tiny_bert/classification");
 
 std::map<std::string, std::string> files_of(const std::string& folder) {
   std::map<std::string, std::string> files;

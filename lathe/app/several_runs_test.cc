@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "lathe/app/four_sample_runs_testing.h"
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/io/faulty_file_system.h"
 
 namespace lathe {
@@ -271,7 +272,7 @@ TEST_F(SeveralRuns, ARunThatGoesOnKeepsWhatItGoesOnFromAndWhatCameBefore) {
 
 TEST_F(SeveralRuns, ACheckpointThatLacksWeightsIsNoneToGoOnFrom) {
   trainer().train();
-  std::filesystem::copy_file(LATHE_SOURCE_DIR "/tests/golden/tiny_bert/masked_lm/model.safetensors",
+  std::filesystem::copy_file(source_path("tests/golden/tiny_bert/masked_lm/model.safetensors"),
                              folder_ / "out/checkpoint-2/model.safetensors",
                              std::filesystem::copy_options::overwrite_existing);
   const std::string error = error_of(folder_ / "out/checkpoint-2");

@@ -5,13 +5,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/data/sampler.h"
 
 namespace lathe {
 namespace {
 
 TEST(BalancedGroups, BatchesAreThoseOfTransformers) {
-  std::ifstream file(LATHE_SOURCE_DIR "/tests/golden/arguments/batch_rebalance.json");
+  std::ifstream file(source_path("tests/golden/arguments/batch_rebalance.json"));
   ASSERT_TRUE(file);
   for (const auto& row : nlohmann::json::parse(file)) {
     const auto lengths = row["lengths"].get<std::vector<int32_t>>();

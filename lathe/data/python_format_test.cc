@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "lathe/core/error.h"
+#include "lathe/core/source_folder_testing.h"
 
 namespace lathe {
 namespace {
@@ -18,7 +19,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 std::string golden(const std::string& name) {
-  std::ifstream file(std::string(LATHE_SOURCE_DIR) + "/tests/golden/arguments/" + name, std::ios::binary);
+  std::ifstream file(source_path("tests/golden/arguments/") + name, std::ios::binary);
   EXPECT_TRUE(file) << name;
   std::ostringstream all;
   all << file.rdbuf();

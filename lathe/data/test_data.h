@@ -12,13 +12,14 @@
 #include <vector>
 
 #include "lathe/core/error.h"
+#include "lathe/core/source_folder_testing.h"
 
 namespace lathe {
 
 /// $LATHE_DATA_DIR, else ../shared/data beside the repository.
 inline std::string test_data_dir() {
   const char* set = std::getenv("LATHE_DATA_DIR");
-  return set != nullptr ? set : std::string(LATHE_SOURCE_DIR) + "/../shared/data";
+  return set != nullptr ? set : source_path("../shared/data");
 }
 
 inline bool test_data_has(const std::string& path) {
@@ -30,7 +31,7 @@ inline bool test_data_has(const std::string& path) {
 
 /// tests/golden/data/<name>, all of it or what stands under a key.  By value, so that a range-for keeps it.
 inline nlohmann::json golden(const std::string& name, const char* key = nullptr) {
-  std::ifstream in(std::string(LATHE_SOURCE_DIR) + "/tests/golden/data/" + name);
+  std::ifstream in(source_path("tests/golden/data/") + name);
   nlohmann::json whole = nlohmann::json::parse(in);
   return key == nullptr ? whole : whole[key];
 }

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/core/test_folder.h"
 #include "lathe/io/safetensors.h"
 #include "lathe/io/testdata.h"
@@ -146,9 +147,7 @@ TEST_F(FindModels, WhatCannotBeANameIsTakenForAPath) {
 
 // Checkpoints.
 
-std::string format_folder(const std::string& name) {
-  return LATHE_SOURCE_DIR "/tests/golden/formats/" + name;
-}
+std::string format_folder(const std::string& name) { return source_path("tests/golden/formats/") + name; }
 
 std::map<std::string, std::vector<float>> all_floats(const Checkpoint& checkpoint) {
   std::map<std::string, std::vector<float>> out;

@@ -13,6 +13,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/sanitized.h"
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/tokenizers/tokenizer.h"
 #include "lathe/tokenizers/tokenizer_spec.h"
 #include "lathe/tokenizers/unicode.h"
@@ -29,12 +30,12 @@ std::string read_file(const std::string& path) {
 
 std::string data_dir() {
   const char* dir = std::getenv("LATHE_DATA_DIR");
-  return dir != nullptr ? dir : LATHE_SOURCE_DIR "/../shared/data";
+  return dir != nullptr ? dir : source_path("../shared/data");
 }
 
 const json& goldens() {
   static const json all = [] {
-    const std::string folder = LATHE_SOURCE_DIR "/lathe/tokenizers/testdata/";
+    const std::string folder = source_path("lathe/tokenizers/testdata/");
     json out = json::parse(read_file(folder + "goldens.json"));
     for (const char* name : {"byte_level_goldens.json", "unigram_goldens.json"}) {
       const json more = json::parse(read_file(folder + name));

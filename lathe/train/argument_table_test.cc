@@ -10,6 +10,7 @@
 #include <set>
 
 #include "lathe/core/error.h"
+#include "lathe/core/source_folder_testing.h"
 
 namespace lathe {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using nlohmann::json;
 
 TEST(ArgumentTable, EveryHuggingFaceFieldIsThereInOrderWithItsDefault) {
-  std::ifstream file(LATHE_SOURCE_DIR "/tests/golden/arguments/fields.json");
+  std::ifstream file(source_path("tests/golden/arguments/fields.json"));
   ASSERT_TRUE(file);
   const auto expected = nlohmann::ordered_json::parse(file);
   ASSERT_EQ(expected.size(), 114u);
@@ -71,7 +72,7 @@ void expect_bounded(const std::vector<Field<S>>& fields, std::set<std::string>& 
 TEST(ArgumentTable, FieldsThatAreCastToIntAreBounded) {
   const std::regex cast("static_cast<int>\\((?:args|args_|training_|glue_|qa_)\\.(\\w+)");
   std::set<std::string> casts;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(LATHE_SOURCE_DIR "/lathe")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(source_path("lathe"))) {
     if (entry.path().extension() != ".cc") continue;
     std::ifstream file(entry.path());
     const std::string text{std::istreambuf_iterator<char>(file), {}};

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/train/lr_schedule.h"
 
 namespace lathe {
@@ -79,7 +80,7 @@ TEST(LossScaler, ASavedStateGoesOn) {
 
 // Scale, learning rate and AdamW's step count of every update, as torch and accelerate have them.
 TEST(LossScaler, EqualsGradScaler) {
-  std::ifstream file(LATHE_SOURCE_DIR "/tests/golden/scaler/trace.json");
+  std::ifstream file(source_path("tests/golden/scaler/trace.json"));
   ASSERT_TRUE(file);
   const nlohmann::json trace = nlohmann::json::parse(file);
   const std::set<int64_t> overflow = trace["overflow"].get<std::set<int64_t>>();

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "lathe/core/error.h"
+#include "lathe/core/source_folder_testing.h"
 
 namespace lathe {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 TEST(LrSchedule, EqualsTransformersOnEverySchedule) {
-  std::ifstream file(LATHE_SOURCE_DIR "/tests/golden/arguments/schedules.json");
+  std::ifstream file(source_path("tests/golden/arguments/schedules.json"));
   ASSERT_TRUE(file);
   std::set<std::string> seen;
   for (const auto& row : json::parse(file)) {

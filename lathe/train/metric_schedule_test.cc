@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lathe/core/error.h"
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/data/python_format.h"
 #include "lathe/io/testdata.h"
 
@@ -15,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 TEST(MetricSchedule, EqualsTorchAndTransformersAndGoesOnFromItsState) {
-  std::ifstream file(LATHE_SOURCE_DIR "/tests/golden/arguments/metric_schedules.json");
+  std::ifstream file(source_path("tests/golden/arguments/metric_schedules.json"));
   ASSERT_TRUE(file);
   std::set<std::string> seen;
   bool changed = false;

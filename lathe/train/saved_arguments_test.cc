@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/core/test_folder.h"
 #include "lathe/io/pickle_json.h"
 #include "lathe/io/torch_file.h"
@@ -52,7 +53,7 @@ std::string structure(const PickleValue& value) {
 TEST_F(SavedArguments, HaveWhatThoseOfTransformersHave) {
   std::map<std::string, std::string> theirs;
   for (const auto& [key, item] :
-       open(LATHE_SOURCE_DIR "/tests/golden/python_checkpoint/checkpoint-6/training_args.bin").items)
+       open(source_path("tests/golden/python_checkpoint/checkpoint-6/training_args.bin")).items)
     theirs[*key->as<std::string>()] = structure(*item);
   args_.use_cpu = true, args_.output_dir = "out";
   const PickleValue::Dict& ours = attributes("cpu");

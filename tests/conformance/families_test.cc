@@ -8,6 +8,7 @@
 
 #include "lathe/backends/register.h"
 #include "lathe/core/philox.h"
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/io/json_file.h"
 #include "lathe/models/encoder.h"
 #include "lathe/ops/ops.h"
@@ -29,7 +30,7 @@ struct Trained {
 class Families : public testing::TestWithParam<const char*> {
  protected:
   Families() {
-    const std::string folder = LATHE_SOURCE_DIR "/tests/golden/" + std::string(GetParam());
+    const std::string folder = source_path("tests/golden/") + std::string(GetParam());
     nlohmann::json json = read_json(real_file_system(), folder + "/config.json");
     for (auto& [key, value] : json.items())
       if (key.find("dropout") != std::string::npos) value = 0.1;

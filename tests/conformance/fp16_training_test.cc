@@ -9,6 +9,7 @@
 #include "lathe/backends/register.h"
 #include "lathe/core/error.h"
 #include "lathe/core/philox.h"
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/core/test_folder.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/python_checkpoint.h"
@@ -42,8 +43,7 @@ TokenizedDataset make_data(int64_t samples, uint32_t seed, float outlier) {
 class Fp16Training : public testing::Test {
  protected:
   Fp16Training() {
-    config_ = read_json(real_file_system(),
-                        std::string(LATHE_SOURCE_DIR) + "/tests/golden/tiny_bert/classification/config.json");
+    config_ = read_json(real_file_system(), source_path("tests/golden/tiny_bert/classification/config.json"));
     config_["hidden_dropout_prob"] = config_["attention_probs_dropout_prob"] = 0.1;
     args_.fp16 = true;
     args_.per_device_train_batch_size = 4, args_.per_device_eval_batch_size = 5;

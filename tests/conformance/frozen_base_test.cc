@@ -4,6 +4,7 @@
 #include "lathe/backends/register.h"
 #include "lathe/core/error.h"
 #include "lathe/core/philox.h"
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/core/test_folder.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/trainer.h"
@@ -52,8 +53,7 @@ class FrozenBase : public testing::TestWithParam<Setting> {
  protected:
   FrozenBase() {
     const Setting& s = GetParam();
-    config_ = read_json(real_file_system(),
-                        std::string(LATHE_SOURCE_DIR) + "/tests/golden/tiny_bert/classification/config.json");
+    config_ = read_json(real_file_system(), source_path("tests/golden/tiny_bert/classification/config.json"));
     config_["classifier_dropout"] = s.classifier_dropout;
     args_.freeze_base_model = true;
     args_.bf16 = s.bf16;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lathe/backends/register.h"
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/data/test_data.h"
 #include "lathe/io/json_file.h"
 #include "lathe/io/testdata.h"
@@ -29,8 +30,7 @@ TEST_P(MiniLmTrace, LossAndGradientNormEqualTheTrainers) {
   const std::string train_file = test_data_dir() + "/glue/MRPC/train.tsv";
   if (!fs.exists(model_folder + "/model.safetensors")) GTEST_SKIP() << "needs tools/fetch_test_model.sh";
   if (!fs.exists(train_file)) GTEST_SKIP() << "needs ../shared/data or LATHE_DATA_DIR";
-  const std::string golden_path =
-      std::string(LATHE_SOURCE_DIR) + "/tests/golden/minilm_mrpc/" + trace + ".json";
+  const std::string golden_path = source_path("tests/golden/minilm_mrpc/") + trace + ".json";
   const nlohmann::json golden = read_json(fs, golden_path), settings = golden["settings"];
 
   TrainingArguments args;

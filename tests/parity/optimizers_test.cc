@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/ops/ops.h"
 #include "lathe/ops/optimizer.h"
 #include "lathe/optim/shards.h"
@@ -16,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 json golden(const char* name) {
-  std::ifstream file(std::string(LATHE_SOURCE_DIR "/tests/golden/arguments/") + name);
+  std::ifstream file(source_path("tests/golden/arguments/") + name);
   return json::parse(file);
 }
 

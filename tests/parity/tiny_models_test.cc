@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lathe/backends/register.h"
+#include "lathe/core/source_folder_testing.h"
 #include "lathe/io/json_file.h"
 #include "lathe/io/safetensors.h"
 #include "lathe/models/encoder.h"
@@ -97,7 +98,7 @@ struct TinyModel {
 
   TinyModel(const Head& head, const std::string& device, double weight_decay = 0,
             const char* activation = nullptr) {
-    folder = std::string(LATHE_SOURCE_DIR) + "/tests/golden/" + head.folder;
+    folder = source_path("tests/golden/") + head.folder;
     FileSystem& fs = real_file_system();
     config = read_json(fs, folder + "/config.json");
     if (activation) config["hidden_act"] = activation;
@@ -239,7 +240,7 @@ class BaseAlone : public Checkpoint {
 // log, sin and cos of PyTorch and of the C library are each within 2 units in the last place of a float, at a
 // radius of at most 5.8 (torch_random_test): 6 · 5.8 · 2⁻²³ of the standard deviation.
 TEST(TinyModelsNewHead, StartsAsInTransformers) {
-  const std::string root = LATHE_SOURCE_DIR "/tests/golden/tiny_modernbert/";
+  const std::string root = source_path("tests/golden/tiny_modernbert/");
   FileSystem& fs = real_file_system();
   const nlohmann::json wanted = read_json(fs, root + "new_head.json");
   AutoModel m = from_config(read_model_config(fs, root + "classification"),
@@ -260,7 +261,7 @@ TEST(TinyModelsNewHead, StartsAsInTransformers) {
 }
 
 TEST(TinyModelsActivations, StepsOfTrainingEqualTheStoredOnes) {
-  const std::string folder = LATHE_SOURCE_DIR "/tests/golden/tiny_bert/classification";
+  const std::string folder = source_path("tests/golden/tiny_bert/classification");
   const nlohmann::json traces = read_json(real_file_system(), folder + "/activations.json");
   for (const char* device : {"ref", "cpu"})
     for (const char* activation : {"gelu_python", "relu", "tanh"}) {
