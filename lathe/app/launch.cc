@@ -26,6 +26,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/program_path.h"
 #include "lathe/core/rdma_devices.h"
+#include "lathe/core/run_secret.h"
 #include "lathe/train/checkpoint.h"
 
 #if defined(__linux__)
@@ -201,7 +202,7 @@ class Launch {
     _exit(kNotFound);
   }
 
-  /// torchrun's.
+  /// torchrun's, and the secret of the run.
   std::vector<std::pair<std::string, std::string>> variables(int rank, int local_rank, int local_size,
                                                              const std::string& address) const {
     return {{"RANK", std::to_string(rank)},
@@ -210,7 +211,8 @@ class Launch {
             {"LOCAL_WORLD_SIZE", std::to_string(local_size)},
             {"MASTER_ADDR", address},
             {"MASTER_PORT", std::to_string(settings_.port)},
-            {"TORCHELASTIC_RUN_ID", run_}};
+            {"TORCHELASTIC_RUN_ID", run_},
+            {kRunSecret, secret_}};
   }
 
   /// The host that a rank runs on, and which of the host's ranks it is.
@@ -368,6 +370,7 @@ class Launch {
   LaunchSettings settings_;
   std::string path_;
   std::string run_ = fmt::format("{:08x}", std::random_device{}());  ///< its name, no other run's
+  std::string secret_ = new_run_secret();                            ///< on no command line, in no log
   std::vector<Rank> ranks_;
   std::optional<Failure> failed_;
   bool forwarded_ = false, asked_ = false;

@@ -41,6 +41,10 @@ Takes a lower level of the processor's instructions than the best.
 The file of a BLAS library for products of fp32 on the CPU, or none for own ones; on a Mac the default is Accelerate
 where it was measured to be faster.
 .TP
+.B LATHE_RUN_SECRET, LATHE_RUN_SECRET_FILE
+The secret that the processes of one run share, or a file of mode 600 with it, where not lathe launch but another
+launcher starts them.
+.TP
 .B HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE
 As in Python's huggingface_hub.
 .SH FILES

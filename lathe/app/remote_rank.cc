@@ -14,6 +14,7 @@
 #include "lathe/core/environment.h"
 #include "lathe/core/error.h"
 #include "lathe/core/rdma_devices.h"
+#include "lathe/core/run_secret.h"
 #include "lathe/io/json_file.h"
 
 extern char** environ;  // POSIX names it; no header of all systems does
@@ -27,7 +28,8 @@ constexpr auto kForwarded = std::to_array<std::string_view>(
      "OMP_", "PYTORCH_", "SSL_CERT_", "CUDA_VISIBLE_DEVICES", "TENSORBOARD_LOGGING_DIR", "XDG_CACHE_HOME"});
 
 bool is_forwarded(std::string_view name) {
-  if (name == "LATHE_SSH" || name == kRdmaDevices) return false;  // the launcher's own
+  if (name == "LATHE_SSH" || name == kRdmaDevices || name == kRunSecret || name == kRunSecretFile)
+    return false;  // the launcher's own
   std::string small(name);
   std::transform(small.begin(), small.end(), small.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

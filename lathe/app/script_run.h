@@ -150,7 +150,8 @@ int run_script(const std::string& command, std::string_view summary, const std::
   }
   const std::string transport = line.training.ddp_backend.value_or("nccl");
   const auto group =
-      join_processes(transport == "nccl" ? "" : transport, static_cast<double>(line.training.ddp_timeout));
+      join_processes(transport == "nccl" ? "" : transport, static_cast<double>(line.training.ddp_timeout),
+                     [](const std::string& notice) { print_error("warning: " + notice + "\n"); });
   check_alike(group.get(), common_flags(line.config()));
   Terminal terminal = is_main(group.get()) ? Terminal(line.training) : quiet_terminal(line.training);
   if (speaks_for_all(group.get(), line.training.log_level_replica))

@@ -70,13 +70,14 @@ std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOption
   fail(ErrorCode::kUsage, "device {} is unknown; one of auto, {} is wanted", kind, known);
 }
 
-std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, double timeout_s) {
+std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, double timeout_s,
+                                             const std::function<void(const std::string&)>& warn) {
   const auto world = group::world([](const char* name) -> const char* { return std::getenv(name); });
   if (!world) return nullptr;
   const group::TransportLibrary library = group::find_transport(transport);
   if (library.open == nullptr)
     fail(ErrorCode::kNotFound, "rank {} of {}: {}", world->rank, world->size, library.detail);
-  return group::join(*world, library, timeout_s);
+  return group::join(*world, library, timeout_s, warn);
 }
 
 std::vector<DeviceStatus> transports() {

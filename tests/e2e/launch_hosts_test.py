@@ -45,7 +45,8 @@ class LaunchHosts(RanksCase):
         ssh = cls.root / "ssh"
         ssh.write_text(SSH.format(log=cls.log))
         ssh.chmod(0o755)
-        cls.environment = {**os.environ, "LATHE_SSH": f"{ssh}", "HF_TOKEN": "hf_secret", "LATHE_ODD": "a'b \"c\" $d",
+        cls.environment = {**os.environ, "LATHE_SSH": f"{ssh}", "HF_TOKEN": "hf_secret",
+                           "LATHE_RUN_SECRET": "g" * 32, "LATHE_RUN_SECRET_FILE": "/not/here", "LATHE_ODD": "a'b \"c\" $d",
                            **{name: str(cls.root / name) for name in READ}}
 
     def hosts_command(self, name, *more, hosts=HOSTS, ranks=2, flag="--hosts"):
@@ -96,6 +97,10 @@ class LaunchHosts(RanksCase):
         self.assertEqual((twice["LOCAL_RANK"], twice["LOCAL_WORLD_SIZE"]), ("1", "2"), "the second GPU of a host named twice")
         self.assertRegex(found["TORCHELASTIC_RUN_ID"], r"\A[0-9a-f]{8}\Z")
         self.assertEqual(found["TORCHELASTIC_RUN_ID"], twice["TORCHELASTIC_RUN_ID"], "the name of the run")
+        self.assertRegex(found["LATHE_RUN_SECRET"], r"\A[0-9a-f]{64}\Z")
+        self.assertEqual(found["LATHE_RUN_SECRET"], twice["LATHE_RUN_SECRET"], "the run's own")
+        self.assertNotIn("LATHE_RUN_SECRET_FILE", found)
+        self.assertNotIn(found["LATHE_RUN_SECRET"], self.log.read_text())
         self.assertNotIn("LATHE_SSH", found)
         self.assertIn("somebody@localhost", self.log.read_text())
         self.assertNotIn("hf_secret", self.log.read_text())

@@ -100,9 +100,11 @@ class TwoHosts(RanksCase):
         still = ("--learning_rate", "0", "--eval_strategy", "epoch", "--save_strategy", "no")
         wanted, _ = self.run_ranks(1, "one", *still)
         for transport in self.transports():
-            for process in self.start(transport, transport, *still):
+            for rank, process in enumerate(self.start(transport, transport, *still)):
                 _, stderr = process.communicate(timeout=300)
                 self.assertEqual(process.returncode, 0, stderr)
+                self.assertEqual(stderr.count("warning: the ranks have no secret: whoever reaches 10.77.0.1, port"), 1 - rank,
+                                 "rank 0 says it once")
             self.check_same(wanted, history(self.root / transport))
 
     @unittest.skipIf(without_mpi(), without_mpi())

@@ -15,17 +15,33 @@
 #include "lathe/backends/group/store.h"
 #include "lathe/core/program_path.h"
 #include "lathe/core/rdma_devices.h"
+#include "lathe/core/run_secret.h"
 
 namespace lathe::group {
 namespace {
 
 constexpr double kVerdict_s = 5;  // between a broken connection and word of who it was
 
+/// Whether anybody who reaches rank 0 may pass for a rank.
+bool is_open_to_others(const World& world) {
+  const bool loopback = world.address.starts_with("127.") || world.address == "::1";
+  return world.secret.empty() && !loopback;
+}
+
+std::string open_to_others(const World& world) {
+  return fmt::format(
+      "the ranks have no secret: whoever reaches {}, port {}, can pass for one; give all ranks one secret "
+      "({}, or "
+      "{} with the path of a file)",
+      world.address, world.port, kRunSecret, kRunSecretFile);
+}
+
 class HostGroup : public ProcessGroup {
  public:
-  HostGroup(const World& world, const TransportLibrary& transport, double timeout_s)
+  HostGroup(const World& world, const TransportLibrary& transport, double timeout_s, const Warn& warn)
       : world_(world), timeout_s_(timeout_s) {
-    if (world.rank == 0) server_ = std::make_unique<StoreServer>(world);
+    if (world.rank == 0) server_ = std::make_unique<StoreServer>(world, warn);
+    if (world.rank == 0 && warn && is_open_to_others(world)) warn(open_to_others(world));
     store_ = std::make_unique<Store>(world, timeout_s, [this] { abort(); });
     check_transports(transport.name);
     TransportOptions options;
@@ -33,6 +49,8 @@ class HostGroup : public ProcessGroup {
     options.size = world.size;
     options.timeout_ms = static_cast<int64_t>(timeout_s * 1e3);
     options.address = store_->local_address().c_str();
+    options.run = world.run.c_str();
+    options.secret = world.secret.c_str();
     options.store = store_.get();
     options.set = [](void* store, const char* key, const char* value, size_t bytes) {
       return static_cast<Store*>(store)->set(key, {value, bytes}).ok();
@@ -153,7 +171,6 @@ class HostGroup : public ProcessGroup {
   }
 
   std::string text(const Result<std::vector<char>>& told) const {
-    if (told.status().code() == ErrorCode::kUsage) told.status().check();
     if (!told.ok()) failed(told.status().message()).check();
     const std::vector<char> content = Result(told).value();
     return {content.begin(), content.end()};
@@ -241,8 +258,9 @@ TransportLibrary find_transport(const std::string& name) {
           fmt::format("{}; it is built where {} is installed, and needs that to load", why, needs)};
 }
 
-std::unique_ptr<ProcessGroup> join(const World& world, const TransportLibrary& transport, double timeout_s) {
-  return std::make_unique<HostGroup>(world, transport, timeout_s);
+std::unique_ptr<ProcessGroup> join(const World& world, const TransportLibrary& transport, double timeout_s,
+                                   const Warn& warn) {
+  return std::make_unique<HostGroup>(world, transport, timeout_s, warn);
 }
 
 }  // namespace lathe::group

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "lathe/backends/group/gate.h"
 #include "lathe/backends/group/transport.h"
 #include "lathe/backends/group/world.h"
 #include "lathe/core/process_group.h"
@@ -19,9 +20,11 @@ struct TransportLibrary {
 /// names RDMA devices; else gloo, or where that is not here the ring.
 TransportLibrary find_transport(const std::string& name);
 
-/// Meets the other ranks at the world's address and connects to each.  Rank 0 keeps the store.
-/// Errors: kIo where not all come within timeout_s; kUsage where rank 0 and another have not the same
-/// transport, naming both.
-std::unique_ptr<ProcessGroup> join(const World& world, const TransportLibrary& transport, double timeout_s);
+/// Meets the other ranks at the world's address and connects to each.  Rank 0 keeps the store.  Of it `warn`,
+/// which may be called on another thread, is told where other machines can reach it and there is no secret,
+/// and of processes that pass for ranks and are sent away.  Errors: kIo where not all come within timeout_s;
+/// kUsage where rank 0 and another have not the same secret, run or transport.
+std::unique_ptr<ProcessGroup> join(const World& world, const TransportLibrary& transport, double timeout_s,
+                                   const Warn& warn = {});
 
 }  // namespace lathe::group

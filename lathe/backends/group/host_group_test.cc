@@ -38,7 +38,7 @@ std::string rdma_devices(int size) {
 }
 
 World local_world(int rank, int size, int port) {
-  return {rank, size, rank, size, "127.0.0.1", port, "test"};
+  return {rank, size, rank, size, "127.0.0.1", port, "test", std::string(64, 's')};
 }
 
 /// Runs `work` as every rank, each in a process of its own; the exit code of each, or −signal.  An Error's
@@ -333,11 +333,31 @@ TEST(HostGroupAlone, ARankOfAnotherRunAtTheSamePortIsSentAwayAndHarmsNone) {
   expect_refused(local_world(2, 3, port), "it has 2 processes, this one 3");
   World other_name = local_world(1, 2, port);
   other_name.run = "night";
-  expect_refused(other_name, "it is called test, this one night");
+  expect_refused(other_name, "it has another secret (LATHE_RUN_SECRET), or there is another run");
   auto other = std::async(std::launch::async, [&] { return pair[1]->barrier().ok(); });
   EXPECT_TRUE(pair[0]->barrier().ok());
   EXPECT_TRUE(other.get());
   EXPECT_FALSE(pair[0]->gone().has_value());
+}
+
+TEST(HostGroupAlone, Rank0WarnsWhereOthersCanReachItAndThereIsNoSecret) {
+  const auto warnings = [](const std::string& address, const std::string& secret) {
+    World world = local_world(0, 2, free_port());
+    world.address = address;
+    world.secret = secret;
+    auto other = std::async(std::launch::async, [world]() mutable {
+      world.rank = 1;
+      return join(world, find_transport("ring"), 5, [](const std::string&) { ADD_FAILURE() << "rank 1"; });
+    });
+    std::string warned;
+    const auto group =
+        join(world, find_transport("ring"), 5, [&](const std::string& text) { warned += text; });
+    other.get();
+    return warned;
+  };
+  EXPECT_TRUE(warnings("localhost", "").starts_with("the ranks have no secret: whoever reaches localhost"));
+  EXPECT_EQ(warnings("localhost", std::string(32, 's')), "");
+  EXPECT_EQ(warnings("127.0.0.1", ""), "");
 }
 
 TEST(Jaccl, WantsTheDevicesOfAllRanks) {

@@ -1,44 +1,47 @@
 #include "lathe/backends/group/ring.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <vector>
 
+#include "lathe/backends/group/gate.h"
 #include "lathe/backends/group/ring_transport.h"
 #include "lathe/backends/group/socket.h"
 
 namespace lathe::group {
 namespace {
 
-constexpr uint32_t kMagic = 0x4c545247;  // "LTRG": what does not begin so is no rank of ours
-constexpr int kConnect_ms = 20000;       // all ranks have come when they connect
+constexpr int kConnect_ms = 20000;  // all ranks have come when they connect
 
 std::string errno_text(const char* doing) { return std::string(doing) + ": " + std::strerror(errno); }
 
 class Ring {
  public:
   explicit Ring(const TransportOptions& o) : rank_(o.rank), size_(o.size), timeout_ms_(o.timeout_ms) {
-    const Descriptor listening = listen_on(0);
-    const std::string own = std::string(o.address) + " " + std::to_string(port_of(listening));
+    World world;
+    world.rank = rank_;
+    world.size = size_;
+    world.run = o.run;
+    world.secret = o.secret;
+    const int before = (rank_ + size_ - 1) % size_, next = (rank_ + 1) % size_;
+    Gate gate(listen_at(o.address, 0), world, key(rank_), [&](int rank) {
+      return rank == before ? "" : fmt::format("found rank {}, wants rank {}", rank, before);
+    });
+    const std::string own = std::string(o.address) + " " + std::to_string(gate.port());
     if (!o.set(o.store, key(rank_).c_str(), own.data(), own.size())) throw Broken{"a rank is gone"};
     std::array<char, 256> text = {};
-    if (o.get(o.store, key((rank_ + 1) % size_).c_str(), text.data(), text.size() - 1) <= 0)
+    if (o.get(o.store, key(next).c_str(), text.data(), text.size() - 1) <= 0)
       throw Broken{"not all ranks came"};
-    const std::string next = text.data();
-    const size_t space = next.rfind(' ');
-    next_ = connect_to(next.substr(0, space), std::atoi(next.c_str() + space + 1), kConnect_ms);
-    if (next_ < 0) throw Broken{"the next rank does not answer at " + next};
-    const std::array<uint32_t, 2> hello = {kMagic, static_cast<uint32_t>(rank_)};
-    tune(next_);
-    exchange(hello.data(), sizeof hello, nullptr, 0);
-    before_ = accept_before(listening);
+    meet(gate, world, next, text.data());
   }
 
   void abort() {
@@ -51,18 +54,35 @@ class Ring {
  private:
   static std::string key(int rank) { return "ring/" + std::to_string(rank); }
 
-  /// The connection of the rank before this one; others that knock are sent away.
-  Descriptor accept_before(int listening) {
-    for (;;) {
-      pollfd wanted{listening, POLLIN, 0};
-      if (poll(&wanted, 1, kConnect_ms) <= 0) throw Broken{"the rank before this one does not connect"};
-      before_ = Descriptor(accept(listening, nullptr, nullptr));
-      if (before_ < 0) continue;
-      tune(before_);
-      std::array<uint32_t, 2> hello = {};
-      exchange(nullptr, 0, hello.data(), sizeof hello);
-      if (hello[0] == kMagic && hello[1] == static_cast<uint32_t>((rank_ + size_ - 1) % size_))
-        return std::move(before_);
+  /// Connects to the next rank, at "address port", while the one before connects to this one.
+  void meet(Gate& gate, const World& world, int next, const std::string& place) {
+    using std::chrono::milliseconds;
+    using std::chrono::steady_clock;
+    const auto until = steady_clock::now() + milliseconds(kConnect_ms);
+    const size_t space = place.rfind(' ');
+    std::optional<Knock> knock;
+    for (bool in = false; !in || before_ < 0;) {
+      const auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now()).count();
+      if (left <= 0)
+        throw Broken{in ? "the rank before this one does not connect"
+                        : "the next rank does not answer at " + place};
+      if (!knock) {
+        next_ =
+            connect_to(place.substr(0, space), std::atoi(place.c_str() + space + 1), static_cast<int>(left));
+        if (next_ < 0) throw Broken{"the next rank does not answer at " + place};
+        tune(next_);
+        knock.emplace(next_, world, key(next));
+      }
+      std::vector<pollfd> wanted = {{in ? -1 : int{next_}, POLLIN, 0}};
+      gate.add_to(wanted);
+      const int most = gate.timeout_ms();
+      const int limit = static_cast<int>(most < 0 ? left : std::min<int64_t>(left, most));
+      if (poll(wanted.data(), wanted.size(), limit) < 0) continue;
+      const auto state = wanted[0].revents != 0 ? knock->advance() : Knock::State::kUnderWay;
+      if (state == Knock::State::kRefused) throw Broken{"at " + place + ": " + knock->why()};
+      if (state == Knock::State::kIn) in = true;
+      if (state == Knock::State::kClosed) knock.reset();
+      while (auto admitted = gate.serve()) before_ = std::move(admitted->fd);
     }
   }
 

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -65,6 +66,36 @@ Descriptor connect_within(const addrinfo& to, int limit_ms) {
   return fd;
 }
 
+socklen_t size_of(const sockaddr_storage& name) {
+  return name.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+}
+
+bool is_loopback(const sockaddr_storage& name) {
+  constexpr uint32_t kFirstByte = 24, kLoopback = 127;
+  if (name.ss_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(name).sin6_addr);
+  return ntohl(reinterpret_cast<const sockaddr_in&>(name).sin_addr.s_addr) >> kFirstByte == kLoopback;
+}
+
+/// False: errno says why.
+bool begin_to_listen(int fd, sockaddr_storage name, int port) {
+  constexpr int kWaiting = 1024;  // ranks that may knock at once
+  const auto number = htons(static_cast<uint16_t>(port));
+  if (name.ss_family == AF_INET6)
+    reinterpret_cast<sockaddr_in6&>(name).sin6_port = number;
+  else
+    reinterpret_cast<sockaddr_in&>(name).sin_port = number;
+  set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  return bind(fd, reinterpret_cast<const sockaddr*>(&name), size_of(name)) == 0 && listen(fd, kWaiting) == 0;
+}
+
+[[noreturn]] void fail_to_listen(int port) {
+  fail(ErrorCode::kIo,
+       "port {} cannot be used ({}); name one that is free with --master_port of lathe launch, else "
+       "MASTER_PORT",
+       port, std::strerror(errno));
+}
+
 }  // namespace
 
 Descriptor::~Descriptor() {
@@ -80,26 +111,37 @@ Descriptor listen_on(int port) {
   Descriptor fd = new_socket(AF_INET6, SOCK_STREAM, 0);
   const bool six = fd >= 0;
   if (!six) fd = new_socket(AF_INET, SOCK_STREAM, 0);
-  set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-  int bound = -1;
-  if (six) {
-    set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-    sockaddr_in6 any = {};
-    any.sin6_family = AF_INET6;
-    any.sin6_port = htons(static_cast<uint16_t>(port));
-    bound = bind(fd, reinterpret_cast<const sockaddr*>(&any), sizeof any);
-  } else {
-    sockaddr_in any = {};
-    any.sin_family = AF_INET;
-    any.sin_port = htons(static_cast<uint16_t>(port));
-    bound = bind(fd, reinterpret_cast<const sockaddr*>(&any), sizeof any);
-  }
-  constexpr int kWaiting = 1024;  // ranks that may knock at once
-  if (bound != 0 || listen(fd, kWaiting) != 0)
-    fail(ErrorCode::kIo,
-         "port {} cannot be used ({}); name one that is free with --master_port of lathe launch, else "
-         "MASTER_PORT",
-         port, std::strerror(errno));
+  sockaddr_storage any = {};
+  any.ss_family = six ? AF_INET6 : AF_INET;
+  if (six) set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (!begin_to_listen(fd, any, port)) fail_to_listen(port);
+  return fd;
+}
+
+Descriptor listen_at(const std::string& name, int port) {
+  addrinfo hints = {}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  const bool is_address = getaddrinfo(name.c_str(), nullptr, &hints, &found) == 0;
+  hints.ai_flags = 0;
+  if (!is_address && getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return listen_on(port);
+  sockaddr_storage one = {};
+  std::memcpy(&one, found->ai_addr, found->ai_addrlen);
+  const bool several = found->ai_next != nullptr;
+  freeaddrinfo(found);
+  if (several || (!is_address && is_loopback(one))) return listen_on(port);
+  Descriptor fd = new_socket(one.ss_family, SOCK_STREAM, 0);
+  if (begin_to_listen(fd, one, port)) return fd;
+  if (errno != EADDRNOTAVAIL) fail_to_listen(port);
+  return listen_on(port);
+}
+
+Descriptor accept_from(int listening) {
+  fcntl(listening, F_SETFL, fcntl(listening, F_GETFL) | O_NONBLOCK);
+  Descriptor fd(accept(listening, nullptr, nullptr));
+  if (fd < 0) return fd;
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // macOS hands it on
   return fd;
 }
 
@@ -162,14 +204,24 @@ bool send_frame(int fd, const Frame& frame) {
   return send_all(fd, bytes.data(), bytes.size());
 }
 
-bool FrameReader::read(int fd) {
+bool FrameReader::read(int fd, size_t most) {
   std::array<char, 4096> piece;
+  most = std::min({most, piece.size(), left_});
+  if (broken_ || most == 0) return false;
   ssize_t got = 0;
-  do got = recv(fd, piece.data(), piece.size(), 0);
+  do got = recv(fd, piece.data(), most, 0);
   while (got < 0 && errno == EINTR);
-  if (got <= 0 || broken_) return false;
+  if (got <= 0) return false;
+  left_ -= static_cast<size_t>(got);
   bytes_.insert(bytes_.end(), piece.begin(), piece.begin() + got);
   return true;
+}
+
+size_t FrameReader::missing() const {
+  uint32_t head[3] = {};
+  if (bytes_.size() < sizeof head) return sizeof head - bytes_.size();
+  std::memcpy(head, bytes_.data(), sizeof head);
+  return sizeof head + head[1] + head[2] - bytes_.size();
 }
 
 std::optional<Frame> FrameReader::next() {
@@ -178,9 +230,10 @@ std::optional<Frame> FrameReader::next() {
   std::memcpy(head, bytes_.data(), sizeof head);
   const bool known =
       head[0] - static_cast<uint32_t>(Frame::Kind::kHello) <=
-      static_cast<uint32_t>(Frame::Kind::kRefused) - static_cast<uint32_t>(Frame::Kind::kHello);
-  broken_ = !known || head[1] > kMostBytes || head[2] > kMostBytes;
+      static_cast<uint32_t>(Frame::Kind::kWelcome) - static_cast<uint32_t>(Frame::Kind::kHello);
   const size_t key = sizeof head, value = key + head[1], end = value + head[2];
+  broken_ = !known || head[1] > kMostBytes || head[2] > kMostBytes ||
+            (end > bytes_.size() && end - bytes_.size() > left_);
   if (broken_ || bytes_.size() < end) return {};
   Frame frame;
   frame.kind = static_cast<Frame::Kind>(head[0]);

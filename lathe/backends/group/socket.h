@@ -24,13 +24,15 @@ class Descriptor {
 /// What ranks and their store tell each other.
 struct Frame {
   enum class Kind : uint32_t {
-    kHello = 0x4c544831,  ///< key: the rank, value: how many, a space and the run's name; any other first
-                          ///< frame is no rank of ours
+    kHello = 0x4c544831,  ///< handshake.h says what is in it; any other first frame is no rank of ours
     kSet,
     kGet,
     kValue,
-    kGone,     ///< key: the rank as text
-    kRefused,  ///< key: why a rank that said hello is none of this run
+    kGone,       ///< key: the rank as text
+    kRefused,    ///< key: why a rank that said hello is none of this run
+    kChallenge,  ///< handshake.h, as the following
+    kProof,
+    kWelcome,
   };
   Kind kind = Kind::kGet;
   std::string key;
@@ -39,6 +41,13 @@ struct Frame {
 
 /// A socket that listens on every address of this machine; port 0: any.  Errors: kIo.
 Descriptor listen_on(int port);
+/// One that listens on no more than others need that connect to this name of this machine: on its address,
+/// where it has one alone.  A name with several addresses, or one that only this machine finds on its
+/// loopback, as /etc/hosts of Debian has them, and an address that is not this machine's own (it may be
+/// translated): every address.  Errors: kIo.
+Descriptor listen_at(const std::string& name, int port);
+/// The next connection of a socket that listens and does not block; −1: there is none, or errno.
+Descriptor accept_from(int listening);
 int port_of(int fd);
 /// One attempt to connect, of at most so long for each address of the name; −1 where nobody answers.
 /// Errors: kIo if the name is not known.
@@ -53,13 +62,20 @@ bool send_frame(int fd, const Frame& frame);
 /// Bytes of a connection as frames.
 class FrameReader {
  public:
-  /// Reads once what is there, waiting for it if nothing is.  False: the connection is closed or what came is
-  /// no frame.
-  bool read(int fd);
+  /// most: bytes that it reads in all; a frame that says it is longer is none.
+  explicit FrameReader(size_t most = SIZE_MAX) : left_(most) {}
+  /// Reads once what is there, at most so many bytes, waiting for it if nothing is.  False: the connection is
+  /// closed, what came is no frame, or it was the most.
+  bool read(int fd, size_t most = SIZE_MAX);
+  /// Bytes until it is known how long the next frame is, or then until its end.
+  size_t missing() const;
   std::optional<Frame> next();
+  bool broken() const { return broken_; }
+  bool empty() const { return bytes_.empty(); }
 
  private:
   std::vector<char> bytes_;
+  size_t left_;  // to read
   bool broken_ = false;
 };
 

@@ -10,7 +10,6 @@
 #include <map>
 #include <mutex>
 #include <thread>
-#include <tuple>
 #include <utility>
 
 #include "lathe/backends/group/socket.h"
@@ -21,6 +20,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kStoreDoor = "store";
+constexpr std::chrono::milliseconds kBetween{50};  // attempts: rank 0 may not have come so far
+constexpr double kAttempt_s = 5;                   // to connect
+constexpr std::chrono::seconds kAnswer{30};        // strangers may stand in line before this rank
+
 std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
 
 int rank_in(const Frame& frame) { return std::atoi(frame.key.c_str()); }
@@ -30,13 +34,15 @@ int rank_in(const Frame& frame) { return std::atoi(frame.key.c_str()); }
 struct StoreServer::State {
   struct Peer {
     Descriptor fd;
-    FrameReader reader;
-    int rank = -1;  // −1: it has not said, or is refused
-    bool refused = false;
-    std::vector<std::string> waits;  // keys it asked for that are not set yet
+    int rank;
+    FrameReader reader = FrameReader();
+    std::vector<std::string> waits = {};  // keys it asked for that are not set yet
   };
 
-  explicit State(const World& world) : listening(listen_on(world.port)), size(world.size), run(world.run) {
+  State(const World& world, Warn warn, const GateLimits& limits)
+      : gate(
+            listen_at(world.address, world.port), world, kStoreDoor,
+            [this](int rank) { return why_refused(rank); }, std::move(warn), limits) {
     int ends[2];
     if (pipe(ends) != 0) fail(ErrorCode::kIo, "a pipe cannot be made");
     wake_read = Descriptor(ends[0]);
@@ -50,18 +56,17 @@ struct StoreServer::State {
 
   void serve() {
     for (;;) {
-      std::vector<pollfd> wanted = {{wake_read, POLLIN, 0}, {listening, POLLIN, 0}};
+      std::vector<pollfd> wanted = {{wake_read, POLLIN, 0}};
       for (const Peer& peer : peers) wanted.push_back({peer.fd, POLLIN, 0});
-      if (poll(wanted.data(), wanted.size(), -1) < 0) continue;
+      gate.add_to(wanted);
+      if (poll(wanted.data(), wanted.size(), gate.timeout_ms()) < 0) continue;
       if (wanted[0].revents != 0) return;
       for (size_t i = peers.size(); i-- > 0;)
-        if (wanted[i + 2].revents != 0 && !hear(peers[i])) drop(i);
-      if (wanted[1].revents == 0) continue;
-      Peer peer;
-      peer.fd = Descriptor(accept(listening, nullptr, nullptr));
-      if (peer.fd < 0) continue;
-      tune(peer.fd);
-      peers.push_back(std::move(peer));
+        if (wanted[i + 1].revents != 0 && !hear(peers[i])) drop(i);
+      while (auto admitted = gate.serve()) {
+        peers.push_back({std::move(admitted->fd), admitted->rank});
+        for (const int rank : gone) tell_gone(peers.back(), rank);
+      }
     }
   }
 
@@ -69,46 +74,23 @@ struct StoreServer::State {
   bool hear(Peer& peer) {
     if (!peer.reader.read(peer.fd)) return false;
     while (const auto frame = peer.reader.next()) {
-      if (peer.refused) continue;  // it closes: what an end here would break off is the answer
-      if (peer.rank < 0 && frame->kind != Frame::Kind::kHello) return false;
-      switch (frame->kind) {
-        case Frame::Kind::kHello:
-          if (const std::string why = why_refused(*frame); !why.empty()) {
-            send_frame(peer.fd, {Frame::Kind::kRefused, why, {}});
-            peer.refused = true;
-            break;
-          }
-          peer.rank = rank_in(*frame);
-          for (const int rank : gone) tell_gone(peer, rank);
-          break;
-        case Frame::Kind::kSet:
-          set(frame->key, frame->value);
-          break;
-        case Frame::Kind::kGet:
-          peer.waits.push_back(frame->key);
-          answer(peer);
-          break;
-        default:
-          return false;
+      if (frame->kind == Frame::Kind::kSet) {
+        set(frame->key, frame->value);
+      } else if (frame->kind == Frame::Kind::kGet) {
+        peer.waits.push_back(frame->key);
+        answer(peer);
+      } else {
+        return false;
       }
     }
     return true;
   }
 
   /// Of two runs at one port the later one's ranks must not pass for this one's.
-  std::string why_refused(const Frame& hello) const {
-    const int rank = rank_in(hello);
-    const std::string told(hello.value.begin(), hello.value.end());
-    const size_t space = std::min(told.find(' '), told.size());
-    if (told.substr(0, space) != std::to_string(size))
-      return fmt::format("it has {} processes, this one {}", size, told.substr(0, space));
-    if (const std::string name = told.substr(std::min(space + 1, told.size()));
-        !name.empty() && !run.empty() && name != run)
-      return fmt::format("it is called {}, this one {}", run, name);
-    if (rank < 0 || rank >= size) return fmt::format("found rank {}, wants one below {}", rank, size);
+  std::string why_refused(int rank) const {
     const bool there = std::any_of(peers.begin(), peers.end(), [&](const Peer& p) { return p.rank == rank; });
     const bool was_there = std::find(gone.begin(), gone.end(), rank) != gone.end();
-    return there || was_there ? fmt::format("it has a rank {} already", rank) : "";
+    return there || was_there ? another_run(fmt::format("it has a rank {} already", rank)) : "";
   }
 
   void set(const std::string& key, const std::vector<char>& value) {
@@ -128,7 +110,6 @@ struct StoreServer::State {
   void drop(size_t index) {
     const int rank = peers[index].rank;
     peers.erase(peers.begin() + static_cast<long>(index));
-    if (rank < 0) return;
     gone.push_back(rank);
     for (const Peer& peer : peers) tell_gone(peer, rank);
   }
@@ -137,18 +118,18 @@ struct StoreServer::State {
     send_frame(peer.fd, {Frame::Kind::kGone, std::to_string(rank), {}});
   }
 
-  Descriptor listening, wake_read, wake_write;
-  int size;
-  std::string run;
+  Descriptor wake_read, wake_write;
+  Gate gate;
   std::vector<Peer> peers;
   std::vector<int> gone;  // in the order in which it was noticed
   std::map<std::string, std::vector<char>> values;
   std::thread thread;  // the last member: it uses the others
 };
 
-StoreServer::StoreServer(const World& world) : state_(std::make_unique<State>(world)) {}
+StoreServer::StoreServer(const World& world, Warn warn, const GateLimits& limits)
+    : state_(std::make_unique<State>(world, std::move(warn), limits)) {}
 StoreServer::~StoreServer() = default;
-int StoreServer::port() const { return port_of(state_->listening); }
+int StoreServer::port() const { return state_->gate.port(); }
 
 struct Store::State {
   /// Reads what the server says until the connection ends.
@@ -157,11 +138,6 @@ struct Store::State {
     while (reader.read(fd))
       while (const auto frame = reader.next()) {
         if (frame->kind == Frame::Kind::kGone) note_gone(rank_in(*frame));
-        if (frame->kind == Frame::Kind::kRefused) {
-          const std::lock_guard lock(mutex);
-          refused = frame->key;
-          changed.notify_all();
-        }
         if (frame->kind != Frame::Kind::kValue) continue;
         const std::lock_guard lock(mutex);
         values[frame->key] = frame->value;
@@ -180,8 +156,29 @@ struct Store::State {
     on_gone();
   }
 
+  /// Until rank 0 has let this rank in.
+  void enter(const World& world) {
+    const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds(timeout_s));
+    const std::string place =
+        fmt::format("{}, port {} (MASTER_ADDR, MASTER_PORT)", world.address, world.port);
+    const double attempt_s = std::min(kAttempt_s, timeout_s);
+    for (; Clock::now() < until; std::this_thread::sleep_for(kBetween)) {
+      fd = connect_to(world.address, world.port, static_cast<int>(attempt_s * 1e3));
+      if (fd < 0) continue;
+      tune(fd);
+      Knock knock(fd, world, kStoreDoor);
+      const auto left = std::min(until - Clock::now(), Clock::duration(kAnswer));
+      const auto state = knock.advance_within(std::chrono::duration_cast<std::chrono::milliseconds>(left));
+      if (state == Knock::State::kIn) return;
+      if (state == Knock::State::kRefused)
+        fail(ErrorCode::kUsage, "rank {} is sent away at {}: {}", world.rank, place, knock.why());
+    }
+    fail(ErrorCode::kIo, "rank {}: rank 0 does not answer at {}, within {} s (--ddp_timeout)", world.rank,
+         place, timeout_s);
+  }
+
   Descriptor fd;
-  std::string place, local_address;
+  std::string local_address;
   double timeout_s = 0;
   std::function<void()> on_gone;
   std::mutex sending;
@@ -189,35 +186,17 @@ struct Store::State {
   mutable std::condition_variable changed;
   std::map<std::string, std::vector<char>> values;
   std::optional<int> gone;
-  std::string refused;  // why
   bool closing = false;
   std::thread thread;
 };
 
 Store::Store(const World& world, double timeout_s, std::function<void()> on_gone)
     : state_(std::make_unique<State>()) {
-  const auto& [address, port, rank] = std::tie(world.address, world.port, world.rank);
   State& s = *state_;
   s.timeout_s = timeout_s;
   s.on_gone = std::move(on_gone);
-  const auto until = Clock::now() + seconds(timeout_s);
-  constexpr std::chrono::milliseconds kBetween{50};  // rank 0 may not have come so far
-  constexpr double kAttempt_s = 5;
-  const double attempt_s = std::min(kAttempt_s, timeout_s);
-  while ((s.fd = connect_to(address, port, static_cast<int>(attempt_s * 1e3))) < 0) {
-    if (Clock::now() > until)
-      fail(ErrorCode::kIo,
-           "rank {}: rank 0 does not answer at {}, port {} (MASTER_ADDR, MASTER_PORT), within {} s "
-           "(--ddp_timeout)",
-           rank, address, port, timeout_s);
-    std::this_thread::sleep_for(kBetween);
-  }
-  tune(s.fd);
+  s.enter(world);
   s.local_address = group::local_address(s.fd);
-  s.place = fmt::format("{}, port {}", address, port);
-  const std::string who = fmt::format("{} {}", world.size, world.run);
-  if (!send_frame(s.fd, {Frame::Kind::kHello, std::to_string(rank), {who.begin(), who.end()}}))
-    fail(ErrorCode::kIo, "rank {}: rank 0 at {}, port {}, closed the connection", rank, address, port);
   s.thread = start_thread([&s] { s.listen(); });
 }
 
@@ -250,15 +229,9 @@ Status Store::ask(const std::string& key) {
 Result<std::vector<char>> Store::wait_for(const std::string& key) {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
-  const bool came = s.changed.wait_for(
-      lock, seconds(s.timeout_s), [&] { return s.gone || !s.refused.empty() || s.values.contains(key); });
+  const bool came =
+      s.changed.wait_for(lock, seconds(s.timeout_s), [&] { return s.gone || s.values.contains(key); });
   if (const auto it = s.values.find(key); it != s.values.end()) return it->second;
-  if (!s.refused.empty())
-    return Status(
-        ErrorCode::kUsage,
-        fmt::format("at {} (MASTER_ADDR, MASTER_PORT), there is another run: {}; give each a port of "
-                    "its own (--master_port of lathe launch, else MASTER_PORT)",
-                    s.place, s.refused));
   if (came) return Status(ErrorCode::kIo, fmt::format("rank {} is gone", *s.gone));
   return Status(ErrorCode::kIo, fmt::format("not all ranks came within {} s (--ddp_timeout)", s.timeout_s));
 }

@@ -10,8 +10,9 @@ namespace lathe::group {
 /// when it is wanted, and may have a C++ runtime of its own.
 struct TransportOptions {
   int rank = 0, size = 1;
-  int64_t timeout_ms = 0;         ///< of each call
-  const char* address = nullptr;  ///< of this machine, as the others reach it
+  int64_t timeout_ms = 0;              ///< of each call
+  const char* address = nullptr;       ///< of this machine, as the others reach it
+  const char *run = "", *secret = "";  ///< World's
   /// The ranks' store, for finding each other.
   void* store = nullptr;
   bool (*set)(void* store, const char* key, const char* value, size_t bytes) = nullptr;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "lathe/core/error.h"
+#include "lathe/core/run_secret.h"
 
 namespace lathe::group {
 namespace {
@@ -48,8 +49,11 @@ int local_size(const Environment& environment, const Launcher& launcher, int siz
 }
 
 std::string address_of_rank_0(const Environment& environment, const Launcher& launcher, int size) {
-  if (const char* given = environment("MASTER_ADDR"); given != nullptr && *given != '\0') return given;
-  if (local_size(environment, launcher, size) == size) return "127.0.0.1";
+  const char* const given = environment("MASTER_ADDR");
+  const bool is_given = given != nullptr && *given != '\0';
+  if (local_size(environment, launcher, size) == size || (is_given && std::string_view(given) == "localhost"))
+    return "127.0.0.1";
+  if (is_given) return given;
   const char* list = launcher.node_list == nullptr ? nullptr : environment(launcher.node_list);
   if (list != nullptr && *list != '\0') return first_node(list);
   fail(ErrorCode::kUsage,
@@ -103,6 +107,7 @@ std::optional<World> world(const Environment& environment) {
     found.address = address_of_rank_0(environment, launcher, *size);
     found.port = port(environment, launcher);
     found.run = run_name(environment, launcher);
+    found.secret = run_secret(environment);
     return found;
   }
   return {};

@@ -12,7 +12,8 @@ struct World {
   int local_size = 1;   ///< ranks of this machine; 1 where that is not told
   std::string address;  ///< of rank 0's machine
   int port = 0;
-  std::string run;  ///< what the launcher calls this run; empty where it has no name for it
+  std::string run;          ///< what the launcher calls this run; empty where it has no name for it
+  std::string secret = {};  ///< of the run (run_secret.h); empty where it was given none
 };
 
 /// An environment variable; null where it is not set.
@@ -20,10 +21,11 @@ using Environment = std::function<const char*(const char* name)>;
 
 /// What the launcher's variables say; empty where there are none or the world has one process.  In this
 /// order: RANK, WORLD_SIZE, LOCAL_RANK (torchrun, lathe launch), OMPI_COMM_WORLD_* (mpirun of Open MPI),
-/// SLURM_* (srun).  MASTER_ADDR and MASTER_PORT are taken wherever they are set; else rank 0 is this machine
-/// where all ranks are on it, or the first node of the job's list, and the port follows from the numbers of
-/// the job and the step.  A run's name is TORCHELASTIC_RUN_ID, PMIX_NAMESPACE (Open MPI), or the job and the
-/// step.  Errors: kUsage for values that are no numbers or do not fit, and where MASTER_ADDR is wanted.
+/// SLURM_* (srun).  Where all ranks are on this machine they meet on its loopback, 127.0.0.1, as they do by
+/// the name localhost; else at MASTER_ADDR, or where it is not set, at the first node of the job's list.
+/// MASTER_PORT is taken wherever it is set; else the port follows from the numbers of the job and the step.
+/// A run's name is TORCHELASTIC_RUN_ID, PMIX_NAMESPACE (Open MPI), or the job and the step.  Errors: kUsage
+/// for values that are no numbers or do not fit, and where MASTER_ADDR is wanted; those of run_secret.
 /// Source: docs of torchrun, Open MPI ("Environment variables"), srun ("OUTPUT ENVIRONMENT VARIABLES").
 std::optional<World> world(const Environment& environment);
 

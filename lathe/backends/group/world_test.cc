@@ -41,6 +41,25 @@ TEST(World, TorchrunsVariables) {
   EXPECT_EQ(w->port, 4000);
 }
 
+TEST(World, RanksOfOneMachineMeetOnItsLoopback) {
+  std::map<std::string, std::string> variables = {
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1.example"}};
+  EXPECT_EQ(world_of(variables)->address, "127.0.0.1");
+  variables["LOCAL_WORLD_SIZE"] = "1";
+  EXPECT_EQ(world_of(variables)->address, "node1.example");
+  variables["MASTER_ADDR"] = "localhost";
+  EXPECT_EQ(world_of(variables)->address, "127.0.0.1");
+}
+
+TEST(World, TheSecretOfTheRun) {
+  std::map<std::string, std::string> variables = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}};
+  EXPECT_EQ(world_of(variables)->secret, "");
+  variables["LATHE_RUN_SECRET"] = std::string(40, 'x');
+  EXPECT_EQ(world_of(variables)->secret, std::string(40, 'x'));
+  variables["LATHE_RUN_SECRET"] = "short";
+  EXPECT_THROW(world_of(variables), Error);
+}
+
 TEST(World, ThePortBesideTorchrunsOwnStore) {
   const auto w = world_of({{"RANK", "0"},
                            {"WORLD_SIZE", "2"},
