@@ -83,6 +83,43 @@ class Strangers(RanksCase):
         self.assertEqual((self.root / "crowded" / "model.safetensors").read_bytes(),
                          (self.root / "alone" / "model.safetensors").read_bytes())
 
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+    def test_no_more_than_sixteen_strangers_are_held(self):
+        port = free_port()
+        process = subprocess.Popen(self.launch_at(port, "held", "--num_train_epochs", "50000", "--save_steps", "10",
+                                                  "--save_total_limit", "3", "--ddp_backend", "ring"),
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        self.await_checkpoint("held", process)
+        descriptors = pathlib.Path(f"/proc/{children_of(process.pid)[0]}/fd")
+
+        def connections():
+            count = 0
+            for path in descriptors.iterdir():
+                try:
+                    count += os.readlink(path).startswith("socket")
+                except OSError:
+                    pass
+            return count
+
+        before = connections()
+        silent = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(60)]
+        until, most = time.monotonic() + 0.5, 0
+        while time.monotonic() < until:
+            most = max(most, connections() - before)
+        self.assertGreaterEqual(most, 10, "they are heard")
+        self.assertLessEqual(most, 17, "one more while it takes another's place")
+        for one in silent:
+            one.close()
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, -signal.SIGTERM, stderr)
+
     def test_ranks_of_one_machine_listen_on_loopback_and_keep_their_secret(self):
         """Also where the environment that they come from has a secret, and another address: the run has its own."""
         given = "given" * 10
@@ -90,6 +127,7 @@ class Strangers(RanksCase):
         process = subprocess.Popen(self.launch_at(free_port(), "long", "--num_train_epochs", "50000", "--save_steps", "10",
                                                   "--save_total_limit", "3"),
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        self.addCleanup(self.end, process)
         self.await_checkpoint("long", process)
         ranks = children_of(process.pid)
         addresses = [listening_addresses(rank) for rank in ranks]
@@ -118,6 +156,7 @@ class Strangers(RanksCase):
                            "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "x", **secret}
             ranks.append(subprocess.Popen(self.command(2, "unlike", launch=lambda _, words: words), text=True,
                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment))
+            self.addCleanup(self.end, ranks[-1])
         _, stderr = ranks[1].communicate(timeout=60)
         self.assertEqual(ranks[1].returncode, 2, stderr)
         self.assertIn("the run has a secret, this rank none: give all ranks of the run one secret (LATHE_RUN_SECRET", stderr)
