@@ -3,7 +3,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
-#include <regex>
+#include <algorithm>
 #include <vector>
 
 namespace lathe {
@@ -23,17 +23,31 @@ std::string expand_home(const std::string& path) {
 }
 
 std::string expand_variables(const std::string& text) {
-  static const std::regex kVariable(R"(\$(?:(\w+)|\{([^}]*)\}))");
+  const auto is_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
   std::string out;
-  size_t at = 0;
-  for (std::sregex_iterator found(text.begin(), text.end(), kVariable), end; found != end; ++found) {
-    const std::string name = (*found)[1].str() + (*found)[2].str();
-    const char* value = std::getenv(name.c_str());
-    const auto begins = static_cast<size_t>(found->position());
-    out += text.substr(at, begins - at) + (value != nullptr ? value : found->str());
-    at = begins + static_cast<size_t>(found->length());
+  size_t closing = 0;  // the first brace from here on; known ones are not looked for again
+  for (size_t at = 0; at < text.size();) {
+    size_t name = at + 1, end = name;  // of a variable's name
+    const bool braced = text[at] == '$' && name < text.size() && text[name] == '{';
+    if (braced) {
+      ++name;
+      if (closing < name) closing = std::min(text.find('}', name), text.size());
+      end = closing;
+    } else if (text[at] == '$') {
+      while (end < text.size() && is_word(text[end])) ++end;
+    }
+    const bool is_variable = braced ? end < text.size() : end > name;
+    const size_t next = is_variable ? end + braced : at + 1;
+    const char* value = is_variable ? std::getenv(text.substr(name, end - name).c_str()) : nullptr;
+    if (value != nullptr)
+      out += value;
+    else
+      out.append(text, at, next - at);
+    at = next;
   }
-  return out + text.substr(at);
+  return out;
 }
 
 }  // namespace lathe

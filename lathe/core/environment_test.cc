@@ -59,5 +59,15 @@ TEST(Variables, AreExpandedAsInPython) {
   unsetenv("LATHE_TEST_B");
 }
 
+/// A recursive matcher of expressions used up the stack, one that goes back took quadratic time.
+TEST(Variables, OfAMegabyteAreExpandedInLinearTime) {
+  const size_t size = 1 << 20;
+  std::string braces;
+  while (braces.size() < size) braces += "${";
+  for (const std::string& text : {"$" + std::string(size, 'a'), "${" + std::string(size, 'b') + "}", braces,
+                                  std::string(size, '$'), braces + "}"})
+    EXPECT_EQ(expand_variables(text), text);
+}
+
 }  // namespace
 }  // namespace lathe

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
-#include <regex>
 #include <set>
 
 #include "lathe/data/parquet.h"
@@ -259,16 +258,44 @@ SplitFiles named_splits(const std::vector<std::string>& files, const std::option
   return out;
 }
 
+namespace {
+
+/// A file NAME-00003-of-00012.EXTENSION.
+struct Part {
+  std::string kind;  ///< its name without its own number
+  size_t count;      ///< of the files of that kind
+  std::string number;
+};
+
+std::optional<Part> part_of(const std::string& file) {
+  constexpr std::string_view kOf = "-of-";
+  const auto digits_from = [&](size_t at) {
+    return std::min(file.find_first_not_of("0123456789", at), file.size());
+  };
+  for (size_t of = file.rfind(kOf); of != std::string::npos && of > 0; of = file.rfind(kOf, of - 1)) {
+    const size_t count = of + kOf.size(), dot = digits_from(count);
+    const size_t dash = file.find_last_not_of("0123456789", of - 1);
+    if (dot == count || dot == file.size() || file[dot] != '.') continue;
+    if (dash == std::string::npos || dash + 1 == of || file[dash] != '-') continue;
+    if (file.find('/', dot) != std::string::npos) return std::nullopt;
+    return Part{file.substr(0, dash) + file.substr(of),
+                static_cast<size_t>(std::strtoull(file.c_str() + count, nullptr, 10)),
+                file.substr(dash + 1, of - dash - 1)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<bool> are_all_parts(const std::vector<std::string>& files) {
-  static const std::regex part(R"(^(.*)-(\d+)-of-(\d+)(\.[^/]*)$)");
   std::map<std::string, std::pair<size_t, std::set<std::string>>>
       kinds;  // name → how many there are, which are here
   for (const std::string& file : files) {
-    std::smatch match;
-    if (!std::regex_match(file, match, part)) return std::nullopt;
-    auto& [count, found] = kinds[match.str(1) + "-of-" + match.str(3) + match.str(4)];
-    count = static_cast<size_t>(std::strtoull(match.str(3).c_str(), nullptr, 10));
-    found.insert(match.str(2));
+    const auto part = part_of(file);
+    if (!part) return std::nullopt;
+    auto& [count, found] = kinds[part->kind];
+    count = part->count;
+    found.insert(part->number);
   }
   return std::all_of(kinds.begin(), kinds.end(),
                      [](const auto& kind) { return kind.second.first == kind.second.second.size(); });

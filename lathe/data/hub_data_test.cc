@@ -26,6 +26,15 @@ TEST(HubData, NamesTellWhetherAllPartsAreThere) {
   EXPECT_EQ(are_all_parts({"a-0-of-1.csv", "b-0-of-2.csv"}), false);
   EXPECT_EQ(are_all_parts({"a-0-of-1.csv", "b.csv"}), std::nullopt);
   EXPECT_EQ(are_all_parts({"x/train/0000.parquet"}), std::nullopt);
+  EXPECT_EQ(are_all_parts({"a-0-of-1-of-0.csv"}), false);  // part 1 of 0
+  EXPECT_EQ(are_all_parts({"a-1-of-2-0-of-1.csv.gz"}), true);
+  EXPECT_EQ(are_all_parts({"a-0-of-1.b/c"}), std::nullopt);
+  for (const std::string part : {"-of-", "-0-of-0", "0"}) {  // a recursive matcher used up the stack
+    std::string name;
+    while (name.size() < 1 << 20) name += part;
+    EXPECT_EQ(are_all_parts({name}), std::nullopt);
+    EXPECT_EQ(are_all_parts({name + "-0-of-1.csv"}), true);
+  }
 }
 
 TEST(HubData, OtherFilesByTheWordsInTheirPaths) {
