@@ -11,6 +11,9 @@ lathe/backends alone; headers of device libraries appear only below lathe/backen
 kernel is `follow();`, on which lathe/backends/cuda/graph.h relies, or a call of a function `…_that_follows`, which says it
 later, behind what touches nothing that kernels write.
 
+JSON is parsed by the functions of lathe/io/json_file.h alone, which bound its depth, but in tests; and no source includes
+<regex>, whose matcher recurses for each character.
+
 Two types of one name in one namespace break C++'s rule of one definition though nothing includes both: a linker keeps one
 of their destructors. Types in unnamed namespaces may share a name.
 """
@@ -23,6 +26,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 DEVICE_LIBRARY = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|cutensor|cutlass/|nccl|nvToolsExt|nvtx|hip/|mlx/|mpi\.h|gloo/|jaccl/|"
                             r"Metal/|MetalPerformance|Accelerate/|dnnl|oneapi/)")
 KERNEL = re.compile(r"__global__\b[^;{]*\{\s*(follow\(\);|\w+_that_follows\b)?")
+RAW_JSON = re.compile(r"\b\w*[Jj]son::(?:parse|accept|sax_parse|from_\w+)\b")
+PARSERS = {"lathe/io/json_file.cc", "lathe/io/keys_once.h", "lathe/io/keys_once.cc"}
+OF_TESTS = re.compile(r"_(?:test|testing|fuzz)\.|/test_\w+\.h$")
 NAMESPACE = re.compile(r"^(?:inline )?namespace ?([\w:]*) ?\{")
 TYPE = re.compile(r"^(?:struct|class|enum class|enum struct|enum|union)\s+(?:alignas\([^)]*\)\s+)?([\w:]+(?:<.*?>)?)[^;]*(?:\{|$)")
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".inc"}
@@ -84,6 +90,17 @@ def kernels_that_do_not_follow(text):
     return [text.count("\n", 0, kernel.start()) + 1 for kernel in KERNEL.finditer(text) if not kernel[1]]
 
 
+def raw_parsers(path, text):
+    """(Line number, what is wrong) of each use of a parser that an input can crash."""
+    if path in PARSERS or OF_TESTS.search(path):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if RAW_JSON.search(line.split("//")[0]):
+            yield number, "JSON is parsed by lathe/io/json_file.h"
+        if re.match(r"\s*#\s*include\s*<regex>", line):
+            yield number, "<regex> recurses for each character of what it matches"
+
+
 def types_of(text):
     """(Line number, qualified name) of each type that is defined in namespaces with names alone."""
     spaces, found = [], []
@@ -111,6 +128,7 @@ def check(root):
         path = file.relative_to(root).as_posix()
         text = file.read_text(encoding="utf-8")
         found += [f"{path}:{line}: a kernel begins with follow();" for line in kernels_that_do_not_follow(text)]
+        found += [f"{path}:{line}: {wrong}" for line, wrong in raw_parsers(path, text)]
         for number, name in types_of(text):
             if (first := types.setdefault(name, f"{path}:{number}")) != f"{path}:{number}":
                 found.append(f"{path}:{number}: {name} is defined at {first}, too")

@@ -52,6 +52,13 @@ class CheckLayers(unittest.TestCase):
     def test_include_not_from_the_root(self):
         self.assertEqual(1, len(found(ops__a='#include "a.h"\n')))
 
+    def test_parsers_that_an_input_can_crash(self):
+        text = "const auto x = nlohmann::json::parse(text);  // Json::parse\n#include <regex>\nJson::accept(x);\n"
+        self.assertEqual(["1: JSON is parsed by lathe/io/json_file.h", "2: <regex> recurses for each character of what it matches",
+                          "3: JSON is parsed by lathe/io/json_file.h"],
+                         [line.split(":", 1)[1] for line in found(app__a=text)])
+        self.assertEqual([], found(app__a_test=text, io__json_file=text, app__b="// as json::parse\nparse_json(x);\n"))
+
     def test_folder_that_is_no_layer(self):
         wrong = "lathe/{}: is no layer; a line lathe_layer(...) in CMakeLists.txt makes it one"
         self.assertEqual([wrong.format("extra")], found(extra__a='#include "lathe/core/b.h"\n'))

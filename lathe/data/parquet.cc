@@ -11,6 +11,7 @@
 #include "lathe/core/program_path.h"
 #include "lathe/data/parquet_part.h"
 #include "lathe/io/file_system.h"
+#include "lathe/io/json_file.h"
 
 namespace lathe {
 namespace {
@@ -92,7 +93,7 @@ std::string parquet_rows(const std::string& path, ParquetColumnWanted wanted) {
 std::set<std::string> parquet_class_labels(const std::string& path) {
   const std::string entry = text_of(
       path, [&](const Part& part, auto... to) { return part.entry(path.c_str(), "huggingface", to...); });
-  const auto json = nlohmann::json::parse(entry, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = json_or_nothing(entry).value_or(nullptr);
   const nlohmann::json::json_pointer features("/info/features");
   std::set<std::string> names;
   if (!json.contains(features) || !json[features].is_object()) return names;

@@ -54,15 +54,6 @@ std::string question_id(const json& qa, const std::string& where) {
   return id.get<std::string>();
 }
 
-// A row on this line of its file.
-json json_row(std::string_view line, uint32_t number, const std::string& file) {
-  try {
-    return parse_json(line, file);
-  } catch (const Error&) {  // once more, for the place, behind as many lines as stand before it
-    return parse_json(std::string(number - 1, '\n').append(line), file);
-  }
-}
-
 // Not for what is missing or null; a list may be empty.
 bool has_value(const json& qa, const char* key) { return qa.contains(key) && !qa[key].is_null(); }
 
@@ -112,7 +103,7 @@ class SquadReader {
 
   void add_lines(std::string_view text, const std::string& file) {
     table_detail::for_each_json_line(text, [&](std::string_view line, uint32_t number) {
-      const json row = json_row(line, number, file);
+      const json row = parse_json(line, file, {.first_line = number});
       const std::string where = file + ":" + std::to_string(number);
       if (row.is_object() && row.contains("paragraphs"))
         read_article(row, where);

@@ -4,27 +4,34 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "lathe/core/error.h"
 #include "lathe/data/table_parsers.h"
 #include "lathe/data/text.h"
+#include "lathe/io/foreign_content.h"
 #include "lathe/io/gzip.h"
 
 namespace lathe {
 namespace {
 
 void check_column_names(const Table& table) {
-  for (size_t i = 0; i < table.columns.size(); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if (table.columns[i].name == table.columns[j].name)
-        fail(ErrorCode::kInvalidData,
-             "{}: columns {} and {} are both named '{}'; wants distinct names: rename one in the header",
-             table.origin, j + 1, i + 1, table.columns[i].name);
+  std::unordered_map<std::string_view, size_t> numbers;
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    const auto [first, is_new] = numbers.try_emplace(table.columns[i].name, i + 1);
+    if (!is_new)
+      fail(ErrorCode::kInvalidData,
+           "{}: columns {} and {} are both named '{}'; wants distinct names: rename one in the header",
+           table.origin, first->second, i + 1, table.columns[i].name);
+  }
 }
 
 void append_rows(Table& all, Table& part) {
+  std::unordered_map<std::string_view, const Column*> columns;
+  for (const Column& column : part.columns) columns.emplace(column.name, &column);
   for (Column& column : all.columns) {
-    const Column* more = part.find(column.name);
+    const auto found = columns.find(column.name);
+    const Column* more = found == columns.end() ? nullptr : found->second;
     if (more == nullptr || part.columns.size() != all.columns.size())
       fail(ErrorCode::kInvalidData, "{}: its columns are not those of {}; wants the same in every file",
            part.origin, all.origin);
@@ -93,9 +100,8 @@ Table parse_table(std::string_view bytes, TableFormat format, const TableOptions
   Table table;
   table.origin = origin;
   if (bytes.starts_with("\xEF\xBB\xBF")) bytes.remove_prefix(3);
+  refuse_foreign_content(bytes, origin, "a table with at least one row");
   check_utf8(bytes, origin);
-  if (bytes.find_first_not_of(" \t\r\n") == std::string_view::npos)
-    fail(ErrorCode::kInvalidData, "{}: the file is empty; wants a table with at least one row", origin);
   switch (format) {
     case TableFormat::kTsv:
       table_detail::parse_tsv(bytes, options, table);

@@ -5,7 +5,7 @@
 #include "lathe/core/error.h"
 #include "lathe/data/python_format.h"
 #include "lathe/data/table_parsers.h"
-#include "lathe/io/keys_once.h"
+#include "lathe/io/json_file.h"
 
 namespace lathe {
 namespace table_detail {
@@ -118,27 +118,7 @@ std::vector<uint32_t> lines_of_rows(std::string_view bytes, size_t depth_of_rows
 }
 
 Json parse_document(std::string_view bytes, const std::string& origin, uint32_t first_line) {
-  const auto line_of = [&](size_t at) {
-    return first_line + std::count(bytes.begin(), bytes.begin() + static_cast<long>(at), '\n');
-  };
-  const auto begin_of_line = [&](size_t at) { return at == 0 ? 0 : bytes.substr(0, at).rfind('\n') + 1; };
-  const auto refuse = [&](const DuplicateKey& twice) {
-    fail(ErrorCode::kInvalidData,
-         "{}:{}: found the key '{}' twice in one object, wants each once: rename one or leave it out", origin,
-         line_of(twice.object), twice.key);
-  };
-  try {
-    return parse_keys_once<Json>(bytes, refuse);
-  } catch (const Json::parse_error& e) {
-    const size_t at = std::min(bytes.size(), e.byte == 0 ? 0 : e.byte - 1);
-    const size_t begin = begin_of_line(at);
-    fail(ErrorCode::kInvalidData, "{}:{}: malformed JSON at byte {} of the line, near '{}'", origin,
-         line_of(at), at - begin + 1, bytes.substr(begin, 40));
-  } catch (const Json::out_of_range&) {
-    const size_t at = place_beyond_double(bytes);
-    fail(ErrorCode::kInvalidData, "{}:{}: a number is out of the range of a double, near '{}'", origin,
-         line_of(at), bytes.substr(begin_of_line(at), 40));
-  }
+  return parse_ordered_json(bytes, origin, {.first_line = first_line});
 }
 
 }  // namespace
@@ -164,7 +144,7 @@ bool are_json_lines(std::string_view bytes) {
   bytes.remove_prefix(std::min(bytes.find_first_not_of(kBlanks), bytes.size()));
   const size_t end = bytes.find('\n');
   return bytes.starts_with('{') && bytes.find_first_not_of(kBlanks, end) != std::string_view::npos &&
-         Json::accept(bytes.substr(0, end));
+         is_json(bytes.substr(0, end));
 }
 
 void parse_json(std::string_view bytes, Table& table) {
@@ -191,7 +171,7 @@ void parse_json(std::string_view bytes, Table& table) {
 }  // namespace table_detail
 
 std::vector<std::string> list_elements(const std::string& value) {
-  const auto list = table_detail::Json::parse(value, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::ordered_json list = json_or_nothing(value).value_or(nullptr);
   if (!table_detail::is_flat_list(list))
     fail(ErrorCode::kInvalidData, "found {}, wants a list of strings and numbers, as a kList column has",
          value.substr(0, 40));

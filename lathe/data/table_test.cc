@@ -130,9 +130,9 @@ TEST(Table, JsonComesInFourShapes) {
 }
 
 TEST(Table, JsonErrorsNameThePlace) {
+  EXPECT_TRUE(contains(error_of("[{\"a\": 1},\n {\"a\": }]", TableFormat::kJson), "t:2:8: not valid JSON"));
   EXPECT_TRUE(
-      contains(error_of("[{\"a\": 1},\n {\"a\": }]", TableFormat::kJson), "t:2: malformed JSON at byte"));
-  EXPECT_TRUE(contains(error_of("{\"a\": 1}\n{\"a\": 2\n", TableFormat::kJsonLines), "t:2: malformed JSON"));
+      contains(error_of("{\"a\": 1}\n{\"a\": 2\n", TableFormat::kJsonLines), "t:2:8: not valid JSON"));
   EXPECT_TRUE(contains(error_of("[{\"a\": 1}, 5]", TableFormat::kJson), "wants an object"));
   EXPECT_TRUE(contains(error_of("{\"rows\": [1],\n\"b\": 2}", TableFormat::kJson), "found object"));
   error_of("[]", TableFormat::kJson);
@@ -159,19 +159,19 @@ TEST(Table, ManyJsonRowsAreReadAlikeInEveryShape) {
   expect_same(parse("[" + list + "]", TableFormat::kJson));
   expect_same(parse("{\"data\": [" + list + "]}", TableFormat::kJson));
   EXPECT_TRUE(contains(error_of("[" + list + ",\n{\"b\": [{\"a\": 1,\n\"a\": 2}]}]", TableFormat::kJson),
-                       "t:20001: found the key 'a' twice"));
+                       "t:20001:8: found the key \"a\" twice"));
 }
 
 TEST(Table, AJsonKeyTwiceInOneObjectIsRefusedWithItsLine) {
-  const std::string wanted = " found the key 'a' twice in one object";
+  const std::string wanted = " found the key \"a\" twice in one object";
   EXPECT_TRUE(contains(error_of("{\"a\": 1}\n{\"a\": 1, \"b\": 2, \"a\": 3}\n", TableFormat::kJsonLines),
-                       "t:2:" + wanted));
+                       "t:2:1:" + wanted));
   EXPECT_TRUE(
       contains(error_of("[{\"a\": 1},\n{\"b\": [{}, {}]},\n{\"a\": 1, \"a\": 3}]", TableFormat::kJson),
-               "t:3:" + wanted));
+               "t:3:1:" + wanted));
   EXPECT_TRUE(contains(error_of("{\"n\": 1, \"data\": [{\"b\": {\"c\": 0}},\n{\"b\": {\"a\": 1, \"a\": 3}}]}",
                                 TableFormat::kJson),
-                       "t:2:" + wanted));
+                       "t:2:7:" + wanted));
   EXPECT_EQ(parse("[{\"a\": {\"a\": [{\"a\": 1}, {\"a\": 1}]}}, {\"a\": 1}]", TableFormat::kJson).rows(), 2u);
 }
 
@@ -188,10 +188,10 @@ TEST(Table, JsonNumbersBeyondADoubleAreInvalidData) {
   for (const char* text : {"[{\"label\": 1e999}]", "80e444444444444;", "{\"label\": -1e400}\n"}) {
     const std::string message =
         message_of(ErrorCode::kInvalidData, [&] { parse_table(text, TableFormat::kJson, {}, "t"); });
-    EXPECT_NE(message.find("t:1: a number is out of the range of a double"), std::string::npos) << message;
+    EXPECT_NE(message.find("not valid JSON: number overflow"), std::string::npos) << message;
   }
   EXPECT_TRUE(contains(error_of("[{\"a\": \"x\"},\n{\"a\": [1e999]}]", TableFormat::kJson),
-                       "t:2: a number is out of the range of a double, near '{\"a\": [1e999]}]'"));
+                       "t:2:8: not valid JSON: number overflow parsing '1e999'"));
 }
 
 TEST(Table, TrecLinesAreTextAndCoarseLabel) {

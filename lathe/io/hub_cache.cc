@@ -15,6 +15,7 @@
 
 #include "lathe/core/environment.h"
 #include "lathe/core/trimmed.h"
+#include "lathe/io/json_file.h"
 
 namespace lathe {
 namespace {
@@ -149,7 +150,7 @@ void HubCache::remember_files(const std::string& commit, const std::vector<std::
 std::optional<std::vector<std::string>> HubCache::remembered_files(const std::string& commit) const {
   auto content = fs_.read(join_path(folder_, fmt::format(".lathe/{}.json", commit)));
   if (!content.ok()) return std::nullopt;
-  const auto json = nlohmann::json::parse(content.value(), nullptr, false);
+  const nlohmann::json json = json_or_nothing(content.value()).value_or(nullptr);
   if (!json.is_array() ||
       !std::all_of(json.begin(), json.end(), [](const nlohmann::json& name) { return name.is_string(); }))
     return std::nullopt;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "lathe/io/foreign_content.h"
 #include "lathe/io/gzip.h"
 #include "lathe/io/keys_once.h"
 
@@ -14,14 +15,22 @@ namespace lathe {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
-/// "file:line:column" of a byte offset.
-std::string place(std::string_view text, size_t offset, const std::string& file) {
-  const std::string_view before = text.substr(0, offset);
-  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-  const size_t column = offset - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
-  return fmt::format("{}:{}:{}", file, line, column);
-}
+/// What messages need of a text that is parsed.
+struct Source {
+  std::string_view text;
+  const std::string& file;
+  const JsonLimits& limits;
+
+  /// "file:line:column" of a byte offset.
+  std::string place(size_t offset) const {
+    const std::string_view before = text.substr(0, offset);
+    const auto line = limits.first_line + std::count(before.begin(), before.end(), '\n');
+    const size_t column = offset - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
+    return fmt::format("{}:{}:{}", file, line, column);
+  }
+};
 
 /// Printable ASCII, not too long: a message must not carry a megabyte or broken UTF-8.
 std::string printable(std::string_view text) {
@@ -32,19 +41,28 @@ std::string printable(std::string_view text) {
   return text.size() > kLongest ? out + "..." : out;
 }
 
-/// The parser itself does not recurse, but what walks its result does.
-void check_depth(std::string_view text, const std::string& file, int limit) {
+/// The parser itself does not recurse, but what walks its result does; and it takes a zero byte for the end.
+void check_bytes(const Source& source) {
+  const std::string_view text = source.text;
   int depth = 0;
   bool in_text = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (in_text && c == '\\') {
-      ++i;
+    if (c == '\0') {
+      refuse_foreign_content(text, source.file, "JSON");
+      fail(ErrorCode::kInvalidData,
+           "{}: found a zero byte, wants JSON text: the file is damaged, fetch or save it again",
+           source.place(i));
+    } else if (in_text && c == '\\') {
+      i += i + 1 < text.size() && text[i + 1] != '\0';
     } else if (c == '"') {
       in_text = !in_text;
     } else if (!in_text && (c == '[' || c == '{')) {
-      if (++depth > limit)
-        fail(ErrorCode::kInvalidData, "{}: nested deeper than the limit of {}", place(text, i, file), limit);
+      if (++depth > source.limits.depth)
+        fail(ErrorCode::kInvalidData,
+             "{}: found lists or objects nested deeper than {}, wants fewer levels: no file that is meant so "
+             "has as many; fetch or save it again",
+             source.place(i), source.limits.depth);
     } else if (!in_text && (c == ']' || c == '}')) {
       --depth;
     }
@@ -57,6 +75,9 @@ std::string_view reason_of(std::string_view what) {
   if (bracket != std::string_view::npos) what.remove_prefix(bracket + 2);
   const size_t colon = what.find(": ");
   if (what.starts_with("parse error") && colon != std::string_view::npos) what.remove_prefix(colon + 2);
+  const size_t dash = what.find(" - ");
+  if (what.starts_with("syntax error while parsing") && dash != std::string_view::npos)
+    what.remove_prefix(dash + 3);
   return what;
 }
 
@@ -166,26 +187,55 @@ const json* look_up(const json& object, std::string_view key, const std::string&
   return found == object.end() ? nullptr : &*found;
 }
 
+/// What `read`, given what refuses a key that stands twice, makes of the text.
+template <typename Json, typename Read>
+Json parse(const Source& source, const Read& read) {
+  check_bytes(source);
+  const auto refuse = [&](const DuplicateKey& twice) {
+    fail(ErrorCode::kInvalidData,
+         "{}: found the key {} twice in one object, wants each once: rename one or leave it out",
+         source.place(twice.object), printable(json(twice.key).dump()));
+  };
+  try {
+    return read(refuse);
+  } catch (const json::parse_error& error) {
+    refuse_foreign_content(source.text, source.file, "JSON");
+    const size_t offset = std::min(error.byte > 0 ? error.byte - 1 : 0, source.text.size());
+    const size_t end = source.text.find_last_not_of(" \t\r\n") + 1;
+    fail(ErrorCode::kInvalidData, "{}: not valid JSON: {}; {}", source.place(offset),
+         printable(reason_of(error.what())),
+         offset >= end ? "the text ends too early: fetch or save the file again"
+                       : "mend the text there, or fetch or save the file again");
+  } catch (const json::exception& error) {
+    fail(ErrorCode::kInvalidData, "{}: not valid JSON: {}: write a number that a double holds",
+         source.place(place_beyond_double(source.text)), printable(reason_of(error.what())));
+  }
+}
+
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& file, const JsonLimits& limits) {
-  check_depth(text, file, limits.depth);
-  const auto refuse = [&](const DuplicateKey& twice) {
-    fail(ErrorCode::kInvalidData, "{}: the key {} occurs twice in one object",
-         place(text, twice.object, file), printable(json(twice.key).dump()));
-  };
+  return parse<json>({text, file, limits}, [&](const auto& refuse) {
+    return limits.duplicate_keys ? json::parse(text.begin(), text.end())
+                                 : parse_keys_once<json>(text, refuse);
+  });
+}
+
+ordered_json parse_ordered_json(std::string_view text, const std::string& file, const JsonLimits& limits) {
+  return parse<ordered_json>({text, file, limits},
+                             [&](const auto& refuse) { return parse_keys_once<ordered_json>(text, refuse); });
+}
+
+std::optional<json> json_or_nothing(std::string_view text) {
   try {
-    if (limits.duplicate_keys) return json::parse(text.begin(), text.end());
-    return parse_keys_once<json>(text, refuse);
-  } catch (const json::parse_error& error) {
-    const size_t offset = std::min(error.byte > 0 ? error.byte - 1 : 0, text.size());
-    fail(ErrorCode::kInvalidData,
-         "{}: not valid JSON: {}; mend the text there, or fetch or save the file again",
-         place(text, offset, file), printable(reason_of(error.what())));
-  } catch (const json::exception& error) {
-    fail(ErrorCode::kInvalidData, "{}: not valid JSON: {}", place(text, place_beyond_double(text), file),
-         printable(reason_of(error.what())));
+    return parse_json(text, "");
+  } catch (const Error&) {
+    return std::nullopt;
   }
+}
+
+bool is_json(std::string_view text) {
+  return text.find('\0') == std::string_view::npos && json::accept(text.begin(), text.end());
 }
 
 json read_json(FileSystem& fs, const std::string& path, const JsonLimits& limits) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,11 +13,25 @@ namespace lathe {
 struct JsonLimits {
   int depth = 200;
   bool duplicate_keys = true;  ///< false: an error; true: the last one counts, as in Python
+  uint32_t first_line = 1;     ///< of the text within its file, for messages
 };
 
-/// Parses JSON text in UTF-8 (a byte-order mark is skipped).  `file` names it in messages.
-/// Throws kInvalidData "file:line:column: …"; columns count bytes from 1.
+/// Parses JSON text in UTF-8 (a byte-order mark is skipped).  `file` names it in messages.  Whatever comes
+/// from outside is parsed by the functions of this header and by nothing else: nlohmann's own have no limit
+/// of depth, and what walks, compares or copies their result recurses.  Time is linear. Throws kInvalidData
+/// "file:line:column: …"; columns count bytes from 1.
 nlohmann::json parse_json(std::string_view text, const std::string& file, const JsonLimits& limits = {});
+
+/// The same with the keys of objects in the order of the text, each once: limits.duplicate_keys does not
+/// count. ordered_json looks a key up in linear time: iterate where there may be many.
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& file,
+                                          const JsonLimits& limits = {});
+
+/// What parse_json reads, or nothing where it throws.
+std::optional<nlohmann::json> json_or_nothing(std::string_view text);
+
+/// Whether text is JSON of any depth; builds nothing.
+bool is_json(std::string_view text);
 
 /// Reads (also .gz) and parses.  Throws kNotFound, kIo, kInvalidData.
 nlohmann::json read_json(FileSystem& fs, const std::string& path, const JsonLimits& limits = {});

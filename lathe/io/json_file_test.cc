@@ -21,7 +21,6 @@ std::string parse_error(std::string_view text, const JsonLimits& limits = {}) {
 TEST(Json, ErrorsCarryLineAndColumn) {
   EXPECT_TRUE(parse_error("{\n  \"a\": 1,\n  \"b\": ]\n}").starts_with("f.json:3:8: not valid JSON: "))
       << parse_error("{\n  \"a\": 1,\n  \"b\": ]\n}");
-  EXPECT_TRUE(parse_error("").starts_with("f.json:1:1: "));
   EXPECT_TRUE(parse_error("{\"a\": 1").starts_with("f.json:1:8: ")) << parse_error("{\"a\": 1");
   EXPECT_TRUE(parse_error("{} x").starts_with("f.json:1:4: "));
 }
@@ -38,14 +37,17 @@ TEST(Json, AMegabyteOfRubbishGivesAShortMessage) {
 
 TEST(Json, DepthIsLimitedOutsideOfStrings) {
   EXPECT_EQ(parse_error(std::string(200, '[') + std::string(200, ']')), "");
-  EXPECT_TRUE(parse_error(std::string(1000000, '[')).starts_with("f.json:1:201: nested deeper"));
+  EXPECT_TRUE(parse_error(std::string(1000000, '['))
+                  .starts_with("f.json:1:201: found lists or objects nested deeper than 200"));
   EXPECT_EQ(parse_error("\"" + std::string(300, '[') + "\\\"[\""), "");
 }
 
 TEST(Json, TheLastOfDuplicateKeysCountsUnlessRefused) {
   EXPECT_EQ(parse_json("{\"a\":1,\"a\":2}", "f")["a"], 2);
   const auto refused = [](std::string_view text) { return parse_error(text, {.duplicate_keys = false}); };
-  EXPECT_EQ(refused("[1,\n {\"a\":1,\n\"a\":2}]"), "f.json:2:2: the key \"a\" occurs twice in one object");
+  EXPECT_EQ(
+      refused("[1,\n {\"a\":1,\n\"a\":2}]"),
+      "f.json:2:2: found the key \"a\" twice in one object, wants each once: rename one or leave it out");
   EXPECT_EQ(refused("[{\"a\":{\"a\":1}},{\"a\":1}]"), "");
 }
 
@@ -79,9 +81,46 @@ TEST(Json, KeysOnceReadsWhatParseReadsAndFindsTheObjectThatHasOneTwice) {
 
 TEST(Json, AByteOrderMarkIsSkippedAndNumbersBeyondDoubleAreErrors) {
   EXPECT_EQ(parse_json("\xEF\xBB\xBF[1]", "f")[0], 1);
-  EXPECT_EQ(parse_error("[1e999]"), "f.json:1:2: not valid JSON: number overflow parsing '1e999'");
+  EXPECT_EQ(
+      parse_error("[1e999]"),
+      "f.json:1:2: not valid JSON: number overflow parsing '1e999': write a number that a double holds");
   EXPECT_TRUE(parse_error("{\"a\": \"1e999\",\n\"a\": [-1e999 ], \"b\": 1e999}").starts_with("f.json:2:7: "));
   EXPECT_TRUE(parse_error("\n 1e999", {.duplicate_keys = false}).starts_with("f.json:2:2: "));
+}
+
+TEST(Json, ZeroBytesAreNoEnd) {
+  using namespace std::string_literals;
+  EXPECT_EQ(parse_error("{}\n\0 and more"s),
+            "f.json:2:1: found a zero byte, wants JSON text: the file is damaged, fetch or save it again");
+  EXPECT_TRUE(parse_error("{\"a\": \"\\\0\"}"s).starts_with("f.json:1:9: found a zero byte"));
+  EXPECT_FALSE(is_json("{}\0"s));
+  EXPECT_TRUE(is_json("{}"));
+}
+
+TEST(Json, WhatAnotherFileIsStandsInTheMessage) {
+  EXPECT_EQ(parse_error("<!DOCTYPE html>\n<title>Sign in").find("f.json: wants JSON, found a web page"), 0u);
+  EXPECT_EQ(parse_error("\x1f\x8b\x08").find("f.json: wants JSON, found gzip data"), 0u);
+  EXPECT_EQ(parse_error("  \n").find("f.json: wants JSON, found an empty file"), 0u);
+  EXPECT_NE(parse_error("{\"a\": [1,\n").find("the text ends too early"), std::string::npos);
+}
+
+TEST(Json, OrderedKeepsTheOrderAndRefusesKeysThatStandTwice) {
+  EXPECT_EQ(parse_ordered_json("{\"z\": {\"b\": 1, \"a\": 2}, \"a\": [3]}", "f").dump(),
+            "{\"z\":{\"b\":1,\"a\":2},\"a\":[3]}");
+  EXPECT_EQ(error_of([] { parse_ordered_json("{\"a\": 1, \"a\": 1}", "f", {.first_line = 7}); },
+                     ErrorCode::kInvalidData),
+            "f:7:1: found the key \"a\" twice in one object, wants each once: rename one or leave it out");
+  EXPECT_TRUE(error_of([] { parse_ordered_json(std::string(48000, '['), "f"); }, ErrorCode::kInvalidData)
+                  .starts_with("f:1:201: "));
+}
+
+/// Quadratic time, as ordered_json has it, would be minutes.
+TEST(Json, ManyKeysTakeLinearTime) {
+  std::string text = "{\"k\":0";
+  for (int i = 0; i < 300000; ++i) text += fmt::format(",\"k{}\":{}", i, i);
+  text += "}";
+  EXPECT_EQ(parse_ordered_json(text, "f").size(), 300001u);
+  EXPECT_EQ(parse_json(text, "f", {.duplicate_keys = false}).size(), 300001u);
 }
 
 TEST(Json, RequiredNamesFileKeyFoundAndWanted) {

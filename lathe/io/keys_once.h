@@ -1,9 +1,12 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -22,6 +25,9 @@ namespace keys_once_detail {
 /// the one around it holds so far.)
 template <typename Json>
 class Builder {
+  using Pairs = std::vector<typename Json::object_t::value_type>;
+  static constexpr bool kKeepsOrder = std::is_base_of_v<Pairs, typename Json::object_t>;
+
  public:
   Json root;
   std::optional<std::string> twice;
@@ -33,9 +39,16 @@ class Builder {
   bool end_array() { return close(); }
   bool key(std::string& key) {
     auto& object = open_.back().value->template get_ref<typename Json::object_t&>();
-    const auto [at, is_new] = object.emplace(std::move(key), Json());
-    next_ = &at->second;
-    if (!is_new) twice = at->first, bracket_of_twice = open_.back().bracket;
+    bool is_new = true;
+    if constexpr (kKeepsOrder) {
+      is_new = is_new_in_order(key, object);
+      if (is_new) next_ = &static_cast<Pairs&>(object).emplace_back(key, Json()).second;
+    } else {
+      const auto placed = object.emplace(key, Json());
+      is_new = placed.second;
+      next_ = &placed.first->second;
+    }
+    if (!is_new) twice = key, bracket_of_twice = open_.back().bracket;
     return is_new;
   }
   bool null() { return put(nullptr); }
@@ -54,7 +67,19 @@ class Builder {
   struct Open {
     Json* value;
     size_t bracket;
+    std::unordered_set<std::string> keys = {};  // of an object that keeps the order of many
   };
+
+  /// The object's own way looks through all its keys: quadratic time.
+  bool is_new_in_order(const std::string& key, const typename Json::object_t& object) {
+    constexpr size_t kFew = 16;
+    std::unordered_set<std::string>& known = open_.back().keys;
+    const auto is_it = [&](const auto& pair) { return pair.first == key; };
+    if (object.size() < kFew) return std::none_of(object.begin(), object.end(), is_it);
+    if (known.empty())
+      for (const auto& pair : object) known.insert(pair.first);
+    return known.insert(key).second;
+  }
 
   Json* place(Json value) {
     if (open_.empty()) return &(root = std::move(value));

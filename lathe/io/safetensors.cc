@@ -10,6 +10,7 @@
 #include <optional>
 #include <tuple>
 
+#include "lathe/io/foreign_content.h"
 #include "lathe/io/git_lfs.h"
 #include "lathe/io/json_file.h"
 
@@ -140,6 +141,10 @@ std::string_view header_of(const MappedFile& file, const std::string& path) {
          text.size(), kLengthBytes, kDamaged);
   uint64_t length = 0;
   std::memcpy(&length, text.data(), sizeof(length));
+  // Only then: the length of a header may begin as gzip data does.
+  if (length == 0 || length > kMaxHeaderBytes ||
+      (length > text.size() - kLengthBytes && text.starts_with("PK\x03\x04")))
+    refuse_foreign_content(text, path, "a safetensors file");
   if (length > kMaxHeaderBytes)
     fail(ErrorCode::kInvalidData,
          "{}: the header claims {} bytes, wants at most {}: not a safetensors file, or damaged: fetch it "
@@ -149,7 +154,15 @@ std::string_view header_of(const MappedFile& file, const std::string& path) {
     fail(ErrorCode::kInvalidData,
          "{}: the header claims {} bytes, found {}: the file is cut short: fetch it again", path, length,
          text.size() - kLengthBytes);
-  return text.substr(kLengthBytes, length);
+  const std::string_view header = text.substr(kLengthBytes, length);
+  if (!header.starts_with('{'))  // the format wants this; JSON allows a byte-order mark and blanks
+    fail(ErrorCode::kInvalidData, "{}: the header begins with {}, wants '{{'; {}", path,
+         header.starts_with("\xEF\xBB\xBF") ? "a byte-order mark"
+         : header.empty()
+             ? "nothing"
+             : fmt::format("the byte 0x{:02x}", static_cast<unsigned>(static_cast<uint8_t>(header[0]))),
+         kDamaged);
+  return header;
 }
 
 std::map<std::string, std::string> metadata_of(const json& header, const std::string& path) {
@@ -174,8 +187,6 @@ SafetensorsFile SafetensorsFile::parse(MappedFile file, const std::string& path)
   out.file_ = std::move(file);
   const std::string_view text = header_of(out.file_, path);
   const json header = parse_json(text, path + ": header", {.duplicate_keys = false});
-  if (!header.is_object())
-    fail(ErrorCode::kInvalidData, "{}: the header is not a JSON object; {}", path, kDamaged);
   out.metadata_ = metadata_of(header, path);
   std::vector<Declared> tensors;
   for (const auto& item : header.items()) {

@@ -186,17 +186,25 @@ TEST(SafetensorsMalformed, ALyingHeaderLengthIsAnError) {
 }
 
 TEST(SafetensorsMalformed, HeadersThatAreNotTheRightJsonAreErrors) {
-  expect_error(with_header(""), "header:1:1");
-  expect_error(with_header("[]"), "not a JSON object");
+  expect_error(with_header(""), "header begins with nothing");
+  expect_error(with_header("[]"), "begins with the byte 0x5b, wants '{'");
+  expect_error(with_header("\xEF\xBB\xBF{}"), "begins with a byte-order mark, wants '{'");
+  expect_error(with_header(" {}"), "begins with the byte 0x20");
+  expect_error(with_header(std::string("\0{}", 3)), "begins with the byte 0x00");
+  expect_error(with_header(std::string("{}\0\0", 4)), "header:1:3: found a zero byte");
+  expect_error(with_header(std::string("{\0}", 3)), "header:1:2: found a zero byte");
+  expect_error("<!DOCTYPE html><title>Sign in", "a web page");
+  expect_error("PK\x03\x04 and what torch.save wrote", "a zip archive");
+  expect_error(std::string(1000, '\0'), "found zero bytes");
   expect_error(with_header("{\"a\":1}"), "tensor \"a\"");
   expect_error(with_header("{\"a\":{}}"), "\"dtype\" is missing");
   expect_error(with_header("{\"a\":{\"dtype\":\"U8\",\"shape\":[]}}"), "\"data_offsets\" is missing");
   expect_error(with_header("{\xff:1}"), "header:1:2");
   expect_error(with_header("{\"__metadata__\":{\"a\":1}}"), "__metadata__");
   expect_error(with_header("{\"__metadata__\":[]}"), "wants an object of strings");
-  expect_error(with_header(std::string(100000, '{')), "nested deeper");
+  expect_error(with_header(std::string(100000, '{')), "nested deeper than 200");
   const std::string one = tensor("a", "U8", "1", "0,1");
-  expect_error(with_header("{" + one + "," + one + "}", "x"), "occurs twice");
+  expect_error(with_header("{" + one + "," + one + "}", "x"), "twice in one object");
 }
 
 TEST(SafetensorsMalformed, ShapesAndOffsetsMustFit) {

@@ -1,24 +1,24 @@
 #include "lathe/tokenizers/json_document.h"
 
 #include "lathe/core/error.h"
+#include "lathe/io/json_file.h"
 
 namespace lathe {
 
 using nlohmann::json;
 
 JsonDocument::JsonDocument(std::string name, const std::string& bytes) : name_(std::move(name)) {
-  try {
-    root_ = json::parse(bytes);
-  } catch (const json::exception& e) {
-    fail(ErrorCode::kInvalidData, "{}: not valid JSON: {}; fetch or save the file again", name_, e.what());
-  }
+  root_ = parse_json(bytes, name_);
   if (!root_.is_object()) wrong("the file", "an object", root_);
 }
 
 void JsonDocument::wrong(const std::string& key, const char* wanted, const json& found) const {
   std::string text = found.dump(-1, ' ', true, json::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 60) + "...";
-  fail(ErrorCode::kInvalidData, "{}: {}: wants {}, found {}", name_, key, wanted, text);
+  fail(
+      ErrorCode::kInvalidData,
+      "{}: {}: wants {}, found {}; mend it there, or take the tokenizer files that were saved with the model",
+      name_, key, wanted, text);
 }
 
 void JsonDocument::unsupported(const char* part, const std::string& found, const char* wanted) const {
@@ -33,7 +33,9 @@ const json* JsonDocument::get(const json& object, const char* key) {
 
 const json& JsonDocument::need(const json& object, const char* key) const {
   const json* value = get(object, key);
-  if (value == nullptr) fail(ErrorCode::kInvalidData, "{}: '{}' is missing", name_, key);
+  if (value == nullptr)
+    fail(ErrorCode::kInvalidData,
+         "{}: '{}' is missing; take the tokenizer files that were saved with the model", name_, key);
   return *value;
 }
 

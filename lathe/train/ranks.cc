@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lathe/io/json_file.h"
 #include "lathe/train/log_format.h"
 
 namespace lathe {
@@ -89,9 +90,9 @@ void check_alike(ProcessGroup* group, const nlohmann::json& mine) {
   if (group == nullptr) return;
   const std::vector<std::string> all =
       texts_of_all(*group, mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  const nlohmann::json first = nlohmann::json::parse(all[0]);
+  const nlohmann::json first = parse_json(all[0], "the settings of rank 0");
   for (size_t rank = 1; rank < all.size(); ++rank) {
-    const nlohmann::json other = nlohmann::json::parse(all[rank]);
+    const nlohmann::json other = parse_json(all[rank], fmt::format("the settings of rank {}", rank));
     nlohmann::json either = first;
     either.update(other);
     for (const auto& item : either.items()) {

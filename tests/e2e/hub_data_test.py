@@ -408,7 +408,7 @@ class ParquetColumns(DataCase):
         self.assertEqual(json.loads((self.root / "o" / "all_results.json").read_text())["train_samples"], 8)
         self.add_dataset("someone/none", {"x/train/0000.parquet": empty, "x/train/0001.parquet": empty,
                                           "x/validation/0000.parquet": parquet(rows)})
-        self.fails(self.run_on_hub("glue", "none", "--dataset_name", "someone/none"), "0000.parquet", "the file is empty")
+        self.fails(self.run_on_hub("glue", "none", "--dataset_name", "someone/none"), "0000.parquet", "an empty file")
 
 
 @needs_parquet

@@ -363,7 +363,7 @@ class BadLines(HubCase):
 class Nonsense(HubCase):
     def test_answers_of_the_api(self):
         commit = "0" * 40
-        for body, word in ((b"", "not valid JSON"), (b"<html>", "not valid JSON"), (b"[]", "wants an object"), (b'{"siblings": []}', "sha"),
+        for body, word in ((b"", "an empty file"), (b"<html>", "a web page"), (b"[]", "wants an object"), (b'{"siblings": []}', "sha"),
                            (json.dumps({"sha": "../x", "siblings": []}).encode(), "40 digits"),
                            (json.dumps({"sha": commit, "siblings": 3}).encode(), "siblings"),
                            (json.dumps({"sha": commit, "siblings": [{"rfilename": 3}]}).encode(), "rfilename"),
