@@ -66,7 +66,8 @@ const AddedTokenMatcher::Entry* AddedTokenMatcher::longest_at(std::string_view r
 }
 
 void AddedTokenMatcher::cut(std::string_view text, std::vector<Match>* out) const {
-  size_t done = 0;  // everything before it is in *out
+  size_t done = 0;       // everything before it is in *out
+  size_t space_end = 0;  // where the white space ends that a token took last
   for (size_t at = 0; at < text.size();) {
     const bool begins = begins_[static_cast<uint8_t>(text[at])];
     const Entry* entry = begins ? longest_at(text.substr(at)) : nullptr;
@@ -81,8 +82,9 @@ void AddedTokenMatcher::cut(std::string_view text, std::vector<Match>* out) cons
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {
       continue;
     }
-    if (token.lstrip) begin = std::max(trailing_space(text.substr(0, begin)), done);
-    if (token.rstrip) end += leading_space(text.substr(end));
+    if (token.lstrip && begin > done) begin = done + trailing_space(text.substr(done, begin - done));
+    if (token.lstrip && begin < done) begin = done;
+    if (token.rstrip) end = space_end = end < space_end ? space_end : end + leading_space(text.substr(end));
     if (begin >= end) continue;  // its lstrip left nothing behind what the token before took
     if (done < begin) out->push_back({nullptr, done, begin});
     out->push_back({&token, begin, end});

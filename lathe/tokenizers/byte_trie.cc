@@ -38,7 +38,10 @@ ByteTrie::Edge& ByteTrie::insert(uint32_t node, uint8_t byte) {
   if (edge.key == kFree) {
     // Node 2^24 - 1 would make kFree a key.
     if (nodes_ >= (1u << 24) - 1)
-      fail(ErrorCode::kInvalidData, "vocabulary: too long; wants fewer than 2^24 trie nodes");
+      fail(ErrorCode::kInvalidData,
+           "vocabulary: its tokens have more than 2^24 different beginnings; no vocabulary that is meant so "
+           "has; "
+           "fetch the tokenizer files again");
     edge = {key, nodes_++, -1};
     ++used_;
   }

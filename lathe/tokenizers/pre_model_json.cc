@@ -1,5 +1,8 @@
 #include "lathe/tokenizers/pre_model_json.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <set>
 
 #include "lathe/tokenizers/unicode.h"
@@ -11,6 +14,8 @@ using nlohmann::json;
 
 constexpr int kDepthLimit = 8;  // of a Sequence within a Sequence
 constexpr size_t kStepLimit = 32;
+constexpr size_t kLongestReplaced =
+    1024;  // bytes: to look for a longer one takes as many steps for each byte
 
 /// Adds the step to the last one where the one pass of Normalizer gives the same.
 bool merge(const NormalizerRules& step, std::vector<NormalizerStep>* steps) {
@@ -44,6 +49,10 @@ Replacement read_replacement(const JsonDocument& doc, const json& value) {
     if (out.pattern.empty())
       doc.unsupported("normalizer", "Replace of nothing", "a String that is not empty");
   }
+  if (std::max(out.pattern.size(), out.content.size()) > kLongestReplaced)
+    doc.unsupported("normalizer",
+                    fmt::format("Replace of {} bytes by {}", out.pattern.size(), out.content.size()),
+                    "at most 1024 bytes");
   return out;
 }
 
@@ -190,6 +199,8 @@ void read_metaspace(const JsonDocument& doc, const json& value, WordStep* out) {
 void read_pre_model(const JsonDocument& doc, TokenizerSpec* spec) {
   if (const json* value = JsonDocument::get(doc.root(), "normalizer"))
     read_normalizer(doc, *value, 0, &spec->normalizer);
+  if (spec->normalizer.size() > kStepLimit)
+    doc.unsupported("normalizer", "Sequence of more than 32 steps", "fewer");
   read_pre_tokenizer(doc, spec);
 }
 

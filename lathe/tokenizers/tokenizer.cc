@@ -238,22 +238,22 @@ struct Tokenizer::Impl {
     Tokens out;
     Scratch scratch;
     raw_tokens.cut(text, &scratch.raw_matches);
-    const bool whole = scratch.raw_matches.size() <= 1;  // spares counting code points
-    uint32_t first = 0;
-    size_t counted = 0;  // bytes before the code point `first`
+    // The code points before each byte; a token that begins with white space may begin in what the one before
+    // took, so that matches overlap.
+    std::vector<uint32_t> index(scratch.raw_matches.size() > 1 ? text.size() + 1 : 0);
+    for (size_t at = 0; at + 1 < index.size(); ++at)
+      index[at + 1] = index[at] + ((static_cast<uint8_t>(text[at]) & 0xC0) != 0x80);
+    const auto before = [&](size_t byte) {
+      return !index.empty() ? index[byte]
+             : byte == 0    ? 0
+                            : static_cast<uint32_t>(unicode::length(text.substr(0, byte)));
+    };
     for (const auto& [token, begin, end] : scratch.raw_matches) {
-      // A token that begins with white space may begin in what the one before took.
-      if (begin < counted)
-        first -= static_cast<uint32_t>(unicode::length(text.substr(begin, counted - begin)));
       const std::string_view part = text.substr(begin, end - begin);
-      const auto length = token == nullptr && whole ? 0 : static_cast<uint32_t>(unicode::length(part));
-      if (token == nullptr) {
-        put_stretch(part, first, &scratch, &out);
-      } else {
-        put_added(token->id, part, first, first + length, &out);
-      }
-      first += length;
-      counted = end;
+      if (token == nullptr)
+        put_stretch(part, before(begin), &scratch, &out);
+      else
+        put_added(token->id, part, before(begin), before(end), &out);
     }
     return out;
   }

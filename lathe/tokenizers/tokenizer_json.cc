@@ -22,6 +22,13 @@ Template read_template(const JsonDocument& doc, const json& processor, const cha
     } else if (piece.begin().key() == "SpecialToken") {
       const json& special = doc.need(doc.need(processor, "special_tokens"), p.token.c_str());
       for (const json& id : doc.list(special, "ids")) p.ids.push_back(doc.id("ids", id));
+      if (JsonDocument::get(special, "tokens") != nullptr)
+        for (const json& name : doc.list(special, "tokens")) {
+          if (!name.is_string()) doc.wrong("tokens", "names of tokens", name);
+          p.names.push_back(name);
+        }
+      if (!p.names.empty() && p.names.size() != p.ids.size())
+        doc.wrong("tokens", "as many names as ids", special["tokens"]);
     } else {
       doc.wrong(key, "Sequence A or B, or SpecialToken", piece);
     }
@@ -51,6 +58,8 @@ void read_cls_sep(const JsonDocument& doc, const json& value, decltype(bert_temp
   for (const bool pair : {false, true}) {
     (pair ? spec->pair : spec->single) =
         make(cls[0], doc.id("cls", cls[1]), sep[0], doc.id("sep", sep[1]), pair);
+    for (TemplatePiece& piece : pair ? spec->pair : spec->single)
+      if (piece.sequence < 0) piece.names = {piece.token};
   }
 }
 

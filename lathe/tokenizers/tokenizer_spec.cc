@@ -1,19 +1,25 @@
 #include "lathe/tokenizers/tokenizer_spec.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <tuple>
+#include <unordered_set>
 
 #include "lathe/core/error.h"
 #include "lathe/tokenizers/pre_model_json.h"
 #include "lathe/tokenizers/tokenizer_json.h"
-#include "lathe/tokenizers/unicode.h"
+#include "lathe/tokenizers/vocab_txt.h"
 
 namespace lathe {
 namespace {
 
 using nlohmann::json;
+
+/// Bytes.  Matching the longest token takes as many steps for each byte of a text.
+constexpr size_t kLongestToken = 1024;
 
 constexpr const char* kNameKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                      "pad_token", "cls_token", "mask_token"};
@@ -28,25 +34,6 @@ bool is_token(const json& value) {
   return value.is_string() || (value.is_object() && value.contains("content"));
 }
 
-/// A token a line, white space at its end cut off; the id is the line's number, of equal lines the last
-/// counts.
-Vocabulary read_vocab_txt(const std::string& bytes, const std::string& name) {
-  if (!unicode::is_valid(bytes)) fail(ErrorCode::kInvalidData, "{}: not valid UTF-8", name);
-  Vocabulary out;
-  int32_t id = 0;
-  for (size_t begin = 0; begin < bytes.size(); ++id) {
-    if (id >= kTokenIdLimit) fail(ErrorCode::kInvalidData, "{}: more than {} lines", name, kTokenIdLimit);
-    const size_t newline = std::min(bytes.find('\n', begin), bytes.size());
-    std::string_view line(bytes.data() + begin, newline - begin);
-    for (size_t at = line.size(); at > 0; line = line.substr(0, at)) {
-      if ((unicode::info(unicode::decode_back(line, &at)).flags & unicode::kSpace) == 0) break;
-    }
-    out[std::string(line)] = id;
-    begin = newline + 1;
-  }
-  return out;
-}
-
 /// The special tokens and added tokens of tokenizer_config.json and the older files beside it, as
 /// transformers merges them: later entries win.
 struct Configuration {
@@ -57,6 +44,13 @@ struct Configuration {
   void read_names(const JsonDocument& doc) {
     for (const auto& [key, value] : doc.root().items()) {
       if (key.ends_with("_token") && is_token(value)) named[key] = special(doc, value);
+    }
+    for (const char* key : kNameKeys) {
+      const json* value = JsonDocument::get(doc.root(), key);
+      if (value == nullptr) continue;
+      if (!is_token(*value)) doc.wrong(key, "a token", *value);
+      const bool is_used = std::string_view(key) != "bos_token" && std::string_view(key) != "eos_token";
+      if (is_used && named[key].content.empty()) doc.wrong(key, "a token that is not empty", *value);
     }
     for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
       const json* list = JsonDocument::get(doc.root(), key);
@@ -86,13 +80,13 @@ struct Configuration {
   void read_added_tokens_json(const JsonDocument& doc) {
     std::multimap<int32_t, std::string> by_id;
     for (const auto& [token, id] : doc.root().items()) by_id.emplace(doc.id("added token", id), token);
+    std::unordered_set<std::string_view> specials;
+    for (const auto& [key, token] : named) specials.insert(token.content);
+    for (const AddedToken& token : extra) specials.insert(token.content);
     for (const auto& [id, content] : by_id) {
       AddedToken token;
       token.content = content;
-      token.special =
-          std::any_of(named.begin(), named.end(),
-                      [&](const auto& n) { return n.second.content == content; }) ||
-          std::any_of(extra.begin(), extra.end(), [&](const AddedToken& t) { return t.content == content; });
+      token.special = specials.contains(content);
       token.normalized = !token.special;
       decoder.push_back(std::move(token));
     }
@@ -109,30 +103,26 @@ struct Configuration {
 int read_model_max_length(const JsonDocument& doc) {
   const json* value = JsonDocument::get(doc.root(), "model_max_length");
   if (value == nullptr) return INT_MAX;
-  if (!value->is_number() || !(value->get<double>() > 0))
-    doc.wrong("model_max_length", "a positive number", *value);
+  if (!value->is_number() || !(value->get<double>() >= 1))
+    doc.wrong("model_max_length", "a number of tokens, 1 or more", *value);
   return value->get<double>() >= INT_MAX ? INT_MAX : value->get<int>();
 }
 
 /// Puts the tokens of the configuration behind those of tokenizer.json.
 void merge_added_tokens(const Configuration& config, TokenizerSpec* spec) {
-  std::vector<AddedToken> tokens = config.decoder;
-  const auto known = [&](const std::string& content) {
-    const auto same = [&](const AddedToken& t) { return t.content == content; };
-    return std::any_of(tokens.begin(), tokens.end(), same) ||
-           std::any_of(spec->added.begin(), spec->added.end(), same);
+  std::unordered_set<std::string> known;
+  for (const AddedToken& token : spec->added) known.insert(token.content);
+  for (const AddedToken& token : config.decoder) {  // a known one's properties are the last's
+    known.insert(token.content);
+    spec->added.push_back(token);
+  }
+  const auto add = [&](const AddedToken& token) {
+    if (known.insert(token.content).second) spec->added.push_back(token);
   };
-  for (const char* key : kNameKeys) {
-    const auto it = config.named.find(key);
-    if (it != config.named.end() && !known(it->second.content)) tokens.push_back(it->second);
-  }
-  for (const auto& [key, token] : config.named) {
-    if (!known(token.content)) tokens.push_back(token);
-  }
-  for (const AddedToken& token : config.extra) {
-    if (!known(token.content)) tokens.push_back(token);
-  }
-  spec->added.insert(spec->added.end(), tokens.begin(), tokens.end());
+  for (const char* key : kNameKeys)
+    if (const auto it = config.named.find(key); it != config.named.end()) add(it->second);
+  for (const auto& [key, token] : config.named) add(token);
+  for (const AddedToken& token : config.extra) add(token);
 }
 
 /// Gives added tokens their ids: the vocabulary's, or the next free one (`AddedVocabulary::add_tokens`); the
@@ -208,6 +198,7 @@ class Reader {
       return std::tie(a.second, a.first) < std::tie(b.second, b.first);
     });
     check_templates();
+    check_lengths();
     return std::move(spec_);
   }
 
@@ -343,30 +334,55 @@ class Reader {
     const auto id = [&](const std::string& token) {
       const auto it = vocabulary_.find(token);
       if (it != vocabulary_.end()) return it->second;
-      return std::find_if(spec_.added.begin(), spec_.added.end(),
-                          [&](const AddedToken& t) { return t.content == token; })
-          ->id;
+      const auto added = std::find_if(spec_.added.begin(), spec_.added.end(),
+                                      [&](const AddedToken& t) { return t.content == token; });
+      if (added == spec_.added.end())
+        fail(ErrorCode::kInternal, "{}: special token '{}' lost", origin_, token);
+      return added->id;
     };
     const auto &cls = spec_.names.cls, &sep = spec_.names.sep;
     spec_.single = make(cls, id(cls), sep, id(sep), false);
     spec_.pair = make(cls, id(cls), sep, id(sep), true);
   }
 
+  void check_lengths() const {
+    const auto check = [this](const std::string& token, int32_t id) {
+      if (token.size() > kLongestToken)
+        fail(
+            ErrorCode::kInvalidData,
+            "{}: token {} has {} bytes, wants at most {}: no vocabulary has such a word; fetch the tokenizer "
+            "files again",
+            origin_, id, token.size(), kLongestToken);
+    };
+    for (const auto& [token, id] : spec_.vocabulary) check(token, id);
+    for (const AddedToken& token : spec_.added) check(token.content, token.id);
+  }
+
   void check_templates() const {
-    const auto known = [this](int32_t id) {
-      const auto below = [](const auto& entry, int32_t wanted) { return entry.second < wanted; };
-      const auto at = std::lower_bound(spec_.vocabulary.begin(), spec_.vocabulary.end(), id, below);
-      const auto is_it = [id](const AddedToken& t) { return t.id == id; };
-      return (at != spec_.vocabulary.end() && at->second == id) ||
-             std::any_of(spec_.added.begin(), spec_.added.end(), is_it);
+    std::unordered_set<int32_t> known;
+    std::unordered_map<std::string_view, int32_t> ids;
+    for (const auto& [token, id] : spec_.vocabulary) known.insert(id), ids.emplace(token, id);
+    for (const AddedToken& token : spec_.added) known.insert(token.id), ids.emplace(token.content, token.id);
+    const auto check_name = [&](const std::string& name, int32_t id) {
+      const auto found = ids.find(name);
+      if (!name.empty() && (found == ids.end() || found->second == id)) return;
+      fail(ErrorCode::kInvalidData,
+           "{}/tokenizer.json: post_processor: the special token '{}' has the id {}, {}; take the tokenizer "
+           "files that were saved with the model",
+           origin_, name, id,
+           name.empty() ? "wants a name that is not empty"
+                        : fmt::format("in the vocabulary {}: wants the same", found->second));
     };
     for (const Template* t : {&spec_.single, &spec_.pair}) {
       for (const TemplatePiece& piece : *t) {
+        for (size_t i = 0; i < piece.names.size(); ++i) check_name(piece.names[i], piece.ids[i]);
         for (const int32_t id : piece.ids) {
-          if (known(id)) continue;
-          fail(ErrorCode::kInvalidData,
-               "{}/tokenizer.json: post_processor: '{}' has the id {}, which no token has", origin_,
-               piece.token, id);
+          if (known.contains(id)) continue;
+          fail(
+              ErrorCode::kInvalidData,
+              "{}/tokenizer.json: post_processor: '{}' has the id {}, which no token has; take the tokenizer "
+              "files that were saved with the model",
+              origin_, piece.token, id);
         }
       }
     }

@@ -19,8 +19,9 @@ namespace lathe {
 struct TemplatePiece {
   int sequence = -1;  ///< 0 first text, 1 second text, -1 special tokens
   int32_t type_id = 0;
-  std::vector<int32_t> ids;  ///< of special tokens
-  std::string token;         ///< their name
+  std::vector<int32_t> ids;             ///< of special tokens
+  std::string token;                    ///< their name
+  std::vector<std::string> names = {};  ///< of each of ids in the file; empty where it tells none
 };
 using Template = std::vector<TemplatePiece>;
 

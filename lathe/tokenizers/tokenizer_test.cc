@@ -370,7 +370,7 @@ TEST(Tokenizer, OtherComponentsAreNamedInTheError) {
 
 TEST(Tokenizer, MalformedFilesAreNamedInTheError) {
   const auto bad = ErrorCode::kInvalidData;
-  expect_error({{"tokenizer.json", "{\"model\": "}}, bad, "model/tokenizer.json: not valid JSON");
+  expect_error({{"tokenizer.json", "{\"model\": "}}, bad, "model/tokenizer.json:1:11: not valid JSON");
   expect_error({{"tokenizer.json", "[]"}}, bad, "wants an object");
   expect_error({{"tokenizer.json", "{}"}}, bad, "'model' is missing");
   json j = small_json();
@@ -381,8 +381,8 @@ TEST(Tokenizer, MalformedFilesAreNamedInTheError) {
   j = small_json();
   j["post_processor"]["sep"][1] = 77;
   expect_error({{"tokenizer.json", j.dump()}}, bad, "'[SEP]' has the id 77");
-  expect_error({{"vocab.txt", "[UNK]\n\xff\n"}}, bad, "not valid UTF-8");
-  expect_error({{"vocab.txt", ""}}, bad, "vocabulary of 0 tokens");
+  expect_error({{"vocab.txt", "[UNK]\n\xff\n"}}, bad, "vocab.txt:2: not valid UTF-8");
+  expect_error({{"vocab.txt", ""}}, bad, "an empty file");
   expect_error({{"vocab.txt", kVocabTxt}, {"tokenizer_config.json", R"({"do_lower_case": 1})"}}, bad,
                "do_lower_case");
   expect_error({{"tokenizer_config.json", "{}"}}, ErrorCode::kNotFound, "tokenizer.json or vocab.txt");
