@@ -43,8 +43,13 @@ std::string quoted_list(const std::vector<std::string>& names) {
 
 float parse_target(const Table& table, const Column& column, size_t row) {
   const auto value = table_detail::number_of(column.values[row]);
-  if (!value || !(*value > -1e30 && *value < 1e30))
-    fail_label(table, row, column.name, column.values[row], "a number");
+  if (!value) fail_label(table, row, column.name, column.values[row], "a number");
+  // The loss and the squares of gradients are float32.
+  constexpr double kLargest = 1e15;
+  if (!(*value >= -kLargest && *value <= kLargest))
+    fail_label(table, row, column.name, column.values[row],
+               "a number from -1e15 to 1e15: no loss holds the square of a larger one; scale the labels of "
+               "all files, or write them as words if they name classes");
   return static_cast<float>(*value);
 }
 

@@ -109,6 +109,21 @@ TEST(OwnFile, FloatsAreRegression) {
   const auto huge =
       message_of(ErrorCode::kInvalidData, [] { dataset_from_table(csv("text,label\na,1.5\nb,1e39\n")); });
   EXPECT_TRUE(contains(huge, "own.csv:3: column 'label': found '1e39'")) << huge;
+  // 2^70, whose square is beyond float32: the loss was infinite.
+  const auto square = message_of(ErrorCode::kInvalidData, [] {
+    dataset_from_table(csv("text,label\na,1\nb,-1180591620717411303424\n"));
+  });
+  EXPECT_EQ(
+      square,
+      "own.csv:3: column 'label': found '-1180591620717411303424', wants a number from -1e15 to 1e15: no "
+      "loss "
+      "holds the square of a larger one; scale the labels of all files, or write them as words if they name "
+      "classes");
+  const auto in_json = message_of(ErrorCode::kInvalidData, [] {
+    dataset_from_table(json_table(R"([{"t": "x", "label": 1180591620717411303424}])"));
+  });
+  EXPECT_TRUE(contains(in_json, "wants a number from -1e15 to 1e15")) << in_json;
+  EXPECT_EQ(dataset_from_table(csv("text,label\na,1e15\nb,-1e15\n")).targets[0], 1e15f);
 }
 
 TEST(OwnFile, ListsAreMultiLabel) {

@@ -22,7 +22,14 @@ int TokenizedDataset::longest() const {
 void TokenizedDataset::append(const Encoding& encoding, const Tokenizer& tokenizer) {
   input_ids.insert(input_ids.end(), encoding.ids.begin(), encoding.ids.end());
   const bool types = tokenizer.gives_types();
-  for (const int32_t type : encoding.type_ids) type_ids.push_back(types ? static_cast<uint8_t>(type) : 0);
+  for (const int32_t type : encoding.type_ids) {
+    if (types && (type < 0 || type > UINT8_MAX))
+      fail(ErrorCode::kInvalidData,
+           "tokenizer.json: post_processor: found the token type {}, wants 0 to {}: models have two types or "
+           "one; take the tokenizer that was saved with the model",
+           type, UINT8_MAX);
+    type_ids.push_back(types ? static_cast<uint8_t>(type) : 0);
+  }
   begins.push_back(static_cast<int64_t>(input_ids.size()));
 }
 

@@ -61,6 +61,30 @@ TEST(TokenizeDataset, TypesAreThoseThatTransformersPasses) {
                             "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]})"));
 }
 
+/// Of 256 a byte keeps 0.
+TEST(TokenizeDataset, ATypeBeyondAByteIsRefused) {
+  const std::string file =
+      R"({"model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+    "max_input_chars_per_word": 100, "vocab": {"[UNK]": 0, "a": 1}}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {"type": "TemplateProcessing", "special_tokens": {}, "single": [{"Sequence": {"id": "A", "type_id": TYPE}}],
+    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}]}})";
+  TextDataset d;
+  d.first = {"a"};
+  ThreadPool pool(1);
+  const auto types = [&](const std::string& type, const std::string& config) {
+    std::string content = file;
+    content.replace(content.find("TYPE"), 4, type);
+    const std::vector<NamedFile> files{{"tokenizer.json", content}, {"tokenizer_config.json", config}};
+    return tokenize_dataset(d, Tokenizer::from_files(files, "test"), 6, pool).type_ids;
+  };
+  EXPECT_EQ(types("255", "{}"), (std::vector<uint8_t>{255}));
+  for (const char* type : {"256", "65536", "16777215"})
+    EXPECT_NE(message_of(ErrorCode::kInvalidData, [&] { types(type, "{}"); })
+                  .find(fmt::format("found the token type {}, wants 0 to 255", type)),
+              std::string::npos);
+  EXPECT_EQ(types("256", R"({"model_input_names": ["input_ids"]})"), (std::vector<uint8_t>{0}));
+}
+
 TEST(TokenizeDataset, DoesNotDependOnTheThreads) {
   ThreadPool one(1), three(3);
   const TokenizedDataset a = tokenize_dataset(toy_pairs(), toy_tokenizer(), 6, one);
