@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kWayOut = "take the config.json that was saved with the weights";
 
 // What no model has: so large a number is a damaged file, found before memory and time are spent on it.
-constexpr int64_t kMostLayers = 10'000, kMostColumns = 1'000'000, kMostLabels = 1'000'000,
+constexpr int64_t kMostLayers = 1000, kMostColumns = 1'000'000, kMostLabels = 1'000'000,
                   kMostRows = 100'000'000;
 
 int64_t positive(const nlohmann::json& json, const char* key, int64_t fallback, int64_t most,

@@ -1,5 +1,9 @@
 #include "lathe/train/auto_model.h"
 
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <string_view>
 #include <typeinfo>
@@ -8,6 +12,7 @@
 #include "lathe/data/python_format.h"
 #include "lathe/data/torch_random.h"
 #include "lathe/io/json_file.h"
+#include "lathe/models/family.h"
 
 namespace lathe {
 namespace {
@@ -39,6 +44,24 @@ void check_labels(const std::vector<std::string>& labels, const std::string& ori
       fail(ErrorCode::kInvalidData, "{}: \"{}\" is the name of {} and {}, wants a name of its own for each",
            origin, labels[id], known->second, id);
   }
+}
+
+/// Refuses a config of more layers than the weights have: they belong to different models, and to build
+/// thousands of layers takes long.  Weights under names of no layer are told about when they are loaded.
+void check_layers(const ModelConfig& config, const Checkpoint& weights, const std::string& folder) {
+  const Family& family = family_of(config.model_type, config.file);
+  int64_t found = 0;
+  for (const std::string& name : weights.names()) {
+    const size_t at = name.find(family.layers);
+    if (at == std::string::npos) continue;
+    const long long number = std::strtoll(name.c_str() + at + std::strlen(family.layers), nullptr, 10);
+    found = std::max<int64_t>(found, number < LLONG_MAX ? number + 1 : number);
+  }
+  if (found > 0 && found < config.num_hidden_layers)
+    fail(ErrorCode::kInvalidData,
+         "{}: \"{}\" is {}, the weights in {} have {} layers, wants at most as many; take config.json and "
+         "weights of one model",
+         config.file, family.keys.num_hidden_layers, config.num_hidden_layers, folder, found);
 }
 
 AutoModel make(const ModelConfig& config, const HeadOptions& head) {
@@ -74,10 +97,16 @@ AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadO
 }
 
 AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const HeadOptions& head) {
-  AutoModel model = make(read_model_config(fs, folders.config), head);
+  const ModelConfig config = read_model_config(fs, folders.config);
+  std::unique_ptr<Checkpoint> weights;
+  if (!folders.weights.empty()) {
+    weights = open_checkpoint(fs, folders.weights);
+    check_layers(config, *weights, folders.weights);
+  }
+  AutoModel model = make(config, head);
   model.folder = folders.weights;
   model.ignore_mismatched_sizes = head.ignore_mismatched_sizes;
-  if (!folders.weights.empty()) model.checkpoint = open_checkpoint(fs, folders.weights);
+  model.checkpoint = std::move(weights);
   if (folders.tokenizer.empty()) return model;
   model.tokenizer = Tokenizer::load(folders.tokenizer);
   if (model.tokenizer->vocab_size() > model.config.vocab_size)
