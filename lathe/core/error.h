@@ -29,7 +29,8 @@ int exit_code(ErrorCode code);
 /// value found, the value wanted and the way out.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  /// Zero bytes of the message, of a value found, stand as "\x00": what() would end at the first.
+  Error(ErrorCode code, const std::string& message);
   ErrorCode code() const { return code_; }
 
  private:
