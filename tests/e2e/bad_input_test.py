@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Bad input ends with a message that says where, what was found, what is wanted and the way out; with exit code 2 for
 usage and 1 for the rest; and with nothing half-written left behind."""
+import gzip
 import json
 import math
 import os
@@ -160,6 +161,54 @@ class BadInput(unittest.TestCase):
         self.fails(self.command(), f"{self.model}/config.json:3:", "tru", "mend the text")
         (self.model / "config.json").write_text("[1]")
         self.fails(self.command(), self.model / "config.json", "JSON object", "take the config.json")
+
+    def test_another_file_in_the_place_of_one(self):
+        config, weights, tokenizer = (self.model / name for name in ("config.json", "model.safetensors", "tokenizer.json"))
+        good = {path: path.read_bytes() for path in (config, weights, tokenizer, self.train, self.dev)}
+        page = b"<!DOCTYPE html>\n<title>Sign in to the network</title>"
+        pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
+        for path, content, *words in (
+                (config, page, "wants JSON, found a web page", "fetch the file again"), (config, b" \n", "an empty file"),
+                (config, good[config].decode().encode("utf-16"), "UTF-16 text", "iconv"),
+                (config, pointer, "a Git LFS pointer", "git lfs pull"), (config, bytes(4096), "zero bytes", "full disk"),
+                (config, good[config] + bytes(9), ":30:1: found a zero byte", "damaged"),
+                (config, good[config][:-3], "the text ends too early"),
+                (weights, page, "wants a safetensors file, found a web page"),
+                (weights, b"PK\3\4" + bytes(99), "wants a safetensors file, found a zip archive"),
+                (weights, struct.pack("<Q", 5) + b"\xef\xbb\xbf{}", "begins with a byte-order mark, wants '{'", "damaged"),
+                (weights, struct.pack("<Q", 4) + b"{}\0\0", "header:1:3: found a zero byte"),
+                (tokenizer, gzip.compress(good[tokenizer]), "wants JSON, found gzip data", "gunzip"),
+                (tokenizer, page, "a web page"), (tokenizer, good[tokenizer].decode().encode("utf-16-le"), "UTF-16"),
+                (self.train, page, "wants a table with at least one row, found a web page"),
+                (self.train, b"PK\3\4", "a zip archive, as torch.save and Excel write"),
+                (self.dev, GOOD_CSV.replace(",who", ",wh\0o", 1).encode(), "found 'wh\\x00o', wants one of the known labels")):
+            path.write_bytes(content)
+            message = self.fails(self.command(), path, *words)
+            self.assertNotIn("json.exception", message)
+            path.write_bytes(good[path])
+
+    def test_nesting_that_no_file_has(self):
+        deep = '{"a":' + "[" * 48000 + "]" * 48000 + "}"
+        for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
+            with unittest.mock.patch.object(self, "model", self.root / name.removesuffix(".json")):
+                shutil.copytree(cl.MODEL, self.model)
+                (self.model / name).unlink(missing_ok=True)
+                (self.model / name).write_text(deep)
+                self.fails(self.command(), self.model / name, "nested deeper than 200")
+        self.fails(self.command("--lr_scheduler_kwargs", deep), "nested deeper than 200", code=2)
+        self.train = self.root / "train.jsonl"
+        self.train.write_text('{"sentence1": "a", "label": "who", "more": %s}\n' % deep)
+        self.fails(self.command(), f"{self.train}:1:", "nested deeper than 200")
+
+    def test_more_layers_than_the_weights_have(self):
+        config = json.loads((self.model / "config.json").read_text())
+        for layers, wanted in ((10000, "wants 1 to 1000"), (900, "have 2 layers"), (3, "have 2 layers")):
+            (self.model / "config.json").write_text(json.dumps({**config, "num_hidden_layers": layers}))
+            self.fails(self.command(), self.model / "config.json", f'"num_hidden_layers" is {layers}', wanted, "take")
+
+    def test_labels_whose_square_no_float_holds(self):
+        self.train.write_text("sentence1,label\na bridge,1\nb,1180591620717411303424\n")
+        self.fails(self.command(), f"{self.train}:3: column 'label': found '1180591620717411303424'", "scale the labels")
 
     def test_values_of_the_configuration(self):
         config = json.loads((self.model / "config.json").read_text())
