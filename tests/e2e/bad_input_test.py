@@ -171,7 +171,7 @@ class BadInput(unittest.TestCase):
                 (config, page, "wants JSON, found a web page", "fetch the file again"), (config, b" \n", "an empty file"),
                 (config, good[config].decode().encode("utf-16"), "UTF-16 text", "iconv"),
                 (config, pointer, "a Git LFS pointer", "git lfs pull"), (config, bytes(4096), "zero bytes", "full disk"),
-                (config, good[config] + bytes(9), ":30:1: found a zero byte", "damaged"),
+                (config, good[config] + bytes(9), ":39:1: found a zero byte", "damaged"),
                 (config, good[config][:-3], "the text ends too early"),
                 (weights, page, "wants a safetensors file, found a web page"),
                 (weights, b"PK\3\4" + bytes(99), "wants a safetensors file, found a zip archive"),
@@ -557,11 +557,19 @@ class BadInput(unittest.TestCase):
 
     def test_given_the_filter_a_loss_that_is_not_finite_is_logged_as_by_transformers(self):
         values = [0.25 * (i % 4) for i in range(32)]
-        values[13] = 1e20  # its square is beyond fp32
+        texts = [f"red ship {i}" for i in range(32)]
+        texts[13] = "old bridge"  # the sum of its embedding is beyond fp32
+        header, data = split_weights(self.model / "model.safetensors")
+        words = header["bert.embeddings.word_embeddings.weight"]
+        width = 4 * words["shape"][1]
+        bridge = json.loads((self.model / "tokenizer.json").read_text())["model"]["vocab"]["bridge"]
+        at = words["data_offsets"][0] + bridge * width
+        join_weights(self.model / "model.safetensors", header,
+                     data[:at] + struct.pack("<f", 3e38) * (width // 4) + data[at + width:])
 
         def entries(*more):
-            self.train.write_text("sentence1,label\n" + "".join(f"red ship {i},{v}\n" for i, v in enumerate(values)))
-            self.dev.write_text("sentence1,label\n" + "red ship,0.5\n" * 8 + "old bridge,1e20\n")
+            self.train.write_text("sentence1,label\n" + "".join(f"{t},{v}\n" for t, v in zip(texts, values)))
+            self.dev.write_text("sentence1,label\n" + "red ship,0.5\n" * 8 + "old bridge,0.5\n")
             command = [*self.command(), "--num_train_epochs", "1", "--per_device_train_batch_size", "4",
                        "--per_device_eval_batch_size", "8", "--overwrite_output_dir", *more]
             self.works(command)
