@@ -186,7 +186,8 @@ TEST(SafetensorsMalformed, ALyingHeaderLengthIsAnError) {
 }
 
 TEST(SafetensorsMalformed, HeadersThatAreNotTheRightJsonAreErrors) {
-  expect_error(with_header(""), "header begins with nothing");
+  expect_error(with_header(""), "found zero bytes");
+  expect_error(with_header("", "data"), "header begins with nothing");
   expect_error(with_header("[]"), "begins with the byte 0x5b, wants '{'");
   expect_error(with_header("\xEF\xBB\xBF{}"), "begins with a byte-order mark, wants '{'");
   expect_error(with_header(" {}"), "begins with the byte 0x20");

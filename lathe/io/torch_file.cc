@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "lathe/io/foreign_content.h"
 #include "lathe/io/git_lfs.h"
 #include "lathe/io/pickle_writer.h"
 #include "lathe/io/zip_archive.h"
@@ -31,6 +32,7 @@ void check_form(std::string_view content, const std::string& path) {
   if (content.starts_with(kBeforeZip) || tar)
     fail(ErrorCode::kUnsupported,
          "{}: found the torch.save format from before torch 1.6, wants the zip format; {}", path, kSaveAgain);
+  if (!content.starts_with("PK")) refuse_foreign_content(content, path, "a file of torch.save");
   fail(ErrorCode::kInvalidData,
        "{}: not a file of torch.save: wants a zip archive ({} bytes found); fetch it again", path,
        content.size());

@@ -105,6 +105,22 @@ TEST(TorchFile, ReadsEveryKindOfValue) {
   EXPECT_EQ(root->find("gone"), nullptr);
 }
 
+TEST(TorchFile, AnotherFileInItsPlaceIsNamed) {
+  const TestFolder folder;
+  for (const auto& [content, part] :
+       {std::pair<std::string, const char*>{"<!DOCTYPE html><title>Sign in", "a web page"},
+        {"", "an empty file"},
+        {"\x1f\x8b\x08", "gzip data"},
+        {"PK\x03\x04 cut", "pytorch_model.bin"},
+        {"weights", "wants a zip archive"}}) {
+    const std::string path = folder / "pytorch_model.bin";
+    ASSERT_TRUE(real_file_system().write_atomic(path, content).ok());
+    const std::string message =
+        error_of([&] { StateDict::open(real_file_system(), path); }, ErrorCode::kInvalidData);
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
+}
+
 TEST(TorchFile, WhatItDoesNotReadIsNamed) {
   const auto expect = [](std::string_view name, const char* part, ErrorCode code = ErrorCode::kUnsupported) {
     const std::string message = error_opening(name, code);
