@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
+#include <iterator>
 #include <numeric>
 #include <sstream>
 
 #include "lathe/core/error.h"
 #include "lathe/data/python_format.h"
+#include "lathe/io/file_system.h"
 
 namespace lathe {
 namespace {
@@ -208,13 +209,11 @@ class Parser {
   }
 
   void read_config(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) fail(ErrorCode::kUsage, "{}: cannot be read, wants a JSON file with settings", path);
-    std::ostringstream text;
-    text << file.rdbuf();
+    Result<std::string> text = real_file_system().read(path);
+    if (!text.ok()) fail(ErrorCode::kUsage, "{}; wants a JSON file with settings", text.status().message());
     json config;
     try {
-      config = parse_python_json(text.str(), path);
+      config = parse_python_json(text.value(), path);
     } catch (const Error& e) {
       fail(ErrorCode::kUsage, "{}", e.what());
     }
@@ -263,10 +262,9 @@ ParsedArguments parse_arguments(const std::vector<BoundField>& fields, const std
 }
 
 std::vector<std::string> read_arguments_file(const std::string& path) {
-  std::ifstream file(path);
-  std::vector<std::string> words;
-  for (std::string word; file >> word;) words.push_back(word);
-  return words;
+  if (!real_file_system().exists(path) || real_file_system().is_directory(path)) return {};
+  std::istringstream text(real_file_system().read(path).value());
+  return {std::istream_iterator<std::string>(text), std::istream_iterator<std::string>()};
 }
 
 std::vector<std::string> nearest_names(std::string_view text, const std::vector<std::string_view>& names) {

@@ -256,7 +256,7 @@ TEST_F(ConfigFile, UnknownKeysAndWrongTypesAreRefused) {
   EXPECT_NE(error_of({write(R"({"seed": null})")}).find("seed: found null, wants a whole number"),
             std::string::npos);
   EXPECT_NE(error_of({write("[1]")}).find("found a JSON array, wants an object"), std::string::npos);
-  EXPECT_NE(error_of({"/no/such/file.json"}).find("cannot be read"), std::string::npos);
+  EXPECT_NE(error_of({"/no/such/file.json"}).find("wants a JSON file with settings"), std::string::npos);
 }
 
 TEST_F(ConfigFile, PrintedConfigReadsBackAsItself) {

@@ -62,7 +62,7 @@ Options parse_options(const std::vector<std::string>& args, const Syntax& syntax
 }
 
 std::vector<std::string> read_lines(const std::string& path) {
-  std::string text = read_text(real_file_system(), path);
+  std::string text = read_text(real_file_system(), path, kDataFileBytes);
   check_utf8(text, path);
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
   if (text.empty()) fail(ErrorCode::kInvalidData, "{}: the file is empty, wants a text in each line", path);

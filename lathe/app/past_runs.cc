@@ -23,7 +23,7 @@ constexpr int kDepth = 5;
 
 std::optional<nlohmann::json> read_json(FileSystem& fs, const std::string& path) {
   if (!fs.exists(path)) return std::nullopt;
-  return parse_python_json(fs.read(path).value(), path);
+  return parse_python_json(fs.read(path, kLogFileBytes).value(), path);
 }
 
 std::optional<TrainerState> read_state(FileSystem& fs, const std::string& folder) {

@@ -297,7 +297,7 @@ TextDataset read_glue_file(const GlueTask& task, const std::string& path) {
                                                     task.second_column, task.label_column, kLabelColumn};
   const auto wanted = [&](std::string_view name, bool) { return asked.contains(name); };
   if (is_parquet(path)) return dataset_from_glue_table(task, read_table(path, {}, wanted));
-  const std::string bytes = read_text(real_file_system(), path);
+  const std::string bytes = read_text(real_file_system(), path, kDataFileBytes);
   TableOptions options;
   // CoLA's test file has a header, its train and dev files have none.
   if (!task.headerless.empty() && !bytes.starts_with("index\t")) options.column_names = task.headerless;

@@ -204,7 +204,7 @@ SquadDataset read_squad(const std::vector<std::string>& paths, QuestionIds ids) 
     if (is_parquet(path))
       reader.add_lines(parquet_rows(path, is_asked_for), path);
     else
-      reader.add_text(read_text(real_file_system(), path), path);
+      reader.add_text(read_text(real_file_system(), path, kDataFileBytes), path);
   }
   return reader.take();
 }

@@ -133,7 +133,7 @@ Table read_table(const std::string& path, const TableOptions& options, const Par
          "{}: unknown kind of file; wants .tsv, .csv, .json, .jsonl or .label (TREC), each also with .gz, or "
          ".parquet",
          path);
-  return parse_table(read_text(real_file_system(), path), *format, options, path);
+  return parse_table(read_text(real_file_system(), path, kDataFileBytes), *format, options, path);
 }
 
 Table read_tables(const std::vector<std::string>& paths, const ParquetColumnWanted& wanted) {

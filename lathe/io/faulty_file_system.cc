@@ -62,7 +62,9 @@ Status FaultyFileSystem::step(const char* what, const std::string& path) {
                 fmt::format("{}: cannot {}: Input/output error (operation {})", path, what, index));
 }
 
-Result<std::string> FaultyFileSystem::read(const std::string& path) { return base_.read(path); }
+Result<std::string> FaultyFileSystem::read(const std::string& path, uint64_t limit_bytes) {
+  return base_.read(path, limit_bytes);
+}
 Result<MappedFile> FaultyFileSystem::map(const std::string& path) { return base_.map(path); }
 bool FaultyFileSystem::exists(const std::string& path) { return base_.exists(path); }
 bool FaultyFileSystem::is_directory(const std::string& path) { return base_.is_directory(path); }

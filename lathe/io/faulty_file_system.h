@@ -32,7 +32,7 @@ class FaultyFileSystem : public FileSystem {
   int64_t operations() const { return operations_; }
   bool crashed() const { return operations_ > plan_.crash_at; }
 
-  Result<std::string> read(const std::string& path) override;
+  Result<std::string> read(const std::string& path, uint64_t limit_bytes = kSmallFileBytes) override;
   Result<MappedFile> map(const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> create(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;

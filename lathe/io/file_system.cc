@@ -20,59 +20,17 @@
 #include <sys/syscall.h>
 #endif
 
+#include "lathe/io/bounded_read.h"
+#include "lathe/io/descriptor.h"
+
 namespace lathe {
 namespace {
 
 namespace stdfs = std::filesystem;
+using posix::Descriptor, posix::failure, posix::nearest_existing;
 
 // macOS refuses writes of 2 GiB and more, Linux cuts them short.
 constexpr size_t kWriteChunkBytes = size_t{64} << 20;
-
-std::string reason_of(int error) { return std::generic_category().message(error); }
-
-/// The path itself or the nearest folder above it that exists.
-std::string nearest_existing(std::string path) {
-  std::error_code ignored;
-  while (!stdfs::exists(path, ignored)) {
-    const std::string above = parent_folder(path);
-    if (above == path) return above;
-    path = above;
-  }
-  return path;
-}
-
-/// Whether what is short on a disk is not its bytes.  Some have no such number.
-bool lacks_inodes(const std::string& path) {
-  struct statvfs info {};
-  return statvfs(nearest_existing(path).c_str(), &info) == 0 && info.f_files > 0 && info.f_favail == 0;
-}
-
-/// What the user can do about it.
-std::string_view way_out(int error, const std::string& path) {
-  if (error == ENOSPC && lacks_inodes(path))
-    return "; no more files fit on that disk (df -i): remove some; what was there before is whole";
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return "; check the path";
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return "; check the permissions or choose another place";
-    case EISDIR:
-      return "; name a file";
-    case ENOSPC:
-    case EDQUOT:
-      return "; make room on that disk: what was there before is whole";
-    default:
-      return "";
-  }
-}
-
-Status failure(std::string_view what, const std::string& path, int error) {
-  const ErrorCode code = error == ENOENT || error == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kIo;
-  return Status(code, fmt::format("{}: cannot {}: {}{}", path, what, reason_of(error), way_out(error, path)));
-}
 
 int sync_descriptor(int fd) {
 #ifdef __APPLE__
@@ -80,21 +38,6 @@ int sync_descriptor(int fd) {
 #endif
   return fsync(fd);
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 /// N where the path, or what it links to, is /dev/fd/N, a stream that this process has open; else −1.  Opened
 /// by that name a file would be open anew: from its beginning, cut off, and for writing though the stream is
@@ -156,29 +99,19 @@ struct Mapping {
 
 class RealFileSystem : public FileSystem {
  public:
-  Result<std::string> read(const std::string& path) override {
-    const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (fd.get() < 0) return failure("open", path, errno);
-    std::string content;
-    struct stat info {};
-    if (fstat(fd.get(), &info) == 0 && info.st_size > 0) content.reserve(static_cast<size_t>(info.st_size));
-    std::vector<char> buffer(size_t{1} << 16);
-    for (;;) {  // to the end, not to st_size: pipes and /proc have none
-      const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return failure("read", path, errno);
-      if (n == 0) return content;
-      content.append(buffer.data(), static_cast<size_t>(n));
-    }
+  Result<std::string> read(const std::string& path, uint64_t limit_bytes) override {
+    return bounded_read(path, {limit_bytes});
   }
 
   Result<MappedFile> map(const std::string& path) override {
-    const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const Descriptor fd(
+        ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe: do not wait for it
     if (fd.get() < 0) return failure("open", path, errno);
     struct stat info {};
     if (fstat(fd.get(), &info) != 0) return failure("read", path, errno);
     if (S_ISDIR(info.st_mode)) return failure("read", path, EISDIR);
-    if (!S_ISREG(info.st_mode)) return failure("map", path, EINVAL);
+    if (!S_ISREG(info.st_mode))
+      return Status(ErrorCode::kIo, path + ": found a pipe or a device, wants a file: copy it to one");
     const size_t bytes = static_cast<size_t>(info.st_size);
     if (bytes == 0) return MappedFile();
     void* address = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd.get(), 0);

@@ -13,7 +13,8 @@
 namespace lathe {
 
 /// The bytes of a file, valid as long as this object (or a copy of it) lives.  Of a real file they are a
-/// read-only mapping: cutting the file short while it is mapped is outside of what the library can survive.
+/// read-only mapping: cutting the file short while it is mapped is outside of what the library can survive
+/// (SIGBUS; the program says why it ends).
 class MappedFile {
  public:
   MappedFile() = default;
@@ -46,13 +47,21 @@ class WritableFile {
 using Sink = std::function<Status(std::span<const std::byte>)>;
 using Writer = std::function<Status(const Sink&)>;
 
+/// The most bytes of a file of settings, of a tokenizer or of notes: the largest tokenizer.json that models
+/// ship has half of them.
+inline constexpr uint64_t kSmallFileBytes = uint64_t{64} << 20;
+/// The most bytes of a file that grows with each step of a training, as trainer_state.json does.
+inline constexpr uint64_t kLogFileBytes = uint64_t{1} << 30;
+
 /// The door to the disk, so that tests can put faults behind it.  Methods may be called from any thread.
 /// Failures are kNotFound (no such file) or kIo; the message names the path and the system's reason.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  virtual Result<std::string> read(const std::string& path) = 0;
+  /// As bounded_read.  limit_bytes: what the caller has use for.
+  virtual Result<std::string> read(const std::string& path, uint64_t limit_bytes = kSmallFileBytes) = 0;
+  /// Only files: of a pipe or a device kIo.
   virtual Result<MappedFile> map(const std::string& path) = 0;
   /// Opens for writing and cuts to zero bytes what is there.
   virtual Result<std::unique_ptr<WritableFile>> create(const std::string& path) = 0;

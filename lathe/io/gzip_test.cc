@@ -64,6 +64,23 @@ TEST_F(Gzip, DamageAndRubbishBehindAreErrors) {
   EXPECT_NE(error(packed(text_) + "rubbish").find("damaged"), std::string::npos);
 }
 
+TEST_F(Gzip, ABombEndsLongBeforeTheLimitOfItsReader) {
+  const std::string bomb = packed(std::string(size_t{80} << 20, 'a'));
+  ASSERT_LT(bomb.size(), 100'000u);
+  EXPECT_NE(error(bomb, kDataFileBytes).find("bytes of gzip data unpack to more than the limit of 67108864"),
+            std::string::npos);
+  std::string many;  // members, each harmless
+  for (int i = 0; i < 80; ++i) many += packed(std::string(size_t{1} << 20, 'a'));
+  EXPECT_NE(error(many, kDataFileBytes).find("gzip -d"), std::string::npos);
+}
+
+TEST_F(Gzip, ManyTinyMembersTakeNoTime) {
+  const std::string one = packed("x");
+  std::string many;
+  for (int i = 0; i < 100'000; ++i) many += one;
+  EXPECT_EQ(read(many).size(), 100'000u);
+}
+
 TEST_F(Gzip, TheLimitHoldsForBoth) {
   EXPECT_NE(error(packed(text_), 999999).find("more than the limit of 999999"), std::string::npos);
   EXPECT_NE(error(text_, 999999), "");

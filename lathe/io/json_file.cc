@@ -239,7 +239,7 @@ bool is_json(std::string_view text) {
 }
 
 json read_json(FileSystem& fs, const std::string& path, const JsonLimits& limits) {
-  return parse_json(read_text(fs, path), path, limits);
+  return parse_json(read_text(fs, path, kSmallFileBytes), path, limits);
 }
 
 template <typename T>

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include "lathe/core/error.h"
 #include "lathe/data/python_format.h"
+#include "lathe/io/file_system.h"
 
 namespace lathe {
 namespace {
@@ -56,15 +55,13 @@ json typed(const json& value) {
 json dict_from_text(std::string_view flag, const std::string& text) {
   std::string source = text, from = fmt::format("--{}", flag);
   if (!text.starts_with('{')) {
-    std::ifstream file(text, std::ios::binary);
-    if (!file) {
+    Result<std::string> content = real_file_system().read(text);
+    if (content.status().code() == ErrorCode::kNotFound)
       fail(ErrorCode::kUsage,
            "--{}: found '{}', wants JSON text such as '{{\"key\": 1}}' or the path of a JSON file", flag,
            text);
-    }
-    std::ostringstream all;
-    all << file.rdbuf();
-    source = all.str();
+    if (!content.ok()) fail(ErrorCode::kUsage, "--{}: {}", flag, content.status().message());
+    source = content.value();
     from = text;
   }
   json value;

@@ -298,7 +298,7 @@ Status write_checkpoint(FileSystem& fs, const std::string& folder, const Checkpo
 TrainerState read_trainer_state(FileSystem& fs, const std::string& folder) {
   is_own(fs, folder);
   const std::string path = join_path(folder, "trainer_state.json");
-  return trainer_state_from(parse_python_json(fs.read(path).value(), path), path);
+  return trainer_state_from(parse_python_json(fs.read(path, kLogFileBytes).value(), path), path);
 }
 
 std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::string& folder,
