@@ -3,65 +3,45 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 #include <unordered_map>
 
 #include "lathe/core/error.h"
+#include "lathe/io/pickle_names.h"
 #include "lathe/io/strided.h"
 
 namespace lathe {
 namespace {
 
-// Bounds against hostile files; real ones stay far below: a model of 10,000 tensors has 200,000 values.
-constexpr size_t kMaxValues = 8'000'000;
+// Bounds against hostile files; real ones stay far below: a model of 10,000 tensors has 200,000 values in
+// 2 MiB.
+constexpr size_t kMaxPickleBytes = size_t{32} << 20;
+constexpr size_t kMaxValues = 2'000'000;
+constexpr size_t kMaxMarks = 1000;
+constexpr uint64_t kMaxHeldBytes = uint64_t{256} << 20;  // of texts, names, shapes and lists
 constexpr size_t kMaxRank = 64;
 // Tensors that share a storage (tied weights) are copied once each; without a bound a small file could ask
 // for any amount of memory.
 constexpr uint64_t kMaxCopies = 8;
-
-struct StorageClass {
-  std::string_view name;
-  DType dtype;
-};
-constexpr std::array<StorageClass, 8> kStorageClasses = {{
-    {"torch.FloatStorage", DType::f32},
-    {"torch.HalfStorage", DType::f16},
-    {"torch.BFloat16Storage", DType::bf16},
-    {"torch.DoubleStorage", DType::f64},
-    {"torch.LongStorage", DType::i64},
-    {"torch.IntStorage", DType::i32},
-    {"torch.ByteStorage", DType::u8},
-    {"torch.BoolStorage", DType::u8},
-}};
-
-constexpr std::string_view kOrderedDict = "collections.OrderedDict", kSize = "torch.Size";
-constexpr std::string_view kRebuildTensor = "torch._utils._rebuild_tensor_v2";
-constexpr std::string_view kRebuildParameter = "torch._utils._rebuild_parameter";
-
-constexpr std::array<std::string_view, 20> kOtherNames = {
-    kOrderedDict,     kSize,           kRebuildTensor, kRebuildParameter, "torch.float32",
-    "torch.float",    "torch.float64", "torch.double", "torch.float16",   "torch.half",
-    "torch.bfloat16", "torch.int64",   "torch.long",   "torch.int32",     "torch.int",
-    "torch.int16",    "torch.short",   "torch.int8",   "torch.uint8",     "torch.bool"};
-
-const StorageClass* find_storage_class(std::string_view name) {
-  for (const StorageClass& c : kStorageClasses)
-    if (c.name == name) return &c;
-  return nullptr;
-}
-
-bool is_known(std::string_view name) {
-  return find_storage_class(name) != nullptr ||
-         std::find(kOtherNames.begin(), kOtherNames.end(), name) != kOtherNames.end();
-}
 
 std::string printable(std::string_view text) {
   std::string out(text.substr(0, 100));
   for (char& c : out)
     if (c < ' ' || c > '~') c = '?';
   return out;
+}
+
+/// Bytes that a value has elsewhere.
+template <typename T>
+uint64_t held_by(const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) return value.size();
+  if constexpr (std::is_same_v<T, PickleValue::Name>) return value.name.size();
+  if constexpr (std::is_same_v<T, PickleValue::Object>) return value.type.size();
+  if constexpr (std::is_same_v<T, PickleValue::Tuple>) return value.items.size() * sizeof(value.items[0]);
+  if constexpr (std::is_same_v<T, TensorView>) return value.shape.size() * sizeof(value.shape[0]);
+  return 0;
 }
 
 class Unpickler {
@@ -74,6 +54,11 @@ class Unpickler {
   }
 
   PickleTree run() {
+    if (bytes_.size() > kMaxPickleBytes)
+      fail(ErrorCode::kInvalidData,
+           "{}: data.pkl: found {} bytes, wants at most {}: tensors lie outside of it; save "
+           "model.state_dict() with torch.save, or as safetensors",
+           file_, bytes_.size(), kMaxPickleBytes);
     while (step()) {
     }
     tree_.root = pop();
@@ -133,6 +118,8 @@ class Unpickler {
   template <typename T>
   void push(T value) {
     if (tree_.values->size() >= kMaxValues) damaged("more than {} values", kMaxValues);
+    held_bytes_ += held_by(value);  // what is referred to by few bytes may be copied often
+    if (held_bytes_ > kMaxHeldBytes) damaged("its values hold more than {} bytes", kMaxHeldBytes);
     tree_.values->push_back({std::move(value)});
     stack_.push_back(&tree_.values->back());
   }
@@ -179,7 +166,10 @@ class Unpickler {
     for (size_t i = 0; i < items.size(); i += 2) dict->items.emplace_back(items[i], items[i + 1]);
   }
 
-  void put(uint32_t slot) { memo_[slot] = top(); }
+  void put(uint32_t slot) {
+    memo_[slot] = top();
+    if (memo_.size() > kMaxValues) damaged("more than {} values in the memo", kMaxValues);
+  }
 
   void get(uint32_t slot) {
     const auto found = memo_.find(slot);
@@ -215,6 +205,7 @@ class Unpickler {
         push_storage();
         return true;
       case '(':
+        if (marks_.size() >= kMaxMarks) damaged("more than {} marks", kMaxMarks);
         marks_.push_back(stack_.size());
         return true;
       case '0':
@@ -475,6 +466,7 @@ class Unpickler {
   std::unordered_map<std::string, std::span<const std::byte>> storages_;
   uint64_t total_storage_bytes_ = 0;  ///< of all in storages_
   uint64_t copied_bytes_ = 0;
+  uint64_t held_bytes_ = 0;  ///< of the values beside their own size
 };
 
 }  // namespace

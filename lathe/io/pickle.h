@@ -64,7 +64,7 @@ struct PickleTree {
 };
 
 /// Throws kInvalidData when values are nested too deep, contain themselves, or refer to each other so often
-/// that a walk over the tree would take too long.
+/// that a walk over the tree would take too long, or a copy of it too much memory.
 void check_walkable(const PickleValue* root, const std::string& file);
 
 /// The bytes of a storage, by its key; they must outlive the tree.

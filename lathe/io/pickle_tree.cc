@@ -7,7 +7,9 @@
 namespace lathe {
 namespace {
 
-constexpr uint64_t kMaxWalk = 64'000'000;
+// A value counts as often as it is referred to: a few hundred bytes of references can stand for any number.
+constexpr uint64_t kMaxWalk = 1'000'000;
+constexpr uint64_t kMaxWalkBytes = uint64_t{64} << 20;  // of text
 constexpr int kMaxDepth = 100;
 
 std::vector<const PickleValue*> children_of(const PickleValue* value) {
@@ -30,6 +32,7 @@ class Walk {
   struct Extent {
     int height = 0;
     uint64_t values = 1;
+    uint64_t bytes = 0;  ///< of text
   };
 
   Extent measure(const PickleValue* value, int depth) {
@@ -40,13 +43,17 @@ class Walk {
            file_, kMaxDepth);
     if (known != extents_.end()) return known->second;
     Extent out;
+    if (const auto* text = value->as<std::string>()) out.bytes = text->size();
     for (const PickleValue* child : children_of(value)) {
       const Extent inner = measure(child, depth + 1);
       out.height = std::max(out.height, inner.height + 1);
       out.values += inner.values;
-      if (out.values > kMaxWalk)
-        fail(ErrorCode::kInvalidData, "{}: data.pkl: wants at most {} values, references counted", file_,
-             kMaxWalk);
+      out.bytes += inner.bytes;
+      if (out.values > kMaxWalk || out.bytes > kMaxWalkBytes)
+        fail(ErrorCode::kInvalidData,
+             "{}: data.pkl: wants at most {} values and {} bytes of text, references counted; the file is "
+             "damaged: fetch or save it again",
+             file_, kMaxWalk, kMaxWalkBytes);
     }
     return extents_[value] = out;
   }

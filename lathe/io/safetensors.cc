@@ -22,7 +22,10 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "the format and the views are little-endian");
 
 constexpr uint64_t kLengthBytes = 8;
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+// The format allows 100 MB; a header of that size takes 2 GB as JSON.  A shard of a large model has 10,000
+// tensors in 2 MiB.
+constexpr uint64_t kMaxHeaderBytes = uint64_t{32} << 20;
+constexpr int64_t kMaxTensors = 200'000;
 constexpr const char* kMetadataKey = "__metadata__";
 constexpr const char* kDamaged = "the file is damaged: fetch or save it again";
 
@@ -162,6 +165,12 @@ std::string_view header_of(const MappedFile& file, const std::string& path) {
              ? "nothing"
              : fmt::format("the byte 0x{:02x}", static_cast<unsigned>(static_cast<uint8_t>(header[0]))),
          kDamaged);
+  // Of each tensor: its object, two lists, five texts, some numbers.  Texts of the metadata have some, too.
+  for (const auto& [mark, of_each] : {std::pair('{', 1), {'[', 2}, {'"', 12}, {',', 16}})
+    if (std::count(header.begin(), header.end(), mark) > of_each * kMaxTensors)
+      fail(ErrorCode::kInvalidData,
+           "{}: the header declares more than {} tensors, or as much beside them; save the model in shards",
+           path, kMaxTensors);
   return header;
 }
 
@@ -312,6 +321,12 @@ Status write_safetensors(FileSystem& fs, const std::string& path, const TensorSo
   const Ordered ordered = in_file_order(tensors);
   Result<std::string> header = make_header(ordered, metadata, path);
   if (!header.ok()) return header.status();
+  if (header.value().size() > kMaxHeaderBytes || std::ssize(tensors) > kMaxTensors)
+    return {ErrorCode::kUnsupported,
+            fmt::format(
+                "{}: found {} tensors and a header of {} bytes, wants at most {} and {}; save the model in "
+                "shards",
+                path, tensors.size(), header.value().size(), kMaxTensors, kMaxHeaderBytes)};
   return fs.write_atomic(path, [&](const Sink& sink) {
     Status status = sink(as_bytes(header.value()));
     for (size_t i = 0; i < ordered.size() && status.ok(); ++i)

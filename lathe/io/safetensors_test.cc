@@ -179,10 +179,29 @@ TEST(SafetensorsMalformed, ALyingHeaderLengthIsAnError) {
   std::string file = with_header("{}");
   file[0] = 3;
   expect_error(file, "claims 3 bytes, found 2");
-  expect_error(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10), "wants at most 100000000");
-  expect_error(std::string(8, '\xff'), "wants at most 100000000");
+  expect_error(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10), "wants at most 33554432");
+  expect_error(std::string(8, '\xff'), "wants at most 33554432");
   expect_error("version https://git-lfs.github.com/spec/v1\noid sha256:", "git lfs pull");
   expect_error("", "found 0 bytes");
+}
+
+TEST(SafetensorsMalformed, AMillionTensorsAreRefusedBeforeTheyAreParsed) {
+  const auto header_of = [](int count) {
+    std::string header = "{";
+    for (int i = 0; i < count; ++i)
+      header += (i > 0 ? "," : "") + tensor(std::to_string(i), "U8", "0", "0,0");
+    return with_header(header + "}");
+  };
+  EXPECT_EQ(error(header_of(2000)), "");
+  expect_error(header_of(200'001), "declares more than 200000 tensors");
+  std::string lists = "{\"a\":[";
+  for (int i = 0; i < 500'000; ++i) lists += "[],";
+  expect_error(with_header(lists + "0]}"), "declares more than 200000 tensors");
+  std::string numbers = "{\"a\":[", metadata = "{\"__metadata__\":{\"a\":\"\"";
+  for (int i = 0; i < 4'000'000; ++i) numbers += "0,";
+  for (int i = 0; i < 700'000; ++i) metadata += ",\"" + std::to_string(i) + "\":\"\"";
+  expect_error(with_header(numbers + "0]}"), "or as much beside them");
+  expect_error(with_header(metadata + "}}"), "or as much beside them");
 }
 
 TEST(SafetensorsMalformed, HeadersThatAreNotTheRightJsonAreErrors) {

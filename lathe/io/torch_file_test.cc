@@ -261,6 +261,38 @@ TEST(Pickle, ValuesThatContainThemselvesAndBombsAreErrors) {
   EXPECT_NE(pickle_error(bomb).find("references counted"), std::string::npos);
 }
 
+TEST(Pickle, ATextThatIsReferredToOftenIsABombToo) {
+  const auto referred_to = [](int times, size_t bytes) {
+    std::string body =
+        "](X" + std::string(reinterpret_cast<const char*>(&bytes), 4) + std::string(bytes, 'x');
+    body += std::string("q\0", 2);
+    for (int i = 0; i < times; ++i) body += std::string("h\0", 2);
+    return body + "e";
+  };
+  EXPECT_EQ(pickle_error(referred_to(60, size_t{1} << 20)), "");
+  EXPECT_NE(pickle_error(referred_to(70, size_t{1} << 20)).find("67108864 bytes of text"), std::string::npos);
+}
+
+TEST(Pickle, NamesMarksAndMemoAreBounded) {
+  // Every object has a copy of its class's name.
+  std::string body = "](c" + std::string(1 << 20, 'm') + "\nC\nq" + std::string(1, '\0') + "0";
+  for (int i = 0; i < 300; ++i) body += std::string("h\0)\x81", 4);
+  const std::string objects = error_of(
+      [&] {
+        unpickle(
+            as_bytes("\x80\x02" + body + "e."), "f.bin", [](const std::string&) { return std::span(kFour); },
+            true);
+      },
+      ErrorCode::kInvalidData);
+  EXPECT_NE(objects.find("hold more than 268435456 bytes"), std::string::npos) << objects;
+  EXPECT_NE(pickle_error(std::string(2000, '(')).find("more than 1000 marks"), std::string::npos);
+  std::string memo = "N";
+  for (uint32_t i = 0; i <= 2'000'000; ++i) memo += "r" + std::string(reinterpret_cast<const char*>(&i), 4);
+  EXPECT_NE(pickle_error(memo).find("values in the memo"), std::string::npos);
+  EXPECT_NE(pickle_error(std::string(size_t{33} << 20, 'N')).find("tensors lie outside of it"),
+            std::string::npos);
+}
+
 // Zip archives made by hand.
 
 std::string le(uint64_t value, size_t bytes) {
@@ -303,6 +335,21 @@ TEST(ZipArchive, ReadsBothFormsAndACommentBehind) {
     EXPECT_EQ(std::string(reinterpret_cast<const char*>(data.data()), data.size()), "content");
     EXPECT_NE(error_of([&] { (void)archive.read("b"); }, ErrorCode::kInvalidData), "");
   }
+}
+
+TEST(ZipArchive, EntriesThatAreTheSameBytesAreRefused) {
+  const std::string data(1000, 'x');
+  std::string file = "PK\3\4" + le(45, 2) + le(0, 8) + le(0, 4) + le(1000, 4) + le(1000, 4) + le(1, 2) +
+                     le(0, 2) + "a" + data;
+  const uint64_t directory = file.size();
+  for (char name = 'a'; name <= 'c'; ++name)
+    file += "PK\1\2" + le(45, 2) + le(45, 2) + le(0, 8) + le(0, 4) + le(1000, 4) + le(1000, 4) + le(1, 2) +
+            le(0, 12) + le(0, 4) + name;
+  file += "PK\5\6" + le(0, 4) + le(3, 2) + le(3, 2) + le(file.size() - directory, 4) + le(directory, 4) +
+          le(0, 2);
+  EXPECT_NE(error_of([&] { ZipArchive(as_bytes(file), "f.zip"); }, ErrorCode::kInvalidData)
+                .find("lie over each other"),
+            std::string::npos);
 }
 
 TEST(ZipArchive, NoByteCanBeChangedIntoACrash) {

@@ -94,7 +94,7 @@ ZipArchive::ZipArchive(std::span<const std::byte> file, const std::string& path)
   const Reader whole(file, path_);
   const Directory found = find_directory(whole, path_);
   const Reader directory(whole.slice(found.offset, found.bytes), path_);
-  uint64_t at = 0;
+  uint64_t at = 0, sum = 0;
   for (uint64_t i = 0; i < found.entries; ++i) {
     if (directory.number<uint32_t>(at) != kDirectoryHeader)
       fail(ErrorCode::kInvalidData, "{}: entry {} of the zip directory is damaged; fetch the file again",
@@ -113,6 +113,14 @@ ZipArchive::ZipArchive(std::span<const std::byte> file, const std::string& path)
     const std::span<const std::byte> name = directory.slice(at, name_bytes);
     read_extra_64(Reader(directory.slice(at + name_bytes, extra_bytes), path_), entry);
     at += uint64_t{name_bytes} + extra_bytes + comment_bytes;
+    // Of a hostile file many entries are the same bytes, each read anew.
+    if (entry.packed_bytes > file.size() - sum)
+      fail(ErrorCode::kInvalidData,
+           "{}: the entries of the zip directory are larger than the file of {} bytes: they lie over each "
+           "other, or "
+           "the file is cut short; fetch it again",
+           path_, file.size());
+    sum += entry.packed_bytes;
     entries_[std::string(reinterpret_cast<const char*>(name.data()), name.size())] = entry;
   }
 }
