@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <exception>
 
 #include "lathe/core/environment.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr long kSlowBytes = 1024;  // fewer bytes a second than this for timeout_s is a stalled transfer
 constexpr long kMostRedirects = 10;
+constexpr size_t kMostErrorBytes = size_t{64} << 10;  // of a page that says why there is no file
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -29,6 +31,14 @@ struct Transfer {
   const HttpRequest& request;
   HttpResponse response;
   std::exception_ptr thrown;
+  size_t header_bytes = 0;
+
+  /// Ends the transfer, from a callback.
+  size_t end_too_long(std::string why) {
+    response.too_long = true;
+    response.failure = std::move(why);
+    return 0;
+  }
 
   /// What `ask` says; false, too, where it throws.
   template <typename Ask>
@@ -43,8 +53,13 @@ struct Transfer {
 };
 
 size_t on_header(char* data, size_t, size_t bytes, void* context) {
-  auto& response = static_cast<Transfer*>(context)->response;
+  auto& transfer = *static_cast<Transfer*>(context);
+  auto& response = transfer.response;
   const std::string_view line(data, bytes);
+  transfer.header_bytes += bytes;
+  if (transfer.header_bytes > HttpResponse::kMostHeaderBytes)
+    return transfer.end_too_long(
+        fmt::format("an answer with more than {} bytes of headers", HttpResponse::kMostHeaderBytes));
   if (line.starts_with("HTTP/")) {  // a new answer: of a redirect's target, or after a proxy's
     const size_t space = line.find(' ');
     response.headers.clear();
@@ -65,7 +80,9 @@ size_t on_body(char* data, size_t, size_t bytes, void* context) {
     response.stopped = true;
     return 0;
   }
-  if (response.body.size() + bytes > HttpResponse::kMostBodyBytes) return 0;
+  const size_t most = transfer.request.sink ? kMostErrorBytes : HttpResponse::kMostBodyBytes;
+  if (response.body.size() + bytes > most)
+    return transfer.end_too_long(fmt::format("an answer of more than {} bytes", most));
   response.body.append(data, bytes);
   return bytes;
 }
@@ -134,6 +151,7 @@ struct HttpClient::State {
     set(CURLOPT_HTTPHEADER, headers.get());
     set(CURLOPT_NOSIGNAL, 1L);  // threads
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.timeout_s * 1000));
+    set(CURLOPT_TIMEOUT_MS, static_cast<long>(request.total_s * 1000));
     set(CURLOPT_LOW_SPEED_LIMIT, kSlowBytes);
     set(CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(request.timeout_s)));
     set(CURLOPT_BUFFERSIZE, 256L << 10);
@@ -170,10 +188,16 @@ HttpResponse HttpClient::perform(const HttpRequest& request) {
   Transfer transfer{request, {}, {}};
   char detail[CURL_ERROR_SIZE] = "";
   state_->prepare(request, headers, transfer, detail);
+  const auto begin = std::chrono::steady_clock::now();
   const CURLcode code = state_->curl.easy_perform(state_->easy);
   if (transfer.thrown) std::rethrow_exception(transfer.thrown);
-  if (code != CURLE_OK) transfer.response.failure = failure_text(state_->curl, code, detail, request);
-  return std::move(transfer.response);
+  HttpResponse& response = transfer.response;
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  if (code == CURLE_OPERATION_TIMEDOUT && request.total_s > 0 && took.count() >= request.total_s)
+    transfer.end_too_long(fmt::format("an answer that took longer than {:g} s", request.total_s));
+  if (code != CURLE_OK && !response.too_long)
+    response.failure = failure_text(state_->curl, code, detail, request);
+  return std::move(response);
 }
 
 std::string percent_encoded(std::string_view text, bool keep_slashes) {

@@ -17,8 +17,11 @@ struct HttpResponse {
   std::string body;                            ///< what did not go to a sink, at most kMostBodyBytes
   std::string failure;                         ///< why the transfer broke off; empty: it is whole
   bool stopped = false;                        ///< the sink or should_stop ended it
+  bool too_long = false;                       ///< it had no end within these or total_s
 
-  static constexpr size_t kMostBodyBytes = size_t{64} << 20;
+  /// The list of 300,000 files has as many.
+  static constexpr size_t kMostBodyBytes = size_t{16} << 20;
+  static constexpr size_t kMostHeaderBytes = size_t{256} << 10;  ///< of all answers, redirects included
 
   bool ok() const { return failure.empty() && status >= 200 && status < 300; }
   /// "" if there is none.
@@ -32,6 +35,7 @@ struct HttpRequest {
   std::string token;                   ///< sent as a bearer token if not empty
   std::optional<uint64_t> begin, end;  ///< bytes [begin, end) alone
   double timeout_s = 10;               ///< to connect, and for the longest time in which nothing much comes
+  double total_s = 0;                  ///< for all of it; 0: as long as it gets on
   /// Takes the bytes of an answer 200 or 206, whose headers are there already; false ends the transfer.
   std::function<bool(const HttpResponse&, std::span<const std::byte>)> sink;
   std::function<bool()> should_stop;  ///< asked about once a second

@@ -32,6 +32,7 @@ class FileFetcher {
   void fetch(const std::string& commit, const std::string& name) {
     if (fs_.exists(cache_.file(commit, name))) return;
     const RemoteFile file = client_.describe(commit, name);
+    check_size(file);
     cache_.create();
     const auto lock = lock_blob(file);
     if (!fs_.exists(cache_.blob(file.etag))) fetch_blob(file);
@@ -51,6 +52,18 @@ class FileFetcher {
       settings.message(
           fmt::format("{}: another process is fetching it; waiting for {:.0f} s", file.name, seconds));
     });
+  }
+
+  /// Of a model only weights are large.
+  void check_size(const RemoteFile& file) const {
+    const bool large = client_.repo().kind != RepoKind::kModel || file.name.ends_with(".safetensors") ||
+                       file.name.ends_with(".bin");
+    if (!large && file.size > kSmallFileBytes)
+      fail(ErrorCode::kInvalidData,
+           "{} of \"{}\": found {} bytes announced, wants at most {}; it is not fetched: check the name of "
+           "the "
+           "model",
+           file.name, client_.repo().name, file.size, kSmallFileBytes);
   }
 
   std::string incomplete(const RemoteFile& file) const { return cache_.blob(file.etag) + ".incomplete"; }
@@ -107,8 +120,9 @@ std::vector<std::string> weight_files(const std::vector<std::string>& files, con
     if (!contains(files, index_name)) continue;
     const std::string index(index_name);
     std::vector<std::string> out{index};
+    const std::set<std::string_view> there(files.begin(), files.end());
     for (const std::string& shard : shards_of(parse_json(read(index), index), index)) {
-      if (!contains(files, shard))
+      if (!there.contains(shard))
         fail(ErrorCode::kNotFound, "model \"{}\" has not the file {} that its {} names", name, shard, index);
       out.push_back(shard);
     }

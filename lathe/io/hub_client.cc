@@ -26,8 +26,9 @@ bool is_true(std::string value) {
 }
 
 double seconds_or(const char* name, double fallback) {
+  constexpr double kMost = 86400;
   const double value = strtod_c(environment(name).c_str());
-  return value > 0 ? value : fallback;
+  return value > 0 ? std::min(value, kMost) : fallback;
 }
 
 std::string token_from_environment() {
@@ -49,6 +50,26 @@ std::string bare_etag(std::string_view etag) {
   if (etag.starts_with("W/")) etag.remove_prefix(2);
   if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') etag = etag.substr(1, etag.size() - 2);
   return std::string(etag);
+}
+
+/// Errors: kInvalidData where it is none, as the page is that a network shows before it lets anyone out.
+nlohmann::json answer_json(const HttpResponse& response, const std::string& url) {
+  try {
+    return parse_json(response.body, url);
+  } catch (const Error&) {
+    const std::string type = response.header("content-type");
+    fail(ErrorCode::kInvalidData,
+         "{}: found {}, not valid JSON, which a Hugging Face Hub answers with: where the network has a page "
+         "to "
+         "sign in, do so in a browser first; or check https_proxy and HF_ENDPOINT",
+         url, response.body.empty() ? "nothing" : fmt::format("\"{}\"", type.empty() ? "text" : type));
+  }
+}
+
+/// What the Hub says of an error; "" if nothing.
+std::string error_text(const HttpResponse& response) {
+  constexpr size_t kLongest = 300;
+  return response.header("x-error-message").substr(0, kLongest);
 }
 
 const char* kind_name(const HubRepo& repo) { return repo.kind == RepoKind::kModel ? "model" : "data set"; }
@@ -77,11 +98,12 @@ HubSettings hub_settings() {
   settings.offline = is_true(environment("HF_HUB_OFFLINE")) || is_true(environment("TRANSFORMERS_OFFLINE"));
   settings.api_timeout_s = seconds_or("HF_HUB_ETAG_TIMEOUT", settings.api_timeout_s);
   settings.download_timeout_s = seconds_or("HF_HUB_DOWNLOAD_TIMEOUT", settings.download_timeout_s);
+  settings.retry_wait_s = seconds_or("LATHE_HUB_RETRY_WAIT", settings.retry_wait_s);
   return settings;
 }
 
 bool HubClient::is_passing(const HttpResponse& response) {
-  if (response.stopped) return false;
+  if (response.stopped || response.too_long) return false;
   const int status = response.status;
   if (status == 408 || status == 429 || status >= 500) return true;
   return !response.failure.empty() && status < 400;
@@ -89,7 +111,7 @@ bool HubClient::is_passing(const HttpResponse& response) {
 
 void HubClient::wait(const HttpResponse& response, int attempt, const std::string& what,
                      const std::function<bool()>& should_stop) const {
-  double seconds = 0.5 * static_cast<double>(1 << std::min(attempt - 1, 5));
+  double seconds = settings_.retry_wait_s * static_cast<double>(1 << std::min(attempt - 1, 5));
   if (const std::string after = response.header("retry-after"); !after.empty()) {
     const double asked = strtod_c(after.c_str());  // a date, the other form, gives 0: the usual wait
     if (asked > kMostWait_s)
@@ -151,17 +173,18 @@ void HubClient::raise(const HttpResponse& response, const std::string& file) con
   if (status == 403)
     fail(ErrorCode::kNotFound,
          "{}: not allowed (HTTP 403{}): set HF_TOKEN to a token from {} that may read it", item,
-         response.header("x-error-message").empty() ? "" : ", " + response.header("x-error-message"), tokens);
+         error_text(response).empty() ? "" : ", " + error_text(response), tokens);
   if (status == 429)
     fail(ErrorCode::kIo, "{}: too many requests (HTTP 429), also after {} tries; try later{}", item, kTries,
          settings_.token.empty() ? ", or set HF_TOKEN, which raises the limits" : "");
   fail(status == 404 ? ErrorCode::kNotFound : ErrorCode::kIo, "{}: {} answers HTTP {}{}", item, hub, status,
-       response.header("x-error-message").empty() ? "" : ": " + response.header("x-error-message"));
+       error_text(response).empty() ? "" : ": " + error_text(response));
 }
 
 HttpResponse HubClient::ask(HttpRequest request, const std::string& what) {
   request.token = settings_.token;
   request.timeout_s = settings_.api_timeout_s;
+  request.total_s = settings_.api_timeout_s * kMostAnswerTimes;
   request.should_stop = settings_.should_stop;
   for (int attempt = 1;; ++attempt) {
     HttpResponse response = http_.perform(request);
@@ -193,7 +216,7 @@ std::optional<HubListing> HubClient::list_if_there() {
 HubListing HubClient::listing_of(const HttpResponse& response) const {
   if (!response.ok()) raise(response, "");
   const std::string url = without_userinfo(listing_url());
-  const nlohmann::json json = parse_json(response.body, url);
+  const nlohmann::json json = answer_json(response, url);
   HubListing out{required<std::string>(json, "sha", url), {}};
   if (!is_hex(out.commit, 40))
     fail(ErrorCode::kInvalidData, "{}: \"sha\": found \"{}\", wants a commit's 40 digits", url, out.commit);

@@ -18,6 +18,7 @@ struct HubSettings {
   bool offline = false;            ///< nothing is fetched
   double api_timeout_s = 10;       ///< for answers about files
   double download_timeout_s = 10;  ///< for the longest stall of a download
+  double retry_wait_s = 0.5;       ///< before the second try; each further one waits twice as long
   /// A file's bytes so far, from one thread at a time; `done == total` comes once, last.
   std::function<void(const std::string& file, uint64_t done, uint64_t total)> progress;
   /// What the user should know: waits, new tries.  From any thread.
@@ -30,7 +31,8 @@ struct HubSettings {
 };
 
 /// From HF_ENDPOINT, HF_TOKEN (HUGGING_FACE_HUB_TOKEN, the file HF_TOKEN_PATH or $HF_HOME/token),
-/// HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE, HF_HUB_ETAG_TIMEOUT, HF_HUB_DOWNLOAD_TIMEOUT.
+/// HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE, HF_HUB_ETAG_TIMEOUT, HF_HUB_DOWNLOAD_TIMEOUT,
+/// LATHE_HUB_RETRY_WAIT.
 /// Errors: kUsage for an endpoint that is no http or https URL.
 HubSettings hub_settings();
 
@@ -51,15 +53,16 @@ struct HubListing {
 };
 
 /// Asks one Hub about one repository.  What fails for a while (no connection, stalls, 408, 429 with its
-/// Retry-After, 5xx) is tried again, kTries times in all; every method throws Error where the last one
-/// failed, kNotFound for what is not there or not allowed, kInvalidData for answers that make no sense, kIo
-/// for the network, kInterrupted where should_stop says so.
+/// Retry-After, 5xx) is tried again, kTries times in all; an answer is given kMostAnswerTimes api_timeout_s.
+/// Every method throws Error where the last try failed, kNotFound for what is not there or not allowed,
+/// kInvalidData for answers that make no sense, kIo for the network, kInterrupted where should_stop says so.
 class HubClient {
  public:
   HubClient(const HubSettings& settings, const HubRepo& repo)
       : settings_(settings), repo_(repo), held_(settings.while_asking ? settings.while_asking() : nullptr) {}
 
   static constexpr int kTries = 5;
+  static constexpr double kMostAnswerTimes = 12;
 
   HubListing list();
   /// Nothing where the repository has no such revision.
@@ -68,7 +71,7 @@ class HubClient {
 
   /// Whether another try makes sense after this answer.
   static bool is_passing(const HttpResponse& response);
-  /// Waits before try number `attempt` (from 1) as the answer asks, or 0.5, 1, 2, 4 s.
+  /// Waits before try number `attempt` (from 1) as the answer asks, or retry_wait_s, twice that, ….
   /// Errors: kIo where the Hub asks for more than kMostWait_s; kInterrupted where should_stop says so.
   void wait(const HttpResponse& response, int attempt, const std::string& what,
             const std::function<bool()>& should_stop) const;

@@ -41,8 +41,9 @@ class Fault:
     or the list of files)."""
 
     def __init__(self, on="get", times=1, status=None, headers=(), cut=None, wrong=False, stall=None, ranges=True,
-                 body=None):
+                 body=None, drip=None):
         self.on, self.times, self.status, self.headers = on, times, status, dict(headers)
+        self.drip = drip   # (bytes, seconds): an answer without an end, so many bytes at a time
         self.cut, self.wrong, self.stall, self.ranges, self.body = cut, wrong, stall, ranges, body
 
 
@@ -126,6 +127,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def error(self, status, code, text):
         self.answer(status, {"X-Error-Code": code, "X-Error-Message": text}, json.dumps({"error": text}).encode())
 
+    def drip(self, fault, status=200, headers=()):
+        """An answer that goes on until the client has had enough."""
+        self.send_response(status)
+        for name, value in dict(headers).items():
+            self.send_header(name, value)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.close_connection = True
+        count, seconds = fault.drip
+        while not self.hub.stopping.wait(seconds):
+            self.wfile.write(b"%x\r\n%s\r\n" % (count, b" " * count))
+            self.wfile.flush()
+
     def send_file(self, content, fault, headers=()):
         """With the range that is asked for; with what goes wrong."""
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
@@ -136,6 +150,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if begin >= len(content):
                 return self.answer(416, {"Content-Range": f"bytes */{len(content)}"})
             status = 206
+        if fault and fault.drip:
+            return self.drip(fault, fault.status or status)
         if fault and fault.status:
             return self.answer(fault.status, fault.headers, b"no")
         if fault and fault.wrong:
@@ -220,6 +236,8 @@ class _Web(_Handler):
 
     def api(self, kind, repositories, name, what, revision):
         fault = self.hub.take_fault("", "api")
+        if fault and fault.drip:
+            return self.drip(fault)
         if fault and fault.status:
             return self.answer(fault.status, fault.headers, b"no")
         found = self.find(repositories, name, revision, False)

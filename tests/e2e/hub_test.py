@@ -53,7 +53,7 @@ class HubCase(unittest.TestCase):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "TRANSFORMERS_", "LATHE_DATA"))
                 and not k.lower().endswith("_proxy")}
         return kept | {"HF_ENDPOINT": self.hub.url, "HF_HOME": str(self.home), "HF_HUB_DOWNLOAD_TIMEOUT": "2",
-                       "HF_HUB_ETAG_TIMEOUT": "2", "HF_HUB_DISABLE_TELEMETRY": "1"} | more
+                       "HF_HUB_ETAG_TIMEOUT": "2", "LATHE_HUB_RETRY_WAIT": "0.05", "HF_HUB_DISABLE_TELEMETRY": "1"} | more
 
     def info(self, name=MODEL, keywords=None, **environment):
         return cl.run([cl.program(), "info", name], env=self.environment(**environment), **(keywords or {}))
@@ -326,7 +326,7 @@ class BadLines(HubCase):
             waits += re.findall(r"trying again in (\S+) s", run.stderr.readline())
         run.kill()
         run.communicate()
-        self.assertEqual(waits, ["0.5", "1", "2"])
+        self.assertEqual(waits, ["0.05", "0.1", "0.2"])
 
     def test_too_many_requests(self):
         self.hub.fail("", Fault(on="api", status=429, headers={"Retry-After": "1"}))
@@ -338,7 +338,25 @@ class BadLines(HubCase):
 
     def test_a_stalled_server(self):
         self.hub.fail("model.safetensors", Fault(cut=1000, stall=20))
-        self.assertIn("less than 1024 bytes a second, for 2 s", self.succeeds(self.info()).stderr)
+        result = self.succeeds(self.info(HF_HUB_DOWNLOAD_TIMEOUT="1"))
+        self.assertIn("less than 1024 bytes a second, for 1 s", result.stderr)
+
+    def test_an_answer_that_comes_slowly_for_ever(self):
+        self.hub.fail("", Fault(on="api", drip=(4096, 0.1), times=9))
+        self.fails(self.info(HF_HUB_ETAG_TIMEOUT="0.2"), "an answer that took longer than 2.4 s")
+        self.assertEqual(self.hub.count("GET", "/api/"), 1)
+
+    def test_answers_that_are_too_large(self):
+        self.hub.fail("", Fault(on="api", drip=(1 << 20, 0)))
+        self.fails(self.info(), "an answer of more than 16777216 bytes")
+        self.assertEqual(self.hub.count("GET", "/api/"), 1)
+        self.hub.fail("", Fault(on="api", status=500, headers={f"X-{i}": "y" * 60000 for i in range(9)}, times=9))
+        self.fails(self.info(), "an answer with more than 262144 bytes of headers")
+        self.hub.faults.clear()
+        self.hub.fail("config.json", Fault(status=404, drip=(4096, 0), times=9))
+        self.fails(self.info(), "config.json", "an answer of more than 65536 bytes")
+        self.hub.fail("config.json", Fault(on="head", headers={"X-Linked-Size": str(65 << 20)}))
+        self.fails(self.info(), "config.json", "announced, wants at most 67108864")
 
     def test_server_errors(self):
         self.hub.fail("", Fault(on="api", status=503))
@@ -363,7 +381,7 @@ class BadLines(HubCase):
 class Nonsense(HubCase):
     def test_answers_of_the_api(self):
         commit = "0" * 40
-        for body, word in ((b"", "an empty file"), (b"<html>", "a web page"), (b"[]", "wants an object"), (b'{"siblings": []}', "sha"),
+        for body, word in ((b"", "an empty file"), (b"<html>", "sign in, do so in a browser"), (b"[]", "wants an object"), (b'{"siblings": []}', "sha"),
                            (json.dumps({"sha": "../x", "siblings": []}).encode(), "40 digits"),
                            (json.dumps({"sha": commit, "siblings": 3}).encode(), "siblings"),
                            (json.dumps({"sha": commit, "siblings": [{"rfilename": 3}]}).encode(), "rfilename"),
