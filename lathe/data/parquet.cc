@@ -11,6 +11,7 @@
 #include "lathe/core/program_path.h"
 #include "lathe/data/parquet_part.h"
 #include "lathe/io/file_system.h"
+#include "lathe/io/gzip.h"
 #include "lathe/io/json_file.h"
 
 namespace lathe {
@@ -21,6 +22,7 @@ constexpr const char* kPartName = "liblathe_parquet.dylib";
 #else
 constexpr const char* kPartName = "liblathe_parquet.so";
 #endif
+constexpr std::string_view kStopped = "stopped";  // what the part says where the sink wants no more
 
 /// The part's functions.
 struct Part {
@@ -66,13 +68,21 @@ template <typename Read>
 std::string text_of(const std::string& path, Read read) {
   if (!real_file_system().exists(path))
     fail(ErrorCode::kNotFound, "{}: there is no such file; check the path", path);
+  if (real_file_system().is_special(path))
+    fail(ErrorCode::kIo, "{}: found a pipe or a device, wants a file: copy it to one", path);
   std::string text;
   const auto sink = [](void* context, const char* bytes, size_t count) {
-    static_cast<std::string*>(context)->append(bytes, count);
+    auto& all = *static_cast<std::string*>(context);
+    if (count > kDataFileBytes - all.size()) return 1;
+    all.append(bytes, count);
     return 0;
   };
   char error[500] = "";
-  if (read(the_part(), sink, &text, error, sizeof error) != 0)
+  const bool failed = read(the_part(), sink, &text, error, sizeof error) != 0;
+  if (failed && std::string_view(error) == kStopped)
+    fail(ErrorCode::kInvalidData, "{}: its rows are more than {} bytes as text; split the file", path,
+         kDataFileBytes);
+  if (failed)
     fail(ErrorCode::kInvalidData, "{}: cannot be read as Parquet: {}; fetch or save the file again", path,
          error);
   return text;

@@ -22,6 +22,8 @@ namespace {
 
 constexpr int kMostDepth = 50;  // of nested types
 constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr int64_t kBatchRows =
+    4096;  // a dictionary makes long texts of few bytes: this many are in memory at once
 
 void check(const arrow::Status& status) {
   if (!status.ok()) throw std::runtime_error(status.message());
@@ -258,6 +260,7 @@ void read_rows(const char* path, LatheColumnWanted wanted, void* wanted_context,
                void* context) {
   arrow::util::InitializeUTF8();
   const auto reader = open_file(path);
+  reader->set_batch_size(kBatchRows);
   const Columns columns = choose(*reader->parquet_reader()->metadata()->schema(), wanted, wanted_context);
   std::vector<int> groups(static_cast<size_t>(reader->num_row_groups()));
   std::iota(groups.begin(), groups.end(), 0);

@@ -6,7 +6,7 @@
 
 extern "C" {
 
-/// Takes text; returns 0 to go on.
+/// Takes text; returns 0 to go on, else the reason is "stopped".
 typedef int (*LatheTextSink)(void* context, const char* text, size_t bytes);
 
 /// Returns whether a column of this name, nested (a list, a map or a struct) or not, is wanted.
