@@ -8,6 +8,7 @@
 #include "lathe/app/options.h"
 #include "lathe/app/script_run.h"
 #include "lathe/app/signals.h"
+#include "lathe/app/visible_text.h"
 
 namespace lathe {
 namespace {
@@ -53,7 +54,7 @@ TrainingArguments demo_arguments(const Options& options) {
 }
 
 void classify_new_questions(const std::string& folder) {
-  fmt::print("\nFive new questions, classified by lathe predict {}:\n", folder);
+  fmt::print("\nFive new questions, classified by lathe predict {}:\n", visible_line(folder));
   std::vector<std::string> words{folder};
   for (const DemoQuestion& question : demo_new_questions()) words.push_back(question.text);
   run_predict(words);

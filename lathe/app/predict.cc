@@ -199,8 +199,9 @@ int run_predict(const std::vector<std::string>& args) {
   for (size_t row = 0; row < data.size(); ++row) {
     const std::string text = data.first[row] + (data.has_pairs() ? "\t" + data.second[row] : "");
     const std::vector<double> scores = probabilities(problem, &p.logits[row * columns], columns);
-    fmt::print("{}\n", options.has("--json") ? json_of(model, data, row, scores)
-                                             : text_for_stdout(line_of(model, text, scores)));
+    const bool as_json = options.has("--json");
+    fmt::print("{}\n",
+               text_for_stdout(as_json ? json_of(model, data, row, scores) : line_of(model, text, scores)));
   }
   return 0;
 }

@@ -39,7 +39,7 @@ constexpr const char* kDoctorUsage =
     "what\n"
     "  it should.\n";
 
-void print_line(const std::string& text) { fmt::print("{}\n", text); }
+void print_line(const std::string& text) { fmt::print("{}\n", text_for_stdout(text)); }
 
 }  // namespace
 

@@ -185,19 +185,24 @@ class Commands(unittest.TestCase):
         folder = self.root / "painted"
         shutil.copytree(cl.MODEL, folder)
         config = read(folder / "config.json")
-        paint = "\x1b[31m\x1b]0;title\x07\x9b1m"
+        paint = "\x1b[31m\x1b]0;title\x07\x9b1m\u202e\x85\x7f"
         config["id2label"] = {key: f"{paint}{name}" for key, name in config["id2label"].items()}
         config["label2id"] = {name: int(key) for key, name in config["id2label"].items()}
         (folder / "config.json").write_text(json.dumps(config))
         plain = self.lathe("predict", folder, "the old bridge").stdout
         self.assertTrue(plain.startswith(paint), plain)
-        for words in (["predict", folder, f"the old {paint} bridge"], ["info", folder], ["runs", folder / paint]):
+        text = f"the old {paint} bridge"
+        for words in (["predict", folder, text], ["predict", folder, text, "--json"], ["tokenize", folder, text],
+                      ["info", folder], ["runs", folder / paint]):
             controller, terminal = os.openpty()
             run = subprocess.Popen([cl.program(), *map(str, words)], stdout=terminal, stderr=terminal)
             os.close(terminal)
             shown = cl.shown_by(run, controller)
-            self.assertIn(rb"\x1b[31m\x1b]0;title\x07\x9b1m", shown, words)
-            self.assertNotRegex(shown, rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]", words)
+            self.assertNotRegex(shown, rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80\xae", words)
+            if "--json" in words:
+                self.assertEqual(json.loads(shown)["text"], text)
+            elif words[0] != "tokenize":
+                self.assertIn(rb"\x1b[31m\x1b]0;title\x07\u009b1m\u202e\u0085\u007f", shown, words)
 
     def test_output_that_cannot_be_written_is_an_error(self):
         for words in (["predict", cl.MODEL, "who opened it"], ["arguments"], ["arguments", "--json"], ["--help"]):
