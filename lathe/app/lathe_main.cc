@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lathe/app/argument_parser.h"
+#include "lathe/app/bus_error.h"
 #include "lathe/app/commands.h"
 #include "lathe/app/signals.h"
 #include "lathe/app/terminal.h"
@@ -113,6 +114,7 @@ int end_with(int code) {
 
 int main(int argc, char** argv) {
   open_standard_streams();
+  lathe::explain_bus_errors();
   signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit of its size is an error of the one who writes it
   try {
     return end_with(dispatch(argv[0], {argv + 1, argv + argc}));
