@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "lathe/core/environment.h"
@@ -70,22 +72,26 @@ std::string text_of(const std::string& path, Read read) {
     fail(ErrorCode::kNotFound, "{}: there is no such file; check the path", path);
   if (real_file_system().is_special(path))
     fail(ErrorCode::kIo, "{}: found a pipe or a device, wants a file: copy it to one", path);
-  std::string text;
+  struct Rows {
+    std::string text;
+    const uint64_t limit;
+  } rows{{}, unpacked_limit(std::filesystem::file_size(path), kDataFileBytes)};
   const auto sink = [](void* context, const char* bytes, size_t count) {
-    auto& all = *static_cast<std::string*>(context);
-    if (count > kDataFileBytes - all.size()) return 1;
-    all.append(bytes, count);
+    auto& all = *static_cast<Rows*>(context);
+    if (count > all.limit - all.text.size()) return 1;
+    all.text.append(bytes, count);
     return 0;
   };
   char error[500] = "";
-  const bool failed = read(the_part(), sink, &text, error, sizeof error) != 0;
+  const bool failed = read(the_part(), sink, &rows, error, sizeof error) != 0;
   if (failed && std::string_view(error) == kStopped)
-    fail(ErrorCode::kInvalidData, "{}: its rows are more than {} bytes as text; split the file", path,
-         kDataFileBytes);
+    fail(ErrorCode::kInvalidData,
+         "{}: its rows are more than {} bytes as text; split the file, or give it as csv or json", path,
+         rows.limit);
   if (failed)
     fail(ErrorCode::kInvalidData, "{}: cannot be read as Parquet: {}; fetch or save the file again", path,
          error);
-  return text;
+  return std::move(rows.text);
 }
 
 }  // namespace

@@ -12,8 +12,7 @@ namespace {
 class Inflater {
  public:
   Inflater(const std::string& packed, const std::string& path, uint64_t limit_bytes)
-      : path_(path),
-        limit_bytes_(std::min(limit_bytes, std::max(kSmallFileBytes, packed.size() * kMostUnpackedTimes))) {
+      : path_(path), limit_bytes_(unpacked_limit(packed.size(), limit_bytes)) {
     constexpr int kGzipOnly = 16;
     if (inflateInit2(&stream_, MAX_WBITS + kGzipOnly) != Z_OK)
       fail(ErrorCode::kInternal, "{}: zlib does not start", path_);
@@ -80,6 +79,10 @@ class Inflater {
 };
 
 }  // namespace
+
+uint64_t unpacked_limit(uint64_t packed_bytes, uint64_t limit_bytes) {
+  return std::min(limit_bytes, std::max(kSmallFileBytes, packed_bytes * kMostUnpackedTimes));
+}
 
 std::string read_text(FileSystem& fs, const std::string& path, uint64_t limit_bytes) {
   std::string content = fs.read(path, limit_bytes).value();

@@ -61,6 +61,23 @@ class Limits(unittest.TestCase):
         self.bomb(config, 100, b" ")
         self.refused("info", self.model, says=[str(config), "the limit of 67108864"])
 
+    def test_parquet(self):
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError:
+            self.skipTest("needs pyarrow")
+        path = self.root / "train.parquet"   # a text of 200 kB, five thousand times
+        text = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 5000, pyarrow.int32()), pyarrow.array(["w " * 100_000]))
+        pyarrow.parquet.write_table(pyarrow.table({"sentence1": text, "label": [1] * 5000}), path)
+        self.assertLess(path.stat().st_size, 100_000)
+        result = self.lathe("glue", "--model_name_or_path", self.model, "--train_file", path, "--do_train", "--output_dir",
+                            self.root / "out")
+        if "reading Parquet needs the part" in result.stderr:
+            self.skipTest("needs the part that reads Parquet")
+        self.assertIn(f"{path}: its rows are more than 67108864 bytes as text", result.stderr)
+        self.assertLess(self.peak, 3 * MOST)   # a batch of rows is whole in memory
+
     def test_devices(self):
         for device in ("/dev/zero", "/dev/urandom"):
             self.refused("predict", self.model, "--file", device, says=[device, "a device has no end"])
