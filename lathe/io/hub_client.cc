@@ -52,20 +52,6 @@ std::string bare_etag(std::string_view etag) {
   return std::string(etag);
 }
 
-/// Errors: kInvalidData where it is none, as the page is that a network shows before it lets anyone out.
-nlohmann::json answer_json(const HttpResponse& response, const std::string& url) {
-  try {
-    return parse_json(response.body, url);
-  } catch (const Error&) {
-    const std::string type = response.header("content-type");
-    fail(ErrorCode::kInvalidData,
-         "{}: found {}, not valid JSON, which a Hugging Face Hub answers with: where the network has a page "
-         "to "
-         "sign in, do so in a browser first; or check https_proxy and HF_ENDPOINT",
-         url, response.body.empty() ? "nothing" : fmt::format("\"{}\"", type.empty() ? "text" : type));
-  }
-}
-
 /// What the Hub says of an error; "" if nothing.
 std::string error_text(const HttpResponse& response) {
   constexpr size_t kLongest = 300;
@@ -216,7 +202,7 @@ std::optional<HubListing> HubClient::list_if_there() {
 HubListing HubClient::listing_of(const HttpResponse& response) const {
   if (!response.ok()) raise(response, "");
   const std::string url = without_userinfo(listing_url());
-  const nlohmann::json json = answer_json(response, url);
+  const nlohmann::json json = parse_json(response.body, url);
   HubListing out{required<std::string>(json, "sha", url), {}};
   if (!is_hex(out.commit, 40))
     fail(ErrorCode::kInvalidData, "{}: \"sha\": found \"{}\", wants a commit's 40 digits", url, out.commit);

@@ -381,7 +381,7 @@ class BadLines(HubCase):
 class Nonsense(HubCase):
     def test_answers_of_the_api(self):
         commit = "0" * 40
-        for body, word in ((b"", "an empty file"), (b"<html>", "sign in, do so in a browser"), (b"[]", "wants an object"), (b'{"siblings": []}', "sha"),
+        for body, word in ((b"", "an empty file"), (b"<html>", "a web page"), (b"[]", "wants an object"), (b'{"siblings": []}', "sha"),
                            (json.dumps({"sha": "../x", "siblings": []}).encode(), "40 digits"),
                            (json.dumps({"sha": commit, "siblings": 3}).encode(), "siblings"),
                            (json.dumps({"sha": commit, "siblings": [{"rfilename": 3}]}).encode(), "rfilename"),
