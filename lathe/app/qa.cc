@@ -32,7 +32,7 @@ class Qa {
         run_(terminal, line.training, std::move(facts), std::move(group)) {}
 
   int run() {
-    const std::string resume_from = run_.prepare_output();
+    const std::string resume_from = run_.prepare_output(run_inputs(qa_));
     Backend& backend = run_.open_device();
     FileSystem& fs = real_file_system();
     const HubSettings hub = run_.hub(qa_.token);

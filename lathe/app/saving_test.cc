@@ -94,8 +94,9 @@ TEST_F(Saving, AFaultAtAnyMomentLeavesOnlyWholeFiles) {
     FaultyFileSystem fs(real_file_system(), {.fail_at = at});
     try {
       trainer(fs).save_model(folder_);
-      EXPECT_GT(at, 10);
       for (const auto& [name, content] : whole) EXPECT_EQ(files_of(folder_).at(name), content) << name;
+      if (fs.operations() > at) continue;  // the note of what it may leave is no part of it
+      EXPECT_GT(at, 10);
       break;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(folder_), std::string::npos) << error.what();

@@ -4,14 +4,12 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "lathe/app/shared_cores.h"
 #include "lathe/app/shell_text.h"
 #include "lathe/app/signals.h"
 #include "lathe/core/environment.h"
 #include "lathe/data/python_format.h"
-#include "lathe/io/directory_transaction.h"
 #include "lathe/io/hub_cache.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/checkpoint_folder.h"
@@ -21,41 +19,6 @@ namespace lathe {
 namespace {
 
 int64_t trainable_parameters(const TaskModel& model) { return nn::flat_layout(model.parameters()).trainable; }
-
-bool is_set_aside(const std::string& name) {
-  return name.starts_with(kSetAside) && checkpoint_step(name.substr(std::string_view(kSetAside).size())) >= 0;
-}
-
-/// Whether the folder holds nothing but what a run that ended before its first checkpoint leaves.
-bool is_left_over(const std::vector<std::string>& names) {
-  const bool ran = std::find(names.begin(), names.end(), kRunFile) != names.end();
-  return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-    // A full disk may have taken the folder of TensorBoard's files and no run.json.  It is only added to.
-    return name.starts_with(kTemporaryPrefix) || name == "runs" ||
-           (ran && (name == kRunFile || name == "report.html" || is_set_aside(name)));
-  });
-}
-
-/// Makes and removes a folder there: permissions alone do not tell (read-only disks, /proc).
-void check_writable(FileSystem& fs, const std::string& folder) {
-  std::string existing = join_path(parent_folder(folder), file_name(folder));
-  std::string why = "there is a file in its path";
-  while (!fs.exists(existing) && parent_folder(existing) != existing) {
-    std::error_code error;  // set where it is no link
-    if (const std::filesystem::path target = std::filesystem::read_symlink(existing, error); !error) {
-      why = fmt::format("{} is a link to {}, which is not there", existing, target.string());
-      break;
-    }
-    existing = parent_folder(existing);
-  }
-  if (fs.is_directory(existing)) {
-    const DirectoryTransaction probe(fs, join_path(existing, "probe"));
-    if (probe.status().ok()) return;
-    why = probe.status().message();
-  }
-  fail(ErrorCode::kIo,
-       "--output_dir: {} is not writable ({}); choose another folder or change its permissions", folder, why);
-}
 
 }  // namespace
 
@@ -83,14 +46,16 @@ void ScriptRun::make_output_folder() {
   fs_.create_directories(folder).check();
 }
 
-std::string ScriptRun::prepare_output() {
-  return text_of_main(group_.get(), is_main(group_.get()) ? checkpoint_to_go_on_from() : "");
+std::string ScriptRun::prepare_output(const std::vector<RunInput>& inputs) {
+  return text_of_main(group_.get(), is_main(group_.get()) ? checkpoint_to_go_on_from(inputs) : "");
 }
 
-std::string ScriptRun::checkpoint_to_go_on_from() {
+std::string ScriptRun::checkpoint_to_go_on_from(const std::vector<RunInput>& inputs) {
   const std::string& folder = *args_.output_dir;
   if (fs_.exists(folder) && !fs_.is_directory(folder))
     fail(ErrorCode::kUsage, "--output_dir: {} is a file, wants a folder", folder);
+  const auto warn = [this](const std::string& text) { say(LogLevel::kWarning, text); };
+  check_output_folder(fs_, args_, inputs, warn);
   check_writable(fs_, folder);
   if (args_.do_train) {
     make_output_folder();
@@ -102,8 +67,8 @@ std::string ScriptRun::checkpoint_to_go_on_from() {
            folder);
     }
   }
-  const CheckpointFolder checkpoints(fs_, args_,
-                                     [this](const std::string& text) { say(LogLevel::kWarning, text); });
+  const CheckpointFolder checkpoints(fs_, args_, warn);
+  if (args_.do_train) static_cast<void>(checkpoints.clear_leftovers());  // the trainer tells what stays
   if (args_.resume_from_checkpoint) {
     const std::string& from = *args_.resume_from_checkpoint;
     return from == "true" || from == "True" ? checkpoints.wanted_to_go_on_from() : from;

@@ -10,6 +10,7 @@
 #include "lathe/app/help.h"
 #include "lathe/app/hub_terminal.h"
 #include "lathe/app/model_card.h"
+#include "lathe/app/output_folder.h"
 #include "lathe/app/terminal.h"
 #include "lathe/app/tracked_run.h"
 #include "lathe/backends/register.h"
@@ -32,11 +33,11 @@ class ScriptRun {
   /// Takes away the folders that prepare_output made, where they are empty.
   ~ScriptRun();
 
-  /// Checks that the output folder can be used, keeps other runs from training into it and finds the
-  /// checkpoint to go on from (empty: none), by the rules of transformers 4: a folder with content is an
-  /// error without --overwrite_output_dir, unless it holds checkpoints, with which the run goes on.  Errors:
-  /// kUsage, kIo.
-  std::string prepare_output();
+  /// Checks that the output folder can be used (inputs: as check_output_folder takes them), keeps other runs
+  /// from training into it and finds the checkpoint to go on from (empty: none), by the rules of transformers
+  /// 4: a folder with content is an error without --overwrite_output_dir, unless it holds checkpoints, with
+  /// which the run goes on.  Errors: kUsage, kIo.
+  std::string prepare_output(const std::vector<RunInput>& inputs = {});
 
   /// Opens the device that the arguments ask for and says what the precision flags come to there.  Ranks that
   /// would use the same cores share them out.
@@ -82,7 +83,7 @@ class ScriptRun {
   }
 
  private:
-  std::string checkpoint_to_go_on_from();
+  std::string checkpoint_to_go_on_from(const std::vector<RunInput>& inputs);
   void make_output_folder();
   [[noreturn]] void fail_behind_the_training() const;
   /// kInterrupted, with what a user does to go on, where the checkpoint of that step is there.

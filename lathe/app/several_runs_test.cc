@@ -1,5 +1,8 @@
 // Runs that follow another one: in its output folder, from its checkpoint, of the same Trainer.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -72,12 +75,13 @@ TEST_F(SeveralRuns, ARunSetsCheckpointsOfAnotherAside) {
   args_.save_total_limit = 1;
   args_.max_steps = 2;
   trainer().train();
-  EXPECT_EQ(found(), (Names{"checkpoint-2", "old-checkpoint-1", "old-checkpoint-2", "old-checkpoint-3"}));
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "out/old-checkpoint-3/older"));
+  EXPECT_EQ(found(), (Names{"checkpoint-2", "old-checkpoint-1", "old-checkpoint-2", "old-checkpoint-3",
+                            "old-checkpoint-3-2"}));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "out/old-checkpoint-3/older"));
   EXPECT_EQ(said_, "WARNING " + folder_ / "out" +
                        ": checkpoint-1, checkpoint-2, checkpoint-3: not of this run, which begins after "
-                       "step 0: renamed to old-checkpoint-1, old-checkpoint-2, old-checkpoint-3, which may "
-                       "be deleted\n");
+                       "step 0: renamed to old-checkpoint-1, old-checkpoint-2, old-checkpoint-3-2, which "
+                       "may be deleted\n");
   EXPECT_EQ(last_checkpoint(real_file_system(), folder_ / "out"), folder_ / "out/checkpoint-2");
 }
 
@@ -113,11 +117,12 @@ TEST_F(SeveralRuns, AFaultWhileCheckpointsAreSetAsideLosesNone) {
   std::filesystem::rename(out, kept);
   args_.save_strategy = "no";
   int64_t faults = 0;
-  for (std::string error = "?"; !error.empty(); ++faults) {
+  for (bool hit = true; hit; ++faults) {
     std::filesystem::remove_all(out);
     std::filesystem::copy(kept, out, std::filesystem::copy_options::recursive);
     FaultyFileSystem fs(real_file_system(), {.fail_at = faults});
-    error = error_of("", fs);
+    const std::string error = error_of("", fs);
+    hit = fs.operations() > faults;  // where it is the note of what the run may leave, it goes on
     for (const std::string name : {"checkpoint-1", "checkpoint-2", "checkpoint-3"}) {
       const bool there = std::filesystem::exists(out / name);
       EXPECT_NE(there, std::filesystem::exists(out / ("old-" + name))) << faults << " " << name;
@@ -130,7 +135,7 @@ TEST_F(SeveralRuns, AFaultWhileCheckpointsAreSetAsideLosesNone) {
       EXPECT_EQ(found(), (Names{"old-checkpoint-1", "old-checkpoint-2", "old-checkpoint-3"}));
     }
   }
-  EXPECT_GT(faults, 6);  // one for each name that makes room and for each that is changed
+  EXPECT_GT(faults, 3);  // one for each name that is changed
 }
 
 TEST_F(SeveralRuns, WhatIsHalfDeletedIsNoCheckpoint) {
@@ -142,13 +147,9 @@ TEST_F(SeveralRuns, WhatIsHalfDeletedIsNoCheckpoint) {
     const std::string folder = join_path(*args_.output_dir, name);
     return Names{join_path(folder, "config.json"), join_path(folder, "lathe_state.safetensors")};
   };
-  for (const auto& [scores, old] : {std::pair(std::vector{0.1, 0.2}, false),    // the one before goes
-                                    std::pair(std::vector{0.9, 0.1}, false),    // the last goes at the end
-                                    std::pair(std::vector{0.1, 0.2}, true)}) {  // what bears the name goes
+  for (const std::vector<double>& scores : {std::vector{0.1, 0.2},     // the one before goes
+                                            std::vector{0.9, 0.1}}) {  // the last goes at the end
     std::filesystem::remove_all(folder_ / "out");
-    for (const std::string& name : old ? Names{"checkpoint-1", "old-checkpoint-1"} : Names{})
-      for (const std::string& path : files_of(name))
-        ASSERT_TRUE(real_file_system().write_atomic(path, "x").ok());
     evaluate(scores);
     EXPECT_EQ(error_of("", fs), "killed");
     for (const std::string& name : found()) {
@@ -156,6 +157,59 @@ TEST_F(SeveralRuns, WhatIsHalfDeletedIsNoCheckpoint) {
       for (const std::string& path : files_of(name)) EXPECT_TRUE(std::filesystem::exists(path)) << path;
     }
   }
+}
+
+/// As many as the system lets one process have.
+class NoDescriptorsLeft {
+ public:
+  NoDescriptorsLeft() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few{std::min<rlim_t>(before_.rlim_cur, 256), before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~NoDescriptorsLeft() {
+    for (const int descriptor : leaked_) close(descriptor);
+    setrlimit(RLIMIT_NOFILE, &before_);
+  }
+  NoDescriptorsLeft(const NoDescriptorsLeft&) = delete;
+  NoDescriptorsLeft& operator=(const NoDescriptorsLeft&) = delete;
+  void leak() {
+    for (int descriptor; (descriptor = open("/dev/null", O_RDONLY)) >= 0;) leaked_.push_back(descriptor);
+  }
+
+ private:
+  rlimit before_ = {};
+  std::vector<int> leaked_;
+};
+
+TEST_F(SeveralRuns, ACheckpointIsWrittenWhereACallbackLeavesNoDescriptors) {
+  const std::string stopped = "interrupted after step 1; its checkpoint is " + folder_ / "out/checkpoint-1";
+  for (const bool stops : {true, false}) {
+    std::filesystem::remove_all(folder_ / "out");
+    NoDescriptorsLeft descriptors;
+    args_.save_strategy = stops ? "no" : "steps";
+    hooks_.on_step = [&](int64_t step, int64_t, std::optional<double>) {
+      if (stops || step == 2) descriptors.leak();
+    };
+    EXPECT_EQ(stops ? error_of_stopped() : error_of(), stops ? stopped : "");
+  }
+  EXPECT_EQ(found(), (Names{"checkpoint-1", "checkpoint-2", "checkpoint-3"}));
+}
+
+TEST_F(SeveralRuns, WhatIsNotOfATrainingStays) {
+  for (const std::string name : {"photos.replaced/one", ".tmp-photos/one", ".tmp-checkpoint-1-1-0/one",
+                                 "checkpoint-2.replaced/one", "below/.tmp-model-999999999-0/one"})
+    ASSERT_TRUE(real_file_system().write_atomic(folder_ / ("out/" + name), "mine").ok());
+  const Names before = found();
+  args_.save_strategy = "no";
+  trainer().train();
+  EXPECT_EQ(found(), before);
+  EXPECT_EQ(said_, "");
+  std::filesystem::create_directories(folder_ / "out/.tmp-checkpoint-1-999999999-0");
+  trainer().train();
+  EXPECT_EQ(found().size(), before.size() + 1);
+  EXPECT_NE(said_.find(".tmp-checkpoint-1-999999999-0 may be left of a killed run"), std::string::npos)
+      << said_;
 }
 
 TEST_F(SeveralRuns, ARankThatIsNotTheMainOneLeavesTheFolderAlone) {

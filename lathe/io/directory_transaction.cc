@@ -1,19 +1,11 @@
 #include "lathe/io/directory_transaction.h"
 
-#include <fmt/format.h>
-#include <signal.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
 #include <string>
 #include <vector>
 
 namespace lathe {
 namespace {
-
-constexpr std::string_view kReplacedSuffix = ".replaced";
 
 /// Syncs every file and folder below, then the folder itself.
 Status sync_tree(FileSystem& fs, const std::string& folder) {
@@ -28,33 +20,12 @@ Status sync_tree(FileSystem& fs, const std::string& folder) {
 }
 
 /// The old folder goes only when the disk knows of the new one.  If it cannot be removed, the commit still
-/// holds: `remove_stale_temporaries` tries again.
+/// holds: `clear_leftovers` tries again.
 Status remove_after_sync(FileSystem& fs, const std::string& parent, const std::string& old) {
   Status status = fs.sync(parent);
   if (!status.ok()) return status;
   [[maybe_unused]] const Status ignored = fs.remove_all(old);
   return {};
-}
-
-/// A process that has ended can be signalled until its parent has waited for it.  Linux tells.
-bool has_ended(FileSystem& fs, long pid) {
-  Result<std::string> stat = fs.read(fmt::format("/proc/{}/stat", pid));
-  if (!stat.ok()) return false;
-  const std::string& text = stat.value();
-  const size_t state = text.rfind(") ");  // behind the program's name, which may hold anything
-  return state != std::string::npos && std::string_view("ZX").find(text[state + 2]) != std::string_view::npos;
-}
-
-/// Whether `.tmp-<name>-<pid>-<n>` belongs to another process that is alive.
-bool in_use(FileSystem& fs, std::string_view name) {
-  const size_t n = name.rfind('-');
-  if (n == std::string_view::npos || n == 0) return false;
-  const size_t p = name.rfind('-', n - 1);
-  if (p == std::string_view::npos) return false;
-  long pid = 0;
-  const auto [end, error] = std::from_chars(name.data() + p + 1, name.data() + n, pid);
-  if (error != std::errc() || end != name.data() + n || pid <= 0 || pid == getpid()) return false;
-  return (kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM) && !has_ended(fs, pid);
 }
 
 bool cannot(const Status& status) { return !status.ok() && status.code() == ErrorCode::kUnsupported; }
@@ -84,9 +55,7 @@ Status move_files(FileSystem& fs, const std::string& from, const std::string& to
 
 DirectoryTransaction::DirectoryTransaction(FileSystem& fs, std::string target)
     : fs_(fs), target_(join_path(parent_folder(target), file_name(target))), folder_(temporary_name(target)) {
-  // A killed process that had this one's id may have left a folder of that very name.
-  if (fs_.exists(folder_)) status_ = fs_.remove_all(folder_);
-  if (status_.ok()) status_ = fs_.create_directories(folder_);
+  status_ = fs_.create_directories(folder_);
 }
 
 DirectoryTransaction::~DirectoryTransaction() {
@@ -112,7 +81,6 @@ Status DirectoryTransaction::commit() {
 
 Status DirectoryTransaction::publish() {
   const std::string parent = parent_folder(target_);
-  const std::string replaced = target_ + std::string(kReplacedSuffix);
   if (!fs_.exists(target_)) {
     Status status = fs_.rename(folder_, target_);
     if (!status.ok()) return status;
@@ -125,8 +93,8 @@ Status DirectoryTransaction::publish() {
     return remove_after_sync(fs_, parent, folder_);
   }
   if (status.code() != ErrorCode::kUnsupported) return status;
-  status = fs_.remove_all(replaced);
-  if (status.ok()) status = fs_.rename(target_, replaced);
+  const std::string replaced = replaced_name(target_);
+  status = fs_.rename(target_, replaced);
   if (!status.ok()) return status;
   status = fs_.rename(folder_, target_);
   if (!status.ok()) {
@@ -150,25 +118,6 @@ Status rename_folder(FileSystem& fs, const std::string& from, const std::string&
                      const std::vector<std::string>& first) {
   const Status status = fs.rename(from, to);
   return cannot(status) ? move_files(fs, from, to, first) : status;
-}
-
-Status remove_stale_temporaries(FileSystem& fs, const std::string& folder) {
-  if (!fs.is_directory(folder)) return {};
-  Result<std::vector<std::string>> names = fs.list(folder);
-  if (!names.ok()) return names.status();
-  for (const std::string& name : names.value()) {
-    const std::string path = join_path(folder, name);
-    Status status;
-    if (name.starts_with(kTemporaryPrefix) && !in_use(fs, name)) {
-      status = fs.remove_all(path);
-    } else if (name.size() > kReplacedSuffix.size() && name.ends_with(kReplacedSuffix) &&
-               fs.is_directory(path)) {
-      const std::string original = path.substr(0, path.size() - kReplacedSuffix.size());
-      status = fs.exists(original) ? fs.remove_all(path) : fs.rename(path, original);
-    }
-    if (!status.ok()) return status;
-  }
-  return {};
 }
 
 }  // namespace lathe

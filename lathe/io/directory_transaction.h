@@ -13,8 +13,9 @@ namespace lathe {
 ///
 /// Where a folder of that name is already there, the two names are swapped in one step and the old content is
 /// removed under the temporary name.  Where the disk format cannot swap, the old folder first moves to
-/// `<name>.replaced`, then the new one takes the name, then `.replaced` goes: a crash between the two renames
-/// leaves the old folder whole as `<name>.replaced`, and `remove_stale_temporaries` gives it its name back.
+/// `<name>.replaced-<pid>-<n>`, then the new one takes the name, then the old one goes: a crash between the
+/// two renames leaves the old folder whole under that name, and `clear_leftovers` gives it its own back,
+/// where a `LeftoversNote` lay beside (leftovers.h).
 ///
 /// Once `commit` has returned ok, the new folder is there to stay; when it returns an error, the name holds
 /// what it held before, or the new folder if only the last sync failed.
@@ -56,10 +57,5 @@ Status remove_folder(FileSystem& fs, const std::string& folder, const std::vecto
 /// files move one by one, `first` before all others.
 Status rename_folder(FileSystem& fs, const std::string& from, const std::string& to,
                      const std::vector<std::string>& first = {});
-
-/// Clears what killed processes left in `folder`: removes `.tmp-*` (but those of another process that is
-/// alive), gives `X.replaced` its name back where X is missing, removes it where X is there.  To be called
-/// before this process begins to write there.  A folder that is not there is success.
-Status remove_stale_temporaries(FileSystem& fs, const std::string& folder);
 
 }  // namespace lathe

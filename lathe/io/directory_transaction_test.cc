@@ -1,14 +1,14 @@
 #include "lathe/io/directory_transaction.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include <filesystem>
 #include <map>
 #include <set>
 
 #include "lathe/core/test_folder.h"
 #include "lathe/io/faulty_file_system.h"
+#include "lathe/io/leftovers.h"
 
 namespace lathe {
 namespace {
@@ -101,8 +101,9 @@ TEST(DirectoryTransaction, TheDiskKnowsOfAllBelowBeforeTheNameAndOfTheNameBefore
   ASSERT_TRUE(transaction.write("tokenizer/vocab", "x").ok());
   const std::string temporary = file_name(transaction.folder());
   ASSERT_TRUE(transaction.commit().ok());
-  EXPECT_EQ(fs.log, (std::vector<std::string>{"sync vocab", "sync tokenizer", "sync " + temporary, "rename",
-                                              "sync out"}));
+  const std::string above = file_name(folder.path());
+  EXPECT_EQ(fs.log, (std::vector<std::string>{"sync " + above, "sync out", "sync " + temporary, "sync vocab",
+                                              "sync tokenizer", "sync " + temporary, "rename", "sync out"}));
 }
 
 TEST(DirectoryTransaction, TheOldFolderGoesWhenTheDiskKnowsOfTheNewOne) {
@@ -137,19 +138,27 @@ TEST(DirectoryTransaction, AFailedWriteMakesTheCommitFail) {
   EXPECT_FALSE(real_file_system().exists(folder / "c"));
 }
 
+/// The name of what was put by.
+std::string replaced_in(const std::string& folder) {
+  for (const std::string& name : real_file_system().list(folder).value())
+    if (name.starts_with("c.replaced-")) return name;
+  return "none";
+}
+
 TEST(DirectoryTransaction, AnyOneFailureLeavesOldOrNewWholeAndAnErrorBeforeTheSwapMeansOld) {
   for (const bool can_exchange : {true, false}) {
     for (int64_t at = 0;; ++at) {
       const TestFolder folder;
       ASSERT_TRUE(save_old(folder / "c").ok());
       FaultyFileSystem fs(real_file_system(), {.fail_at = at, .can_exchange = can_exchange});
+      const LeftoversNote note(real_file_system(), folder.path());
       const Status status = save(fs, folder / "c", kNew);
       const Content found = content_of(folder / "c");
       EXPECT_TRUE(found == kOld || found == kNew) << at;
       if (status.ok()) {
         EXPECT_EQ(found, kNew) << at;
       }
-      ASSERT_TRUE(remove_stale_temporaries(real_file_system(), folder.path()).ok());
+      ASSERT_TRUE(clear_leftovers(real_file_system(), folder.path()).status.ok());
       expect_only(folder.path(), "c");
       EXPECT_EQ(content_of(folder / "c"), found);
       if (fs.operations() <= at) {
@@ -169,13 +178,14 @@ TEST(DirectoryTransaction, ACrashAtAnyOperationLeavesOldOrNewWhole) {
         ASSERT_TRUE(save_old(folder / "c").ok());
         FaultyFileSystem fs(real_file_system(),
                             {.crash_at = at, .lose_unsynced = lose_unsynced, .can_exchange = can_exchange});
+        const LeftoversNote note(real_file_system(), folder.path());
         (void)save(fs, folder / "c", kNew);
         // Under a name that the user can find, before anything is cleared:
         const bool named = real_file_system().exists(folder / "c");
         EXPECT_TRUE(named || !can_exchange) << at;
-        const Content before = content_of(folder / (named ? "c" : "c.replaced"));
+        const Content before = content_of(folder / (named ? "c" : replaced_in(folder.path())));
         EXPECT_TRUE(before == kOld || before == kNew) << at;
-        ASSERT_TRUE(remove_stale_temporaries(real_file_system(), folder.path()).ok());
+        ASSERT_TRUE(clear_leftovers(real_file_system(), folder.path()).status.ok());
         EXPECT_EQ(content_of(folder / "c"), before) << at;
         expect_only(folder.path(), "c");
         seen.insert(before);
@@ -199,18 +209,41 @@ TEST(DirectoryTransaction, AFullDiskKeepsTheOldFolder) {
   }
 }
 
-TEST(DirectoryTransaction, FilesLeftUnderItsOwnNameDoNotGetIn) {
-  const TestFolder folder;
-  // Foretell the name: the counter goes up by one at each call.
-  const std::string now = temporary_name(folder / "c");
+/// The name that temporary_name gives next: the counter goes up by one at each call.
+std::string next_name(const std::string& path) {
+  const std::string now = temporary_name(path);
   const size_t dash = now.rfind('-');
-  const std::string next = now.substr(0, dash + 1) + std::to_string(std::stoull(now.substr(dash + 1)) + 1);
+  return now.substr(0, dash + 1) + std::to_string(std::stoull(now.substr(dash + 1)) + 1);
+}
+
+TEST(DirectoryTransaction, FilesLeftUnderItsOwnNameDoNotGetInAndStay) {
+  const TestFolder folder;
+  const std::string next = next_name(folder / "c");
   ASSERT_TRUE(real_file_system().write(next + "/stranger", [](const Sink&) { return Status(); }).ok());
   DirectoryTransaction transaction(real_file_system(), folder / "c");
-  ASSERT_EQ(transaction.folder(), next);
+  ASSERT_NE(transaction.folder(), next);
   ASSERT_TRUE(transaction.write("model", "x").ok());
   ASSERT_TRUE(transaction.commit().ok());
   EXPECT_EQ(content_of(folder / "c"), (Content{{"model", "x"}}));
+  EXPECT_TRUE(real_file_system().exists(next + "/stranger"));
+}
+
+TEST(DirectoryTransaction, WhatBearsTheNamesOfFilesToComeStays) {
+  const TestFolder folder;
+  std::filesystem::create_symlink(folder / "photo", next_name(folder / "f"));
+  ASSERT_TRUE(real_file_system().write_atomic(folder / "f", "new").ok());
+  EXPECT_EQ(real_file_system().read(folder / "f").value(), "new");
+  EXPECT_FALSE(real_file_system().exists(folder / "photo"));
+}
+
+TEST(DirectoryTransaction, WhereNamesCannotBeSwappedAFolderReplacedByTheUserStays) {
+  const TestFolder folder;
+  ASSERT_TRUE(save_old(folder / "c").ok());
+  ASSERT_TRUE(save_old(folder / "c.replaced").ok());
+  FaultyFileSystem fs(real_file_system(), {.can_exchange = false});
+  ASSERT_TRUE(save(fs, folder / "c", kNew).ok());
+  EXPECT_EQ(content_of(folder / "c"), kNew);
+  EXPECT_EQ(content_of(folder / "c.replaced"), kOld);
 }
 
 TEST(RemoveFolder, RemovesItUnderATemporaryName) {
@@ -218,9 +251,10 @@ TEST(RemoveFolder, RemovesItUnderATemporaryName) {
     const TestFolder folder;
     ASSERT_TRUE(save_old(folder / "c").ok());
     FaultyFileSystem fs(real_file_system(), {.fail_at = at});
+    const LeftoversNote note(real_file_system(), folder.path());
     const Status status = remove_folder(fs, folder / "c/");
     EXPECT_EQ(real_file_system().exists(folder / "c"), at == 0);
-    ASSERT_TRUE(remove_stale_temporaries(real_file_system(), folder.path()).ok());
+    ASSERT_TRUE(clear_leftovers(real_file_system(), folder.path()).status.ok());
     EXPECT_EQ(real_file_system().list(folder.path()).value().size(), at == 0 ? 1u : 0u);
     EXPECT_EQ(status.ok(), fs.operations() <= at);
     if (status.ok()) break;
@@ -281,32 +315,6 @@ TEST(RenameFolder, OneByOneWhereTheDiskCannotRenameFolders) {
       }
     }
   }
-}
-
-TEST(RemoveStaleTemporaries, WhatAProcessLeftIsStaleBeforeItsParentHasWaitedForIt) {
-  if (!real_file_system().exists("/proc/self/stat")) GTEST_SKIP() << "no /proc";
-  const TestFolder folder;
-  const pid_t ended = fork();
-  if (ended == 0) _exit(0);
-  siginfo_t info;
-  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(ended), &info, WEXITED | WNOWAIT), 0);
-  ASSERT_TRUE(
-      real_file_system().create_directories(folder / (".tmp-c-" + std::to_string(ended) + "-0")).ok());
-  ASSERT_TRUE(remove_stale_temporaries(real_file_system(), folder.path()).ok());
-  EXPECT_TRUE(real_file_system().list(folder.path()).value().empty());
-  EXPECT_EQ(waitpid(ended, nullptr, 0), ended);
-}
-
-TEST(RemoveStaleTemporaries, KeepsWhatALivingProcessWrites) {
-  const TestFolder folder;
-  FileSystem& fs = real_file_system();
-  const std::string living = ".tmp-c-" + std::to_string(getppid()) + "-0";
-  for (const std::string& name : {living, std::string(".tmp-c-999999999-0"), std::string(".tmp-odd"),
-                                  std::string("mine"), std::string("checkpoint-1.replaced")})
-    ASSERT_TRUE(fs.create_directories(folder / name).ok());
-  ASSERT_TRUE(remove_stale_temporaries(fs, folder.path()).ok());
-  EXPECT_EQ(fs.list(folder.path()).value(), (std::vector<std::string>{living, "checkpoint-1", "mine"}));
-  EXPECT_TRUE(remove_stale_temporaries(fs, folder / "not there").ok());
 }
 
 }  // namespace

@@ -57,6 +57,8 @@ class FaultyFileSystem::File : public WritableFile {
 
 Status FaultyFileSystem::step(const char* what, const std::string& path) {
   const int64_t index = operations_++;
+  if (index == plan_.crash_at && plan_.lose_unsynced)
+    for (const std::string& folder : unsynced_folders_) base_.remove_all(folder).check();
   if (index < plan_.crash_at && index != plan_.fail_at) return {};
   return Status(ErrorCode::kIo,
                 fmt::format("{}: cannot {}: Input/output error (operation {})", path, what, index));
@@ -101,11 +103,18 @@ Status FaultyFileSystem::exchange(const std::string& a, const std::string& b) {
   return Status(ErrorCode::kUnsupported, fmt::format("{}: this disk format cannot swap names", a));
 }
 
-Status FaultyFileSystem::sync(const std::string& path) { return step("sync", path); }
+Status FaultyFileSystem::sync(const std::string& path) {
+  Status fault = step("sync", path);
+  if (fault.ok())
+    std::erase_if(unsynced_folders_, [&](const std::string& made) { return parent_folder(made) == path; });
+  return fault;
+}
 
-Status FaultyFileSystem::create_directories(const std::string& path) {
+Status FaultyFileSystem::create_folder(const std::string& path) {
   Status fault = step("create folder", path);
-  return fault.ok() ? base_.create_directories(path) : fault;
+  if (!fault.ok()) return fault;
+  if (!base_.exists(path)) unsynced_folders_.insert(path);
+  return base_.create_folder(path);
 }
 
 Status FaultyFileSystem::remove_all(const std::string& path) {

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@ namespace lathe {
 
 /// For tests: passes everything on to another file system until the fault that `Plan` asks for.  Operations
 /// that change the disk are counted from 0: create, append, sync, close, rename, exchange,
-/// create_directories, remove_all, remove_empty_folder.  A sync is counted but does not reach the disk, which
+/// create_folder, remove_all, remove_empty_folder.  A sync is counted but does not reach the disk, which
 /// would only cost time.  Not thread-safe.
 class FaultyFileSystem : public FileSystem {
  public:
@@ -21,8 +22,9 @@ class FaultyFileSystem : public FileSystem {
     int64_t crash_at = kNever;  ///< from this operation on nothing reaches the disk, as after kill -9
     int64_t disk_bytes =
         kNever;  ///< appends beyond so many bytes in all: what fits is written, then "no space"
-    bool lose_unsynced = false;   ///< bytes not synced before the crash are lost, as when the power fails
-    bool can_exchange = true;     ///< false: exchange is kUnsupported
+    bool lose_unsynced = false;  ///< bytes, and new folders in one, that were not synced before the crash are
+                                 ///< lost, as when the power fails
+    bool can_exchange = true;    ///< false: exchange is kUnsupported
     bool renames_folders = true;  ///< false: kUnsupported but for new ones, as on overlayfs
     bool tells_room = true;       ///< false: free_bytes is kUnsupported
   };
@@ -38,7 +40,7 @@ class FaultyFileSystem : public FileSystem {
   Status rename(const std::string& from, const std::string& to) override;
   Status exchange(const std::string& a, const std::string& b) override;
   Status sync(const std::string& path) override;
-  Status create_directories(const std::string& path) override;
+  Status create_folder(const std::string& path) override;
   Status remove_all(const std::string& path) override;
   Status remove_empty_folder(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& path) override;
@@ -57,6 +59,7 @@ class FaultyFileSystem : public FileSystem {
   Plan plan_;
   int64_t operations_ = 0;
   int64_t written_bytes_ = 0;
+  std::set<std::string> unsynced_folders_;  ///< made in a folder that was not synced since
 };
 
 }  // namespace lathe

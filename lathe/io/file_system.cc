@@ -153,6 +153,8 @@ class RealFileSystem : public FileSystem {
 
   Status sync(const std::string& path) override {
     const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    // A folder that may be written to, but not listed, takes files all the same.
+    if (fd.get() < 0 && errno == EACCES && is_directory(path)) return {};
     if (fd.get() < 0) return failure("open", path, errno);
     if (sync_descriptor(fd.get()) == 0) return {};
     // Some network and FUSE file systems cannot sync a folder and say so; there is nothing more to do there.
@@ -160,11 +162,11 @@ class RealFileSystem : public FileSystem {
     return failure("sync", path, errno);
   }
 
-  Status create_directories(const std::string& path) override {
-    std::error_code error;
-    stdfs::create_directories(path, error);
-    if (!error && is_directory(path)) return {};
-    return failure("create folder", path, error ? error.value() : ENOTDIR);
+  Status create_folder(const std::string& path) override {
+    if (::mkdir(path.c_str(), 0777) == 0) return {};
+    const int error = errno;
+    if (error == EEXIST && is_directory(path)) return {};
+    return failure("create folder", path, error == EEXIST ? ENOTDIR : error);
   }
 
   Status remove_all(const std::string& path) override {
@@ -229,6 +231,16 @@ std::string_view without_trailing_slashes(std::string_view path) {
   return path;
 }
 
+/// `<folder>/<name>-<pid>-<n>`.  A process that had this one's id may have left some.
+std::string unused_name(const std::string& name, const std::string& folder) {
+  static std::atomic<uint64_t> counter{0};
+  for (;;) {
+    const std::string path = join_path(folder, fmt::format("{}-{}-{}", name, getpid(), counter.fetch_add(1)));
+    std::error_code ignored;
+    if (!stdfs::exists(stdfs::symlink_status(path, ignored))) return path;
+  }
+}
+
 /// Removes a temporary file when the writer fails or throws.
 class TemporaryFile {
  public:
@@ -258,6 +270,15 @@ Status FileSystem::can_look_for(const std::string& path) {
   if (exists(path)) return {};
   const Status status = read(path).status();
   return status.code() == ErrorCode::kNotFound ? Status() : status;
+}
+
+Status FileSystem::create_directories(const std::string& path) {
+  if (is_directory(path)) return {};
+  const std::string above = parent_folder(path);
+  if (above != path && !is_directory(above))
+    if (Status status = create_directories(above); !status.ok()) return status;
+  const Status status = create_folder(path);
+  return status.ok() ? sync(above) : status;
 }
 
 Status FileSystem::write(const std::string& path, const Writer& writer) {
@@ -290,10 +311,11 @@ Status FileSystem::write_atomic(const std::string& path, std::string_view conten
 }
 
 std::string temporary_name(const std::string& path) {
-  static std::atomic<uint64_t> counter{0};
-  const std::string name =
-      fmt::format("{}{}-{}-{}", kTemporaryPrefix, file_name(path), getpid(), counter.fetch_add(1));
-  return join_path(parent_folder(path), name);
+  return unused_name(fmt::format("{}{}", kTemporaryPrefix, file_name(path)), parent_folder(path));
+}
+
+std::string replaced_name(const std::string& path) {
+  return unused_name(file_name(path) + std::string(kReplacedSuffix), parent_folder(path));
 }
 
 std::span<const std::byte> as_bytes(std::string_view text) {

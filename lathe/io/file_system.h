@@ -72,7 +72,8 @@ class FileSystem {
   virtual Status exchange(const std::string& a, const std::string& b) = 0;
   /// Brings a file's bytes or a folder's entries to the disk.
   virtual Status sync(const std::string& path) = 0;
-  virtual Status create_directories(const std::string& path) = 0;
+  /// Makes one folder in another that is there.  One that is there already is success.
+  virtual Status create_folder(const std::string& path) = 0;
   /// Nothing there is success.
   virtual Status remove_all(const std::string& path) = 0;
   /// Removes a folder that nothing is in.  Errors: kIo, too, where something is.
@@ -95,6 +96,9 @@ class FileSystem {
   /// searched.
   Status can_look_for(const std::string& path);
 
+  /// Makes a folder and those above it that are missing, and brings their names to the disk.
+  Status create_directories(const std::string& path);
+
   /// Writes and syncs a file under its own name, folders made as needed; not atomic: for what lies in a
   /// temporary folder.
   Status write(const std::string& path, const Writer& writer);
@@ -110,8 +114,14 @@ FileSystem& real_file_system();
 
 /// How the names of what is not whole yet begin.
 inline constexpr std::string_view kTemporaryPrefix = ".tmp-";
-/// `<folder>/.tmp-<name>-<pid>-<n>` for the last part of `path`; a new name at each call.
+/// `<folder>/.tmp-<name>-<pid>-<n>` for the last part of `path`; a new name at each call, which nothing
+/// bears.
 std::string temporary_name(const std::string& path);
+/// What the names of folders end with, before `-<pid>-<n>`, that are put by until another has taken their
+/// place.
+inline constexpr std::string_view kReplacedSuffix = ".replaced";
+/// `<path>.replaced-<pid>-<n>`, likewise.
+std::string replaced_name(const std::string& path);
 /// Text as bytes.
 std::span<const std::byte> as_bytes(std::string_view text);
 /// Joins with one '/'; an empty folder gives `name`.

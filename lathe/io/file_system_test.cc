@@ -342,5 +342,36 @@ TEST(WriteAtomic, AWriterThatFailsOrThrowsLeavesNothing) {
   EXPECT_TRUE(fs.list(folder.path()).value().empty());
 }
 
+TEST(FileSystem, AFileInNewFoldersIsThereAfterThePowerFailed) {
+  int64_t operations = 0;
+  {
+    const TestFolder folder;
+    FaultyFileSystem fs(real_file_system(), {});
+    ASSERT_TRUE(fs.write_atomic(folder / "a/b/f", "content").ok());
+    operations = fs.operations();
+  }
+  for (int64_t at = 0; at <= operations; ++at) {
+    const TestFolder folder;
+    FaultyFileSystem fs(real_file_system(), {.crash_at = at, .lose_unsynced = true});
+    const bool said = fs.write_atomic(folder / "a/b/f", "content").ok();
+    EXPECT_EQ(said, at == operations);
+    (void)fs.remove_all(folder / "other");  // the power fails here at the latest
+    EXPECT_EQ(real_file_system().exists(folder / "a/b/f"), said || at >= operations - 1) << at;
+  }
+}
+
+TEST(FileSystem, FoldersAreMadeOneByOneAndEachIsBroughtToTheDisk) {
+  const TestFolder folder;
+  for (const std::string path : {"a/b/c", "d/../e/", "a//b/./f", "a/b"}) {
+    EXPECT_EQ(real_file_system().create_directories(folder / path).message(), "");
+    EXPECT_TRUE(real_file_system().is_directory(folder / path)) << path;
+  }
+  FaultyFileSystem fs(real_file_system(), {});
+  ASSERT_TRUE(fs.create_directories(folder / "a/b").ok());
+  EXPECT_EQ(fs.operations(), 0);  // all there
+  ASSERT_TRUE(fs.create_directories(folder / "a/x/y").ok());
+  EXPECT_EQ(fs.operations(), 4);
+}
+
 }  // namespace
 }  // namespace lathe

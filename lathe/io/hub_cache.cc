@@ -124,8 +124,6 @@ void HubCache::link(const std::string& commit, const std::string& name, const st
   for (const char c : name)
     if (c == '/') target.insert(0, "../");
   const std::string temporary = temporary_name(path);
-  // A killed process that had this one's id may have left it; what cannot be removed, the link tells.
-  static_cast<void>(fs_.remove_all(temporary));
   std::error_code error;
   std::filesystem::create_symlink(target, temporary, error);
   const bool no_links = error == std::errc::operation_not_permitted || error == std::errc::not_supported ||

@@ -303,7 +303,8 @@ std::vector<std::string> part_files(FileSystem& fs, const std::string& path) {
   const std::string folder = parent_folder(path), begin = file_name(path) + ".part";
   std::vector<std::string> parts;
   for (const std::string& name : fs.list(folder).value())
-    if (name.starts_with(begin)) parts.push_back(join_path(folder, name));
+    if (name.starts_with(begin) && name.find_first_not_of("0123456789", begin.size()) == std::string::npos)
+      parts.push_back(join_path(folder, name));
   return parts;
 }
 

@@ -101,7 +101,7 @@ TEST(HubCache, LinksAreRelativeAndRefsOnlyForNames) {
   EXPECT_FALSE(fs.exists(cache.folder() + "/refs/c1"));
 }
 
-TEST(HubCache, ALinkThatAKilledProcessLeftIsReplaced) {
+TEST(HubCache, ALinkThatAKilledProcessLeftIsInNobodysWay) {
   const TestFolder folder;
   FileSystem& fs = real_file_system();
   HubCache cache(fs, folder / "hub", {RepoKind::kModel, "m", "main"});

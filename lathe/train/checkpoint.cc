@@ -44,13 +44,14 @@ Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel&
                     bin = join_path(folder, "pytorch_model.bin");
   if (safetensors) {
     const Status status = write_safetensors(fs, path, tensors);
-    return status.ok() ? fs.remove_all(bin) : status;
+    return status.ok() && !fs.is_directory(bin) ? fs.remove_all(bin) : status;
   }
   PickleBuilder builder;
   std::vector<std::pair<std::string, PickleBuilder::Ref>> items;
   for (const nn::Parameter& p : parameters) items.emplace_back(p.name, builder.tensor(tensors.at(p.name)));
   const Status status = write_torch_file(fs, bin, *builder.dict(items));
-  return status.ok() ? fs.remove_all(path) : status;  // every reader would take that one
+  return status.ok() && !fs.is_directory(path) ? fs.remove_all(path)
+                                               : status;  // every reader would take that one
 }
 
 Status write_run_state(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {

@@ -6,26 +6,46 @@
 #include <filesystem>
 
 #include "lathe/io/directory_transaction.h"
+#include "lathe/io/leftovers.h"
 #include "lathe/train/checkpoint.h"
 
 namespace lathe {
 namespace {
 
-/// Names, each behind the prefix; of many the first few and the last.
-std::string listed(const std::vector<std::string>& names, const std::string& prefix) {
+/// Of many names the first few and the last.
+std::string listed(const std::vector<std::string>& names) {
   constexpr size_t kMost = 10, kFirst = 3;
   const auto joined = [&](size_t count) {
-    const auto end = names.begin() + static_cast<long>(count);
-    return prefix + fmt::format("{}", fmt::join(names.begin(), end, ", " + prefix));
+    return fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<long>(count), ", "));
   };
   if (names.size() <= kMost) return joined(names.size());
-  return fmt::format("{}, … {}{} ({} in all)", joined(kFirst), prefix, names.back(), names.size());
+  return fmt::format("{}, … {} ({} in all)", joined(kFirst), names.back(), names.size());
+}
+
+/// `path`, or the first of path-2, path-3 … that nothing bears.
+std::string unused(const std::string& path) {
+  std::string found = path;
+  std::error_code ignored;
+  for (int i = 2; std::filesystem::exists(std::filesystem::symlink_status(found, ignored)); ++i)
+    found = fmt::format("{}-{}", path, i);
+  return found;
 }
 
 }  // namespace
 
 std::string CheckpointFolder::at_step(int64_t step) const {
   return join_path(*args_.output_dir, fmt::format("checkpoint-{}", step));
+}
+
+std::vector<std::string> CheckpointFolder::clear_leftovers() const {
+  const Leftovers found = lathe::clear_leftovers(fs_, *args_.output_dir);
+  if (!found.renamed.empty())
+    warn_(fmt::format("{}: a run was killed while it replaced {}: what was there before has its name again",
+                      *args_.output_dir, listed(found.renamed)));
+  if (!found.removed.empty())
+    warn_(fmt::format("{}: removed what a killed run left: {}", *args_.output_dir, listed(found.removed)));
+  found.status.check();
+  return found.unproven;
 }
 
 std::string CheckpointFolder::to_go_on_from() const {
@@ -50,24 +70,24 @@ std::string CheckpointFolder::wanted_to_go_on_from() const {
 }
 
 void CheckpointFolder::set_aside_other_runs(int64_t first_step, const std::string& resume_from) const {
-  std::vector<std::string> names;
+  std::vector<std::string> names, new_names;
   Status status;
   for (const std::string& folder : checkpoints(fs_, *args_.output_dir)) {
     const std::string name = file_name(folder);
     std::error_code error;  // set where one of them is not there
     if (checkpoint_step(name) <= first_step || std::filesystem::equivalent(folder, resume_from, error))
       continue;
-    const std::string aside = join_path(*args_.output_dir, kSetAside + name);
-    status = remove_folder(fs_, aside);
-    if (status.ok()) status = rename_folder(fs_, folder, aside, state_files());
+    const std::string aside = unused(join_path(*args_.output_dir, kSetAside + name));
+    status = rename_folder(fs_, folder, aside, state_files());
     if (!status.ok()) break;
     names.push_back(name);
+    new_names.push_back(file_name(aside));
   }
   if (!names.empty())
     warn_(
         fmt::format("{}: {}: not of this run, which begins after step {}: renamed to {}, "
                     "which may be deleted",
-                    *args_.output_dir, listed(names, ""), first_step, listed(names, kSetAside)));
+                    *args_.output_dir, listed(names), first_step, listed(new_names)));
   status.check();
 }
 
@@ -94,13 +114,23 @@ void CheckpointFolder::warn_of_space(int64_t to_come, uint64_t bytes_each, uint6
       count == 0 ? "" : " or save less (--save_total_limit, --save_only_model, --save_strategy)"));
 }
 
+std::vector<std::string> CheckpointFolder::real_checkpoints() const {
+  std::vector<std::string> all = checkpoints(fs_, *args_.output_dir);
+  std::erase_if(all, [&](const std::string& folder) {
+    std::error_code ignored;
+    return std::filesystem::is_symlink(folder, ignored) ||
+           !fs_.exists(join_path(folder, "trainer_state.json"));
+  });
+  return all;
+}
+
 void CheckpointFolder::rotate(const std::optional<std::string>& best) const {
   int64_t limit = args_.save_total_limit.value_or(0);
   if (limit <= 0) return;
-  const std::vector<std::string> all = checkpoints(fs_, *args_.output_dir);
+  const std::vector<std::string> all = real_checkpoints();
   if (limit == 1 && args_.load_best_model_at_end && !all.empty() && best && all.back() != best) limit = 2;
   for (const std::string& folder : all) {
-    if (static_cast<int64_t>(checkpoints(fs_, *args_.output_dir).size()) <= limit) break;
+    if (std::ssize(real_checkpoints()) <= limit) break;
     if (folder == best || folder == all.back()) continue;
     remove_folder(fs_, folder, state_files()).check();
   }
@@ -108,7 +138,7 @@ void CheckpointFolder::rotate(const std::optional<std::string>& best) const {
 
 void CheckpointFolder::keep_best(const std::optional<std::string>& best) const {
   if (args_.save_total_limit != 1) return;
-  const std::vector<std::string> all = checkpoints(fs_, *args_.output_dir);
+  const std::vector<std::string> all = real_checkpoints();
   if (std::find(all.begin(), all.end(), best) == all.end()) return;  // none, or that of another folder
   for (const std::string& folder : all)
     if (folder != best) remove_folder(fs_, folder, state_files()).check();
@@ -130,6 +160,17 @@ std::optional<std::string> CheckpointFolder::find_best(const std::string& record
   std::error_code error;
   const bool own = args_.output_dir && std::filesystem::equivalent(*found, places.back(), error) && !error;
   return own ? places.back() : *found;
+}
+
+bool is_set_aside(const std::string& name) {
+  if (!name.starts_with(kSetAside)) return false;
+  const std::string of = name.substr(std::string_view(kSetAside).size());
+  if (checkpoint_step(of) >= 0) return true;
+  const size_t dash = of.rfind('-');
+  const std::string number = of.substr(dash + 1);
+  return dash != std::string::npos && !number.empty() && number.size() < 10 &&
+         number.find_first_not_of("0123456789") == std::string::npos &&
+         checkpoint_step(of.substr(0, dash)) >= 0;
 }
 
 }  // namespace lathe

@@ -22,7 +22,9 @@ class CheckpointFolderTest : public ::testing::Test {
   /// Checkpoints 1 to 4 and nothing else.
   void fill() {
     std::filesystem::remove_all(*args_.output_dir);
-    for (int64_t step = 1; step <= 4; ++step) std::filesystem::create_directories(made().at_step(step));
+    FaultyFileSystem fs(real_file_system(), {});  // without waiting for the disk
+    for (int64_t step = 1; step <= 4; ++step)
+      fs.write_atomic(join_path(made().at_step(step), "trainer_state.json"), "{}").check();
   }
   Names there() { return real_file_system().list(*args_.output_dir).value(); }
 
@@ -119,6 +121,58 @@ TEST_F(CheckpointFolderTest, SetsAsideWhatComesLaterThanTheStart) {
   said_.clear();
   made().set_aside_other_runs(3, "");
   EXPECT_EQ(said_, "");
+}
+
+TEST_F(CheckpointFolderTest, WhatWasSetAsideBeforeStays) {
+  fill();
+  const std::string photo = folder_ / "out/old-checkpoint-4/photo";
+  real_file_system().write_atomic(photo, "mine").check();
+  std::filesystem::create_directory_symlink("nowhere", folder_ / "out/old-checkpoint-4-2");
+  made().set_aside_other_runs(3, "");
+  EXPECT_EQ(there(), (Names{"checkpoint-1", "checkpoint-2", "checkpoint-3", "old-checkpoint-4",
+                            "old-checkpoint-4-2", "old-checkpoint-4-3"}));
+  EXPECT_EQ(real_file_system().read(photo).value(), "mine");
+  EXPECT_NE(said_.find("renamed to old-checkpoint-4-3, which"), std::string::npos) << said_;
+}
+
+TEST_F(CheckpointFolderTest, KnowsWhatWasSetAsideByItsName) {
+  for (const char* name : {"old-checkpoint-4", "old-checkpoint-10-2", "old-checkpoint-0-123"})
+    EXPECT_TRUE(is_set_aside(name)) << name;
+  for (const char* name :
+       {"checkpoint-4", "old-photos", "old-checkpoint-", "old-checkpoint-4-", "old-checkpoint-4-x",
+        "old-checkpoint-4-2-3", "old-", "old-4-2", "old-checkpoint-x-2"})
+    EXPECT_FALSE(is_set_aside(name)) << name;
+}
+
+TEST_F(CheckpointFolderTest, WhatIsACheckpointByItsNameAloneIsNotDeleted) {
+  fill();
+  real_file_system().write_atomic(folder_ / "out/checkpoint-0/photo", "mine").check();
+  std::filesystem::rename(made().at_step(1), folder_ / "elsewhere");
+  std::filesystem::create_directory_symlink("../elsewhere", made().at_step(1));
+  args_.save_total_limit = 1;
+  made().rotate({});
+  EXPECT_EQ(there(), (Names{"checkpoint-0", "checkpoint-1", "checkpoint-4"}));
+  made().keep_best(made().at_step(4));
+  EXPECT_EQ(there(), (Names{"checkpoint-0", "checkpoint-1", "checkpoint-4"}));
+}
+
+TEST_F(CheckpointFolderTest, SaysWhatItClears) {
+  fill();
+  EXPECT_EQ(made().clear_leftovers(), Names{});
+  EXPECT_EQ(said_, "");
+  const std::string ids = "-999999999-0", out = *args_.output_dir;
+  for (const std::string name : {".tmp-checkpoint-9", "checkpoint-5.replaced", ".tmp-odd"})
+    std::filesystem::create_directories(join_path(out, name + ids));
+  EXPECT_EQ(made().clear_leftovers(),
+            (Names{".tmp-checkpoint-9" + ids, ".tmp-odd" + ids, "checkpoint-5.replaced" + ids}));
+  EXPECT_EQ(said_, "");
+  real_file_system().write_atomic(folder_ / "out/.tmp-lathe-999999999", "").check();
+  EXPECT_EQ(made().clear_leftovers(), Names{});
+  EXPECT_EQ(
+      said_,
+      out + ": a run was killed while it replaced checkpoint-5: what was there before has its name again\n" +
+          out + ": removed what a killed run left: .tmp-checkpoint-9" + ids + ", .tmp-odd" + ids +
+          ", .tmp-lathe-999999999\n");
 }
 
 TEST_F(CheckpointFolderTest, WarnsWhereTheDiskHasNoRoomForWhatMayBeThereAtOnce) {

@@ -7,7 +7,6 @@
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/data/python_format.h"
-#include "lathe/io/directory_transaction.h"
 #include "lathe/train/batch_stream.h"
 #include "lathe/train/check_dataset.h"
 
@@ -46,6 +45,13 @@ class SetWhile {
 
  private:
   bool& flag_;
+};
+
+/// What a training holds goes with it, however it ends.
+struct Released {
+  DescriptorReserve& reserve;
+  std::optional<LeftoversNote>& note;
+  ~Released() { reserve.release(), note.reset(); }
 };
 
 }  // namespace
@@ -136,6 +142,7 @@ TrainOutput Trainer::train(const std::string& resume_from) {
   run_ = {};
   course_ = {};
   const MemoryMetrics memory(memory_stage("train"), backend_);
+  const Released at_the_end{reserve_, note_};
   const Plan plan = begin(resume_from);
   make_base_caches(plan);
   {
@@ -191,7 +198,7 @@ TrainOutput Trainer::train(const std::string& resume_from) {
 }
 
 Trainer::Plan Trainer::begin(const std::string& resume_from) {
-  if (args_.output_dir && is_main(group())) remove_stale_temporaries(fs_, *args_.output_dir).check();
+  if (keeps_checkpoints()) take_output_folder();
   if (group() != nullptr) group()->barrier().check();  // others read what it gives its name back
   const Plan plan = this->plan(resume_from);
   if (resume_from.empty()) session_->clear_states();  // a call of train before may have left some
@@ -246,10 +253,12 @@ void Trainer::run_updates(const Plan& plan) {
   const int64_t accumulation = args_.gradient_accumulation_steps;
   BatchStream stream(*train_, sampler_options(train_->size()), session_->token_rounding(), epoch,
                      update * accumulation, epoch + plan.epochs + 1, batches_ahead());
+  if (keeps_checkpoints()) hold_descriptors();
   while (state_.global_step < plan.max_steps && !course_.stopped_early) {
     start_update(plan, stream);
     after_update(plan);
   }
+  reserve_.release();
 }
 
 void Trainer::start_update(const Plan& plan, BatchStream& stream) {
@@ -442,7 +451,9 @@ void Trainer::save_if_due(const Plan& plan, bool epoch_end, bool better) {
   if (state_.best_global_step == state_.global_step)
     state_.best_model_checkpoint = checkpoint_folder().at_step(state_.global_step);
   save_checkpoint(args_.save_only_model);
-  if (keeps_checkpoints()) checkpoint_folder().rotate(state_.best_model_checkpoint);
+  if (!keeps_checkpoints()) return;
+  checkpoint_folder().rotate(state_.best_model_checkpoint);
+  hold_descriptors();  // before a callback can take them
 }
 
 void Trainer::log(nlohmann::ordered_json entry, bool of_training) {

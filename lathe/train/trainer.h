@@ -11,7 +11,9 @@
 #include "lathe/data/metrics.h"
 #include "lathe/data/sampler.h"
 #include "lathe/data/tokenized.h"
+#include "lathe/io/descriptor_reserve.h"
 #include "lathe/io/file_system.h"
+#include "lathe/io/leftovers.h"
 #include "lathe/train/auto_model.h"
 #include "lathe/train/base_cache.h"
 #include "lathe/train/checkpoint.h"
@@ -203,6 +205,10 @@ class Trainer {
   /// Early stopping, schedule and best model after an evaluation.  True: it was the best so far.
   bool follow_metric(const nlohmann::json& metrics);
   CheckpointFolder checkpoint_folder() const;
+  /// Clears what killed runs left in output_dir and lays a note for what this one may leave.
+  void take_output_folder();
+  /// Keeps what the next checkpoint opens from others; a warning, once, where there is not enough.
+  void hold_descriptors();
   bool keeps_checkpoints() const { return is_main(group()) && args_.output_dir; }
   std::string save_checkpoint(bool only_model);
   void write_checkpoint_to(const std::string& folder, bool only_model);
@@ -242,6 +248,9 @@ class Trainer {
   const TokenizedDataset* eval_;
   TrainerHooks hooks_;
   FileSystem& fs_;
+  std::optional<LeftoversNote> note_;   // in output_dir, while it trains
+  DescriptorReserve reserve_;           // between checkpoints
+  bool descriptors_are_short_ = false;  // and it was said
   std::unique_ptr<Session> session_;
   std::unique_ptr<BaseCache> train_base_, eval_base_;  ///< null: the base runs every time
   bool keep_base_output_ = true;

@@ -1,4 +1,6 @@
 // What a run leaves on the disk: checkpoints, the best of them, the model, its state.
+#include <fmt/format.h>
+
 #include <new>
 
 #include "lathe/data/python_format.h"
@@ -44,7 +46,29 @@ CheckpointFolder Trainer::checkpoint_folder() const {
   return {fs_, args_, [this](const std::string& text) { say(LogLevel::kWarning, text); }};
 }
 
+void Trainer::take_output_folder() {
+  note_.reset();
+  if (!fs_.is_directory(*args_.output_dir)) return;
+  const std::vector<std::string> left = checkpoint_folder().clear_leftovers();
+  if (!left.empty())
+    say(LogLevel::kWarning,
+        fmt::format("{}: {} may be left of a killed run, but no note (.tmp-lathe-PID) of it says so: not "
+                    "touched; they may be deleted if they are not yours",
+                    *args_.output_dir, fmt::join(left, ", ")));
+  note_.emplace(fs_, *args_.output_dir);
+}
+
+void Trainer::hold_descriptors() {
+  if (reserve_.take() || descriptors_are_short_) return;
+  descriptors_are_short_ = true;
+  say(LogLevel::kWarning,
+      fmt::format("fewer than {} file descriptors are free, which a checkpoint may need: raise the limit "
+                  "(ulimit -n), or look for files that are opened and not closed",
+                  DescriptorReserve::kCount));
+}
+
 std::string Trainer::save_checkpoint(bool only_model) {
+  reserve_.release();
   const std::string folder = checkpoint_folder().at_step(state_.global_step);
   share_counts();
   course_.saved_this_step = true;
@@ -103,10 +127,16 @@ void Trainer::load_best_model() {
 void Trainer::save_model(const std::string& folder) {
   if (folder.empty()) fail(ErrorCode::kUsage, "save_model: found \"\", wants a folder");
   if (!is_main(group())) return;
+  const std::string others =
+      join_path(folder, args_.save_safetensors ? "pytorch_model.bin" : "model.safetensors");
+  const bool replaces = fs_.exists(others);
   saving(folder, [&] {
+    const LeftoversNote note(fs_, folder);
     write_model(fs_, folder, model_, *session_, args_.save_safetensors).check();
     write_arguments(fs_, folder, args_, backend_.info().kind).check();
   });
+  if (replaces && !fs_.exists(others))
+    say(LogLevel::kInfo, fmt::format("{}: removed: the folder holds another model now", others));
 }
 
 void Trainer::save_model_alone() {

@@ -211,13 +211,15 @@ class Resume(unittest.TestCase):
             (folder / name).mkdir()
             (folder / name / "config.json").write_text("{")
             (folder / name / "model.safetensors").write_bytes(self.weights[:1000])
+        (folder / f".tmp-lathe-{gone.pid}").write_text("")  # it was killed before its note was whole
         for name in (f".tmp-{n}-{gone.pid}-1" for n in ("model.safetensors", "config.json", "tokenizer.json")):
             (folder / name).write_bytes(self.weights[:100])
         self.assertEqual(outputs(), wanted)
         result = cl.run(self.command(folder, "--resume_from_checkpoint", "true", "--overwrite_output_dir"))
         self.assertEqual(result.returncode, 0, result.stderr)
         self.check_same(folder)
-        self.assertFalse([n for n in os.listdir(folder) if n.startswith(".tmp-")])
+        mine = {".tmp-checkpoint-90", "checkpoint-90.tmp"}  # of no process
+        self.assertEqual({n for n in os.listdir(folder) if ".tmp" in n}, mine)
 
     def test_sigterm_writes_a_checkpoint_and_says_how_to_go_on(self):
         folder = self.root / "stopped"

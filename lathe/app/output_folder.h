@@ -1,0 +1,47 @@
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lathe/core/environment.h"
+#include "lathe/io/file_system.h"
+#include "lathe/train/training_arguments.h"
+
+namespace lathe {
+
+/// What a run reads from this machine's disks: the value of a flag, whether it is there or not.
+struct RunInput {
+  enum class Kind { kModelFolder, kDataFolder, kDataFile };
+  Kind kind;
+  std::string flag, path;
+};
+
+/// Of a script's own arguments.
+template <typename Script>
+std::vector<RunInput> run_inputs(const Script& script) {
+  std::vector<RunInput> inputs{
+      {RunInput::Kind::kModelFolder, "--model_name_or_path", script.model_name_or_path},
+      {RunInput::Kind::kModelFolder, "--config_name", script.config_name.value_or("")},
+      {RunInput::Kind::kModelFolder, "--tokenizer_name", script.tokenizer_name.value_or("")},
+      {RunInput::Kind::kDataFolder, "--data_dir", script.data_dir.value_or("")},
+      {RunInput::Kind::kDataFolder, "$LATHE_DATA_DIR", environment("LATHE_DATA_DIR")},
+      {RunInput::Kind::kDataFile, "--train_file", script.train_file.value_or("")},
+      {RunInput::Kind::kDataFile, "--validation_file", script.validation_file.value_or("")},
+      {RunInput::Kind::kDataFile, "--test_file", script.test_file.value_or("")}};
+  return inputs;
+}
+
+/// Refuses an output_dir in which a run's files would lie among others or replace them, however it is
+/// spelled: the root folder and the home folder; where the run trains, a checkpoint and, unless it is the
+/// output folder of an earlier run, the folder of the model and those of the data.  Of what is only unusual
+/// it warns. Before the folder is made.  Errors: kUsage.
+void check_output_folder(FileSystem& fs, const TrainingArguments& args, const std::vector<RunInput>& inputs,
+                         const std::function<void(const std::string&)>& warn);
+
+/// Whether the folder holds nothing but what a run that ended before its first checkpoint leaves.
+bool is_left_over(const std::vector<std::string>& names);
+
+/// Makes and removes a folder there: permissions alone do not tell (read-only disks, /proc).  Errors: kIo.
+void check_writable(FileSystem& fs, const std::string& folder);
+
+}  // namespace lathe
