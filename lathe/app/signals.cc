@@ -1,11 +1,13 @@
 #include "lathe/app/signals.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -75,6 +77,25 @@ StopSignals::~StopSignals() {
   }
   if (std::uncaught_exceptions() > 0) return;  // the work has ended, of another rank's stop perhaps
   if (const int signal = requested.load(); signal != 0 && !heard.load()) raise(signal);
+}
+
+bool stop_is_asked() { return requested.load() != 0; }
+
+bool wait_to_write(int descriptor) {
+  static std::array<std::atomic<bool>, 3> given_up{};
+  std::atomic<bool>& nobody_reads = given_up.at(static_cast<size_t>(descriptor));
+  constexpr int kPoll_ms = 100, kGrace = 10;
+  for (int waited = 0;;) {
+    pollfd wanted{descriptor, POLLOUT, 0};
+    const bool waits = !nobody_reads || !stop_is_asked();
+    const int found = poll(&wanted, 1, waits ? kPoll_ms : 0);     // a signal ends it early
+    if (found > 0 || (found < 0 && errno != EINTR)) return true;  // an error is told by the write
+    if (!stop_is_asked()) continue;
+    if (nobody_reads || ++waited >= kGrace) {
+      nobody_reads = true;
+      return false;
+    }
+  }
 }
 
 int stop_signal() {

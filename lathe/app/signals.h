@@ -19,6 +19,14 @@ class StopSignals {
 /// The signal that asked for a stop, or 0.  May be called from any thread.
 int stop_signal();
 
+/// The same for who does not stop for it: it still counts as one that nobody asked about.
+bool stop_is_asked();
+
+/// Waits until a write of a few bytes to this descriptor would not block.  False where a stop is asked for,
+/// or comes meanwhile, and nobody has read for a second after it: a pipe that is full must not keep a run
+/// from its checkpoint.  From then on it waits no more.  descriptor: of a standard stream.
+bool wait_to_write(int descriptor);
+
 /// Writes what is left of the standard streams and ends the process by this signal, as if nobody had caught
 /// it: a shell then ends its loop, too.
 [[noreturn]] void end_by_signal(int number);

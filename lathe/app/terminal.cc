@@ -4,9 +4,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 
+#include "lathe/app/signals.h"
 #include "lathe/app/visible_text.h"
 #include "lathe/core/environment.h"
 
@@ -28,9 +32,22 @@ int columns() {
   return 80;
 }
 
+/// In pieces for which a pipe has room where it says that it has some.  What nobody reads is lost once a stop
+/// is asked for.
 void write(std::FILE* stream, std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stream);
+  const int descriptor = fileno(stream);
   std::fflush(stream);
+  while (!text.empty() && wait_to_write(descriptor)) {
+    const ssize_t bytes = ::write(descriptor, text.data(), std::min(text.size(), size_t{PIPE_BUF}));
+    if (bytes >= 0) {
+      text.remove_prefix(static_cast<size_t>(bytes));
+    } else if (errno != EINTR &&
+               errno != EAGAIN) {  // the stream is to know of the error, for the program's end
+      std::fwrite(text.data(), 1, text.size(), stream);
+      std::fflush(stream);
+      return;
+    }
+  }
 }
 
 bool bar_wanted(const TrainingArguments& args) {

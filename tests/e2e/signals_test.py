@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -57,6 +58,50 @@ class Signals(RanksCase):
             run.send_signal(signal.SIGINT)
             run.wait(timeout=60)
             self.check_stopped(folder, run, signal.SIGINT)
+
+    def fill(self, path):
+        """A pipe, until it takes nothing more; nobody's descriptor of it is changed."""
+        other = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            while os.write(other, b"." * 4096):
+                pass
+        except BlockingIOError:
+            pass
+        os.close(other)
+
+    def stop_with_a_full_pipe(self, folder, stream, ranks):
+        """The end of a run whose stream nobody reads: it is asked to stop while it waits to write."""
+        reading, writing = os.pipe()
+        self.addCleanup(os.close, reading)
+        self.addCleanup(os.close, writing)
+        command = self.endless(folder, "--eval_strategy", "steps", "--eval_steps", "2", ranks=ranks)
+        run = self.start(command, **({"stderr": writing} if stream == "stderr" else {"stderr": subprocess.DEVNULL}))
+        if stream == "stderr":
+            self.fill(f"/proc/self/fd/{writing}")
+            threading.Thread(target=lambda: all(iter(lambda: run.stdout.read1(4096), b"")), daemon=True).start()
+        else:
+            self.fill(f"/proc/self/fd/{run.stdout.fileno()}")
+        time.sleep(0.5)
+        run.send_signal(signal.SIGTERM)
+        run.wait(timeout=60)
+        self.addCleanup(run.stdout.close)
+        return run
+
+    @unittest.skipUnless(sys.platform == "linux", "opens a pipe anew")
+    def test_a_stop_is_heard_while_nobody_drains_the_pipe(self):
+        for stream in ("stdout", "stderr"):
+            for ranks in (1, 2):
+                folder = self.root / f"full_{stream}{ranks}"
+                self.check_stopped(folder, self.stop_with_a_full_pipe(folder, stream, ranks), signal.SIGTERM)
+
+    def test_a_stop_leaves_a_checkpoint_where_few_descriptors_are_free(self):
+        folder = self.root / "descriptors"
+        run = self.start(self.endless(folder), stderr=subprocess.DEVNULL)
+        used = len(os.listdir(f"/proc/{run.pid}/fd"))
+        resource.prlimit(run.pid, resource.RLIMIT_NOFILE, (used, used))
+        run.send_signal(signal.SIGTERM)
+        run.communicate(timeout=60)
+        self.check_stopped(folder, run, signal.SIGTERM)
 
     def test_help_that_nobody_reads_to_its_end_is_no_error(self):
         for command in (["glue", "--help"], ["arguments"]):
