@@ -1,7 +1,13 @@
 // What output folders tell of their runs.
 #include <fmt/format.h>
+#ifdef __linux__
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#endif
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -21,7 +27,38 @@ constexpr const char* kStateFile = "trainer_state.json";
 constexpr const char* kOfTheEnd = "train_loss";  // train_runtime may stand in every line of the log
 constexpr int kDepth = 5;
 
+/// Whether a folder is on one of Linux's file systems without a disk: they may have no end, and what is read
+/// there may wait for ever.
+bool is_of_the_kernel(const std::string& folder) {
+#ifdef __linux__
+  constexpr std::array<uint32_t, 12> kKinds = {PROC_SUPER_MAGIC,    SYSFS_MAGIC,        CGROUP_SUPER_MAGIC,
+                                               CGROUP2_SUPER_MAGIC, DEVPTS_SUPER_MAGIC, DEBUGFS_MAGIC,
+                                               TRACEFS_MAGIC,       SECURITYFS_MAGIC,   BPF_FS_MAGIC,
+                                               PSTOREFS_MAGIC,      EFIVARFS_MAGIC,     SELINUX_MAGIC};
+  struct statfs info {};
+  return statfs(folder.c_str(), &info) == 0 &&
+         std::find(kKinds.begin(), kKinds.end(), static_cast<uint32_t>(info.f_type)) != kKinds.end();
+#else
+  static_cast<void>(folder);
+  return false;
+#endif
+}
+
+/// Before a file is opened.
+void check_readable(FileSystem& fs, const std::string& path) {
+  constexpr uint64_t kMostBytes = uint64_t{256} << 20;  // a state with a million log lines has half of it
+  if (!fs.exists(path)) return;
+  if (fs.is_special(path) || fs.is_directory(path))
+    fail(ErrorCode::kInvalidData, "{}: found a folder, a device or a pipe, wants a file; remove it", path);
+  std::error_code error;
+  const uint64_t bytes = std::filesystem::file_size(path, error);
+  if (!error && bytes > kMostBytes)
+    fail(ErrorCode::kInvalidData, "{}: found {} bytes, wants at most {}: no run leaves so large a file", path,
+         bytes, kMostBytes);
+}
+
 std::optional<nlohmann::json> read_json(FileSystem& fs, const std::string& path) {
+  check_readable(fs, path);
   if (!fs.exists(path)) return std::nullopt;
   return parse_python_json(fs.read(path, kLogFileBytes).value(), path);
 }
@@ -89,6 +126,7 @@ PastRun read_run(FileSystem& fs, const std::string& folder) {
     fail(ErrorCode::kNotFound, "{}: no run; wants an --output_dir of lathe glue, lathe qa or run_glue.py",
          folder);
   PastRun run{.folder = folder};
+  check_readable(fs, join_path(folder, kRunFile));
   if (fs.exists(join_path(folder, kRunFile))) {
     const RunFacts facts = read_run_file(fs, folder);
     run.status = facts.state == "running" ? "unfinished" : facts.state;
@@ -103,6 +141,8 @@ PastRun read_run(FileSystem& fs, const std::string& folder) {
     run.status = ended ? "finished" : "unfinished";
     // A pickle that cannot be read only means that the arguments are not known.
     for (const std::string& from : {folder, last_checkpoint(fs, folder)}) try {
+        for (const char* name : {"training_args.json", "training_args.bin"})
+          check_readable(fs, join_path(from, name));
         if (const auto args = from.empty() ? std::nullopt : read_arguments(fs, from);
             args && run.settings.is_null())
           run.settings = *args;
@@ -122,26 +162,36 @@ PastRun read_run(FileSystem& fs, const std::string& folder) {
   return run;
 }
 
-std::vector<std::string> find_runs(FileSystem& fs, const std::string& folder,
-                                   std::vector<std::string>& closed) {
+FoundRuns find_runs(FileSystem& fs, const std::string& folder, int most) {
   fs.can_look_for(folder).check();
   if (!fs.is_directory(folder)) fail(ErrorCode::kNotFound, "{}: there is no such folder", folder);
-  std::vector<std::string> found;
+  if (is_of_the_kernel(folder))
+    fail(ErrorCode::kNotFound,
+         "{}: what lies there is shown by the kernel and holds no runs; name a folder on a disk", folder);
+  FoundRuns found;
+  int looked_into = 0;
   const auto look = [&](const auto& self, const std::string& at, int depth) -> void {
+    if (looked_into++ == most) found.complete = false;
+    if (!found.complete) return;
     if (!fs.can_look_for(join_path(at, kRunFile)).ok()) {
-      closed.push_back(at);
+      found.closed.push_back(at);
       return;
     }
     if (is_run(fs, at)) {
-      found.push_back(at);
+      found.runs.push_back(at);
       return;
     }
+    if (depth == 0) return;
     Result<std::vector<std::string>> names = fs.list(at);
-    if (!names.ok()) closed.push_back(at);
-    if (!names.ok() || depth == 0) return;
-    for (const std::string& name : names.value())
-      if (!name.starts_with('.') && fs.is_directory(join_path(at, name)))
-        self(self, at == "." ? name : join_path(at, name), depth - 1);
+    if (!names.ok()) found.closed.push_back(at);
+    if (!names.ok()) return;
+    for (const std::string& name : names.value()) {
+      const std::string below = at == "." ? name : join_path(at, name);
+      std::error_code ignored;
+      if (!name.starts_with('.') && !std::filesystem::is_symlink(below, ignored) && fs.is_directory(below) &&
+          !is_of_the_kernel(below))
+        self(self, below, depth - 1);
+    }
   };
   look(look, folder, kDepth);
   return found;

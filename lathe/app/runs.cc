@@ -33,8 +33,16 @@ void show(const Options& options, const TerminalPort& port, const BenchReport& r
 int list(const Options& options, const TerminalPort& port) {
   std::vector<std::string> folders = options.rest, found, closed;
   if (folders.empty()) folders = {"."};
-  for (const std::string& folder : folders)
-    for (std::string& run : find_runs(real_file_system(), folder, closed)) found.push_back(std::move(run));
+  for (const std::string& folder : folders) {
+    FoundRuns here = find_runs(real_file_system(), folder);
+    found.insert(found.end(), here.runs.begin(), here.runs.end());
+    closed.insert(closed.end(), here.closed.begin(), here.closed.end());
+    if (!here.complete)
+      print_error(
+          fmt::format("[WARNING] {}: looked into {} folders, and there are more; name a folder nearer to the "
+                      "runs\n",
+                      folder, kMostFolders));
+  }
   if (!closed.empty())
     print_error(fmt::format("[WARNING] what runs lie here is not known, for want of permission: {}\n",
                             fmt::join(closed, ", ")));

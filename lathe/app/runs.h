@@ -24,13 +24,22 @@ struct PastRun {
 /// Whether a folder is the output folder of a run: run.json, trainer_state.json or a checkpoint is in it.
 bool is_run(FileSystem& fs, const std::string& folder);
 
-/// Errors: kNotFound where there is no run; kInvalidData naming the file.
+/// Errors: kNotFound where there is no run; kInvalidData naming the file, also where it is a device or a
+/// pipe, or larger than any that a run leaves.
 PastRun read_run(FileSystem& fs, const std::string& folder);
 
-/// Output folders at and below `folder`, by name; not within another run, nor deeper than five folders.
-/// `closed` gets those in which nobody may look.  Errors: kNotFound.
-std::vector<std::string> find_runs(FileSystem& fs, const std::string& folder,
-                                   std::vector<std::string>& closed);
+/// What `find_runs` found, and where it did not look.
+struct FoundRuns {
+  std::vector<std::string> runs;    ///< output folders, by name
+  std::vector<std::string> closed;  ///< folders in which nobody may look
+  bool complete = true;             ///< false: it ended after `most` folders
+};
+
+inline constexpr int kMostFolders = 50'000;  ///< seconds on a local disk
+
+/// Output folders at and below `folder`; not within another run, nor deeper than five folders, nor through
+/// links below it, nor in what the kernel shows as files (/proc, /sys and the like).  Errors: kNotFound.
+FoundRuns find_runs(FileSystem& fs, const std::string& folder, int most = kMostFolders);
 
 /// A row per run: run, model, task, state, step, steps, metric, seconds, started.
 BenchReport runs_table(const std::vector<PastRun>& runs);

@@ -2,9 +2,12 @@
 """What a run leaves to be looked at: report.html, run.json, training_args.bin, pytorch_model.bin, and `lathe runs`."""
 import html.parser
 import json
+import os
 import pathlib
 import pickle
 import shutil
+import subprocess
+import sys
 import tempfile
 import types
 import unittest
@@ -166,6 +169,37 @@ class Runs(unittest.TestCase):
             self.assertIn("log_history", said)
             self.assertIn(told, said)
         shutil.rmtree(self.root / "other")
+
+    def test_what_is_no_file_is_not_read_and_links_lead_nowhere(self):
+        folder = self.root / "odd"
+        for name in ("pipe", "device", "large", "good"):
+            (folder / name).mkdir(parents=True)
+        os.mkfifo(folder / "pipe" / "run.json")
+        (folder / "device" / "trainer_state.json").symlink_to("/dev/zero")
+        with open(folder / "large" / "trainer_state.json", "w") as large:
+            large.truncate(1 << 40)
+        (folder / "good" / "trainer_state.json").write_text('{"global_step": 4, "log_history": []}')
+        (folder / "good").rename(folder / "good run")
+        (folder / "again").symlink_to(".")
+        (folder / "out").symlink_to("/")
+        result = cl.run([cl.program(), "runs", str(folder), "--json"])
+        self.assertEqual([json.loads(line)["run"] for line in result.stdout.splitlines()], [f"{folder}/good run"])
+        for name, told in (("pipe/run.json", "a device or a pipe"), ("device/trainer_state.json", "a device or a pipe"),
+                           ("large/trainer_state.json", "1099511627776 bytes")):
+            self.assertRegex(result.stderr, rf"\[WARNING\] {folder}/{name}: found .*{told}")
+            self.assertIn(told, self.lathe("runs", "plot", folder / name.split("/")[0], code=1))
+        shutil.rmtree(folder)
+
+    @unittest.skipUnless(sys.platform == "linux", "needs Linux's file systems")
+    def test_what_the_kernel_shows_as_files_is_not_searched(self):
+        for folder in ("/proc", "/proc/self", "/proc/self/", "/proc/self/task", "/sys", "/sys/kernel"):
+            result = subprocess.run([cl.program(), "runs", folder], capture_output=True, text=True, timeout=20)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(f"error: {folder}: what lies there is shown by the kernel", result.stderr)
+        for folder in ("/dev", "/"):
+            result = subprocess.run([cl.program(), "runs", folder], capture_output=True, text=True, timeout=60)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertNotIn("/proc/", result.stdout)
 
     def test_weights_as_pytorch_has_them(self):
         self.assertTrue((self.b / "pytorch_model.bin").exists())
