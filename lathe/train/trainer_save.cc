@@ -67,6 +67,28 @@ void Trainer::hold_descriptors() {
                   DescriptorReserve::kCount));
 }
 
+std::string Trainer::where_to_go_on() const {
+  const std::string last = args_.output_dir ? checkpoint_to_resume(fs_, *args_.output_dir) : "";
+  return last.empty() ? "There is no checkpoint yet." : "Last good checkpoint: " + last;
+}
+
+void Trainer::save_if_due(const Plan& plan, bool epoch_end, bool better) {
+  const bool due = args_.save_strategy == "best"
+                       ? better
+                       : is_due(plan, args_.save_strategy, state_.save_steps, epoch_end);
+  if (!due || !args_.output_dir) return;
+  collect(0);
+  // The best step has a checkpoint only where one was due at that step: until then the one before it stays
+  // the best that can be loaded.  What a stop saves is none of them, or the run that goes on would end with
+  // another model than one that never stopped.  Source: transformers' Trainer._save_checkpoint.
+  if (state_.best_global_step == state_.global_step)
+    state_.best_model_checkpoint = checkpoint_folder().at_step(state_.global_step);
+  save_checkpoint(args_.save_only_model);
+  if (!keeps_checkpoints()) return;
+  checkpoint_folder().rotate(state_.best_model_checkpoint);
+  hold_descriptors();  // before a callback can take them
+}
+
 std::string Trainer::save_checkpoint(bool only_model) {
   reserve_.release();
   const std::string folder = checkpoint_folder().at_step(state_.global_step);
