@@ -25,23 +25,20 @@ function(lathe_quick_to_compile target name)
   endif()
 endfunction()
 
-# lathe_precompile(target name [header...]): the headers that most of these files read, and those given, are parsed once
-# for the target where LATHE_PRECOMPILED lists the layer NAME. For sanitized builds alone: what a file forgets to include
-# is found by the others.
-set(LATHE_PRECOMPILED "" CACHE STRING "Layers whose third-party headers are precompiled")
-function(lathe_precompile target name)
-  if(name IN_LIST LATHE_PRECOMPILED)
-    target_precompile_headers(${target} PRIVATE <functional> <map> <optional> <string> <variant> <vector> <fmt/format.h>
-                              <nlohmann/json.hpp> ${ARGN})
-    # Without these ccache keeps nothing that was compiled with such headers.  Source: its manual, "Precompiled headers".
-    if(CCACHE)
-      set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
-                            "${lathe_ccache};CCACHE_SLOPPINESS=pch_defines,time_macros;${CCACHE}")
-    endif()
-    target_compile_options(${target} PRIVATE "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+# lathe_unity(target name): files of the layer are compiled eight at a time, as one. What a build parses is above all
+# headers, so that a cold one takes half the time. Ops and devices stay apart: their files are large, and the compiler's
+# choices for one kernel must not hang on its neighbours.
+option(LATHE_UNITY "Compile eight files at a time as one" OFF)
+set(LATHE_APART ops cpu cpu_tests cuda mlx ref)
+function(lathe_unity target name)
+  if(LATHE_UNITY AND NOT name IN_LIST LATHE_APART)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    # A type in an unnamed namespace stands in an included file there.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
-option(LATHE_ONLY_THREADED_TESTS "Of the tests beside the code only the files with a TEST that has Thread in its name")
+set(LATHE_UNIT_TESTS_OF "" CACHE STRING "Layers whose tests beside the code are built; empty: all")
+option(LATHE_ONLY_THREADED_TESTS "Of these tests only the files with a TEST that has Thread in its name, and those of group")
 
 if(LATHE_FUZZ)
   add_custom_target(fuzzers)
@@ -122,14 +119,17 @@ function(lathe_layer name)
   set_property(GLOBAL APPEND PROPERTY LATHE_LAYERS ${name})
   target_link_libraries(lathe_${name} PUBLIC lathe_flags)
   lathe_quick_to_compile(lathe_${name} ${name})
-  lathe_precompile(lathe_${name} ${name})
+  lathe_unity(lathe_${name} ${name})
   foreach(dep ${L_SEES})
     target_link_libraries(lathe_${name} PUBLIC lathe_${dep})
   endforeach()
   if(EXISTS ${PROJECT_SOURCE_DIR}/${L_FOLDER}/libraries.cmake)
     include(${PROJECT_SOURCE_DIR}/${L_FOLDER}/libraries.cmake)   # third-party libraries of this folder
   endif()
-  if(LATHE_ONLY_THREADED_TESTS)
+  if(LATHE_UNIT_TESTS_OF AND NOT name IN_LIST LATHE_UNIT_TESTS_OF)
+    set(tests)
+  endif()
+  if(LATHE_ONLY_THREADED_TESTS AND NOT name STREQUAL "group")   # whose tests are threads that talk
     foreach(test ${tests})
       file(STRINGS ${test} threaded REGEX "^TEST.*Thread")
       if(NOT threaded)
@@ -140,7 +140,7 @@ function(lathe_layer name)
   if(LATHE_TESTS AND tests)
     add_executable(test_${name} ${tests})
     target_link_libraries(test_${name} PRIVATE lathe_${name})
-    lathe_precompile(test_${name} ${name} <gtest/gtest.h>)
+    lathe_unity(test_${name} ${name}_tests)
     lathe_gtest(test_${name} unit)
     add_dependencies(unit_tests test_${name})
   endif()

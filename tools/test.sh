@@ -12,6 +12,11 @@ if [ $full = yes ]; then
   export LATHE_FUZZ_SEED=${LATHE_FUZZ_SEED:-0}
 fi
 
+# --full compiles every file apart, so that none lacks an include that its neighbours have, and runs the tests beside the
+# code without a sanitizer, too; else only those whose optimised code is another.
+unity=ON beside="core;ops;cpu;cuda"
+if [ $full = yes ]; then unity=OFF beside=""; fi
+
 step() { printf '\n==== %s (%d min %02d s)\n' "$1" $((SECONDS / 60)) $((SECONDS % 60)); }
 
 run_ctest() {   # run_ctest DIR [options]: failures in full, the closing lines in any case
@@ -35,19 +40,29 @@ tracked=$(git ls-files --cached --ignored --exclude-standard)  # what is built i
 if [ -n "$tracked" ]; then echo "committed, though .gitignore names it: $tracked"; exit 1; fi
 tools/format.sh --check
 
+# has_to NAME: whether a step is done that `make test` leaves out where what it tests has not changed.
+has_to() {
+  if [ $full = yes ] || tools/changed.sh "$1"; then return 0; fi
+  echo "left out: $1: nothing of it has changed since yesterday (tools/changed.txt); make test-full does it"
+  return 1
+}
+
 cuda=""   # where nvcc is: the cuda device too, for one architecture (tests that need a GPU are skipped without one)
-if command -v nvcc >/dev/null; then cuda="-DLATHE_CUDA=ON -DLATHE_CUDA_ARCHITECTURES=90a-real"; fi
+if command -v nvcc >/dev/null && has_to cuda; then
+  cuda="-DLATHE_CUDA=ON -DLATHE_CUDA_ARCHITECTURES=90a-real"
+  if has_to oldest; then cuda="$cuda -DLATHE_CUDA_OLDEST=ON"; fi
+fi
 
 mlx=""    # where its wheel could be had: the device on MLX, on its build for the CPU
 if ls build/venv-mlx/lib/python3*/site-packages/mlx/share/cmake >/dev/null 2>&1; then mlx="-DLATHE_MLX=ON"; fi
 
 step "release build, warnings as errors ${cuda:+and cuda} ${mlx:+and mlx}"
 # shellcheck disable=SC2086  # lists of words
-tools/configure.sh build/release -DCMAKE_BUILD_TYPE=Release $cuda $mlx
+tools/configure.sh build/release -DCMAKE_BUILD_TYPE=Release -DLATHE_UNITY=$unity "-DLATHE_UNIT_TESTS_OF=$beside" $cuda $mlx
 cmake --build build/release -j "$cores"
 
 step "cross-compiled for macOS"
-tools/cross_macos.sh
+if has_to macos; then tools/cross_macos.sh; fi
 
 step "unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, fuzz targets"
 compiler=$(tools/sanitizer_compiler.sh)
@@ -58,9 +73,12 @@ cmake --build build/dev -j "$cores" --target unit_tests ${compiler:+fuzzers}
 run_ctest build/dev -L '^unit$'
 
 step "threaded tests under ThreadSanitizer"
-tools/configure.sh build/tsan --preset tsan
+threads="core;io;group;train"   # the others' threads are core's pool
+if has_to threads; then threads=""; fi
+tools/configure.sh build/tsan --preset tsan "-DLATHE_UNIT_TESTS_OF=$threads"
 cmake --build build/tsan -j "$cores" --target unit_tests
 run_ctest build/tsan -L '^unit$' -R Thread
+build/tsan/test_group --gtest_brief=1
 
 step "fuzzing, $fuzz_seconds s each"
 tools/fuzz.sh "$fuzz_seconds"

@@ -304,16 +304,16 @@ class Cgroups : public SystemFiles {
   }
 };
 
-constexpr char kV2[] = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
-constexpr char kV1[] = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n";
+constexpr char kCpuV2[] = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+constexpr char kCpuV1[] = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n";
 
 TEST_F(Cgroups, SecondVersionTakesTheLeastOfAllParents) {
   write("/sys/fs/cgroup/a/cpu.max", "150000 100000\n");
   write("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
   write("/sys/fs/cgroup/a/b/c/cpu.max", "400000 100000\n");
-  EXPECT_EQ(cpus("0::/a/b/c\n", kV2), 1.5);
-  EXPECT_EQ(cpus("0::/other\n", kV2), 0);
-  EXPECT_EQ(cpus("0::/\n", kV2), 0);
+  EXPECT_EQ(cpus("0::/a/b/c\n", kCpuV2), 1.5);
+  EXPECT_EQ(cpus("0::/other\n", kCpuV2), 0);
+  EXPECT_EQ(cpus("0::/\n", kCpuV2), 0);
 }
 
 TEST_F(Cgroups, FirstVersionReadsQuotaAndPeriod) {
@@ -321,9 +321,9 @@ TEST_F(Cgroups, FirstVersionReadsQuotaAndPeriod) {
   write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
   write("/sys/fs/cgroup/cpu,cpuacct/free/cpu.cfs_quota_us", "-1\n");
   write("/sys/fs/cgroup/cpu,cpuacct/free/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(cpus("4:cpu,cpuacct:/job\n3:cpuset:/\n", kV1), 0.5);
-  EXPECT_EQ(cpus("4:cpu,cpuacct:/free\n", kV1), 0);
-  EXPECT_EQ(cpus("3:cpuset:/job\n", kV1), 0);
+  EXPECT_EQ(cpus("4:cpu,cpuacct:/job\n3:cpuset:/\n", kCpuV1), 0.5);
+  EXPECT_EQ(cpus("4:cpu,cpuacct:/free\n", kCpuV1), 0);
+  EXPECT_EQ(cpus("3:cpuset:/job\n", kCpuV1), 0);
 }
 
 TEST_F(Cgroups, ContainerSeesItsOwnGroupAtTheMountPoint) {

@@ -18,8 +18,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-std::string golden(const std::string& name) {
-  std::ifstream file(source_path("tests/golden/arguments/") + name, std::ios::binary);
+std::string golden_text(const std::string& name) {
+  std::ifstream file(source_path("tests/golden_text/arguments/") + name, std::ios::binary);
   EXPECT_TRUE(file) << name;
   std::ostringstream all;
   all << file.rdbuf();
@@ -27,7 +27,7 @@ std::string golden(const std::string& name) {
 }
 
 TEST(PythonRepr, FloatsAsPythonPrintsThem) {
-  for (const auto& row : json::parse(golden("floats.json"))) {
+  for (const auto& row : json::parse(golden_text("floats.json"))) {
     const auto x = std::bit_cast<double>(row[0].get<uint64_t>());
     EXPECT_EQ(python_repr(x), row[1].get<std::string>());
     EXPECT_EQ(python_repr(python_round(x, 4)), row[2].get<std::string>()) << row[1];
@@ -63,7 +63,7 @@ TEST(PythonJson, WritesStringsAsPython) {
 }
 
 TEST(PythonJson, DumpEqualsPythons) {
-  EXPECT_EQ(python_json(json::parse(golden("dump_source.json")), 4), golden("dump.json"));
+  EXPECT_EQ(python_json(json::parse(golden_text("dump_source.json")), 4), golden_text("dump.json"));
 }
 
 TEST(PythonJson, OrderAsciiAndOneLine) {

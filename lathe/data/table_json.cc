@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kBlanks = " \t\r\n";
+constexpr const char* kJsonBlanks = " \t\r\n";
 
 bool is_flat_list(const Json& value) {
   return value.is_array() && std::all_of(value.begin(), value.end(),
@@ -141,9 +141,9 @@ void parse_json_lines(std::string_view bytes, Table& table) {
 }
 
 bool are_json_lines(std::string_view bytes) {
-  bytes.remove_prefix(std::min(bytes.find_first_not_of(kBlanks), bytes.size()));
+  bytes.remove_prefix(std::min(bytes.find_first_not_of(kJsonBlanks), bytes.size()));
   const size_t end = bytes.find('\n');
-  return bytes.starts_with('{') && bytes.find_first_not_of(kBlanks, end) != std::string_view::npos &&
+  return bytes.starts_with('{') && bytes.find_first_not_of(kJsonBlanks, end) != std::string_view::npos &&
          is_json(bytes.substr(0, end));
 }
 
@@ -152,8 +152,8 @@ void parse_json(std::string_view bytes, Table& table) {
   const Json document = parse_document(bytes, table.origin, 1);
   const bool wrapped = document.is_object() && document.contains("data");
   const Json& list = wrapped ? document["data"] : document;
-  const std::string_view text = bytes.substr(0, bytes.find_last_not_of(kBlanks) + 1);
-  const size_t first = bytes.find_first_not_of(kBlanks);
+  const std::string_view text = bytes.substr(0, bytes.find_last_not_of(kJsonBlanks) + 1);
+  const size_t first = bytes.find_first_not_of(kJsonBlanks);
   if (document.is_object() && !list.is_array() && text.find('\n', first) == std::string_view::npos)
     return parse_json_lines(bytes, table);  // a row alone
   if (!list.is_array())

@@ -18,7 +18,7 @@
 namespace lathe {
 namespace {
 
-constexpr int kMostRedirects = 5;
+constexpr int kMostHops = 5;
 
 bool is_true(std::string value) {
   for (char& c : value) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -227,7 +227,7 @@ RemoteFile HubClient::describe(const std::string& commit, const std::string& fil
   request.follow = false;  // the answer that leads to another host is the one that describes the file
   HttpResponse response;
   std::map<std::string, std::string> said;  // by the first answer that says it
-  for (int hops = 0; hops <= kMostRedirects; ++hops) {
+  for (int hops = 0; hops <= kMostHops; ++hops) {
     response = ask(request, file);
     for (const char* name : {"x-repo-commit", "x-linked-etag", "x-linked-size"})
       if (const std::string value = response.header(name); !value.empty()) said.emplace(name, value);

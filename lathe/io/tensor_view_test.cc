@@ -29,7 +29,7 @@ class Unaligned {
   size_t count_;
 };
 
-std::vector<float> floats(const TensorView& tensor) {
+std::vector<float> floats_in(const TensorView& tensor) {
   std::vector<float> out(static_cast<size_t>(elements(tensor.shape)));
   to_f32(tensor, out.data());
   return out;
@@ -37,7 +37,7 @@ std::vector<float> floats(const TensorView& tensor) {
 
 TEST(TensorView, EveryTypeConvertsToFloatFromAnyAddress) {
   const std::vector<float> wanted = {0.f, 1.f, 5.f};
-  EXPECT_EQ(floats(Unaligned<float>({0, 1, 5}).view(DType::f32)), wanted);
+  EXPECT_EQ(floats_in(Unaligned<float>({0, 1, 5}).view(DType::f32)), wanted);
   std::vector<float> room;
   const Unaligned<float> unaligned({0, 1, 5});
   const std::span<const float> converted = f32_of(unaligned.view(DType::f32), room);
@@ -45,13 +45,13 @@ TEST(TensorView, EveryTypeConvertsToFloatFromAnyAddress) {
   EXPECT_EQ(room, wanted);
   const TensorView aligned{DType::f32, {3}, std::as_bytes(std::span(wanted))};
   EXPECT_EQ(f32_of(aligned, room).data(), wanted.data());
-  EXPECT_EQ(floats(Unaligned<double>({0, 1, 5}).view(DType::f64)), wanted);
-  EXPECT_EQ(floats(Unaligned<int64_t>({0, 1, 5}).view(DType::i64)), wanted);
-  EXPECT_EQ(floats(Unaligned<int32_t>({0, 1, 5}).view(DType::i32)), wanted);
-  EXPECT_EQ(floats(Unaligned<uint8_t>({0, 1, 5}).view(DType::u8)), wanted);
-  EXPECT_EQ(floats(Unaligned<bf16>({to_bf16(0), to_bf16(1), to_bf16(5)}).view(DType::bf16)), wanted);
-  EXPECT_EQ(floats(Unaligned<f16>({to_f16(0), to_f16(1), to_f16(5)}).view(DType::f16)), wanted);
-  EXPECT_EQ(floats({DType::f32, {0, 4}, {}}), std::vector<float>());
+  EXPECT_EQ(floats_in(Unaligned<double>({0, 1, 5}).view(DType::f64)), wanted);
+  EXPECT_EQ(floats_in(Unaligned<int64_t>({0, 1, 5}).view(DType::i64)), wanted);
+  EXPECT_EQ(floats_in(Unaligned<int32_t>({0, 1, 5}).view(DType::i32)), wanted);
+  EXPECT_EQ(floats_in(Unaligned<uint8_t>({0, 1, 5}).view(DType::u8)), wanted);
+  EXPECT_EQ(floats_in(Unaligned<bf16>({to_bf16(0), to_bf16(1), to_bf16(5)}).view(DType::bf16)), wanted);
+  EXPECT_EQ(floats_in(Unaligned<f16>({to_f16(0), to_f16(1), to_f16(5)}).view(DType::f16)), wanted);
+  EXPECT_EQ(floats_in({DType::f32, {0, 4}, {}}), std::vector<float>());
 }
 
 TEST(TensorView, WrongNumberOfBytesIsRefused) {

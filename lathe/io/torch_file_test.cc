@@ -10,9 +10,9 @@
 namespace lathe {
 namespace {
 
-TorchFile open_file(std::string_view name) { return TorchFile::open(real_file_system(), testdata(name)); }
+TorchFile open_testdata(std::string_view name) { return TorchFile::open(real_file_system(), testdata(name)); }
 
-std::vector<float> floats(const TensorView& tensor) {
+std::vector<float> floats_of(const TensorView& tensor) {
   std::vector<float> out(static_cast<size_t>(elements(tensor.shape)));
   to_f32(tensor, out.data());
   return out;
@@ -33,8 +33,8 @@ TEST(StateDict, ReadsAModulesStateDict) {
   const TensorMap& tensors = file.tensors();
   ASSERT_EQ(tensors.size(), 4u);
   EXPECT_EQ(tensors.at("0.weight").shape, (Shape{2, 3}));
-  EXPECT_EQ(floats(tensors.at("0.weight")), (std::vector<float>{-1, -.75, -.5, -.25, 0, .25}));
-  EXPECT_EQ(floats(tensors.at("1.bias")), (std::vector<float>{-1, -.75}));
+  EXPECT_EQ(floats_of(tensors.at("0.weight")), (std::vector<float>{-1, -.75, -.5, -.25, 0, .25}));
+  EXPECT_EQ(floats_of(tensors.at("1.bias")), (std::vector<float>{-1, -.75}));
 }
 
 TEST(StateDict, ViewsStridesAndTypesComeOutDense) {
@@ -43,19 +43,19 @@ TEST(StateDict, ViewsStridesAndTypesComeOutDense) {
   EXPECT_EQ(tensors.size(), 13u);
   // ramp(12) as [3, 4]: row r, column c holds (4 r + c) / 4 - 1.
   EXPECT_EQ(tensors.at("transposed").shape, (Shape{4, 3}));
-  EXPECT_EQ(floats(tensors.at("transposed")),
+  EXPECT_EQ(floats_of(tensors.at("transposed")),
             (std::vector<float>{-1, 0, 1, -.75, .25, 1.25, -.5, .5, 1.5, -.25, .75, 1.75}));
-  EXPECT_EQ(floats(tensors.at("column")), (std::vector<float>{-.75, .25, 1.25}));
-  EXPECT_EQ(floats(tensors.at("rows")), (std::vector<float>{0, .25, .5, .75, 1, 1.25, 1.5, 1.75}));
-  EXPECT_EQ(floats(tensors.at("parameter")), (std::vector<float>{-1, -.75}));
+  EXPECT_EQ(floats_of(tensors.at("column")), (std::vector<float>{-.75, .25, 1.25}));
+  EXPECT_EQ(floats_of(tensors.at("rows")), (std::vector<float>{0, .25, .5, .75, 1, 1.25, 1.5, 1.75}));
+  EXPECT_EQ(floats_of(tensors.at("parameter")), (std::vector<float>{-1, -.75}));
   EXPECT_EQ(tensors.at("f16").dtype, DType::f16);
   for (const char* name : {"f16", "bf16", "f64"})
-    EXPECT_EQ(floats(tensors.at(name)), (std::vector<float>{-1, -.75, -.5})) << name;
+    EXPECT_EQ(floats_of(tensors.at(name)), (std::vector<float>{-1, -.75, -.5})) << name;
   for (const char* name : {"i64", "i32", "u8"})
-    EXPECT_EQ(floats(tensors.at(name)), (std::vector<float>{0, 1, 2})) << name;
-  EXPECT_EQ(floats(tensors.at("bool")), (std::vector<float>{1, 0}));
+    EXPECT_EQ(floats_of(tensors.at(name)), (std::vector<float>{0, 1, 2})) << name;
+  EXPECT_EQ(floats_of(tensors.at("bool")), (std::vector<float>{1, 0}));
   EXPECT_EQ(tensors.at("scalar").shape, Shape());
-  EXPECT_EQ(floats(tensors.at("scalar")), std::vector<float>{2.5f});
+  EXPECT_EQ(floats_of(tensors.at("scalar")), std::vector<float>{2.5f});
   EXPECT_EQ(tensors.at("empty").shape, (Shape{0, 3}));
 }
 
@@ -63,20 +63,20 @@ TEST(StateDict, ViewsStridesAndTypesComeOutDense) {
 TEST(StateDict, ReleasedTensorsAreReadAgain) {
   const StateDict file = StateDict::open(real_file_system(), testdata("views.bin"));
   std::map<std::string, std::vector<float>> before;
-  for (const auto& [name, tensor] : file.tensors()) before[name] = floats(tensor);
+  for (const auto& [name, tensor] : file.tensors()) before[name] = floats_of(tensor);
   for (const auto& [name, tensor] : file.tensors()) file.release(tensor);
-  for (const auto& [name, tensor] : file.tensors()) EXPECT_EQ(floats(tensor), before[name]) << name;
+  for (const auto& [name, tensor] : file.tensors()) EXPECT_EQ(floats_of(tensor), before[name]) << name;
 }
 
 TEST(TorchFile, ReadsAnOptimizersState) {
-  const TorchFile file = open_file("optimizer.pt");
+  const TorchFile file = open_testdata("optimizer.pt");
   const auto* root = file.root().as<PickleValue::Dict>();
   ASSERT_NE(root, nullptr);
   const auto* state = root->find("state")->as<PickleValue::Dict>();
   ASSERT_NE(state, nullptr);
   EXPECT_EQ(state->items.size(), 4u);
   const auto* first = state->find(0)->as<PickleValue::Dict>();
-  EXPECT_EQ(floats(*first->find("step")->as<TensorView>()), std::vector<float>{1});
+  EXPECT_EQ(floats_of(*first->find("step")->as<TensorView>()), std::vector<float>{1});
   EXPECT_EQ(first->find("exp_avg")->as<TensorView>()->shape, (Shape{2, 3}));
   const auto* groups = root->find("param_groups")->as<PickleValue::List>();
   const auto* group = groups->items.at(0)->as<PickleValue::Dict>();
@@ -88,7 +88,7 @@ TEST(TorchFile, ReadsAnOptimizersState) {
 }
 
 TEST(TorchFile, ReadsEveryKindOfValue) {
-  const TorchFile file = open_file("values.pt");
+  const TorchFile file = open_testdata("values.pt");
   const auto* root = file.root().as<PickleValue::Dict>();
   ASSERT_NE(root, nullptr);
   EXPECT_TRUE(root->find("none")->is_none());
@@ -166,7 +166,7 @@ TEST(TorchFile, AFlippedBitInAnyRecordIsFoundByItsCrc) {
 
 // Pickles made by hand.
 
-const std::vector<std::byte> kFour(16);  // a storage of four floats
+const std::vector<std::byte> kFour(16);  // a storage of four floats_of
 
 std::string pickle_error(const std::string& body, ErrorCode code = ErrorCode::kInvalidData) {
   const std::string pickle = "\x80\x02" + body + ".";

@@ -7,7 +7,7 @@
 namespace lathe {
 namespace {
 
-constexpr uint64_t kAlignment = 64, kLocalHeaderBytes = 30, kExtraHeaderBytes = 4;
+constexpr uint64_t kAlignment = 64, kHeaderBytes = 30, kExtraHeaderBytes = 4;
 constexpr uint64_t kElsewhere = 0xffffffff;  // the number stands in the zip64 field
 constexpr uint16_t kFlags = 0x0808;          // CRC and size behind the data; the name is UTF-8
 constexpr uint16_t kVersion64 = 45;
@@ -43,7 +43,7 @@ uint32_t crc_of(uint32_t before, std::span<const std::byte> content) {
 
 std::string local_header(std::string_view name, uint64_t at) {
   const uint64_t padding =
-      kAlignment - (at + kLocalHeaderBytes + name.size() + kExtraHeaderBytes) % kAlignment;
+      kAlignment - (at + kHeaderBytes + name.size() + kExtraHeaderBytes) % kAlignment;
   Record out;
   out.number<uint32_t>(0x04034b50).number<uint16_t>(0).number(kFlags).number<uint16_t>(0);
   out.number<uint32_t>(0).number<uint32_t>(0).number<uint32_t>(0).number<uint32_t>(0);  // time, CRC, sizes

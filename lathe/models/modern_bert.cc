@@ -55,7 +55,7 @@ nn::LayerNorm norm_of(nn::Module& m, const ModelConfig& c, const std::string& na
   return {m, name, c.hidden_size, c.layer_norm_eps, c.modern.norm_bias};
 }
 
-struct Layer {
+struct ModernLayer {
   std::optional<nn::LayerNorm> attention_norm;  ///< the first layer has none: the embeddings are normalised
   nn::Linear query_key_value, attention_output;
   nn::LayerNorm mlp_norm;
@@ -64,7 +64,7 @@ struct Layer {
   nn::Attention attention;
   nn::Dropout attention_dropout, mlp_dropout;
 
-  Layer(nn::Module& m, const ModelConfig& c, const std::string& name, size_t index)
+  ModernLayer(nn::Module& m, const ModelConfig& c, const std::string& name, size_t index)
       : attention_norm(index == 0 ? std::nullopt : std::optional(norm_of(m, c, name + ".attn_norm"))),
         query_key_value(m, name + ".attn.Wqkv", c.hidden_size, 3 * c.hidden_size,
                         leading_in(c, c.modern.attention_bias)),
@@ -129,8 +129,8 @@ class ModernEncoder : public EncoderModel {
   nn::Embedding words_;
 
  private:
-  std::vector<Layer> layers(const ModelConfig& c) {
-    std::vector<Layer> all;
+  std::vector<ModernLayer> layers(const ModelConfig& c) {
+    std::vector<ModernLayer> all;
     for (int64_t i = 0; i < c.num_hidden_layers; ++i)
       all.emplace_back(*this, c, fmt::format("{}{}{}", family_.base, family_.layers, i),
                        static_cast<size_t>(i));
@@ -139,7 +139,7 @@ class ModernEncoder : public EncoderModel {
 
   nn::LayerNorm embedding_norm_;
   nn::Dropout embedding_dropout_;
-  std::vector<Layer> layers_;
+  std::vector<ModernLayer> layers_;
   nn::LayerNorm final_norm_;
 
  protected:

@@ -12,9 +12,9 @@ using unicode::CharInfo;
 constexpr uint8_t kDropped = 0x80;
 
 /// The part of the pass behind decomposition, and the reordering of marks.
-class Writer {
+class NormalizedWriter {
  public:
-  Writer(const NormalizerRules& rules, NormalizedText* out) : rules_(rules), out_(out) {}
+  NormalizedWriter(const NormalizerRules& rules, NormalizedText* out) : rules_(rules), out_(out) {}
 
   void put_ascii(uint8_t c, uint32_t origin) {
     if (!pending_.empty()) flush();
@@ -108,7 +108,7 @@ Normalizer::Normalizer(const NormalizerRules& rules) : rules_(rules) {
 }
 
 void Normalizer::append(std::string_view text, uint32_t first, NormalizedText* out) const {
-  Writer writer(rules_, out);
+  NormalizedWriter writer(rules_, out);
   out->text.reserve(out->text.size() + text.size());
   out->origin.reserve(out->origin.size() + text.size());
   uint32_t origin = first;

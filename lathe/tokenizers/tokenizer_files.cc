@@ -7,18 +7,18 @@
 namespace lathe {
 namespace {
 
-using json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;
 
-json normalizer_json(const NormalizerRules& n) {
+Json normalizer_json(const NormalizerRules& n) {
   return {{"type", "BertNormalizer"},
           {"clean_text", n.clean_text},
           {"handle_chinese_chars", n.handle_chinese_chars},
-          {"strip_accents", n.decompose == n.lowercase ? json(nullptr) : json(n.decompose)},
+          {"strip_accents", n.decompose == n.lowercase ? Json(nullptr) : Json(n.decompose)},
           {"lowercase", n.lowercase}};
 }
 
-json template_json(const Template& pieces) {
-  json out = json::array();
+Json template_json(const Template& pieces) {
+  Json out = Json::array();
   for (const TemplatePiece& p : pieces) {
     const char* kind = p.sequence < 0 ? "SpecialToken" : "Sequence";
     const std::string id = p.sequence < 0 ? p.token : p.sequence == 0 ? "A" : "B";
@@ -27,12 +27,12 @@ json template_json(const Template& pieces) {
   return out;
 }
 
-json post_processor_json(const TokenizerSpec& spec) {
-  json special = json::object();
+Json post_processor_json(const TokenizerSpec& spec) {
+  Json special = Json::object();
   for (const Template* t : {&spec.single, &spec.pair}) {
     for (const TemplatePiece& p : *t) {
       if (p.sequence >= 0) continue;
-      json tokens = json::array();
+      Json tokens = Json::array();
       for (size_t i = 0; i < p.ids.size(); ++i) tokens.push_back(p.token);
       special[p.token] = {{"id", p.token}, {"ids", p.ids}, {"tokens", tokens}};
     }
@@ -43,11 +43,11 @@ json post_processor_json(const TokenizerSpec& spec) {
           {"special_tokens", special}};
 }
 
-json added_tokens_json(const TokenizerSpec& spec) {
+Json added_tokens_json(const TokenizerSpec& spec) {
   std::vector<AddedToken> sorted = spec.added;
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
-  json out = json::array();
+  Json out = Json::array();
   for (const AddedToken& t : sorted) {
     out.push_back({{"id", t.id},
                    {"content", t.content},
@@ -67,10 +67,10 @@ const NormalizerRules* only_rules(const TokenizerSpec& spec) {
 
 /// Of a tokenizer that a vocab.txt made: BERT's.
 std::string tokenizer_json(const TokenizerSpec& spec) {
-  json::object_t vocab;  // whose own ways of adding look through all keys
+  Json::object_t vocab;  // whose own ways of adding look through all keys
   vocab.reserve(spec.vocabulary.size());
   for (const auto& [token, id] : spec.vocabulary) vocab.emplace_back(token, id);
-  const json out = {
+  const Json out = {
       {"version", "1.0"},
       {"truncation", nullptr},
       {"padding", nullptr},
@@ -90,8 +90,8 @@ std::string tokenizer_json(const TokenizerSpec& spec) {
 }
 
 /// Only names of tokens that are found in texts already: transformers adds the others.
-json special_tokens(const TokenizerSpec& spec) {
-  json out = json::object();
+Json special_tokens(const TokenizerSpec& spec) {
+  Json out = Json::object();
   const std::pair<const char*, const std::string*> names[] = {{"cls_token", &spec.names.cls},
                                                               {"mask_token", &spec.names.mask},
                                                               {"pad_token", &spec.names.pad},
@@ -127,12 +127,12 @@ bool is_bert(const TokenizerSpec& spec) {
 }
 
 std::string tokenizer_config(const TokenizerSpec& spec) {
-  json out = special_tokens(spec);
+  Json out = special_tokens(spec);
   const bool bert = is_bert(spec);
   if (bert) {
     const NormalizerRules& n = *only_rules(spec);
     out["do_lower_case"] = n.lowercase;
-    out["strip_accents"] = n.decompose == n.lowercase ? json(nullptr) : json(n.decompose);
+    out["strip_accents"] = n.decompose == n.lowercase ? Json(nullptr) : Json(n.decompose);
     out["tokenize_chinese_chars"] = n.handle_chinese_chars;
   }
   if (spec.model_max_length != INT_MAX) out["model_max_length"] = spec.model_max_length;

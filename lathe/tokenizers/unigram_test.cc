@@ -68,12 +68,12 @@ json unigram_json() {
       "vocab": [["<s>", 0], ["<unk>", 0], ["</s>", 0], ["\u2581", -2], ["a", -2.5], ["\u2581a", -3]]}})");
 }
 
-Tokenizer from_json(const json& content) {
+Tokenizer unigram_from_json(const json& content) {
   return Tokenizer::from_files(std::vector<NamedFile>{{"tokenizer.json", content.dump()}}, "t");
 }
 
 TEST(Unigram, ATokenizerOfItsFile) {
-  const Tokenizer t = from_json(unigram_json());
+  const Tokenizer t = unigram_from_json(unigram_json());
   const Encoding e = t.encode("a a\uFF41");
   EXPECT_EQ(e.ids, (Ids{5, 5, 4}));
   EXPECT_EQ(e.offsets, (std::vector<std::array<int32_t, 2>>{{0, 1}, {1, 3}, {3, 4}}));
@@ -84,7 +84,7 @@ TEST(Unigram, ATokenizerOfItsFile) {
   EXPECT_EQ(t.sep_id(), 2);
   json old = unigram_json();
   old["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"add_prefix_space", false}};
-  EXPECT_EQ(from_json(old).encode("a a").ids, (Ids{4, 5}));
+  EXPECT_EQ(unigram_from_json(old).encode("a a").ids, (Ids{4, 5}));
   // What is written beside the file changes nothing.
   EXPECT_EQ(Tokenizer::from_files(t.files(), "t").encode("a b a"), t.encode("a b a"));
 }
@@ -94,7 +94,7 @@ TEST(Unigram, WhatIsWrongIsNamed) {
     json j = unigram_json();
     j[json::json_pointer(pointer)] = value;
     try {
-      from_json(j);
+      unigram_from_json(j);
     } catch (const Error& e) {
       return e.what();
     }
