@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""make_docs.py OUT: the site of the docs, from README.md, docs/*.md and the changelog. Every page stands alone: no script, font or
-picture comes from elsewhere, and none may (Content-Security-Policy).
+"""make_docs.py OUT: the site of the docs, from docs/*.md and the changelog. Every page stands alone: no script, font or picture
+comes from elsewhere, and none may (Content-Security-Policy).
 
-Own instead of mkdocs: its pages want a server for their search, and its themes more files than the docs have."""
+Own instead of mkdocs, whose pages need a server for their search, and whose themes have more files than the docs."""
 import html
 import pathlib
 import re
@@ -12,14 +12,19 @@ from markdown_it import MarkdownIt
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NAVIGATION = [
-    ("Start", [("index", "Quick start"), ("from_run_glue", "From run_glue.py"), ("limits", "Differences and limits")]),
-    ("Use", [("users", "Using Lathe"), ("flags", "Every flag"), ("models", "Models and tokenizers"), ("hub", "The Hub"),
+    ("Start", [("index", "Quick start"), ("contents", "All pages"), ("from_run_glue", "From run_glue.py"),
+               ("differences", "How it differs"), ("limits", "Limits")]),
+    ("Use", [("train", "Train"), ("own_data", "Own data"), ("evaluate", "Evaluate"), ("predict", "Predict"), ("resume", "Resume"),
+             ("report", "See runs"), ("devices", "Devices"), ("memory", "Memory"), ("measure", "Measure"), ("flags", "Every flag"),
+             ("commands", "Every command"), ("models", "Models and tokenizers"), ("hub", "The Hub"),
              ("distributed", "Several processes"), ("apple", "Apple silicon")]),
     ("Program", [("python", "Python"), ("cpp", "C++")]),
-    ("More", [("RESULTS", "Figures"), ("results_cpu", "Figures: CPUs"), ("results_cuda", "Figures: GPUs"),
-              ("results_mlx", "Figures: MLX"), ("results_cpu_history", "CPUs: the history"), ("developers", "Developers"),
+    ("More", [("RESULTS", "Figures"), ("performance", "Performance"), ("developers", "Developers"), ("add_a_model", "Adding a model"),
               ("add_an_op", "Adding an op"), ("add_a_device", "Adding a device"), ("changelog", "Changelog")]),
 ]
+# Files whose page has another name.
+NAMES = {"quick_start.md": "index", "README.md": "contents", "arguments.md": "flags", "../CHANGELOG.md": "changelog",
+         "../README.md": "index"}
 STYLE = """
 :root { --ink: #1c2127; --paper: #fff; --soft: #f4f5f7; --line: #d9dde3; --link: #0b57a4; color-scheme: light dark; }
 @media (prefers-color-scheme: dark) { :root { --ink: #dfe3e8; --paper: #15181c; --soft: #1f242a; --line: #38404a; --link: #7cb7f2; } }
@@ -64,19 +69,10 @@ FILTER = """<p><input type="search" placeholder="Filter flags" aria-label="Filte
 """
 
 
-def section(text, title):
-    """A section of a Markdown file, with its heading."""
-    return re.search(rf"^## {title}\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL).group(0)
-
-
 def sources():
     """Page → Markdown."""
-    pages = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
-    pages["index"] = pages.pop("quick_start")
-    pages["flags"] = pages.pop("arguments")
-    pages["changelog"] = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    pages["limits"] = "# Differences and limits\n\n" + section(readme, "How it differs") + section(readme, "Limits")
+    pages = {NAMES.get(path.name, path.stem): path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+    pages["changelog"] = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
     return pages
 
 
@@ -92,10 +88,9 @@ def target(link, pages):
     if re.match(r"https?:|#", link):
         return link
     path, _, anchor = link.partition("#")
-    if not path.endswith(".md") or path.startswith("../tests/"):
+    if not path.endswith(".md") or (path.startswith("../") and path not in NAMES):
         return None
-    stem = {"quick_start": "index", "arguments": "flags", "CHANGELOG": "changelog", "README": "limits"}.get(
-        pathlib.Path(path).stem, pathlib.Path(path).stem)
+    stem = NAMES.get(path, pathlib.Path(path).stem)
     if stem not in pages:
         raise SystemExit(f"make_docs.py: a link leads to {link}, of which there is no page")
     return stem + ".html" + ("#" + anchor if anchor else "")
@@ -136,10 +131,11 @@ def title_of(text):
 
 
 def menu(pages):
-    """NAVIGATION, and at its end the pages that have no place in it."""
+    """NAVIGATION as far as there are pages, and at its end the pages that have no place in it."""
     listed = [stem for _, entries in NAVIGATION for stem, _ in entries]
     others = [(stem, title_of(text)) for stem, text in sorted(pages.items()) if stem not in listed]
-    return NAVIGATION[:-1] + [(NAVIGATION[-1][0], NAVIGATION[-1][1] + others)]
+    there = [(title, [entry for entry in entries if entry[0] in pages]) for title, entries in NAVIGATION]
+    return there[:-1] + [(there[-1][0], there[-1][1] + others)]
 
 
 def navigation(current, pages):

@@ -63,7 +63,7 @@ class Blocks(unittest.TestCase):
 
 
 class Names(unittest.TestCase):
-    """What README.md and the docs write in code is there by that name; pages of figures tell of the past and are left out."""
+    """What README.md and the docs write in code is there by that name; the page of figures is made of data and left out."""
 
     FOREIGN = {"--no-python", "--rdzv_id", "--over"}  # of torchrun, and of MLX's launcher
     PLACEHOLDERS = re.compile(r"foo|KIND|NAME")
