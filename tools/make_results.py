@@ -97,7 +97,7 @@ def bar(row):
 
 
 def joined(parts):
-    """Variants side by side; once where all are alike."""
+    """Variants next to each other; once where all are alike."""
     parts = list(parts)
     return parts[0] if len(set(parts)) == 1 else " / ".join(part or "–" for part in parts)
 
@@ -143,7 +143,7 @@ def over_hosts(row, rows):
     return f" ({spread(min(ratios), max(ratios))} on {len(ratios)} hosts)" if len(ratios) > 3 else ""
 
 
-def beside(machines, rows, every):
+def against(machines, rows, every):
     order = list(machines)
     groups = sorted(grouped(rows), key=lambda group: order.index(group[0]["machine"]))
     return table(("machine", "case", "Lathe", "opponent", "its figure", "faster", "bar", "met"), [
@@ -204,23 +204,23 @@ def page(machines, rows):
 
     return "\n".join([
         HEAD, "## Machines", table(("name", "what"), [(row["name"], row["what"]) for name, row in machines.items() if name in used]),
-        "## Beside others", beside(machines, of("beside"), rows), "## Memory, start, threads", alone(machines, of("alone")),
+        "## Against others", against(machines, of("against"), rows), "## Memory, start, threads", alone(machines, of("alone")),
         "## Right", right(machines, of("right")), "Scores of all-MiniLM-L6-v2 after three epochs in bf16, over seeds:\n",
         scores(machines, of("scores"))])
 
 
 # What the README shows: (machine, title, [(label, case, variant)])
 CHART = [
-    ("h200", "NVIDIA H200", [("MRPC, MiniLM, beside the Trainer", "MRPC and SQuAD, bf16", "MRPC, MiniLM"),
-                             ("SQuAD, BERT-base, beside the Trainer", "MRPC and SQuAD, bf16", "SQuAD, BERT-base"),
-                             ("a step, 32 × 128, beside torch.compile", "step of BERT-base, bf16, beside torch.compile",
+    ("h200", "NVIDIA H200", [("MRPC, MiniLM, against the Trainer", "MRPC and SQuAD, bf16", "MRPC, MiniLM"),
+                             ("SQuAD, BERT-base, against the Trainer", "MRPC and SQuAD, bf16", "SQuAD, BERT-base"),
+                             ("a step, 32 × 128, against torch.compile", "step of BERT-base, bf16 against torch.compile",
                               "32 × 128")]),
-    ("amx16", "16 cores with AMX", [("MRPC, MiniLM, beside the Trainer", "MRPC, an epoch, bf16", "MiniLM"),
-                                    ("MRPC, BERT-base, beside the Trainer", "MRPC, an epoch, bf16", "BERT-base"),
-                                    ("a step, 8 × 128, beside PyTorch", "step of BERT-base, bf16", "8 × 128")]),
-    ("zen4", "2 cores of Zen 4", [("MRPC, MiniLM, beside the Trainer", "MRPC, an epoch, bf16", "MiniLM"),
-                                  ("MRPC, BERT-base, beside the Trainer", "MRPC, an epoch, bf16", "BERT-base"),
-                                  ("a step, 8 × 128, beside PyTorch", "step of BERT-base, 8 × 128", "bf16")]),
+    ("amx16", "16 cores with AMX", [("MRPC, MiniLM, against the Trainer", "MRPC, an epoch, bf16", "MiniLM"),
+                                    ("MRPC, BERT-base, against the Trainer", "MRPC, an epoch, bf16", "BERT-base"),
+                                    ("a step, 8 × 128, against PyTorch", "step of BERT-base, bf16", "8 × 128")]),
+    ("zen4", "2 cores of Zen 4", [("MRPC, MiniLM, against the Trainer", "MRPC, an epoch, bf16", "MiniLM"),
+                                  ("MRPC, BERT-base, against the Trainer", "MRPC, an epoch, bf16", "BERT-base"),
+                                  ("a step, 8 × 128, against PyTorch", "step of BERT-base, 8 × 128", "bf16")]),
 ]
 COLOURS = {"light": dict(ink="#1c2127", soft="#59636e", bar="#0b57a4", line="#d9dde3", paper="#ffffff"),
            "dark": dict(ink="#dfe3e8", soft="#9aa4af", bar="#5aa2ea", line="#38404a", paper="#15181c")}
@@ -229,7 +229,7 @@ COLOURS = {"light": dict(ink="#1c2127", soft="#59636e", bar="#0b57a4", line="#d9
 def chart(rows, colours):
     """Bars of how many times faster Lathe is, for three machines; a range is drawn to its lower end."""
     last = {(row["case"], row["machine"], row.get("variant", "")): row for row in newest(rows)}
-    width, label, right_edge, y, parts = 760, 270, 660, 58, []
+    width, label, right_edge, y, parts = 760, 290, 640, 58, []
     figures = [[(text, last[name, machine, variant]) for text, name, variant in bars] for machine, _, bars in CHART]
     most = max(row.get("ratio", row.get("ratio_low")) for bars in figures for _, row in bars)
     scale = (right_edge - label) / most
@@ -252,7 +252,7 @@ def chart(rows, colours):
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom + 28}" role="img" '
             f'aria-label="How many times faster Lathe is">\n<style>{style}</style>\n'
             f'<rect class="paper" width="{width}" height="{bottom + 28}" rx="6"/>\n'
-            '<text x="16" y="28" class="head">Times faster, bf16: Lathe beside PyTorch on the same machine</text>\n'
+            '<text x="16" y="28" class="head">Times faster, bf16: Lathe against PyTorch on the same machine</text>\n'
             + "\n".join(parts) + "\n</svg>\n")
 
 

@@ -7,7 +7,7 @@ import unittest
 import make_results
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SUBJECTS = {"beside": {"opponent"}, "alone": set(), "right": set(), "scores": {"opponent"}}
+SUBJECTS = {"against": {"opponent"}, "alone": set(), "right": set(), "scores": {"opponent"}}
 
 
 class Rows(unittest.TestCase):
