@@ -27,6 +27,8 @@ def blocks(page, language):
 class Blocks(unittest.TestCase):
     """In an empty folder with `lathe` on the path. bert-base-cased is a tiny model there, and MRPC has 40 rows."""
 
+    TASKS = ("train", "own_data", "evaluate", "predict", "resume", "report", "memory", "devices", "commands")
+
     def setUp(self):
         temp = tempfile.TemporaryDirectory()
         self.addCleanup(temp.cleanup)
@@ -36,7 +38,7 @@ class Blocks(unittest.TestCase):
         mrpc = pathlib.Path(temp.name) / "data" / "glue" / "MRPC"
         mrpc.mkdir(parents=True)
         rows = "".join(f"{i % 2}\t{i}\t{i}\tthe old bridge {i}\tthe bridge is old\n" for i in range(40))
-        for split in ("train", "dev"):
+        for split in ("train", "dev", "test"):
             (mrpc / f"{split}.tsv").write_text("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + rows, encoding="utf-8")
         self.environment = dict(os.environ, PATH=f"{BUILD}:{os.environ['PATH']}", LATHE_DATA_DIR=str(mrpc.parents[1]),
                                 PYTHONPATH=str(BUILD / "python"), HF_HUB_OFFLINE="1")
@@ -56,6 +58,16 @@ class Blocks(unittest.TestCase):
     def test_from_run_glue(self):
         self.assertIn("eval_f1", self.run_all("from_run_glue.md", "sh", ["bash", "-euc"]).stdout)
 
+    def test_tasks(self):
+        """One page after the other in the same folder."""
+        found = [block for page in self.TASKS for block in blocks(f"{page}.md", "sh")]
+        self.assertGreaterEqual(len(found), len(self.TASKS))
+        result = cl.run(["bash", "-euc", "\n".join(found)], cwd=self.folder, env=self.environment)
+        self.assertEqual(result.returncode, 0, result.stdout[-3000:] + result.stderr[-3000:])
+        self.assertIn("eval_int8_change_accuracy", result.stdout)
+        self.assertIn("going on from long/checkpoint-2", result.stdout + result.stderr)
+        self.assertTrue((self.folder / "seen" / "report.html").exists())
+
     def test_python(self):
         if not list((BUILD / "python" / "lathe").glob("_lathe.*")):
             self.skipTest("the Python package was not built")
@@ -63,14 +75,15 @@ class Blocks(unittest.TestCase):
 
 
 class Names(unittest.TestCase):
-    """What README.md and the docs write in code is there by that name; the page of figures is made of data and left out."""
+    """What README.md, CONTRIBUTING.md and the docs write in code is there by that name; a script makes the page of figures."""
 
     FOREIGN = {"--no-python", "--rdzv_id", "--over"}  # of torchrun, and of MLX's launcher
     PLACEHOLDERS = re.compile(r"foo|KIND|NAME")
 
     @classmethod
     def setUpClass(cls):
-        pages = [cl.ROOT / "README.md", *(p for p in (cl.ROOT / "docs").glob("*.md") if not p.name.lower().startswith("results"))]
+        pages = [cl.ROOT / "README.md", cl.ROOT / "CONTRIBUTING.md",
+                 *(page for page in (cl.ROOT / "docs").glob("*.md") if page.name != "RESULTS.md")]
         cls.texts = {page: page.read_text(encoding="utf-8") for page in pages}
         files = [path for top in ("lathe", "python", "tests", "tools", "bench", "cmake", "packaging")
                  for path in (cl.ROOT / top).rglob("*")

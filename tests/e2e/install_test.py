@@ -118,7 +118,7 @@ class Install(unittest.TestCase):
 
     def test_docs_licence_manual_and_completions_are_there(self):
         share = self.prefix / "share"
-        for name in ("doc/lathe/LICENSE", "doc/lathe/README.md", "doc/lathe/docs/users.md", "man/man1/lathe.1",
+        for name in ("doc/lathe/LICENSE", "doc/lathe/README.md", "doc/lathe/docs/train.md", "man/man1/lathe.1",
                      "bash-completion/completions/lathe", "zsh/site-functions/_lathe",
                      "bash-completion/completions/run_glue", "bash-completion/completions/run_qa",
                      "fish/vendor_completions.d/lathe.fish", "fish/vendor_completions.d/run_glue.fish",
