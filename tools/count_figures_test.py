@@ -38,7 +38,7 @@ class Lines(unittest.TestCase):
         long = "word " * 30
         self.assertEqual(wrap_docs.wrapped(f"- {long}`a b`\n\n| {long} |\n"),
                          f"- {' '.join(['word'] * 23)}\n  {' '.join(['word'] * 7)} `a b`\n\n| {long} |\n")
-        for text in (f"```\n{long}\n```\n", "short\nlines\n", "# " + long):
+        for text in (f"```\n{long}\n```\n", "short\nlines\n", "# " + long, f"  <img alt='{long}'>\n"):
             self.assertEqual(wrap_docs.wrapped(text), text)
 
 

@@ -14,7 +14,7 @@ ITEM = re.compile(r"\s*(?:[-*]|\d+\.)\s+")
 
 def stands(line):
     """Whether a line is no part of a paragraph or item."""
-    return not line.strip() or line.startswith(("|", "#", "<", "```"))
+    return not line.strip() or line.startswith(("|", "#", "```")) or line.lstrip().startswith("<")
 
 
 def filled(block):
