@@ -240,7 +240,7 @@ def chart(rows, colours):
             ratio = row.get("ratio", row.get("ratio_low"))
             parts.append(f'<text x="{label - 10}" y="{y + 4}" class="label">{html.escape(text)}</text>'
                          f'<rect x="{label}" y="{y - 9}" width="{ratio * scale:.1f}" height="17" rx="2"/>'
-                         f'<text x="{label + ratio * scale + 7:.1f}" y="{y + 4}" class="figure">{times(row)}</text>')
+                         f'<text x="{label + ratio * scale + 7:.1f}" y="{y + 4}" class="figure">{times(row)}{over_hosts(row, rows)}</text>')
         y += 38
     one, bottom = label + scale, y - 22
     parts.append(f'<line x1="{one:.1f}" y1="44" x2="{one:.1f}" y2="{bottom}"/>'
