@@ -26,12 +26,12 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 // Sixteen rows, a tile of AMX, that are a multiple of so many bytes apart fall on eight of the 64 sets of a
-// first cache at most (docs/results_cpu_history.md).
+// first cache at most (docs/performance.md).
 constexpr size_t kCrowdedRows = 512;
 constexpr size_t kPiece = size_t{1} << 20;         // of a copy
 constexpr size_t kWorthAsking = size_t{64} << 20;  // below: asking takes longer than it tells
 // A line that three other cores have read costs the next one that writes it some 50 ns, until that much other
-// memory has passed the caches (docs/results_cpu_history.md).
+// memory has passed the caches (docs/performance.md).
 constexpr int kSharers = 4;
 constexpr size_t kApart = 400'000'000;
 

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kBlocksOfAThread = 64, kFewestOfAThread = 8;
 // A row or column of operands that a region of c reads costs as much as so many of its sums: it comes from
-// other cores' caches.  Measured on 16 AMX cores, where 16 to 64 are alike (docs/results_cpu_history.md).
+// other cores' caches.  Measured on 16 AMX cores, where 16 to 64 are alike (docs/performance.md).
 constexpr int64_t kSumsOfABorder = 32;
 
 size_t aligned(int64_t bytes) { return static_cast<size_t>(round_up(bytes, kAlignment)); }

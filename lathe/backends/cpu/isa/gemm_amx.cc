@@ -10,7 +10,7 @@
 // is left of a step does the vector unit's work: an earlier tile is stored, and the next panel of b fetched.
 // A tile of b is 16 lines in a row; so would be one of a, but its rows are read in place.  k is hardly ever
 // cut: sixteen threads wait longer for sums to be stored and loaded again than for long panels of b, and one
-// or two are as fast either way (docs/results_cpu_history.md).
+// or two are as fast either way (docs/performance.md).
 //
 // Rows of a and lines of b can be fetched into the first cache a step before they are loaded.  That is mostly
 // faster where a core is shared and slower where it is whole; which of the two it is changes several times

@@ -6,7 +6,7 @@ namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
 
 /// So far ahead operands are fetched: behind a product that has just written them GELU gains by it
-/// (docs/results_cpu_history.md).
+/// (docs/performance.md).
 template <typename T>
 constexpr int64_t kFetchedAhead = 2048 / sizeof(T);
 
