@@ -305,7 +305,8 @@ class Cgroups : public SystemFiles {
 };
 
 constexpr char kCpuV2[] = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
-constexpr char kCpuV1[] = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n";
+constexpr char kCpuV1[] =
+    "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n";
 
 TEST_F(Cgroups, SecondVersionTakesTheLeastOfAllParents) {
   write("/sys/fs/cgroup/a/cpu.max", "150000 100000\n");

@@ -100,7 +100,8 @@ double value_of(const MetricValues& values, const std::string& key) {
 
 TEST(SquadMetrics, VersionTwoHasThirteenKeys) {
   // 1: half right (F1 of {a red ball} against {red fox}: 1 word of 2 and 2), 2: wrongly answered, 3: left out
-  const auto v = squad_v2_metrics(toy_questions(), std::vector<SquadPrediction>{{"a red ball"}, {"fox"}, {"", false}});
+  const auto v =
+      squad_v2_metrics(toy_questions(), std::vector<SquadPrediction>{{"a red ball"}, {"fox"}, {"", false}});
   ASSERT_EQ(v.size(), 13u);
   EXPECT_DOUBLE_EQ(value_of(v, "exact"), 0);
   EXPECT_DOUBLE_EQ(value_of(v, "f1"), 50.0 / 3);
@@ -112,7 +113,8 @@ TEST(SquadMetrics, VersionTwoHasThirteenKeys) {
   EXPECT_DOUBLE_EQ(value_of(v, "best_exact"), 100.0 / 3);
   EXPECT_DOUBLE_EQ(value_of(v, "best_f1"), 50);
   EXPECT_EQ(value_of(v, "best_f1_thresh"), 0);
-  const auto right = squad_v2_metrics(toy_questions(), std::vector<SquadPrediction>{{"fox"}, {""}, {"The ran."}});
+  const auto right =
+      squad_v2_metrics(toy_questions(), std::vector<SquadPrediction>{{"fox"}, {""}, {"The ran."}});
   EXPECT_DOUBLE_EQ(value_of(right, "exact"), 100);
   EXPECT_DOUBLE_EQ(value_of(right, "NoAns_f1"), 100);
 }

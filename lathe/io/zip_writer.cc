@@ -42,8 +42,7 @@ uint32_t crc_of(uint32_t before, std::span<const std::byte> content) {
 }
 
 std::string local_header(std::string_view name, uint64_t at) {
-  const uint64_t padding =
-      kAlignment - (at + kHeaderBytes + name.size() + kExtraHeaderBytes) % kAlignment;
+  const uint64_t padding = kAlignment - (at + kHeaderBytes + name.size() + kExtraHeaderBytes) % kAlignment;
   Record out;
   out.number<uint32_t>(0x04034b50).number<uint16_t>(0).number(kFlags).number<uint16_t>(0);
   out.number<uint32_t>(0).number<uint32_t>(0).number<uint32_t>(0).number<uint32_t>(0);  // time, CRC, sizes
