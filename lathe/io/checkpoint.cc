@@ -138,14 +138,20 @@ std::unique_ptr<Checkpoint> open_sharded(FileSystem& fs, const std::string& inde
 
 }  // namespace
 
-bool has_weights(FileSystem& fs, const std::string& folder) {
-  return std::ranges::any_of(kWeightFiles, [&](auto name) { return fs.exists(join_path(folder, name)); });
+std::string weights_file(FileSystem& fs, const std::string& folder) {
+  for (const std::string_view name : kWeightFiles)
+    if (fs.exists(join_path(folder, name))) return std::string(name);
+  return "";
+}
+
+bool is_weights_file(std::string_view name) {
+  return std::ranges::find(kWeightFiles, name) != kWeightFiles.end();
 }
 
 std::unique_ptr<Checkpoint> open_checkpoint(FileSystem& fs, const std::string& folder) {
-  for (const std::string_view name : kWeightFiles) {
+  if (const std::string name = weights_file(fs, folder); !name.empty()) {
     const std::string path = join_path(folder, name);
-    if (fs.exists(path)) return name.ends_with(".json") ? open_sharded(fs, path) : open_single(fs, path);
+    return name.ends_with(".json") ? open_sharded(fs, path) : open_single(fs, path);
   }
   std::string others;
   for (const std::string_view name :

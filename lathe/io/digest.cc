@@ -19,14 +19,14 @@ namespace {
 constexpr size_t kChunkBytes = size_t{1} << 30;
 
 #ifdef __APPLE__
-struct Sha256 {
+struct Sha256Hash {
   CC_SHA256_CTX state;
   unsigned char out[CC_SHA256_DIGEST_LENGTH];
   void begin() { CC_SHA256_Init(&state); }
   void add(const void* data, size_t bytes) { CC_SHA256_Update(&state, data, static_cast<CC_LONG>(bytes)); }
   void end() { CC_SHA256_Final(out, &state); }
 };
-struct Sha1 {
+struct Sha1Hash {
   CC_SHA1_CTX state;
   unsigned char out[CC_SHA1_DIGEST_LENGTH];
   void begin() { CC_SHA1_Init(&state); }
@@ -34,14 +34,14 @@ struct Sha1 {
   void end() { CC_SHA1_Final(out, &state); }
 };
 #else
-struct Sha256 {
+struct Sha256Hash {
   SHA256_CTX state;
   unsigned char out[SHA256_DIGEST_LENGTH];
   void begin() { SHA256_Init(&state); }
   void add(const void* data, size_t bytes) { SHA256_Update(&state, data, bytes); }
   void end() { SHA256_Final(out, &state); }
 };
-struct Sha1 {
+struct Sha1Hash {
   SHA_CTX state;
   unsigned char out[SHA_DIGEST_LENGTH];
   void begin() { SHA1_Init(&state); }
@@ -51,28 +51,51 @@ struct Sha1 {
 #endif
 
 template <typename Hash>
-std::string hex_of(std::string_view head, std::span<const std::byte> bytes) {
-  Hash hash;
-  hash.begin();
-  if (!head.empty()) hash.add(head.data(), head.size());
+void add_to(Hash& hash, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const auto chunk = bytes.first(std::min(bytes.size(), kChunkBytes));
     hash.add(chunk.data(), chunk.size());
     bytes = bytes.subspan(chunk.size());
   }
+}
+
+template <typename Hash>
+std::string end_of(Hash& hash) {
   hash.end();
-  std::string out;
-  for (const unsigned char byte : hash.out) out += fmt::format("{:02x}", byte);
-  return out;
+  return fmt::format("{:02x}", fmt::join(hash.out, ""));
+}
+
+template <typename Hash>
+std::string hex_of(std::string_view head, std::span<const std::byte> bytes) {
+  Hash hash;
+  hash.begin();
+  if (!head.empty()) hash.add(head.data(), head.size());
+  add_to(hash, bytes);
+  return end_of(hash);
 }
 
 }  // namespace
 
-std::string sha256_hex(std::span<const std::byte> bytes) { return hex_of<Sha256>("", bytes); }
+struct Sha256::State : Sha256Hash {};
+
+Sha256::Sha256() : state_(std::make_unique<State>()) { state_->begin(); }
+Sha256::~Sha256() = default;
+Sha256::Sha256(Sha256&&) noexcept = default;
+Sha256& Sha256::operator=(Sha256&&) noexcept = default;
+
+void Sha256::add(std::span<const std::byte> bytes) { add_to(*state_, bytes); }
+
+std::string Sha256::take_hex() {
+  std::string out = end_of(*state_);
+  state_->begin();
+  return out;
+}
+
+std::string sha256_hex(std::span<const std::byte> bytes) { return hex_of<Sha256Hash>("", bytes); }
 
 std::string git_blob_hex(std::span<const std::byte> bytes) {
   const std::string head = fmt::format("blob {}", bytes.size());
-  return hex_of<Sha1>({head.c_str(), head.size() + 1}, bytes);  // its zero byte too
+  return hex_of<Sha1Hash>({head.c_str(), head.size() + 1}, bytes);  // its zero byte too
 }
 
 }  // namespace lathe

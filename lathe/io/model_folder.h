@@ -38,8 +38,13 @@ class Checkpoint {
   virtual std::string file_of(std::string_view name) const = 0;
 };
 
-/// Whether the folder has one of the files that open_checkpoint opens, be it whole or damaged.
-bool has_weights(FileSystem& fs, const std::string& folder);
+/// The name of the file that open_checkpoint opens, be it whole or damaged; empty if there is none.
+std::string weights_file(FileSystem& fs, const std::string& folder);
+inline bool has_weights(FileSystem& fs, const std::string& folder) {
+  return !weights_file(fs, folder).empty();
+}
+/// Whether the name is one of theirs.
+bool is_weights_file(std::string_view name);
 
 /// Opens, in this order, model.safetensors, model.safetensors.index.json with its shards, pytorch_model.bin,
 /// pytorch_model.bin.index.json with its shards.  Throws kNotFound when there is none of them (naming the

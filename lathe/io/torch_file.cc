@@ -51,13 +51,13 @@ std::string find_prefix(const ZipArchive& archive, const std::string& path) {
 
 }  // namespace
 
-TorchFile TorchFile::open(FileSystem& fs, const std::string& path, bool objects) {
-  return parse(fs.map(path).value(), path, objects);
+TorchFile TorchFile::open(FileSystem& fs, const std::string& path, bool objects, bool known) {
+  return parse(fs.map(path).value(), path, objects, known);
 }
 
-TorchFile TorchFile::parse(MappedFile file, const std::string& path, bool objects) {
+TorchFile TorchFile::parse(MappedFile file, const std::string& path, bool objects, bool known) {
   check_form(file.text(), path);
-  const ZipArchive archive(file.bytes(), path);
+  const ZipArchive archive(file.bytes(), path, known);
   const std::string prefix = find_prefix(archive, path);
   if (archive.entries().contains(prefix + "constants.pkl"))
     fail(ErrorCode::kUnsupported,

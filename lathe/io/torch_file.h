@@ -11,14 +11,14 @@ namespace lathe {
 /// A file of `torch.save` (zip form, torch 1.6 and later), read without executing anything: dict, list,
 /// tuple, numbers, text, tensors, OrderedDict, torch.Size, Parameter and dtype names; any other GLOBAL is an
 /// error that names it, or with `objects` becomes a PickleValue::Object.  The CRC of every record that is
-/// used is checked.
+/// used is checked, unless `known`: whoever asks has checked the bytes by a digest.
 class TorchFile {
  public:
   /// Throws kNotFound, kIo; kInvalidData when damaged; kUnsupported for the older forms, TorchScript,
   /// compressed zip entries, big-endian data, other Python objects.
-  static TorchFile open(FileSystem& fs, const std::string& path, bool objects = false);
+  static TorchFile open(FileSystem& fs, const std::string& path, bool objects = false, bool known = false);
   /// The same for bytes that are already in memory; `path` is for messages.
-  static TorchFile parse(MappedFile file, const std::string& path, bool objects = false);
+  static TorchFile parse(MappedFile file, const std::string& path, bool objects = false, bool known = false);
 
   const PickleValue& root() const { return *tree_.root; }
   /// A tensor's bytes are not wanted soon (MappedFile::release).

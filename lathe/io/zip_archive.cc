@@ -90,7 +90,8 @@ void read_extra_64(const Reader& extra, ZipArchive::Entry& entry) {
 
 }  // namespace
 
-ZipArchive::ZipArchive(std::span<const std::byte> file, const std::string& path) : file_(file), path_(path) {
+ZipArchive::ZipArchive(std::span<const std::byte> file, const std::string& path, bool known)
+    : file_(file), path_(path), known_(known) {
   const Reader whole(file, path_);
   const Directory found = find_directory(whole, path_);
   const Reader directory(whole.slice(found.offset, found.bytes), path_);
@@ -145,6 +146,7 @@ std::span<const std::byte> ZipArchive::read(std::string_view name) const {
   const Reader local(header, path_);
   const uint64_t skip = kLocalHeaderBytes + local.number<uint16_t>(26) + local.number<uint16_t>(28);
   const std::span<const std::byte> data = whole.slice(entry.offset + skip, entry.bytes);
+  if (known_) return data;
   uLong crc = crc32(0, nullptr, 0);
   for (size_t done = 0; done < data.size();) {
     const size_t n = std::min(data.size() - done, size_t{1} << 30);

@@ -21,17 +21,19 @@ class ZipArchive {
     bool encrypted = false;
   };
 
-  /// Reads the directory.  `path` is for messages.  Throws kInvalidData where it is damaged.
-  ZipArchive(std::span<const std::byte> file, const std::string& path);
+  /// Reads the directory.  `path` is for messages; known: the bytes were checked.  Throws kInvalidData where
+  /// it is damaged.
+  ZipArchive(std::span<const std::byte> file, const std::string& path, bool known = false);
 
   const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
-  /// The bytes of an entry; checks its CRC.  Throws kInvalidData if there is none or it is damaged,
-  /// kUnsupported if it is compressed or encrypted.
+  /// The bytes of an entry; checks its CRC unless all bytes are known.  Throws kInvalidData if there is none
+  /// or it is damaged, kUnsupported if it is compressed or encrypted.
   std::span<const std::byte> read(std::string_view name) const;
 
  private:
   std::span<const std::byte> file_;
   std::string path_;
+  bool known_;
   std::map<std::string, Entry, std::less<>> entries_;
 };
 
