@@ -11,6 +11,7 @@
 #include "lathe/core/sanitized.h"
 #include "lathe/core/source_folder_testing.h"
 #include "lathe/io/faulty_file_system.h"
+#include "lathe/io/safetensors.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -156,28 +157,34 @@ TEST_F(Saving, ACheckpointThatIsNotOfThisModelRunOrProgramIsRefused) {
   const std::string folder = join_path(folder_, "checkpoint-1");
   const std::string weights = join_path(folder, "model.safetensors"),
                     own = join_path(folder, "lathe_state.safetensors");
-  /// Of one whose file has other bytes, as many, in place of these.
-  const auto error = [&](const Session& writer, const std::string& file, const std::string& bytes,
-                         const std::string& others) -> std::string {
+  /// Of one that was changed.
+  const auto error = [&](const Session& writer, ErrorCode code, const auto& change) -> std::string {
     write_checkpoint(fs, folder, {model_, writer, {}, {}, {}, TrainingArguments()}).check();
-    std::string content = fs.read(file).value();
-    fs.write_atomic(file, content.replace(content.find(bytes), bytes.size(), others)).check();
+    change();
     RunState run;
     TrainerState state;
     try {
       read_checkpoint(fs, folder, model_, t.session(), state, run);
     } catch (const Error& found) {
-      EXPECT_EQ(found.code(), ErrorCode::kInvalidData);
+      EXPECT_EQ(found.code(), code);
       return found.what();
     }
     return "";
   };
-  EXPECT_EQ(error(t.session(), own, R"("2")", R"("2")"), "");
-  EXPECT_EQ(error(t.session(), own, R"("format_version":"2")", R"("format_version":"3")"),
-            own + ": format version 3, this Lathe reads up to 2; use a newer one");
-  EXPECT_EQ(error(other.session(), own, R"("2")", R"("2")"),
+  const auto nothing = [] {};
+  EXPECT_EQ(error(t.session(), ErrorCode::kInternal, nothing), "");
+  const auto newer = [&] {
+    write_safetensors(fs, own, TensorMap(), {{"format", "lathe"}, {"format_version", "4"}}).check();
+  };
+  EXPECT_EQ(error(t.session(), ErrorCode::kUnsupported, newer),
+            own + ": format version 4, this Lathe reads up to 3; use a newer one");
+  EXPECT_EQ(error(other.session(), ErrorCode::kInvalidData, nothing),
             own + ": written by the optimizer sgd, this run's is adamw; resume with the same --optim");
-  const std::string renamed = error(t.session(), weights, "classifier.weight", "classifier.Weight");
+  const std::string renamed = error(t.session(), ErrorCode::kInvalidData, [&] {
+    std::string content = fs.read(weights).value();
+    content.replace(content.find("classifier.weight"), 17, "classifier.Weight");
+    fs.write_atomic(weights, content).check();
+  });
   EXPECT_TRUE(renamed.starts_with(folder + ": a checkpoint of another model\n")) << renamed;
   EXPECT_NE(renamed.find("classifier.weight"), std::string::npos) << renamed;
 }
@@ -240,7 +247,8 @@ TEST_F(Saving, GoingOnTakesLessMemoryThanOneMoreStateOfTheModel) {
       AutoModel model = made();
       Trainer(*backend_, model, args, &data, nullptr, {}, unsynced).train();
     }
-    if (!own) std::filesystem::remove(join_path(checkpoint, "lathe_state.safetensors"));
+    for (const char* name : {"lathe_state.safetensors", "training_args.json"})  // which are Lathe's own
+      if (!own) std::filesystem::remove(join_path(checkpoint, name));
     AutoModel model = made();
     Trainer trainer(*backend_, model, args, &data, nullptr, {}, unsynced);
     const int64_t state_bytes = trainer.session().layout().trainable * int64_t{sizeof(float)};

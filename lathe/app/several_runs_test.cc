@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "lathe/app/four_sample_runs_testing.h"
+#include "lathe/app/unsealed_testing.h"
 #include "lathe/core/source_folder_testing.h"
 #include "lathe/io/faulty_file_system.h"
 
@@ -329,6 +330,7 @@ TEST_F(SeveralRuns, ACheckpointThatLacksWeightsIsNoneToGoOnFrom) {
   std::filesystem::copy_file(source_path("tests/golden/tiny_bert/masked_lm/model.safetensors"),
                              folder_ / "out/checkpoint-2/model.safetensors",
                              std::filesystem::copy_options::overwrite_existing);
+  make_unsealed(folder_ / "out/checkpoint-2");
   const std::string error = error_of(folder_ / "out/checkpoint-2");
   for (const char* part : {"checkpoint-2: a checkpoint of another model", "classifier.weight"})
     EXPECT_NE(error.find(part), std::string::npos) << error;

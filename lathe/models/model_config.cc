@@ -236,4 +236,15 @@ nlohmann::json config_to_write(const ModelConfig& config, const std::string& arc
   return json;
 }
 
+nlohmann::json used_settings(const ModelConfig& config) {
+  ModelConfig bare = config;
+  bare.json = {{"model_type", config.model_type}};
+  nlohmann::json json = config_to_write(bare, "", {}, "");
+  const ConfigKeys& keys = family_of(config.model_type, config.file).keys;
+  if (keys.classifier_dropout != nullptr)  // else only where it is not hidden_dropout_prob
+    json[keys.classifier_dropout] = config.classifier_dropout;
+  for (const char* key : {"architectures", "dtype", "initializer_range"}) json.erase(key);  // of new weights
+  return json;
+}
+
 }  // namespace lathe

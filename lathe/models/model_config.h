@@ -67,4 +67,8 @@ std::vector<std::string> config_labels(const ModelConfig& config);
 nlohmann::json config_to_write(const ModelConfig& config, const std::string& architecture,
                                const std::vector<std::string>& labels, const std::string& problem_type);
 
+/// The part of it that the model computes with, under the names of its family: the same for two files that
+/// make the same model of given weights.
+nlohmann::json used_settings(const ModelConfig& config);
+
 }  // namespace lathe

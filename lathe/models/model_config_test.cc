@@ -119,6 +119,31 @@ TEST(ModelConfig, WhatAProgramSaysIsWritten) {
 }
 
 /// What a run computes with, by the names that families give it in config.json.
+TEST(ModelConfig, UsedSettingsAreThoseThatAModelComputesWith) {
+  const std::string bert = "bert", distilbert = "distilbert", modern = "modernbert";
+  for (const auto& [type, key, value] :
+       std::vector<std::tuple<std::string, std::string, Json>>{{bert, "num_attention_heads", 4},
+                                                               {bert, "hidden_act", "relu"},
+                                                               {bert, "layer_norm_eps", 1e-5},
+                                                               {bert, "hidden_dropout_prob", 0.25},
+                                                               {bert, "classifier_dropout", 0.25},
+                                                               {"roberta", "pad_token_id", 3},
+                                                               {distilbert, "n_heads", 4},
+                                                               {distilbert, "seq_classif_dropout", 0.5},
+                                                               {distilbert, "qa_dropout", 0.5},
+                                                               {modern, "local_attention", 8},
+                                                               {modern, "classifier_pooling", "mean"},
+                                                               {modern, "global_rope_theta", 5.0}})
+    EXPECT_NE(used_settings(tiny(type)), used_settings(tiny(type, {{key, value}}))) << type << " " << key;
+  for (const std::string& type : {bert, distilbert, modern}) {
+    const ModelConfig config = tiny(type);
+    EXPECT_EQ(used_settings(config),
+              used_settings(tiny(type, {{"transformers_version", "1"}, {"initializer_range", 0.5}})));
+    const Json written = config_to_write(config, "A", {"a", "b", "c"}, "regression");
+    EXPECT_EQ(used_settings(config), used_settings(parse_model_config(written, "config.json"))) << type;
+  }
+}
+
 TEST(ModelConfig, EveryFamilysKeysAreRead) {
   struct Keys {
     const char *type, *hidden, *attention, *classifier, *act, *eps, *answers = "qa_dropout",

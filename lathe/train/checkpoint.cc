@@ -15,12 +15,10 @@
 #include "lathe/train/metric_schedule.h"
 #include "lathe/train/python_rng.h"
 #include "lathe/train/saved_arguments.h"
+#include "lathe/train/whole_checkpoint.h"
 
 namespace lathe {
 namespace {
-
-constexpr int kFormatVersion = 2;  // 1: with AdamW's moments, which optimizer.pt has since
-constexpr const char* kStateFile = "lathe_state.safetensors";
 
 /// Names and shapes of the trainable parameters in the order of the flat arenas: what moments belong to.
 std::string layout_text(const TaskModel& model) {
@@ -54,7 +52,8 @@ Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel&
                                                : status;  // every reader would take that one
 }
 
-Status write_run_state(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
+Status write_run_state(FileSystem& fs, const std::string& folder, const CheckpointContent& content,
+                       const FileDigests& others) {
   const RunState& run = content.run;
   const nlohmann::json state = {{"global_step", content.state.global_step},
                                 {"total_loss", run.total_loss},
@@ -71,12 +70,13 @@ Status write_run_state(FileSystem& fs, const std::string& folder, const Checkpoi
                                 {"loss_scale_bad_losses", run.loss_scaler.bad_losses},
                                 {"metric_schedule", run.metric_schedule}};
   return write_safetensors(fs, join_path(folder, kStateFile), TensorMap(),
-                           {{"format", "lathe"},
-                            {"optimizer", content.session.optimizer()},
-                            {"format_version", std::to_string(kFormatVersion)},
-                            {"layout", layout_text(*content.model.model)},
-                            {"state", python_json(state, -1)},
-                            {"tuning", content.session.tuning()}});
+                           sealed({{"format", "lathe"},
+                                   {"optimizer", content.session.optimizer()},
+                                   {"format_version", std::to_string(kCheckpointFormat)},
+                                   {"layout", layout_text(*content.model.model)},
+                                   {"state", python_json(state, -1)},
+                                   {"tuning", content.session.tuning()}},
+                                  others));
 }
 
 /// The place and the settings of a schedule that reads metrics; null for others.
@@ -133,6 +133,21 @@ Status write_model_files(FileSystem& fs, const std::string& folder, const AutoMo
   return status;
 }
 
+/// All files of a checkpoint; the digests of those before come last.
+Status write_files(FileSystem& disk, const std::string& folder, const CheckpointContent& content,
+                   const std::string& trainer_state) {
+  DigestingFileSystem fs(disk);
+  Status status =
+      write_model_files(fs, folder, content.model, content.session, content.args.save_safetensors);
+  const bool all = !content.only_model;
+  if (status.ok() && all) status = write_optimizer_files(fs, folder, content);
+  if (status.ok() && all) status = write_python_rng(fs, folder, content.run.seed, content.state.global_step);
+  if (status.ok()) status = write_arguments(fs, folder, content.args, content.device);
+  if (status.ok()) status = fs.write_atomic(join_path(folder, kTrainerStateFile), trainer_state);
+  if (status.ok() && all) status = write_run_state(fs, folder, content, fs.digests(folder));
+  return status;
+}
+
 /// The first line in which two texts differ, of each of them; "nothing" behind the end.
 std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
   std::istringstream lines_a(a), lines_b(b);
@@ -142,13 +157,6 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
     if (!std::getline(lines_b, line_b)) line_b = "nothing";
     if (line_a != line_b || line_a == "nothing") return {line_a, line_b};
   }
-}
-
-const std::string& metadata(const SafetensorsFile& file, const std::string& key, const std::string& path) {
-  const auto it = file.metadata().find(key);
-  if (it == file.metadata().end())
-    fail(ErrorCode::kInvalidData, "{}: \"{}\" is missing in the header; was it written by Lathe?", path, key);
-  return it->second;
 }
 
 /// AdamW's, of a checkpoint of the first version.
@@ -162,13 +170,8 @@ void read_moments(const SafetensorsFile& file, const std::string& name, const st
 }
 
 void check_format(const SafetensorsFile& file, const std::string& path, const TaskModel& model) {
-  const std::string& version = metadata(file, "format_version", path);
-  int number = 0;
-  std::from_chars(version.data(), version.data() + version.size(), number);
-  if (number < 1 || number > kFormatVersion)
-    fail(ErrorCode::kInvalidData, "{}: format version {}, this Lathe reads up to {}; use a newer one", path,
-         version, kFormatVersion);
-  const std::string wanted = layout_text(model), &found = metadata(file, "layout", path);
+  format_of(file, path);
+  const std::string wanted = layout_text(model), &found = metadata_at(file, "layout", path);
   if (found == wanted) return;
   const auto [there, here] = first_difference(found, wanted);
   fail(ErrorCode::kInvalidData,
@@ -177,19 +180,15 @@ void check_format(const SafetensorsFile& file, const std::string& path, const Ta
        path, there, here);
 }
 
-/// Optimizer, tuning and run of a checkpoint that Lathe wrote.
-void read_own_state(FileSystem& fs, const std::string& folder, const SafetensorsFile& file, Session& session,
-                    const TrainerState& state, RunState& run) {
-  const std::string path = join_path(folder, kStateFile);
-  const auto tuning = file.metadata().find("tuning");  // checkpoints of the first version have none
-  if (tuning != file.metadata().end()) session.adopt_tuning(tuning->second);
-  const std::vector<OptimizerState> states = session.optimizer_states();
-  if (file.find(states.front().name) == nullptr) {
-    read_python_state(fs, folder, session, state.global_step);
-  } else {  // old checkpoints
-    for (const OptimizerState& kept : states) read_moments(file, kept.name, path, session);
-  }
-  const nlohmann::json json = parse_python_json(metadata(file, "state", path), path);
+/// What Lathe kept of the run.
+RunState run_in(const SafetensorsFile& file, const std::string& path, const TrainerState& state) {
+  const nlohmann::json json = parse_python_json(metadata_at(file, "state", path), path);
+  if (const auto step = value_or<int64_t>(json, "global_step", state.global_step, path);
+      step != state.global_step)
+    fail(ErrorCode::kInvalidData,
+         "{}: of step {}, {} of step {}: not of one checkpoint; take one that is whole", path, step,
+         kTrainerStateFile, state.global_step);
+  RunState run;
   run.total_loss = required<double>(json, "total_loss", path);
   run.loss_updates = value_or<int64_t>(json, "loss_updates", state.global_step, path);
   run.loss_since_log = required<double>(json, "loss_since_log", path);
@@ -204,6 +203,26 @@ void read_own_state(FileSystem& fs, const std::string& folder, const Safetensors
                      value_or<int64_t>(json, "loss_scale_growth_tracker", 0, path),
                      value_or<int64_t>(json, "loss_scale_bad_losses", 0, path)};
   run.metric_schedule = json.value("metric_schedule", nlohmann::json());
+  return run;
+}
+
+/// Optimizer and tuning of a checkpoint that Lathe wrote.
+void read_own_state(FileSystem& fs, const std::string& folder, const SafetensorsFile& file, Session& session,
+                    const TrainerState& state, const RunState& run, bool whole) {
+  const std::string path = join_path(folder, kStateFile);
+  const auto tuning = file.metadata().find("tuning");  // checkpoints of the first version have none
+  if (tuning != file.metadata().end()) session.adopt_tuning(tuning->second);
+  const std::vector<OptimizerState> states = session.optimizer_states();
+  if (file.find(states.front().name) != nullptr) {  // old checkpoints
+    for (const OptimizerState& kept : states) read_moments(file, kept.name, path, session);
+    return;
+  }
+  const OptimizerProgress found = read_python_state(fs, folder, session, state.global_step, whole);
+  const int64_t applied = state.global_step - run.skipped_updates;
+  if (found.applied != applied && found.metric_schedule.is_null())  // such a schedule counts evaluations
+    fail(ErrorCode::kInvalidData,
+         "{}: found {} updates, wants {}: of another step; take a checkpoint that is whole",
+         join_path(folder, kOptimizerFile), found.applied, applied);
 }
 
 bool holds(FileSystem& fs, const std::string& folder, const std::string& file) {
@@ -278,49 +297,41 @@ Status write_checkpoint(FileSystem& fs, const std::string& folder, const Checkpo
     return s;
   DirectoryTransaction transaction(fs, folder);
   if (!transaction.status().ok()) return transaction.status();
-  if (const Status s = write_model_files(fs, transaction.folder(), content.model, content.session,
-                                         content.args.save_safetensors);
-      !s.ok())
-    return s;
-  if (!content.only_model) {
-    if (const Status s = write_optimizer_files(fs, transaction.folder(), content); !s.ok()) return s;
-    if (const Status s =
-            write_python_rng(fs, transaction.folder(), content.run.seed, content.state.global_step);
-        !s.ok())
-      return s;
-    if (const Status s = write_run_state(fs, transaction.folder(), content); !s.ok()) return s;
-  }
-  if (const Status s = write_arguments(fs, transaction.folder(), content.args, content.device); !s.ok())
-    return s;
-  if (const Status s = transaction.write("trainer_state.json", trainer_state); !s.ok()) return s;
-  return transaction.commit();
+  const Status status = write_files(fs, transaction.folder(), content, trainer_state);
+  return status.ok() ? transaction.commit() : status;
 }
 
 TrainerState read_trainer_state(FileSystem& fs, const std::string& folder) {
   is_own(fs, folder);
-  const std::string path = join_path(folder, "trainer_state.json");
+  const std::string path = join_path(folder, kTrainerStateFile);
   return trainer_state_from(parse_python_json(fs.read(path, kLogFileBytes).value(), path), path);
+}
+
+std::optional<RunState> read_run(FileSystem& fs, const std::string& folder, const TrainerState& state) {
+  if (!is_own(fs, folder)) return std::nullopt;
+  return run_in(open_state(fs, folder), join_path(folder, kStateFile), state);
 }
 
 std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::string& folder,
                                                  const AutoModel& model, Session& session,
-                                                 TrainerState& state, RunState& run) {
+                                                 TrainerState& state, RunState& run, bool whole) {
   const bool own = is_own(fs, folder);
   std::optional<SafetensorsFile> file;
   if (own) {
-    file = SafetensorsFile::open(fs, join_path(folder, kStateFile));
+    file = open_state(fs, folder);
     check_format(*file, join_path(folder, kStateFile), *model.model);
     check_optimizer(*file, join_path(folder, kStateFile), session);
   }
+  state = read_trainer_state(fs, folder);
+  if (own) run = run_in(*file, join_path(folder, kStateFile), state);
   const auto checkpoint = open_checkpoint(fs, folder);
   const LoadReport report = load_parameters(
       *model.model, *checkpoint, [&](int i, std::span<const float> v) { session.write_parameter(i, v); });
   if (!report.missing.empty())
     fail(ErrorCode::kInvalidData, "{}: a checkpoint of another model\n{}", folder,
          to_string(report, *model.model, folder));
-  state = read_trainer_state(fs, folder);
   if (own) {
-    read_own_state(fs, folder, *file, session, state, run);
+    read_own_state(fs, folder, *file, session, state, run, whole);
     return std::nullopt;
   }
   const OptimizerProgress progress = read_python_state(fs, folder, session, state.global_step);

@@ -41,9 +41,9 @@ struct CheckpointContent {
 
 /// Writes `folder` (…/checkpoint-N) whole or not at all: model folder, trainer_state.json, training_args.json
 /// and .bin and, unless only_model, the files of python_checkpoint.h with the moments, and
-/// lathe_state.safetensors with RunState and what the device tuned.  Unless only_model the other ranks must
-/// be in Session::serve_states.  Checks the free space first. Errors: kIo (disk full, not writable); what was
-/// there before stays.
+/// lathe_state.safetensors with RunState, what the device tuned and the digests of the other files.  Unless
+/// only_model the other ranks must be in Session::serve_states.  Checks the free space first. Errors: kIo
+/// (disk full, not writable); what was there before stays.
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content);
 
 /// Bytes that a checkpoint takes on the disk, amply, but for its log history; only_model: a model folder,
@@ -57,16 +57,21 @@ Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& m
                    bool safetensors);
 
 /// Reads a checkpoint back into the session: Lathe's own, or one of Hugging Face's Trainer, of which the
-/// optimizer's settings are returned; RunState then holds what can be known.
-/// Errors: kNotFound if there is none; kInvalidData if it belongs to another model, or its format is newer;
-/// those of read_python_state.
+/// optimizer's settings are returned; RunState then holds what can be known.  whole: check_whole
+/// said so; what that and checkpoint_checks.h look at is not looked at again.
+/// Errors: kNotFound if there is none; kInvalidData if it belongs to another model; kUnsupported if its
+/// format is newer; those of read_python_state.
 std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::string& folder,
                                                  const AutoModel& model, Session& session,
-                                                 TrainerState& state, RunState& run);
+                                                 TrainerState& state, RunState& run, bool whole = false);
 
 /// How far a checkpoint is.  Errors: kNotFound if there is none; kIo or kInvalidData for its
 /// trainer_state.json.
 TrainerState read_trainer_state(FileSystem& fs, const std::string& folder);
+
+/// What Lathe kept of the run of that state; nothing in a checkpoint of Hugging Face's Trainer.
+/// Errors: kInvalidData, too, where it is of another step.
+std::optional<RunState> read_run(FileSystem& fs, const std::string& folder, const TrainerState& state);
 
 /// The checkpoint with the highest step in a folder; empty if there is none.  Temporary folders never count.
 std::string last_checkpoint(FileSystem& fs, const std::string& folder);

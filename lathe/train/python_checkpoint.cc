@@ -402,9 +402,9 @@ PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string
 }
 
 OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Session& session,
-                                    int64_t updates) {
+                                    int64_t updates, bool known) {
   const std::string path = join_path(folder, kOptimizerFile);
-  const TorchFile file = TorchFile::open(fs, path);
+  const TorchFile file = TorchFile::open(fs, path, false, known);
   PythonOptimizer state =
       python_optimizer_from(file.root(), path, session.model().parameters(), session.layout());
   if (state.optimizer != session.optimizer())

@@ -60,11 +60,11 @@ PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string
 
 /// Reads optimizer.pt into the session's states, a tensor at a time once all of the file was found good, and
 /// scheduler.pt where it is.  updates: of the run, all of which were applied where neither file says how
-/// many.
+/// many.  known: the bytes of optimizer.pt were checked by a digest.
 /// Errors: kNotFound; kInvalidData if another optimizer than the session's wrote it; those of
 /// python_optimizer_from and TorchFile::open.
 OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Session& session,
-                                    int64_t updates);
+                                    int64_t updates, bool known = false);
 /// scaler.pt; a fresh one where there is none.
 LossScaler::State read_python_scaler(FileSystem& fs, const std::string& folder);
 

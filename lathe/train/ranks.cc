@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "lathe/io/json_file.h"
 #include "lathe/train/log_format.h"
@@ -106,6 +107,23 @@ void check_alike(ProcessGroup* group, const nlohmann::json& mine) {
            "model",
            name, text_of(here), rank, text_of(there));
     }
+  }
+}
+
+void all_or_none(ProcessGroup* group, const std::function<void()>& work) {
+  if (group == nullptr) return work();
+  std::optional<Error> own;
+  try {
+    work();
+  } catch (const Error& error) {
+    own = error;
+  }
+  const std::vector<std::string> errors = texts_of_all(*group, own ? own->what() : "");
+  for (size_t rank = 0; rank < errors.size(); ++rank) {
+    if (errors[rank].empty()) continue;
+    static_cast<void>(group->barrier());  // who ends closes connections that others may still read from
+    if (own) throw *own;
+    fail(ErrorCode::kInvalidData, "rank {}: {}", rank, errors[rank]);
   }
 }
 

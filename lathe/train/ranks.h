@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -30,6 +31,9 @@ std::string text_of_main(ProcessGroup* group, const std::string& mine);
 /// Errors: kUsage, on every rank, where the members of `mine` (an object) are not the same on all of them:
 /// names the first such member, the rank, and both values.
 void check_alike(ProcessGroup* group, const nlohmann::json& mine);
+/// Does what each rank does by itself and may fail at: all go on, or none.  Errors: its own; where it went
+/// well here, that of the first other rank, which is named, as kInvalidData.
+void all_or_none(ProcessGroup* group, const std::function<void()>& work);
 /// For check_alike, of a command's settings: the flags that must be the same on all ranks.
 nlohmann::json common_flags(const nlohmann::ordered_json& settings);
 /// For check_alike: how many samples, and a checksum of tokens, labels, targets and positions.

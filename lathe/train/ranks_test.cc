@@ -52,6 +52,26 @@ TEST(Ranks, HaveOneSumOneLeastAndTheTextOfTheFirst) {
   }
 }
 
+TEST(Ranks, DoWhatOneOfThemMayFailAtAllOrNone) {
+  Ranks ranks;
+  const auto outcome = [&](int rank, const std::array<const char*, 3>& errors) -> std::string {
+    try {
+      ranks.give(rank, [&](auto* g, int r) {
+        all_or_none(g, [&] {
+          if (errors[r][0] != 0) fail(ErrorCode::kIo, "{}", errors[r]);
+        });
+      });
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "done";
+  };
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(outcome(rank, {"", "", ""}), "done");
+  EXPECT_EQ(outcome(0, {"", "b", "c"}), "rank 1: b");
+  EXPECT_EQ(outcome(1, {"", "b", "c"}), "b");
+  EXPECT_EQ(outcome(2, {"", "b", ""}), "rank 1: b");
+}
+
 TEST(Ranks, ThatAreNotAlikeSaySoOnEachOfThem) {
   Ranks ranks;
   using Facts = std::array<nlohmann::json, 3>;

@@ -17,7 +17,6 @@ namespace {
 using nlohmann::json;
 using Ref = PickleBuilder::Ref;
 
-constexpr const char* kJsonFile = "training_args.json";
 constexpr const char* kPickleFile = "training_args.bin";
 
 /// Fields that are members of an enumeration in Python.
@@ -101,7 +100,8 @@ Status write_arguments(FileSystem& fs, const std::string& folder, const Training
   TrainingArguments shown = args;  // a bound object is not const
   const std::vector<BoundField> fields = bind(shown);
   const nlohmann::ordered_json values = to_json(fields);
-  if (const Status s = fs.write_atomic(join_path(folder, kJsonFile), python_json(values, 2) + "\n"); !s.ok())
+  if (const Status s = fs.write_atomic(join_path(folder, kArgumentsFile), python_json(values, 2) + "\n");
+      !s.ok())
     return s;
   PickleBuilder b;
   std::vector<std::pair<std::string, Ref>> attributes;
@@ -115,7 +115,7 @@ Status write_arguments(FileSystem& fs, const std::string& folder, const Training
 }
 
 std::optional<json> read_arguments(FileSystem& fs, const std::string& folder) {
-  const std::string path = join_path(folder, kJsonFile), pickled = join_path(folder, kPickleFile);
+  const std::string path = join_path(folder, kArgumentsFile), pickled = join_path(folder, kPickleFile);
   if (fs.exists(path)) return parse_python_json(fs.read(path).value(), path);
   if (!fs.exists(pickled)) return std::nullopt;
   const TorchFile file = TorchFile::open(fs, pickled, true);

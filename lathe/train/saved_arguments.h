@@ -9,6 +9,8 @@
 
 namespace lathe {
 
+inline constexpr const char* kArgumentsFile = "training_args.json";  ///< which only Lathe writes
+
 /// Writes training_args.json, every field as to_json gives it, and training_args.bin, which torch.load with
 /// weights_only=False makes a transformers.TrainingArguments of: its fields under their names, enumerations
 /// as such, no secrets, none of Lathe's own; and what __post_init__ sets, so that a Trainer takes it, for one

@@ -200,7 +200,9 @@ TrainOutput Trainer::train(const std::string& resume_from) {
 Trainer::Plan Trainer::begin(const std::string& resume_from) {
   if (keeps_checkpoints()) take_output_folder();
   if (group() != nullptr) group()->barrier().check();  // others read what it gives its name back
+  const bool whole = !resume_from.empty() && check_checkpoint(resume_from);
   const Plan plan = this->plan(resume_from);
+  if (!resume_from.empty()) check_place(plan, resume_from);
   if (resume_from.empty()) session_->clear_states();  // a call of train before may have left some
   // Before states are read.  What runs of a frozen base is known with its weights alone.
   if (!model_.model->base_frozen()) {
@@ -209,7 +211,7 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   }
   std::optional<OptimizerProgress> python;
   if (!resume_from.empty()) {
-    python = read_checkpoint(fs_, resume_from, model_, *session_, state_, run_);
+    python = read_checkpoint(fs_, resume_from, model_, *session_, state_, run_, whole);
     if (state_.best_model_checkpoint)
       state_.best_model_checkpoint =
           checkpoint_folder().find_best(*state_.best_model_checkpoint, resume_from);

@@ -154,6 +154,12 @@ class Trainer {
   Session::Work evaluation_work(const TokenizedDataset& data, nn::Quantization quantization) const;
   /// All memory is there before the first step, or it is said what is missing.
   void reserve_memory(const Plan& plan);
+  /// Before anything of it is read, on all ranks: it is whole (false: it does not tell) and of this model;
+  /// and, once that is known, at a place where a run can be.
+  bool check_checkpoint(const std::string& checkpoint) const;
+  void check_place(const Plan& plan, const std::string& checkpoint) const;
+  /// Errors: kInvalidData where its weights are not those that were written.
+  void check_best_model(const std::string& checkpoint) const;
   /// Says what of a checkpoint makes this run another one than that which was stopped.
   void warn_of_differences(const Plan& plan, const std::string& checkpoint) const;
   /// Says which arguments of training_args.json or .bin are other ones here.

@@ -1,6 +1,8 @@
 // What a user is to know of a run that goes on from a checkpoint.
+#include "lathe/train/checkpoint_checks.h"
 #include "lathe/train/saved_arguments.h"
 #include "lathe/train/trainer.h"
+#include "lathe/train/whole_checkpoint.h"
 
 namespace lathe {
 namespace {
@@ -35,6 +37,41 @@ void compare_settings(Differences& found, const OptimizerProgress& there, const 
 }
 
 }  // namespace
+
+bool Trainer::check_checkpoint(const std::string& checkpoint) const {
+  bool known = false;
+  all_or_none(group(), [&] {
+    known = check_whole(fs_, checkpoint);
+    check_config(fs_, checkpoint, model_);
+  });
+  if (!known)
+    say(LogLevel::kInfo,
+        fmt::format("{}: keeps no digests of its files, as checkpoints of older Lathes and of "
+                    "Hugging Face's Trainer: whether they are whole is not known",
+                    checkpoint));
+  return known;
+}
+
+void Trainer::check_place(const Plan& plan, const std::string& checkpoint) const {
+  all_or_none(group(), [&] {
+    const TrainerState state = read_trainer_state(fs_, checkpoint);
+    check_progress(checkpoint, state, plan.max_steps);
+    if (const auto run = read_run(fs_, checkpoint, state)) check_run(fs_, checkpoint, state, *run);
+  });
+}
+
+void Trainer::check_best_model(const std::string& checkpoint) const {
+  try {
+    check_weights_whole(fs_, checkpoint);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidData) throw;
+    fail(error.code(),
+         "{}: the best model cannot be loaded. The same command without --load_best_model_at_end ends with "
+         "the "
+         "weights of the last step",
+         error.what());
+  }
+}
 
 void Trainer::warn_of_differences(const Plan& plan, const std::string& checkpoint) const {
   Differences found;

@@ -138,6 +138,7 @@ void Trainer::load_best_model() {
     say(LogLevel::kWarning, "there is no best checkpoint to load; the last weights stay");
     return;
   }
+  check_best_model(*state_.best_model_checkpoint);
   const auto checkpoint = open_checkpoint(fs_, *state_.best_model_checkpoint);
   const LoadReport report = load_parameters(
       *model_.model, *checkpoint, [&](int i, std::span<const float> v) { session_->write_parameter(i, v); });
@@ -170,7 +171,7 @@ void Trainer::save_model_alone() {
 
 void Trainer::save_state() {
   if (!is_main(group())) return;
-  fs_.write_atomic(join_path(args_.output_dir.value_or("."), "trainer_state.json"), to_json_text(state_))
+  fs_.write_atomic(join_path(args_.output_dir.value_or("."), kTrainerStateFile), to_json_text(state_))
       .check();
 }
 

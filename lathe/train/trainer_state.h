@@ -6,6 +6,8 @@
 
 namespace lathe {
 
+inline constexpr const char* kTrainerStateFile = "trainer_state.json";
+
 /// The progress of a run, as trainer_state.json holds it.  Source: transformers' TrainerState.
 struct TrainerState {
   double epoch = 0;
@@ -23,7 +25,7 @@ struct TrainerState {
 
 /// The file's content: indent 2, sorted keys.
 std::string to_json_text(const TrainerState& state);
-/// Errors: kInvalidData naming the file.
+/// Errors: kInvalidData naming the file, for a value that no run has, the key, too.
 TrainerState trainer_state_from(const nlohmann::json& json, const std::string& file);
 
 }  // namespace lathe

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -134,6 +135,22 @@ class Resume(unittest.TestCase):
             self.assertEqual(result.returncode, 1)
             self.assertIn(f"{last.name} is of --save_only_model, without the optimizer's state: a new run begins with its "
                           f"weights by --model_name_or_path {last}", result.stderr)
+
+    def test_a_checkpoint_that_is_not_whole_is_refused_and_the_one_before_it_gives_the_same_bits(self):
+        folder = self.root / "damaged"
+        shutil.copytree(self.reference, folder)
+        last, before = folder / "checkpoint-72", folder / "checkpoint-70"
+        damaged = bytearray((last / "optimizer.pt").read_bytes())
+        damaged[len(damaged) // 2] ^= 4
+        (last / "optimizer.pt").write_bytes(damaged)
+        result = cl.run(self.command(folder))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"{last}/optimizer.pt: found other bytes than were written: the checkpoint is damaged, or was edited. The "
+                      f"last whole one before it is {before}: --resume_from_checkpoint {before}", result.stderr)
+        result = cl.run(self.command(folder, "--resume_from_checkpoint", str(before)))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertNotIn("keeps no digests", result.stderr)
+        self.check_same(folder)
 
     def test_ignoring_the_data_seen_begins_the_epoch_anew(self):
         """With a learning rate of 0 and no dropout a loss is a function of the samples of its update alone.  Each epoch

@@ -1,0 +1,89 @@
+#include "lathe/train/checkpoint_checks.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lathe/core/ceil_div.h"
+#include "lathe/core/error.h"
+#include "lathe/train/saved_arguments.h"
+#include "lathe/train/whole_checkpoint.h"
+
+namespace lathe {
+namespace {
+
+constexpr const char* kTakeAWholeOne = "take a checkpoint that is whole";
+
+/// The first key under which two objects differ; empty if none.
+std::string key_that_differs(const nlohmann::json& a, const nlohmann::json& b) {
+  nlohmann::json both = a;
+  both.update(b);
+  for (const auto& [key, value] : both.items())
+    if (a.value(key, nlohmann::json()) != b.value(key, nlohmann::json())) return key;
+  return "";
+}
+
+nlohmann::json settings_of(const ModelConfig& config, const std::vector<std::string>& labels) {
+  nlohmann::json settings = used_settings(config);
+  if (!labels.empty()) settings["id2label"] = labels;
+  return settings;
+}
+
+/// Whether the run that wrote it has left out data on going on: its place in the data is behind its step.
+bool skips_data(FileSystem& fs, const std::string& folder) {
+  const auto arguments = read_arguments(fs, folder);
+  return arguments && arguments->is_object() &&
+         arguments->value("ignore_data_skip", nlohmann::json()) == true;
+}
+
+}  // namespace
+
+void check_config(FileSystem& fs, const std::string& folder, const AutoModel& model) {
+  const std::string path = join_path(folder, "config.json");
+  if (!fs.exists(path)) return;
+  const ModelConfig config = read_model_config(fs, folder);
+  const bool labels = !model.labels.empty() && fs.exists(join_path(folder, kStateFile));
+  const nlohmann::json there =
+                           settings_of(config, labels ? config_labels(config) : std::vector<std::string>()),
+                       here = settings_of(model.config, labels ? model.labels : std::vector<std::string>());
+  const std::string key = key_that_differs(there, here);
+  if (key.empty()) return;
+  const auto text = [&](const nlohmann::json& settings) {
+    return settings.contains(key) ? settings[key].dump(-1, ' ', true) : "its default";
+  };
+  fail(ErrorCode::kInvalidData,
+       "{}: \"{}\": found {}, the model of this run has {}: a checkpoint goes on with the model that it is "
+       "of; "
+       "take the same --model_name_or_path, --config_name and data, or train from the beginning with "
+       "--overwrite_output_dir",
+       path, key, text(there), text(here));
+}
+
+void check_progress(const std::string& folder, const TrainerState& state, int64_t max_steps) {
+  const std::string path = join_path(folder, kTrainerStateFile);
+  const int64_t most = state.max_steps > 0 ? state.max_steps : max_steps;
+  if (state.global_step > most)
+    fail(ErrorCode::kInvalidData, "{}: \"global_step\": found {}, wants {} at most, {}; {}", path,
+         state.global_step, most, state.max_steps > 0 ? "its max_steps" : "the updates of this run",
+         kTakeAWholeOne);
+  if (state.num_train_epochs > 0 && state.epoch > static_cast<double>(state.num_train_epochs))
+    fail(ErrorCode::kInvalidData, "{}: \"epoch\": found {}, wants {} at most, its num_train_epochs; {}", path,
+         state.epoch, state.num_train_epochs, kTakeAWholeOne);
+  const int64_t best =
+      state.best_model_checkpoint ? checkpoint_step(file_name(*state.best_model_checkpoint)) : -1;
+  if (best > state.global_step)
+    fail(ErrorCode::kInvalidData, "{}: \"best_model_checkpoint\": found {}, wants one of step {} at most; {}",
+         path, *state.best_model_checkpoint, state.global_step, kTakeAWholeOne);
+}
+
+void check_run(FileSystem& fs, const std::string& folder, const TrainerState& state, const RunState& run) {
+  const std::string path = join_path(folder, kTrainerStateFile);
+  if (run.updates_per_epoch <= 0) return;
+  // Where an epoch's last update is smaller, the part of an epoch is not that of its updates.
+  const double last = static_cast<double>(ceil_div(state.global_step, run.updates_per_epoch));
+  if (state.epoch <= last && (state.epoch >= last - 1 || skips_data(fs, folder))) return;
+  fail(ErrorCode::kInvalidData,
+       "{}: \"epoch\": found {}, wants {} to {}: step {} with {} updates per epoch; {}", path, state.epoch,
+       std::max(0.0, last - 1), last, state.global_step, run.updates_per_epoch, kTakeAWholeOne);
+}
+
+}  // namespace lathe
