@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <condition_variable>
 #include <exception>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/error.h"
+#include "lathe/core/start_thread.h"
 #include "lathe/core/thread_pool.h"
 #include "lathe/io/digest.h"
 #include "lathe/io/json_file.h"
@@ -177,28 +181,103 @@ std::vector<FileFault> faults_of(FileSystem& fs, const std::string& folder, cons
   return faults;
 }
 
+/// Hashes on a thread of its own what is given to it, in that order.  Parts are copied: a writer that waited
+/// for each would be held up where cores are shared.
+class DigestingFileSystem::Hasher {
+ public:
+  Hasher() {
+    try {
+      thread_ = start_thread([this] { work(); });
+    } catch (const Error&) {  // the system gives no more threads
+    }
+  }
+  ~Hasher() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+  Hasher(const Hasher&) = delete;
+  Hasher& operator=(const Hasher&) = delete;
+
+  /// `digester` must live until `finish`.
+  void add(Digester& digester, std::span<const std::byte> bytes) {
+    if (!thread_.joinable()) return digester.add(bytes);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return given_ - done_ < parts_.size(); });
+    Part& part = parts_[given_ % parts_.size()];
+    lock.unlock();  // the thread does not look at it yet
+    part.bytes.assign(bytes.begin(), bytes.end());
+    part.digester = &digester;
+    lock.lock();
+    ++given_;
+    changed_.notify_all();
+  }
+
+  /// Returns when all is hashed.
+  void finish() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return given_ == done_; });
+    if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
+  }
+
+ private:
+  struct Part {
+    Digester* digester = nullptr;
+    std::vector<std::byte> bytes;
+  };
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return stop_ || given_ > done_; });
+      if (stop_) return;
+      const Part& part = parts_[done_ % parts_.size()];
+      lock.unlock();
+      std::exception_ptr thrown;
+      try {
+        part.digester->add(part.bytes);
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+      lock.lock();
+      if (thrown) thrown_ = thrown;
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+
+  std::array<Part, 4> parts_;  // of 1 MiB each, as write_tensor gives them
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t given_ = 0, done_ = 0;
+  std::exception_ptr thrown_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
 class DigestingFileSystem::File : public WritableFile {
  public:
   File(DigestingFileSystem& fs, std::string path, std::unique_ptr<WritableFile> base)
       : fs_(fs), path_(std::move(path)), base_(std::move(base)) {}
+  ~File() override {
+    try {
+      fs_.hasher_->finish();
+    } catch (...) {  // memory ended: nobody asks for this digest any more
+    }
+  }
 
   Status append(std::span<const std::byte> bytes) override {
-    constexpr size_t kWorthAThread = size_t{64} << 10;
-    if (bytes.size() < kWorthAThread) {
-      digester_.add(bytes);
-      return base_->append(bytes);
-    }
-    Status status;
-    run_on(*fs_.pool_, [&](int part, int parts) {
-      if (part == 0) status = base_->append(bytes);
-      if (part == parts - 1) digester_.add(bytes);
-    });
-    return status;
+    fs_.hasher_->add(digester_, bytes);
+    return base_->append(bytes);
   }
 
   Status sync() override { return base_->sync(); }
 
   Status close() override {
+    fs_.hasher_->finish();
     const std::lock_guard lock(fs_.mutex_);
     fs_.by_path_[path_] = digester_.take();
     return base_->close();
@@ -211,7 +290,8 @@ class DigestingFileSystem::File : public WritableFile {
   Digester digester_;
 };
 
-DigestingFileSystem::DigestingFileSystem(FileSystem& base) : base_(base), pool_(pool_of(2)) {}
+DigestingFileSystem::DigestingFileSystem(FileSystem& base)
+    : base_(base), hasher_(std::make_unique<Hasher>()) {}
 DigestingFileSystem::~DigestingFileSystem() = default;
 
 FileDigests DigestingFileSystem::digests(const std::string& folder) const {

@@ -11,8 +11,6 @@
 
 namespace lathe {
 
-class ThreadPool;
-
 /// What the bytes of a file were: how many, and the SHA-256 of each 64 MiB of them, which several threads can
 /// check at once.
 struct FileDigest {
@@ -38,7 +36,7 @@ struct FileFault {
 std::vector<FileFault> faults_of(FileSystem& fs, const std::string& folder, const FileDigests& digests);
 
 /// Passes everything on to another file system, and makes the digest of each file that is written through it.
-/// While a part is written, another thread hashes it.  One file is written at a time.
+/// Another thread hashes what is written, and syncs do not wait for it.  One file is written at a time.
 class DigestingFileSystem : public FileSystem {
  public:
   explicit DigestingFileSystem(FileSystem& base);
@@ -65,11 +63,12 @@ class DigestingFileSystem : public FileSystem {
 
  private:
   class File;
+  class Hasher;
 
   FileSystem& base_;
   mutable std::mutex mutex_;
   FileDigests by_path_;
-  std::unique_ptr<ThreadPool> pool_;  ///< of two: one writes, one hashes
+  std::unique_ptr<Hasher> hasher_;
 };
 
 }  // namespace lathe

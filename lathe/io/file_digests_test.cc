@@ -54,7 +54,7 @@ class FileDigestsTest : public testing::Test {
   FileDigests digests_;
 };
 
-TEST_F(FileDigestsTest, AreThoseOfTheBytes) {
+TEST_F(FileDigestsTest, AreThoseOfTheBytesOnAThreadOfItsOwn) {
   const std::string text = long_text();
   write("long", text);
   write("of small parts", std::string_view(text).substr(0, 100'000), 7);

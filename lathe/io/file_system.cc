@@ -31,6 +31,7 @@ using posix::Descriptor, posix::failure, posix::nearest_existing;
 
 // macOS refuses writes of 2 GiB and more, Linux cuts them short.
 constexpr size_t kWriteChunkBytes = size_t{64} << 20;
+constexpr size_t kWriteOutBytes = size_t{16} << 20;
 
 int sync_descriptor(int fd) {
 #ifdef __APPLE__
@@ -72,7 +73,9 @@ class RealFile : public WritableFile {
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return failure("write", path_, errno);
       bytes = bytes.subspan(static_cast<size_t>(n));
+      written_ += n;
     }
+    begin_write_out();
     return {};
   }
 
@@ -87,8 +90,18 @@ class RealFile : public WritableFile {
   }
 
  private:
+  /// The disk works while more is made, and a later sync has little left to wait for.
+  void begin_write_out() {
+#ifdef __linux__
+    if (written_ - begun_ < off_t{kWriteOutBytes}) return;
+    (void)sync_file_range(fd_.get(), begun_, written_ - begun_, SYNC_FILE_RANGE_WRITE);  // a pipe has none
+    begun_ = written_;
+#endif
+  }
+
   std::string path_;
   Descriptor fd_;
+  off_t written_ = 0, begun_ = 0;  ///< bytes, in all and of them those that are on their way
 };
 
 struct Mapping {

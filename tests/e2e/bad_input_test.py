@@ -618,8 +618,10 @@ class BadInput(unittest.TestCase):
         two = self.root / "two.csv"  # two labels instead of three
         two.write_text("sentence1,label\n" + "red ship,a\nold bridge,b\n" * 4)
         self.fails([*self.command(), *resume, "--train_file", str(two), "--validation_file", str(two)], checkpoint,
-                   "other parameters", "found classifier.weight[3, 32], wants classifier.weight[2, 32]",
+                   'config.json: "id2label": found ["what","where","who"], the model of this run has ["a","b"]',
                    "--overwrite_output_dir", keep=kept)
+        self.fails([*self.command("--freeze_base_model", "true"), *resume], checkpoint, "other parameters",
+                   "wants classifier.weight[3, 32]", "--overwrite_output_dir", keep=kept)
         self.fails([*self.command(), "--resume_from_checkpoint", str(self.model)], self.model,
                    "not found", keep=kept)
         state = checkpoint / "lathe_state.safetensors"
