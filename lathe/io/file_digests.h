@@ -45,13 +45,15 @@ class DigestingFileSystem : public FileSystem {
   /// Of the files that lie in a folder now, as far as they were written through this object.
   FileDigests digests(const std::string& folder) const;
 
-  Result<std::string> read(const std::string& path) override { return base_.read(path); }
+  Result<std::string> read(const std::string& path, uint64_t limit_bytes) override {
+    return base_.read(path, limit_bytes);
+  }
   Result<MappedFile> map(const std::string& path) override { return base_.map(path); }
   Result<std::unique_ptr<WritableFile>> create(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
   Status exchange(const std::string& a, const std::string& b) override { return base_.exchange(a, b); }
   Status sync(const std::string& path) override { return base_.sync(path); }
-  Status create_directories(const std::string& path) override { return base_.create_directories(path); }
+  Status create_folder(const std::string& path) override { return base_.create_folder(path); }
   Status remove_all(const std::string& path) override;
   Status remove_empty_folder(const std::string& path) override { return base_.remove_empty_folder(path); }
   Result<std::vector<std::string>> list(const std::string& path) override { return base_.list(path); }
