@@ -92,14 +92,13 @@ endfunction()
 
 function(lathe_layer name)
   cmake_parse_arguments(L "" "FOLDER" "SEES" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${L_FOLDER}/*.cc)
-  if(name STREQUAL "cpu")
-    file(GLOB isa CONFIGURE_DEPENDS ${L_FOLDER}/isa/*.cc)
-    list(APPEND sources ${isa})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${L_FOLDER}/*.cc)
+  if(name STREQUAL "backends")   # the folders inside are layers of their own
+    list(FILTER sources EXCLUDE REGEX "/lathe/backends/[a-z]+/")
   endif()
   if(name STREQUAL "cuda")   # without nvcc: only what says that the device is not there
     if(LATHE_CUDA)
-      file(GLOB kernels CONFIGURE_DEPENDS ${L_FOLDER}/kernels/*.cu)
+      file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${L_FOLDER}/kernels/*.cu)
       list(APPEND sources ${kernels})
       list(FILTER sources EXCLUDE REGEX "/not_built\\.cc$")
     else()

@@ -15,6 +15,7 @@ endforeach()
 # tests/LABEL/NAME_test.cc and tests/LABEL/NAME_test.py carry the name of their folder as ctest label.
 if(LATHE_TESTS)
   file(GLOB suites CONFIGURE_DEPENDS tests/*/*_test.cc)
+  list(FILTER suites EXCLUDE REGEX "/tests/train/")
   foreach(source ${suites})
     get_filename_component(stem ${source} NAME_WE)
     get_filename_component(folder ${source} DIRECTORY)
@@ -23,6 +24,14 @@ if(LATHE_TESTS)
     target_link_libraries(${stem} PRIVATE lathe_app)
     lathe_gtest(${stem} ${label})
   endforeach()
+
+  # tests/train: whole trainings of tiny models, in one program, run where the tests beside the code are.
+  file(GLOB trainings CONFIGURE_DEPENDS tests/train/*_test.cc)
+  add_executable(test_training ${trainings})
+  target_link_libraries(test_training PRIVATE lathe_api)
+  lathe_unity(test_training training)
+  lathe_gtest(test_training unit)
+  add_dependencies(unit_tests test_training)
 
   file(GLOB scripts CONFIGURE_DEPENDS tests/*/*_test.py tools/*_test.py)
   foreach(source ${scripts})

@@ -13,11 +13,11 @@
 #include "lathe/data/squad.h"
 #include "lathe/data/tokenized.h"
 #include "lathe/data/torch_random.h"  // PyTorch's random numbers
-#include "lathe/models/encoder.h"
+#include "lathe/models/encoders/encoder.h"
 #include "lathe/nn/layers.h"
 #include "lathe/ops/functional.h"  // relu, linear, mean, …
+#include "lathe/settings/training_arguments.h"
 #include "lathe/tokenizers/tokenizer.h"
 #include "lathe/train/auto_model.h"  // from_pretrained
 #include "lathe/train/log_format.h"
 #include "lathe/train/trainer.h"
-#include "lathe/train/training_arguments.h"

@@ -14,14 +14,14 @@
 #include <mutex>
 
 #include "lathe/api/hf.h"
-#include "lathe/app/argument_parser.h"
-#include "lathe/app/label_findings.h"
-#include "lathe/app/tracked_run.h"
 #include "lathe/core/version.h"
 #include "lathe/data/parallel_parts.h"
-#include "lathe/data/python_format.h"
-#include "lathe/io/hub.h"
+#include "lathe/io/hub/hub.h"
 #include "lathe/io/json_file.h"
+#include "lathe/report/label_findings.h"
+#include "lathe/report/tracked_run.h"
+#include "lathe/settings/argument_parser.h"
+#include "lathe/text/python_format.h"
 
 namespace nb = nanobind;
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Fails, with file:line, where an #include under lathe/ goes against the allowed direction, a folder is no layer, or two
-types have one name.
+"""Fails, with file:line, where an #include under lathe/ goes against the allowed direction, a folder is no layer or holds
+more than 30 names, or two types have one name.
 
     check_layers.py [ROOT]
 
@@ -25,6 +25,8 @@ LAYER = re.compile(r"^lathe_layer\(\s*(\w+)\s+FOLDER\s+(\S+?)(?:\s+SEES\s+([\w ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 DEVICE_LIBRARY = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|cutensor|cutlass/|nccl|nvToolsExt|nvtx|hip/|mlx/|mpi\.h|gloo/|jaccl/|"
                             r"Metal/|MetalPerformance|Accelerate/|dnnl|oneapi/)")
+MOST_NAMES = 30   # of a folder: header, source, test and fuzz target are one
+OF_ONE_NAME = re.compile(r"(_test|_fuzz|_testing|_bench)?\.[a-z]+$")
 KERNEL = re.compile(r"__global__\b[^;{]*\{\s*(follow\(\);|\w+_that_follows\b)?")
 RAW_JSON = re.compile(r"\b\w*[Jj]son::(?:parse|accept|sax_parse|from_\w+)\b")
 PARSERS = {"lathe/io/json_file.cc", "lathe/io/keys_once.h", "lathe/io/keys_once.cc"}
@@ -85,6 +87,16 @@ def folders_of_no_layer(root, layers):
     return found
 
 
+def crowded_folders(root):
+    """Folders with more names of their own than a newcomer keeps in mind."""
+    names = {}
+    for file in (root / "lathe").rglob("*"):
+        if file.suffix in SUFFIXES:
+            names.setdefault(file.parent.relative_to(root).as_posix(), set()).add(OF_ONE_NAME.sub("", file.name))
+    return [f"{folder}: {len(found)} names, at most {MOST_NAMES}; give what belongs together a folder inside"
+            for folder, found in sorted(names.items()) if len(found) > MOST_NAMES]
+
+
 def kernels_that_do_not_follow(text):
     """Line numbers."""
     return [text.count("\n", 0, kernel.start()) + 1 for kernel in KERNEL.finditer(text) if not kernel[1]]
@@ -121,6 +133,7 @@ def check(root):
         raise SystemExit("CMakeLists.txt: no lathe_layer line found")
     found = [f"{folder}: is no layer; a line lathe_layer(...) in CMakeLists.txt makes it one"
              for folder in folders_of_no_layer(root, layers)]
+    found += crowded_folders(root)
     types = {}
     for file in sorted((root / "lathe").rglob("*")):
         if file.suffix not in SUFFIXES:

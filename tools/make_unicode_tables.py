@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes lathe/tokenizers/unicode_tables.inc.
+"""Writes lathe/text/unicode_tables.inc.
 
 The Rust crates behind `tokenizers` carry Unicode tables of different ages (categories, decompositions and case
 mappings each their own), so no version of ICU or utf8proc agrees with all of them.  This script asks the installed
@@ -15,7 +15,7 @@ import tokenizers
 from charsmap import charsmap
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
-TARGET = pathlib.Path(__file__).resolve().parent.parent / "lathe/tokenizers/unicode_tables.inc"
+TARGET = pathlib.Path(__file__).resolve().parent.parent / "lathe/text/unicode_tables.inc"
 DROP, SPACE, PUNCT, MN, MARK, WORD, LOWER, NFD, LETTER, NUMBER = (1 << i for i in range(10))
 NFC_MAY_CHANGE, NFKD, JOINS, EXTEND, PREPEND, CONTROL, PICTOGRAPH, CONSONANT, LINKER = (1 << i for i in range(10, 19))
 HANGUL = range(0xAC00, 0xD7A4)

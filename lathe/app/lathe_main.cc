@@ -15,15 +15,15 @@
 #include <system_error>
 #include <vector>
 
-#include "lathe/app/argument_parser.h"
 #include "lathe/app/bus_error.h"
-#include "lathe/app/commands.h"
-#include "lathe/app/signals.h"
-#include "lathe/app/terminal.h"
+#include "lathe/app/commands/commands.h"
+#include "lathe/app/terminal/signals.h"
+#include "lathe/app/terminal/terminal.h"
 #include "lathe/core/environment.h"
 #include "lathe/core/error.h"
 #include "lathe/core/version.h"
 #include "lathe/io/file_system.h"
+#include "lathe/settings/argument_parser.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <exception>
 
-#include "lathe/app/terminal.h"
+#include "lathe/app/terminal/terminal.h"
 #include "lathe/backends/conformance.h"
 #include "lathe/backends/register.h"
 

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "lathe/app/run_facts.h"
 #include "lathe/core/environment.h"
 #include "lathe/io/directory_transaction.h"
 #include "lathe/io/leftovers.h"
+#include "lathe/report/run_facts.h"
 #include "lathe/train/checkpoint.h"
 #include "lathe/train/checkpoint_folder.h"
 

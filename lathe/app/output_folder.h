@@ -5,7 +5,7 @@
 
 #include "lathe/core/environment.h"
 #include "lathe/io/file_system.h"
-#include "lathe/train/training_arguments.h"
+#include "lathe/settings/training_arguments.h"
 
 namespace lathe {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "lathe/app/terminal.h"
+#include "lathe/app/terminal/terminal.h"
 
 namespace lathe {
 

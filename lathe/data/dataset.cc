@@ -9,8 +9,8 @@
 #include "lathe/core/error.h"
 #include "lathe/data/parquet.h"
 #include "lathe/data/table_parsers.h"
-#include "lathe/data/text.h"
 #include "lathe/io/gzip.h"
+#include "lathe/text/text.h"
 
 namespace lathe {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "lathe/data/parquet.h"
 #include "lathe/data/table.h"
-#include "lathe/data/text.h"
+#include "lathe/text/text.h"
 
 namespace lathe {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/io/hub.h"
+#include "lathe/io/hub/hub.h"
 
 namespace lathe {
 

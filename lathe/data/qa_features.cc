@@ -3,8 +3,8 @@
 #include "lathe/core/error.h"
 #include "lathe/data/parallel_parts.h"
 #include "lathe/data/squad.h"
-#include "lathe/data/text.h"
-#include "lathe/tokenizers/unicode.h"
+#include "lathe/text/text.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 namespace {

@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "lathe/core/error.h"
-#include "lathe/data/python_format.h"
-#include "lathe/data/text.h"
+#include "lathe/text/python_format.h"
+#include "lathe/text/text.h"
 
 namespace lathe {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "lathe/data/test_data.h"
-#include "lathe/data/text.h"
-#include "lathe/tokenizers/unicode.h"
+#include "lathe/text/text.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 namespace {

@@ -7,9 +7,9 @@
 #include "lathe/core/error.h"
 #include "lathe/data/parquet.h"
 #include "lathe/data/table_parsers.h"
-#include "lathe/data/text.h"
 #include "lathe/io/gzip.h"
 #include "lathe/io/json_file.h"
+#include "lathe/text/text.h"
 
 namespace lathe {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/data/metrics.h"
-#include "lathe/data/text.h"
+#include "lathe/text/text.h"
 
 namespace lathe {
 namespace {

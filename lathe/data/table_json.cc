@@ -3,9 +3,9 @@
 #include <unordered_map>
 
 #include "lathe/core/error.h"
-#include "lathe/data/python_format.h"
 #include "lathe/data/table_parsers.h"
 #include "lathe/io/json_file.h"
+#include "lathe/text/python_format.h"
 
 namespace lathe {
 namespace table_detail {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/core/error.h"
+#include "lathe/core/error_testing.h"
 #include "lathe/core/source_folder_testing.h"
 
 namespace lathe {
@@ -67,19 +67,6 @@ inline std::vector<int32_t> pseudo(size_t count, uint32_t modulus, uint64_t seed
     out.push_back(static_cast<int32_t>((state >> 33) % modulus));
   }
   return out;
-}
-
-/// The message of the Error that f throws; "" if it throws none.  Checks the code.
-template <typename F>
-std::string message_of(ErrorCode code, F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), code) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "no error thrown";
-  return "";
 }
 
 }  // namespace lathe

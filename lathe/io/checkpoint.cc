@@ -9,7 +9,7 @@
 #include "lathe/io/json_file.h"
 #include "lathe/io/model_folder.h"
 #include "lathe/io/safetensors.h"
-#include "lathe/io/torch_file.h"
+#include "lathe/io/torch/torch_file.h"
 
 namespace lathe {
 namespace {

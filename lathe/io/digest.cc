@@ -16,7 +16,7 @@ namespace lathe {
 namespace {
 
 // CommonCrypto counts bytes in 32 bits.
-constexpr size_t kChunkBytes = size_t{1} << 30;
+constexpr size_t kReadBytes = size_t{1} << 30;
 
 #ifdef __APPLE__
 struct Sha256Hash {
@@ -53,7 +53,7 @@ struct Sha1Hash {
 template <typename Hash>
 void add_to(Hash& hash, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const auto chunk = bytes.first(std::min(bytes.size(), kChunkBytes));
+    const auto chunk = bytes.first(std::min(bytes.size(), kReadBytes));
     hash.add(chunk.data(), chunk.size());
     bytes = bytes.subspan(chunk.size());
   }

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "lathe/core/environment.h"
-#include "lathe/io/hub_cache.h"
+#include "lathe/io/hub/hub_cache.h"
 
 namespace lathe {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lathe/core/error.h"
-#include "lathe/models/encoder.h"
+#include "lathe/models/encoders/encoder.h"
 
 namespace lathe {
 namespace {

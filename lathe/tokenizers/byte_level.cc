@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "lathe/tokenizers/unicode.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe::byte_level {
 namespace {

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
+#include "lathe/text/unicode.h"
 #include "lathe/tokenizers/byte_level.h"
 #include "lathe/tokenizers/tokenizer.h"
-#include "lathe/tokenizers/unicode.h"
 #include "lathe/tokenizers/word_cache.h"
 
 namespace lathe {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lathe/core/error.h"
-#include "lathe/tokenizers/unicode.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 namespace {

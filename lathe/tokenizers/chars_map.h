@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lathe/tokenizers/normalized_text.h"
+#include "lathe/text/normalized_text.h"
 
 namespace lathe {
 

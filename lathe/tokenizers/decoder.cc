@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lathe/text/unicode.h"
 #include "lathe/tokenizers/byte_level.h"
-#include "lathe/tokenizers/unicode.h"
 
 namespace lathe {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lathe/tokenizers/normalized_text.h"
+#include "lathe/text/normalized_text.h"
 
 namespace lathe {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "lathe/core/error.h"
-#include "lathe/tokenizers/unicode.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 namespace {

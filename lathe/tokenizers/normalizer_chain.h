@@ -5,8 +5,8 @@
 #include <variant>
 #include <vector>
 
+#include "lathe/text/normal_form.h"
 #include "lathe/tokenizers/chars_map.h"
-#include "lathe/tokenizers/normal_form.h"
 #include "lathe/tokenizers/normalizer.h"
 
 namespace lathe {

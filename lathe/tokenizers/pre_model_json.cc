@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "lathe/tokenizers/unicode.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 namespace {

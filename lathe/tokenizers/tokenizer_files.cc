@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "lathe/text/unicode.h"
 #include "lathe/tokenizers/tokenizer_spec.h"
-#include "lathe/tokenizers/unicode.h"
 
 namespace lathe {
 namespace {

@@ -14,9 +14,9 @@
 #include "lathe/core/error.h"
 #include "lathe/core/sanitized.h"
 #include "lathe/core/source_folder_testing.h"
+#include "lathe/text/unicode.h"
 #include "lathe/tokenizers/tokenizer.h"
 #include "lathe/tokenizers/tokenizer_spec.h"
-#include "lathe/tokenizers/unicode.h"
 
 namespace lathe {
 namespace {

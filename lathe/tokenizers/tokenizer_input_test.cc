@@ -11,12 +11,12 @@ namespace {
 
 using nlohmann::json;
 
-const std::string kVocabTxt = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n##s\na\n##a\n";
+const std::string kPlainVocab = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n##s\na\n##a\n";
 
 Tokenizer load(const std::vector<NamedFile>& files) { return Tokenizer::from_files(files, "model"); }
 
 Tokenizer load(const char* name, const json& content) {
-  return load({{"vocab.txt", kVocabTxt}, {name, content.dump()}});
+  return load({{"vocab.txt", kPlainVocab}, {name, content.dump()}});
 }
 
 void expect_error(const std::vector<NamedFile>& files, const std::string& part,
@@ -36,11 +36,11 @@ TEST(TokenizerInput, SpecialTokensThatAreNoneAreRefusedByTheirKeys) {
     for (const char* key : {"cls_token", "sep_token", "pad_token", "unk_token", "mask_token"}) {
       const std::string wanted =
           std::string("model/") + file + ": " + key + ": wants a token that is not empty";
-      expect_error({{"vocab.txt", kVocabTxt}, {file, json{{key, ""}}.dump()}}, wanted);
-      expect_error({{"vocab.txt", kVocabTxt}, {file, json{{key, {{"content", ""}}}}.dump()}}, wanted);
-      expect_error({{"vocab.txt", std::string("\n") + kVocabTxt}, {file, json{{key, ""}}.dump()}}, wanted);
+      expect_error({{"vocab.txt", kPlainVocab}, {file, json{{key, ""}}.dump()}}, wanted);
+      expect_error({{"vocab.txt", kPlainVocab}, {file, json{{key, {{"content", ""}}}}.dump()}}, wanted);
+      expect_error({{"vocab.txt", std::string("\n") + kPlainVocab}, {file, json{{key, ""}}.dump()}}, wanted);
       for (const json& none : {json(5), json(true), json::array({"[CLS]"}), json{{"text", "[CLS]"}}})
-        expect_error({{"vocab.txt", kVocabTxt}, {file, json{{key, none}}.dump()}},
+        expect_error({{"vocab.txt", kPlainVocab}, {file, json{{key, none}}.dump()}},
                      std::string(key) + ": wants a token, found ");
     }
   // What the fast tokenizers take.
@@ -50,7 +50,7 @@ TEST(TokenizerInput, SpecialTokensThatAreNoneAreRefusedByTheirKeys) {
                       {"image_token", ""},
                       {"extra_special_tokens", {""}}};
   const Tokenizer t = load("tokenizer_config.json", taken);
-  EXPECT_EQ(t.encode("hello").ids, load({{"vocab.txt", kVocabTxt}}).encode("hello").ids);
+  EXPECT_EQ(t.encode("hello").ids, load({{"vocab.txt", kPlainVocab}}).encode("hello").ids);
 }
 
 TEST(TokenizerInput, TemplatesNameTheTokensOfTheirIds) {
@@ -92,18 +92,18 @@ TEST(TokenizerInput, DeepNestingIsRefusedInEveryFile) {
   const std::string deep = "{\"a\":" + std::string(48000, '[') + std::string(48000, ']') + "}";
   for (const char* file :
        {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"})
-    expect_error({{"vocab.txt", kVocabTxt}, {file, deep}},
+    expect_error({{"vocab.txt", kPlainVocab}, {file, deep}},
                  std::string("model/") + file + ":1:205: found lists or objects nested deeper than 200");
 }
 
 TEST(TokenizerInput, ATokenIsNotLongerThanAKilobyte) {
   const std::string longest(1024, 'a'), longer = longest + "a";
   const auto with = [](const std::string& token) {
-    return std::vector<NamedFile>{{"vocab.txt", kVocabTxt + token + "\n"}};
+    return std::vector<NamedFile>{{"vocab.txt", kPlainVocab + token + "\n"}};
   };
   EXPECT_EQ(load(with(longest)).token_to_id(longest).has_value(), true);
   expect_error(with(longer), "has 1025 bytes, wants at most 1024");
-  expect_error({{"vocab.txt", kVocabTxt}, {"added_tokens.json", json{{longer, 40}}.dump()}}, "1025 bytes");
+  expect_error({{"vocab.txt", kPlainVocab}, {"added_tokens.json", json{{longer, 40}}.dump()}}, "1025 bytes");
   json j = {{"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
             {"model",
              {{"type", "WordPiece"},

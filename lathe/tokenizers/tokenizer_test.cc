@@ -12,7 +12,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/test_folder.h"
-#include "lathe/tokenizers/unicode.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/io/foreign_content.h"
-#include "lathe/tokenizers/unicode.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 

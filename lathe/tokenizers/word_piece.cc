@@ -1,6 +1,6 @@
 #include "lathe/tokenizers/word_piece.h"
 
-#include "lathe/tokenizers/unicode.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lathe/tokenizers/unicode.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 

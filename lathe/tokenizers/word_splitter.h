@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/tokenizers/normalized_text.h"
+#include "lathe/text/normalized_text.h"
 
 namespace lathe {
 

@@ -9,10 +9,10 @@
 #include <typeinfo>
 
 #include "lathe/core/error.h"
-#include "lathe/data/python_format.h"
 #include "lathe/data/torch_random.h"
 #include "lathe/io/json_file.h"
 #include "lathe/models/family.h"
+#include "lathe/text/python_format.h"
 
 namespace lathe {
 namespace {

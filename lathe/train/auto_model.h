@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "lathe/engine/session.h"
 #include "lathe/io/model_folder.h"
-#include "lathe/models/encoder.h"
+#include "lathe/models/encoders/encoder.h"
 #include "lathe/models/pretrained.h"
 #include "lathe/tokenizers/tokenizer.h"
-#include "lathe/train/session.h"
 
 namespace lathe {
 

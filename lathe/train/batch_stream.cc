@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lathe/train/session.h"
+#include "lathe/engine/session.h"
 
 namespace lathe {
 namespace {

@@ -4,7 +4,7 @@
 #include "lathe/core/token_rounding.h"
 #include "lathe/data/prefetcher.h"
 #include "lathe/data/sampler.h"
-#include "lathe/train/programs.h"
+#include "lathe/engine/programs.h"
 
 namespace lathe {
 

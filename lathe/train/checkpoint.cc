@@ -6,15 +6,15 @@
 #include <utility>
 
 #include "lathe/core/error.h"
-#include "lathe/data/python_format.h"
 #include "lathe/io/directory_transaction.h"
 #include "lathe/io/json_file.h"
-#include "lathe/io/pickle_writer.h"
 #include "lathe/io/safetensors.h"
-#include "lathe/io/torch_file.h"
-#include "lathe/train/metric_schedule.h"
-#include "lathe/train/python_rng.h"
-#include "lathe/train/saved_arguments.h"
+#include "lathe/io/torch/pickle_writer.h"
+#include "lathe/io/torch/torch_file.h"
+#include "lathe/settings/metric_schedule.h"
+#include "lathe/text/python_format.h"
+#include "lathe/train/python/python_rng.h"
+#include "lathe/train/python/saved_arguments.h"
 #include "lathe/train/whole_checkpoint.h"
 
 namespace lathe {

@@ -7,7 +7,7 @@
 #include "lathe/io/file_system.h"
 #include "lathe/train/auto_model.h"
 #include "lathe/train/loss_scaler.h"
-#include "lathe/train/python_checkpoint.h"
+#include "lathe/train/python/python_checkpoint.h"
 #include "lathe/train/trainer_state.h"
 
 namespace lathe {

@@ -5,7 +5,7 @@
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
-#include "lathe/train/saved_arguments.h"
+#include "lathe/train/python/saved_arguments.h"
 #include "lathe/train/whole_checkpoint.h"
 
 namespace lathe {

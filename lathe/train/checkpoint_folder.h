@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lathe/io/file_system.h"
-#include "lathe/train/training_arguments.h"
+#include "lathe/settings/training_arguments.h"
 
 namespace lathe {
 

@@ -1,24 +1,15 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lathe/core/log.h"
+
 namespace lathe {
-
-enum class LogLevel { kDebug, kInfo, kWarning, kError, kCritical };
-/// "DEBUG", "INFO", ...
-std::string_view name_of(LogLevel level);
-/// A value of --log_level; "passive" is INFO, which is what Hugging Face's scripts make of it.  Errors:
-/// kUsage.
-LogLevel log_level_from(const std::string& name);
-
-/// Where the library's messages go; it never prints itself.
-using LogSink = std::function<void(LogLevel, const std::string& line)>;
 
 /// {'loss': 0.6975, 'grad_norm': 0.5073649883270264, 'learning_rate': 1e-05, 'epoch': 0.25}: a line of the
 /// log history as it is printed; total_flos is left out.

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "lathe/core/source_folder_testing.h"
-#include "lathe/train/lr_schedule.h"
+#include "lathe/settings/lr_schedule.h"
 
 namespace lathe {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lathe/core/ceil_div.h"
-#include "lathe/data/python_format.h"
+#include "lathe/text/python_format.h"
 #include "lathe/train/batch_stream.h"
 #include "lathe/train/check_dataset.h"
 

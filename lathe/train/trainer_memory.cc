@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "lathe/core/host_memory.h"
-#include "lathe/data/python_format.h"
+#include "lathe/text/python_format.h"
 #include "lathe/train/batch_stream.h"
 #include "lathe/train/trainer.h"
 

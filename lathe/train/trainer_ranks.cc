@@ -1,5 +1,5 @@
 // What a trainer tells the other ranks beside gradients.
-#include "lathe/train/argument_table.h"
+#include "lathe/settings/argument_table.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {

@@ -1,6 +1,6 @@
 // What a user is to know of a run that goes on from a checkpoint.
 #include "lathe/train/checkpoint_checks.h"
-#include "lathe/train/saved_arguments.h"
+#include "lathe/train/python/saved_arguments.h"
 #include "lathe/train/trainer.h"
 #include "lathe/train/whole_checkpoint.h"
 

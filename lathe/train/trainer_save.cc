@@ -3,8 +3,8 @@
 
 #include <new>
 
-#include "lathe/data/python_format.h"
-#include "lathe/train/saved_arguments.h"
+#include "lathe/text/python_format.h"
+#include "lathe/train/python/saved_arguments.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {

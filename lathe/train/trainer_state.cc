@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "lathe/data/python_format.h"
 #include "lathe/io/json_file.h"
+#include "lathe/text/python_format.h"
 
 namespace lathe {
 namespace {

@@ -11,8 +11,8 @@
 #include "lathe/io/json_file.h"
 #include "lathe/io/model_folder.h"
 #include "lathe/train/checkpoint.h"
-#include "lathe/train/python_checkpoint.h"
-#include "lathe/train/saved_arguments.h"
+#include "lathe/train/python/python_checkpoint.h"
+#include "lathe/train/python/saved_arguments.h"
 
 namespace lathe {
 namespace {

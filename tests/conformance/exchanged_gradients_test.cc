@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "lathe/engine/programs.h"
 #include "lathe/ops/ops.h"
 #include "lathe/program/hoist.h"
 #include "lathe/train/auto_model.h"
-#include "lathe/train/programs.h"
 
 namespace lathe {
 namespace {

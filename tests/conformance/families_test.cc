@@ -10,7 +10,7 @@
 #include "lathe/core/philox.h"
 #include "lathe/core/source_folder_testing.h"
 #include "lathe/io/json_file.h"
-#include "lathe/models/encoder.h"
+#include "lathe/models/encoders/encoder.h"
 #include "lathe/ops/ops.h"
 #include "lathe/train/auto_model.h"
 

@@ -12,7 +12,7 @@
 #include "lathe/core/source_folder_testing.h"
 #include "lathe/core/test_folder.h"
 #include "lathe/io/json_file.h"
-#include "lathe/train/python_checkpoint.h"
+#include "lathe/train/python/python_checkpoint.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {

@@ -11,11 +11,11 @@
 #include "lathe/backends/mlx/mlx_backend.h"
 #include "lathe/core/cache_file.h"
 #include "lathe/core/test_folder.h"
-#include "lathe/models/encoder.h"
+#include "lathe/engine/session.h"
+#include "lathe/models/encoders/encoder.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"
 #include "lathe/program/kernel_verdicts.h"
-#include "lathe/train/session.h"
 #include "tests/device_under_test.h"
 
 namespace lathe {

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "lathe/models/encoder.h"
+#include "lathe/engine/session.h"
+#include "lathe/models/encoders/encoder.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"
-#include "lathe/train/session.h"
 #include "tests/device_under_test.h"
 
 namespace lathe {

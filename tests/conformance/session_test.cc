@@ -1,5 +1,5 @@
 // What a session takes and gives: states of which ranks have a part, ids, types and positions of its batches.
-#include "lathe/train/session.h"
+#include "lathe/engine/session.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "lathe/backends/register.h"
+#include "lathe/engine/session.h"
 #include "lathe/train/auto_model.h"
-#include "lathe/train/session.h"
 #include "tests/conformance/made_batch.h"
 
 namespace lathe {

@@ -6,7 +6,7 @@
 
 #include "lathe/core/source_folder_testing.h"
 #include "lathe/ops/ops.h"
-#include "lathe/ops/optimizer.h"
+#include "lathe/ops/optimizers/optimizer.h"
 #include "lathe/optim/shards.h"
 #include "lathe/program/autograd.h"
 #include "tests/device_under_test.h"

@@ -9,12 +9,12 @@
 
 #include "lathe/backends/register.h"
 #include "lathe/core/source_folder_testing.h"
+#include "lathe/engine/session.h"
 #include "lathe/io/json_file.h"
 #include "lathe/io/safetensors.h"
-#include "lathe/models/encoder.h"
+#include "lathe/models/encoders/encoder.h"
 #include "lathe/models/pretrained.h"
 #include "lathe/train/auto_model.h"
-#include "lathe/train/session.h"
 #include "tests/device_under_test.h"
 
 namespace lathe {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "lathe/backends/cpu/isa.h"
-#include "lathe/backends/cpu/isa/attention_kernels.h"
+#include "lathe/backends/cpu/isa/attention/attention_kernels.h"
 #include "lathe/core/dtype.h"
 #include "lathe/core/thread_pool.h"
 

@@ -16,7 +16,7 @@
 #include "lathe/core/float16.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"
-#include "lathe/ops/optimizer.h"
+#include "lathe/ops/optimizers/optimizer.h"
 
 namespace lathe::cpu {
 namespace {

@@ -1,4 +1,4 @@
-# Flags of the kernels, by file name: isa/KERNEL_LEVEL.cc is compiled for LEVEL alone.  Nothing outside isa/ gets a
+# Flags of the kernels, by file name: isa/FAMILY/KERNEL_LEVEL.cc is compiled for LEVEL alone.  Nothing outside isa/ gets a
 # flag of this kind, and files in isa/ share no inline code with the rest, so the binary starts on any machine.
 # Levels of another architecture are left out of the build.
 set(isa_avx2 -mavx2 -mfma -mf16c)
@@ -29,7 +29,7 @@ else()
   set(isa_flags -O3 -ffp-contract=on)
 endif()
 
-file(GLOB isa_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lathe/backends/cpu/isa/*.cc)
+file(GLOB_RECURSE isa_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lathe/backends/cpu/isa/*.cc)
 foreach(source ${isa_sources})
   get_filename_component(stem ${source} NAME_WE)
   string(REGEX REPLACE "^.*_" "" level ${stem})

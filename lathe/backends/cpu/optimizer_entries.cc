@@ -4,7 +4,7 @@
 
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/ops/ops.h"
-#include "lathe/ops/optimizer.h"
+#include "lathe/ops/optimizers/optimizer.h"
 
 namespace lathe::cpu {
 namespace {

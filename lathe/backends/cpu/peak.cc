@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "lathe/backends/cpu/isa/peak_kernels.h"
+#include "lathe/backends/cpu/isa/peak/peak_kernels.h"
 #include "lathe/backends/cpu/memory.h"
 #include "lathe/core/error.h"
 

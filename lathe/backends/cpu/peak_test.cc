@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "lathe/backends/cpu/isa/peak_kernels.h"
+#include "lathe/backends/cpu/isa/peak/peak_kernels.h"
 
 namespace lathe::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "lathe/backends/cpu/isa.h"
-#include "lathe/backends/cpu/isa/rows_kernels.h"
+#include "lathe/backends/cpu/isa/rows/rows_kernels.h"
 #include "lathe/backends/cpu/written_rows.h"
 #include "lathe/core/dtype.h"
 #include "lathe/core/thread_pool.h"

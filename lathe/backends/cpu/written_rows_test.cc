@@ -12,7 +12,7 @@
 #include "lathe/core/host_memory.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/ops.h"
-#include "lathe/ops/optimizer.h"
+#include "lathe/ops/optimizers/optimizer.h"
 #include "lathe/program/backend.h"
 
 namespace lathe::cpu {

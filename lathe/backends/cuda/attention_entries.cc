@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "lathe/backends/cuda/cuda_impl.h"
-#include "lathe/backends/cuda/kernels/attention.h"
+#include "lathe/backends/cuda/kernels/attention/attention.h"
 #include "lathe/core/philox.h"
 #include "lathe/ops/ops.h"
 

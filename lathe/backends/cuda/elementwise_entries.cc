@@ -1,6 +1,6 @@
 // add, mul, scale, cast, activations, mean.
 #include "lathe/backends/cuda/cuda_impl.h"
-#include "lathe/backends/cuda/kernels/elementwise.h"
+#include "lathe/backends/cuda/kernels/rows/elementwise.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::cuda {

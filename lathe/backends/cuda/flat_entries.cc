@@ -3,9 +3,9 @@
 #include <numeric>
 
 #include "lathe/backends/cuda/cuda_impl.h"
-#include "lathe/backends/cuda/kernels/adafactor.h"
-#include "lathe/backends/cuda/kernels/elementwise.h"
-#include "lathe/backends/cuda/kernels/flat.h"
+#include "lathe/backends/cuda/kernels/optimizers/adafactor.h"
+#include "lathe/backends/cuda/kernels/optimizers/flat.h"
+#include "lathe/backends/cuda/kernels/rows/elementwise.h"
 #include "lathe/backends/cuda/nccl.h"
 #include "lathe/ops/ops.h"
 

@@ -1,8 +1,8 @@
 // linear in fp8 and the gradient of its input: both operands are quantized into the workspace, the weight
 // once per node, which is once per step for each of the two layouts.
 #include "lathe/backends/cuda/cuda_impl.h"
-#include "lathe/backends/cuda/kernels/elementwise.h"
-#include "lathe/backends/cuda/kernels/fp8.h"
+#include "lathe/backends/cuda/kernels/products/fp8.h"
+#include "lathe/backends/cuda/kernels/rows/elementwise.h"
 #include "lathe/backends/cuda/products.h"
 #include "lathe/backends/cuda/rounded_states.h"
 #include "lathe/core/ceil_div.h"

@@ -1,6 +1,6 @@
 // Losses and their derivatives.
 #include "lathe/backends/cuda/cuda_impl.h"
-#include "lathe/backends/cuda/kernels/losses.h"
+#include "lathe/backends/cuda/kernels/losses/losses.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::cuda {

@@ -1,8 +1,8 @@
 #include "lathe/backends/cuda/own_products.h"
 
-#include "lathe/backends/cuda/kernels/f32_product.h"
-#include "lathe/backends/cuda/kernels/few_rows_product.h"
-#include "lathe/backends/cuda/kernels/weight_gradient.h"
+#include "lathe/backends/cuda/kernels/products/f32_product.h"
+#include "lathe/backends/cuda/kernels/products/few_rows_product.h"
+#include "lathe/backends/cuda/kernels/products/weight_gradient.h"
 
 namespace lathe::cuda {
 namespace {

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <vector>
 
-#include "lathe/backends/cuda/kernels/f32_product.h"
-#include "lathe/backends/cuda/kernels/few_rows_product.h"
-#include "lathe/backends/cuda/kernels/weight_gradient.h"
+#include "lathe/backends/cuda/kernels/products/f32_product.h"
+#include "lathe/backends/cuda/kernels/products/few_rows_product.h"
+#include "lathe/backends/cuda/kernels/products/weight_gradient.h"
 #include "lathe/backends/cuda/products.h"
 #include "lathe/core/error.h"
 #include "lathe/core/float16.h"

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "lathe/backends/cuda/cuda_impl.h"
-#include "lathe/backends/cuda/kernels/elementwise.h"
-#include "lathe/backends/cuda/kernels/gate.h"
-#include "lathe/backends/cuda/kernels/linear_int8.h"
-#include "lathe/backends/cuda/kernels/plain_product.h"
+#include "lathe/backends/cuda/kernels/products/gate.h"
+#include "lathe/backends/cuda/kernels/products/linear_int8.h"
+#include "lathe/backends/cuda/kernels/products/plain_product.h"
+#include "lathe/backends/cuda/kernels/rows/elementwise.h"
 #include "lathe/backends/cuda/products.h"
 #include "lathe/backends/cuda/rounded_states.h"
 #include "lathe/core/ceil_div.h"

@@ -6,8 +6,8 @@
 
 #include "lathe/backends/cuda/device.h"
 #include "lathe/backends/cuda/graph.h"
-#include "lathe/backends/cuda/kernels/column_sums.h"
-#include "lathe/backends/cuda/kernels/elementwise.h"
+#include "lathe/backends/cuda/kernels/rows/column_sums.h"
+#include "lathe/backends/cuda/kernels/rows/elementwise.h"
 #include "lathe/backends/cuda/own_products.h"
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"

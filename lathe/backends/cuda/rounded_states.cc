@@ -1,7 +1,7 @@
 #include "lathe/backends/cuda/rounded_states.h"
 
 #include "lathe/backends/cuda/device.h"
-#include "lathe/backends/cuda/kernels/elementwise.h"
+#include "lathe/backends/cuda/kernels/rows/elementwise.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::cuda {

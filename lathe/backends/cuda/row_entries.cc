@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "lathe/backends/cuda/cuda_impl.h"
-#include "lathe/backends/cuda/kernels/rows.h"
+#include "lathe/backends/cuda/kernels/rows/rows.h"
 #include "lathe/core/philox.h"
 #include "lathe/ops/ops.h"
 #include "lathe/ops/rotary.h"

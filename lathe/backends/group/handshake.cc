@@ -24,7 +24,7 @@ struct HelloBytes {
 constexpr size_t kHeadBytes = 3 * sizeof(uint32_t);  // of a frame
 static_assert(kHeadBytes + sizeof(HelloBytes) + kHeadBytes + kProofBytes == kHandshakeBytes);
 
-std::span<const unsigned char> bytes_of(const std::vector<char>& text) {
+std::span<const unsigned char> view_of(const std::vector<char>& text) {
   return {reinterpret_cast<const unsigned char*>(text.data()), text.size()};
 }
 
@@ -145,8 +145,7 @@ Knock::State Knock::answer(const Frame& challenge) {
   const std::vector<char> theirs(challenge.value.begin() + kNonceBytes, challenge.value.end());
   const auto of = [&](Side side) { return proof(mine_, side, door_, hello_.rank, hello_.nonce, doors); };
   const bool sent = send_frame(fd_, {Frame::Kind::kProof, "", of(Side::kRank)});
-  if (same_bytes(bytes_of(theirs), bytes_of(of(Side::kDoor))))
-    return sent ? State::kUnderWay : State::kClosed;
+  if (same_bytes(view_of(theirs), view_of(of(Side::kDoor)))) return sent ? State::kUnderWay : State::kClosed;
   if (!mine_.secret.empty())
     return refused(
         "it has another secret (LATHE_RUN_SECRET), or there is another run; give all ranks of a run "

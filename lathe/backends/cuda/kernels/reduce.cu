@@ -1,6 +1,6 @@
 // mean: the loss of a model without one.
-#include "lathe/backends/cuda/kernels/elementwise.h"
 #include "lathe/backends/cuda/kernels/reduce.cuh"
+#include "lathe/backends/cuda/kernels/rows/elementwise.h"
 
 namespace lathe::cuda {
 namespace {

@@ -1,0 +1,53 @@
+#pragma once
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/app/bench/bench_report.h"
+
+namespace lathe {
+
+/// What the flags of `lathe bench` say; defaults as each bench wants them.
+struct BenchSettings {
+  std::string device = "auto";  ///< infer, mlp and finetune: all that are there
+  std::string model;            ///< "bert-base", "minilm" (random weights) or a model folder
+  std::vector<std::string> dtypes;
+  std::vector<int> batches;
+  int seq = 0, threads = 0, steps = 0, epochs = 0;
+  bool profile = false;
+  bool recompute = false;  ///< gradient checkpointing
+  std::string data_dir;    ///< where trec/ and vocab/ are looked for; "": nowhere
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();  ///< of the command
+};
+
+/// One of the benches: its name, a line for --help, the flags it has a use for, those of them that take
+/// several values, its defaults.
+struct Bench {
+  const char* name;
+  const char* summary;
+  std::vector<BenchReport> (*run)(const BenchSettings&);
+  std::vector<std::string> flags, lists;
+  BenchSettings defaults;
+  bool page_has_profile = false;  ///< also without --profile: else there is nothing to draw
+};
+const std::vector<Bench>& benches();
+
+/// A whole training step (forward, backward, clip, AdamW) of BERT on rows of full length.  With `profile` a
+/// second report: milliseconds of each op.
+std::vector<BenchReport> bench_step(const BenchSettings& settings);
+/// The matrix products within such a step, each as a share of the peak.
+std::vector<BenchReport> bench_gemm(const BenchSettings& settings);
+/// The ops of such a step, what the device launches for them, and a prediction for Apple's chips; runs
+/// nothing.
+std::vector<BenchReport> bench_plan(const BenchSettings& settings);
+/// Forward passes of a classifier at the lengths of real questions.  With `profile` a second report, as
+/// above.
+std::vector<BenchReport> bench_infer(const BenchSettings& settings);
+/// Forward and backward of three linear layers with ReLU between them.
+std::vector<BenchReport> bench_mlp(const BenchSettings& settings);
+/// Fine-tuning by the Trainer on 1,000 questions: all weights, and the head alone.
+std::vector<BenchReport> bench_finetune(const BenchSettings& settings);
+
+}  // namespace lathe

@@ -1,0 +1,196 @@
+// lathe completion: what a shell loads to complete lathe's words.
+#include "lathe/app/commands/completion.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lathe/core/error.h"
+
+namespace lathe {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: lathe completion bash|zsh|fish\n"
+    "  Prints a script that completes commands, flags and values. For good, from the next shell on:\n"
+    "    lathe completion bash >~/.local/share/bash-completion/completions/lathe\n"
+    "    lathe completion zsh >DIR/_lathe        (DIR: a folder of $fpath)\n"
+    "    lathe completion fish >~/.config/fish/completions/lathe.fish\n"
+    "  bash and fish look for the command's name: for run_glue and run_qa put links beside these files,\n"
+    "  run_glue to lathe and run_glue.fish to lathe.fish.\n";
+
+/// The text within single quotes; fish escapes within them, the other shells end them.
+std::string quoted(const std::string& text, const char* quote) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'')
+      out += quote;
+    else
+      out += c;
+  }
+  return out + "'";
+}
+
+/// The first sentence: what fits beside a flag.
+std::string brief(const std::string& meaning) {
+  const size_t end = meaning.find(". ");
+  return end == std::string::npos ? meaning : meaning.substr(0, end);
+}
+
+std::string names(const std::vector<Flag>& flags) {
+  std::string text;
+  for (const Flag& flag : flags) text += flag.name + " ";
+  return text + "--help";
+}
+
+/// `case` branches that set `values` to what a flag, or a command's first word, chooses from.  or_files: what
+/// they do besides where files are as good.
+std::string value_cases(const std::vector<Command>& commands, const char* begin, const char* end,
+                        const char* or_files) {
+  std::string text;
+  for (const Command& command : commands) {
+    const Syntax syntax = command.syntax();
+    for (const Flag& flag : syntax.flags)
+      if (!flag.choices.empty())
+        text += fmt::format("    {}:{}) values={}{}{} ;;\n", command.name, flag.name, begin,
+                            fmt::join(flag.choices, " "), end);
+    if (!syntax.words.empty())
+      text += fmt::format("    {0}:{0}) values={1}{2}{3}{4} ;;\n", command.name, begin,
+                          fmt::join(syntax.words, " "), end, syntax.or_files ? or_files : "");
+  }
+  return text;
+}
+
+std::string bash_script(const std::vector<Command>& commands) {
+  std::string all, flags;
+  for (const Command& command : commands) {
+    all += std::string(all.empty() ? "" : " ") + command.name;
+    flags += fmt::format("    {}) flags='{}' ;;\n", command.name, names(command.syntax().flags));
+  }
+  return fmt::format(R"(# bash completion of lathe
+_lathe() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command=${{COMP_WORDS[0]##*/}}
+  local flags= values= i
+  COMPREPLY=()
+  case $command in
+    run_glue|run_qa) command=${{command#run_}} ;;
+    *)
+      if (( COMP_CWORD == 1 )); then
+        mapfile -t COMPREPLY < <(compgen -W '{0} help version --help --version' -- "$word")
+        return
+      fi
+      command=${{COMP_WORDS[1]}} ;;
+  esac
+  if [[ $command == launch ]]; then
+    for (( i = 2; i < COMP_CWORD; ++i )); do
+      case ${{COMP_WORDS[i]}} in glue|qa) command=${{COMP_WORDS[i]}}; break ;; esac
+    done
+    [[ $command == launch && $before != -* ]] && before=launch
+  fi
+  case $command in
+{1}  esac
+  case $command:$before in
+{2}  esac
+  [[ $word == -* ]] && values=$flags
+  [[ -n $values ]] && mapfile -t COMPREPLY < <(compgen -W "$values" -- "$word")
+}}
+complete -o bashdefault -o default -F _lathe lathe run_glue run_qa
+)",
+                     all, flags, value_cases(commands, "'", "'", "; compopt -o plusdirs 2>/dev/null"));
+}
+
+/// name:meaning, as _describe wants it.
+std::string described(const std::string& name, const std::string& meaning) {
+  std::string text;
+  for (const char c : brief(meaning)) text += c == ':' ? "\\:" : std::string(1, c);
+  return quoted(name + (text.empty() ? "" : ":" + text), "'\\''");
+}
+
+std::string zsh_script(const std::vector<Command>& commands) {
+  std::string all, flags;
+  for (const Command& command : commands) {
+    all += "    " + described(command.name, command.summary) + "\n";
+    flags += fmt::format("    {}) flags=(\n", command.name);
+    for (const Flag& flag : command.syntax().flags)
+      flags += "      " + described(flag.name, flag.meaning) + "\n";
+    flags += "      --help) ;;\n";
+  }
+  return fmt::format(R"(#compdef lathe run_glue run_qa
+_lathe() {{
+  local command=${{words[1]:t}} before=${{words[CURRENT-1]}} files= i
+  local -a commands flags values
+  commands=(
+{0}  )
+  case $command in
+    run_glue|run_qa) command=${{command#run_}} ;;
+    *)
+      if (( CURRENT == 2 )); then _describe command commands; return; fi
+      command=${{words[2]}} ;;
+  esac
+  if [[ $command == launch ]]; then
+    for (( i = 3; i < CURRENT; ++i )); do
+      case ${{words[i]}} in glue|qa) command=${{words[i]}}; break ;; esac
+    done
+    [[ $command == launch && $before != -* ]] && before=launch
+  fi
+  case $command in
+{1}  esac
+  case $command:$before in
+{2}  esac
+  if [[ ${{words[CURRENT]}} == -* ]]; then _describe -o flag flags
+  else
+    (( $#values )) && compadd -- $values
+    [[ $#values == 0 || -n $files ]] && _files
+  fi
+}}
+if [[ $funcstack[1] == _lathe ]]; then _lathe "$@"; else compdef _lathe lathe run_glue run_qa; fi
+)",
+                     all, flags, value_cases(commands, "(", ")", "; files=yes"));
+}
+
+std::string fish_script(const std::vector<Command>& commands) {
+  std::string text = "# fish completion of lathe\n";
+  const auto line = [&](const std::string& condition, const std::string& what, const std::string& meaning) {
+    text +=
+        fmt::format("complete -c lathe -n '{}' {} -d {}\n", condition, what, quoted(brief(meaning), "\\'"));
+  };
+  for (const Command& command : commands) {
+    line("__fish_use_subcommand", fmt::format("-f -a {}", command.name), command.summary);
+    const std::string seen = fmt::format("__fish_seen_subcommand_from {}", command.name);
+    const Syntax syntax = command.syntax();
+    for (const Flag& flag : syntax.flags) {
+      const bool is_long = flag.name.starts_with("--");
+      std::string what = fmt::format("-{} {}", is_long ? "l" : "s", flag.name.substr(is_long ? 2 : 1));
+      if (!flag.choices.empty())
+        what += fmt::format(" -x -a '{}'", fmt::join(flag.choices, " "));
+      else if (!flag.value.empty())
+        what += " -r";
+      line(seen, what, flag.meaning);
+    }
+    if (!syntax.words.empty())
+      line(seen, fmt::format("{}-a '{}'", syntax.or_files ? "" : "-f ", fmt::join(syntax.words, " ")), "");
+  }
+  return text + "complete -c run_glue -w 'lathe glue'\ncomplete -c run_qa -w 'lathe qa'\n";
+}
+
+}  // namespace
+
+std::string completion_script(const std::string& shell, const std::vector<Command>& commands) {
+  if (shell == "bash") return bash_script(commands);
+  if (shell == "zsh") return zsh_script(commands);
+  if (shell == "fish") return fish_script(commands);
+  fail(ErrorCode::kUsage, "lathe completion: found '{}', wants bash, zsh or fish\n{}", shell, kUsage);
+}
+
+Syntax completion_syntax() { return {kUsage, {}, {"bash", "zsh", "fish"}}; }
+
+int run_completion(const std::vector<std::string>& args) {
+  const Options options = parse_options(args, completion_syntax());
+  if (options.has("--help"))
+    fmt::print("{}", kUsage);
+  else
+    fmt::print("{}", completion_script(fmt::format("{}", fmt::join(options.rest, " ")), commands()));
+  return 0;
+}
+
+}  // namespace lathe

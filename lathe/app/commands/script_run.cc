@@ -1,0 +1,301 @@
+#include "lathe/app/commands/script_run.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+
+#include "lathe/app/commands/shared_cores.h"
+#include "lathe/app/terminal/signals.h"
+#include "lathe/core/environment.h"
+#include "lathe/io/hub/hub_cache.h"
+#include "lathe/io/json_file.h"
+#include "lathe/report/shell_text.h"
+#include "lathe/text/python_format.h"
+#include "lathe/train/checkpoint_folder.h"
+#include "lathe/train/log_format.h"
+
+namespace lathe {
+namespace {
+
+int64_t trainable_parameters(const TaskModel& model) { return nn::flat_layout(model.parameters()).trainable; }
+
+}  // namespace
+
+ScriptRun::ScriptRun(Terminal& terminal, TrainingArguments& args, RunFacts facts,
+                     std::shared_ptr<ProcessGroup> group, FileSystem& fs)
+    : terminal_(terminal),
+      args_(args),
+      group_(std::move(group)),
+      fs_(fs),
+      words_(facts.words),
+      tracked_(fs, std::move(facts)) {
+  signal(SIGPIPE, SIG_IGN);  // a run goes on where nobody reads any more what it says
+}
+
+ScriptRun::~ScriptRun() {
+  for (const std::string& folder : made_)  // which one with content withstands
+    static_cast<void>(fs_.remove_empty_folder(folder));
+}
+
+void ScriptRun::make_output_folder() {
+  const std::string& folder = *args_.output_dir;
+  for (std::string at = join_path(parent_folder(folder), file_name(folder)); !fs_.exists(at);
+       at = parent_folder(at))
+    made_.push_back(at);
+  fs_.create_directories(folder).check();
+}
+
+std::string ScriptRun::prepare_output(const std::vector<RunInput>& inputs) {
+  return text_of_main(group_.get(), is_main(group_.get()) ? checkpoint_to_go_on_from(inputs) : "");
+}
+
+std::string ScriptRun::checkpoint_to_go_on_from(const std::vector<RunInput>& inputs) {
+  const std::string& folder = *args_.output_dir;
+  if (fs_.exists(folder) && !fs_.is_directory(folder))
+    fail(ErrorCode::kUsage, "--output_dir: {} is a file, wants a folder", folder);
+  const auto warn = [this](const std::string& text) { say(LogLevel::kWarning, text); };
+  check_output_folder(fs_, args_, inputs, warn);
+  check_writable(fs_, folder);
+  if (args_.do_train) {
+    make_output_folder();
+    if (!lock_.take(folder)) {
+      made_.clear();  // two have made it at once
+      fail(ErrorCode::kUsage,
+           "--output_dir: another process, probably a run that trains into it, holds {} (flock); wait for "
+           "its end or give another folder",
+           folder);
+    }
+  }
+  const CheckpointFolder checkpoints(fs_, args_, warn);
+  if (args_.do_train) static_cast<void>(checkpoints.clear_leftovers());  // the trainer tells what stays
+  if (args_.resume_from_checkpoint) {
+    const std::string& from = *args_.resume_from_checkpoint;
+    return from == "true" || from == "True" ? checkpoints.wanted_to_go_on_from() : from;
+  }
+  if (!args_.do_train || !fs_.is_directory(folder)) return "";
+  const bool resume = args_.resume.value_or("") == "auto";
+  if (args_.overwrite_output_dir && !resume) return "";
+  const std::string last = checkpoints.to_go_on_from();
+  if (!last.empty()) {
+    say(LogLevel::kInfo,
+        fmt::format("going on from {}; to train from the beginning, give --overwrite_output_dir or "
+                    "another --output_dir",
+                    last));
+    return last;
+  }
+  if (!resume && !is_left_over(fs_.list(folder).value()))
+    fail(ErrorCode::kUsage, "--output_dir: {} is not empty; give --overwrite_output_dir to write into it",
+         folder);
+  return "";
+}
+
+Backend& ScriptRun::open_device() {
+  const std::string kind = args_.use_cpu ? "cpu" : args_.device;
+  if (group_ != nullptr) {
+    const int threads = share_cores(*group_);
+    if (args_.threads == 0) args_.threads = threads;
+  }
+  backend_ = lathe::open_device(
+      kind, {static_cast<int>(args_.threads), args_.tf32.value_or(false),
+             [this](const std::string& text) { terminal_.log(LogLevel::kWarning, text); }, group_});
+  if (group_ != nullptr) {
+    const std::string device = backend_->info().kind;
+    check_ddp_backend(device);
+    // Others round otherwise, and the ranks' weights would drift apart.
+    check_ranks({{"device (--device)", device},
+                 {"instructions (LATHE_ISA=avx2, say, makes them alike)",
+                  device == "cpu" ? cpu_levels().chosen : ""}});
+    // Rank 0's checkpoint names its choice for all.
+    if (device != "cuda") backend_->adopt_tuning(text_of_main(group_.get(), backend_->tuning()));
+  }
+  terminal_.log(LogLevel::kInfo, fmt::format("device {}: {}", backend_->info().kind, backend_->info().name));
+  for (const std::string& notice : precision_notices(args_, backend_->info().kind))
+    say(LogLevel::kWarning, notice);
+  return *backend_;
+}
+
+void ScriptRun::check_ddp_backend(const std::string& device) const {
+  if (args_.ddp_backend && (device == "cuda") != (*args_.ddp_backend == "nccl"))
+    fail(ErrorCode::kUsage, "--ddp_backend {}: processes with --device {} sum gradients through {}",
+         *args_.ddp_backend, device, device == "cuda" ? "nccl" : "gloo, ring, mpi or jaccl");
+}
+
+TrainerHooks ScriptRun::hooks() {
+  TrainerHooks hooks;
+  hooks.on_log = [this](const nlohmann::ordered_json& entry) { terminal_.print(log_line(entry)); };
+  hooks.on_record = [this](const nlohmann::ordered_json& entry) { tracked_.record(entry); };
+  hooks.on_step = [this](int64_t step, int64_t, std::optional<double> loss) {
+    terminal_.update_progress(step, loss);
+  };
+  hooks.on_evaluation_step = [this](int64_t batch, int64_t batches) {
+    if (batch == 0)
+      terminal_.begin_progress("evaluation", batches);
+    else
+      terminal_.update_progress(batch);
+    if (batch == batches) terminal_.end_progress();
+  };
+  hooks.message = terminal_.sink();
+  hooks.should_stop = [] { return stop_signal() != 0; };
+  return hooks;
+}
+
+void ScriptRun::carry_out(const std::function<void()>& work) {
+  std::optional<StopSignals> signals;  // without a training nothing is lost where a signal ends the process
+  if (args_.do_train) signals.emplace();
+  try {
+    work();
+  } catch (const Error& error) {
+    if (!args_.do_train) throw;
+    tracked_.finish("interrupted");
+    // A rank that has stopped leaves others waiting for it, which were asked to stop, too.
+    const bool stopped =
+        error.code() == ErrorCode::kInterrupted || (group_ != nullptr && group_->gone().has_value());
+    if (trained_ && stopped && stop_signal() != 0) fail_behind_the_training();
+    throw;
+  }
+  tracked_.finish("finished");
+}
+
+void ScriptRun::fail_behind_the_training() const {
+  fail(ErrorCode::kInterrupted, "interrupted behind the training; its model is in {}", output_dir());
+}
+
+void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t samples) {
+  const Trainer::Plan plan = trainer.plan(resume_from);
+  const int64_t first_step = resume_from.empty() ? 0 : read_trainer_state(fs_, resume_from).global_step;
+  TrainingBanner banner;
+  banner.examples = samples;
+  banner.epochs = plan.epochs;
+  banner.update_steps_per_epoch = plan.updates_per_epoch;
+  const TrainingArguments& args = trainer.arguments();
+  banner.batch_size_per_device = args.per_device_train_batch_size;
+  banner.gradient_accumulation_steps = args.gradient_accumulation_steps;
+  banner.total_batch_size = args.per_device_train_batch_size * args.gradient_accumulation_steps * processes();
+  banner.total_steps = plan.max_steps;
+  banner.trainable_parameters = trainable_parameters(trainer.model());
+  for (const std::string& line : banner_lines(banner)) say(LogLevel::kInfo, line);
+  if (is_main(group_.get())) tracked_.begin_training(trainer, *backend_, processes(), terminal_.sink());
+  terminal_.begin_progress("", plan.max_steps, first_step);
+  TrainOutput output;
+  try {
+    output = trainer.train(resume_from);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInterrupted && is_main(group_.get()))
+      fail_with_the_way_on(trainer.state().global_step);
+    if (error.code() == ErrorCode::kIo && is_main(group_.get()) && (trainer.finished() || trainer.stopping()))
+      save_model_alone(trainer);
+    throw;
+  }
+  terminal_.end_progress();
+  nlohmann::json metrics = output.metrics;
+  metrics["train_samples"] = samples;
+  trainer.save_model(output_dir());
+  report("train", metrics, metrics);
+  trainer.save_state();
+  trained_ = true;
+  if (stop_signal() != 0) fail_behind_the_training();  // too late for a checkpoint
+}
+
+void ScriptRun::fail_with_the_way_on(int64_t step) const {
+  const std::string folder = join_path(output_dir(), fmt::format("checkpoint-{}", step));
+  if (!fs_.is_directory(folder)) return;
+  const bool of_a_file = words_.size() == 3 && words_[2].ends_with(".json");  // no flags beside it
+  fail(ErrorCode::kInterrupted, "interrupted after step {}; go on with {}", step,
+       of_a_file ? fmt::format("\"resume_from_checkpoint\": {} in {}",
+                               python_json(nlohmann::json(folder), -1, false), words_[2])
+                 : shell_text({"--resume_from_checkpoint", folder}));
+}
+
+void ScriptRun::save_model_alone(Trainer& trainer) {
+  try {
+    trainer.save_model_alone();
+    say(LogLevel::kWarning,
+        trainer.finished()
+            ? fmt::format("the run failed behind its last step; the trained model alone is in {}",
+                          output_dir())
+            : fmt::format(
+                  "stopped after step {} without a checkpoint; the model alone is in {}: a run can begin "
+                  "with it (--model_name_or_path), but not go on",
+                  trainer.state().global_step, output_dir()));
+  } catch (const std::exception&) {
+    // What failed before is what is told.
+  }
+}
+
+void ScriptRun::bound_length(int64_t& max_seq_length, const AutoModel& model) {
+  const int64_t longest = longest_text(model);
+  if (max_seq_length <= longest) return;
+  say(LogLevel::kWarning,
+      fmt::format("--max_seq_length {} is more than the model takes; using {}", max_seq_length, longest));
+  max_seq_length = longest;
+}
+
+nlohmann::json ScriptRun::evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples) {
+  for (const std::string& line : banner_lines("Evaluation", data.size(), args_.per_device_eval_batch_size))
+    say(LogLevel::kInfo, line);
+  if (!args_.do_train && is_main(group_.get()))
+    tracked_.begin_evaluation(trainer, *backend_, processes(), terminal_.sink());
+  nlohmann::json metrics = trainer.evaluate(data);
+  metrics["eval_samples"] = samples;
+  return metrics;
+}
+
+void ScriptRun::report(const std::string& split, const nlohmann::json& metrics,
+                       const nlohmann::json& to_write) {
+  terminal_.print(metrics_block(split, metrics));
+  const std::string prefix = split == "predict" ? "test" : split;  // of its metrics, as in run_qa
+  if (const std::string table =
+          quantization_table(prefix, metrics, name_of(evaluation_quantization(args_)), precision_name(args_));
+      !table.empty())
+    terminal_.print(table);
+  if (!is_main(group_.get())) return;
+  write(split + "_results.json", python_json(to_write, 4));
+  nlohmann::json all = nlohmann::json::object();
+  const std::string path = join_path(output_dir(), "all_results.json");
+  if (fs_.exists(path)) all = parse_python_json(fs_.read(path).value(), path);
+  all.update(to_write);
+  write("all_results.json", python_json(all, 4));
+}
+
+void ScriptRun::check_metric(std::vector<std::string> names) const {
+  if (!args_.metric_for_best_model || args_.eval_strategy == "no") return;
+  if (args_.prediction_loss_only)
+    std::erase_if(names, [](const std::string& name) { return name != "loss"; });
+  std::string wanted = *args_.metric_for_best_model;
+  if (wanted.starts_with("eval_")) wanted = wanted.substr(5);
+  if (is_speed_key("eval_" + wanted) || std::find(names.begin(), names.end(), wanted) != names.end()) return;
+  if (names.empty())
+    fail(ErrorCode::kUsage,
+         "--metric_for_best_model: found {}, but the validation data give no metric to follow",
+         *args_.metric_for_best_model);
+  fail(ErrorCode::kUsage, "--metric_for_best_model: found {}{}, wants one of {}",
+       *args_.metric_for_best_model, wanted == "loss" ? " (as where none is given)" : "",
+       fmt::join(names, ", "));
+}
+
+void ScriptRun::write_card(const Trainer& trainer, CardFacts facts) {
+  facts.on_hub = !fs_.is_directory(expand_home(facts.base_model));
+  write("README.md", model_card(facts, trainer.arguments(), trainer.state(), processes()));
+}
+
+void ScriptRun::write(const std::string& name, const std::string& content) {
+  if (is_main(group_.get())) fs_.write_atomic(join_path(output_dir(), name), content).check();
+}
+
+Terminal quiet_terminal(const TrainingArguments& args) {
+  TerminalPort port = standard_port();
+  port.out = [](std::string_view) {};
+  return Terminal(log_level_from(args.log_level_replica), false, std::move(port));
+}
+
+void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model) {
+  const std::string text = to_string(trainer.load_report(), *model.model, model.folder);
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    run.say(LogLevel::kWarning, text.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,167 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/app/output_folder.h"
+#include "lathe/app/terminal/hub_terminal.h"
+#include "lathe/app/terminal/terminal.h"
+#include "lathe/backends/register.h"
+#include "lathe/engine/ranks.h"
+#include "lathe/io/folder_lock.h"
+#include "lathe/report/model_card.h"
+#include "lathe/report/tracked_run.h"
+#include "lathe/settings/argument_parser.h"
+#include "lathe/settings/help.h"
+#include "lathe/text/python_format.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+
+/// What run_glue and run_qa do alike: the output folder, the device, what is shown while a trainer runs, and
+/// the result files.
+class ScriptRun {
+ public:
+  /// group: those that train together, of which rank 0 alone touches the output folder; null: this process is
+  /// alone.  facts: command and settings.  `args` (validated) and `terminal` must outlive it.  From here on a
+  /// write to a pipe that nobody reads fails instead of ending the process.
+  ScriptRun(Terminal& terminal, TrainingArguments& args, RunFacts facts,
+            std::shared_ptr<ProcessGroup> group = {}, FileSystem& fs = real_file_system());
+  /// Takes away the folders that prepare_output made, where they are empty.
+  ~ScriptRun();
+
+  /// Checks that the output folder can be used (inputs: as check_output_folder takes them), keeps other runs
+  /// from training into it and finds the checkpoint to go on from (empty: none), by the rules of transformers
+  /// 4: a folder with content is an error without --overwrite_output_dir, unless it holds checkpoints, with
+  /// which the run goes on.  Errors: kUsage, kIo.
+  std::string prepare_output(const std::vector<RunInput>& inputs = {});
+
+  /// Opens the device that the arguments ask for and says what the precision flags come to there.  Ranks that
+  /// would use the same cores share them out.
+  Backend& open_device();
+
+  /// The Hub, shown on the terminal.
+  HubSettings hub(const std::optional<std::string>& token) { return hub_on(terminal_, token); }
+
+  /// Messages, log lines, progress bars and stop signals.
+  TrainerHooks hooks();
+
+  /// All that a run does once its trainer is there.  Where it trains, a stop or an error behind the training
+  /// is told by run.json, too, and what the training gave stays.  Errors: those of `work`; kInterrupted.
+  void carry_out(const std::function<void()>& work);
+
+  /// Within carry_out: trains, saves the model and writes run.json, train_results.json, all_results.json and
+  /// trainer_state.json.  Errors: the trainer's; kInterrupted says how to go on.
+  /// samples: of the training set.
+  void train(Trainer& trainer, const std::string& resume_from, int64_t samples);
+  /// Metrics of a data set, for `report`.  samples: its rows as the user counts them.
+  nlohmann::json evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples);
+  /// Makes it what the model takes, and says so, where it is more.
+  void bound_length(int64_t& max_seq_length, const AutoModel& model);
+  /// Prints "***** eval metrics *****" and merges the metrics into <split>_results.json and all_results.json.
+  void report(const std::string& split, const nlohmann::json& metrics, const nlohmann::json& to_write);
+  /// Several ranks: what they have read beside what the trainer compares.  Errors: kUsage.
+  void check_ranks(const nlohmann::json& facts) const { check_alike(group_.get(), facts); }
+  /// Refuses a --metric_for_best_model that no evaluation will have.  names: of the metrics beside speed, the
+  /// loss first if there is one.  Errors: kUsage.
+  void check_metric(std::vector<std::string> names) const;
+  /// Whether somebody wants to see what an evaluation found.
+  bool wants_findings() const { return is_main(group_.get()) && reports_to(args_, "html"); }
+  void show(const Findings& findings) { tracked_.show(findings); }
+  /// Writes the model card, README.md.
+  void write_card(const Trainer& trainer, CardFacts facts);
+  /// Writes a file into the output folder.
+  void write(const std::string& name, const std::string& content);
+
+  const std::string& output_dir() const { return *args_.output_dir; }
+  /// What is the same for all ranks: said by those that speaks_for_all.
+  void say(LogLevel level, const std::string& text) {
+    if (speaks_for_all(group_.get(), args_.log_level_replica)) terminal_.log(level, text);
+  }
+
+ private:
+  std::string checkpoint_to_go_on_from(const std::vector<RunInput>& inputs);
+  void make_output_folder();
+  [[noreturn]] void fail_behind_the_training() const;
+  /// kInterrupted, with what a user does to go on, where the checkpoint of that step is there.
+  void fail_with_the_way_on(int64_t step) const;
+  /// Tries it where the last checkpoint failed, for want of room most often: the model is smaller.
+  void save_model_alone(Trainer& trainer);
+  int processes() const { return group_ == nullptr ? 1 : group_->size(); }
+  void check_ddp_backend(const std::string& device) const;
+
+  Terminal& terminal_;
+  TrainingArguments& args_;
+  std::shared_ptr<ProcessGroup> group_;
+  FileSystem& fs_;
+  FolderLock lock_;                // of the output folder, while it is trained into
+  std::vector<std::string> made_;  // the output folder and those above it, the deepest first
+  bool trained_ = false;
+  std::unique_ptr<Backend> backend_;
+  std::vector<std::string> words_;  // of the command
+  TrackedRun tracked_;
+};
+
+/// The folders of weights, configuration and tokenizer that a script names, fetched where they must be.
+template <typename Script>
+ModelFolders fetch_folders(const Script& script, const HubSettings& hub) {
+  const auto fetch = [&](const std::string& name, const ModelNeed& need) {
+    return fetch_model(real_file_system(), name, script.model_revision, script.cache_dir.value_or(""), need,
+                       hub);
+  };
+  ModelFolders folders;
+  folders.weights = fetch(script.model_name_or_path, {true, !script.tokenizer_name});
+  folders.config = script.config_name ? fetch(*script.config_name, {false, false}) : folders.weights;
+  folders.tokenizer = script.tokenizer_name ? fetch(*script.tokenizer_name, {false, true}) : folders.weights;
+  return folders;
+}
+
+/// The report of weights that were missing or not used, one line each, as a warning or information.
+void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model);
+
+/// The terminal of ranks beside the first: warnings and errors (--log_level_replica), nothing on stdout.
+Terminal quiet_terminal(const TrainingArguments& args);
+
+/// Command and settings of `lathe <command> <args…>`.
+template <typename Line>
+RunFacts facts_of(const std::string& command, const std::vector<std::string>& args, Line& line) {
+  RunFacts facts{.words = {"lathe", command}, .settings = line.config()};
+  const std::vector<std::string> words = without_secrets(line.fields(), args);
+  facts.words.insert(facts.words.end(), words.begin(), words.end());
+  return facts;
+}
+
+/// The whole of a script's command: its help, its settings with --print_config, or Job(terminal, line,
+/// facts, group).run(). Errors: kUsage.
+template <typename Job, typename Script>
+int run_script(const std::string& command, std::string_view summary, const std::vector<std::string>& args) {
+  auto line = parse_command_line<Script>(args);
+  if (line.help) {
+    standard_port().out(
+        help_text(fmt::format("lathe {} [flags]: {}", command, summary),
+                  {help_section<Script>("model and data"), help_section<TrainingArguments>("training")}));
+    return 0;
+  }
+  if (line.training.print_config) {
+    standard_port().out(python_json(line.config(), 2) + "\n");
+    return 0;
+  }
+  const std::string transport = line.training.ddp_backend.value_or("nccl");
+  const auto group =
+      join_processes(transport == "nccl" ? "" : transport, static_cast<double>(line.training.ddp_timeout),
+                     [](const std::string& notice) { print_error("warning: " + notice + "\n"); });
+  check_alike(group.get(), common_flags(line.config()));
+  Terminal terminal = is_main(group.get()) ? Terminal(line.training) : quiet_terminal(line.training);
+  if (speaks_for_all(group.get(), line.training.log_level_replica))
+    for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);
+  const int code = Job(terminal, line, facts_of(command, args, line), group).run();
+  // Who has ended closes connections that others may still read from; a rank that fails here has done its
+  // work.
+  if (group != nullptr) static_cast<void>(group->barrier());
+  return code;
+}
+
+}  // namespace lathe

@@ -1,0 +1,17 @@
+#pragma once
+#include <optional>
+#include <string>
+
+#include "lathe/app/terminal/terminal.h"
+#include "lathe/io/hub/hub.h"
+
+namespace lathe {
+
+/// The Hub of the environment, with a token of its own if one is given; downloads show a bar on the terminal,
+/// or a line when they are done, and stop signals end them.  The terminal must outlive it.
+HubSettings hub_on(Terminal& terminal, const std::optional<std::string>& token = {});
+
+/// fetch_model for a command without arguments about the Hub: revision main, the usual cache.
+std::string named_model(const std::string& name_or_path, const ModelNeed& need = {});
+
+}  // namespace lathe

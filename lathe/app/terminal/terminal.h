@@ -1,0 +1,71 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lathe/app/terminal/progress_bar.h"
+#include "lathe/settings/training_arguments.h"
+#include "lathe/train/log_format.h"
+
+namespace lathe {
+
+/// Where a Terminal writes and reads its surroundings; replaced in tests.
+struct TerminalPort {
+  /// stdout and stderr, flushed; of the process's own stdout a terminal gets visible_text.
+  std::function<void(std::string_view)> out, err;
+  std::function<int()> width;   ///< columns of stderr
+  std::function<double()> now;  ///< seconds
+  bool unicode = false;         ///< the locale is UTF-8
+  bool interactive = false;     ///< stderr is a terminal that moves its cursor
+};
+/// The process's own streams.
+TerminalPort standard_port();
+/// Text for stdout, as a terminal there is to get it: visible_text; anything else gets what is meant.
+std::string text_for_stdout(std::string_view text);
+/// Writes to stderr where there is no Terminal, as visible_text.  What cannot be written is lost: there is
+/// nobody to tell.
+void print_error(std::string_view text);
+
+/// All that a program says while it runs: results and log dictionaries on stdout, messages on stderr, and,
+/// where stderr is a terminal, a progress bar below them.  Every method may be called from any thread.  What
+/// is written behind its end begins a line.
+class Terminal {
+ public:
+  /// level: messages below it are dropped.  progress: false turns the bar off.
+  Terminal(LogLevel level, bool progress, TerminalPort port = standard_port());
+  /// As --log_level and --disable_tqdm say; like Hugging Face, no bar with --log_level error or critical.
+  explicit Terminal(const TrainingArguments& args, TerminalPort port = standard_port());
+  ~Terminal();
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  /// "[INFO] line" on stderr, as visible_text.
+  void log(LogLevel level, std::string_view line);
+  /// The same as a LogSink for the library.  The terminal must outlive it.
+  LogSink sink();
+  /// Text on stdout; the final newline is added where it is missing.
+  void print(std::string_view text);
+
+  /// A bar under the text.  One that begins inside another (evaluation inside training) hides it and is wiped
+  /// at its end; the outermost stays.
+  void begin_progress(std::string label, int64_t total, int64_t done = 0,
+                      ProgressUnit unit = ProgressUnit::kSteps);
+  void update_progress(int64_t done, std::optional<double> loss = {});
+  void end_progress();
+
+ private:
+  void wipe();
+  void draw();
+
+  LogLevel level_;
+  bool progress_;
+  TerminalPort port_;
+  std::mutex mutex_;
+  std::vector<ProgressBar> bars_;
+};
+
+}  // namespace lathe

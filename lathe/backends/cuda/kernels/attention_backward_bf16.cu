@@ -1,6 +1,0 @@
-#include "lathe/backends/cuda/kernels/attention_backward.cuh"
-
-namespace lathe::cuda {
-template void attention_backward<__nv_bfloat16>(cudaStream_t, cudaStream_t, const Attention&, const void*,
-                                                const void*, const void*, const float*, void*, void*);
-}  // namespace lathe::cuda

@@ -1,0 +1,343 @@
+#include "lathe/engine/programs.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "lathe/core/error.h"
+#include "lathe/ops/functional.h"
+#include "lathe/ops/ops.h"
+#include "lathe/ops/optimizers/optimizer.h"
+#include "lathe/program/autograd.h"
+
+namespace lathe {
+namespace {
+
+class Builder {
+ public:
+  Builder(TaskModel& model, Bucket bucket, int64_t num_labels, const ProgramOptions& options)
+      : model_(model),
+        bucket_(bucket),
+        num_labels_(num_labels),
+        options_(options),
+        layout_(nn::flat_layout(model.parameters())),
+        program_(std::make_unique<Program>()) {
+    program_->set_longest_row(options.longest_row);
+  }
+
+  std::unique_ptr<Program> build(ProgramKind kind) {
+    parameters_ = flat("parameters", layout_.trainable);
+    if (kind == ProgramKind::kUpdate) {
+      update_from_sums();
+    } else if (kind == ProgramKind::kBase) {
+      program_->output("base", base(false));
+    } else if (kind == ProgramKind::kEvaluate) {
+      const Value logits = forward(false);
+      program_->output("logits", logits);
+      if (options_.targets) program_->output("loss", model_.loss(logits, targets()));
+    } else {
+      const Value loss = model_.loss(forward(true), targets());
+      if (kind == ProgramKind::kStep)
+        step(loss);
+      else
+        accumulate(loss, program_->emit(op::concat, backward(loss))[0]);
+    }
+    program_->remove_dead_nodes();
+    return std::move(program_);
+  }
+
+ private:
+  Value flat(const char* name, int64_t size) { return program_->state(name, {DType::f32, {size}}); }
+  Value ints(const char* name, int64_t size) { return program_->input(name, {DType::i32, {size}}); }
+
+  /// Logits.
+  Value forward(bool training) {
+    const Value base = this->base(training);
+    trace_.quantization = nn::Quantization::kNone;
+    return model_.head(base);
+  }
+
+  /// The type of the base's output.
+  Type base_type() const {
+    return {options_.dtype, {model_.per_token() ? bucket_.tokens : bucket_.rows, model_.hidden_size()}};
+  }
+
+  /// The base's output, computed or given.
+  Value base(bool training) {
+    begin_trace(training);
+    if (options_.base_given) {
+      if (!model_.base_frozen()) fail(ErrorCode::kInternal, "the output of a base that is trained was given");
+      return program_->input("base", base_type());
+    }
+    const Value base = model_.base_output();
+    if (base.type() != base_type())
+      fail(ErrorCode::kInternal, "the base gives {}, wants {}", to_string(base.type()),
+           to_string(base_type()));
+    return base;
+  }
+
+  void begin_trace(bool training) {
+    const Value frozen = layout_.frozen > 0 ? flat("frozen", layout_.frozen) : Value{};
+    for (const nn::Block& block : model_.blocks()) {
+      const bool trainable = model_.first_of(block).trainable;
+      const int64_t offset = layout_.offset[static_cast<size_t>(block.parameters.front())];
+      trace_.blocks.push_back(slice(trainable ? parameters_ : frozen, offset, block.shape));
+      if (trainable) trainable_.push_back(trace_.blocks.back());
+    }
+    const int64_t n = bucket_.tokens, b = bucket_.rows;
+    nn::BatchValues& batch = trace_.batch;
+    if (!options_.base_given) {
+      batch.input_ids = ints("input_ids", n);
+      batch.token_type_ids = ints("token_type_ids", n);
+      batch.cls_index = ints("cls_index", b);
+    }
+    if (n > 0) {
+      batch.position_ids = ints("position_ids", n);
+      const bool own = model_.position_padding().has_value() && !options_.base_given;
+      batch.position_rows = own ? ints("position_rows", n) : batch.position_ids;
+      batch.sample_ids = ints("sample_ids", n);
+    }
+    batch.cu = ints("cu", b + 1);
+    batch.row_ids = ints("row_ids", b);
+    batch.rng = ints("rng", 2);
+    trace_.dtype = options_.dtype;
+    trace_.training = training;
+    // A frozen base is what kBase gives, to the bit.
+    trace_.first_attention = training && options_.first_attention && !model_.base_frozen();
+    trace_.quantization = options_.quantization;
+    trace_.recompute_every = training ? options_.recompute_every : 0;
+    tracing_.emplace(model_, trace_);
+  }
+
+  Targets targets() {
+    Targets t;
+    t.smoothing = options_.label_smoothing;
+    const int64_t n = bucket_.tokens, b = bucket_.rows;
+    switch (model_.problem()) {
+      case Problem::kSingleLabel:
+        t.labels = ints("labels", b);
+        break;
+      case Problem::kMaskedLm:
+        t.labels = ints("labels", n);
+        break;
+      case Problem::kMultiLabel:
+      case Problem::kRegression:
+        t.values = program_->input("values", {DType::f32, {b, num_labels_}});
+        break;
+      case Problem::kQuestionAnswering:
+        t.starts = ints("starts", b);
+        t.ends = ints("ends", b);
+        break;
+    }
+    return t;
+  }
+
+  /// The loss is shared in front of the backward pass: sums over ranks are made in the order in which they
+  /// stand.
+  void step(Value loss) {
+    const bool alone = options_.ranks == 1;
+    const Value mean = alone ? loss : shared_loss(loss);
+    if (alone) program_->output("loss", loss);
+    std::vector<Value> gradients = backward(loss);
+    if (options_.rounded_gradients) round_weights(gradients);
+    program_->output("grad_norm", update(joined(alone ? gradients : summed(gradients)), mean));
+  }
+
+  /// Gradients in the order of the layout, of which one run may be rounded, as flat tensors.
+  FlatGradients joined(const std::vector<Value>& gradients) {
+    std::vector<Value> exact, rounded;
+    FlatGradients flat;
+    for (const Value& gradient : gradients) {
+      const bool is_exact = gradient.type().dtype == DType::f32;
+      (is_exact ? exact : rounded).push_back(gradient);
+      if (is_exact && rounded.empty()) flat.first += elements(gradient.type());
+    }
+    flat.exact = program_->emit(op::concat, exact)[0];
+    if (rounded.empty())
+      flat.first = 0;
+    else
+      flat.rounded = program_->emit(op::concat, rounded)[0];
+    return flat;
+  }
+
+  /// Whether a gradient is a product of activations that are bf16.
+  bool is_bf16_product(Value gradient) const {
+    if (producer(gradient) < 0) return false;
+    const Node& node = program_->nodes()[static_cast<size_t>(producer(gradient))];
+    return (node.op == &op::linear_bwd_weight || node.op == &op::first_attention_bwd) &&
+           node.out[0] == gradient.id && program_->type(node.in[0]).dtype == DType::bf16;
+  }
+
+  /// Rounds the longest run of gradients that are such products, each where it is computed.
+  void round_weights(std::vector<Value>& gradients) {
+    if (!std::holds_alternative<AdamWOptions>(options_.optimizer)) return;
+    size_t first = 0, last = 0;
+    for (size_t begin = 0, i = 0; i <= gradients.size(); ++i) {
+      if (i < gradients.size() && is_bf16_product(gradients[i])) continue;
+      if (i - begin > last - first) first = begin, last = i;
+      begin = i + 1;
+    }
+    if (last - first == gradients.size()) ++first;  // the others are a tensor, too
+    std::map<int, Value> rounded;                   // by the node that computes what is rounded
+    for (size_t i = first; i < last; ++i) {
+      const ValueInfo& exact = program_->values()[static_cast<size_t>(gradients[i].id)];
+      rounded[exact.producer] = gradients[i] = program_->temporary({DType::bf16, exact.type.shape});
+    }
+    std::vector<Node> nodes;
+    for (size_t n = 0; n < program_->nodes().size(); ++n) {
+      nodes.push_back(program_->nodes()[n]);
+      const auto it = rounded.find(static_cast<int>(n));
+      if (it == rounded.end()) continue;
+      nodes.push_back({&op::cast, {nodes.back().out[0]}, {it->second.id}, {{"to", std::string("bf16")}}});
+    }
+    program_->rewrite(std::move(nodes));
+  }
+
+  void accumulate(Value loss, Value gradients) {
+    const Value keep = program_->input("keep", {DType::f32, {1}});
+    program_->emit(op::accumulate, {flat("gradients", layout_.trainable), gradients, keep});
+    if (options_.ranks == 1)
+      program_->output("loss", loss);
+    else
+      program_->emit(op::accumulate, {flat("loss", 1), loss, keep});
+  }
+
+  void update_from_sums() {
+    Value gradients = flat("gradients", layout_.trainable), mean;
+    if (options_.ranks > 1) {
+      mean = shared_loss(flat("loss", 1));
+      gradients = summed(gradients);
+    }
+    program_->output("grad_norm", update({gradients}, mean));
+  }
+
+  /// Outputs the mean over the ranks and, from the same exchange, stop; gives the mean.
+  Value shared_loss(Value loss) {
+    const Value stop = program_->input("stop", {DType::f32, {1}});
+    const Value both = program_->emit(op::concat, {scale(loss, 1.0 / options_.ranks), stop})[0];
+    const Value sums = program_->emit(op::all_reduce, {both})[0];
+    const Value mean = slice(sums, 0, {1});
+    program_->output("loss", mean);
+    program_->output("stop", slice(sums, 1, {1}));
+    return mean;
+  }
+
+  Value summed(Value gradients) {
+    return program_->emit(op::all_reduce, {gradients}, {{"bf16", options_.gradient_wire == DType::bf16}})[0];
+  }
+
+  /// The sums over the ranks of gradients that lie behind one another, in buckets of one dtype; each is
+  /// summed by a node of its own, in the order in which they are complete, which is the same on every rank.
+  /// The backward pass computes the first of a dtype last: their bucket is waited for behind it, so it is
+  /// the smallest, and stands behind the rows of words, from which a table is still to be summed; the others
+  /// double up to the given size.
+  std::vector<Value> summed(const std::vector<Value>& gradients) {
+    constexpr int64_t kGrowth = 8;  // the largest bucket, in smallest ones
+    constexpr int kLast = std::numeric_limits<int>::max();
+    struct Bucket {
+      std::vector<Value> parts;
+      int complete = 0;  // the node that computes the last of its gradients
+      Value sum;
+    };
+    std::vector<Bucket> buckets;
+    int64_t bytes = 0, most = options_.bucket_bytes / kGrowth;
+    for (const Value& gradient : gradients) {
+      const Value rows = sum_of_rows(gradient);
+      const int64_t more = static_cast<int64_t>(bytes_of(gradient.type()));
+      const bool joins = !rows && !buckets.empty() && !buckets.back().sum &&
+                         buckets.back().parts[0].type().dtype == gradient.type().dtype;
+      const bool full = joins && bytes + more > most;
+      if (full) most = std::min(2 * most, options_.bucket_bytes);
+      if (!joins || full) buckets.emplace_back(), bytes = 0;
+      bytes += more;
+      Bucket& bucket = buckets.back();
+      bucket.sum = rows;
+      bucket.parts.push_back(gradient);
+      bucket.complete = joins ? std::max(bucket.complete, producer(gradient)) : kLast;
+    }
+    std::vector<Bucket*> order;
+    for (Bucket& bucket : buckets)
+      if (!bucket.sum) order.push_back(&bucket);
+    std::stable_sort(order.begin(), order.end(),
+                     [](const Bucket* a, const Bucket* b) { return a->complete < b->complete; });
+    for (Bucket* bucket : order) bucket->sum = summed(program_->emit(op::concat, bucket->parts)[0]);
+    std::vector<Value> sums;
+    for (const Bucket& bucket : buckets) sums.push_back(bucket.sum);
+    return sums;
+  }
+
+  /// The sum over the ranks of the gradient of the words' table, which is that of the rows of all ranks,
+  /// where less travels so; else none.  A table travels twice, to be summed and to be handed out, rows once.
+  Value sum_of_rows(Value gradient) {
+    if (producer(gradient) < 0) return {};
+    const Node node = program_->nodes()[static_cast<size_t>(producer(gradient))];
+    if (node.op != &op::scatter_add_rows || node.in[1] != trace_.batch.input_ids.id) return {};
+    const Type rows = program_->type(node.in[0]);
+    const int64_t all = options_.ranks * rows.shape[0];
+    const size_t by_table = 2 * static_cast<size_t>(node.attrs.i("rows")) * size_of(options_.gradient_wire);
+    if (rows.dtype != DType::f32 || static_cast<size_t>(all) * size_of(rows.dtype) >= by_table) return {};
+    const Value own{program_.get(), node.in[0]};
+    const Value of_all = program_->emit(op::gather_ranks, {own}, {{"ranks", int64_t{options_.ranks}}})[0];
+    return program_->emit(op::scatter_add_rows, {of_all, ints("all_input_ids", all)}, node.attrs)[0];
+  }
+
+  /// The node that computes a value, or −1.
+  int producer(Value value) const { return program_->values()[static_cast<size_t>(value.id)].producer; }
+
+  /// The gradients of all trainable parameters in the order of the layout.
+  std::vector<Value> backward(Value loss) {
+    const Value weight = program_->input("loss_weight", {DType::f32, {1}});
+    const std::vector<Value> grads = gradients(loss, weight, trainable_, op::add);
+    std::vector<Value> ordered;
+    for (bool decay : {true, false}) {
+      size_t k = 0;
+      for (const nn::Block& block : model_.blocks()) {
+        const nn::Parameter& p = model_.first_of(block);
+        if (!p.trainable) continue;
+        if (p.decay == decay) ordered.push_back(grads[k]);
+        ++k;
+      }
+    }
+    return ordered;
+  }
+
+  Value update(const FlatGradients& grads, Value loss) {
+    const Value hyper = program_->input("hyper", {DType::f32, {kHyperCount}});
+    const FlatParameters parameters = flat_parameters(model_);
+    OptimizerValues values{parameters_, grads, {}};
+    for (const OptimizerState& state :
+         optimizer_states(options_.optimizer, own_part(parameters, options_.shards)))
+      values.states.push_back(flat(state.name.c_str(), state.size));
+    return append_update(options_.optimizer, parameters, values, loss, hyper, options_.shards);
+  }
+
+  TaskModel& model_;
+  Bucket bucket_;
+  int64_t num_labels_;
+  ProgramOptions options_;
+  nn::FlatLayout layout_;
+  std::unique_ptr<Program> program_;
+  nn::Trace trace_;
+  std::optional<nn::TraceScope> tracing_;
+  Value parameters_;
+  std::vector<Value> trainable_;
+};
+
+}  // namespace
+
+FlatParameters flat_parameters(const TaskModel& model) {
+  FlatParameters flat;
+  for (const bool decay : {true, false})
+    for (const nn::Parameter& p : model.parameters())
+      if (p.trainable && p.decay == decay) flat.shapes.push_back(p.shape);
+  flat.decayed = nn::flat_layout(model.parameters()).decayed;
+  return flat;
+}
+
+std::unique_ptr<Program> build_program(TaskModel& model, ProgramKind kind, Bucket bucket, int64_t num_labels,
+                                       const ProgramOptions& options) {
+  return Builder(model, bucket, num_labels, options).build(kind);
+}
+
+}  // namespace lathe

@@ -1,0 +1,225 @@
+#include "lathe/models/encoders/encoder.h"
+
+#include <functional>
+#include <optional>
+
+#include "lathe/core/error.h"
+#include "lathe/io/json_file.h"
+#include "lathe/models/encoders/encoder_model.h"
+#include "lathe/models/encoders/modern_bert.h"
+#include "lathe/nn/layers.h"
+#include "lathe/ops/functional.h"
+
+namespace lathe {
+namespace {
+
+int64_t embedding_size(const ModelConfig& c) {
+  return c.embedding_size > 0 ? c.embedding_size : c.hidden_size;
+}
+
+struct Embeddings {
+  nn::Embedding word;
+  std::optional<nn::Embedding> position, token_type;
+  std::optional<nn::LayerNorm> norm;
+  nn::Dropout dropout;
+  std::optional<nn::Linear> projection;
+
+  Embeddings(nn::Module& m, const ModelConfig& c, const Family& family)
+      : word(m, part(family, "word_embeddings"), c.vocab_size, embedding_size(c), c.pad_token_id),
+        dropout(m, part(family, "dropout"), c.hidden_dropout_prob) {
+    const int64_t width = embedding_size(c);
+    const auto add_positions = [&] {
+      position.emplace(m, part(family, "position_embeddings"), c.max_position_embeddings, width,
+                       family.positions_after_padding ? c.pad_token_id : -1);
+    };
+    if (!family.positions_last) add_positions();
+    if (c.type_vocab_size > 0)
+      token_type.emplace(m, part(family, "token_type_embeddings"), c.type_vocab_size, width);
+    norm.emplace(m, part(family, "LayerNorm"), width, c.layer_norm_eps);
+    if (family.positions_last) add_positions();
+    if (width != c.hidden_size)
+      projection.emplace(m, std::string(family.base) + ".embeddings_project", width, c.hidden_size);
+  }
+
+  static std::string part(const Family& family, const char* name) {
+    return fmt::format("{}.embeddings.{}", family.base, name);
+  }
+
+  /// [N, C]
+  Value operator()(const nn::Trace& t) const {
+    Value sum = word(t.batch.input_ids);
+    if (token_type) sum = add(sum, (*token_type)(t.batch.token_type_ids));
+    sum = add(sum, (*position)(t.batch.position_rows));
+    const Value x = dropout(cast((*norm)(sum), t.dtype));
+    return projection ? (*projection)(x) : x;
+  }
+};
+
+struct Layer {
+  nn::Linear query_key_value, attention_output;
+  nn::LayerNorm attention_norm;
+  nn::Linear intermediate, output;
+  nn::LayerNorm output_norm;
+  nn::Attention attention;
+  nn::Dropout attention_dropout, output_dropout;
+  std::string act;
+
+  Layer(nn::Module& m, const ModelConfig& c, const Family& family, const std::string& name)
+      : Layer(m, c, family.layer, name, family.attention_output_dropout ? c.hidden_dropout_prob : 0) {}
+  Layer(nn::Module& m, const ModelConfig& c, const LayerNames& names, const std::string& name,
+        double attention_output_p)
+      : query_key_value(m, {name + names.query, name + names.key, name + names.value}, c.hidden_size,
+                        c.hidden_size),
+        attention_output(m, name + names.attention_output, c.hidden_size, c.hidden_size),
+        attention_norm(m, name + names.attention_norm, c.hidden_size, c.layer_norm_eps),
+        intermediate(m, name + names.intermediate, c.hidden_size, c.intermediate_size),
+        output(m, name + names.output, c.intermediate_size, c.hidden_size),
+        output_norm(m, name + names.output_norm, c.hidden_size, c.layer_norm_eps),
+        attention(m, name + ".attention.self", c.num_attention_heads, c.attention_probs_dropout_prob, 0,
+                  c.max_position_embeddings),
+        attention_dropout(m, name + ".attention.output.dropout", attention_output_p),
+        output_dropout(m, name + ".output.dropout", c.hidden_dropout_prob),
+        act(c.hidden_act) {}
+
+  /// [N, C] → [N, C], or those of `wanted`
+  Value operator()(Value x, const TokenRows& wanted) const {
+    const Value context = wanted.first_attention ? attention.of_first(query_key_value, x)
+                                                 : wanted.of(attention(query_key_value(x)));
+    // In front of dropout, whose gradient is then right behind the norm's, and fused into it.
+    const Value residual = wanted.of(x);
+    const Value attended =
+        attention_norm(add(wanted.drop(attention_dropout, attention_output(context)), residual));
+    const Value expanded = activate(act, intermediate(attended));
+    return output_norm(add(wanted.drop(output_dropout, output(expanded)), attended));
+  }
+};
+
+/// Family's embeddings and layers, which normalise behind each sublayer.
+class Encoder : public EncoderModel {
+ public:
+  using EncoderModel::EncoderModel;
+  /// [N, C]
+  Value base_output() override { return base_output_of({}); }
+
+ protected:
+  /// [N, C], or the wanted rows of it.
+  Value base_output_of(const TokenRows& wanted) const {
+    return through(layers_, (*embeddings_)(trace()), wanted);
+  }
+  /// For constructors: declares the base, and the head by `declare_head`, in the family's order.
+  void declare_all(const std::function<void()>& declare_head) {
+    if (family_.head_first) declare_head();
+    embeddings_.emplace(*this, config_, family_);
+    for (int64_t i = 0; i < config_.num_hidden_layers; ++i)
+      layers_.emplace_back(*this, config_, family_, fmt::format("{}{}{}", family_.base, family_.layers, i));
+    if (!family_.head_first) declare_head();
+  }
+
+  std::optional<Embeddings> embeddings_;
+
+ private:
+  std::vector<Layer> layers_;
+};
+
+class SequenceClassification : public Encoder {
+ public:
+  SequenceClassification(const ModelConfig& c, Problem problem, int64_t num_labels)
+      : Encoder(c, problem),
+        names_(family_.classifier),
+        first_dropout_(*this, "classifier.first_dropout", c.classifier_dropout),
+        dropout_(*this, "dropout", c.classifier_dropout) {
+    declare_all([&] {
+      dense_.emplace(*this, names_.dense, c.hidden_size, c.hidden_size);
+      output_.emplace(*this, names_.output, c.hidden_size, num_labels);
+    });
+  }
+  /// The first token's row, [B, C]; pooled where the pooler is the base's.
+  Value base_output() override {
+    const Value first = base_output_of({trace().batch.cls_index, trace().first_attention});
+    return names_.in_base ? pooled(first) : first;
+  }
+  Value head(Value base) override {
+    return cast((*output_)(dropout_.rows(names_.in_base ? base : pooled(base))), DType::f32);
+  }
+
+ private:
+  Value pooled(Value first) const {
+    return activate(names_.activation, (*dense_)(names_.dropout_first ? first_dropout_.rows(first) : first));
+  }
+
+  const ClassifierHead& names_;
+  std::optional<nn::Linear> dense_, output_;
+  nn::Dropout first_dropout_, dropout_;
+};
+
+class QuestionAnswering : public Encoder {
+ public:
+  explicit QuestionAnswering(const ModelConfig& c)
+      : Encoder(c, Problem::kQuestionAnswering), dropout_(*this, "qa_outputs.dropout", c.qa_dropout) {
+    declare_all([&] { outputs_.emplace(*this, "qa_outputs", c.hidden_size, 2); });
+  }
+  Value head(Value base) override { return cast((*outputs_)(dropout_(base)), DType::f32); }
+
+ private:
+  nn::Dropout dropout_;
+  std::optional<nn::Linear> outputs_;
+};
+
+class MaskedLm : public Encoder {
+ public:
+  MaskedLm(const ModelConfig& c, const MaskedLmHead& names) : Encoder(c, Problem::kMaskedLm) {
+    declare_all([&] {
+      bias_ = add_parameter({names.bias, {c.vocab_size}, nn::Init::kZeros, false});
+      transform_.emplace(*this, names.dense, c.hidden_size, c.hidden_size);
+      norm_.emplace(*this, names.norm, c.hidden_size, c.layer_norm_eps);
+    });
+  }
+  Value head(Value base) override {
+    const Value x = (*norm_)(activate(config_.hidden_act, (*transform_)(base)));
+    return cast(linear(x, embeddings_->word.table(), trace().blocks[static_cast<size_t>(bias_)]), DType::f32);
+  }
+
+ private:
+  int bias_ = -1;
+  std::optional<nn::Linear> transform_;
+  std::optional<nn::LayerNorm> norm_;
+};
+
+void check_masked_lm(const ModelConfig& config, const Family& family) {
+  if (family.masked_lm == nullptr && !family.modern)
+    fail(ErrorCode::kUnsupported,
+         "{}: Lathe has no masked-LM head for \"{}\"; it classifies and answers questions", config.file,
+         config.model_type);
+  // Its decoder has weights of its own, which a tied head would drop.
+  if (!value_or<bool>(config.json, "tie_word_embeddings", true, config.file))
+    fail(
+        ErrorCode::kUnsupported,
+        "{}: \"tie_word_embeddings\" is false, wants true: Lathe's masked-LM head has no weights of its own; "
+        "take a model whose head is tied",
+        config.file);
+}
+
+}  // namespace
+
+std::unique_ptr<TaskModel> make_model(const ModelConfig& config, Problem problem, int64_t num_labels) {
+  const Family& family = family_of(config.model_type, config.file);
+  if (problem == Problem::kMaskedLm) check_masked_lm(config, family);
+  if (family.modern) return make_modern_bert(config, problem, num_labels);
+  switch (problem) {
+    case Problem::kQuestionAnswering:
+      return std::make_unique<QuestionAnswering>(config);
+    case Problem::kMaskedLm:
+      return std::make_unique<MaskedLm>(config, *family.masked_lm);
+    default:
+      return std::make_unique<SequenceClassification>(config, problem, num_labels);
+  }
+}
+
+std::string architecture(const ModelConfig& config, Problem problem) {
+  const char* head = problem == Problem::kQuestionAnswering ? "QuestionAnswering"
+                     : problem == Problem::kMaskedLm        ? "MaskedLM"
+                                                            : "SequenceClassification";
+  return fmt::format("{}For{}", family_of(config.model_type, config.file).class_prefix, head);
+}
+
+}  // namespace lathe

@@ -1,0 +1,29 @@
+#include "lathe/models/encoders/encoder_model.h"
+
+#include <algorithm>
+
+#include "lathe/core/error.h"
+#include "lathe/ops/functional.h"
+
+namespace lathe {
+
+double EncoderModel::base_dropout() const {
+  return std::max({config_.hidden_dropout_prob, config_.attention_probs_dropout_prob, config_.mlp_dropout});
+}
+
+int64_t EncoderModel::max_positions() const {
+  return config_.max_position_embeddings - (position_padding() ? *position_padding() + 1 : 0);
+}
+
+std::optional<int64_t> EncoderModel::position_padding() const {
+  return family_.positions_after_padding ? std::optional(config_.pad_token_id) : std::nullopt;
+}
+
+Value activate(const std::string& name, Value x) {
+  if (name == "relu") return relu(x);
+  if (name == "tanh") return tanh(x);
+  if (name == "gelu" || name == "gelu_python") return gelu(x);
+  fail(ErrorCode::kUnsupported, "activation: found \"{}\", wants gelu, gelu_python, relu or tanh", name);
+}
+
+}  // namespace lathe

@@ -1,0 +1,176 @@
+#include "lathe/report/run_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "lathe/report/html.h"
+#include "lathe/report/line_chart.h"
+#include "lathe/text/python_format.h"
+#include "lathe/train/log_format.h"
+
+namespace lathe {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kRows = 100;
+constexpr size_t kTextLength = 300;  // of an example, in code points
+
+Curve curve_of(const std::vector<Json>& history, const std::string& key) {
+  Curve curve{key};
+  for (const Json& entry : history)
+    if (entry.contains(key) && entry[key].is_number() && entry.contains("step"))
+      curve.points.emplace_back(entry["step"].get<double>(), entry[key].get<double>());
+  return curve;
+}
+
+/// Metrics of evaluations in the order in which they come, the loss and speeds left out.
+std::vector<std::string> metric_keys(const std::vector<Json>& history) {
+  std::vector<std::string> keys;
+  for (const Json& entry : history)
+    for (const auto& [key, value] : entry.items())
+      if (key.starts_with("eval_") && key != "eval_loss" && value.is_number() && !is_speed_key(key) &&
+          std::find(keys.begin(), keys.end(), key) == keys.end())
+        keys.push_back(key);
+  return keys;
+}
+
+std::string number_text(const Json& value) {
+  if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
+  return value.is_string() ? value.get<std::string>() : python_repr(value);
+}
+
+template <typename Member>
+Curve samples_curve(const std::vector<RunSample>& samples, Member member, double scale) {
+  Curve curve;
+  for (const RunSample& sample : samples)
+    if (const auto& value = sample.*member)
+      curve.points.emplace_back(static_cast<double>(sample.step), *value * scale);
+  return curve;
+}
+
+std::string charts(const std::vector<Json>& history, const std::vector<RunSample>& samples) {
+  constexpr double kGiB = 1.0 / (1 << 30);
+  const auto one = [](const char* title, Curve curve) {
+    return svg_chart({title, "step", {std::move(curve)}});
+  };
+  std::string html = svg_chart({"loss", "step", {curve_of(history, "loss"), curve_of(history, "eval_loss")}});
+  for (const std::string& key : metric_keys(history)) html += one(key.c_str(), curve_of(history, key));
+  html += one("learning rate", curve_of(history, "learning_rate"));
+  html += one("gradient norm, before clipping", curve_of(history, "grad_norm"));
+  html += one("tokens per second, without padding and evaluations",
+              samples_curve(samples, &RunSample::tokens_per_second, 1));
+  html += one("memory of the process, GiB", samples_curve(samples, &RunSample::resident_bytes, kGiB));
+  html += one("memory of the device in use, GiB", samples_curve(samples, &RunSample::device_bytes, kGiB));
+  return html.empty() ? "<p>Nothing was logged yet.</p>\n" : "<div class=\"charts\">\n" + html + "</div>\n";
+}
+
+std::string pairs_table(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  HtmlTable table{{}, {true, true}, {}};
+  for (const auto& [name, value] : pairs) table.rows.push_back({name, value});
+  return html_table(table);
+}
+
+/// The last value of every key of the log history but the curves'.
+std::string results(const std::vector<Json>& history) {
+  std::map<std::string, std::string> last;
+  for (const Json& entry : history)
+    for (const auto& [key, value] : entry.items())
+      if (key.starts_with("train_") || key.starts_with("eval_")) last[key] = number_text(value);
+  HtmlTable table{{}, {true, false}, {}};
+  for (const auto& [key, value] : last) table.rows.push_back({key, value});
+  return table.rows.empty() ? "" : "<h2>Results</h2>\n" + html_table(table);
+}
+
+std::string evaluations(const std::vector<Json>& history) {
+  std::vector<std::string> keys = {"step", "epoch", "eval_loss"};
+  for (const std::string& key : metric_keys(history)) keys.push_back(key);
+  HtmlTable table{keys, {}, {}};
+  for (const Json& entry : history) {
+    const auto has = [&](const std::string& key) { return entry.contains(key); };
+    if (std::none_of(keys.begin() + 2, keys.end(), has)) continue;
+    std::vector<std::string> row;
+    for (const std::string& key : keys) row.push_back(has(key) ? number_text(entry[key]) : "");
+    // What training evaluated last is evaluated once more at the end.
+    if (table.rows.empty() || table.rows.back() != row) table.rows.push_back(std::move(row));
+  }
+  const size_t count = table.rows.size();
+  if (count == 0) return "";
+  std::string html = "<h2>Evaluations</h2>\n";
+  if (count > kRows) {
+    html += fmt::format("<p>The last {} of {}.</p>\n", kRows, count);
+    table.rows.erase(table.rows.begin(), table.rows.end() - static_cast<long>(kRows));
+  }
+  return html + html_table(table);
+}
+
+/// Rows: the label wanted, columns: the label found; a cell is as dark as its share of its row.
+std::string confusion(const Findings& findings) {
+  const size_t classes = findings.confusion.counts.size();
+  if (classes == 0) return "";
+  std::string html = "<h2>Confusion matrix</h2>\n";
+  html += fmt::format(
+      "<p>{}: rows are labels, columns what was predicted{}.</p>\n<div class=\"scroll\"><table>\n",
+      escaped(findings.data),
+      classes < findings.labels.size() ? fmt::format("; the first {} of {}", classes, findings.labels.size())
+                                       : "");
+  html += "<tr><th></th>";
+  for (size_t k = 0; k < classes; ++k) html += fmt::format("<th>{}</th>", escaped(findings.labels[k]));
+  html += "</tr>\n";
+  for (size_t wanted = 0; wanted < classes; ++wanted) {
+    const std::vector<int64_t>& row = findings.confusion.counts[wanted];
+    const int64_t all = findings.confusion.samples[wanted];
+    html += fmt::format("<tr><th>{}</th>", escaped(findings.labels[wanted]));
+    for (size_t found = 0; found < classes; ++found)
+      html += fmt::format("<td class=\"share\" style=\"--share:{}%\">{}</td>",
+                          all == 0 ? 0 : 60 * row[found] / all, row[found]);
+    html += "</tr>\n";
+  }
+  return html + "</table></div>\n";
+}
+
+std::string shortened(const std::string& text) {
+  std::string valid;
+  size_t length = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool begins = (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80;
+    if (begins && ++length > kTextLength) return valid + "…";
+    valid += text[i];
+  }
+  return valid;
+}
+
+std::string worst(const Findings& findings) {
+  if (findings.worst.empty()) return "";
+  HtmlTable table{{findings.score, "wanted", "found", "text"}, {false, true, true, true}, {}};
+  for (const Example& example : findings.worst)
+    table.rows.push_back({fmt::format("{:.4g}", example.score), shortened(example.wanted),
+                          shortened(example.found), shortened(example.text)});
+  return fmt::format("<h2>Worst examples</h2>\n<p>{}</p>\n", escaped(findings.data)) + html_table(table);
+}
+
+}  // namespace
+
+std::string run_page(const std::string& name, const RunFacts& facts, const TrainerState& state,
+                     const std::vector<RunSample>& samples, const Findings& findings) {
+  const bool trains = state.max_steps > 0;
+  std::string note = facts.state;
+  if (trains)
+    note += fmt::format(": step {} of {}, epoch {:.4g}", state.global_step, state.max_steps, state.epoch);
+  note += "; started " + facts.started;
+  if (!facts.ended.empty()) note += ", ended " + facts.ended;
+  if (state.best_metric) note += fmt::format("; best metric {:.6g}", *state.best_metric);
+  std::string body = trains ? charts(state.log_history, samples) : "";
+  body += results(state.log_history) + evaluations(state.log_history) + confusion(findings) + worst(findings);
+  body += fmt::format("<h2>Command</h2>\n<pre>{}</pre>\n", escaped(facts.command()));
+  body += "<h2>Environment</h2>\n" + pairs_table(facts.environment);
+  HtmlTable settings{{"argument", "value"}, {true, true}, {}};
+  for (const auto& [key, value] : facts.settings.items()) settings.rows.push_back({key, number_text(value)});
+  body += "<h2>Arguments</h2>\n<details><summary>all " + std::to_string(settings.rows.size()) +
+          "</summary>\n" + html_table(settings) + "</details>\n";
+  return html_document(name, note, body);
+}
+
+}  // namespace lathe

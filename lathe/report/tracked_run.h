@@ -1,0 +1,44 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lathe/report/findings.h"
+#include "lathe/report/run_facts.h"
+#include "lathe/report/tracker.h"
+
+namespace lathe {
+
+/// What a run leaves to be looked at: run.json, and the trackers of --report_to.  Before `begin` nothing
+/// happens.
+class TrackedRun {
+ public:
+  /// facts: command and settings.
+  TrackedRun(FileSystem& fs, RunFacts facts) : fs_(fs), facts_(std::move(facts)) {}
+
+  /// A training begins: writes run.json, or says why it cannot.  `trainer` and `backend` must outlive this.
+  void begin_training(const Trainer& trainer, Backend& backend, int processes, LogSink say);
+  /// An evaluation without training begins, if nothing has: its page is eval_report.html, and run.json and
+  /// report.html stay those of the training that the folder may hold.
+  void begin_evaluation(const Trainer& trainer, Backend& backend, int processes, LogSink say);
+  void record(const nlohmann::ordered_json& entry);
+  void show(const Findings& findings);
+  /// state: as RunFacts has it; the first one stays, whatever is evaluated later.  An interrupted training
+  /// that leaves nothing but run.json leaves nothing.
+  void finish(const std::string& state);
+
+ private:
+  void begin(const Trainer& trainer, Backend& backend, int processes, LogSink say, const std::string& page);
+  void tell(const Status& status);
+
+  FileSystem& fs_;
+  RunFacts facts_;
+  LogSink say_;
+  std::string folder_;
+  bool training_ = false;
+  std::function<std::vector<std::pair<std::string, std::string>>()> environment_;
+  std::vector<std::unique_ptr<Tracker>> trackers_;
+};
+
+}  // namespace lathe

@@ -1,0 +1,34 @@
+#pragma once
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lathe/report/findings.h"
+#include "lathe/report/run_facts.h"
+#include "lathe/train/trainer.h"
+
+namespace lathe {
+
+/// Something that follows a run and shows it.  Errors are said once, and the run goes on without it.
+class Tracker {
+ public:
+  virtual ~Tracker() = default;
+  /// A line of the log history, with its step.
+  virtual void record(const nlohmann::ordered_json& entry) = 0;
+  /// What the last evaluation showed.
+  virtual void show(const Findings&) {}
+  /// No more is to come: the run's end, or its interruption.
+  virtual void finish(const RunFacts&) {}
+};
+
+/// Whether --report_to asks for a tracker.
+bool reports_to(const TrainingArguments& args, const std::string& name);
+
+/// Those that --report_to asks for.  `trainer` and `backend` must outlive them.  page: the file of the HTML
+/// report, in the output folder.
+std::vector<std::unique_ptr<Tracker>> make_trackers(FileSystem& fs, const RunFacts& facts,
+                                                    const Trainer& trainer, Backend& backend,
+                                                    const std::string& page, LogSink say);
+
+}  // namespace lathe

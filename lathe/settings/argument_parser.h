@@ -1,0 +1,66 @@
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lathe/settings/argument_table.h"
+
+namespace lathe {
+
+/// What parsing says beyond the values it wrote.
+struct ParsedArguments {
+  std::vector<std::string> notices;  ///< one line per old name that was used
+  bool help = false;                 ///< -h or --help was among them
+};
+
+/// Reads flags into bound fields by HfArgumentParser's rules: --a_b is --a-b; --x v and --x=v; a bool takes
+/// no value or one; a bool that is true by default has a --no_x, too; a prefix of one name alone will do; the
+/// last of several wins; one lone argument x.json is a file with all settings.  Names of older versions of
+/// transformers are taken with a notice.  Values are not checked against each other: validate() does that.
+/// Errors: kUsage naming the flag, for an unknown one with its nearest neighbour, for a value with what it
+/// wants. Source: transformers 5.23 hf_argparser.py; Python's argparse.
+ParsedArguments parse_arguments(const std::vector<BoundField>& fields, const std::vector<std::string>& args);
+
+/// The words of a file of arguments (run_glue.args), to be put before those of the command line; none where
+/// there is no such file.
+std::vector<std::string> read_arguments_file(const std::string& path);
+
+/// The name in `names` most like `text`, or those that contain it; empty where nothing comes near.
+std::vector<std::string> nearest_names(std::string_view text, const std::vector<std::string_view>& names);
+
+/// A script's arguments together with those of training, parsed and validated.
+template <typename Script>
+struct CommandLine {
+  Script script;
+  TrainingArguments training;
+  std::vector<std::string> notices;
+  bool help = false;  ///< nothing is validated then
+
+  /// The fields of both, in the order of help and docs.  The command line must outlive them.
+  std::vector<BoundField> fields() {
+    auto all = bind(script), more = bind(training);
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  /// What --print_config prints; as x.json, it is a config file.
+  nlohmann::ordered_json config() { return to_json(fields()); }
+};
+
+/// The whole of `lathe glue` or `lathe qa` after its name.  Errors: kUsage.
+template <typename Script>
+CommandLine<Script> parse_command_line(const std::vector<std::string>& args) {
+  CommandLine<Script> line;
+  auto parsed = parse_arguments(line.fields(), args);
+  line.help = parsed.help;
+  line.notices = std::move(parsed.notices);
+  if (line.help) return line;
+  const auto add = [&line](const std::vector<std::string>& more) {
+    line.notices.insert(line.notices.end(), more.begin(), more.end());
+  };
+  add(validate(line.training));
+  add(validate(line.script, line.training));
+  return line;
+}
+
+}  // namespace lathe

@@ -1,0 +1,185 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lathe/settings/training_arguments.h"
+
+namespace lathe {
+
+enum class Kind { kBool, kInt, kFloat, kText, kList, kDict };
+enum class Grade { kMust, kShould, kLater, kRejected, kLathe };
+enum class Support {
+  kWorks,     ///< does what it says
+  kNoEffect,  ///< any value is accepted; a notice says why nothing changes
+  kNotYet,    ///< accepted at its default only
+};
+
+/// What a field may say beyond its name and meaning.
+struct FieldRules {
+  std::optional<Support> support = {};         ///< default: kWorks where graded must or lathe, else kNotYet
+  std::string_view reason = {};                ///< why it has no effect or is not there yet, or what to do
+  std::vector<std::string_view> choices = {};  ///< values that work; empty: any
+  std::vector<std::string_view> booleans =
+      {};                                    ///< what false and true, or the flag alone, stand for: {no, all}
+  std::vector<std::string_view> later = {};  ///< values Hugging Face knows and Lathe does not do yet
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+  bool below_high = false;  ///< high itself is excluded
+  bool whole = false;       ///< printed without fraction where integral (Python's 500, not 500.0)
+  bool required = false;
+  bool negatable = false;     ///< has a --no_<name> as well, though its default is not true
+  bool secret = false;        ///< never printed
+  bool only_command = false;  ///< steers the program, not the run: left out of written configs
+};
+
+/// One field without its struct: what parser, help, docs and checks need.
+struct FieldInfo {
+  std::string_view name;
+  Kind kind;
+  bool optional;  ///< may be null
+  Grade grade;
+  std::string_view help;
+  FieldRules rules;
+  nlohmann::json default_value;
+
+  Support support() const;
+  /// Whether there is a --no_<name>.
+  bool negatable() const { return kind == Kind::kBool && (rules.negatable || default_value == true); }
+  /// What a Boolean, or a word for one, stands for by rules.booleans; all else as it is.
+  nlohmann::json from_boolean(const nlohmann::json& value) const;
+};
+
+/// A field known to the table only: no member, its value is kept in TrainingArguments::other.
+struct Unstored {
+  Kind kind;
+  nlohmann::json default_value;
+};
+
+template <typename T>
+struct KindOf;
+template <>
+struct KindOf<bool> : std::integral_constant<Kind, Kind::kBool> {};
+template <>
+struct KindOf<int64_t> : std::integral_constant<Kind, Kind::kInt> {};
+template <>
+struct KindOf<double> : std::integral_constant<Kind, Kind::kFloat> {};
+template <>
+struct KindOf<std::string> : std::integral_constant<Kind, Kind::kText> {};
+template <>
+struct KindOf<std::vector<std::string>> : std::integral_constant<Kind, Kind::kList> {};
+template <>
+struct KindOf<nlohmann::json> : std::integral_constant<Kind, Kind::kDict> {};
+
+/// One row of the table of struct S.
+template <typename S>
+struct Field {
+  FieldInfo info;
+  std::function<nlohmann::json(const S&)> get;
+  std::function<void(S&, const nlohmann::json&)> set;  ///< value already of the field's kind
+
+  template <typename T>
+  Field(std::string_view name, T S::*member, Grade grade, std::string_view help, FieldRules rules = {})
+      : info{name, KindOf<T>::value, KindOf<T>::value == Kind::kDict, grade, help, std::move(rules), {}},
+        get([member](const S& s) -> nlohmann::json { return s.*member; }),
+        set([member](S& s, const nlohmann::json& v) { s.*member = v.template get<T>(); }) {
+    info.default_value = get(S());
+  }
+  template <typename T>
+  Field(std::string_view name, std::optional<T> S::*member, Grade grade, std::string_view help,
+        FieldRules rules = {})
+      : info{name, KindOf<T>::value, true, grade, help, std::move(rules), {}},
+        get([member](const S& s) { return s.*member ? nlohmann::json(*(s.*member)) : nlohmann::json(); }),
+        set([member](S& s, const nlohmann::json& v) {
+          s.*member = v.is_null() ? std::optional<T>() : std::optional<T>(v.template get<T>());
+        }) {
+    info.default_value = get(S());
+  }
+  Field(std::string_view name, Unstored value, Grade grade, std::string_view help, FieldRules rules = {})
+      : info{name,
+             value.kind,
+             value.default_value.is_null(),
+             grade,
+             help,
+             std::move(rules),
+             value.default_value},
+        get([key = std::string(name), value](const S& s) {
+          const auto found = s.other.find(key);
+          return found == s.other.end() ? value.default_value : found->second;
+        }),
+        set([key = std::string(name)](S& s, const nlohmann::json& v) { s.other[key] = v; }) {}
+};
+
+/// A name of an earlier version of transformers.
+struct OldName {
+  std::string_view name;
+  Kind kind;
+  nlohmann::json default_value;
+  std::string_view to = {};       ///< the field that takes the value; empty: none does
+  nlohmann::json when_true = {};  ///< a true value writes this into `to`
+  std::string_view note = {};     ///< printed when the flag is given
+  bool wins = false;              ///< applied after everything else, as Hugging Face does
+  bool switches = false;  ///< alone, or with true or false, it says nothing: what the target does by itself
+};
+
+/// The one list of fields, in the order of training_args.py (for scripts: of the script), Lathe's own last.
+const std::vector<Field<TrainingArguments>>& training_fields();
+/// Those of them that decide which numbers a run computes: schedule, optimizer, step, precision, seed, data;
+/// not where it runs, what it shows and how it keeps data coming.
+const std::vector<Field<TrainingArguments>>& numeric_fields();
+const std::vector<Field<GlueArguments>>& glue_fields();
+const std::vector<Field<QaArguments>>& qa_fields();
+inline const auto& fields_of(const TrainingArguments&) { return training_fields(); }
+inline const auto& fields_of(const GlueArguments&) { return glue_fields(); }
+inline const auto& fields_of(const QaArguments&) { return qa_fields(); }
+const std::vector<OldName>& old_names();
+
+/// A field of one object.  The object must outlive it.
+struct BoundField {
+  const FieldInfo* info;
+  std::function<nlohmann::json()> get;
+  std::function<void(const nlohmann::json&)> set;
+};
+
+template <typename S>
+std::vector<BoundField> bind(S& object) {
+  std::vector<BoundField> bound;
+  for (const auto& f : fields_of(object)) {
+    bound.push_back({&f.info, [&f, &object] { return f.get(object); },
+                     [&f, &object](const nlohmann::json& v) { f.set(object, v); }});
+  }
+  return bound;
+}
+
+/// "true", "0.5", a JSON text or the path of a JSON file as a value of this kind.
+/// Errors: kUsage "--flag: found X, wants Y".
+nlohmann::json value_from_text(std::string_view flag, Kind kind, const std::string& text);
+
+/// A JSON value as a value of this field, e.g. 3 for a float.  Errors: kUsage.
+nlohmann::json value_from_json(std::string_view flag, Kind kind, bool optional, const nlohmann::json& value);
+
+/// Choices, range and support of one field; a notice where the value has no effect.  Errors: kUsage.
+std::optional<std::string> check_field(const BoundField& field);
+/// The same for all; returns the notices.
+std::vector<std::string> check_fields(const std::vector<BoundField>& fields);
+
+/// What stands in the place of a secret: "<token>".
+std::string hidden_secret(const FieldInfo& info);
+
+/// All fields in table order, as Hugging Face writes them (500 rather than 500.0 for steps, secrets hidden);
+/// what training_args.json and --print_config hold.  Fields that only steer the program are left out.
+nlohmann::ordered_json to_json(const std::vector<BoundField>& fields);
+
+/// A value as help and docs print it: 5e-05, None, [none].
+std::string value_text(const FieldInfo& info, const nlohmann::json& value);
+/// "bool", "int", "float", "str", "list", "dict"
+std::string_view name_of(Kind kind);
+/// "M", "S", "L", "R", "lathe"
+std::string_view name_of(Grade grade);
+
+}  // namespace lathe

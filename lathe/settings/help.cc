@@ -1,0 +1,194 @@
+#include "lathe/settings/help.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace lathe {
+namespace {
+
+constexpr size_t kIndent = 38;  // where the meanings start
+
+std::string description(const FieldInfo& info) {
+  std::string text(info.help);
+  if (!info.rules.choices.empty()) text += fmt::format(" One of {}.", fmt::join(info.rules.choices, ", "));
+  if (info.rules.required) return text + " (required)";
+  if (info.support() == Support::kNoEffect) text += fmt::format(" No effect: {}.", info.rules.reason);
+  return text + fmt::format(" (default:{}{})", kGlue, value_text(info, info.default_value));
+}
+
+const char* value_name(Kind kind) {
+  switch (kind) {
+    case Kind::kBool:
+      return "[BOOL]";
+    case Kind::kInt:
+      return "INT";
+    case Kind::kFloat:
+      return "FLOAT";
+    case Kind::kDict:
+      return "JSON";
+    case Kind::kText:
+    case Kind::kList:
+      break;
+  }
+  return "TEXT";
+}
+
+std::string flag_help(const FieldInfo& info, size_t width) {
+  std::string line = fmt::format("  --{} {}", info.name, value_name(info.kind));
+  if (info.negatable()) line += fmt::format(", --no_{}", info.name);
+  line +=
+      line.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ') : std::string(kIndent - line.size(), ' ');
+  return line + wrapped(description(info), kIndent, kIndent, width) + "\n";
+}
+
+std::string_view status(const FieldInfo& info) {
+  switch (info.support()) {
+    case Support::kWorks:
+      return "works";
+    case Support::kNoEffect:
+      return "no effect here";
+    case Support::kNotYet:
+      return "refused";
+  }
+  return "";
+}
+
+std::string in_cell(std::string text) {
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  return text;
+}
+
+nlohmann::ordered_json table_json(const HelpSection& section) {
+  auto rows = nlohmann::ordered_json::array();
+  for (const auto* info : section.fields) {
+    rows.push_back({{"name", info->name},
+                    {"type", name_of(info->kind)},
+                    {"optional", info->optional},
+                    {"default", info->default_value},
+                    {"grade", name_of(info->grade)},
+                    {"support", status(*info)},
+                    {"choices", info->rules.choices},
+                    {"later", info->rules.later},
+                    {"help", info->help}});
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::string wrapped(const std::string& text, size_t column, size_t indent, size_t width) {
+  std::istringstream words(text);
+  std::string out;
+  bool first = true;
+  for (std::string word; words >> word;) {
+    if (!first && column + 1 + word.size() > width) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (!first) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+    first = false;
+  }
+  std::replace(out.begin(), out.end(), kGlue, ' ');
+  return out;
+}
+
+std::vector<Flag> flags_of(const HelpSection& section) {
+  std::vector<Flag> flags;
+  for (const auto* info : section.fields) {
+    if (info->support() == Support::kNotYet) continue;
+    std::string meaning = description(*info);
+    std::replace(meaning.begin(), meaning.end(), kGlue, ' ');
+    flags.push_back({"--" + std::string(info->name),
+                     info->kind == Kind::kBool ? "" : value_name(info->kind),
+                     meaning,
+                     {info->rules.choices.begin(), info->rules.choices.end()}});
+    if (info->negatable()) flags.push_back({"--no_" + std::string(info->name), "", "The opposite."});
+  }
+  return flags;
+}
+
+std::string help_text(std::string_view usage, const std::vector<HelpSection>& sections, int width) {
+  const auto columns = static_cast<size_t>(width);
+  std::string out = fmt::format("{}\n", usage), later, old;
+  for (const auto& section : sections) {
+    out += fmt::format("\n{}:\n", section.title);
+    for (const auto* info : section.fields) {
+      if (info->support() == Support::kNotYet) {
+        later += fmt::format(" --{}", info->name);
+      } else {
+        out += flag_help(*info, columns);
+      }
+    }
+  }
+  for (const auto& name : old_names()) old += fmt::format(" --{}", name.name);
+  out += "\nAccepted at their default only, so far:\n  " + wrapped(later, 2, 2, columns) + "\n";
+  out += "\nNames of older versions, accepted with a notice:\n  " + wrapped(old, 2, 2, columns) + "\n";
+  return out;
+}
+
+std::string arguments_markdown(const std::vector<HelpSection>& sections) {
+  std::string out =
+      "# Every flag\n\n"
+      "Made by `lathe arguments` from the list that the program reads; a test fails where this page is "
+      "older.  "
+      "Names, defaults and meanings are those of transformers' `TrainingArguments`, `run_glue.py` and "
+      "`run_qa.py`, "
+      "behind them Lathe's own.  *works*: as there.  *no effect here*: accepted with a line that says why "
+      "nothing changes.  *refused*: another value than the default ends the program with a line that says "
+      "why.\n\n";
+  for (const auto& section : sections) {
+    out += fmt::format(
+        "## {}\n\n| flag | type | default | meaning | status |\n| --- | --- | --- | --- | --- |\n",
+        section.title);
+    for (const auto* info : section.fields) {
+      std::string meaning(info->help);
+      if (!info->rules.choices.empty())
+        meaning += fmt::format(" One of {}.", fmt::join(info->rules.choices, ", "));
+      std::string state(status(*info));
+      if (!info->rules.reason.empty() && info->support() != Support::kWorks)
+        state += fmt::format(": {}", info->rules.reason);
+      if (!info->rules.later.empty())
+        state += fmt::format("; refused so far: {}", fmt::join(info->rules.later, ", "));
+      out += fmt::format("| `--{}` | {} | {} | {} | {} |\n", info->name, name_of(info->kind),
+                         info->rules.required ? "required" : in_cell(value_text(*info, info->default_value)),
+                         in_cell(meaning), in_cell(state));
+    }
+    out += "\n";
+  }
+  out += "## Names of older versions\n\n| flag | type | becomes |\n| --- | --- | --- |\n";
+  for (const auto& old : old_names()) {
+    const std::string to = !old.to.empty()     ? fmt::format("`--{}`", old.to)
+                           : !old.note.empty() ? fmt::format("nothing: {}", old.note)
+                                               : "accepted at its default only";
+    out += fmt::format("| `--{}` | {} | {} |\n", old.name, name_of(old.kind), to);
+  }
+  return out;
+}
+
+std::string arguments_page() {
+  return arguments_markdown({help_section<GlueArguments>("lathe glue"), help_section<QaArguments>("lathe qa"),
+                             help_section<TrainingArguments>("training")});
+}
+
+nlohmann::ordered_json arguments_json() {
+  nlohmann::ordered_json out;
+  out["training"] = table_json(help_section<TrainingArguments>(""));
+  out["glue"] = table_json(help_section<GlueArguments>(""));
+  out["qa"] = table_json(help_section<QaArguments>(""));
+  auto& old = out["old_names"] = nlohmann::ordered_json::array();
+  for (const auto& name : old_names()) {
+    old.push_back({{"name", name.name},
+                   {"type", name_of(name.kind)},
+                   {"default", name.default_value},
+                   {"to", name.to}});
+  }
+  return out;
+}
+
+}  // namespace lathe

@@ -1,0 +1,466 @@
+// Runs that follow another one: in its output folder, from its checkpoint, of the same Trainer.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "lathe/core/source_folder_testing.h"
+#include "lathe/io/faulty_file_system.h"
+#include "tests/train/four_sample_runs_testing.h"
+#include "tests/train/unsealed_testing.h"
+
+namespace lathe {
+namespace {
+
+/// No folder is deleted whole: a kill comes meanwhile.
+class KilledWhileDeleting : public FaultyFileSystem {
+ public:
+  KilledWhileDeleting() : FaultyFileSystem(real_file_system(), {}) {}
+  Status remove_all(const std::string& path) override {
+    if (!is_directory(path)) return FaultyFileSystem::remove_all(path);
+    const std::vector<std::string> names = list(path).value();
+    for (size_t i = 0; i < names.size() / 2; ++i)
+      if (Status status = FaultyFileSystem::remove_all(join_path(path, names[i])); !status.ok())
+        return status;
+    return {ErrorCode::kIo, "killed"};
+  }
+};
+
+/// The second of two ranks, of which the first says what this one does.
+class SecondRank : public ProcessGroup {
+ public:
+  int rank() const override { return 1; }
+  int size() const override { return 2; }
+  int local_rank() const override { return 1; }
+  Status sum(std::span<float>, DType) override { return {}; }
+  Status broadcast(std::span<std::byte>, int) override { return {}; }
+  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine) override {
+    return std::vector(2, std::vector(mine.begin(), mine.end()));
+  }
+  Status gather_parts(std::span<float>, std::span<const int64_t>) override { return {}; }
+  Status barrier() override { return gone_ ? Status(ErrorCode::kIo, "rank 0 is gone") : Status(); }
+  std::optional<int> gone() const override { return gone_; }
+  std::optional<int> gone_;
+};
+
+/// One of which the first says something else.
+class UnlikeRank : public SecondRank {
+ public:
+  std::string mine, others;
+  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> told) override {
+    std::string first(reinterpret_cast<const char*>(told.data()), told.size());
+    const size_t at = mine.empty() ? std::string::npos : first.find(mine);
+    if (at != std::string::npos) first.replace(at, mine.size(), others);
+    const auto bytes = std::as_bytes(std::span(first));
+    return std::vector<std::vector<std::byte>>{{bytes.begin(), bytes.end()}, {told.begin(), told.end()}};
+  }
+};
+/// One of which the first has a model of zeros.
+class RankBesideZeros : public SecondRank {
+ public:
+  Status broadcast(std::span<std::byte> bytes, int) override {
+    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    return {};
+  }
+};
+class SeveralRuns : public FourSampleRuns {};
+
+TEST_F(SeveralRuns, ARunSetsCheckpointsOfAnotherAside) {
+  trainer().train();
+  EXPECT_EQ(said_, "");
+  std::filesystem::create_directories(folder_ / "out/old-checkpoint-3/older");
+  args_.save_total_limit = 1;
+  args_.max_steps = 2;
+  trainer().train();
+  EXPECT_EQ(found(), (Names{"checkpoint-2", "old-checkpoint-1", "old-checkpoint-2", "old-checkpoint-3",
+                            "old-checkpoint-3-2"}));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "out/old-checkpoint-3/older"));
+  EXPECT_EQ(said_, "WARNING " + folder_ / "out" +
+                       ": checkpoint-1, checkpoint-2, checkpoint-3: not of this run, which begins after "
+                       "step 0: renamed to old-checkpoint-1, old-checkpoint-2, old-checkpoint-3-2, which "
+                       "may be deleted\n");
+  EXPECT_EQ(last_checkpoint(real_file_system(), folder_ / "out"), folder_ / "out/checkpoint-2");
+}
+
+/// A container's image that holds the folder of a run.
+TEST_F(SeveralRuns, WhereTheDiskCannotRenameFoldersThoseOfAnotherGoAsideAndOldOnesGo) {
+  trainer().train();
+  args_.save_total_limit = 1;
+  FaultyFileSystem fs(real_file_system(), {.renames_folders = false});
+  EXPECT_EQ(error_of(folder_ / "out/checkpoint-1", fs), "");
+  EXPECT_EQ(found(), (Names{"checkpoint-3", "old-checkpoint-2", "old-checkpoint-3"}));
+  EXPECT_EQ(checkpoint_to_resume(real_file_system(), folder_ / "out"), folder_ / "out/checkpoint-3");
+  for (const char* name : {"model.safetensors", "lathe_state.safetensors", "optimizer.pt"})
+    EXPECT_EQ(real_file_system().read(folder_ / ("out/old-checkpoint-3/" + std::string(name))).value().size(),
+              real_file_system().read(folder_ / ("out/checkpoint-3/" + std::string(name))).value().size());
+}
+
+TEST_F(SeveralRuns, OfManyCheckpointsSetAsideAFewAreNamed) {
+  for (int step = 1; step <= 100; ++step)
+    std::filesystem::create_directories(folder_ / ("out/checkpoint-" + std::to_string(step)));
+  args_.save_strategy = "no";
+  trainer().train();
+  EXPECT_EQ(found().size(), 100u);
+  EXPECT_EQ(said_,
+            "WARNING " + folder_ / "out" +
+                ": checkpoint-1, checkpoint-2, checkpoint-3, … checkpoint-100 (100 in all): not of this "
+                "run, which begins after step 0: renamed to old-checkpoint-1, old-checkpoint-2, "
+                "old-checkpoint-3, … old-checkpoint-100 (100 in all), which may be deleted\n");
+}
+
+TEST_F(SeveralRuns, AFaultWhileCheckpointsAreSetAsideLosesNone) {
+  trainer().train();
+  const std::filesystem::path kept = folder_ / "kept", out = folder_ / "out";
+  std::filesystem::rename(out, kept);
+  args_.save_strategy = "no";
+  int64_t faults = 0;
+  for (bool hit = true; hit; ++faults) {
+    std::filesystem::remove_all(out);
+    std::filesystem::copy(kept, out, std::filesystem::copy_options::recursive);
+    FaultyFileSystem fs(real_file_system(), {.fail_at = faults});
+    const std::string error = error_of("", fs);
+    hit = fs.operations() > faults;  // where it is the note of what the run may leave, it goes on
+    for (const std::string name : {"checkpoint-1", "checkpoint-2", "checkpoint-3"}) {
+      const bool there = std::filesystem::exists(out / name);
+      EXPECT_NE(there, std::filesystem::exists(out / ("old-" + name))) << faults << " " << name;
+      EXPECT_FALSE(there && error.empty()) << name;
+      EXPECT_NE(there, said_.find("old-" + name) != std::string::npos) << said_;
+    }
+    if (!error.empty()) {
+      EXPECT_NE(error.find(out), std::string::npos) << error;
+      EXPECT_EQ(error_of(), "");  // the same command again
+      EXPECT_EQ(found(), (Names{"old-checkpoint-1", "old-checkpoint-2", "old-checkpoint-3"}));
+    }
+  }
+  EXPECT_GT(faults, 3);  // one for each name that is changed
+}
+
+TEST_F(SeveralRuns, WhatIsHalfDeletedIsNoCheckpoint) {
+  args_.save_total_limit = 1;
+  args_.load_best_model_at_end = true;
+  KilledWhileDeleting fs;
+  args_.max_steps = 2;
+  const auto files_of = [&](const std::string& name) {
+    const std::string folder = join_path(*args_.output_dir, name);
+    return Names{join_path(folder, "config.json"), join_path(folder, "lathe_state.safetensors")};
+  };
+  for (const std::vector<double>& scores : {std::vector{0.1, 0.2},     // the one before goes
+                                            std::vector{0.9, 0.1}}) {  // the last goes at the end
+    std::filesystem::remove_all(folder_ / "out");
+    evaluate(scores);
+    EXPECT_EQ(error_of("", fs), "killed");
+    for (const std::string& name : found()) {
+      if (name.starts_with(kTemporaryPrefix)) continue;
+      for (const std::string& path : files_of(name)) EXPECT_TRUE(std::filesystem::exists(path)) << path;
+    }
+  }
+}
+
+/// As many as the system lets one process have.
+class NoDescriptorsLeft {
+ public:
+  NoDescriptorsLeft() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few{std::min<rlim_t>(before_.rlim_cur, 256), before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~NoDescriptorsLeft() {
+    for (const int descriptor : leaked_) close(descriptor);
+    setrlimit(RLIMIT_NOFILE, &before_);
+  }
+  NoDescriptorsLeft(const NoDescriptorsLeft&) = delete;
+  NoDescriptorsLeft& operator=(const NoDescriptorsLeft&) = delete;
+  void leak() {
+    for (int descriptor; (descriptor = open("/dev/null", O_RDONLY)) >= 0;) leaked_.push_back(descriptor);
+  }
+
+ private:
+  rlimit before_ = {};
+  std::vector<int> leaked_;
+};
+
+TEST_F(SeveralRuns, ACheckpointIsWrittenWhereACallbackLeavesNoDescriptors) {
+  const std::string stopped = "interrupted after step 1; its checkpoint is " + folder_ / "out/checkpoint-1";
+  for (const bool stops : {true, false}) {
+    std::filesystem::remove_all(folder_ / "out");
+    NoDescriptorsLeft descriptors;
+    args_.save_strategy = stops ? "no" : "steps";
+    hooks_.on_step = [&](int64_t step, int64_t, std::optional<double>) {
+      if (stops || step == 2) descriptors.leak();
+    };
+    EXPECT_EQ(stops ? error_of_stopped() : error_of(), stops ? stopped : "");
+  }
+  EXPECT_EQ(found(), (Names{"checkpoint-1", "checkpoint-2", "checkpoint-3"}));
+}
+
+TEST_F(SeveralRuns, WhatIsNotOfATrainingStays) {
+  for (const std::string name : {"photos.replaced/one", ".tmp-photos/one", ".tmp-checkpoint-1-1-0/one",
+                                 "checkpoint-2.replaced/one", "below/.tmp-model-999999999-0/one"})
+    ASSERT_TRUE(real_file_system().write_atomic(folder_ / ("out/" + name), "mine").ok());
+  const Names before = found();
+  args_.save_strategy = "no";
+  trainer().train();
+  EXPECT_EQ(found(), before);
+  EXPECT_EQ(said_, "");
+  std::filesystem::create_directories(folder_ / "out/.tmp-checkpoint-1-999999999-0");
+  trainer().train();
+  EXPECT_EQ(found().size(), before.size() + 1);
+  EXPECT_NE(said_.find(".tmp-checkpoint-1-999999999-0 may be left of a killed run"), std::string::npos)
+      << said_;
+}
+
+TEST_F(SeveralRuns, ARankThatIsNotTheMainOneLeavesTheFolderAlone) {
+  const std::string left = folder_ / "out/.tmp-checkpoint-9-999999999-0";
+  ASSERT_TRUE(real_file_system().create_directories(left).ok());
+  backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});
+  trainer().train();
+  EXPECT_TRUE(std::filesystem::exists(left));
+}
+
+TEST_F(SeveralRuns, ARankKeepsItsShardOfTheStatesWhereAskedFor) {
+  backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});
+  const size_t whole = trainer().session().read_state("exp_avg").size();
+  args_.zero_stage = 1;
+  EXPECT_LT(trainer().session().read_state("exp_avg").size(), whole / 2 + 64);  // of whole vectors
+}
+
+TEST_F(SeveralRuns, RanksGoOnFromOneStepWithTheSameWeights) {
+  trainer().train();
+  const auto rank = std::make_shared<UnlikeRank>();
+  backend_ = open_device("cpu", {.threads = 1, .group = rank});
+  for (const auto& [mine, others] : {std::pair{"\"updates done\":1", "\"updates done\":2"},
+                                     {"\"weights\":\"the checksum ", "\"weights\":\"the checksum 0"}}) {
+    trainer();
+    rank->mine = mine, rank->others = others;
+    try {
+      trainer_->train(folder_ / "out/checkpoint-1");
+      ADD_FAILURE() << mine;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      EXPECT_NE(std::string(error.what()).find(": rank 0 has "), std::string::npos) << error.what();
+    }
+    rank->mine.clear();
+  }
+}
+
+TEST_F(SeveralRuns, ARankThatIsGoneEndsAnEvaluationBeforeItsLastBatch) {
+  const auto rank = std::make_shared<SecondRank>();
+  backend_ = open_device("cpu", {.threads = 1, .group = rank});
+  args_.per_device_eval_batch_size = 1;
+  int64_t seen = 0;
+  hooks_.on_evaluation_step = [&](int64_t batch, int64_t batches) {
+    EXPECT_EQ(batches, 2);
+    seen = batch;
+    if (batch == 1) rank->gone_ = 0;
+  };
+  try {
+    trainer().evaluate(data_);
+    ADD_FAILURE() << "it went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+    EXPECT_STREQ(error.what(), "rank 0 is gone");
+  }
+  EXPECT_EQ(seen, 1);
+}
+
+TEST_F(SeveralRuns, ABatchForOneOfTwoRanksIsLeftOutAndTheErrorCountsThem) {
+  backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});
+  args_.dataloader_drop_last = true;
+  EXPECT_EQ(error_of(),
+            "--dataloader_drop_last leaves no batch: 4 samples, batches of 4 for each of 2 processes; "
+            "lower --per_device_train_batch_size or leave the flag out");
+}
+
+/// It alone writes checkpoints, perhaps where the others do not see them.
+TEST_F(SeveralRuns, RanksTakeTheBestModelFromTheFirst) {
+  backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<RankBesideZeros>()});
+  args_.load_best_model_at_end = true;
+  evaluate({0.9, 0.1, 0.1});
+  trainer().train();
+  EXPECT_EQ(weights(), std::vector<float>(weights().size(), 0));
+}
+
+TEST_F(SeveralRuns, RanksThatAreToStopDuringAnEvaluationStopBehindIt) {
+  backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});
+  args_.eval_strategy = "steps";
+  args_.eval_steps = 1;
+  bool asked = false;
+  hooks_.on_evaluation_step = [&](int64_t, int64_t) { asked = true; };
+  hooks_.should_stop = [&] { return asked; };
+  EXPECT_EQ(error_of(), "interrupted after step 1; its checkpoint is " + folder_ / "out/checkpoint-1");
+}
+
+/// transformers 5 takes a classifier's loss for a sum and multiplies it by the number of ranks.
+TEST_F(SeveralRuns, RanksAddUpTheirMeansWhereTransformersDoes) {
+  backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});
+  args_.save_strategy = "no";
+  args_.max_steps = 1, args_.logging_steps = 1;
+  const auto logged = [&](bool compat) {
+    args_.hf_compat_loss_scale = compat;
+    trainer().train();
+    return trainer_->state().log_history.at(0);
+  };
+  const auto means = logged(false), sums = logged(true);
+  for (const char* key : {"loss", "grad_norm"})
+    EXPECT_EQ(sums.at(key), 2 * means.at(key).get<double>()) << key;
+}
+
+TEST_F(SeveralRuns, AnErrorNamesNoCheckpointOfAnother) {
+  trainer().train();
+  args_.max_grad_norm = 0;
+  args_.learning_rate = 1e38;  // finite, and so are the first update's loss and norm
+  args_.save_strategy = "no";
+  const std::string error = error_of();
+  EXPECT_NE(error.find("There is no checkpoint yet."), std::string::npos) << error;
+}
+
+TEST_F(SeveralRuns, ARunThatGoesOnKeepsWhatItGoesOnFromAndWhatCameBefore) {
+  trainer().train();
+  std::filesystem::rename(folder_ / "out/checkpoint-2", folder_ / "out/checkpoint-9");
+  trainer().train(folder_ / "out/checkpoint-9/");
+  EXPECT_EQ(found(), (Names{"checkpoint-1", "checkpoint-3", "checkpoint-9", "old-checkpoint-3"}));
+}
+
+TEST_F(SeveralRuns, ACheckpointThatLacksWeightsIsNoneToGoOnFrom) {
+  trainer().train();
+  std::filesystem::copy_file(source_path("tests/golden/tiny_bert/masked_lm/model.safetensors"),
+                             folder_ / "out/checkpoint-2/model.safetensors",
+                             std::filesystem::copy_options::overwrite_existing);
+  make_unsealed(folder_ / "out/checkpoint-2");
+  const std::string error = error_of(folder_ / "out/checkpoint-2");
+  for (const char* part : {"checkpoint-2: a checkpoint of another model", "classifier.weight"})
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+}
+
+TEST_F(SeveralRuns, TheBestModelIsNoneOfAnother) {
+  evaluate({0.9, 0.1, 0.1});
+  args_.save_steps = 2;
+  trainer().train();  // its best step has no checkpoint
+  std::filesystem::create_directories(folder_ / "other");
+  std::filesystem::rename(folder_ / "out/checkpoint-2", folder_ / "other/checkpoint-2");
+  std::filesystem::remove_all(folder_ / "out");
+  args_.save_steps = args_.max_steps = 1;
+  evaluate({0.5});
+  trainer().train();  // another run's checkpoint of that step
+  args_.max_steps = 3;
+  evaluate({0.2});
+  trainer().train(folder_ / "other/checkpoint-2");
+  EXPECT_EQ(trainer_->state().best_global_step, 1);
+  EXPECT_EQ(trainer_->state().best_model_checkpoint, std::nullopt);
+}
+
+TEST_F(SeveralRuns, ASecondCallOfTrainBeginsWithoutMoments) {
+  args_.save_strategy = "no";
+  trainer().train();
+  trainer_->save_model(folder_ / "once");
+  trainer_->train();
+  const std::vector<float> twice = weights();
+  trainer(folder_ / "once").train();
+  EXPECT_EQ(weights(), twice);
+}
+
+TEST_F(SeveralRuns, AStoppedRunGoesOnWithSaveOnlyModelToo) {
+  const double loss = trainer().train().training_loss;
+  const std::vector<float> whole = weights();
+  args_.save_only_model = true;
+  for (const char* strategy : {"steps", "no"}) {
+    args_.save_strategy = strategy;
+    std::filesystem::remove_all(folder_ / "out");
+    EXPECT_EQ(error_of_stopped(),
+              "interrupted after step 1; its checkpoint is " + folder_ / "out/checkpoint-1");
+    EXPECT_EQ(trainer().train(folder_ / "out/checkpoint-1").training_loss, loss);
+    EXPECT_EQ(weights(), whole);
+  }
+}
+
+TEST_F(SeveralRuns, ARunThatStoppedEarlyDoesNotGoOn) {
+  args_.max_steps = 9;
+  args_.early_stopping_patience = 2;
+  args_.load_best_model_at_end = true;
+  evaluate({0.9, 0.1, 0.1});
+  const double loss = trainer().train().training_loss;
+  const std::vector<float> best = weights();
+  trainer(folder_ / "out/checkpoint-1");
+  EXPECT_EQ(weights(), best);
+  const std::string last = folder_ / "out/checkpoint-3";
+  evaluate({});
+  const TrainOutput again = trainer().train(last);
+  EXPECT_EQ(again.global_step, 3);
+  EXPECT_EQ(again.training_loss, loss);
+  EXPECT_EQ(weights(), best);
+  EXPECT_NE(said_.find(last + ": stopped early after step 3; a larger --early_stopping_patience than 2"),
+            std::string::npos)
+      << said_;
+  args_.early_stopping_patience = 3;
+  evaluate({0.1});
+  EXPECT_EQ(trainer().train(last).global_step, 4);
+}
+
+TEST_F(SeveralRuns, ATrainerWhoseModelAnotherHasFrozenSaysSo) {
+  Trainer& first = trainer();
+  args_.freeze_base_model = true;
+  const Trainer second(*backend_, model_, args_, &data_, &data_);
+  try {
+    first.train();
+    ADD_FAILURE() << "the base is no parameter of the first any more";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("a model of its own"), std::string::npos) << error.what();
+  }
+  AutoModel twin = twin_of(model_);
+  args_.freeze_base_model = false;
+  Trainer third(*backend_, twin, args_, &data_, &data_);
+  EXPECT_EQ(third.train().global_step, 3);
+}
+
+TEST_F(SeveralRuns, ALimitOfOneLeavesTheBestAtTheEnd) {
+  args_.save_total_limit = 1;
+  args_.load_best_model_at_end = true;
+  evaluate({0.1, 0.9, 0.1});
+  trainer().train();
+  EXPECT_EQ(found(), Names{"checkpoint-2"});
+}
+
+/// A run that is killed goes on from the last one.
+TEST_F(SeveralRuns, ALimitOfOneLeavesTheBestAndTheLastMeanwhile) {
+  args_.save_total_limit = 1;
+  for (const bool load : {false, true}) {
+    args_.load_best_model_at_end = load;
+    evaluate({0.9, 0.1, 0.1});
+    std::vector<Names> meanwhile;
+    hooks_.on_step = [&](int64_t, int64_t, std::optional<double>) { meanwhile.push_back(found()); };
+    trainer().train();
+    EXPECT_EQ(meanwhile,
+              (std::vector<Names>{
+                  {"checkpoint-1"}, {"checkpoint-1", "checkpoint-2"}, {"checkpoint-1", "checkpoint-3"}}));
+    EXPECT_EQ(found(), Names{"checkpoint-1"});
+    std::filesystem::remove_all(folder_ / "out");
+  }
+}
+
+TEST_F(SeveralRuns, ALimitOfNoneLeavesAll) {
+  args_.save_total_limit = 0;
+  trainer().train();
+  EXPECT_EQ(found(), (Names{"checkpoint-1", "checkpoint-2", "checkpoint-3"}));
+}
+
+TEST_F(SeveralRuns, ABatchSizeFoundByTheRunBeforeIsTaken) {
+  trainer().train();
+  args_.per_device_train_batch_size = 2;
+  args_.gradient_accumulation_steps = 2;
+  args_.auto_find_batch_size = true;
+  trainer().train(folder_ / "out/checkpoint-2");
+  EXPECT_NE(said_.find("--auto_find_batch_size: takes 4, accumulated 1 times, as " +
+                       folder_ / "out/checkpoint-2 did"),
+            std::string::npos)
+      << said_;
+  args_.per_device_train_batch_size = 3;  // an update of six cannot be made of fours
+  EXPECT_EQ(trainer().plan(folder_ / "out/checkpoint-2").updates_per_epoch, 1);
+  EXPECT_EQ(trainer_->arguments().per_device_train_batch_size, 3);
+}
+
+}  // namespace
+}  // namespace lathe
