@@ -13,7 +13,7 @@
 
 build:
 	@$(if $(MLX),tools/setup.sh --mlx)
-	@tools/configure.sh build -DCMAKE_BUILD_TYPE=Release -DLATHE_TESTS=OFF $(if $(CUDA),-DLATHE_CUDA=ON) $(if $(MLX),-DLATHE_MLX=ON)
+	@tools/configure.sh build -DCMAKE_BUILD_TYPE=Release -DLATHE_TESTS=OFF -DLATHE_UNITY=ON -DLATHE_EXAMPLES=OFF -DLATHE_PYTHON=OFF $(if $(CUDA),-DLATHE_CUDA=ON) $(if $(MLX),-DLATHE_MLX=ON)
 	@cmake --build build -j $$(getconf _NPROCESSORS_ONLN)
 
 demo:
@@ -23,7 +23,7 @@ demo:
 
 # What goes into a package: $(call package,OPTIONS)
 define package
-	@tools/configure.sh build/package -DCMAKE_BUILD_TYPE=Release -DLATHE_TESTS=OFF -DLATHE_EXAMPLES=OFF $(if $(CUDA),-DLATHE_CUDA=ON) $(1)
+	@tools/configure.sh build/package -DCMAKE_BUILD_TYPE=Release -DLATHE_TESTS=OFF -DLATHE_UNITY=ON -DLATHE_EXAMPLES=OFF $(if $(CUDA),-DLATHE_CUDA=ON) $(1)
 	@cmake --build build/package -j $$(getconf _NPROCESSORS_ONLN)
 endef
 

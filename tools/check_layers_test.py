@@ -66,6 +66,12 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual([], found(backends__gloo__gloo_transport='#include <gloo/context.h>\n', core__parts__a="\n"))
         self.assertEqual(1, len(found(ops__a='#include "lathe/extra/b.h"\n')))
 
+    def test_crowded_folder(self):
+        room = {f"core__a{i}": "\n" for i in range(30)}
+        self.assertEqual([], found(**room, core__a1_test="\n", core__a2_fuzz="\n", core__inside__b="\n"))
+        self.assertEqual(["lathe/core: 31 names, at most 30; give what belongs together a folder inside"],
+                         found(**room, core__b="\n"))
+
     def test_two_types_of_one_name(self):
         self.assertEqual(["lathe/ops/b.cc:2: lathe::A is defined at lathe/core/a.cc:3, too"], found(
             core__a="namespace lathe {\nclass A;\nstruct A final : B {\n};\n}  // namespace lathe\n",

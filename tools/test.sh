@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 full=no
 if [ "${1:-}" = --full ]; then full=yes; fi
 cores=$(getconf _NPROCESSORS_ONLN)
-fuzz_seconds=${LATHE_FUZZ_SECONDS:-30}
+fuzz_seconds=${LATHE_FUZZ_SECONDS:-10}
 if [ $full = yes ]; then
   fuzz_seconds=${LATHE_FUZZ_SECONDS:-600}
   export LATHE_FUZZ_SEED=${LATHE_FUZZ_SEED:-0}
