@@ -25,13 +25,15 @@ if(LATHE_TESTS)
     lathe_gtest(${stem} ${label})
   endforeach()
 
-  # tests/train: whole trainings of tiny models, in one program, run where the tests beside the code are.
-  file(GLOB trainings CONFIGURE_DEPENDS tests/train/*_test.cc)
-  add_executable(test_training ${trainings})
-  target_link_libraries(test_training PRIVATE lathe_api)
-  lathe_unity(test_training training)
-  lathe_gtest(test_training unit)
-  add_dependencies(unit_tests test_training)
+  # tests/train: whole trainings of tiny models, in one program, built and run where the tests beside the code are.
+  if(NOT LATHE_UNIT_TESTS_OF)
+    file(GLOB trainings CONFIGURE_DEPENDS tests/train/*_test.cc)
+    add_executable(test_training ${trainings})
+    target_link_libraries(test_training PRIVATE lathe_api)
+    lathe_unity(test_training training)
+    lathe_gtest(test_training unit)
+    add_dependencies(unit_tests test_training)
+  endif()
 
   file(GLOB scripts CONFIGURE_DEPENDS tests/*/*_test.py tools/*_test.py)
   foreach(source ${scripts})
