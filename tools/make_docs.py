@@ -20,11 +20,11 @@ NAVIGATION = [
              ("distributed", "Several processes"), ("apple", "Apple silicon")]),
     ("Program", [("python", "Python"), ("cpp", "C++")]),
     ("More", [("RESULTS", "Figures"), ("performance", "Performance"), ("developers", "Developers"), ("add_a_model", "Adding a model"),
-              ("add_an_op", "Adding an op"), ("add_a_device", "Adding a device"), ("changelog", "Changelog")]),
+              ("add_an_op", "Adding an op"), ("add_a_device", "Adding a device"), ("security", "Security"), ("changelog", "Changelog")]),
 ]
 # Files whose page has another name.
 NAMES = {"quick_start.md": "index", "README.md": "contents", "arguments.md": "flags", "../CHANGELOG.md": "changelog",
-         "../README.md": "index"}
+         "../README.md": "index", "../SECURITY.md": "security", "SECURITY.md": "security"}
 STYLE = """
 :root { --ink: #1c2127; --paper: #fff; --soft: #f4f5f7; --line: #d9dde3; --link: #0b57a4; color-scheme: light dark; }
 @media (prefers-color-scheme: dark) { :root { --ink: #dfe3e8; --paper: #15181c; --soft: #1f242a; --line: #38404a; --link: #7cb7f2; } }
@@ -72,7 +72,8 @@ FILTER = """<p><input type="search" placeholder="Filter flags" aria-label="Filte
 def sources():
     """Page → Markdown."""
     pages = {NAMES.get(path.name, path.stem): path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
-    pages["changelog"] = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    for name in ("CHANGELOG", "SECURITY"):
+        pages[name.lower()] = (ROOT / f"{name}.md").read_text(encoding="utf-8").replace("](docs/", "](")
     return pages
 
 

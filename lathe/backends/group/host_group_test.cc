@@ -21,7 +21,7 @@
 namespace lathe::group {
 namespace {
 
-constexpr double kTimeout_s = 60;
+constexpr double kLong_s = 60;
 
 int free_port() { return port_of(listen_on(0)); }
 
@@ -56,7 +56,7 @@ std::vector<int> run_ranks(const std::string& transport, int size,
     int code = 99;
     try {
       setenv(kRdmaDevices, rdma_devices(size).c_str(), 1);
-      const auto group = join(local_world(rank, size, port), find_transport(transport), kTimeout_s);
+      const auto group = join(local_world(rank, size, port), find_transport(transport), kLong_s);
       code = work(*group);
       (void)group->barrier();
     } catch (const std::exception& error) {

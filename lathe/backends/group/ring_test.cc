@@ -18,8 +18,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
-const std::string kSecret(64, 'a');
-constexpr std::chrono::seconds kShortly{5};  // of a loaded machine
+const std::string kRingSecret(64, 'a');
+constexpr std::chrono::seconds kRingWait{5};  // of a loaded machine
 
 /// Two ranks of the ring, whose store is a map, and strangers that come first.
 TEST(Ring, StrangersAtItsPortsCostNothingAndEndNothing) {
@@ -34,7 +34,7 @@ TEST(Ring, StrangersAtItsPortsCostNothingAndEndNothing) {
   options.timeout_ms = 20000;
   options.address = "127.0.0.1";
   options.run = "test";
-  options.secret = kSecret.c_str();
+  options.secret = kRingSecret.c_str();
   options.store = &shared;
   options.set = [](void* store, const char* key, const char* value, size_t bytes) {
     Shared& s = *static_cast<Shared*>(store);
@@ -74,7 +74,7 @@ TEST(Ring, StrangersAtItsPortsCostNothingAndEndNothing) {
   auto other = std::async(std::launch::async, sum_as, 1);
   EXPECT_EQ(sum_as(0), 3);
   EXPECT_EQ(other.get(), 3);
-  EXPECT_LT(steady_clock::now() - begin, kShortly);
+  EXPECT_LT(steady_clock::now() - begin, kRingWait);
 }
 
 }  // namespace
