@@ -31,6 +31,28 @@ class Build(unittest.TestCase):
         self.assertNotEqual(code, 0)
         self.assertIn("cmake -B build", said)
 
+    def test_a_step_is_left_out_only_where_nothing_of_it_has_changed(self):
+        (self.folder / "tools").mkdir()
+        for name in ("changed.sh", "changed.txt"):
+            shutil.copy(ROOT / "tools" / name, self.folder / "tools")
+        kernel = self.folder / "lathe" / "backends" / "cuda" / "a.cu"
+        kernel.parent.mkdir(parents=True)
+        kernel.write_text("1")
+        git = ("git", "-C", str(self.folder), "-c", "user.name=a", "-c", "user.email=a@b")
+        for words in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "a")):
+            self.assertEqual(run(*git, *words)[0], 0)
+        script = str(self.folder / "tools" / "changed.sh")
+        self.assertEqual(run(script, "oldest")[0], 0)  # no commit is a day old
+        since_head = ("env", "LATHE_TEST_SINCE=HEAD", script)
+        self.assertEqual(run(*since_head, "oldest")[0], 1)
+        kernel.write_text("2")
+        self.assertEqual([run(*since_head, step)[0] for step in ("oldest", "threads")], [0, 1])
+        kernel.with_name("b.cu").write_text("3")
+        self.assertEqual(run(*git, "checkout", "-q", "--", ".")[0], 0)
+        self.assertEqual(run(*since_head, "oldest")[0], 0)  # a file that is not yet in a commit
+        code, said = run(*since_head, "nothing")
+        self.assertEqual((code, "changed.txt knows" in said), (2, True), said)
+
     def test_each_preset_has_a_folder_and_the_compiler_that_it_needs(self):
         presets = json.loads((ROOT / "CMakePresets.json").read_text(encoding="utf-8"))["configurePresets"]
         folders = [preset.get("binaryDir", preset["name"]) for preset in presets if not preset.get("hidden")]
