@@ -92,11 +92,11 @@ class RealFile : public WritableFile {
  private:
   /// The disk works while more is made, and a later sync has little left to wait for.
   void begin_write_out() {
-#ifdef __linux__
     if (written_ - begun_ < off_t{kWriteOutBytes}) return;
+#ifdef __linux__
     (void)sync_file_range(fd_.get(), begun_, written_ - begun_, SYNC_FILE_RANGE_WRITE);  // a pipe has none
-    begun_ = written_;
 #endif
+    begun_ = written_;
   }
 
   std::string path_;
