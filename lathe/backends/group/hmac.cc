@@ -1,7 +1,9 @@
 #include "lathe/backends/group/hmac.h"
 
+#include <algorithm>
+
 #ifdef __APPLE__
-#include <CommonCrypto/CommonHMAC.h>
+#include <CommonCrypto/CommonDigest.h>
 
 #include <cstring>
 #else
@@ -9,42 +11,41 @@
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
-
-#include <algorithm>
 #endif
 
 namespace lathe::group {
-
-#ifdef __APPLE__
-
-std::array<unsigned char, 32> hmac_sha256(std::string_view key, std::string_view message) {
-  std::array<unsigned char, 32> mac;
-  CCHmac(kCCHmacAlgSHA256, key.data(), key.size(), message.data(), message.size(), mac.data());
-  return mac;
-}
-
-bool same_bytes(std::span<const unsigned char> a, std::span<const unsigned char> b) {
-  return a.size() == b.size() && timingsafe_bcmp(a.data(), b.data(), a.size()) == 0;
-}
-
-#else
-
 namespace {
 
 using Digest = std::array<unsigned char, 32>;
-using Block = std::array<unsigned char, SHA256_CBLOCK>;
+constexpr size_t kBlockBytes = 64;
+using Block = std::array<unsigned char, kBlockBytes>;
+
+#ifdef __APPLE__
+struct Hash {
+  CC_SHA256_CTX state;
+  Hash() { CC_SHA256_Init(&state); }
+  void add(const void* data, size_t bytes) { CC_SHA256_Update(&state, data, static_cast<CC_LONG>(bytes)); }
+  void end(unsigned char* out) { CC_SHA256_Final(out, &state); }
+};
+#else
+struct Hash {
+  SHA256_CTX state;
+  Hash() { SHA256_Init(&state); }
+  void add(const void* data, size_t bytes) { SHA256_Update(&state, data, bytes); }
+  void end(unsigned char* out) { SHA256_Final(out, &state); }
+};
+#endif
 
 /// Of the key's block, each byte xor pad, and what follows.
 Digest padded(const Block& key, unsigned char pad, const void* data, size_t bytes) {
   Block block;
   std::transform(key.begin(), key.end(), block.begin(),
                  [pad](unsigned char c) { return static_cast<unsigned char>(c ^ pad); });
-  SHA256_CTX state;
-  SHA256_Init(&state);
-  SHA256_Update(&state, block.data(), block.size());
-  SHA256_Update(&state, data, bytes);
+  Hash hash;
+  hash.add(block.data(), block.size());
+  hash.add(data, bytes);
   Digest out;
-  SHA256_Final(out.data(), &state);
+  hash.end(out.data());
   return out;
 }
 
@@ -52,19 +53,24 @@ Digest padded(const Block& key, unsigned char pad, const void* data, size_t byte
 
 std::array<unsigned char, 32> hmac_sha256(std::string_view key, std::string_view message) {
   Block block = {};
-  if (key.size() > block.size())
-    SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), block.data());
-  else
+  if (key.size() > block.size()) {
+    Hash hash;
+    hash.add(key.data(), key.size());
+    hash.end(block.data());
+  } else {
     std::copy(key.begin(), key.end(), block.begin());
+  }
   constexpr unsigned char kInner = 0x36, kOuter = 0x5c;
   const Digest inner = padded(block, kInner, message.data(), message.size());
   return padded(block, kOuter, inner.data(), inner.size());
 }
 
 bool same_bytes(std::span<const unsigned char> a, std::span<const unsigned char> b) {
+#ifdef __APPLE__
+  return a.size() == b.size() && timingsafe_bcmp(a.data(), b.data(), a.size()) == 0;
+#else
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
 #endif
+}
 
 }  // namespace lathe::group
