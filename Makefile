@@ -4,11 +4,12 @@
 # make deb      dist/lathe_VERSION_ARCH.deb, a Debian package
 # make wheel    dist/lathe-VERSION-….whl: the program and the Python package, for the python3 on the path; both take CUDA=1
 # make docs     site/index.html: the docs with every flag, to be read in a browser without the network
+# make check    lint, and the sanitized tests of the rooms that differ from the last commit: before a commit
 # make test     everything that CI runs
 # make test-full  also what is long or large
 # make format, make lint, make clean
 
-.PHONY: build demo deb wheel docs test test-full format lint clean
+.PHONY: build demo deb wheel docs check test test-full format lint clean
 .DEFAULT_GOAL := build
 
 build:
@@ -41,6 +42,9 @@ wheel:
 docs:
 	@tools/setup.sh --docs
 	@build/venv-docs/bin/python3 tools/make_docs.py site
+
+check:
+	@tools/check.sh
 
 test:
 	@tools/test.sh
