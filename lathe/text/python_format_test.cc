@@ -19,7 +19,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 std::string golden_text(const std::string& name) {
-  std::ifstream file(source_path("tests/golden_text/arguments/") + name, std::ios::binary);
+  std::ifstream file(source_path("tests/golden/arguments/") + name, std::ios::binary);
   EXPECT_TRUE(file) << name;
   std::ostringstream all;
   all << file.rdbuf();
