@@ -28,6 +28,7 @@ MODERN = dict(hidden_size=16, num_hidden_layers=4, num_attention_heads=2, interm
 FAMILIES = {
     "roberta": ("Roberta", ROBERTA, [0], [2, 2], [2], 1),
     "xlm_roberta": ("XLMRoberta", ROBERTA, [0], [2, 2], [2], 1),
+    "camembert": ("Camembert", ROBERTA, [0], [2, 2], [2], 1),
     "distilbert": ("DistilBert", DISTIL_SIZES, [2], [3], [3], 0),
     "electra": ("Electra", dict(embedding_size=8, **BERT_SIZES), [2], [3], [3], 0),
     "modernbert": ("ModernBert", MODERN, [2], [3], [3], 0),

@@ -5,7 +5,7 @@
 namespace lathe {
 
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> all{&kBert,       &kRoberta, &kXlmRoberta,
+  static const std::vector<const Family*> all{&kBert,       &kRoberta, &kXlmRoberta, &kCamembert,
                                               &kDistilBert, &kElectra, &kModernBert};
   return all;
 }

@@ -74,7 +74,7 @@ struct Family {
   bool modern = false;
 };
 
-extern const Family kBert, kRoberta, kXlmRoberta, kDistilBert, kElectra, kModernBert;
+extern const Family kBert, kRoberta, kXlmRoberta, kCamembert, kDistilBert, kElectra, kModernBert;
 
 /// All families, BERT first.
 const std::vector<const Family*>& families();

@@ -156,6 +156,8 @@ TEST(ModelConfig, EveryFamilysKeysAreRead) {
        "layer_norm_eps"},
       {"xlm-roberta", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout",
        "hidden_act", "layer_norm_eps"},
+      {"camembert", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "hidden_act",
+       "layer_norm_eps"},
       {"electra", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "hidden_act",
        "layer_norm_eps"},
       {"distilbert", "dropout", "attention_dropout", "seq_classif_dropout", "activation", "layer_norm_eps"},

@@ -19,9 +19,9 @@ namespace {
 
 /// The tiny models of tests/golden, with dropout wherever the family has one.
 const char* const kFolders[] = {"tiny_bert/classification",        "tiny_roberta/classification",
-                                "tiny_xlm_roberta/classification", "tiny_distilbert/classification",
-                                "tiny_electra/classification",     "tiny_modernbert/classification",
-                                "tiny_modernbert/mean_pooling"};
+                                "tiny_xlm_roberta/classification", "tiny_camembert/classification",
+                                "tiny_distilbert/classification",  "tiny_electra/classification",
+                                "tiny_modernbert/classification",  "tiny_modernbert/mean_pooling"};
 
 struct Trained {
   std::vector<float> losses, state;

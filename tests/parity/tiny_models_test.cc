@@ -34,6 +34,8 @@ const Head kHeads[] = {{"tiny_bert/classification", Problem::kSingleLabel, 3},
                        {"tiny_roberta/question_answering", Problem::kQuestionAnswering, 2},
                        {"tiny_xlm_roberta/classification", Problem::kSingleLabel, 3},
                        {"tiny_xlm_roberta/question_answering", Problem::kQuestionAnswering, 2},
+                       {"tiny_camembert/classification", Problem::kSingleLabel, 3},
+                       {"tiny_camembert/question_answering", Problem::kQuestionAnswering, 2},
                        {"tiny_distilbert/classification", Problem::kSingleLabel, 3},
                        {"tiny_distilbert/question_answering", Problem::kQuestionAnswering, 2},
                        {"tiny_electra/classification", Problem::kSingleLabel, 3},
@@ -164,7 +166,8 @@ TEST_P(TinyModels, LogitsAndLossEqualTheStoredOnes) {
   EXPECT_NEAR(loss, floats(*s.expected, "loss")[0], 5e-6 * loss);
 }
 
-// ‖Δ‖ ≤ 1e-5 · max(‖g‖, 1e-3 · global norm): key.bias has a gradient that is mathematically zero.
+// ‖Δ‖ ≤ 1e-5 · max(‖g‖, 1e-3 · global norm): key.bias has a gradient that is mathematically zero.  So have
+// the two of qa_outputs.bias, each a sum of probabilities less 1: what is left is an ulp of 1.
 TEST_P(TinyModels, EveryGradientEqualsTheStoredOne) {
   TinyModel s(head(), device());
   StepScalars scalars;
@@ -181,7 +184,8 @@ TEST_P(TinyModels, EveryGradientEqualsTheStoredOne) {
     std::vector<float> difference(wanted.size());
     for (size_t k = 0; k < wanted.size(); ++k)
       difference[k] = flat[static_cast<size_t>(layout.offset[i]) + k] - wanted[k];
-    EXPECT_LE(norm(difference), 1e-5 * std::max(norm(wanted), 1e-3 * global))
+    const double of_ones = p.name == "qa_outputs.bias" ? std::sqrt(2.0) * 0x1p-23 : 0;
+    EXPECT_LE(norm(difference), std::max(1e-5 * std::max(norm(wanted), 1e-3 * global), of_ones))
         << p.name << ", norm " << norm(wanted);
   }
 }

@@ -19,6 +19,19 @@ const Family kRoberta{
     .classifier = kClassifier,
 };
 
+// Source: Martin et al. 2019 (arXiv 1911.03894); transformers' modeling_camembert.
+const Family kCamembert{
+    .model_type = "camembert",
+    .class_prefix = "Camembert",
+    .base = "roberta",
+    .layers = ".encoder.layer.",
+    .defaults = {.model_type = "camembert", .pad_token_id = 1},
+    .positions_after_padding = true,
+    .positions_last = true,
+    .head_first = true,
+    .classifier = kClassifier,
+};
+
 // Source: Conneau et al. 2019 (arXiv 1911.02116); transformers' modeling_xlm_roberta.
 const Family kXlmRoberta{
     .model_type = "xlm-roberta",
