@@ -23,7 +23,7 @@ import sys
 
 LAYER = re.compile(r"^lathe_layer\(\s*(\w+)\s+FOLDER\s+(\S+?)(?:\s+SEES\s+([\w ]+?))?\s*\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-DEVICE_LIBRARY = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|cutensor|cutlass/|nccl|nvToolsExt|nvtx|hip/|mlx/|mpi\.h|gloo/|jaccl/|"
+DEVICE_LIBRARY = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|cutensor|cutlass/|nccl|nvToolsExt|nvtx|hip/|mlx/|mpi\.h|gloo/|"
                             r"Metal/|MetalPerformance|Accelerate/|dnnl|oneapi/)")
 MOST_NAMES = 30   # of a folder: header, source, test and fuzz target are one
 OF_ONE_NAME = re.compile(r"(_test|_fuzz|_testing|_bench)?\.[a-z]+$")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""check_macos.py BUILD MLX: holds lathe, lathe-ops, lathe_mlx.so and liblathe_jaccl.so of BUILD, cross-compiled by tools/cross_macos.sh, against
+"""check_macos.py BUILD MLX: holds lathe, lathe-ops and lathe_mlx.so of BUILD, cross-compiled by tools/cross_macos.sh, against
 what a Mac gives: kind of file, oldest macOS, signature, size, and for every name that is not in the file the library that it
-is looked for in. MLX is the folder of libmlx.dylib and libjaccl.dylib, whose names are looked up one by one."""
+is looked for in. MLX is the folder of libmlx.dylib, whose names are looked up one by one."""
 import collections
 import pathlib
 import sys
@@ -10,13 +10,12 @@ import lief
 
 SYSTEM, RUNTIME = "/usr/lib/libSystem.B.dylib", "/usr/lib/libc++.1.dylib"
 ZLIB, UTF8PROC = "/usr/lib/libz.1.dylib", "/opt/homebrew/opt/utf8proc/lib/libutf8proc.3.dylib"
-MLX, JACCL = "@rpath/libmlx.dylib", "@rpath/libjaccl.dylib"
+MLX = "@rpath/libmlx.dylib"
 # Name: kind, oldest macOS, the libraries that it may ask for, bytes it must stay below.
 EXPECTED = {
     "lathe": ("EXECUTE", (12, 3), {SYSTEM, RUNTIME, ZLIB, UTF8PROC}, 30 << 20),
     "lathe-ops": ("EXECUTE", (12, 3), {SYSTEM, RUNTIME, ZLIB, UTF8PROC}, 30 << 20),
     "lathe_mlx.so": ("DYLIB", (14, 0), {SYSTEM, RUNTIME, MLX}, 30 << 20),
-    "liblathe_jaccl.so": ("DYLIB", (14, 0), {SYSTEM, RUNTIME, JACCL}, 1 << 20),
 }
 
 
@@ -67,10 +66,8 @@ def main():
         sys.exit("usage: tools/check_macos.py BUILD MLX")
     lief.logging.disable()   # it wonders at Zig's empty tables
     build, mlx = map(pathlib.Path, sys.argv[1:])
-    names_of = {}
-    for name in (MLX, JACCL):
-        library = read(mlx / pathlib.PurePath(name).name)
-        names_of[name] = {symbol.name for symbol in library.exported_symbols}
+    library = read(mlx / pathlib.PurePath(MLX).name)
+    names_of = {MLX: {symbol.name for symbol in library.exported_symbols}}
     faults = []
     for name in EXPECTED:
         found, counts = faults_of(build / name, names_of)

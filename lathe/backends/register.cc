@@ -82,11 +82,7 @@ std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, doubl
 
 std::vector<DeviceStatus> transports() {
   std::vector<DeviceStatus> list;
-  std::vector<const char*> names = {"gloo", "mpi"};
-#if defined(__APPLE__)
-  names.push_back("jaccl");
-#endif
-  for (const char* name : names) {
+  for (const char* name : {"gloo", "mpi"}) {
     const group::TransportLibrary library = group::find_transport(name);
     const bool here = library.open != nullptr;
     list.push_back({name, here, here, library.detail});

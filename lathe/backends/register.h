@@ -46,15 +46,14 @@ struct DeviceOptions {
 std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOptions& options = {});
 
 /// Meets the processes that a launcher (lathe launch, torchrun, mpirun, srun) has started beside this one;
-/// null where its variables name none.  transport: "gloo", "ring", "mpi", "jaccl", or ""
+/// null where its variables name none.  transport: "gloo", "ring", "mpi", or ""
 /// for gloo or, where that is not here, ring.  warn: what rank 0's user should know of who may join; it may
 /// be called on another thread. Errors: kUsage for variables that do not fit and where ranks have other
 /// secrets or transports, kNotFound where it is not here, kIo where not all come within timeout_s.
 std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, double timeout_s,
                                              const std::function<void(const std::string&)>& warn = {});
 
-/// Transports between processes that are libraries of their own, and whether they load here: "gloo", "mpi",
-/// on a Mac "jaccl".
+/// Transports between processes that are libraries of their own, and whether they load here: "gloo", "mpi".
 std::vector<DeviceStatus> transports();
 
 /// Floating-point operations per second that a device reaches, a multiply-add counted as two: the cpu with

@@ -116,11 +116,12 @@ void add_distributed_and_script(Fields& f) {
       {"ddp_backend",
        &T::ddp_backend,
        S,
-       "How processes sum gradients: nccl on the device cuda; elsewhere gloo where it is there, ring, "
-       "mpi, or jaccl (RDMA between Macs).",
+       "How processes sum gradients: nccl on the device cuda; elsewhere gloo where it is there, ring "
+       "or mpi.",
        {.support = kWorks,
-        .choices = {"nccl", "gloo", "ring", "mpi", "jaccl"},
-        .later = {"xccl", "hccl", "cncl", "mccl"}}},
+        .reason = "between Macs: ring",
+        .choices = {"nccl", "gloo", "ring", "mpi"},
+        .later = {"xccl", "hccl", "cncl", "mccl", "jaccl"}}},
       {"ddp_timeout",
        &T::ddp_timeout,
        S,

@@ -92,7 +92,7 @@ struct TrainingArguments {
   std::string device = "auto";  ///< auto, cpu, cuda or mps
   bool use_cpu = false;
   int64_t threads = 0;                     ///< 0: one per usable core
-  std::optional<std::string> ddp_backend;  ///< nccl for cuda, else gloo, ring, mpi or jaccl
+  std::optional<std::string> ddp_backend;  ///< nccl for cuda, else gloo, ring or mpi
   std::optional<int64_t> ddp_bucket_cap_mb;
   std::string ddp_comm_hook = "no";  ///< or bf16: gradients travel between processes so
   int64_t ddp_timeout = 1800;        ///< seconds

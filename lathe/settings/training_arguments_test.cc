@@ -211,6 +211,9 @@ TEST(Validate, RefusesValuesOutOfRangeOrChoice) {
   EXPECT_SAYS("--optim: 'lomo' is not there yet; choose from adamw_torch_fused, adamw_torch, sgd, adafactor",
               a.optim = "lomo");
   EXPECT_SAYS("--optim: found 'adam', wants one of", a.optim = "adam");
+  EXPECT_SAYS(
+      "--ddp_backend: 'jaccl' is not there yet; choose from nccl, gloo, ring, mpi (between Macs: ring)",
+      a.ddp_backend = "jaccl");
   EXPECT_SAYS("--report_to: 'wandb' is not there yet", a.report_to = {"none", "wandb"});
   EXPECT_SAYS(
       "--report_to: found 'html,tensorboard', wants one of none, all, tensorboard, html; several are "

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tarball.sh BUILD OUT: OUT/lathe-macos-arm64.tar.gz of a build with MLX (make MLX=1), to be unpacked anywhere:
-#   bin/lathe, lib/lathe/lathe_mlx.so with libmlx.dylib, libjaccl.dylib and mlx.metallib beside it, share/
+#   bin/lathe, lib/lathe/lathe_mlx.so with the libraries of MLX and mlx.metallib beside it, share/
 # Signed ad hoc. Needs macOS's otool, install_name_tool and codesign.
 set -euo pipefail
 if [ $# != 2 ]; then
@@ -21,9 +21,7 @@ rm -f "$parts"/liblathe_parquet.dylib   # stands on pyarrow, which is not part o
 # MLX lies where the module was linked with it.
 mlx=$(otool -l "$parts/lathe_mlx.so" | awk '$1 == "path" && $2 != "@loader_path" { print $2; exit }')
 cp "$mlx"/*.dylib "$mlx"/mlx.metallib "$parts/"
-for part in "$parts"/lathe_mlx.so "$parts"/liblathe_jaccl.so; do
-  if [ -f "$part" ]; then install_name_tool -delete_rpath "$mlx" "$part"; fi   # no jaccl where MLX comes without it
-done
+install_name_tool -delete_rpath "$mlx" "$parts/lathe_mlx.so"
 
 foreign=$(for file in "$stage"/bin/lathe "$stage"/bin/lathe-ops "$parts"/*; do otool -L "$file" 2>/dev/null || true; done |
           awk '$1 ~ /^\// && $1 !~ /^\/(usr\/lib|System)\// && $1 !~ /:$/ { print $1 }' | sort -u)

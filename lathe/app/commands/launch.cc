@@ -23,7 +23,6 @@
 #include "lathe/app/terminal/terminal.h"
 #include "lathe/core/error.h"
 #include "lathe/core/program_path.h"
-#include "lathe/core/rdma_devices.h"
 #include "lathe/core/run_secret.h"
 #include "lathe/settings/argument_parser.h"
 #include "lathe/settings/options.h"
@@ -234,7 +233,6 @@ class Launch {
       local_size += other.ranks;
     }
     auto all = forwarded_variables();
-    if (!settings_.rdma_devices.empty()) all.emplace_back(kRdmaDevices, settings_.rdma_devices);
     for (auto& own : variables(rank, local_rank, local_size, address_of(settings_.hosts[0])))
       all.push_back(std::move(own));
     return remote_rank(host->name, std::filesystem::current_path().string(), words(), all);

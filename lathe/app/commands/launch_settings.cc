@@ -20,7 +20,7 @@ constexpr const char* kLaunchUsage =
     "       lathe launch --hostfile FILE [--master_port P] glue|qa [flags]\n"
     "  Trains with several processes: N on this machine, one per GPU or sharing its cores; through\n"
     "  ssh N (1) on each host, or the number behind its name; or on the hosts of a file in the form\n"
-    "  of MLX's launcher, over RDMA where it names devices.\n";
+    "  of MLX's launcher.\n";
 constexpr int kMostRanks = 4096;  // more is a slip: each is a process here, or an ssh
 
 /// A port that nobody listens on now.
@@ -62,11 +62,7 @@ LaunchSettings launch_settings(const std::vector<std::string>& args) {
   if (!hosts.empty() && !host_file.empty())
     fail(ErrorCode::kUsage, "lathe launch: found --hosts and --hostfile, wants one of them");
   if (!hosts.empty()) s.hosts = parse_hosts(hosts, std::max(1, s.ranks));
-  if (!host_file.empty()) {
-    HostFile file = read_host_file(host_file, std::max(1, s.ranks));
-    s.hosts = std::move(file.hosts);
-    s.rdma_devices = std::move(file.rdma_devices);
-  }
+  if (!host_file.empty()) s.hosts = read_host_file(host_file, std::max(1, s.ranks));
   if (!s.hosts.empty()) {
     int64_t all = 0;
     for (const LaunchHost& host : s.hosts) all += host.ranks;

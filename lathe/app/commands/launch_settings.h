@@ -10,7 +10,6 @@ namespace lathe {
 struct LaunchSettings {
   int ranks = 0, port = 0;           ///< of all hosts
   std::vector<LaunchHost> hosts;     ///< empty: this machine alone
-  std::string rdma_devices;          ///< see HostFile
   std::vector<std::string> command;  ///< "glue" and its flags
 };
 

@@ -11,7 +11,6 @@
 
 #include "lathe/core/environment.h"
 #include "lathe/core/error.h"
-#include "lathe/core/rdma_devices.h"
 #include "lathe/core/run_secret.h"
 #include "lathe/io/json_file.h"
 #include "lathe/report/shell_text.h"
@@ -24,11 +23,11 @@ namespace {
 
 /// How the names begin of what Lathe and its libraries read.
 constexpr auto kForwarded = std::to_array<std::string_view>(
-    {"LATHE_", "JACCL_", "MLX_", "HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_", "GLOO_", "NCCL_",
-     "OMP_", "PYTORCH_", "SSL_CERT_", "CUDA_VISIBLE_DEVICES", "TENSORBOARD_LOGGING_DIR", "XDG_CACHE_HOME"});
+    {"LATHE_", "MLX_", "HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_", "GLOO_", "NCCL_", "OMP_",
+     "PYTORCH_", "SSL_CERT_", "CUDA_VISIBLE_DEVICES", "TENSORBOARD_LOGGING_DIR", "XDG_CACHE_HOME"});
 
 bool is_forwarded(std::string_view name) {
-  if (name == "LATHE_SSH" || name == kRdmaDevices || name == kRunSecret || name == kRunSecretFile)
+  if (name == "LATHE_SSH" || name == kRunSecret || name == kRunSecretFile)
     return false;  // the launcher's own
   std::string small(name);
   std::transform(small.begin(), small.end(), small.begin(),
@@ -82,44 +81,22 @@ std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks) {
   return hosts;
 }
 
-HostFile read_host_file(const std::string& path, int ranks) {
+std::vector<LaunchHost> read_host_file(const std::string& path, int ranks) {
   const nlohmann::json read = read_json(real_file_system(), path);
   const nlohmann::json hosts = read.is_object() ? required<nlohmann::json>(read, "hosts", path) : read;
   if (!hosts.is_array() || hosts.empty())
     fail(ErrorCode::kInvalidData, "{}: found {} for the hosts, wants a list of one or more", path,
          hosts.type_name());
-  HostFile file;
-  nlohmann::json devices = nlohmann::json::array();
+  std::vector<LaunchHost> found;
   for (const nlohmann::json& host : hosts) {
-    const std::string where = fmt::format("{}: host {}", path, file.hosts.size());
+    const std::string where = fmt::format("{}: host {}", path, found.size());
     const auto ips = value_or<std::vector<std::string>>(host, "ips", {}, where);
-    file.hosts.push_back({required<std::string>(host, "ssh", where), ranks, ips.empty() ? "" : ips[0]});
-    if (!can_be_host(file.hosts.back()))
+    found.push_back({required<std::string>(host, "ssh", where), ranks, ips.empty() ? "" : ips[0]});
+    if (!can_be_host(found.back()))
       fail(ErrorCode::kInvalidData, "{}: found \"{}\" for \"ssh\", wants a name as ssh takes it", where,
-           file.hosts.back().name);
-    const auto rdma = value_or<nlohmann::json>(host, "rdma", {}, where);
-    if (rdma.is_null()) continue;
-    const auto is_name = [](const nlohmann::json& x) { return x.is_string(); };
-    const auto is_device = [&](const nlohmann::json& x) {
-      return x.is_null() || is_name(x) || (x.is_array() && std::all_of(x.begin(), x.end(), is_name));
-    };
-    if (!rdma.is_array() || !std::all_of(rdma.begin(), rdma.end(), is_device))
-      fail(ErrorCode::kInvalidData,
-           "{}: found {} for \"rdma\", wants a list of names, lists of names or null", where, rdma.dump());
-    if (rdma.empty()) continue;
-    if (rdma.size() != hosts.size())
-      fail(ErrorCode::kInvalidData, "{}: found {} devices under \"rdma\", wants one for each of {} hosts",
-           where, rdma.size(), hosts.size());
-    devices.push_back(rdma);
+           found.back().name);
   }
-  if (!devices.empty() && devices.size() != hosts.size())
-    fail(ErrorCode::kInvalidData, "{}: found \"rdma\" for {} hosts, wants it for all {} or none", path,
-         devices.size(), hosts.size());
-  if (!devices.empty() && ranks != 1)
-    fail(ErrorCode::kUsage, "{}: found {} processes for each host, wants one: its RDMA devices are of hosts",
-         path, ranks);
-  if (!devices.empty()) file.rdma_devices = devices.dump();
-  return file;
+  return found;
 }
 
 std::string address_of(const LaunchHost& host) {

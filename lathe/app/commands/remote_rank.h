@@ -12,18 +12,11 @@ struct LaunchHost {
   std::string ip = {};  ///< how the other machines reach it; empty: by its name
 };
 
-/// What a file in the form of MLX's launcher, as `mlx.distributed_config --output` writes it, says of
-/// machines.
-struct HostFile {
-  std::vector<LaunchHost> hosts;
-  std::string rdma_devices;  ///< for kRdmaDevices; empty: the hosts name none
-};
-
-/// JSON: a list of hosts, or an object with it under "hosts"; of each "ssh", "ips" (the first counts) and
-/// "rdma", a device's name to each host and null to itself.  `ranks` on each.  Source: MLX's documentation,
-/// "Launching Distributed Programs".  Errors: kNotFound, kIo; kInvalidData, naming file, host and key; kUsage
-/// where the file names RDMA devices, which are of hosts, and `ranks` is not 1.
-HostFile read_host_file(const std::string& path, int ranks);
+/// The hosts of a file in the form of MLX's launcher, as `mlx.distributed_config --output` writes it: JSON, a
+/// list of hosts, or an object with it under "hosts"; of each "ssh" and "ips" (the first counts).  `ranks` on
+/// each.  Source: MLX's documentation, "Launching Distributed Programs".  Errors: kNotFound, kIo;
+/// kInvalidData, naming file, host and key.
+std::vector<LaunchHost> read_host_file(const std::string& path, int ranks);
 
 /// "a,user@b:2" as hosts; `ranks` for those that give no number.  Errors: kUsage, naming --hosts.
 std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks);

@@ -118,7 +118,7 @@ Backend& ScriptRun::open_device() {
 void ScriptRun::check_ddp_backend(const std::string& device) const {
   if (args_.ddp_backend && (device == "cuda") != (*args_.ddp_backend == "nccl"))
     fail(ErrorCode::kUsage, "--ddp_backend {}: processes with --device {} sum gradients through {}",
-         *args_.ddp_backend, device, device == "cuda" ? "nccl" : "gloo, ring, mpi or jaccl");
+         *args_.ddp_backend, device, device == "cuda" ? "nccl" : "gloo, ring or mpi");
 }
 
 TrainerHooks ScriptRun::hooks() {

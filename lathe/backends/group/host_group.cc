@@ -14,7 +14,6 @@
 #include "lathe/backends/group/ring.h"
 #include "lathe/backends/group/store.h"
 #include "lathe/core/program_path.h"
-#include "lathe/core/rdma_devices.h"
 #include "lathe/core/run_secret.h"
 
 namespace lathe::group {
@@ -235,7 +234,6 @@ class HostGroup : public ProcessGroup {
 TransportLibrary find_transport(const std::string& name) {
   if (name == "ring") return {name, open_ring, "part of this program"};
   if (name.empty()) {
-    if (std::getenv(kRdmaDevices) != nullptr) return find_transport("jaccl");  // all ranks, or none
     const TransportLibrary gloo = find_transport("gloo");
     return gloo.open != nullptr ? gloo : find_transport("ring");
   }
@@ -250,10 +248,9 @@ TransportLibrary find_transport(const std::string& name) {
     const char* text = dlerror();
     why = fmt::format("{} does not load ({})", path, text == nullptr ? "no reason given" : text);
   }
-  const std::string needs = name == "gloo"    ? "Gloo (Debian, Ubuntu: libgloo-dev)"
-                            : name == "mpi"   ? "Open MPI (Debian, Ubuntu: libopenmpi-dev)"
-                            : name == "jaccl" ? "MLX for macOS"
-                                              : name;
+  const std::string needs = name == "gloo"  ? "Gloo (Debian, Ubuntu: libgloo-dev)"
+                            : name == "mpi" ? "Open MPI (Debian, Ubuntu: libopenmpi-dev)"
+                                            : name;
   return {name, nullptr,
           fmt::format("{}; it is built where {} is installed, and needs that to load", why, needs)};
 }

@@ -16,8 +16,8 @@ struct TransportLibrary {
   OpenTransport open = nullptr;  ///< null: it is not here
   std::string detail;
 };
-/// "ring" is part of the program; for others it looks where part_places says.  "": jaccl where `lathe launch`
-/// names RDMA devices; else gloo, or where that is not here the ring.
+/// "ring" is part of the program; for others it looks where part_places says.  "": gloo, or
+/// where that is not here the ring.
 TransportLibrary find_transport(const std::string& name);
 
 /// Meets the other ranks at the world's address and connects to each.  Rank 0 keeps the store.  Of it `warn`,

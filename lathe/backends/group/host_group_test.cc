@@ -16,7 +16,6 @@
 
 #include "lathe/backends/group/socket.h"
 #include "lathe/core/float16.h"
-#include "lathe/core/rdma_devices.h"
 
 namespace lathe::group {
 namespace {
@@ -24,18 +23,6 @@ namespace {
 constexpr double kLong_s = 60;
 
 int free_port() { return port_of(listen_on(0)); }
-
-/// As MLX's hostfile has them; each rank is connected with each other.
-std::string rdma_devices(int size) {
-  std::string all;
-  for (int from = 0; from < size; ++from) {
-    all += from == 0 ? "[[" : ",[";
-    for (int to = 0; to < size; ++to)
-      all += std::string(to == 0 ? "" : ",") + (from == to ? "null" : "\"rdma_en5\"");
-    all += "]";
-  }
-  return all + "]";
-}
 
 World local_world(int rank, int size, int port) {
   return {rank, size, rank, size, "127.0.0.1", port, "test", std::string(64, 's')};
@@ -55,7 +42,6 @@ std::vector<int> run_ranks(const std::string& transport, int size,
     }
     int code = 99;
     try {
-      setenv(kRdmaDevices, rdma_devices(size).c_str(), 1);
       const auto group = join(local_world(rank, size, port), find_transport(transport), kLong_s);
       code = work(*group);
       (void)group->barrier();
@@ -250,8 +236,7 @@ TEST_P(HostGroup, TheRankThatKeepsTheStoreIsNamedToo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, HostGroup,
-                         testing::Combine(testing::Values("gloo", "ring", "jaccl_stand_in"),
-                                          testing::Values(2, 3, 4)),
+                         testing::Combine(testing::Values("gloo", "ring"), testing::Values(2, 3, 4)),
                          [](const auto& run) {
                            return std::get<0>(run.param) + std::to_string(std::get<1>(run.param));
                          });
@@ -358,23 +343,6 @@ TEST(HostGroupAlone, Rank0WarnsWhereOthersCanReachItAndThereIsNoSecret) {
   EXPECT_TRUE(warnings("localhost", "").starts_with("the ranks have no secret: whoever reaches localhost"));
   EXPECT_EQ(warnings("localhost", std::string(32, 's')), "");
   EXPECT_EQ(warnings("127.0.0.1", ""), "");
-}
-
-TEST(Jaccl, WantsTheDevicesOfAllRanks) {
-  const std::string name = "jaccl_stand_in";
-  if (find_transport(name).open == nullptr) GTEST_SKIP() << "MLX's headers are not here";
-  const auto expect =
-      [&](const std::string& wanted) {  // of the first to end; the other may say that it is gone
-        const auto [first, second] = why_not(name, name);
-        EXPECT_TRUE(first.find(wanted) != std::string::npos || second.find(wanted) != std::string::npos)
-            << first << "\n"
-            << second;
-      };
-  unsetenv(kRdmaDevices);
-  expect("lathe launch --hostfile");
-  setenv(kRdmaDevices, "[[null]]", 1);
-  expect("found the RDMA devices of 1 ranks, wants those of 2");
-  unsetenv(kRdmaDevices);
 }
 
 TEST(FindTransport, TakesTheRingWhereThereIsNoGloo) {

@@ -37,26 +37,3 @@ if(LATHE_MPI AND LATHE_MPI_INCLUDE AND LATHE_MPI_LIBRARY)
 else()
   message(STATUS "Open MPI is not found (Debian, Ubuntu: libopenmpi-dev): --ddp_backend mpi is left out")
 endif()
-
-# JACCL: MLX's library for RDMA over Thunderbolt, beside libmlx.dylib. Elsewhere a stand-in is linked in its place, for tests
-# alone: liblathe_jaccl_stand_in.so.
-if(MLX_DIR)
-  list(PREPEND mlx_wheel ${MLX_DIR}/../../..)
-endif()
-find_path(LATHE_JACCL_INCLUDE jaccl/group.h HINTS ${mlx_wheel} PATH_SUFFIXES include/mlx/distributed/jaccl/lib)
-find_library(LATHE_JACCL_LIBRARY jaccl HINTS ${mlx_wheel} PATH_SUFFIXES lib)
-mark_as_advanced(LATHE_JACCL_INCLUDE LATHE_JACCL_LIBRARY)
-if(LATHE_MLX AND APPLE AND LATHE_JACCL_INCLUDE AND LATHE_JACCL_LIBRARY)
-  lathe_transport(jaccl ${LATHE_JACCL_INCLUDE} ${LATHE_JACCL_LIBRARY} wheel_parts)
-  target_compile_options(lathe_jaccl PRIVATE -mmacosx-version-min=14.0)   # MLX's own
-  target_link_options(lathe_jaccl PRIVATE -mmacosx-version-min=14.0)
-  get_filename_component(place ${LATHE_JACCL_LIBRARY} DIRECTORY)
-  set_target_properties(lathe_jaccl PROPERTIES INSTALL_RPATH "@loader_path;${place}")
-elseif(LATHE_TESTS AND LATHE_JACCL_INCLUDE)
-  add_library(lathe_jaccl_stand_in MODULE ${PROJECT_SOURCE_DIR}/lathe/backends/jaccl/jaccl_transport.cc
-                                          ${PROJECT_SOURCE_DIR}/lathe/backends/jaccl/jaccl_testing.cc)
-  set_target_properties(lathe_jaccl_stand_in PROPERTIES SUFFIX ".so" CXX_VISIBILITY_PRESET hidden)
-  target_include_directories(lathe_jaccl_stand_in SYSTEM PRIVATE ${LATHE_JACCL_INCLUDE})
-  target_link_libraries(lathe_jaccl_stand_in PRIVATE lathe_flags Threads::Threads)
-  add_dependencies(lathe_group lathe_jaccl_stand_in)
-endif()
