@@ -4,6 +4,7 @@
 #include "lathe/core/error.h"
 #include "lathe/data/metrics.h"
 #include "lathe/text/text.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 namespace {
@@ -21,14 +22,14 @@ std::string remove_articles(const std::string& text) {
     size_t end = i;
     while (end < code_points.size() && is_word_character(code_points[end])) ++end;
     if (end == i) {
-      append_utf8(out, code_points[i++]);
+      unicode::append_utf8(code_points[i++], &out);
       continue;
     }
     const std::u32string_view word(&code_points[i], end - i);
     if (word == U"a" || word == U"an" || word == U"the")
       out.push_back(' ');
     else
-      for (const char32_t c : word) append_utf8(out, c);
+      for (const char32_t c : word) unicode::append_utf8(c, &out);
     i = end;
   }
   return out;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lathe/text/text.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 namespace {
@@ -36,7 +37,7 @@ std::string escaped(std::string_view text) {
   std::string valid, out;
   for (const char32_t c : decode_utf8(text)) {
     const bool control = (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0);
-    append_utf8(valid, control ? U'\ufffd' : c);
+    unicode::append_utf8(control ? U'\ufffd' : c, &valid);
   }
   for (const char c : valid) {
     switch (c) {

@@ -12,6 +12,7 @@
 
 #include "lathe/io/json_file.h"
 #include "lathe/text/text.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 namespace {
@@ -82,7 +83,7 @@ void append_repr_string(std::string& out, std::string_view s) {
     } else if (c < 0x20 || c == 0x7F) {
       out += fmt::format("\\x{:02x}", static_cast<uint32_t>(c));
     } else {
-      append_utf8(out, c);
+      unicode::append_utf8(c, &out);
     }
   }
   out += quote;
@@ -141,7 +142,7 @@ std::string python_float(double value) {
 
 std::string python_json_string(std::string_view text, bool ensure_ascii) {
   std::string valid;
-  for (const char32_t c : decode_utf8(text)) append_utf8(valid, c);
+  for (const char32_t c : decode_utf8(text)) unicode::append_utf8(c, &valid);
   return nlohmann::json(std::move(valid)).dump(-1, ' ', ensure_ascii);
 }
 

@@ -91,8 +91,6 @@ std::vector<char32_t> decode_utf8(std::string_view text) {
   return out;
 }
 
-void append_utf8(std::string& out, char32_t c) { unicode::append_utf8(c, &out); }
-
 std::string_view slice_code_points(std::string_view text, size_t begin, size_t end) {
   if (end <= begin) return {};
   const size_t first = byte_of_code_point(text, begin);
@@ -142,9 +140,9 @@ std::string to_lower(std::string_view text) {
     } else if (c == 0x130) {  // the one letter whose lower case is two code points
       out += "i\xCC\x87";
     } else if (c == 0x3A3) {
-      append_utf8(out, is_final_sigma(code_points, i) ? 0x3C2 : 0x3C3);
+      unicode::append_utf8(is_final_sigma(code_points, i) ? 0x3C2 : 0x3C3, &out);
     } else {
-      append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+      unicode::append_utf8(static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), &out);
     }
   }
   return out;

@@ -12,7 +12,6 @@ void check_utf8(std::string_view bytes, const std::string& origin);
 
 /// The code points of a text, U+FFFD for every byte that is no part of well-formed UTF-8.
 std::vector<char32_t> decode_utf8(std::string_view text);
-void append_utf8(std::string& out, char32_t code_point);
 
 /// The code points [begin, end) of well-formed UTF-8; an end beyond the text is the text's end.
 std::string_view slice_code_points(std::string_view text, size_t begin, size_t end);

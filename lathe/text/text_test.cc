@@ -5,6 +5,7 @@
 #include <string>
 
 #include "lathe/core/error_testing.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 namespace {
@@ -27,7 +28,7 @@ TEST(Text, SaysHowAFileBecomesUtf8) {
 TEST(Text, EncodesWhatItDecodes) {
   const std::string text = "a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80";
   std::string back;
-  for (const char32_t c : decode_utf8(text)) append_utf8(back, c);
+  for (const char32_t c : decode_utf8(text)) unicode::append_utf8(c, &back);
   EXPECT_EQ(back, text);
   EXPECT_EQ(decode_utf8("\xFFz"), (std::vector<char32_t>{0xFFFD, 'z'}));
 }

@@ -8,18 +8,13 @@
 #include "lathe/app/terminal/visible_text.h"
 #include "lathe/core/strtod_c.h"
 #include "lathe/text/python_format.h"
+#include "lathe/text/unicode.h"
 
 namespace lathe {
 namespace {
 
-/// Columns that a text takes on a terminal: characters, not bytes.
-size_t width_of(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
 std::string padded(const std::string& text, size_t width, bool right) {
-  const std::string blanks(width - std::min(width, width_of(text)), ' ');
+  const std::string blanks(width - std::min(width, unicode::length(text)), ' ');
   return right ? blanks + text : text + blanks;
 }
 
@@ -40,9 +35,9 @@ std::string table_text(const BenchReport& report) {
   for (const BenchColumn& column : report.columns) {
     const bool right = is_number_column(report, column);
     const std::string title = visible_line(column.title);
-    size_t width = width_of(title);
+    size_t width = unicode::length(title);
     const auto cell = [&](const auto& row) { return visible_line(cell_text(row, column)); };
-    for (const auto& row : report.rows) width = std::max(width, width_of(cell(row)));
+    for (const auto& row : report.rows) width = std::max(width, unicode::length(cell(row)));
     const auto add = [&](std::string& line, const std::string& text) {
       line += "  " + padded(text, width, right);
     };
@@ -58,8 +53,8 @@ std::string chart_text(const BenchReport& report, int width, bool unicode) {
   size_t label_width = 0, value_width = 0;
   double longest = 0;
   for (const auto& row : report.rows) {
-    label_width = std::max(label_width, width_of(bar_label(row, report.chart)));
-    value_width = std::max(value_width, width_of(cell_text(row, report.chart.value)));
+    label_width = std::max(label_width, unicode::length(bar_label(row, report.chart)));
+    value_width = std::max(value_width, unicode::length(cell_text(row, report.chart.value)));
     longest = std::max(longest, bar_value(row, report.chart));
   }
   if (longest <= 0) return "";
