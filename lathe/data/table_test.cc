@@ -11,18 +11,12 @@
 namespace lathe {
 namespace {
 
-using Values = std::vector<std::string>;
-
 Table parse(std::string_view bytes, TableFormat format, const TableOptions& options = {}) {
   return parse_table(bytes, format, options, "t");
 }
 
 std::string error_of(std::string_view bytes, TableFormat format, const TableOptions& options = {}) {
   return message_of(ErrorCode::kInvalidData, [&] { parse(bytes, format, options); });
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(Table, TsvIsNeverQuoted) {

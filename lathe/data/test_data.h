@@ -16,6 +16,12 @@
 
 namespace lathe {
 
+using Values = std::vector<std::string>;
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 /// $LATHE_DATA_DIR, else ../shared/data beside the repository.
 inline std::string test_data_dir() {
   const char* set = std::getenv("LATHE_DATA_DIR");

@@ -1,9 +1,12 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 namespace lathe {
+
+struct TokenizerSpec;
 
 /// A piece of a word: vocabulary id and byte range of the word.
 struct Piece {
@@ -20,5 +23,9 @@ class WordModel {
   /// the same range.
   virtual void split(std::string_view word, std::vector<Piece>* out) const = 0;
 };
+
+/// The model that the files of a tokenizer ask for.  Errors: kInvalidData where a merge is outside of
+/// ByteLevel's alphabet.
+std::unique_ptr<WordModel> make_model(const TokenizerSpec& spec);
 
 }  // namespace lathe

@@ -1,15 +1,11 @@
 #include "lathe/io/torch/pickle.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <type_traits>
 #include <unordered_map>
 
-#include "lathe/core/error.h"
 #include "lathe/io/pickle_names.h"
+#include "lathe/io/torch/pickle_bytes.h"
 #include "lathe/io/torch/strided.h"
 
 namespace lathe {
@@ -44,11 +40,11 @@ uint64_t held_by(const T& value) {
   return 0;
 }
 
-class Unpickler {
+class Unpickler : private PickleBytes {
  public:
   Unpickler(std::span<const std::byte> bytes, const std::string& file, const StorageReader& storage,
             bool objects)
-      : bytes_(bytes), file_(file), storage_(storage), objects_(objects) {
+      : PickleBytes(bytes, file), storage_(storage), objects_(objects) {
     tree_.values = std::make_shared<std::deque<PickleValue>>();
     tree_.copies = std::make_shared<std::deque<std::vector<std::byte>>>();
   }
@@ -67,52 +63,6 @@ class Unpickler {
   }
 
  private:
-  template <typename... Args>
-  [[noreturn]] void damaged(fmt::format_string<Args...> format, Args&&... args) const {
-    fail(ErrorCode::kInvalidData, "{}: data.pkl at byte {}: {}; the file is damaged: fetch or save it again",
-         file_, position_, fmt::format(format, std::forward<Args>(args)...));
-  }
-
-  // Input.
-
-  std::span<const std::byte> take(uint64_t n) {
-    if (n > bytes_.size() - position_) damaged("wants {} bytes, found {}", n, bytes_.size() - position_);
-    const std::span<const std::byte> out = bytes_.subspan(position_, n);
-    position_ += n;
-    return out;
-  }
-
-  template <typename T>
-  T take_number() {
-    T value;
-    std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
-    return value;
-  }
-
-  std::string take_text(uint64_t n) {
-    const std::span<const std::byte> bytes = take(n);
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  }
-
-  std::string take_line() {
-    std::string line;
-    for (char c; (c = static_cast<char>(take(1)[0])) != '\n';) line += c;
-    return line;
-  }
-
-  /// LONG1: a little-endian two's complement number of n bytes.
-  int64_t take_long(uint8_t n) {
-    if (n > sizeof(int64_t))
-      fail(ErrorCode::kUnsupported, "{}: data.pkl at byte {}: an integer of {} bytes, wants at most 8", file_,
-           position_, n);
-    uint64_t value = 0;
-    const std::span<const std::byte> bytes = take(n);
-    for (size_t i = 0; i < n; ++i) value |= static_cast<uint64_t>(bytes[i]) << (8 * i);
-    const bool negative = n > 0 && (static_cast<uint8_t>(bytes[n - 1]) & 0x80) != 0;
-    if (negative && n < sizeof(int64_t)) value |= ~uint64_t{0} << (8 * n);
-    return static_cast<int64_t>(value);
-  }
-
   // Stack.
 
   template <typename T>
@@ -260,12 +210,6 @@ class Unpickler {
       default:
         return false;
     }
-  }
-
-  double take_big_endian_double() {
-    uint64_t bits = 0;
-    for (const std::byte b : take(sizeof(bits))) bits = bits << 8 | static_cast<uint64_t>(b);
-    return std::bit_cast<double>(bits);
   }
 
   bool make_container(uint8_t op) {
@@ -454,11 +398,8 @@ class Unpickler {
     return {storage->dtype, layout.size, tree_.copies->back()};
   }
 
-  std::span<const std::byte> bytes_;
-  const std::string& file_;
   const StorageReader& storage_;
   const bool objects_;
-  size_t position_ = 0;
   PickleTree tree_;
   std::vector<PickleValue*> stack_;
   std::vector<size_t> marks_;
