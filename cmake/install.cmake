@@ -21,7 +21,7 @@ install(EXPORT lathe-targets NAMESPACE lathe:: DESTINATION ${package_dir} COMPON
 
 # Public headers: neither the command line, nor the inside of a device, nor what only tests use.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/lathe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library
-        FILES_MATCHING PATTERN "*.h" PATTERN "ops/list.inc"
+        FILES_MATCHING PATTERN "*.h"
         PATTERN "lathe/app" EXCLUDE REGEX "/lathe/backends/[^/.]+$" EXCLUDE
         PATTERN "testdata" EXCLUDE PATTERN "testdata.h" EXCLUDE PATTERN "test_data.h" EXCLUDE
         PATTERN "test_folder.h" EXCLUDE PATTERN "*_testing.h" EXCLUDE PATTERN "faulty_file_system.h" EXCLUDE PATTERN "curl_library.h" EXCLUDE)

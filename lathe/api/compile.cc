@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lathe/data/torch_random.h"
+#include "lathe/ops/elementwise.h"
 #include "lathe/ops/ops.h"
 #include "lathe/program/autograd.h"
 #include "lathe/program/fuse.h"

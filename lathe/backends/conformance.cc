@@ -11,6 +11,7 @@
 #include "lathe/backends/conformance_bench.h"
 #include "lathe/backends/ref/ref_backend.h"
 #include "lathe/core/ceil_div.h"
+#include "lathe/ops/elementwise.h"
 
 namespace lathe {
 namespace {

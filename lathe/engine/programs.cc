@@ -6,9 +6,15 @@
 #include <optional>
 
 #include "lathe/core/error.h"
+#include "lathe/ops/all_reduce.h"
+#include "lathe/ops/elementwise.h"
+#include "lathe/ops/first_attention.h"
 #include "lathe/ops/functional.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/gather_ranks.h"
+#include "lathe/ops/linear.h"
+#include "lathe/ops/optimizers/flat.h"
 #include "lathe/ops/optimizers/optimizer.h"
+#include "lathe/ops/rows.h"
 #include "lathe/program/autograd.h"
 
 namespace lathe {

@@ -6,7 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "lathe/ops/ops.h"
+#include "lathe/ops/first_attention.h"
+#include "lathe/ops/fused.h"
 
 namespace lathe {
 namespace {

@@ -4,6 +4,8 @@
 
 #include "lathe/engine/ranks.h"
 #include "lathe/engine/session.h"
+#include "lathe/ops/all_reduce.h"
+#include "lathe/ops/gather_ranks.h"
 #include "lathe/ops/ops.h"
 #include "lathe/program/fuse.h"
 #include "lathe/program/hoist.h"

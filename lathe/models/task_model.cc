@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lathe/ops/functional.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/losses.h"
 
 namespace lathe {
 

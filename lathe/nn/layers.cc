@@ -1,8 +1,10 @@
 #include "lathe/nn/layers.h"
 
 #include "lathe/core/philox.h"
+#include "lathe/ops/attention.h"
+#include "lathe/ops/dropout.h"
+#include "lathe/ops/first_attention.h"
 #include "lathe/ops/functional.h"
-#include "lathe/ops/ops.h"
 
 namespace lathe::nn {
 namespace {

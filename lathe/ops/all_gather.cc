@@ -1,9 +1,10 @@
 // What each of the processes that train together gives, on all of them.
+#include "lathe/ops/all_gather.h"
+
 #include <algorithm>
 #include <numeric>
 
 #include "lathe/core/error.h"
-#include "lathe/ops/ops.h"
 
 namespace lathe::op {
 namespace {

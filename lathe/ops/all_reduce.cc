@@ -1,5 +1,5 @@
 // The sum over the processes that train together.
-#include "lathe/ops/ops.h"
+#include "lathe/ops/all_reduce.h"
 
 namespace lathe::op {
 namespace {

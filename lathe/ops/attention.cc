@@ -7,7 +7,6 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/philox.h"
-#include "lathe/ops/ops.h"
 #include "lathe/ops/rounding.h"
 
 namespace lathe::op {

@@ -1,9 +1,11 @@
 #pragma once
 #include <cstdint>
 
-#include "lathe/program/attrs.h"
+#include "lathe/program/op.h"
 
 namespace lathe::op {
+
+extern const OpDef attention, attention_bwd;
 
 /// Pairs of a query and a key that it sees in a row of so many tokens: all, or with a window > 0 those that
 /// are at most so many tokens apart.

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "lathe/core/error.h"
+#include "lathe/ops/elementwise.h"
 #include "lathe/ops/functional.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/layer_norm.h"
 #include "lathe/ops/ops_of_testing.h"
+#include "lathe/ops/optimizers/flat.h"
 
 namespace lathe {
 namespace {

@@ -1,6 +1,7 @@
 // Dropout whose decision is a pure function of what it decides (lathe/core/philox.h).
+#include "lathe/ops/dropout.h"
+
 #include "lathe/core/philox.h"
-#include "lathe/ops/ops.h"
 
 namespace lathe::op {
 namespace {

@@ -1,8 +1,9 @@
 // add, mul, scale, cast, and the activations and the gated one with their derivatives.
+#include "lathe/ops/elementwise.h"
+
 #include <cmath>
 
 #include "lathe/core/error.h"
-#include "lathe/ops/ops.h"
 
 namespace lathe::op {
 namespace {

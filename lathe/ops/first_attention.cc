@@ -1,9 +1,10 @@
 // Attention of each row's first token alone, and its backward pass, without keys and values of the others.
+#include "lathe/ops/first_attention.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "lathe/ops/attention.h"
-#include "lathe/ops/ops.h"
 #include "lathe/ops/rounding.h"
 
 namespace lathe::op {

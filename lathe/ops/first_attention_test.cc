@@ -1,9 +1,12 @@
 // Attention of first tokens alone is attention.
+#include "lathe/ops/first_attention.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "lathe/ops/ops.h"
+#include "lathe/ops/attention.h"
+#include "lathe/ops/linear.h"
 
 namespace lathe {
 namespace {

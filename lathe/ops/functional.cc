@@ -1,6 +1,15 @@
 #include "lathe/ops/functional.h"
 
-#include "lathe/ops/ops.h"
+#include "lathe/ops/elementwise.h"
+#include "lathe/ops/layer_norm.h"
+#include "lathe/ops/linear.h"
+#include "lathe/ops/linear_fp8.h"
+#include "lathe/ops/linear_int8.h"
+#include "lathe/ops/optimizers/flat.h"
+#include "lathe/ops/reduce.h"
+#include "lathe/ops/rotary.h"
+#include "lathe/ops/rows.h"
+#include "lathe/ops/segment_mean.h"
 
 namespace lathe {
 namespace {

@@ -4,9 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "lathe/core/error.h"
+#include "lathe/ops/dropout.h"
+#include "lathe/ops/elementwise.h"
 #include "lathe/ops/functional.h"
+#include "lathe/ops/fused.h"
+#include "lathe/ops/linear.h"
 #include "lathe/ops/ops.h"
 #include "lathe/ops/ops_of_testing.h"
+#include "lathe/ops/optimizers/flat.h"
 #include "lathe/program/autograd.h"
 
 namespace lathe {

@@ -1,5 +1,8 @@
 // Fused ops: what they compute, how far off they may be and what they cost follows from their parts.
+#include "lathe/ops/fused.h"
+
 #include "lathe/core/error.h"
+#include "lathe/ops/first_attention.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::op {

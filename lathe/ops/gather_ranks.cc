@@ -1,8 +1,9 @@
 // Rows that each of the processes that train together gives, on all of them.
+#include "lathe/ops/gather_ranks.h"
+
 #include <algorithm>
 
 #include "lathe/core/error.h"
-#include "lathe/ops/ops.h"
 
 namespace lathe::op {
 namespace {

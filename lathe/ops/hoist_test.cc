@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "lathe/ops/all_reduce.h"
 #include "lathe/ops/functional.h"
-#include "lathe/ops/ops.h"
 #include "lathe/ops/ops_of_testing.h"
+#include "lathe/ops/optimizers/flat.h"
 
 namespace lathe {
 namespace {

@@ -1,8 +1,9 @@
 // Layer normalisation over the last axis, with or without a shift.
+#include "lathe/ops/layer_norm.h"
+
 #include <cmath>
 
 #include "lathe/core/error.h"
-#include "lathe/ops/ops.h"
 
 namespace lathe::op {
 namespace {

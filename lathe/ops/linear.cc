@@ -1,8 +1,9 @@
 // y = x·Wᵀ + b and its two backward products.  W is an f32 master weight in Hugging Face's layout [out, in];
 // with bf16 or f16 activations it is read rounded to their dtype, and b may be, as torch.autocast does both.
+#include "lathe/ops/linear.h"
+
 #include <cmath>
 
-#include "lathe/ops/ops.h"
 #include "lathe/ops/product_cost.h"
 #include "lathe/ops/rounding.h"
 

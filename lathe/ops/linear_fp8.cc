@@ -5,11 +5,13 @@
 // with a value that is not finite gives NaN.  Gradients are those of linear, as if nothing were rounded; that
 // of the weight is a product of bf16.  dy, too, is e4m3: a scale by row leaves e5m2's wider range without
 // use, and its mantissa has a bit less.
+#include "lathe/ops/linear_fp8.h"
+
 #include <cmath>
 #include <limits>
 
 #include "lathe/core/float16.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/linear.h"
 #include "lathe/ops/product_cost.h"
 
 namespace lathe::op {

@@ -1,11 +1,13 @@
 // What linear in fp8 rounds to, and its gradients.
+#include "lathe/ops/linear_fp8.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "lathe/core/float16.h"
 #include "lathe/core/philox.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/linear.h"
 
 namespace lathe {
 namespace {

@@ -4,10 +4,11 @@
 // both quotients rounded to f32 and v · (127 / a) exact until it is rounded.  A row with a < 2⁻¹⁰⁰ is zero,
 // one with a value that is not finite gives NaN.  With that the integers are the same everywhere, and their
 // sums exact.
+#include "lathe/ops/linear_int8.h"
+
 #include <cmath>
 #include <limits>
 
-#include "lathe/ops/ops.h"
 #include "lathe/ops/product_cost.h"
 
 namespace lathe::op {

@@ -1,7 +1,10 @@
 // Losses: cross entropy over classes and over the tokens of a row, squared error, binary cross entropy.
+#include "lathe/ops/losses.h"
+
 #include <cmath>
 
-#include "lathe/ops/ops.h"
+#include "lathe/ops/elementwise.h"
+#include "lathe/ops/reduce.h"
 
 namespace lathe::op {
 namespace {

@@ -4,8 +4,10 @@
 #include <limits>
 
 #include "lathe/core/error.h"
+#include "lathe/ops/all_reduce.h"
 #include "lathe/ops/functional.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/fused.h"
+#include "lathe/ops/optimizers/flat.h"
 #include "lathe/program/backend.h"
 
 namespace lathe {

@@ -4,6 +4,12 @@
 
 namespace lathe {
 
+namespace op {
+#define LT_OP(name) extern const OpDef name;
+#include "lathe/ops/list.inc"
+#undef LT_OP
+}  // namespace op
+
 const std::vector<const OpDef*>& all_ops() {
   static const std::vector<const OpDef*> list = {
 #define LT_OP(name) &op::name,

@@ -6,12 +6,6 @@
 
 namespace lathe {
 
-namespace op {
-#define LT_OP(name) extern const OpDef name;
-#include "lathe/ops/list.inc"
-#undef LT_OP
-}  // namespace op
-
 /// Every op, in the order of list.inc.
 const std::vector<const OpDef*>& all_ops();
 /// The op of that name, null if there is none.

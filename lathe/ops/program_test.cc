@@ -5,8 +5,12 @@
 #include <limits>
 
 #include "lathe/core/error.h"
+#include "lathe/ops/attention.h"
+#include "lathe/ops/first_attention.h"
 #include "lathe/ops/functional.h"
+#include "lathe/ops/layer_norm.h"
 #include "lathe/ops/ops.h"
+#include "lathe/ops/optimizers/flat.h"
 
 namespace lathe {
 namespace {

@@ -1,7 +1,7 @@
 // mean: the loss of the SimpleModel example.
-#include <cmath>
+#include "lathe/ops/reduce.h"
 
-#include "lathe/ops/ops.h"
+#include <cmath>
 
 namespace lathe::op {
 namespace {

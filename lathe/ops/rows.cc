@@ -1,8 +1,9 @@
 // Picking rows of a matrix (embedding look-up, the [CLS] rows) and its transpose.
+#include "lathe/ops/rows.h"
+
 #include <cmath>
 
 #include "lathe/core/error.h"
-#include "lathe/ops/ops.h"
 
 namespace lathe::op {
 namespace {

@@ -1,9 +1,10 @@
 // The mean over the tokens of each row of a packed batch: mean pooling.
+#include "lathe/ops/segment_mean.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "lathe/core/error.h"
-#include "lathe/ops/ops.h"
 
 namespace lathe::op {
 namespace {

@@ -3,8 +3,11 @@
 #include <cmath>
 
 #include "lathe/core/error.h"
+#include "lathe/ops/all_gather.h"
 #include "lathe/ops/functional.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/optimizers/adafactor.h"
+#include "lathe/ops/optimizers/optimizer.h"
+#include "lathe/ops/optimizers/sgd.h"
 #include "lathe/optim/shards.h"
 
 namespace lathe {

@@ -4,7 +4,10 @@
 #include <algorithm>
 
 #include "lathe/core/error.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/linear_fp8.h"
+#include "lathe/ops/linear_int8.h"
+#include "lathe/ops/optimizers/adafactor.h"
+#include "lathe/ops/optimizers/sgd.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {

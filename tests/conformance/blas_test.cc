@@ -6,7 +6,8 @@
 #include "lathe/backends/conformance.h"
 #include "lathe/backends/cpu/blas_testing.h"
 #include "lathe/backends/register.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/fused.h"
+#include "lathe/ops/linear.h"
 
 namespace lathe {
 namespace {

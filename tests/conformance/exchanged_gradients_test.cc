@@ -4,7 +4,12 @@
 #include <algorithm>
 
 #include "lathe/engine/programs.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/all_reduce.h"
+#include "lathe/ops/gather_ranks.h"
+#include "lathe/ops/linear.h"
+#include "lathe/ops/optimizers/flat.h"
+#include "lathe/ops/optimizers/optimizer.h"
+#include "lathe/ops/rows.h"
 #include "lathe/program/hoist.h"
 #include "lathe/train/auto_model.h"
 

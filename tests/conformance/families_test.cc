@@ -11,7 +11,10 @@
 #include "lathe/core/source_folder_testing.h"
 #include "lathe/io/json_file.h"
 #include "lathe/models/encoders/encoder.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/attention.h"
+#include "lathe/ops/dropout.h"
+#include "lathe/ops/first_attention.h"
+#include "lathe/ops/linear.h"
 #include "lathe/train/auto_model.h"
 
 namespace lathe {

@@ -14,7 +14,7 @@
 #include "lathe/engine/session.h"
 #include "lathe/models/encoders/encoder.h"
 #include "lathe/ops/functional.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/fused.h"
 #include "lathe/program/kernel_verdicts.h"
 #include "tests/device_under_test.h"
 

@@ -9,8 +9,8 @@
 
 #include "lathe/engine/session.h"
 #include "lathe/models/encoders/encoder.h"
+#include "lathe/ops/attention.h"
 #include "lathe/ops/functional.h"
-#include "lathe/ops/ops.h"
 #include "tests/device_under_test.h"
 
 namespace lathe {

@@ -4,7 +4,7 @@
 
 #include "lathe/backends/register.h"
 #include "lathe/core/test_folder.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/fused.h"
 #include "lathe/program/forwarding_backend_testing.h"
 #include "lathe/program/kernel_choices.h"
 #include "lathe/train/trainer.h"

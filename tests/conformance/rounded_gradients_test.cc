@@ -6,6 +6,9 @@
 #include <cmath>
 
 #include "lathe/backends/register.h"
+#include "lathe/ops/all_reduce.h"
+#include "lathe/ops/fused.h"
+#include "lathe/ops/linear.h"
 #include "lathe/ops/ops.h"
 #include "lathe/program/forwarding_backend_testing.h"
 #include "lathe/program/fuse.h"

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lathe/ops/ops.h"
-
 namespace lathe::metal {
 namespace {
 

@@ -10,7 +10,6 @@
 #include <fstream>
 
 #include "lathe/backends/conformance.h"
-#include "lathe/ops/ops.h"
 #include "tests/metal/simulated_device.h"
 
 namespace lathe::metal {

@@ -5,8 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "lathe/core/source_folder_testing.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/elementwise.h"
+#include "lathe/ops/losses.h"
+#include "lathe/ops/optimizers/adafactor.h"
 #include "lathe/ops/optimizers/optimizer.h"
+#include "lathe/ops/optimizers/sgd.h"
 #include "lathe/optim/shards.h"
 #include "lathe/program/autograd.h"
 #include "tests/device_under_test.h"

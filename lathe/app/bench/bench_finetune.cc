@@ -4,7 +4,7 @@
 #include "lathe/app/bench/bench_data.h"
 #include "lathe/app/bench/bench_work.h"
 #include "lathe/models/family.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/first_attention.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {

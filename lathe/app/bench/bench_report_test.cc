@@ -13,7 +13,8 @@
 #include "lathe/core/test_folder.h"
 #include "lathe/data/test_data.h"
 #include "lathe/engine/programs.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/attention.h"
+#include "lathe/ops/linear.h"
 
 namespace lathe {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "lathe/app/bench/bench_profile.h"
 #include "lathe/app/bench/bench_work.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/first_attention.h"
 
 namespace lathe {
 namespace {

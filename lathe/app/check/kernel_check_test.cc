@@ -8,7 +8,8 @@
 #include "lathe/backends/register.h"
 #include "lathe/core/cache_file.h"
 #include "lathe/core/test_folder.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/fused.h"
+#include "lathe/ops/segment_mean.h"
 #include "lathe/program/forwarding_backend_testing.h"
 
 namespace lathe {

@@ -4,7 +4,9 @@
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/first_attention.h"
 #include "lathe/backends/cpu/rows.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/attention.h"
+#include "lathe/ops/first_attention.h"
+#include "lathe/ops/fused.h"
 
 namespace lathe::cpu {
 namespace {

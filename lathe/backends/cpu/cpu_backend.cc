@@ -17,7 +17,8 @@
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/environment.h"
 #include "lathe/core/host_memory.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/all_gather.h"
+#include "lathe/ops/optimizers/optimizer.h"
 #include "lathe/program/bindings.h"
 #include "lathe/program/row_gaps.h"
 

@@ -14,9 +14,15 @@
 #include <vector>
 
 #include "lathe/core/float16.h"
+#include "lathe/ops/all_reduce.h"
+#include "lathe/ops/attention.h"
 #include "lathe/ops/functional.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/fused.h"
+#include "lathe/ops/linear.h"
+#include "lathe/ops/optimizers/adafactor.h"
+#include "lathe/ops/optimizers/flat.h"
 #include "lathe/ops/optimizers/optimizer.h"
+#include "lathe/ops/optimizers/sgd.h"
 
 namespace lathe::cpu {
 namespace {

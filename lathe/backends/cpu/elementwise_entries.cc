@@ -4,7 +4,8 @@
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/rows.h"
 #include "lathe/core/float16.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/elementwise.h"
+#include "lathe/ops/reduce.h"
 
 namespace lathe::cpu {
 namespace {

@@ -7,7 +7,10 @@
 
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/rows.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/all_gather.h"
+#include "lathe/ops/all_reduce.h"
+#include "lathe/ops/gather_ranks.h"
+#include "lathe/ops/optimizers/flat.h"
 #include "lathe/ops/optimizers/optimizer.h"
 
 namespace lathe::cpu {

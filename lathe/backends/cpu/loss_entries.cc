@@ -4,7 +4,7 @@
 
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/rows.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/losses.h"
 
 namespace lathe::cpu {
 namespace {

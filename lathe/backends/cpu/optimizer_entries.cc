@@ -3,8 +3,9 @@
 #include <cmath>
 
 #include "lathe/backends/cpu/cpu_impl.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/optimizers/adafactor.h"
 #include "lathe/ops/optimizers/optimizer.h"
+#include "lathe/ops/optimizers/sgd.h"
 
 namespace lathe::cpu {
 namespace {

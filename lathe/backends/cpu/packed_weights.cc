@@ -7,7 +7,10 @@
 
 #include "lathe/backends/cpu/gemm_int8.h"
 #include "lathe/backends/cpu/memory.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/fused.h"
+#include "lathe/ops/linear.h"
+#include "lathe/ops/linear_int8.h"
+#include "lathe/ops/optimizers/flat.h"
 
 namespace lathe::cpu {
 namespace {

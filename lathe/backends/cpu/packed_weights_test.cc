@@ -8,8 +8,10 @@
 
 #include "lathe/backends/cpu/cpu_backend.h"
 #include "lathe/core/float16.h"
+#include "lathe/ops/all_gather.h"
 #include "lathe/ops/functional.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/linear.h"
+#include "lathe/ops/linear_int8.h"
 #include "lathe/ops/optimizers/optimizer.h"
 
 namespace lathe::cpu {

@@ -5,7 +5,9 @@
 #include "lathe/backends/cpu/gemm.h"
 #include "lathe/backends/cpu/gemm_int8.h"
 #include "lathe/backends/cpu/rows.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/fused.h"
+#include "lathe/ops/linear.h"
+#include "lathe/ops/linear_int8.h"
 
 namespace lathe::cpu {
 namespace {

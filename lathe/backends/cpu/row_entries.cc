@@ -1,8 +1,12 @@
 // layer_norm, dropout and what is fused of them, gather_rows, scatter_add_rows.
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/rows.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/dropout.h"
+#include "lathe/ops/fused.h"
+#include "lathe/ops/layer_norm.h"
 #include "lathe/ops/rotary.h"
+#include "lathe/ops/rows.h"
+#include "lathe/ops/segment_mean.h"
 
 namespace lathe::cpu {
 namespace {

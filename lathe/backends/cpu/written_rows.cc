@@ -1,7 +1,9 @@
 #include "lathe/backends/cpu/written_rows.h"
 
 #include "lathe/backends/cpu/rows.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/optimizers/flat.h"
+#include "lathe/ops/optimizers/optimizer.h"
+#include "lathe/ops/rows.h"
 
 namespace lathe::cpu {
 namespace {

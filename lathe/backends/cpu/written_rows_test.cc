@@ -10,9 +10,11 @@
 #include "lathe/backends/cpu/cpu_backend.h"
 #include "lathe/backends/cpu/rows_testing.h"
 #include "lathe/core/host_memory.h"
+#include "lathe/ops/all_reduce.h"
 #include "lathe/ops/functional.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/optimizers/flat.h"
 #include "lathe/ops/optimizers/optimizer.h"
+#include "lathe/ops/rows.h"
 #include "lathe/program/backend.h"
 
 namespace lathe::cpu {

@@ -4,7 +4,7 @@
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/attention/attention.h"
 #include "lathe/core/philox.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/attention.h"
 
 namespace lathe::cuda {
 namespace {

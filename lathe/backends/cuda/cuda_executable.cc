@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "lathe/core/ceil_div.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/all_gather.h"
+#include "lathe/ops/optimizers/optimizer.h"
 #include "lathe/program/bindings.h"
 
 namespace lathe::cuda {

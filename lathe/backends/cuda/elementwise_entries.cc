@@ -1,7 +1,8 @@
 // add, mul, scale, cast, activations, mean.
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/rows/elementwise.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/elementwise.h"
+#include "lathe/ops/reduce.h"
 
 namespace lathe::cuda {
 namespace {

@@ -7,7 +7,13 @@
 #include "lathe/backends/cuda/kernels/optimizers/flat.h"
 #include "lathe/backends/cuda/kernels/rows/elementwise.h"
 #include "lathe/backends/cuda/nccl.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/all_gather.h"
+#include "lathe/ops/all_reduce.h"
+#include "lathe/ops/gather_ranks.h"
+#include "lathe/ops/optimizers/adafactor.h"
+#include "lathe/ops/optimizers/flat.h"
+#include "lathe/ops/optimizers/optimizer.h"
+#include "lathe/ops/optimizers/sgd.h"
 
 namespace lathe::cuda {
 namespace {

@@ -6,7 +6,8 @@
 #include "lathe/backends/cuda/products.h"
 #include "lathe/backends/cuda/rounded_states.h"
 #include "lathe/core/ceil_div.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/fused.h"
+#include "lathe/ops/linear_fp8.h"
 
 namespace lathe::cuda {
 namespace {

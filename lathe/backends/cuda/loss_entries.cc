@@ -1,7 +1,7 @@
 // Losses and their derivatives.
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/losses/losses.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/losses.h"
 
 namespace lathe::cuda {
 namespace {

@@ -9,7 +9,9 @@
 #include "lathe/backends/cuda/products.h"
 #include "lathe/backends/cuda/rounded_states.h"
 #include "lathe/core/ceil_div.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/fused.h"
+#include "lathe/ops/linear.h"
+#include "lathe/ops/linear_int8.h"
 
 namespace lathe::cuda {
 namespace {

@@ -2,7 +2,9 @@
 
 #include "lathe/backends/cuda/device.h"
 #include "lathe/backends/cuda/kernels/rows/elementwise.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/fused.h"
+#include "lathe/ops/linear.h"
+#include "lathe/ops/linear_fp8.h"
 
 namespace lathe::cuda {
 

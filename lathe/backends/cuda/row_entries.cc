@@ -4,8 +4,12 @@
 #include "lathe/backends/cuda/cuda_impl.h"
 #include "lathe/backends/cuda/kernels/rows/rows.h"
 #include "lathe/core/philox.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/dropout.h"
+#include "lathe/ops/fused.h"
+#include "lathe/ops/layer_norm.h"
 #include "lathe/ops/rotary.h"
+#include "lathe/ops/rows.h"
+#include "lathe/ops/segment_mean.h"
 
 namespace lathe::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "lathe/backends/mlx/dropout.h"
 #include "lathe/core/ceil_div.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/attention.h"
 
 namespace lathe::mlx {
 namespace {

@@ -2,7 +2,8 @@
 #include <cmath>
 
 #include "lathe/backends/mlx/lowering.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/elementwise.h"
+#include "lathe/ops/reduce.h"
 
 namespace lathe::mlx {
 namespace {

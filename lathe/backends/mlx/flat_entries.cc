@@ -3,8 +3,13 @@
 #include <numeric>
 
 #include "lathe/backends/mlx/lowering.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/all_gather.h"
+#include "lathe/ops/all_reduce.h"
+#include "lathe/ops/gather_ranks.h"
+#include "lathe/ops/optimizers/adafactor.h"
+#include "lathe/ops/optimizers/flat.h"
 #include "lathe/ops/optimizers/optimizer.h"
+#include "lathe/ops/optimizers/sgd.h"
 
 namespace lathe::mlx {
 namespace {

@@ -1,6 +1,6 @@
 // Losses, all in f32.
 #include "lathe/backends/mlx/lowering.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/losses.h"
 
 namespace lathe::mlx {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "lathe/backends/mlx/metal_launch.h"
 #include "lathe/core/philox.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/attention.h"
 
 namespace lathe::mlx {
 namespace {

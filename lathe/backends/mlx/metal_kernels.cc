@@ -5,7 +5,7 @@
 #include "lathe/backends/mlx/metal_launch.h"
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/philox.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/fused.h"
 
 namespace lathe::mlx {
 namespace {

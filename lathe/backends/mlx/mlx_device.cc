@@ -16,7 +16,6 @@
 #include "lathe/core/environment.h"
 #include "lathe/core/host_memory.h"
 #include "lathe/core/strtod_c.h"
-#include "lathe/ops/ops.h"
 #include "lathe/program/kernel_choices.h"
 
 namespace lathe::mlx {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "lathe/backends/mlx/mlx_backend.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/attention.h"
 #include "lathe/program/bindings.h"
 
 namespace lathe::mlx {

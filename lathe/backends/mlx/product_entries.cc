@@ -2,7 +2,8 @@
 #include <algorithm>
 
 #include "lathe/backends/mlx/lowering.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/linear.h"
+#include "lathe/ops/linear_int8.h"
 
 namespace lathe::mlx {
 namespace {

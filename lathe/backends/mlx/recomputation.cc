@@ -6,7 +6,10 @@
 #include <string_view>
 #include <tuple>
 
-#include "lathe/ops/ops.h"
+#include "lathe/ops/attention.h"
+#include "lathe/ops/elementwise.h"
+#include "lathe/ops/layer_norm.h"
+#include "lathe/ops/linear.h"
 
 namespace lathe::mlx {
 namespace {

@@ -2,8 +2,11 @@
 #include <limits>
 
 #include "lathe/backends/mlx/dropout.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/dropout.h"
+#include "lathe/ops/layer_norm.h"
 #include "lathe/ops/rotary.h"
+#include "lathe/ops/rows.h"
+#include "lathe/ops/segment_mean.h"
 
 namespace lathe::mlx {
 namespace {

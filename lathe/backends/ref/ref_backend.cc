@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "lathe/core/float16.h"
-#include "lathe/ops/ops.h"
+#include "lathe/ops/all_gather.h"
+#include "lathe/ops/all_reduce.h"
+#include "lathe/ops/gather_ranks.h"
 
 namespace lathe {
 namespace {

@@ -1,8 +1,9 @@
 // Adafactor over flat arenas: second moments of matrices as a row of row means and one of column means.
+#include "lathe/ops/optimizers/adafactor.h"
+
 #include <cmath>
 #include <numeric>
 
-#include "lathe/ops/ops.h"
 #include "lathe/ops/optimizers/optimizer.h"
 
 namespace lathe::op {

@@ -1,9 +1,10 @@
 // Flat arenas of parameters, gradients and optimizer state: views into them, and the accumulation of
 // gradients.
+#include "lathe/ops/optimizers/flat.h"
+
 #include <cmath>
 
 #include "lathe/core/error.h"
-#include "lathe/ops/ops.h"
 
 namespace lathe::op {
 namespace {

@@ -1,6 +1,11 @@
 #pragma once
+#include "lathe/program/op.h"
 
 namespace lathe {
+
+namespace op {
+extern const OpDef grad_norm, adamw;
+}
 
 /// Elements of the `hyper` input of grad_norm and of the optimizers: what changes from step to step.
 enum class Hyper {

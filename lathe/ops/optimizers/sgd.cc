@@ -1,7 +1,8 @@
 // Gradient descent with momentum over flat arenas.
+#include "lathe/ops/optimizers/sgd.h"
+
 #include <cmath>
 
-#include "lathe/ops/ops.h"
 #include "lathe/ops/optimizers/optimizer.h"
 
 namespace lathe::op {

@@ -1,0 +1,8 @@
+#pragma once
+#include "lathe/program/op.h"
+
+namespace lathe::op {
+
+extern const OpDef add, mul, scale, cast, relu, relu_bwd, tanh, tanh_bwd, gelu, gelu_bwd, geglu, geglu_bwd;
+
+}  // namespace lathe::op
