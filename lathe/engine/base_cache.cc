@@ -8,7 +8,7 @@ BaseCache::BaseCache(Session& session, const TokenizedDataset& data)
     : session_(session),
       data_(data),
       per_token_(session.model().per_token()),
-      version_(session.frozen_version()),
+      version_(session.parameters().frozen_version()),
       known_(static_cast<size_t>(data.size())),
       store_(bytes(session, data)) {}
 
@@ -17,9 +17,9 @@ uint64_t BaseCache::bytes(const Session& session, const TokenizedDataset& data) 
   return static_cast<uint64_t>(rows) * session.base_row_bytes();
 }
 
-Session::BaseRows BaseCache::rows(const PackedBatch& batch) {
-  if (version_ != session_.frozen_version()) {
-    version_ = session_.frozen_version();
+BaseRows BaseCache::rows(const PackedBatch& batch) {
+  if (version_ != session_.parameters().frozen_version()) {
+    version_ = session_.parameters().frozen_version();
     known_.assign(known_.size(), false);
   }
   missing_.clear();

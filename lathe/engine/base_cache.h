@@ -18,7 +18,7 @@ class BaseCache {
 
   /// Rows for a batch of the data set, valid until the next call; zero for the tokens behind its last row.
   /// Starts anew when a frozen parameter has changed.
-  Session::BaseRows rows(const PackedBatch& batch);
+  BaseRows rows(const PackedBatch& batch);
 
  private:
   std::span<std::byte> place(int32_t sample);

@@ -37,11 +37,11 @@ class Builder {
     if (kind == ProgramKind::kUpdate) {
       update_from_sums();
     } else if (kind == ProgramKind::kBase) {
-      program_->output("base", base(false));
+      output(Output::kBase, base(false));
     } else if (kind == ProgramKind::kEvaluate) {
       const Value logits = forward(false);
-      program_->output("logits", logits);
-      if (options_.targets) program_->output("loss", model_.loss(logits, targets()));
+      output(Output::kLogits, logits);
+      if (options_.targets) output(Output::kLoss, model_.loss(logits, targets()));
     } else {
       const Value loss = model_.loss(forward(true), targets());
       if (kind == ProgramKind::kStep)
@@ -55,6 +55,7 @@ class Builder {
 
  private:
   Value flat(const char* name, int64_t size) { return program_->state(name, {DType::f32, {size}}); }
+  void output(Output output, Value value) { program_->output(name_of(output), value); }
   Value ints(const char* name, int64_t size) { return program_->input(name, {DType::i32, {size}}); }
 
   /// Logits.
@@ -144,10 +145,10 @@ class Builder {
   void step(Value loss) {
     const bool alone = options_.ranks == 1;
     const Value mean = alone ? loss : shared_loss(loss);
-    if (alone) program_->output("loss", loss);
+    if (alone) output(Output::kLoss, loss);
     std::vector<Value> gradients = backward(loss);
     if (options_.rounded_gradients) round_weights(gradients);
-    program_->output("grad_norm", update(joined(alone ? gradients : summed(gradients)), mean));
+    output(Output::kGradNorm, update(joined(alone ? gradients : summed(gradients)), mean));
   }
 
   /// Gradients in the order of the layout, of which one run may be rounded, as flat tensors.
@@ -204,7 +205,7 @@ class Builder {
     const Value keep = program_->input("keep", {DType::f32, {1}});
     program_->emit(op::accumulate, {flat("gradients", layout_.trainable), gradients, keep});
     if (options_.ranks == 1)
-      program_->output("loss", loss);
+      output(Output::kLoss, loss);
     else
       program_->emit(op::accumulate, {flat("loss", 1), loss, keep});
   }
@@ -215,7 +216,7 @@ class Builder {
       mean = shared_loss(flat("loss", 1));
       gradients = summed(gradients);
     }
-    program_->output("grad_norm", update({gradients}, mean));
+    output(Output::kGradNorm, update({gradients}, mean));
   }
 
   /// Outputs the mean over the ranks and, from the same exchange, stop; gives the mean.
@@ -224,8 +225,8 @@ class Builder {
     const Value both = program_->emit(op::concat, {scale(loss, 1.0 / options_.ranks), stop})[0];
     const Value sums = program_->emit(op::all_reduce, {both})[0];
     const Value mean = slice(sums, 0, {1});
-    program_->output("loss", mean);
-    program_->output("stop", slice(sums, 1, {1}));
+    output(Output::kLoss, mean);
+    output(Output::kStop, slice(sums, 1, {1}));
     return mean;
   }
 

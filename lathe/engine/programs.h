@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <memory>
 
 #include "lathe/models/task_model.h"
@@ -11,8 +12,8 @@ namespace lathe {
 /// (optimizer_states).
 ///
 /// Where several processes train (ProgramOptions::ranks), the gradients of an update are summed over them in
-/// buckets, loss is the mean over all of them, and behind it stands the output stop: on how many of them the
-/// input stop is 1.  kAccumulate then gives no loss: it adds it up in the state "loss", for kUpdate.  The
+/// buckets, loss is the mean over all of them, and the output stop says on how many of them the input stop
+/// is 1.  kAccumulate then gives no loss: it adds it up in the state "loss", for kUpdate.  The
 /// gradient of the words' table is summed from what the rows of all ranks give to it,
 /// PackedBatch::all_input_ids, where less travels so: then all ranks have batches of one size.
 enum class ProgramKind {
@@ -22,6 +23,12 @@ enum class ProgramKind {
   kEvaluate,    ///< forward without dropout; outputs logits and, if there are targets, loss
   kBase,        ///< forward of the base without dropout; output base
 };
+
+/// What programs give.  In a program each has its name, by which it is asked for: in what order they stand
+/// is of no meaning.
+enum class Output { kLoss, kStop, kGradNorm, kLogits, kBase };
+inline constexpr std::array<const char*, 5> kOutputNames{"loss", "stop", "grad_norm", "logits", "base"};
+inline const char* name_of(Output output) { return kOutputNames[static_cast<size_t>(output)]; }
 
 /// The shapes for which a program is traced: N packed tokens, B rows.
 struct Bucket {

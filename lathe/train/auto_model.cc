@@ -172,10 +172,8 @@ int longest_text(const AutoModel& model) {
       std::min<int64_t>(model.tokenizer->model_max_length(), model.model->max_positions()));
 }
 
-LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed) {
-  const auto write = [&](int index, std::span<const float> values) {
-    session.write_parameter(index, values);
-  };
+LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t seed) {
+  const auto write = [&](int index, std::span<const float> values) { parameters.write(index, values); };
   LoadReport report;
   if (model.checkpoint) {
     report = load_parameters(*model.model, *model.checkpoint, write);

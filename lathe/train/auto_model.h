@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/engine/session.h"
+#include "lathe/engine/parameters.h"
 #include "lathe/io/model_folder.h"
 #include "lathe/models/encoders/encoder.h"
 #include "lathe/models/pretrained.h"
@@ -61,12 +61,12 @@ Problem classification_problem(const ModelConfig& config);
 /// know.
 Problem saved_problem(const ModelConfig& config);
 
-/// Writes all weights into the session: those of the checkpoint, then new ones for what it lacks, drawn in
+/// Writes all weights: those of the checkpoint, then new ones for what it lacks, drawn in
 /// declared order from a generator seeded `seed`: N(0, initializer_range), or as the parameter says, biases
 /// 0, LayerNorm 1.  Returns the report. Errors: kInvalidData for weights that are not finite, or of another
 /// shape without model.ignore_mismatched_sizes. Source: BertPreTrainedModel._init_weights after
 /// set_seed(seed), as run_glue calls them.
-LoadReport initialize(Session& session, const AutoModel& model, uint64_t seed);
+LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t seed);
 
 /// Files of a model folder beside the weights: config.json and the tokenizer's.
 std::vector<NamedFile> model_files(const AutoModel& model);

@@ -30,14 +30,14 @@ std::string layout_text(const TaskModel& model) {
 }
 
 Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel& model,
-                     const Session& session, bool safetensors) {
+                     const Parameters& parameters, bool safetensors) {
   TensorSources tensors;
-  const auto& parameters = model.model->parameters();
-  for (size_t i = 0; i < parameters.size(); ++i)
-    tensors[parameters[i].name] = {DType::f32, parameters[i].shape,
-                                   [&session, i](size_t begin, std::span<std::byte> out) {
-                                     return session.read_parameter(static_cast<int>(i), begin, out);
-                                   }};
+  const auto& all = model.model->parameters();
+  for (size_t i = 0; i < all.size(); ++i)
+    tensors[all[i].name] = {DType::f32, all[i].shape,
+                            [&parameters, i](size_t begin, std::span<std::byte> out) {
+                              return parameters.read(static_cast<int>(i), begin, out);
+                            }};
   const std::string path = join_path(folder, "model.safetensors"),
                     bin = join_path(folder, "pytorch_model.bin");
   if (safetensors) {
@@ -46,7 +46,7 @@ Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel&
   }
   PickleBuilder builder;
   std::vector<std::pair<std::string, PickleBuilder::Ref>> items;
-  for (const nn::Parameter& p : parameters) items.emplace_back(p.name, builder.tensor(tensors.at(p.name)));
+  for (const nn::Parameter& p : all) items.emplace_back(p.name, builder.tensor(tensors.at(p.name)));
   const Status status = write_torch_file(fs, bin, *builder.dict(items));
   return status.ok() && !fs.is_directory(path) ? fs.remove_all(path)
                                                : status;  // every reader would take that one
@@ -71,11 +71,11 @@ Status write_run_state(FileSystem& fs, const std::string& folder, const Checkpoi
                                 {"metric_schedule", run.metric_schedule}};
   return write_safetensors(fs, join_path(folder, kStateFile), TensorMap(),
                            sealed({{"format", "lathe"},
-                                   {"optimizer", content.session.optimizer()},
+                                   {"optimizer", content.session.parameters().optimizer()},
                                    {"format_version", std::to_string(kCheckpointFormat)},
                                    {"layout", layout_text(*content.model.model)},
                                    {"state", python_json(state, -1)},
-                                   {"tuning", content.session.tuning()}},
+                                   {"tuning", content.session.backend().tuning()}},
                                   others));
 }
 
@@ -96,16 +96,16 @@ Status write_optimizer_files(FileSystem& fs, const std::string& folder, const Ch
   if (const auto* adamw = std::get_if<AdamWOptions>(&options)) progress.adamw = *adamw;
   if (const auto* sgd = std::get_if<SgdOptions>(&options)) progress.sgd = *sgd;
   progress.metric_schedule = python_schedule(content.args, content.run);
-  return write_python_state(fs, folder, content.session, progress, scaler);
+  return write_python_state(fs, folder, content.session.parameters(), progress, scaler);
 }
 
 constexpr uint64_t kBlocks = 64 << 10;  // the disk gives whole blocks, and the folder takes some
 
 /// What the files of a model take, with the optimizer's or without.
-uint64_t model_bytes(const AutoModel& model, const Session& session, bool with_optimizer) {
-  const nn::FlatLayout& layout = session.layout();
+uint64_t model_bytes(const AutoModel& model, const Parameters& parameters, bool with_optimizer) {
+  const nn::FlatLayout& layout = parameters.layout();
   uint64_t bytes = static_cast<uint64_t>(layout.trainable + layout.frozen) * sizeof(float);
-  for (const OptimizerState& state : session.optimizer_states())
+  for (const OptimizerState& state : parameters.optimizer_states())
     if (with_optimizer) bytes += static_cast<uint64_t>(state.size) * sizeof(float);
   bytes += model.model->parameters().size() * 2048;  // names and shapes in all headers, ample
   for (const auto& [name, content] : model_files(model)) bytes += content.size();
@@ -125,9 +125,9 @@ Status check_space(FileSystem& fs, const std::string& folder, uint64_t wanted, c
 }
 
 Status write_model_files(FileSystem& fs, const std::string& folder, const AutoModel& model,
-                         const Session& session, bool safetensors) {
+                         const Parameters& parameters, bool safetensors) {
   // The weights come first: they are what a full disk has no room for.
-  Status status = write_weights(fs, folder, model, session, safetensors);
+  Status status = write_weights(fs, folder, model, parameters, safetensors);
   for (const auto& [name, content] : model_files(model))
     if (status.ok()) status = fs.write_atomic(join_path(folder, name), content);
   return status;
@@ -137,8 +137,8 @@ Status write_model_files(FileSystem& fs, const std::string& folder, const AutoMo
 Status write_files(FileSystem& disk, const std::string& folder, const CheckpointContent& content,
                    const std::string& trainer_state) {
   DigestingFileSystem fs(disk);
-  Status status =
-      write_model_files(fs, folder, content.model, content.session, content.args.save_safetensors);
+  Status status = write_model_files(fs, folder, content.model, content.session.parameters(),
+                                    content.args.save_safetensors);
   const bool all = !content.only_model;
   if (status.ok() && all) status = write_optimizer_files(fs, folder, content);
   if (status.ok() && all) status = write_python_rng(fs, folder, content.run.seed, content.state.global_step);
@@ -161,11 +161,11 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
 
 /// AdamW's, of a checkpoint of the first version.
 void read_moments(const SafetensorsFile& file, const std::string& name, const std::string& path,
-                  Session& session) {
+                  Parameters& parameters) {
   const TensorView* view = file.find(name);
   if (view == nullptr) fail(ErrorCode::kInvalidData, "{}: tensor {} is missing", path, name);
   std::vector<float> room;
-  session.write_state(name, f32_of(*view, room));
+  parameters.write_state(name, f32_of(*view, room));
   file.release(name);
 }
 
@@ -211,13 +211,14 @@ void read_own_state(FileSystem& fs, const std::string& folder, const Safetensors
                     const TrainerState& state, const RunState& run, bool whole) {
   const std::string path = join_path(folder, kStateFile);
   const auto tuning = file.metadata().find("tuning");  // checkpoints of the first version have none
-  if (tuning != file.metadata().end()) session.adopt_tuning(tuning->second);
-  const std::vector<OptimizerState> states = session.optimizer_states();
+  if (tuning != file.metadata().end()) session.backend().adopt_tuning(tuning->second);
+  const std::vector<OptimizerState> states = session.parameters().optimizer_states();
   if (file.find(states.front().name) != nullptr) {  // old checkpoints
-    for (const OptimizerState& kept : states) read_moments(file, kept.name, path, session);
+    for (const OptimizerState& kept : states) read_moments(file, kept.name, path, session.parameters());
     return;
   }
-  const OptimizerProgress found = read_python_state(fs, folder, session, state.global_step, whole);
+  const OptimizerProgress found =
+      read_python_state(fs, folder, session.parameters(), state.global_step, whole);
   const int64_t applied = state.global_step - run.skipped_updates;
   if (found.applied != applied && found.metric_schedule.is_null())  // such a schedule counts evaluations
     fail(ErrorCode::kInvalidData,
@@ -243,13 +244,13 @@ bool is_own(FileSystem& fs, const std::string& folder) {
   return false;
 }
 
-void check_optimizer(const SafetensorsFile& file, const std::string& path, const Session& session) {
+void check_optimizer(const SafetensorsFile& file, const std::string& path, const Parameters& parameters) {
   const auto found = file.metadata().find("optimizer");
   const std::string there = found == file.metadata().end() ? "adamw" : found->second;  // once the only one
-  if (there != session.optimizer())
+  if (there != parameters.optimizer())
     fail(ErrorCode::kInvalidData,
          "{}: written by the optimizer {}, this run's is {}; resume with the same --optim", path, there,
-         session.optimizer());
+         parameters.optimizer());
 }
 
 /// What of a run stands in Python's files: the sum of the losses up to the last log line, from its means.
@@ -275,24 +276,24 @@ RunState run_of_python(const TrainerState& state, const OptimizerProgress& progr
 
 }  // namespace
 
-uint64_t checkpoint_bytes(const AutoModel& model, const Session& session, bool only_model) {
-  return model_bytes(model, session, !only_model) + (64 << 10);  // the small files of Python
+uint64_t checkpoint_bytes(const AutoModel& model, const Parameters& parameters, bool only_model) {
+  return model_bytes(model, parameters, !only_model) + (64 << 10);  // the small files of Python
 }
 
-Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model, const Session& session,
-                   bool safetensors) {
+Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model,
+                   const Parameters& parameters, bool safetensors) {
   const char* way_out =
       last_checkpoint(fs, folder).empty()
           ? "make room and give the same command again"
           : "make room and give the same command again, which goes on from the last checkpoint";
-  const Status space = check_space(fs, folder, model_bytes(model, session, false), way_out);
-  return space.ok() ? write_model_files(fs, folder, model, session, safetensors) : space;
+  const Status space = check_space(fs, folder, model_bytes(model, parameters, false), way_out);
+  return space.ok() ? write_model_files(fs, folder, model, parameters, safetensors) : space;
 }
 
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
   const std::string trainer_state = to_json_text(content.state);
-  const uint64_t wanted =
-      checkpoint_bytes(content.model, content.session, content.only_model) + trainer_state.size();
+  const uint64_t wanted = checkpoint_bytes(content.model, content.session.parameters(), content.only_model) +
+                          trainer_state.size();
   if (const Status s = check_space(fs, folder, wanted, "make room or set --save_total_limit"); !s.ok())
     return s;
   DirectoryTransaction transaction(fs, folder);
@@ -320,13 +321,13 @@ std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::stri
   if (own) {
     file = open_state(fs, folder);
     check_format(*file, join_path(folder, kStateFile), *model.model);
-    check_optimizer(*file, join_path(folder, kStateFile), session);
+    check_optimizer(*file, join_path(folder, kStateFile), session.parameters());
   }
   state = read_trainer_state(fs, folder);
   if (own) run = run_in(*file, join_path(folder, kStateFile), state);
   const auto checkpoint = open_checkpoint(fs, folder);
   const LoadReport report = load_parameters(
-      *model.model, *checkpoint, [&](int i, std::span<const float> v) { session.write_parameter(i, v); });
+      *model.model, *checkpoint, [&](int i, std::span<const float> v) { session.parameters().write(i, v); });
   if (!report.missing.empty())
     fail(ErrorCode::kInvalidData, "{}: a checkpoint of another model\n{}", folder,
          to_string(report, *model.model, folder));
@@ -334,7 +335,7 @@ std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::stri
     read_own_state(fs, folder, *file, session, state, run, whole);
     return std::nullopt;
   }
-  const OptimizerProgress progress = read_python_state(fs, folder, session, state.global_step);
+  const OptimizerProgress progress = read_python_state(fs, folder, session.parameters(), state.global_step);
   run = run_of_python(state, progress, folder);
   run.loss_scaler = read_python_scaler(fs, folder);
   return progress;

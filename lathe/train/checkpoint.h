@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lathe/engine/session.h"
 #include "lathe/io/file_system.h"
 #include "lathe/train/auto_model.h"
 #include "lathe/train/loss_scaler.h"
@@ -42,19 +43,19 @@ struct CheckpointContent {
 /// Writes `folder` (…/checkpoint-N) whole or not at all: model folder, trainer_state.json, training_args.json
 /// and .bin and, unless only_model, the files of python_checkpoint.h with the moments, and
 /// lathe_state.safetensors with RunState, what the device tuned and the digests of the other files.  Unless
-/// only_model the other ranks must be in Session::serve_states.  Checks the free space first. Errors: kIo
+/// only_model the other ranks must be in Parameters::serve_states.  Checks the free space first. Errors: kIo
 /// (disk full, not writable); what was there before stays.
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content);
 
 /// Bytes that a checkpoint takes on the disk, amply, but for its log history; only_model: a model folder,
 /// too.
-uint64_t checkpoint_bytes(const AutoModel& model, const Session& session, bool only_model);
+uint64_t checkpoint_bytes(const AutoModel& model, const Parameters& parameters, bool only_model);
 
 /// Writes the model alone (weights, configuration, tokenizer) into an existing or new folder, each file whole
 /// or not at all.  safetensors: model.safetensors, else pytorch_model.bin; the other one is removed, for a
 /// folder holds one model.
-Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model, const Session& session,
-                   bool safetensors);
+Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model,
+                   const Parameters& parameters, bool safetensors);
 
 /// Reads a checkpoint back into the session: Lathe's own, or one of Hugging Face's Trainer, of which the
 /// optimizer's settings are returned; RunState then holds what can be known.  whole: check_whole

@@ -72,9 +72,9 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
   const MemoryMetrics memory(memory_stage("init"), backend_);
   if (args_.freeze_base_model) model_.model->set_trainable(model_.model->base_prefix(), false);
   session_ = std::make_unique<Session>(backend_, *model_.model, session_options(model_, args_));
-  if (train_ != nullptr) session_->expect_rows(Session::Rows::kTrained, train_->longest());
-  if (eval_ != nullptr) session_->expect_rows(Session::Rows::kEvaluated, eval_->longest());
-  load_report_ = initialize(*session_, model_, static_cast<uint64_t>(args_.seed));
+  if (train_ != nullptr) session_->programs().expect_rows(ProgramCache::Rows::kTrained, train_->longest());
+  if (eval_ != nullptr) session_->programs().expect_rows(ProgramCache::Rows::kEvaluated, eval_->longest());
+  load_report_ = initialize(session_->parameters(), model_, static_cast<uint64_t>(args_.seed));
   check_ranks();
   if (args_.auto_find_batch_size && train_ != nullptr) find_batch_size();
   memory.finish(init_memory_);
@@ -151,9 +151,9 @@ TrainOutput Trainer::train(const std::string& resume_from) {
     if (model_.model->base_frozen()) reserve_memory(plan);
     if (keeps_checkpoints()) {
       checkpoint_folder().set_aside_other_runs(course_.first_step, resume_from);
-      checkpoint_folder().warn_of_space(checkpoints_to_come(plan),
-                                        checkpoint_bytes(model_, *session_, args_.save_only_model),
-                                        checkpoint_bytes(model_, *session_, true));
+      checkpoint_folder().warn_of_space(
+          checkpoints_to_come(plan), checkpoint_bytes(model_, session_->parameters(), args_.save_only_model),
+          checkpoint_bytes(model_, session_->parameters(), true));
     }
     try {
       run_updates(plan);
@@ -203,7 +203,8 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   const bool whole = !resume_from.empty() && check_checkpoint(resume_from);
   const Plan plan = this->plan(resume_from);
   if (!resume_from.empty()) check_place(plan, resume_from);
-  if (resume_from.empty()) session_->clear_states();  // a call of train before may have left some
+  if (resume_from.empty())
+    session_->parameters().clear_states();  // a call of train before may have left some
   // Before states are read.  What runs of a frozen base is known with its weights alone.
   if (!model_.model->base_frozen()) {
     const SetWhile training(in_training_);
@@ -283,7 +284,7 @@ void Trainer::start_update(const Plan& plan, BatchStream& stream) {
     if (batch == nullptr) fail(ErrorCode::kInternal, "the data ended at update {}", state_.global_step);
     scalars.first_micro = micro == 0;
     scalars.loss_weight = loss_weight(*batch, first, count);
-    const Session::BaseRows base = train_base_ ? train_base_->rows(*batch) : Session::BaseRows{};
+    const BaseRows base = train_base_ ? train_base_->rows(*batch) : BaseRows{};
     course_.started.push_back(
         {count == 1 ? session_->step(*batch, scalars, base) : session_->accumulate(*batch, scalars, base),
          scalars.loss_weight, count == 1});
@@ -324,11 +325,11 @@ void Trainer::collect(size_t keep) {
     const Started run = std::move(course_.started.front());
     course_.started.pop_front();
     const Session::Outcome outcome = session_->collect(run.run);
-    if (run.run.has_loss) {
+    if (run.run.gives(Output::kLoss)) {
       course_.finite_loss = course_.finite_loss && std::isfinite(outcome.loss);
       course_.update_loss += filtered_loss(outcome.loss * run.loss_weight);
     }
-    if (run.run.has_norm) course_.last_norm = outcome.grad_norm;
+    if (run.run.gives(Output::kGradNorm)) course_.last_norm = outcome.grad_norm;
     course_.stop_asked = course_.stop_asked || outcome.stop > 0;
     if (run.ends_update) end_update(std::exchange(course_.update_loss, 0.0));
   }

@@ -150,8 +150,8 @@ class Trainer {
   void set_batch_size(int64_t size);
   void take_batch_size_of(const std::string& checkpoint);
   /// The runs of one update, each as large as any of the run.
-  std::vector<Session::Work> update_work(const Plan& plan) const;
-  Session::Work evaluation_work(const TokenizedDataset& data, nn::Quantization quantization) const;
+  std::vector<Work> update_work(const Plan& plan) const;
+  Work evaluation_work(const TokenizedDataset& data, nn::Quantization quantization) const;
   /// All memory is there before the first step, or it is said what is missing.
   void reserve_memory(const Plan& plan);
   /// Before anything of it is read, on all ranks: it is whole (false: it does not tell) and of this model;
@@ -244,7 +244,7 @@ class Trainer {
   /// Loss, scores and speed of an evaluation, with `prefix`.
   nlohmann::json measure(const TokenizedDataset& data, const std::string& prefix);
   /// The scores of this rank's batches.
-  std::vector<BatchScores> scores(const TokenizedDataset& data, const Session::Work& work);
+  std::vector<BatchScores> scores(const TokenizedDataset& data, const Work& work);
   DType evaluation_dtype() const;
 
   Backend& backend_;

@@ -42,7 +42,7 @@ SamplerOptions Trainer::evaluation_options(int64_t samples) const {
   return options;
 }
 
-Session::Work Trainer::evaluation_work(const TokenizedDataset& data, nn::Quantization quantization) const {
+Work Trainer::evaluation_work(const TokenizedDataset& data, nn::Quantization quantization) const {
   // Besides so few bits nothing of an evaluation wants to be exact: what is f32 is bf16 then.
   const DType dtype = quantization != nn::Quantization::kNone && evaluation_dtype() == DType::f32
                           ? DType::bf16
@@ -113,7 +113,7 @@ std::string Trainer::compare(const Predictions& quantized, const Predictions& ot
   return fmt::format("{}: the same prediction for {:.2f} % of the samples", beside, 100 * found);
 }
 
-std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Session::Work& work) {
+std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Work& work) {
   SamplerOptions options = evaluation_options(data.size());
   options.even_batches = false;  // nobody repeats a sample: what is gathered is the data set
   if (group() != nullptr) options.rank = group()->rank(), options.world_size = group()->size();
@@ -122,15 +122,15 @@ std::vector<BatchScores> Trainer::scores(const TokenizedDataset& data, const Ses
   const bool tokens = model_.model->per_token();
   const bool base_kept = &data == eval_ && eval_base_ && work.quantization == training_quantization(args_) &&
                          *work.dtype == training_dtype(args_);
-  session_->expect_rows(Session::Rows::kEvaluated, data.longest());
-  if (!base_kept) session_->reserve({&work, 1});
+  session_->programs().expect_rows(ProgramCache::Rows::kEvaluated, data.longest());
+  if (!base_kept) session_->programs().reserve({&work, 1});
   const auto tell = [&](int64_t done) {
     if (hooks_.on_evaluation_step) hooks_.on_evaluation_step(done, batches);
   };
   tell(0);
   std::vector<BatchScores> all;
   for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
-    const Session::BaseRows base = base_kept ? eval_base_->rows(*batch) : Session::BaseRows{};
+    const BaseRows base = base_kept ? eval_base_->rows(*batch) : BaseRows{};
     BatchScores& scores = all.emplace_back();
     scores.loss = session_->evaluate(*batch, scores.logits, base, work.dtype, work.quantization);
     scores.rows = batch->rows;

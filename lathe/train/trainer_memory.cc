@@ -16,12 +16,12 @@ void Trainer::set_batch_size(int64_t size) {
 }
 
 void Trainer::find_batch_size() {
-  const auto free = session_->free_share();
+  const auto free = session_->programs().free_share();
   const int64_t wanted = args_.per_device_train_batch_size;
   const int64_t whole = wanted * args_.gradient_accumulation_steps;
   const auto fits = [&](int64_t size) {
     set_batch_size(size);
-    return !free || session_->memory_need(update_work(plan())).total() <= *free;
+    return !free || session_->programs().memory_need(update_work(plan())).total() <= *free;
   };
   if (!fits(wanted)) {
     // Batches of more than the data set are like one of all of it.
@@ -49,7 +49,7 @@ void Trainer::take_batch_size_of(const std::string& checkpoint) {
                     args_.per_device_train_batch_size, args_.gradient_accumulation_steps, checkpoint));
 }
 
-std::vector<Session::Work> Trainer::update_work(const Plan& plan) const {
+std::vector<Work> Trainer::update_work(const Plan& plan) const {
   const Bucket bucket =
       largest_batch(*train_, sampler_options(train_->size()), session_->token_rounding(), plan.epochs);
   if (std::min(args_.gradient_accumulation_steps, plan.batches_per_epoch) == 1)
@@ -58,12 +58,13 @@ std::vector<Session::Work> Trainer::update_work(const Plan& plan) const {
 }
 
 void Trainer::reserve_memory(const Plan& plan) {
-  std::vector<Session::Work> work;
+  std::vector<Work> work;
   if (!train_base_) work = update_work(plan);
   if (eval_ != nullptr && eval_->size() > 0 && args_.eval_strategy != "no" && !eval_base_)
     work.push_back(evaluation_work(*eval_, evaluation_quantization(args_)));
-  const auto free = session_->free_share();  // also where another rank alone has something to reserve
-  if (!work.empty()) session_->reserve(work, free);
+  const auto free =
+      session_->programs().free_share();  // also where another rank alone has something to reserve
+  if (!work.empty()) session_->programs().reserve(work, free);
 }
 
 /// HF keeps dropout on in a frozen base: with it the output is another one in every epoch.  Evaluation has

@@ -25,16 +25,16 @@ void Trainer::check_ranks(const Plan& plan) {
 std::string Trainer::weights_checksum() const {
   Checksum sum;
   for (size_t i = 0; i < model_.model->parameters().size(); ++i)
-    sum.add(session_->read_parameter(static_cast<int>(i)));
+    sum.add(session_->parameters().read(static_cast<int>(i)));
   return sum.text();
 }
 
 void Trainer::take_weights_of_main() {
   if (group() == nullptr) return;
   for (size_t i = 0; i < model_.model->parameters().size(); ++i) {
-    std::vector<float> values = session_->read_parameter(static_cast<int>(i));
+    std::vector<float> values = session_->parameters().read(static_cast<int>(i));
     group()->broadcast(std::as_writable_bytes(std::span(values)), 0).check();
-    if (!is_main(group())) session_->write_parameter(static_cast<int>(i), values);
+    if (!is_main(group())) session_->parameters().write(static_cast<int>(i), values);
   }
 }
 

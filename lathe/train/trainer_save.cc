@@ -16,7 +16,7 @@ class EndOfReads {
   explicit EndOfReads(const Session* session) : session_(session) {}
   ~EndOfReads() {
     try {
-      if (session_ != nullptr) static_cast<void>(session_->end_reads());
+      if (session_ != nullptr) static_cast<void>(session_->parameters().end_reads());
     } catch (...) {  // memory ended, most likely
     }
   }
@@ -98,7 +98,7 @@ std::string Trainer::save_checkpoint(bool only_model) {
     if (is_main(group()))
       write_checkpoint_to(folder, only_model);
     else if (!only_model)
-      session_->serve_states().check();
+      session_->parameters().serve_states().check();
   });
   if (group() != nullptr) group()->barrier().check();  // who goes on may read it
   return folder;
@@ -140,8 +140,9 @@ void Trainer::load_best_model() {
   }
   check_best_model(*state_.best_model_checkpoint);
   const auto checkpoint = open_checkpoint(fs_, *state_.best_model_checkpoint);
-  const LoadReport report = load_parameters(
-      *model_.model, *checkpoint, [&](int i, std::span<const float> v) { session_->write_parameter(i, v); });
+  const LoadReport report = load_parameters(*model_.model, *checkpoint, [&](int i, std::span<const float> v) {
+    session_->parameters().write(i, v);
+  });
   say(LogLevel::kInfo,
       fmt::format("loaded the best model from {} (score {}){}", *state_.best_model_checkpoint,
                   python_repr(*state_.best_metric), to_string(report, *model_.model, "")));
@@ -155,7 +156,7 @@ void Trainer::save_model(const std::string& folder) {
   const bool replaces = fs_.exists(others);
   saving(folder, [&] {
     const LeftoversNote note(fs_, folder);
-    write_model(fs_, folder, model_, *session_, args_.save_safetensors).check();
+    write_model(fs_, folder, model_, session_->parameters(), args_.save_safetensors).check();
     write_arguments(fs_, folder, args_, backend_.info().kind).check();
   });
   if (replaces && !fs_.exists(others))

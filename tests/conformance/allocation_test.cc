@@ -74,7 +74,7 @@ class Allocation : public testing::TestWithParam<Setting> {
                      return o;
                    }()};
   const PackedBatch batch_ = made_batch({kRowTokens, 20, kRowTokens}, kTokens, 2, 0);
-  void SetUp() override { initialize(session_, model_, 42); }
+  void SetUp() override { initialize(session_.parameters(), model_, 42); }
 };
 
 TEST_P(Allocation, IsCounted) {
@@ -87,7 +87,7 @@ TEST_P(Allocation, AStepHasNone) {
   Session::Pending last;
   EXPECT_EQ(allocations_of([&] {
               const Session::Pending before = std::exchange(last, session_.step(batch_, {}));
-              if (before.executable != nullptr) session_.collect(before);
+              if (before.compiled != nullptr) session_.collect(before);
             }),
             0);
 }

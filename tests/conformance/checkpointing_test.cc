@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lathe/backends/register.h"
+#include "lathe/engine/session.h"
 #include "lathe/ops/ops.h"
 #include "lathe/program/fuse.h"
 #include "lathe/train/auto_model.h"
@@ -50,7 +51,7 @@ std::vector<float> train(const Setting& s, int64_t every) {
   const auto backend = open_device(s.device, {2});
   AutoModel m = model();
   Session session(*backend, *m.model, {2, options(s.dtype, every)});
-  initialize(session, m, 42);
+  initialize(session.parameters(), m, 42);
   std::vector<float> all;
   StepScalars scalars;
   scalars.learning_rate = 1e-2;
@@ -71,7 +72,7 @@ std::vector<float> train(const Setting& s, int64_t every) {
     add(session.update(scalars));
   }
   for (const char* name : {"parameters", "exp_avg", "exp_avg_sq"}) {
-    const std::vector<float> state = session.read_state(name);
+    const std::vector<float> state = session.parameters().read_state(name);
     all.insert(all.end(), state.begin(), state.end());
   }
   return all;

@@ -9,6 +9,7 @@
 #include "lathe/backends/register.h"
 #include "lathe/core/philox.h"
 #include "lathe/core/source_folder_testing.h"
+#include "lathe/engine/session.h"
 #include "lathe/io/json_file.h"
 #include "lathe/models/encoders/encoder.h"
 #include "lathe/ops/attention.h"
@@ -56,7 +57,7 @@ class Families : public testing::TestWithParam<const char*> {
     l.session = std::make_unique<Session>(*l.backend, *l.model.model, options);
     const LoadReport report =
         load_parameters(*l.model.model, *checkpoint_,
-                        [&](int i, std::span<const float> v) { l.session->write_parameter(i, v); });
+                        [&](int i, std::span<const float> v) { l.session->parameters().write(i, v); });
     EXPECT_TRUE(report.missing.empty());
     return l;
   }
@@ -94,7 +95,7 @@ class Families : public testing::TestWithParam<const char*> {
       scalars.update_step = scalars.adam_step = step;
       trained.losses.push_back(l.session->collect(l.session->step(batch(kAll), scalars)).loss);
     }
-    trained.state = l.session->read_state("parameters");
+    trained.state = l.session->parameters().read_state("parameters");
     return trained;
   }
 
@@ -132,9 +133,9 @@ TEST_P(Families, ThePaddingTokenIsNotTrained) {
     if (!words && !(l.model.model->position_padding() && name.ends_with("position_embeddings.weight")))
       continue;
     ++tables;
-    const std::vector<float> before = l.session->read_parameter(static_cast<int>(i));
+    const std::vector<float> before = l.session->parameters().read(static_cast<int>(i));
     l.session->collect(l.session->step(b, {.learning_rate = 1e-3}));
-    const std::vector<float> after = l.session->read_parameter(static_cast<int>(i));
+    const std::vector<float> after = l.session->parameters().read(static_cast<int>(i));
     const size_t width = static_cast<size_t>(parameters[i].shape[1]);
     for (size_t at = 0; at < width; ++at) {
       EXPECT_EQ(after[pad * width + at], before[pad * width + at]) << name;

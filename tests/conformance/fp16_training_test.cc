@@ -91,9 +91,9 @@ class Fp16Training : public testing::Test {
     Trainer trainer(*backend, model, args_, &train_, &eval_, hooks);
     if (weight != 0) {  // of the last layer
       const int last = static_cast<int>(model.model->parameters().size()) - 2;
-      std::vector<float> values = trainer.session().read_parameter(last);
+      std::vector<float> values = trainer.session().parameters().read(last);
       std::fill(values.begin(), values.end(), weight);
-      trainer.session().write_parameter(last, values);
+      trainer.session().parameters().write(last, values);
     }
     try {
       trainer.train(resume_from);
@@ -108,7 +108,7 @@ class Fp16Training : public testing::Test {
         run.rates.push_back(entry["learning_rate"]);
       }
     for (const char* name : {"parameters", "exp_avg", "exp_avg_sq"})
-      append(run, trainer.session().read_state(name));
+      append(run, trainer.session().parameters().read_state(name));
     append(run, trainer.predict(eval_).logits);
     return run;
   }
@@ -186,7 +186,7 @@ TEST_F(Fp16Training, PythonFindsTheUpdatesThatWereApplied) {
   AutoModel model = make_model();
   Trainer trainer(*backend, model, args_, &train_, &eval_);
   const OptimizerProgress found =
-      read_python_state(real_file_system(), output_ / "checkpoint-12", trainer.session(), 12);
+      read_python_state(real_file_system(), output_ / "checkpoint-12", trainer.session().parameters(), 12);
   EXPECT_EQ(found.applied, 1);
   EXPECT_EQ(found.schedule_step, 1);
   EXPECT_EQ(found.base_learning_rate, 1e-3);
@@ -255,7 +255,7 @@ TEST_F(Fp16Training, TheScaleChangesNeitherLossNorNorm) {
   PackedBatch batch;
   const std::vector<int32_t> samples{0, 1, 2, 3};
   pack_batch(train_, samples, {{32, 32}}, batch);
-  const std::vector<float> before = session.read_state("parameters");
+  const std::vector<float> before = session.parameters().read_state("parameters");
   StepScalars scalars;
   const auto outcome = [&](double scale) {
     scalars.loss_scale = scale;
@@ -263,7 +263,7 @@ TEST_F(Fp16Training, TheScaleChangesNeitherLossNorNorm) {
   };
   const Session::Outcome over = outcome(0x1p40);
   EXPECT_FALSE(std::isfinite(over.grad_norm));
-  EXPECT_EQ(session.read_state("parameters"), before);
+  EXPECT_EQ(session.parameters().read_state("parameters"), before);
   scalars.learning_rate = 0;
   const Session::Outcome wanted = outcome(1024);
   for (double scale : {64.0, 4096.0}) {

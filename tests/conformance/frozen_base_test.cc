@@ -100,7 +100,7 @@ class FrozenBase : public testing::TestWithParam<Setting> {
       for (const char* key : {"loss", "grad_norm", "eval_loss"})
         if (entry.contains(key)) run.log.push_back(entry[key]);
     for (const char* name : {"parameters", "exp_avg", "exp_avg_sq"})
-      append(run, trainer.session().read_state(name));
+      append(run, trainer.session().parameters().read_state(name));
     append(run, trainer.predict(eval_).logits);
     return run;
   }
@@ -159,22 +159,22 @@ TEST_P(FrozenBaseCache, RunsTheBaseOncePerSampleUntilAFrozenParameterChanges) {
     return std::vector<std::byte>(found.begin(), found.end());
   };
   const auto first = rows({4, 7, 30});
-  EXPECT_EQ(session.programs(), 1u);
+  EXPECT_EQ(session.programs().size(), 1u);
   const auto again = rows({30, 4});  // would be a program of another shape
-  EXPECT_EQ(session.programs(), 1u);
+  EXPECT_EQ(session.programs().size(), 1u);
   const size_t row = session.base_row_bytes();
   EXPECT_TRUE(std::equal(again.begin(), again.begin() + row, first.begin() + 2 * row));
   EXPECT_TRUE(std::equal(again.begin() + row, again.end(), first.begin()));
 
   const int bias = model.model->find("bert.pooler.dense.bias");
-  std::vector<float> values = session.read_parameter(bias);
-  session.write_parameter(bias, values);
+  std::vector<float> values = session.parameters().read(bias);
+  session.parameters().write(bias, values);
   EXPECT_EQ(rows({30, 4}), again);
-  EXPECT_EQ(session.programs(), 1u);
+  EXPECT_EQ(session.programs().size(), 1u);
   for (float& x : values) x += 0.5f;
-  session.write_parameter(bias, values);
+  session.parameters().write(bias, values);
   EXPECT_NE(rows({30, 4}), again);
-  EXPECT_EQ(session.programs(), 2u);
+  EXPECT_EQ(session.programs().size(), 2u);
 }
 
 TEST_P(FrozenBaseCache, DropoutInTheBaseIsSaidAndStays) {

@@ -5,6 +5,7 @@
 #include "lathe/backends/cpu/cpu_backend.h"
 #include "lathe/backends/ref/ref_backend.h"
 #include "lathe/core/philox.h"
+#include "lathe/engine/session.h"
 #include "lathe/ops/ops.h"
 #include "lathe/program/forwarding_backend_testing.h"
 #include "lathe/program/fuse.h"
@@ -107,9 +108,9 @@ struct Trained {
   std::map<std::string, int> nodes;  ///< of the step, by op
 };
 
-std::map<std::string, int> nodes_of(Session& session, const Session::Pending& run) {
+std::map<std::string, int> nodes_of(const Session::Pending& run) {
   std::map<std::string, int> nodes;
-  for (const Node& node : session.program(run).nodes()) ++nodes[node.op->name];
+  for (const Node& node : run.compiled->program->nodes()) ++nodes[node.op->name];
   return nodes;
 }
 
@@ -120,7 +121,7 @@ Trained train(const std::string& type, bool fused, DType dtype, int64_t every) {
   options.program.dtype = dtype;
   options.program.recompute_every = every;
   Session session(device, *m.model, options);
-  initialize(session, m, 42);
+  initialize(session.parameters(), m, 42);
   Trained trained;
   StepScalars scalars;
   scalars.learning_rate = 1e-2;
@@ -128,11 +129,11 @@ Trained train(const std::string& type, bool fused, DType dtype, int64_t every) {
     scalars.update_step = scalars.adam_step = step;
     const Session::Pending run = session.step(batch(), scalars);
     trained.numbers.push_back(session.collect(run).loss);
-    if (step == 1) trained.nodes = nodes_of(session, run);
+    if (step == 1) trained.nodes = nodes_of(run);
   }
   std::vector<float> logits;
   trained.numbers.push_back(session.evaluate(batch(), logits));
-  for (const auto& more : {logits, session.read_state("parameters")})
+  for (const auto& more : {logits, session.parameters().read_state("parameters")})
     trained.numbers.insert(trained.numbers.end(), more.begin(), more.end());
   return trained;
 }
@@ -179,13 +180,13 @@ std::map<std::string, int> nodes_on_cpu(const std::string& type) {
   Session::Options options;
   options.program.dtype = DType::bf16;
   Session session(*device, *m.model, options);
-  initialize(session, m, 42);
+  initialize(session.parameters(), m, 42);
   StepScalars scalars;
   scalars.learning_rate = 1e-2;
   scalars.update_step = scalars.adam_step = 1;
   const Session::Pending run = session.step(batch(), scalars);
   session.collect(run);
-  return nodes_of(session, run);
+  return nodes_of(run);
 }
 
 TEST(Fusing, TheCpuHasTheFusedOpsOfItsSteps) {

@@ -29,11 +29,11 @@ TokenizedDataset data(int samples) {
   return d;
 }
 
-Session::Work step_of(int64_t rows) { return {ProgramKind::kStep, {32 * rows, rows}}; }
+Work step_of(int64_t rows) { return {ProgramKind::kStep, {32 * rows, rows}}; }
 
-std::string error_of(Session& session, const Session::Work& work) {
+std::string error_of(Session& session, const Work& work) {
   try {
-    session.reserve({&work, 1});
+    session.programs().reserve({&work, 1});
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kMemory);
     return error.what();
@@ -50,15 +50,15 @@ TEST(Memory, IsForeseenToTheByteAndNotWantedTwice) {
   Limited device;
   AutoModel m = model();
   Session session(device, *m.model, {});
-  initialize(session, m, 1);
-  const Session::Work work = step_of(4);
-  const MemoryNeed need = session.memory_need({&work, 1});
-  EXPECT_EQ(need.states, 2 * sizeof(float) * static_cast<uint64_t>(session.layout().trainable));
+  initialize(session.parameters(), m, 1);
+  const Work work = step_of(4);
+  const MemoryNeed need = session.programs().memory_need({&work, 1});
+  EXPECT_EQ(need.states, 2 * sizeof(float) * static_cast<uint64_t>(session.parameters().layout().trainable));
   device.allocated = 0;
   device.free = need.total();
-  session.reserve({&work, 1});
+  session.programs().reserve({&work, 1});
   EXPECT_EQ(device.allocated, need.activations + need.states);
-  EXPECT_EQ(session.arena_bytes(), need.activations);
+  EXPECT_EQ(session.programs().arena_bytes(), need.activations);
   device.free = 0;
   for (const int64_t rows : {4, 3, 1}) EXPECT_EQ(error_of(session, step_of(rows)), "") << rows;
   EXPECT_NE(error_of(session, step_of(8)), "");
@@ -69,16 +69,16 @@ TEST(Memory, OfShardedStatesIsThatOfTheRanksPart) {
     Limited device(std::make_shared<FourRanks>());
     AutoModel m = model();
     Session session(device, *m.model, {.shard_states = sharded});
-    initialize(session, m, 1);
-    const Session::Work work = step_of(4);
-    const MemoryNeed need = session.memory_need({&work, 1});
-    const int64_t all = session.layout().trainable;
+    initialize(session.parameters(), m, 1);
+    const Work work = step_of(4);
+    const MemoryNeed need = session.programs().memory_need({&work, 1});
+    const int64_t all = session.parameters().layout().trainable;
     const int64_t own = sharded ? shards_of(all, 4, 1).count() : all;
     EXPECT_LE(std::abs(own - (sharded ? all / 4 : all)), 64);
     EXPECT_EQ(need.states, 2 * sizeof(float) * static_cast<uint64_t>(own));
     device.allocated = 0;
     device.free = need.total();
-    session.reserve({&work, 1});
+    session.programs().reserve({&work, 1});
     EXPECT_EQ(device.allocated, need.activations + need.states);
   }
 }
@@ -104,14 +104,14 @@ TEST(Memory, OfAMachineIsDividedAmongItsRanks) {
   Limited device(std::make_shared<Neighbours>(2));
   AutoModel m = model();
   Session session(device, *m.model, {});
-  EXPECT_EQ(session.free_share(), uint64_t{1'000'000'000'000'000'000});  // what the others tell
+  EXPECT_EQ(session.programs().free_share(), uint64_t{1'000'000'000'000'000'000});  // what the others tell
   Limited untold(std::make_shared<Neighbours>(2, std::ldexp(1.0, 62)));
-  EXPECT_FALSE(Session(untold, *m.model, {}).free_share());
-  const Session::Work work = step_of(4);
-  device.free = 2 * session.memory_need({&work, 1}).total() - 2;
-  EXPECT_EQ(session.free_share(), *device.free / 2);
+  EXPECT_FALSE(Session(untold, *m.model, {}).programs().free_share());
+  const Work work = step_of(4);
+  device.free = 2 * session.programs().memory_need({&work, 1}).total() - 2;
+  EXPECT_EQ(session.programs().free_share(), *device.free / 2);
   try {
-    session.reserve({&work, 1}, session.free_share());
+    session.programs().reserve({&work, 1}, session.programs().free_share());
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kMemory);
@@ -120,10 +120,10 @@ TEST(Memory, OfAMachineIsDividedAmongItsRanks) {
         << error.what();
   }
   *device.free += 2;
-  session.reserve({&work, 1}, session.free_share());
+  session.programs().reserve({&work, 1}, session.programs().free_share());
   device.free = 1000;
   device.have_own_memory();
-  EXPECT_EQ(session.free_share(), 1000u);
+  EXPECT_EQ(session.programs().free_share(), 1000u);
 }
 
 TEST(Memory, ThatAnotherRankHasNotIsNotThere) {
@@ -131,7 +131,7 @@ TEST(Memory, ThatAnotherRankHasNotIsNotThere) {
   AutoModel m = model();
   Session session(device, *m.model, {});
   device.free = 1000;
-  EXPECT_EQ(session.free_share(), 300u);
+  EXPECT_EQ(session.programs().free_share(), 300u);
 }
 
 /// A run in flight may have it when the next bucket comes.
@@ -140,10 +140,10 @@ TEST(Memory, OfADeviceThatHoldsActivationsItselfIsAskedForOnce) {
   device.hold_activations();
   AutoModel m = model();
   Session session(device, *m.model, {});
-  initialize(session, m, 1);
-  const Session::Work work = step_of(4);
-  device.free = session.memory_need({&work, 1}).total();
-  session.reserve({&work, 1});
+  initialize(session.parameters(), m, 1);
+  const Work work = step_of(4);
+  device.free = session.programs().memory_need({&work, 1}).total();
+  session.programs().reserve({&work, 1});
   device.free = 0;
   for (const int64_t rows : {4, 3, 1}) EXPECT_EQ(error_of(session, step_of(rows)), "") << rows;
   EXPECT_NE(error_of(session, step_of(8)), "");
@@ -153,18 +153,18 @@ TEST(Memory, OfTrainingIsForeseenForTheRowsOfTraining) {
   Limited device;
   AutoModel m = model();
   Session session(device, *m.model, {});
-  initialize(session, m, 1);
+  initialize(session.parameters(), m, 1);
   const auto row_of = [&](ProgramKind kind) {
-    const Session::Work work{kind, {64, 4}};
-    (void)session.memory_need({&work, 1});
+    const Work work{kind, {64, 4}};
+    (void)session.programs().memory_need({&work, 1});
     return device.longest_row;
   };
   EXPECT_EQ(row_of(ProgramKind::kStep), 0);
-  session.expect_rows(Session::Rows::kTrained, 12);
+  session.programs().expect_rows(ProgramCache::Rows::kTrained, 12);
   EXPECT_EQ(row_of(ProgramKind::kBase), 12);     // training runs it, of a frozen base
   EXPECT_EQ(row_of(ProgramKind::kEvaluate), 0);  // anything may be evaluated
-  session.expect_rows(Session::Rows::kEvaluated, 30);
-  session.expect_rows(Session::Rows::kEvaluated, 20);
+  session.programs().expect_rows(ProgramCache::Rows::kEvaluated, 30);
+  session.programs().expect_rows(ProgramCache::Rows::kEvaluated, 20);
   EXPECT_EQ(row_of(ProgramKind::kStep), 12);
   EXPECT_EQ(row_of(ProgramKind::kAccumulate), 12);
   EXPECT_EQ(row_of(ProgramKind::kEvaluate), 30);
@@ -174,11 +174,11 @@ TEST(Memory, ARowLongerThanWasSaidIsAnErrorUntilMoreIsSaid) {
   Limited device;
   AutoModel m = model();
   Session session(device, *m.model, {});
-  initialize(session, m, 1);
+  initialize(session.parameters(), m, 1);
   const PackedBatch batch = made_batch({5, 12}, 32, 2, 1);
   std::vector<float> expected, logits;
   session.evaluate(batch, expected);
-  session.expect_rows(Session::Rows::kEvaluated, 11);
+  session.programs().expect_rows(ProgramCache::Rows::kEvaluated, 11);
   try {
     session.evaluate(batch, logits);
     FAIL() << "no error";
@@ -187,10 +187,10 @@ TEST(Memory, ARowLongerThanWasSaidIsAnErrorUntilMoreIsSaid) {
     EXPECT_STREQ(error.what(),
                  "a batch has a row of 12 tokens, wants at most 11, which expect_rows was told");
   }
-  session.expect_rows(Session::Rows::kTrained, 12);  // rows of training are evaluated, too
+  session.programs().expect_rows(ProgramCache::Rows::kTrained, 12);  // rows of training are evaluated, too
   session.evaluate(batch, logits);
   EXPECT_EQ(logits, expected);
-  EXPECT_EQ(session.programs(), 1u);  // that for shorter rows is not kept
+  EXPECT_EQ(session.programs().size(), 1u);  // that for shorter rows is not kept
 }
 
 TEST(Memory, WhatIsSaidToFitDoesAndOneRowMoreDoesNot) {
@@ -200,15 +200,15 @@ TEST(Memory, WhatIsSaidToFitDoesAndOneRowMoreDoesNot) {
     Session::Options options;
     options.program.recompute_every = recomputes;
     Session session(device, *m.model, options);
-    initialize(session, m, 1);
-    const Session::Work some = step_of(20);
-    device.free = session.memory_need({&some, 1}).total();
+    initialize(session.parameters(), m, 1);
+    const Work some = step_of(20);
+    device.free = session.programs().memory_need({&some, 1}).total();
     const std::string error = error_of(session, step_of(4096));
     EXPECT_NE(error.find("training on a batch of 4096 (131072 tokens) wants "), std::string::npos) << error;
     const int64_t fits = number_in(error, "free; a batch of ");
     EXPECT_GE(fits, 20) << error;
-    const Session::Work more = step_of(fits + 1);
-    EXPECT_GT(session.memory_need({&more, 1}).total(), *device.free);
+    const Work more = step_of(fits + 1);
+    EXPECT_GT(session.programs().memory_need({&more, 1}).total(), *device.free);
     EXPECT_EQ(error_of(session, step_of(fits)), "");
     if (!recomputes) {
       EXPECT_GT(number_in(error, "--gradient_checkpointing one of "), fits) << error;
@@ -222,11 +222,11 @@ TEST(Memory, NoRowFitsOrTheDeviceDoesNotTell) {
   Limited device;
   AutoModel m = model();
   Session session(device, *m.model, {});
-  initialize(session, m, 1);
+  initialize(session.parameters(), m, 1);
   device.free = 1000;
   EXPECT_NE(error_of(session, step_of(2)).find("no batch is small enough"), std::string::npos);
-  const Session::Work work = step_of(2);
-  device.free = session.memory_need({&work, 1}).states + 1000;
+  const Work work = step_of(2);
+  device.free = session.programs().memory_need({&work, 1}).states + 1000;
   EXPECT_NE(error_of(session, step_of(2)).find("not one such row fits"), std::string::npos);
   device.free = 1000;
   const std::string evaluating = error_of(session, {ProgramKind::kEvaluate, {64, 2}});
@@ -320,10 +320,10 @@ class AutoBatch : public testing::Test {
     SamplerOptions options;
     options.size = train_.size();
     options.batch_size = static_cast<int>(size);
-    const Session::Work work[] = {
+    const Work work[] = {
         {ProgramKind::kAccumulate, largest_batch(train_, options, session.token_rounding(), 2)},
         {ProgramKind::kUpdate, {}}};
-    return session.memory_need(work).total();
+    return session.programs().memory_need(work).total();
   }
 
   TrainingArguments args_;
@@ -398,16 +398,16 @@ TEST_F(AutoBatch, EvaluationsWithinATrainingAreForeseenAsTheyRun) {
   Trainer trainer(device, m, args_, &train_, &train_);
   const TokenRounding rounding = trainer.session().token_rounding();
   const SamplerOptions all{.size = 50, .batch_size = 50, .strategy = SamplingStrategy::kSequential};
-  const Session::Work exact{ProgramKind::kEvaluate,
-                            largest_batch(train_, all, rounding, 1),
-                            true,
-                            false,
-                            nn::Quantization::kNone,
-                            DType::f32};
+  const Work exact{ProgramKind::kEvaluate,
+                   largest_batch(train_, all, rounding, 1),
+                   true,
+                   false,
+                   nn::Quantization::kNone,
+                   DType::f32};
   const SamplerOptions one{.size = 50, .batch_size = 1};
-  const Session::Work work[] = {
+  const Work work[] = {
       {ProgramKind::kAccumulate, largest_batch(train_, one, rounding, 2)}, {ProgramKind::kUpdate, {}}, exact};
-  device.free = trainer.session().memory_need(work).total() - 1;
+  device.free = trainer.session().programs().memory_need(work).total() - 1;
   try {
     trainer.train();
     FAIL() << "trains";

@@ -78,7 +78,7 @@ struct Training {
       std::vector<float> values(static_cast<size_t>(elements(model->parameters()[i].shape)));
       for (size_t k = 0; k < values.size(); ++k)
         values[k] = 0.02f * std::sin(static_cast<float>(k * 37 % 1009 + i));
-      session->write_parameter(static_cast<int>(i), values);
+      session->parameters().write(static_cast<int>(i), values);
     }
   }
   Session::Pending step(const PackedBatch& batch) {
@@ -138,7 +138,8 @@ TEST_F(Mlx, RunsInFlightAreReadLaterToTheSameBits) {
   for (int i = 0; i < Executable::kRing; ++i)
     losses.push_back(other.session->collect(other.step(batch_of({20 + i, 30}, 64))).loss);
   for (size_t i = 0; i < pending.size(); ++i) EXPECT_EQ(one.session->collect(pending[i]).loss, losses[i]);
-  EXPECT_EQ(one.session->read_state("parameters"), other.session->read_state("parameters"));
+  EXPECT_EQ(one.session->parameters().read_state("parameters"),
+            other.session->parameters().read_state("parameters"));
 }
 
 TEST_F(Mlx, AnyThreadMayRunIt) {
@@ -190,7 +191,7 @@ TEST_F(Mlx, MemoryStaysWhereItIsOverAThousandStepsOfRandomLengths) {
       training.session->collect(training.step(batch_of(lengths, (lengths[0] + lengths[1] + 63) / 64 * 64)));
     }
     for (int i = 0; i < Executable::kRing; ++i) training.session->collect(training.step(last));
-    training.session->read_state("parameters");
+    training.session->parameters().read_state("parameters");
     return *live_device_bytes(kMlxDevice);
   };
   for (int tokens = 64; tokens <= 256; tokens += 64)  // every program, its ring full
@@ -198,7 +199,7 @@ TEST_F(Mlx, MemoryStaysWhereItIsOverAThousandStepsOfRandomLengths) {
       training.session->collect(training.step(batch_of({tokens / 2, tokens / 2}, tokens)));
   const uint64_t before = live_after(10);
   EXPECT_EQ(live_after(1000), before);
-  EXPECT_LE(training.session->programs(), 4u);
+  EXPECT_LE(training.session->programs().size(), 4u);
   EXPECT_LE(*compiled_functions(kMlxDevice), 4 * 4u);  // rows padded to 32, 64, 96 and 128 tokens
 }
 
@@ -212,7 +213,7 @@ TEST_F(Mlx, CompiledFunctionsAreAsManyAsLengthsAndNoMoreThanAreKept) {
         training.session->collect(training.step(batch_of({length}, 640)));
         EXPECT_EQ(*compiled_functions(kMlxDevice), std::min<size_t>(++seen, mlx::kFunctionsOfAProgram));
       }
-    EXPECT_EQ(training.session->programs(), 1u);
+    EXPECT_EQ(training.session->programs().size(), 1u);
   }
   EXPECT_EQ(*compiled_functions(kMlxDevice), 0u);
 }
@@ -244,10 +245,10 @@ struct StepMemory {
 StepMemory step_memory(Backend& mlx, const ModelConfig& config, const std::vector<int>& lengths,
                        int64_t recompute_every = 0, int longest = 0, int steps = 1) {
   Training training(mlx, DType::f32, config, recompute_every);
-  training.session->expect_rows(Session::Rows::kTrained, longest);
+  training.session->programs().expect_rows(ProgramCache::Rows::kTrained, longest);
   const PackedBatch batch = batch_of(lengths, std::accumulate(lengths.begin(), lengths.end(), 0));
-  const Session::Work work{ProgramKind::kStep, {batch.tokens, batch.rows}};
-  const double foreseen = static_cast<double>(training.session->memory_need({&work, 1}).total());
+  const Work work{ProgramKind::kStep, {batch.tokens, batch.rows}};
+  const double foreseen = static_cast<double>(training.session->programs().memory_need({&work, 1}).total());
   const uint64_t before = *live_device_bytes(kMlxDevice), most = *peak_device_bytes(kMlxDevice);
   for (int i = 0; i < steps; ++i) training.session->collect(training.step(batch));
   EXPECT_GT(*peak_device_bytes(kMlxDevice), most) << "the peak was that of an earlier step";
@@ -404,10 +405,10 @@ TEST_F(Mlx, MemoryOfGradientsAddedUpOnTheCpuIsForeseen) {
   const Variable mask("LATHE_MLX_MASK", "accumulate"), on("LATHE_MPS_FALLBACK", "1");
   const auto mlx = open_device(kMlxDevice);
   Training training(*mlx, DType::f32, six_layers(256, 2, 0));
-  training.session->expect_rows(Session::Rows::kTrained, 8);
+  training.session->programs().expect_rows(ProgramCache::Rows::kTrained, 8);
   const PackedBatch batch = batch_of({8, 8}, 16);
-  const Session::Work work{ProgramKind::kAccumulate, {batch.tokens, batch.rows}};
-  const double foreseen = static_cast<double>(training.session->memory_need({&work, 1}).total());
+  const Work work{ProgramKind::kAccumulate, {batch.tokens, batch.rows}};
+  const double foreseen = static_cast<double>(training.session->programs().memory_need({&work, 1}).total());
   const uint64_t before = *live_device_bytes(kMlxDevice);
   for (int i = 0; i < 8; ++i) training.session->collect(training.session->accumulate(batch, {}));
   expect_foreseen({foreseen, static_cast<double>(*peak_device_bytes(kMlxDevice) - before)},
@@ -426,16 +427,16 @@ struct LimitedRun {
 /// far as its limit, and beyond it takes what it cannot do without alone.
 StepMemory limited_memory(const LimitedRun& run) {
   const PackedBatch batch = batch_of(run.lengths, std::accumulate(run.lengths.begin(), run.lengths.end(), 0));
-  const Session::Work work{run.kind, {batch.tokens, batch.rows}, true};
+  const Work work{run.kind, {batch.tokens, batch.rows}, true};
   const auto training_on = [&](Backend& device) {
     auto training = std::make_unique<Training>(device, run.dtype, run.config, 0, run.classes);
-    for (const Session::Rows rows : {Session::Rows::kTrained, Session::Rows::kEvaluated})
-      training->session->expect_rows(rows, *std::ranges::max_element(run.lengths));
+    for (const ProgramCache::Rows rows : {ProgramCache::Rows::kTrained, ProgramCache::Rows::kEvaluated})
+      training->session->programs().expect_rows(rows, *std::ranges::max_element(run.lengths));
     return training;
   };
   const auto unlimited = open_device(kMlxDevice);
   auto planned = training_on(*unlimited);
-  const double foreseen = static_cast<double>(planned->session->memory_need({&work, 1}).total());
+  const double foreseen = static_cast<double>(planned->session->programs().memory_need({&work, 1}).total());
   const double limit = static_cast<double>(*live_device_bytes(kMlxDevice)) + foreseen + 4096;
   planned.reset();
   const Variable share(
@@ -503,10 +504,10 @@ TEST_F(Mlx, AProfileHasEveryNodeInOrder) {
   const auto pending = training.step(batch);
   const float loss = training.session->collect(pending).loss;
   EXPECT_GT(loss, 0);
-  pending.executable->profile(true);
+  pending.compiled->executable->profile(true);
   training.session->collect(training.step(batch));
-  const auto spans = pending.executable->timeline();
-  ASSERT_EQ(spans.size(), training.session->program(pending).nodes().size());
+  const auto spans = pending.compiled->executable->timeline();
+  ASSERT_EQ(spans.size(), pending.compiled->program->nodes().size());
   for (size_t n = 0; n < spans.size(); ++n) {
     EXPECT_EQ(spans[n].node, static_cast<int>(n));
     EXPECT_LE(spans[n].begin_ns, spans[n].end_ns);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lathe/backends/register.h"
+#include "lathe/engine/session.h"
 #include "lathe/train/auto_model.h"
 #include "tests/conformance/made_batch.h"
 #include "tests/device_under_test.h"
@@ -39,7 +40,7 @@ std::vector<float> losses(const char* kind, const Sizes& sizes, DType dtype) {
   options.num_labels = sizes.labels;
   options.program.dtype = dtype;
   Session session(*device, *model.model, options);
-  initialize(session, model, 1);
+  initialize(session.parameters(), model, 1);
   StepScalars scalars;
   scalars.learning_rate = 1e-3;
   std::vector<float> all;

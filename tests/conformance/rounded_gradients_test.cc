@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lathe/backends/register.h"
+#include "lathe/engine/session.h"
 #include "lathe/ops/all_reduce.h"
 #include "lathe/ops/fused.h"
 #include "lathe/ops/linear.h"
@@ -61,7 +62,7 @@ struct Trained {
 Trained train(Backend& backend, DType dtype, bool rounded, bool accumulated = false) {
   AutoModel m = model();
   Session session(backend, *m.model, {3, options(dtype, rounded)});
-  initialize(session, m, 42);
+  initialize(session.parameters(), m, 42);
   StepScalars scalars;
   scalars.learning_rate = 1e-2, scalars.max_grad_norm = 0;
   Session::Outcome outcome;
@@ -71,7 +72,8 @@ Trained train(Backend& backend, DType dtype, bool rounded, bool accumulated = fa
   } else {
     outcome = session.collect(session.step(batch(1), scalars));
   }
-  return {outcome.loss, outcome.grad_norm, session.read_state("exp_avg"), session.read_state("parameters")};
+  return {outcome.loss, outcome.grad_norm, session.parameters().read_state("exp_avg"),
+          session.parameters().read_state("parameters")};
 }
 
 class RoundedGradients : public testing::TestWithParam<const char*> {};

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lathe/backends/register.h"
+#include "lathe/engine/session.h"
 #include "lathe/program/forwarding_backend_testing.h"
 #include "lathe/train/auto_model.h"
 #include "tests/conformance/made_batch.h"
@@ -42,7 +43,7 @@ Trained train(Backend& backend, const std::string& type, DType dtype) {
   ProgramOptions options;
   options.dtype = dtype;
   Session session(backend, *m.model, {3, options});
-  initialize(session, m, 42);
+  initialize(session.parameters(), m, 42);
   StepScalars scalars;
   scalars.learning_rate = 1e-3;
   for (int number = 0; number < 3; ++number)
@@ -51,8 +52,8 @@ Trained train(Backend& backend, const std::string& type, DType dtype) {
   const PackedBatch batch = made_batch({30, 2, 11}, 64, 3, 9);
   session.evaluate(batch, result.logits);
   session.evaluate(batch, result.logits_int8, {}, {}, nn::Quantization::kInt8);
-  result.parameters = session.read_state("parameters");
-  result.arena_bytes = session.arena_bytes();
+  result.parameters = session.parameters().read_state("parameters");
+  result.arena_bytes = session.programs().arena_bytes();
   return result;
 }
 

@@ -19,9 +19,9 @@ TEST(Session, OfAPartOfAShardedStateARankTakesItsOwn) {
   Limited device(std::make_shared<FourRanks>());
   AutoModel m = model();
   Session session(device, *m.model, {.shard_states = true});
-  const Shards shards = shards_of(session.layout().trainable, 4, 1);
+  const Shards shards = shards_of(session.parameters().layout().trainable, 4, 1);
   const auto first = static_cast<size_t>(shards.begin()), count = static_cast<size_t>(shards.count());
-  const auto all = static_cast<size_t>(session.layout().trainable);
+  const auto all = static_cast<size_t>(session.parameters().layout().trainable);
   std::vector<float> whole(all);
   for (size_t i = 0; i < all; ++i) whole[i] = static_cast<float>(i + 1);
   const std::vector<float> own(whole.begin() + shards.begin(),
@@ -29,12 +29,13 @@ TEST(Session, OfAPartOfAShardedStateARankTakesItsOwn) {
   // Before it, over its begin, within, over its end, behind it.
   const size_t cuts[] = {0, first - 5, first + 7, first + count / 2, first + count + 3, all};
   for (size_t i = 0; i + 1 < std::size(cuts); ++i)
-    session.write_state("exp_avg", cuts[i], std::span(whole).subspan(cuts[i], cuts[i + 1] - cuts[i]));
-  EXPECT_EQ(session.read_state("exp_avg"), own);
-  session.write_state("exp_avg_sq", whole);
-  EXPECT_EQ(session.read_state("exp_avg_sq"), own);
+    session.parameters().write_state("exp_avg", cuts[i],
+                                     std::span(whole).subspan(cuts[i], cuts[i + 1] - cuts[i]));
+  EXPECT_EQ(session.parameters().read_state("exp_avg"), own);
+  session.parameters().write_state("exp_avg_sq", whole);
+  EXPECT_EQ(session.parameters().read_state("exp_avg_sq"), own);
   for (const auto& [begin, size] : {std::pair(size_t{0}, all + 1), {size_t{1}, all}, {all + 1, size_t{0}}})
-    EXPECT_THROW(session.write_state("exp_avg", begin, std::vector<float>(size)), Error);
+    EXPECT_THROW(session.parameters().write_state("exp_avg", begin, std::vector<float>(size)), Error);
 }
 
 /// Three ranks of this process, each in a thread of its own, that broadcast alone.
@@ -70,20 +71,20 @@ TEST(Session, TheFirstRankReadsAnyPartOfAShardedState) {
     AutoModel m = model();
     Session session(device, *m.model, {.shard_states = true});
     if (rank == 0) {
-      whole.resize(static_cast<size_t>(session.layout().trainable));
+      whole.resize(static_cast<size_t>(session.parameters().layout().trainable));
       for (size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i + 1);
       read.resize(whole.size());
     }
     place.all.arrive_and_wait();
-    session.write_state("exp_avg_sq", whole);
-    if (rank != 0) return session.serve_states().check();
+    session.parameters().write_state("exp_avg_sq", whole);
+    if (rank != 0) return session.parameters().serve_states().check();
     const size_t third = whole.size() / 3, size = whole.size() / 2 - 5;  // the second part is of all ranks
     for (const size_t begin : {size_t{0}, third - 7, size + 3, whole.size() - size})
-      session
+      session.parameters()
           .read_whole_state("exp_avg_sq", begin * sizeof(float),
                             std::as_writable_bytes(std::span(read).subspan(begin, size)))
           .check();
-    session.end_reads().check();
+    session.parameters().end_reads().check();
   };
   {
     std::vector<std::thread> threads;  // not every libc++ has std::jthread
@@ -99,7 +100,7 @@ TEST(Session, WantsTheTokenIdsOfAllRanks) {
   Limited device(std::make_shared<FourRanks>());
   AutoModel m = model();
   Session session(device, *m.model, {});
-  initialize(session, m, 1);
+  initialize(session.parameters(), m, 1);
   PackedBatch batch = made_batch({4, 4}, 8, 2, 0);
   const auto found = [&] {
     try {
@@ -127,7 +128,7 @@ TEST(Session, RefusesWhatTheModelHasNoRowFor) {
   const auto device = open_device("cpu", {1});
   AutoModel m = model();
   Session session(*device, *m.model, {});
-  initialize(session, m, 1);
+  initialize(session.parameters(), m, 1);
   using Ids = std::vector<int32_t> PackedBatch::*;
   for (const auto& [ids, what, limit] : {std::tuple{Ids(&PackedBatch::input_ids), "token id", 40},
                                          {Ids(&PackedBatch::token_type_ids), "token type", 2},
@@ -151,7 +152,7 @@ TEST(Session, OfAModelWithOneTokenTypeReadsThatForAllTokens) {
   const auto device = open_device("cpu", {1});
   AutoModel m = model("bert", 1);
   Session session(*device, *m.model, {});
-  initialize(session, m, 1);
+  initialize(session.parameters(), m, 1);
   PackedBatch batch = made_batch({4, 3}, 8, 2, 0);
   std::vector<float> wanted, logits;
   session.evaluate(batch, wanted);
@@ -165,7 +166,7 @@ TEST(Session, GivesPaddingWithinATextNoPositionOfRoberta) {
   const auto device = open_device("cpu", {1});
   AutoModel m = model("roberta");
   Session session(*device, *m.model, {});
-  initialize(session, m, 1);
+  initialize(session.parameters(), m, 1);
   const auto padding = static_cast<int32_t>(m.config.pad_token_id);
   PackedBatch batch = made_batch({3, 2}, 8, 2, 0);
   batch.input_ids = {5, padding, 7, 8, 9, 0, 0, 0};
@@ -175,13 +176,13 @@ TEST(Session, GivesPaddingWithinATextNoPositionOfRoberta) {
   });
   ASSERT_NE(table, all.end());
   const int index = static_cast<int>(table - all.begin());
-  std::vector<float> rows = session.read_parameter(index), before, after;
+  std::vector<float> rows = session.parameters().read(index), before, after;
   session.evaluate(batch, before);
   const auto changes = [&](int32_t row) {
     std::vector<float> other = rows;
     std::fill_n(other.begin() + row * 32, 32, 0.5f);
     other[static_cast<size_t>(row) * 32] = -0.5f;  // LayerNorm does not see what all columns have
-    session.write_parameter(index, other);
+    session.parameters().write(index, other);
     session.evaluate(batch, after);
     return after != before;
   };

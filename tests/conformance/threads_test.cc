@@ -31,7 +31,7 @@ Bits trained(DType dtype, int threads) {
   Session::Options options;
   options.program.dtype = dtype;
   Session session(*device, *m.model, options);
-  initialize(session, m, 42);
+  initialize(session.parameters(), m, 42);
   const PackedBatch batch = made_batch({kRowTokens, 53, kRowTokens, 1, kRowTokens, 71}, kTokens, 2, 0);
   StepScalars scalars;
   scalars.learning_rate = 1e-3;
@@ -39,7 +39,8 @@ Bits trained(DType dtype, int threads) {
     scalars.update_step = scalars.adam_step = i;
     session.collect(session.step(batch, scalars));
   }
-  Bits bits{session.read_state("parameters"), session.read_state("exp_avg_sq"), {}, {}};
+  Bits bits{
+      session.parameters().read_state("parameters"), session.parameters().read_state("exp_avg_sq"), {}, {}};
   session.evaluate(batch, bits.scores);
   session.evaluate(batch, bits.int8_scores, {}, {}, nn::Quantization::kInt8);
   return bits;

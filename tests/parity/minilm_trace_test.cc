@@ -67,7 +67,7 @@ TEST_P(MiniLmTrace, LossAndGradientNormEqualTheTrainers) {
   };
   hooks.should_stop = [&] { return step == golden["losses"].size(); };
   Trainer trainer(*backend, model, args, &train, nullptr, hooks);
-  const auto head = trainer.session().read_parameter(model.model->find("classifier.weight"));
+  const auto head = trainer.session().parameters().read(model.model->find("classifier.weight"));
   for (size_t i = 0; i < golden["classifier_weight"].size(); ++i)
     EXPECT_NEAR(head[i], golden["classifier_weight"][i].get<double>(), 1e-8) << "new head, element " << i;
   EXPECT_THROW(trainer.train(), Error);  // stopped after the stored updates, without a folder to save to

@@ -112,7 +112,7 @@ struct TinyModel {
     session = std::make_unique<Session>(*backend, *model, options);
     const auto checkpoint = open_checkpoint(fs, folder);
     const LoadReport report = load_parameters(
-        *model, *checkpoint, [&](int i, std::span<const float> v) { session->write_parameter(i, v); });
+        *model, *checkpoint, [&](int i, std::span<const float> v) { session->parameters().write(i, v); });
     EXPECT_EQ(to_string(report, *model, folder), "");
     expected = std::make_unique<SafetensorsFile>(SafetensorsFile::open(fs, folder + "/expected.safetensors"));
     golden = std::make_unique<Golden>(SafetensorsFile::open(fs, folder + "/batch.safetensors"), head.problem);
@@ -172,8 +172,8 @@ TEST_P(TinyModels, EveryGradientEqualsTheStoredOne) {
   TinyModel s(head(), device());
   StepScalars scalars;
   s.session->collect(s.session->accumulate(s.golden->batch, scalars));
-  const std::vector<float> flat = s.session->read_state("gradients");
-  const nn::FlatLayout layout = s.session->layout();
+  const std::vector<float> flat = s.session->parameters().read_state("gradients");
+  const nn::FlatLayout layout = s.session->parameters().layout();
   double global = 0;
   for (float g : flat) global += static_cast<double>(g) * g;
   global = std::sqrt(global);
@@ -252,12 +252,12 @@ TEST(TinyModelsNewHead, StartsAsInTransformers) {
   m.checkpoint = std::make_unique<BaseAlone>(open_checkpoint(fs, root + "classification"), "model.");
   const auto backend = open_device("cpu", {1});
   Session session(*backend, *m.model, {.num_labels = 3});
-  const LoadReport report = initialize(session, m, wanted["seed"].get<uint64_t>());
+  const LoadReport report = initialize(session.parameters(), m, wanted["seed"].get<uint64_t>());
   EXPECT_EQ(report.missing.size(), 4u);  // and the norm's weight, the classifier's bias
   for (const char* name : {"head.dense.weight", "classifier.weight"}) {
     const int index = m.model->find(name);
     const double stddev = m.model->parameters()[static_cast<size_t>(index)].stddev;
-    const auto values = session.read_parameter(index);
+    const auto values = session.parameters().read(index);
     ASSERT_EQ(values.size(), wanted[name].size());
     for (size_t i = 0; i < values.size(); ++i)
       EXPECT_NEAR(values[i], wanted[name][i].get<double>(), 6 * 5.8 * 0x1p-23 * stddev) << name << " " << i;

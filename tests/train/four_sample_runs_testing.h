@@ -47,7 +47,7 @@ class FourSampleRuns : public testing::Test {
     return *trainer_;
   }
 
-  std::vector<float> weights() const { return trainer_->session().read_state("parameters"); }
+  std::vector<float> weights() const { return trainer_->session().parameters().read_state("parameters"); }
 
   /// The message of an error that ends the run; empty if there is none.
   std::string error_of(const std::string& resume_from = "", FileSystem& fs = real_file_system()) {

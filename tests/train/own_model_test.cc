@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "lathe/backends/register.h"
+#include "lathe/engine/session.h"
 #include "lathe/nn/layers.h"
 #include "lathe/train/auto_model.h"
 
@@ -53,9 +54,9 @@ TEST(OwnModel, NewWeightsAreAsWideAsTheModelAndTheirParameterSay) {
   const auto device = open_device("cpu", {1});
   const AutoModel model = own_model();
   Session session(*device, *model.model, {.num_labels = 50});
-  initialize(session, model, 1);
+  initialize(session.parameters(), model, 1);
   for (const auto& [name, wanted] : {std::pair{"words.weight", 0.5}, {"classifier.weight", 3.0}}) {
-    const std::vector<float> values = session.read_parameter(model.model->find(name));
+    const std::vector<float> values = session.parameters().read(model.model->find(name));
     const double bound = 5 * wanted / std::sqrt(2 * static_cast<double>(values.size()));
     EXPECT_NEAR(deviation(values), wanted, bound) << name;
   }
@@ -76,8 +77,8 @@ TEST(OwnModel, AParameterThatItHasNotIsAnError) {
   const AutoModel model = own_model();
   Session session(*device, *model.model, {.num_labels = 50});
   for (const int index : {-1, 3}) {
-    for (const auto& call : {std::function<void()>([&] { session.read_parameter(index); }),
-                             std::function<void()>([&] { session.write_parameter(index, {}); })}) {
+    for (const auto& call : {std::function<void()>([&] { session.parameters().read(index); }),
+                             std::function<void()>([&] { session.parameters().write(index, {}); })}) {
       try {
         call();
         ADD_FAILURE() << index;

@@ -66,20 +66,21 @@ class PythonCheckpoint : public testing::Test {
   }
   static StateValues states_of(const Session& session) {
     StateValues states;
-    for (const OptimizerState& kept : session.optimizer_states())
-      states[kept.name] = session.read_state(kept.name);
+    for (const OptimizerState& kept : session.parameters().optimizer_states())
+      states[kept.name] = session.parameters().read_state(kept.name);
     return states;
   }
   /// What another run with the same optimizer has after it read what this one wrote.
   StateValues read_again(const OptimizerOptions& optimizer, const StateValues& states,
                          const OptimizerProgress& progress) {
     Session first = session_of(optimizer);
-    for (const auto& [name, values] : states) first.write_state(name, values);
-    write_python_state(fs_, folder_.path(), first, progress, std::nullopt).check();
+    for (const auto& [name, values] : states) first.parameters().write_state(name, values);
+    write_python_state(fs_, folder_.path(), first.parameters(), progress, std::nullopt).check();
     Session next = session_of(optimizer);
-    for (const OptimizerState& kept : next.optimizer_states())
-      next.write_state(kept.name, std::vector<float>(static_cast<size_t>(kept.size), 9));
-    const OptimizerProgress found = read_python_state(fs_, folder_.path(), next, progress.applied);
+    for (const OptimizerState& kept : next.parameters().optimizer_states())
+      next.parameters().write_state(kept.name, std::vector<float>(static_cast<size_t>(kept.size), 9));
+    const OptimizerProgress found =
+        read_python_state(fs_, folder_.path(), next.parameters(), progress.applied);
     EXPECT_EQ(found.applied, progress.applied);
     EXPECT_EQ(found.learning_rate, progress.learning_rate);
     EXPECT_EQ(found.adamw.weight_decay, progress.adamw.weight_decay);
@@ -90,7 +91,7 @@ class PythonCheckpoint : public testing::Test {
   /// Other numbers in every place.
   StateValues numbered(const OptimizerOptions& optimizer) {
     StateValues states;
-    for (const OptimizerState& kept : session_of(optimizer).optimizer_states())
+    for (const OptimizerState& kept : session_of(optimizer).parameters().optimizer_states())
       for (int64_t i = 0; i < kept.size; ++i) states[kept.name].push_back(static_cast<float>(i) + 0.5f);
     return states;
   }
@@ -127,7 +128,7 @@ TEST_F(PythonCheckpoint, ItsStateIsWrittenAgainBitForBit) {
   EXPECT_EQ(progress->adamw.weight_decay, 0.01);
   EXPECT_EQ(state_.global_step, 6);
   EXPECT_EQ(run_.skipped_updates, 0);
-  write_python_state(fs_, folder_.path(), session_, *progress, std::nullopt).check();
+  write_python_state(fs_, folder_.path(), session_.parameters(), *progress, std::nullopt).check();
   for (const char* name : {kOptimizerFile, kSchedulerFile})
     EXPECT_EQ(content_of(folder_ / name), content_of(join_path(kCheckpoint, name))) << name;
 }
@@ -136,7 +137,7 @@ TEST_F(PythonCheckpoint, TheScalerIsWrittenAgainAsItWas) {
   fs_.write_atomic(folder_ / kScalerFile, fs_.read(kPythonCheckpoint + kScalerFile).value()).check();
   const LossScaler::State scaler = read_python_scaler(fs_, folder_.path());
   EXPECT_EQ(scaler.scale, 4096);
-  write_python_state(fs_, folder_ / "written", session_, {}, scaler).check();
+  write_python_state(fs_, folder_ / "written", session_.parameters(), {}, scaler).check();
   EXPECT_EQ(content_of(folder_ / "written/scaler.pt"), content_of(kPythonCheckpoint + kScalerFile));
 }
 
@@ -162,13 +163,14 @@ TEST_F(PythonCheckpoint, EveryOptimizerIsWrittenAndReadBitForBit) {
 }
 
 TEST_F(PythonCheckpoint, AMomentumThatOneSideLacksBeginsAtZero) {
-  write_python_state(fs_, folder_.path(), session_of(SgdOptions{}), kProgress, std::nullopt).check();
+  write_python_state(fs_, folder_.path(), session_of(SgdOptions{}).parameters(), kProgress, std::nullopt)
+      .check();
   const SgdOptions sgd{.momentum = 0.9};
   Session session = session_of(sgd);
-  session.write_state("momentum_buffer", numbered(sgd).at("momentum_buffer"));
-  read_python_state(fs_, folder_.path(), session, 6);
-  EXPECT_EQ(session.read_state("momentum_buffer"),
-            std::vector<float>(static_cast<size_t>(session.layout().trainable)));
+  session.parameters().write_state("momentum_buffer", numbered(sgd).at("momentum_buffer"));
+  read_python_state(fs_, folder_.path(), session.parameters(), 6);
+  EXPECT_EQ(session.parameters().read_state("momentum_buffer"),
+            std::vector<float>(static_cast<size_t>(session.parameters().layout().trainable)));
 }
 
 TEST_F(PythonCheckpoint, FactorsLieBehindOneAnother) {
@@ -261,11 +263,12 @@ TEST_F(PythonCheckpoint, TheScheduleOfMetricsGoesOn) {
 TEST_F(PythonCheckpoint, AnotherOptimizerIsNamedAsItIs) {
   Session sgd = session_of(SgdOptions{});
   const auto error = [&](const std::string& folder, Session& session) {
-    return error_of([&] { read_python_state(fs_, folder, session, 6); }, ErrorCode::kInvalidData);
+    return error_of([&] { read_python_state(fs_, folder, session.parameters(), 6); },
+                    ErrorCode::kInvalidData);
   };
   EXPECT_NE(error(kCheckpoint, sgd).find("written by the optimizer adamw, this run's is sgd"),
             std::string::npos);
-  write_python_state(fs_, folder_.path(), sgd, {}, std::nullopt).check();
+  write_python_state(fs_, folder_.path(), sgd.parameters(), {}, std::nullopt).check();
   EXPECT_NE(error(folder_.path(), session_).find("written by the optimizer sgd, this run's is adamw"),
             std::string::npos);
 }
@@ -311,8 +314,8 @@ TEST_F(PythonCheckpoint, HoldsTheSettingsOfTheRun) {
     args.optim = optimizer;
     Trainer trainer(*backend_, model_, args, &data, nullptr);
     trainer.train();
-    const OptimizerProgress found =
-        read_python_state(fs_, folder_ / "out/checkpoint-3", trainer.session(), trainer.state().global_step);
+    const OptimizerProgress found = read_python_state(
+        fs_, folder_ / "out/checkpoint-3", trainer.session().parameters(), trainer.state().global_step);
     EXPECT_EQ(found.applied, 3);
     EXPECT_EQ(found.schedule_step, 3);
     EXPECT_EQ(found.base_learning_rate, 0.5);
@@ -351,12 +354,12 @@ TEST_F(PythonCheckpoint, StateOfAnotherModelIsAnError) {
 
 TEST_F(PythonCheckpoint, AFileWhoseLastTensorIsDamagedLeavesTheStatesAsTheyAre) {
   const StateValues before = numbered(AdamWOptions{});
-  for (const auto& [name, values] : before) session_.write_state(name, values);
+  for (const auto& [name, values] : before) session_.parameters().write_state(name, values);
   std::string content = fs_.read(join_path(kCheckpoint, kOptimizerFile)).value();
   content[content.rfind("version") - 100] ^= 1;  // in the record before
   with(kOptimizerFile, content);
-  const std::string message =
-      error_of([&] { read_python_state(fs_, folder_.path(), session_, 6); }, ErrorCode::kInvalidData);
+  const std::string message = error_of(
+      [&] { read_python_state(fs_, folder_.path(), session_.parameters(), 6); }, ErrorCode::kInvalidData);
   EXPECT_NE(message.find("CRC"), std::string::npos) << message;
   EXPECT_EQ(states_of(session_), before);
 }

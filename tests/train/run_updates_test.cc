@@ -89,7 +89,7 @@ TEST_F(RunUpdates, ALossThatIsNotFiniteTouchesNoWeight) {
   args_.logging_steps = 1;
   AutoModel model = from_pretrained(real_file_system(), kTinyModel, {Problem::kRegression, {"x"}, true});
   Trainer trainer(*backend_, model, args_, &data_, nullptr);
-  const std::vector<float> before = trainer.session().read_state("parameters");
+  const std::vector<float> before = trainer.session().parameters().read_state("parameters");
   try {
     trainer.train();
     ADD_FAILURE() << "the loss is infinite";
@@ -98,7 +98,7 @@ TEST_F(RunUpdates, ALossThatIsNotFiniteTouchesNoWeight) {
     EXPECT_TRUE(std::string(error.what()).starts_with("step 1: loss inf, gradient norm ")) << error.what();
     EXPECT_EQ(std::string(error.what()).find("norm inf"), std::string::npos) << error.what();
   }
-  EXPECT_EQ(trainer.session().read_state("parameters"), before);
+  EXPECT_EQ(trainer.session().parameters().read_state("parameters"), before);
 }
 
 TEST_F(RunUpdates, ItsLastStepIsSavedAndEvaluatedThoughNoneIsDue) {
@@ -245,7 +245,7 @@ TEST_F(RunUpdates, NewWeightsFollowTheSeed) {
     AutoModel model = from_config(read_model_config(real_file_system(), kTinyModel),
                                   {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
     args_.seed = seed, args_.data_seed = 1;
-    return Trainer(*backend_, model, args_, &data_, nullptr).session().read_state("parameters");
+    return Trainer(*backend_, model, args_, &data_, nullptr).session().parameters().read_state("parameters");
   };
   const std::vector<float> seven = drawn(7);
   EXPECT_EQ(drawn(7), seven);

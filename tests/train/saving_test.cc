@@ -251,7 +251,7 @@ TEST_F(Saving, GoingOnTakesLessMemoryThanOneMoreStateOfTheModel) {
       if (!own) std::filesystem::remove(join_path(checkpoint, name));
     AutoModel model = made();
     Trainer trainer(*backend_, model, args, &data, nullptr, {}, unsynced);
-    const int64_t state_bytes = trainer.session().layout().trainable * int64_t{sizeof(float)};
+    const int64_t state_bytes = trainer.session().parameters().layout().trainable * int64_t{sizeof(float)};
     reset_peak_resident();
     const auto before = static_cast<int64_t>(peak_resident_bytes().value());
     trainer.train(checkpoint);

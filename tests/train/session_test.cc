@@ -17,7 +17,7 @@ class OwnBatch : public testing::Test {
   /// The loss of a step on the four samples after `change`.
   float loss(const std::function<void(PackedBatch&)>& change, const Session::Options& options = {}) {
     Session session(*backend_, *model_.model, options);
-    initialize(session, model_, 1);
+    initialize(session.parameters(), model_, 1);
     const std::vector<int32_t> all = {0, 1, 2, 3};
     PackedBatch batch;
     pack_batch(data_, all, {.rounding = session.token_rounding()}, batch);

@@ -223,9 +223,10 @@ TEST_F(SeveralRuns, ARankThatIsNotTheMainOneLeavesTheFolderAlone) {
 
 TEST_F(SeveralRuns, ARankKeepsItsShardOfTheStatesWhereAskedFor) {
   backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<SecondRank>()});
-  const size_t whole = trainer().session().read_state("exp_avg").size();
+  const size_t whole = trainer().session().parameters().read_state("exp_avg").size();
   args_.zero_stage = 1;
-  EXPECT_LT(trainer().session().read_state("exp_avg").size(), whole / 2 + 64);  // of whole vectors
+  EXPECT_LT(trainer().session().parameters().read_state("exp_avg").size(),
+            whole / 2 + 64);  // of whole vectors
 }
 
 TEST_F(SeveralRuns, RanksGoOnFromOneStepWithTheSameWeights) {

@@ -10,6 +10,7 @@
 #include "lathe/app/bench/bench_data.h"
 #include "lathe/app/bench/bench_profile.h"
 #include "lathe/app/bench/bench_work.h"
+#include "lathe/engine/session.h"
 
 namespace lathe {
 namespace {
@@ -67,8 +68,7 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
   std::vector<float> logits;
   const TokenRounding rounding = session.token_rounding();
   const auto work_of = [&](int64_t tokens, int64_t rows) {
-    return Session::Work{ProgramKind::kEvaluate, bench_bucket(tokens, rows, rounding), false, false,
-                         quantization};
+    return Work{ProgramKind::kEvaluate, bench_bucket(tokens, rows, rounding), false, false, quantization};
   };
   for (const int batch : s.batches) {
     std::vector<int> lengths = real_lengths(s, model, batch);
@@ -76,13 +76,13 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
     if (!real) {
       const Turn turn = fixed_lengths(model);
       // What cannot fit is refused before the host lists its lengths.
-      session.reserve({{work_of(tokens_of(turn, batch), batch)}});
+      session.programs().reserve({{work_of(tokens_of(turn, batch), batch)}});
       lengths = in_turns(turn, batch);
     }
     const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-    session.expect_rows(Session::Rows::kEvaluated, *std::ranges::max_element(lengths));
-    const Session::Work work = work_of(tokens, std::ssize(lengths));
-    session.reserve({{work}});
+    session.programs().expect_rows(ProgramCache::Rows::kEvaluated, *std::ranges::max_element(lengths));
+    const Work work = work_of(tokens, std::ssize(lengths));
+    session.programs().reserve({{work}});
     const PackedBatch packed = bench_batch(lengths, model.config.vocab_size, false, rounding);
     const auto run = [&] { session.evaluate(packed, logits, {}, {}, quantization); };
     const BenchTimes times = time_calls(kWarmup, s.steps, run);
@@ -101,8 +101,9 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
     if (profile == nullptr) continue;
     nlohmann::ordered_json op_row = bench_row("profile", device, s.model, dtype);
     op_row["batch"] = lengths.size();
-    const auto [program, executable] = session.compile(work);
-    profile->add(op_row, program, node_times(executable, program, s.steps, run));
+    const auto compiled = session.programs().compile(work);
+    profile->add(op_row, *compiled->program,
+                 node_times(*compiled->executable, *compiled->program, s.steps, run));
   }
 }
 

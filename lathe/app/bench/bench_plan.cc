@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "lathe/app/bench/bench_work.h"
+#include "lathe/engine/session.h"
 #include "lathe/program/op.h"
 
 namespace lathe {
@@ -145,9 +146,9 @@ std::vector<BenchReport> bench_plan(const BenchSettings& s) {
   options.program.dtype = bench_dtype(dtype);
   options.program.recompute_every = s.recompute ? 1 : 0;
   Session session(*backend, *model.model, options);
-  session.expect_rows(Session::Rows::kTrained, s.seq);
+  session.programs().expect_rows(ProgramCache::Rows::kTrained, s.seq);
   // As for a run: what does not fit is found out before the host holds a batch of that size.
-  session.reserve(
+  session.programs().reserve(
       {{{ProgramKind::kStep, bench_bucket(int64_t{rows} * s.seq, rows, session.token_rounding())}}});
   const std::vector<int> lengths(static_cast<size_t>(rows), s.seq);
   const Session::StepPlan plan =
@@ -160,10 +161,10 @@ std::vector<BenchReport> bench_plan(const BenchSettings& s) {
   std::vector<BenchReport> reports{
       ops_report(fmt::format("plan: the ops of one training step of {}, {} x {} tokens, {}", s.model, rows,
                              s.seq, dtype),
-                 device.name, first, plan.program)};
+                 device.name, first, *plan.compiled->program)};
   if (!plan.launches.empty()) reports.push_back(launches_report(first, plan.launches));
   const int64_t launches = reports.back().rows.back()["count"].get<int64_t>();
-  reports.push_back(prediction_report(first, plan.program, launches));
+  reports.push_back(prediction_report(first, *plan.compiled->program, launches));
   return reports;
 }
 

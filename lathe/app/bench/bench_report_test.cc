@@ -13,6 +13,7 @@
 #include "lathe/core/test_folder.h"
 #include "lathe/data/test_data.h"
 #include "lathe/engine/programs.h"
+#include "lathe/engine/session.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/linear.h"
 
@@ -228,7 +229,7 @@ TEST(BenchWork, NewWeightsScatterAsTheConfigurationSays) {
   Session session(*backend, *model.model, {});
   write_weights(session, model);
   const std::vector<float> words =
-      session.read_parameter(model.model->find("bert.embeddings.word_embeddings.weight"));
+      session.parameters().read(model.model->find("bert.embeddings.word_embeddings.weight"));
   double sum = 0, squares = 0, neighbours = 0;
   for (size_t i = 0; i < words.size(); ++i) {
     sum += words[i], squares += double{words[i]} * words[i];
@@ -240,14 +241,14 @@ TEST(BenchWork, NewWeightsScatterAsTheConfigurationSays) {
   EXPECT_LT(std::abs(squares / n / variance - 1), 5 * std::sqrt(0.8 / n));
   EXPECT_LT(std::abs(neighbours / n / variance), 5 / std::sqrt(n));
   const std::vector<float> scale =
-      session.read_parameter(model.model->find("bert.embeddings.LayerNorm.weight"));
+      session.parameters().read(model.model->find("bert.embeddings.LayerNorm.weight"));
   EXPECT_EQ(scale, std::vector<float>(64, 1.0f));
   // They are one sequence, however many are drawn at a time.
   uint32_t number = 0;
   for (size_t i = 0; i < model.model->parameters().size(); ++i) {
     const nn::Parameter& p = model.model->parameters()[i];
     if (p.init != nn::Init::kNormal && p.init != nn::Init::kTruncated) continue;
-    for (const float value : session.read_parameter(static_cast<int>(i))) {
+    for (const float value : session.parameters().read(static_cast<int>(i))) {
       uint32_t x = ++number * 2654435761u;
       x = (x ^ (x >> 15)) * 2246822519u;
       const float factor = static_cast<float>(0.02 * std::sqrt(3.0) / 2147483648.0);

@@ -9,6 +9,7 @@
 
 #include "lathe/app/bench/bench_profile.h"
 #include "lathe/app/bench/bench_work.h"
+#include "lathe/engine/session.h"
 #include "lathe/ops/first_attention.h"
 
 namespace lathe {
@@ -29,10 +30,10 @@ class Training {
     options.program.recompute_every = settings.recompute ? 1 : 0;
     session_ = std::make_unique<Session>(*backend_, *model_.model, options);
     write_weights(*session_, model_);
-    session_->expect_rows(Session::Rows::kTrained, settings.seq);
+    session_->programs().expect_rows(ProgramCache::Rows::kTrained, settings.seq);
     // What does not fit is found out before the host holds a batch of that size.
-    session_->reserve({{{ProgramKind::kStep,
-                         bench_bucket(int64_t{rows} * settings.seq, rows, session_->token_rounding())}}});
+    session_->programs().reserve({{{ProgramKind::kStep, bench_bucket(int64_t{rows} * settings.seq, rows,
+                                                                     session_->token_rounding())}}});
     lengths_.assign(static_cast<size_t>(rows), settings.seq);
     batch_ = bench_batch(lengths_, model_.config.vocab_size, true, session_->token_rounding());
     scalars_.learning_rate = 2e-5;
@@ -43,17 +44,17 @@ class Training {
   void step() {
     scalars_.adam_step = ++scalars_.update_step;
     const Session::Pending before = std::exchange(last_, session_->step(batch_, scalars_));
-    if (before.executable == nullptr) return;
+    if (before.compiled == nullptr) return;
     const Session::Outcome outcome = session_->collect(before);
     if (!std::isfinite(outcome.loss)) fail(ErrorCode::kNonFinite, "bench: the loss is {}", outcome.loss);
   }
   /// Waits for the last step.
   void finish() { session_->collect(last_); }
-  const Program& program() const { return session_->program(last_); }
+  const Program& program() const { return *last_.compiled->program; }
   NodeTimes node_times(int steps) {
-    return lathe::node_times(*last_.executable, program(), steps, [this] { step(); });
+    return lathe::node_times(*last_.compiled->executable, program(), steps, [this] { step(); });
   }
-  size_t arena_bytes() const { return session_->arena_bytes(); }
+  size_t arena_bytes() const { return session_->programs().arena_bytes(); }
   double flops() const {
     const bool first_attention = std::ranges::any_of(
         program().nodes(), [](const Node& node) { return node.op == &op::first_attention; });

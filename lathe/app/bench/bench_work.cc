@@ -110,7 +110,7 @@ void check_seq(const BenchSettings& settings, const AutoModel& model) {
 
 void write_weights(Session& session, const AutoModel& model) {
   if (model.checkpoint) {
-    initialize(session, model, 42);
+    initialize(session.parameters(), model, 42);
     return;
   }
   const float scale = static_cast<float>(model.config.initializer_range * std::sqrt(3.0) / 2147483648.0);
@@ -144,8 +144,8 @@ void write_weights(Session& session, const AutoModel& model) {
       for (const Drawn& h : held) draw(h, part, parts);
     });
     for (const Drawn& h : held)
-      session.write_parameter(static_cast<int>(h.parameter),
-                              {values.get() + h.at, count_of(parameters[h.parameter])});
+      session.parameters().write(static_cast<int>(h.parameter),
+                                 {values.get() + h.at, count_of(parameters[h.parameter])});
     held.clear();
   };
   // As many at once as the memory holds: threads of this pool and of the device's wait awake for their turns,

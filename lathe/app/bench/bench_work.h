@@ -8,6 +8,7 @@
 
 #include "lathe/app/bench/bench.h"
 #include "lathe/backends/register.h"
+#include "lathe/engine/session.h"
 #include "lathe/io/hub/hub.h"
 #include "lathe/train/auto_model.h"
 

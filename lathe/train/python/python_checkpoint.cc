@@ -15,7 +15,7 @@ using Ref = PickleBuilder::Ref;
 using Values = PickleValue::Dict;
 using Items = std::vector<std::pair<std::string, Ref>>;
 
-// As Session::optimizer names them.
+// As Parameters::optimizer names them.
 constexpr std::string_view kAdamW = "adamw", kSgd = "sgd", kAdafactor = "adafactor";
 
 /// A tensor that an optimizer keeps of a parameter, and where it lies in which of the flat states.
@@ -115,39 +115,40 @@ Ref make_group(PickleBuilder& make, std::string_view optimizer, const OptimizerP
   return make.dict(items);
 }
 
-TensorSource content_of(const Part& part, const Session& session) {
+TensorSource content_of(const Part& part, const Parameters& parameters) {
   return {DType::f32, part.shape,
-          [&session, state = part.state, at = part.offset * sizeof(float)](size_t begin,
-                                                                           std::span<std::byte> out) {
-            return session.read_whole_state(state, at + begin, out);
+          [&parameters, state = part.state, at = part.offset * sizeof(float)](size_t begin,
+                                                                              std::span<std::byte> out) {
+            return parameters.read_whole_state(state, at + begin, out);
           }};
 }
 
 /// What the optimizer keeps of a parameter, and its count of updates.  step: the count as AdamW has it.
-Items state_of(PickleBuilder& make, const Session& session, const Place& place, const TensorView& step,
+Items state_of(PickleBuilder& make, const Parameters& parameters, const Place& place, const TensorView& step,
                int64_t applied) {
-  const std::string optimizer = session.optimizer();
+  const std::string optimizer = parameters.optimizer();
   Items items;
   if (optimizer == kAdamW) items.emplace_back("step", make.tensor(step));
   if (optimizer == kAdafactor) items.emplace_back("step", make.number(applied));
-  for (const Part& part : place.parts) items.emplace_back(part.key, make.tensor(content_of(part, session)));
+  for (const Part& part : place.parts)
+    items.emplace_back(part.key, make.tensor(content_of(part, parameters)));
   if (optimizer == kAdafactor)
     items.emplace_back("RMS", make.number(0));  // each update sets it, then reads it
   return items;
 }
 
-Status write_optimizer(FileSystem& fs, const std::string& path, const Session& session,
+Status write_optimizer(FileSystem& fs, const std::string& path, const Parameters& parameters,
                        const OptimizerProgress& progress) {
-  const std::string optimizer = session.optimizer();
+  const std::string optimizer = parameters.optimizer();
   const auto step = static_cast<float>(progress.applied);
   const TensorView step_view{DType::f32, {}, std::as_bytes(std::span(&step, 1))};
-  std::vector<Place> places = places_of(session.model().parameters(), session.layout());
+  std::vector<Place> places = places_of(parameters.model().parameters(), parameters.layout());
   add_parts(places, optimizer, progress);
   PickleBuilder make;
   std::vector<std::pair<int64_t, Ref>> state;
   size_t decayed = 0;
   for (size_t i = 0; i < places.size(); ++i) {
-    const Items items = state_of(make, session, places[i], step_view, progress.applied);
+    const Items items = state_of(make, parameters, places[i], step_view, progress.applied);
     if (!items.empty()) state.emplace_back(static_cast<int64_t>(i), make.dict(items));
     decayed += places[i].parameter->decay ? 1 : 0;
   }
@@ -336,20 +337,21 @@ void read_groups(const Entries& root, const std::string& path, const std::vector
   read_settings(decayed, path, out);
 }
 
-void read_states(const std::vector<PythonOptimizer::Part>& parts, const TorchFile& file, Session& session) {
+void read_states(const std::vector<PythonOptimizer::Part>& parts, const TorchFile& file,
+                 Parameters& parameters) {
   std::vector<float> room;
-  for (const OptimizerState& kept : session.optimizer_states()) {
+  for (const OptimizerState& kept : parameters.optimizer_states()) {
     std::vector<PythonOptimizer::Part> found;
     std::ranges::copy_if(parts, std::back_inserter(found),
                          [&](const auto& part) { return part.state == kept.name; });
     int64_t size = 0;
     for (const auto& part : found) size += elements(part.tensor->shape);
     if (size != kept.size) {  // no update yet, or SGD with a momentum there or here alone
-      session.clear_state(kept.name);
+      parameters.clear_state(kept.name);
       continue;
     }
     for (const auto& part : found) {
-      session.write_state(kept.name, part.offset, f32_of(*part.tensor, room));
+      parameters.write_state(kept.name, part.offset, f32_of(*part.tensor, room));
       file.release(*part.tensor);
     }
   }
@@ -368,9 +370,9 @@ void read_scheduler(FileSystem& fs, const std::string& path, OptimizerProgress& 
 
 }  // namespace
 
-Status write_python_state(FileSystem& fs, const std::string& folder, const Session& session,
+Status write_python_state(FileSystem& fs, const std::string& folder, const Parameters& parameters,
                           const OptimizerProgress& progress, const std::optional<LossScaler::State>& scaler) {
-  Status status = write_optimizer(fs, join_path(folder, kOptimizerFile), session, progress);
+  Status status = write_optimizer(fs, join_path(folder, kOptimizerFile), parameters, progress);
   if (status.ok()) status = write_scheduler(fs, join_path(folder, kSchedulerFile), progress);
   if (status.ok() && scaler) status = write_scaler(fs, join_path(folder, kScalerFile), *scaler);
   return status;
@@ -401,17 +403,17 @@ PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string
   return out;
 }
 
-OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Session& session,
+OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Parameters& parameters,
                                     int64_t updates, bool known) {
   const std::string path = join_path(folder, kOptimizerFile);
   const TorchFile file = TorchFile::open(fs, path, false, known);
   PythonOptimizer state =
-      python_optimizer_from(file.root(), path, session.model().parameters(), session.layout());
-  if (state.optimizer != session.optimizer())
+      python_optimizer_from(file.root(), path, parameters.model().parameters(), parameters.layout());
+  if (state.optimizer != parameters.optimizer())
     fail(ErrorCode::kInvalidData,
          "{}: written by the optimizer {}, this run's is {}; resume with the same --optim", path,
-         state.optimizer, session.optimizer());
-  read_states(state.parts, file, session);
+         state.optimizer, parameters.optimizer());
+  read_states(state.parts, file, parameters);
   OptimizerProgress& progress = state.progress;
   if (state.optimizer == kSgd) progress.applied = updates;
   read_scheduler(fs, join_path(folder, kSchedulerFile), progress);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lathe/engine/session.h"
+#include "lathe/engine/parameters.h"
 #include "lathe/io/file_system.h"
 #include "lathe/io/torch/pickle.h"
 #include "lathe/settings/training_arguments.h"
@@ -34,8 +34,8 @@ struct OptimizerProgress {
 /// Writes optimizer.pt (param_groups[0]: parameters with weight decay, [1]: the rest, each in declared order;
 /// state[i]: AdamW's step, exp_avg, exp_avg_sq; SGD's momentum_buffer; Adafactor's step, exp_avg_sq_row and
 /// exp_avg_sq_col of a matrix, exp_avg_sq of a vector), scheduler.pt and, with a scaler, scaler.pt.
-/// States are read from the session a part at a time: by Session::read_whole_state.
-Status write_python_state(FileSystem& fs, const std::string& folder, const Session& session,
+/// States are read a part at a time: by Parameters::read_whole_state.
+Status write_python_state(FileSystem& fs, const std::string& folder, const Parameters& parameters,
                           const OptimizerProgress& progress, const std::optional<LossScaler::State>& scaler);
 
 /// What optimizer.pt holds.
@@ -46,7 +46,7 @@ struct PythonOptimizer {
     size_t offset = 0;
     const TensorView* tensor = nullptr;
   };
-  std::string optimizer;  ///< as Session::optimizer
+  std::string optimizer;  ///< as Parameters::optimizer
   OptimizerProgress progress;
   std::vector<Part> parts;  ///< of all of its states; none where nothing was updated, or SGD has no momentum
 };
@@ -58,12 +58,12 @@ PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string
                                       const std::vector<nn::Parameter>& parameters,
                                       const nn::FlatLayout& layout);
 
-/// Reads optimizer.pt into the session's states, a tensor at a time once all of the file was found good, and
+/// Reads optimizer.pt into its states, a tensor at a time once all of the file was found good, and
 /// scheduler.pt where it is.  updates: of the run, all of which were applied where neither file says how
 /// many.  known: the bytes of optimizer.pt were checked by a digest.
-/// Errors: kNotFound; kInvalidData if another optimizer than the session's wrote it; those of
+/// Errors: kNotFound; kInvalidData if another optimizer than this one wrote it; those of
 /// python_optimizer_from and TorchFile::open.
-OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Session& session,
+OptimizerProgress read_python_state(FileSystem& fs, const std::string& folder, Parameters& parameters,
                                     int64_t updates, bool known = false);
 /// scaler.pt; a fresh one where there is none.
 LossScaler::State read_python_scaler(FileSystem& fs, const std::string& folder);

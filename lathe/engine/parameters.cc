@@ -1,0 +1,192 @@
+#include "lathe/engine/parameters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "lathe/core/error.h"
+#include "lathe/engine/programs.h"
+
+namespace lathe {
+namespace {
+
+/// Bytes of a state that are copied at once where they go by way of memory of their own.
+constexpr size_t kPart = size_t{1} << 20;
+
+const nn::Parameter& parameter(const TaskModel& model, int index) {
+  const std::vector<nn::Parameter>& all = model.parameters();
+  if (index < 0 || index >= std::ssize(all))
+    fail(ErrorCode::kUsage, "the model has no parameter {}, wants 0 to {}", index, std::ssize(all) - 1);
+  return all[static_cast<size_t>(index)];
+}
+
+}  // namespace
+
+Parameters::Parameters(Backend& backend, const TaskModel& model, const OptimizerOptions& optimizer,
+                       bool shard_states)
+    : backend_(backend), model_(model), optimizer_(optimizer), layout_(nn::flat_layout(model.parameters())) {
+  if (const ProcessGroup* group = backend.group(); shard_states && group != nullptr)
+    shards_ = shards_of(layout_.trainable, group->size(), group->rank());
+  allocate("parameters", static_cast<size_t>(layout_.trainable) * sizeof(float));
+  if (layout_.frozen > 0) allocate("frozen", static_cast<size_t>(layout_.frozen) * sizeof(float));
+}
+
+void Parameters::allocate(const std::string& name, size_t bytes) {
+  buffers_[name] = backend_.allocate(bytes, Memory::kDevice).value();
+}
+
+Parameters::Place Parameters::place(int index) const {
+  const nn::Parameter& p = parameter(model_, index);
+  return {buffers_.at(p.trainable ? "parameters" : "frozen"),
+          static_cast<size_t>(layout_.offset[static_cast<size_t>(index)]) * sizeof(float)};
+}
+
+void Parameters::write(int index, std::span<const float> values) {
+  const nn::Parameter& p = parameter(model_, index);
+  if (static_cast<int64_t>(values.size()) != elements(p.shape))
+    fail(ErrorCode::kShape, "parameter {}: {} values given, wants {}", p.name, values.size(),
+         to_string(p.shape));
+  const Place to = place(index);
+  if (!p.trainable && !holds(to, std::as_bytes(values))) ++frozen_version_;
+  backend_.copy_in(to.buffer, to.offset, std::as_bytes(values)).check();
+}
+
+bool Parameters::holds(const Place& place, std::span<const std::byte> values) const {
+  std::vector<std::byte> part(std::min(values.size(), kPart));
+  for (size_t at = place.offset; !values.empty(); values = values.subspan(part.size()), at += part.size()) {
+    part.resize(std::min(values.size(), kPart));
+    backend_.copy_out(part, place.buffer, at).check();
+    if (std::memcmp(part.data(), values.data(), part.size()) != 0) return false;
+  }
+  return true;
+}
+
+std::vector<float> Parameters::read(int index) const {
+  std::vector<float> values(static_cast<size_t>(elements(parameter(model_, index).shape)));
+  read(index, 0, std::as_writable_bytes(std::span(values))).check();
+  return values;
+}
+
+Status Parameters::read(int index, size_t begin, std::span<std::byte> out) const {
+  const Place from = place(index);
+  return backend_.copy_out(out, from.buffer, from.offset + begin);
+}
+
+std::vector<OptimizerState> Parameters::optimizer_states() const {
+  return lathe::optimizer_states(optimizer_, flat_parameters(model_));
+}
+
+int64_t Parameters::state_size(const std::string& name) const {
+  for (const OptimizerState& state : optimizer_states())
+    if (state.name == name) return state.size;
+  return layout_.trainable;
+}
+
+/// States with an element per parameter are; others are small.
+bool Parameters::is_sharded(const std::string& name) const {
+  if (shards_.empty()) return false;
+  const std::vector<OptimizerState> states = optimizer_states();
+  return std::ranges::any_of(states, [&](const OptimizerState& state) {
+    return state.name == name && state.size == layout_.trainable;
+  });
+}
+
+std::vector<float> Parameters::read_state(const std::string& name) const {
+  const int64_t count = is_sharded(name) ? shards_.count() : state_size(name);
+  std::vector<float> values(static_cast<size_t>(count));
+  read_state(name, 0, std::as_writable_bytes(std::span(values))).check();
+  return values;
+}
+
+Status Parameters::read_state(const std::string& name, size_t begin, std::span<std::byte> out) const {
+  const auto it = buffers_.find(name);
+  if (it != buffers_.end()) return backend_.copy_out(out, it->second, begin);
+  std::ranges::fill(out, std::byte{0});  // nothing was trained yet
+  return {};
+}
+
+void Parameters::write_state(const std::string& name, std::span<const float> values) {
+  if (const int64_t wanted = state_size(name); static_cast<int64_t>(values.size()) != wanted)
+    fail(ErrorCode::kShape, "state {}: {} values given, wants {}", name, values.size(), wanted);
+  write_state(name, 0, values);
+}
+
+void Parameters::write_state(const std::string& name, size_t begin, std::span<const float> values) {
+  const auto wanted = static_cast<size_t>(state_size(name));
+  if (begin > wanted || values.size() > wanted - begin)
+    fail(ErrorCode::kShape, "state {}: values from {} to {} given, it has {}", name, begin,
+         begin + values.size(), wanted);
+  size_t own = 0, own_end = wanted;
+  if (is_sharded(name)) {
+    own = static_cast<size_t>(shards_.begin());
+    own_end = own + static_cast<size_t>(shards_.count());
+  }
+  if (!buffers_.contains(name)) allocate(name, (own_end - own) * sizeof(float));
+  const size_t first = std::max(begin, own), end = std::min(begin + values.size(), own_end);
+  if (first >= end) return;
+  const auto mine = values.subspan(first - begin, end - first);
+  backend_.copy_in(buffers_.at(name), (first - own) * sizeof(float), std::as_bytes(mine)).check();
+}
+
+void Parameters::clear_state(const std::string& name) {
+  const auto it = buffers_.find(name);
+  if (it == buffers_.end()) return;  // nothing was trained yet: it comes as zeros
+  const size_t size = it->second.bytes;
+  const std::vector<std::byte> zeros(std::min(size, kPart));
+  for (size_t at = 0; at < size; at += kPart)
+    backend_.copy_in(it->second, at, std::span(zeros).first(std::min(kPart, size - at))).check();
+}
+
+void Parameters::clear_states() {
+  for (const OptimizerState& state : optimizer_states()) clear_state(state.name);
+}
+
+Status Parameters::read_whole_state(const std::string& name, size_t begin, std::span<std::byte> out) const {
+  if (!is_sharded(name)) return read_state(name, begin, out);
+  const std::vector<OptimizerState> states = optimizer_states();
+  const auto state = std::ranges::find(states, name, &OptimizerState::name);
+  Status status;
+  for (int r = 0; r < std::ssize(shards_.counts) && status.ok(); ++r) {
+    const size_t first = static_cast<size_t>(shards_.begin(r)) * sizeof(float);
+    const size_t last = first + static_cast<size_t>(shards_.counts[static_cast<size_t>(r)]) * sizeof(float);
+    const size_t from = std::max(begin, first), to = std::min(begin + out.size(), last);
+    if (from >= to) continue;
+    const auto part = out.subspan(from - begin, to - from);
+    PartRequest request{state - states.begin(), r, static_cast<int64_t>(from - first), std::ssize(part)};
+    if (r != shards_.rank)
+      status = backend_.group()->broadcast(std::as_writable_bytes(std::span(&request, 1)), 0);
+    if (status.ok()) status = exchange(request, part);
+  }
+  return status;
+}
+
+Status Parameters::serve_states() const {
+  std::vector<std::byte> part;
+  while (!shards_.empty()) {
+    PartRequest request;
+    Status status = backend_.group()->broadcast(std::as_writable_bytes(std::span(&request, 1)), 0);
+    if (!status.ok() || request.bytes == 0) return status;
+    part.resize(static_cast<size_t>(request.bytes));
+    if (status = exchange(request, part); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status Parameters::end_reads() const {
+  if (shards_.empty()) return {};
+  PartRequest none;
+  return backend_.group()->broadcast(std::as_writable_bytes(std::span(&none, 1)), 0);
+}
+
+/// Its owner reads the part, and it goes to all, but for what rank 0 itself has.
+Status Parameters::exchange(const PartRequest& request, std::span<std::byte> part) const {
+  if (request.rank == shards_.rank) {
+    const std::string name = optimizer_states()[static_cast<size_t>(request.state)].name;
+    const Status status = read_state(name, static_cast<size_t>(request.begin), part);
+    if (!status.ok() || request.rank == 0) return status;
+  }
+  return backend_.group()->broadcast(part, static_cast<int>(request.rank));
+}
+
+}  // namespace lathe
