@@ -28,6 +28,14 @@ struct RunState {
   nlohmann::json metric_schedule = {};  ///< MetricSchedule::state, null without one
 };
 
+/// How far a run is, as its checkpoints tell.
+struct RunProgress {
+  TrainerState state;
+  RunState run;
+  /// Updates that schedule and optimizer have made.
+  int64_t applied() const { return state.global_step - run.skipped_updates; }
+};
+
 /// What a checkpoint holds.
 struct CheckpointContent {
   const AutoModel& model;

@@ -1,4 +1,5 @@
-// What a trainer reads out of its arguments besides the course of a run.
+#include "lathe/train/trainer_arguments.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include "lathe/ops/linear_int8.h"
 #include "lathe/ops/optimizers/adafactor.h"
 #include "lathe/ops/optimizers/sgd.h"
-#include "lathe/train/trainer.h"
 
 namespace lathe {
 namespace {
@@ -30,49 +30,48 @@ void check_fp8(const Backend& backend) {
        backend.info().kind, backend.info().name);
 }
 
-/// Notices are for who gives the arguments, and said there (hf::Prepared, the parser of the command line).
-void Trainer::check_arguments() {
-  validate_for_trainer(args_);
-  const std::string& kind = backend_.info().kind;
-  const auto lacks = [&](const OpDef& op) { return backend_.implementations(op).empty(); };
-  if (eval_ == nullptr && args_.eval_strategy != "no")
+void check_trainer_arguments(TrainingArguments& args, const Backend& backend, Problem problem, bool trains,
+                             bool evaluates) {
+  validate_for_trainer(args);
+  const std::string& kind = backend.info().kind;
+  const auto lacks = [&](const OpDef& op) { return backend.implementations(op).empty(); };
+  if (!evaluates && args.eval_strategy != "no")
     fail(ErrorCode::kUsage, "--eval_strategy {}: found no evaluation data, wants some, or --eval_strategy no",
-         args_.eval_strategy);
-  if (eval_ == nullptr && train_ != nullptr && args_.eval_on_start)
+         args.eval_strategy);
+  if (!evaluates && trains && args.eval_on_start)
     fail(ErrorCode::kUsage,
          "--eval_on_start: found no evaluation data, wants some; scripts take it with --do_eval");
-  if (args_.int8 && lacks(op::linear_int8))
+  if (args.int8 && lacks(op::linear_int8))
     fail(ErrorCode::kUnsupported, "--int8: device {} has no products of integers; --device cpu has", kind);
-  if (args_.fp8) check_fp8(backend_);
-  if ((args_.optim == "sgd" && lacks(op::sgd)) || (args_.optim == "adafactor" && lacks(op::adafactor)))
+  if (args.fp8) check_fp8(backend);
+  if ((args.optim == "sgd" && lacks(op::sgd)) || (args.optim == "adafactor" && lacks(op::adafactor)))
     fail(ErrorCode::kUnsupported,
          "--optim {}: not there on device {} yet; --device cpu has it, and --optim adamw_torch runs here",
-         args_.optim, kind);
-  if (args_.zero_stage == 1 && args_.optim == "adafactor")
+         args.optim, kind);
+  if (args.zero_stage == 1 && args.optim == "adafactor")
     fail(ErrorCode::kUsage,
          "--zero_stage: found 1 with --optim adafactor, whose state is of whole matrices, wants 0 or "
          "adamw_torch");
-  const Problem problem = model_.model->problem();
-  if (args_.label_smoothing_factor != 0 && problem != Problem::kSingleLabel && problem != Problem::kMaskedLm)
+  if (args.label_smoothing_factor != 0 && problem != Problem::kSingleLabel && problem != Problem::kMaskedLm)
     fail(ErrorCode::kUsage,
          "--label_smoothing_factor: found {}, wants 0 for this head: it smooths the labels of one class out "
          "of several",
-         args_.label_smoothing_factor);
+         args.label_smoothing_factor);
   const std::vector<std::string> inputs = label_inputs(problem);
-  if (args_.label_names)
-    for (const std::string& name : *args_.label_names)
+  if (args.label_names)
+    for (const std::string& name : *args.label_names)
       if (std::find(inputs.begin(), inputs.end(), name) == inputs.end())
         fail(ErrorCode::kUsage, "--label_names: found '{}', which this head does not read; it reads {}", name,
              fmt::join(inputs, ", "));
-  const int64_t ranks = group() == nullptr ? 1 : group()->size();
+  const int64_t ranks = backend.group() == nullptr ? 1 : backend.group()->size();
   if (ranks == 1) return;
-  if (!accelerator_setting(args_, "even_batches", true))
+  if (!accelerator_setting(args, "even_batches", true))
     fail(ErrorCode::kUsage,
          "--accelerator_config: found \"even_batches\": false with {} processes, wants true: each has a "
          "share of every update",
          ranks);
-  if (!accelerator_setting(args_, "split_batches", false)) return;
-  for (int64_t* size : {&args_.per_device_train_batch_size, &args_.per_device_eval_batch_size}) {
+  if (!accelerator_setting(args, "split_batches", false)) return;
+  for (int64_t* size : {&args.per_device_train_batch_size, &args.per_device_eval_batch_size}) {
     if (*size % ranks != 0)
       fail(ErrorCode::kUsage,
            "--accelerator_config: split_batches: found a batch of {}, wants a multiple of the {} processes",
@@ -81,17 +80,19 @@ void Trainer::check_arguments() {
   }
 }
 
-size_t Trainer::batches_ahead() const {
-  constexpr int64_t kDefault = 2, kMost = 1024;
-  if (!args_.dataloader_prefetch_factor) return kDefault;
-  return static_cast<size_t>(std::min(
-      kMost, *args_.dataloader_prefetch_factor * std::max<int64_t>(1, args_.dataloader_num_workers)));
-}
-
-void Trainer::add_memory(const MemoryMetrics& memory, nlohmann::json& metrics) {
-  memory.finish(metrics);
-  if (init_memory_.is_object()) metrics.update(init_memory_);
-  init_memory_ = nullptr;
+Session::Options session_options(const AutoModel& model, const TrainingArguments& args) {
+  Session::Options options;
+  options.num_labels = std::max<int64_t>(1, static_cast<int64_t>(model.labels.size()));
+  options.program.dtype = training_dtype(args);
+  options.program.quantization = training_quantization(args);
+  options.program.recompute_every = recompute_every(args);
+  constexpr int64_t kBucket_mb = 25;  // DistributedDataParallel's
+  options.program.bucket_bytes = args.ddp_bucket_cap_mb.value_or(kBucket_mb) << 20;
+  if (args.ddp_comm_hook == "bf16") options.program.gradient_wire = DType::bf16;
+  options.program.optimizer = optimizer_of(args);
+  options.shard_states = args.zero_stage == 1;
+  options.program.label_smoothing = args.label_smoothing_factor;
+  return options;
 }
 
 }  // namespace lathe

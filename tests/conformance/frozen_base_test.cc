@@ -6,6 +6,7 @@
 #include "lathe/core/philox.h"
 #include "lathe/core/source_folder_testing.h"
 #include "lathe/core/test_folder.h"
+#include "lathe/engine/base_cache.h"
 #include "lathe/io/json_file.h"
 #include "lathe/train/trainer.h"
 

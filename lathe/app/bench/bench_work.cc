@@ -14,7 +14,7 @@
 #include "lathe/io/model_folder.h"
 #include "lathe/models/family.h"
 #include "lathe/ops/attention.h"
-#include "lathe/train/trainer.h"
+#include "lathe/train/trainer_arguments.h"
 
 namespace lathe {
 

@@ -1,0 +1,190 @@
+#include "lathe/train/evaluator.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "lathe/core/ceil_div.h"
+#include "lathe/core/error.h"
+#include "lathe/train/batch_stream.h"
+#include "lathe/train/check_dataset.h"
+#include "lathe/train/log_format.h"
+#include "lathe/train/memory_metrics.h"
+#include "lathe/train/training_plan.h"
+
+namespace lathe {
+namespace {
+
+/// Adds the seconds of its life to a sum.
+class Seconds {
+ public:
+  explicit Seconds(double& sum) : sum_(sum) {}
+  ~Seconds() { sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  Seconds(const Seconds&) = delete;
+  Seconds& operator=(const Seconds&) = delete;
+
+ private:
+  double& sum_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+/// The counts of SQuAD's scores are integers, as in Python.
+nlohmann::json metric_value(const std::string& name, double value) {
+  constexpr double kMost = int64_t{1} << 53;
+  const bool is_count = (name == "total" || name.ends_with("_total")) && value >= 0 && value < kMost;
+  if (is_count && std::trunc(value) == value) return static_cast<int64_t>(value);
+  return value;
+}
+
+}  // namespace
+
+Evaluator::Evaluator(Session& session, const AutoModel& model, const TrainingArguments& args,
+                     const TokenizedDataset* data, const TrainerHooks& hooks, RunLog& log)
+    : session_(session), model_(model), args_(args), data_(data), hooks_(hooks), log_(log) {}
+
+/// *_full_eval concerns evaluation outside of training.  Source: transformers' Trainer.evaluation_loop.
+DType Evaluator::dtype(bool in_training) const {
+  if (in_training) return training_dtype(args_);
+  return args_.bf16_full_eval ? DType::bf16 : args_.fp16_full_eval ? DType::f16 : training_dtype(args_);
+}
+
+Work Evaluator::work(const TokenizedDataset& data, nn::Quantization quantization, DType dtype) const {
+  // With so few bits nothing of an evaluation needs to be exact: what is f32 is bf16 then.
+  if (quantization != nn::Quantization::kNone && dtype == DType::f32) dtype = DType::bf16;
+  const Bucket bucket =
+      largest_batch(data, evaluation_order(args_, data.size()), session_.token_rounding(), 1);
+  return {ProgramKind::kEvaluate, bucket, true, false, quantization, dtype};
+}
+
+std::optional<Work> Evaluator::work_in_training() const {
+  if (data_ == nullptr || data_->size() == 0 || args_.eval_strategy == "no" || base_) return {};
+  return work(*data_, evaluation_quantization(args_), dtype(true));
+}
+
+nlohmann::json Evaluator::metrics_of(const TokenizedDataset& data, const Predictions& predictions,
+                                     const std::string& prefix) const {
+  nlohmann::json metrics;
+  if (predictions.has_loss) metrics[prefix + "_loss"] = predictions.loss;
+  // Without labels there is nothing to compare with; answers to questions are compared as texts.
+  const bool known = predictions.has_loss || session_.model().problem() == Problem::kQuestionAnswering;
+  if (hooks_.compute_metrics && known && !args_.prediction_loss_only)
+    for (const auto& [key, value] : hooks_.compute_metrics(data, predictions))
+      metrics[key.starts_with(prefix + "_") ? key : prefix + "_" + key] = metric_value(key, value);
+  return metrics;
+}
+
+nlohmann::json Evaluator::measure(const TokenizedDataset& data, const std::string& prefix) {
+  const nn::Quantization quantization = evaluation_quantization(args_);
+  nlohmann::json without;
+  std::optional<Predictions> exact;
+  if (quantization != nn::Quantization::kNone) {
+    exact = predict(data, nn::Quantization::kNone);
+    without = metrics_of(data, *exact, prefix);
+  }
+  const auto started = std::chrono::steady_clock::now();
+  const Predictions predictions = predict(data);
+  nlohmann::json metrics = metrics_of(data, predictions, prefix);
+  if (exact && without.empty() && session_.model().problem() != Problem::kQuestionAnswering)
+    log_.say(LogLevel::kInfo, compare(predictions, *exact));
+  for (const auto& [key, value] : without.items())
+    metrics[fmt::format("{}_{}_change{}", prefix, name_of(quantization), key.substr(prefix.size()))] =
+        metrics[key].get<double>() - value.get<double>();
+  const int64_t batch = args_.per_device_eval_batch_size * session_.ranks();
+  add_speed(metrics, prefix, started, static_cast<double>(data.size()),
+            static_cast<double>(ceil_div(data.size(), batch)));
+  return metrics;
+}
+
+nlohmann::json Evaluator::evaluate(const TokenizedDataset& data, const std::string& prefix) {
+  const Seconds seconds(seconds_);
+  // Within a training it is the training's memory.  Source: transformers' TrainerMemoryTracker.
+  const bool alone = !log_.in_training();
+  const MemoryMetrics memory(alone ? log_.memory_stage(prefix) : "", session_.backend());
+  nlohmann::json metrics = measure(data, prefix);
+  log_.write(nlohmann::ordered_json(metrics));
+  if (alone) log_.add_memory(memory, metrics);
+  log_.add_place(metrics);
+  return metrics;
+}
+
+std::string Evaluator::compare(const Predictions& quantized, const Predictions& other) const {
+  const Problem problem = session_.model().problem();
+  const double found = agreement(problem, quantized, other);
+  const std::string beside =
+      fmt::format("{} beside {}", name_of(evaluation_quantization(args_)), precision_name(args_));
+  if (problem == Problem::kRegression)
+    return fmt::format("{}: values differ by {:.4f} on average", beside, found);
+  return fmt::format("{}: the same prediction for {:.2f} % of the samples", beside, 100 * found);
+}
+
+std::vector<BatchScores> Evaluator::scores(const TokenizedDataset& data, const Work& work) {
+  ProcessGroup* group = session_.group();
+  SamplerOptions options = evaluation_order(args_, data.size());
+  options.even_batches = false;  // nobody repeats a sample: what is gathered is the data set
+  if (group != nullptr) options.rank = group->rank(), options.world_size = group->size();
+  BatchStream stream(data, options, session_.token_rounding(), 0, 0, 1, batches_ahead(args_));
+  const int64_t batches = Sampler(options).batches_per_epoch();
+  const bool tokens = session_.model().per_token();
+  const bool base_kept = &data == data_ && base_ && work.quantization == training_quantization(args_) &&
+                         *work.dtype == training_dtype(args_);
+  session_.programs().expect_rows(ProgramCache::Rows::kEvaluated, data.longest());
+  if (!base_kept) session_.programs().reserve({&work, 1});
+  const auto tell = [&](int64_t done) {
+    if (hooks_.on_evaluation_step) hooks_.on_evaluation_step(done, batches);
+  };
+  tell(0);
+  std::vector<BatchScores> all;
+  for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
+    const BaseRows base = base_kept ? base_->rows(*batch) : BaseRows{};
+    BatchScores& scores = all.emplace_back();
+    scores.loss = session_.evaluate(*batch, scores.logits, base, work.dtype, work.quantization);
+    scores.rows = batch->rows;
+    scores.units = tokens ? batch->real_tokens() : batch->rows;
+    tell(done);
+    if (!log_.in_training() && done < batches && log_.asked_to_stop())
+      fail(ErrorCode::kInterrupted, "stopped after {} of {} batches of an evaluation", done, batches);
+    if (group != nullptr && group->gone()) group->barrier().check();  // which says who it is
+  }
+  return all;
+}
+
+Predictions Evaluator::predict(const TokenizedDataset& data) {
+  Predictions p = predict(data, evaluation_quantization(args_));
+  const int64_t count = unpredicted(p);
+  if (count > 0)
+    log_.say(
+        LogLevel::kWarning,
+        fmt::format(
+            "{} of {} samples have no prediction: their logits are not finite. {}", count, data.size(),
+            dtype(log_.in_training()) == DType::f16
+                ? "fp16 holds no value beyond 65504; bf16 and fp32 hold those up to 3e38"
+                : "Within the model values grow beyond 3e38, the most that bf16 and fp32 hold: take other "
+                  "weights, such as those of an earlier checkpoint"));
+  return p;
+}
+
+Predictions Evaluator::predict(const TokenizedDataset& data, nn::Quantization quantization) {
+  Predictions out;
+  if (session_.model().problem() == Problem::kQuestionAnswering) out.begins = data.begins;
+  if (data.size() == 0) return out;
+  if (&data != data_) check_dataset(data, session_.model().problem(), std::ssize(model_.labels), "data");
+  out.has_loss = is_labelled(data, session_.model().problem());
+  double loss = 0, counted = 0;
+  const bool filter = args_.logging_nan_inf_filter.value_or(false);
+  auto mine = scores(data, work(data, quantization, dtype(log_.in_training())));
+  for (const BatchScores& batch : gather_scores(session_.group(), std::move(mine))) {
+    if (!filter || std::isfinite(batch.loss)) {
+      loss += batch.loss * static_cast<double>(batch.rows);
+      counted += static_cast<double>(batch.rows);
+    }
+    out.columns = static_cast<int64_t>(batch.logits.size()) / batch.units;
+    out.logits.insert(out.logits.end(), batch.logits.begin(), batch.logits.end());
+  }
+  out.loss = loss / counted;  // NaN where the filter left nothing
+  return out;
+}
+
+}  // namespace lathe

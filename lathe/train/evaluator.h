@@ -1,0 +1,62 @@
+#pragma once
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lathe/engine/base_cache.h"
+#include "lathe/engine/ranks.h"
+#include "lathe/engine/session.h"
+#include "lathe/train/auto_model.h"
+#include "lathe/train/predictions.h"
+#include "lathe/train/run_log.h"
+
+namespace lathe {
+
+/// Scores data sets, over all ranks.
+class Evaluator {
+ public:
+  /// All must outlive it.  data: the evaluation data of a training, which was checked; null: none.
+  Evaluator(Session& session, const AutoModel& model, const TrainingArguments& args,
+            const TokenizedDataset* data, const TrainerHooks& hooks, RunLog& log);
+
+  /// Trainer::evaluate, whose line it writes to the log; without arguments of the data it was made with.
+  nlohmann::json evaluate(const TokenizedDataset& data, const std::string& prefix);
+  nlohmann::json evaluate() { return evaluate(*data_, "eval"); }
+  /// Loss, scores and speed, with `prefix`.
+  nlohmann::json measure(const TokenizedDataset& data, const std::string& prefix);
+  /// Trainer::predict.
+  Predictions predict(const TokenizedDataset& data);
+  Predictions predict(const TokenizedDataset& data, nn::Quantization quantization);
+  /// How alike predictions with and without fewer bits are, as a sentence.
+  std::string compare(const Predictions& quantized, const Predictions& other) const;
+
+  /// Output of a frozen base for the data it was made with; null: the base runs every time.
+  void keep_base(std::unique_ptr<BaseCache> base) { base_ = std::move(base); }
+  /// What a training's evaluations run, the largest; none where it has none, or the base's output is kept.
+  std::optional<Work> work_in_training() const;
+  /// Seconds spent in `evaluate`.
+  double seconds() const { return seconds_; }
+
+ private:
+  /// Of activations, in a training or not.
+  DType dtype(bool in_training) const;
+  Work work(const TokenizedDataset& data, nn::Quantization quantization, DType dtype) const;
+  /// The scores of this rank's batches.
+  std::vector<BatchScores> scores(const TokenizedDataset& data, const Work& work);
+  /// What `measure` has of predictions themselves.
+  nlohmann::json metrics_of(const TokenizedDataset& data, const Predictions& predictions,
+                            const std::string& prefix) const;
+
+  Session& session_;
+  const AutoModel& model_;
+  const TrainingArguments& args_;
+  const TokenizedDataset* data_;
+  const TrainerHooks& hooks_;
+  RunLog& log_;
+  std::unique_ptr<BaseCache> base_;
+  double seconds_ = 0;
+};
+
+}  // namespace lathe

@@ -1,0 +1,41 @@
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "lathe/core/log.h"
+#include "lathe/settings/lr_schedule.h"
+#include "lathe/settings/metric_schedule.h"
+#include "lathe/settings/training_arguments.h"
+#include "lathe/train/checkpoint.h"
+#include "lathe/train/early_stopping.h"
+
+namespace lathe {
+
+/// What one call of train makes of its metrics: the learning rate, early stopping, the best model.
+class MetricWatch {
+ public:
+  /// progress: of the run that goes on; it keeps what is to be remembered.  All but `args` may be read until
+  /// the last call of `follow`.
+  MetricWatch(const TrainingArguments& args, int64_t max_steps, RunProgress& progress, LogSink say);
+
+  /// Of the next update.
+  double learning_rate() const;
+  /// Another evaluation; keys have the prefix "eval".  True: the model is better than at any before.
+  /// Errors: kUsage if it has not the metric by which the best model is found.
+  bool follow(const nlohmann::json& metrics);
+  /// Whether the run ends before its last update, now or, where one goes on, already before.
+  bool stopped_early() const { return stopped_early_; }
+
+ private:
+  double best_model_metric(const nlohmann::json& metrics) const;
+
+  const TrainingArguments& args_;
+  RunProgress& progress_;
+  LogSink say_;
+  std::optional<LrSchedule> schedule_;
+  std::optional<MetricSchedule> metric_schedule_;  // in its place
+  std::optional<EarlyStopping> early_stopping_;
+  bool stopped_early_ = false;
+};
+
+}  // namespace lathe

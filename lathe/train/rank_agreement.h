@@ -1,0 +1,20 @@
+#pragma once
+#include "lathe/engine/session.h"
+#include "lathe/settings/training_arguments.h"
+#include "lathe/train/auto_model.h"
+#include "lathe/train/training_plan.h"
+
+namespace lathe {
+
+/// What several ranks must agree on, asked of the session's group: without one all of this does nothing.
+
+/// All of them were made for the same run: flags, model, data, weights.  Data: null where there is none.
+/// Errors: kUsage.
+void check_same_run(const Session& session, const AutoModel& model, TrainingArguments args,
+                    const TokenizedDataset* train, const TokenizedDataset* evaluated);
+/// And are at the same place of it.  Errors: kUsage.
+void check_same_place(const Session& session, const TrainingPlan& plan, int64_t global_step);
+/// All get the weights of rank 0.
+void take_weights_of_main(Session& session);
+
+}  // namespace lathe

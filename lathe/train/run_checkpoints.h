@@ -1,0 +1,70 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lathe/core/log.h"
+#include "lathe/engine/session.h"
+#include "lathe/io/descriptor_reserve.h"
+#include "lathe/io/leftovers.h"
+#include "lathe/train/checkpoint.h"
+#include "lathe/train/checkpoint_folder.h"
+#include "lathe/train/training_plan.h"
+
+namespace lathe {
+
+/// What a run leaves on the disk: checkpoints in its output_dir, and models.  Of several ranks the first
+/// writes.
+class RunCheckpoints {
+ public:
+  /// All must outlive it.
+  RunCheckpoints(FileSystem& fs, const TrainingArguments& args, const AutoModel& model, Session& session,
+                 LogSink say);
+
+  /// Whether this process keeps checkpoints, and where.
+  bool keeps() const;
+  CheckpointFolder folder() const;
+  /// "Last good checkpoint: ...", or that there is none.
+  std::string where_to_go_on() const;
+
+  /// As long as it lives, the run trains.  Clears what killed runs left in output_dir, lays a note for what
+  /// this one may leave, and takes both that and the descriptors back.
+  class Training {
+   public:
+    explicit Training(RunCheckpoints& run) : run_(run) { run_.take_folder(); }
+    ~Training() { run_.reserve_.release(), run_.note_.reset(); }
+    Training(const Training&) = delete;
+    Training& operator=(const Training&) = delete;
+
+   private:
+    RunCheckpoints& run_;
+  };
+  /// Other runs' checkpoints get another name, and a disk that is too small is warned of.
+  void make_way(const TrainingPlan& plan, const TrainerState& state, const std::string& resume_from);
+  /// Keeps what the next checkpoint opens from others; a warning, once, where there is not enough.
+  void hold_descriptors();
+  void release_descriptors() { reserve_.release(); }
+
+  /// …/checkpoint-<step>, by all ranks.  learning_rate: of the next update.  Returns the folder.
+  std::string save(const RunProgress& progress, double learning_rate, bool only_model);
+  /// Loads the weights of the best checkpoint, by this process; a warning where there is none.
+  /// Errors: kInvalidData where they are not those that were written.
+  void load_best(const TrainerState& state);
+  /// Weights, configuration and tokenizer into a folder.  Errors: kUsage where `folder` is empty.
+  void save_model(const std::string& folder);
+
+ private:
+  void take_folder();
+  void write(const std::string& folder, const RunProgress& progress, double learning_rate, bool only_model);
+
+  FileSystem& fs_;
+  const TrainingArguments& args_;
+  const AutoModel& model_;
+  Session& session_;
+  LogSink say_;
+  std::optional<LeftoversNote> note_;   // in output_dir, while it trains
+  DescriptorReserve reserve_;           // between checkpoints
+  bool descriptors_are_short_ = false;  // and it was said
+};
+
+}  // namespace lathe
