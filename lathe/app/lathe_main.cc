@@ -23,7 +23,6 @@
 #include "lathe/core/error.h"
 #include "lathe/core/version.h"
 #include "lathe/io/file_system.h"
-#include "lathe/settings/argument_parser.h"
 
 namespace {
 

@@ -159,4 +159,18 @@ Table read_tables(const std::vector<std::string>& paths, const ParquetColumnWant
   return all;
 }
 
+std::vector<std::string> read_lines(const std::string& path) {
+  std::string text = read_text(real_file_system(), path, kDataFileBytes);
+  check_utf8(text, path);
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+  if (text.empty()) fail(ErrorCode::kInvalidData, "{}: the file is empty, wants a text in each line", path);
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at - (end > at && text[end - 1] == '\r')));
+    at = end + 1;
+  }
+  return lines;
+}
+
 }  // namespace lathe

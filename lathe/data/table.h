@@ -86,6 +86,10 @@ Table read_tables(const std::vector<std::string>& paths, const ParquetColumnWant
 Table parse_table(std::string_view bytes, TableFormat format, const TableOptions& options,
                   const std::string& origin);
 
+/// The lines of a text file (also .gz) without their ends and without a byte order mark.  Errors: kNotFound,
+/// kInvalidData.
+std::vector<std::string> read_lines(const std::string& path);
+
 /// The format that a file name stands for, ".gz" ignored; nothing if the extension is unknown.
 std::optional<TableFormat> table_format_of(std::string_view path);
 

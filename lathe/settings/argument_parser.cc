@@ -74,47 +74,70 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 class Parser {
  public:
-  explicit Parser(const std::vector<BoundField>& fields) : fields_(fields) {
+  Parser(const std::vector<BoundField>& fields, Words words) : fields_(fields), words_(words) {
     for (const auto& field : fields) {
       const std::string name(field.info->name);
       options_.push_back({name, &field});
       if (field.info->negatable()) options_.push_back({"no_" + name, &field, true});
     }
+    if (!script()) return;
     for (const auto& old : old_names()) old_options_.push_back({std::string(old.name), nullptr, false, &old});
   }
 
   ParsedArguments run(const std::vector<std::string>& args) {
-    if (args.size() == 1 && args[0].ends_with(".json") && !is_flag(args[0])) {
+    size_t i = 0;
+    if (script() && args.size() == 1 && args[0].ends_with(".json") && !is_flag(args[0])) {
       read_config(args[0]);
-    } else {
-      for (size_t i = 0; i < args.size();) take_flag(args, i);
+      i = 1;
+    }
+    for (bool flags = true; i < args.size();) {
+      if (words_ == Words::kAny && flags && args[i] == "--") {
+        flags = false;
+        ++i;
+      } else if (flags && begins_flag(args[i])) {
+        take_flag(args, i);
+      } else if (words_ == Words::kAny) {
+        result_.words.push_back(args[i++]);
+      } else if (words_ == Words::kCommand) {
+        result_.words.assign(args.begin() + static_cast<std::ptrdiff_t>(i), args.end());
+        break;
+      } else {
+        fail(ErrorCode::kUsage, "found '{}', wants a flag such as --{} (a flag takes one value)", args[i],
+             fields_.empty() ? "help" : fields_[0].info->name);
+      }
     }
     for (const auto& [option, value] : winning_) apply_old(*option->old, value);
     return std::move(result_);
   }
 
  private:
+  bool script() const { return words_ == Words::kScript; }
+
+  bool begins_flag(const std::string& token) const {
+    return token.starts_with("--") || token == "-h" || (words_ == Words::kCommand && token.starts_with("-"));
+  }
+
   void take_flag(const std::vector<std::string>& args, size_t& i) {
     const std::string& token = args[i++];
     if (token == "-h" || token == "--help") {
       result_.help = true;
       return;
     }
-    if (!token.starts_with("--")) {
-      fail(ErrorCode::kUsage,
-           "found '{}', wants a flag such as --model_name_or_path (a flag takes one value)", token);
-    }
     const size_t equals = token.find('=');
-    const Option& option =
-        find(normalised(token.substr(2, equals == std::string::npos ? equals : equals - 2)));
+    const Option& option = find(token.substr(0, equals));
     std::vector<std::string> values;
     if (equals != std::string::npos) {
       values.push_back(token.substr(equals + 1));
       if (option.negated) fail(ErrorCode::kUsage, "--{}: found a value, wants none", option.name);
+      if (!script() && option.kind() == Kind::kBool)
+        fail(ErrorCode::kUsage, "{}: a switch takes no value; leave it out to have it off", token);
+    } else if (!script()) {
+      if (option.kind() != Kind::kBool && i < args.size()) values.push_back(args[i++]);
     } else {
       const size_t most = option.negated ? 0 : option.kind() == Kind::kList ? args.size() : 1;
       while (i < args.size() && values.size() < most && !is_flag(args[i])) values.push_back(args[i++]);
     }
+    if (option.field != nullptr) result_.given.insert(option.field->info->name);
     apply(option, value_of(option, values));
   }
 
@@ -132,6 +155,7 @@ class Parser {
 
   void apply(const Option& option, const json& value) {
     if (option.old == nullptr) {
+      if (!script()) check_value(*option.field->info, value);
       option.field->set(option.field->info->from_boolean(value));
     } else if (option.old->wins) {
       winning_.emplace_back(&option, value);
@@ -169,7 +193,13 @@ class Parser {
     }
   }
 
-  const Option& find(const std::string& name) const {
+  /// flag: as it was given, "--max-steps" or "-n".
+  const Option& find(const std::string& flag) const {
+    const bool is_long = flag.starts_with("--");
+    const std::string name = is_long ? normalised(flag.substr(2)) : "";
+    if (!is_long && flag.size() > 1)
+      for (const auto& option : options_)
+        if (flag.substr(1) == option.field->info->rules.letter) return option;
     for (const auto* options : {&options_, &old_options_}) {
       for (const auto& option : *options) {
         if (option.name == name) return option;
@@ -178,7 +208,7 @@ class Parser {
     for (const auto* options : {&options_, &old_options_}) {
       if (const Option* option = find_prefix(*options, name)) return *option;
     }
-    unknown("--" + name, "flag", name);
+    unknown(is_long ? "--" + name : flag, "flag", name);
   }
 
   /// The one option that starts with `name`.  Lathe's own fields stand back, so that what is unique with
@@ -250,6 +280,7 @@ class Parser {
   }
 
   const std::vector<BoundField>& fields_;
+  Words words_;
   std::vector<Option> options_, old_options_;
   std::vector<std::pair<const Option*, json>> winning_;
   ParsedArguments result_;
@@ -257,8 +288,9 @@ class Parser {
 
 }  // namespace
 
-ParsedArguments parse_arguments(const std::vector<BoundField>& fields, const std::vector<std::string>& args) {
-  return Parser(fields).run(args);
+ParsedArguments parse_arguments(const std::vector<BoundField>& fields, const std::vector<std::string>& args,
+                                Words words) {
+  return Parser(fields, words).run(args);
 }
 
 std::vector<std::string> read_arguments_file(const std::string& path) {

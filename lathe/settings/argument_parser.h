@@ -1,4 +1,5 @@
 #pragma once
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,19 +9,33 @@
 
 namespace lathe {
 
+/// What may stand between the flags of a command.
+enum class Words {
+  kScript,   ///< nothing; HfArgumentParser's rules
+  kNone,     ///< nothing
+  kAny,      ///< texts, folders, names; behind "--" no word is a flag
+  kCommand,  ///< nothing: the first word that is no flag begins a command with flags of its own
+};
+
 /// What parsing says beyond the values it wrote.
 struct ParsedArguments {
   std::vector<std::string> notices;  ///< one line per old name that was used
+  std::vector<std::string> words;    ///< what is no flag
+  std::set<std::string_view> given;  ///< the flags among them, without "--"
   bool help = false;                 ///< -h or --help was among them
 };
 
-/// Reads flags into bound fields by HfArgumentParser's rules: --a_b is --a-b; --x v and --x=v; a bool takes
-/// no value or one; a bool that is true by default has a --no_x, too; a prefix of one name alone will do; the
-/// last of several wins; one lone argument x.json is a file with all settings.  Names of older versions of
-/// transformers are taken with a notice.  Values are not checked against each other: validate() does that.
+/// Reads flags into bound fields: --a_b is --a-b; --x v and --x=v; a prefix of one name alone will do; the
+/// last of several wins.  A bool is a switch without a value.
+///
+/// Of a script, by HfArgumentParser's rules, a bool takes no value or one; one that is true by default has a
+/// --no_x, too; one lone argument x.json is a file with all settings; names of older versions of transformers
+/// are taken with a notice.  Values are checked later: validate() does that.
+///
 /// Errors: kUsage naming the flag, for an unknown one with its nearest neighbour, for a value with what it
-/// wants. Source: transformers 5.23 hf_argparser.py; Python's argparse.
-ParsedArguments parse_arguments(const std::vector<BoundField>& fields, const std::vector<std::string>& args);
+/// needs. Source: transformers 5.23 hf_argparser.py; Python's argparse.
+ParsedArguments parse_arguments(const std::vector<BoundField>& fields, const std::vector<std::string>& args,
+                                Words words = Words::kScript);
 
 /// The words of a file of arguments (run_glue.args), to be put before those of the command line; none where
 /// there is no such file.

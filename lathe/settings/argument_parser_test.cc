@@ -13,12 +13,12 @@
 namespace lathe {
 namespace {
 
-using Words = std::vector<std::string>;
+using WordList = std::vector<std::string>;
 
 /// The words of a command line that needs no quotes.
-Words words(const std::string& text) {
+WordList words(const std::string& text) {
   std::istringstream in(text);
-  Words out;
+  WordList out;
   for (std::string word; in >> word;) out.push_back(word);
   return out;
 }
@@ -29,7 +29,7 @@ CommandLine<GlueArguments> parsed(const std::string& text) {
   return line;
 }
 
-std::string error_of(const Words& args) {
+std::string error_of(const WordList& args) {
   try {
     CommandLine<GlueArguments> line;
     parse_arguments(line.fields(), args);
@@ -61,7 +61,7 @@ TEST(ArgumentParser, TheQaCommandOfTheTutorials) {
       words("--model_name_or_path bert-base-uncased --dataset_name squad --do_train --do_eval "
             "--per_device_train_batch_size 12 --learning_rate 3e-5 --num_train_epochs 2 --max_seq_length 384 "
             "--doc_stride 128 --output_dir /tmp/debug_squad/ --use_ipex --bf16 --use_cpu"));
-  EXPECT_EQ(line.notices, Words({"--use_ipex changes nothing here: native CPU kernels are always on"}));
+  EXPECT_EQ(line.notices, WordList({"--use_ipex changes nothing here: native CPU kernels are always on"}));
   EXPECT_EQ(line.script.dataset_name, "squad");
   EXPECT_TRUE(line.training.bf16);
   EXPECT_EQ(line.training.device, "cpu");
@@ -108,7 +108,7 @@ TEST(ArgumentParser, PrefixesHaveToBeUnique) {
 
 TEST(ArgumentParser, ListsDictsAndTextsThatLookLikeFlags) {
   EXPECT_EQ(parsed("--report_to none tensorboard --do_eval").training.report_to,
-            Words({"none", "tensorboard"}));
+            WordList({"none", "tensorboard"}));
   EXPECT_EQ(parsed("--lr_scheduler_kwargs {\"min_lr\":1e-6}").training.lr_scheduler_kwargs["min_lr"], 1e-6);
   CommandLine<GlueArguments> line;
   parse_arguments(line.fields(), {"--run_name", "-a run", "--train_file=--odd"});
@@ -119,7 +119,7 @@ TEST(ArgumentParser, ListsDictsAndTextsThatLookLikeFlags) {
 TEST(ArgumentParser, AListEndsAtAFlagWhoseValueHasABlank) {
   TrainingArguments args;
   parse_arguments(bind(args), {"--report_to", "html", "--run_name=my run"});
-  EXPECT_EQ(args.report_to, Words({"html"}));
+  EXPECT_EQ(args.report_to, WordList({"html"}));
   EXPECT_EQ(args.run_name, "my run");
 }
 
@@ -151,8 +151,8 @@ TEST(ArgumentParser, OldNamesAreMappedWithANotice) {
   EXPECT_TRUE(line.training.use_cpu);
   EXPECT_EQ(line.training.eval_strategy, "epoch");
   EXPECT_EQ(line.training.warmup_ratio, 0.1);
-  EXPECT_EQ(line.notices, Words({"--no_cuda is an old name: taken as --use_cpu True",
-                                 "--evaluation_strategy is an old name: taken as --eval_strategy epoch"}));
+  EXPECT_EQ(line.notices, WordList({"--no_cuda is an old name: taken as --use_cpu True",
+                                    "--evaluation_strategy is an old name: taken as --eval_strategy epoch"}));
   line = parsed("--use_mps_device");
   EXPECT_EQ(line.training.device, "mps");
   EXPECT_NE(line.notices.at(0).find("no longer needed"), std::string::npos) << line.notices.at(0);
@@ -181,7 +181,7 @@ TEST(ArgumentParser, ATextThatWasABooleanTakesOne) {
 TEST(ArgumentParser, TheOldNameOfTheTokenTakesItWithoutShowingIt) {
   const auto line = parsed("--use_auth_token hf_X --do_train");
   EXPECT_EQ(line.script.token, "hf_X");
-  EXPECT_EQ(line.notices, Words({"--use_auth_token is an old name: taken as --token (hidden)"}));
+  EXPECT_EQ(line.notices, WordList({"--use_auth_token is an old name: taken as --token (hidden)"}));
   for (const auto* text :
        {"--use_auth_token --do_train", "--use_auth_token true", "--use_auth_token=False"}) {
     EXPECT_EQ(parsed(text).script.token, std::nullopt) << text;  // Python's token of before is used anyway
@@ -273,7 +273,7 @@ TEST_F(ConfigFile, PrintedConfigReadsBackAsItself) {
 }
 
 TEST_F(ConfigFile, ArgumentsFileIsSplitAtSpaces) {
-  EXPECT_EQ(read_arguments_file(write("--do_train\n--seed  3\n")), Words({"--do_train", "--seed", "3"}));
+  EXPECT_EQ(read_arguments_file(write("--do_train\n--seed  3\n")), WordList({"--do_train", "--seed", "3"}));
   EXPECT_TRUE(read_arguments_file("/no/such.args").empty());
 }
 
@@ -283,10 +283,101 @@ TEST(ArgumentParser, HelpSkipsValidation) {
   EXPECT_THROW(parse_command_line<GlueArguments>({"--do_train"}), Error);
 }
 
+/// What commands other than scripts have: switches, words, a letter.
+struct CommandSettings : TrainingArguments {
+  std::optional<std::string> file;
+  int ranks = 1;
+  bool json = false;
+};
+
+const std::vector<Field<CommandSettings>>& table() {
+  static const std::vector<Field<CommandSettings>> rows = {
+      {"file", &CommandSettings::file, "Texts.", {.value = "FILE"}},
+      {"ranks", &CommandSettings::ranks, "Processes.", {.low = 1, .letter = "n"}},
+      {"json", &CommandSettings::json, "Print JSON."},
+      {shared_row("device", "Of its own."), &CommandSettings::device},
+      {shared_row("fp16"), &CommandSettings::fp16}};
+  return rows;
+}
+
+struct Read {
+  CommandSettings settings;
+  ParsedArguments parsed;
+};
+
+Read read_as(Words words, const std::vector<std::string>& args) {
+  Read read;
+  read.parsed = parse_arguments(bind(table(), read.settings), args, words);
+  return read;
+}
+
+std::string error_as(Words words, const std::vector<std::string>& args) {
+  try {
+    CommandSettings settings;
+    parse_arguments(bind(table(), settings), args, words);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kUsage);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(CommandArguments, SwitchesLeaveTheNextWordAndTextsMayLookLikeFlags) {
+  const Read read =
+      read_as(Words::kAny, {"a", "--json", "true", "--file", "--odd", "-5", "--dev=cpu", "--", "--x"});
+  EXPECT_EQ(read.parsed.words, WordList({"a", "true", "-5", "--x"}));
+  EXPECT_EQ(read.parsed.given, std::set<std::string_view>({"json", "file", "device"}));
+  EXPECT_TRUE(read.settings.json);
+  EXPECT_EQ(read.settings.file, "--odd");
+  EXPECT_EQ(read.settings.device, "cpu");
+  EXPECT_TRUE(read_as(Words::kAny, {"a", "-h"}).parsed.help);
+}
+
+TEST(CommandArguments, ACommandBehindTheFlagsKeepsItsOwn) {
+  for (const std::vector<std::string>& args :
+       {WordList{"-n", "2"}, WordList{"-n=2"}, WordList{"--ranks", "2"}, WordList{"--ranks=2"}}) {
+    WordList all = args;
+    all.insert(all.end(), {"glue", "-n", "--help"});
+    const Read read = read_as(Words::kCommand, all);
+    EXPECT_EQ(read.settings.ranks, 2);
+    EXPECT_FALSE(read.parsed.help);
+    EXPECT_EQ(read.parsed.words, WordList({"glue", "-n", "--help"}));
+  }
+  for (const char* unknown : {"-m", "-", "-nn", "--"})
+    EXPECT_EQ(error_as(Words::kCommand, {unknown, "2"}),
+              std::string(unknown) + ": unknown flag; --help lists all");
+}
+
+TEST(CommandArguments, ErrorsAreThoseOfScripts) {
+  EXPECT_EQ(error_as(Words::kAny, {"--jsom"}), "--jsom: unknown flag; did you mean --json?");
+  EXPECT_EQ(error_as(Words::kAny, {"--f", "x"}),
+            "--f: could be any of --file, --fp16; write out one of them");
+  EXPECT_EQ(error_as(Words::kAny, {"--file"}), "--file: found no value, wants one (str)");
+  EXPECT_EQ(error_as(Words::kAny, {"--ranks", "x"}), "--ranks: found 'x', wants a whole number");
+  EXPECT_EQ(error_as(Words::kAny, {"--ranks", "0"}),
+            "--ranks: found 0, wants at least 1 and at most 2147483647");
+  EXPECT_EQ(error_as(Words::kAny, {"--ranks", "3000000000"}),
+            "--ranks: found 3000000000, wants at least 1 and at most 2147483647");
+  EXPECT_EQ(error_as(Words::kAny, {"--json=false"}),
+            "--json=false: a switch takes no value; leave it out to have it off");
+  EXPECT_EQ(error_as(Words::kNone, {"--json", "true"}),
+            "found 'true', wants a flag such as --file (a flag takes one value)");
+  EXPECT_EQ(error_as(Words::kNone, {"--no_cuda"}), "--no_cuda: unknown flag; --help lists all");
+}
+
+TEST(CommandArguments, AFlagOfTheTrainerIsStatedOnce) {
+  const FieldInfo& device = table()[3].info;
+  EXPECT_EQ(device.rules.choices, row_of("device").rules.choices);
+  EXPECT_EQ(device.help, "Of its own.");
+  EXPECT_EQ(table()[4].info.help, row_of("fp16").help);
+  EXPECT_EQ(error_as(Words::kAny, {"--device", "ref"}), "no error");  // who opens it knows
+  EXPECT_THROW(row_of("no_such"), Error);
+}
+
 TEST(NearestNames, ClosestByEditsElseThoseThatContainIt) {
   const std::vector<std::string_view> names = {"learning_rate", "eval_steps", "save_steps", "do_eval"};
-  EXPECT_EQ(nearest_names("leraning_rate", names), Words({"learning_rate"}));
-  EXPECT_EQ(nearest_names("steps", names), Words({"eval_steps", "save_steps"}));
+  EXPECT_EQ(nearest_names("leraning_rate", names), WordList({"learning_rate"}));
+  EXPECT_EQ(nearest_names("steps", names), WordList({"eval_steps", "save_steps"}));
   EXPECT_TRUE(nearest_names("zzzz", names).empty());
 }
 

@@ -106,7 +106,7 @@ bool has(const std::vector<std::string_view>& items, std::string_view item) {
 
 void check_choice(const FieldInfo& info, const std::string& value) {
   const FieldRules& rules = info.rules;
-  if (rules.choices.empty() || has(rules.choices, value)) return;
+  if (rules.others || rules.choices.empty() || has(rules.choices, value)) return;
   if (has(rules.later, value)) {
     fail(ErrorCode::kUsage, "--{}: '{}' is not there yet; choose from {}{}", info.name, value,
          joined(rules.choices), rules.reason.empty() ? "" : fmt::format(" ({})", rules.reason));
@@ -133,16 +133,34 @@ void check_range(const FieldInfo& info, const json& value) {
        rules.high < kInf ? high : "a number");
 }
 
-void check_value(const FieldInfo& info, const json& value) {
-  if (value.is_null()) return;
-  if (info.kind == Kind::kText) check_choice(info, value.get<std::string>());
-  if (info.kind == Kind::kList) {
-    for (const auto& item : value) check_choice(info, item.get<std::string>());
-  }
-  if (info.kind == Kind::kInt || info.kind == Kind::kFloat) check_range(info, value);
+}  // namespace
+
+const FieldInfo& row_of(std::string_view name) {
+  for (const auto& field : training_fields())
+    if (field.info.name == name) return field.info;
+  for (const auto& field : glue_fields())
+    if (field.info.name == name) return field.info;
+  fail(ErrorCode::kInternal, "--{}: no table has such a row", name);
 }
 
-}  // namespace
+FieldInfo shared_row(std::string_view name, std::string_view help) {
+  FieldInfo info = row_of(name);
+  info.grade = Grade::kLathe;
+  info.rules.others = true;
+  if (!help.empty()) info.help = help;
+  return info;
+}
+
+int whole_number(const std::string& flag, const std::string& text, int low) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range)
+    fail(ErrorCode::kUsage, "{}: found {}, wants a whole number from {} to {}", flag, text, low,
+         std::numeric_limits<int>::max());
+  if (error != std::errc() || end != text.data() + text.size() || value < low)
+    fail(ErrorCode::kUsage, "{}: found {}, wants a whole number of at least {}", flag, text, low);
+  return value;
+}
 
 Support FieldInfo::support() const {
   if (rules.support) return *rules.support;
@@ -207,6 +225,15 @@ json value_from_json(std::string_view flag, Kind kind, bool optional, const json
       break;
   }
   wrong_type(flag, kind, python_json(value, -1));
+}
+
+void check_value(const FieldInfo& info, const json& value) {
+  if (value.is_null()) return;
+  if (info.kind == Kind::kText) check_choice(info, value.get<std::string>());
+  if (info.kind == Kind::kList) {
+    for (const auto& item : value) check_choice(info, item.get<std::string>());
+  }
+  if (info.kind == Kind::kInt || info.kind == Kind::kFloat) check_range(info, value);
 }
 
 std::optional<std::string> check_field(const BoundField& field) {

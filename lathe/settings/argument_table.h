@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -6,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -33,9 +35,12 @@ struct FieldRules {
   bool below_high = false;  ///< high itself is excluded
   bool whole = false;       ///< printed without fraction where integral (Python's 500, not 500.0)
   bool required = false;
-  bool negatable = false;     ///< has a --no_<name> as well, though its default is not true
-  bool secret = false;        ///< never printed
-  bool only_command = false;  ///< steers the program, not the run: left out of written configs
+  bool negatable = false;        ///< has a --no_<name> as well, though its default is not true
+  bool secret = false;           ///< never printed
+  bool only_command = false;     ///< steers the program, not the run: left out of written configs
+  bool others = false;           ///< other values than `choices` are taken: the code that uses them checks
+  std::string_view value = {};   ///< how help shows the value: "FILE"; empty: INT, TEXT and so on
+  std::string_view letter = {};  ///< "n": -n is the same flag where flags come before a command
 };
 
 /// One field without its struct: what parser, help, docs and checks need.
@@ -66,6 +71,8 @@ struct KindOf;
 template <>
 struct KindOf<bool> : std::integral_constant<Kind, Kind::kBool> {};
 template <>
+struct KindOf<int> : std::integral_constant<Kind, Kind::kInt> {};
+template <>
 struct KindOf<int64_t> : std::integral_constant<Kind, Kind::kInt> {};
 template <>
 struct KindOf<double> : std::integral_constant<Kind, Kind::kFloat> {};
@@ -76,6 +83,15 @@ struct KindOf<std::vector<std::string>> : std::integral_constant<Kind, Kind::kLi
 template <>
 struct KindOf<nlohmann::json> : std::integral_constant<Kind, Kind::kDict> {};
 
+template <typename V>
+struct Required {
+  using type = V;
+};
+template <typename T>
+struct Required<std::optional<T>> {
+  using type = T;
+};
+
 /// One row of the table of struct S.
 template <typename S>
 struct Field {
@@ -83,23 +99,38 @@ struct Field {
   std::function<nlohmann::json(const S&)> get;
   std::function<void(S&, const nlohmann::json&)> set;  ///< value already of the field's kind
 
-  template <typename T>
-  Field(std::string_view name, T S::*member, Grade grade, std::string_view help, FieldRules rules = {})
-      : info{name, KindOf<T>::value, KindOf<T>::value == Kind::kDict, grade, help, std::move(rules), {}},
-        get([member](const S& s) -> nlohmann::json { return s.*member; }),
-        set([member](S& s, const nlohmann::json& v) { s.*member = v.template get<T>(); }) {
+  /// The row of another table for a member of S, or of its base B: the same flag with this default.
+  template <typename V, typename B>
+  Field(FieldInfo like, V B::*member) : info(std::move(like)) {
+    using T = typename Required<V>::type;
+    constexpr bool kOptional = !std::is_same_v<T, V>;
+    info.kind = KindOf<T>::value;
+    info.optional = kOptional || info.kind == Kind::kDict;
+    if (std::is_same_v<T, int>) {
+      info.rules.low = std::max<double>(info.rules.low, std::numeric_limits<int>::min());
+      info.rules.high = std::min<double>(info.rules.high, std::numeric_limits<int>::max());
+    }
+    get = [member](const S& s) -> nlohmann::json {
+      if constexpr (kOptional)
+        return s.*member ? nlohmann::json(*(s.*member)) : nlohmann::json();
+      else
+        return s.*member;
+    };
+    set = [member](S& s, const nlohmann::json& v) {
+      if constexpr (kOptional)
+        s.*member = v.is_null() ? V() : V(v.template get<T>());
+      else
+        s.*member = v.template get<T>();
+    };
     info.default_value = get(S());
   }
-  template <typename T>
-  Field(std::string_view name, std::optional<T> S::*member, Grade grade, std::string_view help,
-        FieldRules rules = {})
-      : info{name, KindOf<T>::value, true, grade, help, std::move(rules), {}},
-        get([member](const S& s) { return s.*member ? nlohmann::json(*(s.*member)) : nlohmann::json(); }),
-        set([member](S& s, const nlohmann::json& v) {
-          s.*member = v.is_null() ? std::optional<T>() : std::optional<T>(v.template get<T>());
-        }) {
-    info.default_value = get(S());
-  }
+  template <typename V, typename B>
+  Field(std::string_view name, V B::*member, Grade grade, std::string_view help, FieldRules rules = {})
+      : Field(FieldInfo{name, {}, {}, grade, help, std::move(rules), {}}, member) {}
+  /// A row of Lathe's own.
+  template <typename V, typename B>
+  Field(std::string_view name, V B::*member, std::string_view help, FieldRules rules = {})
+      : Field(name, member, Grade::kLathe, help, std::move(rules)) {}
   Field(std::string_view name, Unstored value, Grade grade, std::string_view help, FieldRules rules = {})
       : info{name,
              value.kind,
@@ -139,6 +170,12 @@ inline const auto& fields_of(const GlueArguments&) { return glue_fields(); }
 inline const auto& fields_of(const QaArguments&) { return qa_fields(); }
 const std::vector<OldName>& old_names();
 
+/// The row of that name of training, else of glue.  Errors: throws kInternal where there is none.
+const FieldInfo& row_of(std::string_view name);
+/// The same for a command that is no script: it has the flag only because it works there.  help: what else
+/// there is to say of it there; empty: the row's own.
+FieldInfo shared_row(std::string_view name, std::string_view help = {});
+
 /// A field of one object.  The object must outlive it.
 struct BoundField {
   const FieldInfo* info;
@@ -146,24 +183,35 @@ struct BoundField {
   std::function<void(const nlohmann::json&)> set;
 };
 
+/// The table must outlive them, too.
 template <typename S>
-std::vector<BoundField> bind(S& object) {
+std::vector<BoundField> bind(const std::vector<Field<S>>& table, S& object) {
   std::vector<BoundField> bound;
-  for (const auto& f : fields_of(object)) {
+  for (const auto& f : table) {
     bound.push_back({&f.info, [&f, &object] { return f.get(object); },
                      [&f, &object](const nlohmann::json& v) { f.set(object, v); }});
   }
   return bound;
+}
+template <typename S>
+std::vector<BoundField> bind(S& object) {
+  return bind(fields_of(object), object);
 }
 
 /// "true", "0.5", a JSON text or the path of a JSON file as a value of this kind.
 /// Errors: kUsage "--flag: found X, wants Y".
 nlohmann::json value_from_text(std::string_view flag, Kind kind, const std::string& text);
 
+/// A part of a flag's value as a whole number of at least `low`.  flag: "--hosts".  Errors: kUsage.
+int whole_number(const std::string& flag, const std::string& text, int low);
+
 /// A JSON value as a value of this field, e.g. 3 for a float.  Errors: kUsage.
 nlohmann::json value_from_json(std::string_view flag, Kind kind, bool optional, const nlohmann::json& value);
 
-/// Choices, range and support of one field; a notice where the value has no effect.  Errors: kUsage.
+/// Choices and range of one value.  Errors: kUsage.
+void check_value(const FieldInfo& info, const nlohmann::json& value);
+/// The same, and support, of one field that is not at its default; a notice where the value has no effect.
+/// Errors: kUsage.
 std::optional<std::string> check_field(const BoundField& field);
 /// The same for all; returns the notices.
 std::vector<std::string> check_fields(const std::vector<BoundField>& fields);

@@ -10,16 +10,20 @@ namespace {
 
 constexpr size_t kIndent = 38;  // where the meanings start
 
-std::string description(const FieldInfo& info) {
+/// A command that is no script has switches, and says of a flag without default what its absence means.
+std::string meaning_of(const FieldInfo& info, Words words) {
   std::string text(info.help);
   if (!info.rules.choices.empty()) text += fmt::format(" One of {}.", fmt::join(info.rules.choices, ", "));
   if (info.rules.required) return text + " (required)";
   if (info.support() == Support::kNoEffect) text += fmt::format(" No effect: {}.", info.rules.reason);
+  const bool absent = info.default_value.is_null() || info.kind == Kind::kBool;
+  if (words != Words::kScript && absent) return text;
   return text + fmt::format(" (default:{}{})", kGlue, value_text(info, info.default_value));
 }
 
-const char* value_name(Kind kind) {
-  switch (kind) {
+std::string_view value_name(const FieldInfo& info) {
+  if (!info.rules.value.empty()) return info.rules.value;
+  switch (info.kind) {
     case Kind::kBool:
       return "[BOOL]";
     case Kind::kInt:
@@ -35,12 +39,15 @@ const char* value_name(Kind kind) {
   return "TEXT";
 }
 
-std::string flag_help(const FieldInfo& info, size_t width) {
-  std::string line = fmt::format("  --{} {}", info.name, value_name(info.kind));
+std::string flag_help(const FieldInfo& info, Words words, size_t width) {
+  std::string line = "  ";
+  if (!info.rules.letter.empty()) line += fmt::format("-{}, ", info.rules.letter);
+  line += fmt::format("--{}", info.name);
+  if (words == Words::kScript || info.kind != Kind::kBool) line += fmt::format(" {}", value_name(info));
   if (info.negatable()) line += fmt::format(", --no_{}", info.name);
   line +=
       line.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ') : std::string(kIndent - line.size(), ' ');
-  return line + wrapped(description(info), kIndent, kIndent, width) + "\n";
+  return line + wrapped(meaning_of(info, words), kIndent, kIndent, width) + "\n";
 }
 
 std::string_view status(const FieldInfo& info) {
@@ -98,41 +105,61 @@ std::string wrapped(const std::string& text, size_t column, size_t indent, size_
   return out;
 }
 
-std::vector<Flag> flags_of(const HelpSection& section) {
+std::string Syntax::usage() const {
+  std::string text = "usage: ";
+  std::istringstream forms(synopsis);
+  for (std::string form; std::getline(forms, form);)
+    text += fmt::format("{}lathe {} {}\n", text.size() > 7 ? "       " : "", name, form);
+  return text;
+}
+
+std::vector<Flag> flags_of(const Syntax& syntax) {
   std::vector<Flag> flags;
-  for (const auto* info : section.fields) {
-    if (info->support() == Support::kNotYet) continue;
-    std::string meaning = description(*info);
-    std::replace(meaning.begin(), meaning.end(), kGlue, ' ');
-    flags.push_back({"--" + std::string(info->name),
-                     info->kind == Kind::kBool ? "" : value_name(info->kind),
-                     meaning,
-                     {info->rules.choices.begin(), info->rules.choices.end()}});
-    if (info->negatable()) flags.push_back({"--no_" + std::string(info->name), "", "The opposite."});
+  for (const auto& section : syntax.sections) {
+    for (const auto* info : section.fields) {
+      if (info->support() == Support::kNotYet) continue;
+      std::string meaning = meaning_of(*info, syntax.words);
+      std::replace(meaning.begin(), meaning.end(), kGlue, ' ');
+      const std::string value(info->kind == Kind::kBool ? "" : value_name(*info));
+      const std::vector<std::string> choices(info->rules.choices.begin(), info->rules.choices.end());
+      if (!info->rules.letter.empty())
+        flags.push_back({"-" + std::string(info->rules.letter), value, meaning, choices});
+      flags.push_back({"--" + std::string(info->name), value, meaning, choices});
+      if (info->negatable()) flags.push_back({"--no_" + std::string(info->name), "", "The opposite."});
+    }
   }
   return flags;
 }
 
-std::string help_text(std::string_view usage, const std::vector<HelpSection>& sections, int width) {
+std::string description(const Syntax& syntax, size_t width) {
+  std::string text = syntax.usage() + "\n";
+  std::istringstream paragraphs(syntax.details.empty() ? syntax.summary : syntax.details);
+  for (std::string line; std::getline(paragraphs, line);)
+    text += (line.empty() ? "" : "  " + (line.starts_with(' ') ? line : wrapped(line, 2, 2, width))) + "\n";
+  return text;
+}
+
+std::string help_text(const Syntax& syntax, int width) {
   const auto columns = static_cast<size_t>(width);
-  std::string out = fmt::format("{}\n", usage), later, old;
-  for (const auto& section : sections) {
-    out += fmt::format("\n{}:\n", section.title);
+  std::string out = description(syntax, columns), later, old;
+  for (const auto& section : syntax.sections) {
+    if (!section.fields.empty()) out += fmt::format("\n{}:\n", section.title);
     for (const auto* info : section.fields) {
       if (info->support() == Support::kNotYet) {
         later += fmt::format(" --{}", info->name);
       } else {
-        out += flag_help(*info, columns);
+        out += flag_help(*info, syntax.words, columns);
       }
     }
   }
+  if (syntax.words != Words::kScript) return out;
   for (const auto& name : old_names()) old += fmt::format(" --{}", name.name);
   out += "\nAccepted at their default only, so far:\n  " + wrapped(later, 2, 2, columns) + "\n";
   out += "\nNames of older versions, accepted with a notice:\n  " + wrapped(old, 2, 2, columns) + "\n";
   return out;
 }
 
-std::string arguments_markdown(const std::vector<HelpSection>& sections) {
+std::string arguments_page(const std::vector<HelpSection>& sections) {
   std::string out =
       "# Every flag\n\n"
       "Made by `lathe arguments` from the list that the program reads; a test fails where this page is "
@@ -169,11 +196,6 @@ std::string arguments_markdown(const std::vector<HelpSection>& sections) {
     out += fmt::format("| `--{}` | {} | {} |\n", old.name, name_of(old.kind), to);
   }
   return out;
-}
-
-std::string arguments_page() {
-  return arguments_markdown({help_section<GlueArguments>("lathe glue"), help_section<QaArguments>("lathe qa"),
-                             help_section<TrainingArguments>("training")});
 }
 
 nlohmann::ordered_json arguments_json() {

@@ -4,8 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lathe/settings/argument_table.h"
-#include "lathe/settings/options.h"
+#include "lathe/settings/argument_parser.h"
 
 namespace lathe {
 
@@ -15,39 +14,58 @@ struct HelpSection {
   std::vector<const FieldInfo*> fields;
 };
 
+/// The table must outlive the section.
 template <typename S>
-HelpSection help_section(std::string title) {
+HelpSection help_section(std::string title, const std::vector<Field<S>>& table) {
   HelpSection section{std::move(title), {}};
-  for (const auto& field : fields_of(S())) section.fields.push_back(&field.info);
+  for (const auto& field : table) section.fields.push_back(&field.info);
   return section;
 }
-
-/// The flags of fields as a command's, with --no_x where there is one; those that are accepted at their
-/// default only are left out.
-std::vector<Flag> flags_of(const HelpSection& section);
-
-/// What may follow the name of a command with a script's fields and those of training.
-template <typename Script>
-Syntax script_syntax() {
-  Syntax syntax{"", flags_of(help_section<Script>(""))};
-  for (Flag& flag : flags_of(help_section<TrainingArguments>(""))) syntax.flags.push_back(std::move(flag));
-  return syntax;
+template <typename S>
+HelpSection help_section(std::string title) {
+  return help_section(std::move(title), fields_of(S()));
 }
+
+/// What a command takes, and what is said of it: parsing, help, completion, man page and docs come from here.
+struct Syntax {
+  std::string name, summary;
+  std::string synopsis = "[flags]";  ///< what follows the name; a line for each form
+  std::string details =
+      {};  ///< of help, a line for each paragraph; one that begins with a space stays as it is
+  Words words = Words::kNone;
+  std::vector<std::string> choices = {};  ///< what the first word may be; empty: anything
+  bool or_files = false;                  ///< or a file or folder
+  std::vector<HelpSection> sections = {};
+
+  /// "usage: lathe NAME …", a line for each form.
+  std::string usage() const;
+};
+
+/// A flag as shells and the man page show it.
+struct Flag {
+  std::string name;        ///< "--file"
+  std::string value = {};  ///< what it takes: "FILE"; empty: a switch
+  std::string meaning = {};
+  std::vector<std::string> choices = {};  ///< values that it takes; empty: any
+};
+/// All flags of a command, also --no_x where there is one; those that are accepted at their default only are
+/// left out.
+std::vector<Flag> flags_of(const Syntax& syntax);
 
 /// In a text for `wrapped`: a space at which no line breaks.
 constexpr char kGlue = '\x1f';
 /// The words of `text` from column `column` on, broken at `width`, further lines indented to `indent`.
 std::string wrapped(const std::string& text, size_t column, size_t indent, size_t width = 100);
+/// Usage, then the details, or the summary where there are none.
+std::string description(const Syntax& syntax, size_t width = 100);
 
-/// The text of --help: usage, then each section's flags with type, meaning, choices and default; flags that
-/// are accepted at their default only and old names as lists at the end.  Lines are at most `width` columns
-/// wide.
-std::string help_text(std::string_view usage, const std::vector<HelpSection>& sections, int width = 100);
+/// The text of --help: description, then each section's flags with type, meaning, choices and default; flags
+/// that are accepted at their default only, and a script's old names, as lists at the end.  Lines are at most
+/// `width` columns wide.
+std::string help_text(const Syntax& syntax, int width = 100);
 
-/// The same as a page of the docs: one Markdown table per section, and one of the old names.
-std::string arguments_markdown(const std::vector<HelpSection>& sections);
-/// The page docs/arguments.md: all commands.
-std::string arguments_page();
+/// The page docs/arguments.md: one Markdown table for each section, and one of the old names.
+std::string arguments_page(const std::vector<HelpSection>& sections);
 
 /// All tables as data, for comparing with the installed transformers: {"training": [{"name", "type",
 /// "optional", "default", "grade", "support", "choices", "later", "help"}], "glue": [...], "qa": [...],

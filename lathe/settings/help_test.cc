@@ -2,10 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <optional>
 #include <sstream>
-
-#include "lathe/core/source_folder_testing.h"
 
 namespace lathe {
 namespace {
@@ -14,8 +12,14 @@ std::vector<HelpSection> sections() {
   return {help_section<GlueArguments>("Model and data"), help_section<TrainingArguments>("Training")};
 }
 
+struct ShowSettings {
+  std::optional<std::string> file;
+  bool json = false;
+  int rows = 3;
+};
+
 TEST(Help, ShowsEveryFlagOnceWithItsDefaultInTheWidth) {
-  const std::string text = help_text("usage: lathe glue [flags]", sections(), 90);
+  const std::string text = help_text({.name = "glue", .words = Words::kScript, .sections = sections()}, 90);
   for (const auto& section : sections()) {
     for (const auto* info : section.fields) {
       const std::string flag = "--" + std::string(info->name);
@@ -35,7 +39,7 @@ TEST(Help, ShowsEveryFlagOnceWithItsDefaultInTheWidth) {
 }
 
 TEST(Help, MarkdownHasARowPerFlag) {
-  const std::string page = arguments_markdown(sections());
+  const std::string page = arguments_page(sections());
   EXPECT_NE(page.find("| `--learning_rate` | float | 5e-05 | Peak learning rate. | works |"),
             std::string::npos);
   EXPECT_NE(page.find("| `--no_cuda` | bool | `--use_cpu` |"), std::string::npos);
@@ -43,11 +47,30 @@ TEST(Help, MarkdownHasARowPerFlag) {
   EXPECT_NE(page.find("refused: DeepSpeed"), std::string::npos);
 }
 
-TEST(Help, ThePageInTheDocsIsOfToday) {
-  std::ifstream file(source_path("docs/arguments.md"));
-  std::ostringstream page;
-  page << file.rdbuf();
-  EXPECT_EQ(page.str(), arguments_page()) << "lathe arguments > docs/arguments.md";
+TEST(Help, OfACommandThatIsNoScript) {
+  const std::vector<Field<ShowSettings>> table = {
+      {"file", &ShowSettings::file, "Texts.", {.value = "FILE"}},
+      {"json", &ShowSettings::json, "Print JSON."},
+      {"rows", &ShowSettings::rows, "Rows at once.", {.low = 1, .letter = "n"}}};
+  const Syntax syntax{.name = "show",
+                      .synopsis = "TEXT…\n--file FILE",
+                      .details = "Shows texts.\n as it stands   here",
+                      .words = Words::kAny,
+                      .sections = {help_section("flags", table)}};
+  EXPECT_EQ(help_text(syntax),
+            "usage: lathe show TEXT…\n"
+            "       lathe show --file FILE\n"
+            "\n"
+            "  Shows texts.\n"
+            "   as it stands   here\n"
+            "\n"
+            "flags:\n"
+            "  --file FILE                         Texts.\n"
+            "  --json                              Print JSON.\n"
+            "  -n, --rows INT                      Rows at once. (default: 3)\n");
+  std::string flags;
+  for (const Flag& flag : flags_of(syntax)) flags += flag.name + "=" + flag.value + " ";
+  EXPECT_EQ(flags, "--file=FILE --json= -n=INT --rows=INT ");
 }
 
 TEST(Help, WhatIsRefusedOrHasNoEffectSaysWhy) {

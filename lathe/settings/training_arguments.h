@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -13,9 +12,6 @@
 #include "lathe/optim/optimizer.h"
 
 namespace lathe {
-
-/// What --device takes, here and in the other commands.
-inline constexpr std::array<std::string_view, 5> kDeviceChoices = {"auto", "cpu", "cuda", "mps", "mlx"};
 
 /// How a run trains, under the names and defaults of Hugging Face's TrainingArguments.  What each member
 /// means stands in the table of fields (argument_table.h), which also feeds the command line and the docs.

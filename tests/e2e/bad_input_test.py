@@ -663,11 +663,11 @@ class BadInput(unittest.TestCase):
                                 ('{"a":', ":1:6", "JSON")):
             settings.write_text(content)
             self.fails([cl.program(), "glue", str(settings)], settings, *words, code=2)
-        self.fails([cl.program(), "predict", str(self.model), "--fil", "x"], "--fil", "--file", code=2)
+        self.fails([cl.program(), "predict", str(self.model), "--fiel", "x"], "--fiel", "--file", code=2)
         self.fails([cl.program(), "predict"], "model folder", code=2)
         self.fails([cl.program(), "predict", str(self.model), "x", "--bf16=false"], "--bf16=false", "leave it out", code=2)
         for command in ("demo", "arguments", "doctor"):
-            self.fails([cl.program(), command, "words"], "found words", "flags alone", code=2)
+            self.fails([cl.program(), command, "words"], "found 'words'", "wants a flag such as --", code=2)
             self.assertIn("usage", self.works([cl.program(), command, "-h"]).stdout)
         self.fails([cl.program(), "predict", str(self.model), "x", "--int8", "--fp16", "--bf16"], "--bf16 and --fp16", code=2)
 

@@ -12,104 +12,80 @@
 #include "lathe/app/commands/commands.h"
 #include "lathe/app/terminal/terminal.h"
 #include "lathe/core/cpu_limits.h"
+#include "lathe/core/environment.h"
 #include "lathe/core/error.h"
 #include "lathe/core/version.h"
 #include "lathe/io/file_system.h"
-#include "lathe/settings/help.h"
-#include "lathe/settings/options.h"
 
 namespace lathe {
 namespace {
 
-struct BenchFlag : Flag {
-  std::string (*show)(const BenchSettings&);  ///< the default; null: none
-};
+using B = BenchSettings;
 
-std::string joined(const auto& values) { return fmt::format("{}", fmt::join(values, ",")); }
-std::string whole(int value, const char* zero) { return value == 0 ? zero : std::to_string(value); }
-
-/// All flags, in the order of help.  Those without default are taken by every bench.
-const std::vector<BenchFlag>& flags() {
-  static const std::vector<BenchFlag> list = {
-      {{"--device", "auto|cpu|…", "what runs it; auto: the best (infer, mlp, finetune: all that are there)"},
-       [](const BenchSettings& s) { return s.device; }},
-      {{"--threads", "N", "threads of the CPU"},
-       [](const BenchSettings& s) { return whole(s.threads, "one per core"); }},
-      {{"--model", "NAME", "bert-base or minilm (random weights), or a model folder"},
-       [](const BenchSettings& s) { return s.model; }},
-      {{"--batch", "N", "rows (infer, mlp: several parted by commas)"},
-       [](const BenchSettings& s) { return joined(s.batches); }},
-      {{"--seq", "N", "tokens per row (finetune: at most)"},
-       [](const BenchSettings& s) { return std::to_string(s.seq); }},
-      {{"--dtype", "bf16|fp16|fp32",
-        "of activations; several parted by commas but for step and plan (infer: also int8; on cuda all but "
-        "mlp and plan: fp8; both compared with the peak of bf16)"},
-       [](const BenchSettings& s) { return joined(s.dtypes); }},
-      {{"--steps", "N", "calls that are timed"},
-       [](const BenchSettings& s) { return std::to_string(s.steps); }},
-      {{"--epochs", "N", "passes over the data"},
-       [](const BenchSettings& s) { return std::to_string(s.epochs); }},
-      {{"--data_dir", "DIR", "where trec/ lies"},
-       [](const BenchSettings&) { return std::string("$LATHE_DATA_DIR"); }},
-      {{"--gradient_checkpointing", "", "compute each layer's activations anew in the backward pass"},
-       nullptr},
-      {{"--profile", "", "also the milliseconds of each op"}, nullptr},
-      {{"--plan", "", "the same as `lathe bench plan`"}, nullptr},
-      {{"--json", "", "JSON lines instead of tables"}, nullptr},
-      {{"--html", "FILE", "also writes a page with tables and charts; of step with --profile"}, nullptr},
-  };
-  return list;
+std::vector<Field<B>> rows() {
+  return {{shared_row("device", "What runs it; auto: the best (infer, mlp, finetune: all that are there)."),
+           &B::device},
+          {shared_row("threads"), &B::threads},
+          {"model", &B::model, "bert-base or minilm (random weights), or a model folder.", {.value = "NAME"}},
+          {"batch", &B::batch, "Rows (infer, mlp: several parted by commas).", {.value = "N"}},
+          {"seq", &B::seq, "Tokens per row (finetune: at most).", {.low = 3, .value = "N"}},
+          {"dtype",
+           &B::dtype,
+           "Of activations: bf16, fp16 or fp32; several parted by commas but for step and plan (infer: also "
+           "int8; "
+           "on cuda all but mlp and plan: fp8; both compared with the peak of bf16).",
+           {.value = "NAME"}},
+          {"steps", &B::steps, "Calls that are timed.", {.low = 1, .value = "N"}},
+          {"epochs", &B::epochs, "Passes over the data.", {.low = 1, .value = "N"}},
+          {"data_dir", &B::trec_dir, "Where trec/ lies, if not in $LATHE_DATA_DIR.", {.value = "DIR"}},
+          {"gradient_checkpointing", &B::recompute,
+           "Compute each layer's activations anew in the backward pass."},
+          {"profile", &B::profile, "Also the milliseconds of each op."},
+          {"plan", &B::plan, "The same as `lathe bench plan`."},
+          {"json", &B::json, "JSON lines instead of tables."},
+          {"html",
+           &B::html,
+           "Also write a page with tables and charts; of step with --profile.",
+           {.value = "FILE"}}};
 }
 
-bool takes(const Bench& bench, const std::string& flag) {
-  return flag == "--plan" || flag == "--json" || flag == "--html" || flag == "--device" ||
-         flag == "--threads" || std::find(bench.flags.begin(), bench.flags.end(), flag) != bench.flags.end();
+bool takes(const Bench& bench, std::string_view flag) {
+  constexpr std::string_view kAll[] = {"plan", "json", "html", "device", "threads"};
+  return std::find(std::begin(kAll), std::end(kAll), flag) != std::end(kAll) ||
+         std::find(bench.flags.begin(), bench.flags.end(), flag) != bench.flags.end();
 }
 
-std::string usage() {
-  std::string text = "usage: lathe bench";
-  const char* separator = " ";
-  for (const Bench& bench : benches()) text += separator + std::string(bench.name), separator = "|";
-  text += " [flags]\n  Measures this machine; the peak that figures are compared with is measured first.\n\n";
+std::string details() {
+  std::string text =
+      "Measures this machine; the peak that figures are compared with is measured first. Below are the "
+      "defaults of "
+      "step; the other benches have their own.\n\n";
   for (const Bench& bench : benches()) {
-    text += fmt::format("  {:<9} {}\n", bench.name, bench.summary);
     std::string defaults;
-    for (const BenchFlag& flag : flags())
-      if (takes(bench, flag.name) && flag.show != nullptr)
-        defaults += fmt::format(" {}{}{}", flag.name, kGlue, flag.show(bench.defaults));
-    text += fmt::format("            {}\n", wrapped("by default" + defaults, 12, 12));
+    for (const Field<B>& row : rows())
+      if (takes(bench, row.info.name) && row.info.kind != Kind::kBool && !row.info.optional)
+        defaults +=
+            fmt::format(" --{}{}{}", row.info.name, kGlue, value_text(row.info, row.get(bench.defaults)));
+    text += fmt::format(" {:<9} {}\n {:<9} {}\n", bench.name, bench.summary, "",
+                        wrapped("by default" + defaults, 11, 11, 98));
   }
-  text += "\n";
-  for (const BenchFlag& flag : flags())
-    text += fmt::format("  {:<25} {}\n", fmt::format("{} {}", flag.name, flag.value),
-                        wrapped(flag.meaning, 28, 28));
   return text;
 }
 
-const Bench& find_bench(const Options& options) {
-  std::vector<std::string> names = options.rest;
-  if (options.has("--plan")) names.emplace_back("plan");
+const Bench& find_bench(const B& given, const Call& call) {
+  std::vector<std::string> names = call.words;
+  if (given.plan) names.emplace_back("plan");
   if (names.size() == 1)
     for (const Bench& bench : benches())
       if (names[0] == bench.name) return bench;
-  fail(ErrorCode::kUsage, "lathe bench: found '{}', wants the name of one bench\n{}",
-       fmt::join(options.rest, " "), usage());
+  call.refuse(fmt::format("found '{}', wants the name of one bench", fmt::join(call.words, " ")));
 }
 
-/// The values of a flag, parted by commas.  Errors: kUsage if there are several and the bench takes one.
-std::vector<std::string> values_of(const Bench& bench, const Options& options, const std::string& flag) {
-  const std::string text = options.get(flag);
-  std::vector<std::string> parts{""};
-  for (const char c : text) {
-    if (c == ',')
-      parts.emplace_back();
-    else
-      parts.back() += c;
-  }
-  const bool list = std::find(bench.lists.begin(), bench.lists.end(), flag) != bench.lists.end();
-  if (parts.size() > 1 && !list)
-    fail(ErrorCode::kUsage, "{}: found {}, lathe bench {} takes one", flag, text, bench.name);
-  return parts;
+/// Errors: kUsage if the value has several parts and the bench takes one.
+void check_one(const Bench& bench, const std::string& flag, const std::string& value) {
+  if (value.find(',') != std::string::npos &&
+      std::find(bench.lists.begin(), bench.lists.end(), flag) == bench.lists.end())
+    fail(ErrorCode::kUsage, "--{}: found {}, lathe bench {} takes one", flag, value, bench.name);
 }
 
 /// What the host of a virtual machine takes of its CPUs from now on.
@@ -136,27 +112,20 @@ class Stolen {
   std::optional<double> before_ = stolen_seconds();
 };
 
-BenchSettings settings_of(const Bench& bench, const Options& options) {
-  for (const auto& [flag, value] : options.values)
-    if (!takes(bench, flag)) fail(ErrorCode::kUsage, "{} means nothing to lathe bench {}", flag, bench.name);
+BenchSettings settings_of(const Bench& bench, const B& given, const Call& call) {
   BenchSettings s = bench.defaults;
-  s.start = std::chrono::steady_clock::now();
-  const char* data_dir = std::getenv("LATHE_DATA_DIR");
-  s.device = options.get("--device", s.device);
-  s.model = options.get("--model", s.model);
-  s.data_dir = options.get("--data_dir", data_dir == nullptr ? "" : data_dir);
-  s.threads = whole_number(options, "--threads", s.threads, 0);
-  s.seq = whole_number(options, "--seq", s.seq, 3);
-  s.steps = whole_number(options, "--steps", s.steps, 1);
-  s.epochs = whole_number(options, "--epochs", s.epochs, 1);
-  s.profile = options.has("--profile") || (options.has("--html") && bench.page_has_profile);
-  s.recompute = options.has("--gradient_checkpointing");
-  if (options.has("--batch")) {
-    s.batches.clear();
-    for (const std::string& value : values_of(bench, options, "--batch"))
-      s.batches.push_back(whole_number("--batch", value, 1));
+  s.start = given.start;
+  for (const Field<B>& row : rows()) {
+    if (call.given.count(row.info.name) == 0) continue;
+    if (!takes(bench, row.info.name))
+      fail(ErrorCode::kUsage, "--{} means nothing to lathe bench {}", row.info.name, bench.name);
+    row.set(s, row.get(given));
   }
-  if (options.has("--dtype")) s.dtypes = values_of(bench, options, "--dtype");
+  s.profile = s.profile || (s.html && bench.page_has_profile);
+  s.data_dir = s.trec_dir.value_or(environment("LATHE_DATA_DIR"));
+  check_one(bench, "batch", s.batch);
+  check_one(bench, "dtype", s.dtype);
+  s.batches();  // before anything is measured
   return s;
 }
 
@@ -164,88 +133,102 @@ bool is_profile(const BenchReport& report) {
   return !report.rows.empty() && report.rows[0].value("bench", "") == "profile";
 }
 
+int run_benches(B& given, const Call& call) {
+  const TerminalPort port = standard_port();
+  const Bench& bench = find_bench(given, call);
+  const BenchSettings settings = settings_of(bench, given, call);
+  const Stolen stolen;
+  std::vector<BenchReport> reports = bench.run(settings);
+  if (takes(bench, "steps") || takes(bench, "epochs")) stolen.tell(reports);  // else nothing ran
+  for (BenchReport& report : reports) note_more_than_peak(report);
+  for (const BenchReport& report : reports) {
+    if (is_profile(report) && !given.profile) continue;  // drawn for the page alone
+    port.out(given.json ? json_lines(report) : terminal_text(report, port.width(), port.unicode));
+  }
+  if (given.html) {
+    const std::string page = html_page(reports, fmt::format("lathe {} bench {}", kVersion, bench.name));
+    real_file_system().write_atomic(*given.html, page).check();
+  }
+  return 0;
+}
+
+std::vector<std::string> parts_of(std::string text) {
+  std::vector<std::string> parts;
+  for (size_t comma; (comma = text.find(',')) != std::string::npos; text.erase(0, comma + 1))
+    parts.push_back(text.substr(0, comma));
+  parts.push_back(text);
+  return parts;
+}
+
 }  // namespace
+
+std::vector<std::string> BenchSettings::dtypes() const { return parts_of(dtype); }
+
+std::vector<int> BenchSettings::batches() const {
+  std::vector<int> rows;
+  for (const std::string& part : parts_of(batch)) rows.push_back(whole_number("--batch", part, 1));
+  return rows;
+}
 
 const std::vector<Bench>& benches() {
   static const std::vector<Bench> list = [] {
-    BenchSettings step{.model = "bert-base", .dtypes = {"bf16"}, .batches = {8}, .seq = 128, .steps = 10};
-    BenchSettings gemm = step, plan = step, infer = step, mlp, finetune;
-    plan.batches = {32};
-    gemm.dtypes = {"bf16", "fp32"}, gemm.steps = 5;
-    infer.batches = {1, 2, 4, 8, 16, 32, 64}, infer.steps = 20;
-    mlp.batches = {1024}, mlp.steps = 30;
-    finetune.model = "minilm", finetune.dtypes = {"bf16"}, finetune.batches = {32};
-    finetune.seq = 64, finetune.epochs = 3;
+    BenchSettings step, gemm, plan, infer, mlp, finetune;
+    plan.batch = "32";
+    gemm.dtype = "bf16,fp32", gemm.steps = 5;
+    infer.batch = "1,2,4,8,16,32,64", infer.steps = 20;
+    mlp.batch = "1024", mlp.steps = 30;
+    finetune.model = "minilm", finetune.batch = "32", finetune.seq = 64;
     return std::vector<Bench>{
         {"step",
          "a training step of BERT: forward, backward, clipping, AdamW",
          bench_step,
-         {"--model", "--batch", "--seq", "--dtype", "--steps", "--profile", "--gradient_checkpointing"},
+         {"model", "batch", "seq", "dtype", "steps", "profile", "gradient_checkpointing"},
          {},
          step,
          true},
         {"gemm",
          "the matrix products within such a step, as shares of the peak",
          bench_gemm,
-         {"--model", "--batch", "--seq", "--dtype", "--steps"},
-         {"--dtype"},
+         {"model", "batch", "seq", "dtype", "steps"},
+         {"dtype"},
          gemm},
         {"plan",
          "the ops and launches of such a step, counted; what Apple's chips might take, predicted",
          bench_plan,
-         {"--model", "--batch", "--seq", "--dtype", "--gradient_checkpointing"},
+         {"model", "batch", "seq", "dtype", "gradient_checkpointing"},
          {},
          plan},
         {"infer",
          "forward passes at lengths of real questions (TREC's with a folder's tokenizer)",
          bench_infer,
-         {"--model", "--batch", "--dtype", "--steps", "--data_dir", "--profile"},
-         {"--batch", "--dtype"},
+         {"model", "batch", "dtype", "steps", "data_dir", "profile"},
+         {"batch", "dtype"},
          infer},
         {"mlp",
          "forward and backward of a small network, fp32",
          bench_mlp,
-         {"--batch", "--steps"},
-         {"--batch"},
+         {"batch", "steps"},
+         {"batch"},
          mlp},
         {"finetune",
          "the Trainer on 1,000 questions (TREC's, else made), all weights and the head alone",
          bench_finetune,
-         {"--model", "--batch", "--seq", "--dtype", "--epochs", "--data_dir"},
-         {"--dtype"},
+         {"model", "batch", "seq", "dtype", "epochs", "data_dir"},
+         {"dtype"},
          finetune},
     };
   }();
   return list;
 }
 
-Syntax bench_syntax() {
-  Syntax syntax{usage(), {flags().begin(), flags().end()}};
-  for (const Bench& bench : benches()) syntax.words.emplace_back(bench.name);
-  return syntax;
-}
-
-int run_bench(const std::vector<std::string>& args) {
-  const Options options = parse_options(args, bench_syntax());
-  const TerminalPort port = standard_port();
-  if (options.has("--help")) {
-    port.out(usage());
-    return 0;
-  }
-  const Bench& bench = find_bench(options);
-  const Stolen stolen;
-  std::vector<BenchReport> reports = bench.run(settings_of(bench, options));
-  if (takes(bench, "--steps") || takes(bench, "--epochs")) stolen.tell(reports);  // else nothing ran
-  for (BenchReport& report : reports) note_more_than_peak(report);
-  for (const BenchReport& report : reports) {
-    if (is_profile(report) && !options.has("--profile")) continue;  // drawn for the page alone
-    port.out(options.has("--json") ? json_lines(report) : terminal_text(report, port.width(), port.unicode));
-  }
-  if (options.has("--html")) {
-    const std::string page = html_page(reports, fmt::format("lathe {} bench {}", kVersion, bench.name));
-    real_file_system().write_atomic(options.get("--html"), page).check();
-  }
-  return 0;
+Command bench_command() {
+  Syntax syntax{.name = "bench",
+                .summary = "measure this machine: training, inference, matrix products",
+                .details = details(),
+                .words = Words::kAny};
+  for (const Bench& bench : benches()) syntax.choices.emplace_back(bench.name);
+  syntax.synopsis = fmt::format("{} [flags]", fmt::join(syntax.choices, "|"));
+  return make_command<B>(std::move(syntax), rows(), run_benches);
 }
 
 }  // namespace lathe

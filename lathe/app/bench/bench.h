@@ -9,17 +9,24 @@
 
 namespace lathe {
 
-/// What the flags of `lathe bench` say; defaults as each bench wants them.
+/// What the flags of `lathe bench` say; each bench has defaults of its own, step those written here.
 struct BenchSettings {
-  std::string device = "auto";  ///< infer, mlp and finetune: all that are there
-  std::string model;            ///< "bert-base", "minilm" (random weights) or a model folder
-  std::vector<std::string> dtypes;
-  std::vector<int> batches;
-  int seq = 0, threads = 0, steps = 0, epochs = 0;
+  std::string device = "auto";              ///< infer, mlp and finetune: all that are there
+  std::string model = "bert-base";          ///< or "minilm" (random weights), or a model folder
+  std::string dtype = "bf16", batch = "8";  ///< several values are parted by commas
+  int seq = 128, threads = 0, steps = 10, epochs = 3;
   bool profile = false;
-  bool recompute = false;  ///< gradient checkpointing
-  std::string data_dir;    ///< where trec/ and vocab/ are looked for; "": nowhere
+  bool recompute = false;               ///< gradient checkpointing
+  std::optional<std::string> trec_dir;  ///< --data_dir
+  bool plan = false, json = false;
+  std::optional<std::string> html;
+
+  std::string data_dir;  ///< where trec/ and vocab/ are looked for; "": nowhere
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();  ///< of the command
+
+  std::vector<std::string> dtypes() const;
+  /// Errors: kUsage.
+  std::vector<int> batches() const;
 };
 
 /// One of the benches: its name, a line for --help, the flags it has a use for, those of them that take

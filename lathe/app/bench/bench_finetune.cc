@@ -30,7 +30,7 @@ AutoModel make_model(const BenchSettings& s, const Questions& questions) {
 
 TrainingArguments arguments(const BenchSettings& s, const std::string& dtype, bool head_only) {
   TrainingArguments args;
-  args.per_device_train_batch_size = s.batches.at(0);
+  args.per_device_train_batch_size = s.batches().at(0);
   args.per_device_eval_batch_size = 64;
   args.num_train_epochs = s.epochs;
   args.learning_rate = head_only ? kHeadAlone : is_bench_shape(s.model) ? kFromScratch : kFineTuning;
@@ -70,7 +70,7 @@ void add_run(const BenchSettings& s, const BenchDevice& device, const std::strin
   const nlohmann::json evaluation = trainer.evaluate(data.heldout);
   nlohmann::ordered_json row = bench_row("finetune", device, s.model, dtype);
   row["trained"] = head_only ? "head" : "all";
-  row["batch"] = s.batches.at(0);
+  row["batch"] = s.batches().at(0);
   row["samples"] = data.train.size();
   row["epochs"] = s.epochs;
   row["learning_rate"] = args.learning_rate;
@@ -93,7 +93,7 @@ void add_run(const BenchSettings& s, const BenchDevice& device, const std::strin
 }  // namespace
 
 std::vector<BenchReport> bench_finetune(const BenchSettings& s) {
-  for (const std::string& dtype : s.dtypes) (void)bench_dtype(dtype, {"fp8"});
+  for (const std::string& dtype : s.dtypes()) (void)bench_dtype(dtype, {"fp8"});
   Data data;
   data.questions = bench_questions(s.data_dir);
   {
@@ -105,7 +105,8 @@ std::vector<BenchReport> bench_finetune(const BenchSettings& s) {
   }
   BenchReport report{
       fmt::format("finetune: {} on {} questions ({}), {} epochs of batch {}", s.model, data.train.size(),
-                  data.questions.origin == "trec" ? "TREC" : "made by a grammar", s.epochs, s.batches.at(0)),
+                  data.questions.origin == "trec" ? "TREC" : "made by a grammar", s.epochs,
+                  s.batches().at(0)),
       {fmt::format("accuracy on {} others", data.heldout.size())},
       {{"device", "device"},
        {"dtype", "dtype"},
@@ -123,7 +124,7 @@ std::vector<BenchReport> bench_finetune(const BenchSettings& s) {
       {"samples/s", {"device", "dtype", "trained"}, {"samples_per_s", "samples/s", 1}}};
   for (const BenchDevice& device : bench_devices(s, true)) {
     report.notes.push_back(device.note());
-    for (const std::string& dtype : s.dtypes)
+    for (const std::string& dtype : s.dtypes())
       for (const bool head_only : {false, true}) add_run(s, device, dtype, data, head_only, report);
   }
   return {report};

@@ -70,7 +70,7 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
   const auto work_of = [&](int64_t tokens, int64_t rows) {
     return Work{ProgramKind::kEvaluate, bench_bucket(tokens, rows, rounding), false, false, quantization};
   };
-  for (const int batch : s.batches) {
+  for (const int batch : s.batches()) {
     std::vector<int> lengths = real_lengths(s, model, batch);
     const bool real = !lengths.empty();
     if (!real) {
@@ -129,7 +129,7 @@ std::vector<BenchReport> bench_infer(const BenchSettings& s) {
   for (const BenchDevice& device : bench_devices(s, true)) {
     report.notes.push_back(device.note());
     OpProfile* const profile = s.profile ? &profiles.emplace_back(s.model, device) : nullptr;
-    for (const std::string& dtype : s.dtypes) add_device(s, device, dtype, report, profile);
+    for (const std::string& dtype : s.dtypes()) add_device(s, device, dtype, report, profile);
   }
   std::vector<BenchReport> reports{std::move(report)};
   for (const OpProfile& profile : profiles) reports.push_back(profile.report());  // once all rows are there

@@ -66,7 +66,7 @@ std::vector<BenchReport> bench_mlp(const BenchSettings& s) {
   for (const BenchDevice& device : bench_devices(s, true)) {
     report.notes.push_back(device.note());
     const auto backend = open_device(device.kind, {device.threads});
-    for (const int batch : s.batches) add_row(s, device, *backend, batch, report);
+    for (const int batch : s.batches()) add_row(s, device, *backend, batch, report);
   }
   note_few_calls(report, s.steps);
   return {report};

@@ -137,8 +137,8 @@ BenchReport prediction_report(const nlohmann::ordered_json& first, const Program
 }  // namespace
 
 std::vector<BenchReport> bench_plan(const BenchSettings& s) {
-  const std::string& dtype = s.dtypes.at(0);
-  const int rows = s.batches.at(0);
+  const std::string dtype = s.dtypes().at(0);
+  const int rows = s.batches().at(0);
   const std::unique_ptr<Backend> backend = open_device(s.device, {s.threads});
   const AutoModel model = bench_model(s.model, {"a", "b"});
   check_seq(s, model);

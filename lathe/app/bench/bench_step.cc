@@ -137,8 +137,8 @@ void add_products(const BenchSettings& s, const BenchDevice& device, const std::
 
 std::vector<BenchReport> bench_step(const BenchSettings& s) {
   const BenchDevice device = bench_devices(s, false).at(0);
-  const std::string& dtype = s.dtypes.at(0);
-  const int batch = s.batches.at(0);
+  const std::string dtype = s.dtypes().at(0);
+  const int batch = s.batches().at(0);
   Training training(s, device, dtype, batch);
   training.step();
   training.finish();
@@ -180,7 +180,7 @@ std::vector<BenchReport> bench_step(const BenchSettings& s) {
 
 std::vector<BenchReport> bench_gemm(const BenchSettings& s) {
   const BenchDevice device = bench_devices(s, false).at(0);
-  const int batch = s.batches.at(0);
+  const int batch = s.batches().at(0);
   BenchReport report{fmt::format("gemm: matrix products within a training step of {}, {} x {} tokens",
                                  s.model, batch, s.seq),
                      {device.note()},
@@ -196,7 +196,7 @@ std::vector<BenchReport> bench_gemm(const BenchSettings& s) {
   if (device.peak && device.peak->bf16_from_l2 < 0.99 * device.peak->bf16)
     report.notes.push_back(fmt::format("bf16 with operands from the second cache: {:.3f} TFLOP/s",
                                        device.peak->bf16_from_l2 * 1e-12));
-  for (const std::string& dtype : s.dtypes) add_products(s, device, dtype, batch, report);
+  for (const std::string& dtype : s.dtypes()) add_products(s, device, dtype, batch, report);
   note_few_calls(report, s.steps);
   return {report};
 }

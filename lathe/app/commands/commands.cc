@@ -1,27 +1,48 @@
 #include "lathe/app/commands/commands.h"
 
-#include "lathe/settings/help.h"
+#include <fmt/format.h>
+
+#include "lathe/app/terminal/terminal.h"
+#include "lathe/core/error.h"
 
 namespace lathe {
 
+Command glue_command(), qa_command(), launch_command(), predict_command(), bench_command(), runs_command(),
+    demo_command(), tokenize_command(), info_command(), doctor_command(), arguments_command(),
+    completion_command();
+
 const std::vector<Command>& commands() {
-  static const std::vector<Command> list = {
-      {"glue", "fine-tune and evaluate a classifier, as run_glue.py", run_glue, script_syntax<GlueArguments>},
-      {"qa", "fine-tune and evaluate question answering, as run_qa.py", run_qa, script_syntax<QaArguments>},
-      {"launch", "train with several processes: lathe launch -n 2 glue …, --hosts a,b on several machines",
-       run_launch, launch_syntax},
-      {"predict", "classify texts with a fine-tuned model", run_predict, predict_syntax},
-      {"bench", "measure this machine: training, inference, matrix products", run_bench, bench_syntax},
-      {"runs", "list, compare and plot past runs", run_runs, runs_syntax},
-      {"demo", "train a small BERT from scratch on questions that a grammar makes", run_demo, demo_syntax},
-      {"tokenize", "show the tokens of a text", run_tokenize, tokenize_syntax},
-      {"info", "show what a model folder holds", run_info, info_syntax},
-      {"doctor", "check this machine", run_doctor, doctor_syntax},
-      {"arguments", "the table of all flags, as Markdown or JSON; the manual page", run_arguments,
-       arguments_syntax},
-      {"completion", "print what completes lathe's words in a shell", run_completion, completion_syntax},
-  };
+  static const std::vector<Command> list = {glue_command(),    qa_command(),        launch_command(),
+                                            predict_command(), bench_command(),     runs_command(),
+                                            demo_command(),    tokenize_command(),  info_command(),
+                                            doctor_command(),  arguments_command(), completion_command()};
   return list;
+}
+
+void Call::refuse(const std::string& why) const {
+  fail(ErrorCode::kUsage, "lathe {}: {}\n{}", command.name, why, command.usage());
+}
+
+std::optional<Call> read_call(const Command& command, const std::vector<BoundField>& fields,
+                              const std::vector<std::string>& args) {
+  ParsedArguments parsed = parse_arguments(fields, args, command.words);
+  if (parsed.help) {
+    standard_port().out(help_text(command));
+    return std::nullopt;
+  }
+  return Call{command, args, std::move(parsed.words), std::move(parsed.given)};
+}
+
+std::string command_page() {
+  std::vector<HelpSection> sections, others;
+  for (const Command& command : commands()) {
+    const bool script = command.words == Words::kScript;
+    if (script || !command.sections[0].fields.empty())
+      (script ? sections : others).push_back({"lathe " + command.name, command.sections[0].fields});
+  }
+  sections.push_back(help_section<TrainingArguments>("training"));
+  sections.insert(sections.end(), others.begin(), others.end());
+  return arguments_page(sections);
 }
 
 }  // namespace lathe

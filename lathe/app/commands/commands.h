@@ -1,44 +1,56 @@
 #pragma once
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "lathe/settings/options.h"
+#include "lathe/settings/help.h"
 
 namespace lathe {
 
-/// A command of the program: takes the words behind its name, gives the exit code.  Throws Error.
-struct Command {
-  const char* name;
-  const char* summary;
-  int (*run)(const std::vector<std::string>& args);
-  Syntax (*syntax)();
+/// A command of the program.  Its file in this folder has its settings, their table, what it does, and a
+/// function NAME_command; commands.cc has that function's name.
+struct Command : Syntax {
+  /// Takes the words after the command's name, gives the exit code.  Throws Error.
+  std::function<int(const std::vector<std::string>&)> run = {};
 };
 
-int run_glue(const std::vector<std::string>& args);
-int run_qa(const std::vector<std::string>& args);
-int run_launch(const std::vector<std::string>& args);
-int run_predict(const std::vector<std::string>& args);
-int run_bench(const std::vector<std::string>& args);
-int run_runs(const std::vector<std::string>& args);
-int run_demo(const std::vector<std::string>& args);
-int run_tokenize(const std::vector<std::string>& args);
-int run_info(const std::vector<std::string>& args);
-int run_doctor(const std::vector<std::string>& args);
-int run_arguments(const std::vector<std::string>& args);
-int run_completion(const std::vector<std::string>& args);
+/// The words of a call that are no flags, and the names of the flags that were given.
+struct Call {
+  const Command& command;
+  std::vector<std::string> args;  ///< all words as they were given
+  std::vector<std::string> words;
+  std::set<std::string_view> given;
 
-Syntax launch_syntax();
-Syntax predict_syntax();
-Syntax bench_syntax();
-Syntax runs_syntax();
-Syntax demo_syntax();
-Syntax tokenize_syntax();
-Syntax info_syntax();
-Syntax doctor_syntax();
-Syntax arguments_syntax();
-Syntax completion_syntax();
+  /// Throws kUsage, with the forms that the command has.
+  [[noreturn]] void refuse(const std::string& why) const;
+};
+
+/// Reads flags into `fields`.  Nothing: it was a call for help, which is shown.
+/// Errors: kUsage.
+std::optional<Call> read_call(const Command& command, const std::vector<BoundField>& fields,
+                              const std::vector<std::string>& args);
+
+/// A command from what is said of it, the table of its settings S, and its body.
+template <typename S>
+Command make_command(Syntax syntax, std::vector<Field<S>> rows, int (*body)(S&, const Call&)) {
+  const auto table = std::make_shared<const std::vector<Field<S>>>(std::move(rows));
+  syntax.sections = {help_section("flags", *table)};
+  Command command{std::move(syntax)};
+  command.run = [command, table, body](const std::vector<std::string>& args) {
+    S settings;
+    const std::optional<Call> call = read_call(command, bind(*table, settings), args);
+    return call ? body(settings, *call) : 0;
+  };
+  return command;
+}
 
 /// All commands, in the order of help.
 const std::vector<Command>& commands();
+
+/// All commands' flags as Markdown: the page docs/arguments.md.
+std::string command_page();
 
 }  // namespace lathe

@@ -10,15 +10,6 @@
 namespace lathe {
 namespace {
 
-constexpr const char* kUsage =
-    "usage: lathe completion bash|zsh|fish\n"
-    "  Prints a script that completes commands, flags and values. For good, from the next shell on:\n"
-    "    lathe completion bash >~/.local/share/bash-completion/completions/lathe\n"
-    "    lathe completion zsh >DIR/_lathe        (DIR: a folder of $fpath)\n"
-    "    lathe completion fish >~/.config/fish/completions/lathe.fish\n"
-    "  bash and fish look for the command's name: for run_glue and run_qa put links beside these files,\n"
-    "  run_glue to lathe and run_glue.fish to lathe.fish.\n";
-
 /// The text within single quotes; fish escapes within them, the other shells end them.
 std::string quoted(const std::string& text, const char* quote) {
   std::string out = "'";
@@ -49,14 +40,13 @@ std::string value_cases(const std::vector<Command>& commands, const char* begin,
                         const char* or_files) {
   std::string text;
   for (const Command& command : commands) {
-    const Syntax syntax = command.syntax();
-    for (const Flag& flag : syntax.flags)
+    for (const Flag& flag : flags_of(command))
       if (!flag.choices.empty())
         text += fmt::format("    {}:{}) values={}{}{} ;;\n", command.name, flag.name, begin,
                             fmt::join(flag.choices, " "), end);
-    if (!syntax.words.empty())
+    if (!command.choices.empty())
       text += fmt::format("    {0}:{0}) values={1}{2}{3}{4} ;;\n", command.name, begin,
-                          fmt::join(syntax.words, " "), end, syntax.or_files ? or_files : "");
+                          fmt::join(command.choices, " "), end, command.or_files ? or_files : "");
   }
   return text;
 }
@@ -65,7 +55,7 @@ std::string bash_script(const std::vector<Command>& commands) {
   std::string all, flags;
   for (const Command& command : commands) {
     all += std::string(all.empty() ? "" : " ") + command.name;
-    flags += fmt::format("    {}) flags='{}' ;;\n", command.name, names(command.syntax().flags));
+    flags += fmt::format("    {}) flags='{}' ;;\n", command.name, names(flags_of(command)));
   }
   return fmt::format(R"(# bash completion of lathe
 _lathe() {{
@@ -111,8 +101,7 @@ std::string zsh_script(const std::vector<Command>& commands) {
   for (const Command& command : commands) {
     all += "    " + described(command.name, command.summary) + "\n";
     flags += fmt::format("    {}) flags=(\n", command.name);
-    for (const Flag& flag : command.syntax().flags)
-      flags += "      " + described(flag.name, flag.meaning) + "\n";
+    for (const Flag& flag : flags_of(command)) flags += "      " + described(flag.name, flag.meaning) + "\n";
     flags += "      --help) ;;\n";
   }
   return fmt::format(R"(#compdef lathe run_glue run_qa
@@ -157,8 +146,7 @@ std::string fish_script(const std::vector<Command>& commands) {
   for (const Command& command : commands) {
     line("__fish_use_subcommand", fmt::format("-f -a {}", command.name), command.summary);
     const std::string seen = fmt::format("__fish_seen_subcommand_from {}", command.name);
-    const Syntax syntax = command.syntax();
-    for (const Flag& flag : syntax.flags) {
+    for (const Flag& flag : flags_of(command)) {
       const bool is_long = flag.name.starts_with("--");
       std::string what = fmt::format("-{} {}", is_long ? "l" : "s", flag.name.substr(is_long ? 2 : 1));
       if (!flag.choices.empty())
@@ -167,8 +155,9 @@ std::string fish_script(const std::vector<Command>& commands) {
         what += " -r";
       line(seen, what, flag.meaning);
     }
-    if (!syntax.words.empty())
-      line(seen, fmt::format("{}-a '{}'", syntax.or_files ? "" : "-f ", fmt::join(syntax.words, " ")), "");
+    if (!command.choices.empty())
+      line(seen, fmt::format("{}-a '{}'", command.or_files ? "" : "-f ", fmt::join(command.choices, " ")),
+           "");
   }
   return text + "complete -c run_glue -w 'lathe glue'\ncomplete -c run_qa -w 'lathe qa'\n";
 }
@@ -179,18 +168,29 @@ std::string completion_script(const std::string& shell, const std::vector<Comman
   if (shell == "bash") return bash_script(commands);
   if (shell == "zsh") return zsh_script(commands);
   if (shell == "fish") return fish_script(commands);
-  fail(ErrorCode::kUsage, "lathe completion: found '{}', wants bash, zsh or fish\n{}", shell, kUsage);
+  fail(ErrorCode::kUsage, "lathe completion: found '{}', wants bash, zsh or fish", shell);
 }
 
-Syntax completion_syntax() { return {kUsage, {}, {"bash", "zsh", "fish"}}; }
-
-int run_completion(const std::vector<std::string>& args) {
-  const Options options = parse_options(args, completion_syntax());
-  if (options.has("--help"))
-    fmt::print("{}", kUsage);
-  else
-    fmt::print("{}", completion_script(fmt::format("{}", fmt::join(options.rest, " ")), commands()));
-  return 0;
+Command completion_command() {
+  struct CompletionSettings {};
+  return make_command<CompletionSettings>(
+      {.name = "completion",
+       .summary = "print what completes lathe's words in a shell",
+       .synopsis = "bash|zsh|fish",
+       .details =
+           "Prints a script that completes commands, flags and values. For good, from the next shell on:\n"
+           "  lathe completion bash >~/.local/share/bash-completion/completions/lathe\n"
+           "  lathe completion zsh >DIR/_lathe        (DIR: a folder of $fpath)\n"
+           "  lathe completion fish >~/.config/fish/completions/lathe.fish\n"
+           "bash and fish look for the command's name: for run_glue and run_qa put links beside these files, "
+           "run_glue to "
+           "lathe and run_glue.fish to lathe.fish.",
+       .words = Words::kAny,
+       .choices = {"bash", "zsh", "fish"}},
+      {}, [](CompletionSettings&, const Call& call) {
+        fmt::print("{}", completion_script(fmt::format("{}", fmt::join(call.words, " ")), commands()));
+        return 0;
+      });
 }
 
 }  // namespace lathe

@@ -3,22 +3,16 @@
 
 #include <fmt/format.h>
 
-#include "lathe/app/commands/commands.h"
 #include "lathe/app/commands/script_run.h"
 #include "lathe/app/terminal/signals.h"
 #include "lathe/app/terminal/visible_text.h"
-#include "lathe/settings/argument_parser.h"
-#include "lathe/settings/options.h"
 
 namespace lathe {
+
+Command predict_command();
+
 namespace {
 
-constexpr const char* kDemoUsage =
-    "usage: lathe demo [--output_dir lathe_demo] [--device auto|cpu|cuda|mps] [--threads N] [--bf16]\n"
-    "  Trains a small BERT from scratch on questions of six classes that a grammar makes, evaluates it on "
-    "questions\n"
-    "  from templates it has not seen, writes a Hugging Face folder, and classifies five new questions from "
-    "it.\n";
 constexpr size_t kTrain = 3000, kHeldOut = 600;
 constexpr uint64_t kDataSeed = 1;
 
@@ -34,30 +28,26 @@ ModelConfig demo_config(const Tokenizer& tokenizer) {
   return config;
 }
 
-TrainingArguments demo_arguments(const Options& options) {
-  TrainingArguments args;
-  args.output_dir = options.get("--output_dir", "lathe_demo");
-  args.device = options.get("--device", "auto");
-  args.threads = whole_number(options, "--threads", 0, 0);
-  args.bf16 = options.has("--bf16");
-  args.overwrite_output_dir = args.do_train = args.do_eval = true;
-  args.per_device_train_batch_size = 32;
-  args.per_device_eval_batch_size = 64;
-  args.learning_rate = 1e-3;
-  args.num_train_epochs = 5;
-  args.warmup_steps = 30;
-  args.logging_steps = 50;
-  args.save_strategy = "no";
-  args.eval_strategy = "epoch";
-  validate(args);
-  return args;
-}
+struct DemoSettings : TrainingArguments {
+  DemoSettings() {
+    output_dir = "lathe_demo";
+    overwrite_output_dir = do_train = do_eval = true;
+    per_device_train_batch_size = 32;
+    per_device_eval_batch_size = 64;
+    learning_rate = 1e-3;
+    num_train_epochs = 5;
+    warmup_steps = 30;
+    logging_steps = 50;
+    save_strategy = "no";
+    eval_strategy = "epoch";
+  }
+};
 
 void classify_new_questions(const std::string& folder) {
   fmt::print("\nFive new questions, classified by lathe predict {}:\n", visible_line(folder));
   std::vector<std::string> words{folder};
   for (const DemoQuestion& question : demo_new_questions()) words.push_back(question.text);
-  run_predict(words);
+  predict_command().run(words);
   fmt::print(
       "\nYour own model and data, e.g. a Hugging Face folder and a CSV file with the columns text and "
       "label:\n"
@@ -89,22 +79,14 @@ Tokenizer demo_tokenizer() {
   return Tokenizer::from_files(files, "the demo's tokenizer");
 }
 
-Syntax demo_syntax() {
-  return {.usage = kDemoUsage,
-          .flags = {{"--output_dir", "DIR"}, device_flag(), {"--threads", "N"}, {"--bf16"}},
-          .flags_alone = true};
-}
+namespace {
 
-int run_demo(const std::vector<std::string>& words) {
-  const Options options = parse_options(words, demo_syntax());
-  if (options.has("--help")) {
-    fmt::print("{}", kDemoUsage);
-    return 0;
-  }
-  TrainingArguments args = demo_arguments(options);
+int demo(DemoSettings& settings, const Call& call) {
+  TrainingArguments& args = settings;
+  validate(args);
   Terminal terminal(args);
   RunFacts facts{.words = {"lathe", "demo"}, .settings = to_json(bind(args))};
-  facts.words.insert(facts.words.end(), words.begin(), words.end());
+  facts.words.insert(facts.words.end(), call.args.begin(), call.args.end());
   ScriptRun run(terminal, args, std::move(facts));
   run.prepare_output();
   Backend& backend = run.open_device();
@@ -132,6 +114,25 @@ int run_demo(const std::vector<std::string>& words) {
   });
   classify_new_questions(run.output_dir());
   return 0;
+}
+
+}  // namespace
+
+Command demo_command() {
+  using D = DemoSettings;
+  return make_command<D>(
+      {.name = "demo",
+       .summary = "train a small BERT from scratch on questions that a grammar makes",
+       .details =
+           "Trains a small BERT from scratch on questions of six classes that a grammar makes, evaluates it "
+           "on "
+           "questions from templates it has not seen, writes a Hugging Face folder, and classifies five new "
+           "questions from it."},
+      {{shared_row("output_dir", "Folder that everything is written to."), &D::output_dir},
+       {shared_row("device"), &D::device},
+       {shared_row("threads"), &D::threads},
+       {shared_row("bf16"), &D::bf16}},
+      demo);
 }
 
 }  // namespace lathe

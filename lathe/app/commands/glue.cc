@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lathe/app/commands/commands.h"
 #include "lathe/app/commands/script_run.h"
 #include "lathe/core/environment.h"
 #include "lathe/data/dataset.h"
@@ -399,8 +398,8 @@ class Glue {
 
 }  // namespace
 
-int run_glue(const std::vector<std::string>& args) {
-  return run_script<Glue, GlueArguments>("glue", "fine-tune and evaluate a classifier, as run_glue.py", args);
+Command glue_command() {
+  return script_command<Glue, GlueArguments>("glue", "fine-tune and evaluate a classifier, as run_glue.py");
 }
 
 }  // namespace lathe

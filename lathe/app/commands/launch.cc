@@ -16,7 +16,6 @@
 #include <random>
 #include <utility>
 
-#include "lathe/app/commands/commands.h"
 #include "lathe/app/commands/launch_settings.h"
 #include "lathe/app/commands/remote_rank.h"
 #include "lathe/app/terminal/signals.h"
@@ -24,8 +23,6 @@
 #include "lathe/core/error.h"
 #include "lathe/core/program_path.h"
 #include "lathe/core/run_secret.h"
-#include "lathe/settings/argument_parser.h"
-#include "lathe/settings/options.h"
 #include "lathe/train/checkpoint.h"
 
 #if defined(__linux__)
@@ -375,14 +372,40 @@ class Launch {
   bool sent_ = false;  ///< a signal to the ranks
 };
 
+int launch(LaunchFlags& flags, const Call& call) { return Launch(launch_settings(flags, call)).run(); }
+
 }  // namespace
 
-int run_launch(const std::vector<std::string>& args) {
-  if (!args.empty() && (args[0] == "--help" || args[0] == "-h")) {
-    fmt::print("{}", launch_syntax().usage);
-    return 0;
-  }
-  return Launch(launch_settings(args)).run();
+Command launch_command() {
+  using L = LaunchFlags;
+  return make_command<L>(
+      {.name = "launch",
+       .summary = "train with several processes: lathe launch -n 2 glue …, --hosts a,b on several machines",
+       .synopsis =
+           "-n N [--master_port P] glue|qa [flags]\n--hosts A,B:2 [-n N] [--master_port P] glue|qa [flags]\n"
+           "--hostfile FILE [--master_port P] glue|qa [flags]",
+       .details =
+           "Trains with several processes: N on this machine, one per GPU or sharing its cores; through ssh "
+           "on several hosts; or on the hosts of a file.",
+       .words = Words::kCommand,
+       .choices = {"glue", "qa"}},
+      {{"nproc_per_node",
+        &L::ranks,
+        "Processes of this machine; with --hosts of each host that gives no number, 1 if not given.",
+        {.low = 1, .value = "N", .letter = "n"}},
+       {"hosts",
+        &L::hosts,
+        "Hosts, each with a number of processes after its name if it is not N.",
+        {.value = "A,B:2"}},
+       {"hostfile",
+        &L::host_file,
+        "Hosts in the form of MLX's launcher, over RDMA where it names devices.",
+        {.value = "FILE"}},
+       {"master_port",
+        &L::port,
+        "Where the processes meet; if not given a free one, with several hosts 29500.",
+        {.low = 1, .high = 65535, .value = "PORT"}}},
+      launch);
 }
 
 }  // namespace lathe

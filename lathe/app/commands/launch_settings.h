@@ -2,11 +2,18 @@
 #include <string>
 #include <vector>
 
+#include "lathe/app/commands/commands.h"
 #include "lathe/app/commands/remote_rank.h"
 
 namespace lathe {
 
-/// What the words behind `lathe launch` say.
+/// The flags of `lathe launch`.
+struct LaunchFlags {
+  std::optional<int> ranks, port;
+  std::optional<std::string> hosts, host_file;
+};
+
+/// What they and the words after them say.
 struct LaunchSettings {
   int ranks = 0, port = 0;           ///< of all hosts
   std::vector<LaunchHost> hosts;     ///< empty: this machine alone
@@ -14,6 +21,6 @@ struct LaunchSettings {
 };
 
 /// Errors: kUsage; kIo where no port is free.
-LaunchSettings launch_settings(const std::vector<std::string>& args);
+LaunchSettings launch_settings(const LaunchFlags& flags, const Call& call);
 
 }  // namespace lathe

@@ -26,7 +26,7 @@ std::string roff(const std::string& text) {
 
 std::string flag_entry(const Flag& flag) {
   return fmt::format(".TP\n\\fB{}\\fR{}{}\n{}\n", roff(flag.name), flag.value.empty() ? "" : " ",
-                     roff(flag.value), roff(flag.meaning.empty() ? "See above." : flag.meaning));
+                     roff(flag.value), roff(flag.meaning));
 }
 
 constexpr const char* kManEnd = R"(.SH ENVIRONMENT
@@ -73,15 +73,8 @@ std::string man_page(const std::vector<Command>& commands) {
   for (const Command& command : commands)
     text += fmt::format(".TP\n\\fBlathe {}\\fR\n{}\n", command.name, roff(command.summary));
   for (const Command& command : commands) {
-    const Syntax syntax = command.syntax();
-    std::string title = command.name;
-    text += fmt::format(".SH LATHE {}\n", roff(title));
-    if (!syntax.usage.empty()) {
-      text += ".nf\n" + roff(syntax.usage) + ".fi\n";
-      continue;
-    }
-    text += roff(command.summary) + ".\n";
-    for (const Flag& flag : syntax.flags) text += flag_entry(flag);
+    text += fmt::format(".SH LATHE {}\n.nf\n{}.fi\n", roff(command.name), roff(description(command)));
+    for (const Flag& flag : flags_of(command)) text += flag_entry(flag);
   }
   return text + kManEnd;
 }

@@ -9,7 +9,6 @@
 #include "lathe/app/terminal/terminal.h"
 #include "lathe/backends/register.h"
 #include "lathe/data/table.h"
-#include "lathe/settings/options.h"
 #include "lathe/text/python_format.h"
 #include "lathe/text/text.h"
 #include "lathe/train/trainer.h"
@@ -17,20 +16,15 @@
 namespace lathe {
 namespace {
 
-constexpr const char* kPredictUsage =
-    "usage: lathe predict MODEL_DIR [--file FILE | TEXT…] [--json] [--bf16|--fp16] [--int8|--fp8]\n"
-    "                     [--threads N] [--device auto|cpu|cuda|mps] [--batch_size 32] [--max_seq_length "
-    "128]\n"
-    "  Classifies each text, or each line of FILE (a tab parts the two texts of a pair; then every line is a "
-    "pair).  For\n"
-    "  every text it prints the label, its probability and the text, parted by tabs; of a regression the "
-    "values,\n"
-    "  of several labels those above one half, each with its probability; nan where the model says nothing,\n"
-    "  because a logit is not finite (with --json null, the label, too). With\n"
-    "  --json one object per line with all probabilities or values.  --int8 predicts with linear layers in "
-    "8-bit\n"
-    "  integers, --fp8 (cuda) with them in fp8; both say on stderr how often that agrees with what comes "
-    "without it.\n";
+struct PredictSettings : TrainingArguments {
+  PredictSettings() { per_device_eval_batch_size = 32; }
+  std::string device_kind = "auto";  ///< not the trainer's device, which knows no "ref"
+  int pool_threads = 0;
+  std::optional<std::string> file;
+  bool json = false;
+  int max_seq_length = 128;
+};
+using P = PredictSettings;
 
 /// Adds a line to the texts, which are all single or all pairs.  place: for messages, "file:3".
 void add_line(TextDataset& data, const std::string& line, const std::string& place,
@@ -48,26 +42,25 @@ void add_line(TextDataset& data, const std::string& line, const std::string& pla
   if (tab != std::string::npos) data.second.push_back(line.substr(tab + 1));
 }
 
-TextDataset read_texts(const Options& options) {
+TextDataset read_texts(const std::vector<std::string>& words, const std::optional<std::string>& file) {
   TextDataset data;
   std::string first_place;
   const auto add = [&](const std::string& line, const std::string& place) {
     if (first_place.empty()) first_place = place;
     add_line(data, line, place, first_place);
   };
-  for (size_t i = 1; i < options.rest.size(); ++i) {
-    check_utf8(options.rest[i], fmt::format("text {}", i));
-    add(options.rest[i], fmt::format("text {}", i));
+  for (size_t i = 1; i < words.size(); ++i) {
+    check_utf8(words[i], fmt::format("text {}", i));
+    add(words[i], fmt::format("text {}", i));
   }
-  if (!options.has("--file")) return data;
-  const std::string path = options.get("--file");
-  const std::vector<std::string> lines = read_lines(path);
-  if (const auto kind = table_format_of(path);
+  if (!file) return data;
+  const std::vector<std::string> lines = read_lines(*file);
+  if (const auto kind = table_format_of(*file);
       kind == TableFormat::kCsv || kind == TableFormat::kJson || kind == TableFormat::kJsonLines)
     print_error(fmt::format(
-        "{0}: each line is taken for a text; for a table: lathe glue --do_predict --test_file {0}\n", path));
+        "{0}: each line is taken for a text; for a table: lathe glue --do_predict --test_file {0}\n", *file));
   size_t number = 0;
-  for (const std::string& line : lines) add(line, fmt::format("{}:{}", path, ++number));
+  for (const std::string& line : lines) add(line, fmt::format("{}:{}", *file, ++number));
   return data;
 }
 
@@ -130,38 +123,15 @@ std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
   return python_json(json, -1, false);
 }
 
-}  // namespace
-
-Syntax predict_syntax() {
-  return {kPredictUsage,
-          {{"--file", "FILE"},
-           device_flag(),
-           {"--threads", "N"},
-           {"--batch_size", "N"},
-           {"--max_seq_length", "N"},
-           {"--json"},
-           {"--bf16"},
-           {"--fp16"},
-           {"--int8"},
-           {"--fp8"}}};
-}
-
-int run_predict(const std::vector<std::string>& args) {
-  const Options options = parse_options(args, predict_syntax());
-  if (options.has("--help")) {
-    fmt::print("{}", kPredictUsage);
-    return 0;
-  }
-  if (options.rest.empty()) fail(ErrorCode::kUsage, "lathe predict: wants a model folder\n{}", kPredictUsage);
-  if (options.rest.size() == 1 && !options.has("--file"))
-    fail(ErrorCode::kUsage, "lathe predict: wants texts or --file\n{}", kPredictUsage);
-  if (options.has("--bf16") && options.has("--fp16"))
-    fail(ErrorCode::kUsage, "lathe predict: --bf16 and --fp16: found both, wants at most one");
-  if (options.has("--fp8") && (options.has("--fp16") || options.has("--int8")))
-    fail(ErrorCode::kUsage, "lathe predict: --fp8 and {}: found both, wants at most one",
-         options.has("--fp16") ? "--fp16" : "--int8");
+int predict(PredictSettings& settings, const Call& call) {
+  if (call.words.empty()) call.refuse("wants a model folder");
+  if (call.words.size() == 1 && !settings.file) call.refuse("wants texts or --file");
+  if (settings.bf16 && settings.fp16) call.refuse("--bf16 and --fp16: found both, wants at most one");
+  if (settings.fp8 && (settings.fp16 || settings.int8))
+    call.refuse(
+        fmt::format("--fp8 and {}: found both, wants at most one", settings.fp16 ? "--fp16" : "--int8"));
   FileSystem& fs = real_file_system();
-  const std::string folder = named_model(options.rest[0]);
+  const std::string folder = named_model(call.words[0]);
   const ModelConfig config = read_model_config(fs, folder);
   const Problem problem = saved_problem(config);
   if (problem == Problem::kQuestionAnswering || problem == Problem::kMaskedLm)
@@ -170,40 +140,64 @@ int run_predict(const std::vector<std::string>& args) {
          problem == Problem::kMaskedLm ? "Fine-tune it first: lathe glue --do_train"
                                        : "For question answering: lathe qa --do_predict --test_file FILE");
   AutoModel model = from_pretrained(fs, folder, {problem, {}, false});
-  const TextDataset data = read_texts(options);
-  const int threads = whole_number(options, "--threads", 0, 0);
-  TrainingArguments training;
-  training.bf16 = options.has("--bf16");
-  training.fp16 = options.has("--fp16");
-  training.int8 = options.has("--int8");
-  training.fp8 = options.has("--fp8");
-  training.per_device_eval_batch_size = whole_number(options, "--batch_size", 32, 1);
-  ThreadPool pool(threads);
-  const int length = std::min(whole_number(options, "--max_seq_length", 128, 3), longest_text(model));
+  const TextDataset data = read_texts(call.words, settings.file);
+  ThreadPool pool(settings.pool_threads);
+  const int length = std::min(settings.max_seq_length, longest_text(model));
   const TokenizedDataset tokens = tokenize_dataset(data, *model.tokenizer, length, pool);
   const auto warn = [](const std::string& text) { print_error(text + "\n"); };
-  const auto backend = open_device(options.get("--device", "auto"), {threads, false, warn});
+  const auto backend = open_device(settings.device_kind, {settings.pool_threads, false, warn});
   TrainerHooks hooks;
   hooks.message = [&](LogLevel level, const std::string& text) {
     if (level == LogLevel::kWarning) warn(text);
   };
-  Trainer trainer(*backend, model, training, nullptr, nullptr, hooks);
+  Trainer trainer(*backend, model, settings, nullptr, nullptr, hooks);
   if (!trainer.load_report().missing.empty())
     fail(ErrorCode::kInvalidData, "{}\nSuch a model predicts at random; fine-tune it first.",
          to_string(trainer.load_report(), *model.model, folder));
   if (!trainer.load_report().unexpected.empty()) warn(to_string(trainer.load_report(), *model.model, folder));
   const Predictions p = trainer.predict(tokens);
-  if (evaluation_quantization(training) != nn::Quantization::kNone)
+  if (evaluation_quantization(settings) != nn::Quantization::kNone)
     warn(trainer.compare(p, trainer.predict(tokens, nn::Quantization::kNone)));
   const size_t columns = static_cast<size_t>(p.columns);
   for (size_t row = 0; row < data.size(); ++row) {
     const std::string text = data.first[row] + (data.has_pairs() ? "\t" + data.second[row] : "");
     const std::vector<double> scores = probabilities(problem, &p.logits[row * columns], columns);
-    const bool as_json = options.has("--json");
-    fmt::print("{}\n",
-               text_for_stdout(as_json ? json_of(model, data, row, scores) : line_of(model, text, scores)));
+    fmt::print("{}\n", text_for_stdout(settings.json ? json_of(model, data, row, scores)
+                                                     : line_of(model, text, scores)));
   }
   return 0;
+}
+
+}  // namespace
+
+Command predict_command() {
+  constexpr double kMost = std::numeric_limits<int>::max();
+  return make_command<P>(
+      {.name = "predict",
+       .summary = "classify texts with a fine-tuned model",
+       .synopsis = "MODEL_DIR TEXT… [flags]\nMODEL_DIR --file FILE [flags]",
+       .details =
+           "Classifies each text. For every text it prints the label, its probability and the text, parted "
+           "by "
+           "tabs; of a regression the values; of several labels those above one half, each with its "
+           "probability; nan where the model says nothing, because a logit is not finite (with --json null, "
+           "the label, too). --int8 and --fp8 say on stderr how often they agree with what comes without "
+           "them.",
+       .words = Words::kAny},
+      {{"file",
+        &P::file,
+        "One text a line; a tab parts the two texts of a pair: then every line is a pair.",
+        {.value = "FILE"}},
+       {shared_row("device"), &P::device_kind},
+       {shared_row("threads"), &P::pool_threads},
+       {"batch_size", &P::per_device_eval_batch_size, "Texts per batch.", {.low = 1, .high = kMost}},
+       {shared_row("max_seq_length"), &P::max_seq_length},
+       {"json", &P::json, "One JSON object for each text, with all probabilities or values."},
+       {shared_row("bf16"), &P::bf16},
+       {shared_row("fp16"), &P::fp16},
+       {shared_row("int8"), &P::int8},
+       {shared_row("fp8"), &P::fp8}},
+      predict);
 }
 
 }  // namespace lathe

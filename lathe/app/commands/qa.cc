@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "lathe/app/commands/commands.h"
 #include "lathe/app/commands/script_run.h"
 #include "lathe/core/environment.h"
 #include "lathe/data/glue_tasks.h"
@@ -281,8 +280,8 @@ class Qa {
 
 }  // namespace
 
-int run_qa(const std::vector<std::string>& args) {
-  return run_script<Qa, QaArguments>("qa", "fine-tune and evaluate question answering, as run_qa.py", args);
+Command qa_command() {
+  return script_command<Qa, QaArguments>("qa", "fine-tune and evaluate question answering, as run_qa.py");
 }
 
 }  // namespace lathe

@@ -14,7 +14,7 @@
 #include "lathe/core/run_secret.h"
 #include "lathe/io/json_file.h"
 #include "lathe/report/shell_text.h"
-#include "lathe/settings/options.h"
+#include "lathe/settings/argument_table.h"
 
 extern char** environ;  // POSIX names it; no header of all systems does
 

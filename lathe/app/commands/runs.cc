@@ -10,13 +10,10 @@
 namespace lathe {
 namespace {
 
-constexpr const char* kRunsUsage =
-    "usage: lathe runs [FOLDER…] [--json]\n"
-    "       lathe runs compare RUN RUN… [--json]\n"
-    "       lathe runs plot RUN… [--metric eval_loss]\n"
-    "  Lists the runs whose output folders lie at or below FOLDER (here, if not given); shows in which "
-    "arguments\n"
-    "  and metrics runs differ; plots a metric of the log history (loss, if not given).\n";
+struct RunsSettings {
+  bool json = false;
+  std::optional<std::string> metric;
+};
 
 constexpr int kHeight = 16;  // lines of a plot
 
@@ -26,12 +23,12 @@ std::vector<PastRun> read_all(const std::vector<std::string>& folders) {
   return runs;
 }
 
-void show(const Options& options, const TerminalPort& port, const BenchReport& report) {
-  port.out(options.has("--json") ? json_lines(report) : terminal_text(report, port.width(), port.unicode));
+void show(const RunsSettings& settings, const TerminalPort& port, const BenchReport& report) {
+  port.out(settings.json ? json_lines(report) : terminal_text(report, port.width(), port.unicode));
 }
 
-int list(const Options& options, const TerminalPort& port) {
-  std::vector<std::string> folders = options.rest, found, closed;
+int list(const RunsSettings& settings, std::vector<std::string> folders, const TerminalPort& port) {
+  std::vector<std::string> found, closed;
   if (folders.empty()) folders = {"."};
   for (const std::string& folder : folders) {
     FoundRuns here = find_runs(real_file_system(), folder);
@@ -54,46 +51,48 @@ int list(const Options& options, const TerminalPort& port) {
       print_error(fmt::format("[WARNING] {}\n", error.what()));
     }
   }
-  show(options, port, runs_table(runs));
+  show(settings, port, runs_table(runs));
+  return 0;
+}
+
+int runs(RunsSettings& settings, const Call& call) {
+  const TerminalPort port = standard_port();
+  const std::string what = call.words.empty() ? "" : call.words[0];
+  const bool plot = what == "plot", compare = what == "compare";
+  if (settings.metric && !plot) call.refuse("--metric means nothing but to lathe runs plot");
+  if (!plot && !compare) return list(settings, call.words, port);
+  const std::vector<std::string> folders(call.words.begin() + 1, call.words.end());
+  const size_t least = plot ? 1 : 2;
+  if (folders.size() < least)
+    call.refuse(fmt::format("{}: found {} output folders, wants at least {}", what, folders.size(), least));
+  const std::vector<PastRun> runs = read_all(folders);
+  if (plot) {
+    if (settings.json) call.refuse("--json means nothing to lathe runs plot");
+    port.out(terminal_chart(plot_runs(runs, settings.metric.value_or("loss")), port.width(), kHeight,
+                            port.unicode));
+    return 0;
+  }
+  for (const BenchReport& report : compare_runs(runs)) show(settings, port, report);
   return 0;
 }
 
 }  // namespace
 
-Syntax runs_syntax() {
-  return {.usage = kRunsUsage,
-          .flags = {{"--json", "", "JSON lines instead of tables"}, {"--metric", "NAME", "what to plot"}},
-          .words = {"compare", "plot"},
-          .or_files = true};
-}
-
-int run_runs(const std::vector<std::string>& args) {
-  const Options options = parse_options(args, runs_syntax());
-  const TerminalPort port = standard_port();
-  if (options.has("--help")) {
-    port.out(kRunsUsage);
-    return 0;
-  }
-  const std::string what = options.rest.empty() ? "" : options.rest[0];
-  const bool plot = what == "plot", compare = what == "compare";
-  if (options.has("--metric") && !plot)
-    fail(ErrorCode::kUsage, "--metric means nothing to lathe runs but plot\n{}", kRunsUsage);
-  if (!plot && !compare) return list(options, port);
-  const std::vector<std::string> folders(options.rest.begin() + 1, options.rest.end());
-  const size_t least = plot ? 1 : 2;
-  if (folders.size() < least)
-    fail(ErrorCode::kUsage, "lathe runs {}: found {} output folders, wants at least {}\n{}", what,
-         folders.size(), least, kRunsUsage);
-  const std::vector<PastRun> runs = read_all(folders);
-  if (plot) {
-    if (options.has("--json"))
-      fail(ErrorCode::kUsage, "--json means nothing to lathe runs plot\n{}", kRunsUsage);
-    port.out(terminal_chart(plot_runs(runs, options.get("--metric", "loss")), port.width(), kHeight,
-                            port.unicode));
-    return 0;
-  }
-  for (const BenchReport& report : compare_runs(runs)) show(options, port, report);
-  return 0;
+Command runs_command() {
+  using R = RunsSettings;
+  return make_command<R>(
+      {.name = "runs",
+       .summary = "list, compare and plot past runs",
+       .synopsis = "[FOLDER…] [--json]\ncompare RUN RUN… [--json]\nplot RUN… [--metric eval_loss]",
+       .details =
+           "Lists the runs whose output folders lie at or below FOLDER (here, if not given); shows in which "
+           "arguments and metrics runs differ; plots a metric of the log history.",
+       .words = Words::kAny,
+       .choices = {"compare", "plot"},
+       .or_files = true},
+      {{"json", &R::json, "JSON lines instead of tables."},
+       {"metric", &R::metric, "What to plot; loss, if not given.", {.value = "NAME"}}},
+      runs);
 }
 
 }  // namespace lathe

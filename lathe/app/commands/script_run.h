@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lathe/app/commands/commands.h"
 #include "lathe/app/output_folder.h"
 #include "lathe/app/terminal/hub_terminal.h"
 #include "lathe/app/terminal/terminal.h"
@@ -14,8 +15,6 @@
 #include "lathe/io/folder_lock.h"
 #include "lathe/report/model_card.h"
 #include "lathe/report/tracked_run.h"
-#include "lathe/settings/argument_parser.h"
-#include "lathe/settings/help.h"
 #include "lathe/text/python_format.h"
 #include "lathe/train/trainer.h"
 
@@ -137,12 +136,10 @@ RunFacts facts_of(const std::string& command, const std::vector<std::string>& ar
 /// The whole of a script's command: its help, its settings with --print_config, or Job(terminal, line,
 /// facts, group).run(). Errors: kUsage.
 template <typename Job, typename Script>
-int run_script(const std::string& command, std::string_view summary, const std::vector<std::string>& args) {
+int run_script(const Command& command, const std::vector<std::string>& args) {
   auto line = parse_command_line<Script>(args);
   if (line.help) {
-    standard_port().out(
-        help_text(fmt::format("lathe {} [flags]: {}", command, summary),
-                  {help_section<Script>("model and data"), help_section<TrainingArguments>("training")}));
+    standard_port().out(help_text(command));
     return 0;
   }
   if (line.training.print_config) {
@@ -157,11 +154,19 @@ int run_script(const std::string& command, std::string_view summary, const std::
   Terminal terminal = is_main(group.get()) ? Terminal(line.training) : quiet_terminal(line.training);
   if (speaks_for_all(group.get(), line.training.log_level_replica))
     for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);
-  const int code = Job(terminal, line, facts_of(command, args, line), group).run();
+  const int code = Job(terminal, line, facts_of(command.name, args, line), group).run();
   // Who has ended closes connections that others may still read from; a rank that fails here has done its
   // work.
   if (group != nullptr) static_cast<void>(group->barrier());
   return code;
+}
+
+template <typename Job, typename Script>
+Command script_command(const std::string& name, const std::string& summary) {
+  Command command{{.name = name, .summary = summary, .words = Words::kScript}};
+  command.sections = {help_section<Script>("model and data"), help_section<TrainingArguments>("training")};
+  command.run = [command](const auto& args) { return run_script<Job, Script>(command, args); };
+  return command;
 }
 
 }  // namespace lathe

@@ -3,13 +3,11 @@
 
 #include "lathe/app/check/device_check.h"
 #include "lathe/app/check/doctor.h"
-#include "lathe/app/commands/commands.h"
 #include "lathe/app/commands/completion.h"
 #include "lathe/app/terminal/hub_terminal.h"
 #include "lathe/app/terminal/terminal.h"
 #include "lathe/app/terminal/visible_text.h"
-#include "lathe/settings/help.h"
-#include "lathe/settings/options.h"
+#include "lathe/data/table.h"
 #include "lathe/text/python_format.h"
 #include "lathe/train/auto_model.h"
 #include "lathe/train/log_format.h"
@@ -17,66 +15,39 @@
 namespace lathe {
 namespace {
 
-constexpr const char* kTokenizeUsage =
-    "usage: lathe tokenize MODEL_DIR [--file FILE | TEXT [TEXT_PAIR]] [--max_length 0] [--stride 0]\n"
-    "  Prints one JSON object per text with ids, tokens, type ids, offsets and word ids.  With --file: one "
-    "text per line,\n  a tab parts the two texts of a pair.\n";
-constexpr const char* kInfoUsage = "usage: lathe info MODEL_DIR\n  Prints what a model folder holds.\n";
-constexpr const char* kArgumentsUsage =
-    "usage: lathe arguments [--json|--man]\n  The table of all flags of lathe glue and lathe qa, as Markdown "
-    "or "
-    "as JSON; lathe's manual page.\n";
-
-constexpr const char* kDoctorUsage =
-    "usage: lathe doctor [--device auto|cpu|cuda|mps] [--self-test]\n"
-    "  Tells what this machine has for training, and what to do about what it lacks.  --device: an error "
-    "where "
-    "that one\n"
-    "  is not there.  --self-test also checks the device, every op and 50 updates against the reference, and "
-    "measures\n"
-    "  a step, inference and a small network.  Exit code 1: training cannot work, or the device does not "
-    "compute "
-    "what\n"
-    "  it should.\n";
+struct TokenizeSettings {
+  std::optional<std::string> file;
+  int max_length = 0, stride = 0;
+};
+struct InfoSettings {};
+struct DoctorSettings {
+  std::optional<std::string> device;
+  bool self_test = false;
+};
+struct ArgumentsSettings {
+  bool json = false, man = false;
+};
 
 void print_line(const std::string& text) { fmt::print("{}\n", text_for_stdout(text)); }
 
-}  // namespace
-
-Syntax tokenize_syntax() {
-  return {kTokenizeUsage, {{"--file", "FILE"}, {"--max_length", "N"}, {"--stride", "N"}}};
-}
-Syntax info_syntax() { return {kInfoUsage, {}}; }
-Syntax doctor_syntax() {
-  return {.usage = kDoctorUsage, .flags = {device_flag(), {"--self_test"}}, .flags_alone = true};
-}
-Syntax arguments_syntax() {
-  return {.usage = kArgumentsUsage, .flags = {{"--json"}, {"--man"}}, .flags_alone = true};
-}
-
-int run_tokenize(const std::vector<std::string>& args) {
-  const Options options = parse_options(args, tokenize_syntax());
-  if (options.has("--help")) {
-    fmt::print("{}", kTokenizeUsage);
-    return 0;
-  }
-  const size_t texts = options.rest.size() - (options.rest.empty() ? 0 : 1);
-  if (options.rest.empty() || texts > 2 || (texts == 0) != options.has("--file"))
-    fail(ErrorCode::kUsage, "lathe tokenize: wants a model folder and one or two texts, or --file\n{}",
-         kTokenizeUsage);
-  const Tokenizer tokenizer = Tokenizer::load(named_model(options.rest[0], {false, true}));
+int tokenize(TokenizeSettings& settings, const Call& call) {
+  const std::vector<std::string>& words = call.words;
+  const size_t texts = words.size() - (words.empty() ? 0 : 1);
+  if (words.empty() || texts > 2 || (texts == 0) != settings.file.has_value())
+    call.refuse("wants a model folder and one or two texts, or --file");
+  const Tokenizer tokenizer = Tokenizer::load(named_model(words[0], {false, true}));
   EncodeOptions encode;
-  encode.max_length = whole_number(options, "--max_length", 0, 0);
-  encode.stride = whole_number(options, "--stride", 0, 0);
+  encode.max_length = settings.max_length;
+  encode.stride = settings.stride;
   const auto show = [&](const std::vector<Encoding>& encodings) {
     for (const Encoding& encoding : encodings) print_line(encoding_to_json(encoding, tokenizer));
   };
   if (texts == 2) {
-    show(tokenizer.encode_with_overflow(options.rest[1], options.rest[2], encode));
+    show(tokenizer.encode_with_overflow(words[1], words[2], encode));
   } else if (texts == 1) {
-    show(tokenizer.encode_with_overflow(options.rest[1], encode));
+    show(tokenizer.encode_with_overflow(words[1], encode));
   } else {
-    for (const std::string& line : read_lines(options.get("--file"))) {
+    for (const std::string& line : read_lines(*settings.file)) {
       const size_t tab = line.find('\t');
       show(tab == std::string::npos
                ? tokenizer.encode_with_overflow(line, encode)
@@ -86,15 +57,10 @@ int run_tokenize(const std::vector<std::string>& args) {
   return 0;
 }
 
-int run_info(const std::vector<std::string>& args) {
-  const Options options = parse_options(args, info_syntax());
-  if (options.has("--help")) {
-    fmt::print("{}", kInfoUsage);
-    return 0;
-  }
-  if (options.rest.size() != 1) fail(ErrorCode::kUsage, "lathe info: wants a model folder\n{}", kInfoUsage);
+int info(InfoSettings&, const Call& call) {
+  if (call.words.size() != 1) call.refuse("wants a model folder");
   FileSystem& fs = real_file_system();
-  const std::string folder = named_model(options.rest[0]);
+  const std::string folder = named_model(call.words[0]);
   const ModelConfig c = read_model_config(fs, folder);
   fmt::print("folder          {}\n", visible_line(folder));
   fmt::print("model           {}: {} layers, {} columns, {} heads, {} inner columns, {} positions\n",
@@ -126,38 +92,80 @@ int run_info(const std::vector<std::string>& args) {
   return 0;
 }
 
-int run_doctor(const std::vector<std::string>& args) {
-  const Options options = parse_options(args, doctor_syntax());
-  if (options.has("--help")) {
-    fmt::print("{}", kDoctorUsage);
-    return 0;
-  }
+int doctor(DoctorSettings& settings, const Call&) {
   const TerminalPort port = standard_port();
   const auto say = [&](const std::string& line) { port.out(line + "\n"); };  // at once, into a pipe, too
   const DoctorReport report = examine(machine_facts());
   for (const std::string& line : report.lines) say(line);
-  const std::string device = options.get("--device", "auto");
-  if (options.has("--self_test")) {
+  if (settings.self_test) {
     const auto show = [&](const BenchReport& table) {
       port.out(terminal_text(table, port.width(), port.unicode));
     };
-    return check_device(device, say, show) ? report.exit_code : 1;
+    return check_device(settings.device.value_or("auto"), say, show) ? report.exit_code : 1;
   }
-  if (options.has("--device")) open_device(device);
+  if (settings.device) open_device(*settings.device);
   return report.exit_code;
 }
 
-int run_arguments(const std::vector<std::string>& args) {
-  const Options options = parse_options(args, arguments_syntax());
-  if (options.has("--help"))
-    fmt::print("{}", kArgumentsUsage);
-  else if (options.has("--man"))
+int arguments(ArgumentsSettings& settings, const Call&) {
+  if (settings.man)
     fmt::print("{}", man_page(commands()));
-  else if (options.has("--json"))
+  else if (settings.json)
     print_line(python_json(arguments_json(), 2));
   else
-    fmt::print("{}", arguments_page());
+    fmt::print("{}", command_page());
   return 0;
+}
+
+}  // namespace
+
+Command tokenize_command() {
+  using T = TokenizeSettings;
+  return make_command<T>(
+      {.name = "tokenize",
+       .summary = "show the tokens of a text",
+       .synopsis = "MODEL_DIR TEXT [TEXT_PAIR] [flags]\nMODEL_DIR --file FILE [flags]",
+       .details = "Prints one JSON object for each text with ids, tokens, type ids, offsets and word ids.",
+       .words = Words::kAny},
+      {{"file", &T::file, "One text a line; a tab parts the two texts of a pair.", {.value = "FILE"}},
+       {"max_length", &T::max_length, "Longest input in tokens; 0: any.", {.low = 0}},
+       {"stride", &T::stride, "Tokens that two parts of a longer text share.", {.low = 0}}},
+      tokenize);
+}
+
+Command info_command() {
+  return make_command<InfoSettings>({.name = "info",
+                                     .summary = "show what a model folder holds",
+                                     .synopsis = "MODEL_DIR",
+                                     .details = "Prints what a model folder holds.",
+                                     .words = Words::kAny},
+                                    {}, info);
+}
+
+Command doctor_command() {
+  using D = DoctorSettings;
+  return make_command<D>(
+      {.name = "doctor",
+       .summary = "check this machine",
+       .details = "Tells what this machine has for training, and what to do about what it "
+                  "lacks. Exit code 1: training "
+                  "cannot work, or the device does not compute what it should."},
+      {{shared_row("device", "The device that is meant: an error where it is not there."), &D::device},
+       {"self_test", &D::self_test,
+        "Also check the device, every op and 50 updates against the reference, and "
+        "measure a step, inference and a "
+        "small network."}},
+      doctor);
+}
+
+Command arguments_command() {
+  using A = ArgumentsSettings;
+  return make_command<A>({.name = "arguments",
+                          .summary = "the table of all flags, as Markdown or JSON; the manual page",
+                          .details = "Prints the table of all flags as Markdown."},
+                         {{"json", &A::json, "The flags of lathe glue and lathe qa as JSON."},
+                          {"man", &A::man, "Lathe's manual page."}},
+                         arguments);
 }
 
 }  // namespace lathe
