@@ -1,13 +1,16 @@
 """What the end-to-end tests share: the program, a tiny model, and small data made on the spot."""
+import json
 import os
 import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MODEL = ROOT / "tests" / "golden" / "tiny_bert" / "classification"
+GOLDEN = ROOT / "tests" / "golden" / "tiny_bert"
+MODEL = GOLDEN / "classification"
 WORDS = "the old bridge is small who opened it turns what runs in engine of new red ship where bank a metal water".split()
 
 
@@ -32,8 +35,36 @@ def glue_command(folder, train, dev, *more):
             "--ignore_mismatched_sizes", *more]
 
 
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def run(command, **keywords):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **keywords)
+
+
+class CommandsCase(unittest.TestCase):
+    """Made questions and the golden models: needs nothing but the program."""
+
+    def setUp(self):
+        self.temp = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temp.cleanup)
+        self.root = pathlib.Path(self.temp.name)
+        self.out = self.root / "out"
+        self.train, self.dev = self.root / "train.csv", self.root / "dev.csv"
+        write_csv(self.train, 48, 1)
+        write_csv(self.dev, 12, 2)
+
+    def works(self, command, **keywords):
+        result = run(command, **keywords)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def lathe(self, *words, **keywords):
+        return self.works([program(), *map(str, words)], **keywords)
+
+    def command(self, *more):
+        return glue_command(self.out, self.train, self.dev, "--num_train_epochs", "1", *more)
 
 
 def shown_by(run, controller):

@@ -8,8 +8,7 @@ import shutil
 import unittest
 
 import command_line as cl
-import hub_server
-from hub_test import HubCase
+from hub_server import HubCase, Repository
 
 try:
     import pyarrow
@@ -91,7 +90,7 @@ class DataCase(HubCase):
 
     def add_dataset(self, name, files, revision=CONVERTED):
         if name not in self.hub.datasets:
-            self.hub.datasets[name] = hub_server.Repository({"README.md": b"a card\n"})
+            self.hub.datasets[name] = Repository({"README.md": b"a card\n"})
         self.hub.datasets[name].commit(files, revision)
 
 
@@ -122,7 +121,7 @@ class Tutorials(DataCase):
     def test_squad(self):
         train, dev = questions(48, 1), questions(16, 2)
         # Two files of a split, and strings that lie in a dictionary.
-        self.hub.datasets["rajpurkar/squad"] = hub_server.Repository({"README.md": b"a card\n"})
+        self.hub.datasets["rajpurkar/squad"] = Repository({"README.md": b"a card\n"})
         self.hub.moved["squad"] = "rajpurkar/squad"
         self.add_dataset("rajpurkar/squad", {
             "plain_text/train/0000.parquet": parquet(train[:30]), "plain_text/train/0001.parquet": parquet(train[30:]),

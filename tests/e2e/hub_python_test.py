@@ -4,8 +4,7 @@ import pathlib
 import sys
 
 import command_line as cl
-from hub_server import Fault
-from hub_test import HubCase
+from hub_server import Fault, HubCase
 
 PACKAGE = pathlib.Path(cl.program()).parent / "python"
 if not list(PACKAGE.glob("lathe/_lathe.*")):

@@ -3,91 +3,23 @@
 from servers that send nonsense; and the cache never holds what has not the announced hash."""
 import hashlib
 import json
-import os
 import pathlib
-import random
 import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import command_line as cl
 import hub_server
-from hub_server import Fault
+from hub_server import MODEL, Fault, HubCase
 
 try:
     import huggingface_hub
 except ImportError:
     huggingface_hub = None
-
-MODEL = "google-bert/bert-base-cased"
-BIG = 40 << 20   # more than two parts of 16 MiB
-
-
-def model_files():
-    return {p.name: p.read_bytes() for p in sorted(cl.MODEL.iterdir())
-            if p.name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt",
-                          "special_tokens_map.json")}
-
-
-def hash_of(content, digits):
-    return hashlib.sha256(content).hexdigest() if digits == 64 else hub_server.git_sha1(content)
-
-
-class HubCase(unittest.TestCase):
-    def setUp(self):
-        temp = tempfile.TemporaryDirectory()
-        self.addCleanup(temp.cleanup)
-        self.root = pathlib.Path(temp.name)
-        self.home = self.root / "home"
-        self.hub = hub_server.Hub()
-        self.addCleanup(self.hub.close)
-        self.files = model_files()
-        self.hub.models[MODEL] = hub_server.Repository(self.files | {"README.md": b"a card\n", "tf_model.h5": b"x"})
-
-    def environment(self, **more):
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "TRANSFORMERS_", "LATHE_DATA"))
-                and not k.lower().endswith("_proxy")}
-        return kept | {"HF_ENDPOINT": self.hub.url, "HF_HOME": str(self.home), "HF_HUB_DOWNLOAD_TIMEOUT": "2",
-                       "HF_HUB_ETAG_TIMEOUT": "2", "LATHE_HUB_RETRY_WAIT": "0.05", "HF_HUB_DISABLE_TELEMETRY": "1"} | more
-
-    def info(self, name=MODEL, keywords=None, **environment):
-        return cl.run([cl.program(), "info", name], env=self.environment(**environment), **(keywords or {}))
-
-    def succeeds(self, result):
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result
-
-    def fails(self, result, *words):
-        self.assertEqual(result.returncode, 1, result.stderr)
-        for word in words:
-            self.assertIn(word, result.stderr)
-        self.check_cache()
-        return result
-
-    def cache(self, name=MODEL, kind="models"):
-        return self.home / "hub" / f"{kind}--{name.replace('/', '--')}"
-
-    def check_cache(self):
-        """Every blob has the hash that is its name; every link leads to one."""
-        hub = self.home / "hub"
-        for blob in hub.glob("*/blobs/*"):
-            if ".incomplete" not in blob.name:
-                self.assertEqual(hash_of(blob.read_bytes(), len(blob.name)), blob.name)
-        for path in hub.glob("*/snapshots/**/*"):
-            if not path.is_dir():
-                self.assertTrue(path.is_symlink() and not os.readlink(path).startswith("/"), path)
-                self.assertTrue(path.exists(), path)
-
-    def add_big(self, name="someone/big"):
-        """A model whose weights go over the line in parts."""
-        content = random.Random(1).randbytes(BIG)
-        self.hub.models[name] = hub_server.Repository(self.files | {"model.safetensors": content})
-        return name, content
 
 
 class Fetching(HubCase):

@@ -1,74 +1,28 @@
 #!/usr/bin/env python3
-"""The Python package: a tutorial's lines with one import changed, arrays in and out, errors, threads, Ctrl-C, and the wheel in
-a fresh environment. Skipped where the package was not built."""
+"""The Python package: a tutorial's lines with one import changed, arrays in and out, errors, and the wheel in a fresh
+environment. Skipped where the package was not built."""
 import concurrent.futures
 import contextlib
 import csv
-import gc
 import io
 import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 import unittest
 import unittest.mock
 import warnings
-import weakref
 
 import command_line as cl
-
-BUILD = pathlib.Path(os.environ.get("LATHE_BINARY_DIR", cl.ROOT / "build"))
-PACKAGE = BUILD / "python"
-if not list(PACKAGE.glob("lathe/_lathe.*")):
-    print("skipped: the Python package was not built (it needs nanobind, tools/setup.sh --test)")
-    sys.exit(77)
-sys.path.insert(0, str(PACKAGE))
+from python_package import BUILD, LABELS, PackageCase, accuracy, read_rows   # first: it finds lathe
 import numpy as np
-from lathe import (AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, Trainer,
-                   TrainingArguments, pipeline)
-
-LABELS = ["person", "place", "thing"]  # as `lathe glue` sorts them
+from lathe import AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, Trainer, TrainingArguments, pipeline
 
 
-def read_rows(path):
-    with open(path, encoding="utf-8") as lines:
-        return [{"text": row["sentence1"], "label": LABELS.index(row["label"])} for row in csv.DictReader(lines)]
-
-
-def accuracy(eval_pred):
-    logits, labels = eval_pred
-    return {"accuracy": (np.argmax(logits, axis=-1) == labels).mean()}
-
-
-class Package(unittest.TestCase):
-    def setUp(self):
-        temp = tempfile.TemporaryDirectory()
-        self.addCleanup(temp.cleanup)
-        self.root = pathlib.Path(temp.name)
-        cl.write_csv(self.root / "train.csv", 48, 1)
-        cl.write_csv(self.root / "dev.csv", 12, 2)
-        self.tokenizer = AutoTokenizer.from_pretrained(cl.MODEL)
-        self.train, self.dev = (self.tokenized(read_rows(self.root / f"{name}.csv")) for name in ("train", "dev"))
-
-    def tokenized(self, rows, **keywords):
-        return [{**self.tokenizer(row["text"], truncation=True, max_length=32, **keywords), "label": row["label"]}
-                for row in rows]
-
-    def model(self):
-        return AutoModelForSequenceClassification.from_pretrained(
-            cl.MODEL, id2label=dict(enumerate(LABELS)), ignore_mismatched_sizes=True)
-
-    def arguments(self, **more):
-        settings = {"output_dir": self.root / "out", "per_device_train_batch_size": 8, "learning_rate": 1e-3,
-                    "num_train_epochs": 3, "use_cpu": True, "logging_steps": 1, "save_strategy": "no", **more}
-        return TrainingArguments(**settings)
-
+class Package(PackageCase):
     def test_tutorial_trains_as_the_program_does_to_the_last_digit(self):
         trainer = Trainer(model=self.model(), args=self.arguments(eval_strategy="epoch"), train_dataset=self.train,
                           eval_dataset=self.dev, processing_class=self.tokenizer, compute_metrics=accuracy,
@@ -318,18 +272,6 @@ class Package(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "regression: found 3 labels, wants one value"):
             saved(LABELS, "regression")
 
-    def test_a_child_that_uses_its_parents_trainer_is_told(self):
-        trainer = Trainer(self.model(), self.arguments(), eval_dataset=self.dev)
-        trainer.evaluate()
-        child = os.fork()
-        if child == 0:
-            try:
-                trainer.evaluate()
-            except RuntimeError as error:
-                os._exit(7 if "make it in the child" in str(error) else 1)
-            os._exit(1)
-        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
-
     def test_rows_are_not_read_again_where_no_metric_wants_their_labels(self):
         class Counted(list):
             reads = 0
@@ -342,90 +284,6 @@ class Package(unittest.TestCase):
         taken = Counted.reads
         trainer.evaluate()
         self.assertEqual(Counted.reads, taken)
-
-    def test_ctrl_c_ends_an_evaluation(self):
-        trainer = Trainer(self.model(), self.arguments(per_device_eval_batch_size=1), train_dataset=self.train,
-                          eval_dataset=self.dev * 20000)
-        ctrl_c = threading.Timer(1, signal.raise_signal, [signal.SIGINT])
-        ctrl_c.start()
-        with self.assertRaisesRegex(KeyboardInterrupt, "stopped after [0-9]+ of 240000 batches of an evaluation"):
-            trainer.evaluate()
-        self.assertGreater(trainer.train().global_step, 1)  # it does not hear of that any more
-
-    def test_metrics_may_evaluate_other_rows_meanwhile(self):
-        seen = []
-
-        def metrics(eval_pred):
-            seen.append((len(eval_pred.predictions), len(eval_pred.label_ids)))
-            if len(eval_pred.predictions) == len(self.dev):
-                trainer.evaluate(self.dev[:5])
-            return accuracy(eval_pred)
-
-        trainer = Trainer(self.model(), self.arguments(eval_strategy="epoch", num_train_epochs=2), train_dataset=self.train,
-                          eval_dataset=self.dev, compute_metrics=metrics)
-        trainer.train()
-        self.assertEqual(seen, [(12, 12), (5, 5)] * 2)
-
-    def test_other_threads_run_while_it_trains(self):
-        trainer = Trainer(self.model(), self.arguments(num_train_epochs=60), train_dataset=self.train)
-        ticks, done = [], threading.Event()
-
-        def tick():
-            while not done.is_set():
-                ticks.append(time.perf_counter())
-                time.sleep(0.001)
-
-        thread = threading.Thread(target=tick)
-        thread.start()
-        trainer.train()
-        done.set()
-        thread.join()
-        self.assertGreater(len(ticks), 20)
-
-    def test_threads_take_turns_at_a_trainer(self):
-        sizes, steps, others = [], [], []
-
-        def metrics(eval_pred):
-            logits, labels = eval_pred
-            sizes.append((len(logits), len(labels)))
-            steps.append(trainer.state.global_step)  # a callback has the turn of its thread
-            if not others:
-                others.append(threading.Thread(target=trainer.evaluate, args=(self.dev[:5],)))
-                others[0].start()
-                time.sleep(0.3)  # it waits now
-            return {}
-
-        trainer = Trainer(self.model(), self.arguments(eval_strategy="epoch"), train_dataset=self.train,
-                          eval_dataset=self.dev, compute_metrics=metrics)
-        trainer.train()
-        others[0].join()
-        self.assertEqual(sizes, [(12, 12)] * 3 + [(5, 5)])
-        self.assertEqual(steps, [6, 12, 18, 18])
-
-    def test_trainers_of_one_model_share_nothing(self):
-        model = self.model()
-        settings = [{"seed": seed, "freeze_base_model": seed == 2, "output_dir": self.root / str(seed)} for seed in (1, 2, 3)]
-
-        def losses(model, more):
-            trainer = Trainer(model, self.arguments(**more), train_dataset=self.train)
-            trainer.train()
-            return [line["loss"] for line in trainer.state.log_history if "loss" in line]
-
-        with concurrent.futures.ThreadPoolExecutor(3) as threads:
-            found = list(threads.map(losses, [model] * 3, settings))
-        self.assertEqual(found, [losses(self.model(), more) for more in settings])
-
-    def test_a_second_trainer_keeps_out_of_a_folder_that_one_trains_into(self):
-        second = Trainer(self.model(), self.arguments(), train_dataset=self.train)
-
-        def metrics(_):
-            with self.assertRaisesRegex(ValueError, f"another run.* trains into {self.root / 'out'}"):
-                second.train()
-            return {}
-
-        Trainer(self.model(), self.arguments(eval_strategy="epoch"), train_dataset=self.train, eval_dataset=self.dev,
-                compute_metrics=metrics).train()
-        self.assertEqual(second.train().global_step, 18)  # its turn
 
     def test_a_trainers_tokenizer_is_saved_with_its_model_and_not_that_of_another(self):
         limited = self.root / "limited"
@@ -442,83 +300,6 @@ class Package(unittest.TestCase):
         own = self.tokenizer.model_max_length
         self.assertEqual(found, {"before": own, "given": 17, "after": own})
         self.assertEqual(model.tokenizer.model_max_length, own)
-
-    def test_a_trainer_that_its_metrics_refer_to_is_collected(self):
-        def evaluated():
-            def metrics(_):
-                return {"step": trainer.state.global_step}
-
-            trainer = Trainer(self.model(), self.arguments(), eval_dataset=self.dev, compute_metrics=metrics)
-            self.assertEqual(trainer.evaluate()["eval_step"], 0)
-            return weakref.ref(trainer)
-
-        trainer = evaluated()
-        gc.collect()
-        self.assertIsNone(trainer())
-
-    def test_ctrl_c_ends_the_wait_for_another_thread(self):
-        begun, go_on = threading.Event(), threading.Event()
-
-        def metrics(_):
-            begun.set()
-            go_on.wait()
-            return {}
-
-        trainer = Trainer(self.model(), self.arguments(), eval_dataset=self.dev, compute_metrics=metrics)
-        other = threading.Thread(target=trainer.evaluate)
-        other.start()
-        begun.wait()
-        ctrl_c = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
-        late = threading.Timer(10, go_on.set)  # where the wait does not end
-        for timer in (ctrl_c, late):
-            timer.start()
-        try:
-            with self.assertRaisesRegex(KeyboardInterrupt, "another thread has this trainer"):
-                trainer.state
-        finally:
-            late.cancel()
-            go_on.set()
-            other.join()
-
-    def test_ctrl_c_writes_a_checkpoint_and_raises(self):
-        script = f"""if True:
-            import sys; sys.path[:0] = [{str(PACKAGE)!r}, {str(cl.ROOT / "tests" / "e2e")!r}]
-            import pathlib, python_test as t
-            case = t.Package(); case.setUp(); case.root = pathlib.Path({str(self.root)!r})
-            trainer = t.Trainer(case.model(), case.arguments(num_train_epochs=100000), train_dataset=case.train)
-            try: trainer.train()
-            except KeyboardInterrupt as stop: print("stopped:", stop)"""
-        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
-            for line in process.stdout:
-                if "'loss'" in line:
-                    break
-            process.send_signal(signal.SIGINT)
-            rest = process.stdout.read()
-        self.assertEqual(process.returncode, 0)
-        self.assertRegex(rest, "stopped: .*checkpoint")
-        self.assertTrue(list((self.root / "out").glob("checkpoint-*/lathe_state.safetensors")), rest)
-
-    def test_ctrl_c_in_compute_metrics_of_a_training_writes_a_checkpoint_too(self):
-        calls = []
-
-        def metrics(prediction):
-            calls.append(len(prediction.predictions))
-            if len(calls) == 2:
-                signal.raise_signal(signal.SIGINT)
-            return accuracy(prediction)
-
-        settings = {"eval_strategy": "epoch", "metric_for_best_model": "accuracy"}
-        trainer = Trainer(self.model(), self.arguments(**settings), train_dataset=self.train, eval_dataset=self.dev,
-                          compute_metrics=metrics)
-        with self.assertRaisesRegex(KeyboardInterrupt, "interrupted after step 12; its checkpoint is .*checkpoint-12"):
-            trainer.train()
-        self.assertTrue((self.root / "out" / "checkpoint-12" / "lathe_state.safetensors").is_file())
-        self.assertEqual(calls, [12, 12, 12])  # it is asked again for what the stop took
-        self.assertEqual([line["epoch"] for line in trainer.state.log_history if "eval_accuracy" in line], [1, 2])
-        self.assertEqual(trainer.train().global_step, 18)  # that does not hear of it any more
-        calls[:] = [12]
-        with self.assertRaises(KeyboardInterrupt):  # behind a training nothing is lost
-            trainer.evaluate()
 
 
 class Wheel(unittest.TestCase):

@@ -14,7 +14,8 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import command_line as cl
-from commands_test import DATA, keys, numpy, read
+from command_line import read
+from printed_commands_test import DATA, keys, numpy
 
 if numpy is None or not (DATA / "vocab").is_dir():
     print("skipped: needs the wheels numpy and safetensors (tools/setup.sh --test), and LATHE_DATA_DIR")
