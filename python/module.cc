@@ -22,6 +22,7 @@
 #include "lathe/report/tracked_run.h"
 #include "lathe/settings/argument_parser.h"
 #include "lathe/text/python_format.h"
+#include "python/exceptions.h"
 
 namespace nb = nanobind;
 
@@ -45,40 +46,6 @@ Numpy<T> to_numpy(std::vector<T> values, size_t columns = 0) {
   const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
   if (columns == 0) return Numpy<T>(kept->data(), {kept->size()}, owner);
   return Numpy<T>(kept->data(), {kept->size() / columns, columns}, owner);
-}
-
-/// Asks Python for signals.  Ctrl-C becomes a stop; what another handler raises goes on its way.
-bool stop_is_wanted() {
-  const nb::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() == 0) return false;
-  if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) throw nb::python_error();
-  PyErr_Clear();
-  return true;
-}
-
-/// Python's exception for an error.
-PyObject* exception_for(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kUsage:
-    case ErrorCode::kInvalidData:
-    case ErrorCode::kShape:
-      return PyExc_ValueError;
-    case ErrorCode::kNotFound:
-      return PyExc_FileNotFoundError;
-    case ErrorCode::kUnsupported:
-      return PyExc_NotImplementedError;
-    case ErrorCode::kIo:
-      return PyExc_OSError;
-    case ErrorCode::kMemory:
-      return PyExc_MemoryError;
-    case ErrorCode::kNonFinite:
-      return PyExc_FloatingPointError;
-    case ErrorCode::kInterrupted:
-      return PyExc_KeyboardInterrupt;
-    case ErrorCode::kInternal:
-      break;
-  }
-  return PyExc_RuntimeError;
 }
 
 std::string fetched(const std::string& name, const std::string& revision, const std::string& cache_dir,

@@ -236,8 +236,6 @@ def make_formats():
     safetensors.torch.save_file(expected, root / "expected.safetensors")
 
 
-# ---- a checkpoint of the Trainer and how its run went on ------------------------------------------------------------
-
 def make_checkpoint():
     """14 updates of a very small BERT; checkpoint-6 of them, in the middle of the first epoch of ten."""
     out = GOLDEN / "python_checkpoint"
@@ -286,8 +284,6 @@ def make_fuzz_seeds():
         (folder / "pickle").write_bytes(b"p" + zipfile.ZipFile(path).read("optimizer/data.pkl"))
 
 
-# ---- a model card ----------------------------------------------------------------------------------------------------
-
 def make_card():
     """The card of a made-up run on MRPC with two evaluations."""
     out = GOLDEN / "model_card"
@@ -310,8 +306,6 @@ def make_card():
     (out / "card.md").write_text(summary.to_model_card(), encoding="utf-8")
     (out / "history.json").write_text(json.dumps(history, indent=2) + "\n", encoding="utf-8")
 
-
-# ---- MiniLM on MRPC, by the Trainer ---------------------------------------------------------------------------------
 
 class Rows(torch.utils.data.Dataset):
     """MRPC rows padded to 128 tokens, as run_glue's default padding; remembers the order in which they are read."""
@@ -404,8 +398,6 @@ def make_minilm(parser, a):
                  max_grad_norm=0.5)
 
 
-# ---- the loss scale of fp16 -------------------------------------------------------------------------------------------
-
 def make_scaler():
     """What GradScaler, the optimizer and the scheduler of accelerate do where gradients overflow at given updates."""
     updates, warmup, lr = 4300, 100, 5e-5
@@ -444,23 +436,14 @@ def make_scaler():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["tiny", "formats", "scaler", "checkpoint", "card", "minilm"])
+    makers = {"tiny": make_tiny, "formats": make_formats, "scaler": make_scaler, "checkpoint": make_checkpoint,
+              "card": make_card, "minilm": lambda: make_minilm(parser, a)}
+    parser.add_argument("what", choices=makers)
     parser.add_argument("--model", type=pathlib.Path)
     parser.add_argument("--mrpc", type=pathlib.Path)
     a = parser.parse_args()
     torch.set_num_threads(2)
-    if a.what == "tiny":
-        make_tiny()
-    elif a.what == "formats":
-        make_formats()
-    elif a.what == "checkpoint":
-        make_checkpoint()
-    elif a.what == "card":
-        make_card()
-    elif a.what == "scaler":
-        make_scaler()
-    else:
-        make_minilm(parser, a)
+    makers[a.what]()
 
 
 if __name__ == "__main__":
