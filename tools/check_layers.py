@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Fails, with file:line, where an #include under lathe/ goes against the allowed direction, a folder is no layer or holds
-more than 30 names, or two types have one name.
+more than 30 names, two types have one name, or a source of the tree has more than 450 lines.
 
     check_layers.py [ROOT]
 
@@ -25,6 +25,9 @@ LAYER = re.compile(r"^lathe_layer\(\s*(\w+)\s+FOLDER\s+(\S+?)(?:\s+SEES\s+([\w ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 DEVICE_LIBRARY = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|cutensor|cutlass/|nccl|nvToolsExt|nvtx|hip/|mlx/|mpi\.h|gloo/|"
                             r"Metal/|MetalPerformance|Accelerate/|dnnl|oneapi/)")
+MOST_LINES = 450
+LONGER = {"lathe/backends/cpu/cpu_backend.cc", "lathe/train/trainer.cc"}   # still
+OF_A_TREE = ("lathe", "python", "tests", "tools", "bench", "examples")
 MOST_NAMES = 30   # of a folder: header, source, test and fuzz target are one
 OF_ONE_NAME = re.compile(r"(_test|_fuzz|_testing|_bench)?\.[a-z]+$")
 KERNEL = re.compile(r"__global__\b[^;{]*\{\s*(follow\(\);|\w+_that_follows\b)?")
@@ -97,6 +100,18 @@ def crowded_folders(root):
             for folder, found in sorted(names.items()) if len(found) > MOST_NAMES]
 
 
+def long_sources(root):
+    """Sources with more lines than one job takes; tables that a script has made are .inc."""
+    found = []
+    for file in sorted(file for folder in OF_A_TREE for file in (root / folder).rglob("*")):
+        if file.suffix not in (SUFFIXES - {".inc"}) | {".metal", ".py", ".sh"} or not file.is_file():
+            continue
+        path, lines = file.relative_to(root).as_posix(), file.read_bytes().count(b"\n")
+        if lines > MOST_LINES and path not in LONGER:
+            found.append(f"{path}: {lines} lines, at most {MOST_LINES}; give each of its jobs a file")
+    return found
+
+
 def kernels_that_do_not_follow(text):
     """Line numbers."""
     return [text.count("\n", 0, kernel.start()) + 1 for kernel in KERNEL.finditer(text) if not kernel[1]]
@@ -133,7 +148,7 @@ def check(root):
         raise SystemExit("CMakeLists.txt: no lathe_layer line found")
     found = [f"{folder}: is no layer; a line lathe_layer(...) in CMakeLists.txt makes it one"
              for folder in folders_of_no_layer(root, layers)]
-    found += crowded_folders(root)
+    found += crowded_folders(root) + long_sources(root)
     types = {}
     for file in sorted((root / "lathe").rglob("*")):
         if file.suffix not in SUFFIXES:
@@ -154,7 +169,7 @@ def check(root):
 
 def main():
     found = check(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent))
-    print("\n".join(found) if found else "layers: every #include goes the allowed way, every type has a name of its own")
+    print("\n".join(found) if found else "layers: every #include goes the allowed way, every type has a name of its own, no source is too long")
     sys.exit(1 if found else 0)
 
 

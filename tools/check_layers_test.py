@@ -52,6 +52,10 @@ class CheckLayers(unittest.TestCase):
     def test_include_not_from_the_root(self):
         self.assertEqual(1, len(found(ops__a='#include "a.h"\n')))
 
+    def test_a_source_that_is_too_long(self):
+        self.assertEqual(["lathe/io/a.cc: 451 lines, at most 450; give each of its jobs a file"],
+                         found(io__a="int x;\n" * 451, io__b="int x;\n" * 450))
+
     def test_parsers_that_an_input_can_crash(self):
         text = "const auto x = nlohmann::json::parse(text);  // Json::parse\n#include <regex>\nJson::accept(x);\n"
         self.assertEqual(["1: JSON is parsed by lathe/io/json_file.h", "2: <regex> recurses for each character of what it matches",

@@ -1,6 +1,6 @@
 #define LATHE_ISA_NAMESPACE isa_amx
 #include "lathe/backends/cpu/isa/amx_tiles.h"
-#include "lathe/backends/cpu/isa/attention/attention_bf16.h"
+#include "lathe/backends/cpu/isa/attention/attention_bf16_backward.h"
 
 // Tiles 0-3 hold 32 x 32 sums, 4 and 5 rows of a, 6 and 7 columns of b.
 

@@ -1,5 +1,5 @@
 #define LATHE_ISA_NAMESPACE isa_avx512bf16
-#include "lathe/backends/cpu/isa/attention/attention_bf16.h"
+#include "lathe/backends/cpu/isa/attention/attention_bf16_backward.h"
 
 namespace lathe::cpu {
 namespace isa_avx512bf16 {
