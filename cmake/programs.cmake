@@ -12,26 +12,24 @@ foreach(source ${mains})
   endif()
 endforeach()
 
-# tests/LABEL/NAME_test.cc and tests/LABEL/NAME_test.py carry the name of their folder as ctest label.
+# tests/LABEL/*_test.cc are one program, test_LABEL; they and tests/LABEL/NAME_test.py carry the name of their folder as
+# ctest label.
 if(LATHE_TESTS)
-  file(GLOB suites CONFIGURE_DEPENDS tests/*/*_test.cc)
-  list(FILTER suites EXCLUDE REGEX "/tests/train/")
-  foreach(source ${suites})
-    get_filename_component(stem ${source} NAME_WE)
-    get_filename_component(folder ${source} DIRECTORY)
-    get_filename_component(label ${folder} NAME)
-    add_executable(${stem} ${source})
-    target_link_libraries(${stem} PRIVATE lathe_app)
-    lathe_gtest(${stem} ${label})
-  endforeach()
-
-  # tests/train: whole trainings of tiny models, in one program, built and run where the tests beside the code are.
-  if(NOT LATHE_UNIT_TESTS_OF)
+  function(lathe_suite target label library)   # then its sources
+    add_executable(${target} ${ARGN})
+    target_link_libraries(${target} PRIVATE ${library})
+    lathe_unity(${target} ${target})
+    lathe_gtest(${target} ${label})
+  endfunction()
+  file(GLOB conformance CONFIGURE_DEPENDS tests/conformance/*_test.cc)
+  list(FILTER conformance EXCLUDE REGEX "/allocation_test\\.cc$")   # it has an operator new of its own
+  lathe_suite(test_conformance conformance lathe_app ${conformance})
+  lathe_suite(allocation_test conformance lathe_app tests/conformance/allocation_test.cc)
+  file(GLOB parity CONFIGURE_DEPENDS tests/parity/*_test.cc)
+  lathe_suite(test_parity parity lathe_app ${parity})
+  if(NOT LATHE_UNIT_TESTS_OF)   # whole trainings of tiny models: built and run where the tests beside the code are
     file(GLOB trainings CONFIGURE_DEPENDS tests/train/*_test.cc)
-    add_executable(test_training ${trainings})
-    target_link_libraries(test_training PRIVATE lathe_api)
-    lathe_unity(test_training training)
-    lathe_gtest(test_training unit)
+    lathe_suite(test_training unit lathe_api ${trainings})
     add_dependencies(unit_tests test_training)
   endif()
 

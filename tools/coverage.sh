@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cores=$(getconf _NPROCESSORS_ONLN)
 tools/configure.sh build/release -DCMAKE_BUILD_TYPE=Release -DLATHE_MLX=ON
-tests=(mlx_test mps_faults_test ops_test optimizers_test rounded_gradients_test test_api tiny_models_test)
+tests=(test_api test_conformance test_parity)
 cmake --build build/release -j "$cores" --target program_lathe program_lathe-ops lathe_mlx_module "${tests[@]}"
 tools/configure.sh build/coverage -DCMAKE_BUILD_TYPE=Release -DLATHE_EXAMPLES=OFF -DLATHE_MLX=ON -DLATHE_MLX_COVERAGE=ON
 cmake --build build/coverage -j "$cores" --target lathe_mlx_module metal_simulator

@@ -9,7 +9,7 @@
 #include "lathe/ops/fused.h"
 #include "lathe/ops/linear.h"
 
-namespace lathe {
+namespace lathe::blas_test {
 namespace {
 
 TEST(ProductsByBlas, AreWithinTheBoundsOfTheirOps) {
@@ -34,4 +34,4 @@ TEST(ProductsByBlas, AreWithinTheBoundsOfTheirOps) {
 }
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::blas_test

@@ -9,7 +9,7 @@
 #include "tests/conformance/made_batch.h"
 #include "tests/device_under_test.h"
 
-namespace lathe {
+namespace lathe::callers_test {
 namespace {
 
 class Callers : public testing::TestWithParam<const char*> {};
@@ -53,4 +53,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, Callers, devices_under_test(),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::callers_test

@@ -9,7 +9,7 @@
 #include "tests/conformance/made_batch.h"
 #include "tests/device_under_test.h"
 
-namespace lathe {
+namespace lathe::checkpointing_test {
 namespace {
 
 constexpr int64_t kLayers = 6, kWidth = 32, kHeads = 4, kInner = 4 * kWidth;
@@ -137,4 +137,4 @@ TEST(CheckpointingPlan, LeavesOutWhatAllLayersButOneKeep) {
 }
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::checkpointing_test

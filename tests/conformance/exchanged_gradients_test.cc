@@ -13,7 +13,7 @@
 #include "lathe/program/hoist.h"
 #include "lathe/train/auto_model.h"
 
-namespace lathe {
+namespace lathe::exchanged_gradients_test {
 namespace {
 
 constexpr int64_t kWidth = 32, kTokens = 96, kRows = 3;
@@ -126,4 +126,4 @@ TEST(ExchangedGradients, AreNoneOfOneProcess) {
 }
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::exchanged_gradients_test

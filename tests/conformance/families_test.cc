@@ -18,7 +18,7 @@
 #include "lathe/ops/linear.h"
 #include "lathe/train/auto_model.h"
 
-namespace lathe {
+namespace lathe::families_test {
 namespace {
 
 /// The tiny models of tests/golden, with dropout wherever the family has one.
@@ -286,4 +286,4 @@ INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(kFolders), [](const au
 });
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::families_test

@@ -15,7 +15,7 @@
 #include "lathe/train/python/python_checkpoint.h"
 #include "lathe/train/trainer.h"
 
-namespace lathe {
+namespace lathe::fp16_training_test {
 namespace {
 
 /// Rows of 1 to 24 tokens of the tiny model's vocabulary with targets around 0; one of them is far away where
@@ -303,4 +303,4 @@ TEST_F(Fp16Training, FullEvaluationConcernsWhatIsNotTraining) {
 }
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::fp16_training_test

@@ -10,7 +10,7 @@
 #include "lathe/io/json_file.h"
 #include "lathe/train/trainer.h"
 
-namespace lathe {
+namespace lathe::frozen_base_test {
 namespace {
 
 struct Setting {
@@ -224,4 +224,4 @@ INSTANTIATE_TEST_SUITE_P(Once, FrozenBaseCache,
                          [](const auto& i) { return i.param.name; });
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::frozen_base_test

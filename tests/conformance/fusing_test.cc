@@ -11,7 +11,7 @@
 #include "lathe/program/fuse.h"
 #include "lathe/train/auto_model.h"
 
-namespace lathe {
+namespace lathe::fusing_test {
 namespace {
 
 /// The reference device, with fused ops or without.
@@ -207,4 +207,4 @@ TEST(Fusing, TheCpuHasTheFusedOpsOfItsSteps) {
 }
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::fusing_test

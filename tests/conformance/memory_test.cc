@@ -12,7 +12,7 @@
 #include "tests/conformance/limited_device.h"
 #include "tests/conformance/made_batch.h"
 
-namespace lathe {
+namespace lathe::memory_test {
 namespace {
 
 /// Rows of 2 to 32 tokens.
@@ -445,4 +445,4 @@ TEST_F(AutoBatch, FindsTheBatchAtOnceWhateverWasAskedFor) {
 }
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::memory_test

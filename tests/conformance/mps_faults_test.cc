@@ -13,7 +13,7 @@
 #include "lathe/ops/functional.h"
 #include "tests/device_under_test.h"
 
-namespace lathe {
+namespace lathe::mps_faults_test {
 namespace {
 
 class MpsFaults : public testing::Test {
@@ -169,4 +169,4 @@ TEST_F(MpsFaults, LaunchesGrowByTheLayerAlone) {
 }
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::mps_faults_test

@@ -9,7 +9,7 @@
 #include "tests/conformance/made_batch.h"
 #include "tests/device_under_test.h"
 
-namespace lathe {
+namespace lathe::odd_sizes_test {
 namespace {
 
 /// A head of RoBERTa lies in front of its base, so that its labels move all biases.
@@ -79,4 +79,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, OddSizes,
                          name_of_case);
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::odd_sizes_test

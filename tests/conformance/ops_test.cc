@@ -7,7 +7,7 @@
 #include "lathe/backends/register.h"
 #include "tests/device_under_test.h"
 
-namespace lathe {
+namespace lathe::ops_test {
 namespace {
 
 class Conformance : public testing::TestWithParam<std::string> {};
@@ -46,4 +46,4 @@ TEST(Ops, AreDeclaredWhole) {
 }
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::ops_test

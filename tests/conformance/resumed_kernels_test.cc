@@ -10,7 +10,7 @@
 #include "lathe/train/trainer.h"
 #include "tests/conformance/made_batch.h"
 
-namespace lathe {
+namespace lathe::resumed_kernels_test {
 namespace {
 
 const OpDef& kOnTrial = op::dropout_add_layer_norm;
@@ -70,4 +70,4 @@ TEST(ResumedKernels, AreThoseOfTheRunThatGoesOn) {
 }
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::resumed_kernels_test

@@ -17,7 +17,7 @@
 #include "tests/conformance/made_batch.h"
 #include "tests/device_under_test.h"
 
-namespace lathe {
+namespace lathe::rounded_gradients_test {
 namespace {
 
 constexpr int64_t kWidth = 32;
@@ -174,4 +174,4 @@ TEST(RoundedGradients, AreRoundedByTheProductsThemselvesOnCuda) {
 }
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::rounded_gradients_test

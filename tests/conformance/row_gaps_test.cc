@@ -7,7 +7,7 @@
 #include "lathe/train/auto_model.h"
 #include "tests/conformance/made_batch.h"
 
-namespace lathe {
+namespace lathe::row_gaps_test {
 namespace {
 
 /// A device that asks for no gaps.
@@ -74,4 +74,4 @@ TEST_P(RowGaps, ChangeNoBit) {
 INSTANTIATE_TEST_SUITE_P(Models, RowGaps, testing::Values("bert", "modernbert"));
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::row_gaps_test

@@ -12,7 +12,7 @@
 #include "tests/conformance/limited_device.h"
 #include "tests/conformance/made_batch.h"
 
-namespace lathe {
+namespace lathe::session_test {
 namespace {
 
 TEST(Session, OfAPartOfAShardedStateARankTakesItsOwn) {
@@ -191,4 +191,4 @@ TEST(Session, GivesPaddingWithinATextNoPositionOfRoberta) {
 }
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::session_test

@@ -7,7 +7,7 @@
 #include "lathe/ops/functional.h"
 #include "tests/device_under_test.h"
 
-namespace lathe {
+namespace lathe::slot_test {
 namespace {
 
 class SlotOfARun : public testing::TestWithParam<const char*> {};
@@ -44,4 +44,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, SlotOfARun, devices_under_test(),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::slot_test

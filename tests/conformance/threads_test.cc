@@ -8,7 +8,7 @@
 #include "lathe/train/auto_model.h"
 #include "tests/conformance/made_batch.h"
 
-namespace lathe {
+namespace lathe::threads_test {
 namespace {
 
 constexpr int kRowTokens = 96, kTokens = 416, kUpdates = 2;
@@ -68,4 +68,4 @@ INSTANTIATE_TEST_SUITE_P(Cpu, Threads, testing::Values(DType::f32, DType::bf16, 
                          [](const auto& i) { return std::string(name_of(i.param)); });
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::threads_test

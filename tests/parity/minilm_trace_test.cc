@@ -14,7 +14,7 @@
 #include "lathe/train/trainer.h"
 #include "tests/device_under_test.h"
 
-namespace lathe {
+namespace lathe::minilm_trace_test {
 namespace {
 
 /// A device, and the name of a trace.
@@ -83,4 +83,4 @@ INSTANTIATE_TEST_SUITE_P(Mrpc, MiniLmTrace,
                          });
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::minilm_trace_test

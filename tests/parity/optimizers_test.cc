@@ -14,7 +14,7 @@
 #include "lathe/program/autograd.h"
 #include "tests/device_under_test.h"
 
-namespace lathe {
+namespace lathe::optimizers_test {
 namespace {
 
 using nlohmann::json;
@@ -146,4 +146,4 @@ TEST_P(OnDevice, SmoothedLossIsThatOfLabelSmoother) {
 }
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::optimizers_test

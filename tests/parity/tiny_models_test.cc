@@ -17,7 +17,7 @@
 #include "lathe/train/auto_model.h"
 #include "tests/device_under_test.h"
 
-namespace lathe {
+namespace lathe::tiny_models_test {
 namespace {
 
 struct Head {
@@ -286,4 +286,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, TinyModels,
                          });
 
 }  // namespace
-}  // namespace lathe
+}  // namespace lathe::tiny_models_test

@@ -11,14 +11,14 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import command_line as cl
 
-TEST = pathlib.Path(cl.program()).parent / "minilm_trace_test"
+TEST = pathlib.Path(cl.program()).parent / "test_parity"
 SWITCHES = {"LATHE_TEST_SLOW_DEVICES": "1", "LATHE_MLX_FUSE": "1", "LD_PRELOAD": "libopenblas.so.0"}
 
 
-@unittest.skipIf(platform.system() == "Darwin", "minilm_trace_test has this device among the others on a Mac")
+@unittest.skipIf(platform.system() == "Darwin", "test_parity has this device among the others on a Mac")
 class MlxTrace(unittest.TestCase):
     def test_losses_and_norms_are_the_trainers(self):
-        result = subprocess.run([TEST, "--gtest_filter=*/mlx_*"], capture_output=True, text=True,
+        result = subprocess.run([TEST, "--gtest_filter=*MiniLmTrace*/mlx_*"], capture_output=True, text=True,
                                 env={**os.environ, **SWITCHES})
         if "cannot be preloaded" in result.stderr:
             self.skipTest("libopenblas0-pthread is not here")
