@@ -91,7 +91,8 @@ struct Model {
     if (problem == "multi_label_classification") head.problem = Problem::kMultiLabel;
     if (problem == "regression" && labels.empty()) head.labels = {"LABEL_0"};
     if (head.problem == Problem::kRegression && labels.size() > 1)
-      fail(ErrorCode::kUnsupported, "regression: found {} labels, wants one value per text", labels.size());
+      fail(ErrorCode::kUnsupported, "regression: found {} labels, expected one value per text",
+           labels.size());
     model = from_pretrained(real_file_system(), folder, head);
   }
   const char* problem() const {
@@ -117,8 +118,8 @@ struct Dataset {
           int columns) {
     if (type_ids.size() != ids.size() || begins.size() == 0 ||
         begins.data()[begins.size() - 1] != static_cast<int64_t>(ids.size()))
-      fail(ErrorCode::kInvalidData, "rows: found {} type ids and {} ids, wants one for each", type_ids.size(),
-           ids.size());
+      fail(ErrorCode::kInvalidData, "rows: found {} type ids and {} ids, expected one for each",
+           type_ids.size(), ids.size());
     data.input_ids = values_of(ids);
     data.type_ids = values_of(type_ids);
     data.begins = values_of(begins);
@@ -280,7 +281,7 @@ class Run : private Callbacks, private hf::Prepared {
 
  private:
   /// One thread at a time has the trainer; a callback of it is of that thread.  Without the GIL, which
-  /// callbacks want.  Ctrl-C ends the wait: a training is long, and in another thread does not hear of it.
+  /// callbacks need.  Ctrl-C ends the wait: a training is long, and another thread does not notice it.
   using Turn = std::unique_lock<std::recursive_timed_mutex>;
   Turn wait_for_turn() const {
     Turn turn(mutex_, std::defer_lock);
@@ -291,8 +292,7 @@ class Run : private Callbacks, private hf::Prepared {
 
   /// Of a Ctrl-C that nobody was left to ask about.  Errors: kInterrupted.
   void end_if_asked(const char* what) {
-    if (interrupted_.exchange(false))
-      fail(ErrorCode::kInterrupted, "stopped behind {}, which is whole", what);
+    if (interrupted_.exchange(false)) fail(ErrorCode::kInterrupted, "stopped after {}, which is whole", what);
   }
 
   RunFacts facts() {
@@ -315,7 +315,7 @@ class Run : private Callbacks, private hf::Prepared {
   }
 
   /// What compute_metrics gives.  A Ctrl-C that reaches it in a training is kept, too; it is asked once more,
-  /// as the choice of the best checkpoint may want its values.
+  /// as the choice of the best checkpoint may need its values.
   MetricValues metrics(const Predictions& p) {
     const nb::gil_scoped_acquire gil;
     const auto ask = [&] {

@@ -27,7 +27,7 @@ void trace_step(Program& program, nn::Module& module, const std::function<Value(
   const nn::TraceScope scope(module, trace);
   const Value loss = loss_of(program.state(kInput, input));
   if (!loss || loss.type() != Type{DType::f32, {1}})
-    fail(ErrorCode::kShape, "compile: the loss is {}, wants f32[1]; take its mean",
+    fail(ErrorCode::kShape, "compile: the loss is {}, expected f32[1]; take its mean",
          loss ? to_string(loss.type()) : "no value");
   program.output(kLoss, loss);
   if (backward && !trainable.empty()) {
@@ -48,7 +48,7 @@ void initialize(Compiled& compiled, const nn::Module& module, uint64_t seed) {
     std::vector<float> values(static_cast<size_t>(elements(p.shape)),
                               p.init == nn::Init::kOnes ? 1.0f : 0.0f);
     const float stddev = p.stddev > 0 ? static_cast<float>(p.stddev) : 1;
-    if (p.of_linear && p.shape.size() == 2) {  // its bias comes behind
+    if (p.of_linear && p.shape.size() == 2) {  // its bias comes after it
       const bool told = p.init != nn::Init::kNormal || p.stddev != 0;
       bound = told ? 0 : static_cast<float>(1 / std::sqrt(static_cast<double>(p.shape.back())));
     }
@@ -69,7 +69,7 @@ void initialize(Compiled& compiled, const nn::Module& module, uint64_t seed) {
 Compiled compile(Backend& backend, nn::Module& module, const std::function<Value(Value)>& loss,
                  const Type& input, const CompileOptions& options) {
   if (input.dtype != DType::f32)
-    fail(ErrorCode::kShape, "compile: the input is {}, wants f32", to_string(input));
+    fail(ErrorCode::kShape, "compile: the input is {}, expected f32", to_string(input));
   Compiled compiled;
   compiled.backend_ = &backend;
   compiled.program_ = std::make_unique<Program>();
@@ -100,14 +100,14 @@ Compiled compile(Backend& backend, nn::Module& module, const std::function<Value
 float Compiled::run(std::span<const float> input) {
   const Type& wanted = program_->type(program_->find(kInput));
   if (static_cast<int64_t>(input.size()) != elements(wanted))
-    fail(ErrorCode::kShape, "run: {} values given, wants {}", input.size(), to_string(wanted));
+    fail(ErrorCode::kShape, "run: {} values given, expected {}", input.size(), to_string(wanted));
   backend_->copy_in(bindings_.states.at(kInput), 0, std::as_bytes(input)).check();
   has_input_ = true;
   return run();
 }
 
 float Compiled::run() {
-  if (!has_input_) fail(ErrorCode::kUsage, "run: the first run wants an input");
+  if (!has_input_) fail(ErrorCode::kUsage, "run: the first run needs an input");
   constexpr float kOne = 1;
   Slot slot;
   if (program_->find("loss_weight") >= 0) slot.inputs.push_back(std::as_bytes(std::span(&kOne, 1)));
@@ -152,7 +152,7 @@ std::vector<float> Compiled::parameter(const std::string& name) const {
 void Compiled::set_parameter(const std::string& name, std::span<const float> values) {
   const Place& at = place(name);
   if (static_cast<int64_t>(values.size()) != at.elements)
-    fail(ErrorCode::kShape, "parameter {}: {} values given, wants {}", name, values.size(), at.elements);
+    fail(ErrorCode::kShape, "parameter {}: {} values given, expected {}", name, values.size(), at.elements);
   backend_
       ->copy_in(bindings_.states.at(at.state), static_cast<size_t>(at.offset) * sizeof(float),
                 std::as_bytes(values))

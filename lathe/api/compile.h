@@ -58,7 +58,7 @@ class Compiled {
 };
 
 /// Traces `loss`, a function of one f32 input that calls the module's layers and gives one number [1], and
-/// compiles it.  `backend` must outlive the result; `module` is needed for the trace alone.  Dropout is the
+/// compiles it.  `backend` must outlive the result; `module` is needed only for the trace.  Dropout is the
 /// identity; layers that need a packed batch (attention) cannot be traced so.
 ///
 /// Parameters start as PyTorch makes the same layers after torch.manual_seed(seed): in declared order, those

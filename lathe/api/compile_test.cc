@@ -182,16 +182,16 @@ TEST(Compile, WrongUseSaysWhatIsWanted) {
   SmallModel model;
   Compiled step = small_step(*device, model, {});
   EXPECT_EQ(message_of([&] { step.gradient("fc1.bias"); }), "gradient of fc1.bias: call run first");
-  EXPECT_EQ(message_of([&] { step.run(std::vector<float>(3)); }), "run: 3 values given, wants f32[4, 7]");
+  EXPECT_EQ(message_of([&] { step.run(std::vector<float>(3)); }), "run: 3 values given, expected f32[4, 7]");
   EXPECT_EQ(message_of([&] { step.parameter("fc9.bias"); }), "the module has no parameter fc9.bias");
   EXPECT_EQ(message_of([&] { step.set_parameter("fc2.bias", std::vector<float>(4)); }),
-            "parameter fc2.bias: 4 values given, wants 3");
+            "parameter fc2.bias: 4 values given, expected 3");
   const Type type{DType::f32, {kRows, kIn}};
   EXPECT_EQ(message_of([&] {
               compile(
                   *device, model, [&](Value x) { return relu(model.fc1(x)); }, type);
             }),
-            "compile: the loss is f32[4, 5], wants f32[1]; take its mean");
+            "compile: the loss is f32[4, 5], expected f32[1]; take its mean");
   EXPECT_EQ(message_of([&] { model.fc1(Value{}); }), "a layer was called outside of a trace");
   EXPECT_EQ(message_of([&] {
               compile(

@@ -17,7 +17,7 @@ Prepared::Prepared(TrainingArguments arguments, const std::function<void(const s
 }
 
 void Prepared::hold_output_dir(FolderLock& lock) const {
-  // Where it cannot be made nothing is held, and what wants to write into it says so.
+  // If the folder cannot be made, nothing is locked, and the first write into it fails with a message.
   [[maybe_unused]] const Status ignored = real_file_system().create_directories(*args.output_dir);
   if (!lock.take(*args.output_dir))
     fail(ErrorCode::kUsage,

@@ -31,7 +31,7 @@ class Trainer : private Prepared, public lathe::Trainer {
           const TokenizedDataset& eval_dataset, TrainerHooks hooks = {});
 
   const DeviceInfo& device_info() const { return device->info(); }
-  /// Errors: besides, kUsage where another run trains into output_dir, in a thread or a process.
+  /// Errors: also kUsage if another run, in a thread or a process, trains into output_dir.
   TrainOutput train(const std::string& resume_from = "");
   /// Of the data set it was made with.
   nlohmann::json evaluate() { return lathe::Trainer::evaluate(eval_dataset_); }

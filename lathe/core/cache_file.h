@@ -8,7 +8,7 @@ namespace lathe {
 std::string cache_path(const std::string& name);
 /// The file's content; empty if it cannot be read.
 std::string read_cache(const std::string& path);
-/// Replaces the file whole or not at all.  A run does not fail for want of a cache: errors are left aside.
+/// Replaces the file whole or not at all.  A run does not fail without a cache: errors are ignored.
 void write_cache(const std::string& path, const std::string& text);
 
 }  // namespace lathe

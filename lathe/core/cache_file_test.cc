@@ -25,7 +25,8 @@ TEST_F(CacheFile, IsReadAsItWasWritten) {
   write_cache(path, "one\n");
   write_cache(path, "two\nlines\n");
   EXPECT_EQ(read_cache(path), "two\nlines\n");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(home_ + "/lathe"), {}), 1);  // nothing beside
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(home_ + "/lathe"), {}),
+            1);  // no temporary is left
 }
 
 TEST_F(CacheFile, AFolderThatCannotBeMadeIsNoFault) {

@@ -42,7 +42,7 @@ std::vector<int> listed(const std::string& list) {
   return numbers;
 }
 
-// How fast a core is beside the others, 1024 for the fastest of a machine; 0 where Linux does not tell.
+// How fast a core is compared with the others: 1024 for the machine's fastest; 0 if Linux does not tell.
 int capacity_of(int cpu, const std::string& root) {
   std::istringstream text(
       system_text(root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cpu_capacity"));

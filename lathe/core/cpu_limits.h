@@ -15,12 +15,12 @@ std::vector<int> compute_cores();
 
 /// Of `cpus`, those that are no efficiency cores: of ARM's, at least half of the largest cpu_capacity among
 /// them; of Intel's, those that the kernel lists as cpu_core, which compute twice as wide as the others.  A
-/// slower core holds up equal shares longer than it helps.  All where Linux does not tell kinds apart, or
-/// `cpus` has one kind alone.  `root` is put before every path that is read (for tests).
+/// slower core holds up equal shares longer than it helps.  All if Linux does not tell kinds apart, or
+/// `cpus` has only one kind.  `root` is put before every path that is read (for tests).
 std::vector<int> fast_cores(const std::vector<int>& cpus, const std::string& root = "");
 
-/// By number of logical CPU the one of `cores` to which it belongs, −1: none.  Numbers behind the end belong
-/// to none; empty where the platform does not tell.
+/// result[number of a logical CPU] is the one of `cores` to which it belongs, −1: none.  Numbers past the end
+/// belong to none; empty if the platform does not tell.
 std::vector<int> cores_of_cpus(const std::vector<int>& cores);
 
 /// The logical CPU on which the calling thread runs at this moment; −1 where the platform does not tell.
@@ -46,7 +46,7 @@ int default_threads();
 /// (macOS: default_threads()), at most the quota likewise; at least 1.
 int most_awake_threads();
 
-/// The calling thread, and those that it starts, run on these logical CPUs alone; false where that is not
+/// The calling thread, and those that it starts, run only on these logical CPUs; false if that is not
 /// possible.
 bool restrict_to_cpus(const std::vector<int>& cpus);
 

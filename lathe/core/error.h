@@ -37,7 +37,7 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-/// Throws Error with a formatted message: `fail(ErrorCode::kShape, "{}: wants {}, found {}", op, a, b)`.
+/// Throws Error with a formatted message: `fail(ErrorCode::kShape, "{}: found {}, expected {}", op, a, b)`.
 template <typename... Args>
 [[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));

@@ -9,8 +9,8 @@ namespace lathe {
 struct HostMemory {
   std::optional<uint64_t> total;
   std::optional<uint64_t> free;  ///< what can be had now, caches of files given up
-  /// What can be had before the system ends processes for want of memory: also swap; on macOS, which makes
-  /// swap as it goes, all there is.
+  /// What can be had before the system ends processes that take too much memory: also swap; on macOS, which
+  /// makes swap as it goes, all there is.
   std::optional<uint64_t> reachable;
 };
 HostMemory host_memory();

@@ -29,8 +29,8 @@ LogLevel log_level_from(const std::string& name) {
       {"passive", LogLevel::kInfo}};
   const auto found = levels.find(name);
   if (found == levels.end()) {
-    fail(ErrorCode::kUsage, "--log_level: found '{}', wants debug, info, warning, error, critical or passive",
-         name);
+    fail(ErrorCode::kUsage,
+         "--log_level: found '{}', expected debug, info, warning, error, critical or passive", name);
   }
   return found->second;
 }

@@ -17,10 +17,10 @@ class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
   virtual int rank() const = 0;        ///< of this process, from 0
-  virtual int size() const = 0;        ///< ranks, at least 2: who is alone has no group
+  virtual int size() const = 0;        ///< ranks, at least 2: a single process has no group
   virtual int local_rank() const = 0;  ///< among the ranks of this machine: the number of the GPU
 
-  /// values[i] = Σ over ranks of values[i], in an order that depends on size and span alone; every rank gets
+  /// values[i] = Σ over ranks of values[i], in an order that depends only on size and span; every rank gets
   /// the same bits.  All spans are of one size.  wire: what travels, f32 or bf16: then every number and every
   /// sum of two is rounded to bf16, and half the bytes go.
   virtual Status sum(std::span<float> values, DType wire = DType::f32) = 0;
@@ -28,8 +28,8 @@ class ProcessGroup {
   virtual Status broadcast(std::span<std::byte> bytes, int root) = 0;
   /// What every rank gave, by rank; sizes may differ.
   virtual Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine) = 0;
-  /// values: parts of counts[r] elements, at least one each, behind one another, of which this rank holds its
-  /// own; it gets the others'.
+  /// values: parts of counts[r] elements, at least one each, one after the other.  This rank holds its own
+  /// and gets the others'.
   virtual Status gather_parts(std::span<float> values, std::span<const int64_t> counts) = 0;
   /// Returns when every rank has called it.
   virtual Status barrier() = 0;

@@ -8,9 +8,9 @@ namespace lathe {
 std::string program_path();
 /// The folder in which it lies; empty likewise.
 std::string program_folder();
-/// Where a part that is loaded when needed (a shared library of Lathe) may lie, in the order of search: in
-/// $LATHE_PARTS, beside the program, one folder up (the examples of a build), where `cmake --install` puts it
-/// beside its own programs, and in the folders that were added.
+/// The paths where a part that is loaded when needed (a shared library of Lathe) may be, in the order of
+/// search: in $LATHE_PARTS, next to the program, one folder up (the examples of a build), where
+/// `cmake --install` puts it relative to its own programs, and in the folders that were added.
 std::vector<std::string> part_places(const std::string& file);
 /// A program that was linked through find_package(lathe) adds that of the package before main, in a source
 /// that the package brings.  Returns true.

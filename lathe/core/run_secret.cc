@@ -22,7 +22,7 @@ constexpr const char* kHowToMakeOne = "`openssl rand -hex 32` makes one";
 
 std::string checked(const std::string& secret, const std::string& where) {
   if (secret.size() >= kFewest && secret.size() <= kMost) return secret;
-  fail(ErrorCode::kUsage, "{}: found a secret of {} characters, wants {} to {}; {}", where, secret.size(),
+  fail(ErrorCode::kUsage, "{}: found a secret of {} characters, expected {} to {}; {}", where, secret.size(),
        kFewest, kMost, kHowToMakeOne);
 }
 
@@ -37,13 +37,13 @@ std::string read_secret(const std::string& path) {
   const bool known = fstat(fd, &found) == 0 && S_ISREG(found.st_mode);
   const ssize_t bytes = known ? read(fd, text.data(), text.size()) : -1;
   close(fd);
-  if (bytes < 0) fail(ErrorCode::kIo, "{}: cannot be read, wants a file", where);
+  if (bytes < 0) fail(ErrorCode::kIo, "{}: cannot be read, expected a file", where);
   constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
   if ((found.st_mode & kOthers) != 0)
-    fail(ErrorCode::kUsage, "{}: found mode {:o}, wants 600, as others must not read it; `chmod 600 {}`",
+    fail(ErrorCode::kUsage, "{}: found mode {:o}, expected 600, as others must not read it; `chmod 600 {}`",
          where, found.st_mode & (kOthers | S_IRWXU), path);
   if (found.st_uid != geteuid() && found.st_uid != 0)
-    fail(ErrorCode::kUsage, "{}: found a file of user {}, wants one of your own", where, found.st_uid);
+    fail(ErrorCode::kUsage, "{}: found a file of user {}, expected one of your own", where, found.st_uid);
   std::string secret(text.data(), static_cast<size_t>(bytes));
   while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
   return checked(secret, where);

@@ -44,7 +44,8 @@ TEST(RunSecret, TheVariableGoesBeforeTheFile) {
 
 TEST(RunSecret, AShortOneIsRefusedAndNotShown) {
   const std::string said = why_not({{kRunSecret, "hunter2"}});
-  EXPECT_TRUE(said.starts_with("LATHE_RUN_SECRET: found a secret of 7 characters, wants 32 to 4096")) << said;
+  EXPECT_TRUE(said.starts_with("LATHE_RUN_SECRET: found a secret of 7 characters, expected 32 to 4096"))
+      << said;
   EXPECT_EQ(said.find("hunter2"), std::string::npos);
 }
 
@@ -52,16 +53,16 @@ TEST(RunSecret, AFileIsOfItsOwnerAlone) {
   const TestFolder folder;
   const std::string path = folder / "secret";
   EXPECT_NE(why_not({{kRunSecretFile, path}}).find("No such file"), std::string::npos);
-  EXPECT_NE(why_not({{kRunSecretFile, folder.path()}}).find("wants a file"), std::string::npos);
+  EXPECT_NE(why_not({{kRunSecretFile, folder.path()}}).find("expected a file"), std::string::npos);
   std::ofstream(path) << kSecret << "\n";
   ASSERT_EQ(chmod(path.c_str(), 0640), 0);
-  EXPECT_NE(why_not({{kRunSecretFile, path}}).find("found mode 640, wants 600"), std::string::npos);
+  EXPECT_NE(why_not({{kRunSecretFile, path}}).find("found mode 640, expected 600"), std::string::npos);
   ASSERT_EQ(chmod(path.c_str(), 0600), 0);
   EXPECT_EQ(secret_of({{kRunSecretFile, path}}), kSecret);
   std::ofstream(path) << "short\n";
   EXPECT_NE(why_not({{kRunSecretFile, path}}).find("found a secret of 5 characters"), std::string::npos);
   std::ofstream(path) << std::string(5000, 'x');
-  EXPECT_NE(why_not({{kRunSecretFile, path}}).find("wants 32 to 4096"), std::string::npos);
+  EXPECT_NE(why_not({{kRunSecretFile, path}}).find("expected 32 to 4096"), std::string::npos);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ struct ThreadPool::State {
   int parts = 1;
   std::chrono::microseconds spin{0};
   // Each on its own cache line, so that threads that finish disturb neither those that wait nor each other.
-  alignas(64) std::atomic<uint32_t> round{0};  // a new value starts a job, which lies beside it
+  alignas(64) std::atomic<uint32_t> round{0};  // a new value starts the job next to it
   Job job = nullptr;
   void* context = nullptr;
   struct alignas(64) Round {
@@ -95,7 +95,8 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   if (threads > kMostThreads)
-    fail(ErrorCode::kUsage, "--threads: found {}, wants at most {} (0: one per core)", threads, kMostThreads);
+    fail(ErrorCode::kUsage, "--threads: found {}, expected at most {} (0: one per core)", threads,
+         kMostThreads);
   State& s = *state_;
   std::vector<int> cores = compute_cores();
   s.parts = threads > 0 ? threads : default_threads();
@@ -110,7 +111,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   } catch (const Error& error) {
     const size_t started = s.workers.size() + 1;
     s.stop_workers();
-    fail(error.code(), "wants {} threads, has {}: {}; --threads takes fewer", s.parts, started, error.what());
+    fail(error.code(), "needs {} threads, has {}: {}; --threads takes fewer", s.parts, started, error.what());
   }
   // A pool that fills the machine ties its workers to cores.  A smaller one leaves the choice to the system,
   // which may have to place several pools side by side.  The caller's thread stays as it is.

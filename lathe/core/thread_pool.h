@@ -4,8 +4,8 @@
 namespace lathe {
 
 /// A fixed set of threads that run one job at a time, each its static share.  The caller is thread 0.
-/// A job's shares depend on `parts` alone when a caller cuts by `part`/`parts`; a result that must not depend
-/// on the number of threads is cut into fixed pieces instead, and the pieces are dealt to the parts.
+/// A caller that cuts by `part`/`parts` gets shares that depend on the number of threads.  If a result must
+/// not depend on it, the work is cut into fixed pieces, and the pieces are dealt to the parts.
 class ThreadPool {
  public:
   using Job = void (*)(void* context, int part, int parts);

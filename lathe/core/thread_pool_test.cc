@@ -115,7 +115,7 @@ TEST(ThreadPool, RefusesMoreThreadsThanAnyMachineHasCores) {
     FAIL() << "nothing thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    EXPECT_NE(std::string(error.what()).find("found 4097, wants at most 4096"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("found 4097, expected at most 4096"), std::string::npos)
         << error.what();
   }
 }
@@ -161,7 +161,7 @@ TEST(ThreadPool, JoinsThoseThatStartedWhereTheSystemGivesNoMore) {
   if (!limits_hold) GTEST_SKIP() << "this system holds no process to a limit of its address space";
   EXPECT_EXIT(
       start_more_threads_than_fit(), testing::ExitedWithCode(3),
-      "wants 1000 threads, has [0-9]+: the system gives no more threads: .+; `ulimit -u` and the pids "
+      "needs 1000 threads, has [0-9]+: the system gives no more threads: .+; `ulimit -u` and the pids "
       "of the cgroup limit them; --threads takes fewer");
 }
 #endif
@@ -192,7 +192,7 @@ TEST(CpuLimits, AffinityMaskIsHonoured) {
   const std::vector<int> cores = compute_cores();
   ASSERT_FALSE(cores.empty());
   int seen = 0;
-  std::thread([&] {  // the mask belongs to this thread alone
+  std::thread([&] {  // the mask is only this thread's
     ASSERT_TRUE(pin_to_cpu(cores.back()));
     EXPECT_EQ(compute_cores(), std::vector<int>{cores.back()});
     seen = default_threads();
@@ -204,7 +204,7 @@ TEST(CpuLimits, AffinityMaskIsHonoured) {
 TEST(ThreadPool, WorkersLeaveTheCallersCoreAlone) {
   const std::vector<int> cores = compute_cores();
   if (cores.size() < 2 || default_threads() != static_cast<int>(cores.size()))
-    GTEST_SKIP() << "wants two cores, and a thread for each";
+    GTEST_SKIP() << "needs two cores, and a thread for each";
   for (const int core : {cores.front(), cores.back()}) {
     // The system may move a thread between two looks, but hardly every time.
     bool apart = false;
@@ -224,7 +224,7 @@ TEST(ThreadPool, WorkersLeaveTheCallersCoreAlone) {
 TEST(ThreadPool, WorkersLeaveTheCoreToWhichTheCallerMoves) {
   const std::vector<int> cores = compute_cores();
   if (cores.size() < 2 || default_threads() != static_cast<int>(cores.size()))
-    GTEST_SKIP() << "wants two cores, and a thread for each";
+    GTEST_SKIP() << "needs two cores, and a thread for each";
   std::thread([&] {
     ThreadPool pool;
     for (const int core : {cores.back(), cores.front(), cores.back()}) {

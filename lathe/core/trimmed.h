@@ -3,7 +3,7 @@
 
 namespace lathe {
 
-/// Without spaces, tabs and line ends before and behind.
+/// Without spaces, tabs and line ends at both ends.
 inline std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const size_t first = text.find_first_not_of(kBlanks);

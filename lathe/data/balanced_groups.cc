@@ -83,7 +83,7 @@ class Balance {
   }
 
   /// A group of one sample cannot become cheaper: the other groups of its step are filled up to its cost, and
-  /// that step is left alone from then on.
+  /// that step does not change from then on.
   void relieve(size_t dearest, const std::vector<double>& costs) {
     const std::vector<size_t> order = dearest_first(costs);
     const auto rank = std::find(order.begin(), order.end(), dearest) - order.begin();

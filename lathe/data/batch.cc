@@ -9,11 +9,11 @@ namespace {
 
 void check(const TokenizedDataset& data, std::span<const int32_t> samples, const PackOptions& options) {
   if (options.rounding.least < 1 || options.rounding.most < options.rounding.least)
-    fail(ErrorCode::kUsage, "pack: wants a rounding of 1 <= least <= most, found {}, {}",
+    fail(ErrorCode::kUsage, "pack: expected a rounding of 1 <= least <= most, found {}, {}",
          options.rounding.least, options.rounding.most);
   for (const int32_t i : samples)
     if (i < 0 || i >= data.size())
-      fail(ErrorCode::kUsage, "pack: wants a sample below {}, found {}", data.size(), i);
+      fail(ErrorCode::kUsage, "pack: expected a sample below {}, found {}", data.size(), i);
 }
 
 void pack_row(const TokenizedDataset& data, int32_t sample, int32_t ordinal, PackedBatch& out) {

@@ -48,7 +48,7 @@ TEST(PackBatch, PutsRowsSideBySide) {
 
 TEST(PackBatch, FillsUpWithTokensOfNoRow) {
   PackedBatch b;
-  pack_batch(toy(), Ints{2}, {.rounding = {8, 8}}, b);  // leaves values behind that the next must not show
+  pack_batch(toy(), Ints{2}, {.rounding = {8, 8}}, b);  // leaves values that the next must not show
   pack_batch(toy(), Ints{1}, {.rounding = {8, 8}}, b);
   EXPECT_EQ(b.tokens, 8);
   EXPECT_EQ(b.real_tokens(), 2);

@@ -37,7 +37,7 @@ std::string quoted_list(const std::vector<std::string>& names) {
 
 [[noreturn]] void fail_label(const Table& table, size_t row, const std::string& column,
                              const std::string& found, const std::string& wanted) {
-  fail(ErrorCode::kInvalidData, "{}: column '{}': found '{}', wants {}", table.place(row), column, found,
+  fail(ErrorCode::kInvalidData, "{}: column '{}': found '{}', expected {}", table.place(row), column, found,
        wanted);
 }
 
@@ -58,14 +58,14 @@ void read_texts(const Table& table, const std::vector<const Column*>& columns, T
   for (const Column* column : columns) {
     if (column->type == ColumnType::kList || column->type == ColumnType::kOther)
       fail(ErrorCode::kInvalidData,
-           "{}: column '{}' holds nested JSON or bytes that are no UTF-8, wants text",
+           "{}: column '{}' holds nested JSON or bytes that are no UTF-8, expected text",
            table.place(column->nested.first), column->name);
     if (column->absent.count > 0)
-      fail(
-          ErrorCode::kInvalidData,
-          "{}: column '{}': found no text, wants one in every row: write \"\" for an empty one, or leave the "
-          "row or the column out (texts are sentence1 and sentence2, or the first two columns)",
-          table.place(column->absent.first), column->name);
+      fail(ErrorCode::kInvalidData,
+           "{}: column '{}': found no text, expected one in every row: write \"\" for an empty one, or leave "
+           "the "
+           "row or the column out (texts are sentence1 and sentence2, or the first two columns)",
+           table.place(column->absent.first), column->name);
     out.empty_texts.add(column->empty);
     (column == columns.front() ? out.first : out.second) = column->values;
   }
@@ -95,7 +95,7 @@ int32_t glue_label(const GlueTask& task, const Table& table, const Column& colum
   fail_label(table, row, column.name, column.values[row], "a label in every row of a file to learn from");
 }
 
-/// Text beside numbers is class names, but not where its only words are those that stand for no number.
+/// Text among numbers means class names, but not if its only words are those for a missing number.
 void refuse_words_for_no_number(const Table& table, const Column& column) {
   static const std::set<std::string, std::less<>> words = {"nan",  "-nan", "na",  "n/a",  "#n/a", "<na>",
                                                            "null", "none", "inf", "+inf", "-inf"};
@@ -130,7 +130,7 @@ std::vector<std::string> sorted_labels(const Table& table, const Column& column)
     }
   }
   if (distinct.empty())
-    fail(ErrorCode::kInvalidData, "{}: column '{}' names no class in any row; wants some to learn from",
+    fail(ErrorCode::kInvalidData, "{}: column '{}' names no class in any row; expected some to learn from",
          table.origin, column.name);
   std::vector<std::string> names(distinct.begin(), distinct.end());
   if (is_number_text(column.type))
@@ -154,8 +154,9 @@ LabelSet infer_labels(const Table& table, const Column& column) {
     case ColumnType::kString:
       return {.kind = LabelKind::kClasses, .names = sorted_labels(table, column)};
     default:
-      fail(ErrorCode::kInvalidData, "{}: column '{}' holds {}; wants class names, numbers or lists of names",
-           table.origin, column.name, column.type == ColumnType::kNull ? "no value" : "nested JSON");
+      fail(ErrorCode::kInvalidData,
+           "{}: column '{}' holds {}; expected class names, numbers or lists of names", table.origin,
+           column.name, column.type == ColumnType::kNull ? "no value" : "nested JSON");
   }
 }
 
@@ -181,7 +182,7 @@ void read_labels(const Table& table, const Column& column, TextDataset& out) {
   const LabelIds ids = set.ids();
   const size_t classes = set.names.size();
   if (column.type == ColumnType::kOther)
-    fail(ErrorCode::kInvalidData, "{}: column '{}' holds nested JSON; wants labels", table.origin,
+    fail(ErrorCode::kInvalidData, "{}: column '{}' holds nested JSON; expected labels", table.origin,
          column.name);
   if ((set.kind == LabelKind::kMultiLabel) != (column.type == ColumnType::kList) &&
       column.type != ColumnType::kNull)
@@ -314,7 +315,7 @@ namespace {
   size_t row = 0;
   while (column.values[row].empty()) ++row;
   fail(ErrorCode::kInvalidData,
-       "{}: column '{}': found '{}', wants text, as one of the first two columns beside '{}'; leave the "
+       "{}: column '{}': found '{}', expected text, as one of the first two columns but '{}'; leave the "
        "column out, or call those of the texts sentence1 and sentence2",
        table.place(row), column.name, column.values[row], kLabelColumn);
 }
@@ -340,7 +341,7 @@ std::vector<std::string> find_text_columns(const Table& table) {
     if (names.empty()) take(column);  // what is wrong with it is said when it is read
   if (names.empty())
     fail(ErrorCode::kInvalidData,
-         "{}: no text column beside '{}'; wants one or two, such as sentence1, sentence2", table.origin,
+         "{}: no text column next to '{}'; expected one or two, such as sentence1, sentence2", table.origin,
          kLabelColumn);
   return names;
 }

@@ -43,10 +43,10 @@ TEST(OwnFile, AColumnOfNumbersIsNoTextUnlessItIsNamedSo) {
     return message_of(ErrorCode::kInvalidData, [&] { dataset_from_table(table); });
   };
   EXPECT_EQ(refused(csv("idx,text,label\n7,hi,a\n8,ho,b\n")),
-            "own.csv:2: column 'idx': found '7', wants text, as one of the first two columns beside 'label'; "
+            "own.csv:2: column 'idx': found '7', expected text, as one of the first two columns but 'label'; "
             "leave the column out, or call those of the texts sentence1 and sentence2");
   for (const char* row : {R"({"text": "hi", "score": 1.5, "label": "a"})", R"({"text": 3, "label": "a"})"})
-    EXPECT_TRUE(contains(refused(json_table(row)), "wants text")) << row;
+    EXPECT_TRUE(contains(refused(json_table(row)), "expected text")) << row;
   const auto d = dataset_from_table(csv("sentence1,sentence2,label\n1,2,a\n"));
   EXPECT_EQ(d.first, Values{"1"});
   EXPECT_EQ(dataset_from_table(json_table(R"({"text": "3", "label": "a"})")).first, Values{"3"});
@@ -66,7 +66,7 @@ TEST(OwnFile, NumbersAreClassesByTheirValue) {  // as pandas reads them
   EXPECT_EQ(later.labels, (std::vector<int32_t>{1, -1, 0, -1}));
   const auto other = message_of(ErrorCode::kInvalidData,
                                 [&] { dataset_from_table(csv("text,label\na, 1\nb,03\n"), &d.label_set); });
-  EXPECT_TRUE(contains(other, "own.csv:3: column 'label': found '03', wants one of the known")) << other;
+  EXPECT_TRUE(contains(other, "own.csv:3: column 'label': found '03', expected one of the known")) << other;
 }
 
 TEST(OwnFile, TextThatIsNoColumnOfNumbersStaysAsItIs) {
@@ -99,7 +99,7 @@ TEST(OwnFile, FloatsAreRegression) {
   EXPECT_EQ(dataset_from_table(csv("text,label\na, 1.5 \nb,+02\n")).targets, d.targets);
   const auto bad = message_of(ErrorCode::kInvalidData,
                               [&] { dataset_from_table(csv("text,label\na,x\n"), &d.label_set); });
-  EXPECT_TRUE(contains(bad, "own.csv:2: column 'label': found 'x', wants a number")) << bad;
+  EXPECT_TRUE(contains(bad, "own.csv:2: column 'label': found 'x', expected a number")) << bad;
   const auto huge =
       message_of(ErrorCode::kInvalidData, [] { dataset_from_table(csv("text,label\na,1.5\nb,1e39\n")); });
   EXPECT_TRUE(contains(huge, "own.csv:3: column 'label': found '1e39'")) << huge;
@@ -109,14 +109,14 @@ TEST(OwnFile, FloatsAreRegression) {
   });
   EXPECT_EQ(
       square,
-      "own.csv:3: column 'label': found '-1180591620717411303424', wants a number from -1e15 to 1e15: no "
+      "own.csv:3: column 'label': found '-1180591620717411303424', expected a number from -1e15 to 1e15: no "
       "loss "
       "holds the square of a larger one; scale the labels of all files, or write them as words if they name "
       "classes");
   const auto in_json = message_of(ErrorCode::kInvalidData, [] {
     dataset_from_table(json_table(R"([{"t": "x", "label": 1180591620717411303424}])"));
   });
-  EXPECT_TRUE(contains(in_json, "wants a number from -1e15 to 1e15")) << in_json;
+  EXPECT_TRUE(contains(in_json, "expected a number from -1e15 to 1e15")) << in_json;
   EXPECT_EQ(dataset_from_table(csv("text,label\na,1e15\nb,-1e15\n")).targets[0], 1e15f);
 }
 
@@ -132,7 +132,8 @@ TEST(OwnFile, ALabelOutsideTheSetNamesItsPlace) {
   const LabelSet known{.kind = LabelKind::kClasses, .names = {"neg", "pos"}};
   const auto message = message_of(ErrorCode::kInvalidData,
                                   [&] { dataset_from_table(csv("text,label\na,pos\nb,other\n"), &known); });
-  EXPECT_EQ(message, "own.csv:3: column 'label': found 'other', wants one of the known labels 'neg', 'pos'");
+  EXPECT_EQ(message,
+            "own.csv:3: column 'label': found 'other', expected one of the known labels 'neg', 'pos'");
   const auto list = message_of(ErrorCode::kInvalidData, [&] {
     dataset_from_table(json_table(R"([{"t": "x", "label": ["pos"]}])"), &known);
   });
@@ -185,7 +186,7 @@ TEST(OwnFile, ANumberOrListThatIsMissingIsRefusedWithItsPlace) {
   const auto learn = [](const Table& table) {
     return message_of(ErrorCode::kInvalidData, [&] { dataset_from_table(table); });
   };
-  const std::string wanted = "wants a label in every row of a file to learn from";
+  const std::string wanted = "expected a label in every row of a file to learn from";
   EXPECT_EQ(learn(csv("text,label\na,1.5\nb,\nc,2\n")), "own.csv:3: column 'label': found '', " + wanted);
   for (const char* row : {R"({"t": "y", "label": null})", R"({"t": "y"})"}) {
     const auto number = learn(json_table(R"({"t": "x", "label": 0.5})" + std::string("\n") + row));
@@ -228,10 +229,11 @@ TEST(OwnFile, ATextThatIsMissingIsRefusedWithItsPlace) {
   for (const char* row : {R"({"sentence1": "a", "label": "x"})", R"({"sentence1": "a", "sentence2": null})"})
     for (const LabelSet* set : {static_cast<const LabelSet*>(nullptr), &known})
       for (const std::string& rows : {pair + "\n" + row + "\n" + pair, pair + "\n" + row})
-        EXPECT_EQ(message_of(ErrorCode::kInvalidData, [&] { dataset_from_table(json_table(rows), set); }),
-                  "own.json:2: column 'sentence2': found no text, wants one in every row: write \"\" for an "
-                  "empty one, or leave the row or the column out (texts are sentence1 and sentence2, or the "
-                  "first two columns)");
+        EXPECT_EQ(
+            message_of(ErrorCode::kInvalidData, [&] { dataset_from_table(json_table(rows), set); }),
+            "own.json:2: column 'sentence2': found no text, expected one in every row: write \"\" for an "
+            "empty one, or leave the row or the column out (texts are sentence1 and sentence2, or the "
+            "first two columns)");
   const auto late = message_of(ErrorCode::kInvalidData, [&] {
     dataset_from_table(json_table("{\"label\": \"x\"}\n{\"label\": \"x\", \"text\": \"a\"}"));
   });
@@ -304,7 +306,7 @@ TEST(OwnFile, NumbersStandForClassesWithoutNames) {
     return message_of(ErrorCode::kInvalidData, [&] { dataset_from_table(csv("text,label\na,3\n"), &set); });
   };
   EXPECT_EQ(refused(plain),
-            "own.csv:2: column 'label': found '3', wants one of the known labels 'LABEL_0', 'LABEL_1', "
+            "own.csv:2: column 'label': found '3', expected one of the known labels 'LABEL_0', 'LABEL_1', "
             "'LABEL_2' or 0 to 2; a --train_file with these labels names them");
   const LabelSet other{.kind = LabelKind::kClasses, .names = {"LABEL_0", "LABEL_3"}};
   EXPECT_TRUE(contains(refused(other), "known labels 'LABEL_0', 'LABEL_3'")) << refused(other);

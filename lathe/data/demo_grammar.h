@@ -3,7 +3,7 @@
 
 namespace lathe {
 
-/// The grammar behind demo_questions.h, as text.
+/// The grammar of demo_questions.h, as text.
 
 /// Word lists: a line `name: entry | entry | ...` each; a line that begins with a blank goes on with the list
 /// above.  An entry may hold $name of a list further up.

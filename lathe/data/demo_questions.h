@@ -29,7 +29,7 @@ std::vector<DemoQuestion> demo_heldout(size_t n, uint64_t seed);
 std::vector<DemoQuestion> demo_new_questions();
 
 /// The text of a vocab.txt (lower case) for these questions: special tokens, punctuation, digits and letters
-/// alone and as continuation, common endings, then every word of the grammar.
+/// by themselves and as continuation, common endings, then every word of the grammar.
 std::string demo_vocabulary();
 
 }  // namespace lathe

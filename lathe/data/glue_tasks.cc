@@ -177,7 +177,7 @@ const GlueTask& glue_task(std::string_view name) {
     known += " " + task.name;
   }
   fail(ErrorCode::kUsage,
-       "task_name: found '{}', wants one of{}; for other data give --train_file and "
+       "task_name: found '{}', expected one of{}; for other data give --train_file and "
        "--validation_file",
        name, known);
 }

@@ -16,7 +16,7 @@ TEST(GlueTask, NamesAreFoundInAnySpelling) {
   EXPECT_EQ(glue_task("STS-B").name, "stsb");
   EXPECT_EQ(glue_task("MRPC").labels, (Values{"not_equivalent", "equivalent"}));
   const auto message = message_of(ErrorCode::kUsage, [] { glue_task("mrcp"); });
-  EXPECT_TRUE(contains(message, "found 'mrcp', wants one of cola mnli")) << message;
+  EXPECT_TRUE(contains(message, "found 'mrcp', expected one of cola mnli")) << message;
 }
 
 TEST(GlueFile, LabelsAreNumbersOrNames) {
@@ -27,7 +27,8 @@ TEST(GlueFile, LabelsAreNumbersOrNames) {
   const Table bad = parse_table("sentence\tlabel\ngood\t1\nodd\t2\n", TableFormat::kTsv, {}, "dev.tsv");
   const auto message =
       message_of(ErrorCode::kInvalidData, [&] { dataset_from_glue_table(glue_task("sst2"), bad); });
-  EXPECT_EQ(message, "dev.tsv:3: column 'label': found '2', wants one of 'negative', 'positive' or 0 to 1");
+  EXPECT_EQ(message,
+            "dev.tsv:3: column 'label': found '2', expected one of 'negative', 'positive' or 0 to 1");
   const Table missing = parse_table("index\tquestion\n0\tq\n", TableFormat::kTsv, {}, "dev.tsv");
   message_of(ErrorCode::kNotFound, [&] { dataset_from_glue_table(glue_task("qnli"), missing); });
 }

@@ -166,7 +166,7 @@ std::optional<SplitFiles> cached_splits(FileSystem& fs, const HubDataset& datase
     splits = splits_of(listed ? *listed : files_below(folder), asked, revision);
   } catch (const Error&) {
     if (listed && settings.offline) throw;
-    return std::nullopt;  // of what is here alone nothing follows: the Hub knows all of it
+    return std::nullopt;  // what is here may be a part; only the Hub knows all of it
   }
   for (const std::string& split : wanted) {
     const auto& files = splits[split];
@@ -187,7 +187,8 @@ bool has_converted(const HubRepo& repo, const HubSettings& settings) {
                                      const SplitFiles& splits, const std::vector<std::string>& files) {
   if (splits.empty() && dataset.config && !named_splits(files, std::nullopt).empty())
     fail(ErrorCode::kUsage,
-         "--dataset_config_name: data set \"{}\": found \"{}\", wants what stands as a word in the path of a "
+         "--dataset_config_name: data set \"{}\": found \"{}\", expected what stands as a word in the path "
+         "of a "
          "file with rows: give another, or leave it out to take them all",
          dataset.name, *dataset.config);
   fail(ErrorCode::kNotFound,
@@ -232,7 +233,7 @@ SplitFiles converted_splits(const std::vector<std::string>& files, const std::op
   std::string chosen = config.value_or(names.size() == 1 ? names[0] : "default");
   const auto found = configs.find(chosen);
   if (found == configs.end())
-    fail(ErrorCode::kUsage, "--dataset_config_name: data set \"{}\": {}, wants one of {}", name,
+    fail(ErrorCode::kUsage, "--dataset_config_name: data set \"{}\": {}, expected one of {}", name,
          config ? "found " + *config : "found none", joined(names));
   for (auto& [split, paths] : found->second) {
     if (split.starts_with("partial-"))
@@ -305,7 +306,8 @@ SplitFiles fetch_splits(FileSystem& fs, const HubDataset& dataset, const std::ve
                         const HubSettings& settings) {
   if (!is_hub_name(dataset.name))
     fail(ErrorCode::kUsage,
-         "--dataset_name: found \"{}\", wants a name on the Hub such as squad or nyu-mll/glue", dataset.name);
+         "--dataset_name: found \"{}\", expected a name on the Hub such as squad or nyu-mll/glue",
+         dataset.name);
   for (const char* revision : {kConverted, "main"})
     if (auto found = cached_splits(fs, dataset, wanted, revision, settings)) return *found;
   if (settings.offline)

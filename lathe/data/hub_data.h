@@ -19,8 +19,8 @@ SplitFiles converted_splits(const std::vector<std::string>& files, const std::op
                             const std::string& name);
 
 /// Of any other branch: files that read_table reads, by the word train, validation (valid, dev, val) or test
-/// in their paths; a file without any of these words is training data.  With a config those alone that lie in
-/// a folder of its name or are called so, or where there are none those that have it as a word ("en" in
+/// in their paths; a file without any of these words is training data.  With a config only those in
+/// a folder of its name or named like it, or if there are none those that have it as a word ("en" in
 /// "train-en.csv", not in "french.csv").  Parquet before csv and tsv before json, jsonl.
 SplitFiles named_splits(const std::vector<std::string>& files, const std::optional<std::string>& config);
 

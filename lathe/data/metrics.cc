@@ -13,7 +13,7 @@ namespace {
 
 void check_lengths(const char* metric, size_t predictions, size_t labels) {
   if (predictions == labels && labels > 0) return;
-  fail(ErrorCode::kUsage, "{}: found {} predictions and {} labels, wants as many and at least one", metric,
+  fail(ErrorCode::kUsage, "{}: found {} predictions and {} labels, expected as many and at least one", metric,
        predictions, labels);
 }
 
@@ -128,7 +128,7 @@ MetricValues glue_metrics(const GlueTask& task, std::span<const int32_t> predict
     if (name == "matthews_correlation") values.emplace_back(name, matthews_correlation(predictions, labels));
   }
   if (values.size() != task.metrics.size())
-    fail(ErrorCode::kUsage, "{}: a regression task, wants float predictions", task.name);
+    fail(ErrorCode::kUsage, "{}: a regression task, expected float predictions", task.name);
   add_combined_score(values);
   return values;
 }
@@ -136,7 +136,7 @@ MetricValues glue_metrics(const GlueTask& task, std::span<const int32_t> predict
 MetricValues glue_metrics(const GlueTask& task, std::span<const float> predictions,
                           std::span<const float> labels) {
   if (!task.is_regression())
-    fail(ErrorCode::kUsage, "{}: no regression task, wants class predictions", task.name);
+    fail(ErrorCode::kUsage, "{}: no regression task, expected class predictions", task.name);
   MetricValues values{{"pearson", pearson(predictions, labels)},
                       {"spearmanr", spearman(predictions, labels)}};
   add_combined_score(values);

@@ -24,7 +24,7 @@ constexpr const char* kPartName = "liblathe_parquet.dylib";
 #else
 constexpr const char* kPartName = "liblathe_parquet.so";
 #endif
-constexpr std::string_view kStopped = "stopped";  // what the part says where the sink wants no more
+constexpr std::string_view kStopped = "stopped";  // what the part says if the sink needs no more
 
 /// The part's functions.
 struct Part {
@@ -71,7 +71,7 @@ std::string text_of(const std::string& path, Read read) {
   if (!real_file_system().exists(path))
     fail(ErrorCode::kNotFound, "{}: there is no such file; check the path", path);
   if (real_file_system().is_special(path))
-    fail(ErrorCode::kIo, "{}: found a pipe or a device, wants a file: copy it to one", path);
+    fail(ErrorCode::kIo, "{}: found a pipe or a device, expected a file: copy it to one", path);
   struct Rows {
     std::string text;
     const uint64_t limit;

@@ -10,8 +10,8 @@ namespace lathe {
 /// is reused.  One consumer thread.
 class Prefetcher {
  public:
-  /// Fills the slot with the next batch, or returns false when there is none; called on the background thread
-  /// alone, one call after the other.  May throw: `next` throws it on, after the batches before it.
+  /// Fills the slot with the next batch, or returns false when there is none; called only on the background
+  /// thread, one call after the other.  May throw: `next` throws it on, after the batches before it.
   using Fill = std::function<bool(PackedBatch&)>;
 
   /// slots: at least 2; the consumer holds one.

@@ -64,7 +64,7 @@ QaFeatures make_features(const SquadDataset& data, const Tokenizer& tokenizer,
   if (tokenizer.pads_left())
     fail(ErrorCode::kUnsupported,
          "tokenizer_config.json: padding_side: found left, for which run_qa puts the context before the "
-         "question; Lathe wants right, which is the default");
+         "question; Lathe needs right, which is the default");
   const EncodeOptions encode{.max_length = std::min(options.max_seq_length, tokenizer.model_max_length()),
                              .truncation = Truncation::kOnlySecond,
                              .stride = options.doc_stride};

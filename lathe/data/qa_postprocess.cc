@@ -149,10 +149,10 @@ void check(const SquadDataset& data, const QaFeatures& features, std::span<const
   const auto tokens = static_cast<size_t>(features.tokens.tokens());
   if (start_logits.size() != tokens || end_logits.size() != tokens || features.offsets.size() != tokens)
     fail(ErrorCode::kUsage,
-         "{}: found {} start and {} end logits and {} offsets for {} tokens, wants as many", data.origin,
+         "{}: found {} start and {} end logits and {} offsets for {} tokens, expected as many", data.origin,
          start_logits.size(), end_logits.size(), features.offsets.size(), tokens);
   if (options.n_best_size < 1 || options.max_answer_length < 1)
-    fail(ErrorCode::kUsage, "n_best_size and max_answer_length: found {} and {}, wants at least 1",
+    fail(ErrorCode::kUsage, "n_best_size and max_answer_length: found {} and {}, expected at least 1",
          options.n_best_size, options.max_answer_length);
 }
 

@@ -33,8 +33,9 @@ struct QaPredictions {
 /// context of a window, at most max_answer_length tokens, the best n_best_size of all windows, softmax over
 /// those; score of the null answer is the least over the windows.  Of equal logits the later token wins.
 /// start_logits, end_logits: [features.tokens.tokens()] f32, windows one after the other.
-/// A question whose windows were cut off (QaFeatures::truncate) has the answer "empty" alone, which stands
-/// against the null score of the question before it, as in run_qa; the first one's, where run_qa fails, is 0.
+/// A question whose windows were cut off (QaFeatures::truncate) has the only answer "empty".  It is compared
+/// with the null score of the question before it, as in run_qa; for the first question, where run_qa fails,
+/// that is 0.
 /// Errors: kUsage for logits of another number, features without offsets, or options below 1.
 QaPredictions postprocess_qa(const SquadDataset& data, const QaFeatures& features,
                              std::span<const float> start_logits, std::span<const float> end_logits,

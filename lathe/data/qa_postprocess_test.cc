@@ -140,7 +140,7 @@ TEST(PostprocessQa, OfEqualLogitsTheLastComeFirst) {
   std::fill(c.start.begin(), c.start.end(), 0.5f);
   std::fill(c.end.begin(), c.end.end(), 0.5f);
   const QaPredictions p = postprocess_qa(c.data, c.features, c.start, c.end, {.n_best_size = 2});
-  EXPECT_EQ(p.answers[0].text, "y");  // behind it the separator
+  EXPECT_EQ(p.answers[0].text, "y");  // after it comes the separator
   const QaPredictions v2 =
       postprocess_qa(c.data, c.features, c.start, c.end, {.version_2_with_negative = true});
   EXPECT_EQ(v2.null_odds[0], 0);  // not above the threshold

@@ -29,19 +29,20 @@ Sampler::Sampler(SamplerOptions options, std::span<const int32_t> lengths)
   const auto& o = options_;
   if (o.size < 1 || o.batch_size < 1 || o.world_size < 1 || o.rank < 0 || o.rank >= o.world_size)
     fail(ErrorCode::kUsage,
-         "sampler: wants at least one sample, batch_size >= 1 and 0 <= rank < world_size; found {} samples, "
+         "sampler: expected at least one sample, batch_size >= 1 and 0 <= rank < world_size; found {} "
+         "samples, "
          "batch_size {}, rank {} of {}",
          o.size, o.batch_size, o.rank, o.world_size);
   const bool by_length =
       o.strategy == SamplingStrategy::kGroupByLength || o.strategy == SamplingStrategy::kBatchRebalance;
   if (by_length && lengths_.size() != static_cast<size_t>(o.size))
-    fail(ErrorCode::kUsage, "sampler: an order by length wants one for each of {} samples, found {}", o.size,
+    fail(ErrorCode::kUsage, "sampler: an order by length needs one for each of {} samples, found {}", o.size,
          lengths_.size());
   batches_ = count_batches(o);
 }
 
 std::span<const int32_t> Sampler::order(int64_t epoch) {
-  if (epoch < 0) fail(ErrorCode::kUsage, "sampler: wants an epoch of 0 or more, found {}", epoch);
+  if (epoch < 0) fail(ErrorCode::kUsage, "sampler: expected an epoch of 0 or more, found {}", epoch);
   if (epoch == epoch_) return order_;
   const uint64_t seed = options_.seed + static_cast<uint64_t>(epoch);
   switch (options_.strategy) {
@@ -64,9 +65,9 @@ std::span<const int32_t> Sampler::order(int64_t epoch) {
 
 void Sampler::batch_of(int rank, int64_t epoch, int64_t index, std::vector<int32_t>& out) {
   if (index < 0 || index >= batches_)
-    fail(ErrorCode::kUsage, "sampler: wants a batch below {}, found {}", batches_, index);
+    fail(ErrorCode::kUsage, "sampler: expected a batch below {}, found {}", batches_, index);
   if (rank < 0 || rank >= options_.world_size)
-    fail(ErrorCode::kUsage, "sampler: wants a rank below {}, found {}", options_.world_size, rank);
+    fail(ErrorCode::kUsage, "sampler: expected a rank below {}, found {}", options_.world_size, rank);
   if (options_.strategy == SamplingStrategy::kBatchRebalance) {
     const Update& all = update(epoch, index / options_.accumulation);
     const int64_t micro = index % options_.accumulation;
@@ -112,7 +113,7 @@ const Sampler::Update& Sampler::update(int64_t epoch, int64_t index) {
 }
 
 std::vector<int32_t> length_grouped_order(std::span<const int32_t> lengths, int group, uint64_t seed) {
-  if (group < 1) fail(ErrorCode::kUsage, "sampler: wants groups of 1 and more samples, found {}", group);
+  if (group < 1) fail(ErrorCode::kUsage, "sampler: expected groups of 1 and more samples, found {}", group);
   const auto n = static_cast<int64_t>(lengths.size());
   std::vector<int32_t> order = TorchGenerator(seed).randperm(n);
   const int64_t mega = std::clamp<int64_t>(n / (int64_t{group} * 4), 1, 50) * group;

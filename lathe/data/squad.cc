@@ -23,7 +23,7 @@ std::string element(const std::string& where, const char* key, size_t index) {
 
 const json& array_of(const json& object, const char* key, const std::string& where) {
   if (!object.is_object() || !object.contains(key) || !object[key].is_array())
-    fail(ErrorCode::kInvalidData, "{}: found {}, wants an object with a list '{}' (SQuAD JSON)", where,
+    fail(ErrorCode::kInvalidData, "{}: found {}, expected an object with a list '{}' (SQuAD JSON)", where,
          !object.is_object()     ? object.type_name()
          : !object.contains(key) ? "no such key"
                                  : object[key].type_name(),
@@ -33,14 +33,15 @@ const json& array_of(const json& object, const char* key, const std::string& whe
 
 int32_t answer_start(const json& value, const std::string& where) {
   if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > INT32_MAX)
-    fail(ErrorCode::kInvalidData, "{}: \"answer_start\": found {}, wants a code point of the context, from 0",
-         where, value.dump().substr(0, 40));
+    fail(ErrorCode::kInvalidData,
+         "{}: \"answer_start\": found {}, expected a code point of the context, from 0", where,
+         value.dump().substr(0, 40));
   return value.get<int32_t>();
 }
 
 std::string answer_text(const json& value, const std::string& where) {
   if (!value.is_string())
-    fail(ErrorCode::kInvalidData, "{}: \"text\": found {}, wants a string", where, value.type_name());
+    fail(ErrorCode::kInvalidData, "{}: \"text\": found {}, expected a string", where, value.type_name());
   return value.get<std::string>();
 }
 
@@ -49,7 +50,7 @@ std::string question_id(const json& qa, const std::string& where) {
   const auto id = required<json>(qa, "id", where);
   if (id.is_number_integer()) return id.dump();
   if (!id.is_string())
-    fail(ErrorCode::kInvalidData, "{}: \"id\": found {}, wants a string or an integer", where,
+    fail(ErrorCode::kInvalidData, "{}: \"id\": found {}, expected a string or an integer", where,
          id.is_structured() ? id.type_name() : id.dump());
   return id.get<std::string>();
 }
@@ -66,8 +67,8 @@ std::vector<SquadAnswer> read_answers(const json& qa, const std::string& where) 
     const json& texts = array_of(answers, "text", where + ".answers");
     const json& starts = array_of(answers, "answer_start", where + ".answers");
     if (texts.size() != starts.size())
-      fail(ErrorCode::kInvalidData, "{}.answers: found {} texts and {} answer_starts, wants as many", where,
-           texts.size(), starts.size());
+      fail(ErrorCode::kInvalidData, "{}.answers: found {} texts and {} answer_starts, expected as many",
+           where, texts.size(), starts.size());
     for (size_t i = 0; i < texts.size(); ++i)
       out.push_back({answer_text(texts[i], where), answer_start(starts[i], where)});
     return out;
@@ -77,7 +78,7 @@ std::vector<SquadAnswer> read_answers(const json& qa, const std::string& where) 
     const std::string place = element(where, "answers", i);
     const json& answer = answers[i];
     if (!answer.is_object() || !answer.contains("text") || !answer.contains("answer_start"))
-      fail(ErrorCode::kInvalidData, "{}: wants an object with \"text\" and \"answer_start\"", place);
+      fail(ErrorCode::kInvalidData, "{}: expected an object with \"text\" and \"answer_start\"", place);
     out.push_back({answer_text(answer["text"], place), answer_start(answer["answer_start"], place)});
   }
   return out;
@@ -124,7 +125,7 @@ class SquadReader {
 
   SquadDataset take() {
     if (data_.examples.empty())
-      fail(ErrorCode::kInvalidData, "{}: no question in it; wants at least one", data_.origin);
+      fail(ErrorCode::kInvalidData, "{}: no question in it; expected at least one", data_.origin);
     return std::move(data_);
   }
 
@@ -155,7 +156,7 @@ class SquadReader {
                          .answers = read_answers(qa, where)};
     if (!has_value(qa, "answers") && data_.unlabelled++ == 0) data_.first_unlabelled = where;
     if (!any_id && !ids_.insert(example.id).second)
-      fail(ErrorCode::kInvalidData, "{}: id '{}' stands for an earlier question too; wants distinct ids",
+      fail(ErrorCode::kInvalidData, "{}: id '{}' stands for an earlier question too; expected distinct ids",
            where, example.id);
     if (qa.contains("start_uncertain") && qa["start_uncertain"] == true) ++data_.uncertain_starts;
     const std::string& context = data_.contexts.back();
@@ -198,7 +199,7 @@ SquadDataset squad_from_text(std::string_view text, const std::string& origin) {
 }
 
 SquadDataset read_squad(const std::vector<std::string>& paths, QuestionIds ids) {
-  if (paths.empty()) fail(ErrorCode::kUsage, "no file of questions is given; wants one or more");
+  if (paths.empty()) fail(ErrorCode::kUsage, "no file of questions is given; expected one or more");
   SquadReader reader(paths.front(), ids);
   for (const std::string& path : paths) {
     if (is_parquet(path))

@@ -76,7 +76,7 @@ Score score_of(const SquadExample& example, const SquadPrediction& prediction, b
 
 void check_predictions(const SquadDataset& data, std::span<const SquadPrediction> predictions) {
   if (predictions.size() != data.examples.size() || predictions.empty())
-    fail(ErrorCode::kUsage, "{}: found {} predictions for {} questions, wants one for each", data.origin,
+    fail(ErrorCode::kUsage, "{}: found {} predictions for {} questions, expected one for each", data.origin,
          predictions.size(), data.examples.size());
 }
 

@@ -72,7 +72,7 @@ TEST(Squad, ErrorsNameThePlace) {
     return message_of(ErrorCode::kInvalidData, [&] { read(json); });
   };
   EXPECT_EQ(error(R"({"data": [{"title": "t"}]})"),
-            "s.json: data[0]: found no such key, wants an object with a list 'paragraphs' (SQuAD JSON)");
+            "s.json: data[0]: found no such key, expected an object with a list 'paragraphs' (SQuAD JSON)");
   const std::string text = error(
       R"({"data": [{"paragraphs": [{"context": "c", "qas": [{"id": "x", "question": "q", "answers": [{"text": "c", "answer_start": -1}]}]}]}]})");
   EXPECT_NE(text.find("s.json: data[0].paragraphs[0].qas[0].answers[0]: \"answer_start\": found -1"),
@@ -98,7 +98,7 @@ TEST(Squad, AnIdMayBeAnInteger) {  // predictions are keyed by its text
   for (const auto& [id, found] :
        {std::pair{"1.5", "1.5"}, {"null", "null"}, {"true", "true"}, {"[1]", "array"}})
     EXPECT_EQ(message_of(ErrorCode::kInvalidData, [&] { read(ids(id)); }),
-              fmt::format("s.json: data[1]: \"id\": found {}, wants a string or an integer", found));
+              fmt::format("s.json: data[1]: \"id\": found {}, expected a string or an integer", found));
   message_of(ErrorCode::kInvalidData, [] {
     read(R"([{"id": 1, "question": "q", "context": "c"}, {"id": "1", "question": "q", "context": "c"}])");
   });

@@ -21,7 +21,7 @@ void check_column_names(const Table& table) {
     const auto [first, is_new] = numbers.try_emplace(table.columns[i].name, i + 1);
     if (!is_new)
       fail(ErrorCode::kInvalidData,
-           "{}: columns {} and {} are both named '{}'; wants distinct names: rename one in the header",
+           "{}: columns {} and {} are both named '{}'; expected distinct names: rename one in the header",
            table.origin, first->second, i + 1, table.columns[i].name);
   }
 }
@@ -33,7 +33,7 @@ void append_rows(Table& all, Table& part) {
     const auto found = columns.find(column.name);
     const Column* more = found == columns.end() ? nullptr : found->second;
     if (more == nullptr || part.columns.size() != all.columns.size())
-      fail(ErrorCode::kInvalidData, "{}: its columns are not those of {}; wants the same in every file",
+      fail(ErrorCode::kInvalidData, "{}: its columns are not those of {}; expected the same in every file",
            part.origin, all.origin);
     column.values.insert(column.values.end(), more->values.begin(), more->values.end());
     column.type = table_detail::joined_type(column.type, more->type);
@@ -121,7 +121,7 @@ Table parse_table(std::string_view bytes, TableFormat format, const TableOptions
   }
   check_column_names(table);
   if (table.rows() == 0)
-    fail(ErrorCode::kInvalidData, "{}: a header, but no row; wants at least one", origin);
+    fail(ErrorCode::kInvalidData, "{}: a header, but no row; expected at least one", origin);
   return table;
 }
 
@@ -130,7 +130,8 @@ Table read_table(const std::string& path, const TableOptions& options, const Par
   const auto format = table_format_of(path);
   if (!format)
     fail(ErrorCode::kUsage,
-         "{}: unknown kind of file; wants .tsv, .csv, .json, .jsonl or .label (TREC), each also with .gz, or "
+         "{}: unknown kind of file; expected .tsv, .csv, .json, .jsonl or .label (TREC), each also with .gz, "
+         "or "
          ".parquet",
          path);
   return parse_table(read_text(real_file_system(), path, kDataFileBytes), *format, options, path);

@@ -79,7 +79,7 @@ Table read_table(const std::string& path, const TableOptions& options = {},
                  const ParquetColumnWanted& wanted = may_be_used);
 
 /// The rows of several files, one after the other.  Errors: as read_table, but Parquet without rows is left
-/// out beside files with some; kInvalidData where their columns differ.
+/// out if other files have some; kInvalidData if their columns differ.
 Table read_tables(const std::vector<std::string>& paths, const ParquetColumnWanted& wanted = may_be_used);
 
 /// The same from memory.  `origin` stands in messages.

@@ -46,7 +46,7 @@ class RowCollector {
 
   void add(const Json& row, uint32_t line) {
     if (!row.is_object())
-      fail(ErrorCode::kInvalidData, "{}:{}: row {} is {} {}, wants an object {{\"column\": value, …}}",
+      fail(ErrorCode::kInvalidData, "{}:{}: row {} is {} {}, expected an object {{\"column\": value, …}}",
            table_.origin, line, table_.rows() + 1, row.type_name()[0] == 'a' ? "an" : "a", row.type_name());
     for (const auto& [key, value] : row.items()) {
       const auto [found, is_new] = index_.try_emplace(key, table_.columns.size());
@@ -66,7 +66,7 @@ class RowCollector {
   void finish() {
     for (Column& column : table_.columns) fill(column);
     if (table_.columns.empty())
-      fail(ErrorCode::kInvalidData, "{}: no rows with columns; wants objects {{\"column\": value, …}}",
+      fail(ErrorCode::kInvalidData, "{}: no rows with columns; expected objects {{\"column\": value, …}}",
            table_.origin);
   }
 
@@ -82,7 +82,7 @@ class RowCollector {
     constexpr size_t kMostColumns = 1000;
     if (table_.columns.size() == kMostColumns)
       fail(ErrorCode::kInvalidData,
-           "{}:{}: found '{}', a key beyond the {} before it, wants the same few in every row: put what "
+           "{}:{}: found '{}', a key beyond the {} before it, expected the same few in every row: put what "
            "differs "
            "from row to row into one value, or leave it out",
            table_.origin, line, key, kMostColumns);
@@ -155,14 +155,14 @@ void parse_json(std::string_view bytes, Table& table) {
   const std::string_view text = bytes.substr(0, bytes.find_last_not_of(kJsonBlanks) + 1);
   const size_t first = bytes.find_first_not_of(kJsonBlanks);
   if (document.is_object() && !list.is_array() && text.find('\n', first) == std::string_view::npos)
-    return parse_json_lines(bytes, table);  // a row alone
+    return parse_json_lines(bytes, table);  // a single row
   if (!list.is_array())
     fail(ErrorCode::kInvalidData,
-         "{}: wants an array of objects, {{\"data\": [objects]}} or an object a line; found {}", table.origin,
-         document.type_name());
+         "{}: expected an array of objects, {{\"data\": [objects]}} or an object a line; found {}",
+         table.origin, document.type_name());
   std::vector<uint32_t> lines = lines_of_rows(bytes, wrapped ? 2 : 1);
   if (lines.size() != list.size())
-    lines.assign(list.size(), 1);  // other keys beside "data", or rows no objects
+    lines.assign(list.size(), 1);  // keys other than "data", or rows that are no objects
   RowCollector rows(table);
   for (size_t i = 0; i < list.size(); ++i) rows.add(list[i], lines[i]);
   rows.finish();
@@ -173,7 +173,7 @@ void parse_json(std::string_view bytes, Table& table) {
 std::vector<std::string> list_elements(const std::string& value) {
   const nlohmann::ordered_json list = json_or_nothing(value).value_or(nullptr);
   if (!table_detail::is_flat_list(list))
-    fail(ErrorCode::kInvalidData, "found {}, wants a list of strings and numbers, as a kList column has",
+    fail(ErrorCode::kInvalidData, "found {}, expected a list of strings and numbers, as a kList column has",
          value.substr(0, 40));
   std::vector<std::string> out;
   for (const auto& element : list)

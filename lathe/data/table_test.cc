@@ -39,11 +39,11 @@ TEST(Table, TsvWithoutHeaderTakesNames) {
 TEST(Table, RaggedRowsAreErrorsOrLeftOut) {
   const std::string bytes = "a\tb\n1\t2\n3\n4\t5\t6\n7\t8\n";
   const std::string message = error_of(bytes, TableFormat::kTsv);
-  EXPECT_TRUE(contains(message, "t:3: found 1 fields, wants 2")) << message;
+  EXPECT_TRUE(contains(message, "t:3: found 1 fields, expected 2")) << message;
   const Table t = parse(bytes, TableFormat::kTsv, {.skip_ragged = true});
   EXPECT_EQ(t.at("a").values, (Values{"1", "7"}));
   EXPECT_EQ(t.skipped_rows, 2);
-  EXPECT_TRUE(contains(error_of("a,b\n1\n", TableFormat::kCsv), "t:2: found 1 fields, wants 2"));
+  EXPECT_TRUE(contains(error_of("a,b\n1\n", TableFormat::kCsv), "t:2: found 1 fields, expected 2"));
 }
 
 TEST(Table, CsvFollowsRfc4180) {
@@ -127,7 +127,7 @@ TEST(Table, JsonErrorsNameThePlace) {
   EXPECT_TRUE(contains(error_of("[{\"a\": 1},\n {\"a\": }]", TableFormat::kJson), "t:2:8: not valid JSON"));
   EXPECT_TRUE(
       contains(error_of("{\"a\": 1}\n{\"a\": 2\n", TableFormat::kJsonLines), "t:2:8: not valid JSON"));
-  EXPECT_TRUE(contains(error_of("[{\"a\": 1}, 5]", TableFormat::kJson), "wants an object"));
+  EXPECT_TRUE(contains(error_of("[{\"a\": 1}, 5]", TableFormat::kJson), "expected an object"));
   EXPECT_TRUE(contains(error_of("{\"rows\": [1],\n\"b\": 2}", TableFormat::kJson), "found object"));
   error_of("[]", TableFormat::kJson);
   error_of("{}", TableFormat::kJsonLines);
@@ -205,7 +205,7 @@ TEST(Table, BadFilesAreNamedWithTheirPlace) {
   EXPECT_TRUE(
       contains(error_of("a\tb\ta\n1\t2\t3\n", TableFormat::kTsv), "columns 1 and 3 are both named 'a'"));
   EXPECT_TRUE(contains(error_of("text;label\na, b;x\n", TableFormat::kCsv),
-                       "t:1: found one column, 'text;label', wants columns parted by commas"));
+                       "t:1: found one column, 'text;label', expected columns parted by commas"));
   EXPECT_TRUE(contains(error_of("text\tlabel\na\tx\n", TableFormat::kCsv), "parted by tabs as .tsv"));
   EXPECT_EQ(parse("a;b,label\nx,1\n", TableFormat::kCsv).columns[0].name, "a;b");
   const std::string missing =
@@ -253,7 +253,7 @@ TEST(Table, SeveralFilesAreOneTable) {
                          [&] {
                            read_tables({ten, other});
                          }),
-              other + ": its columns are not those of " + ten + "; wants the same in every file");
+              other + ": its columns are not those of " + ten + "; expected the same in every file");
   }
 }
 

@@ -35,7 +35,7 @@ void add_columns(const std::vector<std::string>& names, Table& table) {
 
 [[noreturn]] void fail_ragged(const Table& table, uint32_t line, size_t found, const char* separator) {
   fail(ErrorCode::kInvalidData,
-       "{}:{}: found {} fields, wants {} as the header has; look for a missing or extra {} in that line",
+       "{}:{}: found {} fields, expected {} as the header has; look for a missing or extra {} in that line",
        table.origin, line, found, table.columns.size(), separator);
 }
 
@@ -100,10 +100,11 @@ class CsvReader {
       }
       field.push_back(c);
     }
-    fail(ErrorCode::kInvalidData,
-         "{}:{}: a quote opens here and is never closed; wants \"…\" around the field and \"\" for a quote "
-         "in it",
-         origin_, begin);
+    fail(
+        ErrorCode::kInvalidData,
+        "{}:{}: a quote opens here and is never closed; expected \"…\" around the field and \"\" for a quote "
+        "in it",
+        origin_, begin);
   }
 
   std::string_view bytes_;
@@ -216,7 +217,8 @@ void parse_csv(std::string_view bytes, const TableOptions& options, Table& table
     if (table.columns.empty()) {
       if (fields.size() == 1 && fields[0].find_first_of(";\t") != std::string::npos)
         fail(ErrorCode::kInvalidData,
-             "{}:{}: found one column, '{}', wants columns parted by commas; save the table so, or parted by "
+             "{}:{}: found one column, '{}', expected columns parted by commas; save the table so, or parted "
+             "by "
              "tabs as .tsv (the name of a single column has neither ; nor a tab)",
              table.origin, line, fields[0]);
       add_columns(fields, table);
@@ -241,7 +243,7 @@ void parse_trec(std::string_view bytes, Table& table) {
     const size_t colon = label.find(':');
     if (blank == std::string_view::npos || colon == 0 || colon == std::string_view::npos)
       fail(ErrorCode::kInvalidData,
-           "{}:{}: found '{}', wants 'COARSE:fine question' (TREC); other tables end in "
+           "{}:{}: found '{}', expected 'COARSE:fine question' (TREC); other tables end in "
            ".tsv, .csv, .json or .jsonl",
            table.origin, line_number, line.substr(0, 40));
     table.columns[0].values.emplace_back(line.substr(blank + 1));

@@ -22,7 +22,7 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// $LATHE_DATA_DIR, else ../shared/data beside the repository.
+/// $LATHE_DATA_DIR, else ../shared/data next to the repository.
 inline std::string test_data_dir() {
   const char* set = std::getenv("LATHE_DATA_DIR");
   return set != nullptr ? set : source_path("../shared/data");

@@ -25,7 +25,8 @@ void TokenizedDataset::append(const Encoding& encoding, const Tokenizer& tokeniz
   for (const int32_t type : encoding.type_ids) {
     if (types && (type < 0 || type > UINT8_MAX))
       fail(ErrorCode::kInvalidData,
-           "tokenizer.json: post_processor: found the token type {}, wants 0 to {}: models have two types or "
+           "tokenizer.json: post_processor: found the token type {}, expected 0 to {}: models have two types "
+           "or "
            "one; take the tokenizer that was saved with the model",
            type, UINT8_MAX);
     type_ids.push_back(types ? static_cast<uint8_t>(type) : 0);
@@ -36,7 +37,7 @@ void TokenizedDataset::append(const Encoding& encoding, const Tokenizer& tokeniz
 TokenizedDataset tokenize_dataset(const TextDataset& dataset, const Tokenizer& tokenizer, int max_length,
                                   ThreadPool& pool) {
   if (dataset.has_pairs() && dataset.second.size() != dataset.size())
-    fail(ErrorCode::kUsage, "{}: found {} second texts, wants {} as there are first ones", dataset.origin,
+    fail(ErrorCode::kUsage, "{}: found {} second texts, expected {} as there are first ones", dataset.origin,
          dataset.second.size(), dataset.size());
   const EncodeOptions options{.max_length = max_length, .truncation = Truncation::kLongestFirst};
   const auto parts =

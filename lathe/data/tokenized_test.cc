@@ -80,7 +80,7 @@ TEST(TokenizeDataset, ATypeBeyondAByteIsRefused) {
   EXPECT_EQ(types("255", "{}"), (std::vector<uint8_t>{255}));
   for (const char* type : {"256", "65536", "16777215"})
     EXPECT_NE(message_of(ErrorCode::kInvalidData, [&] { types(type, "{}"); })
-                  .find(fmt::format("found the token type {}, wants 0 to 255", type)),
+                  .find(fmt::format("found the token type {}, expected 0 to 255", type)),
               std::string::npos);
   EXPECT_EQ(types("256", R"({"model_input_names": ["input_ids"]})"), (std::vector<uint8_t>{0}));
 }
@@ -121,7 +121,7 @@ TEST(TokenizeDataset, WantsASecondTextForEachFirst) {
   for (const size_t count : {size_t{1}, size_t{5}}) {
     d.second.resize(count);
     EXPECT_EQ(message_of(ErrorCode::kUsage, [&] { tokenize_dataset(d, toy_tokenizer(), 6, pool); }),
-              "toy: found " + std::to_string(count) + " second texts, wants 4 as there are first ones");
+              "toy: found " + std::to_string(count) + " second texts, expected 4 as there are first ones");
   }
 }
 

@@ -56,7 +56,7 @@ uint64_t TorchGenerator::next64() {
 
 std::vector<int32_t> TorchGenerator::randperm(int64_t n) {
   if (n < 0 || n >= std::numeric_limits<uint32_t>::max() / 20)
-    fail(ErrorCode::kUnsupported, "randperm: wants 0 to {} items, found {}",
+    fail(ErrorCode::kUnsupported, "randperm: expected 0 to {} items, found {}",
          std::numeric_limits<uint32_t>::max() / 20 - 1, n);
   std::vector<int32_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), 0);
@@ -84,7 +84,7 @@ void TorchGenerator::normal(std::span<float> out, float mean, float stddev) {
 
 void TorchGenerator::truncated_normal(std::span<float> out, float stddev, float most) {
   if (!(most >= stddev / 2))
-    fail(ErrorCode::kUnsupported, "truncated_normal: wants a bound of {} or more, found {}", stddev / 2,
+    fail(ErrorCode::kUnsupported, "truncated_normal: expected a bound of {} or more, found {}", stddev / 2,
          most);
   const auto beyond = [&](float x) { return std::abs(x) > most; };
   normal(out, 0, stddev);

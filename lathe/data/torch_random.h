@@ -8,8 +8,8 @@
 namespace lathe {
 
 /// The random numbers of PyTorch's CPU generator (`torch.Generator().manual_seed(seed)`): MT19937 with the
-/// low 32 bits of the seed.  Integers are equal to PyTorch's; normal numbers differ by the rounding of log,
-/// sin and cos alone (about 1e-7 relative).  Source: Matsumoto and Nishimura 1998; behaviour of torch 2.15.
+/// low 32 bits of the seed.  Integers are equal to PyTorch's; normal numbers differ only by the rounding of
+/// log, sin and cos (about 1e-7 relative).  Source: Matsumoto and Nishimura 1998; behaviour of torch 2.15.
 class TorchGenerator {
  public:
   explicit TorchGenerator(uint64_t seed);

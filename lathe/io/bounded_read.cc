@@ -55,7 +55,7 @@ class Reading {
 
   Status take(std::string_view bytes) {
     if (is_endless_device())
-      return {ErrorCode::kIo, path_ + ": found a device, wants a file or a pipe: a device has no end"};
+      return {ErrorCode::kIo, path_ + ": found a device, expected a file or a pipe: a device has no end"};
     const uint64_t most = S_ISREG(info_.st_mode) ? limits_.bytes : std::min(limits_.bytes, kMostPipeBytes);
     if (bytes.size() > most - content_.size())
       return too_much(S_ISREG(info_.st_mode) ? "a file that grows meanwhile" : "a pipe that goes on", most);
@@ -70,7 +70,7 @@ class Reading {
   Status too_much(const std::string& found) const { return too_much(found, limits_.bytes); }
   Status too_much(const std::string& found, uint64_t most) const {
     return {ErrorCode::kInvalidData,
-            fmt::format("{}: found {}, wants at most {} bytes here; check that it is "
+            fmt::format("{}: found {}, expected at most {} bytes here; check that it is "
                         "the file that is meant, or split it",
                         path_, found, most)};
   }

@@ -24,8 +24,9 @@ TEST(BoundedRead, AFileUpToTheLimit) {
   const TestFolder folder;
   std::ofstream(folder / "f") << "12345678";
   EXPECT_EQ(bounded_read(folder / "f", {8}).value(), "12345678");
-  EXPECT_NE(error(folder / "f", {7}, ErrorCode::kInvalidData).find("f: found 8 bytes, wants at most 7 bytes"),
-            std::string::npos);
+  EXPECT_NE(
+      error(folder / "f", {7}, ErrorCode::kInvalidData).find("f: found 8 bytes, expected at most 7 bytes"),
+      std::string::npos);
   std::ofstream(folder / "empty") << "";
   EXPECT_EQ(bounded_read(folder / "empty", {0}).value(), "");
 }
@@ -51,7 +52,7 @@ TEST(BoundedRead, APipeThatNobodyWritesTo) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_NE(error(pipe, {100, 0.05}, ErrorCode::kIo).find("nobody wrote to for 0.05 s"), std::string::npos);
   const Status mapped = real_file_system().map(pipe).status();
-  EXPECT_NE(mapped.message().find("wants a file"), std::string::npos) << mapped.message();
+  EXPECT_NE(mapped.message().find("expected a file"), std::string::npos) << mapped.message();
 }
 
 TEST(BoundedRead, APipeWhoseWriterTakesItsTime) {
@@ -75,7 +76,7 @@ TEST(BoundedRead, APipeWhoseWriterTakesItsTime) {
   EXPECT_EQ(bounded_read(pipe, {100}).value(), "");
   writer.join();
   writer = write_to({"12345678"});
-  EXPECT_NE(error(pipe, {7}, ErrorCode::kInvalidData).find("a pipe that goes on, wants at most 7 bytes"),
+  EXPECT_NE(error(pipe, {7}, ErrorCode::kInvalidData).find("a pipe that goes on, expected at most 7 bytes"),
             std::string::npos);
   writer.join();
 }

@@ -103,7 +103,7 @@ std::map<std::string, std::shared_ptr<const WeightFile>> open_shards(FileSystem&
     const std::string path = join_path(parent_folder(index), shard);
     if (shard.find('/') != std::string::npos)
       fail(ErrorCode::kInvalidData,
-           "{}: weight_map: found the file name \"{}\", wants one without a folder; fetch the whole model "
+           "{}: weight_map: found the file name \"{}\", expected one without a folder; fetch the whole model "
            "again",
            index, shard);
     if (!fs.exists(path))
@@ -120,7 +120,7 @@ std::unique_ptr<Checkpoint> open_sharded(FileSystem& fs, const std::string& inde
   const nlohmann::json weight_map = required<nlohmann::json>(json, "weight_map", index);
   if (!weight_map.is_object() || weight_map.empty())
     fail(ErrorCode::kInvalidData,
-         "{}: \"weight_map\": wants an object of tensor names and file names; fetch the whole model again",
+         "{}: \"weight_map\": expected an object of tensor names and file names; fetch the whole model again",
          index);
   const auto shards = open_shards(fs, weight_map, index);
   auto out = std::make_unique<FileCheckpoint>();
@@ -159,7 +159,7 @@ std::unique_ptr<Checkpoint> open_checkpoint(FileSystem& fs, const std::string& f
     if (fs.exists(join_path(folder, name)))
       others += fmt::format("{}{}", others.empty() ? "; found " : ", ", name);
   fail(ErrorCode::kNotFound,
-       "{}: wants model.safetensors, model.safetensors.index.json, pytorch_model.bin or "
+       "{}: expected model.safetensors, model.safetensors.index.json, pytorch_model.bin or "
        "pytorch_model.bin.index.json{}{}",
        folder, others.empty() ? "; found none of them: copy or save the weights there, too" : others,
        others.empty() ? "" : ", which Lathe does not read: save the model as safetensors in Python");

@@ -15,7 +15,7 @@ namespace lathe {
 /// removed under the temporary name.  Where the disk format cannot swap, the old folder first moves to
 /// `<name>.replaced-<pid>-<n>`, then the new one takes the name, then the old one goes: a crash between the
 /// two renames leaves the old folder whole under that name, and `clear_leftovers` gives it its own back,
-/// where a `LeftoversNote` lay beside (leftovers.h).
+/// if a `LeftoversNote` is next to it (leftovers.h).
 ///
 /// Once `commit` has returned ok, the new folder is there to stay; when it returns an error, the name holds
 /// what it held before, or the new folder if only the last sync failed.

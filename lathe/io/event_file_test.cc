@@ -44,7 +44,7 @@ TEST(EventFile, TwoOfOneSecondAreTwo) {
   EXPECT_EQ(fs.list(folder.path()).value().size(), 3u);
 }
 
-// The bytes behind a record's time are those that torch.utils.tensorboard writes (tensorboard 2.21).
+// The bytes after a record's time are those that torch.utils.tensorboard writes (tensorboard 2.21).
 TEST(EventFile, RecordsAreThoseOfTensorboard) {
   const TestFolder folder;
   FileSystem& fs = real_file_system();

@@ -136,7 +136,7 @@ nlohmann::json to_json(const FileDigests& digests) {
 }
 
 FileDigests file_digests_from(const nlohmann::json& json, const std::string& where) {
-  if (!json.is_object()) fail(ErrorCode::kInvalidData, "{}: wants an object of files", where);
+  if (!json.is_object()) fail(ErrorCode::kInvalidData, "{}: expected an object of files", where);
   FileDigests digests;
   for (const auto& [name, entry] : json.items()) {
     const std::string place = fmt::format("{}: {}", where, name);
@@ -163,8 +163,8 @@ std::vector<FileFault> faults_of(FileSystem& fs, const std::string& folder, cons
     } else if (const size_t found = file.value().bytes().size(); found != digest.bytes) {
       faults.push_back(
           {name,
-           {ErrorCode::kInvalidData,
-            fmt::format("{}: found {} bytes, wants the {} that were written", path, found, digest.bytes)}});
+           {ErrorCode::kInvalidData, fmt::format("{}: found {} bytes, expected the {} that were written",
+                                                 path, found, digest.bytes)}});
     } else if (digest.bytes > 0) {
       files.push_back({name, &digest, file.value(), chunks});
       chunks += digest.sha256.size();

@@ -86,9 +86,9 @@ TEST_F(FileDigestsTest, TellEveryChangeByTheNameOfTheFile) {
   std::filesystem::resize_file(folder_ / "b", FileDigest::kChunk);
   std::filesystem::resize_file(folder_ / "c", 1);
   EXPECT_EQ(faults(),
-            (std::vector<std::string>{"a: found 5 bytes, wants the 4 that were written",
-                                      "b: found 67108864 bytes, wants the 67109864 that were written",
-                                      "c: found 1 bytes, wants the 0 that were written"}));
+            (std::vector<std::string>{"a: found 5 bytes, expected the 4 that were written",
+                                      "b: found 67108864 bytes, expected the 67109864 that were written",
+                                      "c: found 1 bytes, expected the 0 that were written"}));
   std::filesystem::remove(folder_ / "a");
   EXPECT_TRUE(faults().at(0).starts_with("a: cannot open: No such file")) << faults().at(0);
 }

@@ -124,7 +124,7 @@ class RealFileSystem : public FileSystem {
     if (fstat(fd.get(), &info) != 0) return failure("read", path, errno);
     if (S_ISDIR(info.st_mode)) return failure("read", path, EISDIR);
     if (!S_ISREG(info.st_mode))
-      return Status(ErrorCode::kIo, path + ": found a pipe or a device, wants a file: copy it to one");
+      return Status(ErrorCode::kIo, path + ": found a pipe or a device, expected a file: copy it to one");
     const size_t bytes = static_cast<size_t>(info.st_size);
     if (bytes == 0) return MappedFile();
     void* address = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd.get(), 0);

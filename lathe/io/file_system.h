@@ -53,8 +53,8 @@ inline constexpr uint64_t kSmallFileBytes = uint64_t{64} << 20;
 /// The most bytes of a file that grows with each step of a training, as trainer_state.json does.
 inline constexpr uint64_t kLogFileBytes = uint64_t{1} << 30;
 
-/// The door to the disk, so that tests can put faults behind it.  Methods may be called from any thread.
-/// Failures are kNotFound (no such file) or kIo; the message names the path and the system's reason.
+/// All access to the disk goes through here, so that tests can inject faults.  Methods may be called from any
+/// thread. Failures are kNotFound (no such file) or kIo; the message names the path and the system's reason.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;

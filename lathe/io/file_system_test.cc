@@ -90,7 +90,7 @@ TEST(FileSystem, AStreamOfTheProcessIsWrittenInPlace) {
   EXPECT_EQ(fs.list(folder.path()).value(), std::vector<std::string>{"file"});
 }
 
-// As in --html /dev/fd/3 with 3< file, also as root, and in --html /dev/stdout behind what was printed.
+// As in --html /dev/fd/3 with 3< file, also as root, and in --html /dev/stdout after what was printed.
 TEST(FileSystem, AStreamOfTheProcessIsWrittenAsItWasOpened) {
   if (!std::filesystem::exists("/dev/fd")) GTEST_SKIP() << "no /dev/fd";
   const TestFolder folder;
@@ -127,7 +127,7 @@ TEST(FileSystem, ReleasedBytesLeaveTheMemoryOfTheProcessAndCanBeReadAgain) {
   content.back() = 'y';
   ASSERT_TRUE(fs.write_atomic(folder / "f", content).ok());
   const MappedFile file = fs.map(folder / "f").value();
-  const auto resident = [] {  // pages of files alone
+  const auto resident = [] {  // only pages of files
     std::ifstream status("/proc/self/status");
     for (std::string line; std::getline(status, line);)
       if (line.rfind("RssFile:", 0) == 0) return std::stol(line.substr(8));
@@ -249,7 +249,7 @@ TEST(FileSystem, WhatPermissionsHideIsNotAbsent) {
   if (root && !reached) {
     ASSERT_EQ(seteuid(0), 0);
   }
-  if (!reached) GTEST_SKIP() << "the folder of the tests is root's alone";
+  if (!reached) GTEST_SKIP() << "only root may enter the folder of the tests";
   for (const char* name : {"closed/file", "closed/none"}) {
     const Status status = fs.can_look_for(folder / name);
     EXPECT_EQ(status.message(), folder / name +

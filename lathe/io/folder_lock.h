@@ -5,8 +5,8 @@
 
 namespace lathe {
 
-/// Keeps two runs, of one process or of two, from writing into one folder.  The lock is the folder's own
-/// (flock(2)): it leaves no file behind and goes with its process, however that ends.
+/// Keeps two runs, of one process or of two, from writing into one folder.  The lock is on the folder itself
+/// (flock(2)): it leaves no file, and ends with its process, however that ends.
 class FolderLock {
  public:
   FolderLock() = default;

@@ -66,7 +66,7 @@ std::string_view foreign_content(std::string_view bytes) {
 
 void refuse_foreign_content(std::string_view bytes, const std::string& file, std::string_view wanted) {
   const std::string_view is = foreign_content(bytes);
-  if (!is.empty()) fail(ErrorCode::kInvalidData, "{}: wants {}, found {}", file, wanted, is);
+  if (!is.empty()) fail(ErrorCode::kInvalidData, "{}: expected {}, found {}", file, wanted, is);
 }
 
 }  // namespace lathe

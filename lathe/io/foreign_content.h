@@ -8,7 +8,7 @@ namespace lathe {
 /// "gzip data: …", "nothing: …".  Known by their first bytes; empty where these tell nothing.
 std::string_view foreign_content(std::string_view bytes);
 
-/// Throws kInvalidData "file: found …; wants `wanted`" where foreign_content knows what the file holds
+/// Throws kInvalidData "file: expected `wanted`, found …" if foreign_content knows what the file holds
 /// instead.
 void refuse_foreign_content(std::string_view bytes, const std::string& file, std::string_view wanted);
 

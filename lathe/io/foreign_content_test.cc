@@ -35,7 +35,7 @@ TEST(ForeignContent, IsToldByTheFirstBytes) {
   for (const char* text : {"{", "[1]", "a,b\n1,2\n", "<s>", "<a>\tlabel\n", "sentence\tlabel", "0", "BERT"})
     expect(text, "");
   EXPECT_EQ(error_of([] { refuse_foreign_content("%PDF-1.7", "a.csv", "a table"); }, ErrorCode::kInvalidData),
-            "a.csv: wants a table, found a PDF: save its text");
+            "a.csv: expected a table, found a PDF: save its text");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace lathe {
 inline void refuse_git_lfs_pointer(std::string_view content, const std::string& path) {
   if (!content.starts_with("version https://git-lfs")) return;
   fail(ErrorCode::kInvalidData,
-       "{}: found a Git LFS pointer, wants the file itself: run `git lfs pull` there", path);
+       "{}: found a Git LFS pointer, expected the file itself: run `git lfs pull` there", path);
 }
 
 }  // namespace lathe

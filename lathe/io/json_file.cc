@@ -51,7 +51,7 @@ void check_bytes(const Source& source) {
     if (c == '\0') {
       refuse_foreign_content(text, source.file, "JSON");
       fail(ErrorCode::kInvalidData,
-           "{}: found a zero byte, wants JSON text: the file is damaged, fetch or save it again",
+           "{}: found a zero byte, expected JSON text: the file is damaged, fetch or save it again",
            source.place(i));
     } else if (in_text && c == '\\') {
       i += i + 1 < text.size() && text[i + 1] != '\0';
@@ -60,7 +60,8 @@ void check_bytes(const Source& source) {
     } else if (!in_text && (c == '[' || c == '{')) {
       if (++depth > source.limits.depth)
         fail(ErrorCode::kInvalidData,
-             "{}: found lists or objects nested deeper than {}, wants fewer levels: no file that is meant so "
+             "{}: found lists or objects nested deeper than {}, expected fewer levels: no file that is meant "
+             "so "
              "has as many; fetch or save it again",
              source.place(i), source.limits.depth);
     } else if (!in_text && (c == ']' || c == '}')) {
@@ -172,7 +173,7 @@ T convert(const json& value, std::string_view key, const std::string& file) {
   if (read(value, out)) return out;
   if constexpr (!std::is_same_v<T, json>) {
     const std::string found = printable(value.dump(-1, ' ', true, json::error_handler_t::replace));
-    fail(ErrorCode::kInvalidData, "{}: \"{}\": found {} ({}), wants {}", file, key, found, kind_of(value),
+    fail(ErrorCode::kInvalidData, "{}: \"{}\": found {} ({}), expected {}", file, key, found, kind_of(value),
          Wanted<T>::kText);
   }
   return out;
@@ -181,7 +182,7 @@ T convert(const json& value, std::string_view key, const std::string& file) {
 /// Null if there is no such key.
 const json* look_up(const json& object, std::string_view key, const std::string& file) {
   if (!object.is_object())
-    fail(ErrorCode::kInvalidData, "{}: \"{}\" is looked for in {}, wants an object", file, key,
+    fail(ErrorCode::kInvalidData, "{}: \"{}\" is looked for in {}, expected an object", file, key,
          kind_of(object));
   const auto found = object.find(key);
   return found == object.end() ? nullptr : &*found;
@@ -193,7 +194,7 @@ Json parse(const Source& source, const Read& read) {
   check_bytes(source);
   const auto refuse = [&](const DuplicateKey& twice) {
     fail(ErrorCode::kInvalidData,
-         "{}: found the key {} twice in one object, wants each once: rename one or leave it out",
+         "{}: found the key {} twice in one object, expected each once: rename one or leave it out",
          source.place(twice.object), printable(json(twice.key).dump()));
   };
   try {

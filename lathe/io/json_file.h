@@ -38,7 +38,7 @@ nlohmann::json read_json(FileSystem& fs, const std::string& path, const JsonLimi
 
 /// The value under `key` of a JSON object.  `file` names it in messages ("config.json").
 /// Throws kInvalidData when `object` is not an object, the key is missing, or the value is not a T:
-/// "config.json: \"hidden_size\": found \"many\" (string), wants an integer".
+/// "config.json: \"hidden_size\": found \"many\" (string), expected an integer".
 /// T: bool, int, int64_t, double (also from an integer), float, std::string, std::vector of int64_t, double
 /// or std::string, nlohmann::json (anything).
 template <typename T>

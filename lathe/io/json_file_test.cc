@@ -47,7 +47,7 @@ TEST(Json, TheLastOfDuplicateKeysCountsUnlessRefused) {
   const auto refused = [](std::string_view text) { return parse_error(text, {.duplicate_keys = false}); };
   EXPECT_EQ(
       refused("[1,\n {\"a\":1,\n\"a\":2}]"),
-      "f.json:2:2: found the key \"a\" twice in one object, wants each once: rename one or leave it out");
+      "f.json:2:2: found the key \"a\" twice in one object, expected each once: rename one or leave it out");
   EXPECT_EQ(refused("[{\"a\":{\"a\":1}},{\"a\":1}]"), "");
 }
 
@@ -91,16 +91,17 @@ TEST(Json, AByteOrderMarkIsSkippedAndNumbersBeyondDoubleAreErrors) {
 TEST(Json, ZeroBytesAreNoEnd) {
   using namespace std::string_literals;
   EXPECT_EQ(parse_error("{}\n\0 and more"s),
-            "f.json:2:1: found a zero byte, wants JSON text: the file is damaged, fetch or save it again");
+            "f.json:2:1: found a zero byte, expected JSON text: the file is damaged, fetch or save it again");
   EXPECT_TRUE(parse_error("{\"a\": \"\\\0\"}"s).starts_with("f.json:1:9: found a zero byte"));
   EXPECT_FALSE(is_json("{}\0"s));
   EXPECT_TRUE(is_json("{}"));
 }
 
 TEST(Json, WhatAnotherFileIsStandsInTheMessage) {
-  EXPECT_EQ(parse_error("<!DOCTYPE html>\n<title>Sign in").find("f.json: wants JSON, found a web page"), 0u);
-  EXPECT_EQ(parse_error("\x1f\x8b\x08").find("f.json: wants JSON, found gzip data"), 0u);
-  EXPECT_EQ(parse_error("  \n").find("f.json: wants JSON, found an empty file"), 0u);
+  EXPECT_EQ(parse_error("<!DOCTYPE html>\n<title>Sign in").find("f.json: expected JSON, found a web page"),
+            0u);
+  EXPECT_EQ(parse_error("\x1f\x8b\x08").find("f.json: expected JSON, found gzip data"), 0u);
+  EXPECT_EQ(parse_error("  \n").find("f.json: expected JSON, found an empty file"), 0u);
   EXPECT_NE(parse_error("{\"a\": [1,\n").find("the text ends too early"), std::string::npos);
 }
 
@@ -109,7 +110,7 @@ TEST(Json, OrderedKeepsTheOrderAndRefusesKeysThatStandTwice) {
             "{\"z\":{\"b\":1,\"a\":2},\"a\":[3]}");
   EXPECT_EQ(error_of([] { parse_ordered_json("{\"a\": 1, \"a\": 1}", "f", {.first_line = 7}); },
                      ErrorCode::kInvalidData),
-            "f:7:1: found the key \"a\" twice in one object, wants each once: rename one or leave it out");
+            "f:7:1: found the key \"a\" twice in one object, expected each once: rename one or leave it out");
   EXPECT_TRUE(error_of([] { parse_ordered_json(std::string(48000, '['), "f"); }, ErrorCode::kInvalidData)
                   .starts_with("f:1:201: "));
 }
@@ -130,8 +131,8 @@ TEST(Json, RequiredNamesFileKeyFoundAndWanted) {
     return error_of([&] { (void)required<decltype(type)>(j, key, "config.json"); }, ErrorCode::kInvalidData);
   };
   EXPECT_EQ(error(int64_t{}, "n"),
-            "config.json: \"n\": found \"many\" (a string), wants an integer below 2^63");
-  EXPECT_EQ(error(int{}, "x"), "config.json: \"x\": found 1.5 (a number), wants an integer below 2^31");
+            "config.json: \"n\": found \"many\" (a string), expected an integer below 2^63");
+  EXPECT_EQ(error(int{}, "x"), "config.json: \"x\": found 1.5 (a number), expected an integer below 2^31");
   EXPECT_NE(error(int{}, "big"), "");
   EXPECT_EQ(error(int64_t{}, "big"), "");
   EXPECT_NE(error(int64_t{}, "huge"), "");

@@ -4,7 +4,7 @@ namespace lathe {
 namespace keys_once_detail {
 namespace {
 
-/// Reads on behind a key that an object has twice, and keeps the place of what is refused.
+/// Reads on after a key that an object has twice, and keeps the place of what is refused.
 class PlaceFinder : public Builder<nlohmann::json> {
  public:
   size_t at = 0;

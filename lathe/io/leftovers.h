@@ -8,8 +8,8 @@
 namespace lathe {
 
 /// The proof that temporaries in a folder are this program's.  While one lives, the file `.tmp-lathe-<pid>`
-/// in the folder says that all which is named `.tmp-<name>-<pid>-<n>` or `<name>.replaced-<pid>-<n>` beside
-/// it is of this process.  A process that is killed leaves it, and what it was writing, for
+/// in the folder says that everything named `.tmp-<name>-<pid>-<n>` or `<name>.replaced-<pid>-<n>` next to it
+/// belongs to this process.  A process that is killed leaves it, and what it was writing, for
 /// `clear_leftovers`. Where it cannot be
 /// written, or there is no such folder yet, what such a process leaves stays.
 class LeftoversNote {
@@ -28,8 +28,8 @@ class LeftoversNote {
 /// What `clear_leftovers` did, by names in the folder.
 struct Leftovers {
   std::vector<std::string> removed;
-  std::vector<std::string> renamed;   ///< what folders that had been put by have got back
-  std::vector<std::string> unproven;  ///< named like a leftover, but no note is beside it: left alone
+  std::vector<std::string> renamed;   ///< names that folders which were set aside have got back
+  std::vector<std::string> unproven;  ///< named like a leftover, but without a note: not touched
   Status status;                      ///< of what failed first and ended it
 };
 

@@ -6,7 +6,7 @@ if(NOT APPLE)
   lathe_static_library(LATHE_CRYPTO crypto)
   target_link_libraries(lathe_io PUBLIC ${LATHE_CRYPTO})
 endif()
-# libcurl's headers alone: the library is opened when something is fetched (curl_library.h).
+# Only libcurl's headers: the library is opened when something is fetched (curl_library.h).
 find_path(LATHE_CURL_INCLUDE curl/curl.h)
 mark_as_advanced(LATHE_CURL_INCLUDE)
 if(NOT LATHE_CURL_INCLUDE)

@@ -15,10 +15,10 @@ std::vector<std::string> find_models(FileSystem& fs, const std::string& name_or_
   if (!is_hub_name(name_or_path)) fs.can_look_for(path).check();
   if (fs.exists(path) || !is_hub_name(name_or_path))
     fail(ErrorCode::kNotFound,
-         "{}: {}, wants a folder with config.json and weights, or a model's name (\"bert-base-cased\")",
+         "{}: {}, expected a folder with config.json and weights, or a model's name (\"bert-base-cased\")",
          name_or_path, fs.exists(path) ? "found a file" : "there is no such folder");
   if (!is_inside(revision))
-    fail(ErrorCode::kUsage, "revision \"{}\": wants a branch, tag or commit", revision);
+    fail(ErrorCode::kUsage, "revision \"{}\": expected a branch, tag or commit", revision);
   looked_at.push_back(path);
   std::vector<std::string> found;
   Status hidden;

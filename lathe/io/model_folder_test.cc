@@ -141,7 +141,8 @@ TEST_F(FindModels, WhatCannotBeANameIsTakenForAPath) {
   ASSERT_TRUE(real_file_system().write_atomic(folder_ / "file", "x").ok());
   for (const std::string& name : {std::string("./gone"), std::string("/gone/too"), std::string("a/b/c"),
                                   std::string("../x"), std::string("a b"), std::string(), folder_ / "file"})
-    EXPECT_NE(error_of([&] { find(name); }, ErrorCode::kNotFound).find("wants a folder"), std::string::npos)
+    EXPECT_NE(error_of([&] { find(name); }, ErrorCode::kNotFound).find("expected a folder"),
+              std::string::npos)
         << name;
 }
 
@@ -200,7 +201,7 @@ std::string mapped_file(const std::byte* at) {
   return "";
 }
 
-/// Weights of a large model take no memory beside those of the device.
+/// Weights of a large model take no memory in addition to the device's.
 TEST(Checkpoint, TensorsLieInTheMappedFile) {
   for (const char* form : {"f32", "sharded", "bin"}) {
     const auto checkpoint = open_checkpoint(real_file_system(), format_folder(form));
@@ -245,7 +246,7 @@ TEST_F(BrokenCheckpoint, AnIndexMustMatchItsShards) {
   put(index, R"({"weight_map":{"a":"../s1.safetensors"}})");
   EXPECT_NE(error(ErrorCode::kInvalidData).find("without a folder"), std::string::npos);
   put(index, R"({"weight_map":{"a":1}})");
-  EXPECT_NE(error(ErrorCode::kInvalidData).find("wants a string"), std::string::npos);
+  EXPECT_NE(error(ErrorCode::kInvalidData).find("expected a string"), std::string::npos);
   put(index, R"({"weight_map":{}})");
   EXPECT_NE(error(ErrorCode::kInvalidData), "");
   put(index, R"({"weight_map":{"a":"s1.safetensors"}})");

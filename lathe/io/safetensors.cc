@@ -77,7 +77,7 @@ std::vector<uint64_t> sizes(const json& entry, const char* key, const std::strin
     if (good) out.push_back(list[i].get<uint64_t>());
   }
   if (!good)
-    fail(ErrorCode::kInvalidData, "{}: \"{}\": found {}, wants a list of integers from 0; {}", where, key,
+    fail(ErrorCode::kInvalidData, "{}: \"{}\": found {}, expected a list of integers from 0; {}", where, key,
          list.dump(-1, ' ', true).substr(0, 80), kDamaged);
   return out;
 }
@@ -96,7 +96,8 @@ Declared declared(const std::string& name, const json& entry, const std::string&
   out.type = find_stored_type(out.type_name);
   if (out.type == nullptr)
     fail(ErrorCode::kUnsupported,
-         "{}: unknown dtype \"{}\"; wants one of the safetensors dtypes (F32, BF16, …); the file is damaged "
+         "{}: unknown dtype \"{}\"; expected one of the safetensors dtypes (F32, BF16, …); the file is "
+         "damaged "
          "or newer than this Lathe",
          where, out.type_name.substr(0, 40));
   for (const uint64_t d : sizes(entry, "shape", where)) out.shape.push_back(static_cast<int64_t>(d));
@@ -106,12 +107,13 @@ Declared declared(const std::string& name, const json& entry, const std::string&
          entry["shape"].dump().substr(0, 80), kDamaged);
   const std::vector<uint64_t> offsets = sizes(entry, "data_offsets", where);
   if (offsets.size() != 2 || offsets[0] > offsets[1])
-    fail(ErrorCode::kInvalidData, "{}: \"data_offsets\": found {}, wants [begin, end] with begin ≤ end; {}",
-         where, entry["data_offsets"].dump().substr(0, 80), kDamaged);
+    fail(ErrorCode::kInvalidData,
+         "{}: \"data_offsets\": found {}, expected [begin, end] with begin ≤ end; {}", where,
+         entry["data_offsets"].dump().substr(0, 80), kDamaged);
   out.begin = offsets[0];
   out.end = offsets[1];
   if (*bits % 8 != 0 || out.end - out.begin != *bits / 8)
-    fail(ErrorCode::kInvalidData, "{}: found {} bytes at [{}, {}), wants {} for {} {}; {}", where,
+    fail(ErrorCode::kInvalidData, "{}: found {} bytes at [{}, {}), expected {} for {} {}; {}", where,
          out.end - out.begin, out.begin, out.end, *bits / 8, out.type_name, to_string(out.shape), kDamaged);
   return out;
 }
@@ -125,12 +127,13 @@ void check_layout(std::vector<Declared>& tensors, uint64_t data_bytes, const std
   for (const Declared& tensor : tensors) {
     if (tensor.begin != covered)
       fail(ErrorCode::kInvalidData,
-           "{}: tensor \"{}\": found it at byte {}, wants {} ({} the tensor before); {}", path, tensor.name,
-           tensor.begin, covered, tensor.begin < covered ? "overlaps" : "leaves a hole after", kDamaged);
+           "{}: tensor \"{}\": found it at byte {}, expected {} ({} the tensor before); {}", path,
+           tensor.name, tensor.begin, covered, tensor.begin < covered ? "overlaps" : "leaves a hole after",
+           kDamaged);
     covered = tensor.end;
   }
   if (covered != data_bytes)
-    fail(ErrorCode::kInvalidData, "{}: found {} bytes of tensor data, wants {} as its header declares; {}",
+    fail(ErrorCode::kInvalidData, "{}: found {} bytes of tensor data, expected {} as its header declares; {}",
          path, data_bytes, covered,
          covered > data_bytes ? "the file is cut short: fetch it again" : kDamaged);
 }
@@ -140,7 +143,7 @@ std::string_view header_of(const MappedFile& file, const std::string& path) {
   const std::string_view text = file.text();
   refuse_git_lfs_pointer(text, path);
   if (text.size() < kLengthBytes)
-    fail(ErrorCode::kInvalidData, "{}: found {} bytes, wants a safetensors file (at least {}); {}", path,
+    fail(ErrorCode::kInvalidData, "{}: found {} bytes, expected a safetensors file (at least {}); {}", path,
          text.size(), kLengthBytes, kDamaged);
   uint64_t length = 0;
   std::memcpy(&length, text.data(), sizeof(length));
@@ -150,7 +153,7 @@ std::string_view header_of(const MappedFile& file, const std::string& path) {
     refuse_foreign_content(text, path, "a safetensors file");
   if (length > kMaxHeaderBytes)
     fail(ErrorCode::kInvalidData,
-         "{}: the header claims {} bytes, wants at most {}: not a safetensors file, or damaged: fetch it "
+         "{}: the header claims {} bytes, expected at most {}: not a safetensors file, or damaged: fetch it "
          "again",
          path, length, kMaxHeaderBytes);
   if (length > text.size() - kLengthBytes)
@@ -158,8 +161,8 @@ std::string_view header_of(const MappedFile& file, const std::string& path) {
          "{}: the header claims {} bytes, found {}: the file is cut short: fetch it again", path, length,
          text.size() - kLengthBytes);
   const std::string_view header = text.substr(kLengthBytes, length);
-  if (!header.starts_with('{'))  // the format wants this; JSON allows a byte-order mark and blanks
-    fail(ErrorCode::kInvalidData, "{}: the header begins with {}, wants '{{'; {}", path,
+  if (!header.starts_with('{'))  // the format requires this; JSON allows a byte-order mark and blanks
+    fail(ErrorCode::kInvalidData, "{}: the header begins with {}, expected '{{'; {}", path,
          header.starts_with("\xEF\xBB\xBF") ? "a byte-order mark"
          : header.empty()
              ? "nothing"
@@ -169,7 +172,7 @@ std::string_view header_of(const MappedFile& file, const std::string& path) {
   for (const auto& [mark, of_each] : {std::pair('{', 1), {'[', 2}, {'"', 12}, {',', 16}})
     if (std::count(header.begin(), header.end(), mark) > of_each * kMaxTensors)
       fail(ErrorCode::kInvalidData,
-           "{}: the header declares more than {} tensors, or as much beside them; save the model in shards",
+           "{}: the header declares more than {} tensors, or as much other data; save the model in shards",
            path, kMaxTensors);
   return header;
 }
@@ -179,7 +182,7 @@ std::map<std::string, std::string> metadata_of(const json& header, const std::st
   const auto found = header.find(kMetadataKey);
   if (found == header.end() || found->is_null()) return out;
   const std::string where = fmt::format("{}: header: {}", path, kMetadataKey);
-  if (!found->is_object()) fail(ErrorCode::kInvalidData, "{}: wants an object of strings", where);
+  if (!found->is_object()) fail(ErrorCode::kInvalidData, "{}: expected an object of strings", where);
   for (const auto& item : found->items()) out[item.key()] = required<std::string>(*found, item.key(), where);
   return out;
 }
@@ -219,7 +222,8 @@ const TensorView* SafetensorsFile::find(std::string_view name) const {
   if (found == entries_.end()) return nullptr;
   if (!found->second.readable)
     fail(ErrorCode::kUnsupported,
-         "{}: tensor \"{}\": found dtype {}, wants F32, BF16, F16, F64, I64, I32, U8 or BOOL; save the model "
+         "{}: tensor \"{}\": found dtype {}, expected F32, BF16, F16, F64, I64, I32, U8 or BOOL; save the "
+         "model "
          "in one "
          "of these",
          path_, name, found->second.dtype);
@@ -308,7 +312,7 @@ Status write_safetensors(FileSystem& fs, const std::string& path, const TensorMa
     if (Status status = check_tensor(name, source, path); !status.ok()) return status;
     if (const size_t wanted = bytes_in(source); tensor.bytes.size() != wanted)
       return {ErrorCode::kShape,
-              fmt::format("{}: tensor \"{}\": found {} bytes, wants {} for {}", path, name,
+              fmt::format("{}: tensor \"{}\": found {} bytes, expected {} for {}", path, name,
                           tensor.bytes.size(), wanted, to_string(Type{tensor.dtype, tensor.shape}))};
   }
   return write_safetensors(fs, path, sources, metadata);
@@ -322,11 +326,12 @@ Status write_safetensors(FileSystem& fs, const std::string& path, const TensorSo
   Result<std::string> header = make_header(ordered, metadata, path);
   if (!header.ok()) return header.status();
   if (header.value().size() > kMaxHeaderBytes || std::ssize(tensors) > kMaxTensors)
-    return {ErrorCode::kUnsupported,
-            fmt::format(
-                "{}: found {} tensors and a header of {} bytes, wants at most {} and {}; save the model in "
-                "shards",
-                path, tensors.size(), header.value().size(), kMaxTensors, kMaxHeaderBytes)};
+    return {
+        ErrorCode::kUnsupported,
+        fmt::format(
+            "{}: found {} tensors and a header of {} bytes, expected at most {} and {}; save the model in "
+            "shards",
+            path, tensors.size(), header.value().size(), kMaxTensors, kMaxHeaderBytes)};
   return fs.write_atomic(path, [&](const Sink& sink) {
     Status status = sink(as_bytes(header.value()));
     for (size_t i = 0; i < ordered.size() && status.ok(); ++i)

@@ -179,8 +179,8 @@ TEST(SafetensorsMalformed, ALyingHeaderLengthIsAnError) {
   std::string file = with_header("{}");
   file[0] = 3;
   expect_error(file, "claims 3 bytes, found 2");
-  expect_error(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10), "wants at most 33554432");
-  expect_error(std::string(8, '\xff'), "wants at most 33554432");
+  expect_error(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10), "expected at most 33554432");
+  expect_error(std::string(8, '\xff'), "expected at most 33554432");
   expect_error("version https://git-lfs.github.com/spec/v1\noid sha256:", "git lfs pull");
   expect_error("", "found 0 bytes");
 }
@@ -200,15 +200,15 @@ TEST(SafetensorsMalformed, AMillionTensorsAreRefusedBeforeTheyAreParsed) {
   std::string numbers = "{\"a\":[", metadata = "{\"__metadata__\":{\"a\":\"\"";
   for (int i = 0; i < 4'000'000; ++i) numbers += "0,";
   for (int i = 0; i < 700'000; ++i) metadata += ",\"" + std::to_string(i) + "\":\"\"";
-  expect_error(with_header(numbers + "0]}"), "or as much beside them");
-  expect_error(with_header(metadata + "}}"), "or as much beside them");
+  expect_error(with_header(numbers + "0]}"), "or as much other data");
+  expect_error(with_header(metadata + "}}"), "or as much other data");
 }
 
 TEST(SafetensorsMalformed, HeadersThatAreNotTheRightJsonAreErrors) {
   expect_error(with_header(""), "found zero bytes");
   expect_error(with_header("", "data"), "header begins with nothing");
-  expect_error(with_header("[]"), "begins with the byte 0x5b, wants '{'");
-  expect_error(with_header("\xEF\xBB\xBF{}"), "begins with a byte-order mark, wants '{'");
+  expect_error(with_header("[]"), "begins with the byte 0x5b, expected '{'");
+  expect_error(with_header("\xEF\xBB\xBF{}"), "begins with a byte-order mark, expected '{'");
   expect_error(with_header(" {}"), "begins with the byte 0x20");
   expect_error(with_header(std::string("\0{}", 3)), "begins with the byte 0x00");
   expect_error(with_header(std::string("{}\0\0", 4)), "header:1:3: found a zero byte");
@@ -221,7 +221,7 @@ TEST(SafetensorsMalformed, HeadersThatAreNotTheRightJsonAreErrors) {
   expect_error(with_header("{\"a\":{\"dtype\":\"U8\",\"shape\":[]}}"), "\"data_offsets\" is missing");
   expect_error(with_header("{\xff:1}"), "header:1:2");
   expect_error(with_header("{\"__metadata__\":{\"a\":1}}"), "__metadata__");
-  expect_error(with_header("{\"__metadata__\":[]}"), "wants an object of strings");
+  expect_error(with_header("{\"__metadata__\":[]}"), "expected an object of strings");
   expect_error(with_header(std::string(100000, '{')), "nested deeper than 200");
   const std::string one = tensor("a", "U8", "1", "0,1");
   expect_error(with_header("{" + one + "," + one + "}", "x"), "twice in one object");
@@ -230,12 +230,12 @@ TEST(SafetensorsMalformed, HeadersThatAreNotTheRightJsonAreErrors) {
 TEST(SafetensorsMalformed, ShapesAndOffsetsMustFit) {
   EXPECT_EQ(error(with_header("{" + tensor("a", "F32", "1", "0,4") + "}", "1234")), "");
   expect_error(with_header("{" + tensor("a", "F32", "2", "0,4") + "}", "1234"),
-               "found 4 bytes at [0, 4), wants 8");
+               "found 4 bytes at [0, 4), expected 8");
   expect_error(with_header("{" + tensor("a", "F32", "-1", "0,4") + "}", "1234"), "\"shape\"");
   expect_error(with_header("{" + tensor("a", "F32", "1.0", "0,4") + "}", "1234"), "\"shape\"");
   expect_error(with_header("{" + tensor("a", "F32", "1", "4,0") + "}", "1234"), "\"data_offsets\"");
   expect_error(with_header("{" + tensor("a", "F32", "1", "0,4,8") + "}", "1234"), "\"data_offsets\"");
-  expect_error(with_header("{" + tensor("a", "F4", "3", "0,1") + "}", "1"), "wants");
+  expect_error(with_header("{" + tensor("a", "F4", "3", "0,1") + "}", "1"), "expected");
   expect_error(with_header("{" + tensor("a", "I4", "2", "0,1") + "}", "1"), "unknown dtype \"I4\"",
                ErrorCode::kUnsupported);
 }
@@ -248,7 +248,7 @@ TEST(SafetensorsMalformed, OverflowingProductsAreErrors) {
   expect_error(with_header("{" + tensor("a", "U8", "18446744073709551615", "0,0") + "}"),
                "larger than any memory");
   expect_error(with_header("{" + tensor("a", "U8", "1", "18446744073709551615,18446744073709551616") + "}"),
-               "wants");
+               "expected");
 }
 
 TEST(SafetensorsMalformed, TheTensorsCoverTheDataExactly) {
@@ -256,8 +256,8 @@ TEST(SafetensorsMalformed, TheTensorsCoverTheDataExactly) {
   EXPECT_EQ(error(with_header("{" + tensor("b", "U8", "2", "2,4") + "," + a + "}", "1234")), "");
   expect_error(with_header("{" + a + "," + tensor("b", "U8", "2", "1,3") + "}", "123"), "overlaps");
   expect_error(with_header("{" + a + "," + tensor("b", "U8", "2", "3,5") + "}", "12345"), "leaves a hole");
-  expect_error(with_header("{" + tensor("b", "U8", "2", "1,3") + "}", "123"), "wants 0");
-  expect_error(with_header("{" + a + "}", "123"), "found 3 bytes of tensor data, wants 2");
+  expect_error(with_header("{" + tensor("b", "U8", "2", "1,3") + "}", "123"), "expected 0");
+  expect_error(with_header("{" + a + "}", "123"), "found 3 bytes of tensor data, expected 2");
   expect_error(with_header("{" + a + "}", "1"), "cut short");
 }
 

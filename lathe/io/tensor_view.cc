@@ -11,7 +11,7 @@
 namespace lathe {
 namespace {
 
-// Beside those of bf16 and f16 in float16.h.
+// Those of bf16 and f16 are in float16.h.
 float to_float(double x) { return static_cast<float>(x); }
 float to_float(int64_t x) { return static_cast<float>(x); }
 float to_float(int32_t x) { return static_cast<float>(x); }

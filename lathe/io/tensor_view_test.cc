@@ -75,7 +75,7 @@ TEST(TensorView, FindsTheFirstNonFinite) {
 TEST(TensorView, FindsTheFirstNonFiniteOfLongTensors) {
   std::vector<float> values(10000, 1);
   EXPECT_EQ(find_non_finite(Unaligned<float>(values).view(DType::f32)), std::nullopt);
-  for (const size_t at : {9999u, 4096u, 4095u, 0u}) {  // the one before stays behind it
+  for (const size_t at : {9999u, 4096u, 4095u, 0u}) {  // the one before stays, after it
     values[at] = NAN;
     EXPECT_EQ(find_non_finite(Unaligned<float>(values).view(DType::f32)), at);
   }

@@ -18,14 +18,15 @@ const Family& family_of(const std::string& model_type, const std::string& file) 
   }
   if (model_type == "deberta" || model_type == "deberta-v2")
     fail(ErrorCode::kUnsupported,
-         "{}: \"model_type\" is \"{}\", wants one of {}: Lathe's attention has no scores of relative "
+         "{}: \"model_type\" is \"{}\", expected one of {}: Lathe's attention has no scores of relative "
          "positions; "
          "take an encoder without them, \"modernbert\" or \"electra\" for English, \"xlm-roberta\" for many "
          "languages",
          file, model_type, known);
-  fail(ErrorCode::kUnsupported,
-       "{}: \"model_type\" is \"{}\", wants one of {}: Lathe has no other so far; take a model that has it",
-       file, model_type, known);
+  fail(
+      ErrorCode::kUnsupported,
+      "{}: \"model_type\" is \"{}\", expected one of {}: Lathe has no other so far; take a model that has it",
+      file, model_type, known);
 }
 
 }  // namespace lathe

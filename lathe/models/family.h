@@ -23,7 +23,7 @@ struct ConfigKeys {
   const char* mlp_dropout = nullptr;
 };
 
-/// Names of the weights of one layer, behind the layer's own.
+/// Names of the weights of one layer, which follow the layer's own name.
 struct LayerNames {
   const char* query = ".attention.self.query";
   const char* key = ".attention.self.key";
@@ -40,7 +40,7 @@ struct ClassifierHead {
   const char* dense;       ///< name of the dense layer over the first token
   bool in_base;            ///< it belongs to the base (BERT's pooler) rather than to the head
   bool dropout_first;      ///< dropout stands before the dense layer too
-  const char* activation;  ///< behind the dense layer
+  const char* activation;  ///< after the dense layer
   const char* output;      ///< name of the last layer
 };
 
@@ -50,7 +50,7 @@ struct MaskedLmHead {
 };
 
 /// What sets one family of encoders apart from BERT: numbers and names.  All but `modern` ones normalise
-/// behind each sublayer and have absolute, learnt positions.
+/// after each sublayer and have absolute, learnt positions.
 struct Family {
   const char* model_type;    ///< in config.json
   const char* class_prefix;  ///< of transformers' classes: "BertFor…"
@@ -61,7 +61,7 @@ struct Family {
   LayerNames layer;
   /// Positions are numbered from the padding token's id + 1, and padding tokens all have its id.
   bool positions_after_padding = false;
-  bool positions_last = false;  ///< the position table is declared behind the norm of the embeddings
+  bool positions_last = false;  ///< the position table is declared after the norm of the embeddings
   bool head_first = false;      ///< the head is declared before the base
   /// The heads' dropout has defaults of its own; false: it is hidden_dropout_prob.
   bool own_head_dropout = false;

@@ -18,14 +18,14 @@ int64_t positive(const nlohmann::json& json, const char* key, int64_t fallback, 
                  const std::string& file) {
   const int64_t value = value_or<int64_t>(json, key, fallback, file);
   if (value <= 0 || value > most)
-    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, wants 1 to {}; {}", file, key, value, most, kWayOut);
+    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, expected 1 to {}; {}", file, key, value, most, kWayOut);
   return value;
 }
 
 double probability(const nlohmann::json& json, const char* key, double fallback, const std::string& file) {
   const double value = value_or<double>(json, key, fallback, file);
   if (!(value >= 0 && value < 1))
-    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, wants a probability: 0 or more, below 1", file, key,
+    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, expected a probability: 0 or more, below 1", file, key,
          value);
   return value;
 }
@@ -33,7 +33,7 @@ double probability(const nlohmann::json& json, const char* key, double fallback,
 double not_negative(const nlohmann::json& json, const char* key, double fallback, const std::string& file) {
   const double value = value_or<double>(json, key, fallback, file);
   if (!(value >= 0))
-    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, wants 0 or more; {}", file, key, value, kWayOut);
+    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, expected 0 or more; {}", file, key, value, kWayOut);
   return value;
 }
 
@@ -42,22 +42,22 @@ void check_supported(const nlohmann::json& json, const Family& family, const std
     const std::string found = value_or<std::string>(json, key, wanted, file);
     if (found != wanted)
       fail(ErrorCode::kUnsupported,
-           "{}: \"{}\" is \"{}\", wants \"{}\": Lathe has no other so far; take a model that has it", file,
+           "{}: \"{}\" is \"{}\", expected \"{}\": Lathe has no other so far; take a model that has it", file,
            key, found, wanted);
   };
   only("position_embedding_type", "absolute");
   if (value_or<bool>(json, "is_decoder", false, file))
-    fail(ErrorCode::kUnsupported, "{}: \"is_decoder\" is true, wants false: Lathe trains encoders; take one",
-         file);
+    fail(ErrorCode::kUnsupported,
+         "{}: \"is_decoder\" is true, expected false: Lathe trains encoders; take one", file);
   for (const auto& [key, wanted] : family.flags)
     if (value_or<bool>(json, key, wanted, file) != wanted)
       fail(ErrorCode::kUnsupported,
-           "{}: \"{}\" is {}, wants {}: Lathe has no other so far; take a model that has it", file, key,
+           "{}: \"{}\" is {}, expected {}: Lathe has no other so far; take a model that has it", file, key,
            !wanted, wanted);
   const std::string act = value_or<std::string>(json, family.keys.hidden_act, "gelu", file);
   if (act != "gelu" && act != "gelu_python" && act != "relu" && act != "tanh")
     fail(ErrorCode::kUnsupported,
-         "{}: \"{}\" is \"{}\", wants gelu, gelu_python, relu or tanh: Lathe has no other so far; "
+         "{}: \"{}\" is \"{}\", expected gelu, gelu_python, relu or tanh: Lathe has no other so far; "
          "take a "
          "model that has one of them",
          file, family.keys.hidden_act, act);
@@ -73,18 +73,18 @@ int64_t padding_of(const nlohmann::json& json, int64_t fallback, const std::stri
 void check_sizes(const ModelConfig& c, const Family& family) {
   const char *columns = family.keys.hidden_size, *heads = family.keys.num_attention_heads;
   if (c.hidden_size % c.num_attention_heads != 0)
-    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, wants a multiple of \"{}\", {}; {}", c.file, columns,
+    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, expected a multiple of \"{}\", {}; {}", c.file, columns,
          c.hidden_size, heads, c.num_attention_heads, kWayOut);
   if (c.hidden_size / c.num_attention_heads > 256)
     fail(ErrorCode::kUnsupported,
-         "{}: \"{}\" {} over \"{}\" {} are heads of {} columns, wants at most 256; take a model with more "
+         "{}: \"{}\" {} over \"{}\" {} are heads of {} columns, expected at most 256; take a model with more "
          "heads",
          c.file, columns, c.hidden_size, heads, c.num_attention_heads, c.hidden_size / c.num_attention_heads);
   if (!family.positions_after_padding) return;
   if (c.pad_token_id < 0 || c.pad_token_id >= c.max_position_embeddings - 1)
     fail(ErrorCode::kInvalidData,
-         "{}: \"pad_token_id\" is {}, wants 0 or more and below the {} positions, which are numbered behind "
-         "it; {}",
+         "{}: \"pad_token_id\" is {}, expected 0 or more and below the {} positions, which are numbered "
+         "after it; {}",
          c.file, c.pad_token_id == kNoToken ? "null" : std::to_string(c.pad_token_id),
          c.max_position_embeddings, kWayOut);
 }
@@ -109,7 +109,7 @@ void put_others(nlohmann::json& json, const ModelConfig& config, const Family& f
 
 ModelConfig parse_model_config(const nlohmann::json& json, const std::string& file) {
   if (!json.is_object())
-    fail(ErrorCode::kInvalidData, "{}: found no JSON object, wants one; {}", file, kWayOut);
+    fail(ErrorCode::kInvalidData, "{}: found no JSON object, expected one; {}", file, kWayOut);
   const Family& family = family_of(value_or<std::string>(json, "model_type", "bert", file), file);
   check_supported(json, family, file);
   const ConfigKeys& keys = family.keys;
@@ -172,8 +172,9 @@ std::vector<std::string> config_labels(const ModelConfig& config) {
   }
   const nlohmann::json& names = config.json["id2label"];
   if (!names.is_object() || names.empty())
-    fail(ErrorCode::kInvalidData, "{}: \"id2label\" is {}, wants an object that names the labels by id; {}",
-         config.file, names.is_object() ? "empty" : fmt::format("of type {}", names.type_name()), kWayOut);
+    fail(ErrorCode::kInvalidData,
+         "{}: \"id2label\" is {}, expected an object that names the labels by id; {}", config.file,
+         names.is_object() ? "empty" : fmt::format("of type {}", names.type_name()), kWayOut);
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string id = std::to_string(i);
     const auto name = names.find(id);

@@ -43,7 +43,7 @@ struct ModelConfig {
 /// what there is.
 ModelConfig parse_model_config(const nlohmann::json& json, const std::string& file);
 
-/// The part of it that ModernBERT alone has; `config` has the rest.  Errors: as parse_model_config.
+/// The part that only ModernBERT has; `config` has the rest.  Errors: as parse_model_config.
 ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const ModelConfig& config);
 
 /// Puts into json what `config` says otherwise than `there`, which json gives when it is read.

@@ -53,7 +53,7 @@ TEST(ModelConfig, SizesThatNoModelHasAreRefused) {
                             [&] {
                               tiny(type, {{key, value}});
                             }),
-                   {"config.json", fmt::format("\"{}\" is {}, wants 1 to {};", key, value, most)});
+                   {"config.json", fmt::format("\"{}\" is {}, expected 1 to {};", key, value, most)});
   EXPECT_EQ(tiny("bert", {{"num_hidden_layers", 1000}, {"vocab_size", 100'000'000}}).num_hidden_layers, 1000);
   expect_words(error_of(ErrorCode::kInvalidData,
                         [] {
@@ -77,7 +77,7 @@ TEST(ModelConfig, ThePaddingTokenIsWrittenAsItIsRead) {
                         [] {
                           tiny("roberta", {{"pad_token_id", nullptr}});
                         }),
-               {"config.json: \"pad_token_id\" is null, wants 0 or more"});
+               {"config.json: \"pad_token_id\" is null, expected 0 or more"});
 }
 
 /// A program may make a configuration, or change one that was read: what is saved has to say the same.
@@ -115,7 +115,7 @@ TEST(ModelConfig, WhatAProgramSaysIsWritten) {
   EXPECT_EQ(found.classifier_activation, m.classifier_activation);
   m.local.clear();
   expect_words(error_of(ErrorCode::kInvalidData, [&] { again(config); }),
-               {"\"layer_types\" names 0 layers, wants 1"});
+               {"\"layer_types\" names 0 layers, expected 1"});
 }
 
 /// What a run computes with, by the names that families give it in config.json.
@@ -217,7 +217,7 @@ TEST(ModelConfig, LabelsAreNamedByIdOrCounted) {
   EXPECT_EQ(labels(Json::object()), Names({"LABEL_0", "LABEL_1"}));
   EXPECT_EQ(labels({{"id2label", nullptr}, {"num_labels", 1}}), Names({"LABEL_0"}));
   EXPECT_EQ(labels({{"num_labels", 1'000'000}}).size(), 1'000'000u);
-  // As in transformers, the names count, not the number beside them.
+  // As in transformers, the names count, not the number next to them.
   EXPECT_EQ(labels({{"id2label", {{"1", "b"}, {"0", "a"}}}, {"num_labels", 0}}), Names({"a", "b"}));
   // run_glue writes classes of its own files as it read them.
   EXPECT_EQ(labels({{"id2label", {{"0", 10}, {"1", -2}}}}), Names({"10", "-2"}));
@@ -230,10 +230,10 @@ TEST(ModelConfig, LabelsThatNoHeadHasAreRefused) {
     expect_words(error_of(ErrorCode::kInvalidData, [&] { config_labels(config); }), {"config.json", words});
   };
   for (const int64_t count : {int64_t{-1}, int64_t{0}, int64_t{1'000'001}, INT64_MAX})
-    says({{"num_labels", count}}, fmt::format("\"num_labels\" is {}, wants 1 to 1000000;", count).c_str());
-  says({{"id2label", Json::object()}}, "\"id2label\" is empty, wants an object");
-  says({{"id2label", Json::array({"a", "b"})}}, "\"id2label\" is of type array, wants an object");
-  says({{"id2label", "a"}}, "\"id2label\" is of type string, wants an object");
+    says({{"num_labels", count}}, fmt::format("\"num_labels\" is {}, expected 1 to 1000000;", count).c_str());
+  says({{"id2label", Json::object()}}, "\"id2label\" is empty, expected an object");
+  says({{"id2label", Json::array({"a", "b"})}}, "\"id2label\" is of type array, expected an object");
+  says({{"id2label", "a"}}, "\"id2label\" is of type string, expected an object");
   says({{"id2label", {{"0", "a"}, {"2", "c"}}}}, "\"1\"");
   says({{"id2label", {{"0", "a"}, {"1", nullptr}}}}, "\"1\"");
   says({{"id2label", {{"0", Json::array({"a"})}}}}, "\"0\"");
@@ -244,7 +244,7 @@ TEST(ModelConfig, AMaskedLmHeadThatIsNotTiedIsRefused) {
   for (const char* type : {"bert", "modernbert"}) {
     const ModelConfig untied = tiny(type, {{"tie_word_embeddings", false}});
     expect_words(error_of(ErrorCode::kUnsupported, [&] { make_model(untied, Problem::kMaskedLm); }),
-                 {"config.json: \"tie_word_embeddings\" is false, wants true"});
+                 {"config.json: \"tie_word_embeddings\" is false, expected true"});
     EXPECT_NE(make_model(untied, Problem::kSingleLabel), nullptr);
     EXPECT_NE(make_model(untied, Problem::kQuestionAnswering), nullptr);
     for (const Json& tied : {Json(nullptr), Json(true)})

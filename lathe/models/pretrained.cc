@@ -92,7 +92,7 @@ std::string to_string(const LoadReport& report, const TaskModel& model, const st
         "model before you use its predictions.\n",
         folder, list(fresh));
   for (const LoadReport::Mismatch& m : report.mismatched)
-    text += fmt::format("{}: {} is {}, the model wants {}\n", folder, m.name, m.found, m.wanted);
+    text += fmt::format("{}: {} is {}, the model needs {}\n", folder, m.name, m.found, m.wanted);
   return text;
 }
 

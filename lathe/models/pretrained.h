@@ -9,7 +9,7 @@
 
 namespace lathe {
 
-/// What a checkpoint has and what a model wants, where they differ.
+/// Where what a checkpoint has differs from what a model needs.
 struct LoadReport {
   struct Mismatch {
     std::string name, found, wanted;  ///< shapes as text

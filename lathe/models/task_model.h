@@ -31,7 +31,7 @@ class TaskModel : public nn::Module {
   Problem problem() const { return problem_; }
 
   /// The forward pass up to the head: a row of hidden_size elements in the trace's dtype per token
-  /// (per_token) or per sample.  A row depends on its own sample alone.
+  /// (per_token) or per sample.  A row depends only on its own sample.
   virtual Value base_output() = 0;
   /// Scores in f32 of a base's output; shape by problem.  Reads no ids of tokens.
   virtual Value head(Value base) = 0;

@@ -99,7 +99,7 @@ class Attention {
             int64_t longest = 0);
   /// qkv [N, 3 · heads · width] → [N, heads · width]
   Value operator()(Value qkv) const;
-  /// x [N, heads · width] → [B, heads · width]: of the first token of each row alone, without the keys and
+  /// x [N, heads · width] → [B, heads · width]: only for the first token of each row, without the keys and
   /// values of the others.  Where the trace has first_attention, and without a window.
   Value of_first(const Linear& query_key_value, Value x) const;
 

@@ -40,14 +40,14 @@ struct FlatLayout {
 };
 FlatLayout flat_layout(const std::vector<Parameter>& parameters);
 
-/// What a layer reads as one tensor: a parameter, or several matrices below one another (vectors: one behind
-/// another), so that one product computes what Hugging Face's names keep apart.
+/// What a layer reads as one tensor: a parameter, or several matrices below each other (vectors: one after
+/// the other), so that one product computes what has several names in Hugging Face's models.
 struct Block {
   std::vector<int> parameters;  ///< indices, ascending
   Shape shape;
 };
 
-/// Values of a packed batch that a trace may use.  N tokens of B rows lie behind one another without padding.
+/// Values of a packed batch that a trace may use.  N tokens of B rows follow each other without padding.
 struct BatchValues {
   Value input_ids, token_type_ids, position_ids;  ///< [N] i32
   Value position_rows;  ///< [N] i32: of the position table; position_ids where a model numbers them so
@@ -59,7 +59,7 @@ struct BatchValues {
 };
 
 /// What the linear layers of a trace multiply in: the dtype of activations, or fewer bits.  kInt8 has no
-/// gradient.  kFp8 wants activations in bf16; a layer whose widths are no multiples of 16 stays in bf16.
+/// gradient.  kFp8 needs activations in bf16; a layer with a width that is no multiple of 16 stays in bf16.
 enum class Quantization { kNone, kInt8, kFp8 };
 
 /// One tracing of a model into a program.
@@ -91,8 +91,8 @@ class Module {
   void set_trainable(const std::string& prefix, bool trainable);
 
   const std::vector<Block>& blocks() const { return blocks_; }
-  /// The first parameter of a block stands for all of them: they lie behind one another in their arena, and
-  /// are trainable together.  Errors: kUsage, naming the parameters, if only some of them are trainable.
+  /// The first parameter of a block represents all of them: they follow each other in their arena, and are
+  /// trainable together.  Errors: kUsage, naming the parameters, if only some of them are trainable.
   const Parameter& first_of(const Block& block) const;
 
   /// For layers, while they are built: a parameter that is a block of its own.  Returns the index of the

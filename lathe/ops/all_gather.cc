@@ -15,8 +15,8 @@ std::vector<Type> infer_all_gather(std::span<const Type> in, const Attrs& attrs)
   const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   if (in[0] != Type{DType::f32, {total}} || rank >= counts.size() ||
       in[1] != Type{DType::f32, {counts[rank]}})
-    fail(ErrorCode::kShape, "all_gather: found {} and {}, wants f32[{}] and part {} of {}", to_string(in[0]),
-         to_string(in[1]), total, rank, to_string(counts));
+    fail(ErrorCode::kShape, "all_gather: found {} and {}, expected f32[{}] and part {} of {}",
+         to_string(in[0]), to_string(in[1]), total, rank, to_string(counts));
   return {in[0]};
 }
 
@@ -52,7 +52,7 @@ const OpDef all_gather{
     .dtypes = {DType::f32},
     .attrs = {{"counts", Shape{}}, {"rank", int64_t{0}}},
     .infer = infer_all_gather,
-    .gradient = not_differentiable,  // it stands behind the update
+    .gradient = not_differentiable,  // it comes after the update
     .reference = ref_all_gather,
     .cases = all_gather_cases,
     .bound = {.ulp = 0},

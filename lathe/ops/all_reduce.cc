@@ -19,7 +19,7 @@ const OpDef all_reduce{
     .signature = "x[n] -> sum[n]:x",
     .dtypes = {DType::f32, DType::bf16},
     .attrs = {{"bf16", false}},
-    .gradient = not_differentiable,  // it stands behind the backward pass
+    .gradient = not_differentiable,  // it comes after the backward pass
     .reference = ref_all_reduce,
     .cases =
         [] {

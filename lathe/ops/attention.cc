@@ -247,8 +247,8 @@ double attended_pairs(double tokens, int64_t window) {
 void check_heads(const char* op, int64_t columns, const Attrs& attrs) {
   const int64_t heads = attrs.i("heads");
   if (heads < 1 || columns % heads != 0)
-    fail(ErrorCode::kShape, "{}: found {} columns and {} heads, wants a multiple of the heads", op, columns,
-         heads);
+    fail(ErrorCode::kShape, "{}: found {} columns and {} heads, expected a multiple of the heads", op,
+         columns, heads);
 }
 
 double attention_mask(const Attrs& attrs, double row_id, const std::vector<double>& rng, int64_t head,

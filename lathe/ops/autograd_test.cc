@@ -58,7 +58,7 @@ TEST(Autograd, AGradientThatNoRuleGivesIsAnErrorAndNotLeftOut) {
             wants("slice", "x"));
   // numbers that are no floats have none
   EXPECT_EQ(refusal([](Value x) { return gather_rows(x, x.program->input("ids", {DType::i32, {2}})); }), "");
-  // the mean of a row serves the backward pass alone
+  // the mean of a row is only for the backward pass
   EXPECT_EQ(
       refusal([](Value x) {
         return x.program->emit(op::layer_norm, {x, x.program->input("gamma", {DType::f32, {4}}), {}})[1];
@@ -90,12 +90,12 @@ TEST(Autograd, ARuleGivesAGradientOfTheRightTypePerInput) {
                   return x.program->emit(few, {x, x})[0];
                 },
                 ErrorCode::kInternal),
-            "few: its rule gives 1 gradients, wants one for each of 2 inputs");
+            "few: its rule gives 1 gradients, expected one for each of 2 inputs");
   static const OpDef other{.name = "other", .signature = "x[..] -> y[..]:x", .gradient = [](const Grad& g) {
                              return std::vector<Value>{mean(g.dout[0])};
                            }};
   EXPECT_EQ(refusal([](Value x) { return x.program->emit(other, {x})[0]; }, ErrorCode::kInternal),
-            "other: its gradient of x is f32[1], wants f32[4, 4]");
+            "other: its gradient of x is f32[1], expected f32[4, 4]");
 }
 
 TEST(Autograd, AValueOfASegmentIsComputedOnceMoreAndWhatFlowsOutOfItIsKept) {

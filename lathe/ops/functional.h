@@ -26,7 +26,7 @@ Value linear(Value x, Value w, Value b);
 Value linear_int8(Value x, Value w, Value b);
 /// The same in fp8, for x in bf16; weights' gradients are those of `linear`.
 Value linear_fp8(Value x, Value w, Value b);
-/// Whether weights of this type can be multiplied so: tensor cores want widths that are multiples of 16.
+/// Whether weights of this type can be multiplied in fp8: tensor cores need widths that are multiples of 16.
 bool fits_fp8(const Type& w);
 /// beta: [n] or none
 Value layer_norm(Value x, Value gamma, Value beta, double eps);

@@ -288,11 +288,11 @@ TEST(Fusion, ATextThatDoesNotFitIsRefused) {
   EXPECT_EQ(message(twice("t = scale(x) speed:a; y = scale(t) factor:b")),
             begin + "scale has no attribute for speed:a");
   EXPECT_EQ(message(twice("t = scale(x) factor:a; y = relu(t)")),
-            begin + "wants two parts at least and an attribute of one of them for each of its own");
+            begin + "expected two parts at least and an attribute of one of them for each of its own");
   EXPECT_EQ(message(twice("y = add(x)")), begin + "'y = add(x)' calls a[..] b[..]:a -> y[..]:a");
   EXPECT_EQ(message(twice("y = accumulate(x)")),
             begin + "'y = accumulate(x)' calls no plain op that computes");
-  EXPECT_EQ(message(twice("y scale x")), begin + "found 'y scale x', wants y = op(x)");
+  EXPECT_EQ(message(twice("y scale x")), begin + "found 'y scale x', expected y = op(x)");
 }
 
 }  // namespace

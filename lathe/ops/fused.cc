@@ -145,7 +145,7 @@ std::vector<Case> embed_layer_norm_cases() {
   return cases;
 }
 
-/// The same with dropout behind.
+/// The same followed by dropout.
 std::vector<Case> embed_layer_norm_dropout_cases() {
   std::vector<Case> cases = embed_layer_norm_cases();
   for (Case& c : cases) {
@@ -296,7 +296,7 @@ const OpDef first_attention_bwd_cast{
         "dw = cast(t)",
 };
 
-/// x: before the activation, as the backward pass wants it.
+/// x: before the activation, as the backward pass needs it.
 const OpDef linear_gelu{
     .name = "linear_gelu",
     .signature = "a[..,k] w[n,k]:f32 b[n]:f32? -> x[..,n]:a y[..,n]:a",

@@ -11,7 +11,7 @@ namespace {
 std::vector<Type> infer_gather_ranks(std::span<const Type> in, const Attrs& attrs) {
   const int64_t ranks = attrs.i("ranks");
   if (in[0].dtype != DType::f32 || in[0].shape.size() != 2 || ranks < 1)
-    fail(ErrorCode::kShape, "gather_ranks: found {} of {} ranks, wants f32[n,c] of at least one",
+    fail(ErrorCode::kShape, "gather_ranks: found {} of {} ranks, expected f32[n,c] of at least one",
          to_string(in[0]), ranks);
   return {{DType::f32, {ranks * in[0].shape[0], in[0].shape[1]}}};
 }
@@ -35,15 +35,15 @@ Cost gather_ranks_cost(const Node& node, const Program& program) {
 
 }  // namespace
 
-/// The x of every rank of the backend's process group (Backend::group), one behind the other by rank; where
-/// there is no group, x so many times.  Every rank runs it with an x of the same shape.
+/// The x of every rank of the backend's process group (Backend::group), one after the other by rank; without
+/// a group, x that many times.  Every rank runs it with an x of the same shape.
 const OpDef gather_ranks{
     .name = "gather_ranks",
     .signature = "x[n,c]:f32 -> all[m,c]:f32",
     .dtypes = {DType::f32},
     .attrs = {{"ranks", int64_t{1}}},
     .infer = infer_gather_ranks,
-    .gradient = not_differentiable,  // it stands behind the backward pass
+    .gradient = not_differentiable,  // it comes after the backward pass
     .reference = ref_gather_ranks,
     .cases = gather_ranks_cases,
     .bound = {.ulp = 0},

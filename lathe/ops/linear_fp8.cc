@@ -65,7 +65,7 @@ constexpr double kUlp = 2;
 
 /// What Hopper's tensor cores lose of Σ|terms|, as a part of `magnitude`, of which the bound allows
 /// ulp · 2⁻²⁴ · √k.  An instruction adds 32 products and the sum so far, cut off 13 bits below the first of
-/// the largest; behind four of them at most the sum goes to f32.  Of 33 · 4 losses of up to 2⁻¹³ of what
+/// the largest; after at most four of them the sum goes to f32.  Of 33 · 4 losses of up to 2⁻¹³ of what
 /// Σ|terms| bounds, √(33 · 4) remain, as √k of k roundings.  Source: DeepSeek-AI 2024 (arXiv
 /// 2412.19437), 3.3.2.
 double tensor_core_sums(int64_t k) {
@@ -133,7 +133,7 @@ void not_finite(Reference& r) {
   r.in[1][static_cast<size_t>(r.dim(1, 1))] = -std::numeric_limits<double>::infinity();
 }
 
-/// {rows, k, n}: a row alone, counts that are no multiples of a tile, operands beyond what a thread keeps.
+/// {rows, k, n}: a single row, counts that are no multiples of a tile, operands beyond what a thread keeps.
 const std::vector<Shape> kSizes = {{1, 16, 16},  {1, 32, 48},  {7, 48, 32},
                                    {33, 64, 80}, {40, 96, 16}, {130, 128, 96}};
 

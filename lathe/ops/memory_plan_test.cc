@@ -19,7 +19,7 @@ struct Occupied {
   int first, last;
 };
 
-/// The last node beside which node n still runs, if every `late`-th has late outputs (0: none has).
+/// The last node during which node n may still run, if every `late`-th has late outputs (0: none has).
 int runs_until(int n, int nodes, int late) {
   if (late == 0 || n % late != 0) return n;
   return n + 2 * late < nodes ? n + 2 * late - 1 : nodes;
@@ -278,7 +278,7 @@ TEST(MemoryPlan, AnOutputThatNothingReadsLeavesTheInputToTheNext) {
 
 TEST(MemoryPlan, ValuesThatLieOverOthersMeetNothingElse) { expect_no_overlap(0, Late::kNode, {{0, 0}}); }
 
-/// Rows of 16 elements of two bytes, which `gap` wants 8 bytes further apart.
+/// Rows of 16 elements of two bytes, which `gap` places 8 bytes further apart.
 struct Gaps {
   static constexpr RowGap gap{32, 8};
   Program p;
@@ -406,7 +406,7 @@ TEST(MemoryPlan, WhatANodeHoldsLivesToItsLastReader) {
   };
   const size_t values = plan_memory(p, Selection(p.nodes().size(), &plain), 64).arena_bytes;
   EXPECT_EQ(arena(0), values + 4096);
-  EXPECT_EQ(arena(5), values + 4096);  // behind the last reader its place is free
+  EXPECT_EQ(arena(5), values + 4096);  // after the last reader its place is free
   EXPECT_EQ(arena(4), values + 8192);
 }
 

@@ -30,7 +30,7 @@ TEST(Program, ShapeErrorNamesOpInputFoundAndWanted) {
   const Value x = p.input("x", {DType::f32, {4, 8}}), w = p.input("w", {DType::f32, {3, 7}});
   EXPECT_EQ(message_of([&] { linear(x, w, {}); }), "linear: w has k = 7, but k was bound to 8");
   const Value half = p.input("half", {DType::bf16, {3, 8}});
-  EXPECT_EQ(message_of([&] { linear(x, half, {}); }), "linear: w is bf16[3, 8], wants f32");
+  EXPECT_EQ(message_of([&] { linear(x, half, {}); }), "linear: w is bf16[3, 8], expected f32");
   EXPECT_EQ(message_of([&] { add(x, w); }),
             "add: b has leading dimensions [3, 7], the inputs before have [4, 8]");
 }
@@ -58,12 +58,12 @@ TEST(Program, RowsOfNoElementsAreRefused) {
   EXPECT_EQ(message_of([&] {
               linear(x, p.input("u", {DType::f32, {3, 0}}), {});
             }),
-            "linear: x is f32[2, 0], wants rows of at least one element");
+            "linear: x is f32[2, 0], expected rows of at least one element");
   EXPECT_EQ(message_of([&] { linear(y, w, {}); }),
-            "linear: y is f32[2, 0], wants rows of at least one element");
+            "linear: y is f32[2, 0], expected rows of at least one element");
   EXPECT_EQ(message_of([&] { layer_norm(none, none, {}, 1e-5); }),
-            "layer_norm: x is f32[0], wants rows of at least one element");
-  EXPECT_EQ(message_of([&] { geglu(x); }), "geglu: x is f32[2, 0], wants rows of at least one element");
+            "layer_norm: x is f32[0], expected rows of at least one element");
+  EXPECT_EQ(message_of([&] { geglu(x); }), "geglu: x is f32[2, 0], expected rows of at least one element");
   // no tokens, which are columns of the second output
   EXPECT_EQ(message_of([&] {
               p.emit(op::attention,
@@ -101,7 +101,7 @@ TEST(Program, ASliceLiesWithinItsTensor) {
   EXPECT_EQ(message_of([&] {
               slice(p.input("y", {DType::f32, {2, 2}}), 0, {4});
             }),
-            "slice: x is f32[2, 2], wants x[n]");
+            "slice: x is f32[2, 2], expected x[n]");
 }
 
 TEST(Program, AttentionWantsWholeHeads) {
@@ -115,7 +115,7 @@ TEST(Program, AttentionWantsWholeHeads) {
   const Value qkv = linear(x, w, b);
   for (const int64_t heads : {3, 0, -1, 16}) {
     const auto wants = [&](const char* op) {
-      return fmt::format("{}: found 8 columns and {} heads, wants a multiple of the heads", op, heads);
+      return fmt::format("{}: found 8 columns and {} heads, expected a multiple of the heads", op, heads);
     };
     const Attrs attrs{{"heads", heads}};
     EXPECT_EQ(message_of([&] { p.emit(op::attention, {qkv, cu, ids, rng}, attrs); }), wants("attention"));
@@ -177,7 +177,7 @@ TEST(Program, ReadIsWhatANodeOrTheHostReads) {
 TEST(Program, EveryOpSaysHowManyInputsItWants) {
   for (const OpDef* op : all_ops()) {
     Program p;
-    EXPECT_NE(message_of([&] { p.emit(*op, {}); }).find("0 inputs given, wants"), std::string::npos)
+    EXPECT_NE(message_of([&] { p.emit(*op, {}); }).find("0 inputs given, expected"), std::string::npos)
         << op->name;
   }
 }

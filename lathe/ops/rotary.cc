@@ -23,11 +23,11 @@ std::vector<Type> infer(std::span<const Type> in, const Attrs& attrs) {
   const bool fits = in.size() == 2 && in[0].shape.size() == 2 && in[1].shape == Shape{in[0].shape[0]} &&
                     in[1].dtype == DType::i32 && in[0].dtype != DType::i32 && heads > 0;
   if (!fits)
-    fail(ErrorCode::kShape, "rotary: wants qkv[N,3C] positions[N]:i32, found {} {}", to_string(in[0]),
+    fail(ErrorCode::kShape, "rotary: expected qkv[N,3C] positions[N]:i32, found {} {}", to_string(in[0]),
          in.size() > 1 ? to_string(in[1]) : "nothing");
   if (in[0].shape[1] % (6 * heads) != 0)
     fail(ErrorCode::kShape,
-         "rotary: qkv has {} columns, wants a multiple of {}: three of {} heads of an even width",
+         "rotary: qkv has {} columns, expected a multiple of {}: three of {} heads of an even width",
          in[0].shape[1], 6 * heads, heads);
   return {in[0]};
 }

@@ -31,7 +31,7 @@ void ref_scatter(Reference& r) {
 
 std::vector<Type> infer_scatter(std::span<const Type> in, const Attrs& attrs) {
   if (in[0].shape.size() != 2 || in[1].shape != Shape{in[0].shape[0]} || in[1].dtype != DType::i32)
-    fail(ErrorCode::kShape, "scatter_add_rows: wants dy[n,c] ids[n]:i32, found {} {}", to_string(in[0]),
+    fail(ErrorCode::kShape, "scatter_add_rows: expected dy[n,c] ids[n]:i32, found {} {}", to_string(in[0]),
          to_string(in[1]));
   Type type{DType::f32, {attrs.i("rows"), in[0].shape[1]}};
   if (!dtype_of(attrs.s("dtype"), &type.dtype))
@@ -69,7 +69,7 @@ std::vector<int32_t> many_ids(int64_t count, int64_t rows) {
 }  // namespace
 
 /// y[i] = x[ids[i]].  Ids lie in [0, m): the caller has checked them.  `padding` is the row that is not
-/// trained, −1: none; it matters to the gradient alone.  Source: torch.nn.Embedding's padding_idx.
+/// trained, −1: none; it matters only to the gradient.  Source: torch.nn.Embedding's padding_idx.
 const OpDef gather_rows{
     .name = "gather_rows",
     .signature = "x[m,c] ids[n]:i32 -> y[n,c]:x",

@@ -26,7 +26,7 @@ Shape matrices(const FlatParameters& parameters) {
   for (const Shape& shape : parameters.shapes) {
     if (shape.empty() || shape.size() > 2)
       fail(ErrorCode::kUnsupported,
-           "adafactor: found a parameter {}, wants vectors and matrices; --optim "
+           "adafactor: found a parameter {}, expected vectors and matrices; --optim "
            "adamw_torch takes any",
            to_string(shape));
     tensors.push_back(shape.size() == 2 ? shape[0] : 0);
@@ -77,7 +77,7 @@ Value append_update(const OptimizerOptions& options, const FlatParameters& all_p
                     const OptimizerValues& values, Value loss, Value hyper, const Shards& shards) {
   Program& program = *values.parameters.program;
   if (values.gradients.rounded && !std::holds_alternative<AdamWOptions>(options))
-    fail(ErrorCode::kInternal, "{}: rounded gradients are given, which adamw alone takes", name_of(options));
+    fail(ErrorCode::kInternal, "{}: rounded gradients are given, which only adamw takes", name_of(options));
   if (!shards.empty() && std::holds_alternative<AdafactorOptions>(options))
     fail(ErrorCode::kInternal, "adafactor works on whole tensors, not on shards");
   const Value norm =

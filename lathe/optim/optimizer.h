@@ -65,8 +65,8 @@ struct Shards;
 
 /// Appends norm, clipping and update; gives the norm [1] before clipping, of gradients without
 /// loss scale.  `loss` [1] guards the update:
-/// where it or the norm is not finite, nothing changes.  hyper: [kHyperCount] f32.  shards: where there are
-/// any, values.states are those of own_part; that part alone is updated, and the others' are gathered.
+/// where it or the norm is not finite, nothing changes.  hyper: [kHyperCount] f32.  shards: if there are
+/// any, values.states are those of own_part; only that part is updated, and the others' are gathered.
 /// Errors: kInternal if gradients are rounded for another optimizer than AdamW, or there are shards for
 /// adafactor.
 Value append_update(const OptimizerOptions& options, const FlatParameters& parameters,

@@ -15,8 +15,9 @@ int64_t Shards::begin(int of) const {
 Shards shards_of(int64_t parameters, int ranks, int rank) {
   constexpr int64_t kVectors = 64;  // elements: 256 bytes, what a device aligns to
   if (parameters < ranks)
-    fail(ErrorCode::kUsage, "--zero_stage 1: {} parameters are trained by {} processes, wants one for each",
-         parameters, ranks);
+    fail(ErrorCode::kUsage,
+         "--zero_stage 1: {} parameters are trained by {} processes, expected one for each", parameters,
+         ranks);
   const int64_t step = parameters < kVectors * ranks ? 1 : kVectors;
   const auto begin = [&](int64_t r) {
     return r == ranks ? parameters : parameters * r / ranks / step * step;

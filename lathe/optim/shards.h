@@ -11,7 +11,7 @@ namespace lathe {
 /// Source: S. Rajbhandari et al., "ZeRO: Memory optimizations toward training trillion parameter models",
 /// SC 2020, stage 1.
 struct Shards {
-  std::vector<int64_t> counts;  ///< elements of each rank's range; the ranges lie behind one another
+  std::vector<int64_t> counts;  ///< elements of each rank's range; the ranges follow each other
   int rank = 0;                 ///< this process's
 
   bool empty() const { return counts.empty(); }

@@ -37,7 +37,7 @@ TEST(Shards, OfParametersHaveTheirShareOfWhatDecays) {
   EXPECT_EQ(own_part(all, {}).shapes, all.shapes);
 }
 
-/// Elements of `flat` that a slice of it gives: first, one behind the last.
+/// Elements of `flat` that a slice of it gives: first, one past the last.
 std::pair<int64_t, int64_t> range_of(const Program& program, Value view, Value flat) {
   const Node& node =
       program.nodes()[static_cast<size_t>(program.values()[static_cast<size_t>(view.id)].producer)];

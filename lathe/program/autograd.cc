@@ -74,7 +74,7 @@ std::vector<Value> gradients(Value loss, Value seed, const std::vector<Value>& w
     for (int id : node.in) wanted = wanted || (id >= 0 && reached[static_cast<size_t>(id)]);
     if (!flows || !wanted) continue;
     if (node.op->fuses != nullptr)
-      fail(ErrorCode::kInternal, "autograd: {} is fused; differentiate its parts and fuse behind that",
+      fail(ErrorCode::kInternal, "autograd: {} is fused; differentiate its parts and fuse after that",
            node.op->name);
     const Node seen = recomputation.node(node);
     for (size_t o = dout.size() - node.op->auxiliary_outputs; o < dout.size(); ++o)

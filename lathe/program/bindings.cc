@@ -18,7 +18,7 @@ Status check_states(const Program& program, const Bindings& bindings) {
 Status check_bindings(const Program& program, const MemoryPlan& plan, const Bindings& bindings) {
   if (bindings.arena.bytes < plan.arena_bytes)
     return {ErrorCode::kInternal,
-            fmt::format("the arena has {} bytes, wants {}", bindings.arena.bytes, plan.arena_bytes)};
+            fmt::format("the arena has {} bytes, expected {}", bindings.arena.bytes, plan.arena_bytes)};
   return check_states(program, bindings);
 }
 

@@ -10,7 +10,7 @@ namespace lathe {
 /// Refuses memory that does not hold the program's states.  Errors: kInternal, naming the first of them.
 Status check_states(const Program& program, const Bindings& bindings);
 
-/// Besides, an arena that is smaller than the plan's.
+/// Refuses what check_states does, and an arena that is smaller than the plan's.  Errors: kInternal.
 Status check_bindings(const Program& program, const MemoryPlan& plan, const Bindings& bindings);
 
 /// Where a value lies.  Null for an id below 0: an operand that is left out.

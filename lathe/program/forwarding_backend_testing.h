@@ -6,7 +6,7 @@
 
 namespace lathe {
 
-/// For tests: a device that another one works for.  A test changes what it wants to see changed.
+/// For tests: a device that passes everything on to another one.  A test overrides what it needs to change.
 class ForwardingBackend : public Backend {
  public:
   explicit ForwardingBackend(std::shared_ptr<Backend> real) : real_(std::move(real)) {}

@@ -6,9 +6,9 @@
 
 namespace lathe {
 
-/// Puts fused ops in the place of what they stand for, wherever the backend has an implementation of the
-/// fused op that accepts the node.  Comes after autograd, which knows plain ops alone.  `fusions`: those of
-/// more parts before those of fewer, for what one takes another cannot.
+/// Replaces plain ops by the fused ops that stand for them, wherever the backend has an implementation of the
+/// fused op that accepts the node.  Comes after autograd, which knows only plain ops.  `fusions`: those of
+/// more parts before those of fewer, because a node can be part of only one.
 ///
 /// The fused node stands where the last of its parts stood.  Parts stay as they are if
 /// - a value that the fused op does not give is read by others, or is an output of the program;

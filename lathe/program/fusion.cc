@@ -63,7 +63,7 @@ class Reader {
   /// "y mean rstd = layer_norm(sum, gamma, beta) eps:epsilon"
   void read_part(std::string_view text) {
     const size_t equals = text.find('='), open = text.find('('), close = text.find(')');
-    if (equals > open || open > close || close == text.npos) wrong("found '{}', wants y = op(x)", text);
+    if (equals > open || open > close || close == text.npos) wrong("found '{}', expected y = op(x)", text);
     const std::vector<std::string> name = words_of(text.substr(equals + 1, open - equals - 1));
     Fusion::Part part;
     part.op = name.size() == 1 ? find_(name[0]) : nullptr;
@@ -116,7 +116,7 @@ class Reader {
       if (fusion_.is_output(v)) wrong("no part computes {}", name);
     }
     if (fusion_.parts.size() < 2 || attributes != fusion_.op->attrs.size())
-      wrong("wants two parts at least and an attribute of one of them for each of its own");
+      wrong("expected two parts at least and an attribute of one of them for each of its own");
   }
 
   const OpDef* (*find_)(const std::string&);
@@ -138,7 +138,7 @@ void clear_outputs(Reference& r) {
   r.magnitude = r.out;
 }
 
-/// OpDef::moved of an op whose output elements depend on the input elements at their own place alone.
+/// OpDef::moved of an op whose output elements depend only on the input elements at the same place.
 Errors moved_by_elements(const Reference& r, const Errors& in) {
   Errors moved(r.out.size());
   for (size_t o = 0; o < moved.size(); ++o) moved[o].resize(r.out[o].size(), 0);
@@ -152,7 +152,7 @@ Errors moved_by_elements(const Reference& r, const Errors& in) {
       r.node.op->reference(there);
       for (size_t o = 0; o < moved.size(); ++o) {
         if (moved[o].size() != in[i].size())
-          fail(ErrorCode::kInternal, "{} follows others in a fused op and wants OpDef::moved",
+          fail(ErrorCode::kInternal, "{} follows others in a fused op and needs OpDef::moved",
                r.node.op->name);
         for (size_t k = 0; k < in[i].size(); ++k)
           most[o][k] = std::max(most[o][k], moved[o][k] + std::abs(there.out[o][k] - r.out[o][k]));

@@ -14,7 +14,7 @@ namespace lathe {
 ///
 /// Names are those of the fused op's signature, and of what only later parts read (d).  Every part but the
 /// last feeds a later one; parts that follow others work row by row.  A part's attributes are the fused op's
-/// of the same name; where two parts have the same one, `factor:second` behind a call says which it is.
+/// of the same name; where two parts have the same one, `factor:second` after a call says which it is.
 struct Fusion {
   struct Part {
     const OpDef* op = nullptr;

@@ -8,7 +8,7 @@
 namespace lathe {
 namespace {
 
-/// Nodes of op, and the views that they alone read.
+/// Nodes of op, and the views that only they read.
 std::vector<bool> movable(const Program& program, const OpDef& op) {
   const auto& nodes = program.nodes();
   std::vector<int> users(program.values().size(), 0), movable_users(users.size(), 0);
@@ -34,7 +34,7 @@ std::vector<bool> movable(const Program& program, const OpDef& op) {
 void hoist(Program& program, const OpDef& op) {
   const auto& nodes = program.nodes();
   const std::vector<bool> moves = movable(program, op);
-  std::vector<int> behind(nodes.size());  // by node: the node that stays behind which it stands
+  std::vector<int> behind(nodes.size());  // by node: the node that stays and that it follows
   int last = -1;                          // of the node of op before
   for (size_t n = 0; n < nodes.size(); ++n) {
     behind[n] = static_cast<int>(n);

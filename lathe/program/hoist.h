@@ -3,9 +3,9 @@
 
 namespace lathe {
 
-/// Moves every node of `op`, with the views that only such nodes read, right behind the last node that it
-/// depends on; their own order stays.  What runs beside the nodes that follow then begins as early as it can.
-/// No other node may read what such a node updates in place.
+/// Moves every node of `op`, with the views that only such nodes read, to right after the last node that it
+/// depends on; their own order stays.  An op that runs at the same time as the nodes after it then begins as
+/// early as it can.  No other node may read what such a node updates in place.
 void hoist(Program& program, const OpDef& op);
 
 }  // namespace lathe

@@ -41,7 +41,7 @@ void KernelChoices::adopt(const std::string& text) {
     const std::string word = line.substr(0, tab);
     if (tab == std::string::npos || (word != kUsed && word != kUnused))
       fail(ErrorCode::kInvalidData,
-           "own kernels of a checkpoint: found \"{}\", wants \"used\" or \"unused\", a tab and a kernel",
+           "own kernels of a checkpoint: found \"{}\", expected \"used\" or \"unused\", a tab and a kernel",
            line);
     found[line.substr(tab + 1)] = word == kUsed;
   }

@@ -45,7 +45,7 @@ bool KernelVerdicts::use(const std::string& key, const std::string& setting) con
 std::string kernel_setting() {
   const std::string setting = environment(kKernelSetting);
   if (!setting.empty() && setting != "all" && setting != "none")
-    fail(ErrorCode::kUsage, "{}: found '{}', wants all or none", kKernelSetting, setting);
+    fail(ErrorCode::kUsage, "{}: found '{}', expected all or none", kKernelSetting, setting);
   return setting;
 }
 

@@ -4,8 +4,8 @@
 
 namespace lathe {
 
-/// What `lathe doctor --self-test` found of an implementation that is used only where it has proven itself
-/// (Impl::key), beside the parts that stand for it elsewhere.
+/// What `lathe doctor --self-test` found about an implementation that is used only if it has proven itself
+/// (Impl::key), compared with the parts that are used without it.
 struct KernelVerdict {
   bool right = false;  ///< all cases within the op's bound
   double us = 0;       ///< microseconds of one call
@@ -25,8 +25,8 @@ class KernelVerdicts {
 
   void set(const std::string& key, const KernelVerdict& verdict) { verdicts_[key] = verdict; }
   bool has(const std::string& key) const { return verdicts_.contains(key); }
-  /// Whether to use the implementation.  setting: "all" or "none", which decide alone; else its verdict does,
-  /// and without one it is not used.
+  /// Whether to use the implementation.  setting "all" or "none" decides by itself; else the verdict does,
+  /// and without a verdict it is not used.
   bool use(const std::string& key, const std::string& setting) const;
 
  private:

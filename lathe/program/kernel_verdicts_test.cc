@@ -47,7 +47,7 @@ TEST(KernelVerdicts, AMisspeltSettingIsAnError) {
     FAIL() << "it was taken";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    EXPECT_STREQ(error.what(), "LATHE_MPS_KERNELS: found 'nome', wants all or none");
+    EXPECT_STREQ(error.what(), "LATHE_MPS_KERNELS: found 'nome', expected all or none");
   }
 }
 

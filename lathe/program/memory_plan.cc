@@ -98,8 +98,9 @@ struct Block {
   std::vector<Piece> parts;  // offsets from its beginning
 };
 
-/// The last node beside which each node may still run: itself, the one before the second behind it that is
-/// late in the same way, or the last of all.
+/// For each node the last node during which it may still run.  A node without late outputs ends with itself.
+/// Two late nodes of one kind may be in flight, so a late node has ended before the second one after it
+/// begins.  A node with a queue of its own may run to the end.
 std::vector<int> last_beside(const Program& program, const Selection& selection) {
   const int end = static_cast<int>(program.nodes().size());
   struct Last {
@@ -269,7 +270,7 @@ size_t assign_offsets(std::vector<Block>& values, std::vector<Block>& workspaces
   return round_up(end, alignment);
 }
 
-/// The old content of what a node updates in place is gone behind it, also from views that were made before.
+/// After a node has updated a value in place, its old content is gone, also from views that were made before.
 void check_updates(const Program& program) {
   std::vector<const OpDef*> updated(program.values().size(), nullptr);
   const auto check_read = [&](const std::string& reader, int id) {

@@ -63,7 +63,7 @@ class Binder {
     const bool any = std::count(term.dims.begin(), term.dims.end(), "..") > 0;
     const size_t fixed = term.dims.size() - (any ? 1 : 0), rank = type.shape.size();
     if (any ? rank < fixed : rank != fixed)
-      fail(ErrorCode::kShape, "{}: {} is {}, but the signature wants {}", op_.name, term.name,
+      fail(ErrorCode::kShape, "{}: {} is {}, but the signature needs {}", op_.name, term.name,
            to_string(type), term.text);
     size_t at = 0;
     for (const std::string& dim : term.dims) {
@@ -147,7 +147,7 @@ class Binder {
 void check_rows(const OpDef& op, const Signature& signature, const Term& term, const Type& type) {
   if (term.dims.size() < 2 || type.shape.back() != 0 || term.dims.back() == "..") return;
   if (term.dims.back() != signature.in[0].dims[0])
-    fail(ErrorCode::kShape, "{}: {} is {}, wants rows of at least one element", op.name, term.name,
+    fail(ErrorCode::kShape, "{}: {} is {}, expected rows of at least one element", op.name, term.name,
          to_string(type));
 }
 
@@ -156,11 +156,11 @@ void check_dtype(const OpDef& op, const Term& term, const Type& type,
   DType wanted;
   if (dtype_of(term.suffix, &wanted)) {
     if (type.dtype != wanted)
-      fail(ErrorCode::kShape, "{}: {} is {}, wants {}", op.name, term.name, to_string(type), term.suffix);
+      fail(ErrorCode::kShape, "{}: {} is {}, expected {}", op.name, term.name, to_string(type), term.suffix);
   } else if (!term.suffix.empty()) {
     if (type.dtype != known.at(term.suffix))
-      fail(ErrorCode::kShape, "{}: {} is {}, wants the dtype of {}, {}", op.name, term.name, to_string(type),
-           term.suffix, name_of(known.at(term.suffix)));
+      fail(ErrorCode::kShape, "{}: {} is {}, expected the dtype of {}, {}", op.name, term.name,
+           to_string(type), term.suffix, name_of(known.at(term.suffix)));
   } else if (std::find(op.dtypes.begin(), op.dtypes.end(), type.dtype) == op.dtypes.end()) {
     fail(ErrorCode::kShape, "{}: {} is {}, a dtype that this op does not take", op.name, term.name,
          to_string(type));
@@ -172,7 +172,7 @@ void check_dtype(const OpDef& op, const Term& term, const Type& type,
 std::vector<Type> infer_types(const OpDef& op, std::span<const Type> in, const Attrs& attrs) {
   const Signature signature = parse(op);
   if (op.aliasing == Aliasing::kConcat ? in.empty() : in.size() != signature.in.size())
-    fail(ErrorCode::kShape, "{}: {} inputs given, wants {}: {}", op.name, in.size(), signature.in.size(),
+    fail(ErrorCode::kShape, "{}: {} inputs given, expected {}: {}", op.name, in.size(), signature.in.size(),
          op.signature);
   const auto is_given = [&](size_t i) { return in[i].shape != Shape{-1}; };
   for (size_t i = 0; i < in.size(); ++i)
@@ -257,12 +257,12 @@ std::vector<Value> gradient_of(const Grad& grad) {
   const OpDef& op = *grad.node.op;
   const std::vector<Value> din = op.gradient ? op.gradient(grad) : not_differentiable(grad);
   if (din.size() != grad.node.in.size())
-    fail(ErrorCode::kInternal, "{}: its rule gives {} gradients, wants one for each of {} inputs", op.name,
+    fail(ErrorCode::kInternal, "{}: its rule gives {} gradients, expected one for each of {} inputs", op.name,
          din.size(), grad.node.in.size());
   for (size_t i = 0; i < din.size(); ++i) {
     const Value in = grad.in(static_cast<int>(i));
     if (din[i] && in && din[i].type() != in.type())
-      fail(ErrorCode::kInternal, "{}: its gradient of {} is {}, wants {}", op.name, input_name(op, i),
+      fail(ErrorCode::kInternal, "{}: its gradient of {} is {}, expected {}", op.name, input_name(op, i),
            to_string(din[i].type()), to_string(in.type()));
   }
   return din;

@@ -73,7 +73,7 @@ using Errors = std::vector<std::vector<double>>;
 enum class Aliasing {
   kNone,
   kSlice,   ///< output 0 is input 0 from element attrs.i("offset") on
-  kConcat,  ///< input i lies in output 0 behind inputs 0 … i−1
+  kConcat,  ///< input i lies in output 0 after inputs 0 … i−1
 };
 
 /// An op, declared once.  From it follow verifier, dump, documentation, conformance tests, benches, support
@@ -90,7 +90,7 @@ struct OpDef {
   Attrs attrs = {};                          ///< names and defaults
   /// Replaces the signature's rule where it cannot say it.  Throws kShape.
   std::function<std::vector<Type>(std::span<const Type> in, const Attrs&)> infer = {};
-  /// What the inputs must satisfy besides the signature.  Throws kShape.
+  /// What the inputs must also satisfy, next to the signature.  Throws kShape.
   std::function<void(std::span<const Type> in, const Attrs&)> check = {};
   /// dL/d(inputs), one per input, of its type; no value for one of integers, or where there is no gradient:
   /// then autograd fails if one is wanted.  Set to `not_differentiable` where there is none at all.
@@ -103,14 +103,14 @@ struct OpDef {
   std::function<Cost(const Node&, const Program&)> cost = {};
   std::vector<InPlace> in_place = {};
   Aliasing aliasing = Aliasing::kNone;
-  bool optional = false;     ///< a device may lack it; who wants it asks before
+  bool optional = false;     ///< a device may lack it; code that needs it asks first
   bool commutative = false;  ///< inputs 0 and 1 may change places, to the same bits
   /// A fused op: the plain ops that it stands for, in the notation of lathe/program/fusion.h.  Null: a plain
   /// op.
   const char* fuses = nullptr;
   /// By how much at most, to first order, the outputs are moved by errors of the inputs (empty: exact), where
-  /// this op follows another within a fused one.  Empty: output elements depend on the input elements at
-  /// their own place alone, so the reference tells.
+  /// this op follows another within a fused one.  Empty: output elements depend only on the input elements
+  /// at the same place, so the reference tells.
   std::function<Errors(const Reference&, const Errors& in)> moved = {};
   const char* source = "";  ///< where the formula comes from
 };

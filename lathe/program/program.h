@@ -59,8 +59,8 @@ class Program {
   /// Appends a node.  Missing attributes take the op's defaults.  Errors: kShape if the op's signature does
   /// not admit the inputs; the message names op, input, found and wanted.
   std::vector<Value> emit(const OpDef& op, const std::vector<Value>& in, const Attrs& attrs = {});
-  /// Names a value that the host reads after a run.  One `of_last_run` can be read until the next run alone,
-  /// and is not copied before: for what is large and rarely wanted.  Errors: kInternal for no value, or one
+  /// Names a value that the host reads after a run.  One `of_last_run` can be read only until the next run,
+  /// and is not copied before: for what is large and rarely read.  Errors: kInternal for no value, or one
   /// of another program.
   void output(const std::string& name, Value value, bool of_last_run = false);
 

@@ -7,7 +7,7 @@ namespace lathe {
 /// touches it takes them; so have all of its type that meet it in a node, or none of them.
 std::vector<int64_t> row_gaps(const Program& program, const Selection& selection, RowGap gap);
 
-/// Bytes from the first element to the end of the last row, with the gap behind it.
+/// Bytes from the first element to the end of the last row, with the gap after it.
 size_t placed_bytes(const Type& type, int64_t ld);
 
 }  // namespace lathe

@@ -13,8 +13,8 @@ struct Example {
   double score = 0;
 };
 
-/// How often samples with a label were given each one, of the first labels alone: of many a matrix of all
-/// would fill the memory.
+/// How often samples with a label were given each label.  Only the first labels: a matrix of very many would
+/// fill the memory.
 struct Confusion {
   std::vector<std::vector<int64_t>> counts;  ///< [label wanted][label found]
   std::vector<int64_t> samples;              ///< [label wanted], whatever was found
@@ -22,7 +22,7 @@ struct Confusion {
   bool operator==(const Confusion&) const = default;
 };
 
-/// What an evaluation shows beside its metrics.  Empty members are not there.
+/// What an evaluation shows in addition to its metrics.  An empty member is not shown.
 struct Findings {
   std::string data;                 ///< which data set, for people
   std::vector<std::string> labels;  ///< all; the first ones are those of `confusion`

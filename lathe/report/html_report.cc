@@ -6,8 +6,8 @@
 namespace lathe {
 namespace {
 
-constexpr double kLeastPause = 10;         // seconds between pages for the sake of log lines alone
-constexpr double kLeastPauseInPages = 20;  // between any two: so many times what the last one took
+constexpr double kLeastPause = 10;         // seconds between pages that have only new log lines
+constexpr double kLeastPauseInPages = 20;  // between any two: this many times the duration of the last one
 constexpr size_t kSamples = 2000;
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 namespace lathe {
 
-/// What a model card says beside the run itself.  An empty member is left out.
+/// What a model card says in addition to the run itself.  An empty member is left out.
 struct CardFacts {
   std::string base_model;                          ///< name on the Hub, or a folder
   bool on_hub = false;                             ///< base_model is a name on the Hub

@@ -99,7 +99,7 @@ RunFacts read_run_file(FileSystem& fs, const std::string& folder) {
       facts.environment.emplace_back(name, value.get<std::string>());
     facts.settings = json.at("settings");
   } catch (const nlohmann::json::exception& e) {
-    fail(ErrorCode::kInvalidData, "{}: {}; wants what `lathe glue` and `lathe qa` write", path, e.what());
+    fail(ErrorCode::kInvalidData, "{}: {}; expected what `lathe glue` and `lathe qa` write", path, e.what());
   }
   return facts;
 }

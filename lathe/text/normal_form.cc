@@ -68,8 +68,8 @@ class Decomposer {
 
 /// Composes starters with what follows them and is not blocked from them.
 void compose(std::span<const Part> parts, std::vector<Change>* out) {
-  size_t starter = SIZE_MAX;  // in *out: what composes
-  int last_class = -1;        // of the marks that stand behind it; -1: there is none
+  size_t starter = SIZE_MAX;  // place in *out of the character that marks compose with
+  int last_class = -1;        // combining class of the last mark after it; -1: there is none
   for (const Part& p : parts) {
     if (starter != SIZE_MAX && last_class < p.combining_class) {
       const uint32_t both = unicode::compose((*out)[starter].cp, p.cp);

@@ -19,7 +19,7 @@ struct NormalizedText {
   }
   /// The text itself.  text: valid UTF-8; first: the index of its first code point.
   void assign(std::string_view original, uint32_t first);
-  /// Bytes [begin, end) of another one, behind what is there.
+  /// Appends bytes [begin, end) of another one.
   void append(const NormalizedText& from, size_t begin, size_t end);
   void append(uint32_t cp, uint32_t where);
 };

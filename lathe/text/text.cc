@@ -67,17 +67,18 @@ void check_utf8(std::string_view bytes, const std::string& origin) {
   const size_t bad = unicode::find_invalid(bytes);
   if (bad == std::string_view::npos) return;
   if (bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF"))
-    fail(ErrorCode::kInvalidData,
-         "{}: begins as UTF-16 text does; wants UTF-8 text: convert the file, e.g. with iconv -f utf-16 -t "
-         "utf-8",
-         origin);
+    fail(
+        ErrorCode::kInvalidData,
+        "{}: begins as UTF-16 text does; expected UTF-8 text: convert the file, e.g. with iconv -f utf-16 -t "
+        "utf-8",
+        origin);
   const auto line = 1 + std::count(bytes.begin(), bytes.begin() + static_cast<long>(bad), '\n');
   const size_t line_begin = bytes.substr(0, bad).rfind('\n') + 1;
-  fail(
-      ErrorCode::kInvalidData,
-      "{}:{}: byte {} of the line is 0x{:02x}, no UTF-8; wants UTF-8 text: convert the file, e.g. with iconv "
-      "-f latin1 -t utf-8",
-      origin, line, bad - line_begin + 1, static_cast<unsigned>(static_cast<uint8_t>(bytes[bad])));
+  fail(ErrorCode::kInvalidData,
+       "{}:{}: byte {} of the line is 0x{:02x}, no UTF-8; expected UTF-8 text: convert the file, e.g. with "
+       "iconv "
+       "-f latin1 -t utf-8",
+       origin, line, bad - line_begin + 1, static_cast<unsigned>(static_cast<uint8_t>(bytes[bad])));
 }
 
 std::vector<char32_t> decode_utf8(std::string_view text) {

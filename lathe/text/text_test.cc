@@ -16,13 +16,14 @@ TEST(Text, SaysHowAFileBecomesUtf8) {
   };
   EXPECT_EQ(
       refused("a\nx\xE4y"),
-      "t:2: byte 2 of the line is 0xe4, no UTF-8; wants UTF-8 text: convert the file, e.g. with iconv -f "
+      "t:2: byte 2 of the line is 0xe4, no UTF-8; expected UTF-8 text: convert the file, e.g. with iconv -f "
       "latin1 -t utf-8");
   for (const std::string_view bytes :
        {std::string_view("\xFF\xFEt\0", 4), std::string_view("\xFE\xFF\0t", 4)})
-    EXPECT_EQ(refused(bytes),
-              "t: begins as UTF-16 text does; wants UTF-8 text: convert the file, e.g. with iconv -f utf-16 "
-              "-t utf-8");
+    EXPECT_EQ(
+        refused(bytes),
+        "t: begins as UTF-16 text does; expected UTF-8 text: convert the file, e.g. with iconv -f utf-16 "
+        "-t utf-8");
 }
 
 TEST(Text, EncodesWhatItDecodes) {

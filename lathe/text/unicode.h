@@ -13,8 +13,8 @@ constexpr uint32_t kSyllable = 0xAC00, kLead = 0x1100, kVowel = 0x1161, kTail = 
 constexpr uint32_t kLeads = 19, kVowels = 21, kTails = 28, kSyllables = kLeads * kVowels * kTails;
 }  // namespace hangul
 
-/// What the tokenizer needs to know of a code point; the values are those of the Rust crates behind Hugging
-/// Face's tokenizer, whose Unicode versions differ from each other (tools/make_unicode_tables.py).
+/// What the tokenizer needs to know about a code point.  The values are those of the Rust crates that Hugging
+/// Face's tokenizer uses; their Unicode versions differ from each other (tools/make_unicode_tables.py).
 enum CharFlag : uint32_t {
   kDrop = 1,                ///< removed by clean_text: control, format, private use, NUL, U+FFFD
   kSpace = 2,               ///< White_Space
@@ -31,9 +31,9 @@ enum CharFlag : uint32_t {
   kHasCompatibility = 2048,  ///< has a compatibility decomposition that is not the canonical one
   // Grapheme_Cluster_Break and what goes with it (UAX #29).
   kJoins = 4096,        ///< Extend, SpacingMark or ZWJ: belongs to the code point before it
-  kExtend = 8192,       ///< Extend alone
-  kPrepend = 16384,     ///< belongs to the code point behind it
-  kControl = 32768,     ///< stands alone; CR and LF, too
+  kExtend = 8192,       ///< only Extend
+  kPrepend = 16384,     ///< belongs to the code point after it
+  kControl = 32768,     ///< a cluster of its own; CR and LF, too
   kPictograph = 65536,  ///< Extended_Pictographic
   kConsonant = 131072,  ///< Indic_Conjunct_Break Consonant
   kLinker = 262144,     ///< Indic_Conjunct_Break Linker
@@ -55,7 +55,7 @@ std::span<const uint32_t> compatibility_decomposition(uint32_t cp);
 /// The code point that two compose to (NFC), Hangul included; 0 if there is none.
 uint32_t compose(uint32_t first, uint32_t second);
 /// Where the extended grapheme cluster that begins at text[at] ends; at < text.size().  Source: UAX #29, but
-/// that regional indicators, whose pairs have 8 bytes, stand alone.
+/// a regional indicator is a cluster of its own, as pairs of them have 8 bytes.
 size_t grapheme_end(std::string_view text, size_t at);
 /// Chinese characters in the sense of BERT: each is a word of its own.
 bool is_chinese(uint32_t cp);

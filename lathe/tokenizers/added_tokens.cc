@@ -85,7 +85,7 @@ void AddedTokenMatcher::cut(std::string_view text, std::vector<Match>* out) cons
     if (token.lstrip && begin > done) begin = done + trailing_space(text.substr(done, begin - done));
     if (token.lstrip && begin < done) begin = done;
     if (token.rstrip) end = space_end = end < space_end ? space_end : end + leading_space(text.substr(end));
-    if (begin >= end) continue;  // its lstrip left nothing behind what the token before took
+    if (begin >= end) continue;  // the token before took all that its lstrip left
     if (done < begin) out->push_back({nullptr, done, begin});
     out->push_back({&token, begin, end});
     done = end;

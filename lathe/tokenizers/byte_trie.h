@@ -26,7 +26,7 @@ class ByteTrie {
     const Edge& edge = edges_[slot(key)];
     return edge.key == key ? &edge : nullptr;
   }
-  /// The node behind text; kNowhere if no string begins so.
+  /// The node that text leads to; kNowhere if no string begins with text.
   uint32_t node_of(std::string_view text) const;
   /// The id of text; -1 if it is none of the strings.
   int32_t id_of(std::string_view text) const;

@@ -28,7 +28,7 @@ void replace(size_t n, std::string_view to, std::vector<Change>* out) {
   for (size_t at = 0; at < to.size();) out->push_back({unicode::decode(to, &at), 0});
   const size_t now = out->size() - first;
   for (size_t i = first + n; i < out->size(); ++i) (*out)[i].change = 1;
-  // What is gone at the very front leaves no trace, and the origins behind it shift.
+  // Characters removed at the very front leave no trace, and the origins after them shift.
   if (now < n && !out->empty()) out->back().change -= static_cast<int32_t>(n - now);
 }
 
@@ -38,8 +38,8 @@ CharsMap::CharsMap(const std::string& bytes, const std::string& name) {
   const size_t size = bytes.size() < 4 ? 0 : read_u32(bytes, 0);
   if (size < 4 || size % 4 != 0 || size > bytes.size() - 4)
     fail(ErrorCode::kInvalidData,
-         "{}: a map of {} bytes with a trie of {}; wants a trie of whole units within it", name, bytes.size(),
-         size);
+         "{}: a map of {} bytes with a trie of {}; expected a trie of whole units within it", name,
+         bytes.size(), size);
   for (size_t at = 4; at < 4 + size; at += 4) units_.push_back(read_u32(bytes, at));
   texts_ = bytes.substr(4 + size);
   if (!unicode::is_valid(texts_)) fail(ErrorCode::kInvalidData, "{}: its texts are not valid UTF-8", name);

@@ -15,14 +15,14 @@ JsonDocument::JsonDocument(std::string name, const std::string& bytes) : name_(s
 void JsonDocument::wrong(const std::string& key, const char* wanted, const json& found) const {
   std::string text = found.dump(-1, ' ', true, json::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 60) + "...";
-  fail(
-      ErrorCode::kInvalidData,
-      "{}: {}: wants {}, found {}; mend it there, or take the tokenizer files that were saved with the model",
-      name_, key, wanted, text);
+  fail(ErrorCode::kInvalidData,
+       "{}: {}: expected {}, found {}; mend it there, or take the tokenizer files that were saved with the "
+       "model",
+       name_, key, wanted, text);
 }
 
 void JsonDocument::unsupported(const char* part, const std::string& found, const char* wanted) const {
-  fail(ErrorCode::kUnsupported, "{}: {} '{}' is not supported here; wants {}", name_, part, found, wanted);
+  fail(ErrorCode::kUnsupported, "{}: {} '{}' is not supported here; expected {}", name_, part, found, wanted);
 }
 
 const json* JsonDocument::get(const json& object, const char* key) {

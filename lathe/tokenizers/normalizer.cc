@@ -11,7 +11,7 @@ using unicode::CharInfo;
 
 constexpr uint8_t kDropped = 0x80;
 
-/// The part of the pass behind decomposition, and the reordering of marks.
+/// The part of the pass after decomposition, and the reordering of marks.
 class NormalizedWriter {
  public:
   NormalizedWriter(const NormalizerRules& rules, NormalizedText* out) : rules_(rules), out_(out) {}

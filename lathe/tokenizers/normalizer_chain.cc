@@ -116,7 +116,7 @@ void NormalizerChain::run(std::string_view text, uint32_t first, NormalizedText*
     // most.
     if (out->text.size() > kSpareBytes + kMostGrowth * text.size())
       fail(ErrorCode::kInvalidData,
-           "normalizer: a text of {} bytes became {}; wants steps that make at most {} times as much",
+           "normalizer: a text of {} bytes became {}; expected steps that make at most {} times as much",
            text.size(), out->text.size(), kMostGrowth);
   }
 }

@@ -137,7 +137,7 @@ struct Tokenizer::Impl {
       });
   }
 
-  /// ByteLevel.  The prefix space comes from where the code point behind it does.
+  /// ByteLevel.  The prefix space has the origin of the code point after it.
   void put_byte_words(const NormalizedText& n, size_t begin, size_t end, Scratch* scratch,
                       Tokens* out) const {
     if (begin == end) return;
@@ -194,7 +194,7 @@ struct Tokenizer::Impl {
     std::string repaired;
     if (!unicode::is_valid(text)) text = repaired = unicode::repair(text);
     if (text.size() > INT32_MAX) {
-      fail(ErrorCode::kUsage, "tokenizer: a text of {} bytes; wants less than 2 GiB", text.size());
+      fail(ErrorCode::kUsage, "tokenizer: a text of {} bytes; expected less than 2 GiB", text.size());
     }
     Tokens out;
     Scratch scratch;
@@ -228,7 +228,7 @@ struct Tokenizer::Impl {
   /// The windows of one text or two under the options; all of it without truncation.
   Windows cut(const Tokens& first, const Tokens* second, const EncodeOptions& options) const {
     if (options.max_length < 0 || options.stride < 0) {
-      fail(ErrorCode::kUsage, "tokenizer: max_length {} and stride {}; wants neither below 0",
+      fail(ErrorCode::kUsage, "tokenizer: max_length {} and stride {}; expected neither below 0",
            options.max_length, options.stride);
     }
     const auto n_second = second == nullptr ? -1 : static_cast<std::ptrdiff_t>(second->ids.size());
@@ -237,14 +237,15 @@ struct Tokenizer::Impl {
       const int special_tokens =
           options.add_special_tokens ? count_special(second ? spec.pair : spec.single) : 0;
       if (options.max_length < special_tokens) {
-        fail(ErrorCode::kUsage, "tokenizer: max_length {} has no room for the {} special tokens; wants more",
+        fail(ErrorCode::kUsage,
+             "tokenizer: max_length {} has no room for the {} special tokens; expected more",
              options.max_length, special_tokens);
       }
       const int own = options.max_length - count_special(spec.single);
       const int most = own >= 0 ? own : options.max_length;  // less than special tokens take, without them
       if (options.stride > most) {
-        fail(ErrorCode::kUsage, "tokenizer: stride {} with max_length {}; wants at most {}", options.stride,
-             options.max_length, most);
+        fail(ErrorCode::kUsage, "tokenizer: stride {} with max_length {}; expected at most {}",
+             options.stride, options.max_length, most);
       }
       room = static_cast<size_t>(options.max_length - special_tokens);
     }

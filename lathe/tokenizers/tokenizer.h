@@ -53,8 +53,8 @@ class Tokenizer {
   /// trim_offsets (else true) override those in tokenizer.json.
   /// Where it names transformers' BERT class, or none, its do_lower_case (else true),
   /// strip_accents and tokenize_chinese_chars override the normaliser in tokenizer.json, as transformers
-  /// does; without that file tokenizer.json stands alone.  Its truncation and padding are not used, as
-  /// EncodeOptions say it, but for truncation's direction where no truncation_side is in
+  /// does; without that file only tokenizer.json counts.  Its truncation and padding are not used, as
+  /// EncodeOptions state them, but for truncation's direction where no truncation_side is in
   /// tokenizer_config.json; that file's split_special_tokens counts, too. Errors: kNotFound if neither is
   /// there; kIo or kNotFound for a file that is there but cannot be read; kInvalidData for a malformed file
   /// or a Git LFS pointer; kUnsupported, naming what was found, for a component other than those that
@@ -63,7 +63,7 @@ class Tokenizer {
   /// The same from bytes in memory, names as in a folder.  `origin` stands in messages.
   static Tokenizer from_files(std::span<const NamedFile> files, const std::string& origin);
 
-  /// Truncates to options.max_length by options.truncation; of stride it is checked alone that it can be.
+  /// Truncates to options.max_length by options.truncation; stride is only checked.
   /// Errors: kUsage if the text cannot be cut to max_length that way (as the fast tokenizer refuses).
   Encoding encode(std::string_view text, const EncodeOptions& options = {}) const;
   Encoding encode_pair(std::string_view first, std::string_view second,

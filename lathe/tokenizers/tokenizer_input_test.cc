@@ -23,7 +23,7 @@ void expect_error(const std::vector<NamedFile>& files, const std::string& part,
                   ErrorCode code = ErrorCode::kInvalidData) {
   try {
     load(files);
-    FAIL() << "loads; wants an error with " << part;
+    FAIL() << "loads; expected an error with " << part;
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), code) << e.what();
     EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
@@ -35,13 +35,13 @@ TEST(TokenizerInput, SpecialTokensThatAreNoneAreRefusedByTheirKeys) {
   for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"})
     for (const char* key : {"cls_token", "sep_token", "pad_token", "unk_token", "mask_token"}) {
       const std::string wanted =
-          std::string("model/") + file + ": " + key + ": wants a token that is not empty";
+          std::string("model/") + file + ": " + key + ": expected a token that is not empty";
       expect_error({{"vocab.txt", kPlainVocab}, {file, json{{key, ""}}.dump()}}, wanted);
       expect_error({{"vocab.txt", kPlainVocab}, {file, json{{key, {{"content", ""}}}}.dump()}}, wanted);
       expect_error({{"vocab.txt", std::string("\n") + kPlainVocab}, {file, json{{key, ""}}.dump()}}, wanted);
       for (const json& none : {json(5), json(true), json::array({"[CLS]"}), json{{"text", "[CLS]"}}})
         expect_error({{"vocab.txt", kPlainVocab}, {file, json{{key, none}}.dump()}},
-                     std::string(key) + ": wants a token, found ");
+                     std::string(key) + ": expected a token, found ");
     }
   // What the fast tokenizers take.
   const json taken = {{"cls_token", nullptr},
@@ -71,8 +71,8 @@ TEST(TokenizerInput, TemplatesNameTheTokensOfTheirIds) {
   };
   EXPECT_EQ(load(with(bert("[CLS]", 1))).encode("").ids.size(), 2u);
   EXPECT_EQ(load(with(bert("[NAME OF MINE]", 1))).encode("").ids.size(), 2u);
-  expect_error(with(bert("", 1)), "'' has the id 1, wants a name that is not empty");
-  expect_error(with(bert("[CLS]", 2)), "'[CLS]' has the id 2, in the vocabulary 1: wants the same");
+  expect_error(with(bert("", 1)), "'' has the id 1, expected a name that is not empty");
+  expect_error(with(bert("[CLS]", 2)), "'[CLS]' has the id 2, in the vocabulary 1: expected the same");
   const auto some = [](const json& ids, const json& tokens) {
     const json first = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
                second = {{"Sequence", {{"id", "B"}, {"type_id", 0}}}};
@@ -84,8 +84,8 @@ TEST(TokenizerInput, TemplatesNameTheTokensOfTheirIds) {
   };
   EXPECT_EQ(load(with(some({1, 2}, {"[CLS]", "[SEP]"}))).encode("").ids.size(), 2u);
   expect_error(with(some({1, 2}, {"[SEP]", "[CLS]"})), "'[SEP]' has the id 1, in the vocabulary 2");
-  expect_error(with(some({1, 2}, json::array({"[CLS]"}))), "tokens: wants as many names as ids");
-  expect_error(with(some({1, 2}, json::array({"[CLS]", ""}))), "wants a name that is not empty");
+  expect_error(with(some({1, 2}, json::array({"[CLS]"}))), "tokens: expected as many names as ids");
+  expect_error(with(some({1, 2}, json::array({"[CLS]", ""}))), "expected a name that is not empty");
 }
 
 TEST(TokenizerInput, DeepNestingIsRefusedInEveryFile) {
@@ -102,7 +102,7 @@ TEST(TokenizerInput, ATokenIsNotLongerThanAKilobyte) {
     return std::vector<NamedFile>{{"vocab.txt", kPlainVocab + token + "\n"}};
   };
   EXPECT_EQ(load(with(longest)).token_to_id(longest).has_value(), true);
-  expect_error(with(longer), "has 1025 bytes, wants at most 1024");
+  expect_error(with(longer), "has 1025 bytes, expected at most 1024");
   expect_error({{"vocab.txt", kPlainVocab}, {"added_tokens.json", json{{longer, 40}}.dump()}}, "1025 bytes");
   json j = {{"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
             {"model",

@@ -37,7 +37,7 @@ Template read_template(const JsonDocument& doc, const json& processor, const cha
   std::string order;
   for (const TemplatePiece& p : out) order += p.sequence < 0 ? "" : p.token;
   if (order != (std::string(key) == "pair" ? "AB" : "A")) {
-    doc.unsupported("post_processor", std::string(key) + " of texts " + order, "A alone, or A before B");
+    doc.unsupported("post_processor", std::string(key) + " of texts " + order, "only A, or A before B");
   }
   return out;
 }

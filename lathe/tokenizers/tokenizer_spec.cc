@@ -24,7 +24,7 @@ constexpr size_t kLongestToken = 1024;
 constexpr const char* kNameKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                      "pad_token", "cls_token", "mask_token"};
 
-/// transformers' classes whose model_input_names has token_type_ids, of those that take texts alone.
+/// transformers' classes whose model_input_names has token_type_ids, of those that take only texts.
 constexpr const char* kClassesWithTypes[] = {
     "BertTokenizer",     "ConvBertTokenizer",  "DPRContextEncoderTokenizer", "DPRQuestionEncoderTokenizer",
     "DebertaTokenizer",  "DebertaV2Tokenizer", "ElectraTokenizer",           "FNetTokenizer",
@@ -34,7 +34,7 @@ bool is_token(const json& value) {
   return value.is_string() || (value.is_object() && value.contains("content"));
 }
 
-/// The special tokens and added tokens of tokenizer_config.json and the older files beside it, as
+/// The special tokens and added tokens of tokenizer_config.json and the older files next to it, as
 /// transformers merges them: later entries win.
 struct Configuration {
   std::map<std::string, AddedToken> named;  // by key, "cls_token"
@@ -108,7 +108,7 @@ int read_model_max_length(const JsonDocument& doc) {
   return value->get<double>() >= INT_MAX ? INT_MAX : value->get<int>();
 }
 
-/// Puts the tokens of the configuration behind those of tokenizer.json.
+/// Appends the tokens of the configuration to those of tokenizer.json.
 void merge_added_tokens(const Configuration& config, TokenizerSpec* spec) {
   std::unordered_set<std::string> known;
   for (const AddedToken& token : spec->added) known.insert(token.content);
@@ -156,7 +156,7 @@ class Reader {
     std::optional<JsonDocument> main = open("tokenizer.json"), config = open("tokenizer_config.json"),
                                 map = open("special_tokens_map.json"), added = open("added_tokens.json");
     if (!main && vocab_txt == nullptr) {
-      fail(ErrorCode::kNotFound, "{}: wants tokenizer.json or vocab.txt, found neither", origin_);
+      fail(ErrorCode::kNotFound, "{}: expected tokenizer.json or vocab.txt, found neither", origin_);
     }
     read_configuration(config, map, added);
     if (main) {
@@ -184,7 +184,7 @@ class Reader {
     number_added_tokens(vocabulary_, origin_, &spec_);
     if (pieces && !vocabulary_.contains(spec_.names.unk)) {
       fail(ErrorCode::kInvalidData,
-           "{}: the unknown token '{}' is not in the vocabulary of {} tokens; wants one in it", origin_,
+           "{}: the unknown token '{}' is not in the vocabulary of {} tokens; expected one in it", origin_,
            spec_.names.unk, vocabulary_.size());
     }
     if (spec_.single.empty() || roberta)
@@ -348,11 +348,11 @@ class Reader {
   void check_lengths() const {
     const auto check = [this](const std::string& token, int32_t id) {
       if (token.size() > kLongestToken)
-        fail(
-            ErrorCode::kInvalidData,
-            "{}: token {} has {} bytes, wants at most {}: no vocabulary has such a word; fetch the tokenizer "
-            "files again",
-            origin_, id, token.size(), kLongestToken);
+        fail(ErrorCode::kInvalidData,
+             "{}: token {} has {} bytes, expected at most {}: no vocabulary has such a word; fetch the "
+             "tokenizer "
+             "files again",
+             origin_, id, token.size(), kLongestToken);
     };
     for (const auto& [token, id] : spec_.vocabulary) check(token, id);
     for (const AddedToken& token : spec_.added) check(token.content, token.id);
@@ -370,8 +370,8 @@ class Reader {
            "{}/tokenizer.json: post_processor: the special token '{}' has the id {}, {}; take the tokenizer "
            "files that were saved with the model",
            origin_, name, id,
-           name.empty() ? "wants a name that is not empty"
-                        : fmt::format("in the vocabulary {}: wants the same", found->second));
+           name.empty() ? "expected a name that is not empty"
+                        : fmt::format("in the vocabulary {}: expected the same", found->second));
     };
     for (const Template* t : {&spec_.single, &spec_.pair}) {
       for (const TemplatePiece& piece : *t) {

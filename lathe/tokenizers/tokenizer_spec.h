@@ -73,8 +73,8 @@ struct TokenizerSpec {
 /// Reads the files of a folder.  Errors as Tokenizer::load.
 TokenizerSpec read_tokenizer_spec(std::span<const NamedFile> files, const std::string& origin);
 
-/// What describes spec beside the file that it was read from, for Python's transformers: tokenizer.json if
-/// that was vocab.txt, else vocab.txt where it can express the tokens and ids.
+/// The second file that describes spec, for Python's transformers: tokenizer.json if it was read from
+/// vocab.txt, else vocab.txt if that can express the tokens and ids.
 std::vector<NamedFile> write_tokenizer_files(const TokenizerSpec& spec, bool from_vocab_txt);
 
 }  // namespace lathe

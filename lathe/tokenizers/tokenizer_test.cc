@@ -148,7 +148,7 @@ TEST(Tokenizer, AWrittenConfigurationKeepsTheTypes) {
   EXPECT_FALSE(config(Tokenizer::from_files(vocab, "model")).contains("model_input_names"));
 }
 
-/// transformers' BERT class takes them from tokenizer_config.json alone.
+/// transformers' BERT class takes them only from tokenizer_config.json.
 TEST(Tokenizer, AWrittenConfigurationKeepsTheRules) {
   const std::string text = "Hello héllos \xe4\xb8\x96 world";
   for (const auto& [lower, strip, chinese] : {std::tuple{json(true), json(nullptr), json(true)},
@@ -189,7 +189,7 @@ TEST(Tokenizer, TruncatesOnTheLeftWhereTheFilesSaySo) {
                                         {"tokenizer_config.json", R"({"truncation_side": "right"})"}};
   EXPECT_EQ(Tokenizer::from_files(files, "model").encode("aa a", {.max_length = 4}).ids, (Ids{2, 3, 4, 1}));
   expect_error({{"vocab.txt", kVocabTxt}, {"tokenizer_config.json", R"({"truncation_side": "up"})"}},
-               ErrorCode::kInvalidData, "truncation_side: wants left or right, found \"up\"");
+               ErrorCode::kInvalidData, "truncation_side: expected left or right, found \"up\"");
   EXPECT_FALSE(t.pads_left());
   EXPECT_FALSE(from_vocab(R"({"padding_side": "right"})").pads_left());
   EXPECT_TRUE(from_vocab(R"({"padding_side": "left"})").pads_left());
@@ -371,7 +371,7 @@ TEST(Tokenizer, OtherComponentsAreNamedInTheError) {
 TEST(Tokenizer, MalformedFilesAreNamedInTheError) {
   const auto bad = ErrorCode::kInvalidData;
   expect_error({{"tokenizer.json", "{\"model\": "}}, bad, "model/tokenizer.json:1:11: not valid JSON");
-  expect_error({{"tokenizer.json", "[]"}}, bad, "wants an object");
+  expect_error({{"tokenizer.json", "[]"}}, bad, "expected an object");
   expect_error({{"tokenizer.json", "{}"}}, bad, "'model' is missing");
   json j = small_json();
   j["model"]["vocab"].erase("[UNK]");

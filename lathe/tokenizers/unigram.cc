@@ -48,7 +48,7 @@ void Unigram::split(std::string_view word, std::vector<Piece>* out) const {
   for (size_t begin = 0; begin < word.size();) {
     const double score = nodes[begin].score;
     const size_t one = begin + char_length(word[begin]);
-    bool known = false;  // the character alone is a token
+    bool known = false;  // the character by itself is a token
     uint32_t node = ByteTrie::kRoot;
     for (size_t i = begin; i < word.size(); ++i) {
       const ByteTrie::Edge* edge = trie_.find(node, static_cast<uint8_t>(word[i]));
@@ -65,7 +65,7 @@ void Unigram::split(std::string_view word, std::vector<Piece>* out) const {
   for (auto end = static_cast<uint32_t>(word.size()); end > 0; end = nodes[end].begin)
     out->push_back({nodes[end].id, nodes[end].begin, end});
   std::reverse(out->begin() + static_cast<std::ptrdiff_t>(first), out->end());
-  // Unknown ones, which are mostly not there, are put together behind the others' places.
+  // Unknown pieces, which are rare, are put together after the others' places.
   const auto unknown = [this](const Piece& p) { return p.id == unk_id_; };
   if (std::none_of(out->begin() + static_cast<std::ptrdiff_t>(first), out->end(), unknown)) return;
   const std::vector<Piece> pieces(out->begin() + static_cast<std::ptrdiff_t>(first), out->end());

@@ -85,7 +85,7 @@ TEST(Unigram, ATokenizerOfItsFile) {
   json old = unigram_json();
   old["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"add_prefix_space", false}};
   EXPECT_EQ(unigram_from_json(old).encode("a a").ids, (Ids{4, 5}));
-  // What is written beside the file changes nothing.
+  // The files that are written next to it change nothing.
   EXPECT_EQ(Tokenizer::from_files(t.files(), "t").encode("a b a"), t.encode("a b a"));
 }
 
@@ -105,18 +105,18 @@ TEST(Unigram, WhatIsWrongIsNamed) {
     EXPECT_NE(found.find(part), std::string::npos) << pointer << ": " << found;
   };
   expect("/model/unk_id", nullptr, "'unk_id' is missing");
-  expect("/model/unk_id", 6, "wants an id of the vocabulary, found 6");
+  expect("/model/unk_id", 6, "expected an id of the vocabulary, found 6");
   expect("/model/vocab/3", {"a", 1}, "all different");
   expect("/model/vocab/3", {"c"}, "a token and its score");
   expect("/pre_tokenizer/prepend_scheme", "last", "always, first or never");
   expect("/pre_tokenizer/add_prefix_space", false, "prepend_scheme never");
   expect("/pre_tokenizer/replacement", "ab", "one character");
   expect("/pre_tokenizer/type", "Split", "'Split' is not supported");
-  expect("/decoder/type", "ByteLevel", "wants Metaspace");
+  expect("/decoder/type", "ByteLevel", "expected Metaspace");
   expect("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "\\d"}}}, {"content", ""}}, "Regex \\d");
-  expect("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}}, "wants base64");
+  expect("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}}, "expected base64");
   expect("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}},
-         "wants a trie of whole units");
+         "expected a trie of whole units");
 }
 
 }  // namespace

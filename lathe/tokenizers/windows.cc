@@ -15,7 +15,8 @@ std::vector<Window> slide(size_t n, size_t length, size_t stride, bool left) {
   if (length == 0) return {{0, 0}, {0, n}};
   if (stride >= length) {
     fail(ErrorCode::kUsage,
-         "truncation: stride {} leaves no progress in windows of {} tokens (special tokens taken off); wants "
+         "truncation: stride {} leaves no progress in windows of {} tokens (special tokens taken off); "
+         "expected "
          "a "
          "smaller stride or a larger max_length",
          stride, length);
@@ -61,15 +62,16 @@ Windows truncate(size_t n_first, std::ptrdiff_t n_second, size_t room, const Enc
     const bool cut_first = options.truncation == Truncation::kOnlyFirst;
     if (!cut_first && !pair) {
       fail(ErrorCode::kUsage,
-           "truncation only_second: there is no second text; wants only_first or longest_first");
+           "truncation only_second: there is no second text; expected only_first or longest_first");
     }
     size_t& keep = cut_first ? keep_first : keep_second;
     const size_t excess = total - room;
     if (keep <= excess) {
-      fail(ErrorCode::kUsage,
-           "truncation {}: that text has {} tokens, {} too many stand in all; wants a larger max_length or "
-           "longest_first",
-           cut_first ? "only_first" : "only_second", keep, excess);
+      fail(
+          ErrorCode::kUsage,
+          "truncation {}: that text has {} tokens, {} too many stand in all; expected a larger max_length or "
+          "longest_first",
+          cut_first ? "only_first" : "only_second", keep, excess);
     }
     keep -= excess;
   }

@@ -35,7 +35,7 @@ void WordSplitter::run(size_t step, const NormalizedText& text, size_t begin, si
   run(step + 1, text, first, end, changed, word);
 }
 
-/// What is put at the front comes from where the code point behind it does.
+/// What is put at the front has the origin of the code point after it.
 void WordSplitter::split_metaspace(size_t step, const NormalizedText& text, size_t begin, size_t end,
                                    std::vector<NormalizedText>* changed, const Word& word) const {
   const WordStep& rules = steps_[step];

@@ -18,14 +18,14 @@ NO_LIMIT = 2**31 - 1  # the model_max_length of a tokenizer that has none
 def strategy_of(name, value, table):
     value = getattr(value, "value", value)  # transformers' enums stand for their texts
     if not isinstance(value, (bool, str, type(None))) or value not in table:
-        raise ValueError(f"{name}: found {value!r}, wants one of {', '.join(map(repr, table))}")
+        raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(map(repr, table))}")
     return table[value]
 
 
 def refuse_what_is_no_text(name, values):
     for index, value in enumerate(values):
         if not isinstance(value, str):
-            raise ValueError(f"{name}: found {value!r} in row {index}, wants a text (the second one of a pair goes into "
+            raise ValueError(f"{name}: found {value!r} in row {index}, expected a text (the second one of a pair goes into "
                              "text_pair)")
         try:
             value.encode()
@@ -48,18 +48,18 @@ class Tokenizer:
 
     def __call__(self, text, text_pair=None, *, padding=False, truncation=None, max_length=None, return_tensors=None):
         """One text or a list of them; pairs with text_pair.  padding and truncation: PADDING and TRUNCATION; max_length
-        alone truncates, as in transformers.  return_tensors: None for lists, "np" for arrays."""
+        by itself truncates, as in transformers.  return_tensors: None for lists, "np" for arrays."""
         single = isinstance(text, str)
         first = [text] if single else list(text)
         if not single and isinstance(text_pair, str):
-            raise ValueError("text_pair: found one text, wants a list of them as text is")
+            raise ValueError("text_pair: found one text, expected a list of them as text is")
         second = [] if text_pair is None else [text_pair] if single else list(text_pair)
         if second and len(second) != len(first):
-            raise ValueError(f"text_pair: found {len(second)} texts, wants {len(first)} as text has")
+            raise ValueError(f"text_pair: found {len(second)} texts, expected {len(first)} as text has")
         if return_tensors not in (None, "np"):
-            raise ValueError(f'return_tensors: found {return_tensors!r}, wants None or "np"')
+            raise ValueError(f'return_tensors: found {return_tensors!r}, expected None or "np"')
         if max_length is not None and max_length < 1:
-            raise ValueError(f"max_length: found {max_length}, wants at least 1")
+            raise ValueError(f"max_length: found {max_length}, expected at least 1")
         if max_length is not None and padding is False and truncation is None:
             truncation = True
         padding, truncation = strategy_of("padding", padding, PADDING), strategy_of("truncation", truncation, TRUNCATION)
@@ -143,7 +143,7 @@ class AutoModelForSequenceClassification:
         problem = problem_type or ""
         known = ("", "regression", "single_label_classification", "multi_label_classification")
         if problem not in known:
-            raise ValueError(f"problem_type: found {problem!r}, wants one of {', '.join(known[1:])}")
+            raise ValueError(f"problem_type: found {problem!r}, expected one of {', '.join(known[1:])}")
         return Model(_lathe.Model(str(name_or_path), problem, labels, ignore_mismatched_sizes, revision,
                                   str(cache_dir or "")))
 

@@ -67,7 +67,7 @@ class TrainingArguments:
         return {name: value for name, value in self.__dict__.items() if name != "_native"}
 
 
-# What transformers' Trainer takes besides, and what does it here.
+# What else transformers' Trainer takes, and what does it here.
 NOT_THERE = {"callbacks": "early stopping is TrainingArguments(early_stopping_patience=...), logs are in state.log_history",
              "optimizers": "optim and lr_scheduler_type of TrainingArguments choose them",
              "optimizer_cls_and_kwargs": "optim and optim_args of TrainingArguments choose it",

@@ -36,7 +36,7 @@ TEST(Gradients, EveryRuleAgreesWithFiniteDifferences) {
 
 TEST(Ops, AreDeclaredWhole) {
   for (const OpDef* op : all_ops()) {
-    EXPECT_TRUE(op->gradient) << op->name << " wants a gradient or not_differentiable";
+    EXPECT_TRUE(op->gradient) << op->name << " needs a gradient or not_differentiable";
     EXPECT_TRUE(op->reference) << op->name;
     EXPECT_TRUE(op->cost) << op->name;
     ASSERT_TRUE(op->cases) << op->name;

@@ -63,7 +63,7 @@ class BadData(BadInputCase):
         self.assertEqual(accuracy, predicted.count("LABEL_1") / 2)
         self.dev.write_text("text,label\ngood ship,3\n")
         result = cl.run([*command, "--do_eval", "--validation_file", str(self.dev)])
-        self.assertIn(f"{self.dev}:2: column 'label': found '3', wants one of the known labels 'LABEL_0', 'LABEL_1', "
+        self.assertIn(f"{self.dev}:2: column 'label': found '3', expected one of the known labels 'LABEL_0', 'LABEL_1', "
                       "'LABEL_2' or 0 to 2", result.stderr)
 
     def glue_folder(self, train_row):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Bad input ends with a message that says where, what was found, what is wanted and the way out; with exit code 2 for
-usage and 1 for the rest; and with nothing half-written left behind."""
+usage and 1 for the rest; and with nothing half-written left."""
 import json
 import math
 import shutil
@@ -20,13 +20,13 @@ class BadInput(BadInputCase):
         self.fails([*self.command(), *missing], "nowhere")
         self.assertFalse(self.out.parent.exists())
         self.train.write_text(GOOD_CSV.replace("who,who", "who,"))
-        self.fails(self.command(), "wants a label in every row")
+        self.fails(self.command(), "expected a label in every row")
         self.assertFalse(self.out.parent.exists())
         self.out.parent.mkdir()
-        self.fails(self.command(), "wants a label in every row")
+        self.fails(self.command(), "expected a label in every row")
         self.assertEqual(files_below(self.root / "made"), [])
         self.out.mkdir()
-        self.fails(self.command(), "wants a label in every row")
+        self.fails(self.command(), "expected a label in every row")
         self.assertEqual(files_below(self.root / "made"), ["by it"])
 
     # ---- the output
@@ -186,7 +186,7 @@ class BadInput(BadInputCase):
         halves = ["--gradient_accumulation_steps", "2", "--logging_steps", "1"]
         self.assertEqual([math.isfinite(x) for x in losses("--no_logging_nan_inf_filter", *halves)].count(False), 1)
         self.assertTrue(all(map(math.isfinite, losses("--logging_nan_inf_filter", *halves))))
-        # evaluation leaves the batch out; a run goes on from a checkpoint behind such a step
+        # evaluation leaves the batch out; a run goes on from a checkpoint after such a step
         entries("--logging_nan_inf_filter", "--save_steps", "7")
         self.assertTrue(math.isfinite(json.loads((self.out / "eval_results.json").read_text())["eval_loss"]))
         weights = (self.out / "model.safetensors").read_bytes()

@@ -46,7 +46,7 @@ class BadModel(BadInputCase):
         config = json.loads((self.model / "config.json").read_text())
         (self.model / "config.json").write_text(json.dumps({**config, "num_attention_heads": 5}))
         self.fails(self.command(), self.model / "config.json", "num_attention_heads", "5", "hidden_size", "32",
-                   "wants a multiple", "take the config.json")
+                   "expected a multiple", "take the config.json")
 
     def test_configuration_that_is_no_json(self):
         (self.model / "config.json").write_text('{"hidden_size": 32,')
@@ -62,20 +62,20 @@ class BadModel(BadInputCase):
         page = b"<!DOCTYPE html>\n<title>Sign in to the network</title>"
         pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
         for path, content, *words in (
-                (config, page, "wants JSON, found a web page", "fetch the file again"), (config, b" \n", "an empty file"),
+                (config, page, "expected JSON, found a web page", "fetch the file again"), (config, b" \n", "an empty file"),
                 (config, good[config].decode().encode("utf-16"), "UTF-16 text", "iconv"),
                 (config, pointer, "a Git LFS pointer", "git lfs pull"), (config, bytes(4096), "zero bytes", "full disk"),
                 (config, good[config] + bytes(9), ":39:1: found a zero byte", "damaged"),
                 (config, good[config][:-3], "the text ends too early"),
-                (weights, page, "wants a safetensors file, found a web page"),
-                (weights, b"PK\3\4" + bytes(99), "wants a safetensors file, found a zip archive"),
-                (weights, struct.pack("<Q", 5) + b"\xef\xbb\xbf{}", "begins with a byte-order mark, wants '{'", "damaged"),
+                (weights, page, "expected a safetensors file, found a web page"),
+                (weights, b"PK\3\4" + bytes(99), "expected a safetensors file, found a zip archive"),
+                (weights, struct.pack("<Q", 5) + b"\xef\xbb\xbf{}", "begins with a byte-order mark, expected '{'", "damaged"),
                 (weights, struct.pack("<Q", 4) + b"{}\0\0", "header:1:3: found a zero byte"),
-                (tokenizer, gzip.compress(good[tokenizer]), "wants JSON, found gzip data", "gunzip"),
+                (tokenizer, gzip.compress(good[tokenizer]), "expected JSON, found gzip data", "gunzip"),
                 (tokenizer, page, "a web page"), (tokenizer, good[tokenizer].decode().encode("utf-16-le"), "UTF-16"),
-                (self.train, page, "wants a table with at least one row, found a web page"),
+                (self.train, page, "expected a table with at least one row, found a web page"),
                 (self.train, b"PK\3\4", "a zip archive, as torch.save and Excel write"),
-                (self.dev, GOOD_CSV.replace(",who", ",wh\0o", 1).encode(), "found 'wh\\x00o', wants one of the known labels")):
+                (self.dev, GOOD_CSV.replace(",who", ",wh\0o", 1).encode(), "found 'wh\\x00o', expected one of the known labels")):
             path.write_bytes(content)
             message = self.fails(self.command(), path, *words)
             self.assertNotIn("json.exception", message)
@@ -96,20 +96,20 @@ class BadModel(BadInputCase):
 
     def test_more_layers_than_the_weights_have(self):
         config = json.loads((self.model / "config.json").read_text())
-        for layers, wanted in ((10000, "wants 1 to 1000"), (900, "have 2 layers"), (3, "have 2 layers")):
+        for layers, wanted in ((10000, "expected 1 to 1000"), (900, "have 2 layers"), (3, "have 2 layers")):
             (self.model / "config.json").write_text(json.dumps({**config, "num_hidden_layers": layers}))
             self.fails(self.command(), self.model / "config.json", f'"num_hidden_layers" is {layers}', wanted, "take")
 
     def test_values_of_the_configuration(self):
         config = json.loads((self.model / "config.json").read_text())
         for key, value, *words in (
-                ("hidden_act", "silu", "wants gelu, gelu_python, relu or tanh", "take a model"),
-                ("hidden_act", 5, "wants a string"), ("model_type", "t5", 'wants one of "bert", "roberta"', "take a model"),
+                ("hidden_act", "silu", "expected gelu, gelu_python, relu or tanh", "take a model"),
+                ("hidden_act", 5, "expected a string"), ("model_type", "t5", 'expected one of "bert", "roberta"', "take a model"),
                 ("model_type", "deberta-v2", "relative positions", 'take an encoder without them, "modernbert"'),
-                ("position_embedding_type", "relative_key", 'wants "absolute"', "take a model"),
-                ("is_decoder", True, "true", "wants false"), ("num_hidden_layers", 0, "wants 1 to", "take the config"),
-                ("hidden_size", "x", "wants an integer"), ("hidden_dropout_prob", 1.5, "wants a probability"),
-                ("layer_norm_eps", -1.0, "wants 0 or more"), ("initializer_range", "a", "wants a number")):
+                ("position_embedding_type", "relative_key", 'expected "absolute"', "take a model"),
+                ("is_decoder", True, "true", "expected false"), ("num_hidden_layers", 0, "expected 1 to", "take the config"),
+                ("hidden_size", "x", "expected an integer"), ("hidden_dropout_prob", 1.5, "expected a probability"),
+                ("layer_norm_eps", -1.0, "expected 0 or more"), ("initializer_range", "a", "expected a number")):
             (self.model / "config.json").write_text(json.dumps({**config, key: value}))
             found = json.dumps(value).strip('"')
             self.fails(self.command(), self.model / "config.json", f'"{key}"', found.removesuffix(".0"), *words)
@@ -154,7 +154,7 @@ class BadModel(BadInputCase):
         (self.root / "some" / "config.json").write_text("{}")
         result = cl.run([cl.program(), "info", "some/config.json"], cwd=self.root)
         self.assertEqual(result.returncode, 1)
-        self.assertIn("some/config.json: found a file, wants a folder with config.json", result.stderr)
+        self.assertIn("some/config.json: found a file, expected a folder with config.json", result.stderr)
 
     def test_texts_longer_than_the_positions(self):
         """What the tokenizer does not bound the model does."""
@@ -192,7 +192,7 @@ class BadModel(BadInputCase):
                    'config.json: "id2label": found ["what","where","who"], the model of this run has ["a","b"]',
                    "--overwrite_output_dir", keep=kept)
         self.fails([*self.command("--freeze_base_model", "true"), *resume], checkpoint, "other parameters",
-                   "wants classifier.weight[3, 32]", "--overwrite_output_dir", keep=kept)
+                   "expected classifier.weight[3, 32]", "--overwrite_output_dir", keep=kept)
         self.fails([*self.command(), "--resume_from_checkpoint", str(self.model)], self.model,
                    "not found", keep=kept)
         state = checkpoint / "lathe_state.safetensors"

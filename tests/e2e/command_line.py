@@ -82,7 +82,7 @@ def shown_by(run, controller):
 
 def on_one_core():
     """Keeps this process and its children to one core, where the system lets it: threads that wait for each other spin, which
-    tests that run beside this one would stretch fivefold."""
+    tests that run at the same time would stretch fivefold."""
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""--freeze_base_model trains the head alone: every weight of the base keeps its bits, and the checkpoint resumes."""
+"""--freeze_base_model trains only the head: every weight of the base keeps its bits, and the checkpoint resumes."""
 import json
 import pathlib
 import shutil

@@ -252,7 +252,7 @@ class OtherDataSets(DataCase):
         for config in ("rain", ""):
             result = self.run_on_hub("glue", "o", "--dataset_name", "someone/questions", "--dataset_config_name", config)
             self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertIn(f'--dataset_config_name: data set "someone/questions": found "{config}", wants', result.stderr)
+            self.assertIn(f'--dataset_config_name: data set "someone/questions": found "{config}", expected', result.stderr)
         self.fails(self.run_on_hub("glue", "o", "--dataset_name", "someone/none"), 'data set "someone/none"', "check the spelling")
         self.fails(self.run_on_hub("glue", "o", "--dataset_name", "someone/none", HF_HUB_OFFLINE="1"), "HF_HUB_OFFLINE")
         self.add_dataset("a/many", {"x/train/0000.parquet": b"", "y/train/0000.parquet": b""})

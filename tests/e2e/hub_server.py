@@ -59,7 +59,7 @@ class Hub:
         self.models, self.datasets, self.moved = {}, {}, {}
         self.faults = {}     # file name, or "" for the API → [Fault]
         self.requests = []   # (method, path, headers)
-        self.password = ""   # "user:password", which the API and the files then want
+        self.password = ""   # "user:password", which the API and the files then need
         self.lock = threading.Lock()
         self.stopping = threading.Event()
         self.cdn = _Server(self, _Cdn)
@@ -203,7 +203,7 @@ class _Web(_Handler):
     def do_HEAD(self):
         self.do_GET()
 
-    def do_CONNECT(self):   # as a proxy that wants a password
+    def do_CONNECT(self):   # as a proxy that needs a password
         self.note()
         self.answer(407)
 

@@ -137,7 +137,7 @@ class Tokens(HubCase):
         self.hub.password = "me:pass-word"
         endpoint = self.hub.url.replace("://", "://me:pass-word@")
         self.hub.fail("", Fault(on="api", body=b"[]"))
-        self.assertNotIn("pass-word", self.fails(self.info(HF_ENDPOINT=endpoint), "wants an object").stderr)
+        self.assertNotIn("pass-word", self.fails(self.info(HF_ENDPOINT=endpoint), "expected an object").stderr)
         self.hub.fail("config.json", Fault(on="head", headers={"X-Repo-Commit": "main"}))
         self.assertNotIn("pass-word", self.fails(self.info(HF_ENDPOINT=endpoint), "X-Repo-Commit").stderr)
         self.succeeds(self.info(HF_ENDPOINT=endpoint))
@@ -145,7 +145,7 @@ class Tokens(HubCase):
     def test_a_proxy_that_wants_a_password(self):
         self.hub.fail("", Fault(on="api", status=407))
         for environment in ({}, {"HF_ENDPOINT": "https://hub.invalid", "https_proxy": self.hub.url}):
-            result = self.fails(self.info(**environment), "the proxy wants a user and password (HTTP 407)")
+            result = self.fails(self.info(**environment), "the proxy needs a user and password (HTTP 407)")
             self.assertNotIn("tries", result.stderr)
 
     @unittest.skipUnless(shutil.which("openssl"), "no openssl to make a certificate with")
@@ -167,7 +167,7 @@ class Tokens(HubCase):
             result = self.fails(self.info(name, HF_ENDPOINT=endpoint, HF_TOKEN=token), self.hub.url)
             self.assertNotIn("pass-word", result.stderr)
         result = cl.run([cl.program(), "info", MODEL], env=self.environment(HF_ENDPOINT="me:pass-word@hub"))
-        self.assertIn("wants a URL", result.stderr)
+        self.assertIn("expected a URL", result.stderr)
         self.assertNotIn("pass-word", result.stderr)
         self.hub.web.close()
         result = self.fails(self.info(HF_ENDPOINT=endpoint), "after 5 tries")
@@ -288,7 +288,7 @@ class BadLines(HubCase):
         self.hub.fail("config.json", Fault(status=404, drip=(4096, 0), times=9))
         self.fails(self.info(), "config.json", "an answer of more than 65536 bytes")
         self.hub.fail("config.json", Fault(on="head", headers={"X-Linked-Size": str(65 << 20)}))
-        self.fails(self.info(), "config.json", "announced, wants at most 67108864")
+        self.fails(self.info(), "config.json", "announced, expected at most 67108864")
 
     def test_server_errors(self):
         self.hub.fail("", Fault(on="api", status=503))
@@ -313,7 +313,7 @@ class BadLines(HubCase):
 class Nonsense(HubCase):
     def test_answers_of_the_api(self):
         commit = "0" * 40
-        for body, word in ((b"", "an empty file"), (b"<html>", "a web page"), (b"[]", "wants an object"), (b'{"siblings": []}', "sha"),
+        for body, word in ((b"", "an empty file"), (b"<html>", "a web page"), (b"[]", "expected an object"), (b'{"siblings": []}', "sha"),
                            (json.dumps({"sha": "../x", "siblings": []}).encode(), "40 digits"),
                            (json.dumps({"sha": commit, "siblings": 3}).encode(), "siblings"),
                            (json.dumps({"sha": commit, "siblings": [{"rfilename": 3}]}).encode(), "rfilename"),
@@ -357,7 +357,7 @@ class SharedCache(HubCase):
         folder = self.python("local_files_only=True")
         self.assertEqual(folder, str(self.cache() / "snapshots" / self.hub.models[MODEL].refs["main"]))
         asked = self.hub.count("GET", "")
-        # Online it asks for the rest alone.
+        # Online it asks only for the rest.
         self.python("")
         self.assertEqual(self.hub.count("GET", "model.safetensors"), 2)   # Lathe's one, at the Hub and at the CDN
         self.assertGreater(self.hub.count("GET", ""), asked)

@@ -161,7 +161,7 @@ class Install(unittest.TestCase):
         self.assertIn("lathe_FOUND to FALSE", " ".join(result.stderr.split()))
 
     def test_folders_of_another_layout(self):
-        """Absolute ones, too; configured alone."""
+        """Absolute ones, too; configured by itself."""
         build, programs = self.root / "layout", self.root / "programs"
         self.succeed(self.configure(build, "-DLATHE_TESTS=OFF", "-DLATHE_EXAMPLES=OFF", "-DLATHE_PYTHON=OFF",
                                     f"-DCMAKE_INSTALL_BINDIR={programs}", "-DCMAKE_INSTALL_INCLUDEDIR=headers", project=cl.ROOT))

@@ -14,7 +14,7 @@ from ranks import RanksCase, children_of, free_port, has_saved, variables_of
 from resume_test import history
 
 HOSTS = "127.0.0.1,somebody@localhost:1"
-# What Lathe and its libraries read beside what begins with LATHE_ or HF_.
+# What Lathe and its libraries read in addition to what begins with LATHE_ or HF_.
 READ = ("HUGGINGFACE_HUB_CACHE", "PYTORCH_ENABLE_MPS_FALLBACK", "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "SSL_CERT_FILE",
         "TENSORBOARD_LOGGING_DIR", "XDG_CACHE_HOME", "https_proxy")
 SSH = """#!/bin/sh
@@ -176,7 +176,7 @@ class LaunchHosts(RanksCase):
         self.check_gone(ranks)
 
     def test_hosts_by_their_ipv6_addresses(self):
-        """They reach ssh without brackets, as it wants them, and the others as the first one's address."""
+        """They reach ssh without brackets, as it needs them, and the others as the first one's address."""
         self.log.write_text("")
         result = cl.run(self.hosts_command("six", "--max_steps", "1", "--ddp_timeout", "1",
                                            hosts="[unknown::1]:2,somebody@[unknown::2]", ranks=3), env=self.environment)

@@ -16,7 +16,7 @@ import zipfile
 import command_line as cl
 
 MEBI = 1 << 20
-MOST = 400 * MEBI   # of memory, at the peak; the program alone has 50
+MOST = 400 * MEBI   # of memory, at the peak; the program by itself has 50
 
 
 class Limits(unittest.TestCase):
@@ -102,7 +102,7 @@ class Limits(unittest.TestCase):
     def test_a_pipe_without_an_end(self):
         writer = subprocess.Popen(["yes", "a" * 4000], stdout=subprocess.PIPE)
         self.refused("predict", self.model, "--file", "/dev/stdin", stdin=writer.stdout, most=4 << 30,
-                     says=["/dev/stdin", "a pipe that goes on, wants at most 1073741824"])
+                     says=["/dev/stdin", "a pipe that goes on, expected at most 1073741824"])
         writer.stdout.close()
         writer.wait(10)
 
@@ -119,7 +119,7 @@ class Limits(unittest.TestCase):
         weights = self.model / "model.safetensors"
         weights.unlink()
         os.mkfifo(weights)
-        self.refused("info", self.model, says=[str(weights), "wants a file"])
+        self.refused("info", self.model, says=[str(weights), "expected a file"])
         parquet = self.root / "train.parquet"
         os.mkfifo(parquet)
         self.refused("glue", "--model_name_or_path", self.model, "--train_file", parquet, "--do_train", "--output_dir",

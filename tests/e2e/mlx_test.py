@@ -99,7 +99,7 @@ class Mlx(unittest.TestCase):
         wrong = {**os.environ, "LATHE_MPS_KERNELS": "nome"}
         result = cl.run([cl.program(), "predict", str(cl.MODEL), "who", "--device", DEVICE], env=wrong)
         self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertIn("error: LATHE_MPS_KERNELS: found 'nome', wants all or none", result.stderr)
+        self.assertIn("error: LATHE_MPS_KERNELS: found 'nome', expected all or none", result.stderr)
         self.assertRegex(doctor(**wrong), rf"\[GOOD\] device {DEVICE}: .*no runs: LATHE_MPS_KERNELS: found 'nome'")
         result = cl.run([cl.program(), "doctor", "--self-test", "--device", DEVICE], env=wrong)
         self.assertEqual(result.returncode, 2, result.stderr)

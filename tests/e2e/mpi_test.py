@@ -29,7 +29,7 @@ class Mpi(RanksCase):
         for name in ("first", "second"):
             _, result = self.run_ranks(3, name, *train, launch=mpirun)
             self.assertEqual((self.root / name / "model.safetensors").read_bytes(), wanted)
-            self.assertEqual(result.stdout.count("***** train metrics *****"), 1, "rank 0 alone prints")
+            self.assertEqual(result.stdout.count("***** train metrics *****"), 1, "only rank 0 prints")
 
     def test_a_rank_that_is_killed_is_named_and_leaves_a_whole_checkpoint(self):
         for victim in (0, 1):

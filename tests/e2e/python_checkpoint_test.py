@@ -114,7 +114,7 @@ class GoesOn(unittest.TestCase):
         said = self.lathe("--learning_rate", "2e-3", "--per_device_train_batch_size", "8", "--adam_beta2", "0.9",
                           "--max_grad_norm", "2", "--seed", "43")
         for words in ("learning rate 0.001 there and 0.002 here", "epoch 0.6 there and 1.2 here", "beta2 0.999 there",
-                      # what training_args.bin alone knows
+                      # what only training_args.bin knows
                       "max_grad_norm 1.0 there and 2.0 here", "seed 42 there and 43 here"):
             self.assertIn(words, said)
 

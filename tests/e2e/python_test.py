@@ -90,7 +90,7 @@ class Package(PackageCase):
             with self.subTest(name=name, pair=pair, **settings):
                 self.assertEqual(call(tokenizers[name], pair, **settings), wanted)
         for wrong in ({"padding": "longer"}, {"truncation": "last"}, {"truncation": 3}, {"max_length": -1}):
-            with self.assertRaisesRegex(ValueError, f"{list(wrong)[0]}: found .*, wants"):
+            with self.assertRaisesRegex(ValueError, f"{list(wrong)[0]}: found .*, expected"):
                 self.tokenizer("who", **wrong)
 
     def test_checkpoint_is_gone_on_with(self):
@@ -181,7 +181,7 @@ class Package(PackageCase):
             AutoModelForSequenceClassification.from_pretrained(cl.MODEL, id2label={0: "a", 1: "b", 2: "a"})
         with self.assertRaisesRegex(ValueError, "from 0 to 2.*num_labels"):
             Trainer(self.model(), self.arguments(), train_dataset=[{**self.train[0], "label": 7}])
-        with self.assertRaisesRegex(ValueError, "row 0: found .*'text'.*, wants input_ids"):
+        with self.assertRaisesRegex(ValueError, "row 0: found .*'text'.*, expected input_ids"):
             Trainer(self.model(), self.arguments(), train_dataset=[{"text": "x", "label": 0}])
 
         for key in ("token_type_ids", "attention_mask"):  # native code would read past its end
@@ -225,11 +225,11 @@ class Package(PackageCase):
         for broken, message in (
                 ({**row, "input_ids": [i + 2**32 for i in row["input_ids"]]}, "row 1: input_ids: found 4294967"),
                 ({**row, "input_ids": [i + .5 for i in row["input_ids"]]}, "row 1: input_ids: found values of type float64"),
-                ({**row, "token_type_ids": [256] * len(row["input_ids"])}, "row 1: token_type_ids: found 256, wants numbers "
+                ({**row, "token_type_ids": [256] * len(row["input_ids"])}, "row 1: token_type_ids: found 256, expected numbers "
                                                                           "from 0 to 255"),
                 ({**row, "attention_mask": [0] * len(row["input_ids"])}, "row 1: has no tokens"),
                 ({**row, "input_ids": [], "token_type_ids": [], "attention_mask": []}, "row 1: has no tokens"),
-                ({"label": 1}, "row 1: found ['label'], wants input_ids"),
+                ({"label": 1}, "row 1: found ['label'], expected input_ids"),
                 ({key: row[key] for key in row if key != "label"}, "row 1: has no 'label'")):
             with self.assertRaises(ValueError) as raised:
                 trainer.evaluate([row, broken])
@@ -237,7 +237,7 @@ class Package(PackageCase):
 
     def test_texts_that_are_none_are_named(self):
         for call, message in ((lambda: self.tokenizer(["a", "b \ud83d"]), "text: row 1: found half of a surrogate pair"),
-                              (lambda: self.tokenizer([b"a"]), "text: found b'a' in row 0, wants a text"),
+                              (lambda: self.tokenizer([b"a"]), "text: found b'a' in row 0, expected a text"),
                               (lambda: self.tokenizer([("a", "b")]), "the second one of a pair goes into text_pair"),
                               (lambda: self.tokenizer("a", ["b"]), "text_pair: found ['b'] in row 0"),
                               (lambda: self.tokenizer(["a", "b", "c"], "xyz"), "text_pair: found one text")):
@@ -269,7 +269,7 @@ class Package(PackageCase):
         self.assertEqual((several.problem, several.labels), ("multi_label_classification", LABELS))
         quality = saved(["quality"], "regression")
         self.assertEqual((quality.problem, quality.labels), ("regression", ["quality"]))
-        with self.assertRaisesRegex(NotImplementedError, "regression: found 3 labels, wants one value"):
+        with self.assertRaisesRegex(NotImplementedError, "regression: found 3 labels, expected one value"):
             saved(LABELS, "regression")
 
     def test_rows_are_not_read_again_where_no_metric_wants_their_labels(self):

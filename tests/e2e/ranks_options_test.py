@@ -86,7 +86,7 @@ class RanksOptions(RanksCase):
                                        delta=(BF16_UNIT + NORM_ROUNDING) * a["grad_norm"])
 
     def test_losses_of_a_run_with_gradients_in_bf16(self):
-        """Plain gradient descent: behind k updates a weight is off by at most rate · unit · Σ |g_i|, which changes a loss,
+        """Plain gradient descent: after k updates a weight is off by at most rate · unit · Σ |g_i|, which changes a loss,
         to first order, by that times |g|; as much again for what is of higher order."""
         rate, updates = 0.01, 8
         more = ("--learning_rate", str(rate), "--optim", "sgd", "--lr_scheduler_type", "constant", "--max_steps", str(updates))

@@ -153,7 +153,7 @@ class Resume(unittest.TestCase):
         self.check_same(folder)
 
     def test_ignoring_the_data_seen_begins_the_epoch_anew(self):
-        """With a learning rate of 0 and no dropout a loss is a function of the samples of its update alone.  Each epoch
+        """With a learning rate of 0 and no dropout a loss is a function only of the samples of its update.  Each epoch
         has 24 batches: four groups of five and a short one of four."""
         still = ["--gradient_accumulation_steps", "5", "--learning_rate", "0", "--logging_steps", "1"]
 

@@ -41,7 +41,7 @@ class Loads(html.parser.HTMLParser):
 
 
 class Stand(pickle.Unpickler):
-    """The classes of the Trainer by name alone, as it is not installed; they keep what they are made of."""
+    """The classes of the Trainer only by name, as it is not installed; they keep what they are made of."""
 
     def find_class(self, module, name):
         assert module.split(".")[0] in ("transformers", "accelerate", "torch"), module

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Several processes train as one: the same losses and metrics; one that dies ends the run with its name and a whole
-checkpoint; a run goes on with another number of processes; Ctrl-C stops all of them behind one checkpoint."""
+checkpoint; a run goes on with another number of processes; Ctrl-C stops all of them after one checkpoint."""
 import json
 import os
 import pathlib
@@ -124,7 +124,7 @@ class SeveralProcesses(RanksCase):
         for first, second in ((2, 1), (1, 4), (4, 2)):
             name = f"from{first}to{second}"
             self.run_ranks(first, name, *still)
-            for step in (24, 36):  # as if it had been stopped behind update 12
+            for step in (24, 36):  # as if it had been stopped after update 12
                 for path in sorted((self.root / name / f"checkpoint-{step}").iterdir()):
                     path.unlink()
                 (self.root / name / f"checkpoint-{step}").rmdir()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""--zero_stage 1: the same bits in logs, weights and checkpoints as without, whatever is asked for beside it; a run goes
+"""--zero_stage 1: the same bits in logs, weights and checkpoints as without, with any other flag; a run goes
 on with it and without it, and with another number of processes; a rank that dies leaves a whole checkpoint."""
 import json
 import os
@@ -72,7 +72,7 @@ class ShardedStates(RanksCase):
         if has_part("gloo"):
             self.check_alike(2, "gloo", "--ddp_backend", "gloo")
         if not without_mpi():
-            self.check_files(by_ring, self.check_alike(2, "mpi", launch=mpirun), "mpi beside the ring")
+            self.check_files(by_ring, self.check_alike(2, "mpi", launch=mpirun), "mpi compared with the ring")
 
     def test_a_run_goes_on_with_it_and_without_it(self):
         options = ("--num_train_epochs", "2", "--save_steps", "12", "--bf16", "--lr_scheduler_type", "constant")

@@ -32,7 +32,7 @@ class Signals(RanksCase):
         return command if ranks == 1 else lathe_launch(ranks, command)
 
     def start(self, command, **keywords):
-        """Begun, and behind its first update."""
+        """Begun, and after its first update."""
         run = subprocess.Popen(command, stdout=subprocess.PIPE, **{"stderr": subprocess.PIPE, **keywords})
         self.addCleanup(run.kill)
         while b"'loss'" not in (line := run.stdout.readline()):
@@ -168,7 +168,7 @@ class Signals(RanksCase):
         run = self.start(self.endless(folder), stderr=subprocess.DEVNULL,
                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
         run.send_signal(signal.SIGINT)
-        for _ in range(50):  # it goes on: a stop comes behind the update at hand
+        for _ in range(50):  # it goes on: a stop comes after the current update
             self.assertIn(b"'loss'", run.stdout.readline())
         run.send_signal(signal.SIGTERM)
         run.communicate(timeout=60)

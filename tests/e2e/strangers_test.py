@@ -169,8 +169,8 @@ class Strangers(RanksCase):
         file = self.root / "secret"
         file.write_text("hush" * 10 + "\n")
         file.chmod(0o644)
-        for variables, said in (({"LATHE_RUN_SECRET": "hush"}, "LATHE_RUN_SECRET: found a secret of 4 characters, wants 32"),
-                                ({"LATHE_RUN_SECRET_FILE": str(file)}, "found mode 644, wants 600"),
+        for variables, said in (({"LATHE_RUN_SECRET": "hush"}, "LATHE_RUN_SECRET: found a secret of 4 characters, expected 32"),
+                                ({"LATHE_RUN_SECRET_FILE": str(file)}, "found mode 644, expected 600"),
                                 ({"LATHE_RUN_SECRET_FILE": "/not/here"}, "LATHE_RUN_SECRET_FILE /not/here: No such file")):
             environment = {**os.environ, "RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", **variables}
             result = cl.run(self.command(2, "none", launch=lambda _, words: words), env=environment)

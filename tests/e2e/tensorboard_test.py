@@ -15,7 +15,7 @@ import command_line as cl
 
 
 def events(path):
-    """[(step, tag, value)] of the scalars; texts with their tag alone.  Wire format of protocol buffers."""
+    """[(step, tag, value)] of the scalars; texts only with their tag.  Wire format of protocol buffers."""
     data, at, out = pathlib.Path(path).read_bytes(), 0, []
     while at < len(data):
         (length,) = struct.unpack("<Q", data[at:at + 8])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Ranks that Slurm's own srun starts, on one node and on two: a cluster of this test's, all of it on this machine, gone when
-it ends.  Wants root and Debian's slurm-wlm and munge."""
+it ends.  Needs root and Debian's slurm-wlm and munge."""
 import os
 import pathlib
 import shutil
@@ -46,7 +46,7 @@ def why_not():
     missing = [name for name in (*DAEMONS, "srun") if not shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin")]
     if missing:
         return f"{', '.join(missing)} not here (Debian, Ubuntu: slurm-wlm munge)"
-    return "" if os.getuid() == 0 else "wants root: slurmd starts jobs as others"
+    return "" if os.getuid() == 0 else "needs root: slurmd starts jobs as others"
 
 
 def free_ports(count):
@@ -127,7 +127,7 @@ class Slurm(RanksCase):
         for nodes in (1, 2):
             mine, result = self.run_ranks(2, f"nodes{nodes}", *still, launch=srun(nodes))
             self.check_same(wanted, mine)
-            self.assertEqual(result.stdout.count("***** train metrics *****"), 1, "rank 0 alone prints")
+            self.assertEqual(result.stdout.count("***** train metrics *****"), 1, "only rank 0 prints")
 
     def test_a_rank_that_is_killed_is_named_and_leaves_a_whole_checkpoint(self):
         run = subprocess.Popen(self.command(2, "killed", "--num_train_epochs", "5000", "--save_steps", "10",

@@ -59,7 +59,7 @@ class BestModel : public testing::Test {
     args.max_steps = 0;
     return args;
   }();
-  bool stop_ = false;  // behind the last score
+  bool stop_ = false;  // after the last score
   std::string said_;
 };
 

@@ -13,7 +13,7 @@
 namespace lathe {
 
 /// For tests: trainings of the tiny model on four samples, three updates of all of them and a checkpoint
-/// behind each, on one thread.
+/// after each, on one thread.
 class FourSampleRuns : public testing::Test {
  protected:
   FourSampleRuns() {

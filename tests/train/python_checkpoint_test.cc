@@ -375,7 +375,7 @@ TEST_F(PythonCheckpoint, DamagedAndForeignFilesAreErrors) {
     const std::string message = error_reading(folder_.path(), code);
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
-  expect(make.list({}), ErrorCode::kInvalidData, "found list, wants a dict");
+  expect(make.list({}), ErrorCode::kInvalidData, "found list, expected a dict");
   expect(make.dict({{"param_groups", make.number(1)}}), ErrorCode::kInvalidData, "found int");
   expect(make.dict({{"param_groups", make.list({})}}), ErrorCode::kUnsupported, "found 0 groups");
   const auto numbers = [&](int64_t first, int64_t end) {
@@ -387,7 +387,7 @@ TEST_F(PythonCheckpoint, DamagedAndForeignFilesAreErrors) {
   expect(make.dict({{"param_groups", make.list({numbers(0, 11), numbers(11, 25)})}}), ErrorCode::kUnsupported,
          "an optimizer other than AdamW");
   expect(make.dict({{"param_groups", make.list({numbers(0, 3), numbers(4, 25)})}}), ErrorCode::kUnsupported,
-         "found 4 behind 3");
+         "found 4 after 3");
   fs_.remove_all(folder_ / kOptimizerFile).check();
   EXPECT_NE(error_reading(folder_.path(), ErrorCode::kNotFound).find("optimizer.pt"), std::string::npos);
 }

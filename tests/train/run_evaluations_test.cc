@@ -50,7 +50,7 @@ TEST_F(RunEvaluations, FullEvaluationIsNotThatOfATraining) {
   EXPECT_NE(after[1], after[0]);
 }
 
-/// What a frozen base gives is kept of the evaluation data alone.
+/// A frozen base's output is kept only for the evaluation data.
 TEST_F(RunEvaluations, OtherDataThanThoseWhoseBaseIsKeptAreEvaluatedAnew) {
   args_.freeze_base_model = true;
   args_.eval_strategy = "steps", args_.eval_steps = 3;
@@ -74,7 +74,7 @@ TEST_F(RunEvaluations, AFullEvaluationInAnotherDtypeRunsTheBaseAnew) {
   EXPECT_EQ(trainer(folder_ / "trained").evaluate(data_)["eval_loss"], found["eval_loss"]);
 }
 
-/// Weights in integers are kept from one evaluation to the next, but not behind an update.
+/// Weights in integers are kept from one evaluation to the next, but not after an update.
 TEST_F(RunEvaluations, AnEvaluationInIntegersIsOfTheWeightsAsTheyAre) {
   args_.int8 = true;
   for (const char* optimizer : {"sgd", "adafactor", "adamw_torch"}) {

@@ -1,4 +1,4 @@
-// What the updates of one run are: their number, order, rates and masks, and what is due behind them.
+// What the updates of one run are: their number, order, rates and masks, and what is due after them.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -208,7 +208,7 @@ TEST_F(Saving, ACheckpointTakesLessMemoryThanOneStateOfTheModel) {
     uint64_t before = 0;
     std::optional<int64_t> grown;
     TrainerHooks hooks;
-    // Right before the checkpoint, then behind it.
+    // Right before the checkpoint, then after it.
     hooks.on_record = [&](const nlohmann::ordered_json& entry) {
       if (entry.contains("loss")) {
         reset_peak_resident();

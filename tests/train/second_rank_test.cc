@@ -113,7 +113,7 @@ TEST_F(SecondOfTwoRanks, ABatchForOneOfTwoRanksIsLeftOutAndTheErrorCountsThem) {
             "lower --per_device_train_batch_size or leave the flag out");
 }
 
-/// It alone writes checkpoints, perhaps where the others do not see them.
+/// Only it writes checkpoints, perhaps where the others do not see them.
 TEST_F(SecondOfTwoRanks, RanksTakeTheBestModelFromTheFirst) {
   backend_ = open_device("cpu", {.threads = 1, .group = std::make_shared<RankBesideZeros>()});
   args_.load_best_model_at_end = true;

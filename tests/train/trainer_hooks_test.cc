@@ -138,7 +138,7 @@ TEST_F(Told, EvaluationsByStepsBeforeTheLogLineOfTheirEpoch) {
   EXPECT_EQ(history("epoch"), Words({"2 loss", "2 eval_loss", "4 loss", "4 eval_loss"}));
 }
 
-/// all_results.json is updated in place: rates of the run before must not stay beside its runtime.
+/// all_results.json is updated in place: rates of the run before must not stay next to its runtime.
 TEST_F(Told, RatesOfARunThatHasNothingLeftToDo) {
   trainer().train();
   const nlohmann::json metrics = trainer().train(folder_ / "out/checkpoint-4").metrics;

@@ -106,7 +106,7 @@ TEST_F(WholeCheckpoint, EveryFileThatIsMissingCutLongerOrOfAnotherStepIsRefused)
     stdfs::remove(path);
     expect_refused(path, name == kStateFile ? "missing, though Lathe wrote" : "cannot open: No such file",
                    "missing");
-    const std::string bytes = fmt::format("wants the {} that were written", before.size());
+    const std::string bytes = fmt::format("expected the {} that were written", before.size());
     for (const std::string& other : {before.substr(0, before.size() - 1), before + '\n', std::string()}) {
       write(path, other);
       expect_refused(path, name == kStateFile ? "" : fmt::format("found {} bytes, {}", other.size(), bytes),

@@ -26,7 +26,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-/// What the callbacks see, and what they throw: it goes on its way behind libcurl's C.
+/// What the callbacks see, and what they throw: it is thrown again after libcurl's C code has returned.
 struct Transfer {
   const HttpRequest& request;
   HttpResponse response;

@@ -33,8 +33,8 @@ struct HttpRequest {
   bool head = false;
   bool follow = true;                  ///< redirects; other hosts do not get the token
   std::string token;                   ///< sent as a bearer token if not empty
-  std::optional<uint64_t> begin, end;  ///< bytes [begin, end) alone
-  double timeout_s = 10;               ///< to connect, and for the longest time in which nothing much comes
+  std::optional<uint64_t> begin, end;  ///< only bytes [begin, end)
+  double timeout_s = 10;               ///< to connect, and the longest time in which almost nothing comes
   double total_s = 0;                  ///< for all of it; 0: as long as it gets on
   /// Takes the bytes of an answer 200 or 206, whose headers are there already; false ends the transfer.
   std::function<bool(const HttpResponse&, std::span<const std::byte>)> sink;

@@ -59,11 +59,12 @@ class FileFetcher {
     const bool large = client_.repo().kind != RepoKind::kModel || file.name.ends_with(".safetensors") ||
                        file.name.ends_with(".bin");
     if (!large && file.size > kSmallFileBytes)
-      fail(ErrorCode::kInvalidData,
-           "{} of \"{}\": found {} bytes announced, wants at most {}; it is not fetched: check the name of "
-           "the "
-           "model",
-           file.name, client_.repo().name, file.size, kSmallFileBytes);
+      fail(
+          ErrorCode::kInvalidData,
+          "{} of \"{}\": found {} bytes announced, expected at most {}; it is not fetched: check the name of "
+          "the "
+          "model",
+          file.name, client_.repo().name, file.size, kSmallFileBytes);
   }
 
   std::string incomplete(const RemoteFile& file) const { return cache_.blob(file.etag) + ".incomplete"; }
@@ -129,7 +130,7 @@ std::vector<std::string> weight_files(const std::vector<std::string>& files, con
     return out;
   }
   fail(ErrorCode::kNotFound,
-       "model \"{}\" has neither model.safetensors nor pytorch_model.bin; wants one of them", name);
+       "model \"{}\" has neither model.safetensors nor pytorch_model.bin; expected one of them", name);
 }
 
 std::vector<std::string> missing_weights(FileSystem& fs, const std::string& folder) {
@@ -158,9 +159,9 @@ std::string fetch_snapshot(FileSystem& fs, const HubRepo& repo, const std::strin
     return fs.read(cache.file(listing.commit, file)).value();
   };
   for (const std::string& file : choose(listing.files, read)) fetcher.fetch(listing.commit, file);
-  // Behind all files: until then an older snapshot stays what the name means.
+  // After all files: until then the name refers to the older snapshot.
   cache.set_ref(repo.revision, listing.commit);
-  if (settings.is_stopped())  // since the last answer: nobody asks behind this
+  if (settings.is_stopped())  // since the last answer: nothing asks after this
     fail(ErrorCode::kInterrupted, "{}: stopped; what was fetched is kept", repo.name);
   return cache.snapshot(listing.commit);
 }

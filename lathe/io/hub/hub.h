@@ -14,11 +14,11 @@ using ReadFile = std::function<std::string(const std::string& name)>;
 using ChooseFiles =
     std::function<std::vector<std::string>(const std::vector<std::string>& files, const ReadFile& read)>;
 
-/// Asks the Hub for the repository's commit and files, and brings those that are wanted and not there yet
-/// into the cache.  A file enters it only with the hash that the Hub announced; what broke off is kept beside
-/// it and gone on with.  Several processes may fetch the same.  Returns the snapshot's folder. Errors: as
-/// HubClient and download_bytes; kInvalidData for a wrong hash; what `choose` throws.  A cache that cannot be
-/// written will do where nothing is missing.
+/// Asks the Hub for the repository's commit and files, and fetches the needed ones that are not in the cache
+/// yet.  A file enters the cache only with the hash that the Hub announced; an interrupted download is kept
+/// next to it and continued.  Several processes may fetch the same.  Returns the snapshot's folder. Errors:
+/// as HubClient and download_bytes; kInvalidData for a wrong hash; what `choose` throws.  A cache that cannot
+/// be written will do where nothing is missing.
 std::string fetch_snapshot(FileSystem& fs, const HubRepo& repo, const std::string& cache_dir,
                            const HubSettings& settings, const ChooseFiles& choose);
 
@@ -34,8 +34,8 @@ struct ModelNeed {
 std::string fetch_model(FileSystem& fs, const std::string& name_or_path, const std::string& revision,
                         const std::string& cache_dir, const ModelNeed& need, const HubSettings& settings);
 
-/// What a folder lacks of config.json and what is needed, shards as their index names them; of a tokenizer
-/// alone config.json is not needed.  Errors: as read_json for an index.
+/// What a folder lacks of config.json and what is needed, shards as their index names them.  A tokenizer by
+/// itself does not need config.json.  Errors: as read_json for an index.
 std::vector<std::string> missing_files(FileSystem& fs, const std::string& folder, const ModelNeed& need);
 
 /// The files of a model that Lathe reads, shards as their index names them.  Errors: kNotFound where there

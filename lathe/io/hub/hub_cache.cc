@@ -130,7 +130,7 @@ void HubCache::link(const std::string& commit, const std::string& name, const st
                         error == std::errc::operation_not_supported;
   if (error)
     fail(ErrorCode::kIo, "{}: cannot make a link: {}{}; HF_HUB_CACHE names another cache", path,
-         error.message(), no_links ? ", but the cache wants a disk with links" : "");
+         error.message(), no_links ? ", but the cache needs a disk with links" : "");
   fs_.rename(temporary, path).check();
 }
 

@@ -76,7 +76,7 @@ HubSettings hub_settings() {
   if (std::string endpoint = environment("HF_ENDPOINT"); !endpoint.empty()) {
     while (endpoint.ends_with('/')) endpoint.pop_back();
     if (!endpoint.starts_with("http://") && !endpoint.starts_with("https://"))
-      fail(ErrorCode::kUsage, "HF_ENDPOINT: found \"{}\", wants a URL such as https://huggingface.co",
+      fail(ErrorCode::kUsage, "HF_ENDPOINT: found \"{}\", expected a URL such as https://huggingface.co",
            without_userinfo(endpoint));
     settings.endpoint = endpoint;
   }
@@ -136,7 +136,7 @@ void HubClient::raise(const HttpResponse& response, const std::string& file) con
     fail(ErrorCode::kNotFound, "{} (revision {}) has no file {}", name, repo_.revision, file);
   if (status == 407)
     fail(ErrorCode::kIo,
-         "{}: the proxy wants a user and password (HTTP 407): give them as http://user:password@host:port in "
+         "{}: the proxy needs a user and password (HTTP 407): give them as http://user:password@host:port in "
          "https_proxy and http_proxy",
          item);
   if (status == 0 || !response.failure.empty())
@@ -205,9 +205,10 @@ HubListing HubClient::listing_of(const HttpResponse& response) const {
   const nlohmann::json json = parse_json(response.body, url);
   HubListing out{required<std::string>(json, "sha", url), {}};
   if (!is_hex(out.commit, 40))
-    fail(ErrorCode::kInvalidData, "{}: \"sha\": found \"{}\", wants a commit's 40 digits", url, out.commit);
+    fail(ErrorCode::kInvalidData, "{}: \"sha\": found \"{}\", expected a commit's 40 digits", url,
+         out.commit);
   const auto siblings = required<nlohmann::json>(json, "siblings", url);
-  if (!siblings.is_array()) fail(ErrorCode::kInvalidData, "{}: \"siblings\": wants a list of files", url);
+  if (!siblings.is_array()) fail(ErrorCode::kInvalidData, "{}: \"siblings\": expected a list of files", url);
   for (const auto& sibling : siblings) {
     auto file = required<std::string>(sibling, "rfilename", url);
     if (!is_inside(file))
@@ -241,7 +242,7 @@ RemoteFile HubClient::describe(const std::string& commit, const std::string& fil
   if (!response.failure.empty() || response.status == 0 || response.status >= 400) raise(response, file);
   const auto wrong = [&](const char* header, const std::string& found, const char* wanted) {
     fail(ErrorCode::kInvalidData,
-         "{}: {}: found \"{}\", wants {}: this is no Hugging Face Hub, or a proxy changed it",
+         "{}: {}: found \"{}\", expected {}: this is no Hugging Face Hub, or a proxy changed it",
          without_userinfo(url), header, found, wanted);
   };
   if (const std::string found = said["x-repo-commit"]; found != commit)

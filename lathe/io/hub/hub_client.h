@@ -23,7 +23,7 @@ struct HubSettings {
   std::function<void(const std::string& file, uint64_t done, uint64_t total)> progress;
   /// What the user should know: waits, new tries.  From any thread.
   std::function<void(const std::string& line)> message;
-  /// From the thread alone that asks for something; what it throws ends the work.
+  /// Called only on the thread that asks for something; what it throws ends the work.
   std::function<bool()> should_stop;
   bool is_stopped() const { return should_stop && should_stop(); }
   /// What it gives is held as long as the Hub is asked and answers: what should_stop needs to know of a stop.

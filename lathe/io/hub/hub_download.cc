@@ -19,7 +19,7 @@
 namespace lathe {
 namespace {
 
-// A part is long beside the time to ask for it, and short enough that a broken one costs little.
+// A part takes long compared with the request for it, and is short enough that a broken one costs little.
 constexpr uint64_t kPartBytes = uint64_t{16} << 20;
 constexpr int kConnections = 4;
 // Tries that brought this much have got on: they do not count.
@@ -265,7 +265,7 @@ void check_room(FileSystem& fs, const RemoteFile& file, uint64_t present, uint64
   if (!room.ok() || present + room.value() >= needed) return;
   fail(
       ErrorCode::kIo,
-      "{}: wants {} bytes on the disk of {}, found {} free: make room, or name another place by HF_HUB_CACHE",
+      "{}: needs {} bytes on the disk of {}, found {} free: make room, or name another place by HF_HUB_CACHE",
       file.name, needed - present, parent_folder(path), room.value());
 }
 

@@ -3,7 +3,7 @@
 // the input.
 //
 // Input: answers with "\n====\n" between them, one to each request.  An answer is header lines, an empty line
-// and the body; one that begins with '!' breaks off behind it.
+// and the body; one that begins with '!' breaks off after it.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -122,7 +122,7 @@ std::filesystem::path make_root() {
   return root;
 }
 
-/// Nothing stands beside the cache, and every blob has the content that its name says.
+/// Nothing is next to the cache, and every blob has the content that its name says.
 void check_root(const std::filesystem::path& root) {
   for (const auto& entry : std::filesystem::directory_iterator(root))
     if (entry.path().filename() != "cache") std::abort();

@@ -52,7 +52,7 @@ class Unpickler : private PickleBytes {
   PickleTree run() {
     if (bytes_.size() > kMaxPickleBytes)
       fail(ErrorCode::kInvalidData,
-           "{}: data.pkl: found {} bytes, wants at most {}: tensors lie outside of it; save "
+           "{}: data.pkl: found {} bytes, expected at most {}: tensors lie outside of it; save "
            "model.state_dict() with torch.save, or as safetensors",
            file_, bytes_.size(), kMaxPickleBytes);
     while (step()) {
@@ -270,7 +270,7 @@ class Unpickler : private PickleBytes {
   void check_protocol(uint8_t protocol) const {
     if (protocol != 2)
       fail(ErrorCode::kUnsupported,
-           "{}: found pickle protocol {}, wants 2; save it with torch.save's default", file_, protocol);
+           "{}: found pickle protocol {}, expected 2; save it with torch.save's default", file_, protocol);
   }
 
   void push_global() {
@@ -288,7 +288,7 @@ class Unpickler : private PickleBytes {
   const PickleValue::Tuple& arguments(const PickleValue* value, size_t at_least) const {
     const auto* tuple = value->as<PickleValue::Tuple>();
     if (tuple == nullptr || tuple->items.size() < at_least)
-      damaged("found a {}, wants a tuple of at least {}", value->kind(), at_least);
+      damaged("found a {}, expected a tuple of at least {}", value->kind(), at_least);
     return *tuple;
   }
 
@@ -348,7 +348,7 @@ class Unpickler : private PickleBytes {
     const std::span<const std::byte> bytes = storage_bytes(*key);
     const size_t element_bytes = size_of(type->dtype);
     if (static_cast<uint64_t>(*count) != bytes.size() / element_bytes || bytes.size() % element_bytes != 0)
-      damaged("storage {}: found {} bytes, wants {} elements of {}", printable(*key), bytes.size(), *count,
+      damaged("storage {}: found {} bytes, expected {} elements of {}", printable(*key), bytes.size(), *count,
               type->name);
     push(TensorView{type->dtype, {*count}, bytes});
   }
@@ -364,12 +364,12 @@ class Unpickler : private PickleBytes {
   Shape dimensions(const PickleValue* value) const {
     const auto& items = arguments(value, 0).items;
     if (items.size() > kMaxRank)
-      damaged("a tensor of {} dimensions, wants at most {}", items.size(), kMaxRank);
+      damaged("a tensor of {} dimensions, expected at most {}", items.size(), kMaxRank);
     Shape out;
     for (const PickleValue* item : items) {
       const auto* number = item->as<int64_t>();
       if (number == nullptr || *number < 0)
-        damaged("found a {}, wants a size or stride from 0", item->kind());
+        damaged("found a {}, expected a size or stride from 0", item->kind());
       out.push_back(*number);
     }
     return out;
@@ -407,7 +407,7 @@ class Unpickler : private PickleBytes {
   std::unordered_map<std::string, std::span<const std::byte>> storages_;
   uint64_t total_storage_bytes_ = 0;  ///< of all in storages_
   uint64_t copied_bytes_ = 0;
-  uint64_t held_bytes_ = 0;  ///< of the values beside their own size
+  uint64_t held_bytes_ = 0;  ///< held by the values in addition to their own size
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ class PickleBytes {
   }
 
   std::span<const std::byte> take(uint64_t n) {
-    if (n > bytes_.size() - position_) damaged("wants {} bytes, found {}", n, bytes_.size() - position_);
+    if (n > bytes_.size() - position_) damaged("needs {} bytes, found {}", n, bytes_.size() - position_);
     const std::span<const std::byte> out = bytes_.subspan(position_, n);
     position_ += n;
     return out;
@@ -53,8 +53,8 @@ class PickleBytes {
   /// LONG1: a little-endian two's complement number of n bytes.
   int64_t take_long(uint8_t n) {
     if (n > sizeof(int64_t))
-      fail(ErrorCode::kUnsupported, "{}: data.pkl at byte {}: an integer of {} bytes, wants at most 8", file_,
-           position_, n);
+      fail(ErrorCode::kUnsupported, "{}: data.pkl at byte {}: an integer of {} bytes, expected at most 8",
+           file_, position_, n);
     uint64_t value = 0;
     const std::span<const std::byte> bytes = take(n);
     for (size_t i = 0; i < n; ++i) value |= static_cast<uint64_t>(bytes[i]) << (8 * i);

@@ -51,7 +51,7 @@ class Walk {
       out.bytes += inner.bytes;
       if (out.values > kMaxWalk || out.bytes > kMaxWalkBytes)
         fail(ErrorCode::kInvalidData,
-             "{}: data.pkl: wants at most {} values and {} bytes of text, references counted; the file is "
+             "{}: data.pkl: expected at most {} values and {} bytes of text, references counted; the file is "
              "damaged: fetch or save it again",
              file_, kMaxWalk, kMaxWalkBytes);
     }

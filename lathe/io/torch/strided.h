@@ -19,7 +19,7 @@ struct StridedLayout {
 
   // For a layout that fits `storage`, a tensor of one dimension.
 
-  /// The elements where they are; wants is_contiguous.
+  /// The elements where they are; needs is_contiguous.
   TensorView view(const TensorView& storage) const;
   /// A copy of the elements in row-major order.
   std::vector<std::byte> gather(const TensorView& storage) const;

@@ -31,10 +31,11 @@ void check_form(std::string_view content, const std::string& path) {
   const bool tar = content.size() > kTarMagicOffset && content.substr(kTarMagicOffset).starts_with("ustar");
   if (content.starts_with(kBeforeZip) || tar)
     fail(ErrorCode::kUnsupported,
-         "{}: found the torch.save format from before torch 1.6, wants the zip format; {}", path, kSaveAgain);
+         "{}: found the torch.save format from before torch 1.6, expected the zip format; {}", path,
+         kSaveAgain);
   if (!content.starts_with("PK")) refuse_foreign_content(content, path, "a file of torch.save");
   fail(ErrorCode::kInvalidData,
-       "{}: not a file of torch.save: wants a zip archive ({} bytes found); fetch it again", path,
+       "{}: not a file of torch.save: expected a zip archive ({} bytes found); fetch it again", path,
        content.size());
 }
 
@@ -61,10 +62,10 @@ TorchFile TorchFile::parse(MappedFile file, const std::string& path, bool object
   const std::string prefix = find_prefix(archive, path);
   if (archive.entries().contains(prefix + "constants.pkl"))
     fail(ErrorCode::kUnsupported,
-         "{}: found a TorchScript program, wants a state dict; save model.state_dict() instead", path);
+         "{}: found a TorchScript program, expected a state dict; save model.state_dict() instead", path);
   if (archive.entries().contains(prefix + "byteorder") &&
       text_of(archive.read(prefix + "byteorder")) != "little")
-    fail(ErrorCode::kUnsupported, "{}: found big-endian data, wants little-endian; {}", path, kSaveAgain);
+    fail(ErrorCode::kUnsupported, "{}: found big-endian data, expected little-endian; {}", path, kSaveAgain);
   TorchFile out;
   const auto storage = [&](const std::string& key) {
     const std::span<const std::byte> bytes = archive.read(fmt::format("{}data/{}", prefix, key));
@@ -107,7 +108,7 @@ StateDict StateDict::open(FileSystem& fs, const std::string& path) {
   StateDict out(TorchFile::open(fs, path));
   const auto* dict = out.file_.root().as<PickleValue::Dict>();
   if (dict == nullptr)
-    fail(ErrorCode::kInvalidData, "{}: found a {}, wants a dict of tensors; save model.state_dict()", path,
+    fail(ErrorCode::kInvalidData, "{}: found a {}, expected a dict of tensors; save model.state_dict()", path,
          out.file_.root().kind());
   if (const PickleValue* inner = dict->find("state_dict");
       inner != nullptr && inner->as<PickleValue::Dict>() != nullptr)
@@ -115,12 +116,12 @@ StateDict StateDict::open(FileSystem& fs, const std::string& path) {
   for (const auto& [key, value] : dict->items) {
     const auto* name = key->as<std::string>();
     if (name == nullptr)
-      fail(ErrorCode::kInvalidData, "{}: found a key that is a {}, wants names of tensors", path,
+      fail(ErrorCode::kInvalidData, "{}: found a key that is a {}, expected names of tensors", path,
            key->kind());
     const auto* tensor = value->as<TensorView>();
     if (tensor == nullptr)
-      fail(ErrorCode::kInvalidData, "{}: \"{}\": found a {}, wants a tensor; save model.state_dict()", path,
-           *name, value->kind());
+      fail(ErrorCode::kInvalidData, "{}: \"{}\": found a {}, expected a tensor; save model.state_dict()",
+           path, *name, value->kind());
     if (!out.tensors_.emplace(*name, *tensor).second)
       fail(ErrorCode::kInvalidData, "{}: \"{}\" occurs twice", path, *name);
   }

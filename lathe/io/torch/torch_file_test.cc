@@ -112,7 +112,7 @@ TEST(TorchFile, AnotherFileInItsPlaceIsNamed) {
         {"", "an empty file"},
         {"\x1f\x8b\x08", "gzip data"},
         {"PK\x03\x04 cut", "pytorch_model.bin"},
-        {"weights", "wants a zip archive"}}) {
+        {"weights", "expected a zip archive"}}) {
     const std::string path = folder / "pytorch_model.bin";
     ASSERT_TRUE(real_file_system().write_atomic(path, content).ok());
     const std::string message =
@@ -133,7 +133,7 @@ TEST(TorchFile, WhatItDoesNotReadIsNamed) {
   expect("compressed.bin", "compressed");
   expect("script.bin", "TorchScript");
   expect("expanded.bin", "t.clone()");
-  expect("not_only_tensors.bin", "\"epoch\": found a int, wants a tensor", ErrorCode::kInvalidData);
+  expect("not_only_tensors.bin", "\"epoch\": found a int, expected a tensor", ErrorCode::kInvalidData);
   expect("types.safetensors", "not a file of torch.save", ErrorCode::kInvalidData);
 }
 
@@ -206,7 +206,7 @@ TEST(Pickle, TensorsMustLieInTheirStorage) {
   EXPECT_NE(pickle_error(tensor(n4(0), n4(-1), n4(1))), "");
   EXPECT_NE(pickle_error(tensor(n4(0), n4(1), n4(-1))), "");
   EXPECT_NE(pickle_error(tensor(n4(0), n4(1), "")), "");
-  EXPECT_NE(pickle_error(tensor(n4(0), n4(1), n4(1), 5)).find("wants 5 elements"), std::string::npos);
+  EXPECT_NE(pickle_error(tensor(n4(0), n4(1), n4(1), 5)).find("expected 5 elements"), std::string::npos);
 }
 
 TEST(Pickle, RepeatedCopiesOfOneStorageAreBounded) {

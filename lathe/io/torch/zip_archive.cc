@@ -24,7 +24,7 @@ class Reader {
   std::span<const std::byte> slice(uint64_t offset, uint64_t size) const {
     if (offset > bytes_.size() || size > bytes_.size() - offset)
       fail(ErrorCode::kInvalidData,
-           "{}: the zip archive is damaged or cut short: wants {} bytes at {}, found {} in all", path_, size,
+           "{}: the zip archive is damaged or cut short: needs {} bytes at {}, found {} in all", path_, size,
            offset, bytes_.size());
     return bytes_.subspan(offset, size);
   }
@@ -133,7 +133,7 @@ std::span<const std::byte> ZipArchive::read(std::string_view name) const {
   const Entry& entry = found->second;
   if (entry.encrypted || entry.method != 0)
     fail(ErrorCode::kUnsupported,
-         "{}: entry \"{}\": found it {}, wants it stored, as torch.save does; unpack the file and save it "
+         "{}: entry \"{}\": found it {}, expected it stored, as torch.save does; unpack the file and save it "
          "again with "
          "torch.save",
          path_, name, entry.encrypted ? "encrypted" : "compressed");
@@ -155,7 +155,8 @@ std::span<const std::byte> ZipArchive::read(std::string_view name) const {
   }
   if (crc != entry.crc)
     fail(ErrorCode::kInvalidData,
-         "{}: entry \"{}\": found CRC {:08x}, wants {:08x}: the file is damaged (or was saved without CRCs); "
+         "{}: entry \"{}\": found CRC {:08x}, expected {:08x}: the file is damaged (or was saved without "
+         "CRCs); "
          "fetch it or "
          "save it again",
          path_, name, crc, entry.crc);

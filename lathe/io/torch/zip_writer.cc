@@ -9,10 +9,10 @@ namespace {
 
 constexpr uint64_t kAlignment = 64, kHeaderBytes = 30, kExtraHeaderBytes = 4;
 constexpr uint64_t kElsewhere = 0xffffffff;  // the number stands in the zip64 field
-constexpr uint16_t kFlags = 0x0808;          // CRC and size behind the data; the name is UTF-8
+constexpr uint16_t kFlags = 0x0808;          // CRC and size after the data; the name is UTF-8
 constexpr uint16_t kVersion64 = 45;
 
-/// Little-endian numbers behind one another.
+/// Little-endian numbers, one after the other.
 class Record {
  public:
   template <typename T>
@@ -59,7 +59,7 @@ std::string descriptor(uint32_t crc, uint64_t bytes) {
 }
 
 std::string directory_entry(std::string_view name, uint64_t at, uint32_t crc, uint64_t bytes) {
-  Record wide;  // in the order the format prescribes, what does not fit 32 bits alone
+  Record wide;  // only what does not fit 32 bits, in the order of the format
   if (bytes >= kElsewhere) wide.number(bytes).number(bytes);
   if (at >= kElsewhere) wide.number(at);
   Record extra;

@@ -9,7 +9,7 @@
 namespace lathe {
 
 /// Writes a zip archive of stored entries to a sink, front to back, as torch.save lays it out: the data of
-/// every entry begins at a multiple of 64 bytes (padding in an extra field "FB"), CRC and size stand behind
+/// every entry begins at a multiple of 64 bytes (padding in an extra field "FB"), CRC and size follow
 /// it, the directory has its zip64 form.  The first error sticks.
 /// Source: PKWARE APPNOTE.TXT 6.3, sections 4.3 and 4.5; torch's caffe2/serialize/inline_container.cc.
 class ZipWriter {

@@ -85,7 +85,7 @@ struct Layer {
   Value operator()(Value x, const TokenRows& wanted) const {
     const Value context = wanted.first_attention ? attention.of_first(query_key_value, x)
                                                  : wanted.of(attention(query_key_value(x)));
-    // In front of dropout, whose gradient is then right behind the norm's, and fused into it.
+    // Before dropout: its gradient then follows the norm's, and is fused into it.
     const Value residual = wanted.of(x);
     const Value attended =
         attention_norm(add(wanted.drop(attention_dropout, attention_output(context)), residual));
@@ -94,7 +94,7 @@ struct Layer {
   }
 };
 
-/// Family's embeddings and layers, which normalise behind each sublayer.
+/// Family's embeddings and layers, which normalise after each sublayer.
 class Encoder : public EncoderModel {
  public:
   using EncoderModel::EncoderModel;
@@ -192,11 +192,11 @@ void check_masked_lm(const ModelConfig& config, const Family& family) {
          config.model_type);
   // Its decoder has weights of its own, which a tied head would drop.
   if (!value_or<bool>(config.json, "tie_word_embeddings", true, config.file))
-    fail(
-        ErrorCode::kUnsupported,
-        "{}: \"tie_word_embeddings\" is false, wants true: Lathe's masked-LM head has no weights of its own; "
-        "take a model whose head is tied",
-        config.file);
+    fail(ErrorCode::kUnsupported,
+         "{}: \"tie_word_embeddings\" is false, expected true: Lathe's masked-LM head has no weights of its "
+         "own; "
+         "take a model whose head is tied",
+         config.file);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ Value activate(const std::string& name, Value x) {
   if (name == "relu") return relu(x);
   if (name == "tanh") return tanh(x);
   if (name == "gelu" || name == "gelu_python") return gelu(x);
-  fail(ErrorCode::kUnsupported, "activation: found \"{}\", wants gelu, gelu_python, relu or tanh", name);
+  fail(ErrorCode::kUnsupported, "activation: found \"{}\", expected gelu, gelu_python, relu or tanh", name);
 }
 
 }  // namespace lathe

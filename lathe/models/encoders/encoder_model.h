@@ -10,8 +10,8 @@
 
 namespace lathe {
 
-/// Rows of tokens that a layer's result is wanted for.  A classifier reads those of first tokens: its last
-/// layer computes no others behind the attention, in either direction.
+/// The tokens for which a layer's result is needed.  A classifier reads only first tokens: its last layer
+/// computes no others after the attention, in either direction.
 struct TokenRows {
   Value index;                   ///< [B] i32: the row of each sample's first token; none: all tokens
   bool first_attention = false;  ///< Trace::first_attention, for those rows

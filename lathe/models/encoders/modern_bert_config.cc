@@ -14,21 +14,21 @@ std::vector<bool> local_layers(const nlohmann::json& json, const ModelConfig& c)
   if (json.contains("layer_types") && !json["layer_types"].is_null()) {
     for (const std::string& type : value_or<std::vector<std::string>>(json, "layer_types", {}, c.file)) {
       if (type != "sliding_attention" && type != "full_attention")
-        fail(
-            ErrorCode::kUnsupported,
-            "{}: \"layer_types\" has \"{}\", wants \"full_attention\" or \"sliding_attention\": Lathe has no "
-            "other; take a model of these",
-            c.file, type);
+        fail(ErrorCode::kUnsupported,
+             "{}: \"layer_types\" has \"{}\", expected \"full_attention\" or \"sliding_attention\": Lathe "
+             "has no "
+             "other; take a model of these",
+             c.file, type);
       local.push_back(type == "sliding_attention");
     }
     if (static_cast<int64_t>(local.size()) != c.num_hidden_layers)
-      fail(ErrorCode::kInvalidData, "{}: \"layer_types\" names {} layers, wants {}; {}", c.file, local.size(),
-           c.num_hidden_layers, kWayOut);
+      fail(ErrorCode::kInvalidData, "{}: \"layer_types\" names {} layers, expected {}; {}", c.file,
+           local.size(), c.num_hidden_layers, kWayOut);
     return local;
   }
   const int64_t every = value_or<int64_t>(json, "global_attn_every_n_layers", 3, c.file);
   if (every < 1)
-    fail(ErrorCode::kInvalidData, "{}: \"global_attn_every_n_layers\" is {}, wants 1 or more; {}", c.file,
+    fail(ErrorCode::kInvalidData, "{}: \"global_attn_every_n_layers\" is {}, expected 1 or more; {}", c.file,
          every, kWayOut);
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) local.push_back(i % every != 0);
   return local;
@@ -44,14 +44,14 @@ double theta_of(const nlohmann::json& json, const char* type, const char* old_ke
     const std::string kind = value_or<std::string>(own, "rope_type", "default", file);
     if (kind != "default")
       fail(ErrorCode::kUnsupported,
-           "{}: \"rope_type\" of \"{}\" is \"{}\", wants \"default\": Lathe has no other so far; take a "
+           "{}: \"rope_type\" of \"{}\" is \"{}\", expected \"default\": Lathe has no other so far; take a "
            "model that "
            "has it",
            file, type, kind);
     theta = value_or<double>(own, "rope_theta", theta, file);
   }
   if (!(theta > 0))
-    fail(ErrorCode::kInvalidData, "{}: \"rope_theta\" of \"{}\" is {}, wants a number above 0; {}", file,
+    fail(ErrorCode::kInvalidData, "{}: \"rope_theta\" of \"{}\" is {}, expected a number above 0; {}", file,
          type, theta, kWayOut);
   return theta;
 }
@@ -61,19 +61,21 @@ void check(const nlohmann::json& json, const ModelConfig& c) {
     const std::string act = value_or<std::string>(json, key, "gelu", c.file);
     if (act != "gelu" && act != "gelu_python")
       fail(ErrorCode::kUnsupported,
-           "{}: \"{}\" is \"{}\", wants gelu: Lathe has no other for gated layers; take a model that has it",
+           "{}: \"{}\" is \"{}\", expected gelu: Lathe has no other for gated layers; take a model that has "
+           "it",
            c.file, key, act);
   };
   only_gelu("hidden_activation");
   only_gelu("classifier_activation");
   if (json.contains("rope_scaling") && !json["rope_scaling"].is_null())
     fail(ErrorCode::kUnsupported,
-         "{}: \"rope_scaling\" is given, wants none: Lathe does not stretch positions; take a model without "
+         "{}: \"rope_scaling\" is given, expected none: Lathe does not stretch positions; take a model "
+         "without "
          "it",
          c.file);
   if (c.hidden_size / c.num_attention_heads % 2 != 0)
     fail(ErrorCode::kInvalidData,
-         "{}: \"hidden_size\" {} over \"num_attention_heads\" {} are heads of an odd width, wants an even "
+         "{}: \"hidden_size\" {} over \"num_attention_heads\" {} are heads of an odd width, expected an even "
          "one; {}",
          c.file, c.hidden_size, c.num_attention_heads, kWayOut);
 }
@@ -86,7 +88,7 @@ ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const Mode
   m.local = local_layers(json, c);
   const int64_t window = value_or<int64_t>(json, "local_attention", 2 * m.window, c.file);
   if (window < 2 || window > kMostTokens)
-    fail(ErrorCode::kInvalidData, "{}: \"local_attention\" is {}, wants 2 to {}; {}", c.file, window,
+    fail(ErrorCode::kInvalidData, "{}: \"local_attention\" is {}, expected 2 to {}; {}", c.file, window,
          kMostTokens, kWayOut);
   m.window = window / 2;
   m.global_theta = theta_of(json, "full_attention", "global_rope_theta", m.global_theta, c.file);
@@ -98,7 +100,8 @@ ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const Mode
       value_or<double>(json, "initializer_cutoff_factor", m.initializer_cutoff_factor, c.file);
   if (!(m.initializer_cutoff_factor >= 0.5))  // TorchGenerator::truncated_normal
     fail(ErrorCode::kUnsupported,
-         "{}: \"initializer_cutoff_factor\" is {}, wants 0.5 or more: Lathe draws no weights nearer to 0; {}",
+         "{}: \"initializer_cutoff_factor\" is {}, expected 0.5 or more: Lathe draws no weights nearer to 0; "
+         "{}",
          c.file, m.initializer_cutoff_factor, kWayOut);
   const auto flag = [&](bool& value, const char* key) { value = value_or<bool>(json, key, value, c.file); };
   flag(m.norm_bias, "norm_bias");
@@ -110,7 +113,7 @@ ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const Mode
       value_or<std::string>(json, "classifier_activation", m.classifier_activation, c.file);
   const std::string pooling = value_or<std::string>(json, "classifier_pooling", "cls", c.file);
   if (pooling != "cls" && pooling != "mean")
-    fail(ErrorCode::kInvalidData, "{}: \"classifier_pooling\" is \"{}\", wants cls or mean; {}", c.file,
+    fail(ErrorCode::kInvalidData, "{}: \"classifier_pooling\" is \"{}\", expected cls or mean; {}", c.file,
          pooling, kWayOut);
   m.mean_pooling = pooling == "mean";
   return m;

@@ -81,18 +81,19 @@ TEST(ModernBertConfig, SaysWhatItCannotCompute) {
     EXPECT_NE(found.find(words), std::string::npos) << found;
     EXPECT_NE(found.find("config.json"), std::string::npos) << found;
   };
-  says("hidden_activation", "relu", "wants gelu");
-  says("layer_types", {"full_attention"}, "names 1 layers, wants 4");
+  says("hidden_activation", "relu", "expected gelu");
+  says("layer_types", {"full_attention"}, "names 1 layers, expected 4");
   says("layer_types", {"x", "x", "x", "x"}, "\"full_attention\" or \"sliding_attention\"");
-  says("rope_parameters", {{"full_attention", {{"rope_type", "yarn"}}}}, "wants \"default\"");
-  says("rope_scaling", {{"factor", 2}}, "wants none");
-  says("local_attention", 1, "wants 2 to 100000000");
-  says("local_attention", int64_t{1} << 62, "wants 2 to 100000000");
-  says("global_attn_every_n_layers", 0, "wants 1 or more");
-  says("global_rope_theta", -1, "wants a number above 0");
-  for (const double factor : {0.4, 0.0, -1.0}) says("initializer_cutoff_factor", factor, "wants 0.5 or more");
-  says("classifier_pooling", "max", "wants cls or mean");
-  says("mlp_dropout", 1.5, "wants a probability");
+  says("rope_parameters", {{"full_attention", {{"rope_type", "yarn"}}}}, "expected \"default\"");
+  says("rope_scaling", {{"factor", 2}}, "expected none");
+  says("local_attention", 1, "expected 2 to 100000000");
+  says("local_attention", int64_t{1} << 62, "expected 2 to 100000000");
+  says("global_attn_every_n_layers", 0, "expected 1 or more");
+  says("global_rope_theta", -1, "expected a number above 0");
+  for (const double factor : {0.4, 0.0, -1.0})
+    says("initializer_cutoff_factor", factor, "expected 0.5 or more");
+  says("classifier_pooling", "max", "expected cls or mean");
+  says("mlp_dropout", 1.5, "expected a probability");
   says("num_attention_heads", 16, "an even one");
 }
 

@@ -125,7 +125,7 @@ Cost adafactor_cost(const Node& node, const Program& program) { return elementwi
 }  // namespace
 
 /// One update of Adafactor without first moment and with a given learning rate.  tensors: rows and columns of
-/// the matrices that lie behind one another in p, 0 rows for a vector.  s: of a matrix the means of the
+/// the matrices that follow each other in p, 0 rows for a vector.  s: of a matrix the means of the
 /// squared gradients of each row, then of each column; of a vector the squares; kept as (1 − kTake) · s +
 /// kTake · new. An update's root mean square is clipped to clip_threshold, tensor by tensor.  Tensors that
 /// begin below `decayed` have weight decay.  A norm or loss that is not finite leaves everything as it is.

@@ -10,7 +10,7 @@ namespace lathe::op {
 namespace {
 
 std::vector<Type> infer_slice(std::span<const Type> in, const Attrs& attrs) {
-  if (in[0].shape.size() != 1) fail(ErrorCode::kShape, "slice: x is {}, wants x[n]", to_string(in[0]));
+  if (in[0].shape.size() != 1) fail(ErrorCode::kShape, "slice: x is {}, expected x[n]", to_string(in[0]));
   const int64_t offset = attrs.i("offset"), most = elements(in[0]);
   const Shape& shape = attrs.shape("shape");
   int64_t count = 1;
@@ -27,7 +27,7 @@ std::vector<Type> infer_concat(std::span<const Type> in, const Attrs&) {
   int64_t total = 0;
   for (const Type& type : in) {
     if (type.dtype != in[0].dtype)
-      fail(ErrorCode::kShape, "concat: found {} beside {}", to_string(type), to_string(in[0]));
+      fail(ErrorCode::kShape, "concat: found {} next to {}", to_string(type), to_string(in[0]));
     total += elements(type);
   }
   return {{in[0].dtype, {total}}};
@@ -75,7 +75,7 @@ const OpDef slice{
     .aliasing = Aliasing::kSlice,
 };
 
-/// All inputs behind one another in one flat tensor.
+/// All inputs, one after the other, in one flat tensor.
 const OpDef concat{
     .name = "concat",
     .signature = "x[..] -> y[n]:x",

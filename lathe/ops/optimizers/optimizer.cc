@@ -36,15 +36,15 @@ std::vector<Type> infer_adamw(std::span<const Type> in, const Attrs& attrs) {
     if (rules[i].optional && in[i].shape == Shape{-1}) continue;
     const bool flat = in[i].dtype == rules[i].dtype && in[i].shape.size() == 1;
     if (!flat || (i != 1 && i != kRounded && in[i] != wanted[i]))
-      fail(ErrorCode::kShape, "adamw: {} is {}, but the signature wants {}", rules[i].name, to_string(in[i]),
+      fail(ErrorCode::kShape, "adamw: {} is {}, but the signature needs {}", rules[i].name, to_string(in[i]),
            adamw.signature);
   }
   const int64_t exact = elements(in[1]), first = attrs.i("first");
   const int64_t rounded = in[kRounded].shape == Shape{-1} ? 0 : elements(in[kRounded]);
   if (exact + rounded != elements(in[0]) || first < 0 || first > exact)
     fail(ErrorCode::kShape,
-         "adamw: {} gradients and {} rounded ones from {} on, wants those of {} parameters", exact, rounded,
-         first, elements(in[0]));
+         "adamw: {} gradients and {} rounded ones from {} on, expected those of {} parameters", exact,
+         rounded, first, elements(in[0]));
   return {in[0], in[2], in[3]};
 }
 
@@ -72,7 +72,7 @@ void ref_adamw(Reference& r) {
     r.out[2][i] = v;
     r.magnitude[0][i] = std::abs(r.in[0][i]) + std::abs(p - r.in[0][i]);
     r.magnitude[1][i] = std::abs(r.in[2][i]) + std::abs(gradient);
-    // Of the six roundings behind the square (the scaled gradient's counts twice, then that of 1 − β₂, of two
+    // Of the six roundings after the square (the scaled gradient's counts twice, then that of 1 − β₂, of two
     // products and of the sum) the bound holds four.
     r.magnitude[2][i] = v + 0.5 * square;
   }
@@ -96,7 +96,7 @@ void adjust_not_finite(Reference& r) {
   adjust_adamw(r);
   r.in[4][0] = INFINITY;
 }
-/// Elements without a gradient so far, in runs and alone: rows of an embedding whose tokens never came.
+/// Elements without a gradient so far, in runs and single: rows of an embedding whose tokens never came.
 void adjust_idle(Reference& r) {
   adjust_adamw(r);
   for (size_t i = 0; i < r.in[0].size(); ++i)
@@ -174,7 +174,7 @@ const OpDef grad_norm{
 /// One AdamW update with the gradient times hyper's kInverseScale, clipped to the global norm.  The first
 /// `decayed` elements have weight decay. hyper: see Hyper.  A norm or loss that is not finite leaves
 /// everything as it is.  rounded: the gradients of parameters `first` and following; g holds those of all
-/// others behind one another, n = k + r.
+/// others, one after the other, n = k + r.
 const OpDef adamw{
     .name = "adamw",
     .signature =

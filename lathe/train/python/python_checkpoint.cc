@@ -198,7 +198,7 @@ class Entries {
   Entries(const PickleValue* value, const std::string& path, std::string what)
       : path_(path), what_(std::move(what)), dict_(value == nullptr ? nullptr : value->as<Values>()) {
     if (dict_ == nullptr)
-      fail(ErrorCode::kInvalidData, "{}: {}: found {}, wants a dict", path_, what_,
+      fail(ErrorCode::kInvalidData, "{}: {}: found {}, expected a dict", path_, what_,
            value == nullptr ? "nothing" : value->kind());
   }
 
@@ -231,7 +231,7 @@ class Entries {
 int64_t whole_number(double value, const std::string& path, const std::string& what) {
   constexpr double kMost = 1LL << 53;
   if (!(value >= 0 && value <= kMost) || value != std::floor(value))
-    fail(ErrorCode::kInvalidData, "{}: {}: found {}, wants a count of updates", path, what, value);
+    fail(ErrorCode::kInvalidData, "{}: {}: found {}, expected a count of updates", path, what, value);
   return static_cast<int64_t>(value);
 }
 
@@ -242,7 +242,7 @@ int64_t steps_of(const Entries& state, const std::string& path, const std::strin
   if (tensor == nullptr) return whole_number(state.real("step"), path, what);
   float step = 0;
   if (elements(tensor->shape) != 1)
-    fail(ErrorCode::kInvalidData, "{}: {}: found a step of shape {}, wants one number", path, what,
+    fail(ErrorCode::kInvalidData, "{}: {}: found a step of shape {}, expected one number", path, what,
          to_string(tensor->shape));
   to_f32(*tensor, &step);
   return whole_number(step, path, what);
@@ -252,10 +252,11 @@ const TensorView* tensor_of(const Entries& state, const Part& part, const std::s
                             const std::string& path) {
   const auto& tensor = state.get<TensorView>(part.key);
   if (tensor.shape != part.shape)
-    fail(ErrorCode::kInvalidData,
-         "{}: {} of {}: found shape {}, wants {}: the state of another model, or its parameters in another "
-         "order",
-         path, part.key, name, to_string(tensor.shape), to_string(part.shape));
+    fail(
+        ErrorCode::kInvalidData,
+        "{}: {} of {}: found shape {}, expected {}: the state of another model, or its parameters in another "
+        "order",
+        path, part.key, name, to_string(tensor.shape), to_string(part.shape));
   return &tensor;
 }
 
@@ -264,8 +265,8 @@ size_t check_params(const Entries& group, const std::string& path, size_t next) 
   for (const PickleValue* item : group.get<PickleValue::List>("params").items) {
     const auto* number = item->as<int64_t>();
     if (number == nullptr || *number != static_cast<int64_t>(next))
-      fail(ErrorCode::kUnsupported, "{}: wants parameters numbered in their order, found {} behind {}", path,
-           number == nullptr ? item->kind() : std::to_string(*number).c_str(), next);
+      fail(ErrorCode::kUnsupported, "{}: expected parameters numbered in their order, found {} after {}",
+           path, number == nullptr ? item->kind() : std::to_string(*number).c_str(), next);
     ++next;
   }
   return next;
@@ -310,7 +311,7 @@ void read_settings(const Entries& group, const std::string& path, PythonOptimize
     const double* beta1 = betas.size() == 2 ? betas[0]->as<double>() : nullptr;
     const double* beta2 = betas.size() == 2 ? betas[1]->as<double>() : nullptr;
     if (beta1 == nullptr || beta2 == nullptr)
-      fail(ErrorCode::kInvalidData, "{}: betas: wants two numbers", path);
+      fail(ErrorCode::kInvalidData, "{}: betas: expected two numbers", path);
     progress.adamw = {*beta1, *beta2, group.real("eps")};
   }
   progress.adamw.weight_decay = group.real("weight_decay");
@@ -323,8 +324,8 @@ void read_groups(const Entries& root, const std::string& path, const std::vector
                  PythonOptimizer& out) {
   const auto& groups = root.get<PickleValue::List>("param_groups").items;
   if (groups.size() != 2)
-    fail(ErrorCode::kUnsupported, "{}: found {} groups of parameters, wants 2: with weight decay and without",
-         path, groups.size());
+    fail(ErrorCode::kUnsupported,
+         "{}: found {} groups of parameters, expected 2: with weight decay and without", path, groups.size());
   const Entries decayed(groups[0], path, "param_groups[0]"), rest(groups[1], path, "param_groups[1]");
   const auto decay = static_cast<size_t>(
       std::count_if(places.begin(), places.end(), [](const Place& place) { return place.parameter->decay; }));
@@ -346,7 +347,7 @@ void read_states(const std::vector<PythonOptimizer::Part>& parts, const TorchFil
                          [&](const auto& part) { return part.state == kept.name; });
     int64_t size = 0;
     for (const auto& part : found) size += elements(part.tensor->shape);
-    if (size != kept.size) {  // no update yet, or SGD with a momentum there or here alone
+    if (size != kept.size) {  // no update yet, or SGD with a momentum only there or only here
       parameters.clear_state(kept.name);
       continue;
     }
@@ -430,7 +431,7 @@ LossScaler::State read_python_scaler(FileSystem& fs, const std::string& folder) 
   state.scale = root.real("scale");
   state.growth_tracker = root.get<int64_t>("_growth_tracker");
   if (!(state.scale > 0) || !std::isfinite(state.scale))
-    fail(ErrorCode::kInvalidData, "{}: scale: found {}, wants one above 0", path, state.scale);
+    fail(ErrorCode::kInvalidData, "{}: scale: found {}, expected one above 0", path, state.scale);
   return state;
 }
 

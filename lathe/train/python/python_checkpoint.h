@@ -12,7 +12,7 @@
 
 namespace lathe {
 
-/// The files that Hugging Face's Trainer keeps beside the weights of a checkpoint.  Lathe writes them under
+/// The files that Hugging Face's Trainer keeps next to the weights of a checkpoint.  Lathe writes them under
 /// the same names in the same layout, so that a run can go on in either; the moments are in no other file.
 /// Source: transformers 5.23 trainer.py, _save_optimizer_and_scheduler and _load_optimizer_and_scheduler.
 inline constexpr const char* kOptimizerFile = "optimizer.pt";
@@ -24,7 +24,7 @@ struct OptimizerProgress {
   int64_t applied = 0;        ///< updates that touched the weights: AdamW's t
   int64_t schedule_step = 0;  ///< of the learning rate: the same, where both files are of one run
   double base_learning_rate = 0, learning_rate = 0;
-  AdamWOptions adamw;   ///< of other optimizers the weight decay alone
+  AdamWOptions adamw;   ///< for other optimizers only the weight decay
   bool fused = true;    ///< torch's fused kernels, in Python: AdamW's
   SgdOptions sgd = {};  ///< of SGD, but for the weight decay
   /// MetricSchedule::python_state; null where the learning rate follows the updates.

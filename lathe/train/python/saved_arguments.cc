@@ -61,8 +61,8 @@ Ref field_ref(PickleBuilder& b, const FieldInfo& info, const nlohmann::ordered_j
   return pickle_of(b, value);
 }
 
-/// What __post_init__ sets besides the fields, for one process alone.  Where it is missing a Trainer fails,
-/// or sets the device up after its accelerator, whose state is gone then.
+/// What __post_init__ sets in addition to the fields, for a single process.  If it is missing, a Trainer
+/// fails, or sets the device up after its accelerator, whose state is then gone.
 std::vector<std::pair<std::string, Ref>> derived(PickleBuilder& b, const TrainingArguments& args,
                                                  std::string_view device) {
   const bool cuda = device == "cuda";
@@ -121,7 +121,7 @@ std::optional<json> read_arguments(FileSystem& fs, const std::string& folder) {
   const TorchFile file = TorchFile::open(fs, pickled, true);
   const auto* object = file.root().as<PickleValue::Object>();
   if (object == nullptr || object->state == nullptr || object->state->as<PickleValue::Dict>() == nullptr)
-    fail(ErrorCode::kUnsupported, "{}: found a {}, wants the arguments of a Trainer", pickled,
+    fail(ErrorCode::kUnsupported, "{}: found a {}, expected the arguments of a Trainer", pickled,
          file.root().kind());
   return json_of(*object->state);
 }
