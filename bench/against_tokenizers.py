@@ -3,7 +3,7 @@
 
     against_tokenizers.py TOKENIZER_BENCH [rounds, default 5] [data folder, default ../shared/data]
 
-WordPiece has BERT's vocabulary, BPE RoBERTa's; Unigram 30,000 parts of the words of XQuAD and SQuAD, behind a map of characters.
+WordPiece has BERT's vocabulary, BPE RoBERTa's; Unigram 30,000 parts of the words of XQuAD and SQuAD, after a map of characters.
 Each side's time is its fastest pass of three in a round; the ratio is the median over the rounds.
 """
 import json

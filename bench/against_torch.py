@@ -199,16 +199,16 @@ def arguments():
     options = parser.parse_args()
     unknown = set(options.cases.split(",")) - {"step", "infer", "mlp"}
     if set(options.step_batches.split(",")) - set(map(str, BATCHES)):
-        parser.error(f"found {options.step_batches}; wants steps of 8 rows, of 32, or of both")
+        parser.error(f"found {options.step_batches}; expected steps of 8 rows, of 32, or of both")
     if set(options.step_dtypes.split(",")) - set(DTYPES):
-        parser.error(f"found {options.step_dtypes}; wants steps in {', '.join(DTYPES)}")
+        parser.error(f"found {options.step_dtypes}; expected steps in {', '.join(DTYPES)}")
     if unknown or options.rounds < 1:
-        parser.error(f"found {', '.join(sorted(unknown)) or options.rounds}; wants cases among step, infer, mlp and at "
+        parser.error(f"found {', '.join(sorted(unknown)) or options.rounds}; expected cases among step, infer, mlp and at "
                      "least one round")
     if options.threads < 1:
-        parser.error(f"--threads: found {options.threads}; wants at least 1")
+        parser.error(f"--threads: found {options.threads}; expected at least 1")
     if shutil.which(options.lathe) is None:
-        parser.error(f"--lathe: found {options.lathe}, which is no program; wants the path of a built lathe")
+        parser.error(f"--lathe: found {options.lathe}, which is no program; expected the path of a built lathe")
     return options
 
 
@@ -220,7 +220,7 @@ def main():
     missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
     for name in missing:
         print(f"skipped: {name} is not installed in {sys.executable}"
-              + ("; mlp alone can be compared" if missing == ["transformers"] else ""))
+              + ("; only mlp can be compared" if missing == ["transformers"] else ""))
     if "torch" in missing:
         sys.exit(77)
     import torch

@@ -31,7 +31,7 @@ def last_run(path):
     rows = [line.split("\t") for line in pathlib.Path(path).read_text().splitlines()]
     for number, row in enumerate(rows, 1):
         if len(row) != 6:
-            sys.exit(f"cuda_timeline: {path}: line {number} has {len(row)} fields, wants 6: the disk may be full")
+            sys.exit(f"cuda_timeline: {path}: line {number} has {len(row)} fields, expected 6: the disk may be full")
     names = sorted({row[5] for row in rows})
     plain = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
     of = dict(zip(names, map(short, plain.splitlines())))

@@ -133,7 +133,8 @@ int main(int argc, char** argv) {
   const lathe::cpu::Rows::Size size{static_cast<int64_t>(number(2, 1024)),
                                     static_cast<int64_t>(number(3, 768))};
   if (size.rows < 1 || size.cols < 1) {
-    fmt::print(stderr, "rows_bench: found {} rows of {} columns, wants at least 1\n", size.rows, size.cols);
+    fmt::print(stderr, "rows_bench: found {} rows of {} columns, expected at least 1\n", size.rows,
+               size.cols);
     return 2;
   }
   try {

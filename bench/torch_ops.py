@@ -3,7 +3,7 @@
 
 Usage: torch_ops.py [--batch 32] [--seq 128] [--layers 12] [--lists]
 
-Needs torch and transformers. The count is of operators behind autograd and autocast, as the device sees them; views of
+Needs torch and transformers. The count is of operators after autograd and autocast, as the device sees them; views of
 memory, which compute nothing, are told apart. `lathe bench plan` counts Lathe's. AdamW is the fused one, the Trainer's
 default. --lists: the norm and clipping go over lists of tensors, as on CUDA; else tensor by tensor, as on MPS.
 """

@@ -8,7 +8,7 @@ if(LATHE_TESTS)
   enable_testing()
   find_package(GTest REQUIRED)
   include(GoogleTest)
-  add_custom_target(unit_tests)   # the tests beside the code
+  add_custom_target(unit_tests)   # the tests next to the code
   # The source folder's name stands in one small file of its own, so that ccache finds every test in other clones, too.
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/source_folder.cc CONTENT
        "#include \"lathe/core/source_folder_testing.h\"\nconst char* lathe::source_folder() { return \"@PROJECT_SOURCE_DIR@\"; }\n" @ONLY)
@@ -37,7 +37,7 @@ function(lathe_unity target name)
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
-set(LATHE_UNIT_TESTS_OF "" CACHE STRING "Layers whose tests beside the code are built; empty: all")
+set(LATHE_UNIT_TESTS_OF "" CACHE STRING "Layers whose tests next to the code are built; empty: all")
 option(LATHE_ONLY_THREADED_TESTS "Of these tests only the files with a TEST that has Thread in its name, and those of group")
 
 if(LATHE_FUZZ)

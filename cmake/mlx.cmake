@@ -1,4 +1,4 @@
-# The device mps as a module, lathe_mlx.so beside the programs: these load it when it is there and start without it.
+# The device mps as a module, lathe_mlx.so next to the programs. They load it if it is there and start without it.
 # MLX: that of build/venv-mlx (tools/setup.sh --mlx), of Homebrew, or under CMAKE_PREFIX_PATH.
 find_package(MLX CONFIG HINTS ${mlx_wheel})
 if(NOT MLX_FOUND)

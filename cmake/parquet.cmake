@@ -39,7 +39,7 @@ if(lathe_arrow_libraries)
                         SUFFIX ${CMAKE_SHARED_LIBRARY_SUFFIX} CXX_VISIBILITY_PRESET hidden)
   target_link_libraries(lathe_parquet_part PRIVATE lathe_flags ${lathe_arrow_libraries})
   if(TARGET parquet_fuzz)
-    add_dependencies(parquet_fuzz lathe_parquet_part)   # it opens the part that lies beside it
+    add_dependencies(parquet_fuzz lathe_parquet_part)   # it opens the part next to it
   endif()
   if(pyarrow)
     target_include_directories(lathe_parquet_part SYSTEM PRIVATE ${pyarrow}/include)

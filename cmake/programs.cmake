@@ -27,7 +27,7 @@ if(LATHE_TESTS)
   lathe_suite(allocation_test conformance lathe_app tests/conformance/allocation_test.cc)
   file(GLOB parity CONFIGURE_DEPENDS tests/parity/*_test.cc)
   lathe_suite(test_parity parity lathe_app ${parity})
-  if(NOT LATHE_UNIT_TESTS_OF)   # whole trainings of tiny models: built and run where the tests beside the code are
+  if(NOT LATHE_UNIT_TESTS_OF)   # whole trainings of tiny models: built and run with the tests next to the code
     file(GLOB trainings CONFIGURE_DEPENDS tests/train/*_test.cc)
     lathe_suite(test_training unit lathe_api ${trainings})
     add_dependencies(unit_tests test_training)

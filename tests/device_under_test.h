@@ -7,7 +7,7 @@
 
 namespace lathe {
 
-/// The device on MLX: elsewhere than on a Mac it is for tests alone.
+/// The device on MLX: without a Mac it is only for tests.
 #if defined(__APPLE__)
 inline constexpr const char* kMlxDevice = "mps";
 #else

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `make check` does before a commit: make lint, and the tests beside the code of the rooms that differ from the last
+# What `make check` does before a commit: make lint, and the tests next to the code of the rooms that differ from the last
 # commit (or from $LATHE_TEST_SINCE), under the sanitizers. For what spans rooms there is make test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ else tools/configure.sh build/dev --preset dev
 fi
 known=$(cmake --build build/dev --target help)
 for test in $tests; do
-  if ! grep -qE "^$test:" <<<"$known"; then echo "check: $test: this room has no tests beside its code"; continue; fi
+  if ! grep -qE "^$test:" <<<"$known"; then echo "check: $test: this room has no tests next to its code"; continue; fi
   cmake --build build/dev -j "$(getconf _NPROCESSORS_ONLN)" --target "$test"
   build/dev/"$test" --gtest_brief=1
 done

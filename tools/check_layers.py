@@ -6,12 +6,12 @@ more than 30 names, two types have one name, or a source of the tree has more th
 
 The direction is the table of lathe_layer(... SEES ...) lines in CMakeLists.txt and nothing else; what a layer sees, it
 sees with all that lies below. Every folder of lathe/ and lathe/backends/ stands in it, but for those of transports, which
-no layer links (NAME_transport.cc). Three rules stand beside the table: a device's folder lathe/backends/X is seen by
-lathe/backends alone; headers of device libraries appear only below lathe/backends; and the first statement of each CUDA
+no layer links (NAME_transport.cc). Three more rules: a device's folder lathe/backends/X is seen only by
+lathe/backends; headers of device libraries appear only below lathe/backends; and the first statement of each CUDA
 kernel is `follow();`, on which lathe/backends/cuda/graph.h relies, or a call of a function `…_that_follows`, which says it
-later, behind what touches nothing that kernels write.
+later, after code that touches nothing that kernels write.
 
-JSON is parsed by the functions of lathe/io/json_file.h alone, which bound its depth, but in tests; and no source includes
+JSON is parsed only by the functions of lathe/io/json_file.h, which bound its depth, but in tests; and no source includes
 <regex>, whose matcher recurses for each character.
 
 Two types of one name in one namespace break C++'s rule of one definition though nothing includes both: a linker keeps one
@@ -75,7 +75,7 @@ def wrong_include(path, bracket, included, layers):
     if target not in layers[source]:
         return f"{source} does not see {target}"
     if target.startswith("lathe/backends/") and not below_backends:
-        return f"{target} is seen by lathe/backends alone"
+        return f"{target} is seen only by lathe/backends"
     return None
 
 
@@ -129,7 +129,7 @@ def raw_parsers(path, text):
 
 
 def types_of(text):
-    """(Line number, qualified name) of each type that is defined in namespaces with names alone."""
+    """(Line number, qualified name) of each type that is defined only in namespaces with names."""
     spaces, found = [], []
     for number, line in enumerate(text.splitlines(), 1):
         if space := NAMESPACE.match(line):

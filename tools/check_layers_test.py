@@ -42,7 +42,7 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(["lathe/io/a.cc:1: lathe/io does not see lathe/ops"], found(io__a='#include "lathe/ops/a.h"\n'))
 
     def test_a_device_folder_is_seen_by_backends_alone(self):
-        self.assertEqual(["lathe/app/a.cc:1: lathe/backends/cuda is seen by lathe/backends alone"],
+        self.assertEqual(["lathe/app/a.cc:1: lathe/backends/cuda is seen only by lathe/backends"],
                          found(app__a='#include "lathe/backends/cuda/device.h"\n'))
 
     def test_device_libraries(self):

@@ -35,14 +35,14 @@ def faults_of(path, names_of):
 
     def expect(what, found, wanted):
         if found != wanted:
-            faults.append(f"{path}: {what}: found {found}, wants {wanted}")
+            faults.append(f"{path}: {what}: found {found}, expected {wanted}")
 
     expect("processor", binary.header.cpu_type, lief.MachO.Header.CPU_TYPE.ARM64)
     expect("kind", binary.header.file_type, getattr(lief.MachO.Header.FILE_TYPE, kind))
     expect("oldest macOS", tuple(binary.build_version.minos[:2]), oldest)
     expect("signature (ad hoc, by the linker)", binary.has_code_signature, True)
     if path.stat().st_size >= limit:
-        faults.append(f"{path}: found {path.stat().st_size} bytes, wants less than {limit}")
+        faults.append(f"{path}: found {path.stat().st_size} bytes, expected less than {limit}")
     libraries = [library.name for library in binary.libraries   # a dylib's own name is among them
                  if library.command != lief.MachO.LoadCommand.TYPE.ID_DYLIB]
     for library in sorted(set(libraries) - allowed):

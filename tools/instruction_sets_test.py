@@ -35,7 +35,7 @@ class InstructionSets(unittest.TestCase):
         commands = BUILD / "compile_commands.json"
         if not commands.exists() or cached("CMAKE_BUILD_TYPE") != "Release":
             self.skipTest(f"{BUILD} is no Release build: what is not inlined there is shared")
-        whole = cached("CMAKE_CXX_FLAGS")  # of a whole build: who gives them wants them
+        whole = cached("CMAKE_CXX_FLAGS")  # of a whole build: whoever gives them needs them
         self.commands = {}
         for entry in json.loads(commands.read_text(encoding="utf-8")):
             file = pathlib.Path(entry["file"])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make_docs.py OUT: the site of the docs, from docs/*.md and the changelog. Every page stands alone: no script, font or picture
+"""make_docs.py OUT: the site of the docs, from docs/*.md and the changelog. Every page needs nothing else: no script, font or picture
 comes from elsewhere, and none may (Content-Security-Policy).
 
 Own instead of mkdocs, whose pages need a server for their search, and whose themes have more files than the docs."""

@@ -24,7 +24,7 @@ ROBERTA = dict(type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1, **BERT_SI
 # Rows of up to 20 tokens, of which a query sees three on either side in the second and third layer.
 MODERN = dict(hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=24, local_attention=6,
               pad_token_id=0, bos_token_id=2, cls_token_id=2, eos_token_id=3, sep_token_id=3, **SIZES)
-# Prefix of transformers' classes, their configuration, special tokens at the front, between and behind texts, padding.
+# Prefix of transformers' classes, their configuration, special tokens at the front, between and after texts, padding.
 FAMILIES = {
     "roberta": ("Roberta", ROBERTA, [0], [2, 2], [2], 1),
     "xlm_roberta": ("XLMRoberta", ROBERTA, [0], [2, 2], [2], 1),
@@ -33,7 +33,7 @@ FAMILIES = {
     "electra": ("Electra", dict(embedding_size=8, **BERT_SIZES), [2], [3], [3], 0),
     "modernbert": ("ModernBert", MODERN, [2], [3], [3], 0),
 }
-# Folder, end of transformers' class, labels, what the configuration says besides.
+# Folder, end of transformers' class, labels, what else the configuration says.
 HEADS = {
     "classification": ("SequenceClassification", 3, {}),
     "question_answering": ("QuestionAnswering", 2, {}),

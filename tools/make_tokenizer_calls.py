@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/golden/python/tokenizer_calls.json: what transformers' tokenizer makes of padding, truncation and max_length.
-Needs transformers alone."""
+Needs only transformers."""
 import itertools
 import json
 import pathlib

@@ -80,7 +80,7 @@ def tiny_model(cls, config):
                 start = 1.0 if name.endswith("LayerNorm.weight") else 0.0
                 p.copy_(start + 0.1 * torch.randn(p.shape, generator=generator))
             if cls.__name__ == "BertForQuestionAnswering" and "_embeddings." in name:
-                # gradients of a softmax sum to zero: those of the last biases are rounding alone, of which the global
+                # gradients of a softmax sum to zero: those of the last biases are only rounding, of which the global
                 # norm, large for small embeddings, must stand clear
                 p.mul_(0.1)
     return model.train()
@@ -269,7 +269,7 @@ def make_checkpoint():
 
 
 def make_fuzz_seeds():
-    """optimizer.pt of a matrix with weight decay and a vector without: the file, and its pickle alone."""
+    """optimizer.pt of a matrix with weight decay and a vector without: the file, and its pickle by itself."""
     folder = GOLDEN.parent / "fuzz" / "python_checkpoint_fuzz"
     folder.mkdir(parents=True, exist_ok=True)
     layer = torch.nn.Linear(3, 2)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes lathe/text/unicode_tables.inc.
 
-The Rust crates behind `tokenizers` carry Unicode tables of different ages (categories, decompositions and case
+The Rust crates that `tokenizers` uses carry Unicode tables of different ages (categories, decompositions and case
 mappings each their own), so no version of ICU or utf8proc agrees with all of them.  This script asks the installed
 `tokenizers` package what it does with every code point and writes that down as tables.
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes lathe/tokenizers/testdata/unigram_goldens.json: as make_tokenizer_goldens.py, for Unigram models and for what
-stands before them, and for byte-level BPE behind NFC (ModernBERT's form).
+stands before them, and for byte-level BPE after NFC (ModernBERT's form).
 
     python3 tools/make_unigram_goldens.py [data folder, default ../shared/data]
 

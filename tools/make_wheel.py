@@ -37,7 +37,7 @@ def stripped(path):
 
 
 def platform_tag(files):
-    """manylinux by the newest symbol of glibc that a file wants (PEP 600); macOS and others as Python says."""
+    """manylinux by the newest symbol of glibc that a file needs (PEP 600); macOS and others as Python says."""
     machine = platform.machine()
     if sys.platform != "linux":
         return re.sub(r"[.-]", "_", sysconfig.get_platform())

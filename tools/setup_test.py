@@ -1,4 +1,4 @@
-"""tools/setup.sh beside an apt, a pip and a Python that only say what they were asked."""
+"""tools/setup.sh with an apt, a pip and a Python that only say what they were asked."""
 import os
 import pathlib
 import shutil

@@ -12,7 +12,7 @@ if [ $full = yes ]; then
   export LATHE_FUZZ_SEED=${LATHE_FUZZ_SEED:-0}
 fi
 
-# --full compiles every file apart, so that none lacks an include that its neighbours have, and runs the tests beside the
+# --full compiles every file apart, so that none lacks an include that its neighbours have, and runs the tests next to the
 # code without a sanitizer, too; else only those whose optimised code is another.
 unity=ON beside="core;ops;cpu;cuda"
 if [ $full = yes ]; then unity=OFF beside=""; fi

@@ -1,4 +1,4 @@
-# {fmt} from its headers alone, compiled by lathe/core/fmt_impl.cc.
+# {fmt} from its headers, compiled by lathe/core/fmt_impl.cc.
 find_path(fmt_INCLUDE fmt/core.h REQUIRED)
 file(STRINGS ${fmt_INCLUDE}/fmt/core.h version REGEX "^#define FMT_VERSION ")
 string(REGEX REPLACE "[^0-9]" "" version "${version}")

@@ -1,4 +1,4 @@
-# What the toolchains here have in common: the compiler, and headers and libraries of LATHE_CROSS_ROOT alone.
+# What the toolchains here have in common: the compiler, and headers and libraries only of LATHE_CROSS_ROOT.
 set(CMAKE_CXX_COMPILER ${CMAKE_CURRENT_LIST_DIR}/zig-clang++)
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES LATHE_CROSS_ROOT)
 set(CMAKE_FIND_ROOT_PATH ${LATHE_CROSS_ROOT})

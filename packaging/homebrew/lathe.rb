@@ -11,8 +11,8 @@ class Lathe < Formula
   depends_on "nlohmann-json" => :build
   depends_on arch: :arm64
   depends_on "fmt"
-  depends_on macos: :sonoma # MLX wants macOS 14
-  depends_on "mlx" # lathe_mlx.so takes the version alone that it was built with
+  depends_on macos: :sonoma # MLX needs macOS 14
+  depends_on "mlx" # lathe_mlx.so takes only the version that it was built with
   depends_on "utf8proc"
 
   uses_from_macos "curl"
@@ -28,7 +28,7 @@ class Lathe < Formula
 
   def caveats
     <<~EOS
-      The device mps takes the version of mlx alone that Lathe was built with.
+      The device mps takes only the version of mlx that Lathe was built with.
       When mlx has been upgraded: brew reinstall --build-from-source lathe
     EOS
   end

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tarball.sh BUILD OUT: OUT/lathe-macos-arm64.tar.gz of a build with MLX (make MLX=1), to be unpacked anywhere:
-#   bin/lathe, lib/lathe/lathe_mlx.so with the libraries of MLX and mlx.metallib beside it, share/
+#   bin/lathe, lib/lathe/lathe_mlx.so with the libraries of MLX and mlx.metallib next to it, share/
 # Signed ad hoc. Needs macOS's otool, install_name_tool and codesign.
 set -euo pipefail
 if [ $# != 2 ]; then
@@ -26,7 +26,7 @@ install_name_tool -delete_rpath "$mlx" "$parts/lathe_mlx.so"
 foreign=$(for file in "$stage"/bin/lathe "$stage"/bin/lathe-ops "$parts"/*; do otool -L "$file" 2>/dev/null || true; done |
           awk '$1 ~ /^\// && $1 !~ /^\/(usr\/lib|System)\// && $1 !~ /:$/ { print $1 }' | sort -u)
 if [ -n "$foreign" ]; then
-  echo "tarball.sh: found libraries of this machine, wants only the system's (archives of fmt and utf8proc):" >&2
+  echo "tarball.sh: found libraries of this machine, expected only the system's (archives of fmt and utf8proc):" >&2
   echo "$foreign" >&2
   exit 1
 fi

@@ -48,7 +48,7 @@ AutoModel model() {
   return from_config(c, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
 }
 
-/// Of `run`, behind two others: the first compiles, the second is the first whose loss is collected late.
+/// Of `run`, after two others: the first compiles, the second is the first whose loss is collected late.
 template <typename F>
 long allocations_of(F&& run) {
   run(), run();

@@ -1,4 +1,4 @@
-// A device that several threads of the caller share gives each the numbers that it gives one alone.
+// A device that several threads of the caller share gives each the numbers that it gives a single one.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -14,7 +14,7 @@ namespace {
 
 class Callers : public testing::TestWithParam<const char*> {};
 
-/// The losses of three updates of a model with this hidden size, and of an evaluation behind them.
+/// The losses of three updates of a model with this hidden size, and of an evaluation after them.
 std::vector<double> losses(Backend& device, int hidden) {
   ModelConfig config;
   config.vocab_size = 40, config.hidden_size = hidden, config.num_hidden_layers = 2;

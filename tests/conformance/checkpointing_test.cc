@@ -111,10 +111,10 @@ Planned planned(Backend& backend, DType dtype, int64_t every, int64_t rows) {
           static_cast<size_t>(layout.trainable) * sizeof(float)};
 }
 
-/// When the backward pass begins, a layer has left behind, besides its input: q, k, v and context; what goes
+/// When the backward pass begins, a layer has kept, in addition to its input: q, k, v and context; what goes
 /// into its two norms, with the two means and rstds of each token; what comes out of the first norm; what
 /// goes into its activation and comes out of it; the lse of attention.  The last one has q, k, v, context and
-/// lse of all tokens, the rest of first tokens alone.  With checkpointing one layer has.
+/// lse of all tokens, the rest only of first tokens.  With checkpointing one layer has.
 /// What is alive together shrinks by just that, less at most the gradients, which come to lie where
 /// activations were.  Its places may not: they are sought greedily, the smallest values' last, and here mean
 /// and rstd of one norm find no gap.

@@ -1,5 +1,5 @@
 // What holds for BERT holds for every family: with dropout a run is a pure function of its arguments, a
-// text's scores do not depend on the texts beside it, and evaluation in fewer bits stays near that in f32.
+// text's scores do not depend on the texts next to it, and evaluation in fewer bits stays near that in f32.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ class Families : public testing::TestWithParam<const char*> {
     return l;
   }
 
-  /// The samples of these numbers, behind one another in that order, and tokens of no sample behind them.
+  /// The samples of these numbers, in that order, and after them tokens of no sample.
   PackedBatch batch(const std::vector<int>& samples, int more_tokens = 0) const {
     PackedBatch b;
     b.rows = static_cast<int>(samples.size());
@@ -119,7 +119,7 @@ TEST_P(Families, TrainingWithDropoutGivesTheSameBitsWithAnyNumberOfThreads) {
 }
 
 /// Texts may hold the padding token.  torch.nn.Embedding's padding_idx: its row gets no gradient; so of
-/// words, and of the positions that are numbered behind it.
+/// words, and of the positions that are numbered after it.
 TEST_P(Families, ThePaddingTokenIsNotTrained) {
   PackedBatch b = batch(kAll);
   const auto pad = static_cast<size_t>(config_.pad_token_id);
@@ -146,7 +146,7 @@ TEST_P(Families, ThePaddingTokenIsNotTrained) {
   EXPECT_EQ(tables, l.model.model->position_padding() ? 2 : 1);
 }
 
-/// Masks belong to samples: a batch's loss is the mean of those of its samples alone, whatever their order.
+/// Masks belong to samples: a batch's loss is the mean of the losses of its single samples, in any order.
 /// The scores are the same bits; of the means each has at most a sum of six terms and a division.
 TEST_P(Families, MasksDoNotDependOnThePacking) {
   const Loaded l = load(2);
@@ -174,7 +174,7 @@ TEST_P(Families, ScoresOfATextDoNotDependOnTheTextsBesideIt) {
   }
 }
 
-/// Where only first tokens are read, the last layer computes no other row behind its attention; the head, of
+/// Where only first tokens are read, the last layer computes no other row after its attention; the head, of
 /// two layers, has a row for each sample as well.
 TEST_P(Families, TheLastLayerComputesOnlyTheRowsThatAreRead) {
   const Loaded l = load(1);
@@ -238,7 +238,7 @@ TEST_P(Families, DropoutStandsWhereTransformersHasIt) {
   std::map<int64_t, double> of_answers = wanted;
   if (own_head) of_answers[dropout_site(modern ? "drop" : "qa_outputs.dropout")] = kAnswers;
   wanted[dropout_site(modern ? "drop" : "dropout")] = kClassifier;
-  // Behind RoBERTa's and ELECTRA's dense layer and in front of it.
+  // After RoBERTa's and ELECTRA's dense layer and before it.
   if (!pools && !own_head) wanted[dropout_site("classifier.first_dropout")] = kClassifier;
   const Loaded l = load(1);
   const auto program = build_program(*l.model.model, ProgramKind::kStep, {64, 6}, 3, {});

@@ -122,7 +122,7 @@ class Fp16Training : public testing::Test {
   TokenizedDataset train_ = make_data(43, 1, 0), eval_ = make_data(11, 2, 0);
 };
 
-// An activation of size up to 4 (behind LayerNorm) is rounded by 2^-11 of it about 40 times on its way
+// An activation of size up to 4 (after LayerNorm) is rounded by 2^-11 of it about 40 times on its way
 // through the two layers, with either sign: 4 · 2^-11 · √40 = 0.012 of a score, and (score − target)² by 2 ·
 // 2 of that.
 TEST_F(Fp16Training, LearnsAsFp32Does) {
@@ -210,7 +210,7 @@ TEST_F(Fp16Training, ARunThatStoppedAndWentOnGivesTheSameBits) {
         std::find_if(wanted.norms.begin(), wanted.norms.end(), [](double x) { return !std::isfinite(x); }) -
         wanted.norms.begin();
     ASSERT_GT(first, 0);
-    for (int64_t stop : {first, first + 1}) {  // before the overflow, and at once behind it
+    for (int64_t stop : {first, first + 1}) {  // before the overflow, and right after it
       train(stop);
       const Run resumed = train(0, output_ / "checkpoint-" + std::to_string(stop));
       EXPECT_TRUE(resumed == wanted) << "stopped after " << stop << ", accumulation " << accumulation;

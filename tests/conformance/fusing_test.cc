@@ -143,7 +143,7 @@ TEST(Fusing, ATrainingStepOfBertIsThatOfItsParts) {
     for (const int64_t every : {0, 1, 2}) {
       Trained plain = train("bert", false, dtype, every), fused = train("bert", true, dtype, every);
       EXPECT_EQ(fused.numbers, plain.numbers) << name_of(dtype) << " every " << every;
-      // Three layers of two residual blocks, and the embeddings; what is left has no part beside it.
+      // Three layers of two residual blocks, and the embeddings; what is left has no part next to it.
       for (const char* op : {"layer_norm", "gelu"}) EXPECT_EQ(fused.nodes[op], 0) << op;
       // Of the last layer the gradients of tokens and of first tokens' residuals: neither is a product.
       EXPECT_EQ(fused.nodes["add"], 1);

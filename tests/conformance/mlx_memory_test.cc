@@ -178,7 +178,7 @@ struct LimitedRun {
 };
 
 /// With the limit at what is foreseen, where the run is just accepted: MLX is ahead of what it computes as
-/// far as its limit, and beyond it takes what it cannot do without alone.
+/// far as its limit, and beyond it takes only what it cannot do without.
 StepMemory limited_memory(const LimitedRun& run) {
   const PackedBatch batch = batch_of(run.lengths, std::accumulate(run.lengths.begin(), run.lengths.end(), 0));
   const Work work{run.kind, {batch.tokens, batch.rows}, true};

@@ -159,7 +159,7 @@ TEST_F(Mlx, WithTheSwitchTheyRunOnTheCpuWithOneWarningEach) {
     }
 }
 
-/// Metal alone runs them: here they are offered to be chosen.
+/// Only Metal runs them: here they are offered to be chosen.
 TEST_F(Mlx, OwnKernelsOfARunThatGoesOnAreTakenWhateverTheVerdict) {
   const TestFolder caches;
   const std::string folder = caches / "";

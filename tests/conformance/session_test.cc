@@ -26,7 +26,7 @@ TEST(Session, OfAPartOfAShardedStateARankTakesItsOwn) {
   for (size_t i = 0; i < all; ++i) whole[i] = static_cast<float>(i + 1);
   const std::vector<float> own(whole.begin() + shards.begin(),
                                whole.begin() + shards.begin() + shards.count());
-  // Before it, over its begin, within, over its end, behind it.
+  // Before it, over its beginning, within, over its end, after it.
   const size_t cuts[] = {0, first - 5, first + 7, first + count / 2, first + count + 3, all};
   for (size_t i = 0; i + 1 < std::size(cuts); ++i)
     session.parameters().write_state("exp_avg", cuts[i],
@@ -38,7 +38,7 @@ TEST(Session, OfAPartOfAShardedStateARankTakesItsOwn) {
     EXPECT_THROW(session.parameters().write_state("exp_avg", begin, std::vector<float>(size)), Error);
 }
 
-/// Three ranks of this process, each in a thread of its own, that broadcast alone.
+/// Three ranks of this process, each in a thread of its own, that only broadcast.
 class Broadcasting : public FourRanks {
  public:
   struct Place {
@@ -161,7 +161,8 @@ TEST(Session, OfAModelWithOneTokenTypeReadsThatForAllTokens) {
   EXPECT_EQ(logits, wanted);
 }
 
-/// RoBERTa's positions count tokens that are no padding, also within a text, from behind the padding's own.
+/// RoBERTa's positions count tokens that are no padding, also within a text, starting after the padding's
+/// own.
 TEST(Session, GivesPaddingWithinATextNoPositionOfRoberta) {
   const auto device = open_device("cpu", {1});
   AutoModel m = model("roberta");

@@ -33,7 +33,7 @@ def run(command, cpu_seconds=None, **variables):
 
 def write_texts(folder):
     """Names of all kernels of all cases; their texts are folder/NAME.metal, less the attributes of the line with which MLX
-    instantiates them: Apple's clang alone takes them there."""
+    instantiates them: only Apple's clang takes them there."""
     folder.mkdir(parents=True, exist_ok=True)
     result = run([SIMULATOR, "texts", folder])
     if result.returncode != 0:

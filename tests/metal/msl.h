@@ -39,7 +39,7 @@ simdgroup_float8x8 make_filled_simdgroup_matrix(T value) {
   static_assert(kColumns == 8 && kRows == 8);
   return {value, value};
 }
-// From and to threadgroup memory alone; neither orders memory.
+// Only from and to threadgroup memory; neither orders memory.
 inline void simdgroup_load(simdgroup_float8x8& to, const float* from, ulong stride, ulong origin = 0,
                            bool transpose = false) {
   const uint lane = lathe::metal::place().thread_index_in_simdgroup, row = lane / 4, column = lane % 4 * 2;

@@ -10,7 +10,7 @@ namespace {
 
 namespace mx = ::mlx::core;
 
-/// A tensor with guards before and behind it: NaN, which shows that it was read there, but other bytes while
+/// A tensor with guards before and after it: NaN, which shows that it was read there, but other bytes while
 /// it is written, for NaN over NaN would not show.
 class Guarded {
  public:
@@ -76,7 +76,7 @@ void take(Graph& graph, const mx::ExportCallbackInput& part) {
     graph.constants = std::get<std::vector<std::pair<std::string, mx::array>>>(part.at("constants"));
   if (type != "primitive") return;
   const auto& name = std::get<std::string>(part.at("name"));
-  if (name != "CustomKernel") fail(ErrorCode::kInternal, "{} beside kernels: the simulator has none", name);
+  if (name != "CustomKernel") fail(ErrorCode::kInternal, "{} next to kernels: the simulator has none", name);
   const auto& state = std::get<std::vector<mx::StateT>>(part.at("arguments"));
   KernelLaunch launch{std::get<std::string>(state.at(0)), std::get<std::string>(state.at(1)), 0, 0};
   const size_t last_of_grid = std::holds_alternative<int>(state.at(2)) ? 5 : 3;

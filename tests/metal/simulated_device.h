@@ -17,8 +17,8 @@ using Simulate = const char* (*)(const char* kernel, void** arguments, uint32_t 
 
 /// A device whose only implementations are the own Metal kernels.  Their lowering is the one that ships: MLX
 /// traces it, as it does to export a function, and this device runs the kernels of that graph by `simulate`.
-/// Tensors have NaN before and behind them, and outputs within.
-/// Without `simulate` it runs nothing, outputs stay as they are, and `on_launch` alone sees the kernels.
+/// Tensors have NaN before and after them, and outputs within.
+/// Without `simulate` it runs nothing, outputs stay as they are, and only `on_launch` sees the kernels.
 std::unique_ptr<Backend> make_simulated_device(Simulate simulate, int order,
                                                std::function<void(const KernelLaunch&)> on_launch);
 

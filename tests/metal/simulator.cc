@@ -1,4 +1,4 @@
-// Compiled without -fsanitize=thread, so that it watches kernels alone; with LATHE_TSAN it is told of fibers.
+// Compiled without -fsanitize=thread, so that it watches only kernels; with LATHE_TSAN it is told of fibers.
 #include "tests/metal/simulator.h"
 
 #include <map>

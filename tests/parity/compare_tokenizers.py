@@ -7,7 +7,7 @@ Every line of the files (standard input without any) is a text; a tab makes it a
 AutoTokenizer, or with --crate (or where transformers is missing) `tokenizers` on tokenizer.json.  Exit code 0: all
 equal; 1: a difference, which is printed; 77: `lathe tokenize` is not there.
 
-Wants of the command: `lathe tokenize MODEL_DIR --file F [--max_length N]` prints one JSON object a line, with ids,
+Needs of the command: `lathe tokenize MODEL_DIR --file F [--max_length N]` prints one JSON object a line, with ids,
 type_ids, offsets and word_ids.
 """
 import argparse

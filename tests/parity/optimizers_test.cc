@@ -1,4 +1,4 @@
-// SGD and Adafactor, and the smoothed loss, beside PyTorch and transformers (tests/golden/arguments).
+// SGD and Adafactor, and the smoothed loss, compared with PyTorch and transformers (tests/golden/arguments).
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -208,7 +208,7 @@ TEST_P(TinyModels, StepsOfTrainingEqualTheStoredOnes) {
   expect_all_steps(s, read_json(real_file_system(), s.folder + "/trace.json"));
 }
 
-/// Python's optimizer state names parameters by their order alone.
+/// Python's optimizer state names parameters only by their order.
 TEST_P(TinyModels, ParametersComeInTheOrderOfTransformers) {
   TinyModel s(head(), device());
   const nlohmann::json trace = read_json(real_file_system(), s.folder + "/trace.json");

@@ -74,7 +74,7 @@ class BareRoot(unittest.TestCase):
     def test_the_wheel_installs_trains_and_predicts(self):
         made = cl.run([sys.executable, str(cl.ROOT / "tools" / "make_wheel.py"), str(BUILD), str(self.root / "wheels")])
         self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
-        # What it wants is fetched out here, where pip knows its index.
+        # What it needs is fetched out here, where pip knows its index.
         wanted = cl.run([sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--dest", str(self.root / "wheels"),
                          "numpy"])
         self.assertEqual(wanted.returncode, 0, wanted.stderr)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One run handed from Hugging Face's Trainer to Lathe, back and again, beside one that stays in Python.
+"""One run handed from Hugging Face's Trainer to Lathe, back and again, compared with one that stays in Python.
 
 Runs in $LATHE_HF_PYTHON, a Python with torch, transformers and accelerate (tools/setup.sh --full makes one).  Dropout 0,
 fp32, CPU: the losses of a right run are those of the Trainer within LOSS_BOUND, the bound of the 50-update trace.
@@ -113,7 +113,7 @@ class Relay(unittest.TestCase):
         self.assertEqual(args.device.type, "cpu")
 
     def test_a_trainer_takes_the_arguments(self):
-        """In a process of its own: what other arguments leave behind in this one would do for them."""
+        """In a process of its own: state that other arguments leave in this one would hide a fault."""
         checkpoint = self.lathe("second", self.python("first", stop=LEG)) / f"checkpoint-{UPDATES}"
         rows = list(self.rows(transformers.AutoTokenizer.from_pretrained(checkpoint)))
         torch.save(rows, self.root / "rows.bin")
@@ -200,7 +200,7 @@ class Relay(unittest.TestCase):
         for number, state in written["state"].items():
             for key, tensor in state.items():
                 self.assertTrue(torch.equal(again["state"][number][key], tensor), (number, key))
-        for number, p in enumerate(groups[0] + groups[1]):  # each beside the parameter that it belongs to
+        for number, p in enumerate(groups[0] + groups[1]):  # each with the parameter that it belongs to
             self.assertEqual(written["state"][number]["exp_avg"].shape, p.shape)
 
     def test_the_generators_of_python_begin_from_what_lathe_wrote(self):

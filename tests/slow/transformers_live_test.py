@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of arguments and the tokenizer beside those of the installed transformers, live."""
+"""The table of arguments and the tokenizer compared with those of the installed transformers, live."""
 import os
 import pathlib
 import subprocess
