@@ -13,29 +13,6 @@ from command_line import GOLDEN, CommandsCase, read
 
 
 class Commands(CommandsCase):
-    def test_every_form_of_a_table(self):
-        rows = [line.split(",") for line in self.train.read_text().splitlines()[1:]]
-        objects = [{"sentence1": text, "label": label} for text, label in rows]
-        forms = {
-            "train.tsv": "sentence1\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows),
-            "train.json": "".join(json.dumps(o) + "\n" for o in objects),
-            "list.json": json.dumps(objects),
-            "data.json": json.dumps({"data": objects}),
-            "train.jsonl": "".join(json.dumps(o) + "\n" for o in objects),
-            "train.label": "".join(f"{label.upper()}:fine {text}\n" for text, label in rows),
-        }
-        self.works(self.command())
-        reference = (self.out / "model.safetensors").read_bytes()
-        for name, content in forms.items():
-            (self.root / name).write_text(content)
-            files = ["--train_file", str(self.root / name), "--validation_file", str(self.root / name)]
-            self.works([*self.command(), "--overwrite_output_dir", *files])
-            self.assertEqual((self.out / "model.safetensors").read_bytes(), reference, name)
-            labels = ["person", "place", "thing"]
-            if name == "train.label":
-                labels = [label.upper() for label in labels]
-            self.assertEqual(list(read(self.out / "config.json")["id2label"].values()), labels, name)
-
     def test_configuration_and_tokenizer_from_elsewhere(self):
         weights, other = self.root / "home" / "weights", self.root / "other"
         weights.mkdir(parents=True)
@@ -169,21 +146,6 @@ class Commands(CommandsCase):
             self.assertEqual(read(self.out / "trainer_state.json")["global_step"], 6)
             weights.add((self.out / "model.safetensors").read_bytes())
         self.assertEqual(len(weights), 3)
-
-    def test_old_flags_say_one_line_each(self):
-        old = {"--no_cuda": [], "--use_ipex": [], "--evaluation_strategy": ["epoch"],
-               "--per_gpu_train_batch_size": ["8"], "--group_by_length": [], "--fp16_backend": ["auto"]}
-        quiet = self.works(self.command("--save_strategy", "no")).stderr.count("[WARNING]")
-        for flag, value in old.items():
-            result = self.works(self.command("--save_strategy", "no", "--overwrite_output_dir", flag, *value))
-            lines = [line for line in result.stderr.splitlines() if flag in line and "[WARNING]" in line]
-            self.assertEqual(len(lines), 0 if flag == "--fp16_backend" else 1, result.stderr)
-            self.assertEqual(result.stderr.count("[WARNING]"), quiet + len(lines), result.stderr)
-        metal = [word for word in self.command("--use_mps_device", "--overwrite_output_dir") if word != "--use_cpu"]
-        if os.uname().sysname != "Darwin":
-            result = cl.run(metal)
-            self.assertEqual(result.returncode, 1)
-            self.assertIn("mps", result.stderr)
 
     def test_fp16_computes_in_float16_with_a_loss_scale_that_a_checkpoint_holds(self):
         weights = {}
