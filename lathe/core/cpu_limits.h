@@ -10,13 +10,13 @@ namespace lathe {
 /// out: the lowest number of each core), ascending.  Empty where the platform does not tell (macOS).
 std::vector<int> allowed_cores();
 
-/// Those of them that compute, unless more threads are asked for: slow cores of hybrid processors left out.
+/// Those of them that compute unless more threads are asked for: without the slow cores of hybrid processors.
 std::vector<int> compute_cores();
 
 /// Of `cpus`, those that are no efficiency cores: of ARM's, at least half of the largest cpu_capacity among
-/// them; of Intel's, those that the kernel lists as cpu_core, which compute twice as wide as the others.  A
-/// slower core holds up equal shares longer than it helps.  All if Linux does not tell kinds apart, or
-/// `cpus` has only one kind.  `root` is put before every path that is read (for tests).
+/// them; of Intel's, those that the kernel lists as cpu_core, which compute twice as wide as the others.  All
+/// threads get equal shares, so the others would wait for a slower core.  All if Linux does not tell kinds
+/// apart, or `cpus` has only one kind.  `root` is put before every path that is read (for tests).
 std::vector<int> fast_cores(const std::vector<int>& cpus, const std::string& root = "");
 
 /// result[number of a logical CPU] is the one of `cores` to which it belongs, −1: none.  Numbers past the end
@@ -31,26 +31,26 @@ int current_cpu();
 /// every path that is read (for tests).
 double cgroup_cpus(const std::string& cgroups, const std::string& mounts, const std::string& root = "");
 
-/// Seconds that the host of this virtual machine has given its logical CPUs, all together, to others while
-/// they had work, since it started; nothing where the platform does not tell.  `root` as above.
+/// Seconds, summed over the logical CPUs since this virtual machine started, in which they had work and its
+/// host ran others; nothing if the platform does not tell.  `root` as above.
 std::optional<double> stolen_seconds(const std::string& root = "");
 
-/// Beyond what any machine has cores for: a larger number is a slip.
+/// More than any machine has cores: a larger number is a typing error.
 inline constexpr int kMostThreads = 4096;
 
 /// Threads that compute: one per compute core (macOS: per performance core), at most the cgroup quota rounded
 /// up; at least 1.
 int default_threads();
 
-/// Threads that can be awake at once, none of them in another's way: one per allowed core, slow ones too
-/// (macOS: default_threads()), at most the quota likewise; at least 1.
+/// Threads that can be awake at once without disturbing each other: one per allowed core, slow ones too
+/// (macOS: default_threads()), also at most the quota; at least 1.
 int most_awake_threads();
 
 /// The calling thread, and those that it starts, run only on these logical CPUs; false if that is not
 /// possible.
 bool restrict_to_cpus(const std::vector<int>& cpus);
 
-/// Ties the calling thread, or another one, to one logical CPU; false where that is not possible.
+/// Ties the calling thread, or another one, to one logical CPU; false if that is not possible.
 bool pin_to_cpu(int cpu);
 bool pin_to_cpu(std::thread& thread, int cpu);
 

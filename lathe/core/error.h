@@ -16,7 +16,7 @@ enum class ErrorCode {
   kShape,        ///< shapes or dtypes do not fit
   kUnsupported,  ///< valid, but no implementation here
   kIo,           ///< the operating system failed a read or write
-  kMemory,       ///< memory does not suffice
+  kMemory,       ///< not enough memory
   kNonFinite,    ///< loss or gradient norm is not finite
   kInterrupted,  ///< a signal asked the run to stop
   kInternal,     ///< a broken invariant of Lathe itself
@@ -26,7 +26,7 @@ enum class ErrorCode {
 int exit_code(ErrorCode code);
 
 /// Thrown while building: parsing, loading, tracing, configuring.  The message names the op or file, the
-/// value found, the value wanted and the way out.
+/// value found, the value expected and the way out.
 class Error : public std::runtime_error {
  public:
   /// Zero bytes of the message, of a value found, stand as "\x00": what() would end at the first.

@@ -9,10 +9,10 @@
 
 namespace lathe {
 
-/// Processes ("ranks") that train one model together, and what they tell each other over the host's network.
+/// Processes ("ranks") that train one model together, and what they exchange over the host's network.
 /// Every rank makes the same calls in the same order, one at a time.  Errors: kIo, "rank 1 is gone: ..." or
-/// that the others did not come within the group's timeout, and so for all calls from then on; kInternal, on
-/// every rank, where they do not make the same call: it names two that differ.
+/// that the others did not come within the group's timeout; all later calls then give it too.  kInternal, on
+/// every rank, if they do not make the same call: the message names two that differ.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -21,8 +21,8 @@ class ProcessGroup {
   virtual int local_rank() const = 0;  ///< among the ranks of this machine: the number of the GPU
 
   /// values[i] = Σ over ranks of values[i], in an order that depends only on size and span; every rank gets
-  /// the same bits.  All spans are of one size.  wire: what travels, f32 or bf16: then every number and every
-  /// sum of two is rounded to bf16, and half the bytes go.
+  /// the same bits.  All spans are of one size.  wire: what is sent, f32 or bf16.  With bf16 every number and
+  /// every sum of two is rounded to it, and half the bytes are sent.
   virtual Status sum(std::span<float> values, DType wire = DType::f32) = 0;
   /// Every rank gets what `root` holds.  All spans are of one size.
   virtual Status broadcast(std::span<std::byte> bytes, int root) = 0;
@@ -37,7 +37,7 @@ class ProcessGroup {
   /// The first rank that was found to be gone.
   virtual std::optional<int> gone() const = 0;
 
-  /// Ranks of this machine, as far as whoever started them tells; else 1.
+  /// Ranks of this machine, if their launcher tells; else 1.
   virtual int local_size() const { return 1; }
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
-/// 1 where AddressSanitizer or ThreadSanitizer watches this build, else 0.  What a sanitizer finds needs each
-/// way through the code once and not each input: tests that run ten times as long there are made smaller, and
-/// kernels are not unrolled, which took minutes to compile.
+/// 1 where AddressSanitizer or ThreadSanitizer watches this build, else 0.  A sanitizer needs each way
+/// through the code once, not each input.  So tests that take ten times as long there are made smaller, and
+/// kernels are not unrolled, because that took minutes to compile.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define LATHE_SANITIZED 1

@@ -38,7 +38,7 @@ struct PackOptions {
   /// Ordinal of the batch's first sample in the global batch of this update: over all ranks and accumulated
   /// micro-batches, (micro_step · world_size + rank) · batch_size.
   int first_ordinal = 0;
-  int64_t least_tokens = 0;  ///< packed as if there were so many at least
+  int64_t least_tokens = 0;  ///< packed as if there were at least this many
 };
 
 /// Packs samples in the order given.  Reuses out's memory: no allocation once it has seen its largest batch.
@@ -47,7 +47,7 @@ void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, 
                 PackedBatch& out);
 
 /// Fills all_input_ids of a packed batch from the samples of each rank's.  They are of one size: N of `out`.
-/// Errors: kInternal where a rank has more tokens.
+/// Errors: kInternal if a rank has more tokens.
 void pack_all_input_ids(const TokenizedDataset& data, std::span<const std::vector<int32_t>> samples,
                         PackedBatch& out);
 

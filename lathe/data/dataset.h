@@ -56,7 +56,7 @@ struct TextDataset {
 
 /// One file of a GLUE task in GLUE's own layout, or a table with the task's text keys and `label`.
 /// Errors: as read_table; kInvalidData, naming file, line, value and known labels, for a label outside the
-/// set, and naming the place for a text that JSON or Parquet have not.
+/// set, and naming the place for a text that is missing in JSON or Parquet.
 TextDataset read_glue_file(const GlueTask& task, const std::string& path);
 
 /// A user's own file: label column `label`; texts sentence1 and sentence2 if there, else the first one or two

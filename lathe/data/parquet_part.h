@@ -1,8 +1,8 @@
 #pragma once
 #include <cstddef>
 
-// The door of liblathe_parquet, the part that is opened when a Parquet file is met: plain C, for the part is
-// linked with Apache Arrow and the C++ library that this brings along, which need not be the program's.
+// The interface of liblathe_parquet, which is opened for the first Parquet file.  It is plain C, because the
+// library is linked with Apache Arrow and Arrow's C++ library, which need not be the program's.
 
 extern "C" {
 

@@ -29,7 +29,7 @@ struct SquadDataset {
   std::vector<std::string> contexts;
   std::vector<SquadExample> examples;
   int64_t uncertain_starts = 0;   ///< questions marked "start_uncertain": kept, for a report
-  int64_t misplaced_answers = 0;  ///< answers whose text is not what stands at their start in the context
+  int64_t misplaced_answers = 0;  ///< answers whose text is not in the context at their start
   std::string first_misplaced;    ///< id of the first question that has one, or its place
   int64_t unlabelled = 0;         ///< questions of the files without "answers", as in a test file
   std::string first_unlabelled;   ///< place of the first of them, or empty
@@ -39,7 +39,7 @@ struct SquadDataset {
   void truncate(size_t examples_kept);
 };
 
-/// Predictions are keyed by ids; what is only learned from may have none, or one of them twice.
+/// Predictions are keyed by ids.  Training data may have no ids, or the same one twice.
 enum class QuestionIds { kDistinct, kAny };
 
 /// Reads the rows of one file or several, each SQuAD v1.1 or v2 JSON (articles, paragraphs, questions), also

@@ -3,7 +3,7 @@
 
 namespace lathe {
 
-/// File descriptors held for the time when there are no others: what a checkpoint opens.
+/// File descriptors held in reserve for a checkpoint, in case there are no others.
 class DescriptorReserve {
  public:
   /// As many as are open at once while a checkpoint is written, amply: a file, a folder that is synced, one
@@ -15,7 +15,7 @@ class DescriptorReserve {
   DescriptorReserve(const DescriptorReserve&) = delete;
   DescriptorReserve& operator=(const DescriptorReserve&) = delete;
 
-  /// Holds kCount of them, or as many as there are.  Whether it holds all.
+  /// Takes kCount of them, or as many as are left.  Returns whether it holds all.
   bool take();
   /// Gives them back, for what is opened next.
   void release();

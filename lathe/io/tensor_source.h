@@ -11,7 +11,7 @@
 
 namespace lathe {
 
-/// A tensor to be written, of which a part at a time is asked for: nowhere need it lie in memory as a whole.
+/// A tensor to be written.  It is asked for one part at a time, so it need never be in memory as a whole.
 struct TensorSource {
   DType dtype = DType::f32;
   Shape shape;

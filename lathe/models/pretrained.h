@@ -14,8 +14,8 @@ struct LoadReport {
   struct Mismatch {
     std::string name, found, wanted;  ///< shapes as text
   };
-  std::vector<int> missing;             ///< parameters that the checkpoint has not
-  std::vector<std::string> unexpected;  ///< tensors that the model has not
+  std::vector<int> missing;             ///< parameters that the checkpoint lacks
+  std::vector<std::string> unexpected;  ///< tensors that the model lacks
   std::vector<Mismatch> mismatched;     ///< same name, other shape: not loaded, also in `missing`
 };
 

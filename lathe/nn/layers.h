@@ -23,7 +23,7 @@ class Linear {
          const LinearOptions& options = {});
   /// x [.., in] → [.., out]
   Value operator()(Value x) const;
-  /// The parameters themselves; bias: none where there is none.
+  /// The parameters themselves; bias: no value if there is none.
   Value weight() const;
   Value bias() const;
 
@@ -90,17 +90,17 @@ class Rotary {
   double theta_;
 };
 
-/// Attention of each row's tokens over one another, with dropout of the probabilities at a named site.
+/// Attention of each row's tokens over each other, with dropout of the probabilities at a named site.
 class Attention {
  public:
-  /// window: over those at most so many tokens away; 0: all.  longest: no row has more tokens; 0: it is not
-  /// known.
+  /// window: a token sees those at most this many tokens away; 0: all.  longest: tokens of the longest row;
+  /// 0: not known.
   Attention(Module& module, const std::string& site, int64_t heads, double p, int64_t window = 0,
             int64_t longest = 0);
   /// qkv [N, 3 · heads · width] → [N, heads · width]
   Value operator()(Value qkv) const;
   /// x [N, heads · width] → [B, heads · width]: only for the first token of each row, without the keys and
-  /// values of the others.  Where the trace has first_attention, and without a window.
+  /// values of the others.  Needs first_attention in the trace, and no window.
   Value of_first(const Linear& query_key_value, Value x) const;
 
  private:

@@ -12,7 +12,7 @@ enum class Init {
   kZeros,
   kOnes,
   kNormal,
-  kTruncated,  ///< normal, without what lies too many standard deviations from 0
+  kTruncated,  ///< normal, without values too many standard deviations from 0
 };
 
 /// A parameter of a model, by its Hugging Face name.
@@ -70,13 +70,13 @@ struct Trace {
   bool training = false;         ///< dropout acts
   bool first_attention = false;  ///< the device has the op, and the base is trained
   Quantization quantization = Quantization::kNone;
-  /// Every so many layers the activations of one are computed anew in the backward pass; 0: all are kept.
+  /// One layer of this many has its activations computed again in the backward pass; 0: all are kept.
   int64_t recompute_every = 0;
 };
 
 /// The root of a model: its parameters in declared order, and the trace that its layers write to.
-/// Layers hold a pointer to their module: a module stays where it was made.  Several threads may trace it;
-/// what its parameters are is not to change meanwhile.
+/// Layers hold a pointer to their module, so a module must not move.  Several threads may trace it; its list
+/// of parameters must not change meanwhile.
 class Module {
  public:
   Module() = default;
@@ -115,8 +115,8 @@ class Module {
   std::recursive_mutex tracing_;  // so that a thread that has it finds out
 };
 
-/// A module's layers write to a trace for as long as this lives, which is within one thread.  Others that
-/// would trace the module wait.  Errors: kUsage where the thread itself is tracing the module.
+/// While this lives, the module's layers write to a trace.  It belongs to one thread; others that trace the
+/// module wait.  Errors: kUsage if the thread itself is already tracing the module.
 class TraceScope {
  public:
   TraceScope(Module& module, const Trace& trace);

@@ -7,8 +7,8 @@ namespace lathe::op {
 
 extern const OpDef attention, attention_bwd;
 
-/// Pairs of a query and a key that it sees in a row of so many tokens: all, or with a window > 0 those that
-/// are at most so many tokens apart.
+/// The number of pairs of a query and a key that it sees, in a row of this many tokens: all, or with a window
+/// > 0 those at most that many tokens apart.
 double attended_pairs(double tokens, int64_t window);
 
 /// Errors: kShape unless the columns are those of whole heads.

@@ -1,4 +1,5 @@
-// Attention of each row's first token alone, and its backward pass, without keys and values of the others.
+// Attention of only the first token of each row, and its backward pass, without keys and values of the
+// others.
 #include "lathe/ops/first_attention.h"
 
 #include <algorithm>

@@ -38,7 +38,7 @@ struct OptimizerState {
   std::string name;
   int64_t size = 0;
 };
-/// Named as in PyTorch.  Errors: kUnsupported where the optimizer does not know a parameter's shape.
+/// Named as in PyTorch.  Errors: kUnsupported if the optimizer cannot train a parameter's shape.
 std::vector<OptimizerState> optimizer_states(const OptimizerOptions& options,
                                              const FlatParameters& parameters);
 
@@ -63,12 +63,11 @@ struct OptimizerValues {
 
 struct Shards;
 
-/// Appends norm, clipping and update; gives the norm [1] before clipping, of gradients without
-/// loss scale.  `loss` [1] guards the update:
-/// where it or the norm is not finite, nothing changes.  hyper: [kHyperCount] f32.  shards: if there are
-/// any, values.states are those of own_part; only that part is updated, and the others' are gathered.
-/// Errors: kInternal if gradients are rounded for another optimizer than AdamW, or there are shards for
-/// adafactor.
+/// Appends norm, clipping and update.  Gives the norm [1] before clipping, of gradients without loss scale.
+/// `loss` [1] guards the update: if it or the norm is not finite, nothing changes.  hyper: [kHyperCount] f32.
+/// shards: if there are any, values.states are those of own_part; only that part is updated, and the others'
+/// are gathered. Errors: kInternal if gradients are rounded for another optimizer than AdamW, or there are
+/// shards for adafactor.
 Value append_update(const OptimizerOptions& options, const FlatParameters& parameters,
                     const OptimizerValues& values, Value loss, Value hyper, const Shards& shards);
 

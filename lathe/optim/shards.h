@@ -6,8 +6,8 @@
 
 namespace lathe {
 
-/// Who of the ranks that train together holds the optimizer's states of which parameters: the elements of the
-/// flat tensor of all parameters, cut into one range per rank.  Without counts every rank holds all.
+/// Which rank holds the optimizer's states of which parameters: the elements of the flat tensor of all
+/// parameters, cut into one range per rank.  Without counts every rank holds all.
 /// Source: S. Rajbhandari et al., "ZeRO: Memory optimizations toward training trillion parameter models",
 /// SC 2020, stage 1.
 struct Shards {
@@ -20,11 +20,10 @@ struct Shards {
   int64_t count() const { return counts[static_cast<size_t>(rank)]; }
 };
 
-/// Equal ranges but for what makes them begin on whole vectors.  Errors: kUsage where there are fewer
-/// parameters than ranks.
+/// Equal ranges, but each begins on a whole vector.  Errors: kUsage if there are fewer parameters than ranks.
 Shards shards_of(int64_t parameters, int ranks, int rank);
 
-/// What of the parameters and of their gradients lies in this rank's range, as views; all without shards.
+/// The parameters and gradients of this rank's range, as views; all of them without shards.
 /// Parameters come as one vector: for optimizers that work element by element.
 FlatParameters own_part(const FlatParameters& parameters, const Shards& shards);
 FlatGradients own_part(const FlatGradients& gradients, const Shards& shards);

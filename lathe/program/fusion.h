@@ -12,9 +12,10 @@ namespace lathe {
 ///
 ///   d = dropout(x, sample_ids, positions, rng); sum = add(d, r); y mean rstd = layer_norm(sum, gamma, beta)
 ///
-/// Names are those of the fused op's signature, and of what only later parts read (d).  Every part but the
-/// last feeds a later one; parts that follow others work row by row.  A part's attributes are the fused op's
-/// of the same name; where two parts have the same one, `factor:second` after a call says which it is.
+/// Names are those of the fused op's signature, and further ones for values that only later parts read (d).
+/// Every part but the last feeds a later one; parts that follow others work row by row.  A part's attributes
+/// are the fused op's of the same name; if two parts have the same one, `factor:second` after a call says
+/// which it is.
 struct Fusion {
   struct Part {
     const OpDef* op = nullptr;
@@ -47,7 +48,7 @@ void run_parts(const Fusion& fusion, Reference& r);
 /// Operations of all parts; bytes as if no part read what another has just computed.
 Cost cost_of_parts(const Fusion& fusion, const Node& node, const Program& program);
 
-/// Puts the parts in the place of every fused node.  Value ids stay; what only parts read gets new ones.
+/// Replaces every fused node by its parts.  Value ids stay; values that only parts read get new ones.
 void decompose(Program& program, std::span<const Fusion> fusions);
 
 }  // namespace lathe

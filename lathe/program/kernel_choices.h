@@ -7,9 +7,9 @@
 
 namespace lathe {
 
-/// Of a device's implementations that have to prove themselves (Impl::key), those that this process uses: the
-/// ones of the run that goes on, since others would change its last bits; else those with a good verdict.
-/// Any thread may call.
+/// Which of a device's implementations that have to prove themselves (Impl::key) this process uses.  A
+/// resumed run uses those of its checkpoint, because others would change its last bits; else those with a
+/// good verdict are used.  Any thread may call.
 class KernelChoices {
  public:
   /// setting: as for KernelVerdicts::use.
@@ -23,8 +23,8 @@ class KernelChoices {
 
   /// For Backend::tuning; empty if nothing was offered.
   std::string text() const;
-  /// For Backend::adopt_tuning.  Leaves aside what is of other devices, and of keys that were not offered;
-  /// where there is a setting, all of it.  Errors: throws kInvalidData if the text is broken.
+  /// For Backend::adopt_tuning.  Ignores what is of other devices, and keys that were not offered; with a
+  /// setting, all of it.  Errors: throws kInvalidData if the text is broken.
   void adopt(const std::string& text);
 
  private:

@@ -19,7 +19,7 @@ class KernelVerdicts {
  public:
   static constexpr const char* kFile = "metal_kernels.txt";  ///< for cache_path
 
-  /// Lines that are none are left aside: what they spoke of is tested anew.
+  /// Other lines are ignored; the kernels that they were about are tested again.
   static KernelVerdicts parse(const std::string& text);
   std::string text() const;
 
@@ -35,7 +35,7 @@ class KernelVerdicts {
 
 /// The variable that holds the setting.
 constexpr const char* kKernelSetting = "LATHE_MPS_KERNELS";
-/// Its value: "all", "none", or empty where it is not set.  Errors: throws kUsage for any other.
+/// Its value: "all", "none", or empty if it is not set.  Errors: throws kUsage for any other.
 std::string kernel_setting();
 
 }  // namespace lathe

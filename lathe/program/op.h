@@ -50,8 +50,8 @@ struct Case {
 };
 
 /// Error bound of every implementation against the reference:
-/// |y − ref| ≤ ulp · 2⁻²⁴ · √terms · max(|ref|, magnitude) + storing_error(dtype, ref), terms = the length of
-/// the sums in an element.
+/// |y − ref| ≤ ulp · 2⁻²⁴ · √terms · max(|ref|, magnitude) + storing_error(dtype, ref).  terms: how many
+/// numbers are summed for an element.
 struct Bound {
   double ulp = 4;
   std::function<double(const Reference&)> terms = {};  ///< 1 if empty
@@ -88,14 +88,14 @@ struct OpDef {
   std::vector<DType> dtypes = {DType::f32, DType::bf16,
                                DType::f16};  ///< admitted for inputs whose dtype is open
   Attrs attrs = {};                          ///< names and defaults
-  /// Replaces the signature's rule where it cannot say it.  Throws kShape.
+  /// Replaces the signature's rule if that cannot express the shapes.  Throws kShape.
   std::function<std::vector<Type>(std::span<const Type> in, const Attrs&)> infer = {};
   /// What the inputs must also satisfy, next to the signature.  Throws kShape.
   std::function<void(std::span<const Type> in, const Attrs&)> check = {};
-  /// dL/d(inputs), one per input, of its type; no value for one of integers, or where there is no gradient:
-  /// then autograd fails if one is wanted.  Set to `not_differentiable` where there is none at all.
+  /// dL/d(inputs), one per input, of its type.  No value for an input of integers, or one without a gradient:
+  /// autograd fails if it needs that.  `not_differentiable`: the op has no gradient at all.
   std::function<std::vector<Value>(const Grad&)> gradient = {};
-  /// The last so many outputs are there for the backward pass: no gradient flows in through them.
+  /// This many outputs, the last ones, serve the backward pass: no gradient flows in through them.
   size_t auxiliary_outputs = 0;
   std::function<void(Reference&)> reference = {};
   std::function<std::vector<Case>()> cases = {};
@@ -108,22 +108,23 @@ struct OpDef {
   /// A fused op: the plain ops that it stands for, in the notation of lathe/program/fusion.h.  Null: a plain
   /// op.
   const char* fuses = nullptr;
-  /// By how much at most, to first order, the outputs are moved by errors of the inputs (empty: exact), where
-  /// this op follows another within a fused one.  Empty: output elements depend only on the input elements
-  /// at the same place, so the reference tells.
+  /// An upper bound, to first order, of what errors of the inputs (empty: exact) do to the outputs, if this
+  /// op follows another within a fused one.  Empty: output elements depend only on the input elements at the
+  /// same place, so the reference tells.
   std::function<Errors(const Reference&, const Errors& in)> moved = {};
   const char* source = "";  ///< where the formula comes from
 };
 
 /// The gradient of an op that has none: no value for every input.
 std::vector<Value> not_differentiable(const Grad& grad);
-/// What the op's rule gives.  Errors: kInternal, naming the op, unless it is one per input, of its type.
+/// The gradients that the op's rule gives.  Errors: kInternal, naming the op, unless they are one per input,
+/// of its type.
 std::vector<Value> gradient_of(const Grad& grad);
 /// Whether a value of the dtype has a gradient: it holds no integers.
 bool has_gradient(DType dtype);
 
 /// Types of the outputs for the given inputs, by `infer` or the signature.  An input that is not given has an
-/// empty dtype-f32 type with shape {−1}.  Errors: kShape; also where rows have no elements.
+/// empty dtype-f32 type with shape {−1}.  Errors: kShape, also if rows have no elements.
 std::vector<Type> infer_types(const OpDef& op, std::span<const Type> in, const Attrs& attrs);
 
 /// Name of input `i` in the signature, also of one of any number.
@@ -138,10 +139,10 @@ std::vector<InputRule> input_rules(const OpDef& op);
 /// Names of the outputs in the signature.
 std::vector<std::string> output_names(const OpDef& op);
 
-/// By how much an output may be off before it is stored: the first term of its bound.
+/// The error that an output may have before it is stored: the first term of its bound.
 std::vector<double> arithmetic_error(const OpDef& op, const Reference& r, size_t output);
-/// By how much storing `value` may be off: half the distance between numbers of the dtype.  0 for f32, for
-/// which the bounds of the ops hold it.
+/// The error of storing `value`: half the distance between numbers of the dtype.  0 for f32, because the ops'
+/// bounds include it.
 double storing_error(DType dtype, double value);
 
 /// 2 · sizes of all tensors as bytes moved and `flops` per output element: cost of an elementwise op.

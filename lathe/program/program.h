@@ -57,7 +57,7 @@ class Program {
   /// A tensor that lives between runs.  Errors: kInternal if the name is taken.
   Value state(const std::string& name, Type type);
   /// Appends a node.  Missing attributes take the op's defaults.  Errors: kShape if the op's signature does
-  /// not admit the inputs; the message names op, input, found and wanted.
+  /// not admit the inputs; the message names the op, the input, the type found and the type needed.
   std::vector<Value> emit(const OpDef& op, const std::vector<Value>& in, const Attrs& attrs = {});
   /// Names a value that the host reads after a run.  One `of_last_run` can be read only until the next run,
   /// and is not copied before: for what is large and rarely read.  Errors: kInternal for no value, or one
@@ -72,15 +72,15 @@ class Program {
   /// Id of the input or state of that name, −1 if there is none.
   int find(const std::string& name) const;
 
-  /// Tokens of the longest row that any batch may have, 0: nobody knows.  A device that pads rows foresees
-  /// its memory by it, and kernels for longer rows are left out.
+  /// Tokens of the longest row that any batch may have, 0: not known.  A device that pads rows plans its
+  /// memory by it, and kernels for longer rows are not used.
   int64_t longest_row() const { return longest_row_; }
   void set_longest_row(int64_t tokens) { longest_row_ = tokens; }
 
   /// By value: whether a node reads it or the host does.  A kernel need not write what nobody reads.
   std::vector<bool> read() const;
 
-  /// Keeps the nodes that an output or a state update needs; the rest goes.  Value ids stay.
+  /// Removes nodes that no output and no state update needs.  Value ids stay.
   void remove_dead_nodes();
 
   /// For passes: a value that some node of the next `rewrite` computes.
@@ -107,8 +107,8 @@ class Program {
 /// Appends a node to the program of its inputs.  Errors: kShape if none is given; as Program::emit.
 std::vector<Value> emit(const OpDef& op, const std::vector<Value>& in, const Attrs& attrs = {});
 
-/// Nodes that are emitted while this lives form a segment: of its values the backward pass keeps none, it
-/// computes them once more from what flowed into the segment (gradient checkpointing).  Scopes do not nest.
+/// Nodes that are emitted while this lives form a segment.  The backward pass keeps none of its values; it
+/// computes them again from what flowed into the segment (gradient checkpointing).  Scopes do not nest.
 class SegmentScope {
  public:
   explicit SegmentScope(Program& program);

@@ -3,8 +3,8 @@
 
 namespace lathe {
 
-/// MemoryPlan::Place::ld of every value.  A temporary matrix has gaps where RowGap asks for them and all that
-/// touches it takes them; so have all of its type that meet it in a node, or none of them.
+/// MemoryPlan::Place::ld of every value.  A temporary matrix has gaps if RowGap asks for them and every node
+/// that touches it takes them.  Matrices of one type that meet in a node either all have gaps or none has.
 std::vector<int64_t> row_gaps(const Program& program, const Selection& selection, RowGap gap);
 
 /// Bytes from the first element to the end of the last row, with the gap after it.

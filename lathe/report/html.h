@@ -9,8 +9,8 @@ namespace lathe {
 /// characters become U+FFFD.
 std::string escaped(std::string_view text);
 
-/// A page that needs nothing but itself: no scripts, nothing fetched, light and dark, from a phone's width
-/// on. `body` is HTML and follows the title; `note` stands below it.
+/// A page that loads nothing: no scripts, light and dark, from a phone's width on.  `body` is HTML and
+/// follows the title; `note` comes below it.
 std::string html_document(std::string_view title, std::string_view note, std::string_view body);
 
 /// One cell of text per title and row.  words[i]: column i stands to the left, as text does.

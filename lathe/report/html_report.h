@@ -10,9 +10,9 @@
 
 namespace lathe {
 
-/// --report_to html: OUTPUT_DIR/report.html, written anew, whole or not at all, at every evaluation, at the
-/// end, and at log lines no more often than every ten seconds; before the end only where the pages take no
-/// more than a twentieth of the time.
+/// --report_to html: OUTPUT_DIR/report.html, rewritten, whole or not at all, at every evaluation, at the end,
+/// and at log lines at most every ten seconds.  Before the end only if the pages take at most a twentieth of
+/// the time.
 class HtmlReport : public Tracker {
  public:
   /// What changes while a run goes on.

@@ -12,7 +12,7 @@
 namespace lathe {
 
 /// The events of one run for TensorBoard, under the Trainer's tags: train/loss, eval/accuracy, …, and the
-/// texts args and model_config.  An error is said once, and the run goes on without.
+/// texts args and model_config.  An error is reported once, and the run goes on without events.
 /// Source: transformers 5.23 integration_utils.py, TensorBoardCallback and rewrite_logs.
 class TensorBoard : public Tracker {
  public:
@@ -22,7 +22,7 @@ class TensorBoard : public Tracker {
   void record(const nlohmann::ordered_json& entry) override;
 
  private:
-  /// Says an error and stops writing.
+  /// Reports an error and stops writing.
   void check(const Status& status);
 
   LogSink say_;

@@ -10,7 +10,7 @@
 
 namespace lathe {
 
-/// Something that follows a run and shows it.  Errors are said once, and the run goes on without it.
+/// Something that follows a run and shows it.  An error is reported once, and the run goes on without it.
 class Tracker {
  public:
   virtual ~Tracker() = default;
@@ -18,7 +18,7 @@ class Tracker {
   virtual void record(const nlohmann::ordered_json& entry) = 0;
   /// What the last evaluation showed.
   virtual void show(const Findings&) {}
-  /// No more is to come: the run's end, or its interruption.
+  /// Nothing follows: the run has ended or was interrupted.
   virtual void finish(const RunFacts&) {}
 };
 

@@ -10,7 +10,7 @@ namespace lathe {
 /// Fetches one file at once and gives its content.
 using ReadFile = std::function<std::string(const std::string& name)>;
 
-/// Names the files that are wanted out of those a repository has; `read` is for what one of them says of it.
+/// Chooses the files to fetch from those of a repository; `read` gives the content of one that decides it.
 using ChooseFiles =
     std::function<std::vector<std::string>(const std::vector<std::string>& files, const ReadFile& read)>;
 

@@ -189,7 +189,7 @@ TEST_F(HubDownload, RoomIsWantedForWhatIsMissingAndForJoining) {
   put(path_ + ".part2", kPart / 2, "");
   Disk disk(kPart);
   const std::string error = error_of([&] { download(disk); }, ErrorCode::kIo);
-  EXPECT_NE(error.find(fmt::format("expected {} bytes", kPart + 3)), std::string::npos) << error;
+  EXPECT_NE(error.find(fmt::format("needs {} bytes", kPart + 3)), std::string::npos) << error;
 }
 
 TEST_F(HubDownload, TheCallersThreadIsTheOneThatIsAskedToStop) {

@@ -34,7 +34,7 @@ struct PickleValue {
     std::string name;
   };
 
-  /// An instance of a Python class, of which nothing was run: what it was made of.
+  /// An instance of a Python class: what it was made of.  Nothing of the class was run.
   struct Object {
     std::string type;                    ///< "transformers.trainer_utils.IntervalStrategy"
     const PickleValue* arguments;        ///< a tuple

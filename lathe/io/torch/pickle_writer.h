@@ -45,7 +45,7 @@ class PickleBuilder {
 
 /// A value as a pickle of protocol 2 that torch.load takes, also with weights_only=True.  `storages` gets the
 /// tensors in the order in which they come: the one at [k] is the storage with key k.  Errors: kInvalidData
-/// for an element type that torch has not.
+/// for an element type that torch lacks.
 /// Source: CPython Lib/pickletools.py; torch/serialization.py, _save.
 std::string pickle(const PickleValue& root, std::vector<TensorSource>& storages);
 

@@ -13,7 +13,7 @@ namespace lathe {
 ///                                           token
 ///   kQuestionAnswering                      …ForQuestionAnswering
 ///   kMaskedLm                               …ForMaskedLM, its decoder tied to the word embeddings
-/// Errors: kUnsupported for a head that Lathe has not for this family, and for a decoder that is not tied.
+/// Errors: kUnsupported for a head that Lathe lacks for this family, and for a decoder that is not tied.
 /// Source: Devlin et al. 2018; the families' own in their files.
 std::unique_ptr<TaskModel> make_model(const ModelConfig& config, Problem problem, int64_t num_labels = 2);
 

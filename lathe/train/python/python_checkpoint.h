@@ -53,7 +53,7 @@ struct PythonOptimizer {
 /// From the content of a file, which must outlive it, for a model of these parameters.  Of SGD it does not
 /// know what was applied.
 /// Errors: kInvalidData naming what is missing, the parameter that has another shape, or whose count of
-/// updates is another; kUnsupported for optimizers and settings that Lathe has not.
+/// updates is another; kUnsupported for optimizers and settings that Lathe lacks.
 PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string& path,
                                       const std::vector<nn::Parameter>& parameters,
                                       const nn::FlatLayout& layout);
