@@ -7,7 +7,7 @@
 #include <set>
 
 #include "lathe/core/test_folder.h"
-#include "lathe/io/faulty_file_system.h"
+#include "lathe/io/faulty_file_system_testing.h"
 #include "lathe/io/leftovers.h"
 
 namespace lathe {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lathe/core/test_folder.h"
-#include "lathe/io/faulty_file_system.h"
+#include "lathe/io/faulty_file_system_testing.h"
 #include "lathe/io/testdata.h"
 
 namespace lathe {

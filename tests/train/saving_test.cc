@@ -9,7 +9,7 @@
 #include "lathe/core/host_memory.h"
 #include "lathe/core/sanitized.h"
 #include "lathe/core/source_folder_testing.h"
-#include "lathe/io/faulty_file_system.h"
+#include "lathe/io/faulty_file_system_testing.h"
 #include "lathe/io/safetensors.h"
 #include "lathe/train/four_samples_testing.h"
 #include "lathe/train/trainer.h"

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "lathe/core/source_folder_testing.h"
-#include "lathe/io/faulty_file_system.h"
+#include "lathe/io/faulty_file_system_testing.h"
 #include "tests/train/four_sample_runs_testing.h"
 #include "tests/train/unsealed_testing.h"
 

@@ -7,7 +7,7 @@
 
 #include "lathe/app/screen_testing.h"
 #include "lathe/core/test_folder.h"
-#include "lathe/io/faulty_file_system.h"
+#include "lathe/io/faulty_file_system_testing.h"
 #include "lathe/train/four_samples_testing.h"
 
 namespace lathe {

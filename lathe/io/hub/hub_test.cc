@@ -9,7 +9,7 @@
 #include "lathe/core/comma_locale_testing.h"
 #include "lathe/core/environment.h"
 #include "lathe/core/test_folder.h"
-#include "lathe/io/faulty_file_system.h"
+#include "lathe/io/faulty_file_system_testing.h"
 #include "lathe/io/hub/http.h"
 #include "lathe/io/hub/hub_download.h"
 #include "lathe/io/testdata.h"
