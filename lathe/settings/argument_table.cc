@@ -74,26 +74,18 @@ json dict_from_text(std::string_view flag, const std::string& text) {
   return typed(value);
 }
 
-std::string_view wanted(Kind kind) {
-  switch (kind) {
-    case Kind::kBool:
-      return "true or false";
-    case Kind::kInt:
-      return "a whole number";
-    case Kind::kFloat:
-      return "a number";
-    case Kind::kText:
-      return "a text";
-    case Kind::kList:
-      return "a list of texts";
-    case Kind::kDict:
-      return "a JSON object";
-  }
-  return "";
-}
+/// Of each kind, in their order: its name, how help shows a value, what a message asks for.
+struct KindWords {
+  std::string_view name, value, wanted;
+};
+constexpr KindWords kKinds[] = {{"bool", "[BOOL]", "true or false"}, {"int", "INT", "a whole number"},
+                                {"float", "FLOAT", "a number"},      {"str", "TEXT", "a text"},
+                                {"list", "TEXT", "a list of texts"}, {"dict", "JSON", "a JSON object"}};
+
+const KindWords& words_of(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
 
 [[noreturn]] void wrong_type(std::string_view flag, Kind kind, std::string_view found) {
-  fail(ErrorCode::kUsage, "--{}: found {}, wants {}", flag, found, wanted(kind));
+  fail(ErrorCode::kUsage, "--{}: found {}, wants {}", flag, found, words_of(kind).wanted);
 }
 
 std::string joined(const std::vector<std::string_view>& items) {
@@ -293,38 +285,15 @@ std::string value_text(const FieldInfo& info, const json& value) {
   return python_repr(nlohmann::ordered_json(value));
 }
 
-std::string_view name_of(Kind kind) {
-  switch (kind) {
-    case Kind::kBool:
-      return "bool";
-    case Kind::kInt:
-      return "int";
-    case Kind::kFloat:
-      return "float";
-    case Kind::kText:
-      return "str";
-    case Kind::kList:
-      return "list";
-    case Kind::kDict:
-      return "dict";
-  }
-  return "";
+std::string_view name_of(Kind kind) { return words_of(kind).name; }
+
+std::string_view value_name(const FieldInfo& info) {
+  return info.rules.value.empty() ? words_of(info.kind).value : info.rules.value;
 }
 
 std::string_view name_of(Grade grade) {
-  switch (grade) {
-    case Grade::kMust:
-      return "M";
-    case Grade::kShould:
-      return "S";
-    case Grade::kLater:
-      return "L";
-    case Grade::kRejected:
-      return "R";
-    case Grade::kLathe:
-      return "lathe";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"M", "S", "L", "R", "lathe"};
+  return kNames[static_cast<size_t>(grade)];
 }
 
 }  // namespace lathe

@@ -227,6 +227,8 @@ nlohmann::ordered_json to_json(const std::vector<BoundField>& fields);
 std::string value_text(const FieldInfo& info, const nlohmann::json& value);
 /// "bool", "int", "float", "str", "list", "dict"
 std::string_view name_of(Kind kind);
+/// How help shows what the flag takes: "INT", "FILE".
+std::string_view value_name(const FieldInfo& info);
 /// "M", "S", "L", "R", "lathe"
 std::string_view name_of(Grade grade);
 

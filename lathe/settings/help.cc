@@ -21,24 +21,6 @@ std::string meaning_of(const FieldInfo& info, Words words) {
   return text + fmt::format(" (default:{}{})", kGlue, value_text(info, info.default_value));
 }
 
-std::string_view value_name(const FieldInfo& info) {
-  if (!info.rules.value.empty()) return info.rules.value;
-  switch (info.kind) {
-    case Kind::kBool:
-      return "[BOOL]";
-    case Kind::kInt:
-      return "INT";
-    case Kind::kFloat:
-      return "FLOAT";
-    case Kind::kDict:
-      return "JSON";
-    case Kind::kText:
-    case Kind::kList:
-      break;
-  }
-  return "TEXT";
-}
-
 std::string flag_help(const FieldInfo& info, Words words, size_t width) {
   std::string line = "  ";
   if (!info.rules.letter.empty()) line += fmt::format("-{}, ", info.rules.letter);
@@ -51,15 +33,8 @@ std::string flag_help(const FieldInfo& info, Words words, size_t width) {
 }
 
 std::string_view status(const FieldInfo& info) {
-  switch (info.support()) {
-    case Support::kWorks:
-      return "works";
-    case Support::kNoEffect:
-      return "no effect here";
-    case Support::kNotYet:
-      return "refused";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"works", "no effect here", "refused"};
+  return kNames[static_cast<size_t>(info.support())];
 }
 
 std::string in_cell(std::string text) {
