@@ -110,7 +110,7 @@ class Names(unittest.TestCase):
                 self.assertTrue((page.parent / link).exists(), f"{page.name}: {link}")
 
     def test_tests(self):
-        for page, name in self.in_code(r"\b[a-z]\w*_test\b"):
+        for page, name in self.in_code(r"(?<!-)\b[a-z]\w*_test\b"):
             self.assertTrue({f"{name}.cc", f"{name}.py"} & self.files, f"{page}: {name}")
         tests = set(re.findall(r"^TEST(?:_F)?\((\w+), (\w+)\)", self.source, re.MULTILINE))
         for page, name in self.in_code(r"^[A-Z]\w+\.[A-Z]\w+$"):
