@@ -22,6 +22,8 @@
 #include "lathe/report/tracked_run.h"
 #include "lathe/settings/argument_parser.h"
 #include "lathe/text/python_format.h"
+#include "lathe/train/checkpoint_folder.h"
+#include "lathe/train/log_format.h"
 #include "python/exceptions.h"
 
 namespace nb = nanobind;
