@@ -38,7 +38,7 @@ Options parse(int argc, char** argv) {
                           : flag == "-c" ? &options.filter.case_name
                                          : nullptr;
     if (target == nullptr) lathe::fail(ErrorCode::kUsage, "lathe-ops: unknown flag {}\n{}", flag, kUsage);
-    if (i + 1 == argc) lathe::fail(ErrorCode::kUsage, "lathe-ops: {} wants a value", flag);
+    if (i + 1 == argc) lathe::fail(ErrorCode::kUsage, "lathe-ops: {} needs a value", flag);
     *target = argv[i + 1];
   }
   return options;

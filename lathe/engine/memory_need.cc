@@ -33,11 +33,11 @@ int64_t rows_that_fit(const MemoryShortage& s, int64_t most, bool recompute) {
 
 std::string way_out(const MemoryShortage& s) {
   if (s.need.states + s.need.prepared > s.free)
-    return "no batch is small enough: wants more memory or a smaller model";
+    return "no batch is small enough: it needs more memory or a smaller model";
   const bool trains = s.kind == ProgramKind::kStep || s.kind == ProgramKind::kAccumulate;
   const int64_t fit = rows_that_fit(s, s.bucket.rows - 1, s.recomputes);
   const int64_t recomputed = trains && !s.recomputes ? rows_that_fit(s, s.bucket.rows, true) : 0;
-  if (fit == 0 && recomputed == 0) return "not one such row fits: wants a smaller model or shorter rows";
+  if (fit == 0 && recomputed == 0) return "not one such row fits: it needs a smaller model or shorter rows";
   std::string text = fit > 0 ? fmt::format("a batch of {} fits", fit) : "";
   if (recomputed > fit)
     text += fmt::format("{}with --gradient_checkpointing one of {}{}", fit > 0 ? ", " : "", recomputed,
@@ -55,7 +55,7 @@ std::string to_string(const MemoryShortage& s) {
     parts += fmt::format(", {} for weights as products read them", gib(s.need.prepared));
   const std::string each = s.sharers > 1 ? fmt::format(" for each of {} processes", s.sharers) : "";
   const std::string more = s.remedy.empty() ? "" : "; " + s.remedy;
-  return fmt::format("out of memory: {} a batch of {} ({} tokens) wants {}: {}; {} has {} free{}; {}{}",
+  return fmt::format("out of memory: {} a batch of {} ({} tokens) needs {}: {}; {} has {} free{}; {}{}",
                      evaluates ? "evaluating" : "training on", s.bucket.rows, s.bucket.tokens,
                      gib(s.need.total()), parts, s.device, gib(s.free), each, way_out(s), more);
 }

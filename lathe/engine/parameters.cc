@@ -17,7 +17,7 @@ constexpr size_t kPart = size_t{1} << 20;
 const nn::Parameter& parameter(const TaskModel& model, int index) {
   const std::vector<nn::Parameter>& all = model.parameters();
   if (index < 0 || index >= std::ssize(all))
-    fail(ErrorCode::kUsage, "the model has no parameter {}, wants 0 to {}", index, std::ssize(all) - 1);
+    fail(ErrorCode::kUsage, "the model has no parameter {}, expected 0 to {}", index, std::ssize(all) - 1);
   return all[static_cast<size_t>(index)];
 }
 
@@ -45,7 +45,7 @@ Parameters::Place Parameters::place(int index) const {
 void Parameters::write(int index, std::span<const float> values) {
   const nn::Parameter& p = parameter(model_, index);
   if (static_cast<int64_t>(values.size()) != elements(p.shape))
-    fail(ErrorCode::kShape, "parameter {}: {} values given, wants {}", p.name, values.size(),
+    fail(ErrorCode::kShape, "parameter {}: {} values given, expected {}", p.name, values.size(),
          to_string(p.shape));
   const Place to = place(index);
   if (!p.trainable && !holds(to, std::as_bytes(values))) ++frozen_version_;
@@ -108,7 +108,7 @@ Status Parameters::read_state(const std::string& name, size_t begin, std::span<s
 
 void Parameters::write_state(const std::string& name, std::span<const float> values) {
   if (const int64_t wanted = state_size(name); static_cast<int64_t>(values.size()) != wanted)
-    fail(ErrorCode::kShape, "state {}: {} values given, wants {}", name, values.size(), wanted);
+    fail(ErrorCode::kShape, "state {}: {} values given, expected {}", name, values.size(), wanted);
   write_state(name, 0, values);
 }
 

@@ -79,7 +79,7 @@ class Builder {
     }
     const Value base = model_.base_output();
     if (base.type() != base_type())
-      fail(ErrorCode::kInternal, "the base gives {}, wants {}", to_string(base.type()),
+      fail(ErrorCode::kInternal, "the base gives {}, expected {}", to_string(base.type()),
            to_string(base_type()));
     return base;
   }

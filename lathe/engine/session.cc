@@ -95,7 +95,7 @@ Session::Ready Session::ready(Work work, const PackedBatch* batch, const StepSca
     work.bucket.tokens = 0;  // one program for batches of any length
   const int64_t longest = programs_.longest_row(work.kind);
   if (longest > 0 && batch != nullptr && batch->longest_row > longest)
-    fail(ErrorCode::kUsage, "a batch has a row of {} tokens, wants at most {}, which expect_rows was told",
+    fail(ErrorCode::kUsage, "a batch has a row of {} tokens, expected at most {}, which expect_rows was told",
          batch->longest_row, longest);
   auto compiled = programs_.compile(work);
   const Slot& slot = inputs_.slot(*compiled->program);

@@ -17,15 +17,16 @@ void check(const PackedBatch& batch, const TaskModel& model) {
   if (batch.rows < 1 || std::ssize(begins) != int64_t{batch.rows} + 1 || begins.front() != 0 ||
       begins.back() > batch.tokens)
     fail(ErrorCode::kInvalidData,
-         "a batch of {} rows and {} tokens has {} cu_seqlens{}; wants one more than rows, from 0 to at most "
+         "a batch of {} rows and {} tokens has {} cu_seqlens{}; expected one more than rows, from 0 to at "
+         "most "
          "the tokens",
          batch.rows, batch.tokens, begins.size(),
          begins.empty() ? "" : fmt::format(", from {} to {}", begins.front(), begins.back()));
   if (std::ssize(batch.sample_ids) != batch.tokens)
-    fail(ErrorCode::kInvalidData, "a batch of {} tokens has {} sample_ids, wants as many", batch.tokens,
+    fail(ErrorCode::kInvalidData, "a batch of {} tokens has {} sample_ids, expected as many", batch.tokens,
          batch.sample_ids.size());
   if (model.position_padding() && batch.position_ids.size() != batch.input_ids.size())
-    fail(ErrorCode::kInvalidData, "a batch of {} input_ids has {} position_ids, wants as many",
+    fail(ErrorCode::kInvalidData, "a batch of {} input_ids has {} position_ids, expected as many",
          batch.input_ids.size(), batch.position_ids.size());
   for (const int32_t first : batch.cls_index)
     if (first < 0 || first >= batch.tokens)
@@ -43,7 +44,7 @@ void check(const PackedBatch& batch, const TaskModel& model) {
   within("position", batch.position_ids, model.max_positions());
   for (size_t row = 0; row + 1 < batch.cu_seqlens.size(); ++row)
     if (batch.cu_seqlens[row] >= batch.cu_seqlens[row + 1])
-      fail(ErrorCode::kInvalidData, "row {} of a batch has no tokens; wants at least one", row);
+      fail(ErrorCode::kInvalidData, "row {} of a batch has no tokens; expected at least one", row);
 }
 
 }  // namespace
@@ -85,7 +86,7 @@ const std::vector<int32_t>& StepInputs::ids_of_all_ranks() const {
   const size_t wanted = static_cast<size_t>(ranks_) * batch_->input_ids.size();
   if (batch_->all_input_ids.size() != wanted)
     fail(ErrorCode::kUsage,
-         "a batch has {} token ids of all ranks, wants {}: those of {} batches of one size",
+         "a batch has {} token ids of all ranks, expected {}: those of {} batches of one size",
          batch_->all_input_ids.size(), wanted, ranks_);
   return batch_->all_input_ids;
 }

@@ -102,7 +102,7 @@ class Parser {
         result_.words.assign(args.begin() + static_cast<std::ptrdiff_t>(i), args.end());
         break;
       } else {
-        fail(ErrorCode::kUsage, "found '{}', wants a flag such as --{} (a flag takes one value)", args[i],
+        fail(ErrorCode::kUsage, "found '{}', expected a flag such as --{} (a flag takes one value)", args[i],
              fields_.empty() ? "help" : fields_[0].info->name);
       }
     }
@@ -128,7 +128,7 @@ class Parser {
     std::vector<std::string> values;
     if (equals != std::string::npos) {
       values.push_back(token.substr(equals + 1));
-      if (option.negated) fail(ErrorCode::kUsage, "--{}: found a value, wants none", option.name);
+      if (option.negated) fail(ErrorCode::kUsage, "--{}: found a value, expected none", option.name);
       if (!script() && option.kind() == Kind::kBool)
         fail(ErrorCode::kUsage, "{}: a switch takes no value; leave it out to have it off", token);
     } else if (!script()) {
@@ -147,7 +147,7 @@ class Parser {
     if (alone && values.empty()) return !option.negated;
     if (option.old != nullptr && option.old->switches && values.empty()) return "true";
     if (values.empty()) {
-      fail(ErrorCode::kUsage, "--{}: found no value, wants one ({})", option.name, name_of(option.kind()));
+      fail(ErrorCode::kUsage, "--{}: found no value, expected one ({})", option.name, name_of(option.kind()));
     }
     if (option.kind() == Kind::kList) return values;
     return value_from_text(option.name, option.kind(), values[0]);
@@ -240,7 +240,8 @@ class Parser {
 
   void read_config(const std::string& path) {
     Result<std::string> text = real_file_system().read(path);
-    if (!text.ok()) fail(ErrorCode::kUsage, "{}; wants a JSON file with settings", text.status().message());
+    if (!text.ok())
+      fail(ErrorCode::kUsage, "{}; expected a JSON file with settings", text.status().message());
     json config;
     try {
       config = parse_python_json(text.value(), path);
@@ -248,7 +249,7 @@ class Parser {
       fail(ErrorCode::kUsage, "{}", e.what());
     }
     if (!config.is_object())
-      fail(ErrorCode::kUsage, "{}: found a JSON {}, wants an object", path, config.type_name());
+      fail(ErrorCode::kUsage, "{}: found a JSON {}, expected an object", path, config.type_name());
     for (const auto& [key, value] : config.items()) set_from_config(path, key, value);
   }
 

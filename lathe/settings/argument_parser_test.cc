@@ -89,9 +89,9 @@ TEST(ArgumentParser, BoolsTakeNoValueOrOne) {
   EXPECT_EQ(parsed("--no-logging-nan-inf-filter").training.logging_nan_inf_filter, false);
   EXPECT_FALSE(parsed("--pad_to_max_length False").script.pad_to_max_length);
   EXPECT_EQ(parsed("--disable_tqdm true").training.disable_tqdm, true);
-  EXPECT_EQ(error_of({"--do_train", "maybe"}), "--do_train: found 'maybe', wants true or false");
+  EXPECT_EQ(error_of({"--do_train", "maybe"}), "--do_train: found 'maybe', expected true or false");
   EXPECT_EQ(error_of({"--no_logging_nan_inf_filter=1"}),
-            "--no_logging_nan_inf_filter: found a value, wants none");
+            "--no_logging_nan_inf_filter: found a value, expected none");
   EXPECT_NE(error_of({"--no_bf16"}).find("unknown flag"),
             std::string::npos);  // false by default: has no --no_
 }
@@ -135,12 +135,12 @@ TEST(ArgumentParser, UnknownFlagsNameTheirNearest) {
 }
 
 TEST(ArgumentParser, MissingValuesAndStrayWords) {
-  EXPECT_EQ(error_of({"--learning_rate"}), "--learning_rate: found no value, wants one (float)");
+  EXPECT_EQ(error_of({"--learning_rate"}), "--learning_rate: found no value, expected one (float)");
   EXPECT_EQ(error_of({"--learning_rate", "--do_train"}),
-            "--learning_rate: found no value, wants one (float)");
-  EXPECT_EQ(error_of({"--learning_rate", "fast"}), "--learning_rate: found 'fast', wants a number");
-  EXPECT_NE(error_of({"mrpc", "--do_train"}).find("found 'mrpc', wants a flag"), std::string::npos);
-  EXPECT_NE(error_of({"-x"}).find("found '-x', wants a flag"), std::string::npos);
+            "--learning_rate: found no value, expected one (float)");
+  EXPECT_EQ(error_of({"--learning_rate", "fast"}), "--learning_rate: found 'fast', expected a number");
+  EXPECT_NE(error_of({"mrpc", "--do_train"}).find("found 'mrpc', expected a flag"), std::string::npos);
+  EXPECT_NE(error_of({"-x"}).find("found '-x', expected a flag"), std::string::npos);
   EXPECT_NE(error_of({"--"}).find("unknown flag"), std::string::npos);
   EXPECT_NE(error_of({"--=3"}).find("unknown flag"), std::string::npos);
   EXPECT_NE(error_of({""}).find("found ''"), std::string::npos);
@@ -215,10 +215,10 @@ TEST(ArgumentParser, PerGpuBatchSizeWinsWhereverItStands) {
 }
 
 TEST(ArgumentParser, OldNamesOfWhatIsNotThereSaySo) {
-  EXPECT_EQ(
-      error_of({"--push_to_hub_model_id", "me/it"}),
-      "--push_to_hub_model_id, an old name of --hub_model_id: found me/it, wants its default None: not there "
-      "yet (upload the folder afterwards with: hf upload REPO OUTPUT_DIR)");
+  EXPECT_EQ(error_of({"--push_to_hub_model_id", "me/it"}),
+            "--push_to_hub_model_id, an old name of --hub_model_id: found me/it, expected its default None: "
+            "not there "
+            "yet (upload the folder afterwards with: hf upload REPO OUTPUT_DIR)");
   EXPECT_EQ(error_of({"--tpu_num_cores", "8"}),
             "--tpu_num_cores: found 8, which is not supported; leave this flag of older versions out");
 }
@@ -251,12 +251,13 @@ TEST_F(ConfigFile, OneLoneJsonFileHoldsEverything) {
 TEST_F(ConfigFile, UnknownKeysAndWrongTypesAreRefused) {
   EXPECT_NE(error_of({write(R"({"lerning_rate": 1})")}).find("unknown key; did you mean --learning_rate?"),
             std::string::npos);
-  EXPECT_NE(error_of({write(R"({"max_steps": "5"})")}).find("max_steps: found \"5\", wants a whole number"),
+  EXPECT_NE(
+      error_of({write(R"({"max_steps": "5"})")}).find("max_steps: found \"5\", expected a whole number"),
+      std::string::npos);
+  EXPECT_NE(error_of({write(R"({"seed": null})")}).find("seed: found null, expected a whole number"),
             std::string::npos);
-  EXPECT_NE(error_of({write(R"({"seed": null})")}).find("seed: found null, wants a whole number"),
-            std::string::npos);
-  EXPECT_NE(error_of({write("[1]")}).find("found a JSON array, wants an object"), std::string::npos);
-  EXPECT_NE(error_of({"/no/such/file.json"}).find("wants a JSON file with settings"), std::string::npos);
+  EXPECT_NE(error_of({write("[1]")}).find("found a JSON array, expected an object"), std::string::npos);
+  EXPECT_NE(error_of({"/no/such/file.json"}).find("expected a JSON file with settings"), std::string::npos);
 }
 
 TEST_F(ConfigFile, PrintedConfigReadsBackAsItself) {
@@ -352,16 +353,16 @@ TEST(CommandArguments, ErrorsAreThoseOfScripts) {
   EXPECT_EQ(error_as(Words::kAny, {"--jsom"}), "--jsom: unknown flag; did you mean --json?");
   EXPECT_EQ(error_as(Words::kAny, {"--f", "x"}),
             "--f: could be any of --file, --fp16; write out one of them");
-  EXPECT_EQ(error_as(Words::kAny, {"--file"}), "--file: found no value, wants one (str)");
-  EXPECT_EQ(error_as(Words::kAny, {"--ranks", "x"}), "--ranks: found 'x', wants a whole number");
+  EXPECT_EQ(error_as(Words::kAny, {"--file"}), "--file: found no value, expected one (str)");
+  EXPECT_EQ(error_as(Words::kAny, {"--ranks", "x"}), "--ranks: found 'x', expected a whole number");
   EXPECT_EQ(error_as(Words::kAny, {"--ranks", "0"}),
-            "--ranks: found 0, wants at least 1 and at most 2147483647");
+            "--ranks: found 0, expected at least 1 and at most 2147483647");
   EXPECT_EQ(error_as(Words::kAny, {"--ranks", "3000000000"}),
-            "--ranks: found 3000000000, wants at least 1 and at most 2147483647");
+            "--ranks: found 3000000000, expected at least 1 and at most 2147483647");
   EXPECT_EQ(error_as(Words::kAny, {"--json=false"}),
             "--json=false: a switch takes no value; leave it out to have it off");
   EXPECT_EQ(error_as(Words::kNone, {"--json", "true"}),
-            "found 'true', wants a flag such as --file (a flag takes one value)");
+            "found 'true', expected a flag such as --file (a flag takes one value)");
   EXPECT_EQ(error_as(Words::kNone, {"--no_cuda"}), "--no_cuda: unknown flag; --help lists all");
 }
 

@@ -58,7 +58,7 @@ json dict_from_text(std::string_view flag, const std::string& text) {
     Result<std::string> content = real_file_system().read(text);
     if (content.status().code() == ErrorCode::kNotFound)
       fail(ErrorCode::kUsage,
-           "--{}: found '{}', wants JSON text such as '{{\"key\": 1}}' or the path of a JSON file", flag,
+           "--{}: found '{}', expected JSON text such as '{{\"key\": 1}}' or the path of a JSON file", flag,
            text);
     if (!content.ok()) fail(ErrorCode::kUsage, "--{}: {}", flag, content.status().message());
     source = content.value();
@@ -70,7 +70,8 @@ json dict_from_text(std::string_view flag, const std::string& text) {
   } catch (const Error& e) {
     fail(ErrorCode::kUsage, "--{}: {}", flag, e.what());
   }
-  if (!value.is_object()) fail(ErrorCode::kUsage, "--{}: found {}, wants a JSON object", flag, value.dump());
+  if (!value.is_object())
+    fail(ErrorCode::kUsage, "--{}: found {}, expected a JSON object", flag, value.dump());
   return typed(value);
 }
 
@@ -85,7 +86,7 @@ constexpr KindWords kKinds[] = {{"bool", "[BOOL]", "true or false"}, {"int", "IN
 const KindWords& words_of(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
 
 [[noreturn]] void wrong_type(std::string_view flag, Kind kind, std::string_view found) {
-  fail(ErrorCode::kUsage, "--{}: found {}, wants {}", flag, found, words_of(kind).wanted);
+  fail(ErrorCode::kUsage, "--{}: found {}, expected {}", flag, found, words_of(kind).wanted);
 }
 
 std::string joined(const std::vector<std::string_view>& items) {
@@ -104,7 +105,7 @@ void check_choice(const FieldInfo& info, const std::string& value) {
          joined(rules.choices), rules.reason.empty() ? "" : fmt::format(" ({})", rules.reason));
   }
   const bool parted = info.kind == Kind::kList && value.find(',') != std::string::npos;
-  fail(ErrorCode::kUsage, "--{}: found '{}', wants one of {}{}", info.name, value, joined(rules.choices),
+  fail(ErrorCode::kUsage, "--{}: found '{}', expected one of {}{}", info.name, value, joined(rules.choices),
        parted ? "; several are parted by blanks" : "");
 }
 
@@ -117,11 +118,11 @@ void check_range(const FieldInfo& info, const json& value) {
   const std::string high = fmt::format("{} {}", rules.below_high ? "below" : "at most", rules.high);
   constexpr double kInf = std::numeric_limits<double>::infinity();
   if (rules.low > -kInf && rules.high < kInf) {
-    fail(ErrorCode::kUsage, "--{}: found {}, wants at least {} and {}", info.name, found, rules.low, high);
+    fail(ErrorCode::kUsage, "--{}: found {}, expected at least {} and {}", info.name, found, rules.low, high);
   }
   if (rules.low > -kInf)
-    fail(ErrorCode::kUsage, "--{}: found {}, wants at least {}", info.name, found, rules.low);
-  fail(ErrorCode::kUsage, "--{}: found {}, wants {}", info.name, found,
+    fail(ErrorCode::kUsage, "--{}: found {}, expected at least {}", info.name, found, rules.low);
+  fail(ErrorCode::kUsage, "--{}: found {}, expected {}", info.name, found,
        rules.high < kInf ? high : "a number");
 }
 
@@ -147,10 +148,10 @@ int whole_number(const std::string& flag, const std::string& text, int low) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc::result_out_of_range)
-    fail(ErrorCode::kUsage, "{}: found {}, wants a whole number from {} to {}", flag, text, low,
+    fail(ErrorCode::kUsage, "{}: found {}, expected a whole number from {} to {}", flag, text, low,
          std::numeric_limits<int>::max());
   if (error != std::errc() || end != text.data() + text.size() || value < low)
-    fail(ErrorCode::kUsage, "{}: found {}, wants a whole number of at least {}", flag, text, low);
+    fail(ErrorCode::kUsage, "{}: found {}, expected a whole number of at least {}", flag, text, low);
   return value;
 }
 
@@ -232,7 +233,7 @@ std::optional<std::string> check_field(const BoundField& field) {
   const FieldInfo& info = *field.info;
   const json value = field.get();
   if (info.rules.required && value == info.default_value) {
-    fail(ErrorCode::kUsage, "--{}: missing, wants a value ({})", info.name, info.help);
+    fail(ErrorCode::kUsage, "--{}: missing, expected a value ({})", info.name, info.help);
   }
   const bool unset = info.kind == Kind::kBool && info.default_value.is_null() && value == false;
   if (value == info.default_value || unset) return std::nullopt;
@@ -244,7 +245,7 @@ std::optional<std::string> check_field(const BoundField& field) {
     case Support::kNoEffect:
       return fmt::format("--{} changes nothing here: {}", info.name, reason);
     case Support::kNotYet:
-      fail(ErrorCode::kUsage, "--{}: found {}, wants its default {}: {}{}", info.name,
+      fail(ErrorCode::kUsage, "--{}: found {}, expected its default {}: {}{}", info.name,
            value_text(info, value), value_text(info, info.default_value),
            info.grade == Grade::kRejected ? "not supported" : "not there yet",
            reason.empty() ? "" : fmt::format(" ({})", reason));

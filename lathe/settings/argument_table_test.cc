@@ -138,11 +138,11 @@ TEST(ArgumentValues, TextBecomesWhatTheFieldIs) {
 }
 
 TEST(ArgumentValues, WrongTextNamesFlagFoundAndWanted) {
-  EXPECT_EQ(error_of(Kind::kBool, "maybe"), "--flag: found 'maybe', wants true or false");
-  EXPECT_EQ(error_of(Kind::kInt, "1.5"), "--flag: found '1.5', wants a whole number");
+  EXPECT_EQ(error_of(Kind::kBool, "maybe"), "--flag: found 'maybe', expected true or false");
+  EXPECT_EQ(error_of(Kind::kInt, "1.5"), "--flag: found '1.5', expected a whole number");
   EXPECT_EQ(error_of(Kind::kInt, "99999999999999999999"),
-            "--flag: found '99999999999999999999', wants a whole number");
-  EXPECT_EQ(error_of(Kind::kFloat, "fast"), "--flag: found 'fast', wants a number");
+            "--flag: found '99999999999999999999', expected a whole number");
+  EXPECT_EQ(error_of(Kind::kFloat, "fast"), "--flag: found 'fast', expected a number");
   EXPECT_NE(error_of(Kind::kDict, "{broken").find("not valid JSON"), std::string::npos);
   EXPECT_NE(error_of(Kind::kDict, "/no/such.json").find("path of a JSON file"), std::string::npos);
 }

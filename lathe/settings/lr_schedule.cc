@@ -33,8 +33,9 @@ double half_cosine(double cycles, double progress) {
 double min_rate(ScheduleSettings& settings, const Run& run, const std::string& name) {
   const auto min_lr = settings.number("min_lr"), rate = settings.number("min_lr_rate");
   if (min_lr.has_value() == rate.has_value()) {
-    fail(ErrorCode::kUsage, "--lr_scheduler_kwargs: {} wants exactly one of min_lr and min_lr_rate, found {}",
-         name, min_lr ? "both" : "none");
+    fail(ErrorCode::kUsage,
+         "--lr_scheduler_kwargs: {} expected exactly one of min_lr and min_lr_rate, found {}", name,
+         min_lr ? "both" : "none");
   }
   return min_lr ? *min_lr / run.learning_rate : *rate;
 }
@@ -67,7 +68,7 @@ Factor polynomial(ScheduleSettings& settings, Run run) {
   const double end = settings.number("lr_end").value_or(1e-7), power = settings.number("power").value_or(1.0);
   if (!(run.learning_rate > end)) {
     fail(ErrorCode::kUsage,
-         "--lr_scheduler_kwargs: polynomial: lr_end is {}, wants less than --learning_rate {}", end,
+         "--lr_scheduler_kwargs: polynomial: lr_end is {}, expected less than --learning_rate {}", end,
          run.learning_rate);
   }
   return [=](double s) {
@@ -121,7 +122,8 @@ Factor warmup_stable_decay(ScheduleSettings& settings, Run run) {
   const std::set<std::string> shapes = {"linear", "cosine", "1-sqrt"};
   const auto decay = settings.number("num_decay_steps");
   if (!decay)
-    fail(ErrorCode::kUsage, "--lr_scheduler_kwargs: warmup_stable_decay wants num_decay_steps, found none");
+    fail(ErrorCode::kUsage,
+         "--lr_scheduler_kwargs: warmup_stable_decay expected num_decay_steps, found none");
   const double stable = settings.number("num_stable_steps").value_or(run.steps - run.warmup - *decay);
   const double least = settings.number("min_lr_ratio").value_or(0),
                cycles = settings.number("num_cycles").value_or(0.5);
@@ -171,7 +173,7 @@ LrSchedule::LrSchedule(const std::string& name, int64_t warmup_steps, int64_t tr
   const auto found =
       std::find_if(schedules().begin(), schedules().end(), [&](const auto& s) { return s.name == name; });
   if (found == schedules().end()) {
-    fail(ErrorCode::kUsage, "--lr_scheduler_type: found '{}', wants one of {}", name,
+    fail(ErrorCode::kUsage, "--lr_scheduler_type: found '{}', expected one of {}", name,
          fmt::join(names(), ", "));
   }
   ScheduleSettings settings(name, kwargs);

@@ -52,21 +52,21 @@ std::string error_of(const std::string& name, const json& kwargs, double rate = 
 }
 
 TEST(LrSchedule, SettingsThatDoNotFitAreNamed) {
-  EXPECT_NE(error_of("linaer", {}).find("found 'linaer', wants one of linear, cosine"), std::string::npos);
+  EXPECT_NE(error_of("linaer", {}).find("found 'linaer', expected one of linear, cosine"), std::string::npos);
   EXPECT_NE(error_of("linear", {{"power", 2}}).find("found 'power', which linear does not take"),
             std::string::npos);
-  EXPECT_NE(error_of("cosine", {{"num_cycles", "x"}}).find("'num_cycles' is \"x\", wants a number"),
+  EXPECT_NE(error_of("cosine", {{"num_cycles", "x"}}).find("'num_cycles' is \"x\", expected a number"),
             std::string::npos);
   EXPECT_NE(error_of("cosine_with_min_lr", {}).find("exactly one of min_lr and min_lr_rate, found none"),
             std::string::npos);
   EXPECT_NE(error_of("cosine_with_min_lr", {{"min_lr", 1e-6}, {"min_lr_rate", 0.1}}).find("found both"),
             std::string::npos);
-  EXPECT_NE(error_of("warmup_stable_decay", {}).find("wants num_decay_steps"), std::string::npos);
-  EXPECT_NE(
-      error_of("warmup_stable_decay", {{"num_decay_steps", 3}, {"decay_type", "step"}}).find("wants one of"),
-      std::string::npos);
-  EXPECT_NE(error_of("polynomial", {}, 1e-8).find("wants less than --learning_rate"), std::string::npos);
-  EXPECT_NE(error_of("cosine", 3).find("wants a JSON object"), std::string::npos);
+  EXPECT_NE(error_of("warmup_stable_decay", {}).find("expected num_decay_steps"), std::string::npos);
+  EXPECT_NE(error_of("warmup_stable_decay", {{"num_decay_steps", 3}, {"decay_type", "step"}})
+                .find("expected one of"),
+            std::string::npos);
+  EXPECT_NE(error_of("polynomial", {}, 1e-8).find("expected less than --learning_rate"), std::string::npos);
+  EXPECT_NE(error_of("cosine", 3).find("expected a JSON object"), std::string::npos);
 }
 
 }  // namespace

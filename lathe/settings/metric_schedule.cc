@@ -208,7 +208,7 @@ nlohmann::json MetricSchedule::state_of_python(const nlohmann::json& python, con
   };
   const auto rates = required<std::vector<double>>(python, "_last_lr", file);
   if (rates.empty() || std::ranges::any_of(rates, [&](double rate) { return rate != rates.front(); }))
-    fail(ErrorCode::kUnsupported, "{}: \"_last_lr\": found {}, wants one learning rate for all parameters",
+    fail(ErrorCode::kUnsupported, "{}: \"_last_lr\": found {}, expected one learning rate for all parameters",
          file, nlohmann::json(rates).dump());
   const auto window = value_or<nlohmann::json>(python, "_streaming_avg", nlohmann::json::object(), file);
   nlohmann::json state = {

@@ -100,7 +100,7 @@ TEST(MetricSchedule, AStateOfPythonThatDoesNotFitIsAnError) {
   python["_last_lr"] = {1e-3, 1e-4};
   EXPECT_NE(
       error_of([&] { MetricSchedule::state_of_python(python, "scheduler.pt"); }, ErrorCode::kUnsupported)
-          .find("scheduler.pt: \"_last_lr\": found [0.001,0.0001], wants one learning rate"),
+          .find("scheduler.pt: \"_last_lr\": found [0.001,0.0001], expected one learning rate"),
       std::string::npos);
   python["_last_lr"] = {1e-3, 1e-3};
   python["num_bad_epochs"] = "many";
@@ -120,9 +120,10 @@ TEST(MetricSchedule, SettingsThatDoNotFitAreNamed) {
     }
     return "no error";
   };
-  EXPECT_NE(error("greedy", {{"factor", 1.0}}).find("'factor' is 1.0, wants less than 1"), std::string::npos);
-  EXPECT_NE(error("greedy", {{"mode", "up"}}).find("wants one of max, min"), std::string::npos);
-  EXPECT_NE(error("greedy", {{"patience", -1}}).find("wants a count"), std::string::npos);
+  EXPECT_NE(error("greedy", {{"factor", 1.0}}).find("'factor' is 1.0, expected less than 1"),
+            std::string::npos);
+  EXPECT_NE(error("greedy", {{"mode", "up"}}).find("expected one of max, min"), std::string::npos);
+  EXPECT_NE(error("greedy", {{"patience", -1}}).find("expected a count"), std::string::npos);
   EXPECT_NE(error("reduce_lr_on_plateau", {{"smooth", true}}).find("does not take"), std::string::npos);
   EXPECT_EQ(error("greedy", {{"smooth", true}, {"verbose", true}}), "no error");
 }

@@ -22,7 +22,7 @@ std::map<std::string, std::string> settings_of(const TrainingArguments& args) {
     const std::string item = text.substr(begin, end - begin);
     const size_t equals = item.find('=');
     if (equals == std::string::npos)
-      fail(ErrorCode::kUsage, "--optim_args: found '{}', wants name=value, several with commas between",
+      fail(ErrorCode::kUsage, "--optim_args: found '{}', expected name=value, several with commas between",
            item);
     settings[item.substr(0, equals)] = item.substr(equals + 1);
     begin = end + 1;
@@ -36,20 +36,20 @@ SgdOptions sgd_of(const TrainingArguments& args) {
     const std::string flag = "optim_args: " + name;
     if (name == "momentum" || name == "dampening") {
       const double number = value_from_text(flag, Kind::kFloat, value);
-      if (!(number >= 0)) fail(ErrorCode::kUsage, "--{}: found {}, wants at least 0", flag, value);
+      if (!(number >= 0)) fail(ErrorCode::kUsage, "--{}: found {}, expected at least 0", flag, value);
       (name == "momentum" ? sgd.momentum : sgd.dampening) = number;
     } else if (name == "nesterov") {
       sgd.nesterov = value_from_text(flag, Kind::kBool, value);
     } else if (name == "weight_decay") {
-      fail(ErrorCode::kUsage, "--{}: found {}, wants --weight_decay, which says it", flag, value);
+      fail(ErrorCode::kUsage, "--{}: found {}, expected --weight_decay, which says it", flag, value);
     } else {
-      fail(ErrorCode::kUsage, "--optim_args: found '{}', wants momentum, dampening or nesterov for sgd",
+      fail(ErrorCode::kUsage, "--optim_args: found '{}', expected momentum, dampening or nesterov for sgd",
            name);
     }
   }
   if (sgd.nesterov && (sgd.momentum == 0 || sgd.dampening != 0))
     fail(ErrorCode::kUsage,
-         "--optim_args: nesterov: found momentum {} and dampening {}, wants a momentum and no dampening",
+         "--optim_args: nesterov: found momentum {} and dampening {}, expected a momentum and no dampening",
          sgd.momentum, sgd.dampening);
   return sgd;
 }

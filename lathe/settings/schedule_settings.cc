@@ -11,7 +11,7 @@ namespace lathe {
 ScheduleSettings::ScheduleSettings(std::string name, const nlohmann::json& kwargs)
     : name_(std::move(name)), kwargs_(kwargs) {
   if (!kwargs_.is_null() && !kwargs_.is_object()) {
-    fail(ErrorCode::kUsage, "--lr_scheduler_kwargs: found {}, wants a JSON object", kwargs_.dump());
+    fail(ErrorCode::kUsage, "--lr_scheduler_kwargs: found {}, expected a JSON object", kwargs_.dump());
   }
 }
 
@@ -50,8 +50,8 @@ void ScheduleSettings::no_others() const {
 }
 
 void ScheduleSettings::wrong(const std::string& key, const std::string& wanted) const {
-  fail(ErrorCode::kUsage, "--lr_scheduler_kwargs: {}: '{}' is {}, wants {}", name_, key, kwargs_[key].dump(),
-       wanted);
+  fail(ErrorCode::kUsage, "--lr_scheduler_kwargs: {}: '{}' is {}, expected {}", name_, key,
+       kwargs_[key].dump(), wanted);
 }
 
 }  // namespace lathe

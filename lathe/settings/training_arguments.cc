@@ -17,29 +17,29 @@ namespace lathe {
 namespace {
 
 void check_contradictions(const TrainingArguments& args) {
-  if (args.fp16 && args.bf16) fail(ErrorCode::kUsage, "--fp16 and --bf16: found both, wants at most one");
+  if (args.fp16 && args.bf16) fail(ErrorCode::kUsage, "--fp16 and --bf16: found both, expected at most one");
   if (args.fp8 && (args.fp16 || args.fp16_full_eval))
-    fail(ErrorCode::kUsage, "--fp8 and {}: found both, wants at most one: all but products of fp8 is bf16",
+    fail(ErrorCode::kUsage, "--fp8 and {}: found both, expected at most one: all but products of fp8 is bf16",
          args.fp16 ? "--fp16" : "--fp16_full_eval");
-  if (args.fp8 && args.int8) fail(ErrorCode::kUsage, "--fp8 and --int8: found both, wants at most one");
+  if (args.fp8 && args.int8) fail(ErrorCode::kUsage, "--fp8 and --int8: found both, expected at most one");
   if (args.fp16_full_eval && args.bf16_full_eval) {
-    fail(ErrorCode::kUsage, "--fp16_full_eval and --bf16_full_eval: found both, wants at most one");
+    fail(ErrorCode::kUsage, "--fp16_full_eval and --bf16_full_eval: found both, expected at most one");
   }
   if (args.dataloader_prefetch_factor && args.dataloader_num_workers == 0) {
     fail(ErrorCode::kUsage,
-         "--dataloader_prefetch_factor: found without workers, wants --dataloader_num_workers > 0");
+         "--dataloader_prefetch_factor: found without workers, expected --dataloader_num_workers > 0");
   }
   if (args.use_cpu && args.device != "auto" && args.device != "cpu") {
-    fail(ErrorCode::kUsage, "--use_cpu and --device {}: found both, wants one of them", args.device);
+    fail(ErrorCode::kUsage, "--use_cpu and --device {}: found both, expected one of them", args.device);
   }
   constexpr int64_t kMostSamples = INT32_MAX;
   if (args.per_device_train_batch_size * args.gradient_accumulation_steps > kMostSamples)
     fail(ErrorCode::kUsage,
          "--per_device_train_batch_size and --gradient_accumulation_steps: found {} x {} samples per update, "
-         "wants at most {}",
+         "expected at most {}",
          args.per_device_train_batch_size, args.gradient_accumulation_steps, kMostSamples);
   if (args.resume && args.resume_from_checkpoint) {
-    fail(ErrorCode::kUsage, "--resume and --resume_from_checkpoint: found both, wants one of them");
+    fail(ErrorCode::kUsage, "--resume and --resume_from_checkpoint: found both, expected one of them");
   }
 }
 
@@ -47,9 +47,9 @@ void check_interval(std::string_view flag, std::string_view strategy_flag, const
                     double steps) {
   if (strategy != "steps") return;
   if (steps == 0 && flag != "save_steps")  // that is a checkpoint at the end alone
-    fail(ErrorCode::kUsage, "--{}: found 0, wants more than 0 with --{} steps", flag, strategy_flag);
+    fail(ErrorCode::kUsage, "--{}: found 0, expected more than 0 with --{} steps", flag, strategy_flag);
   if (steps > 1 && steps != std::floor(steps)) {
-    fail(ErrorCode::kUsage, "--{}: found {}, wants a whole number (or a share of the run, below 1)", flag,
+    fail(ErrorCode::kUsage, "--{}: found {}, expected a whole number (or a share of the run, below 1)", flag,
          steps);
   }
 }
@@ -58,7 +58,8 @@ void check_best_model(const TrainingArguments& args) {
   if (!args.load_best_model_at_end || args.save_strategy == "best") return;
   if (args.eval_strategy != args.save_strategy) {
     fail(ErrorCode::kUsage,
-         "--load_best_model_at_end: found --eval_strategy {} and --save_strategy {}, wants the same for both "
+         "--load_best_model_at_end: found --eval_strategy {} and --save_strategy {}, expected the same for "
+         "both "
          "(or "
          "--save_strategy best)",
          args.eval_strategy, args.save_strategy);
@@ -66,25 +67,27 @@ void check_best_model(const TrainingArguments& args) {
   if (args.eval_strategy != "steps" || args.save_steps == 0) return;
   const double eval = *args.eval_steps, save = args.save_steps;
   if ((eval < 1) != (save < 1)) {
-    fail(ErrorCode::kUsage,
-         "--load_best_model_at_end: found --save_steps {} and --eval_steps {}, wants both as steps or both "
-         "as shares",
-         save, eval);
+    fail(
+        ErrorCode::kUsage,
+        "--load_best_model_at_end: found --save_steps {} and --eval_steps {}, expected both as steps or both "
+        "as shares",
+        save, eval);
   }
   // Shares are compared as whole millionths, so that 0.3 is a multiple of 0.1.
   const double unit = eval < 1 ? 1e6 : 1;
   if (std::fmod(std::round(save * unit), std::round(eval * unit)) != 0) {
     fail(ErrorCode::kUsage,
-         "--load_best_model_at_end: found --save_steps {}, wants a multiple of --eval_steps {}", save, eval);
+         "--load_best_model_at_end: found --save_steps {}, expected a multiple of --eval_steps {}", save,
+         eval);
   }
 }
 
 void check_int8(const TrainingArguments& args) {
   if (!args.int8) return;
   if (!args.do_eval && !args.do_predict)
-    fail(
-        ErrorCode::kUsage,
-        "--int8: found neither --do_eval nor --do_predict, wants one of them: training is never in integers");
+    fail(ErrorCode::kUsage,
+         "--int8: found neither --do_eval nor --do_predict, expected one of them: training is never in "
+         "integers");
 }
 
 void derive_output(TrainingArguments& args, std::vector<std::string>& notices) {
@@ -101,7 +104,7 @@ void derive_evaluation(TrainingArguments& args) {
   if (args.eval_strategy != "no") args.do_eval = true;
   if (args.eval_strategy == "steps" && args.eval_steps.value_or(0) == 0) {
     if (args.logging_steps == 0)
-      fail(ErrorCode::kUsage, "--eval_steps: found none, wants one with --eval_strategy steps");
+      fail(ErrorCode::kUsage, "--eval_steps: found none, expected one with --eval_strategy steps");
     args.eval_steps = args.logging_steps;
   }
   const bool by_metric = args.load_best_model_at_end || args.early_stopping_patience ||
@@ -128,7 +131,7 @@ void note_nothing_to_do(const TrainingArguments& training, std::vector<std::stri
 void check_metric_followers(const TrainingArguments& args, std::vector<std::string>& notices) {
   const auto need = [&](bool wanted, const std::string& flag) {
     if (wanted && args.eval_strategy == "no")
-      fail(ErrorCode::kUsage, "{}: found --eval_strategy no, wants steps or epoch: it follows a metric",
+      fail(ErrorCode::kUsage, "{}: found --eval_strategy no, expected steps or epoch: it follows a metric",
            flag);
   };
   need(MetricSchedule::is(args.lr_scheduler_type), "--lr_scheduler_type " + args.lr_scheduler_type);
@@ -158,10 +161,10 @@ void check_accelerator_config(const TrainingArguments& args, std::vector<std::st
     const bool flag = key == "split_batches" || key == "even_batches" || key == "use_seedable_sampler" ||
                       key == "non_blocking" || key == "dispatch_batches";
     if (!flag && key != "gradient_accumulation_kwargs" && key != "use_configured_state")
-      fail(ErrorCode::kUsage, "{}, wants split_batches, even_batches or use_seedable_sampler", found);
+      fail(ErrorCode::kUsage, "{}, expected split_batches, even_batches or use_seedable_sampler", found);
     if (flag ? !value.is_boolean() && !(key == "dispatch_batches" && value.is_null())
              : !value.is_null() && value != false)
-      fail(ErrorCode::kUsage, "{}, wants {}", found,
+      fail(ErrorCode::kUsage, "{}, expected {}", found,
            flag ? "true or false" : "null: --gradient_accumulation_steps is there");
     if (key == "use_seedable_sampler" && value == false)
       notices.push_back(found + " changes nothing here: the order always follows from --data_seed and epoch");
@@ -176,7 +179,7 @@ void check_files(const A& args, const TrainingArguments& training, std::string_v
   const auto need = [&](bool wanted, const std::optional<std::string>& file, const std::string& doing,
                         std::string_view flag) {
     if (!wanted || file) return;
-    fail(ErrorCode::kUsage, "--{}: found neither {} nor --{}, wants one of them", doing, instead, flag);
+    fail(ErrorCode::kUsage, "--{}: found neither {} nor --{}, expected one of them", doing, instead, flag);
   };
   need(training.do_train, args.train_file, "do_train", "train_file");
   need(training.do_eval, args.validation_file,
@@ -200,9 +203,10 @@ void derive_checkpointing(TrainingArguments& args) {
     const bool flag = key == "use_reentrant" || key == "preserve_rng_state" || key == "debug";
     if (key == "every_n_layers" ? !value.is_number_integer() || value < 1
                                 : (flag ? !value.is_boolean() : key != "offload"))
-      fail(ErrorCode::kUsage, "{}, wants every_n_layers (at least 1), use_reentrant or preserve_rng_state",
+      fail(ErrorCode::kUsage, "{}, expected every_n_layers (at least 1), use_reentrant or preserve_rng_state",
            found);
-    if (key == "offload" && value != false) fail(ErrorCode::kUsage, "{}, wants false: not there yet", found);
+    if (key == "offload" && value != false)
+      fail(ErrorCode::kUsage, "{}, expected false: not there yet", found);
   }
 }
 
@@ -231,7 +235,8 @@ std::vector<std::string> validate_for_trainer(TrainingArguments& args) {
   check_interval("save_steps", "save_strategy", args.save_strategy, args.save_steps);
   check_best_model(args);
   if (args.warmup_steps > 1 && args.warmup_steps != std::floor(args.warmup_steps)) {
-    fail(ErrorCode::kUsage, "--warmup_steps: found {}, wants a whole number (or a share of the run, below 1)",
+    fail(ErrorCode::kUsage,
+         "--warmup_steps: found {}, expected a whole number (or a share of the run, below 1)",
          args.warmup_steps);
   }
   if (args.warmup_steps > 0 && args.warmup_ratio > 0) {

@@ -72,9 +72,9 @@ TEST(Validate, RefusesContradictions) {
   EXPECT_SAYS("--fp16_full_eval and --bf16_full_eval", a.fp16_full_eval = a.bf16_full_eval = true);
   EXPECT_SAYS("found 1000000000 x 3 samples per update", a.per_device_train_batch_size = 1'000'000'000;
               a.gradient_accumulation_steps = 3);
-  EXPECT_SAYS("--max_steps: found 9223372036854775807, wants at most 1000000000000000",
+  EXPECT_SAYS("--max_steps: found 9223372036854775807, expected at most 1000000000000000",
               a.max_steps = INT64_MAX);
-  EXPECT_SAYS("wants --dataloader_num_workers > 0", a.dataloader_prefetch_factor = 2);
+  EXPECT_SAYS("expected --dataloader_num_workers > 0", a.dataloader_prefetch_factor = 2);
   EXPECT_SAYS("--use_cpu and --device cuda", a.use_cpu = true; a.device = "cuda");
   EXPECT_SAYS("--fp8 and --fp16: found both", a.fp8 = a.fp16 = true);
   EXPECT_SAYS("--fp8 and --fp16_full_eval: found both", a.fp8 = a.fp16_full_eval = true);
@@ -89,7 +89,7 @@ TEST(Validate, WhatFollowsAMetricWantsEvaluations) {
   EXPECT_SAYS("--lr_scheduler_type greedy: found --eval_strategy no", a.lr_scheduler_type = "greedy");
   EXPECT_SAYS("--early_stopping_patience: found --eval_strategy no", a.early_stopping_patience = 2);
   EXPECT_SAYS("--save_strategy best: found --eval_strategy no", a.save_strategy = "best");
-  EXPECT_SAYS("--lr_scheduler_kwargs: reduce_lr_on_plateau: 'factor' is 2, wants less than 1",
+  EXPECT_SAYS("--lr_scheduler_kwargs: reduce_lr_on_plateau: 'factor' is 2, expected less than 1",
               a.eval_strategy = "epoch";
               a.lr_scheduler_type = "reduce_lr_on_plateau"; a.lr_scheduler_kwargs = {{"factor", 2}});
   TrainingArguments args;
@@ -117,10 +117,10 @@ TEST(Validate, ReadsTheOptimizersSettings) {
   args.optim = "adafactor";
   EXPECT_EQ(validate(args).size(), 1u);
   EXPECT_EQ(std::get<AdafactorOptions>(optimizer_of(args)).weight_decay, 0.1);
-  EXPECT_SAYS("--optim_args: found 'fast', wants name=value", a.optim_args = "fast");
+  EXPECT_SAYS("--optim_args: found 'fast', expected name=value", a.optim_args = "fast");
   EXPECT_SAYS("nesterov: found momentum 0 and", a.optim = "sgd"; a.optim_args = "nesterov=1");
-  EXPECT_SAYS("found 'beta1', wants momentum", a.optim = "sgd"; a.optim_args = "beta1=1");
-  EXPECT_SAYS("--optim_args: momentum: found 'x', wants a number", a.optim = "sgd";
+  EXPECT_SAYS("found 'beta1', expected momentum", a.optim = "sgd"; a.optim_args = "beta1=1");
+  EXPECT_SAYS("--optim_args: momentum: found 'x', expected a number", a.optim = "sgd";
               a.optim_args = "momentum=x");
 }
 
@@ -133,9 +133,10 @@ TEST(Validate, ReadsTheAcceleratorsSettings) {
   EXPECT_TRUE(accelerator_setting(args, "even_batches", true));
   args.accelerator_config = {{"use_seedable_sampler", false}, {"non_blocking", true}};
   EXPECT_EQ(validate(args).size(), 2u);
-  EXPECT_SAYS("found \"split\": true, wants split_batches", a.accelerator_config = {{"split", true}});
-  EXPECT_SAYS("found \"even_batches\": 1, wants true or false", a.accelerator_config = {{"even_batches", 1}});
-  EXPECT_SAYS("wants null: --gradient_accumulation_steps",
+  EXPECT_SAYS("found \"split\": true, expected split_batches", a.accelerator_config = {{"split", true}});
+  EXPECT_SAYS("found \"even_batches\": 1, expected true or false",
+              a.accelerator_config = {{"even_batches", 1}});
+  EXPECT_SAYS("expected null: --gradient_accumulation_steps",
               a.accelerator_config = {{"gradient_accumulation_kwargs", {{"num_steps", 2}}}});
 }
 
@@ -166,13 +167,13 @@ TEST(Validate, RefusesSettingsOfActivationCheckpointingThatMeanNothing) {
   EXPECT_NE(with({{"every_n_layers", 0}}).find("found \"every_n_layers\": 0"), std::string::npos);
   EXPECT_NE(with({{"every_n_layers", 1.5}}).find("at least 1"), std::string::npos);
   EXPECT_NE(with({{"use_reentrant", 1}}).find("use_reentrant"), std::string::npos);
-  EXPECT_NE(with({{"offload", true}}).find("wants false: not there yet"), std::string::npos);
-  EXPECT_NE(with({{"layers", 2}}).find("found \"layers\": 2, wants every_n_layers"), std::string::npos);
+  EXPECT_NE(with({{"offload", true}}).find("expected false: not there yet"), std::string::npos);
+  EXPECT_NE(with({{"layers", 2}}).find("found \"layers\": 2, expected every_n_layers"), std::string::npos);
 }
 
 TEST(Validate, RefusesIntervalsThatAreNone) {
   EXPECT_SAYS("--logging_steps: found 0", a.logging_steps = 0);
-  EXPECT_SAYS("--logging_steps: found 1.5, wants a whole number", a.logging_steps = 1.5);
+  EXPECT_SAYS("--logging_steps: found 1.5, expected a whole number", a.logging_steps = 1.5);
   EXPECT_SAYS("no error", a.save_steps = 0);  // a checkpoint at the end alone
   EXPECT_SAYS("--save_steps: found 10.5", a.save_steps = 10.5);
   EXPECT_SAYS("--eval_steps: found 2.5", a.eval_strategy = "steps"; a.eval_steps = 2.5);
@@ -197,35 +198,36 @@ TEST(Validate, BestModelNeedsSavesThatFitTheEvaluations) {
   EXPECT_EQ(with(100, 50), "no error");
   EXPECT_EQ(with(0, 50), "no error");
   EXPECT_EQ(with(0.3, 0.1), "no error");
-  EXPECT_NE(with(100, 30).find("wants a multiple of --eval_steps 30"), std::string::npos);
-  EXPECT_NE(with(0.25, 0.1).find("wants a multiple"), std::string::npos);
+  EXPECT_NE(with(100, 30).find("expected a multiple of --eval_steps 30"), std::string::npos);
+  EXPECT_NE(with(0.25, 0.1).find("expected a multiple"), std::string::npos);
   EXPECT_NE(with(100, 0.1).find("both as steps or both as shares"), std::string::npos);
 }
 
 TEST(Validate, RefusesValuesOutOfRangeOrChoice) {
-  EXPECT_SAYS("--per_device_train_batch_size: found 0, wants at least 1", a.per_device_train_batch_size = 0);
-  EXPECT_SAYS("--adam_beta2: found 1.0, wants at least 0 and below 1", a.adam_beta2 = 1);
+  EXPECT_SAYS("--per_device_train_batch_size: found 0, expected at least 1",
+              a.per_device_train_batch_size = 0);
+  EXPECT_SAYS("--adam_beta2: found 1.0, expected at least 0 and below 1", a.adam_beta2 = 1);
   EXPECT_SAYS("--learning_rate: found nan", a.learning_rate = NAN);
   EXPECT_SAYS("--seed: found -1", a.seed = -1);
-  EXPECT_SAYS("--eval_strategy: found 'step', wants one of no, steps, epoch", a.eval_strategy = "step");
+  EXPECT_SAYS("--eval_strategy: found 'step', expected one of no, steps, epoch", a.eval_strategy = "step");
   EXPECT_SAYS("--optim: 'lomo' is not there yet; choose from adamw_torch_fused, adamw_torch, sgd, adafactor",
               a.optim = "lomo");
-  EXPECT_SAYS("--optim: found 'adam', wants one of", a.optim = "adam");
+  EXPECT_SAYS("--optim: found 'adam', expected one of", a.optim = "adam");
   EXPECT_SAYS(
       "--ddp_backend: 'jaccl' is not there yet; choose from nccl, gloo, ring, mpi (between Macs: ring)",
       a.ddp_backend = "jaccl");
   EXPECT_SAYS("--report_to: 'wandb' is not there yet", a.report_to = {"none", "wandb"});
   EXPECT_SAYS(
-      "--report_to: found 'html,tensorboard', wants one of none, all, tensorboard, html; several are "
+      "--report_to: found 'html,tensorboard', expected one of none, all, tensorboard, html; several are "
       "parted by blanks",
       a.report_to = {"html,tensorboard"});
-  EXPECT_SAYS("wants exactly one of min_lr and min_lr_rate", a.lr_scheduler_type = "cosine_with_min_lr");
+  EXPECT_SAYS("expected exactly one of min_lr and min_lr_rate", a.lr_scheduler_type = "cosine_with_min_lr");
 }
 
 TEST(Validate, WhatIsNotThereYetIsAcceptedAtItsDefaultOnly) {
-  EXPECT_SAYS("--neftune_noise_alpha: found 5.0, wants its default None: not there yet",
+  EXPECT_SAYS("--neftune_noise_alpha: found 5.0, expected its default None: not there yet",
               a.other["neftune_noise_alpha"] = 5.0);
-  EXPECT_SAYS("--deepspeed: found {'a': 1}, wants its default None: not supported",
+  EXPECT_SAYS("--deepspeed: found {'a': 1}, expected its default None: not supported",
               a.other["deepspeed"] = {{"a", 1}});
   EXPECT_SAYS("no error", a.activation_checkpointing = false);
   EXPECT_SAYS("hf upload REPO", a.other["push_to_hub"] = true);
@@ -269,17 +271,17 @@ TEST(Validate, GlueWantsATaskOrFiles) {
   };
   EXPECT_NE(error().find("--model_name_or_path: missing"), std::string::npos);
   args.model_name_or_path = "bert";
-  EXPECT_EQ(error(), "--do_train: found neither --task_name nor --train_file, wants one of them");
+  EXPECT_EQ(error(), "--do_train: found neither --task_name nor --train_file, expected one of them");
   args.train_file = "train.csv";
-  EXPECT_EQ(error(), "--do_eval: found neither --task_name nor --validation_file, wants one of them");
+  EXPECT_EQ(error(), "--do_eval: found neither --task_name nor --validation_file, expected one of them");
   training.eval_strategy = "steps";  // which turned do_eval on
   EXPECT_EQ(error(),
-            "--eval_strategy steps: found neither --task_name nor --validation_file, wants one of them");
+            "--eval_strategy steps: found neither --task_name nor --validation_file, expected one of them");
   args.task_name = "MRPC";
   EXPECT_EQ(error(), "no error");
   EXPECT_EQ(args.task_name, "mrpc");
   args.task_name = "mrcp";
-  EXPECT_NE(error().find("--task_name: found 'mrcp', wants one of cola, mnli"), std::string::npos);
+  EXPECT_NE(error().find("--task_name: found 'mrcp', expected one of cola, mnli"), std::string::npos);
 }
 
 TEST(Validate, NothingToDoIsSaid) {

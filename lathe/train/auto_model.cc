@@ -41,8 +41,9 @@ void check_labels(const std::vector<std::string>& labels, const std::string& ori
   for (size_t id = 0; id < labels.size(); ++id) {
     const auto [known, is_new] = ids.try_emplace(labels[id], id);
     if (!is_new)
-      fail(ErrorCode::kInvalidData, "{}: \"{}\" is the name of {} and {}, wants a name of its own for each",
-           origin, labels[id], known->second, id);
+      fail(ErrorCode::kInvalidData,
+           "{}: \"{}\" is the name of {} and {}, expected a name of its own for each", origin, labels[id],
+           known->second, id);
   }
 }
 
@@ -59,7 +60,7 @@ void check_layers(const ModelConfig& config, const Checkpoint& weights, const st
   }
   if (found > 0 && found < config.num_hidden_layers)
     fail(ErrorCode::kInvalidData,
-         "{}: \"{}\" is {}, the weights in {} have {} layers, wants at most as many; take config.json and "
+         "{}: \"{}\" is {}, the weights in {} have {} layers, expected at most as many; take config.json and "
          "weights of one model",
          config.file, family.keys.num_hidden_layers, config.num_hidden_layers, folder, found);
 }
@@ -111,7 +112,7 @@ AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const Hea
   model.tokenizer = Tokenizer::load(folders.tokenizer);
   if (model.tokenizer->vocab_size() > model.config.vocab_size)
     fail(ErrorCode::kInvalidData,
-         "{}: \"vocab_size\" is {}, wants at least the {} tokens of the tokenizer {}; take config.json, "
+         "{}: \"vocab_size\" is {}, expected at least the {} tokens of the tokenizer {}; take config.json, "
          "weights and tokenizer of one model",
          model.config.file, model.config.vocab_size, model.tokenizer->vocab_size(),
          folders.tokenizer == folders.config ? "beside it" : "in " + folders.tokenizer);
@@ -134,7 +135,8 @@ AutoModel twin_of(const AutoModel& model) {
   const TaskModel &made = *twin, &given = *model.model;
   if (typeid(made) != typeid(given))
     fail(ErrorCode::kUnsupported,
-         "twin_of: found a model that is a program's own, wants one of from_pretrained or from_config; make "
+         "twin_of: found a model that is a program's own, expected one of from_pretrained or from_config; "
+         "make "
          "it twice");
   return {.folder = model.folder,
           .config = model.config,
@@ -184,7 +186,7 @@ LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t s
   if (!report.mismatched.empty() && !model.ignore_mismatched_sizes) {
     const LoadReport::Mismatch& m = report.mismatched[0];
     fail(ErrorCode::kInvalidData,
-         "{}: {} is {}, the model wants {}; is config.json that of these weights? lathe glue "
+         "{}: {} is {}, the model needs {}; is config.json that of these weights? lathe glue "
          "--ignore_mismatched_sizes starts such weights anew",
          model.checkpoint->file_of(m.name), m.name, m.found, m.wanted);
   }

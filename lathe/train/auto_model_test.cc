@@ -29,7 +29,7 @@ TEST(AutoModel, OfAConfigurationThatAFileMayNotHaveIsRefused) {
   EXPECT_EQ(error_of(config, ErrorCode::kInvalidData), "no error");
   for (const char* act : {"nonsense", "swish"}) {
     config.hidden_act = act;
-    EXPECT_NE(error_of(config, ErrorCode::kUnsupported).find("wants gelu, gelu_python, relu or tanh"),
+    EXPECT_NE(error_of(config, ErrorCode::kUnsupported).find("expected gelu, gelu_python, relu or tanh"),
               std::string::npos);
   }
   for (const int64_t heads : {3, 0, -1}) {
@@ -39,7 +39,7 @@ TEST(AutoModel, OfAConfigurationThatAFileMayNotHaveIsRefused) {
   }
   config = tiny();
   config.hidden_dropout_prob = 1.5;
-  EXPECT_NE(error_of(config, ErrorCode::kInvalidData).find("wants a probability"), std::string::npos);
+  EXPECT_NE(error_of(config, ErrorCode::kInvalidData).find("expected a probability"), std::string::npos);
 }
 
 TEST(AutoModel, ASavedModelThatNamesNoArchitectureClassifies) {

@@ -9,24 +9,25 @@ namespace {
 template <typename T>
 void check_count(const std::vector<T>& values, int64_t wanted, const char* name, const char* what) {
   if (!values.empty() && std::ssize(values) != wanted)
-    fail(ErrorCode::kInvalidData, "{}: found {} {}, wants {}", what, values.size(), name, wanted);
+    fail(ErrorCode::kInvalidData, "{}: found {} {}, expected {}", what, values.size(), name, wanted);
 }
 
 /// Every sample lies within the arena.
 void check_tokens(const TokenizedDataset& data, const char* what) {
   if (data.begins.empty())
     fail(ErrorCode::kInvalidData,
-         "{}: found no begins of samples, wants one for each and the end of the last", what);
+         "{}: found no begins of samples, expected one for each and the end of the last", what);
   if (data.begins[0] < 0)
-    fail(ErrorCode::kInvalidData, "{}: sample 0 begins at token {}, wants 0 or more", what, data.begins[0]);
+    fail(ErrorCode::kInvalidData, "{}: sample 0 begins at token {}, expected 0 or more", what,
+         data.begins[0]);
   for (int64_t i = 0; i < data.size(); ++i)
     if (data.begins[i] >= data.begins[i + 1])
-      fail(ErrorCode::kInvalidData, "{}: sample {} has no tokens, wants at least one: is its text empty?",
+      fail(ErrorCode::kInvalidData, "{}: sample {} has no tokens, expected at least one: is its text empty?",
            what, i);
   for (const auto& [count, name] :
        {std::pair{std::ssize(data.input_ids), "token ids"}, {std::ssize(data.type_ids), "type ids"}})
     if (count < data.tokens())
-      fail(ErrorCode::kInvalidData, "{}: found {} {}, wants {}, where the last sample ends", what, count,
+      fail(ErrorCode::kInvalidData, "{}: found {} {}, expected {}, where the last sample ends", what, count,
            name, data.tokens());
 }
 
@@ -41,7 +42,7 @@ const char* learnt_from(Problem problem) {
 void check_dataset(const TokenizedDataset& data, Problem problem, int64_t labels, const char* what) {
   if (problem == Problem::kMaskedLm)
     fail(ErrorCode::kUnsupported,
-         "{}: the model is a masked LM, which learns a label for each token; a Trainer wants a head with "
+         "{}: the model is a masked LM, which learns a label for each token; a Trainer needs a head with "
          "labels for each sample: train a masked LM with a Session",
          what);
   check_tokens(data, what);
@@ -49,21 +50,22 @@ void check_dataset(const TokenizedDataset& data, Problem problem, int64_t labels
   check_count(data.targets, data.size() * data.num_targets, "targets", what);
   check_count(data.start_positions, data.size(), "start positions", what);
   if (data.end_positions.size() != data.start_positions.size())
-    fail(ErrorCode::kInvalidData, "{}: found {} end positions, wants {} as there are start positions", what,
-         data.end_positions.size(), data.start_positions.size());
+    fail(ErrorCode::kInvalidData, "{}: found {} end positions, expected {} as there are start positions",
+         what, data.end_positions.size(), data.start_positions.size());
   const char* found = !data.labels.empty()            ? "labels"
                       : !data.targets.empty()         ? "targets"
                       : !data.start_positions.empty() ? "start positions"
                                                       : nullptr;
   if (found != nullptr && !is_labelled(data, problem))
-    fail(ErrorCode::kInvalidData, "{}: found {}, wants {} for this head", what, found, learnt_from(problem));
+    fail(ErrorCode::kInvalidData, "{}: found {}, expected {} for this head", what, found,
+         learnt_from(problem));
   if (!data.targets.empty() && data.num_targets != labels)
-    fail(ErrorCode::kInvalidData, "{}: found {} targets for each sample, wants {}", what, data.num_targets,
+    fail(ErrorCode::kInvalidData, "{}: found {} targets for each sample, expected {}", what, data.num_targets,
          labels);
   if (problem != Problem::kSingleLabel) return;
   for (int64_t i = 0; i < std::ssize(data.labels); ++i)
     if (data.labels[i] >= labels)
-      fail(ErrorCode::kInvalidData, "{}: sample {} has the label {}, wants one below {}", what, i,
+      fail(ErrorCode::kInvalidData, "{}: sample {} has the label {}, expected one below {}", what, i,
            data.labels[i], labels);
 }
 

@@ -33,7 +33,7 @@ TEST(CheckDataset, NamesASampleWithoutTokens) {
   EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "");
   data.begins = {0, 2, 2, 6};
   EXPECT_EQ(message(data, Problem::kSingleLabel, 2),
-            "data: sample 1 has no tokens, wants at least one: is its text empty?");
+            "data: sample 1 has no tokens, expected at least one: is its text empty?");
 }
 
 TEST(CheckDataset, RefusesAMaskedLm) {
@@ -47,7 +47,7 @@ TEST(CheckDataset, RefusesAMaskedLm) {
       EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
       EXPECT_EQ(error.what(),
                 std::string("data: the model is a masked LM, which learns a label for each token; "
-                            "a Trainer wants a head with labels for each sample: train a masked LM "
+                            "a Trainer needs a head with labels for each sample: train a masked LM "
                             "with a Session"));
     }
   }
@@ -59,16 +59,16 @@ TEST(CheckDataset, WantsBeginsOfSamplesAndTheirTokens) {
     data.begins = std::move(begins);
     return message(data, Problem::kSingleLabel, 2);
   };
-  EXPECT_EQ(with({}), "data: found no begins of samples, wants one for each and the end of the last");
-  EXPECT_EQ(with({-2, 2}), "data: sample 0 begins at token -2, wants 0 or more");
+  EXPECT_EQ(with({}), "data: found no begins of samples, expected one for each and the end of the last");
+  EXPECT_EQ(with({-2, 2}), "data: sample 0 begins at token -2, expected 0 or more");
   EXPECT_EQ(with({0}), "");
   EXPECT_EQ(with({0, 2, 5}), "");
-  EXPECT_EQ(with({0, 2, 7}), "data: found 6 token ids, wants 7, where the last sample ends");
+  EXPECT_EQ(with({0, 2, 7}), "data: found 6 token ids, expected 7, where the last sample ends");
   TokenizedDataset data = rows();
   for (const size_t count : {size_t{0}, size_t{5}}) {
     data.type_ids.resize(count);
     EXPECT_EQ(message(data, Problem::kSingleLabel, 2),
-              "data: found " + std::to_string(count) + " type ids, wants 6, where the last sample ends");
+              "data: found " + std::to_string(count) + " type ids, expected 6, where the last sample ends");
   }
 }
 
@@ -76,17 +76,17 @@ TEST(CheckDataset, WantsWhatTheHeadLearnsFrom) {
   TokenizedDataset data = rows();
   data.start_positions = data.end_positions = {0, 0, 1};
   EXPECT_EQ(message(data, Problem::kSingleLabel, 2),
-            "data: found start positions, wants labels for this head");
+            "data: found start positions, expected labels for this head");
   data.labels = {0, 1, 1};
   EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "");
   data.start_positions.clear();
   data.end_positions.clear();
-  EXPECT_EQ(message(data, Problem::kRegression, 1), "data: found labels, wants targets for this head");
+  EXPECT_EQ(message(data, Problem::kRegression, 1), "data: found labels, expected targets for this head");
   EXPECT_EQ(message(data, Problem::kQuestionAnswering, 0),
-            "data: found labels, wants start positions for this head");
+            "data: found labels, expected start positions for this head");
   data.labels.clear();
   data.targets = {0, 1, 1};
-  EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "data: found targets, wants labels for this head");
+  EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "data: found targets, expected labels for this head");
 }
 
 TEST(CheckDataset, WantsOneLabelForEachSampleThatTheHeadHas) {
@@ -96,9 +96,9 @@ TEST(CheckDataset, WantsOneLabelForEachSampleThatTheHeadHas) {
   EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "");
   EXPECT_TRUE(is_labelled(data, Problem::kSingleLabel));
   EXPECT_FALSE(is_labelled(data, Problem::kRegression));
-  EXPECT_EQ(message(data, Problem::kSingleLabel, 1), "data: sample 2 has the label 1, wants one below 1");
+  EXPECT_EQ(message(data, Problem::kSingleLabel, 1), "data: sample 2 has the label 1, expected one below 1");
   data.labels.pop_back();
-  EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "data: found 2 labels, wants 3");
+  EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "data: found 2 labels, expected 3");
 }
 
 TEST(CheckDataset, WantsAsManyTargetsAsTheHeadHas) {
@@ -107,9 +107,9 @@ TEST(CheckDataset, WantsAsManyTargetsAsTheHeadHas) {
   data.num_targets = 2;
   EXPECT_EQ(message(data, Problem::kMultiLabel, 2), "");
   EXPECT_TRUE(is_labelled(data, Problem::kMultiLabel));
-  EXPECT_EQ(message(data, Problem::kMultiLabel, 3), "data: found 2 targets for each sample, wants 3");
+  EXPECT_EQ(message(data, Problem::kMultiLabel, 3), "data: found 2 targets for each sample, expected 3");
   data.num_targets = 1;
-  EXPECT_EQ(message(data, Problem::kRegression, 1), "data: found 6 targets, wants 3");
+  EXPECT_EQ(message(data, Problem::kRegression, 1), "data: found 6 targets, expected 3");
 }
 
 TEST(CheckDataset, WantsBothEndsOfAnAnswer) {
@@ -119,7 +119,7 @@ TEST(CheckDataset, WantsBothEndsOfAnAnswer) {
   EXPECT_EQ(message(data, Problem::kQuestionAnswering, 0), "");
   data.end_positions.clear();
   EXPECT_EQ(message(data, Problem::kQuestionAnswering, 0),
-            "data: found 0 end positions, wants 3 as there are start positions");
+            "data: found 0 end positions, expected 3 as there are start positions");
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ Status check_space(FileSystem& fs, const std::string& folder, uint64_t wanted, c
   if (!free.ok() || free.value() >= wanted) return {};  // a disk that does not tell is tried
   return {
       ErrorCode::kIo,
-      fmt::format("{}: found {:.1f} MB free on the disk, wants {:.1f} MB to save; {}. Checkpoints written "
+      fmt::format("{}: found {:.1f} MB free on the disk, needs {:.1f} MB to save; {}. Checkpoints written "
                   "before are whole.",
                   folder, static_cast<double>(free.value()) / kMega, static_cast<double>(wanted) / kMega,
                   way_out)};
@@ -175,7 +175,7 @@ void check_format(const SafetensorsFile& file, const std::string& path, const Ta
   if (found == wanted) return;
   const auto [there, here] = first_difference(found, wanted);
   fail(ErrorCode::kInvalidData,
-       "{}: written for other parameters than this model trains: found {}, wants {}; resume with the same "
+       "{}: written for other parameters than this model trains: found {}, expected {}; resume with the same "
        "model, labels and --freeze_base_model, or train from the beginning with --overwrite_output_dir",
        path, there, here);
 }
@@ -222,7 +222,7 @@ void read_own_state(FileSystem& fs, const std::string& folder, const Safetensors
   const int64_t applied = state.global_step - run.skipped_updates;
   if (found.applied != applied && found.metric_schedule.is_null())  // such a schedule counts evaluations
     fail(ErrorCode::kInvalidData,
-         "{}: found {} updates, wants {}: of another step; take a checkpoint that is whole",
+         "{}: found {} updates, expected {}: of another step; take a checkpoint that is whole",
          join_path(folder, kOptimizerFile), found.applied, applied);
 }
 

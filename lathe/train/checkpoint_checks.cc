@@ -62,17 +62,18 @@ void check_progress(const std::string& folder, const TrainerState& state, int64_
   const std::string path = join_path(folder, kTrainerStateFile);
   const int64_t most = state.max_steps > 0 ? state.max_steps : max_steps;
   if (state.global_step > most)
-    fail(ErrorCode::kInvalidData, "{}: \"global_step\": found {}, wants {} at most, {}; {}", path,
+    fail(ErrorCode::kInvalidData, "{}: \"global_step\": found {}, expected {} at most, {}; {}", path,
          state.global_step, most, state.max_steps > 0 ? "its max_steps" : "the updates of this run",
          kTakeAWholeOne);
   if (state.num_train_epochs > 0 && state.epoch > static_cast<double>(state.num_train_epochs))
-    fail(ErrorCode::kInvalidData, "{}: \"epoch\": found {}, wants {} at most, its num_train_epochs; {}", path,
-         state.epoch, state.num_train_epochs, kTakeAWholeOne);
+    fail(ErrorCode::kInvalidData, "{}: \"epoch\": found {}, expected {} at most, its num_train_epochs; {}",
+         path, state.epoch, state.num_train_epochs, kTakeAWholeOne);
   const int64_t best =
       state.best_model_checkpoint ? checkpoint_step(file_name(*state.best_model_checkpoint)) : -1;
   if (best > state.global_step)
-    fail(ErrorCode::kInvalidData, "{}: \"best_model_checkpoint\": found {}, wants one of step {} at most; {}",
-         path, *state.best_model_checkpoint, state.global_step, kTakeAWholeOne);
+    fail(ErrorCode::kInvalidData,
+         "{}: \"best_model_checkpoint\": found {}, expected one of step {} at most; {}", path,
+         *state.best_model_checkpoint, state.global_step, kTakeAWholeOne);
 }
 
 void check_run(FileSystem& fs, const std::string& folder, const TrainerState& state, const RunState& run) {
@@ -82,7 +83,7 @@ void check_run(FileSystem& fs, const std::string& folder, const TrainerState& st
   const double last = static_cast<double>(ceil_div(state.global_step, run.updates_per_epoch));
   if (state.epoch <= last && (state.epoch >= last - 1 || skips_data(fs, folder))) return;
   fail(ErrorCode::kInvalidData,
-       "{}: \"epoch\": found {}, wants {} to {}: step {} with {} updates per epoch; {}", path, state.epoch,
+       "{}: \"epoch\": found {}, expected {} to {}: step {} with {} updates per epoch; {}", path, state.epoch,
        std::max(0.0, last - 1), last, state.global_step, run.updates_per_epoch, kTakeAWholeOne);
 }
 

@@ -163,7 +163,7 @@ void RunCheckpoints::load_best(const TrainerState& state) {
 }
 
 void RunCheckpoints::save_model(const std::string& folder) {
-  if (folder.empty()) fail(ErrorCode::kUsage, "save_model: found \"\", wants a folder");
+  if (folder.empty()) fail(ErrorCode::kUsage, "save_model: found \"\", expected a folder");
   if (!is_main(session_.group())) return;
   const std::string others =
       join_path(folder, args_.save_safetensors ? "pytorch_model.bin" : "model.safetensors");

@@ -24,7 +24,8 @@ std::vector<std::string> label_inputs(Problem problem) {
 void check_fp8(const Backend& backend) {
   if (!backend.implementations(op::linear_fp8).empty()) return;
   fail(ErrorCode::kUnsupported,
-       "fp8: device {} ({}) has no products of it, wants --device cuda with a GPU of compute capability 9.0 "
+       "fp8: device {} ({}) has no products of it, expected --device cuda with a GPU of compute capability "
+       "9.0 "
        "(H100, "
        "H200); --bf16 runs here",
        backend.info().kind, backend.info().name);
@@ -36,11 +37,12 @@ void check_trainer_arguments(TrainingArguments& args, const Backend& backend, Pr
   const std::string& kind = backend.info().kind;
   const auto lacks = [&](const OpDef& op) { return backend.implementations(op).empty(); };
   if (!evaluates && args.eval_strategy != "no")
-    fail(ErrorCode::kUsage, "--eval_strategy {}: found no evaluation data, wants some, or --eval_strategy no",
+    fail(ErrorCode::kUsage,
+         "--eval_strategy {}: found no evaluation data, expected some, or --eval_strategy no",
          args.eval_strategy);
   if (!evaluates && trains && args.eval_on_start)
     fail(ErrorCode::kUsage,
-         "--eval_on_start: found no evaluation data, wants some; scripts take it with --do_eval");
+         "--eval_on_start: found no evaluation data, expected some; scripts take it with --do_eval");
   if (args.int8 && lacks(op::linear_int8))
     fail(ErrorCode::kUnsupported, "--int8: device {} has no products of integers; --device cpu has", kind);
   if (args.fp8) check_fp8(backend);
@@ -50,11 +52,12 @@ void check_trainer_arguments(TrainingArguments& args, const Backend& backend, Pr
          args.optim, kind);
   if (args.zero_stage == 1 && args.optim == "adafactor")
     fail(ErrorCode::kUsage,
-         "--zero_stage: found 1 with --optim adafactor, whose state is of whole matrices, wants 0 or "
+         "--zero_stage: found 1 with --optim adafactor, whose state is of whole matrices, expected 0 or "
          "adamw_torch");
   if (args.label_smoothing_factor != 0 && problem != Problem::kSingleLabel && problem != Problem::kMaskedLm)
     fail(ErrorCode::kUsage,
-         "--label_smoothing_factor: found {}, wants 0 for this head: it smooths the labels of one class out "
+         "--label_smoothing_factor: found {}, expected 0 for this head: it smooths the labels of one class "
+         "out "
          "of several",
          args.label_smoothing_factor);
   const std::vector<std::string> inputs = label_inputs(problem);
@@ -67,15 +70,16 @@ void check_trainer_arguments(TrainingArguments& args, const Backend& backend, Pr
   if (ranks == 1) return;
   if (!accelerator_setting(args, "even_batches", true))
     fail(ErrorCode::kUsage,
-         "--accelerator_config: found \"even_batches\": false with {} processes, wants true: each has a "
+         "--accelerator_config: found \"even_batches\": false with {} processes, expected true: each has a "
          "share of every update",
          ranks);
   if (!accelerator_setting(args, "split_batches", false)) return;
   for (int64_t* size : {&args.per_device_train_batch_size, &args.per_device_eval_batch_size}) {
     if (*size % ranks != 0)
-      fail(ErrorCode::kUsage,
-           "--accelerator_config: split_batches: found a batch of {}, wants a multiple of the {} processes",
-           *size, ranks);
+      fail(
+          ErrorCode::kUsage,
+          "--accelerator_config: split_batches: found a batch of {}, expected a multiple of the {} processes",
+          *size, ranks);
     *size /= ranks;
   }
 }

@@ -73,8 +73,8 @@ class Values {
  private:
   [[noreturn]] void refuse(const std::string& place, const std::string& found,
                            const std::string& wanted) const {
-    fail(ErrorCode::kInvalidData, "{}: {}: found {}, wants {}; take a checkpoint that is whole", file_, place,
-         found, wanted);
+    fail(ErrorCode::kInvalidData, "{}: {}: found {}, expected {}; take a checkpoint that is whole", file_,
+         place, found, wanted);
   }
 
   const nlohmann::json& json_;

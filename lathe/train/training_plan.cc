@@ -45,9 +45,9 @@ size_t batches_ahead(const TrainingArguments& args) {
 TrainingPlan plan_of(const TrainingArguments& args, const TokenizedDataset* data, Problem problem,
                      const ProcessGroup* group) {
   if (data == nullptr || data->size() == 0)
-    fail(ErrorCode::kUsage, "training wants a training data set with at least one sample");
+    fail(ErrorCode::kUsage, "training needs a training data set with at least one sample");
   if (!is_labelled(*data, problem))
-    fail(ErrorCode::kInvalidData, "training data: found no labels, wants one for every sample");
+    fail(ErrorCode::kInvalidData, "training data: found no labels, expected one for every sample");
   TrainingPlan plan;
   plan.batches_per_epoch =
       Sampler(training_order(args, data->size(), group), data->lengths()).batches_per_epoch();
@@ -58,9 +58,10 @@ TrainingPlan plan_of(const TrainingArguments& args, const TokenizedDataset* data
          data->size(), args.per_device_train_batch_size,
          group == nullptr ? "" : fmt::format(" for each of {} processes", group->size()));
   if (args.max_steps <= 0 && args.num_train_epochs == 0)
-    fail(ErrorCode::kUsage,
-         "--num_train_epochs: found 0, wants more than 0, or --max_steps; a run that does not train leaves "
-         "out --do_train");
+    fail(
+        ErrorCode::kUsage,
+        "--num_train_epochs: found 0, expected more than 0, or --max_steps; a run that does not train leaves "
+        "out --do_train");
   plan.updates_per_epoch = ceil_div(plan.batches_per_epoch, args.gradient_accumulation_steps);
   if (args.max_steps > 0) {
     plan.max_steps = args.max_steps;

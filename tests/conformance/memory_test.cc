@@ -185,7 +185,7 @@ TEST(Memory, ARowLongerThanWasSaidIsAnErrorUntilMoreIsSaid) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
     EXPECT_STREQ(error.what(),
-                 "a batch has a row of 12 tokens, wants at most 11, which expect_rows was told");
+                 "a batch has a row of 12 tokens, expected at most 11, which expect_rows was told");
   }
   session.programs().expect_rows(ProgramCache::Rows::kTrained, 12);  // rows of training are evaluated, too
   session.evaluate(batch, logits);
@@ -204,7 +204,7 @@ TEST(Memory, WhatIsSaidToFitDoesAndOneRowMoreDoesNot) {
     const Work some = step_of(20);
     device.free = session.programs().memory_need({&some, 1}).total();
     const std::string error = error_of(session, step_of(4096));
-    EXPECT_NE(error.find("training on a batch of 4096 (131072 tokens) wants "), std::string::npos) << error;
+    EXPECT_NE(error.find("training on a batch of 4096 (131072 tokens) needs "), std::string::npos) << error;
     const int64_t fits = number_in(error, "free; a batch of ");
     EXPECT_GE(fits, 20) << error;
     const Work more = step_of(fits + 1);

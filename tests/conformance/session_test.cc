@@ -113,7 +113,7 @@ TEST(Session, WantsTheTokenIdsOfAllRanks) {
   for (const size_t ids : {0, 8, 31, 33}) {
     batch.all_input_ids.assign(ids, 1);
     EXPECT_EQ(found(), std::pair(std::optional(ErrorCode::kUsage),
-                                 fmt::format("a batch has {} token ids of all ranks, wants 32: "
+                                 fmt::format("a batch has {} token ids of all ranks, expected 32: "
                                              "those of 4 batches of one size",
                                              ids)));
   }

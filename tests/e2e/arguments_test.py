@@ -115,10 +115,10 @@ class Arguments(unittest.TestCase):
 
     def test_settings_that_this_run_cannot_have(self):
         for more, words in ((["--label_names", "start_positions"], "it reads labels"),
-                            (["--threads", "100000"], "found 100000, wants at least 0 and at most 4096"),
+                            (["--threads", "100000"], "found 100000, expected at least 0 and at most 4096"),
                             (["--num_train_epochs", "0"], "leaves out --do_train"),
                             (["--optim", "lion_32bit"], "'lion_32bit' is not there yet"),
-                            (["--accelerator_config", '{"split": true}'], "wants split_batches"),
+                            (["--accelerator_config", '{"split": true}'], "expected split_batches"),
                             (["--per_device_train_batch_size", "1000000000", "--gradient_accumulation_steps", "3"],
                              "samples per update")):
             self.assertIn(words, self.train("wrong", *more, code=2))

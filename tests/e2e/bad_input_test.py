@@ -66,7 +66,7 @@ class BadInput(BadInputCase):
         best = ["--eval_strategy", "epoch", "--save_strategy", "epoch", "--load_best_model_at_end",
                 "--metric_for_best_model"]
         message = self.fails([*self.command(), *best, "foo"], "--metric_for_best_model: found foo", code=2)
-        self.assertIn("wants one of loss, accuracy", message)
+        self.assertIn("expected one of loss, accuracy", message)
         self.dev.write_text("sentence1,sentence2\nred ship,old bridge\n")  # no labels, no metrics
         message = self.fails([*self.command(), *best[:-1]], "--metric_for_best_model: found loss", code=2)
         self.assertIn("the validation data give no metric to follow", message)
@@ -82,7 +82,7 @@ class BadInput(BadInputCase):
                    "--validation_file", str(path), "--do_train", "--eval_strategy", "epoch", "--save_strategy", "epoch",
                    "--load_best_model_at_end", "--max_seq_length", "64", "--doc_stride", "16", "--output_dir", str(self.out)]
         message = self.fails(command, "--metric_for_best_model: found loss (as where none is given)", code=2)
-        self.assertIn("wants one of exact_match, f1", message)
+        self.assertIn("expected one of exact_match, f1", message)
         self.works([*command, "--metric_for_best_model", "f1", "--num_train_epochs", "1"])
 
     def mount_small_disk(self, size):
@@ -118,17 +118,17 @@ class BadInput(BadInputCase):
         path = self.root / "texts.txt"
         command = [cl.program(), "predict", str(self.model), "--file", str(path)]
         for content, *words in (
-                ("red ship\told bridge\nred ship\n", f"{path}:2", "found 1 texts", f"wants 2 as in {path}:1", "one tab"),
-                ("red ship\n\nred\tship\n", f"{path}:3", "found 2 texts", f"wants 1 as in {path}:1"),
-                ("a\tb\nred\tship\tbridge\n", f"{path}:2", "found 3 texts", "wants 2"),
-                ("red\tship\tbridge\n", f"{path}:1", "found 3 texts", "wants one or two"), ("", path, "empty")):
+                ("red ship\told bridge\nred ship\n", f"{path}:2", "found 1 texts", f"expected 2 as in {path}:1", "one tab"),
+                ("red ship\n\nred\tship\n", f"{path}:3", "found 2 texts", f"expected 1 as in {path}:1"),
+                ("a\tb\nred\tship\tbridge\n", f"{path}:2", "found 3 texts", "expected 2"),
+                ("red\tship\tbridge\n", f"{path}:1", "found 3 texts", "expected one or two"), ("", path, "empty")):
             path.write_text(content)
             self.fails(command, *words)
         path.write_bytes(b"red ship\na \xff\n")
         self.fails(command, f"{path}:2", "byte 3", "0xff", "UTF-8")
         self.fails([cl.program(), "predict", str(self.model), "red", b"a \xff"], "text 2", "UTF-8")
         self.fails([cl.program(), "predict", str(self.model), "red", "red\tship"], "text 2", "found 2 texts",
-                   "wants 1 as in text 1")
+                   "expected 1 as in text 1")
         path.write_text("red ship\told bridge\n\t\n")
         self.assertEqual(len(self.works(command).stdout.splitlines()), 2)
 
@@ -210,7 +210,7 @@ class BadInput(BadInputCase):
         self.fails([*self.command(), "--max_seq_length", "2"], "--max_seq_length", "found 2", "at least 3", code=2)
         self.fails([cl.program(), "glu"], "glu", code=2)
         settings = self.root / "settings.json"
-        for content, *words in (('{"learning_rate": "x"}', "--learning_rate", '"x"', "wants a number"),
+        for content, *words in (('{"learning_rate": "x"}', "--learning_rate", '"x"', "expected a number"),
                                 ('{"learning_rat": 1}', "learning_rat", "learning_rate"),
                                 ('{"no_dataloader_in_order": true}', "did you mean --dataloader_in_order?"),
                                 ('{"a":', ":1:6", "JSON")):
@@ -220,7 +220,7 @@ class BadInput(BadInputCase):
         self.fails([cl.program(), "predict"], "model folder", code=2)
         self.fails([cl.program(), "predict", str(self.model), "x", "--bf16=false"], "--bf16=false", "leave it out", code=2)
         for command in ("demo", "arguments", "doctor"):
-            self.fails([cl.program(), command, "words"], "found 'words'", "wants a flag such as --", code=2)
+            self.fails([cl.program(), command, "words"], "found 'words'", "expected a flag such as --", code=2)
             self.assertIn("usage", self.works([cl.program(), command, "-h"]).stdout)
         self.fails([cl.program(), "predict", str(self.model), "x", "--int8", "--fp16", "--bf16"], "--bf16 and --fp16", code=2)
 

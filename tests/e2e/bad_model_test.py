@@ -204,7 +204,7 @@ class BadModel(BadInputCase):
         path = self.model / "tokenizer_config.json"
         settings = json.loads(path.read_text())
         path.write_text(json.dumps({**settings, "padding_side": "left"}))
-        self.fails(self.command(), "tokenizer_config.json: padding_side: found left", "wants right")
+        self.fails(self.command(), "tokenizer_config.json: padding_side: found left", "needs right")
         path.write_text(json.dumps({**settings, "padding_side": "right"}))
         self.works([*self.command(), "--max_steps", "1"])
 

@@ -160,7 +160,7 @@ class Bench(unittest.TestCase):
             for bench in ("finetune", "step", "plan"):
                 result = cl.run([cl.program(), "bench", bench, "--model", folder, "--device", "cpu", "--seq", "17"])
                 self.assertEqual(result.returncode, 2, result.stderr)
-                self.assertIn(f"--seq: found 17, wants at most 16: {folder} has no more positions", result.stderr)
+                self.assertIn(f"--seq: found 17, expected at most 16: {folder} has no more positions", result.stderr)
 
     def test_finetune_trains_all_and_the_head(self):
         rows = self.rows("finetune", *MODEL, "--epochs", "1", "--seq", "32", "--data_dir", "/no/such/folder")
@@ -201,7 +201,7 @@ class Bench(unittest.TestCase):
                       ("--lathe", "/no/such/lathe")):
             result = cl.run([sys.executable, "-I", "-S", str(cl.ROOT / "bench" / "against_torch.py"), *words])
             self.assertEqual(result.returncode, 2, words)
-            self.assertRegex(result.stderr, f"found {words[1]}(, which is no program)?; wants")
+            self.assertRegex(result.stderr, f"found {words[1]}(, which is no program)?; expected")
 
     def test_help_shows_defaults_and_mistakes_are_usage_errors(self):
         text = cl.run([cl.program(), "bench", "--help"]).stdout
@@ -210,7 +210,7 @@ class Bench(unittest.TestCase):
         text = " ".join(text.split())
         self.assertIn("--model bert-base --batch 8 --seq 128 --dtype bf16", text)
         self.assertIn("several parted by commas but for step and plan", text)
-        for words, told in (((), "wants the name of one bench"), (("stepp",), "stepp"), (("mlp", "--seq", "8"), "--seq"),
+        for words, told in (((), "expected the name of one bench"), (("stepp",), "stepp"), (("mlp", "--seq", "8"), "--seq"),
                             (("step", "--dtype", "fp4"), "fp4"), (("finetune", "--dtype", "bf16,fp4"), "fp4"),
                             (("step", *MODEL, "--seq", "5000"), "positions"),
                             (("step", "--devise", "cpu"), "--device"), (("step", "--batch", "2,5"), "takes one"),
@@ -218,7 +218,7 @@ class Bench(unittest.TestCase):
                             (("gemm", "--batch", "2,5"), "takes one"), (("finetune", "--batch", "2,5"), "takes one"),
                             (("plan", "--batch", "64,128"), "takes one"),
                             (("infer", "--batch", "2,x"), "whole number"),
-                            (("infer", "--batch", "99999999999"), "wants a whole number from 1 to 2147483647"), (("mlp", "--device", "toaster"), "toaster")):
+                            (("infer", "--batch", "99999999999"), "expected a whole number from 1 to 2147483647"), (("mlp", "--device", "toaster"), "toaster")):
             result = cl.run([cl.program(), "bench", *words])
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(told, result.stderr)

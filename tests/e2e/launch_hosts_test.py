@@ -123,15 +123,15 @@ class LaunchHosts(RanksCase):
 
     def test_a_host_file_that_does_not_say_enough_is_named_with_the_host(self):
         a, b = {"ssh": "a"}, {"ssh": "b"}
-        for content, said in (([a, {"ips": []}], 'host 1: the key "ssh" is missing'), ([], "wants a list of one or more"),
-                              ({"hosts": 3}, "wants a list"), ([{"ssh": "user@"}], 'host 0: found "user@" for "ssh"'),
+        for content, said in (([a, {"ips": []}], 'host 1: the key "ssh" is missing'), ([], "expected a list of one or more"),
+                              ({"hosts": 3}, "expected a list"), ([{"ssh": "user@"}], 'host 0: found "user@" for "ssh"'),
                               ([a, {"ssh": "-x"}], '"-x"')):
             result = cl.run([cl.program(), "launch", "--hostfile", str(self.host_file(content)), "glue"])
             self.assertIn(said, result.stderr)
             self.assertIn("hosts.json", result.stderr)
             self.assertEqual(result.returncode, 1, result.stderr)
         result = cl.run([cl.program(), "launch", "--hostfile", str(self.host_file([a, b])), "--hosts", "a", "glue"])
-        self.assertIn("wants one of them", result.stderr)
+        self.assertIn("expected one of them", result.stderr)
         self.assertEqual(result.returncode, 2, result.stderr)
 
     def test_a_rank_that_is_killed_ends_all_with_its_name_and_host(self):
@@ -186,7 +186,7 @@ class LaunchHosts(RanksCase):
         for broken in ("::1", "a,fe80::1:2", "[a", "a]", "[a]b"):
             result = cl.run([cl.program(), "launch", "--hosts", broken, "glue"])
             self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertIn(f'--hosts: found "{broken}", wants names as a,b:2 (:2 for two processes), IPv6 addresses as', result.stderr)
+            self.assertIn(f'--hosts: found "{broken}", expected names as a,b:2 (:2 for two processes), IPv6 addresses as', result.stderr)
 
     def test_a_host_that_is_not_there_is_named(self):
         result = cl.run(self.hosts_command("unknown", hosts="127.0.0.1,unknown"), env=self.environment)

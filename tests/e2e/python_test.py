@@ -162,7 +162,7 @@ class Package(PackageCase):
     def test_errors_are_exceptions_with_our_messages(self):
         with self.assertRaisesRegex(ValueError, "unknown argument learning_rat; did you mean learning_rate?"):
             TrainingArguments(learning_rat=1)
-        with self.assertRaisesRegex(ValueError, "--eval_strategy: found 'sometimes', wants one of"):
+        with self.assertRaisesRegex(ValueError, "--eval_strategy: found 'sometimes', expected one of"):
             TrainingArguments(eval_strategy="sometimes")
         with self.assertRaisesRegex(ValueError, "--eval_strategy epoch: found no evaluation data"):
             Trainer(self.model(), self.arguments(eval_strategy="epoch"), train_dataset=self.train)

@@ -137,7 +137,7 @@ class Runs(unittest.TestCase):
         self.assertRegex(plotted, r"^  eval_loss\n  \S all/a\n  \S all/b\n")
         self.assertIn("eval_accuracy", self.lathe("runs", "plot", "all/a", "--metric", "nothing", code=2))
         self.assertIn("no run", self.lathe("runs", "compare", "all/a", ".", code=1))
-        self.assertIn("wants at least 2", self.lathe("runs", "compare", "all/a", code=2))
+        self.assertIn("expected at least 2", self.lathe("runs", "compare", "all/a", code=2))
 
     def test_an_evaluation_after_the_log_is_seen(self):
         for name, rate in (("x", "1e-3"), ("y", "2e-3")):

@@ -196,12 +196,12 @@ class SeveralProcesses(RanksCase):
         self.assertFalse((self.root / "shown").exists())
 
     def test_the_launcher_says_what_it_wants(self):
-        for words, text in ((["launch"], "wants -n, --hosts or --hostfile and a command"), (["launch", "-n", "2", "info"], "glue or qa"),
+        for words, text in ((["launch"], "expected -n, --hosts or --hostfile and a command"), (["launch", "-n", "2", "info"], "glue or qa"),
                             (["launch", "-n", "0", "glue"], "at least 1"), (["launch", "-m", "2"], "-m: unknown flag"),
                             (["launch", "-"], "-: unknown flag"),
-                            (["launch", "-n", "2000000000", "glue"], "wants at most 4096"),
-                            (["launch", "-n", "2", "--master_port", "65536", "glue"], "--master_port: found 65536, wants at least 1 and at most 65535"),
-                            (["launch", "--hosts", "a:2000000000,b:2000000000", "glue"], "wants at most 4096")):
+                            (["launch", "-n", "2000000000", "glue"], "expected at most 4096"),
+                            (["launch", "-n", "2", "--master_port", "65536", "glue"], "--master_port: found 65536, expected at least 1 and at most 65535"),
+                            (["launch", "--hosts", "a:2000000000,b:2000000000", "glue"], "expected at most 4096")):
             result = cl.run([cl.program(), *words])
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(text, result.stderr)

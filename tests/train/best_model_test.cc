@@ -155,12 +155,12 @@ TEST_F(BestModel, WantsDataToEvaluate) {
     }
   };
   EXPECT_EQ(error_of_trainer(),
-            "--eval_strategy steps: found no evaluation data, wants some, or --eval_strategy no");
+            "--eval_strategy steps: found no evaluation data, expected some, or --eval_strategy no");
   args_.eval_strategy = "no";
   EXPECT_EQ(error_of_trainer(), "no error");
   args_.eval_on_start = true;
   EXPECT_EQ(error_of_trainer(),
-            "--eval_on_start: found no evaluation data, wants some; scripts take it with --do_eval");
+            "--eval_on_start: found no evaluation data, expected some; scripts take it with --do_eval");
 }
 
 }  // namespace

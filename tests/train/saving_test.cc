@@ -55,7 +55,7 @@ TEST_F(Saving, AModelThatDoesNotFitLeavesWhatWasThereAndSaysSo) {
       const std::string message = error.what();
       EXPECT_EQ(error.code(), ErrorCode::kIo);
       EXPECT_TRUE(message.starts_with(folder_ + ": found 0.")) << message;
-      for (const char* word : {"MB free", "wants 0.2 MB to save", "make room", "same command again"})
+      for (const char* word : {"MB free", "needs 0.2 MB to save", "make room", "same command again"})
         EXPECT_NE(message.find(word), std::string::npos) << message;
       EXPECT_EQ(message.find("last checkpoint"), std::string::npos) << message;  // there is none
       EXPECT_EQ(files_of(folder_), before) << room;
@@ -285,7 +285,7 @@ TEST_F(Saving, WantsAFolder) {
     ADD_FAILURE() << "wrote into the working directory";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    EXPECT_NE(std::string(error.what()).find("wants a folder"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("expected a folder"), std::string::npos) << error.what();
   }
 }
 

@@ -160,7 +160,7 @@ TEST_F(Told, ArgumentsAreChecked) {
     return "no error";
   };
   EXPECT_EQ(error([](auto& a) { a.gradient_accumulation_steps = 0; }),
-            "--gradient_accumulation_steps: found 0, wants at least 1 and at most 1000000000");
+            "--gradient_accumulation_steps: found 0, expected at least 1 and at most 1000000000");
   EXPECT_TRUE(error([](auto& a) { a.logging_steps = 0; }).starts_with("--logging_steps: found 0"));
   EXPECT_TRUE(
       error([](auto& a) { a.eval_strategy = "epochs"; }).starts_with("--eval_strategy: found 'epochs'"));

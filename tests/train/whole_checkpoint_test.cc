@@ -220,29 +220,29 @@ TEST_F(WholeCheckpoint, ItsStateIsOneThatARunCanBeIn) {
   };
   ASSERT_EQ(error_with(nlohmann::json::object()), "");
   for (const auto& [changes, words] : std::vector<std::pair<nlohmann::json, std::string>>{
-           {{{"global_step", -1}}, "\"global_step\": found -1, wants 0 to"},
-           {{{"global_step", huge}}, "\"global_step\": found 4611686018427387904, wants 0 to"},
-           {{{"global_step", 4}}, "\"global_step\": found 4, wants 3 at most, its max_steps"},
+           {{{"global_step", -1}}, "\"global_step\": found -1, expected 0 to"},
+           {{{"global_step", huge}}, "\"global_step\": found 4611686018427387904, expected 0 to"},
+           {{{"global_step", 4}}, "\"global_step\": found 4, expected 3 at most, its max_steps"},
            {{{"global_step", 4}, {"max_steps", 0}},
-            "\"global_step\": found 4, wants 3 at most, the updates of"},
+            "\"global_step\": found 4, expected 3 at most, the updates of"},
            {{{"global_step", 1}}, "of step 2, trainer_state.json of step 1: not of one checkpoint"},
-           {{{"max_steps", -3}}, "\"max_steps\": found -3, wants 0 to"},
+           {{{"max_steps", -3}}, "\"max_steps\": found -3, expected 0 to"},
            {{{"max_steps", huge}}, "\"max_steps\": found"},
-           {{{"epoch", kNan}}, "\"epoch\": found nan, wants a number from 0"},
-           {{{"epoch", -0.5}}, "\"epoch\": found -0.5, wants a number from 0"},
-           {{{"epoch", 0.75}}, "\"epoch\": found 0.75, wants 1 to 2: step 2 with 1 updates per epoch"},
-           {{{"epoch", 3}}, "\"epoch\": found 3, wants 1 to 2: step 2 with 1 updates per epoch"},
-           {{{"epoch", 4}}, "\"epoch\": found 4, wants 3 at most, its num_train_epochs"},
+           {{{"epoch", kNan}}, "\"epoch\": found nan, expected a number from 0"},
+           {{{"epoch", -0.5}}, "\"epoch\": found -0.5, expected a number from 0"},
+           {{{"epoch", 0.75}}, "\"epoch\": found 0.75, expected 1 to 2: step 2 with 1 updates per epoch"},
+           {{{"epoch", 3}}, "\"epoch\": found 3, expected 1 to 2: step 2 with 1 updates per epoch"},
+           {{{"epoch", 4}}, "\"epoch\": found 4, expected 3 at most, its num_train_epochs"},
            {{{"num_train_epochs", -1}}, "\"num_train_epochs\": found -1"},
-           {{{"train_batch_size", 0}}, "\"train_batch_size\": found 0, wants 1 to"},
+           {{{"train_batch_size", 0}}, "\"train_batch_size\": found 0, expected 1 to"},
            {{{"train_batch_size", huge}}, "\"train_batch_size\": found"},
            {{{"num_input_tokens_seen", -7}}, "\"num_input_tokens_seen\": found -7"},
            {{{"total_flos", -1}}, "\"total_flos\": found -1"},
-           {{{"best_global_step", 3}}, "\"best_global_step\": found 3, wants 0 to 2"},
+           {{{"best_global_step", 3}}, "\"best_global_step\": found 3, expected 0 to 2"},
            {{{"best_model_checkpoint", "out/checkpoint-3"}},
-            "\"best_model_checkpoint\": found out/checkpoint-3, wants one of step 2 at most"},
-           {entry(3), "log_history[0].step: found 3, wants 0 to 2, the global_step"},
-           {entry(-1), "log_history[0].step: found -1, wants 0 to 2"}}) {
+            "\"best_model_checkpoint\": found out/checkpoint-3, expected one of step 2 at most"},
+           {entry(3), "log_history[0].step: found 3, expected 0 to 2, the global_step"},
+           {entry(-1), "log_history[0].step: found -1, expected 0 to 2"}}) {
     const std::string error = error_with(changes);
     EXPECT_NE(error.find(words), std::string::npos) << changes << ": " << error;
     EXPECT_NE(error.find("trainer_state.json"), std::string::npos) << error;
@@ -258,7 +258,7 @@ TEST_F(WholeCheckpoint, AnOptimizerOfAnotherStepIsRefusedWithoutDigestsToo) {
     write(join_path(at(3), name), content(join_path(at(1), name)));
   EXPECT_EQ(error_of(at(3)),
             join_path(at(3), "optimizer.pt") +
-                ": found 1 updates, wants 3: of another step; take a checkpoint that is whole");
+                ": found 1 updates, expected 3: of another step; take a checkpoint that is whole");
 }
 
 TEST_F(WholeCheckpoint, TheBestModelIsOneThatWasWritten) {

@@ -78,7 +78,7 @@ const Bench& find_bench(const B& given, const Call& call) {
   if (names.size() == 1)
     for (const Bench& bench : benches())
       if (names[0] == bench.name) return bench;
-  call.refuse(fmt::format("found '{}', wants the name of one bench", fmt::join(call.words, " ")));
+  call.refuse(fmt::format("found '{}', expected the name of one bench", fmt::join(call.words, " ")));
 }
 
 /// Errors: kUsage if the value has several parts and the bench takes one.

@@ -69,7 +69,7 @@ DType bench_dtype(const std::string& name, const std::vector<std::string>& quant
   if (name == "bf16" || std::ranges::find(quantized, name) != quantized.end()) return DType::bf16;
   if (name == "fp16") return DType::f16;
   if (name == "fp32") return DType::f32;
-  fail(ErrorCode::kUsage, "--dtype: found {}, wants bf16, fp16 or fp32{}{}", name,
+  fail(ErrorCode::kUsage, "--dtype: found {}, expected bf16, fp16 or fp32{}{}", name,
        quantized.empty() ? "" : ", or ", fmt::join(quantized, " or "));
 }
 
@@ -104,7 +104,7 @@ AutoModel bench_model(const std::string& name, const std::vector<std::string>& l
 void check_seq(const BenchSettings& settings, const AutoModel& model) {
   const int64_t longest = model.model->max_positions();
   if (settings.seq > longest)
-    fail(ErrorCode::kUsage, "--seq: found {}, wants at most {}: {} has no more positions", settings.seq,
+    fail(ErrorCode::kUsage, "--seq: found {}, expected at most {}: {} has no more positions", settings.seq,
          longest, settings.model);
 }
 

@@ -61,7 +61,7 @@ void judge_mac(const MachineFacts& f, Report& report) {
   constexpr int kFirst = 14;
   const std::string fact = "macOS " + f.macos;
   if (std::atoi(f.macos.c_str()) >= kFirst) return report.good(fact);
-  report.bad(fact, fmt::format("the device mps wants macOS {}; update, or train with --device cpu", kFirst));
+  report.bad(fact, fmt::format("the device mps needs macOS {}; update, or train with --device cpu", kFirst));
 }
 
 void judge_cpu(const MachineFacts& f, Report& report) {
@@ -93,7 +93,7 @@ void judge_memory(const MachineFacts& f, Report& report) {
     return report.bad("memory", "the system does not tell; watch it yourself");
   const std::string fact = fmt::format("memory {} free of {}", gib(*f.memory_free), gib(*f.memory_total));
   if (static_cast<double>(*f.memory_free) >= kEnoughMemory) return report.good(fact);
-  report.bad(fact, "BERT-base wants about 4 GiB; take a smaller model or batch, or --freeze_base_model");
+  report.bad(fact, "BERT-base needs about 4 GiB; take a smaller model or batch, or --freeze_base_model");
 }
 
 void judge_disk(const MachineFacts& f, Report& report) {

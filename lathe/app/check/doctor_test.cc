@@ -104,7 +104,7 @@ TEST(Doctor, AMacTellsWhatItsGpuWants) {
   EXPECT_EQ(examine(f).lines[1], "[GOOD] macOS 14.5");
   f.macos = "13.6";
   f.translated = true;
-  EXPECT_NE(bad_lines(f).find("macOS 13.6: the device mps wants macOS 14"), std::string::npos)
+  EXPECT_NE(bad_lines(f).find("macOS 13.6: the device mps needs macOS 14"), std::string::npos)
       << bad_lines(f);
   EXPECT_NE(bad_lines(f).find("Rosetta"), std::string::npos);
 }
@@ -112,7 +112,7 @@ TEST(Doctor, AMacTellsWhatItsGpuWants) {
 TEST(Doctor, WhatPreventsTrainingSetsTheExitCode) {
   MachineFacts f = healthy();
   f.levels.reset();
-  f.level_error = "LATHE_ISA: found 'mmx', wants avx2";
+  f.level_error = "LATHE_ISA: found 'mmx', expected avx2";
   EXPECT_NE(bad_lines(f).find("[BAD]  instruction set: LATHE_ISA"), std::string::npos);
   EXPECT_EQ(examine(f).exit_code, 1);
   f = healthy();

@@ -168,7 +168,7 @@ std::string completion_script(const std::string& shell, const std::vector<Comman
   if (shell == "bash") return bash_script(commands);
   if (shell == "zsh") return zsh_script(commands);
   if (shell == "fish") return fish_script(commands);
-  fail(ErrorCode::kUsage, "lathe completion: found '{}', wants bash, zsh or fish", shell);
+  fail(ErrorCode::kUsage, "lathe completion: found '{}', expected bash, zsh or fish", shell);
 }
 
 Command completion_command() {

@@ -49,7 +49,7 @@ TaskFiles task_on_hub(const GlueTask& task, const GlueArguments& glue, const Tra
   for (const auto& [split, paths] :
        fetch_splits(real_file_system(), dataset, splits_for(training, task.name == "mnli"), hub)) {
     if (paths.size() != 1)
-      fail(ErrorCode::kUnsupported, "data set \"{}\": {} of {} lies in {} files, wants one", dataset.name,
+      fail(ErrorCode::kUnsupported, "data set \"{}\": {} of {} lies in {} files, expected one", dataset.name,
            split, task.name, paths.size());
     if (split == "train")
       files.train = paths[0];
@@ -319,7 +319,7 @@ class Glue {
   /// Every row to learn from has a label; of a file to evaluate all have, or none.
   void check_labels(Texts& texts) {
     const auto refuse = [](const TextDataset& data, const char* wanted) {
-      fail(ErrorCode::kInvalidData, "{}: found no label, wants {}: give it one, or leave the row out",
+      fail(ErrorCode::kInvalidData, "{}: found no label, expected {}: give it one, or leave the row out",
            data.unlabelled_row, wanted);
     };
     if (texts.train && !texts.train->unlabelled_row.empty())
@@ -341,7 +341,7 @@ class Glue {
       fail(
           ErrorCode::kUnsupported,
           "tokenizer_config.json: padding_side: found left, with which a model of run_glue classifies by the "
-          "padding in front of a text; Lathe wants right, which is the default");
+          "padding in front of a text; Lathe needs right, which is the default");
     run_.bound_length(glue_.max_seq_length, model);
     const int length = static_cast<int>(glue_.max_seq_length);
     ThreadPool pool(static_cast<int>(training_.threads));

@@ -32,7 +32,7 @@ int free_port() {
 LaunchSettings launch_settings(const LaunchFlags& flags, const Call& call) {
   LaunchSettings s{.ranks = flags.ranks.value_or(0), .port = flags.port.value_or(0), .command = call.words};
   const std::string hosts = flags.hosts.value_or(""), host_file = flags.host_file.value_or("");
-  if (!hosts.empty() && !host_file.empty()) call.refuse("found --hosts and --hostfile, wants one of them");
+  if (!hosts.empty() && !host_file.empty()) call.refuse("found --hosts and --hostfile, expected one of them");
   if (!hosts.empty()) s.hosts = parse_hosts(hosts, std::max(1, s.ranks));
   if (!host_file.empty()) s.hosts = read_host_file(host_file, std::max(1, s.ranks));
   if (!s.hosts.empty()) {
@@ -41,11 +41,11 @@ LaunchSettings launch_settings(const LaunchFlags& flags, const Call& call) {
     s.ranks = static_cast<int>(std::min<int64_t>(all, std::numeric_limits<int>::max()));
   }
   if (s.ranks > kMostRanks)
-    call.refuse(fmt::format("found {} processes, wants at most {}", s.ranks, kMostRanks));
+    call.refuse(fmt::format("found {} processes, expected at most {}", s.ranks, kMostRanks));
   if (!s.command.empty() && s.command[0] != "glue" && s.command[0] != "qa")
-    call.refuse(fmt::format("found the command '{}', wants glue or qa", s.command[0]));
+    call.refuse(fmt::format("found the command '{}', expected glue or qa", s.command[0]));
   if (s.ranks == 0 || s.command.empty())
-    call.refuse("wants -n, --hosts or --hostfile and a command, glue or qa");
+    call.refuse("expected -n, --hosts or --hostfile and a command, glue or qa");
   // Which ports are free on another machine is not known: torchrun's.
   constexpr int kUsualPort = 29500;
   if (s.port == 0) s.port = s.hosts.empty() ? free_port() : kUsualPort;

@@ -49,12 +49,12 @@ void check_readable(FileSystem& fs, const std::string& path) {
   constexpr uint64_t kMostBytes = uint64_t{256} << 20;  // a state with a million log lines has half of it
   if (!fs.exists(path)) return;
   if (fs.is_special(path) || fs.is_directory(path))
-    fail(ErrorCode::kInvalidData, "{}: found a folder, a device or a pipe, wants a file; remove it", path);
+    fail(ErrorCode::kInvalidData, "{}: found a folder, a device or a pipe, expected a file; remove it", path);
   std::error_code error;
   const uint64_t bytes = std::filesystem::file_size(path, error);
   if (!error && bytes > kMostBytes)
-    fail(ErrorCode::kInvalidData, "{}: found {} bytes, wants at most {}: no run leaves so large a file", path,
-         bytes, kMostBytes);
+    fail(ErrorCode::kInvalidData, "{}: found {} bytes, expected at most {}: no run leaves so large a file",
+         path, bytes, kMostBytes);
 }
 
 std::optional<nlohmann::json> json_of(FileSystem& fs, const std::string& path) {
@@ -123,7 +123,7 @@ bool is_run(FileSystem& fs, const std::string& folder) {
 
 PastRun read_run(FileSystem& fs, const std::string& folder) {
   if (!fs.is_directory(folder) || !is_run(fs, folder))
-    fail(ErrorCode::kNotFound, "{}: no run; wants an --output_dir of lathe glue, lathe qa or run_glue.py",
+    fail(ErrorCode::kNotFound, "{}: no run; expected an --output_dir of lathe glue, lathe qa or run_glue.py",
          folder);
   PastRun run{.folder = folder};
   check_readable(fs, join_path(folder, kRunFile));

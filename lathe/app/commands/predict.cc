@@ -33,7 +33,8 @@ void add_line(TextDataset& data, const std::string& line, const std::string& pla
   const auto wanted = data.first.empty() ? std::min<ptrdiff_t>(tabs, 1) : ptrdiff_t{data.has_pairs()};
   if (tabs != wanted)
     fail(ErrorCode::kInvalidData,
-         "{}: found {} texts parted by tabs, wants {}; write each line as one text, or each as two parted by "
+         "{}: found {} texts parted by tabs, expected {}; write each line as one text, or each as two parted "
+         "by "
          "one tab",
          place, tabs + 1,
          data.first.empty() ? "one or two" : fmt::format("{} as in {}", wanted + 1, first_place));
@@ -124,12 +125,12 @@ std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
 }
 
 int predict(PredictSettings& settings, const Call& call) {
-  if (call.words.empty()) call.refuse("wants a model folder");
-  if (call.words.size() == 1 && !settings.file) call.refuse("wants texts or --file");
-  if (settings.bf16 && settings.fp16) call.refuse("--bf16 and --fp16: found both, wants at most one");
+  if (call.words.empty()) call.refuse("expected a model folder");
+  if (call.words.size() == 1 && !settings.file) call.refuse("expected texts or --file");
+  if (settings.bf16 && settings.fp16) call.refuse("--bf16 and --fp16: found both, expected at most one");
   if (settings.fp8 && (settings.fp16 || settings.int8))
     call.refuse(
-        fmt::format("--fp8 and {}: found both, wants at most one", settings.fp16 ? "--fp16" : "--int8"));
+        fmt::format("--fp8 and {}: found both, expected at most one", settings.fp16 ? "--fp16" : "--int8"));
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(call.words[0]);
   const ModelConfig config = read_model_config(fs, folder);

@@ -97,7 +97,8 @@ class Qa {
         data.examples, [](const SquadExample& example) { return example.answers.empty(); });
     if (data.unlabelled > 0 && data.unlabelled < count)
       fail(ErrorCode::kInvalidData,
-           "{}: found no \"answers\", which other questions have; wants them for all of them or for none: [] "
+           "{}: found no \"answers\", which other questions have; expected them for all of them or for none: "
+           "[] "
            "says that a question has none",
            data.first_unlabelled);
     if (!qa_.version_2_with_negative && data.unlabelled == 0 && unanswered > 0)
@@ -162,7 +163,8 @@ class Qa {
     if (training_.do_train) train_ = read(files["train"], "training", QuestionIds::kAny);
     if (!train_.first_unlabelled.empty())
       fail(ErrorCode::kInvalidData,
-           "{}: found no \"answers\", wants them for every question to learn from: [] says that it has none",
+           "{}: found no \"answers\", expected them for every question to learn from: [] says that it has "
+           "none",
            train_.first_unlabelled);
     if (training_.do_eval) eval_ = read_to_answer(files["validation"], "validation", qa_.max_eval_samples);
     if (training_.do_predict)

@@ -70,7 +70,7 @@ std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks) {
     std::erase_if(host.name, [](char c) { return c == '[' || c == ']'; });
     if (broken || !can_be_host(host))
       fail(ErrorCode::kUsage,
-           "--hosts: found \"{}\", wants names as a,b:2 (:2 for two processes), IPv6 addresses as "
+           "--hosts: found \"{}\", expected names as a,b:2 (:2 for two processes), IPv6 addresses as "
            "[::1],[::2]:2",
            list);
     if (colon != std::string::npos)
@@ -85,7 +85,7 @@ std::vector<LaunchHost> read_host_file(const std::string& path, int ranks) {
   const nlohmann::json read = read_json(real_file_system(), path);
   const nlohmann::json hosts = read.is_object() ? required<nlohmann::json>(read, "hosts", path) : read;
   if (!hosts.is_array() || hosts.empty())
-    fail(ErrorCode::kInvalidData, "{}: found {} for the hosts, wants a list of one or more", path,
+    fail(ErrorCode::kInvalidData, "{}: found {} for the hosts, expected a list of one or more", path,
          hosts.type_name());
   std::vector<LaunchHost> found;
   for (const nlohmann::json& host : hosts) {
@@ -93,7 +93,7 @@ std::vector<LaunchHost> read_host_file(const std::string& path, int ranks) {
     const auto ips = value_or<std::vector<std::string>>(host, "ips", {}, where);
     found.push_back({required<std::string>(host, "ssh", where), ranks, ips.empty() ? "" : ips[0]});
     if (!can_be_host(found.back()))
-      fail(ErrorCode::kInvalidData, "{}: found \"{}\" for \"ssh\", wants a name as ssh takes it", where,
+      fail(ErrorCode::kInvalidData, "{}: found \"{}\" for \"ssh\", expected a name as ssh takes it", where,
            found.back().name);
   }
   return found;

@@ -64,7 +64,8 @@ int runs(RunsSettings& settings, const Call& call) {
   const std::vector<std::string> folders(call.words.begin() + 1, call.words.end());
   const size_t least = plot ? 1 : 2;
   if (folders.size() < least)
-    call.refuse(fmt::format("found {} output folders to {}, wants at least {}", folders.size(), what, least));
+    call.refuse(
+        fmt::format("found {} output folders to {}, expected at least {}", folders.size(), what, least));
   const std::vector<PastRun> runs = read_all(folders);
   if (plot) {
     if (settings.json) call.refuse("--json means nothing to lathe runs plot");

@@ -53,7 +53,7 @@ std::string ScriptRun::prepare_output(const std::vector<RunInput>& inputs) {
 std::string ScriptRun::checkpoint_to_go_on_from(const std::vector<RunInput>& inputs) {
   const std::string& folder = *args_.output_dir;
   if (fs_.exists(folder) && !fs_.is_directory(folder))
-    fail(ErrorCode::kUsage, "--output_dir: {} is a file, wants a folder", folder);
+    fail(ErrorCode::kUsage, "--output_dir: {} is a file, expected a folder", folder);
   const auto warn = [this](const std::string& text) { say(LogLevel::kWarning, text); };
   check_output_folder(fs_, args_, inputs, warn);
   check_writable(fs_, folder);
@@ -269,7 +269,7 @@ void ScriptRun::check_metric(std::vector<std::string> names) const {
     fail(ErrorCode::kUsage,
          "--metric_for_best_model: found {}, but the validation data give no metric to follow",
          *args_.metric_for_best_model);
-  fail(ErrorCode::kUsage, "--metric_for_best_model: found {}{}, wants one of {}",
+  fail(ErrorCode::kUsage, "--metric_for_best_model: found {}{}, expected one of {}",
        *args_.metric_for_best_model, wanted == "loss" ? " (as where none is given)" : "",
        fmt::join(names, ", "));
 }

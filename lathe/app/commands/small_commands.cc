@@ -34,7 +34,7 @@ int tokenize(TokenizeSettings& settings, const Call& call) {
   const std::vector<std::string>& words = call.words;
   const size_t texts = words.size() - (words.empty() ? 0 : 1);
   if (words.empty() || texts > 2 || (texts == 0) != settings.file.has_value())
-    call.refuse("wants a model folder and one or two texts, or --file");
+    call.refuse("expected a model folder and one or two texts, or --file");
   const Tokenizer tokenizer = Tokenizer::load(named_model(words[0], {false, true}));
   EncodeOptions encode;
   encode.max_length = settings.max_length;
@@ -58,7 +58,7 @@ int tokenize(TokenizeSettings& settings, const Call& call) {
 }
 
 int info(InfoSettings&, const Call& call) {
-  if (call.words.size() != 1) call.refuse("wants a model folder");
+  if (call.words.size() != 1) call.refuse("expected a model folder");
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(call.words[0]);
   const ModelConfig c = read_model_config(fs, folder);
