@@ -8,7 +8,6 @@
 #include "lathe/core/error.h"
 #include "lathe/ops/all_reduce.h"
 #include "lathe/ops/elementwise.h"
-#include "lathe/ops/first_attention.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/gather_ranks.h"
 #include "lathe/ops/linear.h"
@@ -110,8 +109,6 @@ class Builder {
     batch.rng = ints("rng", 2);
     trace_.dtype = options_.dtype;
     trace_.training = training;
-    // A frozen base is what kBase gives, to the bit.
-    trace_.first_attention = training && options_.first_attention && !model_.base_frozen();
     trace_.quantization = options_.quantization;
     trace_.recompute_every = training ? options_.recompute_every : 0;
     tracing_.emplace(model_, trace_);
@@ -172,8 +169,8 @@ class Builder {
   bool is_bf16_product(Value gradient) const {
     if (producer(gradient) < 0) return false;
     const Node& node = program_->nodes()[static_cast<size_t>(producer(gradient))];
-    return (node.op == &op::linear_bwd_weight || node.op == &op::first_attention_bwd) &&
-           node.out[0] == gradient.id && program_->type(node.in[0]).dtype == DType::bf16;
+    return node.op == &op::linear_bwd_weight && node.out[0] == gradient.id &&
+           program_->type(node.in[0]).dtype == DType::bf16;
   }
 
   /// Rounds the longest run of gradients that are such products, each where it is computed.

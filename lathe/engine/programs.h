@@ -50,9 +50,6 @@ struct ProgramOptions {
   /// them, for the exchange between processes, norm and update.  A session sets it where its device has
   /// op::linear_bwd_weight_cast.
   bool rounded_gradients = false;
-  /// Where the base is trained a classifier's last layer computes attention of first tokens alone, without
-  /// keys and values. A session sets it where its device has op::first_attention.
-  bool first_attention = false;
   int64_t longest_row = 0;                   ///< Program::longest_row
   int ranks = 1;                             ///< processes that train together
   DType gradient_wire = DType::f32;          ///< what of the gradients travels between them: or bf16

@@ -1,7 +1,6 @@
 #include "lathe/engine/session.h"
 
 #include "lathe/core/error.h"
-#include "lathe/ops/first_attention.h"
 #include "lathe/ops/fused.h"
 
 namespace lathe {
@@ -17,7 +16,6 @@ Session::Options on_device(Session::Options options, const Backend& backend) {
   if (backend.group() != nullptr) program.ranks = backend.group()->size();
   // Who stores a product as bf16 gains from fewer bytes; for the others it would be one more pass.
   if (!backend.implementations(op::linear_bwd_weight_cast).empty()) program.rounded_gradients = true;
-  program.first_attention = !backend.implementations(op::first_attention).empty();
   return options;
 }
 

@@ -3,7 +3,6 @@
 #include "lathe/core/philox.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/dropout.h"
-#include "lathe/ops/first_attention.h"
 #include "lathe/ops/functional.h"
 
 namespace lathe::nn {
@@ -35,14 +34,12 @@ Linear::Linear(Module& module, const std::vector<std::string>& names, int64_t in
   if (options.bias) bias_ = module.add_block(biases);
 }
 
-Value Linear::weight() const { return parameter(module_, weight_); }
-Value Linear::bias() const { return parameter(module_, bias_); }
-
 Value Linear::operator()(Value x) const {
   const Quantization quantization = module_->trace().quantization;
-  if (quantization == Quantization::kInt8) return linear_int8(x, weight(), bias());
-  const bool fp8 = quantization == Quantization::kFp8 && fits_fp8(weight().type());
-  return fp8 ? linear_fp8(x, weight(), bias()) : linear(x, weight(), bias());
+  const Value w = parameter(module_, weight_), b = parameter(module_, bias_);
+  if (quantization == Quantization::kInt8) return linear_int8(x, w, b);
+  const bool fp8 = quantization == Quantization::kFp8 && fits_fp8(w.type());
+  return fp8 ? linear_fp8(x, w, b) : linear(x, w, b);
 }
 
 Embedding::Embedding(Module& module, const std::string& name, int64_t rows, int64_t width, int64_t padding,
@@ -88,23 +85,14 @@ Attention::Attention(Module& module, const std::string& site, int64_t heads, dou
                      int64_t longest)
     : module_(&module), heads_(heads), site_(dropout_site(site)), p_(p), window_(window), longest_(longest) {}
 
-Attrs Attention::attrs() const {
-  return {{"heads", heads_}, {"p", module_->trace().training ? p_ : 0.0}, {"site", site_}};
-}
-
 Value Attention::operator()(Value qkv) const {
-  const BatchValues& batch = module_->trace().batch;
-  Attrs attrs = this->attrs();
-  attrs["window"] = window_;
-  attrs["longest"] = longest_;
-  return emit(op::attention, {qkv, batch.cu, batch.row_ids, batch.rng}, attrs)[0];
-}
-
-Value Attention::of_first(const Linear& query_key_value, Value x) const {
-  const BatchValues& batch = module_->trace().batch;
-  return emit(op::first_attention,
-              {x, query_key_value.weight(), query_key_value.bias(), batch.cu, batch.row_ids, batch.rng},
-              attrs())[0];
+  const Trace& trace = module_->trace();
+  return emit(op::attention, {qkv, trace.batch.cu, trace.batch.row_ids, trace.batch.rng},
+              {{"heads", heads_},
+               {"p", trace.training ? p_ : 0.0},
+               {"site", site_},
+               {"window", window_},
+               {"longest", longest_}})[0];
 }
 
 }  // namespace lathe::nn

@@ -23,9 +23,6 @@ class Linear {
          const LinearOptions& options = {});
   /// x [.., in] → [.., out]
   Value operator()(Value x) const;
-  /// The parameters themselves; bias: no value if there is none.
-  Value weight() const;
-  Value bias() const;
 
  private:
   Module* module_;
@@ -99,12 +96,8 @@ class Attention {
             int64_t longest = 0);
   /// qkv [N, 3 · heads · width] → [N, heads · width]
   Value operator()(Value qkv) const;
-  /// x [N, heads · width] → [B, heads · width]: only for the first token of each row, without the keys and
-  /// values of the others.  Needs first_attention in the trace, and no window.
-  Value of_first(const Linear& query_key_value, Value x) const;
 
  private:
-  Attrs attrs() const;
   Module* module_;
   int64_t heads_, site_;
   double p_;

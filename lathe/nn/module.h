@@ -66,9 +66,8 @@ enum class Quantization { kNone, kInt8, kFp8 };
 struct Trace {
   std::vector<Value> blocks;  ///< one per block of the model
   BatchValues batch;
-  DType dtype = DType::f32;      ///< of activations
-  bool training = false;         ///< dropout acts
-  bool first_attention = false;  ///< the device has the op, and the base is trained
+  DType dtype = DType::f32;  ///< of activations
+  bool training = false;     ///< dropout acts
   Quantization quantization = Quantization::kNone;
   /// One layer of this many has its activations computed again in the backward pass; 0: all are kept.
   int64_t recompute_every = 0;

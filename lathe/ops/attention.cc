@@ -7,7 +7,6 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/philox.h"
-#include "lathe/ops/rounding.h"
 
 namespace lathe::op {
 namespace {
@@ -17,6 +16,19 @@ struct Places {
   int qkv, cu, row_ids, rng;
 };
 constexpr Places kForward{0, 1, 2, 3}, kBackward{1, 4, 5, 6};
+
+/// What one head's probability of a key is multiplied with by dropout of a row's attention: 0 if dropped,
+/// else 1 / (1 − p).  rng: seed and step.
+double attention_mask(const Attrs& attrs, double row_id, const std::vector<double>& rng, int64_t head,
+                      int64_t query, int64_t key) {
+  const double p = attrs.f("p");
+  if (p == 0) return 1;
+  const auto words = philox({static_cast<uint32_t>(key / 8), static_cast<uint32_t>(head << 16 | query),
+                             static_cast<uint32_t>(row_id), static_cast<uint32_t>(attrs.i("site"))},
+                            static_cast<uint32_t>(static_cast<int64_t>(rng[0])),
+                            static_cast<uint32_t>(static_cast<int64_t>(rng[1])));
+  return dropout_bits(words, static_cast<int>(key % 8)) < dropout_threshold(p) ? 0 : dropout_scale(p);
+}
 
 /// One head of one sequence of the reference: probabilities before and after dropout, recomputed on demand.
 struct Head {
@@ -81,8 +93,21 @@ double longest(const Reference& r) {
 }
 constexpr double kUlp = 8, kBackwardUlp = 16;
 
+/// Products of bf16 and f16 tensors may take factors that were computed on the way, as probabilities, rounded
+/// to that dtype, as PyTorch does: each term x of a sum then is x (1 + δ), |δ| ≤ u, which moves the sum by at
+/// most u Σ|x|, and its rounded value by (1 + u) times that.  u is 2⁻⁸ or 2⁻¹¹; f16 has no finer steps than
+/// 2⁻²⁴ besides, so that a rounded factor may be off by 2⁻²⁵ however small it is.  The results are these as
+/// parts of `magnitude`, of which the bound allows ulp · 2⁻²⁴ · √terms.
+struct OperandRounding {
+  double relative = 0;  ///< times |x|
+  double absolute = 0;  ///< times the other factor of x
+};
 OperandRounding rounding_of(const Reference& r, double ulp) {
-  return operand_rounding(r.out_types[0].dtype, ulp, longest(r));
+  const DType dtype = r.out_types[0].dtype;
+  if (dtype == DType::f32) return {};
+  const double unit = dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
+  const double allowed = ulp * 0x1p-24 * std::sqrt(longest(r));
+  return {unit * (1 + unit) / allowed, dtype == DType::f16 ? 0x1p-25 * (1 + unit) / allowed : 0};
 }
 
 void ref_attention(Reference& r) {
@@ -236,14 +261,6 @@ Cost cost(const Node& node, const Program& program) {
 const Attrs kAttrs{{"heads", int64_t{1}}, {"scale", 0.0},         {"p", 0.0},
                    {"site", int64_t{0}},  {"window", int64_t{0}}, {"longest", int64_t{0}}};
 
-}  // namespace
-
-double attended_pairs(double tokens, int64_t window) {
-  const double before = static_cast<double>(window);
-  const bool within = 0 < window && before < tokens;
-  return within ? tokens * (2 * before + 1) - before * (before + 1) : tokens * tokens;
-}
-
 void check_heads(const char* op, int64_t columns, const Attrs& attrs) {
   const int64_t heads = attrs.i("heads");
   if (heads < 1 || columns % heads != 0)
@@ -251,15 +268,12 @@ void check_heads(const char* op, int64_t columns, const Attrs& attrs) {
          columns, heads);
 }
 
-double attention_mask(const Attrs& attrs, double row_id, const std::vector<double>& rng, int64_t head,
-                      int64_t query, int64_t key) {
-  const double p = attrs.f("p");
-  if (p == 0) return 1;
-  const auto words = philox({static_cast<uint32_t>(key / 8), static_cast<uint32_t>(head << 16 | query),
-                             static_cast<uint32_t>(row_id), static_cast<uint32_t>(attrs.i("site"))},
-                            static_cast<uint32_t>(static_cast<int64_t>(rng[0])),
-                            static_cast<uint32_t>(static_cast<int64_t>(rng[1])));
-  return dropout_bits(words, static_cast<int>(key % 8)) < dropout_threshold(p) ? 0 : dropout_scale(p);
+}  // namespace
+
+double attended_pairs(double tokens, int64_t window) {
+  const double before = static_cast<double>(window);
+  const bool within = 0 < window && before < tokens;
+  return within ? tokens * (2 * before + 1) - before * (before + 1) : tokens * tokens;
 }
 
 /// Attention over packed sequences.  qkv: [N, 3 · H · D], of each token q, k and v of every head, as the one

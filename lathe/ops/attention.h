@@ -11,7 +11,4 @@ extern const OpDef attention, attention_bwd;
 /// > 0 those at most that many tokens apart.
 double attended_pairs(double tokens, int64_t window);
 
-/// Errors: kShape unless the columns are those of whole heads.
-void check_heads(const char* op, int64_t columns, const Attrs& attrs);
-
 }  // namespace lathe::op

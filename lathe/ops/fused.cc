@@ -2,7 +2,6 @@
 #include "lathe/ops/fused.h"
 
 #include "lathe/core/error.h"
-#include "lathe/ops/first_attention.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::op {
@@ -109,12 +108,6 @@ std::vector<Case> linear_bwd_weight_cast_cases() {
   std::vector<Case> cases;
   for (const Shape& s : kSizes)
     cases.push_back({to_string(s), {{s[0], s[2]}, {s[0], s[1]}}, {{"to", "bf16"}}});
-  return cases;
-}
-
-std::vector<Case> first_attention_bwd_cast_cases() {
-  std::vector<Case> cases = first_attention_bwd.cases();
-  for (Case& each : cases) each.attrs.insert({"to", std::string("bf16")});
   return cases;
 }
 
@@ -275,25 +268,6 @@ const OpDef linear_bwd_weight_cast{
     .bound = kBound,
     .cost = cost,
     .fuses = "t db = linear_bwd_weight(dy, x); dw = cast(t)",
-};
-
-/// The same of the weights of q, k and v.
-const OpDef first_attention_bwd_cast{
-    .name = "first_attention_bwd_cast",
-    .signature =
-        "dy[B,C] x[N,C]:dy w[3C,C]:f32 b[3C]:f32 q[B,C]:dy sought[B,@heads,C]:f32 "
-        "seen[B,@heads,C]:dy p[@heads,N]:f32 cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> "
-        "dw[3C,C]:dy dx[N,C]:dy db[3C]:f32",
-    .dtypes = {DType::bf16},
-    .attrs = {{"heads", int64_t{1}}, {"p", 0.0}, {"site", int64_t{0}}, {"to", "bf16"}},
-    .gradient = not_differentiable,
-    .reference = by_parts,
-    .cases = first_attention_bwd_cast_cases,
-    .bound = kBound,
-    .cost = cost,
-    .fuses =
-        "t dx db = first_attention_bwd(dy, x, w, b, q, sought, seen, p, cu, row_ids, rng); "
-        "dw = cast(t)",
 };
 
 /// x: before the activation, as the backward pass needs it.

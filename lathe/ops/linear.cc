@@ -4,11 +4,18 @@
 
 #include <cmath>
 
+#include "lathe/core/float16.h"
 #include "lathe/ops/product_cost.h"
-#include "lathe/ops/rounding.h"
 
 namespace lathe::op {
 namespace {
+
+/// w as products of that dtype read an f32 weight.
+double rounded(double w, DType dtype) {
+  if (dtype == DType::bf16) return to_float(to_bf16(static_cast<float>(w)));
+  if (dtype == DType::f16) return to_float(to_f16(static_cast<float>(w)));
+  return w;
+}
 
 constexpr double kUlp = 2;
 

@@ -14,7 +14,6 @@
 #include "lathe/models/encoders/encoder.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/dropout.h"
-#include "lathe/ops/first_attention.h"
 #include "lathe/ops/linear.h"
 #include "lathe/train/auto_model.h"
 
@@ -200,7 +199,7 @@ TEST_P(Families, TheLastLayerComputesOnlyTheRowsThatAreRead) {
 std::map<int64_t, double> dropout_of(const Program& program) {
   std::map<int64_t, double> found;
   for (const Node& node : program.nodes()) {
-    const bool attends = node.op == &op::attention || node.op == &op::first_attention;
+    const bool attends = node.op == &op::attention;
     if (attends || node.op == &op::dropout) found[attends ? 0 : node.attrs.i("site")] = node.attrs.f("p");
   }
   return found;
@@ -243,8 +242,7 @@ TEST_P(Families, DropoutStandsWhereTransformersHasIt) {
   const Loaded l = load(1);
   const auto program = build_program(*l.model.model, ProgramKind::kStep, {64, 6}, 3, {});
   EXPECT_EQ(dropout_of(*program), wanted);
-  for (const Node& node : program->nodes())
-    attentions += node.op == &op::attention || node.op == &op::first_attention;
+  for (const Node& node : program->nodes()) attentions += node.op == &op::attention;
   EXPECT_EQ(attentions, config_.num_hidden_layers);
   const auto answers = make_model(config_, Problem::kQuestionAnswering);
   EXPECT_EQ(dropout_of(*build_program(*answers, ProgramKind::kStep, {64, 6}, 2, {})), of_answers);

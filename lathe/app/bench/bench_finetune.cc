@@ -4,7 +4,6 @@
 #include "lathe/app/bench/bench_data.h"
 #include "lathe/app/bench/bench_work.h"
 #include "lathe/models/family.h"
-#include "lathe/ops/first_attention.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -46,14 +45,10 @@ TrainingArguments arguments(const BenchSettings& s, const std::string& dtype, bo
 
 /// Matrix products of all epochs but for the head's.  A frozen base runs forward alone, once where it has no
 /// dropout.
-double training_flops(const AutoModel& model, const Backend& backend, const TokenizedDataset& train,
-                      double epochs, bool head_only) {
+double training_flops(const AutoModel& model, const TokenizedDataset& train, double epochs, bool head_only) {
   const std::vector<int32_t> lengths = train.lengths();
   const double passes = model.model->base_dropout() > 0 ? epochs : 1;
-  if (head_only) return passes * forward_flops(model.config, lengths, false);
-  const bool modern = family_of(model.config.model_type, model.config.file).modern;
-  const bool first_attention = !modern && !backend.implementations(op::first_attention).empty();
-  return 3 * epochs * forward_flops(model.config, lengths, first_attention);
+  return (head_only ? passes : 3 * epochs) * forward_flops(model.config, lengths);
 }
 
 void add_run(const BenchSettings& s, const BenchDevice& device, const std::string& dtype, const Data& data,
@@ -79,7 +74,7 @@ void add_run(const BenchSettings& s, const BenchDevice& device, const std::strin
   const auto updates = static_cast<double>(output.global_step);
   const double ms = 1e3 * seconds / updates;
   add_speed(row, {ms, ms, static_cast<int>(output.global_step)},
-            training_flops(model, *backend, data.train, s.epochs, head_only) / updates, device,
+            training_flops(model, data.train, s.epochs, head_only) / updates, device,
             bench_dtype(dtype, {"fp8"}));
   row.erase("min_ms");
   row["seconds"] = six_digits(seconds);

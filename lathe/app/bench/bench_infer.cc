@@ -94,7 +94,7 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
     row["longest"] = packed.longest_row;
     row["lengths_from"] = real ? "trec" : "fixed";
     row["lengths"] = lengths;
-    add_speed(row, times, forward_flops(model.config, lengths, false), device, options.program.dtype);
+    add_speed(row, times, forward_flops(model.config, lengths), device, options.program.dtype);
     row["tokens_per_s"] = six_digits(packed.real_tokens() / times.median_ms * 1e3);
     row["texts_per_s"] = six_digits(static_cast<double>(lengths.size()) / times.median_ms * 1e3);
     report.rows.push_back(std::move(row));

@@ -10,7 +10,6 @@
 #include "lathe/app/bench/bench_profile.h"
 #include "lathe/app/bench/bench_work.h"
 #include "lathe/engine/session.h"
-#include "lathe/ops/first_attention.h"
 
 namespace lathe {
 namespace {
@@ -55,11 +54,7 @@ class Training {
     return lathe::node_times(*last_.compiled->executable, program(), steps, [this] { step(); });
   }
   size_t arena_bytes() const { return session_->programs().arena_bytes(); }
-  double flops() const {
-    const bool first_attention = std::ranges::any_of(
-        program().nodes(), [](const Node& node) { return node.op == &op::first_attention; });
-    return 3 * forward_flops(model_.config, lengths_, first_attention);
-  }
+  double flops() const { return 3 * forward_flops(model_.config, lengths_); }
 
  private:
   AutoModel model_;

@@ -187,9 +187,9 @@ PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool l
   return batch;
 }
 
-double forward_flops(const ModelConfig& c, std::span<const int> lengths, bool first_attention) {
+double forward_flops(const ModelConfig& c, std::span<const int> lengths) {
   const bool modern = family_of(c.model_type, c.file).modern;
-  const double h = static_cast<double>(c.hidden_size), heads = static_cast<double>(c.num_attention_heads);
+  const double h = static_cast<double>(c.hidden_size);
   const double projections = 3 * h * h;
   const double behind = h * h + (modern ? 3 : 2) * h * static_cast<double>(c.intermediate_size);
   double flops = 0;
@@ -199,10 +199,7 @@ double forward_flops(const ModelConfig& c, std::span<const int> lengths, bool fi
     for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
       const bool last = layer + 1 == c.num_hidden_layers;
       const bool local = modern && c.modern.local[static_cast<size_t>(layer)];
-      if (last && first_attention)
-        flops += 2 * projections + 4 * n * heads * h;
-      else
-        flops += 2 * projections * n + 4 * op::attended_pairs(n, local ? c.modern.window : 0) * h;
+      flops += 2 * projections * n + 4 * op::attended_pairs(n, local ? c.modern.window : 0) * h;
       flops += 2 * behind * (last && !c.modern.mean_pooling ? 1 : n);
     }
   }

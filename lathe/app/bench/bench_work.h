@@ -95,8 +95,8 @@ PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool l
                         TokenRounding rounding);
 
 /// Matrix products of one forward pass of a classifier, attention included; a training step has three times
-/// as many.  first_attention: its last layer has no keys and values (op::first_attention).
-double forward_flops(const ModelConfig& config, std::span<const int> lengths, bool first_attention);
+/// as many.
+double forward_flops(const ModelConfig& config, std::span<const int> lengths);
 
 /// {"bench", "device", "model", "dtype", "threads"}: how every row begins.
 nlohmann::ordered_json bench_row(const std::string& bench, const BenchDevice& device,

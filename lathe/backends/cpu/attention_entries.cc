@@ -2,10 +2,8 @@
 
 #include "lathe/backends/cpu/attention.h"
 #include "lathe/backends/cpu/cpu_impl.h"
-#include "lathe/backends/cpu/first_attention.h"
 #include "lathe/backends/cpu/rows.h"
 #include "lathe/ops/attention.h"
-#include "lathe/ops/first_attention.h"
 #include "lathe/ops/fused.h"
 
 namespace lathe::cpu {
@@ -92,64 +90,6 @@ bool accepts(const Node& node, const Program& program) {
   return width_of(node, program.type(node.in[static_cast<size_t>(at.qkv)])) <= 256;
 }
 
-/// Inputs of op::first_attention; backward dy lies in front of x, and what was saved behind b.
-struct FirstPlaces {
-  int x, w, b, cu, row_ids, rng;
-};
-constexpr FirstPlaces kFirstForward{0, 1, 2, 3, 4, 5}, kFirstBackward{1, 2, 3, 8, 9, 10};
-
-/// Shapes alone.
-FirstAttention shape_of(const Node& node, const Program& program, const FirstPlaces& at) {
-  const Type& x = program.type(node.in[static_cast<size_t>(at.x)]);
-  FirstAttention a;
-  a.t = x.dtype;
-  a.tokens = x.shape[0], a.columns = x.shape[1];
-  a.sequences = program.type(node.in[static_cast<size_t>(at.row_ids)]).shape[0];
-  a.heads = node.attrs.i("heads");
-  return a;
-}
-
-FirstAttention describe(const Call& c, const FirstPlaces& at) {
-  FirstAttention a = shape_of(c.node, c.program, at);
-  a.ld = c.ld(at.x);
-  const auto* rng = c.input<uint32_t>(at.rng);
-  a.cu = c.input<int32_t>(at.cu);
-  a.sample_ids = c.input<int32_t>(at.row_ids);
-  a.dropout =
-      dropout_rule(rng[0], rng[1], static_cast<uint32_t>(c.node.attrs.i("site")), c.node.attrs.f("p"));
-  return a;
-}
-
-void run_first_attention(const Call& c) {
-  first_attention(c.pool, c.isa, describe(c, kFirstForward), c.in[0], c.input<float>(1), c.input<float>(2),
-                  {c.out[0], c.out[1], c.output<float>(2), c.out[3], c.output<float>(4)}, c.workspace);
-}
-
-void run_first_attention_bwd(const Call& c) {
-  const FirstAttentionResults saved{nullptr, c.in[4], const_cast<float*>(c.input<float>(5)), c.in[6],
-                                    const_cast<float*>(c.input<float>(7))};
-  first_attention_bwd(c.pool, c.isa, describe(c, kFirstBackward), c.in[0], c.in[1], c.input<float>(2),
-                      c.input<float>(3), saved, c.out[1], c.out_type(0).dtype, c.out[0], c.output<float>(2),
-                      c.workspace);
-}
-
-size_t first_workspace(const Node& node, const Program& program, Isa isa, int threads) {
-  return first_attention_workspace_bytes(isa, shape_of(node, program, kFirstForward), threads);
-}
-
-size_t first_bwd_workspace(const Node& node, const Program& program, Isa isa, int threads) {
-  return first_attention_bwd_workspace_bytes(isa, shape_of(node, program, kFirstBackward), threads);
-}
-
-Entry first_backward(const OpDef& op) {
-  return {.op = &op,
-          .run = run_first_attention_bwd,
-          .workspace_bytes = first_bwd_workspace,
-          .apart = true,
-          .gaps_in = 0b10,
-          .gaps_out = 0b10};
-}
-
 }  // namespace
 
 std::vector<Entry> attention_entries() {
@@ -165,13 +105,7 @@ std::vector<Entry> attention_entries() {
            .accepts = accepts,
            .apart = true,
            .gaps_in = 0b111,
-           .gaps_out = 0b1},
-          {.op = &op::first_attention,
-           .run = run_first_attention,
-           .workspace_bytes = first_workspace,
-           .gaps_in = 0b1},
-          first_backward(op::first_attention_bwd),
-          first_backward(op::first_attention_bwd_cast)};
+           .gaps_out = 0b1}};
 }
 
 }  // namespace lathe::cpu

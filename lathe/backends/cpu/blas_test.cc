@@ -135,7 +135,8 @@ void another_sgemm(int, int a_transposed, int b_transposed, int m, int n, int k,
   g.a = of_a.data(), g.lda = lda, g.b = of_b.data(), g.ldb = ldb, g.c = c, g.ldc = ldc;
   if (beta == 1) g.addend = c;
   std::vector<Line> workspace(gemm_workspace_bytes(chosen_isa(), g, 1) / sizeof(Line) + 1);
-  gemm_single_thread(chosen_isa(), g, workspace.data());
+  ThreadPool self(1);
+  gemm(self, chosen_isa(), g, workspace.data());
 }
 
 /// Takes four times as long, however long a product takes where it runs.

@@ -235,21 +235,6 @@ class Work {
   alignas(kLine) float lanes_[kLine / sizeof(float)];  // GemmStore::lanes
 };
 
-// A pool that is only the calling thread.
-class OneThread {
- public:
-  template <typename F>
-  void run(F&& f) {
-    f(0, 1);
-  }
-  int size() const { return 1; }
-  void deal(long total) { total_ = total, next_ = 0; }
-  long next_item(int) { return next_ < total_ ? next_++ : -1; }
-
- private:
-  long next_ = 0, total_ = 0;
-};
-
 // A product and its workspace: what is packed before, then what each thread has for itself.
 class Product {
  public:
@@ -326,8 +311,7 @@ class Both {
 };
 
 // One product, or two at once.
-template <typename Pool>
-void run_products(Pool& pool, const Product& first, const Product* second) {
+void run_products(ThreadPool& pool, const Product& first, const Product* second) {
   const auto items = [&](auto count_of) {
     return Both(count_of(first), second == nullptr ? 0 : count_of(*second), pool.size());
   };
@@ -405,11 +389,6 @@ void gemm_pair(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace, const 
   const bool together = &first.kernel() == &second.kernel();
   run_products(pool, first, together ? &second : nullptr);
   if (!together) run_products(pool, second, nullptr);
-}
-
-void gemm_single_thread(Isa isa, const Gemm& g, void* workspace) {
-  OneThread self;
-  run_products(self, Product(isa, g, 1, workspace), nullptr);
 }
 
 PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k) {

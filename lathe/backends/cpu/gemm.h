@@ -51,9 +51,8 @@ struct Gemm {
   GemmScales scales = {};
 };
 
-/// Bytes of workspace (aligned to 64) that gemm needs with a pool of `threads`; gemm_single_thread needs
-/// those for
-/// 1.  Pointers and leading dimensions do not matter.
+/// Bytes of workspace (aligned to 64) that gemm needs with a pool of `threads`.  Pointers and leading
+/// dimensions do not matter.
 /// Errors: kShape if m, n or k < 1; kUnsupported for other dtypes.  Call it while building: what it accepts
 /// runs.
 size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads);
@@ -73,10 +72,6 @@ void gemm(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace);
 /// with the second.  Neither writes, c and workspaces, what the other one reads or writes.
 void gemm_pair(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace, const Gemm& next,
                void* next_workspace);
-
-/// The same as `gemm` within the calling thread, for use inside a job of a pool: one call per attention head
-/// and the like.
-void gemm_single_thread(Isa isa, const Gemm& g, void* workspace);
 
 /// How a packed b lies in memory: columns in panels of `width`, in which `columns` lie together over `depth`
 /// of k, and those in groups: [panel][k / depth][width / columns][depth / group][columns][group], zero beyond

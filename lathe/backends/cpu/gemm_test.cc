@@ -71,7 +71,7 @@ TEST(GemmPair, HasTheBitsOfEachAlone) {
         std::vector<float> sums(static_cast<size_t>(s.m));
         first.g.a_sums = sums.data();
         for (const Isa isa : available_isas()) {
-          const Matrix c = run(first, isa, 0), d = run(second, isa, 0);
+          const Matrix c = run(first, isa, 1), d = run(second, isa, 1);
           const std::vector<float> sums_alone = sums;
           for (const int threads : {1, 2, 3, 16}) {
             std::fill(sums.begin(), sums.end(), NAN);

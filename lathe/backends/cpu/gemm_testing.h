@@ -187,17 +187,13 @@ inline ThreadPool& pool_of(int threads) {
   return threads == 1 ? one : threads == 2 ? two : threads == 3 ? three : sixteen;
 }
 
-// Runs on `threads` threads, or within this one if 0.
 inline Matrix run(const Case& test, Isa isa, int threads) {
   Matrix c = test.c;
   Gemm g = test.g;
   g.c = c.data();
   if (g.addend != nullptr && c.same_bits(test.addend)) g.addend = c.data();
-  Guarded workspace(gemm_workspace_bytes(isa, g, std::max(threads, 1)));
-  if (threads == 0)
-    gemm_single_thread(isa, g, workspace.data());
-  else
-    gemm(pool_of(threads), isa, g, workspace.data());
+  Guarded workspace(gemm_workspace_bytes(isa, g, threads));
+  gemm(pool_of(threads), isa, g, workspace.data());
   EXPECT_TRUE(workspace.intact()) << test.name();
   return c;
 }
@@ -217,7 +213,7 @@ inline std::pair<Matrix, Matrix> run_pair(const Case& first, const Case& second,
 inline void check(const Case& test, std::initializer_list<int> pools = {1, 2, 3}) {
   for (Isa isa : available_isas()) {
     SCOPED_TRACE(name_of(isa));
-    const Matrix first = run(test, isa, 0);
+    const Matrix first = run(test, isa, 1);
     test.expect_right(first);
     for (int threads : pools)
       EXPECT_TRUE(run(test, isa, threads).same_bits(first)) << threads << " threads, " << test.name();

@@ -83,8 +83,7 @@ struct Layer {
 
   /// [N, C] → [N, C], or those of `wanted`
   Value operator()(Value x, const TokenRows& wanted) const {
-    const Value context = wanted.first_attention ? attention.of_first(query_key_value, x)
-                                                 : wanted.of(attention(query_key_value(x)));
+    const Value context = wanted.of(attention(query_key_value(x)));
     // Before dropout: its gradient then follows the norm's, and is fused into it.
     const Value residual = wanted.of(x);
     const Value attended =
@@ -135,7 +134,7 @@ class SequenceClassification : public Encoder {
   }
   /// The first token's row, [B, C]; pooled where the pooler is the base's.
   Value base_output() override {
-    const Value first = base_output_of({trace().batch.cls_index, trace().first_attention});
+    const Value first = base_output_of({trace().batch.cls_index});
     return names_.in_base ? pooled(first) : first;
   }
   Value head(Value base) override {

@@ -13,8 +13,7 @@ namespace lathe {
 /// The tokens for which a layer's result is needed.  A classifier reads only first tokens: its last layer
 /// computes no others after the attention, in either direction.
 struct TokenRows {
-  Value index;                   ///< [B] i32: the row of each sample's first token; none: all tokens
-  bool first_attention = false;  ///< Trace::first_attention, for those rows
+  Value index;  ///< [B] i32: the row of each sample's first token; none: all tokens
 
   /// x [N, C] → [N, C] or [B, C]
   Value of(Value x) const { return index ? gather_rows(x, index) : x; }

@@ -5,7 +5,6 @@
 #include "lathe/backends/cpu/isa/rows/rows_flat.h"
 #include "lathe/backends/cpu/isa/rows/rows_norm.h"
 #include "lathe/backends/cpu/isa/rows/rows_pointwise.h"
-#include "lathe/backends/cpu/isa/rows/rows_vectors.h"
 
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
@@ -32,9 +31,6 @@ constexpr StorageKernels storage_table() {
           from_f32<T>,
           dropout<T>,
           sum_of_squares<T>,
-          dots<T>,
-          weighted_sums<T>,
-          weighted_vectors<T>,
           sum_rows_to<float, T, float>,
           sum_rows_to<Bf16, T, void>,
           sum_rows_to<F16, T, void>};

@@ -57,16 +57,6 @@ struct StorageKernels {
                   const int32_t* sample_ids, const int32_t* positions, const void* x, const void* residual,
                   void* y);
   double (*sum_of_squares)(int64_t n, const void* x);
-  /// A few vectors of f32 beside rows of x [rows][cols], `ld` apart, in this storage; tables of weights are
-  /// [vectors][rows], `weights_ld` apart.  weights[v][row] = vectors[v] · x[row].
-  void (*dots)(int64_t vectors, int64_t rows, int64_t cols, int64_t ld, const float* v, const void* x,
-               float* weights, int64_t weights_ld);
-  /// sums[v] = Σ weights[v][row] · x[row]
-  void (*weighted_sums)(int64_t vectors, int64_t rows, int64_t cols, int64_t ld, const float* weights,
-                        int64_t weights_ld, const void* x, float* sums);
-  /// y[row] = Σ over v of weights[v][row] · vectors[v]
-  void (*weighted_vectors)(int64_t vectors, int64_t rows, int64_t cols, int64_t ld, const float* weights,
-                           int64_t weights_ld, const float* v, void* y);
   /// y[0 … n) = Σ over i < count of x[rows[i] · ld …), stored as the name says; x in this storage.
   void (*sum_rows_to_f32)(int64_t n, int64_t ld, const void* x, const int32_t* rows, int64_t count, float* y);
   void (*sum_rows_to_bf16)(int64_t n, int64_t ld, const void* x, const int32_t* rows, int64_t count, void* y);
