@@ -58,18 +58,4 @@ bool is_cold(std::span<const Touched> calls, size_t at, std::span<const std::byt
   return since >= kCold;
 }
 
-std::vector<size_t> made_of(std::span<const Touched> written, size_t at, std::span<const std::byte> memory) {
-  std::vector<size_t> calls;
-  Touched left{memory};  // written by none of them
-  for (size_t c = at; c-- > 0 && bytes_of(left) > 0;) {
-    if (!meet(written[c], left)) continue;
-    const std::span<const std::byte> result = written[c][0];
-    const Touched rest = without(left, result);
-    if (bytes_of(left) - bytes_of(rest) != result.size() || meet(written[c], rest)) return {};
-    calls.push_back(c);
-    left = rest;
-  }
-  return bytes_of(left) > 0 ? std::vector<size_t>{} : calls;
-}
-
 }  // namespace lathe::cpu

@@ -22,8 +22,4 @@ Touched untouched(std::span<const Touched> calls, std::span<const std::byte> mem
 /// to 100 MB.
 bool is_cold(std::span<const Touched> calls, size_t at, std::span<const std::byte> memory);
 
-/// The calls before `at` whose first results `memory` consists of by then, each of them whole, the last one
-/// first; none if there is anything else in it.  written: what each call writes, its first result first.
-std::vector<size_t> made_of(std::span<const Touched> written, size_t at, std::span<const std::byte> memory);
-
 }  // namespace lathe::cpu

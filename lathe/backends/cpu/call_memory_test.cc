@@ -66,29 +66,5 @@ TEST(Untouched, IsWhatLiesInNoOperand) {
   EXPECT_TRUE(untouched(calls, at(20, 4)).empty());
 }
 
-using Calls = std::vector<size_t>;
-
-TEST(MadeOf, FindsTheCallsThatWroteItLast) {
-  const std::vector<Touched> calls = {{at(1, 9)}, {at(0, 4), at(20, 1)}, {at(30, 1)}, {at(4, 2)}, {at(0, 6)}};
-  EXPECT_EQ(made_of(calls, 4, at(0, 6)), (Calls{3, 1}));  // what 0 wrote was written again
-  EXPECT_EQ(made_of(calls, 5, at(0, 6)), (Calls{4}));
-  EXPECT_EQ(made_of(calls, 4, at(4, 2)), (Calls{3}));
-}
-
-TEST(MadeOf, FindsNoneWhereAnythingElseIsInIt) {
-  const std::vector<Touched> calls = {{at(0, 4)}, {at(4, 4)}};
-  EXPECT_EQ(made_of(calls, 2, at(0, 8)), (Calls{1, 0}));
-  EXPECT_EQ(made_of(calls, 2, at(0, 9)), Calls{});  // nobody wrote the end
-  EXPECT_EQ(made_of(calls, 1, at(0, 8)), Calls{});
-  EXPECT_EQ(made_of(calls, 2, at(0, 6)), Calls{});  // a part of what 1 wrote
-  EXPECT_EQ(made_of(calls, 2, at(2, 4)), Calls{});
-  const std::vector<Touched> over = {{at(0, 4)}, {at(4, 4)}, {at(5, 1)}};
-  EXPECT_EQ(made_of(over, 3, at(0, 8)), Calls{});  // 1's is no longer whole
-  const std::vector<Touched> second = {{at(0, 4)}, {at(20, 1), at(4, 4)}};
-  EXPECT_EQ(made_of(second, 2, at(0, 8)), Calls{});  // a second result
-  const std::vector<Touched> both = {{at(0, 4)}, {at(4, 2), at(6, 2)}};
-  EXPECT_EQ(made_of(both, 2, at(0, 8)), Calls{});
-}
-
 }  // namespace
 }  // namespace lathe::cpu

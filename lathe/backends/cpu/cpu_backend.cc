@@ -6,7 +6,6 @@
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <set>
 #include <span>
 
@@ -108,7 +107,6 @@ class CpuExecutable : public Executable {
     find_cold();
     find_pairs();
     find_table(program);
-    find_squares();
     spans_.resize(calls_.size());
   }
 
@@ -219,30 +217,6 @@ class CpuExecutable : public Executable {
       prefer_small_pages(const_cast<std::byte*>(part.data()), part.size());
   }
 
-  /// A norm need not read gradients whose squares were summed where they were computed.
-  void find_squares() {
-    std::vector<Touched> written;
-    for (const Step& step : calls_) written.push_back(outputs_of(step.call));
-    for (size_t n = 0; n < calls_.size(); ++n) {
-      Call& norm = calls_[n].call;
-      if (norm.node.op != &op::grad_norm || norm.in[2] == nullptr) continue;
-      const std::vector<size_t> parts = made_of(written, n, {norm.in[2], bytes_of(norm.in_type(2))});
-      std::vector<size_t> sums;  // of each part
-      for (const size_t part : parts) {
-        const Step& step = calls_[part];
-        sums.push_back(step.impl->squares == nullptr ? 0
-                                                     : static_cast<size_t>(step.impl->squares(step.call)));
-      }
-      norm.squares = squares_.emplace_back(std::accumulate(sums.begin(), sums.end(), size_t{0}));
-      if (norm.squares.empty()) continue;
-      for (size_t i = 0, begin = 0; i < parts.size(); begin += sums[i++])
-        if (sums[i] > 0)
-          calls_[parts[i]].call.squares = norm.squares.subspan(begin, sums[i]);
-        else
-          norm.unsummed.push_back(written[parts[i]][0]);
-    }
-  }
-
   void run_calls() {
     for (size_t c = 0; c < calls_.size(); ++c) {
       const Step& step = calls_[c];
@@ -281,7 +255,6 @@ class CpuExecutable : public Executable {
   std::vector<std::vector<std::byte>> ring_[kRing];
   std::vector<Step> calls_;
   std::vector<Span> spans_;
-  std::vector<std::vector<double>> squares_;  // Call::squares, of each norm
   uint64_t ticket_ = 0;
   bool profile_ = false;
 };
@@ -450,7 +423,6 @@ class CpuBackend : public Backend {
     impl.gaps_in = entry.gaps_in;
     impl.gaps_out = entry.gaps_out;
     impl.with_next = entry.with_next;
-    impl.squares = entry.squares;
     if (entry.accepts != nullptr) impl.accepts = entry.accepts;
     if (entry.workspace_bytes != nullptr)
       impl.workspace_bytes = [f = entry.workspace_bytes, isa, threads = pool_.size()](

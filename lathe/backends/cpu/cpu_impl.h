@@ -29,10 +29,6 @@ struct Call {
   bool out_is_read = true;         ///< of out[0]: else it need not be written
   /// Of scatter_add_rows, and of what reads its sums: null where all rows are to be written.
   std::shared_ptr<WrittenRows> table = {};
-  /// Of what computes gradients: takes sums of their squares (CpuImpl::squares).  Of grad_norm: those of its
-  /// rounded gradients but for `unsummed`, the only ones that it need read then.  Empty: none.
-  std::span<double> squares = {};
-  std::vector<std::span<const std::byte>> unsummed = {};
   const Blas* blas = nullptr;     ///< of blas_entries
   ProcessGroup* group = nullptr;  ///< of all_reduce, all_gather, gather_ranks; null: this process is alone
 
@@ -73,9 +69,8 @@ struct WithNext {
 struct CpuImpl : Impl {
   Isa isa = Isa::kPortable;
   void (*run)(const Call&) = nullptr;
-  const WithNext* with_next = nullptr;        ///< null: the node runs alone
-  int64_t (*squares)(const Call&) = nullptr;  ///< how many sums Call::squares takes; 0 or null: none
-  const Blas* blas = nullptr;                 ///< the library that computes it, if one does
+  const WithNext* with_next = nullptr;  ///< null: the node runs alone
+  const Blas* blas = nullptr;           ///< the library that computes it, if one does
 };
 
 /// Implementations of one op, best first.
@@ -83,7 +78,7 @@ using Implementations = std::vector<CpuImpl>;
 
 /// One entry of a family's table: an op, how to run it, its workspace, and which inputs its outputs may lie
 /// over (Impl::may_overwrite).  `apart`: it writes much beside that, which has a price where other threads
-/// have just read (Impl::apart).  gaps_in, gaps_out: as in Impl; with_next, squares: as in CpuImpl.  It
+/// have just read (Impl::apart).  gaps_in, gaps_out: as in Impl; with_next: as in CpuImpl.  It
 /// becomes one CpuImpl per instruction set.
 struct Entry {
   const OpDef* op;
@@ -94,7 +89,6 @@ struct Entry {
   bool apart = false;
   uint32_t gaps_in = 0, gaps_out = 0;
   const WithNext* with_next = nullptr;
-  int64_t (*squares)(const Call&) = nullptr;
 };
 
 /// The tables, one per family.

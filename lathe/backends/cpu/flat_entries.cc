@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
-#include <span>
 
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/rows.h"
@@ -74,32 +72,13 @@ size_t norm_workspace(const Node& node, const Program& program, Isa, int) {
   return bytes;
 }
 
-/// Of what f32 does not hold they are no sum: those gradients are read.
-std::optional<double> sum_of_known(std::span<const double> squares) {
-  constexpr size_t kLanes = 8;  // additions wait for each other
-  double lanes[kLanes] = {};
-  for (size_t i = 0; i < squares.size(); ++i) lanes[i % kLanes] += squares[i];
-  const double sum = std::accumulate(lanes, lanes + kLanes, 0.0);
-  return sum > 0x1p-86 && sum < 0x1p127 ? std::optional(sum) : std::nullopt;
-}
-
 void run_grad_norm(const Call& c) {
-  const std::optional<double> known = sum_of_known(c.squares);
-  double sum = known.value_or(0);
-  const auto read = [&](int i, std::span<const std::byte> part) {
-    const DType type = c.in_type(i).dtype;
-    sum += Rows(c.pool, c.isa)
-               .sum_of_squares(static_cast<int64_t>(part.size() / size_of(type)), type, part.data(),
-                               c.workspace, i == 0 ? c.table.get() : nullptr);
-  };
-  for (const int i : {0, 2}) {
-    const std::byte* const all = c.in[static_cast<size_t>(i)];
-    if (all == nullptr) continue;
-    if (i == 0 || !known)
-      read(i, {all, bytes_of(c.in_type(i))});
-    else
-      for (const auto& part : c.unsummed) read(i, part);
-  }
+  double sum = 0;
+  for (const int i : {0, 2})
+    if (c.in[static_cast<size_t>(i)] != nullptr)
+      sum += Rows(c.pool, c.isa)
+                 .sum_of_squares(elements(c.in_type(i)), c.in_type(i).dtype, c.in[static_cast<size_t>(i)],
+                                 c.workspace, i == 0 ? c.table.get() : nullptr);
   *c.output<float>(0) = static_cast<float>(std::sqrt(sum) * hyper_of(c, 1, Hyper::kInverseScale));
 }
 

@@ -108,7 +108,6 @@ class Work {
       s.acc_ld = kernel_.nr;
       s.c_type = kernel_type(g_.c_type);
       s.ldc = g_.ldc;
-      s.lanes = lanes_;
       s.streams = g_.c_streams || (g_.c_cold && kernel_.outruns_stores);
     }
   }
@@ -212,7 +211,6 @@ class Work {
     s.c = static_cast<char*>(g_.c) + offset;
     s.bias = g_.bias == nullptr ? nullptr : g_.bias + column;
     s.addend = g_.addend == nullptr ? nullptr : static_cast<const char*>(g_.addend) + offset;
-    s.squares = g_.squares == nullptr ? nullptr : g_.squares + i * p_.n_panels + j;
     if (!g_.integers) return;
     s.row_scale = g_.scales.rows + row;
     s.column_scale = g_.scales.columns + column;
@@ -232,7 +230,6 @@ class Work {
   GemmTile tile_{};
   GemmStore stores_[2] = {};
   const GemmStore* waiting_ = nullptr;  // the one of stores_ whose sums are complete, but not stored
-  alignas(kLine) float lanes_[kLine / sizeof(float)];  // GemmStore::lanes
 };
 
 // A product and its workspace: what is packed before, then what each thread has for itself.
@@ -367,16 +364,6 @@ size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads) {
     fail(ErrorCode::kUnsupported, "gemm: found {} · {}, wants f32 or the same on both sides; cast before",
          name_of(g.a_type), name_of(g.b_type));
   return Plan(isa, g, threads).bytes(threads);
-}
-
-int64_t gemm_squares(Isa isa, const Gemm& g) {
-  if (g.integers) return 0;
-  const GemmKernel& kernel = kernel_of(isa, compute_type(g));
-  constexpr int64_t kOfALine = kLine / 2;
-  const bool lines = g.c_type == DType::bf16 && kernel.nr == kOfALine && g.n % kOfALine == 0 &&
-                     g.ldc % kOfALine == 0 && reinterpret_cast<uintptr_t>(g.c) % kLine == 0;
-  if (!kernel.sums_squares || !lines || g.bias != nullptr || g.addend != nullptr) return 0;
-  return ceil_div(g.m, kernel.mr) * (g.n / kOfALine);
 }
 
 void gemm(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace) {

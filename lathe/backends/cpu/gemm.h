@@ -42,8 +42,6 @@ struct Gemm {
   // [m] or null: takes Σ_k op(a)[m,k], in f32; wants a_transposed.  Summed in blocks of 64 k and the blocks
   // in order.
   float* a_sums = nullptr;
-  // Null, or [gemm_squares]: takes sums of squares of parts of c as it is stored.
-  double* squares = nullptr;
   bool c_streams = false;  // c is large and not read soon: written past the caches where that is possible
   bool c_cold = false;     // c lies in no cache: likewise, where the level's kernel gains by it
   bool workspace_cold = false;  // so does the workspace: operands are packed past the caches
@@ -56,12 +54,6 @@ struct Gemm {
 /// Errors: kShape if m, n or k < 1; kUnsupported for other dtypes.  Call it while building: what it accepts
 /// runs.
 size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads);
-
-/// How many sums Gemm::squares takes, which together are Σ c² but for a factor of 1 ± 2⁻¹⁸; their bits do not
-/// depend on the number of threads.  Squares of denormals, and such sums of them, count as 0; what f32 does
-/// not hold is infinite.  0: not on this level, or not of such a product: c wants to be lines of bf16 (n and
-/// ldc multiples of 32, aligned to 64), without bias and addend.
-int64_t gemm_squares(Isa isa, const Gemm& g);
 
 /// Computes g.  `isa` comes from available_isas() or chosen_isa().  Each element of c is the work of one
 /// thread, its sum over k in an order that depends on k and isa alone: the bits depend neither on the number

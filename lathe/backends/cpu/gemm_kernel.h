@@ -55,10 +55,6 @@ struct GemmStore {
   const float* bias;   ///< [cols] or null
   const void* addend;  ///< laid out like c, or null
   bool streams;        ///< c may be written past the caches
-  /// Takes Σ c² of what was stored, behind the last row; or null.  `lanes`: sums of the rows before, 16 of
-  /// f32.  Of a kernel that sums squares, and of whole lines of bf16 without bias and addend.
-  double* squares;
-  float* lanes;
   /// Of a kernel of integers, which knows neither addend nor streams:
   /// c = (acc − column_offset[j]) · row_scale[i] · column_scale[j] + bias.
   const float *row_scale, *column_scale;
@@ -117,11 +113,10 @@ struct GemmKernel {
   bool any_rows = false;  ///< the tile takes a_step_bytes of any number of rows, and as long as it has rows
   int kc;                 ///< k of a block at most (a b panel of it stays in L1 or L2); a multiple of a_group
   int columns;            ///< of c whose sums wait for the next block of k
-  bool sums_squares = false;  ///< of what it stores: GemmStore::squares
-  bool outruns_stores;  ///< so fast that it waits for stores to memory in no cache, which then go past the
-                        ///< caches
-  void (*begin)();      ///< before the tiles of a job, on its thread; may be null
-  void (*end)();        ///< after them
+  bool outruns_stores;    ///< so fast that it waits for stores to memory in no cache, which then go past the
+                          ///< caches
+  void (*begin)();        ///< before the tiles of a job, on its thread; may be null
+  void (*end)();          ///< after them
   void (*tile)(const GemmTile*);
   void (*store)(const GemmStore*);
   void (*pack)(const GemmPack*);

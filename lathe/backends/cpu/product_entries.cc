@@ -70,7 +70,6 @@ Gemm product(const Call& c) {
   if (c.node.op == &op::linear) g.bias = c.input<float>(2);
   if (c.node.op == &op::linear_bwd_input_add) g.addend = c.in[2];
   if (c.out.size() > 1) g.a_sums = c.output<float>(1);
-  if (!c.squares.empty()) g.squares = c.squares.data();
   g.c_cold = c.out_is_cold;
   g.workspace_cold = c.workspace_is_cold;
   return g;
@@ -92,11 +91,9 @@ constexpr WithNext kWithInputs = {
       gemm_pair(call.pool, call.isa, products[0], call.workspace, products[1], next.workspace);
     }};
 
-int64_t squares_of_weight_gradient(const Call& c) { return gemm_squares(c.isa, product<weight_gradient>(c)); }
-
 template <Gemm (*kDescribe)(const Node&, const Program&)>
 Entry backward(const OpDef& op, uint32_t gaps_in, uint32_t gaps_out, std::vector<InPlace> may_overwrite = {},
-               const WithNext* with_next = nullptr, int64_t (*squares)(const Call&) = nullptr) {
+               const WithNext* with_next = nullptr) {
   return {.op = &op,
           .run = run_product<kDescribe>,
           .workspace_bytes = workspace<kDescribe>,
@@ -104,8 +101,7 @@ Entry backward(const OpDef& op, uint32_t gaps_in, uint32_t gaps_out, std::vector
           .apart = true,
           .gaps_in = gaps_in,
           .gaps_out = gaps_out,
-          .with_next = with_next,
-          .squares = squares};
+          .with_next = with_next};
 }
 
 template <Gemm (*kDescribe)(const Node&, const Program&)>
@@ -172,8 +168,7 @@ std::vector<Entry> product_entries() {
           backward<input_gradient>(op::linear_bwd_input, 0b1, 0b1),
           backward<input_gradient>(op::linear_bwd_input_add, 0b101, 0b1, {{0, 2}}),
           backward<weight_gradient>(op::linear_bwd_weight, 0b11, 0, {}, &kWithInputs),
-          backward<weight_gradient>(op::linear_bwd_weight_cast, 0b11, 0, {}, &kWithInputs,
-                                    squares_of_weight_gradient),
+          backward<weight_gradient>(op::linear_bwd_weight_cast, 0b11, 0, {}, &kWithInputs),
           {.op = &op::linear_int8,
            .run = run_int8,
            .workspace_bytes = int8_workspace,

@@ -122,7 +122,6 @@ const GemmKernel kGemmBf16Amx = {
     .rows_in_place = true,
     .kc = 4096,
     .columns = kTileNr,
-    .sums_squares = true,
     .outruns_stores = true,
     .begin = configure_tiles,
     .end = end,

@@ -94,11 +94,9 @@ void store_rows_as(const GemmStore* s, int begin, int end) {
 }
 
 #if defined(__AVX512BF16__)
-// Rows of 32 bf16 that are cache lines: half as many stores.  kSquares: lane by lane in the order of the
-// rows, however they are cut.
-template <bool kBias, bool kAddend, bool kSquares = false>
+// Rows of 32 bf16 that are cache lines: half as many stores.
+template <bool kBias, bool kAddend>
 void store_lines(const GemmStore* s, int begin, int end) {
-  __m512 squares = kSquares && begin > 0 ? _mm512_load_ps(s->lanes) : _mm512_setzero_ps();
   const __m512 bias = kBias ? _mm512_loadu_ps(s->bias) : _mm512_setzero_ps();
   const __m512 bias2 = kBias ? _mm512_loadu_ps(s->bias + 16) : _mm512_setzero_ps();
   for (int64_t i = begin; i < end; ++i) {
@@ -112,18 +110,12 @@ void store_lines(const GemmStore* s, int begin, int end) {
       second = _mm512_add_ps(second, widen_bf16(_mm512_extracti64x4_epi64(more, 1)));
     }
     const __m512i line = (__m512i)_mm512_cvtne2ps_pbh(second, first);
-    if (kSquares) squares = _mm512_dpbf16_ps(squares, (__m512bh)line, (__m512bh)line);
     char* const to = static_cast<char*>(s->c) + at;
     if (s->streams)
       _mm512_stream_si512(reinterpret_cast<__m512i*>(to), line);
     else
       _mm512_store_si512(to, line);
   }
-  if (!kSquares) return;
-  if (end < s->rows) return _mm512_store_ps(s->lanes, squares);
-  *s->squares = _mm512_reduce_add_pd(
-      _mm512_add_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(squares)),
-                    _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(squares), 1)))));
 }
 #endif
 
@@ -131,7 +123,6 @@ void store_lines(const GemmStore* s, int begin, int end) {
 inline auto store_rows_of(const GemmStore* s) -> void (*)(const GemmStore*, int begin, int end) {
   constexpr GemmType kF32 = GemmType::kF32, kBf16 = GemmType::kBf16, kF16 = GemmType::kF16;
 #if defined(__AVX512BF16__)
-  if (s->squares != nullptr) return store_lines<false, false, true>;
   if (s->c_type == kBf16 && s->cols == 32 && s->ldc % 32 == 0 &&
       reinterpret_cast<uintptr_t>(s->c) % 64 == 0) {
     if (s->addend != nullptr) return s->bias != nullptr ? store_lines<true, true> : store_lines<false, true>;

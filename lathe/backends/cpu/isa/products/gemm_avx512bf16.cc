@@ -67,7 +67,6 @@ const GemmKernel kGemmBf16Avx512Bf16 = {
     .any_rows = true,
     .kc = 1024,
     .columns = 512,
-    .sums_squares = true,
     .outruns_stores = false,
     .begin = nullptr,
     .end = end_stores,
