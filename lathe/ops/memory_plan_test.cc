@@ -1,6 +1,7 @@
 // Where the values of programs made of real ops lie.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "lathe/core/error.h"
@@ -25,8 +26,9 @@ int runs_until(int n, int nodes, int late) {
   return n + 2 * late < nodes ? n + 2 * late - 1 : nodes;
 }
 
-/// `over`: what outputs may lie over; such values may meet in the node that reads one and writes the other.
-void expect_no_overlap(int late, Late kind = Late::kNode, const std::vector<InPlace>& over = {}) {
+/// inputs: those of late nodes are in use as long.  over: what outputs may lie over; such values may meet in
+/// the node that reads one and writes the other.
+void expect_no_overlap(int late, bool inputs = true, const std::vector<InPlace>& over = {}) {
   Program p;
   Value x = p.input("x", {DType::f32, {10, 20}});
   std::vector<Value> kept;
@@ -38,8 +40,9 @@ void expect_no_overlap(int late, Late kind = Late::kNode, const std::vector<InPl
   p.output("y", x);
   Impl prompt, tardy;
   prompt.workspace_bytes = tardy.workspace_bytes = [](const Node&, const Program&) { return size_t{96}; };
-  tardy.late_outputs = 1;
-  tardy.late = kind;
+  tardy.in_use = [=](int node, const Program& program, const Selection&) {
+    return InUse{node, runs_until(node, static_cast<int>(program.nodes().size()), late), inputs};
+  };
   prompt.may_overwrite = over;
   const int nodes = static_cast<int>(p.nodes().size());
   Selection selection;
@@ -53,8 +56,7 @@ void expect_no_overlap(int late, Late kind = Late::kNode, const std::vector<InPl
     if (p.values()[id].producer >= 0) o.last = runs_until(o.first, nodes, late);
     for (int n = 0; n < nodes; ++n)
       for (int in : p.nodes()[static_cast<size_t>(n)].in)
-        if (in == static_cast<int>(id))
-          o.last = std::max(o.last, kind == Late::kNode ? runs_until(n, nodes, late) : n);
+        if (in == static_cast<int>(id)) o.last = std::max(o.last, inputs ? runs_until(n, nodes, late) : n);
     if (p.outputs()[0].second == static_cast<int>(id)) o.last = static_cast<int>(p.nodes().size());
     all.push_back(o);
   }
@@ -76,12 +78,12 @@ void expect_no_overlap(int late, Late kind = Late::kNode, const std::vector<InPl
 
 TEST(MemoryPlan, ValuesThatLiveAtTheSameTimeNeverOverlap) { expect_no_overlap(0); }
 
-TEST(MemoryPlan, WhatANodeWithLateOutputsTouchesStaysUntilTheSecondBehindIt) {
+TEST(MemoryPlan, WhatANodeTouchesStaysAsLongAsItSays) {
   for (const int late : {2, 3, 5}) expect_no_overlap(late);
 }
 
-TEST(MemoryPlan, WhatEndsLateKeepsItsWorkspaceAndGivesInputsFree) {
-  for (const int late : {2, 3, 5}) expect_no_overlap(late, Late::kEnd);
+TEST(MemoryPlan, InputsMayBeFreeBeforeTheWorkspace) {
+  for (const int late : {2, 3, 5}) expect_no_overlap(late, false);
 }
 
 /// A chain of 256 bytes a value, in which each node reads and writes 512.
@@ -94,7 +96,9 @@ TEST(MemoryPlan, WhatLiesApartTakesNoMemoryThatWasJustInUse) {
     p.output("y", x);
     Impl impl;
     impl.workspace_bytes = [](const Node&, const Program&) { return size_t{256}; };
-    impl.apart = static_cast<size_t>(512 * steps);
+    impl.in_use = [=](int node, const Program&, const Selection&) {
+      return InUse{std::max(0, node - steps), node};
+    };
     const MemoryPlan plan = plan_memory(p, Selection(p.nodes().size(), &impl), 64);
     std::vector<std::pair<size_t, int>> used;  // a place, and the last node that reads what is there
     int again = 0;
@@ -113,24 +117,37 @@ TEST(MemoryPlan, WhatLiesApartTakesNoMemoryThatWasJustInUse) {
   }
 }
 
-TEST(MemoryPlan, OneKindOfLateNodesDoesNotWaitForAnother) {
-  const auto gives_free = [](Late other) {  // whether something lies where x was
+InUse to_the_end(int node, const Program& program, const Selection&) {
+  return {node, static_cast<int>(program.nodes().size())};
+}
+
+TEST(MemoryPlan, OnlyTheOutputsThatAreNamedStay) {
+  for (const uint32_t kept : {0b01u, 0b10u}) {
     Program p;
-    const Value x = p.input("x", {DType::f32, {64}});
-    Value y = x;
-    for (int i = 0; i < 6; ++i) y = relu(y);
-    p.output("y", y);
-    Impl prompt, node, end;
-    node.late_outputs = end.late_outputs = 1;
-    end.late = other;
-    const MemoryPlan plan = plan_memory(p, {&node, &end, &end, &prompt, &prompt, &prompt}, 64);
-    const auto place = [&](size_t id) { return plan.places[id].offset; };
-    for (size_t id = 0; id < p.values().size(); ++id)
-      if (static_cast<int>(id) != x.id && place(id) == place(static_cast<size_t>(x.id))) return true;
-    return false;
-  };
-  EXPECT_TRUE(gives_free(Late::kNode));
-  EXPECT_FALSE(gives_free(Late::kEnd));
+    const Type type{DType::f32, {4, 64}}, one{DType::f32, {64}};
+    const Value x = p.input("x", type), r = p.input("r", type);
+    const std::vector<Value> out = p.emit(op::add_layer_norm, {x, r, p.input("gamma", one), Value{}});
+    Value y = add(out[0], out[1]);
+    std::vector<Value> later;
+    for (int i = 0; i < 4; ++i) later.push_back(y = relu(y));
+    p.output("y", add(add(y, x), r));
+    const Impl plain;
+    Impl late;
+    late.in_use = [=](int node, const Program& program, const Selection& selection) {
+      InUse use = to_the_end(node, program, selection);
+      use.inputs = false, use.outputs = kept;
+      return use;
+    };
+    Selection selection(p.nodes().size(), &plain);
+    selection[0] = &late;
+    const MemoryPlan plan = plan_memory(p, selection, 64);
+    const auto at = [&](Value v) { return plan.places[static_cast<size_t>(v.id)].offset; };
+    const auto used_again = [&](Value v) {
+      return std::ranges::any_of(later, [&](Value other) { return at(other) == at(v); });
+    };
+    EXPECT_EQ(used_again(out[0]), kept == 0b10u);
+    EXPECT_EQ(used_again(out[1]), kept == 0b01u);
+  }
 }
 
 TEST(MemoryPlan, ViewsAndUpdatesLieInTheirStateAndPartsInTheirWhole) {
@@ -198,7 +215,7 @@ TEST(MemoryPlan, PartsThatWereUpdatedInPlaceLieInTheirWholeToo) {
   const Value whole = p.emit(op::concat, {first, second})[0];
   p.output("y", relu(whole));
   Impl prompt, message;
-  message.own_queue = true;
+  message.in_use = to_the_end;
   Selection selection;
   for (const Node& node : p.nodes()) selection.push_back(node.op == &op::all_reduce ? &message : &prompt);
   const MemoryPlan plan = plan_memory(p, selection, 64);
@@ -210,7 +227,7 @@ TEST(MemoryPlan, PartsThatWereUpdatedInPlaceLieInTheirWholeToo) {
   EXPECT_EQ(offset(second), offset(whole) + 44);
 }
 
-TEST(MemoryPlan, ANodeWithItsOwnQueueKeepsItsPlaceToTheEnd) {
+TEST(MemoryPlan, WhatIsInUseToTheEndKeepsItsPlace) {
   Program p;
   const Value x = p.input("x", {DType::f32, {100}});
   const Value sum = p.emit(op::all_reduce, {relu(x)})[0];
@@ -219,7 +236,7 @@ TEST(MemoryPlan, ANodeWithItsOwnQueueKeepsItsPlaceToTheEnd) {
   for (int i = 0; i < 4; ++i) later.push_back(y = relu(y));
   p.output("y", y);
   Impl prompt, message;
-  message.own_queue = true;
+  message.in_use = to_the_end;
   Selection selection;
   for (const Node& node : p.nodes()) selection.push_back(node.op == &op::all_reduce ? &message : &prompt);
   const MemoryPlan plan = plan_memory(p, selection, 64);
@@ -250,7 +267,7 @@ TEST(MemoryPlan, AnOutputLiesOverAnInputThatNothingReadsAnyMore) {
   EXPECT_EQ(at(h), at(f));
   EXPECT_NE(at(i), at(h));  // an output of the program
   Impl late = impl;
-  late.late_outputs = 1;
+  late.in_use = to_the_end;
   const MemoryPlan beside = plan_memory(p, Selection(p.nodes().size(), &late), 64);
   EXPECT_NE(beside.places[static_cast<size_t>(b.id)].offset, beside.places[static_cast<size_t>(a.id)].offset);
 }
@@ -276,7 +293,7 @@ TEST(MemoryPlan, AnOutputThatNothingReadsLeavesTheInputToTheNext) {
   }
 }
 
-TEST(MemoryPlan, ValuesThatLieOverOthersMeetNothingElse) { expect_no_overlap(0, Late::kNode, {{0, 0}}); }
+TEST(MemoryPlan, ValuesThatLieOverOthersMeetNothingElse) { expect_no_overlap(0, true, {{0, 0}}); }
 
 /// Rows of 16 elements of two bytes, which `gap` places 8 bytes further apart.
 struct Gaps {

@@ -51,12 +51,17 @@ struct Held {
   int last = 0;  ///< index of the last node that reads it
 };
 
-/// What of a node with late outputs runs beside nodes that follow it.
-enum class Late {
-  kNode,  ///< all of it: its inputs and its workspace are read meanwhile
-  kEnd    ///< its last part, which reads the workspace alone
+/// From when and until when what a node touches is in use: nodes by index, `first` ≤ the node ≤ `last`, which
+/// may be the number of nodes.  Values also live from the node that writes them to the last that reads them.
+struct InUse {
+  int first, last;         ///< outputs and workspace from `first` on, the workspace to `last`
+  bool inputs = true;      ///< inputs, too, to `last`
+  uint32_t outputs = ~0u;  ///< these outputs (bit i: output i), too, to `last`
 };
-constexpr size_t kLateKinds = 2;
+
+struct Impl;
+/// The implementation chosen for every node of a program, in node order.
+using Selection = std::vector<const Impl*>;
 
 /// One way of running one op on one device.  A backend owns an ordered list per op, best first.
 struct Impl {
@@ -65,13 +70,8 @@ struct Impl {
   std::function<size_t(const Node&, const Program&)> workspace_bytes;  ///< 0 if empty
   /// Only where the device manages memory itself, for the estimate.
   std::function<Held(const Node&, const Program&)> holds;
-  /// Outputs (bit i: output i) that may still be computed while the nodes that follow run, until the second
-  /// node behind it begins that is late in the same way, or one of them is read.  0: none.
-  uint32_t late_outputs = 0;
-  Late late = Late::kNode;
-  /// Runs beside all that follows, behind the nodes of its kind alone, until one of its outputs is read (an
-  /// exchange between processes).  Its tensors keep their places to the end of the program.
-  bool own_queue = false;
+  /// Empty: only while the node itself runs.
+  std::function<InUse(int node, const Program&, const Selection&)> in_use;
   /// Outputs that may be written where an input lies that nothing reads any more; of the inputs of one output
   /// the first such one is taken, and none for an output that nothing reads.  What is written to stays near
   /// the thread that has just read it.
@@ -79,16 +79,11 @@ struct Impl {
   /// Inputs and outputs (bit i) that may be matrices with gaps between their rows (MemoryPlan::Place); those
   /// of one type have the same.
   uint32_t gaps_in = 0, gaps_out = 0;
-  /// Outputs and workspace lie where nothing has lain while the nodes before read and wrote so many bytes.
-  size_t apart = 0;
   /// Not empty: used only where a self-test has found it right and faster than the parts of its op
   /// (kernel_verdicts.h); names what that verdict holds for.
   std::string key = {};
   virtual ~Impl() = default;
 };
-
-/// The implementation chosen for every node of a program, in node order.
-using Selection = std::vector<const Impl*>;
 
 /// Where values lie.  Inputs and temporaries have offsets into one arena; states and their in-place
 /// successors and views lie in the state's own buffer.
@@ -107,20 +102,6 @@ struct MemoryPlan {
 struct Slot {
   std::vector<std::span<const std::byte>> inputs;
 };
-
-/// Refuses a slot that does not hold `inputs`.  bytes: how many one of them has (a member or a function).
-/// Errors: kInternal.
-template <typename Inputs, typename Bytes>
-Status check_inputs(const Slot& slot, const Inputs& inputs, Bytes bytes) {
-  if (slot.inputs.size() != inputs.size())
-    return {ErrorCode::kInternal,
-            fmt::format("{} inputs given, wants {}", slot.inputs.size(), inputs.size())};
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (const size_t wanted = std::invoke(bytes, inputs[i]); slot.inputs[i].size() != wanted)
-      return {ErrorCode::kInternal,
-              fmt::format("input {}: {} bytes given, wants {}", i, slot.inputs[i].size(), wanted)};
-  return {};
-}
 
 /// A run that was started.  Outputs of the last `Executable::kRing` runs can be read.
 struct Event {

@@ -22,6 +22,23 @@ Status check_bindings(const Program& program, const MemoryPlan& plan, const Bind
   return check_states(program, bindings);
 }
 
+std::vector<size_t> input_bytes(const Program& program) {
+  std::vector<size_t> bytes;
+  for (const ValueInfo& value : program.values())
+    if (value.kind == ValueKind::kInput) bytes.push_back(bytes_of(value.type));
+  return bytes;
+}
+
+Status check_inputs(const Slot& slot, std::span<const size_t> bytes) {
+  if (slot.inputs.size() != bytes.size())
+    return {ErrorCode::kInternal, fmt::format("{} inputs given, wants {}", slot.inputs.size(), bytes.size())};
+  for (size_t i = 0; i < bytes.size(); ++i)
+    if (slot.inputs[i].size() != bytes[i])
+      return {ErrorCode::kInternal,
+              fmt::format("input {}: {} bytes given, wants {}", i, slot.inputs[i].size(), bytes[i])};
+  return {};
+}
+
 std::byte* address_of(int id, const Program& program, const MemoryPlan& plan, const Bindings& bindings) {
   if (id < 0) return nullptr;
   const MemoryPlan::Place& place = plan.places[static_cast<size_t>(id)];

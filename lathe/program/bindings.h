@@ -13,6 +13,12 @@ Status check_states(const Program& program, const Bindings& bindings);
 /// Refuses what check_states does, and an arena that is smaller than the plan's.  Errors: kInternal.
 Status check_bindings(const Program& program, const MemoryPlan& plan, const Bindings& bindings);
 
+/// Bytes of every input, in the program's order.
+std::vector<size_t> input_bytes(const Program& program);
+
+/// Refuses a slot whose inputs do not have so many bytes.  Errors: kInternal.
+Status check_inputs(const Slot& slot, std::span<const size_t> bytes);
+
 /// Where a value lies.  Null for an id below 0: an operand that is left out.
 std::byte* address_of(int id, const Program& program, const MemoryPlan& plan, const Bindings& bindings);
 

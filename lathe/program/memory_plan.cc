@@ -98,65 +98,36 @@ struct Block {
   std::vector<Piece> parts;  // offsets from its beginning
 };
 
-/// For each node the last node during which it may still run.  A node without late outputs ends with itself.
-/// Two late nodes of one kind may be in flight, so a late node has ended before the second one after it
-/// begins.  A node with a queue of its own may run to the end.
-std::vector<int> last_beside(const Program& program, const Selection& selection) {
-  const int end = static_cast<int>(program.nodes().size());
-  struct Last {
-    int before_next, before_second;
-  };
-  Last last[kLateKinds];
-  std::fill(std::begin(last), std::end(last), Last{end, end});
-  std::vector<int> beside(program.nodes().size());
-  for (int n = end - 1; n >= 0; --n) {
+/// Of every node.
+std::vector<InUse> uses_of(const Program& program, const Selection& selection) {
+  std::vector<InUse> uses;
+  for (int n = 0; n < static_cast<int>(selection.size()); ++n) {
     const Impl& impl = *selection[static_cast<size_t>(n)];
-    Last& of_kind = last[static_cast<size_t>(impl.late)];
-    const bool late = impl.late_outputs != 0;
-    beside[static_cast<size_t>(n)] = impl.own_queue ? end : late ? of_kind.before_second : n;
-    if (late) of_kind = {n - 1, of_kind.before_next};
+    uses.push_back(impl.in_use ? impl.in_use(n, program, selection) : InUse{n, n});
   }
-  return beside;
+  return uses;
 }
 
-/// The node from which on nothing else lies where each node's outputs and workspace will (Impl::apart).
-std::vector<int> kept_free_from(const Program& program, const Selection& selection) {
-  std::vector<int> first(program.nodes().size());
-  std::vector<size_t> before{0};  // bytes that the nodes before each one read and write
-  for (size_t n = 0; n < first.size(); ++n) {
-    const Node& node = program.nodes()[n];
-    const size_t here = before.back(), apart = std::min(selection[n]->apart, here);
-    first[n] =
-        static_cast<int>(std::lower_bound(before.begin(), before.end(), here - apart) - before.begin());
-    size_t bytes = 0;
-    for (const std::vector<int>* ids : {&node.in, &node.out})
-      for (const int id : *ids) bytes += id < 0 ? 0 : bytes_of(program.type(id));
-    before.push_back(here + bytes);
-  }
-  return first;
-}
-
-/// When each value's memory is in use, by value; of parts their own, of wholes what is of no part.  `from`:
-/// the node from which on it is kept free for what each node writes; empty: that node.
-std::vector<Lifetime> lifetimes(const Program& program, const Selection& selection, const Roots& roots,
-                                const std::vector<int>& from = {}) {
+/// When each value's memory is in use, by value; of parts their own, of wholes what is of no part.  early:
+/// kept free for outputs from InUse::first on.
+std::vector<Lifetime> lifetimes(const Program& program, const std::vector<InUse>& uses, const Roots& roots,
+                                bool early) {
   const int end = static_cast<int>(program.nodes().size());
-  const std::vector<int> beside = last_beside(program, selection);
   std::vector<Lifetime> of(program.values().size(), Lifetime{end});
   const auto touch = [&](int id, int node) { of[static_cast<size_t>(roots.part(id))].extend({node, node}); };
   for (size_t id = 0; id < of.size(); ++id)
     if (program.values()[id].kind == ValueKind::kInput) touch(static_cast<int>(id), 0);
   for (int n = 0; n < end; ++n) {
     const Node& node = program.nodes()[static_cast<size_t>(n)];
-    const Impl& impl = *selection[static_cast<size_t>(n)];
-    const bool reads_late = impl.own_queue || impl.late == Late::kNode;
-    if (!from.empty())
-      for (const int id : node.out) touch(id, from[static_cast<size_t>(n)]);
-    for (const int at : {n, beside[static_cast<size_t>(n)]}) {
-      for (int id : node.in)
-        if (id >= 0 && (at == n || reads_late)) touch(id, at);
-      for (size_t o = 0; o < node.out.size(); ++o)
-        if (at == n || reads_late || (impl.late_outputs >> o & 1) != 0) touch(node.out[o], at);
+    const InUse& use = uses[static_cast<size_t>(n)];
+    for (int id : node.in) {
+      if (id < 0) continue;
+      touch(id, n);
+      if (use.inputs) touch(id, use.last);
+    }
+    for (size_t o = 0; o < node.out.size(); ++o) {
+      touch(node.out[o], early ? use.first : n);
+      touch(node.out[o], (use.outputs >> o & 1) != 0 ? use.last : n);
     }
   }
   for (const auto& [name, id] : program.outputs()) touch(id, end);
@@ -164,9 +135,9 @@ std::vector<Lifetime> lifetimes(const Program& program, const Selection& selecti
 }
 
 /// Lays outputs over inputs of the same node that nothing reads any more, where implementations bear it.
-void overwrite(const Program& program, const Selection& selection, const std::vector<int64_t>& ld,
-               Roots& roots) {
-  std::vector<Lifetime> lives = lifetimes(program, selection, roots);
+void overwrite(const Program& program, const Selection& selection, const std::vector<InUse>& uses,
+               const std::vector<int64_t>& ld, Roots& roots) {
+  std::vector<Lifetime> lives = lifetimes(program, uses, roots, false);
   const auto life = [&](int id) -> Lifetime& { return lives[static_cast<size_t>(id)]; };
   const auto bytes = [&](int id) { return placed_bytes(program.type(id), ld[static_cast<size_t>(id)]); };
   for (int n = 0; n < static_cast<int>(selection.size()); ++n) {
@@ -189,9 +160,9 @@ void overwrite(const Program& program, const Selection& selection, const std::ve
   }
 }
 
-std::vector<Block> blocks_of(const Program& program, const Selection& selection, const Roots& roots,
-                             const std::vector<int>& from, const std::vector<int64_t>& ld) {
-  const std::vector<Lifetime> lives = lifetimes(program, selection, roots, from);
+std::vector<Block> blocks_of(const Program& program, const std::vector<InUse>& uses, const Roots& roots,
+                             const std::vector<int64_t>& ld) {
+  const std::vector<Lifetime> lives = lifetimes(program, uses, roots, true);
   std::vector<Block> blocks;
   std::vector<size_t> block_of(lives.size());
   for (size_t id = 0; id < lives.size(); ++id) {
@@ -216,14 +187,13 @@ std::vector<Block> blocks_of(const Program& program, const Selection& selection,
 }
 
 std::vector<Block> workspaces_of(const Program& program, const Selection& selection,
-                                 const std::vector<int>& from) {
-  const std::vector<int> beside = last_beside(program, selection);
+                                 const std::vector<InUse>& uses) {
   std::vector<Block> blocks;
   for (size_t n = 0; n < selection.size(); ++n) {
     if (!selection[n]->workspace_bytes) continue;
     const size_t bytes = selection[n]->workspace_bytes(program.nodes()[n], program);
     const int node = static_cast<int>(n);
-    if (bytes > 0) blocks.push_back({node, bytes, 0, {from[n], beside[n]}, {}});
+    if (bytes > 0) blocks.push_back({node, bytes, 0, {uses[n].first, uses[n].last}, {}});
   }
   return blocks;
 }
@@ -298,10 +268,10 @@ MemoryPlan plan_memory(const Program& program, const Selection& selection, size_
   check_updates(program);
   const std::vector<int64_t> ld = row_gaps(program, selection, gap);
   Roots roots(program);
-  overwrite(program, selection, ld, roots);
-  const std::vector<int> from = kept_free_from(program, selection);
-  std::vector<Block> blocks = blocks_of(program, selection, roots, from, ld);
-  std::vector<Block> workspaces = workspaces_of(program, selection, from);
+  const std::vector<InUse> uses = uses_of(program, selection);
+  overwrite(program, selection, uses, ld, roots);
+  std::vector<Block> blocks = blocks_of(program, uses, roots, ld);
+  std::vector<Block> workspaces = workspaces_of(program, selection, uses);
   std::vector<Block> held = held_of(program, selection);
   MemoryPlan plan;
   plan.arena_bytes = assign_offsets(blocks, workspaces, held, alignment);

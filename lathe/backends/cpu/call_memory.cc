@@ -46,6 +46,18 @@ Touched untouched(std::span<const Touched> calls, std::span<const std::byte> mem
   return left;
 }
 
+int untouched_since(int node, const Program& program, size_t bytes) {
+  for (int first = node; first > 0; --first) {
+    const Node& before = program.nodes()[static_cast<size_t>(first) - 1];
+    size_t touched = 0;
+    for (const std::vector<int>* ids : {&before.in, &before.out})
+      for (const int id : *ids) touched += id < 0 ? 0 : bytes_of(program.type(id));
+    if (touched > bytes) return first;
+    bytes -= touched;
+  }
+  return 0;
+}
+
 bool is_cold(std::span<const Touched> calls, size_t at, std::span<const std::byte> memory) {
   Touched left{memory};  // not touched since
   size_t since = 0;

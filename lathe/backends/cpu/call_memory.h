@@ -3,6 +3,8 @@
 #include <span>
 #include <vector>
 
+#include "lathe/program/program.h"
+
 namespace lathe::cpu {
 
 /// Memory that a call reads or writes, in any order.
@@ -13,6 +15,10 @@ bool meet(const Touched& a, const Touched& b);
 
 /// What of `memory` none of the calls touches.
 Touched untouched(std::span<const Touched> calls, std::span<const std::byte> memory);
+
+/// The node from which on `node`'s outputs and workspace are kept free, so that they lie where nothing has
+/// lain while the nodes before it read and wrote so many bytes.
+int untouched_since(int node, const Program& program, size_t bytes);
 
 /// For a list of calls that runs again and again: whether the larger part of `memory`, which call `at`
 /// writes, has left the caches by then.  A store to such memory first reads what it overwrites, unless it

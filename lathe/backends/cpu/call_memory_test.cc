@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "lathe/ops/functional.h"
+
 namespace lathe::cpu {
 namespace {
 
@@ -64,6 +66,19 @@ TEST(Untouched, IsWhatLiesInNoOperand) {
     EXPECT_EQ(part.size(), wanted.size());
   }
   EXPECT_TRUE(untouched(calls, at(20, 4)).empty());
+}
+
+/// A chain of 256 bytes a value, in which each node reads and writes 512.
+TEST(UntouchedSince, CountsWhatTheNodesBeforeTouch) {
+  Program p;
+  Value x = p.input("x", {DType::f32, {64}});
+  for (int i = 0; i < 4; ++i) x = relu(x);
+  EXPECT_EQ(untouched_since(3, p, 0), 3);
+  EXPECT_EQ(untouched_since(3, p, 511), 3);
+  EXPECT_EQ(untouched_since(3, p, 512), 2);
+  EXPECT_EQ(untouched_since(3, p, 1535), 1);
+  EXPECT_EQ(untouched_since(3, p, 10'000), 0);
+  EXPECT_EQ(untouched_since(0, p, 10'000), 0);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ Call call_of(const CpuImpl& impl, const Node& node, const Program& program, Thre
              ProcessGroup* group) {
   Call call{pool, impl.isa, node, program, {}, {}, nullptr};
   call.blas = impl.blas;
-  call.workspace_is_cold = impl.apart > 0;
+  call.workspace_is_cold = impl.apart;
   call.group = group;
   return call;
 }
@@ -60,14 +60,13 @@ class CpuExecutable : public Executable {
   CpuExecutable(const Program& program, const Selection& selection, const MemoryPlan& plan,
                 const Bindings& bindings, std::mutex& running, ThreadPool& pool, PackedWeights& packed,
                 ProcessGroup* group)
-      : running_(running), pool_(pool), bindings_(bindings) {
+      : running_(running), pool_(pool), bindings_(bindings), input_bytes_(input_bytes(program)) {
     const auto parameters = [&](int state) {
       return packed.of(bindings.states.at(program.values()[static_cast<size_t>(state)].name));
     };
     const auto address = [&](int id) { return address_of(id, program, plan, bindings); };
     for (size_t id = 0; id < program.values().size(); ++id)
-      if (program.values()[id].kind == ValueKind::kInput)
-        inputs_.push_back({address(static_cast<int>(id)), bytes_of(program.values()[id].type)});
+      if (program.values()[id].kind == ValueKind::kInput) inputs_.push_back(address(static_cast<int>(id)));
     for (size_t o = 0; o < program.outputs().size(); ++o) {
       const int id = program.outputs()[o].second;
       outputs_.push_back({address(id), bytes_of(program.type(id)), program.is_of_last_run(o)});
@@ -112,9 +111,9 @@ class CpuExecutable : public Executable {
 
   Status run(const Slot& slot, Event* event) override {
     const std::lock_guard lock(running_);
-    if (Status status = check_inputs(slot, inputs_, &Input::second); !status.ok()) return status;
+    if (Status status = check_inputs(slot, input_bytes_); !status.ok()) return status;
     for (size_t i = 0; i < inputs_.size(); ++i)
-      std::memcpy(inputs_[i].first, slot.inputs[i].data(), inputs_[i].second);
+      std::memcpy(inputs_[i], slot.inputs[i].data(), input_bytes_[i]);
     for (const auto& state : read_) state->refresh(pool_);
     for (const auto& state : read_int8_) state->refresh_int8(pool_);
     try {
@@ -249,8 +248,8 @@ class CpuExecutable : public Executable {
     size_t bytes;
     bool of_last_run;
   };
-  using Input = std::pair<std::byte*, size_t>;
-  std::vector<Input> inputs_;
+  std::vector<std::byte*> inputs_;
+  std::vector<size_t> input_bytes_;
   std::vector<Output> outputs_;
   std::vector<std::vector<std::byte>> ring_[kRing];
   std::vector<Step> calls_;
@@ -419,7 +418,11 @@ class CpuBackend : public Backend {
     impl.isa = isa;
     impl.run = entry.run;
     impl.may_overwrite = entry.may_overwrite;
-    impl.apart = entry.apart && pool_.size() >= kSharers ? kApart : 0;
+    impl.apart = entry.apart && pool_.size() >= kSharers;
+    if (impl.apart)
+      impl.in_use = [](int node, const Program& program, const Selection&) {
+        return InUse{untouched_since(node, program, kApart), node};
+      };
     impl.gaps_in = entry.gaps_in;
     impl.gaps_out = entry.gaps_out;
     impl.with_next = entry.with_next;

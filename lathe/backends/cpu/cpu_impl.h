@@ -25,7 +25,7 @@ struct Call {
   std::shared_ptr<PackedState> parameters = {};
   int64_t origin = 0;
   bool out_is_cold = false;        ///< of out[0]: call_memory.h
-  bool workspace_is_cold = false;  ///< it lies apart (Impl::apart)
+  bool workspace_is_cold = false;  ///< CpuImpl::apart
   bool out_is_read = true;         ///< of out[0]: else it need not be written
   /// Of scatter_add_rows, and of what reads its sums: null where all rows are to be written.
   std::shared_ptr<WrittenRows> table = {};
@@ -69,6 +69,7 @@ struct WithNext {
 struct CpuImpl : Impl {
   Isa isa = Isa::kPortable;
   void (*run)(const Call&) = nullptr;
+  bool apart = false;                   ///< its outputs and workspace lie apart: untouched_since
   const WithNext* with_next = nullptr;  ///< null: the node runs alone
   const Blas* blas = nullptr;           ///< the library that computes it, if one does
 };
@@ -78,7 +79,7 @@ using Implementations = std::vector<CpuImpl>;
 
 /// One entry of a family's table: an op, how to run it, its workspace, and which inputs its outputs may lie
 /// over (Impl::may_overwrite).  `apart`: it writes much beside that, which has a price where other threads
-/// have just read (Impl::apart).  gaps_in, gaps_out: as in Impl; with_next: as in CpuImpl.  It
+/// have just read (CpuImpl::apart).  gaps_in, gaps_out: as in Impl; with_next: as in CpuImpl.  It
 /// becomes one CpuImpl per instruction set.
 struct Entry {
   const OpDef* op;

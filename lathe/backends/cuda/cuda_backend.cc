@@ -41,9 +41,7 @@ class CudaBackend : public Backend {
         CudaImpl impl;
         impl.entry = entry;
         impl.name = entry.name;
-        impl.late_outputs = entry.late_outputs;
-        impl.late = entry.late;
-        impl.own_queue = entry.own_queue;
+        if (entry.late_outputs != 0 || entry.own_queue) impl.in_use = in_use;
         if (entry.accepts != nullptr) impl.accepts = entry.accepts;
         if (entry.workspace_bytes != nullptr) impl.workspace_bytes = entry.workspace_bytes;
         table_[entry.op].push_back(std::move(impl));

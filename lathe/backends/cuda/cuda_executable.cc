@@ -21,9 +21,24 @@ size_t aligned(size_t bytes, size_t alignment = kPieceAlignment) { return round_
 
 }  // namespace
 
+InUse in_use(int node, const Program&, const Selection& selection) {
+  const auto entry = [&](int n) -> const Entry& {
+    return static_cast<const CudaImpl*>(selection[static_cast<size_t>(n)])->entry;
+  };
+  const Entry& late = entry(node);
+  const int end = static_cast<int>(selection.size());
+  const bool whole = late.own_queue || late.late == Late::kNode;
+  InUse use{node, end, whole, whole ? ~0u : late.late_outputs};
+  if (late.own_queue) return use;
+  int of_kind = 0;  // after it
+  for (int next = node + 1; next < end && use.last == end; ++next)
+    if (entry(next).late_outputs != 0 && entry(next).late == late.late && ++of_kind == 2) use.last = next - 1;
+  return use;
+}
+
 CudaExecutable::CudaExecutable(Device& device, const Program& program, const Selection& selection,
                                const MemoryPlan& plan, const Bindings& bindings)
-    : device_(device), bindings_(bindings) {
+    : device_(device), bindings_(bindings), input_sizes_(input_bytes(program)) {
   const auto address = [&](int id) { return address_of(id, program, plan, bindings); };
   for (size_t id = 0; id < program.values().size(); ++id)
     if (program.values()[id].kind == ValueKind::kInput)
@@ -54,7 +69,7 @@ CudaExecutable::CudaExecutable(Device& device, const Program& program, const Sel
               {},
               bindings.arena.data + plan.workspaces[n],
               own_.data + own[n],
-              device.sides[static_cast<size_t>(impl->late)],
+              device.sides[static_cast<size_t>(impl->entry.late)],
               fork_,
               device.products};
     for (int id : node.in) call.in.push_back(address(id));
@@ -146,7 +161,7 @@ std::unique_ptr<Graph> CudaExecutable::capture(bool timed) {
       const CudaImpl& impl = *steps_[i].impl;
       if (timed) call.side = nullptr;  // one after another
       if (timed && impl.entry.begin != nullptr) impl.entry.begin(call);
-      if (!begun && (impl.late_outputs != 0 || impl.entry.begin != nullptr)) begin(), begun = true;
+      if (!begun && (impl.entry.late_outputs != 0 || impl.entry.begin != nullptr)) begin(), begun = true;
       launch(i, call);
     }
     for (size_t kind = 0; kind < kLateKinds; ++kind) join_late(kind, late_[kind].size());
@@ -177,13 +192,13 @@ void CudaExecutable::begin() {
 
 void CudaExecutable::launch(size_t step, const Call& call) {
   const CudaImpl& impl = *steps_[step].impl;
-  if (impl.own_queue && call.side != nullptr) return launch_message(impl, call);
+  if (impl.entry.own_queue && call.side != nullptr) return launch_message(impl, call);
   if (step < begun_.size() && begun_[step] != nullptr && call.side != nullptr)
     check(cudaStreamWaitEvent(device_.compute, *begun_[step]), "capturing");
   join_messages(call);
   join_late(call);
-  const bool is_late = impl.late_outputs != 0 && call.side != nullptr;
-  const auto kind = static_cast<size_t>(impl.late);
+  const bool is_late = impl.entry.late_outputs != 0 && call.side != nullptr;
+  const auto kind = static_cast<size_t>(impl.entry.late);
   if (is_late && late_[kind].size() > 1) join_late(kind, 1);
   impl.entry.launch(call);
   check(cudaGetLastError(), call.node.op->name);
@@ -192,7 +207,7 @@ void CudaExecutable::launch(size_t step, const Call& call) {
   LateNode node{{}, late_done_[kind][second ? 1 : 0]};
   check(cudaEventRecord(node.done, call.side), "capturing");
   for (size_t o = 0; o < call.node.out.size(); ++o)
-    if ((impl.late_outputs >> o & 1) != 0)
+    if ((impl.entry.late_outputs >> o & 1) != 0)
       node.outputs.push_back({call.out[o], bytes_of(call.out_type(static_cast<int>(o)))});
   late_[kind].push_back(std::move(node));
 }
@@ -260,7 +275,7 @@ bool CudaExecutable::reads(const Call& reader, const std::vector<Piece>& pieces)
 }
 
 Status CudaExecutable::run(const Slot& slot, Event* event) {
-  if (Status status = check_inputs(slot, inputs_, &Crossing::bytes); !status.ok()) return status;
+  if (Status status = check_inputs(slot, input_sizes_); !status.ok()) return status;
   InFlight& flight = ring_[++ticket_ % kRing];
   flight.ticket = ticket_;
   try {

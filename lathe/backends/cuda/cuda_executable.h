@@ -93,6 +93,7 @@ class CudaExecutable : public Executable {
   std::vector<std::pair<std::shared_ptr<RoundedState>, RoundedState::Written>> updated_;
   std::vector<Step> steps_;
   std::vector<Crossing> inputs_, outputs_;
+  std::vector<size_t> input_sizes_;
   size_t input_bytes_ = 0;
   std::vector<Scatter> scatters_;
   Buffer pinned_, staged_, own_;

@@ -59,6 +59,13 @@ struct Call {
   int64_t rows(int i) const { return elements(in_type(i)) / cols(i); }
 };
 
+/// What of a node with late outputs runs beside nodes that follow it.
+enum class Late {
+  kNode,  ///< all of it: its inputs and its workspace are read meanwhile
+  kEnd    ///< its last part, which reads only the workspace
+};
+constexpr size_t kLateKinds = 2;
+
 /// One entry of a family's table: an op, the function that launches it (everything on `stream`, nothing
 /// waits, nothing is allocated: it runs under stream capture), its workspace, and which nodes it takes.
 /// Entries with more say it by name.
@@ -69,9 +76,13 @@ struct Entry {
   size_t (*workspace_bytes)(const Node&, const Program&) = nullptr;
   bool (*accepts)(const Node&, const Program&) = nullptr;
   void (*prepare)(const Call&) = nullptr;  ///< what has to be done once, outside of a capture
-  uint32_t late_outputs = 0;               ///< Impl's; `launch` puts them on `beside`
-  bool own_queue = false;                  ///< Impl's; `stream` is that queue then
-  Late late = Late::kNode;                 ///< Impl's
+  /// Outputs (bit i: output i) that `launch` puts on `beside`: they may still be computed while the nodes
+  /// that follow run, until one of them is read.  Two such nodes of one kind may be in flight.  0: none.
+  uint32_t late_outputs = 0;
+  Late late = Late::kNode;
+  /// Runs beside all that follows, after the nodes of its kind only, until one of its outputs is read (an
+  /// exchange between processes); `stream` is that queue then.  Its tensors keep their places to the end.
+  bool own_queue = false;
   size_t (*own_bytes)(const Node&, const Program&) = nullptr;
   /// What can be done before the node's turn, beside others: reads inputs of the program alone, writes `own`.
   void (*begin)(const Call&) = nullptr;
@@ -81,6 +92,9 @@ struct Entry {
 struct CudaImpl : Impl {
   Entry entry;
 };
+
+/// Impl::in_use of nodes with late outputs or a queue of their own; the selection is of CudaImpl.
+InUse in_use(int node, const Program& program, const Selection& selection);
 
 /// The tables, one per family.  Of one op, the better implementation stands first.
 std::vector<Entry> attention_entries();

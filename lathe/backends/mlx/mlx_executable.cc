@@ -180,9 +180,7 @@ Arrays MlxExecutable::lower(const Arrays& inputs, int longest, bool timed) {
   return results;
 }
 
-Status MlxExecutable::check(const Slot& slot) const {
-  return check_inputs(slot, inputs_, [&](int id) { return bytes_of(program_.type(id)); });
-}
+Status MlxExecutable::check(const Slot& slot) const { return check_inputs(slot, input_bytes(program_)); }
 
 Arrays MlxExecutable::inputs_of(const Slot& slot) {
   Arrays inputs;

@@ -7,6 +7,7 @@
 #include "lathe/ops/all_gather.h"
 #include "lathe/ops/all_reduce.h"
 #include "lathe/ops/gather_ranks.h"
+#include "lathe/program/bindings.h"
 
 namespace lathe {
 namespace {
@@ -36,14 +37,12 @@ class RefExecutable : public Executable {
         plan_(plan),
         bindings_(bindings),
         group_(group),
-        content_(program.values().size()) {
-    for (const ValueInfo& value : program.values())
-      if (value.kind == ValueKind::kInput) input_bytes_.push_back(bytes_of(value.type));
-  }
+        input_bytes_(input_bytes(program)),
+        content_(program.values().size()) {}
 
   Status run(const Slot& slot, Event* event) override {
     size_t input = 0;
-    if (Status status = check_inputs(slot, input_bytes_, std::identity()); !status.ok()) return status;
+    if (Status status = check_inputs(slot, input_bytes_); !status.ok()) return status;
     for (size_t id = 0; id < content_.size(); ++id) {
       const ValueInfo& value = program_.values()[id];
       const size_t count = static_cast<size_t>(elements(value.type));
