@@ -77,7 +77,7 @@ class Blocks(unittest.TestCase):
 class Names(unittest.TestCase):
     """What README.md, CONTRIBUTING.md and the docs write in code is there by that name; a script makes the page of figures."""
 
-    FOREIGN = {"--no-python", "--rdzv_id", "--over"}  # of torchrun, and of MLX's launcher
+    FOREIGN = {"--no-python", "--rdzv_id", "--over", "--backend"}  # of torchrun, and of MLX's launcher
     PLACEHOLDERS = re.compile(r"foo|KIND|NAME")
 
     @classmethod
