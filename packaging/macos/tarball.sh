@@ -14,6 +14,7 @@ fi
 build=$1 out=$2 name=lathe-macos-arm64
 stage=$out/$name parts=$out/$name/lib/lathe
 rm -rf "$stage"
+cmake --build "$build"   # make builds the one program and its parts
 cmake --install "$build" --strip --component programs --prefix "$stage"
 cmake --install "$build" --strip --component wheel_parts --prefix "$stage"
 rm -f "$parts"/liblathe_parquet.dylib   # stands on pyarrow, which is not part of this
