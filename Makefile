@@ -15,7 +15,7 @@
 build:
 	@$(if $(MLX),tools/setup.sh --mlx)
 	@tools/configure.sh build -DCMAKE_BUILD_TYPE=Release -DLATHE_TESTS=OFF -DLATHE_UNITY=ON -DLATHE_EXAMPLES=OFF -DLATHE_PYTHON=OFF $(if $(CUDA),-DLATHE_CUDA=ON) $(if $(MLX),-DLATHE_MLX=ON)
-	@cores=$$(getconf _NPROCESSORS_ONLN); [ -e build/lathe ] || echo "Building takes about $$((12 / cores + 1)) minutes on $$cores cores."; \
+	@cores=$$(getconf _NPROCESSORS_ONLN); [ -e build/lathe ] || echo "Building takes about $$((8 / cores + 1)) minutes on $$cores cores."; \
 	  cmake --build build -j $$cores --target lathe_and_parts
 
 demo:
