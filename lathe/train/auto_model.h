@@ -12,7 +12,7 @@
 
 namespace lathe {
 
-/// A model with what belongs to it: configuration, labels, tokenizer, and the checkpoint that holds its
+/// A model and what belongs to it: configuration, labels, tokenizer, and the checkpoint that holds its
 /// weights.
 struct AutoModel {
   std::string folder;  ///< where it was read from; empty: made from a configuration
@@ -24,14 +24,15 @@ struct AutoModel {
   bool ignore_mismatched_sizes = false;  ///< weights of another shape start anew; false: an error
 };
 
-/// What a head is to be, where the folder's configuration shall not decide.
+/// What a head should be where the folder's configuration does not decide.
 struct HeadOptions {
   Problem problem = Problem::kSingleLabel;
   std::vector<std::string> labels;  ///< empty: as in config.json; regression takes {"LABEL_0"}
   bool ignore_mismatched_sizes = false;
 };
 
-/// Where the parts of a model lie.  No weights: all are new; no tokenizer: the model has none.
+/// Where the parts of a model are.  Without weights all weights are new; without tokenizer the model has
+/// none.
 struct ModelFolders {
   std::string weights, config, tokenizer;
 };
@@ -39,36 +40,37 @@ struct ModelFolders {
 /// Reads config.json, tokenizer and weights (mapped, not copied) of a model folder.
 /// Errors: kNotFound, kInvalidData or kUnsupported, naming the file; kInvalidData for two labels of one name.
 AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadOptions& head);
-/// The same of parts from several folders.
+/// The same for parts from several folders.
 AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const HeadOptions& head);
 
-/// A model with new weights.  Errors: as parse_model_config for what a config.json may not say.
+/// A model with new weights.  Errors: as parse_model_config, for what a config.json must not say.
 AutoModel from_config(const ModelConfig& config, const HeadOptions& head, std::optional<Tokenizer> tokenizer);
 
-/// The same model once more, with modules of its own, of which nothing is frozen; weights come from the same
-/// checkpoint.  Errors: kUnsupported for a TaskModel of a program's own, which a configuration does not make.
+/// The same model again, with its own modules, none of them frozen.  Its weights come from the same
+/// checkpoint.  Errors: kUnsupported for a TaskModel that a program defines itself: no configuration makes
+/// it.
 AutoModel twin_of(const AutoModel& model);
 
-/// The most tokens of a text that both its tokenizer and its positions take.
+/// The most tokens per text that both the tokenizer and the positions allow.
 int longest_text(const AutoModel& model);
 
-/// What a classifier of this configuration is for, whatever head was saved: "problem_type", else regression
-/// where there is one label.
+/// What a classifier of this configuration is for, whichever head was saved: "problem_type"; without it
+/// regression if there is one label.
 Problem classification_problem(const ModelConfig& config);
 
 /// The problem that a saved model was trained for, from "architectures", "problem_type" and the number of
-/// labels; classification where no architecture is named. Errors: kInvalidData if one is that Lathe does not
-/// know.
+/// labels; classification if no architecture is named.  Errors: kInvalidData for an architecture that Lathe
+/// does not know.
 Problem saved_problem(const ModelConfig& config);
 
-/// Writes all weights: those of the checkpoint, then new ones for what it lacks, drawn in
-/// declared order from a generator seeded `seed`: N(0, initializer_range), or as the parameter says, biases
-/// 0, LayerNorm 1.  Returns the report. Errors: kInvalidData for weights that are not finite, or of another
-/// shape without model.ignore_mismatched_sizes. Source: BertPreTrainedModel._init_weights after
+/// Writes all weights: first those of the checkpoint, then new ones for what it lacks.  New ones are drawn in
+/// declared order from a generator seeded with `seed`: N(0, initializer_range), or as the parameter says;
+/// biases 0, LayerNorm 1.  Returns the report.  Errors: kInvalidData for weights that are not finite, or that
+/// have another shape without model.ignore_mismatched_sizes.  Source: BertPreTrainedModel._init_weights after
 /// set_seed(seed), as run_glue calls them.
 LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t seed);
 
-/// Files of a model folder beside the weights: config.json and the tokenizer's.
+/// The files of a model folder other than the weights: config.json and the tokenizer's.
 std::vector<NamedFile> model_files(const AutoModel& model);
 
 }  // namespace lathe

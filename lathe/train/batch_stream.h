@@ -9,8 +9,8 @@
 namespace lathe {
 
 /// The micro-batches of a run from a given update on, packed ahead on a background thread.  Ranks that step
-/// together (SamplerOptions::even_batches) have batches of one size: that of the rank with the most tokens,
-/// which the others would wait for in any case.
+/// together (SamplerOptions::even_batches) get batches of one size: that of the rank with the most tokens.
+/// The other ranks would wait for that one anyway.
 class BatchStream {
  public:
   /// ahead: batches that are packed before they are asked for, at least 1.
@@ -24,10 +24,10 @@ class BatchStream {
   std::unique_ptr<Prefetcher> prefetcher_;
 };
 
-/// The most tokens, packed, and the most rows that a micro-batch of the first `epochs` epochs has, on any
-/// rank of those that step together.  Of a run of about ten million samples and more, or ten thousand
-/// epochs, the first epochs alone are looked through, one at least: a run that is to go on until it is
-/// stopped must begin.  A larger batch that comes later gets its memory then.
+/// The most packed tokens and the most rows in a micro-batch of the first `epochs` epochs, on any of the
+/// ranks that step together.  In a run of about ten million samples or more, or of ten thousand epochs, only
+/// the first epochs are searched, at least one: a run without an end must begin, too.  A larger batch that
+/// comes later gets its memory when it comes.
 Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& sampler, TokenRounding rounding,
                      int64_t epochs);
 

@@ -4,13 +4,13 @@
 
 namespace lathe {
 
-/// What a Trainer asks of data for a head of so many labels.  Labels below 0 stand for none.
-/// Errors: kInvalidData, naming `what` they are and the sample, for a sample without tokens, fewer tokens or
-/// types than `begins` says, a label that the head has not, and labels, targets or positions that are of
-/// another head, or more or fewer than the samples want; kUnsupported for a masked LM.
+/// Checks that data fits a Trainer and a head with this number of labels.  Labels below 0 mean none.
+/// Errors: kInvalidData, naming `what` the data are and the sample: for a sample without tokens, with fewer
+/// tokens or types than `begins` says, or with a label that the head does not have; for labels, targets or
+/// positions of another head, or more or fewer of them than the samples need. kUnsupported for a masked LM.
 void check_dataset(const TokenizedDataset& data, Problem problem, int64_t labels, const char* what);
 
-/// Whether there is something to learn from, or to be scored on.
+/// Whether the data has something to learn from or to score.
 bool is_labelled(const TokenizedDataset& data, Problem problem);
 
 }  // namespace lathe

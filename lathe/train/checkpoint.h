@@ -13,10 +13,10 @@
 
 namespace lathe {
 
-/// What a run needs beside weights, optimizer state and trainer_state.json to go on with the same bits.
+/// What a run needs, besides weights, optimizer state and trainer_state.json, to continue with the same bits.
 struct RunState {
   double total_loss = 0;      ///< sum of the losses of all updates that are known
-  int64_t loss_updates = 0;   ///< how many: a checkpoint of Python's Trainer holds those that were logged
+  int64_t loss_updates = 0;   ///< how many; in a checkpoint of Python's Trainer those that were logged
   double loss_since_log = 0;  ///< the same since the last log line
   int64_t updates_since_log = 0;
   int64_t updates_per_epoch = 0;  ///< 0: not known (a checkpoint of Python's Trainer); with another batch
@@ -28,7 +28,7 @@ struct RunState {
   nlohmann::json metric_schedule = {};  ///< MetricSchedule::state, null without one
 };
 
-/// How far a run is, as its checkpoints tell.
+/// How far a run is, as its checkpoints say.
 struct RunProgress {
   TrainerState state;
   RunState run;
@@ -48,51 +48,51 @@ struct CheckpointContent {
   bool only_model = false, fp16 = false;
 };
 
-/// Writes `folder` (…/checkpoint-N) whole or not at all: model folder, trainer_state.json, training_args.json
-/// and .bin and, unless only_model, the files of python_checkpoint.h with the moments, and
+/// Writes `folder` (…/checkpoint-N) completely or not at all.  It holds the model folder, trainer_state.json,
+/// training_args.json and .bin and, unless only_model, the files of python_checkpoint.h with the moments, and
 /// lathe_state.safetensors with RunState, what the device tuned and the digests of the other files.  Unless
-/// only_model the other ranks must be in Parameters::serve_states.  Checks the free space first. Errors: kIo
-/// (disk full, not writable); what was there before stays.
+/// only_model the other ranks must be in Parameters::serve_states.  Checks the free space first.  Errors: kIo
+/// (disk full, not writable); the earlier content then stays.
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content);
 
-/// Bytes that a checkpoint takes on the disk, amply, but for its log history; only_model: a model folder,
-/// too.
+/// Upper estimate of the bytes that a checkpoint takes on the disk, without its log history; only_model: of a
+/// model folder.
 uint64_t checkpoint_bytes(const AutoModel& model, const Parameters& parameters, bool only_model);
 
-/// Writes the model alone (weights, configuration, tokenizer) into an existing or new folder, each file whole
-/// or not at all.  safetensors: model.safetensors, else pytorch_model.bin; the other one is removed, for a
-/// folder holds one model.
+/// Writes only the model (weights, configuration, tokenizer) into an existing or new folder, each file
+/// completely or not at all. safetensors: model.safetensors, else pytorch_model.bin.  The other of the two is
+/// removed, because a folder holds one model.
 Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model,
                    const Parameters& parameters, bool safetensors);
 
-/// Reads a checkpoint back into the session: Lathe's own, or one of Hugging Face's Trainer, of which the
-/// optimizer's settings are returned; RunState then holds what can be known.  whole: check_whole
-/// said so; what that and checkpoint_checks.h look at is not looked at again.
+/// Reads a checkpoint back into the session: Lathe's own, or one of Hugging Face's Trainer.  For the latter
+/// it returns the optimizer's settings, and RunState holds what can be known. whole: the result of
+/// check_whole; what that and checkpoint_checks.h have checked is not checked again.
 /// Errors: kNotFound if there is none; kInvalidData if it belongs to another model; kUnsupported if its
 /// format is newer; those of read_python_state.
 std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::string& folder,
                                                  const AutoModel& model, Session& session,
                                                  TrainerState& state, RunState& run, bool whole = false);
 
-/// How far a checkpoint is.  Errors: kNotFound if there is none; kIo or kInvalidData for its
+/// How far the run of a checkpoint is.  Errors: kNotFound if there is none; kIo or kInvalidData for its
 /// trainer_state.json.
 TrainerState read_trainer_state(FileSystem& fs, const std::string& folder);
 
-/// What Lathe kept of the run of that state; nothing in a checkpoint of Hugging Face's Trainer.
-/// Errors: kInvalidData, too, where it is of another step.
+/// What Lathe kept about the run of that state; nothing for a checkpoint of Hugging Face's Trainer.
+/// Errors: kInvalidData, also if it belongs to another step.
 std::optional<RunState> read_run(FileSystem& fs, const std::string& folder, const TrainerState& state);
 
 /// The checkpoint with the highest step in a folder; empty if there is none.  Temporary folders never count.
 std::string last_checkpoint(FileSystem& fs, const std::string& folder);
-/// The last of those that a run can go on from: --save_only_model writes others.
+/// The last checkpoint that a run can continue from; with --save_only_model there are others.
 std::string checkpoint_to_resume(FileSystem& fs, const std::string& folder);
-/// A checkpoint's files without which no run goes on from it.
+/// The files of a checkpoint without which no run can continue from it.
 const std::vector<std::string>& state_files();
-/// N of the name "checkpoint-N", −1 for other names.
+/// N for the name "checkpoint-N", −1 for other names.
 int64_t checkpoint_step(const std::string& name);
-/// What stands in front of the name of a checkpoint that another run has set aside.
+/// The prefix of the name of a checkpoint that another run has set aside.
 inline constexpr const char* kSetAside = "old-";
-/// All of them, by step.
+/// All checkpoints, by step.
 std::vector<std::string> checkpoints(FileSystem& fs, const std::string& folder);
 
 }  // namespace lathe

@@ -17,11 +17,12 @@ namespace lathe {
 /// Scores data sets, over all ranks.
 class Evaluator {
  public:
-  /// All must outlive it.  data: the evaluation data of a training, which was checked; null: none.
+  /// All must outlive it. data: the evaluation data of a training, already checked; null: none.
   Evaluator(Session& session, const AutoModel& model, const TrainingArguments& args,
             const TokenizedDataset* data, const TrainerHooks& hooks, RunLog& log);
 
-  /// Trainer::evaluate, whose line it writes to the log; without arguments of the data it was made with.
+  /// Trainer::evaluate; writes its line to the log.  Without arguments it evaluates the data given to the
+  /// constructor.
   nlohmann::json evaluate(const TokenizedDataset& data, const std::string& prefix);
   nlohmann::json evaluate() { return evaluate(*data_, "eval"); }
   /// Loss, scores and speed, with `prefix`.
@@ -29,23 +30,24 @@ class Evaluator {
   /// Trainer::predict.
   Predictions predict(const TokenizedDataset& data);
   Predictions predict(const TokenizedDataset& data, nn::Quantization quantization);
-  /// How alike predictions with and without fewer bits are, as a sentence.
+  /// How much predictions with and without quantization agree, as a sentence.
   std::string compare(const Predictions& quantized, const Predictions& other) const;
 
-  /// Output of a frozen base for the data it was made with; null: the base runs every time.
+  /// The output of a frozen base for the data given to the constructor; null: the base runs every time.
   void keep_base(std::unique_ptr<BaseCache> base) { base_ = std::move(base); }
-  /// What a training's evaluations run, the largest; none where it has none, or the base's output is kept.
+  /// The largest run of the evaluations in a training; none if there are none, or if the base's output is
+  /// kept.
   std::optional<Work> work_in_training() const;
   /// Seconds spent in `evaluate`.
   double seconds() const { return seconds_; }
 
  private:
-  /// Of activations, in a training or not.
+  /// The dtype of activations, in a training or outside.
   DType dtype(bool in_training) const;
   Work work(const TokenizedDataset& data, nn::Quantization quantization, DType dtype) const;
   /// The scores of this rank's batches.
   std::vector<BatchScores> scores(const TokenizedDataset& data, const Work& work);
-  /// What `measure` has of predictions themselves.
+  /// The part of `measure` that comes from the predictions.
   nlohmann::json metrics_of(const TokenizedDataset& data, const Predictions& predictions,
                             const std::string& prefix) const;
 

@@ -1,4 +1,4 @@
-// A model and data for runs of which a test looks at what they leave, not at what they learn.
+// A model and data for tests that check what a run leaves, not what it learns.
 #pragma once
 #include <string>
 

@@ -8,11 +8,10 @@
 
 namespace lathe {
 
-/// What a stage ("init", "train", "eval") takes of memory, from here to `finish`, under the names of the
-/// Trainer: <stage>_mem_cpu_alloc_delta, what it leaves allocated, and _peaked_delta, what it had beyond that
-/// for a while; on other devices than the CPU also <stage>_mem_gpu_alloc_delta; for "init" also
-/// before_init_mem_cpu, what was there at its start.  In bytes; those that the platform does not tell are not
-/// there.
+/// The memory that a stage ("init", "train", "eval") takes, from the constructor to `finish`, in bytes, under
+/// the names of the Trainer: <stage>_mem_cpu_alloc_delta is what it leaves allocated; _peaked_delta is what
+/// it had beyond that for a while.  Devices other than the CPU add <stage>_mem_gpu_alloc_delta; "init" adds
+/// before_init_mem_cpu, the memory at its start.  Values that the platform does not give are left out.
 /// Source: transformers' TrainerMemoryTracker, which samples the resident memory.
 class MemoryMetrics {
  public:

@@ -11,19 +11,19 @@
 
 namespace lathe {
 
-/// What one call of train makes of its metrics: the learning rate, early stopping, the best model.
+/// What one call of train does with its metrics: learning rate, early stopping, best model.
 class MetricWatch {
  public:
-  /// progress: of the run that goes on; it keeps what is to be remembered.  All but `args` may be read until
-  /// the last call of `follow`.
+  /// progress: of the run that continues; it keeps what must be remembered.  All arguments but `args` may be
+  /// read until the last call of `follow`.
   MetricWatch(const TrainingArguments& args, int64_t max_steps, RunProgress& progress, LogSink say);
 
-  /// Of the next update.
+  /// The learning rate of the next update.
   double learning_rate() const;
-  /// Another evaluation; keys have the prefix "eval".  True: the model is better than at any before.
-  /// Errors: kUsage if it has not the metric by which the best model is found.
+  /// Another evaluation; keys have the prefix "eval".  True: the model is better than ever before.
+  /// Errors: kUsage if the metrics lack the one that decides which model is best.
   bool follow(const nlohmann::json& metrics);
-  /// Whether the run ends before its last update, now or, where one goes on, already before.
+  /// Whether the run ends before its last update: it stopped now or, for a resumed run, earlier.
   bool stopped_early() const { return stopped_early_; }
 
  private:

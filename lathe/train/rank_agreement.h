@@ -6,15 +6,16 @@
 
 namespace lathe {
 
-/// What several ranks must agree on, asked of the session's group: without one all of this does nothing.
+/// What several ranks must agree on, exchanged through the session's group.  Without a group all of this does
+/// nothing.
 
-/// All of them were made for the same run: flags, model, data, weights.  Data: null where there is none.
+/// Checks that all ranks were made for the same run: flags, model, data, weights.  Null data: there is none.
 /// Errors: kUsage.
 void check_same_run(const Session& session, const AutoModel& model, TrainingArguments args,
                     const TokenizedDataset* train, const TokenizedDataset* evaluated);
-/// And are at the same place of it.  Errors: kUsage.
+/// Checks that all ranks are at the same place of the run.  Errors: kUsage.
 void check_same_place(const Session& session, const TrainingPlan& plan, int64_t global_step);
-/// All get the weights of rank 0.
+/// Gives all ranks the weights of rank 0.
 void take_weights_of_main(Session& session);
 
 }  // namespace lathe

@@ -9,18 +9,19 @@
 
 namespace lathe {
 
-/// How a run goes on from a checkpoint: what is asked of it first, on all ranks, and what a user is to know.
+/// How a run continues from a checkpoint: what is checked first, on all ranks, and what the user is told.
 
-/// Before anything of it is read: it is whole (false: it does not tell) and of this model.
+/// Checks, before anything is read, that the checkpoint is whole and of this model.  False: it cannot tell
+/// whether it is whole.
 /// Errors: those of check_whole and check_config, of any rank.
 bool check_checkpoint(FileSystem& fs, const std::string& checkpoint, const AutoModel& model,
                       ProcessGroup* group, const LogSink& say);
-/// Once the run's length is known: it is at a place where a run can be.
+/// Checks, once the run's length is known, that the checkpoint is at a place where a run can be.
 void check_place(FileSystem& fs, const std::string& checkpoint, const TrainingPlan& plan,
                  ProcessGroup* group);
 
-/// Reads weights, states and `progress`, and says what makes this run another one than that which was
-/// stopped.  here: what RunState says of this run's data, seeds and plan.  Errors: those of read_checkpoint.
+/// Reads weights, states and `progress`.  Says in what this run differs from the one that was stopped. here:
+/// what RunState says about this run's data, seeds and plan.  Errors: those of read_checkpoint.
 void go_on_from(FileSystem& fs, const std::string& checkpoint, const AutoModel& model, Session& session,
                 const TrainingArguments& args, const TrainingPlan& plan, const RunState& here, bool whole,
                 RunProgress& progress, const LogSink& say);

@@ -13,8 +13,8 @@
 
 namespace lathe {
 
-/// What a run leaves on the disk: checkpoints in its output_dir, and models.  Of several ranks the first
-/// writes.
+/// What a run leaves on the disk: models, and checkpoints in its output_dir.  With several ranks the first
+/// one writes.
 class RunCheckpoints {
  public:
   /// All must outlive it.
@@ -27,8 +27,8 @@ class RunCheckpoints {
   /// "Last good checkpoint: ...", or that there is none.
   std::string where_to_go_on() const;
 
-  /// As long as it lives, the run trains.  Clears what killed runs left in output_dir, lays a note for what
-  /// this one may leave, and takes both that and the descriptors back.
+  /// The run trains while this object lives.  It clears what killed runs left in output_dir, and writes a
+  /// note about what this run may leave.  At its end it removes the note and frees the descriptors.
   class Training {
    public:
     explicit Training(RunCheckpoints& run) : run_(run) { run_.take_folder(); }
@@ -39,18 +39,18 @@ class RunCheckpoints {
    private:
     RunCheckpoints& run_;
   };
-  /// Other runs' checkpoints get another name, and a disk that is too small is warned of.
+  /// Renames other runs' checkpoints, and warns if the disk is too small.
   void make_way(const TrainingPlan& plan, const TrainerState& state, const std::string& resume_from);
-  /// Keeps what the next checkpoint opens from others; a warning, once, where there is not enough.
+  /// Reserves the descriptors that the next checkpoint needs; warns once if there are not enough.
   void hold_descriptors();
   void release_descriptors() { reserve_.release(); }
 
-  /// …/checkpoint-<step>, by all ranks.  learning_rate: of the next update.  Returns the folder.
+  /// Writes …/checkpoint-<step>, by all ranks. learning_rate: of the next update.  Returns the folder.
   std::string save(const RunProgress& progress, double learning_rate, bool only_model);
-  /// Loads the weights of the best checkpoint, by this process; a warning where there is none.
-  /// Errors: kInvalidData where they are not those that were written.
+  /// Loads the weights of the best checkpoint into this process; warns if there is none.
+  /// Errors: kInvalidData if they are not the weights that were written.
   void load_best(const TrainerState& state);
-  /// Weights, configuration and tokenizer into a folder.  Errors: kUsage where `folder` is empty.
+  /// Writes weights, configuration and tokenizer into a folder.  Errors: kUsage if `folder` is empty.
   void save_model(const std::string& folder);
 
  private:
@@ -64,7 +64,7 @@ class RunCheckpoints {
   LogSink say_;
   std::optional<LeftoversNote> note_;   // in output_dir, while it trains
   DescriptorReserve reserve_;           // between checkpoints
-  bool descriptors_are_short_ = false;  // and it was said
+  bool descriptors_are_short_ = false;  // and the user was told
 };
 
 }  // namespace lathe

@@ -15,10 +15,10 @@
 
 namespace lathe {
 
-/// What a run tells: messages, lines of the log history, and what is counted for them over all ranks.
+/// What a run reports: messages, lines of the log history, and the counts for them over all ranks.
 class RunLog {
  public:
-  /// All must outlive it.  state: lines go to its history, counts to its sums.
+  /// All must outlive it. state: its history takes the lines, its sums take the counts.
   RunLog(const TrainingArguments& args, const TrainerHooks& hooks, const TaskModel& model,
          ProcessGroup* group, TrainerState& state);
 
@@ -26,16 +26,16 @@ class RunLog {
   LogSink sink() const {
     return [this](LogLevel level, const std::string& text) { say(level, text); };
   }
-  /// A line of the log history, after the counts were shared.  of_training: with the speed in tokens.
+  /// Writes a line of the log history, after the counts were shared. of_training: with the speed in tokens.
   void write(nlohmann::ordered_json entry, bool of_training = false);
 
-  /// The epoch, once there is one, and the tokens that were trained on, if they are counted.
+  /// Adds the epoch, once there is one, and the tokens trained on, if they are counted.
   void add_place(nlohmann::json& metrics) const;
 
-  /// A call of train begins, with its clock and without counts.
+  /// A call of train begins: starts its clock and clears its counts.
   void begin();
   std::chrono::steady_clock::time_point started_at() const { return started_at_; }
-  /// As long as it lives, updates are made: from the state as it is then.
+  /// Updates are made while this object lives, from the state at its construction on.
   class Training {
    public:
     explicit Training(RunLog& log) : log_(log) {
@@ -51,26 +51,26 @@ class RunLog {
   };
   bool in_training() const { return in_training_; }
 
-  /// A batch that this rank has trained on.
+  /// Counts a batch that this rank has trained on.
   void count(const PackedBatch& batch);
-  /// Length to which a padding trainer would fill rows; counts in total_flos only.  0: the longest of the
-  /// batch.
+  /// The length to which a padding trainer would fill rows; it only counts in total_flos.  0: the longest row
+  /// of the batch.
   void pad_to(int length) { pad_to_ = length; }
-  /// Adds what all ranks have counted since the last time to the state.  Within a training it also tells all
-  /// of them whether one was asked to stop.
+  /// Adds what all ranks have counted since the last call to the state.  Within a training it also tells all
+  /// ranks whether one was asked to stop.
   void share_counts();
-  /// Tokens, padding left out, that all ranks have trained on since they began.
+  /// Tokens without padding that all ranks have trained on since they began.
   int64_t trained_tokens() const { return trained_tokens_; }
 
-  /// This rank was asked to stop.
+  /// Whether this rank was asked to stop.
   bool asked_to_stop() const { return hooks_.should_stop && hooks_.should_stop(); }
-  /// One of several ranks was, as all of them know.
+  /// Whether one of several ranks was asked to stop, as all of them know.
   bool group_stops() const { return group_stops_; }
   void note_stop() { group_stops_ = true; }
 
-  /// The stage under whose name memory is measured; empty: it is not.
+  /// The stage under whose name memory is measured; empty: memory is not measured.
   std::string memory_stage(const std::string& stage) const { return args_.skip_memory_metrics ? "" : stage; }
-  /// Adds what `memory` has measured and, the first time, what the making of the trainer took.
+  /// Adds what `memory` has measured and, the first time, what constructing the trainer took.
   void add_memory(const MemoryMetrics& memory, nlohmann::json& metrics);
   void keep_memory_of_start(const MemoryMetrics& memory) { memory.finish(memory_of_start_); }
 
@@ -86,7 +86,7 @@ class RunLog {
   std::chrono::steady_clock::time_point started_at_;
   int64_t first_tokens_ = 0;
   bool in_training_ = false, group_stops_ = false;
-  // of this rank, since share_counts: tokens as they were asked for, and those without padding
+  // of this rank, since share_counts: tokens as requested, and tokens without padding
   double flos_ = 0, tokens_ = 0, real_tokens_ = 0;
   int64_t trained_tokens_ = 0;
   nlohmann::json memory_of_start_;

@@ -11,22 +11,22 @@
 
 namespace lathe {
 
-/// What of a run must fit into memory.
+/// The parts of a run that must fit into memory.
 
-/// The runs of one update, each as large as any of the run.
+/// The runs of one update, each as large as the largest of the training.
 std::vector<Work> update_work(const Session& session, const TrainingArguments& args,
                               const TokenizedDataset& data, const TrainingPlan& plan);
 
-/// --auto_find_batch_size: splits micro-batches, so that an update stays what it is, until they fit; the same
-/// on all ranks.
+/// --auto_find_batch_size: splits micro-batches until they fit, the same on all ranks.  The update stays the
+/// same.
 void find_batch_size(const Session& session, TrainingArguments& args, const TokenizedDataset& data,
                      const LogSink& say);
-/// Takes that of a checkpoint: the sums of a run that goes on are those of the run so far.
+/// Takes the batch size of a checkpoint, because a resumed run must sum as the run did so far.
 void take_batch_size(TrainingArguments& args, int64_t batch_size, const std::string& checkpoint,
                      const LogSink& say);
 
-/// Keeps a frozen base's output for all samples.  Null, and it is said, where that takes more than a quarter
-/// of the memory that is free.  when: the base then runs at every so ("epoch").
+/// Keeps a frozen base's output for all samples.  Returns null, with a message, if that takes more than a
+/// quarter of the free memory. when: how often the base then runs ("epoch").
 std::unique_ptr<BaseCache> keep_base_output_of(Session& session, const TokenizedDataset& data,
                                                const std::string& when, const LogSink& say);
 

@@ -12,24 +12,24 @@
 
 namespace lathe {
 
-/// What a trainer tells and asks while it runs.  Every member may be empty.
+/// What a trainer reports and asks while it runs.  Every member may be empty.
 struct TrainerHooks {
   /// Metrics of an evaluation, with or without its prefix ("accuracy"), for the data set given to `evaluate`;
-  /// not asked where that has no labels.
+  /// not called if that has no labels.
   std::function<MetricValues(const TokenizedDataset&, const Predictions&)> compute_metrics;
   /// A new line of the log history: loss lines, evaluations, the final summary.
   std::function<void(const nlohmann::ordered_json&)> on_log;
   /// The same line as the last of state().log_history, with its step: for trackers.
   std::function<void(const nlohmann::ordered_json&)> on_record;
-  /// After every update; loss of the newest one whose outcome was read: most often the one before, none at
-  /// first.
+  /// After every update. loss: of the newest update with a known outcome; usually that is the one before, at
+  /// first there is none.
   std::function<void(int64_t step, int64_t max_steps, std::optional<double> loss)> on_step;
   /// Before the first batch of an evaluation, as batch 0, and after each.
   std::function<void(int64_t batch, int64_t batches)> on_evaluation_step;
-  /// What is the same for all ranks: told by those that speaks_for_all.
+  /// What is the same for all ranks; called on ranks for which speaks_for_all holds.
   LogSink message;
-  /// Asked after every update, and every batch of an evaluation that is not part of a training; true: write a
-  /// checkpoint, where something is trained, and stop with kInterrupted.
+  /// Asked after every update, and after every batch of an evaluation outside a training.  True: stop with
+  /// kInterrupted, in a training after writing a checkpoint.
   std::function<bool()> should_stop;
 };
 

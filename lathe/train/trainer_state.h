@@ -19,13 +19,13 @@ struct TrainerState {
   std::optional<double> best_metric;
   std::optional<int64_t> best_global_step;
   std::optional<std::string> best_model_checkpoint;
-  /// By name, as Python's callbacks write them; those that Lathe has no use for are passed on.
+  /// By name, as Python's callbacks write them; Lathe keeps those that it does not use.
   nlohmann::json stateful_callbacks = nlohmann::json::object();
 };
 
 /// The file's content: indent 2, sorted keys.
 std::string to_json_text(const TrainerState& state);
-/// Errors: kInvalidData naming the file, for a value that no run has, the key, too.
+/// Errors: kInvalidData, naming the file and, for a value that no run has, the key.
 TrainerState trainer_state_from(const nlohmann::json& json, const std::string& file);
 
 }  // namespace lathe

@@ -18,15 +18,15 @@ class TrainingLoop {
                const TrainingPlan& plan, const TrainerHooks& hooks, RunProgress& progress,
                RunCheckpoints& checkpoints, Evaluator& evaluator, RunLog& log);
 
-  /// Makes all updates that are left.  base: the kept output of a frozen base, else null.
-  /// Errors: kInterrupted, after a checkpoint, where it was asked to stop; those of Updates and of saving.
+  /// Makes all updates that are left. base: the kept output of a frozen base, else null.
+  /// Errors: kInterrupted, after a checkpoint, if it was asked to stop; those of Updates and of saving.
   void run(BaseCache* base);
 
   int64_t first_step() const { return first_step_; }
   bool stopped_early() const { return watch_.stopped_early(); }
   /// Whether all updates are made, even if the run failed after them.
   bool finished() const { return stopped_early() || updates_.collected() == plan_.max_steps; }
-  /// Whether it was asked to stop and has ended its update: what may fail then is the checkpoint.
+  /// Whether it was asked to stop and has ended its update.  Only the checkpoint can fail after that.
   bool stopping() const { return stopping_; }
 
  private:
@@ -34,11 +34,11 @@ class TrainingLoop {
   int64_t data_updates() const { return progress_.state.global_step - data_lag_; }
   void make_update(BatchStream& stream, BaseCache* base);
   void after_update();
-  /// The mean loss since the last such line, if there was an update.
+  /// Logs the mean loss since the last such line, if there was an update.
   void log_progress();
   /// Whether a strategy, "steps" or "epoch", has something to do after this update.
   bool is_due(const std::string& strategy, int64_t every, bool epoch_end) const;
-  /// True: the model is better than at any evaluation before.
+  /// True: the model is better than at any earlier evaluation.
   bool evaluate_if_due(bool epoch_end);
   /// True: there is a checkpoint of this step.
   bool save_if_due(bool epoch_end, bool better);
@@ -57,7 +57,8 @@ class TrainingLoop {
   MetricWatch watch_;
   Updates updates_;
   int64_t first_step_;
-  /// Updates by which the data lies back: with --ignore_data_skip a resumed run begins its epoch anew.
+  /// Updates by which the place in the data is less than the step: with --ignore_data_skip a resumed run
+  /// begins its epoch anew.
   int64_t data_lag_;
   bool stopping_ = false;
 };

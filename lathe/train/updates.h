@@ -12,19 +12,19 @@
 
 namespace lathe {
 
-/// Makes the updates of one call of train.  Their outcomes are read one run late, so that a device that runs
-/// ahead need not wait, and summed up in RunState.
+/// Makes the updates of one call of train.  It reads their outcomes one run late, so that a device that runs
+/// ahead does not wait, and sums them in RunState.
 class Updates {
  public:
-  /// All must outlive it.  samples: of the training data.  checkpoints: to say where a run can go on.
+  /// All must outlive it. samples: of the training data. checkpoints: to say where a run can continue.
   Updates(Session& session, const TrainingArguments& args, int64_t samples, RunProgress& progress,
           RunLog& log, const RunCheckpoints& checkpoints);
 
-  /// Starts one of the epoch's micro-batches from `first` on, `count` of them, which the stream gives next.
-  /// base: the kept output of a frozen base, else null.
+  /// Starts one of the `count` micro-batches of the epoch from `first` on; the stream gives the batch. base:
+  /// the kept output of a frozen base, else null.
   void start(BatchStream& stream, BaseCache* base, int64_t first, int64_t count, const MetricWatch& watch);
   /// Reads the outcomes of all runs but the `keep` newest.  Errors: kNonFinite for a loss or a gradient norm
-  /// that is not finite, unless logging_nan_inf_filter is given; with fp16 only where LossScaler::hopeless.
+  /// that is not finite, unless logging_nan_inf_filter is given; with fp16 only after LossScaler::hopeless.
   void collect(size_t keep);
 
   int64_t collected() const { return collected_; }  ///< updates of the whole run
@@ -39,16 +39,16 @@ class Updates {
     bool ends_update;
   };
   StepScalars scalars(const MetricWatch& watch) const;
-  /// What a batch's mean loss counts for in the update of `count` batches from the epoch's `first` on.  With
-  /// --hf_compat_loss_scale as in transformers 5, which tells models and label smoothing how many samples the
-  /// update has: classifiers then add up means, label smoothing divides by it, question answering is not
-  /// told.
+  /// The weight of a batch's mean loss in the update of `count` batches from the epoch's `first` on.  With
+  /// --hf_compat_loss_scale as in transformers 5, which passes models and label smoothing the number of
+  /// samples in the update: classifiers then add up means, label smoothing divides by the number, and
+  /// question answering does not get it.
   double loss_weight(const PackedBatch& batch, int64_t first, int64_t count) const;
-  /// The loss of a run as it is summed up: where it is not finite and the filter is on, the mean since the
-  /// last log line.
+  /// The loss of a run as it is summed.  If it is not finite and the filter is on: the mean since the last
+  /// log line.
   double filtered_loss(double loss) const;
   void end_update(double loss);
-  /// Tells the scaler how the update came out.
+  /// Gives the scaler the outcome of the update.
   void adapt_loss_scale(bool finite_loss);
 
   Session& session_;
@@ -59,7 +59,7 @@ class Updates {
   const RunCheckpoints& checkpoints_;
   std::optional<LossScaler> scaler_;  // with fp16
   std::deque<Started> started_;
-  double update_loss_ = 0;   // of the runs of an update that were collected
+  double update_loss_ = 0;   // of the collected runs of an update
   bool finite_loss_ = true;  // of all of them
   int64_t collected_;
   std::optional<double> last_loss_;
