@@ -6,9 +6,9 @@
 
 namespace lathe {
 
-/// What a frozen base gives for the samples of one data set.  It runs once per sample, when a batch first
-/// asks for it; since a row's bits do not depend on what it is packed with, the head sees what it would have
-/// seen had the base run again.  Right for training only where the base has no dropout.
+/// The output of a frozen base for the samples of one data set.  The base runs once per sample, when a batch
+/// first needs it.  A row's bits do not depend on the rows that it is packed with, so the head sees the same
+/// as if the base ran again.  Valid for training only if the base has no dropout.
 class BaseCache {
  public:
   /// Allocates for all samples.  `session` and `data` must outlive it; `data` must not change.
@@ -16,8 +16,8 @@ class BaseCache {
   /// Bytes that such a cache takes.
   static uint64_t bytes(const Session& session, const TokenizedDataset& data);
 
-  /// Rows for a batch of the data set, valid until the next call; zero for the tokens behind its last row.
-  /// Starts anew when a frozen parameter has changed.
+  /// Rows for a batch of the data set, valid until the next call; zero for tokens after its last row.  Starts
+  /// anew when a frozen parameter has changed.
   BaseRows rows(const PackedBatch& batch);
 
  private:

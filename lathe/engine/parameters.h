@@ -11,14 +11,14 @@
 
 namespace lathe {
 
-/// What lasts of a model on a device: its weights, "parameters" and "frozen", and what its optimizer keeps,
-/// each a flat state (nn::flat_layout).  Ranks may hold a part each of the optimizer's.  Not for several
-/// threads at once.
+/// What stays of a model on a device between runs: its weights, "parameters" and "frozen", and the
+/// optimizer's states, each a flat state (nn::flat_layout).  Ranks may hold a part each of the optimizer's
+/// states.  Not for several threads at the same time.
 class Parameters {
  public:
-  /// Allocates the weights, all zero; states of the optimizer come with the first program that has them, or
-  /// are written.  `backend` and `model` must outlive it.  shard_states: each rank of the backend's group
-  /// keeps its part (shards.h) of what the optimizer keeps.
+  /// Allocates the weights, all zero.  States of the optimizer are created by the first program that has
+  /// them, or by writing them.  `backend` and `model` must outlive it. shard_states: each rank of the
+  /// backend's group keeps only its part (shards.h) of the optimizer's states.
   Parameters(Backend& backend, const TaskModel& model, const OptimizerOptions& optimizer, bool shard_states);
 
   const TaskModel& model() const { return model_; }
@@ -31,35 +31,36 @@ class Parameters {
   std::vector<float> read(int index) const;
   /// Its bytes from `begin` on, as many as `out` has.
   Status read(int index, size_t begin, std::span<std::byte> out) const;
-  /// Grows when a frozen parameter takes another value: what was computed from them before is stale then.
+  /// Grows when a frozen parameter gets another value: results computed from the old values are then stale.
   uint64_t frozen_version() const { return frozen_version_; }
 
-  /// What the optimizer keeps, and its name.
+  /// The optimizer's states, and their names.
   std::vector<OptimizerState> optimizer_states() const;
   std::string optimizer() const { return name_of(optimizer_); }
-  /// A flat state: "parameters", or one of optimizer_states, of which ranks with shards read their part.
+  /// A flat state: "parameters", or one of optimizer_states; ranks with shards read only their part of the
+  /// latter.
   std::vector<float> read_state(const std::string& name) const;
   Status read_state(const std::string& name, size_t begin, std::span<std::byte> out) const;
-  /// The whole of it, or its elements from `begin` on, of which ranks with shards keep their part.
-  /// Errors: kShape if they are not of its size, or reach beyond it.
+  /// Writes the whole state, or its elements from `begin` on; ranks with shards keep only their part of them.
+  /// Errors: kShape if the size differs, or if they reach beyond the state.
   void write_state(const std::string& name, std::span<const float> values);
   void write_state(const std::string& name, size_t begin, std::span<const float> values);
-  /// Zeros in one of optimizer_states, or in all of them, as before the first update.
+  /// Zeros one of optimizer_states, or all of them, as before the first update.
   void clear_state(const std::string& name);
   void clear_states();
-  /// As read_state, of the whole of a state of which each rank keeps its part: for rank 0, while the others
-  /// are in serve_states.
+  /// As read_state, but reads the whole of a state of which each rank keeps a part.  For rank 0, while the
+  /// other ranks are in serve_states.
   Status read_whole_state(const std::string& name, size_t begin, std::span<std::byte> out) const;
-  /// Gives rank 0 what it asks for until it calls end_reads.  Both return at once where nothing is sharded.
+  /// Gives rank 0 what it asks for until it calls end_reads.  Both return immediately if nothing is sharded.
   Status serve_states() const;
   Status end_reads() const;
 
-  /// For programs: the states by name, and those of a program that are not there yet, which come as zeros.
+  /// For programs: the states by name.  States of a program that do not exist yet are created as zeros.
   const std::map<std::string, Buffer>& buffers() const { return buffers_; }
   void allocate(const std::string& name, size_t bytes);
 
  private:
-  /// A part of a state that rank 0 asks for; none: it asks no more.
+  /// A part of a state that rank 0 asks for; none: it asks for nothing more.
   struct PartRequest {
     int64_t state = 0;  ///< index in optimizer_states
     int64_t rank = 0, begin = 0, bytes = 0;

@@ -13,13 +13,13 @@
 
 namespace lathe {
 
-/// Runs of one kind and shape: what is traced and planned for them.
+/// Runs of one kind and shape, for which a program is traced and planned.
 struct Work {
   ProgramKind kind = ProgramKind::kStep;
   Bucket bucket;
   bool targets = true, base_given = false;
   nn::Quantization quantization = nn::Quantization::kNone;  ///< of kEvaluate; others have the session's
-  std::optional<DType> dtype;                               ///< of activations, if another than in training
+  std::optional<DType> dtype;                               ///< of activations, if not that of training
   auto operator<=>(const Work&) const = default;
 };
 
@@ -27,9 +27,9 @@ struct Work {
 struct CompiledProgram {
   CompiledProgram(std::unique_ptr<Program> traced, std::unique_ptr<Executable> compiled);
   bool gives(Output output) const { return place(output) >= 0; }
-  /// As Executable::read.  Errors: kInternal where the program does not give it.
+  /// As Executable::read.  Errors: kInternal if the program does not have this output.
   Status read(Event event, Output output, std::span<std::byte> destination) const;
-  /// Of an output that it gives.
+  /// The type of an output that the program has.
   const Type& type(Output output) const;
 
   std::unique_ptr<const Program> program;
@@ -37,39 +37,39 @@ struct CompiledProgram {
 
  private:
   int place(Output output) const { return places_[static_cast<size_t>(output)]; }
-  std::array<int, kOutputNames.size()> places_{};  // among the program's outputs, −1: it does not give it
+  std::array<int, kOutputNames.size()> places_{};  // index among the program's outputs; −1: not there
 };
 
-/// The programs of a session by what they are for: traced, planned, given memory, compiled, and kept.  They
-/// share one arena.  Not for several threads at once.
+/// The programs of a session by purpose: traced, planned, given memory, compiled, and kept.  They share one
+/// arena.  Not for several threads at the same time.
 class ProgramCache {
  public:
-  /// All must outlive it.  num_labels: as for build_program.  most: programs kept, 1 at least; the one unused
-  /// longest goes first.
+  /// All must outlive it. num_labels: as for build_program. most: programs kept, at least 1; the one that was
+  /// unused for the longest time goes first.
   ProgramCache(Backend& backend, TaskModel& model, Parameters& parameters, const ProgramOptions& options,
                int64_t num_labels, size_t most);
 
-  /// From now on no row has more than so many tokens, or than were said before, in training or without:
-  /// programs and their memory are made for these.
+  /// Promises that from now on no row has more tokens than this, or than promised earlier, in training or
+  /// outside.  Programs and their memory are made for these lengths.
   enum class Rows { kTrained, kEvaluated };
   void expect_rows(Rows rows, int64_t longest);
   /// The longest row that such a program takes; 0: any.
   int64_t longest_row(ProgramKind kind) const;
 
-  /// What these runs take beyond what there is already; planned without allocating anything.
+  /// What these runs need in addition to what is there already; planned without allocating anything.
   MemoryNeed memory_need(std::span<const Work> work) const;
-  /// What the device has free for this process, as it is when all ranks ask: each must, and what they share
-  /// (DeviceInfo::host_memory) is divided among them.  Empty where no rank's device tells.
+  /// The device's free memory for this process, when all ranks ask: each rank must call it, and memory that
+  /// they share (DeviceInfo::host_memory) is divided among them.  Empty if no rank's device tells.
   std::optional<uint64_t> free_share() const;
-  /// Allocates all that these runs take but what the device prepares for itself.  Runs of smaller buckets
-  /// then find their memory, too.  Errors: kMemory if that is more than `free`, or the device has not enough;
-  /// the message says what would fit.
+  /// Allocates all that these runs need, except what the device prepares for itself.  Runs of smaller buckets
+  /// then find their memory, too.  Errors: kMemory if that is more than `free`, or if the device does not
+  /// have enough; the message says what would fit.
   void reserve(std::span<const Work> work, std::optional<uint64_t> free);
-  /// The same without other ranks: all is this process's that the device has free.
+  /// The same without other ranks: this process gets all free memory of the device.
   void reserve(std::span<const Work> work);
 
-  /// What such runs execute; compiled unless it is there already.  It lives as long as somebody has it, and
-  /// its arena as long; one that was replaced is not to be run any more.
+  /// The program that such runs execute; compiled unless it is there already.  It lives while somebody holds
+  /// it, and so does its arena.  A program that was replaced must not be run any more.
   std::shared_ptr<const CompiledProgram> compile(const Work& work);
 
   size_t size() const { return cache_.size(); }
@@ -95,7 +95,7 @@ class ProgramCache {
   void make_room();
   void grow_arena(size_t bytes);
   Bindings bindings() const { return {parameters_.buffers(), arena_}; }
-  /// Processes that have the device's memory together.
+  /// The number of processes that share the device's memory.
   int sharers() const;
 
   Backend& backend_;

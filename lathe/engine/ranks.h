@@ -11,13 +11,13 @@
 
 namespace lathe {
 
-/// What ranks that train together tell each other beside gradients.  group null: this process is alone, and
-/// each call gives what it was given.
+/// What ranks that train together exchange, apart from gradients.  Null group: there is only this process,
+/// and each call returns its argument.
 
-/// The one rank that writes.
+/// The only rank that writes.
 inline bool is_main(const ProcessGroup* group) { return group == nullptr || group->rank() == 0; }
-/// Whether this one says what is the same for all ranks: the first does, and where --log_level_replica asks
-/// for more than warnings, so do the others.
+/// Whether this rank reports what is the same for all ranks.  The first rank does; the others do if
+/// --log_level_replica asks for more than warnings.
 bool speaks_for_all(const ProcessGroup* group, const std::string& log_level_replica);
 
 /// Sums of a few numbers over the ranks, exact for whole numbers below 2^53.  Errors: throws the group's.
@@ -28,18 +28,18 @@ int64_t least_over(ProcessGroup* group, int64_t mine);
 /// Rank 0's text.
 std::string text_of_main(ProcessGroup* group, const std::string& mine);
 
-/// Errors: kUsage, on every rank, where the members of `mine` (an object) are not the same on all of them:
-/// names the first such member, the rank, and both values.
+/// Checks that the members of `mine` (an object) are the same on all ranks.  Errors: kUsage, on every rank,
+/// naming the first member that differs, the rank, and both values.
 void check_alike(ProcessGroup* group, const nlohmann::json& mine);
-/// Does what each rank does by itself and may fail at: all go on, or none.  Errors: its own; where it went
-/// well here, that of the first other rank, which is named, as kInvalidData.
+/// Does work that each rank does by itself and that may fail: all continue, or none.  Errors: its own; if it
+/// succeeded here, that of the first other rank that failed, as kInvalidData naming that rank.
 void all_or_none(ProcessGroup* group, const std::function<void()>& work);
-/// For check_alike, of a command's settings: the flags that must be the same on all ranks.
+/// For check_alike: of a command's settings, the flags that must be the same on all ranks.
 nlohmann::json common_flags(const nlohmann::ordered_json& settings);
-/// For check_alike: how many samples, and a checksum of tokens, labels, targets and positions.
+/// For check_alike: the number of samples, and a checksum of tokens, labels, targets and positions.
 std::string summary(std::span<const TokenizedDataset> parts);
 
-/// Of what is too much to be told: FNV-1a over words of 4 bytes, and over how many bytes there are.
+/// A checksum of data that is too long to send: FNV-1a over words of 4 bytes, and over the number of bytes.
 class Checksum {
  public:
   Checksum& add(std::span<const std::byte> bytes);
@@ -60,7 +60,7 @@ struct BatchScores {
   int64_t units = 0;  ///< what has scores: samples, or tokens
   std::vector<float> logits;
 };
-/// Those of all batches in their order: batch b of the data set was scored by rank b mod size.
+/// The scores of all batches in their order: rank b mod size scored batch b of the data set.
 std::vector<BatchScores> gather_scores(ProcessGroup* group, std::vector<BatchScores> mine);
 
 }  // namespace lathe

@@ -10,14 +10,14 @@
 
 namespace lathe {
 
-/// A model on a device: runs its programs over its parameters.  Not for several threads at once.
+/// A model on a device: runs its programs over its parameters.  Not for several threads at the same time.
 class Session {
  public:
   struct Options {
     int64_t num_labels = 2;  ///< columns of float targets
     ProgramOptions program;
-    size_t cached_programs = 128;  ///< programs kept, 1 at least; the one unused longest goes first
-    bool shard_states = false;     ///< each rank keeps its part (shards.h) of what the optimizer keeps
+    size_t cached_programs = 128;  ///< programs kept, at least 1; the one unused longest goes first
+    bool shard_states = false;     ///< each rank keeps only its part (shards.h) of the optimizer's states
   };
 
   /// A run that was started; `collect` waits for it.
@@ -26,14 +26,14 @@ class Session {
     Event event;
     bool gives(Output output) const { return compiled->gives(output); }
   };
-  /// 0 where the run does not give it.
+  /// 0 if the run does not have it.
   struct Outcome {
     float loss = 0, grad_norm = 0;  ///< both without loss scale
     float stop = 0;                 ///< ranks that were asked to stop
   };
 
-  /// Allocates parameters and optimizer state, all zero.  `model` and `backend` must outlive the session.
-  /// Where the backend has a group, its ranks train together: an update is of the mean of their losses.
+  /// Allocates parameters and optimizer state, all zero.  `model` and `backend` must outlive the session.  If
+  /// the backend has a group, its ranks train together: an update uses the mean of their losses.
   Session(Backend& backend, TaskModel& model, const Options& options);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -43,35 +43,35 @@ class Session {
   ProgramCache& programs() { return programs_; }
   const ProgramCache& programs() const { return programs_; }
 
-  /// One whole update on one batch.  With `base` the head alone runs; the base must be frozen then.
-  /// Errors, as of all runs: kInvalidData for a batch that the model cannot read; kUsage where a row is
-  /// longer than ProgramCache::expect_rows was told.
+  /// One whole update on one batch.  With `base` only the head runs; then the base must be frozen.  Errors,
+  /// as for all runs: kInvalidData for a batch that the model cannot read; kUsage if a row is longer than
+  /// promised to ProgramCache::expect_rows.
   Pending step(const PackedBatch& batch, const StepScalars& scalars, BaseRows base = {});
-  /// What `step` runs for such a batch, without running it.
+  /// What `step` runs for such a batch; nothing is run.
   struct StepPlan {
     std::shared_ptr<const CompiledProgram> compiled;
     Launches launches;  ///< Executable::launches
   };
   StepPlan plan_step(const PackedBatch& batch, const StepScalars& scalars);
-  /// Adds the gradients of one micro-batch; then `update` ends the step.
+  /// Adds the gradients of one micro-batch; `update` then ends the step.
   Pending accumulate(const PackedBatch& batch, const StepScalars& scalars, BaseRows base = {});
   Pending update(const StepScalars& scalars);
   Outcome collect(const Pending& pending) const;
 
-  /// Forward pass without dropout, in `dtype` if it is given.  logits: as the problem says, rows of tokens
-  /// after the last row left out.  Returns the loss where the batch has targets, else 0.
-  /// quantization: of the base's linear layers.
+  /// Forward pass without dropout, in `dtype` if given. logits: in the shape of the problem, without the
+  /// tokens after the last row.  Returns the loss if the batch has targets, else 0. quantization: of the
+  /// base's linear layers.
   float evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base = {},
                  std::optional<DType> dtype = {}, nn::Quantization quantization = nn::Quantization::kNone);
-  /// Runs the base alone, without dropout.  Rows as in BaseRows.
+  /// Runs only the base, without dropout.  Rows as in BaseRows.
   void run_base(const PackedBatch& batch, std::vector<std::byte>& rows);
   size_t base_row_bytes() const;
 
   Backend& backend() const { return backend_; }
   const TaskModel& model() const { return model_; }
-  /// How batches must be filled up.
+  /// How batches must be padded.
   TokenRounding token_rounding() const { return backend_.info().token_rounding; }
-  /// The backend's; null: this process trains alone.
+  /// The backend's group; null: only this process trains.
   ProcessGroup* group() const { return backend_.group(); }
   int ranks() const { return options_.program.ranks; }
 

@@ -16,17 +16,17 @@ namespace lathe {
 struct StepScalars {
   double learning_rate = 0;
   int64_t update_step = 1;   ///< key of all dropout of this update, from 1
-  int64_t adam_step = 1;     ///< t of the optimizer (step_factors): updates that were applied, with this one
+  int64_t adam_step = 1;     ///< t of the optimizer (step_factors): updates applied, including this one
   uint32_t seed = 42;        ///< of dropout
   double max_grad_norm = 1;  ///< 0: no clipping
   double loss_weight = 1;    ///< dL/dloss: 1 / micro-batches of this update
-  double loss_scale = 1;     ///< gradients carry it, norm and update take it out again (loss_scaler.h)
+  double loss_scale = 1;     ///< factor of the gradients; norm and update divide by it (loss_scaler.h)
   bool first_micro = true;   ///< gradients start anew
   bool stop = false;         ///< with several ranks: this one was asked to stop
 };
 
-/// The base's output for a batch: rows of hidden_size elements in the dtype of activations, one per token
-/// or per sample of the batch (TaskModel::per_token).  Empty: the base is to run.
+/// The base's output for a batch: rows of hidden_size elements in the dtype of activations, one per token or
+/// per sample of the batch (TaskModel::per_token).  Empty: the base must run.
 using BaseRows = std::span<const std::byte>;
 
 /// What programs read in one run: a batch, what is derived from it, and the scalars of the step.
@@ -36,7 +36,7 @@ class StepInputs {
   StepInputs(const TaskModel& model, const OptimizerOptions& optimizer, int ranks)
       : model_(model), optimizer_(optimizer), ranks_(ranks) {}
 
-  /// For the run at hand; batch (null: none) and base must last as long as it does.
+  /// Sets the inputs for the next run; batch (null: none) and base must live as long as the run.
   /// Errors: kInvalidData for a batch that the model cannot read.
   void set(const PackedBatch* batch, const StepScalars& scalars, BaseRows base);
   /// The inputs of a program, by their names there (build_program); valid until the next call of either.

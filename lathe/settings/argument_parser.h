@@ -9,11 +9,11 @@
 
 namespace lathe {
 
-/// What may stand between the flags of a command.
+/// The words that are allowed between the flags of a command.
 enum class Words {
   kScript,   ///< nothing; HfArgumentParser's rules
   kNone,     ///< nothing
-  kAny,      ///< texts, folders, names; behind "--" no word is a flag
+  kAny,      ///< texts, folders, names; after "--" no word is a flag
   kCommand,  ///< nothing: the first word that is no flag begins a command with flags of its own
 };
 
@@ -25,23 +25,24 @@ struct ParsedArguments {
   bool help = false;                 ///< -h or --help was among them
 };
 
-/// Reads flags into bound fields: --a_b is --a-b; --x v and --x=v; a prefix of one name alone will do; the
-/// last of several wins.  A bool is a switch without a value.
+/// Reads flags into bound fields. --a_b is --a-b; both --x v and --x=v work; a prefix is enough if only one
+/// name has it; the last of several wins.  A bool is a switch without a value.
 ///
-/// Of a script, by HfArgumentParser's rules, a bool takes no value or one; one that is true by default has a
-/// --no_x, too; one lone argument x.json is a file with all settings; names of older versions of transformers
-/// are taken with a notice.  Values are checked later: validate() does that.
+/// For a script, by HfArgumentParser's rules: a bool takes no value or one; a bool that is true by default
+/// also has a --no_x; a single argument x.json is a file with all settings; names of older versions of
+/// transformers are accepted with a notice.  Values are not checked here, but by validate().
 ///
-/// Errors: kUsage naming the flag, for an unknown one with its nearest neighbour, for a value with what it
-/// needs. Source: transformers 5.23 hf_argparser.py; Python's argparse.
+/// Errors: kUsage naming the flag: for an unknown flag with its nearest neighbour, for a value with what the
+/// flag needs.
+/// Source: transformers 5.23 hf_argparser.py; Python's argparse.
 ParsedArguments parse_arguments(const std::vector<BoundField>& fields, const std::vector<std::string>& args,
                                 Words words = Words::kScript);
 
-/// The words of a file of arguments (run_glue.args), to be put before those of the command line; none where
+/// The words of a file of arguments (run_glue.args), to be put before those of the command line; empty if
 /// there is no such file.
 std::vector<std::string> read_arguments_file(const std::string& path);
 
-/// The name in `names` most like `text`, or those that contain it; empty where nothing comes near.
+/// The name in `names` most like `text`, or those that contain it; empty if none is close.
 std::vector<std::string> nearest_names(std::string_view text, const std::vector<std::string_view>& names);
 
 /// A script's arguments together with those of training, parsed and validated.
@@ -58,11 +59,11 @@ struct CommandLine {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  /// What --print_config prints; as x.json, it is a config file.
+  /// What --print_config prints; saved as x.json, it is a config file.
   nlohmann::ordered_json config() { return to_json(fields()); }
 };
 
-/// The whole of `lathe glue` or `lathe qa` after its name.  Errors: kUsage.
+/// All of `lathe glue` or `lathe qa` after its name.  Errors: kUsage.
 template <typename Script>
 CommandLine<Script> parse_command_line(const std::vector<std::string>& args) {
   CommandLine<Script> line;

@@ -23,14 +23,14 @@ enum class Support {
   kNotYet,    ///< accepted at its default only
 };
 
-/// What a field may say beyond its name and meaning.
+/// What a field can have in addition to its name and meaning.
 struct FieldRules {
-  std::optional<Support> support = {};         ///< default: kWorks where graded must or lathe, else kNotYet
-  std::string_view reason = {};                ///< why it has no effect or is not there yet, or what to do
-  std::vector<std::string_view> choices = {};  ///< values that work; empty: any
-  std::vector<std::string_view> booleans =
-      {};                                    ///< what false and true, or the flag alone, stand for: {no, all}
-  std::vector<std::string_view> later = {};  ///< values Hugging Face knows and Lathe does not do yet
+  std::optional<Support> support = {};          ///< default: kWorks where graded must or lathe, else kNotYet
+  std::string_view reason = {};                 ///< why it has no effect or is not there yet, or what to do
+  std::vector<std::string_view> choices = {};   ///< values that work; empty: any
+  std::vector<std::string_view> booleans = {};  ///< the meaning of false and true, or of the flag without a
+                                                ///< value: {no, all}
+  std::vector<std::string_view> later = {};     ///< values Hugging Face knows and Lathe does not do yet
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool below_high = false;  ///< high itself is excluded
   bool whole = false;       ///< printed without fraction where integral (Python's 500, not 500.0)
@@ -56,11 +56,11 @@ struct FieldInfo {
   Support support() const;
   /// Whether there is a --no_<name>.
   bool negatable() const { return kind == Kind::kBool && (rules.negatable || default_value == true); }
-  /// What a Boolean, or a word for one, stands for by rules.booleans; all else as it is.
+  /// The meaning of a Boolean, or of a word for one, by rules.booleans; returns all other values unchanged.
   nlohmann::json from_boolean(const nlohmann::json& value) const;
 };
 
-/// A field known to the table only: no member, its value is kept in TrainingArguments::other.
+/// A field that only the table knows: it has no member, its value is kept in TrainingArguments::other.
 struct Unstored {
   Kind kind;
   nlohmann::json default_value;
@@ -146,7 +146,7 @@ struct Field {
         set([key = std::string(name)](S& s, const nlohmann::json& v) { s.other[key] = v; }) {}
 };
 
-/// A name of an earlier version of transformers.
+/// A name from an earlier version of transformers.
 struct OldName {
   std::string_view name;
   Kind kind;
@@ -155,13 +155,14 @@ struct OldName {
   nlohmann::json when_true = {};  ///< a true value writes this into `to`
   std::string_view note = {};     ///< printed when the flag is given
   bool wins = false;              ///< applied after everything else, as Hugging Face does
-  bool switches = false;  ///< alone, or with true or false, it says nothing: what the target does by itself
+  bool switches = false;  ///< without a value, or with true or false, it has no effect: the target's default
+                          ///< applies
 };
 
-/// The one list of fields, in the order of training_args.py (for scripts: of the script), Lathe's own last.
+/// The only list of fields, in the order of training_args.py (for scripts: of the script), Lathe's own last.
 const std::vector<Field<TrainingArguments>>& training_fields();
-/// Those of them that decide which numbers a run computes: schedule, optimizer, step, precision, seed, data;
-/// not where it runs, what it shows and how it keeps data coming.
+/// The fields that decide which numbers a run computes: schedule, optimizer, step, precision, seed, data.
+/// Not those for where it runs, what it shows and how it prefetches data.
 const std::vector<Field<TrainingArguments>>& numeric_fields();
 const std::vector<Field<GlueArguments>>& glue_fields();
 const std::vector<Field<QaArguments>>& qa_fields();
@@ -170,10 +171,10 @@ inline const auto& fields_of(const GlueArguments&) { return glue_fields(); }
 inline const auto& fields_of(const QaArguments&) { return qa_fields(); }
 const std::vector<OldName>& old_names();
 
-/// The row of that name of training, else of glue.  Errors: throws kInternal where there is none.
+/// The row of that name for training, else for glue.  Errors: throws kInternal if there is none.
 const FieldInfo& row_of(std::string_view name);
-/// The same for a command that is no script: it has the flag only because it works there.  help: what else
-/// there is to say of it there; empty: the row's own.
+/// The same for a command that is no script: it has the flag only because it works there. help: what it says
+/// there in addition; empty: the row's own help.
 FieldInfo shared_row(std::string_view name, std::string_view help = {});
 
 /// A field of one object.  The object must outlive it.
@@ -199,7 +200,7 @@ std::vector<BoundField> bind(S& object) {
 }
 
 /// "true", "0.5", a JSON text or the path of a JSON file as a value of this kind.
-/// Errors: kUsage "--flag: found X, wants Y".
+/// Errors: kUsage "--flag: found X, expected Y".
 nlohmann::json value_from_text(std::string_view flag, Kind kind, const std::string& text);
 
 /// A part of a flag's value as a whole number of at least `low`.  flag: "--hosts".  Errors: kUsage.
@@ -208,19 +209,20 @@ int whole_number(const std::string& flag, const std::string& text, int low);
 /// A JSON value as a value of this field, e.g. 3 for a float.  Errors: kUsage.
 nlohmann::json value_from_json(std::string_view flag, Kind kind, bool optional, const nlohmann::json& value);
 
-/// Choices and range of one value.  Errors: kUsage.
+/// Checks choices and range of one value.  Errors: kUsage.
 void check_value(const FieldInfo& info, const nlohmann::json& value);
-/// The same, and support, of one field that is not at its default; a notice where the value has no effect.
+/// Checks the value and the support of one field that is not at its default; returns a notice if the value
+/// has no effect.
 /// Errors: kUsage.
 std::optional<std::string> check_field(const BoundField& field);
-/// The same for all; returns the notices.
+/// The same for all fields; returns the notices.
 std::vector<std::string> check_fields(const std::vector<BoundField>& fields);
 
-/// What stands in the place of a secret: "<token>".
+/// The text shown in place of a secret: "<token>".
 std::string hidden_secret(const FieldInfo& info);
 
-/// All fields in table order, as Hugging Face writes them (500 rather than 500.0 for steps, secrets hidden);
-/// what training_args.json and --print_config hold.  Fields that only steer the program are left out.
+/// All fields in table order, as Hugging Face writes them (500 rather than 500.0 for steps, secrets hidden):
+/// the content of training_args.json and --print_config.  Fields that only steer the program are left out.
 nlohmann::ordered_json to_json(const std::vector<BoundField>& fields);
 
 /// A value as help and docs print it: 5e-05, None, [none].

@@ -26,7 +26,7 @@ HelpSection help_section(std::string title) {
   return help_section(std::move(title), fields_of(S()));
 }
 
-/// What a command takes, and what is said of it: parsing, help, completion, man page and docs come from here.
+/// The arguments of a command and their texts: parsing, help, completion, man page and docs come from here.
 struct Syntax {
   std::string name, summary;
   std::string synopsis = "[flags]";  ///< what follows the name; a line for each form
@@ -48,7 +48,7 @@ struct Flag {
   std::string meaning = {};
   std::vector<std::string> choices = {};  ///< values that it takes; empty: any
 };
-/// All flags of a command, also --no_x where there is one; those that are accepted at their default only are
+/// All flags of a command, with --no_x where it exists.  Flags that are accepted only at their default are
 /// left out.
 std::vector<Flag> flags_of(const Syntax& syntax);
 
@@ -56,12 +56,12 @@ std::vector<Flag> flags_of(const Syntax& syntax);
 constexpr char kGlue = '\x1f';
 /// The words of `text` from column `column` on, broken at `width`, further lines indented to `indent`.
 std::string wrapped(const std::string& text, size_t column, size_t indent, size_t width = 100);
-/// Usage, then the details, or the summary where there are none.
+/// Usage, then the details, or the summary if there are no details.
 std::string description(const Syntax& syntax, size_t width = 100);
 
-/// The text of --help: description, then each section's flags with type, meaning, choices and default; flags
-/// that are accepted at their default only, and a script's old names, as lists at the end.  Lines are at most
-/// `width` columns wide.
+/// The text of --help: description, then each section's flags with type, meaning, choices and default.  Flags
+/// that are accepted only at their default, and a script's old names, follow as lists.  Lines have at most
+/// `width` columns.
 std::string help_text(const Syntax& syntax, int width = 100);
 
 /// The page docs/arguments.md: one Markdown table for each section, and one of the old names.
@@ -69,8 +69,7 @@ std::string arguments_page(const std::vector<HelpSection>& sections);
 
 /// All tables as data, for comparing with the installed transformers: {"training": [{"name", "type",
 /// "optional", "default", "grade", "support", "choices", "later", "help"}], "glue": [...], "qa": [...],
-/// "old_names":
-/// [{"name", "type", "default", "to"}]}.  What `lathe arguments --json` prints.
+/// "old_names": [{"name", "type", "default", "to"}]}. `lathe arguments --json` prints it.
 nlohmann::ordered_json arguments_json();
 
 }  // namespace lathe

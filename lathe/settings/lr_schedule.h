@@ -17,7 +17,7 @@ class LrSchedule {
   LrSchedule(const std::string& name, int64_t warmup_steps, int64_t training_steps, double learning_rate,
              const nlohmann::json& kwargs = {});
 
-  /// What learning_rate is multiplied with at this step.
+  /// The factor of learning_rate at this step.
   double factor(int64_t step) const { return factor_(static_cast<double>(step)); }
   double learning_rate(int64_t step) const { return learning_rate_ * factor(step); }
 

@@ -7,8 +7,8 @@
 
 namespace lathe {
 
-/// A learning rate that follows a metric of the evaluations: constant between them, lowered where the metric
-/// stands still, and with "greedy" raised where it keeps improving.
+/// A learning rate that follows a metric of the evaluations.  It is constant between them; it is lowered if
+/// the metric does not improve and, with "greedy", raised while it keeps improving.
 /// Source: torch.optim.lr_scheduler.ReduceLROnPlateau; transformers 5.23 optimization.py, GreedyLR.
 class MetricSchedule {
  public:
@@ -22,15 +22,15 @@ class MetricSchedule {
   /// Another evaluation.
   void step(double metric);
 
-  /// What it remembers, for a checkpoint.  restore: of a schedule with the same name and settings.
+  /// The state to save in a checkpoint. restore: takes that of a schedule with the same name and settings.
   nlohmann::json state() const;
   void restore(const nlohmann::json& state);
 
-  /// state_dict() of the Python object at this place, with its settings and two groups of parameters; where
-  /// nothing was measured yet, "best" is an infinity, which no JSON text can hold.
+  /// state_dict() of the Python object at this place, with its settings and two groups of parameters.  Before
+  /// the first metric "best" is an infinity, which no JSON text can hold.
   nlohmann::json python_state() const;
-  /// `state` out of it, of either schedule.  `file` is for messages.  Errors: kInvalidData; kUnsupported if
-  /// the groups' learning rates are not the same.
+  /// Gets `state` from it, for either schedule.  `file` is for messages.  Errors: kInvalidData; kUnsupported
+  /// if the groups' learning rates are not the same.
   static nlohmann::json state_of_python(const nlohmann::json& python, const std::string& file);
 
  private:

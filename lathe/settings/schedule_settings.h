@@ -6,8 +6,8 @@
 
 namespace lathe {
 
-/// lr_scheduler_kwargs for one schedule: knows what was asked for, so that what is left over is an error.
-/// Every getter throws kUsage where the value is of another kind.
+/// lr_scheduler_kwargs for one schedule.  It remembers which settings were read, so that the rest is an
+/// error.  Every getter throws kUsage if the value is of another kind.
 class ScheduleSettings {
  public:
   /// kwargs must outlive it.  Errors: kUsage unless null or an object.
@@ -17,7 +17,7 @@ class ScheduleSettings {
   std::optional<bool> flag(const std::string& key);
   std::string text(const std::string& key, const std::string& otherwise,
                    const std::set<std::string>& choices);
-  /// Errors: kUsage if there is a key that nobody asked for.
+  /// Errors: kUsage if there is a key that nobody has read.
   void no_others() const;
   [[noreturn]] void wrong(const std::string& key, const std::string& wanted) const;
 

@@ -13,9 +13,9 @@
 
 namespace lathe {
 
-/// How a run trains, under the names and defaults of Hugging Face's TrainingArguments.  What each member
-/// means stands in the table of fields (argument_table.h), which also feeds the command line and the docs.
-/// `*_steps` are update steps, or a share of the run where below 1; an empty optional is Python's None.
+/// How a run trains, under the names and defaults of Hugging Face's TrainingArguments.  The meaning of each
+/// member is in the table of fields (argument_table.h), which also feeds the command line and the docs.
+/// `*_steps` are update steps, or a share of the run if below 1; an empty optional is Python's None.
 struct TrainingArguments {
   std::optional<std::string> output_dir;
   bool overwrite_output_dir = false;
@@ -30,7 +30,7 @@ struct TrainingArguments {
   std::string lr_scheduler_type = "linear";
   nlohmann::json lr_scheduler_kwargs;  ///< null or an object
   double warmup_steps = 0;
-  double warmup_ratio = 0;  ///< used where warmup_steps is 0
+  double warmup_ratio = 0;  ///< used if warmup_steps is 0
   std::string optim = "adamw_torch_fused";
   std::optional<std::string> optim_args;
   double weight_decay = 0, adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;
@@ -46,8 +46,8 @@ struct TrainingArguments {
   std::string logging_strategy = "steps";
   double logging_steps = 500;
   bool logging_first_step = false;
-  /// Given: a loss that is not finite does not stop the run; true (transformers' default) keeps it out of the
-  /// logged means.
+  /// If given, a loss that is not finite does not stop the run; true (transformers' default) keeps it out of
+  /// the logged means.
   std::optional<bool> logging_nan_inf_filter;
   std::string include_num_input_tokens_seen = "no";
   std::string log_level = "passive", log_level_replica = "warning";  ///< of rank 0, of the others
@@ -90,7 +90,7 @@ struct TrainingArguments {
   int64_t threads = 0;                     ///< 0: one per usable core
   std::optional<std::string> ddp_backend;  ///< nccl for cuda, else gloo, ring or mpi
   std::optional<int64_t> ddp_bucket_cap_mb;
-  std::string ddp_comm_hook = "no";  ///< or bf16: gradients travel between processes so
+  std::string ddp_comm_hook = "no";  ///< or bf16: the dtype in which gradients travel between processes
   int64_t ddp_timeout = 1800;        ///< seconds
   int64_t zero_stage = 0;            ///< or 1: each process holds its part of the optimizer's states
   bool freeze_base_model = false;
@@ -140,46 +140,46 @@ struct QaArguments {
 /// Checks every field and every rule between fields, and fills in what one field derives from another
 /// (eval_strategy turns do_eval on, the default metric of the best model, ...), as TrainingArguments'
 /// __post_init__ does.  Calling it twice changes nothing.  Returns one-line notices for the user.
-/// Errors: kUsage, naming the flag, the value found and the value wanted.
+/// Errors: kUsage, naming the flag, the value found and the values allowed.
 /// Source: transformers 5.23 training_args.py, __post_init__ and _validate_args.
 std::vector<std::string> validate(TrainingArguments& args);
-/// The same for a trainer alone, which need not write, and evaluates where it is told to: output_dir stays as
-/// given, and nothing is asked of do_eval and do_predict.
+/// The same for a trainer without a script.  It need not write, and evaluates only when it is called to:
+/// output_dir stays as given, and do_eval and do_predict are not checked.
 std::vector<std::string> validate_for_trainer(TrainingArguments& args);
 
-/// The same for the arguments of the scripts: every field, and that there is data for what is to be done.
+/// The same for the arguments of the scripts: every field, and whether there is data for each task.
 std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(QaArguments& args, const TrainingArguments& training);
 
-/// Every so many layers the activations of one are computed anew in the backward pass; 0: all are kept.
+/// In the backward pass one layer out of this many recomputes its activations; 0: all are kept.
 int64_t recompute_every(const TrainingArguments& args);
 
-/// A setting of accelerator_config, which is `otherwise` where it is not given.
+/// A setting of accelerator_config; `otherwise` if it is not given.
 bool accelerator_setting(const TrainingArguments& args, const std::string& name, bool otherwise);
 
 /// The optimizer that optim, optim_args and weight_decay ask for.  Errors: kUsage, naming the setting.
 /// Source: transformers 5.23 trainer_optimizer.py.
 OptimizerOptions optimizer_of(const TrainingArguments& args);
 
-/// What the precision flags come to on the device that was chosen ("cpu", "cuda", "mps"), where that needs
-/// saying.
+/// What the precision flags mean on the chosen device ("cpu", "cuda", "mps"), if the user must know.
 std::vector<std::string> precision_notices(const TrainingArguments& args, std::string_view device);
 
 /// The dtype of activations: bf16 and f16 for autocast; with fp8 bf16.
 DType training_dtype(const TrainingArguments& args);
-/// What linear layers multiply in, in training and in evaluation: kFp8 in both, kInt8 in evaluation alone.
+/// The dtype of products in linear layers, in training and in evaluation: kFp8 in both, kInt8 only in
+/// evaluation.
 nn::Quantization training_quantization(const TrainingArguments& args);
 nn::Quantization evaluation_quantization(const TrainingArguments& args);
 /// "int8", "fp8", or "" for none.
 std::string_view name_of(nn::Quantization quantization);
-/// Of activations in evaluation: "bf16", "fp16" or "fp32".
+/// The dtype of activations in evaluation: "bf16", "fp16" or "fp32".
 std::string_view precision_name(const TrainingArguments& args);
 
 /// Update steps of warmup in a run of `training_steps`.  Source: TrainingArguments.get_warmup_steps, with
-/// warmup_ratio of version 4 where warmup_steps is 0.
+/// warmup_ratio of version 4 if warmup_steps is 0.
 int64_t warmup_steps(const TrainingArguments& args, int64_t training_steps);
 
-/// logging_steps, eval_steps or save_steps as a number of steps: a share of the run where below 1.
+/// logging_steps, eval_steps or save_steps as a number of steps: a share of the run if below 1.
 /// Source: TrainerState.compute_steps.
 int64_t interval_steps(double steps, int64_t training_steps);
 

@@ -13,8 +13,8 @@ namespace lathe {
 ///      (Hyper::kInverseScale).  Both are data of the run, so that a device sees no other program.
 ///   2. The device itself leaves the update out if norm or loss is not finite.
 ///   3. The host reads norm and loss and calls `finish` before it starts the next update, which needs them
-///      for scale, learning rate and bias correction.  On the CPU a run is done when it returns; a device that
-///      runs ahead waits here once per update, like GradScaler.step, and no more often.
+///      for scale, learning rate and bias correction.  On the CPU a run is done when it returns; a device
+///      that runs ahead waits here once per update, like GradScaler.step, and no more often.
 class LossScaler {
  public:
   /// The saved state; it gives the same scales after resuming.
