@@ -2,9 +2,8 @@
 
 namespace lathe {
 
-/// A file that another process cuts short while it is mapped, or whose disk fails, ends the process by SIGBUS
-/// where its bytes are read: from now on with a message on stderr that says so.  Made by the program, never
-/// by the library.
+/// Reading a mapped file ends the process by SIGBUS if another process has cut the file short or the disk
+/// fails.  After this call a message on stderr says so.  Called by the program, never by the library.
 void explain_bus_errors();
 
 }  // namespace lathe

@@ -9,14 +9,14 @@
 
 namespace lathe {
 
-/// What a run reads from this machine's disks: the value of a flag, whether it is there or not.
+/// A path that a run reads on this machine: the value of a flag, whether it exists or not.
 struct RunInput {
   enum class Kind { kModelFolder, kDataFolder, kDataFile };
   Kind kind;
   std::string flag, path;
 };
 
-/// Of a script's own arguments.
+/// From a script's arguments.
 template <typename Script>
 std::vector<RunInput> run_inputs(const Script& script) {
   std::vector<RunInput> inputs{
@@ -31,17 +31,18 @@ std::vector<RunInput> run_inputs(const Script& script) {
   return inputs;
 }
 
-/// Refuses an output_dir in which a run's files would lie among others or replace them, however it is
-/// spelled: the root folder and the home folder; where the run trains, a checkpoint and, unless it is the
-/// output folder of an earlier run, the folder of the model and those of the data.  Of what is only unusual
-/// it warns. Before the folder is made.  Errors: kUsage.
+/// Refuses an output_dir in which a run's files would mix with others or replace them, however it is spelled:
+/// the root folder and the home folder; for a training also a checkpoint and, unless it is the output folder
+/// of an earlier run, the folder of the model and those of the data.  It warns about folders that are only
+/// unusual.  Call it before the folder is made.  Errors: kUsage.
 void check_output_folder(FileSystem& fs, const TrainingArguments& args, const std::vector<RunInput>& inputs,
                          const std::function<void(const std::string&)>& warn);
 
-/// Whether the folder holds nothing but what a run that ended before its first checkpoint leaves.
+/// Whether the folder holds only what a run leaves that ended before its first checkpoint.
 bool is_left_over(const std::vector<std::string>& names);
 
-/// Makes and removes a folder there: permissions alone do not tell (read-only disks, /proc).  Errors: kIo.
+/// Makes and removes a folder there, because permissions do not tell everything (read-only disks, /proc).
+/// Errors: kIo.
 void check_writable(FileSystem& fs, const std::string& folder);
 
 }  // namespace lathe

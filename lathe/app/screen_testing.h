@@ -1,4 +1,4 @@
-// A terminal whose clock a test moves, and all that was written to it.
+// A terminal whose clock a test moves, and everything written to it.
 #pragma once
 #include <string>
 

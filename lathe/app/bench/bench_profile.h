@@ -14,19 +14,19 @@ struct NodeTimes {
   int calls = 0;
 };
 
-/// Profiles `runs` calls of `run`, which runs the executable once; fewer where they take longer than
-/// kPatience.
+/// Profiles `runs` calls of `run`, which runs the executable once; fewer if they take longer than kPatience.
 NodeTimes node_times(Executable& executable, const Program& program, int runs,
                      const std::function<void()>& run);
 
-/// Milliseconds of each op of programs that run on one device, beside what a copy reaches there.
+/// Milliseconds of each op of programs on one device, compared with what a copy reaches there.
 class OpProfile {
  public:
   /// `model`: its name, for the title.
   OpProfile(const std::string& model, const BenchDevice& device);
   /// A row for each op of the program: `row` (with "dtype" and "batch") and what its nodes took together.
   void add(const nlohmann::ordered_json& row, const Program& program, const NodeTimes& times);
-  /// Of all programs.  Measures a copy, whose buffers count from then on in the peak of the process's memory.
+  /// The report of all programs.  It measures a copy, whose buffers then count in the peak of the process's
+  /// memory.
   BenchReport report() const;
 
  private:

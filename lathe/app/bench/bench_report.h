@@ -6,7 +6,7 @@
 
 namespace lathe {
 
-/// How one key of a row is shown to people: value · scale with so many digits behind the point.
+/// How a key of a row is displayed: value · scale, with this number of digits after the point.
 struct BenchColumn {
   std::string key, title;
   int digits = 0;
@@ -20,7 +20,7 @@ struct BenchChart {
   BenchColumn value;
 };
 
-/// What a bench found.  A row is a flat object, the JSON line of --json as it stands; a value that could not
+/// The results of a bench.  A row is a flat object, exactly the JSON line of --json; a value that could not
 /// be measured is null.
 struct BenchReport {
   std::string title;
@@ -33,8 +33,8 @@ struct BenchReport {
 /// x with six significant digits, as JSON lines hold it.
 double six_digits(double x);
 
-/// Adds a note where `percent_of_peak` is more than 103: the peak is measured first, and some hosts of
-/// virtual machines give less of their cores for a while.
+/// Adds a note if `percent_of_peak` is above 103: the peak is measured first, and some hosts of virtual
+/// machines give less of their cores for a while.
 void note_more_than_peak(BenchReport& report);
 
 /// One object per line.
@@ -43,7 +43,7 @@ std::string json_lines(const BenchReport& report);
 /// Title, notes, table and chart for a terminal of `width` columns.  unicode: block characters, else '#'.
 std::string terminal_text(const BenchReport& report, int width, bool unicode);
 
-/// A page that needs nothing but itself: tables and charts of all reports.  `machine` stands below the title.
+/// A page without external files: tables and charts of all reports.  `machine` is printed below the title.
 std::string html_page(const std::vector<BenchReport>& reports, std::string_view machine);
 
 /// The value of a cell as text; "-" for null or a missing key.

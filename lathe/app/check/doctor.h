@@ -8,7 +8,7 @@
 
 namespace lathe {
 
-/// What `lathe doctor` looks at.  Bytes in bytes; empty optionals are what the platform does not tell.
+/// What `lathe doctor` examines.  Sizes in bytes; an optional is empty if the platform does not tell.
 struct MachineFacts {
   std::string system, release, machine;  ///< as uname says: "Linux", "6.1.0", "x86_64"
   std::string macos;                     ///< its version, on a Mac
@@ -22,10 +22,10 @@ struct MachineFacts {
   std::optional<uint64_t> memory_total, memory_free;
   std::string folder, cache;  ///< working folder, empty where it was deleted; Hugging Face cache
   std::optional<uint64_t> folder_free, cache_free;
-  /// The cache's: that it can be made, where it does not exist.
+  /// Of the cache: if it does not exist, writable means that it can be made.
   bool folder_writable = false, cache_exists = false, cache_writable = false;
   std::vector<DeviceStatus> devices;
-  /// Libraries that are opened when they are needed: libcurl, Parquet, gloo, mpi.  kind: what it is called.
+  /// Libraries that are opened when needed: libcurl, Parquet, gloo, mpi. kind: the name of the library.
   std::vector<DeviceStatus> parts;
 };
 
@@ -34,7 +34,7 @@ MachineFacts machine_facts();
 
 struct DoctorReport {
   std::vector<std::string> lines;  ///< "[GOOD] ..." or "[BAD]  ...: what to do"
-  int exit_code = 0;               ///< 1 where training on the CPU cannot work
+  int exit_code = 0;               ///< 1 if training on the CPU cannot work
 };
 
 /// Judges the facts.

@@ -10,30 +10,30 @@
 
 namespace lathe {
 
-/// A command of the program.  Its file in this folder has its settings, their table, what it does, and a
-/// function NAME_command; commands.cc has that function's name.
+/// A command of the program.  Its file in this folder has its settings, their table, its code, and a function
+/// NAME_command; commands.cc has that function's name.
 struct Command : Syntax {
   /// Takes the words after the command's name, gives the exit code.  Throws Error.
   std::function<int(const std::vector<std::string>&)> run = {};
 };
 
-/// The words of a call that are no flags, and the names of the flags that were given.
+/// The words of a call that are no flags, and the names of the given flags.
 struct Call {
   const Command& command;
-  std::vector<std::string> args;  ///< all words as they were given
+  std::vector<std::string> args;  ///< all words as given
   std::vector<std::string> words;
   std::set<std::string_view> given;
 
-  /// Throws kUsage, with the forms that the command has.
+  /// Throws kUsage, with the forms of the command.
   [[noreturn]] void refuse(const std::string& why) const;
 };
 
-/// Reads flags into `fields`.  Nothing: it was a call for help, which is shown.
+/// Reads flags into `fields`.  Empty: it was a call for help, which is printed.
 /// Errors: kUsage.
 std::optional<Call> read_call(const Command& command, const std::vector<BoundField>& fields,
                               const std::vector<std::string>& args);
 
-/// A command from what is said of it, the table of its settings S, and its body.
+/// Makes a command from its texts, the table of its settings S, and its body.
 template <typename S>
 Command make_command(Syntax syntax, std::vector<Field<S>> rows, int (*body)(S&, const Call&)) {
   const auto table = std::make_shared<const std::vector<Field<S>>>(std::move(rows));

@@ -13,14 +13,14 @@ struct LaunchFlags {
   std::optional<std::string> hosts, host_file;
 };
 
-/// What they and the words after them say.
+/// The settings from the flags and the words after them.
 struct LaunchSettings {
   int ranks = 0, port = 0;           ///< of all hosts
-  std::vector<LaunchHost> hosts;     ///< empty: this machine alone
+  std::vector<LaunchHost> hosts;     ///< empty: only this machine
   std::vector<std::string> command;  ///< "glue" and its flags
 };
 
-/// Errors: kUsage; kIo where no port is free.
+/// Errors: kUsage; kIo if no port is free.
 LaunchSettings launch_settings(const LaunchFlags& flags, const Call& call);
 
 }  // namespace lathe

@@ -13,34 +13,34 @@ struct LaunchHost {
 };
 
 /// The hosts of a file in the form of MLX's launcher, as `mlx.distributed_config --output` writes it: JSON, a
-/// list of hosts, or an object with it under "hosts"; of each "ssh" and "ips" (the first counts).  `ranks` on
-/// each.  Source: MLX's documentation, "Launching Distributed Programs".  Errors: kNotFound, kIo;
-/// kInvalidData, naming file, host and key.
+/// list of hosts, or an object with the list under "hosts".  Each host has "ssh" and "ips" (the first one is
+/// used).  Each gets `ranks` processes.  Source: MLX's documentation, "Launching Distributed Programs".
+/// Errors: kNotFound, kIo; kInvalidData, naming file, host and key.
 std::vector<LaunchHost> read_host_file(const std::string& path, int ranks);
 
-/// "a,user@b:2" as hosts; `ranks` for those that give no number.  Errors: kUsage, naming --hosts.
+/// "a,user@b:2" as hosts; `ranks` for those without a number.  Errors: kUsage, naming --hosts.
 std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks);
 
-/// How the other machines reach it: its ip, or its name without "user@".
+/// How the other machines reach this host: its ip, or its name without "user@".
 std::string address_of(const LaunchHost& host);
 
-/// How a rank on another machine is started, and what the process there is told first.
+/// How to start a rank on another machine, and what to send to the process there first.
 struct RemoteRank {
   std::vector<std::string> words;  ///< $LATHE_SSH or ssh, the host, and a line for the shell there
-  /// To the standard input: a line NAME=VALUE for each variable (no other user of either machine sees them
-  /// there), then an empty one.
+  /// For its standard input: a line NAME=VALUE for each variable, then an empty line.  Other users of either
+  /// machine cannot see the variables there.
   std::string greeting;
 };
 
-/// Runs `command` in `folder` there.  Lines on the standard input that follow the greeting are names of
-/// signals for it (TERM); when the input ends it is made to end.  The exit code is the command's, 128 + n
-/// where signal n ended it.
+/// Runs `command` in `folder` on that host.  Later lines on the standard input are names of signals for the
+/// command (TERM); when the input ends, the command is ended.  The exit code is the command's, or 128 + n if
+/// signal n ended it.
 RemoteRank remote_rank(const std::string& host, const std::string& folder,
                        const std::vector<std::string>& command,
                        const std::vector<std::pair<std::string, std::string>>& variables);
 
-/// Variables of this process that a rank elsewhere shall have, too: those that Lathe, the Hub's client,
-/// proxies and the libraries between processes read; the launcher's own are not among them.
+/// Variables of this process that a rank on another machine needs, too: those that Lathe, the Hub's client,
+/// proxies and the libraries between processes read; not the launcher's own.
 std::vector<std::pair<std::string, std::string>> forwarded_variables();
 
 }  // namespace lathe

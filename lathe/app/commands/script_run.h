@@ -20,26 +20,26 @@
 
 namespace lathe {
 
-/// What run_glue and run_qa do alike: the output folder, the device, what is shown while a trainer runs, and
-/// the result files.
+/// What run_glue and run_qa have in common: the output folder, the device, the display while a trainer runs,
+/// and the result files.
 class ScriptRun {
  public:
-  /// group: those that train together, of which rank 0 alone touches the output folder; null: this process is
-  /// alone.  facts: command and settings.  `args` (validated) and `terminal` must outlive it.  From here on a
-  /// write to a pipe that nobody reads fails instead of ending the process.
+  /// group: the processes that train together, of which only rank 0 touches the output folder; null: there is
+  /// only this process. facts: command and settings.  `args` (validated) and `terminal` must outlive it.
+  /// From the construction on, a write to a pipe without a reader fails instead of ending the process.
   ScriptRun(Terminal& terminal, TrainingArguments& args, RunFacts facts,
             std::shared_ptr<ProcessGroup> group = {}, FileSystem& fs = real_file_system());
-  /// Takes away the folders that prepare_output made, where they are empty.
+  /// Removes the folders that prepare_output made, if they are empty.
   ~ScriptRun();
 
   /// Checks that the output folder can be used (inputs: as check_output_folder takes them), keeps other runs
-  /// from training into it and finds the checkpoint to go on from (empty: none), by the rules of transformers
-  /// 4: a folder with content is an error without --overwrite_output_dir, unless it holds checkpoints, with
-  /// which the run goes on.  Errors: kUsage, kIo.
+  /// from training into it and finds the checkpoint to continue from (empty: none).  It follows transformers
+  /// 4: a folder with content is an error without --overwrite_output_dir, unless it holds checkpoints; then
+  /// the run continues from them.  Errors: kUsage, kIo.
   std::string prepare_output(const std::vector<RunInput>& inputs = {});
 
-  /// Opens the device that the arguments ask for and says what the precision flags come to there.  Ranks that
-  /// would use the same cores share them out.
+  /// Opens the device that the arguments ask for and says what the precision flags mean on it.  Ranks that
+  /// would use the same cores divide them.
   Backend& open_device();
 
   /// The Hub, shown on the terminal.
@@ -48,26 +48,28 @@ class ScriptRun {
   /// Messages, log lines, progress bars and stop signals.
   TrainerHooks hooks();
 
-  /// All that a run does once its trainer is there.  Where it trains, a stop or an error behind the training
-  /// is told by run.json, too, and what the training gave stays.  Errors: those of `work`; kInterrupted.
+  /// Does all the work of a run once its trainer exists.  In a training, a stop or an error after the
+  /// training is also noted in run.json, and the results of the training stay.  Errors: those of `work`;
+  /// kInterrupted.
   void carry_out(const std::function<void()>& work);
 
   /// Within carry_out: trains, saves the model and writes run.json, train_results.json, all_results.json and
-  /// trainer_state.json.  Errors: the trainer's; kInterrupted says how to go on.
-  /// samples: of the training set.
+  /// trainer_state.json. samples: of the training set.  Errors: the trainer's; kInterrupted says how to
+  /// continue.
   void train(Trainer& trainer, const std::string& resume_from, int64_t samples);
-  /// Metrics of a data set, for `report`.  samples: its rows as the user counts them.
+  /// Metrics of a data set, for `report`. samples: its rows as the user counts them.
   nlohmann::json evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples);
-  /// Makes it what the model takes, and says so, where it is more.
+  /// Reduces it, with a message, to what the model takes if it is more.
   void bound_length(int64_t& max_seq_length, const AutoModel& model);
   /// Prints "***** eval metrics *****" and merges the metrics into <split>_results.json and all_results.json.
   void report(const std::string& split, const nlohmann::json& metrics, const nlohmann::json& to_write);
-  /// Several ranks: what they have read beside what the trainer compares.  Errors: kUsage.
+  /// Compares, over several ranks, what they have read and what the trainer does not compare.  Errors:
+  /// kUsage.
   void check_ranks(const nlohmann::json& facts) const { check_alike(group_.get(), facts); }
-  /// Refuses a --metric_for_best_model that no evaluation will have.  names: of the metrics beside speed, the
-  /// loss first if there is one.  Errors: kUsage.
+  /// Refuses a --metric_for_best_model that no evaluation will have. names: of the metrics, without those for
+  /// speed; the loss first if there is one.  Errors: kUsage.
   void check_metric(std::vector<std::string> names) const;
-  /// Whether somebody wants to see what an evaluation found.
+  /// Whether the findings of an evaluation are used.
   bool wants_findings() const { return is_main(group_.get()) && reports_to(args_, "html"); }
   void show(const Findings& findings) { tracked_.show(findings); }
   /// Writes the model card, README.md.
@@ -76,7 +78,7 @@ class ScriptRun {
   void write(const std::string& name, const std::string& content);
 
   const std::string& output_dir() const { return *args_.output_dir; }
-  /// What is the same for all ranks: said by those that speaks_for_all.
+  /// Reports what is the same for all ranks; printed by ranks for which speaks_for_all holds.
   void say(LogLevel level, const std::string& text) {
     if (speaks_for_all(group_.get(), args_.log_level_replica)) terminal_.log(level, text);
   }
@@ -85,9 +87,10 @@ class ScriptRun {
   std::string checkpoint_to_go_on_from(const std::vector<RunInput>& inputs);
   void make_output_folder();
   [[noreturn]] void fail_behind_the_training() const;
-  /// kInterrupted, with what a user does to go on, where the checkpoint of that step is there.
+  /// Throws kInterrupted and, if the checkpoint of that step exists, says how to continue.
   void fail_with_the_way_on(int64_t step) const;
-  /// Tries it where the last checkpoint failed, for want of room most often: the model is smaller.
+  /// Tries to save the model after the last checkpoint failed.  Usually the disk is full, and the model is
+  /// smaller.
   void save_model_alone(Trainer& trainer);
   int processes() const { return group_ == nullptr ? 1 : group_->size(); }
   void check_ddp_backend(const std::string& device) const;
@@ -96,15 +99,15 @@ class ScriptRun {
   TrainingArguments& args_;
   std::shared_ptr<ProcessGroup> group_;
   FileSystem& fs_;
-  FolderLock lock_;                // of the output folder, while it is trained into
-  std::vector<std::string> made_;  // the output folder and those above it, the deepest first
+  FolderLock lock_;                // of the output folder, during training into it
+  std::vector<std::string> made_;  // the output folder and its parents, the deepest first
   bool trained_ = false;
   std::unique_ptr<Backend> backend_;
   std::vector<std::string> words_;  // of the command
   TrackedRun tracked_;
 };
 
-/// The folders of weights, configuration and tokenizer that a script names, fetched where they must be.
+/// The folders of weights, configuration and tokenizer that a script names, downloaded if necessary.
 template <typename Script>
 ModelFolders fetch_folders(const Script& script, const HubSettings& hub) {
   const auto fetch = [&](const std::string& name, const ModelNeed& need) {
@@ -118,10 +121,10 @@ ModelFolders fetch_folders(const Script& script, const HubSettings& hub) {
   return folders;
 }
 
-/// The report of weights that were missing or not used, one line each, as a warning or information.
+/// Reports weights that were missing or not used, one line each, as a warning or information.
 void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model);
 
-/// The terminal of ranks beside the first: warnings and errors (--log_level_replica), nothing on stdout.
+/// The terminal of ranks other than the first: warnings and errors (--log_level_replica), nothing on stdout.
 Terminal quiet_terminal(const TrainingArguments& args);
 
 /// Command and settings of `lathe <command> <args…>`.
@@ -133,8 +136,8 @@ RunFacts facts_of(const std::string& command, const std::vector<std::string>& ar
   return facts;
 }
 
-/// The whole of a script's command: its help, its settings with --print_config, or Job(terminal, line,
-/// facts, group).run(). Errors: kUsage.
+/// All of a script's command: its help, its settings with --print_config, or Job(terminal, line, facts,
+/// group).run().  Errors: kUsage.
 template <typename Job, typename Script>
 int run_script(const Command& command, const std::vector<std::string>& args) {
   auto line = parse_command_line<Script>(args);
@@ -155,7 +158,7 @@ int run_script(const Command& command, const std::vector<std::string>& args) {
   if (speaks_for_all(group.get(), line.training.log_level_replica))
     for (const std::string& notice : line.notices) terminal.log(LogLevel::kWarning, notice);
   const int code = Job(terminal, line, facts_of(command.name, args, line), group).run();
-  // Who has ended closes connections that others may still read from; a rank that fails here has done its
+  // A rank that ends closes connections that others may still read from.  A rank that fails here has done its
   // work.
   if (group != nullptr) static_cast<void>(group->barrier());
   return code;

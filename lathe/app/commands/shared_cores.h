@@ -3,9 +3,9 @@
 
 namespace lathe {
 
-/// Ranks of one machine that may run on the same cores take each its part of them: the calling thread and
-/// those that it starts stay there.  Gives the threads that this rank shall use, at least 1.  Where a
-/// launcher has given each rank cores of its own, nothing changes.  Errors: throws the group's.
+/// Divides cores among the ranks of one machine that may run on the same cores: the calling thread and those
+/// that it starts stay on their part.  Returns the number of threads for this rank, at least 1.  Nothing
+/// changes if a launcher has given each rank its own cores.  Errors: throws the group's.
 int share_cores(ProcessGroup& group);
 
 }  // namespace lathe

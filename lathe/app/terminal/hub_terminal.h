@@ -7,8 +7,8 @@
 
 namespace lathe {
 
-/// The Hub of the environment, with a token of its own if one is given; downloads show a bar on the terminal,
-/// or a line when they are done, and stop signals end them.  The terminal must outlive it.
+/// The Hub that the environment names, with its own token if one is given.  Downloads show a bar on the
+/// terminal, or a line when they are done; stop signals end them.  The terminal must outlive it.
 HubSettings hub_on(Terminal& terminal, const std::optional<std::string>& token = {});
 
 /// fetch_model for a command without arguments about the Hub: revision main, the usual cache.

@@ -7,19 +7,19 @@ namespace lathe {
 
 enum class ProgressUnit { kSteps, kBytes };
 
-/// How far something is and how fast it goes, and how that looks on one line of a terminal.  It draws nothing
-/// itself and knows no clock: times are seconds from any fixed moment.
+/// The progress and speed of some work, and their text on one line of a terminal.  It draws nothing itself
+/// and knows no clock: times are seconds from any fixed moment.
 class ProgressBar {
  public:
   /// label: printed in front, may be empty.  done: where a resumed run starts.
   ProgressBar(std::string label, int64_t total, int64_t done, double now,
               ProgressUnit unit = ProgressUnit::kSteps);
 
-  /// Moves to `done`.  True where the line should be drawn anew: at most ten times a second, and at the end.
+  /// Moves to `done`.  True if the line should be drawn again: at most ten times a second, and at the end.
   bool update(int64_t done, std::optional<double> loss, double now);
 
-  /// " 45%|####      | 155/345 [00:12<00:15, 12.60it/s, loss=0.4532]" in at most `width` columns: the bar
-  /// gives way first, then the loss, then the line is cut.
+  /// " 45%|####      | 155/345 [00:12<00:15, 12.60it/s, loss=0.4532]" in at most `width` columns.  If it is
+  /// too long, first the bar is left out, then the loss, then the line is cut.
   std::string line(int width, bool unicode, double now) const;
 
  private:

@@ -13,9 +13,9 @@
 
 namespace lathe {
 
-/// Where a Terminal writes and reads its surroundings; replaced in tests.
+/// The streams and the surroundings of a Terminal; tests replace them.
 struct TerminalPort {
-  /// stdout and stderr, flushed; of the process's own stdout a terminal gets visible_text.
+  /// stdout and stderr, flushed.  If the process's stdout is a terminal, it gets visible_text.
   std::function<void(std::string_view)> out, err;
   std::function<int()> width;   ///< columns of stderr
   std::function<double()> now;  ///< seconds
@@ -24,20 +24,21 @@ struct TerminalPort {
 };
 /// The process's own streams.
 TerminalPort standard_port();
-/// Text for stdout, as a terminal there is to get it: visible_text; anything else gets what is meant.
+/// Text for stdout: visible_text if stdout is a terminal, else the text unchanged.
 std::string text_for_stdout(std::string_view text);
-/// Writes to stderr where there is no Terminal, as visible_text.  What cannot be written is lost: there is
-/// nobody to tell.
+/// Writes to stderr if there is no Terminal, as visible_text.  Write errors are ignored, because nobody could
+/// be told.
 void print_error(std::string_view text);
 
-/// All that a program says while it runs: results and log dictionaries on stdout, messages on stderr, and,
-/// where stderr is a terminal, a progress bar below them.  Every method may be called from any thread.  What
-/// is written behind its end begins a line.
+/// All output of a program while it runs: results and log dictionaries on stdout, messages on stderr and, if
+/// stderr is a terminal, a progress bar below them.  Every method may be called from any thread.  Text
+/// written after its destructor begins a new line.
 class Terminal {
  public:
   /// level: messages below it are dropped.  progress: false turns the bar off.
   Terminal(LogLevel level, bool progress, TerminalPort port = standard_port());
-  /// As --log_level and --disable_tqdm say; like Hugging Face, no bar with --log_level error or critical.
+  /// As --log_level and --disable_tqdm say.  Like Hugging Face, it shows no bar with --log_level error or
+  /// critical.
   explicit Terminal(const TrainingArguments& args, TerminalPort port = standard_port());
   ~Terminal();
   Terminal(const Terminal&) = delete;
@@ -47,11 +48,11 @@ class Terminal {
   void log(LogLevel level, std::string_view line);
   /// The same as a LogSink for the library.  The terminal must outlive it.
   LogSink sink();
-  /// Text on stdout; the final newline is added where it is missing.
+  /// Text on stdout; a missing final newline is added.
   void print(std::string_view text);
 
-  /// A bar under the text.  One that begins inside another (evaluation inside training) hides it and is wiped
-  /// at its end; the outermost stays.
+  /// A bar under the text.  A bar that begins inside another (evaluation inside training) hides it and is
+  /// wiped at its end; the outermost stays.
   void begin_progress(std::string label, int64_t total, int64_t done = 0,
                       ProgressUnit unit = ProgressUnit::kSteps);
   void update_progress(int64_t done, std::optional<double> loss = {});
