@@ -35,7 +35,7 @@ std::string problem_type(Problem problem) {
   }
 }
 
-/// Labels are told apart by their names: those of data, of predictions, in label2id.
+/// Labels must differ in their names: names identify those of data, of predictions, and in label2id.
 void check_labels(const std::vector<std::string>& labels, const std::string& origin) {
   std::map<std::string_view, size_t> ids;
   for (size_t id = 0; id < labels.size(); ++id) {
@@ -47,8 +47,8 @@ void check_labels(const std::vector<std::string>& labels, const std::string& ori
   }
 }
 
-/// Refuses a config of more layers than the weights have: they belong to different models, and to build
-/// thousands of layers takes long.  Weights under names of no layer are told about when they are loaded.
+/// Refuses a config with more layers than the weights have: they belong to different models, and building
+/// thousands of layers takes long.  Weights with names of no layer are reported when they are loaded.
 void check_layers(const ModelConfig& config, const Checkpoint& weights, const std::string& folder) {
   const Family& family = family_of(config.model_type, config.file);
   int64_t found = 0;
@@ -121,7 +121,7 @@ AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const Hea
 
 AutoModel from_config(const ModelConfig& config, const HeadOptions& head,
                       std::optional<Tokenizer> tokenizer) {
-  // What is saved has to be read again.
+  // What is saved must be readable again.
   parse_model_config(
       config_to_write(config, architecture(config, head.problem), head.labels, problem_type(head.problem)),
       config.file);

@@ -7,7 +7,8 @@
 namespace lathe {
 namespace {
 
-/// The batches that ranks which step together have at once, by rank; of the others this rank's alone.
+/// The batches that ranks which step together have at the same time, by rank; for other ranks only this
+/// rank's.
 class Round {
  public:
   explicit Round(const SamplerOptions& o)
@@ -39,7 +40,7 @@ class Round {
 
 }  // namespace
 
-/// Owned by the filling function, which runs on the background thread alone.
+/// Owned by the filling function, which runs only on the background thread.
 struct BatchStream::Position {
   const TokenizedDataset& data;
   std::vector<int32_t> lengths;
@@ -75,7 +76,8 @@ BatchStream::BatchStream(const TokenizedDataset& data, const SamplerOptions& sam
 Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options, TokenRounding rounding,
                      int64_t epochs) {
   constexpr int64_t kMostSamples = 10'000'000;  // a second or two
-  constexpr int64_t kEpoch = 1000;              // its order takes as long as so many samples
+  constexpr int64_t kEpoch = 1000;              // the order of an epoch takes as long as this number of
+                                                // samples
   const std::vector<int32_t> lengths = data.lengths();
   Sampler sampler(options, lengths);
   Round round(options);

@@ -31,7 +31,7 @@ void check_tokens(const TokenizedDataset& data, const char* what) {
            name, data.tokens());
 }
 
-/// What is_labelled asks for.
+/// The labels that is_labelled looks for.
 const char* learnt_from(Problem problem) {
   if (problem == Problem::kQuestionAnswering) return "start positions";
   return problem == Problem::kMultiLabel || problem == Problem::kRegression ? "targets" : "labels";

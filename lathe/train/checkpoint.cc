@@ -20,7 +20,7 @@
 namespace lathe {
 namespace {
 
-/// Names and shapes of the trainable parameters in the order of the flat arenas: what moments belong to.
+/// Names and shapes of the trainable parameters in the order of the flat arenas, to which moments belong.
 std::string layout_text(const TaskModel& model) {
   std::string text;
   for (bool decay : {true, false})
@@ -101,7 +101,7 @@ Status write_optimizer_files(FileSystem& fs, const std::string& folder, const Ch
 
 constexpr uint64_t kBlocks = 64 << 10;  // the disk gives whole blocks, and the folder takes some
 
-/// What the files of a model take, with the optimizer's or without.
+/// The bytes of a model's files, with the optimizer's or without.
 uint64_t model_bytes(const AutoModel& model, const Parameters& parameters, bool with_optimizer) {
   const nn::FlatLayout& layout = parameters.layout();
   uint64_t bytes = static_cast<uint64_t>(layout.trainable + layout.frozen) * sizeof(float);
@@ -115,7 +115,7 @@ uint64_t model_bytes(const AutoModel& model, const Parameters& parameters, bool 
 Status check_space(FileSystem& fs, const std::string& folder, uint64_t wanted, const char* way_out) {
   constexpr double kMega = 1 << 20;
   Result<uint64_t> free = fs.free_bytes(folder);
-  if (!free.ok() || free.value() >= wanted) return {};  // a disk that does not tell is tried
+  if (!free.ok() || free.value() >= wanted) return {};  // if the disk does not tell, just try
   return {
       ErrorCode::kIo,
       fmt::format("{}: found {:.1f} MB free on the disk, needs {:.1f} MB to save; {}. Checkpoints written "
@@ -126,7 +126,7 @@ Status check_space(FileSystem& fs, const std::string& folder, uint64_t wanted, c
 
 Status write_model_files(FileSystem& fs, const std::string& folder, const AutoModel& model,
                          const Parameters& parameters, bool safetensors) {
-  // The weights come first: they are what a full disk has no room for.
+  // The weights come first: a full disk has no room for them.
   Status status = write_weights(fs, folder, model, parameters, safetensors);
   for (const auto& [name, content] : model_files(model))
     if (status.ok()) status = fs.write_atomic(join_path(folder, name), content);
@@ -148,7 +148,7 @@ Status write_files(FileSystem& disk, const std::string& folder, const Checkpoint
   return status;
 }
 
-/// The first line in which two texts differ, of each of them; "nothing" behind the end.
+/// The first line in which two texts differ, from each of them; "nothing" after the end of a text.
 std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
   std::istringstream lines_a(a), lines_b(b);
   for (;;) {
@@ -159,7 +159,7 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
   }
 }
 
-/// AdamW's, of a checkpoint of the first version.
+/// Reads AdamW's moments of a checkpoint of the first version.
 void read_moments(const SafetensorsFile& file, const std::string& name, const std::string& path,
                   Parameters& parameters) {
   const TensorView* view = file.find(name);
@@ -180,7 +180,7 @@ void check_format(const SafetensorsFile& file, const std::string& path, const Ta
        path, there, here);
 }
 
-/// What Lathe kept of the run.
+/// What Lathe kept about the run.
 RunState run_in(const SafetensorsFile& file, const std::string& path, const TrainerState& state) {
   const nlohmann::json json = parse_python_json(metadata_at(file, "state", path), path);
   if (const auto step = value_or<int64_t>(json, "global_step", state.global_step, path);
@@ -253,7 +253,7 @@ void check_optimizer(const SafetensorsFile& file, const std::string& path, const
          parameters.optimizer());
 }
 
-/// What of a run stands in Python's files: the sum of the losses up to the last log line, from its means.
+/// What Python's files know about a run: the sum of the losses up to the last log line, from its means.
 RunState run_of_python(const TrainerState& state, const OptimizerProgress& progress,
                        const std::string& folder) {
   RunState run;

@@ -28,7 +28,8 @@ nlohmann::json settings_of(const ModelConfig& config, const std::vector<std::str
   return settings;
 }
 
-/// Whether the run that wrote it has left out data on going on: its place in the data is behind its step.
+/// Whether the run that wrote it skipped data when it resumed: then its place in the data is less than its
+/// step.
 bool skips_data(FileSystem& fs, const std::string& folder) {
   const auto arguments = read_arguments(fs, folder);
   return arguments && arguments->is_object() &&
@@ -79,7 +80,7 @@ void check_progress(const std::string& folder, const TrainerState& state, int64_
 void check_run(FileSystem& fs, const std::string& folder, const TrainerState& state, const RunState& run) {
   const std::string path = join_path(folder, kTrainerStateFile);
   if (run.updates_per_epoch <= 0) return;
-  // Where an epoch's last update is smaller, the part of an epoch is not that of its updates.
+  // If an epoch's last update is smaller, the fraction of an epoch differs from that of its updates.
   const double last = static_cast<double>(ceil_div(state.global_step, run.updates_per_epoch));
   if (state.epoch <= last && (state.epoch >= last - 1 || skips_data(fs, folder))) return;
   fail(ErrorCode::kInvalidData,

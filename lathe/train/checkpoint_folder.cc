@@ -12,7 +12,7 @@
 namespace lathe {
 namespace {
 
-/// Of many names the first few and the last.
+/// If there are many names, the first few and the last.
 std::string listed(const std::vector<std::string>& names) {
   constexpr size_t kMost = 10, kFirst = 3;
   const auto joined = [&](size_t count) {
@@ -22,7 +22,7 @@ std::string listed(const std::vector<std::string>& names) {
   return fmt::format("{}, … {} ({} in all)", joined(kFirst), names.back(), names.size());
 }
 
-/// `path`, or the first of path-2, path-3 … that nothing bears.
+/// `path`, or the first of path-2, path-3 … that is free.
 std::string unused(const std::string& path) {
   std::string found = path;
   std::error_code ignored;
@@ -93,7 +93,7 @@ void CheckpointFolder::set_aside_other_runs(int64_t first_step, const std::strin
 
 void CheckpointFolder::warn_of_space(int64_t to_come, uint64_t bytes_each, uint64_t model_bytes) const {
   Result<uint64_t> free = fs_.free_bytes(*args_.output_dir);
-  if (!free.ok()) return;  // nobody knows
+  if (!free.ok()) return;  // not known
   int64_t count = to_come;
   const int64_t limit = args_.save_total_limit.value_or(0);
   if (limit > 0) {
@@ -156,7 +156,7 @@ std::optional<std::string> CheckpointFolder::find_best(const std::string& record
                       resume_from, recorded));
     return std::nullopt;
   }
-  // Spelled as `checkpoints` spells it, so that it is known again among those that may be deleted.
+  // Spelled as `checkpoints` spells it, so that it is found among those that may be deleted.
   std::error_code error;
   const bool own = args_.output_dir && std::filesystem::equivalent(*found, places.back(), error) && !error;
   return own ? places.back() : *found;

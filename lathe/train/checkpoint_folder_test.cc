@@ -35,7 +35,7 @@ class CheckpointFolderTest : public ::testing::Test {
 
 TEST_F(CheckpointFolderTest, ARunGoesOnFromTheLastThatIsNotAModelAlone) {
   fill();
-  const std::string last = made().at_step(10);  // behind 4, by number
+  const std::string last = made().at_step(10);  // after 4, by number
   std::filesystem::create_directories(last);
   EXPECT_EQ(made().to_go_on_from(), "");
   const auto make_whole = [](const std::string& checkpoint) {

@@ -52,7 +52,7 @@ DType Evaluator::dtype(bool in_training) const {
 }
 
 Work Evaluator::work(const TokenizedDataset& data, nn::Quantization quantization, DType dtype) const {
-  // With so few bits nothing of an evaluation needs to be exact: what is f32 is bf16 then.
+  // With so few bits nothing in an evaluation needs to be exact: f32 becomes bf16.
   if (quantization != nn::Quantization::kNone && dtype == DType::f32) dtype = DType::bf16;
   const Bucket bucket =
       largest_batch(data, evaluation_order(args_, data.size()), session_.token_rounding(), 1);
@@ -123,7 +123,7 @@ std::string Evaluator::compare(const Predictions& quantized, const Predictions& 
 std::vector<BatchScores> Evaluator::scores(const TokenizedDataset& data, const Work& work) {
   ProcessGroup* group = session_.group();
   SamplerOptions options = evaluation_order(args_, data.size());
-  options.even_batches = false;  // nobody repeats a sample: what is gathered is the data set
+  options.even_batches = false;  // no sample is repeated: the gathered samples are the data set
   if (group != nullptr) options.rank = group->rank(), options.world_size = group->size();
   BatchStream stream(data, options, session_.token_rounding(), 0, 0, 1, batches_ahead(args_));
   const int64_t batches = Sampler(options).batches_per_epoch();
@@ -146,7 +146,7 @@ std::vector<BatchScores> Evaluator::scores(const TokenizedDataset& data, const W
     tell(done);
     if (!log_.in_training() && done < batches && log_.asked_to_stop())
       fail(ErrorCode::kInterrupted, "stopped after {} of {} batches of an evaluation", done, batches);
-    if (group != nullptr && group->gone()) group->barrier().check();  // which says who it is
+    if (group != nullptr && group->gone()) group->barrier().check();  // which names it
   }
   return all;
 }
@@ -183,7 +183,7 @@ Predictions Evaluator::predict(const TokenizedDataset& data, nn::Quantization qu
     out.columns = static_cast<int64_t>(batch.logits.size()) / batch.units;
     out.logits.insert(out.logits.end(), batch.logits.begin(), batch.logits.end());
   }
-  out.loss = loss / counted;  // NaN where the filter left nothing
+  out.loss = loss / counted;  // NaN if the filter left nothing
   return out;
 }
 

@@ -30,7 +30,7 @@ class Differences {
   std::string text_;
 };
 
-/// Of the optimizer here, which is the one there.
+/// Compares the settings of the optimizer here with those of the one in the checkpoint.
 void compare_settings(Differences& found, const OptimizerProgress& there, const OptimizerOptions& here) {
   if (const auto* adamw = std::get_if<AdamWOptions>(&here)) {
     found.compare("beta1", there.adamw.beta1, adamw->beta1, "--adam_beta1 sets it");

@@ -14,14 +14,14 @@
 namespace lathe {
 namespace {
 
-/// Lets the ranks go that serve states, whatever comes.  Where that fails, so does what they do next.
+/// Releases the ranks that serve states, in any case.  If that fails, their next step fails, too.
 class EndOfReads {
  public:
   explicit EndOfReads(const Parameters* parameters) : parameters_(parameters) {}
   ~EndOfReads() {
     try {
       if (parameters_ != nullptr) static_cast<void>(parameters_->end_reads());
-    } catch (...) {  // memory ended, most likely
+    } catch (...) {  // usually out of memory
     }
   }
   EndOfReads(const EndOfReads&) = delete;
@@ -31,7 +31,8 @@ class EndOfReads {
   const Parameters* parameters_;
 };
 
-/// Runs what saves into a folder.  Memory that ends in it is no matter of the batch, as it is elsewhere.
+/// Runs code that saves into a folder.  Running out of memory in it has nothing to do with the batch, unlike
+/// elsewhere.
 template <typename Save>
 void saving(const std::string& folder, const Save& save) {
   try {
@@ -56,11 +57,11 @@ void check_best(FileSystem& fs, const std::string& checkpoint) {
   }
 }
 
-/// How many checkpoints a run writes from `first_step` on, whatever --save_total_limit takes away.
+/// How many checkpoints a run writes from `first_step` on, before --save_total_limit deletes any.
 int64_t checkpoints_to_come(const TrainingArguments& args, const TrainingPlan& plan, int64_t first_step,
                             int64_t save_steps) {
   if (args.save_strategy == "no" || first_step >= plan.max_steps) return 0;
-  int64_t count = 1;  // of "best" nobody knows
+  int64_t count = 1;  // the number of "best" is not known
   if (args.save_strategy == "epoch") count = plan.epochs - first_step / plan.updates_per_epoch;
   if (args.save_strategy == "steps" && save_steps > 0)  // 0: only at the end
     count = 1 + (plan.max_steps - 1) / save_steps - first_step / save_steps;
@@ -123,7 +124,7 @@ std::string RunCheckpoints::save(const RunProgress& progress, double learning_ra
     else if (!only_model)
       session_.parameters().serve_states().check();
   });
-  if (session_.group() != nullptr) session_.group()->barrier().check();  // who goes on may read it
+  if (session_.group() != nullptr) session_.group()->barrier().check();  // a rank that continues may read it
   return path;
 }
 

@@ -40,7 +40,7 @@ void find_batch_size(const Session& session, TrainingArguments& args, const Toke
     return !free || session.programs().memory_need(update_work(session, args, data, plan)).total() <= *free;
   };
   if (!fits(wanted)) {
-    // Batches of more than the data set are like one of all of it.
+    // Batches larger than the data set are like one batch of all of it.
     std::vector<int64_t> sizes;
     for (int64_t size = 2; size <= std::min(wanted - 1, data.size()); ++size)
       if (whole % size == 0) sizes.push_back(size);
@@ -67,7 +67,7 @@ void take_batch_size(TrainingArguments& args, int64_t batch_size, const std::str
 
 std::unique_ptr<BaseCache> keep_base_output_of(Session& session, const TokenizedDataset& data,
                                                const std::string& when, const LogSink& say) {
-  constexpr uint64_t kShare = 4;  // of the memory that is free: the rest is for the run itself
+  constexpr uint64_t kShare = 4;  // of the free memory: the rest is for the run itself
   const uint64_t wanted = BaseCache::bytes(session, data), free = host_memory().free.value_or(0);
   if (wanted <= free / kShare) return std::make_unique<BaseCache>(session, data);
   say(LogLevel::kInfo, fmt::format("The base runs at every {}: to keep its output takes {} MB, more than a "

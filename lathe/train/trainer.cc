@@ -94,14 +94,14 @@ TrainOutput Trainer::train(const std::string& resume_from) {
 
 Trainer::Plan Trainer::begin(const std::string& resume_from) {
   const bool resumes = !resume_from.empty();
-  if (group() != nullptr) group()->barrier().check();  // others read what it gives its name back
+  if (group() != nullptr) group()->barrier().check();  // other ranks read what this one renames
   const bool whole = resumes && check_checkpoint(fs_, resume_from, model_, group(), log_->sink());
   const Plan plan = this->plan(resume_from);
   if (resumes)
     check_place(fs_, resume_from, plan, group());
   else
     session_->parameters().clear_states();  // a call of train before may have left some
-  // Before states are read.  What runs of a frozen base is known with its weights only.
+  // Before states are read.  The runs of a frozen base are known only once its weights are.
   if (!model_.model->base_frozen()) reserve_memory(plan, false);
   const RunState here = facts(plan);
   if (resumes)
@@ -145,8 +145,7 @@ void Trainer::reserve_memory(const Plan& plan, bool base_kept) {
   if (!work.empty()) session_->programs().reserve(work, free);
 }
 
-/// HF keeps dropout on in a frozen base: with it the output is another one in every epoch.  Evaluation has
-/// none.
+/// HF keeps dropout on in a frozen base; the output then differs in every epoch.  Evaluation has no dropout.
 std::unique_ptr<BaseCache> Trainer::keep_base_outputs(const Plan& plan) {
   evaluator_->keep_base(nullptr);
   if (!keep_base_output_ || !model_.model->base_frozen()) return nullptr;
@@ -221,7 +220,7 @@ std::string Trainer::compare(const Predictions& quantized, const Predictions& ot
 void Trainer::save_model(const std::string& folder) { checkpoints_->save_model(folder); }
 
 void Trainer::save_model_alone() {
-  // Where the last step is the best its checkpoint is the one that failed, and its weights are here.
+  // If the last step is the best, its checkpoint is the one that failed, and its weights are here.
   if (finished() && args_.load_best_model_at_end && state().best_global_step != state().global_step)
     checkpoints_->load_best(state());
   save_model(args_.output_dir.value_or(""));

@@ -21,7 +21,7 @@ std::optional<T> optional_at(const nlohmann::json& json, const char* key, const 
   return required<T>(json, key, file);
 }
 
-/// What transformers' Trainer asks its TrainerControl; it does not go on from a file without.
+/// What transformers' Trainer reads into its TrainerControl; it does not resume from a file without it.
 nlohmann::json control_of(const TrainerState& state) {
   const nlohmann::json args = {{"should_epoch_stop", false},
                                {"should_evaluate", false},
@@ -31,7 +31,7 @@ nlohmann::json control_of(const TrainerState& state) {
   return {{"args", args}, {"attributes", nlohmann::json::object()}};
 }
 
-constexpr int64_t kMostCounted = int64_t{1} << 53;  // more is no longer told apart in a JSON of doubles
+constexpr int64_t kMostCounted = int64_t{1} << 53;  // larger numbers are not exact in a JSON of doubles
 
 /// The members of the file's object.
 class Values {
@@ -118,7 +118,7 @@ TrainerState trainer_state_from(const nlohmann::json& json, const std::string& f
   state.global_step = required<int64_t>(json, "global_step", file);
   state.global_step = values.count("global_step", 0, 0, kMostCounted);
   state.max_steps = values.count("max_steps", 0, 0, kMostCounted);
-  // Python's has the largest number there is where an iterable tells no length.
+  // Python writes the largest possible number if an iterable has no length.
   state.num_train_epochs = values.count("num_train_epochs", 0, 0, std::numeric_limits<int64_t>::max());
   state.num_input_tokens_seen = values.count("num_input_tokens_seen", 0, 0, kMostCounted);
   state.total_flos = values.measure("total_flos");

@@ -67,7 +67,7 @@ void TrainingLoop::after_update() {
   const bool saved = save_if_due(epoch_end || stopped_early(), better);
   if (step == plan_.max_steps) updates_.collect(0);
   if (hooks_.on_step) hooks_.on_step(step, plan_.max_steps, updates_.last_loss());
-  // Ranks stop together: what one of them was asked reaches all with the loss of an update.
+  // Ranks stop together: a request to one of them reaches all with the loss of an update.
   const bool asked = session_.group() != nullptr ? log_.group_stops() : log_.asked_to_stop();
   if (step < plan_.max_steps && asked && !stopped_early()) stop(saved);
 }
@@ -78,7 +78,7 @@ void TrainingLoop::stop(bool saved) {
   stopping_ = true;
   if (!args_.output_dir)
     fail(ErrorCode::kInterrupted, "interrupted after step {}; without --output_dir nothing was saved", step);
-  // To go on takes the optimizer's state, --save_only_model or not.
+  // Continuing needs the optimizer's state, with --save_only_model or without.
   const std::string folder =
       saved && !args_.save_only_model ? checkpoints_.folder().at_step(step) : save_checkpoint(false);
   fail(ErrorCode::kInterrupted, "interrupted after step {}; its checkpoint is {}", step, folder);
@@ -118,9 +118,9 @@ bool TrainingLoop::save_if_due(bool epoch_end, bool better) {
       args_.save_strategy == "best" ? better : is_due(args_.save_strategy, state.save_steps, epoch_end);
   if (!due || !args_.output_dir) return false;
   updates_.collect(0);
-  // The best step has a checkpoint only where one was due at that step: until then the one before it stays
-  // the best that can be loaded.  What a stop saves is none of them, or the run that goes on would end with
-  // another model than one that never stopped.  Source: transformers' Trainer._save_checkpoint.
+  // The best step has a checkpoint only if one was due at that step.  Until then the earlier best one stays
+  // the best that can be loaded.  A checkpoint saved for a stop does not count, or the resumed run would end
+  // with another model than a run that never stopped.  Source: transformers' Trainer._save_checkpoint.
   if (state.best_global_step == state.global_step)
     state.best_model_checkpoint = checkpoints_.folder().at_step(state.global_step);
   save_checkpoint(args_.save_only_model);

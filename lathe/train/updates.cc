@@ -37,7 +37,7 @@ StepScalars Updates::scalars(const MetricWatch& watch) const {
 
 void Updates::start(BatchStream& stream, BaseCache* base, int64_t first, int64_t count,
                     const MetricWatch& watch) {
-  if (scaler_) collect(0);  // what the last update did decides over this one
+  if (scaler_) collect(0);  // the outcome of the last update decides about this one
   StepScalars scalars = this->scalars(watch);
   for (int64_t micro = 0; micro < count; ++micro) {
     const PackedBatch* batch = stream.next();

@@ -21,7 +21,7 @@ constexpr const char* kFiles = "files";
 constexpr const char* kSeal = "sha256";
 constexpr int kFirstSealedFormat = 3;
 
-/// Over names and texts of all metadata but itself, each with its length before it.
+/// Over names and texts of all metadata but itself, each preceded by its length.
 std::string seal_of(const std::map<std::string, std::string>& metadata) {
   Sha256 hash;
   for (const auto& [key, text] : metadata) {
@@ -40,7 +40,7 @@ int written_format(const SafetensorsFile& state, const std::string& path) {
   return number;
 }
 
-/// What a checkpoint's digests are; nothing where it has none.  Errors: as open_state, format_of.
+/// The digests of a checkpoint; empty if it has none.  Errors: as open_state, format_of.
 std::optional<FileDigests> digests_of(FileSystem& fs, const std::string& folder) {
   const std::string path = join_path(folder, kStateFile);
   if (!fs.exists(path)) {
@@ -59,8 +59,8 @@ std::optional<FileDigests> digests_of(FileSystem& fs, const std::string& folder)
   return file_digests_from(parse_json(metadata_at(state, kFiles, path), where), where);
 }
 
-/// Files that are not as they were written; nothing where none can be told from another.  Errors: kIo, and
-/// where the format is newer.
+/// Files that are not as they were written; empty if the digests are missing.  Errors: kIo; also if the
+/// format is newer.
 std::optional<std::vector<FileFault>> faults_in(FileSystem& fs, const std::string& folder,
                                                 bool weights_only = false) {
   std::optional<FileDigests> digests;
@@ -72,7 +72,7 @@ std::optional<std::vector<FileFault>> faults_in(FileSystem& fs, const std::strin
   }
   if (!digests) return std::nullopt;
   std::vector<FileFault> faults;
-  // Of two, readers take the one that is not listed.
+  // Of two weights files, readers take the one that is not listed.
   if (const std::string weights = weights_file(fs, folder); !weights.empty() && !digests->contains(weights))
     faults.push_back(
         {weights,
@@ -91,12 +91,12 @@ bool is_whole(FileSystem& fs, const std::string& folder) {
   try {
     const auto faults = faults_in(fs, folder);
     return faults && faults->empty();
-  } catch (const Error&) {  // no one can read it, or no one yet
+  } catch (const Error&) {  // it cannot be read, or not yet
     return false;
   }
 }
 
-/// The last checkpoint before this one, in the same folder, that is whole; empty if there is none.
+/// The last whole checkpoint before this one, in the same folder; empty if there is none.
 std::string whole_one_before(FileSystem& fs, const std::string& folder) {
   const int64_t step = checkpoint_step(file_name(folder));
   std::vector<std::string> others = checkpoints(fs, parent_folder(folder));
