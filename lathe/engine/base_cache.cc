@@ -36,7 +36,7 @@ BaseRows BaseCache::rows(const PackedBatch& batch) {
   return gathered_;
 }
 
-/// Where the rows of a sample lie.
+/// The place of a sample's rows.
 std::span<std::byte> BaseCache::place(int32_t sample) {
   const int64_t first = per_token_ ? data_.begins[static_cast<size_t>(sample)] : sample;
   const int64_t count = per_token_ ? data_.length(sample) : 1;

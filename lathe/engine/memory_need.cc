@@ -10,7 +10,7 @@ namespace {
 
 std::string gib(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
 
-/// `rows` rows of the length that those of `bucket` have on the mean.
+/// A bucket of `rows` rows whose length is the mean of those in `bucket`.
 Bucket with_rows(Bucket bucket, int64_t rows, TokenRounding rounding) {
   // In double: the product of two large sizes may exceed 64 bits.
   const double tokens =

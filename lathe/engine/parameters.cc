@@ -11,7 +11,7 @@
 namespace lathe {
 namespace {
 
-/// Bytes of a state that are copied at once where they go by way of memory of their own.
+/// Bytes of a state that are copied in one piece if they need memory in between.
 constexpr size_t kPart = size_t{1} << 20;
 
 const nn::Parameter& parameter(const TaskModel& model, int index) {
@@ -83,7 +83,7 @@ int64_t Parameters::state_size(const std::string& name) const {
   return layout_.trainable;
 }
 
-/// States with an element per parameter are; others are small.
+/// States with an element per parameter are sharded; others are small.
 bool Parameters::is_sharded(const std::string& name) const {
   if (shards_.empty()) return false;
   const std::vector<OptimizerState> states = optimizer_states();
@@ -179,7 +179,7 @@ Status Parameters::end_reads() const {
   return backend_.group()->broadcast(std::as_writable_bytes(std::span(&none, 1)), 0);
 }
 
-/// Its owner reads the part, and it goes to all, but for what rank 0 itself has.
+/// The owner reads the part and sends it to all ranks, unless rank 0 is the owner.
 Status Parameters::exchange(const PartRequest& request, std::span<std::byte> part) const {
   if (request.rank == shards_.rank) {
     const std::string name = optimizer_states()[static_cast<size_t>(request.state)].name;

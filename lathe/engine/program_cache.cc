@@ -14,8 +14,8 @@
 namespace lathe {
 namespace {
 
-/// What runs before the last gave, and can still be read: where a device manages memory itself, it lies
-/// there.
+/// Bytes of the outputs of runs before the last that can still be read, on a device that manages memory
+/// itself.
 uint64_t bytes_of_earlier_runs(const Program& program) {
   uint64_t bytes = 0;
   for (size_t o = 0; o < program.outputs().size(); ++o)
@@ -97,7 +97,7 @@ MemoryNeed ProgramCache::memory_need(std::span<const Planned> plans) const {
         std::max<uint64_t>(need.prepared, backend_.prepared_bytes(*plan.program, plan.selection, bindings()));
   }
   need.activations -= std::min<uint64_t>(need.activations, arena_.bytes);
-  // What a device holds by itself is asked for once: a run in flight may have it just now.
+  // What a device holds itself is requested only once: a run in flight may be using it now.
   if (need.activations <= granted_) need.activations = 0;
   return need;
 }
@@ -107,7 +107,7 @@ void ProgramCache::expect_rows(Rows rows, int64_t longest) {
   known = std::max(known, longest);
 }
 
-/// Of a program of this kind; 0: nobody knows.  Rows of training are evaluated, too, and a base serves both.
+/// For a program of this kind; 0: not known.  Rows of training are evaluated, too, and a base serves both.
 int64_t ProgramCache::longest_row(ProgramKind kind) const {
   if (kind == ProgramKind::kStep || kind == ProgramKind::kAccumulate) return longest_trained_;
   if (kind == ProgramKind::kUpdate) return 0;
@@ -117,11 +117,12 @@ int64_t ProgramCache::longest_row(ProgramKind kind) const {
 
 MemoryNeed ProgramCache::memory_need(std::span<const Work> work) const { return memory_need(planned(work)); }
 
-/// Who asks last sees what all others hold, and none of them takes more before: the least answer is right.
+/// The rank that asks last sees what all others hold, and none of them takes more before.  So the least
+/// answer is right.
 std::optional<uint64_t> ProgramCache::free_share() const {
   const std::optional<uint64_t> free = backend_.free_bytes();
   if (backend_.group() == nullptr) return free;
-  constexpr int64_t kUnknown = int64_t{1} << 62;  // asked all the same, as all ranks must
+  constexpr int64_t kUnknown = int64_t{1} << 62;  // it still asks, because all ranks must
   const int64_t least =
       least_over(backend_.group(), free ? static_cast<int64_t>(*free) / sharers() : kUnknown);
   return least == kUnknown ? std::nullopt : std::optional(static_cast<uint64_t>(least));
@@ -194,8 +195,8 @@ void ProgramCache::make_room() {
   }
 }
 
-/// Executables hold addresses in the arena: a larger arena makes all of them stale.  One that was too small
-/// once becomes larger than it must, where there is room, so as not to be so soon again.
+/// Executables hold addresses in the arena: a larger arena makes all of them stale.  An arena that was too
+/// small once becomes larger than necessary, if there is room, so that it lasts longer.
 void ProgramCache::grow_arena(size_t bytes) {
   if (arena_.bytes >= bytes) return;
   cache_.clear();

@@ -137,8 +137,7 @@ class Builder {
     return t;
   }
 
-  /// The loss is shared in front of the backward pass: sums over ranks are made in the order in which they
-  /// stand.
+  /// The loss is shared before the backward pass: sums over ranks are made in the order of their nodes.
   void step(Value loss) {
     const bool alone = options_.ranks == 1;
     const Value mean = alone ? loss : shared_loss(loss);
@@ -148,7 +147,7 @@ class Builder {
     output(Output::kGradNorm, update(joined(alone ? gradients : summed(gradients)), mean));
   }
 
-  /// Gradients in the order of the layout, of which one run may be rounded, as flat tensors.
+  /// Gradients in the order of the layout as flat tensors; one run of them may be rounded.
   FlatGradients joined(const std::vector<Value>& gradients) {
     std::vector<Value> exact, rounded;
     FlatGradients flat;
@@ -216,7 +215,7 @@ class Builder {
     output(Output::kGradNorm, update({gradients}, mean));
   }
 
-  /// Outputs the mean over the ranks and, from the same exchange, stop; gives the mean.
+  /// Outputs the mean over the ranks and, from the same exchange, stop; returns the mean.
   Value shared_loss(Value loss) {
     const Value stop = program_->input("stop", {DType::f32, {1}});
     const Value both = program_->emit(op::concat, {scale(loss, 1.0 / options_.ranks), stop})[0];
@@ -231,11 +230,11 @@ class Builder {
     return program_->emit(op::all_reduce, {gradients}, {{"bf16", options_.gradient_wire == DType::bf16}})[0];
   }
 
-  /// The sums over the ranks of gradients that lie behind one another, in buckets of one dtype; each is
-  /// summed by a node of its own, in the order in which they are complete, which is the same on every rank.
-  /// The backward pass computes the first of a dtype last: their bucket is waited for behind it, so it is
-  /// the smallest, and stands behind the rows of words, from which a table is still to be summed; the others
-  /// double up to the given size.
+  /// Sums gradients over the ranks, in buckets of neighbours of one dtype.  Each bucket has its own node.
+  /// The nodes are in the order in which the gradients are complete, which is the same on every rank.  The
+  /// backward pass computes the first gradients of a dtype last, and nothing hides the wait for their bucket.
+  /// So that bucket is the smallest, and comes after the rows of words, from which a table is still to be
+  /// summed.  The others double up to the given size.
   std::vector<Value> summed(const std::vector<Value>& gradients) {
     constexpr int64_t kGrowth = 8;  // the largest bucket, in smallest ones
     constexpr int kLast = std::numeric_limits<int>::max();
@@ -271,8 +270,8 @@ class Builder {
     return sums;
   }
 
-  /// The sum over the ranks of the gradient of the words' table, which is that of the rows of all ranks,
-  /// where less travels so; else none.  A table travels twice, to be summed and to be handed out, rows once.
+  /// The sum over the ranks of the gradient of the word table, from the rows of all ranks, if that sends less
+  /// data; else none.  A table is sent twice, to be summed and to be distributed, rows once.
   Value sum_of_rows(Value gradient) {
     if (producer(gradient) < 0) return {};
     const Node node = program_->nodes()[static_cast<size_t>(producer(gradient))];

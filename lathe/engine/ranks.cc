@@ -101,7 +101,8 @@ void check_alike(ProcessGroup* group, const nlohmann::json& mine) {
       const nlohmann::json here = first.value(name, nlohmann::json());
       const nlohmann::json there = other.value(name, nlohmann::json());
       if (here == there) continue;
-      static_cast<void>(group->barrier());  // who ends closes connections that others may still read from
+      static_cast<void>(group->barrier());  // a rank that ends closes connections that others may still read
+                                            // from
       fail(ErrorCode::kUsage,
            "{}: rank 0 has {}, rank {} has {}: all ranks must do the same run, with the same flags, data and "
            "model",
@@ -121,14 +122,15 @@ void all_or_none(ProcessGroup* group, const std::function<void()>& work) {
   const std::vector<std::string> errors = texts_of_all(*group, own ? own->what() : "");
   for (size_t rank = 0; rank < errors.size(); ++rank) {
     if (errors[rank].empty()) continue;
-    static_cast<void>(group->barrier());  // who ends closes connections that others may still read from
+    static_cast<void>(group->barrier());  // a rank that ends closes connections that others may still read
+                                          // from
     if (own) throw *own;
     fail(ErrorCode::kInvalidData, "rank {}: {}", rank, errors[rank]);
   }
 }
 
 nlohmann::json common_flags(const nlohmann::ordered_json& settings) {
-  // Where files lie (what is read from them is compared; rank 0 alone writes), and what is a process's own.
+  // Paths (their contents are compared; only rank 0 writes), and settings that each process has for itself.
   constexpr std::string_view kOwn[] = {"model_name_or_path",
                                        "config_name",
                                        "tokenizer_name",

@@ -10,11 +10,11 @@ bool has_targets(const PackedBatch& batch) {
   return !batch.labels.empty() || !batch.targets.empty() || !batch.start_positions.empty();
 }
 
-/// With what the device and its group decide.
+/// Adds what the device and its group decide.
 Session::Options on_device(Session::Options options, const Backend& backend) {
   ProgramOptions& program = options.program;
   if (backend.group() != nullptr) program.ranks = backend.group()->size();
-  // Who stores a product as bf16 gains from fewer bytes; for the others it would be one more pass.
+  // A device that stores such products as bf16 gains from fewer bytes; for others it would be one more pass.
   if (!backend.implementations(op::linear_bwd_weight_cast).empty()) program.rounded_gradients = true;
   return options;
 }

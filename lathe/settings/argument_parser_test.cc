@@ -230,7 +230,8 @@ class ConfigFile : public testing::Test {
     std::ofstream(path_) << text;
     return path_;
   }
-  // Of the process: tests run beside each other, and a sanitizer's heap gives all of them one address.
+  // The name holds the process id: tests run at the same time, and a sanitizer's heap gives all of them one
+  // address.
   std::string path_ = testing::TempDir() + "lathe_config_" + std::to_string(getpid()) + ".json";
 };
 

@@ -61,7 +61,7 @@ TEST(MetricSchedule, BeforeTheFirstEvaluationThereIsNoBestInAStateEither) {
   }
 }
 
-/// A schedule of these settings after these metrics, beside state_dict() of the Python object.
+/// Compares a schedule of these settings after these metrics with state_dict() of the Python object.
 void expect_python_state(const std::string& name, const char* kwargs, std::vector<double> metrics,
                          const char* text) {
   const json python = parse_python_json(text, name);

@@ -46,7 +46,7 @@ void check_contradictions(const TrainingArguments& args) {
 void check_interval(std::string_view flag, std::string_view strategy_flag, const std::string& strategy,
                     double steps) {
   if (strategy != "steps") return;
-  if (steps == 0 && flag != "save_steps")  // that is a checkpoint at the end alone
+  if (steps == 0 && flag != "save_steps")  // for it, that is one checkpoint at the end
     fail(ErrorCode::kUsage, "--{}: found 0, expected more than 0 with --{} steps", flag, strategy_flag);
   if (steps > 1 && steps != std::floor(steps)) {
     fail(ErrorCode::kUsage, "--{}: found {}, expected a whole number (or a share of the run, below 1)", flag,
@@ -127,7 +127,7 @@ void note_nothing_to_do(const TrainingArguments& training, std::vector<std::stri
   notices.push_back("there is nothing to do: pass --do_train, --do_eval and/or --do_predict");
 }
 
-/// What follows a metric wants evaluations.
+/// Settings that follow a metric need evaluations.
 void check_metric_followers(const TrainingArguments& args, std::vector<std::string>& notices) {
   const auto need = [&](bool wanted, const std::string& flag) {
     if (wanted && args.eval_strategy == "no")

@@ -174,7 +174,7 @@ TEST(Validate, RefusesSettingsOfActivationCheckpointingThatMeanNothing) {
 TEST(Validate, RefusesIntervalsThatAreNone) {
   EXPECT_SAYS("--logging_steps: found 0", a.logging_steps = 0);
   EXPECT_SAYS("--logging_steps: found 1.5, expected a whole number", a.logging_steps = 1.5);
-  EXPECT_SAYS("no error", a.save_steps = 0);  // a checkpoint at the end alone
+  EXPECT_SAYS("no error", a.save_steps = 0);  // one checkpoint at the end
   EXPECT_SAYS("--save_steps: found 10.5", a.save_steps = 10.5);
   EXPECT_SAYS("--eval_steps: found 2.5", a.eval_strategy = "steps"; a.eval_steps = 2.5);
   EXPECT_SAYS("--warmup_steps: found 1.5", a.warmup_steps = 1.5);
