@@ -35,7 +35,7 @@ std::string help() {
          "\nlathe COMMAND --help, or lathe help COMMAND, shows a command's flags and their defaults.\n";
 }
 
-/// The folder of the program, with a slash behind it, which a shell may have found in $PATH; "" if it is not
+/// The folder of the program, with a slash at the end; a shell may have found it in $PATH.  "" if it is not
 /// found.
 std::string folder_of(const std::string& path) {
   if (const size_t slash = path.rfind('/'); slash != std::string::npos) return path.substr(0, slash + 1);
@@ -49,7 +49,7 @@ std::string folder_of(const std::string& path) {
   return "";
 }
 
-/// As HfArgumentParser does with a file beside the script; a lone configuration file stays alone.
+/// As HfArgumentParser does with a file next to the script; not if a configuration file is the only argument.
 void prepend_arguments_file(const std::string& path, std::vector<std::string>& args) {
   if (args.size() == 1 && args[0].ends_with(".json")) return;
   const std::vector<std::string> words = lathe::read_arguments_file(path);

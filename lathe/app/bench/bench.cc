@@ -142,7 +142,7 @@ int run_benches(B& given, const Call& call) {
   if (takes(bench, "steps") || takes(bench, "epochs")) stolen.tell(reports);  // else nothing ran
   for (BenchReport& report : reports) note_more_than_peak(report);
   for (const BenchReport& report : reports) {
-    if (is_profile(report) && !given.profile) continue;  // drawn for the page alone
+    if (is_profile(report) && !given.profile) continue;  // only for the page
     port.out(given.json ? json_lines(report) : terminal_text(report, port.width(), port.unicode));
   }
   if (given.html) {

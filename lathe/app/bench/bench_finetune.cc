@@ -1,4 +1,4 @@
-// lathe bench finetune: the Trainer on a thousand questions, all weights and the head alone.
+// lathe bench finetune: the Trainer on a thousand questions, all weights and only the head.
 #include <fmt/format.h>
 
 #include "lathe/app/bench/bench_data.h"
@@ -9,7 +9,7 @@
 namespace lathe {
 namespace {
 
-/// What trained weights ask for, what a head alone does, and what weights that start at random do.
+/// Learning rates for trained weights, for a head on a frozen base, and for weights that start at random.
 constexpr double kFineTuning = 5e-5, kHeadAlone = 5e-3, kFromScratch = 5e-4;
 
 struct Data {
@@ -43,8 +43,8 @@ TrainingArguments arguments(const BenchSettings& s, const std::string& dtype, bo
   return args;
 }
 
-/// Matrix products of all epochs but for the head's.  A frozen base runs forward alone, once where it has no
-/// dropout.
+/// Matrix products of all epochs, without the head's.  A frozen base only runs forward, and only once if it
+/// has no dropout.
 double training_flops(const AutoModel& model, const TokenizedDataset& train, double epochs, bool head_only) {
   const std::vector<int32_t> lengths = train.lengths();
   const double passes = model.model->base_dropout() > 0 ? epochs : 1;

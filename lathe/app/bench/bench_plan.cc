@@ -29,7 +29,7 @@ struct Assumed {
   /// Of one core: what Apple said of M1 (2.6 TFLOP/s by 8 cores) and M2 (3.6 by 10), and of none since.
   double core_flops = 0.34e12;
   double product_share = 0.7, bandwidth_share = 0.8;  ///< of these that a good kernel reaches
-  double launch_us = 3;  ///< that a small kernel takes at least, one behind another
+  double launch_us = 3;                               ///< least time of a small kernel in a sequence
 };
 
 struct Count {
@@ -87,7 +87,7 @@ BenchReport launches_report(const nlohmann::ordered_json& first, const Launches&
   return report;
 }
 
-/// The roofline of every op, one behind another; `launches` beyond one per op cost their time besides.
+/// The roofline of every op, one after another; each of the `launches` beyond one per op adds its time.
 BenchReport prediction_report(const nlohmann::ordered_json& first, const Program& program, int64_t launches) {
   const Assumed assumed;
   BenchReport report{

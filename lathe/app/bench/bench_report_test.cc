@@ -172,7 +172,7 @@ TEST(BenchWork, BatchHoldsItsRowsAndFillsUpWithZeros) {
   EXPECT_TRUE(bench_batch(lengths, 100, false, {32, 32}).labels.empty());
 }
 
-// BERT-base, 8 x 128: 85 million weights in layers, two operations each, and attention; behind that of the
+// BERT-base, 8 x 128: 85 million weights in layers, two operations each, and attention; after that of the
 // last layer only each row's first token.
 TEST(BenchWork, OperationsOfBertBase) {
   const std::vector<int> lengths(8, 128);

@@ -96,8 +96,8 @@ std::string shape_text(const Node& node, const Program& program, double flops) {
   return text;
 }
 
-/// Products of like shape as one row each; those of less than a thousandth of all operations are in the sum
-/// alone.
+/// Products of similar shape as one row each; those with less than a thousandth of all operations are only in
+/// the sum.
 void add_products(const BenchSettings& s, const BenchDevice& device, const std::string& dtype, int batch,
                   BenchReport& report) {
   Training training(s, device, dtype, batch);

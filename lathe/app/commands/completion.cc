@@ -22,7 +22,7 @@ std::string quoted(const std::string& text, const char* quote) {
   return out + "'";
 }
 
-/// The first sentence: what fits beside a flag.
+/// The first sentence: short enough to be shown next to a flag.
 std::string brief(const std::string& meaning) {
   const size_t end = meaning.find(". ");
   return end == std::string::npos ? meaning : meaning.substr(0, end);
@@ -34,8 +34,8 @@ std::string names(const std::vector<Flag>& flags) {
   return text + "--help";
 }
 
-/// `case` branches that set `values` to what a flag, or a command's first word, chooses from.  or_files: what
-/// they do besides where files are as good.
+/// `case` branches that set `values` to the choices of a flag or of a command's first word. or_files: what
+/// they also do if files are allowed.
 std::string value_cases(const std::vector<Command>& commands, const char* begin, const char* end,
                         const char* or_files) {
   std::string text;
@@ -89,7 +89,7 @@ complete -o bashdefault -o default -F _lathe lathe run_glue run_qa
                      all, flags, value_cases(commands, "'", "'", "; compopt -o plusdirs 2>/dev/null"));
 }
 
-/// name:meaning, as _describe wants it.
+/// name:meaning, as _describe needs it.
 std::string described(const std::string& name, const std::string& meaning) {
   std::string text;
   for (const char c : brief(meaning)) text += c == ':' ? "\\:" : std::string(1, c);

@@ -328,7 +328,7 @@ class Launch {
     }
   }
 
-  /// Ctrl-Z comes to this process alone.  The ranks stop before it, and go on with it.
+  /// Only this process gets Ctrl-Z.  The ranks stop before it, and continue with it.
   void pause() {
     pause_asked = 0;
     send(SIGSTOP, "STOP");

@@ -12,7 +12,7 @@
 namespace lathe {
 namespace {
 
-/// Of what scores depend on beside tokens.
+/// A checksum of the data, other than tokens, that scores depend on.
 std::string checksum(const SquadDataset& data) {
   Checksum sum;
   for (const std::string& context : data.contexts) sum.add(context);

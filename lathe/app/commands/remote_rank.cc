@@ -37,7 +37,8 @@ bool is_forwarded(std::string_view name) {
                      [&](std::string_view begin) { return name.starts_with(begin); });
 }
 
-/// What the shell there does: the variables; the command, beside who passes signals on; the command's end.
+/// The shell's script: sets the variables; runs the command, and next to it a loop that passes signals on;
+/// ends as the command does.
 std::string script(const std::string& folder, const std::vector<std::string>& command) {
   return fmt::format(
       "while IFS= read -r line && [ -n \"$line\" ]; do export \"$line\"; done; "
@@ -49,7 +50,7 @@ std::string script(const std::string& folder, const std::vector<std::string>& co
       shell_text({folder}), shell_text(command));
 }
 
-/// A name that is no option of ssh's, with something behind a "user@".
+/// A name that is not an option of ssh, and that has something after a "user@".
 bool can_be_host(const LaunchHost& host) {
   return !host.name.substr(host.name.find('@') + 1).empty() && !host.name.starts_with('-');
 }

@@ -200,7 +200,7 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
 void ScriptRun::fail_with_the_way_on(int64_t step) const {
   const std::string folder = join_path(output_dir(), fmt::format("checkpoint-{}", step));
   if (!fs_.is_directory(folder)) return;
-  const bool of_a_file = words_.size() == 3 && words_[2].ends_with(".json");  // no flags beside it
+  const bool of_a_file = words_.size() == 3 && words_[2].ends_with(".json");  // no flags next to it
   fail(ErrorCode::kInterrupted, "interrupted after step {}; go on with {}", step,
        of_a_file ? fmt::format("\"resume_from_checkpoint\": {} in {}",
                                python_json(nlohmann::json(folder), -1, false), words_[2])

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
 
-/// timeout, systemd, Slurm and a terminal signal a process and its group, a launcher its ranks besides: what
-/// comes so soon is the same request.
+/// timeout, systemd, Slurm and terminals send a signal to a process and to its group, launchers also to their
+/// ranks: signals so close together are one request.
 constexpr int64_t kOneRequest_ns = 1'000'000'000;
 
 std::atomic<int> requested{0};
