@@ -96,7 +96,7 @@ constexpr double kUlp = 8, kBackwardUlp = 16;
 /// Products of bf16 and f16 tensors may take factors that were computed on the way, as probabilities, rounded
 /// to that dtype, as PyTorch does: each term x of a sum then is x (1 + δ), |δ| ≤ u, which moves the sum by at
 /// most u Σ|x|, and its rounded value by (1 + u) times that.  u is 2⁻⁸ or 2⁻¹¹; f16 has no finer steps than
-/// 2⁻²⁴ besides, so that a rounded factor may be off by 2⁻²⁵ however small it is.  The results are these as
+/// 2⁻²⁴, so that a rounded factor may also be off by 2⁻²⁵ however small it is.  The results are these as
 /// parts of `magnitude`, of which the bound allows ulp · 2⁻²⁴ · √terms.
 struct OperandRounding {
   double relative = 0;  ///< times |x|

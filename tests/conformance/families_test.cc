@@ -258,8 +258,8 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 /// bf16 rounds each tensor on the way by at most 2⁻⁸: in a layer at most 11 (q, k, v; turned; context; after
 /// each of four products an output, a sum or an activation; two norms), and four in embeddings and head.
 /// int8 rounds an element of a row of k by at most a/254, a the row's largest: uniformly, so by a/254 ·
-/// √(k/3) over the row, whose norm is at least a.  That of both factors, of four products in a layer and two
-/// behind.
+/// √(k/3) over the row, whose norm is at least a.  Counted for both factors, of four products in a layer and
+/// two after the layers.
 TEST_P(Families, EvaluationInFewerBitsStaysNear) {
   const Loaded l = load(2);
   std::vector<float> full, bf16, int8;
