@@ -17,7 +17,8 @@ struct CompileOptions {
   uint64_t seed = 0;     ///< of the initial parameters
 };
 
-/// A module and a loss on one device: parameters, program and executable.  Not for several threads at once.
+/// A module and a loss on one device: parameters, program and executable.  Not for several threads at the
+/// same time.
 class Compiled {
  public:
   /// One forward pass, and the backward pass if it was compiled.  `input`: the elements of the input type,

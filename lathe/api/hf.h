@@ -24,7 +24,7 @@ struct Prepared {
 
 /// `Trainer(model, args, train_dataset, eval_dataset)`, as Hugging Face has it: lathe::Trainer on a device of
 /// its own, the one that `args` name (`use_cpu`, `device`, `threads`); without output_dir it writes into
-/// trainer_output.  hooks.message is told the notices, too.  `model` and the data sets must outlive it.
+/// trainer_output.  hooks.message also gets the notices.  `model` and the data sets must outlive it.
 class Trainer : private Prepared, public lathe::Trainer {
  public:
   Trainer(AutoModel& model, const TrainingArguments& args, const TokenizedDataset& train_dataset,

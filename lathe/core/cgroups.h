@@ -10,7 +10,7 @@ struct CgroupFolder {
   bool v2 = false;
 };
 
-/// Folders of a process for one controller ("cpu", "memory"): its cgroup, then those above it, as far as they
+/// Folders of a process for one controller ("cpu", "memory"): its cgroup, then those above it, if they
 /// can be seen.  `cgroups` and `mounts` are the texts of /proc/self/cgroup and /proc/self/mountinfo; `root`
 /// is put before every path (for tests).
 std::vector<CgroupFolder> cgroup_folders(const std::string& controller, const std::string& cgroups,

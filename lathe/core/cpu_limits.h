@@ -7,7 +7,7 @@
 namespace lathe {
 
 /// Logical CPUs that the affinity mask of the calling thread allows, one per physical core (hyperthreads left
-/// out: the lowest number of each core), ascending.  Empty where the platform does not tell (macOS).
+/// out: the lowest number of each core), ascending.  Empty if the platform does not tell (macOS).
 std::vector<int> allowed_cores();
 
 /// Those of them that compute unless more threads are asked for: without the slow cores of hybrid processors.
@@ -23,7 +23,7 @@ std::vector<int> fast_cores(const std::vector<int>& cpus, const std::string& roo
 /// belong to none; empty if the platform does not tell.
 std::vector<int> cores_of_cpus(const std::vector<int>& cores);
 
-/// The logical CPU on which the calling thread runs at this moment; −1 where the platform does not tell.
+/// The logical CPU on which the calling thread runs at this moment; −1 if the platform does not tell.
 int current_cpu();
 
 /// CPUs' worth of time that the cgroups of a process and their parents grant, v1 and v2; 0 if unlimited.

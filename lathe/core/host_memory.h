@@ -5,7 +5,7 @@
 
 namespace lathe {
 
-/// Memory of this machine in bytes, or what its cgroups grant; empty where the platform does not tell.
+/// Memory of this machine in bytes, or what its cgroups grant; empty if the platform does not tell.
 struct HostMemory {
   std::optional<uint64_t> total;
   std::optional<uint64_t> free;  ///< what can be had now, caches of files given up

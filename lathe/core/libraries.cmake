@@ -1,5 +1,5 @@
 # {fmt}: its archive where there is one; else, with version 9, compiled from the headers by fmt_impl.cc; else shared.
-# LATHE_FMT_KIND tells the installed package which; there it is the target behind lathe_third_party::fmt.
+# LATHE_FMT_KIND tells the installed package which; there lathe_third_party::fmt uses that target.
 get_target_property(fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
 find_library(FMT_ARCHIVE libfmt.a)
 if(LATHE_STATIC AND FMT_ARCHIVE)

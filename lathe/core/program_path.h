@@ -4,9 +4,9 @@
 
 namespace lathe {
 
-/// The file of the running program, links resolved; empty where the system does not tell.
+/// The file of the running program, links resolved; empty if the system does not tell.
 std::string program_path();
-/// The folder in which it lies; empty likewise.
+/// The folder of that file; empty in the same case.
 std::string program_folder();
 /// The paths where a part that is loaded when needed (a shared library of Lathe) may be, in the order of
 /// search: in $LATHE_PARTS, next to the program, one folder up (the examples of a build), where

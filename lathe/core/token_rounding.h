@@ -5,9 +5,9 @@
 
 namespace lathe {
 
-/// To how many tokens a batch is filled up.  Each such number has a program of its own: coarse steps make few
-/// programs, fine ones waste little.  A step is a 32nd of the tokens, as a power of two, within bounds; so
-/// the filling is at most a 32nd where `least` and `most` do not bind.
+/// The number of tokens to which a batch is padded.  Each such number needs its own program: coarse steps
+/// make few programs, fine ones waste little.  A step is a 32nd of the tokens, as a power of two, within
+/// bounds; so the filling is at most a 32nd where `least` and `most` do not bind.
 struct TokenRounding {
   int least = 1, most = 1;  ///< powers of two
 

@@ -25,8 +25,8 @@ struct PackedBatch {
   std::vector<float> targets;                           ///< [B · num_targets], or empty
   std::vector<int32_t> start_positions, end_positions;  ///< [B] token within the row, or empty
   std::vector<int32_t> samples;                         ///< [B] which samples of the data set they are
-  /// [ranks · N] input_ids of the batches that all ranks have at once, by rank; empty if one process trains
-  /// by itself.
+  /// [ranks · N] input_ids of the batches that all ranks have at the same time, by rank; empty if one process
+  /// trains by itself.
   std::vector<int32_t> all_input_ids;
 
   /// Tokens of rows, without the filling.

@@ -22,7 +22,7 @@ struct LabelSet {
   /// Outputs of the head: one per class, 1 for regression.
   int num_labels() const { return kind == LabelKind::kRegression ? 1 : static_cast<int>(names.size()); }
   /// The id of every name, as a view of `names`; of equal names the first one's.  Where they are LABEL_0,
-  /// LABEL_1, …, which stand for classes without names, those of "0", "1", … too (kClasses).
+  /// LABEL_1, …, which are classes without names, those of "0", "1", … too (kClasses).
   std::unordered_map<std::string_view, int32_t> ids() const;
   /// Takes over the order of a model's label2id if its names are these names, upper and lower case alike.
   /// Returns whether it did; else nothing changes.

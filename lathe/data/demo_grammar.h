@@ -10,7 +10,7 @@ namespace lathe {
 extern const std::string_view kDemoLexicon;
 
 /// Question templates: a line `[class]` begins a class, every other line is a template with $name in the
-/// places to fill.  No template stands in both; every word of a held-out one occurs in training.
+/// places to fill.  No template is in both; every word of a held-out one occurs in training.
 extern const std::string_view kDemoTrainTemplates;
 extern const std::string_view kDemoHeldoutTemplates;
 

@@ -24,7 +24,7 @@ SplitFiles converted_splits(const std::vector<std::string>& files, const std::op
 /// "train-en.csv", not in "french.csv").  Parquet before csv and tsv before json, jsonl.
 SplitFiles named_splits(const std::vector<std::string>& files, const std::optional<std::string>& config);
 
-/// Whether the files named "…-00000-of-00003…" are complete.  Nothing if a name does not tell.
+/// Whether the files named "…-00000-of-00003…" are complete.  Nothing if a name does not show it.
 std::optional<bool> are_all_parts(const std::vector<std::string>& files);
 
 /// Where to get a data set: its name on the Hub, its config.

@@ -14,7 +14,7 @@ bool is_parquet(std::string_view path);
 using ParquetColumnWanted = std::function<bool(std::string_view name, bool nested)>;
 
 /// The rows of a Parquet file as JSON Lines (parquet_part.h says how); columns that are not wanted are not
-/// read, and {} stands for each of their values.  A shared library linked with Apache Arrow reads them and
+/// read, and {} replaces each of their values.  A shared library linked with Apache Arrow reads them and
 /// is opened here: $LATHE_PARQUET names it, else it is next to the program or in the folder of libraries that
 /// it is installed with. Errors: kUnsupported with the way to get the part; kNotFound;
 /// kInvalidData for a damaged file, with row and column where a value is.

@@ -22,9 +22,9 @@ struct SamplerOptions {
   bool even_batches = true;  ///< several ranks: the last round is filled up from the epoch's beginning
 };
 
-/// Which samples stand in which batch, for one rank: a pure function of the options and the epoch, so that a
+/// The samples of each batch, for one rank: a pure function of the options and the epoch, so that a
 /// resumed run needs no saved state.  Global batch g = index · world_size + rank takes samples
-/// [g · batch_size, (g+1) · batch_size) of the epoch's order.  Not safe for several threads at once.
+/// [g · batch_size, (g+1) · batch_size) of the epoch's order.  Not safe for several threads at the same time.
 /// With kBatchRebalance the samples of an update are random, but divided by length into micro-batches of any
 /// size that cost about the same (balanced_groups).
 /// Source: accelerate's SeedableRandomSampler and BatchSamplerShard, transformers'
@@ -50,7 +50,7 @@ class Sampler {
   /// outside the world.
   void batch_of(int rank, int64_t epoch, int64_t index, std::vector<int32_t>& out);
   /// How many samples of the same update come before the first of that batch, over all ranks and
-  /// micro-steps: what tells samples of an update apart.
+  /// micro-steps.  It distinguishes the samples of an update.
   int64_t ordinal(int64_t epoch, int64_t index);
 
  private:

@@ -82,7 +82,7 @@ Table read_table(const std::string& path, const TableOptions& options = {},
 /// out if other files have some; kInvalidData if their columns differ.
 Table read_tables(const std::vector<std::string>& paths, const ParquetColumnWanted& wanted = may_be_used);
 
-/// The same from memory.  `origin` stands in messages.
+/// The same from memory.  `origin` is for messages.
 Table parse_table(std::string_view bytes, TableFormat format, const TableOptions& options,
                   const std::string& origin);
 
@@ -90,7 +90,7 @@ Table parse_table(std::string_view bytes, TableFormat format, const TableOptions
 /// kInvalidData.
 std::vector<std::string> read_lines(const std::string& path);
 
-/// The format that a file name stands for, ".gz" ignored; nothing if the extension is unknown.
+/// The format of a file name, ".gz" ignored; nothing if the extension is unknown.
 std::optional<TableFormat> table_format_of(std::string_view path);
 
 /// Elements of a kList value: strings without quotes, numbers in their text form.  Errors: kInvalidData.

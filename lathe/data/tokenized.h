@@ -30,7 +30,7 @@ struct TokenizedDataset {
   }
   /// Tokens of every sample; what Sampler's kGroupByLength asks for.
   std::vector<int32_t> lengths() const;
-  /// Tokens of the longest sample, 0 where there is none.
+  /// Tokens of the longest sample, 0 if there are no samples.
   int longest() const;
   /// Of a tokenizer that gives models no types all are 0.
   void append(const Encoding& encoding, const Tokenizer& tokenizer);
@@ -41,7 +41,7 @@ struct TokenizedDataset {
 /// Texts to tokens, truncated longest first to max_length (special tokens included); labels come along where
 /// there are any.
 /// The result does not depend on the number of threads.
-/// Errors: kUsage as Tokenizer::encode, and for pairs of which some lack a text.
+/// Errors: kUsage as Tokenizer::encode, and for pairs if some lack a text.
 TokenizedDataset tokenize_dataset(const TextDataset& dataset, const Tokenizer& tokenizer, int max_length,
                                   ThreadPool& pool);
 

@@ -24,9 +24,9 @@ class TorchGenerator {
   void uniform(std::span<float> out, float low = 0, float high = 1);
   /// `Tensor.normal_(mean, std)` for a contiguous float32 tensor of this many elements.
   void normal(std::span<float> out, float mean = 0, float stddev = 1);
-  /// `torch.nn.init.trunc_normal_(mean 0, stddev, −most, most)` of torch 2.15: numbers beyond are drawn anew,
-  /// all at once, until there are none.  Errors: kUnsupported for most below stddev / 2, where PyTorch takes
-  /// another way.
+  /// `torch.nn.init.trunc_normal_(mean 0, stddev, −most, most)` of torch 2.15: numbers beyond are drawn
+  /// again, all at once, until there are none.  Errors: kUnsupported for most below stddev / 2, where PyTorch
+  /// takes another way.
   void truncated_normal(std::span<float> out, float stddev, float most);
 
  private:

@@ -6,8 +6,8 @@ namespace lathe {
 /// File descriptors held in reserve for a checkpoint, in case there are no others.
 class DescriptorReserve {
  public:
-  /// As many as are open at once while a checkpoint is written, amply: a file, a folder that is synced, one
-  /// that is listed.
+  /// An upper bound of those open at the same time while a checkpoint is written: a file, a folder that is
+  /// synced, one that is listed.
   static constexpr int kCount = 4;
 
   DescriptorReserve() = default;

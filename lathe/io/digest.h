@@ -17,7 +17,7 @@ class Sha256 {
   Sha256(Sha256&&) noexcept;
   Sha256& operator=(Sha256&&) noexcept;
   void add(std::span<const std::byte> bytes);
-  /// Of all that was added; the next one begins anew.
+  /// The digest of all that was added; the next one starts again.
   std::string take_hex();
 
  private:

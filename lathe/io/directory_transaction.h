@@ -27,7 +27,7 @@ class DirectoryTransaction {
   DirectoryTransaction(const DirectoryTransaction&) = delete;
   DirectoryTransaction& operator=(const DirectoryTransaction&) = delete;
 
-  /// Where files are to be written until the commit.
+  /// The folder for files until the commit.
   const std::string& folder() const { return folder_; }
   const Status& status() const { return status_; }
 

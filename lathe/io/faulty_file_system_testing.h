@@ -55,7 +55,7 @@ class FaultyFileSystem : public FileSystem {
 
  private:
   class File;
-  /// Counts one operation; not ok when it is to fail.
+  /// Counts one operation; not ok if it must fail.
   Status step(const char* what, const std::string& path);
 
   FileSystem& base_;

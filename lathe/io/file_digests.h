@@ -16,7 +16,7 @@ namespace lathe {
 struct FileDigest {
   static constexpr uint64_t kChunk = uint64_t{64} << 20;
   uint64_t bytes = 0;
-  std::vector<std::string> sha256;  ///< one for each chunk, of which the last may be shorter
+  std::vector<std::string> sha256;  ///< one for each chunk; the last chunk may be shorter
   bool operator==(const FileDigest&) const = default;
 };
 /// By the file's name within its folder.
@@ -42,7 +42,7 @@ class DigestingFileSystem : public FileSystem {
   explicit DigestingFileSystem(FileSystem& base);
   ~DigestingFileSystem() override;
 
-  /// Of the files that lie in a folder now, as far as they were written through this object.
+  /// Of the files in a folder now that were written through this object.
   FileDigests digests(const std::string& folder) const;
 
   Result<std::string> read(const std::string& path, uint64_t limit_bytes) override {

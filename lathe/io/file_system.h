@@ -33,7 +33,7 @@ class MappedFile {
   bool mapped_ = false;
 };
 
-/// A file open for writing from its start.  The destructor closes and drops errors; `close` tells them.
+/// A file open for writing from its start.  The destructor closes and ignores errors; `close` returns them.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
@@ -43,7 +43,7 @@ class WritableFile {
   virtual Status close() = 0;
 };
 
-/// What a writer callback gets: call it once for every chunk and return its error at once.
+/// What a writer callback gets: call it once for every chunk and return its error immediately.
 using Sink = std::function<Status(std::span<const std::byte>)>;
 using Writer = std::function<Status(const Sink&)>;
 
@@ -92,7 +92,7 @@ class FileSystem {
   /// Errors: kUnsupported where it does not say how large it is, like ramfs and some of FUSE.
   virtual Result<uint64_t> free_bytes(const std::string& path) = 0;
 
-  /// Whether it can be told if something is at `path`.  Errors: kIo, where a folder above may not be
+  /// Whether it can be known if something is at `path`.  Errors: kIo, where a folder above may not be
   /// searched.
   Status can_look_for(const std::string& path);
 

@@ -5,7 +5,7 @@
 namespace lathe {
 
 /// What bytes are that stand where text or weights were expected, with the way out: "a web page, as …: …",
-/// "gzip data: …", "nothing: …".  Known by their first bytes; empty where these tell nothing.
+/// "gzip data: …", "nothing: …".  Known by their first bytes; empty if these are not known.
 std::string_view foreign_content(std::string_view bytes);
 
 /// Throws kInvalidData "file: expected `wanted`, found …" if foreign_content knows what the file holds

@@ -12,7 +12,7 @@ inline constexpr uint64_t kDataFileBytes = uint64_t{4} << 30;
 /// one row to 100, a bomb to 1000.  kSmallFileBytes are free.
 inline constexpr uint64_t kMostUnpackedTimes = 200;
 
-/// The most that so many packed bytes may unpack to for a reader who has use for limit_bytes.
+/// The most that this number of packed bytes may unpack to for a reader who has use for limit_bytes.
 uint64_t unpacked_limit(uint64_t packed_bytes, uint64_t limit_bytes);
 
 /// The whole content of a file; of a gzip file (known by its first two bytes, whatever its name) the unpacked

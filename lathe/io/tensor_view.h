@@ -13,7 +13,7 @@
 
 namespace lathe {
 
-/// A dense row-major tensor in memory that somebody else owns.  Little-endian; not necessarily aligned.
+/// A dense row-major tensor in memory with another owner.  Little-endian; not necessarily aligned.
 struct TensorView {
   DType dtype = DType::f32;
   Shape shape;

@@ -63,14 +63,14 @@ struct Family {
   bool positions_after_padding = false;
   bool positions_last = false;  ///< the position table is declared after the norm of the embeddings
   bool head_first = false;      ///< the head is declared before the base
-  /// The heads' dropout has defaults of its own; false: it is hidden_dropout_prob.
+  /// The heads' dropout has its own defaults; false: it is hidden_dropout_prob.
   bool own_head_dropout = false;
   bool attention_output_dropout = true;  ///< hidden_dropout_prob holds for the attention's output too
   ClassifierHead classifier;
   const MaskedLmHead* masked_lm = nullptr;  ///< null: Lathe has none for this family
-  /// Keys that must have this value where they stand in config.json.
+  /// Keys that must have this value if they are in config.json.
   std::vector<std::pair<const char*, bool>> flags;
-  /// ModernBERT's layers and heads, whose names stand in modern_bert.cc.
+  /// ModernBERT's layers and heads, whose names are in modern_bert.cc.
   bool modern = false;
 };
 

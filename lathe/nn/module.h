@@ -23,7 +23,7 @@ struct Parameter {
   bool decay = true;       ///< takes part in weight decay (HF: all but biases and LayerNorm)
   bool trainable = true;   ///< false: frozen; has neither gradient nor optimizer state
   double stddev = 0;       ///< of kNormal and kTruncated; 0: the model's own
-  bool of_linear = false;  ///< of a linear layer, which PyTorch starts in a way of its own
+  bool of_linear = false;  ///< of a linear layer, which PyTorch initializes in its own way
   int64_t padding = -1;    ///< row of a table that is not trained; −1: none
 };
 
@@ -94,7 +94,7 @@ class Module {
   /// trainable together.  Errors: kUsage, naming the parameters, if only some of them are trainable.
   const Parameter& first_of(const Block& block) const;
 
-  /// For layers, while they are built: a parameter that is a block of its own.  Returns the index of the
+  /// For layers, while they are built: a parameter that is its own block.  Returns the index of the
   /// block.
   int add_parameter(Parameter parameter);
   /// A parameter of a block that is added later.  Returns its index.  Errors: kInternal if the name is taken.

@@ -16,10 +16,10 @@ Status check_bindings(const Program& program, const MemoryPlan& plan, const Bind
 /// Bytes of every input, in the program's order.
 std::vector<size_t> input_bytes(const Program& program);
 
-/// Refuses a slot whose inputs do not have so many bytes.  Errors: kInternal.
+/// Refuses a slot whose inputs do not have these sizes in bytes.  Errors: kInternal.
 Status check_inputs(const Slot& slot, std::span<const size_t> bytes);
 
-/// Where a value lies.  Null for an id below 0: an operand that is left out.
+/// The address of a value.  Null for an id below 0: an operand that is left out.
 std::byte* address_of(int id, const Program& program, const MemoryPlan& plan, const Bindings& bindings);
 
 }  // namespace lathe

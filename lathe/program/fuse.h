@@ -6,7 +6,7 @@
 
 namespace lathe {
 
-/// Replaces plain ops by the fused ops that stand for them, wherever the backend has an implementation of the
+/// Replaces plain ops by fused ops that do the same, wherever the backend has an implementation of the
 /// fused op that accepts the node.  Comes after autograd, which knows only plain ops.  `fusions`: those of
 /// more parts before those of fewer, because a node can be part of only one.
 ///
@@ -16,7 +16,7 @@ namespace lathe {
 /// - something is updated in place between the first part and the last;
 /// - they are not of one segment: what a backward pass computes again belongs to none, and the forward pass
 ///   keeps its segments.
-/// Outputs that nobody reads do not matter.  Value ids stay.  Linear in the number of nodes.
+/// Outputs without a reader do not matter.  Value ids stay.  Linear in the number of nodes.
 void fuse(Program& program, const Backend& backend, std::span<const Fusion> fusions);
 
 }  // namespace lathe

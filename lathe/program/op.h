@@ -73,7 +73,7 @@ using Errors = std::vector<std::vector<double>>;
 enum class Aliasing {
   kNone,
   kSlice,   ///< output 0 is input 0 from element attrs.i("offset") on
-  kConcat,  ///< input i lies in output 0 after inputs 0 … i−1
+  kConcat,  ///< input i is in output 0 after inputs 0 … i−1
 };
 
 /// An op, declared once.  From it follow verifier, dump, documentation, conformance tests, benches, support
@@ -105,7 +105,7 @@ struct OpDef {
   Aliasing aliasing = Aliasing::kNone;
   bool optional = false;     ///< a device may lack it; code that needs it asks first
   bool commutative = false;  ///< inputs 0 and 1 may change places, to the same bits
-  /// A fused op: the plain ops that it stands for, in the notation of lathe/program/fusion.h.  Null: a plain
+  /// A fused op: the plain ops that it replaces, in the notation of lathe/program/fusion.h.  Null: a plain
   /// op.
   const char* fuses = nullptr;
   /// An upper bound, to first order, of what errors of the inputs (empty: exact) do to the outputs, if this

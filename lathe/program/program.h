@@ -77,7 +77,7 @@ class Program {
   int64_t longest_row() const { return longest_row_; }
   void set_longest_row(int64_t tokens) { longest_row_ = tokens; }
 
-  /// By value: whether a node reads it or the host does.  A kernel need not write what nobody reads.
+  /// By value: whether a node reads it or the host does.  A kernel need not write a value without a reader.
   std::vector<bool> read() const;
 
   /// Removes nodes that no output and no state update needs.  Value ids stay.

@@ -5,7 +5,7 @@
 
 namespace lathe {
 
-/// Text as it may stand in HTML, between tags and in attributes; bytes that are no UTF-8 and control
+/// Text as HTML may hold it, between tags and in attributes; bytes that are no UTF-8 and control
 /// characters become U+FFFD.
 std::string escaped(std::string_view text);
 

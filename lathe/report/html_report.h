@@ -15,7 +15,7 @@ namespace lathe {
 /// the time.
 class HtmlReport : public Tracker {
  public:
-  /// What changes while a run goes on.
+  /// What changes while a run is going on.
   struct Source {
     std::function<const TrainerState&()> state;
     std::function<int64_t()> trained_tokens;     ///< as Trainer's

@@ -12,7 +12,7 @@
 namespace lathe {
 
 /// The events of one run for TensorBoard, under the Trainer's tags: train/loss, eval/accuracy, …, and the
-/// texts args and model_config.  An error is reported once, and the run goes on without events.
+/// texts args and model_config.  An error is reported once, and the run continues without events.
 /// Source: transformers 5.23 integration_utils.py, TensorBoardCallback and rewrite_logs.
 class TensorBoard : public Tracker {
  public:

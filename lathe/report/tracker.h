@@ -10,7 +10,7 @@
 
 namespace lathe {
 
-/// Something that follows a run and shows it.  An error is reported once, and the run goes on without it.
+/// Something that follows a run and shows it.  An error is reported once, and the run continues without it.
 class Tracker {
  public:
   virtual ~Tracker() = default;

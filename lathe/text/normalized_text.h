@@ -24,7 +24,7 @@ struct NormalizedText {
   void append(uint32_t cp, uint32_t where);
 };
 
-/// A code point of a normalised text and what it stands for: 1: it is new, and shares the origin of the code
+/// A code point of a normalised text and its meaning: 1: it is new, and shares the origin of the code
 /// point before it; 0: it replaces one; -n: it replaces one and the n that follow it are gone.
 struct Change {
   uint32_t cp;

@@ -33,7 +33,7 @@ enum CharFlag : uint32_t {
   kJoins = 4096,        ///< Extend, SpacingMark or ZWJ: belongs to the code point before it
   kExtend = 8192,       ///< only Extend
   kPrepend = 16384,     ///< belongs to the code point after it
-  kControl = 32768,     ///< a cluster of its own; CR and LF, too
+  kControl = 32768,     ///< its own cluster; CR and LF, too
   kPictograph = 65536,  ///< Extended_Pictographic
   kConsonant = 131072,  ///< Indic_Conjunct_Break Consonant
   kLinker = 262144,     ///< Indic_Conjunct_Break Linker
@@ -55,9 +55,9 @@ std::span<const uint32_t> compatibility_decomposition(uint32_t cp);
 /// The code point that two compose to (NFC), Hangul included; 0 if there is none.
 uint32_t compose(uint32_t first, uint32_t second);
 /// Where the extended grapheme cluster that begins at text[at] ends; at < text.size().  Source: UAX #29, but
-/// a regional indicator is a cluster of its own, as pairs of them have 8 bytes.
+/// a regional indicator is its own cluster, because pairs of them have 8 bytes.
 size_t grapheme_end(std::string_view text, size_t at);
-/// Chinese characters in the sense of BERT: each is a word of its own.
+/// Chinese characters in the sense of BERT: each is its own word.
 bool is_chinese(uint32_t cp);
 
 /// The code point at text[*at], which is moved past it.  text must be valid UTF-8 and *at at a boundary.

@@ -7,7 +7,7 @@
 
 namespace lathe::byte_level {
 
-/// The bytes that a token in GPT-2's alphabet stands for: there a byte that is no printable character is the
+/// The bytes of a token in GPT-2's alphabet: there a byte that is no printable character is the
 /// code point 256 + its rank among such bytes.  Nothing if the token has a code point outside of the
 /// alphabet. Source: openai/gpt-2 encoder.py, bytes_to_unicode.
 std::optional<std::string> bytes_of(std::string_view token);

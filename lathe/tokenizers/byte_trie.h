@@ -20,7 +20,7 @@ class ByteTrie {
 
   /// text: not empty.  Of equal texts the last id counts.  Errors: kInvalidData if 2^24 nodes are reached.
   void insert(std::string_view text, int32_t id);
-  /// Null if no string goes on like this.
+  /// Null if no string continues like this.
   const Edge* find(uint32_t node, uint8_t byte) const {
     const uint32_t key = node << 8 | byte;
     const Edge& edge = edges_[slot(key)];

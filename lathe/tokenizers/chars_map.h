@@ -12,12 +12,12 @@ namespace lathe {
 
 /// SentencePiece's precompiled map of characters, as `Precompiled` of the `tokenizers` crate applies it: a
 /// grapheme of less than six bytes is looked up as a whole, a longer one, or one that is not there, code
-/// point by code point.  What is found is the shortest key that the text begins with, and it stands for all
+/// point by code point.  What is found is the shortest key that the text begins with, and it replaces all
 /// of that text. Immutable: for any thread.
 class CharsMap {
  public:
   /// bytes: the size of the trie in bytes (u32), the trie (a double array of Darts-clone, u32 units), then
-  /// the texts, each ending in NUL; all little-endian.  name stands in messages. Errors: kInvalidData if the
+  /// the texts, each ending in NUL; all little-endian.  name is for messages. Errors: kInvalidData if the
   /// sizes do not fit, an entry points beyond the texts or these are not UTF-8.
   CharsMap(const std::string& bytes, const std::string& name);
 
@@ -32,7 +32,7 @@ class CharsMap {
   std::array<bool, 256> plain_;  // ASCII that stays as it is, whatever follows
 };
 
-/// The bytes that base64 stands for (RFC 4648, with padding); nothing if the text is none.
+/// The bytes of a base64 text (RFC 4648, with padding); nothing if the text is none.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace lathe

@@ -11,8 +11,8 @@ struct DecoderRules {
 
   Kind kind = Kind::kWordPiece;
   std::string prefix =
-      "##";             ///< kWordPiece: of pieces that continue a word; kMetaspace: what stands for a blank
-  bool cleanup = true;  ///< kWordPiece: English spacing is mended
+      "##";                 ///< kWordPiece: of pieces that continue a word; kMetaspace: what replaces a blank
+  bool cleanup = true;      ///< kWordPiece: English spacing is mended
   bool drops_first = true;  ///< kMetaspace: blanks of the first token are the prefix and go
 };
 

@@ -31,7 +31,7 @@ class JsonDocument {
   std::optional<bool> optional_flag(const json& object, const char* key) const;
   std::string text(const json& object, const char* key) const;
   const json& list(const json& object, const char* key) const;
-  /// value as a token id; key stands in the message.
+  /// value as a token id; key is for the message.
   int32_t id(const char* key, const json& value) const;
   /// `type` of a component; "(none)" if it has none.
   std::string type(const json& component, const char* part) const;

@@ -18,7 +18,7 @@ struct NormalizerRules {
   bool lowercase = false;
 };
 
-/// BertNormalizer, and the chains of NFD, Lowercase and StripAccents that stand for it, as one pass.
+/// BertNormalizer, and the chains of NFD, Lowercase and StripAccents that do the same, as one pass.
 class Normalizer {
  public:
   explicit Normalizer(const NormalizerRules& rules);

@@ -60,7 +60,7 @@ class Tokenizer {
   /// or a Git LFS pointer; kUnsupported, naming what was found, for a component other than those that
   /// docs/models.md lists.
   static Tokenizer load(const std::string& folder);
-  /// The same from bytes in memory, names as in a folder.  `origin` stands in messages.
+  /// The same from bytes in memory, names as in a folder.  `origin` is for messages.
   static Tokenizer from_files(std::span<const NamedFile> files, const std::string& origin);
 
   /// Truncates to options.max_length by options.truncation; stride is only checked.

@@ -21,7 +21,7 @@ struct TemplatePiece {
   int32_t type_id = 0;
   std::vector<int32_t> ids;             ///< of special tokens
   std::string token;                    ///< their name
-  std::vector<std::string> names = {};  ///< of each of ids in the file; empty where it tells none
+  std::vector<std::string> names = {};  ///< of each of ids in the file; empty if it has none
 };
 using Template = std::vector<TemplatePiece>;
 

@@ -21,7 +21,7 @@ struct ScoredToken {
 class Unigram : public WordModel {
  public:
   /// vocabulary: distinct tokens; unk_id < its size.  byte_fallback: what is unknown becomes tokens <0x00> to
-  /// <0xFF>, one a byte, where there are such for all of its bytes.
+  /// <0xFF>, one a byte, if they exist for all of its bytes.
   /// Errors: kInvalidData if the vocabulary has 2^24 or more trie nodes.
   Unigram(const std::vector<ScoredToken>& vocabulary, int32_t unk_id, bool byte_fallback);
   /// Appends the pieces of one word (valid UTF-8, not empty); linear in its length times the longest token's.

@@ -11,7 +11,7 @@ namespace lathe {
 /// Source: Wu et al. 2016 (arXiv 1609.08144); limits as in the `tokenizers` crate's WordPiece.
 class WordPiece : public WordModel {
  public:
-  /// unk_id stands for a word that cannot be built of pieces or has more than max_chars code points.
+  /// unk_id replaces a word that cannot be built of pieces or has more than max_chars code points.
   /// Errors: kInvalidData if the vocabulary has 2^24 or more trie nodes.
   WordPiece(const std::vector<std::pair<std::string, int32_t>>& vocabulary, std::string_view prefix,
             int32_t unk_id, uint32_t max_chars);

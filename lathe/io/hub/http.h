@@ -51,7 +51,7 @@ class HttpClient {
   ~HttpClient();
   HttpClient(HttpClient&&) noexcept;
 
-  /// Never throws because of what the network does: that stands in the response.  What the sink or
+  /// Never throws because of what the network does: that is in the response.  What the sink or
   /// should_stop throws ends the transfer.
   HttpResponse perform(const HttpRequest& request);
 

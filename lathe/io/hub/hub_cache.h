@@ -61,7 +61,7 @@ class HubCache {
 
   /// Keeps what the Hub's listing of a commit held; a cache that cannot be written stays as it is.
   void remember_files(const std::string& commit, const std::vector<std::string>& files);
-  /// What was kept; nothing where nobody asked the Hub, or it cannot be read.
+  /// The kept list; nothing if the Hub was not asked, or if it cannot be read.
   std::optional<std::vector<std::string>> remembered_files(const std::string& commit) const;
 
   /// Held until it goes; on file systems without flock it is no lock.

@@ -14,7 +14,7 @@ namespace lathe {
 /// How the Hub is reached and who hears of it.
 struct HubSettings {
   std::string endpoint = "https://huggingface.co";
-  std::string token;               ///< empty: nobody in particular
+  std::string token;               ///< empty: anonymous
   bool offline = false;            ///< nothing is fetched
   double api_timeout_s = 10;       ///< for answers about files
   double download_timeout_s = 10;  ///< for the longest stall of a download
@@ -36,7 +36,7 @@ struct HubSettings {
 /// Errors: kUsage for an endpoint that is no http or https URL.
 HubSettings hub_settings();
 
-/// A token as it may stand in a header: the first word of what was given.
+/// A token as a header may hold it: the first word of the given text.
 std::string hub_token(std::string_view given);
 
 /// A file as the Hub describes it.

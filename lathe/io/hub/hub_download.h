@@ -9,7 +9,7 @@ namespace lathe {
 /// Brings a file's bytes to `path`, where the first of them may lie from an earlier try: those are kept and
 /// the rest is asked for by range, in parts over several connections where there is much left (what is beyond
 /// the first part that is missing lies in `<path>.part<i>` meanwhile).  Afterwards the size is right; the
-/// content is not checked.  Each connection is tried anew up to HubClient::kTries times without a MiB more.
+/// content is not checked.  Each connection is tried again up to HubClient::kTries times without a MiB more.
 /// Errors: as HubClient, and what should_stop throws; kIo where the disk is full, with the bytes that are
 /// wanted.
 void download_bytes(FileSystem& fs, HubClient& client, const RemoteFile& file, const std::string& path);

@@ -30,7 +30,7 @@ struct PickleValue {
     const PickleValue* find(std::string_view key) const;
     const PickleValue* find(int64_t key) const;
   };
-  struct Name {  ///< a name of the torch module that stands for itself, such as "torch.float32"
+  struct Name {  ///< a name of the torch module that is its own value, such as "torch.float32"
     std::string name;
   };
 

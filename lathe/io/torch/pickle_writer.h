@@ -8,7 +8,7 @@
 
 namespace lathe {
 
-/// Makes values to be pickled, and owns them.  Tensors' bytes belong to somebody else.
+/// Makes values to be pickled, and owns them.  It does not own tensors' bytes.
 class PickleBuilder {
  public:
   using Ref = const PickleValue*;

@@ -12,7 +12,7 @@ struct StridedLayout {
   int64_t offset = 0;
   Shape size, stride;  ///< in elements
 
-  /// Whether every element lies in a storage of `elements`; false also when the numbers overflow.
+  /// Whether every element is in a storage of `elements`; false also when the numbers overflow.
   bool fits(int64_t elements) const;
   /// Whether the elements lie one after the other in row-major order.
   bool is_contiguous() const;

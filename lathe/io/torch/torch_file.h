@@ -30,7 +30,7 @@ class TorchFile {
 };
 
 /// Writes atomically a file that torch.load takes, also with weights_only=True; TorchFile reads it back with
-/// the same values.  Each tensor gets a storage of its own, at a multiple of 64 bytes.
+/// the same values.  Each tensor gets its own storage, at a multiple of 64 bytes.
 Status write_torch_file(FileSystem& fs, const std::string& path, const PickleValue& root);
 
 /// Name → tensor of a state dict file (`pytorch_model.bin`).  A dict with an entry "state_dict" that is a
