@@ -187,7 +187,7 @@ class Bench(unittest.TestCase):
             self.assertNotIn("<script", html)
             self.assertEqual([p.name for p in page.parent.iterdir()], ["page.html"])  # no temporary file stays
             words = ["step", *MODEL, "--batch", "2", "--seq", "16", "--steps", "2", "--html", str(page)]
-            self.assertEqual(len(self.bench(*words, "--json").splitlines()), 1)  # the profile is for the page alone
+            self.assertEqual(len(self.bench(*words, "--json").splitlines()), 1)  # only the page shows the profile
             html = page.read_text(encoding="utf-8")
             self.assertIn("<svg", html)
             self.assertIn("adamw", html)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The Debian package: what it wants and holds, what lintian says, and that its program runs from an empty folder. Skipped
-where there is no dpkg."""
+"""The Debian package: its dependencies and content, what lintian says, and that its program runs from an empty folder.
+Skipped if there is no dpkg."""
 import os
 import pathlib
 import re

@@ -187,7 +187,7 @@ class Threads(PackageCase):
         self.assertEqual([line["epoch"] for line in trainer.state.log_history if "eval_accuracy" in line], [1, 2])
         self.assertEqual(trainer.train().global_step, 18)  # that does not hear of it any more
         calls[:] = [12]
-        with self.assertRaises(KeyboardInterrupt):  # behind a training nothing is lost
+        with self.assertRaises(KeyboardInterrupt):  # after a training nothing is lost
             trainer.evaluate()
 
 

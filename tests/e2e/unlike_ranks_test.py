@@ -131,7 +131,7 @@ class UnlikeRanks(RanksCase):
                 self.assertRegex(said, r"instructions \(LATHE_ISA=avx2, say, makes them alike\): rank 0 has \w+, rank 1 has portable: all ranks must")
 
     def test_what_is_a_ranks_own(self):
-        """Paths to the same files, and what a rank beside the first says."""
+        """Paths to the same files, and the messages of a rank other than the first, may differ between ranks."""
         for said, code in self.start(self.glue(*TRAIN, "--do_eval"), self.glue(
                 *TRAIN, "--do_eval", "--train_file", str(self.root / "same.csv"), "--log_level_replica", "info", "--threads", "1",
                 "--disable_tqdm")):
