@@ -1,11 +1,11 @@
-"""Rows of tokens as Python has them, and as Lathe takes them: flat and without padding."""
+"""Converts rows of tokens from Python's form into Lathe's: flat and without padding."""
 import numpy as np
 
 from . import _lathe
 
 
 class BatchEncoding(dict):
-    """What a tokenizer gives: a dict whose keys are attributes, too."""
+    """The output of a tokenizer: a dict whose keys are attributes, too."""
 
     def __getattr__(self, name):
         try:
@@ -26,7 +26,7 @@ LABEL_KEYS = ("labels", "label")
 
 
 def labels_of(rows):
-    """The labels of all rows; None where they have none.  ValueError where some have one."""
+    """The labels of all rows; None if they have none.  ValueError if only some have one."""
     by_row = [[row.get(key, MISSING) for key in LABEL_KEYS] for row in rows]  # once: a data set may decode each row it gives
     for key, labels in zip(LABEL_KEYS, zip(*by_row)):
         with_label = [label is not MISSING for label in labels]
@@ -38,7 +38,7 @@ def labels_of(rows):
 
 
 def whole_numbers(values, dtype, place):
-    """The values as `dtype`.  ValueError for what it does not hold as it is."""
+    """The values as `dtype`.  ValueError if `dtype` cannot hold one of them exactly."""
     found = np.asarray(values)
     if found.size > 0 and found.dtype.kind not in "iub":
         raise ValueError(f"{place}: found values of type {found.dtype}, expected whole numbers")
@@ -50,8 +50,8 @@ def whole_numbers(values, dtype, place):
 
 
 def real_tokens(row, index):
-    """ids and type ids of row number `index`, without what attention_mask leaves out.  ValueError where it has no tokens, or
-    another entry has not the length of the ids."""
+    """ids and type ids of row number `index`, without what attention_mask leaves out.  ValueError if it has no
+    tokens, or if another entry differs in length from the ids."""
     if "input_ids" not in row:
         raise ValueError(f"row {index}: found {sorted(row)}, expected input_ids: map the tokenizer over the texts first")
     ids = whole_numbers(row["input_ids"], np.int32, f"row {index}: input_ids")
@@ -74,7 +74,7 @@ def real_tokens(row, index):
 
 
 def classes_of(labels, count):
-    """Labels of a classifier as int32.  ValueError for what is no whole number from 0 to count - 1."""
+    """Labels of a classifier as int32.  ValueError unless each is a whole number from 0 to count - 1."""
     classes = np.asarray(labels)
     if classes.ndim == 1 and classes.dtype.kind in "biuf":
         wrong = np.flatnonzero(classes != np.floor(classes))
@@ -90,7 +90,8 @@ def classes_of(labels, count):
 
 
 def to_dataset(rows, model):
-    """A data set for the native code.  ValueError for rows without tokens or labels that the model has not."""
+    """A data set for the native code.  ValueError for rows without tokens or with labels that the model
+    lacks."""
     rows = list(rows)
     if not rows:
         raise ValueError("found no rows, expected at least one with input_ids")

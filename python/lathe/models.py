@@ -8,7 +8,7 @@ from . import _lathe
 from .data import BatchEncoding
 
 
-# What the arguments of a tokenizer may be, and what they mean.
+# The values of a tokenizer's arguments, and their meaning.
 PADDING = {False: "do_not_pad", True: "longest", "do_not_pad": "do_not_pad", "longest": "longest", "max_length": "max_length"}
 TRUNCATION = {None: "do_not_truncate", False: "do_not_truncate", True: "longest_first", "do_not_truncate": "do_not_truncate",
               "longest_first": "longest_first", "only_first": "only_first", "only_second": "only_second"}
@@ -16,7 +16,7 @@ NO_LIMIT = 2**31 - 1  # the model_max_length of a tokenizer that has none
 
 
 def strategy_of(name, value, table):
-    value = getattr(value, "value", value)  # transformers' enums stand for their texts
+    value = getattr(value, "value", value)  # transformers' enums have their texts as values
     if not isinstance(value, (bool, str, type(None))) or value not in table:
         raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(map(repr, table))}")
     return table[value]
@@ -109,7 +109,8 @@ class AutoTokenizer:
 
 
 class Model:
-    """A classifier as it was read: weights that a Trainer learns lie in the Trainer, whose save_model writes them."""
+    """A classifier as it was read.  The weights that a Trainer learns are in the Trainer; its save_model
+    writes them."""
 
     def __init__(self, native):
         self._native = native
@@ -132,7 +133,7 @@ class AutoModelForSequenceClassification:
     @staticmethod
     def from_pretrained(name_or_path, *, num_labels=None, id2label=None, label2id=None, problem_type=None,
                         ignore_mismatched_sizes=False, revision="main", cache_dir=None):
-        """num_labels, id2label or label2id make a new head where the folder has none of that size.  Without problem_type it is
+        """num_labels, id2label or label2id make a new head if the folder has none of that size.  Without problem_type it is
         the one in config.json, else one label means regression, as in transformers."""
         if id2label:
             labels = [id2label[i] if i in id2label else id2label[str(i)] for i in range(len(id2label))]
@@ -164,7 +165,7 @@ class TextClassificationPipeline:
 
     def __call__(self, texts, *, top_k=BEST_ALONE, max_length=None):
         """One text or a list; a dict {"text", "text_pair"} is a pair.  For each {"label", "score"} of the best label (for a
-        single string a list of that one), with top_k a list of the best so many; None: of all."""
+        single string a list of that one), with top_k a list of the best top_k; None: of all."""
         single = isinstance(texts, (str, dict))
         rows = [self._tokenize(text, max_length) for text in ([texts] if single else texts)]
         if not rows:

@@ -32,7 +32,7 @@ class TrainOutput(NamedTuple):
 
 
 class TrainerState(types.SimpleNamespace):
-    """What trainer_state.json holds: global_step, epoch, log_history, best_metric, …"""
+    """The content of trainer_state.json: global_step, epoch, log_history, best_metric, …"""
 
 
 def word_of(name, value):
@@ -41,7 +41,7 @@ def word_of(name, value):
         return [] if not value else [f"--{name}", *map(str, value)]
     if isinstance(value, dict):
         value = json.dumps(value)
-    return [f"--{name}={getattr(value, 'value', value)}"]  # an enum stands for its value
+    return [f"--{name}={getattr(value, 'value', value)}"]  # the value of an enum
 
 
 class TrainingArguments:
@@ -67,7 +67,7 @@ class TrainingArguments:
         return {name: value for name, value in self.__dict__.items() if name != "_native"}
 
 
-# What else transformers' Trainer takes, and what does it here.
+# Other arguments of transformers' Trainer, and what replaces them here.
 NOT_THERE = {"callbacks": "early stopping is TrainingArguments(early_stopping_patience=...), logs are in state.log_history",
              "optimizers": "optim and lr_scheduler_type of TrainingArguments choose them",
              "optimizer_cls_and_kwargs": "optim and optim_args of TrainingArguments choose it",
@@ -178,7 +178,8 @@ class Metrics(threading.local):
 
     @contextlib.contextmanager
     def of_rows(self, rows):
-        """Meanwhile the data set at hand is this one; then the one before it, as compute_metrics may evaluate another."""
+        """Within it the current data set is this one; then the earlier one again, because compute_metrics may evaluate
+        another."""
         wanted = self.function is not None and rows is not None
         before, self.labels = self.labels, labels_of(rows) if wanted else None
         try:
