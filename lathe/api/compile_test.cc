@@ -169,7 +169,7 @@ TEST(Compile, ParametersStartAsTheyAreDeclared) {
   for (const char* name : {"norm.weight", "own.bias"})
     EXPECT_EQ(step.parameter(name), std::vector<float>(5, 1)) << name;
   for (size_t i = 0; i < 5; ++i) EXPECT_EQ(step.parameter("table.weight")[7 * 5 + i], 0) << "padding";
-  // The standard deviation of 2,000 drawn numbers is off by 1.6 %, four times of which is 6.4 %.
+  // The standard deviation of 2,000 drawn numbers is off by 1.6 %; four times that is 6.4 %.
   for (const char* name : {"table.weight", "drawn", "own.weight"})
     EXPECT_NEAR(spread(name).second, 1, 0.064) << name;
   EXPECT_NEAR(spread("wide.weight").second, 100, 6.4);

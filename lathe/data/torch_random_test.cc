@@ -55,7 +55,7 @@ TEST(TorchGenerator, RefusesWhatPyTorchTreatsInAnotherWay) {
   for (const float most : {0.9f, 0.0f, -1.0f, std::nanf("")})
     message_of(ErrorCode::kUnsupported, [&] { TorchGenerator(1).truncated_normal(x, 2, most); });
   TorchGenerator(1).truncated_normal(x, 2, 1);
-  for (const float value : x) EXPECT_LT(std::abs(value), 1);  // drawn anew, not cut off
+  for (const float value : x) EXPECT_LT(std::abs(value), 1);  // drawn again, not cut off
   TorchGenerator(1).truncated_normal(x, 0, 0);
   EXPECT_EQ(x, std::vector<float>(20));
 }

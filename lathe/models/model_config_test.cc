@@ -186,7 +186,7 @@ TEST(ModelConfig, EveryFamilysKeysAreRead) {
   }
 }
 
-/// Ten stands in front of two as a text, in which order the keys of an object come.
+/// As a text ten comes before two, and the keys of an object are sorted as texts.
 TEST(ModelConfig, MoreThanTenLabelsKeepTheirIds) {
   Json names = Json::object();
   std::vector<std::string> wanted;

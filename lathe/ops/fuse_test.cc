@@ -1,4 +1,4 @@
-// Fused ops: what they stand for, where they are put and where not.
+// Fused ops: what they replace, where they are used and where not.
 #include "lathe/program/fuse.h"
 
 #include <gtest/gtest.h>

@@ -231,7 +231,7 @@ TEST(MemoryPlan, WhatIsInUseToTheEndKeepsItsPlace) {
   Program p;
   const Value x = p.input("x", {DType::f32, {100}});
   const Value sum = p.emit(op::all_reduce, {relu(x)})[0];
-  Value y = relu(sum);  // reads it at once: from here on nobody needs it
+  Value y = relu(sum);  // reads it at once: from here on nothing needs it
   std::vector<Value> later;
   for (int i = 0; i < 4; ++i) later.push_back(y = relu(y));
   p.output("y", y);

@@ -149,7 +149,7 @@ TEST(Program, DeadNodesGoAndUpdatesOfStatesStay) {
   Program p;
   const Value x = p.input("x", {DType::f32, {4}}), keep = p.input("keep", {DType::f32, {1}});
   const Value total = p.state("total", {DType::f32, {4}});
-  relu(x);  // nobody reads it
+  relu(x);  // nothing reads it
   p.emit(op::accumulate, {total, x, keep});
   p.remove_dead_nodes();
   ASSERT_EQ(p.nodes().size(), 1u);

@@ -37,7 +37,7 @@ TEST(ModelCard, IsThatOfTheTrainer) {
   EXPECT_EQ(mine.substr(0, mine.find("- Lathe")), before_versions(theirs));
 }
 
-/// With --include_num_input_tokens_seen train_runtime stands in every line of the log.
+/// With --include_num_input_tokens_seen train_runtime is in every line of the log.
 TEST(ModelCard, ShowsEvaluationsOfARunWhoseLogLinesHaveTheRuntime) {
   TrainerState state;
   using Json = nlohmann::ordered_json;

@@ -27,7 +27,7 @@ TEST(ArgumentTable, EveryHuggingFaceFieldIsThereInOrderWithItsDefault) {
     const auto& info = training_fields()[at++].info;
     EXPECT_EQ(info.name, name);
     json ours = info.default_value;
-    if (info.kind == Kind::kList && value.is_string()) ours = ours[0];  // 'none' stands for the list of it
+    if (info.kind == Kind::kList && value.is_string()) ours = ours[0];  // 'none' means a list with it
     if (name == "logging_nan_inf_filter") ours = true;                  // Lathe stops unless it is given
     EXPECT_EQ(ours, json(value)) << name;
   }
@@ -59,7 +59,7 @@ TEST(ArgumentTable, NamesAreUniqueAndOldNamesPointSomewhere) {
   }
 }
 
-/// What stands in the table for the fields that some source casts to int.
+/// The table's values for the fields that some source casts to int.
 template <typename S>
 void expect_bounded(const std::vector<Field<S>>& fields, std::set<std::string>& casts) {
   for (const auto& field : fields) {

@@ -104,7 +104,7 @@ TEST(ExchangedGradients, OfAFewWordsAreSummedAsATable) {
   EXPECT_FALSE(types_of(*step_program(289, 1, 3, 10000, DType::bf16), op::gather_ranks).empty());
 }
 
-/// Ranks of which one has an infinite loss leave the update out together.
+/// If one rank has an infinite loss, all ranks leave the update out together.
 TEST(ExchangedGradients, AreAppliedWhereTheLossOfAllRanksIsFinite) {
   const auto program = step_program(1000, 1, 2, 10000);
   const auto& nodes = program->nodes();

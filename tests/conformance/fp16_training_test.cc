@@ -79,7 +79,7 @@ class Fp16Training : public testing::Test {
                        std::nullopt);
   }
 
-  /// Stops after `stop` updates if that is not 0; goes on from `resume_from`.
+  /// Stops after `stop` updates if that is not 0; continues from `resume_from`.
   Run train(int64_t stop = 0, const std::string& resume_from = "", int threads = 2, float weight = 0) {
     const auto backend = open_device("cpu", {threads});
     AutoModel model = make_model();

@@ -80,7 +80,7 @@ class FrozenBase : public testing::TestWithParam<Setting> {
                        std::nullopt);
   }
 
-  /// Stops after `stop` updates if that is not 0; goes on from `resume_from`.
+  /// Stops after `stop` updates if that is not 0; continues from `resume_from`.
   Run train(bool keep, int64_t stop = 0, const std::string& resume_from = "") {
     const auto backend = open_device("cpu", {2});
     AutoModel model = make_model();

@@ -48,7 +48,7 @@ inline AutoModel model(const std::string& type = "bert", int64_t types = 2) {
   return from_config(c, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
 }
 
-/// Three others are told of, of which none is there: whoever calls them fails.
+/// Names three other ranks that do not exist: every call to them fails.
 class FourRanks : public ProcessGroup {
  public:
   int rank() const override { return 1; }

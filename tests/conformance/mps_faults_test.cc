@@ -105,7 +105,7 @@ std::span<float> row_of(std::vector<float>& x, const Bounds& bounds, size_t row)
   return std::span(x).subspan(begin * width, (end - begin) * width);
 }
 
-/// Rows of which an element is not finite.
+/// Rows with an element that is not finite.
 std::vector<size_t> broken_rows(std::vector<float> x, const Bounds& bounds) {
   std::vector<size_t> rows;
   for (size_t row = 0; row < 3; ++row)

@@ -12,7 +12,7 @@
 namespace lathe::odd_sizes_test {
 namespace {
 
-/// A head of RoBERTa lies in front of its base, so that its labels move all biases.
+/// A head of RoBERTa is stored before its base, so that its labels move all biases.
 struct Sizes {
   const char* model_type;
   int labels, hidden, intermediate;

@@ -188,7 +188,7 @@ TEST(Session, GivesPaddingWithinATextNoPositionOfRoberta) {
     return after != before;
   };
   for (const int32_t read : {0, 1, 2}) EXPECT_TRUE(changes(padding + read)) << read;
-  EXPECT_FALSE(changes(padding + 3));  // three tokens, of which one is padding
+  EXPECT_FALSE(changes(padding + 3));  // three tokens; one of them is padding
 }
 
 }  // namespace

@@ -186,7 +186,7 @@ class BadInput(BadInputCase):
         halves = ["--gradient_accumulation_steps", "2", "--logging_steps", "1"]
         self.assertEqual([math.isfinite(x) for x in losses("--no_logging_nan_inf_filter", *halves)].count(False), 1)
         self.assertTrue(all(map(math.isfinite, losses("--logging_nan_inf_filter", *halves))))
-        # evaluation leaves the batch out; a run goes on from a checkpoint after such a step
+        # evaluation leaves the batch out; a run continues from a checkpoint after such a step
         entries("--logging_nan_inf_filter", "--save_steps", "7")
         self.assertTrue(math.isfinite(json.loads((self.out / "eval_results.json").read_text())["eval_loss"]))
         weights = (self.out / "model.safetensors").read_bytes()

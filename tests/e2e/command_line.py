@@ -73,7 +73,7 @@ def shown_by(run, controller):
     try:
         while piece := os.read(controller, 4096):
             shown += piece
-    except OSError:  # Linux says so that nobody has the other side open
+    except OSError:  # on Linux this means that the other side is closed
         pass
     os.close(controller)
     run.wait(timeout=60)

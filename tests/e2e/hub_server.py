@@ -50,7 +50,7 @@ class Fault:
     def __init__(self, on="get", times=1, status=None, headers=(), cut=None, wrong=False, stall=None, ranges=True,
                  body=None, drip=None):
         self.on, self.times, self.status, self.headers = on, times, status, dict(headers)
-        self.drip = drip   # (bytes, seconds): an answer without an end, so many bytes at a time
+        self.drip = drip   # (bytes, seconds): an answer without an end, this number of bytes at a time
         self.cut, self.wrong, self.stall, self.ranges, self.body = cut, wrong, stall, ranges, body
 
 
@@ -135,7 +135,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.answer(status, {"X-Error-Code": code, "X-Error-Message": text}, json.dumps({"error": text}).encode())
 
     def drip(self, fault, status=200, headers=()):
-        """An answer that goes on until the client has had enough."""
+        """An answer without an end: the client must close it."""
         self.send_response(status)
         for name, value in dict(headers).items():
             self.send_header(name, value)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Names are fetched from a Hub into the cache that Python's huggingface_hub shares: once, whole, also over bad lines and
-from servers that send nonsense; and the cache never holds what has not the announced hash."""
+from servers that send nonsense; and the cache never holds a file without the announced hash."""
 import hashlib
 import json
 import pathlib

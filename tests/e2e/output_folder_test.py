@@ -47,7 +47,7 @@ class OutputFolder(unittest.TestCase):
             self.assertIn(str(word), result.stderr)
         self.assertEqual(content(self.root), before)
 
-    # ---- what lies in it
+    # ---- its content
 
     def test_what_a_training_did_not_make_stays(self):
         mine = ["photos.replaced/one.jpg", ".tmp-photos/one.jpg", ".tmp-notes", ".tmp-checkpoint-2-999999999-0/one.jpg",

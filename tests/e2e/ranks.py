@@ -36,7 +36,7 @@ def children_of(pid):
 
 
 def has_saved(folder, steps=20):
-    """A checkpoint of so many steps, or of more: a run that keeps few may have deleted its first by now."""
+    """A checkpoint of this number of steps, or of more: a run that keeps few may have deleted its first by now."""
     return any(int(path.name.split("-")[1]) >= steps for path in folder.glob("checkpoint-*"))
 
 
@@ -66,7 +66,7 @@ def lathe_launch(ranks, command):
 
 
 def free_port():
-    """One that nobody listens on at this moment."""
+    """A port without a listener at this moment."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Several processes train as one: the same losses and metrics; one that dies ends the run with its name and a whole
-checkpoint; a run goes on with another number of processes; Ctrl-C stops all of them after one checkpoint."""
+checkpoint; a run continues with another number of processes; Ctrl-C stops all of them after one checkpoint."""
 import json
 import os
 import pathlib
@@ -174,7 +174,7 @@ class SeveralProcesses(RanksCase):
         for words in ("cells without text: 1", "--max_seq_length 4000 is more than the model takes"):
             self.assertEqual(result.stderr.count(words), 1, result.stderr)
         self.assertNotIn("[rank 1]", result.stderr)
-        result = cl.run([*command, "--max_steps", "3", "--seed", "8"])  # goes on from another run's checkpoint
+        result = cl.run([*command, "--max_steps", "3", "--seed", "8"])  # continues from another run's checkpoint
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stderr.count("not as the one that was stopped"), 1, result.stderr)
         self.assertNotIn("[rank 1]", result.stderr)

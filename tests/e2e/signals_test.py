@@ -70,7 +70,7 @@ class Signals(RanksCase):
         os.close(other)
 
     def stop_with_a_full_pipe(self, folder, stream, ranks):
-        """The end of a run whose stream nobody reads: it is asked to stop while it waits to write."""
+        """The end of a run whose stream has no reader: it is asked to stop while it waits to write."""
         reading, writing = os.pipe()
         self.addCleanup(os.close, reading)
         self.addCleanup(os.close, writing)

@@ -37,7 +37,7 @@ class Surroundings(unittest.TestCase):
         return result
 
     def mount(self, name, kind, options):
-        """A folder at which such a file system lies for the test's time."""
+        """A folder with such a file system mounted for the duration of the test."""
         folder = self.root / name
         folder.mkdir(exist_ok=True)
         mount = ["mount", "-t", kind, "-o", options, kind, str(folder)]

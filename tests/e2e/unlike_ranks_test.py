@@ -110,7 +110,7 @@ class UnlikeRanks(RanksCase):
             self.check(command, [flag, str(file)], data, "rank 1 has 192 samples")
 
     def test_answers(self):
-        """They are no part of the tokens, but of the scores by which a run goes on."""
+        """They are not part of the tokens, but of the scores that decide how a run continues."""
         self.check(self.qa(), ["--validation_file", str(self.root / "squad_answers.json")],
                    "validation questions: rank 0 has the checksum", "rank 1 has")
 

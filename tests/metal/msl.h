@@ -1,6 +1,6 @@
 #pragma once
 // What kernels in Metal's language take for granted, for clang++ on a CPU: a lane is a fiber (simulator.cc).
-// Address spaces are kept apart as Metal keeps them; threadgroup memory lies in a section of its own.
+// Address spaces are kept apart as Metal keeps them; threadgroup memory is in its own section.
 #include <cmath>
 #include <cstdint>
 

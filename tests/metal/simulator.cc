@@ -71,7 +71,7 @@ std::map<std::string, Entry>& entries() {
 }
 
 struct Lane {
-  void* at = nullptr;  // where it goes on
+  void* at = nullptr;  // where it continues
   std::vector<char> stack = std::vector<char>(kStack);
   Place place;
   Waiting waiting = kDone;

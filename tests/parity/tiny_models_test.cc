@@ -223,7 +223,7 @@ TEST_P(TinyModels, ParametersComeInTheOrderOfTransformers) {
   EXPECT_EQ(decayed, trace["decayed"].get<std::vector<std::string>>());
 }
 
-/// A checkpoint of which the model's head is taken away.
+/// A checkpoint without the model's head.
 class BaseAlone : public Checkpoint {
  public:
   BaseAlone(std::unique_ptr<Checkpoint> all, const std::string& prefix) : all_(std::move(all)) {

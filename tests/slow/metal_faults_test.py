@@ -29,7 +29,7 @@ def text_of(kernel):
 
 
 def code_spans(text):
-    """Where a line's code lies, comments left out."""
+    """The place of a line's code, without comments."""
     at = 0
     for line in text.splitlines(keepends=True):
         yield at, at + len(line.split("//")[0])

@@ -159,7 +159,7 @@ TEST_F(RunUpdates, RatesGrowAsLongAsTheWarmupSays) {
   EXPECT_EQ(rates().at(1), 0.5);
 }
 
-/// Plain SGD goes as far as the gradient is long, or may be: torch divides by the norm and 1e-6.
+/// Plain SGD at rate 1 moves the weights by the norm of the clipped gradient: torch divides by norm + 1e-6.
 TEST_F(RunUpdates, AnUpdateIsAsLongAsTheGradientMayBe) {
   args_.save_strategy = "no";
   args_.optim = "sgd";
@@ -175,7 +175,7 @@ TEST_F(RunUpdates, AnUpdateIsAsLongAsTheGradientMayBe) {
     for (size_t i = 0; i < before.size(); ++i) sum += std::pow(double{after[i]} - double{before[i]}, 2);
     const double norm = t.state().log_history.at(0).at("grad_norm");
     EXPECT_GT(norm, 1);
-    // The norm is a sum of so many squares in f32; what is added to weights of about 1 is rounded to 2^-24.
+    // The norm is a sum of n squares in f32; what is added to weights of about 1 is rounded to 2^-24.
     const double n = static_cast<double>(before.size()), wanted = most > 0 ? most : norm;
     EXPECT_NEAR(std::sqrt(sum), wanted, wanted * (n * 0x1p-25 + 1e-6) + std::sqrt(n) * 0x1p-24) << most;
   }

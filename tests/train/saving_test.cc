@@ -109,7 +109,7 @@ TEST_F(Saving, AFaultAtAnyMomentLeavesOnlyWholeFiles) {
   }
 }
 
-/// A run that goes on takes its learning rate, loss scale and reported losses from these.
+/// A resumed run takes its learning rate, loss scale and reported losses from these.
 TEST_F(Saving, ACheckpointKeepsEveryNumberOfARun) {
   Trainer t = trainer(real_file_system());
   const RunState run{.total_loss = 1.5,
@@ -231,7 +231,7 @@ TEST_F(Saving, ACheckpointTakesLessMemoryThanOneStateOfTheModel) {
 TEST_F(Saving, GoingOnTakesLessMemoryThanOneMoreStateOfTheModel) {
   if (LATHE_SANITIZED) GTEST_SKIP() << "a sanitizer keeps memory of its own";
   if (!peak_resident_bytes()) GTEST_SKIP() << "the memory of this process is not known";
-  ModelConfig config;  // of many tensors, none of which is most of it
+  ModelConfig config;  // of many tensors, none of them larger than half
   config.vocab_size = 8000, config.hidden_size = 256, config.num_hidden_layers = 2;
   config.num_attention_heads = 4, config.intermediate_size = 4096, config.max_position_embeddings = 8;
   const TokenizedDataset data = four_samples();

@@ -1,4 +1,4 @@
-// What a rank does that is not the first: of two, of which the other says what this one does.
+// What a rank other than the first does, in a group of two.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace lathe {
 namespace {
 
-/// The second of two ranks, of which the first says what this one does.
+/// The second of two ranks; the first repeats what this one says.
 class SecondRank : public ProcessGroup {
  public:
   int rank() const override { return 1; }
@@ -26,7 +26,7 @@ class SecondRank : public ProcessGroup {
   std::optional<int> gone_;
 };
 
-/// One of which the first says something else.
+/// A second rank whose first rank says something else.
 class UnlikeRank : public SecondRank {
  public:
   std::string mine, others;
@@ -39,7 +39,7 @@ class UnlikeRank : public SecondRank {
   }
 };
 
-/// One of which the first has a model of zeros.
+/// A second rank whose first rank has a model of zeros.
 class RankBesideZeros : public SecondRank {
  public:
   Status broadcast(std::span<std::byte> bytes, int) override {

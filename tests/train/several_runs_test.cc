@@ -291,7 +291,7 @@ TEST_F(SeveralRuns, ALimitOfOneLeavesTheBestAtTheEnd) {
   EXPECT_EQ(found(), Names{"checkpoint-2"});
 }
 
-/// A run that is killed goes on from the last one.
+/// A run that was killed continues from the last one.
 TEST_F(SeveralRuns, ALimitOfOneLeavesTheBestAndTheLastMeanwhile) {
   args_.save_total_limit = 1;
   for (const bool load : {false, true}) {

@@ -107,7 +107,7 @@ TEST(Terminal, TextStandsAboveTheBar) {
   terminal.update_progress(5);
   screen.err.clear();
   terminal.log(LogLevel::kInfo, "hello");
-  // wiped, written, drawn anew
+  // wiped, written, drawn again
   EXPECT_EQ(screen.err.find("\r\x1b[K[INFO] hello\n\r 50%|"), 0u) << screen.err;
   screen.err.clear();
   terminal.end_progress();

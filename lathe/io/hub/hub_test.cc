@@ -131,7 +131,7 @@ TEST(HubCache, PathsThatLeadOut) {
     EXPECT_FALSE(is_inside(outside));
 }
 
-/// A file of two and a half parts, of which nothing can be fetched: nobody listens there.
+/// A file of two and a half parts that cannot be fetched: nothing listens there.
 class HubDownload : public testing::Test {
  protected:
   static constexpr uint64_t kPart = uint64_t{16} << 20;
@@ -152,7 +152,7 @@ class HubDownload : public testing::Test {
     HubClient client(settings_, repo_);
     download_bytes(fs, client, file_, path_);
   }
-  /// With so many bytes free.
+  /// With this number of bytes free.
   class Disk : public FaultyFileSystem {
    public:
     explicit Disk(uint64_t free) : FaultyFileSystem(real_file_system(), {}), free_(free) {}

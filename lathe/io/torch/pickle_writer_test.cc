@@ -61,7 +61,7 @@ TEST(PickleWriter, RecordsLieWhereTorchPutsThem) {
     EXPECT_TRUE(std::equal(data.begin(), data.end(), other.begin(), other.end())) << name;
     ++alike;
   }
-  EXPECT_EQ(alike, wanted.entries().size() - 2);  // but .data/serialization_id, a hash that nobody asks for
+  EXPECT_EQ(alike, wanted.entries().size() - 2);  // but .data/serialization_id, a hash that nothing reads
 }
 
 TEST(PickleWriter, NumbersAtTheEdgesOfTheirOperations) {
