@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A run of Hugging Face's Trainer, stopped at its checkpoint-6, continues in Lathe with the losses that it had in Python.
+"""A run of Hugging Face's Trainer, stopped at its checkpoint-6, continues in Lathe with the same losses as in Python.
 The files are stored (tools/make_traces.py checkpoint); tests/slow/python_relay_test.py does the same with the packages."""
 import json
 import math
