@@ -20,7 +20,7 @@ constexpr size_t kGuard = 256;  // bytes around every tensor
 constexpr std::byte kGuardByte{0xA5};
 constexpr std::byte kPoison{0xFF};  // all-ones is NaN in every float format
 
-/// Every value apart from every other, with guards between them; views stay views.
+/// Every value in memory of its own, with guards between them; views stay views.
 MemoryPlan guarded_plan(const Backend& backend, const Program& program, const Selection& selection) {
   const size_t alignment = std::max<size_t>(backend.info().alignment, 64);
   MemoryPlan plan = plan_memory(program, selection, alignment);
@@ -80,7 +80,8 @@ MemoryPlan laid_over(MemoryPlan plan, const Node& node, const std::vector<InPlac
   return plan;
 }
 
-/// The ways in which an implementation may lay outputs over inputs: each alone, and as many as go together.
+/// The ways in which an implementation may write outputs over inputs: each pair by itself, and as many pairs
+/// as are possible together.
 std::vector<std::vector<InPlace>> ways_to_overwrite(const TestBench& bench, const Impl& impl) {
   std::vector<std::vector<InPlace>> ways;
   std::vector<InPlace> together;
@@ -96,8 +97,8 @@ std::vector<std::vector<InPlace>> ways_to_overwrite(const TestBench& bench, cons
   return ways;
 }
 
-/// The first byte outside of tensors and workspace that is no guard byte any more, or an input that changed
-/// and does not lie below an output.
+/// The first byte outside tensors and workspace that is not a guard byte any more, or an input that changed
+/// and that no output was written over.
 std::string check_guards(Backend& backend, const TestBench& bench, const MemoryPlan& plan,
                          const Bindings& bindings) {
   if (!backend.info().caller_memory || bench.node().op->aliasing != Aliasing::kNone) return "";
@@ -148,8 +149,8 @@ bool may_have_gaps(uint32_t gaps, size_t i, const Type& type) {
   return i < 32 && (gaps >> i & 1) != 0 && type.shape.size() == 2 && size_of(type.dtype) == 2;
 }
 
-/// The op with its matrices cast from f32 in front of it and to f32 behind it, where they may have gaps: what
-/// lies between has them.
+/// The op with casts before and after it: its matrices are cast from f32 before and to f32 after, where they
+/// may have gaps.  The matrices between the casts have the gaps.
 struct GapsBench {
   Program program;
   Selection selection;
@@ -189,8 +190,8 @@ struct GapsBench {
   }
 };
 
-/// What an implementation that takes rows with gaps makes of them: other numbers than `dense`, of rows
-/// without gaps, or empty.  Gaps are NaN before.
+/// Runs the implementation on rows with gaps: returns where its numbers differ from `dense`, those of rows
+/// without gaps, or empty.  Gaps hold NaN before.
 std::string test_gaps(Backend& backend, const TestBench& bench, const Impl& impl,
                       const std::vector<std::vector<std::byte>>& dense) {
   if ((impl.gaps_in | impl.gaps_out) == 0 || bench.node().op->aliasing != Aliasing::kNone) return "";
@@ -224,8 +225,8 @@ std::string test_gaps(Backend& backend, const TestBench& bench, const Impl& impl
   return "";
 }
 
-/// What rounds to 2¹⁶ is infinity in f16.  `found` is right if some number within `bound` of `wanted` becomes
-/// it.
+/// In f16 a number that rounds to 2¹⁶ is infinity.  `found` is right if some number within `bound` of
+/// `wanted` becomes infinity.
 constexpr double kF16Overflow = 65520;
 bool right_beyond_f16(double found, double wanted, double bound) {
   if (std::isinf(found)) return found * wanted > 0 && std::abs(wanted) + bound >= kF16Overflow;

@@ -21,14 +21,15 @@ struct ConformanceResult {
 using ConformanceSink = std::function<void(const ConformanceResult&)>;
 
 /// Every op × accepting implementation × case × dtype of the backend against the reference, within the op's
-/// bound: outputs and workspace are poisoned with NaN before; guard bytes around every tensor and all inputs
-/// are unchanged behind; a second run gives the same bits, and so does one with gaps between the rows of
-/// matrices that may have them (Impl::gaps_in); NaN appears where the reference has it.  An op that is
-/// OpDef::optional may be missing altogether.
+/// bound.  Outputs and workspace are filled with NaN before the run.  After the run the guard bytes around
+/// every tensor and all inputs are unchanged.  A second run gives the same bits, and so does a run with gaps
+/// between the rows of matrices that may have them (Impl::gaps_in).  NaN appears where the reference has it.
+/// An op that is OpDef::optional may be missing.
 void conformance_test(Backend& backend, const ConformanceFilter& filter, const ConformanceSink& sink);
 
-/// Gradient rule of every differentiable op against finite differences of its reference in double precision;
-/// not of ops that take no f32: what rounds its inputs to a few bits has no such differences.
+/// The gradient rule of every differentiable op against finite differences of its reference in double
+/// precision.  Ops that take no f32 are left out: they round their inputs to a few bits, so finite
+/// differences say nothing.
 void conformance_grad(const ConformanceFilter& filter, const ConformanceSink& sink);
 
 /// Time of every implementation on each case that it takes; detail holds microseconds, GFLOP/s and GB/s.

@@ -12,7 +12,7 @@ std::vector<InputRule> rules_for(const OpDef& op, size_t count) {
   return rules;
 }
 
-/// Draws, adjusts and rounds the inputs; then asks the reference.
+/// Draws, adjusts and rounds the inputs; then runs the reference.
 void fill(TestBench& bench, const Case& c) {
   const Node& node = bench.node();
   Reference r{node, bench.in_types, {}, {}, {}, {}};

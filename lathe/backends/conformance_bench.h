@@ -13,8 +13,8 @@ namespace lathe {
 /// In [−1, 1), the same for the same two numbers.
 double unit_random(uint32_t stream, uint32_t i);
 
-/// One op with one case and one dtype, ready to run: its program, the content of its inputs, what the
-/// reference says.
+/// One op with one case and one dtype, ready to run: its program, the content of its inputs, and the results
+/// of the reference.
 struct TestBench {
   Program program;
   std::vector<Type> in_types;
@@ -23,10 +23,10 @@ struct TestBench {
   const Node& node() const { return program.nodes()[0]; }
 };
 
-/// The content drawn, adjusted and rounded, the reference asked.
+/// Draws, adjusts and rounds the inputs, and runs the reference.
 std::unique_ptr<TestBench> make_bench(const OpDef& op, const Case& c, DType dtype);
 
-/// Whether the op writes an output over this input, which is a state of the bench's program then.
+/// Whether the op writes an output over this input; then the input is a state of the bench's program.
 bool updates_in_place(const OpDef& op, size_t input);
 
 /// f(op, case) for each that the filter takes.

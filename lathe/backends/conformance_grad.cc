@@ -10,7 +10,7 @@
 namespace lathe {
 namespace {
 
-/// Σ over outputs of dout · out for inputs x, by the reference alone.
+/// Σ over outputs of dout · out for inputs x, by the reference only.
 double weighted(const Node& node, const Reference& like, const std::vector<std::vector<double>>& x,
                 const std::vector<std::vector<double>>& dout) {
   Reference r{node, like.in_types, like.out_types, x, {}, {}};

@@ -37,7 +37,7 @@ DeviceStatus device_status(const std::string& kind) {
 
 std::vector<DeviceStatus> devices() {
   std::vector<std::string> kinds = {"cuda", "mps", "cpu"};
-  if (mlx::kKind != kinds[1]) kinds.emplace_back(mlx::kKind);  // behind cpu: never what `auto` takes
+  if (mlx::kKind != kinds[1]) kinds.emplace_back(mlx::kKind);  // after cpu: `auto` never takes it
   kinds.emplace_back("ref");
   std::vector<DeviceStatus> list;
   for (const std::string& kind : kinds) list.push_back(device_status(kind));
@@ -96,7 +96,8 @@ std::optional<DevicePeak> measure_peak(const std::string& kind, const DeviceOpti
     return DevicePeak{peak.f32, peak.bf16, peak.bf16, peak.bf16};  // tensor cores take f16 as fast as bf16
   }
   if (kind != "cpu") return {};
-  // More threads than can be awake take turns, each at full speed in its own: together more than the cores.
+  // If there are more threads than cores, they take turns at full speed: their rates would add up to more
+  // than the cores have.
   const int wanted = options.threads > 0 ? options.threads : default_threads();
   ThreadPool pool(std::min(wanted, most_awake_threads()));
   const cpu::Peak peak = cpu::measure_peak(pool, cpu::chosen_isa());

@@ -25,8 +25,8 @@ struct Buffer {
   size_t bytes = 0;
 };
 
-/// Matrices of elements of two bytes whose rows are a multiple of `every` bytes long are better read with
-/// `bytes` between one row and the next: their lines fall on few sets of a cache else.  0: dense.
+/// Matrices of two-byte elements whose rows are a multiple of `every` bytes long are read faster with `bytes`
+/// of gap between one row and the next: without it their lines fall on few sets of a cache.  0: no gaps.
 struct RowGap {
   size_t every = 0, bytes = 0;
 };
@@ -34,7 +34,7 @@ struct RowGap {
 struct DeviceInfo {
   std::string kind;         ///< "cpu", "cuda", "mps", "mlx", "ref"
   std::string name;         ///< for people: "Intel Xeon, 2 threads, amx"
-  size_t memory_bytes = 0;  ///< in all
+  size_t memory_bytes = 0;  ///< total
   size_t alignment = 64;    ///< of every value in the arena, bytes
   RowGap row_gap = {};
   TokenRounding token_rounding = {32, 32};  ///< of a batch that is packed for this device
@@ -45,14 +45,15 @@ struct DeviceInfo {
   std::string gap_remedy;     ///< what runs ops without an implementation elsewhere, where something does
 };
 
-/// Memory that a node leaves for nodes behind it, beside its outputs.
+/// Memory that a node keeps for later nodes, in addition to its outputs.
 struct Held {
   size_t bytes = 0;
   int last = 0;  ///< index of the last node that reads it
 };
 
-/// From when and until when what a node touches is in use: nodes by index, `first` ≤ the node ≤ `last`, which
-/// may be the number of nodes.  Values also live from the node that writes them to the last that reads them.
+/// The time during which the memory of a node is in use, as indices of nodes: `first` ≤ the node ≤ `last`,
+/// which may be the number of nodes.  Also, every value lives from the node that writes it to the last node
+/// that reads it.
 struct InUse {
   int first, last;         ///< outputs and workspace from `first` on, the workspace to `last`
   bool inputs = true;      ///< inputs, too, to `last`
@@ -72,29 +73,29 @@ struct Impl {
   std::function<Held(const Node&, const Program&)> holds;
   /// Empty: only while the node itself runs.
   std::function<InUse(int node, const Program&, const Selection&)> in_use;
-  /// Outputs that may be written where an input lies that nothing reads any more; of the inputs of one output
-  /// the first such one is taken, and none for an output that nothing reads.  What is written to stays near
-  /// the thread that has just read it.
+  /// Pairs in which the output may be written over the input once nothing reads the input any more.  Each
+  /// output takes the first such input; an output that nothing reads takes none.  So what is written stays
+  /// close to the thread that has just read it.
   std::vector<InPlace> may_overwrite = {};
-  /// Inputs and outputs (bit i) that may be matrices with gaps between their rows (MemoryPlan::Place); those
-  /// of one type have the same.
+  /// Inputs and outputs (bit i) that may be matrices with gaps between their rows (MemoryPlan::Place); all of
+  /// one type have the same gaps.
   uint32_t gaps_in = 0, gaps_out = 0;
-  /// Not empty: used only where a self-test has found it right and faster than the parts of its op
-  /// (kernel_verdicts.h); names what that verdict holds for.
+  /// Not empty: the implementation is used only where a self-test has found it right and faster than the
+  /// parts of its op (kernel_verdicts.h).  The key names what that verdict holds for.
   std::string key = {};
   virtual ~Impl() = default;
 };
 
-/// Where values lie.  Inputs and temporaries have offsets into one arena; states and their in-place
-/// successors and views lie in the state's own buffer.
+/// Where values are stored.  Inputs and temporaries have offsets into one arena; states, their in-place
+/// successors and views are in the state's own buffer.
 struct MemoryPlan {
   struct Place {
-    int state = -1;     ///< id of the state value in whose buffer it lies; −1: in the arena
+    int state = -1;     ///< id of the state whose buffer holds it; −1: in the arena
     size_t offset = 0;  ///< bytes
     int64_t ld = 0;     ///< elements from row to row of a matrix with gaps; 0: none
   };
   std::vector<Place> places;       ///< one per value
-  std::vector<size_t> workspaces;  ///< one per node: offset in the arena; of no meaning if it has none
+  std::vector<size_t> workspaces;  ///< one per node: offset in the arena; meaningless for a node without one
   size_t arena_bytes = 0;
 };
 
@@ -132,8 +133,9 @@ class Executable {
   /// Starts one run; may return before it has finished.  The slot may be reused after `wait`.
   virtual Status run(const Slot& slot, Event* event) = 0;
   virtual Status wait(Event event) = 0;
-  /// Waits for the run and copies output `index` (in the program's order) of it to `destination`.  What the
-  /// program gives `of_last_run` must be of the last one, and nothing else may have run in the same arena.
+  /// Waits for the run and copies its output `index` (in the program's order) to `destination`.  Outputs that
+  /// the program lists in `of_last_run` can be read of the last run only, and no other run may have used the
+  /// same arena since.
   virtual Status read(Event event, size_t index, std::span<std::byte> destination) = 0;
   /// What one run of this slot launches; empty where the device does not tell.  Runs nothing.
   virtual Result<Launches> launches(const Slot&) { return Launches{}; }
@@ -149,28 +151,29 @@ class Backend {
   virtual const DeviceInfo& info() const = 0;
   /// Errors: kMemory.
   virtual Result<Buffer> allocate(size_t bytes, Memory kind) = 0;
-  /// Memory (kDevice) that can be had now; empty where the device does not tell.  Where pages come into being
-  /// at the first touch, buffers that nothing was written to yet still count as free.
+  /// Memory (kDevice) that is free now; empty where the device does not tell.  Where the system provides
+  /// pages at the first touch, buffers that nothing has written to yet still count as free.
   virtual std::optional<size_t> free_bytes() const { return {}; }
   /// Host → device and device → host, synchronously.  copy_in: not while an executable runs.
   virtual Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) = 0;
   virtual Status copy_out(std::span<std::byte> to, const Buffer& from, size_t offset) = 0;
-  /// The processes among which all_reduce sums, and others gather; null: this one alone.
+  /// The processes among which all_reduce sums and the other exchanges gather; null: this process only.
   virtual ProcessGroup* group() const { return nullptr; }
   /// All implementations of an op, best first.
   virtual std::vector<const Impl*> implementations(const OpDef& op) const = 0;
-  /// What was tuned on this device so far (algorithms of a library), as text; empty where nothing is.  Given
-  /// back before `compile`, it makes a later run compute the same bits.  adopt_tuning leaves aside what was
-  /// tuned on another device.  Errors: throws kInvalidData if the text is broken.
+  /// What was tuned on this device so far (algorithms of a library), as text; empty if nothing was.  If it is
+  /// passed to adopt_tuning before `compile`, a later run computes the same bits.  adopt_tuning ignores what
+  /// was tuned on another device.  Errors: throws kInvalidData if the text is broken.
   virtual std::string tuning() const { return {}; }
   virtual void adopt_tuning(const std::string&) {}
-  /// What `compile` will take beside arena and states, as far as it did not before for the same states.
+  /// Bytes that `compile` will allocate in addition to arena and states, without those that it has already
+  /// allocated for the same states.
   virtual size_t prepared_bytes(const Program&, const Selection&, const Bindings&) const { return 0; }
-  /// Runs one node alone, over memory of the caller and on this device's threads: its operands are read and
-  /// its results written where they lie (null: an optional input that is not given), and what the op updates
-  /// in place has one address.  workspace: what `impl` asks for, aligned as `info` says.  So another device
-  /// of the same memory gets its ops done.  Errors: kUnsupported where the device does not work on the host's
-  /// memory.
+  /// Runs one single node on memory of the caller and on this device's threads.  It reads the operands and
+  /// writes the results in place (null: an optional input that is not given); an operand that the op updates
+  /// in place has the same address as its result.  workspace: as large as `impl` says, aligned as `info`
+  /// says.  With this, another device with the same memory runs ops that it lacks.  Errors: kUnsupported
+  /// where the device does not work on the host's memory.
   virtual Status run_node(const Program&, const Node&, const Impl&, std::span<std::byte* const> /*in*/,
                           std::span<std::byte* const> /*out*/, std::byte* /*workspace*/) {
     return {ErrorCode::kUnsupported, info().kind + " runs no single nodes over memory of others"};
@@ -184,8 +187,8 @@ class Backend {
 /// for which the backend has none.
 Selection select(const Program& program, const Backend& backend);
 
-/// Lays all values of the program out: lifetimes → offsets in one arena, largest first.  Errors: kInternal if
-/// a value is read behind a node that updates it in place.
+/// Gives every value of the program its place: lifetimes → offsets in one arena, largest first.  Errors:
+/// kInternal if a value is read after a node that updates it in place.
 MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment, RowGap gap = {});
 
 }  // namespace lathe
