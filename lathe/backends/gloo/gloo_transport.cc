@@ -63,7 +63,8 @@ void add_bf16(void* sum, const void* a, const void* b, size_t count) {
   for (size_t i = 0; i < count; ++i) into[i] = to_bf16(to_float(x[i]) + to_float(y[i]));
 }
 
-/// The ring sums each piece on one rank after the other, and hands the result round: the same bits for all.
+/// The ring sums each piece on one rank after the other, then passes the result round: all ranks get the same
+/// bits.
 template <typename T, void (*add)(void*, const void*, const void*, size_t)>
 bool sum(void* self, T* values, size_t count) {
   Mesh& m = mesh(self);
@@ -97,7 +98,7 @@ bool gather(void* self, const void* mine, const size_t* bytes, void* all) {
     gloo::AllgathervOptions options(m.context);
     const char* place = static_cast<const char*>(all);
     for (int r = 0; r < m.context->rank; ++r) place += sizes[static_cast<size_t>(r)];
-    if (place != mine)  // without an input it takes what lies there
+    if (place != mine)  // without an input it takes what is there
       options.setInput(static_cast<char*>(const_cast<void*>(mine)),
                        sizes[static_cast<size_t>(m.context->rank)]);
     options.setOutput(static_cast<char*>(all), sizes);
@@ -106,7 +107,7 @@ bool gather(void* self, const void* mine, const size_t* bytes, void* all) {
   });
 }
 
-/// No call reads or writes anybody's memory from then on.
+/// From then on no call reads or writes the memory of a caller.
 void abort(void* self) {
   mesh(self).thread.abort([self] {
     if (mesh(self).context) mesh(self).context->closeConnections();
@@ -127,8 +128,8 @@ extern "C" __attribute__((visibility("default"))) bool lathe_open_transport(
     where.hostname = options->address;
     auto device = gloo::transport::tcp::CreateDevice(where);
     auto context = std::make_shared<gloo::rendezvous::Context>(options->rank, options->size);
-    // All ranks have come when they connect: one that does not answer then will not.  Gloo waits five times
-    // as long for a connection as for data.
+    // All ranks are there when they connect, so one that does not answer now never will.  Gloo waits five
+    // times as long for a connection as for data.
     constexpr std::chrono::seconds kConnect{4};
     context->setTimeout(kConnect);
     RankStore store(*options);

@@ -11,14 +11,14 @@
 
 namespace lathe::group {
 
-/// The thread on which a transport makes all calls of a library that may wait for ever for a rank that died.
-/// Once the group is aborted such a call is left behind, with its thread.  Nothing here is linked: parts
-/// include it.
+/// The thread on which a transport makes all calls of a library that may wait forever for a rank that died.
+/// After the group is aborted such a call is abandoned, together with its thread.  Nothing here is linked:
+/// the parts include it.
 class CallThread {
  public:
   CallThread() {
-    // Libraries write to connections that the other end has closed without asking that no signal comes of it:
-    // the thread, and those that it starts, inherit that SIGPIPE is held back.
+    // Libraries write to connections that the other end has closed and do not suppress the signal.  So this
+    // thread blocks SIGPIPE, and the threads that it starts inherit that.
     sigset_t pipe, before;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
@@ -52,8 +52,8 @@ class CallThread {
     return false;
   }
 
-  /// Lets a call end to which the rank that is gone may have done its part, then cuts it off from the others
-  /// and leaves it behind if that does not end it.
+  /// Gives the call a moment to end, as the lost rank may already have done its part.  Then cuts it off from
+  /// the other ranks, and abandons it if that does not end it.
   void abort(const std::function<void()>& cut_off) {
     {
       std::unique_lock lock(mutex_);
@@ -65,7 +65,7 @@ class CallThread {
     changed_.notify_all();
   }
 
-  /// A call was left behind: its thread uses this object, and what the call was given, for ever.
+  /// A call was abandoned: its thread uses this object, and what the call was given, forever.
   bool stuck() const { return stuck_; }
   void leave() { thread_.detach(); }
 
@@ -100,12 +100,12 @@ class CallThread {
   std::thread thread_;
 };
 
-/// Of transports that are a Self with a CallThread `thread`: Transport::why.
+/// Transport::why of transports that are a Self with a CallThread `thread`.
 template <typename Self>
 const char* why_of(void* self) {
   return static_cast<Self*>(self)->thread.error.c_str();
 }
-/// And Transport::close: what a call that was left behind uses stays.
+/// Transport::close of the same: what an abandoned call uses stays.
 template <typename Self>
 void close_of(void* self) {
   Self* const transport = static_cast<Self*>(self);

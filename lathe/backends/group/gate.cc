@@ -12,7 +12,7 @@
 namespace lathe::group {
 namespace {
 
-constexpr std::chrono::milliseconds kReadAnswer{1000};        // who is sent away may read why
+constexpr std::chrono::milliseconds kReadAnswer{1000};        // a rank that is refused may read why
 constexpr std::chrono::milliseconds kWithoutDescriptor{100};  // until it is tried again
 
 std::span<const unsigned char> bytes_of(const std::vector<char>& text) {
@@ -52,7 +52,7 @@ int Gate::timeout_ms() const {
 }
 
 std::optional<Gate::Admitted> Gate::serve() {
-  // What came is heard before anybody has to make place.
+  // Data that has come is read before anybody has to make room.
   for (size_t i = 0; i < strangers_.size();) {
     Stranger& stranger = strangers_[i];
     pollfd wanted{stranger.fd, POLLIN, 0};
@@ -148,7 +148,7 @@ bool Gate::hear_proof(Stranger& stranger, const Frame& frame) {
   return stranger.proven = send_frame(stranger.fd, {Frame::Kind::kWelcome, "", {}});
 }
 
-/// The connection stays for a while, unread: what an end here would break off is the answer.
+/// The connection stays open for a while, unread: closing it here would cut off the answer.
 bool Gate::send_away(Stranger& stranger, const std::string& why, const std::string& notice) {
   send_frame(stranger.fd, {Frame::Kind::kRefused, why, {}});
   shutdown(stranger.fd, SHUT_WR);

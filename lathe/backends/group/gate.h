@@ -11,11 +11,12 @@
 
 namespace lathe::group {
 
-/// What a connection may cost that has not proven that it is a rank of the run.
+/// What a connection may cost until it has proven that it is a rank of the run.
 struct GateLimits {
   std::chrono::milliseconds within{5000};  ///< from its beginning to its proof
-  size_t waiting = 16;                     ///< so many at once
-  /// The oldest of them makes place for a new one, but not before: a rank answers at once.
+  size_t waiting = 16;                     ///< at most this many at once
+  /// When there are too many, the oldest makes room for a new one, but not before it is this old: a rank
+  /// answers at once.
   std::chrono::milliseconds grace{250};
 };
 
@@ -30,17 +31,17 @@ class Gate {
     Descriptor fd;
     int rank;
   };
-  /// refuse: why a rank that has proven itself is not let in; empty: it is.  warn is told, a few times at
-  /// most, of ranks that are sent away.
+  /// refuse: why a rank that has proven itself is not let in; empty: it is let in.  warn is told a few times
+  /// at most about ranks that are refused.
   Gate(Descriptor listening, const World& mine, std::string door, std::function<std::string(int rank)> refuse,
        Warn warn = {}, const GateLimits& limits = {});
 
   int port() const { return port_of(listening_); }
-  /// Adds what it waits for.
+  /// Adds the descriptors that it waits for.
   void add_to(std::vector<pollfd>& wanted) const;
-  /// For poll: until something is to be done though nothing came; −1: never.
+  /// Timeout for poll: until there is something to do even if nothing comes; −1: none.
   int timeout_ms() const;
-  /// Does what can be done without waiting.  A rank that is let in; call it until there is none.
+  /// Does what can be done without waiting.  Returns a rank that is let in; call it until it returns none.
   std::optional<Admitted> serve();
   size_t waiting() const { return strangers_.size(); }
 
@@ -50,7 +51,7 @@ class Gate {
     Descriptor fd;
     FrameReader reader{kHandshakeBytes};
     Clock::time_point since, until;
-    std::optional<Hello> hello = {};  // it is challenged
+    std::optional<Hello> hello = {};  // set once it is challenged
     Nonce nonce = {};
     bool proven = false, refused = false;
   };

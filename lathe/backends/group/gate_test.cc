@@ -48,7 +48,7 @@ struct Host {
     const std::lock_guard lock(mutex);
     return warned;
   }
-  /// Who was sent away may know it before the server has warned of it.
+  /// A rank that was refused may know it before the server has warned of it.
   void expect_warning(const std::string& text) {
     std::unique_lock lock(mutex);
     EXPECT_TRUE(changed.wait_for(lock, kShortly, [&] { return warned.find(text) != std::string::npos; }))
@@ -146,7 +146,7 @@ TEST(Gate, NobodyMakesPlaceBeforeARankCouldAnswer) {
   EXPECT_GT(gate.timeout_ms(), 1000);
 }
 
-/// As Knock does it; `said`: what the rank said.  The last frame that came.
+/// Does what Knock does; `said`: what the rank said.  Returns the last frame that came.
 std::optional<Frame> knock_by_hand(Stranger& stranger, const World& mine, std::string* said = nullptr,
                                    const std::string& door = "store", uint32_t proven_rank = 1) {
   const Hello hello{.has_secret = true, .rank = 1, .size = 2, .nonce = {std::byte{7}}};

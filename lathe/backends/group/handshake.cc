@@ -28,7 +28,7 @@ std::span<const unsigned char> view_of(const std::vector<char>& text) {
   return {reinterpret_cast<const unsigned char*>(text.data()), text.size()};
 }
 
-/// For a terminal: who sent it has proven nothing yet.
+/// For a terminal: the sender has proven nothing yet.
 std::string plain(std::string text) {
   constexpr size_t kMost = 500;
   text.resize(std::min(text.size(), kMost));
@@ -96,7 +96,7 @@ Knock::Knock(int fd, const World& mine, std::string door) : fd_(fd), mine_(mine)
 
 Knock::State Knock::advance() {
   if (state_ != State::kUnderWay) return state_;
-  // What follows the welcome is not for this reader.
+  // What follows the welcome is for another reader.
   if (!reader_.read(fd_, reader_.missing())) return state_ = State::kClosed;
   while (state_ == State::kUnderWay) {
     const auto frame = reader_.next();
@@ -124,7 +124,7 @@ Knock::State Knock::advance_within(std::chrono::milliseconds limit) {
 
 Knock::State Knock::hear(const Frame& frame) {
   if (frame.kind == Frame::Kind::kRefused) {
-    // A Lathe of before version 2 takes the hello for that of a run of another size.
+    // A Lathe from before version 2 takes the hello for that of a run of another size.
     const bool old = frame.key.starts_with("it has ");
     return refused(old ? "rank 0's Lathe is older than this one: install the same version for all ranks"
                        : plain(frame.key));
@@ -134,8 +134,8 @@ Knock::State Knock::hear(const Frame& frame) {
   return refused("what answers is no rank of Lathe's; name another port (MASTER_PORT)");
 }
 
-/// The proof goes out also to a door that does not know the secret: it can do nothing with it, and a door
-/// with another secret learns that a rank came.
+/// The proof is sent even to a door that does not know the secret.  Such a door can do nothing with it, and a
+/// door with another secret learns that a rank came.
 Knock::State Knock::answer(const Frame& challenge) {
   Nonce doors;
   if (challenge.value.size() != doors.size() + kProofBytes)

@@ -16,9 +16,9 @@ namespace lathe::group {
 ///   door → rank  kChallenge  key: the run's name, but not where there is a secret; a nonce, a proof
 ///   rank → door  kProof      a proof
 ///   door → rank  kWelcome    or, in place of any of its frames, kRefused
-/// A proof is the first half of the HMAC-SHA-256, by the run's secret, of both nonces and all that both must
-/// agree on, so that nobody can say it again, or elsewhere.  Without a secret it proves nothing but that they
-/// agree.  What a rank sends until it is let in is kHandshakeBytes.
+/// A proof is the first half of the HMAC-SHA-256, by the run's secret, of both nonces and of all that both
+/// must agree on; so nobody can replay it or use it elsewhere.  Without a secret it proves only that they
+/// agree.  A rank sends kHandshakeBytes until it is let in.
 constexpr size_t kHandshakeBytes = 64;
 constexpr unsigned char kHandshakeVersion = 2;  // before it had a number a hello was "rank", "size name"
 
@@ -32,13 +32,13 @@ struct Hello {
   Nonce nonce = {};
 };
 Frame frame_of(const Hello& hello);
-/// Empty: it is none, or one of a Lathe of before version 2.
+/// Empty: the frame is no hello, or a hello of a Lathe from before version 2.
 std::optional<Hello> hello_in(const Frame& frame);
-/// Whether it is the hello of a Lathe of before version 2.
+/// Whether it is the hello of a Lathe from before version 2.
 bool is_old_hello(const Frame& frame);
 
 enum class Side : unsigned char { kDoor, kRank };
-/// `rank`: the one that knocks.  door: which one it is; no proof for one is good at another.
+/// `rank`: the rank that knocks.  door: which door it is; a proof for one door is not valid at another.
 std::vector<char> proof(const World& world, Side side, const std::string& door, uint32_t rank,
                         const Nonce& ranks, const Nonce& doors);
 
@@ -51,7 +51,7 @@ class Knock {
   enum class State {
     kUnderWay,
     kIn,
-    kClosed,   ///< without an answer: there were too many others, and another attempt is wanted
+    kClosed,   ///< without an answer: there were too many others; try again
     kRefused,  ///< `why`
   };
   /// Says hello.  The connection belongs to the caller.

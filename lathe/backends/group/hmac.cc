@@ -36,7 +36,7 @@ struct Hash {
 };
 #endif
 
-/// Of the key's block, each byte xor pad, and what follows.
+/// The hash of the key's block, each byte xor pad, and of what follows.
 Digest padded(const Block& key, unsigned char pad, const void* data, size_t bytes) {
   Block block;
   std::transform(key.begin(), key.end(), block.begin(),

@@ -19,9 +19,9 @@
 namespace lathe::group {
 namespace {
 
-constexpr double kVerdict_s = 5;  // between a broken connection and word of who it was
+constexpr double kVerdict_s = 5;  // between a broken connection and the news of who is gone
 
-/// Whether anybody who reaches rank 0 may pass for a rank.
+/// Whether anybody who reaches rank 0 can pose as a rank.
 bool is_open_to_others(const World& world) {
   const bool loopback = world.address.starts_with("127.") || world.address == "::1";
   return world.secret.empty() && !loopback;
@@ -68,13 +68,14 @@ class HostGroup : public ProcessGroup {
     transport_ = opened;
   }
 
-  /// The transport goes first: ranks that end it together (MPI) must not take another's end for a failure.
+  /// The transport is closed first: ranks that end it together (MPI) must not take another rank's end for a
+  /// failure.
   ~HostGroup() override {
-    if (std::uncaught_exceptions() > 0) abort();  // this rank fails: nothing must wait for the others
+    if (std::uncaught_exceptions() > 0) abort();  // this rank fails: nothing may wait for the others
     Transport last;
     {
       const std::lock_guard lock(mutex_);
-      last = std::exchange(transport_, {});  // what the store notices from now on is no news
+      last = std::exchange(transport_, {});  // from now on what the store notices does not matter
     }
     if (last.close != nullptr) last.close(last.self);
   }
@@ -97,7 +98,7 @@ class HostGroup : public ProcessGroup {
 
   Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine) override {
     if (const Status same = begin(Call::kGather, mine.size()); !same.ok()) return same;
-    // No rank gives nothing: a byte goes before what it gives.
+    // A rank may give nothing, which cannot be sent: so a byte goes before its data.
     std::vector<std::byte> padded(1), all;
     padded.insert(padded.end(), mine.begin(), mine.end());
     std::vector<size_t> with_byte;
@@ -136,7 +137,7 @@ class HostGroup : public ProcessGroup {
 
  private:
   enum class Call : uint64_t { kSum, kBroadcast, kGather, kGatherParts };
-  /// What a rank is about to do.
+  /// The call that a rank is about to make.
   struct Begun {
     Call call;
     uint64_t bytes;
@@ -146,7 +147,8 @@ class HostGroup : public ProcessGroup {
     }
   };
 
-  /// Rank 0 compares what all have.  They ask for the outcome before they tell theirs: it may end then.
+  /// Rank 0 compares the calls of all ranks.  The others ask for the outcome before they send their own call,
+  /// since rank 0 may end after that.
   void check_transports(const std::string& mine) {
     const std::string outcome_key = "transports";
     store_->ask(outcome_key).check();
@@ -158,7 +160,7 @@ class HostGroup : public ProcessGroup {
 
   static std::string transport_key(int rank) { return "transport/" + std::to_string(rank); }
 
-  /// What is to be said where they differ, else "".
+  /// The message where they differ, else "".
   std::string compare_transports(const std::string& mine) const {
     std::string different;
     for (int rank = 1; rank < world_.size; ++rank)
@@ -175,8 +177,8 @@ class HostGroup : public ProcessGroup {
     return {content.begin(), content.end()};
   }
 
-  /// Ranks that do not make the same call would take what the others send for what it is not; Gloo, on a
-  /// thread of its own, ends the process where more comes than is wanted.
+  /// Ranks that make different calls would misread what the others send.  Gloo even ends the process, on a
+  /// thread of its own, when more data comes than it expects.
   Status begin(Call call, uint64_t bytes) {
     const Begun mine = {call, bytes};
     begun_.resize(static_cast<size_t>(world_.size));
@@ -207,7 +209,8 @@ class HostGroup : public ProcessGroup {
 
   Status outcome(bool good) const { return good ? Status() : failed(transport_.why(transport_.self)); }
 
-  /// Whose end a failure was: a connection that breaks may be that of a rank that itself saw another go.
+  /// Finds the rank that caused a failure.  A connection that breaks may belong to a rank that only saw
+  /// another one go.
   Status failed(const std::string& detail) const {
     if (const auto rank = store_->gone(kVerdict_s))
       return {ErrorCode::kIo,
@@ -224,7 +227,7 @@ class HostGroup : public ProcessGroup {
   Transport transport_;
   std::vector<bf16> rounded_;       // what sum sends
   std::vector<size_t> part_bytes_;  // of gather_parts
-  std::vector<Begun> begun_;        // by the ranks, with the call under way
+  std::vector<Begun> begun_;        // by rank, including the call under way
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<Store> store_;  // last, so that it goes first: its thread calls abort()
 };

@@ -212,7 +212,7 @@ TEST_P(HostGroup, ARankThatIsKilledIsNamedByAllOthers) {
       const Status status = group.sum(values);
       if (status.ok()) continue;
       const std::string wanted = "rank " + std::to_string(victim) + " is gone";
-      values.resize(values.size() * 4);  // beyond the memory of the call that may still be under way
+      values.resize(values.size() * 4);  // outside the memory of the call that may still be under way
       if (group.sum(values).ok()) return 2;
       return status.message().starts_with(wanted) && group.gone() == victim ? 0 : 1;
     }

@@ -25,7 +25,7 @@ else()
   message(STATUS "Gloo is not found (Debian, Ubuntu: libgloo-dev): several processes train through the ring")
 endif()
 
-# Open MPI alone: what mpicc of another MPI gives stands under other names, with another binary interface.
+# Open MPI only: mpicc of another MPI gives libraries of other names with another binary interface.
 if(LATHE_MPI)
   find_path(LATHE_MPI_INCLUDE mpi.h PATH_SUFFIXES openmpi lib/${CMAKE_LIBRARY_ARCHITECTURE}/openmpi/include
                                                   lib/openmpi/include openmpi-${CMAKE_SYSTEM_PROCESSOR})

@@ -86,8 +86,8 @@ class Ring {
     }
   }
 
-  /// Sends to the next rank and receives from the one before at the same time: if all sent first, none would
-  /// take what does not fit into the system's buffers.
+  /// Sends to the next rank and receives from the previous one at the same time.  If all ranks sent first,
+  /// nobody would take what does not fit into the system's buffers.
   void exchange(const void* out, size_t out_bytes, void* in, size_t in_bytes) {
     const char* from = static_cast<const char*>(out);
     char* to = static_cast<char*>(in);

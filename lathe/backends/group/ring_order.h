@@ -11,10 +11,10 @@
 
 namespace lathe::group {
 
-/// What ranks in a ring send, in which order, over any transport that can exchange: send to the next rank and
-/// receive from the one before at the same time, and throw where that fails.  Transports that go by this
-/// order give the same bits.  Nothing here is linked: parts include it, too. Source: P. Patarasuk, X. Yuan,
-/// "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 69 (2009).
+/// The order in which ranks in a ring send, over any transport that can exchange: send to the next rank and
+/// receive from the previous one at the same time, and throw where that fails.  All transports with this
+/// order give the same bits.  Nothing here is linked: the parts include it, too.  Source: P. Patarasuk, X.
+/// Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 69 (2009).
 class RingOrder {
  public:
   using Exchange = std::function<void(const void* out, size_t out_bytes, void* in, size_t in_bytes)>;
@@ -22,7 +22,7 @@ class RingOrder {
       : rank_(rank), size_(size), exchange_(std::move(exchange)) {}
 
   /// values[i] = Σ over ranks of values[i], each sum of two rounded to the type.  Part p of a piece is summed
-  /// up along the ring that begins behind rank p, and ends in rank p; then it goes round once more.
+  /// along the ring, from the rank after p to rank p; then it goes round once more.
   template <typename T>
   void sum(T* values, size_t count) {
     auto& arrived = std::get<std::vector<T>>(arrived_);
@@ -30,7 +30,7 @@ class RingOrder {
     for (size_t begin = 0; begin < count; begin += most) {
       const size_t n = std::min(most, count - begin);
       T* const piece = values + begin;
-      const auto part = [&](int step) {  // of the part that this rank sends in a step
+      const auto part = [&](int step) {  // the part that this rank sends in a step
         const size_t p = static_cast<size_t>(((rank_ - step) % size_ + size_) % size_);
         return std::pair(n * p / ranks, n * (p + 1) / ranks);
       };

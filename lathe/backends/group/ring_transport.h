@@ -12,9 +12,9 @@ struct Broken {
   std::string why;
 };
 
-/// What a Ring is as a Transport.  It is made of TransportOptions, its constructor and the exchange of its
-/// RingOrder `order` throw Broken, it keeps in `error` why the first call failed, and its abort() may be
-/// called from any thread.  All of it stands in this header: a module links nothing of this folder.
+/// Makes a Transport of a Ring.  The Ring is made from TransportOptions; its constructor and the exchange of
+/// its RingOrder `order` throw Broken; its `error` says why the first call failed; and its abort() may be
+/// called from any thread.  All of it is in this header: a module links nothing of this folder.
 template <typename Ring>
 class RingTransport {
  public:
@@ -33,7 +33,7 @@ class RingTransport {
  private:
   static Ring& ring(void* self) { return *static_cast<Ring*>(self); }
 
-  /// False, with the reason kept, where it throws or an earlier call did.
+  /// Returns false, and keeps the reason, where it throws or an earlier call did.
   static bool guarded(void* self, auto call) {
     Ring& r = ring(self);
     if (!r.error.empty()) return false;

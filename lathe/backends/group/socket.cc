@@ -16,7 +16,7 @@
 namespace lathe::group {
 namespace {
 
-constexpr uint32_t kMostBytes = 16 << 20;  // of a frame's key or value: more is nothing of ours
+constexpr uint32_t kMostBytes = 16 << 20;  // of a frame's key or value: a longer one is not ours
 constexpr int kSendTimeout_s = 10;
 #if defined(__linux__)
 constexpr int kNoSignal = MSG_NOSIGNAL;
@@ -24,7 +24,7 @@ constexpr int kNoSignal = MSG_NOSIGNAL;
 constexpr int kNoSignal = 0;
 #endif
 
-/// A socket that programs started by this one do not get.
+/// A socket that child processes do not inherit.
 Descriptor new_socket(int family, int type, int protocol) {
   Descriptor fd(socket(family, type, protocol));
   if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -32,7 +32,7 @@ Descriptor new_socket(int family, int type, int protocol) {
 }
 
 void set(int fd, int level, int option, int value) {
-  setsockopt(fd, level, option, &value, sizeof value);  // what a system does not know stays as it is
+  setsockopt(fd, level, option, &value, sizeof value);  // an option that a system does not know is left out
 }
 
 bool send_all(int fd, const void* data, size_t bytes) {
@@ -47,7 +47,7 @@ bool send_all(int fd, const void* data, size_t bytes) {
   return true;
 }
 
-/// −1 where nobody answers in time; the system alone would try for two minutes.
+/// −1 where nobody answers in time; the system by itself would try for two minutes.
 Descriptor connect_within(const addrinfo& to, int limit_ms) {
   Descriptor fd = new_socket(to.ai_family, to.ai_socktype, to.ai_protocol);
   const int flags = fcntl(fd, F_GETFL);

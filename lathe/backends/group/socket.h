@@ -24,12 +24,12 @@ class Descriptor {
 /// What ranks and their store tell each other.
 struct Frame {
   enum class Kind : uint32_t {
-    kHello = 0x4c544831,  ///< handshake.h says what is in it; any other first frame is no rank of ours
+    kHello = 0x4c544831,  ///< handshake.h has its content; with any other first frame it is no rank of ours
     kSet,
     kGet,
     kValue,
     kGone,       ///< key: the rank as text
-    kRefused,    ///< key: why a rank that said hello is none of this run
+    kRefused,    ///< key: why a rank that said hello is not let in
     kChallenge,  ///< handshake.h, as the following
     kProof,
     kWelcome,
@@ -41,33 +41,33 @@ struct Frame {
 
 /// A socket that listens on every address of this machine; port 0: any.  Errors: kIo.
 Descriptor listen_on(int port);
-/// One that listens on no more than others need that connect to this name of this machine: on its address,
-/// where it has one alone.  A name with several addresses, or one that only this machine finds on its
-/// loopback, as /etc/hosts of Debian has them, and an address that is not this machine's own (it may be
-/// translated): every address.  Errors: kIo.
+/// A socket that listens only where other machines need it to connect to this name of this machine: on the
+/// name's address, if it has exactly one.  It listens on every address if the name has several, if only this
+/// machine resolves it to its loopback (as /etc/hosts of Debian does), or if the address is not this
+/// machine's own (it may be translated).  Errors: kIo.
 Descriptor listen_at(const std::string& name, int port);
-/// The next connection of a socket that listens and does not block; −1: there is none, or errno.
+/// The next connection of a socket that listens and does not block; −1: there is none, or errno says why.
 Descriptor accept_from(int listening);
 int port_of(int fd);
-/// One attempt to connect, of at most so long for each address of the name; −1 where nobody answers.
+/// One attempt to connect, of at most this long for each address of the name; −1 where nobody answers.
 /// Errors: kIo if the name is not known.
 Descriptor connect_to(const std::string& address, int port, int limit_ms);
 /// The address of this end of a connection.
 std::string local_address(int fd);
-/// Small frames leave at once, and an end that does not answer closes the connection after 18 s.
+/// Small frames leave at once.  An end that does not answer closes the connection after 18 s.
 void tune(int fd);
-/// False where the other end is gone, or takes nothing for some seconds.
+/// False if the other end is gone, or takes nothing for some seconds.
 bool send_frame(int fd, const Frame& frame);
 
 /// Bytes of a connection as frames.
 class FrameReader {
  public:
-  /// most: bytes that it reads in all; a frame that says it is longer is none.
+  /// most: bytes that it reads in total; a frame that claims to be longer is invalid.
   explicit FrameReader(size_t most = SIZE_MAX) : left_(most) {}
-  /// Reads once what is there, at most so many bytes, waiting for it if nothing is.  False: the connection is
-  /// closed, what came is no frame, or it was the most.
+  /// Reads once what is there, at most this many bytes; waits for it if nothing is there.  False: the
+  /// connection is closed, the data is no frame, or the limit is reached.
   bool read(int fd, size_t most = SIZE_MAX);
-  /// Bytes until it is known how long the next frame is, or then until its end.
+  /// Bytes until the length of the next frame is known, or after that until its end.
   size_t missing() const;
   std::optional<Frame> next();
   bool broken() const { return broken_; }

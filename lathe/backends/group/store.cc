@@ -21,9 +21,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kStoreDoor = "store";
-constexpr std::chrono::milliseconds kBetween{50};  // attempts: rank 0 may not have come so far
+constexpr std::chrono::milliseconds kBetween{50};  // attempts: rank 0 may not be ready yet
 constexpr double kAttempt_s = 5;                   // to connect
-constexpr std::chrono::seconds kAnswer{30};        // strangers may stand in line before this rank
+constexpr std::chrono::seconds kAnswer{30};        // strangers may be in line before this rank
 
 std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
 
@@ -86,7 +86,7 @@ struct StoreServer::State {
     return true;
   }
 
-  /// Of two runs at one port the later one's ranks must not pass for this one's.
+  /// Where two runs use one port, ranks of the later run must not pass for ranks of this one.
   std::string why_refused(int rank) const {
     const bool there = std::any_of(peers.begin(), peers.end(), [&](const Peer& p) { return p.rank == rank; });
     const bool was_there = std::find(gone.begin(), gone.end(), rank) != gone.end();

@@ -13,9 +13,10 @@
 
 namespace lathe::group {
 
-/// Where ranks meet: values by key, kept by rank 0, and word of who is gone.  Every rank holds one connection
-/// to rank 0; one that closes, or whose machine does not answer for 18 s, is a rank that is gone.
-/// Who comes to the port and is no rank of this run is sent away, and is no news: see gate.h.
+/// Where ranks meet: values by key, kept by rank 0, and the news of ranks that are gone.  Every rank holds
+/// one connection to rank 0.  A rank is gone when its connection closes, or when its machine does not answer
+/// for 18 s.  A process that comes to the port and is not a rank of this run is refused and does not count as
+/// gone: see gate.h.
 class StoreServer {
  public:
   /// Listens at the world's address (listen_at) and port, 0: any that is free.  warn is called on a thread of
@@ -32,19 +33,19 @@ class StoreServer {
 /// A rank's connection.  All methods may be called from any thread.
 class Store {
  public:
-  /// Tries to reach rank 0, and to be let in, for `timeout_s`.  on_gone is called once, on a thread of its
-  /// own, when the first rank is found to be gone.  Errors, naming the address: kIo; kUsage where rank 0 is
-  /// of another run: it has another secret, name or number of ranks, or this rank already.
+  /// Tries for `timeout_s` to reach rank 0 and to be let in.  on_gone is called once, on a thread of its own,
+  /// when the first rank is found to be gone.  Errors, naming the address: kIo; kUsage where rank 0 belongs
+  /// to another run: it has another secret, name or number of ranks, or has this rank already.
   Store(const World& world, double timeout_s, std::function<void()> on_gone);
   ~Store();
 
   Status set(const std::string& key, std::span<const char> value);
   /// Waits until the key is set.  Errors: kIo when a rank is gone or the time is up.
   Result<std::vector<char>> get(const std::string& key);
-  /// `get` in two parts: what was asked for comes as soon as it is set, though rank 0 may end then.
+  /// `get` in two parts: the value is sent as soon as it is set, even if rank 0 ends right after.
   Status ask(const std::string& key);
   Result<std::vector<char>> wait_for(const std::string& key);
-  /// The first rank that was found to be gone; waits for it for so long.
+  /// The first rank that was found to be gone; waits for it this long.
   std::optional<int> gone(double wait_s) const;
   /// The address of this machine by which it reaches rank 0.
   const std::string& local_address() const;

@@ -12,7 +12,7 @@
 
 namespace lathe::group {
 
-/// A connection that says what it likes.
+/// A connection that can send anything.
 class Stranger {
  public:
   explicit Stranger(int port, const std::string& says = "") : fd_(connect_to("127.0.0.1", port, 5000)) {
@@ -20,7 +20,7 @@ class Stranger {
   }
   void say(const std::string& bytes) { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
   void say(const Frame& frame) { send_frame(fd_, frame); }
-  /// What comes until the other end closes; "…" at the end: it did not in time.
+  /// What comes until the other end closes; "…" at the end: it did not close in time.
   std::string all_within(std::chrono::milliseconds limit) {
     std::string all;
     const auto until = std::chrono::steady_clock::now() + limit;
@@ -47,7 +47,7 @@ class Stranger {
   FrameReader reader_;
 };
 
-/// As it travels.
+/// The frame as bytes on the wire.
 inline std::string bytes_of(const Frame& frame) {
   const uint32_t head[3] = {static_cast<uint32_t>(frame.kind), static_cast<uint32_t>(frame.key.size()),
                             static_cast<uint32_t>(frame.value.size())};
@@ -55,7 +55,7 @@ inline std::string bytes_of(const Frame& frame) {
   return all + frame.key + std::string(frame.value.begin(), frame.value.end());
 }
 
-/// What scanners, browsers, slips and older ranks say.
+/// What scanners, browsers, mistakes and older ranks send.
 inline std::vector<std::string> noises() {
   const uint32_t hello = static_cast<uint32_t>(Frame::Kind::kHello), giant = 0x7fffffff, zero = 0;
   const auto head = [](uint32_t a, uint32_t b, uint32_t c) {

@@ -6,8 +6,8 @@
 
 namespace lathe::group {
 
-/// What a host transport is opened with.  Only plain types cross: a transport is a library that is loaded
-/// when it is wanted, and may have a C++ runtime of its own.
+/// The options that open a host transport.  Only plain types cross: a transport is a library that is loaded
+/// when it is needed, and it may have a C++ runtime of its own.
 struct TransportOptions {
   int rank = 0, size = 1;
   int64_t timeout_ms = 0;              ///< of each call
@@ -16,19 +16,19 @@ struct TransportOptions {
   /// The ranks' store, for finding each other.
   void* store = nullptr;
   bool (*set)(void* store, const char* key, const char* value, size_t bytes) = nullptr;
-  /// Waits until the key is set and gives its size; the value as far as it fits.  −1: a rank is gone, or the
-  /// time is up.
+  /// Waits until the key is set and returns its size; copies as much of the value as fits.  −1: a rank is
+  /// gone, or the time is up.
   int64_t (*get)(void* store, const char* key, char* value, size_t capacity) = nullptr;
 };
 
-/// A transport that was opened.  Calls return false where they fail: then `why` says so, and all that follow
-/// fail, too.
+/// A transport that was opened.  Calls return false where they fail: then `why` gives the reason, and all
+/// later calls fail, too.
 struct Transport {
   void* self = nullptr;
   bool (*sum)(void* self, float* values, size_t count) = nullptr;
   bool (*sum_bf16)(void* self, bf16* values, size_t count) = nullptr;
   bool (*broadcast)(void* self, void* data, size_t bytes, int root) = nullptr;
-  /// bytes[r]: what rank r gives; all: what they gave, behind one another.  mine may be its place in all.
+  /// bytes[r]: what rank r gives; all: what they gave, one after the other.  mine may be its place in all.
   bool (*gather)(void* self, const void* mine, const size_t* bytes, void* all) = nullptr;
   /// Makes the call that is under way fail; from any thread.
   void (*abort)(void* self) = nullptr;

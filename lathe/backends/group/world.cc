@@ -17,7 +17,7 @@ constexpr int kLastPort = 65535;     // of TCP
 /// Names of one launcher's variables.
 struct Launcher {
   const char *rank, *size, *local_rank;
-  const char *nodes, *local_size;  ///< how many machines, or how many ranks on this one; null: not told
+  const char *nodes, *local_size;  ///< how many machines, or how many ranks on this one; null: unknown
   const char *node_list, *job;
   const char* step;  ///< of the job: several may run at once
   const char* run;   ///< its name; null: that is the job and the step
@@ -28,7 +28,7 @@ constexpr Launcher kLaunchers[] = {
      "TORCHELASTIC_RUN_ID"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", nullptr,
      "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr, nullptr, "PMIX_NAMESPACE"},
-    // SLURM_NTASKS stands in a batch script, too, which is one process; the step's number of tasks does not.
+    // SLURM_NTASKS is also set in a batch script, which is one process; the step's number of tasks is not.
     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_NUM_NODES", nullptr,
      "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_ID", nullptr}};
 
@@ -72,7 +72,8 @@ int port(const Environment& environment, const Launcher& launcher) {
   }
   const auto job = number(environment, launcher.job);
   if (!job) return kDefaultPort;
-  // Jobs of one machine must not meet, nor steps of one job; neighbours of either lie apart.
+  // Jobs of one machine must not meet, and steps of one job must not either; neighbours of both get distant
+  // ports.
   constexpr int kFirst = 15000, kPorts = 10000, kBetweenSteps = 1009;
   const char* step = launcher.step == nullptr ? nullptr : environment(launcher.step);
   const uint64_t number_of_step = step == nullptr ? 0 : std::strtoull(step, nullptr, 10);

@@ -96,7 +96,7 @@ TEST(World, SlurmsFirstNodeKeepsTheStore) {
   EXPECT_EQ(w->address, "gpu07");
   EXPECT_EQ(w->port, 15000 + 3456);
   EXPECT_EQ(w->local_rank, 1);
-  EXPECT_EQ(w->local_size, 1);  // nobody says
+  EXPECT_EQ(w->local_size, 1);  // no variable says it
 }
 
 /// srun … & srun … & wait: they may share a node.

@@ -48,7 +48,8 @@ class Ring {
                    std::to_string(size_) + ": leave RANK and WORLD_SIZE unset under mpirun"};
   }
 
-  /// MPI ends together, or, where a rank is gone, not at all: its end would wait for that rank.
+  /// MPI ends on all ranks together.  Where a rank is gone it is not ended at all, since it would wait for
+  /// that rank.
   ~Ring() {
     int running = 0, ended = 0;
     MPI_Initialized(&running);
@@ -82,7 +83,8 @@ class Ring {
   }
 
   static void start_mpi() {
-    // This part is loaded for itself alone; the plug-ins that MPI loads look for MPI's names among all.
+    // This part is loaded with local symbols, but the plug-ins that MPI loads look for MPI's names among the
+    // global ones.
     Dl_info library;
     if (dladdr(reinterpret_cast<void*>(&MPI_Init_thread), &library) != 0)
       dlopen(library.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
@@ -109,7 +111,8 @@ class Ring {
     } while (out_bytes > 0 || in_bytes > 0);
   }
 
-  /// Messages under way. Those still open where an exchange is given up are taken back: their buffers go.
+  /// Messages under way.  Those still open when an exchange is given up are cancelled, because their buffers
+  /// go.
   struct Open {
     std::array<MPI_Request, 2> requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     ~Open() {
@@ -140,7 +143,7 @@ class Ring {
     }
   }
 
-  /// Ranks may share a core: who waits for long leaves it to the others.
+  /// Ranks may share a core: a rank that waits for long leaves it to the others.
   static void pause(Clock::duration waited) {
     if (waited < std::chrono::milliseconds(1))
       sched_yield();
@@ -155,8 +158,8 @@ class Ring {
   MPI_Comm ranks_ = MPI_COMM_NULL;
 
  public:
-  /// Sums, broadcasts and gathers over MPI's messages between two ranks: its own sums may take another order
-  /// in each run.
+  /// Sums, broadcasts and gathers over MPI's messages between two ranks: MPI's own sums may add in another
+  /// order in each run.
   group::RingOrder order{rank_, size_, [this](const void* out, size_t out_bytes, void* in, size_t in_bytes) {
                            exchange(static_cast<const char*>(out), out_bytes, static_cast<char*>(in),
                                     in_bytes);
