@@ -15,8 +15,9 @@ const AttentionKernels& pick(DType t, const AttentionKernels& f32, const Attenti
   return t == DType::bf16 ? bf16 : t == DType::f16 ? f16 : f32;
 }
 
-/// How many queries of a sequence one thread computes: all, or beside sequences of more tokens than a block
-/// has keys as many as those; where a window is narrower than that, as many as see no more than one block.
+/// How many queries of a sequence one thread computes.  Usually all; in a sequence with more tokens than a
+/// block has keys, as many as a block has keys.  With a narrower window, as many queries as see one block at
+/// most.
 int64_t queries_of_task(int64_t longest, int64_t window) {
   constexpr int64_t kBlock = 512, kStrip = 64;
   if (longest <= kBlock) return kBlock;

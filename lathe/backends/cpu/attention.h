@@ -18,18 +18,19 @@ const AttentionKernels& attention_kernels(Isa isa, DType t);
 /// Tokens [N], of which sequence b holds cu[b] … cu[b+1]; tokens from cu[B] on belong to none.  q, k, v and
 /// their gradients: [N, H, D], tokens `qkv_stride` elements apart; out and dout: [N, H, D], `out_stride`
 /// apart; each is f32, bf16 or f16 (`t`).  Scores, probabilities and sums are f32; what is stored is rounded
-/// once. Where the processor multiplies bf16, products of bf16 tensors take probabilities and gradients of
-/// scores rounded to bf16. Every (sequence, head), forward up to 512 of its queries beside a longer sequence,
-/// is computed by one thread: bits depend neither on the number of threads nor on the other sequences.
+/// once.  Where the processor multiplies bf16, products of bf16 tensors take probabilities and gradients of
+/// scores rounded to bf16.  One thread computes each (sequence, head); the forward pass of a longer sequence
+/// is shared in pieces of up to 512 queries.  So the bits depend neither on the number of threads nor on the
+/// other sequences.
 struct Attention {
   DType t = DType::f32;
   int64_t tokens = 0, sequences = 0, heads = 0, width = 0;  ///< N, B, H, D ≤ 256
   int64_t qkv_stride = 0, out_stride = 0;                   ///< 0: H · D
   float scale = 0;                                          ///< 0: 1/√D
-  int64_t window = 0;           ///< a query sees keys at most so many tokens away; 0: all of its sequence
+  int64_t window = 0;           ///< a query sees keys at most this many tokens away; 0: its whole sequence
   const int32_t* cu = nullptr;  ///< [B+1], ascending from 0, cu[B] ≤ N
   const int32_t* sample_ids = nullptr;  ///< [B]; read if dropout.threshold > 0
-  bool results_are_cold = false;        ///< no cache holds them: past the caches where a kernel can
+  bool results_are_cold = false;        ///< no cache holds them: a kernel may write past the caches
   DropoutRule dropout = {};             ///< of the probabilities: row = head << 16 | query, column = key
 };
 
@@ -45,9 +46,9 @@ void attention_bwd(ThreadPool& pool, Isa isa, const Attention& a, const void* do
                    const void* k, const void* v, const void* out, const float* lse, void* dq, void* dk,
                    void* dv, void* workspace);
 
-/// Workspace of either, 64-byte aligned, for sequences of up to `longest` tokens (N if nothing is known).
-/// Keys are taken in blocks of up to 512, so it grows no more from there on, but backward for the f32
-/// gradients of queries.
+/// Workspace of either pass, 64-byte aligned, for sequences of up to `longest` tokens (N if nothing is
+/// known). Keys are taken in blocks of up to 512, so beyond that it stops growing, except in the backward
+/// pass for the f32 gradients of queries.
 size_t attention_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads);
 size_t attention_bwd_workspace_bytes(Isa isa, DType t, int64_t longest, int64_t width, int threads);
 

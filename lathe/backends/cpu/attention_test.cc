@@ -19,7 +19,7 @@ struct Shape {
   const char* name;
   int64_t heads, width;
   std::vector<int32_t> lengths;
-  int64_t rest = 0;  ///< tokens behind the last sequence
+  int64_t rest = 0;  ///< tokens after the last sequence
   double p = 0, scale = 0, size = 2;
   int64_t window = 0;
 };
@@ -47,7 +47,7 @@ std::vector<Shape> shapes() {
           {"window over several blocks of keys", 1, 8, {1100}, 0, 0.1, -0.4, 2, 300}};
 }
 
-/// A drawn case with its packed tensors.  qkv lie interleaved, as one product gives them.
+/// A drawn case with its packed tensors.  q, k and v are interleaved, as one product gives them.
 struct Case {
   const Shape& shape;
   DType t;
@@ -67,7 +67,7 @@ struct Case {
     Draw draw(11);
     for (int32_t n : s.lengths) cu.push_back(cu.back() + n);
     for (size_t b = 0; b < s.lengths.size(); ++b) samples.push_back(draw.below(100000));
-    for (int64_t i = 0; i < cu.back() * qkv_stride; ++i)  // tokens behind stay NaN
+    for (int64_t i = 0; i < cu.back() * qkv_stride; ++i)  // the tokens after it stay NaN
       qkv.set(i, static_cast<float>(draw.uniform(-s.size, s.size)));
     for (int64_t i = 0; i < cu.back() * width; ++i) dout.set(i, static_cast<float>(draw.uniform(-1, 1)));
     a.t = t;
@@ -358,7 +358,7 @@ TEST(Attention, BackwardIsTheDerivativeOfForward) {
   }
 }
 
-// Of the backward pass behind a block of keys f32 gradients of queries alone.
+// The backward pass grows beyond a block of keys only by f32 gradients of queries.
 TEST(Attention, WorkspaceStopsGrowingWithTheSequence) {
   constexpr size_t kLong = size_t{1} << 20;
   for_levels(attention_kernels, [&](Isa isa, DType t) {

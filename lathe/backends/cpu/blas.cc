@@ -92,7 +92,7 @@ class Trial {
     Gemm input{.m = kTokens, .n = w, .k = w, .addend = wide_.data()};
     Gemm weight{.m = w, .n = w, .k = kTokens, .a_transposed = true};
     for (Gemm* g : {&forward, &input, &weight}) {
-      const bool first = g != &input;  // whose a is the wide one
+      const bool first = g != &input;  // the case whose a is wide
       g->a = (first ? wide_ : narrow_).data(), g->b = (first ? narrow_ : wide_).data(), g->c = c;
       g->lda = g->ldb = g->ldc = w;
     }
@@ -172,7 +172,7 @@ BlasChoice::BlasChoice(const std::string& setting, const std::string& system, co
   try {
     blas_ = open_blas(system);
   } catch (const Error&) {
-    return;  // nobody has asked for it
+    return;  // nobody asked for this library
   }
   const std::string key = fmt::format("{}, {}, {} threads", blas_->name, name_of(isa), pool.size());
   KernelVerdicts verdicts = KernelVerdicts::parse(read_cache(cache));

@@ -23,15 +23,15 @@ Blas open_blas(const std::string& path);
 /// Whether blas_gemm computes g: all of it f32, nothing packed, numbers that BLAS can count.
 bool blas_takes(const Gemm& g);
 
-/// Computes g, but for a_sums, which it leaves alone.  The library is called by the calling thread and has
-/// threads of its own: the bits do not depend on the size of the pool, but may depend on all of g's numbers.
+/// Computes g except a_sums, which it does not touch.  The calling thread calls the library, which has
+/// threads of its own: the bits do not depend on the size of the pool, but may depend on every number in g.
 void blas_gemm(const Blas& blas, ThreadPool& pool, const Gemm& g);
 
-/// The products of a linear layer, forward and backward, beside Lathe's own: whether the results are the same
-/// where all sums are exact, and the times.
+/// Runs the products of a linear layer, forward and backward, with the library and with Lathe's own kernels:
+/// whether the results are equal where all sums are exact, and the times.
 KernelVerdict measure_blas(const Blas& blas, ThreadPool& pool, Isa isa);
 
-/// Which library computes the products of f32 of a device, if one does.
+/// Which library computes a device's f32 products, if one does.
 class BlasChoice {
  public:
   /// setting (LATHE_BLAS): "none"; or the file of a library, which is used.  Empty: `system` (a file; empty:
@@ -45,7 +45,7 @@ class BlasChoice {
   /// The library of this choice, used or not; null if there is none.
   const Blas* known() const { return blas_ ? &*blas_ : nullptr; }
 
-  /// As Backend::tuning and adopt_tuning.  What a setting decided stays so.
+  /// Like Backend::tuning and adopt_tuning.  What a setting decided stays.
   std::string tuning() const;
   void adopt(const std::string& tuning);
 

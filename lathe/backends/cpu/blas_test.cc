@@ -115,7 +115,7 @@ TEST(Blas, WhatIsNoSuchLibraryIsRefusedByItsNameAndAWayOut) {
 #endif
 }
 
-/// What a library might be: Lathe's own products, or these with operands rounded as TF32 rounds them.
+/// Libraries as they might be: Lathe's own products, or these with operands rounded to TF32.
 template <bool kRounds>
 void another_sgemm(int, int a_transposed, int b_transposed, int m, int n, int k, float, const float* a,
                    int lda, const float* b, int ldb, float beta, float* c, int ldc) {
@@ -139,7 +139,7 @@ void another_sgemm(int, int a_transposed, int b_transposed, int m, int n, int k,
   gemm(self, chosen_isa(), g, workspace.data());
 }
 
-/// Takes four times as long, however long a product takes where it runs.
+/// Takes four times as long as the product itself, however long that takes on this machine.
 void slow_sgemm(int order, int a_transposed, int b_transposed, int m, int n, int k, float alpha,
                 const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc) {
   const auto start = std::chrono::steady_clock::now();
@@ -215,7 +215,7 @@ TEST_F(BlasChoiceTest, TheSystemsIsMeasuredOnceAndItsVerdictKept) {
   EXPECT_EQ(choice("", blas_file()).used() != nullptr, used);
   EXPECT_EQ(std::count(kept.begin(), kept.end(), '\n'), 1);
   EXPECT_EQ(read_cache(cache_), kept) << "measured again";
-  // What is kept decides.
+  // The kept verdict decides.
   const std::string key = kept.substr(kept.rfind('\t') + 1);
   for (const auto& [verdict, wanted] : {std::pair("right\t1\t2\t", true), std::pair("right\t2\t1\t", false),
                                         std::pair("wrong\t1\t2\t", false)}) {

@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kCold = 64'000'000;
 constexpr std::less<const std::byte*> kBefore;
 
-/// What of `pieces` lies outside of `other`.
+/// The part of `pieces` that lies outside `other`.
 Touched without(const Touched& pieces, std::span<const std::byte> other) {
   Touched left;
   for (const auto& piece : pieces) {

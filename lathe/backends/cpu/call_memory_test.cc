@@ -7,7 +7,7 @@
 namespace lathe::cpu {
 namespace {
 
-// Addresses alone: nothing is read.
+// Only addresses: nothing is read.
 std::span<const std::byte> at(size_t begin_MB, size_t MB) {
   return {reinterpret_cast<const std::byte*>((1000 + begin_MB) * 1'000'000), MB * 1'000'000};
 }
@@ -41,11 +41,11 @@ TEST(ColdMemory, TheLargerPartDecides) {
   const auto cold = [](const Touched& last) {
     return is_cold(std::vector<Touched>{{at(20, 70)}, last, {at(0, 8)}}, 2, at(0, 8));
   };
-  EXPECT_TRUE(cold({at(8, 1)}));  // begins where it ends
+  EXPECT_TRUE(cold({at(8, 1)}));  // begins where the other one ends
   EXPECT_TRUE(cold({at(5, 10)}));
   EXPECT_FALSE(cold({at(4, 10)}));
   EXPECT_TRUE(cold({at(0, 3)}));
-  EXPECT_TRUE(cold({at(3, 2)}));  // out of its middle
+  EXPECT_TRUE(cold({at(3, 2)}));  // from its middle
   EXPECT_FALSE(cold({at(1, 2), at(5, 2)}));
   EXPECT_TRUE(cold({at(3, 2), at(3, 2), at(2, 2)}));  // what is touched twice counts once
 }

@@ -25,13 +25,13 @@ namespace lathe::cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// Sixteen rows, a tile of AMX, that are a multiple of so many bytes apart fall on eight of the 64 sets of a
-// first cache at most (docs/performance.md).
+// Sixteen rows, an AMX tile, that are a multiple of this many bytes apart fall on at most eight of the 64
+// sets of a first-level cache (docs/performance.md).
 constexpr size_t kCrowdedRows = 512;
 constexpr size_t kPiece = size_t{1} << 20;         // of a copy
-constexpr size_t kWorthAsking = size_t{64} << 20;  // below: asking takes longer than it tells
-// A line that three other cores have read costs the next one that writes it some 50 ns, until that much other
-// memory has passed the caches (docs/performance.md).
+constexpr size_t kWorthAsking = size_t{64} << 20;  // smaller blocks: not worth asking the system
+// A line that three other cores have read costs the next one that writes it some 50 ns, until this much other
+// memory has gone through the caches (docs/performance.md).
 constexpr int kSharers = 4;
 constexpr size_t kApart = 400'000'000;
 
@@ -44,7 +44,7 @@ int64_t now_ns() {
 /// Ops that change a state and keep its packed copies fresh.
 bool keeps_packed(const OpDef& op) { return &op == &op::adamw || &op == &op::all_gather; }
 
-/// Without its memory yet.
+/// Its memory is not set yet.
 Call call_of(const CpuImpl& impl, const Node& node, const Program& program, ThreadPool& pool,
              ProcessGroup* group) {
   Call call{pool, impl.isa, node, program, {}, {}, nullptr};
@@ -171,8 +171,8 @@ class CpuExecutable : public Executable {
     return memory;
   }
 
-  /// Calls that may run together with the next one: neither writes what the other one touches.  Where
-  /// results and workspaces lie apart (Entry::apart) that is so.
+  /// Calls that may run together with the next one: neither writes what the other one touches.  That holds
+  /// where results and workspaces have memory apart (Entry::apart).
   void find_pairs() {
     const auto written = [](const Step& step) {
       Touched memory = outputs_of(step.call);
@@ -192,7 +192,7 @@ class CpuExecutable : public Executable {
     }
   }
 
-  /// Rows of a table's gradient that are 0 need neither be written nor read.
+  /// The zero rows of a table's gradient need not be written or read.
   void find_table(const Program& program) {
     const TableGradient gradient = find_table_gradient(program);
     if (gradient.scatter < 0) return;
@@ -211,7 +211,7 @@ class CpuExecutable : public Executable {
       if (writes) memory = {step.call.out[0], table->bytes()};
     }
     if (!table->is_sparse()) return;
-    // Where other results lie as well, products may read them.
+    // If other results also use this memory, products may read them.
     for (const auto& part : untouched(others, memory))
       prefer_small_pages(const_cast<std::byte*>(part.data()), part.size());
   }
@@ -219,7 +219,7 @@ class CpuExecutable : public Executable {
   void run_calls() {
     for (size_t c = 0; c < calls_.size(); ++c) {
       const Step& step = calls_[c];
-      if (profile_) {  // each alone, so that it has a time of its own
+      if (profile_) {  // one at a time, so that each has a time of its own
         spans_[c] = {step.node, now_ns(), 0};
         step.impl->run(step.call);
         spans_[c].end_ns = now_ns();
@@ -282,7 +282,7 @@ class CpuBackend : public Backend {
   ProcessGroup* group() const override { return group_.get(); }
 
   Result<Buffer> allocate(size_t bytes, Memory) override {
-    // Pages are given at the first touch: what is more than there is would be found out only then.
+    // The system gives pages at the first touch, so a lack of memory would show only then.
     const bool large = bytes >= kWorthAsking;
     const bool enough = !large || bytes <= free_bytes().value_or(bytes);
     std::shared_ptr<std::byte> data = enough ? allocate_zeroed(bytes) : nullptr;
@@ -392,7 +392,7 @@ class CpuBackend : public Backend {
     if (blas_.used() != nullptr) info_.name += ", products of fp32 by " + blas_.used()->name;
   }
 
-  /// One implementation per level up to the chosen one, best first: all of them are tested, the first is
+  /// One implementation per level up to the chosen one, best first: all of them are tested, but the first is
   /// used.
   void add(const Entry& entry) {
     std::vector<Isa> levels = available_isas();
@@ -435,7 +435,7 @@ class CpuBackend : public Backend {
     return impl;
   }
 
-  /// Of those who run, copy and compile, from whatever threads: one at a time has the pool and the packed
+  /// Held by every thread that runs, copies or compiles: only one at a time uses the pool and the packed
   /// weights.
   mutable std::mutex running_;
   std::shared_ptr<ProcessGroup> group_;

@@ -27,7 +27,7 @@
 namespace lathe::cpu {
 namespace {
 
-/// Elements of f32 that begin `skew` bytes behind a multiple of 64, between guards.
+/// Elements of f32 that begin `skew` bytes after a multiple of 64, between guards.
 class Operand {
  public:
   Operand(int64_t count, size_t skew, float first) : count_(count), skew_(skew) {
@@ -61,7 +61,7 @@ TEST(RunNode, ReadsAndWritesWhereOperandsLie) {
   (void)add(program.input("a", type), program.input("b", type));
   const Node& node = program.nodes()[0];
   for (const Impl* impl : backend->implementations(*node.op))
-    for (const size_t skew : {0, 4, 8, 60}) {  // MLX's arrays on Linux begin 8 bytes behind a multiple of 16
+    for (const size_t skew : {0, 4, 8, 60}) {  // MLX's arrays on Linux begin 8 bytes after a multiple of 16
       Operand a(kCount, skew, 1), b(kCount, 4, 1000), y(kCount, 8, -1);
       const std::vector<std::byte*> in{a.data(), b.data()}, out{y.data()};
       ASSERT_TRUE(backend->run_node(program, node, *impl, in, out, nullptr).ok()) << impl->name;
@@ -159,7 +159,8 @@ std::vector<std::vector<float>> gradients_of_linear(int threads, bool profiled) 
   return out;
 }
 
-// Four threads and more run both products together, but for a profile; fewer share one workspace.
+// With four or more threads both products run together, except in a profile; fewer threads share one
+// workspace.
 TEST(CpuExecutable, ThreadsDoBothGradientsOfALayerTogetherWithTheBitsOfEachAlone) {
   const auto alone = gradients_of_linear(1, true);
   for (const int threads : {1, 2, 4, 7})
@@ -167,8 +168,8 @@ TEST(CpuExecutable, ThreadsDoBothGradientsOfALayerTogetherWithTheBitsOfEachAlone
       EXPECT_EQ(gradients_of_linear(threads, profiled), alone) << threads << " threads, " << profiled;
 }
 
-/// The norm of two layers' rounded gradients, of a third one that a cast has rounded and of [3, 4] size², and
-/// those gradients, of inputs of some size.
+/// The norm of the rounded gradients of two layers, of a third one that a cast has rounded and of [3, 4]
+/// size², together with those gradients, for inputs of some size.
 std::pair<float, std::vector<bf16>> norm_of_rounded(Backend& backend, float size) {
   Program program;
   const auto input = [&](const char* name, const Shape& shape) {
@@ -262,7 +263,7 @@ TEST(CpuBackend, ThreadsSeeNoHalfOfACopy) {
   other.join();
 }
 
-// A model's attention has memory for as many tokens as it has positions.
+// The attention of a model has memory for as many tokens as the model has positions.
 TEST(CpuExecutable, RefusesRowsThatAttentionHasNoMemoryFor) {
   const auto backend = make_cpu_backend(1);
   Program program;

@@ -21,16 +21,16 @@ struct Call {
   std::byte* workspace;
   std::vector<int64_t> in_ld = {}, out_ld = {};  ///< MemoryPlan::Place::ld; empty: no gaps
   const void* packed_weight = nullptr;           ///< where packed_use says so
-  /// Of adamw and all_gather: the state that they change, of which operand 0 begins at element `origin`.
+  /// Of adamw and all_gather: the state that they change.  Operand 0 begins at its element `origin`.
   std::shared_ptr<PackedState> parameters = {};
   int64_t origin = 0;
   bool out_is_cold = false;        ///< of out[0]: call_memory.h
   bool workspace_is_cold = false;  ///< CpuImpl::apart
-  bool out_is_read = true;         ///< of out[0]: else it need not be written
-  /// Of scatter_add_rows, and of what reads its sums: null where all rows are to be written.
+  bool out_is_read = true;         ///< of out[0]; false: it need not be written
+  /// Of scatter_add_rows and of the nodes that read its sums: null where all rows must be written.
   std::shared_ptr<WrittenRows> table = {};
   const Blas* blas = nullptr;     ///< of blas_entries
-  ProcessGroup* group = nullptr;  ///< of all_reduce, all_gather, gather_ranks; null: this process is alone
+  ProcessGroup* group = nullptr;  ///< of all_reduce, all_gather, gather_ranks; null: this process only
 
   template <typename T>
   const T* input(int i) const {
@@ -56,31 +56,31 @@ struct Call {
   }
 };
 
-/// How a node runs together with the one behind it, so that threads that are done with the first go on with
-/// the second: `takes` tells of which nodes, both of one instruction set.  Neither writes what the other one
+/// How a node runs together with the next one, so that threads that finish the first continue with the
+/// second.  `takes` says for which pairs, both of one instruction set.  Neither may write what the other one
 /// reads or writes.
 struct WithNext {
   bool (*takes)(const Node& node, const Node& next);
   void (*run)(const Call& call, const Call& next);
 };
 
-/// An implementation on the CPU: the instruction set it is for, and the function that runs a node.  It may
-/// throw what another process makes fail.
+/// An implementation on the CPU: its instruction set and the function that runs a node.  The function may
+/// throw an error that another process causes.
 struct CpuImpl : Impl {
   Isa isa = Isa::kPortable;
   void (*run)(const Call&) = nullptr;
-  bool apart = false;                   ///< its outputs and workspace lie apart: untouched_since
-  const WithNext* with_next = nullptr;  ///< null: the node runs alone
+  bool apart = false;                   ///< its outputs and workspace have memory apart: untouched_since
+  const WithNext* with_next = nullptr;  ///< null: the node runs by itself
   const Blas* blas = nullptr;           ///< the library that computes it, if one does
 };
 
 /// Implementations of one op, best first.
 using Implementations = std::vector<CpuImpl>;
 
-/// One entry of a family's table: an op, how to run it, its workspace, and which inputs its outputs may lie
-/// over (Impl::may_overwrite).  `apart`: it writes much beside that, which has a price where other threads
-/// have just read (CpuImpl::apart).  gaps_in, gaps_out: as in Impl; with_next: as in CpuImpl.  It
-/// becomes one CpuImpl per instruction set.
+/// One entry of a family's table: an op, how to run it, its workspace, and which inputs its outputs may
+/// overwrite (Impl::may_overwrite).  `apart`: it writes much other memory, too, which is slow where other
+/// threads have just read that memory (CpuImpl::apart).  gaps_in, gaps_out: as in Impl; with_next: as in
+/// CpuImpl.  It becomes one CpuImpl per instruction set.
 struct Entry {
   const OpDef* op;
   void (*run)(const Call&);
@@ -95,7 +95,7 @@ struct Entry {
 /// The tables, one per family.
 std::vector<Entry> elementwise_entries();
 std::vector<Entry> product_entries();
-std::vector<Entry> blas_entries();  ///< products by a library, for one level alone
+std::vector<Entry> blas_entries();  ///< products by a library, for one level only
 std::vector<Entry> row_entries();
 std::vector<Entry> attention_entries();
 std::vector<Entry> loss_entries();

@@ -10,12 +10,12 @@ namespace {
 
 constexpr int kWays = 4;
 
-// Work that takes as long as it is told, by a clock of its own.
+// Work whose time is prescribed, with a clock of its own.
 struct Turns {
   FastestWay<kWays> fastest;
   std::array<uint64_t, kWays> cost;
   std::mt19937 random{7};
-  double spread = 0;  // a turn takes up to so much more or less
+  double spread = 0;  // a turn takes up to this much more or less
   uint64_t time = 0;
 
   /// How often each way was taken.
@@ -36,7 +36,7 @@ struct Turns {
 constexpr int kPeriod = FastestWay<kWays>::kPeriod;
 // Enough turns for kLead trials of each way, however the trials of the others went.
 constexpr int kSettle = kPeriod * FastestWay<kWays>::kLead * kWays * kWays;
-// Of so many turns all but those that look at another way; the others are as many as periods.
+// All turns use the fast way, except those that try another one; there is one of these per period.
 constexpr int kTurns = 100 * kPeriod, kUsed = kTurns - 100;
 
 TEST(FastestWay, IsFoundWhicheverItIs) {
@@ -64,7 +64,7 @@ TEST(FastestWay, IsFoundThoughTurnsDiffer) {
 
 TEST(FastestWay, EqualWaysAreAllTheSame) {
   Turns turns{{}, {1000, 1000, 1000, 1000}};
-  EXPECT_EQ(turns.take(kTurns)[0], kUsed);  // who is not faster does not take over
+  EXPECT_EQ(turns.take(kTurns)[0], kUsed);  // a way that is not faster does not take over
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ size_t all_reduce_workspace(const Node& node, const Program& program, Isa, int) 
   return type.dtype == DType::f32 ? 0 : static_cast<size_t>(elements(type)) * sizeof(float);
 }
 
-/// In place.  A group sums f32: other numbers are widened, summed and rounded.
+/// In place.  A group sums f32: numbers of other types are widened, summed and rounded.
 void run_all_reduce(const Call& c) {
   if (c.group == nullptr) return;
   const int64_t count = elements(c.in_type(0));
@@ -37,7 +37,7 @@ void run_all_reduce(const Call& c) {
   if (!wide) rows.cast(DType::f32, dtype, count, sums, c.out[0]);
 }
 
-/// In place.  Copies of weights that others have updated are packed anew.
+/// In place.  Packed copies of weights that other ranks have updated are packed anew.
 void run_all_gather(const Call& c) {
   const Shape& counts = c.node.attrs.shape("counts");
   const int64_t rank = c.node.attrs.i("rank"), count = elements(c.in_type(1));

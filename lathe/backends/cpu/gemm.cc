@@ -24,7 +24,7 @@ PackedB layout_b(const GemmKernel& kernel, DType compute, int64_t n, int64_t k) 
 }
 
 // Adds the lines of a piece of a (transposed), at most kPackedLines, to the sums of its columns; the first
-// ones to 0.
+// piece sets the sums.
 void sum_lines(const Plan& p, const Piece& piece, float* sums, bool first) {
   const Gemm& g = p.g;
   const int64_t begin = piece.panels.begin * p.mr, end = std::min<int64_t>(piece.panels.end * p.mr, g.m);
@@ -39,8 +39,8 @@ void sum_lines(const Plan& p, const Piece& piece, float* sums, bool first) {
   p.column_sums(&lines);
 }
 
-// What is packed before the products, of both operands, in pieces: any part of them holds as large a part of
-// each operand, and of k where lines run across the panels, so that threads pack the rows that they have
+// What is packed before the products, of both operands, in pieces.  A share of the pieces holds the same
+// share of each operand, and of k where lines run across the panels.  So threads pack the rows that they have
 // written.
 class PackedBefore {
  public:
@@ -84,9 +84,9 @@ struct Panels {
   }
 };
 
-// The products of one thread.  a, b: packed before; own: memory of this thread alone.
+// The products of one thread.  a, b: packed before; own: memory of this thread only.
 //
-// Between two tiles a core multiplies nothing, so what is the same for all of them is worked out before.
+// Between two tiles a core multiplies nothing, so what is equal for all tiles is computed before.
 class Work {
  public:
   Work(const Plan& plan, const char* a, const char* b, char* own)
@@ -133,7 +133,7 @@ class Work {
     const SourceRows source =
         p_.stays_own ? rows_of(packing_of_block(), block.next, {0, p_.k_padded}) : SourceRows{};
     if (p_.stays_own) own_panels().begin = stays.begin;
-    // Each tile fetches its part of the panel that streams past the block next.
+    // Each tile fetches its part of the streaming panel that the block needs next.
     const int64_t panel = (p_.a_stays ? kernel_.nr : p_.mr) * p_.k_block * element_bytes_;
     const int64_t part = ceil_div(ceil_div(panel, kLine), stays.end - stays.begin) * kLine;
     const int64_t tiles = p_.k_blocks * (streams.end - streams.begin) * (stays.end - stays.begin);
@@ -155,7 +155,8 @@ class Work {
   }
 
  private:
-  /// Packs the block of k from k on of what stays, unless it is there; `sums`: and adds up its columns.
+  /// Packs the block of k from k on of the operand that stays, unless it is packed; `sums`: also adds up its
+  /// columns.
   void hold(Share stays, int64_t k, bool sums) {
     if (held_.begin != stays.begin || held_.end != stays.end) held_ = stays, held_k_ = 0;
     if (k < held_k_) return;
@@ -173,8 +174,8 @@ class Work {
   Panels& own_panels() { return p_.a_stays ? a_ : b_; }
   Packing packing_of_block() const { return p_.a_stays ? p_.packing_of_a(block_) : p_.packing_of_b(block_); }
 
-  /// `next`: where what is to be fetched begins, behind what this tile reads of the operand that streams.
-  /// Tiles take slots in turn, so that the one before keeps its own until this one has stored it.
+  /// `next`: distance from what this tile reads of the streaming operand to what it fetches for later. Tiles
+  /// use the slots in turn, so the previous tile keeps its slot until this one has stored it.
   void tile(int64_t i, int64_t j, int64_t k, int64_t next) {
     GemmTile& t = tile_;
     const bool last = k + p_.k_block >= p_.k_padded;
@@ -202,7 +203,7 @@ class Work {
     waiting_ = &store;
   }
 
-  /// Where the sums of tile_ are stored.
+  /// Sets where the sums of tile_ are stored.
   void place(GemmStore& s, int64_t i, int64_t j) const {
     const int64_t row = i * p_.mr, column = j * kernel_.nr, offset = (row * g_.ldc + column) * c_bytes_;
     s.acc = tile_.acc;
@@ -229,7 +230,7 @@ class Work {
   int64_t slot_ = 0;
   GemmTile tile_{};
   GemmStore stores_[2] = {};
-  const GemmStore* waiting_ = nullptr;  // the one of stores_ whose sums are complete, but not stored
+  const GemmStore* waiting_ = nullptr;  // the one of stores_ whose sums are complete but not stored
 };
 
 // A product and its workspace: what is packed before, then what each thread has for itself.
@@ -240,7 +241,7 @@ class Product {
         a_(static_cast<char*>(workspace)),
         b_(a_ + plan_.a_bytes),
         own_(b_ + plan_.b_bytes),
-        // Where threads own what they pack, they sum it, too.
+        // Threads that pack an operand for themselves also sum it.
         block_sums_(
             g.a_sums == nullptr || plan_.a_own()
                 ? nullptr
@@ -258,7 +259,7 @@ class Product {
                 own_ + static_cast<size_t>(part) * plan_.thread_bytes());
   }
 
-  /// Adds up the sums over blocks, for the columns that fall to `part`.
+  /// Adds up the sums over blocks, for the columns of `part`.
   void add_block_sums(int part, int parts) const {
     if (block_sums_ == nullptr) return;
     const Gemm& g = plan_.g;
@@ -279,8 +280,8 @@ class Product {
   Blocks blocks_;
 };
 
-// The items of two lists, of which one may be empty, as one: each part's share holds its share of the first
-// and, behind it, of the second.
+// The items of two lists as one list; one of them may be empty.  Each part's share holds its share of the
+// first list and, after it, its share of the second.
 class Both {
  public:
   Both(long first, long second, int parts) : first_(first), second_(second), parts_(parts) {}

@@ -39,13 +39,13 @@ struct Gemm {
   const float* bias = nullptr;   // [n] or null
   const void* addend = nullptr;  // [m,n] laid out like c, may be c; or null
   bool b_packed = false;
-  // [m] or null: takes Σ_k op(a)[m,k], in f32; wants a_transposed.  Summed in blocks of 64 k and the blocks
-  // in order.
+  // [m] or null: takes Σ_k op(a)[m,k], in f32; needs a_transposed.  Summed in blocks of 64 k, the blocks in
+  // order.
   float* a_sums = nullptr;
   bool c_streams = false;  // c is large and not read soon: written past the caches where that is possible
-  bool c_cold = false;     // c lies in no cache: likewise, where the level's kernel gains by it
-  bool workspace_cold = false;  // so does the workspace: operands are packed past the caches
-  bool integers = false;        // a, b: integers as the level's kernel wants them, b packed
+  bool c_cold = false;     // c is in no cache: also past them if the level's kernel gains by it
+  bool workspace_cold = false;  // the workspace is in no cache: operands are packed past the caches
+  bool integers = false;        // a, b: integers as the level's kernel needs them, b packed
   GemmScales scales = {};
 };
 
@@ -55,19 +55,20 @@ struct Gemm {
 /// runs.
 size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads);
 
-/// Computes g.  `isa` comes from available_isas() or chosen_isa().  Each element of c is the work of one
-/// thread, its sum over k in an order that depends on k and isa alone: the bits depend neither on the number
-/// of threads nor on the other rows.  No allocation, no errors.
+/// Computes g.  `isa` comes from available_isas() or chosen_isa().  One thread computes each element of c;
+/// the order of its sum over k depends only on k and isa.  So the bits depend neither on the number of
+/// threads nor on the other rows.  No allocation, no errors.
 void gemm(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace);
 
-/// Computes g and `next`, each as `gemm` does, with the same bits; threads that are done with the first go on
-/// with the second.  Neither writes, c and workspaces, what the other one reads or writes.
+/// Computes g and `next` with the same bits as two calls of `gemm`; threads that finish the first continue
+/// with the second.  Neither may write, in c or workspaces, what the other one reads or writes.
 void gemm_pair(ThreadPool& pool, Isa isa, const Gemm& g, void* workspace, const Gemm& next,
                void* next_workspace);
 
-/// How a packed b lies in memory: columns in panels of `width`, in which `columns` lie together over `depth`
-/// of k, and those in groups: [panel][k / depth][width / columns][depth / group][columns][group], zero beyond
-/// n and k.  So AdamW can write the copies of the weights that the products read.
+/// The memory layout of a packed b: columns in panels of `width`.  In a panel, `columns` of them lie together
+/// over `depth` of k, and those in groups: [panel][k / depth][width / columns][depth /
+/// group][columns][group], zero beyond n and k.  With it AdamW can write the copies of the weights that the
+/// products read.
 struct PackedB {
   DType type = DType::f32;  // of an element: f32 or bf16
   int width = 0, columns = 0, depth = 0, group = 0;
@@ -85,9 +86,9 @@ struct PackedB {
 /// The layout of b [k,n] for products that compute in `compute` (f32, bf16 or f16) on `isa`.
 PackedB packed_b(Isa isa, DType compute, int64_t n, int64_t k);
 
-/// Packs b ([k,n], or [n,k] if transposed; f32 or what the layout is for) to `out` (layout.bytes, aligned to
-/// 64), within the calling thread: the part with first_n ≤ n < last_n and first_k ≤ k < last_k.  Begins are
-/// multiples of the layout's width and depth; ends too, or those of b.
+/// Packs b ([k,n], or [n,k] if transposed; f32 or the type of the layout) to `out` (layout.bytes, aligned to
+/// 64), in the calling thread: the part with first_n ≤ n < last_n and first_k ≤ k < last_k.  The begins are
+/// multiples of the layout's width and depth; so are the ends, or they are the ends of b.
 struct PartOfB {
   int64_t first_n, last_n, first_k, last_k;
 };

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kLine = 64;
 
-// Pieces of memory behind one another, each aligned to a cache line.
+// Pieces of memory one after another, each aligned to a cache line.
 class Pieces {
  public:
   explicit Pieces(void* base) : base_(static_cast<char*>(base)) {}
@@ -45,7 +45,7 @@ struct Weights {
         values(pieces.take<char>(panels * panel_bytes)) {}
 };
 
-// The workspace of a product: x in integers, W where it is not packed yet, and what gemm wants.  Rows of x
+// The workspace of a product: x in integers, W if it is not packed yet, and the workspace of gemm.  Rows of x
 // begin an odd number of cache lines apart, so that those of a tile do not fall on the same lines of a cache.
 struct Space {
   int64_t row_bytes;
@@ -140,7 +140,7 @@ void int8_product(ThreadPool& pool, Isa isa, const Int8Product& p, void* workspa
   const GemmKernel& kernel = int8_kernel(isa);
   const Space space(kernel, p, isa, workspace);
   if (!p.packed) pack_int8(pool, isa, p.n, p.k, static_cast<const float*>(p.w), space.weights);
-  // W is read alone from here on.
+  // From here on W is only read.
   const Weights w(kernel, p.n, p.k, p.packed ? const_cast<void*>(p.w) : space.weights);
   pool.run([&](int part, int parts) {
     const Share mine = share(static_cast<long>(p.m), part, parts);

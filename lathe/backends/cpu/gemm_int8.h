@@ -6,7 +6,7 @@ namespace lathe::cpu {
 struct GemmKernel;
 
 /// y[m,n] = x[m,k] · W[n,k]ᵀ + bias in integers: every row of x (a token) and of W (an output) is rounded to
-/// −127 … 127 times a scale of its own, as the op linear_int8 defines it.  Sums are exact.
+/// −127 … 127 times its own scale, as the op linear_int8 defines it.  Sums are exact.
 struct Int8Product {
   int64_t m = 0, n = 0, k = 0;  // each ≥ 1, k ≤ kInt8MostTerms
   int64_t ldx = 0, ldy = 0;     // elements from row to row
@@ -18,7 +18,7 @@ struct Int8Product {
   void* y = nullptr;
 };
 
-/// So long a sum of products of two 8-bit integers still fits 32 bits.
+/// The longest sum of products of two 8-bit integers that is sure to fit 32 bits.
 constexpr int64_t kInt8MostTerms = 1 << 17;
 
 /// Bytes of workspace, aligned to 64, with a pool of `threads`.
@@ -26,8 +26,8 @@ size_t int8_workspace_bytes(Isa isa, const Int8Product& p, int threads);
 /// The bits of a row of y depend neither on the number of threads nor on the other rows.  No allocation.
 void int8_product(ThreadPool& pool, Isa isa, const Int8Product& p, void* workspace);
 
-/// W [n,k] (f32) as the product reads it: integers, their scales and what the kernel wants to know of their
-/// sums.
+/// W [n,k] (f32) as the product reads it: integers, their scales and what the kernel needs to know about
+/// their sums.
 size_t packed_int8_bytes(Isa isa, int64_t n, int64_t k);
 /// out: aligned to 64.
 void pack_int8(ThreadPool& pool, Isa isa, int64_t n, int64_t k, const float* w, void* out);

@@ -15,11 +15,11 @@ struct GemmStore;
 
 /// How an element is stored.
 enum class GemmType : uint8_t { kF32, kBf16, kF16 };
-/// That of f32, bf16 or f16.
+/// The type of f32, bf16 or f16.
 GemmType kernel_type(DType type);
 
-/// Cache lines of rows of `row_bytes` that begin `pitch` bytes from each other: `lines` of them from `at` on,
-/// of whose row `left` bytes remain.
+/// Cache lines of rows of `row_bytes` that begin `pitch` bytes from each other: `lines` of them from `at` on;
+/// `left` bytes remain of the row of `at`.
 struct GemmFetch {
   const char* at;
   int64_t lines, left, row_bytes, pitch;
@@ -33,18 +33,18 @@ struct GemmTile {
   const void* b;         ///< a panel of b
   int64_t k;             ///< a multiple of both groups
   float* acc;            ///< [mr][nr], aligned to 64; i32 in a kernel of integers
-  int rows;              ///< the first `rows` ≤ mr rows of acc are wanted
+  int rows;              ///< the first `rows` ≤ mr rows of acc are needed
   bool accumulate;       ///< add to acc; else acc is not read
-  /// Sums of an earlier tile in other memory, to be stored meanwhile; or null.
+  /// Sums of an earlier tile in other memory, to be stored during this one; or null.
   const GemmStore* finish;
-  const void* next;  ///< what a later tile reads, to be fetched into the cache meanwhile
+  const void* next;  ///< what a later tile reads, to be fetched into the cache during this one
   int64_t next_bytes;
-  GemmFetch source;          ///< what is packed next, likewise; a kernel may leave it
-  const char* addend;        ///< rows that this tile's own store will add, likewise; null: none
+  GemmFetch source;          ///< what is packed next, also to be fetched; a kernel may ignore it
+  const char* addend;        ///< rows that this tile's own store will add, also to be fetched; null: none
   int64_t addend_row_bytes;  ///< from row to row of it
 };
 
-/// The only place where results leave: c[rows][cols] = acc + bias + addend, rounded to the type of c.
+/// The only place where results are written: c[rows][cols] = acc + bias + addend, rounded to the type of c.
 struct GemmStore {
   const float* acc;  ///< [rows][acc_ld]
   int64_t acc_ld;
@@ -55,7 +55,7 @@ struct GemmStore {
   const float* bias;   ///< [cols] or null
   const void* addend;  ///< laid out like c, or null
   bool streams;        ///< c may be written past the caches
-  /// Of a kernel of integers, which knows neither addend nor streams:
+  /// Of a kernel of integers, which ignores addend and streams:
   /// c = (acc − column_offset[j]) · row_scale[i] · column_scale[j] + bias.
   const float *row_scale, *column_scale;
   const int32_t* column_offset;
@@ -76,8 +76,8 @@ struct GemmQuantize {
   int32_t* offsets;  ///< [panel]: a_shift · Σ values
 };
 
-/// Packs one panel: of a dst[k_padded / group][panel][group], of b as GemmKernel says; zero beyond `width`
-/// and `k`.
+/// Packs one panel: of a dst[k_padded / group][panel][group], of b in the layout of GemmKernel; zero beyond
+/// `width` and `k`.
 struct GemmPack {
   const void* src;
   GemmType src_type;
@@ -110,9 +110,9 @@ struct GemmKernel {
   /// b_group][columns][b_group]; where they are nr, that is [k / b_group][nr][b_group].
   int b_columns;
   bool rows_in_place;     ///< the tile reads bf16 rows of a where they lie
-  bool any_rows = false;  ///< the tile takes a_step_bytes of any number of rows, and as long as it has rows
+  bool any_rows = false;  ///< a_step_bytes may be of any number of rows; time grows with rows
   int kc;                 ///< k of a block at most (a b panel of it stays in L1 or L2); a multiple of a_group
-  int columns;            ///< of c whose sums wait for the next block of k
+  int columns;            ///< of c whose sums are kept for the next block of k
   bool outruns_stores;    ///< so fast that it waits for stores to memory in no cache, which then go past the
                           ///< caches
   void (*begin)();        ///< before the tiles of a job, on its thread; may be null
@@ -121,10 +121,10 @@ struct GemmKernel {
   void (*store)(const GemmStore*);
   void (*pack)(const GemmPack*);
   void (*column_sums)(const ColumnSums*);  ///< of f32 kernels
-  void (*fence)() = nullptr;  ///< behind it other threads see what pack wrote past the caches; null: at once
+  void (*fence)() = nullptr;  ///< after it other threads see what pack wrote past the caches; null: at once
   // Of kernels of integers, which read rows of a in place, multiply exactly and add up in i32:
   int integer_bytes = 0;  ///< of a packed element; 0: floats
-  int a_shift = 0;        ///< is added to the values of a
+  int a_shift = 0;        ///< added to the values of a
   void (*quantize_a)(const GemmQuantize*) = nullptr;
   void (*quantize_b)(const GemmQuantize*) = nullptr;  ///< src is f32
 };

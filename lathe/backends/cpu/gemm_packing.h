@@ -9,8 +9,8 @@
 
 namespace lathe::cpu {
 
-// k of a piece of a source whose lines run across the panels; also of a block of the sums of columns.  A
-// multiple of every kernel's groups, and every kernel's kc is one of it.
+// k of a piece of a source whose lines run across the panels; also of a block of the sums of columns.  It is
+// a multiple of every kernel's groups, and every kernel's kc is a multiple of it.
 constexpr int64_t kPackedLines = 64;
 
 /// A matrix and where its panels go.
@@ -27,8 +27,8 @@ struct Packing {
   bool streams = false;  ///< dst may be written past the caches, until the kernel's fence
 };
 
-/// Packs k in [first_k, last_k) of one panel, both multiples of the group or the end of k, to where it lies
-/// behind `first_packed`.
+/// Packs k in [first_k, last_k) of one panel, both multiples of the group or the end of k, to its place after
+/// `first_packed`.
 void pack_piece(const Packing& p, int64_t panel, int64_t first_packed, int64_t first_k, int64_t last_k);
 
 /// Rows of memory, as cache lines.
@@ -40,7 +40,7 @@ struct SourceRows {
   GemmFetch fetch(int64_t part, int64_t parts) const;
 };
 
-/// Where packing reads those panels and k.
+/// The memory from which packing reads those panels and k.
 SourceRows rows_of(const Packing& p, Share panels, Share k);
 
 /// Half-open ranges of panels and of k.
@@ -48,9 +48,9 @@ struct Piece {
   Share panels, k;
 };
 
-/// The panels and k of one matrix in pieces small enough that the source of the next one is fetched while one
-/// is packed.  Lines across the panels are read a few at a time, and much of each: they are far from each
-/// other.
+/// The panels and k of one matrix in pieces.  They are so small that the source of the next one is fetched
+/// while one is packed.  If lines run across the panels, a piece has few lines and much of each, because
+/// lines are far from each other.
 class Pieces {
  public:
   Pieces(const Packing& p, Share panels, Share k);

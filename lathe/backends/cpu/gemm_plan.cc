@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kBlocksOfAThread = 64, kFewestOfAThread = 8;
-// A row or column of operands that a region of c reads costs as much as so many of its sums: it comes from
+// The cost of a row or column of operands that a region of c reads, in sums of the region: it comes from
 // other cores' caches.  Measured on 16 AMX cores, where 16 to 64 are alike (docs/performance.md).
 constexpr int64_t kSumsOfABorder = 32;
 
@@ -74,7 +74,7 @@ Plan::Plan(Isa isa, const Gemm& product, int threads)
   const bool own_a = across == 1 && first_packed == 0, own_b = down == 1 && !g.b_packed;
   stays_own = own_a || own_b;
   a_stays = !own_b || (own_a && g.m >= g.n);
-  // Sums wait for the last block of k; the tile before the current one waits to be stored.
+  // Sums are kept until the last block of k; the tile before the current one waits to be stored.
   const int64_t most = kernel.columns / kernel.nr, cache = second_level_cache() / 8;
   int64_t &step = a_stays ? m_step : n_step, &other = a_stays ? n_step : m_step;
   const int64_t panels = a_stays ? m_panels : n_panels, other_panels = a_stays ? n_panels : m_panels;
@@ -92,7 +92,7 @@ Plan::Plan(Isa isa, const Gemm& product, int threads)
   scratch_bytes = aligned(tiles_waiting * kernel.mr * kernel.nr * static_cast<int64_t>(sizeof(float)));
 }
 
-// The regions whose largest costs least: sums and what they read.
+// Chooses the regions for which the largest cost is smallest: sums and what they read.
 void Plan::cut(int threads) {
   int64_t best = INT64_MAX;
   for (int rows = 1; rows <= threads; ++rows) {
@@ -119,8 +119,9 @@ Blocks::Blocks(const Plan& p, int parts) : p_(p) {
   const int64_t rows = ceil_div(p.m_panels, p.down), columns = ceil_div(p.n_panels, p.across);
   m_blocks_ = ceil_div(rows, p.m_step);
   n_blocks_ = ceil_div(columns, p.n_step);
-  // Enough blocks that a thread that is done early finds one to take over.  Less of what streams past costs
-  // nothing; where less stays, the other one streams past more often.
+  // There are enough blocks that a thread that finishes early can take one over.  Smaller blocks of the
+  // streaming operand cost nothing; with smaller blocks of the other one, the streaming operand is read more
+  // often.
   if (parts == 1) return;
   int64_t &stays = p.a_stays ? m_blocks_ : n_blocks_, &streams = p.a_stays ? n_blocks_ : m_blocks_;
   streams = std::clamp(ceil_div(kBlocksOfAThread, stays), streams, p.a_stays ? columns : rows);

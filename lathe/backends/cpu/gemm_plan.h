@@ -9,8 +9,9 @@
 
 namespace lathe::cpu {
 
-/// The kernel of a level for sums of products of f32, bf16 or f16.  Where there is no arithmetic on bf16, and
-/// for f16, of which two have an exact product in f32, it is that of f32, whose packing rounds.
+/// The kernel of a level for sums of products of f32, bf16 or f16.  Where there is no arithmetic on bf16 it
+/// is the kernel of f32, whose packing rounds.  So it is for f16, because the product of two f16 is exact in
+/// f32.
 const GemmKernel& kernel_of(Isa isa, DType compute);
 
 /// What the operands of g are rounded to.
@@ -22,13 +23,13 @@ struct Plan {
   void (*column_sums)(const ColumnSums*);
   const Gemm& g;
   DType compute;                        // what is summed: products of this
-  int64_t k_padded, k_blocks, k_block;  // the blocks of k depend on k alone
+  int64_t k_padded, k_blocks, k_block;  // the blocks of k depend only on k
   int mr;  // rows of a panel of a: kernel.mr, or less where that makes panels even
   int64_t m_panels, n_panels;
   int64_t first_packed;  // panels of a before it are read in place
   int down, across;      // regions of c, one for each thread
-  // Of one operand a block stays in the cache, and the other one streams past it.  Where one thread alone
-  // wants what stays, it packs that when it is wanted; all else is packed before, by all threads together.
+  // Of one operand a block stays in the cache, and the other one streams past it.  If only one thread needs
+  // the block that stays, it packs it when it needs it; all else is packed before, by all threads together.
   bool a_stays = true, stays_own = false;
   int64_t m_step, n_step;  // panels of a block of c; the bits do not depend on it
   int64_t tiles_waiting;
@@ -52,8 +53,8 @@ struct Plan {
   void cut(int threads);
 };
 
-/// Panels of c: those of the operand that stays in the cache, and those that stream past them, which are
-/// piece `turn` of `turns`.  Then other panels stay: `next`, or none.
+/// Panels of c: those of the operand that stays in the cache, and those that stream past them: piece `turn`
+/// of `turns`.  After that other panels stay: `next`, or none.
 struct Block {
   Share stays, streams;
   int64_t turn, turns;
@@ -66,7 +67,7 @@ class Blocks {
   Blocks(const Plan& p, int parts);
 
   int64_t count() const { return p_.down * p_.across * m_blocks_ * n_blocks_; }
-  /// What stays in the cache stays so over some indices that follow each other.  Some blocks are empty.
+  /// Over some consecutive indices the same panels stay in the cache.  Some blocks are empty.
   Block operator[](int64_t index) const;
 
  private:

@@ -55,8 +55,8 @@ TEST(Gemm, RegionsOfSixteenThreads) {
     }
 }
 
-// Counts of pieces and blocks that are no multiple of the threads', and smaller, and large ones; two of one
-// type and of two, which may want two kernels.
+// Counts of pieces and blocks that are no multiple of the threads' number, small and large ones; two products
+// of one type and of two, which may need two kernels.
 TEST(GemmPair, HasTheBitsOfEachAlone) {
   const std::pair<Shape, Shape> pairs[] = {{{1, 1, 1}, {1, 1, 1}},
                                            {{33, 17, 70}, {1, 40, 33}},
@@ -222,7 +222,7 @@ TEST(Gemm, SumsTheColumnsOfA) {
           {130, 1, 1000},
           {130, 290, 700},
           {290, 130, 600},
-          {100, 128, 1100}}) {  // three threads pack and sum each for itself, others together
+          {100, 128, 1100}}) {  // three threads each pack and sum for themselves, others together
       Case test({.m = s.m, .n = s.n, .k = s.k, .a_type = type, .b_type = type, .a_transposed = true}, false,
                 static_cast<uint32_t>(s.m));
       for (Isa isa : available_isas()) {

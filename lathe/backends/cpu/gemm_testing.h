@@ -122,7 +122,7 @@ struct Case {
   }
 
   // Each step of the sum rounds with a relative error of u at most; as k roundings of random sign they add up
-  // to √k. Σ|terms| stands for the partial sums, which it exceeds by far.
+  // to √k. Σ|terms| is used instead of the partial sums, which are far smaller.
   void derive() {
     const DType narrow = g.a_type == DType::f32 ? g.b_type : g.a_type;
     const auto input = [&](float x) { return static_cast<double>(rounded(x, narrow)); };
@@ -221,7 +221,7 @@ inline void check(const Case& test, std::initializer_list<int> pools = {1, 2, 3}
   }
 }
 
-// Variant v of 256: types (bf16 or f16 beside f32), transpositions, bias, addend.
+// Variant v of 256: types (bf16 or f16 as well as f32), transpositions, bias, addend.
 inline Case variant(int64_t m, int64_t n, int64_t k, uint32_t v) {
   const DType narrow = v >> 7 ? DType::f16 : DType::bf16;
   const auto type = [&](int bit) { return (v >> bit) & 1 ? narrow : DType::f32; };

@@ -5,8 +5,8 @@
 
 namespace lathe::cpu {
 
-/// Instruction sets for which kernels exist, worst first.  Each x86 level includes those before it, but for
-/// kAvx2Vnni, AVX-VNNI, which processors with AVX-512 may lack; so does each ARM level.
+/// Instruction sets for which kernels exist, worst first.  Each x86 level includes those before it, except
+/// kAvx2Vnni (AVX-VNNI), which processors with AVX-512 may lack.  Each ARM level includes those before it.
 enum class Isa {
   kPortable,
   kAvx2,
@@ -24,11 +24,11 @@ enum class Isa {
 /// "neon_bf16"
 std::string_view name_of(Isa isa);
 
-/// All levels that this machine runs, worst first; never empty.  For kAmx the kernel has granted the tile
-/// registers to this process (arch_prctl ARCH_REQ_XCOMP_PERM).
+/// All levels that this machine runs, worst first; never empty.  With kAmx the operating system's kernel has
+/// granted the tile registers to this process (arch_prctl ARCH_REQ_XCOMP_PERM).
 std::vector<Isa> available_isas();
 
-/// The best available level, or the one that the environment variable LATHE_ISA names.
+/// The best available level, or the level that the environment variable LATHE_ISA names.
 /// Errors: kUsage if LATHE_ISA names no level or one that this machine does not run (the message lists those
 /// it does).
 Isa chosen_isa();

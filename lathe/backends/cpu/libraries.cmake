@@ -1,6 +1,6 @@
-# Flags of the kernels, by file name: isa/FAMILY/KERNEL_LEVEL.cc is compiled for LEVEL alone.  Nothing outside isa/ gets a
-# flag of this kind, and files in isa/ share no inline code with the rest, so the binary starts on any machine.
-# Levels of another architecture are left out of the build.
+# Flags of the kernels, by file name: isa/FAMILY/KERNEL_LEVEL.cc is compiled for exactly this LEVEL.  Nothing
+# outside isa/ gets a flag of this kind, and files in isa/ share no inline code with the rest, so the binary
+# starts on any machine. Levels of another architecture are left out of the build.
 set(isa_avx2 -mavx2 -mfma -mf16c)
 set(isa_avx2vnni ${isa_avx2} -mavxvnni)
 set(isa_avx512 ${isa_avx2} -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mprefer-vector-width=512)

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kCacheLine = 64, kBigPage = size_t{2} << 20;
 
-/// Fresh pages are zero: they come into being at the first touch, near the thread that works on them.
+/// Fresh pages are zero: the system provides them at the first touch, near the thread that works on them.
 std::shared_ptr<std::byte> map_pages(size_t bytes) {
   const size_t mapped = round_up(bytes, kBigPage) + kBigPage;
   void* begin = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -26,7 +26,7 @@ std::shared_ptr<std::byte> map_pages(size_t bytes) {
   auto* data =
       static_cast<std::byte*>(begin) + (kBigPage - reinterpret_cast<uintptr_t>(begin) % kBigPage) % kBigPage;
 #if defined(MADV_HUGEPAGE)
-  madvise(data, round_up(bytes, kBigPage), MADV_HUGEPAGE);  // advice: without it all works, slower
+  madvise(data, round_up(bytes, kBigPage), MADV_HUGEPAGE);  // only advice: without it all works, but slower
 #endif
   return {data, [begin, mapped](std::byte*) { munmap(begin, mapped); }};
 }
@@ -47,7 +47,7 @@ void prefer_small_pages(void* begin, size_t bytes) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto first = round_up(reinterpret_cast<uintptr_t>(begin), page);
   const auto last = (reinterpret_cast<uintptr_t>(begin) + bytes) / page * page;
-  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_NOHUGEPAGE);  // advice
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_NOHUGEPAGE);  // only advice
 #else
   (void)begin, (void)bytes;
 #endif
@@ -64,7 +64,7 @@ void write_zeros(void* to, size_t bytes) {
     for (size_t i = 0; i < kCacheLine; i += sizeof(__m128i))
       _mm_stream_si128(reinterpret_cast<__m128i*>(at + i), _mm_setzero_si128());
   std::memset(end, 0, (bytes - before) % kCacheLine);
-  _mm_sfence();  // other threads see them behind what this one does next
+  _mm_sfence();  // so other threads see the zeros before what this thread writes next
 #else
   std::memset(to, 0, bytes);
 #endif

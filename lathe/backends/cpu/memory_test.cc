@@ -26,8 +26,8 @@ TEST(WriteZeros, WritesTheseBytesAndNoOthers) {
 }
 
 #if defined(__linux__)
-/// What the system was told of the memory in which `at` lies, of proc(5)'s VmFlags: "hg", big pages are
-/// wanted, or "nh", none are.  "" where it does not say.
+/// The advice that the system has for the memory at `at`, of proc(5)'s VmFlags: "hg": use big pages; "nh": do
+/// not.  "" where the system does not say.
 std::string advice_on(const void* at) {
   const auto address = reinterpret_cast<uintptr_t>(at);
   std::ifstream maps("/proc/self/smaps");
@@ -43,7 +43,7 @@ std::string advice_on(const void* at) {
   return "";
 }
 
-/// Not where an emulator keeps the advice to itself, or the system has no big pages.
+/// Skipped where an emulator ignores the advice, or the system has no big pages.
 bool advice_is_told() {
   constexpr size_t kBytes = size_t{4} << 20;
   void* const probe = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

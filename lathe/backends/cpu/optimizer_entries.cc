@@ -1,4 +1,4 @@
-// SGD and Adafactor over flat arenas.  Both wait for memory, so that plain loops serve.
+// SGD and Adafactor over flat arenas.  Both are limited by memory, so plain loops are fast enough.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@
 namespace lathe::cpu {
 namespace {
 
-/// What both read besides their arenas.
+/// What both read in addition to their arenas.
 struct Update {
   double rate, take, factor;
   bool apply;
@@ -68,7 +68,7 @@ void run_sgd(const Call& c) {
 constexpr double kTiny = 1e-30;  // added to every squared gradient
 
 /// One tensor of the arena [rows, cols], and the means of its squared gradients: kept for its rows, then its
-/// columns, or, of a vector (one row), for every element.
+/// columns; for a vector (one row), for every element.
 struct Part {
   const float* g;
   float *p, *kept;
@@ -76,7 +76,7 @@ struct Part {
   bool vector;
 };
 
-/// Sums in double, each in one order whatever the threads are: the same bits.
+/// Sums in double, each in a fixed order whatever the number of threads: the same bits.
 class Adafactor {
  public:
   Adafactor(const Call& c, const Update& u) : c_(c), u_(u), sums_(reinterpret_cast<double*>(c.workspace)) {}

@@ -21,8 +21,8 @@ bool is_zero(const float* x, int64_t n) {
   return std::bit_cast<uint32_t>(x[0]) == 0 && std::memcmp(x, x + 1, bytes - sizeof(float)) == 0;
 }
 
-// Of an update: enough parts that a thread that is done early takes some over, none too small; rows of a
-// table without a token make many of them empty.
+// For an update: so many parts that threads that finish early take some over, but none too small.  Rows of a
+// table without a token make many parts empty.
 constexpr int64_t kPartsOfAThread = 64, kWorthAPart = 1 << 14;
 
 /// b of the product that reads W [rows, cols].
@@ -101,7 +101,7 @@ const void* PackedState::copy(const PackedUse& use, Isa isa) {
 
 void PackedState::cut() {
   pieces_.clear();
-  torn_.clear();  // whoever cuts packs all
+  torn_.clear();  // after a cut everything is packed
   overlapping_ = false;
   int64_t covered = 0;
   for (size_t first = 0; first < copies_.size();) {
@@ -152,7 +152,8 @@ void PackedState::changed_outside(ThreadPool& pool, int64_t begin, int64_t end) 
     stale_ = true;
     return;
   }
-  // Pieces lie in order: those before the range or astride of its begin, and those from its end on.
+  // Pieces are in order: those that begin before the range, some crossing its begin, and those from its end
+  // on.
   const auto before = std::partition_point(pieces_.begin(), pieces_.end(),
                                            [&](const Piece& piece) { return piece.begin < begin; });
   const auto behind =
@@ -230,7 +231,7 @@ void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin
                   is_still = 0;
                   return run(at, n, g);
                 }
-                // No gradient: a row that has never had one decays, and nothing else.
+                // No gradient: a row that has never had one only decays.
                 if (!is_still)
                   is_still = n == table->cols && is_zero(arrays.m + at, n) && is_zero(arrays.v + at, n);
                 if (!is_still)
@@ -239,7 +240,7 @@ void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin
                   kernels.f32.scale(n, arrays.param + at, decay, arrays.param + at);
               });
   };
-  // Where the row of the table begins that an element lies in, so that each is one thread's.
+  // The begin of the table row that holds an element, so that each row belongs to one thread.
   const auto begin_of_row = [&](int64_t at) {
     if (table == nullptr) return at;
     const int64_t into = at - arrays.origin - arrays.grad.element(table->begin);
@@ -287,7 +288,7 @@ void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin
 }
 
 std::shared_ptr<PackedState> PackedWeights::of(const Buffer& state) {
-  if (state.owner == nullptr)  // nothing would tell when this memory goes, and its address comes again
+  if (state.owner == nullptr)  // else nothing tells when this memory is freed and its address used again
     fail(ErrorCode::kInternal,
          "a state in memory without an owner; wants a Buffer that the backend has allocated");
   const std::lock_guard lock(mutex_);

@@ -13,11 +13,10 @@
 
 namespace lathe::cpu {
 
-/// What of W a product reads as its b.
+/// Which product reads W as its b.
 enum class PackedFor { kForward, kInputGradient, kInt8 };
 
-/// A weight W [rows, cols] that lies in a state, `offset` elements behind its begin, and the product that
-/// reads it.
+/// A weight W [rows, cols] in a state, beginning at its element `offset`, and the product that reads it.
 struct PackedUse {
   int state = -1;  ///< value id
   int64_t offset = 0, rows = 0, cols = 0;
@@ -27,22 +26,23 @@ struct PackedUse {
   std::tuple<int64_t, int64_t, int64_t> place() const { return {offset, rows, cols}; }
   bool same_place(const PackedUse& other) const { return place() == other.place(); }
 };
-/// The weight of which `node` reads a packed copy on this level; none where it packs for itself: products of
-/// f32, weights that are computed, levels without arithmetic on bf16.
+/// The weight whose packed copy `node` reads on this level.  None where the product packs for itself:
+/// products of f32, weights that are computed, levels without arithmetic on bf16.
 std::optional<PackedUse> packed_use(const Node& node, const Program& program, Isa isa);
 
 /// Bytes of that copy.
 size_t packed_bytes(const PackedUse& use, Isa isa);
 
-/// The gradients of a state: f32, but for the elements [first, last), whose gradients are bf16 and lie apart;
-/// `exact` holds the others behind one another, a table of which only some rows are written among them.
+/// The gradients of a state.  They are f32, except those of the elements [first, last), which are bf16 and
+/// apart.  `exact` holds the others, one after another; among them is a table of which only some rows are
+/// written.
 struct Gradients {
   const float* exact = nullptr;
   const std::byte* rounded = nullptr;
   int64_t first = INT64_MAX, last = INT64_MAX;
   const WrittenRows* table = nullptr;
 
-  /// The element whose gradient is `exact[i]`.
+  /// The element of the state whose gradient is `exact[i]`.
   int64_t element(int64_t i) const { return i < first ? i : i + last - first; }
 };
 
@@ -53,15 +53,15 @@ struct Updated {
   int64_t origin = 0;
 };
 
-/// Copies of the weights in one state (f32) as the products read them.  AdamW writes those of bf16 anew while
-/// it has the weights at hand; after any other change of the state they are stale, and packed anew before the
-/// next run.  Those in integers only inference reads: any change makes them stale.
+/// Copies of the weights in one state (f32) as the products read them.  AdamW updates the bf16 copies
+/// together with the weights.  After any other change of the state they are stale, and are packed again
+/// before the next run.  Only inference reads the integer copies: any change makes them stale.
 class PackedState {
  public:
   explicit PackedState(const float* weights) : weights_(weights) {}
 
-  /// The copy of a weight for `isa`, made if there is none.  It stays where it is.  Errors: kMemory if
-  /// there is none.
+  /// The copy of a weight for `isa`; makes it if there is none.  Its address does not change.  Errors:
+  /// kMemory if there is no memory.
   const void* copy(const PackedUse& use, Isa isa);
   bool has(const PackedUse& use, Isa isa) const { return find(use, isa) != nullptr; }
   void changed() { stale_ = int8_stale_ = true; }
@@ -70,8 +70,8 @@ class PackedState {
   /// Packs what is stale: the copies of bf16, or those in integers.
   void refresh(ThreadPool& pool);
   void refresh_int8(ThreadPool& pool);
-  /// Updates the state's elements [begin, begin + count).  Copies that were fresh stay so, but where weights
-  /// share elements: those are packed anew before the next run.
+  /// Updates the state's elements [begin, begin + count).  Fresh copies stay fresh, except those of weights
+  /// that share elements: these are packed again before the next run.
   void adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin, int64_t count, const Updated& arrays);
   /// All elements but [begin, end) were changed: packs what reads them anew.
   void changed_outside(ThreadPool& pool, int64_t begin, int64_t end);
@@ -89,7 +89,7 @@ class PackedState {
     int64_t begin, end;
     size_t first, last;
   };
-  /// The copy if there is one.
+  /// The copy, or null if there is none.
   const void* find(const PackedUse& use, Isa isa) const;
   void cut();
   void pack(const Piece& piece) const;
@@ -118,7 +118,7 @@ class PackedWeights {
   std::shared_ptr<PackedState> of(const Buffer& state);
   /// Whether there is such a copy of a weight in this memory.
   bool has(const Buffer& state, const PackedUse& use, Isa isa) const;
-  /// The host wrote into this memory, which may be that of moments.
+  /// The host wrote into this memory, which may be that of the moments.
   void changed(const Buffer& state);
 
  private:

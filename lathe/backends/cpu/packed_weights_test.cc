@@ -113,7 +113,7 @@ class Machine {
     return compile(*programs_.back());
   }
 
-  /// The update of one rank's part of the parameters, and the others' parts.
+  /// The update of one rank's part of the parameters, and the parts of the other ranks.
   std::unique_ptr<Executable> sharded_optimizer(const Shape& counts, int64_t rank) {
     auto program = std::make_unique<Program>();
     const int64_t count = counts[static_cast<size_t>(rank)];
@@ -169,7 +169,7 @@ TEST(PackedWeights, AreThoseOfTheStateAfterEveryKindOfChange) {
     }
     const std::vector<float> g = draw(kParameters, 5), one = {1}, hyper = {0.3f, 0.1f, 0.001f, 0, 1};
     const std::vector<float> bad = {INFINITY};
-    // Weight decay ends before W, within one of its rows, behind it.
+    // Weight decay ends before W, within one of its rows, after it.
     for (int64_t decayed : {kBefore, kBefore + 33 * kIn + 7, kParameters}) {
       const auto optimizer = machine.optimizer(decayed);
       Event event;
@@ -181,7 +181,7 @@ TEST(PackedWeights, AreThoseOfTheStateAfterEveryKindOfChange) {
   }
 }
 
-/// A rank among others that are not there: what they give is drawn.
+/// A rank whose group has no other ranks: what those would give is drawn at random.
 class LoneRank : public ProcessGroup {
  public:
   LoneRank(int rank, int size) : rank_(rank), size_(size) {}
@@ -210,7 +210,8 @@ class LoneRank : public ProcessGroup {
 TEST(PackedWeights, FollowWhatOtherRanksUpdate) {
   const std::vector<uint16_t> x = draw_bf16(kTokens * kIn, 1), dy = draw_bf16(kTokens * kOut, 2);
   const std::vector<float> one = {1}, hyper = {0.3f, 0.1f, 0.001f, 0, 1};
-  // Ranges that end before W, within two of its rows, and behind it; W is all of one rank's, too.
+  // Ranges that end before W, within two of its rows, and after it; also a W that belongs to one rank as a
+  // whole.
   for (const Shape& counts : {Shape{kBefore, 33 * kIn + 7, kParameters - kBefore - 33 * kIn - 7},
                               Shape{5, kParameters - 5 - 11, 11},
                               Shape{kBefore + 7 * kIn + 1, 20, kParameters - kBefore - 7 * kIn - 21}})
@@ -223,7 +224,7 @@ TEST(PackedWeights, FollowWhatOtherRanksUpdate) {
         const auto optimizer = machine.sharded_optimizer(counts, rank);
         const std::vector<float> g = draw(counts[static_cast<size_t>(rank)], 5);
         Event event;
-        // Behind a run that packed all copies, and behind an update that no run follows.
+        // After a run that packed all copies, and after an update that no run follows.
         for (const bool runs_between : {true, false, true}) {
           if (runs_between) Machine::run(*packed, {{bytes(x), bytes(dy)}});
           optimizer->run({{bytes(g), bytes(one), bytes(one), bytes(hyper)}}, &event).check();
@@ -236,7 +237,7 @@ TEST(PackedWeights, FollowWhatOtherRanksUpdate) {
       }
 }
 
-// Rows of a weight that is also read on its own: each element is updated once, and both copies follow.
+// Rows of a weight that is also read by itself: each element is updated once, and both copies follow.
 TEST(PackedWeights, MayShareElements) {
   const std::vector<uint16_t> x = draw_bf16(kTokens * kIn, 1), dy = draw_bf16(kTokens * kOut, 2);
   const std::vector<float> g = draw(kParameters, 5), one = {1}, hyper = {0.3f, 0.1f, 0.001f, 0, 1};

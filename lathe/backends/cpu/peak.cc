@@ -14,11 +14,11 @@ namespace lathe::cpu {
 namespace {
 
 constexpr double kSeconds = 0.1, kMostSeconds = 1;  // for each kernel
-constexpr int kCalls = 5;                           // at the least
-constexpr double kCallSeconds = 4e-3;               // as long as a core may keep a thread waiting
+constexpr int kCalls = 5;                           // at least
+constexpr double kCallSeconds = 4e-3;               // as long as a thread may have to wait for a core
 constexpr double kNear = 0.9;                       // of the fastest call
 constexpr int64_t kRounds = 10000;                  // between two looks at the clock: 20 to 500 µs
-constexpr int64_t kL2Bytes = 1 << 20;  // of operands: they do not fit the first cache, but the second
+constexpr int64_t kL2Bytes = 1 << 20;  // of operands: they fit the second-level cache, not the first
 
 struct alignas(64) Line {
   uint16_t elements[32] = {};
@@ -135,7 +135,7 @@ double measure_copy(ThreadPool& pool) {
   const auto from = allocate_zeroed(kBytes), to = allocate_zeroed(kBytes);
   if (from == nullptr || to == nullptr)
     fail(ErrorCode::kIo, "out of memory: 1 GiB wanted to measure how fast it is");
-  // In pieces that are dealt out, so that a slow thread does not decide.
+  // The work is dealt out in pieces, so that a slow thread does not decide.
   const long pieces = kPieces * pool.size();
   const auto each = [&](auto&& f) {
     pool.deal(pieces);

@@ -17,11 +17,12 @@ struct Peak {
 /// Measures the peaks of all levels up to `isa` by measure_rate() and keeps the best.
 Peak measure_peak(ThreadPool& pool, Isa isa);
 
-/// What all threads do in a second, each as often as it can: the sum of their rates in one call of a few
-/// milliseconds, the fastest of several.  Where some have a core to themselves and others share one, work
-/// that is dealt out gets that much, while the slowest thread times their number would be less.  work(part):
-/// some microseconds of work of one thread, and how much it was.  It takes a tenth of a second, and up to one
-/// until some calls have come near the fastest, as few run undisturbed where other programs have the cores.
+/// What all threads together do in a second: the sum of their rates in one call of a few milliseconds, in the
+/// fastest of several calls.  Each thread works as often as it can, because some may have a core to
+/// themselves while others share one.  Work that is dealt out gets this sum; the slowest thread times their
+/// number would be less.  work(part): does some microseconds of work on one thread and returns how much it
+/// was.  Takes 0.1 s, and up to 1 s until some calls have come near the fastest, since few calls run
+/// undisturbed where other programs use the cores.
 double measure_rate(ThreadPool& pool, const std::function<double(int part)>& work);
 
 /// Bytes per second, read and written, of a copy of 512 MiB by all threads together.  Errors: kIo without

@@ -36,7 +36,7 @@ TEST(Peak, CountsWhatEachThreadDoes) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return part == 0 ? 1.0 : 4.0;
   });
-  // A sleep takes a millisecond at the least: at most 9,000, while the slowest thread three times is 3,000.
+  // A sleep takes a millisecond at least: at most 9,000, while the slowest thread three times is 3,000.
   EXPECT_LE(rate, 9000);
   EXPECT_GT(rate, 3000);
 }

@@ -45,7 +45,7 @@ Gemm weight_gradient(const Node& node, const Program& program) {
   g.m = dy.shape.back(), g.n = x.shape.back(), g.k = rows_of(dy);
   g.a_type = g.b_type = dy.dtype;
   g.c_type = program.type(node.out[0]).dtype;
-  g.a_transposed = g.c_streams = true;  // all parameters' gradients come before the norm reads this one
+  g.a_transposed = g.c_streams = true;  // all gradients are written before the norm reads this one
   g.lda = g.m, g.ldb = g.ldc = g.n;
   return g;
 }
@@ -80,7 +80,7 @@ void run_product(const Call& c) {
   gemm(c.pool, c.isa, product<kDescribe>(c), c.workspace);
 }
 
-/// The gradient of inputs behind that of weights, which reads the same dy.
+/// The gradient of the input after that of the weight: both read dy.
 constexpr WithNext kWithInputs = {
     [](const Node& node, const Node& next) {
       return (next.op == &op::linear_bwd_input || next.op == &op::linear_bwd_input_add) &&
@@ -109,7 +109,7 @@ bool blas_accepts(const Node& node, const Program& program) {
   return blas_takes(kDescribe(node, program));
 }
 
-/// Of the sums beside a gradient of weights.
+/// The workspace of the column sums that come with a gradient of weights.
 template <Gemm (*kDescribe)(const Node&, const Program&)>
 size_t blas_workspace(const Node& node, const Program& program, Isa, int) {
   const Gemm g = kDescribe(node, program);

@@ -30,7 +30,7 @@ void run_layer_norm(const Call& c) {
   Rows(c.pool, c.isa).layer_norm(c.in_type(0).dtype, c.size(0), c.in[0], norm_of(c, 1, 1), c.out[0]);
 }
 
-/// Where a sum goes whose norm is output 1: it becomes that in place where nothing else reads it.
+/// Where the sum goes if output 1 is its norm: if nothing else reads the sum, it becomes the norm in place.
 std::byte* sum_of(const Call& c) { return c.out[c.out_is_read ? 0 : 1]; }
 
 void run_add_layer_norm(const Call& c) {
@@ -126,10 +126,10 @@ void run_scatter_add_rows(const Call& c) {
 }  // namespace
 
 std::vector<Entry> row_entries() {
-  // The sum over x, which no other thread has read; where nothing reads the sum, the norm.  The residual is
-  // an operand of products: many threads have read it, and its lines cost those who write them.
+  // The sum is written over x, which no other thread has read; if nothing reads the sum, the norm is.  The
+  // residual is an operand of products: many threads have read it, and writing to its lines is slow.
   const std::vector<InPlace> sum_and_norm = {{0, 0}, {1, 0}, {1, 1}};
-  // Not over r of layer_norm_bwd_add for the same reason.
+  // For the same reason layer_norm_bwd_add does not write over r.
   return {
       {.op = &op::layer_norm,
        .run = run_layer_norm,

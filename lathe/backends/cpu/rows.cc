@@ -13,17 +13,17 @@
 namespace lathe::cpu {
 namespace {
 
-/// Sums over rows are cut into this many blocks at most, and into none shorter than this.
+/// Sums over rows are cut into at most kMaxBlocks blocks, each of at least kMinBlockRows rows.
 constexpr int64_t kMaxBlocks = 64, kMinBlockRows = 16;
-/// The blocks' sums of so many columns are added up by one thread: a cache line.
+/// One thread adds up the blocks' sums of this many columns: a cache line.
 constexpr int64_t kSumsOfALine = 16;
 constexpr int64_t kSquaresBlock = 16384;
 
 int64_t row_blocks(int64_t rows) {
   return std::clamp<int64_t>((rows + kMinBlockRows - 1) / kMinBlockRows, 1, kMaxBlocks);
 }
-/// So many blocks that follow each other are summed by the thread that made them, whose caches hold them: a
-/// power of two, so that all numbers of threads add the same tree.
+/// This many consecutive blocks are summed by the thread that made them, because its caches hold them.  It is
+/// a power of two, so that any number of threads adds the same tree.
 int64_t blocks_of_group(int64_t blocks, int threads) {
   int64_t group = 1;
   while (2 * group * kRangesOfAThread * threads <= blocks) group *= 2;
@@ -76,8 +76,8 @@ void drop(const StorageKernels& kernels, int64_t begin, int64_t end, Rows::Size 
   kernels.dropout(begin, end, s.cols, s.ld, &d.rule, d.sample_ids, d.positions, x, residual, y);
 }
 
-/// Elementwise work: f(first element, how many) on all of them; a share of those that follow each other
-/// begins on its own cache line.  Behind each share comes `fence`, unless it is null.
+/// Elementwise work: f(first element, count) on all elements.  Each share of consecutive elements begins on
+/// its own cache line.  After each share `fence` is called, unless it is null.
 constexpr int64_t kLine = 64;
 template <typename F>
 void for_elements(ThreadPool& pool, Rows::Size s, F f, void (*fence)() = nullptr) {
@@ -103,7 +103,7 @@ void binary(ThreadPool& pool, Kernel kernel, DType t, Rows::Size s, const void* 
                [&](int64_t i, int64_t count) { kernel(count, at(a, i, t), at(b, i, t), at(y, i, t)); });
 }
 
-/// One row of scores, `stride` apart, among which `target` is right.  Targets outside are ignored.
+/// One row of scores, `stride` apart, in which `target` is right.  Targets outside are ignored.
 struct Choice {
   int64_t begin, length, stride, target;
   bool counts() const { return target >= 0 && target < length; }
@@ -115,7 +115,7 @@ Choice token_row(int64_t row, Rows::Size s, int64_t column, const int32_t* cu, c
   return {cu[row] * s.cols + column, cu[row + 1] - cu[row], s.cols, targets[row]};
 }
 
-/// What the scores of a row are worth under the smoothed target.
+/// The score under the smoothed target.
 double wanted_score(const Choice& c, double smoothing, const float* x) {
   const double right = x[c.target * c.stride];
   if (smoothing == 0) return right;

@@ -18,18 +18,18 @@ const RowKernels& row_kernels(Isa isa);
 ///
 /// Tensors are row-major, and dense but where a Size says else; their storage `t` is f32, bf16 or f16;
 /// arithmetic and statistics are f32.
-/// An elementwise output may be its input.  Nothing allocates: a workspace is the caller's, 64-byte aligned,
-/// of `…_workspace_bytes`; its content before is of no matter.  Bits depend neither on the number of threads
-/// nor on the workspace.
+/// An elementwise output may be its input.  Nothing allocates: the caller provides a workspace, 64-byte
+/// aligned, of `…_workspace_bytes`, with any content.  Bits depend neither on the number of threads nor on
+/// the workspace.
 class Rows {
  public:
-  /// Of every matrix of a call that has as many rows and columns; `ld`: elements from row to row, for those
-  /// in storage `t`.  Losses take dense ones alone.
+  /// The size of every matrix of a call that has these rows and columns; `ld`: elements from row to row, for
+  /// matrices in storage `t`.  Losses take only dense matrices.
   struct Size {
     int64_t rows, cols, ld;
     Size(int64_t m, int64_t n) : Size(m, n, n) {}
     Size(int64_t m, int64_t n, int64_t row_to_row) : rows(m), cols(n), ld(row_to_row) {}
-    Size(int64_t elements) : Size(1, elements) {}  ///< so many behind one another
+    Size(int64_t elements) : Size(1, elements) {}  ///< a row of this many elements
     bool dense() const { return rows == 1 || ld == cols; }
   };
   /// What decides the dropout of rows: sample_ids, positions: [rows]; positions may be null: 0.
@@ -37,8 +37,8 @@ class Rows {
     DropoutRule rule;
     const int32_t *sample_ids, *positions;
   };
-  /// What a normalisation reads and writes besides its rows.  gamma, beta: [cols], beta null where there
-  /// is none; mean, rstd: [rows].
+  /// What a normalisation reads and writes in addition to its rows.  gamma, beta: [cols], beta null where
+  /// there is none; mean, rstd: [rows].
   struct Norm {
     const float *gamma, *beta;
     float eps;
@@ -49,8 +49,8 @@ class Rows {
 
   /// y = (x − mean) · rstd · gamma + beta.  x, y: [rows, cols].
   void layer_norm(DType t, Size s, const void* x, const Norm& norm, void* y) const;
-  /// dx: [rows, cols] (may be dy); dgamma, dbeta: [cols].  No rows: dgamma = dbeta = 0.  Where `dropped` is
-  /// not null also dd = dropout(dx); where `past` is not null it is added to dx.
+  /// dx: [rows, cols] (may be dy); dgamma, dbeta: [cols].  No rows: dgamma = dbeta = 0.  If `dropped` is not
+  /// null, also dd = dropout(dx); if `past` is not null, it is added to dx.
   void layer_norm_bwd(DType t, Size s, const void* dy, const void* x, const float* gamma, const float* mean,
                       const float* rstd, void* dx, float* dgamma, float* dbeta, void* workspace,
                       const Dropped* dropped = nullptr, void* dd = nullptr, const void* past = nullptr) const;
@@ -66,30 +66,30 @@ class Rows {
   void column_sums(DType t, Size s, const void* x, float* sums, void* workspace) const;
   static size_t column_sums_workspace_bytes(Size s);
 
-  /// Elementwise.  gelu is the exact form x · Φ(x); its derivative takes x, those of relu and
-  /// tanh take y.  cold: y lies in no cache, and may be written past them.
+  /// Elementwise.  gelu is the exact form x · Φ(x); its derivative takes x, those of relu and tanh take y.
+  /// cold: y is in no cache, and may be written past the caches.
   void gelu(DType t, Size s, const void* x, void* y, bool cold = false) const;
   void gelu_bwd(DType t, Size s, const void* dy, const void* x, void* dx) const;
   void relu(DType t, Size s, const void* x, void* y) const;
   void relu_bwd(DType t, Size s, const void* dy, const void* y, void* dx) const;
   void tanh(DType t, Size s, const void* x, void* y) const;
   void tanh_bwd(DType t, Size s, const void* dy, const void* y, void* dx) const;
-  /// y = gelu(input) · gate; s: shape of y, and dy; x and dx: rows of input and gate behind one another,
-  /// `x_ld` elements apart, 0: as many as they have.
+  /// y = gelu(input) · gate; s: shape of y, and dy.  A row of x or dx is the row of input and then the row of
+  /// gate; rows are `x_ld` elements apart, 0: no gaps.
   void geglu(DType t, Size s, const void* x, void* y, int64_t x_ld = 0) const;
   void geglu_bwd(DType t, Size s, const void* dy, const void* x, void* dx, int64_t x_ld = 0) const;
   void add(DType t, Size s, const void* a, const void* b, void* y) const;
   void mul(DType t, Size s, const void* a, const void* b, void* y) const;
   void scale(DType t, Size s, const void* x, float factor, void* y) const;
   /// From storage `from` to storage `to`; equal ones copy.  Not in place when they differ.  s: of x; the rows
-  /// of y are `y_ld` elements apart, 0: as many as they have.
+  /// of y are `y_ld` elements apart, 0: no gaps.
   void cast(DType from, DType to, Size s, const void* x, void* y, int64_t y_ld = 0) const;
 
   /// y = dropout(x) (lathe/core/philox.h).
   void dropout(DType t, Size s, const Dropped& dropped, const void* x, void* y) const;
 
-  /// y = x, which may be in place, of whose rows the first `turned` pieces of 2 · half columns are turned by
-  /// their positions. frequencies: [half]; back: by the negative angle.  positions ≥ 0.
+  /// y = x, maybe in place, with the first `turned` pieces of 2 · half columns of each row turned by the
+  /// row's position.  frequencies: [half]; back: by the negative angle.  positions ≥ 0.
   struct Turn {
     int64_t turned, half;
     const float* frequencies;
@@ -100,16 +100,16 @@ class Rows {
   static size_t rotary_workspace_bytes(int64_t rows, int64_t half);
 
   /// y[b]: the mean of the rows of x from cu[b] to before cu[b+1], 0 where there is none.  s: shape of y; the
-  /// rows of x are `x_ld` elements apart, 0: as many as they have.
+  /// rows of x are `x_ld` elements apart, 0: no gaps.
   void segment_mean(DType t, Size s, const int32_t* cu, const void* x, void* y, void* workspace,
                     int64_t x_ld = 0) const;
   static size_t segment_mean_workspace_bytes(Size s);
-  /// dx: [tokens, s.cols], rows `dx_ld` apart as above; 0 behind the last row.  s: shape of dy.
+  /// dx: [tokens, s.cols], rows `dx_ld` apart as above; 0 after the last row.  s: shape of dy.
   void segment_mean_bwd(DType t, Size s, const int32_t* cu, const void* dy, int64_t tokens, void* dx,
                         int64_t dx_ld = 0) const;
 
   /// y[i] = table[ids[i]]; s: shape of y.  Every id must be a row of the table, whose rows are `table_ld`
-  /// elements apart, 0: as many as they have.
+  /// elements apart, 0: no gaps.
   void gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y,
                    int64_t table_ld = 0) const;
   /// dtable[v] = Σ dy[i] over ids[i] = v in ascending i, 0 if there is none and for v = padding.  s: shape of

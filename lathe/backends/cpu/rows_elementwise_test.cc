@@ -65,8 +65,7 @@ TEST(Elementwise, ExpTanhGeluAreExactToAFewUlps) {
   }
 }
 
-// Of every value that the type has: half a unit in the last place, and what the short form of Φ may be off
-// by.
+// For every value of the type: half a unit in the last place, plus the allowed error of the short form of Φ.
 TEST(Elementwise, GeluOfTwoBytesIsExactToItsRounding) {
   ThreadPool pool(1);
   for_levels([&](Isa isa, DType t) {
@@ -165,7 +164,7 @@ TEST(Elementwise, IsThatOfDoubleForAllSizes) {
   });
 }
 
-// From places that lines begin at and others, rows that follow each other and rows with gaps.
+// With addresses at the begin of a line and elsewhere, with rows without and with gaps.
 TEST(Elementwise, GeluPastTheCachesHasTheSameBits) {
   for_levels([](Isa isa, DType t) {
     Draw draw;

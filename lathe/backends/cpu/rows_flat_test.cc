@@ -30,8 +30,8 @@ TEST(SumOfSquares, IsThatOfDoubleForAnyThreads) {
         }
 }
 
-// Blocks of zeros, such as an embedding has, are left alone, and threads try several ways; that must be what
-// the formula gives.
+// Blocks of zeros, such as an embedding has, are skipped, and threads try several ways.  The result must be
+// that of the formula.
 TEST(AdamWKernel, LeavesTheBitsThatTheFormulaGivesWhereAllIsZero) {
   constexpr int64_t kN = 12500;
   for (Isa isa : available_isas())
@@ -112,7 +112,7 @@ TEST(Accumulate, KeepsOrStartsAnew) {
   }
 }
 
-/// A loss whose rows are `stride` apart elements of logits: value, and gradient times `dloss`.
+/// A loss over rows of `stride` logits: value, and gradient times `dloss`.
 struct Loss {
   Expected value{0, 0};
   std::vector<Expected> gradient;

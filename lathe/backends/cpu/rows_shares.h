@@ -11,10 +11,10 @@ namespace lathe::cpu {
 /// Elements below which a second thread costs more than it saves.
 inline constexpr int64_t kWorthThreads = 16384;
 
-/// Ranges per thread: enough that one who is done early takes over some of another's.
+/// Ranges per thread: enough that a thread that finishes early takes over some of another's.
 inline constexpr int64_t kRangesOfAThread = 8;
 
-/// f(begin, end) on ranges that together are `items`, whose work is `each` elements.  Ranges begin at
+/// f(begin, end) on ranges that together are `items`; each item is `each` elements of work.  Ranges begin at
 /// multiples of `step`.
 template <typename F>
 void for_shares(ThreadPool& pool, int64_t items, int64_t each, int64_t step, F f) {

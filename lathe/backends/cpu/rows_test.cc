@@ -221,7 +221,7 @@ TEST(Dropout, IsTheScalarRuleBitForBit) {
   });
 }
 
-/// What is fused gives the bits of its kernels one after another, whatever the threads.
+/// A fused kernel gives the bits of its parts run one after another, with any number of threads.
 TEST(FusedRows, AreTheirKernelsOneAfterAnother) {
   for_levels([](Isa isa, DType t) {
     for (const Rows::Size& s : {Rows::Size{1, 1}, {37, 33}, {130, 768}, {2000, 24}, {3, 5000}}) {
@@ -262,7 +262,7 @@ TEST(FusedRows, AreTheirKernelsOneAfterAnother) {
   });
 }
 
-/// What lies between the rows is neither read nor written, and the rows are those of dense matrices.
+/// Memory between the rows is neither read nor written, and the rows equal those of dense matrices.
 TEST(Rows, WithGapsAreThoseWithout) {
   for_levels([](Isa isa, DType t) {
     for (const Rows::Size& size : {Rows::Size{1, 33, 40}, {3, 16, 48}, {37, 33, 34}, {200, 256, 288}}) {
@@ -327,7 +327,7 @@ TEST(Rows, WithGapsAreThoseWithout) {
         for (int64_t i = 0; i < dense[o].size(); ++i)
           ASSERT_EQ(apart[o][matrix ? i / n * size.ld + i % n : i], dense[o][i])
               << "output " << o << ", element " << i << " of rows of " << n;
-        if (!matrix || o + 1 == dense.size()) continue;  // of a large table zeros may go through the gaps
+        if (!matrix || o + 1 == dense.size()) continue;  // gaps of a large table may take zeros, too
         for (int64_t i = 0; i < apart[o].size(); ++i)
           ASSERT_TRUE(i % size.ld < n || std::isnan(apart[o][i])) << "output " << o << ", gap " << i;
       }

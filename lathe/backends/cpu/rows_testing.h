@@ -94,7 +94,7 @@ class Draw {
   std::mt19937 bits_;
 };
 
-/// A value, the rounding that it is allowed besides that of its storage.
+/// A value, and the rounding that it is allowed in addition to that of its storage.
 struct Expected {
   double value, slack;
 };
@@ -122,8 +122,8 @@ inline void expect_near(const Tensor& got, const std::vector<Expected>& want, do
   }
 }
 
-/// body(isa, storage) for every level of this machine whose kernels, kernels(isa, storage), no lower level
-/// has: where it has, the same code would run again.
+/// body(isa, storage) for every level of this machine that has kernels of its own, kernels(isa, storage);
+/// otherwise the code of a lower level would run again.
 template <typename K, typename F>
 void for_levels(K kernels, F body) {
   for (DType t : {DType::f32, DType::bf16, DType::f16}) {
@@ -137,7 +137,7 @@ void for_levels(K kernels, F body) {
   }
 }
 
-/// The same by what `Rows` takes of a level.
+/// The same with the kernels that `Rows` uses on a level.
 template <typename F>
 void for_levels(F body) {
   for_levels([](Isa isa, DType) -> const RowKernels& { return row_kernels(isa); }, body);
@@ -157,7 +157,7 @@ std::vector<Tensor> same_for_all_threads(F body) {
   return first;
 }
 
-/// A workspace full of NaN, 64-byte aligned, with a guard behind it.
+/// A workspace full of NaN, 64-byte aligned, with a guard after it.
 class Workspace {
  public:
   explicit Workspace(size_t bytes) : bytes_(bytes), memory_(bytes + 256, std::byte{0xff}) {

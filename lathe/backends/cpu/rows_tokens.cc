@@ -12,15 +12,15 @@ size_t Rows::rotary_workspace_bytes(int64_t rows, int64_t half) {
 }
 
 void Rows::rotary(DType t, Size s, const Turn& turn, const void* x, void* y, void* workspace) const {
-  // Positions repeat from row to row: one line of cosines and sines for each, where they are no more than the
-  // tokens, else one for each token.
+  // Positions repeat from row to row: one line of cosines and sines for each position if there are no more
+  // positions than tokens, else one for each token.
   const int64_t half = turn.half;
   int64_t lines = 0;
   for (int64_t i = 0; i < s.rows; ++i) lines = std::max<int64_t>(lines, turn.positions[i] + 1);
   const bool by_position = lines <= s.rows;
   if (!by_position) lines = s.rows;
   float *cosines = static_cast<float*>(workspace), *sines = cosines + s.rows * half;
-  constexpr int64_t kSineCost = 32;  // about so many elements
+  constexpr int64_t kSineCost = 32;  // in elements, about
   for_shares(pool_, lines, half * kSineCost, 1, [&](int64_t begin, int64_t end) {
     for (int64_t line = begin; line < end; ++line)
       for (int64_t i = 0; i < half; ++i) {

@@ -8,7 +8,7 @@
 namespace lathe::cpu {
 namespace {
 
-/// The nodes that read a value; −1 stands for the host.
+/// The nodes that read a value; −1 is the host.
 std::vector<int> readers_of(const Program& program, int value) {
   std::vector<int> readers;
   for (size_t n = 0; n < program.nodes().size(); ++n)
@@ -19,7 +19,7 @@ std::vector<int> readers_of(const Program& program, int value) {
   return readers;
 }
 
-/// Whether a node reads `value` as gradients of f32 and as nothing else.
+/// Whether a node reads `value` only as gradients of f32.
 bool takes_gradients(const Program& program, int reader, int value) {
   if (reader < 0) return false;
   const Node& node = program.nodes()[static_cast<size_t>(reader)];

@@ -70,7 +70,7 @@ TEST(ScatterAddRows, MayLeaveOutRowsThatHaveNoId) {
     }
 }
 
-// Gradients before, in, and behind a table; those of some parameters may be bf16 and lie apart.
+// Gradients before, in, and after a table; those of some parameters may be bf16 and apart.
 constexpr int64_t kBefore = 40, kRows = 1100, kCols = 384, kBehind = 50, kRounded = 64, kTokens = 30;
 constexpr int64_t kExact = kBefore + kRows * kCols + kBehind, kAll = kExact + kRounded;
 
@@ -126,7 +126,7 @@ class Machine {
   void write(const std::string& state, const std::vector<float>& values) {
     backend_->copy_in(states_.at(state), 0, std::as_bytes(std::span(values))).check();
   }
-  /// p, m and v behind one another.
+  /// p, m and v one after another.
   std::vector<float> read() const {
     std::vector<float> all(3 * kAll);
     size_t i = 0;
@@ -192,8 +192,8 @@ TEST(WrittenRows, GiveTheUpdatesThatAllRowsGive) {
     }
 }
 
-// Moments and gradients of a large table take memory for the rows that have a gradient, not for the big pages
-// that these lie on.
+// Moments and gradients of a large table take memory only for the rows that have a gradient, not for the big
+// pages that hold these rows.
 TEST(WrittenRows, OfALargeTableTakeLittleMemory) {
   Machine machine({.rows = 1 << 18}, 2);
   machine.compile(true);
