@@ -15,7 +15,7 @@
 namespace lathe::cuda {
 namespace {
 
-constexpr size_t kAlignment = 256;  // what cuBLASLt's fastest algorithms and vector loads want
+constexpr size_t kAlignment = 256;  // what cuBLASLt's fastest algorithms and vector loads need
 
 /// "NVIDIA H200, 141 GiB"
 std::string describe(const cudaDeviceProp& gpu) {
@@ -49,7 +49,7 @@ class CudaBackend : public Backend {
     try {
       products_.adopt(read_cache(choices_path_));
     } catch (const Error&) {
-      // A broken cache is as good as none, and is written anew.
+      // A broken cache counts as none, and is written again.
     }
     loading_ = std::jthread([this](const std::stop_token& stop) { load_kernels(stop); });
   }
@@ -131,7 +131,7 @@ class CudaBackend : public Backend {
   }
 
  private:
-  /// While data and model are read: a first step would wait for it.
+  /// Runs while data and model are read: otherwise the first step would wait for it.
   void load_kernels(const std::stop_token& stop) const {
     try {
       check(cudaSetDevice(device_.ordinal), "choosing the GPU");
@@ -157,7 +157,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<Nccl> nccl_;
   Products products_;
   RoundedStates rounded_;
-  mutable Device device_;  // who only asks takes turns, too
+  mutable Device device_;  // const methods take turns, too
   DeviceInfo info_;
   std::map<const OpDef*, std::vector<CudaImpl>> table_;
   std::jthread loading_;  // the last member: it uses the others
@@ -194,9 +194,9 @@ std::unique_ptr<Backend> make_cuda_backend(bool tf32, std::shared_ptr<ProcessGro
   if (group != nullptr) {
     int count = 0;
     check(cudaGetDeviceCount(&count), "asking for the GPUs");
-    // A launcher may show each rank its own GPU alone, or all ranks of the machine all of them.
+    // A launcher may show each rank only its own GPU, or show every rank all GPUs of the machine.
     const int device = count == 1 ? 0 : group->local_rank();
-    // By the number of ranks, too: each of them ends then, and none waits for the last.
+    // Compared with the number of ranks, too: so every rank ends, and none waits for the last.
     const int ranks = std::max(group->local_rank() + 1, group->local_size());
     if (count > 1 && ranks > count)
       fail(ErrorCode::kUsage,

@@ -25,11 +25,11 @@ double measure_copy();
 /// The most memory of the GPU that this process held at once.
 size_t peak_bytes();
 
-/// The first NVIDIA GPU, or with a group the one of the rank's local number: cuBLASLt for the products, own
-/// kernels for the rest, every program one CUDA graph. tf32: products of f32 round their operands to 10 bits
-/// of mantissa. group: all_reduce sums among these ranks through NCCL, beside the nodes that follow, and
-/// all_gather gathers. Errors: kNotFound where `presence` says that it is not available, or NCCL is not here;
-/// kUsage if there are fewer GPUs than ranks on this machine.
+/// The first NVIDIA GPU or, with a group, the GPU of the rank's local number: cuBLASLt for the products, own
+/// kernels for the rest, every program one CUDA graph.  tf32: products of f32 round their operands to 10 bits
+/// of mantissa.  group: all_reduce sums among these ranks through NCCL, at the same time as the nodes that
+/// follow, and all_gather gathers.  Errors: kNotFound where `presence` says that the GPU is not available, or
+/// where NCCL is missing; kUsage if there are fewer GPUs than ranks on this machine.
 std::unique_ptr<Backend> make_cuda_backend(bool tf32 = false, std::shared_ptr<ProcessGroup> group = {});
 
 }  // namespace lathe::cuda

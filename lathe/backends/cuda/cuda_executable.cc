@@ -114,7 +114,7 @@ void CudaExecutable::lay_out_ring() {
   }
 }
 
-/// Gives a node the rounded copies that it reads or writes, and remembers whose they are.
+/// Gives a node the rounded copies that it reads or writes, and records their states.
 void CudaExecutable::use_rounded(Call& call, const MemoryPlan& plan) {
   const Program& program = call.program;
   const auto rounded = [&](int state) {
@@ -171,7 +171,7 @@ std::unique_ptr<Graph> CudaExecutable::capture(bool timed) {
   return std::make_unique<Graph>(stream, launches, Region{own_.data, own_.bytes});
 }
 
-/// Launches beside what follows all that nodes behind can do before their turn.
+/// Launches, next to all that follows, what later nodes can do before their turn.
 void CudaExecutable::begin() {
   const cudaStream_t side = device_.sides[static_cast<size_t>(Late::kEnd)];
   begun_.clear();
@@ -212,8 +212,8 @@ void CudaExecutable::launch(size_t step, const Call& call) {
   late_[kind].push_back(std::move(node));
 }
 
-/// A node with own_queue begins behind what it reads, late outputs too, and nothing waits for it but who
-/// reads what it writes.
+/// A node with own_queue begins after the nodes whose results it reads, late outputs included.  Only nodes
+/// that read its results wait for it.
 void CudaExecutable::launch_message(const CudaImpl& impl, Call call) {
   check(cudaEventRecord(fork_, device_.compute), "capturing");
   check(cudaStreamWaitEvent(device_.messages, fork_), "capturing");
@@ -230,7 +230,7 @@ void CudaExecutable::launch_message(const CudaImpl& impl, Call call) {
   messages_.push_back(std::move(message));
 }
 
-/// Waits on the device for the first of the nodes with own_queue.
+/// Waits on the device for the first `messages` nodes with own_queue.
 void CudaExecutable::join_messages(size_t messages) {
   if (messages == 0) return;
   check(cudaStreamWaitEvent(device_.compute, *messages_[messages - 1].done), "capturing");
@@ -244,7 +244,7 @@ void CudaExecutable::join_messages(const Call& reader) {
   join_messages(messages);
 }
 
-/// Waits on the device for the first of the nodes that are late in this way.
+/// Waits on the device for the first `nodes` nodes that are late in this way.
 void CudaExecutable::join_late(size_t kind, size_t nodes) {
   std::vector<LateNode>& late = late_[kind];
   if (nodes == 0) return;
@@ -290,7 +290,7 @@ Status CudaExecutable::run(const Slot& slot, Event* event) {
   return {};
 }
 
-/// Inputs in, the graph, outputs out: all behind one another on the device, nothing waits here.
+/// Copies inputs in, runs the graph, copies outputs out: all in order on the device; the host does not wait.
 void CudaExecutable::launch(InFlight& flight) {
   const Exclusive turn(device_);
   const cudaStream_t compute = device_.compute, copies = device_.copies;

@@ -13,7 +13,7 @@
 
 namespace lathe::cuda {
 
-/// What all programs of a device share.  Streams, products and rounded states are used in turns.
+/// What all programs of a device share.  Programs use streams, products and rounded states in turn.
 struct Device {
   std::mutex mutex;
   int ordinal;  ///< the runtime's number of the GPU
@@ -26,7 +26,7 @@ struct Device {
   Stream messages;  ///< nodes with own_queue run here
 };
 
-/// While it lives, its thread alone gives the device work: what one thread launches on a stream while another
+/// While it lives, only its thread gives the device work: what one thread launches on a stream while another
 /// captures it would become a part of that one's graph.  The runtime's current GPU is each thread's own.
 class Exclusive {
  public:
@@ -104,12 +104,12 @@ class CudaExecutable : public Executable {
     size_t bytes;
   };
   static bool reads(const Call& reader, const std::vector<Piece>& pieces);
-  /// What of a late node a side stream may still be computing.
+  /// The part of a late node that a side stream may still be computing.
   struct LateNode {
     std::vector<Piece> outputs;
     cudaEvent_t done;
   };
-  /// What the stream of messages may still be writing.
+  /// What the messages stream may still be writing.
   struct Message {
     std::vector<Piece> outputs;
     std::unique_ptr<Mark> done;
@@ -118,8 +118,8 @@ class CudaExecutable : public Executable {
   std::vector<std::unique_ptr<Mark>> begun_;  // by step
   // While capturing:
   std::vector<LateNode> late_[kLateKinds];    // by Late: the last two at most
-  std::vector<Message> messages_;             // one behind the other
-  std::vector<std::unique_ptr<Mark>> marks_;  // of the timed graph: one before each step, and one behind all
+  std::vector<Message> messages_;             // one after the other
+  std::vector<std::unique_ptr<Mark>> marks_;  // of the timed graph: one before each step, one after all
   uint64_t ticket_ = 0;
   bool profile_ = false;
 };

@@ -17,19 +17,19 @@ struct Call {
   const Program& program;
   std::vector<std::byte*> in, out;  ///< null for an optional input that is not given
   std::byte* workspace;
-  std::byte* own;                ///< own_bytes of this node alone, of its Graph's zeroed region
-  cudaStream_t side = nullptr;   ///< null: nothing runs beside
+  std::byte* own;                ///< own_bytes of this node only, in its Graph's zeroed region
+  cudaStream_t side = nullptr;   ///< null: nothing runs at the same time
   cudaEvent_t fork = nullptr;    ///< for `beside` and `join`
   Products& products;            ///< the matrix products of this device
   const void* weight = nullptr;  ///< a linear layer's weight rounded to the dtype of its activations
   const void* bias = nullptr;    ///< the same of its bias, where it has one
   void* rounded = nullptr;  ///< of adamw, all_gather: the rounded copy of operand 0 that it writes, or null
   DType rounded_type = DType::f32;
-  bool out_is_read = true;     ///< of out[0]: else it need not be written
-  const Nccl* nccl = nullptr;  ///< of all_reduce, all_gather, gather_ranks; null: this process is alone
+  bool out_is_read = true;     ///< of out[0]; false: it need not be written
+  const Nccl* nccl = nullptr;  ///< of all_reduce, all_gather, gather_ranks; null: this process only
 
-  /// The stream for late outputs: it begins behind what was launched on `stream` so far, and runs beside what
-  /// follows there.
+  /// The stream for late outputs: it begins after all that was launched on `stream` so far, and runs at the
+  /// same time as what follows there.
   cudaStream_t beside() const { return side == nullptr ? stream : fork_to(side); }
   cudaStream_t fork_to(cudaStream_t other) const {
     cudaEventRecord(fork, stream);
@@ -37,7 +37,7 @@ struct Call {
     return other;
   }
 
-  /// What follows on `stream` begins behind what was launched on `beside()` so far.
+  /// Makes what follows on `stream` begin after all that was launched on `beside()` so far.
   void join() const {
     if (side == nullptr) return;
     cudaEventRecord(fork, side);
@@ -59,7 +59,7 @@ struct Call {
   int64_t rows(int i) const { return elements(in_type(i)) / cols(i); }
 };
 
-/// What of a node with late outputs runs beside nodes that follow it.
+/// Which part of a node with late outputs runs at the same time as the nodes that follow it.
 enum class Late {
   kNode,  ///< all of it: its inputs and its workspace are read meanwhile
   kEnd    ///< its last part, which reads only the workspace
@@ -80,11 +80,12 @@ struct Entry {
   /// that follow run, until one of them is read.  Two such nodes of one kind may be in flight.  0: none.
   uint32_t late_outputs = 0;
   Late late = Late::kNode;
-  /// Runs beside all that follows, after the nodes of its kind only, until one of its outputs is read (an
-  /// exchange between processes); `stream` is that queue then.  Its tensors keep their places to the end.
+  /// Runs at the same time as all that follows, until one of its outputs is read (an exchange between
+  /// processes); it waits only for earlier nodes of its kind.  `stream` is its queue.  Its tensors keep their
+  /// places to the end.
   bool own_queue = false;
   size_t (*own_bytes)(const Node&, const Program&) = nullptr;
-  /// What can be done before the node's turn, beside others: reads inputs of the program alone, writes `own`.
+  /// What can be done before the node's turn, next to others: reads only inputs of the program, writes `own`.
   void (*begin)(const Call&) = nullptr;
 };
 
@@ -96,7 +97,7 @@ struct CudaImpl : Impl {
 /// Impl::in_use of nodes with late outputs or a queue of their own; the selection is of CudaImpl.
 InUse in_use(int node, const Program& program, const Selection& selection);
 
-/// The tables, one per family.  Of one op, the better implementation stands first.
+/// The tables, one per family.  Of one op, the better implementation comes first.
 std::vector<Entry> attention_entries();
 std::vector<Entry> elementwise_entries();
 std::vector<Entry> flat_entries();

@@ -9,7 +9,7 @@
 namespace lathe::cuda {
 
 /// What the CUDA runtime answered, as a Status: "cuda: copying: an illegal memory access was encountered".
-/// The runtime forgets it, so that what is done next does not fail for it.
+/// The runtime forgets it, so that the next call does not fail because of it.
 Status status_of(cudaError_t error, const char* doing);
 /// Throws it.
 void check(cudaError_t error, const char* doing);

@@ -34,8 +34,8 @@ bool is_kernel(cudaGraphNode_t node) {
   return cudaGraphNodeGetType(node, &type) == cudaSuccess && type == cudaGraphNodeTypeKernel;
 }
 
-/// Names of kernels by the driver's functions: the runtime's know no kernels of libraries, and take the
-/// question for an error.
+/// Names of kernels by the driver's functions: the runtime's functions know no kernels of libraries, and
+/// report an error when asked.
 class KernelNames {
  public:
   KernelNames()
@@ -111,7 +111,7 @@ bool fills_with_zeros(cudaGraphNode_t node, const Region& region) {
          to + fill.width * fill.elementSize <= region.data + region.bytes;
 }
 
-/// What follows a node then follows what is before it.
+/// Removes a node: what followed it then follows what was before it.
 void leave_out(cudaGraph_t graph, cudaGraphNode_t node) {
   std::vector<cudaGraphNode_t> before, behind;
   for (const Edge& edge : edges_of(graph)) {
@@ -127,7 +127,7 @@ void leave_out(cudaGraph_t graph, cudaGraphNode_t node) {
         check(cudaGraphAddDependencies(graph, &from, &to, nullptr, 1), "changing a graph");
 }
 
-/// All but the first fill, which nothing is before; that, too, if there is no other.
+/// Removes all fills except the first one, which has nothing before it; that one, too, if there is no other.
 void leave_out_fills(cudaGraph_t graph, const Region& zeroed) {
   if (zeroed.bytes == 0) return;
   cudaGraphNode_t first = nullptr;

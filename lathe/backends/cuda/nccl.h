@@ -13,8 +13,8 @@ namespace lathe::cuda {
 class Nccl {
  public:
   /// Joins the group's ranks, each with the device that is current; they agree on it through the group.
-  /// Errors: kNotFound where the library is not here, kUsage where two have one device, kInternal with NCCL's
-  /// words, those of the group.
+  /// Errors: kNotFound where the library is not here, kUsage where two ranks have one device, kInternal with
+  /// NCCL's words, those of the group.
   explicit Nccl(ProcessGroup& group);
   ~Nccl();
   Nccl(const Nccl&) = delete;
@@ -22,8 +22,8 @@ class Nccl {
 
   /// values[i] = Σ over ranks, f32 or bf16, in place, on the stream; may be captured.  Errors: kInternal.
   void sum(cudaStream_t stream, DType dtype, void* values, size_t count) const;
-  /// values: parts of counts[r] elements behind one another, of which this rank holds its own; it gets the
-  /// others'.  On the stream; may be captured.  Errors: kInternal.
+  /// values: parts of counts[r] elements one after another; this rank holds its own part and gets those of
+  /// the others.  On the stream; may be captured.  Errors: kInternal.
   void gather(cudaStream_t stream, float* values, std::span<const int64_t> counts) const;
   /// all: the `count` values of every rank, by rank; apart from them.  On the stream; may be captured.
   /// Errors: kInternal.

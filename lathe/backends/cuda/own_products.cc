@@ -7,8 +7,8 @@
 namespace lathe::cuda {
 namespace {
 
-/// Kernels for few rows read weights while what comes before them runs, which products behind one another do
-/// not show: with .7 and .85 forward passes were about equally short, with 1 longer.
+/// Kernels for few rows read weights while earlier nodes run; timing products one after another does not show
+/// that.  With .7 and .85 forward passes took about the same short time, with 1 longer.
 constexpr float kReadsAhead = .75f;
 
 constexpr OwnProduct kOwnProducts[] = {

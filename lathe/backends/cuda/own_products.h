@@ -15,7 +15,7 @@ struct OwnProduct {
   bool (*accepts)(const Product&, int way);
   cudaError_t (*launch)(cudaStream_t, const Product&, int way);
   int (*blocks)(const Product&, int way);  ///< each of a multiprocessor; null: not known
-  float weight;                            ///< what a millisecond of it counts
+  float weight;                            ///< by which its time is multiplied when it is compared
 };
 
 /// All of them.  Choices that are written down number their ways, one kernel's after the other's.

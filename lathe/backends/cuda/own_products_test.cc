@@ -18,7 +18,8 @@
 namespace lathe::cuda {
 namespace {
 
-/// `count` elements on the GPU, some behind them that nobody may write, and what the host knows of both.
+/// `count` elements on the GPU, some guard elements after them that nobody may write, and the host's copy of
+/// both.
 class Tensor {
  public:
   Tensor(DType type, int64_t count)
@@ -219,7 +220,7 @@ TEST_F(OwnProducts, GradientOfAWeight) {
   check_tried(tried);
 }
 
-/// With all that the layout allows beside the product, against sums in double; then the same bits once more.
+/// With all the extras that the layout allows, against sums in double; then the same bits once more.
 void check_f32(int way, const Size& size, bool a_transposed, bool b_transposed, bool of_sizes, int& tried) {
   const auto [m, n, k] = size;
   SCOPED_TRACE(fmt::format("way {}, {} x {} x {}, transposed {} {}, of sizes {}", way, m, n, k, a_transposed,

@@ -122,7 +122,7 @@ template <Product (*kDescribe)(const Node&, const Program&)>
 void prepare(const Call& c) {
   c.products.prepare(c.stream, addressed<kDescribe>(c, false), c.workspace);
 }
-/// Gradients of weights are read at the end of the step alone: they may come late.
+/// Only the end of the step reads gradients of weights: they may come late.
 cudaStream_t stream_of(const Call& c, const Product& p) {
   if (!p.a_transposed || c.side == nullptr) return c.stream;
   const cudaStream_t side = c.beside();

@@ -180,7 +180,7 @@ std::unique_ptr<Products::Plan> Products::describe(const Product& p, int kernel)
   return plan;
 }
 
-/// Tells the library of the vectors beside A, B and C.
+/// Tells the library about the vectors that come with A, B and C.
 void Products::point_at(const Plan& plan, const Product& p) const {
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* vector) {
     if (vector != nullptr)
@@ -235,7 +235,7 @@ void Products::choose(Plan& plan, cudaStream_t stream, const Product& p, void* w
   for (int i = 0; i < count; ++i) time(plan, found[i], stream, p, workspace);
 }
 
-/// Takes the algorithm if it is faster than the plan's.  Timed as a graph, as it will run: launches alone
+/// Takes the algorithm if it is faster than the plan's.  Timed as a graph, as it will run: plain launches
 /// take longer than products of few rows.  One that takes long is not held up by its launch, and is given up
 /// as soon as it is seen to be the slower one.
 void Products::time(Plan& plan, const Algorithm& algorithm, cudaStream_t stream, const Product& p,
@@ -272,8 +272,9 @@ void Products::time(Plan& plan, const Algorithm& algorithm, cudaStream_t stream,
   for (int turn = 0; turn < kTurns; ++turn) take(timed(launch));
 }
 
-/// Gradients of weights run beside other nodes: what leaves these multiprocessors may take longer.  How many
-/// the library's kernels hold is not known.  The weights are those under which whole steps were shortest.
+/// Gradients of weights run at the same time as other nodes: a kernel that leaves these multiprocessors may
+/// take longer.  How many the library's kernels hold is not known.  The weights are those under which whole
+/// steps were shortest.
 float Products::cost(const Plan& plan, const Product& p) const {
   const float held = p.type == DType::f32 ? 1 : 4;
   float weight = 1, share = 1;
@@ -335,8 +336,8 @@ void Products::launch(cudaStream_t stream, const Product& p, void* workspace, st
   check(run(plan, plan.algorithm, stream, p, {workspace, counter}), "a product");
 }
 
-/// Launches are captured into graphs that are thrown away, so no memory is touched.  One that cannot be, or a
-/// choice of another program's, is left to whom it concerns.
+/// Captures launches into graphs that are thrown away, so no memory is touched.  Launches that cannot be
+/// captured, and choices of another program, are skipped.
 void Products::load_kernels(const std::stop_token& stop) const {
   std::map<Key, Choice> choices;
   {

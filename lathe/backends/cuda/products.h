@@ -30,7 +30,7 @@ struct Product {
   const void* addend = nullptr;                          ///< [m,n]
   float* a_sums = nullptr;    ///< [m]; with A transposed: Σ over k of A[k,m], the gradient of a bias
   void* gelu = nullptr;       ///< [m,n]; takes gelu of C as it is stored
-  bool c_is_read = true;      ///< beside `gelu`; else C may be left as it is, or not
+  bool c_is_read = true;      ///< with `gelu`; false: C may be written or not
   bool b_is_settled = false;  ///< nothing that was launched before it, and still runs, writes B
 };
 
@@ -45,7 +45,7 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  /// Whether `launch` takes it: rows must be multiples of 16 bytes, which the fast algorithms want.
+  /// Whether `launch` takes it: rows must be multiples of 16 bytes, which the fast algorithms need.
   static bool accepts(const Product& p);
   /// Whether this GPU multiplies e4m3 with scales by row.
   static bool has_e4m3();
@@ -56,18 +56,18 @@ class Products {
   /// Chooses the algorithm for products of this kind, unless it is known.  Runs candidates on the product's
   /// own memory, so that C is lost, and waits for them.  Errors: kInternal if there is none.
   void prepare(cudaStream_t stream, const Product& p, void* workspace);
-  /// Launches it; `prepare` was called for its kind.  counter: kCounterBytes of a Graph's zeroed region, for
-  /// this launch alone: an algorithm that only counts takes them for its workspace.  Null: none.
+  /// Launches it; `prepare` was called for its kind.  counter: kCounterBytes of a Graph's zeroed region, only
+  /// for this launch: an algorithm that only counts takes them for its workspace.  Null: none.
   void launch(cudaStream_t stream, const Product& p, void* workspace, std::byte* counter = nullptr);
 
   /// The algorithms chosen so far, as text: a line that names library and GPU, then one line per kind.
   std::string choices() const;
   /// Takes choices made before, so that products have the bits they had then.  Those of another library or
-  /// GPU are left aside.  Errors: kInvalidData if the text is broken; nothing is taken then.
+  /// GPU are ignored.  Errors: kInvalidData if the text is broken; nothing is taken then.
   void adopt(const std::string& choices);
   /// Has the driver load the kernels of the choices known so far, which a kernel's first launch waits for: 30
-  /// to 120 ms for those of a step.  Launches nothing.  For a thread of its own; every other call may run
-  /// beside it.
+  /// to 120 ms for those of a step.  Launches nothing.  For a thread of its own; every other call may run at
+  /// the same time.
   void load_kernels(const std::stop_token& stop) const;
   /// Grows with every choice made by timing.
   size_t timed() const { return timed_; }
@@ -75,8 +75,8 @@ class Products {
  private:
   struct Plan;
   using Key = std::array<int64_t, 8>;
-  /// Who computes it; numbers from kOwn on are ways of own kernels.  The library knows no exact GELU, which
-  /// is a kernel behind it.
+  /// What computes it; numbers from kOwn on are ways of own kernels.  The library has no exact GELU, so a
+  /// kernel after the product computes it.
   enum Kernel : int { kLibrary, kLibraryAndSums, kOwn };  // the second: a_sums by column_sums.h
   struct Choice {
     cublasLtMatmulAlgo_t algo{};

@@ -31,8 +31,8 @@ struct RoundedInputs {
 RoundedInputs rounded_inputs(const Node& node, const Program& program);
 
 /// Copies of one flat f32 state rounded to the dtypes of activations, which is how products read weights.
-/// AdamW writes the copy that it knows of while it has the weights at hand, and all_gather what other ranks
-/// updated; after any other change of the state a copy is stale, and rounded anew before the next run.
+/// AdamW writes the copy that it knows of together with the weights, and all_gather writes what other ranks
+/// updated.  After any other change of the state a copy is stale, and is rounded again before the next run.
 class RoundedState {
  public:
   explicit RoundedState(const Buffer& state) : state_(state.data), count_(state.bytes / sizeof(float)) {}

@@ -27,7 +27,7 @@ size_t layer_norm_bwd_workspace(const Node& node, const Program& program) {
   return layer_norm_bwd_workspace_bytes(size_of_value(program.type(node.in[0])));
 }
 
-/// The next node waits for dx alone.
+/// The next node waits only for dx.
 void finish_layer_norm_bwd(const Call& c, int64_t parts) {
   layer_norm_bwd_sums(c.beside(), c.cols(0), parts, c.workspace, c.output<float>(1), c.output<float>(2));
 }
@@ -157,7 +157,7 @@ void run_scatter_add_rows(const Call& c) {
                    c.node.attrs.i("padding"), c.out[0], c.workspace);
 }
 
-/// Sums for few table rows take little of the GPU for long: beside those of a large table.
+/// Sums for few table rows take little of the GPU, for long: they run next to those of a large table.
 bool is_small_table(const Node& node, const Program& program) {
   return node.attrs.i("rows") < program.type(node.in[0]).shape[0];
 }

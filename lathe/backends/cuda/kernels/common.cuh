@@ -15,9 +15,9 @@ constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 /// The first statement of every kernel: in a graph, its blocks may take their places while the kernel before
-/// still runs (graph.h); nothing is read or written before that one is done.  Functions `…_that_follows` say
-/// it later, behind what touches nothing that kernels write.
-/// Source: CUDA programming guide, "Programmatic dependent launch".
+/// still runs (graph.h); nothing is read or written before that one is done.  Functions `…_that_follows` call
+/// it later, after work that touches nothing that kernels write.  Source: CUDA programming guide,
+/// "Programmatic dependent launch".
 __device__ inline void follow() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();

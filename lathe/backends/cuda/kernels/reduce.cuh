@@ -27,7 +27,7 @@ __device__ inline T block_sum(T x, T* scratch) {
 }
 
 /// Σ of terms over all n elements.  `terms.at<kWidth>(i, to)` gives those of elements i … i + kWidth − 1.
-/// Blocks write their sums to `partial`; one that is alone writes finish(sum) to `out` if that is not null.
+/// Blocks write their sums to `partial`; a single block writes finish(sum) to `out` if that is not null.
 template <int kWidth, typename Terms, typename Finish>
 __global__ void __launch_bounds__(kSumThreads, kSumResident)
     sum_kernel(int64_t n, Terms terms, Finish finish, double* partial, float* out) {

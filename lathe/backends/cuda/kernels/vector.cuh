@@ -22,7 +22,7 @@ __device__ inline void store_vec(T* to, const Vec<T, kWidth>& from) {
   *reinterpret_cast<Vec<T, kWidth>*>(to) = from;
 }
 
-/// As they are stored.  Two at once take one fast instruction; one alone takes that of a special function.
+/// As they are stored.  Two at once take one fast instruction; a single one takes that of a special function.
 template <typename T, int kWidth>
 __device__ inline Vec<T, kWidth> round_vec(const float (&from)[kWidth]) {
   Vec<T, kWidth> v;

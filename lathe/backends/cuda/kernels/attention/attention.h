@@ -14,14 +14,14 @@ namespace lathe::cuda {
 /// Tokens [N], of which row b holds cu[b] … cu[b+1] (empty rows occur); tokens from cu[B] on belong to none.
 /// qkv and dqkv: [N, 3, H, D]; y and dy: [N, H, D]; lse: [H, N] f32, natural log of the sum of the
 /// exponentials of the scaled scores.  All tensors lie on the device, dense, and so do cu and row_ids: grids
-/// depend on N, B, H and D alone, so that a captured launch serves every content of them.  Everything is
+/// depend only on N, B, H and D, so that a captured launch serves any content of them.  Everything is
 /// launched on `stream`; nothing waits.  Sums run in a fixed order: the same bits every time.
 struct Attention {
   DType t = DType::f32;                                ///< of qkv, y and their gradients
   int64_t tokens = 0, rows = 0, heads = 0, width = 0;  ///< N, B, H, D ≤ 256
   int64_t longest = 0;                                 ///< no row has more tokens; N at most
   float scale = 1;                                     ///< of the scores; any sign, not 0
-  int window = 0;                    ///< a query sees keys at most so many tokens away; 0: all of its row
+  int window = 0;                    ///< a query sees keys at most this many tokens away; 0: its whole row
   const int32_t* cu = nullptr;       ///< [B+1], ascending from 0, cu[B] ≤ N
   const int32_t* row_ids = nullptr;  ///< [B]; read if dropout.threshold > 0
   DropoutRule dropout = {};          ///< of the probabilities: row = head << 16 | query, column = key

@@ -2,7 +2,7 @@
 // Backward attention on the tensor cores, gradients of keys and values: one block per head and tile of keys
 // of a row; the queries pass through shared memory in tiles, the next one on its way while one is computed.
 // A row whose keys are one tile gets the gradients of its queries from the same block.  Rows of up to `done`
-// tokens and tokens of no row are left alone if `done` > 0: attention_ring.cuh computes them.
+// tokens and tokens of no row are skipped if `done` > 0: attention_ring.cuh computes them.
 #include "lathe/backends/cuda/kernels/attention/attention_mma.cuh"
 #include "lathe/backends/cuda/kernels/attention/attention_tile.cuh"
 
@@ -139,7 +139,7 @@ struct DkvWarp {
 
   /// Queries in rows `at` … + 15 of the ring, which are those from `query` of the row on.  k, v: of the
   /// warp's first key, which is `key` of the row; `valid` keys are there from it on.  The gradients of scores
-  /// become ds [key, query], 0 behind the valid keys, if `keep`.
+  /// become ds [key, query], 0 after the valid keys, if `keep`.
   __device__ void step(const DkvMemory<T, DP, W>& memory, int at, const T* k, const T* v, T* ds, bool keep,
                        int column, float scale, const AttentionMask& mask, int query, int key, int valid,
                        int window) {

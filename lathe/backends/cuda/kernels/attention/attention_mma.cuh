@@ -9,8 +9,8 @@
 
 namespace lathe::cuda {
 
-/// Elements behind each row of a tile in shared memory.  A row of 32, 64, 128 or 256 elements then is 16
-/// bytes longer than a multiple of 64: the eight rows that ldmatrix reads at once lie in different banks.
+/// Padding elements after each row of a tile in shared memory.  A row of 32, 64, 128 or 256 elements then is
+/// 16 bytes longer than a multiple of 64: the eight rows that ldmatrix reads at once lie in different banks.
 constexpr int kRowPad = 8;
 
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x % kWarp); }
@@ -66,8 +66,8 @@ __host__ __device__ constexpr int place(int i) {
 }
 
 /// Starts the copy of up to kRows tokens of one head, `width` ≤ DP elements each, into rows of DP + kRowPad;
-/// zeros behind `width`.  Only the first `valid` (≥ 1) tokens are there: the last one is repeated up to a
-/// multiple of kRound; what lies behind is left as it is.
+/// zeros after `width`.  Only the first `valid` (≥ 1) tokens are there: the last one is repeated up to a
+/// multiple of kRound; what comes after is left as it is.
 template <typename T, int DP, int kRows, int kThreads, int kRound, Order kOrder = Order::plain>
 __device__ inline void copy_tile(T* to, const T* from, int stride, int valid, int width) {
   constexpr int kChunks = DP / 8, kRowsAtOnce = kThreads / kChunks;
@@ -236,8 +236,8 @@ __device__ inline void hide_keys(float (&s)[4][4], int t, float scale, int valid
     if (8 * t + i / 4 * 2 + i % 2 >= valid) s[i / 4][i % 4] = least;
 }
 
-/// The same of keys more than `window` tokens away from a strip's queries, whose g is `ahead` tokens behind
-/// the first of these keys.
+/// The same for keys more than `window` tokens away from a strip's queries; query g comes `ahead` tokens
+/// after the first of these keys.
 __device__ inline void hide_far_keys(float (&s)[4][4], int t, float scale, int ahead, int window) {
   const float least = scale < 0 ? INFINITY : -INFINITY;
 #pragma unroll

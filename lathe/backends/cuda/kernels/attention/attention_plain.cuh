@@ -62,7 +62,7 @@ __device__ inline void weigh_tokens(typename PlainShape<kPer>::Columns& c, const
                                                              tokens + plain_x(), depth);
 }
 
-/// Tokens of one head, `width` elements each, into a tile; zeros behind the `valid` ones and behind `width`.
+/// Tokens of one head, `width` elements each, into a tile; zeros after the `valid` ones and after `width`.
 template <int kPer, typename T>
 __device__ inline void load_tokens(float* to, const T* from, int stride, int valid, int width) {
   using Shape = PlainShape<kPer>;

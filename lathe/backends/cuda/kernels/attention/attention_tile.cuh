@@ -95,9 +95,9 @@ __device__ inline float kept_part(const Attention& a) {
   return static_cast<float>(0x10000 - static_cast<int>(a.dropout.threshold)) * 0x1p-16f;
 }
 
-/// Whether a block of this process's GPU may have so much dynamic shared memory beside a KiB of static
-/// variables.  Both together may be 99 KiB where the compute capability is 8.6, 8.9 or 12.0, 163 or more
-/// elsewhere.
+/// Whether a block of this process's GPU may have this much dynamic shared memory in addition to a KiB of
+/// static variables.  Together they may be 99 KiB where the compute capability is 8.6, 8.9 or 12.0, 163 KiB
+/// or more elsewhere.
 bool block_has(size_t bytes);
 
 /// Launches `kernel` with `bytes` of dynamic shared memory, of which more than 48 KiB have to be asked for.

@@ -41,12 +41,12 @@ __device__ inline void copy_group_tile(uint32_t to, const T* from, int stride, i
                  : "memory");
 }
 
-/// What ordinary stores and copies of this thread wrote to shared memory is seen by products that begin
-/// behind the next barrier.
+/// Makes what ordinary stores and copies of this thread wrote to shared memory visible to products that begin
+/// after the next barrier.
 __device__ inline void publish_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-/// Describes rows of a tile at a multiple of 1024 for the multiplying instructions, and what lies `bytes`
-/// behind.
+/// Describes rows of a tile for the multiplying instructions: the tile is at a multiple of 1024, and the rows
+/// begin `bytes` after its begin.
 __device__ inline uint32_t describe_tile(uint32_t address) { return address / 16 | 1u << 16; }
 __device__ inline uint64_t behind(uint32_t description, uint32_t bytes) {
   constexpr uint64_t kSwizzle128 = 1, kEightRows = 1024;

@@ -1,5 +1,5 @@
 // Cross entropy over classes and over the tokens of a row.  A warp takes a row of few scores, a block one of
-// many (a vocabulary).  The derivative reads the scores twice, since the loss leaves no sums behind.
+// many (a vocabulary).  The derivative reads the scores twice, since the loss keeps no sums.
 #include "lathe/backends/cuda/kernels/losses/losses.h"
 #include "lathe/backends/cuda/kernels/reduce.cuh"
 

@@ -1,5 +1,5 @@
-// Adafactor: of a matrix the means of squares of each row and column, then its update; of a vector all at
-// once.
+// Adafactor.  A matrix: the means of squares of each row and column, then its update.  A vector: all in one
+// kernel.
 #include "lathe/backends/cuda/kernels/optimizers/adafactor.h"
 #include "lathe/backends/cuda/kernels/reduce.cuh"
 #include "lathe/ops/optimizers/optimizer.h"
@@ -8,7 +8,7 @@ namespace lathe::cuda {
 namespace {
 
 constexpr int kThreads = 256, kAllThreads = 1024;
-constexpr int64_t kChunks = 64;  // of rows, whose column sums are made beside one another
+constexpr int64_t kChunks = 64;  // of rows, whose column sums are made at the same time
 constexpr double kTiny = 1e-30;  // added to every squared gradient
 
 /// What every element shares.

@@ -8,8 +8,8 @@
 
 namespace lathe::cuda {
 
-/// Gradients on the device: f32, but those of `rounded_count` elements from `first` on, which are bf16 and
-/// lie apart; `exact` holds the others behind one another.  `rounded` may be null.
+/// Gradients on the device: f32, except those of `rounded_count` elements from `first` on, which are bf16 and
+/// apart.  `exact` holds the others, one after another.  `rounded` may be null.
 struct Gradients {
   const float* exact;
   const void* rounded;

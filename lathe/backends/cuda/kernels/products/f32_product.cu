@@ -1,7 +1,7 @@
 // A block computes a tile of C, or a part of its sums over k; the blocks of a cluster hold all parts of one
 // tile.  All threads fetch slices of 64 of k, split them into three parts of bf16 and lay these out in shared
 // memory as the multiplying instructions read them; while these multiply, the next slice is split and the one
-// behind it is on its way.  Source: PTX ISA 9.0, "Asynchronous warpgroup level matrix instructions".
+// after it is on its way.  Source: PTX ISA 9.0, "Asynchronous warpgroup level matrix instructions".
 #include <algorithm>
 #include <iterator>
 
@@ -128,7 +128,7 @@ __device__ inline void sum_of_parts(uint32_t place, int parts, float (&sum)[kWid
   }
 }
 
-/// Adds bias and addend and stores what is wanted.
+/// Adds bias and addend and stores what is asked for.
 __device__ inline void finish(const Shape& s, int row, int col, float (&sum)[kWidth]) {
   if (s.bias != nullptr)
 #pragma unroll

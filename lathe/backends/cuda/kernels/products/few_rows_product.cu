@@ -32,7 +32,7 @@ struct Tiling {
   static_assert(kCols % 16 == 0 && kSliceBytes % 1024 == 0);
 };
 
-/// What the kernel wants to know beside its maps.
+/// What the kernel needs to know in addition to its maps.
 struct Shape {
   int m, n, k, parts;
   bool b_is_settled;
@@ -77,7 +77,7 @@ __device__ inline void sum_of_parts(uint32_t place, int parts, float (&sum)[kWid
     if (p < parts) sum[0] += all[p].x, sum[1] += all[p].y, sum[2] += all[p].z, sum[3] += all[p].w;
 }
 
-/// Adds the bias and stores what is wanted of C.
+/// Adds the bias and stores what is asked for of C.
 template <typename T>
 __device__ inline void finish(const Shape& s, int row, int col, float (&sum)[kWidth]) {
   if (s.bias != nullptr) {

@@ -49,7 +49,7 @@ __device__ inline void load_bf16(const T* from, float (&to)[kWidth]) {
   }
 }
 
-/// A block takes a row; a thread keeps up to kKept pieces of it, and reads anew what lies behind them.
+/// A block takes a row; a thread keeps up to kKept pieces of it, and reads the pieces after those again.
 constexpr int kRowThreads = 128, kRowWidth = 8, kKept = 4;
 
 template <bool kAligned, typename T>

@@ -3,8 +3,8 @@
 
 namespace lathe::cuda {
 
-/// Does nothing.  What follows it on `stream` is launched behind what became ready together with it on other
-/// streams, which takes its multiprocessors first.
+/// Does nothing.  What follows it on `stream` is launched after what became ready at the same time on other
+/// streams, so those take multiprocessors first.
 void gate(cudaStream_t stream);
 
 }  // namespace lathe::cuda

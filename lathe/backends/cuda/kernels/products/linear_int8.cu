@@ -1,5 +1,5 @@
-// Rows to integers, with zeros behind their end up to a multiple of 16, then a product of tiles by dp4a,
-// whose sums of 32 bits are exact: 2³¹ / 127² is more than 133 000 terms; longer rows are added up in double.
+// Rows to integers, padded with zeros to a multiple of 16, then a product of tiles by dp4a, whose sums of 32
+// bits are exact: 2³¹ / 127² is more than 133 000 terms; longer rows are added up in double.
 #include "lathe/backends/cuda/kernels/common.cuh"
 #include "lathe/backends/cuda/kernels/products/linear_int8.h"
 

@@ -15,8 +15,8 @@ namespace lathe::cuda {
 /// Boxes of `box_rows` (≤ 256) rows and 64 columns.
 CUresult describe_boxes(CUtensorMap& map, const void* x, DType type, int64_t rows, int64_t cols,
                         int box_rows);
-/// Boxes of 64 rows and `box_cols` columns, which are panels of 64 columns behind one another; cols is a
-/// multiple of 64.
+/// Boxes of 64 rows and `box_cols` columns, as panels of 64 columns one after another; cols is a multiple of
+/// 64.
 CUresult describe_panels(CUtensorMap& map, const void* x, DType type, int64_t rows, int64_t cols,
                          int box_cols);
 

@@ -13,7 +13,7 @@ namespace lathe::cuda {
 
 constexpr int kProductGroup = 4 * kWarp;  // threads that multiply together
 constexpr int kSlice = 64;                // of k that is brought at once
-constexpr int kPanel = 64;                // elements that lie side by side: 128 bytes
+constexpr int kPanel = 64;                // neighbouring elements: 128 bytes
 constexpr int kPanelBytes = kSlice * kPanel * 2;
 constexpr size_t kMostShared = 227 << 10;
 
@@ -39,7 +39,7 @@ __device__ inline void bring_panels(uint32_t to, const CUtensorMap& map, int row
       "l"(&map), "r"(0), "r"(row), "r"(panel), "r"(barrier)
       : "memory");
 }
-/// What this thread wrote to shared memory is seen by copies and products that begin behind the next barrier.
+/// Makes what this thread wrote to shared memory visible to copies and products after the next barrier.
 __device__ inline void publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /// Describes an operand for the multiplying instructions.  Of panels along k: `address` is that of eight

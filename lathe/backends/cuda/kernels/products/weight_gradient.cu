@@ -1,8 +1,8 @@
 // A block computes a tile of C, or a part of its sums over k; the blocks of a cluster hold all parts of one
 // tile. One warp has the copy engine bring slices of 64 rows of A and B to shared memory, kStages ahead;
 // groups of four warps multiply them, 64 rows of the tile each.  Both operands lie with m and n contiguous,
-// as the instructions can read them.  Columns of ones behind those of B give the sums of A. Source: PTX
-// ISA 9.0, "Asynchronous warpgroup level matrix instructions" and "Tensor copy instructions".
+// as the instructions can read them.  Columns of ones after those of B give the sums of A. Source: PTX ISA
+// 9.0, "Asynchronous warpgroup level matrix instructions" and "Tensor copy instructions".
 #include <iterator>
 
 #include "lathe/backends/cuda/kernels/products/tensor_map.h"
@@ -34,7 +34,7 @@ struct Tiling {
   static_assert(kOut + kRows * kPitch * 4 <= kStagesBytes);
 };
 
-/// What the kernel wants to know beside the two maps.
+/// What the kernel needs to know in addition to the two maps.
 struct Target {
   int m, n, k;
   void* c;
@@ -150,7 +150,7 @@ __global__ void LT_CLUSTER(W::kParts) __launch_bounds__(W::kThreads, 1)
     return;
   }
   const bool sums = to.sums != nullptr && first_col == 0;
-  float d[W::kCols / 2 + 4];  // behind the sums those with eight columns of ones, which are sums of A
+  float d[W::kCols / 2 + 4];  // after the sums those with eight columns of ones: sums of A
 #pragma unroll
   for (float& sum : d) sum = 0;
   if (sums) {

@@ -10,8 +10,8 @@ struct Product;
 /// in a fixed order, so that equal calls give equal bits. Ways to do it: tiles of C of different sizes, and
 /// sums over k in one part or in several.
 int weight_gradient_ways();
-/// Whether this GPU, this build and `way` (0 ≤ way < ways) can do it: A transposed alone, m and n multiples
-/// of 64, addresses of 16 bytes, no bias, no addend, and C in f32 or A's type.
+/// Whether this GPU, this build and `way` (0 ≤ way < ways) can do it: only A transposed, m and n multiples of
+/// 64, addresses of 16 bytes, no bias, no addend, and C in f32 or A's type.
 bool weight_gradient_accepts(const Product& p, int way);
 /// Blocks of it, of which each takes a multiprocessor.
 int weight_gradient_blocks(const Product& p, int way);

@@ -10,8 +10,8 @@ struct SumRows {
   float *first, *second = nullptr;
 };
 
-/// Element c of all vectors, one behind another, = Σ partial[part][c], c < count.  A block: kCols elements,
-/// 32 threads for each, of which every one loads kAtOnce parts before it adds them up.
+/// Element c of all vectors, one vector after another, = Σ partial[part][c], c < count.  A block: kCols
+/// elements, 32 threads for each; every thread loads kAtOnce parts before it adds them up.
 template <int kCols, int kAtOnce>
 static __global__ void __launch_bounds__(kCols* kWarp)
     finish_sums_kernel(int parts, int64_t count, const float* partial, SumRows to) {

@@ -1,4 +1,4 @@
-// Dropout, alone or with a residual.
+// Dropout, plain or with a residual.
 #include "lathe/backends/cuda/kernels/rows/dropout.cuh"
 #include "lathe/backends/cuda/kernels/rows/rows.h"
 #include "lathe/backends/cuda/kernels/vector.cuh"

@@ -1,7 +1,7 @@
 // Picking rows of a table and its transpose.  The transpose sorts (id, i), so that the rows of one id are
 // neighbours, and adds them up in pieces of a fixed length: a table row that lies within one piece is written
 // at once, the sums of one that crosses pieces go through the workspace.  Table rows without an id are zeroed
-// beside that.
+// at the same time.
 #include <algorithm>
 #include <bit>
 #include <cub/block/block_radix_sort.cuh>
@@ -47,7 +47,7 @@ constexpr int64_t kChunk = 4096;
 constexpr int kMergeThreads = 1024;
 
 /// Chunk blockIdx.y of `size` keys (a power of two, 32 at least), sorted: every key goes to the place that is
-/// the number of smaller ones.  Behind n come largest keys.  A block places 32 keys, one per lane; each warp
+/// the number of smaller ones.  After n come largest keys.  A block places 32 keys, one per lane; each warp
 /// compares them with a share of the chunk.
 constexpr int kRankWarps = 16;
 __global__ void __launch_bounds__(kRankWarps* kWarp)
@@ -110,7 +110,7 @@ struct Pieces {
   int64_t n, cols, length, count, padding;
   const Key* keys;
   float* partial;  ///< [count][2][cols]: the sum of the id that piece p begins within, and of the one that
-                   ///< begins within p and goes on behind it
+                   ///< begins within p and goes on after it
   __device__ int64_t id(int64_t k) const { return id_of(keys[k]); }
   __device__ float* sum(int64_t p, int which) const { return partial + (2 * p + which) * cols; }
 };
@@ -229,7 +229,7 @@ struct Order {
   }
 };
 
-/// All keys by one block, which leaves the other multiprocessors to what runs beside it.
+/// One block orders all keys, which leaves the other multiprocessors to what runs at the same time.
 constexpr int kSortThreads = 1024, kSortKeys = 8;
 using BlockSort = cub::BlockRadixSort<uint32_t, kSortThreads, kSortKeys, uint32_t>;
 __global__ void __launch_bounds__(kSortThreads) sort_kernel(int n, int id_bits, const int32_t* ids, Key* to) {

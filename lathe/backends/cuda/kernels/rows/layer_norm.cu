@@ -120,7 +120,7 @@ struct Looked {
   }
 };
 
-/// Where the normalised rows go, behind dropout.
+/// Where the normalised rows go, after dropout.
 template <typename T>
 struct Normal {
   const float *gamma, *beta;

@@ -48,7 +48,7 @@ Backward<T> backward_of(RowsSize s, const void* dy, const void* x, const float* 
           mean,   rstd,   static_cast<T*>(dx),       static_cast<float*>(workspace)};
 }
 
-/// What a kernel does besides.
+/// What a kernel does in addition.
 enum class Also { kNothing, kDropout, kAdd };
 
 /// Stores dx of kWidth columns, with what came past added, or also dropout of what was stored.
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(held_warps(kVectors) * kWarp, resident_blocks(
   store_partial(b, dgamma, dbeta);
 }
 
-/// dx alone, of any number of columns; the row is read twice.  dx may be dy: a lane reads its columns before
+/// Only dx, for any number of columns; the row is read twice.  dx may be dy: a lane reads its columns before
 /// it writes them.
 template <int kWidth, Also kAlso, typename T>
 __global__ void __launch_bounds__(kThreads) reread_kernel(Backward<T> b) {

@@ -1,5 +1,5 @@
-// Rotary positions.  One block per token: the angles of a head, which all of them share, then pieces of q and
-// k beside their other halves, and those of v, which is copied.
+// Rotary positions.  One block per token: first the angles of a head, which all heads share; then pieces of q
+// and k together with their other halves, and those of v, which is copied.
 #include "lathe/backends/cuda/kernels/common.cuh"
 #include "lathe/backends/cuda/kernels/rows/rows.h"
 #include "lathe/backends/cuda/kernels/vector.cuh"

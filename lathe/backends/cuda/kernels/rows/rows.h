@@ -12,8 +12,7 @@ namespace lathe::cuda {
 /// Kernels over rows of a matrix.  All tensors lie on the device, dense and row-major; storage `t` is f32,
 /// bf16 or f16, arithmetic and statistics are f32.  Everything is launched on `stream`; nothing waits.  Sums
 /// run in a fixed order: the same bits every time.  Addresses that are no multiples of 16 bytes, and rows
-/// that are no multiples of 8 elements, cost speed only.  Workspaces are 16-byte aligned; their content
-/// before is of no matter.
+/// that are no multiples of 8 elements, cost speed only.  Workspaces are 16-byte aligned; with any content.
 struct RowsSize {
   int64_t rows, cols;
 };
@@ -69,8 +68,8 @@ void dropout_cast(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& r
 void dropout(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule, const int32_t* sample_ids,
              const int32_t* positions, const void* x, const void* residual, void* y);
 
-/// y = x, of whose rows q and k of every head are turned by their positions: [N, 3, H, D], D = 2 · half.
-/// back: by the negative angle.
+/// y = x with q and k of every head turned by the row's position: [N, 3, H, D], D = 2 · half.  back: by the
+/// negative angle.
 struct Turn {
   static constexpr int kMostPairs = 128;
   int heads, half;  ///< half ≤ kMostPairs
@@ -82,7 +81,7 @@ void rotary(cudaStream_t stream, DType t, int64_t tokens, const Turn& turn, cons
 
 /// y[b]: the mean of the rows of x from cu[b] to before cu[b+1], 0 where there is none.  s: shape of y.
 void segment_mean(cudaStream_t stream, DType t, RowsSize s, const int32_t* cu, const void* x, void* y);
-/// dx: [tokens, s.cols]; 0 behind the last row.  s: shape of dy.
+/// dx: [tokens, s.cols]; 0 after the last row.  s: shape of dy.
 void segment_mean_bwd(cudaStream_t stream, DType t, RowsSize s, const int32_t* cu, const void* dy,
                       int64_t tokens, void* dx);
 
