@@ -54,7 +54,7 @@ struct Attention {
       return mx::flatten(mx::maximum(mx::minimum(token, last), mx::array(0)));
     });
   }
-  /// The place of every token, 0 for tokens behind the last row: [N].
+  /// The place of every token, 0 for tokens after the last row: [N].
   mx::array place_of() const {
     return of_rows("place_of", [&] {
       const mx::array token = c.constants.range(tokens);
@@ -79,7 +79,7 @@ struct Attention {
       out.push_back(mx::transpose(mx::reshape(part, {rows, length, heads, width}), {0, 2, 1, 3}));
     return out;
   }
-  /// One [B, H, L, D] per part → [N, parts · C]; 0 for tokens behind the last row
+  /// One [B, H, L, D] per part → [N, parts · C]; 0 for tokens after the last row
   mx::array packed(const Arrays& parts) const {
     Arrays places;
     for (const mx::array& part : parts)
@@ -168,9 +168,8 @@ Padding padding_of(const Node& node, const Program& program) {
 size_t calls_of(const Padding& p) { return p.rows * p.heads * p.length * ((p.length + 7) / 8); }
 
 /// kSquares: how many [B, H, L, L] of f32 are alive at once, as mlx_test finds them, with ops fused and not;
-/// two more with dropout.
-/// Beside them twelve of the padded rows: q, k, v, y, dy and three gradients, and four of them in f32.  While
-/// masks are decided, what they are for may be there: one square.
+/// two more with dropout.  In addition twelve of the padded rows: q, k, v, y, dy and three gradients, and
+/// four of them in f32.  While masks are decided, what they are for may be there: one square.
 template <int kQkv, int kRows, int kSquares>
 size_t padded_bytes(const Node& node, const Program& program) {
   const Padding p = padding_of<kQkv, kRows>(node, program);

@@ -11,7 +11,7 @@ namespace {
 std::atomic<uintptr_t> last_id = 0;  // no address is so small
 std::atomic<size_t> graphs = 0;
 
-/// Lies beside a graph in MLX's cache and goes with it.
+/// Is kept with a graph in MLX's cache and is freed with it.
 std::shared_ptr<void> counted() {
   ++graphs;
   return {&graphs, [](void*) { --graphs; }};

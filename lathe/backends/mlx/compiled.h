@@ -12,9 +12,10 @@ namespace lathe::mlx {
 
 /// A function of arrays of fixed shapes that MLX compiles at its first call.
 ///
-/// MLX keeps what it compiled by an id, per thread that called.  mx::compile takes an address for the id and
-/// drops it on the thread alone where the function was made: on others it would stay, and be taken for the
-/// next function at that address.  Here ids are never used twice, and all threads' are dropped.
+/// MLX keeps what it compiled by an id, for each thread that called.  mx::compile takes an address for the
+/// id, and drops the result only on the thread where the function was made.  On other threads it would stay,
+/// and be taken for the next function at that address.  Here ids are never used twice, and the results of all
+/// threads are dropped.
 class Compiled {
  public:
   using Function = std::function<Arrays(const Arrays&)>;

@@ -16,7 +16,7 @@ constexpr size_t kStates = 2, kStatesUnfused = 12;
 
 bool has_site(const Node& node) { return node.attrs.contains("site"); }
 
-/// Whether two nodes' decisions differ by their site alone.
+/// Whether the decisions of two nodes differ only by their site.
 bool alike(const Node& a, const Node& b, const Program& program) {
   if (a.op != b.op || a.in.size() < 3 || program.type(a.out[0]) != program.type(b.out[0])) return false;
   if (!std::equal(a.in.end() - 3, a.in.end(), b.in.end() - 3)) return false;
@@ -53,7 +53,7 @@ mx::array number_of(const mx::array& x, int i) {
 /// Philox4x32-7.  The last axis of an array holds the numbers c0 · 2³² + c1 and c2 · 2³² + c3, for which a
 /// round is the same: new = upper half of the other · multiplier ^ lower half · 2³² ^ key · 2³².  MLX fuses
 /// what is eleven operations deep, to one result.  So a kernel makes three rounds, of its own number and of
-/// the other beside it.
+/// the other one, too.
 class Philox {
  public:
   struct Numbers {
@@ -71,7 +71,7 @@ class Philox {
     return shl(wide(mx::add(mx::view(rng, mx::uint32), all)), 32);
   }
 
-  /// The numbers behind the first round, from their four halves.
+  /// The numbers after the first round, from their four halves.
   Numbers first(const mx::array& c0, const mx::array& c1, const mx::array& c2, const mx::array& c3) {
     return advance({chosen(c2, c0), chosen(c0, c2)}, {shl(chosen(c1, c3), 32), shl(chosen(c3, c1), 32)});
   }

@@ -1,10 +1,10 @@
 #pragma once
 #include "lathe/backends/mlx/lowering.h"
 
-// Dropout's decisions (lathe/core/philox.h).  Masks of nodes that differ by their site alone are made
-// together, so that a step has few launches for them, as far as what Philox computes with stays within
-// kTogetherBytes.  The forward pass makes them and the backward pass takes them again: bytes, a decision
-// each.
+// Dropout's decisions (lathe/core/philox.h).  Masks of nodes that differ only by their site are made
+// together, so that a step needs few launches for them; what Philox computes with stays within
+// kTogetherBytes.  The forward pass makes the masks and the backward pass reads them again: bytes, one
+// decision each.
 
 namespace lathe::mlx {
 

@@ -202,7 +202,8 @@ Arrays run_adafactor(const Call& c) {
           mx::where(s.apply, mx::concatenate(moments), c[2])};
 }
 
-/// What the norm works on beside gradients as one: those in parts, and, not fused, their squares.
+/// What the norm works on in addition to the gradients as one: gradients in parts and, not fused, their
+/// squares.
 size_t norm_bytes(const Node& node, const Program& program) {
   const bool fused = compile_mode() == mx::CompileMode::enabled;
   return bytes_of(program.type(node.in[0])) * (fused ? 1 : 2);

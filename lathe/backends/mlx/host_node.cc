@@ -17,8 +17,8 @@ const Impl* implementation(const Backend& host, const Node& node, const Program&
   return nullptr;
 }
 
-/// What a node that updates works on beside states: each of them anew, gradients in parts and as one and,
-/// where it is an optimizer, which has several states, the squares of the norm.
+/// What a node that updates works on in addition to states: a new array for each state, gradients in parts
+/// and as one and, for an optimizer, which has several states, the squares of the norm.
 size_t update_bytes(const Node& node, const Program& program) {
   if (node.op->in_place.empty()) return 0;
   size_t bytes = bytes_of(program.type(node.in[0])) * (node.op->in_place.size() > 1 ? 3 : 2);

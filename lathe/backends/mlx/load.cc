@@ -17,7 +17,7 @@ constexpr const char* kFile = "lathe_mlx.so";
 
 constexpr const char* kNamed = "LATHE_MLX_MODULE";
 
-/// The named file alone if one is named.
+/// Only the named file, if one is named.
 std::vector<std::string> candidates() {
   const std::string named = environment(kNamed);
   return named.empty() ? part_places(kFile) : std::vector{named};

@@ -48,7 +48,7 @@ struct Call {
   int longest;                               ///< tokens of the longest row of the batch, or somewhat more
   Constants& constants;
   Shared& shared;
-  Ranks* ranks;  ///< null: this process is alone
+  Ranks* ranks;  ///< null: this process only
 
   bool has(int i) const { return in[static_cast<size_t>(i)].has_value(); }
   const mx::array& operator[](int i) const { return *in[static_cast<size_t>(i)]; }
@@ -88,7 +88,7 @@ std::vector<Entry> row_entries();
 
 mx::Dtype dtype_of(DType dtype);
 mx::Shape shape_of(const Shape& shape);
-/// A copy of host memory, of which the array alone is the owner.
+/// A copy of host memory; only the array owns it.
 mx::array array_of(std::span<const std::byte> bytes, const mx::Shape& shape, mx::Dtype dtype);
 
 /// How functions are compiled here.  On a CPU, MLX compiles every fused kernel with the system's C++
@@ -96,7 +96,7 @@ mx::array array_of(std::span<const std::byte> bytes, const mx::Shape& shape, mx:
 /// only with LATHE_MLX_FUSE.
 mx::CompileMode compile_mode();
 
-/// What an op works on beside its results, as so many bytes per element of input kIn: with ops fused and not.
+/// What an op works on in addition to its results, in bytes per element of input kIn: with ops fused and not.
 template <int kIn, int kFused, int kUnfused = kFused>
 size_t working_bytes(const Node& node, const Program& program) {
   const bool fused = compile_mode() == mx::CompileMode::enabled;
@@ -111,8 +111,8 @@ inline mx::array number(double x) { return mx::array(static_cast<float>(x)); }
 /// 384, 512, and so on; from 64 tokens on at most half as much again.
 int64_t length_bucket(int64_t longest);
 
-/// Stands for a score where there is none: below every score, and no infinity, so that a row without any has
-/// no NaN.
+/// Used for a score where there is none: below every score but not infinite, so that a row without any score
+/// has no NaN.
 constexpr double kNoScore = -1e30;
 
 /// Σ over each row of x [rows, n], f32, in a tree: [rows, 1].

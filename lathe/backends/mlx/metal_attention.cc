@@ -53,7 +53,7 @@ struct Packed {
     return mx::array(
         {static_cast<float>(scale == 0 ? 1 / std::sqrt(width) : scale), dropout_scale(c.node.attrs.f("p"))});
   }
-  /// Each row, and the tokens behind the last, may end within a block.
+  /// Each row, and the tokens after the last one, may end within a block.
   Grid grid() const { return {(tokens / kBlock + rows + 1) * heads, kThreads}; }
   Templates templates() const { return {{"T", dtype}, {"D", columns / heads}}; }
 };

@@ -10,7 +10,7 @@ namespace lathe::mlx {
 /// What every kernel's text begins with: metal/common.metal.
 extern const char* const kMetalCommon;
 
-/// What MLX wants to know of a kernel.  body: between the braces of the function.
+/// What MLX needs to know about a kernel.  body: the text between the braces of the function.
 struct MetalKernel {
   const char* name;
   std::vector<std::string> in, out;

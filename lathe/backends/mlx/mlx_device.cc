@@ -65,9 +65,9 @@ size_t memory_bytes() {
 
 constexpr const char* kMemoryShare = "PYTORCH_MPS_HIGH_WATERMARK_RATIO";
 
-/// What all arrays may take.  As PyTorch reads its variable: so many times what macOS recommends for the GPU,
-/// 0: MLX's own limit, and no run is refused.  Where nothing is recommended, the variable alone sets a limit,
-/// as a part of the memory.
+/// What all arrays may take.  As PyTorch reads its variable: this many times what macOS recommends for the
+/// GPU, 0: MLX's own limit, and no run is refused.  Where nothing is recommended, only the variable sets a
+/// limit, as a part of the memory.
 std::optional<size_t> most_bytes() {
   const size_t recommended = device_number("max_recommended_working_set_size");
   const std::string set = environment(kMemoryShare);
@@ -155,8 +155,8 @@ class MlxBackend : public Backend {
     if (found != table_.end())
       for (const auto& impl : found->second)
         if (impl->key.empty() || kernels_.use(impl->key)) list.push_back(impl.get());
-    // Plain ops that the host has, alone: fused ones fall apart into them, and what may be missing is not
-    // wanted where it is not native.
+    // Only plain ops that the host has: fused ones are split into these, and optional ones are of no use
+    // where they are not native.
     if (host_ && op.fuses == nullptr && !op.optional && !host_backend_->implementations(op).empty())
       list.push_back(host_.get());
     return list;

@@ -10,8 +10,8 @@ namespace lathe::mlx {
 bool describe(std::string* detail);
 
 /// The device.  fallback: runs ops without an implementation, of which `warn` is told once each; null:
-/// nothing does.  group: the ranks of all_reduce, all_gather and gather_ranks; null: this process is alone.
-/// Ops named in LATHE_MLX_MASK (op,op) count as such, for tests.
+/// nothing does.  group: the ranks of all_reduce, all_gather and gather_ranks; null: this process only.  Ops
+/// named in LATHE_MLX_MASK (op,op) count as such, for tests.
 std::unique_ptr<Backend> make_device(std::shared_ptr<Backend> fallback, std::shared_ptr<ProcessGroup> group,
                                      Warn warn);
 

@@ -21,7 +21,7 @@ bool is_view(const std::string& primitive) {
   return names.contains(primitive) || primitive.starts_with("View ");  // with the dtype
 }
 
-/// Of the graph behind these arrays, each primitive once.
+/// The primitives of the graph that computes these arrays, each once.
 Launches primitives_of(const Arrays& results) {
   Launches launches;
   std::set<const mx::Primitive*> seen;
@@ -43,8 +43,9 @@ int64_t now_ns() {
       .count();
 }
 
-/// MLX computes equal parts of a graph once, and would keep what the backward pass shall compute anew.  They
-/// are equal no more where the latter wait for what comes before them; so the order, too, is the plan's.
+/// MLX computes equal parts of a graph once, and would keep what the backward pass must compute again.  The
+/// parts are not equal any more if those of the backward pass wait for what comes before them; so the plan
+/// also sets the order.
 void hold_back(Call& call, const Waiting& waiting, const std::vector<std::optional<mx::array>>& values) {
   Arrays before;
   for (const int id : waiting.values) before.push_back(*values[static_cast<size_t>(id)]);
@@ -229,7 +230,7 @@ Status MlxExecutable::run(const Slot& slot, Event* event) {
     take(results, ++ticket_);
     *event = {ticket_};
     if (!device_.ranks) return mx::async_eval(std::move(results));
-    mx::eval(std::move(results));  // the host's calls to the group come behind the program's, on every rank
+    mx::eval(std::move(results));  // on every rank the host's calls to the group come after the program's
     device_.ranks->failure.check();
   });
 }

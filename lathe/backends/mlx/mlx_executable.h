@@ -10,8 +10,8 @@
 
 namespace lathe::mlx {
 
-/// Memory of a state: what Buffer::owner of this device holds.  Buffer::data is its address and marks it
-/// alone.
+/// Memory of a state: what Buffer::owner of this device holds.  Buffer::data is its address, used only as a
+/// mark.
 struct Cell {
   mx::array value;  ///< flat; a run puts another in its place
 };
@@ -21,7 +21,7 @@ struct Device {
   mx::Stream stream;
   std::mutex mutex;
   Constants constants;
-  std::optional<Ranks> ranks;  ///< none: this process is alone
+  std::optional<Ranks> ranks;  ///< none: this process only
 };
 
 /// A program as compiled functions of MLX, one per padded length of its rows, from inputs and states to

@@ -16,8 +16,8 @@ struct Module {
   /// Whether the hardware is there; `detail`: its name, or why not.
   bool (*available)(std::string* detail);
   /// fallback: the device that runs what has no implementation here; null: none does.  group: the ranks of
-  /// all_reduce, all_gather and gather_ranks; null: this process is alone.  warn: takes lines for people; may
-  /// be empty.
+  /// all_reduce, all_gather and gather_ranks; null: this process only.  warn: takes lines for people; may be
+  /// empty.
   Result<std::unique_ptr<Backend>> (*make)(std::shared_ptr<Backend> fallback,
                                            std::shared_ptr<ProcessGroup> group, Warn warn);
   size_t (*live_bytes)();  ///< memory of MLX's arrays now

@@ -12,7 +12,7 @@ mx::array shaped(const Call& c, int output, const mx::array& x) {
   return mx::reshape(x, shape_of(c.out_type(output).shape));
 }
 
-/// MLX on CUDA rounds such a product before it adds the bias: its library takes rows of whole 16 bytes alone.
+/// MLX on CUDA rounds such a product before it adds the bias: its library takes only rows of whole 16 bytes.
 constexpr int kAligned = 8;
 
 Arrays run_linear(const Call& c) {
@@ -34,7 +34,7 @@ Arrays run_linear_bwd_weight(const Call& c) {
   return {mx::matmul(mx::transpose(dy), x), mx::sum(dy, 0)};
 }
 
-/// Of a weight in another dtype than the activations a copy in theirs.
+/// For a weight whose dtype differs from that of the activations: a copy in their dtype.
 size_t rounded_weight(const Node& node, const Program& program) {
   const Type &x = program.type(node.in[0]), &w = program.type(node.in[1]);
   return x.dtype == w.dtype ? 0 : bytes_of({x.dtype, w.shape});

@@ -63,7 +63,7 @@ class GatherPrimitive : public ExchangePrimitive {
   const Shape counts_;
 };
 
-/// `mine` on the ranks' stream, behind the exchange before.
+/// Puts `mine` on the ranks' stream, after the previous exchange.
 mx::array next(Ranks& ranks, const mx::array& x) {
   mx::array mine = mx::contiguous(x, false, ranks.stream);
   if (ranks.last) mine = mx::depends({mine}, {*ranks.last})[0];

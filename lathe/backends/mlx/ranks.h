@@ -22,7 +22,7 @@ struct Ranks {
 
 /// Σ over the ranks of x, f32; wire: see ProcessGroup::sum.
 mx::array sum_among(Ranks& ranks, const mx::array& x, DType wire);
-/// What the ranks give, counts[r] elements f32 each, behind one another; `own`: what this one does.
+/// What the ranks give, counts[r] f32 elements each, one after another; `own`: what this rank gives.
 mx::array gather_among(Ranks& ranks, const mx::array& own, const Shape& counts);
 
 }  // namespace lathe::mlx

@@ -14,7 +14,7 @@
 namespace lathe::mlx {
 namespace {
 
-/// Of every value the last node that reads it; of the program's outputs the end.
+/// For every value the last node that reads it; for outputs of the program the end.
 std::vector<size_t> last_readers(const Program& program) {
   std::vector<size_t> last(program.values().size(), 0);
   for (size_t n = 0; n < program.nodes().size(); ++n)
@@ -24,7 +24,7 @@ std::vector<size_t> last_readers(const Program& program) {
   return last;
 }
 
-/// With which nodes gradient checkpointing begins to compute something once more.
+/// The nodes with which gradient checkpointing begins to compute something once more.
 std::set<size_t> beginnings(const Program& program) {
   std::map<std::tuple<const OpDef*, Attrs, std::vector<int>>, const Node*> nodes;  // of segments
   std::vector<int> same(program.values().size());  // of what is computed once more the first, else itself

@@ -12,10 +12,11 @@ struct Waiting {
   std::vector<int> values;
 };
 
-/// Nodes of the backward pass that compute once more what the forward pass has: those with which gradient
-/// checkpointing begins to do so, which are as a node of a segment and read nothing that is computed once
-/// more itself, and those whose op does so for itself.  They wait for what has been computed since the one
-/// before and is read later, the latter for their gradient, too.
+/// Nodes of the backward pass that compute once more what the forward pass has computed.  There are two
+/// kinds: nodes with which gradient checkpointing begins to do so (they equal a node of a segment and read
+/// nothing that is itself computed once more), and nodes whose op does so by itself.  All wait for what has
+/// been computed since the previous one and is read later; those of the second kind also wait for their
+/// gradient.
 std::map<size_t, Waiting> recomputations(const Program& program);
 
 }  // namespace lathe::mlx

@@ -103,7 +103,7 @@ Arrays run_segment_mean_bwd(const Call& c) {
 
 Arrays run_gather(const Call& c) { return {mx::take(c[0], c[1], 0)}; }
 
-/// Up to so many rows the sums are one product with a matrix of zeros and ones, above it a scan over the
+/// Up to this many rows the sums are one product with a matrix of zeros and ones, above it a scan over the
 /// sorted ids: the product takes 2 · rows · n · c operations, the scan 12 · log₂ n · n · c bytes.
 constexpr int64_t kProductRows = 512;
 
@@ -123,7 +123,7 @@ Arrays scatter_by_product(const Call& c) {
   return {mx::astype(mx::matmul(f32(takes), added_rows(c)), dtype_of(c.out_type(0).dtype))};
 }
 
-/// Adds the rows of equal ids, which lie behind one another, up towards the last of them, in ⌈log₂ n⌉ steps.
+/// Adds the rows of equal ids, which are one after another, up towards the last of them, in ⌈log₂ n⌉ steps.
 Arrays scatter_by_scan(const Call& c) {
   const int n = static_cast<int>(c[1].size()), cols = c.cols(0);
   const mx::array order = mx::argsort(c[1], 0);  // stable
