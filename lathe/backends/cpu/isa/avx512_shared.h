@@ -30,7 +30,7 @@ inline void transpose16(__m512i* r) {
   }
 }
 
-/// Behind it other threads see what went past the caches.
+/// After it other threads see what was written past the caches.
 [[maybe_unused]] void end_stores() { _mm_sfence(); }
 
 }  // namespace

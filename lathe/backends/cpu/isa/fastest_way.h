@@ -6,18 +6,18 @@
 namespace lathe::cpu {
 namespace {
 
-/// Which of several ways of doing the same is the fastest just now, found while it is done: turns are some
-/// microseconds, and what a core can do may change within milliseconds.
+/// Finds out which of several ways of doing the same is the fastest now, while the work is done.  A turn
+/// takes some microseconds, and the speed of a core may change within milliseconds.
 ///
-/// Of every kPeriod turns two are timed, one of the way that is used and one of another, either of them
-/// first.  By how much one is faster does not count, as turns differ in what else they do; who has been
-/// faster kLead times more often than slower takes over.
+/// Of every kPeriod turns two are timed: one of the way in use and one of another way, in alternating order.
+/// It does not count by how much one is faster, as turns differ in what else they do.  A way that has been
+/// faster kLead times more often than slower becomes the way in use.
 template <int kWays>
 class FastestWay {
  public:
   static constexpr int kPeriod = 32, kLead = 3;
 
-  /// Calls work(way); `now` tells the time in any unit.
+  /// Calls work(way); `now` returns the time in any unit.
   template <typename Now, typename Work>
   void turn(Now now, Work work) {
     const uint32_t at = turn_ % kPeriod, trial = turn_ / kPeriod;
@@ -48,7 +48,7 @@ class FastestWay {
 
   uint32_t turn_ = 0;
   int used_ = 0;
-  int lead_[kWays] = {};  // of each over the one that is used
+  int lead_[kWays] = {};  // of each way over the one in use
   uint64_t first_took_ = 0;
 };
 

@@ -1,7 +1,7 @@
-// Attention of one head of one sequence with products of bf16 that are summed in f32; softmax and what
-// belongs to it is f32.  Scores are computed transposed: rows are keys, and the lanes of a vector 16 queries,
-// so that a query's largest score and its sums need no sums across lanes.  Probabilities and gradients of
-// scores are rounded to bf16 once, as operands.
+// Attention of one head of one sequence with products of bf16 that are summed in f32; softmax and its numbers
+// are f32.  Scores are computed transposed: rows are keys, and the lanes of a vector 16 queries, so that a
+// query's largest score and its sums need no sums across lanes.  Probabilities and gradients of scores are
+// rounded to bf16 once, as operands.
 //
 // A strip is 32 queries.  Keys are taken in blocks of up to kMaxKeys, whose operands are packed once for as
 // many queries, so the workspace of the forward pass does not grow with the sequence beyond that; the
@@ -41,8 +41,9 @@ struct Extents {
       : keys(parts(smaller(length, kMaxKeys), 32) * 32), deep(keys / 32), wide(parts(width, 32)) {}
 };
 
-/// Fetches what the next task reads and writes, little by little: its rows lie too far from each other for
-/// the processor to guess them.  Nothing where a sequence is several tasks, most of which read the same keys.
+/// Fetches what the next task reads and writes, little by little: its rows are too far from each other for
+/// the processor to foresee them.  Does nothing where a sequence is several tasks, most of which read the
+/// same keys.
 class Ahead {
  public:
   explicit Ahead(const AttentionTask& t)
@@ -128,13 +129,14 @@ inline void hide_unseen(const AttentionTask& t, int64_t query, int64_t queries, 
   }
 }
 
-/// What softmax knows of a strip so far: the largest score · scale · log₂ e, and the sum of exponentials.
+/// What is known of a strip's softmax so far: the largest score · scale · log₂ e, and the sum of
+/// exponentials.
 struct Running {
   __m512 top[2], sum[2];
 };
 
 /// Scores s[keys, 32] → exponentials, those that are dropped 0, as right operand p; of up to 16 queries as
-/// left operand.  shrink: by what sums of earlier keys are to be multiplied.
+/// left operand.  shrink: the factor for the sums of earlier keys.
 template <int kHalves>
 inline void softmax(const ForwardSpace& w, int64_t keys, float factor, Running& run, __m512* shrink,
                     Ahead& ahead) {
@@ -202,7 +204,7 @@ inline void take_keys(const AttentionTask& t, const ForwardSpace& w, int64_t beg
 }
 
 /// Scores, softmax and products of one strip with the keys of the block from `begin` on that it sees; y: its
-/// sums, of earlier blocks, too.
+/// sums, including those of earlier blocks.
 template <Multiply kMultiply>
 inline void forward_strip(const AttentionTask& t, const ForwardSpace& w, int64_t query, int64_t begin,
                           int64_t block_keys, Running& run, float* y, Ahead& ahead) {
@@ -246,7 +248,7 @@ inline void finish_strip(const AttentionTask& t, const ForwardSpace& w, int64_t 
   }
 }
 
-/// Its queries take each block of keys that they see one after the other.
+/// The queries of a task take the blocks of keys that they see, one block after the other.
 template <Multiply kMultiply>
 void forward(const AttentionTask* task) {
   const AttentionTask& t = *task;

@@ -100,7 +100,7 @@ inline int64_t take_keys(const AttentionTask& t, const BackwardSpace& w, int64_t
   return keys;
 }
 
-/// No probabilities and gradients of scores of a strip and keys [from, end) of the block.
+/// Sets to zero the probabilities and gradients of scores of a strip for the keys [from, end) of the block.
 inline void clear_operands(const BackwardSpace& w, int64_t strip, int64_t from, int64_t end) {
   for (int64_t row = from / 16; row < end / 16; ++row) {
     w.p[row * kGroupStrips + strip] = {};
@@ -141,8 +141,8 @@ inline void backward_strip(const AttentionTask& t, const BackwardSpace& w, int64
              w.dq_of(query), kStrip, begun_before(t, query, begin)});
 }
 
-/// What a group of up to kGroupStrips strips adds to dk and dv of the keys `seen` of a block, whose operands
-/// they have left.
+/// What a group of up to kGroupStrips strips adds to dk and dv of the keys `seen` of a block; the strips have
+/// stored their operands before.
 template <Multiply kMultiply>
 inline void add_keys(const AttentionTask& t, const BackwardSpace& w, int64_t query, int64_t queries,
                      Seen seen, bool add) {
@@ -154,8 +154,7 @@ inline void add_keys(const AttentionTask& t, const BackwardSpace& w, int64_t que
   kMultiply({rows, wide, strips, w.ds + operand, kGroupStrips, w.q, wide, w.dk + sum, wide * 16, add});
 }
 
-/// Block of keys by block of keys; a query's gradient is whole when the last block that it sees has been
-/// taken.
+/// Goes block of keys by block of keys; a query's gradient is complete after the last block that it sees.
 template <Multiply kMultiply>
 void backward(const AttentionTask* task) {
   const AttentionTask& t = *task;

@@ -62,7 +62,7 @@ inline __m512i rounded(uint32_t kept, __m512 low, __m512 high) {
   return bits_of(_mm512_maskz_cvtne2ps_pbh(kept, high, low));
 }
 
-/// Two rows of 16 elements, one behind the other, as words.
+/// Two rows of 16 elements, one after the other, as words.
 inline __m512i paired(__m512i rows) {
   alignas(64) static const uint16_t kPlace[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                                   21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,

@@ -1,6 +1,6 @@
 // Which probabilities of a strip of 32 queries dropout keeps: Philox of lathe/core/philox.h with a query in
-// each lane.  The counter is (key / 8, row, sample, site), row = head << 16 | query; what depends on the key
-// or on the query alone is computed once for each.
+// each lane.  The counter is (key / 8, row, sample, site), row = head << 16 | query; what depends only on the
+// key or only on the query is computed once for each.
 #pragma once
 #include <immintrin.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@ namespace {
 inline uint32_t upper(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
 inline uint64_t product(uint32_t a, uint32_t m) { return uint64_t{a} * m; }
 
-/// The words of the first rounds that depend on the group of eight keys alone, with the round's key.
+/// The words of the first rounds that depend only on the group of eight keys, with the round's key.
 struct KeyGroup {
   uint32_t word2_round1, word0_round2, word2_round2, word2_round3;
 };
@@ -101,7 +101,7 @@ inline uint32_t kept_of(const uint16_t* kept, int64_t key) {
   memcpy(&bits, kept + 2 * key, sizeof bits);
   return bits;
 }
-/// What a probability that is kept is multiplied with.
+/// The factor of a probability that is kept.
 inline float kept_scale(const DropoutRule& rule) {
   return rule.threshold == 0 ? 1.f : rule.threshold > 0xffffu ? 0.f : rule.scale;
 }

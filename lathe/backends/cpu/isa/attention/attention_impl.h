@@ -70,8 +70,8 @@ inline Floats within(Floats x, int64_t column, int64_t cols, float fill) {
   return lane < static_cast<int32_t>(cols - column) ? x : all(fill);
 }
 
-/// f(column, kept) for every vector of a row of `keys` columns, the keys from `first` on; kept(x) drops of a
-/// vector what is to be dropped, and may be asked only where something can be.
+/// f(column, kept) for every vector of a row of `keys` columns, the keys from `first` on.  kept(x) sets to 0
+/// what dropout drops of a vector, and may be called only where something can be dropped.
 template <typename F>
 inline void for_keys(const AttentionTask& t, int64_t query, int64_t first, int64_t keys, F f) {
   Decisions decisions(t.dropout);
@@ -83,7 +83,8 @@ inline void for_keys(const AttentionTask& t, int64_t query, int64_t first, int64
   }
 }
 
-/// What softmax knows of a query so far: the largest score, and the sum of the exponentials before dropping.
+/// What is known of a query's softmax so far: the largest score, and the sum of the exponentials before
+/// dropping.
 struct RowSum {
   float largest, sum;
 };
@@ -100,8 +101,8 @@ inline void hide_unseen(const AttentionTask& t, int64_t query, int64_t queries, 
   }
 }
 
-/// Scores of one query → e^(score − largest), some dropped.  Returns by what sums of earlier keys are to be
-/// multiplied; fresh: there are none.
+/// Scores of one query → e^(score − largest), some dropped.  Returns the factor for the sums of earlier keys;
+/// fresh: there are none.
 inline float softmax_row(const AttentionTask& t, int64_t query, int64_t first, int64_t keys, bool fresh,
                          float* row, RowSum& known) {
   const float nothing = -__builtin_inff();
@@ -126,8 +127,8 @@ inline float softmax_row(const AttentionTask& t, int64_t query, int64_t first, i
   return shrink;
 }
 
-/// Adds to y what the queries from `query` on see of the block of keys from `begin` on; known, y: of earlier
-/// blocks, too.
+/// Adds to y what the queries from `query` on see of the block of keys from `begin` on; known and y include
+/// earlier blocks.
 template <typename T>
 inline void forward_queries(const AttentionTask& t, const ForwardSpace& w, int64_t query, int64_t queries,
                             int64_t begin, int64_t block_keys, RowSum* known, float* y) {
@@ -231,8 +232,7 @@ inline void take_queries(const AttentionTask& t, const BackwardSpace& w, int64_t
   }
 }
 
-/// Block of keys by block of keys; a query's gradient is whole when the last block that it sees has been
-/// taken.
+/// Goes block of keys by block of keys; a query's gradient is complete after the last block that it sees.
 template <typename T>
 void backward(const AttentionTask* task) {
   const AttentionTask& t = *task;

@@ -12,7 +12,7 @@ struct AttentionTask {
   int64_t first, count;            ///< forward: the queries to compute, at most 512
   int64_t qkv_stride, out_stride;  ///< elements between tokens
   int64_t qkv_next, out_next;      ///< elements to where the thread probably goes on
-  int64_t window;                  ///< a query sees keys at most so many tokens away
+  int64_t window;                  ///< a query sees keys at most this many tokens away
   float scale;
   uint32_t head, sample;
   DropoutRule dropout;

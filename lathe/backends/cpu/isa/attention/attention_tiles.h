@@ -64,7 +64,7 @@ inline Left left(const float* x, int64_t cols) { return {x, cols, 1}; }
 inline Left left_transposed(const float* x, int64_t cols) { return {x, 1, cols}; }
 inline Right right(const float* x, int64_t cols) { return {x, cols, kPanel}; }
 
-/// y[rows, padded(cols)] = factor · x, tokens `stride` apart; zero behind `cols`, and in `extra` more rows.
+/// y[rows, padded(cols)] = factor · x, tokens `stride` apart; zero after `cols`, and in `extra` more rows.
 template <typename T>
 void unpack(int64_t rows, int64_t cols, int64_t extra, const T* x, int64_t stride, float factor, float* y) {
   const int64_t wide = padded(cols);
@@ -100,7 +100,7 @@ inline float load_one(const float* p) { return *p; }
 inline float load_one(const Bf16* p) { return bits_as<float>(static_cast<uint32_t>(*p) << 16); }
 inline float load_one(const F16* p) { return load(p, First{1})[0]; }
 
-/// The transpose of x[rows, cols] in panels of kPanel columns (rows of x), zero behind `rows`.
+/// The transpose of x[rows, cols] in panels of kPanel columns (rows of x), zero after `rows`.
 template <typename T>
 void transpose(int64_t rows, int64_t cols, const T* x, int64_t stride, float* y) {
   for (int64_t r = 0; r < padded(rows); r += 4) {

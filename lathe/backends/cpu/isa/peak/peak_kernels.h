@@ -5,8 +5,8 @@
 
 namespace lathe::cpu {
 
-/// Each runs `rounds` rounds of independent sums and returns the multiply-adds it did, times two; null where
-/// the level has none of its own.
+/// Each runs `rounds` rounds of independent sums and returns its multiply-adds times two; null where the
+/// level has no such instruction of its own.
 struct PeakKernel {
   double (*f32)(int64_t rounds);
   double (*bf16)(int64_t rounds);

@@ -11,9 +11,9 @@ namespace lathe::cpu {
 namespace {  // a copy for each level: see libraries.cmake
 
 // kSums independent chains of `step`, which start at start(float); kFlops: of one step.  Enough sums to hide
-// the latency of a multiply-add (4 cycles, two a cycle), few enough for the registers.  Each starts from a
-// value of its own as far as the compiler can see, or it would compute one for all; the results go where it
-// cannot follow.
+// the latency of a multiply-add (4 cycles, two a cycle), few enough for the registers.  For the compiler each
+// starts from a different value, or it would compute one chain for all.  The results go where it cannot
+// follow.
 template <int kSums, int kFlops, typename Start, typename Step>
 double peak_loop(int64_t rounds, Start start, Step step) {
   using Sum = decltype(start(0.0f));

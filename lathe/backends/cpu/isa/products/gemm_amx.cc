@@ -6,15 +6,15 @@
 // Tiles 0-3 hold 32 x 32 sums, 4 and 5 rows of a, 6 and 7 columns of b: four loads feed four products.
 //
 // The products take 64 cycles a step, the loads that feed them 80 from the second cache. A step loads for the
-// next one, each tile right behind the products that read it last: most of all where a core is shared.  What
-// is left of a step does the vector unit's work: an earlier tile is stored, and the next panel of b fetched.
-// A tile of b is 16 lines in a row; so would be one of a, but its rows are read in place.  k is hardly ever
+// next one, each tile right after the products that read it last.  That helps most where a core is shared.
+// The rest of a step is for the vector unit: it stores an earlier tile and fetches the next panel of b.  A
+// tile of b is 16 lines in a row.  A tile of a is not, because its rows are read in place.  k is hardly ever
 // cut: sixteen threads wait longer for sums to be stored and loaded again than for long panels of b, and one
 // or two are as fast either way (docs/performance.md).
 //
 // Rows of a and lines of b can be fetched into the first cache a step before they are loaded.  That is mostly
-// faster where a core is shared and slower where it is whole; which of the two it is changes several times
-// a second, so each thread finds out which way is the fastest.  The sums are the same.
+// faster where a core is shared and slower where it is whole; that changes several times a second, so each
+// thread finds out which way is the fastest.  The sums are the same.
 
 namespace lathe::cpu {
 namespace {
@@ -27,8 +27,8 @@ void end() {
   end_stores();
 }
 
-// Eight rows of a tile, into the first cache.  Always inline: the compiler takes a call of what only fetches
-// for one without effect, and drops it.
+// Fetches eight rows of a tile into the first-level cache.  Always inline: the compiler thinks that a call of
+// a function that only fetches has no effect, and drops it.
 [[gnu::always_inline]] inline void fetch_rows(const char* first, int64_t pitch) {
 #pragma GCC unroll 8
   for (int row = 0; row < 8; ++row) _mm_prefetch(first + row * pitch, _MM_HINT_T0);

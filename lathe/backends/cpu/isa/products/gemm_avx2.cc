@@ -41,7 +41,7 @@ void add_products(const GemmTile* t, int64_t begin, int64_t count, bool fresh) {
     for (int j = 0; j < 2; ++j) _mm256_store_ps(acc + i * kNr + 8 * j, sum[i][j]);
 }
 
-// All rows of a panel, also those that nobody wants.
+// Computes all rows of a panel, also those that are not needed.
 template <int kRows>
 void tile_of(const GemmTile* t) {
   constexpr int kSteps = 4;

@@ -45,7 +45,8 @@ inline __m256i narrow(__m512 x) {
 #endif
 }
 
-// Words under `lanes`, which lie first.  Without a mask where all do: a masked store takes Zen 4 many cycles.
+// Words under `lanes`, which come first.  No mask where all are meant: a masked store takes Zen 4 many
+// cycles.
 inline void store_words(void* to, __mmask16 lanes, __m512i words) {
   if (lanes == 0xffff)
     _mm512_storeu_si512(to, words);
@@ -119,7 +120,7 @@ void store_lines(const GemmStore* s, int begin, int end) {
 }
 #endif
 
-// What stores rows [begin, end) of such a store.
+// Stores rows [begin, end) of such a store.
 inline auto store_rows_of(const GemmStore* s) -> void (*)(const GemmStore*, int begin, int end) {
   constexpr GemmType kF32 = GemmType::kF32, kBf16 = GemmType::kBf16, kF16 = GemmType::kF16;
 #if defined(__AVX512BF16__)
@@ -161,7 +162,7 @@ inline void pack_block(const Source& source, const GemmPack* p, int64_t k, int64
   const bool follow = kRows || p->columns < p->panel;
   int32_t* const first = dst + k * p->panel + (follow ? w * 16 : w);
   const int64_t step = follow ? 16 : p->panel;
-  // What a panel of less than 16 words writes beyond it the next k overwrites.
+  // A panel of less than 16 words is written beyond its end; the next k overwrites that.
   const auto put = [&](int i, __m512i words) {
     int32_t* const to = first + i * step;
     if (kFull || (kRows ? w + i < p->panel : k + 16 < k_words))
@@ -203,8 +204,8 @@ void pack_blocks(const GemmPack* p) {
   p->along_k ? pack_panel<Source, kWord, kRows, true>(p) : pack_panel<Source, kWord, kRows, false>(p);
 }
 
-// The first line of each row (all of it in bf16) that the store of this tile will add.  All at once: a tile's
-// loop has no register left to do it little by little.
+// The first line of each row (all of it in bf16) that the store of this tile will add.  They are fetched all
+// at once, because a tile's loop has no register left to do it little by little.
 [[gnu::always_inline]] inline void fetch_addend(const GemmTile* t) {
   const char* row = t->addend;
   if (row == nullptr) return;

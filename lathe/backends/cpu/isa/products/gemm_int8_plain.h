@@ -17,7 +17,7 @@ static uint32_t int8_source_bits(const void* src, int64_t i) {
   return static_cast<const uint32_t*>(src)[i];
 }
 
-// As bits, magnitudes compare like integers, and what is not finite is larger than all that is.
+// As bits, magnitudes compare like integers, and a number that is not finite is larger than all finite ones.
 template <bool kBf16>
 static uint32_t int8_largest(const void* src, int64_t k) {
   uint32_t largest = 0;

@@ -3,7 +3,8 @@
 
 #include "lathe/backends/cpu/gemm_kernel.h"
 
-// What the tiles of the AMX levels do beside their products.  Each file that includes this gets its own copy.
+// What the tiles of the AMX levels do next to their products.  Each file that includes this gets its own
+// copy.
 
 namespace lathe::cpu {
 namespace {

@@ -11,7 +11,7 @@
 #include "lathe/backends/cpu/isa/unroll.h"
 
 // Packing, storing and column sums as plain loops.  Every kernel file that includes this gets its own copy,
-// compiled for its own instruction set: hence `static`, never `inline` alone.
+// compiled for its own instruction set: so functions are `static`, never only `inline`.
 
 namespace lathe::cpu {
 namespace {

@@ -71,8 +71,9 @@ int64_t pack_lines(const GemmPack* p) {
   return k;
 }
 
-/// Lines of the source become rows of the panel, whole vectors each: what lies beyond it the next row writes
-/// over, and a last row that would write or read too far is left.  Returns how many k are packed.
+/// Lines of the source become rows of the panel, as whole vectors.  What a row writes beyond the panel the
+/// next row overwrites; a last row that would write or read too far is left out.  Returns how many k are
+/// packed.
 template <typename T, typename Round>
 int64_t pack_rows(const GemmPack* p) {
   const int64_t beyond = -p->panel & (kLanes - 1);

@@ -9,9 +9,9 @@ namespace {
 /// Columns of a block that is decided on together: eight per counter.
 constexpr int kDecisions = 8 * kLanes;
 
-/// What dropout decides on columns of a row that follow each other.  Counters lie in 64 bits a word: the
-/// upper halves may be anything, since products read the lower ones alone.  In the first two rounds one
-/// product of two depends on the row alone, and is computed once for it.
+/// What dropout decides on neighbouring columns of a row.  Counters are 64 bits a word: the upper halves may
+/// be anything, since products read only the lower ones.  In the first two rounds one product of two depends
+/// only on the row, and is computed once for it.
 class Decisions {
  public:
   static constexpr int kMaxBlocks = kLanes == 16 ? 2 : 1;  // as many as registers hold
@@ -23,7 +23,7 @@ class Decisions {
     }
   }
 
-  /// What `draw` decides from here on is of this row.
+  /// From here on `draw` decides for this row.
   void begin_row(uint32_t sample, uint32_t row) {
     const uint64_t p2 = uint64_t{sample} * kMultiplier2;
     const uint64_t p0 = uint64_t{static_cast<uint32_t>(p2 >> 32) ^ row ^ rule_.seed} * kMultiplier0;
@@ -74,7 +74,7 @@ class Decisions {
   }
 
  private:
-  static constexpr int kRounds = 5;  // behind the first two
+  static constexpr int kRounds = 5;  // after the first two
 
   /// c[i][0]: groups of columns.  By rounds, so that no product waits for another.
   template <size_t n>
@@ -107,7 +107,7 @@ class Decisions {
 #endif
 };
 
-/// `rule` is a copy, which no store can reach, so that what is made of it stays for all rows.
+/// `rule` is a copy that no store can reach, so that what is computed from it stays valid for all rows.
 template <typename T, bool kResidual>
 void dropout_rows(int64_t begin, int64_t end, int64_t cols, int64_t ld, DropoutRule rule,
                   const int32_t* sample_ids, const int32_t* positions, const T* x, const T* residual, T* y) {

@@ -33,8 +33,8 @@ struct DoubleSum {
   }
 };
 
-/// f(x) for groups of `each` elements, the last one filled up with 0.  One stream alone: the processor's own
-/// fetching does not keep up.
+/// f(x) for groups of `each` elements, the last one filled up with 0.  With a single stream the processor's
+/// own fetching does not keep up.
 template <int64_t each, typename T, typename F>
 inline void for_groups(int64_t n, const T* x, F f) {
   constexpr int64_t kAhead = 4096 / sizeof(T), kLine = 64 / sizeof(T);
@@ -115,7 +115,7 @@ void adamw_part(int64_t n, const AdamW* a, const float* grad, float* param, floa
     store(param + i, p - step * m1 / (square_root(v1) / root + eps), w);
   };
   // Rows of an embedding that no batch has touched: g, m and v are zero and stay so, and without decay p
-  // stays as well.  They are seen to be zero, and neither p read nor anything written.
+  // stays as well.  The kernel sees that they are zero, does not read p and writes nothing.
   constexpr int64_t kBlock = 8 * kLanes;
   int64_t i = 0;
   if (decay == 1)
@@ -130,7 +130,7 @@ void adamw_part(int64_t n, const AdamW* a, const float* grad, float* param, floa
 }
 
 /// Four streams, of which three are written: on some cores the processor's own fetching does not keep up, on
-/// others more of it is in the way.  Each thread finds out which; the results are the same.
+/// others more fetching slows it down.  Each thread finds out which; the results are the same.
 void adamw(int64_t n, const AdamW* a, const float* grad, float* param, float* m, float* v) {
 #if defined(__x86_64__)
   constexpr int64_t kTurn = 2048;
@@ -155,7 +155,7 @@ void accumulate(int64_t n, float keep, const float* g, float* total) {
   }
 }
 
-/// Elements i · stride …; `fill` behind the end.
+/// Elements i · stride …; `fill` after the end.
 inline Floats pick(const float* x, int64_t i, int64_t n, int64_t stride, float fill) {
   if (stride == 1 && i + kLanes <= n) return load(x + i);
   float part[kLanes];

@@ -23,13 +23,13 @@ struct AdamW {
 };
 
 /// Kernels on rows stored as f32, bf16 or f16 (`void*`), for one thread.  [begin, end) are rows, `ld`
-/// elements from each other where a kernel is told it, else as many as they have.
+/// elements from each other where a kernel takes ld, else without gaps.
 struct StorageKernels {
   /// beta may be null: 0.
   void (*layer_norm)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* x, const float* gamma,
                      const float* beta, float eps, void* y, float* mean, float* rstd);
-  /// past, or null: is added to dx, which may lie over any of the matrices.  dgamma, dbeta: sums over these
-  /// rows alone.
+  /// past, or null: is added to dx, which may lie over any of the matrices.  dgamma, dbeta: sums over only
+  /// these rows.
   void (*layer_norm_bwd)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* dy, const void* x,
                          const float* gamma, const float* mean, const float* rstd, const void* past, void* dx,
                          float* dgamma, float* dbeta);
@@ -76,7 +76,7 @@ struct RowKernels {
   double (*log_sum_exp)(int64_t n, int64_t stride, const float* x);
   /// dx[i · stride] = factor · exp(x[i · stride] − lse)
   void (*softmax_bwd)(int64_t n, int64_t stride, const float* x, double lse, float factor, float* dx);
-  /// Behind it other threads see what went past the caches.
+  /// After it other threads see what was written past the caches.
   void (*fence)();
 };
 

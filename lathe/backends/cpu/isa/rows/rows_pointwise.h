@@ -5,7 +5,7 @@
 namespace lathe::cpu::LATHE_ISA_NAMESPACE {
 namespace {
 
-/// So far ahead operands are fetched: behind a product that has just written them GELU gains by it
+/// Operands are fetched this far ahead: GELU gains by it after a product that has just written them
 /// (docs/performance.md).
 template <typename T>
 constexpr int64_t kFetchedAhead = 2048 / sizeof(T);

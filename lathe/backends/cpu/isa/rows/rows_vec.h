@@ -203,7 +203,7 @@ inline void stream(T* p, Floats x, Floats y) {
 #endif
   store(p, x, y);
 }
-/// Behind it other threads see what was streamed.
+/// After it other threads see what was streamed.
 inline void fence() {
 #if defined(__AVX512F__)
   _mm_sfence();
@@ -211,7 +211,7 @@ inline void fence() {
 }
 
 /// Fetches x[i …) into the cache where a line's worth of elements begins with i: what the next row reads,
-/// whose way from memory the hardware does not foresee in time.  There may be no such row.
+/// which the hardware does not foresee in time.  There may be no such row.
 template <typename T>
 inline void fetch(const T* x, int64_t i) {
   if (i % static_cast<int64_t>(64 / sizeof(T)) == 0) __builtin_prefetch(x + i);
@@ -264,7 +264,7 @@ struct Sum {
 };
 
 /// f(i, width, s) for all vectors of [0, n), where s is the set of sums that the vector belongs to.  Lanes
-/// behind the end must add 0.
+/// after the end must add 0.
 template <typename F>
 inline void for_sums(int64_t n, F f) {
   int64_t i = 0;
@@ -280,14 +280,14 @@ inline void for_sums(int64_t n, F f) {
   }
 }
 
-/// f(i, s) likewise where n is a multiple of kSumLanes.
+/// f(i, s) in the same way where n is a multiple of kSumLanes.
 template <typename F>
 inline void for_whole_sums(int64_t n, F f) {
   for (int64_t i = 0; i < n; i += kSumLanes)
     for (int s = 0; s < kSets; ++s) f(i + s * kLanes, s);
 }
 
-/// x where the width reaches, 0 behind.
+/// x where the width reaches, 0 after it.
 inline Floats clear(Floats x, Whole) { return x; }
 inline Floats clear(Floats x, First w) {
   Ints lane;
