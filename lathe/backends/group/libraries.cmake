@@ -5,7 +5,7 @@ function(lathe_transport name include library component)
   set_target_properties(lathe_${name} PROPERTIES SUFFIX ".so" CXX_VISIBILITY_PRESET hidden)
   target_include_directories(lathe_${name} SYSTEM PRIVATE ${include})
   target_link_libraries(lathe_${name} PRIVATE lathe_flags ${library} ${CMAKE_DL_LIBS} Threads::Threads)
-  add_dependencies(lathe_group lathe_${name})   # whoever uses the group finds it beside the program
+  add_dependencies(lathe_group lathe_${name})   # so that programs that use the group find it next to themselves
   install(TARGETS lathe_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lathe COMPONENT ${component})
 endfunction()
 target_link_libraries(lathe_group PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
