@@ -7,6 +7,7 @@ fault this changes the file, builds what the test needs, runs it and puts the fi
 all the same, or where a row no longer fits the code. Standard library only."""
 import argparse
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -20,7 +21,7 @@ FAULTS = ROOT / "tests" / "planted_faults.jsonl"
 def run(command, log, build=None):
     """The exit code; what the command prints goes to the end of `log`."""
     with open(log, "a", encoding="utf-8") as out:
-        environment = None if build is None else {**__import__("os").environ, "LATHE_BINARY_DIR": str(build)}
+        environment = None if build is None else {**os.environ, "LATHE_BINARY_DIR": str(build)}
         return subprocess.run(command, cwd=ROOT, stdout=out, stderr=out, env=environment, check=False).returncode
 
 

@@ -164,7 +164,8 @@ std::vector<std::string> read_lines(const std::string& path) {
   std::string text = read_text(real_file_system(), path, kDataFileBytes);
   check_utf8(text, path);
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
-  if (text.empty()) fail(ErrorCode::kInvalidData, "{}: the file is empty, wants a text in each line", path);
+  if (text.empty())
+    fail(ErrorCode::kInvalidData, "{}: the file is empty, expected a text in each line", path);
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());

@@ -31,11 +31,12 @@ std::vector<size_t> input_bytes(const Program& program) {
 
 Status check_inputs(const Slot& slot, std::span<const size_t> bytes) {
   if (slot.inputs.size() != bytes.size())
-    return {ErrorCode::kInternal, fmt::format("{} inputs given, wants {}", slot.inputs.size(), bytes.size())};
+    return {ErrorCode::kInternal,
+            fmt::format("found {} inputs, expected {}", slot.inputs.size(), bytes.size())};
   for (size_t i = 0; i < bytes.size(); ++i)
     if (slot.inputs[i].size() != bytes[i])
       return {ErrorCode::kInternal,
-              fmt::format("input {}: {} bytes given, wants {}", i, slot.inputs[i].size(), bytes[i])};
+              fmt::format("input {}: found {} bytes, expected {}", i, slot.inputs[i].size(), bytes[i])};
   return {};
 }
 

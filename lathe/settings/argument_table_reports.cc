@@ -145,7 +145,7 @@ void add_saving(Fields& f) {
       {"save_steps",
        &T::save_steps,
        M,
-       "Updates between two checkpoints; below 1: that share of the run; 0: one behind the last step.",
+       "Updates between two checkpoints; below 1: that share of the run; 0: one after the last step.",
        {.low = 0, .whole = true}},
       {"save_on_each_node",
        Unstored{Kind::kBool, false},

@@ -22,7 +22,7 @@ void add_seed_and_data(Fields& f) {
       {"data_seed",
        &T::data_seed,
        M,
-       "Seed of the order alone (seed if not given).",
+       "Seed of the order only (seed if not given).",
        {.low = 0, .high = 4294967295.0}},
       {"use_cpu", &T::use_cpu, M, "Train on the CPU even where there is an accelerator."},
       {"accelerator_config",

@@ -141,7 +141,7 @@ std::string arguments_page(const std::vector<HelpSection>& sections) {
       "older.  "
       "Names, defaults and meanings are those of transformers' `TrainingArguments`, `run_glue.py` and "
       "`run_qa.py`, "
-      "behind them Lathe's own.  *works*: as there.  *no effect here*: accepted with a line that says why "
+      "after them Lathe's own.  *works*: as there.  *no effect here*: accepted with a line that says why "
       "nothing changes.  *refused*: another value than the default ends the program with a line that says "
       "why.\n\n";
   for (const auto& section : sections) {

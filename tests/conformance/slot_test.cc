@@ -33,10 +33,10 @@ TEST_P(SlotOfARun, RefusesInputsOfAnotherNumberOrSize) {
     return status.ok() ? std::string() : status.message();
   };
   EXPECT_EQ(run({12, 12}), "");
-  EXPECT_EQ(run({12, 8}), "input 1: 8 bytes given, wants 12");
-  EXPECT_EQ(run({16, 12}), "input 0: 16 bytes given, wants 12");
-  EXPECT_EQ(run({12}), "1 inputs given, wants 2");
-  EXPECT_EQ(run({12, 12, 12}), "3 inputs given, wants 2");
+  EXPECT_EQ(run({12, 8}), "input 1: found 8 bytes, expected 12");
+  EXPECT_EQ(run({16, 12}), "input 0: found 16 bytes, expected 12");
+  EXPECT_EQ(run({12}), "found 1 inputs, expected 2");
+  EXPECT_EQ(run({12, 12, 12}), "found 3 inputs, expected 2");
   EXPECT_EQ(run({12, 12}), "");
 }
 

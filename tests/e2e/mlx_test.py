@@ -203,7 +203,7 @@ class WithoutMlx(unittest.TestCase):
             (pathlib.Path(folder) / "libmlx.so").write_bytes(
                 pathlib.Path(libraries["libmlx.so"]).read_bytes().replace(f"\0{version}\0".encode(), f"\0{found}\0".encode()))
             search = os.pathsep.join([folder, *{os.path.dirname(path) for path in libraries.values()}])
-            self.assertIn(f"found MLX {found}, wants {version}", doctor(LD_LIBRARY_PATH=search))
+            self.assertIn(f"found MLX {found}, expected {version}", doctor(LD_LIBRARY_PATH=search))
             lacking = pathlib.Path(folder) / "lathe_mlx.so"
             lacking.write_bytes(module.read_bytes().replace(b"_ZN3mlx4core6arange", b"_ZN3mlx4core6brange"))
             said = doctor(LATHE_MLX_MODULE=str(lacking))

@@ -60,7 +60,7 @@ class Mpi(RanksCase):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "PMI_"))}
         result = cl.run([*self.command(2, "alone"), "--ddp_backend", "mpi"], env=environment)
         self.assertNotEqual(result.returncode, 0)
-        self.assertIn("wants processes that mpirun", result.stderr)
+        self.assertIn("needs processes that mpirun", result.stderr)
 
     def test_a_rank_that_fails_by_itself_says_why(self):
         """It must not wait in MPI's end for the others, nor they for it."""

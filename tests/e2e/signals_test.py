@@ -156,7 +156,7 @@ class Signals(RanksCase):
             _, stderr = run.communicate(timeout=60)
             self.assertEqual(run.returncode, -signal.SIGINT, stderr)
             self.assertEqual(state_of(folder), "interrupted")
-            self.assertIn(f"error: interrupted behind the training; its model is in {folder}\n", stderr.decode())
+            self.assertIn(f"error: interrupted after the training; its model is in {folder}\n", stderr.decode())
             self.assertNotIn(b"is gone", stderr)
             self.assertIn("train_loss", json.loads((folder / "all_results.json").read_text()))
             self.assertEqual((folder / "eval_results.json").exists(), split == "predict")

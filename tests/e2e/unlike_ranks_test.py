@@ -170,7 +170,7 @@ class UnlikeRanks(RanksCase):
             result = cl.run(self.glue(*EVALUATE, "--output_dir", str(self.root / "port")),
                             env={**os.environ, "WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
             self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertIn(f"MASTER_PORT: found {port}, wants", result.stderr)
+            self.assertIn(f"MASTER_PORT: found {port}, expected", result.stderr)
 
 
 if __name__ == "__main__":

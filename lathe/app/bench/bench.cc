@@ -211,7 +211,7 @@ const std::vector<Bench>& benches() {
          {"batch"},
          mlp},
         {"finetune",
-         "the Trainer on 1,000 questions (TREC's, else made), all weights and the head alone",
+         "the Trainer on 1,000 questions (TREC's, else made), all weights and only the head",
          bench_finetune,
          {"model", "batch", "seq", "dtype", "epochs", "data_dir"},
          {"dtype"},

@@ -155,7 +155,7 @@ void check_kernels(Backend& backend, const std::string& path,
       say(fmt::format(
           "{} {}: own kernel of {}: {}", verdict.right ? "[GOOD]" : "[BAD] ", backend.info().kind, op->name,
           !verdict.right ? "wrong, and not used: " + fault
-                         : fmt::format("right; {:.0f} us beside {:.0f} us without it: {}", verdict.us,
+                         : fmt::format("right; {:.0f} us against {:.0f} us without it: {}", verdict.us,
                                        verdict.parts_us, verdict.good() ? "used" : "not used")));
     }
   if (tried) write_cache(path, verdicts.text());

@@ -158,7 +158,7 @@ void ScriptRun::carry_out(const std::function<void()>& work) {
 }
 
 void ScriptRun::fail_behind_the_training() const {
-  fail(ErrorCode::kInterrupted, "interrupted behind the training; its model is in {}", output_dir());
+  fail(ErrorCode::kInterrupted, "interrupted after the training; its model is in {}", output_dir());
 }
 
 void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t samples) {
@@ -212,10 +212,9 @@ void ScriptRun::save_model_alone(Trainer& trainer) {
     trainer.save_model_alone();
     say(LogLevel::kWarning,
         trainer.finished()
-            ? fmt::format("the run failed behind its last step; the trained model alone is in {}",
-                          output_dir())
+            ? fmt::format("the run failed after its last step; only the trained model is in {}", output_dir())
             : fmt::format(
-                  "stopped after step {} without a checkpoint; the model alone is in {}: a run can begin "
+                  "stopped after step {} without a checkpoint; only the model is in {}: a run can begin "
                   "with it (--model_name_or_path), but not go on",
                   trainer.state().global_step, output_dir()));
   } catch (const std::exception&) {

@@ -130,9 +130,8 @@ TEST_F(FullDisk, AModelIsSavedWhereItsLastCheckpointDoesNotFit) {
     for (int64_t room = 0; !error.empty(); room += kStep) {
       error = error_with(room);
       const std::string found = weights("");
-      EXPECT_EQ(
-          shown("the run failed behind its last step; the trained model alone is in " + folder_ / "out"),
-          !error.empty() && !found.empty());
+      EXPECT_EQ(shown("the run failed after its last step; only the trained model is in " + folder_ / "out"),
+                !error.empty() && !found.empty());
       EXPECT_TRUE(found.empty() || found == model) << room;
       const bool of_the_last = error.starts_with(folder_ / "out/checkpoint-4: found ");
       EXPECT_TRUE(of_the_last || found.empty() || error.empty()) << error;
@@ -155,7 +154,7 @@ TEST_F(FullDisk, AModelIsSavedWhereTheCheckpointOfAStopDoesNotFit) {
     const std::string found = weights("");
     EXPECT_TRUE(found.empty() || found == model) << room;
     EXPECT_TRUE(error.starts_with(folder_ / "out/checkpoint-1: found ") || found.empty()) << error;
-    EXPECT_EQ(shown("stopped after step 1 without a checkpoint; the model alone is in " + folder_ / "out"),
+    EXPECT_EQ(shown("stopped after step 1 without a checkpoint; only the model is in " + folder_ / "out"),
               !found.empty());
     ++(found.empty() ? lost : saved);
   }

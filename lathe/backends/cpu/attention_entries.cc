@@ -28,8 +28,8 @@ void check_rows(const Call& c, const Places& at) {
   const int64_t longest = longest_of(c.node, c.in_type(at.qkv)), rows = c.cols(at.row_ids);
   for (int64_t row = 0; row < rows; ++row)
     if (cu[row + 1] - cu[row] > longest)
-      fail(ErrorCode::kShape, "attention: row {} has {} tokens, wants at most {}", row, cu[row + 1] - cu[row],
-           longest);
+      fail(ErrorCode::kShape, "attention: row {} has {} tokens, expected at most {}", row,
+           cu[row + 1] - cu[row], longest);
 }
 
 Attention describe(const Call& c, const Places& at) {

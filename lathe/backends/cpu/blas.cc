@@ -111,7 +111,7 @@ class Trial {
 Blas open_blas(const std::string& path) {
   const auto unusable = [&](const char* what, const std::string& why) {
     fail(ErrorCode::kNotFound,
-         "LATHE_BLAS: {} {} ({}); wants the file of a BLAS library with its C interface (Debian, Ubuntu: "
+         "LATHE_BLAS: {} {} ({}); expected the file of a BLAS library with its C interface (Debian, Ubuntu: "
          "libopenblas.so.0 of libopenblas0-pthread), or none for Lathe's own products",
          path, what, why);
   };

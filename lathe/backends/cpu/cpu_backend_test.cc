@@ -288,7 +288,7 @@ TEST(CpuExecutable, RefusesRowsThatAttentionHasNoMemoryFor) {
     return status.ok() ? std::string() : status.message();
   };
   EXPECT_EQ(run({0, 8, 40}), "");
-  EXPECT_EQ(run({0, 7, 40}), "attention: row 1 has 33 tokens, wants at most 32");
+  EXPECT_EQ(run({0, 7, 40}), "attention: row 1 has 33 tokens, expected at most 32");
 }
 
 TEST(RunNode, RefusesViews) {

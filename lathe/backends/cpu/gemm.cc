@@ -357,12 +357,12 @@ GemmType kernel_type(DType type) {
 
 size_t gemm_workspace_bytes(Isa isa, const Gemm& g, int threads) {
   if (g.m < 1 || g.n < 1 || g.k < 1)
-    fail(ErrorCode::kShape, "gemm: found m = {}, n = {}, k = {}, wants each at least 1", g.m, g.n, g.k);
+    fail(ErrorCode::kShape, "gemm: found m = {}, n = {}, k = {}, expected each at least 1", g.m, g.n, g.k);
   if (!is_float(g.a_type) || !is_float(g.b_type) || !is_float(g.c_type))
-    fail(ErrorCode::kUnsupported, "gemm: found {} · {} -> {}, wants f32, bf16 or f16; cast before",
+    fail(ErrorCode::kUnsupported, "gemm: found {} · {} -> {}, expected f32, bf16 or f16; cast before",
          name_of(g.a_type), name_of(g.b_type), name_of(g.c_type));
   if (g.b_type != DType::f32 && g.b_type != compute_type(g))
-    fail(ErrorCode::kUnsupported, "gemm: found {} · {}, wants f32 or the same on both sides; cast before",
+    fail(ErrorCode::kUnsupported, "gemm: found {} · {}, expected f32 or the same on both sides; cast before",
          name_of(g.a_type), name_of(g.b_type));
   return Plan(isa, g, threads).bytes(threads);
 }

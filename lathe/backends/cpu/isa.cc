@@ -158,8 +158,8 @@ Isa chosen_isa() {
   std::string list;
   for (Isa isa : levels) list += (list.empty() ? "" : ", ") + std::string(name_of(isa));
   const bool known = std::any_of(std::begin(kAll), std::end(kAll), named);
-  fail(ErrorCode::kUsage, "LATHE_ISA: found '{}', {}; wants one of: {}; or leave it unset for the best", wish,
-       known ? "which this machine does not run" : "which is no level", list);
+  fail(ErrorCode::kUsage, "LATHE_ISA: found '{}', {}; expected one of: {}; or leave it unset for the best",
+       wish, known ? "which this machine does not run" : "which is no level", list);
 }
 
 }  // namespace lathe::cpu

@@ -290,7 +290,7 @@ void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin
 std::shared_ptr<PackedState> PackedWeights::of(const Buffer& state) {
   if (state.owner == nullptr)  // else nothing tells when this memory is freed and its address used again
     fail(ErrorCode::kInternal,
-         "a state in memory without an owner; wants a Buffer that the backend has allocated");
+         "a state in memory without an owner; expected a Buffer that the backend has allocated");
   const std::lock_guard lock(mutex_);
   std::erase_if(states_, [](const auto& known) { return known.second.owner.expired(); });
   Known& known = states_[state.data];

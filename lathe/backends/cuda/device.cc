@@ -38,7 +38,7 @@ cudaDeviceProp current_gpu() {
 
 std::string why_too_old(const cudaDeviceProp& gpu) {
   if (gpu.major >= 8) return "";
-  return fmt::format("the GPU, {}, has compute capability {}.{}, wants 8.0 or higher", gpu.name, gpu.major,
+  return fmt::format("the GPU, {}, has compute capability {}.{}, expected 8.0 or higher", gpu.name, gpu.major,
                      gpu.minor);
 }
 

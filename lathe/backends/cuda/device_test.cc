@@ -19,7 +19,7 @@ TEST(CudaDevice, AGpuThatIsTooOldIsNamed) {
   cudaDeviceProp gpu{};
   std::snprintf(gpu.name, sizeof(gpu.name), "Tesla T4");
   gpu.major = 7, gpu.minor = 5;
-  EXPECT_EQ(why_too_old(gpu), "the GPU, Tesla T4, has compute capability 7.5, wants 8.0 or higher");
+  EXPECT_EQ(why_too_old(gpu), "the GPU, Tesla T4, has compute capability 7.5, expected 8.0 or higher");
   gpu.major = 8, gpu.minor = 0;
   EXPECT_EQ(why_too_old(gpu), "");
 }

@@ -115,7 +115,7 @@ void check_tried(int tried) {
   cudaDeviceProp gpu{};
   ASSERT_EQ(cudaGetDeviceProperties(&gpu, 0), cudaSuccess);
   if (gpu.major != 9 || gpu.minor != 0)
-    GTEST_SKIP() << "wants a GPU of compute capability 9.0, found " << gpu.major << '.' << gpu.minor;
+    GTEST_SKIP() << "needs a GPU of compute capability 9.0, found " << gpu.major << '.' << gpu.minor;
   EXPECT_GT(tried, 0) << "no way accepts; was sm_90a left out of LATHE_CUDA_ARCHITECTURES?";
 }
 

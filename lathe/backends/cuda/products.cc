@@ -393,7 +393,8 @@ void Products::adopt(const std::string& choices) {
     words >> choice.kernel >> std::hex;
     for (uint64_t& word : choice.algo.data) words >> word;
     if (words.fail() || choice.kernel < kLibrary)
-      fail(ErrorCode::kInvalidData, "choices of cuBLASLt's algorithms: found \"{}\", wants 17 numbers", line);
+      fail(ErrorCode::kInvalidData, "choices of cuBLASLt's algorithms: found \"{}\", expected 17 numbers",
+           line);
     found[kind] = choice;
   }
   const std::lock_guard lock(mutex_);

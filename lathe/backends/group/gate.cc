@@ -123,7 +123,7 @@ bool Gate::hear_hello(Stranger& stranger, const Frame& frame) {
                      another_run(fmt::format("it has {} processes, this one {}", size, hello->size)), "");
   if (hello->rank >= size)
     return send_away(stranger,
-                     another_run(fmt::format("found rank {}, wants one below {}", hello->rank, size)), "");
+                     another_run(fmt::format("found rank {}, expected one below {}", hello->rank, size)), "");
   stranger.hello = hello;
   fill_random(stranger.nonce);
   Frame challenge{Frame::Kind::kChallenge, mine_.secret.empty() ? mine_.run : "", {}};

@@ -34,7 +34,7 @@ class Ring {
     world.secret = o.secret;
     const int before = (rank_ + size_ - 1) % size_, next = (rank_ + 1) % size_;
     Gate gate(listen_at(o.address, 0), world, key(rank_), [&](int rank) {
-      return rank == before ? "" : fmt::format("found rank {}, wants rank {}", rank, before);
+      return rank == before ? "" : fmt::format("found rank {}, expected rank {}", rank, before);
     });
     const std::string own = std::string(o.address) + " " + std::to_string(gate.port());
     if (!o.set(o.store, key(rank_).c_str(), own.data(), own.size())) throw Broken{"a rank is gone"};

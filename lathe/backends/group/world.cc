@@ -39,7 +39,7 @@ std::optional<int> number(const Environment& environment, const char* name) {
   int value = 0;
   const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), value);
   if (error != std::errc() || end != view.data() + view.size() || value < 0)
-    fail(ErrorCode::kUsage, "{}: found {}, wants a whole number of at least 0", name, text);
+    fail(ErrorCode::kUsage, "{}: found {}, expected a whole number of at least 0", name, text);
   return value;
 }
 
@@ -67,7 +67,7 @@ int port(const Environment& environment, const Launcher& launcher) {
   const int next = held != nullptr && std::string_view(held) == "True" ? 1 : 0;
   if (const auto given = number(environment, "MASTER_PORT")) {
     if (*given < 1 || *given > kLastPort - next)
-      fail(ErrorCode::kUsage, "MASTER_PORT: found {}, wants 1 to {}", *given, kLastPort - next);
+      fail(ErrorCode::kUsage, "MASTER_PORT: found {}, expected 1 to {}", *given, kLastPort - next);
     return *given + next;
   }
   const auto job = number(environment, launcher.job);

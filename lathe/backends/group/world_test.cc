@@ -136,7 +136,7 @@ TEST(World, BrokenValuesAreNamed) {
     world_of({{"RANK", "x"}, {"WORLD_SIZE", "2"}});
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()), "RANK: found x, wants a whole number of at least 0");
+    EXPECT_EQ(std::string(error.what()), "RANK: found x, expected a whole number of at least 0");
   }
 }
 
@@ -152,9 +152,9 @@ TEST(World, APortIsOneOfTcps) {
   EXPECT_EQ(with_port("65535", "")->port, 65535);
   EXPECT_EQ(with_port("65534", "True")->port, 65535);
   const std::vector<std::array<const char*, 3>> wrong = {
-      {"0", "", "MASTER_PORT: found 0, wants 1 to 65535"},
-      {"65536", "", "MASTER_PORT: found 65536, wants 1 to 65535"},
-      {"65535", "True", "MASTER_PORT: found 65535, wants 1 to 65534"}};
+      {"0", "", "MASTER_PORT: found 0, expected 1 to 65535"},
+      {"65536", "", "MASTER_PORT: found 65536, expected 1 to 65535"},
+      {"65535", "True", "MASTER_PORT: found 65535, expected 1 to 65534"}};
   for (const auto& [port, held, message] : wrong) {
     try {
       with_port(port, held);

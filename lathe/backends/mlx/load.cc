@@ -26,7 +26,8 @@ std::vector<std::string> candidates() {
 std::string absence() {
   const std::string named = environment(kNamed);
   if (named.empty()) return "not built: `make MLX=1` builds lathe_mlx.so (needs MLX)";
-  return fmt::format("{}: found '{}', which does not exist, wants the path of a lathe_mlx.so", kNamed, named);
+  return fmt::format("{}: found '{}', which does not exist, expected the path of a lathe_mlx.so", kNamed,
+                     named);
 }
 
 /// What to do where the loader gave this reason.
@@ -34,7 +35,7 @@ const char* way_out(const std::string& reason) {
   if (reason.find("3mlx4core") != std::string::npos)  // a symbol of MLX
     return "it is built for another version of MLX than the libmlx found here: build it anew with `make "
            "MLX=1`, or reinstall Lathe";
-  return "MLX wants macOS 14 or later, or glibc 2.35";
+  return "MLX needs macOS 14 or later, or glibc 2.35";
 }
 
 struct Loaded {

@@ -75,7 +75,7 @@ std::optional<size_t> most_bytes() {
   char* end = nullptr;
   const double share = strtod_c(set.c_str(), &end);
   if (*end != 0 || !(share >= 0 && share <= 2))
-    fail(ErrorCode::kUsage, "{}: found '{}', wants a number from 0 to 2", kMemoryShare, set);
+    fail(ErrorCode::kUsage, "{}: found '{}', expected a number from 0 to 2", kMemoryShare, set);
   if (share == 0) return {};
   return static_cast<size_t>(share * static_cast<double>(recommended == 0 ? memory_bytes() : recommended));
 }
@@ -252,14 +252,14 @@ bool is_built_version(const std::string& found) {
 bool describe(std::string* detail) {
   if (!is_built_version(mx::version())) {
     *detail = fmt::format(
-        "found MLX {}, wants {}, for which lathe_mlx.so is built: build it anew with `make "
+        "found MLX {}, expected {}, for which lathe_mlx.so is built: build it anew with `make "
         "MLX=1`, or reinstall Lathe",
         mx::version(), built_version());
     return false;
   }
 #if defined(__APPLE__)
   if (!mx::metal::is_available()) {
-    *detail = "MLX finds no GPU; it wants Apple silicon, and a process that is not translated by Rosetta";
+    *detail = "MLX finds no GPU; it needs Apple silicon, and a process that is not translated by Rosetta";
     return false;
   }
 #endif

@@ -274,7 +274,7 @@ Status MlxExecutable::read(Event event, size_t index, std::span<std::byte> desti
   return guarded(device_, "reading", [&] {
     mx::array& output = *found->outputs[index];
     if (destination.size() != output.nbytes())
-      fail(ErrorCode::kInternal, "output {}: wants {} bytes, given {}", index, output.nbytes(),
+      fail(ErrorCode::kInternal, "output {}: expected {} bytes, found {}", index, output.nbytes(),
            destination.size());
     output.wait();
     std::memcpy(destination.data(), output.data<std::byte>(), destination.size());

@@ -68,7 +68,7 @@ class Ring {
     for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
       if (std::getenv(name) != nullptr) return;
     throw Broken{
-        "--ddp_backend mpi wants processes that mpirun or srun --mpi=pmix has started; take "
+        "--ddp_backend mpi needs processes that mpirun or srun --mpi=pmix has started; take "
         "--ddp_backend ring or gloo with others"};
   }
 

@@ -70,7 +70,7 @@ class RefExecutable : public Executable {
     const DType dtype = program_.type(program_.outputs()[index].second).dtype;
     const auto& values = outputs_[event.ticket % kRing].at(index);
     if (destination.size() != values.size() * size_of(dtype))
-      return {ErrorCode::kInternal, fmt::format("output {}: wants {} bytes, given {}", index,
+      return {ErrorCode::kInternal, fmt::format("output {}: expected {} bytes, found {}", index,
                                                 values.size() * size_of(dtype), destination.size())};
     store_doubles(dtype, destination.data(), values);
     return {};
