@@ -28,6 +28,8 @@ TEST(NormalForm, HangulIsArithmetic) {
   EXPECT_EQ(in_form("\u1112\u1161\u11ab", NormalForm::kNfc), "\ud55c");
   EXPECT_EQ(in_form("\ud55c", NormalForm::kNfd), "\u1112\u1161\u11ab");
   EXPECT_EQ(in_form("\ud558\u11ab", NormalForm::kNfc), "\ud55c");
+  EXPECT_EQ(in_form("\ud6c8", NormalForm::kNfd), "\u1112\u116e\u11ab");  // a vowel that is not the first
+  EXPECT_EQ(in_form("\u1112\u116e\u11ab", NormalForm::kNfc), "\ud6c8");
 }
 
 TEST(NormalForm, WhatIsInItIsSeenWithoutBuildingIt) {
