@@ -67,7 +67,7 @@ std::unique_ptr<Backend> open_device(const std::string& kind, const DeviceOption
   }
   if (kind == "cuda") return cuda::make_cuda_backend(options.tf32, options.group);
   if (kind == mlx::kKind) return mlx::make_mlx_backend(fallback_device, options.group, options.warn);
-  fail(ErrorCode::kUsage, "device {} is unknown; one of auto, {} is wanted", kind, known);
+  fail(ErrorCode::kUsage, "found the device {}, expected one of auto, {}", kind, known);
 }
 
 std::shared_ptr<ProcessGroup> join_processes(const std::string& transport, double timeout_s,

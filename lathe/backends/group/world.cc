@@ -97,8 +97,8 @@ std::optional<World> world(const Environment& environment) {
     const auto rank = number(environment, launcher.rank), size = number(environment, launcher.size);
     if (!rank || !size) continue;
     if (*size < 1 || *rank >= *size)
-      fail(ErrorCode::kUsage, "{}={}, {}={}: a rank below the number of processes is wanted", launcher.rank,
-           *rank, launcher.size, *size);
+      fail(ErrorCode::kUsage, "found {}={}, {}={}, expected a rank below the number of processes",
+           launcher.rank, *rank, launcher.size, *size);
     if (*size == 1) return {};
     World found;
     found.rank = *rank;
