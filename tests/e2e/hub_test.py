@@ -275,8 +275,10 @@ class BadLines(HubCase):
 
     def test_an_answer_that_comes_slowly_for_ever(self):
         self.hub.fail("", Fault(on="api", drip=(4096, 0.1), times=9))
-        self.fails(self.info(HF_HUB_ETAG_TIMEOUT="0.2"), "an answer that took longer than 2.4 s")
-        self.assertEqual(self.hub.count("GET", "/api/"), 1)
+        result = self.fails(self.info(HF_HUB_ETAG_TIMEOUT="0.2"), "an answer that took longer than 2.4 s")
+        self.assertNotIn("2.4 s; trying again", result.stderr)
+        # On a busy machine the first byte may come after 0.2 s; such an attempt is told, and made again.
+        self.assertEqual(self.hub.count("GET", "/api/"), 1 + result.stderr.count("trying again"))
 
     def test_answers_that_are_too_large(self):
         self.hub.fail("", Fault(on="api", drip=(1 << 20, 0)))

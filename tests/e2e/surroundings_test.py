@@ -79,7 +79,7 @@ class Surroundings(unittest.TestCase):
         wanted = self.weights(self.out)
         bytes_of = sum(path.stat().st_size for path in self.out.iterdir() if path.is_file())
         self.out = self.mount("small", "tmpfs", f"size={bytes_of + (256 << 10)}") / "out"
-        result = self.fails(self.command(), f"{self.out}/checkpoint-9: found ", "the trained model alone is in")
+        result = self.fails(self.command(), f"{self.out}/checkpoint-9: found ", "only the trained model is in")
         self.assertIn("1 checkpoint and the model take ", result.stderr)
         self.assertEqual(self.weights(self.out), wanted)
 
