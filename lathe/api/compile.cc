@@ -83,15 +83,13 @@ Compiled compile(Backend& backend, nn::Module& module, const std::function<Value
       compiled.places_[p.name] = {state, offset, elements(p.shape)};
       offset += elements(p.shape);
     }
-    compiled.bindings_.states[state] =
-        backend.allocate(bytes_of({DType::f32, block.shape}), Memory::kDevice).value();
+    compiled.bindings_.states[state] = backend.allocate(bytes_of({DType::f32, block.shape})).value();
   }
-  compiled.bindings_.states[kInput] = backend.allocate(bytes_of(input), Memory::kDevice).value();
+  compiled.bindings_.states[kInput] = backend.allocate(bytes_of(input)).value();
   fuse(*compiled.program_, backend, fusions());
   const Selection selection = select(program, backend);
-  const MemoryPlan plan = plan_memory(program, selection, backend.info().alignment, backend.info().row_gap);
-  if (backend.info().caller_memory)
-    compiled.bindings_.arena = backend.allocate(plan.arena_bytes, Memory::kDevice).value();
+  const MemoryPlan plan = backend.plan(program, selection);
+  if (backend.info().caller_memory) compiled.bindings_.arena = backend.allocate(plan.arena_bytes).value();
   compiled.executable_ = backend.compile(program, selection, plan, compiled.bindings_).value();
   initialize(compiled, module, options.seed);
   return compiled;

@@ -12,6 +12,7 @@
 #include "lathe/backends/ref/ref_backend.h"
 #include "lathe/core/ceil_div.h"
 #include "lathe/ops/elementwise.h"
+#include "lathe/program/memory_plan.h"
 
 namespace lathe {
 namespace {
@@ -45,7 +46,7 @@ struct RunMemory {
 
 RunMemory make_memory(Backend& backend, const TestBench& bench, const MemoryPlan& plan) {
   RunMemory memory;
-  memory.bindings.arena = backend.allocate(plan.arena_bytes, Memory::kDevice).value();
+  memory.bindings.arena = backend.allocate(plan.arena_bytes).value();
   std::vector<std::byte> arena(plan.arena_bytes, kGuardByte);
   const auto poison = [&](size_t at, size_t bytes) { std::memset(arena.data() + at, int(kPoison), bytes); };
   for (size_t id = 0; id < plan.places.size(); ++id)
@@ -57,7 +58,7 @@ RunMemory make_memory(Backend& backend, const TestBench& bench, const MemoryPlan
   for (size_t i = 0; i < bench.in_types.size(); ++i) {
     const std::string name = "in" + std::to_string(i);
     if (bench.program.find(name) < 0 || !updates_in_place(*bench.node().op, i)) continue;
-    Buffer buffer = backend.allocate(bench.inputs[i].size(), Memory::kDevice).value();
+    Buffer buffer = backend.allocate(bench.inputs[i].size()).value();
     backend.copy_in(buffer, 0, bench.inputs[i]).check();
     memory.bindings.states[name] = buffer;
   }
@@ -202,7 +203,7 @@ std::string test_gaps(Backend& backend, const TestBench& bench, const Impl& impl
   if (std::ranges::none_of(plan.places, [](const MemoryPlan::Place& place) { return place.ld > 0; }))
     return "no rows with gaps, where some may have them";
   Bindings bindings;
-  bindings.arena = backend.allocate(plan.arena_bytes, Memory::kDevice).value();
+  bindings.arena = backend.allocate(plan.arena_bytes).value();
   backend.copy_in(bindings.arena, 0, std::vector<std::byte>(plan.arena_bytes, kPoison)).check();
   auto executable = backend.compile(gaps.program, gaps.selection, plan, bindings).value();
   const Slot slot{{gaps.inputs.begin(), gaps.inputs.end()}};

@@ -6,6 +6,7 @@
 
 #include "lathe/backends/conformance_bench.h"
 #include "lathe/backends/ref/ref_backend.h"
+#include "lathe/program/memory_plan.h"
 
 namespace lathe {
 namespace {

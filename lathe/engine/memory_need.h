@@ -25,7 +25,7 @@ struct MemoryShortage {
   uint64_t free = 0;
   int sharers = 1;  ///< processes, each of which has this much
   std::string device;
-  std::string remedy;  ///< DeviceInfo::memory_remedy
+  std::string remedy;  ///< Backend::way_out
   TokenRounding rounding;
   std::function<uint64_t(Bucket, bool recompute)> need_of;  ///< bytes for that run at another size
 };

@@ -33,7 +33,7 @@ Parameters::Parameters(Backend& backend, const TaskModel& model, const Optimizer
 }
 
 void Parameters::allocate(const std::string& name, size_t bytes) {
-  buffers_[name] = backend_.allocate(bytes, Memory::kDevice).value();
+  buffers_[name] = backend_.allocate(bytes).value();
 }
 
 Parameters::Place Parameters::place(int index) const {

@@ -72,8 +72,7 @@ ProgramCache::Planned ProgramCache::planned(const Work& work, int64_t recompute_
     hoist(*plan.program, op::gather_ranks);
   }
   plan.selection = select(*plan.program, backend_);
-  plan.memory =
-      plan_memory(*plan.program, plan.selection, backend_.info().alignment, backend_.info().row_gap);
+  plan.memory = backend_.plan(*plan.program, plan.selection);
   return plan;
 }
 
@@ -162,7 +161,7 @@ std::string ProgramCache::shortage(const MemoryNeed& need, uint64_t free, const 
   };
   const DeviceInfo& device = backend_.info();
   return to_string(MemoryShortage{largest.kind, largest.bucket, every > 0, need, free, sharers(), device.kind,
-                                  device.memory_remedy, device.token_rounding, need_of});
+                                  backend_.way_out(ErrorCode::kMemory), device.token_rounding, need_of});
 }
 
 int ProgramCache::sharers() const {
@@ -202,8 +201,8 @@ void ProgramCache::grow_arena(size_t bytes) {
   cache_.clear();
   const size_t more = arena_.bytes > 0 ? bytes / 8 : 0;
   arena_ = {};
-  Result<Buffer> arena = backend_.allocate(bytes + more, Memory::kDevice);
-  if (!arena.ok()) arena = backend_.allocate(bytes, Memory::kDevice);
+  Result<Buffer> arena = backend_.allocate(bytes + more);
+  if (!arena.ok()) arena = backend_.allocate(bytes);
   arena_ = std::move(arena.value());
 }
 

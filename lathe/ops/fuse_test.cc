@@ -24,7 +24,7 @@ class Device : public Backend {
   Impl impl;
 
   const DeviceInfo& info() const override { return info_; }
-  Result<Buffer> allocate(size_t, Memory) override { return Status(ErrorCode::kMemory, "none"); }
+  Result<Buffer> allocate(size_t) override { return Status(ErrorCode::kMemory, "none"); }
   Status copy_in(const Buffer&, size_t, std::span<const std::byte>) override { return {}; }
   Status copy_out(std::span<std::byte>, const Buffer&, size_t) override { return {}; }
   std::vector<const Impl*> implementations(const OpDef& op) const override {

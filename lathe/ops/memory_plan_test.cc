@@ -1,4 +1,6 @@
 // Where the values of programs made of real ops lie.
+#include "lathe/program/memory_plan.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -407,19 +409,18 @@ TEST(MemoryPlan, AViewOfWhatWasUpdatedInPlaceIsNotReadAnyMore) {
   EXPECT_THROW(plan_memory(p, Selection(p.nodes().size(), &impl), 64), Error);
 }
 
-TEST(MemoryPlan, WhatANodeHoldsLivesToItsLastReader) {
+TEST(MemoryPlan, WhatIsHeldLivesToItsLastReader) {
   Program p;
   Value y = p.input("x", {DType::f32, {64}});
   for (int i = 0; i < 7; ++i) y = relu(y);
   p.output("y", y);
-  Impl plain, holding, working;
-  holding.holds = [](const Node&, const Program&) { return Held{4096, 4}; };
+  Impl plain, working;
   working.workspace_bytes = [](const Node&, const Program&) { return size_t{4096}; };
   const auto arena = [&](size_t works) {
     Selection selection(p.nodes().size(), &plain);
-    selection[1] = &holding;
     if (works > 0) selection[works] = &working;
-    return plan_memory(p, selection, 64).arena_bytes;
+    const Held held{4096, 1, 4};
+    return plan_memory(p, selection, 64, {}, std::span(&held, 1)).arena_bytes;
   };
   const size_t values = plan_memory(p, Selection(p.nodes().size(), &plain), 64).arena_bytes;
   EXPECT_EQ(arena(0), values + 4096);

@@ -15,9 +15,6 @@
 
 namespace lathe {
 
-/// Kinds of memory that a backend hands out: its own; host memory that it copies from fast.
-enum class Memory { kDevice, kPinned };
-
 /// A piece of memory and its owner.
 struct Buffer {
   std::shared_ptr<void> owner;
@@ -25,30 +22,15 @@ struct Buffer {
   size_t bytes = 0;
 };
 
-/// Matrices of two-byte elements whose rows are a multiple of `every` bytes long are read faster with `bytes`
-/// of gap between one row and the next: without it their lines fall on few sets of a cache.  0: no gaps.
-struct RowGap {
-  size_t every = 0, bytes = 0;
-};
-
 struct DeviceInfo {
-  std::string kind;         ///< "cpu", "cuda", "mps", "mlx", "ref"
-  std::string name;         ///< for people: "Intel Xeon, 2 threads, amx"
-  size_t memory_bytes = 0;  ///< total
-  size_t alignment = 64;    ///< of every value in the arena, bytes
-  RowGap row_gap = {};
+  std::string kind;                         ///< "cpu", "cuda", "mps", "mlx", "ref"
+  std::string name;                         ///< for people: "Intel Xeon, 2 threads, amx"
+  size_t memory_bytes = 0;                  ///< total
+  size_t alignment = 64;                    ///< of every value in the arena, bytes
   TokenRounding token_rounding = {32, 32};  ///< of a batch that is packed for this device
   bool caller_memory =
       true;                  ///< false: the device manages memory itself and a MemoryPlan is only an estimate
   bool host_memory = false;  ///< its memory is the machine's, which ranks there share
-  std::string memory_remedy;  ///< what lets a run take more memory, where something does
-  std::string gap_remedy;     ///< what runs ops without an implementation elsewhere, where something does
-};
-
-/// Memory that a node keeps for later nodes, in addition to its outputs.
-struct Held {
-  size_t bytes = 0;
-  int last = 0;  ///< index of the last node that reads it
 };
 
 /// The time during which the memory of a node is in use, as indices of nodes: `first` ≤ the node ≤ `last`,
@@ -64,13 +46,12 @@ struct Impl;
 /// The implementation chosen for every node of a program, in node order.
 using Selection = std::vector<const Impl*>;
 
-/// One way of running one op on one device.  A backend owns an ordered list per op, best first.
+/// One way of running one op on one device.  A backend owns an ordered list per op, best first.  Where values
+/// lie is said by three things: `in_use` (how long they live), `may_overwrite`, and the gaps between rows.
 struct Impl {
   std::string name;
   std::function<bool(const Node&, const Program&)> accepts;
   std::function<size_t(const Node&, const Program&)> workspace_bytes;  ///< 0 if empty
-  /// Only where the device manages memory itself, for the estimate.
-  std::function<Held(const Node&, const Program&)> holds;
   /// Empty: only while the node itself runs.
   std::function<InUse(int node, const Program&, const Selection&)> in_use;
   /// Pairs in which the output may be written over the input once nothing reads the input any more.  Each
@@ -81,7 +62,9 @@ struct Impl {
   /// one type have the same gaps.
   uint32_t gaps_in = 0, gaps_out = 0;
   /// Not empty: the implementation is used only where a self-test has found it right and faster than the
-  /// parts of its op (kernel_verdicts.h).  The key names what that verdict holds for.
+  /// parts of its op (kernel_verdicts.h).  The key names what that verdict holds for.  It has nothing to do
+  /// with memory; the seam has it for the self-test (`lathe doctor --self-test`), which reads it on every
+  /// device.
   std::string key = {};
   virtual ~Impl() = default;
 };
@@ -150,8 +133,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual const DeviceInfo& info() const = 0;
   /// Errors: kMemory.
-  virtual Result<Buffer> allocate(size_t bytes, Memory kind) = 0;
-  /// Memory (kDevice) that is free now; empty where the device does not tell.  Where the system provides
+  virtual Result<Buffer> allocate(size_t bytes) = 0;
+  /// Memory that is free now; empty where the device does not tell.  Where the system provides
   /// pages at the first touch, buffers that nothing has written to yet still count as free.
   virtual std::optional<size_t> free_bytes() const { return {}; }
   /// Host → device and device → host, synchronously.  copy_in: not while an executable runs.
@@ -166,14 +149,20 @@ class Backend {
   /// was tuned on another device.  Errors: throws kInvalidData if the text is broken.
   virtual std::string tuning() const { return {}; }
   virtual void adopt_tuning(const std::string&) {}
+  /// What a user can set so that the device takes a run that it `refused` (kMemory, kUnsupported): a clause
+  /// for messages of the engine and of `select`, which ask every device.  Empty if there is nothing.
+  virtual std::string way_out(ErrorCode /*refused*/) const { return {}; }
+  /// Where the values of a program lie on this device.  A device may override it: the cpu asks for gaps
+  /// between rows, mlx counts memory of its own.  Errors: as plan_memory (memory_plan.h).
+  virtual MemoryPlan plan(const Program& program, const Selection& selection) const;
   /// Bytes that `compile` will allocate in addition to arena and states, without those that it has already
   /// allocated for the same states.
   virtual size_t prepared_bytes(const Program&, const Selection&, const Bindings&) const { return 0; }
   /// Runs one single node on memory of the caller and on this device's threads.  It reads the operands and
   /// writes the results in place (null: an optional input that is not given); an operand that the op updates
   /// in place has the same address as its result.  workspace: as large as `impl` says, aligned as `info`
-  /// says.  With this, another device with the same memory runs ops that it lacks.  Errors: kUnsupported
-  /// where the device does not work on the host's memory.
+  /// says.  With this, another device with the same memory runs ops that it lacks: mlx those that only the
+  /// cpu has.  Errors: kUnsupported where the device does not work on the host's memory.
   virtual Status run_node(const Program&, const Node&, const Impl&, std::span<std::byte* const> /*in*/,
                           std::span<std::byte* const> /*out*/, std::byte* /*workspace*/) {
     return {ErrorCode::kUnsupported, info().kind + " runs no single nodes over memory of others"};
@@ -186,9 +175,5 @@ class Backend {
 /// The first accepting implementation of every node.  Errors: kUnsupported naming every op (and its types)
 /// for which the backend has none.
 Selection select(const Program& program, const Backend& backend);
-
-/// Gives every value of the program its place: lifetimes → offsets in one arena, largest first.  Errors:
-/// kInternal if a value is read after a node that updates it in place.
-MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment, RowGap gap = {});
 
 }  // namespace lathe

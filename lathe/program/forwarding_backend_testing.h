@@ -11,7 +11,7 @@ class ForwardingBackend : public Backend {
  public:
   explicit ForwardingBackend(std::shared_ptr<Backend> real) : real_(std::move(real)) {}
   const DeviceInfo& info() const override { return real_->info(); }
-  Result<Buffer> allocate(size_t bytes, Memory kind) override { return real_->allocate(bytes, kind); }
+  Result<Buffer> allocate(size_t bytes) override { return real_->allocate(bytes); }
   std::optional<size_t> free_bytes() const override { return real_->free_bytes(); }
   Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {
     return real_->copy_in(to, offset, from);
@@ -22,6 +22,10 @@ class ForwardingBackend : public Backend {
   ProcessGroup* group() const override { return real_->group(); }
   std::vector<const Impl*> implementations(const OpDef& op) const override {
     return real_->implementations(op);
+  }
+  std::string way_out(ErrorCode refused) const override { return real_->way_out(refused); }
+  MemoryPlan plan(const Program& program, const Selection& selection) const override {
+    return real_->plan(program, selection);
   }
   std::string tuning() const override { return real_->tuning(); }
   void adopt_tuning(const std::string& text) override { real_->adopt_tuning(text); }

@@ -1,3 +1,5 @@
+#include "lathe/program/memory_plan.h"
+
 #include <algorithm>
 
 #include "lathe/core/ceil_div.h"
@@ -198,14 +200,10 @@ std::vector<Block> workspaces_of(const Program& program, const Selection& select
   return blocks;
 }
 
-std::vector<Block> held_of(const Program& program, const Selection& selection) {
+std::vector<Block> blocks_of(std::span<const Held> held) {
   std::vector<Block> blocks;
-  for (size_t n = 0; n < selection.size(); ++n) {
-    if (!selection[n]->holds) continue;
-    const Held held = selection[n]->holds(program.nodes()[n], program);
-    const int node = static_cast<int>(n);
-    if (held.bytes > 0) blocks.push_back({node, held.bytes, 0, {node, held.last}, {}});
-  }
+  for (const Held& h : held)
+    if (h.bytes > 0) blocks.push_back({h.first, h.bytes, 0, {h.first, h.last}, {}});
   return blocks;
 }
 
@@ -264,7 +262,8 @@ void check_updates(const Program& program) {
 
 }  // namespace
 
-MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment, RowGap gap) {
+MemoryPlan plan_memory(const Program& program, const Selection& selection, size_t alignment, RowGap gap,
+                       std::span<const Held> held) {
   check_updates(program);
   const std::vector<int64_t> ld = row_gaps(program, selection, gap);
   Roots roots(program);
@@ -272,9 +271,9 @@ MemoryPlan plan_memory(const Program& program, const Selection& selection, size_
   overwrite(program, selection, uses, ld, roots);
   std::vector<Block> blocks = blocks_of(program, uses, roots, ld);
   std::vector<Block> workspaces = workspaces_of(program, selection, uses);
-  std::vector<Block> held = held_of(program, selection);
+  std::vector<Block> others = blocks_of(held);
   MemoryPlan plan;
-  plan.arena_bytes = assign_offsets(blocks, workspaces, held, alignment);
+  plan.arena_bytes = assign_offsets(blocks, workspaces, others, alignment);
   plan.workspaces.resize(selection.size());
   for (const Block& block : workspaces) plan.workspaces[static_cast<size_t>(block.value)] = block.offset;
   std::vector<size_t> offset(program.values().size(), 0);
@@ -286,6 +285,10 @@ MemoryPlan plan_memory(const Program& program, const Selection& selection, size_
         {state ? root : -1, offset[static_cast<size_t>(root)] + roots.offset(static_cast<int>(id)), ld[id]});
   }
   return plan;
+}
+
+MemoryPlan Backend::plan(const Program& program, const Selection& selection) const {
+  return plan_memory(program, selection, info().alignment);
 }
 
 }  // namespace lathe

@@ -1,5 +1,5 @@
 #pragma once
-#include "lathe/program/backend.h"
+#include "lathe/program/memory_plan.h"
 
 namespace lathe {
 

@@ -26,7 +26,7 @@ Selection select(const Program& program, const Backend& backend) {
   if (!gaps.empty()) {
     std::string list;
     for (const std::string& gap : gaps) list += "\n  " + gap;
-    const std::string& own = backend.info().gap_remedy;
+    const std::string own = backend.way_out(ErrorCode::kUnsupported);
     const std::string other = (own.empty() ? "Use" : own + ", or use") + " --device cpu, which has them all.";
     // The cpu lacks ops of the caller's own, and those of other devices.
     const bool is_cpu = backend.info().kind == "cpu";

@@ -107,7 +107,7 @@ Planned planned(Backend& backend, DType dtype, int64_t every, int64_t rows) {
       build_program(*m.model, ProgramKind::kStep, {rows * kRowTokens, rows}, 2, options(dtype, every));
   fuse(*program, backend, fusions());
   const nn::FlatLayout layout = nn::flat_layout(m.model->parameters());
-  return {plan_memory(*program, select(*program, backend), backend.info().alignment).arena_bytes,
+  return {backend.plan(*program, select(*program, backend)).arena_bytes,
           static_cast<size_t>(layout.trainable) * sizeof(float)};
 }
 

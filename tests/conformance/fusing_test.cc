@@ -9,6 +9,7 @@
 #include "lathe/ops/ops.h"
 #include "lathe/program/forwarding_backend_testing.h"
 #include "lathe/program/fuse.h"
+#include "lathe/program/memory_plan.h"
 #include "lathe/train/auto_model.h"
 
 namespace lathe::fusing_test {

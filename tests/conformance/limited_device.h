@@ -18,9 +18,9 @@ class Limited : public ForwardingBackend {
   std::optional<size_t> free;
   size_t allocated = 0;
 
-  Result<Buffer> allocate(size_t bytes, Memory kind) override {
+  Result<Buffer> allocate(size_t bytes) override {
     allocated += bytes;
-    return real_->allocate(bytes, kind);
+    return real_->allocate(bytes);
   }
   std::optional<size_t> free_bytes() const override { return free; }
   const DeviceInfo& info() const override { return info_; }

@@ -13,6 +13,7 @@
 #include "lathe/ops/functional.h"
 #include "lathe/ops/fused.h"
 #include "lathe/program/kernel_verdicts.h"
+#include "lathe/program/memory_plan.h"
 #include "tests/conformance/mlx_testing.h"
 
 namespace lathe::mlx_testing {
@@ -74,7 +75,7 @@ TEST_F(Mlx, AStateThatIsWrittenLeavesOutputsOfEarlierRunsAlone) {
   program.output("whole", state);
   program.output("sum", add(state, program.input("y", {DType::f32, {4}})));
   Bindings bindings;
-  bindings.states["x"] = mlx->allocate(16, Memory::kDevice).value();
+  bindings.states["x"] = mlx->allocate(16).value();
   const std::vector<float> first{1, 2, 3, 4}, second{5, 6, 7, 8};
   mlx->copy_in(bindings.states["x"], 0, std::as_bytes(std::span(first))).check();
   const Selection selection = select(program, *mlx);

@@ -11,6 +11,7 @@
 #include "lathe/models/encoders/encoder.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/functional.h"
+#include "lathe/program/memory_plan.h"
 #include "tests/device_under_test.h"
 
 namespace lathe::mps_faults_test {
@@ -77,7 +78,7 @@ TEST_F(MpsFaults, APartOfAStateIsReadBeyondItsStart) {
   const Value state = program.state("w", {DType::f32, {100}});
   program.output("row", scale(slice(state, 64, {36}), 3));
   Bindings bindings;
-  bindings.states["w"] = mlx_->allocate(400, Memory::kDevice).value();
+  bindings.states["w"] = mlx_->allocate(400).value();
   const std::vector<float> values = counted(100);
   mlx_->copy_in(bindings.states["w"], 0, std::as_bytes(std::span(values))).check();
   EXPECT_EQ(run(program, {}, bindings)[0], part(64, 36, 3));

@@ -4,6 +4,7 @@
 #include "lathe/backends/register.h"
 #include "lathe/engine/session.h"
 #include "lathe/program/forwarding_backend_testing.h"
+#include "lathe/program/memory_plan.h"
 #include "lathe/train/auto_model.h"
 #include "tests/conformance/made_batch.h"
 
@@ -13,13 +14,10 @@ namespace {
 /// A device that asks for no gaps.
 class Dense : public ForwardingBackend {
  public:
-  explicit Dense(std::shared_ptr<Backend> real) : ForwardingBackend(std::move(real)), info_(real_->info()) {
-    info_.row_gap = {};
+  using ForwardingBackend::ForwardingBackend;
+  MemoryPlan plan(const Program& program, const Selection& selection) const override {
+    return plan_memory(program, selection, info().alignment);
   }
-  const DeviceInfo& info() const override { return info_; }
-
- private:
-  DeviceInfo info_;
 };
 
 /// Rows of 512, 1,024 and 1,536 bytes.

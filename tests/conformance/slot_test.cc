@@ -19,8 +19,8 @@ TEST_P(SlotOfARun, RefusesInputsOfAnotherNumberOrSize) {
   const Value a = program.input("a", {DType::f32, {3}}), b = program.input("b", {DType::f32, {3}});
   program.output("sum", add(a, b));
   const Selection selection = select(program, *backend);
-  const MemoryPlan plan = plan_memory(program, selection, backend->info().alignment);
-  const Bindings bindings{{}, backend->allocate(plan.arena_bytes, Memory::kDevice).value()};
+  const MemoryPlan plan = backend->plan(program, selection);
+  const Bindings bindings{{}, backend->allocate(plan.arena_bytes).value()};
   auto executable = backend->compile(program, selection, plan, bindings);
   ASSERT_TRUE(executable.ok());
   const std::vector<std::byte> bytes(16);

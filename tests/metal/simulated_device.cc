@@ -205,7 +205,7 @@ class SimulatedDevice : public Backend {
     }
   }
   const DeviceInfo& info() const override { return info_; }
-  Result<Buffer> allocate(size_t bytes, Memory) override {
+  Result<Buffer> allocate(size_t bytes) override {
     const auto memory = std::make_shared<std::vector<std::byte>>(bytes);
     return Buffer{memory, memory->data(), bytes};
   }

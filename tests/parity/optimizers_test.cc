@@ -44,8 +44,8 @@ std::span<const std::byte> bytes(const std::vector<float>& values) {
 
 std::shared_ptr<Executable> compiled(const Program& program, Backend& backend, Bindings& bindings) {
   const Selection selection = select(program, backend);
-  const MemoryPlan plan = plan_memory(program, selection, backend.info().alignment);
-  bindings.arena = backend.allocate(std::max<size_t>(plan.arena_bytes, 1), Memory::kDevice).value();
+  const MemoryPlan plan = backend.plan(program, selection);
+  bindings.arena = backend.allocate(std::max<size_t>(plan.arena_bytes, 1)).value();
   return backend.compile(program, selection, plan, bindings).value();
 }
 
@@ -62,8 +62,7 @@ std::vector<std::vector<float>> train(Backend& backend, const json& row) {
   Program program;
   Bindings bindings;
   const auto state = [&](const std::string& name, const std::vector<float>& start) {
-    Buffer& buffer = bindings.states[name] =
-        backend.allocate(start.size() * sizeof(float), Memory::kDevice).value();
+    Buffer& buffer = bindings.states[name] = backend.allocate(start.size() * sizeof(float)).value();
     backend.copy_in(buffer, 0, bytes(start)).check();
     return program.state(name, {DType::f32, {static_cast<int64_t>(start.size())}});
   };

@@ -94,13 +94,13 @@ Selection select_proven(const Program& program, const Backend& backend) {
 /// Microseconds of one call, the shortest of some runs.
 double microseconds(Backend& backend, const Program& program, const Selection& selection,
                     const Trial& trial) {
-  const MemoryPlan plan = plan_memory(program, selection, backend.info().alignment);
+  const MemoryPlan plan = backend.plan(program, selection);
   Bindings bindings;
-  bindings.arena = backend.allocate(plan.arena_bytes, Memory::kDevice).value();
+  bindings.arena = backend.allocate(plan.arena_bytes).value();
   for (size_t i = 0; i < trial.inputs.size(); ++i) {
     if (trial.inputs[i].bounds) continue;
     const std::vector<std::byte> zeros(bytes_of(trial.inputs[i].type));
-    Buffer buffer = backend.allocate(zeros.size(), Memory::kDevice).value();
+    Buffer buffer = backend.allocate(zeros.size()).value();
     backend.copy_in(buffer, 0, zeros).check();
     bindings.states[fmt::format("in{}", i)] = buffer;
   }

@@ -25,9 +25,9 @@ namespace lathe::cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// Sixteen rows, an AMX tile, that are a multiple of this many bytes apart fall on at most eight of the 64
-// sets of a first-level cache (docs/performance.md).
-constexpr size_t kCrowdedRows = 512;
+// Sixteen rows, an AMX tile, that are a multiple of 512 bytes apart fall on at most eight of the 64 sets of a
+// first-level cache (docs/performance.md).
+constexpr RowGap kRowGap{.every = 512, .bytes = kAlignment};
 constexpr size_t kPiece = size_t{1} << 20;         // of a copy
 constexpr size_t kWorthAsking = size_t{64} << 20;  // smaller blocks: not worth asking the system
 // A line that three other cores have read costs the next one that writes it some 50 ns, until this much other
@@ -270,7 +270,6 @@ class CpuBackend : public Backend {
     info_.memory_bytes = host_memory().total.value_or(0);
     info_.host_memory = true;
     info_.alignment = kAlignment;
-    info_.row_gap = {kCrowdedRows, kAlignment};
     if (blas_.known() != nullptr)
       for (const Entry& entry : blas_entries()) add_blas(entry);
     for (auto entries : {elementwise_entries(), product_entries(), row_entries(), attention_entries(),
@@ -281,7 +280,7 @@ class CpuBackend : public Backend {
   const DeviceInfo& info() const override { return info_; }
   ProcessGroup* group() const override { return group_.get(); }
 
-  Result<Buffer> allocate(size_t bytes, Memory) override {
+  Result<Buffer> allocate(size_t bytes) override {
     // The system gives pages at the first touch, so a lack of memory would show only then.
     const bool large = bytes >= kWorthAsking;
     const bool enough = !large || bytes <= free_bytes().value_or(bytes);
@@ -310,6 +309,10 @@ class CpuBackend : public Backend {
         bytes += packed_bytes(*use, isa);
     }
     return bytes;
+  }
+
+  MemoryPlan plan(const Program& program, const Selection& selection) const override {
+    return plan_memory(program, selection, kAlignment, kRowGap);
   }
 
   Status copy_in(const Buffer& to, size_t offset, std::span<const std::byte> from) override {

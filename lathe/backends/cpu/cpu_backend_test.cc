@@ -23,6 +23,7 @@
 #include "lathe/ops/optimizers/flat.h"
 #include "lathe/ops/optimizers/optimizer.h"
 #include "lathe/ops/optimizers/sgd.h"
+#include "lathe/program/memory_plan.h"
 
 namespace lathe::cpu {
 namespace {
@@ -142,7 +143,7 @@ std::vector<std::vector<float>> gradients_of_linear(int threads, bool profiled) 
     for (float& element : operand) element = std::sin(next += 1);
   const Selection selection = select(program, *backend);
   const MemoryPlan plan = plan_memory(program, selection, 64);
-  Bindings bindings{{}, backend->allocate(plan.arena_bytes, Memory::kDevice).value()};
+  Bindings bindings{{}, backend->allocate(plan.arena_bytes).value()};
   const auto executable = backend->compile(program, selection, plan, bindings).value();
   executable->profile(profiled);
   Slot slot;
@@ -189,7 +190,7 @@ std::pair<float, std::vector<bf16>> norm_of_rounded(Backend& backend, float size
   program.output("rounded", rounded);
   const Selection selection = select(program, backend);
   const MemoryPlan plan = plan_memory(program, selection, 64);
-  const Bindings bindings{{}, backend.allocate(plan.arena_bytes, Memory::kDevice).value()};
+  const Bindings bindings{{}, backend.allocate(plan.arena_bytes).value()};
   const auto executable = backend.compile(program, selection, plan, bindings).value();
   std::vector<std::vector<bf16>> operands;
   float next = 0;
@@ -231,7 +232,7 @@ TEST(CpuBackend, ThreadsOfTheCallerTakeTurns) {
     const float alone = norm_of_rounded(*backend, 1).first;
     const auto work = [&](std::byte filling) {
       std::vector<std::byte> there(size_t{3} << 20, filling), back(there.size());
-      const Buffer buffer = backend->allocate(there.size(), Memory::kDevice).value();
+      const Buffer buffer = backend->allocate(there.size()).value();
       for (int round = 0; round < 20; ++round) {
         EXPECT_EQ(norm_of_rounded(*backend, 1).first, alone);
         EXPECT_TRUE(backend->copy_in(buffer, 0, there).ok());
@@ -248,7 +249,7 @@ TEST(CpuBackend, ThreadsOfTheCallerTakeTurns) {
 TEST(CpuBackend, ThreadsSeeNoHalfOfACopy) {
   const auto backend = make_cpu_backend(2);
   const size_t bytes = size_t{8} << 20;
-  const Buffer buffer = backend->allocate(bytes, Memory::kDevice).value();
+  const Buffer buffer = backend->allocate(bytes).value();
   std::atomic<bool> done = false;
   std::thread other([&] {
     for (int round = 0; !done; ++round)
@@ -272,7 +273,7 @@ TEST(CpuExecutable, RefusesRowsThatAttentionHasNoMemoryFor) {
   program.output("y", program.emit(op::attention, {qkv, cu, ids, rng}, {{"longest", int64_t{32}}})[0]);
   const Selection selection = select(program, *backend);
   const MemoryPlan plan = plan_memory(program, selection, 64);
-  const Bindings bindings{{}, backend->allocate(plan.arena_bytes, Memory::kDevice).value()};
+  const Bindings bindings{{}, backend->allocate(plan.arena_bytes).value()};
   auto executable = backend->compile(program, selection, plan, bindings);
   ASSERT_TRUE(executable.ok());
   const std::vector<float> values(40 * 24);

@@ -13,6 +13,7 @@
 #include "lathe/ops/linear.h"
 #include "lathe/ops/linear_int8.h"
 #include "lathe/ops/optimizers/optimizer.h"
+#include "lathe/program/memory_plan.h"
 
 namespace lathe::cpu {
 namespace {
@@ -48,7 +49,7 @@ class Machine {
   explicit Machine(Isa isa, std::shared_ptr<ProcessGroup> group = {})
       : isa_(isa), backend_(make_cpu_backend(3, std::move(group))) {
     for (const char* name : {"parameters", "exp_avg", "exp_avg_sq"})
-      states_[name] = backend_->allocate(kParameters * sizeof(float), Memory::kDevice).value();
+      states_[name] = backend_->allocate(kParameters * sizeof(float)).value();
   }
 
   void write(const std::string& state, const std::vector<float>& values) {
@@ -69,7 +70,7 @@ class Machine {
       selection.push_back(it == list.end() ? list.front() : *it);
     }
     const MemoryPlan plan = plan_memory(program, selection, 64);
-    const Bindings bindings{states_, backend_->allocate(plan.arena_bytes, Memory::kDevice).value()};
+    const Bindings bindings{states_, backend_->allocate(plan.arena_bytes).value()};
     return backend_->compile(program, selection, plan, bindings).value();
   }
 

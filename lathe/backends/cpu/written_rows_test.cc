@@ -16,6 +16,7 @@
 #include "lathe/ops/optimizers/optimizer.h"
 #include "lathe/ops/rows.h"
 #include "lathe/program/backend.h"
+#include "lathe/program/memory_plan.h"
 
 namespace lathe::cpu {
 namespace {
@@ -110,8 +111,7 @@ class Machine {
   Machine(const Update& update, int threads)
       : update_(update), backend_(make_cpu_backend(threads)), program_(update.program()) {
     for (const char* name : {"p", "m", "v"})
-      states_[name] =
-          backend_->allocate(static_cast<size_t>(update.all()) * sizeof(float), Memory::kDevice).value();
+      states_[name] = backend_->allocate(static_cast<size_t>(update.all()) * sizeof(float)).value();
   }
   /// fresh: else NaN lies in the arena.
   void compile(bool fresh = false) {
@@ -119,7 +119,7 @@ class Machine {
     for (const Node& node : program_->nodes())
       selection.push_back(backend_->implementations(*node.op).front());
     const MemoryPlan plan = plan_memory(*program_, selection, 64);
-    const Buffer arena = backend_->allocate(plan.arena_bytes, Memory::kDevice).value();
+    const Buffer arena = backend_->allocate(plan.arena_bytes).value();
     if (!fresh) std::memset(arena.data, 0xff, arena.bytes);
     executable_ = backend_->compile(*program_, selection, plan, {states_, arena}).value();
   }

@@ -57,10 +57,10 @@ class CudaBackend : public Backend {
   const DeviceInfo& info() const override { return info_; }
   ProcessGroup* group() const override { return group_.get(); }
 
-  Result<Buffer> allocate(size_t bytes, Memory kind) override {
+  Result<Buffer> allocate(size_t bytes) override {
     const Exclusive turn(device_);
     rounded_.forget_freed();
-    return cuda::allocate(bytes, kind, device_.compute);
+    return cuda::allocate(bytes, Memory::kDevice, device_.compute);
   }
 
   std::optional<size_t> free_bytes() const override {

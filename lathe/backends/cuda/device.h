@@ -45,7 +45,9 @@ class Mark {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Memory of the device (kDevice, zero) or of the host where copies are fast (kPinned).  Errors: kMemory.
+/// Of the device, zero, or of the host, from which copies are fast.
+enum class Memory { kDevice, kPinned };
+/// Errors: kMemory.
 Result<Buffer> allocate(size_t bytes, Memory kind, cudaStream_t stream);
 
 }  // namespace lathe::cuda

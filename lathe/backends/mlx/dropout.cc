@@ -174,24 +174,27 @@ mx::array drop(const mx::array& x, const mx::array& kept, double p) {
 
 namespace {
 
-/// Which nodes take the masks of these sites: the first, and the last.
-std::pair<const Node*, int> users(const Program& program, const std::vector<int64_t>& sites) {
-  const Node* first = nullptr;
-  int last = 0;
+/// The indices of the first and the last node that take the masks of these sites.
+std::pair<int, int> users(const Program& program, const std::vector<int64_t>& sites) {
+  int first = -1, last = 0;
   for (size_t n = 0; n < program.nodes().size(); ++n) {
     const Node& other = program.nodes()[n];
     if (!has_site(other) || std::ranges::find(sites, other.attrs.i("site")) == sites.end()) continue;
-    if (first == nullptr) first = &other;
     last = static_cast<int>(n);
+    if (first < 0) first = last;
   }
   return {first, last};
+}
+
+bool is_at(int index, const Node& node, const Program& program) {
+  return index >= 0 && &program.nodes()[static_cast<size_t>(index)] == &node;
 }
 
 }  // namespace
 
 size_t deciding_bytes(const Node& node, const Program& program, size_t calls) {
   const std::vector<int64_t> sites = sites_with(node, program, calls);
-  if (users(program, sites).first != &node) return 0;
+  if (!is_at(users(program, sites).first, node, program)) return 0;
   const bool fused = compile_mode() == mx::CompileMode::enabled;
   return sites.size() * calls * kStateBytes * (fused ? kStates : kStatesUnfused);
 }
@@ -199,8 +202,8 @@ size_t deciding_bytes(const Node& node, const Program& program, size_t calls) {
 Held masks_of(const Node& node, const Program& program, size_t calls) {
   const std::vector<int64_t> sites = sites_with(node, program, calls);
   const auto [first, last] = users(program, sites);
-  if (first != &node) return {};
-  return {sites.size() * calls * 8, last};
+  if (!is_at(first, node, program)) return {};
+  return {sites.size() * calls * 8, first, last};
 }
 
 }  // namespace lathe::mlx

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lathe/backends/mlx/ranks.h"
-#include "lathe/program/backend.h"
+#include "lathe/program/memory_plan.h"
 
 namespace lathe::mlx {
 
@@ -64,7 +64,9 @@ struct Call {
 
 /// Every implementation on this device.
 struct MlxImpl : Impl {
-  bool on_host = false;                              ///< not on this device
+  bool on_host = false;  ///< not on this device
+  /// What a node leaves in memory in addition to its outputs, for the estimate; null: nothing.
+  Held (*holds)(const Node&, const Program&) = nullptr;
   virtual Arrays lower(const Call& call) const = 0;  ///< one array per output
 };
 

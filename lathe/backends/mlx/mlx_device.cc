@@ -17,6 +17,7 @@
 #include "lathe/core/host_memory.h"
 #include "lathe/core/strtod_c.h"
 #include "lathe/program/kernel_choices.h"
+#include "lathe/program/memory_plan.h"
 
 namespace lathe::mlx {
 namespace {
@@ -100,8 +101,6 @@ class MlxBackend : public Backend {
     info_.memory_bytes = memory_bytes();
     info_.token_rounding = {64, 64};  // half as many programs as with 32
     info_.caller_memory = false;
-    info_.memory_remedy = std::string(kMemoryShare) + " above 1 allows more";
-    info_.gap_remedy = "Set LATHE_MPS_FALLBACK=1 to run these on the CPU";
     fill_table();
     if (fallback) host_ = host_impl(fallback, mx::new_thread_unsafe_stream(mx::Device::cpu));
     host_backend_ = std::move(fallback);
@@ -118,7 +117,7 @@ class MlxBackend : public Backend {
   const DeviceInfo& info() const override { return info_; }
   ProcessGroup* group() const override { return device_.ranks ? device_.ranks->group.get() : nullptr; }
 
-  Result<Buffer> allocate(size_t bytes, Memory) override {
+  Result<Buffer> allocate(size_t bytes) override {
     if (bytes / 4 >= std::numeric_limits<int>::max())  // what a dimension of MLX holds
       return Status(ErrorCode::kMemory, fmt::format("mlx: {} bytes are more than one array takes", bytes));
     auto cell = std::make_shared<Cell>(Cell{mx::array(0)});
@@ -162,6 +161,20 @@ class MlxBackend : public Backend {
     return list;
   }
 
+  std::string way_out(ErrorCode refused) const override {
+    if (refused == ErrorCode::kMemory) return std::string(kMemoryShare) + " above 1 allows more";
+    return refused == ErrorCode::kUnsupported ? "Set LATHE_MPS_FALLBACK=1 to run these on the CPU" : "";
+  }
+
+  /// An estimate, of masks, too, which MLX keeps for nodes that come later.
+  MemoryPlan plan(const Program& program, const Selection& selection) const override {
+    std::vector<Held> held;
+    for (size_t n = 0; n < selection.size(); ++n)
+      if (const auto holds = static_cast<const MlxImpl*>(selection[n])->holds; holds != nullptr)
+        held.push_back(holds(program.nodes()[n], program));
+    return plan_memory(program, selection, info_.alignment, {}, held);
+  }
+
   std::string tuning() const override { return kernels_.text(); }
   void adopt_tuning(const std::string& text) override { kernels_.adopt(text); }
 
@@ -193,7 +206,7 @@ class MlxBackend : public Backend {
     impl->function = entry.lower;
     if (entry.accepts != nullptr) impl->accepts = entry.accepts;
     if (entry.workspace_bytes != nullptr) impl->workspace_bytes = entry.workspace_bytes;
-    if (entry.holds != nullptr) impl->holds = entry.holds;
+    impl->holds = entry.holds;
     return *table_[entry.op->name].emplace_back(std::move(impl));
   }
 

@@ -149,7 +149,7 @@ class RefBackend : public Backend {
   }
   const DeviceInfo& info() const override { return info_; }
   ProcessGroup* group() const override { return group_.get(); }
-  Result<Buffer> allocate(size_t bytes, Memory) override {
+  Result<Buffer> allocate(size_t bytes) override {
     std::shared_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]());
     if (!memory) return Status(ErrorCode::kMemory, fmt::format("ref: out of memory, wanted {} bytes", bytes));
     return Buffer{memory, memory.get(), bytes};
