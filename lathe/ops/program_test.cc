@@ -73,13 +73,27 @@ TEST(Program, RowsOfNoElementsAreRefused) {
             "");
 }
 
+TEST(Program, ADimensionThatTheSignatureFixesIsNamed) {
+  const auto attend = [](int64_t columns, int64_t random, int64_t heads_found) {
+    Program p;
+    const Value qkv = p.input("qkv", {DType::f32, {5, columns}}), cu = p.input("cu", {DType::i32, {3}}),
+                ids = p.input("ids", {DType::i32, {2}}), rng = p.input("rng", {DType::i32, {random}}),
+                y = p.input("y", {DType::f32, {5, 8}}), lse = p.input("lse", {DType::f32, {heads_found, 5}});
+    return message_of([&] {
+      p.emit(op::attention_bwd, {y, qkv, y, lse, cu, ids, rng}, {{"heads", int64_t{2}}});
+    });
+  };
+  EXPECT_EQ(attend(25, 2, 2), "attention_bwd: qkv has 25, expected 3C, a multiple of 3");
+  EXPECT_EQ(attend(24, 3, 2), "attention_bwd: rng has 3, expected 2");
+  EXPECT_EQ(attend(24, 2, 4), "attention_bwd: lse has 4, expected heads = 2");
+}
+
 TEST(Program, AValueThatIsNotGivenIsNamed) {
   Program p;
   const Value x = p.input("x", {DType::f32, {4}});
   EXPECT_EQ(message_of([&] { relu(Value{}); }), "relu: no input is given");
   EXPECT_EQ(message_of([&] { add(Value{}, x); }), "add: a is not given");
-  EXPECT_EQ(message_of([&] { cast(Value{}, DType::bf16); }),
-            "no value is given where one with a type is wanted");
+  EXPECT_EQ(message_of([&] { cast(Value{}, DType::bf16); }), "found no value, expected one with a type");
   EXPECT_EQ(message_of([&] { p.emit(op::slice, {Value{}}); }), "slice: x is not given");
   EXPECT_EQ(message_of([&] { p.emit(op::concat, {x, Value{}}); }), "concat: x is not given");
 }

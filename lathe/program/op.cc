@@ -113,13 +113,13 @@ class Binder {
     const Dimension d = dimension(dim);
     if (d.name.empty() || dim[0] == '@') {
       if (found != value_of(dim))
-        fail(ErrorCode::kShape, "{}: {} has {} where {} = {} is wanted", op_.name, term.name, found, dim,
-             value_of(dim));
+        fail(ErrorCode::kShape, "{}: {} has {}, expected {}{}", op_.name, term.name, found,
+             dim[0] == '@' ? dim.substr(1) + " = " : "", value_of(dim));
       return;
     }
     if ((found - d.offset) % d.factor != 0)
-      fail(ErrorCode::kShape, "{}: {} has {} where {} is wanted, a multiple of {}", op_.name, term.name,
-           found, dim, d.factor);
+      fail(ErrorCode::kShape, "{}: {} has {}, expected {}, a multiple of {}", op_.name, term.name, found, dim,
+           d.factor);
     const auto [it, fresh] = bound_.try_emplace(d.name, (found - d.offset) / d.factor);
     if (!fresh && it->second * d.factor + d.offset != found)
       fail(ErrorCode::kShape, "{}: {} has {} = {}, but {} was bound to {}", op_.name, term.name, dim, found,

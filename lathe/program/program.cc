@@ -20,7 +20,7 @@ void check_size(std::string_view of, const Type& type) {
 }  // namespace
 
 const Type& Value::type() const {
-  if (program == nullptr) fail(ErrorCode::kShape, "no value is given where one with a type is wanted");
+  if (program == nullptr) fail(ErrorCode::kShape, "found no value, expected one with a type");
   return program->type(id);
 }
 
