@@ -215,10 +215,7 @@ TEST(ArgumentParser, PerGpuBatchSizeWinsWhereverItStands) {
 }
 
 TEST(ArgumentParser, OldNamesOfWhatIsNotThereSaySo) {
-  EXPECT_EQ(error_of({"--push_to_hub_model_id", "me/it"}),
-            "--push_to_hub_model_id, an old name of --hub_model_id: found me/it, expected its default None: "
-            "not there "
-            "yet (upload the folder afterwards with: hf upload REPO OUTPUT_DIR)");
+  EXPECT_EQ(parsed("--push_to_hub_model_id me/it").training.hub_model_id, "me/it");
   EXPECT_EQ(error_of({"--tpu_num_cores", "8"}),
             "--tpu_num_cores: found 8, which is not supported; leave this flag of older versions out");
 }

@@ -4,7 +4,6 @@
 namespace lathe::training_rows {
 namespace {
 
-constexpr std::string_view kUpload = "upload the folder afterwards with: hf upload REPO OUTPUT_DIR";
 constexpr std::string_view kTracker =
     "`wandb sync --sync-tensorboard` uploads what --report_to tensorboard writes; for other trackers "
     "trainer_state.json holds every metric";
@@ -159,21 +158,23 @@ void add_saving(Fields& f) {
        S,
        "Write a checkpoint on SIGTERM.",
        {.support = kNoEffect, .reason = "a signal always leaves a checkpoint"}},
-      {"push_to_hub", Unstored{Kind::kBool, false}, L, "Upload the result.", {.reason = kUpload}},
-      {"hub_token", Unstored{Kind::kText, nullptr}, L, "Hub token.", {.reason = kUpload, .secret = true}},
-      {"hub_private_repo", Unstored{Kind::kBool, nullptr}, L, "Private Hub repository.", {.reason = kUpload}},
-      {"hub_model_id", Unstored{Kind::kText, nullptr}, L, "Hub repository.", {.reason = kUpload}},
+      {"push_to_hub", &T::push_to_hub, M,
+       "Upload the result to the Hub at the end; the repository is made at the start."},
+      {"hub_token", &T::hub_token, M, "Token that may write, if not in HF_TOKEN.", {.secret = true}},
+      {"hub_private_repo", &T::hub_private_repo, M, "Whether a repository that is made is private."},
+      {"hub_model_id", &T::hub_model_id, M,
+       "Repository to upload to, \"organisation/name\" or \"name\" (default: as the output folder)."},
       {"hub_strategy",
-       Unstored{Kind::kText, "every_save"},
-       L,
-       "What is uploaded, and when.",
-       {.reason = kUpload, .choices = {"end", "every_save", "checkpoint", "all_checkpoints"}}},
+       &T::hub_strategy,
+       M,
+       "What is uploaded: both times the result, once, at the end.",
+       {.choices = {"end", "every_save"}, .later = {"checkpoint", "all_checkpoints"}}},
       {"hub_always_push",
        Unstored{Kind::kBool, false},
        L,
        "Upload even while uploading.",
-       {.reason = kUpload}},
-      {"hub_revision", Unstored{Kind::kText, nullptr}, L, "Hub branch.", {.reason = kUpload}},
+       {.support = kNoEffect, .reason = "there is one upload, at the end"}},
+      {"hub_revision", &T::hub_revision, M, "Branch to upload to (default: main)."},
       {"load_best_model_at_end", &T::load_best_model_at_end, M,
        "End with the best checkpoint, not the last."},
       {"metric_for_best_model", &T::metric_for_best_model, M,

@@ -103,7 +103,7 @@ TEST(ArgumentTable, BoundFieldsReadAndWriteTheObject) {
 TEST(ArgumentTable, JsonIsWhatHuggingFaceWrites) {
   TrainingArguments args;
   args.learning_rate = 2e-5;
-  args.other["hub_token"] = "secret";
+  args.hub_token = "secret";
   const auto out = to_json(bind(args));
   EXPECT_EQ(out["logging_steps"].dump(), "500");
   EXPECT_EQ(out["num_train_epochs"].dump(), "3.0");

@@ -67,6 +67,10 @@ struct TrainingArguments {
   bool load_best_model_at_end = false;
   std::optional<std::string> metric_for_best_model;
   std::optional<bool> greater_is_better;
+  bool push_to_hub = false;
+  std::optional<std::string> hub_model_id, hub_token, hub_revision;
+  std::optional<bool> hub_private_repo;
+  std::string hub_strategy = "every_save";
   bool ignore_data_skip = false;
   std::optional<std::string> resume_from_checkpoint;
   std::optional<std::string> resume;  ///< "auto": the newest checkpoint in output_dir, if there is one

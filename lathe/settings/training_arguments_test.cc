@@ -230,7 +230,7 @@ TEST(Validate, WhatIsNotThereYetIsAcceptedAtItsDefaultOnly) {
   EXPECT_SAYS("--deepspeed: found {'a': 1}, expected its default None: not supported",
               a.other["deepspeed"] = {{"a", 1}});
   EXPECT_SAYS("no error", a.activation_checkpointing = false);
-  EXPECT_SAYS("hf upload REPO", a.other["push_to_hub"] = true);
+  EXPECT_SAYS("--hub_strategy", a.hub_strategy = "checkpoint");
 }
 
 TEST(Validate, WhatHasNoEffectIsANotice) {

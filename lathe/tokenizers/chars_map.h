@@ -32,7 +32,4 @@ class CharsMap {
   std::array<bool, 256> plain_;  // ASCII that stays as it is, whatever follows
 };
 
-/// The bytes of a base64 text (RFC 4648, with padding); nothing if the text is none.
-std::optional<std::string> from_base64(std::string_view text);
-
 }  // namespace lathe

@@ -15,14 +15,5 @@ TEST(CharsMap, DamagedOnesAreRefusedOrFindNothing) {
   EXPECT_FALSE(beyond.find("a"));
 }
 
-TEST(CharsMap, Base64) {
-  EXPECT_EQ(from_base64("YWJj"), "abc");
-  EXPECT_EQ(from_base64("YWI="), "ab");
-  EXPECT_EQ(from_base64("YQ=="), "a");
-  EXPECT_EQ(from_base64(""), "");
-  EXPECT_EQ(from_base64("YW="), std::nullopt);
-  EXPECT_EQ(from_base64("Y=Jj"), std::nullopt);
-}
-
 }  // namespace
 }  // namespace lathe

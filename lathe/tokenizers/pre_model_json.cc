@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "lathe/io/base64.h"
 #include "lathe/text/unicode.h"
 
 namespace lathe {

@@ -1,5 +1,6 @@
-"""A Hugging Face Hub on loopback, as far as downloads need one: api/…/revision, api/…/tree, resolve with redirects to a
-"CDN" on another port, ranges, tokens; and faults on demand: statuses, cut connections, wrong bytes, stalls."""
+"""A Hugging Face Hub on loopback, as far as Lathe and huggingface_hub need one to fetch and to upload: api/…/revision,
+api/…/tree, resolve with redirects to a "CDN" on another port, ranges, tokens; faults on demand: statuses, cut connections,
+wrong bytes, stalls. hub_store.py takes what is uploaded."""
 import base64
 import hashlib
 import http.server
@@ -17,30 +18,11 @@ import unittest
 import urllib.parse
 
 import command_line as cl
-
-TOKEN = "hf_test"
-LFS = re.compile(r"\.(safetensors|bin|parquet)$")
+from hub_store import LFS, TOKEN, Repository, Storage, Uploads
 
 
 def git_sha1(content):
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-
-
-class Repository:
-    """Files at revisions. access: "open", "private" (looks absent without the token) or "gated"."""
-
-    def __init__(self, files, access="open"):
-        self.access = access
-        self.commits = {}
-        self.refs = {}
-        self.commit(files)
-
-    def commit(self, files, revision="main"):
-        listing = json.dumps({name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())})
-        sha = hashlib.sha1((revision + listing).encode()).hexdigest()
-        self.commits[sha] = dict(files)
-        self.refs[revision] = sha
-        return sha
 
 
 class Fault:
@@ -59,6 +41,10 @@ class Hub:
         self.models, self.datasets, self.moved = {}, {}, {}
         self.faults = {}     # file name, or "" for the API → [Fault]
         self.requests = []   # (method, path, headers)
+        self.stored = {}     # SHA-256 → content of the large file storage
+        self.parts = {}      # (SHA-256, part) → content
+        self.part_bytes = 0  # larger files come in parts of this size; 0: none do
+        self.writers = {"me", "org"}   # the names under which TOKEN may make repositories
         self.password = ""   # "user:password", which the API and the files then need
         self.lock = threading.Lock()
         self.stopping = threading.Event()
@@ -185,7 +171,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return None
 
 
-class _Cdn(_Handler):
+class _Cdn(Storage, _Handler):
     def do_GET(self):
         self.note()
         digest, name = self.path.lstrip("/").split("/", 1)
@@ -199,7 +185,7 @@ class _Cdn(_Handler):
         return self.answer(404)
 
 
-class _Web(_Handler):
+class _Web(Uploads, _Handler):
     def do_HEAD(self):
         self.do_GET()
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "lathe/app/commands/push_to_hub.h"
 #include "lathe/app/commands/shared_cores.h"
 #include "lathe/app/terminal/signals.h"
 #include "lathe/core/environment.h"
@@ -47,7 +48,12 @@ void ScriptRun::make_output_folder() {
 }
 
 std::string ScriptRun::prepare_output(const std::vector<RunInput>& inputs) {
-  return text_of_main(group_.get(), is_main(group_.get()) ? checkpoint_to_go_on_from(inputs) : "");
+  std::string checkpoint;
+  if (is_main(group_.get())) {
+    checkpoint = checkpoint_to_go_on_from(inputs);
+    if (args_.push_to_hub && args_.do_train) repository_ = make_repository(terminal_, args_);
+  }
+  return text_of_main(group_.get(), checkpoint);
 }
 
 std::string ScriptRun::checkpoint_to_go_on_from(const std::vector<RunInput>& inputs) {
@@ -155,6 +161,7 @@ void ScriptRun::carry_out(const std::function<void()>& work) {
     throw;
   }
   tracked_.finish("finished");
+  if (!repository_.empty()) push_to_hub(fs_, terminal_, args_, repository_);
 }
 
 void ScriptRun::fail_behind_the_training() const {

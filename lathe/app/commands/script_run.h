@@ -49,8 +49,8 @@ class ScriptRun {
   TrainerHooks hooks();
 
   /// Does all the work of a run once its trainer exists.  In a training, a stop or an error after the
-  /// training is also noted in run.json, and the results of the training stay.  Errors: those of `work`;
-  /// kInterrupted.
+  /// training is also noted in run.json, and the results of the training stay.  At the end, with
+  /// --push_to_hub, the output folder is uploaded.  Errors: those of `work` and push_to_hub; kInterrupted.
   void carry_out(const std::function<void()>& work);
 
   /// Within carry_out: trains, saves the model and writes run.json, train_results.json, all_results.json and
@@ -102,6 +102,7 @@ class ScriptRun {
   FolderLock lock_;                // of the output folder, during training into it
   std::vector<std::string> made_;  // the output folder and its parents, the deepest first
   bool trained_ = false;
+  std::string repository_;  // of --push_to_hub, on rank 0
   std::unique_ptr<Backend> backend_;
   std::vector<std::string> words_;  // of the command
   TrackedRun tracked_;

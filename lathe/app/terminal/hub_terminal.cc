@@ -12,7 +12,7 @@ namespace {
 /// One file after the other; a bar only for what takes a while.
 class FileBars {
  public:
-  explicit FileBars(Terminal& terminal) : terminal_(terminal) {}
+  FileBars(Terminal& terminal, std::string done) : terminal_(terminal), done_(std::move(done)) {}
   ~FileBars() { end(); }
   FileBars(const FileBars&) = delete;
   FileBars& operator=(const FileBars&) = delete;
@@ -30,7 +30,7 @@ class FileBars {
     end();
     file_.clear();
     terminal_.log(LogLevel::kInfo,
-                  fmt::format("fetched {} ({})", file, byte_text(static_cast<double>(total))));
+                  fmt::format("{} {} ({})", done_, file, byte_text(static_cast<double>(total))));
   }
 
  private:
@@ -40,18 +40,18 @@ class FileBars {
   }
 
   Terminal& terminal_;
-  std::string file_;
+  std::string done_, file_;
   bool open_ = false;
 };
 
 }  // namespace
 
-HubSettings hub_on(Terminal& terminal, const std::optional<std::string>& token) {
+HubSettings hub_on(Terminal& terminal, const std::optional<std::string>& token, const std::string& verb) {
   HubSettings settings = hub_settings();
   if (token) settings.token = hub_token(*token);
   settings.message = [&terminal](const std::string& line) { terminal.log(LogLevel::kWarning, line); };
-  settings.progress = [bars = std::make_shared<FileBars>(terminal)](const std::string& file, uint64_t done,
-                                                                    uint64_t total) {
+  settings.progress = [bars = std::make_shared<FileBars>(terminal, verb)](const std::string& file,
+                                                                          uint64_t done, uint64_t total) {
     bars->show(file, done, total);
   };
   settings.should_stop = [] { return stop_signal() != 0; };

@@ -87,8 +87,15 @@ size_t on_body(char* data, size_t, size_t bytes, void* context) {
   return bytes;
 }
 
-int on_progress(void* context, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+int on_progress(void* context, curl_off_t, curl_off_t, curl_off_t, curl_off_t sent) {
   auto& transfer = *static_cast<Transfer*>(context);
+  if (transfer.request.sent && transfer.request.body) {
+    const auto tell = [&] {
+      transfer.request.sent(static_cast<uint64_t>(sent));
+      return true;
+    };
+    if (!transfer.asked(tell)) return 1;
+  }
   const auto& should_stop = transfer.request.should_stop;
   if (transfer.asked([&] { return !should_stop || !should_stop(); })) return 0;
   transfer.response.stopped = true;
@@ -138,6 +145,14 @@ struct HttpClient::State {
     set(CURLOPT_URL, request.url.c_str());
     set(CURLOPT_NOBODY, request.head ? 1L : 0L);
     set(CURLOPT_FOLLOWLOCATION, request.follow ? 1L : 0L);
+    if (request.body) {
+      set(CURLOPT_POST, 1L);
+      const auto bytes = request.body->bytes;  // without an address libcurl would read stdin
+      set(CURLOPT_POSTFIELDS, bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data()));
+      set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body->bytes.size()));
+      if (request.body->put) set(CURLOPT_CUSTOMREQUEST, "PUT");
+      set(CURLOPT_POSTREDIR, static_cast<long>(CURL_REDIR_POST_ALL));
+    }
     set(CURLOPT_MAXREDIRS, kMostRedirects);
 #if LIBCURL_VERSION_NUM >= 0x075500
     set(CURLOPT_PROTOCOLS_STR, "http,https");
@@ -185,6 +200,10 @@ HttpResponse HttpClient::perform(const HttpRequest& request) {
   if (request.begin)
     headers.add(fmt::format("Range: bytes={}-{}", *request.begin,
                             request.end ? std::to_string(*request.end - 1) : std::string()));
+  if (request.body) {
+    headers.add("Content-Type:" + (request.body->type.empty() ? "" : " " + request.body->type));
+    headers.add("Expect:");  // no waiting for "100 Continue"
+  }
   Transfer transfer{request, {}, {}};
   char detail[CURL_ERROR_SIZE] = "";
   state_->prepare(request, headers, transfer, detail);

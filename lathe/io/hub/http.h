@@ -28,9 +28,17 @@ struct HttpResponse {
   std::string header(const std::string& name) const;
 };
 
+/// What is sent along; a span of bytes that outlive the request.
+struct HttpBody {
+  std::span<const std::byte> bytes;
+  std::string type;  ///< its Content-Type; empty: none is said
+  bool put = false;  ///< PUT in place of POST
+};
+
 struct HttpRequest {
   std::string url;  ///< http or https
   bool head = false;
+  std::optional<HttpBody> body;
   bool follow = true;                  ///< redirects; other hosts do not get the token
   std::string token;                   ///< sent as a bearer token if not empty
   std::optional<uint64_t> begin, end;  ///< only bytes [begin, end)
@@ -38,7 +46,8 @@ struct HttpRequest {
   double total_s = 0;                  ///< for all of it; 0: as long as it gets on
   /// Takes the bytes of an answer 200 or 206, whose headers are there already; false ends the transfer.
   std::function<bool(const HttpResponse&, std::span<const std::byte>)> sink;
-  std::function<bool()> should_stop;  ///< asked about once a second
+  std::function<bool()> should_stop;   ///< asked about once a second
+  std::function<void(uint64_t)> sent;  ///< told, as often, how many bytes of the body have left
 };
 
 /// One connection, kept open between requests to a host.  One thread at a time.  Proxies are what

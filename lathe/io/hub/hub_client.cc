@@ -168,9 +168,10 @@ void HubClient::raise(const HttpResponse& response, const std::string& file) con
 }
 
 HttpResponse HubClient::ask(HttpRequest request, const std::string& what) {
-  request.token = settings_.token;
-  request.timeout_s = settings_.api_timeout_s;
-  request.total_s = settings_.api_timeout_s * kMostAnswerTimes;
+  const double longest = settings_.api_timeout_s * kMostAnswerTimes;
+  if (url_origin(request.url) == url_origin(settings_.endpoint)) request.token = settings_.token;
+  request.timeout_s = request.body ? longest : settings_.api_timeout_s;
+  request.total_s = request.body ? 0 : longest;
   request.should_stop = settings_.should_stop;
   for (int attempt = 1;; ++attempt) {
     HttpResponse response = http_.perform(request);

@@ -68,6 +68,9 @@ class HubClient {
   /// Nothing where the repository has no such revision.
   std::optional<HubListing> list_if_there();
   RemoteFile describe(const std::string& commit, const std::string& file);
+  /// The answer to the last try.  Other hosts than the endpoint's do not get the token; a request with a body
+  /// may wait kMostAnswerTimes as long for a sign of life.  what: its name in messages.
+  HttpResponse ask(HttpRequest request, const std::string& what);
 
   /// Whether another try makes sense after this answer.
   static bool is_passing(const HttpResponse& response);
@@ -83,7 +86,6 @@ class HubClient {
 
  private:
   static constexpr double kMostWait_s = 300;
-  HttpResponse ask(HttpRequest request, const std::string& what);
   std::string listing_url() const;
   HttpResponse ask_for_listing();
   HubListing listing_of(const HttpResponse& response) const;

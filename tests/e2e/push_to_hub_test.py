@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""--push_to_hub: what a training leaves arrives on the Hub, whole or not at all; and the Hub of the tests takes what
+huggingface_hub uploads, too."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import command_line as cl
+from hub_server import TOKEN, Fault, HubCase, Repository, wait_until
+
+UPLOADER = """
+import sys, huggingface_hub
+api = huggingface_hub.HfApi(endpoint=sys.argv[1], token=sys.argv[2])
+name = api.create_repo(sys.argv[3], exist_ok=True).repo_id
+api.upload_folder(repo_id=name, folder_path=sys.argv[4], commit_message="from Python")
+print(name)
+"""
+
+
+class Push(HubCase):
+    def setUp(self):
+        super().setUp()
+        self.out = self.root / "my-model"
+        self.table = self.root / "t.csv"
+        self.table.write_text("text,label\n" + "the old bridge,a\nwho opened it,b\n" * 8)
+
+    def train(self, *flags, **environment):
+        return cl.run([cl.program(), "glue", "--model_name_or_path", cl.MODEL, "--train_file", self.table, "--do_train",
+                       "--ignore_mismatched_sizes", "--max_steps", "2", "--save_steps", "1", "--output_dir", self.out, "--push_to_hub", *flags],
+                      env=self.environment(HF_TOKEN=TOKEN) | environment)
+
+    def pushed(self, name="me/my-model", revision="main"):
+        repository = self.hub.models[name]
+        return repository.commits[repository.refs[revision]]
+
+    def check_pushed(self, name="me/my-model"):
+        pushed = self.pushed(name)
+        for path in self.out.iterdir():
+            if path.is_file():
+                self.assertEqual(pushed.get(path.name), path.read_bytes(), path.name)
+        self.assertIn("model.safetensors", pushed)
+        self.assertFalse([file for file in pushed if file.startswith("checkpoint-")])
+
+    def test_the_result_is_uploaded_and_can_be_fetched(self):
+        result = self.succeeds(self.train("--report_to", "tensorboard"))
+        self.check_pushed()
+        self.assertTrue([file for file in self.pushed() if file.startswith("runs/")])
+        self.assertEqual(self.hub.models["me/my-model"].messages, ["End of training"])
+        self.assertIn(f"{self.hub.url}/me/my-model/commit/", result.stderr + result.stdout)
+        self.assertNotIn(TOKEN, result.stderr + result.stdout)
+        predicted = cl.run([cl.program(), "predict", "me/my-model", "the old bridge"], env=self.environment())
+        self.assertIn(self.succeeds(predicted).stdout.split()[0], ("a", "b"))
+
+    def test_names_rights_and_branches(self):
+        self.hub.models["org/there"] = Repository({".gitattributes": b""})
+        self.hub.models["org/there"].commit({".gitattributes": b""}, "dev")
+        self.succeeds(self.train("--hub_model_id", "org/there", "--hub_revision", "dev", "--hub_token", TOKEN,
+                                 "--hub_strategy", "end", HF_TOKEN="hf_other"))
+        self.assertIn("model.safetensors", self.pushed("org/there", "dev"))
+        self.assertNotIn("model.safetensors", self.pushed("org/there"))
+        self.succeeds(self.train("--overwrite_output_dir", "--hub_model_id", "org/secret", "--hub_private_repo"))
+        self.assertEqual(self.hub.models["org/secret"].access, "private")
+
+    def test_a_missing_right_is_told_before_the_training(self):
+        for flags, environment, words in (((), {"HF_TOKEN": ""}, ["found no token", "settings/tokens"]),
+                                          ((), {"HF_TOKEN": "hf_wrong"}, ["may not write", "HTTP 401"]),
+                                          (("--hub_model_id", "google/x"), {}, ["google/x", "may not write", "HTTP 403"]),
+                                          (("--hub_model_id", "a/b/c"), {}, ["a/b/c", "organisation/name"]),
+                                          ((), {"HF_HUB_OFFLINE": "1"}, ["HF_HUB_OFFLINE"])):
+            result = self.train(*flags, **environment)
+            self.assertNotEqual(result.returncode, 0)
+            for word in words:
+                self.assertIn(word, result.stderr)
+            self.assertFalse(self.out.exists(), flags)
+
+    def test_parts(self):
+        self.hub.part_bytes = 10_000
+        self.succeeds(self.train())
+        self.check_pushed()
+        self.assertGreater(self.hub.count("PUT", "/store/"), 3)
+
+    def test_faults(self):
+        for name, on in (("", "put"), ("commit", "post"), ("batch", "post"), ("main", "post"), ("create", "post")):
+            self.hub.fail(name, Fault(on=on, status=503, times=2))
+        self.succeeds(self.train())
+        self.check_pushed()
+
+    def test_what_fails_in_the_end_keeps_the_model_and_names_the_way(self):
+        self.hub.fail("commit", Fault(on="post", status=403, times=1))
+        result = self.train()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"hf upload me/my-model {self.out}", result.stderr)
+        self.assertTrue((self.out / "model.safetensors").exists())
+        self.assertEqual(set(self.pushed()), {".gitattributes"})
+        sent = self.hub.count("PUT", "/store/")
+        self.assertGreater(sent, 0)
+
+    def test_huggingface_hub_uploads_to_the_same_hub(self):
+        folder = self.root / "folder"
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(os.urandom(30_000))
+        (folder / "config.json").write_text("{}")
+        for size in (0, 10_000):
+            self.hub.part_bytes, self.hub.stored = size, {}
+            result = cl.run([sys.executable, "-c", UPLOADER, self.hub.url, TOKEN, "theirs", folder],
+                            env=self.environment(HF_HUB_DISABLE_XET="1"))
+            self.assertEqual(self.succeeds(result).stdout.strip().splitlines()[-1], "me/theirs")
+            for path in folder.iterdir():
+                self.assertEqual(self.pushed("me/theirs")[path.name], path.read_bytes())
+
+
+if __name__ == "__main__":
+    cl.main()
