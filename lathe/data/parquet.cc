@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -24,12 +25,12 @@ constexpr const char* kPartName = "liblathe_parquet.dylib";
 #else
 constexpr const char* kPartName = "liblathe_parquet.so";
 #endif
-constexpr std::string_view kStopped = "stopped";  // what the part says if the sink needs no more
 
 /// The part's functions.
 struct Part {
-  LatheParquetChosen rows;
-  LatheParquetEntry entry;
+  LatheParquetChosen rows = nullptr;
+  LatheParquetEntry entry = nullptr;
+  LatheParquetCount count = nullptr;
 };
 
 Part open_part() {
@@ -42,10 +43,14 @@ Part open_part() {
       continue;
     }
     if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-      void* const rows = dlsym(handle, "lathe_parquet_chosen");
-      void* const entry = dlsym(handle, "lathe_parquet_entry");
-      if (rows != nullptr && entry != nullptr)
-        return {reinterpret_cast<LatheParquetChosen>(rows), reinterpret_cast<LatheParquetEntry>(entry)};
+      Part part;
+      const auto find = [&](auto& function, const char* name) {
+        function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(handle, name));
+        return function != nullptr;
+      };
+      if (find(part.rows, "lathe_parquet_chosen") && find(part.entry, "lathe_parquet_entry") &&
+          find(part.count, "lathe_parquet_count"))
+        return part;
       fail(ErrorCode::kUnsupported,
            "{} is of another version of Lathe than this program: install both together", place);
     }
@@ -65,33 +70,68 @@ const Part& the_part() {
   return part;
 }
 
-/// What a function of the part gives to a sink.  read: (part, sink, context, error, error_bytes) -> 0 or 1.
-template <typename Read>
-std::string text_of(const std::string& path, Read read) {
+void check_is_file(const std::string& path) {
   if (!real_file_system().exists(path))
     fail(ErrorCode::kNotFound, "{}: there is no such file; check the path", path);
   if (real_file_system().is_special(path))
     fail(ErrorCode::kIo, "{}: found a pipe or a device, expected a file: copy it to one", path);
-  struct Rows {
-    std::string text;
-    const uint64_t limit;
-  } rows{{}, unpacked_limit(std::filesystem::file_size(path), kDataFileBytes)};
-  const auto sink = [](void* context, const char* bytes, size_t count) {
-    auto& all = *static_cast<Rows*>(context);
-    if (count > all.limit - all.text.size()) return 1;
-    all.text.append(bytes, count);
-    return 0;
-  };
+}
+
+/// Calls a function of the part.  work: (part, error, error_bytes) -> 0 or 1.
+template <typename Work>
+void ask_part(const std::string& path, Work work) {
+  check_is_file(path);
   char error[500] = "";
-  const bool failed = read(the_part(), sink, &rows, error, sizeof error) != 0;
-  if (failed && std::string_view(error) == kStopped)
-    fail(ErrorCode::kInvalidData,
-         "{}: its rows are more than {} bytes as text; split the file, or give it as csv or json", path,
-         rows.limit);
-  if (failed)
+  if (work(the_part(), error, sizeof error) != 0)
     fail(ErrorCode::kInvalidData, "{}: cannot be read as Parquet: {}; fetch or save the file again", path,
          error);
-  return std::move(rows.text);
+}
+
+/// Gives to `take` what a function of the part gives to a sink.  read: (part, sink, context, error,
+/// error_bytes) -> 0 or 1.
+template <typename Read>
+void give_pieces(const std::string& path, const std::function<void(std::string_view)>& take, Read read) {
+  struct Taker {
+    const std::function<void(std::string_view)>& take;
+    std::exception_ptr thrown;  // C code is not to be left by an exception
+  } taker{take, {}};
+  const auto sink = [](void* context, const char* bytes, size_t count) {
+    auto& to = *static_cast<Taker*>(context);
+    try {
+      to.take({bytes, count});
+      return 0;
+    } catch (...) {
+      to.thrown = std::current_exception();
+      return 1;
+    }
+  };
+  ask_part(path, [&](const Part& part, char* error, size_t error_bytes) {
+    const int failed = read(part, sink, &taker, error, error_bytes);
+    if (taker.thrown) std::rethrow_exception(taker.thrown);
+    return failed;
+  });
+}
+
+/// All of it.
+template <typename Read>
+std::string text_of(const std::string& path, Read read) {
+  check_is_file(path);
+  std::string text;
+  const uint64_t limit = unpacked_limit(std::filesystem::file_size(path), kDataFileBytes);
+  const auto add = [&](std::string_view piece) {
+    if (piece.size() > limit - text.size())
+      fail(ErrorCode::kInvalidData,
+           "{}: its rows are more than {} bytes as text; split the file, or give it as csv or json", path,
+           limit);
+    text += piece;
+  };
+  give_pieces(path, add, read);
+  return text;
+}
+
+/// What the part asks about each column; the context is a ParquetColumnWanted.
+int ask_column(void* context, const char* name, int nested) {
+  return static_cast<int>((*static_cast<ParquetColumnWanted*>(context))(name, nested != 0));
 }
 
 }  // namespace
@@ -99,11 +139,22 @@ std::string text_of(const std::string& path, Read read) {
 bool is_parquet(std::string_view path) { return path.ends_with(".parquet"); }
 
 std::string parquet_rows(const std::string& path, ParquetColumnWanted wanted) {
-  const auto ask = [](void* context, const char* name, int nested) {
-    return static_cast<int>((*static_cast<ParquetColumnWanted*>(context))(name, nested != 0));
-  };
-  return text_of(path,
-                 [&](const Part& part, auto... to) { return part.rows(path.c_str(), ask, &wanted, to...); });
+  return text_of(path, [&](const Part& part, auto... to) {
+    return part.rows(path.c_str(), ask_column, &wanted, to...);
+  });
+}
+
+void for_each_parquet_piece(const std::string& path, ParquetColumnWanted wanted,
+                            const std::function<void(std::string_view rows)>& take) {
+  give_pieces(path, take, [&](const Part& part, auto... to) {
+    return part.rows(path.c_str(), ask_column, &wanted, to...);
+  });
+}
+
+uint64_t parquet_row_count(const std::string& path) {
+  int64_t rows = 0;
+  ask_part(path, [&](const Part& part, auto... to) { return part.count(path.c_str(), &rows, to...); });
+  return static_cast<uint64_t>(rows);
 }
 
 std::set<std::string> parquet_class_labels(const std::string& path) {

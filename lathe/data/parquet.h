@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <set>
 #include <string>
@@ -19,6 +20,14 @@ using ParquetColumnWanted = std::function<bool(std::string_view name, bool neste
 /// it is installed with. Errors: kUnsupported with the way to get the part; kNotFound;
 /// kInvalidData for a damaged file, with row and column where a value is.
 std::string parquet_rows(const std::string& path, ParquetColumnWanted wanted);
+
+/// The same, given to `take` in pieces of about a megabyte, which end with a row.  Errors: also what `take`
+/// throws.
+void for_each_parquet_piece(const std::string& path, ParquetColumnWanted wanted,
+                            const std::function<void(std::string_view rows)>& take);
+
+/// The number of rows.  Errors: as parquet_rows.
+uint64_t parquet_row_count(const std::string& path);
 
 /// The columns of a Parquet file that the datasets library wrote as ClassLabel, by the entry "huggingface" of
 /// its schema.  Errors: as parquet_rows.

@@ -315,3 +315,8 @@ LATHE_DOOR int lathe_parquet_entry(const char* path, const char* key, LatheTextS
                                    char* error, size_t error_bytes) {
   return guarded(error, error_bytes, [&] { read_entry(path, key, sink, context); });
 }
+
+LATHE_DOOR int lathe_parquet_count(const char* path, int64_t* rows, char* error, size_t error_bytes) {
+  return guarded(error, error_bytes,
+                 [&] { *rows = open_file(path)->parquet_reader()->metadata()->num_rows(); });
+}

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 // The interface of liblathe_parquet, which is opened for the first Parquet file.  It is plain C, because the
 // library is linked with Apache Arrow and Arrow's C++ library, which need not be the program's.
@@ -27,4 +28,8 @@ typedef int (*LatheParquetEntry)(const char* path, const char* key, LatheTextSin
                                  char* error, size_t error_bytes);
 int lathe_parquet_entry(const char* path, const char* key, LatheTextSink sink, void* context, char* error,
                         size_t error_bytes);
+
+/// Says how many rows the file has.  Returns as above.
+typedef int (*LatheParquetCount)(const char* path, int64_t* rows, char* error, size_t error_bytes);
+int lathe_parquet_count(const char* path, int64_t* rows, char* error, size_t error_bytes);
 }

@@ -13,7 +13,7 @@
 #include "lathe/text/text.h"
 
 namespace lathe {
-namespace {
+namespace table_detail {
 
 void check_column_names(const Table& table) {
   std::unordered_map<std::string_view, size_t> numbers;
@@ -25,6 +25,31 @@ void check_column_names(const Table& table) {
            table.origin, first->second, i + 1, table.columns[i].name);
   }
 }
+
+void fail_without_rows(const std::string& origin) {
+  fail(ErrorCode::kInvalidData, "{}: a header, but no row; expected at least one", origin);
+}
+
+void parse_piece(Piece& piece, TableFormat format, const TableOptions& options, Table& table) {
+  switch (format) {
+    case TableFormat::kTsv:
+      return parse_tsv(piece, options, table);
+    case TableFormat::kCsv:
+      return parse_csv(piece, options, table);
+    case TableFormat::kTrec:
+      return parse_trec(piece, table);
+    case TableFormat::kLines:
+      return parse_lines(piece, table);
+    case TableFormat::kJson:
+      return parse_json(piece, options, table);
+    case TableFormat::kJsonLines:
+      return parse_json_lines(piece, options, table);
+  }
+}
+
+}  // namespace table_detail
+
+namespace {
 
 void append_rows(Table& all, Table& part) {
   std::unordered_map<std::string_view, const Column*> columns;
@@ -102,26 +127,10 @@ Table parse_table(std::string_view bytes, TableFormat format, const TableOptions
   if (bytes.starts_with("\xEF\xBB\xBF")) bytes.remove_prefix(3);
   refuse_foreign_content(bytes, origin, "a table with at least one row");
   check_utf8(bytes, origin);
-  switch (format) {
-    case TableFormat::kTsv:
-      table_detail::parse_tsv(bytes, options, table);
-      break;
-    case TableFormat::kCsv:
-      table_detail::parse_csv(bytes, options, table);
-      break;
-    case TableFormat::kTrec:
-      table_detail::parse_trec(bytes, table);
-      break;
-    case TableFormat::kJson:
-      table_detail::parse_json(bytes, table);
-      break;
-    case TableFormat::kJsonLines:
-      table_detail::parse_json_lines(bytes, table);
-      break;
-  }
-  check_column_names(table);
-  if (table.rows() == 0)
-    fail(ErrorCode::kInvalidData, "{}: a header, but no row; expected at least one", origin);
+  table_detail::Piece piece{bytes};
+  table_detail::parse_piece(piece, format, options, table);
+  table_detail::check_column_names(table);
+  if (table.rows() == 0) table_detail::fail_without_rows(origin);
   return table;
 }
 
@@ -166,13 +175,10 @@ std::vector<std::string> read_lines(const std::string& path) {
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
   if (text.empty())
     fail(ErrorCode::kInvalidData, "{}: the file is empty, expected a text in each line", path);
-  std::vector<std::string> lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at - (end > at && text[end - 1] == '\r')));
-    at = end + 1;
-  }
-  return lines;
+  Table table;
+  table_detail::Piece piece{text};
+  table_detail::parse_lines(piece, table);
+  return std::move(table.columns[0].values);
 }
 
 }  // namespace lathe

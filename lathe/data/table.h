@@ -16,7 +16,8 @@ namespace lathe {
 ///   kJson      an array of objects, {"data": [objects]}, or JSON Lines (told apart by the content)
 ///   kJsonLines an object a line
 ///   kTrec      lines `COARSE:fine text`, columns "text" and "label" (the coarse class)
-enum class TableFormat { kTsv, kCsv, kJson, kJsonLines, kTrec };
+///   kLines     a text a line, also an empty one; the column is "text"
+enum class TableFormat { kTsv, kCsv, kJson, kJsonLines, kTrec, kLines };
 
 /// What all values of a column are.  kNull: all empty or absent; kInteger and kFloat: numbers, or text of CSV
 /// and TSV that reads as numbers, with blanks around them or not; kList: JSON arrays of strings or numbers;
@@ -47,7 +48,8 @@ struct Table {
   std::vector<Column> columns;  ///< all with rows() values
   std::vector<uint32_t> lines;  ///< [rows] line of its file on which a row begins, from 1
   std::vector<std::pair<size_t, std::string>> later_files;  ///< first row and name of each but the first
-  int64_t skipped_rows = 0;  ///< ragged rows left out (TableOptions::skip_ragged)
+  int64_t skipped_rows = 0;               ///< ragged rows left out (TableOptions::skip_ragged)
+  std::vector<std::string> objects = {};  ///< TableOptions::keep_objects, of JSON: [rows] as in the file
 
   size_t rows() const { return lines.size(); }
   /// Null if there is no such column.
@@ -63,6 +65,8 @@ struct TableOptions {
   std::vector<std::string> column_names;
   /// Leaves out TSV rows with another number of fields than the header instead of failing.
   bool skip_ragged = false;
+  /// Keeps the text of each row of JSON and, of values of kOther, their JSON.
+  bool keep_objects = false;
 };
 
 /// Whether a column of Parquet may hold texts or labels.

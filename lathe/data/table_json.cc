@@ -29,22 +29,24 @@ struct Cell {
   ColumnType type;
 };
 
-Cell cell_of(const Json& value) {
+// nested: whether the JSON of what is no flat list is kept.
+Cell cell_of(const Json& value, bool nested) {
   if (value.is_null()) return {"", ColumnType::kNull};
   if (value.is_string()) return {value.get<std::string>(), ColumnType::kString};
   if (value.is_boolean()) return {value.get<bool>() ? "True" : "False", ColumnType::kString};
   if (value.is_number_float()) return {number_text(value), ColumnType::kFloat};
   if (value.is_number()) return {number_text(value), ColumnType::kInteger};
   if (is_flat_list(value)) return {value.dump(), ColumnType::kList};
-  return {"", ColumnType::kOther};
+  return {nested ? value.dump() : "", ColumnType::kOther};
 }
 
 // Adds objects as rows; a key met for the first time becomes a column, empty in the rows before.
 class RowCollector {
  public:
-  explicit RowCollector(Table& table) : table_(table) {}
+  RowCollector(Table& table, const TableOptions& options) : table_(table), keep_(options.keep_objects) {}
 
-  void add(const Json& row, uint32_t line) {
+  /// text: of the row; empty: as the value is written.
+  void add(const Json& row, uint32_t line, std::string_view text = {}) {
     if (!row.is_object())
       fail(ErrorCode::kInvalidData, "{}:{}: row {} is {} {}, expected an object {{\"column\": value, …}}",
            table_.origin, line, table_.rows() + 1, row.type_name()[0] == 'a' ? "an" : "a", row.type_name());
@@ -54,13 +56,14 @@ class RowCollector {
       Column& column = table_.columns[found->second];
       fill(column);
       if (value.is_null()) column.absent.add({1, table_.rows()});
-      Cell cell = cell_of(value);
+      Cell cell = cell_of(value, keep_);
       if (cell.type == ColumnType::kList || cell.type == ColumnType::kOther)
         column.nested.add({1, table_.rows()});
       column.values.push_back(std::move(cell.text));
       column.type = joined_type(column.type, cell.type);
     }
     table_.lines.push_back(line);
+    if (keep_) table_.objects.push_back(text.empty() ? row.dump() : std::string(text));
   }
 
   void finish() {
@@ -90,6 +93,7 @@ class RowCollector {
   }
 
   Table& table_;
+  const bool keep_;
   std::unordered_map<std::string, size_t> index_;
 };
 
@@ -132,12 +136,15 @@ ColumnType joined_type(ColumnType a, ColumnType b) {
   return nested(a) || nested(b) ? ColumnType::kOther : ColumnType::kString;
 }
 
-void parse_json_lines(std::string_view bytes, Table& table) {
-  RowCollector rows(table);
-  for_each_json_line(bytes, [&](std::string_view line, uint32_t number) {
-    rows.add(parse_document(line, table.origin, number), number);
-  });
+void parse_json_lines(Piece& piece, const TableOptions& options, Table& table) {
+  RowCollector rows(table, options);
+  const auto add = [&](std::string_view line, uint32_t number) {
+    rows.add(parse_document(line, table.origin, number), number, line);
+  };
+  for_each_json_line(piece.bytes, add, piece.line);
   rows.finish();
+  piece.line += static_cast<uint32_t>(std::count(piece.bytes.begin(), piece.bytes.end(), '\n'));
+  piece.bytes = {};
 }
 
 bool are_json_lines(std::string_view bytes) {
@@ -147,15 +154,16 @@ bool are_json_lines(std::string_view bytes) {
          is_json(bytes.substr(0, end));
 }
 
-void parse_json(std::string_view bytes, Table& table) {
-  if (are_json_lines(bytes)) return parse_json_lines(bytes, table);
+void parse_json(Piece& piece, const TableOptions& options, Table& table) {
+  const std::string_view bytes = piece.bytes;
+  if (are_json_lines(bytes)) return parse_json_lines(piece, options, table);
   const Json document = parse_document(bytes, table.origin, 1);
   const bool wrapped = document.is_object() && document.contains("data");
   const Json& list = wrapped ? document["data"] : document;
   const std::string_view text = bytes.substr(0, bytes.find_last_not_of(kJsonBlanks) + 1);
   const size_t first = bytes.find_first_not_of(kJsonBlanks);
   if (document.is_object() && !list.is_array() && text.find('\n', first) == std::string_view::npos)
-    return parse_json_lines(bytes, table);  // a single row
+    return parse_json_lines(piece, options, table);  // a single row
   if (!list.is_array())
     fail(ErrorCode::kInvalidData,
          "{}: expected an array of objects, {{\"data\": [objects]}} or an object a line; found {}",
@@ -163,9 +171,10 @@ void parse_json(std::string_view bytes, Table& table) {
   std::vector<uint32_t> lines = lines_of_rows(bytes, wrapped ? 2 : 1);
   if (lines.size() != list.size())
     lines.assign(list.size(), 1);  // keys other than "data", or rows that are no objects
-  RowCollector rows(table);
+  RowCollector rows(table, options);
   for (size_t i = 0; i < list.size(); ++i) rows.add(list[i], lines[i]);
   rows.finish();
+  piece.bytes = {};
 }
 
 }  // namespace table_detail

@@ -8,21 +8,35 @@
 
 namespace lathe::table_detail {
 
-/// Each fills columns and lines of a table whose origin is set; bytes are valid UTF-8 without a BOM.
-void parse_tsv(std::string_view bytes, const TableOptions& options, Table& table);
-void parse_csv(std::string_view bytes, const TableOptions& options, Table& table);
-void parse_trec(std::string_view bytes, Table& table);
-void parse_json(std::string_view bytes, Table& table);
-void parse_json_lines(std::string_view bytes, Table& table);
+/// Bytes of a table, valid UTF-8 without a BOM.  A parser takes off what it has read.
+struct Piece {
+  std::string_view bytes;
+  uint32_t line = 1;  ///< on which they begin
+  bool last = true;   ///< nothing comes after them; else they end with a line, and an open quote stays
+};
+
+/// Each fills columns and lines of a table whose origin is set.  A document of JSON is one piece.
+void parse_tsv(Piece& piece, const TableOptions& options, Table& table);
+void parse_csv(Piece& piece, const TableOptions& options, Table& table);
+void parse_lines(Piece& piece, Table& table);
+void parse_trec(Piece& piece, Table& table);
+void parse_json(Piece& piece, const TableOptions& options, Table& table);
+void parse_json_lines(Piece& piece, const TableOptions& options, Table& table);
+/// The one for this format.
+void parse_piece(Piece& piece, TableFormat format, const TableOptions& options, Table& table);
+
+/// Errors: kInvalidData for two columns of one name.
+void check_column_names(const Table& table);
+[[noreturn]] void fail_without_rows(const std::string& origin);
 
 /// Whether JSON text without a BOM is JSON Lines of more than one line: the first one is an object by itself.
 /// (An object on the only line may be a document or a row.)
 bool are_json_lines(std::string_view bytes);
 
-/// Calls row(line, number from 1) for every line that is not blank.
+/// Calls row(line, number) for every line that is not blank.
 template <typename Row>
-void for_each_json_line(std::string_view bytes, const Row& row) {
-  for (uint32_t number = 1; !bytes.empty(); ++number) {
+void for_each_json_line(std::string_view bytes, const Row& row, uint32_t number = 1) {
+  for (; !bytes.empty(); ++number) {
     const size_t end = bytes.find('\n');
     const std::string_view line = bytes.substr(0, end);
     bytes.remove_prefix(end == std::string_view::npos ? bytes.size() : end + 1);

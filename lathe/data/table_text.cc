@@ -50,12 +50,18 @@ void finish_columns(Table& table) {
 // One record of RFC 4180; a quote that does not open a field is text, as pandas reads it.
 class CsvReader {
  public:
-  CsvReader(std::string_view bytes, const std::string& origin) : bytes_(bytes), origin_(origin) {}
+  CsvReader(const Piece& piece, const std::string& origin)
+      : bytes_(piece.bytes), origin_(origin), line_(piece.line), last_(piece.last) {}
 
-  // False at the end.  `line` is where the record begins; a record of one unquoted field that holds spaces
-  // and tabs at most is blank, as for pandas.
+  // What is not read yet.
+  Piece rest() const { return {bytes_.substr(at_), line_, last_}; }
+
+  // False at the end, and before a record whose end is not in this piece.  `line` is where the record begins;
+  // a record of one unquoted field that holds spaces and tabs at most is blank, as for pandas.
   bool next(std::vector<std::string>& fields, uint32_t& line, bool& blank) {
     if (at_ >= bytes_.size()) return false;
+    const size_t begin = at_;
+    bool ended = last_;
     fields.assign(1, "");
     line = line_;
     blank = true;
@@ -73,6 +79,7 @@ class CsvReader {
       } else if (c == '\n' || c == '\r') {
         if (c == '\r' && at_ < bytes_.size() && bytes_[at_] == '\n') ++at_;
         ++line_;
+        ended |= bytes_[at_ - 1] == '\n' || at_ < bytes_.size();  // after a carriage return a line feed may come
         break;
       } else {
         fields.back().push_back(c);
@@ -80,7 +87,8 @@ class CsvReader {
       }
     }
     was_quoted_ = false;
-    return true;
+    if (!ended) at_ = begin, line_ = line;
+    return ended;
   }
 
  private:
@@ -100,6 +108,7 @@ class CsvReader {
       }
       field.push_back(c);
     }
+    if (!last_) return;
     fail(
         ErrorCode::kInvalidData,
         "{}:{}: a quote opens here and is never closed; expected \"…\" around the field and \"\" for a quote "
@@ -110,7 +119,8 @@ class CsvReader {
   std::string_view bytes_;
   const std::string& origin_;
   size_t at_ = 0;
-  uint32_t line_ = 1;
+  uint32_t line_;
+  bool last_;
   bool was_quoted_ = false;  // the field at hand began with a quoted part
 };
 
@@ -183,13 +193,12 @@ std::string number_name(const std::string& text) {
   return number ? fmt::format("{}", *number) : text;
 }
 
-void parse_tsv(std::string_view bytes, const TableOptions& options, Table& table) {
+void parse_tsv(Piece& piece, const TableOptions& options, Table& table) {
   std::vector<std::string_view> fields;
-  uint32_t line_number = 0;
   add_columns(options.column_names, table);
-  while (!bytes.empty()) {
-    const std::string_view line = take_line(bytes);
-    ++line_number;
+  while (!piece.bytes.empty()) {
+    const std::string_view line = take_line(piece.bytes);
+    const uint32_t line_number = piece.line++;
     if (line.empty()) continue;
     split_tabs(line, fields);
     if (table.columns.empty()) {
@@ -206,8 +215,8 @@ void parse_tsv(std::string_view bytes, const TableOptions& options, Table& table
   finish_columns(table);
 }
 
-void parse_csv(std::string_view bytes, const TableOptions& options, Table& table) {
-  CsvReader reader(bytes, table.origin);
+void parse_csv(Piece& piece, const TableOptions& options, Table& table) {
+  CsvReader reader(piece, table.origin);
   std::vector<std::string> fields;
   uint32_t line = 1;
   bool blank = false;
@@ -228,15 +237,24 @@ void parse_csv(std::string_view bytes, const TableOptions& options, Table& table
     for (size_t i = 0; i < fields.size(); ++i) table.columns[i].values.push_back(std::move(fields[i]));
     table.lines.push_back(line);
   }
+  piece = reader.rest();
   finish_columns(table);
 }
 
-void parse_trec(std::string_view bytes, Table& table) {
+void parse_lines(Piece& piece, Table& table) {
+  add_columns({"text"}, table);
+  while (!piece.bytes.empty()) {
+    table.columns[0].values.emplace_back(take_line(piece.bytes));
+    table.lines.push_back(piece.line++);
+  }
+  table.columns[0].type = ColumnType::kString;
+}
+
+void parse_trec(Piece& piece, Table& table) {
   add_columns({"text", "label"}, table);
-  uint32_t line_number = 0;
-  while (!bytes.empty()) {
-    const std::string_view line = take_line(bytes);
-    ++line_number;
+  while (!piece.bytes.empty()) {
+    const std::string_view line = take_line(piece.bytes);
+    const uint32_t line_number = piece.line++;
     if (line.empty()) continue;
     const size_t blank = line.find(' ');
     const std::string_view label = line.substr(0, blank);

@@ -63,7 +63,7 @@ bool is_final_sigma(const std::vector<char32_t>& text, size_t at) {
 
 }  // namespace
 
-void check_utf8(std::string_view bytes, const std::string& origin) {
+void check_utf8(std::string_view bytes, const std::string& origin, int64_t first_line) {
   const size_t bad = unicode::find_invalid(bytes);
   if (bad == std::string_view::npos) return;
   if (bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF"))
@@ -72,7 +72,7 @@ void check_utf8(std::string_view bytes, const std::string& origin) {
         "{}: begins as UTF-16 text does; expected UTF-8 text: convert the file, e.g. with iconv -f utf-16 -t "
         "utf-8",
         origin);
-  const auto line = 1 + std::count(bytes.begin(), bytes.begin() + static_cast<long>(bad), '\n');
+  const auto line = first_line + std::count(bytes.begin(), bytes.begin() + static_cast<long>(bad), '\n');
   const size_t line_begin = bytes.substr(0, bad).rfind('\n') + 1;
   fail(ErrorCode::kInvalidData,
        "{}:{}: byte {} of the line is 0x{:02x}, no UTF-8; expected UTF-8 text: convert the file, e.g. with "

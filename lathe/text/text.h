@@ -7,8 +7,8 @@
 namespace lathe {
 
 /// Errors: kInvalidData "origin:line: byte …" where the text of a file is not well-formed UTF-8; of UTF-16
-/// that begins with its mark it says so.
-void check_utf8(std::string_view bytes, const std::string& origin);
+/// that begins with its mark it says so.  first_line: the number of the first of these lines.
+void check_utf8(std::string_view bytes, const std::string& origin, int64_t first_line = 1);
 
 /// The code points of a text, U+FFFD for every byte that is no part of well-formed UTF-8.
 std::vector<char32_t> decode_utf8(std::string_view text);

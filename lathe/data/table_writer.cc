@@ -1,0 +1,156 @@
+#include "lathe/data/table_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "lathe/core/error.h"
+#include "lathe/text/python_format.h"
+#include "lathe/text/text.h"
+
+namespace lathe {
+namespace {
+
+std::string field_text(const Cell& cell) {
+  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
+  if (const auto* number = std::get_if<float>(&cell)) return number_text(*number);
+  if (const auto* texts = std::get_if<std::vector<std::string>>(&cell))
+    return fmt::format("{}", fmt::join(*texts, ", "));
+  return "";
+}
+
+std::string json_string(std::string_view text) { return python_json_string(text, false); }
+
+std::string json_text(const Cell& cell) {
+  if (const auto* text = std::get_if<std::string>(&cell)) return json_string(*text);
+  if (const auto* number = std::get_if<float>(&cell); number != nullptr && std::isfinite(*number))
+    return number_text(*number);
+  const auto* texts = std::get_if<std::vector<std::string>>(&cell);
+  if (texts == nullptr) return "null";
+  std::string list;
+  for (const std::string& text : *texts) list += (list.empty() ? "" : ", ") + json_string(text);
+  return "[" + list + "]";
+}
+
+}  // namespace
+
+std::optional<OutputFormat> output_format_of(std::string_view path) {
+  if (path.ends_with(".parquet")) return OutputFormat::kParquet;
+  const auto format = path.ends_with(".gz") ? std::nullopt : table_format_of(path);
+  if (format == TableFormat::kCsv) return OutputFormat::kCsv;
+  if (format == TableFormat::kTsv) return OutputFormat::kTsv;
+  if (format == TableFormat::kJsonLines) return OutputFormat::kJsonLines;
+  return std::nullopt;
+}
+
+std::string number_text(float number) { return std::isnan(number) ? "nan" : fmt::format("{}", number); }
+
+std::vector<std::string> free_names(const Table& table, const std::vector<std::string>& names) {
+  std::vector<std::string> found = names;
+  const auto is_there = [&](const std::string& name) { return table.find(name) != nullptr; };
+  for (int times = 1; std::any_of(found.begin(), found.end(), is_there); ++times)
+    std::transform(names.begin(), names.end(), found.begin(), [&](const std::string& name) {
+      return times == 1 ? "predicted_" + name : fmt::format("predicted_{}_{}", times, name);
+    });
+  return found;
+}
+
+TableWriter::TableWriter(OutputFormat format, std::vector<std::string> added, std::string line_end)
+    : format_(format), added_(std::move(added)), line_end_(std::move(line_end)) {}
+
+void TableWriter::write(const Table& part, std::span<const std::vector<Cell>> cells, std::string& out) {
+  for (const std::string& name : added_)
+    if (part.find(name) != nullptr)
+      fail(ErrorCode::kInvalidData,
+           "{}: from {} on there is '{}', which is to be added and which the rows before did not have; "
+           "expected the same keys in every row: rename it, or give every row one, null where it has none",
+           part.origin, part.place(0), name);
+  if (format_ != OutputFormat::kJsonLines) {
+    if (!std::exchange(begun_, true)) begin(part, out);
+    find_columns(part);
+  }
+  for (size_t row = 0; row < part.rows(); ++row) {
+    if (format_ == OutputFormat::kJsonLines)
+      write_object(part, row, cells[row], out);
+    else
+      write_fields(part, row, cells[row], out);
+  }
+}
+
+void TableWriter::begin(const Table& part, std::string& out) {
+  for (const Column& column : part.columns) {
+    add_field(column.name, part, 0, column.name, out);
+    names_.push_back(column.name);
+  }
+  for (const std::string& name : added_) add_field(name, part, 0, name, out);
+  out.back() = line_end_.front();
+  out.append(line_end_, 1);
+}
+
+/// Of JSON a row may lack keys, and bring new ones.
+void TableWriter::find_columns(const Table& part) {
+  columns_.clear();
+  for (const std::string& name : names_) columns_.push_back(part.find(name));
+  for (const Column& column : part.columns)
+    if (std::find(names_.begin(), names_.end(), column.name) == names_.end())
+      fail(ErrorCode::kInvalidData,
+           "{}: from {} on there is '{}', which the rows before did not have; a table of columns has its "
+           "header by then: give --output FILE.jsonl",
+           part.origin, part.place(0), column.name);
+}
+
+void TableWriter::write_fields(const Table& part, size_t row, const std::vector<Cell>& cells,
+                               std::string& out) const {
+  for (size_t i = 0; i < names_.size(); ++i)
+    add_field(columns_[i] == nullptr ? "" : columns_[i]->values[row], part, row, names_[i], out);
+  for (size_t i = 0; i < cells.size(); ++i) add_field(field_text(cells[i]), part, row, added_[i], out);
+  out.back() = line_end_.front();
+  out.append(line_end_, 1);
+}
+
+/// With the separator behind it.
+void TableWriter::add_field(std::string_view text, const Table& part, size_t row, std::string_view column,
+                            std::string& out) const {
+  if (format_ == OutputFormat::kTsv) {
+    if (text.find_first_of("\t\n") != std::string_view::npos)
+      fail(ErrorCode::kInvalidData,
+           "{}: column '{}': found a tab or a line end, which a .tsv file cannot hold; give --output with "
+           ".csv or .jsonl",
+           part.place(row), column);
+    out.append(text).push_back('\t');
+    return;
+  }
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) {
+    out.append(text).push_back(',');
+    return;
+  }
+  out.push_back('"');
+  for (const char c : text) {
+    if (c == '"') out.push_back(c);
+    out.push_back(c);
+  }
+  out += "\",";
+}
+
+void TableWriter::write_object(const Table& part, size_t row, const std::vector<Cell>& cells,
+                               std::string& out) const {
+  std::string object = "{";
+  if (!part.objects.empty()) {
+    object = part.objects[row];
+    object.erase(object.rfind('}'));
+    object.erase(object.find_last_not_of(" \t\r\n") + 1);
+  } else {
+    for (const Column& column : part.columns)
+      object += fmt::format("{}{}: {}", object.size() > 1 ? ", " : "", json_string(column.name),
+                            json_string(column.values[row]));
+  }
+  for (size_t i = 0; i < cells.size(); ++i)
+    object += fmt::format("{}{}: {}", object.ends_with('{') && i == 0 ? "" : ", ", json_string(added_[i]),
+                          json_text(cells[i]));
+  out += object;
+  out += "}\n";
+}
+
+}  // namespace lathe
