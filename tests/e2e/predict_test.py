@@ -78,8 +78,12 @@ class Predict(CommandsCase):
         shown, text = self.lathe("predict", values, "the old bridge").stdout.rstrip("\n").split("\t")
         self.assertEqual((shown, text), (", ".join(f"{name} {x:.4f}" for name, x in of_all.items()), "the old bridge"))
         several = json.loads(self.lathe("predict", GOLDEN / "multi_label", "the old bridge", "--json").stdout)
-        self.assertEqual(len(several["probabilities"]), 4)
-        self.assertTrue(all(0 < p < 1 for p in several["probabilities"].values()))
+        self.assertEqual(list(several), ["text", "labels", "scores"])
+        self.assertEqual(list(several["scores"]), list(of_all))
+        self.assertTrue(all(0 < p < 1 for p in several["scores"].values()))
+        self.assertEqual(several["labels"], [name for name, p in several["scores"].items() if p > 0.5])
+        line = self.lathe("predict", GOLDEN / "multi_label", "the old bridge").stdout.split("\t")[0]
+        self.assertEqual(line, ", ".join(f"{name} {several['scores'][name]:.4f}" for name in several["labels"]) or "-")
         result = cl.run([cl.program(), "predict", str(GOLDEN / "question_answering"), "the old bridge"])
         self.assertEqual(result.returncode, 1)
         self.assertIn("lathe qa", result.stderr)
@@ -109,8 +113,9 @@ class Predict(CommandsCase):
             if kind == "regression":
                 self.assertEqual(row, {"text": texts[0], "value": None})
             else:
-                self.assertIsNone(row["label"])
-                self.assertEqual(set(row["probabilities"].values()), {None})
+                label, values = ("labels", "scores") if kind == "multi_label" else ("label", "probabilities")
+                self.assertIsNone(row[label])
+                self.assertEqual(set(row[values].values()), {None})
             self.assertNotIn("no prediction", self.lathe("predict", folders[kind], *texts).stderr)
         result = self.lathe("predict", folders["classification"], *texts, "--fp16", "--int8")
         self.assertIn("the same prediction for 0.00 % of the samples", result.stderr)

@@ -87,7 +87,7 @@ class Scores(CommandsCase):
     def test_scores_of_several_labels_and_of_values(self):
         texts = [line.rsplit(",", 1)[0] for line in self.train.read_text().splitlines()[1:]]
         model = GOLDEN / "multi_label"
-        rows = [json.loads(line)["probabilities"] for line in self.lathe("predict", model, *texts, "--json").stdout.splitlines()]
+        rows = [json.loads(line)["scores"] for line in self.lathe("predict", model, *texts, "--json").stdout.splitlines()]
         shown = [line.split("\t")[0] for line in self.lathe("predict", model, *texts).stdout.splitlines()]
         predicted = [[name for name, p in row.items() if p > 0.5] for row in rows]
         self.assertEqual(shown, [", ".join(f"{name} {row[name]:.4f}" for name in names) or "-"

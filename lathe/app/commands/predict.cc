@@ -112,7 +112,13 @@ std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
     for (size_t k = 0; k < p.size(); ++k) values.emplace_back(model.labels[k], number(p[k]));
     json[key] = std::move(values);
   };
-  if (model.model->problem() != Problem::kRegression) {
+  if (model.model->problem() == Problem::kMultiLabel) {
+    auto above_half = nlohmann::ordered_json::array();
+    for (size_t k = 0; k < p.size(); ++k)
+      if (p[k] > 0.5) above_half.push_back(model.labels[k]);
+    json["labels"] = std::isnan(p[0]) ? nlohmann::ordered_json() : above_half;
+    put_all("scores");
+  } else if (model.model->problem() != Problem::kRegression) {
     const auto best = static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin());
     json["label"] = std::isnan(p[0]) ? nlohmann::ordered_json() : nlohmann::ordered_json(model.labels[best]);
     put_all("probabilities");
@@ -182,7 +188,9 @@ Command predict_command() {
            "by "
            "tabs; of a regression the values; of several labels those above one half, each with its "
            "probability; nan where the model says nothing, because a logit is not finite (with --json null, "
-           "the label, too). --int8 and --fp8 say on stderr how often they agree with what comes without "
+           "the label, too). With --json several labels are `labels`, those above one half, and `scores`, "
+           "all "
+           "of them. --int8 and --fp8 say on stderr how often they agree with what comes without "
            "them.",
        .words = Words::kAny},
       {{"file",
@@ -193,7 +201,7 @@ Command predict_command() {
        {shared_row("threads"), &P::pool_threads},
        {"batch_size", &P::per_device_eval_batch_size, "Texts per batch.", {.low = 1, .high = kMost}},
        {shared_row("max_seq_length"), &P::max_seq_length},
-       {"json", &P::json, "One JSON object for each text, with all probabilities or values."},
+       {"json", &P::json, "One JSON object for each text, with all probabilities, scores or values."},
        {shared_row("bf16"), &P::bf16},
        {shared_row("fp16"), &P::fp16},
        {shared_row("int8"), &P::int8},
