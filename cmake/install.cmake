@@ -1,6 +1,6 @@
 # cmake --install [--strip]: four components. `programs`: the programs and the parts that they load, completions, the manual
-# page, docs, licence. `wheel_parts`: parts that stand on libraries of a Python wheel of this machine (pyarrow, mlx), which
-# no package can hold. `mpi`: the transport through Open MPI, which no package shall ask for. `library`: headers, archives, and find_package(lathe) with the target lathe::lathe.
+# page, docs, licence. `wheel_parts`: the part that stands on libraries of MLX's Python wheel of this machine, which packages
+# do not hold. `mpi`: the transport through Open MPI, which no package shall ask for. `library`: headers, archives, and find_package(lathe) with the target lathe::lathe.
 include(CMakePackageConfigHelpers)
 
 add_library(lathe_lathe INTERFACE)

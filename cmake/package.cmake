@@ -1,5 +1,4 @@
-# cpack -G DEB: the component `programs` as a Debian package (make deb). Parts that stand on libraries of a Python wheel of
-# this machine are no part of it. cpack --config CPackSourceConfig.cmake: the sources.
+# cpack -G DEB: the component `programs` as a Debian package (make deb). cpack --config CPackSourceConfig.cmake: the sources.
 set(CPACK_PACKAGE_NAME lathe)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "native fine-tuning of transformers")

@@ -1,5 +1,5 @@
 # The Python package lathe: built where nanobind is found in the Python of build/venv, or in the python3 on the path.
-# python/lathe in the build folder is what a wheel holds.
+# python/ in the build folder is what a wheel holds: the module lathe and, in lib, the part that reads Parquet.
 option(LATHE_PYTHON "Build the Python package where nanobind is found" ON)
 set(LATHE_PYTHON_PROGRAM "" CACHE FILEPATH "The Python for which the package is built")
 if(LATHE_PYTHON AND NOT CMAKE_CROSSCOMPILING)
@@ -29,6 +29,18 @@ if(nanobind_FOUND)
   foreach(module ${modules})
     file(CREATE_LINK ${PROJECT_SOURCE_DIR}/python/lathe/${module} ${package}/${module} SYMBOLIC)
   endforeach()
+  if(pyarrow AND TARGET lathe_parquet_code)
+    lathe_parquet_library(lathe_parquet_wheel)
+    set_target_properties(lathe_parquet_wheel PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/python/lib)
+    # In ENVIRONMENT/lib/lathe, where the program of ENVIRONMENT/bin looks; pyarrow is where pip puts modules.
+    foreach(modules lib/python${Python_VERSION_MAJOR}.${Python_VERSION_MINOR}/site-packages
+                    lib64/python${Python_VERSION_MAJOR}.${Python_VERSION_MINOR}/site-packages
+                    lib/python${Python_VERSION_MAJOR}.${Python_VERSION_MINOR}/dist-packages)
+      set_property(TARGET lathe_parquet_wheel APPEND PROPERTY INSTALL_RPATH ${lathe_own_folder}/../../${modules}/pyarrow)
+    endforeach()
+    set_target_properties(lathe_parquet_wheel PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
+    add_dependencies(lathe_python lathe_parquet_wheel)
+  endif()
 elseif(LATHE_PYTHON AND LATHE_PYTHON_PROGRAM)
   message(FATAL_ERROR "LATHE_PYTHON_PROGRAM is ${LATHE_PYTHON_PROGRAM}, wanted is a Python of 3.10 or later with its headers and nanobind. tools/setup.sh --wheel makes one: build/venv-wheel.")
 elseif(LATHE_PYTHON)

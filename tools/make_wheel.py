@@ -2,8 +2,9 @@
 """make_wheel.py BUILD DIST: the wheel of a build's Python package and its program, for the Python that built it.
 
 The format is that of https://packaging.python.org/en/latest/specifications/binary-distribution-format/. The program goes
-into the folder of scripts, so that it starts without Python. Parts that it loads (Gloo, Parquet, MLX) stand on libraries
-of the machine and are left out."""
+into the folder of scripts, so that it starts without Python; the part that reads Parquet into lib/lathe, where the program
+looks. It is linked with Apache Arrow of the wheel pyarrow, of which the wheel asks for the same version. Other parts (Gloo,
+MLX) stand on libraries of the machine and are left out."""
 import base64
 import hashlib
 import pathlib
@@ -23,7 +24,7 @@ Summary: native fine-tuning of transformers
 License: Apache-2.0
 Requires-Python: >=3.10
 Requires-Dist: numpy>=1.26
-Description-Content-Type: text/markdown
+{more}Description-Content-Type: text/markdown
 
 {readme}"""
 
@@ -47,6 +48,14 @@ def platform_tag(files):
         wanted |= {(int(a), int(b)) for a, b in re.findall(r"GLIBC_(\d+)\.(\d+)", symbols)}
     major, minor = max(wanted)
     return f"manylinux_{major}_{minor}_{machine}"
+
+
+def pyarrow_of(part):
+    """The version of pyarrow that a part needs: Arrow 26.0 is libarrow.so.2600 or libarrow.2600.dylib."""
+    tool = ["otool", "-L"] if sys.platform == "darwin" else ["objdump", "-p"]
+    needed = subprocess.run([*tool, str(part)], check=True, capture_output=True, text=True).stdout
+    number = int(re.search(r"libarrow\.(?:so\.)?(\d+)", needed)[1])
+    return f"{number // 100}.{number % 100}"
 
 
 def write_wheel(path, entries):
@@ -76,13 +85,17 @@ def main(build, dist):
     program = build / "lathe"
     version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
     python = module.name.split("-")[1]  # _lathe.cpython-311-….so
-    tag = f"cp{python}-cp{python}-{platform_tag([module, program])}"
+    parts = sorted((build / "python" / "lib").glob("liblathe_parquet.*"))
+    tag = f"cp{python}-cp{python}-{platform_tag([module, program, *parts])}"
     info = f"lathe-{version}.dist-info"
     entries = {f"lathe/{file.name}": (file.read_bytes(), 0o644) for file in (ROOT / "python" / "lathe").glob("*.py")}
     entries[f"lathe/{module.name}"] = (stripped(module), 0o755)
     entries[f"lathe-{version}.data/scripts/lathe"] = (stripped(program), 0o755)
+    for part in parts:
+        entries[f"lathe-{version}.data/data/lib/lathe/{part.name}"] = (stripped(part), 0o755)
+    more = "".join(f"Requires-Dist: pyarrow=={pyarrow_of(part)}.*\n" for part in parts)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    entries[f"{info}/METADATA"] = (METADATA.format(version=version, readme=readme).encode(), 0o644)
+    entries[f"{info}/METADATA"] = (METADATA.format(version=version, more=more, readme=readme).encode(), 0o644)
     entries[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: lathe\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(), 0o644)
     entries[f"{info}/licenses/LICENSE"] = ((ROOT / "LICENSE").read_bytes(), 0o644)
     dist.mkdir(parents=True, exist_ok=True)
@@ -90,7 +103,7 @@ def main(build, dist):
         old.unlink()
     wheel = dist / f"lathe-{version}-{tag}.whl"
     write_wheel(wheel, entries)
-    print(f"{wheel} ({wheel.stat().st_size / 1e6:.1f} MB)")
+    print(f"{wheel} ({wheel.stat().st_size / 1e6:.1f} MB){'' if parts else ', without the part that reads Parquet'}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the build needs: Debian 12, Ubuntu 24.04 (apt) or macOS (Homebrew). Says first what is missing and what
-# it will run; sudo only if not root; does nothing where everything is there.
+# it will run; sudo only if not root; does nothing where everything is there. Apache Arrow, for Parquet, comes from the
+# Python wheel pyarrow into build/venv-parquet; without the network the rest goes on.
+#   --parquet   ends with an error where that cannot be had
 #   --mlx       also MLX, for the device mps: build/venv-mlx, from its wheel
 #   --deb       also what `make deb` needs: what finds out which libraries a package needs
 #   --wheel     also what `make wheel` needs: Python's headers, and build/venv-wheel with nanobind
@@ -16,10 +18,9 @@ cd "$(dirname "$0")/.."
 
 # Every package by name, once.
 APT_BUILD="g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libutf8proc-dev zlib1g-dev libssl-dev
-           libcurl4-openssl-dev libgloo-dev"
+           libcurl4-openssl-dev libgloo-dev python3-venv"
 APT_DEB="dpkg-dev file"
-APT_VENV="python3-venv"
-APT_WHEEL="python3-dev $APT_VENV binutils"
+APT_WHEEL="python3-dev binutils"
 APT_TEST="libgtest-dev $APT_DEB $APT_WHEEL clang-format-14 clang-19 libclang-rt-19-dev zsh fish lintian ruby
           libopenmpi-dev openmpi-bin iproute2 libopenblas0-pthread"
 APT_PACKAGES="debootstrap chromium fonts-dejavu-core slurm-wlm munge"   # a root to install into, a browser for the docs
@@ -27,9 +28,10 @@ APT_FULL="g++-aarch64-linux-gnu qemu-user-static"   # on x86-64
 BREW_BUILD="cmake ninja ccache pkg-config fmt nlohmann-json utf8proc"
 BREW_TEST="googletest python@3"
 
-mlx=no deb=no wheel=no docs=no cross=no test_too=no full=no dry_run=no
+parquet=no mlx=no deb=no wheel=no docs=no cross=no test_too=no full=no dry_run=no
 for argument in "$@"; do
   case $argument in
+    --parquet) parquet=yes ;;
     --mlx) mlx=yes ;;
     --deb) deb=yes ;;
     --wheel) wheel=yes ;;
@@ -38,7 +40,7 @@ for argument in "$@"; do
     --test) test_too=yes ;;
     --full) test_too=yes full=yes ;;
     --dry-run) dry_run=yes ;;
-    *) echo "setup.sh: found $argument, knows --mlx, --deb, --wheel, --docs, --cross, --test, --full and --dry-run" >&2; exit 2 ;;
+    *) echo "setup.sh: found $argument, knows --parquet, --mlx, --deb, --wheel, --docs, --cross, --test, --full and --dry-run" >&2; exit 2 ;;
   esac
 done
 
@@ -93,7 +95,7 @@ library_of() { "$1" -c 'import os; print(os.path.realpath(os.__file__))' 2>/dev/
 # these give, if anything.
 setup_venv() {
   if cmp -s "$2" "$1/installed.txt" && [ "$(library_of "$1/bin/python3")" = "$(library_of python3)" ]; then return; fi
-  echo "Missing Python wheels in $1: $(tr '\n' ' ' <"$2")"
+  echo "Missing Python wheels in $1: $(grep -v ^- "$2" | tr '\n' ' ')"
   run python3 -m venv --clear "$1" || exit 1
   # shellcheck disable=SC2086  # a list of words
   if [ -n "${3:-}" ]; then run "$1/bin/pip" install --quiet --disable-pip-version-check --retries 1 $3 2>/dev/null || true; fi
@@ -106,11 +108,20 @@ setup_venv() {
 
 setup_venv_or_skip() { setup_venv "$@" || echo "Tests that need them will be reported as skipped." >&2; }
 
+# Apache Arrow's C++ library with its headers, unless a package or build/venv has it.
+setup_parquet() {
+  if pkg-config --exists parquet 2>/dev/null ||
+     compgen -G 'build/venv/lib/python3*/site-packages/pyarrow/include/parquet/arrow/reader.h' >/dev/null; then return; fi
+  (setup_venv build/venv-parquet tools/requirements-parquet.txt) && return
+  echo "Parquet, which most data of the Hub is in (GLUE, SQuAD), cannot be read until 'make parquet' has fetched Apache" \
+       "Arrow. Everything else works." >&2
+  return 1
+}
+
 if command -v apt-get >/dev/null; then
   wanted=$APT_BUILD
   if [ $deb = yes ]; then wanted="$wanted $APT_DEB"; fi
   if [ $wheel = yes ]; then wanted="$wanted $APT_WHEEL"; fi
-  if [ $mlx = yes ] || [ $docs = yes ] || [ $cross = yes ]; then wanted="$wanted $APT_VENV"; fi
   if [ $test_too = yes ]; then wanted="$wanted $APT_TEST"; fi
   # shellcheck disable=SC2086  # lists of words
   setup_apt $wanted
@@ -132,6 +143,7 @@ if [ $wheel = yes ]; then setup_venv build/venv-wheel tools/requirements-wheel.t
 if [ $docs = yes ]; then setup_venv build/venv-docs tools/requirements-docs.txt; fi
 if [ $cross = yes ]; then setup_venv_or_skip build/venv-cross tools/requirements-cross.txt; fi
 if [ $test_too = yes ]; then setup_venv_or_skip build/venv tools/requirements-test.txt; fi
+if ! setup_parquet && [ $parquet = yes ]; then exit 1; fi
 if [ $full = yes ]; then
   if [ -z "${LATHE_HF_PYTHON:-}" ]; then   # PyTorch's own index has a build without CUDA, a tenth of the size
     setup_venv_or_skip build/venv-full tools/requirements-full.txt "--index-url https://download.pytorch.org/whl/cpu torch"

@@ -12,7 +12,7 @@ PYTHON = """#!/bin/sh
 if [ "$1" = -m ]; then
   mkdir -p "$4/bin"
   cp "$FAKES/python3" "$FAKES/pip" "$4/bin/"
-  echo made >>"$FAKES/log"
+  echo "made $4" >>"$FAKES/log"
   echo "$LIBRARY" >"$4/library"
 else cat "$(dirname "$0")/../library" 2>/dev/null || echo "$LIBRARY"
 fi
@@ -53,8 +53,7 @@ class Setup(unittest.TestCase):
         self.assertNotIn("dpkg-dev", self.wanted())
 
     def test_who_makes_a_venv_has_the_package_for_it(self):
-        for option in ("--mlx", "--wheel", "--docs", "--cross", "--test"):
-            self.assertIn("python3-venv", self.wanted(option), option)
+        self.assertIn("python3-venv", self.wanted())   # that of Apache Arrow, which every set-up makes
 
     def test_without_wheels_a_package_fails_and_tests_are_skipped(self):
         self.fake("pip", "#!/bin/sh\nexit 1\n")
@@ -71,7 +70,27 @@ class Setup(unittest.TestCase):
     def test_a_venv_is_made_once_for_each_python(self):
         for library in ("/usr/lib/python3.11/os.py", "/usr/lib/python3.11/os.py", "/opt/lib/python3.13/os.py"):
             self.assertEqual(self.setup("--wheel", library=library).returncode, 0)
-        self.assertEqual((self.fakes / "log").read_text(), "made\nmade\n")
+        made = (self.fakes / "log").read_text().splitlines()
+        self.assertEqual(made, ["made build/venv-wheel", "made build/venv-parquet"] * 2)
+
+    def test_apache_arrow_comes_along_and_it_says_so(self):
+        said = self.setup()
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertIn("Missing Python wheels in build/venv-parquet: pyarrow>=18   # Apache Arrow, which reads Parquet: 50 MB", said.stdout)
+        self.assertEqual(self.setup().stdout, "")
+
+    def test_without_apache_arrow_all_else_goes_on(self):
+        self.fake("pip", "#!/bin/sh\nexit 1\n")
+        for options, code in (((), 0), (("--parquet",), 1)):
+            said = self.setup(*options)
+            self.assertEqual(said.returncode, code, said.stderr)
+            self.assertIn("cannot be read until 'make parquet' has fetched Apache Arrow", said.stderr)
+
+    def test_apache_arrow_of_the_tests_is_enough(self):
+        header = self.fakes.parent / "build/venv/lib/python3.11/site-packages/pyarrow/include/parquet/arrow/reader.h"
+        header.parent.mkdir(parents=True)
+        header.touch()
+        self.assertEqual(self.setup("--parquet").stdout, "")
 
 
 if __name__ == "__main__":

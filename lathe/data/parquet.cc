@@ -58,10 +58,9 @@ Part open_part() {
     why += fmt::format("\n  {}: {}", place, text == nullptr ? "cannot be opened" : text);
   }
   fail(ErrorCode::kUnsupported,
-       "reading Parquet needs the part {}, which is built where Apache Arrow is found: `pip install pyarrow` "
-       "(or, on "
-       "macOS, `brew install apache-arrow`), then build Lathe again. Or give the data as csv, tsv, json or "
-       "jsonl.\nLooked at:{}",
+       "reading Parquet needs the part {}: `make parquet` in the folder of Lathe's sources fetches Apache "
+       "Arrow and builds it in under a minute (packages of Lathe have it). Or give the data as csv, tsv, "
+       "json or jsonl.\nLooked at:{}",
        kPartName, why);
 }
 

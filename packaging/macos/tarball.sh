@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tarball.sh BUILD OUT: OUT/lathe-macos-arm64.tar.gz of a build with MLX (make MLX=1), to be unpacked anywhere:
-#   bin/lathe, lib/lathe/lathe_mlx.so with the libraries of MLX and mlx.metallib next to it, share/
+#   bin/lathe, lib/lathe/lathe_mlx.so with the libraries of MLX and mlx.metallib next to it, the part for Parquet, share/
 # Signed ad hoc. Needs macOS's otool, install_name_tool and codesign.
 set -euo pipefail
 if [ $# != 2 ]; then
@@ -17,7 +17,6 @@ rm -rf "$stage"
 cmake --build "$build"   # make builds the one program and its parts
 cmake --install "$build" --strip --component programs --prefix "$stage"
 cmake --install "$build" --strip --component wheel_parts --prefix "$stage"
-rm -f "$parts"/liblathe_parquet.dylib   # stands on pyarrow, which is not part of this
 
 # MLX lies where the module was linked with it.
 mlx=$(otool -l "$parts/lathe_mlx.so" | awk '$1 == "path" && $2 != "@loader_path" { print $2; exit }')

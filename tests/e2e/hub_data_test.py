@@ -265,7 +265,7 @@ class OtherDataSets(DataCase):
 
     def test_without_the_part(self):
         self.add_dataset("a/one", {"x/train/0000.parquet": b"PAR1", "x/validation/0000.parquet": b"PAR1"})
-        self.fails(self.run_on_hub("glue", "o", "--dataset_name", "a/one", LATHE_PARQUET="/nowhere.so"), "pip install pyarrow",
+        self.fails(self.run_on_hub("glue", "o", "--dataset_name", "a/one", LATHE_PARQUET="/nowhere.so"), "`make parquet`",
                    "csv, tsv, json")
 
 
