@@ -19,11 +19,13 @@
 #include "lathe/io/hub/hub.h"
 #include "lathe/io/json_file.h"
 #include "lathe/report/label_findings.h"
+#include "lathe/report/push_to_hub.h"
 #include "lathe/report/tracked_run.h"
 #include "lathe/settings/argument_parser.h"
 #include "lathe/text/python_format.h"
 #include "lathe/train/checkpoint_folder.h"
 #include "lathe/train/log_format.h"
+#include "python/arguments.h"
 #include "python/exceptions.h"
 
 namespace nb = nanobind;
@@ -56,28 +58,6 @@ std::string fetched(const std::string& name, const std::string& revision, const 
   hub.should_stop = stop_is_wanted;
   return fetch_model(real_file_system(), name, revision, cache_dir, need, hub);
 }
-
-/// TrainingArguments from words of the command line, checked.
-struct Arguments {
-  explicit Arguments(const std::vector<std::string>& words) {
-    notices = parse_arguments(bind(values), words).notices;
-    for (const std::string& notice : validate(values)) notices.push_back(notice);
-  }
-  /// Names are whole here: no prefix stands for a flag.  Errors: kUsage.
-  static void check_name(const std::string& name) {
-    std::vector<std::string_view> names;
-    for (const auto& field : training_fields()) names.push_back(field.info.name);
-    for (const OldName& old : old_names()) names.push_back(old.name);
-    if (std::find(names.begin(), names.end(), name) != names.end()) return;
-    const auto near = nearest_names(name, names);
-    fail(ErrorCode::kUsage, "TrainingArguments: unknown argument {}{}", name,
-         near.empty() ? "" : fmt::format("; did you mean {}?", near[0]));
-  }
-  std::string json() { return python_json(to_json(bind(values)), -1); }
-
-  TrainingArguments values;
-  std::vector<std::string> notices;
-};
 
 /// What `labels` mean, and how many of them there are.
 struct Model {
@@ -271,6 +251,13 @@ class Run : private Callbacks, private hf::Prepared {
     const Turn turn = wait_for_turn();
     trainer_.save_model(folder.empty() ? args.output_dir.value_or("") : folder);
   }
+  std::string push_to_hub(const std::string& message) {
+    save_model("");
+    HubSettings hub = hub_settings();
+    if (args.hub_token) hub.token = hub_token(*args.hub_token);
+    hub.should_stop = stop_is_wanted;
+    return lathe::push_to_hub(real_file_system(), args, make_repository(args, hub), message, hub);
+  }
   void save_state() {
     const Turn turn = wait_for_turn();
     trainer_.save_state();
@@ -439,6 +426,7 @@ NB_MODULE(_lathe, m) {
       .def("evaluate", &Run::evaluate, Released())
       .def("predict", &predict)
       .def("save_model", &Run::save_model, Released())
+      .def("push_to_hub", &Run::push_to_hub, Released())
       .def("save_state", &Run::save_state, Released())
       .def("state", &Run::state, Released())
       .def("all_weights_are_there", &Run::all_weights_are_there);

@@ -79,7 +79,8 @@ class CsvReader {
       } else if (c == '\n' || c == '\r') {
         if (c == '\r' && at_ < bytes_.size() && bytes_[at_] == '\n') ++at_;
         ++line_;
-        ended |= bytes_[at_ - 1] == '\n' || at_ < bytes_.size();  // after a carriage return a line feed may come
+        ended |=
+            bytes_[at_ - 1] == '\n' || at_ < bytes_.size();  // after a carriage return a line feed may come
         break;
       } else {
         fields.back().push_back(c);

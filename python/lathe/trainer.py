@@ -156,6 +156,11 @@ class Trainer:
         """Weights, config.json and tokenizer, as a Hugging Face folder."""
         self._run.save_model(str(output_dir or ""))
 
+    def push_to_hub(self, commit_message="End of training"):
+        """Saves the model and uploads output_dir, without checkpoints, to the hub_model_id of the arguments.  Returns the
+        commit's address."""
+        return self._run.push_to_hub(commit_message)
+
     def save_state(self):
         self._run.save_state()
 

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 
-#include "lathe/app/commands/push_to_hub.h"
 #include "lathe/app/commands/shared_cores.h"
 #include "lathe/app/terminal/signals.h"
 #include "lathe/core/environment.h"
 #include "lathe/io/hub/hub_cache.h"
 #include "lathe/io/json_file.h"
+#include "lathe/report/push_to_hub.h"
 #include "lathe/report/shell_text.h"
 #include "lathe/text/python_format.h"
 #include "lathe/train/checkpoint_folder.h"
@@ -51,7 +51,8 @@ std::string ScriptRun::prepare_output(const std::vector<RunInput>& inputs) {
   std::string checkpoint;
   if (is_main(group_.get())) {
     checkpoint = checkpoint_to_go_on_from(inputs);
-    if (args_.push_to_hub && args_.do_train) repository_ = make_repository(terminal_, args_);
+    if (args_.push_to_hub && args_.do_train)
+      repository_ = make_repository(args_, hub_on(terminal_, args_.hub_token));
   }
   return text_of_main(group_.get(), checkpoint);
 }
@@ -161,7 +162,10 @@ void ScriptRun::carry_out(const std::function<void()>& work) {
     throw;
   }
   tracked_.finish("finished");
-  if (!repository_.empty()) push_to_hub(fs_, terminal_, args_, repository_);
+  if (repository_.empty()) return;
+  const std::string commit =
+      push_to_hub(fs_, args_, repository_, "End of training", hub_on(terminal_, args_.hub_token, "uploaded"));
+  say(LogLevel::kInfo, "uploaded to " + commit);
 }
 
 void ScriptRun::fail_behind_the_training() const {

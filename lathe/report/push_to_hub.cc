@@ -1,10 +1,9 @@
-#include "lathe/app/commands/push_to_hub.h"
+#include "lathe/report/push_to_hub.h"
 
 #include <fmt/format.h>
 
 #include <filesystem>
 
-#include "lathe/app/terminal/hub_terminal.h"
 #include "lathe/core/environment.h"
 #include "lathe/core/error.h"
 #include "lathe/io/hub/hub_upload.h"
@@ -39,20 +38,18 @@ void add_files(FileSystem& fs, const std::string& folder, const std::string& ins
 
 }  // namespace
 
-std::string make_repository(Terminal& terminal, const TrainingArguments& args) {
-  return create_repository(target_of(args), hub_on(terminal, args.hub_token));
+std::string make_repository(const TrainingArguments& args, const HubSettings& hub) {
+  return create_repository(target_of(args), hub);
 }
 
-void push_to_hub(FileSystem& fs, Terminal& terminal, const TrainingArguments& args,
-                 const std::string& repository) {
+std::string push_to_hub(FileSystem& fs, const TrainingArguments& args, const std::string& repository,
+                        const std::string& message, const HubSettings& hub) {
   UploadTarget target = target_of(args);
   target.name = repository;
-  std::vector<std::string> files;
-  add_files(fs, *args.output_dir, "", files);
   try {
-    const std::string at = upload_files(fs, *args.output_dir, files, target, "End of training",
-                                        hub_on(terminal, args.hub_token, "uploaded"));
-    terminal.log(LogLevel::kInfo, fmt::format("uploaded {} files: {}", files.size(), at));
+    std::vector<std::string> files;
+    add_files(fs, *args.output_dir, "", files);
+    return upload_files(fs, *args.output_dir, files, target, message, hub);
   } catch (const Error& error) {
     fail(error.code(), "{}\nThe model is in {}; upload it with: {}", error.what(), *args.output_dir,
          shell_text({"hf", "upload", repository, *args.output_dir}));
