@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,14 @@ def read(path):
 
 def run(command, **keywords):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **keywords)
+
+
+def processor_seconds(command):
+    """Of the processor's, which other work on the machine does not stretch; and what the command says."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = run(command)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, result.stdout
 
 
 class CommandsCase(unittest.TestCase):

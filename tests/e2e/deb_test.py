@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import unittest
 
 import command_line as cl
@@ -90,19 +89,9 @@ class Deb(unittest.TestCase):
     def test_program_runs_from_where_it_was_unpacked(self):
         program = self.root / "usr" / "bin" / "lathe"
         self.assertLess(program.stat().st_size, 30e6)
-        first = min(self.first_line_seconds(program) for _ in range(5))
-        self.assertLess(first, 0.050)
+        self.assertLess(min(cl.processor_seconds([str(program), "--help"])[0] for _ in range(5)), 0.050)
         demo = cl.run([str(program), "tokenize", str(cl.MODEL), "the old bridge"])
         self.assertEqual(demo.returncode, 0, demo.stderr)
-
-    @staticmethod
-    def first_line_seconds(program):
-        start = time.perf_counter()
-        with subprocess.Popen([str(program), "--help"], stdout=subprocess.PIPE) as process:
-            process.stdout.readline()
-            seconds = time.perf_counter() - start
-            process.stdout.read()
-        return seconds
 
     def test_lintian_finds_nothing_new(self):
         if shutil.which("lintian") is None:

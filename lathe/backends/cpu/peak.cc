@@ -103,26 +103,28 @@ Peak measure_peak(ThreadPool& pool, Isa isa) {
   return peak;
 }
 
-double measure_rate(ThreadPool& pool, const std::function<double(int part)>& work) {
+double measure_rate(ThreadPool& pool, const std::function<double(int part)>& work,
+                    const std::function<double()>& now) {
+  if (!now) return measure_rate(pool, work, seconds);
   struct alignas(64) Own {
     double rate = 0;
   };
   std::vector<Own> own(static_cast<size_t>(pool.size()));
   std::vector<double> rates;
-  const double begin = seconds();
+  const double begin = now();
   for (;;) {
     pool.run([&](int part, int) {
-      const double start = seconds();
+      const double start = now();
       double done = 0, took = 0;
       while (took < kCallSeconds) {
         done += work(part);
-        took = seconds() - start;
+        took = now() - start;
       }
       own[static_cast<size_t>(part)].rate = done / took;
     });
     rates.push_back(
         std::accumulate(own.begin(), own.end(), 0.0, [](double sum, Own o) { return sum + o.rate; }));
-    const double took = seconds() - begin;
+    const double took = now() - begin;
     if (took < kSeconds) continue;
     const double best = *std::ranges::max_element(rates);
     const auto near = std::ranges::count_if(rates, [&](double r) { return r > kNear * best; });

@@ -22,8 +22,10 @@ Peak measure_peak(ThreadPool& pool, Isa isa);
 /// themselves while others share one.  Work that is dealt out gets this sum; the slowest thread times their
 /// number would be less.  work(part): does some microseconds of work on one thread and returns how much it
 /// was.  Takes 0.1 s, and up to 1 s until some calls have come near the fastest, since few calls run
-/// undisturbed where other programs use the cores.
-double measure_rate(ThreadPool& pool, const std::function<double(int part)>& work);
+/// undisturbed where other programs use the cores.  now: seconds, on the thread that asks; empty: by the
+/// clock.
+double measure_rate(ThreadPool& pool, const std::function<double(int part)>& work,
+                    const std::function<double()>& now = {});
 
 /// Bytes per second, read and written, of a copy of 512 MiB by all threads together.  Errors: kIo without
 /// memory.

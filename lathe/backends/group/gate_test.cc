@@ -18,12 +18,11 @@ namespace lathe::group {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 const std::string kSecret(64, 'a'), kOther(64, 'b');
 constexpr double kTimeout_s = 20;
-constexpr milliseconds kShortly{5000};  // a loaded machine needs some; the limits themselves are longer
-const GateLimits kPatient{milliseconds(60000), 16, milliseconds(5)};
+constexpr milliseconds kNever{std::chrono::hours(1)};  // longer than ctest waits for a test
+const GateLimits kPatient{kNever, 16, milliseconds(5)};
 
 World world_of(int rank, int size, int port, const std::string& secret, const std::string& run = "test") {
   return {rank, size, rank, size, "127.0.0.1", port, run, secret};
@@ -51,9 +50,7 @@ struct Host {
   /// A rank that was refused may know it before the server has warned of it.
   void expect_warning(const std::string& text) {
     std::unique_lock lock(mutex);
-    EXPECT_TRUE(changed.wait_for(lock, kShortly, [&] { return warned.find(text) != std::string::npos; }))
-        << text << "\nin\n"
-        << warned;
+    changed.wait(lock, [&] { return warned.find(text) != std::string::npos; });
   }
 
   std::mutex mutex;
@@ -99,28 +96,26 @@ TEST(Gate, WhatCannotBeAHelloEndsAtOnceAndGetsNoAnswer) {
   for (const std::string& noise : noises()) {
     const bool may_go_on = noise.size() < 12 || noise.starts_with(bytes_of(frame_of({})).substr(0, 12));
     if (may_go_on) continue;
-    EXPECT_EQ(Stranger(host.port, noise).all_within(kShortly), "") << noise.substr(0, 12);
+    EXPECT_EQ(Stranger(host.port, noise).all(), "") << noise.substr(0, 12);
   }
 }
 
 TEST(Gate, ASilentOneAndOneThatDribblesEndInTime) {
   Host host(2, kSecret, {milliseconds(100), 16, milliseconds(50)});
-  EXPECT_EQ(Stranger(host.port).all_within(kShortly), "");
+  EXPECT_EQ(Stranger(host.port).all(), "");
   Stranger slow(host.port);
   const std::string hello = bytes_of(frame_of({.has_secret = true, .rank = 1, .size = 2}));
-  const auto begin = steady_clock::now();
   std::string answer = "…";
   for (size_t i = 0; i + 1 < hello.size() && answer == "…"; ++i) {
     slow.say(hello.substr(i, 1));
     answer = slow.all_within(milliseconds(10));
   }
   EXPECT_EQ(answer, "");
-  EXPECT_LT(steady_clock::now() - begin, kShortly);
 }
 
 TEST(Gate, HoldsNoMoreThanSixteenAndTheOldestMakesPlace) {
   Gate gate(listen_at("127.0.0.1", 0), world_of(0, 2, 0, kSecret), "store", [](int) { return ""; }, {},
-            {milliseconds(60000), 16, milliseconds(0)});
+            {kNever, 16, milliseconds(0)});
   std::vector<Stranger> strangers;
   for (int i = 0; i < 40; ++i) {
     strangers.emplace_back(gate.port());
@@ -128,13 +123,13 @@ TEST(Gate, HoldsNoMoreThanSixteenAndTheOldestMakesPlace) {
     EXPECT_LE(gate.waiting(), 16u);
   }
   EXPECT_EQ(gate.waiting(), 16u);
-  EXPECT_EQ(strangers.front().all_within(kShortly), "");
+  EXPECT_EQ(strangers.front().all(), "");
   EXPECT_EQ(strangers.back().all_within(milliseconds(1)), "…");
 }
 
 TEST(Gate, NobodyMakesPlaceBeforeARankCouldAnswer) {
   Gate gate(listen_at("127.0.0.1", 0), world_of(0, 2, 0, kSecret), "store", [](int) { return ""; }, {},
-            {milliseconds(60000), 2, milliseconds(60000)});
+            {kNever, 2, kNever});
   std::vector<Stranger> strangers;
   for (int i = 0; i < 5; ++i) strangers.emplace_back(gate.port());
   while (gate.waiting() < 2) (void)gate.serve();
@@ -202,7 +197,7 @@ TEST(Gate, OneThatSaysMoreThanItsHandshakeIsNotLetIn) {
   const auto challenge = stranger.frame();
   ASSERT_TRUE(challenge.has_value());
   stranger.say(std::string(1000, '\0'));
-  EXPECT_EQ(stranger.all_within(kShortly), "");
+  EXPECT_EQ(stranger.all(), "");
 }
 
 TEST(Gate, OfTwoRanksOfOneNumberTheSecondIsSentAway) {
@@ -227,7 +222,7 @@ TEST(Gate, ARankThatProvesItselfTwiceIsGone) {
   EXPECT_EQ(stranger.frame()->kind, Frame::Kind::kWelcome);
   hello.rank = 2;
   stranger.say(frame_of(hello));
-  EXPECT_EQ(stranger.all_within(kShortly), "");
+  EXPECT_EQ(stranger.all(), "");
   EXPECT_EQ(host.store.gone(kTimeout_s), 1);
 }
 
@@ -299,7 +294,7 @@ std::string why_not_at(const std::function<void(int fd)>& answer) {
   const Descriptor listening = listen_at("127.0.0.1", 0);
   auto door = std::async(std::launch::async, [&] {
     pollfd wanted{listening, POLLIN, 0};
-    poll(&wanted, 1, static_cast<int>(kShortly.count()));
+    poll(&wanted, 1, -1);
     const Descriptor fd = accept_from(listening);
     answer(fd);
     char rest[256];

@@ -255,7 +255,7 @@ std::array<std::string, 2> why_not(const std::string& first, const std::string& 
   const int port = free_port();
   const auto why = [port](int rank, const std::string& transport) -> std::string {
     try {
-      join(local_world(rank, 2, port), find_transport(transport), 5);
+      join(local_world(rank, 2, port), find_transport(transport), kLong_s);
     } catch (const Error& error) {
       return error.what();
     }
@@ -297,8 +297,8 @@ TEST(HostGroupAlone, AnAddressThatDoesNotAnswerIsTriedNoLongerThanItIsTold) {
 /// Two ranks that have met at a port, on the ring.
 std::array<std::unique_ptr<ProcessGroup>, 2> pair_at(int port) {
   auto other = std::async(std::launch::async,
-                          [port] { return join(local_world(1, 2, port), find_transport("ring"), 5); });
-  auto first = join(local_world(0, 2, port), find_transport("ring"), 5);
+                          [port] { return join(local_world(1, 2, port), find_transport("ring"), kLong_s); });
+  auto first = join(local_world(0, 2, port), find_transport("ring"), kLong_s);
   return {std::move(first), other.get()};
 }
 
@@ -332,11 +332,12 @@ TEST(HostGroupAlone, Rank0WarnsWhereOthersCanReachItAndThereIsNoSecret) {
     world.secret = secret;
     auto other = std::async(std::launch::async, [world]() mutable {
       world.rank = 1;
-      return join(world, find_transport("ring"), 5, [](const std::string&) { ADD_FAILURE() << "rank 1"; });
+      return join(world, find_transport("ring"), kLong_s,
+                  [](const std::string&) { ADD_FAILURE() << "rank 1"; });
     });
     std::string warned;
     const auto group =
-        join(world, find_transport("ring"), 5, [&](const std::string& text) { warned += text; });
+        join(world, find_transport("ring"), kLong_s, [&](const std::string& text) { warned += text; });
     other.get();
     return warned;
   };

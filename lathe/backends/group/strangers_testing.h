@@ -20,7 +20,15 @@ class Stranger {
   }
   void say(const std::string& bytes) { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
   void say(const Frame& frame) { send_frame(fd_, frame); }
-  /// What comes until the other end closes; "…" at the end: it did not close in time.
+  /// What comes until the other end closes.
+  std::string all() {
+    std::string all;
+    char piece[256];
+    for (ssize_t got; (got = recv(fd_, piece, sizeof piece, 0)) > 0;)
+      all.append(piece, static_cast<size_t>(got));
+    return all;
+  }
+  /// The same; "…" at the end: it did not close in time.
   std::string all_within(std::chrono::milliseconds limit) {
     std::string all;
     const auto until = std::chrono::steady_clock::now() + limit;
