@@ -66,7 +66,7 @@ struct Model {
     const std::string folder = fetched(name, revision, cache_dir, {true, true});
     HeadOptions head{Problem::kSingleLabel, labels, ignore_mismatched_sizes};
     const ModelConfig config = read_model_config(real_file_system(), folder);
-    const bool config_says = !value_or<std::string>(config.json, "problem_type", "", config.file).empty();
+    const bool config_says = !value_or<std::string>(*config.json, "problem_type", "", config.file).empty();
     if (problem.empty() && (labels.empty() || config_says)) head.problem = classification_problem(config);
     if (problem.empty() && !config_says && labels.size() == 1) head.problem = Problem::kRegression;
     if (problem == "regression") head.problem = Problem::kRegression;
@@ -405,7 +405,7 @@ NB_MODULE(_lathe, m) {
            Released())
       .def_prop_ro("labels", [](const Model& model) { return model.model.labels; })
       .def_prop_ro("folder", [](const Model& model) { return model.model.folder; })
-      .def_prop_ro("config", [](const Model& model) { return python_json(model.model.config.json, -1); })
+      .def_prop_ro("config", [](const Model& model) { return python_json(*model.model.config.json, -1); })
       .def_prop_ro("problem", &Model::problem)
       .def_prop_ro("tokenizer", [](const Model& model) { return *model.model.tokenizer; });
 

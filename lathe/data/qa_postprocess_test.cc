@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "lathe/data/golden_testing.h"
 #include "lathe/data/test_data.h"
 #include "lathe/text/text.h"
 #include "lathe/text/unicode.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "lathe/data/golden_testing.h"
 #include "lathe/data/test_data.h"
 
 namespace lathe {

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "lathe/core/test_folder.h"
+#include "lathe/data/golden_testing.h"
 #include "lathe/data/test_data.h"
 #include "lathe/io/json_file.h"
 

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,13 +32,6 @@ inline bool test_data_has(const std::string& path) {
 
 #define LATHE_NEEDS_DATA(path) \
   if (!test_data_has(path)) GTEST_SKIP() << "needs " << path << " below LATHE_DATA_DIR"
-
-/// tests/golden/data/<name>, all of it or what stands under a key.  By value, so that a range-for keeps it.
-inline nlohmann::json golden(const std::string& name, const char* key = nullptr) {
-  std::ifstream in(source_path("tests/golden/data/") + name);
-  nlohmann::json whole = nlohmann::json::parse(in);
-  return key == nullptr ? whole : whole[key];
-}
 
 class Fnv64 {
  public:

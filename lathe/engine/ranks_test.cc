@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 namespace lathe {
 namespace {

@@ -1,5 +1,7 @@
 #include "lathe/models/model_config.h"
 
+#include <nlohmann/json.hpp>
+
 #include "lathe/core/error.h"
 #include "lathe/io/json_file.h"
 #include "lathe/models/family.h"
@@ -107,6 +109,10 @@ void put_others(nlohmann::json& json, const ModelConfig& config, const Family& f
 
 }  // namespace
 
+std::shared_ptr<const nlohmann::json> no_json_keys() {
+  return std::make_shared<const nlohmann::json>(nlohmann::json::object());
+}
+
 ModelConfig parse_model_config(const nlohmann::json& json, const std::string& file) {
   if (!json.is_object())
     fail(ErrorCode::kInvalidData, "{}: found no JSON object, expected one; {}", file, kWayOut);
@@ -114,7 +120,7 @@ ModelConfig parse_model_config(const nlohmann::json& json, const std::string& fi
   check_supported(json, family, file);
   const ConfigKeys& keys = family.keys;
   ModelConfig c = family.defaults;
-  c.json = json;
+  c.json = std::make_shared<const nlohmann::json>(json);
   c.file = file;
   const auto size = [&](int64_t& value, const char* key, int64_t most) {
     if (key != nullptr) value = positive(json, key, value, most, file);
@@ -159,18 +165,18 @@ ModelConfig read_model_config(FileSystem& fs, const std::string& folder) {
 }
 
 bool names_labels(const ModelConfig& config) {
-  const auto it = config.json.find("id2label");
-  return it != config.json.end() && !it->is_null();
+  const auto it = config.json->find("id2label");
+  return it != config.json->end() && !it->is_null();
 }
 
 std::vector<std::string> config_labels(const ModelConfig& config) {
   std::vector<std::string> labels;
   if (!names_labels(config)) {
-    const int64_t count = positive(config.json, "num_labels", 2, kMostLabels, config.file);
+    const int64_t count = positive(*config.json, "num_labels", 2, kMostLabels, config.file);
     for (int64_t i = 0; i < count; ++i) labels.push_back(fmt::format("LABEL_{}", i));
     return labels;
   }
-  const nlohmann::json& names = config.json["id2label"];
+  const nlohmann::json& names = config.json->at("id2label");
   if (!names.is_object() || names.empty())
     fail(ErrorCode::kInvalidData,
          "{}: \"id2label\" is {}, expected an object that names the labels by id; {}", config.file,
@@ -190,7 +196,7 @@ std::vector<std::string> config_labels(const ModelConfig& config) {
 
 nlohmann::json config_to_write(const ModelConfig& config, const std::string& architecture,
                                const std::vector<std::string>& labels, const std::string& problem_type) {
-  nlohmann::json json = config.json;
+  nlohmann::json json = *config.json;
   const Family& family = family_of(config.model_type, config.file);
   const ConfigKeys& keys = family.keys;
   const auto put = [&json](const char* key, const auto& value) {
@@ -239,7 +245,7 @@ nlohmann::json config_to_write(const ModelConfig& config, const std::string& arc
 
 nlohmann::json used_settings(const ModelConfig& config) {
   ModelConfig bare = config;
-  bare.json = {{"model_type", config.model_type}};
+  bare.json = std::make_shared<const nlohmann::json>(nlohmann::json{{"model_type", config.model_type}});
   nlohmann::json json = config_to_write(bare, "", {}, "");
   const ConfigKeys& keys = family_of(config.model_type, config.file).keys;
   if (keys.classifier_dropout != nullptr)  // else only where it is not hidden_dropout_prob

@@ -1,5 +1,6 @@
 #pragma once
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct ModernBertConfig {
   std::string classifier_activation = "gelu";
 };
 
+/// An object without keys.
+std::shared_ptr<const nlohmann::json> no_json_keys();
+
 /// config.json of an encoder, under BERT's names and with its defaults.  `json` keeps all keys of the file,
 /// so that what Lathe does not use is written back as it was.
 struct ModelConfig {
@@ -33,8 +37,8 @@ struct ModelConfig {
   double classifier_dropout = 0.1, qa_dropout = 0, mlp_dropout = 0;
   double initializer_range = 0.02, layer_norm_eps = 1e-12;
   ModernBertConfig modern = {};
-  nlohmann::json json = nlohmann::json::object();
-  std::string file = "config.json";  ///< where it was read from, for messages
+  std::shared_ptr<const nlohmann::json> json = no_json_keys();  ///< never null
+  std::string file = "config.json";                             ///< where it was read from, for messages
 };
 
 /// Reads and checks a configuration; `file` is for messages.  Errors: kInvalidData for a missing or malformed

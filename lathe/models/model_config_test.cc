@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "lathe/core/error.h"
 #include "lathe/models/encoders/encoder.h"
 
@@ -70,7 +72,9 @@ TEST(ModelConfig, ThePaddingTokenIsWrittenAsItIsRead) {
       EXPECT_EQ(config.pad_token_id, given.is_null() ? -1 : given.get<int64_t>());
       const auto written = [&] { return config_to_write(config, "X", {}, ""); };
       EXPECT_EQ(written()["pad_token_id"], given);
-      config.json.erase("pad_token_id");  // a configuration that a program made
+      Json kept = *config.json;
+      kept.erase("pad_token_id");  // a configuration that a program made
+      config.json = std::make_shared<const Json>(std::move(kept));
       EXPECT_EQ(parse_model_config(written(), "config.json").pad_token_id, config.pad_token_id);
     }
   expect_words(error_of(ErrorCode::kInvalidData,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numbers>
 #include <set>
 
@@ -166,6 +167,10 @@ const std::vector<Schedule>& schedules() {
 }
 
 }  // namespace
+
+LrSchedule::LrSchedule(const std::string& name, int64_t warmup_steps, int64_t training_steps,
+                       double learning_rate)
+    : LrSchedule(name, warmup_steps, training_steps, learning_rate, nlohmann::json()) {}
 
 LrSchedule::LrSchedule(const std::string& name, int64_t warmup_steps, int64_t training_steps,
                        double learning_rate, const json& kwargs)

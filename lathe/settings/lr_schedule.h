@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -14,8 +14,9 @@ class LrSchedule {
   /// name: one of names(); kwargs: null or an object with the settings of that schedule
   /// (lr_scheduler_kwargs). Errors: kUsage for an unknown name, an unknown, missing or mistyped setting, or
   /// one that contradicts learning_rate.
+  LrSchedule(const std::string& name, int64_t warmup_steps, int64_t training_steps, double learning_rate);
   LrSchedule(const std::string& name, int64_t warmup_steps, int64_t training_steps, double learning_rate,
-             const nlohmann::json& kwargs = {});
+             const nlohmann::json& kwargs);
 
   /// The factor of learning_rate at this step.
   double factor(int64_t step) const { return factor_(static_cast<double>(step)); }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
 #include "lathe/core/source_folder_testing.h"

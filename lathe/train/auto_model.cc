@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <typeinfo>
 
@@ -148,7 +149,7 @@ AutoModel twin_of(const AutoModel& model) {
 }
 
 Problem classification_problem(const ModelConfig& config) {
-  const std::string type = value_or<std::string>(config.json, "problem_type", "", config.file);
+  const std::string type = value_or<std::string>(*config.json, "problem_type", "", config.file);
   for (Problem problem : {Problem::kMultiLabel, Problem::kRegression})
     if (type == problem_type(problem)) return problem;
   return type.empty() && config_labels(config).size() == 1 ? Problem::kRegression : Problem::kSingleLabel;
@@ -156,7 +157,7 @@ Problem classification_problem(const ModelConfig& config) {
 
 Problem saved_problem(const ModelConfig& config) {
   const auto architectures =
-      value_or<std::vector<std::string>>(config.json, "architectures", {}, config.file);
+      value_or<std::vector<std::string>>(*config.json, "architectures", {}, config.file);
   if (architectures.empty()) return classification_problem(config);
   for (Problem problem : {Problem::kQuestionAnswering, Problem::kMaskedLm})
     for (const std::string& name : architectures)

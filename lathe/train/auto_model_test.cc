@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "lathe/core/error.h"
 
 namespace lathe {
@@ -45,12 +47,15 @@ TEST(AutoModel, OfAConfigurationThatAFileMayNotHaveIsRefused) {
 TEST(AutoModel, ASavedModelThatNamesNoArchitectureClassifies) {
   ModelConfig config = tiny();
   for (const nlohmann::json& none : {nlohmann::json(nullptr), nlohmann::json::array()}) {
-    config.json = {{"architectures", none}};
+    nlohmann::json json = {{"architectures", none}};
+    config.json = std::make_shared<const nlohmann::json>(json);
     EXPECT_EQ(saved_problem(config), Problem::kSingleLabel);
-    config.json["num_labels"] = 1;
+    json["num_labels"] = 1;
+    config.json = std::make_shared<const nlohmann::json>(json);
     EXPECT_EQ(saved_problem(config), Problem::kRegression);
   }
-  config.json["architectures"] = {"BertForTokenClassification"};
+  config.json = std::make_shared<const nlohmann::json>(
+      nlohmann::json{{"architectures", {"BertForTokenClassification"}}});
   EXPECT_THROW(saved_problem(config), Error);
 }
 

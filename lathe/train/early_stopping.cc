@@ -1,6 +1,7 @@
 #include "lathe/train/early_stopping.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 namespace lathe {
 namespace {

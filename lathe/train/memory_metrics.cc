@@ -1,6 +1,7 @@
 #include "lathe/train/memory_metrics.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "lathe/core/host_memory.h"

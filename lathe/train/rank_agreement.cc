@@ -21,7 +21,7 @@ void check_same_run(const Session& session, const AutoModel& model, TrainingArgu
                     const TokenizedDataset* train, const TokenizedDataset* evaluated) {
   if (session.group() == nullptr) return;
   nlohmann::json facts = common_flags(to_json(bind(args)));
-  for (const auto& [name, value] : model.config.json.items()) facts["config.json, " + name] = value;
+  for (const auto& [name, value] : model.config.json->items()) facts["config.json, " + name] = value;
   facts["labels"] = model.labels;
   facts["training data"] = summary({train, train == nullptr ? size_t{0} : 1});
   facts["validation data"] = summary({evaluated, evaluated == nullptr ? size_t{0} : 1});

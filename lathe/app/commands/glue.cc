@@ -81,8 +81,8 @@ Texts read_task(const GlueArguments& glue, const TrainingArguments& training, co
 /// Whether its architecture is one with a classifier.  id2label is no sign of one that it lacks: transformers
 /// 5 leaves that out where two classes have no names.
 bool is_classifier(const ModelConfig& config) {
-  const auto names = config.json.find("architectures");
-  return names != config.json.end() && names->is_array() &&
+  const auto names = config.json->find("architectures");
+  return names != config.json->end() && names->is_array() &&
          std::find(names->begin(), names->end(), architecture(config, Problem::kSingleLabel)) != names->end();
 }
 
@@ -138,8 +138,8 @@ Texts read_files(const GlueArguments& glue, const TrainingArguments& training, c
 
 /// A model's own order of the labels, where its names are the same.
 void adopt_label_order(ScriptRun& run, const ModelConfig& config, Texts& texts) {
-  const auto it = config.json.find("label2id");
-  if (texts.labels.kind != LabelKind::kClasses || it == config.json.end() || !it->is_object()) return;
+  const auto it = config.json->find("label2id");
+  if (texts.labels.kind != LabelKind::kClasses || it == config.json->end() || !it->is_object()) return;
   std::vector<std::pair<std::string, int>> label2id;
   for (const auto& [name, id] : it->items())
     if (id.is_number_integer()) label2id.emplace_back(name, id.get<int>());

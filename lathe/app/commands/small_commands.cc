@@ -66,7 +66,8 @@ int info(InfoSettings&, const Call& call) {
   fmt::print("model           {}: {} layers, {} columns, {} heads, {} inner columns, {} positions\n",
              visible_line(c.model_type), c.num_hidden_layers, c.hidden_size, c.num_attention_heads,
              c.intermediate_size, c.max_position_embeddings);
-  fmt::print("architectures   {}\n", python_json(c.json.value("architectures", nlohmann::json::array()), -1));
+  fmt::print("architectures   {}\n",
+             python_json(c.json->value("architectures", nlohmann::json::array()), -1));
   const Tokenizer tokenizer = Tokenizer::load(folder);
   fmt::print("tokenizer       {} tokens, at most {} per text; the model has {} embeddings\n",
              tokenizer.vocab_size(), with_commas(tokenizer.model_max_length()), c.vocab_size);

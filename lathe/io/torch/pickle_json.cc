@@ -1,5 +1,7 @@
 #include "lathe/io/torch/pickle_json.h"
 
+#include <nlohmann/json.hpp>
+
 namespace lathe {
 
 using nlohmann::json;

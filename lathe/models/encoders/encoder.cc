@@ -190,7 +190,7 @@ void check_masked_lm(const ModelConfig& config, const Family& family) {
          "{}: Lathe has no masked-LM head for \"{}\"; it classifies and answers questions", config.file,
          config.model_type);
   // Its decoder has weights of its own, which a tied head would drop.
-  if (!value_or<bool>(config.json, "tie_word_embeddings", true, config.file))
+  if (!value_or<bool>(*config.json, "tie_word_embeddings", true, config.file))
     fail(ErrorCode::kUnsupported,
          "{}: \"tie_word_embeddings\" is false, expected true: Lathe's masked-LM head has no weights of its "
          "own; "

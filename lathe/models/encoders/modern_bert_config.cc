@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "lathe/core/error.h"
 #include "lathe/io/json_file.h"
 #include "lathe/models/model_config.h"

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "lathe/core/error.h"
 #include "lathe/models/model_config.h"
 
