@@ -60,7 +60,8 @@ struct FieldInfo {
   nlohmann::json from_boolean(const nlohmann::json& value) const;
 };
 
-/// A field that only the table knows: it has no member, its value is kept in TrainingArguments::other.
+/// A field that only the table knows: it has no member, its value is kept in TrainingArguments::other and
+/// read by value_of.
 struct Unstored {
   Kind kind;
   nlohmann::json default_value;

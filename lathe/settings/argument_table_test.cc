@@ -59,9 +59,39 @@ TEST(ArgumentTable, NamesAreUniqueAndOldNamesPointSomewhere) {
   }
 }
 
+/// What the pattern's first group finds in the sources.
+std::set<std::string> found_in_sources(const std::regex& pattern) {
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(source_path("lathe"))) {
+    if (entry.path().extension() != ".cc" || entry.path().stem().string().ends_with("_test")) continue;
+    std::ifstream file(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it)
+      found.insert((*it)[1]);
+  }
+  return found;
+}
+
+TEST(ArgumentTable, AFieldIsReadByItsNameWithOrWithoutAMember) {
+  TrainingArguments args;
+  EXPECT_EQ(value_of(args, "seed"), 42);
+  EXPECT_EQ(value_of(args, "ddp_comm_hook"), "no");
+  args.seed = 7;
+  args.other["ddp_comm_hook"] = "bf16";
+  EXPECT_EQ(value_of(args, "seed"), 7);
+  EXPECT_EQ(value_of(args, "ddp_comm_hook"), "bf16");
+  EXPECT_THROW((void)value_of(args, "no_such"), Error);
+}
+
+TEST(ArgumentTable, WhatSourcesReadByNameIsThere) {
+  const std::set<std::string> names = found_in_sources(std::regex(R"re(\bvalue_of\([\w.]+,\s*"(\w+)")re"));
+  EXPECT_TRUE(names.contains("ddp_comm_hook"));
+  for (const std::string& name : names) EXPECT_NO_THROW((void)value_of(TrainingArguments{}, name)) << name;
+}
+
 /// The table's values for the fields that some source casts to int.
 template <typename S>
-void expect_bounded(const std::vector<Field<S>>& fields, std::set<std::string>& casts) {
+void expect_bounded(const std::vector<Field<S>>& fields, const std::set<std::string>& casts) {
   for (const auto& field : fields) {
     if (casts.count(std::string(field.info.name)) == 0) continue;
     EXPECT_GE(field.info.rules.low, 0) << field.info.name;
@@ -70,15 +100,8 @@ void expect_bounded(const std::vector<Field<S>>& fields, std::set<std::string>& 
 }
 
 TEST(ArgumentTable, FieldsThatAreCastToIntAreBounded) {
-  const std::regex cast("static_cast<int>\\((?:args|args_|training_|glue_|qa_)\\.(\\w+)");
-  std::set<std::string> casts;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(source_path("lathe"))) {
-    if (entry.path().extension() != ".cc") continue;
-    std::ifstream file(entry.path());
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    for (std::sregex_iterator it(text.begin(), text.end(), cast), end; it != end; ++it)
-      casts.insert((*it)[1]);
-  }
+  const std::set<std::string> casts =
+      found_in_sources(std::regex("static_cast<int>\\((?:args|args_|training_|glue_|qa_)\\.(\\w+)"));
   for (const char* known : {"max_seq_length", "doc_stride", "n_best_size", "max_answer_length", "threads"})
     EXPECT_EQ(casts.count(known), 1u) << known;
   expect_bounded(training_fields(), casts);

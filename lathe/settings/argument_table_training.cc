@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "lathe/core/cpu_limits.h"
+#include "lathe/core/error.h"
 #include "lathe/settings/argument_table_rows.h"
 
 namespace lathe {
@@ -180,7 +181,7 @@ void add_older_and_own(Fields& f) {
       {"threads", &T::threads, X, "CPU threads; 0: one per usable core.", {.low = 0, .high = kMostThreads}},
       {"freeze_base_model", &T::freeze_base_model, X, "Train the head only."},
       {"ddp_comm_hook",
-       &T::ddp_comm_hook,
+       Unstored{Kind::kText, "no"},
        X,
        "bf16: the gradients travel between processes in half the bytes, rounded.",
        {.choices = {"no", "bf16"}, .later = {"fp16", "power_sgd", "batched_power_sgd"}}},
@@ -230,6 +231,12 @@ const std::vector<Field<TrainingArguments>>& training_fields() {
     return f;
   }();
   return fields;
+}
+
+nlohmann::json value_of(const TrainingArguments& args, std::string_view name) {
+  for (const Field<TrainingArguments>& field : training_fields())
+    if (field.info.name == name) return field.get(args);
+  fail(ErrorCode::kInternal, "value_of: found the argument {}, expected one of the table", name);
 }
 
 const std::vector<Field<TrainingArguments>>& numeric_fields() {

@@ -94,9 +94,8 @@ struct TrainingArguments {
   int64_t threads = 0;                     ///< 0: one per usable core
   std::optional<std::string> ddp_backend;  ///< nccl for cuda, else gloo, ring or mpi
   std::optional<int64_t> ddp_bucket_cap_mb;
-  std::string ddp_comm_hook = "no";  ///< or bf16: the dtype in which gradients travel between processes
-  int64_t ddp_timeout = 1800;        ///< seconds
-  int64_t zero_stage = 0;            ///< or 1: each process holds its part of the optimizer's states
+  int64_t ddp_timeout = 1800;  ///< seconds
+  int64_t zero_stage = 0;      ///< or 1: each process holds its part of the optimizer's states
   bool freeze_base_model = false;
   bool int8 = false;                  ///< evaluate and predict with linear layers in 8-bit integers
   bool hf_compat_loss_scale = false;  ///< the loss scale of transformers 5 under accumulation
@@ -104,9 +103,13 @@ struct TrainingArguments {
   double early_stopping_threshold = 0;
   bool print_config = false;
 
-  /// Values of the fields that only the table knows (accepted at their default, or without effect), by name.
+  /// Values of the fields that only the table knows, by name; those at their default need not be there.
   std::map<std::string, nlohmann::json> other;
 };
+
+/// The value of a field by its name, as JSON.  So a field that one file reads needs no member: its row in the
+/// table says all.  Errors: throws kInternal if the table has no such row.
+nlohmann::json value_of(const TrainingArguments& args, std::string_view name);
 
 /// Model and data arguments of run_glue.py.
 struct GlueArguments {

@@ -92,7 +92,7 @@ Session::Options session_options(const AutoModel& model, const TrainingArguments
   options.program.recompute_every = recompute_every(args);
   constexpr int64_t kBucket_mb = 25;  // DistributedDataParallel's
   options.program.bucket_bytes = args.ddp_bucket_cap_mb.value_or(kBucket_mb) << 20;
-  if (args.ddp_comm_hook == "bf16") options.program.gradient_wire = DType::bf16;
+  if (value_of(args, "ddp_comm_hook") == "bf16") options.program.gradient_wire = DType::bf16;
   options.program.optimizer = optimizer_of(args);
   options.shard_states = args.zero_stage == 1;
   options.program.label_smoothing = args.label_smoothing_factor;
