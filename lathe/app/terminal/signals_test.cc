@@ -17,6 +17,7 @@ class StopSignalsTest : public testing::Test {
   StopSignalsTest() {
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
   }
+  ~StopSignalsTest() override { const StopSignals forgotten; }  // the next test is not asked to stop
 };
 using StopSignalsDeathTest = StopSignalsTest;
 
