@@ -24,7 +24,7 @@ std::string message_of(const std::function<void()>& f) {
   return "";
 }
 
-TEST(Program, ShapeErrorNamesOpInputFoundAndWanted) {
+TEST(Program, ShapeErrorNamesOpInputFoundAndExpected) {
   Program p;
   const Value x = p.input("x", {DType::f32, {4, 8}}), w = p.input("w", {DType::f32, {3, 7}});
   EXPECT_EQ(message_of([&] { linear(x, w, {}); }), "linear: w has k = 7, but k was bound to 8");
@@ -117,7 +117,7 @@ TEST(Program, ASliceLiesWithinItsTensor) {
             "slice: x is f32[2, 2], expected x[n]");
 }
 
-TEST(Program, AttentionWantsWholeHeads) {
+TEST(Program, AttentionNeedsWholeHeads) {
   Program p;
   const auto input = [&](const char* name, const Shape& shape, DType dtype = DType::f32) {
     return p.input(name, {dtype, shape});
@@ -182,7 +182,7 @@ TEST(Program, ReadIsWhatANodeOrTheHostReads) {
   EXPECT_FALSE(is_read(half) || is_read(out[1]) || is_read(out[2]));
 }
 
-TEST(Program, EveryOpSaysHowManyInputsItWants) {
+TEST(Program, EveryOpSaysHowManyInputsItNeeds) {
   for (const OpDef* op : all_ops()) {
     Program p;
     EXPECT_NE(message_of([&] { p.emit(*op, {}); }).find("0 inputs given, expected"), std::string::npos)

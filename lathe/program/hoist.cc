@@ -34,24 +34,24 @@ std::vector<bool> movable(const Program& program, const OpDef& op) {
 void hoist(Program& program, const OpDef& op) {
   const auto& nodes = program.nodes();
   const std::vector<bool> moves = movable(program, op);
-  std::vector<int> behind(nodes.size());  // by node: the node that stays and that it follows
-  int last = -1;                          // of the node of op before
+  std::vector<int> follows(nodes.size());  // by node: the node that stays and that it follows
+  int last = -1;                           // of the node of op before
   for (size_t n = 0; n < nodes.size(); ++n) {
-    behind[n] = static_cast<int>(n);
+    follows[n] = static_cast<int>(n);
     if (!moves[n]) continue;
     int place = nodes[n].op == &op ? last : -1;
     for (const int id : nodes[n].in) {
       const int producer = id < 0 ? -1 : program.values()[static_cast<size_t>(id)].producer;
-      if (producer >= 0) place = std::max(place, behind[static_cast<size_t>(producer)]);
+      if (producer >= 0) place = std::max(place, follows[static_cast<size_t>(producer)]);
     }
-    behind[n] = place;
+    follows[n] = place;
     if (nodes[n].op == &op) last = place;
   }
   std::vector<size_t> order(nodes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return std::pair(behind[a], static_cast<int>(moves[a])) <
-           std::pair(behind[b], static_cast<int>(moves[b]));
+    return std::pair(follows[a], static_cast<int>(moves[a])) <
+           std::pair(follows[b], static_cast<int>(moves[b]));
   });
   std::vector<Node> moved;
   for (const size_t n : order) moved.push_back(nodes[n]);

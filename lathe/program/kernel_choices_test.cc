@@ -46,7 +46,7 @@ TEST(KernelChoices, WhatARunDidNotKnowIsLeftToItsVerdict) {
   }
 }
 
-TEST(KernelChoices, ASettingDecidesAlone) {
+TEST(KernelChoices, ASettingDecidesByItself) {
   const auto none = choices("none"), every = choices("all");
   none->adopt(choices("all")->text());
   every->adopt(choices("none")->text());

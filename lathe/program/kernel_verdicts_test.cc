@@ -23,7 +23,7 @@ TEST(KernelVerdicts, OnlyWhatIsRightAndFasterIsUsed) {
   EXPECT_FALSE(verdicts.use(kKey, ""));
 }
 
-TEST(KernelVerdicts, ASettingDecidesAlone) {
+TEST(KernelVerdicts, ASettingDecidesByItself) {
   KernelVerdicts verdicts;
   verdicts.set(kKey, {true, 10, 20});
   EXPECT_FALSE(verdicts.use(kKey, "none"));

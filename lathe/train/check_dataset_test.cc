@@ -53,7 +53,7 @@ TEST(CheckDataset, RefusesAMaskedLm) {
   }
 }
 
-TEST(CheckDataset, WantsBeginsOfSamplesAndTheirTokens) {
+TEST(CheckDataset, NeedsBeginsOfSamplesAndTheirTokens) {
   const auto with = [](std::vector<int64_t> begins) {
     TokenizedDataset data = rows();
     data.begins = std::move(begins);
@@ -72,7 +72,7 @@ TEST(CheckDataset, WantsBeginsOfSamplesAndTheirTokens) {
   }
 }
 
-TEST(CheckDataset, WantsWhatTheHeadLearnsFrom) {
+TEST(CheckDataset, NeedsWhatTheHeadLearnsFrom) {
   TokenizedDataset data = rows();
   data.start_positions = data.end_positions = {0, 0, 1};
   EXPECT_EQ(message(data, Problem::kSingleLabel, 2),
@@ -89,7 +89,7 @@ TEST(CheckDataset, WantsWhatTheHeadLearnsFrom) {
   EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "data: found targets, expected labels for this head");
 }
 
-TEST(CheckDataset, WantsOneLabelForEachSampleThatTheHeadHas) {
+TEST(CheckDataset, NeedsOneLabelForEachSampleThatTheHeadHas) {
   TokenizedDataset data = rows();
   EXPECT_FALSE(is_labelled(data, Problem::kSingleLabel));
   data.labels = {0, -100, 1};
@@ -101,7 +101,7 @@ TEST(CheckDataset, WantsOneLabelForEachSampleThatTheHeadHas) {
   EXPECT_EQ(message(data, Problem::kSingleLabel, 2), "data: found 2 labels, expected 3");
 }
 
-TEST(CheckDataset, WantsAsManyTargetsAsTheHeadHas) {
+TEST(CheckDataset, NeedsAsManyTargetsAsTheHeadHas) {
   TokenizedDataset data = rows();
   data.targets.assign(6, 0);
   data.num_targets = 2;
@@ -112,7 +112,7 @@ TEST(CheckDataset, WantsAsManyTargetsAsTheHeadHas) {
   EXPECT_EQ(message(data, Problem::kRegression, 1), "data: found 6 targets, expected 3");
 }
 
-TEST(CheckDataset, WantsBothEndsOfAnAnswer) {
+TEST(CheckDataset, NeedsBothEndsOfAnAnswer) {
   TokenizedDataset data = rows();
   data.start_positions = {0, 0, 1};
   data.end_positions = {0, 0, 1};

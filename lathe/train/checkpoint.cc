@@ -238,7 +238,7 @@ bool is_own(FileSystem& fs, const std::string& folder) {
   if (!holds(fs, folder, kOptimizerFile))
     fail(ErrorCode::kNotFound,
          "{}: {} and {} not found; a checkpoint to resume from is a folder checkpoint-N written by Lathe "
-         "or Hugging Face's Trainer without --save_only_model; with a model alone a new run begins "
+         "or Hugging Face's Trainer without --save_only_model; with only a model, begin a new run "
          "(--model_name_or_path)",
          folder, kStateFile, kOptimizerFile);
   return false;

@@ -113,11 +113,11 @@ nlohmann::json Evaluator::evaluate(const TokenizedDataset& data, const std::stri
 std::string Evaluator::compare(const Predictions& quantized, const Predictions& other) const {
   const Problem problem = session_.model().problem();
   const double found = agreement(problem, quantized, other);
-  const std::string beside =
-      fmt::format("{} beside {}", name_of(evaluation_quantization(args_)), precision_name(args_));
+  const std::string both =
+      fmt::format("{} compared with {}", name_of(evaluation_quantization(args_)), precision_name(args_));
   if (problem == Problem::kRegression)
-    return fmt::format("{}: values differ by {:.4f} on average", beside, found);
-  return fmt::format("{}: the same prediction for {:.2f} % of the samples", beside, 100 * found);
+    return fmt::format("{}: values differ by {:.4f} on average", both, found);
+  return fmt::format("{}: the same prediction for {:.2f} % of the samples", both, 100 * found);
 }
 
 std::vector<BatchScores> Evaluator::scores(const TokenizedDataset& data, const Work& work) {

@@ -83,8 +83,8 @@ std::string quantization_table(const std::string& split, const json& metrics, st
         fmt::format("  {:<24} {:>9.4f} {:>9.4f} {:>+9.4f}\n", metric, quantized - change, quantized, change);
   }
   if (lines.empty()) return lines;
-  return fmt::format("***** {}: {} beside {} *****\n  {:<24} {:>9} {:>9} {:>9}\n{}", split, name, precision,
-                     "", precision, name, "change", lines);
+  return fmt::format("***** {}: {} compared with {} *****\n  {:<24} {:>9} {:>9} {:>9}\n{}", split, name,
+                     precision, "", precision, name, "change", lines);
 }
 
 std::string duration_text(double seconds) {

@@ -35,7 +35,7 @@ TEST(QuantizationTable, HasWhatThereIsToCompare) {
                                 {"eval_int8_change_loss", 0.0625},
                                 {"eval_runtime", 1.0}},
                                "int8", "bf16"),
-            "***** eval: int8 beside bf16 *****\n"
+            "***** eval: int8 compared with bf16 *****\n"
             "                                bf16      int8    change\n"
             "  accuracy                    0.8750    0.7500   -0.1250\n"
             "  loss                        0.4375    0.5000   +0.0625\n");

@@ -142,7 +142,7 @@ class Predict(CommandsCase):
         self.assertEqual((self.out / "model.safetensors").read_bytes(), weights)  # training knows nothing of it
         scores = read(self.out / "eval_results.json")
         self.assertEqual(set(scores) - set(plain), {"eval_int8_change_accuracy", "eval_int8_change_loss"})
-        table = result.stdout[result.stdout.index("int8 beside fp32"):].splitlines()[1:4]
+        table = result.stdout[result.stdout.index("int8 compared with fp32"):].splitlines()[1:4]
         self.assertEqual(table[0].split(), ["fp32", "int8", "change"])
         for line in table[1:]:
             name, before, after, change = line.split()
@@ -152,19 +152,19 @@ class Predict(CommandsCase):
             # values of 8 bits move a score of order 1 by less than this; a wrong scale would not
             self.assertLess(abs(scores["eval_int8_change_" + name]), 0.2)
         self.assertNotEqual(scores["eval_int8_change_loss"], 0)
-        self.assertRegex(result.stderr, r"int8 beside fp32: the same prediction for [0-9.]+ % of the samples")
+        self.assertRegex(result.stderr, r"int8 compared with fp32: the same prediction for [0-9.]+ % of the samples")
         self.assertNotIn("Int8", (self.out / "README.md").read_text())
         self.assertIn("accuracy", json.loads(self.lathe("runs", self.out, "--json").stdout)["metric"])
         unlabelled = self.root / "unlabelled.csv"
         unlabelled.write_text("sentence1\nthe old bridge\nwho opened it\n")
         result = self.lathe("glue", "--model_name_or_path", self.out, "--validation_file", unlabelled, "--do_eval", "--int8",
                             "--output_dir", self.root / "unlabelled")
-        self.assertRegex(result.stderr, r"int8 beside fp32: the same prediction for [0-9.]+ % of the samples")
+        self.assertRegex(result.stderr, r"int8 compared with fp32: the same prediction for [0-9.]+ % of the samples")
         texts = ["the old bridge", "who opened it"]
         for model, words in (("classification", "the same prediction for 100.00 %"), ("multi_label", "the same"),
                              ("regression", "values differ by 0.0")):
             result = self.lathe("predict", GOLDEN / model, *texts, "--int8", "--bf16")
-            self.assertIn("int8 beside bf16: " + words, result.stderr)
+            self.assertIn("int8 compared with bf16: " + words, result.stderr)
             self.assertEqual(len(result.stdout.splitlines()), 2)
 
     def test_predict_agrees_with_the_values_of_the_trained_run(self):

@@ -265,7 +265,7 @@ TEST(Attention, PastTheCachesGivesTheSameBits) {
   for_levels(attention_kernels, [&](Isa isa, DType t) {
     for (const Shape& shape : widths)
       for (const size_t skew : {size_t{0}, size_of(t)}) {
-        SCOPED_TRACE(fmt::format("{}, {} bytes behind a line", shape.name, skew));
+        SCOPED_TRACE(fmt::format("{}, {} bytes past a line", shape.name, skew));
         Case c(shape, t);
         ThreadPool pool(3);
         const Tensors forward = run_forward(c, pool, isa), backward = run_backward(c, forward, pool, isa);

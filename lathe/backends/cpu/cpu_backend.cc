@@ -60,7 +60,7 @@ class CpuBackend : public Backend {
     std::shared_ptr<std::byte> data = enough ? allocate_zeroed(bytes) : nullptr;
     if (data == nullptr)
       return Status(ErrorCode::kMemory,
-                    fmt::format("out of memory: {} bytes wanted; give this process more, or take a smaller "
+                    fmt::format("out of memory: {} bytes needed; give this process more, or take a smaller "
                                 "batch or model",
                                 bytes));
     return Buffer{data, data.get(), bytes};

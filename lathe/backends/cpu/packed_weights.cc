@@ -36,7 +36,7 @@ std::shared_ptr<std::byte> allocate(size_t bytes) {
   if (data == nullptr)
     fail(
         ErrorCode::kMemory,
-        "out of memory: {} bytes wanted for a packed weight; give this process more, or take a smaller model",
+        "out of memory: {} bytes needed for a packed weight; give this process more, or take a smaller model",
         bytes);
   return data;
 }

@@ -136,7 +136,7 @@ double measure_copy(ThreadPool& pool) {
   constexpr long kBytes = 512l << 20, kPieces = 8;  // of each thread
   const auto from = allocate_zeroed(kBytes), to = allocate_zeroed(kBytes);
   if (from == nullptr || to == nullptr)
-    fail(ErrorCode::kIo, "out of memory: 1 GiB wanted to measure how fast it is");
+    fail(ErrorCode::kIo, "out of memory: 1 GiB needed to measure how fast it is");
   // The work is dealt out in pieces, so that a slow thread does not decide.
   const long pieces = kPieces * pool.size();
   const auto each = [&](auto&& f) {

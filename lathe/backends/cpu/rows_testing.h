@@ -167,7 +167,7 @@ class Workspace {
     std::memset(data_ + bytes_, 0xa5, 64);
   }
   ~Workspace() {
-    for (size_t i = 0; i < 64; ++i) EXPECT_EQ(data_[bytes_ + i], std::byte{0xa5}) << "behind the workspace";
+    for (size_t i = 0; i < 64; ++i) EXPECT_EQ(data_[bytes_ + i], std::byte{0xa5}) << "after the workspace";
   }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;

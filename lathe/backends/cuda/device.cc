@@ -57,7 +57,7 @@ Result<Buffer> allocate(size_t bytes, Memory kind, cudaStream_t stream) {
   const cudaError_t error = device ? cudaMalloc(&data, bytes) : cudaMallocHost(&data, bytes);
   if (const Status status = status_of(error, "allocating"); !status.ok()) {
     if (status.code() != ErrorCode::kMemory) return status;
-    return Status(ErrorCode::kMemory, fmt::format("out of {} memory: {} bytes wanted; a smaller batch or "
+    return Status(ErrorCode::kMemory, fmt::format("out of {} memory: {} bytes needed; a smaller batch or "
                                                   "model needs less",
                                                   device ? "GPU" : "pinned", bytes));
   }
