@@ -16,12 +16,17 @@ std::string rate_text(double rate, ProgressUnit unit) {
   return rate >= 1 ? fmt::format("{:.2f}it/s", rate) : fmt::format("{:.2f}s/it", 1 / rate);
 }
 
+std::string left_text(int64_t left, double rate) {
+  return rate > 0 ? clock_text(static_cast<double>(std::max<int64_t>(left, 0)) / rate) : "?";
+}
+
 }  // namespace
 
 ProgressBar::ProgressBar(std::string label, int64_t total, int64_t done, double now, ProgressUnit unit)
     : label_(std::move(label)),
       unit_(unit),
       total_(total),
+      begin_(done),
       done_(done),
       measured_done_(done),
       start_(now),
@@ -45,13 +50,9 @@ bool ProgressBar::update(int64_t done, std::optional<double> loss, double now) {
 std::string ProgressBar::line(int width, bool unicode, double now) const {
   const double share =
       total_ > 0 ? std::clamp(static_cast<double>(done_) / static_cast<double>(total_), 0.0, 1.0) : 0;
-  const std::string left =
-      rate_ > 0 ? clock_text(static_cast<double>(std::max<int64_t>(total_ - done_, 0)) / rate_) : "?";
+  const std::string left = left_text(total_ - done_, rate_);
   std::string head = label_.empty() ? "" : label_ + ": ";
   head += fmt::format("{:3}%", static_cast<int>(share * 100));
-  const auto amount = [this](int64_t value) {
-    return unit_ == ProgressUnit::kBytes ? byte_text(static_cast<double>(value)) : std::to_string(value);
-  };
   std::string tail = fmt::format(" {}/{} [{}<{}, {}", amount(done_), amount(total_), clock_text(now - start_),
                                  left, rate_text(rate_, unit_));
   const std::string loss = loss_ ? fmt::format(", loss={:.4g}", *loss_) : "";
@@ -60,6 +61,18 @@ std::string ProgressBar::line(int width, bool unicode, double now) const {
   const int cells = width - static_cast<int>(head.size() + tail.size()) - 2;
   if (cells >= 4) return head + "|" + drawn_bar(share, cells, unicode) + "|" + tail;
   return (head + tail).substr(0, static_cast<size_t>(std::max(width, 0)));
+}
+
+std::string ProgressBar::message(double now) const {
+  const double rate = static_cast<double>(done_ - begin_) / std::max(now - start_, 1e-9);
+  const std::string what = !label_.empty() ? label_ + ": " : unit_ == ProgressUnit::kSteps ? "step " : "";
+  return fmt::format("{}{} of {}{}, {}, {} left", what, amount(done_), amount(total_),
+                     loss_ ? fmt::format(", loss {:.4g}", *loss_) : "", rate_text(rate, unit_),
+                     left_text(total_ - done_, rate));
+}
+
+std::string ProgressBar::amount(int64_t value) const {
+  return unit_ == ProgressUnit::kBytes ? byte_text(static_cast<double>(value)) : std::to_string(value);
 }
 
 std::string byte_text(double bytes) {

@@ -22,10 +22,15 @@ class ProgressBar {
   /// too long, first the bar is left out, then the loss, then the line is cut.
   std::string line(int width, bool unicode, double now) const;
 
+  /// "step 155 of 345, loss 0.4532, 12.60it/s, 00:15 left", for a log: the rate is the mean so far.
+  std::string message(double now) const;
+
  private:
+  std::string amount(int64_t value) const;
+
   std::string label_;
   ProgressUnit unit_;
-  int64_t total_, done_, measured_done_;
+  int64_t total_, begin_, done_, measured_done_;
   double start_, drawn_, measured_at_;
   double rate_ = 0;  ///< per second, smoothed; 0 until known
   std::optional<double> loss_;

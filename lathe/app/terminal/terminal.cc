@@ -17,6 +17,8 @@
 namespace lathe {
 namespace {
 
+constexpr double kSayEvery = 30;  // seconds between messages about progress
+
 bool locale_is_utf8() {
   for (const auto* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const std::string value = environment(name);
@@ -77,18 +79,22 @@ std::string text_for_stdout(std::string_view text) {
 void print_error(std::string_view text) { write(stderr, visible_text(text)); }
 
 Terminal::Terminal(LogLevel level, bool progress, TerminalPort port)
-    : level_(level), progress_(progress && port.interactive), port_(std::move(port)) {}
+    : level_(level), progress_(progress), port_(std::move(port)) {}
 
 Terminal::Terminal(const TrainingArguments& args, TerminalPort port)
     : Terminal(log_level_from(args.log_level), bar_wanted(args), std::move(port)) {}
 
 Terminal::~Terminal() {
-  if (!bars_.empty()) port_.err("\n");
+  if (draws()) port_.err("\n");
 }
 
 void Terminal::log(LogLevel level, std::string_view line) {
   if (level < level_) return;
   const std::lock_guard lock(mutex_);
+  write_log(level, line);
+}
+
+void Terminal::write_log(LogLevel level, std::string_view line) {
   wipe();
   port_.err(fmt::format("[{}] {}\n", name_of(level), visible_text(line)));
   draw();
@@ -108,6 +114,7 @@ void Terminal::print(std::string_view text) {
 void Terminal::begin_progress(std::string label, int64_t total, int64_t done, ProgressUnit unit) {
   if (!progress_) return;
   const std::lock_guard lock(mutex_);
+  if (bars_.empty()) said_ = port_.now();
   bars_.emplace_back(visible_line(label), total, done, port_.now(), unit);
   draw();
 }
@@ -115,7 +122,13 @@ void Terminal::begin_progress(std::string label, int64_t total, int64_t done, Pr
 void Terminal::update_progress(int64_t done, std::optional<double> loss) {
   if (!progress_) return;
   const std::lock_guard lock(mutex_);
-  if (!bars_.empty() && bars_.back().update(done, loss, port_.now())) draw();
+  if (bars_.empty()) return;
+  const double now = port_.now();
+  if (!bars_.back().update(done, loss, now)) return;
+  draw();
+  if (port_.interactive || level_ > LogLevel::kInfo || now - said_ < kSayEvery) return;
+  said_ = now;
+  write_log(LogLevel::kInfo, bars_.back().message(now));
 }
 
 void Terminal::end_progress() {
@@ -123,18 +136,18 @@ void Terminal::end_progress() {
   const std::lock_guard lock(mutex_);
   if (bars_.empty()) return;
   draw();
-  if (bars_.size() == 1) port_.err("\n");
+  if (draws() && bars_.size() == 1) port_.err("\n");
   bars_.pop_back();
   draw();
 }
 
 void Terminal::wipe() {
-  if (!bars_.empty()) port_.err("\r\x1b[K");
+  if (draws()) port_.err("\r\x1b[K");
 }
 
 // One column stays free: a line that fills the last one makes some terminals wrap.
 void Terminal::draw() {
-  if (bars_.empty()) return;
+  if (!draws()) return;
   port_.err("\r" + bars_.back().line(port_.width() - 1, port_.unicode, port_.now()) + "\x1b[K");
 }
 

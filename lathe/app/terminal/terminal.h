@@ -30,12 +30,12 @@ std::string text_for_stdout(std::string_view text);
 /// be told.
 void print_error(std::string_view text);
 
-/// All output of a program while it runs: results and log dictionaries on stdout, messages on stderr and, if
-/// stderr is a terminal, a progress bar below them.  Every method may be called from any thread.  Text
-/// written after its destructor begins a new line.
+/// All output of a program while it runs: results and log dictionaries on stdout, messages on stderr and
+/// progress there: if stderr is a terminal, a bar below them, else a message every 30 seconds.  Every method
+/// may be called from any thread.  Text written after its destructor begins a new line.
 class Terminal {
  public:
-  /// level: messages below it are dropped.  progress: false turns the bar off.
+  /// level: messages below it are dropped.  progress: false turns the bar, or its messages, off.
   Terminal(LogLevel level, bool progress, TerminalPort port = standard_port());
   /// As --log_level and --disable_tqdm say.  Like Hugging Face, it shows no bar with --log_level error or
   /// critical.
@@ -59,6 +59,8 @@ class Terminal {
   void end_progress();
 
  private:
+  bool draws() const { return port_.interactive && !bars_.empty(); }
+  void write_log(LogLevel level, std::string_view line);
   void wipe();
   void draw();
 
@@ -67,6 +69,7 @@ class Terminal {
   TerminalPort port_;
   std::mutex mutex_;
   std::vector<ProgressBar> bars_;
+  double said_ = 0;  ///< when the last message about progress came, or the outermost bar began
 };
 
 }  // namespace lathe

@@ -83,6 +83,56 @@ TEST(Terminal, WithoutATerminalThereIsNoBar) {
   EXPECT_EQ(screen.out, "{'loss': 0.5}\n");
 }
 
+TEST(Terminal, WithoutATerminalProgressIsALineEvery30Seconds) {
+  Screen screen;
+  Terminal terminal(LogLevel::kInfo, true, screen.port(false));
+  screen.now = 100;
+  terminal.begin_progress("", 600, 100);
+  for (int step = 101; step <= 600; ++step) {
+    screen.now += 0.25;
+    terminal.update_progress(step, 0.5 + 0.001 * step);
+  }
+  terminal.end_progress();
+  EXPECT_EQ(screen.err,
+            "[INFO] step 220 of 600, loss 0.72, 4.00it/s, 01:35 left\n"
+            "[INFO] step 340 of 600, loss 0.84, 4.00it/s, 01:05 left\n"
+            "[INFO] step 460 of 600, loss 0.96, 4.00it/s, 00:35 left\n"
+            "[INFO] step 580 of 600, loss 1.08, 4.00it/s, 00:05 left\n");
+}
+
+TEST(Terminal, WithoutATerminalAShortRunSaysNothingAndInnerWorkItsShare) {
+  Screen screen;
+  Terminal terminal(LogLevel::kInfo, true, screen.port(false));
+  terminal.begin_progress("", 10);
+  screen.now = 29.9;
+  terminal.update_progress(10);
+  EXPECT_EQ(screen.err, "");
+  terminal.begin_progress("evaluation", 8);
+  screen.now = 31.9;
+  terminal.update_progress(2);
+  terminal.end_progress();
+  EXPECT_EQ(screen.err, "[INFO] evaluation: 2 of 8, 1.00it/s, 00:06 left\n");
+  terminal.begin_progress("model.bin", 1000'000'000, 0, ProgressUnit::kBytes);
+  screen.now += 50;
+  terminal.update_progress(250'000'000);
+  EXPECT_TRUE(screen.err.ends_with("[INFO] model.bin: 250MB of 1.00GB, 5.00MB/s, 02:30 left\n"))
+      << screen.err;
+}
+
+TEST(Terminal, WithoutATerminalFlagsTurnTheLinesOff) {
+  const auto said = [](LogLevel level, bool progress) {
+    Screen screen;
+    Terminal terminal(level, progress, screen.port(false));
+    terminal.begin_progress("", 10);
+    screen.now = 60;
+    terminal.update_progress(5);
+    return screen.err;
+  };
+  EXPECT_EQ(said(LogLevel::kInfo, true), "[INFO] step 5 of 10, 12.00s/it, 01:00 left\n");
+  EXPECT_EQ(said(LogLevel::kWarning, true), "");
+  EXPECT_EQ(said(LogLevel::kInfo, false), "");
+}
+
 TEST(Terminal, FlagsDecideWhetherThereIsABar) {
   const auto draws = [](std::optional<bool> disable, const std::string& level) {
     Screen screen;
