@@ -14,7 +14,7 @@ Prepared::Prepared(TrainingArguments arguments, const std::function<void(const s
   if (args.push_to_hub) tell({"push_to_hub: training uploads nothing here; call push_to_hub() after it"});
   device = open_device(args.use_cpu ? "cpu" : args.device,
                        {static_cast<int>(args.threads), args.tf32.value_or(false), warn});
-  tell(precision_notices(args, device->info().kind));
+  tell(precision_notices(args, device->info().kind, cpu_levels().native_bf16));
 }
 
 void Prepared::hold_output_dir(FolderLock& lock) const {

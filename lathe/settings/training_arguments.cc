@@ -284,7 +284,8 @@ bool accelerator_setting(const TrainingArguments& args, const std::string& name,
   return config.is_object() ? config.value(name, otherwise) : otherwise;
 }
 
-std::vector<std::string> precision_notices(const TrainingArguments& args, std::string_view device) {
+std::vector<std::string> precision_notices(const TrainingArguments& args, std::string_view device,
+                                           bool native_bf16) {
   if (args.tf32.value_or(false) && device != "cuda")
     return {fmt::format("--tf32: has no effect on device {}; it concerns NVIDIA GPUs", device)};
   if (args.fp16 && device == "cpu") {
@@ -292,6 +293,9 @@ std::vector<std::string> precision_notices(const TrainingArguments& args, std::s
         "--fp16: computes in float16 on the CPU, where Hugging Face leaves the flag aside and trains in "
         "fp32"};
   }
+  if ((args.bf16 || args.bf16_full_eval) && device == "cpu" && !native_bf16)
+    return {fmt::format("--{}: this CPU only emulates bf16 and is no faster with it; leave it out",
+                        args.bf16 ? "bf16" : "bf16_full_eval")};
   return {};
 }
 

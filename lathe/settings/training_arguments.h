@@ -169,7 +169,9 @@ bool accelerator_setting(const TrainingArguments& args, const std::string& name,
 OptimizerOptions optimizer_of(const TrainingArguments& args);
 
 /// What the precision flags mean on the chosen device ("cpu", "cuda", "mps"), if the user must know.
-std::vector<std::string> precision_notices(const TrainingArguments& args, std::string_view device);
+/// native_bf16: of the CPU, as CpuLevels says.
+std::vector<std::string> precision_notices(const TrainingArguments& args, std::string_view device,
+                                           bool native_bf16);
 
 /// The dtype of activations: bf16 and f16 for autocast; with fp8 bf16.
 DType training_dtype(const TrainingArguments& args);

@@ -327,14 +327,26 @@ TEST(Steps, WarmupAndIntervalsAsStepsOrShares) {
 
 TEST(Precision, Fp16OnTheCpuIsReallyThat) {
   TrainingArguments args;
-  EXPECT_TRUE(precision_notices(args, "cpu").empty());
+  EXPECT_TRUE(precision_notices(args, "cpu", true).empty());
   args.fp16 = true;
-  EXPECT_EQ(precision_notices(args, "cpu").size(), 1u);
-  EXPECT_TRUE(precision_notices(args, "cuda").empty());
+  EXPECT_EQ(precision_notices(args, "cpu", true).size(), 1u);
+  EXPECT_TRUE(precision_notices(args, "cuda", true).empty());
   args.fp16 = false;
   args.tf32 = true;
-  EXPECT_TRUE(precision_notices(args, "cuda").empty());
-  EXPECT_EQ(precision_notices(args, "cpu").size(), 1u);
+  EXPECT_TRUE(precision_notices(args, "cuda", true).empty());
+  EXPECT_EQ(precision_notices(args, "cpu", true).size(), 1u);
+}
+
+TEST(Precision, ABf16ThatIsOnlyEmulatedIsTold) {
+  TrainingArguments args;
+  EXPECT_TRUE(precision_notices(args, "cpu", false).empty());
+  for (bool TrainingArguments::*flag : {&TrainingArguments::bf16, &TrainingArguments::bf16_full_eval}) {
+    args.*flag = true;
+    EXPECT_EQ(precision_notices(args, "cpu", false).size(), 1u);
+    EXPECT_TRUE(precision_notices(args, "cpu", true).empty());
+    EXPECT_TRUE(precision_notices(args, "cuda", false).empty());
+    args.*flag = false;
+  }
 }
 
 }  // namespace

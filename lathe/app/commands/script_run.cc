@@ -117,7 +117,7 @@ Backend& ScriptRun::open_device() {
     if (device != "cuda") backend_->adopt_tuning(text_of_main(group_.get(), backend_->tuning()));
   }
   terminal_.log(LogLevel::kInfo, fmt::format("device {}: {}", backend_->info().kind, backend_->info().name));
-  for (const std::string& notice : precision_notices(args_, backend_->info().kind))
+  for (const std::string& notice : precision_notices(args_, backend_->info().kind, cpu_levels().native_bf16))
     say(LogLevel::kWarning, notice);
   return *backend_;
 }
