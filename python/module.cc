@@ -191,9 +191,9 @@ class Run : private Callbacks, private hf::Prepared {
                    if (std::find(known.begin(), known.end(), notice) == known.end())
                      say_(LogLevel::kWarning, notice);
                  }),
+        train_(train == nullptr ? nullptr : &train->data),
         model_(twin_with(model.model, tokenizer)),
-        trainer_(*device, model_, args, train == nullptr ? nullptr : &train->data,
-                 eval == nullptr ? nullptr : &eval->data, hooks()),
+        trainer_(*device, model_, args, train_, eval == nullptr ? nullptr : &eval->data, hooks()),
         tracked_(real_file_system(), facts()) {}
 
   /// tp_traverse and tp_clear: a callback may refer to what holds the trainer.
@@ -298,9 +298,12 @@ class Run : private Callbacks, private hf::Prepared {
                                                              : LabelKind::kClasses;
     const AutoModel& model = trainer_.auto_model();
     const auto begin = [&](size_t i) { return data.input_ids.data() + data.begins[i]; };
-    tracked_.show(label_findings({kind, model.labels}, "what evaluate() was given", data, p, [&](size_t i) {
-      return model.tokenizer->decode({begin(i), begin(i + 1)});
-    }));
+    tracked_.show(label_findings(
+        {kind, model.labels}, "what evaluate() was given", data, p,
+        [&](size_t i) {
+          return model.tokenizer->decode({begin(i), begin(i + 1)});
+        },
+        train_));
   }
 
   /// What compute_metrics gives.  A Ctrl-C that reaches it in a training is kept, too; it is asked once more,
@@ -334,6 +337,7 @@ class Run : private Callbacks, private hf::Prepared {
       };
     hooks.on_log = [this](const nlohmann::ordered_json& entry) { tell(kLog, log_line(entry)); };
     hooks.on_record = [this](const nlohmann::ordered_json& entry) { tracked_.record(entry); };
+    hooks.on_step = [this](int64_t, int64_t, std::optional<double>) { tracked_.step(); };
     hooks.message = say_;
     hooks.should_stop = [this] { return interrupted_.exchange(false) || stop_is_wanted(); };
     return hooks;
@@ -341,6 +345,7 @@ class Run : private Callbacks, private hf::Prepared {
 
   mutable std::recursive_timed_mutex mutex_;
   bool training_ = false;
+  const TokenizedDataset* train_;  // null: there is none
   AutoModel model_;
   Trainer trainer_;
   TrackedRun tracked_;

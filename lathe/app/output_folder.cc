@@ -10,6 +10,7 @@
 #include "lathe/core/environment.h"
 #include "lathe/io/directory_transaction.h"
 #include "lathe/io/leftovers.h"
+#include "lathe/report/loss_file.h"
 #include "lathe/report/run_facts.h"
 #include "lathe/train/checkpoint.h"
 #include "lathe/train/checkpoint_folder.h"
@@ -130,7 +131,7 @@ bool is_left_over(const std::vector<std::string>& names) {
   return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
     // A full disk may have taken the folder of TensorBoard's files and no run.json.  It is only added to.
     return is_leftover_name(name) || name == "runs" ||
-           (ran && (name == kRunFile || name == "report.html" || is_set_aside(name)));
+           (ran && (name == kRunFile || name == kLossFile || name == "report.html" || is_set_aside(name)));
   });
 }
 

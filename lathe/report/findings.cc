@@ -1,6 +1,7 @@
 #include "lathe/report/findings.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -15,6 +16,37 @@ Confusion confusion_of(std::span<const int32_t> labels, std::span<const int32_t>
     if (is_shown(found[i])) ++confusion.counts[static_cast<size_t>(labels[i])][static_cast<size_t>(found[i])];
   }
   return confusion;
+}
+
+std::optional<Calibration> calibration_of(std::span<const double> confidence,
+                                          const std::vector<bool>& right) {
+  constexpr size_t kSteps = 10;
+  struct Step {
+    int64_t samples = 0, right = 0;
+    double confidence = 0;
+  };
+  std::array<Step, kSteps> steps{};
+  for (size_t i = 0; i < confidence.size(); ++i) {
+    if (!(confidence[i] >= 0 && confidence[i] <= 1)) continue;
+    Step& step = steps[std::min(static_cast<size_t>(confidence[i] * kSteps), kSteps - 1)];
+    ++step.samples;
+    step.right += right[i];
+    step.confidence += confidence[i];
+  }
+  const auto fuller = [](const Step& a, const Step& b) { return a.samples < b.samples; };
+  const auto most = std::max_element(steps.begin(), steps.end(), fuller);
+  if (most->samples == 0) return std::nullopt;
+  Calibration found{.samples = most->samples};
+  int64_t samples = 0;
+  for (const Step& step : steps) {
+    samples += step.samples;
+    found.error += std::abs(step.confidence - static_cast<double>(step.right));
+  }
+  found.error /= static_cast<double>(samples);
+  found.from = static_cast<double>(most - steps.begin()) / kSteps;
+  found.to = found.from + 1.0 / kSteps;
+  found.right = static_cast<double>(most->right) / static_cast<double>(most->samples);
+  return found;
 }
 
 std::vector<Example> worst_examples(std::span<const double> badness, size_t most,

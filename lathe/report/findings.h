@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,19 +23,40 @@ struct Confusion {
   bool operator==(const Confusion&) const = default;
 };
 
+/// How often a label was right, and in how many samples it was.
+struct LabelCounts {
+  int64_t samples = 0, predicted = 0, right = 0;
+  int64_t trained = 0;  ///< samples of the training data
+
+  bool operator==(const LabelCounts&) const = default;
+};
+
+/// Whether predictions are right as often as they say.
+struct Calibration {
+  double error = 0;  ///< expected calibration error: Σ share of a step · |confidence − share right|
+  /// The step of confidence, a tenth wide, in which most predictions are.
+  double from = 0, to = 0;
+  int64_t samples = 0;
+  double right = 0;  ///< the share of them
+};
+
 /// What an evaluation shows in addition to its metrics.  An empty member is not shown.
 struct Findings {
   std::string data;                 ///< which data set, for people
-  std::vector<std::string> labels;  ///< all; the first ones are those of `confusion`
-  Confusion confusion;
-  std::string score;           ///< what Example::score is: "loss", "F1"
-  std::vector<Example> worst;  ///< worst first
-
-  bool empty() const { return confusion.counts.empty() && worst.empty(); }
+  std::vector<std::string> labels;  ///< all; the first ones are those of `counts` and `confusion`
+  std::vector<LabelCounts> counts = {};
+  Confusion confusion = {};
+  std::optional<Calibration> calibration = {};
+  std::string score = {};           ///< what Example::score is: "loss", "F1"
+  std::vector<Example> worst = {};  ///< worst first
 };
 
 /// Of the labels [0, shown).  labels, found: per sample, -1 for none.
 Confusion confusion_of(std::span<const int32_t> labels, std::span<const int32_t> found, size_t shown);
+
+/// Source: Guo et al. 2017 (arXiv 1706.04599), with ten steps.  confidence: the probability of what was
+/// predicted, per sample; right: whether that is the label.  Empty without samples.
+std::optional<Calibration> calibration_of(std::span<const double> confidence, const std::vector<bool>& right);
 
 /// The samples with the highest `badness`, worst first and at most `most`; `example` makes one of a sample's
 /// number.

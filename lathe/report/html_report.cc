@@ -1,13 +1,10 @@
 #include "lathe/report/html_report.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace lathe {
 namespace {
 
-constexpr double kLeastPause = 10;         // seconds between pages that have only new log lines
-constexpr double kLeastPauseInPages = 20;  // between any two: this many times the duration of the last one
 constexpr size_t kSamples = 2000;
 
 }  // namespace
@@ -46,9 +43,11 @@ void HtmlReport::measure(const nlohmann::ordered_json& entry) {
 
 void HtmlReport::record(const nlohmann::ordered_json& entry) {
   measure(entry);
-  const double pause =
-      std::max(entry.contains("loss") ? kLeastPause : 0, kLeastPauseInPages * write_seconds_);
-  if (!written_at_ || source_.now() - *written_at_ >= pause) write();
+  write_if_due(entry.contains("loss") ? Pace::kLeastPause : 0);
+}
+
+void HtmlReport::write_if_due(double least_pause) {
+  if (pace_.due(source_.now(), least_pause)) write();
 }
 
 void HtmlReport::show(const Findings& findings) { findings_ = findings; }
@@ -61,10 +60,9 @@ void HtmlReport::finish(const RunFacts& facts) {
 void HtmlReport::write() {
   if (failed_) return;
   const double begin = source_.now();
-  const Status status =
-      fs_.write_atomic(path_, run_page(name_, facts_, source_.state(), samples_, findings_));
-  written_at_ = source_.now();
-  write_seconds_ = *written_at_ - begin;
+  const Status status = fs_.write_atomic(
+      path_, run_page(name_, facts_, source_.state(), source_.losses(), samples_, findings_));
+  pace_.wrote(begin, source_.now());
   failed_ = !status.ok();
   if (failed_ && say_) say_(LogLevel::kWarning, "the report ends here: " + status.message());
 }

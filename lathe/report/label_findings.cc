@@ -31,6 +31,41 @@ std::string label_text(const LabelSet& set, const TokenizedDataset& data, size_t
   return names;
 }
 
+/// Calls f(sample, label) for every label of [0, shown) that a sample has.
+template <typename F>
+void each_label(const LabelSet& set, const TokenizedDataset& data, size_t shown, const F& f) {
+  const size_t names = set.names.size();
+  for (size_t row = 0; row < static_cast<size_t>(data.size()); ++row) {
+    if (set.kind == LabelKind::kClasses) {
+      const auto label = static_cast<size_t>(data.labels[row]);
+      if (label < shown) f(row, label);
+      continue;
+    }
+    for (size_t k = 0; k < shown; ++k)
+      if (data.targets[row * names + k] > 0.5f) f(row, k);
+  }
+}
+
+/// Of the labels [0, shown) of classes or of several labels.
+std::vector<LabelCounts> counts_of(const LabelSet& set, const TokenizedDataset& data, const Predictions& p,
+                                   const TokenizedDataset* train, size_t shown) {
+  std::vector<LabelCounts> counts(shown);
+  const bool classes = set.kind == LabelKind::kClasses;
+  const std::vector<int32_t> best = classes ? best_classes(p) : std::vector<int32_t>();
+  const auto is_predicted = [&](size_t row, size_t k) {
+    return classes ? best[row] == static_cast<int32_t>(k)
+                   : p.logits[row * static_cast<size_t>(p.columns) + k] > 0;
+  };
+  each_label(set, data, shown, [&](size_t row, size_t k) {
+    ++counts[k].samples;
+    counts[k].right += is_predicted(row, k);
+  });
+  for (size_t row = 0; row < static_cast<size_t>(data.size()); ++row)
+    for (size_t k = 0; k < shown; ++k) counts[k].predicted += is_predicted(row, k);
+  if (train != nullptr) each_label(set, *train, shown, [&](size_t, size_t k) { ++counts[k].trained; });
+  return counts;
+}
+
 /// How wrong a prediction is: the loss of a class, the distance of a number, the labels that differ.
 double badness_of(const LabelSet& set, const TokenizedDataset& data, const Predictions& p, size_t row) {
   const size_t columns = static_cast<size_t>(p.columns);
@@ -42,10 +77,25 @@ double badness_of(const LabelSet& set, const TokenizedDataset& data, const Predi
   return differ;
 }
 
+/// Of classes.
+std::optional<Calibration> calibration(const TokenizedDataset& data, const Predictions& p) {
+  const std::vector<int32_t> best = best_classes(p);
+  const size_t columns = static_cast<size_t>(p.columns);
+  std::vector<double> confidence(best.size());
+  std::vector<bool> right(best.size());
+  for (size_t i = 0; i < best.size(); ++i) {
+    const std::span<const float> logits(&p.logits[i * columns], columns);
+    confidence[i] = std::exp(-cross_entropy_of(logits, static_cast<size_t>(best[i])));
+    right[i] = best[i] == data.labels[i];
+  }
+  return calibration_of(confidence, right);
+}
+
 }  // namespace
 
 Findings label_findings(const LabelSet& set, const std::string& origin, const TokenizedDataset& data,
-                        const Predictions& p, const std::function<std::string(size_t)>& text) {
+                        const Predictions& p, const std::function<std::string(size_t)>& text,
+                        const TokenizedDataset* train) {
   constexpr size_t kWorst = 20, kMostLabels = 100;
   const bool classes = set.kind == LabelKind::kClasses;
   const size_t samples = static_cast<size_t>(data.size());
@@ -54,9 +104,14 @@ Findings label_findings(const LabelSet& set, const std::string& origin, const To
   if (classes ? data.labels.size() < samples || std::count(data.labels.begin(), data.labels.end(), -1) > 0
               : data.targets.empty())
     return findings;
-  if (classes) {
+  if (set.kind != LabelKind::kRegression) {
+    const size_t shown = std::min(set.names.size(), kMostLabels);
     findings.labels = set.names;
-    findings.confusion = confusion_of(data.labels, best_classes(p), std::min(set.names.size(), kMostLabels));
+    findings.counts = counts_of(set, data, p, train, shown);
+    if (classes) {
+      findings.confusion = confusion_of(data.labels, best_classes(p), shown);
+      findings.calibration = calibration(data, p);
+    }
   }
   findings.score = classes ? "loss" : set.kind == LabelKind::kRegression ? "distance" : "wrong labels";
   std::vector<double> badness(samples);

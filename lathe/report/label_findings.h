@@ -13,9 +13,11 @@ namespace lathe {
 /// says nothing.  row: of `p`.
 std::string prediction_text(const LabelSet& set, const Predictions& p, size_t row);
 
-/// Confusion matrix and worst examples of a data set with labels; nothing where a sample has none.  set: what
-/// the labels mean.  origin: the data set, for people.  text: of a sample.
+/// Counts of labels, confusion matrix, calibration and worst examples of a data set with labels; nothing
+/// where a sample has none.  set: what the labels mean.  origin: the data set, for people.  text: of a
+/// sample. train: what the model learns from; null: not known.
 Findings label_findings(const LabelSet& set, const std::string& origin, const TokenizedDataset& data,
-                        const Predictions& p, const std::function<std::string(size_t)>& text);
+                        const Predictions& p, const std::function<std::string(size_t)>& text,
+                        const TokenizedDataset* train);
 
 }  // namespace lathe

@@ -16,7 +16,7 @@ namespace {
 using Point = std::pair<double, double>;
 
 constexpr double kMost = std::numeric_limits<double>::max();
-constexpr size_t kPoints = 500;
+constexpr size_t kPoints = 500, kColours = 6;
 
 bool finite(const Point& p) { return std::isfinite(p.first) && std::isfinite(p.second); }
 
@@ -41,8 +41,9 @@ struct Frame {
   Range x, y;
   explicit Frame(const LineChart& chart) {
     for (const Curve& curve : chart.curves)
-      for (const Point& p : curve.points)
-        if (finite(p)) x.add(p.first), y.add(p.second);
+      for (const auto* points : {&curve.points, &curve.behind})
+        for (const Point& p : *points)
+          if (finite(p)) x.add(p.first), y.add(p.second);
     if (!empty()) x.widen(), y.widen();
   }
   bool empty() const { return x.empty(); }
@@ -102,48 +103,103 @@ std::vector<Point> thinned(const std::vector<Point>& points, size_t most) {
   return out;
 }
 
-std::string svg_chart(const LineChart& chart) {
-  constexpr double kWidth = 400, kHeight = 230, kLeft = 50, kRight = 12, kTop = 10, kBottom = 26;
-  constexpr size_t kDots = 40, kColours = 6;
-  const Frame frame(chart);
-  if (frame.empty()) return "";
-  const auto x_of = [&](double x) { return kLeft + (kWidth - kLeft - kRight) * frame.x.share(x); };
-  const auto y_of = [&](double y) {
-    return kHeight - kBottom - (kHeight - kTop - kBottom) * frame.y.share(y);
-  };
-  std::string html = fmt::format("<figure><figcaption>{}", escaped(chart.title));
-  for (size_t k = 0; k < chart.curves.size() && chart.curves.size() > 1; ++k)
-    html +=
-        fmt::format(" <span class=\"k{}\">&#9632; {}</span>", k % kColours, escaped(chart.curves[k].name));
-  html += fmt::format("</figcaption>\n<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth,
-                      kHeight, escaped(chart.title));
-  for (const double y : ticks(frame.y.low, frame.y.high, 5))
-    html += fmt::format(
+std::vector<Point> means(const std::vector<Point>& points, size_t of) {
+  std::vector<Point> found;
+  for (size_t begin = 0; begin < points.size(); begin += of) {
+    Point sum{0, 0};
+    double count = 0;
+    for (size_t i = begin; i < std::min(begin + of, points.size()); ++i) {
+      if (!finite(points[i])) continue;
+      sum.first += points[i].first, sum.second += points[i].second, count += 1;
+    }
+    if (count > 0) found.emplace_back(sum.first / count, sum.second / count);
+  }
+  return found;
+}
+
+namespace {
+
+/// Where an SVG chart draws; in units of which a digit is kDigit wide.
+struct Canvas {
+  static constexpr double kWidth = 400, kHeight = 244, kRight = 12, kTop = 10, kBottom = 40, kDigit = 7;
+  const Frame& frame;
+  double left = 0;
+  double x_of(double x) const { return left + (kWidth - left - kRight) * frame.x.share(x); }
+  double y_of(double y) const { return kHeight - kBottom - (kHeight - kTop - kBottom) * frame.y.share(y); }
+};
+
+std::string svg_axes(Canvas& canvas, const std::string& x_title) {
+  const std::vector<double> ys = ticks(canvas.frame.y.low, canvas.frame.y.high, 5);
+  size_t longest = 0;
+  for (const double y : ys) longest = std::max(longest, tick_text(y).size());
+  canvas.left = Canvas::kDigit * static_cast<double>(longest) + 10;
+  const double right = Canvas::kWidth - Canvas::kRight, below = Canvas::kHeight - Canvas::kBottom + 17;
+  std::string svg;
+  for (const double y : ys)
+    svg += fmt::format(
         "<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
         "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
-        kLeft, kWidth - kRight, y_of(y), y_of(y), kLeft - 6, y_of(y) + 4, tick_text(y));
-  for (const double x : ticks(frame.x.low, frame.x.high, 5))
-    html += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", x_of(x),
-                        kHeight - kBottom + 17, tick_text(x));
-  html += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", kLeft - 6,
-                      kHeight - kBottom + 17, escaped(chart.x_title));
-  for (size_t k = 0; k < chart.curves.size(); ++k) {
-    const std::vector<Point> points = thinned(chart.curves[k].points, kPoints);
-    std::string path, dots;
-    bool begun = false;
-    for (const Point& p : points) {
-      if (!finite(p)) {
-        begun = false;
-        continue;
-      }
-      path += fmt::format("{}{:.1f} {:.1f}", begun ? "L" : "M", x_of(p.first), y_of(p.second));
-      begun = true;
-      if (points.size() <= kDots)
-        dots += fmt::format("<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\"/>", x_of(p.first),
-                            y_of(p.second));
+        canvas.left, right, canvas.y_of(y), canvas.y_of(y), canvas.left - 6, canvas.y_of(y) + 4,
+        tick_text(y));
+  for (const double x : ticks(canvas.frame.x.low, canvas.frame.x.high, 5)) {
+    const std::string text = tick_text(x);
+    const double half = Canvas::kDigit / 2 * static_cast<double>(text.size());
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+                       std::clamp(canvas.x_of(x), half, Canvas::kWidth - half), below, text);
+  }
+  return svg + fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+                           (canvas.left + right) / 2, below + 17, escaped(x_title));
+}
+
+/// A path through the points; dots: also a dot for each, where they are few.
+std::string svg_line(const Canvas& canvas, const std::vector<Point>& all, const char* style, bool dots) {
+  constexpr size_t kDots = 40;
+  const std::vector<Point> points = thinned(all, kPoints);
+  std::string path, marks;
+  bool begun = false;
+  for (const Point& p : points) {
+    if (!finite(p)) {
+      begun = false;
+      continue;
     }
-    html +=
-        fmt::format("<g class=\"k{}\"><path class=\"curve\" d=\"{}\"/>{}</g>\n", k % kColours, path, dots);
+    path += fmt::format("{}{:.1f} {:.1f}", begun ? "L" : "M", canvas.x_of(p.first), canvas.y_of(p.second));
+    begun = true;
+    if (dots && points.size() <= kDots)
+      marks += fmt::format("<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\"/>",
+                           canvas.x_of(p.first), canvas.y_of(p.second));
+  }
+  return fmt::format("<path class=\"{}\" d=\"{}\"/>{}", style, path, marks);
+}
+
+/// The names of curves, where there is more than one to tell apart.
+std::string svg_legend(const LineChart& chart) {
+  std::string names;
+  int shown = 0;
+  for (size_t k = 0; k < chart.curves.size(); ++k) {
+    const Curve& curve = chart.curves[k];
+    if (!std::any_of(curve.points.begin(), curve.points.end(), finite)) continue;
+    shown += curve.behind.empty() ? 1 : 2;
+    names += fmt::format(" <span class=\"k{}\">&#9632; {}</span>", k % kColours, escaped(curve.name));
+  }
+  return shown > 1 ? names : "";
+}
+
+}  // namespace
+
+std::string svg_chart(const LineChart& chart) {
+  const Frame frame(chart);
+  if (frame.empty()) return "";
+  Canvas canvas{frame};
+  std::string html = fmt::format(
+      "<figure><figcaption>{}{}</figcaption>\n<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n",
+      escaped(chart.title), svg_legend(chart), Canvas::kWidth, Canvas::kHeight, escaped(chart.title));
+  html += svg_axes(canvas, chart.x_title);
+  for (size_t k = 0; k < chart.curves.size(); ++k) {
+    const Curve& curve = chart.curves[k];
+    if (curve.points.empty()) continue;
+    html += fmt::format("<g class=\"k{}\">", k % kColours);
+    if (!curve.behind.empty()) html += svg_line(canvas, curve.behind, "curve faint", false);
+    html += svg_line(canvas, curve.points, "curve", true) + "</g>\n";
   }
   return html + "</svg></figure>\n";
 }

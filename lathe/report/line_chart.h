@@ -10,6 +10,7 @@ namespace lathe {
 struct Curve {
   std::string name;
   std::vector<std::pair<double, double>> points = {};
+  std::vector<std::pair<double, double>> behind = {};  ///< shown faintly: what `points` are means of
 };
 
 struct LineChart {
@@ -25,6 +26,9 @@ std::vector<double> ticks(double low, double high, int wanted);
 /// of equal stretches between them.
 std::vector<std::pair<double, double>> thinned(const std::vector<std::pair<double, double>>& points,
                                                size_t most);
+
+/// Of every `of` points their means: of x, and of the finite y.
+std::vector<std::pair<double, double>> means(const std::vector<std::pair<double, double>>& points, size_t of);
 
 /// The chart as an HTML figure, 500 points per curve at most; empty where no point is finite.
 std::string svg_chart(const LineChart& chart);

@@ -87,6 +87,41 @@ TEST(LineChart, OddValuesGiveAChartOrNone) {
   }
 }
 
+/// Every text of the SVG within its box, a digit of 12 px being 7 units wide.
+TEST(LineChart, LabelsOfAxesLieWithinTheChart) {
+  for (const auto& [x, y] :
+       std::vector<std::pair<double, double>>{{1e9, 1.5e-5}, {3, 0.00015}, {12345678, -1e-300}}) {
+    const std::string svg = svg_chart({"t", "step", {{"a", {{0, 0}, {x, y}}}}});
+    size_t texts = 0;
+    for (size_t at = svg.find("<text "); at != std::string::npos; at = svg.find("<text ", at + 1)) {
+      const double place = std::stod(svg.substr(svg.find("x=\"", at) + 3));
+      const size_t begin = svg.find('>', at) + 1;
+      const double width = 7.0 * static_cast<double>(svg.find('<', begin) - begin);
+      const bool ends = svg.substr(at, begin - at).find("\"end\"") != std::string::npos;
+      EXPECT_GE(place - (ends ? width : width / 2), 0) << svg.substr(at, 100);
+      EXPECT_LE(place + (ends ? 0 : width / 2), 400) << svg.substr(at, 100);
+      ++texts;
+    }
+    EXPECT_GE(texts, 5u);
+  }
+}
+
+TEST(LineChart, MeansOfEqualStretches) {
+  using Points = std::vector<std::pair<double, double>>;
+  const Points points = {{1, 2}, {2, 4}, {3, kNan}, {4, 8}, {5, 1}, {6, kInf}, {7, kNan}};
+  EXPECT_EQ(means(points, 2), (Points{{1.5, 3}, {4, 8}, {5, 1}}));
+  EXPECT_EQ(means({}, 3), Points{});
+}
+
+TEST(LineChart, WhatMeansAreOfStandsFaintlyBehindThem) {
+  const Curve curve{"a", {{1.5, 1}}, {{1, 0}, {2, 2}}};
+  const std::string svg = svg_chart({"t", "step", {curve, {"nothing", {}}}});
+  EXPECT_LT(svg.find("curve faint"), svg.find("class=\"curve\""));
+  EXPECT_NE(svg.find("&#9632; a<"), std::string::npos);
+  EXPECT_EQ(svg.find("nothing"), std::string::npos);  // a curve that is not there needs no name
+  EXPECT_EQ(svg_chart({"t", "step", {{"a", {{1, 1}, {2, 2}}}}}).find("&#9632;"), std::string::npos);
+}
+
 TEST(LineChart, AGapBreaksTheLine) {
   const std::string svg = svg_chart({"t", "step", {{"a", {{0, 0}, {1, 1}, {2, kNan}, {3, 1}, {4, 0}}}}});
   const size_t at = svg.find(" d=\"");

@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 
 #include "lathe/core/version.h"
@@ -72,6 +73,19 @@ std::string time_text() {
   gmtime_r(&now, &utc);
   return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
                      utc.tm_hour, utc.tm_min, utc.tm_sec);
+}
+
+std::string local_time(const std::string& utc) {
+  std::tm time{};
+  const char* end = strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%SZ", &time);
+  if (end == nullptr || *end != '\0') return utc;
+  const std::time_t moment = timegm(&time);
+  std::array<char, 64> text{};
+  std::tm here{};
+  if (localtime_r(&moment, &here) == nullptr ||
+      strftime(text.data(), text.size(), "%Y-%m-%d %H:%M %Z", &here) == 0)
+    return utc;
+  return text.data();
 }
 
 Status write_run_file(FileSystem& fs, const std::string& folder, const RunFacts& facts) {

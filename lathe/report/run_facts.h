@@ -35,6 +35,8 @@ std::vector<std::pair<std::string, std::string>> run_environment(const TrainingA
 
 /// Now, in UTC.
 std::string time_text();
+/// The same moment where this machine is: "2026-01-31 13:00 CET"; what is no such text stays as it is.
+std::string local_time(const std::string& utc);
 
 /// run.json.
 Status write_run_file(FileSystem& fs, const std::string& folder, const RunFacts& facts);

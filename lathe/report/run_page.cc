@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "lathe/core/ceil_div.h"
+#include "lathe/report/findings_page.h"
 #include "lathe/report/html.h"
 #include "lathe/report/line_chart.h"
 #include "lathe/text/python_format.h"
@@ -16,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kRows = 100;
-constexpr size_t kTextLength = 300;  // of an example, in code points
+constexpr size_t kMeans = 40;  // of the loss in front of its points
 
 Curve curve_of(const std::vector<Json>& history, const std::string& key) {
   Curve curve{key};
@@ -51,13 +53,31 @@ Curve samples_curve(const std::vector<RunSample>& samples, Member member, double
   return curve;
 }
 
-std::string charts(const std::vector<Json>& history, const std::vector<RunSample>& samples) {
+/// A long curve of losses, which differ from batch to batch, is their mean in front of its points.
+Curve loss_curve(const LossCurve& losses) {
+  Curve curve{"training"};
+  for (const LossCurve::Point& p : losses.points())
+    curve.points.emplace_back(static_cast<double>(p.step), p.loss);
+  const size_t of = ceil_div(curve.points.size(), kMeans);
+  if (of < 2) return curve;
+  curve.behind = means(curve.points, of);
+  curve.behind.swap(curve.points);
+  const int64_t each = losses.points().front().updates;
+  curve.name = fmt::format("training, means of {} updates, faint: {}", static_cast<int64_t>(of) * each,
+                           each == 1 ? "each update" : fmt::format("of {}", each));
+  return curve;
+}
+
+std::string charts(const std::vector<Json>& history, const LossCurve& losses,
+                   const std::vector<RunSample>& samples) {
   constexpr double kGiB = 1.0 / (1 << 30);
   const auto one = [](const char* title, Curve curve) {
     return svg_chart({title, "step", {std::move(curve)}});
   };
-  std::string html = svg_chart({"loss", "step", {curve_of(history, "loss"), curve_of(history, "eval_loss")}});
-  for (const std::string& key : metric_keys(history)) html += one(key.c_str(), curve_of(history, key));
+  std::string html = svg_chart({"loss", "step", {loss_curve(losses), curve_of(history, "eval_loss")}});
+  for (const std::string& key : metric_keys(history))
+    if (Curve curve = curve_of(history, key); curve.points.size() > 1)  // one value stands in the tables
+      html += one(key.c_str(), std::move(curve));
   html += one("learning rate", curve_of(history, "learning_rate"));
   html += one("gradient norm, before clipping", curve_of(history, "grad_norm"));
   html += one("tokens per second, without padding and evaluations",
@@ -84,6 +104,15 @@ std::string results(const std::vector<Json>& history) {
   return table.rows.empty() ? "" : "<h2>Results</h2>\n" + html_table(table);
 }
 
+void leave_out_empty_columns(HtmlTable& table) {
+  for (size_t k = table.titles.size(); k-- > 0;) {
+    if (std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) { return !row[k].empty(); }))
+      continue;
+    table.titles.erase(table.titles.begin() + static_cast<long>(k));
+    for (auto& row : table.rows) row.erase(row.begin() + static_cast<long>(k));
+  }
+}
+
 std::string evaluations(const std::vector<Json>& history) {
   std::vector<std::string> keys = {"step", "epoch", "eval_loss"};
   for (const std::string& key : metric_keys(history)) keys.push_back(key);
@@ -98,6 +127,7 @@ std::string evaluations(const std::vector<Json>& history) {
   }
   const size_t count = table.rows.size();
   if (count == 0) return "";
+  leave_out_empty_columns(table);
   std::string html = "<h2>Evaluations</h2>\n";
   if (count > kRows) {
     html += fmt::format("<p>The last {} of {}.</p>\n", kRows, count);
@@ -106,64 +136,20 @@ std::string evaluations(const std::vector<Json>& history) {
   return html + html_table(table);
 }
 
-/// Rows: the label wanted, columns: the label found; a cell is as dark as its share of its row.
-std::string confusion(const Findings& findings) {
-  const size_t classes = findings.confusion.counts.size();
-  if (classes == 0) return "";
-  std::string html = "<h2>Confusion matrix</h2>\n";
-  html += fmt::format(
-      "<p>{}: rows are labels, columns what was predicted{}.</p>\n<div class=\"scroll\"><table>\n",
-      escaped(findings.data),
-      classes < findings.labels.size() ? fmt::format("; the first {} of {}", classes, findings.labels.size())
-                                       : "");
-  html += "<tr><th></th>";
-  for (size_t k = 0; k < classes; ++k) html += fmt::format("<th>{}</th>", escaped(findings.labels[k]));
-  html += "</tr>\n";
-  for (size_t wanted = 0; wanted < classes; ++wanted) {
-    const std::vector<int64_t>& row = findings.confusion.counts[wanted];
-    const int64_t all = findings.confusion.samples[wanted];
-    html += fmt::format("<tr><th>{}</th>", escaped(findings.labels[wanted]));
-    for (size_t found = 0; found < classes; ++found)
-      html += fmt::format("<td class=\"share\" style=\"--share:{}%\">{}</td>",
-                          all == 0 ? 0 : 60 * row[found] / all, row[found]);
-    html += "</tr>\n";
-  }
-  return html + "</table></div>\n";
-}
-
-std::string shortened(const std::string& text) {
-  std::string valid;
-  size_t length = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool begins = (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80;
-    if (begins && ++length > kTextLength) return valid + "…";
-    valid += text[i];
-  }
-  return valid;
-}
-
-std::string worst(const Findings& findings) {
-  if (findings.worst.empty()) return "";
-  HtmlTable table{{findings.score, "wanted", "found", "text"}, {false, true, true, true}, {}};
-  for (const Example& example : findings.worst)
-    table.rows.push_back({fmt::format("{:.4g}", example.score), shortened(example.wanted),
-                          shortened(example.found), shortened(example.text)});
-  return fmt::format("<h2>Worst examples</h2>\n<p>{}</p>\n", escaped(findings.data)) + html_table(table);
-}
-
 }  // namespace
 
 std::string run_page(const std::string& name, const RunFacts& facts, const TrainerState& state,
-                     const std::vector<RunSample>& samples, const Findings& findings) {
+                     const LossCurve& losses, const std::vector<RunSample>& samples,
+                     const Findings& findings) {
   const bool trains = state.max_steps > 0;
   std::string note = facts.state;
   if (trains)
     note += fmt::format(": step {} of {}, epoch {:.4g}", state.global_step, state.max_steps, state.epoch);
-  note += "; started " + facts.started;
-  if (!facts.ended.empty()) note += ", ended " + facts.ended;
+  note += "; started " + local_time(facts.started);
+  if (!facts.ended.empty()) note += ", ended " + local_time(facts.ended);
   if (state.best_metric) note += fmt::format("; best metric {:.6g}", *state.best_metric);
-  std::string body = trains ? charts(state.log_history, samples) : "";
-  body += results(state.log_history) + evaluations(state.log_history) + confusion(findings) + worst(findings);
+  std::string body = trains ? charts(state.log_history, losses, samples) : "";
+  body += results(state.log_history) + evaluations(state.log_history) + findings_html(findings);
   body += fmt::format("<h2>Command</h2>\n<pre>{}</pre>\n", escaped(facts.command()));
   body += "<h2>Environment</h2>\n" + pairs_table(facts.environment);
   HtmlTable settings{{"argument", "value"}, {true, true}, {}};

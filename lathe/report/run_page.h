@@ -6,6 +6,7 @@
 
 #include "lathe/report/findings.h"
 #include "lathe/report/run_facts.h"
+#include "lathe/train/loss_curve.h"
 #include "lathe/train/trainer_state.h"
 
 namespace lathe {
@@ -17,10 +18,11 @@ struct RunSample {
   std::optional<double> resident_bytes, device_bytes;
 };
 
-/// A run as one page of HTML: state, results, curves of the log history, speed and memory, evaluations, what
-/// the last one found, environment, command, arguments.  Its size does not grow with the length of the run
-/// beyond 500 points per curve and 100 rows per table.
+/// A run as one page of HTML: state, curves of loss, log history, speed and memory, results, evaluations,
+/// what the last one found, environment, command, arguments.  Its size does not grow with the length of the
+/// run beyond 500 points per curve and 100 rows per table.
 std::string run_page(const std::string& name, const RunFacts& facts, const TrainerState& state,
-                     const std::vector<RunSample>& samples, const Findings& findings);
+                     const LossCurve& losses, const std::vector<RunSample>& samples,
+                     const Findings& findings);
 
 }  // namespace lathe

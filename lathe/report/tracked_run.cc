@@ -1,11 +1,13 @@
 #include "lathe/report/tracked_run.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "lathe/report/loss_file.h"
 
 namespace lathe {
 
-void TrackedRun::begin(const Trainer& trainer, Backend& backend, int processes, LogSink say,
-                       const std::string& page) {
+void TrackedRun::begin(const Trainer& trainer, Backend& backend, int processes, LogSink say) {
   say_ = std::move(say);
   folder_ = trainer.arguments().output_dir.value_or(".");
   facts_.state = RunFacts{}.state;
@@ -17,20 +19,24 @@ void TrackedRun::begin(const Trainer& trainer, Backend& backend, int processes, 
   facts_.environment = environment_();
   if (training_) tell(write_run_file(fs_, folder_, facts_));
   trackers_.clear();  // before others open files of theirs
-  trackers_ = make_trackers(fs_, facts_, trainer, backend, page, say_);
+  trackers_ = make_trackers(fs_, facts_, trainer, backend, training_, say_);
 }
 
 void TrackedRun::begin_training(const Trainer& trainer, Backend& backend, int processes, LogSink say) {
   training_ = true;
-  begin(trainer, backend, processes, std::move(say), "report.html");
+  begin(trainer, backend, processes, std::move(say));
 }
 
 void TrackedRun::begin_evaluation(const Trainer& trainer, Backend& backend, int processes, LogSink say) {
-  if (facts_.started.empty()) begin(trainer, backend, processes, std::move(say), "eval_report.html");
+  if (facts_.started.empty()) begin(trainer, backend, processes, std::move(say));
 }
 
 void TrackedRun::record(const nlohmann::ordered_json& entry) {
   for (const auto& tracker : trackers_) tracker->record(entry);
+}
+
+void TrackedRun::step() {
+  for (const auto& tracker : trackers_) tracker->step();
 }
 
 void TrackedRun::show(const Findings& findings) {
@@ -45,9 +51,10 @@ void TrackedRun::finish(const std::string& state) {
   for (const auto& tracker : trackers_) tracker->finish(facts_);
   if (!training_) return;
   Result<std::vector<std::string>> files = fs_.list(folder_);
-  if (state == "interrupted" && files.ok() && files.value() == std::vector<std::string>{kRunFile}) {
+  const std::vector<std::string> own = {kLossFile, kRunFile};
+  if (state == "interrupted" && files.ok() && std::ranges::includes(own, files.value())) {
     // Nothing of this run is left to be told of, and the folder is as empty as it was.
-    tell(fs_.remove_all(join_path(folder_, kRunFile)));
+    for (const std::string& name : own) tell(fs_.remove_all(join_path(folder_, name)));
   } else {
     tell(write_run_file(fs_, folder_, facts_));
   }

@@ -10,8 +10,8 @@
 
 namespace lathe {
 
-/// What a run leaves to be looked at: run.json, and the trackers of --report_to.  Before `begin` nothing
-/// happens.
+/// What a run leaves to be looked at: run.json, losses.csv, and the trackers of --report_to.  Before `begin`
+/// nothing happens.
 class TrackedRun {
  public:
   /// facts: command and settings.
@@ -23,13 +23,17 @@ class TrackedRun {
   /// report.html stay those of the training that the folder may hold.
   void begin_evaluation(const Trainer& trainer, Backend& backend, int processes, LogSink say);
   void record(const nlohmann::ordered_json& entry);
+  /// After every update.
+  void step();
   void show(const Findings& findings);
+  /// The file of the HTML report.
+  std::string page() const { return page_of(training_); }
   /// state: as RunFacts has it; the first one stays, whatever is evaluated later.  An interrupted training
-  /// that leaves nothing but run.json leaves nothing.
+  /// that leaves nothing but run.json and losses.csv leaves nothing.
   void finish(const std::string& state);
 
  private:
-  void begin(const Trainer& trainer, Backend& backend, int processes, LogSink say, const std::string& page);
+  void begin(const Trainer& trainer, Backend& backend, int processes, LogSink say);
   void tell(const Status& status);
 
   FileSystem& fs_;

@@ -16,6 +16,8 @@ class Tracker {
   virtual ~Tracker() = default;
   /// A line of the log history, with its step.
   virtual void record(const nlohmann::ordered_json& entry) = 0;
+  /// After every update.
+  virtual void step() {}
   /// What the last evaluation showed.
   virtual void show(const Findings&) {}
   /// Nothing follows: the run has ended or was interrupted.
@@ -25,10 +27,12 @@ class Tracker {
 /// Whether --report_to asks for a tracker.
 bool reports_to(const TrainingArguments& args, const std::string& name);
 
-/// Those that --report_to asks for.  `trainer` and `backend` must outlive them.  page: the file of the HTML
-/// report, in the output folder.
+/// The file of the HTML report in the output folder of a training, or of an evaluation without one.
+std::string page_of(bool training);
+
+/// Those that --report_to asks for and, in a training, LossFile.  `trainer` and `backend` must outlive them.
 std::vector<std::unique_ptr<Tracker>> make_trackers(FileSystem& fs, const RunFacts& facts,
-                                                    const Trainer& trainer, Backend& backend,
-                                                    const std::string& page, LogSink say);
+                                                    const Trainer& trainer, Backend& backend, bool training,
+                                                    LogSink say);
 
 }  // namespace lathe

@@ -68,7 +68,8 @@ Status write_run_state(FileSystem& fs, const std::string& folder, const Checkpoi
                                 {"loss_scale", run.loss_scaler.scale},
                                 {"loss_scale_growth_tracker", run.loss_scaler.growth_tracker},
                                 {"loss_scale_bad_losses", run.loss_scaler.bad_losses},
-                                {"metric_schedule", run.metric_schedule}};
+                                {"metric_schedule", run.metric_schedule},
+                                {"losses", run.losses.to_json()}};
   return write_safetensors(fs, join_path(folder, kStateFile), TensorMap(),
                            sealed({{"format", "lathe"},
                                    {"optimizer", content.session.parameters().optimizer()},
@@ -99,7 +100,9 @@ Status write_optimizer_files(FileSystem& fs, const std::string& folder, const Ch
   return write_python_state(fs, folder, content.session.parameters(), progress, scaler);
 }
 
-constexpr uint64_t kBlocks = 64 << 10;  // the disk gives whole blocks, and the folder takes some
+constexpr uint64_t kBlocks = 64 << 10;      // the disk gives whole blocks, and the folder takes some
+constexpr uint64_t kSmallFiles = 64 << 10;  // of Python
+constexpr uint64_t kLossPoint = 48;         // as text, ample
 
 /// The bytes of a model's files, with the optimizer's or without.
 uint64_t model_bytes(const AutoModel& model, const Parameters& parameters, bool with_optimizer) {
@@ -203,6 +206,8 @@ RunState run_in(const SafetensorsFile& file, const std::string& path, const Trai
                      value_or<int64_t>(json, "loss_scale_growth_tracker", 0, path),
                      value_or<int64_t>(json, "loss_scale_bad_losses", 0, path)};
   run.metric_schedule = json.value("metric_schedule", nlohmann::json());
+  run.losses = json.contains("losses") ? LossCurve(json["losses"], state.global_step, path)
+                                       : LossCurve(state.log_history);  // older checkpoints have none
   return run;
 }
 
@@ -257,6 +262,7 @@ void check_optimizer(const SafetensorsFile& file, const std::string& path, const
 RunState run_of_python(const TrainerState& state, const OptimizerProgress& progress,
                        const std::string& folder) {
   RunState run;
+  run.losses = LossCurve(state.log_history);
   run.skipped_updates = state.global_step - progress.applied;
   if (run.skipped_updates < 0)
     fail(ErrorCode::kInvalidData, "{}: {} has {} updates, trainer_state.json {}: not of one checkpoint",
@@ -277,7 +283,7 @@ RunState run_of_python(const TrainerState& state, const OptimizerProgress& progr
 }  // namespace
 
 uint64_t checkpoint_bytes(const AutoModel& model, const Parameters& parameters, bool only_model) {
-  return model_bytes(model, parameters, !only_model) + (64 << 10);  // the small files of Python
+  return model_bytes(model, parameters, !only_model) + kSmallFiles;
 }
 
 Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& model,
@@ -293,7 +299,7 @@ Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& m
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content) {
   const std::string trainer_state = to_json_text(content.state);
   const uint64_t wanted = checkpoint_bytes(content.model, content.session.parameters(), content.only_model) +
-                          trainer_state.size();
+                          trainer_state.size() + kLossPoint * content.run.losses.points().size();
   if (const Status s = check_space(fs, folder, wanted, "make room or set --save_total_limit"); !s.ok())
     return s;
   DirectoryTransaction transaction(fs, folder);

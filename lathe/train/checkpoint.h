@@ -7,6 +7,7 @@
 #include "lathe/engine/session.h"
 #include "lathe/io/file_system.h"
 #include "lathe/train/auto_model.h"
+#include "lathe/train/loss_curve.h"
 #include "lathe/train/loss_scaler.h"
 #include "lathe/train/python/python_checkpoint.h"
 #include "lathe/train/trainer_state.h"
@@ -26,6 +27,7 @@ struct RunState {
   int64_t skipped_updates = 0;  ///< left out because a gradient overflowed: schedule and AdamW did not go on
   LossScaler::State loss_scaler = {};
   nlohmann::json metric_schedule = {};  ///< MetricSchedule::state, null without one
+  LossCurve losses = {};                ///< of all updates that are known
 };
 
 /// How far a run is, as its checkpoints say.
@@ -55,8 +57,8 @@ struct CheckpointContent {
 /// (disk full, not writable); the earlier content then stays.
 Status write_checkpoint(FileSystem& fs, const std::string& folder, const CheckpointContent& content);
 
-/// Upper estimate of the bytes that a checkpoint takes on the disk, without its log history; only_model: of a
-/// model folder.
+/// Upper estimate of the bytes that a checkpoint takes on the disk, without its log history and losses;
+/// only_model: of a model folder.
 uint64_t checkpoint_bytes(const AutoModel& model, const Parameters& parameters, bool only_model);
 
 /// Writes only the model (weights, configuration, tokenizer) into an existing or new folder, each file

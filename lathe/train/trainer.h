@@ -94,6 +94,8 @@ class Trainer {
   void save_state();
 
   const TrainerState& state() const { return progress_.state; }
+  /// The loss of every update of the run.
+  const LossCurve& losses() const { return progress_.run.losses; }
   /// Tokens without padding that all ranks have trained on since they began, up to the last log line.
   int64_t trained_tokens() const;
   /// Seconds spent in `evaluate`, during training or outside.

@@ -278,9 +278,12 @@ class Glue {
 
   void show_findings(const LabelSet& labels, const TextDataset& texts, const TokenizedDataset& data,
                      const Predictions& p) {
-    run_.show(label_findings(labels, texts.origin, data, p, [&](size_t i) {
-      return texts.has_pairs() ? texts.first[i] + " | " + texts.second[i] : texts.first[i];
-    }));
+    run_.show(label_findings(
+        labels, texts.origin, data, p,
+        [&](size_t i) {
+          return texts.has_pairs() ? texts.first[i] + " | " + texts.second[i] : texts.first[i];
+        },
+        train_ ? &*train_ : nullptr));
   }
 
   static std::string columns_of(const TextDataset& data) {

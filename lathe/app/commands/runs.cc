@@ -6,6 +6,7 @@
 #include "lathe/app/commands/commands.h"
 #include "lathe/app/terminal/terminal.h"
 #include "lathe/core/error.h"
+#include "lathe/report/loss_file.h"
 
 namespace lathe {
 namespace {
@@ -17,9 +18,12 @@ struct RunsSettings {
 
 constexpr int kHeight = 16;  // lines of a plot
 
-std::vector<PastRun> read_all(const std::vector<std::string>& folders) {
+std::vector<PastRun> read_all(const std::vector<std::string>& folders, bool with_losses) {
   std::vector<PastRun> runs;
-  for (const std::string& folder : folders) runs.push_back(read_run(real_file_system(), folder));
+  for (const std::string& folder : folders) {
+    runs.push_back(read_run(real_file_system(), folder));
+    if (with_losses) runs.back().losses = read_losses(real_file_system(), folder);
+  }
   return runs;
 }
 
@@ -66,7 +70,7 @@ int runs(RunsSettings& settings, const Call& call) {
   if (folders.size() < least)
     call.refuse(
         fmt::format("found {} output folders to {}, expected at least {}", folders.size(), what, least));
-  const std::vector<PastRun> runs = read_all(folders);
+  const std::vector<PastRun> runs = read_all(folders, plot);
   if (plot) {
     if (settings.json) call.refuse("--json means nothing to lathe runs plot");
     port.out(terminal_chart(plot_runs(runs, settings.metric.value_or("loss")), port.width(), kHeight,

@@ -17,8 +17,9 @@ struct PastRun {
   std::string status;       ///< finished, interrupted, or unfinished: still running, or killed
   nlohmann::json settings;  ///< from run.json, else from the newest checkpoint; null: not known
   TrainerState state;       ///< from the newest trainer_state.json
-  nlohmann::json results;   ///< all_results.json of a run that finished; null: there is none
-  std::string started;      ///< empty: not known
+  std::vector<std::pair<double, double>> losses = {};  ///< of LossFile, if read_losses was asked
+  nlohmann::json results;  ///< all_results.json of a run that finished; null: there is none
+  std::string started;     ///< empty: not known
 };
 
 /// Whether a folder is the output folder of a run: it holds run.json, trainer_state.json or a checkpoint.
@@ -46,7 +47,8 @@ FoundRuns find_runs(FileSystem& fs, const std::string& folder, int most = kMostF
 BenchReport runs_table(const std::vector<PastRun>& runs);
 /// The differences: one report of arguments, one of the last value of every metric; a column per run.
 std::vector<BenchReport> compare_runs(const std::vector<PastRun>& runs);
-/// One curve per run.  Errors: kUsage if no run has this metric, naming the metrics that exist.
+/// One curve per run; of "loss" that of `losses`, if there are any, as means.  Errors: kUsage if no run has
+/// this metric, naming the metrics that exist.
 LineChart plot_runs(const std::vector<PastRun>& runs, const std::string& metric);
 
 }  // namespace lathe

@@ -134,6 +134,7 @@ TrainerHooks ScriptRun::hooks() {
   hooks.on_record = [this](const nlohmann::ordered_json& entry) { tracked_.record(entry); };
   hooks.on_step = [this](int64_t step, int64_t, std::optional<double> loss) {
     terminal_.update_progress(step, loss);
+    tracked_.step();
   };
   hooks.on_evaluation_step = [this](int64_t batch, int64_t batches) {
     if (batch == 0)
