@@ -87,6 +87,7 @@ class Runs(unittest.TestCase):
         shown = "".join(page.text)
         for part in ("the <first>", "finished: step 9 of 9", "loss", "learning rate", "gradient norm", "eval_accuracy",
                      "tokens per second", "memory of the process", "Confusion matrix", "person", "Worst examples",
+                     "Class balance", "Scores by label", "Calibration: of the", "label / predicted",
                      "--run_name 'the <first>'", "per_device_train_batch_size", "device"):
             self.assertIn(part, shown)
         self.assertFalse((self.b / "report.html").exists())
@@ -100,6 +101,49 @@ class Runs(unittest.TestCase):
         rows = (out / "report.html").read_text().split("<h2>Evaluations</h2>")[1].split("</table>")[0].count("<tr>")
         self.assertEqual(rows, 1 + 3)  # titles, three epochs; what is evaluated once more at the end shows no other row
         self.assertTrue(list(out.glob("runs/*/events*")))
+        shutil.rmtree(out)
+
+    def test_the_loss_of_every_update_is_seen_whatever_logging_steps_says_and_goes_on_after_a_stop(self):
+        def losses(folder):
+            lines = (folder / "losses.csv").read_text().splitlines()
+            self.assertEqual(lines[0], "step,loss")
+            return lines[1:]
+        logged = [f"{entry['step']},{entry['loss']:.7g}" for entry in cl.read(self.a / "trainer_state.json")["log_history"]
+                  if "loss" in entry]
+        self.assertEqual((losses(self.a), len(logged)), (logged, 9))
+        out = self.root / "silent"
+        result = cl.run(cl.glue_command(out, self.root / "train.csv", self.root / "dev.csv", "--report_to", "html",
+                                        "--save_strategy", "epoch"))  # 9 steps, and a log line after 500
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertFalse([entry for entry in cl.read(out / "trainer_state.json")["log_history"] if "loss" in entry])
+        self.assertEqual(losses(out), logged)
+        self.assertIn('aria-label="loss"', (out / "report.html").read_text())
+        self.assertRegex(self.lathe("runs", "plot", "silent"), r"^  loss\n  \S silent\n")
+        again = self.root / "again"
+        shutil.copytree(out / "checkpoint-3", again / "checkpoint-3")
+        result = cl.run(cl.glue_command(again, self.root / "train.csv", self.root / "dev.csv", "--save_strategy", "epoch"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("going on from", result.stderr)
+        self.assertNotIn("newly initialised", result.stderr)  # the checkpoint has them
+        self.assertEqual(losses(again), logged)
+        (again / "losses.csv").write_text("step,loss\n1,x\n")
+        self.assertIn("losses.csv:2: expected a step", self.lathe("runs", "plot", "again", code=1))
+        for folder in (out, again):
+            shutil.rmtree(folder)
+
+    def test_the_end_says_where_all_is_and_what_comes_next(self):
+        out = self.root / "the end"
+        result = cl.run(cl.glue_command(out, self.root / "train.csv", self.root / "dev.csv", "--report_to", "html",
+                                        "--do_predict", "--test_file", str(self.root / "dev.csv")))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        said = dict(line[7:].split(": ", 1) for line in result.stderr.splitlines()[-5:])
+        self.assertEqual(list(said), ["model", "metrics", "predictions", "report", "next"])
+        for name in list(said)[:4]:
+            self.assertTrue(pathlib.Path(said[name]).exists(), said)
+        pasted = subprocess.run(["bash", "-c", said["next"]], capture_output=True, text=True,
+                                env={**os.environ, "PATH": f"{os.path.dirname(cl.program())}:{os.environ['PATH']}"})
+        self.assertEqual(pasted.returncode, 0, pasted.stderr)
+        self.assertRegex(pasted.stdout, r"^(person|thing|place)\t0\.\d+\t")
         shutil.rmtree(out)
 
     def test_an_evaluation_alone_has_a_page_beside_that_of_the_training(self):

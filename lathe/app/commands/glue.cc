@@ -249,13 +249,16 @@ class Glue {
     Trainer trainer(backend, model, training_, train_ ? &*train_ : nullptr,
                     validation_.empty() ? nullptr : &validation_[0], hooks);
     trainer.pad_to(glue_.pad_to_max_length ? static_cast<int>(glue_.max_seq_length) : 0);
-    say_load_report(run_, trainer, model);
+    if (!training_.do_train || resume_from.empty()) say_load_report(run_, trainer, model);
     run_.carry_out([&] {
       if (training_.do_train) run_.train(trainer, resume_from, train_->size());
       if (training_.do_eval) evaluate(trainer);
       if (training_.do_predict) predict(trainer, texts);
       if (training_.do_train) run_.write_card(trainer, card_facts());
     });
+    const TextDataset* shown = texts.validation.empty() ? nullptr : &texts.validation[0];
+    if (shown == nullptr && texts.train) shown = &*texts.train;
+    run_.say_results(shown == nullptr ? "" : example_of(*shown));
     return 0;
   }
 
@@ -388,7 +391,7 @@ class Glue {
       for (size_t row = 0; row < static_cast<size_t>(test_[i].size()); ++row)
         content += fmt::format("{}\t{}\n", row, prediction_text(texts.labels, p, row));
       const std::string task = glue_.task_name.value_or("None") + (i > 0 ? "-mm" : "");
-      run_.write("predict_results_" + task + ".txt", content);
+      run_.write_predictions("predict_results_" + task + ".txt", content);
     }
   }
 

@@ -51,13 +51,15 @@ class Qa {
     Trainer trainer(backend, model, training_, training_.do_train ? &train_features_.tokens : nullptr,
                     eval_.examples.empty() ? nullptr : &eval_features_.tokens, hooks);
     trainer.pad_to(qa_.pad_to_max_length ? static_cast<int>(qa_.max_seq_length) : 0);
-    say_load_report(run_, trainer, model);
+    if (!training_.do_train || resume_from.empty()) say_load_report(run_, trainer, model);
     run_.carry_out([&] {
       if (training_.do_train) run_.train(trainer, resume_from, train_features_.tokens.size());
       if (training_.do_eval) evaluate(trainer);
       if (training_.do_predict) predict(trainer);
       if (training_.do_train) run_.write_card(trainer, card_facts());
     });
+    run_.say_results(
+        "--question 'Who opened the bridge?' --context 'The bridge was opened by the mayor in 1932.'");
     return 0;
   }
 
@@ -252,7 +254,7 @@ class Qa {
   }
 
   void write_predictions(const std::string& split, const SquadDataset& data) {
-    run_.write(split + "_predictions.json", predictions_json(data, answers_));
+    run_.write_predictions(split + "_predictions.json", predictions_json(data, answers_));
     run_.write(split + "_nbest_predictions.json", nbest_json(data, answers_));
     if (qa_.version_2_with_negative) run_.write(split + "_null_odds.json", null_odds_json(data, answers_));
   }

@@ -13,11 +13,23 @@
 #include "lathe/report/push_to_hub.h"
 #include "lathe/report/shell_text.h"
 #include "lathe/text/python_format.h"
+#include "lathe/text/text.h"
 #include "lathe/train/checkpoint_folder.h"
 #include "lathe/train/log_format.h"
 
 namespace lathe {
 namespace {
+
+/// The first words of a text, on one line.
+std::string short_line(const std::string& text) {
+  constexpr size_t kMost = 60;  // code points
+  std::string line;
+  for (const std::string_view word : split_words(text)) {
+    if (!line.empty() && decode_utf8(line).size() + decode_utf8(word).size() >= kMost) break;
+    line += (line.empty() ? "" : " ") + std::string(word);
+  }
+  return line.empty() ? "a text" : std::string(slice_code_points(line, 0, kMost));
+}
 
 int64_t trainable_parameters(const TaskModel& model) { return nn::flat_layout(model.parameters()).trainable; }
 
@@ -260,6 +272,7 @@ void ScriptRun::report(const std::string& split, const nlohmann::json& metrics,
           quantization_table(prefix, metrics, name_of(evaluation_quantization(args_)), precision_name(args_));
       !table.empty())
     terminal_.print(table);
+  reported_ = true;
   if (!is_main(group_.get())) return;
   write(split + "_results.json", python_json(to_write, 4));
   nlohmann::json all = nlohmann::json::object();
@@ -292,6 +305,32 @@ void ScriptRun::write_card(const Trainer& trainer, CardFacts facts) {
 
 void ScriptRun::write(const std::string& name, const std::string& content) {
   if (is_main(group_.get())) fs_.write_atomic(join_path(output_dir(), name), content).check();
+}
+
+void ScriptRun::write_predictions(const std::string& name, const std::string& content) {
+  write(name, content);
+  predictions_.push_back(name);
+}
+
+void ScriptRun::say_results(const std::string& example) {
+  const auto at = [this](const std::string& name) { return join_path(output_dir(), name); };
+  if (args_.do_train) say(LogLevel::kInfo, "model: " + output_dir());
+  if (reported_) say(LogLevel::kInfo, "metrics: " + at("all_results.json"));
+  for (const std::string& name : predictions_) say(LogLevel::kInfo, "predictions: " + at(name));
+  if (wants_findings()) say(LogLevel::kInfo, "report: " + at(tracked_.page()));
+  if (args_.do_train)
+    say(LogLevel::kInfo, fmt::format("next: lathe predict {} {}", shell_text({output_dir()}), example));
+}
+
+std::string example_of(const TextDataset& data) {
+  const std::string first = short_line(data.first.at(0));
+  if (!data.has_pairs()) return shell_text({first});
+  std::string quoted = "$'";  // bash's and zsh's, as a tab parts the texts
+  for (const char c : first + "\t" + short_line(data.second.at(0))) {
+    if (c == '\'' || c == '\\') quoted += '\\';
+    quoted += c == '\t' ? std::string("\\t") : std::string(1, c);
+  }
+  return quoted + "'";
 }
 
 Terminal quiet_terminal(const TrainingArguments& args) {

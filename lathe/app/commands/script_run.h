@@ -11,6 +11,7 @@
 #include "lathe/app/terminal/hub_terminal.h"
 #include "lathe/app/terminal/terminal.h"
 #include "lathe/backends/register.h"
+#include "lathe/data/dataset.h"
 #include "lathe/engine/ranks.h"
 #include "lathe/io/folder_lock.h"
 #include "lathe/report/model_card.h"
@@ -76,6 +77,11 @@ class ScriptRun {
   void write_card(const Trainer& trainer, CardFacts facts);
   /// Writes a file into the output folder.
   void write(const std::string& name, const std::string& content);
+  /// The same for one with predictions, which say_results names.
+  void write_predictions(const std::string& name, const std::string& content);
+  /// At the end: says where model, metrics, predictions and page are and, after a training, what to do next:
+  /// `lathe predict MODEL` and `example`, in the shell's words.
+  void say_results(const std::string& example);
 
   const std::string& output_dir() const { return *args_.output_dir; }
   /// Reports what is the same for all ranks; printed by ranks for which speaks_for_all holds.
@@ -101,7 +107,8 @@ class ScriptRun {
   FileSystem& fs_;
   FolderLock lock_;                // of the output folder, during training into it
   std::vector<std::string> made_;  // the output folder and its parents, the deepest first
-  bool trained_ = false;
+  bool trained_ = false, reported_ = false;
+  std::vector<std::string> predictions_;  // names of their files
   std::string repository_;  // of --push_to_hub, on rank 0
   std::unique_ptr<Backend> backend_;
   std::vector<std::string> words_;  // of the command
@@ -124,6 +131,9 @@ ModelFolders fetch_folders(const Script& script, const HubSettings& hub) {
 
 /// Reports weights that were missing or not used, one line each, as a warning or information.
 void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model);
+
+/// The first sample of a data set as words of the shell for say_results, cut to some words.
+std::string example_of(const TextDataset& data);
 
 /// The terminal of ranks other than the first: warnings and errors (--log_level_replica), nothing on stdout.
 Terminal quiet_terminal(const TrainingArguments& args);

@@ -76,6 +76,42 @@ TEST_F(Bars, OfAResumedTrainingBeginsWhereThatDoes) {
   EXPECT_TRUE(shown("3/4 [00:02<00:02, 2.00s/it]")) << screen_.err;
 }
 
+TEST_F(Bars, TheEndSaysWhereAllIsAndWhatIsNext) {
+  args_.output_dir = folder_ / "it's out";
+  args_.do_train = true;
+  args_.report_to = {"html"};
+  ScriptRun run(terminal_, args_, {});
+  Trainer t = trainer(run);
+  run.carry_out([&] {
+    run.train(t, "", data_.size());
+    run.write_predictions("predictions.txt", "x");
+  });
+  screen_.err.clear();
+  run.say_results("'a text'");
+  const std::string out = folder_ / "it's out", quoted = "'" + folder_ / "it" + "'\\''s out'";
+  EXPECT_EQ(screen_.err, "[INFO] model: " + out + "\n[INFO] metrics: " + out +
+                             "/all_results.json\n[INFO] predictions: " + out +
+                             "/predictions.txt\n[INFO] report: " + out +
+                             "/report.html\n[INFO] next: lathe predict " + quoted + " 'a text'\n");
+}
+
+TEST(ScriptRun, AnExampleIsAShortTextForTheShell) {
+  TextDataset data;
+  const auto of = [&](const std::string& text) {
+    data.first = {text, "second"};
+    return example_of(data);
+  };
+  EXPECT_EQ(of("word"), "word");
+  EXPECT_EQ(of(" it's\n two  lines "), "'it'\\''s two lines'");
+  EXPECT_EQ(of(""), "'a text'");
+  std::string words;
+  for (int i = 0; i < 40; ++i) words += "ninechars ";
+  EXPECT_EQ(of(words), "'ninechars ninechars ninechars ninechars ninechars ninechars'");
+  EXPECT_EQ(of(std::string(100, 'x')), std::string(60, 'x'));
+  data.second = {"it\\is", "b"};
+  EXPECT_EQ(of("it's"), "$'it\\'s\\tit\\\\is'");
+}
+
 /// Evaluates and saves at steps 2 and 4 on a disk of `room` bytes; the model is best at step 2.
 class FullDisk : public Bars {
  protected:
