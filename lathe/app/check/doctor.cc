@@ -32,6 +32,9 @@ std::string gib(uint64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<d
 class Report {
  public:
   void good(const std::string& fact) { result_.lines.push_back("[GOOD] " + fact); }
+  void unneeded(const std::string& fact, const std::string& note) {
+    result_.lines.push_back(fmt::format("[ -- ] {}: {}", fact, note));
+  }
   void bad(const std::string& fact, const std::string& remedy) {
     result_.lines.push_back(fmt::format("[BAD]  {}: {}", fact, remedy));
   }
@@ -73,16 +76,17 @@ void judge_cpu(const MachineFacts& f, Report& report) {
   report.good(fmt::format("instruction set {}; available: {}", f.levels->chosen,
                           fmt::join(f.levels->available, ", ")));
   if (f.levels->native_bf16) return report.good("bf16 native: --bf16 is faster than fp32");
-  report.bad("bf16 emulated on the CPU",
-             fmt::format("--bf16 works but gains no speed with --device cpu and {}; train there without it",
-                         f.levels->chosen));
+  report.unneeded(
+      "bf16 emulated on the CPU",
+      fmt::format("--bf16 works but gains no speed with --device cpu and {}; train there without it",
+                  f.levels->chosen));
 }
 
 void judge_cores(const MachineFacts& f, Report& report) {
   std::string fact = fmt::format("{} threads by default; {} logical CPUs", f.threads, f.logical_cpus);
   if (f.cores > 0) fact += fmt::format(", {} cores allowed", f.cores);
   if (f.cpu_quota > 0 && f.cores > 0 && f.cpu_quota < f.cores) {
-    return report.bad(
+    return report.unneeded(
         fact, fmt::format("the container grants {:.2g} CPUs; raise its limit to use all cores", f.cpu_quota));
   }
   report.good(fact);
@@ -90,7 +94,7 @@ void judge_cores(const MachineFacts& f, Report& report) {
 
 void judge_memory(const MachineFacts& f, Report& report) {
   if (!f.memory_total || !f.memory_free)
-    return report.bad("memory", "the system does not tell; watch it yourself");
+    return report.unneeded("memory", "the system does not tell; watch it yourself");
   const std::string fact = fmt::format("memory {} free of {}", gib(*f.memory_free), gib(*f.memory_total));
   if (static_cast<double>(*f.memory_free) >= kEnoughMemory) return report.good(fact);
   report.bad(fact, "BERT-base needs about 4 GiB; take a smaller model or batch, or --freeze_base_model");
@@ -103,7 +107,7 @@ void judge_disk(const MachineFacts& f, Report& report) {
   } else if (!f.folder_writable) {
     report.bad(where + " is not writable", "pass an --output_dir that is");
   } else if (!f.folder_free) {
-    report.bad(where, "its free space is unknown; watch it yourself");
+    report.unneeded(where, "its free space is unknown; watch it yourself");
   } else if (static_cast<double>(*f.folder_free) < kEnoughDisk) {
     report.bad(fmt::format("{}, {} free", where, gib(*f.folder_free)),
                "a BERT-base checkpoint takes 1.3 GiB; pass --save_total_limit 1, --save_only_model or "
@@ -133,7 +137,10 @@ void judge_devices(const MachineFacts& f, Report& report) {
                               chosen ? "" : "; --device auto takes it"));
       chosen = true;
     } else {
-      report.bad(fmt::format("device {}", device.kind), device.detail + "; --device auto takes another");
+      const bool here =
+          (device.kind == "cuda" && f.nvidia_gpu) || (device.kind == "mps" && f.system == "Darwin");
+      const auto judge = here ? &Report::bad : &Report::unneeded;
+      (report.*judge)(fmt::format("device {}", device.kind), device.detail + "; --device auto takes another");
     }
   }
   if (!cpu && f.levels)
@@ -141,12 +148,16 @@ void judge_devices(const MachineFacts& f, Report& report) {
 }
 
 void judge_parts(const MachineFacts& f, Report& report) {
-  for (const DeviceStatus& part : f.parts) {
-    if (part.available)
-      report.good(fmt::format("{}: {}", part.kind, part.detail));
-    else
-      report.bad(part.kind, part.detail);
-  }
+  const auto judge = [&](const std::vector<DeviceStatus>& parts, auto lacking) {
+    for (const DeviceStatus& part : parts) {
+      if (part.available)
+        report.good(fmt::format("{}: {}", part.kind, part.detail));
+      else
+        (report.*lacking)(part.kind, part.detail);
+    }
+  };
+  judge(f.parts, &Report::bad);
+  judge(f.transports, &Report::unneeded);
 }
 
 // ---- reading the machine ----
@@ -219,13 +230,14 @@ Status curl_status() {
 }
 
 std::vector<DeviceStatus> parts_here() {
-  std::vector<DeviceStatus> parts = {part_status("libcurl", curl_status(), "models and data can be fetched"),
-                                     part_status("Parquet", parquet_status(), "data in Parquet can be read")};
-  for (DeviceStatus& transport : transports()) {
-    transport.kind = "processes through " + transport.kind;
-    parts.push_back(std::move(transport));
-  }
-  return parts;
+  return {part_status("libcurl", curl_status(), "models and data can be fetched"),
+          part_status("Parquet", parquet_status(), "data in Parquet can be read")};
+}
+
+std::vector<DeviceStatus> transports_here() {
+  std::vector<DeviceStatus> found = transports();
+  for (DeviceStatus& transport : found) transport.kind = "processes through " + transport.kind;
+  return found;
 }
 
 }  // namespace
@@ -235,6 +247,7 @@ MachineFacts machine_facts() {
   utsname name = {};
   if (uname(&name) == 0) f.system = name.sysname, f.release = name.release, f.machine = name.machine;
   read_cpu(f);
+  std::error_code error;
   const HostMemory memory = host_memory();
   f.memory_total = memory.total, f.memory_free = memory.free;
   try {
@@ -243,12 +256,13 @@ MachineFacts machine_facts() {
   } catch (const Error& e) {
     f.level_error = e.what();
   }
+  f.nvidia_gpu = std::filesystem::exists("/proc/driver/nvidia/version", error);
   f.parts = parts_here();
+  f.transports = transports_here();
   f.logical_cpus = static_cast<int>(std::thread::hardware_concurrency());
   f.cores = static_cast<int>(allowed_cores().size());
   f.threads = default_threads();
   f.cpu_quota = cgroup_cpus(system_text("/proc/self/cgroup"), system_text("/proc/self/mountinfo"));
-  std::error_code error;
   f.folder = std::filesystem::current_path(error).string();
   f.folder_writable = !f.folder.empty() && real_file_system().is_writable(f.folder);
   f.folder_free = free_bytes(f.folder);

@@ -24,17 +24,21 @@ struct MachineFacts {
   std::optional<uint64_t> folder_free, cache_free;
   /// Of the cache: if it does not exist, writable means that it can be made.
   bool folder_writable = false, cache_exists = false, cache_writable = false;
+  bool nvidia_gpu = false;  ///< the machine has one, and its driver
   std::vector<DeviceStatus> devices;
-  /// Libraries that are opened when needed: libcurl, Parquet, gloo, mpi. kind: the name of the library.
-  std::vector<DeviceStatus> parts;
+  /// Libraries that are opened when needed. kind: the name of the library.  Without a part (libcurl, Parquet)
+  /// something does not work; processes train together without a transport (gloo, mpi), too.
+  std::vector<DeviceStatus> parts, transports;
 };
 
 /// Reads them from this machine.
 MachineFacts machine_facts();
 
 struct DoctorReport {
-  std::vector<std::string> lines;  ///< "[GOOD] ..." or "[BAD]  ...: what to do"
-  int exit_code = 0;               ///< 1 if training on the CPU cannot work
+  /// "[GOOD] ...", "[BAD]  ...: what to do" for what keeps something from working, "[ -- ] ..." for what this
+  /// machine need not have.
+  std::vector<std::string> lines;
+  int exit_code = 0;  ///< 1 if training on the CPU cannot work
 };
 
 /// Judges the facts.
