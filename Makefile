@@ -37,6 +37,7 @@ parquet:
 	@tools/setup.sh --parquet
 	@[ -e build/.configured ] || $(configure)
 	@cmake --build build --target lathe_parquet_part
+	@echo "build/lathe reads Parquet now."
 
 # What goes into a package: $(call package,OPTIONS)
 define package
@@ -52,7 +53,7 @@ deb:
 
 tarball:
 	@tools/setup.sh
-	$(call package,-DLATHE_PYTHON=OFF -DLATHE_GLOO=OFF -DLATHE_MPI=OFF)
+	$(call package,-DLATHE_PYTHON=OFF)
 	@packaging/linux/tarball.sh build/package dist
 
 wheel:

@@ -34,7 +34,7 @@ if(LATHE_TESTS)
   endif()
 
   # Seconds of those that take long: begun first, so that none is left over at the end for one core.
-  set(long_ones bench_test 98 mlx_test 65 sharded_states_test 51 install_test 49 resume_test 45 deb_test 42 metal_kernels_test 41
+  set(long_ones bench_test 98 mlx_test 65 sharded_states_test 51 install_test 49 resume_test 45 deb_test 42 tarball_test 15 metal_kernels_test 41
                 python_test 30 hub_test 29 mpi_test 28 several_processes_test 28 two_hosts_test 23 limits_test 21)
   file(GLOB scripts CONFIGURE_DEPENDS tests/*/*_test.py tools/*_test.py)
   foreach(source ${scripts})

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tarball.sh BUILD OUT: OUT/lathe-linux-ARCH.tar.gz of a build without Gloo (make tarball), to be unpacked anywhere:
+# tarball.sh BUILD OUT: OUT/lathe-linux-ARCH.tar.gz of a build (make tarball), to be unpacked anywhere:
 #   bin/lathe, lib/lathe with the part that reads Parquet and Apache Arrow's libraries, share/
 # The program needs only glibc; the part libstdc++, too.
 set -euo pipefail
@@ -16,6 +16,7 @@ stage=$build/tarball/$name
 rm -rf "$stage"
 mkdir -p "$out"
 cmake --install "$build" --strip --component programs --prefix "$stage" >/dev/null
+rm -f "$stage"/lib/lathe/liblathe_gloo.so   # stands on a library that other systems may not have
 
 files=$(find "$stage/bin" "$stage/lib" -type f)
 # shellcheck disable=SC2086  # a list of words

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The Debian package and the wheel, each in a root that debootstrap makes: apt and pip install them, and they train on real
-data there. Needs root, debootstrap, the network, and LATHE_DATA_DIR."""
+"""The Debian package, the tarball and the wheel, each in a root that debootstrap makes: apt and pip install them, and they
+train on real data there, and on Parquet. Needs root, debootstrap, the network, and LATHE_DATA_DIR."""
 import os
 import pathlib
 import shutil
@@ -14,6 +14,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import command_line as cl
 from deb_test import make_deb
 
+try:
+    import pyarrow.parquet
+except ImportError:
+    print("skipped: needs pyarrow (tools/setup.sh --test)")
+    sys.exit(77)
+
 DATA = os.environ.get("LATHE_DATA_DIR", str(cl.ROOT.parent / "shared" / "data"))
 # In the root itself, so that no time of entering it counts.
 TIMED = """for i in 1 2 3 4 5; do s=$(date +%s%N); {0} --help | head -1 >/dev/null; e=$(date +%s%N); echo $((e - s)); done"""
@@ -26,14 +32,21 @@ print(answer[0]["label"])
 
 
 class BareRoot(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temp = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temp.cleanup)
+        cls.bare = pathlib.Path(temp.name) / "root"
+        release = subprocess.run(["sh", "-c", ". /etc/os-release; echo $VERSION_CODENAME"], capture_output=True,
+                                 text=True).stdout.strip()
+        subprocess.run(["debootstrap", "--variant=minbase", release, str(cls.bare)], check=True, timeout=900,
+                       stdout=subprocess.DEVNULL)
+
     def setUp(self):
         temp = tempfile.TemporaryDirectory()
         self.addCleanup(temp.cleanup)
         self.root = pathlib.Path(temp.name) / "root"
-        release = subprocess.run(["sh", "-c", ". /etc/os-release; echo $VERSION_CODENAME"], capture_output=True,
-                                 text=True).stdout.strip()
-        subprocess.run(["debootstrap", "--variant=minbase", release, str(self.root)], check=True, timeout=900,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run(["cp", "-a", str(self.bare), str(self.root)], check=True)
         shutil.copytree(cl.MODEL, self.root / "model")
         shutil.copytree(pathlib.Path(DATA) / "glue" / "MRPC", self.root / "data" / "glue" / "MRPC")
         shutil.copy("/etc/resolv.conf", self.root / "etc" / "resolv.conf")
@@ -57,6 +70,9 @@ class BareRoot(unittest.TestCase):
                     "--num_train_epochs", "1", "--output_dir", "/tmp/mrpc/", "--overwrite_output_dir",
                     "--ignore_mismatched_sizes")
         self.assertIn("\t0.", self.inside(program, "predict", "/tmp/mrpc", "The bridge is old."))
+        pyarrow.parquet.write_table(pyarrow.table({"text": cl.WORDS * 2, "label": [0, 1] * len(cl.WORDS)}), self.root / "train.parquet")
+        self.inside(program, "glue", "--model_name_or_path", "/model", "--train_file", "/train.parquet", "--do_train", "--max_steps",
+                    "2", "--max_seq_length", "16", "--output_dir", "/tmp/parquet", "--ignore_mismatched_sizes")
 
     def test_the_package_installs_trains_predicts_and_is_removed(self):
         with tempfile.TemporaryDirectory() as dist:
@@ -70,13 +86,20 @@ class BareRoot(unittest.TestCase):
         self.inside("dpkg", "--purge", "lathe")
         self.assertEqual(list((self.root / "usr").rglob("lathe*")), [])
 
+    def test_the_tarball_trains_and_predicts(self):
+        made = cl.run([str(cl.ROOT / "packaging" / "linux" / "tarball.sh"), str(BUILD), str(self.root)])
+        self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+        self.inside("sh", "-c", "tar -C /opt -xzf /lathe-linux-*.tar.gz && mv /opt/lathe-linux-* /opt/lathe")
+        self.starts_at_once("/opt/lathe/bin/lathe")
+        self.trains_and_predicts("/opt/lathe/bin/lathe")
+
     @unittest.skipUnless(list((BUILD / "python" / "lathe").glob("_lathe.*")), "the Python package was not built")
     def test_the_wheel_installs_trains_and_predicts(self):
         made = cl.run([sys.executable, str(cl.ROOT / "tools" / "make_wheel.py"), str(BUILD), str(self.root / "wheels")])
         self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
         # What it needs is fetched out here, where pip knows its index.
-        wanted = cl.run([sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--dest", str(self.root / "wheels"),
-                         "numpy"])
+        wheel = next((self.root / "wheels").glob("lathe-*.whl"))
+        wanted = cl.run([sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--dest", str(wheel.parent), str(wheel)])
         self.assertEqual(wanted.returncode, 0, wanted.stderr)
         self.inside("apt-get", "install", "-y", "-qq", "--no-install-recommends", "python3-venv")
         self.inside("python3", "-m", "venv", "/venv")
