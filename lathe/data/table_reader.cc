@@ -72,14 +72,18 @@ void TableReader::give(Table& part) {
   if (part.rows() > 0) take_(part);
 }
 
-void TableReader::read_document(TableFormat format, const TableOptions& options) {
+std::string TableReader::whole_text() {
   while (fill(text_.size() + kPartBytes))
     if (text_.size() > kDataFileBytes)
       fail(ErrorCode::kInvalidData,
            "{}: found a JSON document of more than {} bytes; write an object a line, as .jsonl", origin(),
            kDataFileBytes);
-  Table table = parse_table(text_, format, options, origin());
-  done_ += std::exchange(text_, {}).size();
+  done_ += text_.size();
+  return std::exchange(text_, {});
+}
+
+void TableReader::read_document(TableFormat format, const TableOptions& options) {
+  Table table = parse_table(whole_text(), format, options, origin());
   give(table);
 }
 

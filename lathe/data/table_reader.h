@@ -30,6 +30,9 @@ class TableReader {
   /// a row of more than 64 MiB.
   void for_each_part(TableFormat format, TableOptions options, const std::function<void(const Table&)>& take);
 
+  /// All of the text, for another parser.  Errors: as ByteSource; kInvalidData beyond kDataFileBytes.
+  std::string whole_text();
+
   /// How much there is and how much of it was given to `take`, with the part at hand: bytes, or rows of
   /// Parquet.  total 0: not known.
   uint64_t total() const { return total_; }

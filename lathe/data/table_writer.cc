@@ -14,23 +14,18 @@ namespace lathe {
 namespace {
 
 std::string field_text(const Cell& cell) {
-  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
-  if (const auto* number = std::get_if<float>(&cell)) return number_text(*number);
-  if (const auto* texts = std::get_if<std::vector<std::string>>(&cell))
-    return fmt::format("{}", fmt::join(*texts, ", "));
-  return "";
+  if (cell.kind == Cell::Kind::kNumber) return number_text(cell.number);
+  return cell.kind == Cell::Kind::kTexts ? fmt::format("{}", fmt::join(cell.texts, ", ")) : cell.text;
 }
 
 std::string json_string(std::string_view text) { return python_json_string(text, false); }
 
 std::string json_text(const Cell& cell) {
-  if (const auto* text = std::get_if<std::string>(&cell)) return json_string(*text);
-  if (const auto* number = std::get_if<float>(&cell); number != nullptr && std::isfinite(*number))
-    return number_text(*number);
-  const auto* texts = std::get_if<std::vector<std::string>>(&cell);
-  if (texts == nullptr) return "null";
+  if (cell.kind == Cell::Kind::kText) return json_string(cell.text);
+  if (cell.kind == Cell::Kind::kNumber) return std::isfinite(cell.number) ? number_text(cell.number) : "null";
+  if (cell.kind == Cell::Kind::kNone) return "null";
   std::string list;
-  for (const std::string& text : *texts) list += (list.empty() ? "" : ", ") + json_string(text);
+  for (const std::string& text : cell.texts) list += (list.empty() ? "" : ", ") + json_string(text);
   return "[" + list + "]";
 }
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
+#include <utility>
 #include <vector>
 
 #include "lathe/data/table.h"
@@ -17,9 +17,23 @@ enum class OutputFormat { kCsv, kTsv, kJsonLines, kParquet };
 /// By the extension: .csv, .tsv, .jsonl (.ndjson), .parquet.
 std::optional<OutputFormat> output_format_of(std::string_view path);
 
-/// A value that is added to a row: none, a text, a number (NaN is none in JSON), or several texts, which CSV
-/// and TSV have joined by ", ".
-using Cell = std::variant<std::monostate, std::string, float, std::vector<std::string>>;
+/// A value that is added to a row.
+struct Cell {
+  enum class Kind {
+    kNone,
+    kText,
+    kNumber,  ///< NaN is null in JSON
+    kTexts,   ///< joined by ", " in CSV and TSV
+  };
+  Kind kind = Kind::kNone;
+  std::string text = {};
+  float number = 0;
+  std::vector<std::string> texts = {};
+
+  static Cell of(std::string text) { return {.kind = Kind::kText, .text = std::move(text)}; }
+  static Cell of(float number) { return {.kind = Kind::kNumber, .number = number}; }
+  static Cell of(std::vector<std::string> texts) { return {.kind = Kind::kTexts, .texts = std::move(texts)}; }
+};
 
 /// The shortest decimal that reads back as this float; "nan".
 std::string number_text(float number);

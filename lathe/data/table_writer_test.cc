@@ -21,7 +21,8 @@ TEST(TableWriter, CsvReadAgainHasTheSameCells) {
   const std::string csv = "a,\"b,\n\"\r\n\" x\r\ny\",5\" tall\r\n,\"\"\r\n\"\"\"\",\"a\rb\"\r\n\t,'\r\n";
   const Table table = parse_table(csv, TableFormat::kCsv, {}, "t");
   for (const char* end : {"\n", "\r\n"}) {
-    const std::string out = written(table, OutputFormat::kCsv, {"label", "score"}, {"x, \"y\"", 0.5f}, end);
+    const std::string out =
+        written(table, OutputFormat::kCsv, {"label", "score"}, {Cell::of("x, \"y\""), Cell::of(0.5f)}, end);
     const Table again = parse_table(out, TableFormat::kCsv, {}, "t");
     for (size_t i = 0; i < 2; ++i) {
       EXPECT_EQ(again.columns[i].name, table.columns[i].name);
@@ -35,12 +36,12 @@ TEST(TableWriter, CsvReadAgainHasTheSameCells) {
 
 TEST(TableWriter, TsvIsNeverQuotedAndRefusesWhatItCannotHold) {
   const Table table = parse_table("a\tb\n\"x\t1\n", TableFormat::kTsv, {}, "t");
-  EXPECT_EQ(written(table, OutputFormat::kTsv, {"labels"}, {std::vector<std::string>{"x", "y"}}),
+  EXPECT_EQ(written(table, OutputFormat::kTsv, {"labels"}, {Cell::of(std::vector<std::string>{"x", "y"})}),
             "a\tb\tlabels\n\"x\t1\tx, y\n");
   const Table lines = parse_table("a\n\"x\ny\"\n", TableFormat::kCsv, {}, "t");
-  EXPECT_TRUE(contains(
-      message_of(ErrorCode::kInvalidData, [&] { written(lines, OutputFormat::kTsv, {"label"}, {"x"}); }),
-      "t:2: column 'a': found a tab or a line end"));
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInvalidData,
+                                  [&] { written(lines, OutputFormat::kTsv, {"label"}, {Cell::of("x")}); }),
+                       "t:2: column 'a': found a tab or a line end"));
 }
 
 TEST(TableWriter, RowsOfJsonStayWhatTheyAre) {
@@ -49,21 +50,22 @@ TEST(TableWriter, RowsOfJsonStayWhatTheyAre) {
       parse_table("{\"a\": 1.50, \"n\": {\"b\": [null]}, \"s\": \"\\u00e9\"} \r\n{}\n{\"a\":1}",
                   TableFormat::kJsonLines, keep, "t");
   EXPECT_EQ(
-      written(table, OutputFormat::kJsonLines, {"label", "score"}, {"x\"", NAN}),
+      written(table, OutputFormat::kJsonLines, {"label", "score"}, {Cell::of("x\""), Cell::of(NAN)}),
       "{\"a\": 1.50, \"n\": {\"b\": [null]}, \"s\": \"\\u00e9\", \"label\": \"x\\\"\", \"score\": null}\n"
       "{\"label\": \"x\\\"\", \"score\": null}\n{\"a\":1, \"label\": \"x\\\"\", \"score\": null}\n");
-  EXPECT_EQ(written(table, OutputFormat::kCsv, {"score"}, {0.1f}),
+  EXPECT_EQ(written(table, OutputFormat::kCsv, {"score"}, {Cell::of(0.1f)}),
             "a,n,s,score\n1.5,\"{\"\"b\"\":[null]}\",é,0.1\n,,,0.1\n1,,,0.1\n");
   const Table csv = parse_table("a,b\n007,\"é\n\"\n", TableFormat::kCsv, {}, "t");
-  EXPECT_EQ(written(csv, OutputFormat::kJsonLines, {"labels"}, {std::vector<std::string>{"x", "y"}}),
-            "{\"a\": \"007\", \"b\": \"é\\n\", \"labels\": [\"x\", \"y\"]}\n");
+  EXPECT_EQ(
+      written(csv, OutputFormat::kJsonLines, {"labels"}, {Cell::of(std::vector<std::string>{"x", "y"})}),
+      "{\"a\": \"007\", \"b\": \"é\\n\", \"labels\": [\"x\", \"y\"]}\n");
 }
 
 TEST(TableWriter, ColumnsThatComeLateAreRefusedWhereThereIsAHeader) {
   const auto part = [](const char* json) {
     return parse_table(json, TableFormat::kJsonLines, {.keep_objects = true}, "t");
   };
-  const std::vector<std::vector<Cell>> cells{{Cell("x")}};
+  const std::vector<std::vector<Cell>> cells{{Cell::of("x")}};
   std::string out;
   TableWriter csv(OutputFormat::kCsv, {"label"}), json(OutputFormat::kJsonLines, {"label"});
   csv.write(part("{\"a\": 1, \"b\": 2}"), cells, out);

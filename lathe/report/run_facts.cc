@@ -97,6 +97,8 @@ Status write_run_file(FileSystem& fs, const std::string& folder, const RunFacts&
   json["environment"] = Json::object();
   for (const auto& [name, value] : facts.environment) json["environment"][name] = value;
   json["settings"] = facts.settings;
+  if (!facts.text_columns.empty())
+    json["texts"] = {{"columns", facts.text_columns}, {"pairs", facts.text_pairs}};
   return fs.write_atomic(join_path(folder, kRunFile), python_json(json, 2) + "\n");
 }
 
@@ -112,6 +114,10 @@ RunFacts read_run_file(FileSystem& fs, const std::string& folder) {
     for (const auto& [name, value] : json.at("environment").items())
       facts.environment.emplace_back(name, value.get<std::string>());
     facts.settings = json.at("settings");
+    if (json.contains("texts")) {
+      facts.text_columns = json["texts"].at("columns").get<std::vector<std::string>>();
+      facts.text_pairs = json["texts"].at("pairs").get<bool>();
+    }
   } catch (const nlohmann::json::exception& e) {
     fail(ErrorCode::kInvalidData, "{}: {}; expected what `lathe glue` and `lathe qa` write", path, e.what());
   }

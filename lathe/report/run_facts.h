@@ -15,8 +15,10 @@ inline constexpr const char* kRunFile = "run.json";
 
 /// What a run was asked to do, and where it ran.
 struct RunFacts {
-  std::vector<std::string> words = {};   ///< of the command, secrets hidden
-  nlohmann::ordered_json settings = {};  ///< every argument, as --print_config prints them
+  std::vector<std::string> words = {};         ///< of the command, secrets hidden
+  nlohmann::ordered_json settings = {};        ///< every argument, as --print_config prints them
+  std::vector<std::string> text_columns = {};  ///< in which own training data have the texts; empty: others
+  bool text_pairs = false;                     ///< two of them are a pair, else they are joined
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< name and value, for people
   std::string state = "running";                                      ///< running, finished or interrupted
   std::string started = {}, ended = {};                               ///< UTC, as 2026-01-31T12:00:00Z

@@ -22,6 +22,11 @@ void TrackedRun::begin(const Trainer& trainer, Backend& backend, int processes, 
   trackers_ = make_trackers(fs_, facts_, trainer, backend, training_, say_);
 }
 
+void TrackedRun::learns_from(std::vector<std::string> text_columns, bool pairs) {
+  facts_.text_columns = std::move(text_columns);
+  facts_.text_pairs = pairs;
+}
+
 void TrackedRun::begin_training(const Trainer& trainer, Backend& backend, int processes, LogSink say) {
   training_ = true;
   begin(trainer, backend, processes, std::move(say));

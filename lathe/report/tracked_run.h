@@ -17,6 +17,8 @@ class TrackedRun {
   /// facts: command and settings.
   TrackedRun(FileSystem& fs, RunFacts facts) : fs_(fs), facts_(std::move(facts)) {}
 
+  /// Where the training data have their texts, for run.json; before it begins.
+  void learns_from(std::vector<std::string> text_columns, bool pairs);
   /// A training begins: writes run.json, or says why it cannot.  `trainer` and `backend` must outlive this.
   void begin_training(const Trainer& trainer, Backend& backend, int processes, LogSink say);
   /// An evaluation without training begins, if nothing has: its page is eval_report.html, and run.json and

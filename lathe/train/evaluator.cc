@@ -153,17 +153,19 @@ std::vector<BatchScores> Evaluator::scores(const TokenizedDataset& data, const W
 
 Predictions Evaluator::predict(const TokenizedDataset& data) {
   Predictions p = predict(data, evaluation_quantization(args_));
-  const int64_t count = unpredicted(p);
-  if (count > 0)
-    log_.say(
-        LogLevel::kWarning,
-        fmt::format(
-            "{} of {} samples have no prediction: their logits are not finite. {}", count, data.size(),
-            dtype(log_.in_training()) == DType::f16
-                ? "fp16 holds no value beyond 65504; bf16 and fp32 hold those up to 3e38"
-                : "Within the model values grow beyond 3e38, the most that bf16 and fp32 hold: take other "
-                  "weights, such as those of an earlier checkpoint"));
+  warn_of_unpredicted(unpredicted(p), data.size());
   return p;
+}
+
+void Evaluator::warn_of_unpredicted(int64_t count, int64_t samples) const {
+  if (count == 0) return;
+  log_.say(
+      LogLevel::kWarning,
+      fmt::format("{} of {} samples have no prediction: their logits are not finite. {}", count, samples,
+                  dtype(log_.in_training()) == DType::f16
+                      ? "fp16 holds no value beyond 65504; bf16 and fp32 hold those up to 3e38"
+                      : "Within the model values grow beyond 3e38, the most that bf16 and fp32 hold: take "
+                        "other weights, such as those of an earlier checkpoint"));
 }
 
 Predictions Evaluator::predict(const TokenizedDataset& data, nn::Quantization quantization) {

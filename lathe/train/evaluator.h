@@ -30,6 +30,8 @@ class Evaluator {
   /// Trainer::predict.
   Predictions predict(const TokenizedDataset& data);
   Predictions predict(const TokenizedDataset& data, nn::Quantization quantization);
+  /// Trainer::warn_of_unpredicted.
+  void warn_of_unpredicted(int64_t count, int64_t samples) const;
   /// How much predictions with and without quantization agree, as a sentence.
   std::string compare(const Predictions& quantized, const Predictions& other) const;
 

@@ -213,6 +213,10 @@ Predictions Trainer::predict(const TokenizedDataset& data, nn::Quantization quan
   return evaluator_->predict(data, quantization);
 }
 
+void Trainer::warn_of_unpredicted(int64_t count, int64_t samples) const {
+  evaluator_->warn_of_unpredicted(count, samples);
+}
+
 std::string Trainer::compare(const Predictions& quantized, const Predictions& other) const {
   return evaluator_->compare(quantized, other);
 }

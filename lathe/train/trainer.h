@@ -76,8 +76,10 @@ class Trainer {
   nlohmann::json test(const TokenizedDataset& data);
   /// Warns about samples without a prediction.
   Predictions predict(const TokenizedDataset& data);
-  /// Ignores --int8 and --fp8, and does not warn.
+  /// With this instead of --int8 and --fp8; does not warn.
   Predictions predict(const TokenizedDataset& data, nn::Quantization quantization);
+  /// The warning of `predict`; none where the count is 0.
+  void warn_of_unpredicted(int64_t count, int64_t samples) const;
   /// How much predictions with and without 8-bit integers agree, as a sentence.
   std::string compare(const Predictions& quantized, const Predictions& other) const;
 

@@ -235,6 +235,7 @@ class Glue {
         glue_.task_name ? read_task(glue_, training_, hub) : read_files(glue_, training_, config, hub);
     say_files(texts);
     check_labels(texts);
+    if (texts.train) run_.learns_from(texts.train->text_columns, texts.train->has_pairs());
     adopt_label_order(run_, config, texts);
     AutoModel model = from_pretrained(fs, folders, head_of(texts.labels, glue_.ignore_mismatched_sizes));
     run_.check_metric(metric_names(texts));

@@ -5,94 +5,61 @@
 #include <cmath>
 
 #include "lathe/app/commands/commands.h"
+#include "lathe/app/commands/predict_job.h"
+#include "lathe/app/commands/prediction_cells.h"
 #include "lathe/app/terminal/hub_terminal.h"
-#include "lathe/app/terminal/terminal.h"
-#include "lathe/backends/register.h"
-#include "lathe/data/table.h"
+#include "lathe/data/squad.h"
 #include "lathe/text/python_format.h"
 #include "lathe/text/text.h"
-#include "lathe/train/trainer.h"
 
 namespace lathe {
 namespace {
 
-struct PredictSettings : TrainingArguments {
-  PredictSettings() { per_device_eval_batch_size = 32; }
-  std::string device_kind = "auto";  ///< not the trainer's device, which knows no "ref"
-  int pool_threads = 0;
-  std::optional<std::string> file;
-  bool json = false;
-  int max_seq_length = 128;
-};
 using P = PredictSettings;
 
-/// Adds a line to the texts, which are all single or all pairs.  place: for messages, "file:3".
-void add_line(TextDataset& data, const std::string& line, const std::string& place,
-              const std::string& first_place) {
-  const auto tabs = std::count(line.begin(), line.end(), '\t');
-  const auto wanted = data.first.empty() ? std::min<ptrdiff_t>(tabs, 1) : ptrdiff_t{data.has_pairs()};
-  if (tabs != wanted)
-    fail(ErrorCode::kInvalidData,
-         "{}: found {} texts parted by tabs, expected {}; write each line as one text, or each as two parted "
-         "by "
-         "one tab",
-         place, tabs + 1,
-         data.first.empty() ? "one or two" : fmt::format("{} as in {}", wanted + 1, first_place));
-  const size_t tab = line.find('\t');
-  data.first.push_back(line.substr(0, tab));
-  if (tab != std::string::npos) data.second.push_back(line.substr(tab + 1));
-}
-
-TextDataset read_texts(const std::vector<std::string>& words, const std::optional<std::string>& file) {
+/// The texts on the command line.  Two of a model of pairs are a pair.
+TextDataset read_words(const std::vector<std::string>& words, const TrainedOn& trained,
+                       const std::string& folder) {
   TextDataset data;
-  std::string first_place;
-  const auto add = [&](const std::string& line, const std::string& place) {
-    if (first_place.empty()) first_place = place;
-    add_line(data, line, place, first_place);
-  };
-  for (size_t i = 1; i < words.size(); ++i) {
-    check_utf8(words[i], fmt::format("text {}", i));
-    add(words[i], fmt::format("text {}", i));
+  for (size_t i = 1; i < words.size(); ++i) check_utf8(words[i], fmt::format("text {}", i));
+  const bool tabs = std::any_of(words.begin() + 1, words.end(),
+                                [](const std::string& word) { return word.find('\t') != std::string::npos; });
+  if (trained.pairs && !tabs) {
+    if (words.size() != 3)
+      fail(ErrorCode::kUsage,
+           "{}: it was trained on pairs; found {} texts, expected two, which are a pair. For several pairs "
+           "part the two texts of each by a tab: $'A\\tB' $'C\\tD'",
+           folder, words.size() - 1);
+    data.first = {words[1]};
+    data.second = {words[2]};
+    return data;
   }
-  if (!file) return data;
-  const std::vector<std::string> lines = read_lines(*file);
-  if (const auto kind = table_format_of(*file);
-      kind == TableFormat::kCsv || kind == TableFormat::kJson || kind == TableFormat::kJsonLines)
-    print_error(fmt::format(
-        "{0}: each line is taken for a text; for a table: lathe glue --do_predict --test_file {0}\n", *file));
-  size_t number = 0;
-  for (const std::string& line : lines) add(line, fmt::format("{}:{}", *file, ++number));
+  for (size_t i = 1; i < words.size(); ++i) add_line(data, words[i], fmt::format("text {}", i), "text 1");
   return data;
 }
 
-/// Softmax over classes; a sigmoid each for several labels; the value itself for regression.  NaN, all of
-/// them, where a logit is not finite.
-std::vector<double> probabilities(Problem problem, const float* logits, size_t count) {
-  std::vector<double> p(logits, logits + count);
-  if (!std::all_of(p.begin(), p.end(), [](double x) { return std::isfinite(x); }))
-    return std::vector<double>(count, NAN);
-  if (problem == Problem::kRegression) return p;
-  if (problem == Problem::kMultiLabel) {
-    for (double& x : p) x = 1 / (1 + std::exp(-x));
-    return p;
-  }
-  const double largest = *std::max_element(p.begin(), p.end());
-  double sum = 0;
-  for (double& x : p) sum += x = std::exp(x - largest);
-  for (double& x : p) x /= sum;
-  return p;
+/// Names with probabilities: "A 0.9000, B 0.1000".
+std::string with_values(const AutoModel& model, const std::vector<size_t>& chosen,
+                        const std::vector<double>& p) {
+  std::string names;
+  for (const size_t k : chosen)
+    names += fmt::format("{}{} {:.4f}", names.empty() ? "" : ", ", model.labels[k], p[k]);
+  return names.empty() ? "-" : names;
 }
 
-std::string line_of(const AutoModel& model, const std::string& text, const std::vector<double>& p) {
+std::string line_of(const AutoModel& model, int top_k, const TextDataset& data, size_t row,
+                    const std::vector<double>& p) {
+  const std::string text = data.first[row] + (data.has_pairs() ? "\t" + data.second[row] : "");
   const Problem problem = model.model->problem();
   if (std::isnan(p[0])) return fmt::format("{}nan\t{}", problem == Problem::kSingleLabel ? "-\t" : "", text);
   if (problem == Problem::kRegression && p.size() == 1) return fmt::format("{:.4f}\t{}", p[0], text);
+  if (top_k > 0)
+    return fmt::format("{}\t{}", with_values(model, highest(p, static_cast<size_t>(top_k)), p), text);
   if (problem == Problem::kRegression || problem == Problem::kMultiLabel) {
-    std::string names;
+    std::vector<size_t> chosen;
     for (size_t k = 0; k < p.size(); ++k)
-      if (problem == Problem::kRegression || p[k] > 0.5)
-        names += fmt::format("{}{} {:.4f}", names.empty() ? "" : ", ", model.labels[k], p[k]);
-    return fmt::format("{}\t{}", names.empty() ? "-" : names, text);
+      if (problem == Problem::kRegression || p[k] > 0.5) chosen.push_back(k);
+    return fmt::format("{}\t{}", with_values(model, chosen, p), text);
   }
   const size_t best = static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin());
   return fmt::format("{}\t{:.4f}\t{}", model.labels[best], p[best], text);
@@ -130,48 +97,113 @@ std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
   return python_json(json, -1, false);
 }
 
-int predict(PredictSettings& settings, const Call& call) {
+/// What is printed of texts: a line each.
+std::string shown(Predictor& predictor, const PredictSettings& settings, const TextDataset& data) {
+  const AutoModel& model = predictor.model();
+  const Predictions p =
+      predictor.predict(tokenize_dataset(data, *model.tokenizer, predictor.length(), predictor.pool()));
+  const auto columns = static_cast<size_t>(p.columns);
+  std::string lines;
+  for (size_t row = 0; row < data.size(); ++row) {
+    const std::vector<double> scores =
+        probabilities(model.model->problem(), &p.logits[row * columns], columns);
+    lines +=
+        settings.json ? json_of(model, data, row, scores) : line_of(model, settings.top_k, data, row, scores);
+    lines += '\n';
+  }
+  return lines;
+}
+
+/// The answer to --question in --context, as a table of one row.
+std::string shown_answer(RowPredictor& rows, const PredictSettings& settings) {
+  Table table{.origin = "--context", .columns = {}, .lines = {1}, .later_files = {}};
+  for (const auto& [name, text] :
+       {std::pair{"question", *settings.question}, {"context", *settings.context}}) {
+    check_utf8(text, fmt::format("--{}", name));
+    table.columns.push_back({.name = name, .values = {text}, .type = ColumnType::kString});
+  }
+  rows.begin(table, false);
+  const std::vector<std::vector<Cell>> cells = rows.predict(table);
+  std::string out;
+  if (settings.json) {
+    TableWriter(OutputFormat::kJsonLines, rows.names()).write(table, cells, out);
+    return out;
+  }
+  for (size_t i = 0; i < cells[0].size(); i += 2) {
+    const bool none = cells[0][i].kind == Cell::Kind::kNone;
+    if (none && i > 0) continue;  // fewer answers than asked for
+    out += fmt::format("{}\t{}\n", cells[0][i].text.empty() ? "-" : cells[0][i].text,
+                       none ? "nan" : fmt::format("{:.4f}", cells[0][i + 1].number));
+  }
+  return out;
+}
+
+void check_call(const PredictSettings& settings, const Call& call) {
+  const bool one = settings.question || settings.context, texts = call.words.size() > 1;
   if (call.words.empty()) call.refuse("expected a model folder");
-  if (call.words.size() == 1 && !settings.file) call.refuse("expected texts or --file");
+  if (!texts && !settings.file && !one) call.refuse("expected texts or --file");
+  if (static_cast<int>(texts) + static_cast<int>(settings.file.has_value()) + static_cast<int>(one) > 1)
+    call.refuse("found several of texts, --file and --question, expected one of them");
+  if (one && !(settings.question && settings.context))
+    call.refuse(fmt::format("--{} goes with --{}", settings.question ? "question" : "context",
+                            settings.question ? "context" : "question"));
+  for (const char* name : {"output", "column", "format"})
+    if (call.given.contains(name) && !settings.file) call.refuse(fmt::format("--{} goes with --file", name));
+  if (settings.json && settings.output)
+    call.refuse("--json: the extension of --output says how it is written");
   if (settings.bf16 && settings.fp16) call.refuse("--bf16 and --fp16: found both, expected at most one");
   if (settings.fp8 && (settings.fp16 || settings.int8))
     call.refuse(
         fmt::format("--fp8 and {}: found both, expected at most one", settings.fp16 ? "--fp16" : "--int8"));
+}
+
+/// What the model is for, if it fits what is asked of it.
+Problem problem_for(const PredictSettings& settings, const ModelConfig& config, const std::string& folder) {
+  const Problem problem = saved_problem(config);
+  if (problem == Problem::kMaskedLm)
+    fail(ErrorCode::kUnsupported,
+         "{}: a {}; lathe predict classifies texts. Fine-tune it first: lathe glue --do_train", folder,
+         architecture(config, problem));
+  const bool answers = problem == Problem::kQuestionAnswering;
+  if (answers && !settings.file && !settings.question)
+    fail(ErrorCode::kUnsupported,
+         "{}: a {}, which answers questions; give --question and --context, or --file with a table that has "
+         "both (scores: lathe qa --do_eval)",
+         folder, architecture(config, problem));
+  if (!answers && settings.question)
+    fail(ErrorCode::kUnsupported, "{}: a {}, which answers no questions; give texts or --file", folder,
+         architecture(config, problem));
+  if (problem == Problem::kRegression && settings.top_k > 0)
+    fail(ErrorCode::kUsage, "--top_k: found {}, but {} gives values and has no labels to rank",
+         settings.top_k, folder);
+  return problem;
+}
+
+int predict(PredictSettings& settings, const Call& call) {
+  check_call(settings, call);
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(call.words[0]);
-  const ModelConfig config = read_model_config(fs, folder);
-  const Problem problem = saved_problem(config);
-  if (problem == Problem::kQuestionAnswering || problem == Problem::kMaskedLm)
-    fail(ErrorCode::kUnsupported, "{}: a {}; lathe predict classifies texts. {}", folder,
-         architecture(config, problem),
-         problem == Problem::kMaskedLm ? "Fine-tune it first: lathe glue --do_train"
-                                       : "For question answering: lathe qa --do_predict --test_file FILE");
-  AutoModel model = from_pretrained(fs, folder, {problem, {}, false});
-  const TextDataset data = read_texts(call.words, settings.file);
-  ThreadPool pool(settings.pool_threads);
-  const int length = std::min(settings.max_seq_length, longest_text(model));
-  const TokenizedDataset tokens = tokenize_dataset(data, *model.tokenizer, length, pool);
-  const auto warn = [](const std::string& text) { print_error(text + "\n"); };
-  const auto backend = open_device(settings.device_kind, {settings.pool_threads, false, warn});
-  TrainerHooks hooks;
-  hooks.message = [&](LogLevel level, const std::string& text) {
-    if (level == LogLevel::kWarning) warn(text);
-  };
-  Trainer trainer(*backend, model, settings, nullptr, nullptr, hooks);
-  if (!trainer.load_report().missing.empty())
-    fail(ErrorCode::kInvalidData, "{}\nSuch a model predicts at random; fine-tune it first.",
-         to_string(trainer.load_report(), *model.model, folder));
-  if (!trainer.load_report().unexpected.empty()) warn(to_string(trainer.load_report(), *model.model, folder));
-  const Predictions p = trainer.predict(tokens);
-  if (evaluation_quantization(settings) != nn::Quantization::kNone)
-    warn(trainer.compare(p, trainer.predict(tokens, nn::Quantization::kNone)));
-  const size_t columns = static_cast<size_t>(p.columns);
-  for (size_t row = 0; row < data.size(); ++row) {
-    const std::string text = data.first[row] + (data.has_pairs() ? "\t" + data.second[row] : "");
-    const std::vector<double> scores = probabilities(problem, &p.logits[row * columns], columns);
-    fmt::print("{}\n", text_for_stdout(settings.json ? json_of(model, data, row, scores)
-                                                     : line_of(model, text, scores)));
+  const Problem problem = problem_for(settings, read_model_config(fs, folder), folder);
+  const bool answers = problem == Problem::kQuestionAnswering;
+  if (answers && !call.given.contains("max_seq_length"))
+    settings.max_seq_length = QaFeatureOptions{}.max_seq_length;
+  const TrainedOn trained = trained_on(fs, folder);
+  const bool texts = !settings.file && !settings.question;
+  const TextDataset words = texts ? read_words(call.words, trained, folder) : TextDataset{};
+  Predictor predictor(settings, folder, problem);
+  const auto rows = answers ? answer_predictor(predictor, settings, trained)
+                            : class_predictor(predictor, settings, trained);
+  if (settings.file) {
+    predict_file(predictor, settings, *rows, [&](const Table& lines) {
+      TextDataset data{.origin = lines.origin, .first = lines.columns[0].values};
+      if (lines.columns.size() > 1) data.second = lines.columns[1].values;
+      return shown(predictor, settings, data);
+    });
+  } else {
+    fmt::print("{}",
+               text_for_stdout(texts ? shown(predictor, settings, words) : shown_answer(*rows, settings)));
   }
+  predictor.finish();
   return 0;
 }
 
@@ -181,27 +213,63 @@ Command predict_command() {
   constexpr double kMost = std::numeric_limits<int>::max();
   return make_command<P>(
       {.name = "predict",
-       .summary = "classify texts with a fine-tuned model",
-       .synopsis = "MODEL_DIR TEXT… [flags]\nMODEL_DIR --file FILE [flags]",
+       .summary = "classify texts, or answer questions, with a fine-tuned model",
+       .synopsis = "MODEL_DIR TEXT… [flags]\nMODEL_DIR --file TABLE [--output TABLE] [flags]\n"
+                   "MODEL_DIR --question TEXT --context TEXT [flags]",
        .details =
-           "Classifies each text. For every text it prints the label, its probability and the text, parted "
-           "by "
-           "tabs; of a regression the values; of several labels those above one half, each with its "
+           "Of a table it keeps all columns and adds what the model says: label and score (the probability); "
+           "of "
+           "several labels labels, joined by commas, and a score for each; of a regression score; of "
+           "questions "
+           "answer and score. If the table has such a column, predicted_ comes before the new names.\n"
+           "Of texts, and of a file with a text a line, it prints the label, its probability and the text, "
+           "parted "
+           "by tabs; of a regression the values; of several labels those above one half, each with its "
            "probability; nan where the model says nothing, because a logit is not finite (with --json null, "
            "the label, too). With --json several labels are `labels`, those above one half, and `scores`, "
            "all "
-           "of them. --int8 and --fp8 say on stderr how often they agree with what comes without "
-           "them.",
+           "of them. Two texts are a pair if a tab parts them, or if the model was trained on pairs.\n"
+           "--int8 and --fp8 say on stderr how often they agree with what comes without them.",
        .words = Words::kAny},
       {{"file",
         &P::file,
-        "One text a line; a tab parts the two texts of a pair: then every line is a pair.",
+        "A table (.csv, .tsv, .json, .jsonl, .parquet), or another file with one text a line, or a pair with "
+        "a "
+        "tab between; - is standard input.",
         {.value = "FILE"}},
+       {"format",
+        &P::format,
+        "How --file is written, if its name does not say so.",
+        {.choices = {"csv", "tsv", "json", "jsonl", "lines"}}},
+       {"column",
+        &P::column,
+        "The column with the texts; A,B for pairs, or for questions and contexts. Default: those of the "
+        "training, "
+        "else text, sentence, sentence1 and sentence2, or the only column of text.",
+        {.value = "NAME"}},
+       {"output",
+        &P::output,
+        "Where the table goes, written as the extension says (.csv, .tsv, .jsonl, .parquet); it is whole or "
+        "not "
+        "there. Default: CSV on standard output.",
+        {.value = "FILE"}},
+       {"top_k",
+        &P::top_k,
+        "The K likeliest, as label_1, score_1, label_2, score_2, …; 0: the likeliest, as label and score.",
+        {.low = 0, .high = kMost}},
+       {"question", &P::question, "A question to be answered.", {.value = "TEXT"}},
+       {"context", &P::context, "The text that holds the answer.", {.value = "TEXT"}},
+       {"version_2_with_negative", &P::version_2_with_negative,
+        "Some questions have no answer (SQuAD 2); default: as in the training."},
        {shared_row("device"), &P::device_kind},
        {shared_row("threads"), &P::pool_threads},
        {"batch_size", &P::per_device_eval_batch_size, "Texts per batch.", {.low = 1, .high = kMost}},
-       {shared_row("max_seq_length"), &P::max_seq_length},
-       {"json", &P::json, "One JSON object for each text, with all probabilities, scores or values."},
+       {shared_row("max_seq_length",
+                   "Longest input in tokens; longer ones are cut. Questions: 384, in parts."),
+        &P::max_seq_length},
+       {"json", &P::json,
+        "One JSON object for each text, with all probabilities, scores or values; of a table one for each "
+        "row."},
        {shared_row("bf16"), &P::bf16},
        {shared_row("fp16"), &P::fp16},
        {shared_row("int8"), &P::int8},

@@ -58,6 +58,10 @@ class ScriptRun {
   /// trainer_state.json. samples: of the training set.  Errors: the trainer's; kInterrupted says how to
   /// continue.
   void train(Trainer& trainer, const std::string& resume_from, int64_t samples);
+  /// Where own training data have their texts; before `train`.
+  void learns_from(const std::vector<std::string>& text_columns, bool pairs) {
+    tracked_.learns_from(text_columns, pairs);
+  }
   /// Metrics of a data set, for `report`. samples: its rows as the user counts them.
   nlohmann::json evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples);
   /// Reduces it, with a message, to what the model takes if it is more.
