@@ -215,6 +215,7 @@ class Run : private Callbacks, private hf::Prepared {
     const CheckpointFolder checkpoints(real_file_system(), args,
                                        [this](const std::string& text) { say_(LogLevel::kWarning, text); });
     const std::string from = resume == "true" ? checkpoints.wanted_to_go_on_from() : resume;
+    if (!from.empty()) trainer_.check(from, resume == "true");
     tracked_.begin_training(trainer_, *device, 1, say_);
     TrainOutput output;
     training_ = true;

@@ -162,8 +162,8 @@ struct OldName {
 
 /// The only list of fields, in the order of training_args.py (for scripts: of the script), Lathe's own last.
 const std::vector<Field<TrainingArguments>>& training_fields();
-/// The fields that decide which numbers a run computes: schedule, optimizer, step, precision, seed, data.
-/// Not those for where it runs, what it shows and how it prefetches data.
+/// The fields that decide which numbers a run computes: schedule, optimizer, step, precision, seed, data,
+/// best model.  Not those for where it runs, what it shows and how it prefetches data.
 const std::vector<Field<TrainingArguments>>& numeric_fields();
 const std::vector<Field<GlueArguments>>& glue_fields();
 const std::vector<Field<QaArguments>>& qa_fields();

@@ -252,6 +252,10 @@ const std::vector<Field<TrainingArguments>>& numeric_fields() {
       return field.info.support() != kWorks ||
              std::find(std::begin(kOthers), std::end(kOthers), field.info.name) != std::end(kOthers);
     });
+    for (const std::string_view name : {"warmup_ratio", "metric_for_best_model", "greater_is_better", "int8",
+                                        "fp8", "ddp_comm_hook", "hf_compat_loss_scale"})
+      f.push_back(*std::ranges::find_if(training_fields(),
+                                        [&](const auto& field) { return field.info.name == name; }));
     return f;
   }();
   return fields;

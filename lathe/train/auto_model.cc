@@ -11,6 +11,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/data/torch_random.h"
+#include "lathe/engine/ranks.h"
 #include "lathe/io/json_file.h"
 #include "lathe/models/family.h"
 #include "lathe/text/python_format.h"
@@ -175,11 +176,14 @@ int longest_text(const AutoModel& model) {
       std::min<int64_t>(model.tokenizer->model_max_length(), model.model->max_positions()));
 }
 
-LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t seed) {
+LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t seed, Checksum* loaded) {
   const auto write = [&](int index, std::span<const float> values) { parameters.write(index, values); };
   LoadReport report;
   if (model.checkpoint) {
-    report = load_parameters(*model.model, *model.checkpoint, write);
+    report = load_parameters(*model.model, *model.checkpoint, [&](int index, std::span<const float> values) {
+      write(index, values);
+      if (loaded != nullptr) loaded->add(values);
+    });
   } else {
     for (size_t i = 0; i < model.model->parameters().size(); ++i)
       report.missing.push_back(static_cast<int>(i));
@@ -201,13 +205,16 @@ LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t s
   return report;
 }
 
-std::vector<NamedFile> model_files(const AutoModel& model) {
+nlohmann::json saved_config(const AutoModel& model) {
   const Problem problem = model.model->problem();
+  return config_to_write(model.config, architecture(model.config, problem), model.labels,
+                         problem_type(problem));
+}
+
+std::vector<NamedFile> model_files(const AutoModel& model) {
   std::vector<NamedFile> files;
   if (model.tokenizer) files = model.tokenizer->files();
-  const nlohmann::json config =
-      config_to_write(model.config, architecture(model.config, problem), model.labels, problem_type(problem));
-  files.emplace_back("config.json", python_json(config, 2) + "\n");
+  files.emplace_back("config.json", python_json(saved_config(model), 2) + "\n");
   return files;
 }
 

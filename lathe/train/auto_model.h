@@ -12,6 +12,8 @@
 
 namespace lathe {
 
+class Checksum;
+
 /// A model and what belongs to it: configuration, labels, tokenizer, and the checkpoint that holds its
 /// weights.
 struct AutoModel {
@@ -66,9 +68,14 @@ Problem saved_problem(const ModelConfig& config);
 /// Writes all weights: first those of the checkpoint, then new ones for what it lacks.  New ones are drawn in
 /// declared order from a generator seeded with `seed`: N(0, initializer_range), or as the parameter says;
 /// biases 0, LayerNorm 1.  Returns the report.  Errors: kInvalidData for weights that are not finite, or that
-/// have another shape without model.ignore_mismatched_sizes.  Source: BertPreTrainedModel._init_weights after
-/// set_seed(seed), as run_glue calls them.
-LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t seed);
+/// have another shape without model.ignore_mismatched_sizes. loaded: gets all weights of the checkpoint;
+/// null: nobody asks.  Source: BertPreTrainedModel._init_weights after set_seed(seed), as run_glue calls
+/// them.
+LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t seed,
+                      Checksum* loaded = nullptr);
+
+/// config.json of the model as it is saved.
+nlohmann::json saved_config(const AutoModel& model);
 
 /// The files of a model folder other than the weights: config.json and the tokenizer's.
 std::vector<NamedFile> model_files(const AutoModel& model);

@@ -63,7 +63,10 @@ Status write_run_state(FileSystem& fs, const std::string& folder, const Checkpoi
                                 {"updates_per_epoch", run.updates_per_epoch},
                                 {"data_seed", run.data_seed},
                                 {"seed", run.seed},
-                                {"training_data", run.training_data},
+                                {"training_data", run.identity.data},
+                                {"training_data_name", run.identity.data_name},
+                                {"model", run.identity.model},
+                                {"model_name", run.identity.model_name},
                                 {"skipped_updates", run.skipped_updates},
                                 {"loss_scale", run.loss_scaler.scale},
                                 {"loss_scale_growth_tracker", run.loss_scaler.growth_tracker},
@@ -179,7 +182,8 @@ void check_format(const SafetensorsFile& file, const std::string& path, const Ta
   const auto [there, here] = first_difference(found, wanted);
   fail(ErrorCode::kInvalidData,
        "{}: written for other parameters than this model trains: found {}, expected {}; resume with the same "
-       "model, labels and --freeze_base_model, or train from the beginning with --overwrite_output_dir",
+       "model, labels and --freeze_base_model, or train from the beginning with another --output_dir or with "
+       "--overwrite_output_dir",
        path, there, here);
 }
 
@@ -199,7 +203,8 @@ RunState run_in(const SafetensorsFile& file, const std::string& path, const Trai
   run.updates_per_epoch = required<int64_t>(json, "updates_per_epoch", path);
   run.data_seed = static_cast<uint64_t>(required<int64_t>(json, "data_seed", path));
   run.seed = static_cast<uint64_t>(required<int64_t>(json, "seed", path));
-  run.training_data = value_or<std::string>(json, "training_data", "", path);
+  const auto text = [&](const char* key) { return value_or<std::string>(json, key, "", path); };
+  run.identity = {text("model"), text("training_data"), text("model_name"), text("training_data_name")};
   run.skipped_updates = value_or<int64_t>(json, "skipped_updates", 0, path);
   const LossScaler::State fresh;
   run.loss_scaler = {value_or<double>(json, "loss_scale", fresh.scale, path),
@@ -215,8 +220,7 @@ RunState run_in(const SafetensorsFile& file, const std::string& path, const Trai
 void read_own_state(FileSystem& fs, const std::string& folder, const SafetensorsFile& file, Session& session,
                     const TrainerState& state, const RunState& run, bool whole) {
   const std::string path = join_path(folder, kStateFile);
-  const auto tuning = file.metadata().find("tuning");  // checkpoints of the first version have none
-  if (tuning != file.metadata().end()) session.backend().adopt_tuning(tuning->second);
+  adopt_tuning(fs, folder, session);
   const std::vector<OptimizerState> states = session.parameters().optimizer_states();
   if (file.find(states.front().name) != nullptr) {  // old checkpoints
     for (const OptimizerState& kept : states) read_moments(file, kept.name, path, session.parameters());
@@ -247,15 +251,6 @@ bool is_own(FileSystem& fs, const std::string& folder) {
          "(--model_name_or_path)",
          folder, kStateFile, kOptimizerFile);
   return false;
-}
-
-void check_optimizer(const SafetensorsFile& file, const std::string& path, const Parameters& parameters) {
-  const auto found = file.metadata().find("optimizer");
-  const std::string there = found == file.metadata().end() ? "adamw" : found->second;  // once the only one
-  if (there != parameters.optimizer())
-    fail(ErrorCode::kInvalidData,
-         "{}: written by the optimizer {}, this run's is {}; resume with the same --optim", path, there,
-         parameters.optimizer());
 }
 
 /// What Python's files know about a run: the sum of the losses up to the last log line, from its means.
@@ -308,6 +303,28 @@ Status write_checkpoint(FileSystem& fs, const std::string& folder, const Checkpo
   return status.ok() ? transaction.commit() : status;
 }
 
+void check_trained(FileSystem& fs, const std::string& folder, const AutoModel& model,
+                   const Session& session) {
+  if (!is_own(fs, folder)) return;
+  const std::string path = join_path(folder, kStateFile);
+  const SafetensorsFile file = open_state(fs, folder);
+  check_format(file, path, *model.model);
+  const auto found = file.metadata().find("optimizer");
+  const std::string there = found == file.metadata().end() ? "adamw" : found->second;  // once the only one
+  if (there != session.parameters().optimizer())
+    fail(ErrorCode::kInvalidData,
+         "{}: written by the optimizer {}, this run's is {}; resume with the same --optim, or train from the "
+         "beginning with another --output_dir or with --overwrite_output_dir",
+         path, there, session.parameters().optimizer());
+}
+
+void adopt_tuning(FileSystem& fs, const std::string& folder, Session& session) {
+  if (!is_own(fs, folder)) return;
+  const SafetensorsFile file = open_state(fs, folder);
+  const auto tuning = file.metadata().find("tuning");  // checkpoints of the first version have none
+  if (tuning != file.metadata().end()) session.backend().adopt_tuning(tuning->second);
+}
+
 TrainerState read_trainer_state(FileSystem& fs, const std::string& folder) {
   is_own(fs, folder);
   const std::string path = join_path(folder, kTrainerStateFile);
@@ -324,11 +341,8 @@ std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::stri
                                                  TrainerState& state, RunState& run, bool whole) {
   const bool own = is_own(fs, folder);
   std::optional<SafetensorsFile> file;
-  if (own) {
-    file = open_state(fs, folder);
-    check_format(*file, join_path(folder, kStateFile), *model.model);
-    check_optimizer(*file, join_path(folder, kStateFile), session.parameters());
-  }
+  if (own) file = open_state(fs, folder);
+  check_trained(fs, folder, model, session);
   state = read_trainer_state(fs, folder);
   if (own) run = run_in(*file, join_path(folder, kStateFile), state);
   const auto checkpoint = open_checkpoint(fs, folder);

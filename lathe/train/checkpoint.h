@@ -10,6 +10,7 @@
 #include "lathe/train/loss_curve.h"
 #include "lathe/train/loss_scaler.h"
 #include "lathe/train/python/python_checkpoint.h"
+#include "lathe/train/run_identity.h"
 #include "lathe/train/trainer_state.h"
 
 namespace lathe {
@@ -23,7 +24,7 @@ struct RunState {
   int64_t updates_per_epoch = 0;  ///< 0: not known (a checkpoint of Python's Trainer); with another batch
                                   ///< size the position in the data would be another
   uint64_t data_seed = 0, seed = 0;
-  std::string training_data = {};  ///< their `summary`; empty: not known
+  RunIdentity identity = {};
   int64_t skipped_updates = 0;  ///< left out because a gradient overflowed: schedule and AdamW did not go on
   LossScaler::State loss_scaler = {};
   nlohmann::json metric_schedule = {};  ///< MetricSchedule::state, null without one
@@ -75,6 +76,13 @@ Status write_model(FileSystem& fs, const std::string& folder, const AutoModel& m
 std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::string& folder,
                                                  const AutoModel& model, Session& session,
                                                  TrainerState& state, RunState& run, bool whole = false);
+
+/// Checks that a checkpoint of Lathe's is of the parameters and the optimizer that are trained here.
+/// Errors: kInvalidData; kNotFound.
+void check_trained(FileSystem& fs, const std::string& folder, const AutoModel& model, const Session& session);
+
+/// Lets the device choose the kernels that a run of Lathe's had chosen.  Errors: as read_checkpoint.
+void adopt_tuning(FileSystem& fs, const std::string& folder, Session& session);
 
 /// How far the run of a checkpoint is.  Errors: kNotFound if there is none; kIo or kInvalidData for its
 /// trainer_state.json.

@@ -22,10 +22,24 @@ std::string key_that_differs(const nlohmann::json& a, const nlohmann::json& b) {
   return "";
 }
 
-nlohmann::json settings_of(const ModelConfig& config, const std::vector<std::string>& labels) {
+/// json: of its config.json. own: Lathe wrote it, with the names of its labels and what its head is for.
+nlohmann::json settings_of(const ModelConfig& config, const nlohmann::json& json, bool own,
+                           const std::vector<std::string>& labels) {
   nlohmann::json settings = used_settings(config);
-  if (!labels.empty()) settings["id2label"] = labels;
+  for (const char* key : {"architectures", "problem_type"})
+    if (own && json.contains(key)) settings[key] = json[key];
+  if (own && !labels.empty()) settings["id2label"] = labels;
   return settings;
+}
+
+constexpr size_t kFew = 12;  // labels that a message shows all of
+
+/// Of many labels the first that is not the same in another list.
+std::string first_other(const nlohmann::json& labels, const nlohmann::json& others) {
+  size_t i = 0;
+  while (i < labels.size() && i < others.size() && labels[i] == others[i]) ++i;
+  return fmt::format("{} labels, and as number {} {}", labels.size(), i + 1,
+                     i < labels.size() ? labels[i].dump(-1, ' ', true) : "none");
 }
 
 /// Whether the run that wrote it skipped data when it resumed: then its place in the data is less than its
@@ -38,25 +52,34 @@ bool skips_data(FileSystem& fs, const std::string& folder) {
 
 }  // namespace
 
-void check_config(FileSystem& fs, const std::string& folder, const AutoModel& model) {
+std::optional<ConfigDifference> config_difference(FileSystem& fs, const std::string& folder,
+                                                  const AutoModel& model) {
   const std::string path = join_path(folder, "config.json");
-  if (!fs.exists(path)) return;
+  if (!fs.exists(path)) return {};
   const ModelConfig config = read_model_config(fs, folder);
-  const bool labels = !model.labels.empty() && fs.exists(join_path(folder, kStateFile));
-  const nlohmann::json there =
-                           settings_of(config, labels ? config_labels(config) : std::vector<std::string>()),
-                       here = settings_of(model.config, labels ? model.labels : std::vector<std::string>());
+  const bool own = fs.exists(join_path(folder, kStateFile));
+  const nlohmann::json there = settings_of(
+                           config, config.json, own,
+                           model.labels.empty() ? std::vector<std::string>() : config_labels(config)),
+                       here = settings_of(model.config, saved_config(model), own, model.labels);
   const std::string key = key_that_differs(there, here);
-  if (key.empty()) return;
-  const auto text = [&](const nlohmann::json& settings) {
-    return settings.contains(key) ? settings[key].dump(-1, ' ', true) : "its default";
+  if (key.empty()) return {};
+  const auto text = [&](const nlohmann::json& settings, const nlohmann::json& others) {
+    if (!settings.contains(key)) return std::string("its default");
+    const nlohmann::json& value = settings[key];
+    return value.is_array() && value.size() > kFew ? first_other(value, others.value(key, nlohmann::json()))
+                                                   : value.dump(-1, ' ', true);
   };
-  fail(ErrorCode::kInvalidData,
-       "{}: \"{}\": found {}, the model of this run has {}: a checkpoint goes on with the model that it is "
-       "of; "
-       "take the same --model_name_or_path, --config_name and data, or train from the beginning with "
-       "--overwrite_output_dir",
-       path, key, text(there), text(here));
+  return ConfigDifference{path, key, text(there, here), text(here, there)};
+}
+
+void check_config(FileSystem& fs, const std::string& folder, const AutoModel& model) {
+  if (const auto found = config_difference(fs, folder, model))
+    fail(ErrorCode::kInvalidData,
+         "{}: \"{}\": found {}, the model of this run has {}: a checkpoint goes on with the model that it is "
+         "of; take the same --model_name_or_path, --config_name and data, or train from the beginning with "
+         "another --output_dir or with --overwrite_output_dir",
+         found->path, found->key, found->there, found->here);
 }
 
 void check_progress(const std::string& folder, const TrainerState& state, int64_t max_steps) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 
 #include "lathe/train/auto_model.h"
@@ -11,8 +12,16 @@ namespace lathe {
 /// those).
 /// Errors: kInvalidData, naming the file, the key, and both values.
 
-/// Its config.json makes the model that is trained here.  Checks what the weights do not show, such as heads,
-/// activation and dropout, and in Lathe's own checkpoints the names of the labels.
+/// The first setting in which its config.json makes another model than the one that is trained here.
+struct ConfigDifference {
+  std::string path, key;
+  std::string there, here;  ///< both values, as text
+};
+/// Compares what the weights do not show, such as heads, activation and dropout, and in Lathe's own
+/// checkpoints the task and the names of the labels.
+std::optional<ConfigDifference> config_difference(FileSystem& fs, const std::string& folder,
+                                                  const AutoModel& model);
+/// Refuses a checkpoint that has one.
 void check_config(FileSystem& fs, const std::string& folder, const AutoModel& model);
 
 /// Its state is possible for a run. max_steps: of the run that continues.

@@ -148,16 +148,19 @@ void RunCheckpoints::write(const std::string& folder, const RunProgress& progres
   write_checkpoint(fs_, folder, content).check();
 }
 
+LoadReport RunCheckpoints::load(const std::string& folder) {
+  const auto checkpoint = open_checkpoint(fs_, folder);
+  return load_parameters(*model_.model, *checkpoint,
+                         [&](int i, std::span<const float> v) { session_.parameters().write(i, v); });
+}
+
 void RunCheckpoints::load_best(const TrainerState& state) {
   if (!state.best_model_checkpoint || !fs_.is_directory(*state.best_model_checkpoint)) {
     say_(LogLevel::kWarning, "there is no best checkpoint to load; the last weights stay");
     return;
   }
   check_best(fs_, *state.best_model_checkpoint);
-  const auto checkpoint = open_checkpoint(fs_, *state.best_model_checkpoint);
-  const LoadReport report = load_parameters(*model_.model, *checkpoint, [&](int i, std::span<const float> v) {
-    session_.parameters().write(i, v);
-  });
+  const LoadReport report = load(*state.best_model_checkpoint);
   say_(LogLevel::kInfo,
        fmt::format("loaded the best model from {} (score {}){}", *state.best_model_checkpoint,
                    python_repr(*state.best_metric), to_string(report, *model_.model, "")));

@@ -50,6 +50,8 @@ class RunCheckpoints {
   /// Loads the weights of the best checkpoint into this process; warns if there is none.
   /// Errors: kInvalidData if they are not the weights that were written.
   void load_best(const TrainerState& state);
+  /// Loads the weights of a folder into this process.
+  LoadReport load(const std::string& folder);
   /// Writes weights, configuration and tokenizer into a folder.  Errors: kUsage if `folder` is empty.
   void save_model(const std::string& folder);
 

@@ -7,6 +7,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/engine/ranks.h"
+#include "lathe/io/json_file.h"
 #include "lathe/text/python_format.h"
 #include "lathe/train/check_dataset.h"
 #include "lathe/train/evaluator.h"
@@ -46,7 +47,11 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
   using Rows = ProgramCache::Rows;
   if (train_ != nullptr) session_->programs().expect_rows(Rows::kTrained, train_->longest());
   if (eval_ != nullptr) session_->programs().expect_rows(Rows::kEvaluated, eval_->longest());
-  load_report_ = initialize(session_->parameters(), model_, static_cast<uint64_t>(args_.seed));
+  Checksum loaded;
+  const bool identifies = train_ != nullptr && args_.output_dir && model_.checkpoint;
+  load_report_ = initialize(session_->parameters(), model_, static_cast<uint64_t>(args_.seed),
+                            identifies ? &loaded : nullptr);
+  if (identifies) loaded_weights_ = loaded.text();
   check_same_run(*session_, model_, args_, train_, eval_);
   if (args_.auto_find_batch_size && train_ != nullptr)
     find_batch_size(*session_, args_, *train_, log_->sink());
@@ -95,17 +100,16 @@ TrainOutput Trainer::train(const std::string& resume_from) {
 Trainer::Plan Trainer::begin(const std::string& resume_from) {
   const bool resumes = !resume_from.empty();
   if (group() != nullptr) group()->barrier().check();  // other ranks read what this one renames
-  const bool whole = resumes && check_checkpoint(fs_, resume_from, model_, group(), log_->sink());
+  if (resumes && (!checked_ || checked_->checkpoint != resume_from)) check(resume_from);
+  const Checked checked = std::exchange(checked_, std::nullopt).value_or(Checked{});
   const Plan plan = this->plan(resume_from);
-  if (resumes)
-    check_place(fs_, resume_from, plan, group());
-  else
-    session_->parameters().clear_states();  // a call of train before may have left some
+  if (!resumes) session_->parameters().clear_states();  // a call of train before may have left some
   // Before states are read.  The runs of a frozen base are known only once its weights are.
   if (!model_.model->base_frozen()) reserve_memory(plan, false);
   const RunState here = facts(plan);
   if (resumes)
-    go_on_from(fs_, resume_from, model_, *session_, args_, plan, here, whole, progress_, log_->sink());
+    go_on_from({fs_, resume_from, args_, plan, checked.found}, model_, *session_, here, checked.whole,
+               progress_, log_->sink());
   auto& [state, run] = progress_;
   state.max_steps = plan.max_steps;
   state.num_train_epochs = plan.epochs;
@@ -116,15 +120,54 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
   run.updates_per_epoch = here.updates_per_epoch;
   run.data_seed = here.data_seed;
   run.seed = here.seed;
-  run.training_data = here.training_data;
+  const RunIdentity began = std::exchange(run.identity, here.identity);
+  if (resumes && is_of_its_run(model_.folder, resume_from))
+    run.identity.model = began.model, run.identity.model_name = began.model_name;
   loop_ = std::make_unique<TrainingLoop>(*session_, args_, *train_, plan, hooks_, progress_, *checkpoints_,
                                          *evaluator_, *log_);
-  if (loop_->stopped_early() && state.global_step < plan.max_steps)
-    log_->say(
-        LogLevel::kInfo,
-        fmt::format("{}: stopped early after step {}; a larger --early_stopping_patience than {} goes on",
-                    resume_from, state.global_step, *args_.early_stopping_patience));
+  if (resumes && (loop_->stopped_early() || state.global_step >= plan.max_steps))
+    log_->say(LogLevel::kWarning, fmt::format("{}: {}", resume_from, over_text(plan)));
   return plan;
+}
+
+void Trainer::check(const std::string& resume_from, bool found) {
+  const bool whole = check_checkpoint(fs_, resume_from, group(), log_->sink());
+  const Plan plan = this->plan(resume_from);
+  check_place(fs_, resume_from, plan, group());
+  check_identity({fs_, resume_from, args_, plan, found}, model_, *session_, identity(), log_->sink());
+  checked_ = {resume_from, whole, found};
+}
+
+bool Trainer::take_finished(const std::string& resume_from) {
+  const Plan plan = this->plan(resume_from);
+  const Resumption resumption{fs_, resume_from, args_, plan,
+                              checked_ && checked_->checkpoint == resume_from && checked_->found};
+  const auto found = is_main(group()) ? finished_state(resumption) : std::nullopt;
+  const std::string text = text_of_main(group(), found ? to_json_text(*found) : "");
+  if (text.empty()) return false;
+  progress_ = {.state = trainer_state_from(parse_python_json(text, kTrainerStateFile), kTrainerStateFile)};
+  if (is_main(group())) checkpoints_->load(*args_.output_dir);
+  take_weights_of_main(*session_);
+  adopt_tuning(fs_, resume_from, *session_);
+  log_->say(LogLevel::kInfo, fmt::format("{}: {}", *args_.output_dir, over_text(plan)));
+  say_changes(resumption, state(), {}, log_->sink());
+  return true;
+}
+
+std::string Trainer::over_text(const Plan& plan) const {
+  const int64_t step = state().global_step;
+  if (step < plan.max_steps)
+    return fmt::format("stopped early after step {}; a larger --early_stopping_patience than {} goes on",
+                       step, args_.early_stopping_patience.value_or(0));
+  return fmt::format(
+      "already finished at step {}; nothing to train. More --num_train_epochs or --max_steps go on", step);
+}
+
+RunIdentity Trainer::identity() const {
+  return {.model = loaded_weights_,
+          .data = summary({train_, 1}),
+          .model_name = names_.model.empty() ? model_.folder : names_.model,
+          .data_name = names_.data};
 }
 
 RunState Trainer::facts(const Plan& plan) const {
@@ -132,7 +175,7 @@ RunState Trainer::facts(const Plan& plan) const {
   run.updates_per_epoch = plan.updates_per_epoch;
   run.data_seed = training_order(args_, 1, group()).seed;
   run.seed = static_cast<uint64_t>(args_.seed);
-  run.training_data = summary({train_, 1});
+  run.identity = identity();
   return run;
 }
 

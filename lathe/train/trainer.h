@@ -62,6 +62,18 @@ class Trainer {
   /// Errors: also those of read_trainer_state.
   Plan plan(const std::string& resume_from);
 
+  /// How messages and checkpoints call the model (its folder, if nobody says) and the training data.
+  void call(std::string model, std::string data) { names_ = {std::move(model), std::move(data)}; }
+  /// Checks that train(resume_from) can go on from the checkpoint: it is whole, fits the model, and is of
+  /// this run.  Loads nothing.  `train` calls it where it was not. found: the checkpoint is the last one in
+  /// output_dir, and nobody named it; then other training data are an error, too, of which `train` else only
+  /// warns.  Errors: kUsage for another run's if it was found, else kInvalidData; kNotFound; kIo.
+  void check(const std::string& resume_from, bool found = false);
+  /// If the run of the checkpoint, which `check` took, has no update left to make and its model is in
+  /// output_dir: takes weights and state from there, as after its training, says so, and returns true.  It
+  /// writes nothing.
+  bool take_finished(const std::string& resume_from);
+
   /// `resume_from`: a checkpoint folder; empty: starts at the beginning, with the present weights.
   /// Checkpoints in output_dir of later steps than it begins at are renamed old-checkpoint-N.
   TrainOutput train(const std::string& resume_from = "");
@@ -122,8 +134,11 @@ class Trainer {
   Plan begin(const std::string& resume_from);
   /// Allocates all memory before the first step, or says what is missing.
   void reserve_memory(const Plan& plan, bool base_kept);
+  RunIdentity identity() const;
   /// What the checkpoints of this run say about it.
   RunState facts(const Plan& plan) const;
+  /// That no update is left to make, and how the run would go on.
+  std::string over_text(const Plan& plan) const;
   /// Keeps the outputs of a frozen base that this run can use, or says why it cannot.  Returns that for the
   /// training data.
   std::unique_ptr<BaseCache> keep_base_outputs(const Plan& plan);
@@ -146,6 +161,15 @@ class Trainer {
   std::unique_ptr<TrainingLoop> loop_;  // of the last call of train
   bool keep_base_output_ = true;
   LoadReport load_report_;
+  std::string loaded_weights_;  // their checksum; empty: not known, or all are new
+  struct {
+    std::string model, data;
+  } names_;
+  struct Checked {
+    std::string checkpoint;
+    bool whole, found;
+  };
+  std::optional<Checked> checked_;  // until `train` begins
 };
 
 }  // namespace lathe

@@ -115,9 +115,9 @@ std::string text_of(const std::vector<FileFault>& faults) {
   return text;
 }
 
-bool is_of_model(const FileFault& fault) {
-  return is_weights_file(fault.name) || fault.name == "config.json" ||
-         std::ranges::find(kTokenizerFiles, fault.name) != kTokenizerFiles.end();
+bool is_of_model(const std::string& name) {
+  return is_weights_file(name) || name == "config.json" ||
+         std::ranges::find(kTokenizerFiles, name) != kTokenizerFiles.end();
 }
 
 }  // namespace
@@ -163,7 +163,7 @@ bool check_whole(FileSystem& fs, const std::string& folder) {
   if (faults->empty()) return true;
   const std::string older = whole_one_before(fs, folder);
   const std::string with_weights =
-      std::ranges::any_of(*faults, is_of_model)
+      std::ranges::any_of(*faults, is_of_model, &FileFault::name)
           ? ""
           : fmt::format(", or with the weights of this one by --model_name_or_path {}", folder);
   fail(ErrorCode::kInvalidData,
@@ -181,6 +181,13 @@ void check_weights_whole(FileSystem& fs, const std::string& folder) {
   const auto faults = faults_in(fs, folder, true);
   if (faults && !faults->empty())
     fail(ErrorCode::kInvalidData, "{}: the checkpoint is damaged, or was edited", text_of(*faults));
+}
+
+bool holds_model_of(FileSystem& fs, const std::string& folder, const std::string& checkpoint) {
+  auto digests = digests_of(fs, checkpoint);
+  if (!digests || !digests->contains(weights_file(fs, folder))) return false;
+  std::erase_if(*digests, [](const auto& item) { return !is_of_model(item.first); });
+  return faults_of(fs, folder, *digests).empty();
 }
 
 }  // namespace lathe

@@ -34,4 +34,8 @@ bool check_whole(FileSystem& fs, const std::string& folder);
 /// The same for the weights only.
 void check_weights_whole(FileSystem& fs, const std::string& folder);
 
+/// Whether a folder holds, byte for byte, the model that was written with a checkpoint.  False also if the
+/// checkpoint has no digests.  Errors: as check_whole for what tells them.
+bool holds_model_of(FileSystem& fs, const std::string& folder, const std::string& checkpoint);
+
 }  // namespace lathe

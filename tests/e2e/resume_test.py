@@ -183,9 +183,9 @@ class Resume(unittest.TestCase):
 
     def test_resuming_another_run_says_what_differs(self):
         checkpoint = self.reference / "checkpoint-60"
-        for more, words in ((["--seed", "8"], ["data seed 7 there and 8 here", ", seed 7 there and 8 here", "dropout"]),
-                            (["--seed", "8", "--data_seed", "7"], [": seed 7 there and 8 here", "dropout"]),
-                            (["--data_seed", "9"], [": data seed 7 there and 9 here (another order"]),
+        for more, words in ((["--seed", "8"], ["  data seed 7 there and 8 here", "  seed 7 there and 8 here", "dropout"]),
+                            (["--seed", "8", "--data_seed", "7"], ["  seed 7 there and 8 here", "dropout"]),
+                            (["--data_seed", "9"], ["  data seed 7 there and 9 here (another order"]),
                             (["--per_device_train_batch_size", "16"], ["updates per epoch 24 there and 12 here"]),
                             ([], [])):
             result = cl.run(self.command(self.root / "other", "--overwrite_output_dir", "--save_strategy", "no",

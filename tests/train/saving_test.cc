@@ -119,7 +119,7 @@ TEST_F(Saving, ACheckpointKeepsEveryNumberOfARun) {
                      .updates_per_epoch = 4,
                      .data_seed = 5,
                      .seed = 6,
-                     .training_data = "a summary",
+                     .identity = {"weights", "a summary", "a model", "a file"},
                      .skipped_updates = 7,
                      .loss_scaler = {.scale = 0.5, .growth_tracker = 8, .bad_losses = 9},
                      .metric_schedule = {{"best", 10}}};
@@ -140,7 +140,10 @@ TEST_F(Saving, ACheckpointKeepsEveryNumberOfARun) {
   EXPECT_EQ(found.updates_per_epoch, run.updates_per_epoch);
   EXPECT_EQ(found.data_seed, run.data_seed);
   EXPECT_EQ(found.seed, run.seed);
-  EXPECT_EQ(found.training_data, run.training_data);
+  EXPECT_EQ(found.identity.model, run.identity.model);
+  EXPECT_EQ(found.identity.data, run.identity.data);
+  EXPECT_EQ(found.identity.model_name, run.identity.model_name);
+  EXPECT_EQ(found.identity.data_name, run.identity.data_name);
   EXPECT_EQ(found.skipped_updates, run.skipped_updates);
   EXPECT_EQ(found.loss_scaler.scale, run.loss_scaler.scale);
   EXPECT_EQ(found.loss_scaler.growth_tracker, run.loss_scaler.growth_tracker);
@@ -179,7 +182,9 @@ TEST_F(Saving, ACheckpointThatIsNotOfThisModelRunOrProgramIsRefused) {
   EXPECT_EQ(error(t.session(), ErrorCode::kUnsupported, newer),
             own + ": format version 4, this Lathe reads up to 3; use a newer one");
   EXPECT_EQ(error(other.session(), ErrorCode::kInvalidData, nothing),
-            own + ": written by the optimizer sgd, this run's is adamw; resume with the same --optim");
+            own +
+                ": written by the optimizer sgd, this run's is adamw; resume with the same --optim, or train "
+                "from the beginning with another --output_dir or with --overwrite_output_dir");
   const std::string renamed = error(t.session(), ErrorCode::kInvalidData, [&] {
     std::string content = fs.read(weights).value();
     content.replace(content.find("classifier.weight"), 17, "classifier.Weight");

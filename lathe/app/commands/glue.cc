@@ -250,6 +250,7 @@ class Glue {
     Trainer trainer(backend, model, training_, train_ ? &*train_ : nullptr,
                     validation_.empty() ? nullptr : &validation_[0], hooks);
     trainer.pad_to(glue_.pad_to_max_length ? static_cast<int>(glue_.max_seq_length) : 0);
+    trainer.call(glue_.model_name_or_path, called(texts.train));
     if (!training_.do_train || resume_from.empty()) say_load_report(run_, trainer, model);
     run_.carry_out([&] {
       if (training_.do_train) run_.train(trainer, resume_from, train_->size());
@@ -293,6 +294,15 @@ class Glue {
   static std::string columns_of(const TextDataset& data) {
     if (data.text_columns.empty()) return "";
     return fmt::format(", texts in {}", fmt::join(data.text_columns, " and "));
+  }
+
+  /// What messages call the training data: where they are, and what is read of them.
+  std::string called(const std::optional<TextDataset>& train) const {
+    if (!train) return "";
+    return fmt::format(
+        "{}{}{}, {} tokens at most{}", glue_.task_name ? *glue_.task_name + ", " : "", train->origin,
+        columns_of(*train), glue_.max_seq_length,
+        glue_.max_train_samples ? fmt::format(", the first {} rows", *glue_.max_train_samples) : "");
   }
 
   void say_files(const Texts& texts) {

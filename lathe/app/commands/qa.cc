@@ -51,6 +51,7 @@ class Qa {
     Trainer trainer(backend, model, training_, training_.do_train ? &train_features_.tokens : nullptr,
                     eval_.examples.empty() ? nullptr : &eval_features_.tokens, hooks);
     trainer.pad_to(qa_.pad_to_max_length ? static_cast<int>(qa_.max_seq_length) : 0);
+    trainer.call(qa_.model_name_or_path, called(train_));
     if (!training_.do_train || resume_from.empty()) say_load_report(run_, trainer, model);
     run_.carry_out([&] {
       if (training_.do_train) run_.train(trainer, resume_from, train_features_.tokens.size());
@@ -72,6 +73,13 @@ class Qa {
             .dataset = part.empty() ? dataset : dataset + " " + part,
             .dataset_tag = dataset,
             .dataset_args = part};
+  }
+
+  /// What messages call the training data: where they are, and what is read of them.
+  std::string called(const SquadDataset& train) const {
+    return fmt::format(
+        "{}, windows of {} tokens that share {}{}", train.origin, qa_.max_seq_length, qa_.doc_stride,
+        qa_.max_train_samples ? fmt::format(", the first {} questions", *qa_.max_train_samples) : "");
   }
 
   SquadDataset read(const std::vector<std::string>& paths, const char* what, QuestionIds ids) {

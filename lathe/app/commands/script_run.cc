@@ -88,10 +88,8 @@ std::string ScriptRun::checkpoint_to_go_on_from(const std::vector<RunInput>& inp
   }
   const CheckpointFolder checkpoints(fs_, args_, warn);
   if (args_.do_train) static_cast<void>(checkpoints.clear_leftovers());  // the trainer tells what stays
-  if (args_.resume_from_checkpoint) {
-    const std::string& from = *args_.resume_from_checkpoint;
-    return from == "true" || from == "True" ? checkpoints.wanted_to_go_on_from() : from;
-  }
+  if (args_.resume_from_checkpoint)
+    return names_checkpoint() ? *args_.resume_from_checkpoint : checkpoints.wanted_to_go_on_from();
   if (!args_.do_train || !fs_.is_directory(folder)) return "";
   const bool resume = args_.resume.value_or("") == "auto";
   if (args_.overwrite_output_dir && !resume) return "";
@@ -104,7 +102,8 @@ std::string ScriptRun::checkpoint_to_go_on_from(const std::vector<RunInput>& inp
     return last;
   }
   if (!resume && !is_left_over(fs_.list(folder).value()))
-    fail(ErrorCode::kUsage, "--output_dir: {} is not empty; give --overwrite_output_dir to write into it",
+    fail(ErrorCode::kUsage,
+         "--output_dir: {} is not empty; give --overwrite_output_dir to write into it, or another folder",
          folder);
   return "";
 }
@@ -185,7 +184,27 @@ void ScriptRun::fail_behind_the_training() const {
   fail(ErrorCode::kInterrupted, "interrupted after the training; its model is in {}", output_dir());
 }
 
+bool ScriptRun::names_checkpoint() const {
+  const std::string from = args_.resume_from_checkpoint.value_or("true");
+  return from != "true" && from != "True";
+}
+
+bool ScriptRun::has_finished(Trainer& trainer, const std::string& resume_from) {
+  if (resume_from.empty()) return false;
+  trainer.check(resume_from, !names_checkpoint());
+  if (!trainer.take_finished(resume_from)) return false;
+  if (!is_main(group_.get())) return true;
+  bool told = false;  // of its end, or it was stopped after its training
+  try {
+    told = read_run_file(fs_, output_dir()).state == "finished";
+  } catch (const Error&) {  // it is missing or damaged: it is written anew
+  }
+  if (!told) tracked_.begin_training(trainer, *backend_, processes(), terminal_.sink());
+  return true;
+}
+
 void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t samples) {
+  if (has_finished(trainer, resume_from)) return;
   const Trainer::Plan plan = trainer.plan(resume_from);
   const int64_t first_step = resume_from.empty() ? 0 : read_trainer_state(fs_, resume_from).global_step;
   TrainingBanner banner;
@@ -257,7 +276,7 @@ void ScriptRun::bound_length(int64_t& max_seq_length, const AutoModel& model) {
 nlohmann::json ScriptRun::evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples) {
   for (const std::string& line : banner_lines("Evaluation", data.size(), args_.per_device_eval_batch_size))
     say(LogLevel::kInfo, line);
-  if (!args_.do_train && is_main(group_.get()))
+  if (is_main(group_.get()))  // nothing where a training began
     tracked_.begin_evaluation(trainer, *backend_, processes(), terminal_.sink());
   nlohmann::json metrics = trainer.evaluate(data);
   metrics["eval_samples"] = samples;
@@ -299,6 +318,7 @@ void ScriptRun::check_metric(std::vector<std::string> names) const {
 }
 
 void ScriptRun::write_card(const Trainer& trainer, CardFacts facts) {
+  if (!trained_ && fs_.exists(join_path(output_dir(), "README.md"))) return;
   facts.on_hub = !fs_.is_directory(expand_home(facts.base_model));
   write("README.md", model_card(facts, trainer.arguments(), trainer.state(), processes()));
 }

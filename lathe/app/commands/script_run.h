@@ -55,8 +55,8 @@ class ScriptRun {
   void carry_out(const std::function<void()>& work);
 
   /// Within carry_out: trains, saves the model and writes run.json, train_results.json, all_results.json and
-  /// trainer_state.json. samples: of the training set.  Errors: the trainer's; kInterrupted says how to
-  /// continue.
+  /// trainer_state.json. samples: of the training set.  A run that has done all that before only takes its
+  /// model.  Errors: the trainer's; kInterrupted says how to continue.
   void train(Trainer& trainer, const std::string& resume_from, int64_t samples);
   /// Where own training data have their texts; before `train`.
   void learns_from(const std::vector<std::string>& text_columns, bool pairs) {
@@ -77,7 +77,7 @@ class ScriptRun {
   /// Whether the findings of an evaluation are used.
   bool wants_findings() const { return is_main(group_.get()) && reports_to(args_, "html"); }
   void show(const Findings& findings) { tracked_.show(findings); }
-  /// Writes the model card, README.md.
+  /// Writes the model card, README.md, unless a run has one that trained before.
   void write_card(const Trainer& trainer, CardFacts facts);
   /// Writes a file into the output folder.
   void write(const std::string& name, const std::string& content);
@@ -95,6 +95,10 @@ class ScriptRun {
 
  private:
   std::string checkpoint_to_go_on_from(const std::vector<RunInput>& inputs);
+  /// Whether --resume_from_checkpoint names a checkpoint, and not just that of output_dir.
+  bool names_checkpoint() const;
+  /// Checks the checkpoint.  True: its run has ended, and its model and state are taken.
+  bool has_finished(Trainer& trainer, const std::string& resume_from);
   void make_output_folder();
   [[noreturn]] void fail_behind_the_training() const;
   /// Throws kInterrupted and, if the checkpoint of that step exists, says how to continue.

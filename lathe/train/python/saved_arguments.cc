@@ -126,15 +126,11 @@ std::optional<json> read_arguments(FileSystem& fs, const std::string& folder) {
   return json_of(*object->state);
 }
 
-std::string argument_differences(FileSystem& fs, const std::string& folder, TrainingArguments here) {
-  std::optional<json> there;
-  try {
-    there = read_arguments(fs, folder);
-  } catch (const Error& error) {
-    return fmt::format("not known ({})", error.what());
-  }
-  std::string text;
-  if (!there || !there->is_object()) return text;
+std::vector<ArgumentDifference> argument_differences(FileSystem& fs, const std::string& folder,
+                                                     TrainingArguments here) {
+  const std::optional<json> there = read_arguments(fs, folder);
+  std::vector<ArgumentDifference> found;
+  if (!there || !there->is_object()) return found;
   const nlohmann::ordered_json values = to_json(bind(here));
   for (const auto& field : numeric_fields()) {
     const std::string name(field.info.name);
@@ -142,10 +138,9 @@ std::string argument_differences(FileSystem& fs, const std::string& folder, Trai
     if (old == there->end() || !values.contains(name)) continue;
     const json now = values[name];
     if (*old == now || (is_nothing(*old) && is_nothing(now))) continue;
-    text += fmt::format("{}{} {} there and {} here", text.empty() ? "" : ", ", name,
-                        value_text(field.info, *old), value_text(field.info, now));
+    found.push_back({name, value_text(field.info, *old), value_text(field.info, now)});
   }
-  return text;
+  return found;
 }
 
 }  // namespace lathe

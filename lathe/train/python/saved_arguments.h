@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lathe/io/file_system.h"
 #include "lathe/settings/training_arguments.h"
@@ -25,8 +26,12 @@ Status write_arguments(FileSystem& fs, const std::string& folder, const Training
 /// Errors: kInvalidData; kUnsupported for a pickle that is no object with attributes.
 std::optional<nlohmann::json> read_arguments(FileSystem& fs, const std::string& folder);
 
-/// "learning_rate 5e-05 there and 2e-05 here, …" for the fields of numeric_fields() in which a checkpoint's
-/// arguments are other ones; empty if there is none, or no file.  A file that cannot be read is said instead.
-std::string argument_differences(FileSystem& fs, const std::string& folder, TrainingArguments here);
+/// A field of numeric_fields() in which a checkpoint's arguments are other ones, and both values as text.
+struct ArgumentDifference {
+  std::string name, there, here;
+};
+/// All of them; none if there is no file.  Errors: those of read_arguments.
+std::vector<ArgumentDifference> argument_differences(FileSystem& fs, const std::string& folder,
+                                                     TrainingArguments here);
 
 }  // namespace lathe
