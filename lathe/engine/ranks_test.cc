@@ -158,6 +158,11 @@ TEST(Summary, ChangesWithAllThatASampleHas) {
   }
 }
 
+/// Checkpoints keep some: a run that goes on compares them with its own.
+TEST(Checksum, IsTheSameInEveryVersion) {
+  EXPECT_EQ(Checksum().add(std::string("abcdefg")).text(), "the checksum 723e2cd2eb90c6e0");
+}
+
 TEST(Checksum, KnowsWhereOneValueEnds) {
   EXPECT_NE(Checksum().add(std::string("ab")).add(std::string("c")).text(),
             Checksum().add(std::string("a")).add(std::string("bc")).text());

@@ -103,6 +103,22 @@ class Package(PackageCase):
         self.assertEqual([line.get("loss") for line in whole.state.log_history],
                          [line.get("loss") for line in resumed.state.log_history])
 
+    def test_another_run_is_refused(self):
+        def trainer(rows, **more):
+            return Trainer(self.model(), self.arguments(save_strategy="epoch", **more), train_dataset=rows)
+
+        trainer(self.train).train()
+        kept = {path.name: path.read_bytes() for path in (self.root / "out").iterdir() if path.is_file()}
+        last, before = (self.root / "out" / f"checkpoint-{step}" for step in (18, 12))
+        other = [{**row, "label": (row["label"] + 1) % 3} for row in self.train]
+        for checkpoint, words in ((True, "out holds another run .checkpoint-18.: training data: found 48 samples"),
+                                  (last, "checkpoint-18: of another run: training data: found .*none is left to make")):
+            with self.assertRaisesRegex(ValueError, words):
+                trainer(other).train(resume_from_checkpoint=checkpoint)
+        self.assertEqual({path.name: path.read_bytes() for path in (self.root / "out").iterdir() if path.is_file()}, kept)
+        self.assertEqual(trainer(self.train).train(resume_from_checkpoint=True).global_step, 18)
+        self.assertEqual(trainer(other).train(resume_from_checkpoint=before).global_step, 18)
+
     def test_of_models_alone_it_is_said_what_can_be_done_with_them(self):
         arguments = self.arguments(save_strategy="epoch", save_only_model=True)
         trainer = Trainer(self.model(), arguments, train_dataset=self.train)
