@@ -51,7 +51,7 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
   const bool identifies = train_ != nullptr && args_.output_dir && model_.checkpoint;
   load_report_ = initialize(session_->parameters(), model_, static_cast<uint64_t>(args_.seed),
                             identifies ? &loaded : nullptr);
-  if (identifies) loaded_weights_ = loaded.text();
+  if (identifies) loaded_weights_ = "weights with " + loaded.text();
   check_same_run(*session_, model_, args_, train_, eval_);
   if (args_.auto_find_batch_size && train_ != nullptr)
     find_batch_size(*session_, args_, *train_, log_->sink());

@@ -161,7 +161,7 @@ class Trainer {
   std::unique_ptr<TrainingLoop> loop_;  // of the last call of train
   bool keep_base_output_ = true;
   LoadReport load_report_;
-  std::string loaded_weights_;  // their checksum; empty: not known, or all are new
+  std::string loaded_weights_;  // RunIdentity::model
   struct {
     std::string model, data;
   } names_;

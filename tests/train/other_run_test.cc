@@ -74,9 +74,11 @@ TEST_F(OtherRun, ThatBeganWithAnotherModelIsRefused) {
   const std::string other = other_model();
   const std::string found = refusal(at(2), true, other);
   EXPECT_EQ(code_, ErrorCode::kUsage);
-  EXPECT_NE(found.find("model: found " + std::string(kTinyModel) + " (the checksum "), std::string::npos)
+  EXPECT_NE(found.find("model: found " + std::string(kTinyModel) + " (weights with the checksum "),
+            std::string::npos)
       << found;
-  EXPECT_NE(found.find(", this run has " + other + " (the checksum "), std::string::npos) << found;
+  EXPECT_NE(found.find(", this run has " + other + " (weights with the checksum "), std::string::npos)
+      << found;
   const std::string named = refusal(at(2), false, other);
   EXPECT_EQ(code_, ErrorCode::kInvalidData);
   EXPECT_NE(named.find("a checkpoint goes on with the model that it is of"), std::string::npos) << named;
