@@ -59,7 +59,7 @@ std::optional<ConfigDifference> config_difference(FileSystem& fs, const std::str
   const ModelConfig config = read_model_config(fs, folder);
   const bool own = fs.exists(join_path(folder, kStateFile));
   const nlohmann::json there = settings_of(
-                           config, config.json, own,
+                           config, *config.json, own,
                            model.labels.empty() ? std::vector<std::string>() : config_labels(config)),
                        here = settings_of(model.config, saved_config(model), own, model.labels);
   const std::string key = key_that_differs(there, here);
