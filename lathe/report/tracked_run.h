@@ -28,8 +28,8 @@ class TrackedRun {
   /// After every update.
   void step();
   void show(const Findings& findings);
-  /// The file of the HTML report.
-  std::string page() const { return page_of(training_); }
+  /// The file of the HTML report: where no evaluation without training began, that of the training.
+  std::string page() const { return page_of(training_ || facts_.started.empty()); }
   /// state: as RunFacts has it; the first one stays, whatever is evaluated later.  An interrupted training
   /// that leaves nothing but run.json and losses.csv leaves nothing.
   void finish(const std::string& state);

@@ -145,7 +145,8 @@ bool Trainer::take_finished(const std::string& resume_from) {
   const auto found = is_main(group()) ? finished_state(resumption) : std::nullopt;
   const std::string text = text_of_main(group(), found ? to_json_text(*found) : "");
   if (text.empty()) return false;
-  progress_ = {.state = trainer_state_from(parse_python_json(text, kTrainerStateFile), kTrainerStateFile)};
+  progress_ = {.state = trainer_state_from(parse_python_json(text, kTrainerStateFile), kTrainerStateFile),
+               .run = read_run(fs_, resume_from, read_trainer_state(fs_, resume_from)).value_or(RunState())};
   if (is_main(group())) checkpoints_->load(*args_.output_dir);
   take_weights_of_main(*session_);
   adopt_tuning(fs_, resume_from, *session_);

@@ -210,6 +210,13 @@ class Again(cl.CommandsCase):
                 for key, value in wanted.items():
                     if not key.startswith("eval_") or not key.endswith(("_runtime", "_per_second")):
                         self.assertEqual(results[key], value, key)
+                for name in ("eval_report.html", "all_results.json", "predict_results_None.txt"):
+                    self.assertIn(str(self.out / name), said)
+                command = self.command(*again)
+                command.remove("--do_eval")
+                said = self.works(command).stderr
+                self.assertIn(f"report: {self.out}/report.html", said)
+                self.assertEqual(content(self.out), after)
                 predicted = self.lathe("glue", "--model_name_or_path", self.out, "--do_predict", "--test_file", test,
                                        "--output_dir", self.root / "predicted")
                 self.assertEqual((self.root / "predicted" / "predict_results_None.txt").read_bytes(),
@@ -231,6 +238,7 @@ class Again(cl.CommandsCase):
         self.assertIn("already finished at step 6", self.goes_on(*again))
         for name in ("README.md", "report.html", "eval_results.json"):
             self.assertTrue((self.out / name).exists(), name)
+        self.assertEqual((self.out / "losses.csv").read_bytes(), wanted["losses.csv"])
         self.assertEqual(json.loads((self.out / "run.json").read_text())["state"], "finished")
 
     # ---- other arguments

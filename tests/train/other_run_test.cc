@@ -157,6 +157,7 @@ TEST_F(Finished, IsTakenAsItIs) {
   EXPECT_EQ(weights(), wanted_);
   EXPECT_EQ(trainer_->state().global_step, 3);
   EXPECT_FALSE(trainer_->state().log_history.empty());
+  EXPECT_EQ(trainer_->losses().points().size(), 3u);
   EXPECT_NE(said_.find(folder_ / "out" + ": already finished at step 3; nothing to train"), std::string::npos)
       << said_;
   args_.max_steps = 2;

@@ -337,7 +337,8 @@ void ScriptRun::say_results(const std::string& example) {
   if (args_.do_train) say(LogLevel::kInfo, "model: " + output_dir());
   if (reported_) say(LogLevel::kInfo, "metrics: " + at("all_results.json"));
   for (const std::string& name : predictions_) say(LogLevel::kInfo, "predictions: " + at(name));
-  if (wants_findings()) say(LogLevel::kInfo, "report: " + at(tracked_.page()));
+  if (wants_findings() && fs_.exists(at(tracked_.page())))
+    say(LogLevel::kInfo, "report: " + at(tracked_.page()));
   if (args_.do_train)
     say(LogLevel::kInfo, fmt::format("next: lathe predict {} {}", shell_text({output_dir()}), example));
 }

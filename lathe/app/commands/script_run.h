@@ -117,7 +117,7 @@ class ScriptRun {
   std::vector<std::string> made_;  // the output folder and its parents, the deepest first
   bool trained_ = false, reported_ = false;
   std::vector<std::string> predictions_;  // names of their files
-  std::string repository_;  // of --push_to_hub, on rank 0
+  std::string repository_;                // of --push_to_hub, on rank 0
   std::unique_ptr<Backend> backend_;
   std::vector<std::string> words_;  // of the command
   TrackedRun tracked_;
