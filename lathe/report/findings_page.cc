@@ -74,19 +74,18 @@ std::string balance(const Findings& findings) {
 std::string scores(const Findings& findings) {
   HtmlTable table{{"label", "samples", "predicted", "precision", "recall", "F1"}, {true}, {}};
   const auto text = [](double value, bool known) { return known ? fmt::format("{:.3f}", value) : "–"; };
-  double precisions = 0, recalls = 0, f1s = 0;
+  double precisions = 0, recalls = 0, f1s = 0, met = 0;
   for (size_t k = 0; k < findings.counts.size(); ++k) {
     const LabelCounts& c = findings.counts[k];
     const double precision = share(c.right, c.predicted), recall = share(c.right, c.samples),
                  f1 = share(2 * c.right, c.samples + c.predicted);
     precisions += precision, recalls += recall, f1s += f1;
+    met += c.samples + c.predicted > 0 ? 1 : 0;
     table.rows.push_back({findings.labels[k], std::to_string(c.samples), std::to_string(c.predicted),
                           text(precision, c.predicted > 0), text(recall, c.samples > 0),
                           text(f1, c.samples + c.predicted > 0)});
   }
-  const auto mean = [&](double sum) {
-    return fmt::format("{:.3f}", sum / static_cast<double>(findings.counts.size()));
-  };
+  const auto mean = [&](double sum) { return text(sum / met, met > 0); };
   table.rows.push_back({"mean of the labels", "", "", mean(precisions), mean(recalls), mean(f1s)});
   return fmt::format("<h2>Scores by label</h2>\n<p>{}{}</p>\n", escaped(findings.data),
                      findings.counts.size() < findings.labels.size()

@@ -199,7 +199,7 @@ std::string svg_chart(const LineChart& chart) {
     if (curve.points.empty()) continue;
     html += fmt::format("<g class=\"k{}\">", k % kColours);
     if (!curve.behind.empty()) html += svg_line(canvas, curve.behind, "curve faint", false);
-    html += svg_line(canvas, curve.points, "curve", true) + "</g>\n";
+    html += svg_line(canvas, curve.points, "curve", curve.behind.empty()) + "</g>\n";
   }
   return html + "</svg></figure>\n";
 }

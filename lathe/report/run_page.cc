@@ -76,7 +76,8 @@ std::string charts(const std::vector<Json>& history, const LossCurve& losses,
   };
   std::string html = svg_chart({"loss", "step", {loss_curve(losses), curve_of(history, "eval_loss")}});
   for (const std::string& key : metric_keys(history))
-    if (Curve curve = curve_of(history, key); curve.points.size() > 1)  // one value stands in the tables
+    if (Curve curve = curve_of(history, key);  // the value of one step stands in the tables
+        !curve.points.empty() && curve.points.front().first < curve.points.back().first)
       html += one(key.c_str(), std::move(curve));
   html += one("learning rate", curve_of(history, "learning_rate"));
   html += one("gradient norm, before clipping", curve_of(history, "grad_norm"));

@@ -140,7 +140,7 @@ ModelFolders fetch_folders(const Script& script, const HubSettings& hub) {
 /// Reports weights that were missing or not used, one line each, as a warning or information.
 void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model);
 
-/// The first sample of a data set as words of the shell for say_results, cut to some words.
+/// One of the first samples of a data set as words of the shell for say_results, cut to some words.
 std::string example_of(const TextDataset& data);
 
 /// The terminal of ranks other than the first: warnings and errors (--log_level_replica), nothing on stdout.

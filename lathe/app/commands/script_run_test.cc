@@ -98,7 +98,7 @@ TEST_F(Bars, TheEndSaysWhereAllIsAndWhatIsNext) {
 TEST(ScriptRun, AnExampleIsAShortTextForTheShell) {
   TextDataset data;
   const auto of = [&](const std::string& text) {
-    data.first = {text, "second"};
+    data.first = {text};
     return example_of(data);
   };
   EXPECT_EQ(of("word"), "word");
@@ -108,8 +108,11 @@ TEST(ScriptRun, AnExampleIsAShortTextForTheShell) {
   for (int i = 0; i < 40; ++i) words += "ninechars ";
   EXPECT_EQ(of(words), "'ninechars ninechars ninechars ninechars ninechars ninechars'");
   EXPECT_EQ(of(std::string(100, 'x')), std::string(60, 'x'));
-  data.second = {"it\\is", "b"};
+  data.second = {"it\\is"};
   EXPECT_EQ(of("it's"), "$'it\\'s\\tit\\\\is'");
+  data.first = {"it's", "plain one", "another"};
+  data.second = {"a", "b", "c"};
+  EXPECT_EQ(example_of(data), "$'plain one\\tb'");
 }
 
 /// Evaluates and saves at steps 2 and 4 on a disk of `room` bytes; the model is best at step 2.
