@@ -47,7 +47,7 @@ endfunction()
 
 if(lathe_arrow_libraries)
   message(STATUS "Parquet: Apache Arrow of ${lathe_arrow_from}")
-  add_library(lathe_parquet_code OBJECT lathe/data/parquet_part.cc)
+  add_library(lathe_parquet_code OBJECT lathe/data/parquet_part.cc lathe/data/parquet_writer_part.cc)
   set_target_properties(lathe_parquet_code PROPERTIES CXX_VISIBILITY_PRESET hidden)
   target_link_libraries(lathe_parquet_code PRIVATE lathe_flags)
   lathe_parquet_library(lathe_parquet_part)

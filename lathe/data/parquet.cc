@@ -18,6 +18,10 @@
 #include "lathe/io/json_file.h"
 
 namespace lathe {
+
+using parquet_detail::Part;
+using parquet_detail::the_part;
+
 namespace {
 
 #ifdef __APPLE__
@@ -25,13 +29,6 @@ constexpr const char* kPartName = "liblathe_parquet.dylib";
 #else
 constexpr const char* kPartName = "liblathe_parquet.so";
 #endif
-
-/// The part's functions.
-struct Part {
-  LatheParquetChosen rows = nullptr;
-  LatheParquetEntry entry = nullptr;
-  LatheParquetCount count = nullptr;
-};
 
 Part open_part() {
   const std::string named = environment("LATHE_PARQUET");
@@ -49,7 +46,9 @@ Part open_part() {
         return function != nullptr;
       };
       if (find(part.rows, "lathe_parquet_chosen") && find(part.entry, "lathe_parquet_entry") &&
-          find(part.count, "lathe_parquet_count"))
+          find(part.count, "lathe_parquet_count") && find(part.create, "lathe_parquet_create") &&
+          find(part.append, "lathe_parquet_append") && find(part.finish, "lathe_parquet_finish") &&
+          find(part.free, "lathe_parquet_free"))
         return part;
       fail(ErrorCode::kUnsupported,
            "{} is of another version of Lathe than this program: install both together", place);
@@ -62,11 +61,6 @@ Part open_part() {
        "Arrow and builds it in under a minute (packages of Lathe have it). Or give the data as csv, tsv, "
        "json or jsonl.\nLooked at:{}",
        kPartName, why);
-}
-
-const Part& the_part() {
-  static const Part part = open_part();
-  return part;
 }
 
 void check_is_file(const std::string& path) {
@@ -134,6 +128,11 @@ int ask_column(void* context, const char* name, int nested) {
 }
 
 }  // namespace
+
+const Part& parquet_detail::the_part() {
+  static const Part part = open_part();
+  return part;
+}
 
 bool is_parquet(std::string_view path) { return path.ends_with(".parquet"); }
 

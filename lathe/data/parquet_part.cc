@@ -1,10 +1,8 @@
 #include "lathe/data/parquet_part.h"
 
 #include <arrow/api.h>
-#include <arrow/io/file.h>
 #include <arrow/util/float16.h>
 #include <arrow/util/utf8.h>
-#include <parquet/arrow/reader.h>
 #include <parquet/file_reader.h>
 
 #include <algorithm>
@@ -18,22 +16,16 @@
 #include <string_view>
 #include <vector>
 
+#include "lathe/data/parquet_arrow.h"
+
+using namespace lathe_parquet;
+
 namespace {
 
 constexpr int kMostDepth = 50;  // of nested types
 constexpr size_t kChunkBytes = size_t{1} << 20;
 constexpr int64_t kBatchRows =
     4096;  // a dictionary makes long texts of few bytes: this many are in memory at once
-
-void check(const arrow::Status& status) {
-  if (!status.ok()) throw std::runtime_error(status.message());
-}
-
-template <typename T>
-T checked(arrow::Result<T> result) {
-  check(result.status());
-  return std::move(result).ValueUnsafe();
-}
 
 void append_string(std::string& out, std::string_view text) {
   out += '"';
@@ -191,12 +183,6 @@ void append_value(std::string& out, const arrow::Array& array, int64_t row, int 
   }
 }
 
-std::unique_ptr<parquet::arrow::FileReader> open_file(const char* path) {
-  parquet::arrow::FileReaderBuilder builder;
-  check(builder.Open(checked(arrow::io::ReadableFile::Open(path))));
-  return checked(builder.Build());
-}
-
 void read_entry(const char* path, const char* key, LatheTextSink sink, void* context) {
   const auto reader = open_file(path);
   const auto entries = reader->parquet_reader()->metadata()->key_value_metadata();
@@ -288,23 +274,7 @@ void read_rows(const char* path, LatheColumnWanted wanted, void* wanted_context,
   flush();
 }
 
-/// Runs it; returns 0, or 1 with the reason in `error`.
-template <typename Work>
-int guarded(char* error, size_t error_bytes, Work work) {
-  try {
-    work();
-    return 0;
-  } catch (const std::exception& e) {
-    std::snprintf(error, error_bytes, "%s", e.what());
-  } catch (...) {
-    std::snprintf(error, error_bytes, "an unknown fault");
-  }
-  return 1;
-}
-
 }  // namespace
-
-#define LATHE_DOOR extern "C" __attribute__((visibility("default")))
 
 LATHE_DOOR int lathe_parquet_chosen(const char* path, LatheColumnWanted wanted, void* wanted_context,
                                     LatheTextSink sink, void* context, char* error, size_t error_bytes) {

@@ -32,4 +32,59 @@ int lathe_parquet_entry(const char* path, const char* key, LatheTextSink sink, v
 /// Says how many rows the file has.  Returns as above.
 typedef int (*LatheParquetCount)(const char* path, int64_t* rows, char* error, size_t error_bytes);
 int lathe_parquet_count(const char* path, int64_t* rows, char* error, size_t error_bytes);
+
+/// A column to be written.
+struct LatheParquetColumn {
+  const char* name;
+  int kind;  ///< 0: texts; 1: numbers; 2: lists of texts
+};
+
+/// Its values in some rows.
+struct LatheParquetCells {
+  const unsigned char* there;  ///< [rows] 0: null
+  const float* numbers;        ///< kind 1: [rows]
+  const char* texts;           ///< kinds 0 and 2: one text after the other
+  const int64_t* text_ends;    ///< the end of each in `texts`
+  const int64_t* list_ends;    ///< kind 2: [rows] the texts up to the end of each row's list
+};
+
+/// Begins a Parquet file, whose bytes go to the sink.  like: a Parquet file whose columns come first, row by
+/// row, in their own types; null: there is none.  *writer is not null then.  Returns as above, and so do the
+/// next two.
+typedef int (*LatheParquetCreate)(const char* like, const LatheParquetColumn* columns, int count,
+                                  LatheTextSink sink, void* context, void** writer, char* error,
+                                  size_t error_bytes);
+int lathe_parquet_create(const char* like, const LatheParquetColumn* columns, int count, LatheTextSink sink,
+                         void* context, void** writer, char* error, size_t error_bytes);
+
+/// cells: of all columns.
+typedef int (*LatheParquetAppend)(void* writer, int64_t rows, const LatheParquetCells* cells, char* error,
+                                  size_t error_bytes);
+int lathe_parquet_append(void* writer, int64_t rows, const LatheParquetCells* cells, char* error,
+                         size_t error_bytes);
+
+/// Writes the end of the file.
+typedef int (*LatheParquetFinish)(void* writer, char* error, size_t error_bytes);
+int lathe_parquet_finish(void* writer, char* error, size_t error_bytes);
+
+/// Frees it; an unfinished file stays without an end.
+typedef void (*LatheParquetFree)(void* writer);
+void lathe_parquet_free(void* writer);
 }
+
+namespace lathe::parquet_detail {
+
+/// All of them, as a program finds them.
+struct Part {
+  LatheParquetChosen rows = nullptr;
+  LatheParquetEntry entry = nullptr;
+  LatheParquetCount count = nullptr;
+  LatheParquetCreate create = nullptr;
+  LatheParquetAppend append = nullptr;
+  LatheParquetFinish finish = nullptr;
+  LatheParquetFree free = nullptr;
+};
+/// Opened for the first call.  Errors: kUnsupported with the way to get it.
+const Part& the_part();
+
+}  // namespace lathe::parquet_detail

@@ -52,6 +52,15 @@ std::vector<std::string> free_names(const Table& table, const std::vector<std::s
   return found;
 }
 
+void check_known_columns(const Table& part, const std::vector<std::string>& names) {
+  for (const Column& column : part.columns)
+    if (std::find(names.begin(), names.end(), column.name) == names.end())
+      fail(ErrorCode::kInvalidData,
+           "{}: from {} on there is '{}', which the rows before did not have; a table of columns has its "
+           "header by then: give --output FILE.jsonl",
+           part.origin, part.place(0), column.name);
+}
+
 TableWriter::TableWriter(OutputFormat format, std::vector<std::string> added, std::string line_end)
     : format_(format), added_(std::move(added)), line_end_(std::move(line_end)) {}
 
@@ -86,14 +95,9 @@ void TableWriter::begin(const Table& part, std::string& out) {
 
 /// Of JSON a row may lack keys, and bring new ones.
 void TableWriter::find_columns(const Table& part) {
+  check_known_columns(part, names_);
   columns_.clear();
   for (const std::string& name : names_) columns_.push_back(part.find(name));
-  for (const Column& column : part.columns)
-    if (std::find(names_.begin(), names_.end(), column.name) == names_.end())
-      fail(ErrorCode::kInvalidData,
-           "{}: from {} on there is '{}', which the rows before did not have; a table of columns has its "
-           "header by then: give --output FILE.jsonl",
-           part.origin, part.place(0), column.name);
 }
 
 void TableWriter::write_fields(const Table& part, size_t row, const std::vector<Cell>& cells,

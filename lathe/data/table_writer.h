@@ -42,6 +42,9 @@ std::string number_text(float number);
 /// "predicted_2_", and so on.
 std::vector<std::string> free_names(const Table& table, const std::vector<std::string>& names);
 
+/// Errors: kInvalidData where a part has a column that is not among `names`, those of the first part.
+void check_known_columns(const Table& part, const std::vector<std::string>& names);
+
 /// Writes a table as text, part by part: all its columns, then the added ones.  Rows that come from JSON stay
 /// in .jsonl what they were; of other tables every value is a string there.
 class TableWriter {

@@ -9,6 +9,7 @@
 
 #include "lathe/app/commands/predict_job.h"
 #include "lathe/app/terminal/signals.h"
+#include "lathe/data/parquet_writer.h"
 #include "lathe/data/squad.h"
 #include "lathe/data/table_reader.h"
 #include "lathe/io/json_file.h"
@@ -109,7 +110,7 @@ class FileJob {
         terminal_.print(text);
         if (std::ferror(stdout) != 0) fail(ErrorCode::kIo, "standard output: cannot be written");
       });
-    if (writer_) tell_end();
+    if (!names_.empty()) tell_end();
   }
 
  private:
@@ -135,9 +136,11 @@ class FileJob {
       fail(ErrorCode::kUsage, "--output: {} cannot be written; give a file in a folder where you may write",
            path);
     const auto format = output_format_of(path);
-    if (!format || format == OutputFormat::kParquet)
-      fail(ErrorCode::kUsage, "--output: found {}, expected a name that ends in .csv, .tsv or .jsonl", path);
+    if (!format)
+      fail(ErrorCode::kUsage,
+           "--output: found {}, expected a name that ends in .csv, .tsv, .jsonl or .parquet", path);
     output_ = *format;
+    if (output_ == OutputFormat::kParquet) parquet_status().check();
   }
 
   /// By --format, else by the name, else by what it begins with.
@@ -163,7 +166,8 @@ class FileJob {
     if (!reader.is_parquet()) kind_ = format(reader);
     const bool lines = kind_ == TableFormat::kLines;
     if ((kind_ == TableFormat::kCsv || kind_ == TableFormat::kTsv) && reader.has_crlf()) line_end_ = "\r\n";
-    const bool mark = reader.has_mark() && !lines && output_ != OutputFormat::kJsonLines;
+    const bool mark = reader.has_mark() && !lines && output_ != OutputFormat::kJsonLines &&
+                      output_ != OutputFormat::kParquet;
     uint64_t before = 0;
     predictor_.on_batch = [&](int64_t batch, int64_t batches) {
       const auto share = static_cast<double>(batch) / static_cast<double>(batches);
@@ -173,9 +177,9 @@ class FileJob {
     LinesAsTable as_table;
     const auto take = [&](const Table& part) {
       const Table& table = lines ? as_table(part) : part;
-      if (!writer_ && !(lines && !settings_.output)) begin(table, mark ? "\xEF\xBB\xBF" : "", put);
+      if (names_.empty() && (settings_.output || !lines)) begin(table, mark ? "\xEF\xBB\xBF" : "", put);
       if (before == 0) begin_progress(reader);
-      if (writer_)
+      if (!names_.empty())
         give(table, put);
       else
         put(show_(table));
@@ -185,6 +189,7 @@ class FileJob {
       for_each_part(squad_from_text(reader.whole_text(), reader.origin()), take);
     else
       reader.for_each_part(kind_, {.keep_objects = true}, take);
+    if (parquet_) parquet_->finish();
     terminal_.end_progress();
   }
 
@@ -201,14 +206,19 @@ class FileJob {
     if (names_ != rows_.names())
       print_error(fmt::format("{}: it has a column of such a name already; the predictions are in '{}'\n",
                               part.origin, fmt::join(names_, "', '")));
-    writer_.emplace(output_, names_, line_end_);
+    if (output_ == OutputFormat::kParquet)
+      parquet_.emplace(names_, put, is_parquet(*settings_.file) ? settings_.file : std::nullopt);
+    else
+      writer_.emplace(output_, names_, line_end_);
     if (!mark.empty()) put(mark);
   }
 
   void give(const Table& part, const Put& put) {
-    std::string text;
-    writer_->write(part, rows_.predict(part), text);
+    const std::vector<std::vector<Cell>> cells = rows_.predict(part);
     count_ += part.rows();
+    if (parquet_) return parquet_->write(part, cells);
+    std::string text;
+    writer_->write(part, cells, text);
     put(text);
   }
 
@@ -230,6 +240,7 @@ class FileJob {
   OutputFormat output_ = OutputFormat::kCsv;
   std::string line_end_ = "\n";
   std::optional<TableWriter> writer_;
+  std::optional<ParquetWriter> parquet_;  ///< instead
   std::vector<std::string> names_;
   size_t count_ = 0;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();

@@ -252,8 +252,9 @@ std::vector<std::string> text_columns(const Table& part, const std::optional<std
                                       const TrainedOn& trained, bool tell) {
   if (asked) return asked_columns(part, *asked);
   if (!trained.columns.empty() && has_all(part, trained.columns)) {
-    print_error(
-        fmt::format("{}: the texts are in {}, as in the training\n", part.origin, quoted(trained.columns)));
+    if (tell)
+      print_error(
+          fmt::format("{}: the texts are in {}, as in the training\n", part.origin, quoted(trained.columns)));
     return trained.columns;
   }
   const std::vector<std::string> found = usual_columns(part, trained.columns.empty() ? 0
