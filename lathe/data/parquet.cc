@@ -57,9 +57,9 @@ Part open_part() {
     why += fmt::format("\n  {}: {}", place, text == nullptr ? "cannot be opened" : text);
   }
   fail(ErrorCode::kUnsupported,
-       "reading Parquet needs the part {}: `make parquet` in the folder of Lathe's sources fetches Apache "
-       "Arrow and builds it in under a minute (packages of Lathe have it). Or give the data as csv, tsv, "
-       "json or jsonl.\nLooked at:{}",
+       "reading Parquet needs the part {} and Apache Arrow: `make parquet` in the folder of Lathe's sources "
+       "brings both in under a minute; where Lathe is a wheel, installing it again does. Or give the data "
+       "as csv, tsv, json or jsonl.\nLooked at:{}",
        kPartName, why);
 }
 

@@ -13,7 +13,6 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "lathe/app/commands/launch_settings.h"
@@ -364,8 +363,8 @@ class Launch {
 
   LaunchSettings settings_;
   std::string path_;
-  std::string run_ = fmt::format("{:08x}", std::random_device{}());  ///< its name, no other run's
-  std::string secret_ = new_run_secret();                            ///< on no command line, in no log
+  std::string run_ = new_run_secret().substr(0, 8);  ///< its name, no other run's
+  std::string secret_ = new_run_secret();            ///< on no command line, in no log
   std::vector<Rank> ranks_;
   std::optional<Failure> failed_;
   bool forwarded_ = false, asked_ = false;
