@@ -77,24 +77,39 @@ class Build(unittest.TestCase):
         self.assertRegex(said, r"^make_wheel.py: \S+ is not there: the build found no nanobind for ")
 
     def test_packages_are_built_with_what_make_was_given(self):
-        for target in ("deb", "wheel"):
+        for target in ("deb", "tarball", "wheel"):
             self.assertIn("-DLATHE_CUDA=ON", run("make", "-n", "-C", str(ROOT), target, "CUDA=1")[1])
             self.assertNotIn("-DLATHE_CUDA", run("make", "-n", "-C", str(ROOT), target)[1])
 
-    def test_the_wheel_is_for_the_python_of_its_venv_whatever_the_folder_is_called(self):
+    def in_a_new_folder(self, *files):
+        """A folder whose name has a blank, with the Makefile, empty files, and scripts that say their words; to configure fails."""
         folder = self.folder / "a blank"
-        python = folder / "build" / "venv-wheel" / "bin" / "python3.13"
-        python.parent.mkdir(parents=True)
-        python.touch()
+        for name in files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+        (folder / "tools").mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "Makefile", folder)
-        (folder / "tools").mkdir()
         for name in ("setup.sh", "configure.sh"):
             script = folder / "tools" / name
             script.write_text(f'#!/bin/sh\nfor word in "$@"; do echo "{name} [$word]"; done\n[ {name} = setup.sh ]\n')
             script.chmod(0o755)
-        said = run("make", "-C", str(folder), "wheel")[1]
+        return str(folder)
+
+    def test_the_wheel_is_for_the_python_of_its_venv_whatever_the_folder_is_called(self):
+        said = run("make", "-C", self.in_a_new_folder("build/venv-wheel/bin/python3.13"), "wheel")[1]
         self.assertIn("setup.sh [--wheel]", said)
         self.assertIn("configure.sh [-DLATHE_PYTHON_PROGRAM=build/venv-wheel/bin/python3.13]", said)
+
+    def test_the_demo_says_first_how_long_it_takes(self):
+        said = run("make", "-s", "-C", self.in_a_new_folder(), "demo")[1]
+        self.assertRegex(said, rf"^This takes about \d+ minutes on {os.cpu_count()} cores: ")
+        self.assertRegex(run("make", "-s", "-C", self.in_a_new_folder("build/lathe"), "demo")[1], "^This takes about a minute[.] ")
+
+    def test_only_the_part_for_parquet_in_the_build_that_is_there(self):
+        self.assertIn("configure.sh [-DCMAKE_BUILD_TYPE=Release]", run("make", "-C", self.in_a_new_folder(), "parquet")[1])
+        said = run("make", "-C", self.in_a_new_folder("build/.configured"), "parquet")[1]
+        self.assertIn("setup.sh [--parquet]", said)
+        self.assertNotIn("configure.sh", said)
 
 
 if __name__ == "__main__":
