@@ -306,7 +306,8 @@ class Builder {
   }
 
   Value update(const FlatGradients& grads, Value loss) {
-    const Value hyper = program_->input("hyper", {DType::f32, {kHyperCount}});
+    HyperValues hyper{program_->input("hyper", {DType::f32, {kHyperCount}}), {}};
+    if (options_.own_head_rate) hyper.head = program_->input("head_hyper", {DType::f32, {kHyperCount}});
     const FlatParameters parameters = flat_parameters(model_);
     OptimizerValues values{parameters_, grads, {}};
     for (const OptimizerState& state :
@@ -333,7 +334,10 @@ FlatParameters flat_parameters(const TaskModel& model) {
   FlatParameters flat;
   for (const bool decay : {true, false})
     for (const nn::Parameter& p : model.parameters())
-      if (p.trainable && p.decay == decay) flat.shapes.push_back(p.shape);
+      if (p.trainable && p.decay == decay) {
+        flat.shapes.push_back(p.shape);
+        flat.of_head.push_back(!p.name.starts_with(model.base_prefix()));
+      }
   flat.decayed = nn::flat_layout(model.parameters()).decayed;
   return flat;
 }

@@ -60,6 +60,8 @@ void StepInputs::set(const PackedBatch* batch, const StepScalars& scalars, BaseR
   hyper(Hyper::kBiasCorrection2) = static_cast<float>(factors.second);
   hyper(Hyper::kMaxGradNorm) = static_cast<float>(scalars.max_grad_norm);
   hyper(Hyper::kInverseScale) = static_cast<float>(1 / scalars.loss_scale);
+  head_hyper_ = hyper_;
+  head_hyper_[static_cast<size_t>(Hyper::kLearningRate)] = static_cast<float>(scalars.head_learning_rate);
   loss_weight_ = static_cast<float>(scalars.loss_weight * scalars.loss_scale / ranks_);
   keep_ = scalars.first_micro ? 0.0f : 1.0f;
   stop_ = scalars.stop ? 1.0f : 0.0f;
@@ -94,6 +96,7 @@ const std::vector<int32_t>& StepInputs::ids_of_all_ranks() const {
 std::span<const std::byte> StepInputs::content(const std::string& input) const {
   if (input == "rng") return bytes(rng_);
   if (input == "hyper") return bytes(hyper_);
+  if (input == "head_hyper") return bytes(head_hyper_);
   if (input == "loss_weight") return std::as_bytes(std::span(&loss_weight_, 1));
   if (input == "keep") return std::as_bytes(std::span(&keep_, 1));
   if (input == "stop") return std::as_bytes(std::span(&stop_, 1));

@@ -15,14 +15,15 @@ namespace lathe {
 /// All that changes from step to step; written to the device as data.
 struct StepScalars {
   double learning_rate = 0;
-  int64_t update_step = 1;   ///< key of all dropout of this update, from 1
-  int64_t adam_step = 1;     ///< t of the optimizer (step_factors): updates applied, including this one
-  uint32_t seed = 42;        ///< of dropout
-  double max_grad_norm = 1;  ///< 0: no clipping
-  double loss_weight = 1;    ///< dL/dloss: 1 / micro-batches of this update
-  double loss_scale = 1;     ///< factor of the gradients; norm and update divide by it (loss_scaler.h)
-  bool first_micro = true;   ///< gradients start anew
-  bool stop = false;         ///< with several ranks: this one was asked to stop
+  double head_learning_rate = 0;  ///< read if the head has one of its own (ProgramOptions::own_head_rate)
+  int64_t update_step = 1;        ///< key of all dropout of this update, from 1
+  int64_t adam_step = 1;          ///< t of the optimizer (step_factors): updates applied, including this one
+  uint32_t seed = 42;             ///< of dropout
+  double max_grad_norm = 1;       ///< 0: no clipping
+  double loss_weight = 1;         ///< dL/dloss: 1 / micro-batches of this update
+  double loss_scale = 1;          ///< factor of the gradients; norm and update divide by it (loss_scaler.h)
+  bool first_micro = true;        ///< gradients start anew
+  bool stop = false;              ///< with several ranks: this one was asked to stop
 };
 
 /// The base's output for a batch: rows of hidden_size elements in the dtype of activations, one per token or
@@ -56,7 +57,7 @@ class StepInputs {
   std::vector<int32_t> row_ids_, position_rows_;
   std::vector<int32_t> one_type_;  // token types of a model that has one, whatever the tokenizer says
   std::array<uint32_t, 2> rng_{};
-  std::array<float, kHyperCount> hyper_{};
+  std::array<float, kHyperCount> hyper_{}, head_hyper_{};
   float loss_weight_ = 1, keep_ = 0, stop_ = 0;
   Slot slot_;
 };

@@ -1,5 +1,6 @@
 #include "lathe/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lathe/core/error.h"
@@ -73,48 +74,113 @@ StepFactors step_factors(const OptimizerOptions& options, int64_t t) {
       options);
 }
 
-Value append_update(const OptimizerOptions& options, const FlatParameters& all_parameters,
-                    const OptimizerValues& values, Value loss, Value hyper, const Shards& shards) {
+namespace {
+
+/// What the optimizer's op gives: the parameters, then the states.
+std::vector<Value> emit_update(const OptimizerOptions& options, const FlatParameters& parameters,
+                               const OptimizerValues& values, Value norm, Value loss, Value hyper) {
+  Program& program = *values.parameters.program;
+  const FlatGradients& g = values.gradients;
+  std::vector<Value> in{values.parameters, g.exact};
+  in.insert(in.end(), values.states.begin(), values.states.end());
+  in.insert(in.end(), {norm, loss ? loss : norm, hyper});
+  return std::visit(Overloaded{[&](const AdamWOptions& o) {
+                                 in.push_back(g.rounded);
+                                 return program.emit(op::adamw, in,
+                                                     {{"beta1", o.beta1},
+                                                      {"beta2", o.beta2},
+                                                      {"eps", o.eps},
+                                                      {"weight_decay", o.weight_decay},
+                                                      {"decayed", parameters.decayed},
+                                                      {"first", g.first}});
+                               },
+                               [&](const SgdOptions& o) {
+                                 return program.emit(op::sgd, in,
+                                                     {{"momentum", o.momentum},
+                                                      {"nesterov", o.nesterov},
+                                                      {"weight_decay", o.weight_decay},
+                                                      {"decayed", parameters.decayed}});
+                               },
+                               [&](const AdafactorOptions& o) {
+                                 return program.emit(op::adafactor, in,
+                                                     {{"tensors", matrices(parameters)},
+                                                      {"clip_threshold", o.clip_threshold},
+                                                      {"weight_decay", o.weight_decay},
+                                                      {"decayed", parameters.decayed}});
+                               }},
+                    options);
+}
+
+/// Neighbouring parameters that all are of the head, or all are not.
+struct Group {
+  FlatParameters parameters;
+  bool of_head = false;
+  int64_t begin = 0, count = 0;  // elements
+};
+
+std::vector<Group> groups_of(const FlatParameters& all) {
+  std::vector<Group> groups;
+  int64_t at = 0;
+  for (size_t i = 0; i < all.shapes.size(); ++i) {
+    if (groups.empty() || groups.back().of_head != all.of_head[i])
+      groups.push_back({.of_head = all.of_head[i], .begin = at});
+    Group& group = groups.back();
+    group.parameters.shapes.push_back(all.shapes[i]);
+    group.count += elements(all.shapes[i]);
+    group.parameters.decayed = std::clamp<int64_t>(all.decayed - group.begin, 0, group.count);
+    at += elements(all.shapes[i]);
+  }
+  return groups;
+}
+
+/// An update for each group, of its part of everything.
+void update_groups(const OptimizerOptions& options, const FlatParameters& all, const OptimizerValues& values,
+                   Value norm, Value loss, const HyperValues& hyper) {
+  std::vector<Value> states = values.states;
+  std::vector<int64_t> at(states.size());
+  for (const Group& group : groups_of(all)) {
+    const std::vector<OptimizerState> sizes = optimizer_states(options, group.parameters);
+    // A state that holds nothing of the parameters goes from one update to the next.
+    const auto is_cut = [&](size_t i) { return elements(states[i].type()) > 1 || sizes[i].size > 1; };
+    OptimizerValues part{slice(values.parameters, group.begin, {group.count}),
+                         part_of(values.gradients, group.begin, group.begin + group.count),
+                         {}};
+    for (size_t i = 0; i < states.size(); ++i)
+      part.states.push_back(is_cut(i) ? slice(states[i], at[i], {sizes[i].size}) : states[i]);
+    const std::vector<Value> updated =
+        emit_update(options, group.parameters, part, norm, loss, group.of_head ? hyper.head : hyper.all);
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (is_cut(i))
+        at[i] += sizes[i].size;
+      else
+        states[i] = updated[i + 1];
+    }
+  }
+}
+
+}  // namespace
+
+Value append_update(const OptimizerOptions& options, const FlatParameters& parameters,
+                    const OptimizerValues& values, Value loss, const HyperValues& hyper,
+                    const Shards& shards) {
   Program& program = *values.parameters.program;
   if (values.gradients.rounded && !std::holds_alternative<AdamWOptions>(options))
     fail(ErrorCode::kInternal, "{}: rounded gradients are given, which only adamw takes", name_of(options));
   if (!shards.empty() && std::holds_alternative<AdafactorOptions>(options))
     fail(ErrorCode::kInternal, "adafactor works on whole tensors, not on shards");
+  if (!shards.empty() && hyper.head)
+    fail(ErrorCode::kInternal, "a head with its own learning rate is updated whole, not in shards");
   const Value norm =
-      program.emit(op::grad_norm, {values.gradients.exact, hyper, values.gradients.rounded})[0];
-  const FlatGradients g = own_part(values.gradients, shards);
-  const FlatParameters parameters = own_part(all_parameters, shards);
+      program.emit(op::grad_norm, {values.gradients.exact, hyper.all, values.gradients.rounded})[0];
+  if (hyper.head) {
+    update_groups(options, parameters, values, norm, loss, hyper);
+    return norm;
+  }
   const Value own =
       shards.empty() ? values.parameters : slice(values.parameters, shards.begin(), {shards.count()});
-  std::vector<Value> in{own, g.exact};
-  in.insert(in.end(), values.states.begin(), values.states.end());
-  in.insert(in.end(), {norm, loss ? loss : norm, hyper});
   const std::vector<Value> updated =
-      std::visit(Overloaded{[&](const AdamWOptions& o) {
-                              in.push_back(g.rounded);
-                              return program.emit(op::adamw, in,
-                                                  {{"beta1", o.beta1},
-                                                   {"beta2", o.beta2},
-                                                   {"eps", o.eps},
-                                                   {"weight_decay", o.weight_decay},
-                                                   {"decayed", parameters.decayed},
-                                                   {"first", g.first}});
-                            },
-                            [&](const SgdOptions& o) {
-                              return program.emit(op::sgd, in,
-                                                  {{"momentum", o.momentum},
-                                                   {"nesterov", o.nesterov},
-                                                   {"weight_decay", o.weight_decay},
-                                                   {"decayed", parameters.decayed}});
-                            },
-                            [&](const AdafactorOptions& o) {
-                              return program.emit(op::adafactor, in,
-                                                  {{"tensors", matrices(parameters)},
-                                                   {"clip_threshold", o.clip_threshold},
-                                                   {"weight_decay", o.weight_decay},
-                                                   {"decayed", parameters.decayed}});
-                            }},
-                 options);
+      emit_update(options, own_part(parameters, shards),
+                  {own, own_part(values.gradients, shards), values.states}, norm, loss, hyper.all);
   if (!shards.empty())
     program.emit(op::all_gather, {values.parameters, updated[0]},
                  {{"counts", Shape(shards.counts)}, {"rank", int64_t{shards.rank}}});

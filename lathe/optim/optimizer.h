@@ -27,10 +27,12 @@ using OptimizerOptions = std::variant<AdamWOptions, SgdOptions, AdafactorOptions
 std::string name_of(const OptimizerOptions& options);
 
 /// All trainable parameters as one flat tensor: their shapes in its order; `decayed`: how many of the first
-/// elements have weight decay, whole parameters.
+/// elements have weight decay, whole parameters; `of_head`, for each shape: it may have a learning rate of
+/// its own (empty: none may).
 struct FlatParameters {
   std::vector<Shape> shapes;
   int64_t decayed = 0;
+  std::vector<bool> of_head = {};
 };
 
 /// A flat f32 tensor that an optimizer keeps from update to update, zero at the start.
@@ -61,14 +63,21 @@ struct OptimizerValues {
   std::vector<Value> states;  ///< as optimizer_states names them
 };
 
+/// What changes from step to step, [kHyperCount] f32 (ops/optimizers/optimizer.h).  head: for the parameters
+/// `of_head`, of which kLearningRate and kTake count; none: they have `all`'s.
+struct HyperValues {
+  Value all, head;
+};
+
 struct Shards;
 
 /// Appends norm, clipping and update.  Gives the norm [1] before clipping, of gradients without loss scale.
-/// `loss` [1] guards the update: if it or the norm is not finite, nothing changes.  hyper: [kHyperCount] f32.
+/// `loss` [1] guards the update: if it or the norm is not finite, nothing changes.
 /// shards: if there are any, values.states are those of own_part; only that part is updated, and the others'
 /// are gathered. Errors: kInternal if gradients are rounded for another optimizer than AdamW, or there are
-/// shards for adafactor.
+/// shards for adafactor or next to hyper.head.
 Value append_update(const OptimizerOptions& options, const FlatParameters& parameters,
-                    const OptimizerValues& values, Value loss, Value hyper, const Shards& shards);
+                    const OptimizerValues& values, Value loss, const HyperValues& hyper,
+                    const Shards& shards);
 
 }  // namespace lathe

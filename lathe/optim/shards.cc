@@ -34,7 +34,10 @@ FlatParameters own_part(const FlatParameters& parameters, const Shards& shards) 
 
 FlatGradients own_part(const FlatGradients& gradients, const Shards& shards) {
   if (shards.empty()) return gradients;
-  const int64_t begin = shards.begin(), end = begin + shards.count();
+  return part_of(gradients, shards.begin(), shards.begin() + shards.count());
+}
+
+FlatGradients part_of(const FlatGradients& gradients, int64_t begin, int64_t end) {
   const int64_t first = gradients.first;
   const int64_t last = first + (gradients.rounded ? elements(gradients.rounded.type()) : 0);
   // Of element i: how many exact ones lie before it.

@@ -27,5 +27,7 @@ Shards shards_of(int64_t parameters, int ranks, int rank);
 /// Parameters come as one vector: for optimizers that work element by element.
 FlatParameters own_part(const FlatParameters& parameters, const Shards& shards);
 FlatGradients own_part(const FlatGradients& gradients, const Shards& shards);
+/// The gradients of the parameters' elements [begin, end), as views.
+FlatGradients part_of(const FlatGradients& gradients, int64_t begin, int64_t end);
 
 }  // namespace lathe

@@ -91,14 +91,22 @@ std::vector<bool> Program::read() const {
 void Program::remove_dead_nodes() {
   std::vector<bool> needed(values_.size(), false);
   for (const auto& [name, id] : outputs_) needed[static_cast<size_t>(id)] = true;
+  // An update of a part of a state is one of the state.
+  const auto is_of_state = [&](int id) {
+    for (;; id = nodes_[static_cast<size_t>(values_[static_cast<size_t>(id)].producer)].in[0]) {
+      const ValueInfo& value = values_[static_cast<size_t>(id)];
+      if (value.kind == ValueKind::kState) return true;
+      if (value.producer < 0 || nodes_[static_cast<size_t>(value.producer)].op->aliasing != Aliasing::kSlice)
+        return false;
+    }
+  };
   std::vector<Node> kept;
   for (size_t n = nodes_.size(); n-- > 0;) {
     Node& node = nodes_[n];
     bool keep = false;
     for (int id : node.out) keep = keep || needed[static_cast<size_t>(id)];
     for (const InPlace& alias : node.op->in_place)
-      keep = keep ||
-             values_[static_cast<size_t>(node.in[static_cast<size_t>(alias.in)])].kind == ValueKind::kState;
+      keep = keep || is_of_state(node.in[static_cast<size_t>(alias.in)]);
     if (!keep) continue;
     for (int id : node.in)
       if (id >= 0) needed[static_cast<size_t>(id)] = true;

@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "lathe/core/source_folder_testing.h"
 #include "lathe/ops/elementwise.h"
@@ -49,11 +50,12 @@ std::shared_ptr<Executable> compiled(const Program& program, Backend& backend, B
   return backend.compile(program, selection, plan, bindings).value();
 }
 
-/// The parameters after every update.
-std::vector<std::vector<float>> train(Backend& backend, const json& row) {
-  const OptimizerOptions options = options_of(row);
+/// The parameters after every update.  head_rate: the learning rate of every other parameter.
+std::vector<std::vector<float>> train(Backend& backend, const json& row, const OptimizerOptions& options,
+                                      float rate, std::optional<float> head_rate = {}) {
   FlatParameters parameters;
   for (const auto& shape : row["shapes"]) parameters.shapes.push_back(shape.get<Shape>());
+  for (size_t i = 0; i < parameters.shapes.size(); ++i) parameters.of_head.push_back(i % 2 == 1);
   for (size_t i = 0; i < row["decayed"].get<size_t>(); ++i)
     parameters.decayed += elements(parameters.shapes[i]);
   std::vector<float> values = flat(row["start"]);
@@ -69,7 +71,8 @@ std::vector<std::vector<float>> train(Backend& backend, const json& row) {
   OptimizerValues v{state("parameters", values), {program.input("gradients", {DType::f32, all})}, {}};
   for (const OptimizerState& s : optimizer_states(options, parameters))
     v.states.push_back(state(s.name, std::vector<float>(static_cast<size_t>(s.size))));
-  const Value hyper = program.input("hyper", {DType::f32, {kHyperCount}});
+  HyperValues hyper{program.input("hyper", {DType::f32, {kHyperCount}}), {}};
+  if (head_rate) hyper.head = program.input("head_hyper", {DType::f32, {kHyperCount}});
   program.output("norm", append_update(options, parameters, v, {}, hyper, {}));
   const auto executable = compiled(program, backend, bindings);
 
@@ -77,10 +80,13 @@ std::vector<std::vector<float>> train(Backend& backend, const json& row) {
   for (const auto& step : row["steps"]) {
     const std::vector<float> gradients = flat(step["gradients"]);
     const StepFactors factors = step_factors(options, static_cast<int64_t>(after.size()) + 1);
-    const std::vector<float> h{row["settings"]["lr"].get<float>(), static_cast<float>(factors.first),
-                               static_cast<float>(factors.second), 0, 1};
+    const std::vector<float> h{rate, static_cast<float>(factors.first), static_cast<float>(factors.second), 0,
+                               1};
+    std::vector<float> of_head = h;
+    of_head[0] = head_rate.value_or(0);
     Slot slot;
     slot.inputs = {bytes(gradients), bytes(h)};
+    if (head_rate) slot.inputs.push_back(bytes(of_head));
     Event event;
     executable->run(slot, &event).check();
     executable->wait(event).check();
@@ -100,7 +106,7 @@ TEST_P(OnDevice, OptimizersAreThoseOfTorchAndTransformers) {
   for (const auto& row : golden("optimizers.json")) {
     const OpDef& op = row["name"] == "sgd" ? op::sgd : op::adafactor;
     if (backend->implementations(op).empty()) continue;  // Trainer refuses it there
-    const auto after = train(*backend, row);
+    const auto after = train(*backend, row, options_of(row), row["settings"]["lr"].get<float>());
     for (size_t s = 0; s < after.size(); ++s) {
       const std::vector<float> wanted = flat(row["steps"][s]["parameters"]);
       ASSERT_EQ(after[s].size(), wanted.size());
@@ -110,6 +116,33 @@ TEST_P(OnDevice, OptimizersAreThoseOfTorchAndTransformers) {
             << row["name"] << row["settings"] << " step " << s << " element " << i;
     }
   }
+}
+
+/// Without clipping nothing of one parameter reaches another: each is as in a run in which all have its rate.
+TEST_P(OnDevice, AHeadHasItsOwnLearningRate) {
+  LATHE_NEEDS_DEVICE(GetParam());
+  const auto backend = open_device(GetParam());
+  constexpr float kRate = 0.01f, kHeadRate = 0.07f;
+  for (const auto& row : golden("optimizers.json"))
+    for (const OptimizerOptions& options :
+         {options_of(row), OptimizerOptions(AdamWOptions{.weight_decay = 0.1})}) {
+      const OpDef& op = options.index() == 0 ? op::adamw : options.index() == 1 ? op::sgd : op::adafactor;
+      if (backend->implementations(op).empty()) continue;
+      const auto mixed = train(*backend, row, options, kRate, kHeadRate);
+      const auto slow = train(*backend, row, options, kRate), fast = train(*backend, row, options, kHeadRate);
+      size_t differ = 0;
+      for (size_t step = 0; step < mixed.size(); ++step) {
+        size_t at = 0;
+        for (size_t k = 0; k < row["shapes"].size(); ++k)
+          for (int64_t n = elements(row["shapes"][k].get<Shape>()); n > 0; --n, ++at) {
+            const float wanted = (k % 2 == 1 ? fast : slow)[step][at];
+            differ += slow[step][at] != fast[step][at];
+            EXPECT_NEAR(mixed[step][at], wanted, 4 * 0x1p-24 * (std::abs(wanted) + 1))
+                << name_of(options) << row["settings"] << " parameter " << k << " step " << step;
+          }
+      }
+      EXPECT_GT(differ, 0u);
+    }
 }
 
 TEST_P(OnDevice, SmoothedLossIsThatOfLabelSmoother) {
