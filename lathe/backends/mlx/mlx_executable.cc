@@ -106,13 +106,52 @@ void MlxExecutable::follow_states(const Bindings& bindings) {
     states_.push_back({static_cast<int>(id), static_cast<int>(id),
                        std::static_pointer_cast<Cell>(bindings.states.at(value.name).owner)});
   }
-  for (const Node& node : program_.nodes())
+  struct View {
+    size_t state;
+    int64_t offset;
+    std::optional<size_t> part;  // of the state's parts, once it is updated
+  };
+  std::map<int, View> views;  // value → part of a state
+  for (const Node& node : program_.nodes()) {
+    if (node.op->aliasing == Aliasing::kSlice)
+      if (const auto whole = holder.find(node.in[0]); whole != holder.end())
+        views[node.out[0]] = {whole->second, node.attrs.i("offset"), {}};
     for (const InPlace& alias : node.op->in_place) {
-      const auto found = holder.find(node.in[static_cast<size_t>(alias.in)]);
-      if (found == holder.end()) continue;
-      states_[found->second].last = node.out[static_cast<size_t>(alias.out)];
-      holder[states_[found->second].last] = found->second;
+      const int in = node.in[static_cast<size_t>(alias.in)], out = node.out[static_cast<size_t>(alias.out)];
+      if (const auto found = holder.find(in); found != holder.end()) {
+        states_[found->second].last = out;
+        states_[found->second].parts.clear();  // which it takes in
+        holder[out] = found->second;
+      } else if (const auto view = views.find(in); view != views.end()) {
+        const View& v = view->second;
+        std::vector<Part>& parts = states_[v.state].parts;
+        if (v.part)
+          parts[*v.part].last = out;
+        else
+          parts.push_back({v.offset, out});
+        views[out] = {v.state, v.offset, v.part ? v.part : parts.size() - 1};
+      }
     }
+  }
+  for (State& state : states_) std::ranges::sort(state.parts, {}, &Part::offset);
+}
+
+/// The state when a run has ended: what was between updated parts is there as before.
+mx::array MlxExecutable::new_value(const State& state,
+                                   const std::vector<std::optional<mx::array>>& values) const {
+  const mx::array& whole = *values[static_cast<size_t>(state.last)];
+  if (state.parts.empty()) return whole;
+  const mx::array flat = mx::flatten(whole);
+  Arrays pieces;
+  int at = 0;
+  for (const Part& part : state.parts) {
+    const int begin = static_cast<int>(part.offset);
+    if (at < begin) pieces.push_back(mx::slice(flat, {at}, {begin}));
+    pieces.push_back(mx::flatten(*values[static_cast<size_t>(part.last)]));
+    at = begin + static_cast<int>(pieces.back().size());
+  }
+  if (const int end = static_cast<int>(flat.size()); at < end) pieces.push_back(mx::slice(flat, {at}, {end}));
+  return mx::reshape(mx::concatenate(pieces), whole.shape());
 }
 
 int MlxExecutable::longest_row(const Slot& slot) const {
@@ -176,8 +215,7 @@ Arrays MlxExecutable::lower(const Arrays& inputs, int longest, bool timed) {
   for (const auto& [name, id] : program_.outputs())
     results.push_back(mx::contiguous(*values[static_cast<size_t>(id)]));
   for (const State& state : states_)
-    if (state.last != state.value)
-      results.push_back(mx::contiguous(*values[static_cast<size_t>(state.last)]));
+    if (state.changes()) results.push_back(mx::contiguous(new_value(state, values)));
   return results;
 }
 
@@ -213,7 +251,7 @@ void MlxExecutable::take(Arrays results, uint64_t ticket) {
       if (program_.is_of_last_run(o)) before.outputs[o].reset();
   size_t next = outputs;
   for (const State& state : states_)
-    if (state.last != state.value) state.cell->value = results[next++];
+    if (state.changes()) state.cell->value = results[next++];
 }
 
 Status MlxExecutable::run(const Slot& slot, Event* event) {

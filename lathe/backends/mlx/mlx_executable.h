@@ -42,10 +42,18 @@ class MlxExecutable : public Executable {
   std::vector<Span> timeline() const override { return spans_; }
 
  private:
+  /// A view of a state: of the elements from `offset` on; `last`: its id when a run has ended.
+  struct Part {
+    int64_t offset;
+    int last;
+  };
   struct State {
     int value;  ///< id when a run begins
     int last;   ///< id when it has ended
     std::shared_ptr<Cell> cell;
+    std::vector<Part> parts = {};  ///< that are updated, in order; they do not overlap
+
+    bool changes() const { return last != value || !parts.empty(); }
   };
   struct Flight {
     uint64_t ticket = 0;
@@ -58,6 +66,7 @@ class MlxExecutable : public Executable {
   };
 
   void follow_states(const Bindings& bindings);
+  mx::array new_value(const State& state, const std::vector<std::optional<mx::array>>& values) const;
   Status check(const Slot& slot) const;
   int longest_row(const Slot& slot) const;
   Compiled& function_for(int longest);
