@@ -76,6 +76,20 @@ class Bench(unittest.TestCase):
         finally:
             os.sched_setaffinity(0, cores)
 
+    def test_a_network_of_ones_own(self):
+        rows = self.rows("mlp", "--layers", "20,12,7,3", "--batch", "4,8", "--iterations", "250", "--device", "cpu")
+        self.assertEqual([(row["layers"], row["batch"], row["calls"]) for row in rows],
+                         [("20,12,7,3", 4, 250), ("20,12,7,3", 8, 250)])
+        for row in rows:
+            products = 2 * row["batch"] * (2 * 20 * 12 + 3 * (12 * 7 + 7 * 3))
+            self.assertAlmostEqual(row["flops_per_s"] * row["ms"] / 1e3 / products, 1, places=4)
+            self.assertGreater(row["seconds"], 0)
+        for words, told in ((("--layers", "20"), "at least two widths"), (("--layers", "20,x"), "whole number"),
+                            (("--iterations", "5", "--steps", "5"), "found both")):
+            result = cl.run([cl.program(), "bench", "mlp", *words])
+            self.assertEqual(result.returncode, 2, words)
+            self.assertIn(told, result.stderr)
+
     def test_profile_names_the_ops_of_the_step(self):
         step, *ops = self.rows("step", *MODEL, "--batch", "2", "--seq", "16", "--steps", "3", "--profile")
         self.assertEqual(step["dtype"], "bf16")

@@ -36,6 +36,11 @@ std::vector<Field<B>> rows() {
            "on cuda all but mlp and plan: fp8; both compared with the peak of bf16).",
            {.value = "NAME"}},
           {"steps", &B::steps, "Calls that are timed.", {.low = 1, .value = "N"}},
+          {"layers", &B::layers, "Widths of the network, at least two.", {.value = "N,N,…"}},
+          {"iterations",
+           &B::iterations,
+           "As many calls, however long they take; a terminal shows the time left.",
+           {.low = 1, .value = "N"}},
           {"epochs", &B::epochs, "Passes over the data.", {.low = 1, .value = "N"}},
           {"data_dir", &B::trec_dir, "Where trec/ lies, if not in $LATHE_DATA_DIR.", {.value = "DIR"}},
           {"gradient_checkpointing", &B::recompute,
@@ -125,7 +130,9 @@ BenchSettings settings_of(const Bench& bench, const B& given, const Call& call) 
   s.data_dir = s.trec_dir.value_or(environment("LATHE_DATA_DIR"));
   check_one(bench, "batch", s.batch);
   check_one(bench, "dtype", s.dtype);
-  s.batches();  // before anything is measured
+  s.batches(), s.widths();  // before anything is measured
+  if (s.iterations && call.given.contains("steps"))
+    fail(ErrorCode::kUsage, "--iterations and --steps: found both, expected one of them");
   return s;
 }
 
@@ -160,14 +167,23 @@ std::vector<std::string> parts_of(std::string text) {
   return parts;
 }
 
+std::vector<int> numbers_of(const std::string& flag, const std::string& text) {
+  std::vector<int> numbers;
+  for (const std::string& part : parts_of(text)) numbers.push_back(whole_number(flag, part, 1));
+  return numbers;
+}
+
 }  // namespace
 
 std::vector<std::string> BenchSettings::dtypes() const { return parts_of(dtype); }
 
-std::vector<int> BenchSettings::batches() const {
-  std::vector<int> rows;
-  for (const std::string& part : parts_of(batch)) rows.push_back(whole_number("--batch", part, 1));
-  return rows;
+std::vector<int> BenchSettings::batches() const { return numbers_of("--batch", batch); }
+
+std::vector<int> BenchSettings::widths() const {
+  std::vector<int> widths = numbers_of("--layers", layers);
+  if (widths.size() < 2)
+    fail(ErrorCode::kUsage, "--layers: found {}, expected at least two widths, as in 784,128,10", layers);
+  return widths;
 }
 
 const std::vector<Bench>& benches() {
@@ -205,9 +221,9 @@ const std::vector<Bench>& benches() {
          {"batch", "dtype"},
          infer},
         {"mlp",
-         "forward and backward of a small network, fp32",
+         "forward and backward of a small network in fp32, on all devices of this machine",
          bench_mlp,
-         {"batch", "steps"},
+         {"layers", "batch", "steps", "iterations"},
          {"batch"},
          mlp},
         {"finetune",

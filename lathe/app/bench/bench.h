@@ -15,6 +15,8 @@ struct BenchSettings {
   std::string model = "bert-base";          ///< infer, mlp and finetune: all available devices
   std::string dtype = "bf16", batch = "8";  ///< several values are separated by commas
   int seq = 128, threads = 0, steps = 10, epochs = 3;
+  std::string layers = "1024,512,256,10";  ///< of mlp: the widths
+  std::optional<int64_t> iterations;       ///< of mlp: all of them, in place of steps
   bool profile = false;
   bool recompute = false;               ///< gradient checkpointing
   std::optional<std::string> trec_dir;  ///< --data_dir
@@ -27,6 +29,7 @@ struct BenchSettings {
   std::vector<std::string> dtypes() const;
   /// Errors: kUsage.
   std::vector<int> batches() const;
+  std::vector<int> widths() const;
 };
 
 /// One of the benches: its name, a line for --help, the flags that it uses, those of them that take several
@@ -52,7 +55,7 @@ std::vector<BenchReport> bench_plan(const BenchSettings& settings);
 /// Forward passes of a classifier at the lengths of real questions.  With `profile` it adds a second report,
 /// as above.
 std::vector<BenchReport> bench_infer(const BenchSettings& settings);
-/// Forward and backward of three linear layers with ReLU between them.
+/// Forward and backward of linear layers with ReLU between them.
 std::vector<BenchReport> bench_mlp(const BenchSettings& settings);
 /// Fine-tuning by the Trainer on 1,000 questions: all weights, and only the head.
 std::vector<BenchReport> bench_finetune(const BenchSettings& settings);
