@@ -26,6 +26,9 @@ class Fetching(HubCase):
     def test_a_name_is_fetched_once_and_found_without_the_network_afterwards(self):
         first = self.succeeds(self.info())
         self.assertIn("fetched model.safetensors", first.stderr)
+        self.assertIn(f"[INFO] no folder {MODEL} here; looking on the Hub\n", first.stderr)
+        size = sum(len(content) for content in self.files.values())
+        self.assertRegex(first.stderr, rf"\[INFO\] fetched {len(self.files)} files, {size / 1e6:.1f} MB: .*/snapshots/")
         self.check_cache()
         fetched = {p.name for p in self.cache().glob("snapshots/*/*")}
         self.assertEqual(fetched, set(self.files))   # neither the card nor other frameworks' weights

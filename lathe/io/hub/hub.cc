@@ -207,11 +207,29 @@ std::string fetch_model(FileSystem& fs, const std::string& name_or_path, const s
          "Unset HF_HUB_OFFLINE to fetch it, give the folder of a model (config.json and model.safetensors), "
          "or set HF_HOME to the Hugging Face cache that holds it.",
          name_or_path, revision, fmt::join(looked_at, "\n  "));
+  const auto note = [&](const std::string& line) {
+    if (settings.note) settings.note(line);
+  };
+  note(fmt::format("{}; looking on the Hub", found.empty()
+                                                 ? fmt::format("no folder {} here", name_or_path)
+                                                 : fmt::format("{} is here in part", name_or_path)));
+  size_t files = 0;
+  uint64_t bytes = 0;
+  HubSettings counting = settings;
+  counting.progress = [&](const std::string& file, uint64_t done, uint64_t total) {
+    if (done == total) ++files, bytes += total;
+    if (settings.progress) settings.progress(file, done, total);
+  };
   try {
-    return fetch_snapshot(fs, {RepoKind::kModel, name_or_path, revision}, cache_dir, settings,
-                          [&](const std::vector<std::string>& files, const ReadFile& read) {
-                            return choose_model_files(files, need, name_or_path, read);
-                          });
+    const std::string folder =
+        fetch_snapshot(fs, {RepoKind::kModel, name_or_path, revision}, cache_dir, counting,
+                       [&](const std::vector<std::string>& names, const ReadFile& read) {
+                         return choose_model_files(names, need, name_or_path, read);
+                       });
+    note(files > 0 ? fmt::format("fetched {} file{}, {:.1f} MB: {}", files, files == 1 ? "" : "s",
+                                 static_cast<double>(bytes) * 1e-6, folder)
+                   : fmt::format("found, and nothing was missing: {}", folder));
+    return folder;
   } catch (const Error& e) {  // the name may have been meant for a folder
     if (!found.empty() || e.code() == ErrorCode::kInterrupted) throw;
     fail(e.code(), "{}\nOn this machine (HF_HOME names another cache) it was looked for at:\n  {}", e.what(),

@@ -23,6 +23,8 @@ struct HubSettings {
   std::function<void(const std::string& file, uint64_t done, uint64_t total)> progress;
   /// What the user should know: waits, new tries.  From any thread.
   std::function<void(const std::string& line)> message;
+  /// What is being done, and what came of it.
+  std::function<void(const std::string& line)> note;
   /// Called only on the thread that asks for something; what it throws ends the work.
   std::function<bool()> should_stop;
   bool is_stopped() const { return should_stop && should_stop(); }
