@@ -345,22 +345,16 @@ void ScriptRun::say_results(const std::string& example) {
 
 std::string example_of(const TextDataset& data) {
   constexpr size_t kRows = 20;  // of which one is easier to read if it needs no quotes
-  const auto is_plain = [&](size_t row) {
-    const std::string text =
-        short_line(data.first[row]) + (data.has_pairs() ? short_line(data.second[row]) : "");
-    return text.find_first_of("'\\\"`") == std::string::npos;
-  };
-  size_t row = 0;
-  while (row < std::min(data.size(), kRows) && !is_plain(row)) ++row;
-  if (row == std::min(data.size(), kRows)) row = 0;
-  const std::string first = short_line(data.first.at(row));
-  if (!data.has_pairs()) return shell_text({first});
-  std::string quoted = "$'";  // bash's and zsh's, as a tab parts the texts
-  for (const char c : first + "\t" + short_line(data.second.at(row))) {
-    if (c == '\'' || c == '\\') quoted += '\\';
-    quoted += c == '\t' ? std::string("\\t") : std::string(1, c);
+  std::string example;
+  for (size_t row = 0; row < std::min(data.size(), kRows); ++row) {
+    std::vector<std::string> words = {short_line(data.first[row])};
+    if (data.has_pairs()) words.push_back(short_line(data.second[row]));
+    const bool plain = std::ranges::none_of(
+        words, [](const std::string& word) { return word.find_first_of("'\\\"`") != std::string::npos; });
+    if (plain || example.empty()) example = shell_text(words);
+    if (plain) break;
   }
-  return quoted + "'";
+  return example;
 }
 
 Terminal quiet_terminal(const TrainingArguments& args) {

@@ -109,10 +109,10 @@ TEST(ScriptRun, AnExampleIsAShortTextForTheShell) {
   EXPECT_EQ(of(words), "'ninechars ninechars ninechars ninechars ninechars ninechars'");
   EXPECT_EQ(of(std::string(100, 'x')), std::string(60, 'x'));
   data.second = {"it\\is"};
-  EXPECT_EQ(of("it's"), "$'it\\'s\\tit\\\\is'");
+  EXPECT_EQ(of("it's"), "'it'\\''s' 'it\\is'");
   data.first = {"it's", "plain one", "another"};
   data.second = {"a", "b", "c"};
-  EXPECT_EQ(example_of(data), "$'plain one\\tb'");
+  EXPECT_EQ(example_of(data), "'plain one' b");
 }
 
 /// Evaluates and saves at steps 2 and 4 on a disk of `room` bytes; the model is best at step 2.
