@@ -175,8 +175,10 @@ class FileJob {
                                                      share * static_cast<double>(reader.done() - before)));
     };
     LinesAsTable as_table;
+    Table texts;  // of lines
     const auto take = [&](const Table& part) {
-      const Table& table = lines ? as_table(part) : part;
+      if (lines) texts = as_table(part);
+      const Table& table = lines ? texts : part;
       if (names_.empty() && (settings_.output || !lines)) begin(table, mark ? "\xEF\xBB\xBF" : "", put);
       if (before == 0) begin_progress(reader);
       if (!names_.empty())
