@@ -3,6 +3,7 @@
 comes from elsewhere, and none may (Content-Security-Policy).
 
 Own instead of mkdocs, whose pages need a server for their search, and whose themes have more files than the docs."""
+import base64
 import html
 import pathlib
 import re
@@ -12,7 +13,7 @@ from markdown_it import MarkdownIt
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NAVIGATION = [
-    ("Start", [("index", "Quick start"), ("contents", "All pages"), ("from_run_glue", "From run_glue.py"),
+    ("Start", [("index", "Quick start"), ("tickets", "A worked example"), ("contents", "All pages"), ("from_run_glue", "From run_glue.py"),
                ("differences", "How it differs"), ("limits", "Limits")]),
     ("Use", [("train", "Train"), ("own_data", "Own data"), ("evaluate", "Evaluate"), ("predict", "Predict"), ("resume", "Resume"),
              ("report", "See runs"), ("devices", "Devices"), ("memory", "Memory"), ("measure", "Measure"), ("flags", "Every flag"),
@@ -30,19 +31,20 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --ink: #dfe3e8; --paper: #15181c; --soft: #1f242a; --line: #38404a; --link: #7cb7f2; } }
 * { box-sizing: border-box; }
 body { margin: 0; font: 16px/1.6 system-ui, sans-serif; color: var(--ink); background: var(--paper); }
-.page { display: grid; grid-template-columns: 15rem minmax(0, 1fr); max-width: 76rem; margin: auto; }
-nav { padding: 1.5rem 1rem; border-right: 1px solid var(--line); }
+.page { display: grid; grid-template-columns: 15rem minmax(0, 1fr); max-width: 82rem; margin: auto; }
+nav { padding: 1.5rem 1rem; align-self: start; position: sticky; top: 0; max-height: 100vh; overflow-y: auto; }
 nav summary { font-size: 1.3rem; font-weight: 700; cursor: pointer; }
 nav h2 { font-size: .8rem; text-transform: uppercase; letter-spacing: .06em; margin: 1.2rem 0 .2rem; border: 0; opacity: .7; }
 nav ul { list-style: none; margin: 0; padding: 0; }
 nav a { display: block; padding: .15rem .5rem; border-radius: .3rem; color: inherit; text-decoration: none; }
 nav a:hover, nav a[aria-current] { background: var(--soft); color: var(--link); }
-main { padding: 1rem 2rem 4rem; min-width: 0; }
+main { padding: 1rem 2rem 4rem; min-width: 0; min-height: 100vh; border-left: 1px solid var(--line); }
 a { color: var(--link); }
 h1 { line-height: 1.2; } h2 { margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
 code { font: .9em ui-monospace, monospace; background: var(--soft); padding: .1em .25em; border-radius: .2rem; overflow-wrap: anywhere; }
 pre { background: var(--soft); padding: .8rem 1rem; border-radius: .4rem; overflow-x: auto; line-height: 1.45; }
-pre code { padding: 0; background: none; overflow-wrap: normal; }
+pre code { padding: 0; background: none; overflow-wrap: normal; font-size: 13px; }
+img { max-width: 100%; height: auto; border: 1px solid var(--line); border-radius: .4rem; }
 code.flag { white-space: nowrap; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .92rem; }
@@ -50,8 +52,8 @@ td, th { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; 
 th { background: var(--soft); }
 input { width: 100%; padding: .5rem; font: inherit; border: 1px solid var(--line); border-radius: .3rem; background: var(--paper); color: inherit; }
 @media (max-width: 48rem) {
-  .page { display: block; } nav { border: 0; border-bottom: 1px solid var(--line); padding: .8rem 1rem; }
-  main { padding: .5rem 1rem 3rem; }
+  .page { display: block; } nav { position: static; max-height: none; border-bottom: 1px solid var(--line); padding: .8rem 1rem; }
+  main { padding: .5rem 1rem 3rem; border: 0; }
   .flags thead { display: none; }
   .flags tr { display: block; border: 1px solid var(--line); border-radius: .3rem; margin-bottom: .6rem; padding: .4rem .6rem; }
   .flags tr[hidden] { display: none; }
@@ -97,6 +99,14 @@ def target(link, pages):
     return stem + ".html" + ("#" + anchor if anchor else "")
 
 
+def with_pictures(body):
+    """The pictures of docs/images within the page."""
+    def data(match):
+        picture = base64.b64encode((ROOT / "docs" / match.group(2)).read_bytes()).decode()
+        return f'{match.group(1)}="data:image/png;base64,{picture}"'
+    return re.sub(r'(src|srcset)="(images/[^"]+\.png)"', data, body)
+
+
 def slug(text):
     return re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-")
 
@@ -124,7 +134,7 @@ def render(text, pages):
             token.children = with_targets(token.children, pages)
     body = markdown.renderer.render(tokens, markdown.options, {})
     body = re.sub(r"<code>(--?[^\s<]+)</code>", r'<code class="flag">\1</code>', body)
-    return body.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
+    return with_pictures(body).replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
 
 
 def title_of(text):

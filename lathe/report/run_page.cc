@@ -137,6 +137,13 @@ std::string evaluations(const std::vector<Json>& history) {
   return html + html_table(table);
 }
 
+/// Words in spans, which the page does not break: a line that ends in the hyphens of a flag is hard to read.
+std::string command_html(const std::string& command) {
+  std::string html = "<pre><span>";
+  for (const char c : escaped(command)) html += c == ' ' ? "</span> <span>" : std::string(1, c);
+  return html + "</span></pre>\n";
+}
+
 }  // namespace
 
 std::string run_page(const std::string& name, const RunFacts& facts, const TrainerState& state,
@@ -151,7 +158,7 @@ std::string run_page(const std::string& name, const RunFacts& facts, const Train
   if (state.best_metric) note += fmt::format("; best metric {:.6g}", *state.best_metric);
   std::string body = trains ? charts(state.log_history, losses, samples) : "";
   body += results(state.log_history) + evaluations(state.log_history) + findings_html(findings);
-  body += fmt::format("<h2>Command</h2>\n<pre>{}</pre>\n", escaped(facts.command()));
+  body += "<h2>Command</h2>\n" + command_html(facts.command());
   body += "<h2>Environment</h2>\n" + pairs_table(facts.environment);
   HtmlTable settings{{"argument", "value"}, {true, true}, {}};
   for (const auto& [key, value] : facts.settings.items()) settings.rows.push_back({key, number_text(value)});

@@ -67,7 +67,7 @@ TEST(RunPage, HoldsEverySectionAndNothingFromElsewhere) {
                            "<th class=\"text\">label</th><th class=\"text\">predicted</th>",
                            "a &lt;script&gt;",
                            "cpu &amp; more",
-                           "lathe glue --run_name &#39;it&#39;\\&#39;&#39;s &lt;b&gt;&#39;",
+                           "<span>--run_name</span> <span>&#39;it&#39;\\&#39;&#39;s</span> <span>&lt;b&gt;&#39;</span>",
                            "learning_rate",
                            "running: step 3 of 3"})
     EXPECT_NE(page.find(part), std::string::npos) << part;

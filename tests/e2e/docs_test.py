@@ -149,7 +149,7 @@ class Page(html.parser.HTMLParser):
         self.anchors.add(values.get("id"))
         if tag == "a":
             self.links.append(values["href"])
-        self.loaded += [values[key] for key in ("src", "href") if key in values and tag != "a"]
+        self.loaded += [values[key] for key in ("src", "srcset", "href") if key in values and tag != "a"]
 
 
 @unittest.skipIf(markdown_it is None, "needs the wheel markdown-it-py (tools/setup.sh --test)")
@@ -167,7 +167,7 @@ class Site(unittest.TestCase):
 
     def test_links_lead_somewhere_and_nothing_is_loaded(self):
         for name, page in self.pages.items():
-            self.assertEqual(page.loaded, ["data:,"], name)
+            self.assertEqual([address[:40] for address in page.loaded if not address.startswith("data:")], [], name)
             for link in page.links:
                 path, _, anchor = link.partition("#")
                 if not path.startswith("http"):
