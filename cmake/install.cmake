@@ -37,11 +37,14 @@ install(FILES ${PROJECT_BINARY_DIR}/lathe-config.cmake ${PROJECT_BINARY_DIR}/lat
 install(TARGETS program_lathe program_lathe-ops RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 set(links ${PROJECT_BINARY_DIR}/links)
 file(MAKE_DIRECTORY ${links})
-foreach(script run_glue run_qa)   # lathe is that command when it is called so; shells look for completions by its name
+set(scripts run_glue run_classification run_qa)
+foreach(script ${scripts})   # lathe is that command when it is called so; shells look for completions by its name
   file(CREATE_LINK lathe ${links}/${script} SYMBOLIC)
   file(CREATE_LINK lathe.fish ${links}/${script}.fish SYMBOLIC)
 endforeach()
-install(FILES ${links}/run_glue ${links}/run_qa DESTINATION ${CMAKE_INSTALL_BINDIR})
+list(TRANSFORM scripts PREPEND ${links}/)
+list(TRANSFORM scripts APPEND .fish OUTPUT_VARIABLE fish_scripts)
+install(FILES ${scripts} DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # What the program itself says of its words: completions and the manual page.
 if(NOT CMAKE_CROSSCOMPILING)
@@ -55,9 +58,9 @@ if(NOT CMAKE_CROSSCOMPILING)
   add_custom_target(lathe_said ALL DEPENDS ${said}/lathe.1)
   set(completions ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
   install(FILES ${said}/lathe.bash DESTINATION ${completions} RENAME lathe)
-  install(FILES ${links}/run_glue ${links}/run_qa DESTINATION ${completions})
+  install(FILES ${scripts} DESTINATION ${completions})
   install(FILES ${said}/_lathe DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-  install(FILES ${said}/lathe.fish ${links}/run_glue.fish ${links}/run_qa.fish
+  install(FILES ${said}/lathe.fish ${fish_scripts}
           DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
   install(FILES ${said}/lathe.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()

@@ -61,9 +61,9 @@ void prepend_arguments_file(const std::string& path, std::vector<std::string>& a
 int dispatch(const std::string& path, std::vector<std::string> args) {
   const std::string program = lathe::file_name(path);
   std::string name;
-  if (program == "run_glue" || program == "run_qa") {
-    name = program.substr(4);
-  } else {
+  for (const lathe::Command& command : lathe::commands())
+    if (!command.script.empty() && program == command.script) name = command.name;
+  if (name.empty()) {
     if (args.size() > 1 && args[0] == "help") args = {args[1], "--help"};
     if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
       fmt::print("{}", help());
@@ -76,11 +76,12 @@ int dispatch(const std::string& path, std::vector<std::string> args) {
     name = args[0];
     args.erase(args.begin());
   }
-  if (name == "glue" || name == "qa")
-    if (const std::string folder = folder_of(path); !folder.empty())
-      prepend_arguments_file(folder + "run_" + name + ".args", args);
-  for (const lathe::Command& command : lathe::commands())
-    if (name == command.name) return command.run(args);
+  for (const lathe::Command& command : lathe::commands()) {
+    if (name != command.name) continue;
+    if (const std::string folder = folder_of(path); !folder.empty() && !command.script.empty())
+      prepend_arguments_file(folder + command.script + ".args", args);
+    return command.run(args);
+  }
   std::vector<std::string_view> names{"help", "version"};
   for (const lathe::Command& command : lathe::commands()) names.emplace_back(command.name);
   const auto near = lathe::nearest_names(name, names);

@@ -53,8 +53,8 @@ float parse_target(const Table& table, const Column& column, size_t row) {
   return static_cast<float>(*value);
 }
 
-/// Takes the texts of these columns, one or two.
-void read_texts(const Table& table, const std::vector<const Column*>& columns, TextDataset& out) {
+/// Refuses a column of which a row has no text.
+void check_texts(const Table& table, const std::vector<const Column*>& columns) {
   for (const Column* column : columns) {
     if (column->type == ColumnType::kList || column->type == ColumnType::kOther)
       fail(ErrorCode::kInvalidData,
@@ -66,8 +66,29 @@ void read_texts(const Table& table, const std::vector<const Column*>& columns, T
            "the "
            "row or the column out (texts are sentence1 and sentence2, or the first two columns)",
            table.place(column->absent.first), column->name);
+  }
+}
+
+/// Takes the texts of these columns, one or two.
+void read_texts(const Table& table, const std::vector<const Column*>& columns, TextDataset& out) {
+  check_texts(table, columns);
+  for (const Column* column : columns) {
     out.empty_texts.add(column->empty);
     (column == columns.front() ? out.first : out.second) = column->values;
+  }
+  if (out.empty_texts.count > 0) out.first_empty_text = table.place(out.empty_texts.first);
+}
+
+/// One text of all columns of a row, as run_classification joins them.
+void read_joined_texts(const Table& table, const std::vector<const Column*>& columns,
+                       const std::string& delimiter, TextDataset& out) {
+  check_texts(table, columns);
+  out.first = columns.front()->values;
+  for (size_t row = 0; row < table.rows(); ++row) {
+    for (size_t i = 1; i < columns.size(); ++i) out.first[row] += delimiter + columns[i]->values[row];
+    const auto is_empty = [&](const Column* column) { return column->values[row].empty(); };
+    if (columns.front()->empty.count > 0 && std::all_of(columns.begin(), columns.end(), is_empty))
+      out.empty_texts.add({1, row});
   }
   if (out.empty_texts.count > 0) out.first_empty_text = table.place(out.empty_texts.first);
 }
@@ -118,7 +139,15 @@ bool is_no_class(const Column& column, size_t row) {
   return column.class_label && column.values[row] == "-1";
 }
 
-std::vector<std::string> sorted_labels(const Table& table, const Column& column) {
+/// In the order of their values where all are numbers.
+void sort_numbers(std::vector<std::string>& names) {
+  std::stable_sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    return *table_detail::number_of(a) < *table_detail::number_of(b);
+  });
+}
+
+/// The labels that a column names, in alphabetical order.
+std::vector<std::string> distinct_labels(const Table& table, const Column& column) {
   std::set<std::string> distinct;
   for (size_t row = 0; row < column.values.size(); ++row) {
     const std::string& value = column.values[row];
@@ -132,32 +161,48 @@ std::vector<std::string> sorted_labels(const Table& table, const Column& column)
   if (distinct.empty())
     fail(ErrorCode::kInvalidData, "{}: column '{}' names no class in any row; expected some to learn from",
          table.origin, column.name);
-  std::vector<std::string> names(distinct.begin(), distinct.end());
-  if (is_number_text(column.type))
-    std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
-      return std::strtoll(a.c_str(), nullptr, 10) < std::strtoll(b.c_str(), nullptr, 10);
-    });
-  return names;
+  return {distinct.begin(), distinct.end()};
 }
 
-LabelSet infer_labels(const Table& table, const Column& column) {
-  if (column.type == ColumnType::kFloat || column.type == ColumnType::kList)
+LabelSet infer_labels(const Table& table, const Column& column, const OwnColumns& columns) {
+  if (columns.regression.value_or(column.type == ColumnType::kFloat)) {
+    for (size_t row = 0; row < column.values.size(); ++row)
+      if (column.values[row].empty()) fail_missing(table, column, row);
+    return {.kind = LabelKind::kRegression, .names = {}};
+  }
+  if (column.type == ColumnType::kList)
     for (size_t row = 0; row < column.values.size(); ++row)
       if (column.values[row].empty()) fail_missing(table, column, row);
   if (column.type == ColumnType::kString) refuse_words_for_no_number(table, column);
-  switch (column.type) {
-    case ColumnType::kFloat:
-      return {.kind = LabelKind::kRegression, .names = {}};
-    case ColumnType::kList:
-      return {.kind = LabelKind::kMultiLabel, .names = sorted_labels(table, column)};
-    case ColumnType::kInteger:
-    case ColumnType::kString:
-      return {.kind = LabelKind::kClasses, .names = sorted_labels(table, column)};
-    default:
-      fail(ErrorCode::kInvalidData,
-           "{}: column '{}' holds {}; expected class names, numbers or lists of names", table.origin,
-           column.name, column.type == ColumnType::kNull ? "no value" : "nested JSON");
+  if (column.type == ColumnType::kNull || column.type == ColumnType::kOther)
+    fail(ErrorCode::kInvalidData, "{}: column '{}' holds {}; expected class names, numbers or lists of names",
+         table.origin, column.name, column.type == ColumnType::kNull ? "no value" : "nested JSON");
+  LabelSet set{.kind = column.type == ColumnType::kList ? LabelKind::kMultiLabel : LabelKind::kClasses,
+               .names = distinct_labels(table, column)};
+  if (is_number_text(column.type) && !columns.sorts_as_texts) sort_numbers(set.names);
+  return set;
+}
+
+/// The known labels, and those that a column has in addition, at their end.
+LabelSet with_new_labels(const LabelSet& known, const Column& column) {
+  LabelSet set = known;
+  if (known.kind == LabelKind::kRegression || column.type == ColumnType::kNull ||
+      (known.kind == LabelKind::kMultiLabel) != (column.type == ColumnType::kList))
+    return set;
+  const LabelIds ids = known.ids();
+  std::set<std::string> added;
+  for (size_t row = 0; row < column.values.size(); ++row) {
+    if (column.values[row].empty()) continue;
+    if (known.kind == LabelKind::kClasses) {
+      const std::string name = class_name(ids, column, row);
+      if (name != "-1" && !ids.contains(name)) added.insert(name);
+    } else {
+      for (const std::string& name : list_elements(column.values[row]))
+        if (!ids.contains(name)) added.insert(name);
+    }
   }
+  set.names.insert(set.names.end(), added.begin(), added.end());
+  return set;
 }
 
 int32_t own_label(const LabelSet& set, const LabelIds& ids, const Table& table, const Column& column,
@@ -255,6 +300,35 @@ void TextDataset::truncate(size_t rows) {
     targets.resize(label_set.kind == LabelKind::kMultiLabel ? rows * label_set.names.size() : rows);
 }
 
+void TextDataset::reorder(std::span<const int64_t> order) {
+  const auto permute = [&](auto& values) {
+    const size_t width = values.size() / order.size();  // several targets a row
+    auto before = std::move(values);
+    values.clear();
+    for (const int64_t row : order)
+      for (size_t k = 0; k < width; ++k)
+        values.push_back(std::move(before[static_cast<size_t>(row) * width + k]));
+  };
+  if (order.empty()) return;
+  permute(first), permute(second), permute(labels), permute(targets);
+}
+
+void TextDataset::relabel(const LabelSet& set) {
+  const auto ids = set.ids();
+  std::vector<size_t> renumbered;
+  for (const std::string& name : label_set.names) renumbered.push_back(static_cast<size_t>(ids.at(name)));
+  for (int32_t& label : labels)
+    if (label >= 0) label = static_cast<int32_t>(renumbered[static_cast<size_t>(label)]);
+  if (set.kind == LabelKind::kMultiLabel) {
+    std::vector<float> before(size() * set.names.size(), 0.0f);
+    std::swap(before, targets);
+    for (size_t row = 0; row < size(); ++row)
+      for (size_t k = 0; k < renumbered.size(); ++k)
+        targets[row * set.names.size() + renumbered[k]] = before[row * renumbered.size() + k];
+  }
+  label_set = set;
+}
+
 void TextDataset::keep_labelled() {
   size_t kept = 0;
   for (size_t row = 0; row < labels.size(); ++row) {
@@ -308,83 +382,20 @@ TextDataset read_glue_file(const GlueTask& task, const std::string& path) {
   return dataset_from_glue_table(task, parse_table(bytes, format.value_or(TableFormat::kTsv), options, path));
 }
 
-namespace {
-
-/// Who has a number of the row there did not mean it for a text; transformers' tokenizers refuse it, too.
-[[noreturn]] void refuse_numbers_for_text(const Table& table, const Column& column) {
-  size_t row = 0;
-  while (column.values[row].empty()) ++row;
-  fail(ErrorCode::kInvalidData,
-       "{}: column '{}': found '{}', expected text, as one of the first two columns but '{}'; leave the "
-       "column out, or call those of the texts sentence1 and sentence2",
-       table.place(row), column.name, column.values[row], kLabelColumn);
-}
-
-/// Whether a column may be one of texts: not nested, not bytes, some value in it.
-bool may_be_text(const Column& column) {
-  return column.type != ColumnType::kList && column.type != ColumnType::kOther &&
-         column.type != ColumnType::kNull;
-}
-
-std::vector<std::string> find_text_columns(const Table& table) {
-  if (table.find("sentence1") && table.find("sentence2")) return {"sentence1", "sentence2"};
-  std::vector<std::string> names;
-  // A column without a name is the row number that pandas writes.
-  const auto take = [&](const Column& column) {
-    if (column.name == kLabelColumn || column.name.empty() || names.size() == 2) return;
-    if (is_number_text(column.type)) refuse_numbers_for_text(table, column);
-    names.push_back(column.name);
-  };
-  for (const Column& column : table.columns)
-    if (may_be_text(column)) take(column);
-  for (const Column& column : table.columns)
-    if (names.empty()) take(column);  // what is wrong with it is said when it is read
-  if (names.empty())
-    fail(ErrorCode::kInvalidData,
-         "{}: no text column next to '{}'; expected one or two, such as sentence1, sentence2", table.origin,
-         kLabelColumn);
-  return names;
-}
-
-/// The table of a user's own files.  Of Parquet the label and the texts are read; where it is not told what
-/// these lie in, the first two columns that are not nested, and all of those if one of the two holds no text.
-Table read_own_table(const std::vector<std::string>& paths, const std::vector<std::string>& text_columns) {
-  std::vector<std::string> asked = text_columns;
-  // A column of other files may be among the first two in their place.
-  if (asked.empty() && !std::all_of(paths.begin(), paths.end(), is_parquet)) return read_tables(paths);
-  bool more = false;
-  const auto wanted = [&](std::string_view name, bool nested) {
-    if (name == kLabelColumn || std::find(asked.begin(), asked.end(), name) != asked.end()) return true;
-    if (!text_columns.empty() || nested || name.empty()) return false;
-    if (asked.size() < 2) return asked.emplace_back(name), true;
-    if (name == "sentence1" || name == "sentence2") return true;
-    more = true;
-    return false;
-  };
-  Table table = read_tables(paths, wanted);
-  const auto is_text = [&](const std::string& name) {  // files without rows may have had others
-    const Column* column = table.find(name);
-    return column != nullptr && may_be_text(*column);
-  };
-  if (more && !std::all_of(asked.begin(), asked.end(), is_text)) {
-    table = {};
-    table = read_tables(paths);
-  }
-  return table;
-}
-
-}  // namespace
-
-TextDataset dataset_from_table(const Table& table, const LabelSet* known,
-                               const std::vector<std::string>& text_columns) {
-  TextDataset out{.origin = table.origin, .first = {}};
-  out.text_columns = text_columns.empty() ? find_text_columns(table) : text_columns;
+TextDataset dataset_from_table(const Table& table, const LabelSet* known, const OwnColumns& columns) {
+  TextDataset out{.origin = table.origin, .first = {}, .columns = choose_columns(table, columns)};
+  const Column* column = label_column(table, columns);
+  if (column == nullptr && known == nullptr) fail_without_label_column(table, columns);
   std::vector<const Column*> texts;
-  for (const std::string& name : out.text_columns) texts.push_back(&table.at(name));
-  read_texts(table, texts, out);
-  const Column* column = table.find(kLabelColumn);
-  if (column == nullptr && known == nullptr) table.at(kLabelColumn);
-  out.label_set = known != nullptr ? *known : infer_labels(table, *column);
+  for (const std::string& name : out.columns.texts) texts.push_back(&table.at(name));
+  if (columns.joined_by)
+    read_joined_texts(table, texts, *columns.joined_by, out);
+  else
+    read_texts(table, texts, out);
+  if (known == nullptr)
+    out.label_set = infer_labels(table, *column, columns);
+  else
+    out.label_set = column != nullptr && columns.adds_labels ? with_new_labels(*known, *column) : *known;
   if (column == nullptr)
     fill_absent_labels(out);
   else
@@ -392,14 +403,13 @@ TextDataset dataset_from_table(const Table& table, const LabelSet* known,
   return out;
 }
 
-TextDataset read_own_file(const std::string& path, const LabelSet* known,
-                          const std::vector<std::string>& text_columns) {
-  return read_own_files({path}, known, text_columns);
+TextDataset read_own_file(const std::string& path, const LabelSet* known, const OwnColumns& columns) {
+  return read_own_files({path}, known, columns);
 }
 
 TextDataset read_own_files(const std::vector<std::string>& paths, const LabelSet* known,
-                           const std::vector<std::string>& text_columns) {
-  return dataset_from_table(read_own_table(paths, text_columns), known, text_columns);
+                           const OwnColumns& columns) {
+  return dataset_from_table(read_own_table(paths, columns), known, columns);
 }
 
 }  // namespace lathe

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "lathe/data/glue_tasks.h"
+#include "lathe/data/own/own_columns.h"
 #include "lathe/data/table.h"
 
 namespace lathe {
@@ -43,13 +45,17 @@ struct TextDataset {
   size_t unclassified = 0;   ///< rows with -1 in a ClassLabel of Parquet; unlabelled_row is none of them
   int64_t skipped_rows = 0;  ///< damaged rows of GLUE files that were left out
   Gaps empty_texts = {};     ///< empty cells of TSV and CSV where texts are
-  std::string first_empty_text = {};           ///< "file:line" of the first; "" if there is none
-  std::vector<std::string> text_columns = {};  ///< where a user's own file has its texts
+  std::string first_empty_text = {};  ///< "file:line" of the first; "" if there is none
+  ColumnChoice columns = {};          ///< of a user's own file
 
   size_t size() const { return first.size(); }
   bool has_pairs() const { return !second.empty(); }
   /// Keeps the first rows only (--max_train_samples and its like); no effect if there are no more.
   void truncate(size_t rows);
+  /// Row i becomes what row order[i] was.
+  void reorder(std::span<const int64_t> order);
+  /// Numbers the labels by `set`, which has all their names.
+  void relabel(const LabelSet& set);
   /// kClasses: leaves out the rows without a label.
   void keep_labelled();
 };
@@ -59,22 +65,19 @@ struct TextDataset {
 /// set, and naming the place for a text that is missing in JSON or Parquet.
 TextDataset read_glue_file(const GlueTask& task, const std::string& path);
 
-/// A user's own file: label column `label`; texts sentence1 and sentence2 if there, else the first one or two
-/// other columns, which must not be numbers.  known = nullptr: the labels are found in the file, a list
-/// column is multi-label, a column of floats is regression, else the sorted distinct values are the classes.
-/// Otherwise labels must be in *known.  text_columns: the texts are these columns; empty: as above. Errors:
-/// as read_glue_file; kNotFound without a label column if known is null; kInvalidData without a text column,
-/// or for one of numbers; kNotFound without one of text_columns.  A -1 in a ClassLabel of Parquet is no
-/// label.
+/// A user's own file.  columns: where labels and texts are.  known = nullptr: the labels are found in the
+/// file, a list column is multi-label, a column of floats is regression, else the sorted distinct values are
+/// the classes. Otherwise labels must be in *known.  Errors: as read_glue_file and choose_columns; kNotFound
+/// without a label column if known is null.  A -1 in a ClassLabel of Parquet is no label.
 TextDataset read_own_file(const std::string& path, const LabelSet* known = nullptr,
-                          const std::vector<std::string>& text_columns = {});
+                          const OwnColumns& columns = {});
 /// Several files: their rows one after the other.
 TextDataset read_own_files(const std::vector<std::string>& paths, const LabelSet* known = nullptr,
-                           const std::vector<std::string>& text_columns = {});
+                           const OwnColumns& columns = {});
 
 /// The same from a table, for tests and other sources.
 TextDataset dataset_from_table(const Table& table, const LabelSet* known = nullptr,
-                               const std::vector<std::string>& text_columns = {});
+                               const OwnColumns& columns = {});
 TextDataset dataset_from_glue_table(const GlueTask& task, const Table& table);
 
 }  // namespace lathe

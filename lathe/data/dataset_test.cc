@@ -42,9 +42,11 @@ TEST(OwnFile, AColumnOfNumbersIsNoTextUnlessItIsNamedSo) {
   const auto refused = [](const Table& table) {
     return message_of(ErrorCode::kInvalidData, [&] { dataset_from_table(table); });
   };
-  EXPECT_EQ(refused(csv("idx,text,label\n7,hi,a\n8,ho,b\n")),
-            "own.csv:2: column 'idx': found '7', expected text, as one of the first two columns but 'label'; "
-            "leave the column out, or call those of the texts sentence1 and sentence2");
+  EXPECT_EQ(
+      refused(csv("stars,text,label\n5,hi,a\n5,ho,b\n")),
+      "own.csv:2: column 'stars': found '5', expected text, as one of the first two columns but 'label'; "
+      "leave the column out, name the texts with --text_column_names, or call them sentence1 and "
+      "sentence2");
   for (const char* row : {R"({"text": "hi", "score": 1.5, "label": "a"})", R"({"text": 3, "label": "a"})"})
     EXPECT_TRUE(contains(refused(json_table(row)), "expected text")) << row;
   const auto d = dataset_from_table(csv("sentence1,sentence2,label\n1,2,a\n"));
@@ -159,13 +161,13 @@ TEST(OwnFile, AClassMayBeNamedAsTheMissingLabel) {
 
 TEST(OwnFile, FilesOfOneRunHaveTheSameTextColumns) {
   const auto train = dataset_from_table(csv("question,label\nwho,a\nwhat,b\n"));
-  EXPECT_EQ(train.text_columns, Values{"question"});
-  const auto dev =
-      dataset_from_table(csv("id,label,question\n7,a,where\n"), &train.label_set, train.text_columns);
+  EXPECT_EQ(train.columns.texts, Values{"question"});
+  const OwnColumns columns{.texts = train.columns.texts};
+  const auto dev = dataset_from_table(csv("id,label,question\n7,a,where\n"), &train.label_set, columns);
   EXPECT_EQ(dev.first, Values{"where"});
   EXPECT_FALSE(dev.has_pairs());
   const auto message = message_of(ErrorCode::kNotFound, [&] {
-    dataset_from_table(csv("text,label\nwho,a\n"), &train.label_set, train.text_columns);
+    dataset_from_table(csv("text,label\nwho,a\n"), &train.label_set, columns);
   });
   EXPECT_TRUE(contains(message, "no column 'question'; it has 'text', 'label'")) << message;
 }
@@ -322,7 +324,7 @@ TEST(OwnFile, NumbersInListsAreNames) {
 
 TEST(OwnFile, TextsAreTheFirstColumnsThatMayHoldThem) {
   const auto texts = [](const char* row) {
-    return dataset_from_table(parse_table(row, TableFormat::kJsonLines, {}, "own.jsonl")).text_columns;
+    return dataset_from_table(parse_table(row, TableFormat::kJsonLines, {}, "own.jsonl")).columns.texts;
   };
   using Names = std::vector<std::string>;
   EXPECT_EQ(texts(R"({"ids": [1], "text": "a", "note": null, "info": {"x": 1}, "more": "b", "label": 1})"),

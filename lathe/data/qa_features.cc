@@ -97,6 +97,7 @@ QaFeatures make_features(const SquadDataset& data, const Tokenizer& tokenizer,
 void QaFeatures::truncate(int64_t samples) {
   if (samples >= tokens.size()) return;
   tokens.begins.resize(samples + 1);
+  tokens.uncut.resize(samples);
   tokens.input_ids.resize(tokens.tokens());
   tokens.type_ids.resize(tokens.tokens());
   if (!tokens.start_positions.empty()) {

@@ -203,6 +203,10 @@ void parse_tsv(Piece& piece, const TableOptions& options, Table& table) {
     if (line.empty()) continue;
     split_tabs(line, fields);
     if (table.columns.empty()) {
+      if (fields.size() == 1 && fields[0].find(',') != std::string::npos)
+        fail(ErrorCode::kInvalidData,
+             "{}:{}: found one column, '{}', expected columns parted by tabs; a table of commas ends in .csv",
+             table.origin, line_number, fields[0]);
       add_columns({fields.begin(), fields.end()}, table);
     } else if (fields.size() == table.columns.size()) {
       for (size_t i = 0; i < fields.size(); ++i) table.columns[i].values.emplace_back(fields[i]);
@@ -225,6 +229,12 @@ void parse_csv(Piece& piece, const TableOptions& options, Table& table) {
   while (reader.next(fields, line, blank)) {
     if (blank) continue;
     if (table.columns.empty()) {
+      if (fields[0].starts_with("sep="))
+        fail(ErrorCode::kInvalidData,
+             "{}:{}: found '{}', a line of Excel's, expected the names of the columns: leave that line out, "
+             "and "
+             "part columns by commas",
+             table.origin, line, fields[0]);
       if (fields.size() == 1 && fields[0].find_first_of(";\t") != std::string::npos)
         fail(ErrorCode::kInvalidData,
              "{}:{}: found one column, '{}', expected columns parted by commas; save the table so, or parted "

@@ -32,6 +32,7 @@ void TokenizedDataset::append(const Encoding& encoding, const Tokenizer& tokeniz
     type_ids.push_back(types ? static_cast<uint8_t>(type) : 0);
   }
   begins.push_back(static_cast<int64_t>(input_ids.size()));
+  uncut.push_back(static_cast<int32_t>(std::min<size_t>(encoding.whole, INT32_MAX)));
 }
 
 TokenizedDataset tokenize_dataset(const TextDataset& dataset, const Tokenizer& tokenizer, int max_length,
@@ -68,6 +69,7 @@ void TokenizedDataset::append(std::span<const TokenizedDataset> parts) {
     add(input_ids, part.input_ids);
     add(type_ids, part.type_ids);
     for (int64_t i = 0; i < part.size(); ++i) begins.push_back(offset + part.begins[i + 1]);
+    add(uncut, part.uncut);
     add(start_positions, part.start_positions);
     add(end_positions, part.end_positions);
   }

@@ -12,9 +12,10 @@ namespace lathe {
 
 /// Tokenised samples in one flat arena.  Sample i takes tokens [begins[i], begins[i+1]).
 struct TokenizedDataset {
-  std::vector<int32_t> input_ids;  ///< [tokens]
-  std::vector<uint8_t> type_ids;   ///< [tokens] 0 or 1
-  std::vector<int64_t> begins{0};  ///< [samples+1]
+  std::vector<int32_t> input_ids;   ///< [tokens]
+  std::vector<uint8_t> type_ids;    ///< [tokens] 0 or 1
+  std::vector<int64_t> begins{0};   ///< [samples+1]
+  std::vector<int32_t> uncut = {};  ///< [samples] tokens before truncation, or empty
 
   int num_targets = 1;                   ///< targets per sample: classes of a multi-label set, else 1
   std::vector<int32_t> labels;           ///< [samples] or empty
@@ -34,7 +35,7 @@ struct TokenizedDataset {
   int longest() const;
   /// Of a tokenizer that gives models no types all are 0.
   void append(const Encoding& encoding, const Tokenizer& tokenizer);
-  /// Tokens and positions of all parts, in order; not their labels and targets.
+  /// Tokens, lengths and positions of all parts, in order; not their labels and targets.
   void append(std::span<const TokenizedDataset> parts);
 };
 

@@ -50,26 +50,27 @@ TEST(RunPage, HoldsEverySectionAndNothingFromElsewhere) {
                           .worst = {{"a <script>", "yes", "<no>", 2.5}}};
   const std::string page = run_page("a <run>", facts(), history(3), losses(3),
                                     {{1, 1000, 2e9, {}}, {2, 1100, 2e9, 1e9}}, findings);
-  for (const char* part : {"<title>a &lt;run&gt;</title>",
-                           "name=\"viewport\"",
-                           "prefers-color-scheme:dark",
-                           ">loss ",
-                           "eval_accuracy",
-                           "learning rate",
-                           "gradient norm",
-                           "tokens per second",
-                           "memory of the process",
-                           "memory of the device",
-                           "Confusion matrix",
-                           "--share:45%",
-                           "Worst examples",
-                           "label / predicted",
-                           "<th class=\"text\">label</th><th class=\"text\">predicted</th>",
-                           "a &lt;script&gt;",
-                           "cpu &amp; more",
-                           "<span>--run_name</span> <span>&#39;it&#39;\\&#39;&#39;s</span> <span>&lt;b&gt;&#39;</span>",
-                           "learning_rate",
-                           "running: step 3 of 3"})
+  for (const char* part :
+       {"<title>a &lt;run&gt;</title>",
+        "name=\"viewport\"",
+        "prefers-color-scheme:dark",
+        ">loss ",
+        "eval_accuracy",
+        "learning rate",
+        "gradient norm",
+        "tokens per second",
+        "memory of the process",
+        "memory of the device",
+        "Confusion matrix",
+        "--share:45%",
+        "Worst examples",
+        "label / predicted",
+        "<th class=\"text\">label</th><th class=\"text\">predicted</th>",
+        "a &lt;script&gt;",
+        "cpu &amp; more",
+        "<span>--run_name</span> <span>&#39;it&#39;\\&#39;&#39;s</span> <span>&lt;b&gt;&#39;</span>",
+        "learning_rate",
+        "running: step 3 of 3"})
     EXPECT_NE(page.find(part), std::string::npos) << part;
   for (const char* part : {"<script", "http", "src=", "href=", "url(", "@import"})
     EXPECT_EQ(page.find(part), std::string::npos) << part;

@@ -13,6 +13,8 @@ const FieldRules kCache = {.support = kNoEffect, .reason = "tokenised data is no
 const FieldRules kRemoteCode = {.reason = "Lathe never runs code that comes with a model"};
 const FieldRules kToken = {.support = Support::kWorks, .secret = true};
 const FieldRules kSamples = {.low = 1};
+const FieldRules kOfScript = {.support = Support::kWorks};
+const FieldRules kWorkers = {.support = kNoEffect, .reason = "all threads tokenise"};
 
 }  // namespace
 
@@ -56,6 +58,39 @@ const std::vector<Field<GlueArguments>>& glue_fields() {
       {"train_file", &G::train_file, M, "Own training data: csv, tsv, json, jsonl, parquet, or TREC's text."},
       {"validation_file", &G::validation_file, M, "Own validation data."},
       {"test_file", &G::test_file, M, "Own test data."},
+      {"text_column_names", &G::text_column_names, S,
+       "Columns of the text, with commas between their names; several are joined to one text.", kOfScript},
+      {"text_column_delimiter", &G::text_column_delimiter, S, "What stands between joined columns.",
+       kOfScript},
+      {"label_column_name", &G::label_column_name, S, "Column of the labels, if not label.", kOfScript},
+      {"remove_columns", &G::remove_columns, S, "Columns to leave out, with commas between their names.",
+       kOfScript},
+      {"remove_splits", &G::remove_splits, S,
+       "Of train, validation and test those to leave out, with commas between.", kOfScript},
+      {"train_split_name", &G::train_split_name, S, "Split of the data set to train on, if not train.",
+       kOfScript},
+      {"validation_split_name", &G::validation_split_name, S,
+       "Split of the data set to evaluate on, if not validation.", kOfScript},
+      {"test_split_name", &G::test_split_name, S, "Split of the data set to predict, if not test.",
+       kOfScript},
+      {"shuffle_train_dataset", &G::shuffle_train_dataset, S,
+       "Shuffle the training rows before --max_train_samples takes the first ones.", kOfScript},
+      {"shuffle_seed",
+       &G::shuffle_seed,
+       S,
+       "Seed of that shuffling.",
+       {.support = Support::kWorks, .low = 0}},
+      {"do_regression", &G::do_regression, S,
+       "Labels are numbers to predict, or are not; if not given, they are where some are not whole.",
+       kOfScript},
+      {"metric_name",
+       &G::metric_name,
+       S,
+       "Metric of the evaluation, if not accuracy, f1 (several labels) or mse (numbers).",
+       {.support = Support::kWorks,
+        .choices = {"accuracy", "f1", "precision", "recall", "matthews_correlation", "mse", "mae", "pearsonr",
+                    "spearmanr"}}},
+      {"preprocessing_num_workers", &G::preprocessing_num_workers, S, "Processes that tokenise.", kWorkers},
       {"data_dir", &G::data_dir, X, "Folder of the task's files, or its parent, in GLUE's layout."},
   };
   return fields;
@@ -78,11 +113,7 @@ const std::vector<Field<QaArguments>>& qa_fields() {
       {row_of("validation_file"), &Q::validation_file},
       {row_of("test_file"), &Q::test_file},
       {row_of("overwrite_cache"), &Q::overwrite_cache},
-      {"preprocessing_num_workers",
-       &Q::preprocessing_num_workers,
-       S,
-       "Processes that tokenise.",
-       {.support = kNoEffect, .reason = "all threads tokenise"}},
+      {row_of("preprocessing_num_workers"), &Q::preprocessing_num_workers},
       {"max_seq_length",
        &Q::max_seq_length,
        M,

@@ -262,6 +262,12 @@ std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& 
                                    {"validation_file", &args.validation_file},
                                    {"test_file", &args.test_file}})
     note_unread(flag, *file, args.task_name ? "task_name" : args.dataset_name ? "dataset_name" : "", notices);
+  for (const auto& [flag, value] : {std::pair{"text_column_names", &args.text_column_names},
+                                    {"label_column_name", &args.label_column_name},
+                                    {"remove_columns", &args.remove_columns},
+                                    {"metric_name", &args.metric_name}})
+    if (*value && args.task_name)
+      notices.push_back(fmt::format("--{} is not read: --task_name says what it is", flag));
   note_nothing_to_do(training, notices);
   return notices;
 }

@@ -111,7 +111,7 @@ struct TrainingArguments {
 /// table says all.  Errors: throws kInternal if the table has no such row.
 nlohmann::json value_of(const TrainingArguments& args, std::string_view name);
 
-/// Model and data arguments of run_glue.py.
+/// Model and data arguments of run_glue.py and run_classification.py.
 struct GlueArguments {
   std::string model_name_or_path;
   std::optional<std::string> config_name, tokenizer_name, cache_dir, token;
@@ -124,6 +124,15 @@ struct GlueArguments {
   bool overwrite_cache = false, pad_to_max_length = true;
   std::optional<int64_t> max_train_samples, max_eval_samples, max_predict_samples;
   std::optional<std::string> train_file, validation_file, test_file;
+
+  std::optional<bool> do_regression;
+  std::optional<std::string> text_column_names, label_column_name, remove_columns;  ///< names between commas
+  std::string text_column_delimiter = " ";
+  std::optional<std::string> train_split_name, validation_split_name, test_split_name, remove_splits;
+  bool shuffle_train_dataset = false;
+  int64_t shuffle_seed = 42;
+  std::optional<std::string> metric_name;
+  std::optional<int64_t> preprocessing_num_workers;
 };
 
 /// Model and data arguments of run_qa.py.

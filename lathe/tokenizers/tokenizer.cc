@@ -259,7 +259,10 @@ struct Tokenizer::Impl {
     const Template& pieces = second != nullptr ? spec.pair : spec.single;
     Encoding out;
     const Window a = windows.first[i], b = second != nullptr ? windows.second[j] : Window{0, 0};
-    const size_t size = a.end - a.begin + b.end - b.begin + static_cast<size_t>(count_special(pieces));
+    const auto framing = static_cast<size_t>(count_special(pieces));
+    const size_t size = a.end - a.begin + b.end - b.begin + framing;
+    out.whole =
+        first.ids.size() + (second != nullptr ? second->ids.size() : 0) + (add_special_tokens ? framing : 0);
     out.ids.reserve(size), out.type_ids.reserve(size), out.offsets.reserve(size);
     out.sequence_ids.reserve(size), out.word_ids.reserve(size);
     for (const TemplatePiece& piece : pieces) {

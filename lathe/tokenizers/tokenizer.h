@@ -21,6 +21,7 @@ struct Encoding {
   std::vector<int8_t> sequence_ids;
   /// Index of the pre-tokenised word (words, punctuation marks, CJK characters) in its text; -1 special.
   std::vector<int32_t> word_ids;
+  size_t whole = 0;  ///< tokens that it would have without truncation
 
   size_t size() const { return ids.size(); }
   bool operator==(const Encoding&) const = default;

@@ -197,7 +197,7 @@ class Commands(CommandsCase):
         self.assertLessEqual(max(map(len, said.splitlines())), 120)
         result = cl.run([cl.program(), "launch", "-n", "2", "predict"])
         self.assertEqual(result.returncode, 2)
-        self.assertIn("found the command 'predict', expected glue or qa", result.stderr)
+        self.assertIn("found the command 'predict', expected one of glue, classify, qa", result.stderr)
         self.assertEqual(self.lathe("version").stdout, self.lathe("--version").stdout)
         for words, said in ((["gleu"], "unknown command gleu; did you mean glue?\n"),
                             (["help", "predcit"], "unknown command predcit; did you mean predict?\n"),

@@ -196,7 +196,7 @@ class SeveralProcesses(RanksCase):
         self.assertFalse((self.root / "shown").exists())
 
     def test_the_launcher_says_what_it_wants(self):
-        for words, text in ((["launch"], "expected -n, --hosts or --hostfile and a command"), (["launch", "-n", "2", "info"], "glue or qa"),
+        for words, text in ((["launch"], "expected -n, --hosts or --hostfile and a command"), (["launch", "-n", "2", "info"], "expected one of glue, classify, qa"),
                             (["launch", "-n", "0", "glue"], "at least 1"), (["launch", "-m", "2"], "-m: unknown flag"),
                             (["launch", "-"], "-: unknown flag"),
                             (["launch", "-n", "2000000000", "glue"], "expected at most 4096"),

@@ -7,16 +7,23 @@
 
 namespace lathe {
 
-Command glue_command(), qa_command(), launch_command(), predict_command(), bench_command(), runs_command(),
-    demo_command(), tokenize_command(), info_command(), doctor_command(), arguments_command(),
-    completion_command();
+Command glue_command(), classify_command(), qa_command(), launch_command(), predict_command(),
+    bench_command(), runs_command(), demo_command(), tokenize_command(), info_command(), doctor_command(),
+    arguments_command(), completion_command();
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> list = {glue_command(),    qa_command(),        launch_command(),
-                                            predict_command(), bench_command(),     runs_command(),
-                                            demo_command(),    tokenize_command(),  info_command(),
-                                            doctor_command(),  arguments_command(), completion_command()};
+  static const std::vector<Command> list = {
+      glue_command(),   classify_command(),  qa_command(),        launch_command(),   predict_command(),
+      bench_command(),  runs_command(),      demo_command(),      tokenize_command(), info_command(),
+      doctor_command(), arguments_command(), completion_command()};
   return list;
+}
+
+std::vector<std::string> script_commands() {
+  std::vector<std::string> names;
+  for (const Command& command : commands())
+    if (command.words == Words::kScript) names.push_back(command.name);
+  return names;
 }
 
 void Call::refuse(const std::string& why) const {
@@ -37,8 +44,11 @@ std::string command_page() {
   std::vector<HelpSection> sections, others;
   for (const Command& command : commands()) {
     const bool script = command.words == Words::kScript;
-    if (script || !command.sections[0].fields.empty())
-      (script ? sections : others).push_back({"lathe " + command.name, command.sections[0].fields});
+    auto& to = script ? sections : others;
+    if (!to.empty() && to.back().fields == command.sections[0].fields)
+      to.back().title += ", lathe " + command.name;
+    else if (script || !command.sections[0].fields.empty())
+      to.push_back({"lathe " + command.name, command.sections[0].fields});
   }
   sections.push_back(help_section<TrainingArguments>("training"));
   sections.insert(sections.end(), others.begin(), others.end());

@@ -13,6 +13,8 @@ namespace lathe {
 /// A command of the program.  Its file in this folder has its settings, their table, its code, and a function
 /// NAME_command; commands.cc has that function's name.
 struct Command : Syntax {
+  /// The example of Hugging Face whose flags it takes: a link of this name to the program is the command.
+  std::string script = {};
   /// Takes the words after the command's name, gives the exit code.  Throws Error.
   std::function<int(const std::vector<std::string>&)> run = {};
 };
@@ -49,6 +51,9 @@ Command make_command(Syntax syntax, std::vector<Field<S>> rows, int (*body)(S&, 
 
 /// All commands, in the order of help.
 const std::vector<Command>& commands();
+
+/// The names of those that are scripts, in that order.
+std::vector<std::string> script_commands();
 
 /// All commands' flags as Markdown: the page docs/arguments.md.
 std::string command_page();

@@ -51,7 +51,23 @@ std::string value_cases(const std::vector<Command>& commands, const char* begin,
   return text;
 }
 
+/// What the shells say of links with the names of scripts: a case for each, the commands, the links.
+struct Scripts {
+  std::string cases, commands, links;
+};
+Scripts scripts_of(const std::vector<Command>& commands) {
+  Scripts scripts;
+  for (const Command& command : commands) {
+    if (command.script.empty()) continue;
+    scripts.cases += fmt::format("    {}) command={} ;;\n", command.script, command.name);
+    scripts.commands += (scripts.commands.empty() ? "" : "|") + command.name;
+    scripts.links += (scripts.links.empty() ? "" : " ") + command.script;
+  }
+  return scripts;
+}
+
 std::string bash_script(const std::vector<Command>& commands) {
+  const Scripts scripts = scripts_of(commands);
   std::string all, flags;
   for (const Command& command : commands) {
     all += std::string(all.empty() ? "" : " ") + command.name;
@@ -63,8 +79,7 @@ _lathe() {{
   local flags= values= i
   COMPREPLY=()
   case $command in
-    run_glue|run_qa) command=${{command#run_}} ;;
-    *)
+{3}    *)
       if (( COMP_CWORD == 1 )); then
         mapfile -t COMPREPLY < <(compgen -W '{0} help version --help --version' -- "$word")
         return
@@ -73,7 +88,7 @@ _lathe() {{
   esac
   if [[ $command == launch ]]; then
     for (( i = 2; i < COMP_CWORD; ++i )); do
-      case ${{COMP_WORDS[i]}} in glue|qa) command=${{COMP_WORDS[i]}}; break ;; esac
+      case ${{COMP_WORDS[i]}} in {4}) command=${{COMP_WORDS[i]}}; break ;; esac
     done
     [[ $command == launch && $before != -* ]] && before=launch
   fi
@@ -84,9 +99,10 @@ _lathe() {{
   [[ $word == -* ]] && values=$flags
   [[ -n $values ]] && mapfile -t COMPREPLY < <(compgen -W "$values" -- "$word")
 }}
-complete -o bashdefault -o default -F _lathe lathe run_glue run_qa
+complete -o bashdefault -o default -F _lathe lathe {5}
 )",
-                     all, flags, value_cases(commands, "'", "'", "; compopt -o plusdirs 2>/dev/null"));
+                     all, flags, value_cases(commands, "'", "'", "; compopt -o plusdirs 2>/dev/null"),
+                     scripts.cases, scripts.commands, scripts.links);
 }
 
 /// name:meaning, as _describe needs it.
@@ -97,6 +113,7 @@ std::string described(const std::string& name, const std::string& meaning) {
 }
 
 std::string zsh_script(const std::vector<Command>& commands) {
+  const Scripts scripts = scripts_of(commands);
   std::string all, flags;
   for (const Command& command : commands) {
     all += "    " + described(command.name, command.summary) + "\n";
@@ -104,21 +121,20 @@ std::string zsh_script(const std::vector<Command>& commands) {
     for (const Flag& flag : flags_of(command)) flags += "      " + described(flag.name, flag.meaning) + "\n";
     flags += "      --help) ;;\n";
   }
-  return fmt::format(R"(#compdef lathe run_glue run_qa
+  return fmt::format(R"(#compdef lathe {5}
 _lathe() {{
   local command=${{words[1]:t}} before=${{words[CURRENT-1]}} files= i
   local -a commands flags values
   commands=(
 {0}  )
   case $command in
-    run_glue|run_qa) command=${{command#run_}} ;;
-    *)
+{3}    *)
       if (( CURRENT == 2 )); then _describe command commands; return; fi
       command=${{words[2]}} ;;
   esac
   if [[ $command == launch ]]; then
     for (( i = 3; i < CURRENT; ++i )); do
-      case ${{words[i]}} in glue|qa) command=${{words[i]}}; break ;; esac
+      case ${{words[i]}} in {4}) command=${{words[i]}}; break ;; esac
     done
     [[ $command == launch && $before != -* ]] && before=launch
   fi
@@ -132,9 +148,10 @@ _lathe() {{
     [[ $#values == 0 || -n $files ]] && _files
   fi
 }}
-if [[ $funcstack[1] == _lathe ]]; then _lathe "$@"; else compdef _lathe lathe run_glue run_qa; fi
+if [[ $funcstack[1] == _lathe ]]; then _lathe "$@"; else compdef _lathe lathe {5}; fi
 )",
-                     all, flags, value_cases(commands, "(", ")", "; files=yes"));
+                     all, flags, value_cases(commands, "(", ")", "; files=yes"), scripts.cases,
+                     scripts.commands, scripts.links);
 }
 
 std::string fish_script(const std::vector<Command>& commands) {
@@ -159,7 +176,10 @@ std::string fish_script(const std::vector<Command>& commands) {
       line(seen, fmt::format("{}-a '{}'", command.or_files ? "" : "-f ", fmt::join(command.choices, " ")),
            "");
   }
-  return text + "complete -c run_glue -w 'lathe glue'\ncomplete -c run_qa -w 'lathe qa'\n";
+  for (const Command& command : commands)
+    if (!command.script.empty())
+      text += fmt::format("complete -c {} -w 'lathe {}'\n", command.script, command.name);
+  return text;
 }
 
 }  // namespace

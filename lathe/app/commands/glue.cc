@@ -1,169 +1,18 @@
 // lathe glue: what run_glue.py does.
+#include "lathe/app/commands/glue.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "lathe/app/commands/script_run.h"
-#include "lathe/core/environment.h"
-#include "lathe/data/dataset.h"
-#include "lathe/data/hub_data.h"
-#include "lathe/io/json_file.h"
+#include "lathe/app/commands/data_block.h"
+#include "lathe/app/commands/script_texts.h"
+#include "lathe/data/metrics.h"
+#include "lathe/data/own/named_metric.h"
 #include "lathe/report/label_findings.h"
 
 namespace lathe {
 namespace {
-
-/// Training, validation and test texts with one set of labels.
-struct Texts {
-  const GlueTask* task = nullptr;  ///< null: the user's own files
-  LabelSet labels;
-  std::optional<TextDataset> train;
-  std::vector<TextDataset> validation, test;  ///< MNLI has two of each
-};
-
-void truncate(TextDataset& data, const std::optional<int64_t>& limit) {
-  if (limit) data.truncate(static_cast<size_t>(*limit));
-}
-
-/// The splits that a run reads: of MNLI two for validation and test.
-std::vector<std::string> splits_for(const TrainingArguments& training, bool mnli) {
-  std::vector<std::string> wanted;
-  const auto want = [&](bool needed, const char* split) {
-    if (!needed) return;
-    for (const char* part : {"_matched", "_mismatched"})
-      if (mnli) wanted.push_back(std::string(split) + part);
-    if (!mnli) wanted.emplace_back(split);
-  };
-  if (training.do_train) wanted.emplace_back("train");
-  want(training.do_eval, "validation");
-  want(training.do_predict, "test");
-  return wanted;
-}
-
-/// The task's files from the Hub, as GLUE's authors put them there.
-TaskFiles task_on_hub(const GlueTask& task, const GlueArguments& glue, const TrainingArguments& training,
-                      const HubSettings& hub) {
-  const HubDataset dataset{"nyu-mll/glue", task.name, glue.cache_dir.value_or("")};
-  TaskFiles files{.task = task.name};
-  for (const auto& [split, paths] :
-       fetch_splits(real_file_system(), dataset, splits_for(training, task.name == "mnli"), hub)) {
-    if (paths.size() != 1)
-      fail(ErrorCode::kUnsupported, "data set \"{}\": {} of {} lies in {} files, expected one", dataset.name,
-           split, task.name, paths.size());
-    if (split == "train")
-      files.train = paths[0];
-    else  // "…_matched" sorts before "…_mismatched"
-      (split.starts_with("test") ? files.test : files.validation).push_back(paths[0]);
-  }
-  return files;
-}
-
-Texts read_task(const GlueArguments& glue, const TrainingArguments& training, const HubSettings& hub) {
-  Texts texts;
-  texts.task = &glue_task(*glue.task_name);
-  const std::string data_dir = glue.data_dir.value_or(""), root = environment("LATHE_DATA_DIR");
-  const TaskFiles files = data_dir.empty() && !has_task_files(*texts.task, root)
-                              ? task_on_hub(*texts.task, glue, training, hub)
-                              : find_task_files(*texts.task, data_dir, root);
-  if (training.do_train) texts.train = read_glue_file(*texts.task, files.require_train());
-  if (training.do_eval)
-    for (const std::string& path : files.require_validation())
-      texts.validation.push_back(read_glue_file(*texts.task, path));
-  if (training.do_predict)
-    for (const std::string& path : files.require_test())
-      texts.test.push_back(read_glue_file(*texts.task, path));
-  texts.labels.names = texts.task->labels;
-  if (texts.task->is_regression()) texts.labels.kind = LabelKind::kRegression;
-  return texts;
-}
-
-/// Whether its architecture is one with a classifier.  id2label is no sign of one that it lacks: transformers
-/// 5 leaves that out where two classes have no names.
-bool is_classifier(const ModelConfig& config) {
-  const auto names = config.json->find("architectures");
-  return names != config.json->end() && names->is_array() &&
-         std::find(names->begin(), names->end(), architecture(config, Problem::kSingleLabel)) != names->end();
-}
-
-/// Labels of a model that was fine-tuned before; none for a bare encoder.
-LabelSet labels_of(const ModelConfig& config) {
-  LabelSet set;
-  if (!names_labels(config) && !is_classifier(config)) return set;
-  const Problem problem = saved_problem(config);
-  set.names = config_labels(config);
-  if (problem == Problem::kRegression) set = {LabelKind::kRegression, {}};
-  if (problem == Problem::kMultiLabel) set.kind = LabelKind::kMultiLabel;
-  return set;
-}
-
-/// Own files, or those of a data set on the Hub, by split.
-SplitFiles own_files(const GlueArguments& glue, const TrainingArguments& training, const HubSettings& hub) {
-  if (glue.dataset_name)
-    return fetch_splits(real_file_system(),
-                        {*glue.dataset_name, glue.dataset_config_name, glue.cache_dir.value_or("")},
-                        splits_for(training, false), hub);
-  SplitFiles files;
-  if (glue.train_file) files["train"] = {*glue.train_file};
-  if (glue.validation_file) files["validation"] = {*glue.validation_file};
-  if (glue.test_file) files["test"] = {*glue.test_file};
-  return files;
-}
-
-Texts read_files(const GlueArguments& glue, const TrainingArguments& training, const ModelConfig& config,
-                 const HubSettings& hub) {
-  Texts texts;
-  SplitFiles files = own_files(glue, training, hub);
-  std::optional<LabelSet> known;
-  std::vector<std::string> text_columns;
-  if (files.contains("train")) {
-    TextDataset train = read_own_files(files["train"]);
-    known = train.label_set;
-    text_columns = train.text_columns;
-    if (training.do_train) texts.train = std::move(train);
-  } else if (const LabelSet saved = labels_of(config); saved.num_labels() > 0) {
-    known = saved;
-  }
-  const auto read = [&](const std::vector<std::string>& paths) {
-    TextDataset data = read_own_files(paths, known ? &*known : nullptr, text_columns);
-    if (!known) known = data.label_set;
-    text_columns = data.text_columns;
-    return data;
-  };
-  if (files.contains("validation") && training.do_eval) texts.validation.push_back(read(files["validation"]));
-  if (files.contains("test") && training.do_predict) texts.test.push_back(read(files["test"]));
-  if (known) texts.labels = *known;
-  return texts;
-}
-
-/// A model's own order of the labels, where its names are the same.
-void adopt_label_order(ScriptRun& run, const ModelConfig& config, Texts& texts) {
-  const auto it = config.json->find("label2id");
-  if (texts.labels.kind != LabelKind::kClasses || it == config.json->end() || !it->is_object()) return;
-  std::vector<std::pair<std::string, int>> label2id;
-  for (const auto& [name, id] : it->items())
-    if (id.is_number_integer()) label2id.emplace_back(name, id.get<int>());
-  const LabelSet before = texts.labels;
-  if (!texts.labels.adopt(label2id)) {
-    if (texts.task != nullptr && !label2id.empty() && !label2id[0].first.starts_with("LABEL_"))
-      run.say(LogLevel::kWarning,
-              fmt::format("the model's label2id has other names than {}; its labels are not used",
-                          texts.task->name));
-    return;
-  }
-  if (texts.labels == before) return;
-  const auto ids = texts.labels.ids();
-  std::vector<int32_t> renumbered;
-  for (const std::string& name : before.names) renumbered.push_back(ids.at(name));
-  const auto renumber = [&](TextDataset& data) {
-    for (int32_t& label : data.labels)
-      if (label >= 0) label = renumbered[static_cast<size_t>(label)];
-    data.label_set = texts.labels;
-  };
-  if (texts.train) renumber(*texts.train);
-  for (TextDataset& data : texts.validation) renumber(data);
-  for (TextDataset& data : texts.test) renumber(data);
-}
 
 HeadOptions head_of(const LabelSet& labels, bool ignore_mismatched_sizes) {
   HeadOptions head;
@@ -175,52 +24,55 @@ HeadOptions head_of(const LabelSet& labels, bool ignore_mismatched_sizes) {
   return head;
 }
 
-/// Micro F1 over all labels of all rows, a label counting as predicted above 0.
-double multi_label_f1(const Predictions& p, const std::vector<float>& targets) {
-  double both = 0, either = 0;
-  for (size_t i = 0; i < targets.size(); ++i) {
-    const bool predicted = p.logits[i] > 0, wanted = targets[i] > 0.5f;
-    both += predicted && wanted;
-    either += static_cast<double>(predicted) + static_cast<double>(wanted);
-  }
-  return either == 0 ? 0 : 2 * both / either;
+/// Whether each label of each row counts as predicted, above 0, or is there: 0 or 1.
+std::vector<int32_t> are_above(const std::vector<float>& values, float bound) {
+  std::vector<int32_t> above;
+  for (const float value : values) above.push_back(value > bound);
+  return above;
 }
 
-MetricValues metrics_of(const Texts& texts, const TokenizedDataset& data, const Predictions& p) {
-  switch (texts.labels.kind) {
-    case LabelKind::kRegression:
-      if (texts.task != nullptr) return glue_metrics(*texts.task, p.logits, data.targets);
-      return {{"mse", mean_squared_error(p.logits, data.targets)}};
-    case LabelKind::kMultiLabel:
-      return {{"f1", multi_label_f1(p, data.targets)}};
-    case LabelKind::kClasses:
-      break;
-  }
+MetricValues metrics_of(const Texts& texts, const std::string& metric, const TokenizedDataset& data,
+                        const Predictions& p) {
+  const LabelKind kind = texts.labels.kind;
+  if (kind == LabelKind::kRegression && texts.task != nullptr)
+    return glue_metrics(*texts.task, p.logits, data.targets);
+  if (kind == LabelKind::kRegression) return {{metric, named_metric(metric, p.logits, data.targets)}};
+  if (kind == LabelKind::kMultiLabel)
+    return {{metric, named_metric(metric, are_above(p.logits, 0), are_above(data.targets, 0.5f))}};
   const std::vector<int32_t> classes = best_classes(p);
   if (texts.task != nullptr) return glue_metrics(*texts.task, classes, data.labels);
-  return {{"accuracy", accuracy(classes, data.labels)}};
+  return {{metric, named_metric(metric, classes, data.labels)}};
+}
+
+/// The metric of data that are no GLUE task.  Errors: kUsage for one that does not fit the labels.
+std::string metric_of(const GlueArguments& glue, const LabelSet& labels) {
+  const std::vector<std::string> choices = metric_choices(labels);
+  const std::string metric = glue.metric_name.value_or(choices.front());
+  if (!glue.task_name && std::find(choices.begin(), choices.end(), metric) == choices.end())
+    fail(ErrorCode::kUsage, "--metric_name: found {}, expected one of {}, which fit {}", metric,
+         fmt::join(choices, ", "),
+         labels.kind == LabelKind::kRegression   ? "numbers"
+         : labels.kind == LabelKind::kMultiLabel ? "several labels a row"
+                                                 : fmt::format("{} classes", labels.names.size()));
+  return metric;
 }
 
 /// The names of what an evaluation gives: the loss, and what metrics_of does.
-std::vector<std::string> metric_names(const Texts& texts) {
+std::vector<std::string> metric_names(const Texts& texts, const std::string& metric) {
   if (!texts.validation.empty() && !texts.validation[0].labelled) return {};
-  if (texts.task == nullptr) {
-    const LabelKind kind = texts.labels.kind;
-    return {"loss", kind == LabelKind::kRegression   ? "mse"
-                    : kind == LabelKind::kMultiLabel ? "f1"
-                                                     : "accuracy"};
-  }
+  if (texts.task == nullptr) return {"loss", metric};
   std::vector<std::string> names = texts.task->metrics;
   if (names.size() > 1) names.emplace_back("combined_score");
   names.insert(names.begin(), "loss");
   return names;
 }
 
-class Glue {
+class Classifier {
  public:
-  Glue(Terminal& terminal, CommandLine<GlueArguments>& line, RunFacts facts,
-       std::shared_ptr<ProcessGroup> group)
-      : glue_(line.script),
+  Classifier(TextScript script, Terminal& terminal, CommandLine<GlueArguments>& line, RunFacts facts,
+             std::shared_ptr<ProcessGroup> group)
+      : script_(script),
+        glue_(line.script),
         training_(line.training),
         run_(terminal, line.training, std::move(facts), std::move(group)) {}
 
@@ -231,27 +83,25 @@ class Glue {
     const HubSettings hub = run_.hub(glue_.token);
     const ModelFolders folders = fetch_folders(glue_, hub);
     const ModelConfig config = read_model_config(fs, folders.config);
-    Texts texts =
-        glue_.task_name ? read_task(glue_, training_, hub) : read_files(glue_, training_, config, hub);
-    say_files(texts);
-    check_labels(texts);
+    Texts texts = read_texts(script_, glue_, training_, config, hub, run_);
+    const std::string metric = metric_of(glue_, texts.labels);
     if (texts.train) run_.learns_from(texts.train->text_columns, texts.train->has_pairs());
-    adopt_label_order(run_, config, texts);
     AutoModel model = from_pretrained(fs, folders, head_of(texts.labels, glue_.ignore_mismatched_sizes));
-    run_.check_metric(metric_names(texts));
+    run_.check_metric(metric_names(texts, metric));
     tokenize(texts, model);
     run_.check_ranks({{"validation data", summary(validation_)}, {"test data", summary(test_)}});
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {
       for (size_t i = 0; i < validation_.size() && run_.wants_findings(); ++i)
         if (&data == &validation_[i]) show_findings(texts.labels, texts.validation[i], data, p);
-      return metrics_of(texts, data, p);
+      return metrics_of(texts, metric, data, p);
     };
     Trainer trainer(backend, model, training_, train_ ? &*train_ : nullptr,
                     validation_.empty() ? nullptr : &validation_[0], hooks);
     trainer.pad_to(glue_.pad_to_max_length ? static_cast<int>(glue_.max_seq_length) : 0);
     trainer.call(glue_.model_name_or_path, called(texts.train));
     if (!training_.do_train || resume_from.empty()) say_load_report(run_, trainer, model);
+    if (train_) say_data(run_, texts, *train_);
     run_.carry_out([&] {
       if (training_.do_train) run_.train(trainer, resume_from, train_->size());
       if (training_.do_eval) evaluate(trainer);
@@ -291,68 +141,19 @@ class Glue {
         train_ ? &*train_ : nullptr));
   }
 
-  static std::string columns_of(const TextDataset& data) {
-    if (data.text_columns.empty()) return "";
-    return fmt::format(", texts in {}", fmt::join(data.text_columns, " and "));
-  }
-
   /// What messages call the training data: where they are, and what is read of them.
   std::string called(const std::optional<TextDataset>& train) const {
     if (!train) return "";
+    const std::string columns = train->text_columns.empty()
+                                    ? ""
+                                    : fmt::format(", texts in {}", fmt::join(train->text_columns, " and "));
     return fmt::format(
-        "{}{}{}, {} tokens at most{}", glue_.task_name ? *glue_.task_name + ", " : "", train->origin,
-        columns_of(*train), glue_.max_seq_length,
+        "{}{}{}, {} tokens at most{}", glue_.task_name ? *glue_.task_name + ", " : "", train->origin, columns,
+        glue_.max_seq_length,
         glue_.max_train_samples ? fmt::format(", the first {} rows", *glue_.max_train_samples) : "");
   }
 
-  void say_files(const Texts& texts) {
-    if (texts.train)
-      run_.say(LogLevel::kInfo, "training data: " + texts.train->origin + columns_of(*texts.train));
-    for (const TextDataset& data : texts.validation)
-      run_.say(LogLevel::kInfo, "validation data: " + data.origin);
-    for (const TextDataset& data : texts.test) run_.say(LogLevel::kInfo, "test data: " + data.origin);
-    if (texts.train) say_empty_texts(*texts.train);
-    for (const auto* split : {&texts.validation, &texts.test})
-      for (const TextDataset& data : *split) say_empty_texts(data);
-  }
-
-  /// Every text is there; an empty cell may be one or a gap.
-  void say_empty_texts(const TextDataset& data) {
-    if (data.empty_texts.count > 0)
-      run_.say(LogLevel::kWarning,
-               fmt::format("{}: cells without text: {}, the first at {}; they are taken for empty texts",
-                           data.origin, data.empty_texts.count, data.first_empty_text));
-  }
-
-  /// Of a ClassLabel with -1 in some rows those that have a class are learnt from and scored.
-  void leave_out_unclassified(TextDataset& data) {
-    if (data.unclassified == 0 || !data.labelled) return;
-    run_.say(LogLevel::kWarning,
-             fmt::format("{}: rows without a label (-1 of a ClassLabel): {} of {}; they are left out",
-                         data.origin, data.unclassified, data.size()));
-    data.keep_labelled();
-  }
-
-  /// Every row to learn from has a label; of a file to evaluate all have, or none.
-  void check_labels(Texts& texts) {
-    const auto refuse = [](const TextDataset& data, const char* wanted) {
-      fail(ErrorCode::kInvalidData, "{}: found no label, expected {}: give it one, or leave the row out",
-           data.unlabelled_row, wanted);
-    };
-    if (texts.train && !texts.train->unlabelled_row.empty())
-      refuse(*texts.train, "one in every row of a file to learn from");
-    if (texts.train) leave_out_unclassified(*texts.train);
-    for (TextDataset& data : texts.validation) {
-      if (!data.labelled)
-        run_.say(LogLevel::kWarning,
-                 data.origin + " has no labels: no loss and no metrics of it are reported");
-      else if (!data.unlabelled_row.empty())
-        refuse(data, "one as in the other rows");
-      leave_out_unclassified(data);
-    }
-  }
-
-  void tokenize(Texts& texts, const AutoModel& model) {
+  void tokenize(const Texts& texts, const AutoModel& model) {
     const Tokenizer& tokenizer = *model.tokenizer;
     if (tokenizer.pads_left() && !model.config.modern.mean_pooling)  // its mean leaves padding out
       fail(
@@ -362,16 +163,10 @@ class Glue {
     run_.bound_length(glue_.max_seq_length, model);
     const int length = static_cast<int>(glue_.max_seq_length);
     ThreadPool pool(static_cast<int>(training_.threads));
-    if (texts.train) {
-      truncate(*texts.train, glue_.max_train_samples);
-      train_ = tokenize_dataset(*texts.train, tokenizer, length, pool);
-    }
-    for (TextDataset& data : texts.validation) {
-      truncate(data, glue_.max_eval_samples);
+    if (texts.train) train_ = tokenize_dataset(*texts.train, tokenizer, length, pool);
+    for (const TextDataset& data : texts.validation)
       validation_.push_back(tokenize_dataset(data, tokenizer, length, pool));
-    }
-    for (TextDataset& data : texts.test) {
-      truncate(data, glue_.max_predict_samples);
+    for (const TextDataset& data : texts.test) {
       test_.push_back(tokenize_dataset(data, tokenizer, length, pool));
       test_.back().labels.clear();  // to be predicted, even where they are known
       test_.back().targets.clear();
@@ -401,11 +196,13 @@ class Glue {
       std::string content = "index\tprediction\n";
       for (size_t row = 0; row < static_cast<size_t>(test_[i].size()); ++row)
         content += fmt::format("{}\t{}\n", row, prediction_text(texts.labels, p, row));
-      const std::string task = glue_.task_name.value_or("None") + (i > 0 ? "-mm" : "");
-      run_.write_predictions("predict_results_" + task + ".txt", content);
+      const std::string task = "_" + glue_.task_name.value_or("None") + (i > 0 ? "-mm" : "");
+      const bool named = script_ == TextScript::kRunGlue || glue_.task_name;
+      run_.write_predictions("predict_results" + (named ? task : "") + ".txt", content);
     }
   }
 
+  TextScript script_;
   GlueArguments& glue_;
   TrainingArguments& training_;
   ScriptRun run_;
@@ -415,8 +212,14 @@ class Glue {
 
 }  // namespace
 
+int run_classifier(TextScript script, Terminal& terminal, CommandLine<GlueArguments>& line, RunFacts facts,
+                   std::shared_ptr<ProcessGroup> group) {
+  return Classifier(script, terminal, line, std::move(facts), std::move(group)).run();
+}
+
 Command glue_command() {
-  return script_command<Glue, GlueArguments>("glue", "fine-tune and evaluate a classifier, as run_glue.py");
+  return script_command<ClassifierJob<TextScript::kRunGlue>, GlueArguments>(
+      "glue", "run_glue", "fine-tune and evaluate a classifier");
 }
 
 }  // namespace lathe

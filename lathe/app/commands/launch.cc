@@ -50,8 +50,8 @@ Intent intent_of(const std::vector<std::string>& command) {
                   line.training.do_train ? line.training.output_dir.value_or("") : ""};
   };
   try {
-    return command[0] == "glue" ? intent(parse_command_line<GlueArguments>(flags))
-                                : intent(parse_command_line<QaArguments>(flags));
+    return command[0] == "qa" ? intent(parse_command_line<QaArguments>(flags))
+                              : intent(parse_command_line<GlueArguments>(flags));
   } catch (const Error&) {
     return {};
   }
@@ -381,13 +381,13 @@ Command launch_command() {
       {.name = "launch",
        .summary = "train with several processes: lathe launch -n 2 glue …, --hosts a,b on several machines",
        .synopsis =
-           "-n N [--master_port P] glue|qa [flags]\n--hosts A,B:2 [-n N] [--master_port P] glue|qa [flags]\n"
-           "--hostfile FILE [--master_port P] glue|qa [flags]",
+           "-n N [--master_port P] COMMAND [flags]\n--hosts A,B:2 [-n N] [--master_port P] COMMAND [flags]\n"
+           "--hostfile FILE [--master_port P] COMMAND [flags]",
        .details =
            "Trains with several processes: N on this machine, one per GPU or sharing its cores; through ssh "
-           "on several hosts; or on the hosts of a file.",
+           "on several hosts; or on the hosts of a file.  COMMAND is glue, classify or qa.",
        .words = Words::kCommand,
-       .choices = {"glue", "qa"}},
+       .choices = {"glue", "classify", "qa"}},
       {{"nproc_per_node",
         &L::ranks,
         "Processes of this machine; with --hosts of each host that gives no number, 1 if not given.",

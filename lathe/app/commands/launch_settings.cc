@@ -1,5 +1,6 @@
 #include "lathe/app/commands/launch_settings.h"
 
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -42,10 +43,12 @@ LaunchSettings launch_settings(const LaunchFlags& flags, const Call& call) {
   }
   if (s.ranks > kMostRanks)
     call.refuse(fmt::format("found {} processes, expected at most {}", s.ranks, kMostRanks));
-  if (!s.command.empty() && s.command[0] != "glue" && s.command[0] != "qa")
-    call.refuse(fmt::format("found the command '{}', expected glue or qa", s.command[0]));
+  const std::vector<std::string> scripts = script_commands();
+  if (!s.command.empty() && std::find(scripts.begin(), scripts.end(), s.command[0]) == scripts.end())
+    call.refuse(
+        fmt::format("found the command '{}', expected one of {}", s.command[0], fmt::join(scripts, ", ")));
   if (s.ranks == 0 || s.command.empty())
-    call.refuse("expected -n, --hosts or --hostfile and a command, glue or qa");
+    call.refuse("expected -n, --hosts or --hostfile and a command: glue, classify or qa");
   // Which ports are free on another machine is not known: torchrun's.
   constexpr int kUsualPort = 29500;
   if (s.port == 0) s.port = s.hosts.empty() ? free_port() : kUsualPort;

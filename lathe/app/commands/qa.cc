@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lathe/app/commands/data_block.h"
 #include "lathe/app/commands/script_run.h"
 #include "lathe/core/environment.h"
 #include "lathe/data/glue_tasks.h"
@@ -192,6 +193,7 @@ class Qa {
     };
     if (!train_.examples.empty()) {
       train_features_ = make_train_features(train_, tokenizer, options, pool);
+      say_questions(run_, train_, train_features_);
       cut(train_features_, qa_.max_train_samples);
     }
     if (!eval_.examples.empty()) {
@@ -293,7 +295,7 @@ class Qa {
 }  // namespace
 
 Command qa_command() {
-  return script_command<Qa, QaArguments>("qa", "fine-tune and evaluate question answering, as run_qa.py");
+  return script_command<Qa, QaArguments>("qa", "run_qa", "fine-tune and evaluate question answering");
 }
 
 }  // namespace lathe

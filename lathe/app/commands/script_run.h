@@ -1,4 +1,6 @@
 #pragma once
+#include <fmt/format.h>
+
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -88,9 +90,11 @@ class ScriptRun {
   void say_results(const std::string& example);
 
   const std::string& output_dir() const { return *args_.output_dir; }
-  /// Reports what is the same for all ranks; printed by ranks for which speaks_for_all holds.
+  /// Whether this rank says what is the same for all.
+  bool speaks() const { return speaks_for_all(group_.get(), args_.log_level_replica); }
+  /// Reports what is the same for all ranks.
   void say(LogLevel level, const std::string& text) {
-    if (speaks_for_all(group_.get(), args_.log_level_replica)) terminal_.log(level, text);
+    if (speaks()) terminal_.log(level, text);
   }
 
  private:
@@ -183,9 +187,12 @@ int run_script(const Command& command, const std::vector<std::string>& args) {
   return code;
 }
 
+/// script: "run_glue".
 template <typename Job, typename Script>
-Command script_command(const std::string& name, const std::string& summary) {
-  Command command{{.name = name, .summary = summary, .words = Words::kScript}};
+Command script_command(const std::string& name, const std::string& script, const std::string& summary) {
+  Command command{
+      {.name = name, .summary = fmt::format("{}, as {}.py", summary, script), .words = Words::kScript}};
+  command.script = script;
   command.sections = {help_section<Script>("model and data"), help_section<TrainingArguments>("training")};
   command.run = [command](const auto& args) { return run_script<Job, Script>(command, args); };
   return command;
