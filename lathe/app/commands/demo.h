@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "lathe/data/dataset.h"
-#include "lathe/data/demo_questions.h"
+#include "lathe/data/demo/demo_questions.h"
 #include "lathe/tokenizers/tokenizer.h"
 
 namespace lathe {

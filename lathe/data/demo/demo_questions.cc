@@ -1,4 +1,4 @@
-#include "lathe/data/demo_questions.h"
+#include "lathe/data/demo/demo_questions.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "lathe/core/error.h"
-#include "lathe/data/demo_grammar.h"
+#include "lathe/data/demo/demo_grammar.h"
 
 namespace lathe {
 namespace {

@@ -1,4 +1,4 @@
-#include "lathe/data/demo_grammar.h"
+#include "lathe/data/demo/demo_grammar.h"
 
 namespace lathe {
 

@@ -1,4 +1,4 @@
-#include "lathe/data/demo_questions.h"
+#include "lathe/data/demo/demo_questions.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "lathe/core/error.h"
-#include "lathe/data/demo_grammar.h"
+#include "lathe/data/demo/demo_grammar.h"
 
 namespace lathe {
 namespace {
