@@ -85,7 +85,7 @@ class Classifier {
     const ModelConfig config = read_model_config(fs, folders.config);
     Texts texts = read_texts(script_, glue_, training_, config, hub, run_);
     const std::string metric = metric_of(glue_, texts.labels);
-    if (texts.train) run_.learns_from(texts.train->text_columns, texts.train->has_pairs());
+    if (texts.train) run_.learns_from(texts.train->columns.texts, texts.train->has_pairs());
     AutoModel model = from_pretrained(fs, folders, head_of(texts.labels, glue_.ignore_mismatched_sizes));
     run_.check_metric(metric_names(texts, metric));
     tokenize(texts, model);
@@ -144,9 +144,9 @@ class Classifier {
   /// What messages call the training data: where they are, and what is read of them.
   std::string called(const std::optional<TextDataset>& train) const {
     if (!train) return "";
-    const std::string columns = train->text_columns.empty()
+    const std::string columns = train->columns.texts.empty()
                                     ? ""
-                                    : fmt::format(", texts in {}", fmt::join(train->text_columns, " and "));
+                                    : fmt::format(", texts in {}", fmt::join(train->columns.texts, " and "));
     return fmt::format(
         "{}{}{}, {} tokens at most{}", glue_.task_name ? *glue_.task_name + ", " : "", train->origin, columns,
         glue_.max_seq_length,
