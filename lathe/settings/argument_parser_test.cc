@@ -98,8 +98,9 @@ TEST(ArgumentParser, BoolsTakeNoValueOrOne) {
 
 TEST(ArgumentParser, PrefixesHaveToBeUnique) {
   EXPECT_TRUE(parsed("--do_tr").training.do_train);
-  EXPECT_EQ(error_of({"--do_"}),
-            "--do_: could be any of --do_train, --do_eval, --do_predict; write out one of them");
+  EXPECT_EQ(
+      error_of({"--do_"}),
+      "--do_: could be any of --do_regression, --do_train, --do_eval, --do_predict; write out one of them");
   EXPECT_EQ(parsed("--evaluation_strat epoch").training.eval_strategy, "epoch");  // of an old name
   // 'data_d' would also begin Lathe's own data_dir, which stands back.
   EXPECT_EQ(parsed("--data_d x").script.data_dir, "x");

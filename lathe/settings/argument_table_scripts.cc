@@ -74,7 +74,7 @@ const std::vector<Field<GlueArguments>>& glue_fields() {
       {"test_split_name", &G::test_split_name, S, "Split of the data set to predict, if not test.",
        kOfScript},
       {"shuffle_train_dataset", &G::shuffle_train_dataset, S,
-       "Shuffle the training rows before --max_train_samples takes the first ones.", kOfScript},
+       "Shuffle the training rows before max_train_samples takes the first ones.", kOfScript},
       {"shuffle_seed",
        &G::shuffle_seed,
        S,
