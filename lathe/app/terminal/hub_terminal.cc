@@ -53,3 +53,16 @@ HubSettings hub_on(Terminal& terminal, const std::optional<std::string>& token, 
   settings.note = [&terminal](const std::string& line) { terminal.log(LogLevel::kInfo, line); };
   settings.progress = [bars = std::make_shared<FileBars>(terminal, verb)](const std::string& file,
                                                                           uint64_t done, uint64_t total) {
+    bars->show(file, done, total);
+  };
+  settings.should_stop = [] { return stop_signal() != 0; };
+  settings.while_asking = [] { return std::make_shared<StopSignals>(); };
+  return settings;
+}
+
+std::string named_model(const std::string& name_or_path, const ModelNeed& need) {
+  Terminal terminal(LogLevel::kInfo, true);
+  return fetch_model(real_file_system(), name_or_path, "main", "", need, hub_on(terminal));
+}
+
+}  // namespace lathe
