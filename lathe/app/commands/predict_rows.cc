@@ -7,6 +7,7 @@
 #include "lathe/app/commands/predict_job.h"
 #include "lathe/app/commands/prediction_cells.h"
 #include "lathe/core/error.h"
+#include "lathe/data/own/own_columns.h"
 #include "lathe/data/qa_postprocess.h"
 #include "lathe/text/text.h"
 
@@ -69,7 +70,7 @@ std::vector<std::string> usual_columns(const Table& part, size_t wanted) {
   }
   std::vector<std::string> found;
   for (const Column& column : part.columns)
-    if (column.type == ColumnType::kString && column.name != "label" && column.name != "id")
+    if (column.type == ColumnType::kString && column.name != "label" && !looks_like_ids(column))
       found.push_back(column.name);
   if (found.size() != 1 || wanted == 2) found.clear();
   return found;
