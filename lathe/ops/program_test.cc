@@ -165,7 +165,7 @@ TEST(Program, DeadNodesGoAndUpdatesOfStatesStay) {
   const Value total = p.state("total", {DType::f32, {4}});
   relu(x);  // nothing reads it
   p.emit(op::accumulate, {total, x, keep});
-  p.emit(op::accumulate, {slice(p.state("other", {DType::f32, {2, 4}}), 4, {4}), x, keep});
+  p.emit(op::accumulate, {slice(p.state("other", {DType::f32, {8}}), 4, {4}), x, keep});
   p.emit(op::accumulate, {relu(x), x, keep});  // of no state
   p.remove_dead_nodes();
   std::string names;
