@@ -14,7 +14,9 @@ namespace lathe {
 /// TrainingArguments from words of the command line, checked.
 struct Arguments {
   explicit Arguments(const std::vector<std::string>& words) {
-    notices = parse_arguments(bind(values), words).notices;
+    ParsedArguments parsed = parse_arguments(bind(values), words);
+    notices = std::move(parsed.notices);
+    if (const auto notice = derive_head_rate(values, parsed.given)) notices.push_back(*notice);
     for (const std::string& notice : validate(values)) notices.push_back(notice);
   }
   /// Names are whole here: no prefix stands for a flag.  Errors: kUsage.

@@ -26,15 +26,6 @@
 
 namespace {
 
-std::string help() {
-  std::string text = fmt::format("lathe {}: native fine-tuning of transformers\n\nusage: lathe COMMAND …\n\n",
-                                 lathe::kVersion);
-  for (const lathe::Command& command : lathe::commands())
-    text += fmt::format("  {:<10} {}\n", command.name, command.summary);
-  return text +
-         "\nlathe COMMAND --help, or lathe help COMMAND, shows a command's flags and their defaults.\n";
-}
-
 /// The folder of the program, with a slash at the end; a shell may have found it in $PATH.  "" if it is not
 /// found.
 std::string folder_of(const std::string& path) {
@@ -64,9 +55,12 @@ int dispatch(const std::string& path, std::vector<std::string> args) {
   for (const lathe::Command& command : lathe::commands())
     if (!command.script.empty() && program == command.script) name = command.name;
   if (name.empty()) {
-    if (args.size() > 1 && args[0] == "help") args = {args[1], "--help"};
+    if (args.size() > 1 && args[0] == "help") {  // lathe help COMMAND [all]
+      std::swap(args[0], args[1]);
+      args[1] = "--help";
+    }
     if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
-      fmt::print("{}", help());
+      fmt::print("{}", lathe::overview());
       return args.empty() ? 2 : 0;
     }
     if (args[0] == "--version" || args[0] == "version") {
@@ -87,7 +81,7 @@ int dispatch(const std::string& path, std::vector<std::string> args) {
   const auto near = lathe::nearest_names(name, names);
   const bool like_one = !near.empty() && name.size() > 2;  // two letters are near to any two
   lathe::fail(lathe::ErrorCode::kUsage, "lathe: unknown command {}{}\n{}", name,
-              like_one ? fmt::format("; did you mean {}?", near[0]) : "", help());
+              like_one ? fmt::format("; did you mean {}?", near[0]) : "", lathe::overview());
 }
 
 /// Files that are opened later are not to get the numbers of standard streams that are closed.

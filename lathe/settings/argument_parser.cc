@@ -121,6 +121,8 @@ class Parser {
     const std::string& token = args[i++];
     if (token == "-h" || token == "--help") {
       result_.help = true;
+      result_.help_all = i < args.size() && args[i] == "all";
+      i += result_.help_all;
       return;
     }
     const size_t equals = token.find('=');
@@ -137,7 +139,6 @@ class Parser {
       const size_t most = option.negated ? 0 : option.kind() == Kind::kList ? args.size() : 1;
       while (i < args.size() && values.size() < most && !is_flag(args[i])) values.push_back(args[i++]);
     }
-    if (option.field != nullptr) result_.given.insert(option.field->info->name);
     apply(option, value_of(option, values));
   }
 
@@ -155,6 +156,7 @@ class Parser {
 
   void apply(const Option& option, const json& value) {
     if (option.old == nullptr) {
+      result_.given.insert(option.field->info->name);
       if (!script()) check_value(*option.field->info, value);
       option.field->set(option.field->info->from_boolean(value));
     } else if (option.old->wins) {

@@ -21,8 +21,9 @@ enum class Words {
 struct ParsedArguments {
   std::vector<std::string> notices;  ///< one line per old name that was used
   std::vector<std::string> words;    ///< what is no flag
-  std::set<std::string_view> given;  ///< the flags among them, without "--"
+  std::set<std::string_view> given;  ///< the flags among them, without "--", and the keys of x.json
   bool help = false;                 ///< -h or --help was among them
+  bool help_all = false;             ///< --help all
 };
 
 /// Reads flags into bound fields. --a_b is --a-b; both --x v and --x=v work; a prefix is enough if only one
@@ -51,7 +52,7 @@ struct CommandLine {
   Script script;
   TrainingArguments training;
   std::vector<std::string> notices;
-  bool help = false;  ///< nothing is validated then
+  bool help = false, help_all = false;  ///< nothing is validated then
 
   /// The fields of both, in the order of help and docs.  The command line must outlive them.
   std::vector<BoundField> fields() {
@@ -69,11 +70,13 @@ CommandLine<Script> parse_command_line(const std::vector<std::string>& args) {
   CommandLine<Script> line;
   auto parsed = parse_arguments(line.fields(), args);
   line.help = parsed.help;
+  line.help_all = parsed.help_all;
   line.notices = std::move(parsed.notices);
   if (line.help) return line;
   const auto add = [&line](const std::vector<std::string>& more) {
     line.notices.insert(line.notices.end(), more.begin(), more.end());
   };
+  if (const auto notice = derive_head_rate(line.training, parsed.given)) line.notices.push_back(*notice);
   add(validate(line.training));
   add(validate(line.script, line.training));
   return line;

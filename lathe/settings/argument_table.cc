@@ -139,6 +139,8 @@ const FieldInfo& row_of(std::string_view name) {
 FieldInfo shared_row(std::string_view name, std::string_view help) {
   FieldInfo info = row_of(name);
   info.grade = Grade::kLathe;
+  info.group = {};
+  info.rules.first = false;
   info.rules.others = true;
   if (!help.empty()) info.help = help;
   return info;

@@ -35,6 +35,7 @@ struct FieldRules {
   bool below_high = false;  ///< high itself is excluded
   bool whole = false;       ///< printed without fraction where integral (Python's 500, not 500.0)
   bool required = false;
+  bool first = false;            ///< one of the ten flags of a script that --help shows before all others
   bool negatable = false;        ///< has a --no_<name> as well, though its default is not true
   bool secret = false;           ///< never printed
   bool only_command = false;     ///< steers the program, not the run: left out of written configs
@@ -52,6 +53,7 @@ struct FieldInfo {
   std::string_view help;
   FieldRules rules;
   nlohmann::json default_value;
+  std::string_view group = {};  ///< the title under which --help lists it; empty: that of its section
 
   Support support() const;
   /// Whether there is a --no_<name>.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "lathe/core/cpu_limits.h"
 #include "lathe/core/error.h"
@@ -145,8 +146,8 @@ void add_distributed_and_script(Fields& f) {
        S,
        "Leave memory use out of the metrics.",
        {.support = kWorks}},
-      {"do_train", &T::do_train, M, "Train."},
-      {"do_eval", &T::do_eval, M, "Evaluate on the validation set."},
+      {"do_train", &T::do_train, M, "Train.", {.first = true}},
+      {"do_eval", &T::do_eval, M, "Evaluate on the validation set.", {.first = true}},
       {"do_predict", &T::do_predict, M, "Predict the test set."},
       {"resume_from_checkpoint", &T::resume_from_checkpoint, M, "Checkpoint folder to go on from."},
       {"local_rank",
@@ -179,7 +180,13 @@ void add_older_and_own(Fields& f) {
        {.support = kWorks}},
       {"device", &T::device, X, "Where to compute.", {.choices = {"auto", "cpu", "cuda", "mps", "mlx"}}},
       {"threads", &T::threads, X, "CPU threads; 0: one per usable core.", {.low = 0, .high = kMostThreads}},
-      {"freeze_base_model", &T::freeze_base_model, X, "Train the head only."},
+      {"freeze_base_model", &T::freeze_base_model, X,
+       "Train the head only; its learning rate is 0.02 where none is given."},
+      {"head_learning_rate",
+       &T::head_learning_rate,
+       X,
+       "Peak learning rate of the head, where it is another than the base's.",
+       {.low = 0}},
       {"ddp_comm_hook",
        Unstored{Kind::kText, "no"},
        X,
@@ -223,10 +230,20 @@ void add_older_and_own(Fields& f) {
 
 const std::vector<Field<TrainingArguments>>& training_fields() {
   static const Fields fields = [] {
+    constexpr std::pair<std::string_view, void (*)(Fields&)> kGroups[] = {
+        {"output, schedule, optimizer", add_output_and_schedule},
+        {"the step: precision, memory", add_step_and_precision},
+        {"logs", add_logging},
+        {"evaluation", add_evaluation},
+        {"checkpoints", add_saving},
+        {"seed, order of the data", add_seed_and_data},
+        {"several processes, prediction, going on", add_distributed_and_script},
+        {"of earlier versions, and Lathe's own", add_older_and_own}};
     Fields f;
-    for (const auto add : {add_output_and_schedule, add_step_and_precision, add_logging, add_evaluation,
-                           add_saving, add_seed_and_data, add_distributed_and_script, add_older_and_own}) {
+    for (const auto& [group, add] : kGroups) {
+      const size_t begin = f.size();
       add(f);
+      for (size_t i = begin; i < f.size(); ++i) f[i].info.group = group;
     }
     return f;
   }();
@@ -245,6 +262,8 @@ const std::vector<Field<TrainingArguments>>& numeric_fields() {
     add_output_and_schedule(f);
     add_step_and_precision(f);
     add_seed_and_data(f);
+    std::ranges::copy_if(training_fields(), std::back_inserter(f),
+                         [](const auto& field) { return field.info.name == "head_learning_rate"; });
     constexpr std::string_view kOthers[] = {"output_dir",         "use_cpu",
                                             "full_determinism",   "dataloader_num_workers",
                                             "accelerator_config", "dataloader_prefetch_factor"};

@@ -134,6 +134,31 @@ std::string help_text(const Syntax& syntax, int width) {
   return out;
 }
 
+std::string first_help_text(const Syntax& syntax, int width) {
+  const auto columns = static_cast<size_t>(width);
+  std::string first;
+  std::vector<std::pair<std::string, std::string>> groups;  // title, flags
+  for (const auto& section : syntax.sections) {
+    for (const auto* info : section.fields) {
+      if (info->rules.first) {
+        first += flag_help(*info, syntax.words, columns);
+      } else if (info->support() == Support::kWorks) {
+        const std::string title(info->group.empty() ? std::string_view(section.title) : info->group);
+        if (groups.empty() || groups.back().first != title) groups.emplace_back(title, "");
+        groups.back().second += fmt::format(" --{}", info->name);
+      }
+    }
+  }
+  if (first.empty()) return help_text(syntax, width);
+  std::string out = description(syntax, columns);
+  if (!syntax.example.empty()) out += fmt::format("\nfor example:\n  {}\n", syntax.example);
+  out += "\nwhat most runs give:\n" + first;
+  for (const auto& [title, flags] : groups)
+    out += fmt::format("\n{}:\n  {}\n", title, wrapped(flags, 2, 2, columns));
+  return out +
+         fmt::format("\nlathe {} --help all says what each of them means, and its default.\n", syntax.name);
+}
+
 std::string arguments_page(const std::vector<HelpSection>& sections) {
   std::string out =
       "# Every flag\n\n"

@@ -35,6 +35,7 @@ struct Syntax {
   Words words = Words::kNone;
   std::vector<std::string> choices = {};  ///< what the first word may be; empty: anything
   bool or_files = false;                  ///< or a file or folder
+  std::string example = {};               ///< a command to paste, for first_help_text
   std::vector<HelpSection> sections = {};
 
   /// "usage: lathe NAME …", a line for each form.
@@ -63,6 +64,10 @@ std::string description(const Syntax& syntax, size_t width = 100);
 /// that are accepted only at their default, and a script's old names, follow as lists.  Lines have at most
 /// `width` columns.
 std::string help_text(const Syntax& syntax, int width = 100);
+
+/// The text of --help for a command with fields that are `first`: description, example, those flags as in
+/// help_text, and the names of all others that do something, by group.  Without such fields: help_text.
+std::string first_help_text(const Syntax& syntax, int width = 100);
 
 /// The page docs/arguments.md: one Markdown table for each section, and one of the old names.
 std::string arguments_page(const std::vector<HelpSection>& sections);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <sstream>
 
@@ -88,6 +89,37 @@ TEST(Help, JsonHoldsAllTables) {
   EXPECT_EQ(all["training"][4]["name"], "learning_rate");
   EXPECT_EQ(all["training"][4]["default"], 5e-5);
   EXPECT_EQ(all["old_names"].size(), old_names().size());
+}
+
+TEST(Help, TheTenFirstFlagsOfAScriptComeBeforeTheNamesOfAllOthers) {
+  const std::vector<HelpSection> scripts[] = {
+      {help_section<GlueArguments>("Model and data"), help_section<TrainingArguments>("Training")},
+      {help_section<QaArguments>("Model and data"), help_section<TrainingArguments>("Training")}};
+  for (const auto& of_script : scripts) {
+    const Syntax syntax{
+        .name = "train", .words = Words::kScript, .example = "lathe train --fast", .sections = of_script};
+    const std::string text = first_help_text(syntax);
+    size_t first = 0, at = text.find("for example:\n  lathe train --fast\n");
+    ASSERT_NE(at, std::string::npos);
+    for (const auto& section : of_script)
+      for (const auto* info : section.fields) {
+        first += info->rules.first;
+        const std::string flag = "--" + std::string(info->name);
+        const size_t place = text.find((info->rules.first ? "\n  " : " ") + flag);
+        EXPECT_EQ(place != std::string::npos, info->rules.first || info->support() == Support::kWorks)
+            << flag;
+        if (!info->rules.first) continue;
+        EXPECT_GT(place, at) << flag;  // in the order of the table
+        at = place;
+      }
+    EXPECT_EQ(first, 10u);
+    EXPECT_GT(text.find("\nlogs:\n  --logging_strategy "), at);
+    EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 70);
+  }
+  // A command of a few flags has no first ones.
+  const std::vector<Field<ShowSettings>> table = {{"json", &ShowSettings::json, "Print JSON."}};
+  const Syntax small{.name = "show", .sections = {help_section("flags", table)}};
+  EXPECT_EQ(first_help_text(small), help_text(small));
 }
 
 }  // namespace

@@ -210,7 +210,30 @@ void derive_checkpointing(TrainingArguments& args) {
   }
 }
 
+/// A frozen base leaves the head as all that is trained: its rate is then the rate of the run.
+void derive_rates(TrainingArguments& args, std::vector<std::string>& notices) {
+  if (!args.head_learning_rate) return;
+  if (args.zero_stage == 1 && !args.freeze_base_model)
+    fail(ErrorCode::kUsage,
+         "--head_learning_rate and --zero_stage 1: found both, expected one of them: shards have one "
+         "learning rate");
+  if (!args.freeze_base_model || args.learning_rate == *args.head_learning_rate) return;
+  args.learning_rate = *args.head_learning_rate;
+  notices.push_back(fmt::format("--freeze_base_model: only the head is trained, by --head_learning_rate {}",
+                                python_repr(args.learning_rate)));
+}
+
 }  // namespace
+
+std::optional<std::string> derive_head_rate(TrainingArguments& args,
+                                            const std::set<std::string_view>& given) {
+  if (!args.freeze_base_model || given.contains("learning_rate") || given.contains("head_learning_rate"))
+    return {};
+  args.learning_rate = kHeadOnlyRate;
+  return fmt::format(
+      "--freeze_base_model: the head learns with a learning rate of {}, as --learning_rate is not given",
+      python_repr(kHeadOnlyRate));
+}
 
 int64_t recompute_every(const TrainingArguments& args) {
   if (!args.activation_checkpointing.value_or(false)) return 0;
@@ -228,6 +251,7 @@ std::vector<std::string> validate(TrainingArguments& args) {
 std::vector<std::string> validate_for_trainer(TrainingArguments& args) {
   std::vector<std::string> notices = check_fields(bind(args));
   check_contradictions(args);
+  derive_rates(args, notices);
   derive_evaluation(args);
   derive_checkpointing(args);
   check_interval("logging_steps", "logging_strategy", args.logging_strategy, args.logging_steps);

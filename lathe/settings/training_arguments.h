@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,7 @@ struct TrainingArguments {
   int64_t max_steps = -1;  ///< above 0: overrides num_train_epochs
 
   double learning_rate = 5e-5;
+  std::optional<double> head_learning_rate;  ///< of the parameters outside of the base
   std::string lr_scheduler_type = "linear";
   nlohmann::json lr_scheduler_kwargs;  ///< null or an object
   double warmup_steps = 0;
@@ -114,7 +116,7 @@ nlohmann::json value_of(const TrainingArguments& args, std::string_view name);
 /// Model and data arguments of run_glue.py and run_classification.py.
 struct GlueArguments {
   std::string model_name_or_path;
-  std::optional<std::string> config_name, tokenizer_name, cache_dir, token;
+  std::optional<std::string> config_name, config_overrides, tokenizer_name, cache_dir, token;
   bool use_fast_tokenizer = true;
   std::string model_revision = "main";
   bool trust_remote_code = false, ignore_mismatched_sizes = false;
@@ -138,7 +140,7 @@ struct GlueArguments {
 /// Model and data arguments of run_qa.py.
 struct QaArguments {
   std::string model_name_or_path;
-  std::optional<std::string> config_name, tokenizer_name, cache_dir, token;
+  std::optional<std::string> config_name, config_overrides, tokenizer_name, cache_dir, token;
   std::string model_revision = "main";
   bool trust_remote_code = false;
 
@@ -159,6 +161,10 @@ struct QaArguments {
 /// Errors: kUsage, naming the flag, the value found and the values allowed.
 /// Source: transformers 5.23 training_args.py, __post_init__ and _validate_args.
 std::vector<std::string> validate(TrainingArguments& args);
+/// Where only the head is trained and no learning rate was given (`given`: the names of the flags that were),
+/// sets kHeadOnlyRate and returns a notice.  Before validate.
+std::optional<std::string> derive_head_rate(TrainingArguments& args, const std::set<std::string_view>& given);
+inline constexpr double kHeadOnlyRate = 2e-2;
 /// The same for a trainer without a script.  It need not write, and evaluates only when it is called to:
 /// output_dir stays as given, and do_eval and do_predict are not checked.
 std::vector<std::string> validate_for_trainer(TrainingArguments& args);

@@ -349,5 +349,29 @@ TEST(Precision, ABf16ThatIsOnlyEmulatedIsTold) {
   }
 }
 
+TEST(TrainingArguments, AHeadThatIsTrainedAloneHasItsOwnRate) {
+  TrainingArguments args;
+  EXPECT_FALSE(derive_head_rate(args, {}));  // the whole model keeps transformers' rate
+  EXPECT_EQ(args.learning_rate, 5e-5);
+  args.freeze_base_model = true;
+  EXPECT_FALSE(derive_head_rate(args, {"learning_rate"}));
+  EXPECT_EQ(args.learning_rate, 5e-5);
+  EXPECT_EQ(
+      derive_head_rate(args, {}),
+      "--freeze_base_model: the head learns with a learning rate of 0.02, as --learning_rate is not given");
+  EXPECT_EQ(args.learning_rate, kHeadOnlyRate);
+
+  args.head_learning_rate = 2e-3;
+  EXPECT_FALSE(derive_head_rate(args, {"head_learning_rate"}));
+  const auto notices = validate_for_trainer(args);
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_EQ(args.learning_rate, 2e-3);
+  EXPECT_TRUE(validate_for_trainer(args).empty());  // calling it twice changes nothing
+
+  args.freeze_base_model = false;
+  args.zero_stage = 1;
+  EXPECT_THROW(validate_for_trainer(args), Error);
+}
+
 }  // namespace
 }  // namespace lathe

@@ -15,6 +15,7 @@
 #include "lathe/io/json_file.h"
 #include "lathe/models/family.h"
 #include "lathe/text/python_format.h"
+#include "lathe/train/config/config_overrides.h"
 
 namespace lathe {
 namespace {
@@ -95,12 +96,16 @@ void draw(const nn::Parameter& p, const TaskModel& model, const ModelConfig& con
 
 }  // namespace
 
+ModelConfig read_config(FileSystem& fs, const ModelFolders& folders) {
+  return with_overrides(read_model_config(fs, folders.config), folders.config_overrides);
+}
+
 AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadOptions& head) {
   return from_pretrained(fs, ModelFolders{folder, folder, folder}, head);
 }
 
 AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const HeadOptions& head) {
-  const ModelConfig config = read_model_config(fs, folders.config);
+  const ModelConfig config = read_config(fs, folders);
   std::unique_ptr<Checkpoint> weights;
   if (!folders.weights.empty()) {
     weights = open_checkpoint(fs, folders.weights);

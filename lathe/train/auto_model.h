@@ -37,7 +37,11 @@ struct HeadOptions {
 /// none.
 struct ModelFolders {
   std::string weights, config, tokenizer;
+  std::string config_overrides = {};  ///< of keys of the configuration (with_overrides)
 };
+
+/// The configuration of a model.  Errors: as read_model_config and with_overrides.
+ModelConfig read_config(FileSystem& fs, const ModelFolders& folders);
 
 /// Reads config.json, tokenizer and weights (mapped, not copied) of a model folder.
 /// Errors: kNotFound, kInvalidData or kUnsupported, naming the file; kInvalidData for two labels of one name.

@@ -8,12 +8,23 @@
 #include "lathe/core/error.h"
 
 namespace lathe {
+namespace {
+
+constexpr const char* kHead = "head";  // in the state of a schedule: that of the head
+
+}  // namespace
 
 MetricWatch::MetricWatch(const TrainingArguments& args, int64_t max_steps, RunProgress& progress, LogSink say)
     : args_(args), progress_(progress), say_(std::move(say)) {
   if (MetricSchedule::is(args.lr_scheduler_type)) {
+    const nlohmann::json& before = progress.run.metric_schedule;
     metric_schedule_.emplace(args.lr_scheduler_type, args.learning_rate, args.lr_scheduler_kwargs);
-    if (!progress.run.metric_schedule.is_null()) metric_schedule_->restore(progress.run.metric_schedule);
+    if (!before.is_null()) metric_schedule_->restore(before);
+    if (args.head_learning_rate) {
+      head_metric_schedule_.emplace(args.lr_scheduler_type, *args.head_learning_rate,
+                                    args.lr_scheduler_kwargs);
+      if (before.is_object() && before.contains(kHead)) head_metric_schedule_->restore(before[kHead]);
+    }
   } else {
     schedule_.emplace(args.lr_scheduler_type, warmup_steps(args, max_steps), max_steps, args.learning_rate,
                       args.lr_scheduler_kwargs);
@@ -26,6 +37,11 @@ MetricWatch::MetricWatch(const TrainingArguments& args, int64_t max_steps, RunPr
 
 double MetricWatch::learning_rate() const {
   return metric_schedule_ ? metric_schedule_->learning_rate() : schedule_->learning_rate(progress_.applied());
+}
+
+double MetricWatch::head_learning_rate() const {
+  if (head_metric_schedule_) return head_metric_schedule_->learning_rate();
+  return schedule_ ? args_.head_learning_rate.value_or(0) * schedule_->factor(progress_.applied()) : 0;
 }
 
 double MetricWatch::best_model_metric(const nlohmann::json& metrics) const {
@@ -48,6 +64,10 @@ bool MetricWatch::follow(const nlohmann::json& metrics) {
   if (metric_schedule_) {
     metric_schedule_->step(value);
     progress_.run.metric_schedule = metric_schedule_->state();
+    if (head_metric_schedule_) {
+      head_metric_schedule_->step(value);
+      progress_.run.metric_schedule[kHead] = head_metric_schedule_->state();
+    }
   }
   if (early_stopping_ && early_stopping_->step(value, state.best_metric, greater, state.stateful_callbacks)) {
     stopped_early_ = true;

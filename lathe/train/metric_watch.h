@@ -20,6 +20,8 @@ class MetricWatch {
 
   /// The learning rate of the next update.
   double learning_rate() const;
+  /// The head's, if it has one of its own: it follows the same schedule.
+  double head_learning_rate() const;
   /// Another evaluation; keys have the prefix "eval".  True: the model is better than ever before.
   /// Errors: kUsage if the metrics lack the one that decides which model is best.
   bool follow(const nlohmann::json& metrics);
@@ -33,7 +35,7 @@ class MetricWatch {
   RunProgress& progress_;
   LogSink say_;
   std::optional<LrSchedule> schedule_;
-  std::optional<MetricSchedule> metric_schedule_;  // in its place
+  std::optional<MetricSchedule> metric_schedule_, head_metric_schedule_;  // in its place
   std::optional<EarlyStopping> early_stopping_;
   bool stopped_early_ = false;
 };

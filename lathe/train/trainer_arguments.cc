@@ -94,6 +94,7 @@ Session::Options session_options(const AutoModel& model, const TrainingArguments
   options.program.bucket_bytes = args.ddp_bucket_cap_mb.value_or(kBucket_mb) << 20;
   if (value_of(args, "ddp_comm_hook") == "bf16") options.program.gradient_wire = DType::bf16;
   options.program.optimizer = optimizer_of(args);
+  options.program.own_head_rate = args.head_learning_rate && !args.freeze_base_model;
   options.shard_states = args.zero_stage == 1;
   options.program.label_smoothing = args.label_smoothing_factor;
   return options;

@@ -26,6 +26,7 @@ Updates::Updates(Session& session, const TrainingArguments& args, int64_t sample
 StepScalars Updates::scalars(const MetricWatch& watch) const {
   StepScalars scalars;
   scalars.learning_rate = watch.learning_rate();
+  scalars.head_learning_rate = watch.head_learning_rate();
   scalars.update_step = progress_.state.global_step + 1;
   scalars.adam_step = progress_.applied() + 1;
   if (scaler_) scalars.loss_scale = scaler_->scale();

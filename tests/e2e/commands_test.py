@@ -28,6 +28,24 @@ class Commands(CommandsCase):
         self.assertNotIn("base_model", card)  # a folder is no name on the Hub
         self.assertNotIn("huggingface.co/~", card)
 
+    def test_help_shows_what_comes_first(self):
+        overview = self.lathe("--help").stdout
+        self.assertIn("\ntrain:\n  glue ", overview)
+        self.assertIn("\nfor example:\n  lathe glue --model_name_or_path ", overview)
+        for line in overview.splitlines():
+            self.assertLessEqual(len(line), 100)
+        without = cl.run([cl.program()])
+        self.assertEqual((without.returncode, without.stdout), (2, overview))
+        for name in ("glue", "qa"):
+            first, everything = self.lathe(name, "--help").stdout, self.lathe(name, "--help", "all").stdout
+            self.assertIn("for example:\n  lathe " + name, first)
+            self.assertLess(len(first.splitlines()), 70)
+            self.assertIn("Peak learning rate. (default: 5e-05)", first)
+            self.assertIn(" --warmup_steps", first)
+            self.assertNotIn("Updates over which the learning rate rises", first)
+            self.assertIn("Updates over which the learning rate rises", everything)
+        self.assertEqual(self.lathe("doctor", "--help").stdout, self.lathe("doctor", "--help", "all").stdout)
+
     def test_called_by_the_names_of_the_scripts(self):
         for name in ("run_glue", "run_qa"):
             (self.root / name).symlink_to(cl.program())
@@ -191,6 +209,7 @@ class Commands(CommandsCase):
         self.assertIn("learning_rate", self.lathe("arguments").stdout)
         self.assertEqual(self.lathe("help").stdout, self.lathe("--help").stdout)
         self.assertEqual(self.lathe("help", "glue").stdout, self.lathe("glue", "--help").stdout)
+        self.assertEqual(self.lathe("help", "glue", "all").stdout, self.lathe("glue", "--help", "all").stdout)
         said = self.lathe("help", "launch").stdout
         self.assertEqual(said, self.lathe("launch", "--help").stdout)
         self.assertTrue(said.startswith("usage: lathe launch -n N "), said)

@@ -120,7 +120,7 @@ class Names(unittest.TestCase):
 
     def test_flags_variables_and_targets(self):
         said = self.source + cl.run([cl.program(), "completion", "bash"]).stdout + "".join(
-            cl.run([cl.program(), command, "--help"]).stdout for command in ("glue", "qa"))
+            cl.run([cl.program(), command, "--help", "all"]).stdout for command in ("glue", "qa"))
         makefile = (cl.ROOT / "Makefile").read_text(encoding="utf-8")
         flag = r"(?<![\w-])--[a-z][\w-]*"
         for pattern, known in ((flag, self.FOREIGN | set(re.findall(flag, said))),

@@ -35,6 +35,38 @@ class Freeze(unittest.TestCase):
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertEqual((result.stdout + result.stderr).count(line), count, result.stderr)
 
+    def test_a_head_alone_has_a_rate_of_its_own(self):
+        with tempfile.TemporaryDirectory() as temp:
+            root = pathlib.Path(temp)
+            cl.write_csv(root / "train.csv", 16, 1)
+            for words, rate, said in ((["--freeze_base_model"], 0.02, 1), ([], 5e-5, 0),
+                                      (["--freeze_base_model", "--learning_rate", "5e-5"], 5e-5, 0),
+                                      (["--freeze_base_model", "--head_learning_rate", "0.5"], 0.5, 0)):
+                result = cl.run([cl.program(), "glue", "--model_name_or_path", str(cl.MODEL), "--train_file",
+                                 str(root / "train.csv"), "--do_train", "--lr_scheduler_type", "constant", "--logging_steps",
+                                 "1", "--max_steps", "1", "--use_cpu", "--overwrite_output_dir", "--output_dir",
+                                 str(root / "out"), *words])
+                self.assertEqual(result.returncode, 0, result.stderr)
+                state = json.loads((root / "out" / "trainer_state.json").read_text())
+                self.assertEqual(state["log_history"][0]["learning_rate"], rate, words)
+                self.assertEqual(result.stderr.count("the head learns with a learning rate of 0.02"), said, result.stderr)
+
+    def test_values_of_the_configuration_are_saved_with_the_model(self):
+        with tempfile.TemporaryDirectory() as temp:
+            root = pathlib.Path(temp)
+            cl.write_csv(root / "train.csv", 16, 1)
+            command = [cl.program(), "glue", "--model_name_or_path", str(cl.MODEL), "--train_file", str(root / "train.csv"),
+                       "--do_train", "--max_steps", "1", "--use_cpu", "--output_dir", str(root / "out"),
+                       "--config_overrides"]
+            result = cl.run([*command, "hidden_dropout_prob=0.25,classifier_dropout=0"])
+            self.assertEqual(result.returncode, 0, result.stderr)
+            config = json.loads((root / "out" / "config.json").read_text())
+            self.assertEqual((config["hidden_dropout_prob"], config["classifier_dropout"]), (0.25, 0.0))
+            wrong = cl.run([*command, "hidden_dropout=0", "--overwrite_output_dir"])
+            self.assertEqual(wrong.returncode, 2, wrong.stderr)
+            self.assertIn("found 'hidden_dropout', which is no setting of this model; did you mean hidden_dropout_prob?",
+                          wrong.stderr)
+
     def test_only_the_head_changes(self):
         with tempfile.TemporaryDirectory() as temp:
             root = pathlib.Path(temp)

@@ -10,6 +10,7 @@
 
 #include "lathe/core/source_folder_testing.h"
 #include "lathe/io/faulty_file_system_testing.h"
+#include "lathe/settings/metric_schedule.h"
 #include "tests/train/four_sample_runs_testing.h"
 #include "tests/train/unsealed_testing.h"
 
@@ -281,6 +282,51 @@ TEST_F(SeveralRuns, ATrainerWhoseModelAnotherHasFrozenSaysSo) {
   args_.freeze_base_model = false;
   Trainer third(*backend_, twin, args_, &data_, &data_);
   EXPECT_EQ(third.train().global_step, 3);
+}
+
+/// Parameters of the head, or of the base, one after the other.
+std::vector<float> part_of(Trainer& trainer, const TaskModel& model, bool head) {
+  std::vector<float> values;
+  for (size_t i = 0; i < model.parameters().size(); ++i)
+    if (model.parameters()[i].name.starts_with(model.base_prefix()) != head) {
+      const auto more = trainer.session().parameters().read(static_cast<int>(i));
+      values.insert(values.end(), more.begin(), more.end());
+    }
+  return values;
+}
+
+TEST_F(SeveralRuns, TheFirstUpdateOfAHeadIsThatOfItsOwnLearningRate) {
+  args_.optim = "sgd";
+  args_.max_steps = 1;
+  args_.max_grad_norm = 0;
+  args_.save_strategy = "no";
+  const auto trained = [&](double rate, std::optional<double> head_rate, bool head) {
+    args_.learning_rate = rate;
+    args_.head_learning_rate = head_rate;
+    trainer().train();
+    return part_of(*trainer_, *model_.model, head);
+  };
+  EXPECT_EQ(trained(0.01, 0.3, true), trained(0.3, {}, true));
+  EXPECT_EQ(trained(0.01, 0.3, false), trained(0.01, {}, false));
+  EXPECT_NE(trained(0.01, {}, true), trained(0.3, {}, true));
+}
+
+TEST_F(SeveralRuns, AHeadWithItsOwnLearningRateGoesOnWithTheSameBits) {
+  args_.head_learning_rate = 0.1;
+  for (const char* optim : {"adamw_torch", "sgd", "adafactor"})
+    for (const char* schedule : {"cosine", "reduce_lr_on_plateau"}) {
+      args_.optim = optim;
+      args_.lr_scheduler_type = schedule;
+      args_.lr_scheduler_kwargs = {};
+      args_.output_dir = folder_ / (std::string(optim) + schedule);
+      if (MetricSchedule::is(schedule)) args_.lr_scheduler_kwargs = {{"patience", 0}, {"mode", "max"}};
+      evaluate({0.5, 0.4, 0.3});
+      trainer().train();
+      const std::vector<float> whole = weights();
+      evaluate({0.4, 0.3});
+      trainer().train(*args_.output_dir + "/checkpoint-1");
+      EXPECT_EQ(weights(), whole) << optim << " " << schedule;
+    }
 }
 
 TEST_F(SeveralRuns, ALimitOfOneLeavesTheBestAtTheEnd) {

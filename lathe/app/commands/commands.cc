@@ -4,6 +4,7 @@
 
 #include "lathe/app/terminal/terminal.h"
 #include "lathe/core/error.h"
+#include "lathe/core/version.h"
 
 namespace lathe {
 
@@ -12,10 +13,20 @@ Command glue_command(), classify_command(), qa_command(), launch_command(), pred
     arguments_command(), completion_command();
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> list = {
-      glue_command(),   classify_command(),  qa_command(),        launch_command(),   predict_command(),
-      bench_command(),  runs_command(),      demo_command(),      tokenize_command(), info_command(),
-      doctor_command(), arguments_command(), completion_command()};
+  static const std::vector<Command> list = [] {
+    const std::pair<const char*, std::vector<Command>> groups[] = {
+        {"train", {glue_command(), classify_command(), qa_command(), demo_command(), launch_command()}},
+        {"use a model", {predict_command(), tokenize_command(), info_command()}},
+        {"see runs and this machine", {runs_command(), bench_command(), doctor_command()}},
+        {"this program", {arguments_command(), completion_command()}}};
+    std::vector<Command> all;
+    for (const auto& [title, members] : groups)
+      for (const Command& member : members) {
+        all.push_back(member);
+        all.back().group = title;
+      }
+    return all;
+  }();
   return list;
 }
 
@@ -26,6 +37,21 @@ std::vector<std::string> script_commands() {
   return names;
 }
 
+std::string overview() {
+  std::string text =
+      fmt::format("lathe {}: native fine-tuning of transformers\n\nusage: lathe COMMAND …\n", kVersion);
+  const std::string* group = nullptr;
+  for (const Command& command : commands()) {
+    if (group == nullptr || *group != command.group) text += fmt::format("\n{}:\n", command.group);
+    group = &command.group;
+    text += fmt::format("  {:<10} {}\n", command.name, command.summary);
+  }
+  text += fmt::format("\nfor example:\n  {}\n", commands().front().example);
+  return text +
+         "\nlathe COMMAND --help shows the flags of a command, --help all what each of them means.\n"
+         "lathe demo needs neither data nor network.\n";
+}
+
 void Call::refuse(const std::string& why) const {
   fail(ErrorCode::kUsage, "lathe {}: {}\n{}", command.name, why, command.usage());
 }
@@ -34,7 +60,7 @@ std::optional<Call> read_call(const Command& command, const std::vector<BoundFie
                               const std::vector<std::string>& args) {
   ParsedArguments parsed = parse_arguments(fields, args, command.words);
   if (parsed.help) {
-    standard_port().out(help_text(command));
+    standard_port().out(parsed.help_all ? help_text(command) : first_help_text(command));
     return std::nullopt;
   }
   return Call{command, args, std::move(parsed.words), std::move(parsed.given)};

@@ -15,6 +15,7 @@ namespace lathe {
 struct Command : Syntax {
   /// The example of Hugging Face whose flags it takes: a link of this name to the program is the command.
   std::string script = {};
+  std::string group = {};  ///< the title under which `lathe` lists it
   /// Takes the words after the command's name, gives the exit code.  Throws Error.
   std::function<int(const std::vector<std::string>&)> run = {};
 };
@@ -54,6 +55,9 @@ const std::vector<Command>& commands();
 
 /// The names of those that are scripts, in that order.
 std::vector<std::string> script_commands();
+
+/// What `lathe` prints without a command: the commands by group, a line each, and an example.
+std::string overview();
 
 /// All commands' flags as Markdown: the page docs/arguments.md.
 std::string command_page();

@@ -82,7 +82,7 @@ class Classifier {
     FileSystem& fs = real_file_system();
     const HubSettings hub = run_.hub(glue_.token);
     const ModelFolders folders = fetch_folders(glue_, hub);
-    const ModelConfig config = read_model_config(fs, folders.config);
+    const ModelConfig config = read_config(fs, folders);
     Texts texts = read_texts(script_, glue_, training_, config, hub, run_);
     const std::string metric = metric_of(glue_, texts.labels);
     if (texts.train) run_.learns_from(texts.train->columns.texts, texts.train->has_pairs());
@@ -219,7 +219,9 @@ int run_classifier(TextScript script, Terminal& terminal, CommandLine<GlueArgume
 
 Command glue_command() {
   return script_command<ClassifierJob<TextScript::kRunGlue>, GlueArguments>(
-      "glue", "run_glue", "fine-tune and evaluate a classifier");
+      "glue", "run_glue", "fine-tune and evaluate a classifier",
+      "lathe glue --model_name_or_path bert-base-cased --task_name mrpc \\\n"
+      "      --do_train --do_eval --output_dir mrpc");
 }
 
 }  // namespace lathe

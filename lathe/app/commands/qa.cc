@@ -295,7 +295,10 @@ class Qa {
 }  // namespace
 
 Command qa_command() {
-  return script_command<Qa, QaArguments>("qa", "run_qa", "fine-tune and evaluate question answering");
+  return script_command<Qa, QaArguments>(
+      "qa", "run_qa", "fine-tune and evaluate question answering",
+      "lathe qa --model_name_or_path bert-base-cased --dataset_name squad \\\n"
+      "      --do_train --do_eval --output_dir squad");
 }
 
 }  // namespace lathe

@@ -138,6 +138,7 @@ ModelFolders fetch_folders(const Script& script, const HubSettings& hub) {
   folders.weights = fetch(script.model_name_or_path, {true, !script.tokenizer_name});
   folders.config = script.config_name ? fetch(*script.config_name, {false, false}) : folders.weights;
   folders.tokenizer = script.tokenizer_name ? fetch(*script.tokenizer_name, {false, true}) : folders.weights;
+  folders.config_overrides = script.config_overrides.value_or("");
   return folders;
 }
 
@@ -165,7 +166,7 @@ template <typename Job, typename Script>
 int run_script(const Command& command, const std::vector<std::string>& args) {
   auto line = parse_command_line<Script>(args);
   if (line.help) {
-    standard_port().out(help_text(command));
+    standard_port().out(line.help_all ? help_text(command) : first_help_text(command));
     return 0;
   }
   if (line.training.print_config) {
@@ -189,9 +190,12 @@ int run_script(const Command& command, const std::vector<std::string>& args) {
 
 /// script: "run_glue".
 template <typename Job, typename Script>
-Command script_command(const std::string& name, const std::string& script, const std::string& summary) {
-  Command command{
-      {.name = name, .summary = fmt::format("{}, as {}.py", summary, script), .words = Words::kScript}};
+Command script_command(const std::string& name, const std::string& script, const std::string& summary,
+                       const std::string& example) {
+  Command command{{.name = name,
+                   .summary = fmt::format("{}, as {}.py", summary, script),
+                   .words = Words::kScript,
+                   .example = example}};
   command.script = script;
   command.sections = {help_section<Script>("model and data"), help_section<TrainingArguments>("training")};
   command.run = [command](const auto& args) { return run_script<Job, Script>(command, args); };
