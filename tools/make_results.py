@@ -204,7 +204,7 @@ def page(machines, rows):
     return "\n".join([
         HEAD, "## Machines", table(("name", "what"), [(row["name"], row["what"]) for name, row in machines.items() if name in used]),
         "## Against others", against(machines, of("against"), rows), "## Memory, start, threads", alone(machines, of("alone")),
-        "## Right", right(machines, of("right")), "Scores of all-MiniLM-L6-v2 after three epochs in bf16, over seeds:\n",
+        "## Right", right(machines, of("right")), "Scores of all-MiniLM-L6-v2 over seeds, after three epochs in bf16 where nothing else is said:\n",
         scores(machines, of("scores"))])
 
 
