@@ -120,8 +120,9 @@ std::string confusion(const Findings& findings) {
     const int64_t all = findings.confusion.samples[wanted];
     html += fmt::format("<tr><th>{}</th>", escaped(findings.labels[wanted]));
     for (size_t found = 0; found < classes; ++found)
-      html += fmt::format("<td class=\"share\" style=\"--share:{}%\">{}</td>",
-                          all == 0 ? 0 : 60 * row[found] / all, row[found]);
+      html += row[found] == 0 ? "<td class=\"zero\">0</td>"
+                              : fmt::format("<td class=\"share\" style=\"--share:{}%\">{}</td>",
+                                            60 * row[found] / all, row[found]);
     html += "</tr>\n";
   }
   return html + "</table></div>\n";

@@ -63,6 +63,7 @@ TEST(RunPage, HoldsEverySectionAndNothingFromElsewhere) {
         "memory of the device",
         "Confusion matrix",
         "--share:45%",
+        "<td class=\"zero\">0</td>",
         "Worst examples",
         "label / predicted",
         "<th class=\"text\">label</th><th class=\"text\">predicted</th>",
