@@ -9,8 +9,8 @@ namespace lathe {
 namespace {
 
 constexpr const char* kStyle =
-    ":root{--text:#1d2733;--soft:#5a6775;--page:#fff;--line:#dde3e9;--c0:#2f7fd1;--c1:#c4572b;--c2:#2c8a57;"
-    "--c3:#8a5cc2;--c4:#a07a12;--c5:#c2417f}"
+    ":root{--text:#1d2733;--soft:#5a6775;--page:#fff;--line:#dde3e9;--c0:#2874c4;--c1:#bd5228;--c2:#27804f;"
+    "--c3:#8a5cc2;--c4:#8c6a0e;--c5:#c2417f}"
     "@media(prefers-color-scheme:dark){:root{--text:#dbe3ea;--soft:#93a1ae;--page:#12171d;--line:#2a333d;"
     "--c0:#58a6ff;--c1:#f0883e;--c2:#56d08c;--c3:#bc8cff;--c4:#e3b341;--c5:#ff7eb6}}"
     "body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;"
@@ -21,7 +21,7 @@ constexpr const char* kStyle =
     "table{border-collapse:collapse;margin:.5rem 0 1rem;font-variant-numeric:tabular-nums}"
     "th,td{padding:.25rem .75rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}"
     "th{font-weight:600}td.text,th.text{text-align:left;white-space:normal;overflow-wrap:break-word}"
-    "th:first-child{position:sticky;left:0;background:var(--page)}td.zero{color:var(--soft);opacity:.6}"
+    "th:first-child{position:sticky;left:0;background:var(--page)}td.zero{color:var(--soft);opacity:.75}"
     "td.share{background:color-mix(in srgb,var(--c0) var(--share),transparent)}"
     "td.text:last-child{min-width:min(18rem,60vw)}pre span{display:inline-block}"
     "@media(max-width:30rem){table{font-size:.8rem}th,td{padding:.25rem}td.text:last-child{min-width:40vw}}"
