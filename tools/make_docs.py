@@ -133,7 +133,7 @@ def render(text, pages):
         if token.children:
             token.children = with_targets(token.children, pages)
     body = markdown.renderer.render(tokens, markdown.options, {})
-    body = re.sub(r"<code>(--?[^\s<]+)</code>", r'<code class="flag">\1</code>', body)
+    body = re.sub(r"<code>(--?[^\s<]+|--[^<]{,34})</code>", r'<code class="flag">\1</code>', body)
     return with_pictures(body).replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
 
 
