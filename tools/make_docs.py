@@ -44,7 +44,7 @@ h1 { line-height: 1.2; } h2 { margin-top: 2.2rem; border-bottom: 1px solid var(-
 code { font: .9em ui-monospace, monospace; background: var(--soft); padding: .1em .25em; border-radius: .2rem; overflow-wrap: anywhere; }
 pre { background: var(--soft); padding: .8rem 1rem; border-radius: .4rem; overflow-x: auto; line-height: 1.45; }
 pre code { padding: 0; background: none; overflow-wrap: normal; font-size: 13px; }
-img { max-width: 100%; height: auto; border: 1px solid var(--line); border-radius: .4rem; }
+img { display: block; max-width: min(100%, 45rem); height: auto; border: 1px solid var(--line); border-radius: .4rem; }
 code.flag { white-space: nowrap; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .92rem; }
