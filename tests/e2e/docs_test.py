@@ -35,7 +35,7 @@ class Blocks(unittest.TestCase):
         "train": ((), ("eval_f1",)),
         "own_data": ((), ("eval_accuracy",)),
         "evaluate": (("train",), ("eval_int8_change_accuracy",)),
-        "predict": (("quick_start", "train"), ("index\tprediction",)),
+        "predict": (("own_data", "quick_start", "train"), ("index\tprediction",)),
         "resume": ((), ("going on from long/checkpoint-2",)),
         "report": ((), ("report: seen/report.html",)),
         "memory": ((), ("train_loss",)),
