@@ -252,7 +252,10 @@ class Parser {
     }
     if (!config.is_object())
       fail(ErrorCode::kUsage, "{}: found a JSON {}, expected an object", path, config.type_name());
-    for (const auto& [key, value] : config.items()) set_from_config(path, key, value);
+    for (const auto& [key, value] : config.items()) {
+      const bool unused = key == "hub_token" && config.value("push_to_hub", json()) != true;
+      if (!unused || !is_hidden_secret(key, value)) set_from_config(path, key, value);
+    }
   }
 
   void set_from_config(const std::string& path, const std::string& key, const json& value) {
