@@ -24,7 +24,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/lathe DESTINATION ${CMAKE_INSTALL_INCLUD
         FILES_MATCHING PATTERN "*.h"
         PATTERN "lathe/app" EXCLUDE REGEX "/lathe/backends/[^/.]+$" EXCLUDE
         PATTERN "testdata" EXCLUDE PATTERN "testdata.h" EXCLUDE PATTERN "test_data.h" EXCLUDE
-        PATTERN "test_folder.h" EXCLUDE PATTERN "*_testing.h" EXCLUDE PATTERN "curl_library.h" EXCLUDE)
+        PATTERN "test_folder.h" EXCLUDE PATTERN "*_testing.h" EXCLUDE PATTERN "curl_library.h" EXCLUDE
+        PATTERN "parquet_arrow.h" EXCLUDE)
 
 get_property(LATHE_THIRD_PARTY GLOBAL PROPERTY LATHE_THIRD_PARTY)
 get_property(LATHE_FMT_KIND GLOBAL PROPERTY LATHE_FMT_KIND)

@@ -208,7 +208,7 @@ class Install(unittest.TestCase):
                 self.assertEqual(sorted(words("lathe", "glue", "--eval_strategy", "")), ["epoch", "no", "steps"])
                 self.assertEqual(words("lathe", "qa", "--doc_s"), ["--doc_stride"])
                 self.assertEqual(words("lathe", "launch", "-n", "2", "glue", "--learning_r"), ["--learning_rate"])
-                self.assertEqual(sorted(words("lathe", "launch", "-n", "2", "")), ["glue", "qa"])
+                self.assertEqual(sorted(words("lathe", "launch", "-n", "2", "")), ["classify", "glue", "qa"])
                 self.assertEqual(words("lathe", "bench", "inf"), ["infer"])
                 self.assertEqual(words("lathe", "runs", "com"), ["compare"])
                 self.assertEqual(sorted(words("lathe", "completion", "")), ["bash", "fish", "zsh"])
