@@ -54,17 +54,12 @@ class Reading {
   }
 
   Status take(std::string_view bytes) {
-    if (is_endless_device())
-      return {ErrorCode::kIo, path_ + ": found a device, expected a file or a pipe: a device has no end"};
+    if (Status status = check_has_end(path_, fd_); !status.ok()) return status;
     const uint64_t most = S_ISREG(info_.st_mode) ? limits_.bytes : std::min(limits_.bytes, kMostPipeBytes);
     if (bytes.size() > most - content_.size())
       return too_much(S_ISREG(info_.st_mode) ? "a file that grows meanwhile" : "a pipe that goes on", most);
     content_ += bytes;
     return {};
-  }
-
-  bool is_endless_device() const {
-    return S_ISBLK(info_.st_mode) || (S_ISCHR(info_.st_mode) && isatty(fd_) == 0);
   }
 
   Status too_much(const std::string& found) const { return too_much(found, limits_.bytes); }
@@ -108,6 +103,13 @@ class Reading {
 };
 
 }  // namespace
+
+Status check_has_end(const std::string& path, int descriptor) {
+  struct stat info {};
+  if (fstat(descriptor, &info) != 0) return posix::failure("read", path, errno);
+  if (!S_ISBLK(info.st_mode) && (!S_ISCHR(info.st_mode) || isatty(descriptor) != 0)) return {};
+  return {ErrorCode::kIo, path + ": found a device, expected a file or a pipe: a device has no end"};
+}
 
 Result<std::string> bounded_read(const std::string& path, const ReadLimits& limits) {
   // O_NONBLOCK: to open a named pipe would wait until somebody opens its other end.

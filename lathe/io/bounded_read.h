@@ -20,4 +20,7 @@ inline constexpr uint64_t kMostPipeBytes = uint64_t{1} << 30;
 /// kNotFound.
 Result<std::string> bounded_read(const std::string& path, const ReadLimits& limits);
 
+/// To be asked where bytes have come: kIo if they are of a device that is no terminal.
+Status check_has_end(const std::string& path, int descriptor);
+
 }  // namespace lathe

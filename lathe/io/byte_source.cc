@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "lathe/io/bounded_read.h"
+
 namespace lathe {
 
 ByteSource::ByteSource(const std::string& path, std::function<bool()> stopped)
@@ -31,6 +33,7 @@ bool ByteSource::read(std::string& to, size_t most) {
     const ssize_t count = ready ? ::read(fd_.get(), to.data() + before, most) : -1;
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (count < 0) posix::failure("read", name_, errno).check();
+    if (count > 0) check_has_end(name_, fd_.get()).check();
     to.resize(before + static_cast<size_t>(count));
     return count > 0;
   }

@@ -19,7 +19,8 @@ class ByteSource {
   /// for a folder.
   explicit ByteSource(const std::string& path, std::function<bool()> stopped = {});
 
-  /// Appends at least one and at most `most` bytes; returns false at the end.  Errors: kIo; kInterrupted.
+  /// Appends at least one and at most `most` bytes; returns false at the end.  Errors: kIo, also
+  /// for a device, which has none; kInterrupted.
   bool read(std::string& to, size_t most);
   /// For messages.
   const std::string& name() const { return name_; }

@@ -39,7 +39,7 @@ class Commands(CommandsCase):
         for name in ("glue", "qa"):
             first, everything = self.lathe(name, "--help").stdout, self.lathe(name, "--help", "all").stdout
             self.assertIn("for example:\n  lathe " + name, first)
-            self.assertLess(len(first.splitlines()), 70)
+            self.assertLess(len(first.splitlines()), 100)   # a third of everything
             self.assertIn("Peak learning rate. (default: 5e-05)", first)
             self.assertIn(" --warmup_steps", first)
             self.assertNotIn("Updates over which the learning rate rises", first)

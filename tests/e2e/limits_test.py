@@ -4,6 +4,7 @@ before it costs memory."""
 import gzip
 import io
 import os
+import re
 import pathlib
 import shutil
 import struct
@@ -100,11 +101,26 @@ class Limits(unittest.TestCase):
                 path.write_bytes(kept)
 
     def test_a_pipe_without_an_end(self):
-        writer = subprocess.Popen(["yes", "a" * 4000], stdout=subprocess.PIPE)
-        self.refused("predict", self.model, "--file", "/dev/stdin", stdin=writer.stdout, most=4 << 30,
-                     says=["/dev/stdin", "a pipe that goes on, expected at most 1073741824"])
-        writer.stdout.close()
+        pipe = self.root / "train.csv"   # a training holds its data; `predict` takes a pipe of any length
+        os.mkfifo(pipe)
+        writer = subprocess.Popen(["sh", "-c", f"exec yes {'a' * 4000} > '{pipe}'"], stderr=subprocess.DEVNULL)
+        self.refused("glue", "--model_name_or_path", self.model, "--train_file", pipe, "--do_train", "--output_dir",
+                     self.root / "out", most=4 << 30, says=[str(pipe), "a pipe that goes on, expected at most 1073741824"])
         writer.wait(10)
+
+    def test_predictions_of_a_pipe_without_an_end(self):
+        writer = subprocess.Popen(["yes", "the old bridge"], stdout=subprocess.PIPE)
+        command = [cl.program(), "predict", self.model, "--file", "-"]
+        reader = subprocess.Popen(command, stdin=writer.stdout, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        for _ in range(200_000):
+            self.assertTrue(reader.stdout.readline())
+        with open(f"/proc/{reader.pid}/status", encoding="ascii") as status:
+            peak = int(re.search(r"VmHWM:\s+(\d+)", status.read())[1]) << 10
+        self.assertLess(peak, 256 << 20)
+        for process in (reader, writer):
+            process.kill()
+            process.wait(10)
+            process.stdout.close()
 
     def test_pipes_with_an_end(self):
         text = "the old bridge\nwho opened it\n"

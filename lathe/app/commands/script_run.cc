@@ -204,7 +204,9 @@ bool ScriptRun::has_finished(Trainer& trainer, const std::string& resume_from) {
 }
 
 void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t samples) {
-  if (has_finished(trainer, resume_from)) return;
+  const bool finished = has_finished(trainer, resume_from);
+  if (finished && is_main(group_.get())) note_.emplace(fs_, output_dir());
+  if (finished) return;
   const Trainer::Plan plan = trainer.plan(resume_from);
   const int64_t first_step = resume_from.empty() ? 0 : read_trainer_state(fs_, resume_from).global_step;
   TrainingBanner banner;
@@ -231,6 +233,7 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
     throw;
   }
   terminal_.end_progress();
+  if (is_main(group_.get())) note_.emplace(fs_, output_dir());
   nlohmann::json metrics = output.metrics;
   metrics["train_samples"] = samples;
   trainer.save_model(output_dir());

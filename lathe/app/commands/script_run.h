@@ -16,6 +16,7 @@
 #include "lathe/data/dataset.h"
 #include "lathe/engine/ranks.h"
 #include "lathe/io/folder_lock.h"
+#include "lathe/io/leftovers.h"
 #include "lathe/report/model_card.h"
 #include "lathe/report/tracked_run.h"
 #include "lathe/text/python_format.h"
@@ -117,8 +118,9 @@ class ScriptRun {
   TrainingArguments& args_;
   std::shared_ptr<ProcessGroup> group_;
   FileSystem& fs_;
-  FolderLock lock_;                // of the output folder, during training into it
-  std::vector<std::string> made_;  // the output folder and its parents, the deepest first
+  FolderLock lock_;                    // of the output folder, during training into it
+  std::vector<std::string> made_;      // the output folder and its parents, the deepest first
+  std::optional<LeftoversNote> note_;  // in it, for what is written after the training
   bool trained_ = false, reported_ = false;
   std::vector<std::string> predictions_;  // names of their files
   std::string repository_;                // of --push_to_hub, on rank 0

@@ -2,6 +2,7 @@
 #include "lathe/app/commands/script_run.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -63,6 +64,17 @@ TEST_F(Bars, OfATrainingHasNoLossBeforeOneIsKnown) {
   EXPECT_TRUE(shown("0/4 [00:00<?, ?it/s]")) << screen_.err;
   EXPECT_TRUE(shown("1/4 [00:02<00:06, 2.00s/it]")) << screen_.err;
   EXPECT_TRUE(shown("2/4 [00:04<00:04, 2.00s/it, loss=")) << screen_.err;
+}
+
+TEST_F(Bars, WhatIsWrittenAfterTheTrainingIsProvenToBeOfThisProcess) {
+  const auto note = std::filesystem::path(folder_ / "out") / (".tmp-lathe-" + std::to_string(getpid()));
+  {
+    ScriptRun run(terminal_, args_, {});
+    Trainer t = trainer(run);
+    run.train(t, "", data_.size());
+    EXPECT_TRUE(std::filesystem::exists(note));
+  }
+  EXPECT_FALSE(std::filesystem::exists(note));
 }
 
 TEST_F(Bars, OfAResumedTrainingBeginsWhereThatDoes) {
