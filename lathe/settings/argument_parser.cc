@@ -151,7 +151,13 @@ class Parser {
       fail(ErrorCode::kUsage, "--{}: found no value, expected one ({})", option.name, name_of(option.kind()));
     }
     if (option.kind() == Kind::kList) return values;
-    return value_from_text(option.name, option.kind(), values[0]);
+    try {
+      return value_from_text(option.name, option.kind(), values[0]);
+    } catch (const Error&) {
+      const bool refused = option.old == nullptr && option.field->info->support() == Support::kNotYet;
+      if (!refused) throw;
+      return values[0];  // that there is no such flag yet says more than how its value is written
+    }
   }
 
   void apply(const Option& option, const json& value) {

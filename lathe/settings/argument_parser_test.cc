@@ -210,6 +210,17 @@ TEST(ArgumentParser, TextsThatTransformersWritesAsListsAndHiddenTokens) {
   EXPECT_THROW(read(R"({"run_name": []})"), Error);
 }
 
+TEST(ArgumentParser, AFlagThatIsNotThereSaysSoWhateverItsValue) {
+  try {
+    parse_command_line<GlueArguments>(
+        words("--model_name_or_path m --task_name mrpc --do_train --output_dir o --deepspeed no_such.json"));
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("not supported (DeepSpeed is"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(ArgumentParser, PerGpuBatchSizeWinsWhereverItStands) {
   const auto line = parsed("--per_gpu_train_batch_size 4 --per_device_train_batch_size 16");
   EXPECT_EQ(line.training.per_device_train_batch_size, 4);

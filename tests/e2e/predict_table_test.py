@@ -147,7 +147,7 @@ class Tables(CommandsCase):
             self.assertEqual([line.split("\t")[2:] for line in lines], [["the old bridge", "is bridge small"]])
         result = self.predict("--file", self.train, model=self.out)
         self.assertIn("the texts are in 'first' and 'second', as in the training", result.stderr)
-        self.assertIn("found 1 texts, expected two", self.refused("the old bridge", model=self.out))
+        self.assertIn("found 1 text, expected two", self.refused("the old bridge", model=self.out))
         self.assertIn("expected 'first' and 'second', as in the training", self.refused("--file", self.table, model=self.out))
         # one that was trained on joined columns joins them
         run = read(self.out / "run.json")

@@ -27,9 +27,9 @@ TextDataset read_words(const std::vector<std::string>& words, const TrainedOn& t
   if (trained.pairs && !tabs) {
     if (words.size() != 3)
       fail(ErrorCode::kUsage,
-           "{}: it was trained on pairs; found {} texts, expected two, which are a pair. For several pairs "
+           "{}: it was trained on pairs; found {} {}, expected two, which are a pair. For several pairs "
            "part the two texts of each by a tab: $'A\\tB' $'C\\tD'",
-           folder, words.size() - 1);
+           folder, words.size() - 1, words.size() == 2 ? "text" : "texts");
     data.first = {words[1]};
     data.second = {words[2]};
     return data;
