@@ -109,7 +109,7 @@ void TableWriter::write_fields(const Table& part, size_t row, const std::vector<
   out.append(line_end_, 1);
 }
 
-/// With the separator behind it.
+/// With the separator after it.
 void TableWriter::add_field(std::string_view text, const Table& part, size_t row, std::string_view column,
                             std::string& out) const {
   if (format_ == OutputFormat::kTsv) {

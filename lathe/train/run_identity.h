@@ -3,7 +3,7 @@
 
 namespace lathe {
 
-/// What makes a run this one and no other, besides what config.json says (checkpoint_checks.h).
+/// What makes a run this one and no other, in addition to what config.json says (checkpoint_checks.h).
 struct RunIdentity {
   std::string model = {};  ///< checksum of the weights that it began with; empty: not known, or all were new
   std::string data = {};   ///< `summary` of its training data; empty: not known
