@@ -13,8 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 UNITS = {"ms": "ms", "gib": "GiB", "ops": "ops", "per_s": "samples/s"}
 HEAD = """# Results
 
-The newest figure of each case that has a bar, from [rows](../bench/results/README.md) with command and spread:
-medians of runs in turns with the opponent; "faster" is its time divided by Lathe's. What limits it:
+The newest figure of each case that has a bar, from [rows](../bench/results/README.md) with command and spread, in turns
+with the opponent; "faster" is its time divided by Lathe's. What limits a device: [performance](performance.md).
 """
 
 
