@@ -33,11 +33,18 @@ std::string json_text(const Cell& cell) {
 
 std::optional<OutputFormat> output_format_of(std::string_view path) {
   if (path.ends_with(".parquet")) return OutputFormat::kParquet;
-  const auto format = path.ends_with(".gz") ? std::nullopt : table_format_of(path);
-  if (format == TableFormat::kCsv) return OutputFormat::kCsv;
-  if (format == TableFormat::kTsv) return OutputFormat::kTsv;
-  if (format == TableFormat::kJsonLines) return OutputFormat::kJsonLines;
-  return std::nullopt;
+  const auto format = table_format_of(path);
+  if (!format || path.ends_with(".gz")) return std::nullopt;
+  switch (*format) {
+    case TableFormat::kCsv:
+      return OutputFormat::kCsv;
+    case TableFormat::kTsv:
+      return OutputFormat::kTsv;
+    case TableFormat::kJsonLines:
+      return OutputFormat::kJsonLines;
+    default:
+      return std::nullopt;
+  }
 }
 
 std::string number_text(float number) { return std::isnan(number) ? "nan" : fmt::format("{}", number); }
