@@ -198,7 +198,7 @@ TEST_F(Finished, HasItsBestModel) {
   ASSERT_FALSE(real_file_system().exists(at(3)));
   EXPECT_TRUE(finished(at(2)));
   EXPECT_EQ(weights(), wanted_);
-  EXPECT_FALSE(finished(at(2), false)) << "who names it, wants the updates after it";
+  EXPECT_FALSE(finished(at(2), false)) << "who names it needs the updates after it";
 }
 
 TEST_F(Finished, MayHaveStoppedEarly) {

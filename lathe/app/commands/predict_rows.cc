@@ -17,7 +17,7 @@ namespace {
 /// The names by which texts go, the best first; the first of each is a text by itself if `pair` is false.
 struct TextNames {
   const char *first, *second;
-  bool alone;
+  bool one_text;
 };
 constexpr TextNames kTextNames[] = {{"text", "text_pair", true},       {"sentence1", "sentence2", true},
                                     {"sentence", nullptr, true},       {"premise", "hypothesis", false},
@@ -66,7 +66,7 @@ std::vector<std::string> usual_columns(const Table& part, size_t wanted) {
     if (part.find(names.first) == nullptr) continue;
     const bool both = names.second != nullptr && part.find(names.second) != nullptr;
     if (both && wanted != 1) return {names.first, names.second};
-    if (names.alone && wanted != 2) return {names.first};
+    if (names.one_text && wanted != 2) return {names.first};
   }
   std::vector<std::string> found;
   for (const Column& column : part.columns)
