@@ -97,9 +97,14 @@ const Column* Table::find(std::string_view name) const {
 
 const Column& Table::at(std::string_view name) const {
   if (const Column* column = find(name)) return *column;
-  std::string known;
-  for (const Column& column : columns) known += (known.empty() ? "'" : ", '") + column.name + "'";
-  fail(ErrorCode::kNotFound, "{}: no column '{}'; it has {}: rename one in the header", origin, name, known);
+  fail(ErrorCode::kNotFound, "{}: no column '{}'; it has {}: rename one in the header", origin, name,
+       names_text());
+}
+
+std::string Table::names_text() const {
+  std::string text;
+  for (const Column& column : columns) text += (text.empty() ? "'" : ", '") + column.name + "'";
+  return text;
 }
 
 std::string Table::place(size_t row) const {

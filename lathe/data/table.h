@@ -56,6 +56,8 @@ struct Table {
   const Column* find(std::string_view name) const;
   /// Errors: kNotFound, listing the columns there are.
   const Column& at(std::string_view name) const;
+  /// "'a', 'b'": all columns, for messages.
+  std::string names_text() const;
   /// "file:line" of a row.
   std::string place(size_t row) const;
 };

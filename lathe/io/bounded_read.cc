@@ -44,7 +44,7 @@ class Reading {
       if (n > 0)
         if (const Status status = take({buffer.data(), static_cast<size_t>(n)}); !status.ok()) return status;
     }
-    if (nobody_writes_) return nobody_writes();
+    if (nobody_writes_) return nobody_writes(path_, limits_.writer_wait_s);
     return std::move(content_);
   }
 
@@ -68,12 +68,6 @@ class Reading {
             fmt::format("{}: found {}, expected at most {} bytes here; check that it is "
                         "the file that is meant, or split it",
                         path_, found, most)};
-  }
-
-  Status nobody_writes() const {
-    return {ErrorCode::kIo, fmt::format("{}: found a pipe that nobody wrote to for {:g} s; start what writes "
-                                        "to it first, or name a file",
-                                        path_, limits_.writer_wait_s)};
   }
 
   /// What poll says.
@@ -103,6 +97,12 @@ class Reading {
 };
 
 }  // namespace
+
+Status nobody_writes(const std::string& path, double seconds) {
+  return {ErrorCode::kIo, fmt::format("{}: found a pipe that nobody wrote to for {:g} s; start what writes "
+                                      "to it first, or name a file",
+                                      path, seconds)};
+}
 
 Status check_has_end(const std::string& path, int descriptor) {
   struct stat info {};

@@ -20,6 +20,9 @@ inline constexpr uint64_t kMostPipeBytes = uint64_t{1} << 30;
 /// kNotFound.
 Result<std::string> bounded_read(const std::string& path, const ReadLimits& limits);
 
+/// kIo: a named pipe that nobody has opened to write for so long.
+Status nobody_writes(const std::string& path, double seconds);
+
 /// To be asked where bytes have come: kIo if they are of a device that is no terminal.
 Status check_has_end(const std::string& path, int descriptor);
 

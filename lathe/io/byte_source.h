@@ -17,10 +17,11 @@ class ByteSource {
  public:
   /// stopped: asked while nothing comes; true ends the wait with kInterrupted.  Errors: kNotFound; kIo, also
   /// for a folder.
-  explicit ByteSource(const std::string& path, std::function<bool()> stopped = {});
+  /// writer_wait_s: how long a named pipe may be without anyone who has opened it to write.
+  explicit ByteSource(const std::string& path, std::function<bool()> stopped = {}, double writer_wait_s = 10);
 
   /// Appends at least one and at most `most` bytes; returns false at the end.  Errors: kIo, also
-  /// for a device, which has none; kInterrupted.
+  /// for a device, which has none, and for a named pipe that nobody writes to; kInterrupted.
   bool read(std::string& to, size_t most);
   /// For messages.
   const std::string& name() const { return name_; }
@@ -32,6 +33,8 @@ class ByteSource {
   std::function<bool()> stopped_;
   posix::Descriptor fd_;
   uint64_t bytes_ = 0;
+  double writer_wait_s_;
+  bool has_writer_;  ///< or needs none
 };
 
 }  // namespace lathe

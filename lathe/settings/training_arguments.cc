@@ -292,6 +292,9 @@ std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& 
                                     {"metric_name", &args.metric_name}})
     if (*value && args.task_name)
       notices.push_back(fmt::format("--{} is not read: --task_name says what it is", flag));
+  if (args.text_column_delimiter != GlueArguments().text_column_delimiter && !args.text_column_names)
+    notices.emplace_back(
+        "--text_column_delimiter is not read: --text_column_names says which columns it joins");
   note_nothing_to_do(training, notices);
   return notices;
 }

@@ -144,11 +144,8 @@ class Classifier {
   /// What messages call the training data: where they are, and what is read of them.
   std::string called(const std::optional<TextDataset>& train) const {
     if (!train) return "";
-    const std::string columns = train->columns.texts.empty()
-                                    ? ""
-                                    : fmt::format(", texts in {}", fmt::join(train->columns.texts, " and "));
     return fmt::format(
-        "{}{}{}, {} tokens at most{}", glue_.task_name ? *glue_.task_name + ", " : "", train->origin, columns,
+        "{}{}, {} tokens at most{}", glue_.task_name ? *glue_.task_name + ", " : "", where(*train),
         glue_.max_seq_length,
         glue_.max_train_samples ? fmt::format(", the first {} rows", *glue_.max_train_samples) : "");
   }

@@ -110,8 +110,10 @@ class OwnFiles {
       : script_(script), glue_(glue), training_(training), hub_(hub), run_(run) {}
 
   SplitFiles find() const {
+    check_removed();
     SplitFiles files = glue_.dataset_name ? on_hub() : named();
-    if (training_.do_eval && !files.contains("validation") && files.contains("test")) {
+    if (script_ == TextScript::kRunClassification && training_.do_eval && !files.contains("validation") &&
+        files.contains("test")) {
       run_.say(LogLevel::kWarning, "there are no validation data: the test data are evaluated");
       files["validation"] = files["test"];
     }
@@ -131,6 +133,16 @@ class OwnFiles {
     return std::find(removed.begin(), removed.end(), name_of_split(glue_, split)) != removed.end();
   }
 
+  void check_removed() const {
+    const std::vector<std::string> known = {name_of_split(glue_, "train"), name_of_split(glue_, "validation"),
+                                            name_of_split(glue_, "test")};
+    for (const std::string& name : names_of(glue_.remove_splits))
+      if (std::find(known.begin(), known.end(), name) == known.end())
+        fail(ErrorCode::kUsage,
+             "--remove_splits: found '{}', expected some of '{}', with commas and no blanks between them",
+             name, fmt::join(known, "', '"));
+  }
+
   SplitFiles named() const {
     SplitFiles files;
     if (glue_.train_file) files["train"] = {*glue_.train_file};
@@ -146,7 +158,7 @@ class OwnFiles {
     const auto test_for_validation = [&] {
       std::replace(wanted.begin(), wanted.end(), std::string("validation"), std::string("test"));
     };
-    if (is_removed("validation")) test_for_validation();
+    if (script_ == TextScript::kRunClassification && is_removed("validation")) test_for_validation();
     std::erase_if(wanted, [&](const std::string& split) { return is_removed(split); });
     try {
       return fetch(wanted);
@@ -265,11 +277,6 @@ void adopt_label_order(ScriptRun& run, const ModelConfig& config, Texts& texts) 
   relabel(texts);
 }
 
-std::string place_of_texts(const TextDataset& data) {
-  if (data.columns.texts.empty()) return "";
-  return fmt::format(", texts in {}", fmt::join(data.columns.texts, " and "));
-}
-
 /// Every text is there; an empty cell may be one or a gap.
 void say_empty_texts(const TextDataset& data, ScriptRun& run) {
   if (data.empty_texts.count > 0)
@@ -279,8 +286,7 @@ void say_empty_texts(const TextDataset& data, ScriptRun& run) {
 }
 
 void say_files(const Texts& texts, ScriptRun& run) {
-  if (texts.train)
-    run.say(LogLevel::kInfo, "training data: " + texts.train->origin + place_of_texts(*texts.train));
+  if (texts.train) run.say(LogLevel::kInfo, "training data: " + where(*texts.train));
   for (const TextDataset& data : texts.validation)
     run.say(LogLevel::kInfo, "validation data: " + data.origin);
   for (const TextDataset& data : texts.test) run.say(LogLevel::kInfo, "test data: " + data.origin);
@@ -333,6 +339,11 @@ void choose_rows(const GlueArguments& glue, Texts& texts) {
 }
 
 }  // namespace
+
+std::string where(const TextDataset& data) {
+  if (data.columns.texts.empty()) return data.origin;
+  return fmt::format("{}, texts in {}", data.origin, fmt::join(data.columns.texts, " and "));
+}
 
 Texts read_texts(TextScript script, const GlueArguments& glue, const TrainingArguments& training,
                  const ModelConfig& config, const HubSettings& hub, ScriptRun& run) {

@@ -108,6 +108,13 @@ std::string likely_label(const Table& table) {
   return "NAME";
 }
 
+void check_is_there(const Table& table, const char* flag, const std::string& name) {
+  if (table.find(name) != nullptr) return;
+  fail(ErrorCode::kNotFound,
+       "--{}: {}: no column '{}'; it has {}; names have commas and no blanks between them", flag,
+       table.origin, name, table.names_text());
+}
+
 }  // namespace
 
 bool looks_like_ids(const Column& column) {
@@ -116,9 +123,9 @@ bool looks_like_ids(const Column& column) {
 }
 
 ColumnChoice choose_columns(const Table& table, const OwnColumns& columns) {
-  for (const std::string& name : columns.removed) table.at(name);
+  for (const std::string& name : columns.removed) check_is_there(table, "remove_columns", name);
   for (const std::string& name : columns.texts) {
-    table.at(name);
+    check_is_there(table, "text_column_names", name);
     if (name == columns.label)
       fail(ErrorCode::kUsage, "--text_column_names: found '{}', which holds the labels; expected others",
            name);
@@ -142,12 +149,13 @@ const Column* label_column(const Table& table, const OwnColumns& columns) {
 }
 
 void fail_without_label_column(const Table& table, const OwnColumns& columns) {
-  std::string names;
-  for (const Column& column : table.columns) names += (names.empty() ? "'" : ", '") + column.name + "'";
+  if (table.find(columns.label) != nullptr)
+    fail(ErrorCode::kUsage, "--remove_columns: found '{}', which holds the labels of {}; leave it out",
+         columns.label, table.origin);
   fail(ErrorCode::kNotFound,
        "{}: no column '{}'; it has {}: give --label_column_name {}, or rename it in the header, which is the "
        "first line",
-       table.origin, columns.label, names, likely_label(table));
+       table.origin, columns.label, table.names_text(), likely_label(table));
 }
 
 Table read_own_table(const std::vector<std::string>& paths, const OwnColumns& columns) {

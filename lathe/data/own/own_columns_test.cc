@@ -78,9 +78,10 @@ TEST(OwnColumns, WrongNamesAreRefused) {
   const auto refused = [](ErrorCode code, const OwnColumns& columns) {
     return message_of(code, [&] { chosen(kTickets, columns); });
   };
-  EXPECT_TRUE(
-      contains(refused(ErrorCode::kNotFound, {.texts = {"text"}}), "no column 'text'; it has 'ticket_id'"));
-  EXPECT_TRUE(contains(refused(ErrorCode::kNotFound, {.removed = {"nope"}}), "no column 'nope'"));
+  EXPECT_TRUE(contains(refused(ErrorCode::kNotFound, {.texts = {" text"}}),
+                       "--text_column_names: own.csv: no column ' text'; it has 'ticket_id'"));
+  EXPECT_TRUE(contains(refused(ErrorCode::kNotFound, {.removed = {"nope"}}),
+                       "--remove_columns: own.csv: no column 'nope'"));
   EXPECT_TRUE(contains(refused(ErrorCode::kUsage, {.texts = {"label"}}), "holds the labels"));
   EXPECT_TRUE(
       contains(refused(ErrorCode::kUsage, {.texts = {"body"}, .removed = {"body"}}), "--remove_columns"));
