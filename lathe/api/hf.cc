@@ -11,7 +11,10 @@ Prepared::Prepared(TrainingArguments arguments, const std::function<void(const s
       if (warn) warn(notice);
   };
   tell(validate(args));
-  if (args.push_to_hub) tell({"push_to_hub: training uploads nothing here; call push_to_hub() after it"});
+  if (args.push_to_hub)
+    tell(
+        {"push_to_hub: training uploads nothing here; after it, Python's Trainer.push_to_hub() does, "
+         "and lathe/report/push_to_hub.h"});
   device = open_device(args.use_cpu ? "cpu" : args.device,
                        {static_cast<int>(args.threads), args.tf32.value_or(false), warn});
   tell(precision_notices(args, device->info().kind, cpu_levels().native_bf16));

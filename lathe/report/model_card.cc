@@ -121,6 +121,7 @@ std::string hyperparameters(const TrainingArguments& args, int ranks) {
   };
   const int64_t batch = args.per_device_train_batch_size, steps = args.gradient_accumulation_steps;
   say("learning_rate", python_repr(args.learning_rate));
+  if (args.head_learning_rate) say("head_learning_rate", python_repr(*args.head_learning_rate));
   say("train_batch_size", batch);
   say("eval_batch_size", args.per_device_eval_batch_size);
   say("seed", args.seed);

@@ -262,8 +262,6 @@ const std::vector<Field<TrainingArguments>>& numeric_fields() {
     add_output_and_schedule(f);
     add_step_and_precision(f);
     add_seed_and_data(f);
-    std::ranges::copy_if(training_fields(), std::back_inserter(f),
-                         [](const auto& field) { return field.info.name == "head_learning_rate"; });
     constexpr std::string_view kOthers[] = {"output_dir",         "use_cpu",
                                             "full_determinism",   "dataloader_num_workers",
                                             "accelerator_config", "dataloader_prefetch_factor"};
@@ -271,8 +269,9 @@ const std::vector<Field<TrainingArguments>>& numeric_fields() {
       return field.info.support() != kWorks ||
              std::find(std::begin(kOthers), std::end(kOthers), field.info.name) != std::end(kOthers);
     });
-    for (const std::string_view name : {"warmup_ratio", "metric_for_best_model", "greater_is_better", "int8",
-                                        "fp8", "ddp_comm_hook", "hf_compat_loss_scale"})
+    for (const std::string_view name :
+         {"head_learning_rate", "warmup_ratio", "metric_for_best_model", "greater_is_better", "int8", "fp8",
+          "ddp_comm_hook", "hf_compat_loss_scale"})
       f.push_back(*std::ranges::find_if(training_fields(),
                                         [&](const auto& field) { return field.info.name == name; }));
     return f;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "lathe/core/error.h"
@@ -64,6 +65,12 @@ constexpr Effect kEffects[] = {
     {"greater_is_better", kBest},
 };
 
+/// Whether a schedule that follows a metric goes on from a rate of this name.
+bool goes_on(const GoingOn& at, std::string_view name) {
+  if (at.metric_schedule == nullptr || at.metric_schedule->is_null()) return false;
+  return name == "learning_rate" || (name == "head_learning_rate" && at.metric_schedule->contains("head"));
+}
+
 std::string effect_of(std::string_view name, const TrainingArguments& here, const GoingOn& at) {
   const auto found = std::find_if(std::begin(kEffects), std::end(kEffects),
                                   [&](const Effect& effect) { return effect.name == name; });
@@ -76,7 +83,7 @@ std::string effect_of(std::string_view name, const TrainingArguments& here, cons
                      "trains to step {} instead of {}, and the learning rate's schedule ends there, "
                      "too; updates made stay",
                      at.max_steps, at.state.max_steps);
-  if (name == "learning_rate" && MetricSchedule::is(here.lr_scheduler_type))
+  if (MetricSchedule::is(here.lr_scheduler_type) && goes_on(at, name))
     return "changes nothing now: the schedule goes on with the rate that its evaluations have led to";
   return text;
 }

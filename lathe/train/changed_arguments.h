@@ -10,9 +10,10 @@ namespace lathe {
 
 /// Where a run that goes on stands.
 struct GoingOn {
-  const TrainerState& state;  ///< of the checkpoint
-  int64_t max_steps = 0;      ///< of the run that goes on
-  bool over = false;          ///< it has no update left to make
+  const TrainerState& state;                        ///< of the checkpoint
+  int64_t max_steps = 0;                            ///< of the run that goes on
+  bool over = false;                                ///< it has no update left to make
+  const nlohmann::json* metric_schedule = nullptr;  ///< RunState's: what such a schedule goes on from
 };
 
 /// A line for each argument that is not as the checkpoint has it: both values, and what the change does and

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 #include "lathe/core/test_folder.h"
 #include "lathe/settings/argument_table.h"
 #include "lathe/train/python/saved_arguments.h"
@@ -17,11 +20,13 @@ class ChangedArguments : public testing::Test {
     TrainerState state;
     state.global_step = 5;
     state.max_steps = 10;
-    return changed_arguments(real_file_system(), folder_.path(), here, {state, max_steps, over});
+    return changed_arguments(real_file_system(), folder_.path(), here,
+                             {state, max_steps, over, &metric_schedule_});
   }
 
   const TestFolder folder_;
   TrainingArguments there_;
+  nlohmann::json metric_schedule_;
 };
 
 TEST_F(ChangedArguments, AreSaidEachWithWhatTheyDo) {
@@ -50,10 +55,17 @@ TEST_F(ChangedArguments, ChangeNothingWhereNoUpdateIsLeft) {
 TEST_F(ChangedArguments, TheRateOfAScheduleThatFollowsAMetricIsItsOwn) {
   there_.lr_scheduler_type = "reduce_lr_on_plateau";
   TrainingArguments here = there_;
-  here.learning_rate = 1e-3;
-  ASSERT_EQ(lines(here).size(), 1u);
-  EXPECT_NE(lines(here)[0].find("changes nothing now: the schedule goes on with the rate"),
-            std::string::npos);
+  here.learning_rate = 1e-3, here.head_learning_rate = 1e-2;
+  const auto count_that_change_nothing = [&] {
+    return std::ranges::count_if(lines(here), [](const std::string& line) {
+      return line.find("changes nothing now: the schedule goes on with the rate") != line.npos;
+    });
+  };
+  EXPECT_EQ(count_that_change_nothing(), 0) << "the schedule before was another one";
+  metric_schedule_ = {{"rate", 1e-4}};
+  EXPECT_EQ(count_that_change_nothing(), 1) << "only the base had such a schedule";
+  metric_schedule_["head"] = {{"rate", 1e-3}};
+  EXPECT_EQ(count_that_change_nothing(), 2);
 }
 
 TEST_F(ChangedArguments, ThatDecideOnNumbersAreAllCompared) {

@@ -13,7 +13,8 @@ LossCurve::LossCurve(const std::vector<nlohmann::ordered_json>& log_history) {
     const auto step = entry.find("step"), loss = entry.find("loss");
     if (step == entry.end() || loss == entry.end() || !step->is_number() || !loss->is_number()) continue;
     const auto at = step->get<int64_t>();
-    if (at > (points_.empty() ? 0 : points_.back().step)) add(at, loss->get<double>());
+    const int64_t last = points_.empty() ? 0 : points_.back().step;
+    if (at > last) add({at, loss->get<double>(), at - last});  // the mean since the line before
   }
 }
 

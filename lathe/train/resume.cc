@@ -25,6 +25,7 @@ class Differences {
     if (there != here)
       lines_.push_back(fmt::format("{} {} there and {} here ({})", what, there, here, effect));
   }
+  void add(std::string line) { lines_.push_back(std::move(line)); }
   const std::vector<std::string>& lines() const { return lines_; }
 
  private:
@@ -61,9 +62,8 @@ Differences differences(const RunState& there, const RunState& here) {
                 "leave others out; --data_seed or --seed sets it");
   found.compare("seed", there.seed, here.seed,
                 "other dropout masks from here on; the weights drawn at the start stay; --seed sets it");
-  if (!there.identity.data.empty())  // old checkpoints do not say
-    found.compare("training data of", there.identity.data, here.identity.data,
-                  "it goes on with other samples");
+  if (const std::string data = data_difference(there.identity, here.identity); !data.empty())
+    found.add(data + " (it goes on with other samples)");
   return found;
 }
 
@@ -136,26 +136,28 @@ std::string config_text(const Resumption& resumption, const AutoModel& model) {
 }
 
 /// What check_identity refuses. model, data: the differences, empty if there is none.
-void refuse_another_run(const Resumption& resumption, const TrainerState& state,
-                        const std::vector<std::string>& model, const std::string& data) {
+void refuse_another_run(const Resumption& resumption, const TrainerState& state, const std::string& model,
+                        const std::string& data) {
   const std::string& checkpoint = resumption.checkpoint;
   const bool over = is_over(state, resumption.args, resumption.plan);
   if (model.empty() && (data.empty() || (!resumption.found && !over))) return;
-  std::vector<std::string> differences = model;
-  if (!data.empty()) differences.push_back(data);
-  constexpr const char* kNew = "another --output_dir, or --overwrite_output_dir to train from the beginning";
+  const std::string differences = model + (model.empty() || data.empty() ? "" : "; ") + data;
+  constexpr const char* kNew =
+      "give another --output_dir, or --overwrite_output_dir to train from the beginning";
+  const bool resumes = resumption.args.resume_from_checkpoint || resumption.args.resume;
   if (resumption.found)
-    fail(ErrorCode::kUsage, "--output_dir: {} holds another run ({}): {}; give {}{}",
-         *resumption.args.output_dir, file_name(checkpoint), fmt::join(differences, "; "), kNew,
+    fail(ErrorCode::kUsage, "--output_dir: {} holds another run ({}): {}; {}{}{}",
+         *resumption.args.output_dir, file_name(checkpoint), differences,
+         resumes ? "without --resume_from_checkpoint and --resume " : "", kNew,
          model.empty() && !over
-             ? fmt::format(", or --resume_from_checkpoint {} to go on from there with these data", checkpoint)
+             ? fmt::format("; or --resume_from_checkpoint {} to go on from there with these data", checkpoint)
              : "");
   const std::string why = model.empty()
                               ? fmt::format("{} of {} updates are made, none is left to make with these data",
                                             state.global_step, resumption.plan.max_steps)
                               : "a checkpoint goes on with the model that it is of";
-  fail(ErrorCode::kInvalidData, "{}: of another run: {}; {}; without --resume_from_checkpoint give {}",
-       checkpoint, fmt::join(differences, "; "), why, kNew);
+  fail(ErrorCode::kInvalidData, "{}: of another run: {}; {}; without --resume_from_checkpoint {}", checkpoint,
+       differences, why, kNew);
 }
 
 }  // namespace
@@ -169,10 +171,10 @@ void check_identity(const Resumption& resumption, const AutoModel& model, const 
     if (!resumption.found) check_config(resumption.fs, checkpoint, model);
     const TrainerState state = read_trainer_state(resumption.fs, checkpoint);
     there = read_run(resumption.fs, checkpoint, state).value_or(RunState()).identity;
-    std::vector<std::string> differences = {resumption.found ? config_text(resumption, model) : "",
-                                            own_model ? "" : model_difference(there, here)};
-    std::erase(differences, "");
-    refuse_another_run(resumption, state, differences, data_difference(there, here));
+    std::string difference = resumption.found ? config_text(resumption, model) : "";
+    if (difference.empty() && !own_model)  // with other labels the weights of the head are others, too
+      difference = model_difference(there, here);
+    refuse_another_run(resumption, state, difference, data_difference(there, here));
     check_trained(resumption.fs, checkpoint, model, session);
   });
   std::vector<std::string> unknown;
@@ -209,13 +211,14 @@ std::optional<TrainerState> finished_state(const Resumption& resumption) {
   return {};
 }
 
-void say_changes(const Resumption& resumption, const TrainerState& state,
+void say_changes(const Resumption& resumption, const RunProgress& progress,
                  const std::vector<std::string>& without, const LogSink& say) {
-  const bool over = is_over(state, resumption.args, resumption.plan);
+  const bool over = is_over(progress.state, resumption.args, resumption.plan);
   say_lines(say, LogLevel::kInfo,
             fmt::format("{}: arguments that are not those of this run:", resumption.checkpoint),
-            changed_arguments(resumption.fs, resumption.checkpoint, resumption.args,
-                              {state, resumption.plan.max_steps, over}, without));
+            changed_arguments(
+                resumption.fs, resumption.checkpoint, resumption.args,
+                {progress.state, resumption.plan.max_steps, over, &progress.run.metric_schedule}, without));
 }
 
 void go_on_from(const Resumption& resumption, const AutoModel& model, Session& session, const RunState& here,
@@ -242,7 +245,7 @@ void go_on_from(const Resumption& resumption, const AutoModel& model, Session& s
             fmt::format("{}: the run goes on, but not as the one that was stopped:", checkpoint),
             others.lines());
   const std::vector<std::string> said_above = {"seed", "data_seed"};
-  say_changes(resumption, state, python ? std::vector<std::string>() : said_above, say);
+  say_changes(resumption, progress, python ? std::vector<std::string>() : said_above, say);
 }
 
 }  // namespace lathe

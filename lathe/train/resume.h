@@ -43,8 +43,8 @@ void check_identity(const Resumption& resumption, const AutoModel& model, const 
 /// model and state.
 std::optional<TrainerState> finished_state(const Resumption& resumption);
 
-/// Says what each argument that is not as in the checkpoint changes.
-void say_changes(const Resumption& resumption, const TrainerState& state,
+/// Says what each argument that is not as in the checkpoint changes. progress: of the checkpoint.
+void say_changes(const Resumption& resumption, const RunProgress& progress,
                  const std::vector<std::string>& without, const LogSink& say);
 
 /// Reads weights, states and `progress`.  Says in what this run differs from the one that was stopped. here:

@@ -125,7 +125,7 @@ Trainer::Plan Trainer::begin(const std::string& resume_from) {
     run.identity.model = began.model, run.identity.model_name = began.model_name;
   loop_ = std::make_unique<TrainingLoop>(*session_, args_, *train_, plan, hooks_, progress_, *checkpoints_,
                                          *evaluator_, *log_);
-  if (resumes && (loop_->stopped_early() || state.global_step >= plan.max_steps))
+  if (resumes && is_over(state, args_, plan))
     log_->say(LogLevel::kWarning, fmt::format("{}: {}", resume_from, over_text(plan)));
   return plan;
 }
@@ -151,7 +151,7 @@ bool Trainer::take_finished(const std::string& resume_from) {
   take_weights_of_main(*session_);
   adopt_tuning(fs_, resume_from, *session_);
   log_->say(LogLevel::kInfo, fmt::format("{}: {}", *args_.output_dir, over_text(plan)));
-  say_changes(resumption, state(), {}, log_->sink());
+  say_changes({fs_, *args_.output_dir, args_, plan}, progress_, {}, log_->sink());  // whose model this is
   return true;
 }
 

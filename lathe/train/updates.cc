@@ -108,7 +108,7 @@ void Updates::end_update(double loss) {
   ++progress_.run.loss_updates;
   progress_.run.loss_since_log += loss;
   ++progress_.run.updates_since_log;
-  progress_.run.losses.add(step, loss);
+  if (finite_loss) progress_.run.losses.add(step, loss);
 }
 
 void Updates::adapt_loss_scale(bool finite_loss) {

@@ -2,11 +2,8 @@
 """The same --output_dir once more: a run that is another one is refused, one that has ended keeps what it wrote, and one that
 goes on with other arguments says what they change."""
 import json
-import pathlib
 import shutil
 import struct
-import tempfile
-import unittest
 
 import command_line as cl
 from ranks import lathe_launch
@@ -120,8 +117,8 @@ class Again(cl.CommandsCase):
         last, before = (str(self.out / f"checkpoint-{step}") for step in (6, 4))
         resume = ["--max_seq_length", "16", "--output_dir", str(self.root / "second"), "--resume_from_checkpoint"]
         said = self.goes_on(*resume, before, "--train_file", str(self.other["swapped"]))
-        self.assertRegex(said, r"training data of 48 samples with the checksum \w{16} there and 48 samples with the checksum "
-                               r"\w{16} here \(it goes on with other samples\)")
+        self.assertRegex(said, r"training data: found \S+train.csv\b.* \(48 samples with the checksum \w{16}\), this run has "
+                               r"\S+swapped.csv\b.* \(48 samples with the checksum \w{16}\) \(it goes on with other samples\)")
         # from then on these are its data
         self.assertIn("already finished at step 6", self.goes_on(*resume[:4], "--train_file", str(self.other["swapped"])))
         for words, more, model in (
@@ -242,6 +239,19 @@ class Again(cl.CommandsCase):
         self.assertEqual(json.loads((self.out / "run.json").read_text())["state"], "finished")
 
     # ---- other arguments
+
+    def test_a_card_of_an_earlier_run_is_not_kept(self):
+        self.first_run()
+        card = (self.out / "README.md").read_bytes()
+        run = (self.out / "run.json").read_text()
+        (self.out / "run.json").write_text(run.replace('"state": "finished"', '"state": "interrupted"'))
+        (self.out / "README.md").write_text("of an earlier run")   # which stopped before it wrote its own
+        self.assertIn("already finished", self.goes_on("--save_steps", "4", "--max_seq_length", "16"))
+        self.assertEqual((self.out / "README.md").read_bytes(), card)
+
+    def test_a_loss_that_is_not_finite_has_no_point(self):
+        self.goes_on("--max_seq_length", "16", "--learning_rate", "1e30", "--logging_nan_inf_filter", "--save_strategy", "no")
+        self.assertEqual((self.out / "losses.csv").read_text().splitlines()[1:][1:], [])
 
     def test_changed_arguments_say_what_they_change(self):
         same = ["--save_steps", "4", "--max_seq_length", "16"]

@@ -58,7 +58,7 @@ class Uploads(HubCase):
         out = self.root / "out"
         result = cl.run([sys.executable, "-c", PUSH, str(PACKAGE), cl.MODEL, out, TOKEN], env=self.environment())
         self.assertIn("/org/mine/commit/", self.succeeds(result).stdout.splitlines()[-1])
-        self.assertIn("call push_to_hub() after it", result.stderr)
+        self.assertIn("after it, Python's Trainer.push_to_hub() does", result.stderr)
         repository = self.hub.models["org/mine"]
         self.assertEqual(repository.messages, ["from a test"])
         pushed = repository.commits[repository.refs["main"]]

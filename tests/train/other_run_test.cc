@@ -51,7 +51,7 @@ TEST_F(OtherRun, OfOtherDataIsRefusedWhereNobodyNamedIt) {
   for (const std::string& words :
        {"--output_dir: " + folder_ / "out" +
             " holds another run (checkpoint-2): training data: found 4 samples",
-        std::string("give another --output_dir, or --overwrite_output_dir to train from the beginning, or "
+        std::string("give another --output_dir, or --overwrite_output_dir to train from the beginning; or "
                     "--resume_from_checkpoint " +
                     at(2))})
     EXPECT_NE(error.find(words), std::string::npos) << error;

@@ -194,12 +194,11 @@ bool ScriptRun::has_finished(Trainer& trainer, const std::string& resume_from) {
   trainer.check(resume_from, !names_checkpoint());
   if (!trainer.take_finished(resume_from)) return false;
   if (!is_main(group_.get())) return true;
-  bool told = false;  // of its end, or it was stopped after its training
   try {
-    told = read_run_file(fs_, output_dir()).state == "finished";
+    told_ = read_run_file(fs_, output_dir()).state == "finished";
   } catch (const Error&) {  // it is missing or damaged: it is written anew
   }
-  if (!told) tracked_.begin_training(trainer, *backend_, processes(), terminal_.sink());
+  if (!told_) tracked_.begin_training(trainer, *backend_, processes(), terminal_.sink());
   return true;
 }
 
@@ -321,7 +320,7 @@ void ScriptRun::check_metric(std::vector<std::string> names) const {
 }
 
 void ScriptRun::write_card(const Trainer& trainer, CardFacts facts) {
-  if (!trained_ && fs_.exists(join_path(output_dir(), "README.md"))) return;
+  if (told_ && fs_.exists(join_path(output_dir(), "README.md"))) return;
   facts.on_hub = !fs_.is_directory(expand_home(facts.base_model));
   write("README.md", model_card(facts, trainer.arguments(), trainer.state(), processes()));
 }

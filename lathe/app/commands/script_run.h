@@ -122,6 +122,7 @@ class ScriptRun {
   std::vector<std::string> made_;      // the output folder and its parents, the deepest first
   std::optional<LeftoversNote> note_;  // in it, for what is written after the training
   bool trained_ = false, reported_ = false;
+  bool told_ = false;  // a run that had ended before: its run.json, card and page are those of its end
   std::vector<std::string> predictions_;  // names of their files
   std::string repository_;                // of --push_to_hub, on rank 0
   std::unique_ptr<Backend> backend_;

@@ -20,7 +20,7 @@ using nlohmann::json;
 
 /// All keys that can be set, with their values now: those of config.json, and of those that files may leave
 /// out the family's.
-json settings_of(const ModelConfig& config) {
+json all_settings(const ModelConfig& config) {
   json all = used_settings(config);
   all["initializer_range"] = config.initializer_range;
   const Family& family = family_of(config.model_type, config.file);
@@ -86,7 +86,7 @@ json value_of(const std::string& key, const std::string& text, const json& befor
 
 ModelConfig with_overrides(const ModelConfig& config, const std::string& overrides) {
   if (overrides.empty()) return config;
-  const json settings = settings_of(config);
+  const json settings = all_settings(config);
   json changed = *config.json;
   std::istringstream parts(overrides);
   for (std::string part; std::getline(parts, part, ',');) {
@@ -98,7 +98,11 @@ ModelConfig with_overrides(const ModelConfig& config, const std::string& overrid
     if (!settings.contains(key)) refuse_key(key, settings);
     changed[key] = value_of(key, part.substr(equals + 1), settings[key]);
   }
-  return parse_model_config(changed, config.file);
+  try {
+    return parse_model_config(changed, config.file);
+  } catch (const Error& error) {
+    fail(ErrorCode::kUsage, "--config_overrides {}: {}", overrides, error.what());
+  }
 }
 
 }  // namespace lathe

@@ -63,7 +63,7 @@ TEST(ConfigOverrides, AWrongValueSaysWhatIsWanted) {
   EXPECT_NE(message_of("num_hidden_layers=2.5").find("expected a whole number"), std::string::npos);
   EXPECT_NE(message_of("use_cache=maybe").find("expected true or false"), std::string::npos);
   EXPECT_NE(message_of("use_cache").find("expected key=value"), std::string::npos);
-  EXPECT_THROW(with_overrides(bert(), "hidden_dropout_prob=2"), Error);
+  EXPECT_TRUE(message_of("hidden_dropout_prob=2").starts_with("--config_overrides hidden_dropout_prob=2: "));
 }
 
 TEST(ConfigOverrides, ReachModernBert) {
