@@ -23,13 +23,28 @@ WORDS = ("the old bridge is small who opened it turns what runs in engine of new
          "under river stone").split()
 HEADS = ["classification", "regression", "multi_label", "question_answering", "mean_pooling"]
 LEVELS = ["portable", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx", "neon", "neon_dot", "neon_bf16"]
+RESUME = ["--save_strategy", "steps", "--save_steps", "25"]     # and once more from the update in the middle
+ANSWERS = ["--do_eval"]                                         # the loss of the evaluation is digested instead
 WAYS = {   # of tiny_bert/classification
     "bf16": ["--bf16"],
     "fp16": ["--fp16"],
     "bf16_checkpointing": ["--bf16", "--gradient_checkpointing"],
     "checkpointing": ["--gradient_checkpointing"],
     "accumulation": ["--gradient_accumulation_steps", "2", "--per_device_train_batch_size", "4"],
+    "accumulation_short_last": ["--gradient_accumulation_steps", "5", "--per_device_train_batch_size", "8"],
     "frozen": ["--freeze_base_model"],
+    "frozen_bf16": ["--freeze_base_model", "--bf16"],
+    "frozen_fp16": ["--freeze_base_model", "--fp16"],
+    "head_rate": ["--head_learning_rate", "1e-2"],
+    "by_length": ["--train_sampling_strategy", "group_by_length"],
+    "batch_rebalance": ["--train_sampling_strategy", "batch_rebalance"],
+    "fp8": ["--fp8"],
+    "resume": RESUME,
+    "resume_accumulation_bf16": [*RESUME, "--gradient_accumulation_steps", "2", "--bf16"],
+    "resume_frozen": [*RESUME, "--freeze_base_model"],
+    "int8_answers": ["--int8", *ANSWERS],
+    "int8_answers_frozen_bf16": ["--int8", "--bf16", "--freeze_base_model", *ANSWERS],
+    "bf16_answers": ["--bf16_full_eval", *ANSWERS],
     "sgd": ["--optim", "sgd"],
     "adafactor": ["--optim", "adafactor"],
     "smoothing": ["--label_smoothing_factor", "0.1"],
@@ -83,9 +98,17 @@ def write_data(folder):
 
 
 def digest_of(command, environment, folder):
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    if ended.returncode != 0:
-        return f"error: {(ended.stderr.strip().splitlines() or ['nothing'])[-1]}"
+    commands = [command]
+    if "--save_steps" in command:
+        commands.append([*command, "--resume_from_checkpoint", folder / "checkpoint-25"])
+    for words in commands:
+        (folder / "model.safetensors").unlink(missing_ok=True)
+        ended = subprocess.run([str(word) for word in words], env=environment, capture_output=True, text=True, timeout=600)
+        if ended.returncode != 0:
+            return f"error: {(ended.stderr.strip().splitlines() or ['nothing'])[-1]}"
+    if "--do_eval" in command:
+        loss = json.loads((folder / "eval_results.json").read_text())["eval_loss"]
+        return hashlib.sha256(repr(loss).encode()).hexdigest()
     return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
 
@@ -128,10 +151,12 @@ def main():
                 command = [program, "qa" if head == "question_answering" else "glue", "--model_name_or_path", model,
                            "--train_file", temp / f"{head}.json", "--do_train", "--max_steps", "50", "--max_seq_length", "40",
                            *(["--doc_stride", "2"] if head == "question_answering" else ["--ignore_mismatched_sizes"]),
-                           "--per_device_train_batch_size", "8", "--learning_rate", "1e-3", "--save_strategy", "no",
+                           "--per_device_train_batch_size", "8", "--learning_rate", "1e-3", *([] if "--save_steps" in flags else ["--save_strategy", "no"]),
                            "--output_dir", out, "--device", args.device, *flags]
+                if "--do_eval" in flags:
+                    command += ["--validation_file", temp / f"{head}.json"]
                 environment = dict(os.environ, LATHE_ISA=level) if level else dict(os.environ)
-                print(label, digest_of([str(word) for word in command], environment, out), flush=True)
+                print(label, digest_of(command, environment, out), flush=True)
 
 
 if __name__ == "__main__":
