@@ -7,7 +7,7 @@
 using namespace lathe;
 
 MetricValues compute_metrics(const TokenizedDataset& data, const Predictions& predictions) {
-  return {{"accuracy", accuracy(best_classes(predictions), data.labels)}};
+  return {{"accuracy", accuracy(best_classes(predictions), data.tensors.ints("labels"))}};
 }
 
 int main(int argc, char** argv) try {
@@ -17,7 +17,7 @@ int main(int argc, char** argv) try {
 
   AutoModel model = from_pretrained(
       real_file_system(), argv[1],
-      {.problem = Problem::kSingleLabel, .labels = train.label_set.names, .ignore_mismatched_sizes = true});
+      {.task = single_label, .labels = train.label_set.names, .ignore_mismatched_sizes = true});
   ThreadPool pool;
   const TokenizedDataset train_dataset = tokenize_dataset(train, *model.tokenizer, 128, pool);
   const TokenizedDataset eval_dataset = tokenize_dataset(dev, *model.tokenizer, 128, pool);

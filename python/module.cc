@@ -64,31 +64,20 @@ struct Model {
   Model(const std::string& name, const std::string& problem, const std::vector<std::string>& labels,
         bool ignore_mismatched_sizes, const std::string& revision, const std::string& cache_dir) {
     const std::string folder = fetched(name, revision, cache_dir, {true, true});
-    HeadOptions head{Problem::kSingleLabel, labels, ignore_mismatched_sizes};
+    HeadOptions head{single_label, labels, ignore_mismatched_sizes};
     const ModelConfig config = read_model_config(real_file_system(), folder);
     const bool config_says = !value_or<std::string>(*config.json, "problem_type", "", config.file).empty();
-    if (problem.empty() && (labels.empty() || config_says)) head.problem = classification_problem(config);
-    if (problem.empty() && !config_says && labels.size() == 1) head.problem = Problem::kRegression;
-    if (problem == "regression") head.problem = Problem::kRegression;
-    if (problem == "multi_label_classification") head.problem = Problem::kMultiLabel;
+    if (problem.empty() && (labels.empty() || config_says)) head.task = classification_task(config);
+    if (problem.empty() && !config_says && labels.size() == 1) head.task = regression;
+    if (problem == "regression") head.task = regression;
+    if (problem == "multi_label_classification") head.task = multi_label;
     if (problem == "regression" && labels.empty()) head.labels = {"LABEL_0"};
-    if (head.problem == Problem::kRegression && labels.size() > 1)
+    if (head.task == regression && labels.size() > 1)
       fail(ErrorCode::kUnsupported, "regression: found {} labels, expected one value per text",
            labels.size());
     model = from_pretrained(real_file_system(), folder, head);
   }
-  const char* problem() const {
-    switch (model.model->problem()) {
-      case Problem::kRegression:
-        return "regression";
-      case Problem::kMultiLabel:
-        return "multi_label_classification";
-      case Problem::kSingleLabel:
-        return "single_label_classification";
-      default:
-        return "another";
-    }
-  }
+  std::string problem() const { return model.model->task().problem_type(); }
 
   AutoModel model;
 };
@@ -105,9 +94,8 @@ struct Dataset {
     data.input_ids = values_of(ids);
     data.type_ids = values_of(type_ids);
     data.begins = values_of(begins);
-    if (classes) data.labels = values_of(*classes);
-    if (targets) data.targets = values_of(*targets);
-    data.num_targets = columns;
+    if (classes) data.tensors.ints("labels") = values_of(*classes);
+    if (targets) data.tensors.floats("labels", columns) = values_of(*targets);
   }
   TokenizedDataset data;
 };
@@ -293,10 +281,7 @@ class Run : private Callbacks, private hf::Prepared {
 
   /// What an evaluation found; a sample's text is what its tokens say.
   void show_findings(const TokenizedDataset& data, const Predictions& p) {
-    const Problem problem = trainer_.model().problem();
-    const LabelKind kind = problem == Problem::kRegression   ? LabelKind::kRegression
-                           : problem == Problem::kMultiLabel ? LabelKind::kMultiLabel
-                                                             : LabelKind::kClasses;
+    const LabelKind kind = trainer_.model().task().label_kind().value_or(LabelKind::kClasses);
     const AutoModel& model = trainer_.auto_model();
     const auto begin = [&](size_t i) { return data.input_ids.data() + data.begins[i]; };
     tracked_.show(label_findings(

@@ -10,9 +10,10 @@ namespace {
 
 TEST(HfTrainer, KeepsOutOfTheFolderThatAnotherOfThisProcessTrainsInto) {
   const TestFolder folder;
-  const TokenizedDataset data{.input_ids = {2, 5, 3}, .type_ids = {0, 0, 0}, .begins = {0, 3}, .labels = {1}};
+  TokenizedDataset data{.input_ids = {2, 5, 3}, .type_ids = {0, 0, 0}, .begins = {0, 3}};
+  data.tensors.ints("labels") = {1};
   AutoModel model = from_pretrained(real_file_system(), source_path("tests/golden/tiny_bert/classification"),
-                                    {Problem::kSingleLabel, {}, false});
+                                    {single_label, {}, false});
   TrainingArguments args;
   args.output_dir = folder / "out";
   args.use_cpu = true;

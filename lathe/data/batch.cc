@@ -29,12 +29,33 @@ void pack_row(const TokenizedDataset& data, int32_t sample, int32_t ordinal, Pac
   out.longest_row = std::max(out.longest_row, length);
 }
 
+/// Nothing is learnt from the filling.
+constexpr int kIgnored = -100;
+
+/// The values of the samples, and of the filling up to `tokens`.
 template <typename T>
-void gather(const std::vector<T>& from, std::span<const int32_t> samples, int width, std::vector<T>& to) {
+void gather(const Tensor& from, const std::vector<T>& values, const TokenizedDataset& data,
+            std::span<const int32_t> samples, int64_t tokens, std::vector<T>& to) {
   to.clear();
-  if (from.empty()) return;
-  for (const int32_t i : samples)
-    to.insert(to.end(), from.begin() + int64_t{i} * width, from.begin() + int64_t{i} * width + width);
+  const bool by_token = from.extent == Extent::kToken;
+  for (const int32_t i : samples) {
+    const int64_t first = by_token ? data.begins[i] : i, count = by_token ? data.length(i) : 1;
+    const auto begin = values.begin() + first * from.width;
+    to.insert(to.end(), begin, begin + count * from.width);
+  }
+  if (by_token) to.resize(static_cast<size_t>(tokens * from.width), T{kIgnored});
+}
+
+void gather(const TokenizedDataset& data, std::span<const int32_t> samples, PackedBatch& out) {
+  out.tensors.clear();
+  for (const Tensor& from : data.tensors) {
+    if (from.size() == 0) continue;
+    if (const auto* ints = std::get_if<std::vector<int32_t>>(&from.values))
+      gather(from, *ints, data, samples, out.tokens, out.tensors.ints(from.name, from.extent));
+    else
+      gather(from, std::get<std::vector<float>>(from.values), data, samples, out.tokens,
+             out.tensors.floats(from.name, from.width));
+  }
 }
 
 }  // namespace
@@ -53,10 +74,7 @@ void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, 
   for (auto* list : {&out.input_ids, &out.token_type_ids, &out.position_ids, &out.sample_ids})
     list->resize(padded, 0);
   out.tokens = static_cast<int>(padded);
-  gather(data.labels, samples, 1, out.labels);
-  gather(data.targets, samples, data.num_targets, out.targets);
-  gather(data.start_positions, samples, 1, out.start_positions);
-  gather(data.end_positions, samples, 1, out.end_positions);
+  gather(data, samples, out);
   out.samples.assign(samples.begin(), samples.end());
   out.all_input_ids.clear();
 }

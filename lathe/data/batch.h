@@ -9,7 +9,7 @@
 namespace lathe {
 
 /// A micro-batch without padding between rows: the tokens of all rows one after the other.  Tokens from
-/// cu_seqlens[rows] to `tokens` fill up the size, belong to no row and hold 0 everywhere.
+/// cu_seqlens[rows] to `tokens` fill up the size, belong to no row and hold 0 in each list of tokens.
 struct PackedBatch {
   int rows = 0;    ///< B
   int tokens = 0;  ///< N, as PackOptions::rounding has it
@@ -21,10 +21,8 @@ struct PackedBatch {
   std::vector<int32_t> cu_seqlens;  ///< [B+1] where rows begin
   std::vector<int32_t> cls_index;   ///< [B] first token of every row
 
-  std::vector<int32_t> labels;                          ///< [B], or empty
-  std::vector<float> targets;                           ///< [B · num_targets], or empty
-  std::vector<int32_t> start_positions, end_positions;  ///< [B] token within the row, or empty
-  std::vector<int32_t> samples;                         ///< [B] which samples of the data set they are
+  TensorList tensors;  ///< those of the data set: [B · width], or [N · width] with −100 in the filling
+  std::vector<int32_t> samples;  ///< [B] which samples of the data set they are
   /// [ranks · N] input_ids of the batches that all ranks have at the same time, by rank; empty if one process
   /// trains by itself.
   std::vector<int32_t> all_input_ids;

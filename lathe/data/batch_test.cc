@@ -19,11 +19,10 @@ TokenizedDataset toy() {
   d.input_ids = {101, 7, 102, 101, 102, 101, 8, 102, 9, 102};
   d.type_ids = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1};
   d.begins = {0, 3, 5, 10};
-  d.labels = {4, 5, 6};
-  d.num_targets = 2;
-  d.targets = {1, 0, 0, 1, 1, 1};
-  d.start_positions = {1, 0, 3};
-  d.end_positions = {1, 0, 3};
+  d.tensors.ints("labels") = {4, 5, 6};
+  d.tensors.floats("targets", 2) = {1, 0, 0, 1, 1, 1};
+  d.tensors.ints("start_positions") = {1, 0, 3};
+  d.tensors.ints("end_positions") = {1, 0, 3};
   return d;
 }
 
@@ -40,9 +39,9 @@ TEST(PackBatch, PutsRowsSideBySide) {
   EXPECT_EQ(b.sample_ids, (Ints{16, 16, 16, 16, 16, 17, 17, 17}));
   EXPECT_EQ(b.cu_seqlens, (Ints{0, 5, 8}));
   EXPECT_EQ(b.cls_index, (Ints{0, 5}));
-  EXPECT_EQ(b.labels, (Ints{6, 4}));
-  EXPECT_EQ(b.targets, (std::vector<float>{1, 1, 1, 0}));
-  EXPECT_EQ(b.start_positions, (Ints{3, 1}));
+  EXPECT_EQ(b.tensors.ints("labels"), (Ints{6, 4}));
+  EXPECT_EQ(b.tensors.floats("targets"), (std::vector<float>{1, 1, 1, 0}));
+  EXPECT_EQ(b.tensors.ints("start_positions"), (Ints{3, 1}));
   EXPECT_EQ(b.samples, (Ints{2, 0}));
 }
 

@@ -49,8 +49,8 @@ void add_positions(const SquadExample& example, const Encoding& window, Tokenize
     const auto length = static_cast<int64_t>(unicode::length(answer.text));
     found = find_answer(window, answer.start, answer.start + length);
   }
-  tokens.start_positions.push_back(found.start);
-  tokens.end_positions.push_back(found.end);
+  tokens.tensors.ints("start_positions").push_back(found.start);
+  tokens.tensors.ints("end_positions").push_back(found.end);
 }
 
 void add_offsets(const Encoding& window, std::vector<std::array<int32_t, 2>>& offsets) {
@@ -100,10 +100,7 @@ void QaFeatures::truncate(int64_t samples) {
   tokens.uncut.resize(samples);
   tokens.input_ids.resize(tokens.tokens());
   tokens.type_ids.resize(tokens.tokens());
-  if (!tokens.start_positions.empty()) {
-    tokens.start_positions.resize(samples);
-    tokens.end_positions.resize(samples);
-  }
+  tokens.tensors.truncate(samples, tokens.tokens());
   example.resize(samples);
   if (!offsets.empty()) offsets.resize(tokens.tokens());
 }

@@ -25,7 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto features =
         lathe::make_train_features(squad, tokenizer, {.max_seq_length = 12, .doc_stride = 2}, pool);
     for (int64_t i = 0; i < features.tokens.size(); ++i) {
-      const int start = features.tokens.start_positions[i], end = features.tokens.end_positions[i];
+      const int start = features.tokens.tensors.ints("start_positions")[i],
+                end = features.tokens.tensors.ints("end_positions")[i];
       if (start < 0 || end < 0 || start >= features.tokens.length(i) || end >= features.tokens.length(i))
         std::abort();
     }

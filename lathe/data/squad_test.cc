@@ -185,32 +185,34 @@ TEST(QaFeatures, WindowsOverlapAndPointAtTheAnswer) {
   ASSERT_EQ(f.tokens.size(), 2);
   EXPECT_EQ(f.example, (std::vector<int32_t>{0, 0}));
   EXPECT_EQ(f.tokens.length(0), 8);
-  EXPECT_EQ(f.tokens.start_positions, (std::vector<int32_t>{5, 0}));
-  EXPECT_EQ(f.tokens.end_positions, (std::vector<int32_t>{6, 0}));
+  EXPECT_EQ(f.tokens.tensors.ints("start_positions"), (std::vector<int32_t>{5, 0}));
+  EXPECT_EQ(f.tokens.tensors.ints("end_positions"), (std::vector<int32_t>{6, 0}));
 }
 
 TEST(QaFeatures, FirstTokenIsFoundAndTheLastOneStartsAtTheSeparator) {
-  EXPECT_EQ(train(one_question("a b", "a", 0)).tokens.start_positions, std::vector<int32_t>{3});
-  EXPECT_EQ(train(one_question("a b", "a", 0)).tokens.end_positions, std::vector<int32_t>{3});
+  EXPECT_EQ(train(one_question("a b", "a", 0)).tokens.tensors.ints("start_positions"),
+            std::vector<int32_t>{3});
+  EXPECT_EQ(train(one_question("a b", "a", 0)).tokens.tensors.ints("end_positions"), std::vector<int32_t>{3});
   const QaFeatures last = train(one_question("a b", "b", 2));
-  EXPECT_EQ(last.tokens.start_positions, std::vector<int32_t>{5});  // run_qa's rule walks past the context
-  EXPECT_EQ(last.tokens.end_positions, std::vector<int32_t>{4});
+  EXPECT_EQ(last.tokens.tensors.ints("start_positions"),
+            std::vector<int32_t>{5});  // run_qa's rule walks past the context
+  EXPECT_EQ(last.tokens.tensors.ints("end_positions"), std::vector<int32_t>{4});
 }
 
 TEST(QaFeatures, OddAnswersPointAtCls) {
   for (const auto& d : {one_question("a b", "zz", 40), one_question("a b", "zz", INT32_MAX - 1),
                         one_question("  ", "x", 0), one_question("  ", "", 0)})
-    EXPECT_EQ(train(d).tokens.start_positions, std::vector<int32_t>{0});
+    EXPECT_EQ(train(d).tokens.tensors.ints("start_positions"), std::vector<int32_t>{0});
   SquadDataset none = one_question("a b", "a", 0);
   none.examples[0].answers.clear();
-  EXPECT_EQ(train(none).tokens.end_positions, std::vector<int32_t>{0});
+  EXPECT_EQ(train(none).tokens.tensors.ints("end_positions"), std::vector<int32_t>{0});
 }
 
 TEST(QaFeatures, AnAnswerWithoutTextPointsAtTheTokenThere) {  // as run_qa's two walks end
   for (const auto& [start, token] : {std::pair{0, 3}, {1, 3}, {2, 4}, {4, 4}}) {
     const QaFeatures f = train(one_question("a bcd e", "", start));
-    EXPECT_EQ(f.tokens.start_positions, std::vector<int32_t>{token}) << start;
-    EXPECT_EQ(f.tokens.end_positions, std::vector<int32_t>{token}) << start;
+    EXPECT_EQ(f.tokens.tensors.ints("start_positions"), std::vector<int32_t>{token}) << start;
+    EXPECT_EQ(f.tokens.tensors.ints("end_positions"), std::vector<int32_t>{token}) << start;
   }
 }
 
@@ -249,8 +251,8 @@ std::vector<int32_t> record_of(const QaFeatures& f, int64_t i) {
   for (int64_t t = f.tokens.begins[i]; t < f.tokens.begins[i + 1]; ++t)
     record.push_back(f.tokens.type_ids[t]);
   if (f.offsets.empty()) {
-    record.push_back(f.tokens.start_positions[i]);
-    record.push_back(f.tokens.end_positions[i]);
+    record.push_back(f.tokens.tensors.ints("start_positions")[i]);
+    record.push_back(f.tokens.tensors.ints("end_positions")[i]);
   } else {
     for (int64_t t = f.tokens.begins[i]; t < f.tokens.begins[i + 1]; ++t)
       record.insert(record.end(), f.offsets[t].begin(), f.offsets[t].end());

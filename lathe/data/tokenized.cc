@@ -54,11 +54,11 @@ TokenizedDataset tokenize_dataset(const TextDataset& dataset, const Tokenizer& t
   TokenizedDataset out;
   out.append(parts);
   if (dataset.labelled) {
-    out.labels = dataset.labels;
-    out.targets = dataset.targets;
+    const bool several = dataset.label_set.kind == LabelKind::kMultiLabel;
+    if (!dataset.labels.empty()) out.tensors.ints("labels") = dataset.labels;
+    if (!dataset.targets.empty())
+      out.tensors.floats("labels", several ? std::ssize(dataset.label_set.names) : 1) = dataset.targets;
   }
-  if (dataset.label_set.kind == LabelKind::kMultiLabel)
-    out.num_targets = static_cast<int>(dataset.label_set.names.size());
   return out;
 }
 
@@ -70,8 +70,7 @@ void TokenizedDataset::append(std::span<const TokenizedDataset> parts) {
     add(type_ids, part.type_ids);
     for (int64_t i = 0; i < part.size(); ++i) begins.push_back(offset + part.begins[i + 1]);
     add(uncut, part.uncut);
-    add(start_positions, part.start_positions);
-    add(end_positions, part.end_positions);
+    for (const Tensor& tensor : part.tensors) tensors.append(tensor);
   }
 }
 

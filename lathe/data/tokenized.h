@@ -6,6 +6,7 @@
 
 #include "lathe/core/thread_pool.h"
 #include "lathe/data/dataset.h"
+#include "lathe/data/tensor_list.h"
 #include "lathe/tokenizers/tokenizer.h"
 
 namespace lathe {
@@ -17,11 +18,8 @@ struct TokenizedDataset {
   std::vector<int64_t> begins{0};   ///< [samples+1]
   std::vector<int32_t> uncut = {};  ///< [samples] tokens before truncation, or empty
 
-  int num_targets = 1;                   ///< targets per sample: classes of a multi-label set, else 1
-  std::vector<int32_t> labels;           ///< [samples] or empty
-  std::vector<float> targets;            ///< [samples · num_targets] or empty
-  std::vector<int32_t> start_positions;  ///< [samples] token within the sample, or empty
-  std::vector<int32_t> end_positions;    ///< [samples] the last token of the answer, or empty
+  /// What a task learns from, for each sample or token: "labels", "start_positions" and so on (tasks/task.h).
+  TensorList tensors = {};
 
   int64_t size() const { return static_cast<int64_t>(begins.size()) - 1; }
   int64_t tokens() const { return begins.back(); }
@@ -35,7 +33,7 @@ struct TokenizedDataset {
   int longest() const;
   /// Of a tokenizer that gives models no types all are 0.
   void append(const Encoding& encoding, const Tokenizer& tokenizer);
-  /// Tokens, lengths and positions of all parts, in order; not their labels and targets.
+  /// Tokens, lengths and tensors of all parts, in order; each part has the same tensors.
   void append(std::span<const TokenizedDataset> parts);
 };
 

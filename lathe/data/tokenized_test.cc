@@ -41,8 +41,7 @@ TEST(TokenizeDataset, PutsSamplesSideBySide) {
   EXPECT_EQ(Ints(t.ids(2).begin(), t.ids(2).end()), (Ints{2, 3, 5, 3}));
   EXPECT_EQ(std::vector<uint8_t>(t.type_ids.begin(), t.type_ids.begin() + 6),
             (std::vector<uint8_t>{0, 0, 0, 0, 1, 1}));
-  EXPECT_EQ(t.labels, (Ints{0, 1, 1, -1}));
-  EXPECT_EQ(t.num_targets, 1);
+  EXPECT_EQ(t.tensors.ints("labels"), (Ints{0, 1, 1, -1}));
 }
 
 TEST(TokenizeDataset, TypesAreThoseThatTransformersPasses) {
@@ -103,8 +102,9 @@ TEST(TokenizeDataset, SingleTextsAndSeveralTargets) {
   ThreadPool pool(2);
   const TokenizedDataset t = tokenize_dataset(d, toy_tokenizer(), 4, pool);
   EXPECT_EQ(t.input_ids, (Ints{2, 5, 6, 3, 2, 7, 3}));
-  EXPECT_EQ(t.num_targets, 3);
-  EXPECT_EQ(t.targets, d.targets);
+  ASSERT_NE(t.tensors.find("labels"), nullptr);
+  EXPECT_EQ(t.tensors.find("labels")->width, 3);
+  EXPECT_EQ(t.tensors.floats("labels"), d.targets);
 }
 
 TEST(TokenizeDataset, OfAFileWithoutLabelsThereAreNone) {
@@ -112,7 +112,7 @@ TEST(TokenizeDataset, OfAFileWithoutLabelsThereAreNone) {
   d.labels.assign(d.size(), -1);
   d.labelled = false;
   ThreadPool pool(1);
-  EXPECT_TRUE(tokenize_dataset(d, toy_tokenizer(), 6, pool).labels.empty());
+  EXPECT_EQ(tokenize_dataset(d, toy_tokenizer(), 6, pool).tensors.find("labels"), nullptr);
 }
 
 TEST(TokenizeDataset, WantsASecondTextForEachFirst) {

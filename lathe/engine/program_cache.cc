@@ -44,13 +44,8 @@ const Type& CompiledProgram::type(Output output) const {
 }
 
 ProgramCache::ProgramCache(Backend& backend, TaskModel& model, Parameters& parameters,
-                           const ProgramOptions& options, int64_t num_labels, size_t most)
-    : backend_(backend),
-      model_(model),
-      parameters_(parameters),
-      options_(options),
-      num_labels_(num_labels),
-      most_(most) {}
+                           const ProgramOptions& options, size_t most)
+    : backend_(backend), model_(model), parameters_(parameters), options_(options), most_(most) {}
 
 ProgramCache::Planned ProgramCache::planned(const Work& work, int64_t recompute_every) const {
   if (nn::flat_layout(model_.parameters()) != parameters_.layout())
@@ -65,7 +60,7 @@ ProgramCache::Planned ProgramCache::planned(const Work& work, int64_t recompute_
   options.recompute_every = recompute_every;
   options.longest_row = longest_row(work.kind);
   Planned plan;
-  plan.program = build_program(model_, work.kind, work.bucket, num_labels_, options);
+  plan.program = build_program(model_, work.kind, work.bucket, options);
   fuse(*plan.program, backend_, fusions());
   if (options.ranks > 1) {
     hoist(*plan.program, op::all_reduce);

@@ -44,10 +44,10 @@ struct CompiledProgram {
 /// arena.  Not for several threads at the same time.
 class ProgramCache {
  public:
-  /// All must outlive it. num_labels: as for build_program. most: programs kept, at least 1; the one that was
+  /// All must outlive it. most: programs kept, at least 1; the one that was
   /// unused for the longest time goes first.
   ProgramCache(Backend& backend, TaskModel& model, Parameters& parameters, const ProgramOptions& options,
-               int64_t num_labels, size_t most);
+               size_t most);
 
   /// Promises that from now on no row has more tokens than this, or than promised earlier, in training or
   /// outside.  Programs and their memory are made for these lengths.
@@ -102,7 +102,6 @@ class ProgramCache {
   TaskModel& model_;
   Parameters& parameters_;
   ProgramOptions options_;
-  int64_t num_labels_;
   size_t most_;
   Buffer arena_;
   std::map<Work, Entry> cache_;

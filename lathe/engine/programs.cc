@@ -21,10 +21,9 @@ namespace {
 
 class Builder {
  public:
-  Builder(TaskModel& model, Bucket bucket, int64_t num_labels, const ProgramOptions& options)
+  Builder(TaskModel& model, Bucket bucket, const ProgramOptions& options)
       : model_(model),
         bucket_(bucket),
-        num_labels_(num_labels),
         options_(options),
         layout_(nn::flat_layout(model.parameters())),
         program_(std::make_unique<Program>()) {
@@ -40,9 +39,9 @@ class Builder {
     } else if (kind == ProgramKind::kEvaluate) {
       const Value logits = forward(false);
       output(Output::kLogits, logits);
-      if (options_.targets) output(Output::kLoss, model_.loss(logits, targets()));
+      if (options_.targets) output(Output::kLoss, loss(logits));
     } else {
-      const Value loss = model_.loss(forward(true), targets());
+      const Value loss = this->loss(forward(true));
       if (kind == ProgramKind::kStep)
         step(loss);
       else
@@ -91,22 +90,7 @@ class Builder {
       trace_.blocks.push_back(slice(trainable ? parameters_ : frozen, offset, block.shape));
       if (trainable) trainable_.push_back(trace_.blocks.back());
     }
-    const int64_t n = bucket_.tokens, b = bucket_.rows;
-    nn::BatchValues& batch = trace_.batch;
-    if (!options_.base_given) {
-      batch.input_ids = ints("input_ids", n);
-      batch.token_type_ids = ints("token_type_ids", n);
-      batch.cls_index = ints("cls_index", b);
-    }
-    if (n > 0) {
-      batch.position_ids = ints("position_ids", n);
-      const bool own = model_.position_padding().has_value() && !options_.base_given;
-      batch.position_rows = own ? ints("position_rows", n) : batch.position_ids;
-      batch.sample_ids = ints("sample_ids", n);
-    }
-    batch.cu = ints("cu", b + 1);
-    batch.row_ids = ints("row_ids", b);
-    batch.rng = ints("rng", 2);
+    trace_.inputs = &inputs_.emplace(*program_, bucket_.tokens, bucket_.rows);
     trace_.dtype = options_.dtype;
     trace_.training = training;
     trace_.quantization = options_.quantization;
@@ -114,27 +98,8 @@ class Builder {
     tracing_.emplace(model_, trace_);
   }
 
-  Targets targets() {
-    Targets t;
-    t.smoothing = options_.label_smoothing;
-    const int64_t n = bucket_.tokens, b = bucket_.rows;
-    switch (model_.problem()) {
-      case Problem::kSingleLabel:
-        t.labels = ints("labels", b);
-        break;
-      case Problem::kMaskedLm:
-        t.labels = ints("labels", n);
-        break;
-      case Problem::kMultiLabel:
-      case Problem::kRegression:
-        t.values = program_->input("values", {DType::f32, {b, num_labels_}});
-        break;
-      case Problem::kQuestionAnswering:
-        t.starts = ints("starts", b);
-        t.ends = ints("ends", b);
-        break;
-    }
-    return t;
+  Value loss(Value scores) {
+    return model_.task().loss(scores, *inputs_, {.smoothing = options_.label_smoothing});
   }
 
   /// The loss is shared before the backward pass: sums over ranks are made in the order of their nodes.
@@ -275,7 +240,7 @@ class Builder {
   Value sum_of_rows(Value gradient) {
     if (producer(gradient) < 0) return {};
     const Node node = program_->nodes()[static_cast<size_t>(producer(gradient))];
-    if (node.op != &op::scatter_add_rows || node.in[1] != trace_.batch.input_ids.id) return {};
+    if (node.op != &op::scatter_add_rows || node.in[1] != inputs_->find("input_ids").id) return {};
     const Type rows = program_->type(node.in[0]);
     const int64_t all = options_.ranks * rows.shape[0];
     const size_t by_table = 2 * static_cast<size_t>(node.attrs.i("rows")) * size_of(options_.gradient_wire);
@@ -318,10 +283,10 @@ class Builder {
 
   TaskModel& model_;
   Bucket bucket_;
-  int64_t num_labels_;
   ProgramOptions options_;
   nn::FlatLayout layout_;
   std::unique_ptr<Program> program_;
+  std::optional<nn::Inputs> inputs_;
   nn::Trace trace_;
   std::optional<nn::TraceScope> tracing_;
   Value parameters_;
@@ -342,9 +307,9 @@ FlatParameters flat_parameters(const TaskModel& model) {
   return flat;
 }
 
-std::unique_ptr<Program> build_program(TaskModel& model, ProgramKind kind, Bucket bucket, int64_t num_labels,
+std::unique_ptr<Program> build_program(TaskModel& model, ProgramKind kind, Bucket bucket,
                                        const ProgramOptions& options) {
-  return Builder(model, bucket, num_labels, options).build(kind);
+  return Builder(model, bucket, options).build(kind);
 }
 
 }  // namespace lathe

@@ -40,7 +40,7 @@ struct ProgramOptions {
   OptimizerOptions optimizer;
   bool own_head_rate = false;   ///< the head has a learning rate of its own: an input head_hyper
   bool targets = true;          ///< kEvaluate: also the loss
-  double label_smoothing = 0;   ///< Targets::smoothing
+  double label_smoothing = 0;   ///< Task::LossOptions::smoothing
   int64_t recompute_every = 0;  ///< nn::Trace's, in training
   bool base_given = false;      ///< only the head runs: the base's output is an input
   /// Of the base's linear layers; kInt8 only in kEvaluate.  The head is not quantized: a classifier's work is
@@ -60,13 +60,11 @@ struct ProgramOptions {
 /// The trainable parameters of a model in the order of nn::flat_layout.
 FlatParameters flat_parameters(const TaskModel& model);
 
-/// Traces one program.  Inputs by name: input_ids, token_type_ids, position_ids, position_rows, sample_ids
-/// [N]; cu [B+1]; all_input_ids [ranks · N]; row_ids, cls_index [B]; rng [2]; targets: labels, or values [B,
-/// K], or starts and ends; loss_weight [1] (dL/dloss; with several ranks dL/dloss of this one's share), keep
-/// [1], hyper, head_hyper [kHyperCount], stop [1]; base [N or B, hidden_size] in the dtype of activations.  A
-/// program has only the inputs that it uses; with base_given and tokens = 0 it has none that are [N].
-/// num_labels: columns of `values`.  Errors: kInternal if base_given and the base is not frozen.
-std::unique_ptr<Program> build_program(TaskModel& model, ProgramKind kind, Bucket bucket, int64_t num_labels,
+/// Traces one program.  Inputs by name: what model and task ask for (nn::Inputs); all_input_ids [ranks · N];
+/// loss_weight [1] (dL/dloss; with several ranks dL/dloss of this one's share), keep [1], hyper, head_hyper
+/// [kHyperCount], stop [1]; base [N or B, hidden_size] in the dtype of activations.  With base_given and
+/// tokens = 0 it has none that are [N].  Errors: kInternal if base_given and the base is not frozen.
+std::unique_ptr<Program> build_program(TaskModel& model, ProgramKind kind, Bucket bucket,
                                        const ProgramOptions& options);
 
 }  // namespace lathe

@@ -6,6 +6,7 @@
 #include <latch>
 
 #include "lathe/models/encoders/encoder.h"
+#include "lathe/tasks/tasks.h"
 
 namespace lathe {
 namespace {
@@ -14,11 +15,11 @@ std::unique_ptr<TaskModel> tiny_model() {
   ModelConfig config;
   config.vocab_size = 40, config.hidden_size = 16, config.num_hidden_layers = 8;
   config.num_attention_heads = 2, config.intermediate_size = 32, config.max_position_embeddings = 32;
-  return make_model(config, Problem::kSingleLabel, 2);
+  return make_model(config, single_label(2));
 }
 
 std::string traced(TaskModel& model, int64_t rows) {
-  return build_program(model, ProgramKind::kStep, {8 * rows, rows}, 2, {})->dump();
+  return build_program(model, ProgramKind::kStep, {8 * rows, rows}, {})->dump();
 }
 
 TEST(Programs, ThreadsTraceOneModelInTurns) {
@@ -44,7 +45,7 @@ TEST(Programs, AnErrorEndsTheTrace) {
   const auto model = tiny_model();
   ProgramOptions wrong;
   wrong.base_given = true;  // of a base that is trained
-  EXPECT_THROW(build_program(*model, ProgramKind::kStep, {8, 1}, 2, wrong), Error);
+  EXPECT_THROW(build_program(*model, ProgramKind::kStep, {8, 1}, wrong), Error);
   EXPECT_THROW(static_cast<void>(model->trace()), Error);
 }
 

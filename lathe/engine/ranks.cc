@@ -160,8 +160,16 @@ std::string summary(std::span<const TokenizedDataset> parts) {
   Checksum sum;
   for (const TokenizedDataset& part : parts) {
     samples += part.size();
-    sum.add(part.input_ids).add(part.type_ids).add(part.begins).add(part.labels).add(part.targets);
-    sum.add(part.start_positions).add(part.end_positions);
+    sum.add(part.input_ids).add(part.type_ids).add(part.begins);
+    // In the order of the lists that the first checkpoints knew, empty ones too; then any other.
+    constexpr std::string_view kLabels = "labels", kStarts = "start_positions", kEnds = "end_positions";
+    const TensorList& tensors = part.tensors;
+    sum.add(tensors.ints(kLabels))
+        .add(tensors.floats(kLabels))
+        .add(tensors.ints(kStarts))
+        .add(tensors.ints(kEnds));
+    for (const Tensor& tensor : tensors)
+      if (tensor.name != kLabels && tensor.name != kStarts && tensor.name != kEnds) sum.add(tensor.bytes());
   }
   return fmt::format("{} samples with {}", samples, sum.text());
 }

@@ -124,15 +124,16 @@ TEST(Ranks, HaveTheScoresOfAllBatchesInTheirOrder) {
   }
 }
 
+/// Values of each kind: no task has all of them.
 TokenizedDataset two_samples() {
   TokenizedDataset data;
   data.input_ids = {1, 2, 3, 4, 5};
   data.type_ids = {0, 0, 1, 0, 1};
   data.begins = {0, 3, 5};
-  data.labels = {0, 1};
-  data.targets = {0.5f, -0.5f};
-  data.start_positions = {1, 0};
-  data.end_positions = {2, 1};
+  data.tensors.ints("labels") = {0, 1};
+  data.tensors.floats("weights") = {0.5f, -0.5f};
+  data.tensors.ints("start_positions") = {1, 0};
+  data.tensors.ints("end_positions") = {2, 1};
   return data;
 }
 
@@ -146,16 +147,39 @@ TEST(Summary, ChangesWithAllThatASampleHas) {
       [](TokenizedDataset& data) { std::swap(data.input_ids[0], data.input_ids[4]); },
       [](TokenizedDataset& data) { data.type_ids[4] = 0; },
       [](TokenizedDataset& data) { data.begins[1] = 2; },
-      [](TokenizedDataset& data) { data.labels[1] = 0; },
-      [](TokenizedDataset& data) { std::swap(data.targets[0], data.targets[1]); },  // two signs
-      [](TokenizedDataset& data) { data.start_positions[0] = 0; },
-      [](TokenizedDataset& data) { data.end_positions[0] = 1; },
-      [](TokenizedDataset& data) { data.labels.clear(); }};
+      [](TokenizedDataset& data) { data.tensors.ints("labels")[1] = 0; },
+      [](TokenizedDataset& data) {
+        std::vector<float>& weights = data.tensors.floats("weights");
+        std::swap(weights[0], weights[1]);  // two signs
+      },
+      [](TokenizedDataset& data) { data.tensors.ints("start_positions")[0] = 0; },
+      [](TokenizedDataset& data) { data.tensors.ints("end_positions")[0] = 1; },
+      [](TokenizedDataset& data) { data.tensors.ints("labels").clear(); }};
   for (size_t i = 0; i < changes.size(); ++i) {
     TokenizedDataset data = two_samples();
     changes[i](data);
     EXPECT_NE(summary_of(data), before) << i;
   }
+}
+
+/// The order of a checkpoint's lists: ids, types, begins, labels, float labels, starts, ends.
+TEST(Summary, IsTheSameInEveryVersion) {
+  TokenizedDataset data = two_samples();
+  data.tensors.erase("weights");
+  const auto expected = [&](const std::vector<int32_t>& labels, const std::vector<float>& values) {
+    return Checksum()
+        .add(data.input_ids)
+        .add(data.type_ids)
+        .add(data.begins)
+        .add(labels)
+        .add(values)
+        .add(std::vector<int32_t>{1, 0})
+        .add(std::vector<int32_t>{2, 1})
+        .text();
+  };
+  EXPECT_EQ(summary_of(data), "2 samples with " + expected({0, 1}, {}));
+  data.tensors.floats("labels") = {0.5f, -0.5f};
+  EXPECT_EQ(summary_of(data), "2 samples with " + expected({}, {0.5f, -0.5f}));
 }
 
 /// Checkpoints keep some: a run that goes on compares them with its own.

@@ -6,10 +6,6 @@
 namespace lathe {
 namespace {
 
-bool has_targets(const PackedBatch& batch) {
-  return !batch.labels.empty() || !batch.targets.empty() || !batch.start_positions.empty();
-}
-
 /// Adds what the device and its group decide.
 Session::Options on_device(Session::Options options, const Backend& backend) {
   ProgramOptions& program = options.program;
@@ -32,7 +28,7 @@ Session::Session(Backend& backend, TaskModel& model, const Options& options)
       options_(on_device(options, backend)),
       parameters_(backend, model, options.program.optimizer, options.shard_states),
       programs_(backend, model, parameters_, with_shards(options_.program, parameters_.shards()),
-                options.num_labels, options.cached_programs),
+                options.cached_programs),
       inputs_(model, options.program.optimizer, options_.program.ranks) {}
 
 Session::Pending Session::step(const PackedBatch& batch, const StepScalars& scalars, BaseRows base) {
@@ -73,7 +69,7 @@ float Session::evaluate(const PackedBatch& batch, std::vector<float>& logits, Ba
                         std::optional<DType> dtype, nn::Quantization quantization) {
   if (dtype == options_.program.dtype) dtype.reset();
   const Work work{.kind = ProgramKind::kEvaluate,
-                  .targets = has_targets(batch),
+                  .targets = model_.task().is_labelled(batch.tensors),
                   .quantization = quantization,
                   .dtype = dtype};
   const Pending pending = run(work, &batch, {}, base);

@@ -14,7 +14,6 @@ namespace lathe {
 class Session {
  public:
   struct Options {
-    int64_t num_labels = 2;  ///< columns of float targets
     ProgramOptions program;
     size_t cached_programs = 128;  ///< programs kept, at least 1; the one unused longest goes first
     bool shard_states = false;     ///< each rank keeps only its part (shards.h) of the optimizer's states
@@ -58,8 +57,8 @@ class Session {
   Pending update(const StepScalars& scalars);
   Outcome collect(const Pending& pending) const;
 
-  /// Forward pass without dropout, in `dtype` if given. logits: in the shape of the problem, without the
-  /// tokens after the last row.  Returns the loss if the batch has targets, else 0. quantization: of the
+  /// Forward pass without dropout, in `dtype` if given. logits: in the shape of the head (HeadKind), without
+  /// the tokens after the last row.  Returns the loss if the batch has targets, else 0. quantization: of the
   /// base's linear layers.
   float evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base = {},
                  std::optional<DType> dtype = {}, nn::Quantization quantization = nn::Quantization::kNone);

@@ -108,12 +108,9 @@ std::span<const std::byte> StepInputs::content(const std::string& input) const {
   if (input == "position_rows") return bytes(position_rows_);
   if (input == "sample_ids") return bytes(batch_->sample_ids);
   if (input == "base") return base_;
-  if (input == "cu") return bytes(batch_->cu_seqlens);
+  if (input == "cu_seqlens") return bytes(batch_->cu_seqlens);
   if (input == "cls_index") return bytes(batch_->cls_index);
-  if (input == "labels") return bytes(batch_->labels);
-  if (input == "values") return bytes(batch_->targets);
-  if (input == "starts") return bytes(batch_->start_positions);
-  if (input == "ends") return bytes(batch_->end_positions);
+  if (const Tensor* tensor = batch_->tensors.find(input)) return tensor->bytes();
   fail(ErrorCode::kInternal, "the session has no content for the program's input {}", input);
 }
 

@@ -6,6 +6,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/models/encoders/encoder.h"
+#include "lathe/tasks/tasks.h"
 
 namespace lathe {
 namespace {
@@ -247,20 +248,19 @@ TEST(ModelConfig, LabelsThatNoHeadHasAreRefused) {
 TEST(ModelConfig, AMaskedLmHeadThatIsNotTiedIsRefused) {
   for (const char* type : {"bert", "modernbert"}) {
     const ModelConfig untied = tiny(type, {{"tie_word_embeddings", false}});
-    expect_words(error_of(ErrorCode::kUnsupported, [&] { make_model(untied, Problem::kMaskedLm); }),
+    expect_words(error_of(ErrorCode::kUnsupported, [&] { make_model(untied, masked_lm(2)); }),
                  {"config.json: \"tie_word_embeddings\" is false, expected true"});
-    EXPECT_NE(make_model(untied, Problem::kSingleLabel), nullptr);
-    EXPECT_NE(make_model(untied, Problem::kQuestionAnswering), nullptr);
+    EXPECT_NE(make_model(untied, single_label(2)), nullptr);
+    EXPECT_NE(make_model(untied, question_answering(2)), nullptr);
     for (const Json& tied : {Json(nullptr), Json(true)})
-      EXPECT_NE(make_model(tiny(type, {{"tie_word_embeddings", tied}}), Problem::kMaskedLm), nullptr);
-    EXPECT_NE(make_model(tiny(type), Problem::kMaskedLm), nullptr);
+      EXPECT_NE(make_model(tiny(type, {{"tie_word_embeddings", tied}}), masked_lm(2)), nullptr);
+    EXPECT_NE(make_model(tiny(type), masked_lm(2)), nullptr);
   }
-  expect_words(
-      error_of(ErrorCode::kUnsupported,
-               [] {
-                 make_model(tiny("distilbert", {{"tie_word_embeddings", false}}), Problem::kMaskedLm);
-               }),
-      {"no masked-LM head for \"distilbert\""});
+  expect_words(error_of(ErrorCode::kUnsupported,
+                        [] {
+                          make_model(tiny("distilbert", {{"tie_word_embeddings", false}}), masked_lm(2));
+                        }),
+               {"no masked-LM head for \"distilbert\""});
 }
 
 }  // namespace

@@ -66,19 +66,24 @@ Dropout::Dropout(Module& module, const std::string& site, double p)
     : module_(&module), site_(dropout_site(site)), p_(p) {}
 
 Value Dropout::operator()(Value x) const {
-  return apply(x, module_->trace().batch.sample_ids, module_->trace().batch.position_ids);
+  if (!acts()) return x;
+  Inputs& inputs = *module_->trace().inputs;
+  return apply(x, inputs.token("sample_ids"), inputs.token("position_ids"));
 }
 
-Value Dropout::rows(Value x) const { return apply(x, module_->trace().batch.row_ids, {}); }
+Value Dropout::rows(Value x) const {
+  return acts() ? apply(x, module_->trace().inputs->row("row_ids"), {}) : x;
+}
+
+bool Dropout::acts() const { return module_->trace().training && p_ > 0; }
 
 Value Dropout::apply(Value x, Value sample_ids, Value positions) const {
-  const Trace& trace = module_->trace();
-  if (!trace.training || p_ == 0) return x;
-  return emit(op::dropout, {x, sample_ids, positions, trace.batch.rng}, {{"p", p_}, {"site", site_}})[0];
+  const Value rng = module_->trace().inputs->rng();
+  return emit(op::dropout, {x, sample_ids, positions, rng}, {{"p", p_}, {"site", site_}})[0];
 }
 
 Value Rotary::operator()(Value qkv) const {
-  return rotary(qkv, module_->trace().batch.position_ids, heads_, theta_);
+  return rotary(qkv, module_->trace().inputs->token("position_ids"), heads_, theta_);
 }
 
 Attention::Attention(Module& module, const std::string& site, int64_t heads, double p, int64_t window,
@@ -87,7 +92,8 @@ Attention::Attention(Module& module, const std::string& site, int64_t heads, dou
 
 Value Attention::operator()(Value qkv) const {
   const Trace& trace = module_->trace();
-  return emit(op::attention, {qkv, trace.batch.cu, trace.batch.row_ids, trace.batch.rng},
+  Inputs& inputs = *trace.inputs;
+  return emit(op::attention, {qkv, inputs.bounds(), inputs.row("row_ids"), inputs.rng()},
               {{"heads", heads_},
                {"p", trace.training ? p_ : 0.0},
                {"site", site_},

@@ -68,6 +68,7 @@ class Dropout {
   Value rows(Value x) const;
 
  private:
+  bool acts() const;
   Value apply(Value x, Value sample_ids, Value positions) const;
   Module* module_;
   int64_t site_;

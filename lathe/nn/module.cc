@@ -77,6 +77,19 @@ const Parameter& Module::first_of(const Block& block) const {
   return first;
 }
 
+Value Inputs::find(const std::string& name) const {
+  const auto it = made_.find(name);
+  return it == made_.end() ? Value{} : it->second;
+}
+
+Value Inputs::make(const std::string& name, Type type) {
+  const Value known = find(name);
+  if (!known) return made_[name] = program_.input(name, std::move(type));
+  if (known.type() != type)
+    fail(ErrorCode::kInternal, "the input {} is {} and {}", name, to_string(known.type()), to_string(type));
+  return known;
+}
+
 const Trace& Module::trace() const {
   if (trace_ == nullptr) fail(ErrorCode::kInternal, "a layer was called outside of a trace");
   return *trace_;

@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -47,15 +48,37 @@ struct Block {
   Shape shape;
 };
 
-/// Values of a packed batch that a trace may use.  N tokens of B rows follow each other without padding.
-struct BatchValues {
-  Value input_ids, token_type_ids, position_ids;  ///< [N] i32
-  Value position_rows;  ///< [N] i32: of the position table; position_ids where a model numbers them so
-  Value sample_ids;     ///< [N] i32: ordinal of the token's sample in the global batch
-  Value cu;             ///< [B+1] i32: where rows begin
-  Value row_ids;        ///< [B] i32: ordinal of the row's sample in the global batch
-  Value cls_index;      ///< [B] i32: first token of each row
-  Value rng;            ///< [2] i32: seed, update step
+/// What a program reads of a packed batch, by the names that Hugging Face gives the data: N tokens of B rows
+/// follow each other without padding.  Who asks first for a name makes it an input of the program.  On top
+/// of what the data have there are position_ids, sample_ids [N] (ordinal of the token's sample in the global
+/// batch), position_rows [N] (of the position table, where a model numbers them in its own way), row_ids [B]
+/// (ordinal of the row's sample), cls_index [B] (first token of each row), and rng [2] (seed, update step).
+class Inputs {
+ public:
+  Inputs(Program& program, int64_t tokens, int64_t rows) : program_(program), tokens_(tokens), rows_(rows) {}
+  Inputs(const Inputs&) = delete;
+  Inputs& operator=(const Inputs&) = delete;
+
+  Value token(const std::string& name, DType dtype = DType::i32) { return make(name, {dtype, {tokens_}}); }
+  Value row(const std::string& name, DType dtype = DType::i32) { return make(name, {dtype, {rows_}}); }
+  Value row(const std::string& name, DType dtype, int64_t width) {
+    return make(name, {dtype, {rows_, width}});
+  }
+  Value scalar(const std::string& name, DType dtype = DType::f32, int64_t count = 1) {
+    return make(name, {dtype, {count}});
+  }
+  /// Where rows begin, [B+1].
+  Value bounds() { return make("cu_seqlens", {DType::i32, {rows_ + 1}}); }
+  Value rng() { return scalar("rng", DType::i32, 2); }
+  /// No value if nobody has asked for it.
+  Value find(const std::string& name) const;
+
+ private:
+  /// Errors: kInternal for a name that has another type.
+  Value make(const std::string& name, Type type);
+  Program& program_;
+  int64_t tokens_, rows_;
+  std::map<std::string, Value> made_;
 };
 
 /// What the linear layers of a trace multiply in: the dtype of activations, or fewer bits.  kInt8 has no
@@ -65,7 +88,7 @@ enum class Quantization { kNone, kInt8, kFp8 };
 /// One tracing of a model into a program.
 struct Trace {
   std::vector<Value> blocks;  ///< one per block of the model
-  BatchValues batch;
+  Inputs* inputs = nullptr;
   DType dtype = DType::f32;  ///< of activations
   bool training = false;     ///< dropout acts
   Quantization quantization = Quantization::kNone;

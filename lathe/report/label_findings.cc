@@ -21,13 +21,18 @@ std::string prediction_text(const LabelSet& set, const Predictions& p, size_t ro
 
 namespace {
 
+const std::vector<int32_t>& classes_of(const TokenizedDataset& data) { return data.tensors.ints("labels"); }
+/// Of numbers and of several labels, [samples · columns].
+const std::vector<float>& targets_of(const TokenizedDataset& data) { return data.tensors.floats("labels"); }
+
 /// The label of a sample as people read it.
 std::string label_text(const LabelSet& set, const TokenizedDataset& data, size_t row) {
-  if (set.kind == LabelKind::kRegression) return fmt::format("{:3.3f}", data.targets[row]);
-  if (set.kind == LabelKind::kClasses) return set.names[static_cast<size_t>(data.labels[row])];
+  if (set.kind == LabelKind::kRegression) return fmt::format("{:3.3f}", targets_of(data)[row]);
+  if (set.kind == LabelKind::kClasses) return set.names[static_cast<size_t>(classes_of(data)[row])];
   std::string names;
   for (size_t k = 0; k < set.names.size(); ++k)
-    if (data.targets[row * set.names.size() + k] > 0.5f) names += (names.empty() ? "" : ",") + set.names[k];
+    if (targets_of(data)[row * set.names.size() + k] > 0.5f)
+      names += (names.empty() ? "" : ",") + set.names[k];
   return names;
 }
 
@@ -37,12 +42,12 @@ void each_label(const LabelSet& set, const TokenizedDataset& data, size_t shown,
   const size_t names = set.names.size();
   for (size_t row = 0; row < static_cast<size_t>(data.size()); ++row) {
     if (set.kind == LabelKind::kClasses) {
-      const auto label = static_cast<size_t>(data.labels[row]);
+      const auto label = static_cast<size_t>(classes_of(data)[row]);
       if (label < shown) f(row, label);
       continue;
     }
     for (size_t k = 0; k < shown; ++k)
-      if (data.targets[row * names + k] > 0.5f) f(row, k);
+      if (targets_of(data)[row * names + k] > 0.5f) f(row, k);
   }
 }
 
@@ -70,10 +75,12 @@ std::vector<LabelCounts> counts_of(const LabelSet& set, const TokenizedDataset& 
 double badness_of(const LabelSet& set, const TokenizedDataset& data, const Predictions& p, size_t row) {
   const size_t columns = static_cast<size_t>(p.columns);
   const std::span<const float> logits(&p.logits[row * columns], columns);
-  if (set.kind == LabelKind::kClasses) return cross_entropy_of(logits, static_cast<size_t>(data.labels[row]));
-  if (set.kind == LabelKind::kRegression) return std::abs(logits[0] - data.targets[row]);
+  if (set.kind == LabelKind::kClasses)
+    return cross_entropy_of(logits, static_cast<size_t>(classes_of(data)[row]));
+  if (set.kind == LabelKind::kRegression) return std::abs(logits[0] - targets_of(data)[row]);
   double differ = 0;
-  for (size_t k = 0; k < columns; ++k) differ += (logits[k] > 0) != (data.targets[row * columns + k] > 0.5f);
+  for (size_t k = 0; k < columns; ++k)
+    differ += (logits[k] > 0) != (targets_of(data)[row * columns + k] > 0.5f);
   return differ;
 }
 
@@ -86,7 +93,7 @@ std::optional<Calibration> calibration(const TokenizedDataset& data, const Predi
   for (size_t i = 0; i < best.size(); ++i) {
     const std::span<const float> logits(&p.logits[i * columns], columns);
     confidence[i] = std::exp(-cross_entropy_of(logits, static_cast<size_t>(best[i])));
-    right[i] = best[i] == data.labels[i];
+    right[i] = best[i] == classes_of(data)[i];
   }
   return calibration_of(confidence, right);
 }
@@ -101,15 +108,16 @@ Findings label_findings(const LabelSet& set, const std::string& origin, const To
   const size_t samples = static_cast<size_t>(data.size());
   Findings findings{.data = origin};
   if (set.kind == LabelKind::kRegression && p.columns != 1) return findings;  // several numbers a sample
-  if (classes ? data.labels.size() < samples || std::count(data.labels.begin(), data.labels.end(), -1) > 0
-              : data.targets.empty())
+  if (classes ? classes_of(data).size() < samples ||
+                    std::count(classes_of(data).begin(), classes_of(data).end(), -1) > 0
+              : targets_of(data).empty())
     return findings;
   if (set.kind != LabelKind::kRegression) {
     const size_t shown = std::min(set.names.size(), kMostLabels);
     findings.labels = set.names;
     findings.counts = counts_of(set, data, p, train, shown);
     if (classes) {
-      findings.confusion = confusion_of(data.labels, best_classes(p), shown);
+      findings.confusion = confusion_of(classes_of(data), best_classes(p), shown);
       findings.calibration = calibration(data, p);
     }
   }

@@ -5,7 +5,7 @@
 #include "lathe/data/dataset.h"
 #include "lathe/data/tokenized.h"
 #include "lathe/report/findings.h"
-#include "lathe/train/predictions.h"
+#include "lathe/tasks/predictions.h"
 
 namespace lathe {
 

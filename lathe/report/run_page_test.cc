@@ -324,7 +324,8 @@ TEST(Findings, CalibrationIsThatOfGuo) {
 
 TokenizedDataset labelled(std::vector<int32_t> labels, std::vector<float> targets, int64_t samples) {
   TokenizedDataset data;
-  data.labels = std::move(labels), data.targets = std::move(targets);
+  if (!labels.empty()) data.tensors.ints("labels") = std::move(labels);
+  if (!targets.empty()) data.tensors.floats("labels") = std::move(targets);
   data.begins.resize(static_cast<size_t>(samples) + 1);
   return data;
 }

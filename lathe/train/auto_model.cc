@@ -20,24 +20,6 @@
 namespace lathe {
 namespace {
 
-bool classifies(Problem problem) {
-  return problem == Problem::kSingleLabel || problem == Problem::kMultiLabel ||
-         problem == Problem::kRegression;
-}
-
-std::string problem_type(Problem problem) {
-  switch (problem) {
-    case Problem::kSingleLabel:
-      return "single_label_classification";
-    case Problem::kMultiLabel:
-      return "multi_label_classification";
-    case Problem::kRegression:
-      return "regression";
-    default:
-      return "";
-  }
-}
-
 /// Labels must differ in their names: names identify those of data, of predictions, and in label2id.
 void check_labels(const std::vector<std::string>& labels, const std::string& origin) {
   std::map<std::string_view, size_t> ids;
@@ -71,11 +53,11 @@ void check_layers(const ModelConfig& config, const Checkpoint& weights, const st
 AutoModel make(const ModelConfig& config, const HeadOptions& head) {
   AutoModel model;
   model.config = config;
-  if (classifies(head.problem)) {
+  if (head.task(0)->names_labels()) {
     model.labels = head.labels.empty() ? config_labels(config) : head.labels;
     check_labels(model.labels, head.labels.empty() ? config.file + ": \"id2label\"" : "id2label");
   }
-  model.model = make_model(config, head.problem, static_cast<int64_t>(model.labels.size()));
+  model.model = make_model(config, head.task(std::ssize(model.labels)));
   return model;
 }
 
@@ -129,8 +111,9 @@ AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const Hea
 AutoModel from_config(const ModelConfig& config, const HeadOptions& head,
                       std::optional<Tokenizer> tokenizer) {
   // What is saved must be readable again.
+  const TaskPtr task = head.task(std::ssize(head.labels));
   parse_model_config(
-      config_to_write(config, architecture(config, head.problem), head.labels, problem_type(head.problem)),
+      config_to_write(config, architecture(config, task->head().kind), head.labels, task->problem_type()),
       config.file);
   AutoModel model = make(config, head);
   model.tokenizer = std::move(tokenizer);
@@ -138,7 +121,7 @@ AutoModel from_config(const ModelConfig& config, const HeadOptions& head,
 }
 
 AutoModel twin_of(const AutoModel& model) {
-  auto twin = make_model(model.config, model.model->problem(), static_cast<int64_t>(model.labels.size()));
+  auto twin = make_model(model.config, model.model->shared_task());
   const TaskModel &made = *twin, &given = *model.model;
   if (typeid(made) != typeid(given))
     fail(ErrorCode::kUnsupported,
@@ -154,26 +137,29 @@ AutoModel twin_of(const AutoModel& model) {
           .ignore_mismatched_sizes = model.ignore_mismatched_sizes};
 }
 
-Problem classification_problem(const ModelConfig& config) {
+MakeTask classification_task(const ModelConfig& config) {
   const std::string type = value_or<std::string>(*config.json, "problem_type", "", config.file);
-  for (Problem problem : {Problem::kMultiLabel, Problem::kRegression})
-    if (type == problem_type(problem)) return problem;
-  return type.empty() && config_labels(config).size() == 1 ? Problem::kRegression : Problem::kSingleLabel;
+  for (MakeTask task : {multi_label, regression})
+    if (type == task(0)->problem_type()) return task;
+  return type.empty() && config_labels(config).size() == 1 ? regression : single_label;
 }
 
-Problem saved_problem(const ModelConfig& config) {
+MakeTask saved_task(const ModelConfig& config) {
   const auto architectures =
       value_or<std::vector<std::string>>(*config.json, "architectures", {}, config.file);
-  if (architectures.empty()) return classification_problem(config);
-  for (Problem problem : {Problem::kQuestionAnswering, Problem::kMaskedLm})
-    for (const std::string& name : architectures)
-      if (name == architecture(config, problem)) return problem;
-  for (const std::string& name : architectures)
-    if (name == architecture(config, Problem::kSingleLabel)) return classification_problem(config);
+  if (architectures.empty()) return classification_task(config);
+  const auto has = [&](HeadKind kind) {
+    return std::find(architectures.begin(), architectures.end(), architecture(config, kind)) !=
+           architectures.end();
+  };
+  for (MakeTask task : {question_answering, masked_lm, token_labels})
+    if (has(task(0)->head().kind)) return task;
+  if (has(HeadKind::kSequenceClassification)) return classification_task(config);
   fail(ErrorCode::kInvalidData,
-       "{}: \"architectures\" names no head that Lathe knows ({}, {}, {}); fine-tune the model first",
-       config.file, architecture(config, Problem::kSingleLabel),
-       architecture(config, Problem::kQuestionAnswering), architecture(config, Problem::kMaskedLm));
+       "{}: \"architectures\" names no head that Lathe knows ({}, {}, {}, {}); fine-tune the model first",
+       config.file, architecture(config, HeadKind::kSequenceClassification),
+       architecture(config, HeadKind::kTokenClassification),
+       architecture(config, HeadKind::kQuestionAnswering), architecture(config, HeadKind::kMaskedLM));
 }
 
 int longest_text(const AutoModel& model) {
@@ -211,9 +197,9 @@ LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t s
 }
 
 nlohmann::json saved_config(const AutoModel& model) {
-  const Problem problem = model.model->problem();
-  return config_to_write(model.config, architecture(model.config, problem), model.labels,
-                         problem_type(problem));
+  const Task& task = model.model->task();
+  return config_to_write(model.config, architecture(model.config, task.head().kind), model.labels,
+                         task.problem_type());
 }
 
 std::vector<NamedFile> model_files(const AutoModel& model) {

@@ -8,6 +8,7 @@
 #include "lathe/io/model_folder.h"
 #include "lathe/models/encoders/encoder.h"
 #include "lathe/models/pretrained.h"
+#include "lathe/tasks/tasks.h"
 #include "lathe/tokenizers/tokenizer.h"
 
 namespace lathe {
@@ -19,7 +20,7 @@ class Checksum;
 struct AutoModel {
   std::string folder;  ///< where it was read from; empty: made from a configuration
   ModelConfig config;
-  std::vector<std::string> labels;  ///< of a classification head
+  std::vector<std::string> labels;  ///< of a task that names them
   std::unique_ptr<TaskModel> model;
   std::shared_ptr<Checkpoint> checkpoint;  ///< null: all weights are new
   std::optional<Tokenizer> tokenizer;
@@ -28,7 +29,7 @@ struct AutoModel {
 
 /// What a head should be where the folder's configuration does not decide.
 struct HeadOptions {
-  Problem problem = Problem::kSingleLabel;
+  MakeTask task = single_label;
   std::vector<std::string> labels;  ///< empty: as in config.json; regression takes {"LABEL_0"}
   bool ignore_mismatched_sizes = false;
 };
@@ -62,12 +63,12 @@ int longest_text(const AutoModel& model);
 
 /// What a classifier of this configuration is for, whichever head was saved: "problem_type"; without it
 /// regression if there is one label.
-Problem classification_problem(const ModelConfig& config);
+MakeTask classification_task(const ModelConfig& config);
 
-/// The problem that a saved model was trained for, from "architectures", "problem_type" and the number of
+/// The task that a saved model was trained for, from "architectures", "problem_type" and the number of
 /// labels; classification if no architecture is named.  Errors: kInvalidData for an architecture that Lathe
 /// does not know.
-Problem saved_problem(const ModelConfig& config);
+MakeTask saved_task(const ModelConfig& config);
 
 /// Writes all weights: first those of the checkpoint, then new ones for what it lacks.  New ones are drawn in
 /// declared order from a generator seeded with `seed`: N(0, initializer_range), or as the parameter says;

@@ -18,7 +18,7 @@ ModelConfig tiny() {
 
 std::string error_of(const ModelConfig& config, ErrorCode code) {
   try {
-    from_config(config, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+    from_config(config, {single_label, {"a", "b"}}, std::nullopt);
     return "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), code);
@@ -49,14 +49,14 @@ TEST(AutoModel, ASavedModelThatNamesNoArchitectureClassifies) {
   for (const nlohmann::json& none : {nlohmann::json(nullptr), nlohmann::json::array()}) {
     nlohmann::json json = {{"architectures", none}};
     config.json = std::make_shared<const nlohmann::json>(json);
-    EXPECT_EQ(saved_problem(config), Problem::kSingleLabel);
+    EXPECT_EQ(saved_task(config), single_label);
     json["num_labels"] = 1;
     config.json = std::make_shared<const nlohmann::json>(json);
-    EXPECT_EQ(saved_problem(config), Problem::kRegression);
+    EXPECT_EQ(saved_task(config), regression);
   }
   config.json = std::make_shared<const nlohmann::json>(
       nlohmann::json{{"architectures", {"BertForTokenClassification"}}});
-  EXPECT_THROW(saved_problem(config), Error);
+  EXPECT_THROW(saved_task(config), Error);
 }
 
 }  // namespace

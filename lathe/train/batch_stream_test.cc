@@ -14,7 +14,7 @@ TokenizedDataset samples(int count) {
     data.input_ids.resize(data.input_ids.size() + static_cast<size_t>(length), 5);
     data.type_ids.resize(data.input_ids.size(), 0);
     data.begins.push_back(static_cast<int64_t>(data.input_ids.size()));
-    data.labels.push_back(0);
+    data.tensors.ints("labels").push_back(0);
   }
   return data;
 }

@@ -9,8 +9,8 @@
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
+#include "lathe/tasks/check_dataset.h"
 #include "lathe/train/batch_stream.h"
-#include "lathe/train/check_dataset.h"
 #include "lathe/train/log_format.h"
 #include "lathe/train/memory_metrics.h"
 #include "lathe/train/training_plan.h"
@@ -69,7 +69,7 @@ nlohmann::json Evaluator::metrics_of(const TokenizedDataset& data, const Predict
   nlohmann::json metrics;
   if (predictions.has_loss) metrics[prefix + "_loss"] = predictions.loss;
   // Without labels there is nothing to compare with; answers to questions are compared as texts.
-  const bool known = predictions.has_loss || session_.model().problem() == Problem::kQuestionAnswering;
+  const bool known = predictions.has_loss || session_.model().task().scores_texts();
   if (hooks_.compute_metrics && known && !args_.prediction_loss_only)
     for (const auto& [key, value] : hooks_.compute_metrics(data, predictions))
       metrics[key.starts_with(prefix + "_") ? key : prefix + "_" + key] = metric_value(key, value);
@@ -87,7 +87,7 @@ nlohmann::json Evaluator::measure(const TokenizedDataset& data, const std::strin
   const auto started = std::chrono::steady_clock::now();
   const Predictions predictions = predict(data);
   nlohmann::json metrics = metrics_of(data, predictions, prefix);
-  if (exact && without.empty() && session_.model().problem() != Problem::kQuestionAnswering)
+  if (exact && without.empty() && !session_.model().task().scores_texts())
     log_.say(LogLevel::kInfo, compare(predictions, *exact));
   for (const auto& [key, value] : without.items())
     metrics[fmt::format("{}_{}_change{}", prefix, name_of(quantization), key.substr(prefix.size()))] =
@@ -111,13 +111,8 @@ nlohmann::json Evaluator::evaluate(const TokenizedDataset& data, const std::stri
 }
 
 std::string Evaluator::compare(const Predictions& quantized, const Predictions& other) const {
-  const Problem problem = session_.model().problem();
-  const double found = agreement(problem, quantized, other);
-  const std::string both =
-      fmt::format("{} compared with {}", name_of(evaluation_quantization(args_)), precision_name(args_));
-  if (problem == Problem::kRegression)
-    return fmt::format("{}: values differ by {:.4f} on average", both, found);
-  return fmt::format("{}: the same prediction for {:.2f} % of the samples", both, 100 * found);
+  return fmt::format("{} compared with {}: {}", name_of(evaluation_quantization(args_)),
+                     precision_name(args_), session_.model().task().agreement_text(quantized, other));
 }
 
 std::vector<BatchScores> Evaluator::scores(const TokenizedDataset& data, const Work& work) {
@@ -170,10 +165,11 @@ void Evaluator::warn_of_unpredicted(int64_t count, int64_t samples) const {
 
 Predictions Evaluator::predict(const TokenizedDataset& data, nn::Quantization quantization) {
   Predictions out;
-  if (session_.model().problem() == Problem::kQuestionAnswering) out.begins = data.begins;
+  const Task& task = session_.model().task();
+  if (session_.model().per_token()) out.begins = data.begins;
   if (data.size() == 0) return out;
-  if (&data != data_) check_dataset(data, session_.model().problem(), std::ssize(model_.labels), "data");
-  out.has_loss = is_labelled(data, session_.model().problem());
+  if (&data != data_) check_dataset(data, task, "data");
+  out.has_loss = task.is_labelled(data.tensors);
   double loss = 0, counted = 0;
   const bool filter = args_.logging_nan_inf_filter.value_or(false);
   auto mine = scores(data, work(data, quantization, dtype(log_.in_training())));

@@ -8,8 +8,8 @@
 #include "lathe/engine/base_cache.h"
 #include "lathe/engine/ranks.h"
 #include "lathe/engine/session.h"
+#include "lathe/tasks/predictions.h"
 #include "lathe/train/auto_model.h"
-#include "lathe/train/predictions.h"
 #include "lathe/train/run_log.h"
 
 namespace lathe {

@@ -16,7 +16,7 @@ inline TokenizedDataset four_samples() {
     data.input_ids.insert(data.input_ids.end(), {2, 5 + sample, 3});
     data.type_ids.insert(data.type_ids.end(), 3, 0);
     data.begins.push_back(3 * (sample + 1));
-    data.labels.push_back(sample % 2);
+    data.tensors.ints("labels").push_back(sample % 2);
   }
   return data;
 }

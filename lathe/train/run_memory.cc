@@ -36,7 +36,7 @@ void find_batch_size(const Session& session, TrainingArguments& args, const Toke
   const int64_t whole = wanted * args.gradient_accumulation_steps;
   const auto fits = [&](int64_t size) {
     set_batch_size(args, size);
-    const TrainingPlan plan = plan_of(args, &data, session.model().problem(), session.group());
+    const TrainingPlan plan = plan_of(args, &data, session.model().task(), session.group());
     return !free || session.programs().memory_need(update_work(session, args, data, plan)).total() <= *free;
   };
   if (!fits(wanted)) {

@@ -8,8 +8,8 @@
 #include "lathe/core/error.h"
 #include "lathe/engine/ranks.h"
 #include "lathe/io/json_file.h"
+#include "lathe/tasks/check_dataset.h"
 #include "lathe/text/python_format.h"
-#include "lathe/train/check_dataset.h"
 #include "lathe/train/evaluator.h"
 #include "lathe/train/log_format.h"
 #include "lathe/train/rank_agreement.h"
@@ -33,15 +33,15 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
       hooks_(std::move(hooks)),
       fs_(fs) {
   const auto check_data = [&](const TokenizedDataset* data, const char* what) {
-    if (data != nullptr) check_dataset(*data, model_.model->problem(), std::ssize(model_.labels), what);
+    if (data != nullptr) check_dataset(*data, model_.model->task(), what);
   };
-  check_trainer_arguments(args_, backend_, model_.model->problem(), train_ != nullptr, eval_ != nullptr);
+  check_trainer_arguments(args_, backend_, model_.model->task(), train_ != nullptr, eval_ != nullptr);
   check_data(train_, "training data");
   check_data(eval_, "evaluation data");
   log_ = std::make_unique<RunLog>(args_, hooks_, *model_.model, group(), progress_.state);
   const MemoryMetrics memory(log_->memory_stage("init"), backend_);
   if (args_.freeze_base_model) model_.model->set_trainable(model_.model->base_prefix(), false);
-  session_ = std::make_unique<Session>(backend_, *model_.model, session_options(model_, args_));
+  session_ = std::make_unique<Session>(backend_, *model_.model, session_options(args_));
   checkpoints_ = std::make_unique<RunCheckpoints>(fs_, args_, model_, *session_, log_->sink());
   evaluator_ = std::make_unique<Evaluator>(*session_, model_, args_, eval_, hooks_, *log_);
   using Rows = ProgramCache::Rows;
@@ -60,7 +60,7 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
 
 Trainer::~Trainer() = default;
 
-Trainer::Plan Trainer::plan() const { return plan_of(args_, train_, model_.model->problem(), group()); }
+Trainer::Plan Trainer::plan() const { return plan_of(args_, train_, model_.model->task(), group()); }
 
 Trainer::Plan Trainer::plan(const std::string& resume_from) {
   if (args_.auto_find_batch_size && !resume_from.empty())

@@ -6,9 +6,9 @@
 
 #include "lathe/engine/session.h"
 #include "lathe/io/file_system.h"
+#include "lathe/tasks/predictions.h"
 #include "lathe/train/auto_model.h"
 #include "lathe/train/checkpoint.h"
-#include "lathe/train/predictions.h"
 #include "lathe/train/trainer_hooks.h"
 #include "lathe/train/training_plan.h"
 

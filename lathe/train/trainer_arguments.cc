@@ -13,10 +13,10 @@
 namespace lathe {
 namespace {
 
-/// Inputs that the heads know as labels.
-std::vector<std::string> label_inputs(Problem problem) {
-  if (problem == Problem::kQuestionAnswering) return {"start_positions", "end_positions"};
-  return {"labels"};
+std::vector<std::string> names_of(const std::vector<Task::Target>& targets) {
+  std::vector<std::string> names;
+  for (const Task::Target& target : targets) names.push_back(target.name);
+  return names;
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ void check_fp8(const Backend& backend) {
        backend.info().kind, backend.info().name);
 }
 
-void check_trainer_arguments(TrainingArguments& args, const Backend& backend, Problem problem, bool trains,
+void check_trainer_arguments(TrainingArguments& args, const Backend& backend, const Task& task, bool trains,
                              bool evaluates) {
   validate_for_trainer(args);
   const std::string& kind = backend.info().kind;
@@ -54,13 +54,13 @@ void check_trainer_arguments(TrainingArguments& args, const Backend& backend, Pr
     fail(ErrorCode::kUsage,
          "--zero_stage: found 1 with --optim adafactor, whose state is of whole matrices, expected 0 or "
          "adamw_torch");
-  if (args.label_smoothing_factor != 0 && problem != Problem::kSingleLabel && problem != Problem::kMaskedLm)
+  if (args.label_smoothing_factor != 0 && !task.smooths())
     fail(ErrorCode::kUsage,
          "--label_smoothing_factor: found {}, expected 0 for this head: it smooths the labels of one class "
          "out "
          "of several",
          args.label_smoothing_factor);
-  const std::vector<std::string> inputs = label_inputs(problem);
+  const std::vector<std::string> inputs = names_of(task.targets());
   if (args.label_names)
     for (const std::string& name : *args.label_names)
       if (std::find(inputs.begin(), inputs.end(), name) == inputs.end())
@@ -84,9 +84,8 @@ void check_trainer_arguments(TrainingArguments& args, const Backend& backend, Pr
   }
 }
 
-Session::Options session_options(const AutoModel& model, const TrainingArguments& args) {
+Session::Options session_options(const TrainingArguments& args) {
   Session::Options options;
-  options.num_labels = std::max<int64_t>(1, static_cast<int64_t>(model.labels.size()));
   options.program.dtype = training_dtype(args);
   options.program.quantization = training_quantization(args);
   options.program.recompute_every = recompute_every(args);

@@ -13,10 +13,10 @@ void check_fp8(const Backend& backend);
 /// the parser of the command line).
 /// Errors: kUsage for what does not fit the head, the data or the processes; kUnsupported for what the device
 /// lacks.
-void check_trainer_arguments(TrainingArguments& args, const Backend& backend, Problem problem, bool trains,
+void check_trainer_arguments(TrainingArguments& args, const Backend& backend, const Task& task, bool trains,
                              bool evaluates);
 
 /// The options of the session that the arguments ask for.
-Session::Options session_options(const AutoModel& model, const TrainingArguments& args);
+Session::Options session_options(const TrainingArguments& args);
 
 }  // namespace lathe

@@ -8,7 +8,7 @@
 #include "lathe/core/log.h"
 #include "lathe/data/metrics.h"
 #include "lathe/data/tokenized.h"
-#include "lathe/train/predictions.h"
+#include "lathe/tasks/predictions.h"
 
 namespace lathe {
 

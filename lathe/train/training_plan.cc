@@ -7,7 +7,6 @@
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
-#include "lathe/train/check_dataset.h"
 
 namespace lathe {
 
@@ -42,11 +41,11 @@ size_t batches_ahead(const TrainingArguments& args) {
       std::min(kMost, *args.dataloader_prefetch_factor * std::max<int64_t>(1, args.dataloader_num_workers)));
 }
 
-TrainingPlan plan_of(const TrainingArguments& args, const TokenizedDataset* data, Problem problem,
+TrainingPlan plan_of(const TrainingArguments& args, const TokenizedDataset* data, const Task& task,
                      const ProcessGroup* group) {
   if (data == nullptr || data->size() == 0)
     fail(ErrorCode::kUsage, "training needs a training data set with at least one sample");
-  if (!is_labelled(*data, problem))
+  if (!task.is_labelled(data->tensors))
     fail(ErrorCode::kInvalidData, "training data: found no labels, expected one for every sample");
   TrainingPlan plan;
   plan.batches_per_epoch =

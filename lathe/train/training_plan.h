@@ -16,7 +16,7 @@ struct TrainingPlan {
 
 /// group null: one process trains.  Errors: kUsage without training data or an update to make; kInvalidData
 /// if the data has no labels.
-TrainingPlan plan_of(const TrainingArguments& args, const TokenizedDataset* data, Problem problem,
+TrainingPlan plan_of(const TrainingArguments& args, const TokenizedDataset* data, const Task& task,
                      const ProcessGroup* group);
 
 /// The order of the training data, and of data that is evaluated.

@@ -61,7 +61,7 @@ void Updates::start(BatchStream& stream, BaseCache* base, int64_t first, int64_t
 }
 
 double Updates::loss_weight(const PackedBatch& batch, int64_t first, int64_t count) const {
-  if (!args_.hf_compat_loss_scale || session_.model().problem() == Problem::kQuestionAnswering)
+  if (!args_.hf_compat_loss_scale || !session_.model().task().takes_item_count())
     return 1.0 / static_cast<double>(count);
   if (args_.label_smoothing_factor == 0) return session_.ranks();
   const int64_t batch_size = args_.per_device_train_batch_size;

@@ -45,7 +45,7 @@ AutoModel model() {
   ModelConfig c;
   c.vocab_size = 40, c.hidden_size = 64, c.num_hidden_layers = 2, c.num_attention_heads = 4;
   c.intermediate_size = 256, c.max_position_embeddings = kRowTokens;
-  return from_config(c, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+  return from_config(c, {single_label, {"a", "b"}}, std::nullopt);
 }
 
 /// Of `run`, after two others: the first compiles, the second is the first whose loss is collected late.

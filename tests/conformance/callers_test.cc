@@ -19,7 +19,7 @@ std::vector<double> losses(Backend& device, int hidden) {
   ModelConfig config;
   config.vocab_size = 40, config.hidden_size = hidden, config.num_hidden_layers = 2;
   config.num_attention_heads = 4, config.intermediate_size = 2 * hidden, config.max_position_embeddings = 32;
-  AutoModel model = from_config(config, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+  AutoModel model = from_config(config, {single_label, {"a", "b"}}, std::nullopt);
   const TestFolder folder;
   TrainingArguments args;
   args.output_dir = folder.path();

@@ -23,7 +23,7 @@ ModelConfig config() {
   return c;
 }
 
-AutoModel model() { return from_config(config(), {Problem::kSingleLabel, {"a", "b"}}, std::nullopt); }
+AutoModel model() { return from_config(config(), {single_label, {"a", "b"}}, std::nullopt); }
 
 /// Rows of full length but for the last, whose tokens do not fill the batch.
 PackedBatch batch(int number) {
@@ -50,7 +50,7 @@ class Checkpointing : public testing::TestWithParam<Setting> {};
 std::vector<float> train(const Setting& s, int64_t every) {
   const auto backend = open_device(s.device, {2});
   AutoModel m = model();
-  Session session(*backend, *m.model, {2, options(s.dtype, every)});
+  Session session(*backend, *m.model, {options(s.dtype, every)});
   initialize(session.parameters(), m, 42);
   std::vector<float> all;
   StepScalars scalars;
@@ -104,7 +104,7 @@ struct Planned {
 Planned planned(Backend& backend, DType dtype, int64_t every, int64_t rows) {
   AutoModel m = model();
   const auto program =
-      build_program(*m.model, ProgramKind::kStep, {rows * kRowTokens, rows}, 2, options(dtype, every));
+      build_program(*m.model, ProgramKind::kStep, {rows * kRowTokens, rows}, options(dtype, every));
   fuse(*program, backend, fusions());
   const nn::FlatLayout layout = nn::flat_layout(m.model->parameters());
   return {backend.plan(*program, select(*program, backend)).arena_bytes,

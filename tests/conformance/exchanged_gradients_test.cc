@@ -23,13 +23,13 @@ std::unique_ptr<Program> step_program(int64_t words, int layers, int ranks, int6
   ModelConfig c;
   c.vocab_size = words, c.hidden_size = kWidth, c.num_hidden_layers = layers, c.num_attention_heads = 4;
   c.intermediate_size = 4 * kWidth, c.max_position_embeddings = 32;
-  const AutoModel m = from_config(c, {Problem::kSingleLabel, {"a", "b", "c"}}, std::nullopt);
+  const AutoModel m = from_config(c, {single_label, {"a", "b", "c"}}, std::nullopt);
   ProgramOptions o;
   o.dtype = DType::bf16;
   o.optimizer = AdamWOptions{};
   o.rounded_gradients = true;
   o.ranks = ranks, o.bucket_bytes = bucket_bytes, o.gradient_wire = wire;
-  auto program = build_program(*m.model, ProgramKind::kStep, {kTokens, kRows}, 3, o);
+  auto program = build_program(*m.model, ProgramKind::kStep, {kTokens, kRows}, o);
   hoist(*program, op::all_reduce);
   hoist(*program, op::gather_ranks);
   return program;

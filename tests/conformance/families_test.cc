@@ -49,10 +49,9 @@ class Families : public testing::TestWithParam<const char*> {
     std::unique_ptr<Session> session;
   };
   Loaded load(int threads, DType dtype = DType::f32) const {
-    Loaded l{from_config(config_, {Problem::kSingleLabel, {"a", "b", "c"}}, std::nullopt),
+    Loaded l{from_config(config_, {single_label, {"a", "b", "c"}}, std::nullopt),
              open_device("cpu", {threads}), nullptr};
     Session::Options options;
-    options.num_labels = 3;
     options.program.dtype = dtype;
     l.session = std::make_unique<Session>(*l.backend, *l.model.model, options);
     const LoadReport report =
@@ -71,7 +70,7 @@ class Families : public testing::TestWithParam<const char*> {
       const int length = 4 + 5 * sample % 15;
       b.longest_row = std::max(b.longest_row, length);
       b.cls_index.push_back(b.cu_seqlens.back());
-      b.labels.push_back(sample % 3);
+      b.tensors.ints("labels").push_back(sample % 3);
       for (int t = 0; t < length; ++t) {
         b.input_ids.push_back(5 + (7 * sample + 11 * t) % 40);
         b.position_ids.push_back(t);
@@ -183,7 +182,7 @@ TEST_P(Families, TheLastLayerComputesOnlyTheRowsThatAreRead) {
   const bool projects = config_.embedding_size > 0 && config_.embedding_size != config_.hidden_size;
   const int64_t left_out = pools_all ? 0 : 3;
   for (const ProgramKind kind : {ProgramKind::kEvaluate, ProgramKind::kStep}) {
-    const auto program = build_program(*l.model.model, kind, {tokens, rows}, 3, {});
+    const auto program = build_program(*l.model.model, kind, {tokens, rows}, {});
     int64_t of_tokens = 0, of_rows = 0;
     for (const Node& node : program->nodes()) {
       if (node.op != &op::linear) continue;
@@ -241,12 +240,12 @@ TEST_P(Families, DropoutStandsWhereTransformersHasIt) {
   // After RoBERTa's and ELECTRA's dense layer and before it.
   if (!pools && !own_head) wanted[dropout_site("classifier.first_dropout")] = kClassifier;
   const Loaded l = load(1);
-  const auto program = build_program(*l.model.model, ProgramKind::kStep, {64, 6}, 3, {});
+  const auto program = build_program(*l.model.model, ProgramKind::kStep, {64, 6}, {});
   EXPECT_EQ(dropout_of(*program), wanted);
   for (const Node& node : program->nodes()) attentions += node.op == &op::attention;
   EXPECT_EQ(attentions, config_.num_hidden_layers);
-  const auto answers = make_model(config_, Problem::kQuestionAnswering);
-  EXPECT_EQ(dropout_of(*build_program(*answers, ProgramKind::kStep, {64, 6}, 2, {})), of_answers);
+  const auto answers = make_model(config_, question_answering());
+  EXPECT_EQ(dropout_of(*build_program(*answers, ProgramKind::kStep, {64, 6}, {})), of_answers);
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {

@@ -26,7 +26,6 @@ TokenizedDataset make_data(int64_t samples, uint32_t seed, float outlier) {
     return static_cast<int32_t>(
         philox({static_cast<uint32_t>(i), static_cast<uint32_t>(j), 0, 0}, seed, 0)[0] % below);
   };
-  data.num_targets = 1;
   for (int64_t i = 0; i < samples; ++i) {
     const int32_t length = 1 + draw(i, 1000, 24);
     for (int32_t t = 0; t < length; ++t) {
@@ -35,7 +34,8 @@ TokenizedDataset make_data(int64_t samples, uint32_t seed, float outlier) {
     }
     data.begins.push_back(static_cast<int64_t>(data.input_ids.size()));
     const float far = i == samples / 2 ? outlier : 0;
-    data.targets.push_back(far != 0 ? far : 0.01f * static_cast<float>(draw(i, 2000, 200)) - 1);
+    data.tensors.floats("labels").push_back(far != 0 ? far
+                                                     : 0.01f * static_cast<float>(draw(i, 2000, 200)) - 1);
   }
   return data;
 }
@@ -75,8 +75,7 @@ class Fp16Training : public testing::Test {
   };
 
   AutoModel make_model() const {
-    return from_config(parse_model_config(config_, "config.json"), {Problem::kRegression, {"x"}},
-                       std::nullopt);
+    return from_config(parse_model_config(config_, "config.json"), {regression, {"x"}}, std::nullopt);
   }
 
   /// Stops after `stop` updates if that is not 0; continues from `resume_from`.

@@ -15,7 +15,7 @@ namespace {
 
 struct Setting {
   const char* name;
-  Problem problem;
+  MakeTask task;
   bool bf16 = false;
   double classifier_dropout = 0;
   int64_t accumulation = 1;
@@ -24,13 +24,12 @@ struct Setting {
 constexpr int64_t kLabels = 3;
 
 /// Rows of 1 to 24 tokens of the tiny model's vocabulary.
-TokenizedDataset make_data(Problem problem, int64_t samples, uint32_t seed) {
+TokenizedDataset make_data(MakeTask task, int64_t samples, uint32_t seed) {
   TokenizedDataset data;
   const auto draw = [&](int64_t i, int64_t j, uint32_t below) {
     return static_cast<int32_t>(
         philox({static_cast<uint32_t>(i), static_cast<uint32_t>(j), 0, 0}, seed, 0)[0] % below);
   };
-  data.num_targets = problem == Problem::kMultiLabel ? kLabels : 1;
   for (int64_t i = 0; i < samples; ++i) {
     const int32_t length = 1 + draw(i, 1000, 24);
     for (int32_t t = 0; t < length; ++t) {
@@ -38,14 +37,14 @@ TokenizedDataset make_data(Problem problem, int64_t samples, uint32_t seed) {
       data.type_ids.push_back(static_cast<uint8_t>(t > length / 2));
     }
     data.begins.push_back(static_cast<int64_t>(data.input_ids.size()));
-    if (problem == Problem::kSingleLabel) data.labels.push_back(draw(i, 2000, kLabels));
-    if (problem == Problem::kQuestionAnswering) {
-      data.start_positions.push_back(draw(i, 2000, static_cast<uint32_t>(length)));
-      data.end_positions.push_back(length - 1);
+    if (task == single_label) data.tensors.ints("labels").push_back(draw(i, 2000, kLabels));
+    if (task == question_answering) {
+      data.tensors.ints("start_positions").push_back(draw(i, 2000, static_cast<uint32_t>(length)));
+      data.tensors.ints("end_positions").push_back(length - 1);
     }
-    if (problem == Problem::kRegression || problem == Problem::kMultiLabel)
-      for (int k = 0; k < data.num_targets; ++k)
-        data.targets.push_back(static_cast<float>(draw(i, 2000 + k, 2)));
+    const int targets = task == multi_label ? kLabels : task == regression ? 1 : 0;
+    for (int k = 0; k < targets; ++k)
+      data.tensors.floats("labels", targets).push_back(static_cast<float>(draw(i, 2000 + k, 2)));
   }
   return data;
 }
@@ -75,9 +74,8 @@ class FrozenBase : public testing::TestWithParam<Setting> {
 
   AutoModel make_model() const {
     std::vector<std::string> labels{"x", "y", "z"};
-    labels.resize(GetParam().problem == Problem::kRegression ? 1 : kLabels);
-    return from_config(parse_model_config(config_, "config.json"), {GetParam().problem, labels},
-                       std::nullopt);
+    labels.resize(GetParam().task == regression ? 1 : kLabels);
+    return from_config(parse_model_config(config_, "config.json"), {GetParam().task, labels}, std::nullopt);
   }
 
   /// Stops after `stop` updates if that is not 0; continues from `resume_from`.
@@ -112,8 +110,7 @@ class FrozenBase : public testing::TestWithParam<Setting> {
   nlohmann::json config_;
   TrainingArguments args_;
   TestFolder output_;
-  TokenizedDataset train_ = make_data(GetParam().problem, 43, 1),
-                   eval_ = make_data(GetParam().problem, 11, 2);
+  TokenizedDataset train_ = make_data(GetParam().task, 43, 1), eval_ = make_data(GetParam().task, 11, 2);
 };
 
 TEST_P(FrozenBase, ItsKeptOutputGivesTheSameBits) {
@@ -134,15 +131,14 @@ TEST_P(FrozenBase, ARunThatStoppedAndWentOnGivesTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Heads, FrozenBase,
-                         testing::Values(Setting{"classification", Problem::kSingleLabel},
-                                         Setting{"dropout_in_the_head", Problem::kSingleLabel, false, 0.3},
-                                         Setting{"accumulation", Problem::kSingleLabel, false, 0.3, 4},
-                                         Setting{"bf16", Problem::kSingleLabel, true, 0.3, 2},
-                                         Setting{"regression", Problem::kRegression, false, 0.1},
-                                         Setting{"multi_label", Problem::kMultiLabel, false, 0.1},
-                                         Setting{"question_answering", Problem::kQuestionAnswering},
-                                         Setting{"question_answering_bf16", Problem::kQuestionAnswering, true,
-                                                 0, 2}),
+                         testing::Values(Setting{"classification", single_label},
+                                         Setting{"dropout_in_the_head", single_label, false, 0.3},
+                                         Setting{"accumulation", single_label, false, 0.3, 4},
+                                         Setting{"bf16", single_label, true, 0.3, 2},
+                                         Setting{"regression", regression, false, 0.1},
+                                         Setting{"multi_label", multi_label, false, 0.1},
+                                         Setting{"question_answering", question_answering},
+                                         Setting{"question_answering_bf16", question_answering, true, 0, 2}),
                          [](const auto& i) { return i.param.name; });
 
 class FrozenBaseCache : public FrozenBase {};
@@ -217,10 +213,9 @@ TEST_P(FrozenQaCache, ADataSetTooLargeForItIsSaid) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Once, FrozenQaCache,
-                         testing::Values(Setting{"question_answering", Problem::kQuestionAnswering}),
+                         testing::Values(Setting{"question_answering", question_answering}),
                          [](const auto& i) { return i.param.name; });
-INSTANTIATE_TEST_SUITE_P(Once, FrozenBaseCache,
-                         testing::Values(Setting{"classification", Problem::kSingleLabel}),
+INSTANTIATE_TEST_SUITE_P(Once, FrozenBaseCache, testing::Values(Setting{"classification", single_label}),
                          [](const auto& i) { return i.param.name; });
 
 }  // namespace

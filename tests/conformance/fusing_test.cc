@@ -88,13 +88,13 @@ AutoModel model(const std::string& type) {
   c.vocab_size = 20, c.hidden_size = 16, c.num_hidden_layers = 3, c.num_attention_heads = 2;
   c.intermediate_size = 32, c.max_position_embeddings = 32;
   c.hidden_dropout_prob = 0.2, c.attention_probs_dropout_prob = 0.1, c.classifier_dropout = 0.1;
-  return from_config(c, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+  return from_config(c, {single_label, {"a", "b"}}, std::nullopt);
 }
 
 PackedBatch batch() {
   PackedBatch b;
   b.rows = 2, b.tokens = 32, b.longest_row = 20;
-  b.cu_seqlens = {0, 20, 32}, b.cls_index = {0, 20}, b.labels = {1, 0};
+  b.cu_seqlens = {0, 20, 32}, b.cls_index = {0, 20}, b.tensors.ints("labels") = {1, 0};
   for (int t = 0; t < b.tokens; ++t) {
     b.input_ids.push_back(7 * t % 20);
     b.position_ids.push_back(t < 20 ? t : t - 20);

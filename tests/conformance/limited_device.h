@@ -45,7 +45,7 @@ inline AutoModel model(const std::string& type = "bert", int64_t types = 2) {
   c.vocab_size = 40, c.hidden_size = 32, c.num_hidden_layers = 3, c.num_attention_heads = 4;
   c.intermediate_size = 128, c.max_position_embeddings = 32;
   c.hidden_dropout_prob = c.attention_probs_dropout_prob = c.classifier_dropout = 0;
-  return from_config(c, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+  return from_config(c, {single_label, {"a", "b"}}, std::nullopt);
 }
 
 /// Names three other ranks that do not exist: every call to them fails.

@@ -16,7 +16,7 @@ inline PackedBatch made_batch(const std::vector<int>& lengths, int tokens, int c
     const int length = lengths[static_cast<size_t>(row)];
     b.longest_row = std::max(b.longest_row, length);
     b.cls_index.push_back(b.cu_seqlens.back());
-    b.labels.push_back((row + number) % classes);
+    b.tensors.ints("labels").push_back((row + number) % classes);
     for (int t = 0; t < length; ++t) {
       b.input_ids.push_back((7 * row + 11 * t + 13 * number) % 40);
       b.position_ids.push_back(t);
@@ -38,7 +38,7 @@ inline TokenizedDataset made_samples(int count) {
       d.type_ids.push_back(0);
     }
     d.begins.push_back(static_cast<int64_t>(d.input_ids.size()));
-    d.labels.push_back(i % 2);
+    d.tensors.ints("labels").push_back(i % 2);
   }
   return d;
 }

@@ -24,7 +24,7 @@ TokenizedDataset data(int samples) {
       d.type_ids.push_back(0);
     }
     d.begins.push_back(static_cast<int64_t>(d.input_ids.size()));
-    d.labels.push_back(i % 2);
+    d.tensors.ints("labels").push_back(i % 2);
   }
   return d;
 }

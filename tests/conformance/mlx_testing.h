@@ -45,7 +45,7 @@ inline PackedBatch batch_of(const std::vector<int>& lengths, int tokens) {
   batch.cu_seqlens = {0};
   for (size_t row = 0; row < lengths.size(); ++row) {
     batch.cls_index.push_back(batch.cu_seqlens.back());
-    batch.labels.push_back(static_cast<int32_t>(row % 2));
+    batch.tensors.ints("labels").push_back(static_cast<int32_t>(row % 2));
     for (int t = 0; t < lengths[row]; ++t) {
       batch.input_ids.push_back(static_cast<int32_t>((row * 31 + static_cast<size_t>(t) * 7) % 600));
       batch.position_ids.push_back(t);
@@ -62,9 +62,8 @@ inline PackedBatch batch_of(const std::vector<int>& lengths, int tokens) {
 struct Training {
   explicit Training(Backend& backend, DType dtype = DType::f32, const ModelConfig& config = small_config(),
                     int64_t recompute_every = 0, int64_t classes = 2)
-      : model(make_model(config, Problem::kSingleLabel, classes)) {
+      : model(make_model(config, single_label(classes))) {
     Session::Options options;
-    options.num_labels = classes;
     options.program.dtype = dtype;
     options.program.recompute_every = recompute_every;
     session = std::make_unique<Session>(backend, *model, options);

@@ -143,7 +143,7 @@ ModelConfig config_of(int layers) {
 PackedBatch batch_of(int tokens) {
   PackedBatch batch;
   batch.rows = 1, batch.tokens = tokens;
-  batch.cu_seqlens = {0, tokens}, batch.cls_index = {0}, batch.labels = {1};
+  batch.cu_seqlens = {0, tokens}, batch.cls_index = {0}, batch.tensors.ints("labels") = {1};
   batch.input_ids.assign(static_cast<size_t>(tokens), 7);
   batch.token_type_ids.assign(static_cast<size_t>(tokens), 0);
   batch.sample_ids.assign(static_cast<size_t>(tokens), 0);
@@ -153,7 +153,7 @@ PackedBatch batch_of(int tokens) {
 }
 
 int64_t launches_of(Backend& backend, int layers) {
-  const auto model = make_model(config_of(layers), Problem::kSingleLabel, 2);
+  const auto model = make_model(config_of(layers), single_label(2));
   Session session(backend, *model, {});
   int64_t count = 0;
   for (const auto& [kind, n] : session.plan_step(batch_of(32), {}).launches) count += n;

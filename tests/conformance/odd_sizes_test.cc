@@ -33,12 +33,11 @@ std::vector<float> losses(const char* kind, const Sizes& sizes, DType dtype) {
                                {"hidden_dropout_prob", 0.0},     {"attention_probs_dropout_prob", 0.0},
                                {"initializer_range", 0.1}};
   const auto device = open_device(kind, {.threads = 2});
-  const Problem problem = sizes.labels == 1 ? Problem::kRegression : Problem::kSingleLabel;
+  const MakeTask task = sizes.labels == 1 ? regression : single_label;
   std::vector<std::string> labels;
   for (int i = 0; i < sizes.labels; ++i) labels.push_back(std::to_string(i));
-  AutoModel model = from_config(parse_model_config(json, "config.json"), {problem, labels}, std::nullopt);
+  AutoModel model = from_config(parse_model_config(json, "config.json"), {task, labels}, std::nullopt);
   Session::Options options;
-  options.num_labels = sizes.labels;
   options.program.dtype = dtype;
   Session session(*device, *model.model, options);
   initialize(session.parameters(), model, 1);
@@ -48,9 +47,9 @@ std::vector<float> losses(const char* kind, const Sizes& sizes, DType dtype) {
   for (int step = 1; step <= 4; ++step) {
     scalars.update_step = scalars.adam_step = step;
     PackedBatch batch = made_batch({5, 32, 1, 17, 9}, 64, sizes.labels, step);
-    if (problem == Problem::kRegression) {
-      batch.targets.assign(batch.labels.begin(), batch.labels.end());
-      batch.labels.clear();
+    if (task == regression) {
+      const std::vector<int32_t> classes = batch.tensors.ints("labels");
+      batch.tensors.floats("labels").assign(classes.begin(), classes.end());
     }
     all.push_back(session.collect(session.step(batch, scalars)).loss);
   }

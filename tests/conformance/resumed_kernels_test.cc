@@ -42,7 +42,7 @@ std::vector<double> losses(bool good, const std::string& folder, const std::stri
   ModelConfig config;
   config.vocab_size = 40, config.hidden_size = 32, config.num_hidden_layers = 2;
   config.num_attention_heads = 4, config.intermediate_size = 64, config.max_position_embeddings = 32;
-  AutoModel model = from_config(config, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+  AutoModel model = from_config(config, {single_label, {"a", "b"}}, std::nullopt);
   TrainingArguments args;
   args.output_dir = folder;
   args.bf16 = true;  // whose sums a fused op rounds once

@@ -28,7 +28,7 @@ AutoModel model() {
   c.vocab_size = 40, c.hidden_size = kWidth, c.num_hidden_layers = 2, c.num_attention_heads = 4;
   c.intermediate_size = 4 * kWidth, c.max_position_embeddings = kRowTokens;
   c.hidden_dropout_prob = 0.1, c.attention_probs_dropout_prob = 0.1, c.classifier_dropout = 0.1;
-  return from_config(c, {Problem::kSingleLabel, {"a", "b", "c"}}, std::nullopt);
+  return from_config(c, {single_label, {"a", "b", "c"}}, std::nullopt);
 }
 
 PackedBatch batch(int number) {
@@ -61,7 +61,7 @@ struct Trained {
 /// One update.  The first moments are then a tenth of the clipped gradients.
 Trained train(Backend& backend, DType dtype, bool rounded, bool accumulated = false) {
   AutoModel m = model();
-  Session session(backend, *m.model, {3, options(dtype, rounded)});
+  Session session(backend, *m.model, {options(dtype, rounded)});
   initialize(session.parameters(), m, 42);
   StepScalars scalars;
   scalars.learning_rate = 1e-2, scalars.max_grad_norm = 0;
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, RoundedGradients, testing::Values("cpu", "cuda
 
 std::unique_ptr<Program> step_program(const ProgramOptions& options) {
   AutoModel m = model();
-  return build_program(*m.model, ProgramKind::kStep, {kRows * kRowTokens, kRows}, 3, options);
+  return build_program(*m.model, ProgramKind::kStep, {kRows * kRowTokens, kRows}, options);
 }
 int64_t bf16_elements_summed(const Program& program) {
   int64_t count = 0;

@@ -28,7 +28,7 @@ AutoModel model(const std::string& type) {
   c.vocab_size = 40, c.hidden_size = 256, c.num_hidden_layers = 2, c.num_attention_heads = 4;
   c.intermediate_size = 512, c.max_position_embeddings = 32;
   c.hidden_dropout_prob = 0.1, c.attention_probs_dropout_prob = 0.1, c.classifier_dropout = 0.1;
-  return from_config(c, {Problem::kSingleLabel, {"a", "b", "c"}}, std::nullopt);
+  return from_config(c, {single_label, {"a", "b", "c"}}, std::nullopt);
 }
 
 struct Trained {
@@ -40,7 +40,7 @@ Trained train(Backend& backend, const std::string& type, DType dtype) {
   AutoModel m = model(type);
   ProgramOptions options;
   options.dtype = dtype;
-  Session session(backend, *m.model, {3, options});
+  Session session(backend, *m.model, {options});
   initialize(session.parameters(), m, 42);
   StepScalars scalars;
   scalars.learning_rate = 1e-3;

@@ -17,7 +17,7 @@ AutoModel model() {
   ModelConfig c;  // as wide as MiniLM
   c.vocab_size = 40, c.hidden_size = 384, c.num_hidden_layers = 2, c.num_attention_heads = 12;
   c.intermediate_size = 1536, c.max_position_embeddings = kRowTokens;
-  return from_config(c, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+  return from_config(c, {single_label, {"a", "b"}}, std::nullopt);
 }
 
 struct Bits {

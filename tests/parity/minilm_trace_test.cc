@@ -48,8 +48,8 @@ TEST_P(MiniLmTrace, LossAndGradientNormEqualTheTrainers) {
   nlohmann::json config = read_json(fs, model_folder + "/config.json");
   config["hidden_dropout_prob"] = config["attention_probs_dropout_prob"] = 0.0;
   AutoModel model =
-      from_config(parse_model_config(config, "config.json"),
-                  {Problem::kSingleLabel, {"not_equivalent", "equivalent"}}, Tokenizer::load(model_folder));
+      from_config(parse_model_config(config, "config.json"), {single_label, {"not_equivalent", "equivalent"}},
+                  Tokenizer::load(model_folder));
   model.checkpoint = open_checkpoint(fs, model_folder);
   ThreadPool pool(2);
   const TokenizedDataset train =

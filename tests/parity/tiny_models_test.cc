@@ -22,28 +22,28 @@ namespace {
 
 struct Head {
   const char* folder;
-  Problem problem;
+  MakeTask task;
   int64_t labels;
 };
-const Head kHeads[] = {{"tiny_bert/classification", Problem::kSingleLabel, 3},
-                       {"tiny_bert/regression", Problem::kRegression, 1},
-                       {"tiny_bert/multi_label", Problem::kMultiLabel, 4},
-                       {"tiny_bert/question_answering", Problem::kQuestionAnswering, 2},
-                       {"tiny_bert/masked_lm", Problem::kMaskedLm, 2},
-                       {"tiny_roberta/classification", Problem::kSingleLabel, 3},
-                       {"tiny_roberta/question_answering", Problem::kQuestionAnswering, 2},
-                       {"tiny_xlm_roberta/classification", Problem::kSingleLabel, 3},
-                       {"tiny_xlm_roberta/question_answering", Problem::kQuestionAnswering, 2},
-                       {"tiny_camembert/classification", Problem::kSingleLabel, 3},
-                       {"tiny_camembert/question_answering", Problem::kQuestionAnswering, 2},
-                       {"tiny_distilbert/classification", Problem::kSingleLabel, 3},
-                       {"tiny_distilbert/question_answering", Problem::kQuestionAnswering, 2},
-                       {"tiny_electra/classification", Problem::kSingleLabel, 3},
-                       {"tiny_electra/question_answering", Problem::kQuestionAnswering, 2},
-                       {"tiny_modernbert/classification", Problem::kSingleLabel, 3},
-                       {"tiny_modernbert/mean_pooling", Problem::kSingleLabel, 3},
-                       {"tiny_modernbert/question_answering", Problem::kQuestionAnswering, 2},
-                       {"tiny_modernbert/masked_lm", Problem::kMaskedLm, 2}};
+const Head kHeads[] = {{"tiny_bert/classification", single_label, 3},
+                       {"tiny_bert/regression", regression, 1},
+                       {"tiny_bert/multi_label", multi_label, 4},
+                       {"tiny_bert/question_answering", question_answering, 2},
+                       {"tiny_bert/masked_lm", masked_lm, 2},
+                       {"tiny_roberta/classification", single_label, 3},
+                       {"tiny_roberta/question_answering", question_answering, 2},
+                       {"tiny_xlm_roberta/classification", single_label, 3},
+                       {"tiny_xlm_roberta/question_answering", question_answering, 2},
+                       {"tiny_camembert/classification", single_label, 3},
+                       {"tiny_camembert/question_answering", question_answering, 2},
+                       {"tiny_distilbert/classification", single_label, 3},
+                       {"tiny_distilbert/question_answering", question_answering, 2},
+                       {"tiny_electra/classification", single_label, 3},
+                       {"tiny_electra/question_answering", question_answering, 2},
+                       {"tiny_modernbert/classification", single_label, 3},
+                       {"tiny_modernbert/mean_pooling", single_label, 3},
+                       {"tiny_modernbert/question_answering", question_answering, 2},
+                       {"tiny_modernbert/masked_lm", masked_lm, 2}};
 
 std::vector<float> floats(const SafetensorsFile& file, const std::string& name) {
   const TensorView* view = file.find(name);
@@ -58,7 +58,7 @@ struct Golden {
   PackedBatch batch;
   std::vector<std::vector<int64_t>> places;  // of each packed token in the padded batch: row, column
 
-  Golden(const SafetensorsFile& file, Problem problem) {
+  Golden(const SafetensorsFile& file, MakeTask task) {
     const auto ids = floats(file, "input_ids"), mask = floats(file, "attention_mask");
     const auto types = floats(file, "token_type_ids"), labels = floats(file, "labels");
     const Shape shape = file.find("input_ids")->shape;
@@ -74,18 +74,22 @@ struct Golden {
         batch.token_type_ids.push_back(static_cast<int32_t>(types[at]));
         batch.position_ids.push_back(static_cast<int32_t>(t));
         batch.sample_ids.push_back(static_cast<int32_t>(row));
-        if (problem == Problem::kMaskedLm) batch.labels.push_back(static_cast<int32_t>(labels[at]));
+        if (task == masked_lm)
+          batch.tensors.ints("labels", Extent::kToken).push_back(static_cast<int32_t>(labels[at]));
       }
       batch.cu_seqlens.push_back(static_cast<int32_t>(batch.input_ids.size()));
     }
     batch.tokens = (batch.cu_seqlens.back() + 31) / 32 * 32;
     for (auto* v : {&batch.input_ids, &batch.token_type_ids, &batch.position_ids, &batch.sample_ids})
       v->resize(static_cast<size_t>(batch.tokens), 0);
-    if (problem == Problem::kMaskedLm) batch.labels.resize(static_cast<size_t>(batch.tokens), -100);
-    if (problem == Problem::kSingleLabel) batch.labels.assign(labels.begin(), labels.end());
-    if (problem == Problem::kRegression || problem == Problem::kMultiLabel) batch.targets = labels;
-    for (float x : floats(file, "start_positions")) batch.start_positions.push_back(static_cast<int32_t>(x));
-    for (float x : floats(file, "end_positions")) batch.end_positions.push_back(static_cast<int32_t>(x));
+    if (task == masked_lm)
+      batch.tensors.ints("labels", Extent::kToken).resize(static_cast<size_t>(batch.tokens), -100);
+    if (task == single_label) batch.tensors.ints("labels").assign(labels.begin(), labels.end());
+    if (task == regression || task == multi_label) batch.tensors.floats("labels") = labels;
+    for (float x : floats(file, "start_positions"))
+      batch.tensors.ints("start_positions").push_back(static_cast<int32_t>(x));
+    for (float x : floats(file, "end_positions"))
+      batch.tensors.ints("end_positions").push_back(static_cast<int32_t>(x));
   }
 };
 
@@ -104,10 +108,9 @@ struct TinyModel {
     FileSystem& fs = real_file_system();
     config = read_json(fs, folder + "/config.json");
     if (activation) config["hidden_act"] = activation;
-    model = make_model(parse_model_config(config, "config.json"), head.problem, head.labels);
+    model = make_model(parse_model_config(config, "config.json"), head.task(head.labels));
     backend = open_device(device, {2});
     Session::Options options;
-    options.num_labels = head.labels;
     options.program.optimizer = AdamWOptions{.weight_decay = weight_decay};
     session = std::make_unique<Session>(*backend, *model, options);
     const auto checkpoint = open_checkpoint(fs, folder);
@@ -115,12 +118,12 @@ struct TinyModel {
         *model, *checkpoint, [&](int i, std::span<const float> v) { session->parameters().write(i, v); });
     EXPECT_EQ(to_string(report, *model, folder), "");
     expected = std::make_unique<SafetensorsFile>(SafetensorsFile::open(fs, folder + "/expected.safetensors"));
-    golden = std::make_unique<Golden>(SafetensorsFile::open(fs, folder + "/batch.safetensors"), head.problem);
+    golden = std::make_unique<Golden>(SafetensorsFile::open(fs, folder + "/batch.safetensors"), head.task);
   }
 
   /// Stored logits in the order of the packed ones.
-  std::vector<float> expected_logits(Problem problem) const {
-    if (problem == Problem::kQuestionAnswering) {
+  std::vector<float> expected_logits(MakeTask task) const {
+    if (task == question_answering) {
       const auto start = floats(*expected, "start_logits"), end = floats(*expected, "end_logits");
       const int64_t width = expected->find("start_logits")->shape[1];
       std::vector<float> all;
@@ -131,7 +134,7 @@ struct TinyModel {
       return all;
     }
     const auto logits = floats(*expected, "logits");
-    if (problem != Problem::kMaskedLm) return logits;
+    if (task != masked_lm) return logits;
     const Shape shape = expected->find("logits")->shape;
     std::vector<float> all;
     for (const auto& place : golden->places)
@@ -158,7 +161,7 @@ TEST_P(TinyModels, LogitsAndLossEqualTheStoredOnes) {
   TinyModel s(head(), device());
   std::vector<float> logits;
   const float loss = s.session->evaluate(s.golden->batch, logits);
-  const auto wanted = s.expected_logits(head().problem);
+  const auto wanted = s.expected_logits(head().task);
   ASSERT_EQ(logits.size(), wanted.size());
   double scale = 0;
   for (float x : wanted) scale = std::max(scale, std::abs(static_cast<double>(x)));
@@ -247,11 +250,11 @@ TEST(TinyModelsNewHead, StartsAsInTransformers) {
   const std::string root = source_path("tests/golden/tiny_modernbert/");
   FileSystem& fs = real_file_system();
   const nlohmann::json wanted = read_json(fs, root + "new_head.json");
-  AutoModel m = from_config(read_model_config(fs, root + "classification"),
-                            {Problem::kSingleLabel, {"a", "b", "c"}}, std::nullopt);
+  AutoModel m = from_config(read_model_config(fs, root + "classification"), {single_label, {"a", "b", "c"}},
+                            std::nullopt);
   m.checkpoint = std::make_unique<BaseAlone>(open_checkpoint(fs, root + "classification"), "model.");
   const auto backend = open_device("cpu", {1});
-  Session session(*backend, *m.model, {.num_labels = 3});
+  Session session(*backend, *m.model, {});
   const LoadReport report = initialize(session.parameters(), m, wanted["seed"].get<uint64_t>());
   EXPECT_EQ(report.missing.size(), 4u);  // and the norm's weight, the classifier's bias
   for (const char* name : {"head.dense.weight", "classifier.weight"}) {

@@ -36,7 +36,7 @@ class BestModel : public testing::Test {
     hooks.should_stop = [&] { return stop_ && next == scores.size(); };
     hooks.message = [&](LogLevel, const std::string& text) { said_ += text + "\n"; };
     args_.max_steps += static_cast<int64_t>(scores.size());
-    AutoModel model = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
+    AutoModel model = from_pretrained(real_file_system(), kTinyModel, {single_label, {}, false});
     Trainer trainer(*backend_, model, args_, &data_, &data_, hooks);
     trainer.train(resume_from);
     trainer.save_model(folder_ / "last");
@@ -144,7 +144,7 @@ TEST_F(BestModel, IsForgottenWhereItIsGone) {
 }
 
 TEST_F(BestModel, WantsDataToEvaluate) {
-  AutoModel model = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
+  AutoModel model = from_pretrained(real_file_system(), kTinyModel, {single_label, {}, false});
   const auto error_of_trainer = [&] {
     try {
       const Trainer trainer(*backend_, model, args_, &data_, nullptr);

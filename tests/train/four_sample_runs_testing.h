@@ -42,7 +42,7 @@ class FourSampleRuns : public testing::Test {
 
   Trainer& trainer(const std::string& model = kTinyModel, FileSystem& fs = real_file_system()) {
     said_.clear();
-    model_ = from_pretrained(real_file_system(), model, {Problem::kSingleLabel, {}, false});
+    model_ = from_pretrained(real_file_system(), model, {single_label, {}, false});
     trainer_ = std::make_unique<Trainer>(*backend_, model_, args_, &data_, &data_, hooks_, fs);
     return *trainer_;
   }

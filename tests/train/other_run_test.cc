@@ -45,7 +45,7 @@ class OtherRun : public FourSampleRuns {
 
 TEST_F(OtherRun, OfOtherDataIsRefusedWhereNobodyNamedIt) {
   EXPECT_EQ(refusal(at(2), true), "");
-  data_.labels[0] = 1 - data_.labels[0];
+  data_.tensors.ints("labels")[0] = 1 - data_.tensors.ints("labels")[0];
   const std::string error = refusal(at(2), true);
   EXPECT_EQ(code_, ErrorCode::kUsage);
   for (const std::string& words :
@@ -62,7 +62,7 @@ TEST_F(OtherRun, OfOtherDataIsRefusedWhereNobodyNamedIt) {
 }
 
 TEST_F(OtherRun, OfOtherDataIsRefusedWhereNoUpdateIsLeftToMake) {
-  data_.labels[0] = 1 - data_.labels[0];
+  data_.tensors.ints("labels")[0] = 1 - data_.tensors.ints("labels")[0];
   const std::string error = error_of(at(3));
   EXPECT_TRUE(error.starts_with(at(3) + ": of another run: training data: found 4 samples")) << error;
   EXPECT_NE(error.find("3 of 3 updates are made, none is left to make with these data"), std::string::npos);
@@ -86,7 +86,7 @@ TEST_F(OtherRun, ThatBeganWithAnotherModelIsRefused) {
 
 TEST_F(OtherRun, OfOtherLabelsNamesThem) {
   const auto refused_with = [&](const std::vector<std::string>& labels) -> std::string {
-    model_ = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, labels, true});
+    model_ = from_pretrained(real_file_system(), kTinyModel, {single_label, labels, true});
     try {
       trainer_ = std::make_unique<Trainer>(*backend_, model_, args_, &data_, &data_, hooks_);
       trainer_->check(at(3), true);
@@ -125,7 +125,7 @@ TEST_F(OtherRun, IsNotKnownOfACheckpointWithoutARecord) {
   metadata.erase("files");
   metadata.erase("sha256");
   write_safetensors(real_file_system(), path, TensorMap(), metadata).check();
-  data_.labels[0] = 1 - data_.labels[0];
+  data_.tensors.ints("labels")[0] = 1 - data_.tensors.ints("labels")[0];
   EXPECT_EQ(refusal(at(2), true, other_model()), "");
   EXPECT_NE(
       said_.find(at(2) + ": keeps no record of its model and training data: whether they are those of this "

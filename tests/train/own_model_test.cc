@@ -16,11 +16,11 @@ namespace {
 class WordMean : public TaskModel {
  public:
   explicit WordMean(double range)
-      : TaskModel(Problem::kSingleLabel),
+      : TaskModel(single_label(50)),
         range_(range),
         words_(*this, "words", 200, 64),
         classifier_(*this, "classifier", 64, 50, {true, nn::Init::kNormal, 3.0}) {}
-  Value base_output() override { return words_(trace().batch.input_ids); }
+  Value base_output() override { return words_(trace().inputs->token("input_ids")); }
   Value head(Value base) override { return classifier_(base); }
   std::string base_prefix() const override { return "words"; }
   double base_dropout() const override { return 0; }
@@ -53,7 +53,7 @@ AutoModel own_model() {
 TEST(OwnModel, NewWeightsAreAsWideAsTheModelAndTheirParameterSay) {
   const auto device = open_device("cpu", {1});
   const AutoModel model = own_model();
-  Session session(*device, *model.model, {.num_labels = 50});
+  Session session(*device, *model.model, {});
   initialize(session.parameters(), model, 1);
   for (const auto& [name, wanted] : {std::pair{"words.weight", 0.5}, {"classifier.weight", 3.0}}) {
     const std::vector<float> values = session.parameters().read(model.model->find(name));
@@ -75,7 +75,7 @@ TEST(OwnModel, HasNoTwinByItsConfiguration) {
 TEST(OwnModel, AParameterThatItHasNotIsAnError) {
   const auto device = open_device("cpu", {1});
   const AutoModel model = own_model();
-  Session session(*device, *model.model, {.num_labels = 50});
+  Session session(*device, *model.model, {});
   for (const int index : {-1, 3}) {
     for (const auto& call : {std::function<void()>([&] { session.parameters().read(index); }),
                              std::function<void()>([&] { session.parameters().write(index, {}); })}) {

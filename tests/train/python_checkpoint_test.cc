@@ -54,7 +54,7 @@ class PythonCheckpoint : public testing::Test {
   FileSystem& fs_ = real_file_system();
   TestFolder folder_;
   std::unique_ptr<Backend> backend_ = open_device("cpu", {1});
-  AutoModel model_ = from_pretrained(fs_, kCheckpoint, {Problem::kSingleLabel, {}, false});
+  AutoModel model_ = from_pretrained(fs_, kCheckpoint, {single_label, {}, false});
   Session session_ = session_of(AdamWOptions{});
   TrainerState state_;
   RunState run_;

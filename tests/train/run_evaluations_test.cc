@@ -12,9 +12,9 @@ namespace {
 class RunEvaluations : public FourSampleRuns {};
 
 TEST_F(RunEvaluations, LabelsThatTheModelHasNotAreRefusedInDataToEvaluateToo) {
-  model_ = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
+  model_ = from_pretrained(real_file_system(), kTinyModel, {single_label, {}, false});
   TokenizedDataset other = four_samples();
-  other.labels[2] = 99;
+  other.tensors.ints("labels")[2] = 99;
   try {
     const Trainer refused(*backend_, model_, args_, &data_, &other);
     ADD_FAILURE() << "the model has two classes";
@@ -98,7 +98,7 @@ TEST_F(RunEvaluations, ALossIsTheMeanOfSamplesNotOfBatches) {
 TEST_F(RunEvaluations, WhatHasNoLabelsHasNoScores) {
   evaluate({});  // a score that is asked for is one too many
   TokenizedDataset unlabelled = four_samples();
-  unlabelled.labels.clear();
+  unlabelled.tensors.ints("labels").clear();
   const nlohmann::json found = trainer().evaluate(unlabelled);
   EXPECT_TRUE(found.contains("eval_runtime"));
   for (const char* key : {"eval_loss", "eval_score"}) EXPECT_FALSE(found.contains(key)) << key;

@@ -83,11 +83,9 @@ TEST_F(RunUpdates, TheSeedOfTheDataAloneGivesTheirOrder) {
 
 /// The gradient of a squared error may be finite where the error itself is not.
 TEST_F(RunUpdates, ALossThatIsNotFiniteTouchesNoWeight) {
-  data_.labels.clear();
-  data_.targets = {0, 1, 1e29f, 0};
-  data_.num_targets = 1;
+  data_.tensors.floats("labels") = {0, 1, 1e29f, 0};
   args_.logging_steps = 1;
-  AutoModel model = from_pretrained(real_file_system(), kTinyModel, {Problem::kRegression, {"x"}, true});
+  AutoModel model = from_pretrained(real_file_system(), kTinyModel, {regression, {"x"}, true});
   Trainer trainer(*backend_, model, args_, &data_, nullptr);
   const std::vector<float> before = trainer.session().parameters().read_state("parameters");
   try {
@@ -190,7 +188,7 @@ TEST_F(RunUpdates, MasksAreOtherOnesInEachUpdateAndWithEachSeed) {
   const auto losses = [&](int64_t seed, double dropout) {
     ModelConfig config = read_model_config(real_file_system(), kTinyModel);
     config.hidden_dropout_prob = dropout;
-    AutoModel model = from_config(config, {Problem::kSingleLabel, config_labels(config)}, std::nullopt);
+    AutoModel model = from_config(config, {single_label, config_labels(config)}, std::nullopt);
     model.checkpoint = open_checkpoint(real_file_system(), kTinyModel);
     args_.seed = seed;
     Trainer trainer(*backend_, model, args_, &data_, nullptr);
@@ -218,7 +216,7 @@ TEST_F(RunUpdates, LengthsAreGroupedOverAllBatchesOfAnUpdate) {
     for (int32_t token = 0; token <= sample; ++token)
       data_.input_ids.push_back(5 + (7 * sample + token) % 90);
     data_.begins.push_back(std::ssize(data_.input_ids));
-    data_.labels.push_back(sample % 3 % 2);
+    data_.tensors.ints("labels").push_back(sample % 3 % 2);
   }
   data_.type_ids.resize(data_.input_ids.size());
   args_.save_strategy = "no";
@@ -243,7 +241,7 @@ TEST_F(RunUpdates, LengthsAreGroupedOverAllBatchesOfAnUpdate) {
 TEST_F(RunUpdates, NewWeightsFollowTheSeed) {
   const auto drawn = [&](int64_t seed) {
     AutoModel model = from_config(read_model_config(real_file_system(), kTinyModel),
-                                  {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+                                  {single_label, {"a", "b"}}, std::nullopt);
     args_.seed = seed, args_.data_seed = 1;
     return Trainer(*backend_, model, args_, &data_, nullptr).session().parameters().read_state("parameters");
   };

@@ -38,7 +38,7 @@ class Saving : public testing::Test {
 
   const std::string folder_ = join_path(testing::TempDir(), "lathe-saving-" + std::to_string(getpid()));
   std::unique_ptr<Backend> backend_ = open_device("cpu", {1});
-  AutoModel model_ = from_pretrained(real_file_system(), kModel, {Problem::kSingleLabel, {}, false});
+  AutoModel model_ = from_pretrained(real_file_system(), kModel, {single_label, {}, false});
 };
 
 TEST_F(Saving, AModelThatDoesNotFitLeavesWhatWasThereAndSaysSo) {
@@ -64,7 +64,7 @@ TEST_F(Saving, AModelThatDoesNotFitLeavesWhatWasThereAndSaysSo) {
   EXPECT_GT(refused, 5);  // and the first that was not refused is whole
   const auto after = files_of(folder_);
   EXPECT_EQ(after.count("config.json"), 1u);
-  const auto again = from_pretrained(real_file_system(), folder_, {Problem::kSingleLabel, {}, false});
+  const auto again = from_pretrained(real_file_system(), folder_, {single_label, {}, false});
   EXPECT_EQ(again.model->parameters().size(), model_.model->parameters().size());
 }
 
@@ -205,7 +205,7 @@ TEST_F(Saving, ACheckpointTakesLessMemoryThanOneStateOfTheModel) {
   const int64_t state_bytes = config.vocab_size * config.hidden_size * int64_t{sizeof(float)};
   const TokenizedDataset data = four_samples();
   for (const bool safetensors : {true, false}) {
-    AutoModel model = from_config(config, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+    AutoModel model = from_config(config, {single_label, {"a", "b"}}, std::nullopt);
     TrainingArguments args;
     args.output_dir = folder_;
     args.max_steps = args.logging_steps = args.save_steps = 1;
@@ -240,7 +240,7 @@ TEST_F(Saving, GoingOnTakesLessMemoryThanOneMoreStateOfTheModel) {
   config.vocab_size = 8000, config.hidden_size = 256, config.num_hidden_layers = 2;
   config.num_attention_heads = 4, config.intermediate_size = 4096, config.max_position_embeddings = 8;
   const TokenizedDataset data = four_samples();
-  const auto made = [&] { return from_config(config, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt); };
+  const auto made = [&] { return from_config(config, {single_label, {"a", "b"}}, std::nullopt); };
   const std::string checkpoint = join_path(folder_, "checkpoint-1");
   FaultyFileSystem unsynced(real_file_system(), {});  // spares the disk
   for (const bool own : {true, false}) {

@@ -36,7 +36,7 @@ class OwnBatch : public testing::Test {
 
   std::unique_ptr<Backend> backend_ = open_device("cpu", {1});
   TokenizedDataset data_ = four_samples();
-  AutoModel model_ = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
+  AutoModel model_ = from_pretrained(real_file_system(), kTinyModel, {single_label, {}, false});
 };
 
 #define EXPECT_SAYS(text, change)                                    \

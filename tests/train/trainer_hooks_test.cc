@@ -31,7 +31,7 @@ class Told : public testing::Test {
   TestFolder folder_;
   std::unique_ptr<Backend> backend_ = open_device("cpu", {1});
   TokenizedDataset data_ = four_samples();
-  AutoModel model_ = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
+  AutoModel model_ = from_pretrained(real_file_system(), kTinyModel, {single_label, {}, false});
   TrainingArguments args_;
   TrainerHooks hooks_;
 };

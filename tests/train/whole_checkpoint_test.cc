@@ -291,7 +291,7 @@ TEST_F(WholeCheckpoint, OfAnOlderFormatGoesOnAndIsSaidToTellNothing) {
     args_.max_steps = 8;
     args_.save_strategy = "no";
     said_.clear();
-    model_ = from_pretrained(real_file_system(), python, {Problem::kSingleLabel, {}, false});
+    model_ = from_pretrained(real_file_system(), python, {single_label, {}, false});
     trainer_ = std::make_unique<Trainer>(*backend_, model_, args_, &data_, &data_, hooks_);
     EXPECT_EQ(trainer_->train(folder).global_step, 8);
     const std::string words = folder + ": keeps no digests of its files, ";

@@ -24,7 +24,7 @@ AutoModel make_model(const BenchSettings& s, const Questions& questions) {
   Tokenizer tokenizer = bench_tokenizer(s.data_dir, questions);
   ModelConfig config = model.config;
   config.vocab_size = tokenizer.vocab_size();
-  return from_config(config, {Problem::kSingleLabel, questions.train.label_set.names}, std::move(tokenizer));
+  return from_config(config, {single_label, questions.train.label_set.names}, std::move(tokenizer));
 }
 
 TrainingArguments arguments(const BenchSettings& s, const std::string& dtype, bool head_only) {
@@ -57,7 +57,7 @@ void add_run(const BenchSettings& s, const BenchDevice& device, const std::strin
   const auto backend = open_device(device.kind, {device.threads});
   TrainerHooks hooks;
   hooks.compute_metrics = [](const TokenizedDataset& heldout, const Predictions& p) {
-    return MetricValues{{"accuracy", accuracy(best_classes(p), heldout.labels)}};
+    return MetricValues{{"accuracy", accuracy(best_classes(p), heldout.tensors.ints("labels"))}};
   };
   const TrainingArguments args = arguments(s, dtype, head_only);
   Trainer trainer(*backend, model, args, &data.train, &data.heldout, hooks);

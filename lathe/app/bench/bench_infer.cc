@@ -60,7 +60,6 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
   const auto note = [&](const std::string& text) { report.notes.push_back(dtype + ": " + text); };
   const auto backend = open_device(device.kind, {device.threads, false, note});
   Session::Options options;
-  options.num_labels = static_cast<int64_t>(kLabels.size());
   options.program.dtype = bench_dtype(dtype, {"int8", "fp8"});
   const nn::Quantization quantization = bench_quantization(dtype, *backend);
   Session session(*backend, *model.model, options);

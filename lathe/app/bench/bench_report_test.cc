@@ -162,14 +162,14 @@ TEST(BenchWork, BatchHoldsItsRowsAndFillsUpWithZeros) {
   const PackedBatch batch = bench_batch(lengths, 100, true, {32, 32});
   EXPECT_EQ(batch.cu_seqlens, (std::vector<int32_t>{0, 3, 8}));
   EXPECT_EQ(batch.cls_index, (std::vector<int32_t>{0, 3}));
-  EXPECT_EQ(batch.labels, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(std::as_const(batch).tensors.ints("labels"), (std::vector<int32_t>{0, 1}));
   EXPECT_EQ(batch.longest_row, 5);
   EXPECT_EQ(batch.tokens % 32, 0);
   EXPECT_EQ(batch.input_ids.size(), static_cast<size_t>(batch.tokens));
   EXPECT_EQ(batch.input_ids[1], 104729 % 100);
   EXPECT_EQ(batch.input_ids[3], 7919 % 100);
   EXPECT_EQ(batch.input_ids[8], 0);
-  EXPECT_TRUE(bench_batch(lengths, 100, false, {32, 32}).labels.empty());
+  EXPECT_EQ(bench_batch(lengths, 100, false, {32, 32}).tensors.find("labels"), nullptr);
 }
 
 // BERT-base, 8 x 128: 85 million weights in layers, two operations each, and attention; after that of the
@@ -201,11 +201,11 @@ TEST(BenchWork, OperationsOfEachFamilyAreThoseOfItsProgram) {
     json.update(own);
     SCOPED_TRACE(own.dump());
     const ModelConfig config = parse_model_config(json, "config.json");
-    const AutoModel model = from_config(config, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+    const AutoModel model = from_config(config, {single_label, {"a", "b"}}, std::nullopt);
     ProgramOptions options;
     options.targets = false;
     const auto program =
-        build_program(*model.model, ProgramKind::kEvaluate, {kRows * kLength, kRows}, 2, options);
+        build_program(*model.model, ProgramKind::kEvaluate, {kRows * kLength, kRows}, options);
     double counted = 0;
     for (const Node& node : program->nodes())
       if (node.op == &op::linear || node.op == &op::attention) counted += node.op->cost(node, *program).flops;
@@ -220,7 +220,7 @@ TEST(BenchWork, NewWeightsScatterAsTheConfigurationSays) {
   config.vocab_size = 500, config.hidden_size = 64, config.num_hidden_layers = 1,
   config.num_attention_heads = 2;
   config.intermediate_size = 128, config.max_position_embeddings = 32;
-  const AutoModel model = from_config(config, {Problem::kSingleLabel, {"a", "b"}}, std::nullopt);
+  const AutoModel model = from_config(config, {single_label, {"a", "b"}}, std::nullopt);
   const auto backend = open_device("cpu", {1});
   Session session(*backend, *model.model, {});
   write_weights(session, model);

@@ -84,7 +84,7 @@ bool is_bench_shape(const std::string& name) { return name == "bert-base" || nam
 
 AutoModel bench_model(const std::string& name, const std::vector<std::string>& labels,
                       const ModelNeed& need) {
-  const HeadOptions head{Problem::kSingleLabel, labels, true};
+  const HeadOptions head{single_label, labels, true};
   if (!is_bench_shape(name)) {
     FileSystem& fs = real_file_system();
     const std::string folder = named_model(name);
@@ -172,7 +172,7 @@ PackedBatch bench_batch(std::span<const int> lengths, int64_t vocab_size, bool l
     const int length = lengths[static_cast<size_t>(row)];
     batch.longest_row = std::max(batch.longest_row, length);
     batch.cls_index.push_back(batch.cu_seqlens.back());
-    if (labels) batch.labels.push_back(row % 2);
+    if (labels) batch.tensors.ints("labels").push_back(row % 2);
     for (int t = 0; t < length; ++t) {
       batch.input_ids.push_back(
           static_cast<int32_t>((int64_t{row} * 7919 + int64_t{t} * 104729) % vocab_size));

@@ -37,8 +37,7 @@ ModelConfig small_config(const Tokenizer& tokenizer) {
 
 Trace train(Backend& backend, int updates) {
   const Tokenizer tokenizer = demo_tokenizer();
-  AutoModel model =
-      from_config(small_config(tokenizer), {Problem::kSingleLabel, demo_labels(), false}, tokenizer);
+  AutoModel model = from_config(small_config(tokenizer), {single_label, demo_labels(), false}, tokenizer);
   TrainingArguments args;
   args.per_device_train_batch_size = 8;
   args.learning_rate = 1e-4;

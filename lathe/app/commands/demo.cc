@@ -91,8 +91,7 @@ int demo(DemoSettings& settings, const Call& call) {
   run.prepare_output();
   Backend& backend = run.open_device();
   const Tokenizer tokenizer = demo_tokenizer();
-  AutoModel model =
-      from_config(demo_config(tokenizer), {Problem::kSingleLabel, demo_labels(), false}, tokenizer);
+  AutoModel model = from_config(demo_config(tokenizer), {single_label, demo_labels(), false}, tokenizer);
   ThreadPool pool(static_cast<int>(args.threads));
   const TokenizedDataset train =
       tokenize_dataset(demo_dataset(demo_train(kTrain, kDataSeed)), tokenizer, 64, pool);
@@ -100,7 +99,7 @@ int demo(DemoSettings& settings, const Call& call) {
       tokenize_dataset(demo_dataset(demo_heldout(kHeldOut, kDataSeed)), tokenizer, 64, pool);
   TrainerHooks hooks = run.hooks();
   hooks.compute_metrics = [](const TokenizedDataset& data, const Predictions& p) {
-    return MetricValues{{"accuracy", accuracy(best_classes(p), data.labels)}};
+    return MetricValues{{"accuracy", accuracy(best_classes(p), data.tensors.ints("labels"))}};
   };
   hooks.should_stop = [] {
     if (stop_signal() != 0) fail(ErrorCode::kInterrupted, "interrupted; lathe demo begins anew");

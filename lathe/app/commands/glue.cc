@@ -18,9 +18,8 @@ HeadOptions head_of(const LabelSet& labels, bool ignore_mismatched_sizes) {
   HeadOptions head;
   head.ignore_mismatched_sizes = ignore_mismatched_sizes;
   head.labels = labels.names;
-  if (labels.kind == LabelKind::kRegression)
-    head = {Problem::kRegression, {"LABEL_0"}, ignore_mismatched_sizes};
-  if (labels.kind == LabelKind::kMultiLabel) head.problem = Problem::kMultiLabel;
+  if (labels.kind == LabelKind::kRegression) head = {regression, {"LABEL_0"}, ignore_mismatched_sizes};
+  if (labels.kind == LabelKind::kMultiLabel) head.task = multi_label;
   return head;
 }
 
@@ -34,14 +33,16 @@ std::vector<int32_t> are_above(const std::vector<float>& values, float bound) {
 MetricValues metrics_of(const Texts& texts, const std::string& metric, const TokenizedDataset& data,
                         const Predictions& p) {
   const LabelKind kind = texts.labels.kind;
+  const std::vector<float>& targets = data.tensors.floats("labels");
+  const std::vector<int32_t>& labels = data.tensors.ints("labels");
   if (kind == LabelKind::kRegression && texts.task != nullptr)
-    return glue_metrics(*texts.task, p.logits, data.targets);
-  if (kind == LabelKind::kRegression) return {{metric, named_metric(metric, p.logits, data.targets)}};
+    return glue_metrics(*texts.task, p.logits, targets);
+  if (kind == LabelKind::kRegression) return {{metric, named_metric(metric, p.logits, targets)}};
   if (kind == LabelKind::kMultiLabel)
-    return {{metric, named_metric(metric, are_above(p.logits, 0), are_above(data.targets, 0.5f))}};
+    return {{metric, named_metric(metric, are_above(p.logits, 0), are_above(targets, 0.5f))}};
   const std::vector<int32_t> classes = best_classes(p);
-  if (texts.task != nullptr) return glue_metrics(*texts.task, classes, data.labels);
-  return {{metric, named_metric(metric, classes, data.labels)}};
+  if (texts.task != nullptr) return glue_metrics(*texts.task, classes, labels);
+  return {{metric, named_metric(metric, classes, labels)}};
 }
 
 /// The metric of data that are no GLUE task.  Errors: kUsage for one that does not fit the labels.
@@ -165,8 +166,7 @@ class Classifier {
       validation_.push_back(tokenize_dataset(data, tokenizer, length, pool));
     for (const TextDataset& data : texts.test) {
       test_.push_back(tokenize_dataset(data, tokenizer, length, pool));
-      test_.back().labels.clear();  // to be predicted, even where they are known
-      test_.back().targets.clear();
+      test_.back().tensors.erase("labels");  // to be predicted, even where they are known
     }
   }
 

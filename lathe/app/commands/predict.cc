@@ -50,15 +50,15 @@ std::string with_values(const AutoModel& model, const std::vector<size_t>& chose
 std::string line_of(const AutoModel& model, int top_k, const TextDataset& data, size_t row,
                     const std::vector<double>& p) {
   const std::string text = data.first[row] + (data.has_pairs() ? "\t" + data.second[row] : "");
-  const Problem problem = model.model->problem();
-  if (std::isnan(p[0])) return fmt::format("{}nan\t{}", problem == Problem::kSingleLabel ? "-\t" : "", text);
-  if (problem == Problem::kRegression && p.size() == 1) return fmt::format("{:.4f}\t{}", p[0], text);
+  const LabelKind kind = *model.model->task().label_kind();
+  if (std::isnan(p[0])) return fmt::format("{}nan\t{}", kind == LabelKind::kClasses ? "-\t" : "", text);
+  if (kind == LabelKind::kRegression && p.size() == 1) return fmt::format("{:.4f}\t{}", p[0], text);
   if (top_k > 0)
     return fmt::format("{}\t{}", with_values(model, highest(p, static_cast<size_t>(top_k)), p), text);
-  if (problem == Problem::kRegression || problem == Problem::kMultiLabel) {
+  if (kind == LabelKind::kRegression || kind == LabelKind::kMultiLabel) {
     std::vector<size_t> chosen;
     for (size_t k = 0; k < p.size(); ++k)
-      if (problem == Problem::kRegression || p[k] > 0.5) chosen.push_back(k);
+      if (kind == LabelKind::kRegression || p[k] > 0.5) chosen.push_back(k);
     return fmt::format("{}\t{}", with_values(model, chosen, p), text);
   }
   const size_t best = static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin());
@@ -74,18 +74,19 @@ std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
     if (std::isnan(x)) return nullptr;
     return x;
   };
+  const LabelKind kind = *model.model->task().label_kind();
   const auto put_all = [&](const char* key) {
     nlohmann::ordered_json::object_t values;  // labels are distinct: json[label] would look through all
     for (size_t k = 0; k < p.size(); ++k) values.emplace_back(model.labels[k], number(p[k]));
     json[key] = std::move(values);
   };
-  if (model.model->problem() == Problem::kMultiLabel) {
+  if (kind == LabelKind::kMultiLabel) {
     auto above_half = nlohmann::ordered_json::array();
     for (size_t k = 0; k < p.size(); ++k)
       if (p[k] > 0.5) above_half.push_back(model.labels[k]);
     json["labels"] = std::isnan(p[0]) ? nlohmann::ordered_json() : above_half;
     put_all("scores");
-  } else if (model.model->problem() != Problem::kRegression) {
+  } else if (kind != LabelKind::kRegression) {
     const auto best = static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin());
     json["label"] = std::isnan(p[0]) ? nlohmann::ordered_json() : nlohmann::ordered_json(model.labels[best]);
     put_all("probabilities");
@@ -106,7 +107,7 @@ std::string shown(Predictor& predictor, const PredictSettings& settings, const T
   std::string lines;
   for (size_t row = 0; row < data.size(); ++row) {
     const std::vector<double> scores =
-        probabilities(model.model->problem(), &p.logits[row * columns], columns);
+        probabilities(*model.model->task().label_kind(), &p.logits[row * columns], columns);
     lines +=
         settings.json ? json_of(model, data, row, scores) : line_of(model, settings.top_k, data, row, scores);
     lines += '\n';
@@ -157,40 +158,41 @@ void check_call(const PredictSettings& settings, const Call& call) {
         fmt::format("--fp8 and {}: found both, expected at most one", settings.fp16 ? "--fp16" : "--int8"));
 }
 
-/// What the model is for, if it fits what is asked of it.
-Problem problem_for(const PredictSettings& settings, const ModelConfig& config, const std::string& folder) {
-  const Problem problem = saved_problem(config);
-  if (problem == Problem::kMaskedLm)
+/// What the model was trained for, if it fits what is asked of it.
+MakeTask task_for(const PredictSettings& settings, const ModelConfig& config, const std::string& folder) {
+  const MakeTask task = saved_task(config);
+  const std::string its_class = architecture(config, task(0)->head().kind);
+  if (task == masked_lm || task == token_labels)
     fail(ErrorCode::kUnsupported,
          "{}: a {}; lathe predict classifies texts. Fine-tune it first: lathe glue --do_train", folder,
-         architecture(config, problem));
-  const bool answers = problem == Problem::kQuestionAnswering;
+         its_class);
+  const bool answers = task == question_answering;
   if (answers && !settings.file && !settings.question)
     fail(ErrorCode::kUnsupported,
          "{}: a {}, which answers questions; give --question and --context, or --file with a table that has "
          "both (scores: lathe qa --do_eval)",
-         folder, architecture(config, problem));
+         folder, its_class);
   if (!answers && settings.question)
     fail(ErrorCode::kUnsupported, "{}: a {}, which answers no questions; give texts or --file", folder,
-         architecture(config, problem));
-  if (problem == Problem::kRegression && settings.top_k > 0)
+         its_class);
+  if (task == regression && settings.top_k > 0)
     fail(ErrorCode::kUsage, "--top_k: found {}, but {} gives values and has no labels to rank",
          settings.top_k, folder);
-  return problem;
+  return task;
 }
 
 int predict(PredictSettings& settings, const Call& call) {
   check_call(settings, call);
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(call.words[0]);
-  const Problem problem = problem_for(settings, read_model_config(fs, folder), folder);
-  const bool answers = problem == Problem::kQuestionAnswering;
+  const MakeTask task = task_for(settings, read_model_config(fs, folder), folder);
+  const bool answers = task == question_answering;
   if (answers && !call.given.contains("max_seq_length"))
     settings.max_seq_length = QaFeatureOptions{}.max_seq_length;
   const TrainedOn trained = trained_on(fs, folder);
   const bool texts = !settings.file && !settings.question;
   const TextDataset words = texts ? read_words(call.words, trained, folder) : TextDataset{};
-  Predictor predictor(settings, folder, problem);
+  Predictor predictor(settings, folder, task);
   const auto rows = answers ? answer_predictor(predictor, settings, trained)
                             : class_predictor(predictor, settings, trained);
   if (settings.file) {

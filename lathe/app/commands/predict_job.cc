@@ -62,9 +62,9 @@ TrainerHooks Predictor::hooks() {
   return hooks;
 }
 
-Predictor::Predictor(PredictSettings& settings, const std::string& folder, Problem problem)
+Predictor::Predictor(PredictSettings& settings, const std::string& folder, MakeTask task)
     : settings_(settings),
-      model_(from_pretrained(real_file_system(), folder, {problem, {}, false})),
+      model_(from_pretrained(real_file_system(), folder, {task, {}, false})),
       pool_(settings.pool_threads),
       length_(std::min(settings.max_seq_length, longest_text(model_))),
       backend_(open_device(settings.device_kind, {settings.pool_threads, false, warn})) {
@@ -79,7 +79,7 @@ Predictor::Predictor(PredictSettings& settings, const std::string& folder, Probl
 Predictions Predictor::predict(const TokenizedDataset& data) {
   const nn::Quantization quantization = evaluation_quantization(settings_);
   Predictions p = trainer_->predict(data, quantization);
-  const bool comparable = model_.model->problem() != Problem::kQuestionAnswering;
+  const bool comparable = !model_.model->task().scores_texts();
   if (comparable && quantization != nn::Quantization::kNone && samples_ == 0) {
     comparison_ = trainer_->compare(p, trainer_->predict(data, nn::Quantization::kNone));
     compared_ = data.size();

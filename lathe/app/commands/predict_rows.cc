@@ -112,7 +112,7 @@ class ClassPredictor : public RowPredictor {
       : predictor_(predictor), settings_(settings), trained_(trained) {}
 
   std::vector<std::string> names() const override {
-    return prediction_names(problem(), predictor_.model().labels, settings_.top_k);
+    return prediction_names(kind(), predictor_.model().labels, settings_.top_k);
   }
 
   bool may_be_text(const std::string& name) const override {
@@ -147,13 +147,13 @@ class ClassPredictor : public RowPredictor {
     std::vector<std::vector<Cell>> rows;
     const auto columns = static_cast<size_t>(p.columns);
     for (size_t row = 0; row < part.rows(); ++row)
-      rows.push_back(prediction_cells(problem(), predictor_.model().labels, settings_.top_k,
-                                      probabilities(problem(), &p.logits[row * columns], columns)));
+      rows.push_back(prediction_cells(kind(), predictor_.model().labels, settings_.top_k,
+                                      probabilities(kind(), &p.logits[row * columns], columns)));
     return rows;
   }
 
  private:
-  Problem problem() const { return predictor_.model().model->problem(); }
+  LabelKind kind() const { return *predictor_.model().model->task().label_kind(); }
 
   Predictor& predictor_;
   const PredictSettings& settings_;

@@ -8,12 +8,12 @@
 
 namespace lathe {
 
-std::vector<double> probabilities(Problem problem, const float* logits, size_t count) {
+std::vector<double> probabilities(LabelKind kind, const float* logits, size_t count) {
   std::vector<double> p(logits, logits + count);
   if (!std::all_of(p.begin(), p.end(), [](double x) { return std::isfinite(x); }))
     return std::vector<double>(count, NAN);
-  if (problem == Problem::kRegression) return p;
-  if (problem == Problem::kMultiLabel) {
+  if (kind == LabelKind::kRegression) return p;
+  if (kind == LabelKind::kMultiLabel) {
     for (double& x : p) x = 1 / (1 + std::exp(-x));
     return p;
   }
@@ -42,29 +42,28 @@ std::vector<std::string> ranked_names(const std::string& what, size_t count, boo
   return names;
 }
 
-std::vector<std::string> prediction_names(Problem problem, const std::vector<std::string>& labels,
-                                          int top_k) {
+std::vector<std::string> prediction_names(LabelKind kind, const std::vector<std::string>& labels, int top_k) {
   const size_t ranks = std::min(static_cast<size_t>(top_k), labels.size());
-  if (problem == Problem::kSingleLabel || top_k > 0) return ranked_names("label", ranks, top_k > 0);
-  if (problem == Problem::kRegression && labels.size() == 1) return {"score"};
+  if (kind == LabelKind::kClasses || top_k > 0) return ranked_names("label", ranks, top_k > 0);
+  if (kind == LabelKind::kRegression && labels.size() == 1) return {"score"};
   std::vector<std::string> names;
-  if (problem == Problem::kMultiLabel) names.emplace_back("labels");
+  if (kind == LabelKind::kMultiLabel) names.emplace_back("labels");
   for (const std::string& label : labels) names.push_back("score_" + label);
   return names;
 }
 
-std::vector<Cell> prediction_cells(Problem problem, const std::vector<std::string>& labels, int top_k,
+std::vector<Cell> prediction_cells(LabelKind kind, const std::vector<std::string>& labels, int top_k,
                                    const std::vector<double>& p) {
   std::vector<Cell> cells;
   const bool none = std::isnan(p[0]);
-  if (problem == Problem::kSingleLabel || top_k > 0) {
+  if (kind == LabelKind::kClasses || top_k > 0) {
     for (const size_t k : highest(p, static_cast<size_t>(std::max(top_k, 1)))) {
       cells.push_back(none ? Cell() : Cell::of(labels[k]));
       cells.push_back(Cell::of(static_cast<float>(p[k])));
     }
     return cells;
   }
-  if (problem == Problem::kMultiLabel) {
+  if (kind == LabelKind::kMultiLabel) {
     std::vector<std::string> chosen;
     for (size_t k = 0; k < p.size(); ++k)
       if (p[k] > 0.5) chosen.push_back(labels[k]);

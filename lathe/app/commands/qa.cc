@@ -39,7 +39,7 @@ class Qa {
     const ModelFolders folders = fetch_folders(qa_, hub);
     read_data(hub);
     run_.check_metric(metric_names());
-    AutoModel model = from_pretrained(fs, folders, {Problem::kQuestionAnswering, {}, false});
+    AutoModel model = from_pretrained(fs, folders, {question_answering, {}, false});
     run_.bound_length(qa_.max_seq_length, model);
     make_features(*model.tokenizer);
     run_.check_ranks({{"validation questions", checksum(eval_)},

@@ -43,7 +43,7 @@ class Bars : public testing::Test {
 
   TestFolder folder_;
   TokenizedDataset data_ = four_samples();
-  AutoModel model_ = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
+  AutoModel model_ = from_pretrained(real_file_system(), kTinyModel, {single_label, {}, false});
   TrainingArguments args_;
   Screen screen_;
   Terminal terminal_{LogLevel::kInfo, true, screen_.port()};
@@ -148,7 +148,7 @@ class FullDisk : public Bars {
       return MetricValues{{"score", score /= 2}};
     };
     hooks.should_stop = [&] { return stops_; };
-    AutoModel model = from_pretrained(real_file_system(), kTinyModel, {Problem::kSingleLabel, {}, false});
+    AutoModel model = from_pretrained(real_file_system(), kTinyModel, {single_label, {}, false});
     Trainer trainer(run.open_device(), model, args_, &data_, &data_, hooks, fs);
     try {
       run.train(trainer, "", data_.size());

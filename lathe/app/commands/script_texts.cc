@@ -69,17 +69,19 @@ Texts read_task(const GlueArguments& glue, const TrainingArguments& training, co
 bool is_classifier(const ModelConfig& config) {
   const auto names = config.json->find("architectures");
   return names != config.json->end() && names->is_array() &&
-         std::find(names->begin(), names->end(), architecture(config, Problem::kSingleLabel)) != names->end();
+         std::find(names->begin(), names->end(), architecture(config, HeadKind::kSequenceClassification)) !=
+             names->end();
 }
 
 /// Labels of a model that was fine-tuned before; none for a bare encoder.
 LabelSet labels_of(const ModelConfig& config) {
   LabelSet set;
   if (!names_labels(config) && !is_classifier(config)) return set;
-  const Problem problem = saved_problem(config);
+  const MakeTask task = saved_task(config);
+  if (task == token_labels) return set;  // of tokens
   set.names = config_labels(config);
-  if (problem == Problem::kRegression) set = {LabelKind::kRegression, {}};
-  if (problem == Problem::kMultiLabel) set.kind = LabelKind::kMultiLabel;
+  if (task == regression) set = {LabelKind::kRegression, {}};
+  if (task == multi_label) set.kind = LabelKind::kMultiLabel;
   return set;
 }
 

@@ -23,10 +23,12 @@ struct Embeddings {
   std::optional<nn::LayerNorm> norm;
   nn::Dropout dropout;
   std::optional<nn::Linear> projection;
+  const char* positions;  ///< the input that numbers them
 
   Embeddings(nn::Module& m, const ModelConfig& c, const Family& family)
       : word(m, part(family, "word_embeddings"), c.vocab_size, embedding_size(c), c.pad_token_id),
-        dropout(m, part(family, "dropout"), c.hidden_dropout_prob) {
+        dropout(m, part(family, "dropout"), c.hidden_dropout_prob),
+        positions(family.positions_after_padding ? "position_rows" : "position_ids") {
     const int64_t width = embedding_size(c);
     const auto add_positions = [&] {
       position.emplace(m, part(family, "position_embeddings"), c.max_position_embeddings, width,
@@ -47,9 +49,10 @@ struct Embeddings {
 
   /// [N, C]
   Value operator()(const nn::Trace& t) const {
-    Value sum = word(t.batch.input_ids);
-    if (token_type) sum = add(sum, (*token_type)(t.batch.token_type_ids));
-    sum = add(sum, (*position)(t.batch.position_rows));
+    nn::Inputs& inputs = *t.inputs;
+    Value sum = word(inputs.token("input_ids"));
+    if (token_type) sum = add(sum, (*token_type)(inputs.token("token_type_ids")));
+    sum = add(sum, (*position)(inputs.token(positions)));
     const Value x = dropout(cast((*norm)(sum), t.dtype));
     return projection ? (*projection)(x) : x;
   }
@@ -122,19 +125,19 @@ class Encoder : public EncoderModel {
 
 class SequenceClassification : public Encoder {
  public:
-  SequenceClassification(const ModelConfig& c, Problem problem, int64_t num_labels)
-      : Encoder(c, problem),
+  SequenceClassification(const ModelConfig& c, const TaskPtr& task)
+      : Encoder(c, task),
         names_(family_.classifier),
         first_dropout_(*this, "classifier.first_dropout", c.classifier_dropout),
         dropout_(*this, "dropout", c.classifier_dropout) {
     declare_all([&] {
       dense_.emplace(*this, names_.dense, c.hidden_size, c.hidden_size);
-      output_.emplace(*this, names_.output, c.hidden_size, num_labels);
+      output_.emplace(*this, names_.output, c.hidden_size, task->head().labels);
     });
   }
   /// The first token's row, [B, C]; pooled where the pooler is the base's.
   Value base_output() override {
-    const Value first = base_output_of({trace().batch.cls_index});
+    const Value first = base_output_of({trace().inputs->row("cls_index")});
     return names_.in_base ? pooled(first) : first;
   }
   Value head(Value base) override {
@@ -151,22 +154,36 @@ class SequenceClassification : public Encoder {
   nn::Dropout first_dropout_, dropout_;
 };
 
-class QuestionAnswering : public Encoder {
+/// Scores of each token: transformers' classes for questions and for token labels.
+class TokenScores : public Encoder {
  public:
-  explicit QuestionAnswering(const ModelConfig& c)
-      : Encoder(c, Problem::kQuestionAnswering), dropout_(*this, "qa_outputs.dropout", c.qa_dropout) {
-    declare_all([&] { outputs_.emplace(*this, "qa_outputs", c.hidden_size, 2); });
-  }
+  TokenScores(const ModelConfig& c, const TaskPtr& task) : TokenScores(c, task, names_of(c, task)) {}
   Value head(Value base) override { return cast((*outputs_)(dropout_(base)), DType::f32); }
 
  private:
+  struct Names {
+    const char *output, *dropout_site;
+    double dropout;
+  };
+  static Names names_of(const ModelConfig& c, const TaskPtr& task) {
+    if (task->head().kind == HeadKind::kQuestionAnswering)
+      return {"qa_outputs", "qa_outputs.dropout", c.qa_dropout};
+    // DistilBERT's own dropout is that of its heads over samples.
+    const bool own = family_of(c.model_type, c.file).own_head_dropout;
+    return {"classifier", "dropout", own ? c.hidden_dropout_prob : c.classifier_dropout};
+  }
+  TokenScores(const ModelConfig& c, const TaskPtr& task, const Names& names)
+      : Encoder(c, task), dropout_(*this, names.dropout_site, names.dropout) {
+    declare_all([&] { outputs_.emplace(*this, names.output, c.hidden_size, task->head().labels); });
+  }
+
   nn::Dropout dropout_;
   std::optional<nn::Linear> outputs_;
 };
 
 class MaskedLm : public Encoder {
  public:
-  MaskedLm(const ModelConfig& c, const MaskedLmHead& names) : Encoder(c, Problem::kMaskedLm) {
+  MaskedLm(const ModelConfig& c, const TaskPtr& task, const MaskedLmHead& names) : Encoder(c, task) {
     declare_all([&] {
       bias_ = add_parameter({names.bias, {c.vocab_size}, nn::Init::kZeros, false});
       transform_.emplace(*this, names.dense, c.hidden_size, c.hidden_size);
@@ -200,25 +217,22 @@ void check_masked_lm(const ModelConfig& config, const Family& family) {
 
 }  // namespace
 
-std::unique_ptr<TaskModel> make_model(const ModelConfig& config, Problem problem, int64_t num_labels) {
+std::unique_ptr<TaskModel> make_model(const ModelConfig& config, const TaskPtr& task) {
   const Family& family = family_of(config.model_type, config.file);
-  if (problem == Problem::kMaskedLm) check_masked_lm(config, family);
-  if (family.modern) return make_modern_bert(config, problem, num_labels);
-  switch (problem) {
-    case Problem::kQuestionAnswering:
-      return std::make_unique<QuestionAnswering>(config);
-    case Problem::kMaskedLm:
-      return std::make_unique<MaskedLm>(config, *family.masked_lm);
-    default:
-      return std::make_unique<SequenceClassification>(config, problem, num_labels);
-  }
+  const HeadKind kind = task->head().kind;
+  if (kind == HeadKind::kMaskedLM) check_masked_lm(config, family);
+  if (family.modern) return make_modern_bert(config, task);
+  if (kind == HeadKind::kMaskedLM) return std::make_unique<MaskedLm>(config, task, *family.masked_lm);
+  if (kind == HeadKind::kSequenceClassification)
+    return std::make_unique<SequenceClassification>(config, task);
+  return std::make_unique<TokenScores>(config, task);
 }
 
-std::string architecture(const ModelConfig& config, Problem problem) {
-  const char* head = problem == Problem::kQuestionAnswering ? "QuestionAnswering"
-                     : problem == Problem::kMaskedLm        ? "MaskedLM"
-                                                            : "SequenceClassification";
-  return fmt::format("{}For{}", family_of(config.model_type, config.file).class_prefix, head);
+std::string architecture(const ModelConfig& config, HeadKind head) {
+  constexpr const char* kNames[] = {"SequenceClassification", "TokenClassification", "QuestionAnswering",
+                                    "MaskedLM"};
+  return fmt::format("{}For{}", family_of(config.model_type, config.file).class_prefix,
+                     kNames[static_cast<size_t>(head)]);
 }
 
 }  // namespace lathe

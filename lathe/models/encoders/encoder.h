@@ -8,16 +8,17 @@
 
 namespace lathe {
 
-/// An encoder of the configuration's family with a head, its parameters named and ordered as in Hugging Face:
-///   kSingleLabel, kMultiLabel, kRegression  …ForSequenceClassification, `num_labels` outputs over the first
-///                                           token
-///   kQuestionAnswering                      …ForQuestionAnswering
-///   kMaskedLm                               …ForMaskedLM, its decoder tied to the word embeddings
+/// An encoder of the configuration's family with the head that a task needs, its parameters named and ordered
+/// as in Hugging Face:
+///   kSequenceClassification  outputs over the first token
+///   kTokenClassification     outputs over each token
+///   kQuestionAnswering       two outputs over each token
+///   kMaskedLM                its decoder tied to the word embeddings
 /// Errors: kUnsupported for a head that Lathe lacks for this family, and for a decoder that is not tied.
 /// Source: Devlin et al. 2018; the families' own in their files.
-std::unique_ptr<TaskModel> make_model(const ModelConfig& config, Problem problem, int64_t num_labels = 2);
+std::unique_ptr<TaskModel> make_model(const ModelConfig& config, const TaskPtr& task);
 
-/// Hugging Face's class for a problem, e.g. "BertForSequenceClassification".
-std::string architecture(const ModelConfig& config, Problem problem);
+/// Hugging Face's class with a head, e.g. "BertForSequenceClassification".
+std::string architecture(const ModelConfig& config, HeadKind head);
 
 }  // namespace lathe

@@ -24,8 +24,8 @@ struct TokenRows {
 /// What the models of all families share: the configuration and what follows from it.
 class EncoderModel : public TaskModel {
  public:
-  EncoderModel(const ModelConfig& config, Problem problem)
-      : TaskModel(problem), config_(config), family_(family_of(config.model_type, config.file)) {}
+  EncoderModel(const ModelConfig& config, TaskPtr task)
+      : TaskModel(std::move(task)), config_(config), family_(family_of(config.model_type, config.file)) {}
   std::string base_prefix() const override { return std::string(family_.base) + "."; }
   double base_dropout() const override;
   int64_t hidden_size() const override { return config_.hidden_size; }

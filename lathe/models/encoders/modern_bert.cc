@@ -107,8 +107,8 @@ struct PredictionHead {
 
 class ModernEncoder : public EncoderModel {
  public:
-  ModernEncoder(const ModelConfig& c, Problem problem)
-      : EncoderModel(c, problem),
+  ModernEncoder(const ModelConfig& c, const TaskPtr& task)
+      : EncoderModel(c, task),
         words_(*this, "model.embeddings.tok_embeddings", c.vocab_size, c.hidden_size, c.pad_token_id,
                nn::Init::kTruncated),
         embedding_norm_(norm_of(*this, c, "model.embeddings.norm")),
@@ -122,7 +122,7 @@ class ModernEncoder : public EncoderModel {
  protected:
   /// [N, C], or the wanted rows of it.
   Value base_output_of(const TokenRows& wanted) const {
-    const Value words = embedding_norm_(words_(trace().batch.input_ids));
+    const Value words = embedding_norm_(words_(trace().inputs->token("input_ids")));
     return final_norm_(through(layers_, embedding_dropout_(cast(words, trace().dtype)), wanted));
   }
 
@@ -148,14 +148,15 @@ class ModernEncoder : public EncoderModel {
 
 class ModernClassification : public ModernEncoder {
  public:
-  ModernClassification(const ModelConfig& c, Problem problem, int64_t num_labels)
-      : ModernEncoder(c, problem),
+  ModernClassification(const ModelConfig& c, const TaskPtr& task)
+      : ModernEncoder(c, task),
         dropout_(*this, "drop", c.classifier_dropout),
-        output_(*this, "classifier", c.hidden_size, num_labels, last(c)) {}
+        output_(*this, "classifier", c.hidden_size, task->head().labels, last(c)) {}
   /// The first token's row, or the mean of all, [B, C].
   Value base_output() override {
-    return config_.modern.mean_pooling ? segment_mean(ModernEncoder::base_output(), trace().batch.cu)
-                                       : base_output_of({trace().batch.cls_index});
+    nn::Inputs& inputs = *trace().inputs;
+    return config_.modern.mean_pooling ? segment_mean(ModernEncoder::base_output(), inputs.bounds())
+                                       : base_output_of({inputs.row("cls_index")});
   }
   Value head(Value base) override { return cast(output_(dropout_.rows(prediction_(base))), DType::f32); }
 
@@ -164,12 +165,13 @@ class ModernClassification : public ModernEncoder {
   nn::Linear output_;
 };
 
-class ModernQuestionAnswering : public ModernEncoder {
+/// Scores of each token: transformers' classes for questions and for token labels.
+class ModernTokens : public ModernEncoder {
  public:
-  explicit ModernQuestionAnswering(const ModelConfig& c)
-      : ModernEncoder(c, Problem::kQuestionAnswering),
+  ModernTokens(const ModelConfig& c, const TaskPtr& task)
+      : ModernEncoder(c, task),
         dropout_(*this, "drop", c.qa_dropout),
-        output_(*this, "classifier", c.hidden_size, 2, last(c)) {}
+        output_(*this, "classifier", c.hidden_size, task->head().labels, last(c)) {}
   Value head(Value base) override { return cast(output_(dropout_(prediction_(base))), DType::f32); }
 
  private:
@@ -179,8 +181,8 @@ class ModernQuestionAnswering : public ModernEncoder {
 
 class ModernMaskedLm : public ModernEncoder {
  public:
-  explicit ModernMaskedLm(const ModelConfig& c)
-      : ModernEncoder(c, Problem::kMaskedLm),
+  ModernMaskedLm(const ModelConfig& c, const TaskPtr& task)
+      : ModernEncoder(c, task),
         bias_(c.modern.decoder_bias ? add_parameter({"decoder.bias", {c.vocab_size}, nn::Init::kZeros, false})
                                     : -1) {}
   Value head(Value base) override {
@@ -194,10 +196,15 @@ class ModernMaskedLm : public ModernEncoder {
 
 }  // namespace
 
-std::unique_ptr<TaskModel> make_modern_bert(const ModelConfig& config, Problem problem, int64_t num_labels) {
-  if (problem == Problem::kQuestionAnswering) return std::make_unique<ModernQuestionAnswering>(config);
-  if (problem == Problem::kMaskedLm) return std::make_unique<ModernMaskedLm>(config);
-  return std::make_unique<ModernClassification>(config, problem, num_labels);
+std::unique_ptr<TaskModel> make_modern_bert(const ModelConfig& config, const TaskPtr& task) {
+  switch (task->head().kind) {
+    case HeadKind::kSequenceClassification:
+      return std::make_unique<ModernClassification>(config, task);
+    case HeadKind::kMaskedLM:
+      return std::make_unique<ModernMaskedLm>(config, task);
+    default:
+      return std::make_unique<ModernTokens>(config, task);
+  }
 }
 
 }  // namespace lathe

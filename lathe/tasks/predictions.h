@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "lathe/models/task_model.h"
-
 namespace lathe {
 
 /// Scores of a whole data set, in its order.
@@ -25,9 +23,12 @@ bool is_predicted(const Predictions& predictions, size_t row);
 /// The number of samples with a logit that is not finite.
 int64_t unpredicted(const Predictions& predictions);
 
-/// The share of samples for which both predict the same: the class, or every label of several.  A sample that
-/// one of them cannot predict counts as different.  For regression the mean distance of the values, NaN with
-/// such a sample.
-double agreement(Problem problem, const Predictions& a, const Predictions& b);
+/// The share of samples for which both predict the same class; of several labels, each of them.  A sample
+/// that one of them cannot predict counts as different.  1 for no samples.
+double agreement(const Predictions& a, const Predictions& b);
+double agreement_of_labels(const Predictions& a, const Predictions& b);
+/// The sum of the distances of a sample's values, on average; NaN with a sample that one of them cannot
+/// predict.
+double mean_distance(const Predictions& a, const Predictions& b);
 
 }  // namespace lathe

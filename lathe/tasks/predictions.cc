@@ -1,9 +1,21 @@
-#include "lathe/train/predictions.h"
+#include "lathe/tasks/predictions.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace lathe {
+namespace {
+
+template <typename F>
+double mean_over_rows(const Predictions& p, const F& value) {
+  if (p.logits.empty()) return 1;
+  const size_t rows = p.logits.size() / static_cast<size_t>(p.columns);
+  double sum = 0;
+  for (size_t row = 0; row < rows; ++row) sum += value(row);
+  return sum / static_cast<double>(rows);
+}
+
+}  // namespace
 
 std::vector<int32_t> best_classes(const Predictions& p) {
   std::vector<int32_t> classes;
@@ -33,21 +45,30 @@ int64_t unpredicted(const Predictions& p) {
   return count;
 }
 
-double agreement(Problem problem, const Predictions& a, const Predictions& b) {
-  if (a.logits.empty()) return 1;
-  const size_t columns = static_cast<size_t>(a.columns), samples = a.logits.size() / columns;
+double agreement(const Predictions& a, const Predictions& b) {
   const std::vector<int32_t> classes_a = best_classes(a), classes_b = best_classes(b);
-  double sum = 0;
-  for (size_t sample = 0; sample < samples; ++sample) {
-    bool same = is_predicted(a, sample) && is_predicted(b, sample);
-    if (problem != Problem::kMultiLabel) same &= classes_a[sample] == classes_b[sample];
-    for (size_t i = sample * columns; i < (sample + 1) * columns; ++i) {
-      if (problem == Problem::kRegression) sum += std::abs(a.logits[i] - b.logits[i]);
-      if (problem == Problem::kMultiLabel) same &= (a.logits[i] > 0) == (b.logits[i] > 0);
-    }
-    if (problem != Problem::kRegression) sum += same ? 1 : 0;
-  }
-  return sum / static_cast<double>(samples);
+  return mean_over_rows(a, [&](size_t row) {
+    return is_predicted(a, row) && is_predicted(b, row) && classes_a[row] == classes_b[row] ? 1.0 : 0.0;
+  });
+}
+
+double agreement_of_labels(const Predictions& a, const Predictions& b) {
+  const auto columns = static_cast<size_t>(a.columns);
+  return mean_over_rows(a, [&](size_t row) {
+    bool same = is_predicted(a, row) && is_predicted(b, row);
+    for (size_t i = row * columns; i < (row + 1) * columns; ++i)
+      same &= (a.logits[i] > 0) == (b.logits[i] > 0);
+    return same ? 1.0 : 0.0;
+  });
+}
+
+double mean_distance(const Predictions& a, const Predictions& b) {
+  const auto columns = static_cast<size_t>(a.columns);
+  return mean_over_rows(a, [&](size_t row) {
+    double sum = 0;
+    for (size_t i = row * columns; i < (row + 1) * columns; ++i) sum += std::abs(a.logits[i] - b.logits[i]);
+    return sum;
+  });
 }
 
 }  // namespace lathe

@@ -1,4 +1,4 @@
-#include "lathe/train/predictions.h"
+#include "lathe/tasks/predictions.h"
 
 #include <gtest/gtest.h>
 
@@ -15,10 +15,10 @@ Predictions of(std::vector<float> logits) {
 
 TEST(Agreement, WhatIsNotFiniteAgreesWithNothing) {
   const Predictions a = of({1, 2, kNan, kNan, kInf, 0, 2, 1});
-  EXPECT_EQ(agreement(Problem::kSingleLabel, a, a), 0.5);
-  EXPECT_EQ(agreement(Problem::kMultiLabel, a, a), 0.5);
-  EXPECT_EQ(agreement(Problem::kSingleLabel, of({1, 2}), of({1, kNan})), 0);
-  EXPECT_TRUE(std::isnan(agreement(Problem::kRegression, of({1, kNan}), of({1, 2}))));
+  EXPECT_EQ(agreement(a, a), 0.5);
+  EXPECT_EQ(agreement_of_labels(a, a), 0.5);
+  EXPECT_EQ(agreement(of({1, 2}), of({1, kNan})), 0);
+  EXPECT_TRUE(std::isnan(mean_distance(of({1, kNan}), of({1, 2}))));
 }
 
 /// As numpy.argmax has it.

@@ -1,0 +1,17 @@
+#pragma once
+#include "lathe/tasks/task.h"
+
+namespace lathe {
+
+/// All tasks.  labels: the number of classes or values of a sample; where a task has none it is not read.
+TaskPtr single_label(int64_t labels);     ///< one class of several, cross entropy
+TaskPtr multi_label(int64_t labels);      ///< any of several, binary cross entropy
+TaskPtr regression(int64_t labels);       ///< values, squared error
+TaskPtr token_labels(int64_t labels);     ///< a class for each labelled token, cross entropy
+TaskPtr question_answering(int64_t = 2);  ///< a span of the text, the mean of two cross entropies
+TaskPtr masked_lm(int64_t = 0);           ///< a token of the vocabulary, cross entropy over labelled tokens
+
+/// Makes a task as soon as the number of labels is known.
+using MakeTask = TaskPtr (*)(int64_t labels);
+
+}  // namespace lathe
