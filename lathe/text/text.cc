@@ -130,6 +130,14 @@ std::vector<std::string_view> split_words(std::string_view text) {
   return words;
 }
 
+std::vector<std::string> split_at_commas(std::string_view text) {
+  std::vector<std::string> parts;
+  for (size_t comma; (comma = text.find(',')) != std::string_view::npos; text.remove_prefix(comma + 1))
+    parts.emplace_back(text.substr(0, comma));
+  parts.emplace_back(text);
+  return parts;
+}
+
 std::string to_lower(std::string_view text) {
   const std::vector<char32_t> code_points = decode_utf8(text);
   std::string out;

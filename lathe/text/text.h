@@ -22,6 +22,8 @@ bool is_python_space(char32_t code_point);
 std::string_view lstrip(std::string_view text);
 /// Words between white space, as Python's `str.split()`.
 std::vector<std::string_view> split_words(std::string_view text);
+/// "a, b" as "a" and " b"; an empty text is one empty part.
+std::vector<std::string> split_at_commas(std::string_view text);
 /// As Python's `str.lower()`: full case mapping, final sigma included.
 std::string to_lower(std::string_view text);
 /// A character of `\w` in Python's `re`: a letter, a number or the underscore.

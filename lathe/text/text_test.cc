@@ -50,6 +50,13 @@ TEST(Text, StripsAndSplitsAsPython) {
   EXPECT_TRUE(split_words(" \t").empty());
 }
 
+TEST(Text, SplitsAtCommas) {
+  using Parts = std::vector<std::string>;
+  EXPECT_EQ(split_at_commas("a, b,"), (Parts{"a", " b", ""}));
+  EXPECT_EQ(split_at_commas("a"), Parts{"a"});
+  EXPECT_EQ(split_at_commas(""), Parts{""});
+}
+
 TEST(Text, LowersAsPython) {
   EXPECT_EQ(to_lower("AbC \xC3\x84\xC3\x89 \xD0\x96"), "abc \xC3\xA4\xC3\xA9 \xD0\xB6");
   EXPECT_EQ(to_lower("\xC4\xB0"), "i\xCC\x87");

@@ -16,6 +16,7 @@
 #include "lathe/core/error.h"
 #include "lathe/core/version.h"
 #include "lathe/io/file_system.h"
+#include "lathe/text/text.h"
 
 namespace lathe {
 namespace {
@@ -159,23 +160,15 @@ int run_benches(B& given, const Call& call) {
   return 0;
 }
 
-std::vector<std::string> parts_of(std::string text) {
-  std::vector<std::string> parts;
-  for (size_t comma; (comma = text.find(',')) != std::string::npos; text.erase(0, comma + 1))
-    parts.push_back(text.substr(0, comma));
-  parts.push_back(text);
-  return parts;
-}
-
 std::vector<int> numbers_of(const std::string& flag, const std::string& text) {
   std::vector<int> numbers;
-  for (const std::string& part : parts_of(text)) numbers.push_back(whole_number(flag, part, 1));
+  for (const std::string& part : split_at_commas(text)) numbers.push_back(whole_number(flag, part, 1));
   return numbers;
 }
 
 }  // namespace
 
-std::vector<std::string> BenchSettings::dtypes() const { return parts_of(dtype); }
+std::vector<std::string> BenchSettings::dtypes() const { return split_at_commas(dtype); }
 
 std::vector<int> BenchSettings::batches() const { return numbers_of("--batch", batch); }
 

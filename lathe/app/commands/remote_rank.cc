@@ -15,6 +15,7 @@
 #include "lathe/io/json_file.h"
 #include "lathe/report/shell_text.h"
 #include "lathe/settings/argument_table.h"
+#include "lathe/text/text.h"
 
 extern char** environ;  // POSIX names it; no header of all systems does
 
@@ -59,9 +60,7 @@ bool can_be_host(const LaunchHost& host) {
 
 std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks) {
   std::vector<LaunchHost> hosts;
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    const std::string item = list.substr(begin, end - begin);
+  for (const std::string& item : split_at_commas(list)) {
     const size_t bracket = item.find(']');  // an IPv6 address has colons of its own
     const size_t colon = item.find(':', bracket == std::string::npos ? 0 : bracket);
     LaunchHost host{item.substr(0, colon), ranks, ""};
@@ -77,7 +76,6 @@ std::vector<LaunchHost> parse_hosts(const std::string& list, int ranks) {
     if (colon != std::string::npos)
       host.ranks = whole_number("--hosts " + host.name, item.substr(colon + 1), 1);
     hosts.push_back(std::move(host));
-    begin = end + 1;
   }
   return hosts;
 }

@@ -8,6 +8,7 @@
 #include "lathe/data/hub_data.h"
 #include "lathe/data/numpy_random.h"
 #include "lathe/io/json_file.h"
+#include "lathe/text/text.h"
 
 namespace lathe {
 namespace {
@@ -87,13 +88,7 @@ LabelSet labels_of(const ModelConfig& config) {
 
 /// "a,b" as names, with the blanks that they have.
 std::vector<std::string> names_of(const std::optional<std::string>& list) {
-  std::vector<std::string> names;
-  for (size_t at = 0; list && at <= list->size();) {
-    const size_t end = std::min(list->find(',', at), list->size());
-    names.push_back(list->substr(at, end - at));
-    at = end + 1;
-  }
-  return names;
+  return list ? split_at_commas(*list) : std::vector<std::string>();
 }
 
 /// The name that a split has in the data set.
