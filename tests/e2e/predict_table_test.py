@@ -6,8 +6,6 @@ import io
 import json
 import signal
 import subprocess
-import time
-import unittest
 
 import command_line as cl
 from command_line import GOLDEN, CommandsCase, read
@@ -207,7 +205,6 @@ class Tables(CommandsCase):
                                    stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         reading.stdin.write("text\n" + "the old bridge\n" * 200000)
         reading.stdin.flush()
-        time.sleep(0.5)
         reading.send_signal(signal.SIGINT)
         reading.wait(timeout=60)
         reading.stdin.close()

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Tables as people have them: each is read right, warned of, or refused with a way out; none is silently wrong."""
 import dataclasses
-import unittest
 
 import command_line as cl
 
