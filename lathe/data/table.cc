@@ -26,7 +26,10 @@ void check_column_names(const Table& table) {
   }
 }
 
-void fail_without_rows(const std::string& origin) {
+void fail_without_rows(const std::string& origin, TableFormat format) {
+  if (format == TableFormat::kJson || format == TableFormat::kJsonLines)
+    fail(ErrorCode::kInvalidData, "{}: no rows with columns; expected objects {{\"column\": value, …}}",
+         origin);
   fail(ErrorCode::kInvalidData, "{}: a header, but no row; expected at least one", origin);
 }
 
@@ -135,7 +138,7 @@ Table parse_table(std::string_view bytes, TableFormat format, const TableOptions
   table_detail::Piece piece{bytes};
   table_detail::parse_piece(piece, format, options, table);
   table_detail::check_column_names(table);
-  if (table.rows() == 0) table_detail::fail_without_rows(origin);
+  if (table.rows() == 0 || table.columns.empty()) table_detail::fail_without_rows(origin, format);
   return table;
 }
 

@@ -40,6 +40,7 @@ struct Column {
   Gaps empty = {};           ///< of TSV and CSV: nothing between the separators
   Gaps nested = {};          ///< of JSON and Parquet: lists, objects and bytes that are no UTF-8
   bool class_label = false;  ///< of Parquet: a ClassLabel of the datasets library, whose -1 is no class
+  size_t first_row = 0;      ///< of JSON: the first one that has this key
 };
 
 /// A column-oriented table of text, with what messages need to name a place.
@@ -49,7 +50,7 @@ struct Table {
   std::vector<uint32_t> lines;  ///< [rows] line of its file on which a row begins, from 1
   std::vector<std::pair<size_t, std::string>> later_files;  ///< first row and name of each but the first
   int64_t skipped_rows = 0;               ///< ragged rows left out (TableOptions::skip_ragged)
-  std::vector<std::string> objects = {};  ///< TableOptions::keep_objects, of JSON: [rows] as in the file
+  std::vector<std::string> objects = {};  ///< TableOptions::keep_objects, of JSON: [rows], each on a line
 
   size_t rows() const { return lines.size(); }
   /// Null if there is no such column.
@@ -69,6 +70,9 @@ struct TableOptions {
   bool skip_ragged = false;
   /// Keeps the text of each row of JSON and, of values of kOther, their JSON.
   bool keep_objects = false;
+  /// Numbers of JSON as they stand in the file, with all their digits: "1.50", and integers beyond 64 bits.
+  /// Else a number that is no integer of 64 bits is written as Python writes the double: "1.5".
+  bool keep_numbers = false;
 };
 
 /// Whether a column of Parquet may hold texts or labels.

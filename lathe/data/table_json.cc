@@ -40,37 +40,86 @@ Cell cell_of(const Json& value, bool nested) {
   return {nested ? value.dump() : "", ColumnType::kOther};
 }
 
+/// The texts of the values of an object, or of the elements of a list, in their order.  json: has been
+/// parsed. (The parser keeps neither places nor the digits of numbers.)
+std::vector<std::string_view> texts_of_values(std::string_view json) {
+  std::vector<std::string_view> texts;
+  size_t depth = 0, begin = 0;
+  const auto end_value = [&](size_t end) {
+    const std::string_view text = json.substr(begin, end - begin);
+    const size_t first = text.find_first_not_of(kJsonBlanks);  // none: an empty list or object
+    if (first != std::string_view::npos)
+      texts.push_back(text.substr(first, text.find_last_not_of(kJsonBlanks) + 1 - first));
+    begin = end + 1;
+  };
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (c == '"') {
+      for (++i; json[i] != '"'; ++i)
+        if (json[i] == '\\') ++i;
+    } else if (c == '{' || c == '[') {
+      if (++depth == 1) begin = i + 1;
+    } else if (c == '}' || c == ']') {
+      if (--depth == 0) end_value(i);
+    } else if (c == ',' && depth == 1) {
+      end_value(i);
+    } else if (c == ':' && depth == 1) {
+      begin = i + 1;
+    }
+  }
+  return texts;
+}
+
+/// The text of the value that `object`, whose text is `json`, has under a key that is there.
+std::string_view text_of(std::string_view json, const Json& object, std::string_view key) {
+  return texts_of_values(json)[static_cast<size_t>(std::distance(object.begin(), object.find(key)))];
+}
+
+/// JSON without its line ends, which are never inside of strings, and the blanks after them.
+std::string on_a_line(std::string_view json) {
+  std::string line;
+  while (!json.empty()) {
+    const size_t end = std::min(json.find_first_of("\r\n"), json.size());
+    line += json.substr(0, end);
+    json.remove_prefix(std::min(json.find_first_not_of(kJsonBlanks, end), json.size()));
+    if (line.ends_with(',') && !json.empty()) line += ' ';
+  }
+  return line;
+}
+
 // Adds objects as rows; a key met for the first time becomes a column, empty in the rows before.
 class RowCollector {
  public:
-  RowCollector(Table& table, const TableOptions& options) : table_(table), keep_(options.keep_objects) {}
+  RowCollector(Table& table, const TableOptions& options) : table_(table), options_(options) {}
 
-  /// text: of the row; empty: as the value is written.
-  void add(const Json& row, uint32_t line, std::string_view text = {}) {
+  /// text: of the row, in the file.
+  void add(const Json& row, uint32_t line, std::string_view text) {
     if (!row.is_object())
       fail(ErrorCode::kInvalidData, "{}:{}: row {} is {} {}, expected an object {{\"column\": value, …}}",
            table_.origin, line, table_.rows() + 1, row.type_name()[0] == 'a' ? "an" : "a", row.type_name());
+    const std::vector<std::string_view> texts =
+        options_.keep_numbers ? texts_of_values(text) : std::vector<std::string_view>();
+    size_t number = 0;
     for (const auto& [key, value] : row.items()) {
       const auto [found, is_new] = index_.try_emplace(key, table_.columns.size());
       if (is_new) add_column(key, line);
       Column& column = table_.columns[found->second];
       fill(column);
       if (value.is_null()) column.absent.add({1, table_.rows()});
-      Cell cell = cell_of(value, keep_);
+      Cell cell = cell_of(value, options_.keep_objects);
+      if (options_.keep_numbers && value.is_number()) cell.text = texts[number];
+      ++number;
       if (cell.type == ColumnType::kList || cell.type == ColumnType::kOther)
         column.nested.add({1, table_.rows()});
       column.values.push_back(std::move(cell.text));
       column.type = joined_type(column.type, cell.type);
     }
     table_.lines.push_back(line);
-    if (keep_) table_.objects.push_back(text.empty() ? row.dump() : std::string(text));
+    if (options_.keep_objects) table_.objects.push_back(on_a_line(text));
   }
 
   void finish() {
     for (Column& column : table_.columns) fill(column);
-    if (table_.columns.empty())
-      fail(ErrorCode::kInvalidData, "{}: no rows with columns; expected objects {{\"column\": value, …}}",
-           table_.origin);
   }
 
  private:
@@ -89,37 +138,13 @@ class RowCollector {
            "differs "
            "from row to row into one value, or leave it out",
            table_.origin, line, key, kMostColumns);
-    table_.columns.push_back({.name = key, .values = {}});
+    table_.columns.push_back({.name = key, .values = {}, .first_row = table_.rows()});
   }
 
   Table& table_;
-  const bool keep_;
+  const TableOptions& options_;
   std::unordered_map<std::string, size_t> index_;
 };
-
-// The lines on which what lies under `depth` brackets begins.  The parser keeps no positions: they are found
-// again by counting brackets outside of strings.
-std::vector<uint32_t> lines_of_rows(std::string_view bytes, size_t depth_of_rows) {
-  std::vector<uint32_t> lines;
-  uint32_t line = 1;
-  size_t depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const char c = bytes[i];
-    if (c == '\n') ++line;
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (depth++ == depth_of_rows) lines.push_back(line);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return lines;
-}
 
 Json parse_document(std::string_view bytes, const std::string& origin, uint32_t first_line) {
   return parse_ordered_json(bytes, origin, {.first_line = first_line});
@@ -168,11 +193,16 @@ void parse_json(Piece& piece, const TableOptions& options, Table& table) {
     fail(ErrorCode::kInvalidData,
          "{}: expected an array of objects, {{\"data\": [objects]}} or an object a line; found {}",
          table.origin, document.type_name());
-  std::vector<uint32_t> lines = lines_of_rows(bytes, wrapped ? 2 : 1);
-  if (lines.size() != list.size())
-    lines.assign(list.size(), 1);  // keys other than "data", or rows that are no objects
+  const std::vector<std::string_view> texts =
+      texts_of_values(wrapped ? text_of(bytes, document, "data") : bytes);
   RowCollector rows(table, options);
-  for (size_t i = 0; i < list.size(); ++i) rows.add(list[i], lines[i]);
+  uint32_t line = 1;
+  for (const char* from = bytes.data(); const auto& row : list) {
+    const std::string_view row_text = texts[table.rows()];
+    line += static_cast<uint32_t>(std::count(from, row_text.data(), '\n'));
+    from = row_text.data();
+    rows.add(row, line, row_text);
+  }
   rows.finish();
   piece.bytes = {};
 }

@@ -27,7 +27,8 @@ void parse_piece(Piece& piece, TableFormat format, const TableOptions& options, 
 
 /// Errors: kInvalidData for two columns of one name.
 void check_column_names(const Table& table);
-[[noreturn]] void fail_without_rows(const std::string& origin);
+/// format: how the columns would have been named, by a header or by keys.
+[[noreturn]] void fail_without_rows(const std::string& origin, TableFormat format);
 
 /// Whether JSON text without a BOM is JSON Lines of more than one line: the first one is an object by itself.
 /// (An object on the only line may be a document or a row.)

@@ -17,10 +17,11 @@ constexpr size_t kMostRowBytes = size_t{64} << 20;
 constexpr std::string_view kMark = "\xEF\xBB\xBF";
 
 /// The bytes up to the end of the last line in them; 0 if there is none.
-size_t whole_lines(std::string_view text) {
+size_t whole_lines(std::string_view text, TableFormat format) {
   const size_t end = text.rfind('\n');
   if (end != std::string_view::npos) return end + 1;
-  // Lines may end in a carriage return; after the last byte a line feed may come.
+  if (format != TableFormat::kCsv) return 0;
+  // Lines of CSV may end in a carriage return; after the last byte a line feed may come.
   return text.size() < 2 ? 0 : text.substr(0, text.size() - 1).rfind('\r') + 1;
 }
 
@@ -33,7 +34,7 @@ TableReader::TableReader(const std::string& path, std::function<bool()> stopped)
     return;
   }
   fill(kPartBytes);
-  if (text_.starts_with("\x1f\x8b") && total_ > 0) {
+  if (text_.starts_with("\x1f\x8b") && total_ > 0 && path != kStandardInput) {
     text_ = read_text(real_file_system(), path, kDataFileBytes);
     total_ = text_.size();
     ended_ = true;
@@ -48,6 +49,10 @@ bool TableReader::has_crlf() const {
   return end != std::string::npos && end > 0 && text_[end - 1] == '\r';
 }
 
+bool TableReader::is_document(TableFormat format) const {
+  return format == TableFormat::kJson && !table_detail::are_json_lines(text_);
+}
+
 /// Until so many bytes are there.  Returns whether more may follow.
 bool TableReader::fill(size_t wanted) {
   while (!ended_ && text_.size() < wanted) ended_ = !source_.read(text_, wanted - text_.size());
@@ -59,15 +64,17 @@ void TableReader::for_each_part(TableFormat format, TableOptions options,
   take_ = take;
   if (parquet_)
     read_parquet(options);
-  else if (format == TableFormat::kJson && !table_detail::are_json_lines(text_))
+  else if (is_document(format))
     read_document(format, options);
   else
     read_pieces(format == TableFormat::kJson ? TableFormat::kJsonLines : format, std::move(options));
-  if (rows_ == 0) table_detail::fail_without_rows(origin());
+  if (rows_ == 0) table_detail::fail_without_rows(origin(), parquet_ ? TableFormat::kCsv : format);
 }
 
 void TableReader::give(Table& part) {
   table_detail::check_column_names(part);
+  if (rows_ == 0 && part.rows() > 0 && part.columns.empty())
+    table_detail::fail_without_rows(origin(), TableFormat::kJson);
   rows_ += part.rows();
   if (part.rows() > 0) take_(part);
 }
@@ -92,7 +99,7 @@ void TableReader::read_pieces(TableFormat format, TableOptions options) {
   for (size_t wanted = kPartBytes;;) {
     const bool last = !fill(wanted);
     const std::string_view ready =
-        std::string_view(text_).substr(0, last ? text_.size() : whole_lines(text_));
+        std::string_view(text_).substr(0, last ? text_.size() : whole_lines(text_, format));
     check_utf8(ready, origin(), line);
     table_detail::Piece piece{ready, line, last};
     Table part{.origin = origin(), .columns = {}, .lines = {}, .later_files = {}};

@@ -24,6 +24,8 @@ class TableReader {
   std::string_view head() const { return text_; }
   bool has_mark() const { return marked_; }
   bool has_crlf() const;  ///< its first line ends so
+  /// Whether it is one document of JSON, not an object a line.
+  bool is_document(TableFormat format) const;
 
   /// Gives every part to `take`, with the columns of the header, or, of JSON and Parquet, those of its rows.
   /// format: of what is no Parquet.  Errors: as read_table, with the line in the whole file; kInvalidData for

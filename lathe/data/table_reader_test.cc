@@ -80,6 +80,37 @@ TEST(TableReader, RowsWithLineEndsInQuotesAreWhole) {
   EXPECT_GT(parts, 1u);
 }
 
+TEST(TableReader, OnlyARowOfCsvEndsInACarriageReturn) {
+  const TestFolder folder;
+  const std::string half(size_t{1} << 20, 'x');
+  for (const auto& [name, bytes, format] :
+       {std::tuple{"t.label", half + "\r" + half + "\nthe next\n", TableFormat::kLines},
+        std::tuple{"t.tsv", "a\tb\n" + half + "\r" + half + "\tx\ny\tz\n", TableFormat::kTsv},
+        std::tuple{"t.jsonl", "{\"a\": \"" + half + "\",\r \"b\": \"" + half + "\"}\n{\"a\": \"x\"}\n",
+                   TableFormat::kJsonLines}}) {
+    const std::string path = written(folder, name, bytes);
+    expect_same(all_parts(path, format), parse_table(bytes, format, {}, path));
+  }
+}
+
+TEST(TableReader, BlankLinesMayFillTheLastPart) {
+  const TestFolder folder;
+  std::string bytes;
+  while (bytes.size() < size_t{1} << 20) bytes += "{\"a\": \"0123456789ABCDE\"}       \n";  // of 32 bytes
+  ASSERT_EQ(bytes.size(), size_t{1} << 20);
+  const std::string path = written(folder, "t.jsonl", bytes + "\n");
+  EXPECT_EQ(all_parts(path, TableFormat::kJsonLines).rows(), (size_t{1} << 20) / 32);
+  size_t rows = 0;  // and rows without any key
+  TableReader(written(folder, "t.jsonl", bytes + "{}\n{}\n"))
+      .for_each_part(TableFormat::kJsonLines, {}, [&](const Table& part) { rows += part.rows(); });
+  EXPECT_EQ(rows, (size_t{1} << 20) / 32 + 2);
+  for (const std::string blank : {"{}\n{}\n", " \n\n"})
+    EXPECT_TRUE(
+        contains(message_of(ErrorCode::kInvalidData,
+                            [&] { all_parts(written(folder, "t.jsonl", blank), TableFormat::kJsonLines); }),
+                 "expected"));
+}
+
 TEST(TableReader, APieceEndsBeforeTheRowThatIsCut) {
   const std::string csv = "a,b\n\"x\"\"\r\n,\",1\n2,\"\n\"\"\"\r\n\n\"é\",\"3\"\r4,5\n";
   const Table wanted = parse_table(csv, TableFormat::kCsv, {}, "t");

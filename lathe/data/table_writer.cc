@@ -65,7 +65,7 @@ void check_known_columns(const Table& part, const std::vector<std::string>& name
       fail(ErrorCode::kInvalidData,
            "{}: from {} on there is '{}', which the rows before did not have; a table of columns has its "
            "header by then: give --output FILE.jsonl",
-           part.origin, part.place(0), column.name);
+           part.origin, part.place(column.first_row), column.name);
 }
 
 TableWriter::TableWriter(OutputFormat format, std::vector<std::string> added, std::string line_end)
@@ -73,11 +73,11 @@ TableWriter::TableWriter(OutputFormat format, std::vector<std::string> added, st
 
 void TableWriter::write(const Table& part, std::span<const std::vector<Cell>> cells, std::string& out) {
   for (const std::string& name : added_)
-    if (part.find(name) != nullptr)
+    if (const Column* column = part.find(name))
       fail(ErrorCode::kInvalidData,
            "{}: from {} on there is '{}', which is to be added and which the rows before did not have; "
            "expected the same keys in every row: rename it, or give every row one, null where it has none",
-           part.origin, part.place(0), name);
+           part.origin, part.place(column->first_row), name);
   if (format_ != OutputFormat::kJsonLines) {
     if (!std::exchange(begun_, true)) begin(part, out);
     find_columns(part);

@@ -11,7 +11,8 @@
 namespace lathe {
 
 /// How a table is written.  kCsv, kTsv and kJsonLines are what TableFormat has by these names: read again,
-/// every cell is the same, byte by byte.
+/// every cell is the same, byte by byte.  Of JSON a cell of kCsv and kTsv has the text of a string, a number
+/// (TableOptions::keep_numbers), True or False, compact JSON of a list or object, or nothing for null.
 enum class OutputFormat { kCsv, kTsv, kJsonLines, kParquet };
 
 /// By the extension: .csv, .tsv, .jsonl (.ndjson), .parquet.
@@ -45,8 +46,9 @@ std::vector<std::string> free_names(const Table& table, const std::vector<std::s
 /// Errors: kInvalidData where a part has a column that is not among `names`, those of the first part.
 void check_known_columns(const Table& part, const std::vector<std::string>& names);
 
-/// Writes a table as text, part by part: all its columns, then the added ones.  Rows that come from JSON stay
-/// in .jsonl what they were; of other tables every value is a string there.
+/// Writes a table as text, part by part: all its columns, then the added ones.  With
+/// TableOptions::keep_objects rows that come from JSON stay in .jsonl what they were, each on a line; else
+/// every value is a string there.
 class TableWriter {
  public:
   /// format: any but kParquet.  added: no column of the table has these names.

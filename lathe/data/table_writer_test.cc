@@ -61,6 +61,22 @@ TEST(TableWriter, RowsOfJsonStayWhatTheyAre) {
       "{\"a\": \"007\", \"b\": \"é\\n\", \"labels\": [\"x\", \"y\"]}\n");
 }
 
+TEST(TableWriter, NumbersOfJsonKeepTheirDigits) {
+  const TableOptions keep{.keep_objects = true, .keep_numbers = true};
+  const std::string row =
+      R"({"id" : 12345678901234567890123, "p": -0.10 , "e": 1E2, "s": "a\"]\\", "l": [1, 2]})";
+  const std::string csv = "id,p,e,s,l,score\n12345678901234567890123,-0.10,1E2,\"a\"\"]\\\",\"[1,2]\",0.5\n";
+  const Table lines = parse_table(row, TableFormat::kJsonLines, keep, "t");
+  EXPECT_EQ(written(lines, OutputFormat::kCsv, {"score"}, {Cell::of(0.5f)}), csv);
+  const std::string document =
+      "{\"of\": [[1], {}],\n\"data\": [\n" + row + ",\r\n  {\"id\": 1,\n   \"p\": {\n}}]}\n";
+  const Table table = parse_table(document, TableFormat::kJson, keep, "t");
+  EXPECT_EQ(written(table, OutputFormat::kCsv, {"score"}, {Cell::of(0.5f)}), csv + "1,{},,,,0.5\n");
+  EXPECT_EQ(table.lines, (std::vector<uint32_t>{3, 4}));
+  EXPECT_EQ(written(table, OutputFormat::kJsonLines, {"score"}, {Cell::of(0.5f)}),
+            row.substr(0, row.size() - 1) + ", \"score\": 0.5}\n{\"id\": 1, \"p\": {}, \"score\": 0.5}\n");
+}
+
 TEST(TableWriter, ColumnsThatComeLateAreRefusedWhereThereIsAHeader) {
   const auto part = [](const char* json) {
     return parse_table(json, TableFormat::kJsonLines, {.keep_objects = true}, "t");
@@ -71,13 +87,15 @@ TEST(TableWriter, ColumnsThatComeLateAreRefusedWhereThereIsAHeader) {
   csv.write(part("{\"a\": 1, \"b\": 2}"), cells, out);
   csv.write(part("{\"b\": 3}"), cells, out);
   EXPECT_EQ(out, "a,b,label\n1,2,x\n,3,x\n");
-  EXPECT_TRUE(contains(
-      message_of(ErrorCode::kInvalidData, [&] { csv.write(part("{\"late\": 3}"), cells, out); }), "'late'"));
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInvalidData,
+                                  [&] { csv.write(part("{\"a\": 1}\n{\"late\": null}"), cells, out); }),
+                       "from t:2 on there is 'late'"));
   json.write(part("{\"late\": 3}"), cells, out);
   for (TableWriter* writer : {&csv, &json})
-    EXPECT_TRUE(contains(
-        message_of(ErrorCode::kInvalidData, [&] { writer->write(part("{\"label\": 3}"), cells, out); }),
-        "there is 'label', which is to be added"));
+    EXPECT_TRUE(
+        contains(message_of(ErrorCode::kInvalidData,
+                            [&] { writer->write(part("{}\n{\"a\": 1}\n{\"label\": 3}"), cells, out); }),
+                 "from t:3 on there is 'label', which is to be added"));
 }
 
 TEST(TableWriter, AddedNamesAreFree) {
