@@ -33,12 +33,12 @@ Positions find_answer(const Encoding& window, int64_t first, int64_t last) {
 }
 
 std::vector<Encoding> windows_of(const SquadDataset& data, const SquadExample& example,
-                                 const Tokenizer& tokenizer, const EncodeOptions& options) {
+                                 const Tokenizer& tokenizer, const EncodeOptions& options,
+                                 const char* way_out) {
   try {
     return tokenizer.encode_with_overflow(lstrip(example.question), data.context_of(example), options);
   } catch (const Error& e) {
-    fail(e.code(), "{}: question '{}': {}; raise --max_seq_length or lower --doc_stride", data.origin,
-         example.id, e.what());
+    fail(e.code(), "{}: question '{}': {}; {}", data.origin, example.id, e.what(), way_out);
   }
 }
 
@@ -72,7 +72,8 @@ QaFeatures make_features(const SquadDataset& data, const Tokenizer& tokenizer,
       parallel_parts<QaFeatures>(pool, static_cast<long>(data.examples.size()), [&](long begin, long end) {
         QaFeatures part;
         for (long i = begin; i < end; ++i) {
-          for (const Encoding& window : windows_of(data, data.examples[i], tokenizer, encode)) {
+          for (const Encoding& window :
+               windows_of(data, data.examples[i], tokenizer, encode, options.way_out)) {
             part.tokens.append(window, tokenizer);
             part.example.push_back(static_cast<int32_t>(i));
             if (train)

@@ -55,6 +55,8 @@ SquadDataset squad_from_text(std::string_view text, const std::string& origin);
 struct QaFeatureOptions {
   int max_seq_length = 384;
   int doc_stride = 128;  ///< tokens that neighbouring windows of one context share
+  /// What an error tells to do about a question that is too long.
+  const char* way_out = "raise --max_seq_length or lower --doc_stride";
 };
 
 /// Windows over question and context.  Sample i of `tokens` belongs to question example[i].

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import signal
 import subprocess
 
@@ -111,12 +112,27 @@ class Tables(CommandsCase):
         self.assertIn("no labels to rank", self.refused("--file", self.table, "--top_k", "2", model=GOLDEN / "regression"))
         first = self.predict("the old bridge", "--top_k", "2").stdout.split("\t")[0]
         self.assertRegex(first, r"^\w+ 0\.\d{4}, \w+ 0\.\d{4}$")
+        (self.root / "texts.txt").write_text(TEXTS[0] + "\n")
+        (self.root / "texts.jsonl").write_text(json.dumps({"text": TEXTS[0]}))
+        of_table, of_words, of_lines = (json.loads(self.predict(*words, "--json", "--top_k", "2").stdout) for words in
+                                        (["--file", self.root / "texts.jsonl"], [TEXTS[0]], ["--file", self.root / "texts.txt"]))
+        self.assertEqual(list(of_words), ["text", "label_1", "score_1", "label_2", "score_2"])
+        self.assertEqual(of_words, of_lines)
+        self.assertEqual(list(of_words), list(of_table))
+        for key, value in of_words.items():
+            (self.assertAlmostEqual if isinstance(value, float) else self.assertEqual)(value, of_table[key])
+        self.assertIn("--top_k: found 1001, expected at least 0 and at most 1000", self.refused("--top_k", "1001", "a"))
 
     def test_standard_input(self):
         def piped(text, *more):
             return self.predict("--file", "-", *more, input=text)
 
         table = "id,text\n1,the old bridge\n"
+        with gzip.open(self.root / "t.csv.gz", "wt") as out:
+            out.write(table)
+        with open(self.root / "t.csv.gz", "rb") as packed:
+            result = cl.run([cl.program(), "predict", str(MODEL), "--file", "-"], stdin=packed)
+        self.assertIn("standard input: expected a table with at least one row, found gzip data", result.stderr)
         self.assertEqual(piped(table).stdout.splitlines()[0], "id,text,label,score")
         self.assertEqual(piped(table.replace(",", "\t"), "--json").stdout[:11], '{"id": "1",')
         self.assertTrue(piped('{"text": "the old bridge"}\n').stdout.startswith("text,label,score\n"))
@@ -125,6 +141,51 @@ class Tables(CommandsCase):
         self.assertIn("standard input: each line is taken for a text; for a table say --format", result.stderr)
         self.assertTrue(piped("a\nthe old bridge\n", "--format", "csv").stdout.startswith("a,label,score\n"))
         self.assertTrue(piped("body,x\nthe old bridge,\n", "--column", "body").stdout.startswith("body,x,label,score\n"))
+
+    def test_the_kind_comes_from_the_name_or_else_from_the_beginning(self):
+        pipe = self.root / "f.csv"
+        os.mkfifo(pipe)
+        writer = subprocess.Popen(["sh", "-c", f"printf 'id,body\\n1,hello\\n' > '{pipe}'"])
+        self.assertTrue(self.predict("--file", pipe).stdout.startswith("id,body,label,score\n1,hello,"))
+        self.assertEqual(writer.wait(timeout=60), 0)
+        other = self.root / "tickets.dat"
+        other.write_text("id,body\n1,hello\n")
+        self.assertTrue(self.predict("--file", other, "--column", "body").stdout.startswith("id,body,label,score\n"))
+        result = self.predict("--file", other)
+        self.assertEqual([line.split("\t")[2] for line in result.stdout.splitlines()], ["id,body", "1,hello"])
+        said = f"{other}: each line is taken for a text; for a table say --format"
+        self.assertIn(said, result.stderr)
+        self.assertNotIn(said, self.predict("--file", other, "--format", "lines").stderr)
+        texts = self.root / "texts.txt"
+        texts.write_text("id,body\n1,hello\n")
+        self.assertEqual(self.predict("--file", texts).stderr, "")
+        for more in ([texts], [other, "--format", "lines"]):
+            self.assertIn(f"--column: found body, but {more[0]} is read as a text a line; for a table say --format csv",
+                          self.refused("--column", "body", "--file", *more))
+
+    def test_numbers_of_json_keep_their_digits(self):
+        rows = '[\n  {"id": 12345678901234567890123, "text": "the old bridge", "n": 1.50},\n  {"id": 9223372036854775808}\n]'
+        (self.root / "t.json").write_text(rows)
+        shown = self.predict("--file", self.root / "t.json").stdout.splitlines()
+        self.assertTrue(shown[1].startswith("12345678901234567890123,the old bridge,1.50,"), shown)
+        self.assertTrue(shown[2].startswith("9223372036854775808,,,"), shown)
+        shown = self.predict("--file", self.root / "t.json", "--json").stdout.splitlines()
+        self.assertTrue(shown[0].startswith('{"id": 12345678901234567890123, "text": "the old bridge", "n": 1.50, "label": '), shown)
+
+    def test_rows_without_the_text_may_fill_the_last_part(self):
+        row = json.dumps({"id": 1, "text": "the old bridge", "more": ""}) + "\n"
+        row = row.replace('""', '"' + "x" * ((1 << 17) - len(row)) + '"')  # eight are a part, which has 1 MiB
+        (self.root / "t.jsonl").write_text(8 * row + '{"id": 2}\n{}\n')
+        for ending in ("csv", "jsonl"):
+            out = self.root / f"o.{ending}"
+            result = self.predict("--file", self.root / "t.jsonl", "--output", out)
+            self.assertRegex(result.stderr, r"(?m)^10 rows, ")
+            self.assertIn(f"cells without text: 2, the first at {self.root / 't.jsonl'}:9", result.stderr)
+        last = [json.loads(line) for line in (self.root / "o.jsonl").read_text().splitlines()[-2:]]
+        self.assertEqual([list(row) for row in last], [["id", "label", "score"], ["label", "score"]])
+        rows = (self.root / "o.csv").read_text().splitlines()
+        self.assertRegex(rows[9], r"^2,,,\w+,0\.")
+        self.assertRegex(rows[10], r"^,,,\w+,0\.")
 
     def test_pairs(self):
         (self.root / "p.csv").write_text("a,b\nthe old bridge,what is it\n")
@@ -147,11 +208,30 @@ class Tables(CommandsCase):
         self.assertIn("the texts are in 'first' and 'second', as in the training", result.stderr)
         self.assertIn("found 1 text, expected two", self.refused("the old bridge", model=self.out))
         self.assertIn("expected 'first' and 'second', as in the training", self.refused("--file", self.table, model=self.out))
-        # one that was trained on joined columns joins them
+        self.assertIn("--column: found text, expected two names, A,B: the model was trained on pairs",
+                      self.refused("--file", self.table, "--column", "text", model=self.out))
+        (self.root / "single.txt").write_text("the old bridge\n")
+        for more in ([], ["--output", self.root / "o.csv"]):
+            self.assertIn("the model was trained on pairs; found one text a line, expected two, with a tab between",
+                          self.refused("--file", self.root / "single.txt", *more, model=self.out))
+            self.predict("--file", self.root / "p.txt", *more, model=self.out)
+        # of one that was trained on one text two columns are a pair
         run = read(self.out / "run.json")
-        run["texts"]["pairs"] = False
+        run["texts"] = {"columns": ["first"], "pairs": False}
+        (self.out / "run.json").write_text(json.dumps(run))
+        first = rows_of(self.predict("--file", self.train, "--column", "first,second", model=self.out).stdout)[1]
+        text = self.predict("\t".join(first[:2]), "--json", model=self.out).stdout
+        self.assertAlmostEqual(float(first[4]), max(json.loads(text)["probabilities"].values()), places=6)
+        (self.root / "p.txt").write_text("\t".join(first[:2]) + "\n")
+        self.predict("--file", self.root / "p.txt", "--output", self.root / "o.csv", model=self.out)
+        self.assertEqual(rows_of((self.root / "o.csv").read_text())[1][2:], first[3:])
+        # one that was trained on joined columns joins them
+        run["texts"]["columns"] = ["first", "second"]
         (self.out / "run.json").write_text(json.dumps(run))
         joined = rows_of(self.predict("--file", self.train, model=self.out).stdout)[1]
+        result = self.predict("--file", self.train, "--column", "first,second", model=self.out)
+        self.assertEqual(rows_of(result.stdout)[1], joined)
+        self.assertIn("'first' and 'second' are joined to one text, as in the training", result.stderr)
         text = self.predict(" ".join(joined[:2]), "--json", model=self.out).stdout
         self.assertAlmostEqual(float(joined[4]), max(json.loads(text)["probabilities"].values()), places=6)
 
@@ -174,6 +254,24 @@ class Tables(CommandsCase):
         one = json.loads(self.predict("--question", "what is it", "--context", context, "--json", model=model).stdout)
         self.assertEqual((list(one), one["answer"]), (["question", "context", "answer", "score"], answer))
         self.assertIn("expected 'question' and 'context'", self.refused("--file", self.table, model=model))
+        (self.root / "l.txt").write_text("what is it\n")
+        for more in ([], ["--output", self.root / "o.csv"]):
+            self.assertIn("l.txt: it is read as a text a line, expected 'question' and 'context' of a table",
+                          self.refused("--file", self.root / "l.txt", *more, model=model))
+        self.assertIn("--column: found context, expected two names, QUESTION,CONTEXT",
+                      self.refused("--file", self.root / "q.csv", "--column", "context", model=model))
+        (self.root / "q.csv").write_text(f"question,context\nwhat is it,{context}\n{'who ' * 500},{context}\n")
+        result = cl.run([cl.program(), "predict", str(model), "--file", str(self.root / "q.csv")])
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("question 'q.csv:3': ".replace("q.csv", str(self.root / "q.csv")), result.stderr)
+        self.assertIn("; shorten the question, or raise --max_seq_length", result.stderr)
+        # only a document of SQuAD's, and only for questions
+        (self.root / "s.json").write_text(json.dumps([{"text": "the old bridge", "paragraphs": 1}]))
+        rows = rows_of(self.predict("--file", self.root / "s.json").stdout)
+        self.assertEqual(rows[0], ["text", "paragraphs", "label", "score"])
+        (self.root / "s.json").write_text(2 * (json.dumps({"question": "what is it", "context": context, "paragraphs": 1}) + "\n"))
+        rows = rows_of(self.predict("--file", self.root / "s.json", model=model).stdout)
+        self.assertEqual([row[3] for row in rows], ["answer", answer, answer])
         self.assertIn("--question goes with --context", self.refused("--question", "x", model=model))
         self.assertIn("answers no questions", self.refused("--question", "x", "--context", "y", code=1))
 

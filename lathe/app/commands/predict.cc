@@ -65,7 +65,8 @@ std::string line_of(const AutoModel& model, int top_k, const TextDataset& data, 
   return fmt::format("{}\t{:.4f}\t{}", model.labels[best], p[best], text);
 }
 
-std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
+/// top_k > 0: with the keys that a table gets.
+std::string json_of(const AutoModel& model, int top_k, const TextDataset& data, size_t row,
                     const std::vector<double>& p) {
   nlohmann::ordered_json json;
   json["text"] = data.first[row];
@@ -80,7 +81,14 @@ std::string json_of(const AutoModel& model, const TextDataset& data, size_t row,
     for (size_t k = 0; k < p.size(); ++k) values.emplace_back(model.labels[k], number(p[k]));
     json[key] = std::move(values);
   };
-  if (kind == LabelKind::kMultiLabel) {
+  if (top_k > 0) {
+    size_t rank = 0;
+    for (const size_t k : highest(p, static_cast<size_t>(top_k))) {
+      json[fmt::format("label_{}", ++rank)] =
+          std::isnan(p[k]) ? nlohmann::ordered_json() : nlohmann::ordered_json(model.labels[k]);
+      json[fmt::format("score_{}", rank)] = number(p[k]);
+    }
+  } else if (kind == LabelKind::kMultiLabel) {
     auto above_half = nlohmann::ordered_json::array();
     for (size_t k = 0; k < p.size(); ++k)
       if (p[k] > 0.5) above_half.push_back(model.labels[k]);
@@ -108,8 +116,8 @@ std::string shown(Predictor& predictor, const PredictSettings& settings, const T
   for (size_t row = 0; row < data.size(); ++row) {
     const std::vector<double> scores =
         probabilities(*model.model->task().label_kind(), &p.logits[row * columns], columns);
-    lines +=
-        settings.json ? json_of(model, data, row, scores) : line_of(model, settings.top_k, data, row, scores);
+    lines += settings.json ? json_of(model, settings.top_k, data, row, scores)
+                           : line_of(model, settings.top_k, data, row, scores);
     lines += '\n';
   }
   return lines;
@@ -123,7 +131,7 @@ std::string shown_answer(RowPredictor& rows, const PredictSettings& settings) {
     check_utf8(text, fmt::format("--{}", name));
     table.columns.push_back({.name = name, .values = {text}, .type = ColumnType::kString});
   }
-  rows.begin(table, false);
+  rows.begin(table, true);
   const std::vector<std::vector<Cell>> cells = rows.predict(table);
   std::string out;
   if (settings.json) {
@@ -245,9 +253,9 @@ Command predict_command() {
         {.choices = {"csv", "tsv", "json", "jsonl", "lines"}}},
        {"column",
         &P::column,
-        "The column with the texts; A,B for pairs, or for questions and contexts. Default: those of the "
-        "training, "
-        "else text, sentence, sentence1 and sentence2, or the only column of text.",
+        "The column with the texts; A,B for pairs (joined if the model was trained on joined columns), "
+        "or for questions and contexts. Default: those of the training, else text, sentence, sentence1 "
+        "and sentence2, or the only column of text.",
         {.value = "NAME"}},
        {"output",
         &P::output,
@@ -258,7 +266,7 @@ Command predict_command() {
        {"top_k",
         &P::top_k,
         "The K likeliest, as label_1, score_1, label_2, score_2, …; 0: the likeliest, as label and score.",
-        {.low = 0, .high = kMost}},
+        {.low = 0, .high = 1000}},
        {"question", &P::question, "A question to be answered.", {.value = "TEXT"}},
        {"context", &P::context, "The text that holds the answer.", {.value = "TEXT"}},
        {"version_2_with_negative", &P::version_2_with_negative,
@@ -270,8 +278,8 @@ Command predict_command() {
                    "Longest input in tokens; longer ones are cut. Questions: 384, in parts."),
         &P::max_seq_length},
        {"json", &P::json,
-        "One JSON object for each text, with all probabilities, scores or values; of a table one for each "
-        "row."},
+        "One JSON object for each text, with all probabilities, scores or values, or with those that "
+        "--top_k asks for; of a table one for each row."},
        {shared_row("bf16"), &P::bf16},
        {shared_row("fp16"), &P::fp16},
        {shared_row("int8"), &P::int8},

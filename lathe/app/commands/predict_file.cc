@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "lathe/app/commands/predict_job.h"
 #include "lathe/app/terminal/signals.h"
@@ -149,22 +150,35 @@ class FileJob {
     const std::string asked = settings_.format.value_or("");
     if (asked == "lines") return TableFormat::kLines;
     if (const auto format = table_format_of("." + asked); !asked.empty()) return *format;
-    if (path == kStandardInput || real_file_system().is_special(path)) {
-      const TableFormat found =
-          format_of(reader.head(), [this](const std::string& name) { return rows_.may_be_text(name); });
-      if (found == TableFormat::kLines)
-        print_error(
-            fmt::format("{}: each line is taken for a text; for a table say --format\n", reader.origin()));
-      return found;
-    }
-    const auto format = table_format_of(path);
-    return !format || format == TableFormat::kTrec ? TableFormat::kLines : *format;
+    if (const auto format = table_format_of(path); format && path != kStandardInput)
+      return format == TableFormat::kTrec ? TableFormat::kLines : *format;
+    const TableFormat found =
+        format_of(reader.head(), [this](const std::string& name) { return rows_.may_be_text(name); });
+    if (found == TableFormat::kLines)
+      print_error(
+          fmt::format("{}: each line is taken for a text; for a table say --format\n", reader.origin()));
+    return found;
+  }
+
+  bool answers() const { return predictor_.model().model->problem() == Problem::kQuestionAnswering; }
+
+  /// Lines have no columns.
+  void check_lines(const std::string& origin) const {
+    constexpr const char* kWayOut = "for a table say --format csv, tsv, json or jsonl";
+    if (settings_.column)
+      fail(ErrorCode::kUsage, "--column: found {}, but {} is read as a text a line; {}", *settings_.column,
+           origin, kWayOut);
+    if (answers())
+      fail(ErrorCode::kUsage,
+           "{}: it is read as a text a line, expected 'question' and 'context' of a table; {}", origin,
+           kWayOut);
   }
 
   void read(const Put& put) {
     TableReader reader(*settings_.file, [] { return stop_signal() != 0; });
     if (!reader.is_parquet()) kind_ = format(reader);
     const bool lines = kind_ == TableFormat::kLines;
+    if (lines) check_lines(reader.origin());
     if ((kind_ == TableFormat::kCsv || kind_ == TableFormat::kTsv) && reader.has_crlf()) line_end_ = "\r\n";
     const bool mark = reader.has_mark() && !lines && output_ != OutputFormat::kJsonLines &&
                       output_ != OutputFormat::kParquet;
@@ -179,18 +193,22 @@ class FileJob {
     const auto take = [&](const Table& part) {
       if (lines) texts = as_table(part);
       const Table& table = lines ? texts : part;
-      if (names_.empty() && (settings_.output || !lines)) begin(table, mark ? "\xEF\xBB\xBF" : "", put);
-      if (before == 0) begin_progress(reader);
+      if (!std::exchange(begun_, true)) {
+        rows_.begin(table, lines);
+        if (settings_.output || !lines) begin(table, mark ? "\xEF\xBB\xBF" : "", put);
+        begin_progress(reader);
+      }
       if (!names_.empty())
         give(table, put);
       else
         put(show_(table));
       before = reader.done();
     };
-    if (kind_ == TableFormat::kJson && reader.head().find("\"paragraphs\"") != std::string_view::npos)
+    if (answers() && reader.is_document(kind_) &&
+        reader.head().find("\"paragraphs\"") != std::string_view::npos)
       for_each_part(squad_from_text(reader.whole_text(), reader.origin()), take);
     else
-      reader.for_each_part(kind_, {.keep_objects = true}, take);
+      reader.for_each_part(kind_, {.keep_objects = true, .keep_numbers = !reader.is_parquet()}, take);
     if (parquet_) parquet_->finish();
     terminal_.end_progress();
   }
@@ -203,7 +221,6 @@ class FileJob {
   }
 
   void begin(const Table& part, std::string_view mark, const Put& put) {
-    rows_.begin(part, kind_ != TableFormat::kLines);
     names_ = free_names(part, rows_.names());
     if (names_ != rows_.names())
       print_error(fmt::format("{}: it has a column of such a name already; the predictions are in '{}'\n",
@@ -244,6 +261,7 @@ class FileJob {
   std::optional<TableWriter> writer_;
   std::optional<ParquetWriter> parquet_;  ///< instead
   std::vector<std::string> names_;
+  bool begun_ = false;
   size_t count_ = 0;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };

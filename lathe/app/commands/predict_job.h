@@ -72,8 +72,9 @@ class RowPredictor {
   virtual std::vector<std::string> names() const = 0;
   /// Whether a column of this name tells a table from lines of text.
   virtual bool may_be_text(const std::string& name) const = 0;
-  /// Told once, with the first part, before `predict`.  tell: says on stderr what it takes for texts.
-  virtual void begin(const Table& part, bool tell) = 0;
+  /// Told once, with the first part, before `predict`.  lines: all its columns are texts; else it says on
+  /// stderr which ones are.
+  virtual void begin(const Table& part, bool lines) = 0;
   /// [rows], each of all columns.
   virtual std::vector<std::vector<Cell>> predict(const Table& part) = 0;
 };
@@ -87,7 +88,7 @@ void add_line(TextDataset& data, const std::string& line, const std::string& pla
 /// model was trained on, else by their names, else the only one of text.
 /// Errors: kUsage and kNotFound, naming the columns there are and the way out.
 std::vector<std::string> text_columns(const Table& part, const std::optional<std::string>& asked,
-                                      const TrainedOn& trained, bool tell);
+                                      const TrainedOn& trained);
 
 /// Texts and pairs for a classifier; answers to questions in contexts.
 std::unique_ptr<RowPredictor> class_predictor(Predictor& predictor, const PredictSettings& settings,

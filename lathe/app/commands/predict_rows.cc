@@ -14,10 +14,10 @@
 namespace lathe {
 namespace {
 
-/// The names by which texts go, the best first; the first of each is a text by itself if `pair` is false.
+/// The names by which texts go, the best first.
 struct TextNames {
   const char *first, *second;
-  bool one_text;
+  bool may_be_single;  ///< the first is a text without the second too
 };
 constexpr TextNames kTextNames[] = {{"text", "text_pair", true},       {"sentence1", "sentence2", true},
                                     {"sentence", nullptr, true},       {"premise", "hypothesis", false},
@@ -27,36 +27,19 @@ std::string quoted(const std::vector<std::string>& names) {
   return fmt::format("'{}'", fmt::join(names, "' and '"));
 }
 
-std::string known_columns(const Table& part) {
-  std::string names;
-  for (const Column& column : part.columns)
-    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", column.name);
-  return names;
-}
-
 bool has_all(const Table& part, const std::vector<std::string>& names) {
   return std::all_of(names.begin(), names.end(),
                      [&](const std::string& name) { return part.find(name) != nullptr; });
 }
 
-std::vector<std::string> split_names(const std::string& names) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at <= names.size();) {
-    const size_t end = std::min(names.find(',', at), names.size());
-    out.push_back(names.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
-
 /// "a,b" is two columns, if there is no column of that name.
 std::vector<std::string> asked_columns(const Table& part, const std::string& asked) {
   if (part.find(asked) != nullptr) return {asked};
-  std::vector<std::string> names = split_names(asked);
+  std::vector<std::string> names = split_at_commas(asked);
   for (const std::string& name : names)
     if (part.find(name) == nullptr)
       fail(ErrorCode::kUsage, "--column: found {}, but {} has no column '{}'; it has {}", asked, part.origin,
-           name, known_columns(part));
+           name, part.names_text());
   return names;
 }
 
@@ -66,7 +49,7 @@ std::vector<std::string> usual_columns(const Table& part, size_t wanted) {
     if (part.find(names.first) == nullptr) continue;
     const bool both = names.second != nullptr && part.find(names.second) != nullptr;
     if (both && wanted != 1) return {names.first, names.second};
-    if (names.one_text && wanted != 2) return {names.first};
+    if (names.may_be_single && wanted != 2) return {names.first};
   }
   std::vector<std::string> found;
   for (const Column& column : part.columns)
@@ -76,9 +59,15 @@ std::vector<std::string> usual_columns(const Table& part, size_t wanted) {
   return found;
 }
 
-/// The texts of a column.  An empty cell, or none, is an empty text; `gaps` counts those.
-const std::vector<std::string>& texts_of(const Table& part, const std::string& name, Gaps& gaps) {
-  const Column& column = part.at(name);
+/// The texts of a column that the first part has.  An empty cell, or none, is an empty text; `gaps` counts
+/// those.
+std::vector<std::string> texts_of(const Table& part, const std::string& name, Gaps& gaps) {
+  const Column* found = part.find(name);
+  if (found == nullptr) {  // no row of this part has the key
+    gaps.add({part.rows(), 0});
+    return std::vector<std::string>(part.rows());
+  }
+  const Column& column = *found;
   if (column.nested.count > 0)
     fail(ErrorCode::kInvalidData,
          "{}: column '{}': found nested JSON or bytes that are no UTF-8, expected text",
@@ -119,17 +108,31 @@ class ClassPredictor : public RowPredictor {
     const auto is_one_of = [&](const std::vector<std::string>& names) {
       return std::find(names.begin(), names.end(), name) != names.end();
     };
-    if (settings_.column) return name == *settings_.column || is_one_of(split_names(*settings_.column));
+    if (settings_.column) return name == *settings_.column || is_one_of(split_at_commas(*settings_.column));
     return is_one_of(trained_.columns) ||
            std::any_of(std::begin(kTextNames), std::end(kTextNames),
                        [&](const TextNames& texts) { return name == texts.first; });
   }
 
-  void begin(const Table& part, bool tell) override {
-    columns_ = text_columns(part, settings_.column, trained_, tell);
-    joined_ = columns_.size() > 1 && !trained_.columns.empty() && !trained_.pairs;
+  void begin(const Table& part, bool lines) override {
+    if (lines) {
+      for (const Column& column : part.columns) columns_.push_back(column.name);
+      if (trained_.pairs && columns_.size() != 2)
+        fail(ErrorCode::kUsage,
+             "{}: the model was trained on pairs; found one text a line, expected two, with a tab between",
+             part.origin);
+      return;
+    }
+    columns_ = text_columns(part, settings_.column, trained_);
+    if (trained_.pairs && columns_.size() != 2)
+      fail(ErrorCode::kUsage, "--column: found {}, expected two names, A,B: the model was trained on pairs",
+           fmt::join(columns_, ","));
+    joined_ = columns_.size() > 1 && trained_.columns.size() > 1 && !trained_.pairs;
     if (columns_.size() > 2 && !joined_)
       fail(ErrorCode::kUsage, "--column: found {} columns, expected one, or two for pairs", columns_.size());
+    if (settings_.column && joined_)
+      print_error(
+          fmt::format("{}: {} are joined to one text, as in the training\n", part.origin, quoted(columns_)));
   }
 
   std::vector<std::vector<Cell>> predict(const Table& part) override {
@@ -138,7 +141,7 @@ class ClassPredictor : public RowPredictor {
     data.first = texts_of(part, columns_[0], gaps);
     if (columns_.size() > 1 && !joined_) data.second = texts_of(part, columns_[1], gaps);
     for (size_t i = 1; joined_ && i < columns_.size(); ++i) {
-      const std::vector<std::string>& more = texts_of(part, columns_[i], gaps);
+      const std::vector<std::string> more = texts_of(part, columns_[i], gaps);
       for (size_t row = 0; row < more.size(); ++row) data.first[row] += trained_.joined_by + more[row];
     }
     empty_.add(part, gaps);
@@ -178,24 +181,26 @@ class AnswerPredictor : public RowPredictor {
 
   bool may_be_text(const std::string& name) const override {
     if (!settings_.column) return name == "question" || name == "context";
-    const std::vector<std::string> names = split_names(*settings_.column);
+    const std::vector<std::string> names = split_at_commas(*settings_.column);
     return std::find(names.begin(), names.end(), name) != names.end();
   }
 
   void begin(const Table& part, bool) override {
     columns_ = {"question", "context"};
     if (settings_.column) columns_ = asked_columns(part, *settings_.column);
-    if (columns_.size() != 2 || !has_all(part, columns_))
+    if (columns_.size() != 2)
+      fail(ErrorCode::kUsage, "--column: found {}, expected two names, QUESTION,CONTEXT", *settings_.column);
+    if (!has_all(part, columns_))
       fail(ErrorCode::kUsage,
            "{}: found the columns {}, expected 'question' and 'context'; say which ones they are with "
            "--column "
            "QUESTION,CONTEXT",
-           part.origin, known_columns(part));
+           part.origin, part.names_text());
   }
 
   std::vector<std::vector<Cell>> predict(const Table& part) override {
     Gaps gaps;
-    const auto& questions = texts_of(part, columns_[0], gaps);
+    const std::vector<std::string> questions = texts_of(part, columns_[0], gaps);
     SquadDataset data{.origin = part.origin, .contexts = texts_of(part, columns_[1], gaps), .examples = {}};
     empty_.add(part, gaps);
     for (size_t row = 0; row < part.rows(); ++row)
@@ -203,8 +208,8 @@ class AnswerPredictor : public RowPredictor {
                                .question = questions[row],
                                .context = static_cast<int32_t>(row),
                                .answers = {}});
-    const QaFeatures features = make_validation_features(data, *predictor_.model().tokenizer,
-                                                         {predictor_.length(), stride()}, predictor_.pool());
+    const QaFeatures features = make_validation_features(
+        data, *predictor_.model().tokenizer, {predictor_.length(), stride(), kWayOut}, predictor_.pool());
     const Predictions p = predictor_.predict(features.tokens);
     std::vector<float> starts, ends;
     for (size_t i = 0; i < p.logits.size(); i += 2) {
@@ -218,6 +223,8 @@ class AnswerPredictor : public RowPredictor {
   }
 
  private:
+  static constexpr const char* kWayOut = "shorten the question, or raise --max_seq_length";
+
   /// run_qa's 128 of 384, and no more than that share.
   int stride() const { return std::min(QaFeatureOptions{}.doc_stride, predictor_.length() / 3); }
 
@@ -250,12 +257,11 @@ class AnswerPredictor : public RowPredictor {
 }  // namespace
 
 std::vector<std::string> text_columns(const Table& part, const std::optional<std::string>& asked,
-                                      const TrainedOn& trained, bool tell) {
+                                      const TrainedOn& trained) {
   if (asked) return asked_columns(part, *asked);
   if (!trained.columns.empty() && has_all(part, trained.columns)) {
-    if (tell)
-      print_error(
-          fmt::format("{}: the texts are in {}, as in the training\n", part.origin, quoted(trained.columns)));
+    print_error(
+        fmt::format("{}: the texts are in {}, as in the training\n", part.origin, quoted(trained.columns)));
     return trained.columns;
   }
   const std::vector<std::string> found = usual_columns(part, trained.columns.empty() ? 0
@@ -265,12 +271,11 @@ std::vector<std::string> text_columns(const Table& part, const std::optional<std
     fail(ErrorCode::kUsage,
          "{}: found the columns {}, expected {}; say which column has the texts with --column NAME, "
          "or with --column A,B for pairs",
-         part.origin, known_columns(part),
+         part.origin, part.names_text(),
          trained.columns.empty() ? "'text', 'sentence', 'sentence1' and 'sentence2', or one of text"
                                  : quoted(trained.columns) + ", as in the training");
-  if (tell)
-    print_error(fmt::format("{}: the texts are taken from {}; --column NAME takes others\n", part.origin,
-                            quoted(found)));
+  print_error(fmt::format("{}: the texts are taken from {}; --column NAME takes others\n", part.origin,
+                          quoted(found)));
   return found;
 }
 
