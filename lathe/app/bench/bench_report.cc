@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "lathe/app/terminal/progress_bar.h"
-#include "lathe/app/terminal/visible_text.h"
 #include "lathe/core/strtod_c.h"
 #include "lathe/text/python_format.h"
 #include "lathe/text/unicode.h"
+#include "lathe/text/visible_text.h"
 
 namespace lathe {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "lathe/app/commands/script_run.h"
 #include "lathe/app/terminal/signals.h"
-#include "lathe/app/terminal/visible_text.h"
+#include "lathe/text/visible_text.h"
 
 namespace lathe {
 

@@ -6,9 +6,9 @@
 #include "lathe/app/commands/completion.h"
 #include "lathe/app/terminal/hub_terminal.h"
 #include "lathe/app/terminal/terminal.h"
-#include "lathe/app/terminal/visible_text.h"
 #include "lathe/data/table.h"
 #include "lathe/text/python_format.h"
+#include "lathe/text/visible_text.h"
 #include "lathe/train/auto_model.h"
 #include "lathe/train/log_format.h"
 

@@ -11,8 +11,8 @@
 #include <cstdio>
 
 #include "lathe/app/terminal/signals.h"
-#include "lathe/app/terminal/visible_text.h"
 #include "lathe/core/environment.h"
+#include "lathe/text/visible_text.h"
 
 namespace lathe {
 namespace {

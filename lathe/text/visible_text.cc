@@ -1,4 +1,4 @@
-#include "lathe/app/terminal/visible_text.h"
+#include "lathe/text/visible_text.h"
 
 #include <fmt/format.h>
 
